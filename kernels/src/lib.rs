@@ -1,0 +1,15 @@
+//! The kernels as data: which exist, what each promises, and the TTIR of every specialisation.
+//!
+//! A kernel is one Triton source `kernels/<name>.py` with its contract in a comment block above it.
+//! A [`Spec`] names one specialisation of it (activation type and constants); its TTIR is checked in
+//! as `kernels/ttir/<spec>.ttir` and embedded here. A [`Binding`] is what an op's `k` stands for:
+//! specialisations bound to weights.
+//!
+//! This crate must never launch anything, and never choose anything from a batch.
+//! Read next: [`contract`], then `kernels/linear.py`.
+
+pub mod contract;
+pub mod spec;
+
+pub use contract::{Contract, Param, Role, Shape};
+pub use spec::{Act, Binding, Const, Launch, Spec};

@@ -1,0 +1,109 @@
+//! Names of kernel specialisations, and what an op's `k` is bound to.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Element type of activations and of the KV cache. Accumulation is always FP32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Act {
+    Bf16,
+    /// For tests against FP32 references only; weights are FP32 too.
+    F32,
+}
+
+/// A compile-time constant of a kernel.
+#[derive(Clone, Copy, Debug)]
+pub enum Const {
+    Int(i64),
+    Float(f64),
+}
+
+impl Const {
+    fn key(&self) -> (u8, u64) {
+        match *self {
+            Const::Int(v) => (0, v as u64),
+            Const::Float(v) => (1, v.to_bits()),
+        }
+    }
+}
+impl PartialEq for Const {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+impl Eq for Const {}
+impl PartialOrd for Const {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Const {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+impl std::hash::Hash for Const {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.key().hash(state)
+    }
+}
+impl From<i64> for Const {
+    fn from(v: i64) -> Self {
+        Const::Int(v)
+    }
+}
+impl From<f64> for Const {
+    fn from(v: f64) -> Self {
+        Const::Float(v)
+    }
+}
+impl fmt::Display for Const {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Const::Int(v) => write!(f, "{v}"),
+            Const::Float(v) => write!(f, "{v:?}"),
+        }
+    }
+}
+
+/// One specialisation of one kernel: all constants fixed by the model's dimensions and the target.
+///
+/// Its `Display` is the file stem of its TTIR: `linear-bf16-BK64-BM64-BN64-K576-N960`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Spec {
+    pub kernel: String,
+    pub act: Act,
+    pub constants: BTreeMap<String, Const>,
+}
+
+impl fmt::Display for Act {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Act::Bf16 => "bf16",
+            Act::F32 => "f32",
+        })
+    }
+}
+
+impl fmt::Display for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.kernel, self.act)?;
+        for (name, value) in &self.constants {
+            write!(f, "-{name}{value}")?;
+        }
+        Ok(())
+    }
+}
+
+/// One kernel launch: a specialisation and the weights its `weight` roles take, in order, by tensor name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launch {
+    pub spec: Spec,
+    pub weights: Vec<String>,
+}
+
+/// What an op's kernel identity `k` stands for. Most ops are one launch; several run in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Binding {
+    pub launches: Vec<Launch>,
+}
