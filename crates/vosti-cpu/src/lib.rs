@@ -1,1 +1,11 @@
-//! See the crate's place in ARCHITECTURE.md.
+//! The CPU device: executes tile IR on worker threads, and knows no kernel by name.
+//!
+//! A kernel's tile IR is compiled once into a plan that reads weights and caches in place from layouts chosen
+//! here; a plain mode runs the interpreter of `vosti-tile` instead, and both give the same bits.
+//! Read next: [`device`], then [`layout`] and [`micro`].
+
+pub mod isa;
+pub mod layout;
+pub mod memory;
+pub mod micro;
+pub mod pool;

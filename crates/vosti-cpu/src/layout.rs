@@ -1,0 +1,101 @@
+//! How a buffer's elements lie in memory: a bijection from the flat index a kernel sees to a position.
+//!
+//! Kernels address a buffer as if it were row-major. The executor keeps matrices that a `dot` reads in
+//! the order in which the register kernel reads them, and every other access goes through the bijection.
+//! Read next: [`crate::micro`].
+
+/// Columns of the dot's output per packed panel.
+pub const PANEL: usize = 64;
+
+/// A buffer's memory order. `row_len` is the length of the contiguous axis in the kernel's view, `k` steps
+/// along the contracted axis, and `pair` is how many successive `k` lie side by side (2 for BF16, 1 for FP32).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Layout {
+    /// As the kernel sees it.
+    RowMajor,
+    /// Contracted along the contiguous axis: rows in panels of 64, `[row / 64][k / pair][64][pair]`.
+    RowPanels { row_len: usize, pair: usize },
+    /// Contracted along rows, pairs of rows interleaved: `[row / pair][row_len][pair]`.
+    RowPairs { row_len: usize, pair: usize },
+}
+
+impl Layout {
+    /// Where the element of flat index `index` lies.
+    #[inline(always)]
+    pub fn position(&self, index: usize) -> usize {
+        match *self {
+            Layout::RowMajor => index,
+            Layout::RowPanels { row_len, pair } => {
+                let (row, k) = (index / row_len, index % row_len);
+                (row / PANEL) * PANEL * row_len + (k / pair) * PANEL * pair + (row % PANEL) * pair + k % pair
+            }
+            Layout::RowPairs { row_len, pair } => {
+                let (row, column) = (index / row_len, index % row_len);
+                (row / pair) * pair * row_len + column * pair + row % pair
+            }
+        }
+    }
+
+    /// Elements of memory that `len` elements take: panels and pairs are rounded up.
+    pub fn footprint(&self, len: usize) -> usize {
+        match *self {
+            Layout::RowMajor => len,
+            Layout::RowPanels { row_len, .. } => len.div_ceil(row_len).next_multiple_of(PANEL) * row_len,
+            Layout::RowPairs { row_len, pair } => len.div_ceil(row_len).next_multiple_of(pair) * row_len,
+        }
+    }
+
+    /// Whether the shape suits the layout: `pair` must divide what it splits.
+    pub fn accepts(&self, len: usize) -> bool {
+        match *self {
+            Layout::RowMajor => true,
+            Layout::RowPanels { row_len, pair } => row_len > 0 && row_len % pair == 0 && len % row_len == 0,
+            Layout::RowPairs { row_len, .. } => row_len > 0 && len % row_len == 0,
+        }
+    }
+
+    /// Copies row-major `source` into `target` in this order. Positions no element maps to are left alone.
+    pub fn pack<T: Copy>(&self, source: &[T], target: &mut [T]) {
+        assert!(target.len() >= self.footprint(source.len()));
+        match *self {
+            Layout::RowMajor => target[..source.len()].copy_from_slice(source),
+            Layout::RowPanels { row_len, pair: 2 } => {
+                for (row, values) in source.chunks(row_len).enumerate() {
+                    let start = (row / PANEL) * PANEL * row_len + (row % PANEL) * 2;
+                    for (cell, two) in target[start..].chunks_mut(PANEL * 2).zip(values.chunks_exact(2)) {
+                        cell[..2].copy_from_slice(two);
+                    }
+                }
+            }
+            _ => source.iter().enumerate().for_each(|(i, value)| target[self.position(i)] = *value),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_layout_is_a_bijection_and_packing_follows_it() {
+        for (rows, row_len) in [(64, 16), (130, 8), (1, 2), (63, 64)] {
+            let len = rows * row_len;
+            for layout in [
+                Layout::RowMajor,
+                Layout::RowPanels { row_len, pair: 2 },
+                Layout::RowPanels { row_len, pair: 1 },
+                Layout::RowPairs { row_len, pair: 2 },
+                Layout::RowPairs { row_len, pair: 1 },
+            ] {
+                assert!(layout.accepts(len));
+                let source: Vec<u32> = (1..=len as u32).collect();
+                let mut target = vec![0; layout.footprint(len)];
+                layout.pack(&source, &mut target);
+                for (i, value) in source.iter().enumerate() {
+                    assert_eq!(target[layout.position(i)], *value, "{layout:?} {i}");
+                }
+                assert_eq!(target.iter().filter(|v| **v != 0).count(), len);
+            }
+        }
+    }
+}

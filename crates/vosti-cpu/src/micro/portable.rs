@@ -1,0 +1,67 @@
+//! The register kernels in plain Rust: the definition that the others equal.
+
+use super::{Dot, LANES};
+
+fn high(pair: [u16; 2]) -> f32 {
+    f32::from_bits(u32::from(pair[1]) << 16)
+}
+
+fn low(pair: [u16; 2]) -> f32 {
+    f32::from_bits(u32::from(pair[0]) << 16)
+}
+
+/// # Safety
+/// See [`super::DotFn`].
+pub unsafe fn bf16(dot: &Dot<u16>) {
+    for r in 0..dot.rows {
+        for j in (0..dot.columns).step_by(LANES) {
+            // SAFETY: r and j are in range; every access below is one the caller vouched for.
+            unsafe {
+                let (a, b, c) = dot.part(r, j, 2);
+                let mut acc = start(c, dot.accumulate);
+                for step in 0..dot.steps {
+                    let pair = [*a.add(2 * step), *a.add(2 * step + 1)];
+                    let column = b.add(step * dot.b_step);
+                    for (lane, acc) in acc.iter_mut().enumerate() {
+                        let other = [*column.add(2 * lane), *column.add(2 * lane + 1)];
+                        *acc = low(pair).mul_add(low(other), high(pair).mul_add(high(other), *acc));
+                    }
+                }
+                c.cast::<[f32; LANES]>().write_unaligned(acc);
+            }
+        }
+    }
+}
+
+/// # Safety
+/// See [`super::DotFn`].
+pub unsafe fn f32(dot: &Dot<f32>) {
+    for r in 0..dot.rows {
+        for j in (0..dot.columns).step_by(LANES) {
+            // SAFETY: as above.
+            unsafe {
+                let (a, b, c) = dot.part(r, j, 1);
+                let mut acc = start(c, dot.accumulate);
+                for step in 0..dot.steps {
+                    let column = b.add(step * dot.b_step).cast::<[f32; LANES]>().read_unaligned();
+                    let value = *a.add(step);
+                    for (acc, other) in acc.iter_mut().zip(column) {
+                        *acc = value.mul_add(other, *acc);
+                    }
+                }
+                c.cast::<[f32; LANES]>().write_unaligned(acc);
+            }
+        }
+    }
+}
+
+/// # Safety
+/// If `accumulate`, 16 values are readable at `c`.
+unsafe fn start(c: *const f32, accumulate: bool) -> [f32; LANES] {
+    if accumulate {
+        // SAFETY: the caller's promise.
+        unsafe { c.cast::<[f32; LANES]>().read_unaligned() }
+    } else {
+        [0.0; LANES]
+    }
+}

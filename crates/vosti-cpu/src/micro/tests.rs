@@ -1,0 +1,75 @@
+//! Every instruction set, row count and split of columns gives the bits of the definition.
+
+use super::*;
+use crate::isa::FlushDenormals;
+
+/// A small generator (xorshift) of BF16 values from denormal to large.
+fn values(count: usize, seed: u64) -> Vec<u16> {
+    let mut state = seed;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let exponent = |bits: u64| match bits % 16 {
+        0 => 0,
+        1 => 30,
+        2 => 63,
+        _ => 118 + bits / 16 % 12,
+    };
+    (0..count).map(|_| (next() as u16 & 0x807f) | ((exponent(next() >> 20) as u16) << 7)).collect()
+}
+
+fn run<T: Copy>(f: DotFn<T>, a: &[T], b: &[T], c: &mut [f32], rows: usize, columns: usize, steps: usize, pair: usize, acc: bool) {
+    assert!(a.len() >= rows * steps * pair && b.len() >= steps * columns * pair && c.len() >= rows * columns);
+    let dot = Dot {
+        a: a.as_ptr(),
+        a_row: steps * pair,
+        b: b.as_ptr(),
+        b_step: columns * pair,
+        c: c.as_mut_ptr(),
+        c_row: columns,
+        rows,
+        columns,
+        steps,
+        accumulate: acc,
+    };
+    // SAFETY: bounds asserted above.
+    unsafe { f(&dot) }
+}
+
+#[test]
+fn all_instruction_sets_and_row_counts_give_the_same_bits() {
+    let _flush = FlushDenormals::enter();
+    for (columns, steps) in [(64, 32), (16, 5), (48, 1), (160, 96)] {
+        for rows in [1, 2, 3, 4, 5, 6, 7, 13] {
+            let a = values(rows * steps * 2, 7 + rows as u64);
+            let b = values(columns * steps * 2, 99);
+            let start: Vec<f32> = values(rows * columns, 5).iter().map(|v| f32::from_bits(u32::from(*v) << 16)).collect();
+            let af: Vec<f32> = a.iter().map(|v| f32::from_bits(u32::from(*v) << 16)).collect();
+            let bf: Vec<f32> = b.iter().map(|v| f32::from_bits(u32::from(*v) << 16)).collect();
+            for accumulate in [false, true] {
+                let mut want = start.clone();
+                run(portable::bf16, &a, &b, &mut want, rows, columns, steps, 2, accumulate);
+                let mut want32 = start.clone();
+                run(portable::f32, &af, &bf, &mut want32, rows, columns, steps * 2, 1, accumulate);
+                let bits = |v: &[f32]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+                for isa in Isa::available() {
+                    let kernels = kernels(*isa);
+                    let mut got = start.clone();
+                    run(kernels.bf16, &a, &b, &mut got, rows, columns, steps, 2, accumulate);
+                    assert_eq!(bits(&got), bits(&want), "{isa:?} {rows}x{columns}x{steps}");
+                    let mut got = start.clone();
+                    run(kernels.f32, &af, &bf, &mut got, rows, columns, steps * 2, 1, accumulate);
+                    assert_eq!(bits(&got), bits(&want32), "{isa:?} f32");
+                    for r in 0..rows {
+                        let mut alone = start[r * columns..(r + 1) * columns].to_vec();
+                        run(kernels.bf16, &a[r * steps * 2..], &b, &mut alone, 1, columns, steps, 2, accumulate);
+                        assert_eq!(bits(&alone), bits(&want[r * columns..(r + 1) * columns]), "{isa:?} row {r}");
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! Worker threads that run one closure together and meet at barriers.
+//!
+//! A barrier spins for a while, because the other workers are usually microseconds behind, and then parks,
+//! because a spinning thread starves whoever holds the core it waits for. What is computed never depends on
+//! how many workers there are: they only divide independent work.
+//! Read next: [`crate::device`].
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::isa::FlushDenormals;
+
+/// How long a thread spins before it parks.
+const SPIN: Duration = Duration::from_micros(20);
+
+/// A counter that threads wait on: spin, then park.
+#[derive(Default)]
+struct Event {
+    generation: AtomicUsize,
+    sleepers: AtomicUsize,
+    lock: Mutex<()>,
+    wake: Condvar,
+}
+
+impl Event {
+    fn advance(&self) {
+        self.generation.fetch_add(1, SeqCst);
+        self.nudge();
+    }
+
+    /// Wakes sleepers so that they look at the world again.
+    fn nudge(&self) {
+        if self.sleepers.load(SeqCst) > 0 {
+            drop(self.lock.lock());
+            self.wake.notify_all();
+        }
+    }
+
+    /// Returns once the generation differs from `seen` or `stop` is set.
+    fn wait(&self, seen: usize, stop: &AtomicBool) {
+        let over = || self.generation.load(SeqCst) != seen || stop.load(SeqCst);
+        let start = Instant::now();
+        loop {
+            for _ in 0..32 {
+                if over() {
+                    return;
+                }
+                std::hint::spin_loop();
+            }
+            if start.elapsed() > SPIN {
+                break;
+            }
+        }
+        let mut guard = self.lock.lock().unwrap_or_else(|e| e.into_inner());
+        self.sleepers.fetch_add(1, SeqCst);
+        while !over() {
+            guard = self.wake.wait(guard).unwrap_or_else(|e| e.into_inner());
+        }
+        self.sleepers.fetch_sub(1, SeqCst);
+    }
+}
+
+type Job = *const (dyn Fn(&Worker<'_>) + Sync);
+
+struct Shared {
+    threads: usize,
+    start: Event,
+    job: Mutex<Option<SendJob>>,
+    meet: Event,
+    arrived: AtomicUsize,
+    failed: AtomicBool,
+    quit: AtomicBool,
+}
+
+#[derive(Clone, Copy)]
+struct SendJob(Job);
+// SAFETY: the closure is Sync, and `Pool::run` outlives every use of the pointer.
+unsafe impl Send for SendJob {}
+
+/// One thread's view of a running job.
+pub struct Worker<'a> {
+    /// `0..threads`; the caller of [`Pool::run`] is 0.
+    pub index: usize,
+    shared: &'a Shared,
+}
+
+impl Worker<'_> {
+    /// How many workers run this job.
+    pub fn threads(&self) -> usize {
+        self.shared.threads
+    }
+
+    /// Returns when every worker has called it. What each wrote before is visible to all after.
+    pub fn barrier(&self) {
+        let shared = self.shared;
+        if shared.threads == 1 {
+            return;
+        }
+        let seen = shared.meet.generation.load(SeqCst);
+        if shared.arrived.fetch_add(1, SeqCst) + 1 == shared.threads {
+            shared.arrived.store(0, SeqCst);
+            shared.meet.advance();
+        } else {
+            shared.meet.wait(seen, &shared.failed);
+        }
+        if shared.failed.load(SeqCst) {
+            std::panic::resume_unwind(Box::new("another worker failed"));
+        }
+    }
+}
+
+/// A worker panicked; the pool cannot be used any more.
+#[derive(Debug, thiserror::Error)]
+#[error("a worker of the CPU device panicked: this is a bug, restart the process and report it")]
+pub struct WorkerPanicked;
+
+/// Worker threads. Dropping it ends them.
+pub struct Pool {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Pool {
+    /// `threads` workers, the caller of [`Pool::run`] included.
+    pub fn new(threads: usize) -> std::io::Result<Self> {
+        let threads = threads.max(1);
+        let shared = Arc::new(Shared {
+            threads,
+            start: Event::default(),
+            job: Mutex::new(None),
+            meet: Event::default(),
+            arrived: AtomicUsize::new(0),
+            failed: AtomicBool::new(false),
+            quit: AtomicBool::new(false),
+        });
+        let mut pool = Self { shared: shared.clone(), threads: Vec::new() };
+        for index in 1..threads {
+            let shared = shared.clone();
+            let thread = std::thread::Builder::new().name(format!("vosti-cpu-{index}"));
+            pool.threads.push(thread.spawn(move || serve(&shared, index))?);
+        }
+        Ok(pool)
+    }
+
+    /// Workers, the caller included.
+    pub fn threads(&self) -> usize {
+        self.shared.threads
+    }
+
+    /// Runs `job` once on every worker and returns when all are done.
+    pub fn run(&mut self, job: &(dyn Fn(&Worker<'_>) + Sync)) -> Result<(), WorkerPanicked> {
+        if self.shared.failed.load(SeqCst) {
+            return Err(WorkerPanicked);
+        }
+        // SAFETY: only the lifetime changes. The last barrier below is passed after every worker is done
+        // with the closure; if one failed, `failed` keeps any later job from being taken up.
+        let erased: Job = unsafe { std::mem::transmute::<*const (dyn Fn(&Worker<'_>) + Sync + '_), Job>(job) };
+        if self.shared.threads > 1 {
+            *self.shared.job.lock().unwrap_or_else(|e| e.into_inner()) = Some(SendJob(erased));
+            self.shared.start.advance();
+        }
+        work(&self.shared, 0, job);
+        if self.shared.failed.load(SeqCst) {
+            // The others leave at their next barrier; the closure's borrows must outlive them.
+            self.stop();
+            return Err(WorkerPanicked);
+        }
+        Ok(())
+    }
+
+    fn stop(&mut self) {
+        self.shared.quit.store(true, SeqCst);
+        self.shared.start.advance();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// One worker's share of one job, and the barrier that ends it.
+fn work(shared: &Shared, index: usize, job: &(dyn Fn(&Worker<'_>) + Sync)) {
+    let _flush = FlushDenormals::enter();
+    let worker = Worker { index, shared };
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        job(&worker);
+        worker.barrier();
+    }));
+    if outcome.is_err() {
+        shared.failed.store(true, SeqCst);
+        shared.meet.nudge();
+    }
+}
+
+fn serve(shared: &Shared, index: usize) {
+    let mut seen = 0;
+    loop {
+        shared.start.wait(seen, &shared.quit);
+        if shared.quit.load(SeqCst) {
+            return;
+        }
+        seen += 1;
+        let job = *shared.job.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some(SendJob(job)) = job {
+            // SAFETY: `Pool::run` waits for the job's last barrier (or joins this thread) before it returns.
+            work(shared, index, unsafe { &*job });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_worker_runs_every_job_and_barriers_order_their_writes() {
+        for threads in [1, 2, 3, 5] {
+            let mut pool = Pool::new(threads).unwrap();
+            for round in 0..200 {
+                let cells: Vec<AtomicUsize> = (0..threads).map(|_| AtomicUsize::new(0)).collect();
+                pool.run(&|worker| {
+                    for step in 1..=5 {
+                        cells[worker.index].store(step, SeqCst);
+                        worker.barrier();
+                        assert!(cells.iter().all(|c| c.load(SeqCst) >= step), "round {round}");
+                        worker.barrier();
+                    }
+                })
+                .unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn a_panicking_worker_is_an_error_not_a_hang() {
+        for bad in [0, 1] {
+            let mut pool = Pool::new(2).unwrap();
+            let run = pool.run(&|worker| {
+                assert!(worker.index != bad, "expected by the test");
+                worker.barrier();
+            });
+            assert!(run.is_err());
+            assert!(pool.run(&|_| ()).is_err());
+        }
+    }
+
+    #[test]
+    fn workers_flush_denormals() {
+        let mut pool = Pool::new(3).unwrap();
+        pool.run(&|_| {
+            assert_eq!(std::hint::black_box(f32::MIN_POSITIVE) * std::hint::black_box(0.5), 0.0);
+        })
+        .unwrap();
+    }
+}
