@@ -1,1 +1,30 @@
-//! See the crate's place in ARCHITECTURE.md.
+//! Policy over the core: continuous batching, prefix cache, speculation, sampling.
+//!
+//! `vosti-core` is the mechanism and is proved: whatever is asked of it, every logits row that leaves it is the
+//! canonical one. This crate decides *what* to ask, and is free to be clever. It must never compute a token
+//! or a logits row by itself.
+//!
+//! Read `engine.rs` first: `plan -> launch -> commit`. Then `schedule.rs` (who runs, with which pages),
+//! `prefix.rs` (what is cached, what goes), `sampler.rs` (logits to token). `handle.rs` puts an engine on its own thread
+//! for servers. `symbolic.rs` is a device without a model: every logits row is a hash of its history.
+
+pub mod counters;
+pub mod drafts;
+pub mod engine;
+pub mod error;
+pub mod policy;
+pub mod random;
+pub mod request;
+pub mod sampling;
+pub mod text;
+
+pub use counters::Counters;
+pub use drafts::Drafter;
+pub use engine::{Engine, Status, StepReport};
+pub use error::EngineError;
+pub use policy::{Order, Policy, Speculation};
+pub use request::{Event, FinishReason, Request, RequestId, Usage};
+pub use sampling::{Sampling, SamplingError, SamplingParams};
+
+/// A token id.
+pub type Token = u32;

@@ -1,0 +1,39 @@
+//! Counts of what the engine did: evidence for `vosti check`, metrics for the server.
+
+/// Totals since the engine was made. They only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Device steps run.
+    pub steps: u64,
+    /// Rows computed, drafts included.
+    pub rows: u64,
+    /// Largest number of rows in one step.
+    pub rows_step_max: u64,
+    /// Largest number of sequences in one step.
+    pub sequences_step_max: u64,
+    /// Rows that computed positions of a prompt or recomputed a history (all but the newest row).
+    pub prefill_rows: u64,
+    /// Prefill chunks: times a sequence took part in a step without reaching the end of its history.
+    pub partial_chunks: u64,
+    /// Tokens given out.
+    pub tokens: u64,
+    /// Requests accepted by `submit`.
+    pub requests: u64,
+    /// Sequences (choices) finished or aborted.
+    pub finished: u64,
+    pub aborted: u64,
+    /// Prompt tokens looked up in the prefix cache, and those found there.
+    pub prefix_query_tokens: u64,
+    pub prefix_hit_tokens: u64,
+    /// Prefix hits: times a sequence attached at least one block.
+    pub prefix_hits: u64,
+    /// Blocks registered in the prefix cache and evicted from it.
+    pub published: u64,
+    pub evictions: u64,
+    /// Sequences that lost their pages and will recompute.
+    pub preemptions: u64,
+    /// Page-table entries released behind a sliding window.
+    pub released_behind: u64,
+    pub drafts_proposed: u64,
+    pub drafts_accepted: u64,
+}

@@ -1,0 +1,47 @@
+//! Everything the engine can refuse or fail at, with what to do about it.
+
+use crate::sampling::SamplingError;
+
+/// Errors of `Engine`.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    #[error("the prompt is empty: give at least one token")]
+    EmptyPrompt,
+    #[error(
+        "the prompt has {prompt} tokens and the model's context is {context}: shorten the prompt to at most {}",
+        context - 1
+    )]
+    PromptExceedsContext { prompt: usize, context: usize },
+    #[error(
+        "the prompt has {prompt} tokens and the KV pool holds at most {pool} of one sequence: shorten it, or give the \
+         engine more memory (--kv-memory or --kv-pages)"
+    )]
+    PromptExceedsPool { prompt: usize, pool: usize },
+    #[error(
+        "token {token} at position {position} of the prompt is outside the vocabulary of {vocab}"
+    )]
+    TokenOutsideVocabulary {
+        token: u32,
+        position: usize,
+        vocab: u32,
+    },
+    #[error("a request needs at least one choice")]
+    NoChoices,
+    #[error("{waiting} requests are waiting already, the limit is {limit}: try again later")]
+    QueueFull { waiting: usize, limit: usize },
+    #[error(transparent)]
+    Sampling(#[from] SamplingError),
+    #[error("the policy's {what} must be at least 1")]
+    PolicyZero { what: &'static str },
+    #[error("the device cannot serve: {0}")]
+    Device(String),
+    #[error("the engine's thread has ended; start a new engine")]
+    Gone,
+    #[error(
+        "the core refused {operation}: {detail}; this is a bug in the engine, please report it"
+    )]
+    Core {
+        operation: &'static str,
+        detail: String,
+    },
+}

@@ -1,0 +1,74 @@
+//! The knobs of the scheduler. Every setting gives the same bits; they differ in speed and memory only.
+//!
+//! `vosti check` and the simulator vary all of them: a result that depends on one is a bug.
+
+/// In which order sequences are considered when a step is planned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Oldest first: the default, and fair.
+    Fifo,
+    /// Newest first.
+    Lifo,
+    /// A new order every step, a function of this seed, the step and the sequence.
+    Random(u64),
+}
+
+/// Whether and how draft tokens are proposed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speculation {
+    Off,
+    /// Prompt lookup: the tokens that followed the latest earlier occurrence of the last `ngram_max` down to
+    /// `ngram_min` tokens, at most `drafts_max` of them.
+    Ngram {
+        ngram_min: usize,
+        ngram_max: usize,
+        drafts_max: usize,
+    },
+}
+
+impl Speculation {
+    /// Prompt lookup with the settings that `--speculate` uses.
+    pub const NGRAM: Self = Self::Ngram {
+        ngram_min: 2,
+        ngram_max: 4,
+        drafts_max: 6,
+    };
+}
+
+/// What the scheduler may do. `Default` is what the server uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// Rows per step, at least 1. The device's own limit applies as well.
+    pub rows_step_max: usize,
+    /// Rows of one sequence in one step (chunk of prefill), at least 1.
+    pub rows_sequence_max: usize,
+    /// Sequences that hold pages at the same time, at least 1.
+    pub running_max: usize,
+    pub order: Order,
+    /// Reuse and register prefixes. Off: every sequence computes all its own positions.
+    pub prefix_cache: bool,
+    /// Evict unreferenced blocks, least recently used leaf first, when pages run out. Off: blocks stay until
+    /// `Engine::evict_all`, and what does not fit waits or is preempted.
+    pub eviction: bool,
+    pub speculation: Speculation,
+    /// Rows of decoding sequences come first in a step, before prefill chunks take what is left.
+    pub decode_first: bool,
+    /// Requests waiting (not running), above which `submit` refuses with `EngineError::QueueFull`.
+    pub waiting_max: usize,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            rows_step_max: 512,
+            rows_sequence_max: usize::MAX,
+            running_max: 64,
+            order: Order::Fifo,
+            prefix_cache: true,
+            eviction: true,
+            speculation: Speculation::Off,
+            decode_first: true,
+            waiting_max: usize::MAX,
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! What goes into the engine and what comes out of it, as plain data.
+
+use crate::Token;
+use crate::sampling::Sampling;
+
+/// One prompt, and how many answers to it are wanted.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Token ids, at least one. BOS, if the model wants it, is the caller's business.
+    pub prompt: Vec<Token>,
+    pub sampling: Sampling,
+    /// Answers to this prompt; choice `c` draws with (seed, c, position). They share the prompt's pages.
+    pub choices: u32,
+    /// Report the logits after every prompt position too (`Event::Prompt`). Such a request takes nothing from the
+    /// prefix cache, so that every row is computed and can be shown.
+    pub prompt_logits: bool,
+    /// May take pages from the prefix cache (it registers its own in any case).
+    pub use_prefix_cache: bool,
+    /// Separates prefix caches between tenants: blocks are shared only under equal salts.
+    pub salt: u64,
+}
+
+impl Request {
+    /// A request with one choice, using the prefix cache.
+    pub fn new(prompt: Vec<Token>, sampling: Sampling) -> Self {
+        Self {
+            prompt,
+            sampling,
+            choices: 1,
+            prompt_logits: false,
+            use_prefix_cache: true,
+            salt: 0,
+        }
+    }
+}
+
+/// Names a submitted request. Never reused by one engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+/// Why a choice ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FinishReason {
+    /// A stop token was sampled; it is the last token reported.
+    StopToken(Token),
+    /// The text contains stop string number `.0`; the token that completed it is the last one reported.
+    StopString(usize),
+    /// The constraint (grammar) is complete.
+    Constraint,
+    /// `tokens_max` tokens were generated.
+    Length,
+    /// The model's context, or the page pool, holds no further token.
+    ContextFull,
+    /// `Engine::abort`.
+    Aborted,
+}
+
+impl FinishReason {
+    /// The OpenAI API's word for it.
+    pub fn as_api(self) -> &'static str {
+        match self {
+            Self::StopToken(_) | Self::StopString(_) | Self::Constraint => "stop",
+            Self::Length | Self::ContextFull => "length",
+            Self::Aborted => "abort",
+        }
+    }
+}
+
+/// Token counts of one choice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    pub prompt_tokens: usize,
+    /// Prompt tokens that came from the prefix cache when the choice was first scheduled.
+    pub cached_tokens: usize,
+    pub generated_tokens: usize,
+}
+
+/// What a step reports. `logits` is the device's own row, complete (width = vocabulary), raw, valid during the
+/// callback only: copy what you need. It is canonical: a function of the tokens up to `position` alone.
+#[derive(Clone, Copy, Debug)]
+pub enum Event<'a> {
+    /// Only with `Request::prompt_logits`: the row after prompt position `position`, which predicts
+    /// prompt token `position + 1`. In ascending order, for every position but the prompt's last, and once each.
+    Prompt {
+        request: RequestId,
+        choice: u32,
+        position: usize,
+        logits: &'a [f32],
+    },
+    /// A generated token, in order. `logits` is the row it was sampled from, at `position` (so the token itself
+    /// stands at `position + 1` of the sequence).
+    Token {
+        request: RequestId,
+        choice: u32,
+        /// 0 for the first generated token.
+        index: usize,
+        position: usize,
+        token: Token,
+        logits: &'a [f32],
+    },
+    /// The choice's last event.
+    Finished {
+        request: RequestId,
+        choice: u32,
+        reason: FinishReason,
+        usage: Usage,
+    },
+}
+
+impl Event<'_> {
+    pub fn request(&self) -> RequestId {
+        match self {
+            Event::Prompt { request, .. }
+            | Event::Token { request, .. }
+            | Event::Finished { request, .. } => *request,
+        }
+    }
+
+    pub fn choice(&self) -> u32 {
+        match self {
+            Event::Prompt { choice, .. }
+            | Event::Token { choice, .. }
+            | Event::Finished { choice, .. } => *choice,
+        }
+    }
+}

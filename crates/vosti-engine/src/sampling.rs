@@ -1,0 +1,192 @@
+//! What a user may ask of the sampler, checked once: a `Sampling` that exists is valid.
+
+use crate::Token;
+use crate::text::TokenText;
+use std::sync::Arc;
+
+/// Sampling parameters as they arrive; `Sampling::new` checks them. `Default` is greedy without penalties.
+#[derive(Clone)]
+pub struct SamplingParams {
+    /// 0 is greedy. At most 100.
+    pub temperature: f32,
+    /// Keep the k most likely tokens; 0 keeps all.
+    pub top_k: u32,
+    /// Keep the smallest set of most likely tokens with at least this probability; 1 keeps all. In (0, 1].
+    pub top_p: f32,
+    /// Drop tokens less likely than this times the most likely; 0 keeps all. In [0, 1].
+    pub min_p: f32,
+    /// Divides positive and multiplies negative logits of tokens in the prompt or the answer; 1 is none. Above 0.
+    pub repetition_penalty: f32,
+    /// Subtracted once from logits of tokens in the answer; 0 is none. In [-2, 2].
+    pub presence_penalty: f32,
+    /// Subtracted once per occurrence in the answer; 0 is none. In [-2, 2].
+    pub frequency_penalty: f32,
+    /// Added to these tokens' logits. In [-100, 100] each.
+    pub logit_bias: Vec<(Token, f32)>,
+    /// The answer ends with (and includes) any of these: usually the model's end-of-sequence tokens.
+    pub stop_tokens: Vec<Token>,
+    /// The answer ends when its text contains one of these. Needs `text`.
+    pub stop_strings: Vec<String>,
+    /// Bytes of tokens, for stop strings.
+    pub text: Option<Arc<dyn TokenText>>,
+    /// At most this many tokens, at least 1. The context is a limit in any case.
+    pub tokens_max: usize,
+    /// Draws are a function of (seed, choice index, position) and of nothing else.
+    pub seed: u64,
+}
+
+impl Default for SamplingParams {
+    fn default() -> Self {
+        Self {
+            temperature: 0.0,
+            top_k: 0,
+            top_p: 1.0,
+            min_p: 0.0,
+            repetition_penalty: 1.0,
+            presence_penalty: 0.0,
+            frequency_penalty: 0.0,
+            logit_bias: Vec::new(),
+            stop_tokens: Vec::new(),
+            stop_strings: Vec::new(),
+            text: None,
+            tokens_max: usize::MAX,
+            seed: 0,
+        }
+    }
+}
+
+impl std::fmt::Debug for SamplingParams {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SamplingParams")
+            .field("temperature", &self.temperature)
+            .field("top_k", &self.top_k)
+            .field("top_p", &self.top_p)
+            .field("min_p", &self.min_p)
+            .field("repetition_penalty", &self.repetition_penalty)
+            .field("presence_penalty", &self.presence_penalty)
+            .field("frequency_penalty", &self.frequency_penalty)
+            .field("logit_bias", &self.logit_bias)
+            .field("stop_tokens", &self.stop_tokens)
+            .field("stop_strings", &self.stop_strings)
+            .field("tokens_max", &self.tokens_max)
+            .field("seed", &self.seed)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A sampling parameter out of range.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum SamplingError {
+    #[error("{name} is {value}; it must be {range}")]
+    OutOfRange {
+        name: &'static str,
+        value: f32,
+        range: &'static str,
+    },
+    #[error("tokens_max is 0: ask for at least one token")]
+    NoTokens,
+    #[error("stop string number {0} is empty: remove it")]
+    EmptyStop(usize),
+    #[error("stop strings need the model's tokenizer: pass it in `text`")]
+    StopsWithoutText,
+    #[error("logit_bias for token {token} is {value}; it must be between -100 and 100")]
+    Bias { token: Token, value: f32 },
+    #[error("logit_bias names token {0} twice: give each token one value")]
+    BiasTwice(Token),
+}
+
+/// Checked sampling parameters. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Sampling(Arc<SamplingParams>);
+
+impl std::ops::Deref for Sampling {
+    type Target = SamplingParams;
+    fn deref(&self) -> &SamplingParams {
+        &self.0
+    }
+}
+
+impl Sampling {
+    /// Greedy, at most `tokens_max` tokens (1 if 0 is asked), no stop tokens: what tests and checks use.
+    pub fn greedy(tokens_max: usize) -> Self {
+        Self(Arc::new(SamplingParams {
+            tokens_max: tokens_max.max(1),
+            ..SamplingParams::default()
+        }))
+    }
+
+    /// Checks ranges; sorts stop tokens and biases by token.
+    pub fn new(mut params: SamplingParams) -> Result<Self, SamplingError> {
+        check_ranges(&params)?;
+        if params.tokens_max == 0 {
+            return Err(SamplingError::NoTokens);
+        }
+        if let Some(empty) = params.stop_strings.iter().position(String::is_empty) {
+            return Err(SamplingError::EmptyStop(empty));
+        }
+        if !params.stop_strings.is_empty() && params.text.is_none() {
+            return Err(SamplingError::StopsWithoutText);
+        }
+        params.stop_tokens.sort_unstable();
+        params.stop_tokens.dedup();
+        params.logit_bias.sort_by_key(|(token, _)| *token);
+        for pair in params.logit_bias.windows(2) {
+            if pair[0].0 == pair[1].0 {
+                return Err(SamplingError::BiasTwice(pair[0].0));
+            }
+        }
+        for &(token, value) in &params.logit_bias {
+            if !(-100.0..=100.0).contains(&value) {
+                return Err(SamplingError::Bias { token, value });
+            }
+        }
+        Ok(Self(Arc::new(params)))
+    }
+}
+
+fn check_ranges(p: &SamplingParams) -> Result<(), SamplingError> {
+    let checks = [
+        (
+            "temperature",
+            p.temperature,
+            (0.0..=100.0).contains(&p.temperature),
+            "between 0 and 100",
+        ),
+        (
+            "top_p",
+            p.top_p,
+            p.top_p > 0.0 && p.top_p <= 1.0,
+            "above 0 and at most 1",
+        ),
+        (
+            "min_p",
+            p.min_p,
+            (0.0..=1.0).contains(&p.min_p),
+            "between 0 and 1",
+        ),
+        (
+            "repetition_penalty",
+            p.repetition_penalty,
+            p.repetition_penalty > 0.0 && p.repetition_penalty <= 100.0,
+            "above 0 and at most 100",
+        ),
+        (
+            "presence_penalty",
+            p.presence_penalty,
+            (-2.0..=2.0).contains(&p.presence_penalty),
+            "between -2 and 2",
+        ),
+        (
+            "frequency_penalty",
+            p.frequency_penalty,
+            (-2.0..=2.0).contains(&p.frequency_penalty),
+            "between -2 and 2",
+        ),
+    ];
+    for (name, value, ok, range) in checks {
+        if !ok {
+            return Err(SamplingError::OutOfRange { name, value, range });
+        }
+    }
+    Ok(())
+}

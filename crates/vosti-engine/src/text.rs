@@ -1,0 +1,245 @@
+//! Tokens to text, one at a time: UTF-8 across token boundaries, and stop strings across both.
+//!
+//! Nothing here may look at anything but the tokens given so far: a stop string ends a sequence at the same token
+//! whatever else runs. The sampler's state holds a `StopMatcher` (it decides); a front end holds a `TextStream`
+//! (it shows).
+
+use crate::Token;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// The bytes that a token stands for. Concatenating them gives the text of a continuation.
+pub trait TokenText: Send + Sync {
+    /// Appends the bytes of `token` to `out`; control tokens add nothing.
+    fn append_bytes(&self, token: Token, out: &mut Vec<u8>);
+}
+
+/// A closure will do: `|token, out| tokenizer.append_bytes(token, out)`.
+impl<F: Fn(Token, &mut Vec<u8>) + Send + Sync> TokenText for F {
+    fn append_bytes(&self, token: Token, out: &mut Vec<u8>) {
+        self(token, out);
+    }
+}
+
+/// Finds the first stop string to be completed in a stream of bytes.
+#[derive(Clone)]
+pub struct StopMatcher {
+    text: Arc<dyn TokenText>,
+    stops: Arc<[Vec<u8>]>,
+    /// The last `longest - 1` bytes seen.
+    tail: VecDeque<u8>,
+    scratch: Vec<u8>,
+}
+
+impl StopMatcher {
+    /// `stops` must hold no empty string; `Sampling::new_state` checks.
+    pub fn new(text: Arc<dyn TokenText>, stops: &[String]) -> Self {
+        let stops = stops.iter().map(|s| s.as_bytes().to_vec()).collect();
+        Self {
+            text,
+            stops,
+            tail: VecDeque::new(),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Takes one token; gives the index of a stop string that its bytes complete, if any: the one whose end comes
+    /// first, and of those the first in the list.
+    pub fn push(&mut self, token: Token) -> Option<usize> {
+        let mut bytes = std::mem::take(&mut self.scratch);
+        bytes.clear();
+        self.text.append_bytes(token, &mut bytes);
+        let found = bytes.iter().find_map(|byte| self.push_byte(*byte));
+        self.scratch = bytes;
+        found
+    }
+
+    fn push_byte(&mut self, byte: u8) -> Option<usize> {
+        let longest = self.stops.iter().map(Vec::len).max().unwrap_or(0);
+        self.tail.push_back(byte);
+        if self.tail.len() > longest {
+            self.tail.pop_front();
+        }
+        self.stops.iter().position(|stop| {
+            stop.len() <= self.tail.len()
+                && self
+                    .tail
+                    .iter()
+                    .rev()
+                    .zip(stop.iter().rev())
+                    .all(|(a, b)| a == b)
+        })
+    }
+}
+
+/// Incremental detokenisation for a reader: gives text as soon as it is certain, holds back an incomplete UTF-8
+/// sequence and anything that may be the beginning of a stop string, and ends before the stop string.
+pub struct TextStream {
+    text: Arc<dyn TokenText>,
+    stops: Vec<Vec<u8>>,
+    /// Bytes not given out yet.
+    pending: Vec<u8>,
+    stopped: bool,
+}
+
+impl TextStream {
+    /// Empty stop strings are ignored.
+    pub fn new(text: Arc<dyn TokenText>, stops: &[String]) -> Self {
+        let stops = stops.iter().filter(|s| !s.is_empty());
+        Self {
+            text,
+            stops: stops.map(|s| s.as_bytes().to_vec()).collect(),
+            pending: Vec::new(),
+            stopped: false,
+        }
+    }
+
+    /// True once a stop string was seen; no text comes after.
+    pub fn stopped(&self) -> bool {
+        self.stopped
+    }
+
+    /// The text that `token` makes certain, often empty.
+    pub fn push(&mut self, token: Token) -> String {
+        if self.stopped {
+            return String::new();
+        }
+        let from = self.pending.len();
+        self.text.append_bytes(token, &mut self.pending);
+        if let Some(start) = self.find_stop(from) {
+            self.pending.truncate(start);
+            self.stopped = true;
+            return self.finish();
+        }
+        let held = self.held_for_stop();
+        let certain = self.pending.len() - held;
+        let whole = complete_utf8(&self.pending[..certain]);
+        lossy(self.pending.drain(..whole))
+    }
+
+    /// The rest, with the replacement character for what never became UTF-8.
+    pub fn finish(&mut self) -> String {
+        lossy(self.pending.drain(..))
+    }
+
+    /// Start of the stop string that ends first at or after byte `from`.
+    fn find_stop(&self, from: usize) -> Option<usize> {
+        (from + 1..=self.pending.len()).find_map(|end| {
+            let ending = |stop: &&Vec<u8>| self.pending[..end].ends_with(stop);
+            // `StopMatcher` takes the first of the list as well.
+            self.stops.iter().find(ending).map(|stop| end - stop.len())
+        })
+    }
+
+    /// Length of the longest end of `pending` that begins a stop string.
+    fn held_for_stop(&self) -> usize {
+        let begins = |stop: &Vec<u8>| {
+            let longest = self.pending.len().min(stop.len() - 1);
+            (1..=longest)
+                .rev()
+                .find(|&n| self.pending.ends_with(&stop[..n]))
+                .unwrap_or(0)
+        };
+        self.stops.iter().map(begins).max().unwrap_or(0)
+    }
+}
+
+fn lossy(bytes: impl Iterator<Item = u8>) -> String {
+    let bytes: Vec<u8> = bytes.collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// How many leading bytes are decided: everything but a UTF-8 sequence cut off at the end.
+fn complete_utf8(bytes: &[u8]) -> usize {
+    let mut at = 0;
+    loop {
+        match std::str::from_utf8(&bytes[at..]) {
+            Ok(_) => return bytes.len(),
+            Err(error) => match error.error_len() {
+                // Wrong for good: decided, it will be shown as a replacement character.
+                Some(wrong) => at += error.valid_up_to() + wrong,
+                None => return at + error.valid_up_to(),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Token t is the t-th piece.
+    struct Pieces(Vec<Vec<u8>>);
+
+    impl TokenText for Pieces {
+        fn append_bytes(&self, token: Token, out: &mut Vec<u8>) {
+            out.extend_from_slice(&self.0[token as usize]);
+        }
+    }
+
+    fn pieces(of: &[&[u8]]) -> Arc<dyn TokenText> {
+        Arc::new(Pieces(of.iter().map(|p| p.to_vec()).collect()))
+    }
+
+    fn stream(of: &[&[u8]], stops: &[&str]) -> (Vec<String>, bool) {
+        let stops: Vec<String> = stops.iter().map(|s| s.to_string()).collect();
+        let mut stream = TextStream::new(pieces(of), &stops);
+        let mut shown: Vec<String> = (0..of.len() as u32).map(|t| stream.push(t)).collect();
+        shown.push(stream.finish());
+        (shown, stream.stopped())
+    }
+
+    fn matched(of: &[&[u8]], stops: &[&str]) -> Option<(u32, usize)> {
+        let stops: Vec<String> = stops.iter().map(|s| s.to_string()).collect();
+        let mut matcher = StopMatcher::new(pieces(of), &stops);
+        (0..of.len() as u32).find_map(|t| matcher.push(t).map(|stop| (t, stop)))
+    }
+
+    #[test]
+    fn a_character_split_over_tokens_appears_whole() {
+        let (shown, _) = stream(&[b"a\xc3", b"\xa9b"], &[]);
+        assert_eq!(shown, ["a", "éb", ""]);
+    }
+
+    #[test]
+    fn bytes_that_never_become_utf8_are_replaced_not_lost() {
+        let (shown, _) = stream(&[b"a\xff", b"b\xc3"], &[]);
+        assert_eq!(shown, ["a\u{fffd}", "b", "\u{fffd}"]);
+    }
+
+    #[test]
+    fn text_that_may_begin_a_stop_string_is_held_back_until_it_cannot() {
+        let (shown, stopped) = stream(&[b"xST", b"Ay", b"z"], &["STOP"]);
+        assert_eq!(shown, ["x", "STAy", "z", ""]);
+        assert!(!stopped);
+    }
+
+    #[test]
+    fn text_ends_before_a_stop_string_over_three_tokens() {
+        let (shown, stopped) = stream(&[b"ab S", b"TO", b"P more"], &["STOP"]);
+        assert_eq!(shown.concat(), "ab ");
+        assert!(stopped);
+    }
+
+    #[test]
+    fn the_matcher_and_the_stream_stop_at_the_same_token() {
+        let of: &[&[u8]] = &[b"aa", b"ab", b"ba", b"bb", b"\n\n"];
+        for stops in [
+            &["abba"][..],
+            &["bab", "ba"],
+            &["\n\n"],
+            &["aaa", "\n"],
+            &["zz"],
+        ] {
+            let mut shown = TextStream::new(
+                pieces(of),
+                &stops.iter().map(|s| s.to_string()).collect::<Vec<_>>(),
+            );
+            let at = (0..of.len() as u32).find(|&t| {
+                shown.push(t);
+                shown.stopped()
+            });
+            assert_eq!(at, matched(of, stops).map(|(t, _)| t), "{stops:?}");
+        }
+    }
+}
