@@ -1,1 +1,48 @@
-//! See the crate's place in ARCHITECTURE.md.
+//! The verified core of Vosti: what a forward pass is, which pages a request may touch, and how a step is
+//! planned, run and committed.
+//!
+//! It decides nothing about *which* request runs: policy lives outside and may call the operations of [`Core`] in
+//! any order with any arguments. Each operation is `Ok` exactly when its `legal_*` predicate holds and changes nothing
+//! otherwise. Trust stands in `seam.rs` only; what is promised stands in `spec.rs`.
+//!
+//! Read next: `spec.rs` (the promise), `seam.rs` (what is assumed of a device), `program.rs` (a forward pass as data),
+//! `state.rs` (the state and its invariant), `ops/` (the operations), `proof/`.
+
+// What the verifier takes is not always what clippy would write: no iterator chains, no let chains, `&Vec` for its view,
+// `while` with a measure, `len() == 0`.
+#![allow(
+    clippy::len_zero,
+    clippy::ptr_arg,
+    clippy::needless_return,
+    clippy::collapsible_if,
+    clippy::collapsible_match,
+    clippy::needless_range_loop,
+    clippy::redundant_field_names,
+    clippy::clone_on_copy,
+    clippy::question_mark,
+    clippy::manual_range_contains,
+    clippy::too_many_arguments
+)]
+
+mod block;
+mod check;
+mod core;
+mod error;
+mod ids;
+mod ops;
+mod pages;
+mod plan;
+mod program;
+mod request;
+mod seam;
+mod state;
+
+pub use block::{Block, Parent};
+pub use core::Core;
+pub use error::{CoreError, ProgramError};
+pub use ids::{BlockId, NO_PAGE, PAGE, RequestId, Token};
+pub use ops::commit::Record;
+pub use plan::{Select, SeqPlan, StepPlan};
+pub use program::{BufferDecl, Dtype, GroupDecl, LayerDecl, Op, Program, RowSet};
+pub use request::Request;
+pub use seam::{Device, DeviceError, Sampler};

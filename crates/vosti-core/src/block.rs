@@ -1,0 +1,54 @@
+//! A published block: one page of tokens at one place of a chain, and the physical pages that hold its KV. It is
+//! immutable; requests attach it after comparing its tokens, its depth and its parent's identity.
+
+use crate::ids::{NO_PAGE, Token};
+use vstd::prelude::*;
+
+verus! {
+
+/// What a block continues.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Parent {
+    /// Nothing: it is the first of a chain, in the tenant with this salt.
+    Root { salt: u64 },
+    /// The block with this never-reused serial.
+    Block { serial: u64 },
+}
+
+/// A published block.
+pub struct Block {
+    pub(crate) serial: u64,
+    pub(crate) parent: Parent,
+    pub(crate) depth: usize,
+    pub(crate) tokens: Vec<Token>,
+    pub(crate) pages: Vec<i32>,
+}
+
+impl Block {
+    /// The identity of the block before it, or its tenant.
+    pub fn parent(&self) -> Parent {
+        self.parent
+    }
+
+    /// Blocks before it in its chain.
+    pub fn depth(&self) -> usize {
+        self.depth
+    }
+
+    /// Its `PAGE` tokens.
+    pub fn tokens(&self) -> &[Token] {
+        self.tokens.as_slice()
+    }
+
+    /// Its physical page in each group, or `NO_PAGE`.
+    pub fn pages(&self) -> &[i32] {
+        self.pages.as_slice()
+    }
+
+    /// Whether it holds a page in this group.
+    pub fn has_page(&self, group: usize) -> bool {
+        group < self.pages.len() && self.pages[group] != NO_PAGE
+    }
+}
+
+} // verus!

@@ -1,0 +1,31 @@
+//! Identities and the page size. An identity is a slot, where to look, and a serial that is never given out twice, so a
+//! stale or forged identity is recognised and refused.
+
+use vstd::prelude::*;
+
+verus! {
+
+/// A token of the model's vocabulary.
+pub type Token = u32;
+
+/// Tokens per page, in every cache group.
+pub const PAGE: usize = 64;
+
+/// The table entry of a logical page that holds no physical page.
+pub const NO_PAGE: i32 = -1;
+
+/// A request that the core has admitted. Its serial is never reused.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct RequestId {
+    pub slot: usize,
+    pub serial: u64,
+}
+
+/// A published block: one page of tokens at one depth of one chain of blocks. Its serial is never reused.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct BlockId {
+    pub slot: usize,
+    pub serial: u64,
+}
+
+} // verus!

@@ -1,0 +1,86 @@
+//! What a device is asked to run: packed rows, one contiguous run per request. Only the core makes these.
+
+use crate::ids::{RequestId, Token};
+use vstd::prelude::*;
+
+verus! {
+
+/// Which rows of a sequence feed logits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Select {
+    /// Those that emit: the last row of the history and the drafts. None while the history goes on after these rows.
+    Last,
+    /// All of them, for prompt log-probabilities.
+    All,
+}
+
+/// The rows of one request.
+pub struct SeqPlan {
+    /// The request whose rows these are.
+    pub request: RequestId,
+    /// Its first packed row.
+    pub first_row: usize,
+    /// Its rows, drafts included.
+    pub rows: usize,
+    /// The position of its first row; the others follow.
+    pub first_position: usize,
+    /// How many of its rows are drafts: the last ones.
+    pub drafts: usize,
+    /// Its first row among the selected ones, and how many it has there: always its last rows.
+    pub first_selected: usize,
+    pub selected: usize,
+    /// Whether its rows reach the end of the history, so that a token is sampled.
+    pub emits: bool,
+    /// Per group, the page number of each logical page, or `NO_PAGE`. The slot of position p in group g is
+    /// `tables[g][p / PAGE] * PAGE + p % PAGE`.
+    pub tables: Vec<Vec<i32>>,
+}
+
+/// One step.
+pub struct StepPlan {
+    pub(crate) tokens: Vec<Token>,
+    pub(crate) positions: Vec<u32>,
+    pub(crate) selected: Vec<u32>,
+    pub(crate) sequences: Vec<SeqPlan>,
+}
+
+impl StepPlan {
+    pub(crate) fn empty() -> Self {
+        StepPlan { tokens: Vec::new(), positions: Vec::new(), selected: Vec::new(), sequences: Vec::new() }
+    }
+
+    /// Forgets the rows and keeps the memory.
+    pub(crate) fn clear(&mut self) {
+        self.tokens.clear();
+        self.positions.clear();
+        self.selected.clear();
+        self.sequences.clear();
+    }
+
+    /// How many rows there are.
+    pub fn rows(&self) -> usize {
+        self.tokens.len()
+    }
+
+    /// The token of each row.
+    pub fn tokens(&self) -> &[Token] {
+        self.tokens.as_slice()
+    }
+
+    /// The position of each row in its request.
+    pub fn positions(&self) -> &[u32] {
+        self.positions.as_slice()
+    }
+
+    /// The packed rows that feed logits, ascending.
+    pub fn selected(&self) -> &[u32] {
+        self.selected.as_slice()
+    }
+
+    /// One per request: contiguous rows in order, which cover all rows.
+    pub fn sequences(&self) -> &[SeqPlan] {
+        self.sequences.as_slice()
+    }
+}
+
+} // verus!

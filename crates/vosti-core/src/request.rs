@@ -1,0 +1,121 @@
+//! A request: its history, how much of it is cached, and where.
+
+use crate::block::Parent;
+use crate::ids::{BlockId, NO_PAGE, PAGE, Token};
+use crate::program::GroupDecl;
+use crate::program::window_start;
+use vstd::prelude::*;
+
+verus! {
+
+/// A live request. `T` is the sampler's state.
+pub struct Request<T> {
+    pub(crate) serial: u64,
+    pub(crate) salt: u64,
+    pub(crate) prompt: usize,
+    pub(crate) history: Vec<Token>,
+    pub(crate) cached: usize,
+    /// Per group, the physical page of each logical page, or `NO_PAGE`. The first `chain.len()` are blocks' pages, the
+    /// rest are the request's own.
+    pub(crate) tables: Vec<Vec<i32>>,
+    /// The blocks of the attached or published part of the prefix, in order.
+    pub(crate) chain: Vec<BlockId>,
+    /// The sampler ended the request.
+    pub(crate) done: bool,
+    /// The sequence of the step in flight that is this request's.
+    pub(crate) planned: Option<usize>,
+    pub(crate) state: T,
+}
+
+impl<T> Request<T> {
+    /// Prompt and emitted tokens.
+    pub fn history(&self) -> &[Token] {
+        self.history.as_slice()
+    }
+
+    /// Length of the prompt.
+    pub fn prompt_len(&self) -> usize {
+        self.prompt
+    }
+
+    /// The tenant's salt.
+    pub fn salt(&self) -> u64 {
+        self.salt
+    }
+
+    /// Positions whose KV is in the cache: the next step of the request starts here. Always below the history's length.
+    pub fn cached(&self) -> usize {
+        self.cached
+    }
+
+    /// The page table of a group; empty if there is no such group.
+    pub fn table(&self, group: usize) -> &[i32] {
+        if group < self.tables.len() {
+            self.tables[group].as_slice()
+        } else {
+            &[]
+        }
+    }
+
+    /// The published or attached blocks of its prefix, in order.
+    pub fn chain(&self) -> &[BlockId] {
+        self.chain.as_slice()
+    }
+
+    /// Whether the sampler ended it.
+    pub fn done(&self) -> bool {
+        self.done
+    }
+
+    /// Whether it is part of the step in flight.
+    pub fn in_step(&self) -> bool {
+        self.planned.is_some()
+    }
+
+    /// The sampler's state.
+    pub fn state(&self) -> &T {
+        &self.state
+    }
+
+    /// What a block must name as its parent to come next in this request's chain.
+    pub fn parent(&self) -> Parent {
+        if self.chain.len() == 0 {
+            Parent::Root { salt: self.salt }
+        } else {
+            Parent::Block { serial: self.chain[self.chain.len() - 1].serial }
+        }
+    }
+
+    /// Nothing is left to emit: the sampler ended it or its history fills the context.
+    pub(crate) fn complete(&self, context: u32) -> bool {
+        self.done || self.history.len() >= context as usize
+    }
+
+    /// The first logical page that positions from `cached` on may read in a group.
+    pub(crate) fn first_page(&self, decl: &GroupDecl) -> usize {
+        window_start(decl.window, self.cached) / PAGE
+    }
+
+    /// A logical page, from the window's first to the one of position `end - 1`, that is missing in a group.
+    pub(crate) fn missing_page(&self, group: usize, decl: &GroupDecl, end: usize) -> Option<usize> {
+        let last = (end - 1) / PAGE;
+        let mut page = self.first_page(decl);
+        while page <= last
+            decreases last + 1 - page,
+        {
+            if page >= self.tables[group].len() || self.tables[group][page] == NO_PAGE {
+                return Some(page);
+            }
+            page += 1;
+        }
+        None
+    }
+
+    /// Whether a group's table has the page of this index and `block` stands at this place of the chain.
+    pub(crate) fn holds(&self, block: BlockId, depth: usize, group: usize) -> bool {
+        depth < self.chain.len() && self.chain[depth].slot == block.slot && self.chain[depth].serial == block.serial
+            && group < self.tables.len() && depth < self.tables[group].len() && self.tables[group][depth] != NO_PAGE
+    }
+}
+
+} // verus!
