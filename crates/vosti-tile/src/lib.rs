@@ -1,1 +1,16 @@
-//! See the crate's place in ARCHITECTURE.md.
+//! Tile IR: TTIR text read into typed operations on tiles.
+//!
+//! [`lift()`] reads the text that Triton's front end wrote and refuses what it does not know. The result,
+//! a [`Kernel`], has three consumers: the verifier, the CPU executor and the interpreter here. This
+//! crate knows no kernel by name and depends on nothing of ours. Read next: [`ir`], then [`numerics`].
+
+pub mod build;
+pub mod error;
+pub mod ir;
+pub mod lift;
+mod parse;
+pub mod print;
+
+pub use error::{LiftError, Reason};
+pub use ir::*;
+pub use lift::lift;

@@ -1,0 +1,624 @@
+//! Makes kernels operation by operation and checks the type of each: the typing rules of the tile IR.
+//!
+//! Lifting and the program generator both go through here, so no consumer meets an ill-typed kernel.
+
+use crate::ir::*;
+use thiserror::Error;
+
+/// An operation whose operands do not fit it.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum TypeError {
+    #[error("{op} takes {wants}, not {found}")]
+    Operand {
+        op: &'static str,
+        wants: &'static str,
+        found: Type,
+    },
+    #[error("{op} takes operands of one type, not {a} and {b}")]
+    Mismatch { op: &'static str, a: Type, b: Type },
+    #[error("{op}: shape {found:?} does not follow from {from:?}")]
+    Shape {
+        op: &'static str,
+        from: Shape,
+        found: Shape,
+    },
+    #[error("{op}: axis {axis} is outside rank {rank}")]
+    Axis {
+        op: &'static str,
+        axis: usize,
+        rank: usize,
+    },
+    #[error("{op} needs {wants} values, got {found}")]
+    Count {
+        op: &'static str,
+        wants: usize,
+        found: usize,
+    },
+}
+
+type Result<T> = std::result::Result<T, TypeError>;
+
+/// A kernel under construction. Operations go to the innermost open region.
+pub struct Builder {
+    name: String,
+    params: Vec<Param>,
+    values: Vec<ValueInfo>,
+    open: Vec<Vec<Op>>,
+    /// Source line given to the operations that follow.
+    pub line: Line,
+}
+
+/// A loop whose body is open.
+pub struct OpenFor {
+    lo: Value,
+    hi: Value,
+    step: Value,
+    inits: Vec<Value>,
+    pub index: Value,
+    pub args: Vec<Value>,
+    line: Line,
+}
+
+impl Builder {
+    pub fn new(name: &str) -> Builder {
+        Builder {
+            name: name.to_string(),
+            params: vec![],
+            values: vec![],
+            open: vec![vec![]],
+            line: Line::default(),
+        }
+    }
+
+    /// Adds a pointer parameter.
+    pub fn param(&mut self, name: &str, elem: Scalar, divisibility: u32) -> Value {
+        let value = self.value(
+            Type::Pointers {
+                shape: vec![],
+                elem,
+            },
+            name,
+        );
+        self.params.push(Param {
+            name: name.to_string(),
+            value,
+            elem,
+            divisibility,
+        });
+        value
+    }
+
+    pub fn ty(&self, value: Value) -> &Type {
+        &self.values[value.index()].ty
+    }
+
+    /// Names a value for people; the first name stays.
+    pub fn name_value(&mut self, value: Value, name: &str) {
+        let info = &mut self.values[value.index()];
+        if info.name.is_empty() {
+            info.name = name.to_string();
+        }
+    }
+
+    fn value(&mut self, ty: Type, name: &str) -> Value {
+        self.values.push(ValueInfo {
+            ty,
+            name: name.to_string(),
+        });
+        Value(self.values.len() as u32 - 1)
+    }
+
+    fn emit(&mut self, kind: OpKind, results: Vec<Value>, line: Line) {
+        self.open.last_mut().expect("the body is open").push(Op {
+            kind,
+            results,
+            line,
+        });
+    }
+
+    /// Adds an operation without regions; returns its result if it has one.
+    pub fn push(&mut self, kind: OpKind) -> Result<Option<Value>> {
+        let ty = self.infer(&kind)?;
+        let result = ty.map(|ty| self.value(ty, ""));
+        self.emit(kind, result.into_iter().collect(), self.line);
+        Ok(result)
+    }
+
+    /// As [`Builder::push`] for an operation that has a result.
+    pub fn op(&mut self, kind: OpKind) -> Result<Value> {
+        Ok(self.push(kind)?.expect("the operation has a result"))
+    }
+
+    /// Opens a region: a branch, or a body that is only looked at.
+    pub fn begin(&mut self) {
+        self.open.push(vec![]);
+    }
+
+    /// Closes the innermost region.
+    pub fn end(&mut self, yields: Vec<Value>) -> Region {
+        let ops = self.open.pop().expect("a region is open");
+        Region { ops, yields }
+    }
+
+    /// A fresh value that no operation defines: a region's argument.
+    pub fn argument(&mut self, ty: Type) -> Value {
+        self.value(ty, "")
+    }
+
+    pub fn begin_for(
+        &mut self,
+        lo: Value,
+        hi: Value,
+        step: Value,
+        inits: Vec<Value>,
+    ) -> Result<OpenFor> {
+        let index = self.ty(lo).clone();
+        if !index.shape().is_empty()
+            || !index.is_tile()
+            || !matches!(index.elem(), Scalar::I32 | Scalar::I64)
+        {
+            return Err(TypeError::Operand {
+                op: "for",
+                wants: "i32 or i64 scalar bounds",
+                found: index,
+            });
+        }
+        self.same("for", lo, hi)?;
+        self.same("for", lo, step)?;
+        let index = self.value(index, "");
+        let args = inits
+            .iter()
+            .map(|v| self.ty(*v).clone())
+            .collect::<Vec<_>>();
+        let args = args.into_iter().map(|ty| self.value(ty, "")).collect();
+        self.begin();
+        Ok(OpenFor {
+            lo,
+            hi,
+            step,
+            inits,
+            index,
+            args,
+            line: self.line,
+        })
+    }
+
+    pub fn end_for(&mut self, open: OpenFor, yields: Vec<Value>) -> Result<Vec<Value>> {
+        let OpenFor {
+            lo,
+            hi,
+            step,
+            inits,
+            index,
+            args,
+            line,
+        } = open;
+        self.same_list("for", &inits, &yields)?;
+        let body = self.end(yields);
+        let types: Vec<Type> = inits.iter().map(|v| self.ty(*v).clone()).collect();
+        let results: Vec<Value> = types.into_iter().map(|ty| self.value(ty, "")).collect();
+        self.emit(
+            OpKind::For {
+                lo,
+                hi,
+                step,
+                index,
+                args,
+                inits,
+                body,
+            },
+            results.clone(),
+            line,
+        );
+        Ok(results)
+    }
+
+    /// Adds a branch from two closed regions.
+    pub fn branch(
+        &mut self,
+        cond: Value,
+        then: Region,
+        otherwise: Region,
+        line: Line,
+    ) -> Result<Vec<Value>> {
+        if *self.ty(cond) != Type::scalar(Scalar::I1) {
+            return self.bad("if", "an i1 scalar", cond);
+        }
+        self.same_list("if", &then.yields, &otherwise.yields)?;
+        let types: Vec<Type> = then.yields.iter().map(|v| self.ty(*v).clone()).collect();
+        let results: Vec<Value> = types.into_iter().map(|ty| self.value(ty, "")).collect();
+        self.emit(
+            OpKind::If {
+                cond,
+                then,
+                otherwise,
+            },
+            results.clone(),
+            line,
+        );
+        Ok(results)
+    }
+
+    /// The finished kernel, without operations whose results nobody uses.
+    pub fn finish(mut self) -> Kernel {
+        let mut body = self.open.pop().expect("the body is open");
+        assert!(self.open.is_empty(), "a region is still open");
+        let mut used = vec![false; self.values.len()];
+        sweep(&mut body, &mut used);
+        Kernel {
+            name: self.name,
+            params: self.params,
+            values: self.values,
+            body,
+        }
+    }
+
+    fn bad<T>(&self, op: &'static str, wants: &'static str, found: Value) -> Result<T> {
+        Err(TypeError::Operand {
+            op,
+            wants,
+            found: self.ty(found).clone(),
+        })
+    }
+
+    fn same(&self, op: &'static str, a: Value, b: Value) -> Result<()> {
+        if self.ty(a) == self.ty(b) {
+            return Ok(());
+        }
+        Err(TypeError::Mismatch {
+            op,
+            a: self.ty(a).clone(),
+            b: self.ty(b).clone(),
+        })
+    }
+
+    fn same_list(&self, op: &'static str, a: &[Value], b: &[Value]) -> Result<()> {
+        if a.len() != b.len() {
+            return Err(TypeError::Count {
+                op,
+                wants: a.len(),
+                found: b.len(),
+            });
+        }
+        a.iter().zip(b).try_for_each(|(a, b)| self.same(op, *a, *b))
+    }
+
+    fn tile(
+        &self,
+        op: &'static str,
+        wants: &'static str,
+        v: Value,
+        fits: fn(Scalar) -> bool,
+    ) -> Result<Type> {
+        let ty = self.ty(v);
+        if ty.is_tile() && fits(ty.elem()) {
+            Ok(ty.clone())
+        } else {
+            self.bad(op, wants, v)
+        }
+    }
+
+    /// Each of `list` is a scalar of type `elem`.
+    fn scalars(&self, op: &'static str, list: &[Value], elem: Scalar, rank: usize) -> Result<()> {
+        if list.len() != rank {
+            return Err(TypeError::Count {
+                op,
+                wants: rank,
+                found: list.len(),
+            });
+        }
+        for v in list {
+            if *self.ty(*v) != Type::scalar(elem) {
+                return self.bad(
+                    op,
+                    if elem == Scalar::I32 {
+                        "i32 scalars"
+                    } else {
+                        "i64 scalars"
+                    },
+                    *v,
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// The mask of an access to `shape`.
+    fn mask(&self, op: &'static str, mask: Option<Value>, shape: &[usize]) -> Result<()> {
+        match mask {
+            Some(m) if *self.ty(m) != Type::tile(shape, Scalar::I1) => {
+                self.bad(op, "an i1 mask of the pointers' shape", m)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn axes(op: &'static str, axes: &[usize], rank: usize) -> Result<()> {
+        match axes.iter().find(|a| **a >= rank) {
+            Some(axis) => Err(TypeError::Axis {
+                op,
+                axis: *axis,
+                rank,
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// The type of the operation's result, if it has one.
+    fn infer(&self, kind: &OpKind) -> Result<Option<Type>> {
+        use OpKind::*;
+        let float: fn(Scalar) -> bool = Scalar::is_float;
+        let int: fn(Scalar) -> bool = Scalar::is_int;
+        Ok(Some(match kind {
+            ProgramId { .. } | NumPrograms { .. } => Type::scalar(Scalar::I32),
+            Constant { ty, .. } | Poison { ty } => ty.clone(),
+            Unary { x, .. } => self.tile("a math function", "a float tile", *x, float)?,
+            Binary { op, a, b } => {
+                self.same("arithmetic", *a, *b)?;
+                let (wants, fits) = if op.is_float() {
+                    ("float tiles", float)
+                } else {
+                    ("integer tiles", int)
+                };
+                self.tile("arithmetic", wants, *a, fits)?
+            }
+            Fma { a, b, c } => {
+                self.same("fma", *a, *b)?;
+                self.same("fma", *a, *c)?;
+                self.tile("fma", "float tiles", *a, float)?
+            }
+            CmpInt { a, b, .. } => {
+                self.same("comparison", *a, *b)?;
+                Type::tile(
+                    self.tile("comparison", "integer tiles", *a, int)?.shape(),
+                    Scalar::I1,
+                )
+            }
+            CmpFloat { a, b, .. } => {
+                self.same("comparison", *a, *b)?;
+                Type::tile(
+                    self.tile("comparison", "float tiles", *a, float)?.shape(),
+                    Scalar::I1,
+                )
+            }
+            Select { cond, a, b } => {
+                self.same("select", *a, *b)?;
+                let c = self.tile("select", "an i1 condition", *cond, |e| e == Scalar::I1)?;
+                let shape = self.ty(*a).shape();
+                if !c.shape().is_empty() && c.shape() != shape {
+                    return Err(TypeError::Shape {
+                        op: "select",
+                        from: shape.to_vec(),
+                        found: c.shape().to_vec(),
+                    });
+                }
+                if matches!(self.ty(*a), Type::Block { .. }) {
+                    return self.bad("select", "tiles or pointers", *a);
+                }
+                self.ty(*a).clone()
+            }
+            Cast { op, x, to } => self.infer_cast(*op, *x, *to)?,
+            Splat { x, shape } => {
+                let ty = self.ty(*x);
+                if !ty.shape().is_empty() || matches!(ty, Type::Block { .. }) {
+                    return self.bad("splat", "a scalar", *x);
+                }
+                ty.with_shape(shape.clone())
+            }
+            Broadcast { x, shape } => {
+                let from = self.ty(*x).shape();
+                let fits = from.len() == shape.len()
+                    && from.iter().zip(shape).all(|(f, t)| f == t || *f == 1);
+                self.reshaped("broadcast", *x, shape, fits)?
+            }
+            Reshape { x, shape } => {
+                let fits = self.ty(*x).lanes() == shape.iter().product::<usize>();
+                self.reshaped("reshape", *x, shape, fits)?
+            }
+            ExpandDims { x, axis } => {
+                let mut shape = self.ty(*x).shape().to_vec();
+                Self::axes("expand_dims", &[*axis], shape.len() + 1)?;
+                shape.insert(*axis, 1);
+                self.reshaped("expand_dims", *x, &shape, true)?
+            }
+            Transpose { x, perm } => {
+                let from = self.ty(*x).shape();
+                Self::axes("transpose", perm, from.len())?;
+                let fits = perm.len() == from.len() && (0..perm.len()).all(|a| perm.contains(&a));
+                let shape: Shape = perm.iter().map(|p| from[*p]).collect();
+                self.reshaped("transpose", *x, &shape, fits)?
+            }
+            Range { start, end } => {
+                let lanes = i64::from(*end) - i64::from(*start);
+                if lanes <= 0 {
+                    return Err(TypeError::Shape {
+                        op: "range",
+                        from: vec![],
+                        found: vec![],
+                    });
+                }
+                Type::tile([lanes as usize], Scalar::I32)
+            }
+            AddPtr { ptr, offset } => {
+                let o = self.tile("addptr", "an i32 or i64 offset", *offset, |e| {
+                    matches!(e, Scalar::I32 | Scalar::I64)
+                })?;
+                match self.ty(*ptr) {
+                    ty @ Type::Pointers { shape, .. } if *shape == o.shape() => ty.clone(),
+                    _ => return self.bad("addptr", "pointers of the offset's shape", *ptr),
+                }
+            }
+            MakeBlock {
+                base,
+                shape,
+                strides,
+                offsets,
+                order,
+                block,
+            } => {
+                let op = "make_tensor_ptr";
+                self.scalars(op, shape, Scalar::I64, block.len())?;
+                self.scalars(op, strides, Scalar::I64, block.len())?;
+                self.scalars(op, offsets, Scalar::I32, block.len())?;
+                Self::axes(op, order, block.len())?;
+                match self.ty(*base) {
+                    Type::Pointers { shape, elem } if shape.is_empty() => Type::Block {
+                        shape: block.clone(),
+                        elem: *elem,
+                    },
+                    _ => return self.bad(op, "a scalar pointer", *base),
+                }
+            }
+            Advance { ptr, offsets } => match self.ty(*ptr) {
+                ty @ Type::Block { shape, .. } => {
+                    self.scalars("advance", offsets, Scalar::I32, shape.len())?;
+                    ty.clone()
+                }
+                _ => return self.bad("advance", "a block pointer", *ptr),
+            },
+            Load { ptr, mask, other } => match self.ty(*ptr) {
+                Type::Pointers { shape, elem } => {
+                    self.mask("load", *mask, shape)?;
+                    let ty = Type::tile(shape.clone(), *elem);
+                    match other {
+                        Some(o) if *self.ty(*o) != ty => {
+                            return self.bad("load", "`other` of the loaded type", *o);
+                        }
+                        _ => ty,
+                    }
+                }
+                _ => return self.bad("load", "pointers", *ptr),
+            },
+            LoadBlock { ptr, check, .. } => match self.ty(*ptr) {
+                Type::Block { shape, elem } => {
+                    Self::axes("load", check, shape.len())?;
+                    Type::tile(shape.clone(), *elem)
+                }
+                _ => return self.bad("load", "a block pointer", *ptr),
+            },
+            Store { ptr, value, mask } => match self.ty(*ptr) {
+                Type::Pointers { shape, elem }
+                    if *self.ty(*value) == Type::tile(shape.clone(), *elem) =>
+                {
+                    self.mask("store", *mask, shape)?;
+                    return Ok(None);
+                }
+                _ => return self.bad("store", "pointers to the value's type", *ptr),
+            },
+            StoreBlock { ptr, value, check } => match self.ty(*ptr) {
+                Type::Block { shape, elem }
+                    if *self.ty(*value) == Type::tile(shape.clone(), *elem) =>
+                {
+                    Self::axes("store", check, shape.len())?;
+                    return Ok(None);
+                }
+                _ => return self.bad("store", "a block pointer to the value's type", *ptr),
+            },
+            Dot { a, b, acc } => self.infer_dot(*a, *b, *acc)?,
+            Reduce { op, x, axis } => {
+                let fits = if op.is_float() { float } else { int };
+                let ty = self.tile("reduce", "a tile of the operation's kind", *x, fits)?;
+                let mut shape = ty.shape().to_vec();
+                Self::axes("reduce", &[*axis], shape.len())?;
+                shape.remove(*axis);
+                ty.with_shape(shape)
+            }
+            For { .. } | If { .. } => unreachable!("regions have their own functions"),
+        }))
+    }
+
+    fn reshaped(&self, op: &'static str, x: Value, shape: &[usize], fits: bool) -> Result<Type> {
+        let ty = self.ty(x);
+        if matches!(ty, Type::Block { .. }) {
+            return self.bad(op, "a tile or pointers", x);
+        }
+        if !fits {
+            return Err(TypeError::Shape {
+                op,
+                from: ty.shape().to_vec(),
+                found: shape.to_vec(),
+            });
+        }
+        Ok(ty.with_shape(shape))
+    }
+
+    fn infer_cast(&self, op: Cast, x: Value, to: Scalar) -> Result<Type> {
+        use Scalar::*;
+        let ty = self.tile("a cast", "a tile", x, |_| true)?;
+        let from = ty.elem();
+        let fits = match op {
+            Cast::ExtF => (from, to) == (Bf16, F32),
+            Cast::TruncF => (from, to) == (F32, Bf16),
+            Cast::ExtS | Cast::ExtU => from.is_int() && to.is_int() && from.bits() < to.bits(),
+            Cast::Trunc => from.is_int() && to.is_int() && from.bits() > to.bits(),
+            Cast::IntToFloatS | Cast::IntToFloatU => from.is_int() && to.is_float(),
+            Cast::FloatToIntS => from.is_float() && to.is_int(),
+            Cast::Bits => from.bits() == to.bits(),
+        };
+        if !fits {
+            return self.bad("a cast", "an element type that the cast is defined on", x);
+        }
+        Ok(Type::tile(ty.shape(), to))
+    }
+
+    fn infer_dot(&self, a: Value, b: Value, acc: Value) -> Result<Type> {
+        let (ta, tb, tc) = (self.ty(a), self.ty(b), self.ty(acc));
+        if !ta.is_tile() || !tb.is_tile() || ta.elem() != tb.elem() || !ta.elem().is_float() {
+            return Err(TypeError::Mismatch {
+                op: "dot",
+                a: ta.clone(),
+                b: tb.clone(),
+            });
+        }
+        let ([m, k], [k2, n]) = (ta.shape(), tb.shape()) else {
+            return self.bad("dot", "tiles of rank 2", a);
+        };
+        if k != k2 || *tc != Type::tile([*m, *n], Scalar::F32) {
+            return self.bad("dot", "an f32 accumulator of shape [m, n] and equal k", acc);
+        }
+        Ok(tc.clone())
+    }
+}
+
+/// Removes, last first, operations that write nothing and whose results nobody uses.
+fn sweep(ops: &mut Vec<Op>, used: &mut [bool]) {
+    let mut kept = Vec::with_capacity(ops.len());
+    while let Some(mut op) = ops.pop() {
+        let live = op.results.iter().any(|r| used[r.index()]) || writes(&op.kind);
+        if !live {
+            continue;
+        }
+        match &mut op.kind {
+            OpKind::For { body, .. } => sweep_region(body, used),
+            OpKind::If {
+                then, otherwise, ..
+            } => {
+                sweep_region(then, used);
+                sweep_region(otherwise, used);
+            }
+            _ => {}
+        }
+        for v in op.kind.operands() {
+            used[v.index()] = true;
+        }
+        kept.push(op);
+    }
+    kept.reverse();
+    *ops = kept;
+}
+
+fn sweep_region(region: &mut Region, used: &mut [bool]) {
+    for v in &region.yields {
+        used[v.index()] = true;
+    }
+    sweep(&mut region.ops, used);
+}
+
+/// True if the operation or a region of it writes memory. A dead load stays too: it may be out of bounds.
+fn writes(kind: &OpKind) -> bool {
+    kind.touches_memory()
+        || kind
+            .regions()
+            .iter()
+            .any(|r| r.ops.iter().any(|op| writes(&op.kind)))
+}

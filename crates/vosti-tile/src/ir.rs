@@ -1,0 +1,583 @@
+//! The typed tile IR: what a kernel does, one SSA operation at a time, close to TTIR.
+//!
+//! Everything is a tile: a scalar is a tile of rank 0. Values are defined once and used after; loops
+//! and branches are structured, and calls are inlined. Semantics are those of [`crate::numerics`] for
+//! numbers and of [`crate::interp`] for the rest; integers wrap as two's complement, `DivS`/`RemS`
+//! truncate towards zero. [`crate::build::Builder`] is the only way to make a kernel, so every kernel
+//! is well typed. Read next: [`crate::lift()`].
+
+use std::fmt;
+
+/// Element type of a tile or of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scalar {
+    I1,
+    I32,
+    I64,
+    Bf16,
+    F32,
+}
+
+impl Scalar {
+    pub fn is_float(self) -> bool {
+        matches!(self, Scalar::Bf16 | Scalar::F32)
+    }
+    pub fn is_int(self) -> bool {
+        !self.is_float()
+    }
+    /// Width in bits: 1 for `I1`.
+    pub fn bits(self) -> u32 {
+        match self {
+            Scalar::I1 => 1,
+            Scalar::Bf16 => 16,
+            Scalar::I32 | Scalar::F32 => 32,
+            Scalar::I64 => 64,
+        }
+    }
+    /// Bytes of one element in memory.
+    pub fn bytes(self) -> usize {
+        self.bits().div_ceil(8) as usize
+    }
+}
+
+/// Extents of a tile, outermost axis first; empty for a scalar. Row-major element order throughout.
+pub type Shape = Vec<usize>;
+
+/// What a value is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Type {
+    /// Numbers.
+    Tile { shape: Shape, elem: Scalar },
+    /// Addresses of single elements: a parameter plus an element offset for each lane.
+    Pointers { shape: Shape, elem: Scalar },
+    /// A block pointer: a window of `shape` into a strided array in memory.
+    Block { shape: Shape, elem: Scalar },
+}
+
+impl Type {
+    pub fn scalar(elem: Scalar) -> Type {
+        Type::Tile {
+            shape: vec![],
+            elem,
+        }
+    }
+    pub fn tile(shape: impl Into<Shape>, elem: Scalar) -> Type {
+        Type::Tile {
+            shape: shape.into(),
+            elem,
+        }
+    }
+    pub fn shape(&self) -> &[usize] {
+        match self {
+            Type::Tile { shape, .. } | Type::Pointers { shape, .. } | Type::Block { shape, .. } => {
+                shape
+            }
+        }
+    }
+    /// The element type, of what is pointed at for pointers.
+    pub fn elem(&self) -> Scalar {
+        match self {
+            Type::Tile { elem, .. } | Type::Pointers { elem, .. } | Type::Block { elem, .. } => {
+                *elem
+            }
+        }
+    }
+    /// Number of lanes.
+    pub fn lanes(&self) -> usize {
+        self.shape().iter().product()
+    }
+    pub fn is_tile(&self) -> bool {
+        matches!(self, Type::Tile { .. })
+    }
+    /// The same kind and element type with another shape.
+    pub fn with_shape(&self, shape: impl Into<Shape>) -> Type {
+        let shape = shape.into();
+        match self {
+            Type::Tile { elem, .. } => Type::Tile { shape, elem: *elem },
+            Type::Pointers { elem, .. } => Type::Pointers { shape, elem: *elem },
+            Type::Block { elem, .. } => Type::Block { shape, elem: *elem },
+        }
+    }
+}
+
+/// An SSA value: an index into [`Kernel::values`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Value(pub u32);
+
+impl Value {
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A constant element. Floats are held as the bits of an FP32 that the element type represents exactly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Literal {
+    /// Sign extended; 0 or 1 for `I1`.
+    Int(i64),
+    Float(u32),
+}
+
+impl Literal {
+    pub fn float(value: f32) -> Literal {
+        Literal::Float(value.to_bits())
+    }
+}
+
+/// Elementwise functions of one float tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Unary {
+    Abs,
+    Neg,
+    Exp,
+    Exp2,
+    Log,
+    Log2,
+    Sqrt,
+    Rsqrt,
+    Sin,
+    Cos,
+    Floor,
+    Ceil,
+}
+
+/// Elementwise functions of two tiles of one type. Names ending in F take floats, the others integers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Binary {
+    AddF,
+    SubF,
+    MulF,
+    DivF,
+    /// The other operand where one is NaN.
+    MaxNumF,
+    MinNumF,
+    /// NaN where an operand is NaN.
+    MaximumF,
+    MinimumF,
+    Add,
+    Sub,
+    Mul,
+    /// Truncates towards zero. Division by zero is an error of the program, not a value.
+    DivS,
+    /// Sign of the dividend.
+    RemS,
+    DivU,
+    RemU,
+    And,
+    Or,
+    Xor,
+    Shl,
+    ShrS,
+    ShrU,
+    MaxS,
+    MinS,
+    MaxU,
+    MinU,
+}
+
+impl Binary {
+    pub fn is_float(self) -> bool {
+        use Binary::*;
+        matches!(
+            self,
+            AddF | SubF | MulF | DivF | MaxNumF | MinNumF | MaximumF | MinimumF
+        )
+    }
+}
+
+/// Integer comparisons.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CmpInt {
+    Eq,
+    Ne,
+    Slt,
+    Sle,
+    Sgt,
+    Sge,
+    Ult,
+    Ule,
+    Ugt,
+    Uge,
+}
+
+/// Float comparisons: `O` is false on NaN, `U` is true on NaN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CmpFloat {
+    Oeq,
+    Ogt,
+    Oge,
+    Olt,
+    Ole,
+    One,
+    Ord,
+    Ueq,
+    Ugt,
+    Uge,
+    Ult,
+    Ule,
+    Une,
+    Uno,
+}
+
+/// Changes of element type, lane by lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cast {
+    /// BF16 to FP32, exact but for flushed denormals.
+    ExtF,
+    /// FP32 to BF16, to nearest even.
+    TruncF,
+    ExtS,
+    ExtU,
+    Trunc,
+    /// Integer to float, to nearest even.
+    IntToFloatS,
+    IntToFloatU,
+    /// Float to integer, towards zero, saturating, NaN to 0.
+    FloatToIntS,
+    /// Same bits, same width.
+    Bits,
+}
+
+/// What a block load puts in lanes outside its array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Padding {
+    Undefined,
+    Zero,
+    Nan,
+}
+
+/// A body with the values it hands on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Region {
+    pub ops: Vec<Op>,
+    pub yields: Vec<Value>,
+}
+
+/// What an operation does. Operands are values; everything else is fixed when the kernel is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OpKind {
+    /// This program's index on a grid axis, `I32`.
+    ProgramId {
+        axis: usize,
+    },
+    /// The grid's extent on an axis, `I32`.
+    NumPrograms {
+        axis: usize,
+    },
+    /// Every lane is `value`.
+    Constant {
+        value: Literal,
+        ty: Type,
+    },
+    /// Every lane arbitrary.
+    Poison {
+        ty: Type,
+    },
+    Unary {
+        op: Unary,
+        x: Value,
+    },
+    Binary {
+        op: Binary,
+        a: Value,
+        b: Value,
+    },
+    /// `a * b + c` rounded once.
+    Fma {
+        a: Value,
+        b: Value,
+        c: Value,
+    },
+    CmpInt {
+        op: CmpInt,
+        a: Value,
+        b: Value,
+    },
+    CmpFloat {
+        op: CmpFloat,
+        a: Value,
+        b: Value,
+    },
+    /// `cond` is an `I1` tile of the operands' shape, or an `I1` scalar. Operands may be pointers.
+    Select {
+        cond: Value,
+        a: Value,
+        b: Value,
+    },
+    Cast {
+        op: Cast,
+        x: Value,
+        to: Scalar,
+    },
+    /// A scalar (number or pointer) in every lane.
+    Splat {
+        x: Value,
+        shape: Shape,
+    },
+    /// Axes of extent 1 repeated; the rank stays.
+    Broadcast {
+        x: Value,
+        shape: Shape,
+    },
+    /// A new axis of extent 1 at `axis`.
+    ExpandDims {
+        x: Value,
+        axis: usize,
+    },
+    /// The same elements in row-major order under another shape.
+    Reshape {
+        x: Value,
+        shape: Shape,
+    },
+    /// Result axis i is operand axis `perm[i]`.
+    Transpose {
+        x: Value,
+        perm: Vec<usize>,
+    },
+    /// `start, start + 1, .. end - 1`, `I32`.
+    Range {
+        start: i32,
+        end: i32,
+    },
+    /// Pointer plus `offset` elements, lane by lane; `offset` is `I32` or `I64`, sign extended.
+    AddPtr {
+        ptr: Value,
+        offset: Value,
+    },
+    /// A window of `block` at `offsets` (`I32` scalars) into the array at `base` (a scalar pointer) with
+    /// extents `shape` and element `strides` (`I64` scalars). `order` only concerns layout on a GPU.
+    MakeBlock {
+        base: Value,
+        shape: Vec<Value>,
+        strides: Vec<Value>,
+        offsets: Vec<Value>,
+        order: Vec<usize>,
+        block: Shape,
+    },
+    /// The window moved by `offsets` (`I32` scalars) elements along each axis.
+    Advance {
+        ptr: Value,
+        offsets: Vec<Value>,
+    },
+    /// Lanes whose mask is false are not read: they are `other`, or arbitrary without it.
+    Load {
+        ptr: Value,
+        mask: Option<Value>,
+        other: Option<Value>,
+    },
+    /// Lanes outside the array on an axis in `check` are not read: they are `padding`.
+    LoadBlock {
+        ptr: Value,
+        check: Vec<usize>,
+        padding: Padding,
+    },
+    /// Lanes whose mask is false are not written.
+    Store {
+        ptr: Value,
+        value: Value,
+        mask: Option<Value>,
+    },
+    /// Lanes outside the array on an axis in `check` are not written.
+    StoreBlock {
+        ptr: Value,
+        value: Value,
+        check: Vec<usize>,
+    },
+    /// `acc[m, n] + sum_k a[m, k] * b[k, n]` in FP32, in the order of [`crate::numerics::dot`].
+    Dot {
+        a: Value,
+        b: Value,
+        acc: Value,
+    },
+    /// Folds an axis away with `op` in the order of [`crate::numerics::reduce`].
+    Reduce {
+        op: Binary,
+        x: Value,
+        axis: usize,
+    },
+    /// `for (index = lo; index < hi; index += step)`, signed; `args` are `inits` on entry, then the
+    /// body's yields; the results are what `args` would be next. `step` must be positive.
+    For {
+        lo: Value,
+        hi: Value,
+        step: Value,
+        index: Value,
+        args: Vec<Value>,
+        inits: Vec<Value>,
+        body: Region,
+    },
+    /// `cond` is an `I1` scalar.
+    If {
+        cond: Value,
+        then: Region,
+        otherwise: Region,
+    },
+}
+
+/// Where an operation comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Line {
+    /// 1-based line of the TTIR file.
+    pub ttir: u32,
+    /// Line of the kernel's Python file, where the TTIR says so. Of the call, for library helpers.
+    pub python: Option<u32>,
+}
+
+/// One operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Op {
+    pub kind: OpKind,
+    pub results: Vec<Value>,
+    pub line: Line,
+}
+
+/// A kernel parameter: always a pointer to the start of a buffer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Param {
+    pub name: String,
+    pub value: Value,
+    pub elem: Scalar,
+    /// The address is a multiple of this many bytes: a premise that launchers check.
+    pub divisibility: u32,
+}
+
+/// Type and name of a value; the name is for people and need not be unique.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ValueInfo {
+    pub ty: Type,
+    pub name: String,
+}
+
+/// A kernel specialisation: every program of the grid runs `body`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kernel {
+    pub name: String,
+    pub params: Vec<Param>,
+    pub values: Vec<ValueInfo>,
+    pub body: Vec<Op>,
+}
+
+impl Kernel {
+    pub fn ty(&self, value: Value) -> &Type {
+        &self.values[value.index()].ty
+    }
+    /// Index of a parameter by name.
+    pub fn param(&self, name: &str) -> Option<usize> {
+        self.params.iter().position(|p| p.name == name)
+    }
+    /// Visits every operation, outer before inner, in program order.
+    pub fn walk<'a>(&'a self, visit: &mut impl FnMut(&'a Op)) {
+        walk(&self.body, visit)
+    }
+}
+
+fn walk<'a>(ops: &'a [Op], visit: &mut impl FnMut(&'a Op)) {
+    for op in ops {
+        visit(op);
+        for region in op.kind.regions() {
+            walk(&region.ops, visit);
+        }
+    }
+}
+
+impl OpKind {
+    /// The values the operation reads, regions' own operands aside.
+    pub fn operands(&self) -> Vec<Value> {
+        use OpKind::*;
+        match self {
+            ProgramId { .. }
+            | NumPrograms { .. }
+            | Constant { .. }
+            | Poison { .. }
+            | Range { .. } => vec![],
+            Unary { x, .. }
+            | Cast { x, .. }
+            | Splat { x, .. }
+            | Broadcast { x, .. }
+            | ExpandDims { x, .. }
+            | Reshape { x, .. }
+            | Transpose { x, .. }
+            | Reduce { x, .. } => vec![*x],
+            Binary { a, b, .. } | CmpInt { a, b, .. } | CmpFloat { a, b, .. } => vec![*a, *b],
+            Fma { a, b, c } => vec![*a, *b, *c],
+            Dot { a, b, acc } => vec![*a, *b, *acc],
+            Select { cond, a, b } => vec![*cond, *a, *b],
+            AddPtr { ptr, offset } => vec![*ptr, *offset],
+            MakeBlock {
+                base,
+                shape,
+                strides,
+                offsets,
+                ..
+            } => std::iter::once(base)
+                .chain(shape)
+                .chain(strides)
+                .chain(offsets)
+                .copied()
+                .collect(),
+            Advance { ptr, offsets } => std::iter::once(ptr).chain(offsets).copied().collect(),
+            Load { ptr, mask, other } => std::iter::once(ptr)
+                .chain(mask)
+                .chain(other)
+                .copied()
+                .collect(),
+            LoadBlock { ptr, .. } => vec![*ptr],
+            Store { ptr, value, mask } => [ptr, value].into_iter().chain(mask).copied().collect(),
+            StoreBlock { ptr, value, .. } => vec![*ptr, *value],
+            For {
+                lo,
+                hi,
+                step,
+                inits,
+                ..
+            } => [lo, hi, step].into_iter().chain(inits).copied().collect(),
+            If { cond, .. } => vec![*cond],
+        }
+    }
+    /// The operation's bodies.
+    pub fn regions(&self) -> Vec<&Region> {
+        match self {
+            OpKind::For { body, .. } => vec![body],
+            OpKind::If {
+                then, otherwise, ..
+            } => vec![then, otherwise],
+            _ => vec![],
+        }
+    }
+    /// True if the operation reads or writes memory itself (its regions aside).
+    pub fn touches_memory(&self) -> bool {
+        use OpKind::*;
+        matches!(
+            self,
+            Load { .. } | LoadBlock { .. } | Store { .. } | StoreBlock { .. }
+        )
+    }
+}
+
+impl fmt::Display for Scalar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Scalar::I1 => "i1",
+            Scalar::I32 => "i32",
+            Scalar::I64 => "i64",
+            Scalar::Bf16 => "bf16",
+            Scalar::F32 => "f32",
+        })
+    }
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mark = match self {
+            Type::Tile { .. } => "",
+            Type::Pointers { .. } => "*",
+            Type::Block { .. } => "&",
+        };
+        write!(f, "{mark}{}", self.elem())?;
+        if !self.shape().is_empty() {
+            let axes: Vec<String> = self.shape().iter().map(|n| n.to_string()).collect();
+            write!(f, "[{}]", axes.join(", "))?;
+        }
+        Ok(())
+    }
+}
