@@ -13,8 +13,8 @@ import triton.language as tl
 # residual = "in 0"
 # x = "in 1"
 # rows = "rows"
-# w = "weight 0"
-# factor = "weight 1"
+# w = "weight 0 f32"
+# factor = "weight 1 f32"
 # out = "out 0"
 # ///
 @triton.jit

@@ -1,9 +1,17 @@
 //! Contracts: the shape of a kernel's promise and the role of each of its parameters.
 //!
 //! Written in TOML between `# /// contract` and `# ///` above the kernel. See ARCHITECTURE.md.
+//! A role is written `in 0`, `weight 2 f32 if NORM` (element type where it is not the activations', a
+//! constant without which the parameter does not exist), `rows`, `page_table` and so on.
+
+use crate::error::KernelError;
+use crate::spec::{Act, Const, Spec};
+use serde::Deserialize;
+use std::collections::BTreeMap;
 
 /// The four shapes the engine's proof relies on, and the composition of several launches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Shape {
     /// Output row t depends on input row t, the weights and (if a role says so) the position.
     Rowwise,
@@ -49,11 +57,34 @@ pub enum Role {
     CacheV,
 }
 
+/// Element type of a parameter's buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Elem {
+    /// The specialisation's activation type.
+    Act,
+    F32,
+    I32,
+}
+
+impl Elem {
+    /// Triton's name of the type in a specialisation.
+    pub fn triton(self, act: Act) -> &'static str {
+        match (self, act) {
+            (Elem::I32, _) => "i32",
+            (Elem::Act, Act::Bf16) => "bf16",
+            (Elem::F32, _) | (Elem::Act, Act::F32) => "fp32",
+        }
+    }
+}
+
 /// One kernel parameter, in signature order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Param {
     pub name: String,
     pub role: Role,
+    pub elem: Elem,
+    /// The parameter exists only where this constant is not 0.
+    pub only_if: Option<String>,
 }
 
 /// A kernel's contract.
@@ -63,4 +94,222 @@ pub struct Contract {
     /// One expression per grid axis over constants and `rows`/`tiles`, e.g. `"cdiv(rows, BM)"`.
     pub grid: Vec<String>,
     pub params: Vec<Param>,
+}
+
+/// How much there is to do in one launch; a grid is a function of it and of the constants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Rows of a row-wise or store kernel.
+    pub rows: usize,
+    /// Query tiles of an attention kernel.
+    pub tiles: usize,
+}
+
+impl Contract {
+    /// The contract with the parameters that `spec` has.
+    pub fn of(&self, spec: &Spec) -> Contract {
+        let present = |p: &&Param| {
+            p.only_if.as_ref().is_none_or(|name| {
+                spec.constants
+                    .get(name)
+                    .is_some_and(|c| *c != Const::Int(0))
+            })
+        };
+        Contract {
+            params: self.params.iter().filter(present).cloned().collect(),
+            ..self.clone()
+        }
+    }
+
+    /// How many programs a launch has on each axis.
+    pub fn grid(&self, spec: &Spec, extent: Extent) -> Result<[usize; 3], KernelError> {
+        let lookup = |name: &str| match (name, spec.constants.get(name)) {
+            ("rows", _) => i64::try_from(extent.rows).ok(),
+            ("tiles", _) => i64::try_from(extent.tiles).ok(),
+            (_, Some(Const::Int(value))) => Some(*value),
+            _ => None,
+        };
+        let mut grid = [1; 3];
+        for (axis, text) in self.grid.iter().enumerate() {
+            let programs = crate::expr::eval(text, &lookup)?;
+            grid[axis] = usize::try_from(programs).map_err(|_| KernelError::Expression {
+                text: text.clone(),
+                why: format!("{programs} programs"),
+            })?;
+        }
+        Ok(grid)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    shape: Shape,
+    grid: Vec<String>,
+    params: BTreeMap<String, String>,
+}
+
+/// Reads the contract above kernel `kernel` in its Python source. `parameters` are the names that the
+/// signature has besides its constants, in order; `constants` the others.
+pub(crate) fn parse(
+    kernel: &str,
+    source: &str,
+    parameters: &[String],
+    constants: &[String],
+) -> Result<Contract, KernelError> {
+    let bad = |why: String| KernelError::Contract {
+        kernel: kernel.to_string(),
+        why,
+    };
+    let block: Vec<&str> = source
+        .lines()
+        .skip_while(|l| l.trim() != "# /// contract")
+        .skip(1)
+        .take_while(|l| l.trim() != "# ///")
+        .map(|l| l.trim_start_matches('#'))
+        .collect();
+    if block.is_empty() {
+        return Err(bad(
+            "there is no `# /// contract` block above the kernel".into()
+        ));
+    }
+    let mut written: Written =
+        toml::from_str(&block.join("\n")).map_err(|error| bad(error.message().to_string()))?;
+    if written.grid.is_empty() || written.grid.len() > 3 {
+        return Err(bad("a grid has one to three axes".into()));
+    }
+    let mut params: Vec<Param> = vec![];
+    for name in parameters {
+        let text = written
+            .params
+            .remove(name)
+            .ok_or_else(|| bad(format!("parameter `{name}` has no role")))?;
+        let param = parse_param(name, &text)
+            .filter(|p| p.only_if.as_ref().is_none_or(|c| constants.contains(c)))
+            .ok_or_else(|| bad(format!("`{text}` is not a role for `{name}`")))?;
+        if params.iter().any(|p| p.role == param.role) {
+            return Err(bad(format!("two parameters have the role `{text}`")));
+        }
+        params.push(param);
+    }
+    if let Some(name) = written.params.keys().next() {
+        return Err(bad(format!("the kernel has no parameter `{name}`")));
+    }
+    Ok(Contract {
+        shape: written.shape,
+        grid: written.grid,
+        params,
+    })
+}
+
+/// `weight 2 f32 if NORM`
+fn parse_param(name: &str, text: &str) -> Option<Param> {
+    let (text, only_if) = match text.split_once(" if ") {
+        Some((role, constant)) => (role, Some(constant.trim().to_string())),
+        None => (text, None),
+    };
+    let (text, elem) = match text.strip_suffix(" f32") {
+        Some(role) => (role, Some(Elem::F32)),
+        None => (text, None),
+    };
+    let role = match text.split_once(' ') {
+        Some((role, index)) => {
+            let index = index.trim().parse().ok()?;
+            match role {
+                "in" => Role::In(index),
+                "out" => Role::Out(index),
+                "weight" => Role::Weight(index),
+                _ => return None,
+            }
+        }
+        None => match text {
+            "rows" => Role::Rows,
+            "tokens" => Role::Tokens,
+            "positions" => Role::Positions,
+            "row_index" => Role::RowIndex,
+            "slots" => Role::Slots,
+            "page_table" => Role::PageTable,
+            "tile_table" => Role::TileTable,
+            "tile_row" => Role::TileRow,
+            "tile_rows" => Role::TileRows,
+            "tile_pos" => Role::TilePos,
+            "cache_k" => Role::CacheK,
+            "cache_v" => Role::CacheV,
+            _ => return None,
+        },
+    };
+    let by_role = match role {
+        Role::In(_) | Role::Out(_) | Role::Weight(_) | Role::CacheK | Role::CacheV => Elem::Act,
+        _ => Elem::I32,
+    };
+    let elem = elem.unwrap_or(by_role);
+    Some(Param {
+        name: name.to_string(),
+        role,
+        elem,
+        only_if,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn contract(params: &str) -> Result<Contract, String> {
+        let source = format!(
+            "# /// contract\n# shape = \"rowwise\"\n# grid = [\"cdiv(rows, BM)\"]\n# [params]\n{params}\n# ///\n"
+        );
+        let names = ["x".to_string(), "norm_w".to_string()];
+        parse(
+            "k",
+            &source,
+            &names,
+            &["BM".to_string(), "NORM".to_string()],
+        )
+        .map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn a_parameter_exists_only_under_its_constant() {
+        let contract = contract("# x = \"in 0\"\n# norm_w = \"weight 2 f32 if NORM\"").unwrap();
+        let spec = |norm: i64| Spec {
+            kernel: "k".into(),
+            act: Act::Bf16,
+            constants: [
+                ("BM".into(), Const::Int(4)),
+                ("NORM".into(), Const::Int(norm)),
+            ]
+            .into(),
+        };
+        assert_eq!(contract.of(&spec(0)).params.len(), 1);
+        let with = contract.of(&spec(1));
+        assert_eq!(
+            (with.params[1].role, with.params[1].elem),
+            (Role::Weight(2), Elem::F32)
+        );
+        assert_eq!(
+            contract.grid(&spec(0), Extent { rows: 9, tiles: 0 }),
+            Ok([3, 1, 1])
+        );
+    }
+
+    #[test]
+    fn a_wrong_contract_is_refused_by_name() {
+        for (params, part) in [
+            ("# x = \"in 0\"", "`norm_w` has no role"),
+            ("# x = \"in 0\"\n# norm_w = \"in 0\"", "two parameters"),
+            (
+                "# x = \"input\"\n# norm_w = \"in 1\"",
+                "`input` is not a role",
+            ),
+            ("# x = \"in 0\"\n# norm_w = \"in 1 if NOPE\"", "not a role"),
+            (
+                "# x = \"in 0\"\n# norm_w = \"in 1\"\n# y = \"out 0\"",
+                "no parameter `y`",
+            ),
+        ] {
+            let error = contract(params).unwrap_err();
+            assert!(error.contains(part), "{error}");
+        }
+    }
 }

@@ -6,10 +6,19 @@
 //! specialisations bound to weights.
 //!
 //! This crate must never launch anything, and never choose anything from a batch.
-//! Read next: [`contract`], then `kernels/linear.py`.
+//! Read next: [`mod@contract`], then `kernels/linear.py`.
 
 pub mod contract;
+pub mod error;
+pub mod expr;
+pub mod inventory;
+pub mod request;
 pub mod spec;
+pub mod specialise;
 
-pub use contract::{Contract, Param, Role, Shape};
+pub use contract::{Contract, Elem, Extent, Param, Role, Shape};
+pub use error::KernelError;
+pub use inventory::{Kernel, contract, kernel, kernels, ttir, ttir_by_stem, ttir_hash, ttir_stems};
+pub use request::request;
 pub use spec::{Act, Binding, Const, Launch, Spec};
+pub use specialise::{specialise, targets};

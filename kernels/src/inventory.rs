@@ -1,0 +1,178 @@
+//! Every kernel by name: its source, its constants and its contract; and the TTIR of specialisations.
+
+use crate::contract::{self, Contract};
+use crate::error::KernelError;
+use crate::spec::Spec;
+use include_dir::{Dir, include_dir};
+use std::sync::LazyLock;
+
+static TTIR: Dir = include_dir!("$CARGO_MANIFEST_DIR/ttir");
+
+macro_rules! sources {
+    ($($name:literal),* $(,)?) => { &[$(($name, include_str!(concat!("../", $name, ".py")))),*] };
+}
+
+/// One Triton source a kernel.
+const SOURCES: &[(&str, &str)] = sources![
+    "attend",
+    "embed",
+    "linear",
+    "linear_add",
+    "linear_glu",
+    "linear_logits",
+    "rmsnorm",
+    "rmsnorm_add",
+    "rmsnorm_add_scaled",
+    "rmsnorm_gather",
+    "rope_q",
+    "store_kv",
+];
+
+/// A kernel: one Triton source with its contract.
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    pub name: &'static str,
+    /// The Python text.
+    pub source: &'static str,
+    /// Its `tl.constexpr` parameters, in signature order.
+    pub constants: Vec<String>,
+    pub contract: Contract,
+}
+
+static KERNELS: LazyLock<Vec<Kernel>> = LazyLock::new(|| {
+    // The sources are part of this crate, and `every_kernel_parses` tests them.
+    SOURCES
+        .iter()
+        .map(|(name, source)| read(name, source).unwrap_or_else(|error| panic!("{error}")))
+        .collect()
+});
+
+fn read(name: &'static str, source: &'static str) -> Result<Kernel, KernelError> {
+    let bad = |why: &str| KernelError::Contract {
+        kernel: name.to_string(),
+        why: why.to_string(),
+    };
+    let (_, signature) = source
+        .split_once(&format!("def {name}("))
+        .ok_or_else(|| bad("no such function"))?;
+    let (signature, _) = signature
+        .split_once("):")
+        .ok_or_else(|| bad("the signature does not end"))?;
+    let (mut parameters, mut constants) = (vec![], vec![]);
+    for parameter in signature
+        .split(',')
+        .map(str::trim)
+        .filter(|p| !p.is_empty())
+    {
+        match parameter.split_once(':') {
+            Some((name, _)) => constants.push(name.trim().to_string()),
+            None => parameters.push(parameter.to_string()),
+        }
+    }
+    let contract = contract::parse(name, source, &parameters, &constants)?;
+    Ok(Kernel {
+        name,
+        source,
+        constants,
+        contract,
+    })
+}
+
+/// All kernels, by name.
+pub fn kernels() -> &'static [Kernel] {
+    &KERNELS
+}
+
+/// The kernel of this name.
+pub fn kernel(name: &str) -> Result<&'static Kernel, KernelError> {
+    KERNELS
+        .iter()
+        .find(|k| k.name == name)
+        .ok_or_else(|| KernelError::Kernel {
+            kernel: name.to_string(),
+            known: SOURCES.iter().map(|s| s.0).collect::<Vec<_>>().join(", "),
+        })
+}
+
+/// The contract of a kernel, with parameters that not every specialisation has; see [`Contract::of`].
+pub fn contract(kernel_name: &str) -> Result<&'static Contract, KernelError> {
+    Ok(&kernel(kernel_name)?.contract)
+}
+
+/// The checked-in TTIR file of a specialisation.
+pub fn ttir(spec: &Spec) -> Option<&'static str> {
+    TTIR.get_file(format!("{spec}.ttir"))?.contents_utf8()
+}
+
+/// File stems of all checked-in TTIR, sorted.
+pub fn ttir_stems() -> Vec<&'static str> {
+    let mut stems: Vec<&str> = TTIR
+        .files()
+        .filter_map(|f| f.path().to_str()?.strip_suffix(".ttir"))
+        .collect();
+    stems.sort_unstable();
+    stems
+}
+
+/// The checked-in TTIR of a file stem.
+pub fn ttir_by_stem(stem: &str) -> Option<&'static str> {
+    TTIR.get_file(format!("{stem}.ttir"))?.contents_utf8()
+}
+
+/// What identifies a specialisation's TTIR: the hash of its text without comments, which are the
+/// header and the table of Python lines. It holds no location.
+pub fn ttir_hash(text: &str) -> blake3::Hash {
+    let mut hasher = blake3::Hasher::new();
+    for line in text.lines().filter(|line| !line.starts_with("//")) {
+        hasher.update(line.as_bytes());
+        hasher.update(b"\n");
+    }
+    hasher.finalize()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kernel_parses_and_is_tiled_for_every_target() {
+        for kernel in kernels() {
+            assert!(!kernel.contract.params.is_empty());
+            for target in crate::specialise::targets() {
+                assert!(
+                    crate::specialise::tiles(target, kernel.name).is_ok(),
+                    "{target} {}",
+                    kernel.name
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn every_python_file_is_listed() {
+        let folder = std::fs::read_dir(env!("CARGO_MANIFEST_DIR")).unwrap();
+        for entry in folder {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            if let Some(stem) = name.strip_suffix(".py").filter(|s| *s != "ttir") {
+                assert!(kernel(stem).is_ok(), "add {stem} to SOURCES");
+            }
+        }
+    }
+
+    #[test]
+    fn the_hash_ignores_comments_and_nothing_else() {
+        assert_eq!(
+            ttir_hash("// a\nmodule {\n}\n// lines 1=2\n"),
+            ttir_hash("module {\n}\n")
+        );
+        assert_ne!(ttir_hash("module {\n}\n"), ttir_hash("module {\n }\n"));
+    }
+
+    #[test]
+    fn checked_in_ttir_names_no_place() {
+        for stem in ttir_stems() {
+            let text = ttir_by_stem(stem).unwrap();
+            assert!(!text.contains("loc(") && !text.contains(".py\""), "{stem}");
+        }
+    }
+}

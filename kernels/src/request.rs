@@ -1,0 +1,70 @@
+//! What `kernels/ttir.py` reads: specialisations as JSON, with the element type of each parameter.
+
+use crate::error::KernelError;
+use crate::inventory::kernel;
+use crate::spec::{Const, Spec};
+use std::fmt::Write;
+
+/// A JSON list of `{stem, kernel, act, constants, pointers}`; a parameter that the specialisation does
+/// not have is null.
+pub fn request(specs: &[Spec]) -> Result<String, KernelError> {
+    let mut out = String::from("[");
+    for (i, spec) in specs.iter().enumerate() {
+        let act = crate::contract::Elem::Act.triton(spec.act);
+        let separator = if i == 0 { "" } else { "," };
+        write!(
+            out,
+            "{separator}\n{{\"stem\": \"{spec}\", \"kernel\": \"{}\", \"act\": \"{act}\", ",
+            spec.kernel
+        )
+        .ok();
+        let constants = spec.constants.iter().map(|(name, value)| match value {
+            Const::Int(v) => format!("\"{name}\": {v}"),
+            Const::Float(v) => format!("\"{name}\": {v:?}"),
+        });
+        write!(
+            out,
+            "\"constants\": {{{}}}, ",
+            constants.collect::<Vec<_>>().join(", ")
+        )
+        .ok();
+        write!(out, "\"pointers\": {{{}}}}}", pointers(spec)?.join(", ")).ok();
+    }
+    Ok(out + "\n]\n")
+}
+
+fn pointers(spec: &Spec) -> Result<Vec<String>, KernelError> {
+    let all = &kernel(&spec.kernel)?.contract;
+    let present = all.of(spec).params;
+    let pointer = |p: &crate::Param| match present.contains(p) {
+        true => format!("\"{}\": \"{}\"", p.name, p.elem.triton(spec.act)),
+        false => format!("\"{}\": null", p.name),
+    };
+    Ok(all.params.iter().map(pointer).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::Act;
+
+    #[test]
+    fn a_request_names_every_parameter_and_nulls_the_absent() {
+        let dims = [
+            ("HEADS", 2),
+            ("D", 16),
+            ("STRIDE", 64),
+            ("OFFSET", 0),
+            ("NORM", 0),
+        ]
+        .map(|(n, v)| (n, Const::Int(v)));
+        let dims = [&dims[..], &[("EPS", Const::Float(1e-6))]].concat();
+        let spec = crate::specialise("cpu", "rope_q", Act::F32, &dims).unwrap();
+        let json = request(&[spec]).unwrap();
+        assert!(
+            json.contains("\"norm_w\": null")
+                && json.contains("\"qkv\": \"fp32\"")
+                && json.contains("\"EPS\": 1e-6")
+        );
+    }
+}

@@ -1,0 +1,129 @@
+//! From a model's dimensions to a specialisation: the one place where tile constants are chosen.
+
+use crate::error::KernelError;
+use crate::inventory::kernel;
+use crate::spec::{Act, Const, Spec};
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+type Tiles = BTreeMap<String, String>;
+
+/// Tile expressions by target and kernel.
+static TABLE: LazyLock<BTreeMap<String, BTreeMap<String, Tiles>>> = LazyLock::new(|| {
+    // The file is part of this crate, and the tests read it.
+    toml::from_str(include_str!("../specialisations.toml"))
+        .unwrap_or_else(|error| panic!("{error}"))
+});
+
+/// Targets that have tile constants.
+pub fn targets() -> impl Iterator<Item = &'static str> {
+    TABLE.keys().map(String::as_str)
+}
+
+pub(crate) fn tiles(target: &str, kernel: &str) -> Result<&'static Tiles, KernelError> {
+    let Some(kernels) = TABLE.get(target) else {
+        let known = targets().collect::<Vec<_>>().join(", ");
+        return Err(KernelError::Target {
+            target: target.to_string(),
+            known,
+        });
+    };
+    kernels.get(kernel).ok_or_else(|| KernelError::Untiled {
+        target: target.to_string(),
+        kernel: kernel.to_string(),
+    })
+}
+
+/// The specialisation of `kernel_name` for `target` (`cpu`, `cuda-sm90`), given the model's dimensions:
+/// every constant of the kernel that `specialisations.toml` does not compute.
+pub fn specialise(
+    target: &str,
+    kernel_name: &str,
+    act: Act,
+    dims: &[(&str, Const)],
+) -> Result<Spec, KernelError> {
+    let kernel = kernel(kernel_name)?;
+    let tiles = tiles(target, kernel_name)?;
+    let mut constants = BTreeMap::new();
+    for (name, value) in dims {
+        if !kernel.constants.iter().any(|c| c == name) || tiles.contains_key(*name) {
+            let given = |c: &&String| !tiles.contains_key(*c);
+            let takes = kernel
+                .constants
+                .iter()
+                .filter(given)
+                .cloned()
+                .collect::<Vec<_>>()
+                .join(", ");
+            return Err(KernelError::Unknown {
+                kernel: kernel_name.to_string(),
+                name: name.to_string(),
+                takes,
+            });
+        }
+        constants.insert(name.to_string(), *value);
+    }
+    let lookup = |name: &str| match constants.get(name) {
+        Some(Const::Int(value)) => Some(*value),
+        _ => None,
+    };
+    let mut sizes = vec![];
+    for (name, text) in tiles {
+        sizes.push((name.clone(), Const::Int(crate::expr::eval(text, &lookup)?)));
+    }
+    constants.extend(sizes);
+    match kernel
+        .constants
+        .iter()
+        .find(|c| !constants.contains_key(*c))
+    {
+        Some(name) => Err(KernelError::Missing {
+            kernel: kernel_name.to_string(),
+            name: name.clone(),
+        }),
+        None => Ok(Spec {
+            kernel: kernel_name.to_string(),
+            act,
+            constants,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tile_constants_come_from_the_target_and_the_dimensions() {
+        let dims = [("K", Const::Int(576)), ("N", Const::Int(960))];
+        let spec = specialise("cpu", "linear", Act::Bf16, &dims).unwrap();
+        assert_eq!(spec.to_string(), "linear-bf16-BK64-BM64-BN64-K576-N960");
+    }
+
+    #[test]
+    fn a_wrong_request_is_refused_by_name() {
+        let k = ("K", Const::Int(576));
+        let cases = [
+            (
+                specialise("cpu", "linear", Act::Bf16, &[k]),
+                "needs the constant N",
+            ),
+            (
+                specialise("cpu", "linear", Act::Bf16, &[k, ("BM", Const::Int(8))]),
+                "no constant BM",
+            ),
+            (
+                specialise("tpu", "linear", Act::Bf16, &[k]),
+                "no target `tpu`",
+            ),
+            (
+                specialise("cpu", "gemm", Act::Bf16, &[k]),
+                "no kernel `gemm`",
+            ),
+        ];
+        for (result, part) in cases {
+            let error = result.unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+        }
+    }
+}

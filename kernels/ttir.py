@@ -1,0 +1,122 @@
+"""Writes the TTIR of kernel specialisations with Triton's front end: no GPU, no torch.
+
+    python kernels/ttir.py OUT_DIR < specs.json
+
+Reads a JSON list of {"stem", "kernel", "act", "constants", "pointers"}, where pointers gives the element type
+of each parameter or null where it does not exist, and writes OUT_DIR/<stem>.ttir. `cargo xtask ttir` makes
+the list from the model families and runs this; the text it writes holds no
+path and no location. A trailing table maps TTIR lines to Python lines, for messages.
+"""
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import sys
+
+os.environ["TRITON_FRONT_END_DEBUGGING"] = "0"
+import triton
+from triton._C.libtriton import ir
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource, make_backend
+
+VERSION = "3.6.0"
+TARGET = GPUTarget("cuda", 90, 32)
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+
+
+def kernel(name):
+    spec = importlib.util.spec_from_file_location(name, os.path.join(FOLDER, name + ".py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return getattr(module, name)
+
+
+def lower(fn, constants, pointers):
+    """The TTIR module of one specialisation. A parameter without an element type is absent (None)."""
+    signature, constexprs, attributes = {}, {}, {}
+    for index, name in enumerate(fn.arg_names):
+        if name in constants:
+            signature[name] = "constexpr"
+            constexprs[(index,)] = constants[name]
+        elif pointers[name] is None:
+            signature[name] = "constexpr"
+            constexprs[(index,)] = None
+        else:
+            signature[name] = "*" + pointers[name]
+            attributes[(index,)] = [["tt.divisibility", 16]]
+    source = ASTSource(fn=fn, signature=signature, constexprs=constexprs, attrs=attributes)
+    backend = make_backend(TARGET)
+    context = ir.context()
+    ir.load_dialects(context)
+    backend.load_dialects(context)
+    options = backend.parse_options({"enable_fp_fusion": False, "sanitize_overflow": False})
+    module = source.make_ir(TARGET, options, backend.get_codegen_implementation(options), backend.get_module_map(),
+                            context)
+    module.verify()
+    return module.str()
+
+
+def split_locations(text, file_name):
+    """(text without locations, Python line of each line of it or None)."""
+    definition = re.compile(r"#(loc\d*) = loc\((.*)\)$")
+    defined = {m[1]: m[2] for line in text.splitlines() if (m := definition.match(line))}
+
+    def resolve(body):
+        if m := re.match(r'"([^"]*)":(\d+):\d+', body):
+            return int(m[2]) if os.path.basename(m[1]) == file_name else None
+        if m := re.search(r"#(loc\d*)", body):
+            return resolve(defined[m[1]])
+        return None
+
+    lines, python, open_lines = [], [], []
+    for line in text.splitlines():
+        if definition.match(line):
+            continue
+        last = re.search(r" loc\((#loc\d*|unknown)\)$", line)
+        python.append(resolve(last[1]) if last else None)
+        # An operation with a region has its location behind the region.
+        if line.lstrip().startswith("}") and open_lines:
+            opened = open_lines.pop()
+            python[opened] = python[opened] or python[-1]
+        if line.endswith("{"):
+            open_lines.append(len(python) - 1)
+        lines.append(re.sub(r' loc\((?:#loc\d*|unknown|"[^"]*"\(#loc\d*\))\)', "", line).rstrip())
+    while lines and not lines[-1]:
+        lines.pop(), python.pop()
+    return lines, python
+
+
+def render(spec):
+    fn = kernel(spec["kernel"])
+    path = os.path.join(FOLDER, spec["kernel"] + ".py")
+    with open(path, "rb") as file:
+        digest = hashlib.sha256(file.read()).hexdigest()
+    lines, python = split_locations(lower(fn, spec["constants"], spec["pointers"]),
+                                    spec["kernel"] + ".py")
+    assert not any("loc(" in line or ".py" in line for line in lines), "a location is left in the TTIR"
+    table, previous = [], None
+    for number, line in enumerate(python, 1):
+        if line != previous:
+            table.append(f"{number}={line or '-'}")
+            previous = line
+    header = [
+        "// made by `cargo xtask ttir`; do not edit",
+        f"// kernel {spec['kernel']} act {spec['act']} triton {VERSION} source-sha256 {digest}",
+        "// constants " + " ".join(f"{name}={value!r}" for name, value in sorted(spec["constants"].items())),
+    ]
+    # Lines are counted in the module, which starts below the header.
+    footer = ["// python lines, `module line=python line` from there on: " + " ".join(table)]
+    return "\n".join(header + lines + footer) + "\n"
+
+
+def main():
+    if triton.__version__ != VERSION:
+        sys.exit(f"ttir.py needs Triton {VERSION}, found {triton.__version__}: pip install triton=={VERSION}")
+    for spec in json.load(sys.stdin):
+        with open(os.path.join(sys.argv[1], spec["stem"] + ".ttir"), "w") as file:
+            file.write(render(spec))
+
+
+if __name__ == "__main__":
+    main()
