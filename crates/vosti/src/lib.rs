@@ -5,4 +5,6 @@
 //! of the verified `vosti-core`. Read ARCHITECTURE.md next.
 
 pub mod catalogue;
+pub mod check;
 pub mod fetch;
+pub mod watch;

@@ -3,8 +3,9 @@
 //! `HF_ENDPOINT` and `HF_TOKEN` mean what they mean to Hugging Face's own client. A partial file is
 //! continued from its end with a `Range` request; the finished file must have the catalogue's SHA-256.
 
-use super::{FetchError, Watch, copy_hashed, hex};
+use super::{FetchError, copy_hashed, hex};
 use crate::catalogue::Model;
+use crate::watch::Watch;
 use sha2::{Digest, Sha256};
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -23,7 +24,10 @@ impl Endpoint {
     pub fn of_user() -> Self {
         let var = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let url = var("HF_ENDPOINT").unwrap_or_else(|| "https://huggingface.co".into());
-        Endpoint { url: url.trim_end_matches('/').to_string(), token: var("HF_TOKEN") }
+        Endpoint {
+            url: url.trim_end_matches('/').to_string(),
+            token: var("HF_TOKEN"),
+        }
     }
 }
 
@@ -44,18 +48,35 @@ pub fn fetch(
     };
     if found != model.sha256 {
         let _ = fs::remove_file(&partial);
-        return Err(FetchError::WrongHash { what: model.file.clone(), expected: model.sha256.clone(), found });
+        return Err(FetchError::WrongHash {
+            what: model.file.clone(),
+            expected: model.sha256.clone(),
+            found,
+        });
     }
     fs::rename(&partial, whole).map_err(FetchError::io(whole))
 }
 
 /// Downloads the rest of `partial` and returns the hash of the whole.
-fn download(model: &Model, endpoint: &Endpoint, partial: &Path, watch: &dyn Watch) -> Result<String, FetchError> {
+fn download(
+    model: &Model,
+    endpoint: &Endpoint,
+    partial: &Path,
+    watch: &dyn Watch,
+) -> Result<String, FetchError> {
     let hub = &model.hub;
-    let url = format!("{}/{}/resolve/{}/{}", endpoint.url, hub.repository, hub.revision, hub.path);
-    let http = |reason: String| FetchError::Http { url: url.clone(), reason };
+    let url = format!(
+        "{}/{}/resolve/{}/{}",
+        endpoint.url, hub.repository, hub.revision, hub.path
+    );
+    let http = |reason: String| FetchError::Http {
+        url: url.clone(),
+        reason,
+    };
     let (mut hash, have) = resume(partial, model.bytes, watch);
-    let mut request = agent().get(&url).header("user-agent", concat!("vosti/", env!("CARGO_PKG_VERSION")));
+    let mut request = agent()
+        .get(&url)
+        .header("user-agent", concat!("vosti/", env!("CARGO_PKG_VERSION")));
     if let Some(token) = &endpoint.token {
         request = request.header("authorization", format!("Bearer {token}"));
     }
@@ -68,7 +89,11 @@ fn download(model: &Model, endpoint: &Endpoint, partial: &Path, watch: &dyn Watc
     let response = request.call().map_err(|error| http(error.to_string()))?;
     let continued = have > 0 && response.status() == 206;
     if continued {
-        let range = response.headers().get("content-range").and_then(|v| v.to_str().ok()).unwrap_or("");
+        let range = response
+            .headers()
+            .get("content-range")
+            .and_then(|v| v.to_str().ok())
+            .unwrap_or("");
         if !range.starts_with(&format!("bytes {have}-")) {
             return Err(http(format!("asked for bytes from {have}, got {range:?}")));
         }
@@ -85,10 +110,15 @@ fn download(model: &Model, endpoint: &Endpoint, partial: &Path, watch: &dyn Watc
         .map_err(FetchError::io(partial))?;
     // One byte more than expected is enough to know that this is not the file.
     let mut body = io::Read::take(response.into_body().into_reader(), model.bytes - start + 1);
-    let copied = copy_hashed(&mut body, &mut out, &mut hash, start, watch).map_err(|e| http(e.to_string()))?;
+    let copied = copy_hashed(&mut body, &mut out, &mut hash, start, watch)
+        .map_err(|e| http(e.to_string()))?;
     out.sync_all().map_err(FetchError::io(partial))?;
     if start + copied < model.bytes {
-        return Err(http(format!("the connection ended at byte {} of {}", start + copied, model.bytes)));
+        return Err(http(format!(
+            "the connection ended at byte {} of {}",
+            start + copied,
+            model.bytes
+        )));
     }
     Ok(hex(hash))
 }
@@ -96,7 +126,9 @@ fn download(model: &Model, endpoint: &Endpoint, partial: &Path, watch: &dyn Watc
 /// Hash and length of what an earlier try left; an over-long leftover is thrown away.
 fn resume(partial: &Path, bytes_max: u64, watch: &dyn Watch) -> (Sha256, u64) {
     let mut hash = Sha256::new();
-    let Ok(mut file) = File::open(partial) else { return (hash, 0) };
+    let Ok(mut file) = File::open(partial) else {
+        return (hash, 0);
+    };
     match copy_hashed(&mut file, &mut io::sink(), &mut hash, 0, watch) {
         Ok(have) if have <= bytes_max => (hash, have),
         _ => {

@@ -1,0 +1,117 @@
+//! Seeded random prompts: ordinary token ids, BOS first where the model has one, no special ids.
+
+use super::Facts;
+use vosti_engine::{Request, Sampling, SamplingParams, Token};
+
+/// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): small, seeded, the same everywhere.
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// A stream of its own for every `label`.
+    pub fn new(seed: u64, label: &str) -> Self {
+        let mut hash = blake3::Hasher::new();
+        hash.update(&seed.to_le_bytes()).update(label.as_bytes());
+        let bytes = hash.finalize();
+        Random(u64::from_le_bytes(
+            bytes.as_bytes()[..8].try_into().expect("eight bytes"),
+        ))
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `bound`, which is at least 1.
+    pub fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+
+    /// A shuffle of 0..n (Fisher-Yates).
+    pub fn order(&mut self, n: usize) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..n).collect();
+        for i in (1..n).rev() {
+            order.swap(i, self.below(i + 1));
+        }
+        order
+    }
+}
+
+/// `n` ordinary tokens.
+pub fn tokens(facts: &Facts, random: &mut Random, n: usize) -> Vec<Token> {
+    let mut tokens = Vec::with_capacity(n);
+    while tokens.len() < n {
+        let token = random.below(facts.vocab as usize) as Token;
+        // A vocabulary of special tokens only would never end: then anything goes.
+        let ordinary = facts.special.len() >= facts.vocab as usize;
+        if ordinary || facts.special.binary_search(&token).is_err() {
+            tokens.push(token);
+        }
+    }
+    tokens
+}
+
+/// A prompt of `len` tokens, a function of (seed, label, len).
+pub fn prompt(facts: &Facts, seed: u64, label: &str, len: usize) -> Vec<Token> {
+    let mut random = Random::new(seed, &format!("{label}/{len}"));
+    let mut prompt: Vec<Token> = facts.bos.into_iter().take(len).collect();
+    prompt.extend(tokens(facts, &mut random, len - prompt.len()));
+    prompt
+}
+
+/// Requests that a restarted process answers again.
+pub fn probe(facts: &Facts, seed: u64) -> Vec<Request> {
+    let lengths = [17usize, 64, 130];
+    let fitting = lengths.into_iter().filter(|len| len + 4 < facts.context);
+    fitting
+        .map(|len| Request::new(prompt(facts, seed, "probe", len), Sampling::greedy(4)))
+        .collect()
+}
+
+/// A mix of greedy and sampled requests of different lengths, `answer` tokens each.
+pub fn workload(facts: &Facts, seed: u64, lengths: &[usize], answer: usize) -> Vec<Request> {
+    let requests = lengths.iter().enumerate().map(|(i, &len)| {
+        let sampling = match i % 3 {
+            0 => Sampling::greedy(answer),
+            _ => sampled(answer, seed.wrapping_add(i as u64)),
+        };
+        Request::new(prompt(facts, seed, &format!("workload {i}"), len), sampling)
+    });
+    requests.collect()
+}
+
+/// Sampling with a temperature, so that the answer depends on the random numbers.
+pub fn sampled(answer: usize, seed: u64) -> Sampling {
+    let params = SamplingParams {
+        temperature: 0.9,
+        top_p: 0.95,
+        seed,
+        tokens_max: answer,
+        ..SamplingParams::default()
+    };
+    Sampling::new(params).expect("the suite's own sampling parameters are valid")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prompts_are_reproducible_begin_with_bos_and_hold_no_special_token() {
+        let facts = Facts {
+            vocab: 50,
+            bos: Some(1),
+            special: vec![0, 1, 2, 7],
+            ..Facts::default()
+        };
+        let a = prompt(&facts, 3, "x", 200);
+        assert_eq!(a, prompt(&facts, 3, "x", 200));
+        assert_ne!(a, prompt(&facts, 4, "x", 200));
+        assert_eq!(a[0], 1);
+        assert!(a[1..].iter().all(|t| *t < 50 && !facts.special.contains(t)));
+    }
+}

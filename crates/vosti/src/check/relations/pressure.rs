@@ -1,0 +1,68 @@
+//! Everything at once in a pool that holds less than a third of it: evictions and preemptions, and no bit changes.
+
+use super::super::prompts::Random;
+use super::{Relation, Suite, demand, need, pairs_of_rows};
+use crate::check::{CheckError, Subject};
+use vosti_core::PAGE;
+use vosti_engine::{Policy, Request};
+
+/// The workload is run again, in another order, until enough was evicted and preempted, at most so often.
+const ROUNDS_MAX: usize = 12;
+const ROWS: usize = 128;
+
+pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
+    let claim = "Evictions and preemptions change no logits vector of any request.";
+    let mut relation = Relation::new("pressure", claim);
+    let workload = suite.workload()?;
+    relation.dropped = workload.dropped;
+    let Some(largest) = workload.requests.iter().map(need).max() else {
+        return Ok(relation);
+    };
+    let all = demand(&workload.requests);
+    let mut setup = suite.plain(&[], ROWS);
+    setup.policy = Policy {
+        rows_step_max: ROWS,
+        ..Policy::default()
+    };
+    setup.pool_tokens = (all / 3).saturating_sub(1) / PAGE * PAGE;
+    if setup.pool_tokens < largest {
+        relation.missing.push(format!(
+            "the largest request needs {largest} of {all} tokens, more than a third"
+        ));
+        setup.pool_tokens = largest;
+    }
+    suite.watch.stage("pressure", ROUNDS_MAX as u64);
+    let profile = suite.profile();
+    let mut runner = suite.runner(&setup, false)?;
+    for round in 0..ROUNDS_MAX {
+        let order =
+            Random::new(suite.seed(), &format!("pressure {round}")).order(workload.requests.len());
+        let requests: Vec<Request> = order
+            .iter()
+            .map(|&i| workload.requests[i].clone())
+            .collect();
+        let outcome = runner.run(&requests)?;
+        for (place, &i) in order.iter().enumerate() {
+            let label = format!("round {round}, len {}", workload.requests[i].prompt.len());
+            pairs_of_rows(
+                &mut relation,
+                &label,
+                &workload.alone[i],
+                outcome.answer(place),
+                false,
+            );
+        }
+        suite.watch.done(round as u64 + 1);
+        let counters = runner.counters();
+        if counters.evictions >= profile.evictions_min
+            && counters.preemptions >= profile.preemptions_min
+        {
+            break;
+        }
+    }
+    let counters = runner.counters();
+    relation.saw("evictions", counters.evictions, profile.evictions_min);
+    relation.saw("preemptions", counters.preemptions, profile.preemptions_min);
+    relation.saw("cache hits", counters.prefix_hits, 1);
+    Ok(relation)
+}

@@ -1,0 +1,245 @@
+//! What the suite found, as data: for the terminal, `--json` and `--html`.
+
+use super::evidence::Row;
+use super::{Facts, Options};
+use serde::Serialize;
+use std::fmt::Write;
+
+/// Two courses of the engine that must give one logits vector.
+#[derive(Clone, Debug, Serialize)]
+pub struct Pair {
+    /// What was compared, for a reader.
+    pub label: String,
+    /// All bits are equal.
+    pub equal: bool,
+    /// How they differ.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub difference: Option<String>,
+    /// What should have been seen and was not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing: Option<String>,
+}
+
+impl Pair {
+    /// Compares two rows; `missing` is evidence that the pair itself lacks.
+    pub fn new(
+        label: String,
+        reference: Option<&Row>,
+        other: Option<&Row>,
+        missing: Option<String>,
+    ) -> Self {
+        let (Some(a), Some(b)) = (reference, other) else {
+            let absent = if reference.is_none() {
+                "reference"
+            } else {
+                "compared"
+            };
+            let difference = Some(format!("the {absent} run gave no such row"));
+            return Pair {
+                label,
+                equal: false,
+                difference,
+                missing,
+            };
+        };
+        let position = (a.position != b.position)
+            .then(|| format!("positions {} and {}", a.position, b.position));
+        let difference = position.or_else(|| a.difference(b));
+        let missing = missing
+            .or_else(|| a.insane.clone())
+            .or_else(|| b.insane.clone());
+        Pair {
+            label,
+            equal: difference.is_none(),
+            difference,
+            missing,
+        }
+    }
+
+    /// Equal, and for the right reason.
+    pub fn passed(&self) -> bool {
+        self.equal && self.missing.is_none()
+    }
+}
+
+/// One relation's pairs.
+#[derive(Clone, Debug, Serialize)]
+pub struct Relation {
+    pub name: &'static str,
+    /// What a pass means, in one sentence.
+    pub claim: &'static str,
+    pub pairs: Vec<Pair>,
+    /// Pairs left out because their prompt is longer than `--max-prompt` or the context.
+    pub dropped: usize,
+    /// Events counted, e.g. ("evictions", 31).
+    pub seen: Vec<(&'static str, u64)>,
+    /// Evidence that the relation as a whole lacks.
+    pub missing: Vec<String>,
+    pub seconds: f64,
+}
+
+impl Relation {
+    pub fn new(name: &'static str, claim: &'static str) -> Self {
+        Relation {
+            name,
+            claim,
+            pairs: vec![],
+            dropped: 0,
+            seen: vec![],
+            missing: vec![],
+            seconds: 0.0,
+        }
+    }
+
+    /// Counts an event, of which at least `least` must have been seen.
+    pub fn saw(&mut self, what: &'static str, count: u64, least: u64) {
+        self.seen.push((what, count));
+        if count < least {
+            self.missing
+                .push(format!("{count} {what}, at least {least} are needed"));
+        }
+    }
+
+    pub fn equal(&self) -> usize {
+        self.pairs.iter().filter(|pair| pair.equal).count()
+    }
+
+    pub fn passed(&self) -> bool {
+        !self.pairs.is_empty() && self.missing.is_empty() && self.pairs.iter().all(Pair::passed)
+    }
+
+    /// Nothing was compared because every case was too long: no pass, and no failure either.
+    pub fn skipped(&self) -> bool {
+        self.pairs.is_empty() && self.dropped > 0
+    }
+}
+
+/// The suite's result.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    pub model: String,
+    pub fingerprint: String,
+    pub profile: &'static str,
+    pub seed: u64,
+    pub prompt_max: Option<usize>,
+    pub passed: bool,
+    pub pairs: usize,
+    pub pairs_equal: usize,
+    pub pairs_dropped: usize,
+    pub seconds: f64,
+    pub relations: Vec<Relation>,
+}
+
+impl Report {
+    pub fn new(facts: &Facts, options: &Options, relations: Vec<Relation>) -> Self {
+        let sum = |f: &dyn Fn(&Relation) -> usize| relations.iter().map(f).sum();
+        Report {
+            model: facts.model.clone(),
+            fingerprint: facts.fingerprint.clone(),
+            profile: options.profile.name,
+            seed: options.seed,
+            prompt_max: options.prompt_max,
+            passed: relations.iter().all(|r| r.passed() || r.skipped())
+                && relations.iter().any(Relation::passed),
+            pairs: sum(&|r| r.pairs.len()),
+            pairs_equal: sum(&Relation::equal),
+            pairs_dropped: sum(&|r| r.dropped),
+            seconds: relations.iter().map(|r| r.seconds).sum(),
+            relations,
+        }
+    }
+
+    /// The table for a terminal, with the first failures below it.
+    pub fn table(&self) -> String {
+        let mut out = String::new();
+        let _ = writeln!(
+            out,
+            "{} · profile {} · seed {}",
+            self.model, self.profile, self.seed
+        );
+        let _ = writeln!(out, "fingerprint {}\n", self.fingerprint);
+        let _ = writeln!(
+            out,
+            "{:<16} {:>6} {:>6} {:>8} {:>8}  seen",
+            "relation", "equal", "pairs", "dropped", "seconds"
+        );
+        for r in &self.relations {
+            let seen: Vec<String> = r
+                .seen
+                .iter()
+                .map(|(what, count)| format!("{count} {what}"))
+                .collect();
+            let verdict = if r.passed() {
+                ""
+            } else if r.skipped() {
+                "  (all dropped)"
+            } else {
+                "  FAILED"
+            };
+            let (equal, pairs) = (r.equal(), r.pairs.len());
+            let _ = writeln!(
+                out,
+                "{:<16} {equal:>6} {pairs:>6} {:>8} {:>8.1}  {}{verdict}",
+                r.name,
+                r.dropped,
+                r.seconds,
+                seen.join(", ")
+            );
+        }
+        let _ = writeln!(
+            out,
+            "{:<16} {:>6} {:>6} {:>8} {:>8.1}\n",
+            "all", self.pairs_equal, self.pairs, self.pairs_dropped, self.seconds
+        );
+        self.list_failures(&mut out);
+        let verdict = match (self.passed, self.pairs_dropped) {
+            (true, 0) => "passed: every pair is equal bit for bit, with evidence".to_string(),
+            (true, n) => format!(
+                "passed: every pair is equal bit for bit, with evidence ({n} too long, dropped)"
+            ),
+            (false, _) => "FAILED".to_string(),
+        };
+        let _ = writeln!(out, "{verdict}");
+        out
+    }
+
+    /// At most this many failures of a relation are listed.
+    const LISTED_MAX: usize = 3;
+
+    fn list_failures(&self, out: &mut String) {
+        for r in self
+            .relations
+            .iter()
+            .filter(|r| !r.passed() && !r.skipped())
+        {
+            for missing in &r.missing {
+                let _ = writeln!(out, "{}: no evidence: {missing}", r.name);
+            }
+            let failed: Vec<&Pair> = r.pairs.iter().filter(|pair| !pair.passed()).collect();
+            for pair in failed.iter().take(Self::LISTED_MAX) {
+                let why = pair
+                    .difference
+                    .clone()
+                    .or_else(|| pair.missing.as_ref().map(|m| format!("no evidence: {m}")));
+                let _ = writeln!(
+                    out,
+                    "{}: {}: {}",
+                    r.name,
+                    pair.label,
+                    why.unwrap_or_default()
+                );
+            }
+            if failed.len() > Self::LISTED_MAX {
+                let _ = writeln!(
+                    out,
+                    "{}: and {} more",
+                    r.name,
+                    failed.len() - Self::LISTED_MAX
+                );
+            }
+            if r.pairs.is_empty() {
+                let _ = writeln!(out, "{}: no pair was compared", r.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! What is checked: something that makes engines of one deployment.
+
+use super::CheckError;
+use vosti_core::Device;
+use vosti_engine::{Engine, Policy, Request, Token};
+
+/// What the suite has to know about a model and its deployment.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// Shown in the report.
+    pub model: String,
+    pub fingerprint: String,
+    pub vocab: u32,
+    /// First token of every prompt, where the model has one.
+    pub bos: Option<Token>,
+    /// Tokens that random prompts leave out, ascending.
+    pub special: Vec<Token>,
+    /// Positions a request may have.
+    pub context: usize,
+    /// The smallest sliding window, where the model has one.
+    pub window: Option<usize>,
+}
+
+/// One engine to be made. The deployment (weights, kernels, page size) is the subject's; this is what may vary.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    pub policy: Policy,
+    /// Tokens for which the page pool has room.
+    pub pool_tokens: usize,
+    /// Rows of one step that the device must hold.
+    pub rows_max: usize,
+    /// Worker threads; none: the subject's own choice.
+    pub threads: Option<usize>,
+    /// Instruction set, one of [`Subject::instruction_sets`]; none: the best.
+    pub instruction_set: Option<String>,
+}
+
+/// Makes engines, and says what it makes them of.
+pub trait Subject {
+    type Device: Device<Logits = [f32]>;
+
+    fn facts(&self) -> &Facts;
+
+    /// A fresh engine: empty pool, empty cache.
+    fn engine(&self, setup: &Setup) -> Result<Engine<Self::Device>, CheckError>;
+
+    /// Thread counts to compare; empty where threads mean nothing.
+    fn thread_counts(&self) -> Vec<usize> {
+        Vec::new()
+    }
+
+    /// Instruction sets of this machine to compare.
+    fn instruction_sets(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Digests of [`super::prompts::probe`]'s rows, computed by another process; none where that cannot be.
+    fn restarted(&self) -> Option<Result<Vec<String>, CheckError>> {
+        None
+    }
+
+    /// A chance to spoil a request on its way in: for faults only.
+    fn tamper(&self, _request: &mut Request) {}
+}

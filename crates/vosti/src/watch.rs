@@ -1,0 +1,24 @@
+//! Who watches something long: it is told how far it is, and may ask it to end.
+//!
+//! The library never prints; the command line draws a bar from this.
+
+/// A watcher of stages, each of so many units (bytes, pairs, tensors).
+pub trait Watch {
+    /// A new stage begins, of `total` units.
+    fn stage(&self, label: &str, total: u64);
+    /// So many units of the stage are done.
+    fn done(&self, units: u64);
+    /// True ends the work at the next opportunity, with an error that says so.
+    fn cancelled(&self) -> bool;
+}
+
+/// Watches nothing.
+pub struct Silent;
+
+impl Watch for Silent {
+    fn stage(&self, _label: &str, _total: u64) {}
+    fn done(&self, _units: u64) {}
+    fn cancelled(&self) -> bool {
+        false
+    }
+}
