@@ -1,1 +1,29 @@
-//! See the crate's place in ARCHITECTURE.md.
+//! Model files, tokenizers, chat templates, and model families as programs.
+//!
+//! A family is a function from a configuration to a [`decoder::Decoder`], which [`plan::plan`] compiles to
+//! a program for `vosti-core`, kernel bindings for a device, and a recipe for each weight. Nothing here
+//! knows a device, and nothing depends on a batch.
+//!
+//! Files are untrusted: every loader gives one error for a damaged file, never a panic.
+//!
+//! Read next: [`decoder`], `families/llama.rs`, [`plan`], [`gguf`].
+
+mod config;
+pub mod decoder;
+pub mod dequantise;
+mod error;
+pub mod families;
+mod files;
+pub mod gguf;
+pub mod inventory;
+pub mod plan;
+mod rope;
+mod specialise;
+mod tensor_names;
+mod weights;
+
+pub use error::{ModelError, Result};
+pub use inventory::{check_kernels, inventory};
+pub use files::{RawTensor, TensorFiles};
+pub use plan::{ModelPlan, PlanOptions, Recipe, plan};
+pub use weights::{Tensor, TensorData, WeightSource, Weights};

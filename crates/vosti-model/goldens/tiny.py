@@ -1,0 +1,107 @@
+"""Makes ../tests/tiny/*: tiny random models of every family, and what transformers computes with them.
+
+Each folder holds config.json, model.safetensors (BF16) and golden.safetensors: `tokens` [T], and the
+teacher-forced logits [T, V] of the same weights in FP32 (`logits_f32`) and in BF16 (`logits_bf16`).
+
+    python tiny.py            # versions in requirements.txt; torch is never needed by a test
+"""
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+from transformers import AutoConfig, AutoModelForCausalLM
+
+OUT = Path(__file__).resolve().parent.parent / "tests" / "tiny"
+TOKENS = 150
+GEMMA_LAYERS = ["sliding_attention", "sliding_attention", "full_attention", "sliding_attention", "full_attention"]
+
+SHARED = dict(vocab_size=256, hidden_size=64, intermediate_size=128, max_position_embeddings=512, rms_norm_eps=1e-6,
+              bos_token_id=1, eos_token_id=2, pad_token_id=0)
+GEMMA4 = dict(SHARED, model_type="gemma4_text", num_attention_heads=4, num_key_value_heads=2, head_dim=32,
+              global_head_dim=64, sliding_window=37, hidden_size_per_layer_input=0, final_logit_softcapping=12.0,
+              hidden_activation="gelu_pytorch_tanh", tie_word_embeddings=True)
+
+CONFIGS = {
+    "llama": dict(SHARED, model_type="llama", num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
+                  tie_word_embeddings=True, rope_theta=10000.0,
+                  rope_scaling=dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                                    original_max_position_embeddings=64)),
+    "llama-untied": dict(SHARED, model_type="llama", hidden_size=96, num_hidden_layers=2, num_attention_heads=6,
+                         num_key_value_heads=2, tie_word_embeddings=False, rope_theta=100000.0, rms_norm_eps=1e-5),
+    "qwen3": dict(SHARED, model_type="qwen3", num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=1,
+                  head_dim=32, tie_word_embeddings=True, rope_theta=1000000.0),
+    "gemma3": dict(SHARED, model_type="gemma3_text", num_hidden_layers=5, num_attention_heads=4, num_key_value_heads=1,
+                   head_dim=32, sliding_window=50, layer_types=GEMMA_LAYERS, query_pre_attn_scalar=24,
+                   rope_theta=1000000.0, rope_local_base_freq=10000.0, rope_scaling=dict(rope_type="linear", factor=8.0),
+                   hidden_activation="gelu_pytorch_tanh", final_logit_softcapping=15.0,
+                   tie_word_embeddings=True),
+    "gemma4": dict(GEMMA4, num_hidden_layers=5, layer_types=GEMMA_LAYERS, attention_k_eq_v=True,
+                   num_global_key_value_heads=1),
+    "gemma4-shared": dict(GEMMA4, num_hidden_layers=4, num_kv_shared_layers=2, use_double_wide_mlp=True,
+                          layer_types=["sliding_attention", "full_attention"] * 2, attention_k_eq_v=False),
+}
+
+
+def randomise(model, generator):
+    """Weights of a spread that keeps every layer's output of the order of its input, in BF16 values."""
+    for name, tensor in list(model.named_parameters()) + [b for b in model.named_buffers() if "layer_scalar" in b[0]]:
+        noise = torch.randn(tensor.shape, generator=generator)
+        if "layer_scalar" in name:
+            value = 1.0 + 0.25 * noise
+        elif tensor.dim() == 1:  # norms: Gemma 3 adds 1 to what is stored
+            value = 0.2 * noise + (0.0 if model.config.model_type == "gemma3_text" else 1.0)
+            if model.config.model_type == "gemma4_text" and ("q_norm" in name or "k_norm" in name):
+                value = 0.5 * value  # its scores are not scaled
+        elif "embed_tokens" in name:
+            tied = model.config.tie_word_embeddings
+            scaled = model.config.model_type.startswith("gemma")
+            value = noise * (0.25 if tied or scaled else 1.0)
+        elif "lm_head" in name:
+            value = 2.0 * noise / tensor.shape[-1] ** 0.5
+        else:
+            gain = 0.5 if "q_proj" in name or "k_proj" in name else 0.9
+            value = gain * noise / tensor.shape[-1] ** 0.5
+        with torch.no_grad():
+            tensor.copy_(value.to(torch.bfloat16).to(tensor.dtype))
+
+
+def make(name, settings, seed):
+    torch.manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
+    settings = json.loads(json.dumps(settings))
+    model_type = settings.pop("model_type")
+    config = AutoConfig.for_model(model_type, **settings)
+    config._attn_implementation = "eager"
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation="eager").eval()
+    randomise(model, generator)
+    tokens = torch.randint(3, 256, (TOKENS,), generator=generator)
+    state = {k: v.to(torch.bfloat16).contiguous() for k, v in model.state_dict().items()}
+    if config.tie_word_embeddings:
+        state.pop("lm_head.weight", None)
+    with torch.no_grad():  # hidden states: else 5.23.0 fails on shared layers without per-layer embeddings
+        exact = model(tokens[None], output_hidden_states=True).logits[0].float()
+        rounded = model.to(torch.bfloat16)(tokens[None], output_hidden_states=True).logits[0]
+    folder = OUT / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    source = "made by goldens/tiny.py"
+    text = json.dumps({"_source": source, "model_type": model_type, **CONFIGS[name]}, indent=2)
+    (folder / "config.json").write_text(text + "\n")
+    save_file(state, folder / "model.safetensors")
+    golden = {"tokens": tokens.int(), "logits_f32": exact.contiguous(), "logits_bf16": rounded.bfloat16().contiguous()}
+    save_file(golden, folder / "golden.safetensors")
+    off = (rounded.float() - exact).abs().max().item()
+    kl = torch.nn.functional.kl_div(rounded.float().log_softmax(-1), exact.log_softmax(-1), log_target=True,
+                                    reduction="none").sum(-1).max().item()
+    same = (rounded.argmax(-1) == exact.argmax(-1)).float().mean().item()
+    size = sum(f.stat().st_size for f in folder.iterdir())
+    print(f"{name}: std {exact.std():.2f}, bf16 off by {off:.3f}, KL up to {kl:.1e}, top-1 equal {same:.3f}, {size} bytes")
+
+
+if __name__ == "__main__":
+    for index, (name, settings) in enumerate(CONFIGS.items()):
+        if len(sys.argv) == 1 or name in sys.argv[1:]:
+            make(name, settings, 1000 + index)

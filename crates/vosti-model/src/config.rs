@@ -1,0 +1,117 @@
+//! Reading configurations: a Hugging Face `config.json`, with one clear error for each way it can be wrong.
+//!
+//! Numbers are checked here for type and range of `u32`; dimensions against each other in `plan.rs`.
+
+use serde_json::{Map, Value};
+
+use crate::error::{ModelError, Result};
+
+/// A JSON object with the name of its file, for messages.
+#[derive(Clone, Copy)]
+pub(crate) struct Fields<'a> {
+    pub file: &'a str,
+    object: &'a Map<String, Value>,
+}
+
+impl<'a> Fields<'a> {
+    pub fn new(file: &'a str, value: &'a Value) -> Result<Self> {
+        match value {
+            Value::Object(object) => Ok(Self { file, object }),
+            _ => Err(ModelError::Damaged { file: file.into(), why: "its root is not an object".into() }),
+        }
+    }
+
+    /// A key's value; JSON's null counts as absent.
+    pub fn get(&self, key: &str) -> Option<&'a Value> {
+        self.object.get(key).filter(|v| !v.is_null())
+    }
+
+    pub fn object(&self, key: &str) -> Option<Fields<'a>> {
+        let object = self.get(key)?.as_object()?;
+        Some(Fields { file: self.file, object })
+    }
+
+    pub fn bad(&self, key: &str, why: impl Into<String>) -> ModelError {
+        ModelError::Config { file: self.file.into(), key: key.into(), why: why.into() }
+    }
+
+    pub fn u32_opt(&self, key: &str) -> Result<Option<u32>> {
+        self.get(key)
+            .map(|v| {
+                let fits = v.as_u64().and_then(|n| u32::try_from(n).ok());
+                fits.ok_or_else(|| self.bad(key, format!("is {v}, not a whole number below 2^32")))
+            })
+            .transpose()
+    }
+
+    pub fn u32(&self, key: &str) -> Result<u32> {
+        self.u32_opt(key)?.ok_or_else(|| self.bad(key, "is missing"))
+    }
+
+    pub fn u32_or(&self, key: &str, default: u32) -> Result<u32> {
+        Ok(self.u32_opt(key)?.unwrap_or(default))
+    }
+
+    pub fn f64_opt(&self, key: &str) -> Result<Option<f64>> {
+        self.get(key)
+            .map(|v| v.as_f64().filter(|f| f.is_finite()).ok_or_else(|| self.bad(key, format!("is {v}, not a number"))))
+            .transpose()
+    }
+
+    pub fn f64_or(&self, key: &str, default: f64) -> Result<f64> {
+        Ok(self.f64_opt(key)?.unwrap_or(default))
+    }
+
+    pub fn f64(&self, key: &str) -> Result<f64> {
+        self.f64_opt(key)?.ok_or_else(|| self.bad(key, "is missing"))
+    }
+
+    pub fn bool_or(&self, key: &str, default: bool) -> Result<bool> {
+        match self.get(key) {
+            None => Ok(default),
+            Some(Value::Bool(b)) => Ok(*b),
+            Some(v) => Err(self.bad(key, format!("is {v}, neither true nor false"))),
+        }
+    }
+
+    pub fn str_opt(&self, key: &str) -> Result<Option<&'a str>> {
+        self.get(key).map(|v| v.as_str().ok_or_else(|| self.bad(key, format!("is {v}, not a string")))).transpose()
+    }
+
+    /// A list of strings, if the key is there.
+    pub fn strings_opt(&self, key: &str) -> Result<Option<Vec<&'a str>>> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        let list = value.as_array().and_then(|a| a.iter().map(Value::as_str).collect::<Option<Vec<_>>>());
+        list.map(Some).ok_or_else(|| self.bad(key, "is not a list of strings"))
+    }
+}
+
+/// For each layer, whether it attends through the sliding window. From `layer_types`, or every
+/// `sliding_window_pattern`-th layer full.
+pub(crate) fn sliding_layers(fields: &Fields, layers: u32) -> Result<Vec<bool>> {
+    let Some(types) = fields.strings_opt("layer_types")? else {
+        let pattern = fields.u32_or("sliding_window_pattern", 6)?;
+        if pattern == 0 {
+            return Err(fields.bad("sliding_window_pattern", "is 0"));
+        }
+        return Ok((0..layers).map(|i| (i + 1) % pattern != 0).collect());
+    };
+    if types.len() != layers as usize {
+        return Err(fields.bad("layer_types", format!("lists {} layers of {layers}", types.len())));
+    }
+    let sliding = |t: &&str| match *t {
+        "sliding_attention" => Ok(true),
+        "full_attention" => Ok(false),
+        other => Err(fields.bad("layer_types", format!("names the unknown kind `{other}`"))),
+    };
+    types.iter().map(sliding).collect()
+}
+
+/// How many layers a configuration has, refused before a list is allocated from it.
+pub(crate) fn layer_count(fields: &Fields, key: &str) -> Result<u32> {
+    let layers = fields.u32(key)?;
+    if layers == 0 || layers > 1024 {
+        return Err(fields.bad(key, format!("is {layers}, not between 1 and 1024")));
+    }
+    Ok(layers)
+}

@@ -1,0 +1,119 @@
+//! The crate's one error enum. Every message says what is wrong and what to do next.
+
+use std::path::PathBuf;
+
+/// What can go wrong between a model's files and a runnable model.
+#[derive(Debug, thiserror::Error)]
+pub enum ModelError {
+    /// A file could not be read.
+    #[error("cannot read {}: {source}; check the path and its permissions", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The path is neither a GGUF file nor a Hugging Face folder.
+    #[error(
+        "{} is not a model: {why}; give a .gguf file or a folder with config.json, *.safetensors and tokenizer.json",
+        path.display()
+    )]
+    NotAModel {
+        /// The path.
+        path: PathBuf,
+        /// What is missing or malformed.
+        why: String,
+    },
+    /// A file contradicts its own format: truncated, overflowing, or hostile.
+    #[error("{file} is damaged: {why}; fetch it again")]
+    Damaged {
+        /// The file's name.
+        file: String,
+        /// The contradiction, with its offset or name.
+        why: String,
+    },
+    /// The configuration names a model that Vosti has no family for.
+    #[error("unsupported architecture `{name}`; supported are {}", known.join(", "))]
+    Architecture {
+        /// The name in the file.
+        name: String,
+        /// The names that have a family.
+        known: Vec<&'static str>,
+    },
+    /// A configuration key is missing or out of range.
+    #[error("{file}: `{key}` {why}; the file is not a complete model configuration")]
+    Config {
+        /// The file's name.
+        file: String,
+        /// The key.
+        key: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The configuration asks for a feature that the family does not have here.
+    #[error("this {family} model uses {feature}, which Vosti does not run; choose another model")]
+    Feature {
+        /// The family.
+        family: &'static str,
+        /// The feature.
+        feature: String,
+    },
+    /// No kernel was generated for a shape this model has.
+    #[error(
+        "no kernel `{spec}` is built in: this model's dimensions are not in the inventory; add its config.json to \
+         crates/vosti-model/configs and run `cargo xtask ttir`"
+    )]
+    NoKernel {
+        /// The specialisation's name.
+        spec: String,
+    },
+    /// The kernels have no specialisation for a shape or target.
+    #[error(transparent)]
+    Kernel(#[from] vosti_kernels::KernelError),
+    /// A tensor that the family needs is not in the files.
+    #[error("tensor `{name}` is missing; the model's files are incomplete, fetch them again")]
+    TensorMissing {
+        /// The tensor's name.
+        name: String,
+    },
+    /// A tensor has another shape than the configuration says.
+    #[error("tensor `{name}` has shape {found:?}, the configuration says {expected:?}; the files do not belong together")]
+    TensorShape {
+        /// The tensor's name.
+        name: String,
+        /// Its shape in the file, slowest axis first.
+        found: Vec<usize>,
+        /// The shape that the family expects.
+        expected: Vec<usize>,
+    },
+    /// A tensor's element type is not one that Vosti expands.
+    #[error("tensor `{name}` has the unsupported type {found}; supported are {}", known.join(", "))]
+    TensorType {
+        /// The tensor's name.
+        name: String,
+        /// Its type in the file.
+        found: String,
+        /// The supported types.
+        known: Vec<&'static str>,
+    },
+    /// The tokenizer's pre-tokenizer is not one that Vosti reproduces.
+    #[error("unsupported tokenizer `{name}` (tokenizer.ggml.pre); supported are {}", known.join(", "))]
+    Pretokenizer {
+        /// The name in the file.
+        name: String,
+        /// The supported names.
+        known: Vec<&'static str>,
+    },
+    /// The tokenizer could not be built or refused a text.
+    #[error("tokenizer: {0}")]
+    Tokenizer(String),
+    /// The model carries no chat template.
+    #[error("this model has no chat template: it is a base model; use `generate` with a plain prompt")]
+    NoChatTemplate,
+    /// The chat template does not parse, or refused the messages.
+    #[error("chat template: {0}")]
+    Template(String),
+}
+
+/// This crate's result.
+pub type Result<T> = std::result::Result<T, ModelError>;

@@ -1,0 +1,185 @@
+//! Gemma 4, dense text models (12B and 31B). Against Gemma 3: norm weights are plain factors; full layers
+//! have their own head size and KV heads, may take the raw keys as values, and rotate a share of each
+//! head; values are normed; scores are not scaled; each layer's output is multiplied by a learned scalar;
+//! the last layers may attend to an earlier layer's cache; logits are softly capped.
+//!
+//! Source: transformers `models/gemma4` and `models/gemma4_unified`, version 5.23.0. Per-layer embeddings
+//! (E2B, E4B) and experts (26B-A4B) are refused by name.
+
+use super::{Family, expect_activation, gguf_scaling, llama, refuse_bias, rope_scaling};
+use crate::config::{Fields, layer_count, sliding_layers};
+use crate::decoder::{Activation, Decoder, Layer, Naming, Rope, RopeScaling};
+use crate::error::{ModelError, Result};
+use crate::gguf::Metadata;
+
+pub(super) const FAMILY: Family = Family {
+    model_types: &["gemma4_text", "gemma4_unified_text", "gemma4", "gemma4_unified"],
+    architecture: "gemma4",
+    from_config,
+    from_gguf,
+};
+
+const NAME: &str = "Gemma 4";
+const FULL_FRACTION: f64 = 0.25;
+
+fn from_config(fields: &Fields) -> Result<Decoder> {
+    refuse_bias(fields, NAME)?;
+    refuse_features(fields)?;
+    expect_activation(fields, NAME, "hidden_activation", &["gelu_pytorch_tanh"])?;
+    let hidden = fields.u32_or("hidden_size", 2304)?;
+    let count = layer_count(fields, "num_hidden_layers")?;
+    let mut sliding = sliding_layers(fields, count)?;
+    if let Some(last) = sliding.last_mut() {
+        *last = false; // transformers forces it
+    }
+    let heads = fields.u32_or("num_attention_heads", 8)?;
+    let kv_heads = fields.u32_or("num_key_value_heads", 4)?;
+    let keys_as_values = fields.bool_or("attention_k_eq_v", false)?;
+    let global_kv_heads = if keys_as_values { fields.u32_or("num_global_key_value_heads", kv_heads)? } else { kv_heads };
+    let head_dim = fields.u32_or("head_dim", 256)?;
+    let global_head_dim = fields.u32_or("global_head_dim", 512)?;
+    let intermediate = fields.u32_or("intermediate_size", 9216)?;
+    let local = Layer {
+        window: Some(fields.u32_or("sliding_window", 1024)?),
+        rope: rope(fields, "sliding_attention", head_dim)?,
+        ..layer(heads, kv_heads, head_dim, intermediate)
+    };
+    let global = Layer {
+        keys_as_values,
+        rope: rope(fields, "full_attention", global_head_dim)?,
+        ..layer(heads, global_kv_heads, global_head_dim, intermediate)
+    };
+    let shared = fields.u32_or("num_kv_shared_layers", 0)?;
+    let mut layers = kinds(&sliding, &local, &global);
+    share_caches(&mut layers, shared).map_err(|why| fields.bad("num_kv_shared_layers", why))?;
+    if fields.bool_or("use_double_wide_mlp", false)? {
+        for layer in layers.iter_mut().filter(|l| l.cache_of.is_some()) {
+            layer.intermediate = layer.intermediate.saturating_mul(2);
+        }
+    }
+    Ok(Decoder {
+        family: NAME,
+        vocab: fields.u32_or("vocab_size", 262_144)?,
+        hidden,
+        context: fields.u32_or("max_position_embeddings", 131_072)?,
+        eps: fields.f64_or("rms_norm_eps", 1e-6)?,
+        embed_scale: f64::from(hidden).sqrt(),
+        final_softcap: fields.f64_or("final_logit_softcapping", 0.0)?,
+        tied: true,
+        naming: Naming::HuggingFace,
+        norm_offset: 0.0,
+        permuted: false,
+        layers,
+    })
+}
+
+fn refuse_features(fields: &Fields) -> Result<()> {
+    let refuse = |feature: &str| Err(ModelError::Feature { family: NAME, feature: feature.into() });
+    let unified = fields.str_opt("model_type")?.is_some_and(|t| t.starts_with("gemma4_unified"));
+    let per_layer = if unified { 0 } else { 256 }; // transformers' defaults
+    if fields.u32_or("hidden_size_per_layer_input", per_layer)? != 0 {
+        return refuse("per-layer embeddings (hidden_size_per_layer_input)");
+    }
+    if fields.bool_or("enable_moe_block", false)? {
+        return refuse("a mixture of experts (enable_moe_block)");
+    }
+    // "vision" changes image tokens only.
+    if fields.str_opt("use_bidirectional_attention")?.is_some_and(|mode| mode != "vision") {
+        return refuse("use_bidirectional_attention");
+    }
+    Ok(())
+}
+
+fn rope(fields: &Fields, kind: &str, head_dim: u32) -> Result<Rope> {
+    if let Some(p) = fields.object("rope_parameters").and_then(|p| p.object(kind)) {
+        return Ok(Rope { theta: p.f64("rope_theta")?, head_dim, scaling: rope_scaling(&p)? });
+    }
+    Ok(match kind {
+        "full_attention" => {
+            let scaling = RopeScaling::Proportional { fraction: FULL_FRACTION, factor: 1.0 };
+            Rope { theta: 1_000_000.0, head_dim, scaling }
+        }
+        _ => Rope { theta: 10_000.0, head_dim, scaling: RopeScaling::None },
+    })
+}
+
+fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
+    if metadata.u32_or("gemma4.embedding_length_per_layer_input", 0)? != 0 {
+        return Err(ModelError::Feature { family: NAME, feature: "per-layer embeddings".into() });
+    }
+    if metadata.u32_or("gemma4.expert_count", 0)? != 0 {
+        return Err(ModelError::Feature { family: NAME, feature: "a mixture of experts".into() });
+    }
+    let hidden = metadata.u32("gemma4.embedding_length")?;
+    let count = metadata.layers("gemma4.block_count")? as usize;
+    let heads = metadata.u32("gemma4.attention.head_count")?;
+    let sliding = metadata.bools("gemma4.attention.sliding_window_pattern", count)?;
+    let kv_heads = metadata.u32_each("gemma4.attention.head_count_kv", count)?;
+    let intermediate = metadata.u32_each("gemma4.feed_forward_length", count)?;
+    let global_head_dim = metadata.u32("gemma4.attention.key_length")?;
+    let head_dim = metadata.u32_or("gemma4.attention.key_length_swa", global_head_dim)?;
+    let window = metadata.u32("gemma4.attention.sliding_window")?;
+    let theta = metadata.f64_or("gemma4.rope.freq_base", 1_000_000.0)?;
+    let local_theta = metadata.f64_or("gemma4.rope.freq_base_swa", 10_000.0)?;
+    let local_rope = Rope { theta: local_theta, head_dim, scaling: RopeScaling::None };
+    let global_rope = Rope { theta, head_dim: global_head_dim, scaling: gguf_scaling(metadata, "gemma4")? };
+    let mut layers: Vec<Layer> = (0..count)
+        .map(|i| {
+            let (window, rope) = if sliding[i] { (Some(window), &local_rope) } else { (None, &global_rope) };
+            Layer {
+                window,
+                rope: rope.clone(),
+                keys_as_values: !metadata.has_tensor(&format!("blk.{i}.attn_v.weight")),
+                scaled: metadata.has_tensor(&format!("blk.{i}.layer_output_scale.weight")),
+                ..layer(heads, kv_heads[i], rope.head_dim, intermediate[i])
+            }
+        })
+        .collect();
+    let shared = metadata.u32_or("gemma4.attention.shared_kv_layers", 0)?;
+    share_caches(&mut layers, shared).map_err(|why| metadata.bad("gemma4.attention.shared_kv_layers", why))?;
+    Ok(Decoder {
+        family: NAME,
+        vocab: metadata.vocabulary()?,
+        hidden,
+        context: metadata.u32("gemma4.context_length")?,
+        eps: metadata.eps("gemma4.attention.layer_norm_rms_epsilon")?,
+        embed_scale: f64::from(hidden).sqrt(),
+        final_softcap: metadata.f64_or("gemma4.final_logit_softcapping", 0.0)?,
+        tied: true,
+        naming: Naming::Gguf,
+        norm_offset: 0.0,
+        permuted: false,
+        layers,
+    })
+}
+
+fn layer(heads: u32, kv_heads: u32, head_dim: u32, intermediate: u32) -> Layer {
+    Layer {
+        scale: 1.0,
+        qk_norm: true,
+        v_norm: true,
+        activation: Activation::GeluTanh,
+        post_norms: true,
+        scaled: true,
+        ..llama::layer(heads, kv_heads, head_dim, intermediate)
+    }
+}
+
+fn kinds(sliding: &[bool], local: &Layer, global: &Layer) -> Vec<Layer> {
+    sliding.iter().map(|s| if *s { local.clone() } else { global.clone() }).collect()
+}
+
+/// The last `shared` layers attend to the cache of the last earlier layer of their kind.
+fn share_caches(layers: &mut [Layer], shared: u32) -> std::result::Result<(), String> {
+    let shared = shared as usize;
+    if shared >= layers.len() {
+        return if shared == 0 { Ok(()) } else { Err(format!("is {shared} of {} layers", layers.len())) };
+    }
+    let first = layers.len() - shared;
+    let (own, sharing) = layers.split_at_mut(first);
+    for layer in sharing {
+        let source = own.iter().rposition(|l| l.window.is_some() == layer.window.is_some());
+        layer.cache_of = Some(source.ok_or("leaves a kind of layer without a cache to share")?);
+    }
+    Ok(())
+}

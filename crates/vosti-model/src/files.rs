@@ -1,0 +1,194 @@
+//! A model's tensors on disk: one GGUF file, or safetensors files with or without an index. Mapped, not read.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use memmap2::Mmap;
+use safetensors::{Dtype, SafeTensors};
+
+use crate::dequantise::GgmlType;
+use crate::error::{ModelError, Result};
+use crate::gguf::Metadata;
+
+/// A tensor as it is stored.
+#[derive(Clone, Debug)]
+pub struct RawTensor<'a> {
+    /// Axes, slowest first.
+    pub shape: Vec<usize>,
+    /// Element type.
+    pub kind: GgmlType,
+    /// Whole blocks of that type.
+    pub bytes: &'a [u8],
+}
+
+/// Tensors by name.
+pub enum TensorFiles {
+    /// One GGUF file.
+    Gguf {
+        /// The mapped file.
+        map: Mmap,
+        /// Its header.
+        metadata: Metadata,
+    },
+    /// The safetensors files of a Hugging Face folder.
+    Safetensors {
+        /// The mapped files.
+        maps: Vec<Mmap>,
+        /// File and place of each tensor.
+        places: HashMap<String, Place>,
+    },
+}
+
+/// Where a tensor of a safetensors file lies.
+#[derive(Clone, Debug)]
+pub struct Place {
+    map: usize,
+    shape: Vec<usize>,
+    kind: std::result::Result<GgmlType, String>,
+    bytes: std::ops::Range<usize>,
+}
+
+/// What may stand before a text tensor's name in a Hugging Face checkpoint: text models, multimodal
+/// models of transformers 5 and 4, bare models.
+const PREFIXES: [&str; 5] = ["model.", "model.language_model.", "language_model.model.", "", "language_model."];
+
+impl TensorFiles {
+    /// Maps a GGUF file and parses its header.
+    pub fn open_gguf(path: &Path) -> Result<Self> {
+        let map = map_file(path)?;
+        let metadata = Metadata::parse(&file_name(path), &map)?;
+        Ok(Self::Gguf { map, metadata })
+    }
+
+    /// Maps every safetensors file of a folder: those the index names, or `model.safetensors`.
+    pub fn open_folder(folder: &Path) -> Result<Self> {
+        let mut maps = Vec::new();
+        let mut places = HashMap::new();
+        for path in shards(folder)? {
+            let map = map_file(&path)?;
+            let file = file_name(&path);
+            let damaged = |why: String| ModelError::Damaged { file: file.clone(), why };
+            let tensors = SafeTensors::deserialize(&map).map_err(|e| damaged(format!("{e}")))?;
+            for (name, view) in tensors.iter() {
+                // The views borrow the map: their offset is their distance from its start.
+                let begin = view.data().as_ptr() as usize - map.as_ptr() as usize;
+                let place = Place {
+                    map: maps.len(),
+                    shape: view.shape().to_vec(),
+                    kind: kind_of(view.dtype()),
+                    bytes: begin..begin + view.data().len(),
+                };
+                if places.insert(name.to_string(), place).is_some() {
+                    return Err(damaged(format!("tensor `{name}` is in two files")));
+                }
+            }
+            maps.push(map);
+        }
+        Ok(Self::Safetensors { maps, places })
+    }
+
+    /// The GGUF header, if this is a GGUF file.
+    pub fn metadata(&self) -> Option<&Metadata> {
+        match self {
+            Self::Gguf { metadata, .. } => Some(metadata),
+            Self::Safetensors { .. } => None,
+        }
+    }
+
+    /// A tensor by its name without the checkpoint's prefix.
+    pub fn tensor(&self, name: &str) -> Result<RawTensor<'_>> {
+        let missing = || ModelError::TensorMissing { name: name.to_string() };
+        match self {
+            Self::Gguf { map, metadata } => {
+                let info = metadata.tensor(name).ok_or_else(missing)?;
+                Ok(RawTensor { shape: info.shape.clone(), kind: info.kind, bytes: &map[info.bytes.clone()] })
+            }
+            Self::Safetensors { maps, places } => {
+                let found = PREFIXES.iter().find_map(|prefix| places.get(&format!("{prefix}{name}")));
+                let place = found.ok_or_else(missing)?;
+                let kind = place.kind.clone().map_err(|found| ModelError::TensorType {
+                    name: name.to_string(),
+                    found,
+                    known: vec!["F32", "F16", "BF16"],
+                })?;
+                Ok(RawTensor { shape: place.shape.clone(), kind, bytes: &maps[place.map][place.bytes.clone()] })
+            }
+        }
+    }
+}
+
+fn kind_of(dtype: Dtype) -> std::result::Result<GgmlType, String> {
+    match dtype {
+        Dtype::F32 => Ok(GgmlType::F32),
+        Dtype::F16 => Ok(GgmlType::F16),
+        Dtype::BF16 => Ok(GgmlType::BF16),
+        other => Err(format!("{other:?}")),
+    }
+}
+
+/// The safetensors files of a folder, from its index if it has one.
+fn shards(folder: &Path) -> Result<Vec<PathBuf>> {
+    let index = folder.join("model.safetensors.index.json");
+    if !index.exists() {
+        let single = folder.join("model.safetensors");
+        if single.exists() {
+            return Ok(vec![single]);
+        }
+        return Err(ModelError::NotAModel {
+            path: folder.to_path_buf(),
+            why: "it has neither model.safetensors nor model.safetensors.index.json".into(),
+        });
+    }
+    let file = file_name(&index);
+    let damaged = |why: &str| ModelError::Damaged { file: file.clone(), why: why.into() };
+    let json = read_json(&index)?;
+    let map = json.get("weight_map").and_then(|m| m.as_object()).ok_or_else(|| damaged("it has no `weight_map`"))?;
+    let mut names: Vec<&str> = Vec::new();
+    for value in map.values() {
+        let name = value.as_str().ok_or_else(|| damaged("its `weight_map` names something that is no file"))?;
+        // An index may not lead out of its folder.
+        if name.contains(['/', '\\']) || name.starts_with('.') || !name.ends_with(".safetensors") {
+            return Err(damaged(&format!("it names the file `{name}`")));
+        }
+        names.push(name);
+    }
+    names.sort_unstable();
+    names.dedup();
+    Ok(names.into_iter().map(|name| folder.join(name)).collect())
+}
+
+/// Reads a JSON file of a sane size.
+pub(crate) fn read_json(path: &Path) -> Result<serde_json::Value> {
+    let bytes = read_small(path)?;
+    serde_json::from_slice(&bytes)
+        .map_err(|e| ModelError::Damaged { file: file_name(path), why: format!("it is not JSON: {e}") })
+}
+
+/// Reads a configuration-sized file.
+pub(crate) fn read_small(path: &Path) -> Result<Vec<u8>> {
+    const BYTES_MAX: u64 = 256 << 20; // a tokenizer.json is tens of megabytes
+    let read = |source| ModelError::Read { path: path.to_path_buf(), source };
+    let length = std::fs::metadata(path).map_err(read)?.len();
+    if length > BYTES_MAX {
+        return Err(ModelError::Damaged { file: file_name(path), why: format!("it is {length} bytes long") });
+    }
+    std::fs::read(path).map_err(read)
+}
+
+pub(crate) fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+fn map_file(path: &Path) -> Result<Mmap> {
+    let read = |source| ModelError::Read { path: path.to_path_buf(), source };
+    let file = File::open(path).map_err(read)?;
+    let length = file.metadata().map_err(read)?;
+    if !length.is_file() || length.len() == 0 {
+        return Err(ModelError::Damaged { file: file_name(path), why: "it is empty or no file".into() });
+    }
+    // SAFETY: the map is read-only and private to this process. Another process that truncates the file
+    // while it is mapped would end this one with SIGBUS: model files are not written in place, the
+    // puller renames complete files.
+    unsafe { Mmap::map(&file) }.map_err(read)
+}

@@ -1,0 +1,529 @@
+//! From a [`Decoder`] to what a device runs: the program, each op's kernels, and each weight's recipe.
+//!
+//! Nothing here depends on a batch, a query length or a phase: kernels are chosen from the model's
+//! dimensions and the target alone. Buffers ping-pong, so that no op reads a buffer it writes.
+//! Read next: `weights/recipe.rs`, which turns recipes into tensors.
+
+use std::collections::BTreeMap;
+
+use vosti_core::{BufferDecl, Dtype, GroupDecl, LayerDecl, Op, Program, RowSet};
+use vosti_kernels::{Act, Binding, Const, Launch, Spec};
+
+use crate::decoder::{Activation, Decoder, Layer, Rope};
+use crate::error::{ModelError, Result};
+use crate::tensor_names::{Slot, tensor_name};
+
+/// What a deployment fixes besides the model.
+#[derive(Clone, Debug)]
+pub struct PlanOptions<'a> {
+    /// `cpu`, `cuda-sm90`, ...
+    pub target: &'a str,
+    /// Element type of activations and matrices.
+    pub act: Act,
+    /// Longest sequence to serve; the model's own limit if larger or `None`.
+    pub context: Option<u32>,
+}
+
+/// A model ready to be bound to a device.
+#[derive(Clone, Debug)]
+pub struct ModelPlan {
+    /// The forward pass as data.
+    pub program: Program,
+    /// What each op's `k` stands for.
+    pub bindings: Vec<Binding>,
+    /// How each weight named by a binding is made from the files.
+    pub weights: BTreeMap<String, Recipe>,
+}
+
+/// How one weight is made from the model's tensors.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Recipe {
+    /// A matrix `[sum of rows, columns]` in the activation type: tensors stacked by rows.
+    Matrix {
+        /// The tensors, first rows first.
+        parts: Vec<MatrixPart>,
+        /// Width of every part.
+        columns: usize,
+    },
+    /// A vector in f32: `tensor + offset`.
+    Vector {
+        /// The tensor's name.
+        tensor: String,
+        /// Its length.
+        length: usize,
+        /// Added to every element.
+        offset: f32,
+    },
+    /// A vector in f32: one stored scalar, repeated.
+    Repeat {
+        /// The name of a tensor of one element.
+        tensor: String,
+        /// How often it is repeated.
+        length: usize,
+    },
+    /// A rotary table `[positions, head_dim / 2]` in f32.
+    Rope {
+        /// Its frequencies.
+        rope: Rope,
+        /// First axis.
+        positions: usize,
+        /// Sines instead of cosines.
+        sine: bool,
+    },
+}
+
+/// One tensor of a [`Recipe::Matrix`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct MatrixPart {
+    /// The tensor's name.
+    pub tensor: String,
+    /// Its rows.
+    pub rows: usize,
+    /// If set, each of this many heads has its rows in llama.cpp's interleaved order, to be undone.
+    pub permuted_heads: Option<usize>,
+}
+
+/// Compiles a decoder for a deployment.
+pub fn plan(decoder: &Decoder, options: &PlanOptions) -> Result<ModelPlan> {
+    let context = options.context.map_or(decoder.context, |c| c.min(decoder.context)).max(1);
+    let mut builder = Builder {
+        decoder,
+        options,
+        context,
+        ops: Vec::new(),
+        buffers: Vec::new(),
+        groups: Vec::new(),
+        layers: Vec::new(),
+        cache_of_layer: Vec::new(),
+        bindings: Vec::new(),
+        weights: BTreeMap::new(),
+        ropes: Vec::new(),
+    };
+    let logits = builder.decoder()?;
+    Ok(ModelPlan {
+        program: Program {
+            ops: builder.ops,
+            buffers: builder.buffers,
+            groups: builder.groups,
+            layers: builder.layers,
+            logits,
+            vocab: decoder.vocab,
+            context,
+            kernels: builder.bindings.len() as u32,
+        },
+        bindings: builder.bindings,
+        weights: builder.weights,
+    })
+}
+
+/// Every specialisation a plan launches, sorted, each once.
+pub fn specs(plan: &ModelPlan) -> Vec<Spec> {
+    let mut specs: Vec<Spec> =
+        plan.bindings.iter().flat_map(|b| b.launches.iter().map(|l| l.spec.clone())).collect();
+    specs.sort();
+    specs.dedup();
+    specs
+}
+
+/// The residual stream ping-pongs between the program's first buffers.
+const STREAM: usize = 2;
+
+struct Builder<'a> {
+    decoder: &'a Decoder,
+    options: &'a PlanOptions<'a>,
+    context: u32,
+    ops: Vec<Op>,
+    buffers: Vec<BufferDecl>,
+    groups: Vec<GroupDecl>,
+    layers: Vec<LayerDecl>,
+    /// The program's cache layer that each decoder layer attends to.
+    cache_of_layer: Vec<u32>,
+    bindings: Vec<Binding>,
+    weights: BTreeMap<String, Recipe>,
+    /// Rotary embeddings seen so far; a table is named by its index here.
+    ropes: Vec<Rope>,
+}
+
+/// Columns of a layer's fused projection.
+struct Projection {
+    width: u32,
+    k_offset: u32,
+    v_offset: u32,
+}
+
+impl Layer {
+    fn projection(&self) -> Projection {
+        let q = self.heads * self.head_dim;
+        let kv = self.kv_heads * self.head_dim;
+        match (self.cache_of, self.keys_as_values) {
+            (Some(_), _) => Projection { width: q, k_offset: 0, v_offset: 0 },
+            (None, true) => Projection { width: q + kv, k_offset: q, v_offset: q },
+            (None, false) => Projection { width: q + 2 * kv, k_offset: q, v_offset: q + kv },
+        }
+    }
+}
+
+impl Builder<'_> {
+    /// Emits the whole forward pass and returns the logits buffer.
+    fn decoder(&mut self) -> Result<u32> {
+        let d = self.decoder;
+        let embed = self.matrix("embed", vec![(Slot::Embed, d.vocab, None)], 0, d.hidden);
+        let k = self.bind(
+            "embed",
+            &[("V", int(d.vocab)), ("H", int(d.hidden)), ("SCALE", Const::Float(d.embed_scale))],
+            vec![embed.clone()],
+        )?;
+        let mut stream = [0; STREAM].map(|_: u32| self.buffer(d.hidden, Dtype::Act, RowSet::All));
+        self.ops.push(Op::Embed { k, out: stream[0] });
+        for index in 0..d.layers.len() {
+            self.layer(index, &mut stream)?;
+        }
+
+        let chosen = self.buffer(d.hidden, Dtype::Act, RowSet::Selected);
+        let weight = self.norm_weight("final_norm", Slot::FinalNorm, 0, d.hidden);
+        let k = self.bind("rmsnorm_gather", &self.norm_dims(), vec![weight])?;
+        self.push_rowwise(k, vec![stream[0]], vec![chosen], RowSet::Selected);
+        let head = if d.tied { embed } else { self.matrix("head", vec![(Slot::Head, d.vocab, None)], 0, d.hidden) };
+        let logits = self.buffer(d.vocab, Dtype::F32, RowSet::Selected);
+        let k = self.bind(
+            "linear_logits",
+            &[("K", int(d.hidden)), ("N", int(d.vocab)), ("SOFTCAP", Const::Float(d.final_softcap))],
+            vec![head],
+        )?;
+        self.push_rowwise(k, vec![chosen], vec![logits], RowSet::Selected);
+        Ok(logits)
+    }
+
+    /// One layer: reads `stream[0]`, leaves its output there and uses `stream[1]` between the halves.
+    fn layer(&mut self, index: usize, stream: &mut [u32; 2]) -> Result<()> {
+        let d = self.decoder;
+        let layer = &d.layers[index];
+        let attended = self.attention(index, layer, stream[0])?;
+        let q_width = layer.heads * layer.head_dim;
+        let output = self.matrix(&format!("layers.{index}.output"), vec![(Slot::Output, d.hidden, None)], index, q_width);
+        self.join(
+            layer,
+            (attended, q_width),
+            output,
+            *stream,
+            (index, "post_attention_norm", Slot::PostAttentionNorm, None),
+        )?;
+        stream.swap(0, 1);
+
+        let gated = self.perceptron(index, layer, stream[0])?;
+        let down = self.matrix(
+            &format!("layers.{index}.down"),
+            vec![(Slot::Down, d.hidden, None)],
+            index,
+            layer.intermediate,
+        );
+        let scalar = layer.scaled.then(|| self.scalar_weight(index));
+        self.join(
+            layer,
+            (gated, layer.intermediate),
+            down,
+            *stream,
+            (index, "post_mlp_norm", Slot::PostMlpNorm, scalar),
+        )?;
+        stream.swap(0, 1);
+        Ok(())
+    }
+
+    /// Norm, fused projection, cache store and attention; returns the heads' outputs.
+    fn attention(&mut self, index: usize, layer: &Layer, input: u32) -> Result<u32> {
+        let d = self.decoder;
+        let normed = self.norm(&format!("layers.{index}.attention_norm"), Slot::AttentionNorm, index, input)?;
+        let columns = layer.projection();
+        let kv = layer.kv_heads * layer.head_dim;
+        let permuted = |heads: u32| d.permuted.then_some(heads as usize);
+        let mut parts = vec![(Slot::Query, layer.heads * layer.head_dim, permuted(layer.heads))];
+        if layer.cache_of.is_none() {
+            parts.push((Slot::Key, kv, permuted(layer.kv_heads)));
+            if !layer.keys_as_values {
+                parts.push((Slot::Value, kv, None));
+            }
+        }
+        let weight = self.matrix(&format!("layers.{index}.qkv"), parts, index, d.hidden);
+        let qkv = self.linear((normed, d.hidden), weight, columns.width)?;
+
+        let cache = match layer.cache_of {
+            Some(earlier) => self.cache_of_layer[earlier],
+            None => self.store(index, layer, &columns, qkv)?,
+        };
+        self.cache_of_layer.push(cache);
+
+        let eps = if layer.qk_norm { d.eps } else { 0.0 };
+        let mut weights = self.rope_weights(&layer.rope);
+        if layer.qk_norm {
+            weights.push(self.norm_weight(&format!("layers.{index}.q_norm"), Slot::QueryNorm, index, layer.head_dim));
+        }
+        let dims = [
+            ("HEADS", int(layer.heads)),
+            ("D", int(layer.head_dim)),
+            ("STRIDE", int(columns.width)),
+            ("OFFSET", int(0)),
+            ("NORM", int(layer.qk_norm as u32)),
+            ("EPS", Const::Float(eps)),
+        ];
+        let k = self.bind("rope_q", &dims, weights)?;
+        let q = self.scratch(layer.heads * layer.head_dim, qkv);
+        self.push_rowwise(k, vec![qkv], vec![q], RowSet::All);
+
+        let dims = [
+            ("HEADS", int(layer.heads)),
+            ("KV_HEADS", int(layer.kv_heads)),
+            ("D", int(layer.head_dim)),
+            ("PAGE", int(vosti_core::PAGE as u32)),
+            ("WINDOW", int(layer.window.unwrap_or(0))),
+            ("SCALE", Const::Float(layer.scale)),
+            ("SOFTCAP", Const::Float(layer.softcap)),
+        ];
+        let k = self.bind("attend", &dims, Vec::new())?;
+        let out = self.scratch(layer.heads * layer.head_dim, q);
+        self.ops.push(Op::Attend { k, q, layer: cache, out, window: layer.window });
+        Ok(out)
+    }
+
+    /// Declares the layer's cache and stores its keys and values there.
+    fn store(&mut self, index: usize, layer: &Layer, columns: &Projection, qkv: u32) -> Result<u32> {
+        let group = self.group(layer);
+        let cache = self.layers.len() as u32;
+        self.layers.push(LayerDecl { group });
+        let mut weights = self.rope_weights(&layer.rope);
+        if layer.qk_norm {
+            weights.push(self.norm_weight(&format!("layers.{index}.k_norm"), Slot::KeyNorm, index, layer.head_dim));
+        }
+        let eps = if layer.qk_norm || layer.v_norm { self.decoder.eps } else { 0.0 };
+        let dims = [
+            ("KV_HEADS", int(layer.kv_heads)),
+            ("D", int(layer.head_dim)),
+            ("PAGE", int(vosti_core::PAGE as u32)),
+            ("STRIDE", int(columns.width)),
+            ("K_OFFSET", int(columns.k_offset)),
+            ("V_OFFSET", int(columns.v_offset)),
+            ("NORM", int(layer.qk_norm as u32)),
+            ("V_NORM", int(layer.v_norm as u32)),
+            ("EPS", Const::Float(eps)),
+        ];
+        let k = self.bind("store_kv", &dims, weights)?;
+        self.ops.push(Op::StoreKv { k, ins: vec![qkv], layer: cache });
+        Ok(cache)
+    }
+
+    /// Norm and gated linear unit; returns the unit's output.
+    fn perceptron(&mut self, index: usize, layer: &Layer, input: u32) -> Result<u32> {
+        let d = self.decoder;
+        let normed = self.norm(&format!("layers.{index}.mlp_norm"), Slot::MlpNorm, index, input)?;
+        let parts = vec![(Slot::Gate, layer.intermediate, None), (Slot::Up, layer.intermediate, None)];
+        let weight = self.matrix(&format!("layers.{index}.gate_up"), parts, index, d.hidden);
+        let activation = match layer.activation {
+            Activation::Silu => 0,
+            Activation::GeluTanh => 1,
+        };
+        let dims = [("K", int(d.hidden)), ("N", int(layer.intermediate)), ("ACT", int(activation))];
+        let k = self.bind("linear_glu", &dims, vec![weight])?;
+        let out = self.scratch(layer.intermediate, normed);
+        self.push_rowwise(k, vec![normed], vec![out], RowSet::All);
+        Ok(out)
+    }
+
+    /// Projects a half's result and adds it to the stream: `stream[1] = stream[0] + f(x)`.
+    fn join(
+        &mut self,
+        layer: &Layer,
+        (x, width): (u32, u32),
+        weight: String,
+        stream: [u32; 2],
+        (index, norm, slot, scalar): (usize, &str, Slot, Option<String>),
+    ) -> Result<()> {
+        let d = self.decoder;
+        if !layer.post_norms {
+            let k = self.bind("linear_add", &[("K", int(width)), ("N", int(d.hidden))], vec![weight])?;
+            self.push_rowwise(k, vec![x, stream[0]], vec![stream[1]], RowSet::All);
+            return Ok(());
+        }
+        let projected = self.linear((x, width), weight, d.hidden)?;
+        let mut weights = vec![self.norm_weight(&format!("layers.{index}.{norm}"), slot, index, d.hidden)];
+        let kernel = if scalar.is_some() { "rmsnorm_add_scaled" } else { "rmsnorm_add" };
+        weights.extend(scalar);
+        let k = self.bind(kernel, &self.norm_dims(), weights)?;
+        self.push_rowwise(k, vec![stream[0], projected], vec![stream[1]], RowSet::All);
+        Ok(())
+    }
+
+    fn norm(&mut self, name: &str, slot: Slot, index: usize, input: u32) -> Result<u32> {
+        let weight = self.norm_weight(name, slot, index, self.decoder.hidden);
+        let k = self.bind("rmsnorm", &self.norm_dims(), vec![weight])?;
+        let out = self.scratch(self.decoder.hidden, input);
+        self.push_rowwise(k, vec![input], vec![out], RowSet::All);
+        Ok(out)
+    }
+
+    fn linear(&mut self, (x, k): (u32, u32), weight: String, n: u32) -> Result<u32> {
+        let binding = self.bind("linear", &[("K", int(k)), ("N", int(n))], vec![weight])?;
+        let out = self.scratch(n, x);
+        self.push_rowwise(binding, vec![x], vec![out], RowSet::All);
+        Ok(out)
+    }
+
+    fn push_rowwise(&mut self, k: u32, ins: Vec<u32>, outs: Vec<u32>, rows: RowSet) {
+        self.ops.push(Op::Rowwise { k, ins, outs, rows });
+    }
+
+    fn norm_dims(&self) -> [(&'static str, Const); 2] {
+        [("H", int(self.decoder.hidden)), ("EPS", Const::Float(self.decoder.eps))]
+    }
+
+    /// The cache group of layers with this window and shape.
+    fn group(&mut self, layer: &Layer) -> u32 {
+        let same = |g: &GroupDecl| {
+            g.window == layer.window && g.kv_heads == layer.kv_heads && g.head_dim == layer.head_dim
+        };
+        let found = self.groups.iter().position(same).unwrap_or_else(|| {
+            self.groups.push(GroupDecl {
+                window: layer.window,
+                kv_heads: layer.kv_heads,
+                head_dim: layer.head_dim,
+            });
+            self.groups.len() - 1
+        });
+        found as u32
+    }
+}
+
+/// Buffers. A scratch buffer is reused by every layer with the same width, so that a model's scratch is
+/// a handful of buffers and not a handful for each layer.
+impl Builder<'_> {
+    fn buffer(&mut self, width: u32, dtype: Dtype, rows: RowSet) -> u32 {
+        self.buffers.push(BufferDecl { width, dtype, rows });
+        self.buffers.len() as u32 - 1
+    }
+
+    /// A buffer of this width that is neither the residual stream nor the op's input.
+    fn scratch(&mut self, width: u32, input: u32) -> u32 {
+        let fits = |(i, b): &(usize, &BufferDecl)| {
+            *i >= STREAM && *i as u32 != input && b.width == width && matches!(b.rows, RowSet::All)
+        };
+        match self.buffers.iter().enumerate().find(fits) {
+            Some((i, _)) => i as u32,
+            None => self.buffer(width, Dtype::Act, RowSet::All),
+        }
+    }
+}
+
+/// Kernels and weights.
+impl Builder<'_> {
+    /// The index of the binding of one kernel to weights; equal bindings share an index.
+    fn bind(&mut self, kernel: &str, dims: &[(&str, Const)], weights: Vec<String>) -> Result<u32> {
+        let spec = crate::specialise::specialise(self.options.target, kernel, self.options.act, dims)?;
+        let binding = Binding { launches: vec![Launch { spec, weights }] };
+        let found = self.bindings.iter().position(|b| *b == binding).unwrap_or_else(|| {
+            self.bindings.push(binding);
+            self.bindings.len() - 1
+        });
+        Ok(found as u32)
+    }
+
+    fn tensor(&self, slot: Slot, index: usize) -> String {
+        let post_norms = self.decoder.layers.get(index).is_some_and(|l| l.post_norms);
+        tensor_name(self.decoder.naming, slot, index, post_norms)
+    }
+
+    fn matrix(&mut self, name: &str, parts: Vec<(Slot, u32, Option<usize>)>, index: usize, columns: u32) -> String {
+        let parts = parts
+            .into_iter()
+            .map(|(slot, rows, permuted_heads)| MatrixPart {
+                tensor: self.tensor(slot, index),
+                rows: rows as usize,
+                permuted_heads,
+            })
+            .collect();
+        self.weights.insert(name.to_string(), Recipe::Matrix { parts, columns: columns as usize });
+        name.to_string()
+    }
+
+    fn norm_weight(&mut self, name: &str, slot: Slot, index: usize, length: u32) -> String {
+        let recipe = Recipe::Vector {
+            tensor: self.tensor(slot, index),
+            length: length as usize,
+            offset: self.decoder.norm_offset,
+        };
+        self.weights.insert(name.to_string(), recipe);
+        name.to_string()
+    }
+
+    fn scalar_weight(&mut self, index: usize) -> String {
+        let name = format!("layers.{index}.scalar");
+        let tensor = self.tensor(Slot::LayerScalar, index);
+        self.weights.insert(name.clone(), Recipe::Repeat { tensor, length: self.decoder.hidden as usize });
+        name
+    }
+
+    /// Cosine and sine tables, shared by every layer with the same embedding.
+    fn rope_weights(&mut self, rope: &Rope) -> Vec<String> {
+        let index = self.ropes.iter().position(|r| r == rope).unwrap_or_else(|| {
+            self.ropes.push(rope.clone());
+            self.ropes.len() - 1
+        });
+        let positions = self.context as usize;
+        [("cos", false), ("sin", true)]
+            .map(|(what, sine)| {
+                let name = format!("rope.{index}.{what}");
+                let recipe = Recipe::Rope { rope: rope.clone(), positions, sine };
+                self.weights.insert(name.clone(), recipe);
+                name
+            })
+            .to_vec()
+    }
+}
+
+fn int(value: u32) -> Const {
+    Const::Int(value.into())
+}
+
+/// Refuses dimensions that no kernel serves, before anything is allocated from them.
+pub(crate) fn check_dimensions(d: &Decoder, file: &str) -> Result<()> {
+    let bad = |key: &str, why: String| {
+        Err(ModelError::Config { file: file.to_string(), key: key.to_string(), why })
+    };
+    let within = |value: u32, low: u32, high: u32| (low..=high).contains(&value);
+    if !within(d.vocab, 2, 1 << 21) {
+        return bad("vocab_size", format!("is {}, not between 2 and {}", d.vocab, 1 << 21));
+    }
+    if !within(d.hidden, 16, 1 << 16) || d.hidden % 16 != 0 {
+        return bad("hidden_size", format!("is {}, not a multiple of 16 between 16 and {}", d.hidden, 1 << 16));
+    }
+    if !within(d.context, 1, 1 << 22) {
+        return bad("max_position_embeddings", format!("is {}, not between 1 and {}", d.context, 1 << 22));
+    }
+    if d.layers.is_empty() || d.layers.len() > 1024 {
+        return bad("num_hidden_layers", format!("is {}, not between 1 and 1024", d.layers.len()));
+    }
+    if !(d.eps.is_finite() && d.eps > 0.0 && d.eps < 1.0) {
+        return bad("rms_norm_eps", format!("is {}, not between 0 and 1", d.eps));
+    }
+    for (i, layer) in d.layers.iter().enumerate() {
+        if !layer.head_dim.is_power_of_two() || !within(layer.head_dim, 16, 512) {
+            return bad("head_dim", format!("is {} in layer {i}, not a power of two between 16 and 512", layer.head_dim));
+        }
+        if !within(layer.heads, 1, 1024) || layer.kv_heads == 0 || layer.heads % layer.kv_heads != 0 {
+            return bad(
+                "num_key_value_heads",
+                format!("is {} in layer {i}, which does not divide {} heads", layer.kv_heads, layer.heads),
+            );
+        }
+        if !within(layer.intermediate, 16, 1 << 18) || layer.intermediate % 16 != 0 {
+            return bad("intermediate_size", format!("is {}, not a multiple of 16 up to {}", layer.intermediate, 1 << 18));
+        }
+        if layer.window == Some(0) {
+            return bad("sliding_window", "is 0".into());
+        }
+        if !(layer.rope.theta.is_finite() && layer.rope.theta > 0.0) {
+            return bad("rope_theta", format!("is {}, not a positive number", layer.rope.theta));
+        }
+        if !layer.scale.is_finite() {
+            return bad("query_pre_attn_scalar", "gives a scale that is not a number".into());
+        }
+    }
+    Ok(())
+}

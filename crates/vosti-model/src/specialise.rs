@@ -1,0 +1,10 @@
+//! The one place where a kernel's model dimensions become a specialisation.
+
+use vosti_kernels::{Act, Const, Spec};
+
+use crate::error::{ModelError, Result};
+
+/// The specialisation of `kernel` for a target, given the model's dimensions.
+pub(crate) fn specialise(target: &str, kernel: &str, act: Act, dims: &[(&str, Const)]) -> Result<Spec> {
+    vosti_kernels::specialise(target, kernel, act, dims).map_err(ModelError::from)
+}

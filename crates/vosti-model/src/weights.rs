@@ -1,0 +1,143 @@
+//! Making each weight that a plan names: recipe, tensors of the files, one weight at a time.
+
+use std::collections::BTreeMap;
+
+use vosti_kernels::Act;
+
+use crate::decoder::{Rope, RopeScaling};
+use crate::dequantise::GgmlType;
+use crate::error::{ModelError, Result};
+use crate::files::{RawTensor, TensorFiles};
+use crate::plan::{MatrixPart, ModelPlan, Recipe};
+use crate::rope;
+
+/// A weight's elements, row-major.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TensorData {
+    /// BF16 bit patterns.
+    Bf16(Vec<u16>),
+    /// FP32.
+    F32(Vec<f32>),
+}
+
+/// A weight ready for a device.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tensor {
+    /// Axes, slowest first.
+    pub shape: Vec<usize>,
+    /// Elements.
+    pub data: TensorData,
+}
+
+/// Where a device gets its weights from, by the names in the plan's bindings.
+pub trait WeightSource {
+    /// Makes one weight. Nothing is kept: a second call makes it again.
+    fn load(&self, name: &str) -> Result<Tensor>;
+}
+
+/// The weights of a plan, from a model's files.
+pub struct Weights<'a> {
+    files: &'a TensorFiles,
+    recipes: &'a BTreeMap<String, Recipe>,
+    act: Act,
+}
+
+impl<'a> Weights<'a> {
+    /// The weights of `plan` in `files`; `act` as in the plan's options.
+    pub fn new(files: &'a TensorFiles, plan: &'a ModelPlan, act: Act) -> Self {
+        Self { files, recipes: &plan.weights, act }
+    }
+
+    fn matrix(&self, parts: &[MatrixPart], columns: usize) -> Result<Tensor> {
+        let rows = parts.iter().map(|p| p.rows).sum();
+        let elements = rows * columns;
+        let mut data = match self.act {
+            Act::Bf16 => TensorData::Bf16(Vec::with_capacity(elements)),
+            Act::F32 => TensorData::F32(Vec::with_capacity(elements)),
+        };
+        for part in parts {
+            let raw = self.files.tensor(&part.tensor)?;
+            expect_shape(&part.tensor, &raw, &[part.rows, columns])?;
+            append_rows(&raw, part, columns, &mut data);
+        }
+        Ok(Tensor { shape: vec![rows, columns], data })
+    }
+
+    /// A whole tensor in f32; it must have `length` elements.
+    fn floats(&self, name: &str, length: usize) -> Result<Vec<f32>> {
+        let raw = self.files.tensor(name)?;
+        if raw.shape.iter().product::<usize>() != length {
+            return Err(ModelError::TensorShape { name: name.into(), found: raw.shape, expected: vec![length] });
+        }
+        let mut out = vec![0.0; length];
+        raw.kind.expand(raw.bytes, &mut out);
+        Ok(out)
+    }
+
+    fn rope(&self, rope: &Rope, positions: usize, sine: bool) -> Result<Tensor> {
+        let half = rope.head_dim as usize / 2;
+        let divisors = match &rope.scaling {
+            RopeScaling::Divisors { tensor } => self.floats(tensor, half)?,
+            _ => Vec::new(),
+        };
+        let table = rope::table(&rope::frequencies(rope, &divisors), positions, sine);
+        Ok(Tensor { shape: vec![positions, half], data: TensorData::F32(table) })
+    }
+}
+
+impl WeightSource for Weights<'_> {
+    fn load(&self, name: &str) -> Result<Tensor> {
+        let recipe = self.recipes.get(name).ok_or_else(|| ModelError::TensorMissing { name: name.into() })?;
+        match recipe {
+            Recipe::Matrix { parts, columns } => self.matrix(parts, *columns),
+            Recipe::Vector { tensor, length, offset } => {
+                let mut values = self.floats(tensor, *length)?;
+                values.iter_mut().for_each(|v| *v += offset);
+                Ok(Tensor { shape: vec![*length], data: TensorData::F32(values) })
+            }
+            Recipe::Repeat { tensor, length } => {
+                let value = self.floats(tensor, 1)?[0];
+                Ok(Tensor { shape: vec![*length], data: TensorData::F32(vec![value; *length]) })
+            }
+            Recipe::Rope { rope, positions, sine } => self.rope(rope, *positions, *sine),
+        }
+    }
+}
+
+fn expect_shape(name: &str, raw: &RawTensor, expected: &[usize]) -> Result<()> {
+    if raw.shape == expected {
+        return Ok(());
+    }
+    Err(ModelError::TensorShape { name: name.into(), found: raw.shape.clone(), expected: expected.to_vec() })
+}
+
+/// Expands a tensor row by row, in the order that the recipe asks for, without a second copy of it.
+fn append_rows(raw: &RawTensor, part: &MatrixPart, columns: usize, data: &mut TensorData) {
+    let row_bytes = columns / raw.kind.block_elements() * raw.kind.block_bytes();
+    let mut row = vec![0.0f32; columns];
+    for i in 0..part.rows {
+        let source = part.permuted_heads.map_or(i, |heads| unpermuted(i, part.rows / heads));
+        let bytes = &raw.bytes[source * row_bytes..][..row_bytes];
+        match data {
+            TensorData::Bf16(out) if raw.kind == GgmlType::BF16 => {
+                out.extend(bytes.chunks_exact(2).map(|b| u16::from_le_bytes([b[0], b[1]])));
+            }
+            TensorData::Bf16(out) => {
+                raw.kind.expand(bytes, &mut row);
+                out.extend(row.iter().map(|v| half::bf16::from_f32(*v).to_bits()));
+            }
+            TensorData::F32(out) => {
+                raw.kind.expand(bytes, &mut row);
+                out.extend_from_slice(&row);
+            }
+        }
+    }
+}
+
+/// llama.cpp stores a head's rows so that the pairs that rotate together are neighbours: its row `2 i + h`
+/// is the head's row `h D / 2 + i`. Gives the stored row of a head's row.
+fn unpermuted(row: usize, head_dim: usize) -> usize {
+    let (head, within) = (row / head_dim, row % head_dim);
+    let (half, pair) = (within / (head_dim / 2), within % (head_dim / 2));
+    head * head_dim + 2 * pair + half
+}

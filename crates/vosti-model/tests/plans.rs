@@ -1,0 +1,84 @@
+//! Every known configuration compiles to a program that the core accepts.
+
+use std::path::Path;
+
+use vosti_kernels::Act;
+use vosti_model::{PlanOptions, TensorFiles, WeightSource, Weights, families, inventory, plan};
+
+#[test]
+fn every_known_configuration_gives_a_well_formed_program() {
+    for folder in ["configs", "tests/tiny"] {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+        for entry in std::fs::read_dir(root).unwrap() {
+            let path = entry.unwrap().path();
+            let path = if path.is_dir() { path.join("config.json") } else { path };
+            let config = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+            let decoder = families::from_config("config.json", &config).unwrap();
+            for target in vosti_kernels::targets() {
+                let options = PlanOptions { target, act: Act::Bf16, context: None };
+                let plan = plan(&decoder, &options).unwrap();
+                plan.program.check().unwrap_or_else(|e| panic!("{}: {e:?}", path.display()));
+                let bound = plan.bindings.iter().flat_map(|b| &b.launches).flat_map(|l| &l.weights);
+                for weight in bound {
+                    assert!(plan.weights.contains_key(weight), "{weight} has no recipe");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn layers_of_equal_window_and_shape_share_a_cache_group() {
+    let text = include_str!("../configs/gemma-4-31b.json");
+    let decoder = families::from_config("gemma-4-31b", &serde_json::from_str(text).unwrap()).unwrap();
+    let plan = plan(&decoder, &PlanOptions { target: "cpu", act: Act::Bf16, context: Some(4096) }).unwrap();
+    let shapes: Vec<_> = plan.program.groups.iter().map(|g| (g.window, g.kv_heads, g.head_dim)).collect();
+    assert_eq!(shapes, [(Some(1024), 16, 256), (None, 4, 512)]);
+    assert_eq!(plan.program.layers.len(), 60);
+    assert_eq!(plan.program.context, 4096);
+}
+
+#[test]
+fn layers_that_share_a_cache_store_nothing() {
+    let text = include_str!("tiny/gemma4-shared/config.json");
+    let decoder = families::from_config("gemma4-shared", &serde_json::from_str(text).unwrap()).unwrap();
+    let plan = plan(&decoder, &PlanOptions { target: "cpu", act: Act::F32, context: None }).unwrap();
+    let stores = plan.program.ops.iter().filter(|op| matches!(op, vosti_core::Op::StoreKv { .. })).count();
+    let attends: Vec<u32> = plan
+        .program
+        .ops
+        .iter()
+        .filter_map(|op| match op {
+            vosti_core::Op::Attend { layer, .. } => Some(*layer),
+            _ => None,
+        })
+        .collect();
+    assert_eq!((stores, attends), (2, vec![0, 1, 0, 1]));
+}
+
+#[test]
+fn every_weight_of_every_tiny_model_loads_in_the_shape_its_recipe_says() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tiny");
+    for entry in std::fs::read_dir(root).unwrap() {
+        let folder = entry.unwrap().path();
+        let config = serde_json::from_slice(&std::fs::read(folder.join("config.json")).unwrap()).unwrap();
+        let decoder = families::from_config("config.json", &config).unwrap();
+        let files = TensorFiles::open_folder(&folder).unwrap();
+        for act in [Act::Bf16, Act::F32] {
+            let plan = plan(&decoder, &PlanOptions { target: "cpu", act, context: None }).unwrap();
+            let weights = Weights::new(&files, &plan, act);
+            for name in plan.weights.keys() {
+                let tensor = weights.load(name).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+                assert!(tensor.shape.iter().product::<usize>() > 0, "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_inventory_names_every_model_and_both_activation_types_of_the_tiny_ones() {
+    let inventory = inventory("cpu").unwrap();
+    assert!(inventory.iter().any(|(name, _)| name == "smollm2-135m-bf16"));
+    assert!(inventory.iter().any(|(name, _)| name == "gemma4-shared-f32"));
+    assert!(inventory.iter().all(|(_, specs)| !specs.is_empty()));
+}
