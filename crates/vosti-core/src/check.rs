@@ -10,12 +10,11 @@ use vstd::prelude::*;
 
 verus! {
 
-/// Largest count of anything in a program: what a 32-bit signed index can name.
-pub const COUNT_MAX: usize = 0x7fff_ffff;
-
 impl Program {
     /// Ok exactly when the program is well-formed.
-    pub fn check(&self) -> Result<(), ProgramError> {
+    pub fn check(&self) -> (out: Result<(), ProgramError>)
+        ensures out is Ok <==> self.wf(),
+    {
         self.check_sizes()?;
         self.check_groups()?;
         self.check_layers()?;
@@ -23,7 +22,9 @@ impl Program {
         self.check_ops()
     }
 
-    fn check_sizes(&self) -> Result<(), ProgramError> {
+    fn check_sizes(&self) -> (out: Result<(), ProgramError>)
+        ensures out is Ok <==> self.sizes_wf(),
+    {
         if self.ops.len() == 0 || self.buffers.len() == 0 || self.groups.len() == 0 || self.layers.len() == 0
             || self.vocab == 0 || self.context == 0 || self.kernels == 0 {
             return Err(ProgramError::Empty);
@@ -35,9 +36,15 @@ impl Program {
         Ok(())
     }
 
-    fn check_groups(&self) -> Result<(), ProgramError> {
+    fn check_groups(&self) -> (out: Result<(), ProgramError>)
+        ensures out is Ok <==> self.groups_wf(),
+    {
         let mut group: usize = 0;
         while group < self.groups.len()
+            invariant
+                group <= self.groups.len(),
+                forall|g: int| 0 <= g < group ==> (#[trigger] self.groups@[g]).window != Some(0u32)
+                    && self.groups@[g].kv_heads > 0 && self.groups@[g].head_dim > 0,
             decreases self.groups.len() - group,
         {
             if let Some(w) = self.groups[group].window {
@@ -53,9 +60,14 @@ impl Program {
         Ok(())
     }
 
-    fn check_layers(&self) -> Result<(), ProgramError> {
+    fn check_layers(&self) -> (out: Result<(), ProgramError>)
+        ensures out is Ok <==> self.layers_wf(),
+    {
         let mut layer: usize = 0;
         while layer < self.layers.len()
+            invariant
+                layer <= self.layers.len(),
+                forall|l: int| 0 <= l < layer ==> (#[trigger] self.layers@[l]).group < self.groups@.len(),
             decreases self.layers.len() - layer,
         {
             if self.layers[layer].group as usize >= self.groups.len() {
@@ -66,9 +78,14 @@ impl Program {
         Ok(())
     }
 
-    fn check_buffers(&self) -> Result<(), ProgramError> {
+    fn check_buffers(&self) -> (out: Result<(), ProgramError>)
+        ensures out is Ok <==> self.buffers_wf(),
+    {
         let mut buffer: usize = 0;
         while buffer < self.buffers.len()
+            invariant
+                buffer <= self.buffers.len(),
+                forall|b: int| 0 <= b < buffer ==> (#[trigger] self.buffers@[b]).width > 0,
             decreases self.buffers.len() - buffer,
         {
             if self.buffers[buffer].width == 0 {
@@ -89,24 +106,57 @@ impl Program {
         Ok(())
     }
 
-    fn check_ops(&self) -> Result<(), ProgramError> {
+    fn check_ops(&self) -> (out: Result<(), ProgramError>)
+        requires self.sizes_wf(), self.layers_wf(), self.buffers_wf(),
+        ensures out is Ok <==> self.ops_wf() && self.written(self.ops@.len() as int, self.logits),
+    {
         let mut written: Vec<bool> = vec![false; self.buffers.len()];
         let mut stored: Vec<bool> = vec![false; self.layers.len()];
         let mut op: usize = 0;
+        proof {
+            reveal(Program::written);
+            reveal(Program::stored);
+        }
         while op < self.ops.len()
+            invariant
+                op <= self.ops.len() <= COUNT_MAX,
+                self.sizes_wf(), self.layers_wf(), self.buffers_wf(),
+                self.tracks(op as int, written@, stored@),
+                forall|n: int| 0 <= n < op ==> #[trigger] self.op_wf(n),
             decreases self.ops.len() - op,
         {
-            self.check_op(op, &written, &stored)?;
+            if let Err(error) = self.check_op(op, &written, &stored) {
+                proof {
+                    assert(!self.op_wf(op as int));
+                    reveal(Program::ops_wf);
+                }
+                return Err(error);
+            }
             self.mark_op(op, &mut written, &mut stored);
             op += 1;
         }
+        proof { reveal(Program::ops_wf); }
         if !written[self.logits as usize] {
             return Err(ProgramError::LogitsNeverWritten);
         }
         Ok(())
     }
 
-    fn check_op(&self, op: usize, written: &Vec<bool>, stored: &Vec<bool>) -> Result<(), ProgramError> {
+    /// The marks say which buffers and layers the ops before the n-th write and store.
+    spec fn tracks(self, n: int, written: Seq<bool>, stored: Seq<bool>) -> bool {
+        &&& written.len() == self.buffers@.len()
+        &&& stored.len() == self.layers@.len()
+        &&& forall|b: u32| b < written.len() ==> (written[b as int] <==> #[trigger] self.written(n, b))
+        &&& forall|l: u32| l < stored.len() ==> (stored[l as int] <==> #[trigger] self.stored(n, l))
+    }
+
+    fn check_op(&self, op: usize, written: &Vec<bool>, stored: &Vec<bool>) -> (out: Result<(), ProgramError>)
+        requires
+            op < self.ops@.len(),
+            self.layers_wf(),
+            self.tracks(op as int, written@, stored@),
+        ensures out is Ok <==> self.op_wf(op as int),
+    {
         match &self.ops[op] {
             Op::Embed { k, out } => {
                 self.check_kernel(op, *k)?;
@@ -150,19 +200,31 @@ impl Program {
         }
     }
 
-    fn check_kernel(&self, op: usize, k: u32) -> Result<(), ProgramError> {
+    fn check_kernel(&self, op: usize, k: u32) -> (out: Result<(), ProgramError>)
+        ensures out is Ok <==> k < self.kernels,
+    {
         if k >= self.kernels {
             return Err(ProgramError::KernelOutOfRange { op });
         }
         Ok(())
     }
 
-    fn check_inputs(&self, op: usize, ins: &Vec<u32>, rows: RowSet, written: &Vec<bool>) -> Result<(), ProgramError> {
+    fn check_inputs(&self, op: usize, ins: &Vec<u32>, rows: RowSet, written: &Vec<bool>) -> (out: Result<(), ProgramError>)
+        requires
+            written@.len() == self.buffers@.len(),
+            forall|b: u32| b < written@.len() ==> (written@[b as int] <==> #[trigger] self.written(op as int, b)),
+        ensures out is Ok <==> self.all_readable(op as int, ins@, rows),
+    {
         if ins.len() == 0 {
             return Err(ProgramError::NoInput { op });
         }
         let mut i: usize = 0;
         while i < ins.len()
+            invariant
+                i <= ins.len(),
+                written@.len() == self.buffers@.len(),
+                forall|b: u32| b < written@.len() ==> (written@[b as int] <==> #[trigger] self.written(op as int, b)),
+                forall|j: int| 0 <= j < i ==> self.readable(op as int, #[trigger] ins@[j], rows),
             decreases ins.len() - i,
         {
             self.check_input(op, ins[i], rows, written)?;
@@ -171,7 +233,12 @@ impl Program {
         Ok(())
     }
 
-    fn check_input(&self, op: usize, buffer: u32, rows: RowSet, written: &Vec<bool>) -> Result<(), ProgramError> {
+    fn check_input(&self, op: usize, buffer: u32, rows: RowSet, written: &Vec<bool>) -> (out: Result<(), ProgramError>)
+        requires
+            written@.len() == self.buffers@.len(),
+            forall|b: u32| b < written@.len() ==> (written@[b as int] <==> #[trigger] self.written(op as int, b)),
+        ensures out is Ok <==> self.readable(op as int, buffer, rows),
+    {
         if buffer as usize >= self.buffers.len() {
             return Err(ProgramError::BufferOutOfRange { op });
         }
@@ -184,7 +251,9 @@ impl Program {
         }
     }
 
-    fn check_output(&self, op: usize, buffer: u32, rows: RowSet) -> Result<(), ProgramError> {
+    fn check_output(&self, op: usize, buffer: u32, rows: RowSet) -> (out: Result<(), ProgramError>)
+        ensures out is Ok <==> self.writable(buffer, rows),
+    {
         if buffer as usize >= self.buffers.len() {
             return Err(ProgramError::BufferOutOfRange { op });
         }
@@ -195,12 +264,20 @@ impl Program {
         }
     }
 
-    fn check_outputs(&self, op: usize, ins: &Vec<u32>, outs: &Vec<u32>, rows: RowSet) -> Result<(), ProgramError> {
+    fn check_outputs(&self, op: usize, ins: &Vec<u32>, outs: &Vec<u32>, rows: RowSet) -> (out: Result<(), ProgramError>)
+        ensures
+            out is Ok <==> 0 < outs@.len() && outs@.no_duplicates()
+                && forall|i: int| 0 <= i < outs@.len() ==> self.writable(#[trigger] outs@[i], rows) && !ins@.contains(outs@[i]),
+    {
         if outs.len() == 0 {
             return Err(ProgramError::NoOutput { op });
         }
         let mut i: usize = 0;
         while i < outs.len()
+            invariant
+                i <= outs.len(),
+                forall|a: int, b: int| 0 <= a < b < i ==> outs@[a] != outs@[b],
+                forall|j: int| 0 <= j < i ==> self.writable(#[trigger] outs@[j], rows) && !ins@.contains(outs@[j]),
             decreases outs.len() - i,
         {
             self.check_output(op, outs[i], rows)?;
@@ -215,7 +292,18 @@ impl Program {
         Ok(())
     }
 
-    fn mark_op(&self, op: usize, written: &mut Vec<bool>, stored: &mut Vec<bool>) {
+    fn mark_op(&self, op: usize, written: &mut Vec<bool>, stored: &mut Vec<bool>)
+        requires
+            op < self.ops@.len(),
+            self.op_wf(op as int),
+            self.tracks(op as int, old(written)@, old(stored)@),
+        ensures self.tracks(op + 1, final(written)@, final(stored)@),
+    {
+        proof {
+            self.lemma_marks(op as int);
+        }
+        let ghost before = written@;
+        proof { assert(self.op_wf(op as int)); }
         match &self.ops[op] {
             Op::Embed { out, .. } => { written[*out as usize] = true; },
             Op::Attend { out, .. } => { written[*out as usize] = true; },
@@ -223,9 +311,19 @@ impl Program {
             Op::Rowwise { outs, .. } => {
                 let mut i: usize = 0;
                 while i < outs.len()
+                    invariant
+                        i <= outs.len(),
+                        written@.len() == before.len() == self.buffers@.len(),
+                        forall|j: int| 0 <= j < outs@.len() ==> self.writable(#[trigger] outs@[j], self.buffers@[outs@[j] as int].rows),
+                        forall|b: int| 0 <= b < before.len() ==> (#[trigger] written@[b] <==> before[b] || listed(outs@, i as int, b)),
                     decreases outs.len() - i,
                 {
                     written[outs[i] as usize] = true;
+                    proof {
+                        assert(listed(outs@, i + 1, outs@[i as int] as int));
+                        assert forall|b: int| listed(outs@, i + 1, b) implies #[trigger] listed(outs@, i as int, b) || b == outs@[i as int] by {}
+                        assert forall|b: int| listed(outs@, i as int, b) implies #[trigger] listed(outs@, i + 1, b) by {}
+                    }
                     i += 1;
                 }
             },
@@ -233,8 +331,28 @@ impl Program {
     }
 }
 
+impl Program {
+    /// One more op adds what it writes and stores.
+    proof fn lemma_marks(self, n: int)
+        requires 0 <= n < self.ops@.len(),
+        ensures
+            forall|b: u32| #[trigger] self.written(n + 1, b) <==> self.written(n, b) || self.ops@[n].writes(b),
+            forall|l: u32| #[trigger] self.stored(n + 1, l) <==> self.stored(n, l) || self.ops@[n].stores(l),
+    {
+        reveal(Program::written);
+        reveal(Program::stored);
+    }
+}
+
+/// The buffer is among the first n of these.
+spec fn listed(outs: Seq<u32>, n: int, b: int) -> bool {
+    exists|j: int| 0 <= j < n && #[trigger] outs[j] as int == b
+}
+
 /// Whether an op's window shows no more than its group's.
-fn within(window: Option<u32>, group: Option<u32>) -> bool {
+fn within(window: Option<u32>, group: Option<u32>) -> (yes: bool)
+    ensures yes == window_within(window, group),
+{
     match (window, group) {
         (_, None) => match window { Some(w) => w > 0, None => true },
         (None, Some(_)) => false,
@@ -243,9 +361,15 @@ fn within(window: Option<u32>, group: Option<u32>) -> bool {
 }
 
 /// Whether `x` stands among the first `n` of `list`.
-fn contains_before(list: &Vec<u32>, n: usize, x: u32) -> bool {
+fn contains_before(list: &Vec<u32>, n: usize, x: u32) -> (yes: bool)
+    requires n <= list@.len(),
+    ensures yes <==> exists|i: int| 0 <= i < n && list@[i] == x,
+{
     let mut i: usize = 0;
     while i < n
+        invariant
+            n <= list@.len(),
+            forall|j: int| 0 <= j < i ==> list@[j] != x,
         decreases n - i,
     {
         if list[i] == x {

@@ -33,6 +33,7 @@ mod ops;
 mod pages;
 mod plan;
 mod program;
+mod proof;
 mod request;
 mod seam;
 mod state;

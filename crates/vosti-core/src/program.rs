@@ -1,6 +1,8 @@
 //! A forward pass as data: a list of ops over named row buffers. A model family compiles its configuration to one of
 //! these; nothing in the core or its proofs knows a family.
 //!
+//! `Program::wf` is what the check decides and the proof needs.
+//!
 //! Read next: `check.rs` (what makes a program well-formed), `seam.rs` (what each op means).
 
 use vstd::prelude::*;
@@ -76,8 +78,168 @@ pub struct Program {
     pub kernels: u32,
 }
 
+/// Largest count of anything in a program: what a 32-bit signed index can name.
+pub const COUNT_MAX: usize = 0x7fff_ffff;
+
+/// The first position that `p` sees through a window.
+pub open spec fn window_lo(window: Option<u32>, p: int) -> int {
+    match window {
+        None => 0,
+        Some(w) => if w <= p { p - w + 1 } else { 0 },
+    }
+}
+
+/// How many positions `p` sees through a window, itself included.
+pub open spec fn window_span(window: Option<u32>, p: int) -> nat {
+    if window_lo(window, p) <= p { (p + 1 - window_lo(window, p)) as nat } else { 0 }
+}
+
+/// A window shows at least one key, and no more than its group keeps.
+pub open spec fn window_within(window: Option<u32>, group: Option<u32>) -> bool {
+    match (window, group) {
+        (Some(w), Some(g)) => 0 < w <= g,
+        (Some(w), None) => 0 < w,
+        (None, Some(_)) => false,
+        (None, None) => true,
+    }
+}
+
+impl Op {
+    /// The op writes this buffer.
+    pub open spec fn writes(self, buffer: u32) -> bool {
+        match self {
+            Op::Embed { out, .. } => out == buffer,
+            Op::Rowwise { outs, .. } => outs@.contains(buffer),
+            Op::StoreKv { .. } => false,
+            Op::Attend { out, .. } => out == buffer,
+        }
+    }
+
+    /// The op stores this layer's KV.
+    pub open spec fn stores(self, l: u32) -> bool {
+        match self {
+            Op::StoreKv { layer, .. } => layer == l,
+            _ => false,
+        }
+    }
+
+    pub open spec fn kernel(self) -> u32 {
+        match self {
+            Op::Embed { k, .. } => k,
+            Op::Rowwise { k, .. } => k,
+            Op::StoreKv { k, .. } => k,
+            Op::Attend { k, .. } => k,
+        }
+    }
+}
+
+impl Program {
+    /// An op before the n-th writes this buffer.
+    #[verifier::opaque]
+    pub open spec fn written(self, n: int, buffer: u32) -> bool {
+        exists|i: int| 0 <= i < n && (#[trigger] self.ops@[i]).writes(buffer)
+    }
+
+    /// An op before the n-th stores this layer.
+    #[verifier::opaque]
+    pub open spec fn stored(self, n: int, layer: u32) -> bool {
+        exists|i: int| 0 <= i < n && (#[trigger] self.ops@[i]).stores(layer)
+    }
+
+    /// The layer exists and the program stores its KV.
+    pub open spec fn keeps(self, layer: u32) -> bool {
+        layer < self.layers@.len() && self.stored(self.ops@.len() as int, layer)
+    }
+
+    /// The buffer exists and op n, of this row set, may read it.
+    pub open spec fn readable(self, n: int, buffer: u32, rows: RowSet) -> bool {
+        &&& buffer < self.buffers@.len()
+        &&& self.written(n, buffer)
+        &&& rows is All ==> self.buffers@[buffer as int].rows is All
+    }
+
+    /// The buffer exists and has this row set.
+    pub open spec fn writable(self, buffer: u32, rows: RowSet) -> bool {
+        &&& buffer < self.buffers@.len()
+        &&& self.buffers@[buffer as int].rows == rows
+    }
+
+    pub open spec fn all_readable(self, n: int, ins: Seq<u32>, rows: RowSet) -> bool {
+        &&& 0 < ins.len()
+        &&& forall|i: int| 0 <= i < ins.len() ==> self.readable(n, #[trigger] ins[i], rows)
+    }
+
+    /// Op n is well-formed after the ops before it.
+    pub open spec fn op_wf(self, n: int) -> bool {
+        &&& self.ops@[n].kernel() < self.kernels
+        &&& match self.ops@[n] {
+            Op::Embed { out, .. } => self.writable(out, RowSet::All),
+            Op::Rowwise { ins, outs, rows, .. } => {
+                &&& self.all_readable(n, ins@, rows)
+                &&& 0 < outs@.len()
+                &&& forall|i: int| 0 <= i < outs@.len() ==> self.writable(#[trigger] outs@[i], rows) && !ins@.contains(outs@[i])
+                &&& outs@.no_duplicates()
+            },
+            Op::StoreKv { ins, layer, .. } => {
+                &&& self.all_readable(n, ins@, RowSet::All)
+                &&& layer < self.layers@.len()
+                &&& !self.stored(n, layer)
+            },
+            Op::Attend { q, layer, out, window, .. } => {
+                &&& self.readable(n, q, RowSet::All)
+                &&& self.writable(out, RowSet::All)
+                &&& q != out
+                &&& layer < self.layers@.len()
+                &&& self.stored(n, layer)
+                &&& window_within(window, self.groups@[self.layers@[layer as int].group as int].window)
+            },
+        }
+    }
+
+    pub open spec fn sizes_wf(self) -> bool {
+        &&& 0 < self.ops@.len() <= COUNT_MAX && 0 < self.buffers@.len() <= COUNT_MAX
+        &&& 0 < self.groups@.len() <= COUNT_MAX && 0 < self.layers@.len() <= COUNT_MAX
+        &&& 0 < self.vocab && 0 < self.kernels && 0 < self.context <= COUNT_MAX
+    }
+
+    pub open spec fn groups_wf(self) -> bool {
+        forall|g: int| 0 <= g < self.groups@.len() ==> (#[trigger] self.groups@[g]).window != Some(0u32)
+            && self.groups@[g].kv_heads > 0 && self.groups@[g].head_dim > 0
+    }
+
+    pub open spec fn layers_wf(self) -> bool {
+        forall|l: int| 0 <= l < self.layers@.len() ==> (#[trigger] self.layers@[l]).group < self.groups@.len()
+    }
+
+    pub open spec fn buffers_wf(self) -> bool {
+        &&& forall|b: int| 0 <= b < self.buffers@.len() ==> (#[trigger] self.buffers@[b]).width > 0
+        &&& self.logits < self.buffers@.len()
+        &&& self.buffers@[self.logits as int].rows is Selected
+        &&& self.buffers@[self.logits as int].dtype is F32
+        &&& self.buffers@[self.logits as int].width == self.vocab
+    }
+
+    #[verifier::opaque]
+    pub open spec fn ops_wf(self) -> bool {
+        forall|n: int| 0 <= n < self.ops@.len() ==> #[trigger] self.op_wf(n)
+    }
+
+    /// What `check` decides.
+    pub open spec fn wf(self) -> bool {
+        &&& self.sizes_wf()
+        &&& self.groups_wf()
+        &&& self.layers_wf()
+        &&& self.buffers_wf()
+        &&& self.ops_wf()
+        &&& self.written(self.ops@.len() as int, self.logits)
+    }
+}
+
 /// The first position that `position` sees through a window.
-pub fn window_start(window: Option<u32>, position: usize) -> usize {
+pub(crate) fn window_start(window: Option<u32>, position: usize) -> (first: usize)
+    requires window != Some(0u32),
+    ensures first == window_lo(window, position as int), first <= position,
+{
     match window {
         None => 0,
         Some(w) => {

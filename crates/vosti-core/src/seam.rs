@@ -1,11 +1,50 @@
 //! What is assumed: the contracts of a device and of a sampler. Beside `spec.rs` the only file to be audited.
+//!
+//! Each clause has an English sentence that names the kernel contract that discharges it. The functions of weights and
+//! deployment are associated spec functions indexed by `w()`: no global axiom says that two devices agree.
+//! `proof/symbolic.rs` shows that the contracts can be met.
 
-use crate::ids::Token;
-use crate::plan::StepPlan;
-use crate::program::Program;
+use crate::ids::{NO_PAGE, PAGE, Token};
+use crate::plan::{SeqPlan, StepPlan};
+use crate::program::*;
 use vstd::prelude::*;
 
 verus! {
+
+/// A finite bit string, coded as an integer: a row of a buffer, a KV row, a row of logits, a sampler's state, or the
+/// identity of weights and deployment.
+pub ghost struct Bits {
+    pub code: int,
+}
+
+/// What ops read and write: `rows(buffer, row)` and `cache(layer, page, offset)`.
+pub ghost struct Memory {
+    pub rows: spec_fn(u32, int) -> Bits,
+    pub cache: spec_fn(u32, int, int) -> Bits,
+}
+
+/// The functions of weights and deployment that the kernels compute. Two devices need not agree on them.
+pub ghost struct Kernels {
+    /// Row-wise: the embedding of a token under binding k: `embed(k, token)`.
+    pub embed: spec_fn(u32, Token) -> Bits,
+    /// Row-wise: one output of binding k for one row of inputs at a position: `rowwise(k, ins, out, position)`.
+    pub rowwise: spec_fn(u32, Seq<Bits>, int, int) -> Bits,
+    /// Store: the KV row of binding k for one row of inputs at a position: `store(k, ins, position)`.
+    pub store: spec_fn(u32, Seq<Bits>, int) -> Bits,
+    /// Attention: the output of binding k for a query row, the KV rows that it sees in logical order, and its position:
+    /// `attend(k, q, kv, position)`.
+    pub attend: spec_fn(u32, Bits, Seq<Bits>, int) -> Bits,
+    /// Whether a KV row holds only finite numbers.
+    pub finite: spec_fn(Bits) -> bool,
+}
+
+/// What a device can take.
+pub ghost struct Limits {
+    pub rows: usize,
+    pub selected: usize,
+    /// Pages of a group.
+    pub pages: spec_fn(int) -> usize,
+}
 
 /// A failed step.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -21,23 +60,71 @@ pub trait Device: Sized {
     /// One row of logits; `[f32]` in real devices.
     type Logits: ?Sized;
 
+    /// What weights and deployment fix: the functions that the kernels compute.
+    spec fn w(&self) -> Kernels;
+
+    /// What one step may have, and how many pages there are.
+    spec fn limits(&self) -> Limits;
+
+    /// The KV row of each slot: (layer, page, offset).
+    spec fn cache(&self) -> spec_fn(u32, int, int) -> Bits;
+
+    /// The rows of logits that the last step left.
+    spec fn logits_rows(&self) -> Seq<Bits>;
+
+    /// The row of logits with these contents.
+    spec fn logits_of<'a>(bits: Bits) -> &'a Self::Logits;
+
     /// Rows that one step may have. Never changes.
-    fn rows_max(&self) -> usize;
+    fn rows_max(&self) -> (n: usize)
+        // Says the limit. (Configuration; no kernel.)
+        ensures n == self.limits().rows;
 
     /// Selected rows that one step may have. Never changes.
-    fn selected_max(&self) -> usize;
+    fn selected_max(&self) -> (n: usize)
+        // Says the limit. (Configuration; no kernel.)
+        ensures n == self.limits().selected;
 
     /// Pages of a cache group. Never changes.
-    fn pages(&self, group: usize) -> usize;
+    fn pages(&self, group: usize) -> (n: usize)
+        // Says the count. (Configuration; no kernel.)
+        ensures n == (self.limits().pages)(group as int);
 
     /// Makes every slot of every layer zero. The core calls it once, when it is built.
-    fn clear(&mut self);
+    fn clear(&mut self)
+        ensures
+            // Weights, deployment and limits stay as they are.
+            final(self).w() == old(self).w() && final(self).limits() == old(self).limits(),
+            // Zero is finite. (The pool is zeroed.)
+            all_finite(final(self).w(), final(self).cache());
 
     /// Runs the program over the plan's packed rows. Logits rows stay until the next run.
-    fn run(&mut self, program: &Program, plan: &StepPlan) -> Result<(), DeviceError>;
+    fn run(&mut self, program: &Program, plan: &StepPlan) -> (out: Result<(), DeviceError>)
+        requires
+            // The program has passed its check.
+            program.wf(),
+            // Rows are packed, each request once and contiguous, everything is in range, write slots are distinct.
+            plan_ok(old(self).limits(), *program, *plan),
+            // Masked lanes are multiplied by zero, so nothing in the pool may be infinite.
+            all_finite(old(self).w(), old(self).cache()),
+        ensures
+            // Weights, deployment and limits stay as they are.
+            final(self).w() == old(self).w() && final(self).limits() == old(self).limits(),
+            // Each op did what its contract says: shapes rowwise, store_kv, attend.
+            out is Ok ==> ran(old(self).w(), *program, *plan, old(self).cache(), final(self).cache(), final(self).logits_rows()),
+            // Store kernels map what is not finite to something finite. (Shape store_kv.)
+            out is Ok ==> all_finite(final(self).w(), final(self).cache()),
+            // A failure that says so has changed no slot outside the step's write set, and left all of them finite.
+            out matches Err(e) ==> (e.intact ==> kept_outside(*program, *plan, old(self).cache(), final(self).cache()) && all_finite(final(self).w(), final(self).cache()));
 
     /// The logits of the step's `selected`-th selected row.
-    fn logits(&self, selected: usize) -> &Self::Logits;
+    fn logits(&self, selected: usize) -> (row: &Self::Logits)
+        requires
+            // Only rows that the last step selected.
+            selected < self.logits_rows().len(),
+        ensures
+            // They are the row that the last step left. (No kernel: a view.)
+            row == Self::logits_of(self.logits_rows()[selected as int]);
 }
 
 /// Chooses tokens. Penalties, grammars, stop and length conditions are part of a request's state.
@@ -46,11 +133,241 @@ pub trait Sampler: Sized {
 
     type State;
 
+    /// The sampler's identity: its code and fixed parameters.
+    spec fn w(&self) -> Bits;
+
+    /// The contents of a state.
+    spec fn state_bits(state: &Self::State) -> Bits;
+
+    /// The token, the next state and whether the request is done: a function of state and logits.
+    spec fn choice(w: Bits, state: Bits, logits: &Self::Logits) -> (Token, Bits, bool);
+
+    spec fn vocab_limit(&self) -> u32;
+
     /// The sampler gives tokens below this.
-    fn vocab(&self) -> u32;
+    fn vocab(&self) -> (n: u32)
+        // Says the limit. (Configuration.)
+        ensures n == self.vocab_limit();
 
     /// The next token, and whether the request is done with it.
-    fn sample(&self, state: &mut Self::State, logits: &Self::Logits) -> (Token, bool);
+    fn sample(&self, state: &mut Self::State, logits: &Self::Logits) -> (out: (Token, bool))
+        ensures
+            // Token, state and done are the function of state and logits: no clock, no order of calls.
+            Self::choice(self.w(), Self::state_bits(old(state)), logits)
+                == (out.0, Self::state_bits(final(state)), out.1),
+            // The token is in the vocabulary.
+            out.0 < self.vocab_limit();
+}
+
+/// Every slot of every layer is finite.
+pub open(crate) spec fn all_finite(w: Kernels, cache: spec_fn(u32, int, int) -> Bits) -> bool {
+    forall|layer: u32, page: int, offset: int| (w.finite)(#[trigger] cache(layer, page, offset))
+}
+
+impl SeqPlan {
+    /// The packed row of its i-th row.
+    pub open(crate) spec fn row(self, i: int) -> int {
+        self.first_row + i
+    }
+
+    /// The position of its i-th row.
+    pub open(crate) spec fn position(self, i: int) -> int {
+        self.first_position + i
+    }
+
+    /// The first of its rows that is selected, counted in its rows.
+    pub open(crate) spec fn unselected(self) -> int {
+        self.rows - self.selected
+    }
+
+    /// The compact row of its i-th selected row.
+    pub open(crate) spec fn compact(self, i: int) -> int {
+        self.first_selected + i
+    }
+
+    /// The physical page of a position in a group.
+    pub open(crate) spec fn page(self, group: int, position: int) -> int {
+        self.tables@[group]@[position / PAGE as int] as int
+    }
+
+    /// Whether a position has a physical page in a group.
+    pub open(crate) spec fn has_page(self, group: int, position: int) -> bool {
+        0 <= group < self.tables@.len() && 0 <= position && position / (PAGE as int) < self.tables@[group]@.len()
+            && self.tables@[group]@[position / PAGE as int] != NO_PAGE
+    }
+}
+
+/// The cache group of a layer.
+pub open(crate) spec fn group_of(program: Program, layer: u32) -> int {
+    program.layers@[layer as int].group as int
+}
+
+/// Sequence q of the plan writes this slot in this group, with its i-th row.
+pub open(crate) spec fn writes_slot(plan: StepPlan, group: int, q: int, i: int, page: int, offset: int) -> bool {
+    &&& 0 <= q < plan.sequences@.len()
+    &&& 0 <= i < plan.sequences@[q].rows
+    &&& plan.sequences@[q].page(group, plan.sequences@[q].position(i)) == page
+    &&& plan.sequences@[q].position(i) % (PAGE as int) == offset
+}
+
+/// The slot is in the step's write set.
+pub open(crate) spec fn written_slot(plan: StepPlan, group: int, page: int, offset: int) -> bool {
+    exists|q: int, i: int| #[trigger] writes_slot(plan, group, q, i, page, offset)
+}
+
+/// The sequence's rows and metadata, and its pages in range.
+pub open(crate) spec fn seq_ok(limits: Limits, program: Program, plan: StepPlan, q: int) -> bool {
+    let s = plan.sequences@[q];
+    &&& s.first_row + s.rows <= plan.tokens@.len() && 1 <= s.rows
+    &&& s.first_selected + s.selected <= plan.selected@.len() && s.selected <= s.rows
+    &&& s.first_position + s.rows <= program.context
+    &&& forall|i: int| 0 <= i < s.rows ==> #[trigger] plan.positions@[s.row(i)] == s.position(i)
+    &&& forall|i: int| 0 <= i < s.selected ==> #[trigger] plan.selected@[s.compact(i)] == s.row(s.unselected() + i)
+    &&& s.tables@.len() == program.groups@.len()
+    &&& forall|g: int, j: int| 0 <= g < program.groups@.len() && #[trigger] s.has_page(g, j)
+            ==> 0 <= s.page(g, j) < (limits.pages)(g)
+    &&& forall|g: int, j: int| 0 <= g < program.groups@.len()
+            && window_lo(program.groups@[g].window, s.first_position as int) <= j < s.first_position + s.rows
+            ==> #[trigger] s.has_page(g, j)
+}
+
+/// What a device may rely on.
+#[verifier::opaque]
+pub open(crate) spec fn plan_ok(limits: Limits, program: Program, plan: StepPlan) -> bool {
+    let n = plan.sequences@.len();
+    // Row capacity, tokens and positions in range.
+    &&& 1 <= n && plan.tokens@.len() <= limits.rows && plan.selected@.len() <= limits.selected
+    &&& plan.positions@.len() == plan.tokens@.len()
+    &&& forall|t: int| 0 <= t < plan.tokens@.len() ==> #[trigger] plan.tokens@[t] < program.vocab
+    // Sequences are contiguous, in order, and cover all rows.
+    &&& forall|q: int| 0 <= q < n ==> #[trigger] seq_ok(limits, program, plan, q)
+    &&& forall|q: int| #![trigger plan.sequences@[q]] 0 <= q < n ==> plan.sequences@[q].first_row == rows_before(plan.sequences@, q)
+            && plan.sequences@[q].first_selected == selected_before(plan.sequences@, q)
+    &&& plan.tokens@.len() == rows_before(plan.sequences@, n as int)
+    &&& plan.selected@.len() == selected_before(plan.sequences@, n as int)
+    // Each request once.
+    &&& forall|a: int, b: int| #![trigger plan.sequences@[a], plan.sequences@[b]] 0 <= a < n && 0 <= b < n
+            && plan.sequences@[a].request.slot == plan.sequences@[b].request.slot ==> a == b
+    // Write slots are distinct.
+    &&& forall|g: int, a: int, i: int, b: int, j: int, page: int, offset: int| 0 <= g < program.groups@.len()
+            && #[trigger] writes_slot(plan, g, a, i, page, offset) && #[trigger] writes_slot(plan, g, b, j, page, offset)
+            ==> a == b && i == j
+}
+
+/// Rows of the first q sequences.
+pub open(crate) spec fn rows_before(sequences: Seq<SeqPlan>, q: int) -> int
+    decreases q,
+{
+    if q <= 0 { 0 } else { rows_before(sequences, q - 1) + sequences[q - 1].rows }
+}
+
+/// Selected rows of the first q sequences.
+pub open(crate) spec fn selected_before(sequences: Seq<SeqPlan>, q: int) -> int
+    decreases q,
+{
+    if q <= 0 { 0 } else { selected_before(sequences, q - 1) + sequences[q - 1].selected }
+}
+
+/// The inputs of an op at packed row t.
+pub open(crate) spec fn ins_at(m: Memory, ins: Seq<u32>, t: int) -> Seq<Bits> {
+    Seq::new(ins.len(), |x: int| (m.rows)(ins[x], t))
+}
+
+/// The inputs of a Selected op at compact row t: All buffers are read at the packed row, Selected ones at the compact.
+pub open(crate) spec fn ins_selected(program: Program, plan: StepPlan, m: Memory, ins: Seq<u32>, t: int) -> Seq<Bits> {
+    Seq::new(ins.len(), |x: int| (m.rows)(ins[x], read_row(program, plan, ins[x], t)))
+}
+
+pub open(crate) spec fn read_row(program: Program, plan: StepPlan, buffer: u32, t: int) -> int {
+    match program.buffers@[buffer as int].rows {
+        RowSet::All => plan.selected@[t] as int,
+        RowSet::Selected => t,
+    }
+}
+
+/// The KV rows that a position of a sequence sees through a window, in logical order.
+pub open(crate) spec fn kv_seen(program: Program, s: SeqPlan, m: Memory, layer: u32, window: Option<u32>, p: int) -> Seq<Bits> {
+    Seq::new(window_span(window, p), |x: int| kv_at(program, s, m, layer, window_lo(window, p) + x))
+}
+
+pub open(crate) spec fn kv_at(program: Program, s: SeqPlan, m: Memory, layer: u32, j: int) -> Bits {
+    (m.cache)(layer, s.page(group_of(program, layer), j), j % (PAGE as int))
+}
+
+/// Every buffer but these stays as it was.
+pub open(crate) spec fn rows_kept(a: Memory, b: Memory, outs: Seq<u32>) -> bool {
+    forall|x: u32, t: int| !outs.contains(x) ==> #[trigger] (b.rows)(x, t) == (a.rows)(x, t)
+}
+
+/// The contract of one op's kernels: memory goes from `a` to `b`.
+pub open(crate) spec fn op_ran(w: Kernels, program: Program, plan: StepPlan, op: Op, a: Memory, b: Memory) -> bool {
+    match op {
+        // Each output row is the token's embedding. (Shape rowwise.)
+        Op::Embed { k, out } => {
+            &&& b.cache == a.cache && rows_kept(a, b, seq![out])
+            &&& forall|t: int| 0 <= t < plan.tokens@.len() ==> #[trigger] (b.rows)(out, t) == (w.embed)(k, plan.tokens@[t])
+        },
+        // Each output row depends on its input rows, the weights and its position. (Shape rowwise.)
+        Op::Rowwise { k, ins, outs, rows: RowSet::All } => {
+            &&& b.cache == a.cache && rows_kept(a, b, outs@)
+            &&& forall|o: int, t: int| 0 <= o < outs@.len() && 0 <= t < plan.tokens@.len()
+                    ==> #[trigger] (b.rows)(outs@[o], t) == (w.rowwise)(k, ins_at(a, ins@, t), o, plan.positions@[t] as int)
+        },
+        // The same for the selected rows, gathered. (Shape rowwise with a row index.)
+        Op::Rowwise { k, ins, outs, rows: RowSet::Selected } => {
+            &&& b.cache == a.cache && rows_kept(a, b, outs@)
+            &&& forall|o: int, t: int| 0 <= o < outs@.len() && 0 <= t < plan.selected@.len()
+                    ==> #[trigger] (b.rows)(outs@[o], t) == (w.rowwise)(k, ins_selected(program, plan, a, ins@, t), o,
+                            plan.positions@[plan.selected@[t] as int] as int)
+        },
+        // The step's slots of this layer take their rows, every other slot is untouched. (Shape store_kv.)
+        Op::StoreKv { k, ins, layer } => {
+            &&& b.rows == a.rows
+            &&& forall|q: int, i: int, page: int, offset: int| #[trigger] writes_slot(plan, group_of(program, layer), q, i, page, offset)
+                    ==> (b.cache)(layer, page, offset) == (w.store)(k, ins_at(a, ins@, plan.sequences@[q].row(i)), plan.sequences@[q].position(i))
+            &&& forall|l: u32, page: int, offset: int| l != layer || !written_slot(plan, group_of(program, layer), page, offset)
+                    ==> #[trigger] (b.cache)(l, page, offset) == (a.cache)(l, page, offset)
+        },
+        // Each output row depends on its query row, its position and the KV rows that it sees, in order. (Shape attend.)
+        Op::Attend { k, q, layer, out, window } => {
+            &&& b.cache == a.cache && rows_kept(a, b, seq![out])
+            &&& forall|n: int, i: int| 0 <= n < plan.sequences@.len() && 0 <= i < plan.sequences@[n].rows
+                    ==> #[trigger] (b.rows)(out, plan.sequences@[n].row(i)) == (w.attend)(k, (a.rows)(q, plan.sequences@[n].row(i)),
+                            kv_seen(program, plan.sequences@[n], a, layer, window, plan.sequences@[n].position(i)),
+                            plan.sequences@[n].position(i))
+        },
+    }
+}
+
+/// The ops ran one after the other through these memories.
+pub open(crate) spec fn chain_ran(w: Kernels, program: Program, plan: StepPlan, ms: Seq<Memory>) -> bool {
+    &&& ms.len() == program.ops@.len() + 1
+    &&& forall|i: int| 0 <= i < program.ops@.len() ==> #[trigger] op_ran(w, program, plan, program.ops@[i], ms[i], ms[i + 1])
+}
+
+/// The program ran, from the cache before to the cache after, and the logits are its logits buffer.
+pub open(crate) spec fn ran(
+    w: Kernels,
+    program: Program,
+    plan: StepPlan,
+    before: spec_fn(u32, int, int) -> Bits,
+    after: spec_fn(u32, int, int) -> Bits,
+    logits: Seq<Bits>,
+) -> bool {
+    exists|ms: Seq<Memory>| #[trigger] chain_ran(w, program, plan, ms) && ms[0].cache == before
+        && ms[ms.len() - 1].cache == after && logits.len() == plan.selected@.len()
+        && forall|t: int| 0 <= t < logits.len() ==> #[trigger] logits[t] == (ms[ms.len() - 1].rows)(program.logits, t)
+}
+
+/// No slot outside the write set changed.
+pub open(crate) spec fn kept_outside(
+    program: Program,
+    plan: StepPlan,
+    before: spec_fn(u32, int, int) -> Bits,
+    after: spec_fn(u32, int, int) -> Bits,
+) -> bool {
+    forall|layer: u32, page: int, offset: int| !written_slot(plan, group_of(program, layer), page, offset)
+        ==> #[trigger] after(layer, page, offset) == before(layer, page, offset)
 }
 
 } // verus!

@@ -1,0 +1,168 @@
+//! What a program means: the value of a buffer at a position of a history, with no batch, page or schedule. And
+//! causality: it depends on the history up to that position only.
+
+use crate::ids::Token;
+use crate::program::*;
+use crate::seam::*;
+use vstd::prelude::*;
+
+verus! {
+
+/// Buffer `b` at position `p` of history `h`, after the first `n` ops.
+pub open(crate) spec fn canon(w: Kernels, prog: Program, n: nat, h: Seq<Token>, p: int, b: u32) -> Bits
+    decreases n, 0nat,
+{
+    if n == 0 || n > prog.ops@.len() {
+        Bits { code: 0 }
+    } else {
+        let m = (n - 1) as nat;
+        match prog.ops@[m as int] {
+            Op::Embed { k, out } => if b == out {
+                (w.embed)(k, h[p])
+            } else {
+                canon(w, prog, m, h, p, b)
+            },
+            Op::Rowwise { k, ins, outs, .. } => if outs@.contains(b) {
+                (w.rowwise)(k, canon_ins(w, prog, m, h, p, ins@), outs@.index_of(b), p)
+            } else {
+                canon(w, prog, m, h, p, b)
+            },
+            Op::StoreKv { .. } => canon(w, prog, m, h, p, b),
+            Op::Attend { k, q, layer, out, window } => if b == out {
+                (w.attend)(k, canon(w, prog, m, h, p, q), canon_kvs(w, prog, m, h, p, layer, window), p)
+            } else {
+                canon(w, prog, m, h, p, b)
+            },
+        }
+    }
+}
+
+pub open(crate) spec fn canon_ins(w: Kernels, prog: Program, n: nat, h: Seq<Token>, p: int, ins: Seq<u32>) -> Seq<Bits>
+    decreases n, 2nat,
+{
+    Seq::new(ins.len(), |i: int| canon(w, prog, n, h, p, ins[i]))
+}
+
+pub open(crate) spec fn canon_kvs(
+    w: Kernels,
+    prog: Program,
+    n: nat,
+    h: Seq<Token>,
+    p: int,
+    layer: u32,
+    window: Option<u32>,
+) -> Seq<Bits>
+    decreases n, 2nat,
+{
+    Seq::new(window_span(window, p), |j: int| canon_kv(w, prog, n, h, window_lo(window, p) + j, layer))
+}
+
+/// The KV row of a layer at position `j`, after the first `n` ops.
+pub open(crate) spec fn canon_kv(w: Kernels, prog: Program, n: nat, h: Seq<Token>, j: int, layer: u32) -> Bits
+    decreases n, 1nat,
+{
+    if n == 0 || n > prog.ops@.len() {
+        Bits { code: 0 }
+    } else {
+        let m = (n - 1) as nat;
+        match prog.ops@[m as int] {
+            Op::StoreKv { k, ins, layer: l } => if l == layer {
+                (w.store)(k, canon_ins(w, prog, m, h, j, ins@), j)
+            } else {
+                canon_kv(w, prog, m, h, j, layer)
+            },
+            _ => canon_kv(w, prog, m, h, j, layer),
+        }
+    }
+}
+
+/// The whole program's logits for a position.
+pub open(crate) spec fn canon_logits(w: Kernels, prog: Program, h: Seq<Token>, p: int) -> Bits {
+    canon(w, prog, prog.ops@.len(), h, p, prog.logits)
+}
+
+/// The whole program's KV row.
+pub open(crate) spec fn kv_row(w: Kernels, prog: Program, h: Seq<Token>, j: int, layer: u32) -> Bits {
+    canon_kv(w, prog, prog.ops@.len(), h, j, layer)
+}
+
+/// Two histories are the same up to a position.
+pub open(crate) spec fn agree(a: Seq<Token>, b: Seq<Token>, p: int) -> bool {
+    p < a.len() && p < b.len() && forall|i: int| 0 <= i <= p ==> #[trigger] a[i] == b[i]
+}
+
+pub proof fn lemma_causal(w: Kernels, prog: Program, n: nat, a: Seq<Token>, b: Seq<Token>, p: int, x: u32)
+    requires agree(a, b, p), 0 <= p,
+    ensures canon(w, prog, n, a, p, x) == canon(w, prog, n, b, p, x),
+    decreases n, 0nat,
+{
+    if n != 0 && n <= prog.ops@.len() {
+        let m = (n - 1) as nat;
+        lemma_causal(w, prog, m, a, b, p, x);
+        match prog.ops@[m as int] {
+            Op::Rowwise { k, ins, outs, .. } => {
+                lemma_causal_ins(w, prog, m, a, b, p, ins@);
+            },
+            Op::Attend { k, q, layer, out, window } => {
+                lemma_causal(w, prog, m, a, b, p, q);
+                let s = canon_kvs(w, prog, m, a, p, layer, window);
+                let t = canon_kvs(w, prog, m, b, p, layer, window);
+                assert forall|j: int| 0 <= j < window_span(window, p) implies s[j] == t[j] by {
+                    lemma_causal_kv(w, prog, m, a, b, window_lo(window, p) + j, layer);
+                }
+                assert(s =~= t);
+            },
+            _ => {},
+        }
+    }
+}
+
+pub proof fn lemma_causal_ins(w: Kernels, prog: Program, n: nat, a: Seq<Token>, b: Seq<Token>, p: int, ins: Seq<u32>)
+    requires agree(a, b, p), 0 <= p,
+    ensures canon_ins(w, prog, n, a, p, ins) == canon_ins(w, prog, n, b, p, ins),
+    decreases n, 2nat,
+{
+    let s = canon_ins(w, prog, n, a, p, ins);
+    let t = canon_ins(w, prog, n, b, p, ins);
+    assert forall|i: int| 0 <= i < ins.len() implies s[i] == t[i] by {
+        lemma_causal(w, prog, n, a, b, p, ins[i]);
+    }
+    assert(s =~= t);
+}
+
+pub proof fn lemma_causal_kv(w: Kernels, prog: Program, n: nat, a: Seq<Token>, b: Seq<Token>, p: int, layer: u32)
+    requires agree(a, b, p), 0 <= p,
+    ensures canon_kv(w, prog, n, a, p, layer) == canon_kv(w, prog, n, b, p, layer),
+    decreases n, 1nat,
+{
+    if n != 0 && n <= prog.ops@.len() {
+        let m = (n - 1) as nat;
+        match prog.ops@[m as int] {
+            Op::StoreKv { k, ins, layer: l } => {
+                lemma_causal_ins(w, prog, m, a, b, p, ins@);
+                lemma_causal_kv(w, prog, m, a, b, p, layer);
+            },
+            _ => {
+                lemma_causal_kv(w, prog, m, a, b, p, layer);
+            },
+        }
+    }
+}
+
+/// KV rows depend on the history up to their position only.
+pub proof fn lemma_kv_causal(w: Kernels, prog: Program, a: Seq<Token>, b: Seq<Token>, j: int, layer: u32)
+    requires agree(a, b, j), 0 <= j,
+    ensures kv_row(w, prog, a, j, layer) == kv_row(w, prog, b, j, layer),
+{
+    lemma_causal_kv(w, prog, prog.ops@.len(), a, b, j, layer);
+}
+
+/// Logits depend on the history up to their position only.
+pub proof fn lemma_logits_causal(w: Kernels, prog: Program, a: Seq<Token>, b: Seq<Token>, p: int)
+    requires agree(a, b, p), 0 <= p,
+    ensures canon_logits(w, prog, a, p) == canon_logits(w, prog, b, p),
+{
+    lemma_causal(w, prog, prog.ops@.len(), a, b, p, prog.logits);
+}
+
+} // verus!

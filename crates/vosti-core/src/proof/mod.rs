@@ -1,0 +1,4 @@
+//! The proofs. They state nothing that a reader must trust: `spec.rs` and `seam.rs` do.
+
+pub(crate) mod canonical;
+pub(crate) mod forward;
