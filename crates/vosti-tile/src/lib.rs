@@ -8,6 +8,7 @@ pub mod build;
 pub mod error;
 pub mod ir;
 pub mod lift;
+pub mod numerics;
 mod parse;
 pub mod print;
 
