@@ -1,8 +1,17 @@
-//! The engine: a queue of requests over a core, one step at a time. (The body arrives with vosti-core; the signatures
-//! are final but for the bound on `D`, which will be `D: vosti_core::Device<Logits = [f32]>`.)
+//! The engine: a queue of requests over a core, one step at a time: `plan -> launch -> commit`.
+//!
+//! Every decision here is policy: the core checks each of them and computes the same bits whatever they are. Nothing
+//! here may compute a token or a logits row. Read next: `schedule.rs` (the planning of one step).
 
-use crate::{Counters, Drafter, EngineError, Event, Policy, Request, RequestId};
-use std::marker::PhantomData;
+use crate::prefix::PrefixIndex;
+use crate::sampler::{SamplerState, TokenSampler};
+use crate::schedule::Decision;
+use crate::sequence::{Sequence, Serial};
+use crate::{
+    Counters, Drafter, EngineError, Event, FinishReason, Policy, Request, RequestId, Usage,
+};
+use std::collections::{BTreeSet, HashMap};
+use vosti_core::{Core, CoreError, Device, PAGE, Program, Record};
 
 /// What one step did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,31 +49,356 @@ pub struct Status {
 ///     })?;
 /// }
 /// ```
-pub struct Engine<D> {
-    _device: PhantomData<D>,
+pub struct Engine<D: Device<Logits = [f32]>> {
+    pub(crate) core: Core<D, TokenSampler>,
+    pub(crate) policy: Policy,
+    pub(crate) prefix: PrefixIndex,
+    pub(crate) sequences: HashMap<Serial, Sequence>,
+    pub(crate) by_core: HashMap<vosti_core::RequestId, Serial>,
+    pub(crate) waiting: BTreeSet<Serial>,
+    pub(crate) running: BTreeSet<Serial>,
+    pub(crate) counters: Counters,
+    pub(crate) drafter: Option<Box<dyn Drafter>>,
+    /// The limits of the device, and what one sequence can have in its pool.
+    pub(crate) rows_max: usize,
+    pub(crate) selected_max: usize,
+    pub(crate) tokens_max: usize,
+    ended: Vec<Ended>,
+    next_request: u64,
+    next_serial: Serial,
 }
 
-impl<D> Engine<D> {
+/// A choice whose `Finished` is to be reported.
+struct Ended {
+    request: RequestId,
+    choice: u32,
+    reason: FinishReason,
+    usage: Usage,
+}
+
+/// One step.
+impl<D: Device<Logits = [f32]>> Engine<D> {
+    /// Plans, runs and commits one step; reports events in a deterministic order. Aborted choices report their
+    /// `Finished` in the next step. After `EngineError::Device` the step did not happen and may be tried again, unless
+    /// the device lost its cache: then every later call fails.
+    pub fn step(&mut self, on_event: &mut dyn FnMut(Event<'_>)) -> Result<StepReport, EngineError> {
+        self.report_ended(on_event);
+        let decisions = self.plan()?;
+        if decisions.is_empty() {
+            return Ok(StepReport::default());
+        }
+        self.launch(&decisions)?;
+        let tokens = self.commit(&decisions, on_event)?;
+        self.report_ended(on_event);
+        let rows = decisions.iter().map(|d| d.rows + d.drafts.len()).sum();
+        Ok(StepReport {
+            rows,
+            sequences: decisions.len(),
+            tokens,
+        })
+    }
+
+    /// Hands the decisions to the core and runs the device.
+    fn launch(&mut self, decisions: &[Decision]) -> Result<(), EngineError> {
+        self.core
+            .plan_begin()
+            .map_err(|e| refused("plan_begin", e))?;
+        for d in decisions {
+            let put_in = self.core.plan_rows(d.core, d.rows, &d.drafts, d.select);
+            if let Err(error) = put_in {
+                let _ = self.core.plan_cancel();
+                return Err(refused("plan_rows", error));
+            }
+        }
+        self.core.run().map_err(|e| refused("run", e))?;
+        self.count_launch(decisions);
+        Ok(())
+    }
+
+    /// Samples, reports, publishes what is full, and lets go of what is complete. Gives the number of tokens.
+    fn commit(
+        &mut self,
+        decisions: &[Decision],
+        on_event: &mut dyn FnMut(Event<'_>),
+    ) -> Result<usize, EngineError> {
+        self.report_prompt_logits(decisions, on_event);
+        let records = self.core.commit().map_err(|e| refused("commit", e))?;
+        for record in &records {
+            self.report_token(record, on_event);
+        }
+        for d in decisions {
+            self.settle(d.serial)?;
+        }
+        let emitting = decisions.iter().filter(|d| d.reaches_end).count();
+        self.counters.tokens += records.len() as u64;
+        self.counters.drafts_accepted += (records.len() - emitting) as u64;
+        Ok(records.len())
+    }
+
+    /// Reports the rows of prompt positions that nobody has seen yet.
+    fn report_prompt_logits(
+        &mut self,
+        decisions: &[Decision],
+        on_event: &mut dyn FnMut(Event<'_>),
+    ) {
+        for (d, planned) in decisions.iter().zip(self.core.plan().sequences()) {
+            let Some(sequence) = self.sequences.get_mut(&d.serial) else {
+                continue;
+            };
+            let end = planned.first_position + planned.rows;
+            let first_selected = end - planned.selected;
+            while sequence.prompt_next >= first_selected
+                && sequence.prompt_next < end.min(sequence.prompt_len - 1)
+            {
+                let position = sequence.prompt_next;
+                let selected = planned.first_selected + position - first_selected;
+                on_event(Event::Prompt {
+                    request: sequence.request,
+                    choice: sequence.choice,
+                    position,
+                    logits: self.core.device().logits(selected),
+                });
+                sequence.prompt_next += 1;
+            }
+        }
+    }
+
+    fn report_token(&mut self, record: &Record, on_event: &mut dyn FnMut(Event<'_>)) {
+        let serial = self.by_core[&record.request];
+        let Some(sequence) = self.sequences.get_mut(&serial) else {
+            return;
+        };
+        on_event(Event::Token {
+            request: sequence.request,
+            choice: sequence.choice,
+            index: sequence.generated,
+            position: record.position - 1,
+            token: record.token,
+            logits: self.core.device().logits(record.selected),
+        });
+        sequence.generated += 1;
+    }
+
+    /// After a commit: publishes the sequence's full pages and ends it if nothing more can come.
+    fn settle(&mut self, serial: Serial) -> Result<(), EngineError> {
+        let id = self.sequences[&serial].core;
+        self.publish(serial)?;
+        let Some(request) = self.core.request(id) else {
+            return Ok(());
+        };
+        let reason = match request.state().finish() {
+            Some(reason) => reason,
+            None if request.history().len() >= self.tokens_max => FinishReason::ContextFull,
+            None => return Ok(()),
+        };
+        self.end(serial, reason)
+    }
+
+    /// Registers the full pages that the sequence has computed.
+    fn publish(&mut self, serial: Serial) -> Result<(), EngineError> {
+        let id = self.sequences[&serial].core;
+        while self.policy.prefix_cache {
+            let parent = self
+                .core
+                .request(id)
+                .and_then(|r| r.chain().last().copied());
+            let Some(block) = self.core.publish(id).map_err(|e| refused("publish", e))? else {
+                break;
+            };
+            if let Some(content) = self.core.block(block) {
+                self.prefix.published(block, parent, content);
+            }
+            self.counters.published += 1;
+            // A page that went behind the window in this very step is nobody's already.
+            for (group, behind) in self.sequences[&serial].behind.iter().enumerate() {
+                if self.core.block(block).is_some_and(|b| b.depth() < *behind) {
+                    self.prefix.page_idle(block, group);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a sequence out of the engine and its pages back.
+    fn end(&mut self, serial: Serial, reason: FinishReason) -> Result<(), EngineError> {
+        let Some(sequence) = self.sequences.remove(&serial) else {
+            return Ok(());
+        };
+        let id = sequence.core;
+        let chain = self
+            .core
+            .request(id)
+            .map_or(Vec::new(), |r| r.chain().to_vec());
+        if self.core.complete(id) {
+            self.core.finish(id).map_err(|e| refused("finish", e))?;
+        } else {
+            self.core.abort(id).map_err(|e| refused("abort", e))?;
+        }
+        self.prefix.released(&chain);
+        if let Some(drafter) = &mut self.drafter {
+            drafter.forget(serial);
+        }
+        self.by_core.remove(&id);
+        self.waiting.remove(&serial);
+        self.running.remove(&serial);
+        match reason {
+            FinishReason::Aborted => self.counters.aborted += 1,
+            _ => self.counters.finished += 1,
+        }
+        let usage = Usage {
+            prompt_tokens: sequence.prompt_len,
+            cached_tokens: sequence.cached_tokens.unwrap_or(0),
+            generated_tokens: sequence.generated,
+        };
+        let Sequence {
+            request, choice, ..
+        } = sequence;
+        self.ended.push(Ended {
+            request,
+            choice,
+            reason,
+            usage,
+        });
+        Ok(())
+    }
+
+    fn report_ended(&mut self, on_event: &mut dyn FnMut(Event<'_>)) {
+        for Ended {
+            request,
+            choice,
+            reason,
+            usage,
+        } in self.ended.drain(..)
+        {
+            on_event(Event::Finished {
+                request,
+                choice,
+                reason,
+                usage,
+            });
+        }
+    }
+
+    fn count_launch(&mut self, decisions: &[Decision]) {
+        let c = &mut self.counters;
+        let rows: usize = decisions.iter().map(|d| d.rows + d.drafts.len()).sum();
+        let partial = decisions.iter().filter(|d| !d.reaches_end);
+        let prefill = |d: &Decision| if d.reaches_end { d.rows - 1 } else { d.rows };
+        c.steps += 1;
+        c.rows += rows as u64;
+        c.rows_step_max = c.rows_step_max.max(rows as u64);
+        c.sequences_step_max = c.sequences_step_max.max(decisions.len() as u64);
+        c.partial_chunks += partial.count() as u64;
+        c.prefill_rows += decisions.iter().map(|d| prefill(d) as u64).sum::<u64>();
+        c.drafts_proposed += decisions.iter().map(|d| d.drafts.len() as u64).sum::<u64>();
+    }
+}
+
+/// Requests.
+impl<D: Device<Logits = [f32]>> Engine<D> {
     /// Takes the device (its pages all free) and the program it runs. Errors: an ill-formed program, a device that
     /// cannot run one row, a policy with a zero in it.
-    /// (`program` will be `vosti_core::Program`.)
-    pub fn new<P>(device: D, program: P, policy: Policy) -> Result<Self, EngineError> {
-        let _ = (device, program, policy);
-        unimplemented!("waits for vosti-core")
+    pub fn new(device: D, program: Program, policy: Policy) -> Result<Self, EngineError> {
+        policy.check()?;
+        let (rows_max, selected_max) = (device.rows_max(), device.selected_max());
+        if rows_max == 0 || selected_max == 0 {
+            return Err(EngineError::Device(
+                "it takes no rows; give it at least one".into(),
+            ));
+        }
+        let sampler = TokenSampler::new(program.vocab);
+        let core = Core::new(device, sampler, program).map_err(|e| refused("new", e))?;
+        let groups = &core.program().groups;
+        let windowed: Vec<bool> = groups.iter().map(|g| g.window.is_some()).collect();
+        let tokens_max = sequence_tokens_max(&core);
+        Ok(Self {
+            prefix: PrefixIndex::new(&windowed),
+            drafter: crate::drafts::drafter(policy.speculation),
+            core,
+            policy,
+            sequences: HashMap::new(),
+            by_core: HashMap::new(),
+            waiting: BTreeSet::new(),
+            running: BTreeSet::new(),
+            counters: Counters::default(),
+            rows_max,
+            selected_max,
+            tokens_max,
+            ended: Vec::new(),
+            next_request: 0,
+            next_serial: 0,
+        })
     }
 
     /// Queues a request. Errors, with nothing queued: empty prompt, token outside the vocabulary, a prompt that
     /// can never fit the context or the page pool, too many waiting.
     pub fn submit(&mut self, request: Request) -> Result<RequestId, EngineError> {
-        let _ = request;
-        unimplemented!("waits for vosti-core")
+        self.check(&request)?;
+        let id = RequestId(self.next_request);
+        let leader = self.next_serial;
+        for choice in 0..request.choices {
+            let state = SamplerState::new(&request.sampling, &request.prompt, choice);
+            let admitted = self.core.admit(request.prompt.clone(), request.salt, state);
+            let core = admitted.map_err(|e| refused("admit", e))?;
+            let serial = self.next_serial;
+            let sequence = Sequence {
+                core,
+                request: id,
+                choice,
+                leader,
+                prompt_len: request.prompt.len(),
+                use_prefix_cache: request.use_prefix_cache && !request.prompt_logits,
+                prompt_next: if request.prompt_logits { 0 } else { usize::MAX },
+                cached_tokens: None,
+                behind: vec![0; self.core.program().groups.len()],
+                generated: 0,
+            };
+            self.sequences.insert(serial, sequence);
+            self.by_core.insert(core, serial);
+            self.waiting.insert(serial);
+            self.next_serial += 1;
+        }
+        self.next_request += 1;
+        self.counters.requests += 1;
+        Ok(id)
     }
 
-    /// Plans, runs and commits one step; reports events in a deterministic order. Aborted choices report their
-    /// `Finished` in the next step. After `Err` the engine must not be used again.
-    pub fn step(&mut self, on_event: &mut dyn FnMut(Event<'_>)) -> Result<StepReport, EngineError> {
-        let _ = on_event;
-        unimplemented!("waits for vosti-core")
+    /// Everything that can be wrong with a request, before anything is queued.
+    fn check(&self, request: &Request) -> Result<(), EngineError> {
+        let program = self.core.program();
+        let (prompt, context) = (request.prompt.len(), program.context as usize);
+        let waiting = self.waiting.len();
+        if prompt == 0 {
+            return Err(EngineError::EmptyPrompt);
+        }
+        if request.choices == 0 {
+            return Err(EngineError::NoChoices);
+        }
+        if prompt >= context {
+            return Err(EngineError::PromptExceedsContext { prompt, context });
+        }
+        if prompt >= self.tokens_max {
+            return Err(EngineError::PromptExceedsPool {
+                prompt,
+                pool: self.tokens_max - 1,
+            });
+        }
+        let vocab = program.vocab;
+        if let Some(position) = request.prompt.iter().position(|t| *t >= vocab) {
+            let token = request.prompt[position];
+            return Err(EngineError::TokenOutsideVocabulary {
+                token,
+                position,
+                vocab,
+            });
+        }
+        if waiting + request.choices as usize > self.policy.waiting_max {
+            return Err(EngineError::QueueFull {
+                waiting,
+                limit: self.policy.waiting_max,
+            });
+        }
+        Ok(())
     }
 
     /// Steps until nothing is left to do.
@@ -78,59 +412,139 @@ impl<D> Engine<D> {
         Ok(())
     }
 
-    /// Ends every choice of a request that has not finished; its pages are back at once. False: no such request.
+    /// Ends every choice of a request that has not finished; its pages are back at once, its `Finished` events come
+    /// with the next step. False: no such request.
     pub fn abort(&mut self, request: RequestId) -> bool {
-        let _ = request;
-        unimplemented!("waits for vosti-core")
+        let found = self.serials(request);
+        // Between steps the core refuses an abort only if it is poisoned; then the next step says so.
+        found
+            .iter()
+            .for_each(|serial| drop(self.end(*serial, FinishReason::Aborted)));
+        !found.is_empty()
     }
 
     /// Takes the pages of every running choice of a request; it recomputes later, with the same bits. For tests
-    /// and `vosti check`: the scheduler does this by itself when pages run out.
+    /// and `vosti check`: the scheduler does this by itself when pages run out. False: none was running.
     pub fn preempt(&mut self, request: RequestId) -> bool {
-        let _ = request;
-        unimplemented!("waits for vosti-core")
+        let mut found = self.serials(request);
+        found.retain(|serial| self.running.contains(serial));
+        found
+            .iter()
+            .for_each(|serial| drop(self.preempt_sequence(*serial)));
+        !found.is_empty()
+    }
+
+    /// The live choices of a request, in order.
+    fn serials(&self, request: RequestId) -> Vec<Serial> {
+        let of = self.sequences.iter().filter(|(_, s)| s.request == request);
+        let mut serials: Vec<Serial> = of.map(|(serial, _)| *serial).collect();
+        serials.sort_unstable();
+        serials
     }
 
     /// Empties the prefix cache of every block that no sequence uses; gives how many went.
     pub fn evict_all(&mut self) -> usize {
-        unimplemented!("waits for vosti-core")
+        let before = self.prefix.len();
+        while let Some(leaf) = self.prefix.leaf() {
+            if self.core.evict(leaf).is_err() {
+                break;
+            }
+            self.prefix.evicted(leaf);
+            self.counters.evictions += 1;
+        }
+        before - self.prefix.len()
     }
+}
 
+/// Views and settings.
+impl<D: Device<Logits = [f32]>> Engine<D> {
     /// Nothing is waiting, running or left to report.
     pub fn is_idle(&self) -> bool {
-        unimplemented!("waits for vosti-core")
+        self.sequences.is_empty() && self.ended.is_empty()
     }
 
     pub fn policy(&self) -> &Policy {
-        unimplemented!("waits for vosti-core")
+        &self.policy
     }
 
-    /// Changes the policy between steps: no bit of any answer changes with it.
+    /// Changes the policy between steps: no bit of any answer changes with it. A drafter put in by `set_drafter` stays
+    /// if the policy's speculation does not change.
     pub fn set_policy(&mut self, policy: Policy) -> Result<(), EngineError> {
-        let _ = policy;
-        unimplemented!("waits for vosti-core")
+        policy.check()?;
+        if policy.speculation != self.policy.speculation {
+            self.drafter = crate::drafts::drafter(policy.speculation);
+        }
+        self.policy = policy;
+        Ok(())
     }
 
     /// Puts in a drafter of your own (wrong drafts on purpose, a draft model, ...), in place of the policy's.
     pub fn set_drafter(&mut self, drafter: Option<Box<dyn Drafter>>) {
-        let _ = drafter;
-        unimplemented!("waits for vosti-core")
+        self.drafter = drafter;
     }
 
     pub fn counters(&self) -> &Counters {
-        unimplemented!("waits for vosti-core")
+        &self.counters
     }
 
     pub fn status(&self) -> Status {
-        unimplemented!("waits for vosti-core")
+        let groups = 0..self.core.program().groups.len();
+        Status {
+            running: self.running.len(),
+            waiting: self.waiting.len(),
+            pages_free: groups.clone().map(|g| self.core.free_pages(g)).collect(),
+            pages_total: groups.map(|g| self.core.pages(g)).collect(),
+            blocks: self.prefix.len(),
+            blocks_unused: self.prefix.unused(),
+        }
     }
 
-    /// Most tokens (prompt and answer) that one sequence can have: the context, or less if the pool is smaller.
+    /// Most tokens (prompt and answer) that one sequence can have: the context, or less if the pool is smaller. A
+    /// function of the deployment and never of the load.
     pub fn sequence_tokens_max(&self) -> usize {
-        unimplemented!("waits for vosti-core")
+        self.tokens_max
+    }
+
+    /// The core's views, for tests and inspection.
+    pub fn core(&self) -> &Core<D, TokenSampler> {
+        &self.core
     }
 
     pub fn device(&self) -> &D {
-        unimplemented!("waits for vosti-core")
+        self.core.device()
+    }
+
+    pub fn program(&self) -> &Program {
+        self.core.program()
+    }
+}
+
+/// What one sequence alone can have: its last token needs no page.
+fn sequence_tokens_max<D: Device<Logits = [f32]>>(core: &Core<D, TokenSampler>) -> usize {
+    let program = core.program();
+    let of_group = |(group, decl): (usize, &vosti_core::GroupDecl)| {
+        let pages = core.pages(group);
+        match decl.window {
+            // A window lies on at most this many pages, the row's own included.
+            Some(window) if pages > (window as usize - 1).div_ceil(PAGE) => usize::MAX,
+            _ => pages.saturating_mul(PAGE).saturating_add(1),
+        }
+    };
+    let pools = program.groups.iter().enumerate().map(of_group).min();
+    pools.unwrap_or(usize::MAX).min(program.context as usize)
+}
+
+/// An error of the core in the engine's words. But for the device's, none is expected.
+pub(crate) fn refused(operation: &'static str, error: CoreError) -> EngineError {
+    match error {
+        CoreError::Device { error } => EngineError::Device(error.message),
+        CoreError::Program { .. }
+        | CoreError::DeviceTooLarge
+        | CoreError::VocabularyMismatch { .. }
+        | CoreError::Poisoned => EngineError::Device(error.advice().into()),
+        other => EngineError::Core {
+            operation,
+            detail: format!("{other:?}: {}", other.advice()),
+        },
     }
 }

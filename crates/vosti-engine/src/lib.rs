@@ -12,10 +12,16 @@ pub mod counters;
 pub mod drafts;
 pub mod engine;
 pub mod error;
+pub mod logprobs;
+pub mod math;
 pub mod policy;
+mod prefix;
 pub mod random;
 pub mod request;
+pub mod sampler;
 pub mod sampling;
+mod schedule;
+mod sequence;
 pub mod text;
 
 pub use counters::Counters;
@@ -25,6 +31,4 @@ pub use error::EngineError;
 pub use policy::{Order, Policy, Speculation};
 pub use request::{Event, FinishReason, Request, RequestId, Usage};
 pub use sampling::{Sampling, SamplingError, SamplingParams};
-
-/// A token id.
-pub type Token = u32;
+pub use vosti_core::Token;

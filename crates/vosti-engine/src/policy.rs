@@ -2,6 +2,8 @@
 //!
 //! `vosti check` and the simulator vary all of them: a result that depends on one is a bug.
 
+use crate::EngineError;
+
 /// In which order sequences are considered when a step is planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
@@ -55,6 +57,22 @@ pub struct Policy {
     pub decode_first: bool,
     /// Requests waiting (not running), above which `submit` refuses with `EngineError::QueueFull`.
     pub waiting_max: usize,
+}
+
+impl Policy {
+    /// Every limit at least 1.
+    pub(crate) fn check(&self) -> Result<(), EngineError> {
+        let limits = [
+            ("rows_step_max", self.rows_step_max),
+            ("rows_sequence_max", self.rows_sequence_max),
+            ("running_max", self.running_max),
+            ("waiting_max", self.waiting_max),
+        ];
+        match limits.into_iter().find(|(_, limit)| *limit == 0) {
+            Some((what, _)) => Err(EngineError::PolicyZero { what }),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Default for Policy {

@@ -1,8 +1,12 @@
 //! What a user may ask of the sampler, checked once: a `Sampling` that exists is valid.
 
 use crate::Token;
+use crate::sampler::Constraint;
 use crate::text::TokenText;
 use std::sync::Arc;
+
+/// Makes a constraint in its initial state.
+pub type MakeConstraint = Arc<dyn Fn() -> Box<dyn Constraint> + Send + Sync>;
 
 /// Sampling parameters as they arrive; `Sampling::new` checks them. `Default` is greedy without penalties.
 #[derive(Clone)]
@@ -29,6 +33,8 @@ pub struct SamplingParams {
     pub stop_strings: Vec<String>,
     /// Bytes of tokens, for stop strings.
     pub text: Option<Arc<dyn TokenText>>,
+    /// Makes a constraint (a grammar, a schema) for each choice.
+    pub constraint: Option<MakeConstraint>,
     /// At most this many tokens, at least 1. The context is a limit in any case.
     pub tokens_max: usize,
     /// Draws are a function of (seed, choice index, position) and of nothing else.
@@ -49,6 +55,7 @@ impl Default for SamplingParams {
             stop_tokens: Vec::new(),
             stop_strings: Vec::new(),
             text: None,
+            constraint: None,
             tokens_max: usize::MAX,
             seed: 0,
         }

@@ -32,7 +32,7 @@ pub struct StopMatcher {
 }
 
 impl StopMatcher {
-    /// `stops` must hold no empty string; `Sampling::new_state` checks.
+    /// `stops` must hold no empty string; `Sampling::new` checks.
     pub fn new(text: Arc<dyn TokenText>, stops: &[String]) -> Self {
         let stops = stops.iter().map(|s| s.as_bytes().to_vec()).collect();
         Self {

@@ -1,0 +1,76 @@
+//! Log-probabilities for the API: raw, of the logits row as the model gave it, before temperature, penalties and bias.
+//!
+//! log p = (logit - max) - ln(sum of e^(x - max)), the sum as `math::sum_exp` defines it, the logarithm libm's in f64,
+//! one rounding to f32 at the end. A function of the row's bits: equal rows give equal log-probabilities.
+
+use crate::{Token, math};
+
+/// Log-probability of one token, its rank, and the most likely tokens.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Logprobs {
+    pub logprob: f32,
+    /// 1 for the most likely; of equals the lower id comes first.
+    pub rank: usize,
+    /// The most likely tokens, most likely first, ties by id.
+    pub top: Vec<(Token, f32)>,
+}
+
+/// The row's largest logit and ln of its sum.
+fn normaliser(logits: &[f32]) -> (f32, f64) {
+    let max = math::max(logits);
+    (max, libm::log(math::sum_exp(logits, max)))
+}
+
+/// Of `token` (which must be inside the vocabulary) and the `top` most likely.
+pub fn logprobs(logits: &[f32], token: Token, top: usize) -> Logprobs {
+    let (max, log_sum) = normaliser(logits);
+    let of = |logit: f32| ((f64::from(logit) - f64::from(max)) - log_sum) as f32;
+    let own = logits[token as usize];
+    let above = |(id, x): &(usize, &f32)| **x > own || (**x == own && *id < token as usize);
+    Logprobs {
+        logprob: of(own),
+        rank: 1 + logits.iter().enumerate().filter(above).count(),
+        top: largest(logits, top)
+            .into_iter()
+            .map(|t| (t, of(logits[t as usize])))
+            .collect(),
+    }
+}
+
+/// The `count` tokens of largest logits, ties by id.
+pub fn largest(logits: &[f32], count: usize) -> Vec<Token> {
+    let count = count.min(logits.len());
+    if count == 0 {
+        return Vec::new();
+    }
+    let before = |a: &Token, b: &Token| {
+        let (x, y) = (logits[*a as usize], logits[*b as usize]);
+        y.total_cmp(&x).then(a.cmp(b))
+    };
+    let mut tokens: Vec<Token> = (0..logits.len() as Token).collect();
+    tokens.select_nth_unstable_by(count - 1, before);
+    tokens.truncate(count);
+    tokens.sort_unstable_by(before);
+    tokens
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn probabilities_sum_to_one() {
+        let logits: Vec<f32> = (0..100).map(|i| ((i * 31 % 17) as f32) * 0.5).collect();
+        let sum: f64 = (0..100)
+            .map(|t| libm::exp(f64::from(logprobs(&logits, t, 0).logprob)))
+            .sum();
+        assert!((sum - 1.0).abs() < 1e-5, "{sum}");
+    }
+
+    #[test]
+    fn ties_rank_by_token_id() {
+        let row = [1.0, 3.0, 3.0, 0.0];
+        assert_eq!(logprobs(&row, 2, 3).rank, 2);
+        assert_eq!(largest(&row, 3), [1, 2, 0]);
+    }
+}

@@ -1,0 +1,117 @@
+//! The exponential that sampling uses: plain f32 multiplications and additions in a fixed order, so the same bits on
+//! every platform, with every vector width. Never `f32::exp`, which is whatever the platform gives.
+
+/// Below this, `exp_negative` is 0: such a weight is less than 2^-57 of the largest and cannot move a draw of 53 bits.
+pub const CUTOFF: f32 = -40.0;
+
+/// e^x for x <= 0 (0 below `CUTOFF`), within 2e-7 relative. x = n ln 2 + r with |r| <= ln 2 / 2; e^r by the
+/// polynomial of Cephes' `expf` (S. Moshier), n by the exponent bits.
+#[inline(always)]
+pub fn exp_negative(x: f32) -> f32 {
+    // Adding and subtracting 1.5 * 2^23 rounds to the nearest integer.
+    const ROUND: f32 = 12_582_912.0;
+    const LN2_HIGH: f32 = 0.693_359_4;
+    const LN2_LOW: f32 = -2.121_944_4e-4;
+    let clamped = if x > CUTOFF { x } else { CUTOFF };
+    let n = (clamped * std::f32::consts::LOG2_E + ROUND) - ROUND;
+    let r = (clamped - n * LN2_HIGH) - n * LN2_LOW;
+    let mut p = 1.987_569_1e-4;
+    p = p * r + 1.398_199_9e-3;
+    p = p * r + 8.333_452e-3;
+    p = p * r + 4.166_579_6e-2;
+    p = p * r + 0.166_666_66;
+    p = p * r + 0.500_000_06;
+    let e_r = p * (r * r) + r + 1.0;
+    let scale = f32::from_bits(((n as i32 + 127) as u32) << 23);
+    // Also false for NaN: a NaN has no weight.
+    if x >= CUTOFF { e_r * scale } else { 0.0 }
+}
+
+/// Lanes of the sums below: enough for any vector unit, and part of their definition.
+const LANES: usize = 16;
+
+/// Folds the lanes 8, 4, 2, 1.
+fn fold<T: Copy>(mut lanes: [T; LANES], f: impl Fn(T, T) -> T) -> T {
+    let mut half = LANES / 2;
+    while half > 0 {
+        for l in 0..half {
+            lanes[l] = f(lanes[l], lanes[l + half]);
+        }
+        half /= 2;
+    }
+    lanes[0]
+}
+
+/// The largest value; NaN counts as nothing, -inf if there is nothing.
+pub fn max(values: &[f32]) -> f32 {
+    let larger = |a: f32, b: f32| if b > a { b } else { a };
+    let mut lanes = [f32::NEG_INFINITY; LANES];
+    let (blocks, rest) = values.as_chunks::<LANES>();
+    for block in blocks {
+        for l in 0..LANES {
+            lanes[l] = larger(lanes[l], block[l]);
+        }
+    }
+    for (l, value) in rest.iter().enumerate() {
+        lanes[l] = larger(lanes[l], *value);
+    }
+    fold(lanes, larger)
+}
+
+/// Sum of e^(x - max) over the values, in f64: lane l takes values l, l + 16, ..., then the lanes fold 8, 4, 2, 1.
+pub fn sum_exp(values: &[f32], max: f32) -> f64 {
+    let mut lanes = [0.0f64; LANES];
+    let (blocks, rest) = values.as_chunks::<LANES>();
+    for block in blocks {
+        for l in 0..LANES {
+            lanes[l] += f64::from(exp_negative(block[l] - max));
+        }
+    }
+    for (l, value) in rest.iter().enumerate() {
+        lanes[l] += f64::from(exp_negative(*value - max));
+    }
+    fold(lanes, |a, b| a + b)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exp_is_close_to_the_real_one_and_never_rises_above_one() {
+        let mut worst = 0.0f64;
+        for i in 0..=4_000_000u32 {
+            let x = -(i as f32) * 1e-5;
+            let exact = libm::exp(f64::from(x));
+            worst = worst.max((f64::from(exp_negative(x)) - exact).abs() / exact);
+            assert!(exp_negative(x) <= 1.0);
+        }
+        assert!(worst < 2e-7, "relative error {worst}");
+    }
+
+    #[test]
+    fn exp_has_its_edges() {
+        assert_eq!(exp_negative(0.0), 1.0);
+        assert_eq!(exp_negative(-0.0), 1.0);
+        assert_eq!(exp_negative(CUTOFF - 1.0), 0.0);
+        assert_eq!(exp_negative(f32::NEG_INFINITY), 0.0);
+        assert_eq!(exp_negative(f32::NAN), 0.0);
+    }
+
+    #[test]
+    fn max_ignores_nan_and_sees_the_ragged_end() {
+        let mut values = vec![-1.0f32; 37];
+        values[3] = f32::NAN;
+        values[36] = 2.0;
+        assert_eq!(max(&values), 2.0);
+        assert_eq!(max(&[]), f32::NEG_INFINITY);
+    }
+
+    #[test]
+    fn the_sum_is_that_of_a_plain_loop() {
+        let values: Vec<f32> = (0..1003).map(|i| ((i * 37 % 101) as f32) * 0.1).collect();
+        let top = max(&values);
+        let plain: f64 = values.iter().map(|v| libm::exp(f64::from(*v - top))).sum();
+        assert!((sum_exp(&values, top) - plain).abs() < 1e-5 * plain);
+    }
+}

@@ -1,0 +1,266 @@
+//! The prefix cache's policy: which published blocks may continue a prompt, and which block goes when pages run out.
+//!
+//! A hash proposes; the core compares tokens, depth and parent when a block is attached, so nothing here can share
+//! wrong bits: a mistake in this file costs hits, not answers. It must hold no page and no token by itself.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap};
+use vosti_core::{Block, BlockId, PAGE, Parent, Token};
+
+/// Where a block may be found: what it continues, and a hash of its tokens.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Place {
+    /// The parent's serial, or the tenant's salt.
+    parent: u64,
+    is_root: bool,
+    hash: u64,
+}
+
+impl Place {
+    fn new(parent: Parent, tokens: &[Token]) -> Self {
+        let (parent, is_root) = match parent {
+            Parent::Root { salt } => (salt, true),
+            Parent::Block { serial } => (serial, false),
+        };
+        // FNV-1a: a collision proposes a block that the core will refuse.
+        let hash = tokens.iter().fold(0xcbf2_9ce4_8422_2325u64, |h, t| {
+            (h ^ u64::from(*t)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+        Self {
+            parent,
+            is_root,
+            hash,
+        }
+    }
+}
+
+struct Entry {
+    place: Place,
+    depth: usize,
+    parent: Option<BlockId>,
+    /// Registered blocks that continue this one.
+    children: usize,
+    /// Sequences whose chain this block is in.
+    users: usize,
+    /// When it was last used.
+    tick: u64,
+    /// Per group, the tick under which its page stands in `idle`, if it does.
+    idle: Vec<Option<u64>>,
+}
+
+/// Every registered block, findable by content, ordered for eviction.
+pub(crate) struct PrefixIndex {
+    entries: HashMap<BlockId, Entry>,
+    places: HashMap<Place, Vec<BlockId>>,
+    /// Blocks that no sequence uses and no block continues: the least recently used first, of these the deepest.
+    leaves: BTreeSet<(u64, Reverse<usize>, BlockId)>,
+    /// Per group with a window: block pages that perhaps no table holds, the least recently used first, of these the
+    /// shallowest (a hit needs the pages of its last window only).
+    idle: Vec<Option<BTreeSet<(u64, usize, BlockId)>>>,
+    /// Blocks that no sequence uses.
+    unused: usize,
+    clock: u64,
+}
+
+impl PrefixIndex {
+    /// `windowed` says of each group whether it has a window.
+    pub fn new(windowed: &[bool]) -> Self {
+        Self {
+            entries: HashMap::new(),
+            places: HashMap::new(),
+            leaves: BTreeSet::new(),
+            idle: windowed.iter().map(|w| w.then(BTreeSet::new)).collect(),
+            unused: 0,
+            clock: 0,
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub fn unused(&self) -> usize {
+        self.unused
+    }
+
+    /// Block pages of a group with a window that perhaps no table holds.
+    pub fn idle_len(&self, group: usize) -> usize {
+        self.idle[group].as_ref().map_or(0, BTreeSet::len)
+    }
+
+    /// The longest chain of blocks that `history` begins with, leaves one position to compute, and whose last block
+    /// satisfies `usable(path)`.
+    pub fn longest<'a>(
+        &self,
+        salt: u64,
+        history: &[Token],
+        block: impl Fn(BlockId) -> Option<&'a Block>,
+        usable: impl Fn(&[BlockId]) -> bool,
+    ) -> Vec<BlockId> {
+        let limit = (history.len() - 1) / PAGE;
+        let mut levels: Vec<Vec<BlockId>> = Vec::new();
+        for depth in 0..limit {
+            let tokens = &history[depth * PAGE..(depth + 1) * PAGE];
+            let found = match levels.last() {
+                None => self.at(Place::new(Parent::Root { salt }, tokens), tokens, &block),
+                Some(parents) => {
+                    let of = |p: &BlockId| Place::new(Parent::Block { serial: p.serial }, tokens);
+                    parents
+                        .iter()
+                        .flat_map(|p| self.at(of(p), tokens, &block))
+                        .collect()
+                }
+            };
+            if found.is_empty() {
+                break;
+            }
+            levels.push(found);
+        }
+        let ends = levels.iter().rev().flatten();
+        ends.map(|end| self.path(*end))
+            .find(|path| usable(path))
+            .unwrap_or_default()
+    }
+
+    /// The blocks of this place with these tokens, newest first.
+    fn at<'a>(
+        &self,
+        place: Place,
+        tokens: &[Token],
+        block: &impl Fn(BlockId) -> Option<&'a Block>,
+    ) -> Vec<BlockId> {
+        let Some(found) = self.places.get(&place) else {
+            return Vec::new();
+        };
+        let same = |id: &BlockId| block(*id).is_some_and(|b| b.tokens() == tokens);
+        found.iter().rev().copied().filter(same).collect()
+    }
+
+    /// The chain that ends with this block.
+    fn path(&self, end: BlockId) -> Vec<BlockId> {
+        let mut path = vec![end];
+        while let Some(parent) = self
+            .entries
+            .get(&path[path.len() - 1])
+            .and_then(|e| e.parent)
+        {
+            path.push(parent);
+        }
+        path.reverse();
+        path
+    }
+
+    /// A sequence has published this block, and uses it.
+    pub fn published(&mut self, id: BlockId, parent: Option<BlockId>, block: &Block) {
+        let place = Place::new(block.parent(), block.tokens());
+        self.places.entry(place).or_default().push(id);
+        if let Some(parent) = parent.and_then(|p| self.entries.get_mut(&p)) {
+            parent.children += 1;
+        }
+        let entry = Entry {
+            place,
+            depth: block.depth(),
+            // A parent that is gone already (its pages were all behind windows) is nobody's leaf.
+            parent: parent.filter(|p| self.entries.contains_key(p)),
+            children: 0,
+            users: 1,
+            tick: self.clock,
+            idle: vec![None; self.idle.len()],
+        };
+        self.entries.insert(id, entry);
+    }
+
+    /// A sequence has attached this block.
+    pub fn used(&mut self, id: BlockId) {
+        let Some(entry) = self.entries.get_mut(&id) else {
+            return;
+        };
+        if entry.users == 0 {
+            self.unused -= 1;
+            self.leaves.remove(&(entry.tick, Reverse(entry.depth), id));
+        }
+        entry.users += 1;
+    }
+
+    /// A sequence has let go of its whole chain.
+    pub fn released(&mut self, chain: &[BlockId]) {
+        self.clock += 1;
+        for id in chain {
+            let Some(entry) = self.entries.get_mut(id) else {
+                continue;
+            };
+            entry.users -= 1;
+            entry.tick = self.clock;
+            if entry.users == 0 {
+                self.unused += 1;
+                if entry.children == 0 {
+                    self.leaves.insert((entry.tick, Reverse(entry.depth), *id));
+                }
+            }
+            for group in 0..self.idle.len() {
+                self.page_idle(*id, group);
+            }
+        }
+    }
+
+    /// A sequence has let go of the block's page of this group; perhaps no table holds it now.
+    pub fn page_idle(&mut self, id: BlockId, group: usize) {
+        let (Some(idle), Some(entry)) = (&mut self.idle[group], self.entries.get_mut(&id)) else {
+            return;
+        };
+        if let Some(tick) = entry.idle[group].take() {
+            idle.remove(&(tick, entry.depth, id));
+        }
+        entry.idle[group] = Some(self.clock);
+        idle.insert((self.clock, entry.depth, id));
+    }
+
+    /// The block to evict next, if any may go.
+    pub fn leaf(&self) -> Option<BlockId> {
+        self.leaves.first().map(|(_, _, id)| *id)
+    }
+
+    /// Takes the next candidate for `Core::evict_page` from the list. It comes back by `page_idle`.
+    pub fn pop_idle(&mut self, group: usize) -> Option<BlockId> {
+        let (_, _, id) = self.idle[group].as_mut()?.pop_first()?;
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.idle[group] = None;
+        }
+        Some(id)
+    }
+
+    /// The block is gone.
+    pub fn evicted(&mut self, id: BlockId) {
+        let Some(entry) = self.entries.remove(&id) else {
+            return;
+        };
+        self.leaves.remove(&(entry.tick, Reverse(entry.depth), id));
+        for (idle, tick) in self.idle.iter_mut().zip(&entry.idle) {
+            if let (Some(idle), Some(tick)) = (idle, tick) {
+                idle.remove(&(*tick, entry.depth, id));
+            }
+        }
+        if entry.users == 0 {
+            self.unused -= 1;
+        }
+        if let Some(found) = self.places.get_mut(&entry.place) {
+            found.retain(|other| *other != id);
+            if found.is_empty() {
+                self.places.remove(&entry.place);
+            }
+        }
+        self.parent_lost_child(entry.parent);
+    }
+
+    fn parent_lost_child(&mut self, parent: Option<BlockId>) {
+        let Some(id) = parent else {
+            return;
+        };
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.children -= 1;
+            if entry.users == 0 && entry.children == 0 {
+                self.leaves.insert((entry.tick, Reverse(entry.depth), id));
+            }
+        }
+    }
+}

@@ -1,0 +1,481 @@
+//! The planning of one step: who takes part, with how many rows and drafts, and which pages make room for that.
+//!
+//! Running sequences come first, in the policy's order; then waiting ones start. When pages run out: evict cached
+//! blocks, else shorten the chunk, else preempt the sequence that is last in the order (perhaps this one). The first in
+//! the order therefore always gets on, and what fits the pool alone always ends.
+
+use crate::engine::refused;
+use crate::policy::Order;
+use crate::sequence::Serial;
+use crate::{Engine, EngineError};
+use vosti_core::{BlockId, Device, PAGE, Select, Token};
+
+/// What one sequence does in the step.
+pub(crate) struct Decision {
+    pub serial: Serial,
+    pub core: vosti_core::RequestId,
+    /// Rows of its history.
+    pub rows: usize,
+    pub drafts: Vec<Token>,
+    pub select: Select,
+    /// Its rows end with the history: a token will be sampled.
+    pub reaches_end: bool,
+}
+
+/// The step being planned.
+struct Step {
+    rows_left: usize,
+    selected_left: usize,
+    decisions: Vec<Decision>,
+    preempted: bool,
+}
+
+impl<D: Device<Logits = [f32]>> Engine<D> {
+    /// Decides the step. Pages are taken, evicted and preempted here; no step is begun in the core yet.
+    pub(crate) fn plan(&mut self) -> Result<Vec<Decision>, EngineError> {
+        let mut step = Step {
+            rows_left: self.policy.rows_step_max.min(self.rows_max),
+            selected_left: self.selected_max,
+            decisions: Vec::with_capacity(self.running.len() + 1),
+            preempted: false,
+        };
+        let order = self.running_in_order();
+        for &serial in &order {
+            // An earlier one may have taken its pages.
+            if self.running.contains(&serial) {
+                self.plan_sequence(serial, &order, &mut step)?;
+            }
+        }
+        if !step.preempted {
+            self.start_waiting(&mut step)?;
+            let stuck = self.running.is_empty() && !self.waiting.is_empty();
+            // Only without eviction: everything that could run waits for pages that only the cache holds.
+            if stuck && self.evict_all() > 0 {
+                self.start_waiting(&mut step)?;
+            }
+        }
+        Ok(step.decisions)
+    }
+
+    fn running_in_order(&self) -> Vec<Serial> {
+        let prefilling = |serial: Serial| {
+            let request = self.core.request(self.sequences[&serial].core);
+            self.policy.decode_first && request.is_some_and(|r| r.history().len() - r.cached() > 1)
+        };
+        let keyed = self
+            .running
+            .iter()
+            .map(|s| (prefilling(*s), self.order_key(*s), *s));
+        let mut keyed: Vec<(bool, u64, Serial)> = keyed.collect();
+        keyed.sort_unstable();
+        keyed.into_iter().map(|(_, _, serial)| serial).collect()
+    }
+
+    fn order_key(&self, serial: Serial) -> u64 {
+        match self.policy.order {
+            Order::Fifo => serial,
+            Order::Lifo => !serial,
+            Order::Random(seed) => mix(seed ^ mix(self.counters.steps ^ mix(serial))),
+        }
+    }
+
+    /// Puts one running sequence into the step, as far as rows and pages go. `order` says whom it may preempt: the
+    /// last that is running, which may be itself. False: it has no part in this step.
+    fn plan_sequence(
+        &mut self,
+        serial: Serial,
+        order: &[Serial],
+        step: &mut Step,
+    ) -> Result<bool, EngineError> {
+        self.release_behind(serial)?;
+        let sequence = &self.sequences[&serial];
+        let (id, prompt_next, prompt_len) =
+            (sequence.core, sequence.prompt_next, sequence.prompt_len);
+        let Some(request) = self.core.request(id) else {
+            return Ok(false);
+        };
+        let (len, cached) = (request.history().len(), request.cached());
+        let left = len - cached;
+        let mut rows = left.min(step.rows_left).min(self.policy.rows_sequence_max);
+        let shows_prompt = prompt_next < (prompt_len - 1).min(cached + rows);
+        if shows_prompt {
+            rows = rows.min(step.selected_left);
+        } else if rows == left && step.selected_left == 0 {
+            rows -= 1;
+        }
+        if rows == 0 {
+            return Ok(false);
+        }
+        rows = match self.make_room(serial, cached, rows, order, step)? {
+            0 => return Ok(false),
+            fitting => fitting,
+        };
+        let select = if shows_prompt {
+            Select::All
+        } else {
+            Select::Last
+        };
+        let reaches_end = rows == left;
+        step.rows_left -= rows;
+        step.selected_left -= if shows_prompt {
+            rows
+        } else {
+            usize::from(reaches_end)
+        };
+        let drafts = if reaches_end {
+            self.drafts(serial, cached + rows, rows, step)?
+        } else {
+            Vec::new()
+        };
+        step.rows_left -= drafts.len();
+        step.selected_left -= drafts.len();
+        step.decisions.push(Decision {
+            serial,
+            core: id,
+            rows,
+            drafts,
+            select,
+            reaches_end,
+        });
+        Ok(true)
+    }
+
+    /// Pages for `rows` more positions: how many of them fit, after evicting, shortening and preempting.
+    fn make_room(
+        &mut self,
+        serial: Serial,
+        cached: usize,
+        rows: usize,
+        order: &[Serial],
+        step: &mut Step,
+    ) -> Result<usize, EngineError> {
+        loop {
+            let covered = self.grow(serial, cached + rows, true)?;
+            if covered > cached {
+                return Ok(covered - cached);
+            }
+            let last = order
+                .iter()
+                .rev()
+                .copied()
+                .find(|s| self.running.contains(s));
+            let victim = last.unwrap_or(serial);
+            step.preempted = true;
+            self.preempt_sequence(victim)?;
+            if victim == serial {
+                return Ok(0);
+            }
+        }
+    }
+
+    /// Guesses to check in this step, with pages for them; `end` is where the history ends.
+    fn drafts(
+        &mut self,
+        serial: Serial,
+        end: usize,
+        rows: usize,
+        step: &Step,
+    ) -> Result<Vec<Token>, EngineError> {
+        let Some(drafter) = &mut self.drafter else {
+            return Ok(Vec::new());
+        };
+        let id = self.sequences[&serial].core;
+        let Some(request) = self.core.request(id) else {
+            return Ok(Vec::new());
+        };
+        // At least one more token comes from the row before the drafts.
+        let limits = [
+            step.rows_left,
+            step.selected_left,
+            self.policy.rows_sequence_max - rows,
+            request.state().tokens_left() - 1,
+            self.tokens_max - end - 1,
+        ];
+        let most = limits.into_iter().min().unwrap_or(0);
+        if most == 0 {
+            return Ok(Vec::new());
+        }
+        let mut drafts = drafter.draft(serial, request.history(), most);
+        let vocab = self.core.program().vocab;
+        let valid = drafts.iter().take(most).take_while(|t| **t < vocab).count();
+        // Nothing is evicted for a guess.
+        let covered = self.grow(serial, end + valid, false)?;
+        drafts.truncate(covered - end);
+        Ok(drafts)
+    }
+
+    /// Gives the sequence pages up to position `end` in every group, as far as there are any; the position that all
+    /// groups now reach, at most `end`.
+    fn grow(&mut self, serial: Serial, end: usize, evict: bool) -> Result<usize, EngineError> {
+        let id = self.sequences[&serial].core;
+        let mut covered = end;
+        for group in 0..self.core.program().groups.len() {
+            let pages = |engine: &Self| engine.core.request(id).map_or(0, |r| r.table(group).len());
+            while pages(self) * PAGE < end {
+                if self.core.free_pages(group) == 0 && !(evict && self.evict_for(group)) {
+                    break;
+                }
+                self.core
+                    .take_page(id, group)
+                    .map_err(|e| refused("take_page", e))?;
+            }
+            covered = covered.min(pages(self) * PAGE);
+        }
+        Ok(covered)
+    }
+
+    /// Frees one page of a group by eviction.
+    fn evict_for(&mut self, group: usize) -> bool {
+        if !self.policy.eviction {
+            return false;
+        }
+        if self.core.program().groups[group].window.is_some() {
+            // The list may hold pages that are in use again: the core refuses them, and they come back when let go.
+            while let Some(block) = self.prefix.pop_idle(group) {
+                if self.core.evict_page(block, group).is_ok() {
+                    self.counters.evictions += 1;
+                    return true;
+                }
+            }
+            return false;
+        }
+        let Some(leaf) = self.prefix.leaf() else {
+            return false;
+        };
+        if self.core.evict(leaf).is_err() {
+            return false;
+        }
+        self.prefix.evicted(leaf);
+        self.counters.evictions += 1;
+        true
+    }
+
+    /// Lets go of pages that the next row no longer sees.
+    fn release_behind(&mut self, serial: Serial) -> Result<(), EngineError> {
+        let Some(sequence) = self.sequences.get_mut(&serial) else {
+            return Ok(());
+        };
+        let id = sequence.core;
+        for (group, behind) in sequence.behind.iter_mut().enumerate() {
+            let (Some(window), Some(request)) = (
+                self.core.program().groups[group].window,
+                self.core.request(id),
+            ) else {
+                continue;
+            };
+            let first = (request.cached() + 1).saturating_sub(window as usize) / PAGE;
+            if first <= *behind {
+                continue;
+            }
+            let blocks: Vec<BlockId> = request
+                .chain()
+                .iter()
+                .take(first)
+                .skip(*behind)
+                .copied()
+                .collect();
+            *behind = first;
+            let released = self
+                .core
+                .release_behind(id, group)
+                .map_err(|e| refused("release_behind", e))?;
+            self.counters.released_behind += released as u64;
+            blocks
+                .into_iter()
+                .for_each(|block| self.prefix.page_idle(block, group));
+        }
+        Ok(())
+    }
+
+    /// Takes a running sequence's pages; it waits again.
+    pub(crate) fn preempt_sequence(&mut self, serial: Serial) -> Result<(), EngineError> {
+        self.detach(serial)?;
+        self.running.remove(&serial);
+        self.waiting.insert(serial);
+        self.counters.preemptions += 1;
+        Ok(())
+    }
+
+    /// Lets go of every page of a sequence.
+    fn detach(&mut self, serial: Serial) -> Result<(), EngineError> {
+        let Some(sequence) = self.sequences.get_mut(&serial) else {
+            return Ok(());
+        };
+        sequence.behind.fill(0);
+        let id = sequence.core;
+        let chain = self
+            .core
+            .request(id)
+            .map_or(Vec::new(), |r| r.chain().to_vec());
+        self.core.preempt(id).map_err(|e| refused("preempt", e))?;
+        self.prefix.released(&chain);
+        Ok(())
+    }
+}
+
+/// Waiting sequences.
+impl<D: Device<Logits = [f32]>> Engine<D> {
+    /// Starts waiting sequences in order, until one does not fit.
+    fn start_waiting(&mut self, step: &mut Step) -> Result<(), EngineError> {
+        for serial in self.waiting_in_order() {
+            let full = self.running.len() >= self.policy.running_max;
+            if full || step.rows_left == 0 || step.selected_left == 0 {
+                break;
+            }
+            if self.waits_for_leader(serial) {
+                continue;
+            }
+            let hit = self.attach_prefix(serial)?;
+            if !self.running.is_empty() && !self.has_room(serial) {
+                self.detach(serial)?;
+                break;
+            }
+            if !self.start(serial, step)? {
+                break;
+            }
+            self.count_hit(serial, hit);
+        }
+        Ok(())
+    }
+
+    /// Moves a sequence to the running ones and plans it; moves it back if not one row fits.
+    fn start(&mut self, serial: Serial, step: &mut Step) -> Result<bool, EngineError> {
+        self.waiting.remove(&serial);
+        self.running.insert(serial);
+        let preemptions = self.counters.preemptions;
+        let planned = self.plan_sequence(serial, &[serial], step)?;
+        if !planned && self.running.contains(&serial) {
+            self.preempt_sequence(serial)?;
+        }
+        // It lost nothing that it had computed.
+        self.counters.preemptions = preemptions;
+        Ok(planned)
+    }
+
+    fn waiting_in_order(&self) -> Vec<Serial> {
+        // Enough to fill every free place even when all choices of some requests wait for their leaders.
+        let enough = self
+            .policy
+            .running_max
+            .saturating_sub(self.running.len())
+            .saturating_add(256);
+        match self.policy.order {
+            Order::Fifo => self.waiting.iter().copied().take(enough).collect(),
+            Order::Lifo => self.waiting.iter().rev().copied().take(enough).collect(),
+            Order::Random(_) => {
+                let mut waiting: Vec<Serial> = self.waiting.iter().copied().collect();
+                waiting.sort_unstable_by_key(|s| (self.order_key(*s), *s));
+                waiting
+            }
+        }
+    }
+
+    /// A request's further choices wait until the first one has published the prompt, so that they share it.
+    fn waits_for_leader(&self, serial: Serial) -> bool {
+        let sequence = &self.sequences[&serial];
+        if sequence.leader == serial || !sequence.use_prefix_cache || !self.policy.prefix_cache {
+            return false;
+        }
+        let leader = self
+            .sequences
+            .get(&sequence.leader)
+            .and_then(|s| self.core.request(s.core));
+        leader.is_some_and(|r| r.chain().len() < (sequence.prompt_len - 1) / PAGE)
+    }
+
+    /// Attaches the longest cached prefix; gives its tokens.
+    fn attach_prefix(&mut self, serial: Serial) -> Result<usize, EngineError> {
+        let sequence = &self.sequences[&serial];
+        let id = sequence.core;
+        let Some(request) = self
+            .core
+            .request(id)
+            .filter(|_| sequence.use_prefix_cache && self.policy.prefix_cache)
+        else {
+            return Ok(0);
+        };
+        let usable = |path: &[BlockId]| self.path_is_usable(path);
+        let block = |id| self.core.block(id);
+        let path = self
+            .prefix
+            .longest(request.salt(), request.history(), block, usable);
+        for (depth, block) in path.iter().enumerate() {
+            // The core compares for itself. A refusal is a lost hit.
+            if self.core.attach(id, *block).is_err() {
+                let usable = self.path_is_usable(&path[..depth]);
+                if !usable {
+                    self.detach(serial)?;
+                    return Ok(0);
+                }
+                return Ok(depth * PAGE);
+            }
+            self.prefix.used(*block);
+        }
+        Ok(path.len() * PAGE)
+    }
+
+    /// Whether the position after these blocks finds every page that it sees.
+    fn path_is_usable(&self, path: &[BlockId]) -> bool {
+        let cached = path.len() * PAGE;
+        self.core
+            .program()
+            .groups
+            .iter()
+            .enumerate()
+            .all(|(group, decl)| {
+                let first = decl
+                    .window
+                    .map_or(0, |w| (cached + 1).saturating_sub(w as usize) / PAGE);
+                let has_page =
+                    |id: &BlockId| self.core.block(*id).is_some_and(|b| b.has_page(group));
+                path.iter().skip(first).all(has_page)
+            })
+    }
+
+    /// Whether the pool has pages for the whole history: starting less would end in preemption.
+    fn has_room(&self, serial: Serial) -> bool {
+        let Some(request) = self.core.request(self.sequences[&serial].core) else {
+            return false;
+        };
+        let whole = request.history().len().div_ceil(PAGE);
+        self.core
+            .program()
+            .groups
+            .iter()
+            .enumerate()
+            .all(|(group, decl)| {
+                let missing = whole - request.table(group).len();
+                let (needed, evictable) = match decl.window {
+                    Some(window) => (
+                        missing.min(window as usize / PAGE + 2),
+                        self.prefix.idle_len(group),
+                    ),
+                    None => (missing, self.prefix.unused()),
+                };
+                let evictable = if self.policy.eviction { evictable } else { 0 };
+                needed <= self.core.free_pages(group) + evictable
+            })
+    }
+
+    fn count_hit(&mut self, serial: Serial, hit: usize) {
+        let Some(sequence) = self.sequences.get_mut(&serial) else {
+            return;
+        };
+        if !sequence.use_prefix_cache || !self.policy.prefix_cache {
+            return;
+        }
+        self.counters.prefix_query_tokens += sequence.prompt_len as u64;
+        self.counters.prefix_hit_tokens += hit as u64;
+        self.counters.prefix_hits += u64::from(hit > 0);
+        let first = hit.min(sequence.prompt_len);
+        sequence.cached_tokens.get_or_insert(first);
+    }
+}
+
+/// SplitMix64's finaliser (Steele, Lea, Flood 2014): an order that looks random and is not.
+fn mix(x: u64) -> u64 {
+    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}

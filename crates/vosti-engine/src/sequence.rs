@@ -1,0 +1,24 @@
+//! One choice of one request, as the scheduler sees it. Its tokens, pages and sampler state are the core's.
+
+use crate::RequestId;
+use vosti_core::RequestId as CoreId;
+
+/// Order of arrival: names a sequence inside the engine.
+pub(crate) type Serial = u64;
+
+pub(crate) struct Sequence {
+    pub core: CoreId,
+    pub request: RequestId,
+    pub choice: u32,
+    /// Serial of the request's first choice: the others wait until it has published the prompt.
+    pub leader: Serial,
+    pub prompt_len: usize,
+    pub use_prefix_cache: bool,
+    /// The next prompt position whose logits are to be reported; `usize::MAX` if none are.
+    pub prompt_next: usize,
+    /// Prompt tokens found in the prefix cache when it was first scheduled.
+    pub cached_tokens: Option<usize>,
+    /// Logical pages at the beginning of each group's table that were released behind the window.
+    pub behind: Vec<usize>,
+    pub generated: usize,
+}
