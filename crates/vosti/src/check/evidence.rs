@@ -21,18 +21,11 @@ impl Row {
         let mut bytes = Vec::with_capacity(4096);
         for block in logits.chunks(1024) {
             bytes.clear();
-            block
-                .iter()
-                .for_each(|x| bytes.extend_from_slice(&x.to_bits().to_le_bytes()));
+            block.iter().for_each(|x| bytes.extend_from_slice(&x.to_bits().to_le_bytes()));
             hash.update(&bytes);
         }
         let digest = hash.finalize();
-        Row {
-            position,
-            digest,
-            logits: keep.then(|| logits.to_vec()),
-            insane: insane(logits),
-        }
+        Row { position, digest, logits: keep.then(|| logits.to_vec()), insane: insane(logits) }
     }
 
     /// None if equal bit for bit, otherwise where and by how much they differ.
@@ -73,10 +66,7 @@ fn insane(logits: &[f32]) -> Option<String> {
     let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let min = logits.iter().copied().fold(f32::INFINITY, f32::min);
     if !(SPREAD_MIN..=SPREAD_MAX).contains(&(max - min)) {
-        return Some(format!(
-            "spread {:e} is outside {SPREAD_MIN:e} to {SPREAD_MAX:e}",
-            max - min
-        ));
+        return Some(format!("spread {:e} is outside {SPREAD_MIN:e} to {SPREAD_MAX:e}", max - min));
     }
     // Entropy of softmax: ln sum(e^(x - max)) - sum((x - max) e^(x - max)) / sum.
     let (mut sum, mut weighted) = (0f64, 0f64);
@@ -89,9 +79,7 @@ fn insane(logits: &[f32]) -> Option<String> {
     let entropy = sum.ln() - weighted / sum;
     let uniform = (logits.len() as f64).ln();
     if entropy > ENTROPY_SHARE_MAX * uniform {
-        return Some(format!(
-            "entropy {entropy:.4} is that of the uniform distribution, {uniform:.4}"
-        ));
+        return Some(format!("entropy {entropy:.4} is that of the uniform distribution, {uniform:.4}"));
     }
     if entropy <= 0.0 {
         return Some("entropy 0: one token has all the probability".into());
@@ -111,22 +99,11 @@ mod tests {
     fn equal_bits_are_equal_and_one_bit_is_a_difference() {
         let a = varied();
         let mut b = a.clone();
-        assert_eq!(
-            Row::new(0, &a, true).difference(&Row::new(0, &b, true)),
-            None
-        );
+        assert_eq!(Row::new(0, &a, true).difference(&Row::new(0, &b, true)), None);
         b[7] = f32::from_bits(b[7].to_bits() ^ 1);
-        let difference = Row::new(0, &a, true)
-            .difference(&Row::new(0, &b, true))
-            .unwrap();
-        assert!(
-            difference.starts_with("1 of 500 values differ"),
-            "{difference}"
-        );
-        let zeros = (
-            Row::new(0, &[0.0, 1.0], true),
-            Row::new(0, &[-0.0, 1.0], true),
-        );
+        let difference = Row::new(0, &a, true).difference(&Row::new(0, &b, true)).unwrap();
+        assert!(difference.starts_with("1 of 500 values differ"), "{difference}");
+        let zeros = (Row::new(0, &[0.0, 1.0], true), Row::new(0, &[-0.0, 1.0], true));
         assert!(zeros.0.difference(&zeros.1).is_some(), "-0 is not 0");
     }
 

@@ -33,37 +33,17 @@ pub fn page(report: &Report) -> String {
 }
 
 fn section(out: &mut String, relation: &Relation) {
-    let verdict = if relation.passed() {
-        "passed"
-    } else {
-        "failed"
-    };
-    let verdict = if relation.skipped() {
-        "skipped"
-    } else {
-        verdict
-    };
+    let verdict = if relation.passed() { "passed" } else { "failed" };
+    let verdict = if relation.skipped() { "skipped" } else { verdict };
     let (equal, pairs) = (relation.equal(), relation.pairs.len());
     let name = relation.name;
-    let _ = write!(
-        out,
-        "<h2>{name} <span class={verdict}>{equal} / {pairs}</span></h2>\n<p>{}",
-        escape(relation.claim)
-    );
+    let _ =
+        write!(out, "<h2>{name} <span class={verdict}>{equal} / {pairs}</span></h2>\n<p>{}", escape(relation.claim));
     if relation.dropped > 0 {
-        let _ = write!(
-            out,
-            " {} pairs were too long and dropped.",
-            relation.dropped
-        );
+        let _ = write!(out, " {} pairs were too long and dropped.", relation.dropped);
     }
     for (i, (what, count)) in relation.seen.iter().enumerate() {
-        let _ = write!(
-            out,
-            "{}{count} {}",
-            if i == 0 { " Seen: " } else { ", " },
-            escape(what)
-        );
+        let _ = write!(out, "{}{count} {}", if i == 0 { " Seen: " } else { ", " }, escape(what));
     }
     out.push_str("</p>\n");
     for missing in &relation.missing {
@@ -75,10 +55,7 @@ fn section(out: &mut String, relation: &Relation) {
 fn picture(out: &mut String, pairs: &[Pair]) {
     let rows = pairs.len().div_ceil(COLUMNS);
     let (width, height) = (COLUMNS * SQUARE, rows * SQUARE);
-    let _ = writeln!(
-        out,
-        "<svg width={width} height={height} role=img aria-label='which pairs match'>"
-    );
+    let _ = writeln!(out, "<svg width={width} height={height} role=img aria-label='which pairs match'>");
     for (i, pair) in pairs.iter().enumerate() {
         let (x, y) = (i % COLUMNS * SQUARE, i / COLUMNS * SQUARE);
         let colour = match (pair.equal, &pair.missing) {
@@ -87,11 +64,7 @@ fn picture(out: &mut String, pairs: &[Pair]) {
             (false, _) => "#c8322b",
         };
         let side = SQUARE - 1;
-        let why = pair
-            .difference
-            .as_deref()
-            .or(pair.missing.as_deref())
-            .unwrap_or("equal");
+        let why = pair.difference.as_deref().or(pair.missing.as_deref()).unwrap_or("equal");
         let _ = writeln!(
             out,
             "<rect x={x} y={y} width={side} height={side} fill='{colour}'><title>{}: {}</title></rect>",
@@ -103,10 +76,7 @@ fn picture(out: &mut String, pairs: &[Pair]) {
 }
 
 fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('\'', "&#39;")
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('\'', "&#39;")
 }
 
 const HEAD: &str = "<!doctype html>
@@ -132,17 +102,8 @@ mod tests {
             difference: (!equal).then(|| "1 of 9 values differ".into()),
             missing: missing.map(String::from),
         };
-        relation.pairs = vec![
-            pair(true, None),
-            pair(false, None),
-            pair(true, Some("no hit")),
-        ];
-        let options = Options {
-            profile: Profile::quick(None),
-            prompt_max: None,
-            only: vec![],
-            seed: 1,
-        };
+        relation.pairs = vec![pair(true, None), pair(false, None), pair(true, Some("no hit"))];
+        let options = Options { profile: Profile::quick(None), prompt_max: None, only: vec![], seed: 1 };
         let page = page(&Report::new(&Facts::default(), &options, vec![relation]));
         assert_eq!(page.matches("<rect").count(), 3);
         assert!(page.contains("1 of 9 values differ") && page.contains("no hit"));

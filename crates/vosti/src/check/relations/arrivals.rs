@@ -18,39 +18,10 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
         return Ok(relation);
     }
     let policies = [
-        (
-            "default",
-            Policy {
-                rows_step_max: 128,
-                ..Policy::default()
-            },
-        ),
-        (
-            "newest first",
-            Policy {
-                rows_step_max: 64,
-                order: Order::Lifo,
-                decode_first: false,
-                ..Policy::default()
-            },
-        ),
-        (
-            "random order",
-            Policy {
-                rows_step_max: 100,
-                order: Order::Random(suite.seed()),
-                ..Policy::default()
-            },
-        ),
-        (
-            "few at a time",
-            Policy {
-                running_max: 3,
-                rows_sequence_max: 48,
-                prefix_cache: false,
-                ..Policy::default()
-            },
-        ),
+        ("default", Policy { rows_step_max: 128, ..Policy::default() }),
+        ("newest first", Policy { rows_step_max: 64, order: Order::Lifo, decode_first: false, ..Policy::default() }),
+        ("random order", Policy { rows_step_max: 100, order: Order::Random(suite.seed()), ..Policy::default() }),
+        ("few at a time", Policy { running_max: 3, rows_sequence_max: 48, prefix_cache: false, ..Policy::default() }),
     ];
     suite.watch.stage("arrivals", policies.len() as u64);
     let (mut aborted, mut into_decode, mut together) = (0, 0, 0);
@@ -62,10 +33,7 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
         let (requests, arrivals, aborts) = timetable(suite, &workload.requests, name);
         let outcome = runner.run_meddled(&requests, &arrivals, &mut |engine, step, run| {
             let running = engine.status().running;
-            into_decode += arrivals
-                .iter()
-                .filter(|at| **at == step && step > 0 && running > 1)
-                .count() as u64;
+            into_decode += arrivals.iter().filter(|at| **at == step && step > 0 && running > 1).count() as u64;
             for (i, at) in aborts.iter().enumerate() {
                 if *at == Some(step) {
                     run.id(i).into_iter().for_each(|id| _ = engine.abort(id));
@@ -94,10 +62,7 @@ type Timetable = (Vec<Request>, Vec<usize>, Vec<Option<usize>>);
 
 fn timetable<S: Subject>(suite: &Suite<'_, S>, requests: &[Request], name: &str) -> Timetable {
     let mut random = Random::new(suite.seed(), &format!("arrivals {name}"));
-    let mut arrivals: Vec<usize> = requests
-        .iter()
-        .map(|_| random.below(ARRIVAL_STEPS))
-        .collect();
+    let mut arrivals: Vec<usize> = requests.iter().map(|_| random.below(ARRIVAL_STEPS)).collect();
     arrivals[0] = 0;
     let answer = suite.profile().answer;
     let abort = |i: usize| (i % 3 == 2).then(|| arrivals[i] + 1 + random.below(answer));

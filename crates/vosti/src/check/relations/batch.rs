@@ -12,26 +12,15 @@ use vosti_engine::Request;
 const CHUNK: usize = 1024;
 
 pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
-    let mut relation = Relation::new(
-        "batch",
-        "A prompt's last logits are the same alone and in a batch.",
-    );
+    let mut relation = Relation::new("batch", "A prompt's last logits are the same alone and in a batch.");
     let profile = suite.profile();
-    let lengths: Vec<usize> = profile
-        .batch_lengths
-        .iter()
-        .copied()
-        .filter(|len| suite.fits(*len, 1))
-        .collect();
+    let lengths: Vec<usize> = profile.batch_lengths.iter().copied().filter(|len| suite.fits(*len, 1)).collect();
     relation.dropped = (profile.batch_lengths.len() - lengths.len()) * profile.batches.len();
     if lengths.is_empty() {
         relation.dropped += profile.repeats;
         return Ok(relation);
     }
-    let requests: Vec<Request> = lengths
-        .iter()
-        .map(|len| last_logits(suite.prompt("batch", *len)))
-        .collect();
+    let requests: Vec<Request> = lengths.iter().map(|len| last_logits(suite.prompt("batch", *len))).collect();
     let total = requests.len() * profile.batches.len() + profile.repeats;
     suite.watch.stage("batch", total as u64);
     let chunk = CHUNK.min(*lengths.iter().max().expect("there are lengths"));
@@ -42,46 +31,20 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
         alone.push(runner.alone(request)?.rows.into_iter().next());
     }
     let distinct: HashSet<_> = alone.iter().flatten().map(|row| row.digest).collect();
-    relation.saw(
-        "distinct logits",
-        distinct.len() as u64,
-        requests.len() as u64,
-    );
+    relation.saw("distinct logits", distinct.len() as u64, requests.len() as u64);
 
     let mut largest = 0;
     for &(size, arrangement) in &profile.batches {
-        largest = largest.max(batches(
-            suite,
-            &mut relation,
-            &requests,
-            &alone,
-            size,
-            arrangement,
-            chunk,
-        )?);
+        largest = largest.max(batches(suite, &mut relation, &requests, &alone, size, arrangement, chunk)?);
     }
-    relation.saw(
-        "sequences in a step",
-        largest,
-        profile
-            .batches
-            .iter()
-            .map(|b| b.0 as u64)
-            .max()
-            .unwrap_or(0),
-    );
+    relation.saw("sequences in a step", largest, profile.batches.iter().map(|b| b.0 as u64).max().unwrap_or(0));
 
     let mut fresh = suite.runner(&suite.plain(&requests, chunk), true)?;
     for i in 0..profile.repeats {
         let i = i * requests.len() / profile.repeats.max(1);
         let again = fresh.alone(&requests[i])?;
         let label = format!("len {}, alone again", lengths[i]);
-        relation.pairs.push(Pair::new(
-            label,
-            alone[i].as_ref(),
-            again.rows.first(),
-            None,
-        ));
+        relation.pairs.push(Pair::new(label, alone[i].as_ref(), again.rows.first(), None));
         suite.watch.done(relation.pairs.len() as u64);
     }
     Ok(relation)
@@ -100,55 +63,31 @@ fn batches<S: Subject>(
     let order = match arrangement {
         Arrangement::Natural => (0..requests.len()).collect(),
         Arrangement::Reversed => (0..requests.len()).rev().collect(),
-        Arrangement::Shuffled => {
-            Random::new(suite.seed(), &format!("batch {size}")).order(requests.len())
-        }
+        Arrangement::Shuffled => Random::new(suite.seed(), &format!("batch {size}")).order(requests.len()),
     };
     // The last batch is filled up with the first requests, so that every batch has its size.
     let size = size.min(requests.len());
     let mut batches: Vec<Vec<usize>> = order.chunks(size).map(<[usize]>::to_vec).collect();
     let fill = batches.len() * size - order.len();
-    batches
-        .last_mut()
-        .expect("there are requests")
-        .extend(&order[..fill]);
-    let batch_of =
-        |batch: &[usize]| -> Vec<Request> { batch.iter().map(|i| requests[*i].clone()).collect() };
+    batches.last_mut().expect("there are requests").extend(&order[..fill]);
+    let batch_of = |batch: &[usize]| -> Vec<Request> { batch.iter().map(|i| requests[*i].clone()).collect() };
 
     let mut setup = suite.plain(requests, chunk * size);
-    setup.pool_tokens = batches
-        .iter()
-        .map(|batch| demand(&batch_of(batch)))
-        .max()
-        .unwrap_or(0);
+    setup.pool_tokens = batches.iter().map(|batch| demand(&batch_of(batch))).max().unwrap_or(0);
     setup.policy.rows_sequence_max = chunk;
     let mut runner = suite.runner(&setup, true)?;
     let mut largest = 0;
     for (b, batch) in batches.iter().enumerate() {
         let outcome = runner.run(&batch_of(batch))?;
-        let together = outcome
-            .steps
-            .iter()
-            .find(|step| step.rows > 0)
-            .map_or(0, |step| step.sequences);
+        let together = outcome.steps.iter().find(|step| step.rows > 0).map_or(0, |step| step.sequences);
         largest = largest.max(together as u64);
-        let missing =
-            (together < size).then(|| format!("{together} sequences ran together, not {size}"));
-        let counted = if b + 1 == batches.len() {
-            size - fill
-        } else {
-            size
-        };
+        let missing = (together < size).then(|| format!("{together} sequences ran together, not {size}"));
+        let counted = if b + 1 == batches.len() { size - fill } else { size };
         for (place, &i) in batch.iter().enumerate().take(counted) {
             let len = requests[i].prompt.len();
-            let label = format!(
-                "len {len}, batch of {size} {}, place {place}",
-                arrangement.name()
-            );
+            let label = format!("len {len}, batch of {size} {}, place {place}", arrangement.name());
             let row = outcome.answer(place).rows.first();
-            relation
-                .pairs
-                .push(Pair::new(label, alone[i].as_ref(), row, missing.clone()));
+            relation.pairs.push(Pair::new(label, alone[i].as_ref(), row, missing.clone()));
         }
         suite.watch.done(relation.pairs.len() as u64);
     }

@@ -10,16 +10,9 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
     let mut relation = Relation::new("prefill-decode", claim);
     let profile = suite.profile();
     let n = profile.decode_tokens;
-    let lengths: Vec<usize> = profile
-        .decode_lengths
-        .iter()
-        .copied()
-        .filter(|len| suite.fits(*len, n))
-        .collect();
+    let lengths: Vec<usize> = profile.decode_lengths.iter().copied().filter(|len| suite.fits(*len, n)).collect();
     relation.dropped = (profile.decode_lengths.len() - lengths.len()) * n;
-    suite
-        .watch
-        .stage("prefill-decode", (lengths.len() * n) as u64);
+    suite.watch.stage("prefill-decode", (lengths.len() * n) as u64);
     let mut distinct = HashSet::new();
     let mut decode_steps = 0;
     for &len in &lengths {
@@ -29,24 +22,14 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
             let mut runner = suite.runner(&setup, true)?;
             let outcome = runner.run(std::slice::from_ref(&request))?;
             decode_steps += outcome.steps.iter().filter(|step| step.rows == 1).count() as u64;
-            outcome
-                .answers
-                .into_iter()
-                .flatten()
-                .next()
-                .unwrap_or_default()
+            outcome.answers.into_iter().flatten().next().unwrap_or_default()
         };
         let mut prefill = suite.runner(&setup, true)?;
         let mut history = request.prompt.clone();
         for i in 0..n {
             let again = prefill.alone(&last_logits(history.clone()))?;
             let label = format!("len {len}, token {i}");
-            relation.pairs.push(Pair::new(
-                label,
-                decoded.rows.get(i),
-                again.rows.first(),
-                None,
-            ));
+            relation.pairs.push(Pair::new(label, decoded.rows.get(i), again.rows.first(), None));
             distinct.extend(decoded.rows.get(i).map(|row| row.digest));
             suite.watch.done(relation.pairs.len() as u64);
             let Some(token) = decoded.tokens.get(i) else {
@@ -57,11 +40,7 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
     }
     if !lengths.is_empty() {
         let pairs = relation.pairs.len() as u64;
-        relation.saw(
-            "single-row steps",
-            decode_steps,
-            (lengths.len() * (n - 1)) as u64,
-        );
+        relation.saw("single-row steps", decode_steps, (lengths.len() * (n - 1)) as u64);
         relation.saw("distinct logits", distinct.len() as u64, pairs / 2);
     }
     Ok(relation)

@@ -19,17 +19,8 @@ use vosti_core::PAGE;
 use vosti_engine::{Policy, Request, Sampling};
 
 /// In the order of the report.
-pub const NAMES: [&str; 9] = [
-    "batch",
-    "chunk",
-    "prefill-decode",
-    "prefix",
-    "pressure",
-    "arrivals",
-    "speculation",
-    "choices",
-    "machine",
-];
+pub const NAMES: [&str; 9] =
+    ["batch", "chunk", "prefill-decode", "prefix", "pressure", "arrivals", "speculation", "choices", "machine"];
 
 /// One run of the suite.
 pub struct Suite<'a, S: Subject> {
@@ -49,12 +40,7 @@ pub struct Workload {
 
 impl<'a, S: Subject> Suite<'a, S> {
     pub fn new(subject: &'a S, options: &'a Options, watch: &'a dyn Watch) -> Self {
-        Suite {
-            subject,
-            options,
-            watch,
-            workload: OnceCell::new(),
-        }
+        Suite { subject, options, watch, workload: OnceCell::new() }
     }
 
     /// One relation, timed. None if this subject has nothing to compare in it.
@@ -91,10 +77,7 @@ impl<'a, S: Subject> Suite<'a, S> {
 
     /// The longest prompt that is compared.
     pub fn length_max(&self) -> usize {
-        self.options
-            .prompt_max
-            .unwrap_or(usize::MAX)
-            .min(self.facts().context.saturating_sub(1))
+        self.options.prompt_max.unwrap_or(usize::MAX).min(self.facts().context.saturating_sub(1))
     }
 
     /// Whether a case whose prompt is `prompt` and which then generates `answer` tokens is compared.
@@ -108,18 +91,8 @@ impl<'a, S: Subject> Suite<'a, S> {
 
     /// An engine without a prefix cache, with room for all of `requests` and steps of `rows`.
     fn plain(&self, requests: &[Request], rows: usize) -> Setup {
-        let policy = Policy {
-            rows_step_max: rows,
-            prefix_cache: false,
-            ..Policy::default()
-        };
-        Setup {
-            policy,
-            pool_tokens: demand(requests),
-            rows_max: rows,
-            threads: None,
-            instruction_set: None,
-        }
+        let policy = Policy { rows_step_max: rows, prefix_cache: false, ..Policy::default() };
+        Setup { policy, pool_tokens: demand(requests), rows_max: rows, threads: None, instruction_set: None }
     }
 
     fn runner(&self, setup: &Setup, keep: bool) -> Result<Runner<'a, S>, CheckError> {
@@ -136,8 +109,7 @@ impl<'a, S: Subject> Suite<'a, S> {
         let lengths: Vec<usize> = profile.workload.iter().copied().filter(fits).collect();
         let dropped = profile.workload.len() - lengths.len();
         let requests = prompts::workload(self.facts(), self.seed(), &lengths, profile.answer);
-        self.watch
-            .stage("reference: each request alone", requests.len() as u64);
+        self.watch.stage("reference: each request alone", requests.len() as u64);
         let longest = requests.iter().map(|r| r.prompt.len()).max().unwrap_or(1);
         let mut runner = self.runner(&self.plain(&requests, longest), false)?;
         let mut alone = Vec::new();
@@ -145,11 +117,7 @@ impl<'a, S: Subject> Suite<'a, S> {
             alone.push(runner.alone(request)?);
             self.watch.done(alone.len() as u64);
         }
-        Ok(self.workload.get_or_init(|| Workload {
-            requests,
-            alone,
-            dropped,
-        }))
+        Ok(self.workload.get_or_init(|| Workload { requests, alone, dropped }))
     }
 }
 
@@ -160,9 +128,7 @@ fn demand(requests: &[Request]) -> usize {
 
 /// Pages' worth of tokens that one request needs.
 fn need(request: &Request) -> usize {
-    (request.prompt.len() + request.sampling.tokens_max).div_ceil(PAGE)
-        * PAGE
-        * request.choices as usize
+    (request.prompt.len() + request.sampling.tokens_max).div_ceil(PAGE) * PAGE * request.choices as usize
 }
 
 /// A request for the one logits vector that follows `prompt`.
@@ -171,25 +137,10 @@ fn last_logits(prompt: Vec<vosti_engine::Token>) -> Request {
 }
 
 /// Every row of `answer` against the same row of `alone`. Rows that an abort kept from coming are not missed.
-fn pairs_of_rows(
-    relation: &mut Relation,
-    label: &str,
-    alone: &Answer,
-    answer: &Answer,
-    aborted: bool,
-) {
-    let rows = if aborted {
-        answer.rows.len()
-    } else {
-        alone.rows.len().max(answer.rows.len())
-    };
+fn pairs_of_rows(relation: &mut Relation, label: &str, alone: &Answer, answer: &Answer, aborted: bool) {
+    let rows = if aborted { answer.rows.len() } else { alone.rows.len().max(answer.rows.len()) };
     for i in 0..rows {
-        let mut pair = Pair::new(
-            format!("{label}, token {i}"),
-            alone.rows.get(i),
-            answer.rows.get(i),
-            None,
-        );
+        let mut pair = Pair::new(format!("{label}, token {i}"), alone.rows.get(i), answer.rows.get(i), None);
         if pair.equal && alone.tokens.get(i) != answer.tokens.get(i) {
             pair.equal = false;
             pair.difference = Some("the logits are equal and the sampled tokens are not".into());

@@ -34,27 +34,16 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
     Ok(relation)
 }
 
-fn compare<S: Subject>(
-    suite: &Suite<'_, S>,
-    len: usize,
-    follow: Follow,
-) -> Result<(Pair, bool), CheckError> {
+fn compare<S: Subject>(suite: &Suite<'_, S>, len: usize, follow: Follow) -> Result<(Pair, bool), CheckError> {
     let donor_prompt = suite.prompt(&format!("prefix {follow:?}"), len);
-    let generated = if follow == Follow::Generated {
-        GENERATED
-    } else {
-        1
-    };
+    let generated = if follow == Follow::Generated { GENERATED } else { 1 };
     let donor = Request::new(donor_prompt.clone(), Sampling::greedy(generated));
     let more = suite.profile().prefix_more;
     let longest = last_logits(vec![0; len + GENERATED + more]);
     let mut setup = suite.plain(&[], len + GENERATED + more);
     setup.pool_tokens = demand(&[donor.clone(), longest]);
     let cold_setup = setup.clone();
-    setup.policy = Policy {
-        prefix_cache: true,
-        ..setup.policy
-    };
+    setup.policy = Policy { prefix_cache: true, ..setup.policy };
 
     let mut warm = suite.runner(&setup, true)?;
     let given = warm.alone(&donor)?;
@@ -69,19 +58,10 @@ fn compare<S: Subject>(
     let cached = hot.usage.cached_tokens;
     let expected = common / PAGE * PAGE;
     let short = common >= HIT_REQUIRED && cached < HIT_REQUIRED / PAGE * PAGE;
-    let missing = (short || cached > common).then(|| {
-        format!(
-            "{cached} tokens came from the cache, {expected} of {common} common ones were expected"
-        )
-    });
-    let label = format!(
-        "donor of {len}, {}, {cached} tokens cached",
-        follow_name(follow)
-    );
-    Ok((
-        Pair::new(label, cold.rows.first(), hot.rows.first(), missing),
-        cached > 0,
-    ))
+    let missing = (short || cached > common)
+        .then(|| format!("{cached} tokens came from the cache, {expected} of {common} common ones were expected"));
+    let label = format!("donor of {len}, {}, {cached} tokens cached", follow_name(follow));
+    Ok((Pair::new(label, cold.rows.first(), hot.rows.first(), missing), cached > 0))
 }
 
 struct Query {
@@ -101,14 +81,9 @@ fn query<S: Subject>(
     let mut prompt = donor;
     match follow {
         Follow::Repeat => {
-            return Query {
-                shared: prompt.len(),
-                prompt,
-            };
+            return Query { shared: prompt.len(), prompt };
         }
-        Follow::OtherSuffix => {
-            prompt.truncate(prompt.len() * 9 / 10 / PAGE * PAGE + PAGE.min(prompt.len() / 10))
-        }
+        Follow::OtherSuffix => prompt.truncate(prompt.len() * 9 / 10 / PAGE * PAGE + PAGE.min(prompt.len() / 10)),
         Follow::More => {}
         Follow::Generated => prompt.extend_from_slice(generated),
     }

@@ -20,43 +20,26 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
     };
     let all = demand(&workload.requests);
     let mut setup = suite.plain(&[], ROWS);
-    setup.policy = Policy {
-        rows_step_max: ROWS,
-        ..Policy::default()
-    };
+    setup.policy = Policy { rows_step_max: ROWS, ..Policy::default() };
     setup.pool_tokens = (all / 3).saturating_sub(1) / PAGE * PAGE;
     if setup.pool_tokens < largest {
-        relation.missing.push(format!(
-            "the largest request needs {largest} of {all} tokens, more than a third"
-        ));
+        relation.missing.push(format!("the largest request needs {largest} of {all} tokens, more than a third"));
         setup.pool_tokens = largest;
     }
     suite.watch.stage("pressure", ROUNDS_MAX as u64);
     let profile = suite.profile();
     let mut runner = suite.runner(&setup, false)?;
     for round in 0..ROUNDS_MAX {
-        let order =
-            Random::new(suite.seed(), &format!("pressure {round}")).order(workload.requests.len());
-        let requests: Vec<Request> = order
-            .iter()
-            .map(|&i| workload.requests[i].clone())
-            .collect();
+        let order = Random::new(suite.seed(), &format!("pressure {round}")).order(workload.requests.len());
+        let requests: Vec<Request> = order.iter().map(|&i| workload.requests[i].clone()).collect();
         let outcome = runner.run(&requests)?;
         for (place, &i) in order.iter().enumerate() {
             let label = format!("round {round}, len {}", workload.requests[i].prompt.len());
-            pairs_of_rows(
-                &mut relation,
-                &label,
-                &workload.alone[i],
-                outcome.answer(place),
-                false,
-            );
+            pairs_of_rows(&mut relation, &label, &workload.alone[i], outcome.answer(place), false);
         }
         suite.watch.done(round as u64 + 1);
         let counters = runner.counters();
-        if counters.evictions >= profile.evictions_min
-            && counters.preemptions >= profile.preemptions_min
-        {
+        if counters.evictions >= profile.evictions_min && counters.preemptions >= profile.preemptions_min {
             break;
         }
     }

@@ -20,25 +20,15 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
     let (mut proposed, mut accepted) = (0, 0);
     for (done, name) in drafters.into_iter().enumerate() {
         let mut setup = suite.plain(&[], ROWS);
-        setup.policy = Policy {
-            rows_step_max: ROWS,
-            speculation: Speculation::NGRAM,
-            ..Policy::default()
-        };
+        setup.policy = Policy { rows_step_max: ROWS, speculation: Speculation::NGRAM, ..Policy::default() };
         setup.pool_tokens = demand(&workload.requests);
         let mut runner = suite.runner(&setup, false)?;
         if done == 0 {
             let histories = workload.requests.iter().zip(&workload.alone);
-            let histories = histories
-                .map(|(r, a)| [r.prompt.as_slice(), &a.tokens].concat())
-                .collect();
+            let histories = histories.map(|(r, a)| [r.prompt.as_slice(), &a.tokens].concat()).collect();
             let random = Random::new(suite.seed(), "drafts");
             let vocab = suite.facts().vocab;
-            runner.engine.set_drafter(Some(Box::new(Erring {
-                histories,
-                random,
-                vocab,
-            })));
+            runner.engine.set_drafter(Some(Box::new(Erring { histories, random, vocab })));
         }
         let outcome = runner.run(&workload.requests)?;
         for (i, alone) in workload.alone.iter().enumerate() {
@@ -63,10 +53,7 @@ struct Erring {
 
 impl Drafter for Erring {
     fn draft(&mut self, _sequence: u64, history: &[Token], drafts_max: usize) -> Vec<Token> {
-        let known = self
-            .histories
-            .iter()
-            .find(|known| known.len() > history.len() && known.starts_with(history));
+        let known = self.histories.iter().find(|known| known.len() > history.len() && known.starts_with(history));
         let Some(known) = known else {
             return Vec::new();
         };

@@ -1,0 +1,244 @@
+//! `cargo xtask tidy`: the tree's own rules, each with the reason it is there.
+//!
+//! Looks at what git tracks, so build outputs and scratch files do not count.
+
+use crate::root;
+use anyhow::{Result, ensure};
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Command;
+
+/// A tracked text file: path from the root, and content.
+pub struct File {
+    pub path: String,
+    pub text: String,
+}
+
+type Rule = fn(&[File]) -> Vec<String>;
+
+const RULES: &[Rule] = &[
+    modules_say_what_they_are,
+    files_are_short,
+    the_cpu_device_knows_no_kernel,
+    trust_stands_in_the_seam,
+    no_path_of_a_machine,
+    nothing_is_left_undone,
+    crates_depend_downwards,
+    generated_files_say_by_what,
+];
+
+/// Applies every rule and prints each breach.
+pub fn run() -> Result<()> {
+    let breaches = breaches(&tracked()?);
+    breaches.iter().for_each(|breach| println!("{breach}"));
+    ensure!(breaches.is_empty(), "{} breaches of the tree's rules", breaches.len());
+    println!("tidy");
+    Ok(())
+}
+
+fn breaches(files: &[File]) -> Vec<String> {
+    RULES.iter().flat_map(|rule| rule(files)).collect()
+}
+
+fn tracked() -> Result<Vec<File>> {
+    let listed = Command::new("git").args(["ls-files", "-z"]).current_dir(root()).output()?;
+    ensure!(listed.status.success(), "git ls-files failed: tidy needs a git checkout");
+    let names = String::from_utf8(listed.stdout)?;
+    let read = |path: &str| fs::read_to_string(root().join(path)).ok().map(|text| File { path: path.into(), text });
+    Ok(names.split('\0').filter(|path| !path.is_empty()).filter_map(read).collect())
+}
+
+fn rust(files: &[File]) -> impl Iterator<Item = &File> {
+    files.iter().filter(|file| file.path.ends_with(".rs"))
+}
+
+/// The lines without comments, numbered from 1, up to the tests at a file's end.
+fn code(file: &File) -> impl Iterator<Item = (usize, &str)> {
+    let lines = file.text.lines().enumerate();
+    let lines = lines.take_while(|(_, line)| line.trim() != "#[cfg(test)]");
+    lines.map(|(i, line)| (i + 1, line.split("//").next().unwrap_or("")))
+}
+
+fn words(line: &str) -> impl Iterator<Item = &str> {
+    line.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
+}
+
+/// A reader who opens a file learns first what it is for.
+fn modules_say_what_they_are(files: &[File]) -> Vec<String> {
+    let silent = rust(files).filter(|file| !file.text.trim_start().starts_with("//!"));
+    silent.map(|file| format!("{}: begins with no //! that says what it is", file.path)).collect()
+}
+
+/// A file that does not fit a head is two files.
+fn files_are_short(files: &[File]) -> Vec<String> {
+    let too_long = rust(files).filter_map(|file| {
+        let lines_max = if file.path.contains("/proof/") { 900 } else { 600 };
+        let lines = file.text.lines().count();
+        (lines > lines_max).then(|| format!("{}: {lines} lines, at most {lines_max}", file.path))
+    });
+    too_long.collect()
+}
+
+/// A device that chose code by kernel name would pass every test and prove nothing about the IR.
+fn the_cpu_device_knows_no_kernel(files: &[File]) -> Vec<String> {
+    let kernel = |file: &File| {
+        let stem = file.path.strip_prefix("kernels/")?.strip_suffix(".py")?;
+        (!stem.contains('/') && file.text.contains("# /// contract")).then(|| stem.to_string())
+    };
+    let kernels: BTreeSet<String> = files.iter().filter_map(kernel).collect();
+    let mut breaches = Vec::new();
+    if kernels.is_empty() {
+        breaches.push("kernels/: no kernel with a contract was found, so this rule checks nothing".into());
+    }
+    for file in rust(files).filter(|file| file.path.starts_with("crates/vosti-cpu/src/")) {
+        for (line, code) in code(file) {
+            for word in words(code).filter(|word| kernels.contains(*word)) {
+                breaches.push(format!("{}:{line}: the CPU device names the kernel {word}", file.path));
+            }
+        }
+    }
+    breaches
+}
+
+/// Trust that is not in the seam escapes the audit. The first list may stand in the seam, the second nowhere.
+fn trust_stands_in_the_seam(files: &[File]) -> Vec<String> {
+    const SEAM_ONLY: &[&str] = &["assume", "assume_specification", "external_body"];
+    const NOWHERE: &[&str] = &[
+        "external",
+        "external_fn_specification",
+        "external_type_specification",
+        "external_trait_specification",
+        "external_derive",
+        "axiom",
+        "uninterp",
+        "exec_allows_no_decreases_clause",
+        "assume_termination",
+        "may_not_terminate",
+        "verus_keep_ghost",
+        "verus_keep_ghost_body",
+        "verus_only",
+        "unsafe",
+        "infinity",
+    ];
+    let mut breaches = Vec::new();
+    for file in rust(files).filter(|file| file.path.starts_with("crates/vosti-core/src/")) {
+        let seam = file.path.ends_with("/seam.rs");
+        for (line, code) in code(file) {
+            // `Core::admit` is an operation; the verifier's admit takes nothing.
+            if code.contains("admit()") {
+                breaches.push(format!("{}:{line}: admit() proves anything", file.path));
+            }
+            for word in words(code) {
+                if NOWHERE.contains(&word) || (SEAM_ONLY.contains(&word) && !seam) {
+                    breaches.push(format!("{}:{line}: {word} is trust outside the seam", file.path));
+                }
+            }
+        }
+    }
+    breaches
+}
+
+/// A checkout works anywhere.
+fn no_path_of_a_machine(files: &[File]) -> Vec<String> {
+    // In two pieces, so that this file does not break its own rule.
+    let places = [["/ro", "ot/"], ["/wo", "rk/"], ["/ho", "me/"]].map(|halves| halves.concat());
+    let mut breaches = Vec::new();
+    for file in files.iter().filter(|file| !file.path.ends_with(".lock")) {
+        for (i, line) in file.text.lines().enumerate() {
+            if let Some(place) = places.iter().find(|place| line.contains(place.as_str())) {
+                breaches.push(format!("{}:{}: names a machine's path, {place}", file.path, i + 1));
+            }
+        }
+    }
+    breaches
+}
+
+/// What is not done is an issue, not a panic waiting for a user.
+fn nothing_is_left_undone(files: &[File]) -> Vec<String> {
+    let marks =
+        [["todo", "!("], ["unimplemented", "!("], ["dbg", "!("], ["#[ign", "ore"]].map(|halves| halves.concat());
+    let mut breaches = Vec::new();
+    for file in rust(files) {
+        for (i, line) in file.text.lines().enumerate() {
+            if let Some(mark) = marks.iter().find(|mark| line.contains(mark.as_str())) {
+                breaches.push(format!("{}:{}: {mark} is left", file.path, i + 1));
+            }
+        }
+    }
+    breaches
+}
+
+/// Who may depend on whom: the first column on nothing of ours but the rest of its line.
+const DIRECTIONS: &[(&str, &[&str])] = &[
+    ("crates/vosti-core", &[]),
+    ("kernels", &[]),
+    ("crates/vosti-tile", &[]),
+    ("crates/vosti-verify", &["vosti-kernels", "vosti-tile", "vosti-cpu"]),
+    ("crates/vosti-cpu", &["vosti-core", "vosti-kernels", "vosti-tile"]),
+    ("crates/vosti-cuda", &["vosti-core", "vosti-kernels"]),
+    ("crates/vosti-model", &["vosti-core", "vosti-kernels"]),
+    ("crates/vosti-engine", &["vosti-core", "vosti-model"]),
+    ("crates/vosti-server", &["vosti-core", "vosti-model", "vosti-engine"]),
+];
+
+/// The layers of ARCHITECTURE.md hold because nothing points upwards; `anyhow` is for binaries.
+fn crates_depend_downwards(files: &[File]) -> Vec<String> {
+    let mut breaches = Vec::new();
+    for (folder, allowed) in DIRECTIONS {
+        let path = format!("{folder}/Cargo.toml");
+        let Some(file) = files.iter().find(|file| file.path == path) else {
+            breaches.push(format!("{path}: is not there"));
+            continue;
+        };
+        // Tests may look anywhere; libraries may not.
+        let library = file.text.split("[dev-dependencies]").next().unwrap_or("");
+        for name in library.lines().filter_map(|line| line.split(['=', '.', ' ']).next()) {
+            let ours = name.starts_with("vosti-") && !allowed.contains(&name);
+            if ours || name == "anyhow" {
+                breaches.push(format!("{path}: must not depend on {name}"));
+            }
+        }
+    }
+    breaches
+}
+
+/// A generated file that does not say how is edited by hand, once.
+fn generated_files_say_by_what(files: &[File]) -> Vec<String> {
+    let generated = files.iter().filter(|file| file.path.starts_with("kernels/ttir/") && file.path.ends_with(".ttir"));
+    let silent = generated.filter(|file| !file.text.lines().take(5).any(|line| line.contains("cargo xtask ttir")));
+    silent.map(|file| format!("{}: does not say by what command it was made", file.path)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tree_is_tidy() {
+        let breaches = breaches(&tracked().unwrap());
+        assert!(breaches.is_empty(), "\n{}\n", breaches.join("\n"));
+    }
+
+    #[test]
+    fn each_rule_sees_its_breach() {
+        let file = |path: &str, text: &str| File { path: path.into(), text: text.into() };
+        let kernel = file("kernels/gemm.py", "# /// contract\n");
+        let found =
+            |rule: Rule, path: &str, text: &str| rule(&[file(path, text), file(&kernel.path, &kernel.text)]).len();
+        assert_eq!(found(modules_say_what_they_are, "a.rs", "fn main() {}"), 1);
+        assert_eq!(found(files_are_short, "a.rs", &"\n".repeat(651)), 1);
+        let cpu = "crates/vosti-cpu/src/a.rs";
+        assert_eq!(found(the_cpu_device_knows_no_kernel, cpu, "if name == \"gemm\" {}"), 1);
+        assert_eq!(found(the_cpu_device_knows_no_kernel, cpu, "let x = 1; // a gemm\n#[cfg(test)]\ngemm"), 0);
+        let core = "crates/vosti-core/src/a.rs";
+        assert_eq!(found(trust_stands_in_the_seam, core, "assume(false);"), 1);
+        assert_eq!(found(trust_stands_in_the_seam, "crates/vosti-core/src/seam.rs", "assume(false);"), 0);
+        assert_eq!(found(trust_stands_in_the_seam, "crates/vosti-core/src/seam.rs", "unsafe {}"), 1);
+        assert_eq!(found(no_path_of_a_machine, "a.md", &["see /ho", "me/me/x"].concat()), 1);
+        assert_eq!(found(nothing_is_left_undone, "a.rs", &["todo", "!()"].concat()), 1);
+        assert_eq!(found(generated_files_say_by_what, "kernels/ttir/a.ttir", "module {}"), 1);
+        let before = crates_depend_downwards(&[]).len();
+        let core = file("crates/vosti-core/Cargo.toml", "[dependencies]\nvosti-engine.workspace = true\n");
+        assert_eq!(crates_depend_downwards(&[core]).len(), before, "one file less is missing, one breach more");
+    }
+}
