@@ -9,31 +9,15 @@ use thiserror::Error;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum TypeError {
     #[error("{op} takes {wants}, not {found}")]
-    Operand {
-        op: &'static str,
-        wants: &'static str,
-        found: Type,
-    },
+    Operand { op: &'static str, wants: &'static str, found: Type },
     #[error("{op} takes operands of one type, not {a} and {b}")]
     Mismatch { op: &'static str, a: Type, b: Type },
     #[error("{op}: shape {found:?} does not follow from {from:?}")]
-    Shape {
-        op: &'static str,
-        from: Shape,
-        found: Shape,
-    },
+    Shape { op: &'static str, from: Shape, found: Shape },
     #[error("{op}: axis {axis} is outside rank {rank}")]
-    Axis {
-        op: &'static str,
-        axis: usize,
-        rank: usize,
-    },
+    Axis { op: &'static str, axis: usize, rank: usize },
     #[error("{op} needs {wants} values, got {found}")]
-    Count {
-        op: &'static str,
-        wants: usize,
-        found: usize,
-    },
+    Count { op: &'static str, wants: usize, found: usize },
 }
 
 type Result<T> = std::result::Result<T, TypeError>;
@@ -61,30 +45,13 @@ pub struct OpenFor {
 
 impl Builder {
     pub fn new(name: &str) -> Builder {
-        Builder {
-            name: name.to_string(),
-            params: vec![],
-            values: vec![],
-            open: vec![vec![]],
-            line: Line::default(),
-        }
+        Builder { name: name.to_string(), params: vec![], values: vec![], open: vec![vec![]], line: Line::default() }
     }
 
     /// Adds a pointer parameter.
     pub fn param(&mut self, name: &str, elem: Scalar, divisibility: u32) -> Value {
-        let value = self.value(
-            Type::Pointers {
-                shape: vec![],
-                elem,
-            },
-            name,
-        );
-        self.params.push(Param {
-            name: name.to_string(),
-            value,
-            elem,
-            divisibility,
-        });
+        let value = self.value(Type::Pointers { shape: vec![], elem }, name);
+        self.params.push(Param { name: name.to_string(), value, elem, divisibility });
         value
     }
 
@@ -101,19 +68,12 @@ impl Builder {
     }
 
     fn value(&mut self, ty: Type, name: &str) -> Value {
-        self.values.push(ValueInfo {
-            ty,
-            name: name.to_string(),
-        });
+        self.values.push(ValueInfo { ty, name: name.to_string() });
         Value(self.values.len() as u32 - 1)
     }
 
     fn emit(&mut self, kind: OpKind, results: Vec<Value>, line: Line) {
-        self.open.last_mut().expect("the body is open").push(Op {
-            kind,
-            results,
-            line,
-        });
+        self.open.last_mut().expect("the body is open").push(Op { kind, results, line });
     }
 
     /// Adds an operation without regions; returns its result if it has one.
@@ -145,97 +105,39 @@ impl Builder {
         self.value(ty, "")
     }
 
-    pub fn begin_for(
-        &mut self,
-        lo: Value,
-        hi: Value,
-        step: Value,
-        inits: Vec<Value>,
-    ) -> Result<OpenFor> {
+    pub fn begin_for(&mut self, lo: Value, hi: Value, step: Value, inits: Vec<Value>) -> Result<OpenFor> {
         let index = self.ty(lo).clone();
-        if !index.shape().is_empty()
-            || !index.is_tile()
-            || !matches!(index.elem(), Scalar::I32 | Scalar::I64)
-        {
-            return Err(TypeError::Operand {
-                op: "for",
-                wants: "i32 or i64 scalar bounds",
-                found: index,
-            });
+        if !index.shape().is_empty() || !index.is_tile() || !matches!(index.elem(), Scalar::I32 | Scalar::I64) {
+            return Err(TypeError::Operand { op: "for", wants: "i32 or i64 scalar bounds", found: index });
         }
         self.same("for", lo, hi)?;
         self.same("for", lo, step)?;
         let index = self.value(index, "");
-        let args = inits
-            .iter()
-            .map(|v| self.ty(*v).clone())
-            .collect::<Vec<_>>();
+        let args = inits.iter().map(|v| self.ty(*v).clone()).collect::<Vec<_>>();
         let args = args.into_iter().map(|ty| self.value(ty, "")).collect();
         self.begin();
-        Ok(OpenFor {
-            lo,
-            hi,
-            step,
-            inits,
-            index,
-            args,
-            line: self.line,
-        })
+        Ok(OpenFor { lo, hi, step, inits, index, args, line: self.line })
     }
 
     pub fn end_for(&mut self, open: OpenFor, yields: Vec<Value>) -> Result<Vec<Value>> {
-        let OpenFor {
-            lo,
-            hi,
-            step,
-            inits,
-            index,
-            args,
-            line,
-        } = open;
+        let OpenFor { lo, hi, step, inits, index, args, line } = open;
         self.same_list("for", &inits, &yields)?;
         let body = self.end(yields);
         let types: Vec<Type> = inits.iter().map(|v| self.ty(*v).clone()).collect();
         let results: Vec<Value> = types.into_iter().map(|ty| self.value(ty, "")).collect();
-        self.emit(
-            OpKind::For {
-                lo,
-                hi,
-                step,
-                index,
-                args,
-                inits,
-                body,
-            },
-            results.clone(),
-            line,
-        );
+        self.emit(OpKind::For { lo, hi, step, index, args, inits, body }, results.clone(), line);
         Ok(results)
     }
 
     /// Adds a branch from two closed regions.
-    pub fn branch(
-        &mut self,
-        cond: Value,
-        then: Region,
-        otherwise: Region,
-        line: Line,
-    ) -> Result<Vec<Value>> {
+    pub fn branch(&mut self, cond: Value, then: Region, otherwise: Region, line: Line) -> Result<Vec<Value>> {
         if *self.ty(cond) != Type::scalar(Scalar::I1) {
             return self.bad("if", "an i1 scalar", cond);
         }
         self.same_list("if", &then.yields, &otherwise.yields)?;
         let types: Vec<Type> = then.yields.iter().map(|v| self.ty(*v).clone()).collect();
         let results: Vec<Value> = types.into_iter().map(|ty| self.value(ty, "")).collect();
-        self.emit(
-            OpKind::If {
-                cond,
-                then,
-                otherwise,
-            },
-            results.clone(),
-            line,
-        );
+        self.emit(OpKind::If { cond, then, otherwise }, results.clone(), line);
         Ok(results)
     }
 
@@ -245,79 +147,40 @@ impl Builder {
         assert!(self.open.is_empty(), "a region is still open");
         let mut used = vec![false; self.values.len()];
         sweep(&mut body, &mut used);
-        Kernel {
-            name: self.name,
-            params: self.params,
-            values: self.values,
-            body,
-        }
+        Kernel { name: self.name, params: self.params, values: self.values, body }
     }
 
     fn bad<T>(&self, op: &'static str, wants: &'static str, found: Value) -> Result<T> {
-        Err(TypeError::Operand {
-            op,
-            wants,
-            found: self.ty(found).clone(),
-        })
+        Err(TypeError::Operand { op, wants, found: self.ty(found).clone() })
     }
 
     fn same(&self, op: &'static str, a: Value, b: Value) -> Result<()> {
         if self.ty(a) == self.ty(b) {
             return Ok(());
         }
-        Err(TypeError::Mismatch {
-            op,
-            a: self.ty(a).clone(),
-            b: self.ty(b).clone(),
-        })
+        Err(TypeError::Mismatch { op, a: self.ty(a).clone(), b: self.ty(b).clone() })
     }
 
     fn same_list(&self, op: &'static str, a: &[Value], b: &[Value]) -> Result<()> {
         if a.len() != b.len() {
-            return Err(TypeError::Count {
-                op,
-                wants: a.len(),
-                found: b.len(),
-            });
+            return Err(TypeError::Count { op, wants: a.len(), found: b.len() });
         }
         a.iter().zip(b).try_for_each(|(a, b)| self.same(op, *a, *b))
     }
 
-    fn tile(
-        &self,
-        op: &'static str,
-        wants: &'static str,
-        v: Value,
-        fits: fn(Scalar) -> bool,
-    ) -> Result<Type> {
+    fn tile(&self, op: &'static str, wants: &'static str, v: Value, fits: fn(Scalar) -> bool) -> Result<Type> {
         let ty = self.ty(v);
-        if ty.is_tile() && fits(ty.elem()) {
-            Ok(ty.clone())
-        } else {
-            self.bad(op, wants, v)
-        }
+        if ty.is_tile() && fits(ty.elem()) { Ok(ty.clone()) } else { self.bad(op, wants, v) }
     }
 
     /// Each of `list` is a scalar of type `elem`.
     fn scalars(&self, op: &'static str, list: &[Value], elem: Scalar, rank: usize) -> Result<()> {
         if list.len() != rank {
-            return Err(TypeError::Count {
-                op,
-                wants: rank,
-                found: list.len(),
-            });
+            return Err(TypeError::Count { op, wants: rank, found: list.len() });
         }
         for v in list {
             if *self.ty(*v) != Type::scalar(elem) {
-                return self.bad(
-                    op,
-                    if elem == Scalar::I32 {
-                        "i32 scalars"
-                    } else {
-                        "i64 scalars"
-                    },
-                    *v,
-                );
+                return self.bad(op, if elem == Scalar::I32 { "i32 scalars" } else { "i64 scalars" }, *v);
             }
         }
         Ok(())
@@ -335,11 +198,7 @@ impl Builder {
 
     fn axes(op: &'static str, axes: &[usize], rank: usize) -> Result<()> {
         match axes.iter().find(|a| **a >= rank) {
-            Some(axis) => Err(TypeError::Axis {
-                op,
-                axis: *axis,
-                rank,
-            }),
+            Some(axis) => Err(TypeError::Axis { op, axis: *axis, rank }),
             None => Ok(()),
         }
     }
@@ -355,11 +214,7 @@ impl Builder {
             Unary { x, .. } => self.tile("a math function", "a float tile", *x, float)?,
             Binary { op, a, b } => {
                 self.same("arithmetic", *a, *b)?;
-                let (wants, fits) = if op.is_float() {
-                    ("float tiles", float)
-                } else {
-                    ("integer tiles", int)
-                };
+                let (wants, fits) = if op.is_float() { ("float tiles", float) } else { ("integer tiles", int) };
                 self.tile("arithmetic", wants, *a, fits)?
             }
             Fma { a, b, c } => {
@@ -369,28 +224,18 @@ impl Builder {
             }
             CmpInt { a, b, .. } => {
                 self.same("comparison", *a, *b)?;
-                Type::tile(
-                    self.tile("comparison", "integer tiles", *a, int)?.shape(),
-                    Scalar::I1,
-                )
+                Type::tile(self.tile("comparison", "integer tiles", *a, int)?.shape(), Scalar::I1)
             }
             CmpFloat { a, b, .. } => {
                 self.same("comparison", *a, *b)?;
-                Type::tile(
-                    self.tile("comparison", "float tiles", *a, float)?.shape(),
-                    Scalar::I1,
-                )
+                Type::tile(self.tile("comparison", "float tiles", *a, float)?.shape(), Scalar::I1)
             }
             Select { cond, a, b } => {
                 self.same("select", *a, *b)?;
                 let c = self.tile("select", "an i1 condition", *cond, |e| e == Scalar::I1)?;
                 let shape = self.ty(*a).shape();
                 if !c.shape().is_empty() && c.shape() != shape {
-                    return Err(TypeError::Shape {
-                        op: "select",
-                        from: shape.to_vec(),
-                        found: c.shape().to_vec(),
-                    });
+                    return Err(TypeError::Shape { op: "select", from: shape.to_vec(), found: c.shape().to_vec() });
                 }
                 if matches!(self.ty(*a), Type::Block { .. }) {
                     return self.bad("select", "tiles or pointers", *a);
@@ -407,8 +252,7 @@ impl Builder {
             }
             Broadcast { x, shape } => {
                 let from = self.ty(*x).shape();
-                let fits = from.len() == shape.len()
-                    && from.iter().zip(shape).all(|(f, t)| f == t || *f == 1);
+                let fits = from.len() == shape.len() && from.iter().zip(shape).all(|(f, t)| f == t || *f == 1);
                 self.reshaped("broadcast", *x, shape, fits)?
             }
             Reshape { x, shape } => {
@@ -431,41 +275,28 @@ impl Builder {
             Range { start, end } => {
                 let lanes = i64::from(*end) - i64::from(*start);
                 if lanes <= 0 {
-                    return Err(TypeError::Shape {
-                        op: "range",
-                        from: vec![],
-                        found: vec![],
-                    });
+                    return Err(TypeError::Shape { op: "range", from: vec![], found: vec![] });
                 }
                 Type::tile([lanes as usize], Scalar::I32)
             }
             AddPtr { ptr, offset } => {
-                let o = self.tile("addptr", "an i32 or i64 offset", *offset, |e| {
-                    matches!(e, Scalar::I32 | Scalar::I64)
-                })?;
+                let o =
+                    self.tile("addptr", "an i32 or i64 offset", *offset, |e| matches!(e, Scalar::I32 | Scalar::I64))?;
                 match self.ty(*ptr) {
                     ty @ Type::Pointers { shape, .. } if *shape == o.shape() => ty.clone(),
                     _ => return self.bad("addptr", "pointers of the offset's shape", *ptr),
                 }
             }
-            MakeBlock {
-                base,
-                shape,
-                strides,
-                offsets,
-                order,
-                block,
-            } => {
+            MakeBlock { base, shape, strides, offsets, order, block } => {
                 let op = "make_tensor_ptr";
                 self.scalars(op, shape, Scalar::I64, block.len())?;
                 self.scalars(op, strides, Scalar::I64, block.len())?;
                 self.scalars(op, offsets, Scalar::I32, block.len())?;
                 Self::axes(op, order, block.len())?;
                 match self.ty(*base) {
-                    Type::Pointers { shape, elem } if shape.is_empty() => Type::Block {
-                        shape: block.clone(),
-                        elem: *elem,
-                    },
+                    Type::Pointers { shape, elem } if shape.is_empty() => {
+                        Type::Block { shape: block.clone(), elem: *elem }
+                    }
                     _ => return self.bad(op, "a scalar pointer", *base),
                 }
             }
@@ -497,18 +328,14 @@ impl Builder {
                 _ => return self.bad("load", "a block pointer", *ptr),
             },
             Store { ptr, value, mask } => match self.ty(*ptr) {
-                Type::Pointers { shape, elem }
-                    if *self.ty(*value) == Type::tile(shape.clone(), *elem) =>
-                {
+                Type::Pointers { shape, elem } if *self.ty(*value) == Type::tile(shape.clone(), *elem) => {
                     self.mask("store", *mask, shape)?;
                     return Ok(None);
                 }
                 _ => return self.bad("store", "pointers to the value's type", *ptr),
             },
             StoreBlock { ptr, value, check } => match self.ty(*ptr) {
-                Type::Block { shape, elem }
-                    if *self.ty(*value) == Type::tile(shape.clone(), *elem) =>
-                {
+                Type::Block { shape, elem } if *self.ty(*value) == Type::tile(shape.clone(), *elem) => {
                     Self::axes("store", check, shape.len())?;
                     return Ok(None);
                 }
@@ -533,11 +360,7 @@ impl Builder {
             return self.bad(op, "a tile or pointers", x);
         }
         if !fits {
-            return Err(TypeError::Shape {
-                op,
-                from: ty.shape().to_vec(),
-                found: shape.to_vec(),
-            });
+            return Err(TypeError::Shape { op, from: ty.shape().to_vec(), found: shape.to_vec() });
         }
         Ok(ty.with_shape(shape))
     }
@@ -564,11 +387,7 @@ impl Builder {
     fn infer_dot(&self, a: Value, b: Value, acc: Value) -> Result<Type> {
         let (ta, tb, tc) = (self.ty(a), self.ty(b), self.ty(acc));
         if !ta.is_tile() || !tb.is_tile() || ta.elem() != tb.elem() || !ta.elem().is_float() {
-            return Err(TypeError::Mismatch {
-                op: "dot",
-                a: ta.clone(),
-                b: tb.clone(),
-            });
+            return Err(TypeError::Mismatch { op: "dot", a: ta.clone(), b: tb.clone() });
         }
         let ([m, k], [k2, n]) = (ta.shape(), tb.shape()) else {
             return self.bad("dot", "tiles of rank 2", a);
@@ -590,9 +409,7 @@ fn sweep(ops: &mut Vec<Op>, used: &mut [bool]) {
         }
         match &mut op.kind {
             OpKind::For { body, .. } => sweep_region(body, used),
-            OpKind::If {
-                then, otherwise, ..
-            } => {
+            OpKind::If { then, otherwise, .. } => {
                 sweep_region(then, used);
                 sweep_region(otherwise, used);
             }
@@ -616,9 +433,5 @@ fn sweep_region(region: &mut Region, used: &mut [bool]) {
 
 /// True if the operation or a region of it writes memory. A dead load stays too: it may be out of bounds.
 fn writes(kind: &OpKind) -> bool {
-    kind.touches_memory()
-        || kind
-            .regions()
-            .iter()
-            .any(|r| r.ops.iter().any(|op| writes(&op.kind)))
+    kind.touches_memory() || kind.regions().iter().any(|r| r.ops.iter().any(|op| writes(&op.kind)))
 }

@@ -16,8 +16,7 @@ pub struct LiftError {
 }
 
 fn python(line: &Option<u32>) -> String {
-    line.map(|l| format!(" (Python line {l})"))
-        .unwrap_or_default()
+    line.map(|l| format!(" (Python line {l})")).unwrap_or_default()
 }
 
 /// What was wrong.
@@ -27,13 +26,9 @@ pub enum Reason {
     Syntax { expected: String, found: String },
     #[error("the operation `{name}` is outside the subset that Vosti lifts{hint}")]
     Operation { name: String, hint: &'static str },
-    #[error(
-        "the type `{name}` is outside the subset that Vosti lifts (i1, i32, i64, bf16, f32 and pointers to them)"
-    )]
+    #[error("the type `{name}` is outside the subset that Vosti lifts (i1, i32, i64, bf16, f32 and pointers to them)")]
     Type { name: String },
-    #[error(
-        "the attribute `{name}` of `{op}` is not one that Vosti knows: it may change the meaning"
-    )]
+    #[error("the attribute `{name}` of `{op}` is not one that Vosti knows: it may change the meaning")]
     Attribute { op: String, name: String },
     #[error("{what}")]
     Unsupported { what: String },

@@ -56,30 +56,20 @@ pub enum Type {
 
 impl Type {
     pub fn scalar(elem: Scalar) -> Type {
-        Type::Tile {
-            shape: vec![],
-            elem,
-        }
+        Type::Tile { shape: vec![], elem }
     }
     pub fn tile(shape: impl Into<Shape>, elem: Scalar) -> Type {
-        Type::Tile {
-            shape: shape.into(),
-            elem,
-        }
+        Type::Tile { shape: shape.into(), elem }
     }
     pub fn shape(&self) -> &[usize] {
         match self {
-            Type::Tile { shape, .. } | Type::Pointers { shape, .. } | Type::Block { shape, .. } => {
-                shape
-            }
+            Type::Tile { shape, .. } | Type::Pointers { shape, .. } | Type::Block { shape, .. } => shape,
         }
     }
     /// The element type, of what is pointed at for pointers.
     pub fn elem(&self) -> Scalar {
         match self {
-            Type::Tile { elem, .. } | Type::Pointers { elem, .. } | Type::Block { elem, .. } => {
-                *elem
-            }
+            Type::Tile { elem, .. } | Type::Pointers { elem, .. } | Type::Block { elem, .. } => *elem,
         }
     }
     /// Number of lanes.
@@ -178,10 +168,7 @@ pub enum Binary {
 impl Binary {
     pub fn is_float(self) -> bool {
         use Binary::*;
-        matches!(
-            self,
-            AddF | SubF | MulF | DivF | MaxNumF | MinNumF | MaximumF | MinimumF
-        )
+        matches!(self, AddF | SubF | MulF | DivF | MaxNumF | MinNumF | MaximumF | MinimumF)
     }
 }
 
@@ -485,11 +472,7 @@ impl OpKind {
     pub fn operands(&self) -> Vec<Value> {
         use OpKind::*;
         match self {
-            ProgramId { .. }
-            | NumPrograms { .. }
-            | Constant { .. }
-            | Poison { .. }
-            | Range { .. } => vec![],
+            ProgramId { .. } | NumPrograms { .. } | Constant { .. } | Poison { .. } | Range { .. } => vec![],
             Unary { x, .. }
             | Cast { x, .. }
             | Splat { x, .. }
@@ -503,34 +486,15 @@ impl OpKind {
             Dot { a, b, acc } => vec![*a, *b, *acc],
             Select { cond, a, b } => vec![*cond, *a, *b],
             AddPtr { ptr, offset } => vec![*ptr, *offset],
-            MakeBlock {
-                base,
-                shape,
-                strides,
-                offsets,
-                ..
-            } => std::iter::once(base)
-                .chain(shape)
-                .chain(strides)
-                .chain(offsets)
-                .copied()
-                .collect(),
+            MakeBlock { base, shape, strides, offsets, .. } => {
+                std::iter::once(base).chain(shape).chain(strides).chain(offsets).copied().collect()
+            }
             Advance { ptr, offsets } => std::iter::once(ptr).chain(offsets).copied().collect(),
-            Load { ptr, mask, other } => std::iter::once(ptr)
-                .chain(mask)
-                .chain(other)
-                .copied()
-                .collect(),
+            Load { ptr, mask, other } => std::iter::once(ptr).chain(mask).chain(other).copied().collect(),
             LoadBlock { ptr, .. } => vec![*ptr],
             Store { ptr, value, mask } => [ptr, value].into_iter().chain(mask).copied().collect(),
             StoreBlock { ptr, value, .. } => vec![*ptr, *value],
-            For {
-                lo,
-                hi,
-                step,
-                inits,
-                ..
-            } => [lo, hi, step].into_iter().chain(inits).copied().collect(),
+            For { lo, hi, step, inits, .. } => [lo, hi, step].into_iter().chain(inits).copied().collect(),
             If { cond, .. } => vec![*cond],
         }
     }
@@ -538,19 +502,14 @@ impl OpKind {
     pub fn regions(&self) -> Vec<&Region> {
         match self {
             OpKind::For { body, .. } => vec![body],
-            OpKind::If {
-                then, otherwise, ..
-            } => vec![then, otherwise],
+            OpKind::If { then, otherwise, .. } => vec![then, otherwise],
             _ => vec![],
         }
     }
     /// True if the operation reads or writes memory itself (its regions aside).
     pub fn touches_memory(&self) -> bool {
         use OpKind::*;
-        matches!(
-            self,
-            Load { .. } | LoadBlock { .. } | Store { .. } | StoreBlock { .. }
-        )
+        matches!(self, Load { .. } | LoadBlock { .. } | Store { .. } | StoreBlock { .. })
     }
 }
 

@@ -15,12 +15,10 @@ use std::collections::HashMap;
 /// Reads a module with one public function and lifts that function.
 pub fn lift(ttir_text: &str) -> std::result::Result<Kernel, LiftError> {
     let lines = PythonLines::of(ttir_text);
-    Lift::new(ttir_text, &lines)
-        .and_then(|lift| lift.module())
-        .map_err(|mut error| {
-            error.python_line = error.python_line.or_else(|| lines.at(error.ttir_line));
-            error
-        })
+    Lift::new(ttir_text, &lines).and_then(|lift| lift.module()).map_err(|mut error| {
+        error.python_line = error.python_line.or_else(|| lines.at(error.ttir_line));
+        error
+    })
 }
 
 /// Calls may not nest deeper: recursion is refused rather than followed.
@@ -68,11 +66,8 @@ impl<'t> Lift<'t> {
         let mut at = 0;
         for (number, line) in self.cursor.text.split_inclusive('\n').enumerate() {
             let body = line.trim_start();
-            let mut cursor = Cursor {
-                text: self.cursor.text,
-                at: at + line.len() - body.len(),
-                line: number as u32 + 1,
-            };
+            let mut cursor =
+                Cursor { text: self.cursor.text, at: at + line.len() - body.len(), line: number as u32 + 1 };
             at += line.len();
             if !body.starts_with("tt.func") {
                 continue;
@@ -83,16 +78,12 @@ impl<'t> Lift<'t> {
             let name = cursor.symbol()?;
             if public || !private {
                 if self.public.is_some() {
-                    return cursor.fail(Reason::Unsupported {
-                        what: "a module has one public function".into(),
-                    });
+                    return cursor.fail(Reason::Unsupported { what: "a module has one public function".into() });
                 }
                 self.public = Some((name, cursor));
             }
             if self.functions.insert(name, cursor).is_some() {
-                return cursor.fail(Reason::Unsupported {
-                    what: format!("`{name}` is defined twice"),
-                });
+                return cursor.fail(Reason::Unsupported { what: format!("`{name}` is defined twice") });
             }
         }
         Ok(())
@@ -101,18 +92,14 @@ impl<'t> Lift<'t> {
     fn module(mut self) -> Result<Kernel> {
         self.cursor.expect("module")?;
         let Some((name, start)) = self.public else {
-            return self.cursor.fail(Reason::Unsupported {
-                what: "the module has no public function".into(),
-            });
+            return self.cursor.fail(Reason::Unsupported { what: "the module has no public function".into() });
         };
         self.cursor = start;
         self.builder = Builder::new(name);
         self.parameters()?;
         let results = self.function_body()?;
         if !results.is_empty() {
-            return self.cursor.fail(Reason::Unsupported {
-                what: "a kernel returns nothing".into(),
-            });
+            return self.cursor.fail(Reason::Unsupported { what: "a kernel returns nothing".into() });
         }
         Ok(self.builder.finish())
     }
@@ -129,22 +116,15 @@ impl<'t> Lift<'t> {
             self.cursor.expect(":")?;
             let ty = self.cursor.ty()?;
             let Type::Pointers { elem, .. } = ty else {
-                let what = format!(
-                    "parameter `{name}` is {ty}: what changes from step to step comes from a buffer"
-                );
+                let what = format!("parameter `{name}` is {ty}: what changes from step to step comes from a buffer");
                 return self.cursor.fail(Reason::Unsupported { what });
             };
             let mut divisibility = 1;
             for (key, value) in self.cursor.attributes()? {
                 match (key.as_str(), value) {
-                    ("tt.divisibility", Attribute::Int(n)) if n > 0 && n <= 1 << 16 => {
-                        divisibility = n as u32
-                    }
+                    ("tt.divisibility", Attribute::Int(n)) if n > 0 && n <= 1 << 16 => divisibility = n as u32,
                     _ => {
-                        return self.cursor.fail(Reason::Attribute {
-                            op: format!("parameter {name}"),
-                            name: key,
-                        });
+                        return self.cursor.fail(Reason::Attribute { op: format!("parameter {name}"), name: key });
                     }
                 }
             }
@@ -162,10 +142,7 @@ impl<'t> Lift<'t> {
         if self.cursor.eat("attributes") {
             for (name, value) in self.cursor.attributes()? {
                 if (name.as_str(), &value) != ("noinline", &Attribute::Word("false".into())) {
-                    return self.cursor.fail(Reason::Attribute {
-                        op: "tt.func".into(),
-                        name,
-                    });
+                    return self.cursor.fail(Reason::Attribute { op: "tt.func".into(), name });
                 }
             }
         }
@@ -278,11 +255,7 @@ impl<'t> Lift<'t> {
         let mut count = 0;
         if self.cursor.rest().starts_with('%') {
             name = Some(self.cursor.value_name()?);
-            count = if self.cursor.eat(":") {
-                self.cursor.int()?
-            } else {
-                1
-            };
+            count = if self.cursor.eat(":") { self.cursor.int()? } else { 1 };
             self.cursor.expect("=")?;
         }
         let start = self.cursor;
@@ -327,9 +300,7 @@ impl<'t> Lift<'t> {
         };
         match self.scope.get(name).and_then(|list| list.get(index)) {
             Some(value) => Ok(*value),
-            None => start.fail(Reason::Unbound {
-                name: name.to_string(),
-            }),
+            None => start.fail(Reason::Unbound { name: name.to_string() }),
         }
     }
 
@@ -351,20 +322,13 @@ impl<'t> Lift<'t> {
 
     fn declared(&self, values: &[Value], types: &[Type]) -> Result<()> {
         if values.len() != types.len() {
-            let error = TypeError::Count {
-                op: "the list of types",
-                wants: values.len(),
-                found: types.len(),
-            };
+            let error = TypeError::Count { op: "the list of types", wants: values.len(), found: types.len() };
             return self.cursor.fail(Reason::IllTyped(error));
         }
         for (value, declared) in values.iter().zip(types) {
             let inferred = self.builder.ty(*value).clone();
             if inferred != *declared {
-                return self.cursor.fail(Reason::Declared {
-                    declared: declared.clone(),
-                    inferred,
-                });
+                return self.cursor.fail(Reason::Declared { declared: declared.clone(), inferred });
             }
         }
         Ok(())
@@ -390,22 +354,13 @@ impl<'t> Lift<'t> {
         self.cursor.expect("->")?;
         let result_types = self.types()?;
         let Some(function) = self.functions.get(name).copied() else {
-            return start.fail(Reason::Function {
-                name: name.to_string(),
-            });
+            return start.fail(Reason::Function { name: name.to_string() });
         };
         if self.depth == DEPTH_MAX {
-            return start.fail(Reason::Unsupported {
-                what: format!("calls nest too deep at `{name}`"),
-            });
+            return start.fail(Reason::Unsupported { what: format!("calls nest too deep at `{name}`") });
         }
 
-        let outer = (
-            self.cursor,
-            std::mem::take(&mut self.scope),
-            self.call_line,
-            self.builder.line,
-        );
+        let outer = (self.cursor, std::mem::take(&mut self.scope), self.call_line, self.builder.line);
         self.call_line = self.builder.line.python;
         self.depth += 1;
         self.cursor = function;
@@ -436,9 +391,7 @@ impl<'t> Lift<'t> {
     /// `scf.for %i = %lo to %hi step %s iter_args(%x = %y) -> (T)  : i32 { ... }`
     fn for_loop(&mut self) -> Result<Vec<Value>> {
         if self.cursor.eat("unsigned") {
-            return self.cursor.fail(Reason::Unsupported {
-                what: "a loop with unsigned bounds".into(),
-            });
+            return self.cursor.fail(Reason::Unsupported { what: "a loop with unsigned bounds".into() });
         }
         let index_name = self.cursor.value_name()?;
         self.cursor.expect("=")?;
@@ -497,18 +450,10 @@ impl<'t> Lift<'t> {
 
     /// Attributes behind a loop: scheduling hints, which change no value.
     fn hints(&mut self, op: &str) -> Result<()> {
-        const HINTS: [&str; 4] = [
-            "tt.num_stages",
-            "tt.loop_unroll_factor",
-            "tt.flatten",
-            "tt.warp_specialize",
-        ];
+        const HINTS: [&str; 4] = ["tt.num_stages", "tt.loop_unroll_factor", "tt.flatten", "tt.warp_specialize"];
         for (name, _) in self.cursor.attributes()? {
             if !HINTS.contains(&name.as_str()) {
-                return self.cursor.fail(Reason::Attribute {
-                    op: op.to_string(),
-                    name,
-                });
+                return self.cursor.fail(Reason::Attribute { op: op.to_string(), name });
             }
         }
         Ok(())
@@ -518,22 +463,14 @@ impl<'t> Lift<'t> {
     fn branch(&mut self) -> Result<Vec<Value>> {
         let line = self.builder.line;
         let cond = self.operand()?;
-        let types = if self.cursor.eat("->") {
-            self.types()?
-        } else {
-            vec![]
-        };
+        let types = if self.cursor.eat("->") { self.types()? } else { vec![] };
         let outer = self.scope.clone();
         self.builder.begin();
         let yields = self.region()?;
         let then = self.builder.end(yields);
         self.scope = outer.clone();
         self.builder.begin();
-        let yields = if self.cursor.eat("else") {
-            self.region()?
-        } else {
-            vec![]
-        };
+        let yields = if self.cursor.eat("else") { self.region()? } else { vec![] };
         let otherwise = self.builder.end(yields);
         self.scope = outer;
         let results = self.builder.branch(cond, then, otherwise, line);
@@ -551,18 +488,13 @@ impl<'t> Lift<'t> {
         let inputs = self.values()?;
         self.cursor.expect(")")?;
         let [x] = inputs[..] else {
-            return start.fail(Reason::Unsupported {
-                what: "a reduction of several tiles at once".into(),
-            });
+            return start.fail(Reason::Unsupported { what: "a reduction of several tiles at once".into() });
         };
         self.cursor.expect("<")?;
         let axis = match self.cursor.attributes()?[..] {
             [(ref name, Attribute::Int(axis))] if name == "axis" && axis >= 0 => axis as usize,
             _ => {
-                return start.fail(Reason::Attribute {
-                    op: "tt.reduce".into(),
-                    name: "not axis alone".into(),
-                });
+                return start.fail(Reason::Attribute { op: "tt.reduce".into(), name: "not axis alone".into() });
             }
         };
         self.cursor.expect(">")?;
@@ -613,22 +545,14 @@ impl<'t> Lift<'t> {
         self.cursor.expect("}")?;
         self.scope = outer;
         use Binary::*;
-        let known = [
-            AddF, MaxNumF, MinNumF, MaximumF, MinimumF, Add, MaxS, MinS, MaxU, MinU, And, Or, Xor,
-        ];
+        let known = [AddF, MaxNumF, MinNumF, MaximumF, MinimumF, Add, MaxS, MinS, MaxU, MinU, And, Or, Xor];
         match &region.ops[..] {
-            [
-                Op {
-                    kind: OpKind::Binary { op, a, b },
-                    results,
-                    ..
-                },
-            ] if [*a, *b] == arguments[..] && results[..] == [result] && known.contains(op) => {
+            [Op { kind: OpKind::Binary { op, a, b }, results, .. }]
+                if [*a, *b] == arguments[..] && results[..] == [result] && known.contains(op) =>
+            {
                 Ok(*op)
             }
-            _ => start.fail(Reason::Unsupported {
-                what: "a reduction by something else than one operation".into(),
-            }),
+            _ => start.fail(Reason::Unsupported { what: "a reduction by something else than one operation".into() }),
         }
     }
 }
@@ -642,8 +566,5 @@ fn unknown(op: &str) -> Reason {
         "tt.print" | "tt.assert" => ": remove debugging output",
         _ => "",
     };
-    Reason::Operation {
-        name: op.to_string(),
-        hint,
-    }
+    Reason::Operation { name: op.to_string(), hint }
 }

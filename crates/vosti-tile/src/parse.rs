@@ -24,27 +24,13 @@ pub(crate) struct PythonLines {
 impl PythonLines {
     /// The table counts lines from `module {`; `Cursor`s count from the start of the file.
     pub fn of(text: &str) -> PythonLines {
-        let header = text
-            .lines()
-            .take_while(|l| l.trim_start().starts_with("//") || l.trim().is_empty())
-            .count();
-        let table = text
-            .lines()
-            .rev()
-            .find_map(|l| l.strip_prefix("// python lines")?.split_once(": "));
-        let runs = table
-            .map_or("", |t| t.1)
-            .split_whitespace()
-            .filter_map(|run| {
-                let (ttir, python) = run.split_once('=')?;
-                Some((
-                    ttir.parse::<u32>().ok()?.checked_add(header as u32)?,
-                    python.parse().ok(),
-                ))
-            });
-        PythonLines {
-            runs: runs.collect(),
-        }
+        let header = text.lines().take_while(|l| l.trim_start().starts_with("//") || l.trim().is_empty()).count();
+        let table = text.lines().rev().find_map(|l| l.strip_prefix("// python lines")?.split_once(": "));
+        let runs = table.map_or("", |t| t.1).split_whitespace().filter_map(|run| {
+            let (ttir, python) = run.split_once('=')?;
+            Some((ttir.parse::<u32>().ok()?.checked_add(header as u32)?, python.parse().ok()))
+        });
+        PythonLines { runs: runs.collect() }
     }
 
     pub fn at(&self, ttir: u32) -> Option<u32> {
@@ -63,11 +49,7 @@ pub(crate) enum Attribute {
 
 impl<'t> Cursor<'t> {
     pub fn new(text: &'t str) -> Cursor<'t> {
-        Cursor {
-            text,
-            at: 0,
-            line: 1,
-        }
+        Cursor { text, at: 0, line: 1 }
     }
 
     pub fn rest(&self) -> &'t str {
@@ -99,31 +81,13 @@ impl<'t> Cursor<'t> {
     }
 
     pub fn fail<T>(&self, reason: Reason) -> Result<T> {
-        Err(LiftError {
-            ttir_line: self.line,
-            python_line: None,
-            reason,
-        })
+        Err(LiftError { ttir_line: self.line, python_line: None, reason })
     }
 
     pub fn unexpected<T>(&self, expected: impl Into<String>) -> Result<T> {
-        let found: String = self
-            .rest()
-            .lines()
-            .next()
-            .unwrap_or("")
-            .chars()
-            .take(40)
-            .collect();
-        let found = if found.is_empty() {
-            "the end of the line".to_string()
-        } else {
-            format!("`{found}`")
-        };
-        self.fail(Reason::Syntax {
-            expected: expected.into(),
-            found,
-        })
+        let found: String = self.rest().lines().next().unwrap_or("").chars().take(40).collect();
+        let found = if found.is_empty() { "the end of the line".to_string() } else { format!("`{found}`") };
+        self.fail(Reason::Syntax { expected: expected.into(), found })
     }
 
     /// Takes `token` if it is next. A word is taken only whole.
@@ -143,11 +107,7 @@ impl<'t> Cursor<'t> {
     }
 
     pub fn expect(&mut self, token: &str) -> Result<()> {
-        if self.eat(token) {
-            Ok(())
-        } else {
-            self.unexpected_here(format!("`{token}`"))
-        }
+        if self.eat(token) { Ok(()) } else { self.unexpected_here(format!("`{token}`")) }
     }
 
     fn unexpected_here<T>(&mut self, expected: String) -> Result<T> {
@@ -166,22 +126,14 @@ impl<'t> Cursor<'t> {
     pub fn word(&mut self) -> Result<&'t str> {
         self.skip();
         let word = self.take_while(|c| c.is_alphanumeric() || matches!(c, '_' | '.' | '$'));
-        if word.is_empty() {
-            self.unexpected("a name")
-        } else {
-            Ok(word)
-        }
+        if word.is_empty() { self.unexpected("a name") } else { Ok(word) }
     }
 
     /// `%name`, without the mark; `#2` results are left to the caller.
     pub fn value_name(&mut self) -> Result<&'t str> {
         self.expect("%")?;
         let name = self.take_while(|c| c.is_alphanumeric() || matches!(c, '_' | '.' | '$' | '-'));
-        if name.is_empty() {
-            self.unexpected("a value's name")
-        } else {
-            Ok(name)
-        }
+        if name.is_empty() { self.unexpected("a value's name") } else { Ok(name) }
     }
 
     /// `@name` or `@"name"`.
@@ -200,11 +152,7 @@ impl<'t> Cursor<'t> {
         let mut ahead = *self;
         let negative = ahead.eat("-");
         let digits = ahead.take_while(|c| c.is_ascii_digit());
-        let text = if negative {
-            format!("-{digits}")
-        } else {
-            digits.to_string()
-        };
+        let text = if negative { format!("-{digits}") } else { digits.to_string() };
         match text.parse() {
             Ok(value) => {
                 *self = ahead;
@@ -220,13 +168,9 @@ impl<'t> Cursor<'t> {
             let inner = self.ty()?;
             self.expect(">")?;
             return match inner {
-                Type::Tile { shape, elem } if shape.is_empty() => {
-                    Ok(Type::Pointers { shape, elem })
-                }
+                Type::Tile { shape, elem } if shape.is_empty() => Ok(Type::Pointers { shape, elem }),
                 Type::Tile { shape, elem } => Ok(Type::Block { shape, elem }),
-                other => self.fail(Reason::Type {
-                    name: format!("pointer to {other}"),
-                }),
+                other => self.fail(Reason::Type { name: format!("pointer to {other}") }),
             };
         }
         if self.eat("tensor<") {
@@ -234,21 +178,13 @@ impl<'t> Cursor<'t> {
             let inner = self.ty()?;
             self.expect(">")?;
             return match inner {
-                Type::Block { .. } => self.fail(Reason::Type {
-                    name: "tensor of block pointers".into(),
-                }),
+                Type::Block { .. } => self.fail(Reason::Type { name: "tensor of block pointers".into() }),
                 inner if inner.shape().is_empty() => Ok(inner.with_shape(shape)),
-                _ => self.fail(Reason::Type {
-                    name: "tensor of tensors".into(),
-                }),
+                _ => self.fail(Reason::Type { name: "tensor of tensors".into() }),
             };
         }
         let start = *self;
-        let name = if self.eat("!") {
-            "!".to_string() + self.word()?
-        } else {
-            self.word()?.to_string()
-        };
+        let name = if self.eat("!") { "!".to_string() + self.word()? } else { self.word()?.to_string() };
         let elem = match name.as_str() {
             "i1" => Scalar::I1,
             "i32" => Scalar::I32,
@@ -276,9 +212,7 @@ impl<'t> Cursor<'t> {
             match (extent, lanes) {
                 (Some(n), Some(lanes)) if lanes <= 1 << 20 => shape.push(n),
                 _ => {
-                    return self.fail(Reason::Unsupported {
-                        what: "a tile of more than 2^20 lanes".into(),
-                    });
+                    return self.fail(Reason::Unsupported { what: "a tile of more than 2^20 lanes".into() });
                 }
             }
             *self = ahead;
@@ -296,11 +230,7 @@ impl<'t> Cursor<'t> {
                 self.expect(",")?;
             }
             let name = self.word()?.to_string();
-            let value = if self.eat("=") {
-                self.attribute()?
-            } else {
-                Attribute::Word("unit".into())
-            };
+            let value = if self.eat("=") { self.attribute()? } else { Attribute::Word("unit".into()) };
             list.push((name, value));
         }
         Ok(list)
@@ -358,11 +288,7 @@ pub(crate) fn literal(text: &str, elem: Scalar) -> Option<Literal> {
             Scalar::I32 => i32::try_from(value).is_ok(),
             _ => true,
         };
-        return fits.then_some(Literal::Int(if elem == Scalar::I1 {
-            value & 1
-        } else {
-            value
-        }));
+        return fits.then_some(Literal::Int(if elem == Scalar::I1 { value & 1 } else { value }));
     }
     let bits = match (text.strip_prefix("0x"), elem) {
         (Some(hex), Scalar::F32) => u32::from_str_radix(hex, 16).ok()?,
@@ -377,7 +303,5 @@ pub(crate) fn literal(text: &str, elem: Scalar) -> Option<Literal> {
 /// A decimal number; not the words that Rust also reads as floats.
 fn decimal(text: &str) -> Option<f32> {
     let digits = text.trim_start_matches('-');
-    digits
-        .starts_with(|c: char| c.is_ascii_digit())
-        .then(|| text.parse().ok())?
+    digits.starts_with(|c: char| c.is_ascii_digit()).then(|| text.parse().ok())?
 }

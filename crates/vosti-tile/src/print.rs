@@ -11,12 +11,7 @@ impl fmt::Display for Kernel {
             let name = self.shown(p.value);
             format!("{name}: *{} align {}", p.elem, p.divisibility)
         });
-        writeln!(
-            f,
-            "kernel {}({}) {{",
-            self.name,
-            params.collect::<Vec<_>>().join(", ")
-        )?;
+        writeln!(f, "kernel {}({}) {{", self.name, params.collect::<Vec<_>>().join(", "))?;
         let mut text = String::new();
         self.print_ops(&self.body, 1, &mut text)?;
         write!(f, "{text}}}")
@@ -26,23 +21,12 @@ impl fmt::Display for Kernel {
 impl Kernel {
     /// A value's printed form: its name and number, which makes it unique.
     pub fn shown(&self, value: Value) -> String {
-        let name = self.values[value.index()]
-            .name
-            .trim_end_matches(|c: char| c.is_ascii_digit() || c == '_');
-        format!(
-            "%{}{}{}",
-            name,
-            if name.is_empty() { "" } else { "." },
-            value.0
-        )
+        let name = self.values[value.index()].name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '_');
+        format!("%{}{}{}", name, if name.is_empty() { "" } else { "." }, value.0)
     }
 
     fn list(&self, values: &[Value]) -> String {
-        values
-            .iter()
-            .map(|v| self.shown(*v))
-            .collect::<Vec<_>>()
-            .join(", ")
+        values.iter().map(|v| self.shown(*v)).collect::<Vec<_>>().join(", ")
     }
 
     fn print_ops(&self, ops: &[Op], depth: usize, out: &mut String) -> fmt::Result {
@@ -54,52 +38,21 @@ impl Kernel {
 
     fn print_op(&self, op: &Op, depth: usize, out: &mut String) -> fmt::Result {
         let indent = "  ".repeat(depth);
-        let results = if op.results.is_empty() {
-            String::new()
-        } else {
-            format!("{} = ", self.list(&op.results))
-        };
+        let results = if op.results.is_empty() { String::new() } else { format!("{} = ", self.list(&op.results)) };
         let types: Vec<String> = op.results.iter().map(|r| self.ty(*r).to_string()).collect();
-        let types = if types.is_empty() {
-            String::new()
-        } else {
-            format!(" : {}", types.join(", "))
-        };
-        let line = op
-            .line
-            .python
-            .map(|l| format!("  // {l}"))
-            .unwrap_or_default();
+        let types = if types.is_empty() { String::new() } else { format!(" : {}", types.join(", ")) };
+        let line = op.line.python.map(|l| format!("  // {l}")).unwrap_or_default();
         write!(out, "{indent}{results}")?;
         match &op.kind {
-            OpKind::For {
-                lo,
-                hi,
-                step,
-                index,
-                args,
-                inits,
-                body,
-            } => {
-                let carried: Vec<String> = args
-                    .iter()
-                    .zip(inits)
-                    .map(|(a, i)| format!("{} = {}", self.shown(*a), self.shown(*i)))
-                    .collect();
+            OpKind::For { lo, hi, step, index, args, inits, body } => {
+                let carried: Vec<String> =
+                    args.iter().zip(inits).map(|(a, i)| format!("{} = {}", self.shown(*a), self.shown(*i))).collect();
                 let [index, lo, hi, step] = [index, lo, hi, step].map(|v| self.shown(*v));
-                writeln!(
-                    out,
-                    "for {index} in {lo}..{hi} by {step} ({}){types} {{{line}",
-                    carried.join(", ")
-                )?;
+                writeln!(out, "for {index} in {lo}..{hi} by {step} ({}){types} {{{line}", carried.join(", "))?;
                 self.print_region(body, depth, out)?;
                 writeln!(out, "{indent}}}")
             }
-            OpKind::If {
-                cond,
-                then,
-                otherwise,
-            } => {
+            OpKind::If { cond, then, otherwise } => {
                 writeln!(out, "if {}{types} {{{line}", self.shown(*cond))?;
                 self.print_region(then, depth, out)?;
                 writeln!(out, "{indent}}} else {{")?;
@@ -112,12 +65,7 @@ impl Kernel {
 
     fn print_region(&self, region: &Region, depth: usize, out: &mut String) -> fmt::Result {
         self.print_ops(&region.ops, depth + 1, out)?;
-        writeln!(
-            out,
-            "{}yield {}",
-            "  ".repeat(depth + 1),
-            self.list(&region.yields)
-        )
+        writeln!(out, "{}yield {}", "  ".repeat(depth + 1), self.list(&region.yields))
     }
 
     /// An operation without its results, regions aside.
@@ -127,14 +75,8 @@ impl Kernel {
         match kind {
             ProgramId { axis } => format!("program_id {axis}"),
             NumPrograms { axis } => format!("num_programs {axis}"),
-            Constant {
-                value: Literal::Int(v),
-                ..
-            } => format!("constant {v}"),
-            Constant {
-                value: Literal::Float(bits),
-                ..
-            } => format!("constant {:?}", f32::from_bits(*bits)),
+            Constant { value: Literal::Int(v), .. } => format!("constant {v}"),
+            Constant { value: Literal::Float(bits), .. } => format!("constant {:?}", f32::from_bits(*bits)),
             Poison { .. } => "poison".to_string(),
             Unary { op, .. } => format!("{} {operands}", lower(op)),
             Binary { op, .. } => format!("{} {operands}", lower(op)),
@@ -150,14 +92,7 @@ impl Kernel {
             Transpose { perm, .. } => format!("transpose {operands} by {perm:?}"),
             Range { start, end } => format!("range {start}..{end}"),
             AddPtr { .. } => format!("addptr {operands}"),
-            MakeBlock {
-                base,
-                shape,
-                strides,
-                offsets,
-                block,
-                ..
-            } => format!(
+            MakeBlock { base, shape, strides, offsets, block, .. } => format!(
                 "make_block {} shape [{}] strides [{}] offsets [{}] block {block:?}",
                 self.shown(*base),
                 self.list(shape),

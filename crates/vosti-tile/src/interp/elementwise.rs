@@ -10,56 +10,25 @@ impl<M: Memory> Machine<'_, M> {
         Ok(match kind {
             OpKind::Unary { op, x } => {
                 // Changing a sign computes nothing: it neither rounds nor flushes.
-                let elem = if matches!(op, Unary::Abs | Unary::Neg) {
-                    Scalar::F32
-                } else {
-                    elem
-                };
-                Data::Float(
-                    self.get(*x)
-                        .floats()
-                        .iter()
-                        .map(|x| round_to(unary(*op, *x), elem))
-                        .collect(),
-                )
+                let elem = if matches!(op, Unary::Abs | Unary::Neg) { Scalar::F32 } else { elem };
+                Data::Float(self.get(*x).floats().iter().map(|x| round_to(unary(*op, *x), elem)).collect())
             }
             OpKind::Binary { op, a, b } if op.is_float() => {
                 let pairs = self.get(*a).floats().iter().zip(self.get(*b).floats());
-                Data::Float(
-                    pairs
-                        .map(|(a, b)| round_to(binary_float(*op, *a, *b), elem))
-                        .collect(),
-                )
+                Data::Float(pairs.map(|(a, b)| round_to(binary_float(*op, *a, *b), elem)).collect())
             }
             OpKind::Binary { op, a, b } => {
                 let pairs = self.get(*a).ints().iter().zip(self.get(*b).ints());
-                Data::Int(
-                    pairs
-                        .map(|(a, b)| binary_int(*op, *a, *b, elem))
-                        .collect::<Step<_>>()?,
-                )
+                Data::Int(pairs.map(|(a, b)| binary_int(*op, *a, *b, elem)).collect::<Step<_>>()?)
             }
             OpKind::Fma { a, b, c } => {
-                let pairs = self
-                    .get(*a)
-                    .floats()
-                    .iter()
-                    .zip(self.get(*b).floats())
-                    .zip(self.get(*c).floats());
-                Data::Float(
-                    pairs
-                        .map(|((a, b), c)| round_to(numerics::fma(*a, *b, *c), elem))
-                        .collect(),
-                )
+                let pairs = self.get(*a).floats().iter().zip(self.get(*b).floats()).zip(self.get(*c).floats());
+                Data::Float(pairs.map(|((a, b), c)| round_to(numerics::fma(*a, *b, *c), elem)).collect())
             }
             OpKind::CmpInt { op, a, b } => {
                 let from = self.kernel.ty(*a).elem();
                 let pairs = self.get(*a).ints().iter().zip(self.get(*b).ints());
-                Data::Int(
-                    pairs
-                        .map(|(a, b)| cmp_int(*op, *a, *b, from).into())
-                        .collect(),
-                )
+                Data::Int(pairs.map(|(a, b)| cmp_int(*op, *a, *b, from).into()).collect())
             }
             OpKind::CmpFloat { op, a, b } => {
                 let pairs = self.get(*a).floats().iter().zip(self.get(*b).floats());
@@ -75,9 +44,7 @@ impl<M: Memory> Machine<'_, M> {
         let cond = self.get(cond).ints();
         let chosen = |i: usize| cond[if cond.len() == 1 { 0 } else { i }] != 0;
         fn pick<T: Copy>(a: &[T], b: &[T], chosen: impl Fn(usize) -> bool) -> Vec<T> {
-            (0..a.len())
-                .map(|i| if chosen(i) { a[i] } else { b[i] })
-                .collect()
+            (0..a.len()).map(|i| if chosen(i) { a[i] } else { b[i] }).collect()
         }
         match (self.get(a), self.get(b)) {
             (Data::Int(a), Data::Int(b)) => Data::Int(pick(a, b, chosen)),
@@ -92,11 +59,9 @@ impl<M: Memory> Machine<'_, M> {
         match self.get(x) {
             Data::Float(v) => match op {
                 Cast::FloatToIntS => Data::Int(v.iter().map(|x| float_to_int(*x, to)).collect()),
-                Cast::Bits if to.is_int() => Data::Int(
-                    v.iter()
-                        .map(|x| i64::from(numerics::stored_f32(*x) as i32))
-                        .collect(),
-                ),
+                Cast::Bits if to.is_int() => {
+                    Data::Int(v.iter().map(|x| i64::from(numerics::stored_f32(*x) as i32)).collect())
+                }
                 // ExtF holds the same FP32; TruncF rounds.
                 _ => Data::Float(v.iter().map(|x| round_to(*x, to)).collect()),
             },
@@ -105,19 +70,14 @@ impl<M: Memory> Machine<'_, M> {
                 match op {
                     Cast::ExtS => Data::Int(v.iter().map(|x| signed(*x, from)).collect()),
                     Cast::ExtU => Data::Int(v.iter().map(|x| unsigned(*x, from) as i64).collect()),
-                    Cast::IntToFloatS => Data::Float(
-                        v.iter()
-                            .map(|x| round_to(numerics::from_int(signed(*x, from)), to))
-                            .collect(),
-                    ),
+                    Cast::IntToFloatS => {
+                        Data::Float(v.iter().map(|x| round_to(numerics::from_int(signed(*x, from)), to)).collect())
+                    }
                     Cast::IntToFloatU => {
-                        let float =
-                            |x: &i64| round_to(numerics::from_unsigned(unsigned(*x, from)), to);
+                        let float = |x: &i64| round_to(numerics::from_unsigned(unsigned(*x, from)), to);
                         Data::Float(v.iter().map(float).collect())
                     }
-                    Cast::Bits if to.is_float() => {
-                        Data::Float(v.iter().map(|x| f32::from_bits(*x as u32)).collect())
-                    }
+                    Cast::Bits if to.is_float() => Data::Float(v.iter().map(|x| f32::from_bits(*x as u32)).collect()),
                     _ => Data::Int(v.iter().map(|x| wrap(*x, to)).collect()),
                 }
             }
@@ -180,20 +140,13 @@ fn signed(x: i64, elem: Scalar) -> i64 {
 
 /// As an unsigned number.
 fn unsigned(x: i64, elem: Scalar) -> u64 {
-    if elem == Scalar::I32 {
-        u64::from(x as u32)
-    } else {
-        x as u64
-    }
+    if elem == Scalar::I32 { u64::from(x as u32) } else { x as u64 }
 }
 
 pub(super) fn binary_int(op: Binary, a: i64, b: i64, elem: Scalar) -> Step<i64> {
     let (sa, sb) = (signed(a, elem), signed(b, elem));
     let (ua, ub) = (unsigned(a, elem), unsigned(b, elem));
-    let divides = matches!(
-        op,
-        Binary::DivS | Binary::RemS | Binary::DivU | Binary::RemU
-    );
+    let divides = matches!(op, Binary::DivS | Binary::RemS | Binary::DivU | Binary::RemU);
     if divides && b == 0 {
         return Err(Fault::DivisionByZero);
     }
@@ -243,11 +196,7 @@ fn cmp_int(op: CmpInt, a: i64, b: i64, elem: Scalar) -> bool {
 
 fn cmp_float(op: CmpFloat, a: f32, b: f32) -> bool {
     let unordered = a.is_nan() || b.is_nan();
-    let (less, equal, greater) = (
-        numerics::less(a, b),
-        numerics::equal(a, b),
-        numerics::less(b, a),
-    );
+    let (less, equal, greater) = (numerics::less(a, b), numerics::equal(a, b), numerics::less(b, a));
     match op {
         CmpFloat::Oeq => equal,
         CmpFloat::Ogt => greater,

@@ -52,11 +52,7 @@ pub struct RunError {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Fault {
     #[error("element {index} of `{param}`, which has {len}")]
-    OutOfBounds {
-        param: String,
-        index: i64,
-        len: usize,
-    },
+    OutOfBounds { param: String, index: i64, len: usize },
     #[error("integer division by zero")]
     DivisionByZero,
     #[error("shift by {by}, outside the type's width")]
@@ -65,9 +61,7 @@ pub enum Fault {
     Step { step: i64 },
     #[error("more operations than the limit of {max}")]
     Operations { max: u64 },
-    #[error(
-        "the kernel takes {wants} buffers of the parameters' types, got something else at {at}"
-    )]
+    #[error("the kernel takes {wants} buffers of the parameters' types, got something else at {at}")]
     Buffers { wants: usize, at: usize },
     #[error("a grid of {grid:?} programs is more than 2^31 - 1 on an axis")]
     Grid { grid: [usize; 3] },
@@ -100,27 +94,19 @@ pub(crate) enum Data {
 
 impl Data {
     pub fn ints(&self) -> &[i64] {
-        let Data::Int(v) = self else {
-            unreachable!("typed as integers")
-        };
+        let Data::Int(v) = self else { unreachable!("typed as integers") };
         v
     }
     pub fn floats(&self) -> &[f32] {
-        let Data::Float(v) = self else {
-            unreachable!("typed as floats")
-        };
+        let Data::Float(v) = self else { unreachable!("typed as floats") };
         v
     }
     pub fn pointers(&self) -> &[Address] {
-        let Data::Pointers(v) = self else {
-            unreachable!("typed as pointers")
-        };
+        let Data::Pointers(v) = self else { unreachable!("typed as pointers") };
         v
     }
     pub fn window(&self) -> &Window {
-        let Data::Block(w) = self else {
-            unreachable!("typed as a block pointer")
-        };
+        let Data::Block(w) = self else { unreachable!("typed as a block pointer") };
         w
     }
     /// Lane `from(i)` of `self` at lane i, for `n` lanes.
@@ -138,12 +124,7 @@ impl Data {
 pub type Observer<'a> = &'a mut dyn FnMut(&Op, &[f32]);
 
 /// Runs every program of the grid. `memory` holds one buffer for each parameter, of its element type.
-pub fn run<M: Memory>(
-    kernel: &Kernel,
-    memory: &mut M,
-    grid: [usize; 3],
-    options: &Options,
-) -> Result<(), RunError> {
+pub fn run<M: Memory>(kernel: &Kernel, memory: &mut M, grid: [usize; 3], options: &Options) -> Result<(), RunError> {
     run_observed(kernel, memory, grid, options, &mut |_, _| ())
 }
 
@@ -155,22 +136,10 @@ pub fn run_observed<M: Memory>(
     options: &Options,
     observer: Observer,
 ) -> Result<(), RunError> {
-    let fault = |reason| RunError {
-        kernel: kernel.name.clone(),
-        line: Line::default(),
-        program: [0; 3],
-        reason,
-    };
-    let wrong = kernel
-        .params
-        .iter()
-        .enumerate()
-        .position(|(i, p)| memory.elem(i) != Some(p.elem));
+    let fault = |reason| RunError { kernel: kernel.name.clone(), line: Line::default(), program: [0; 3], reason };
+    let wrong = kernel.params.iter().enumerate().position(|(i, p)| memory.elem(i) != Some(p.elem));
     if let Some(at) = wrong {
-        return Err(fault(Fault::Buffers {
-            wants: kernel.params.len(),
-            at,
-        }));
+        return Err(fault(Fault::Buffers { wants: kernel.params.len(), at }));
     }
     if grid.iter().any(|n| *n > i32::MAX as usize) {
         return Err(fault(Fault::Grid { grid }));
@@ -207,9 +176,7 @@ pub fn run_observed<M: Memory>(
 /// The programs in order; axis 0 is fastest.
 fn programs(grid: [usize; 3], order: Order) -> Vec<[usize; 3]> {
     let [x, y, z] = grid;
-    let mut list: Vec<[usize; 3]> = (0..x * y * z)
-        .map(|i| [i % x, i / x % y, i / x / y])
-        .collect();
+    let mut list: Vec<[usize; 3]> = (0..x * y * z).map(|i| [i % x, i / x % y, i / x / y]).collect();
     match order {
         Order::Ascending => {}
         Order::Descending => list.reverse(),
@@ -255,10 +222,7 @@ type Step<T> = Result<T, Fault>;
 impl<M: Memory> Machine<'_, M> {
     fn program(&mut self) -> Step<()> {
         for (i, param) in self.kernel.params.iter().enumerate() {
-            let address = Address {
-                param: i as u32,
-                offset: 0,
-            };
+            let address = Address { param: i as u32, offset: 0 };
             self.values[param.value.index()] = Some(Data::Pointers(vec![address]));
         }
         let kernel = self.kernel;
@@ -266,9 +230,7 @@ impl<M: Memory> Machine<'_, M> {
     }
 
     pub(crate) fn get(&self, value: Value) -> &Data {
-        self.values[value.index()]
-            .as_ref()
-            .expect("defined before it is used")
+        self.values[value.index()].as_ref().expect("defined before it is used")
     }
 
     fn set(&mut self, value: Value, data: Data) {
@@ -283,23 +245,11 @@ impl<M: Memory> Machine<'_, M> {
         for op in ops {
             self.line = op.line;
             self.operations_left =
-                self.operations_left
-                    .checked_sub(1)
-                    .ok_or(Fault::Operations {
-                        max: self.operations_max,
-                    })?;
+                self.operations_left.checked_sub(1).ok_or(Fault::Operations { max: self.operations_max })?;
             match &op.kind {
                 OpKind::For { .. } => self.for_loop(op)?,
-                OpKind::If {
-                    cond,
-                    then,
-                    otherwise,
-                } => {
-                    let region = if self.scalar(*cond) != 0 {
-                        then
-                    } else {
-                        otherwise
-                    };
+                OpKind::If { cond, then, otherwise } => {
+                    let region = if self.scalar(*cond) != 0 { then } else { otherwise };
                     self.ops(&region.ops)?;
                     self.hand_on(&region.yields, &op.results);
                 }
@@ -325,18 +275,7 @@ impl<M: Memory> Machine<'_, M> {
     }
 
     fn for_loop(&mut self, op: &Op) -> Step<()> {
-        let OpKind::For {
-            lo,
-            hi,
-            step,
-            index,
-            args,
-            inits,
-            body,
-        } = &op.kind
-        else {
-            unreachable!("called on a loop")
-        };
+        let OpKind::For { lo, hi, step, index, args, inits, body } = &op.kind else { unreachable!("called on a loop") };
         let (mut i, hi, step) = (self.scalar(*lo), self.scalar(*hi), self.scalar(*step));
         if step <= 0 {
             return Err(Fault::Step { step });
@@ -360,57 +299,31 @@ impl<M: Memory> Machine<'_, M> {
         Ok(match kind {
             OpKind::ProgramId { axis } => Data::Int(vec![self.program[*axis] as i64]),
             OpKind::NumPrograms { axis } => Data::Int(vec![self.grid[*axis] as i64]),
-            OpKind::Constant {
-                value: Literal::Int(v),
-                ..
-            } => Data::Int(vec![*v; lanes]),
-            OpKind::Constant {
-                value: Literal::Float(bits),
-                ..
-            } => Data::Float(vec![f32::from_bits(*bits); lanes]),
+            OpKind::Constant { value: Literal::Int(v), .. } => Data::Int(vec![*v; lanes]),
+            OpKind::Constant { value: Literal::Float(bits), .. } => Data::Float(vec![f32::from_bits(*bits); lanes]),
             OpKind::Poison { .. } => self.undefined(ty),
             OpKind::Range { start, end } => Data::Int((*start..*end).map(i64::from).collect()),
             OpKind::Splat { x, .. } => self.get(*x).gather(lanes, |_| 0),
             OpKind::ExpandDims { x, .. } | OpKind::Reshape { x, .. } => self.get(*x).clone(),
             OpKind::Broadcast { x, shape } => {
                 let from = kernel.ty(*x).shape();
-                let strides: Vec<usize> = strides(from)
-                    .iter()
-                    .zip(from)
-                    .map(|(s, n)| if *n == 1 { 0 } else { *s })
-                    .collect();
+                let strides: Vec<usize> =
+                    strides(from).iter().zip(from).map(|(s, n)| if *n == 1 { 0 } else { *s }).collect();
                 self.get(*x).gather(lanes, |i| along(i, shape, &strides))
             }
             OpKind::Transpose { x, perm } => {
                 let from = strides(kernel.ty(*x).shape());
                 let permuted: Vec<usize> = perm.iter().map(|p| from[*p]).collect();
-                self.get(*x)
-                    .gather(lanes, |i| along(i, ty.shape(), &permuted))
+                self.get(*x).gather(lanes, |i| along(i, ty.shape(), &permuted))
             }
             OpKind::AddPtr { ptr, offset } => {
-                let pairs = self
-                    .get(*ptr)
-                    .pointers()
-                    .iter()
-                    .zip(self.get(*offset).ints());
+                let pairs = self.get(*ptr).pointers().iter().zip(self.get(*offset).ints());
                 Data::Pointers(
-                    pairs
-                        .map(|(p, o)| Address {
-                            param: p.param,
-                            offset: p.offset.wrapping_add(*o),
-                        })
-                        .collect(),
+                    pairs.map(|(p, o)| Address { param: p.param, offset: p.offset.wrapping_add(*o) }).collect(),
                 )
             }
-            OpKind::MakeBlock {
-                base,
-                shape,
-                strides,
-                offsets,
-                ..
-            } => {
-                let list =
-                    |values: &[Value]| values.iter().map(|v| self.scalar(*v)).collect::<Vec<_>>();
+            OpKind::MakeBlock { base, shape, strides, offsets, .. } => {
+                let list = |values: &[Value]| values.iter().map(|v| self.scalar(*v)).collect::<Vec<_>>();
                 Data::Block(Window {
                     base: self.get(*base).pointers()[0],
                     shape: list(shape),
@@ -427,11 +340,7 @@ impl<M: Memory> Machine<'_, M> {
                 Data::Block(window)
             }
             OpKind::Load { ptr, mask, other } => self.load(*ptr, *mask, *other, ty)?,
-            OpKind::LoadBlock {
-                ptr,
-                check,
-                padding,
-            } => self.load_block(*ptr, check, *padding, ty)?,
+            OpKind::LoadBlock { ptr, check, padding } => self.load_block(*ptr, check, *padding, ty)?,
             OpKind::Dot { a, b, acc } => self.dot(*a, *b, *acc),
             OpKind::Reduce { op, x, axis } => self.reduce(*op, *x, *axis)?,
             kind => self.elementwise(kind, ty)?,
@@ -442,24 +351,14 @@ impl<M: Memory> Machine<'_, M> {
     fn undefined(&mut self, ty: &Type) -> Data {
         let lanes = ty.lanes();
         match ty {
-            Type::Tile { elem, .. } if elem.is_float() => Data::Float(
-                (0..lanes)
-                    .map(|_| memory::float_of(self.undefined_bits(*elem), *elem))
-                    .collect(),
-            ),
-            Type::Tile { elem, .. } => Data::Int(
-                (0..lanes)
-                    .map(|_| memory::int_of(self.undefined_bits(*elem), *elem))
-                    .collect(),
-            ),
+            Type::Tile { elem, .. } if elem.is_float() => {
+                Data::Float((0..lanes).map(|_| memory::float_of(self.undefined_bits(*elem), *elem)).collect())
+            }
+            Type::Tile { elem, .. } => {
+                Data::Int((0..lanes).map(|_| memory::int_of(self.undefined_bits(*elem), *elem)).collect())
+            }
             // An address of nothing: any access through it is out of bounds.
-            _ => Data::Pointers(vec![
-                Address {
-                    param: 0,
-                    offset: i64::MIN
-                };
-                lanes
-            ]),
+            _ => Data::Pointers(vec![Address { param: 0, offset: i64::MIN }; lanes]),
         }
     }
 
@@ -480,11 +379,7 @@ impl<M: Memory> Machine<'_, M> {
             _ => f32::from_bits((bits >> 32) as u32),
         };
         let float = float.to_bits();
-        u64::from(if elem == Scalar::Bf16 {
-            float >> 16
-        } else {
-            float
-        })
+        u64::from(if elem == Scalar::Bf16 { float >> 16 } else { float })
     }
 
     fn element(&self, address: Address) -> Step<(usize, usize)> {
@@ -492,11 +387,7 @@ impl<M: Memory> Machine<'_, M> {
         let len = self.memory.len(param);
         match usize::try_from(address.offset) {
             Ok(index) if index < len => Ok((param, index)),
-            _ => Err(Fault::OutOfBounds {
-                param: self.kernel.params[param].name.clone(),
-                index: address.offset,
-                len,
-            }),
+            _ => Err(Fault::OutOfBounds { param: self.kernel.params[param].name.clone(), index: address.offset, len }),
         }
     }
 
@@ -510,13 +401,7 @@ impl<M: Memory> Machine<'_, M> {
         }
     }
 
-    fn load(
-        &mut self,
-        ptr: Value,
-        mask: Option<Value>,
-        other: Option<Value>,
-        ty: &Type,
-    ) -> Step<Data> {
+    fn load(&mut self, ptr: Value, mask: Option<Value>, other: Option<Value>, ty: &Type) -> Step<Data> {
         let addresses = self.get(ptr).pointers().to_vec();
         let mask = mask.map(|m| self.get(m).ints().to_vec());
         let live = |i: usize| mask.as_ref().is_none_or(|m| m[i] != 0);
@@ -545,13 +430,7 @@ impl<M: Memory> Machine<'_, M> {
         })
     }
 
-    fn load_block(
-        &mut self,
-        ptr: Value,
-        check: &[usize],
-        padding: Padding,
-        ty: &Type,
-    ) -> Step<Data> {
+    fn load_block(&mut self, ptr: Value, check: &[usize], padding: Padding, ty: &Type) -> Step<Data> {
         let window = self.get(ptr).window().clone();
         let elem = ty.elem();
         let pad = match (padding, elem) {
@@ -568,11 +447,7 @@ impl<M: Memory> Machine<'_, M> {
             });
         }
         Ok(if elem.is_float() {
-            Data::Float(
-                bits.into_iter()
-                    .map(|b| memory::float_of(b, elem))
-                    .collect(),
-            )
+            Data::Float(bits.into_iter().map(|b| memory::float_of(b, elem)).collect())
         } else {
             Data::Int(bits.into_iter().map(|b| memory::int_of(b, elem)).collect())
         })
@@ -581,28 +456,19 @@ impl<M: Memory> Machine<'_, M> {
     fn store(&mut self, kind: &OpKind) -> Step<()> {
         let kernel = self.kernel;
         let (ptr, value) = match kind {
-            OpKind::Store { ptr, value, .. } | OpKind::StoreBlock { ptr, value, .. } => {
-                (*ptr, *value)
-            }
+            OpKind::Store { ptr, value, .. } | OpKind::StoreBlock { ptr, value, .. } => (*ptr, *value),
             _ => unreachable!("called on a store"),
         };
         let ty = kernel.ty(value);
         let addresses: Vec<Option<Address>> = match kind {
             OpKind::StoreBlock { check, .. } => {
                 let window = self.get(ptr).window();
-                (0..ty.lanes())
-                    .map(|lane| window.address(lane, ty.shape(), check))
-                    .collect()
+                (0..ty.lanes()).map(|lane| window.address(lane, ty.shape(), check)).collect()
             }
             OpKind::Store { mask, .. } => {
                 let mask = mask.map(|m| self.get(m).ints());
                 let live = |i: usize| mask.is_none_or(|m| m[i] != 0);
-                self.get(ptr)
-                    .pointers()
-                    .iter()
-                    .enumerate()
-                    .map(|(i, a)| live(i).then_some(*a))
-                    .collect()
+                self.get(ptr).pointers().iter().enumerate().map(|(i, a)| live(i).then_some(*a)).collect()
             }
             _ => unreachable!("called on a store"),
         };
@@ -622,13 +488,7 @@ impl<M: Memory> Machine<'_, M> {
         let (ta, tb) = (self.kernel.ty(a), self.kernel.ty(b));
         let sizes = [ta.shape()[0], ta.shape()[1], tb.shape()[1]];
         let mut out = self.get(acc).floats().to_vec();
-        numerics::dot(
-            &mut out,
-            self.get(a).floats(),
-            self.get(b).floats(),
-            sizes,
-            ta.elem() == Scalar::Bf16,
-        );
+        numerics::dot(&mut out, self.get(a).floats(), self.get(b).floats(), sizes, ta.elem() == Scalar::Bf16);
         Data::Float(out)
     }
 
@@ -641,28 +501,13 @@ impl<M: Memory> Machine<'_, M> {
         let elem = ty.elem();
         if let Data::Float(v) = self.get(x) {
             let op = |a, b| elementwise::round_to(elementwise::binary_float(op, a, b), elem);
-            return Ok(Data::Float(
-                starts
-                    .map(|s| numerics::reduce(n, |i| v[s + i * inner], op))
-                    .collect(),
-            ));
+            return Ok(Data::Float(starts.map(|s| numerics::reduce(n, |i| v[s + i * inner], op)).collect()));
         }
         let v = self.get(x).ints();
-        let op = |a: Step<i64>, b: Step<i64>| elementwise::binary_int(op, a?, b?, elem);
-        // Folding integers cannot fault: the operations that can are not reductions.
-        starts
-            .map(|s| fold_results(n, |i| v[s + i * inner], &op))
-            .collect::<Step<Vec<_>>>()
-            .map(Data::Int)
+        // Integer folds do not depend on the order.
+        let fold = |s: usize| (1..n).try_fold(v[s], |acc, i| elementwise::binary_int(op, acc, v[s + i * inner], elem));
+        starts.map(fold).collect::<Step<Vec<_>>>().map(Data::Int)
     }
-}
-
-fn fold_results(
-    n: usize,
-    x: impl Fn(usize) -> i64,
-    op: &dyn Fn(Step<i64>, Step<i64>) -> Step<i64>,
-) -> Step<i64> {
-    (1..n).fold(Ok(x(0)), |acc, i| op(acc, Ok(x(i))))
 }
 
 impl Window {
@@ -677,10 +522,7 @@ impl Window {
             inside &= !check.contains(&axis) || (0..self.shape[axis]).contains(&at);
             offset = offset.wrapping_add(at.wrapping_mul(self.strides[axis]));
         }
-        inside.then_some(Address {
-            param: self.base.param,
-            offset,
-        })
+        inside.then_some(Address { param: self.base.param, offset })
     }
 }
 

@@ -142,9 +142,7 @@ impl<'t> Lift<'t> {
                 self.emit_as_operand(OpKind::Fma { a, b, c }, a)
             }
             "tt.get_program_id" | "tt.get_num_programs" => self.program(op == "tt.get_program_id"),
-            "tt.splat" | "tt.broadcast" | "tt.expand_dims" | "tt.reshape" | "tt.trans" => {
-                self.reshaping(op)
-            }
+            "tt.splat" | "tt.broadcast" | "tt.expand_dims" | "tt.reshape" | "tt.trans" => self.reshaping(op),
             "tt.make_range" => self.range(),
             "tt.addptr" => self.addptr(),
             "tt.make_tensor_ptr" => self.make_block(),
@@ -196,52 +194,29 @@ impl<'t> Lift<'t> {
         let start = self.cursor;
         let (text, dense) = self.cursor.number()?;
         let word = matches!(text, "true" | "false");
-        let ty = if word && !dense {
-            Type::scalar(Scalar::I1)
-        } else {
-            self.result_type()?
-        };
+        let ty = if word && !dense { Type::scalar(Scalar::I1) } else { self.result_type()? };
         if !ty.is_tile() || dense == ty.shape().is_empty() {
-            return start.fail(Reason::Unsupported {
-                what: format!("a constant of type {ty}"),
-            });
+            return start.fail(Reason::Unsupported { what: format!("a constant of type {ty}") });
         }
         match literal(text, ty.elem()) {
             Some(value) => self.emit(OpKind::Constant { value, ty }, None),
-            None => start.fail(Reason::Unsupported {
-                what: format!("`{text}` as a constant of type {ty}"),
-            }),
+            None => start.fail(Reason::Unsupported { what: format!("`{text}` as a constant of type {ty}") }),
         }
     }
 
     fn cast(&mut self, op: Cast) -> Result<Vec<Value>> {
         let x = self.operand()?;
-        let arrow = if op == Cast::Bits && self.bitcast_by_arrow() {
-            "->"
-        } else {
-            "to"
-        };
+        let arrow = if op == Cast::Bits && self.bitcast_by_arrow() { "->" } else { "to" };
         let to = self.conversion(x, arrow)?;
         if op == Cast::Bits && *self.builder.ty(x) == to {
             return Ok(vec![x]);
         }
-        self.emit(
-            OpKind::Cast {
-                op,
-                x,
-                to: to.elem(),
-            },
-            Some(&to),
-        )
+        self.emit(OpKind::Cast { op, x, to: to.elem() }, Some(&to))
     }
 
     /// `tt.bitcast` is spelled with an arrow, `arith.bitcast` with `to`.
     fn bitcast_by_arrow(&self) -> bool {
-        self.cursor
-            .rest()
-            .lines()
-            .next()
-            .is_some_and(|line| line.contains("->"))
+        self.cursor.rest().lines().next().is_some_and(|line| line.contains("->"))
     }
 
     fn comparison(&mut self, int: bool) -> Result<Vec<Value>> {
@@ -253,9 +228,7 @@ impl<'t> Lift<'t> {
             (true, Some(op), _) => OpKind::CmpInt { op, a, b },
             (false, _, Some(op)) => OpKind::CmpFloat { op, a, b },
             _ => {
-                return start.fail(Reason::Unsupported {
-                    what: format!("the comparison `{predicate}`"),
-                });
+                return start.fail(Reason::Unsupported { what: format!("the comparison `{predicate}`") });
             }
         };
         self.emit_as_operand(kind, a)
@@ -282,20 +255,11 @@ impl<'t> Lift<'t> {
             "y" => 1,
             "z" => 2,
             other => {
-                return start.fail(Reason::Unsupported {
-                    what: format!("grid axis `{other}`"),
-                });
+                return start.fail(Reason::Unsupported { what: format!("grid axis `{other}`") });
             }
         };
         let ty = self.result_type()?;
-        self.emit(
-            if id {
-                OpKind::ProgramId { axis }
-            } else {
-                OpKind::NumPrograms { axis }
-            },
-            Some(&ty),
-        )
+        self.emit(if id { OpKind::ProgramId { axis } } else { OpKind::NumPrograms { axis } }, Some(&ty))
     }
 
     fn reshaping(&mut self, op: &str) -> Result<Vec<Value>> {
@@ -309,25 +273,14 @@ impl<'t> Lift<'t> {
             ("tt.broadcast", []) => OpKind::Broadcast { x, shape },
             ("tt.reshape", []) => OpKind::Reshape { x, shape },
             ("tt.expand_dims", [(name, Attribute::Int(axis))]) if name == "axis" && *axis >= 0 => {
-                OpKind::ExpandDims {
-                    x,
-                    axis: *axis as usize,
-                }
+                OpKind::ExpandDims { x, axis: *axis as usize }
             }
             ("tt.trans", [(name, Attribute::Ints(order))]) if name == "order" => {
-                OpKind::Transpose {
-                    x,
-                    perm: indices(order),
-                }
+                OpKind::Transpose { x, perm: indices(order) }
             }
             _ => {
-                let name = attributes
-                    .first()
-                    .map_or("none".to_string(), |a| a.0.clone());
-                return start.fail(Reason::Attribute {
-                    op: op.to_string(),
-                    name,
-                });
+                let name = attributes.first().map_or("none".to_string(), |a| a.0.clone());
+                return start.fail(Reason::Attribute { op: op.to_string(), name });
             }
         };
         self.emit(kind, Some(&to))
@@ -341,10 +294,7 @@ impl<'t> Lift<'t> {
                 ("start", Attribute::Int(n)) => lo = i32::try_from(n).ok(),
                 ("end", Attribute::Int(n)) => hi = i32::try_from(n).ok(),
                 _ => {
-                    return start.fail(Reason::Attribute {
-                        op: "tt.make_range".into(),
-                        name,
-                    });
+                    return start.fail(Reason::Attribute { op: "tt.make_range".into(), name });
                 }
             }
         }
@@ -369,10 +319,7 @@ impl<'t> Lift<'t> {
         self.cursor.expect("<")?;
         let ty = self.cursor.ty()?;
         self.cursor.expect(">")?;
-        Ok(Type::Block {
-            shape: ty.shape().to_vec(),
-            elem: ty.elem(),
-        })
+        Ok(Type::Block { shape: ty.shape().to_vec(), elem: ty.elem() })
     }
 
     fn make_block(&mut self) -> Result<Vec<Value>> {
@@ -390,17 +337,7 @@ impl<'t> Lift<'t> {
         };
         let ty = self.block_type()?;
         let block = ty.shape().to_vec();
-        self.emit(
-            OpKind::MakeBlock {
-                base,
-                shape,
-                strides,
-                offsets,
-                order,
-                block,
-            },
-            Some(&ty),
-        )
+        self.emit(OpKind::MakeBlock { base, shape, strides, offsets, order, block }, Some(&ty))
     }
 
     fn advance(&mut self) -> Result<Vec<Value>> {
@@ -420,10 +357,7 @@ impl<'t> Lift<'t> {
                 ("padding", Attribute::Int(1)) => padding = Padding::Zero,
                 ("padding", Attribute::Int(2)) => padding = Padding::Nan,
                 _ => {
-                    return self.cursor.fail(Reason::Attribute {
-                        op: op.to_string(),
-                        name,
-                    });
+                    return self.cursor.fail(Reason::Attribute { op: op.to_string(), name });
                 }
             }
         }
@@ -437,18 +371,10 @@ impl<'t> Lift<'t> {
         let (mask, other) = (operands.get(1).copied(), operands.get(2).copied());
         let block = matches!(self.builder.ty(ptr), Type::Block { .. });
         let kind = match (block, operands.len()) {
-            (true, 1) => OpKind::LoadBlock {
-                ptr,
-                check,
-                padding,
-            },
-            (false, 1..=3) if check.is_empty() && padding == Padding::Undefined => {
-                OpKind::Load { ptr, mask, other }
-            }
+            (true, 1) => OpKind::LoadBlock { ptr, check, padding },
+            (false, 1..=3) if check.is_empty() && padding == Padding::Undefined => OpKind::Load { ptr, mask, other },
             _ => {
-                return self.cursor.fail(Reason::Unsupported {
-                    what: "a load of this form".into(),
-                });
+                return self.cursor.fail(Reason::Unsupported { what: "a load of this form".into() });
             }
         };
         self.emit_as_operand(kind, ptr)
@@ -457,20 +383,15 @@ impl<'t> Lift<'t> {
     fn store(&mut self) -> Result<Vec<Value>> {
         let operands = self.values()?;
         let (check, padding) = self.access("tt.store")?;
-        let (&[ptr, value], mask) = (&operands[..2.min(operands.len())], operands.get(2).copied())
-        else {
+        let (&[ptr, value], mask) = (&operands[..2.min(operands.len())], operands.get(2).copied()) else {
             return self.cursor.unexpected("a pointer and a value");
         };
         let block = matches!(self.builder.ty(ptr), Type::Block { .. });
         let kind = match (block, operands.len(), padding) {
             (true, 2, Padding::Undefined) => OpKind::StoreBlock { ptr, value, check },
-            (false, 2..=3, Padding::Undefined) if check.is_empty() => {
-                OpKind::Store { ptr, value, mask }
-            }
+            (false, 2..=3, Padding::Undefined) if check.is_empty() => OpKind::Store { ptr, value, mask },
             _ => {
-                return self.cursor.fail(Reason::Unsupported {
-                    what: "a store of this form".into(),
-                });
+                return self.cursor.fail(Reason::Unsupported { what: "a store of this form".into() });
             }
         };
         self.emit_as_operand(kind, ptr)
@@ -499,7 +420,5 @@ impl<'t> Lift<'t> {
 
 /// Axes as indices; a negative one becomes out of range and is refused by the typing rules.
 fn indices(axes: &[i64]) -> Vec<usize> {
-    axes.iter()
-        .map(|a| usize::try_from(*a).unwrap_or(usize::MAX))
-        .collect()
+    axes.iter().map(|a| usize::try_from(*a).unwrap_or(usize::MAX)).collect()
 }

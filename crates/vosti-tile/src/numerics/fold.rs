@@ -8,11 +8,7 @@ pub const LANES: usize = 16;
 /// Two terms of a BF16 dot: the even k is `lo`, the odd one `hi`; `acc + hi` comes first.
 #[inline(always)]
 pub fn dot_bf16_step(acc: f32, a: [u16; 2], b: [u16; 2]) -> f32 {
-    fma(
-        from_bf16(a[0]),
-        from_bf16(b[0]),
-        fma(from_bf16(a[1]), from_bf16(b[1]), acc),
-    )
+    fma(from_bf16(a[0]), from_bf16(b[0]), fma(from_bf16(a[1]), from_bf16(b[1]), acc))
 }
 
 /// One term of an FP32 dot.

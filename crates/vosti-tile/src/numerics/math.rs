@@ -41,10 +41,7 @@ fn clamp(x: f32, low: f32, high: f32) -> f32 {
 #[inline(always)]
 fn nearest(x: f32) -> (f32, i32) {
     let shifted = add(x, ROUND);
-    (
-        sub(shifted, ROUND),
-        (shifted.to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32),
-    )
+    (sub(shifted, ROUND), (shifted.to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32))
 }
 
 /// `1 + f * polynomial(f)`, Horner.

@@ -27,11 +27,7 @@ pub const NAN_BF16: u16 = 0x7fc0;
 #[inline(always)]
 pub fn flush(x: f32) -> f32 {
     let bits = x.to_bits();
-    f32::from_bits(if bits & 0x7f80_0000 == 0 {
-        bits & 0x8000_0000
-    } else {
-        bits
-    })
+    f32::from_bits(if bits & 0x7f80_0000 == 0 { bits & 0x8000_0000 } else { bits })
 }
 
 macro_rules! native {
@@ -65,11 +61,7 @@ native! {
 /// `x` as a comparison sees it.
 #[inline(always)]
 fn seen(x: f32) -> f32 {
-    if cfg!(target_arch = "x86_64") {
-        x
-    } else {
-        flush(x)
-    }
+    if cfg!(target_arch = "x86_64") { x } else { flush(x) }
 }
 
 /// `a < b`, false on NaN.
@@ -151,11 +143,7 @@ pub fn stored_f32(x: f32) -> u32 {
 /// The bits that a store of a BF16 writes.
 #[inline(always)]
 pub fn stored_bf16(bits: u16) -> u16 {
-    if bits & 0x7fff > 0x7f80 {
-        NAN_BF16
-    } else {
-        bits
-    }
+    if bits & 0x7fff > 0x7f80 { NAN_BF16 } else { bits }
 }
 
 /// A signed integer to FP32, to nearest even.

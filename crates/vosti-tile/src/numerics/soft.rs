@@ -11,11 +11,7 @@ const TINY: f64 = f64::from_bits(0x3810_0000_0000_0000 - (1 << 27));
 
 /// Rounds to FP32 and flushes what is tiny after rounding with an unbounded exponent.
 fn round(x: f64) -> f32 {
-    if x.abs() < TINY {
-        0f32.copysign(x as f32)
-    } else {
-        x as f32
-    }
+    if x.abs() < TINY { 0f32.copysign(x as f32) } else { x as f32 }
 }
 
 fn wide(x: f32) -> f64 {

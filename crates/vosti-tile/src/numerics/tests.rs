@@ -7,10 +7,7 @@ struct Bits(u64);
 
 impl Bits {
     fn next(&mut self) -> u32 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 32) as u32
     }
     /// Any float, the awkward ones often.
@@ -38,24 +35,13 @@ fn hardware_in_flushing_mode_equals_the_soft_definition() {
             let [a, b, c] = [bits.float(), bits.float(), bits.float()];
             // Products and sums near the smallest normal number, where flushing decides.
             let near = f32::from_bits((bits.next() & 0x8000_0fff) | 0x0080_0000);
-            let pairs = [
-                (a, b, c),
-                (near, b, c),
-                (near, f32::from_bits(0x3f7f_ff00 | bits.next() & 0xff), c),
-            ];
+            let pairs = [(a, b, c), (near, b, c), (near, f32::from_bits(0x3f7f_ff00 | bits.next() & 0xff), c)];
             for (a, b, c) in pairs {
                 assert!(same(add(a, b), soft::add(a, b)), "{a:e} + {b:e}");
                 assert!(same(sub(a, b), soft::sub(a, b)), "{a:e} - {b:e}");
-                assert!(
-                    same(mul(a, b), soft::mul(a, b)),
-                    "{a:e} * {b:e}: {:e}",
-                    mul(a, b)
-                );
+                assert!(same(mul(a, b), soft::mul(a, b)), "{a:e} * {b:e}: {:e}", mul(a, b));
                 assert!(same(div(a, b), soft::div(a, b)), "{a:e} / {b:e}");
-                assert!(
-                    same(fma(a, b, c), soft::fma(a, b, c)),
-                    "{a:e} * {b:e} + {c:e}"
-                );
+                assert!(same(fma(a, b, c), soft::fma(a, b, c)), "{a:e} * {b:e} + {c:e}");
                 assert!(same(sqrt(a), soft::sqrt(a)), "sqrt {a:e}");
             }
         }
@@ -67,10 +53,7 @@ fn a_product_that_rounds_to_the_smallest_normal_is_kept() {
     FloatMode::with(|| {
         let smallest = f32::MIN_POSITIVE;
         let kept = std::hint::black_box(f32::from_bits(0x0080_0001)) * f32::from_bits(0x3f7f_fffe);
-        assert_eq!(
-            kept,
-            soft::mul(f32::from_bits(0x0080_0001), f32::from_bits(0x3f7f_fffe))
-        );
+        assert_eq!(kept, soft::mul(f32::from_bits(0x0080_0001), f32::from_bits(0x3f7f_fffe)));
         assert_eq!(soft::mul(smallest, 0.5), 0.0);
         assert_eq!(soft::mul(-smallest, 0.5).to_bits(), 0x8000_0000);
     });
@@ -86,9 +69,7 @@ fn worst(low: f32, high: f32, f: fn(f32) -> f32, exact: fn(f64) -> f64) -> f64 {
     FloatMode::with(|| {
         let steps = 2_000_000;
         let at = |i: i32| low + (high - low) * (i as f32 / steps as f32);
-        (0..=steps)
-            .map(|i| ulps(f(at(i)), exact(at(i).into())))
-            .fold(0.0, f64::max)
+        (0..=steps).map(|i| ulps(f(at(i)), exact(at(i).into()))).fold(0.0, f64::max)
     })
 }
 
@@ -117,10 +98,7 @@ fn exponentials_keep_their_exact_values_and_ends() {
         for n in -126..128 {
             assert_eq!(math::exp2(n as f32), 2f32.powi(n));
         }
-        for (f, low, high) in [
-            (math::exp2 as fn(f32) -> f32, -126.01, 128.0),
-            (math::exp, -87.34, 88.73),
-        ] {
+        for (f, low, high) in [(math::exp2 as fn(f32) -> f32, -126.01, 128.0), (math::exp, -87.34, 88.73)] {
             // Constants folded by the compiler would not be flushed.
             let f = |x: f32| f(std::hint::black_box(x));
             assert_eq!(f(0.0), 1.0);
@@ -164,33 +142,18 @@ fn maxima_prefer_numbers_and_then_the_second_operand() {
     let (zero, nan) = (0.0f32, f32::NAN);
     assert_eq!(max_num(zero, -zero).to_bits(), (-zero).to_bits());
     assert_eq!(max_num(-zero, zero).to_bits(), zero.to_bits());
-    assert_eq!(
-        (
-            max_num(nan, 1.0),
-            max_num(1.0, nan),
-            min_num(nan, 1.0),
-            min_num(1.0, nan)
-        ),
-        (1.0, 1.0, 1.0, 1.0)
-    );
+    assert_eq!((max_num(nan, 1.0), max_num(1.0, nan), min_num(nan, 1.0), min_num(1.0, nan)), (1.0, 1.0, 1.0, 1.0));
     assert!(maximum(nan, 1.0).is_nan() && maximum(1.0, nan).is_nan() && minimum(1.0, nan).is_nan());
     assert_eq!(max_num(f32::from_bits(1), -1.0).to_bits(), 0);
 }
 
 #[test]
 fn a_reduction_folds_sixteen_lanes_and_then_a_tree() {
-    let text = |n: usize| {
-        reduce(
-            n,
-            |i| i as u32 + 1,
-            |a, b| a.wrapping_mul(1000) ^ b.wrapping_mul(7),
-        )
-    };
+    let text = |n: usize| reduce(n, |i| i as u32 + 1, |a, b| a.wrapping_mul(1000) ^ b.wrapping_mul(7));
     let by_hand = |n: usize| {
         let op = |a: u32, b: u32| a.wrapping_mul(1000) ^ b.wrapping_mul(7);
-        let mut lanes: Vec<u32> = (0..n.min(16))
-            .map(|l| (l..n).step_by(16).map(|i| i as u32 + 1).reduce(op).unwrap())
-            .collect();
+        let mut lanes: Vec<u32> =
+            (0..n.min(16)).map(|l| (l..n).step_by(16).map(|i| i as u32 + 1).reduce(op).unwrap()).collect();
         for step in [8, 4, 2, 1] {
             for l in 0..lanes.len().saturating_sub(step).min(step) {
                 lanes[l] = op(lanes[l], lanes[l + step]);

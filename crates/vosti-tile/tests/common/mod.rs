@@ -1,0 +1,142 @@
+//! Random launches of kernels by the roles of their parameters: what a device would bind.
+#![allow(dead_code)] // each test uses its part
+
+use std::collections::BTreeMap;
+use vosti_kernels::{Const, Elem, Extent, Role, Spec};
+use vosti_tile::interp::Buffer;
+use vosti_tile::{Kernel, Scalar};
+
+/// A kernel with its buffers, in parameter order.
+pub struct Launch {
+    pub spec: Spec,
+    pub kernel: Kernel,
+    pub buffers: Vec<Buffer>,
+    pub roles: Vec<Role>,
+    pub grid: [usize; 3],
+}
+
+/// SplitMix64, to numbers of a sane spread.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z ^ (z >> 31)
+    }
+    pub fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+    pub fn float(&mut self) -> f32 {
+        (self.next() >> 40) as f32 / (1u64 << 23) as f32 - 1.0
+    }
+}
+
+/// Sequences of a step: (rows, position of the first row).
+pub type Sequences = [(usize, usize)];
+
+pub fn int(spec: &Spec, name: &str) -> usize {
+    match spec.constants.get(name) {
+        Some(Const::Int(v)) => *v as usize,
+        other => panic!("{spec}: {name} is {other:?}"),
+    }
+}
+
+/// Pages in the pool of every launch.
+pub const POOL: usize = 24;
+/// Rows of a table of positions.
+pub const CONTEXT: usize = 600;
+
+/// Binds random data to a checked-in specialisation.
+pub fn launch(spec: &Spec, sequences: &Sequences, seed: u64) -> Launch {
+    let text = vosti_kernels::ttir(spec).unwrap_or_else(|| panic!("{spec}.ttir is not checked in"));
+    let kernel = vosti_tile::lift(text).unwrap_or_else(|error| panic!("{spec}: {error}"));
+    let contract = vosti_kernels::contract(&spec.kernel).unwrap().of(spec);
+    let mut random = Random(seed);
+    let rows: usize = sequences.iter().map(|s| s.0).sum();
+    let metadata = metadata(spec, sequences, &mut random);
+    let tiles = metadata.get("tile_rows").map_or(0, Vec::len);
+    let grid = contract.grid(spec, Extent { rows, tiles }).unwrap();
+    let mut buffers = vec![];
+    for (param, lifted) in contract.params.iter().zip(&kernel.params) {
+        assert_eq!(param.name, lifted.name);
+        buffers.push(match param.elem {
+            Elem::I32 => Buffer::I32(metadata[param.name.as_str()].clone()),
+            _ => floats(lifted.elem, elements(spec, param.role, &param.name, rows), &mut random),
+        });
+    }
+    Launch { spec: spec.clone(), kernel, buffers, roles: contract.params.iter().map(|p| p.role).collect(), grid }
+}
+
+pub fn floats(elem: Scalar, len: usize, random: &mut Random) -> Buffer {
+    let values = (0..len).map(|_| random.float());
+    match elem {
+        Scalar::Bf16 => Buffer::Bf16(values.map(vosti_tile::numerics::to_bf16).collect()),
+        _ => Buffer::F32(values.collect()),
+    }
+}
+
+/// How many elements a float parameter's buffer has.
+fn elements(spec: &Spec, role: Role, name: &str, rows: usize) -> usize {
+    let int = |name: &str| int(spec, name);
+    match (spec.kernel.as_str(), role) {
+        (_, Role::CacheK | Role::CacheV) => POOL * int("KV_HEADS") * int("PAGE") * int("D"),
+        ("attend", _) => rows * int("HEADS") * int("D"),
+        (_, Role::Weight(_)) if matches!(name, "cos" | "sin") => CONTEXT * int("D") / 2,
+        (_, Role::Weight(_)) if name == "norm_w" => int("D"),
+        ("rope_q" | "store_kv", Role::In(_)) => rows * int("STRIDE"),
+        ("rope_q", _) => rows * int("HEADS") * int("D"),
+        ("embed", Role::Weight(_)) => int("V") * int("H"),
+        ("embed", _) => rows * int("H"),
+        ("linear_glu", Role::Weight(_)) => 2 * int("N") * int("K"),
+        (_, Role::Weight(_)) if spec.kernel.starts_with("linear") => int("N") * int("K"),
+        (_, Role::In(0)) if spec.kernel.starts_with("linear") => rows * int("K"),
+        (kernel, _) if kernel.starts_with("linear") => rows * int("N"),
+        (_, Role::Weight(_)) => int("H"),
+        _ => rows * int("H"),
+    }
+}
+
+/// The integer buffers by parameter name.
+fn metadata(spec: &Spec, sequences: &Sequences, random: &mut Random) -> BTreeMap<&'static str, Vec<i32>> {
+    let rows: usize = sequences.iter().map(|s| s.0).sum();
+    let constant = |name: &str| spec.constants.contains_key(name).then(|| int(spec, name));
+    let page = constant("PAGE").unwrap_or(64);
+    let vocabulary = constant("V").unwrap_or(1);
+    let mut free: Vec<i32> = (0..POOL as i32).collect();
+    let (mut table, mut slots, mut positions) = (vec![], vec![], vec![]);
+    let mut tiles: [Vec<i32>; 4] = Default::default();
+    let height = constant("BQ").unwrap_or(64);
+    let mut row = 0;
+    for (count, first) in sequences {
+        let start = table.len();
+        for _ in 0..(first + count).div_ceil(page) {
+            table.push(free.swap_remove(random.below(free.len())));
+        }
+        for t in 0..*count {
+            let p = first + t;
+            positions.push(p as i32);
+            slots.push(table[start + p / page] * page as i32 + (p % page) as i32);
+        }
+        for t in (0..*count).step_by(height) {
+            let tile = [start, row + t, (count - t).min(height), first + t];
+            tiles.iter_mut().zip(tile).for_each(|(list, v)| list.push(v as i32));
+        }
+        row += count;
+    }
+    // A padding tile: no rows, no table.
+    tiles.iter_mut().zip([-1, 0, 0, 0]).for_each(|(list, v)| list.push(v));
+    let [tile_table, tile_row, tile_rows, tile_pos] = tiles;
+    BTreeMap::from([
+        ("rows", vec![rows as i32]),
+        ("tokens", (0..rows).map(|_| random.below(vocabulary) as i32).collect()),
+        ("row_index", (0..rows).map(|_| random.below(rows) as i32).collect()),
+        ("positions", positions),
+        ("slots", slots),
+        ("page_table", table),
+        ("tile_table", tile_table),
+        ("tile_row", tile_row),
+        ("tile_rows", tile_rows),
+        ("tile_pos", tile_pos),
+    ])
+}

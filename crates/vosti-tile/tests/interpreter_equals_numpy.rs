@@ -1,0 +1,159 @@
+//! The interpreter against an evaluator that shares nothing with it but the TTIR text.
+//!
+//! Exact for data movement, integers, casts and elementwise arithmetic; within the sum's error bound for
+//! dot and reduce, within 3 ulp for exponentials. Needs python3 with NumPy, and says so without.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use vosti_kernels::{Act, Const, Spec};
+use vosti_tile::interp::{self, Buffer, Options};
+use vosti_tile::{Binary, OpKind, Unary};
+
+/// A Python that has NumPy: `VOSTI_PYTHON`, the tree's `.venv`, or python3.
+fn python() -> Option<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let chosen = std::env::var_os("VOSTI_PYTHON").map(PathBuf::from);
+    let candidates = [chosen, Some(root.join(".venv/bin/python")), Some("python3".into())];
+    candidates.into_iter().flatten().find(|python| {
+        let check = Command::new(python).args(["-c", "import numpy"]).output();
+        check.is_ok_and(|output| output.status.success())
+    })
+}
+
+/// The TTIR name of an operation that the evaluator compares within a bound.
+fn loose(kind: &OpKind) -> Option<&'static str> {
+    Some(match kind {
+        OpKind::Dot { .. } => "tt.dot",
+        OpKind::Reduce { .. } => "tt.reduce",
+        OpKind::Fma { .. } => "math.fma",
+        OpKind::Unary { op: Unary::Exp, .. } => "math.exp",
+        OpKind::Unary { op: Unary::Exp2, .. } => "math.exp2",
+        OpKind::Unary { op: Unary::Rsqrt, .. } => "math.rsqrt",
+        _ => return None,
+    })
+}
+
+fn bytes(buffer: &Buffer) -> Vec<u8> {
+    let mut out = Vec::with_capacity(buffer.len() * buffer.elem().bytes());
+    (0..buffer.len()).for_each(|i| out.extend_from_slice(&buffer.bits(i).to_le_bytes()[..buffer.elem().bytes()]));
+    out
+}
+
+fn write_buffers(launch: &common::Launch, folder: &Path, when: &str) {
+    for (param, buffer) in launch.kernel.params.iter().zip(&launch.buffers) {
+        std::fs::write(folder.join(format!("{}.{when}", param.name)), bytes(buffer)).unwrap();
+    }
+}
+
+/// Runs the interpreter and leaves everything that the evaluator needs in `folder`.
+fn record(launch: &mut common::Launch, folder: &Path) {
+    std::fs::create_dir_all(folder).unwrap();
+    std::fs::write(folder.join("kernel.ttir"), vosti_kernels::ttir(&launch.spec).unwrap()).unwrap();
+    write_buffers(launch, folder, "before");
+    let (mut trace, mut values) = (vec![], vec![]);
+    let mut observe = |op: &vosti_tile::Op, lanes: &[f32]| {
+        if let Some(name) = loose(&op.kind) {
+            trace.push((name, lanes.len()));
+            values.extend(lanes.iter().flat_map(|x| x.to_le_bytes()));
+        }
+    };
+    let options = Options::default();
+    interp::run_observed(&launch.kernel, &mut launch.buffers, launch.grid, &options, &mut observe).unwrap();
+    write_buffers(launch, folder, "after");
+    let params: Vec<_> = launch.kernel.params.iter().map(|p| (p.name.clone(), p.elem.to_string())).collect();
+    let params: Vec<_> = params.iter().map(|(name, elem)| serde_json::json!({"name": name, "elem": elem})).collect();
+    let case = serde_json::json!({"grid": launch.grid, "params": params, "trace": trace});
+    std::fs::write(folder.join("case.json"), case.to_string()).unwrap();
+    std::fs::write(folder.join("trace.bin"), values).unwrap();
+}
+
+/// A few checked-in specialisations of every kernel, the smallest first; `most` bounds their number.
+fn some_of_each(most: usize) -> Vec<Spec> {
+    let mut chosen = vec![];
+    for kernel in vosti_kernels::kernels() {
+        let mut specs: Vec<Spec> =
+            vosti_kernels::ttir_stems().into_iter().filter_map(|stem| parse_stem(kernel, stem)).collect();
+        specs.sort_by_key(work);
+        chosen.extend(specs.into_iter().take(most));
+    }
+    chosen
+}
+
+/// Reads a file stem back: `linear-bf16-BK64-BM64-BN64-K576-N960`.
+fn parse_stem(kernel: &vosti_kernels::Kernel, stem: &str) -> Option<Spec> {
+    let rest = stem.strip_prefix(kernel.name)?.strip_prefix('-')?;
+    let (act, rest) = rest.split_once('-')?;
+    let act = if act == "bf16" { Act::Bf16 } else { Act::F32 };
+    let mut constants = std::collections::BTreeMap::new();
+    let mut names = kernel.constants.clone();
+    names.sort();
+    let mut rest = rest;
+    for (i, name) in names.iter().enumerate() {
+        let value = rest.strip_prefix(name.as_str())?;
+        let end = names.get(i + 1).map_or(value.len(), |next| value.find(&format!("-{next}")).unwrap_or(value.len()));
+        let text = &value[..end];
+        let constant = text.parse().map(Const::Int).or_else(|_| text.parse().map(Const::Float)).ok()?;
+        constants.insert(name.clone(), constant);
+        rest = value[end..].strip_prefix('-').unwrap_or("");
+    }
+    let spec = Spec { kernel: kernel.name.to_string(), act, constants };
+    assert_eq!(spec.to_string(), stem);
+    Some(spec)
+}
+
+fn work(spec: &Spec) -> i64 {
+    let of = |name| match spec.constants.get(name) {
+        Some(Const::Int(v)) => *v,
+        _ => 1,
+    };
+    of("N") * of("K") * of("H") * of("V") * of("D")
+}
+
+#[test]
+fn interpreter_equals_numpy_on_every_kernel() {
+    let Some(python) = python() else {
+        println!("skipped: no python3 with NumPy; set VOSTI_PYTHON or make .venv");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(python);
+    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/numpy/eval.py"));
+    for spec in some_of_each(3) {
+        // A few programs of each row of the grid, first and last rows of the batch included.
+        let mut launch = common::launch(&spec, &[(3, 61), (1, 200), (67, 0)], 7);
+        launch.grid[1] = launch.grid[1].min(3);
+        let case = folder.path().join(spec.to_string());
+        record(&mut launch, &case);
+        command.arg(case);
+    }
+    let output = command.output().unwrap();
+    println!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "the evaluator found a difference");
+}
+
+#[test]
+fn the_evaluator_notices_a_changed_operation() {
+    let Some(python) = python() else {
+        println!("skipped: no python3 with NumPy; set VOSTI_PYTHON or make .venv");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let spec = some_of_each(1).into_iter().find(|s| s.kernel == "rope_q").unwrap();
+    let mut launch = common::launch(&spec, &[(5, 3)], 1);
+    fn flip(ops: &mut [vosti_tile::Op]) -> bool {
+        ops.iter_mut().any(|op| match &mut op.kind {
+            OpKind::Binary { op, .. } if *op == Binary::SubF => {
+                *op = Binary::AddF;
+                true
+            }
+            _ => false,
+        })
+    }
+    assert!(flip(&mut launch.kernel.body));
+    record(&mut launch, folder.path());
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/numpy/eval.py");
+    let output = Command::new(python).arg(script).arg(folder.path()).output().unwrap();
+    assert!(!output.status.success());
+}
