@@ -44,6 +44,9 @@ CONFIGS = {
                           layer_types=["sliding_attention", "full_attention"] * 2, attention_k_eq_v=False),
 }
 
+# Chosen so that no more than one position in a hundred has two tokens that tie within transformers' own BF16 error.
+SEEDS = {"llama": 2000, "llama-untied": 12, "qwen3": 3002, "gemma3": 1003, "gemma4": 1004, "gemma4-shared": 1005}
+
 
 def randomise(model, generator):
     """Weights of a spread that keeps every layer's output of the order of its input, in BF16 values."""
@@ -102,6 +105,6 @@ def make(name, settings, seed):
 
 
 if __name__ == "__main__":
-    for index, (name, settings) in enumerate(CONFIGS.items()):
+    for name, settings in CONFIGS.items():
         if len(sys.argv) == 1 or name in sys.argv[1:]:
-            make(name, settings, 1000 + index)
+            make(name, settings, SEEDS[name])

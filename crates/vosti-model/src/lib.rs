@@ -8,6 +8,7 @@
 //!
 //! Read next: [`decoder`], `families/llama.rs`, [`plan`], [`gguf`].
 
+pub mod chat;
 mod config;
 pub mod decoder;
 pub mod dequantise;
@@ -16,14 +17,19 @@ pub mod families;
 mod files;
 pub mod gguf;
 pub mod inventory;
+mod model;
 pub mod plan;
 mod rope;
 mod specialise;
 mod tensor_names;
+mod tokenizer;
 mod weights;
 
+pub use chat::{ChatOptions, ChatTemplate, Date};
 pub use error::{ModelError, Result};
 pub use inventory::{check_kernels, inventory};
 pub use files::{RawTensor, TensorFiles};
+pub use model::Model;
 pub use plan::{ModelPlan, PlanOptions, Recipe, plan};
+pub use tokenizer::{Detokenizer, Tokenizer};
 pub use weights::{Tensor, TensorData, WeightSource, Weights};

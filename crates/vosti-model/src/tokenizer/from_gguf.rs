@@ -1,0 +1,219 @@
+//! Tokenizers rebuilt from GGUF metadata: byte-level BPE with llama.cpp's pre-tokenizers, and Gemma's
+//! sentencepiece BPE, whose merges the file does not have.
+
+use std::collections::HashMap;
+
+use tokenizers::models::bpe::BPE;
+use tokenizers::normalizers::{NFC, Replace};
+use tokenizers::pre_tokenizers::PreTokenizerWrapper;
+use tokenizers::pre_tokenizers::byte_level::ByteLevel;
+use tokenizers::pre_tokenizers::digits::Digits;
+use tokenizers::pre_tokenizers::sequence::Sequence;
+use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
+use tokenizers::{AddedToken, NormalizerWrapper, SplitDelimiterBehavior};
+
+use super::bytes::{ByteTable, Kind, Writing};
+use super::{END_OF_TURN, Tokenizer};
+use crate::error::{ModelError, Result};
+use crate::gguf::Metadata;
+
+/// llama.cpp's names of pre-tokenizers that are reproduced here.
+const KNOWN: [&str; 7] = ["smollm", "llama-bpe", "llama-v3", "llama3", "qwen2", "default (Gemma)", "gemma4 (from tokenizer.json)"];
+
+const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+const QWEN2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+
+// Token types of the GGUF specification.
+const NORMAL: i64 = 1;
+const CONTROL: i64 = 3;
+const USER_DEFINED: i64 = 4;
+const BYTE: i64 = 6;
+
+type Vocab = ahash::AHashMap<String, u32>;
+
+/// The vocabulary of a file.
+struct Words<'a> {
+    tokens: &'a [String],
+    kinds: &'a [i64],
+    ids: Vocab,
+}
+
+impl Tokenizer {
+    /// Rebuilds the tokenizer of a GGUF file.
+    pub fn from_gguf(metadata: &Metadata) -> Result<Self> {
+        let words = Words::read(metadata)?;
+        let model = metadata.str("tokenizer.ggml.model")?;
+        let pre = metadata.str_opt("tokenizer.ggml.pre")?.unwrap_or("default");
+        let (inner, writing) = match (model, pre) {
+            ("gpt2", _) => (byte_level(metadata, &words, pre)?, Writing::ByteLevel),
+            ("llama", "default") => (sentencepiece(metadata, &words)?, Writing::Sentencepiece),
+            ("llama", _) => return Err(unknown(pre)),
+            _ => return Err(unknown(&format!("{pre}` of model `{model}"))),
+        };
+        let inner = words.add_special(inner)?;
+        let pieces = words.tokens.iter().zip(words.kinds).map(|(text, kind)| Some((text.as_str(), kind_of(*kind))));
+        Ok(Self {
+            inner,
+            table: ByteTable::new(writing, pieces),
+            bos: words.id(metadata, "tokenizer.ggml.bos_token_id")?,
+            eos: words.eos(metadata)?,
+            add_bos: metadata.bool_or("tokenizer.ggml.add_bos_token", model == "llama")?,
+        })
+    }
+}
+
+fn unknown(pre: &str) -> ModelError {
+    ModelError::Pretokenizer { name: pre.to_string(), known: KNOWN.to_vec() }
+}
+
+fn failed(error: impl std::fmt::Display) -> ModelError {
+    ModelError::Tokenizer(error.to_string())
+}
+
+fn kind_of(kind: i64) -> Kind {
+    match kind {
+        CONTROL => Kind::Control,
+        USER_DEFINED => Kind::Verbatim,
+        BYTE => Kind::Byte,
+        _ => Kind::Piece,
+    }
+}
+
+impl<'a> Words<'a> {
+    fn read(metadata: &'a Metadata) -> Result<Self> {
+        let tokens = metadata.strs("tokenizer.ggml.tokens")?;
+        let kinds = metadata.ints("tokenizer.ggml.token_type")?;
+        if kinds.len() != tokens.len() {
+            let why = format!("has {} entries for {} tokens", kinds.len(), tokens.len());
+            return Err(metadata.bad("tokenizer.ggml.token_type", why));
+        }
+        if tokens.is_empty() || tokens.len() > 1 << 21 {
+            return Err(metadata.bad("tokenizer.ggml.tokens", format!("has {} entries", tokens.len())));
+        }
+        // The first of two equal tokens is the one that encoding gives.
+        let ids = tokens.iter().enumerate().rev().map(|(id, text)| (text.clone(), id as u32)).collect();
+        Ok(Self { tokens, kinds, ids })
+    }
+
+    fn id(&self, metadata: &Metadata, key: &str) -> Result<Option<u32>> {
+        let id = metadata.u32_opt(key)?;
+        if let Some(id) = id.filter(|id| *id as usize >= self.tokens.len()) {
+            return Err(metadata.bad(key, format!("is {id}, outside the vocabulary")));
+        }
+        Ok(id)
+    }
+
+    fn eos(&self, metadata: &Metadata) -> Result<std::collections::BTreeSet<u32>> {
+        let mut ends = std::collections::BTreeSet::new();
+        for key in ["eos", "eot", "eom"] {
+            ends.extend(self.id(metadata, &format!("tokenizer.ggml.{key}_token_id"))?);
+        }
+        let by_name = END_OF_TURN.iter().filter_map(|name| self.ids.get(*name));
+        ends.extend(by_name.filter(|id| self.kinds[**id as usize] == CONTROL));
+        Ok(ends)
+    }
+
+    /// Adds the control and user-defined tokens, which are matched before anything else.
+    fn add_special(&self, mut inner: tokenizers::Tokenizer) -> Result<tokenizers::Tokenizer> {
+        let of = |kind: i64| {
+            let chosen = self.tokens.iter().zip(self.kinds).filter(move |(text, k)| **k == kind && !text.is_empty());
+            chosen.map(move |(text, _)| AddedToken::from(text.as_str(), kind == CONTROL).normalized(false))
+        };
+        inner.add_special_tokens(of(CONTROL)).map_err(failed)?;
+        inner.add_tokens(of(USER_DEFINED)).map_err(failed)?;
+        Ok(inner)
+    }
+}
+
+fn byte_level(metadata: &Metadata, words: &Words, pre: &str) -> Result<tokenizers::Tokenizer> {
+    let bytes = |regex| PreTokenizerWrapper::from(ByteLevel::new(false, true, regex));
+    let split = |regex: &str| {
+        Split::new(SplitPattern::Regex(regex.into()), SplitDelimiterBehavior::Isolated, false).map_err(failed)
+    };
+    let (steps, whole_words) = match pre {
+        "smollm" => (vec![Digits::new(true).into(), bytes(true)], false),
+        "llama-bpe" | "llama-v3" | "llama3" => (vec![split(LLAMA3)?.into(), bytes(false)], true),
+        "qwen2" => (vec![split(QWEN2)?.into(), bytes(false)], false),
+        _ => return Err(unknown(pre)),
+    };
+    let key = "tokenizer.ggml.merges";
+    let merges: Option<Vec<(String, String)>> = metadata
+        .strs(key)?
+        .iter()
+        .map(|merge| merge.split_once(' ').map(|(a, b)| (a.to_string(), b.to_string())))
+        .collect();
+    let merges = merges.ok_or_else(|| metadata.bad(key, "has an entry that is not a pair"))?;
+    check_merges(&words.ids, &merges).map_err(|why| metadata.bad(key, why))?;
+    let bpe = BPE::builder().vocab_and_merges(words.ids.clone(), merges).ignore_merges(whole_words);
+    let mut inner = tokenizers::Tokenizer::new(bpe.build().map_err(failed)?);
+    inner.with_pre_tokenizer(Some(Sequence::new(steps)));
+    if pre == "qwen2" {
+        inner.with_normalizer(Some(NFC)).map_err(failed)?;
+    }
+    Ok(inner)
+}
+
+/// The library indexes by these strings without asking.
+pub(super) fn check_merges(ids: &Vocab, merges: &[(String, String)]) -> std::result::Result<(), String> {
+    let mut joined = String::new();
+    for (a, b) in merges {
+        joined.clear();
+        joined.push_str(a);
+        joined.push_str(b);
+        for part in [a, b, &joined] {
+            if !ids.contains_key(part.as_str()) {
+                return Err(format!("names `{part}`, which is not in the vocabulary"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Gemma: every split of a normal token into two tokens is a merge; best score first, then lowest ids.
+fn sentencepiece(metadata: &Metadata, words: &Words) -> Result<tokenizers::Tokenizer> {
+    if metadata.bool_or("tokenizer.ggml.add_space_prefix", true)? {
+        return Err(unknown("default` with a space prefix (Llama 2)`"));
+    }
+    let key = "tokenizer.ggml.scores";
+    let scores = metadata.floats(key)?;
+    if scores.len() != words.tokens.len() || scores.iter().any(|s| s.is_nan()) {
+        return Err(metadata.bad(key, "is not one number for each token"));
+    }
+    let unknown_token = words.id(metadata, "tokenizer.ggml.unknown_token_id")?.unwrap_or(0);
+    let merges = splits(words, scores);
+    let bpe = BPE::builder()
+        .vocab_and_merges(words.ids.clone(), merges)
+        .byte_fallback(true)
+        .fuse_unk(true)
+        .unk_token(words.tokens[unknown_token as usize].clone());
+    let mut inner = tokenizers::Tokenizer::new(bpe.build().map_err(failed)?);
+    let spaces = Replace::new(" ", "\u{2581}").map_err(failed)?;
+    inner.with_normalizer(Some(NormalizerWrapper::from(spaces))).map_err(failed)?;
+    Ok(inner)
+}
+
+fn splits(words: &Words, scores: &[f32]) -> Vec<(String, String)> {
+    /// Longest token that is split: a hostile file's long ones would cost their length squared.
+    const BYTES_MAX: usize = 512;
+    let mergeable = |kind: i64| kind == NORMAL || kind == USER_DEFINED;
+    let parts: HashMap<&str, u32, ahash::RandomState> = words
+        .ids
+        .iter()
+        .filter(|(_, id)| mergeable(words.kinds[**id as usize]))
+        .map(|(text, id)| (text.as_str(), *id))
+        .collect();
+    let mut found: Vec<(f32, u32, u32)> = Vec::new();
+    for ((text, kind), score) in words.tokens.iter().zip(words.kinds).zip(scores) {
+        if *kind != NORMAL || text.len() > BYTES_MAX {
+            continue;
+        }
+        for (at, _) in text.char_indices().skip(1) {
+            if let (Some(a), Some(b)) = (parts.get(&text[..at]), parts.get(&text[at..])) {
+                found.push((*score, *a, *b));
+            }
+        }
+    }
+    found.sort_by(|x, y| y.0.total_cmp(&x.0).then(x.1.cmp(&y.1)).then(x.2.cmp(&y.2)));
+    let text = |id: u32| words.tokens[id as usize].clone();
+    found.into_iter().map(|(_, a, b)| (text(a), text(b))).collect()
+}

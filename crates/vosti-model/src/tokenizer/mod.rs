@@ -1,0 +1,82 @@
+//! Text to tokens and back: from `tokenizer.json`, or rebuilt from a GGUF file's metadata.
+//!
+//! Encoding is the `tokenizers` library's. Decoding is a table of each token's bytes, so that a stream of
+//! tokens is a stream of bytes: [`Detokenizer`] holds back what is not yet whole UTF-8.
+//! Read next: `from_gguf.rs` for the rebuilt tokenizers.
+
+mod bytes;
+mod detokenizer;
+mod from_gguf;
+mod from_json;
+
+use std::collections::BTreeSet;
+
+use crate::error::{ModelError, Result};
+
+pub use detokenizer::Detokenizer;
+pub(crate) use from_json::token_text;
+
+/// A model's tokenizer.
+pub struct Tokenizer {
+    inner: tokenizers::Tokenizer,
+    table: bytes::ByteTable,
+    bos: Option<u32>,
+    eos: BTreeSet<u32>,
+    add_bos: bool,
+}
+
+impl Tokenizer {
+    /// The tokens of a text. Special tokens written in it are recognised, as Hugging Face does.
+    /// `with_bos`: begin with what the model expects at the beginning of a text; a rendered chat template
+    /// brings its own.
+    pub fn encode(&self, text: &str, with_bos: bool) -> Result<Vec<u32>> {
+        let encoding = self.inner.encode_fast(text, with_bos).map_err(|e| ModelError::Tokenizer(e.to_string()))?;
+        let mut ids = encoding.get_ids().to_vec();
+        if let Some(bos) = self.bos.filter(|bos| with_bos && self.add_bos && ids.first() != Some(bos)) {
+            ids.insert(0, bos);
+        }
+        Ok(ids)
+    }
+
+    /// The text of tokens; control tokens add nothing, broken UTF-8 is replaced.
+    pub fn decode(&self, tokens: &[u32]) -> String {
+        let mut bytes = Vec::new();
+        for token in tokens {
+            self.append_bytes(*token, &mut bytes);
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Appends the bytes that a token stands for; none for control tokens and unknown ids.
+    pub fn append_bytes(&self, token: u32, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.table.get(token));
+    }
+
+    /// A token as the vocabulary writes it.
+    pub fn token_name(&self, token: u32) -> Option<String> {
+        self.inner.id_to_token(token)
+    }
+
+    /// The id of a token as the vocabulary writes it.
+    pub fn token_id(&self, name: &str) -> Option<u32> {
+        self.inner.token_to_id(name)
+    }
+
+    /// One more than the largest token id.
+    pub fn vocabulary(&self) -> usize {
+        self.table.len()
+    }
+
+    /// The token that begins a text, if the model has one.
+    pub fn bos(&self) -> Option<u32> {
+        self.bos
+    }
+
+    /// Every token that ends a generation.
+    pub fn eos(&self) -> impl Iterator<Item = u32> + '_ {
+        self.eos.iter().copied()
+    }
+}
+
+/// Control tokens that end a turn, whatever the file declares: chat models end with one of these.
+const END_OF_TURN: [&str; 6] = ["<|im_end|>", "<end_of_turn>", "<|eot_id|>", "<|endoftext|>", "<|end_of_text|>", "<turn|>"];

@@ -1,0 +1,241 @@
+//! Damaged and hostile files give one error: no panic, no allocation larger than the file.
+
+use std::path::Path;
+
+use vosti_kernels::Act;
+use vosti_model::gguf::Metadata;
+use vosti_model::{ModelError, PlanOptions, TensorFiles, Tokenizer, WeightSource, Weights, families, plan};
+
+/// A GGUF file being written.
+struct Gguf(Vec<u8>);
+
+impl Gguf {
+    fn new(tensors: u64, values: u64) -> Self {
+        let mut bytes = b"GGUF".to_vec();
+        bytes.extend(3u32.to_le_bytes());
+        bytes.extend(tensors.to_le_bytes());
+        bytes.extend(values.to_le_bytes());
+        Self(bytes)
+    }
+
+    fn string(mut self, text: &str) -> Self {
+        self.0.extend((text.len() as u64).to_le_bytes());
+        self.0.extend(text.as_bytes());
+        self
+    }
+
+    fn u32(mut self, value: u32) -> Self {
+        self.0.extend(value.to_le_bytes());
+        self
+    }
+
+    fn u64(mut self, value: u64) -> Self {
+        self.0.extend(value.to_le_bytes());
+        self
+    }
+
+    fn tensor(self, shape: &[u64], kind: u32, offset: u64) -> Self {
+        let mut file = self.string("t").u32(shape.len() as u32);
+        for axis in shape {
+            file = file.u64(*axis);
+        }
+        file.u32(kind).u64(offset)
+    }
+
+    fn refused(self, part: &str) {
+        let error = Metadata::parse("bad.gguf", &self.0).unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+#[test]
+fn a_gguf_whose_sizes_lie_is_refused() {
+    Gguf(b"GGML".to_vec()).refused("does not begin");
+    Gguf(b"GGUF\x03\0\0".to_vec()).refused("cut off");
+    Gguf(b"GGUF\x01\0\0\0".to_vec()).refused("version 1");
+    Gguf::new(u64::MAX, 0).refused("more than it can hold");
+    Gguf::new(0, u64::MAX).refused("more than it can hold");
+    Gguf::new(0, 1).u64(u64::MAX).u64(0).refused("more than it can hold");
+    Gguf::new(0, 1).string("key").u32(9).u32(4).u64(1 << 60).refused("more than it can hold");
+    Gguf::new(0, 1).string("key").u32(99).u64(0).refused("unknown type 99");
+    Gguf::new(0, 1).string("key").u32(9).u32(9).u64(0).refused("unsupported type 9");
+    Gguf::new(0, 2).string("key").u32(4).u32(1).string("key").u32(4).u32(1).refused("twice");
+    Gguf::new(0, 1).string("general.alignment").u32(4).u32(0).refused("power of two");
+    Gguf::new(1, 0).tensor(&[u64::MAX, u64::MAX], 0, 0).refused("overflows");
+    Gguf::new(1, 0).tensor(&[1 << 40, 1 << 22], 0, 0).refused("past the end");
+    Gguf::new(1, 0).tensor(&[32], 0, u64::MAX - 8).refused("past the end");
+    Gguf::new(1, 0).tensor(&[33], 8, 0).refused("not whole blocks");
+    Gguf::new(1, 0).tensor(&[0], 0, 0).refused("empty");
+    Gguf::new(1, 0).tensor(&[1; 9], 0, 0).refused("9 axes");
+    Gguf::new(1, 0).tensor(&[256], 16, 0).refused("unsupported type GGML type 16");
+}
+
+#[test]
+fn an_unsupported_architecture_or_pretokenizer_is_named() {
+    let file = Gguf::new(0, 1).string("general.architecture").u32(8).string("mamba");
+    let metadata = Metadata::parse("m.gguf", &file.0).unwrap();
+    let error = families::from_gguf(&metadata).unwrap_err().to_string();
+    assert!(error.contains("`mamba`") && error.contains("gemma3"), "{error}");
+
+    let file = Gguf::new(0, 4)
+        .string("tokenizer.ggml.model").u32(8).string("gpt2")
+        .string("tokenizer.ggml.pre").u32(8).string("viking")
+        .string("tokenizer.ggml.tokens").u32(9).u32(8).u64(1).string("a")
+        .string("tokenizer.ggml.token_type").u32(9).u32(5).u64(1).u32(1);
+    let metadata = Metadata::parse("m.gguf", &file.0).unwrap();
+    let error = Tokenizer::from_gguf(&metadata).err().unwrap().to_string();
+    assert!(error.contains("`viking`") && error.contains("smollm"), "{error}");
+}
+
+#[test]
+fn configurations_that_no_kernel_serves_are_refused_by_key() {
+    let base = include_str!("tiny/llama/config.json");
+    for (key, value) in [
+        ("hidden_size", "4294967295"),
+        ("hidden_size", "0"),
+        ("hidden_size", "-1"),
+        ("hidden_size", "1e9"),
+        ("num_hidden_layers", "4294967295"),
+        ("num_attention_heads", "0"),
+        ("num_key_value_heads", "3"),
+        ("num_key_value_heads", "0"),
+        ("vocab_size", "18446744073709551615"),
+        ("rms_norm_eps", "\"small\""),
+        ("rope_theta", "-1"),
+        ("attention_bias", "true"),
+        ("hidden_act", "\"relu\""),
+        ("max_position_embeddings", "0"),
+        ("model_type", "\"rwkv\""),
+        ("rope_scaling", "{\"rope_type\": \"yarn\"}"),
+    ] {
+        let mut config: serde_json::Value = serde_json::from_str(base).unwrap();
+        config[key] = serde_json::from_str(value).unwrap();
+        assert!(families::from_config("config.json", &config).is_err(), "{key} = {value}");
+    }
+}
+
+#[test]
+fn a_folder_whose_files_do_not_belong_together_is_refused() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tiny");
+    let files = TensorFiles::open_folder(&root.join("qwen3")).unwrap();
+    let config = serde_json::from_str(include_str!("tiny/llama/config.json")).unwrap();
+    let decoder = families::from_config("config.json", &config).unwrap();
+    let plan = plan(&decoder, &PlanOptions { target: "cpu", act: Act::Bf16, context: None }).unwrap();
+    let error = Weights::new(&files, &plan, Act::Bf16).load("layers.0.qkv").unwrap_err();
+    assert!(matches!(error, ModelError::TensorShape { .. }), "{error}");
+}
+
+/// A seeded generator; the numbers are SplitMix64's.
+struct Chance(u64);
+
+impl Chance {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        (self.next() % n.max(1) as u64) as usize
+    }
+
+    /// A damaged copy: bytes flipped, extremes written, the end cut off, a stretch repeated.
+    fn damage(&mut self, seed: &[u8]) -> Vec<u8> {
+        let mut bytes = seed.to_vec();
+        for _ in 0..=self.below(4) {
+            if bytes.is_empty() {
+                break;
+            }
+            let at = self.below(bytes.len());
+            match self.below(5) {
+                0 => bytes[at] ^= 1 << self.below(8),
+                1 => bytes[at] = self.next() as u8,
+                2 => {
+                    let extreme = [0, 1, u64::MAX, i64::MAX as u64, 1 << 32, 1 << 61][self.below(6)].to_le_bytes();
+                    let end = (at + 8).min(bytes.len());
+                    bytes[at..end].copy_from_slice(&extreme[..end - at]);
+                }
+                3 => bytes.truncate(at),
+                _ => {
+                    let end = at + self.below(bytes.len() - at);
+                    let copy = bytes[at..end].to_vec();
+                    bytes.splice(at..at, copy);
+                }
+            }
+        }
+        bytes
+    }
+}
+
+/// A small file of every kind of value, with a vocabulary and two tensors.
+fn small_gguf() -> Vec<u8> {
+    let file = Gguf::new(2, 16)
+        .string("general.architecture").u32(8).string("llama")
+        .string("llama.embedding_length").u32(4).u32(64)
+        .string("llama.attention.head_count").u32(4).u32(4)
+        .string("llama.attention.head_count_kv").u32(4).u32(2)
+        .string("llama.feed_forward_length").u32(4).u32(128)
+        .string("llama.block_count").u32(4).u32(1)
+        .string("llama.context_length").u32(10).u64(128)
+        .string("llama.attention.layer_norm_rms_epsilon").u32(6).u32(1e-5f32.to_bits())
+        .string("tokenizer.ggml.model").u32(8).string("gpt2")
+        .string("tokenizer.ggml.pre").u32(8).string("smollm")
+        .string("tokenizer.ggml.tokens").u32(9).u32(8).u64(4).string("a").string("b").string("ab").string("<e>")
+        .string("tokenizer.ggml.token_type").u32(9).u32(5).u64(4).u32(1).u32(1).u32(1).u32(3)
+        .string("tokenizer.ggml.merges").u32(9).u32(8).u64(1).string("a b")
+        .string("tokenizer.ggml.eos_token_id").u32(4).u32(3)
+        .string("tokenizer.ggml.scores").u32(9).u32(6).u64(4).u32(0).u32(0).u32(0).u32(0)
+        .string("general.alignment").u32(4).u32(32)
+        .string("token_embd.weight").u32(2).u64(64).u64(4).u32(8).u64(0)
+        .string("output_norm.weight").u32(1).u64(64).u32(0).u64(288);
+    let mut bytes = file.0;
+    bytes.resize(bytes.len().next_multiple_of(32) + 288 + 256, 7);
+    bytes
+}
+
+#[test]
+fn ten_thousand_damaged_ggufs_give_errors_and_never_panic() {
+    let seed = small_gguf();
+    let whole = Metadata::parse("s.gguf", &seed).unwrap();
+    families::from_gguf(&whole).unwrap();
+    Tokenizer::from_gguf(&whole).unwrap();
+    let mut chance = Chance(1);
+    let mut parsed = 0;
+    for _ in 0..10_000 {
+        let Ok(metadata) = Metadata::parse("s.gguf", &chance.damage(&seed)) else { continue };
+        parsed += 1;
+        if let Ok(decoder) = families::from_gguf(&metadata) {
+            plan(&decoder, &PlanOptions { target: "cpu", act: Act::Bf16, context: Some(8) }).ok();
+        }
+        Tokenizer::from_gguf(&metadata).ok();
+    }
+    assert!(parsed > 100, "only {parsed} got past the header: the damage is too coarse to test what follows");
+}
+
+#[test]
+fn a_thousand_damaged_folders_give_errors_and_never_panic() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tiny/llama");
+    let config = std::fs::read(root.join("config.json")).unwrap();
+    let tensors = std::fs::read(root.join("model.safetensors")).unwrap();
+    let folder = std::env::temp_dir().join(format!("vosti-damaged-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut chance = Chance(2);
+    for _ in 0..1_000 {
+        if let Ok(json) = serde_json::from_slice(&chance.damage(&config))
+            && let Ok(decoder) = families::from_config("config.json", &json)
+        {
+            plan(&decoder, &PlanOptions { target: "cpu", act: Act::Bf16, context: Some(8) }).ok();
+        }
+        let mut head = chance.damage(&tensors[..4096]);
+        if chance.below(2) == 0 {
+            head.extend(&tensors[4096..]);
+        }
+        std::fs::write(folder.join("model.safetensors"), &head).unwrap();
+        if let Ok(files) = TensorFiles::open_folder(&folder) {
+            files.tensor("layers.0.mlp.up_proj.weight").ok();
+        }
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}

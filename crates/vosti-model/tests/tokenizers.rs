@@ -1,0 +1,103 @@
+//! Tokenizers give the reference's tokens (made by goldens/text.py), and text comes back.
+
+use std::path::{Path, PathBuf};
+
+use vosti_model::{Detokenizer, TensorFiles, Tokenizer};
+
+type Cases = Vec<(String, Vec<u32>)>;
+
+/// The real models are fetched, not checked in: their tests run where the files are.
+fn real_model(variable: &str) -> Option<PathBuf> {
+    let path = std::env::var_os(variable).map(PathBuf::from);
+    if path.is_none() {
+        eprintln!("skipped: set {variable} to the model's GGUF file to run this test");
+    }
+    path
+}
+
+fn check(tokenizer: &Tokenizer, cases: &str) {
+    let cases: Cases = serde_json::from_str(cases).unwrap();
+    assert!(cases.len() > 300);
+    for (text, tokens) in &cases {
+        assert_eq!(&tokenizer.encode(text, false).unwrap(), tokens, "{text:?}");
+        let mut stream = Detokenizer::new(tokenizer);
+        let mut streamed: String = tokens.iter().map(|t| stream.push(*t)).collect();
+        streamed.push_str(&stream.finish());
+        assert_eq!(streamed, tokenizer.decode(tokens), "{text:?}");
+    }
+}
+
+fn gguf(path: &Path) -> Tokenizer {
+    let files = TensorFiles::open_gguf(path).unwrap();
+    Tokenizer::from_gguf(files.metadata().unwrap()).unwrap()
+}
+
+#[test]
+fn smollm2s_tokenizer_rebuilt_from_gguf_gives_the_references_tokens() {
+    let Some(path) = real_model("VOSTI_SMOLLM2_GGUF") else { return };
+    let tokenizer = gguf(&path);
+    check(&tokenizer, include_str!("text/tokens-smollm2-135m.json"));
+    assert_eq!(tokenizer.eos().collect::<Vec<_>>(), [0, 2]);
+    let tokens = tokenizer.encode("<|im_start|>user\nnaïve 日本 🙂<|im_end|>", true).unwrap();
+    assert_eq!(tokenizer.decode(&tokens), "user\nnaïve 日本 🙂");
+}
+
+#[test]
+fn gemmas_tokenizer_rebuilt_from_gguf_gives_the_references_tokens() {
+    let Some(path) = real_model("VOSTI_GEMMA3_GGUF") else { return };
+    let started = std::time::Instant::now();
+    let tokenizer = gguf(&path);
+    eprintln!("262,144 tokens rebuilt in {:?}", started.elapsed());
+    check(&tokenizer, include_str!("text/tokens-gemma-3-270m.json"));
+    assert_eq!(tokenizer.encode("Hi", true).unwrap()[0], 2, "begins with <bos>");
+    let text = "  two spaces, naïve 日本 🙂\n";
+    assert_eq!(tokenizer.decode(&tokenizer.encode(text, true).unwrap()), text);
+}
+
+#[test]
+fn a_tokenizer_json_gives_its_librarys_tokens_and_names_its_ends() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/text/tiny-tokenizer");
+    let tokenizer = Tokenizer::from_folder(&folder).unwrap();
+    check(&tokenizer, include_str!("text/tiny-tokenizer/tokens.json"));
+    assert_eq!(tokenizer.bos(), tokenizer.token_id("<|begin_of_text|>"));
+    assert_eq!(tokenizer.eos().collect::<Vec<_>>(), [tokenizer.token_id("<|eot_id|>").unwrap()]);
+    for text in ["naïve 日本 🙂", "  a\r\n\tb", "\u{0}\u{7f}"] {
+        assert_eq!(tokenizer.decode(&tokenizer.encode(text, false).unwrap()), text);
+    }
+}
+
+#[test]
+fn a_character_split_over_tokens_is_held_until_it_is_whole() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/text/tiny-tokenizer");
+    let tokenizer = Tokenizer::from_folder(&folder).unwrap();
+    let byte = |name: &str| tokenizer.token_id(name).unwrap();
+    // U+1F642 is F0 9F 99 82; GPT-2 writes those bytes as these characters.
+    let mut stream = Detokenizer::new(&tokenizer);
+    let pushed: Vec<String> = ["ð", "Ł", "Ļ", "Ĥ", "A"].iter().map(|n| stream.push(byte(n))).collect();
+    assert_eq!(pushed, ["", "", "", "🙂", "A"]);
+    let mut stream = Detokenizer::new(&tokenizer);
+    assert_eq!(stream.push(byte("ð")), "");
+    assert_eq!(stream.push(byte("A")), "\u{fffd}A");
+    stream.push(byte("ð"));
+    assert_eq!(stream.finish(), "\u{fffd}");
+}
+
+#[test]
+fn a_hostile_tokenizer_json_is_an_error_and_not_a_panic() {
+    let json = |model: &str| {
+        let text = format!(r#"{{"version":"1.0","decoder":{{"type":"ByteLevel"}},"model":{model}}}"#);
+        serde_json::from_str(&text).unwrap()
+    };
+    let null = serde_json::Value::Null;
+    for model in [
+        r#"{"type":"BPE","vocab":{"a":0,"b":1},"merges":[["a","b"]]}"#,
+        r#"{"type":"BPE","vocab":{"a":0},"merges":[["aaaa","a"]]}"#,
+        r#"{"type":"BPE","vocab":{"a":4000000000},"merges":[]}"#,
+        r#"{"type":"BPE","vocab":{},"merges":[]}"#,
+        r#"{"type":"WordPiece","vocab":{}}"#,
+        r#"{"type":"BPE","vocab":{"a":0},"merges":[3]}"#,
+        "3",
+    ] {
+        assert!(Tokenizer::from_json(json(model), &null, &[]).is_err(), "{model}");
+    }
+}
