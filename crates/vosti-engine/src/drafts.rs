@@ -19,13 +19,9 @@ pub trait Drafter: Send {
 pub fn drafter(speculation: Speculation) -> Option<Box<dyn Drafter>> {
     match speculation {
         Speculation::Off => None,
-        Speculation::Ngram {
-            ngram_min,
-            ngram_max,
-            drafts_max,
-        } => Some(Box::new(NgramDrafter::new(
-            ngram_min, ngram_max, drafts_max,
-        ))),
+        Speculation::Ngram { ngram_min, ngram_max, drafts_max } => {
+            Some(Box::new(NgramDrafter::new(ngram_min, ngram_max, drafts_max)))
+        }
     }
 }
 
@@ -50,20 +46,13 @@ struct NgramIndex {
 impl NgramDrafter {
     pub fn new(ngram_min: usize, ngram_max: usize, drafts_max: usize) -> Self {
         let ngram_min = ngram_min.max(1);
-        Self {
-            ngram_min,
-            ngram_max: ngram_max.max(ngram_min),
-            drafts_max,
-            indexes: HashMap::new(),
-        }
+        Self { ngram_min, ngram_max: ngram_max.max(ngram_min), drafts_max, indexes: HashMap::new() }
     }
 }
 
 /// FNV-1a over the tokens; a collision is caught by comparing the tokens.
 fn hash(tokens: &[Token]) -> u64 {
-    tokens.iter().fold(0xcbf2_9ce4_8422_2325, |h, t| {
-        (h ^ u64::from(*t)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
+    tokens.iter().fold(0xcbf2_9ce4_8422_2325, |h, t| (h ^ u64::from(*t)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
 impl Drafter for NgramDrafter {

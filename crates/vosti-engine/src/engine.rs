@@ -7,9 +7,7 @@ use crate::prefix::PrefixIndex;
 use crate::sampler::{SamplerState, TokenSampler};
 use crate::schedule::Decision;
 use crate::sequence::{Sequence, Serial};
-use crate::{
-    Counters, Drafter, EngineError, Event, FinishReason, Policy, Request, RequestId, Usage,
-};
+use crate::{Counters, Drafter, EngineError, Event, FinishReason, Policy, Request, RequestId, Usage};
 use std::collections::{BTreeSet, HashMap};
 use vosti_core::{Core, CoreError, Device, PAGE, Program, Record};
 
@@ -91,18 +89,12 @@ impl<D: Device<Logits = [f32]>> Engine<D> {
         let tokens = self.commit(&decisions, on_event)?;
         self.report_ended(on_event);
         let rows = decisions.iter().map(|d| d.rows + d.drafts.len()).sum();
-        Ok(StepReport {
-            rows,
-            sequences: decisions.len(),
-            tokens,
-        })
+        Ok(StepReport { rows, sequences: decisions.len(), tokens })
     }
 
     /// Hands the decisions to the core and runs the device.
     fn launch(&mut self, decisions: &[Decision]) -> Result<(), EngineError> {
-        self.core
-            .plan_begin()
-            .map_err(|e| refused("plan_begin", e))?;
+        self.core.plan_begin().map_err(|e| refused("plan_begin", e))?;
         for d in decisions {
             let put_in = self.core.plan_rows(d.core, d.rows, &d.drafts, d.select);
             if let Err(error) = put_in {
@@ -116,11 +108,7 @@ impl<D: Device<Logits = [f32]>> Engine<D> {
     }
 
     /// Samples, reports, publishes what is full, and lets go of what is complete. Gives the number of tokens.
-    fn commit(
-        &mut self,
-        decisions: &[Decision],
-        on_event: &mut dyn FnMut(Event<'_>),
-    ) -> Result<usize, EngineError> {
+    fn commit(&mut self, decisions: &[Decision], on_event: &mut dyn FnMut(Event<'_>)) -> Result<usize, EngineError> {
         self.report_prompt_logits(decisions, on_event);
         let records = self.core.commit().map_err(|e| refused("commit", e))?;
         for record in &records {
@@ -136,20 +124,14 @@ impl<D: Device<Logits = [f32]>> Engine<D> {
     }
 
     /// Reports the rows of prompt positions that nobody has seen yet.
-    fn report_prompt_logits(
-        &mut self,
-        decisions: &[Decision],
-        on_event: &mut dyn FnMut(Event<'_>),
-    ) {
+    fn report_prompt_logits(&mut self, decisions: &[Decision], on_event: &mut dyn FnMut(Event<'_>)) {
         for (d, planned) in decisions.iter().zip(self.core.plan().sequences()) {
             let Some(sequence) = self.sequences.get_mut(&d.serial) else {
                 continue;
             };
             let end = planned.first_position + planned.rows;
             let first_selected = end - planned.selected;
-            while sequence.prompt_next >= first_selected
-                && sequence.prompt_next < end.min(sequence.prompt_len - 1)
-            {
+            while sequence.prompt_next >= first_selected && sequence.prompt_next < end.min(sequence.prompt_len - 1) {
                 let position = sequence.prompt_next;
                 let selected = planned.first_selected + position - first_selected;
                 on_event(Event::Prompt {
@@ -198,10 +180,7 @@ impl<D: Device<Logits = [f32]>> Engine<D> {
     fn publish(&mut self, serial: Serial) -> Result<(), EngineError> {
         let id = self.sequences[&serial].core;
         while self.policy.prefix_cache {
-            let parent = self
-                .core
-                .request(id)
-                .and_then(|r| r.chain().last().copied());
+            let parent = self.core.request(id).and_then(|r| r.chain().last().copied());
             let Some(block) = self.core.publish(id).map_err(|e| refused("publish", e))? else {
                 break;
             };
@@ -225,10 +204,7 @@ impl<D: Device<Logits = [f32]>> Engine<D> {
             return Ok(());
         };
         let id = sequence.core;
-        let chain = self
-            .core
-            .request(id)
-            .map_or(Vec::new(), |r| r.chain().to_vec());
+        let chain = self.core.request(id).map_or(Vec::new(), |r| r.chain().to_vec());
         if self.core.complete(id) {
             self.core.finish(id).map_err(|e| refused("finish", e))?;
         } else {
@@ -250,32 +226,14 @@ impl<D: Device<Logits = [f32]>> Engine<D> {
             cached_tokens: sequence.cached_tokens.unwrap_or(0),
             generated_tokens: sequence.generated,
         };
-        let Sequence {
-            request, choice, ..
-        } = sequence;
-        self.ended.push(Ended {
-            request,
-            choice,
-            reason,
-            usage,
-        });
+        let Sequence { request, choice, .. } = sequence;
+        self.ended.push(Ended { request, choice, reason, usage });
         Ok(())
     }
 
     fn report_ended(&mut self, on_event: &mut dyn FnMut(Event<'_>)) {
-        for Ended {
-            request,
-            choice,
-            reason,
-            usage,
-        } in self.ended.drain(..)
-        {
-            on_event(Event::Finished {
-                request,
-                choice,
-                reason,
-                usage,
-            });
+        for Ended { request, choice, reason, usage } in self.ended.drain(..) {
+            on_event(Event::Finished { request, choice, reason, usage });
         }
     }
 
@@ -302,9 +260,7 @@ impl<D: Device<Logits = [f32]>> Engine<D> {
         policy.check()?;
         let (rows_max, selected_max) = (device.rows_max(), device.selected_max());
         if rows_max == 0 || selected_max == 0 {
-            return Err(EngineError::Device(
-                "it takes no rows; give it at least one".into(),
-            ));
+            return Err(EngineError::Device("it takes no rows; give it at least one".into()));
         }
         let sampler = TokenSampler::new(program.vocab);
         let core = Core::new(device, sampler, program).map_err(|e| refused("new", e))?;
@@ -378,34 +334,21 @@ impl<D: Device<Logits = [f32]>> Engine<D> {
             return Err(EngineError::PromptExceedsContext { prompt, context });
         }
         if prompt >= self.tokens_max {
-            return Err(EngineError::PromptExceedsPool {
-                prompt,
-                pool: self.tokens_max - 1,
-            });
+            return Err(EngineError::PromptExceedsPool { prompt, pool: self.tokens_max - 1 });
         }
         let vocab = program.vocab;
         if let Some(position) = request.prompt.iter().position(|t| *t >= vocab) {
             let token = request.prompt[position];
-            return Err(EngineError::TokenOutsideVocabulary {
-                token,
-                position,
-                vocab,
-            });
+            return Err(EngineError::TokenOutsideVocabulary { token, position, vocab });
         }
         if waiting + request.choices as usize > self.policy.waiting_max {
-            return Err(EngineError::QueueFull {
-                waiting,
-                limit: self.policy.waiting_max,
-            });
+            return Err(EngineError::QueueFull { waiting, limit: self.policy.waiting_max });
         }
         Ok(())
     }
 
     /// Steps until nothing is left to do.
-    pub fn run_until_idle(
-        &mut self,
-        on_event: &mut dyn FnMut(Event<'_>),
-    ) -> Result<(), EngineError> {
+    pub fn run_until_idle(&mut self, on_event: &mut dyn FnMut(Event<'_>)) -> Result<(), EngineError> {
         while !self.is_idle() {
             self.step(on_event)?;
         }
@@ -417,9 +360,7 @@ impl<D: Device<Logits = [f32]>> Engine<D> {
     pub fn abort(&mut self, request: RequestId) -> bool {
         let found = self.serials(request);
         // Between steps the core refuses an abort only if it is poisoned; then the next step says so.
-        found
-            .iter()
-            .for_each(|serial| drop(self.end(*serial, FinishReason::Aborted)));
+        found.iter().for_each(|serial| drop(self.end(*serial, FinishReason::Aborted)));
         !found.is_empty()
     }
 
@@ -428,9 +369,7 @@ impl<D: Device<Logits = [f32]>> Engine<D> {
     pub fn preempt(&mut self, request: RequestId) -> bool {
         let mut found = self.serials(request);
         found.retain(|serial| self.running.contains(serial));
-        found
-            .iter()
-            .for_each(|serial| drop(self.preempt_sequence(*serial)));
+        found.iter().for_each(|serial| drop(self.preempt_sequence(*serial)));
         !found.is_empty()
     }
 
@@ -505,6 +444,18 @@ impl<D: Device<Logits = [f32]>> Engine<D> {
         self.tokens_max
     }
 
+    /// The blocks of the prefix cache, oldest first.
+    pub fn cached_blocks(&self) -> Vec<vosti_core::BlockId> {
+        self.prefix.blocks()
+    }
+
+    /// The core's request of each live choice, in order of arrival.
+    pub fn core_requests(&self) -> Vec<(RequestId, u32, vosti_core::RequestId)> {
+        let mut live: Vec<(&Serial, &Sequence)> = self.sequences.iter().collect();
+        live.sort_unstable_by_key(|(serial, _)| **serial);
+        live.into_iter().map(|(_, s)| (s.request, s.choice, s.core)).collect()
+    }
+
     /// The core's views, for tests and inspection.
     pub fn core(&self) -> &Core<D, TokenSampler> {
         &self.core
@@ -542,9 +493,6 @@ pub(crate) fn refused(operation: &'static str, error: CoreError) -> EngineError 
         | CoreError::DeviceTooLarge
         | CoreError::VocabularyMismatch { .. }
         | CoreError::Poisoned => EngineError::Device(error.advice().into()),
-        other => EngineError::Core {
-            operation,
-            detail: format!("{other:?}: {}", other.advice()),
-        },
+        other => EngineError::Core { operation, detail: format!("{other:?}: {}", other.advice()) },
     }
 }

@@ -17,14 +17,8 @@ pub enum EngineError {
          engine more memory (--kv-memory or --kv-pages)"
     )]
     PromptExceedsPool { prompt: usize, pool: usize },
-    #[error(
-        "token {token} at position {position} of the prompt is outside the vocabulary of {vocab}"
-    )]
-    TokenOutsideVocabulary {
-        token: u32,
-        position: usize,
-        vocab: u32,
-    },
+    #[error("token {token} at position {position} of the prompt is outside the vocabulary of {vocab}")]
+    TokenOutsideVocabulary { token: u32, position: usize, vocab: u32 },
     #[error("a request needs at least one choice")]
     NoChoices,
     #[error("{waiting} requests are waiting already, the limit is {limit}: try again later")]
@@ -37,11 +31,6 @@ pub enum EngineError {
     Device(String),
     #[error("the engine's thread has ended; start a new engine")]
     Gone,
-    #[error(
-        "the core refused {operation}: {detail}; this is a bug in the engine, please report it"
-    )]
-    Core {
-        operation: &'static str,
-        detail: String,
-    },
+    #[error("the core refused {operation}: {detail}; this is a bug in the engine, please report it")]
+    Core { operation: &'static str, detail: String },
 }

@@ -12,6 +12,7 @@ pub mod counters;
 pub mod drafts;
 pub mod engine;
 pub mod error;
+pub mod faulty;
 pub mod logprobs;
 pub mod math;
 pub mod policy;
@@ -22,6 +23,7 @@ pub mod sampler;
 pub mod sampling;
 mod schedule;
 mod sequence;
+pub mod symbolic;
 pub mod text;
 
 pub use counters::Counters;

@@ -30,10 +30,7 @@ pub fn logprobs(logits: &[f32], token: Token, top: usize) -> Logprobs {
     Logprobs {
         logprob: of(own),
         rank: 1 + logits.iter().enumerate().filter(above).count(),
-        top: largest(logits, top)
-            .into_iter()
-            .map(|t| (t, of(logits[t as usize])))
-            .collect(),
+        top: largest(logits, top).into_iter().map(|t| (t, of(logits[t as usize]))).collect(),
     }
 }
 
@@ -61,9 +58,7 @@ mod tests {
     #[test]
     fn probabilities_sum_to_one() {
         let logits: Vec<f32> = (0..100).map(|i| ((i * 31 % 17) as f32) * 0.5).collect();
-        let sum: f64 = (0..100)
-            .map(|t| libm::exp(f64::from(logprobs(&logits, t, 0).logprob)))
-            .sum();
+        let sum: f64 = (0..100).map(|t| libm::exp(f64::from(logprobs(&logits, t, 0).logprob))).sum();
         assert!((sum - 1.0).abs() < 1e-5, "{sum}");
     }
 

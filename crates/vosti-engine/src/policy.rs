@@ -30,11 +30,7 @@ pub enum Speculation {
 
 impl Speculation {
     /// Prompt lookup with the settings that `--speculate` uses.
-    pub const NGRAM: Self = Self::Ngram {
-        ngram_min: 2,
-        ngram_max: 4,
-        drafts_max: 6,
-    };
+    pub const NGRAM: Self = Self::Ngram { ngram_min: 2, ngram_max: 4, drafts_max: 6 };
 }
 
 /// What the scheduler may do. `Default` is what the server uses.

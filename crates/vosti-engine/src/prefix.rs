@@ -23,14 +23,10 @@ impl Place {
             Parent::Block { serial } => (serial, false),
         };
         // FNV-1a: a collision proposes a block that the core will refuse.
-        let hash = tokens.iter().fold(0xcbf2_9ce4_8422_2325u64, |h, t| {
-            (h ^ u64::from(*t)).wrapping_mul(0x0000_0100_0000_01b3)
-        });
-        Self {
-            parent,
-            is_root,
-            hash,
-        }
+        let hash = tokens
+            .iter()
+            .fold(0xcbf2_9ce4_8422_2325u64, |h, t| (h ^ u64::from(*t)).wrapping_mul(0x0000_0100_0000_01b3));
+        Self { parent, is_root, hash }
     }
 }
 
@@ -79,6 +75,13 @@ impl PrefixIndex {
         self.entries.len()
     }
 
+    /// Every block, in order of identity.
+    pub fn blocks(&self) -> Vec<BlockId> {
+        let mut blocks: Vec<BlockId> = self.entries.keys().copied().collect();
+        blocks.sort_unstable_by_key(|b| b.serial);
+        blocks
+    }
+
     pub fn unused(&self) -> usize {
         self.unused
     }
@@ -105,10 +108,7 @@ impl PrefixIndex {
                 None => self.at(Place::new(Parent::Root { salt }, tokens), tokens, &block),
                 Some(parents) => {
                     let of = |p: &BlockId| Place::new(Parent::Block { serial: p.serial }, tokens);
-                    parents
-                        .iter()
-                        .flat_map(|p| self.at(of(p), tokens, &block))
-                        .collect()
+                    parents.iter().flat_map(|p| self.at(of(p), tokens, &block)).collect()
                 }
             };
             if found.is_empty() {
@@ -117,18 +117,11 @@ impl PrefixIndex {
             levels.push(found);
         }
         let ends = levels.iter().rev().flatten();
-        ends.map(|end| self.path(*end))
-            .find(|path| usable(path))
-            .unwrap_or_default()
+        ends.map(|end| self.path(*end)).find(|path| usable(path)).unwrap_or_default()
     }
 
     /// The blocks of this place with these tokens, newest first.
-    fn at<'a>(
-        &self,
-        place: Place,
-        tokens: &[Token],
-        block: &impl Fn(BlockId) -> Option<&'a Block>,
-    ) -> Vec<BlockId> {
+    fn at<'a>(&self, place: Place, tokens: &[Token], block: &impl Fn(BlockId) -> Option<&'a Block>) -> Vec<BlockId> {
         let Some(found) = self.places.get(&place) else {
             return Vec::new();
         };
@@ -139,11 +132,7 @@ impl PrefixIndex {
     /// The chain that ends with this block.
     fn path(&self, end: BlockId) -> Vec<BlockId> {
         let mut path = vec![end];
-        while let Some(parent) = self
-            .entries
-            .get(&path[path.len() - 1])
-            .and_then(|e| e.parent)
-        {
+        while let Some(parent) = self.entries.get(&path[path.len() - 1]).and_then(|e| e.parent) {
             path.push(parent);
         }
         path.reverse();

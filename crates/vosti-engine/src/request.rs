@@ -23,14 +23,7 @@ pub struct Request {
 impl Request {
     /// A request with one choice, using the prefix cache.
     pub fn new(prompt: Vec<Token>, sampling: Sampling) -> Self {
-        Self {
-            prompt,
-            sampling,
-            choices: 1,
-            prompt_logits: false,
-            use_prefix_cache: true,
-            salt: 0,
-        }
+        Self { prompt, sampling, choices: 1, prompt_logits: false, use_prefix_cache: true, salt: 0 }
     }
 }
 
@@ -81,12 +74,7 @@ pub struct Usage {
 pub enum Event<'a> {
     /// Only with `Request::prompt_logits`: the row after prompt position `position`, which predicts
     /// prompt token `position + 1`. In ascending order, for every position but the prompt's last, and once each.
-    Prompt {
-        request: RequestId,
-        choice: u32,
-        position: usize,
-        logits: &'a [f32],
-    },
+    Prompt { request: RequestId, choice: u32, position: usize, logits: &'a [f32] },
     /// A generated token, in order. `logits` is the row it was sampled from, at `position` (so the token itself
     /// stands at `position + 1` of the sequence).
     Token {
@@ -99,28 +87,19 @@ pub enum Event<'a> {
         logits: &'a [f32],
     },
     /// The choice's last event.
-    Finished {
-        request: RequestId,
-        choice: u32,
-        reason: FinishReason,
-        usage: Usage,
-    },
+    Finished { request: RequestId, choice: u32, reason: FinishReason, usage: Usage },
 }
 
 impl Event<'_> {
     pub fn request(&self) -> RequestId {
         match self {
-            Event::Prompt { request, .. }
-            | Event::Token { request, .. }
-            | Event::Finished { request, .. } => *request,
+            Event::Prompt { request, .. } | Event::Token { request, .. } | Event::Finished { request, .. } => *request,
         }
     }
 
     pub fn choice(&self) -> u32 {
         match self {
-            Event::Prompt { choice, .. }
-            | Event::Token { choice, .. }
-            | Event::Finished { choice, .. } => *choice,
+            Event::Prompt { choice, .. } | Event::Token { choice, .. } | Event::Finished { choice, .. } => *choice,
         }
     }
 }

@@ -41,10 +41,7 @@ impl SamplerState {
     pub fn new(sampling: &Sampling, prompt: &[Token], choice: u32) -> Self {
         let repetition = sampling.repetition_penalty != 1.0;
         let prompt_tokens = if repetition { prompt } else { &[] };
-        let text = sampling
-            .text
-            .as_ref()
-            .filter(|_| !sampling.stop_strings.is_empty());
+        let text = sampling.text.as_ref().filter(|_| !sampling.stop_strings.is_empty());
         Self {
             choice,
             position: prompt.len() as u64,
@@ -89,18 +86,11 @@ impl SamplerState {
             constraint.mask(logits);
         }
         if p.repetition_penalty != 1.0 {
-            let answer = self
-                .counts
-                .keys()
-                .filter(|token| !self.prompt.contains(token));
+            let answer = self.counts.keys().filter(|token| !self.prompt.contains(token));
             for token in self.prompt.iter().chain(answer) {
                 let logit = &mut logits[*token as usize];
                 let penalty = p.repetition_penalty;
-                *logit = if *logit > 0.0 {
-                    *logit / penalty
-                } else {
-                    *logit * penalty
-                };
+                *logit = if *logit > 0.0 { *logit / penalty } else { *logit * penalty };
             }
         }
         for (token, count) in &self.counts {
@@ -147,10 +137,7 @@ struct Candidate {
 impl Candidate {
     /// More likely first; of equals, the lower id.
     fn before(&self, other: &Self) -> std::cmp::Ordering {
-        other
-            .logit
-            .total_cmp(&self.logit)
-            .then(self.token.cmp(&other.token))
+        other.logit.total_cmp(&self.logit).then(self.token.cmp(&other.token))
     }
 }
 
@@ -170,10 +157,7 @@ pub struct TokenSampler {
 impl TokenSampler {
     /// For logits rows of this width.
     pub fn new(vocab: u32) -> Self {
-        Self {
-            vocab,
-            scratch: RefCell::default(),
-        }
+        Self { vocab, scratch: RefCell::default() }
     }
 }
 
@@ -187,10 +171,9 @@ impl vosti_core::Sampler for TokenSampler {
 
     fn sample(&self, state: &mut SamplerState, logits: &[f32]) -> (Token, bool) {
         let mut scratch = self.scratch.borrow_mut();
-        let Scratch {
-            logits: changed,
-            candidates,
-        } = &mut *scratch;
+        let Scratch { logits: changed, candidates } = &mut *scratch;
+        // Whatever the device's rows look like, the token is in the vocabulary.
+        let logits = &logits[..logits.len().min(self.vocab as usize)];
         let row = if state.changes_logits() {
             changed.clear();
             changed.extend_from_slice(logits);
@@ -216,13 +199,7 @@ fn first_equal(logits: &[f32], largest: f32) -> Token {
 }
 
 /// Draws with `unit` in [0, 1). The result is a function of the arguments but `candidates`, which is memory.
-fn draw(
-    p: &SamplingParams,
-    logits: &[f32],
-    largest: f32,
-    unit: f64,
-    candidates: &mut Vec<Candidate>,
-) -> Token {
+fn draw(p: &SamplingParams, logits: &[f32], largest: f32, unit: f64, candidates: &mut Vec<Candidate>) -> Token {
     collect(p, logits, largest, candidates);
     let k = p.top_k as usize;
     if k > 0 && k < candidates.len() {
@@ -241,9 +218,7 @@ fn draw(
             return candidate.token;
         }
     }
-    candidates
-        .last()
-        .map_or_else(|| first_equal(logits, largest), |last| last.token)
+    candidates.last().map_or_else(|| first_equal(logits, largest), |last| last.token)
 }
 
 /// Candidates by ascending token id: weight above 0 and at least `min_p` (the largest weight is 1).
@@ -253,18 +228,10 @@ fn collect(p: &SamplingParams, logits: &[f32], largest: f32, candidates: &mut Ve
     let floor = p.min_p.max(f32::MIN_POSITIVE);
     for (token, &logit) in logits.iter().enumerate() {
         // An infinite or NaN difference has weight 0, but for the largest logit itself, which has weight 1.
-        let below = if logit == largest {
-            0.0
-        } else {
-            (logit - largest) * inverse
-        };
+        let below = if logit == largest { 0.0 } else { (logit - largest) * inverse };
         let weight = math::exp_negative(below);
         if weight >= floor {
-            candidates.push(Candidate {
-                token: token as Token,
-                logit,
-                weight,
-            });
+            candidates.push(Candidate { token: token as Token, logit, weight });
         }
     }
 }

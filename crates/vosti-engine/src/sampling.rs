@@ -85,11 +85,7 @@ impl std::fmt::Debug for SamplingParams {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SamplingError {
     #[error("{name} is {value}; it must be {range}")]
-    OutOfRange {
-        name: &'static str,
-        value: f32,
-        range: &'static str,
-    },
+    OutOfRange { name: &'static str, value: f32, range: &'static str },
     #[error("tokens_max is 0: ask for at least one token")]
     NoTokens,
     #[error("stop string number {0} is empty: remove it")]
@@ -116,10 +112,7 @@ impl std::ops::Deref for Sampling {
 impl Sampling {
     /// Greedy, at most `tokens_max` tokens (1 if 0 is asked), no stop tokens: what tests and checks use.
     pub fn greedy(tokens_max: usize) -> Self {
-        Self(Arc::new(SamplingParams {
-            tokens_max: tokens_max.max(1),
-            ..SamplingParams::default()
-        }))
+        Self(Arc::new(SamplingParams { tokens_max: tokens_max.max(1), ..SamplingParams::default() }))
     }
 
     /// Checks ranges; sorts stop tokens and biases by token.
@@ -153,42 +146,17 @@ impl Sampling {
 
 fn check_ranges(p: &SamplingParams) -> Result<(), SamplingError> {
     let checks = [
-        (
-            "temperature",
-            p.temperature,
-            (0.0..=100.0).contains(&p.temperature),
-            "between 0 and 100",
-        ),
-        (
-            "top_p",
-            p.top_p,
-            p.top_p > 0.0 && p.top_p <= 1.0,
-            "above 0 and at most 1",
-        ),
-        (
-            "min_p",
-            p.min_p,
-            (0.0..=1.0).contains(&p.min_p),
-            "between 0 and 1",
-        ),
+        ("temperature", p.temperature, (0.0..=100.0).contains(&p.temperature), "between 0 and 100"),
+        ("top_p", p.top_p, p.top_p > 0.0 && p.top_p <= 1.0, "above 0 and at most 1"),
+        ("min_p", p.min_p, (0.0..=1.0).contains(&p.min_p), "between 0 and 1"),
         (
             "repetition_penalty",
             p.repetition_penalty,
             p.repetition_penalty > 0.0 && p.repetition_penalty <= 100.0,
             "above 0 and at most 100",
         ),
-        (
-            "presence_penalty",
-            p.presence_penalty,
-            (-2.0..=2.0).contains(&p.presence_penalty),
-            "between -2 and 2",
-        ),
-        (
-            "frequency_penalty",
-            p.frequency_penalty,
-            (-2.0..=2.0).contains(&p.frequency_penalty),
-            "between -2 and 2",
-        ),
+        ("presence_penalty", p.presence_penalty, (-2.0..=2.0).contains(&p.presence_penalty), "between -2 and 2"),
+        ("frequency_penalty", p.frequency_penalty, (-2.0..=2.0).contains(&p.frequency_penalty), "between -2 and 2"),
     ];
     for (name, value, ok, range) in checks {
         if !ok {

@@ -62,10 +62,7 @@ impl<D: Device<Logits = [f32]>> Engine<D> {
             let request = self.core.request(self.sequences[&serial].core);
             self.policy.decode_first && request.is_some_and(|r| r.history().len() - r.cached() > 1)
         };
-        let keyed = self
-            .running
-            .iter()
-            .map(|s| (prefilling(*s), self.order_key(*s), *s));
+        let keyed = self.running.iter().map(|s| (prefilling(*s), self.order_key(*s), *s));
         let mut keyed: Vec<(bool, u64, Serial)> = keyed.collect();
         keyed.sort_unstable();
         keyed.into_iter().map(|(_, _, serial)| serial).collect()
@@ -81,16 +78,10 @@ impl<D: Device<Logits = [f32]>> Engine<D> {
 
     /// Puts one running sequence into the step, as far as rows and pages go. `order` says whom it may preempt: the
     /// last that is running, which may be itself. False: it has no part in this step.
-    fn plan_sequence(
-        &mut self,
-        serial: Serial,
-        order: &[Serial],
-        step: &mut Step,
-    ) -> Result<bool, EngineError> {
+    fn plan_sequence(&mut self, serial: Serial, order: &[Serial], step: &mut Step) -> Result<bool, EngineError> {
         self.release_behind(serial)?;
         let sequence = &self.sequences[&serial];
-        let (id, prompt_next, prompt_len) =
-            (sequence.core, sequence.prompt_next, sequence.prompt_len);
+        let (id, prompt_next, prompt_len) = (sequence.core, sequence.prompt_next, sequence.prompt_len);
         let Some(request) = self.core.request(id) else {
             return Ok(false);
         };
@@ -110,33 +101,14 @@ impl<D: Device<Logits = [f32]>> Engine<D> {
             0 => return Ok(false),
             fitting => fitting,
         };
-        let select = if shows_prompt {
-            Select::All
-        } else {
-            Select::Last
-        };
+        let select = if shows_prompt { Select::All } else { Select::Last };
         let reaches_end = rows == left;
         step.rows_left -= rows;
-        step.selected_left -= if shows_prompt {
-            rows
-        } else {
-            usize::from(reaches_end)
-        };
-        let drafts = if reaches_end {
-            self.drafts(serial, cached + rows, rows, step)?
-        } else {
-            Vec::new()
-        };
+        step.selected_left -= if shows_prompt { rows } else { usize::from(reaches_end) };
+        let drafts = if reaches_end { self.drafts(serial, cached + rows, rows, step)? } else { Vec::new() };
         step.rows_left -= drafts.len();
         step.selected_left -= drafts.len();
-        step.decisions.push(Decision {
-            serial,
-            core: id,
-            rows,
-            drafts,
-            select,
-            reaches_end,
-        });
+        step.decisions.push(Decision { serial, core: id, rows, drafts, select, reaches_end });
         Ok(true)
     }
 
@@ -154,11 +126,7 @@ impl<D: Device<Logits = [f32]>> Engine<D> {
             if covered > cached {
                 return Ok(covered - cached);
             }
-            let last = order
-                .iter()
-                .rev()
-                .copied()
-                .find(|s| self.running.contains(s));
+            let last = order.iter().rev().copied().find(|s| self.running.contains(s));
             let victim = last.unwrap_or(serial);
             step.preempted = true;
             self.preempt_sequence(victim)?;
@@ -169,13 +137,7 @@ impl<D: Device<Logits = [f32]>> Engine<D> {
     }
 
     /// Guesses to check in this step, with pages for them; `end` is where the history ends.
-    fn drafts(
-        &mut self,
-        serial: Serial,
-        end: usize,
-        rows: usize,
-        step: &Step,
-    ) -> Result<Vec<Token>, EngineError> {
+    fn drafts(&mut self, serial: Serial, end: usize, rows: usize, step: &Step) -> Result<Vec<Token>, EngineError> {
         let Some(drafter) = &mut self.drafter else {
             return Ok(Vec::new());
         };
@@ -215,9 +177,7 @@ impl<D: Device<Logits = [f32]>> Engine<D> {
                 if self.core.free_pages(group) == 0 && !(evict && self.evict_for(group)) {
                     break;
                 }
-                self.core
-                    .take_page(id, group)
-                    .map_err(|e| refused("take_page", e))?;
+                self.core.take_page(id, group).map_err(|e| refused("take_page", e))?;
             }
             covered = covered.min(pages(self) * PAGE);
         }
@@ -257,32 +217,19 @@ impl<D: Device<Logits = [f32]>> Engine<D> {
         };
         let id = sequence.core;
         for (group, behind) in sequence.behind.iter_mut().enumerate() {
-            let (Some(window), Some(request)) = (
-                self.core.program().groups[group].window,
-                self.core.request(id),
-            ) else {
+            let (Some(window), Some(request)) = (self.core.program().groups[group].window, self.core.request(id))
+            else {
                 continue;
             };
             let first = (request.cached() + 1).saturating_sub(window as usize) / PAGE;
             if first <= *behind {
                 continue;
             }
-            let blocks: Vec<BlockId> = request
-                .chain()
-                .iter()
-                .take(first)
-                .skip(*behind)
-                .copied()
-                .collect();
+            let blocks: Vec<BlockId> = request.chain().iter().take(first).skip(*behind).copied().collect();
             *behind = first;
-            let released = self
-                .core
-                .release_behind(id, group)
-                .map_err(|e| refused("release_behind", e))?;
+            let released = self.core.release_behind(id, group).map_err(|e| refused("release_behind", e))?;
             self.counters.released_behind += released as u64;
-            blocks
-                .into_iter()
-                .for_each(|block| self.prefix.page_idle(block, group));
+            blocks.into_iter().for_each(|block| self.prefix.page_idle(block, group));
         }
         Ok(())
     }
@@ -303,10 +250,7 @@ impl<D: Device<Logits = [f32]>> Engine<D> {
         };
         sequence.behind.fill(0);
         let id = sequence.core;
-        let chain = self
-            .core
-            .request(id)
-            .map_or(Vec::new(), |r| r.chain().to_vec());
+        let chain = self.core.request(id).map_or(Vec::new(), |r| r.chain().to_vec());
         self.core.preempt(id).map_err(|e| refused("preempt", e))?;
         self.prefix.released(&chain);
         Ok(())
@@ -354,11 +298,7 @@ impl<D: Device<Logits = [f32]>> Engine<D> {
 
     fn waiting_in_order(&self) -> Vec<Serial> {
         // Enough to fill every free place even when all choices of some requests wait for their leaders.
-        let enough = self
-            .policy
-            .running_max
-            .saturating_sub(self.running.len())
-            .saturating_add(256);
+        let enough = self.policy.running_max.saturating_sub(self.running.len()).saturating_add(256);
         match self.policy.order {
             Order::Fifo => self.waiting.iter().copied().take(enough).collect(),
             Order::Lifo => self.waiting.iter().rev().copied().take(enough).collect(),
@@ -376,10 +316,7 @@ impl<D: Device<Logits = [f32]>> Engine<D> {
         if sequence.leader == serial || !sequence.use_prefix_cache || !self.policy.prefix_cache {
             return false;
         }
-        let leader = self
-            .sequences
-            .get(&sequence.leader)
-            .and_then(|s| self.core.request(s.core));
+        let leader = self.sequences.get(&sequence.leader).and_then(|s| self.core.request(s.core));
         leader.is_some_and(|r| r.chain().len() < (sequence.prompt_len - 1) / PAGE)
     }
 
@@ -387,18 +324,13 @@ impl<D: Device<Logits = [f32]>> Engine<D> {
     fn attach_prefix(&mut self, serial: Serial) -> Result<usize, EngineError> {
         let sequence = &self.sequences[&serial];
         let id = sequence.core;
-        let Some(request) = self
-            .core
-            .request(id)
-            .filter(|_| sequence.use_prefix_cache && self.policy.prefix_cache)
+        let Some(request) = self.core.request(id).filter(|_| sequence.use_prefix_cache && self.policy.prefix_cache)
         else {
             return Ok(0);
         };
         let usable = |path: &[BlockId]| self.path_is_usable(path);
         let block = |id| self.core.block(id);
-        let path = self
-            .prefix
-            .longest(request.salt(), request.history(), block, usable);
+        let path = self.prefix.longest(request.salt(), request.history(), block, usable);
         for (depth, block) in path.iter().enumerate() {
             // The core compares for itself. A refusal is a lost hit.
             if self.core.attach(id, *block).is_err() {
@@ -417,19 +349,11 @@ impl<D: Device<Logits = [f32]>> Engine<D> {
     /// Whether the position after these blocks finds every page that it sees.
     fn path_is_usable(&self, path: &[BlockId]) -> bool {
         let cached = path.len() * PAGE;
-        self.core
-            .program()
-            .groups
-            .iter()
-            .enumerate()
-            .all(|(group, decl)| {
-                let first = decl
-                    .window
-                    .map_or(0, |w| (cached + 1).saturating_sub(w as usize) / PAGE);
-                let has_page =
-                    |id: &BlockId| self.core.block(*id).is_some_and(|b| b.has_page(group));
-                path.iter().skip(first).all(has_page)
-            })
+        self.core.program().groups.iter().enumerate().all(|(group, decl)| {
+            let first = decl.window.map_or(0, |w| (cached + 1).saturating_sub(w as usize) / PAGE);
+            let has_page = |id: &BlockId| self.core.block(*id).is_some_and(|b| b.has_page(group));
+            path.iter().skip(first).all(has_page)
+        })
     }
 
     /// Whether the pool has pages for the whole history: starting less would end in preemption.
@@ -438,23 +362,15 @@ impl<D: Device<Logits = [f32]>> Engine<D> {
             return false;
         };
         let whole = request.history().len().div_ceil(PAGE);
-        self.core
-            .program()
-            .groups
-            .iter()
-            .enumerate()
-            .all(|(group, decl)| {
-                let missing = whole - request.table(group).len();
-                let (needed, evictable) = match decl.window {
-                    Some(window) => (
-                        missing.min(window as usize / PAGE + 2),
-                        self.prefix.idle_len(group),
-                    ),
-                    None => (missing, self.prefix.unused()),
-                };
-                let evictable = if self.policy.eviction { evictable } else { 0 };
-                needed <= self.core.free_pages(group) + evictable
-            })
+        self.core.program().groups.iter().enumerate().all(|(group, decl)| {
+            let missing = whole - request.table(group).len();
+            let (needed, evictable) = match decl.window {
+                Some(window) => (missing.min(window as usize / PAGE + 2), self.prefix.idle_len(group)),
+                None => (missing, self.prefix.unused()),
+            };
+            let evictable = if self.policy.eviction { evictable } else { 0 };
+            needed <= self.core.free_pages(group) + evictable
+        })
     }
 
     fn count_hit(&mut self, serial: Serial, hit: usize) {

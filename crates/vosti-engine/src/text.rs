@@ -35,12 +35,7 @@ impl StopMatcher {
     /// `stops` must hold no empty string; `Sampling::new` checks.
     pub fn new(text: Arc<dyn TokenText>, stops: &[String]) -> Self {
         let stops = stops.iter().map(|s| s.as_bytes().to_vec()).collect();
-        Self {
-            text,
-            stops,
-            tail: VecDeque::new(),
-            scratch: Vec::new(),
-        }
+        Self { text, stops, tail: VecDeque::new(), scratch: Vec::new() }
     }
 
     /// Takes one token; gives the index of a stop string that its bytes complete, if any: the one whose end comes
@@ -61,13 +56,7 @@ impl StopMatcher {
             self.tail.pop_front();
         }
         self.stops.iter().position(|stop| {
-            stop.len() <= self.tail.len()
-                && self
-                    .tail
-                    .iter()
-                    .rev()
-                    .zip(stop.iter().rev())
-                    .all(|(a, b)| a == b)
+            stop.len() <= self.tail.len() && self.tail.iter().rev().zip(stop.iter().rev()).all(|(a, b)| a == b)
         })
     }
 }
@@ -86,12 +75,7 @@ impl TextStream {
     /// Empty stop strings are ignored.
     pub fn new(text: Arc<dyn TokenText>, stops: &[String]) -> Self {
         let stops = stops.iter().filter(|s| !s.is_empty());
-        Self {
-            text,
-            stops: stops.map(|s| s.as_bytes().to_vec()).collect(),
-            pending: Vec::new(),
-            stopped: false,
-        }
+        Self { text, stops: stops.map(|s| s.as_bytes().to_vec()).collect(), pending: Vec::new(), stopped: false }
     }
 
     /// True once a stop string was seen; no text comes after.
@@ -135,10 +119,7 @@ impl TextStream {
     fn held_for_stop(&self) -> usize {
         let begins = |stop: &Vec<u8>| {
             let longest = self.pending.len().min(stop.len() - 1);
-            (1..=longest)
-                .rev()
-                .find(|&n| self.pending.ends_with(&stop[..n]))
-                .unwrap_or(0)
+            (1..=longest).rev().find(|&n| self.pending.ends_with(&stop[..n])).unwrap_or(0)
         };
         self.stops.iter().map(begins).max().unwrap_or(0)
     }
@@ -224,17 +205,8 @@ mod tests {
     #[test]
     fn the_matcher_and_the_stream_stop_at_the_same_token() {
         let of: &[&[u8]] = &[b"aa", b"ab", b"ba", b"bb", b"\n\n"];
-        for stops in [
-            &["abba"][..],
-            &["bab", "ba"],
-            &["\n\n"],
-            &["aaa", "\n"],
-            &["zz"],
-        ] {
-            let mut shown = TextStream::new(
-                pieces(of),
-                &stops.iter().map(|s| s.to_string()).collect::<Vec<_>>(),
-            );
+        for stops in [&["abba"][..], &["bab", "ba"], &["\n\n"], &["aaa", "\n"], &["zz"]] {
+            let mut shown = TextStream::new(pieces(of), &stops.iter().map(|s| s.to_string()).collect::<Vec<_>>());
             let at = (0..of.len() as u32).find(|&t| {
                 shown.push(t);
                 shown.stopped()

@@ -18,19 +18,13 @@ fn first(params: SamplingParams) -> Token {
 fn histogram(params: SamplingParams, draws: u64) -> Vec<f64> {
     let mut counts = vec![0u64; ROW.len()];
     for seed in 0..draws {
-        counts[first(SamplingParams {
-            seed,
-            ..params.clone()
-        }) as usize] += 1;
+        counts[first(SamplingParams { seed, ..params.clone() }) as usize] += 1;
     }
     counts.iter().map(|c| *c as f64 / draws as f64).collect()
 }
 
 fn warm() -> SamplingParams {
-    SamplingParams {
-        temperature: 1.0,
-        ..SamplingParams::default()
-    }
+    SamplingParams { temperature: 1.0, ..SamplingParams::default() }
 }
 
 #[test]
@@ -81,64 +75,31 @@ fn top_k_keeps_k_with_ties_by_id() {
 #[test]
 fn top_p_keeps_the_smallest_set_that_reaches_it() {
     // Shares are about 0.39, 0.39, 0.14, 0.05, 0.02.
-    let drawn = histogram(
-        SamplingParams {
-            top_p: 0.5,
-            ..warm()
-        },
-        2_000,
-    );
+    let drawn = histogram(SamplingParams { top_p: 0.5, ..warm() }, 2_000);
     assert!(drawn[1] > 0.4 && drawn[3] > 0.4);
     assert_eq!(drawn[5] + drawn[0] + drawn[2] + drawn[4], 0.0);
-    let drawn = histogram(
-        SamplingParams {
-            top_p: 0.3,
-            ..warm()
-        },
-        200,
-    );
+    let drawn = histogram(SamplingParams { top_p: 0.3, ..warm() }, 200);
     assert_eq!(drawn[1], 1.0);
 }
 
 #[test]
 fn min_p_drops_what_is_much_less_likely_than_the_best() {
-    let drawn = histogram(
-        SamplingParams {
-            min_p: 0.3,
-            ..warm()
-        },
-        2_000,
-    );
+    let drawn = histogram(SamplingParams { min_p: 0.3, ..warm() }, 2_000);
     assert!(drawn[1] > 0.0 && drawn[3] > 0.0 && drawn[5] > 0.0);
     assert_eq!(drawn[0] + drawn[2] + drawn[4], 0.0);
 }
 
 #[test]
 fn temperature_sharpens_and_flattens() {
-    let cold = histogram(
-        SamplingParams {
-            temperature: 0.1,
-            ..warm()
-        },
-        1_000,
-    );
-    let hot = histogram(
-        SamplingParams {
-            temperature: 20.0,
-            ..warm()
-        },
-        5_000,
-    );
+    let cold = histogram(SamplingParams { temperature: 0.1, ..warm() }, 1_000);
+    let hot = histogram(SamplingParams { temperature: 20.0, ..warm() }, 5_000);
     assert!(cold[1] + cold[3] > 0.99);
     assert!(hot[4] > 0.1);
 }
 
 #[test]
 fn bias_forces_and_forbids_tokens() {
-    let bias = |logit_bias: Vec<(Token, f32)>| SamplingParams {
-        logit_bias,
-        ..SamplingParams::default()
-    };
+    let bias = |logit_bias: Vec<(Token, f32)>| SamplingParams { logit_bias, ..SamplingParams::default() };
     assert_eq!(first(bias(vec![(4, 100.0)])), 4);
     assert_eq!(first(bias(vec![(1, -100.0), (3, -100.0)])), 5);
 }
@@ -146,10 +107,7 @@ fn bias_forces_and_forbids_tokens() {
 #[test]
 fn repetition_penalty_sees_prompt_and_answer() {
     let sampler = TokenSampler::new(6);
-    let params = SamplingParams {
-        repetition_penalty: 2.0,
-        ..SamplingParams::default()
-    };
+    let params = SamplingParams { repetition_penalty: 2.0, ..SamplingParams::default() };
     let mut state = state(params);
     let tokens: Vec<Token> = (0..4).map(|_| sampler.sample(&mut state, &ROW).0).collect();
     // 1 and 3 halve to 2.0, then 5 halves to 1.5; 2 is in the prompt (1.0): 1 is next again.
@@ -159,39 +117,23 @@ fn repetition_penalty_sees_prompt_and_answer() {
 #[test]
 fn presence_and_frequency_count_the_answer_only() {
     let sampler = TokenSampler::new(6);
-    let params = SamplingParams {
-        frequency_penalty: 0.6,
-        ..SamplingParams::default()
-    };
+    let params = SamplingParams { frequency_penalty: 0.6, ..SamplingParams::default() };
     let mut counted = state(params);
-    let tokens: Vec<Token> = (0..6)
-        .map(|_| sampler.sample(&mut counted, &ROW).0)
-        .collect();
+    let tokens: Vec<Token> = (0..6).map(|_| sampler.sample(&mut counted, &ROW).0).collect();
     assert_eq!(tokens, [1, 3, 1, 3, 5, 1]);
-    let params = SamplingParams {
-        presence_penalty: 2.0,
-        ..SamplingParams::default()
-    };
+    let params = SamplingParams { presence_penalty: 2.0, ..SamplingParams::default() };
     let mut present = state(params);
-    let tokens: Vec<Token> = (0..4)
-        .map(|_| sampler.sample(&mut present, &ROW).0)
-        .collect();
+    let tokens: Vec<Token> = (0..4).map(|_| sampler.sample(&mut present, &ROW).0).collect();
     assert_eq!(tokens, [1, 3, 5, 1]);
 }
 
 #[test]
 fn sequences_end_at_stop_tokens_and_at_tokens_max() {
     let sampler = TokenSampler::new(6);
-    let mut stopped = state(SamplingParams {
-        stop_tokens: vec![9, 1],
-        ..SamplingParams::default()
-    });
+    let mut stopped = state(SamplingParams { stop_tokens: vec![9, 1], ..SamplingParams::default() });
     assert_eq!(sampler.sample(&mut stopped, &ROW), (1, true));
     assert_eq!(stopped.finish(), Some(FinishReason::StopToken(1)));
-    let mut limited = state(SamplingParams {
-        tokens_max: 2,
-        ..SamplingParams::default()
-    });
+    let mut limited = state(SamplingParams { tokens_max: 2, ..SamplingParams::default() });
     assert_eq!(sampler.sample(&mut limited, &ROW), (1, false));
     assert_eq!(sampler.sample(&mut limited, &ROW), (1, true));
     assert_eq!(limited.finish(), Some(FinishReason::Length));
@@ -200,8 +142,7 @@ fn sequences_end_at_stop_tokens_and_at_tokens_max() {
 #[test]
 fn sequences_end_at_a_stop_string_over_several_tokens() {
     let sampler = TokenSampler::new(6);
-    let text =
-        |token: Token, out: &mut Vec<u8>| out.extend_from_slice(format!("<{token}>").as_bytes());
+    let text = |token: Token, out: &mut Vec<u8>| out.extend_from_slice(format!("<{token}>").as_bytes());
     let mut state = state(SamplingParams {
         stop_strings: vec!["zz".into(), "1><1>".into()],
         text: Some(Arc::new(text)),
@@ -217,11 +158,7 @@ struct Even(u32);
 
 impl Constraint for Even {
     fn mask(&mut self, logits: &mut [f32]) {
-        logits
-            .iter_mut()
-            .skip(1)
-            .step_by(2)
-            .for_each(|x| *x = f32::NEG_INFINITY);
+        logits.iter_mut().skip(1).step_by(2).for_each(|x| *x = f32::NEG_INFINITY);
     }
     fn accept(&mut self, _: Token) -> bool {
         self.0 += 1;
@@ -233,10 +170,7 @@ impl Constraint for Even {
 fn a_constraint_masks_and_ends() {
     let sampler = TokenSampler::new(6);
     let make = || Box::new(Even(0)) as Box<dyn Constraint>;
-    let mut state = state(SamplingParams {
-        constraint: Some(Arc::new(make)),
-        ..warm()
-    });
+    let mut state = state(SamplingParams { constraint: Some(Arc::new(make)), ..warm() });
     let (token, done) = sampler.sample(&mut state, &ROW);
     assert!(token % 2 == 0 && !done);
     assert!(sampler.sample(&mut state, &ROW).1);
@@ -246,17 +180,8 @@ fn a_constraint_masks_and_ends() {
 #[test]
 fn strange_rows_give_a_token_and_no_panic() {
     let sampler = TokenSampler::new(3);
-    let hot = SamplingParams {
-        top_k: 2,
-        top_p: 0.9,
-        ..warm()
-    };
-    for row in [
-        [f32::NAN; 3],
-        [f32::NEG_INFINITY; 3],
-        [f32::INFINITY; 3],
-        [0.0, f32::NAN, f32::INFINITY],
-    ] {
+    let hot = SamplingParams { top_k: 2, top_p: 0.9, ..warm() };
+    for row in [[f32::NAN; 3], [f32::NEG_INFINITY; 3], [f32::INFINITY; 3], [0.0, f32::NAN, f32::INFINITY]] {
         for params in [SamplingParams::default(), hot.clone()] {
             let sampling = Sampling::new(params).unwrap();
             let (token, _) = sampler.sample(&mut SamplerState::new(&sampling, &[0], 0), &row);

@@ -1,0 +1,165 @@
+//! A device that is broken on purpose, around any device: what `vosti check --self-test` and the simulator must catch.
+//!
+//! Each fault is one that real engines have had. Never reachable from a serving path: only tests and `--self-test` build
+//! one. A fault inside a kernel (masks, windows, NaN lanes) belongs into the device itself; those here need no
+//! knowledge of it.
+
+use vosti_core::{Device, DeviceError, Program, StepPlan};
+
+/// What is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Logits differ in the last bit when a step has more than one sequence: a reduction whose order depends on the
+    /// batch.
+    ReductionByBatch,
+    /// Logits differ in the last bit when a step has more than 16 rows: a tile size chosen from M.
+    TileByRows,
+    /// Logits of rows computed alone (decode) differ in the last bit from rows of a chunk: two kernels with different
+    /// reduction orders.
+    DecodeKernelDiffers,
+    /// A step without logits (the inside of a prefill) is skipped at times: the pages keep what an earlier owner left.
+    StalePages,
+    /// Every 7th step computes nothing and gives the logits of the step before.
+    StaleLogits,
+    /// The rows of logits of a step come in reverse order: a wrong gather.
+    RowsSwapped,
+    /// Every 5th step that starts behind position 0 (a later chunk, a cache hit, a decode) adds noise to one logit: a
+    /// race.
+    Race,
+    /// Sequences after the first of a step get the first one's logits: a wrong batch index.
+    BatchIndex,
+    /// One logit is NaN whenever a step mixes prefill and decode.
+    NanInMixedSteps,
+}
+
+impl Fault {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::ReductionByBatch,
+        Self::TileByRows,
+        Self::DecodeKernelDiffers,
+        Self::StalePages,
+        Self::StaleLogits,
+        Self::RowsSwapped,
+        Self::Race,
+        Self::BatchIndex,
+        Self::NanInMixedSteps,
+    ];
+
+    /// For tables and flags.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ReductionByBatch => "reduction-by-batch",
+            Self::TileByRows => "tile-by-rows",
+            Self::DecodeKernelDiffers => "decode-kernel-differs",
+            Self::StalePages => "stale-pages",
+            Self::StaleLogits => "stale-logits",
+            Self::RowsSwapped => "rows-swapped",
+            Self::Race => "race",
+            Self::BatchIndex => "batch-index",
+            Self::NanInMixedSteps => "nan-in-mixed-steps",
+        }
+    }
+}
+
+/// `inner`, broken, or as it is (None).
+pub struct FaultyDevice<D> {
+    inner: D,
+    fault: Option<Fault>,
+    steps: u64,
+    logits: Vec<Vec<f32>>,
+}
+
+impl<D: Device<Logits = [f32]>> FaultyDevice<D> {
+    pub fn new(inner: D, fault: Option<Fault>) -> Self {
+        Self { inner, fault, steps: 0, logits: Vec::new() }
+    }
+
+    pub fn inner(&self) -> &D {
+        &self.inner
+    }
+
+    /// Whether this step is not run at all.
+    fn skips(&self, plan: &StepPlan) -> bool {
+        match self.fault {
+            Some(Fault::StalePages) => plan.selected().is_empty() && self.steps % 2 == 0,
+            Some(Fault::StaleLogits) => self.steps % 7 == 0 && self.logits.len() == plan.selected().len(),
+            _ => false,
+        }
+    }
+
+    /// Damages the copied rows of logits.
+    fn damage(&mut self, plan: &StepPlan) {
+        let sequences = plan.sequences();
+        match self.fault {
+            Some(Fault::ReductionByBatch) if sequences.len() > 1 => self.logits.iter_mut().for_each(|r| nudge(r)),
+            Some(Fault::TileByRows) if plan.rows() > 16 => self.logits.iter_mut().for_each(|r| nudge(r)),
+            Some(Fault::DecodeKernelDiffers) => {
+                for s in sequences.iter().filter(|s| s.rows == 1 && s.selected == 1) {
+                    nudge(&mut self.logits[s.first_selected]);
+                }
+            }
+            Some(Fault::RowsSwapped) => self.logits.reverse(),
+            Some(Fault::Race) if self.steps % 5 == 0 => {
+                for s in sequences.iter().filter(|s| s.first_position > 0 && s.selected > 0) {
+                    self.logits[s.first_selected][0] += 0.5;
+                }
+            }
+            Some(Fault::BatchIndex) => {
+                for i in 1..self.logits.len() {
+                    self.logits[i] = self.logits[0].clone();
+                }
+            }
+            Some(Fault::NanInMixedSteps) => {
+                let mixed = sequences.iter().any(|s| s.rows > 1) && sequences.iter().any(|s| s.rows == 1);
+                if let Some(row) = self.logits.first_mut().filter(|_| mixed) {
+                    row[0] = f32::NAN;
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Moves the largest logit by one unit in the last place.
+fn nudge(row: &mut [f32]) {
+    let largest = crate::math::max(row);
+    if let Some(x) = row.iter_mut().find(|x| **x == largest) {
+        *x = f32::from_bits(x.to_bits() ^ 1);
+    }
+}
+
+impl<D: Device<Logits = [f32]>> Device for FaultyDevice<D> {
+    type Logits = [f32];
+
+    fn rows_max(&self) -> usize {
+        self.inner.rows_max()
+    }
+
+    fn selected_max(&self) -> usize {
+        self.inner.selected_max()
+    }
+
+    fn pages(&self, group: usize) -> usize {
+        self.inner.pages(group)
+    }
+
+    fn clear(&mut self) {
+        self.inner.clear();
+    }
+
+    fn run(&mut self, program: &Program, plan: &StepPlan) -> Result<(), DeviceError> {
+        self.steps += 1;
+        if self.skips(plan) {
+            return Ok(());
+        }
+        self.inner.run(program, plan)?;
+        self.logits = (0..plan.selected().len()).map(|i| self.inner.logits(i).to_vec()).collect();
+        self.damage(plan);
+        Ok(())
+    }
+
+    fn logits(&self, selected: usize) -> &[f32] {
+        &self.logits[selected]
+    }
+}

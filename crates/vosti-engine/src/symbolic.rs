@@ -1,0 +1,284 @@
+//! A device without a model: every value is a hash of what it was computed from.
+//!
+//! It interprets the program it is given over the real plan: KV values are written to the slots that the page tables
+//! name and read back through them, so a stale page, a wrong table, a missing position or a wrong window changes the
+//! hash of every row after it. `reference.rs` computes the same hashes from a token history alone.
+//!
+//! For tests, and for `vosti check`'s own tests. It also refuses plans that a real device could not run.
+
+mod reference;
+
+pub use reference::{Answer, Reference, answer};
+
+use vosti_core::{
+    BufferDecl, Device, DeviceError, Dtype, GroupDecl, LayerDecl, Op, PAGE, Program, RowSet, SeqPlan, StepPlan, Token,
+};
+
+/// Mixes one more value into a hash.
+pub(crate) fn mix(hash: u64, value: u64) -> u64 {
+    let x = (hash.rotate_left(23) ^ value).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// The functions that the symbolic kernels compute, `seed` standing for the weights.
+#[derive(Clone, Copy)]
+pub(crate) struct Functions {
+    pub seed: u64,
+}
+
+impl Functions {
+    fn start(self, op: u64, k: u32) -> u64 {
+        mix(mix(self.seed, op), u64::from(k))
+    }
+
+    pub fn embed(self, k: u32, token: Token) -> u64 {
+        mix(self.start(1, k), u64::from(token))
+    }
+
+    pub fn rowwise(self, k: u32, out: usize, position: usize, ins: impl Iterator<Item = u64>) -> u64 {
+        let hash = mix(mix(self.start(2, k), out as u64), position as u64);
+        ins.fold(hash, mix)
+    }
+
+    pub fn store(self, k: u32, position: usize, ins: impl Iterator<Item = u64>) -> u64 {
+        ins.fold(mix(self.start(3, k), position as u64), mix)
+    }
+
+    pub fn attend(self, k: u32, query: u64, position: usize, keys: impl Iterator<Item = u64>) -> u64 {
+        keys.fold(mix(mix(self.start(4, k), query), position as u64), mix)
+    }
+
+    /// A row of logits in [-4, 4). Three rows in four lean to one successor of the token, so that text repeats itself
+    /// and some drafts come true.
+    pub fn logits(self, hash: u64, token: Token, vocab: u32) -> Vec<f32> {
+        let value = |i: u32| (mix(hash, u64::from(i)) >> 40) as f32 / (1u32 << 21) as f32 - 4.0;
+        let mut row: Vec<f32> = (0..vocab).map(value).collect();
+        if hash % 4 != 0 {
+            row[(token as usize * 5 + 3) % vocab as usize] += 7.0;
+        }
+        row
+    }
+}
+
+/// Keys that `position` sees: from the first to itself.
+pub(crate) fn visible(window: Option<u32>, position: usize) -> std::ops::RangeInclusive<usize> {
+    let first = window.map_or(0, |w| (position + 1).saturating_sub(w as usize));
+    first..=position
+}
+
+/// A program with one layer per entry of `layers`, which names its group; `windows` gives the groups. The last layer
+/// also attends to the first layer's cache.
+pub fn program(windows: &[Option<u32>], layers: &[u32], vocab: u32, context: u32) -> Program {
+    let buffer = |width, dtype, rows| BufferDecl { width, dtype, rows };
+    let all = || buffer(1, Dtype::Act, RowSet::All);
+    let mut buffers = vec![all()];
+    let mut ops = vec![Op::Embed { k: 0, out: 0 }];
+    let mut k = 0;
+    let mut x = 0;
+    for (layer, &group) in layers.iter().enumerate() {
+        let (attended, mixed) = (buffers.len() as u32, buffers.len() as u32 + 1);
+        buffers.extend([all(), all()]);
+        let layer = layer as u32;
+        let window = windows[group as usize];
+        ops.push(Op::StoreKv { k: k + 1, ins: vec![x], layer });
+        ops.push(Op::Attend { k: k + 2, q: x, layer, out: attended, window });
+        ops.push(Op::Rowwise { k: k + 3, ins: vec![x, attended], outs: vec![mixed], rows: RowSet::All });
+        (x, k) = (mixed, k + 3);
+    }
+    let shared = buffers.len() as u32;
+    buffers.push(all());
+    let window = windows[layers[0] as usize];
+    ops.push(Op::Attend { k: k + 1, q: x, layer: 0, out: shared, window });
+    let logits = buffers.len() as u32;
+    buffers.push(buffer(vocab, Dtype::F32, RowSet::Selected));
+    ops.push(Op::Rowwise { k: k + 2, ins: vec![x, shared], outs: vec![logits], rows: RowSet::Selected });
+    let groups = windows.iter().map(|w| GroupDecl { window: *w, kv_heads: 1, head_dim: 1 });
+    Program {
+        ops,
+        buffers,
+        groups: groups.collect(),
+        layers: layers.iter().map(|group| LayerDecl { group: *group }).collect(),
+        logits,
+        vocab,
+        context,
+        kernels: k + 3,
+    }
+}
+
+/// The device. Its pages begin with garbage, as memory does, and `clear` zeroes them.
+pub struct SymbolicDevice {
+    functions: Functions,
+    rows_max: usize,
+    selected_max: usize,
+    pages: Vec<usize>,
+    /// Per layer, the KV hash of each slot.
+    caches: Vec<Vec<u64>>,
+    /// Per buffer, the hash of each row.
+    buffers: Vec<Vec<u64>>,
+    logits: Vec<Vec<f32>>,
+    /// Per layer, the step that wrote the slot last: two writers in one step are an error.
+    written: Vec<Vec<u64>>,
+    step: u64,
+}
+
+impl SymbolicDevice {
+    /// `pages` per group; `seed` stands for the weights.
+    pub fn new(program: &Program, pages: &[usize], rows_max: usize, selected_max: usize, seed: u64) -> Self {
+        let slots = |layer: &LayerDecl| pages[layer.group as usize] * PAGE;
+        Self {
+            functions: Functions { seed },
+            rows_max,
+            selected_max,
+            pages: pages.to_vec(),
+            caches: program.layers.iter().map(|l| vec![u64::MAX; slots(l)]).collect(),
+            buffers: vec![Vec::new(); program.buffers.len()],
+            logits: Vec::new(),
+            written: program.layers.iter().map(|l| vec![0; slots(l)]).collect(),
+            step: 0,
+        }
+    }
+
+    /// The KV hash in a slot of a layer.
+    pub fn cached(&self, layer: usize, slot: usize) -> u64 {
+        self.caches[layer][slot]
+    }
+
+    fn check(&self, program: &Program, plan: &StepPlan) -> Result<(), DeviceError> {
+        let mut next = 0;
+        for sequence in plan.sequences() {
+            if sequence.first_row != next || sequence.rows == 0 {
+                return Err(refusal("the rows of a sequence are not packed".into()));
+            }
+            next += sequence.rows;
+            for (group, table) in sequence.tables.iter().enumerate() {
+                if let Some(page) = table.iter().find(|p| **p >= self.pages[group] as i32 || **p < -1) {
+                    return Err(refusal(format!("page {page} of group {group} does not exist")));
+                }
+            }
+        }
+        let positions = plan.positions().iter().all(|p| *p < program.context);
+        let tokens = plan.tokens().iter().all(|t| *t < program.vocab);
+        if next != plan.rows() || next > self.rows_max || plan.selected().len() > self.selected_max {
+            return Err(refusal("the step has more rows than the device takes, or stray ones".into()));
+        }
+        if !positions || !tokens {
+            return Err(refusal("a token or a position is out of range".into()));
+        }
+        Ok(())
+    }
+
+    /// Runs one op for every row of one sequence.
+    fn run_op(&mut self, program: &Program, plan: &StepPlan, op: &Op, sequence: &SeqPlan) -> Result<(), DeviceError> {
+        let f = self.functions;
+        for row in sequence.first_row..sequence.first_row + sequence.rows {
+            let position = plan.positions()[row] as usize;
+            match op {
+                Op::Embed { k, out } => self.buffers[*out as usize][row] = f.embed(*k, plan.tokens()[row]),
+                Op::Rowwise { rows: RowSet::Selected, .. } => {}
+                Op::Rowwise { k, ins, outs, .. } => {
+                    for (o, out) in outs.iter().enumerate() {
+                        let ins = ins.iter().map(|b| self.buffers[*b as usize][row]);
+                        let value = f.rowwise(*k, o, position, ins);
+                        self.buffers[*out as usize][row] = value;
+                    }
+                }
+                Op::StoreKv { k, ins, layer } => {
+                    let value = f.store(*k, position, ins.iter().map(|b| self.buffers[*b as usize][row]));
+                    let layer = *layer as usize;
+                    let slot = slot(program, sequence, layer, position)?;
+                    if std::mem::replace(&mut self.written[layer][slot], self.step) == self.step {
+                        return Err(refusal(format!("slot {slot} of layer {layer} is written twice")));
+                    }
+                    self.caches[layer][slot] = value;
+                }
+                Op::Attend { k, q, layer, out, window } => {
+                    let layer = *layer as usize;
+                    let query = self.buffers[*q as usize][row];
+                    let keys: Result<Vec<usize>, DeviceError> =
+                        visible(*window, position).map(|p| slot(program, sequence, layer, p)).collect();
+                    let keys = keys?.into_iter().map(|slot| self.caches[layer][slot]);
+                    self.buffers[*out as usize][row] = f.attend(*k, query, position, keys);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs one selected op; it reads All buffers at the selected rows.
+    fn run_selected(&mut self, program: &Program, plan: &StepPlan, op: &Op) {
+        let Op::Rowwise { k, ins, outs, rows: RowSet::Selected } = op else {
+            return;
+        };
+        for (compact, row) in plan.selected().iter().enumerate() {
+            let row = *row as usize;
+            let position = plan.positions()[row] as usize;
+            for (o, out) in outs.iter().enumerate() {
+                let at = |b: &u32| match program.buffers[*b as usize].rows {
+                    RowSet::All => self.buffers[*b as usize][row],
+                    RowSet::Selected => self.buffers[*b as usize][compact],
+                };
+                let value = self.functions.rowwise(*k, o, position, ins.iter().map(at));
+                self.buffers[*out as usize][compact] = value;
+            }
+        }
+    }
+}
+
+/// The slot of a position in a layer's group.
+fn slot(program: &Program, sequence: &SeqPlan, layer: usize, position: usize) -> Result<usize, DeviceError> {
+    let group = program.layers[layer].group as usize;
+    let page = sequence.tables[group].get(position / PAGE).copied().unwrap_or(-1);
+    let page = usize::try_from(page);
+    let page = page.map_err(|_| refusal(format!("position {position} has no page in group {group}")))?;
+    Ok(page * PAGE + position % PAGE)
+}
+
+fn refusal(message: String) -> DeviceError {
+    DeviceError { message: format!("symbolic device: {message}"), intact: true }
+}
+
+impl Device for SymbolicDevice {
+    type Logits = [f32];
+
+    fn rows_max(&self) -> usize {
+        self.rows_max
+    }
+
+    fn selected_max(&self) -> usize {
+        self.selected_max
+    }
+
+    fn pages(&self, group: usize) -> usize {
+        self.pages.get(group).copied().unwrap_or(0)
+    }
+
+    fn clear(&mut self) {
+        self.caches.iter_mut().for_each(|cache| cache.fill(0));
+    }
+
+    fn run(&mut self, program: &Program, plan: &StepPlan) -> Result<(), DeviceError> {
+        self.check(program, plan)?;
+        self.step += 1;
+        for buffer in &mut self.buffers {
+            buffer.clear();
+            buffer.resize(plan.rows(), 0);
+        }
+        for op in &program.ops {
+            for sequence in plan.sequences() {
+                self.run_op(program, plan, op, sequence)?;
+            }
+            self.run_selected(program, plan, op);
+        }
+        let logits = &self.buffers[program.logits as usize];
+        let rows = plan.selected().iter().zip(logits);
+        let row = |(row, hash): (&u32, &u64)| self.functions.logits(*hash, plan.tokens()[*row as usize], program.vocab);
+        self.logits = rows.map(row).collect();
+        Ok(())
+    }
+
+    fn logits(&self, selected: usize) -> &[f32] {
+        &self.logits[selected]
+    }
+}

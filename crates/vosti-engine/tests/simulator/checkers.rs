@@ -1,0 +1,145 @@
+//! One checker per invariant. Each looks at the whole state and says what is wrong with it.
+
+use crate::world::{SimEngine, Violation, violated};
+use std::collections::{HashMap, HashSet};
+use vosti_core::{BlockId, PAGE, Parent};
+use vosti_engine::symbolic::Reference;
+
+const NO_PAGE: i32 = -1;
+
+/// Every page is free, or one request's own, or one block's, and nothing else.
+pub fn pages_have_one_owner(engine: &SimEngine) -> Result<(), Violation> {
+    let core = engine.core();
+    for group in 0..engine.program().groups.len() {
+        let mut owned: HashSet<i32> = HashSet::new();
+        let mut take = |page: i32, who: String| match page {
+            NO_PAGE => Ok(()),
+            page if owned.insert(page) => Ok(()),
+            page => violated(format!("page {page} of group {group} has two owners, one of them {who}")),
+        };
+        for (id, choice, request) in engine.core_requests() {
+            let Some(view) = core.request(request) else {
+                return violated(format!("{id:?} is unknown to the core"));
+            };
+            for page in view.table(group).iter().skip(view.chain().len()) {
+                take(*page, format!("{id:?} choice {choice}"))?;
+            }
+        }
+        for block in engine.cached_blocks() {
+            let pages = core.block(block).map_or(NO_PAGE, |b| b.pages()[group]);
+            take(pages, format!("{block:?}"))?;
+        }
+        let total = owned.len() + core.free_pages(group);
+        if total != core.pages(group) {
+            return violated(format!("{total} of {} pages of group {group} are accounted for", core.pages(group)));
+        }
+    }
+    Ok(())
+}
+
+/// A request's table names its chain's pages, or lets go of them.
+pub fn tables_follow_chains(engine: &SimEngine) -> Result<(), Violation> {
+    let core = engine.core();
+    for (id, choice, request) in engine.core_requests() {
+        let Some(view) = core.request(request) else {
+            return violated(format!("{id:?} is unknown to the core"));
+        };
+        for group in 0..engine.program().groups.len() {
+            for (block, page) in view.chain().iter().zip(view.table(group)) {
+                let registered = core.block(*block).map(|b| b.pages()[group]);
+                if *page != NO_PAGE && registered != Some(*page) {
+                    return violated(format!("{id:?} choice {choice} reads page {page}, {block:?} has {registered:?}"));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Every live cached position of every request holds the canonical KV of its history.
+pub fn cached_positions_are_canonical(
+    engine: &SimEngine,
+    histories: &mut HashMap<(u64, u32), Reference<'_>>,
+) -> Result<(), Violation> {
+    let program = engine.program();
+    for (id, choice, request) in engine.core_requests() {
+        let (Some(view), Some(history)) = (engine.core().request(request), histories.get_mut(&(id.0, choice))) else {
+            return violated(format!("{id:?} choice {choice} is unknown"));
+        };
+        while history.len() < view.cached() {
+            history.push(view.history()[history.len()]);
+        }
+        for (layer, decl) in program.layers.iter().enumerate() {
+            let window = program.groups[decl.group as usize].window;
+            let table = view.table(decl.group as usize);
+            let first = window.map_or(0, |w| (view.cached() + 1).saturating_sub(w as usize));
+            for position in first..view.cached() {
+                let slot = table[position / PAGE] as usize * PAGE + position % PAGE;
+                if engine.device().inner().cached(layer, slot) != history.cached(layer, position) {
+                    return violated(format!("{id:?} choice {choice}: position {position} of layer {layer} is stale"));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Every page of every block holds the canonical KV of the block's whole prefix. `known` remembers prefixes; blocks not
+/// seen before are looked at in any case, the others if `all`.
+pub fn blocks_are_canonical<'p>(
+    engine: &SimEngine,
+    empty: &Reference<'p>,
+    known: &mut HashMap<u64, Reference<'p>>,
+    all: bool,
+) -> Result<(), Violation> {
+    let program = engine.program();
+    for id in engine.cached_blocks() {
+        let Some(block) = engine.core().block(id) else {
+            return violated(format!("{id:?} is in the index and not in the core"));
+        };
+        let is_new = !known.contains_key(&id.serial);
+        if is_new {
+            let mut reference = match block.parent() {
+                Parent::Root { .. } => empty.clone(),
+                // Published before its children, so it has been seen, even if it is gone now.
+                Parent::Block { serial } => match known.get(&serial) {
+                    Some(parent) => parent.clone(),
+                    None => return violated(format!("{id:?} has an unknown parent")),
+                },
+            };
+            block.tokens().iter().for_each(|t| drop(reference.push(*t)));
+            known.insert(id.serial, reference);
+        }
+        if !(is_new || all) {
+            continue;
+        }
+        for (layer, decl) in program.layers.iter().enumerate() {
+            let page = block.pages()[decl.group as usize];
+            let stale = |offset: &usize| {
+                let slot = page as usize * PAGE + offset;
+                let canonical = known[&id.serial].cached(layer, block.depth() * PAGE + offset);
+                engine.device().inner().cached(layer, slot) != canonical
+            };
+            if page != NO_PAGE
+                && let Some(offset) = (0..PAGE).find(stale)
+            {
+                return violated(format!("{id:?}: offset {offset} of layer {layer} is stale"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// With nothing running and the cache emptied, every page is free and no block is left.
+pub fn nothing_is_left(engine: &mut SimEngine) -> Result<(), Violation> {
+    engine.evict_all();
+    let left: Vec<BlockId> = engine.cached_blocks();
+    if !left.is_empty() {
+        return violated(format!("blocks {left:?} cannot be evicted"));
+    }
+    let status = engine.status();
+    if status.pages_free != status.pages_total || status.running + status.waiting + status.blocks_unused > 0 {
+        return violated(format!("left at the end: {status:?}"));
+    }
+    Ok(())
+}

@@ -1,0 +1,126 @@
+//! What one seed stands for: a program, a device, a policy, requests.
+
+use vosti_core::{Program, Token};
+use vosti_engine::symbolic;
+use vosti_engine::{Drafter, Order, Policy, Request, Sampling, SamplingParams, Speculation};
+
+/// SplitMix64 (Steele, Lea, Flood 2014).
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let x = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ (x >> 31)
+    }
+
+    /// From `low` to `high`, both included.
+    pub fn range(&mut self, low: usize, high: usize) -> usize {
+        low + (self.next() % (high - low + 1) as u64) as usize
+    }
+
+    pub fn one_in(&mut self, n: u64) -> bool {
+        self.next() % n == 0
+    }
+
+    pub fn pick<T: Clone>(&mut self, of: &[T]) -> T {
+        of[self.range(0, of.len() - 1)].clone()
+    }
+}
+
+pub fn program(random: &mut Random) -> Program {
+    let windows = [1, 2, 5, 40, 63, 64, 65, 100, 130];
+    let groups = random.range(1, 3);
+    let window = |random: &mut Random| match random.range(0, 1) {
+        0 => None,
+        _ => Some(random.pick(&windows)),
+    };
+    let windows: Vec<Option<u32>> = (0..groups).map(|_| window(random)).collect();
+    let mut layers: Vec<u32> = (0..groups as u32).collect();
+    layers.extend((0..random.range(0, 1)).map(|_| random.range(0, groups - 1) as u32));
+    let context = random.pick(&[70, 128, 200, 257, 400]);
+    symbolic::program(&windows, &layers, random.range(4, 30) as u32, context)
+}
+
+pub fn policy(random: &mut Random) -> Policy {
+    let ngram = Speculation::Ngram {
+        ngram_min: random.range(1, 2),
+        ngram_max: random.range(2, 4),
+        drafts_max: random.range(1, 8),
+    };
+    let order = [Order::Fifo, Order::Lifo, Order::Random(random.next())];
+    Policy {
+        rows_step_max: random.pick(&[1, 2, 7, 16, 33, 64, 100, 1000]),
+        rows_sequence_max: random.pick(&[1, 3, 17, 64, 65, usize::MAX, usize::MAX, usize::MAX]),
+        running_max: random.pick(&[1, 2, 3, 5, 8, 100]),
+        order: random.pick(&order),
+        prefix_cache: !random.one_in(6),
+        eviction: !random.one_in(6),
+        speculation: random.pick(&[Speculation::Off, ngram, ngram]),
+        decode_first: !random.one_in(3),
+        waiting_max: usize::MAX,
+    }
+}
+
+/// Few distinct beginnings, so that prefixes are shared.
+fn prompt(random: &mut Random, vocab: u32, longest: usize) -> Vec<Token> {
+    let len = match random.range(0, 3) {
+        0 => random.range(1, longest.min(20)),
+        1 => random.pick(&[63, 64, 65, 127, 128, 129, 191, 192]).min(longest),
+        _ => random.range(1, longest.min(220)),
+    };
+    let shared = random.pick(&[0, len / 2, len, len]);
+    let family = random.next() % 3;
+    let mut same = Random(family);
+    let mut tokens: Vec<Token> = (0..shared).map(|_| (same.next() % u64::from(vocab)) as Token).collect();
+    tokens.extend((shared..len).map(|_| (random.next() % u64::from(vocab)) as Token));
+    tokens
+}
+
+fn sampling(random: &mut Random, vocab: u32) -> Sampling {
+    let token = |random: &mut Random| (random.next() % u64::from(vocab)) as Token;
+    let params = SamplingParams {
+        temperature: random.pick(&[0.0, 0.0, 0.7, 1.5]),
+        top_k: random.pick(&[0, 0, 3]),
+        top_p: random.pick(&[1.0, 0.9]),
+        min_p: random.pick(&[0.0, 0.05]),
+        repetition_penalty: random.pick(&[1.0, 1.0, 1.2]),
+        presence_penalty: random.pick(&[0.0, 0.0, 0.5]),
+        frequency_penalty: random.pick(&[0.0, 0.0, 0.3]),
+        logit_bias: if random.one_in(4) { vec![(token(random), 2.0)] } else { Vec::new() },
+        stop_tokens: if random.one_in(3) { vec![token(random)] } else { Vec::new() },
+        tokens_max: random.pick(&[1, 5, 20, 50, 90, usize::MAX]),
+        seed: random.next(),
+        ..SamplingParams::default()
+    };
+    Sampling::new(params).expect("parameters in range")
+}
+
+pub fn request(random: &mut Random, vocab: u32, tokens_max: usize) -> Request {
+    Request {
+        prompt: prompt(random, vocab, tokens_max - 1),
+        sampling: sampling(random, vocab),
+        choices: random.pick(&[1, 1, 1, 2, 3]),
+        prompt_logits: random.one_in(5),
+        use_prefix_cache: !random.one_in(8),
+        salt: random.pick(&[0, 0, 0, 1]),
+    }
+}
+
+/// Drafts that follow the successor rule of the symbolic logits: right often, wrong often.
+pub struct Successors(pub u32);
+
+impl Drafter for Successors {
+    fn draft(&mut self, sequence: u64, history: &[Token], drafts_max: usize) -> Vec<Token> {
+        let mut last = history[history.len() - 1];
+        let count = (sequence as usize + history.len()) % 5;
+        let mut next = || {
+            last = (last * 5 + 3) % self.0;
+            last
+        };
+        (0..count.min(drafts_max)).map(|_| next()).collect()
+    }
+
+    fn forget(&mut self, _: u64) {}
+}
