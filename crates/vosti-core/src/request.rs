@@ -2,8 +2,7 @@
 
 use crate::block::Parent;
 use crate::ids::{BlockId, NO_PAGE, PAGE, Token};
-use crate::program::GroupDecl;
-use crate::program::window_start;
+use crate::program::*;
 use vstd::prelude::*;
 
 verus! {
@@ -28,6 +27,40 @@ pub struct Request<T> {
 }
 
 impl<T> Request<T> {
+    /// What a block must name as its parent to come next in this request's chain.
+    pub open(crate) spec fn chain_parent(self) -> Parent {
+        if self.chain@.len() == 0 {
+            Parent::Root { salt: self.salt }
+        } else {
+            Parent::Block { serial: self.chain@.last().serial }
+        }
+    }
+
+    /// Nothing is left to emit.
+    pub open(crate) spec fn is_complete(self, context: u32) -> bool {
+        self.done || self.history@.len() >= context
+    }
+
+    /// The first logical page that positions from `cached` on may read in a group.
+    pub open(crate) spec fn window_page(self, decl: GroupDecl) -> int {
+        window_lo(decl.window, self.cached as int) / PAGE as int
+    }
+
+    /// The table of a group has this logical page.
+    pub open(crate) spec fn has_page(self, group: int, page: int) -> bool {
+        0 <= page < self.tables@[group]@.len() && self.tables@[group]@[page] != NO_PAGE
+    }
+
+    /// Every logical page from the window's first to the one of position `end - 1` is there in a group.
+    pub open(crate) spec fn covers(self, group: int, decl: GroupDecl, end: int) -> bool {
+        forall|page: int| self.window_page(decl) <= page <= (end - 1) / PAGE as int ==> #[trigger] self.has_page(group, page)
+    }
+
+    /// The table of a group has the page of this index, and `block` stands at this place of the chain.
+    pub open(crate) spec fn holds_page(self, block: BlockId, depth: int, group: int) -> bool {
+        0 <= depth < self.chain@.len() && self.chain@[depth] == block && 0 <= group < self.tables@.len() && self.has_page(group, depth)
+    }
+
     /// Prompt and emitted tokens.
     pub fn history(&self) -> &[Token] {
         self.history.as_slice()
@@ -78,7 +111,9 @@ impl<T> Request<T> {
     }
 
     /// What a block must name as its parent to come next in this request's chain.
-    pub fn parent(&self) -> Parent {
+    pub fn parent(&self) -> (parent: Parent)
+        ensures parent == self.chain_parent(),
+    {
         if self.chain.len() == 0 {
             Parent::Root { salt: self.salt }
         } else {
@@ -87,23 +122,36 @@ impl<T> Request<T> {
     }
 
     /// Nothing is left to emit: the sampler ended it or its history fills the context.
-    pub(crate) fn complete(&self, context: u32) -> bool {
+    pub(crate) fn complete(&self, context: u32) -> (yes: bool)
+        ensures yes == self.is_complete(context),
+    {
         self.done || self.history.len() >= context as usize
     }
 
     /// The first logical page that positions from `cached` on may read in a group.
-    pub(crate) fn first_page(&self, decl: &GroupDecl) -> usize {
+    pub(crate) fn first_page(&self, decl: &GroupDecl) -> (page: usize)
+        requires decl.window != Some(0u32),
+        ensures page == self.window_page(*decl), page <= self.cached / PAGE,
+    {
         window_start(decl.window, self.cached) / PAGE
     }
 
     /// A logical page, from the window's first to the one of position `end - 1`, that is missing in a group.
-    pub(crate) fn missing_page(&self, group: usize, decl: &GroupDecl, end: usize) -> Option<usize> {
+    pub(crate) fn missing_page(&self, group: usize, decl: &GroupDecl, end: usize) -> (missing: Option<usize>)
+        requires group < self.tables@.len(), decl.window != Some(0u32), self.cached < end,
+        ensures missing is None <==> self.covers(group as int, *decl, end as int),
+    {
         let last = (end - 1) / PAGE;
         let mut page = self.first_page(decl);
         while page <= last
+            invariant
+                group < self.tables@.len(), self.window_page(*decl) <= page <= last + 1, last == (end - 1) / PAGE as int, last < usize::MAX,
+                forall|i: int| self.window_page(*decl) <= i < page ==> #[trigger] self.has_page(group as int, i),
             decreases last + 1 - page,
         {
+            proof { assert(self.window_page(*decl) <= page); }
             if page >= self.tables[group].len() || self.tables[group][page] == NO_PAGE {
+                proof { assert(!self.has_page(group as int, page as int)); }
                 return Some(page);
             }
             page += 1;
@@ -112,7 +160,9 @@ impl<T> Request<T> {
     }
 
     /// Whether a group's table has the page of this index and `block` stands at this place of the chain.
-    pub(crate) fn holds(&self, block: BlockId, depth: usize, group: usize) -> bool {
+    pub(crate) fn holds(&self, block: BlockId, depth: usize, group: usize) -> (yes: bool)
+        ensures yes == self.holds_page(block, depth as int, group as int),
+    {
         depth < self.chain.len() && self.chain[depth].slot == block.slot && self.chain[depth].serial == block.serial
             && group < self.tables.len() && depth < self.tables[group].len() && self.tables[group][depth] != NO_PAGE
     }

@@ -231,27 +231,41 @@ pub open(crate) spec fn seq_ok(limits: Limits, program: Program, plan: StepPlan,
             ==> #[trigger] s.has_page(g, j)
 }
 
-/// What a device may rely on.
+/// Rows are packed, in range and within capacity.
 #[verifier::opaque]
-pub open(crate) spec fn plan_ok(limits: Limits, program: Program, plan: StepPlan) -> bool {
+pub open(crate) spec fn plan_packed(limits: Limits, program: Program, plan: StepPlan) -> bool {
     let n = plan.sequences@.len();
     // Row capacity, tokens and positions in range.
-    &&& 1 <= n && plan.tokens@.len() <= limits.rows && plan.selected@.len() <= limits.selected
+    &&& plan.tokens@.len() <= limits.rows && plan.selected@.len() <= limits.selected
     &&& plan.positions@.len() == plan.tokens@.len()
     &&& forall|t: int| 0 <= t < plan.tokens@.len() ==> #[trigger] plan.tokens@[t] < program.vocab
     // Sequences are contiguous, in order, and cover all rows.
-    &&& forall|q: int| 0 <= q < n ==> #[trigger] seq_ok(limits, program, plan, q)
-    &&& forall|q: int| #![trigger plan.sequences@[q]] 0 <= q < n ==> plan.sequences@[q].first_row == rows_before(plan.sequences@, q)
+    &&& forall|q: int| #![trigger plan.sequences@[q]] 0 <= q < n ==> seq_ok(limits, program, plan, q)
+            && plan.sequences@[q].first_row == rows_before(plan.sequences@, q)
             && plan.sequences@[q].first_selected == selected_before(plan.sequences@, q)
     &&& plan.tokens@.len() == rows_before(plan.sequences@, n as int)
     &&& plan.selected@.len() == selected_before(plan.sequences@, n as int)
-    // Each request once.
-    &&& forall|a: int, b: int| #![trigger plan.sequences@[a], plan.sequences@[b]] 0 <= a < n && 0 <= b < n
-            && plan.sequences@[a].request.slot == plan.sequences@[b].request.slot ==> a == b
-    // Write slots are distinct.
-    &&& forall|g: int, a: int, i: int, b: int, j: int, page: int, offset: int| 0 <= g < program.groups@.len()
-            && #[trigger] writes_slot(plan, g, a, i, page, offset) && #[trigger] writes_slot(plan, g, b, j, page, offset)
-            ==> a == b && i == j
+}
+
+/// Each request stands once in the plan.
+pub open(crate) spec fn requests_once(plan: StepPlan) -> bool {
+    forall|a: int, b: int| #![trigger plan.sequences@[a], plan.sequences@[b]] 0 <= a < plan.sequences@.len()
+        && 0 <= b < plan.sequences@.len() && plan.sequences@[a].request.slot == plan.sequences@[b].request.slot ==> a == b
+}
+
+/// No two rows write one slot.
+pub open(crate) spec fn writes_distinct(program: Program, plan: StepPlan) -> bool {
+    forall|g: int, a: int, i: int, b: int, j: int, page: int, offset: int| 0 <= g < program.groups@.len()
+        && #[trigger] writes_slot(plan, g, a, i, page, offset) && #[trigger] writes_slot(plan, g, b, j, page, offset)
+        ==> a == b && i == j
+}
+
+/// What a device may rely on.
+pub open(crate) spec fn plan_ok(limits: Limits, program: Program, plan: StepPlan) -> bool {
+    &&& plan.sequences@.len() >= 1
+    &&& plan_packed(limits, program, plan)
+    &&& requests_once(plan)
+    &&& writes_distinct(program, plan)
 }
 
 /// Rows of the first q sequences.

@@ -5,9 +5,16 @@ use crate::error::CoreError;
 use crate::ids::{BlockId, NO_PAGE, PAGE, RequestId, Token};
 use crate::pages::Pool;
 use crate::plan::StepPlan;
-use crate::program::Program;
+use crate::program::*;
 use crate::request::Request;
-use crate::seam::{Device, Sampler};
+use crate::invariant::*;
+use crate::pages::Page;
+use crate::seam::*;
+use crate::spec::*;
+use crate::proof::frame::*;
+use crate::proof::canonical::*;
+use crate::proof::forward::*;
+use crate::proof::reference::*;
 use vstd::prelude::*;
 
 verus! {
@@ -23,12 +30,40 @@ pub enum Phase {
     Ran,
 }
 
-pub struct State<D: Device, S: Sampler<Logits = D::Logits>> {
-    pub(crate) device: D,
-    pub(crate) sampler: S,
+/// What the device is, for proofs.
+pub ghost struct DeviceView {
+    pub w: Kernels,
+    pub limits: Limits,
+    pub cache: spec_fn(u32, int, int) -> Bits,
+    pub logits: Seq<Bits>,
+}
+
+pub open(crate) spec fn device_view<D: Device>(d: D) -> DeviceView {
+    DeviceView { w: d.w(), limits: d.limits(), cache: d.cache(), logits: d.logits_rows() }
+}
+
+/// What never changes once the core is built.
+pub struct Fixed<S: Sampler> {
     pub(crate) program: Program,
+    pub(crate) sampler: S,
     pub(crate) rows_max: usize,
     pub(crate) selected_max: usize,
+    /// The sampler's choice for a state and the contents of a row of logits.
+    pub(crate) choice: Ghost<spec_fn(Bits, Bits) -> (Token, Bits, bool)>,
+}
+
+impl<S: Sampler> Fixed<S> {
+    /// The program has passed its check and the device's limits fit.
+    pub open(crate) spec fn ok(self, dev: DeviceView) -> bool {
+        &&& self.program.wf()
+        &&& self.sampler.vocab_limit() == self.program.vocab
+        &&& self.rows_max == dev.limits.rows && self.selected_max == dev.limits.selected
+        &&& self.rows_max <= u32::MAX && self.selected_max <= u32::MAX
+        &&& all_finite(dev.w, dev.cache)
+    }
+}
+
+pub struct State<S: Sampler> {
     /// One per group.
     pub(crate) pools: Vec<Pool>,
     pub(crate) requests: Vec<Option<Request<S::State>>>,
@@ -39,30 +74,58 @@ pub struct State<D: Device, S: Sampler<Logits = D::Logits>> {
     pub(crate) next_block: u64,
     pub(crate) phase: Phase,
     pub(crate) plan: StepPlan,
-    /// The device failed and may have changed anything.
-    pub(crate) poisoned: bool,
+    pub(crate) dev: Ghost<DeviceView>,
+    /// What clients have seen.
+    pub(crate) log: Ghost<Seq<Event<Bits, Bits>>>,
+    /// The prefix that each block ever published stands for.
+    pub(crate) prefixes: Ghost<Map<u64, Seq<Token>>>,
 }
 
-impl<D: Device, S: Sampler<Logits = D::Logits>> State<D, S> {
-    pub(crate) fn new(mut device: D, sampler: S, program: Program) -> Result<Self, CoreError> {
-        if let Err(error) = program.check() {
+/// Every token is in the vocabulary.
+pub open(crate) spec fn tokens_in(tokens: Seq<Token>, vocab: u32) -> bool {
+    forall|i: int| 0 <= i < tokens.len() ==> #[trigger] tokens[i] < vocab
+}
+
+impl<S: Sampler> State<S> {
+    /// A live request has this identity.
+    pub open(crate) spec fn known(self, id: RequestId) -> bool {
+        live(self.requests@, id.slot as int) && self.requests@[id.slot as int]->0.serial == id.serial
+    }
+
+    /// A live request has this identity, and it is not in the step.
+    pub open(crate) spec fn free_to_change(self, id: RequestId) -> bool {
+        self.known(id) && self.requests@[id.slot as int]->0.planned is None
+    }
+
+    /// A registered block has this identity.
+    pub open(crate) spec fn published(self, id: BlockId) -> bool {
+        registered(self.blocks@, id.slot as int) && self.blocks@[id.slot as int]->0.serial == id.serial
+    }
+
+    /// A request's table has the block's page in this group.
+    pub open(crate) spec fn in_use(self, id: BlockId, depth: int, group: int) -> bool {
+        exists|s: int| live(self.requests@, s) && (#[trigger] self.requests@[s])->0.holds_page(id, depth, group)
+    }
+
+    /// No request, no block, all pages free, the device's cache cleared.
+    pub(crate) fn new<D: Device>(fixed: &Fixed<S>, device: &mut D) -> Result<Self, CoreError> {
+        if let Err(error) = fixed.program.check() {
             return Err(CoreError::Program { error });
         }
-        if sampler.vocab() != program.vocab {
-            return Err(CoreError::VocabularyMismatch { program: program.vocab, sampler: sampler.vocab() });
+        let vocab = fixed.sampler.vocab();
+        if vocab != fixed.program.vocab {
+            return Err(CoreError::VocabularyMismatch { program: fixed.program.vocab, sampler: vocab });
         }
-        let rows_max = device.rows_max();
-        let selected_max = device.selected_max();
-        if rows_max > u32::MAX as usize || selected_max > u32::MAX as usize {
+        if fixed.rows_max > u32::MAX as usize || fixed.selected_max > u32::MAX as usize {
             return Err(CoreError::DeviceTooLarge);
         }
         let mut pools: Vec<Pool> = Vec::new();
         let mut group: usize = 0;
-        while group < program.groups.len()
-            decreases program.groups.len() - group,
+        while group < fixed.program.groups.len()
+            decreases fixed.program.groups.len() - group,
         {
             let pages = device.pages(group);
-            if pages == 0 || pages > 0x7fff_ffff / PAGE {
+            if pages == 0 || pages > COUNT_MAX / PAGE {
                 return Err(CoreError::DeviceTooLarge);
             }
             pools.push(Pool::new(pages));
@@ -70,11 +133,6 @@ impl<D: Device, S: Sampler<Logits = D::Logits>> State<D, S> {
         }
         device.clear();
         Ok(State {
-            device,
-            sampler,
-            program,
-            rows_max,
-            selected_max,
             pools,
             requests: Vec::new(),
             request_slots: Vec::new(),
@@ -84,12 +142,18 @@ impl<D: Device, S: Sampler<Logits = D::Logits>> State<D, S> {
             next_block: 0,
             phase: Phase::Idle,
             plan: StepPlan::empty(),
-            poisoned: false,
+            dev: Ghost(device_view(*device)),
+            log: Ghost(Seq::empty()),
+            prefixes: Ghost(Map::empty()),
         })
     }
 
     /// The request of this identity.
-    pub(crate) fn request(&self, id: RequestId) -> Option<&Request<S::State>> {
+    pub(crate) fn request(&self, id: RequestId) -> (out: Option<&Request<S::State>>)
+        ensures
+            out is Some <==> self.known(id),
+            out matches Some(r) ==> *r == self.requests@[id.slot as int]->0,
+    {
         if id.slot >= self.requests.len() {
             return None;
         }
@@ -100,7 +164,11 @@ impl<D: Device, S: Sampler<Logits = D::Logits>> State<D, S> {
     }
 
     /// The block of this identity.
-    pub(crate) fn block(&self, id: BlockId) -> Option<&Block> {
+    pub(crate) fn block(&self, id: BlockId) -> (out: Option<&Block>)
+        ensures
+            out is Some <==> self.published(id),
+            out matches Some(b) ==> *b == self.blocks@[id.slot as int]->0,
+    {
         if id.slot >= self.blocks.len() {
             return None;
         }
@@ -110,11 +178,12 @@ impl<D: Device, S: Sampler<Logits = D::Logits>> State<D, S> {
         }
     }
 
-    /// The request of this identity, if it may change now: the core is sound and the request is not in the step.
-    pub(crate) fn mutable(&self, id: RequestId) -> Result<&Request<S::State>, CoreError> {
-        if self.poisoned {
-            return Err(CoreError::Poisoned);
-        }
+    /// The request of this identity, if it may change now: it is not in the step.
+    pub(crate) fn mutable(&self, id: RequestId) -> (out: Result<&Request<S::State>, CoreError>)
+        ensures
+            out is Ok <==> self.free_to_change(id),
+            out matches Ok(r) ==> *r == self.requests@[id.slot as int]->0,
+    {
         match self.request(id) {
             None => Err(CoreError::UnknownRequest { request: id }),
             Some(request) => if request.planned.is_some() {
@@ -125,28 +194,21 @@ impl<D: Device, S: Sampler<Logits = D::Logits>> State<D, S> {
         }
     }
 
-    /// An error if a token is outside the vocabulary.
-    pub(crate) fn check_tokens(&self, tokens: &[Token]) -> Result<(), CoreError> {
-        let mut i: usize = 0;
-        while i < tokens.len()
-            decreases tokens.len() - i,
-        {
-            if tokens[i] >= self.program.vocab {
-                return Err(CoreError::TokenOutOfRange { token: tokens[i], vocab: self.program.vocab });
-            }
-            i += 1;
-        }
-        Ok(())
-    }
-
     /// Whether a request's table has the block's page in this group.
-    pub(crate) fn page_in_use(&self, id: BlockId, depth: usize, group: usize) -> bool {
+    pub(crate) fn page_in_use(&self, id: BlockId, depth: usize, group: usize) -> (yes: bool)
+        ensures yes == self.in_use(id, depth as int, group as int),
+    {
         let mut slot: usize = 0;
         while slot < self.requests.len()
+            invariant
+                slot <= self.requests@.len(),
+                forall|s: int| s < slot && live(self.requests@, s)
+                    ==> !(#[trigger] self.requests@[s])->0.holds_page(id, depth as int, group as int),
             decreases self.requests.len() - slot,
         {
             if let Some(request) = &self.requests[slot] {
                 if request.holds(id, depth, group) {
+                    proof { assert(self.requests@[slot as int]->0.holds_page(id, depth as int, group as int)); }
                     return true;
                 }
             }
@@ -160,6 +222,8 @@ impl<D: Device, S: Sampler<Logits = D::Logits>> State<D, S> {
         let mut count: usize = 0;
         let mut slot: usize = 0;
         while slot < self.requests.len()
+            invariant
+                count <= slot <= self.requests@.len(),
             decreases self.requests.len() - slot,
         {
             if let Some(request) = &self.requests[slot] {
@@ -172,8 +236,32 @@ impl<D: Device, S: Sampler<Logits = D::Logits>> State<D, S> {
         count
     }
 
+    /// An error if a token is outside the vocabulary.
+    pub(crate) fn check_tokens(&self, fixed: &Fixed<S>, tokens: &[Token]) -> (out: Result<(), CoreError>)
+        ensures out is Ok <==> tokens_in(tokens@, fixed.program.vocab),
+    {
+        let mut i: usize = 0;
+        while i < tokens.len()
+            invariant
+                i <= tokens@.len(),
+                forall|j: int| 0 <= j < i ==> #[trigger] tokens@[j] < fixed.program.vocab,
+            decreases tokens.len() - i,
+        {
+            if tokens[i] >= fixed.program.vocab {
+                return Err(CoreError::TokenOutOfRange { token: tokens[i], vocab: fixed.program.vocab });
+            }
+            i += 1;
+        }
+        Ok(())
+    }
+
     /// A slot of `requests` that holds none.
-    pub(crate) fn vacant_request(&mut self) -> usize {
+    pub(crate) fn vacant_request(&mut self) -> (slot: usize)
+        ensures
+            slot < final(self).requests@.len(), final(self).requests@[slot as int] is None,
+            others_same(old(self).requests@, final(self).requests@, slot as int), !live(old(self).requests@, slot as int),
+            *final(self) == (State { requests: final(self).requests, request_slots: final(self).request_slots, ..*old(self) }),
+    {
         if let Some(slot) = self.request_slots.pop() {
             if slot < self.requests.len() && self.requests[slot].is_none() {
                 return slot;
@@ -184,7 +272,15 @@ impl<D: Device, S: Sampler<Logits = D::Logits>> State<D, S> {
     }
 
     /// A slot of `blocks` that holds none.
-    pub(crate) fn vacant_block(&mut self) -> usize {
+    pub(crate) fn vacant_block(&mut self) -> (slot: usize)
+        ensures
+            slot < final(self).blocks@.len(), final(self).blocks@[slot as int] is None, !registered(old(self).blocks@, slot as int),
+            forall|x: int| #![trigger final(self).blocks@[x]] #![trigger registered(final(self).blocks@, x)]
+                (registered(old(self).blocks@, x) <==> registered(final(self).blocks@, x))
+                && (registered(old(self).blocks@, x) ==> final(self).blocks@[x] == old(self).blocks@[x]),
+            forall|x: int| #[trigger] registered(old(self).blocks@, x) ==> registered(final(self).blocks@, x),
+            *final(self) == (State { blocks: final(self).blocks, block_slots: final(self).block_slots, ..*old(self) }),
+    {
         if let Some(slot) = self.block_slots.pop() {
             if slot < self.blocks.len() && self.blocks[slot].is_none() {
                 return slot;
@@ -194,18 +290,6 @@ impl<D: Device, S: Sampler<Logits = D::Logits>> State<D, S> {
         self.blocks.len() - 1
     }
 
-    /// Frees the pages of a table that are the request's own: those from `from` on.
-    pub(crate) fn release_own(&mut self, group: usize, table: &Vec<i32>, from: usize) {
-        let mut i = from;
-        while i < table.len()
-            decreases table.len() - i,
-        {
-            if table[i] != NO_PAGE {
-                self.pools[group].release(table[i] as usize);
-            }
-            i += 1;
-        }
-    }
 }
 
 } // verus!

@@ -5,13 +5,21 @@ use crate::block::{Block, Parent};
 use crate::error::CoreError;
 use crate::ids::{BlockId, NO_PAGE, PAGE, RequestId, Token};
 use crate::request::Request;
-use crate::seam::{Device, Sampler};
-use crate::state::State;
+use crate::invariant::*;
+use crate::pages::{Page, Pool};
+use crate::program::*;
+use crate::proof::canonical::*;
+use crate::proof::forward::*;
+use crate::proof::frame::*;
+use crate::proof::reference::*;
+use crate::seam::*;
+use crate::spec::*;
+use crate::state::*;
 use vstd::prelude::*;
 
 verus! {
 
-impl<D: Device, S: Sampler<Logits = D::Logits>> State<D, S> {
+impl<S: Sampler> State<S> {
     pub(crate) fn publish(&mut self, id: RequestId) -> Result<Option<BlockId>, CoreError> {
         let request = self.mutable(id)?;
         let depth = request.chain.len();
@@ -92,9 +100,6 @@ impl<D: Device, S: Sampler<Logits = D::Logits>> State<D, S> {
     }
 
     pub(crate) fn evict(&mut self, id: BlockId) -> Result<(), CoreError> {
-        if self.poisoned {
-            return Err(CoreError::Poisoned);
-        }
         let block = match self.block(id) {
             None => return Err(CoreError::UnknownBlock { block: id }),
             Some(block) => block,
@@ -118,9 +123,6 @@ impl<D: Device, S: Sampler<Logits = D::Logits>> State<D, S> {
     }
 
     pub(crate) fn evict_page(&mut self, id: BlockId, group: usize) -> Result<(), CoreError> {
-        if self.poisoned {
-            return Err(CoreError::Poisoned);
-        }
         let block = match self.block(id) {
             None => return Err(CoreError::UnknownBlock { block: id }),
             Some(block) => block,

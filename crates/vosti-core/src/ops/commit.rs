@@ -4,8 +4,16 @@ use crate::error::CoreError;
 use crate::ids::{RequestId, Token};
 use crate::plan::StepPlan;
 use crate::request::Request;
-use crate::seam::{Device, Sampler};
-use crate::state::{Phase, State};
+use crate::invariant::*;
+use crate::pages::{Page, Pool};
+use crate::program::*;
+use crate::proof::canonical::*;
+use crate::proof::forward::*;
+use crate::proof::frame::*;
+use crate::proof::reference::*;
+use crate::seam::*;
+use crate::spec::*;
+use crate::state::*;
 use vstd::prelude::*;
 
 verus! {
@@ -23,11 +31,8 @@ pub struct Record {
     pub position: usize,
 }
 
-impl<D: Device, S: Sampler<Logits = D::Logits>> State<D, S> {
-    pub(crate) fn commit(&mut self) -> Result<Vec<Record>, CoreError> {
-        if self.poisoned {
-            return Err(CoreError::Poisoned);
-        }
+impl<S: Sampler> State<S> {
+    pub(crate) fn commit<D: Device<Logits = S::Logits>>(&mut self, fixed: &Fixed<S>, device: &D) -> Result<Vec<Record>, CoreError> {
         match self.phase {
             Phase::Ran => {},
             _ => return Err(CoreError::NoStep),
@@ -39,7 +44,7 @@ impl<D: Device, S: Sampler<Logits = D::Logits>> State<D, S> {
         {
             let slot = self.plan.sequences[i].request.slot;
             if let Some(mut request) = self.requests[slot].take() {
-                commit_sequence(&self.device, &self.sampler, &self.plan, i, &mut request, &mut records);
+                commit_sequence(device, &fixed.sampler, &self.plan, i, &mut request, &mut records);
                 self.requests[slot] = Some(request);
             }
             i += 1;
@@ -51,7 +56,7 @@ impl<D: Device, S: Sampler<Logits = D::Logits>> State<D, S> {
 }
 
 /// Commits one sequence: caches its rows and, where they reach the end of the history, emits.
-fn commit_sequence<D: Device, S: Sampler<Logits = D::Logits>>(
+fn commit_sequence<D: Device<Logits = S::Logits>, S: Sampler>(
     device: &D,
     sampler: &S,
     plan: &StepPlan,

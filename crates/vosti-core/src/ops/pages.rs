@@ -1,21 +1,70 @@
-//! A request's own pages: take one, release those behind the window.
+//! A request's own pages: take one, release those behind the window, release all.
 
 use crate::error::CoreError;
 use crate::ids::{NO_PAGE, PAGE, RequestId};
-use crate::seam::{Device, Sampler};
-use crate::state::State;
+use crate::invariant::*;
+use crate::pages::{Page, Pool};
+use crate::program::*;
+use crate::proof::canonical::*;
+use crate::proof::forward::*;
+use crate::proof::frame::*;
+use crate::proof::reference::*;
+use crate::request::Request;
+use crate::seam::*;
+use crate::spec::*;
+use crate::state::*;
 use vstd::prelude::*;
 
 verus! {
 
-impl<D: Device, S: Sampler<Logits = D::Logits>> State<D, S> {
-    pub(crate) fn take_page(&mut self, id: RequestId, group: usize) -> Result<(), CoreError> {
+/// Pages that cover a context.
+pub open(crate) spec fn context_pages(context: u32) -> int {
+    (context - 1) / PAGE as int + 1
+}
+
+impl<S: Sampler> State<S> {
+    /// The request is live and in no step, its table does not yet cover the context, and the group has a free page.
+    pub open(crate) spec fn legal_take_page(self, fixed: Fixed<S>, id: RequestId, group: usize) -> bool {
+        &&& self.free_to_change(id)
+        &&& group < self.pools@.len()
+        &&& self.requests@[id.slot as int]->0.tables@[group as int]@.len() < context_pages(fixed.program.context)
+        &&& self.pools@[group as int].free@.len() > 0
+    }
+
+    pub(crate) fn take_page(&mut self, fixed: &Fixed<S>, id: RequestId, group: usize) -> (out: Result<(), CoreError>)
+        requires old(self).inv(*fixed),
+        ensures
+            final(self).inv(*fixed),
+            out is Ok <==> old(self).legal_take_page(*fixed, id, group),
+            out is Err ==> *final(self) == *old(self),
+            out is Ok ==> final(self).log@ == old(self).log@ && final(self).known(id)
+                && final(self).requests@[id.slot as int]->0.tables@[group as int]@.len()
+                    == old(self).requests@[id.slot as int]->0.tables@[group as int]@.len() + 1,
+    {
+        proof {
+            reveal(State::inv_shape);
+            reveal(State::inv_tables);
+            reveal(State::inv_chains);
+            reveal(State::inv_kv);
+            reveal(State::inv_log);
+            reveal(State::inv_blocks);
+        }
+        let ghost before = *self;
         let request = self.mutable(id)?;
+        let ghost r = *request;
+        proof {
+            assert(before.requests@[id.slot as int]->0 == r);
+            assert(request_shape(fixed.program, r));
+        }
         if group >= self.pools.len() {
             return Err(CoreError::GroupOutOfRange { group });
         }
+        proof {
+            assert(before.pools@[group as int].wf());
+            assert(r.tables@[group as int]@.len() <= COUNT_MAX);
+        }
         let index = request.tables[group].len();
-        if index >= pages_for(self.program.context) {
+        if index >= pages_for(fixed.program.context) {
             return Err(CoreError::TableFull { group });
         }
         if self.pools[group].free.len() == 0 {
@@ -26,21 +75,106 @@ impl<D: Device, S: Sampler<Logits = D::Logits>> State<D, S> {
             request.tables[group].push(page as i32);
             self.requests[id.slot] = Some(request);
         }
+        proof {
+            let slot = id.slot as int;
+            let r2 = self.requests@[slot]->0;
+            assert(table_ok(before.pools@, before.blocks@, r, slot));
+            assert(request_shape(fixed.program, r2)) by {
+                assert forall|g: int| 0 <= g < r2.tables@.len() implies r2.chain@.len() <= (#[trigger] r2.tables@[g])@.len()
+                    && r2.cached <= r2.tables@[g]@.len() * PAGE && r2.tables@[g]@.len() <= COUNT_MAX by {
+                    assert(r.chain@.len() <= r.tables@[g]@.len());
+                }
+            }
+            assert(table_ok(self.pools@, self.blocks@, r2, slot)) by {
+                assert forall|g: int, i: int| 0 <= g < r2.tables@.len() && 0 <= i < r2.tables@[g]@.len()
+                    implies #[trigger] entry_ok(self.pools@, self.blocks@, r2, slot, g, i) by {
+                    if i < r.tables@[g]@.len() {
+                        assert(entry_ok(before.pools@, before.blocks@, r, slot, g, i));
+                    }
+                }
+            }
+            assert(chain_ok(self.prefixes@, r2));
+            assert(request_kv_ok(self.world(*fixed), self.dev@.cache, r2)) by {
+                assert forall|layer: u32, j: int| fixed.program.keeps(layer) && 0 <= j < r2.cached
+                    implies #[trigger] kv_at_ok(self.world(*fixed), self.dev@.cache, r2, layer, j) by {
+                    assert(kv_at_ok(before.world(*fixed), before.dev@.cache, r, layer, j));
+                    let g = group_of(fixed.program, layer);
+                    assert(fixed.program.layers@[layer as int].group < fixed.program.groups@.len());
+                    assert(r.cached <= r.tables@[g]@.len() * PAGE);
+                }
+            }
+            lemma_frame(*fixed, before, *self, slot);
+        }
         Ok(())
     }
 
-    pub(crate) fn release_behind(&mut self, id: RequestId, group: usize) -> Result<usize, CoreError> {
+    /// The request is live and in no step, and the group exists.
+    pub open(crate) spec fn legal_release_behind(self, id: RequestId, group: usize) -> bool {
+        self.free_to_change(id) && group < self.pools@.len()
+    }
+
+    pub(crate) fn release_behind(&mut self, fixed: &Fixed<S>, id: RequestId, group: usize) -> (out: Result<usize, CoreError>)
+        requires old(self).inv(*fixed),
+        ensures
+            final(self).inv(*fixed),
+            out is Ok <==> old(self).legal_release_behind(id, group),
+            out is Err ==> *final(self) == *old(self),
+            out is Ok ==> {
+                let r = old(self).requests@[id.slot as int]->0;
+                let r2 = final(self).requests@[id.slot as int]->0;
+                // Exactly the pages wholly behind the window of the next position are let go.
+                &&& final(self).log@ == old(self).log@ && final(self).known(id)
+                &&& r2 == (Request { tables: r2.tables, ..r })
+                &&& behind_released(r.tables@, r2.tables@, group as int, r.window_page(fixed.program.groups@[group as int]))
+            },
+    {
+        proof {
+            reveal(State::inv_shape);
+            reveal(State::inv_tables);
+            reveal(State::inv_chains);
+            reveal(State::inv_kv);
+            reveal(State::inv_log);
+            reveal(State::inv_blocks);
+        }
+        let ghost before = *self;
+        let ghost slot = id.slot as int;
         let request = self.mutable(id)?;
+        let ghost r = *request;
+        proof {
+            assert(before.requests@[id.slot as int]->0 == r);
+            assert(request_shape(fixed.program, r));
+            assert(table_ok(before.pools@, before.blocks@, r, slot));
+        }
         if group >= self.pools.len() {
             return Err(CoreError::GroupOutOfRange { group });
         }
-        let end = request.first_page(&self.program.groups[group]);
+        proof {
+            assert(fixed.program.groups@[group as int].window != Some(0u32));
+            assert(r.cached <= r.tables@[group as int]@.len() * PAGE);
+        }
+        let end = request.first_page(&fixed.program.groups[group]);
         let mut released: usize = 0;
         if let Some(mut request) = self.requests[id.slot].take() {
             let mut page: usize = 0;
             while page < end && page < request.tables[group].len()
+                invariant
+                    page <= end, released <= page, group < before.pools@.len() == r.tables@.len(),
+                    *self == (State { requests: self.requests, pools: self.pools, ..before }),
+                    self.requests@ == before.requests@.update(slot, None),
+                    0 <= slot < before.requests@.len(), slot == id.slot,
+                    request == (Request { tables: request.tables, ..r }),
+                    before.inv(*fixed), request_shape(fixed.program, r), table_ok(before.pools@, before.blocks@, r, slot),
+                    behind_released(r.tables@, request.tables@, group as int, page as int),
+                    pools_touch(before.pools@, self.pools@, slot),
+                    table_ok(self.pools@, before.blocks@, request, slot),
                 decreases end - page,
             {
+                let ghost pools = self.pools@;
+                let ghost tables = request.tables@;
+                let ghost held = request;
+                proof {
+                    assert(entry_ok(self.pools@, before.blocks@, request, slot, group as int, page as int));
+                }
                 if request.tables[group][page] != NO_PAGE {
                     if page >= request.chain.len() {
                         self.pools[group].release(request.tables[group][page] as usize);
@@ -48,16 +182,117 @@ impl<D: Device, S: Sampler<Logits = D::Logits>> State<D, S> {
                     request.tables[group][page] = NO_PAGE;
                     released += 1;
                 }
+                proof {
+                    assert forall|g: int, i: int| 0 <= g < request.tables@.len() && 0 <= i < request.tables@[g]@.len()
+                        implies #[trigger] entry_ok(self.pools@, before.blocks@, request, slot, g, i) by {
+                        assert(entry_ok(pools, before.blocks@, held, slot, g, i));
+                    }
+                    assert forall|g: int, p: int| 0 <= g < self.pools@.len() && 0 <= p < self.pools@[g].pages@.len()
+                        implies #[trigger] self.pools@[g].pages@[p] == before.pools@[g].pages@[p] || touchable(before.pools@[g].pages@[p], slot) by {
+                        assert(pools[g].pages@[p] == before.pools@[g].pages@[p] || touchable(before.pools@[g].pages@[p], slot));
+                    }
+                }
                 page += 1;
             }
             self.requests[id.slot] = Some(request);
+        }
+        proof {
+            let r2 = self.requests@[slot]->0;
+            assert(request_shape(fixed.program, r2)) by {
+                assert forall|g: int| 0 <= g < r2.tables@.len() implies r2.chain@.len() <= (#[trigger] r2.tables@[g])@.len()
+                    && r2.cached <= r2.tables@[g]@.len() * PAGE && r2.tables@[g]@.len() <= COUNT_MAX by {
+                    assert(r.chain@.len() <= r.tables@[g]@.len());
+                }
+            }
+            assert(chain_ok(self.prefixes@, r2));
+            assert(request_kv_ok(self.world(*fixed), self.dev@.cache, r2)) by {
+                assert forall|layer: u32, j: int| fixed.program.keeps(layer) && 0 <= j < r2.cached
+                    implies #[trigger] kv_at_ok(self.world(*fixed), self.dev@.cache, r2, layer, j) by {
+                    assert(kv_at_ok(before.world(*fixed), before.dev@.cache, r, layer, j));
+                    let g = group_of(fixed.program, layer);
+                    assert(fixed.program.layers@[layer as int].group < fixed.program.groups@.len());
+                    assert(r.cached <= r.tables@[g]@.len() * PAGE);
+                }
+            }
+            lemma_frame(*fixed, before, *self, slot);
         }
         Ok(released)
     }
 }
 
+/// The tables differ in one group only, where the entries before `end` are gone and the others stay.
+pub open(crate) spec fn behind_released(a: Seq<Vec<i32>>, b: Seq<Vec<i32>>, group: int, end: int) -> bool {
+    &&& b.len() == a.len()
+    &&& forall|g: int| 0 <= g < a.len() ==> (#[trigger] b[g])@.len() == a[g]@.len()
+    &&& forall|g: int, i: int| 0 <= g < a.len() && 0 <= i < a[g]@.len()
+            ==> #[trigger] b[g]@[i] == if g == group && i < end { NO_PAGE } else { a[g]@[i] }
+}
+
+/// Frees the pages of tables that are the request's own: those from `from` on.
+pub(crate) fn release_own(pools: &mut Vec<Pool>, tables: &Vec<Vec<i32>>, from: usize, slot: Ghost<int>)
+    requires
+        tables@.len() == old(pools)@.len(),
+        forall|g: int| 0 <= g < old(pools)@.len() ==> (#[trigger] old(pools)@[g]).wf(),
+        forall|g: int, i: int| 0 <= g < tables@.len() && from <= i < tables@[g]@.len()
+            ==> #[trigger] own_entry(old(pools)@, tables@, slot@, g, i),
+    ensures pools_touch(old(pools)@, final(pools)@, slot@),
+{
+    let ghost before = pools@;
+    let mut group: usize = 0;
+    while group < tables.len()
+        invariant
+            tables@.len() == pools@.len(), group <= tables@.len(),
+            pools_touch(before, pools@, slot@),
+            forall|g: int, i: int| group <= g < tables@.len() && from <= i < tables@[g]@.len()
+                ==> #[trigger] own_entry(pools@, tables@, slot@, g, i),
+        decreases tables.len() - group,
+    {
+        let mut i = from;
+        while i < tables[group].len()
+            invariant
+                tables@.len() == pools@.len(), group < tables@.len(), from <= i,
+                pools_touch(before, pools@, slot@),
+                forall|j: int| i <= j < tables@[group as int]@.len() ==> #[trigger] own_entry(pools@, tables@, slot@, group as int, j),
+                forall|g: int, j: int| group < g < tables@.len() && from <= j < tables@[g]@.len()
+                    ==> #[trigger] own_entry(pools@, tables@, slot@, g, j),
+            decreases tables@[group as int]@.len() - i,
+        {
+            let ghost now = pools@;
+            proof { assert(own_entry(pools@, tables@, slot@, group as int, i as int)); }
+            if tables[group][i] != NO_PAGE {
+                pools[group].release(tables[group][i] as usize);
+            }
+            proof {
+                assert forall|j: int| i + 1 <= j < tables@[group as int]@.len()
+                    implies #[trigger] own_entry(pools@, tables@, slot@, group as int, j) by {
+                    assert(own_entry(now, tables@, slot@, group as int, j));
+                }
+                assert forall|g: int, j: int| group < g < tables@.len() && from <= j < tables@[g]@.len()
+                    implies #[trigger] own_entry(pools@, tables@, slot@, g, j) by {
+                    assert(own_entry(now, tables@, slot@, g, j));
+                }
+                assert forall|g: int, p: int| 0 <= g < pools@.len() && 0 <= p < pools@[g].pages@.len()
+                    implies #[trigger] pools@[g].pages@[p] == before[g].pages@[p] || touchable(before[g].pages@[p], slot@) by {
+                    assert(now[g].pages@[p] == before[g].pages@[p] || touchable(before[g].pages@[p], slot@));
+                }
+            }
+            i += 1;
+        }
+        group += 1;
+    }
+}
+
+/// Entry i of group g is nothing or the request's own page.
+pub open(crate) spec fn own_entry(pools: Seq<Pool>, tables: Seq<Vec<i32>>, slot: int, g: int, i: int) -> bool {
+    let page = tables[g]@[i];
+    page != NO_PAGE ==> 0 <= page < pools[g].pages@.len() && owned_by(pools[g].pages@[page as int], slot, i)
+}
+
 /// Pages that cover a context.
-pub(crate) fn pages_for(context: u32) -> usize {
+pub(crate) fn pages_for(context: u32) -> (n: usize)
+    requires context > 0,
+    ensures n == context_pages(context),
+{
     (context as usize - 1) / PAGE + 1
 }
 

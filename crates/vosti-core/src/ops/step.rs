@@ -3,17 +3,22 @@
 use crate::error::CoreError;
 use crate::ids::{RequestId, Token};
 use crate::plan::{Select, SeqPlan, StepPlan};
-use crate::seam::{Device, Sampler};
-use crate::state::{Phase, State};
+use crate::invariant::*;
+use crate::pages::{Page, Pool};
+use crate::program::*;
+use crate::proof::canonical::*;
+use crate::proof::forward::*;
+use crate::proof::frame::*;
+use crate::proof::reference::*;
+use crate::seam::*;
+use crate::spec::*;
+use crate::state::*;
 use vstd::prelude::*;
 
 verus! {
 
-impl<D: Device, S: Sampler<Logits = D::Logits>> State<D, S> {
+impl<S: Sampler> State<S> {
     pub(crate) fn plan_begin(&mut self) -> Result<(), CoreError> {
-        if self.poisoned {
-            return Err(CoreError::Poisoned);
-        }
         match self.phase {
             Phase::Idle => {
                 self.phase = Phase::Planning;
@@ -24,9 +29,6 @@ impl<D: Device, S: Sampler<Logits = D::Logits>> State<D, S> {
     }
 
     pub(crate) fn plan_cancel(&mut self) -> Result<(), CoreError> {
-        if self.poisoned {
-            return Err(CoreError::Poisoned);
-        }
         match self.phase {
             Phase::Idle => Err(CoreError::NoStep),
             _ => {
@@ -36,8 +38,8 @@ impl<D: Device, S: Sampler<Logits = D::Logits>> State<D, S> {
         }
     }
 
-    pub(crate) fn plan_rows(&mut self, id: RequestId, rows: usize, drafts: &[Token], select: Select) -> Result<(), CoreError> {
-        let selected = self.check_rows(id, rows, drafts, select)?;
+    pub(crate) fn plan_rows(&mut self, fixed: &Fixed<S>, id: RequestId, rows: usize, drafts: &[Token], select: Select) -> Result<(), CoreError> {
+        let selected = self.check_rows(fixed, id, rows, drafts, select)?;
         if let Some(mut request) = self.requests[id.slot].take() {
             let sequence = SeqPlan {
                 request: id,
@@ -58,16 +60,13 @@ impl<D: Device, S: Sampler<Logits = D::Logits>> State<D, S> {
     }
 
     /// Whether these rows may join the step; if so, how many of them are selected.
-    fn check_rows(&self, id: RequestId, rows: usize, drafts: &[Token], select: Select) -> Result<usize, CoreError> {
-        if self.poisoned {
-            return Err(CoreError::Poisoned);
-        }
+    fn check_rows(&self, fixed: &Fixed<S>, id: RequestId, rows: usize, drafts: &[Token], select: Select) -> Result<usize, CoreError> {
         match self.phase {
             Phase::Planning => {},
             _ => return Err(CoreError::NoStep),
         }
         let request = self.mutable(id)?;
-        if request.complete(self.program.context) {
+        if request.complete(fixed.program.context) {
             return Err(CoreError::RequestComplete { request: id });
         }
         let left = request.history.len() - request.cached;
@@ -77,12 +76,12 @@ impl<D: Device, S: Sampler<Logits = D::Logits>> State<D, S> {
         if drafts.len() > 0 && rows != left {
             return Err(CoreError::DraftsNotAtEnd);
         }
-        if drafts.len() >= self.program.context as usize - request.history.len() {
+        if drafts.len() >= fixed.program.context as usize - request.history.len() {
             return Err(CoreError::DraftsBeyondContext { drafts: drafts.len() });
         }
-        self.check_tokens(drafts)?;
+        self.check_tokens(fixed, drafts)?;
         let total = rows + drafts.len();
-        let left_rows = self.rows_max - self.plan.tokens.len();
+        let left_rows = fixed.rows_max - self.plan.tokens.len();
         if total > left_rows {
             return Err(CoreError::RowCapacity { rows: total, left: left_rows });
         }
@@ -90,7 +89,7 @@ impl<D: Device, S: Sampler<Logits = D::Logits>> State<D, S> {
             Select::All => total,
             Select::Last => if rows == left { 1 + drafts.len() } else { 0 },
         };
-        let left_selected = self.selected_max - self.plan.selected.len();
+        let left_selected = fixed.selected_max - self.plan.selected.len();
         if selected > left_selected {
             return Err(CoreError::SelectedCapacity { selected, left: left_selected });
         }
@@ -99,7 +98,7 @@ impl<D: Device, S: Sampler<Logits = D::Logits>> State<D, S> {
         while group < self.pools.len()
             decreases self.pools.len() - group,
         {
-            if let Some(page) = request.missing_page(group, &self.program.groups[group], end) {
+            if let Some(page) = request.missing_page(group, &fixed.program.groups[group], end) {
                 return Err(CoreError::PageMissing { group, page });
             }
             group += 1;
@@ -107,10 +106,7 @@ impl<D: Device, S: Sampler<Logits = D::Logits>> State<D, S> {
         Ok(selected)
     }
 
-    pub(crate) fn run(&mut self) -> Result<(), CoreError> {
-        if self.poisoned {
-            return Err(CoreError::Poisoned);
-        }
+    pub(crate) fn run<D: Device>(&mut self, fixed: &Fixed<S>, device: &mut D) -> Result<(), CoreError> {
         match self.phase {
             Phase::Planning => {},
             _ => return Err(CoreError::NoStep),
@@ -118,16 +114,13 @@ impl<D: Device, S: Sampler<Logits = D::Logits>> State<D, S> {
         if self.plan.sequences.len() == 0 {
             return Err(CoreError::NoStep);
         }
-        match self.device.run(&self.program, &self.plan) {
+        match device.run(&fixed.program, &self.plan) {
             Ok(()) => {
                 self.phase = Phase::Ran;
                 Ok(())
             },
             Err(error) => {
                 self.drop_step();
-                if !error.intact {
-                    self.poisoned = true;
-                }
                 Err(CoreError::Device { error })
             },
         }

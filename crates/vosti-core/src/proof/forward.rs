@@ -136,7 +136,8 @@ proof fn lemma_seq(limits: Limits, prog: Program, plan: StepPlan, q: int)
     requires plan_ok(limits, prog, plan), 0 <= q < plan.sequences@.len(),
     ensures seq_ok(limits, prog, plan, q), plan.positions@.len() == plan.tokens@.len(),
 {
-    reveal(plan_ok);
+    reveal(plan_packed);
+    let s = plan.sequences@[q];
 }
 
 /// The KV row that attention reads for position j of sequence q is canonical.

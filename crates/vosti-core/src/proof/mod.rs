@@ -2,3 +2,5 @@
 
 pub(crate) mod canonical;
 pub(crate) mod forward;
+pub(crate) mod reference;
+pub(crate) mod frame;

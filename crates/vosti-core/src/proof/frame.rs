@@ -1,0 +1,292 @@
+//! One request changes and the rest stays: the invariant is preserved if it holds of what is new. Every operation on a
+//! request outside the step goes through this.
+
+use super::canonical::*;
+use super::forward::*;
+use super::reference::*;
+use crate::block::Block;
+use crate::ids::{NO_PAGE, PAGE, Token};
+use crate::invariant::*;
+use crate::pages::{Page, Pool};
+use crate::plan::*;
+use crate::program::*;
+use crate::request::Request;
+use crate::seam::*;
+use crate::spec::*;
+use crate::state::*;
+use vstd::prelude::*;
+
+verus! {
+
+/// Pages changed hands only if they were free or belonged to the request in this slot.
+pub open(crate) spec fn pools_touch(a: Seq<Pool>, b: Seq<Pool>, slot: int) -> bool {
+    &&& b.len() == a.len()
+    &&& forall|g: int| 0 <= g < b.len() ==> (#[trigger] b[g]).wf() && b[g].pages@.len() == a[g].pages@.len()
+    &&& forall|g: int, p: int| 0 <= g < b.len() && 0 <= p < b[g].pages@.len()
+            ==> #[trigger] b[g].pages@[p] == a[g].pages@[p] || touchable(a[g].pages@[p], slot)
+}
+
+pub open(crate) spec fn touchable(page: Page, slot: int) -> bool {
+    match page {
+        Page::Free { .. } => true,
+        Page::Owned { request, .. } => request == slot,
+        Page::Registered { .. } => false,
+    }
+}
+
+/// Every other slot holds what it held.
+pub open(crate) spec fn others_same<T>(a: Slots<T>, b: Slots<T>, slot: int) -> bool {
+    forall|t: int| t != slot ==> (live(a, t) <==> #[trigger] live(b, t)) && (live(b, t) ==> b[t] == a[t])
+}
+
+/// Every block stays, and every prefix.
+pub open(crate) spec fn blocks_kept<S: Sampler>(a: State<S>, b: State<S>) -> bool {
+    &&& forall|x: int| #[trigger] registered(a.blocks@, x) ==> registered(b.blocks@, x) && b.blocks@[x] == a.blocks@[x]
+    &&& forall|k: u64| #[trigger] a.prefixes@.contains_key(k) ==> b.prefixes@.contains_key(k) && b.prefixes@[k] == a.prefixes@[k]
+    &&& forall|k: u64| #[trigger] b.prefixes@.contains_key(k) ==> k < b.next_block
+}
+
+/// What must hold of a block that is new.
+pub open(crate) spec fn block_ok<S: Sampler>(world: World, b: State<S>, x: int) -> bool {
+    let block = b.blocks@[x]->0;
+    &&& block_shape(world.program, b.prefixes@, block)
+    &&& block_pages_ok(b.pools@, block, x)
+    &&& block_kv_ok(world, b.dev@.cache, block, b.prefixes@[block.serial])
+}
+
+/// What must hold of the request in this slot.
+pub open(crate) spec fn request_ok<S: Sampler>(world: World, b: State<S>, slot: int) -> bool {
+    let r = b.requests@[slot]->0;
+    &&& request_shape(world.program, r)
+    &&& r.serial < b.next_request
+    &&& table_ok(b.pools@, b.blocks@, r, slot)
+    &&& chain_ok(b.prefixes@, r)
+    &&& request_kv_ok(world, b.dev@.cache, r)
+    &&& run_ok::<S>(world, views(b.log@)[r.serial], r)
+    &&& r.planned is None
+}
+
+/// The views of the other requests stay.
+pub open(crate) spec fn log_kept<S: Sampler>(world: World, a: State<S>, b: State<S>, slot: int) -> bool {
+    &&& views_ok(world, b.log@)
+    &&& forall|k: u64| #[trigger] views(b.log@).contains_key(k) <==> k < b.next_request
+    &&& a.next_request <= b.next_request
+    &&& forall|t: int| t != slot && live(b.requests@, t) ==>
+            views(b.log@)[(#[trigger] b.requests@[t])->0.serial] == views(a.log@)[b.requests@[t]->0.serial]
+}
+
+pub open(crate) spec fn step_same<S: Sampler>(a: State<S>, b: State<S>) -> bool {
+    b.dev@ == a.dev@ && b.plan == a.plan && b.phase == a.phase
+}
+
+pub open(crate) spec fn framed<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: State<S>, slot: int) -> bool {
+    &&& a.inv(fixed)
+    &&& step_same(a, b)
+    &&& others_same(a.requests@, b.requests@, slot)
+    &&& live(a.requests@, slot) ==> a.requests@[slot]->0.planned is None
+    &&& live(b.requests@, slot) ==> request_ok(a.world(fixed), b, slot)
+    &&& forall|t: int| t != slot && live(b.requests@, t) && live(b.requests@, slot)
+            ==> (#[trigger] b.requests@[t])->0.serial != b.requests@[slot]->0.serial
+    &&& blocks_kept(a, b)
+    &&& forall|x: int| #[trigger] registered(b.blocks@, x) && !registered(a.blocks@, x) ==> block_ok(a.world(fixed), b, x)
+    &&& pools_touch(a.pools@, b.pools@, slot)
+    &&& log_kept(a.world(fixed), a, b, slot)
+}
+
+proof fn lemma_frame_shape<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: State<S>, slot: int)
+    requires framed(fixed, a, b, slot),
+    ensures b.inv_shape(fixed.program),
+{
+    reveal(State::inv_shape);
+    assert forall|g: int| 0 <= g < b.pools@.len() implies (#[trigger] b.pools@[g]).wf()
+        && b.pools@[g].pages@.len() == (b.dev@.limits.pages)(g) && b.pools@[g].pages@.len() <= COUNT_MAX / PAGE by {
+        assert(a.pools@[g].wf());
+    }
+    assert forall|s: int| live(b.requests@, s) implies request_shape(fixed.program, #[trigger] b.requests@[s]->0)
+        && b.requests@[s]->0.serial < b.next_request by {
+        if s != slot {
+            assert(live(a.requests@, s));
+            assert(request_shape(fixed.program, a.requests@[s]->0));
+        }
+    }
+    assert forall|s: int, t: int| live(b.requests@, s) && live(b.requests@, t)
+        && (#[trigger] b.requests@[s])->0.serial == (#[trigger] b.requests@[t])->0.serial implies s == t by {
+        if s != slot && t != slot {
+            assert(live(a.requests@, s) && live(a.requests@, t));
+            assert(a.requests@[s]->0.serial == a.requests@[t]->0.serial);
+        }
+    }
+}
+
+proof fn lemma_frame_blocks<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: State<S>, slot: int)
+    requires framed(fixed, a, b, slot),
+    ensures b.inv_blocks(fixed.program),
+{
+    reveal(State::inv_blocks);
+    assert forall|x: int| registered(b.blocks@, x) implies block_shape(fixed.program, b.prefixes@, #[trigger] b.blocks@[x]->0) by {
+        if registered(a.blocks@, x) {
+            assert(block_shape(fixed.program, a.prefixes@, a.blocks@[x]->0));
+        } else {
+            assert(block_ok(a.world(fixed), b, x));
+        }
+    }
+}
+
+proof fn lemma_frame_tables<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: State<S>, slot: int)
+    requires framed(fixed, a, b, slot),
+    ensures b.inv_tables(),
+{
+    reveal(State::inv_tables);
+    reveal(State::inv_shape);
+    assert forall|s: int| live(b.requests@, s) implies table_ok(b.pools@, b.blocks@, #[trigger] b.requests@[s]->0, s) by {
+        if s != slot {
+            let r = b.requests@[s]->0;
+            assert(live(a.requests@, s));
+            assert(a.requests@[s]->0 == r);
+            assert(table_ok(a.pools@, a.blocks@, a.requests@[s]->0, s));
+            assert(request_shape(fixed.program, a.requests@[s]->0));
+            assert forall|g: int, i: int| 0 <= g < r.tables@.len() && 0 <= i < r.tables@[g]@.len()
+                implies #[trigger] entry_ok(b.pools@, b.blocks@, r, s, g, i) by {
+                assert(entry_ok(a.pools@, a.blocks@, r, s, g, i));
+                let page = r.tables@[g]@[i];
+                if page != NO_PAGE {
+                    assert(b.pools@[g].pages@[page as int] == a.pools@[g].pages@[page as int] || touchable(a.pools@[g].pages@[page as int], slot));
+                }
+            }
+        }
+    }
+}
+
+proof fn lemma_frame_chains<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: State<S>, slot: int)
+    requires framed(fixed, a, b, slot),
+    ensures b.inv_chains(),
+{
+    reveal(State::inv_chains);
+    assert forall|s: int| live(b.requests@, s) implies chain_ok(b.prefixes@, #[trigger] b.requests@[s]->0) by {
+        if s != slot {
+            assert(live(a.requests@, s));
+            assert(chain_ok(a.prefixes@, a.requests@[s]->0));
+        }
+    }
+}
+
+proof fn lemma_frame_block_pages<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: State<S>, slot: int)
+    requires framed(fixed, a, b, slot),
+    ensures b.inv_block_pages(),
+{
+    reveal(State::inv_block_pages);
+    reveal(State::inv_blocks);
+    reveal(State::inv_shape);
+    assert forall|x: int| registered(b.blocks@, x) implies block_pages_ok(b.pools@, #[trigger] b.blocks@[x]->0, x) by {
+        if registered(a.blocks@, x) {
+            let block = a.blocks@[x]->0;
+            assert(block_pages_ok(a.pools@, a.blocks@[x]->0, x));
+            assert(block_shape(fixed.program, a.prefixes@, a.blocks@[x]->0));
+            assert forall|g: int| 0 <= g < block.pages@.len() implies #[trigger] block_page_ok(b.pools@, block, x, g) by {
+                assert(block_page_ok(a.pools@, block, x, g));
+                let page = block.pages@[g];
+                if page != NO_PAGE {
+                    assert(b.pools@[g].pages@[page as int] == a.pools@[g].pages@[page as int] || touchable(a.pools@[g].pages@[page as int], slot));
+                }
+            }
+        } else {
+            assert(block_ok(a.world(fixed), b, x));
+        }
+    }
+}
+
+proof fn lemma_frame_kv<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: State<S>, slot: int)
+    requires framed(fixed, a, b, slot),
+    ensures b.inv_kv(b.world(fixed)),
+{
+    reveal(State::inv_kv);
+    reveal(State::inv_blocks);
+    let world = a.world(fixed);
+    assert forall|s: int| live(b.requests@, s) implies request_kv_ok(world, b.dev@.cache, #[trigger] b.requests@[s]->0) by {
+        if s != slot {
+            assert(live(a.requests@, s));
+            assert(request_kv_ok(world, a.dev@.cache, a.requests@[s]->0));
+        }
+    }
+    assert forall|x: int| registered(b.blocks@, x)
+        implies block_kv_ok(world, b.dev@.cache, #[trigger] b.blocks@[x]->0, b.prefixes@[b.blocks@[x]->0.serial]) by {
+        if registered(a.blocks@, x) {
+            assert(block_shape(fixed.program, a.prefixes@, a.blocks@[x]->0));
+            assert(block_kv_ok(world, a.dev@.cache, a.blocks@[x]->0, a.prefixes@[a.blocks@[x]->0.serial]));
+        } else {
+            assert(block_ok(world, b, x));
+        }
+    }
+}
+
+proof fn lemma_frame_log<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: State<S>, slot: int)
+    requires framed(fixed, a, b, slot),
+    ensures b.inv_log(b.world(fixed)),
+{
+    reveal(State::inv_log);
+    let world = a.world(fixed);
+    assert forall|s: int| live(b.requests@, s)
+        implies run_ok::<S>(world, views(b.log@)[b.requests@[s]->0.serial], #[trigger] b.requests@[s]->0) by {
+        if s != slot {
+            assert(live(a.requests@, s));
+            assert(run_ok::<S>(world, views(a.log@)[a.requests@[s]->0.serial], a.requests@[s]->0));
+            assert(b.requests@[s] == a.requests@[s]);
+        }
+    }
+}
+
+/// Requests outside a slot that is not in the step: the step's requests are among them.
+proof fn lemma_frame_links<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: State<S>, slot: int)
+    requires framed(fixed, a, b, slot),
+    ensures b.inv_step(fixed.program), b.histories() == a.histories(),
+{
+    reveal(State::inv_step);
+    assert forall|q: int| #![trigger b.plan.sequences@[q]] 0 <= q < b.plan.sequences@.len()
+        implies b.seq_linked(fixed.program, q) && b.plan.sequences@[q].request.slot != slot by {
+        assert(a.plan.sequences@[q] == b.plan.sequences@[q]);
+        assert(a.seq_linked(fixed.program, q));
+        let t = a.plan.sequences@[q].request.slot as int;
+        assert(live(a.requests@, t));
+        assert(t != slot);
+        assert(live(b.requests@, t));
+        assert(b.requests@[t] == a.requests@[t]);
+    }
+    assert forall|s: int| live(b.requests@, s) && (#[trigger] b.requests@[s]->0).planned is Some implies ({
+        let q = b.requests@[s]->0.planned->0;
+        q < b.plan.sequences@.len() && b.plan.sequences@[q as int].request.slot == s
+    }) by {
+        assert(s != slot);
+        assert(live(a.requests@, s));
+        assert(b.requests@[s] == a.requests@[s]);
+        assert(a.requests@[s]->0.planned is Some);
+    }
+    assert(b.histories() =~= a.histories()) by {
+        assert forall|q: int| 0 <= q < a.plan.sequences@.len() implies #[trigger] b.histories()[q] == a.histories()[q] by {
+            assert(b.plan.sequences@[q].request.slot != slot);
+            let t = a.plan.sequences@[q].request.slot as int;
+            assert(a.seq_linked(fixed.program, q)) by { let _ = a.plan.sequences@[q]; }
+            assert(live(a.requests@, t));
+            assert(live(b.requests@, t));
+            assert(b.requests@[t] == a.requests@[t]);
+        }
+    }
+}
+
+/// The invariant is preserved by a change to one request outside the step.
+pub(crate) proof fn lemma_frame<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: State<S>, slot: int)
+    requires framed(fixed, a, b, slot),
+    ensures b.inv(fixed),
+{
+    lemma_frame_shape(fixed, a, b, slot);
+    lemma_frame_blocks(fixed, a, b, slot);
+    lemma_frame_tables(fixed, a, b, slot);
+    lemma_frame_chains(fixed, a, b, slot);
+    lemma_frame_block_pages(fixed, a, b, slot);
+    lemma_frame_kv(fixed, a, b, slot);
+    lemma_frame_log(fixed, a, b, slot);
+    lemma_frame_links(fixed, a, b, slot);
+    reveal(State::inv_rows);
+    reveal(State::inv_ran);
+}
+
+} // verus!
