@@ -7,10 +7,10 @@
 //! seen. Missing evidence is a failure.
 //!
 //! The suite is generic over the [`Subject`]: a real model on a device, the engine's symbolic device, or either
-//! of them broken on purpose (`faults`). Read [`profile`] for what is compared, then `relations/`.
+//! of them broken on purpose ([`faults`]). Read [`profile`] for what is compared, then `relations/`.
 
 pub mod evidence;
-// pub mod faults;
+pub mod faults;
 pub mod html;
 pub mod profile;
 pub mod prompts;
@@ -18,6 +18,7 @@ mod relations;
 pub mod report;
 mod runner;
 pub mod subject;
+pub mod toy;
 
 pub use profile::Profile;
 pub use report::{Pair, Relation, Report};

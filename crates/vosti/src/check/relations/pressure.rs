@@ -9,6 +9,8 @@ use vosti_engine::{Policy, Request};
 /// The workload is run again, in another order, until enough was evicted and preempted, at most so often.
 const ROUNDS_MAX: usize = 12;
 const ROWS: usize = 128;
+/// The scheduler preempts when pages run out; a request is also picked at random every so many steps.
+const PREEMPT_EVERY: usize = 7;
 
 pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
     let claim = "Evictions and preemptions change no logits vector of any request.";
@@ -29,10 +31,19 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
     suite.watch.stage("pressure", ROUNDS_MAX as u64);
     let profile = suite.profile();
     let mut runner = suite.runner(&setup, false)?;
+    let mut asked = 0;
     for round in 0..ROUNDS_MAX {
-        let order = Random::new(suite.seed(), &format!("pressure {round}")).order(workload.requests.len());
+        let mut random = Random::new(suite.seed(), &format!("pressure {round}"));
+        let order = random.order(workload.requests.len());
         let requests: Vec<Request> = order.iter().map(|&i| workload.requests[i].clone()).collect();
-        let outcome = runner.run(&requests)?;
+        let at_once = vec![0; requests.len()];
+        let outcome = runner.run_meddled(&requests, &at_once, &mut |engine, step, run| {
+            if step % PREEMPT_EVERY == PREEMPT_EVERY - 1 {
+                let id = run.id(random.below(requests.len()));
+                asked += u64::from(id.is_some_and(|id| engine.preempt(id)));
+            }
+            Ok(())
+        })?;
         for (place, &i) in order.iter().enumerate() {
             let label = format!("round {round}, len {}", workload.requests[i].prompt.len());
             pairs_of_rows(&mut relation, &label, &workload.alone[i], outcome.answer(place), false);
@@ -46,6 +57,7 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
     let counters = runner.counters();
     relation.saw("evictions", counters.evictions, profile.evictions_min);
     relation.saw("preemptions", counters.preemptions, profile.preemptions_min);
+    relation.seen.push(("of them asked for", asked));
     relation.saw("cache hits", counters.prefix_hits, 1);
     Ok(relation)
 }

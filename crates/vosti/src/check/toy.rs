@@ -1,0 +1,234 @@
+//! A device without a model: two layers of paged "attention" over hashes, in a few dozen lines.
+//!
+//! Its KV cache is really paged and its sums are really floating point, so a [`Fault`] breaks it the way the same
+//! mistake breaks a real engine. It serves to show that the suite sees each fault, and that it passes without one.
+//! Layer 0 sees everything before a position (group 0), layer 1 a sliding window (group 1).
+
+use super::faults::Fault;
+use super::{CheckError, Facts, Setup, Subject};
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use vosti_core::{
+    BufferDecl, Device, DeviceError, Dtype, GroupDecl, LayerDecl, Op, PAGE, Program, RowSet, SeqPlan, StepPlan,
+};
+use vosti_engine::{Engine, Request, Sampling, SamplingParams};
+
+const VOCAB: u32 = 500;
+const CONTEXT: u32 = 1 << 16;
+const WINDOW: u32 = 100;
+/// Floats of a KV entry that the sums run over.
+const WIDTH: usize = 4;
+
+/// Two layers in two cache groups. The device ignores the ops: they are here for the core, which checks them.
+fn program() -> Program {
+    let all = BufferDecl { width: 64, dtype: Dtype::Act, rows: RowSet::All };
+    let ops = vec![
+        Op::Embed { k: 0, out: 0 },
+        Op::StoreKv { k: 1, ins: vec![0], layer: 0 },
+        Op::Attend { k: 2, q: 0, layer: 0, out: 1, window: None },
+        Op::StoreKv { k: 3, ins: vec![1], layer: 1 },
+        Op::Attend { k: 4, q: 1, layer: 1, out: 2, window: Some(WINDOW) },
+        Op::Rowwise { k: 5, ins: vec![2], outs: vec![3], rows: RowSet::Selected },
+    ];
+    let logits = BufferDecl { width: VOCAB, dtype: Dtype::F32, rows: RowSet::Selected };
+    let group = |window| GroupDecl { window, kv_heads: 1, head_dim: 64 };
+    Program {
+        ops,
+        buffers: vec![all, all, all, logits],
+        groups: vec![group(None), group(Some(WINDOW))],
+        layers: vec![LayerDecl { group: 0 }, LayerDecl { group: 1 }],
+        logits: 3,
+        vocab: VOCAB,
+        context: CONTEXT,
+        kernels: 6,
+    }
+}
+
+/// A hash of two numbers (SplitMix64's finaliser).
+fn mix(a: u64, b: u64) -> u64 {
+    let mut z = a.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ b.wrapping_add(0xD1B5_4A32_D192_ED03);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+/// A float in [-1, 1) from a hash.
+fn float(hash: u64) -> f32 {
+    (hash >> 40) as f32 / (1u64 << 23) as f32 - 1.0
+}
+
+/// The device.
+pub struct ToyDevice {
+    fault: Option<Fault>,
+    rows_max: usize,
+    pages: usize,
+    /// Per group, one entry per slot.
+    cache: [Vec<u64>; 2],
+    /// Slots ever written, for the fault that does not write them again.
+    used: BTreeSet<(usize, usize)>,
+    logits: Vec<Vec<f32>>,
+}
+
+impl Device for ToyDevice {
+    type Logits = [f32];
+
+    fn rows_max(&self) -> usize {
+        self.rows_max
+    }
+
+    fn selected_max(&self) -> usize {
+        self.rows_max
+    }
+
+    fn pages(&self, group: usize) -> usize {
+        if group < 2 { self.pages } else { 0 }
+    }
+
+    fn clear(&mut self) {
+        self.cache.iter_mut().for_each(|group| group.fill(0));
+    }
+
+    fn run(&mut self, _program: &Program, plan: &StepPlan) -> Result<(), DeviceError> {
+        let mut x: Vec<u64> = plan.tokens().iter().map(|token| mix(1, u64::from(*token))).collect();
+        if self.fault == Some(Fault::RowMixing) {
+            // The last row of a tile of four reads its neighbour.
+            (1..x.len()).filter(|row| row % 4 == 3).for_each(|row| x[row] = mix(x[row], x[row - 1] & 1));
+        }
+        for group in 0..2 {
+            for (s, sequence) in plan.sequences().iter().enumerate() {
+                self.store(group, sequence, &x);
+                let tables = match self.fault {
+                    Some(Fault::WrongPageTable) if s % 2 == 1 => &plan.sequences()[s - 1].tables,
+                    _ => &sequence.tables,
+                };
+                self.attend(group, plan, sequence, &tables[group], &mut x);
+            }
+        }
+        self.logits = plan.selected().iter().map(|row| self.head(x[*row as usize], plan.rows())).collect();
+        if self.fault == Some(Fault::SelectedRowOff) && self.logits.len() > 1 {
+            self.logits.rotate_left(1);
+        }
+        Ok(())
+    }
+
+    fn logits(&self, selected: usize) -> &[f32] {
+        &self.logits[selected]
+    }
+}
+
+impl ToyDevice {
+    fn store(&mut self, group: usize, sequence: &SeqPlan, x: &[u64]) {
+        for i in 0..sequence.rows {
+            let position = sequence.first_position + i;
+            let Some(slot) = slot(&sequence.tables[group], position) else { continue };
+            let stale = self.fault == Some(Fault::StalePage) && !self.used.insert((group, slot));
+            // The page's first position, when a step begins there, is believed to be cached.
+            let believed = self.fault == Some(Fault::CachedTooLong) && i == 0 && position > 0 && position % PAGE == 0;
+            if !stale && !believed {
+                let position = if self.fault == Some(Fault::WrongPosition) { i } else { position };
+                self.cache[group][slot] = mix(x[sequence.first_row + i], position as u64);
+            }
+        }
+    }
+
+    fn attend(&self, group: usize, plan: &StepPlan, sequence: &SeqPlan, table: &[i32], x: &mut [u64]) {
+        for i in 0..sequence.rows {
+            let position = sequence.first_position + i;
+            let window = if group == 0 { usize::MAX } else { WINDOW as usize };
+            let mut first = (position + 1).saturating_sub(window);
+            if self.fault == Some(Fault::WindowByTile) {
+                // The window of the tile's first row, for every row of the tile.
+                first = (position + 1 - i % 16).saturating_sub(window);
+            }
+            let end = match self.fault {
+                // Keys up to the end of the page are masked in the scores but not in the sum.
+                Some(Fault::UnguardedTile) => (position / PAGE + 1) * PAGE,
+                _ => position + 1,
+            };
+            let keys = (first..end).filter_map(|j| slot(table, j).map(|slot| self.cache[group][slot]));
+            let mut keys: Vec<u64> = keys.collect();
+            if self.fault == Some(Fault::ReductionOrder) && plan.sequences().len() > 1 {
+                keys.reverse();
+            }
+            if self.fault == Some(Fault::SplitByLength) && sequence.rows == 1 {
+                let half = keys.len() / 2;
+                keys.rotate_left(half);
+            }
+            let mut sums = [0f32; WIDTH];
+            for key in keys {
+                sums.iter_mut().enumerate().for_each(|(lane, sum)| *sum += float(mix(key, lane as u64)));
+            }
+            let row = sequence.first_row + i;
+            x[row] = sums.iter().fold(mix(x[row], position as u64), |h, sum| mix(h, u64::from(sum.to_bits())));
+        }
+    }
+
+    fn head(&self, x: u64, rows: usize) -> Vec<f32> {
+        let scale = if self.fault == Some(Fault::BatchScale) && rows > 64 { 4.0000005 } else { 4.0 };
+        let logits = (0..u64::from(VOCAB)).map(|v| match self.fault {
+            Some(Fault::ConstantLogits) => 1.0,
+            Some(Fault::NotANumber) => f32::NAN,
+            _ => float(mix(x, v)) * scale,
+        });
+        logits.collect()
+    }
+}
+
+fn slot(table: &[i32], position: usize) -> Option<usize> {
+    let page = usize::try_from(*table.get(position / PAGE)?).ok()?;
+    Some(page * PAGE + position % PAGE)
+}
+
+/// Engines on the toy device, whole or broken.
+pub struct Toy {
+    facts: Facts,
+    fault: Option<Fault>,
+    submitted: Cell<u64>,
+}
+
+impl Toy {
+    pub fn new(fault: Option<Fault>) -> Self {
+        let facts = Facts {
+            model: "toy device".into(),
+            fingerprint: fault.map_or("whole".into(), |fault| format!("broken: {}", fault.name())),
+            vocab: VOCAB,
+            bos: Some(1),
+            special: vec![0, 1, 2],
+            context: CONTEXT as usize,
+            window: Some(WINDOW as usize),
+        };
+        Toy { facts, fault, submitted: Cell::new(0) }
+    }
+}
+
+impl Subject for Toy {
+    type Device = ToyDevice;
+
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    fn engine(&self, setup: &Setup) -> Result<Engine<ToyDevice>, CheckError> {
+        let pages = setup.pool_tokens.div_ceil(PAGE).max(1);
+        let cache = || vec![0; pages * PAGE];
+        let device = ToyDevice {
+            fault: self.fault,
+            rows_max: setup.rows_max,
+            pages,
+            cache: [cache(), cache()],
+            used: BTreeSet::new(),
+            logits: Vec::new(),
+        };
+        Ok(Engine::new(device, program(), setup.policy)?)
+    }
+
+    fn tamper(&self, request: &mut Request) {
+        self.submitted.set(self.submitted.get() + 1);
+        if self.fault == Some(Fault::SamplerAdvanced) {
+            let params: &SamplingParams = &request.sampling;
+            let seed = params.seed.wrapping_add(self.submitted.get());
+            let params = SamplingParams { seed, ..params.clone() };
+            request.sampling = Sampling::new(params).expect("another seed is as valid");
+        }
+    }
+}

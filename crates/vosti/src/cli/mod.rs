@@ -1,0 +1,85 @@
+//! The command line: one file per subcommand, what they share beside them.
+
+mod arguments;
+mod banner;
+mod bar;
+mod bench;
+mod chat;
+mod check;
+mod generate;
+mod interrupt;
+mod models;
+mod open;
+mod sampling;
+mod stream;
+mod tokenize;
+
+use arguments::{Command, Vosti};
+use clap::Parser;
+use clap::error::ErrorKind;
+use std::process::ExitCode;
+use vosti::check::CheckError;
+use vosti::fetch::FetchError;
+
+/// What a subcommand that ran to its end has to say.
+pub enum Outcome {
+    Done,
+    /// A check that found something.
+    Failed,
+    Interrupted,
+}
+
+/// Parses, runs, reports.
+pub fn main() -> ExitCode {
+    let arguments = match Vosti::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return refuse(&error),
+    };
+    interrupt::install();
+    match run(arguments.command) {
+        Ok(Outcome::Done) => ExitCode::SUCCESS,
+        Ok(Outcome::Failed) => ExitCode::from(1),
+        Ok(Outcome::Interrupted) => ExitCode::from(130),
+        Err(error) if is_interrupt(&error) => {
+            eprintln!("vosti: interrupted");
+            ExitCode::from(130)
+        }
+        Err(error) => {
+            eprintln!("vosti: {}", format!("{error:#}").replace('\n', " "));
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<Outcome> {
+    match command {
+        Command::Generate(arguments) => generate::run(&arguments),
+        Command::Chat(arguments) => chat::run(&arguments),
+        Command::Models => models::list(),
+        Command::Pull(arguments) => models::pull(&arguments),
+        Command::Tokenize(arguments) => tokenize::run(&arguments),
+        Command::Check(arguments) => check::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
+    }
+}
+
+fn is_interrupt(error: &anyhow::Error) -> bool {
+    let fetch = matches!(error.downcast_ref(), Some(FetchError::Interrupted));
+    fetch || matches!(error.downcast_ref(), Some(CheckError::Interrupted)) || interrupt::interrupted()
+}
+
+/// Help and version as clap prints them; anything else as one line.
+fn refuse(error: &clap::Error) -> ExitCode {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+            ExitCode::from(if error.use_stderr() { 2 } else { 0 })
+        }
+        _ => {
+            let text = error.to_string();
+            let what: Vec<&str> = text.split("\n\n").next().unwrap_or("").lines().map(str::trim).collect();
+            eprintln!("vosti: {}; see --help", what.join(" ").trim_start_matches("error: "));
+            ExitCode::from(2)
+        }
+    }
+}

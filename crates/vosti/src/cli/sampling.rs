@@ -1,0 +1,47 @@
+//! Sampling flags to the engine's checked parameters.
+
+use super::arguments::Sampling;
+use std::sync::Arc;
+use vosti_engine::text::TokenText;
+use vosti_engine::SamplingParams;
+use vosti_model::Model;
+
+/// The seed: the user's, or a fresh one.
+pub fn seed(arguments: &Sampling) -> u64 {
+    // `RandomState` is seeded by the operating system; 32 bits are easier to type again.
+    arguments.seed.unwrap_or_else(|| {
+        use std::hash::{BuildHasher, Hasher};
+        std::collections::hash_map::RandomState::new().build_hasher().finish() & 0xffff_ffff
+    })
+}
+
+/// Checked parameters of one request.
+pub fn checked(
+    arguments: &Sampling,
+    seed: u64,
+    model: &Arc<Model>,
+) -> Result<vosti_engine::Sampling, vosti_engine::SamplingError> {
+    let stop_tokens = if arguments.ignore_eos { Vec::new() } else { model.tokenizer.eos().collect() };
+    vosti_engine::Sampling::new(SamplingParams {
+        temperature: arguments.temperature,
+        top_k: arguments.top_k,
+        top_p: arguments.top_p,
+        min_p: arguments.min_p,
+        repetition_penalty: arguments.repetition_penalty,
+        presence_penalty: arguments.presence_penalty,
+        frequency_penalty: arguments.frequency_penalty,
+        logit_bias: arguments.logit_bias.clone(),
+        stop_tokens,
+        stop_strings: arguments.stop.clone(),
+        text: Some(text(model)),
+        tokens_max: arguments.max_tokens,
+        seed,
+        ..SamplingParams::default()
+    })
+}
+
+/// The tokenizer as the engine sees it.
+pub fn text(model: &Arc<Model>) -> Arc<dyn TokenText> {
+    let model = model.clone();
+    Arc::new(move |token: u32, out: &mut Vec<u8>| model.tokenizer.append_bytes(token, out))
+}

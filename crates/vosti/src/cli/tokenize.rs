@@ -1,0 +1,32 @@
+//! `vosti tokenize`: one line per token, id and text.
+
+use super::Outcome;
+use super::arguments::Tokenize;
+use super::open::{self, text_or_stdin};
+use std::fmt::Write as _;
+use std::io::Write as _;
+
+pub fn run(arguments: &Tokenize) -> anyhow::Result<Outcome> {
+    let model = vosti_model::Model::open(&open::find(&arguments.model)?)?;
+    let text = text_or_stdin(&arguments.text)?;
+    let tokens = model.tokenizer.encode(&text, !arguments.no_bos)?;
+    let mut out = String::new();
+    if arguments.ids {
+        let ids: Vec<String> = tokens.iter().map(u32::to_string).collect();
+        writeln!(out, "{}", ids.join(" "))?;
+    } else {
+        for token in &tokens {
+            let mut bytes = Vec::new();
+            model.tokenizer.append_bytes(*token, &mut bytes);
+            let shown = match String::from_utf8(bytes) {
+                Ok(text) if !text.is_empty() => format!("{text:?}"),
+                Ok(_) => model.tokenizer.token_name(*token).unwrap_or_default(),
+                Err(error) => format!("bytes {:02x?}", error.into_bytes()),
+            };
+            writeln!(out, "{token:>7}  {shown}")?;
+        }
+    }
+    // A closed pipe (`| head`) is no error of ours.
+    let _ = std::io::stdout().write_all(out.as_bytes());
+    Ok(Outcome::Done)
+}
