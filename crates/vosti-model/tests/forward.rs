@@ -1,0 +1,246 @@
+//! Programs, bindings and recipes mean what transformers computes: each tiny model's program is run by a
+//! naive FP32 evaluator written here from the kernels' contracts, and compared with transformers' FP32 logits.
+//!
+//! This tests the families and the loaders without a device; the devices have their own goldens.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use safetensors::SafeTensors;
+use vosti_core::Op;
+use vosti_kernels::{Act, Const, Launch};
+use vosti_model::{ModelPlan, PlanOptions, TensorData, TensorFiles, WeightSource, Weights, families, plan};
+
+/// One sequence, from position 0, all rows selected.
+struct Evaluator<'a> {
+    plan: &'a ModelPlan,
+    weights: HashMap<String, Vec<f32>>,
+    tokens: Vec<u32>,
+    buffers: Vec<Vec<f32>>,
+    /// Keys and values of each cache layer, `[position, kv_heads * head_dim]`.
+    caches: Vec<(Vec<f32>, Vec<f32>)>,
+}
+
+impl<'a> Evaluator<'a> {
+    fn new(plan: &'a ModelPlan, source: &dyn WeightSource, tokens: Vec<u32>) -> Self {
+        let load = |name: &String| match source.load(name).unwrap().data {
+            TensorData::F32(values) => (name.clone(), values),
+            TensorData::Bf16(_) => panic!("{name} is not FP32"),
+        };
+        let rows = tokens.len();
+        let buffers = plan.program.buffers.iter().map(|b| vec![0.0; rows * b.width as usize]).collect();
+        let caches = vec![(Vec::new(), Vec::new()); plan.program.layers.len()];
+        Self { plan, weights: plan.weights.keys().map(load).collect(), tokens, buffers, caches }
+    }
+
+    fn run(&mut self) {
+        for op in &self.plan.program.ops {
+            match op {
+                Op::Embed { k, out } => self.embed(*k, *out),
+                Op::Rowwise { k, ins, outs, .. } => self.rowwise(*k, ins, outs[0]),
+                Op::StoreKv { k, ins, layer } => self.store(*k, ins[0], *layer as usize),
+                Op::Attend { k, q, layer, out, window } => self.attend(*k, *q, *layer as usize, *out, *window),
+            }
+        }
+    }
+
+    fn launch(&self, k: u32) -> &'a Launch {
+        &self.plan.bindings[k as usize].launches[0]
+    }
+
+    fn weight(&self, launch: &Launch, i: usize) -> &[f32] {
+        &self.weights[&launch.weights[i]]
+    }
+
+    fn embed(&mut self, k: u32, out: u32) {
+        let launch = self.launch(k);
+        let (h, scale) = (int(launch, "H"), float(launch, "SCALE"));
+        let table = self.weight(launch, 0);
+        let rows = self.tokens.iter().flat_map(|t| table[*t as usize * h..][..h].iter().map(|v| v * scale));
+        self.buffers[out as usize] = rows.collect();
+    }
+
+    fn rowwise(&mut self, k: u32, ins: &[u32], out: u32) {
+        let launch = self.launch(k);
+        let x = &self.buffers[ins[0] as usize];
+        let y = ins.get(1).map(|i| &self.buffers[*i as usize]);
+        let result = match launch.spec.kernel.as_str() {
+            "rmsnorm" | "rmsnorm_gather" => self.norm(launch, x),
+            "rmsnorm_add" => add(&self.norm(launch, y.unwrap()), x),
+            "rmsnorm_add_scaled" => {
+                let factor = self.weight(launch, 1);
+                let sum = add(&self.norm(launch, y.unwrap()), x);
+                sum.iter().enumerate().map(|(i, v)| v * factor[i % factor.len()]).collect()
+            }
+            "linear" => self.linear(launch, x, int(launch, "N")),
+            "linear_add" => add(&self.linear(launch, x, int(launch, "N")), y.unwrap()),
+            "linear_logits" => {
+                let cap = float(launch, "SOFTCAP");
+                let logits = self.linear(launch, x, int(launch, "N"));
+                logits.into_iter().map(|v| if cap > 0.0 { cap * (v / cap).tanh() } else { v }).collect()
+            }
+            "linear_glu" => self.glu(launch, x),
+            "rope_q" => {
+                let (heads, norm) = (int(launch, "HEADS"), int(launch, "NORM") == 1);
+                self.rotate(launch, x, int(launch, "OFFSET"), heads, norm)
+            }
+            other => panic!("{other}"),
+        };
+        self.buffers[out as usize] = result;
+    }
+
+    fn norm(&self, launch: &Launch, x: &[f32]) -> Vec<f32> {
+        let (h, eps) = (int(launch, "H"), float(launch, "EPS"));
+        x.chunks(h).flat_map(|row| normed(row, eps, Some(self.weight(launch, 0)))).collect()
+    }
+
+    fn linear(&self, launch: &Launch, x: &[f32], n: usize) -> Vec<f32> {
+        let k = int(launch, "K");
+        let w = self.weight(launch, 0);
+        let dot = |row: &[f32], j: usize| row.iter().zip(&w[j * k..]).map(|(a, b)| a * b).sum::<f32>();
+        x.chunks(k).flat_map(|row| (0..n).map(move |j| dot(row, j))).collect()
+    }
+
+    fn glu(&self, launch: &Launch, x: &[f32]) -> Vec<f32> {
+        let n = int(launch, "N");
+        let gelu = int(launch, "ACT") == 1;
+        let act = |g: f32| match gelu {
+            true => 0.5 * g * (1.0 + (0.797_884_6 * (g + 0.044715 * g * g * g)).tanh()),
+            false => g / (1.0 + (-g).exp()),
+        };
+        let both = self.linear(launch, x, 2 * n);
+        both.chunks(2 * n).flat_map(|row| (0..n).map(|j| act(row[j]) * row[n + j]).collect::<Vec<_>>()).collect()
+    }
+
+    fn rotate(&self, launch: &Launch, x: &[f32], offset: usize, heads: usize, norm: bool) -> Vec<f32> {
+        let (d, stride) = (int(launch, "D"), int(launch, "STRIDE"));
+        let (cos, sin) = (self.weight(launch, 0), self.weight(launch, 1));
+        let mut out = Vec::new();
+        for (position, row) in x.chunks(stride).enumerate() {
+            for head in 0..heads {
+                let mut v = row[offset + head * d..][..d].to_vec();
+                if norm {
+                    v = normed(&v, float(launch, "EPS"), Some(self.weight(launch, 2)));
+                }
+                let angle = |i: usize| (cos[position * d / 2 + i], sin[position * d / 2 + i]);
+                out.extend((0..d / 2).map(|i| v[i] * angle(i).0 - v[i + d / 2] * angle(i).1));
+                out.extend((0..d / 2).map(|i| v[i + d / 2] * angle(i).0 + v[i] * angle(i).1));
+            }
+        }
+        out
+    }
+
+    fn store(&mut self, k: u32, qkv: u32, layer: usize) {
+        let launch = self.launch(k);
+        let x = &self.buffers[qkv as usize];
+        let (heads, d, stride) = (int(launch, "KV_HEADS"), int(launch, "D"), int(launch, "STRIDE"));
+        let keys = self.rotate(launch, x, int(launch, "K_OFFSET"), heads, int(launch, "NORM") == 1);
+        let columns = x.chunks(stride).flat_map(|row| row[int(launch, "V_OFFSET")..][..heads * d].to_vec());
+        let mut values: Vec<f32> = columns.collect();
+        if int(launch, "V_NORM") == 1 {
+            values = values.chunks(d).flat_map(|v| normed(v, float(launch, "EPS"), None)).collect();
+        }
+        self.caches[layer] = (keys, values);
+    }
+
+    fn attend(&mut self, k: u32, q: u32, layer: usize, out: u32, window: Option<u32>) {
+        let launch = self.launch(k);
+        let (heads, kv_heads, d) = (int(launch, "HEADS"), int(launch, "KV_HEADS"), int(launch, "D"));
+        assert_eq!(int(launch, "WINDOW"), window.unwrap_or(0) as usize);
+        let scale = float(launch, "SCALE");
+        let (keys, values) = &self.caches[layer];
+        let mut result = Vec::new();
+        for (p, row) in self.buffers[q as usize].chunks(heads * d).enumerate() {
+            let first = window.map_or(0, |w| (p + 1).saturating_sub(w as usize));
+            for head in 0..heads {
+                let at = |j: usize| (j * kv_heads + head / (heads / kv_heads)) * d;
+                let query = &row[head * d..][..d];
+                let score = |j: usize| scale * query.iter().zip(&keys[at(j)..]).map(|(a, b)| a * b).sum::<f32>();
+                let scores: Vec<f32> = (first..=p).map(score).collect();
+                let top = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+                let shares: Vec<f32> = scores.iter().map(|s| (s - top).exp()).collect();
+                let total: f32 = shares.iter().sum();
+                let mix = |i: usize| (first..=p).zip(&shares).map(|(j, s)| s * values[at(j) + i]).sum::<f32>() / total;
+                result.extend((0..d).map(mix));
+            }
+        }
+        self.buffers[out as usize] = result;
+    }
+}
+
+fn normed(row: &[f32], eps: f32, weight: Option<&[f32]>) -> Vec<f32> {
+    let mean = row.iter().map(|v| v * v).sum::<f32>() / row.len() as f32;
+    let scale = 1.0 / (mean + eps).sqrt();
+    row.iter().enumerate().map(|(i, v)| v * scale * weight.map_or(1.0, |w| w[i])).collect()
+}
+
+fn add(a: &[f32], b: &[f32]) -> Vec<f32> {
+    a.iter().zip(b).map(|(x, y)| x + y).collect()
+}
+
+fn int(launch: &Launch, name: &str) -> usize {
+    match launch.spec.constants[name] {
+        Const::Int(v) => v as usize,
+        Const::Float(v) => panic!("{name} = {v}"),
+    }
+}
+
+fn float(launch: &Launch, name: &str) -> f32 {
+    match launch.spec.constants[name] {
+        Const::Float(v) => v as f32,
+        Const::Int(v) => panic!("{name} = {v}"),
+    }
+}
+
+fn check(name: &str) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tiny").join(name);
+    let config = serde_json::from_slice(&std::fs::read(folder.join("config.json")).unwrap()).unwrap();
+    let decoder = families::from_config("config.json", &config).unwrap();
+    let plan = plan(&decoder, &PlanOptions { target: "cpu", act: Act::F32, context: None }).unwrap();
+    let files = TensorFiles::open_folder(&folder).unwrap();
+    let golden = std::fs::read(folder.join("golden.safetensors")).unwrap();
+    let golden = SafeTensors::deserialize(&golden).unwrap();
+    let words = |name: &str| -> Vec<u32> {
+        let tensor = golden.tensor(name).unwrap();
+        tensor.data().chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
+    };
+    let expected: Vec<f32> = words("logits_f32").into_iter().map(f32::from_bits).collect();
+    let mut evaluator = Evaluator::new(&plan, &Weights::new(&files, &plan, Act::F32), words("tokens"));
+    evaluator.run();
+    let got = &evaluator.buffers[plan.program.logits as usize];
+    assert_eq!(got.len(), expected.len());
+    let largest = expected.iter().fold(0.0f32, |m, v| m.max(v.abs()));
+    assert!(largest > 1.0 && largest < 100.0, "the golden has no sane spread: {largest}");
+    let off = got.iter().zip(&expected).fold(0.0f32, |m, (a, b)| m.max((a - b).abs()));
+    assert!(off <= 1e-4 * largest, "{name}: off by {off} of {largest}");
+}
+
+#[test]
+fn a_llama_with_scaled_rope_and_tied_embeddings_computes_transformers_logits() {
+    check("llama");
+}
+
+#[test]
+fn a_llama_with_groups_of_three_and_its_own_head_computes_transformers_logits() {
+    check("llama-untied");
+}
+
+#[test]
+fn a_qwen3_computes_transformers_logits() {
+    check("qwen3");
+}
+
+#[test]
+fn a_gemma3_with_windows_and_softcap_computes_transformers_logits() {
+    check("gemma3");
+}
+
+#[test]
+fn a_gemma4_with_keys_as_values_computes_transformers_logits() {
+    check("gemma4");
+}
+
+#[test]
+fn a_gemma4_with_shared_caches_computes_transformers_logits() {
+    check("gemma4-shared");
+}
