@@ -1,12 +1,16 @@
 //! `vosti check --self-test`: the engine broken on purpose, one fault at a time, and the suite must see each one.
 //!
 //! A suite that has never failed shows nothing. Each fault is a mistake that a real engine has made or could make.
+//! Those of [`Fault`] are inside a device, so they break the toy device; those of `vosti_engine::faulty` are around one,
+//! so they break the model's own.
 
-use super::{CheckError, Options, Profile, Report, toy::Toy};
+use super::{CheckError, Facts, Options, Profile, Report, Setup, Subject, toy::Toy};
 use crate::watch::{Silent, Watch};
 use serde::Serialize;
+use vosti_core::Program;
+use vosti_engine::faulty::{self, FaultyDevice};
 
-/// A mistake.
+/// A mistake inside a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     ReductionOrder,
@@ -74,9 +78,10 @@ pub struct Caught {
     pub pairs: usize,
 }
 
-/// The suite against the whole toy device, then against each fault.
+/// The suite against a whole device, then against each fault.
 #[derive(Clone, Debug, Serialize)]
 pub struct SelfTest {
+    pub subject: String,
     /// Nothing is broken, and nothing may fail.
     pub whole_passed: bool,
     pub caught: Vec<Caught>,
@@ -90,7 +95,7 @@ impl SelfTest {
     /// The table for a terminal.
     pub fn table(&self) -> String {
         let whole = if self.whole_passed { "passed" } else { "FAILED" };
-        let mut out = format!("{:<52} {whole}\n", "nothing broken");
+        let mut out = format!("{}\n{:<52} {whole}\n", self.subject, "nothing broken");
         for caught in &self.caught {
             let by = match caught.failed.is_empty() {
                 true => "NOT CAUGHT".to_string(),
@@ -109,28 +114,77 @@ impl SelfTest {
     }
 }
 
-/// Breaks the engine in every way.
+/// Breaks the toy device in every way.
 pub fn self_test(watch: &dyn Watch) -> Result<SelfTest, CheckError> {
-    watch.stage("breaking the engine", Fault::ALL.len() as u64);
-    let whole_passed = check(None)?.passed;
-    let mut caught = Vec::new();
+    watch.stage("breaking the toy device", Fault::ALL.len() as u64);
+    let profile = |toy: &Toy| Profile::quick(toy.facts().window);
+    let whole = Toy::new(None);
+    let mut result = SelfTest {
+        subject: whole.facts().model.clone(),
+        whole_passed: check(&whole, profile(&whole), watch)?.passed,
+        caught: Vec::new(),
+    };
     for fault in Fault::ALL {
-        if watch.cancelled() {
-            return Err(CheckError::Interrupted);
-        }
-        let report = check(Some(fault))?;
-        let failed = report.relations.iter().filter(|r| !r.passed() && !r.skipped()).map(|r| r.name).collect();
-        let different = report.pairs - report.pairs_equal;
-        caught.push(Caught { fault: fault.name(), failed, different, pairs: report.pairs });
-        watch.done(caught.len() as u64);
+        let toy = Toy::new(Some(fault));
+        let report = check(&toy, profile(&toy), watch)?;
+        result.caught.push(Caught::new(fault.name(), &report));
+        watch.done(result.caught.len() as u64);
     }
-    Ok(SelfTest { whole_passed, caught })
+    Ok(result)
 }
 
-fn check(fault: Option<Fault>) -> Result<Report, CheckError> {
-    let toy = Toy::new(fault);
-    let profile = Profile::quick(super::Subject::facts(&toy).window);
-    super::run(&toy, &Options { profile, prompt_max: None, only: Vec::new(), seed: 7 }, &Silent)
+/// Breaks a subject's own device in every way that is possible from outside it.
+pub fn self_test_of<S: Subject>(subject: &S, watch: &dyn Watch) -> Result<SelfTest, CheckError> {
+    watch.stage("breaking the engine", faulty::Fault::ALL.len() as u64);
+    let profile = Profile::brief();
+    let whole = Broken { inner: subject, fault: None };
+    let mut result = SelfTest {
+        subject: subject.facts().model.clone(),
+        whole_passed: check(&whole, profile.clone(), watch)?.passed,
+        caught: Vec::new(),
+    };
+    for fault in faulty::Fault::ALL {
+        let report = check(&Broken { inner: subject, fault: Some(fault) }, profile.clone(), watch)?;
+        result.caught.push(Caught::new(fault.name(), &report));
+        watch.done(result.caught.len() as u64);
+    }
+    Ok(result)
+}
+
+impl Caught {
+    fn new(fault: &'static str, report: &Report) -> Self {
+        let failed = report.relations.iter().filter(|r| !r.passed() && !r.skipped()).map(|r| r.name).collect();
+        Caught { fault, failed, different: report.pairs - report.pairs_equal, pairs: report.pairs }
+    }
+}
+
+fn check<S: Subject>(subject: &S, profile: Profile, watch: &dyn Watch) -> Result<Report, CheckError> {
+    if watch.cancelled() {
+        return Err(CheckError::Interrupted);
+    }
+    super::run(subject, &Options { profile, prompt_max: None, only: Vec::new(), seed: 7 }, &Silent)
+}
+
+/// A subject with a fault around its device.
+struct Broken<'a, S> {
+    inner: &'a S,
+    fault: Option<faulty::Fault>,
+}
+
+impl<S: Subject> Subject for Broken<'_, S> {
+    type Device = FaultyDevice<S::Device>;
+
+    fn facts(&self) -> &Facts {
+        self.inner.facts()
+    }
+
+    fn program(&self) -> &Program {
+        self.inner.program()
+    }
+
+    fn device(&self, setup: &Setup) -> Result<Self::Device, CheckError> {
+        Ok(FaultyDevice::new(self.inner.device(setup)?, self.fault))
+    }
 }
 
 #[cfg(test)]
@@ -139,13 +193,20 @@ mod tests {
 
     #[test]
     fn the_whole_engine_passes() {
-        let report = check(None).unwrap();
+        let toy = Toy::new(None);
+        let report = check(&toy, Profile::quick(toy.facts().window), &Silent).unwrap();
         assert!(report.passed, "\n{}", report.table());
     }
 
     #[test]
     fn every_fault_is_caught() {
         let result = self_test(&Silent).unwrap();
+        assert!(result.passed(), "\n{}", result.table());
+    }
+
+    #[test]
+    fn every_fault_around_a_device_is_caught() {
+        let result = self_test_of(&Toy::new(None), &Silent).unwrap();
         assert!(result.passed(), "\n{}", result.table());
     }
 }

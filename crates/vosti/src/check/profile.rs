@@ -132,6 +132,27 @@ impl Profile {
         }
     }
 
+    /// For the self-test: as little of everything as shows a fault.
+    pub fn brief() -> Self {
+        Profile {
+            name: "brief",
+            batch_lengths: vec![17, 33, 64, 65],
+            batches: vec![(4, Shuffled)],
+            repeats: 4,
+            chunk_lengths: vec![65, 130],
+            chunk_budgets: vec![48],
+            decode_lengths: vec![65],
+            decode_tokens: 8,
+            prefixes: vec![(129, Follow::More), (129, Follow::Repeat)],
+            prefix_more: 20,
+            workload: vec![17, 40, 40, 64, 64, 90],
+            answer: 16,
+            evictions_min: 1,
+            preemptions_min: 1,
+            choices: 3,
+        }
+    }
+
     fn add_window(lengths: &mut Vec<usize>, window: Option<usize>) {
         for length in window.into_iter().flat_map(|w| [w.saturating_sub(1).max(1), w, w + 1]) {
             if !lengths.contains(&length) {

@@ -1,7 +1,7 @@
 //! What is checked: something that makes engines of one deployment.
 
 use super::CheckError;
-use vosti_core::Device;
+use vosti_core::{Device, Program};
 use vosti_engine::{Engine, Policy, Request, Token};
 
 /// What the suite has to know about a model and its deployment.
@@ -41,8 +41,15 @@ pub trait Subject {
 
     fn facts(&self) -> &Facts;
 
+    fn program(&self) -> &Program;
+
+    /// A device with an empty pool.
+    fn device(&self, setup: &Setup) -> Result<Self::Device, CheckError>;
+
     /// A fresh engine: empty pool, empty cache.
-    fn engine(&self, setup: &Setup) -> Result<Engine<Self::Device>, CheckError>;
+    fn engine(&self, setup: &Setup) -> Result<Engine<Self::Device>, CheckError> {
+        Ok(Engine::new(self.device(setup)?, self.program().clone(), setup.policy)?)
+    }
 
     /// Thread counts to compare; empty where threads mean nothing.
     fn thread_counts(&self) -> Vec<usize> {

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use vosti_core::{
     BufferDecl, Device, DeviceError, Dtype, GroupDecl, LayerDecl, Op, PAGE, Program, RowSet, SeqPlan, StepPlan,
 };
-use vosti_engine::{Engine, Request, Sampling, SamplingParams};
+use vosti_engine::{Request, Sampling, SamplingParams};
 
 const VOCAB: u32 = 500;
 const CONTEXT: u32 = 1 << 16;
@@ -182,6 +182,7 @@ fn slot(table: &[i32], position: usize) -> Option<usize> {
 /// Engines on the toy device, whole or broken.
 pub struct Toy {
     facts: Facts,
+    program: Program,
     fault: Option<Fault>,
     submitted: Cell<u64>,
 }
@@ -197,7 +198,7 @@ impl Toy {
             context: CONTEXT as usize,
             window: Some(WINDOW as usize),
         };
-        Toy { facts, fault, submitted: Cell::new(0) }
+        Toy { facts, program: program(), fault, submitted: Cell::new(0) }
     }
 }
 
@@ -208,18 +209,21 @@ impl Subject for Toy {
         &self.facts
     }
 
-    fn engine(&self, setup: &Setup) -> Result<Engine<ToyDevice>, CheckError> {
+    fn program(&self) -> &Program {
+        &self.program
+    }
+
+    fn device(&self, setup: &Setup) -> Result<ToyDevice, CheckError> {
         let pages = setup.pool_tokens.div_ceil(PAGE).max(1);
         let cache = || vec![0; pages * PAGE];
-        let device = ToyDevice {
+        Ok(ToyDevice {
             fault: self.fault,
             rows_max: setup.rows_max,
             pages,
             cache: [cache(), cache()],
             used: BTreeSet::new(),
             logits: Vec::new(),
-        };
-        Ok(Engine::new(device, program(), setup.policy)?)
+        })
     }
 
     fn tamper(&self, request: &mut Request) {
