@@ -8,4 +8,6 @@ pub mod isa;
 pub mod layout;
 pub mod memory;
 pub mod micro;
+pub mod plan;
 pub mod pool;
+pub mod vector;

@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::isa::FlushDenormals;
+use vosti_tile::numerics::FloatMode;
 
 /// How long a thread spins before it parks.
 const SPIN: Duration = Duration::from_micros(20);
@@ -188,7 +188,7 @@ impl Drop for Pool {
 
 /// One worker's share of one job, and the barrier that ends it.
 fn work(shared: &Shared, index: usize, job: &(dyn Fn(&Worker<'_>) + Sync)) {
-    let _flush = FlushDenormals::enter();
+    let _mode = FloatMode::set();
     let worker = Worker { index, shared };
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         job(&worker);

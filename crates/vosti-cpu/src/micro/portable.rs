@@ -1,14 +1,8 @@
 //! The register kernels in plain Rust: the definition that the others equal.
 
+use vosti_tile::numerics::{dot_bf16_step, dot_f32_step};
+
 use super::{Dot, LANES};
-
-fn high(pair: [u16; 2]) -> f32 {
-    f32::from_bits(u32::from(pair[1]) << 16)
-}
-
-fn low(pair: [u16; 2]) -> f32 {
-    f32::from_bits(u32::from(pair[0]) << 16)
-}
 
 /// # Safety
 /// See [`super::DotFn`].
@@ -24,7 +18,7 @@ pub unsafe fn bf16(dot: &Dot<u16>) {
                     let column = b.add(step * dot.b_step);
                     for (lane, acc) in acc.iter_mut().enumerate() {
                         let other = [*column.add(2 * lane), *column.add(2 * lane + 1)];
-                        *acc = low(pair).mul_add(low(other), high(pair).mul_add(high(other), *acc));
+                        *acc = dot_bf16_step(*acc, pair, other);
                     }
                 }
                 c.cast::<[f32; LANES]>().write_unaligned(acc);
@@ -46,7 +40,7 @@ pub unsafe fn f32(dot: &Dot<f32>) {
                     let column = b.add(step * dot.b_step).cast::<[f32; LANES]>().read_unaligned();
                     let value = *a.add(step);
                     for (acc, other) in acc.iter_mut().zip(column) {
-                        *acc = value.mul_add(other, *acc);
+                        *acc = dot_f32_step(*acc, value, other);
                     }
                 }
                 c.cast::<[f32; LANES]>().write_unaligned(acc);

@@ -1,7 +1,7 @@
 //! Every instruction set, row count and split of columns gives the bits of the definition.
 
 use super::*;
-use crate::isa::FlushDenormals;
+use vosti_tile::numerics::FloatMode;
 
 /// A small generator (xorshift) of BF16 values from denormal to large.
 fn values(count: usize, seed: u64) -> Vec<u16> {
@@ -41,7 +41,7 @@ fn run<T: Copy>(f: DotFn<T>, a: &[T], b: &[T], c: &mut [f32], rows: usize, colum
 
 #[test]
 fn all_instruction_sets_and_row_counts_give_the_same_bits() {
-    let _flush = FlushDenormals::enter();
+    let _mode = FloatMode::set();
     for (columns, steps) in [(64, 32), (16, 5), (48, 1), (160, 96)] {
         for rows in [1, 2, 3, 4, 5, 6, 7, 13] {
             let a = values(rows * steps * 2, 7 + rows as u64);

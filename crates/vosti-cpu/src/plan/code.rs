@@ -1,0 +1,206 @@
+//! The instructions of a plan. Every operand is a place in the worker's scratch memory or a parameter.
+//!
+//! A tile's rows are padded to groups of 16 lanes; a scalar is one group of which the first lane counts.
+//! Read next: [`super::machine`].
+
+use vosti_tile::{Padding, Scalar};
+
+use crate::vector::{MapFn, reduce::ReduceFn};
+
+/// Index into the machine's table of counts: fixed ones, and those of the live lanes of an axis.
+pub type Count = u16;
+
+/// An operand in scratch memory.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Place {
+    /// Byte offset.
+    pub at: u32,
+    /// Bytes between rows; 0 if all rows read the same.
+    pub row: u32,
+    /// True if it has a lane per column.
+    pub lanes: bool,
+}
+
+/// A whole number known when the plan is made, or in scratch memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Int {
+    Const(i64),
+    I32(u32),
+    I64(u32),
+}
+
+/// A contiguous row of numbers in scratch memory, `I32` or `I64`.
+#[derive(Clone, Copy, Debug)]
+pub struct Ints {
+    pub at: u32,
+    pub wide: bool,
+}
+
+/// What lanes hold that a load does not read.
+#[derive(Clone, Copy, Debug)]
+pub enum Fill {
+    /// The bits of an element.
+    Bits(u64),
+    /// A tile.
+    Tile(Place),
+    /// Arbitrary.
+    Undefined,
+}
+
+/// A window into a strided array, one entry per axis.
+#[derive(Clone, Debug)]
+pub struct Window {
+    pub param: usize,
+    /// Summed: the flat index of the array's first element.
+    pub base: Vec<Int>,
+    pub axes: Vec<WindowAxis>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct WindowAxis {
+    pub extent: usize,
+    pub shape: Int,
+    pub stride: Int,
+    pub offset: Int,
+    pub check: bool,
+}
+
+/// Which lanes of an axis a tile holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lanes {
+    /// How many.
+    pub count: Count,
+    /// The live axis whose list says which; `None`: all in order.
+    pub live: Option<u16>,
+}
+
+/// A load or store through a window. Axes before the last are the rows, merged.
+#[derive(Clone, Debug)]
+pub struct BlockAccess {
+    pub window: Window,
+    pub elem: Scalar,
+    pub rows: Lanes,
+    pub columns: Lanes,
+    /// The tile's lanes run along the window's last axis. A rank-1 window has one row.
+    pub tile: Place,
+    pub padding: Padding,
+}
+
+/// A load or store through pointers: element (r, c) is at the sum of all terms.
+#[derive(Clone, Debug)]
+pub struct PointerAccess {
+    pub param: usize,
+    pub elem: Scalar,
+    pub rows: Lanes,
+    pub columns: Lanes,
+    pub tile: Place,
+    pub cells: Vec<Int>,
+    pub row_terms: Vec<Ints>,
+    pub column_terms: Vec<Ints>,
+    /// True if the column terms sum to consecutive numbers.
+    pub consecutive: bool,
+    pub lane_terms: Vec<(Ints, u32)>,
+    /// Masks (I32, zero is false): of everything, of rows, of columns, of lanes with their row stride.
+    pub all_masks: Vec<u32>,
+    pub row_masks: Vec<u32>,
+    pub column_masks: Vec<u32>,
+    pub lane_masks: Vec<(u32, u32)>,
+    pub fill: Fill,
+}
+
+/// An operand of a dot.
+#[derive(Clone, Debug)]
+pub enum Operand {
+    /// In scratch memory: offset, bytes between rows.
+    Scratch { at: u32, row: u32 },
+    /// Read in place if its layout and bounds allow, else through its copy's place.
+    Memory(BlockAccess),
+}
+
+/// `dst = start + a * b`.
+#[derive(Clone, Debug)]
+pub struct DotCode {
+    pub elem: Scalar,
+    pub rows: Lanes,
+    pub columns: usize,
+    /// Length of the contracted axis, over all iterations of a fused loop.
+    pub depth: usize,
+    pub a: Operand,
+    pub b: Operand,
+    pub dst: u32,
+    pub dst_row: u32,
+    pub accumulate: bool,
+    /// Scratch for a right operand that is not packed in memory.
+    pub b_packed: u32,
+}
+
+/// Where the live lanes of an axis come from: a lane is live if, for some store, every bound and mask holds.
+#[derive(Clone, Debug)]
+pub struct LiveCode {
+    pub axis: u16,
+    pub extent: usize,
+    pub stores: Vec<LiveStore>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct LiveStore {
+    /// Lane i has coordinate `(i / divide) % extent`; it is live if `0 <= offset + coordinate < shape`.
+    pub bounds: Vec<LiveBound>,
+    /// I32 masks over the whole axis.
+    pub masks: Vec<u32>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct LiveBound {
+    pub divide: usize,
+    pub extent: usize,
+    pub offset: Int,
+    pub shape: Int,
+}
+
+#[derive(Clone, Debug)]
+pub enum Instr {
+    Map { f: MapFn, dst: Place, args: [Place; 3], rows: Count, groups: Count },
+    /// Folds the lanes of each row: `length` of them.
+    Reduce { f: ReduceFn, dst: u32, src: Place, rows: Count, length: Count },
+    /// Copies `rows` by `columns` elements of `bytes` each, transposed.
+    Transpose { dst: Place, src: Place, rows: usize, columns: usize, bytes: usize },
+    /// Lane numbers plus `start`.
+    Range { at: u32, lanes: Lanes, start: i32 },
+    ProgramId { at: u32, axis: usize },
+    NumPrograms { at: u32, axis: usize },
+    Live(Box<LiveCode>),
+    LoadBlock(Box<BlockAccess>),
+    StoreBlock(Box<BlockAccess>),
+    Load(Box<PointerAccess>),
+    Store(Box<PointerAccess>),
+    Dot(Box<DotCode>),
+    /// `index = lo`; jumps to `end` unless `index < hi`.
+    Enter { index: u32, wide: bool, lo: Int, hi: Int, end: usize },
+    /// `index += step`; jumps to `start` if `index < hi`.
+    Again { index: u32, wide: bool, hi: Int, step: Int, start: usize },
+    /// Jumps if the condition is false.
+    Unless { cond: u32, to: usize },
+    Jump { to: usize },
+}
+
+/// A compiled kernel.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub code: Vec<Instr>,
+    /// Places that hold a constant: offset, bits, bytes of the element.
+    pub constants: Vec<(u32, u64, usize)>,
+    /// Bytes of scratch a worker needs.
+    pub scratch: usize,
+    /// Initial table of counts; live axes own entries in it.
+    pub counts: Vec<u32>,
+    /// Per live axis: its entry in `counts` (then its groups in the next) and its extent.
+    pub live: Vec<(Count, usize)>,
+    /// Grid axis along which programs read the same right operands of dots: those run in one sweep.
+    pub sweep: Option<usize>,
+    /// Per parameter, the layout in which a dot wants to read it.
+    pub wanted: Vec<Option<crate::layout::Layout>>,
+    /// Per parameter: written by the kernel; read later than its program order says.
+    pub written: Vec<bool>,
+    pub read_in_place: Vec<bool>,
+}

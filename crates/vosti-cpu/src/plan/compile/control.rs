@@ -1,0 +1,226 @@
+//! Loops and branches.
+
+use std::rc::Rc;
+
+use vosti_tile::{Literal, Op, OpKind, Region, Scalar, Value};
+
+use super::tile::{Block, Sym, Tile, Whole};
+use super::{Compiler, Result, full_form};
+use crate::plan::code::Instr;
+use crate::vector::ops;
+
+/// How a loop carries a value.
+enum Carried {
+    Tile(Tile),
+    /// The window, and per axis the place of an offset that changes.
+    Block(Block, Vec<Option<Tile>>),
+}
+
+impl<'k> Compiler<'k> {
+    pub(super) fn for_loop(&mut self, op: &'k Op) -> Result<()> {
+        if self.fuse(op)? {
+            return Ok(());
+        }
+        let OpKind::For { lo, hi, step, index, args, inits, body } = &op.kind else { unreachable!("a loop") };
+        let (lo, hi, step) = (self.whole(*lo)?, self.whole(*hi)?, self.whole(*step)?);
+        let counter = self.fresh(*index);
+        let wide = counter.elem == Scalar::I64;
+        let mut carried = Vec::with_capacity(args.len());
+        for i in 0..args.len() {
+            let once = op.kind.operands().iter().filter(|v| **v == inits[i]).count() == 1;
+            carried.push(self.enter_argument(args[i], inits[i], body.yields[i], once)?);
+        }
+        let enter = self.code.len();
+        self.code.push(Instr::Enter { index: counter.slot.at, wide, lo: lo.int(), hi: hi.int(), end: 0 });
+        self.define(*index, Sym::Tile(counter.clone()));
+        let outer = self.hints.clone();
+        for (i, carried) in carried.iter().enumerate() {
+            match carried {
+                Carried::Tile(tile) => {
+                    self.define(args[i], Sym::Tile(tile.clone()));
+                    let unique = body.yields.iter().filter(|y| **y == body.yields[i]).count() == 1;
+                    if unique && !args.contains(&body.yields[i]) {
+                        self.hints.insert(body.yields[i], (tile.clone(), args[i]));
+                    }
+                }
+                Carried::Block(block, _) => self.define(args[i], Sym::Block(block.clone())),
+            }
+        }
+        let own: Vec<Value> = args.iter().copied().chain([*index]).collect();
+        let lazy = self.lazy_values();
+        self.region(&body.ops, &body.yields, &own)?;
+        self.hints = outer;
+        self.yield_arguments(&carried, args, &body.yields)?;
+        self.leave(&body.ops, &own);
+        self.restore(&lazy);
+        let again = Instr::Again { index: counter.slot.at, wide, hi: hi.int(), step: step.int(), start: enter + 1 };
+        self.code.push(again);
+        let end = self.code.len();
+        if let Instr::Enter { end: target, .. } = &mut self.code[enter] {
+            *target = end;
+        }
+        for (i, carried) in carried.into_iter().enumerate() {
+            let sym = match carried {
+                Carried::Tile(tile) => Sym::Tile(tile),
+                Carried::Block(block, _) => Sym::Block(block),
+            };
+            self.define(op.results[i], sym);
+        }
+        Ok(())
+    }
+
+    /// Forgets what a body defined.
+    fn leave(&mut self, ops: &[Op], own: &[Value]) {
+        own.iter().chain(ops.iter().flat_map(|op| &op.results)).for_each(|v| _ = self.env.remove(v));
+    }
+
+    fn enter_argument(&mut self, arg: Value, init: Value, next: Value, once: bool) -> Result<Carried> {
+        if let Some(Sym::Block(block)) = self.env.get(&init) {
+            let mut block = block.clone();
+            let mut cells = Vec::new();
+            for axis in 0..block.offsets.len() {
+                let fixed = self.never_moves(arg, next, axis);
+                cells.push(if fixed { None } else { Some(self.offset_cell(&block.offsets[axis])?) });
+                if let Some(cell) = &cells[axis] {
+                    block.offsets[axis] = Whole::Cell(cell.clone());
+                }
+            }
+            return Ok(Carried::Block(block, cells));
+        }
+        if !self.kernel.ty(arg).is_tile() {
+            return self.unsupported("a loop that carries pointers");
+        }
+        let tile = self.tile(init)?;
+        let full = full_form(self.kernel.ty(arg).shape());
+        let constant = matches!(self.env.get(&init), Some(Sym::Const(_)));
+        // Held by the environment and here: the loop may overwrite it.
+        let alone = once && !constant && Rc::strong_count(&tile.slot) == 2 && self.dying.contains(&init);
+        if alone && tile.form == full {
+            self.env.remove(&init);
+            return Ok(Carried::Tile(Tile { consecutive: false, ..tile }));
+        }
+        let target = self.fresh(arg);
+        self.copy(arg, &tile, &target)?;
+        Ok(Carried::Tile(target))
+    }
+
+    /// True if every iteration leaves the window's offset on this axis as it was.
+    pub(super) fn never_moves(&self, arg: Value, next: Value, axis: usize) -> bool {
+        let mut value = next;
+        while value != arg {
+            let Some(OpKind::Advance { ptr, offsets }) = self.made.get(&value).map(|op| &op.kind) else { return false };
+            let zero = matches!(
+                self.made.get(&offsets[axis]).map(|op| &op.kind),
+                Some(OpKind::Constant { value: Literal::Int(0), .. })
+            );
+            if !zero {
+                return false;
+            }
+            value = *ptr;
+        }
+        true
+    }
+
+    /// A place of its own for an offset.
+    fn offset_cell(&mut self, offset: &Whole) -> Result<Tile> {
+        let slot = self.slots.take(64);
+        let cell = Tile { slot, elem: Scalar::I32, form: super::Form::Cell, consecutive: false };
+        self.set_cell(&cell, offset);
+        Ok(cell)
+    }
+
+    fn set_cell(&mut self, cell: &Tile, value: &Whole) {
+        let source = match value {
+            Whole::Const(value) => self.constant(Literal::Int(*value), Scalar::I32),
+            Whole::Cell(tile) => tile.clone(),
+        };
+        self.scalar_map(ops::copy(4), cell, &[&source]);
+    }
+
+    fn yield_arguments(&mut self, carried: &[Carried], args: &[Value], yields: &[Value]) -> Result<()> {
+        // Values that live in another argument's place move aside before any argument changes.
+        let mut moves = Vec::new();
+        for (i, item) in carried.iter().enumerate() {
+            match item {
+                Carried::Tile(target) => {
+                    let mut from = self.tile(yields[i])?;
+                    if Rc::ptr_eq(&from.slot, &target.slot) && from.form == target.form {
+                        continue;
+                    }
+                    let shared = carried.iter().any(|c| matches!(c, Carried::Tile(t) if Rc::ptr_eq(&t.slot, &from.slot)));
+                    if shared {
+                        let aside = self.fresh(args[i]);
+                        self.copy(args[i], &from, &aside)?;
+                        from = aside;
+                    }
+                    moves.push((i, from, target.clone()));
+                }
+                Carried::Block(block, cells) => {
+                    let Some(Sym::Block(next)) = self.env.get(&yields[i]).cloned() else {
+                        return self.unsupported("a loop that carries a computed window");
+                    };
+                    if !Rc::ptr_eq(&next.array, &block.array) {
+                        return self.unsupported("a loop that carries windows of different arrays");
+                    }
+                    for (cell, offset) in cells.iter().zip(&next.offsets) {
+                        if let Some(cell) = cell {
+                            let own = matches!(offset, Whole::Cell(tile) if Rc::ptr_eq(&tile.slot, &cell.slot));
+                            if !own {
+                                self.set_cell(cell, offset);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        for (i, from, to) in moves {
+            self.copy(args[i], &from, &to)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn branch(&mut self, op: &'k Op, cond: Value, then: &'k Region, otherwise: &'k Region) -> Result<()> {
+        let cond = self.tile(cond)?;
+        let targets: Vec<Tile> = op.results.iter().map(|r| self.fresh(*r)).collect();
+        if op.results.iter().any(|r| !self.kernel.ty(*r).is_tile()) {
+            return self.unsupported("a branch that chooses a pointer");
+        }
+        let unless = self.code.len();
+        self.code.push(Instr::Unless { cond: cond.slot.at, to: 0 });
+        let lazy = self.lazy_values();
+        self.arm(op, then, &targets)?;
+        let jump = self.code.len();
+        self.code.push(Instr::Jump { to: 0 });
+        self.code[unless] = Instr::Unless { cond: cond.slot.at, to: jump + 1 };
+        self.restore(&lazy);
+        self.arm(op, otherwise, &targets)?;
+        self.restore(&lazy);
+        self.code[jump] = Instr::Jump { to: self.code.len() };
+        for (result, tile) in op.results.iter().zip(targets) {
+            self.define(*result, Sym::Tile(tile));
+        }
+        Ok(())
+    }
+
+    fn arm(&mut self, op: &'k Op, region: &'k Region, targets: &[Tile]) -> Result<()> {
+        self.region(&region.ops, &region.yields, &[])?;
+        for ((result, value), target) in op.results.iter().zip(&region.yields).zip(targets) {
+            let tile = self.tile(*value)?;
+            self.copy(*result, &tile, target)?;
+        }
+        self.leave(&region.ops, &[]);
+        Ok(())
+    }
+
+    /// Values that are not spelled out yet: what one arm spells out, the other has not.
+    pub(super) fn lazy_values(&self) -> Vec<(Value, Sym)> {
+        let lazy = |sym: &Sym| matches!(sym, Sym::Sum(_) | Sym::And(_) | Sym::Pending { .. });
+        self.env.iter().filter(|(_, sym)| lazy(sym)).map(|(v, sym)| (*v, sym.clone())).collect()
+    }
+
+    fn restore(&mut self, lazy: &[(Value, Sym)]) {
+        for (value, sym) in lazy {
+            self.env.insert(*value, sym.clone());
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! Arithmetic lane by lane, views, reshapes and reductions.
+
+use std::rc::Rc;
+
+use vosti_tile::{Binary, Cast, Literal, Op, OpKind, Scalar, Value};
+
+use super::tile::{Form, Part, Sym, Tile, size, wide};
+use super::{Compiler, Result, full_form};
+use crate::plan::code::{Instr, Lanes, Place};
+use crate::vector::{MapFn, Versions, ops, reduce};
+
+impl<'k> Compiler<'k> {
+    /// The operation's function over lanes.
+    pub(super) fn elementwise(&mut self, op: &'k Op) -> Result<()> {
+        let operands = op.kind.operands();
+        let elem = self.elem(operands[0]);
+        if let (OpKind::Cast { op: Cast::ExtS, .. }, Some(Sym::Const(Literal::Int(value)))) =
+            (&op.kind, self.env.get(&operands[0]))
+            && elem != Scalar::I1
+        {
+            let value = *value;
+            self.define(op.results[0], Sym::Const(Literal::Int(value)));
+            return Ok(());
+        }
+        let f = match &op.kind {
+            OpKind::Unary { op, .. } => ops::unary(*op, elem),
+            OpKind::Fma { .. } => ops::fma(elem),
+            OpKind::CmpInt { op, .. } => ops::cmp_int(*op, elem),
+            OpKind::CmpFloat { op, .. } => ops::cmp_float(*op, elem),
+            OpKind::Cast { op, to, .. } => ops::cast(*op, elem, *to),
+            _ => None,
+        };
+        let Some(f) = f else { return self.unsupported("this operation on this element type") };
+        let mut consecutive = false;
+        if let OpKind::Cast { op: Cast::ExtS | Cast::ExtU, x, .. } = &op.kind
+            && let Some(Sym::Tile(tile)) = self.env.get(x)
+        {
+            consecutive = tile.consecutive;
+        }
+        let mut tile = self.map(op.results[0], f, &operands)?;
+        tile.consecutive = consecutive && matches!(tile.form, Form::Vector(_));
+        self.define(op.results[0], Sym::Tile(tile));
+        Ok(())
+    }
+
+    /// Binary operations; sums of integers and conjunctions stay lazy where their operands spell out different axes.
+    pub(super) fn binary(&mut self, op: &'k Op, binary: Binary, a: Value, b: Value) -> Result<()> {
+        let result = op.results[0];
+        let elem = self.elem(a);
+        if let Some(value) = self.fold(binary, a, b) {
+            self.define(result, Sym::Const(Literal::Int(value)));
+            return Ok(());
+        }
+        let adds = binary == Binary::Add && matches!(elem, Scalar::I32 | Scalar::I64);
+        let ands = binary == Binary::And && elem == Scalar::I1;
+        if adds || ands {
+            let (x, y) = (self.parts(a, adds)?, self.parts(b, adds)?);
+            if x.len() + y.len() > 2 || self.forms_differ(&x, &y) {
+                let parts = x.into_iter().chain(y).collect();
+                self.define(result, if adds { Sym::Sum(parts) } else { Sym::And(parts) });
+                return Ok(());
+            }
+        }
+        let Some(f) = ops::binary(binary, elem) else {
+            return self.unsupported("this operation on this element type");
+        };
+        let is_consecutive = |c: &Self, v: &Value| matches!(c.env.get(v), Some(Sym::Tile(t)) if t.consecutive);
+        let is_cell = |c: &Self, v: &Value| match c.env.get(v) {
+            Some(Sym::Tile(tile)) => tile.form == Form::Cell,
+            Some(Sym::Const(_)) => true,
+            _ => false,
+        };
+        let consecutive = adds
+            && (is_consecutive(self, &a) && is_cell(self, &b) || is_cell(self, &a) && is_consecutive(self, &b));
+        let mut tile = self.map(result, f, &[a, b])?;
+        tile.consecutive = consecutive;
+        self.define(result, Sym::Tile(tile));
+        Ok(())
+    }
+
+    /// Integer arithmetic on constants.
+    fn fold(&self, binary: Binary, a: Value, b: Value) -> Option<i64> {
+        let constant = |v: &Value| match self.env.get(v) {
+            Some(Sym::Const(Literal::Int(value))) => Some(*value),
+            _ => None,
+        };
+        let (x, y) = (constant(&a)?, constant(&b)?);
+        let value = match binary {
+            Binary::Add => x.wrapping_add(y),
+            Binary::Sub => x.wrapping_sub(y),
+            Binary::Mul => x.wrapping_mul(y),
+            _ => return None,
+        };
+        match self.elem(a) {
+            Scalar::I64 => Some(value),
+            Scalar::I32 => Some(i64::from(value as i32)),
+            _ => None,
+        }
+    }
+
+    /// The terms of an integer sum or conjunction.
+    pub(super) fn parts(&mut self, value: Value, add: bool) -> Result<Vec<Part>> {
+        Ok(match self.env.get(&value) {
+            Some(Sym::Sum(parts)) if add => parts.clone(),
+            Some(Sym::And(parts)) if !add => parts.clone(),
+            Some(Sym::Const(Literal::Int(value))) => vec![Part::Const(*value)],
+            _ => vec![Part::Tile(self.tile(value)?)],
+        })
+    }
+
+    fn forms_differ(&self, x: &[Part], y: &[Part]) -> bool {
+        match (x, y) {
+            ([Part::Tile(a)], [Part::Tile(b)]) => a.form != b.form && a.form != Form::Cell && b.form != Form::Cell,
+            _ => false,
+        }
+    }
+
+    pub(super) fn select(&mut self, op: &'k Op, cond: Value, a: Value, b: Value) -> Result<()> {
+        let elem = self.elem(a);
+        if !self.kernel.ty(a).is_tile() {
+            return self.unsupported("a choice between pointers");
+        }
+        let tile = self.map(op.results[0], ops::select(size(elem)), &[cond, a, b])?;
+        self.define(op.results[0], Sym::Tile(tile));
+        Ok(())
+    }
+
+    /// Emits `result = f(operands)` over the lanes that any operand spells out.
+    pub(super) fn map(&mut self, result: Value, f: Versions<MapFn>, operands: &[Value]) -> Result<Tile> {
+        let tiles: Vec<Tile> = operands.iter().map(|v| self.tile(*v)).collect::<Result<_>>()?;
+        self.map_tiles(result, f, &tiles, operands)
+    }
+
+    /// As [`Compiler::map`], with the operands' tiles; `operands` names those that may be overwritten if dying.
+    pub(super) fn map_tiles(
+        &mut self,
+        result: Value,
+        f: Versions<MapFn>,
+        tiles: &[Tile],
+        operands: &[Value],
+    ) -> Result<Tile> {
+        let full = full_form(self.kernel.ty(result).shape());
+        let form = tiles.iter().fold(Form::Cell, |form, tile| match (form, tile.form) {
+            (Form::Cell, other) => other,
+            (form, Form::Cell) => form,
+            (a, b) if a == b => a,
+            _ => Form::Matrix,
+        });
+        let form = if form == Form::Matrix { full } else { form };
+        let places: Vec<Place> = tiles.iter().map(|t| self.place(result, t, form)).collect::<Result<_>>()?;
+        let dst = self.target(result, form, tiles, operands);
+        self.emit_map(result, f, &dst, &places);
+        Ok(dst)
+    }
+
+    /// Where a result goes: the loop argument it replaces, a dying operand of the same form, or a new place.
+    fn target(&mut self, result: Value, form: Form, tiles: &[Tile], operands: &[Value]) -> Tile {
+        let elem = self.elem(result);
+        if let Some(target) = self.hinted(result, form) {
+            return target;
+        }
+        for (tile, value) in tiles.iter().zip(operands) {
+            // Held by the environment and by `tiles` only: nobody else will read it. Constants are everybody's.
+            let alone = Rc::strong_count(&tile.slot) == 2 && tiles.iter().filter(|t| t.slot.at == tile.slot.at).count() == 1;
+            let own = matches!(self.env.get(value), Some(Sym::Tile(_)));
+            if alone && own && self.dying.contains(value) && tile.form == form && size(tile.elem) == size(elem) {
+                return Tile { elem, consecutive: false, ..tile.clone() };
+            }
+        }
+        self.fresh_form(result, form)
+    }
+
+    /// The loop argument's place for a yielded value, if the argument is not read after this operation.
+    pub(super) fn hinted(&mut self, result: Value, form: Form) -> Option<Tile> {
+        let (target, argument) = self.hints.get(&result)?;
+        let free = match self.env.get(argument) {
+            Some(Sym::Tile(held)) => self.dying.contains(argument) && Rc::ptr_eq(&held.slot, &target.slot),
+            Some(_) => false,
+            None => true,
+        };
+        let views = self.env.iter().any(|(v, sym)| v != argument && sym.holds(&target.slot));
+        (free && !views && target.form == form).then(|| target.clone())
+    }
+
+    /// A value whose axes are another's, moved; axes of extent 1 come and go.
+    pub(super) fn view(&mut self, result: Value, x: Value, moved: impl Fn(usize) -> usize) -> Result<()> {
+        let rename = |part: &Part| match part {
+            Part::Tile(tile) => Part::Tile(Tile {
+                form: match tile.form {
+                    Form::Vector(axis) => Form::Vector(moved(axis)),
+                    form => form,
+                },
+                ..tile.clone()
+            }),
+            other => other.clone(),
+        };
+        let sym = match self.env.get(&x) {
+            Some(Sym::Tile(tile)) => match rename(&Part::Tile(tile.clone())) {
+                Part::Tile(tile) => Sym::Tile(tile),
+                Part::Const(_) => unreachable!("tiles stay tiles"),
+            },
+            Some(Sym::Sum(parts)) => Sym::Sum(parts.iter().map(rename).collect()),
+            Some(Sym::And(parts)) => Sym::And(parts.iter().map(rename).collect()),
+            Some(Sym::Const(literal)) => Sym::Const(*literal),
+            Some(Sym::Pointer(p)) => {
+                Sym::Pointer(super::tile::Pointer { param: p.param, parts: p.parts.iter().map(rename).collect() })
+            }
+            _ => Sym::Tile(self.tile(x)?),
+        };
+        if let Sym::Tile(tile) = &sym
+            && tile.form == Form::Matrix
+            && wide(self.kernel.ty(x).shape()).len() != wide(self.kernel.ty(result).shape()).len()
+        {
+            return self.unsupported("a broadcast of this rank");
+        }
+        self.define(result, sym);
+        Ok(())
+    }
+
+    pub(super) fn reshape(&mut self, result: Value, x: Value) -> Result<()> {
+        if let Some(source) = self.axes.merges.get(&result).copied() {
+            if source == x && matches!(self.env.get(&x), Some(Sym::Pending { .. })) {
+                return self.merged_load(result, x);
+            }
+            // Only a store reads `result`, by the rows of `source`.
+            let tile = self.full(x)?;
+            self.define(result, Sym::Tile(tile));
+            return Ok(());
+        }
+        let kernel = self.kernel;
+        let (from, to) = (kernel.ty(x).shape(), kernel.ty(result).shape());
+        let (wide_from, wide_to) = (wide(from), wide(to));
+        let lengths = |shape: &[usize], axes: &[usize]| axes.iter().map(|i| shape[*i]).collect::<Vec<_>>();
+        if lengths(from, &wide_from) == lengths(to, &wide_to) {
+            return self.view(result, x, |axis| {
+                wide_from.iter().position(|a| *a == axis).map_or(axis, |i| wide_to[i])
+            });
+        }
+        if let Some(Sym::Const(literal)) = self.env.get(&x) {
+            let literal = *literal;
+            self.define(result, Sym::Const(literal));
+            return Ok(());
+        }
+        let tile = self.full(x)?;
+        let dense = |shape: &[usize]| wide(shape).last().is_none_or(|axis| shape[*axis] % 16 == 0);
+        if !dense(from) || !dense(to) || tile.form == Form::Cell {
+            return self.unsupported("a reshape of rows that are not groups of 16 lanes");
+        }
+        let form = full_form(to);
+        self.define(result, Sym::Tile(Tile { form, consecutive: false, ..tile }));
+        Ok(())
+    }
+
+    pub(super) fn transpose(&mut self, result: Value, x: Value, perm: &[usize]) -> Result<()> {
+        let back = |axis: usize| perm.iter().position(|p| *p == axis).unwrap_or(axis);
+        let kernel = self.kernel;
+        let axes = wide(kernel.ty(x).shape());
+        let tile = match self.env.get(&x) {
+            Some(Sym::Const(_) | Sym::Sum(_) | Sym::And(_)) => None,
+            _ => Some(self.tile(x)?),
+        };
+        let ordered = axes.windows(2).all(|w| back(w[0]) < back(w[1]));
+        match tile {
+            Some(tile) if tile.form == Form::Matrix && !ordered => {
+                let [rows, columns] = axes[..] else { return self.unsupported("a transposition of this rank") };
+                let shape = kernel.ty(x).shape();
+                let target = self.fresh(result);
+                let bytes = size(tile.elem);
+                self.code.push(Instr::Transpose {
+                    dst: Place { at: target.slot.at, row: self.row_bytes(result), lanes: true },
+                    src: Place { at: tile.slot.at, row: self.row_bytes(x), lanes: true },
+                    rows: shape[rows],
+                    columns: shape[columns],
+                    bytes,
+                });
+                self.define(result, Sym::Tile(target));
+                Ok(())
+            }
+            _ => self.view(result, x, back),
+        }
+    }
+
+    pub(super) fn reduce(&mut self, result: Value, binary: Binary, x: Value, axis: usize) -> Result<()> {
+        let elem = self.elem(x);
+        let Some(f) = reduce::of(binary, elem) else { return self.unsupported("a reduction with this operation") };
+        let mut source = self.full(x)?;
+        let kernel = self.kernel;
+        let shape = kernel.ty(x).shape();
+        let axes = wide(shape);
+        if shape[axis] == 1 {
+            return self.view(result, x, |i| i - usize::from(i > axis));
+        }
+        let (kept, last) = match axes[..] {
+            [only] => (None, only),
+            [first, last] => (Some(if axis == first { last } else { first }), last),
+            _ => return self.unsupported("a reduction of this rank"),
+        };
+        let mut row = self.row_bytes(x);
+        if axis != last {
+            // Along rows: turn them into columns first.
+            let (rows, columns) = (shape[axis], shape[last]);
+            let row_bytes = (rows.next_multiple_of(16) * size(elem)) as u32;
+            let slot = self.slots.take(columns * row_bytes as usize);
+            self.code.push(Instr::Transpose {
+                dst: Place { at: slot.at, row: row_bytes, lanes: true },
+                src: Place { at: source.slot.at, row, lanes: true },
+                rows,
+                columns,
+                bytes: size(elem),
+            });
+            source = Tile { slot, ..source };
+            row = row_bytes;
+        }
+        let rows = match kept {
+            None => Lanes { count: self.count(1), live: None },
+            Some(axis) => self.lanes(x, axis),
+        };
+        let length = self.count(shape[axis]);
+        let dst = self.fresh(result);
+        let src = Place { at: source.slot.at, row, lanes: true };
+        self.code.push(Instr::Reduce { f: f.of(self.isa), dst: dst.slot.at, src, rows: rows.count, length });
+        self.define(result, Sym::Tile(dst));
+        Ok(())
+    }
+}
+
+impl Sym {
+    /// True if the value lives in this place.
+    fn holds(&self, slot: &Rc<crate::plan::slots::Slot>) -> bool {
+        let part = |part: &Part| matches!(part, Part::Tile(tile) if Rc::ptr_eq(&tile.slot, slot));
+        match self {
+            Sym::Tile(tile) => Rc::ptr_eq(&tile.slot, slot),
+            Sym::Sum(parts) | Sym::And(parts) => parts.iter().any(part),
+            Sym::Pointer(pointer) => pointer.parts.iter().any(part),
+            Sym::Block(block) | Sym::Pending { block, .. } => {
+                let whole = |w: &super::tile::Whole| {
+                    matches!(w, super::tile::Whole::Cell(tile) if Rc::ptr_eq(&tile.slot, slot))
+                };
+                let array = &block.array;
+                block.offsets.iter().chain(&array.base).chain(&array.shape).chain(&array.strides).any(whole)
+            }
+            Sym::Const(_) => false,
+        }
+    }
+}

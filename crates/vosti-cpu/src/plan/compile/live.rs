@@ -1,0 +1,229 @@
+//! Which lanes of an axis any store writes: found before anything else is computed.
+//!
+//! For every axis whose lanes are never mixed, the bounds and masks of the stores along it are computed
+//! first, for all lanes; from then on only the lanes that some store writes are held at all. Leaving out a
+//! bound is safe: it only makes more lanes live.
+
+use std::collections::HashMap;
+
+use vosti_tile::{Binary, OpKind, Value};
+
+use super::tile::{Sym, wide};
+use super::{Compiler, Result};
+use crate::plan::code::{Instr, LiveBound, LiveCode, LiveStore};
+
+/// One store's limits on one axis, before anything is compiled.
+struct Limits {
+    class: usize,
+    extent: usize,
+    bounds: Vec<(usize, usize, Value, Value)>,
+    masks: Vec<Value>,
+}
+
+impl<'k> Compiler<'k> {
+    pub(super) fn find_live(&mut self) -> Result<()> {
+        let mut limits = Vec::new();
+        let kernel = self.kernel;
+        kernel.walk(&mut |op| match &op.kind {
+            OpKind::StoreBlock { ptr, value, check } => limits.push(self.block_limits(*ptr, *value, check)),
+            OpKind::Store { value, mask, .. } => limits.push(self.mask_limits(*value, *mask)),
+            _ => {}
+        });
+        let mut classes: HashMap<usize, Vec<Limits>> = HashMap::new();
+        let mut order = Vec::new();
+        for limit in limits.into_iter().flatten() {
+            if !order.contains(&limit.class) {
+                order.push(limit.class);
+            }
+            classes.entry(limit.class).or_default().push(limit);
+        }
+        let mut found = Vec::new();
+        for class in order {
+            let stores = &classes[&class];
+            let limited = stores.iter().all(|s| !s.bounds.is_empty() || !s.masks.is_empty());
+            if limited && !self.axes.is_mixed(class) && self.axes.extent(class) > 1 {
+                found.push((class, self.live_code(stores)?));
+            }
+        }
+        for (class, mut code) in found {
+            let number = self.live_axes.len() as u16;
+            code.axis = number;
+            let count = self.counts.len() as u16;
+            self.counts.extend([code.extent as u32, code.extent.div_ceil(16) as u32]);
+            self.live_axes.push((count, code.extent));
+            self.live.insert(class, number);
+            self.code.push(Instr::Live(Box::new(code)));
+        }
+        // What was computed for all lanes is computed again for the live ones; scalars stay.
+        self.env.retain(|_, sym| match sym {
+            Sym::Tile(tile) => tile.form == super::Form::Cell,
+            Sym::Const(_) | Sym::Block(_) => true,
+            Sym::Pointer(pointer) => pointer.parts.is_empty(),
+            _ => false,
+        });
+        Ok(())
+    }
+
+    fn live_code(&mut self, stores: &[Limits]) -> Result<LiveCode> {
+        let mut code = LiveCode { axis: 0, extent: stores[0].extent, stores: Vec::new() };
+        for store in stores {
+            let mut live = LiveStore::default();
+            for (divide, extent, offset, shape) in &store.bounds {
+                self.slice(*offset)?;
+                self.slice(*shape)?;
+                let (offset, shape) = (self.whole(*offset)?.int(), self.whole(*shape)?.int());
+                live.bounds.push(LiveBound { divide: *divide, extent: *extent, offset, shape });
+            }
+            for mask in &store.masks {
+                self.slice(*mask)?;
+                let tile = self.full(*mask)?;
+                // Held until the program has read it.
+                live.masks.push(tile.slot.at);
+            }
+            code.stores.push(live);
+        }
+        Ok(code)
+    }
+
+    /// Compiles a value and what it needs, at the start of the program.
+    fn slice(&mut self, value: Value) -> Result<()> {
+        if self.env.contains_key(&value) {
+            return Ok(());
+        }
+        let Some(op) = self.made.get(&value).copied() else { return self.unsupported("a limit from inside a loop") };
+        for operand in op.kind.operands() {
+            self.slice(operand)?;
+        }
+        self.line = op.line.ttir;
+        self.op(op)
+    }
+
+    /// True if a value can be computed before the program: no loop carries it, and memory it reads is metadata.
+    fn can_slice(&self, value: Value) -> bool {
+        if self.env.contains_key(&value) {
+            return true;
+        }
+        let Some(op) = self.made.get(&value) else { return false };
+        let plain = !matches!(op.kind, OpKind::For { .. } | OpKind::If { .. } | OpKind::LoadBlock { .. } | OpKind::Dot { .. });
+        plain && !self.reads_own_output(&op.kind) && op.kind.operands().iter().all(|v| self.can_slice(*v))
+    }
+
+    /// True for a load from a parameter that the kernel also stores to.
+    fn reads_own_output(&self, kind: &OpKind) -> bool {
+        let OpKind::Load { ptr, .. } = kind else { return false };
+        let from = self.root(*ptr);
+        let mut own = false;
+        self.kernel.walk(&mut |op| match &op.kind {
+            OpKind::Store { ptr, .. } | OpKind::StoreBlock { ptr, .. } => own |= self.root(*ptr) == from,
+            _ => {}
+        });
+        own || from.is_none()
+    }
+
+    /// The parameter that a pointer points into.
+    fn root(&self, ptr: Value) -> Option<Value> {
+        if self.kernel.params.iter().any(|p| p.value == ptr) {
+            return Some(ptr);
+        }
+        match &self.made.get(&ptr)?.kind {
+            OpKind::AddPtr { ptr, .. } | OpKind::Advance { ptr, .. } => self.root(*ptr),
+            OpKind::MakeBlock { base, .. } => self.root(*base),
+            OpKind::Splat { x, .. } | OpKind::Broadcast { x, .. } | OpKind::ExpandDims { x, .. } => self.root(*x),
+            _ => None,
+        }
+    }
+
+    fn block_limits(&self, ptr: Value, value: Value, check: &[usize]) -> Option<Limits> {
+        let source = self.axes.merges.get(&value).copied().unwrap_or(value);
+        let shape = self.kernel.ty(source).shape();
+        let axis = *wide(shape).first()?;
+        let window = self.kernel.ty(value).shape();
+        // The window's axes that make up the tile's first wide axis.
+        let (first, last) = if source == value { (axis, axis) } else { (0, window.len() - shape.len()) };
+        let mut limits = Limits { class: self.axes.class(source, axis), extent: shape[axis], bounds: vec![], masks: vec![] };
+        for i in (first..=last).filter(|i| check.contains(i)) {
+            let divide = window[i + 1..=last].iter().product();
+            if let Some((offset, extent)) = self.limit_values(ptr, i)
+                && self.can_slice(offset)
+                && self.can_slice(extent)
+            {
+                limits.bounds.push((divide, window[i], offset, extent));
+            }
+        }
+        Some(limits)
+    }
+
+    /// Offset and extent of a window on an axis that never moves.
+    fn limit_values(&self, ptr: Value, axis: usize) -> Option<(Value, Value)> {
+        let mut value = ptr;
+        loop {
+            match self.made.get(&value).map(|op| &op.kind) {
+                Some(OpKind::MakeBlock { shape, offsets, .. }) => return Some((offsets[axis], shape[axis])),
+                Some(OpKind::Advance { ptr, offsets }) => {
+                    let by = self.made.get(&offsets[axis]).map(|op| &op.kind);
+                    if !matches!(by, Some(OpKind::Constant { value: vosti_tile::Literal::Int(0), .. })) {
+                        return None;
+                    }
+                    value = *ptr;
+                }
+                _ => {
+                    let (init, next) = self.carried(value)?;
+                    if !self.stays(value, next, axis) {
+                        return None;
+                    }
+                    value = init;
+                }
+            }
+        }
+    }
+
+    /// First and next value of a loop argument.
+    fn carried(&self, arg: Value) -> Option<(Value, Value)> {
+        let mut found = None;
+        self.kernel.walk(&mut |op| {
+            if let OpKind::For { args, inits, body, .. } = &op.kind
+                && let Some(i) = args.iter().position(|a| *a == arg)
+            {
+                found = Some((inits[i], body.yields[i]));
+            }
+        });
+        found
+    }
+
+    fn stays(&self, arg: Value, next: Value, axis: usize) -> bool {
+        self.never_moves(arg, next, axis)
+    }
+
+    fn mask_limits(&self, value: Value, mask: Option<Value>) -> Option<Limits> {
+        let shape = self.kernel.ty(value).shape();
+        let axis = *wide(shape).first()?;
+        let mut masks = Vec::new();
+        if let Some(mask) = mask {
+            self.conjuncts(mask, axis, &mut masks);
+        }
+        Some(Limits { class: self.axes.class(value, axis), extent: shape[axis], bounds: vec![], masks })
+    }
+
+    /// Parts of a conjunction that depend on one axis only and can be computed first.
+    fn conjuncts(&self, mask: Value, axis: usize, found: &mut Vec<Value>) {
+        let shape = self.kernel.ty(mask).shape();
+        if shape.get(axis).is_none_or(|n| *n == 1) {
+            return;
+        }
+        if wide(shape) == [axis] && self.can_slice(mask) {
+            found.push(mask);
+            return;
+        }
+        match self.made.get(&mask).map(|op| &op.kind) {
+            Some(OpKind::Binary { op: Binary::And, a, b }) => {
+                self.conjuncts(*a, axis, found);
+                self.conjuncts(*b, axis, found);
+            }
+            Some(OpKind::Broadcast { x, .. }) => self.conjuncts(*x, axis, found),
+            Some(OpKind::ExpandDims { x, axis: new }) if *new != axis => {
+                self.conjuncts(*x, axis - usize::from(axis > *new), found);
+            }
+            _ => {}
+        }
+    }
+}

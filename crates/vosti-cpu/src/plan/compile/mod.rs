@@ -1,0 +1,268 @@
+//! From tile IR to a plan, one pass in program order.
+//!
+//! Values stay symbolic as long as that is exact and cheap: constants, sums and conjunctions that become
+//! address terms, pointers, windows, and block loads that only a dot reads. What cannot be compiled is
+//! reported, never approximated; the device then interprets that kernel.
+//! Read next: [`tile`], [`elementwise`], [`memory`], [`control`].
+
+mod control;
+mod dot;
+mod elementwise;
+mod live;
+mod memory;
+pub(crate) mod tile;
+
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+
+use vosti_tile::{Kernel, Literal, Op, OpKind, Region, Scalar, Value};
+
+use super::axes::Axes;
+use super::code::{Count, Instr, Lanes, Plan};
+use super::slots::{Slot, Slots};
+use crate::isa::Isa;
+use tile::{Form, Pointer, Sym, Tile, wide};
+
+/// A kernel that the compiler does not take.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("TTIR line {line}: {what} has no compiled form; the kernel is interpreted")]
+pub struct Unsupported {
+    pub line: u32,
+    pub what: &'static str,
+}
+
+/// Bytes at the start of scratch for constants.
+const CONSTANTS_MAX: usize = 16 << 10;
+
+type Result<T> = std::result::Result<T, Unsupported>;
+
+/// Makes a plan of a kernel for an instruction set.
+pub fn compile(kernel: &Kernel, isa: Isa) -> Result<Plan> {
+    let mut compiler = Compiler::new(kernel, isa);
+    compiler.parameters();
+    compiler.find_live()?;
+    compiler.region(&kernel.body, &[], &[])?;
+    if compiler.constant_slots.peak() > CONSTANTS_MAX {
+        return compiler.unsupported("a kernel with this many constants");
+    }
+    Ok(compiler.finish())
+}
+
+struct Compiler<'k> {
+    kernel: &'k Kernel,
+    isa: Isa,
+    axes: Axes,
+    made: HashMap<Value, &'k Op>,
+    slots: Slots,
+    code: Vec<Instr>,
+    env: HashMap<Value, Sym>,
+    /// Values whose last use is the operation being compiled.
+    dying: HashSet<Value>,
+    /// Where a loop wants its yielded values: the argument's tile, and the argument.
+    hints: HashMap<Value, (Tile, Value)>,
+    counts: Vec<u32>,
+    fixed: HashMap<u32, Count>,
+    /// Per class of axes: its number among the live axes.
+    live: HashMap<usize, u16>,
+    live_axes: Vec<(Count, usize)>,
+    constants: HashMap<(u64, usize), Rc<Slot>>,
+    /// Constants have scratch of their own: places that come and go must not reach them.
+    constant_slots: Slots,
+    wanted: Vec<Option<crate::layout::Layout>>,
+    written: Vec<bool>,
+    read_in_place: Vec<bool>,
+    line: u32,
+}
+
+impl<'k> Compiler<'k> {
+    fn new(kernel: &'k Kernel, isa: Isa) -> Self {
+        let mut made = HashMap::new();
+        kernel.walk(&mut |op| op.results.iter().for_each(|r| _ = made.insert(*r, op)));
+        let params = kernel.params.len();
+        Self {
+            kernel,
+            isa,
+            axes: Axes::of(kernel),
+            made,
+            slots: Slots::starting_at(CONSTANTS_MAX),
+            code: Vec::new(),
+            env: HashMap::new(),
+            dying: HashSet::new(),
+            hints: HashMap::new(),
+            counts: Vec::new(),
+            fixed: HashMap::new(),
+            live: HashMap::new(),
+            live_axes: Vec::new(),
+            constants: HashMap::new(),
+            constant_slots: Slots::default(),
+            wanted: vec![None; params],
+            written: vec![false; params],
+            read_in_place: vec![false; params],
+            line: 0,
+        }
+    }
+
+    fn parameters(&mut self) {
+        for (index, param) in self.kernel.params.iter().enumerate() {
+            self.env.insert(param.value, Sym::Pointer(Pointer { param: index, parts: Vec::new() }));
+        }
+    }
+
+    fn finish(self) -> Plan {
+        let constants = self.constants.iter().map(|((value, bytes), slot)| (slot.at, *value, *bytes)).collect();
+        Plan {
+            sweep: dot::sweep(self.kernel, &self.made),
+            code: self.code,
+            constants,
+            scratch: self.slots.peak() + 256,
+            counts: self.counts,
+            live: self.live_axes,
+            wanted: self.wanted,
+            written: self.written,
+            read_in_place: self.read_in_place,
+        }
+    }
+
+    fn unsupported<T>(&self, what: &'static str) -> Result<T> {
+        Err(Unsupported { line: self.line, what })
+    }
+
+    /// An entry of the table of counts that always holds `n`.
+    fn count(&mut self, n: usize) -> Count {
+        let n = n as u32;
+        *self.fixed.entry(n).or_insert_with(|| {
+            self.counts.push(n);
+            (self.counts.len() - 1) as Count
+        })
+    }
+
+    /// The lanes of one axis of a value.
+    fn lanes(&mut self, value: Value, axis: usize) -> Lanes {
+        let class = self.axes.class(value, axis);
+        match self.live.get(&class) {
+            Some(live) => Lanes { count: self.live_axes[usize::from(*live)].0, live: Some(*live) },
+            None => Lanes { count: self.count(self.kernel.ty(value).shape()[axis]), live: None },
+        }
+    }
+
+    /// The number of groups of lanes of one axis.
+    fn groups(&mut self, value: Value, axis: usize) -> Count {
+        let lanes = self.lanes(value, axis);
+        match lanes.live {
+            Some(_) => lanes.count + 1,
+            None => self.count(self.kernel.ty(value).shape()[axis].div_ceil(16)),
+        }
+    }
+
+    /// Compiles a body; `own` are values that it owns besides its operations' results.
+    fn region(&mut self, ops: &'k [Op], yields: &[Value], own: &[Value]) -> Result<()> {
+        let mut owned: HashSet<Value> = own.iter().copied().collect();
+        ops.iter().for_each(|op| owned.extend(&op.results));
+        let mut last: HashMap<Value, usize> = HashMap::new();
+        for (i, op) in ops.iter().enumerate() {
+            reads(op, &mut |v| _ = last.insert(v, i));
+        }
+        yields.iter().for_each(|v| _ = last.insert(*v, ops.len()));
+        for (i, op) in ops.iter().enumerate() {
+            let dying = last.iter().filter(|(v, at)| **at == i && owned.contains(v)).map(|(v, _)| *v).collect();
+            let outer = std::mem::replace(&mut self.dying, dying);
+            self.line = op.line.ttir;
+            if op.results.is_empty() || op.results.iter().any(|r| !self.env.contains_key(r)) {
+                self.op(op)?;
+            }
+            for value in std::mem::replace(&mut self.dying, outer) {
+                self.env.remove(&value);
+            }
+            // Results nobody reads are kept until the region ends: they cost memory, not time.
+        }
+        Ok(())
+    }
+
+    fn op(&mut self, op: &'k Op) -> Result<()> {
+        use OpKind::*;
+        let result = op.results.first().copied().unwrap_or(Value(u32::MAX));
+        match &op.kind {
+            ProgramId { axis } => {
+                let tile = self.fresh(result);
+                self.code.push(Instr::ProgramId { at: tile.slot.at, axis: *axis });
+                self.define(result, Sym::Tile(tile));
+            }
+            NumPrograms { axis } => {
+                let tile = self.fresh(result);
+                self.code.push(Instr::NumPrograms { at: tile.slot.at, axis: *axis });
+                self.define(result, Sym::Tile(tile));
+            }
+            Constant { value, .. } => self.define(result, Sym::Const(*value)),
+            Poison { ty } => match ty.elem() {
+                // Arbitrary, so anything will do; zero is not special to any kernel that is right.
+                _ if !ty.is_tile() => return self.unsupported("an arbitrary pointer"),
+                elem if elem.is_float() => self.define(result, Sym::Const(Literal::Float(0))),
+                _ => self.define(result, Sym::Const(Literal::Int(0))),
+            },
+            Unary { .. } | Fma { .. } | CmpInt { .. } | CmpFloat { .. } | Cast { .. } => self.elementwise(op)?,
+            Binary { op: binary, a, b } => self.binary(op, *binary, *a, *b)?,
+            Select { cond, a, b } => self.select(op, *cond, *a, *b)?,
+            Splat { x, .. } => {
+                let sym = self.env[x].clone();
+                self.define(result, sym);
+            }
+            Broadcast { x, .. } => self.view(result, *x, |axis| axis)?,
+            ExpandDims { x, axis } => self.view(result, *x, |i| i + usize::from(i >= *axis))?,
+            Reshape { x, .. } => self.reshape(result, *x)?,
+            Transpose { x, perm } => self.transpose(result, *x, perm)?,
+            Range { start, .. } => {
+                let mut tile = self.fresh(result);
+                let lanes = self.lanes(result, 0);
+                self.code.push(Instr::Range { at: tile.slot.at, lanes, start: *start });
+                tile.consecutive = true;
+                self.define(result, Sym::Tile(tile));
+            }
+            AddPtr { ptr, offset } => self.add_pointer(result, *ptr, *offset)?,
+            MakeBlock { base, shape, strides, offsets, .. } => {
+                self.make_block(result, *base, shape, strides, offsets)?;
+            }
+            Advance { ptr, offsets } => self.advance(result, *ptr, offsets)?,
+            Load { ptr, mask, other } => self.load(result, *ptr, *mask, *other)?,
+            LoadBlock { ptr, check, padding } => self.load_block(result, *ptr, check, *padding)?,
+            Store { ptr, value, mask } => self.store(*ptr, *value, *mask)?,
+            StoreBlock { ptr, value, check } => self.store_block(*ptr, *value, check)?,
+            Dot { a, b, acc } => self.dot(result, *a, *b, *acc)?,
+            Reduce { op: binary, x, axis } => self.reduce(result, *binary, *x, *axis)?,
+            For { .. } => self.for_loop(op)?,
+            If { cond, then, otherwise } => self.branch(op, *cond, then, otherwise)?,
+        }
+        Ok(())
+    }
+
+    fn define(&mut self, value: Value, sym: Sym) {
+        self.env.insert(value, sym);
+    }
+
+    fn elem(&self, value: Value) -> Scalar {
+        self.kernel.ty(value).elem()
+    }
+}
+
+/// Every value that an operation or a region of it reads.
+fn reads(op: &Op, visit: &mut impl FnMut(Value)) {
+    op.kind.operands().into_iter().for_each(&mut *visit);
+    for region in op.kind.regions() {
+        region_reads(region, visit);
+    }
+}
+
+fn region_reads(region: &Region, visit: &mut impl FnMut(Value)) {
+    for op in &region.ops {
+        reads(op, visit);
+    }
+    region.yields.iter().copied().for_each(visit);
+}
+
+/// The form that holds every lane of a value of this shape.
+fn full_form(shape: &[usize]) -> Form {
+    match wide(shape)[..] {
+        [] => Form::Cell,
+        [axis] => Form::Vector(axis),
+        _ => Form::Matrix,
+    }
+}

@@ -1,0 +1,368 @@
+//! Loads and stores between parameters and scratch, through a buffer's layout.
+
+use vosti_tile::{Padding, Scalar};
+
+use super::{Fault, Machine, Param};
+use crate::layout::Layout;
+use crate::plan::code::{BlockAccess, Fill, Ints, Lanes, PointerAccess};
+use crate::plan::compile::tile::size;
+
+/// A run of elements of one row: flat index of the first, flat distance, how many.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    index: i64,
+    stride: i64,
+    count: usize,
+}
+
+/// A row's part of a window: where its columns start and how they go on, and which of them are inside.
+pub(super) struct WindowRow {
+    index: i64,
+    stride: i64,
+    /// Columns `from..to` are inside.
+    from: usize,
+    to: usize,
+}
+
+/// What moves between memory and scratch: bytes in memory may be fewer than in scratch for truth values.
+#[derive(Clone, Copy)]
+enum Direction {
+    Load,
+    Store,
+}
+
+impl Machine {
+    pub(super) unsafe fn load_block(&mut self, params: &[Param], access: &BlockAccess) {
+        let param = params[access.window.param];
+        let (rows, columns) = (self.n(access.rows.count), self.n(access.columns.count));
+        for r in 0..rows {
+            let at = access.tile.at as usize + r * access.tile.row as usize;
+            // SAFETY: windows and tiles are places of the plan.
+            unsafe {
+                let row = self.window_row(access, r, columns);
+                if row.from > 0 || row.to < columns {
+                    self.pad(access, at, columns);
+                }
+                self.window_lanes(&param, access, row, at, Direction::Load);
+            }
+        }
+    }
+
+    pub(super) unsafe fn store_block(&mut self, params: &[Param], access: &BlockAccess) {
+        let param = params[access.window.param];
+        let (rows, columns) = (self.n(access.rows.count), self.n(access.columns.count));
+        for r in 0..rows {
+            let at = access.tile.at as usize + r * access.tile.row as usize;
+            // SAFETY: as above.
+            unsafe {
+                let row = self.window_row(access, r, columns);
+                self.window_lanes(&param, access, row, at, Direction::Store);
+            }
+        }
+    }
+
+    /// Moves the inside columns of a window's row.
+    #[inline(always)]
+    unsafe fn window_lanes(&mut self, param: &Param, access: &BlockAccess, row: WindowRow, at: usize, direction: Direction) {
+        let bytes = size(access.elem);
+        // SAFETY: the caller's.
+        unsafe {
+            if self.in_order(access.columns) {
+                if row.from < row.to {
+                    let index = row.index + row.from as i64 * row.stride;
+                    let run = Run { index, stride: row.stride, count: row.to - row.from };
+                    self.run_lanes(param, access.window.param, access.elem, run, at + row.from * bytes, direction);
+                }
+                return;
+            }
+            for c in row.from..row.to {
+                let lane = self.lane(access.columns, c) as i64;
+                let run = Run { index: row.index + lane * row.stride, stride: 1, count: 1 };
+                self.run_lanes(param, access.window.param, access.elem, run, at + c * bytes, direction);
+            }
+        }
+    }
+
+    /// Where row `r` of a window is and which of its columns are inside. With gaps between columns, `from..to`
+    /// counts held columns.
+    #[inline(always)]
+    pub(super) unsafe fn window_row(&self, access: &BlockAccess, r: usize, columns: usize) -> WindowRow {
+        let axes = &access.window.axes;
+        // SAFETY: numbers of the plan.
+        unsafe {
+            let mut index = access.window.base.iter().map(|int| self.int(*int)).sum::<i64>();
+            let mut inside = true;
+            let (last, leading) = axes.split_last().expect("a window has an axis");
+            let rank1 = leading.is_empty();
+            let mut rest = if rank1 { 0 } else { self.lane(access.rows, r) };
+            for axis in leading.iter().rev() {
+                let at = self.int(axis.offset) + (rest % axis.extent) as i64;
+                rest /= axis.extent;
+                inside &= !axis.check || at >= 0 && at < self.int(axis.shape);
+                index += at * self.int(axis.stride);
+            }
+            let offset = self.int(last.offset);
+            let stride = self.int(last.stride);
+            // A one-column window of several rows with a single axis walks its rows.
+            index += offset * stride;
+            if !inside {
+                return WindowRow { index, stride, from: 0, to: 0 };
+            }
+            if !last.check {
+                return WindowRow { index, stride, from: 0, to: columns };
+            }
+            let bound = self.int(last.shape) - offset;
+            if self.in_order(access.columns) {
+                let from = (-offset).clamp(0, columns as i64) as usize;
+                let to = bound.clamp(0, columns as i64) as usize;
+                return WindowRow { index, stride, from: from.min(to), to };
+            }
+            let lane = |c: &usize| self.lane(access.columns, *c) as i64;
+            let from = (0..columns).find(|c| lane(c) >= -offset).unwrap_or(columns);
+            let to = (0..columns).rfind(|c| lane(c) < bound).map_or(0, |c| c + 1);
+            WindowRow { index, stride, from: from.min(to), to }
+        }
+    }
+
+    unsafe fn pad(&mut self, access: &BlockAccess, at: usize, columns: usize) {
+        let bytes = size(access.elem);
+        for c in 0..columns {
+            let bits = match (access.padding, access.elem) {
+                (Padding::Zero, _) => 0,
+                (Padding::Nan, Scalar::Bf16) => 0x7fc0,
+                (Padding::Nan, Scalar::F32) => 0x7fc0_0000,
+                (Padding::Nan, _) => 0,
+                (Padding::Undefined, _) => self.undefined(bytes),
+            };
+            // SAFETY: the tile's row has room for its columns.
+            unsafe { self.put(at + c * bytes, bits, bytes) }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn put(&mut self, at: usize, bits: u64, bytes: usize) {
+        // SAFETY: a place of the plan.
+        unsafe { std::ptr::copy_nonoverlapping(bits.to_le_bytes().as_ptr(), self.base.add(at), bytes) }
+    }
+
+    /// Moves one run. Outside the buffer nothing moves and the launch has a fault.
+    #[inline(always)]
+    unsafe fn run_lanes(&mut self, param: &Param, number: usize, elem: Scalar, run: Run, at: usize, direction: Direction) {
+        let last = run.index + (run.count as i64 - 1) * run.stride;
+        let (low, high) = (run.index.min(last), run.index.max(last));
+        if low < 0 || high >= param.len as i64 {
+            self.fault = Some(Fault { param: number });
+            return;
+        }
+        // SAFETY: every index is within the buffer; the layout keeps it there; the tile has room.
+        unsafe {
+            let tile = self.base.add(at);
+            match (direction, elem) {
+                (Direction::Load, Scalar::I1) => load_truth(param, run, tile),
+                (Direction::Store, Scalar::I1) => store_truth(param, run, tile),
+                (Direction::Load, Scalar::Bf16) => load_run::<u16>(param, run, tile.cast()),
+                (Direction::Load, Scalar::I64) => load_run::<u64>(param, run, tile.cast()),
+                (Direction::Load, _) => load_run::<u32>(param, run, tile.cast()),
+                (Direction::Store, Scalar::Bf16) => store_run(param, run, tile.cast(), canonical16),
+                (Direction::Store, Scalar::F32) => store_run(param, run, tile.cast(), canonical32),
+                (Direction::Store, Scalar::I64) => store_run(param, run, tile.cast(), |v: u64| v),
+                (Direction::Store, _) => store_run(param, run, tile.cast(), |v: u32| v),
+            }
+        }
+    }
+
+    pub(super) unsafe fn load(&mut self, params: &[Param], access: &PointerAccess) {
+        // SAFETY: the caller's.
+        unsafe { self.pointer_rows(params, access, Direction::Load) }
+    }
+
+    pub(super) unsafe fn store(&mut self, params: &[Param], access: &PointerAccess) {
+        // SAFETY: the caller's.
+        unsafe { self.pointer_rows(params, access, Direction::Store) }
+    }
+
+    #[inline(always)]
+    unsafe fn pointer_rows(&mut self, params: &[Param], access: &PointerAccess, direction: Direction) {
+        let param = params[access.param];
+        let bytes = size(access.elem);
+        let (rows, columns) = (self.n(access.rows.count), self.n(access.columns.count));
+        // SAFETY: terms, masks and tiles are places of the plan with a lane for each row or column.
+        unsafe {
+            let all = access.all_masks.iter().all(|at| self.get32(*at) != 0);
+            let base = access.cells.iter().map(|int| self.int(*int)).sum::<i64>();
+            let whole_rows = all
+                && access.lane_terms.is_empty()
+                && access.lane_masks.is_empty()
+                && (access.consecutive && self.in_order(access.columns) || columns == 1);
+            let (from, to) = if whole_rows { self.inside(access, columns) } else { (0, 0) };
+            for r in 0..rows {
+                let at = access.tile.at as usize + r * access.tile.row as usize;
+                let live = all && access.row_masks.iter().all(|m| self.get32(m + 4 * r as u32) != 0);
+                let start = base + access.row_terms.iter().map(|t| self.term(*t, r)).sum::<i64>();
+                if !live || !whole_rows || from > 0 || to < columns {
+                    if let Direction::Load = direction {
+                        self.fill(access, r, at, columns);
+                    }
+                    if !live {
+                        continue;
+                    }
+                }
+                if whole_rows && from <= to {
+                    if from < to {
+                        let first = access.column_terms.iter().map(|t| self.term(*t, 0)).sum::<i64>();
+                        let run = Run { index: start + first + from as i64, stride: 1, count: to - from };
+                        self.run_lanes(&param, access.param, access.elem, run, at + from * bytes, direction);
+                    }
+                    continue;
+                }
+                for c in 0..columns {
+                    if !self.lane_live(access, r, c) {
+                        continue;
+                    }
+                    let column = access.column_terms.iter().map(|t| self.term(*t, c)).sum::<i64>();
+                    let lane = access.lane_terms.iter().map(|(t, row)| self.lane_term(*t, *row, r, c)).sum::<i64>();
+                    let run = Run { index: start + column + lane, stride: 1, count: 1 };
+                    self.run_lanes(&param, access.param, access.elem, run, at + c * bytes, direction);
+                }
+            }
+        }
+    }
+
+    /// If the column masks leave one run of columns: `from..to`; else `from > to`.
+    unsafe fn inside(&self, access: &PointerAccess, columns: usize) -> (usize, usize) {
+        if access.column_masks.is_empty() {
+            return (0, columns);
+        }
+        // SAFETY: masks have a lane for each column.
+        let live = |c: &usize| unsafe { access.column_masks.iter().all(|m| self.get32(m + 4 * *c as u32) != 0) };
+        let from = (0..columns).find(live).unwrap_or(0);
+        let to = (0..columns).rfind(live).map_or(0, |c| c + 1);
+        if (from..to).all(|c| live(&c)) { (from, to) } else { (1, 0) }
+    }
+
+    #[inline(always)]
+    unsafe fn term(&self, ints: Ints, i: usize) -> i64 {
+        // SAFETY: a lane of a vector of the plan.
+        unsafe { self.get_int(ints.at + (i << if ints.wide { 3 } else { 2 }) as u32, ints.wide) }
+    }
+
+    unsafe fn lane_term(&self, ints: Ints, row: u32, r: usize, c: usize) -> i64 {
+        // SAFETY: a lane of a tile of the plan.
+        unsafe { self.term(Ints { at: ints.at + r as u32 * row, ..ints }, c) }
+    }
+
+    unsafe fn lane_live(&self, access: &PointerAccess, r: usize, c: usize) -> bool {
+        // SAFETY: lanes of masks of the plan.
+        unsafe {
+            access.column_masks.iter().all(|m| self.get32(m + 4 * c as u32) != 0)
+                && access.lane_masks.iter().all(|(m, row)| self.get32(m + r as u32 * row + 4 * c as u32) != 0)
+        }
+    }
+
+    /// Puts the fill into a row.
+    unsafe fn fill(&mut self, access: &PointerAccess, r: usize, at: usize, columns: usize) {
+        let bytes = size(access.elem);
+        for c in 0..columns {
+            // SAFETY: places of the plan.
+            unsafe {
+                let bits = match access.fill {
+                    Fill::Bits(bits) => bits,
+                    Fill::Undefined => self.undefined(bytes),
+                    Fill::Tile(place) => {
+                        let from = place.at as usize + r * place.row as usize + if place.lanes { c * bytes } else { 0 };
+                        let mut bits = [0; 8];
+                        std::ptr::copy_nonoverlapping(self.base.add(from), bits.as_mut_ptr(), bytes);
+                        u64::from_le_bytes(bits)
+                    }
+                };
+                self.put(at + c * bytes, bits, bytes);
+            }
+        }
+    }
+
+    /// True if the lanes of an axis are held in order and `window` rows all lie inside: then rows are `stride` apart.
+    pub(super) unsafe fn rows_inside(&self, access: &BlockAccess, rows: Lanes) -> bool {
+        let axis = access.window.axes[0];
+        // SAFETY: numbers of the plan.
+        unsafe {
+            let offset = self.int(axis.offset);
+            self.in_order(rows) && (!axis.check || offset >= 0 && offset + self.n(rows.count) as i64 <= self.int(axis.shape))
+        }
+    }
+}
+
+#[inline(always)]
+fn canonical16(bits: u16) -> u16 {
+    if bits & 0x7fff > 0x7f80 { 0x7fc0 } else { bits }
+}
+
+#[inline(always)]
+fn canonical32(bits: u32) -> u32 {
+    if bits & 0x7fff_ffff > 0x7f80_0000 { 0x7fc0_0000 } else { bits }
+}
+
+/// Memory positions of a run that lie in one pattern: first position and distance.
+#[inline(always)]
+fn pattern(layout: Layout, run: Run) -> Option<(usize, isize)> {
+    let index = run.index as usize;
+    match layout {
+        Layout::RowMajor => Some((index, run.stride as isize)),
+        Layout::RowPairs { row_len, pair } if run.stride == 1 && index % row_len + run.count <= row_len => {
+            Some((layout.position(index), pair as isize))
+        }
+        _ => None,
+    }
+}
+
+#[inline(always)]
+unsafe fn load_run<T: Copy>(param: &Param, run: Run, tile: *mut T) {
+    let base: *const T = param.base.cast();
+    // SAFETY: the caller checked every index.
+    unsafe {
+        match pattern(param.layout, run) {
+            Some((at, 1)) => std::ptr::copy_nonoverlapping(base.add(at), tile, run.count),
+            Some((at, by)) => (0..run.count).for_each(|i| *tile.add(i) = *base.offset(at as isize + i as isize * by)),
+            None => {
+                for i in 0..run.count {
+                    *tile.add(i) = *base.add(param.layout.position((run.index + i as i64 * run.stride) as usize));
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn store_run<T: Copy>(param: &Param, run: Run, tile: *const T, canonical: impl Fn(T) -> T) {
+    let base: *mut T = param.base.cast();
+    // SAFETY: the caller checked every index.
+    unsafe {
+        match pattern(param.layout, run) {
+            Some((at, 1)) => (0..run.count).for_each(|i| *base.add(at + i) = canonical(*tile.add(i))),
+            Some((at, by)) => {
+                (0..run.count).for_each(|i| *base.offset(at as isize + i as isize * by) = canonical(*tile.add(i)));
+            }
+            None => {
+                for i in 0..run.count {
+                    let at = param.layout.position((run.index + i as i64 * run.stride) as usize);
+                    *base.add(at) = canonical(*tile.add(i));
+                }
+            }
+        }
+    }
+}
+
+unsafe fn load_truth(param: &Param, run: Run, tile: *mut u8) {
+    for i in 0..run.count {
+        let at = param.layout.position((run.index + i as i64 * run.stride) as usize);
+        // SAFETY: the caller checked every index.
+        unsafe { *tile.cast::<i32>().add(i) = i32::from(*param.base.add(at) != 0) }
+    }
+}
+
+unsafe fn store_truth(param: &Param, run: Run, tile: *const u8) {
+    for i in 0..run.count {
+        let at = param.layout.position((run.index + i as i64 * run.stride) as usize);
+        // SAFETY: the caller checked every index.
+        unsafe { *param.base.add(at) = u8::from(*tile.cast::<i32>().add(i) != 0) }
+    }
+}

@@ -1,0 +1,187 @@
+//! Dots: operands read where they lie if layout, alignment and bounds allow, else through a copy.
+
+use vosti_tile::Scalar;
+
+use super::{Machine, Param};
+use crate::layout::{Layout, PANEL};
+use crate::micro::{Dot, DotFn};
+use crate::plan::code::{BlockAccess, DotCode, Int, Operand};
+
+/// Where a right operand's columns start: address, elements between steps, columns that follow on.
+struct Right {
+    at: *const u8,
+    step: usize,
+    /// Columns per panel, and bytes between panels.
+    panel: usize,
+    next: usize,
+}
+
+impl Machine {
+    pub(super) unsafe fn dot(&mut self, params: &[Param], code: &DotCode) {
+        // SAFETY: the caller's; element types of the operands are the code's.
+        unsafe {
+            match code.elem {
+                Scalar::F32 => self.dot_of::<f32>(params, code, self.kernels.f32, 1),
+                _ => self.dot_of::<u16>(params, code, self.kernels.bf16, 2),
+            }
+        }
+    }
+
+    unsafe fn dot_of<T: Copy>(&mut self, params: &[Param], code: &DotCode, kernel: DotFn<T>, pair: usize) {
+        let rows = self.n(code.rows.count);
+        if rows == 0 {
+            return;
+        }
+        // SAFETY: places of the plan; memory operands were checked when they were located.
+        unsafe {
+            let (a, a_row) = self.left::<T>(params, code, rows);
+            let right = match &code.b {
+                Operand::Memory(access) => match self.right(params, access, code, pair) {
+                    Some(right) => right,
+                    None => {
+                        self.load_block(params, access);
+                        self.pack::<T>(code, access.tile.at, access.tile.row, pair)
+                    }
+                },
+                Operand::Scratch { at, row } => self.pack::<T>(code, *at, *row, pair),
+            };
+            let c = self.base.add(code.dst as usize).cast::<f32>();
+            let mut column = 0;
+            while column < code.columns {
+                let columns = right.panel.min(code.columns - column);
+                kernel(&Dot {
+                    a,
+                    a_row,
+                    b: right.at.add(column / right.panel * right.next).cast(),
+                    b_step: right.step,
+                    c: c.add(column),
+                    c_row: code.dst_row as usize / 4,
+                    rows,
+                    columns,
+                    steps: code.depth / pair,
+                    accumulate: code.accumulate,
+                });
+                column += columns;
+            }
+        }
+    }
+
+    /// The left operand's rows: address and elements between rows.
+    unsafe fn left<T: Copy>(&mut self, params: &[Param], code: &DotCode, rows: usize) -> (*const T, usize) {
+        // SAFETY: places of the plan; a memory operand is used only if all of it is inside its buffer.
+        unsafe {
+            let access = match &code.a {
+                Operand::Scratch { at, row } => {
+                    return (self.base.add(*at as usize).cast(), *row as usize / size_of::<T>());
+                }
+                Operand::Memory(access) => access,
+            };
+            let param = &params[access.window.param];
+            let [row, column] = [access.window.axes[0], access.window.axes[1]];
+            let base = access.window.base.iter().map(|int| self.int(*int)).sum::<i64>();
+            let (row_offset, column_offset) = (self.int(row.offset), self.int(column.offset));
+            let stride = self.int(row.stride);
+            let end = column_offset + code.depth as i64;
+            let columns_inside = !column.check || column_offset >= 0 && end <= self.int(column.shape);
+            let first = base + row_offset * stride + column_offset;
+            let last = first + (rows as i64 - 1) * stride + code.depth as i64 - 1;
+            let in_place = param.layout == Layout::RowMajor
+                && column.stride == Int::Const(1)
+                && stride >= 0
+                && columns_inside
+                && self.rows_inside(access, code.rows)
+                && first >= 0
+                && last < param.len as i64;
+            if in_place {
+                return (param.base.cast::<T>().add(first as usize), stride as usize);
+            }
+            self.load_block(params, access);
+            (self.base.add(access.tile.at as usize).cast(), access.tile.row as usize / size_of::<T>())
+        }
+    }
+
+    /// The right operand where it lies, if it lies packed and wholly inside.
+    #[inline(always)]
+    unsafe fn right(&self, params: &[Param], access: &BlockAccess, code: &DotCode, pair: usize) -> Option<Right> {
+        let param = &params[access.window.param];
+        let [deep, wide] = [access.window.axes[0], access.window.axes[1]];
+        // SAFETY: numbers of the plan.
+        let (base, deep_offset, wide_offset) = unsafe {
+            let base = access.window.base.iter().map(|int| self.int(*int)).sum::<i64>();
+            (base, self.int(deep.offset), self.int(wide.offset))
+        };
+        let inside = |axis: &crate::plan::code::WindowAxis, offset: i64, extent: usize| {
+            // SAFETY: as above.
+            !axis.check || offset >= 0 && offset + extent as i64 <= unsafe { self.int(axis.shape) }
+        };
+        if !inside(&deep, deep_offset, code.depth) || !inside(&wide, wide_offset, code.columns) || base < 0 {
+            return None;
+        }
+        if deep_offset < 0 || wide_offset < 0 {
+            return None;
+        }
+        let (base, deep_offset, wide_offset) = (base as usize, deep_offset as usize, wide_offset as usize);
+        let bytes = 4 / pair;
+        match param.layout {
+            Layout::RowPanels { row_len, pair: p } => {
+                let matches = p == pair && deep.stride == Int::Const(1) && wide.stride == Int::Const(row_len as i64);
+                let (row, within) = (base / row_len, base % row_len);
+                let row = row + wide_offset;
+                let aligned = within == 0 && row % PANEL == 0 && deep_offset % pair == 0;
+                let fits = deep_offset + code.depth <= row_len && (row + code.columns) * row_len <= param.len;
+                (matches && aligned && fits).then(|| Right {
+                    // SAFETY: the panel and everything after it that is read lies inside the buffer.
+                    at: unsafe { param.base.add((row * row_len + deep_offset * PANEL) * bytes) },
+                    step: PANEL * pair,
+                    panel: PANEL,
+                    next: PANEL * row_len * bytes,
+                })
+            }
+            Layout::RowPairs { row_len, pair: p } => {
+                let matches = p == pair && wide.stride == Int::Const(1) && deep.stride == Int::Const(row_len as i64);
+                let (row, column) = (base / row_len + deep_offset, base % row_len + wide_offset);
+                let fits = row % pair == 0 && column + code.columns <= row_len && (row + code.depth) * row_len <= param.len;
+                (matches && fits).then(|| Right {
+                    // SAFETY: as above.
+                    at: unsafe { param.base.add((row * row_len + column * pair) * bytes) },
+                    step: row_len * pair,
+                    panel: code.columns,
+                    next: 0,
+                })
+            }
+            Layout::RowMajor => {
+                let stride = match deep.stride {
+                    Int::Const(stride) if stride >= 0 => stride as usize,
+                    _ => return None,
+                };
+                let first = base + deep_offset * stride + wide_offset;
+                let fits = first + (code.depth - 1) * stride + code.columns <= param.len;
+                (pair == 1 && wide.stride == Int::Const(1) && fits).then(|| Right {
+                    // SAFETY: as above.
+                    at: unsafe { param.base.add(first * bytes) },
+                    step: stride,
+                    panel: code.columns,
+                    next: 0,
+                })
+            }
+        }
+    }
+
+    /// Packs a right operand from row-major scratch.
+    unsafe fn pack<T: Copy>(&mut self, code: &DotCode, at: u32, row: u32, pair: usize) -> Right {
+        let bytes = size_of::<T>();
+        // SAFETY: the operand has `depth` rows of `columns`; the packed place has room for as many elements.
+        unsafe {
+            let to = self.base.add(code.b_packed as usize);
+            for k in 0..code.depth {
+                let from = self.base.add(at as usize + k * row as usize).cast::<T>();
+                let to = to.cast::<T>().add(k / pair * code.columns * pair + k % pair);
+                for c in 0..code.columns {
+                    *to.add(c * pair) = *from.add(c);
+                }
+            }
+            debug_assert_eq!(bytes, 4 / pair);
+            Right { at: to, step: code.columns * pair, panel: code.columns, next: 0 }
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! Runs a plan, one program of the grid at a time, in a worker's scratch memory.
+//!
+//! Every access to a parameter is checked against its length, row by row; a kernel that leaves its buffers is a
+//! fault of the launch, never a stray read. Scratch places are in bounds by construction of the plan.
+//! Read next: [`access`], [`dot`].
+
+mod access;
+mod dot;
+
+use super::code::{Count, Instr, Int, Lanes, LiveCode, Place, Plan};
+use crate::isa::Isa;
+use crate::layout::Layout;
+use crate::memory::Region;
+use crate::micro::{self, Kernels};
+use crate::vector::{self, Arg};
+
+/// A buffer bound to a parameter.
+#[derive(Clone, Copy, Debug)]
+pub struct Param {
+    pub base: *mut u8,
+    /// Elements, in the kernel's view.
+    pub len: usize,
+    pub layout: Layout,
+}
+
+/// An access outside a buffer, or an integer division by zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    pub param: usize,
+}
+
+/// A worker's scratch memory and the state of the program it runs.
+pub struct Machine {
+    scratch: Region,
+    base: *mut u8,
+    counts: Vec<u32>,
+    lists: Vec<Vec<u32>>,
+    /// Per live axis: its live lanes are the first ones.
+    prefix: Vec<bool>,
+    kernels: Kernels,
+    program: [i32; 3],
+    grid: [i32; 3],
+    fault: Option<Fault>,
+    /// Lanes that nothing defines hold values made from this.
+    poison: Option<u64>,
+}
+
+impl Machine {
+    /// A machine for plans of up to `scratch` bytes and `axes` live axes of up to `extent` lanes.
+    pub fn new(isa: Isa, scratch: usize, poison: Option<u64>) -> std::io::Result<Self> {
+        let scratch = Region::zeroed(scratch.max(4096))?;
+        let base = scratch.base();
+        Ok(Self {
+            scratch,
+            base,
+            counts: Vec::with_capacity(64),
+            lists: Vec::new(),
+            prefix: Vec::new(),
+            kernels: micro::kernels(isa),
+            program: [0; 3],
+            grid: [1; 3],
+            fault: None,
+            poison,
+        })
+    }
+
+    /// Makes ready for programs of one launch.
+    pub fn begin(&mut self, plan: &Plan, grid: [i32; 3]) {
+        assert!(plan.scratch <= self.scratch.len(), "the machine was made for smaller plans");
+        self.grid = grid;
+        self.counts.clear();
+        self.counts.extend_from_slice(&plan.counts);
+        while self.lists.len() < plan.live.len() {
+            self.lists.push(Vec::with_capacity(1024));
+            self.prefix.push(true);
+        }
+        for (at, bits, bytes) in &plan.constants {
+            for lane in 0..16 {
+                // SAFETY: a constant's place has room for 16 elements.
+                unsafe {
+                    let at = self.base.add(*at as usize + lane * bytes);
+                    std::ptr::copy_nonoverlapping(bits.to_le_bytes().as_ptr(), at, *bytes);
+                }
+            }
+        }
+    }
+
+    /// Runs one program.
+    ///
+    /// # Safety
+    /// Parameters are buffers of their length and layout that live through the call; no other thread writes what
+    /// this program reads or writes.
+    pub unsafe fn run(&mut self, plan: &Plan, params: &[Param], program: [i32; 3]) -> Result<(), Fault> {
+        self.program = program;
+        self.fault = None;
+        let mut at = 0;
+        while let Some(instr) = plan.code.get(at) {
+            at += 1;
+            // SAFETY: the plan's places are within its scratch, which `begin` checked; parameters are the caller's.
+            unsafe {
+                match instr {
+                    Instr::Map { f, dst, args, rows, groups } => self.map(*f, *dst, args, *rows, *groups),
+                    Instr::Reduce { f, dst, src, rows, length } => f(&vector::reduce::Rows {
+                        dst: self.base.add(*dst as usize),
+                        src: self.base.add(src.at as usize),
+                        src_row: src.row as usize,
+                        rows: self.n(*rows),
+                        length: self.n(*length),
+                    }),
+                    Instr::Transpose { dst, src, rows, columns, bytes } => {
+                        self.transpose(*dst, *src, *rows, *columns, *bytes);
+                    }
+                    Instr::Range { at, lanes, start } => self.range(*at, *lanes, *start),
+                    Instr::ProgramId { at, axis } => self.put32(*at, self.program[*axis]),
+                    Instr::NumPrograms { at, axis } => self.put32(*at, self.grid[*axis]),
+                    Instr::Live(code) => {
+                        self.live(plan, code);
+                        // No store writes anything.
+                        if plan.live.iter().all(|(count, _)| self.n(*count) == 0) {
+                            break;
+                        }
+                    }
+                    Instr::LoadBlock(access) => self.load_block(params, access),
+                    Instr::StoreBlock(access) => self.store_block(params, access),
+                    Instr::Load(access) => self.load(params, access),
+                    Instr::Store(access) => self.store(params, access),
+                    Instr::Dot(code) => self.dot(params, code),
+                    Instr::Enter { index, wide, lo, hi, end } => {
+                        let (lo, hi) = (self.int(*lo), self.int(*hi));
+                        self.put_int(*index, *wide, lo);
+                        if lo >= hi {
+                            at = *end;
+                        }
+                    }
+                    Instr::Again { index, wide, hi, step, start } => {
+                        let next = self.get_int(*index, *wide) + self.int(*step);
+                        self.put_int(*index, *wide, next);
+                        if next < self.int(*hi) && self.fault.is_none() {
+                            at = *start;
+                        }
+                    }
+                    Instr::Unless { cond, to } => {
+                        if self.get32(*cond) == 0 {
+                            at = *to;
+                        }
+                    }
+                    Instr::Jump { to } => at = *to,
+                }
+            }
+        }
+        self.fault.map_or(Ok(()), Err)
+    }
+
+    #[inline(always)]
+    fn n(&self, count: Count) -> usize {
+        self.counts[usize::from(count)] as usize
+    }
+
+    #[inline(always)]
+    unsafe fn get32(&self, at: u32) -> i32 {
+        // SAFETY: a place of the plan.
+        unsafe { self.base.add(at as usize).cast::<i32>().read() }
+    }
+
+    #[inline(always)]
+    unsafe fn put32(&self, at: u32, value: i32) {
+        // SAFETY: a place of the plan.
+        unsafe { self.base.add(at as usize).cast::<i32>().write(value) }
+    }
+
+    #[inline(always)]
+    unsafe fn get_int(&self, at: u32, wide: bool) -> i64 {
+        // SAFETY: a place of the plan, 64-byte aligned.
+        unsafe { if wide { self.base.add(at as usize).cast::<i64>().read() } else { i64::from(self.get32(at)) } }
+    }
+
+    #[inline(always)]
+    unsafe fn put_int(&self, at: u32, wide: bool, value: i64) {
+        // SAFETY: as above.
+        unsafe {
+            if wide { self.base.add(at as usize).cast::<i64>().write(value) } else { self.put32(at, value as i32) }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn int(&self, int: Int) -> i64 {
+        // SAFETY: as above.
+        match int {
+            Int::Const(value) => value,
+            Int::I32(at) => unsafe { self.get_int(at, false) },
+            Int::I64(at) => unsafe { self.get_int(at, true) },
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn map(&mut self, f: vector::MapFn, dst: Place, args: &[Place; 3], rows: Count, groups: Count) {
+        let arg = |place: &Place| Arg {
+            // SAFETY: a place of the plan.
+            at: unsafe { self.base.add(place.at as usize) },
+            row: place.row as usize,
+            lanes: place.lanes,
+        };
+        let map = vector::Map {
+            // SAFETY: as above.
+            dst: unsafe { self.base.add(dst.at as usize) },
+            dst_row: dst.row as usize,
+            args: [arg(&args[0]), arg(&args[1]), arg(&args[2])],
+            rows: self.n(rows),
+            groups: self.n(groups),
+        };
+        // SAFETY: the plan gives operands and result room for these rows and groups, overlapping only in place.
+        unsafe { f(&map) }
+    }
+
+    unsafe fn transpose(&mut self, dst: Place, src: Place, rows: usize, columns: usize, bytes: usize) {
+        for r in 0..rows {
+            for c in 0..columns {
+                // SAFETY: both places hold rows * columns elements with their row strides.
+                unsafe {
+                    let from = self.base.add(src.at as usize + r * src.row as usize + c * bytes);
+                    let to = self.base.add(dst.at as usize + c * dst.row as usize + r * bytes);
+                    std::ptr::copy_nonoverlapping(from, to, bytes);
+                }
+            }
+        }
+    }
+
+    unsafe fn range(&mut self, at: u32, lanes: Lanes, start: i32) {
+        for i in 0..self.n(lanes.count) {
+            let lane = self.lane(lanes, i);
+            // SAFETY: the place has room for every lane.
+            unsafe { self.put32(at + 4 * i as u32, start.wrapping_add(lane as i32)) }
+        }
+    }
+
+    /// The number of the i-th lane held.
+    #[inline(always)]
+    fn lane(&self, lanes: Lanes, i: usize) -> usize {
+        match lanes.live {
+            Some(axis) if !self.prefix[usize::from(axis)] => self.lists[usize::from(axis)][i] as usize,
+            _ => i,
+        }
+    }
+
+    /// True if lanes are held in order without gaps from the first.
+    #[inline(always)]
+    fn in_order(&self, lanes: Lanes) -> bool {
+        lanes.live.is_none_or(|axis| self.prefix[usize::from(axis)])
+    }
+
+    /// Finds the live lanes of an axis.
+    unsafe fn live(&mut self, plan: &Plan, code: &LiveCode) {
+        let axis = usize::from(code.axis);
+        // SAFETY: bounds and masks are places of the plan.
+        let simple = match &code.stores[..] {
+            [store] if store.masks.is_empty() && store.bounds.len() == 1 && store.bounds[0].divide == 1 => {
+                let (offset, shape) = unsafe { (self.int(store.bounds[0].offset), self.int(store.bounds[0].shape)) };
+                (offset >= 0).then(|| (shape - offset).clamp(0, code.extent as i64) as usize)
+            }
+            _ => None,
+        };
+        let (entry, _) = plan.live[axis];
+        let entry = usize::from(entry);
+        let count = match simple {
+            Some(count) => {
+                self.prefix[axis] = true;
+                count
+            }
+            None => {
+                let mut list = std::mem::take(&mut self.lists[axis]);
+                list.clear();
+                // SAFETY: as above.
+                list.extend((0..code.extent).filter(|i| unsafe { self.is_live(code, *i) }).map(|i| i as u32));
+                self.prefix[axis] = list.last().is_none_or(|last| *last as usize + 1 == list.len());
+                self.lists[axis] = list;
+                self.lists[axis].len()
+            }
+        };
+        self.counts[entry] = count as u32;
+        self.counts[entry + 1] = count.div_ceil(16) as u32;
+    }
+
+    unsafe fn is_live(&self, code: &LiveCode, lane: usize) -> bool {
+        code.stores.iter().any(|store| {
+            // SAFETY: bounds and masks are places of the plan; masks have a lane for each of the axis.
+            let bounds = store.bounds.iter().all(|bound| unsafe {
+                let at = self.int(bound.offset) + (lane / bound.divide % bound.extent) as i64;
+                at >= 0 && at < self.int(bound.shape)
+            });
+            // SAFETY: as above.
+            bounds && store.masks.iter().all(|mask| unsafe { self.get32(mask + 4 * lane as u32) } != 0)
+        })
+    }
+
+    /// The next value of a lane that nothing defines: NaN, infinities, and random bits.
+    fn undefined(&mut self, bytes: usize) -> u64 {
+        let Some(state) = &mut self.poison else { return 0 };
+        *state ^= *state << 13;
+        *state ^= *state >> 7;
+        *state ^= *state << 17;
+        let wild = match (*state >> 60, bytes) {
+            (0..4, 2) => 0x7fc0,
+            (4..6, 2) => 0x7f80,
+            (6..8, 2) => 0xff80,
+            (0..4, 4) => 0x7fc0_0000,
+            (4..6, 4) => 0x7f80_0000,
+            (6..8, 4) => 0xff80_0000,
+            _ => *state,
+        };
+        wild & (u64::MAX >> (64 - 8 * bytes))
+    }
+}

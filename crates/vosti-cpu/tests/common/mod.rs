@@ -1,0 +1,249 @@
+//! Buffers for any specialisation by the roles of its parameters, and both ways to run it on them.
+#![allow(dead_code)]
+
+use vosti_cpu::isa::Isa;
+use vosti_cpu::layout::Layout;
+use vosti_cpu::plan::machine::{Machine, Param};
+use vosti_cpu::plan::{Plan, compile};
+use vosti_kernels::{Act, Const, Contract, Elem, Role, Spec};
+use vosti_tile::interp::{Buffer, Options, run};
+use vosti_tile::numerics::FloatMode;
+use vosti_tile::{Kernel, Scalar};
+
+pub struct Rng(pub u64);
+
+impl Rng {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+    pub fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+    /// Roughly normal, sometimes large, sometimes denormal.
+    pub fn float(&mut self) -> f32 {
+        let sum: f32 = (0..4).map(|_| (self.next() >> 40) as f32 / (1u64 << 23) as f32 - 1.0).sum();
+        match self.next() % 997 {
+            0 => sum * 1e-39,
+            1 => sum * 300.0,
+            _ => sum,
+        }
+    }
+}
+
+/// The specialisation that a file stem names.
+pub fn parse_stem(stem: &str) -> Spec {
+    let mut parts = stem.split('-');
+    let kernel = parts.next().unwrap().to_string();
+    let act = if parts.next() == Some("bf16") { Act::Bf16 } else { Act::F32 };
+    let rest: Vec<&str> = parts.collect();
+    let mut constants = std::collections::BTreeMap::new();
+    let mut i = 0;
+    while i < rest.len() {
+        let mut text = rest[i].to_string();
+        // A negative exponent holds the separator too.
+        while text.ends_with('e') && i + 1 < rest.len() {
+            i += 1;
+            text = format!("{text}-{}", rest[i]);
+        }
+        let split = text.find(|c: char| c.is_ascii_digit()).unwrap();
+        let (name, value) = text.split_at(split);
+        let value = match value.parse::<i64>() {
+            Ok(v) => Const::Int(v),
+            Err(_) => Const::Float(value.parse().unwrap()),
+        };
+        constants.insert(name.to_string(), value);
+        i += 1;
+    }
+    Spec { kernel, act, constants }
+}
+
+pub struct Case {
+    pub spec: Spec,
+    pub contract: Contract,
+    pub kernel: Kernel,
+    pub buffers: Vec<Buffer>,
+    pub grid: [usize; 3],
+}
+
+fn random(rng: &mut Rng, elem: Scalar, len: usize) -> Buffer {
+    match elem {
+        Scalar::Bf16 => Buffer::Bf16((0..len).map(|_| (rng.float().to_bits() >> 16) as u16).collect()),
+        _ => Buffer::F32((0..len).map(|_| rng.float()).collect()),
+    }
+}
+
+/// A case with `rows` rows: random data, sequences of random lengths for attention.
+pub fn case(stem: &str, rows: usize, seed: u64) -> Case {
+    let spec = parse_stem(stem);
+    assert_eq!(spec.to_string(), stem, "the stem is read back");
+    let contract = vosti_kernels::contract(&spec.kernel).unwrap().of(&spec);
+    let kernel = vosti_tile::lift(vosti_kernels::ttir_by_stem(stem).unwrap()).unwrap();
+    let mut rng = Rng(seed);
+    let int = |name: &str| match spec.constants.get(name) {
+        Some(Const::Int(v)) => *v as usize,
+        _ => 0,
+    };
+    let width = ["K", "N", "H", "STRIDE"].iter().map(|n| int(n)).max().unwrap().max(int("HEADS") * int("D"));
+    let (kv, d, page, bq) = (int("KV_HEADS").max(1), int("D").max(1), int("PAGE").max(1), int("BQ").max(1));
+    let context = 512;
+    let pages = 24;
+    // Query tiles: sequences with a history, at most BQ rows a tile.
+    let (mut table, mut first, mut count, mut pos, mut flat) = (vec![], vec![], vec![], vec![], vec![]);
+    let mut at = 0;
+    while at < rows {
+        let n = (1 + rng.below(2 * bq)).min(rows - at);
+        let start = rng.below(200);
+        let offset = flat.len() as i32;
+        let needed = (start + n).div_ceil(page);
+        flat.extend((0..needed).map(|_| rng.below(pages) as i32));
+        for t in (0..n).step_by(bq) {
+            table.push(offset);
+            first.push((at + t) as i32);
+            count.push((n - t).min(bq) as i32);
+            pos.push((start + t) as i32);
+        }
+        at += n;
+    }
+    // Padding.
+    table.push(-1);
+    first.push(0);
+    count.push(0);
+    pos.push(0);
+    let tiles = table.len();
+    let mut slots: Vec<i32> = (0..(pages * page) as i32).collect();
+    for i in 0..slots.len() {
+        let j = i + rng.below(slots.len() - i);
+        slots.swap(i, j);
+    }
+    let v = int("V").min(1000).max(1);
+    let buffers = contract.params.iter().map(|param| {
+        let elem = match (param.elem, spec.act) {
+            (Elem::I32, _) => Scalar::I32,
+            (Elem::Act, Act::Bf16) => Scalar::Bf16,
+            _ => Scalar::F32,
+        };
+        match param.role {
+            Role::In(_) => random(&mut rng, elem, rows * width),
+            Role::Out(_) => random(&mut rng, elem, rows * width),
+            Role::Weight(_) if param.elem == Elem::F32 => {
+                random(&mut rng, elem, (context * d / 2).max(width).max(d))
+            }
+            Role::Weight(_) if spec.constants.contains_key("V") => random(&mut rng, elem, v * int("H")),
+            Role::Weight(_) => {
+                let height = if spec.kernel.contains("glu") { 2 * int("N") } else { int("N").min(192) };
+                random(&mut rng, elem, height * int("K"))
+            }
+            Role::Rows => Buffer::I32(vec![rows as i32]),
+            Role::Tokens => Buffer::I32((0..rows).map(|_| rng.below(v) as i32).collect()),
+            Role::Positions => Buffer::I32((0..rows).map(|_| rng.below(context) as i32).collect()),
+            Role::RowIndex => Buffer::I32((0..rows).map(|_| rng.below(rows) as i32).collect()),
+            Role::Slots => Buffer::I32(slots[..rows].to_vec()),
+            Role::PageTable => Buffer::I32(flat.clone()),
+            Role::TileTable => Buffer::I32(table.clone()),
+            Role::TileRow => Buffer::I32(first.clone()),
+            Role::TileRows => Buffer::I32(count.clone()),
+            Role::TilePos => Buffer::I32(pos.clone()),
+            Role::CacheK | Role::CacheV => random(&mut rng, elem, pages * kv * page * d),
+        }
+    });
+    let buffers = buffers.collect();
+    let mut grid = contract.grid(&spec, vosti_kernels::Extent { rows, tiles }).unwrap();
+    if int("K") > 0 && !spec.kernel.contains("glu") {
+        grid[1] = grid[1].min(3);
+    }
+    Case { spec, contract, kernel, buffers, grid }
+}
+
+/// The interpreter's buffers afterwards.
+pub fn plain(case: &Case) -> Vec<Buffer> {
+    let mut buffers = case.buffers.clone();
+    run(&case.kernel, &mut buffers, case.grid, &Options::default()).unwrap();
+    buffers
+}
+
+fn bytes(buffer: &Buffer) -> Vec<u8> {
+    match buffer {
+        Buffer::I1(v) => v.iter().map(|x| u8::from(*x)).collect(),
+        Buffer::I32(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
+        Buffer::I64(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
+        Buffer::Bf16(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
+        Buffer::F32(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
+    }
+}
+
+/// The plan's buffers afterwards, each parameter in the layout that the plan wants (or row-major).
+pub fn fast(kernel: &Kernel, plan: &Plan, buffers: &[Buffer], grid: [usize; 3], isa: Isa, packed: bool, poison: Option<u64>) -> Result<Vec<Buffer>, String> {
+    let mut memory: Vec<(Vec<u64>, Layout, usize, usize)> = Vec::new();
+    for (i, buffer) in buffers.iter().enumerate() {
+        let len = buffer.len();
+        let size = kernel.params[i].elem.bytes();
+        let layout = plan.wanted[i].filter(|l| packed && l.accepts(len)).unwrap_or(Layout::RowMajor);
+        let mut words = vec![0u64; (layout.footprint(len) * size).div_ceil(8) + 8];
+        let source = bytes(buffer);
+        for e in 0..len {
+            let at = layout.position(e) * size;
+            // SAFETY: within the footprint.
+            unsafe {
+                std::ptr::copy_nonoverlapping(source.as_ptr().add(e * size), words.as_mut_ptr().cast::<u8>().add(at), size);
+            }
+        }
+        memory.push((words, layout, len, size));
+    }
+    let params: Vec<Param> = memory
+        .iter_mut()
+        .map(|(words, layout, len, _)| Param { base: words.as_mut_ptr().cast(), len: *len, layout: *layout })
+        .collect();
+    let mut machine = Machine::new(isa, plan.scratch, poison).unwrap();
+    let programs = grid.map(|n| n as i32);
+    let outcome = FloatMode::with(|| {
+        machine.begin(plan, programs);
+        for z in 0..programs[2] {
+            for y in 0..programs[1] {
+                for x in 0..programs[0] {
+                    // SAFETY: parameters are live buffers of their length, and this is the only thread.
+                    unsafe { machine.run(plan, &params, [x, y, z]) }.map_err(|f| format!("{f:?} in {:?}", [x, y, z]))?;
+                }
+            }
+        }
+        Ok::<_, String>(())
+    });
+    outcome?;
+    let mut result = buffers.to_vec();
+    for (buffer, (words, layout, len, size)) in result.iter_mut().zip(&memory) {
+        for e in 0..*len {
+            let mut bits = [0u8; 8];
+            // SAFETY: within the footprint.
+            unsafe {
+                let at = words.as_ptr().cast::<u8>().add(layout.position(e) * size);
+                std::ptr::copy_nonoverlapping(at, bits.as_mut_ptr(), *size);
+            }
+            buffer.set_bits(e, u64::from_le_bytes(bits));
+        }
+    }
+    Ok(result)
+}
+
+/// The first difference between two sets of buffers.
+pub fn difference(kernel: &Kernel, a: &[Buffer], b: &[Buffer]) -> Option<String> {
+    for (i, (a, b)) in a.iter().zip(b).enumerate() {
+        if let Some(e) = (0..a.len()).find(|e| a.bits(*e) != b.bits(*e)) {
+            let count = (0..a.len()).filter(|e| a.bits(*e) != b.bits(*e)).count();
+            return Some(format!(
+                "{} [{e}]: {:#x} is not {:#x} ({count} of {} differ)",
+                kernel.params[i].name,
+                a.bits(e),
+                b.bits(e),
+                a.len()
+            ));
+        }
+    }
+    None
+}
+
+pub fn plan(kernel: &Kernel, isa: Isa) -> Plan {
+    compile(kernel, isa).unwrap_or_else(|e| panic!("{}: {e}", kernel.name))
+}
