@@ -4,10 +4,18 @@
 //! here; a plain mode runs the interpreter of `vosti-tile` instead, and both give the same bits.
 //! Read next: [`device`], then [`layout`] and [`micro`].
 
+pub mod device;
 pub mod isa;
+mod launch;
 pub mod layout;
 pub mod memory;
 pub mod micro;
 pub mod plan;
 pub mod pool;
+mod step;
 pub mod vector;
+pub mod weights;
+mod wiring;
+
+pub use device::{Config, CpuDevice, CpuError, Mode};
+pub use weights::{Tensor, TensorData, Weights};

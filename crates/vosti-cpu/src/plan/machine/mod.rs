@@ -45,6 +45,9 @@ pub struct Machine {
     poison: Option<u64>,
 }
 
+// SAFETY: the pointer is to scratch that the machine owns.
+unsafe impl Send for Machine {}
+
 impl Machine {
     /// A machine for plans of up to `scratch` bytes and `axes` live axes of up to `extent` lanes.
     pub fn new(isa: Isa, scratch: usize, poison: Option<u64>) -> std::io::Result<Self> {

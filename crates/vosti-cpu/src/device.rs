@@ -1,0 +1,252 @@
+//! The device: runs the core's steps on the workers.
+//!
+//! Everything is compiled, loaded and allocated when it is made; a step fills its metadata, hands the list of
+//! launches to the workers and waits.
+//! Read next: [`crate::wiring`], [`crate::launch`], [`crate::plan`].
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use vosti_core::{Device, DeviceError, Program, StepPlan};
+use vosti_kernels::{Binding, Extent, KernelError};
+use vosti_tile::{LiftError, Scalar};
+
+use crate::isa::Isa;
+use crate::launch::{self, Fault, Ready, Units};
+use crate::plan::machine::{Machine, Param};
+use crate::pool::Pool;
+use crate::weights::Weights;
+use crate::wiring::{Size, Wiring, wire};
+
+/// How kernels are executed; the bits are the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Compiled plans.
+    #[default]
+    Fast,
+    /// The interpreter of tile IR, one operation at a time.
+    Plain,
+}
+
+/// A device's limits and how it runs.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Rows that one step may have.
+    pub rows_max: usize,
+    /// Selected rows that one step may have.
+    pub selected_max: usize,
+    /// Pages of each cache group.
+    pub pages: Vec<usize>,
+    /// Workers, the caller included.
+    pub threads: usize,
+    pub mode: Mode,
+    /// The fastest that the machine has if `None`.
+    pub isa: Option<Isa>,
+    /// Fill lanes that nothing defines with NaN, infinities and random bits from this seed.
+    pub poison: Option<u64>,
+    /// TTIR in place of the checked-in text, by specialisation: for tests.
+    pub ttir: Option<HashMap<String, String>>,
+}
+
+impl Config {
+    /// Fast mode with the machine's best instruction set.
+    pub fn new(rows_max: usize, selected_max: usize, pages: Vec<usize>, threads: usize) -> Self {
+        Self { rows_max, selected_max, pages, threads, mode: Mode::Fast, isa: None, poison: None, ttir: None }
+    }
+}
+
+/// Why a device could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum CpuError {
+    #[error("{pages} page counts for {groups} cache groups: give one for each group of the program")]
+    Groups { pages: usize, groups: usize },
+    #[error("kernel {k} of {bindings} bindings: the program and its bindings are from different models")]
+    Binding { k: u32, bindings: usize },
+    #[error("{spec} has a parameter of role {role}, which its op does not have")]
+    Role { spec: String, role: String },
+    #[error("no TTIR is checked in for {spec}: add the model's dimensions to the inventory and run `cargo xtask ttir`")]
+    Ttir { spec: String },
+    #[error("{spec}: {error}")]
+    Lift { spec: String, error: LiftError },
+    #[error("{spec}: the parameters of the TTIR are not those of the contract; run `cargo xtask ttir`")]
+    Signature { spec: String },
+    #[error("parameter `{param}` of {spec} has another element type than the buffer it shares")]
+    Element { spec: String, param: String },
+    #[error("parameter `{param}` of {spec} {what}")]
+    Premise { spec: String, param: String, what: &'static str },
+    #[error("weight `{name}`: {error}")]
+    Weight { name: String, error: Box<dyn std::error::Error + Send + Sync> },
+    #[error("weight `{name}` is not {elem}, which its kernels read")]
+    WeightType { name: String, elem: Scalar },
+    #[error("memory or threads: {0}")]
+    System(#[from] std::io::Error),
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+}
+
+/// A device of the core that executes tile IR on this machine's processor.
+pub struct CpuDevice {
+    config: Config,
+    program: Program,
+    wiring: Wiring,
+    params: Vec<Param>,
+    launches: Vec<Ready>,
+    machines: Vec<std::sync::Mutex<Machine>>,
+    pool: Pool,
+    ran: bool,
+}
+
+// SAFETY: raw pointers are to regions that the device owns; they are followed only under `&mut self`.
+unsafe impl Send for CpuDevice {}
+
+impl CpuDevice {
+    /// Compiles the program's kernels, loads its weights one at a time and allocates everything else.
+    pub fn new(
+        program: &Program,
+        bindings: &[Binding],
+        weights: &dyn Weights,
+        config: Config,
+    ) -> Result<Self, CpuError> {
+        let isa = config.isa.unwrap_or_else(Isa::detect);
+        let wiring = wire(program, bindings, weights, &config, isa)?;
+        let mut params = Vec::new();
+        let mut launches = Vec::new();
+        for wired in &wiring.launches {
+            let start = params.len();
+            params.extend(wired.params.iter().map(|bound| launch::param(wiring.buffer(*bound))));
+            launches.push(Ready {
+                kernel: wired.kernel,
+                params: start..params.len(),
+                grid: [1; 3],
+                units: Units::default(),
+                next: AtomicUsize::new(0),
+            });
+        }
+        let scratch = wiring.kernels.iter().filter_map(|k| k.plan.as_ref()).map(|p| p.scratch).max().unwrap_or(0);
+        let pool = Pool::new(config.threads)?;
+        let machines = (0..pool.threads())
+            .map(|_| Machine::new(isa, scratch, config.poison).map(std::sync::Mutex::new))
+            .collect::<std::io::Result<_>>()?;
+        Ok(Self { config, program: program.clone(), wiring, params, launches, machines, pool, ran: false })
+    }
+
+    /// Specialisations that have no compiled form and are interpreted. None in fast mode, all in plain mode.
+    pub fn interpreted(&self) -> Vec<String> {
+        self.wiring.kernels.iter().filter(|k| k.plan.is_none()).map(|k| k.spec.to_string()).collect()
+    }
+
+    /// Bytes of weights and of the KV pool.
+    pub fn bytes(&self) -> (usize, usize) {
+        let sum = |buffers: &[crate::weights::Buffer]| buffers.iter().map(|b| b.region.len()).sum::<usize>();
+        (sum(&self.wiring.weights), sum(&self.wiring.cache_k) + sum(&self.wiring.cache_v))
+    }
+
+    /// Grids and units of all launches, for a step of this size.
+    fn size(&mut self, rows: usize, selected: usize) -> Result<(), KernelError> {
+        let mut known: HashMap<(usize, usize), [usize; 3]> = HashMap::new();
+        for (ready, wired) in self.launches.iter_mut().zip(&self.wiring.launches) {
+            let (rows, tiles) = match wired.size {
+                Size::Rows => (rows, 0),
+                Size::Selected => (selected, 0),
+                Size::Tiles(tiling) => (rows, self.wiring.metadata.tiles(tiling)),
+            };
+            let compiled = &self.wiring.kernels[wired.kernel];
+            let key = (wired.kernel, rows ^ tiles << 32);
+            ready.grid = match known.get(&key) {
+                Some(grid) => *grid,
+                None => {
+                    let grid = compiled.contract.grid(&compiled.spec, Extent { rows, tiles })?;
+                    known.insert(key, grid);
+                    grid
+                }
+            };
+            let sweep = compiled.plan.as_ref().and_then(|p| p.sweep);
+            ready.units = Units::of(ready.grid, sweep, self.pool.threads());
+            ready.next.store(0, Relaxed);
+        }
+        Ok(())
+    }
+
+    fn launch(&mut self) -> Result<(), DeviceError> {
+        let Self { launches, params, machines, pool, wiring, config, .. } = self;
+        let fault = Fault::default();
+        let shared = Shared { launches, params, kernels: &wiring.kernels };
+        let outcome = pool.run(&|worker| {
+            let mut machine = machines[worker.index].lock().unwrap_or_else(|e| e.into_inner());
+            let Shared { launches, params, kernels } = shared.get();
+            let kernel = |i: usize| launch::Program { kernel: &kernels[i].kernel, plan: kernels[i].plan.as_ref() };
+            // SAFETY: parameters are the device's own buffers, borrowed for the call; that programs of one launch
+            // write disjoint cells is the kernels' contract, which the verifier proves.
+            unsafe { launch::work(worker, &mut machine, launches, params, kernel, &fault, config.poison) }
+        });
+        outcome.map_err(|error| DeviceError { message: error.to_string(), intact: false })?;
+        match fault.get() {
+            None => Ok(()),
+            Some(number) => {
+                let spec = &wiring.kernels[launches[number].kernel].spec;
+                let message = format!("launch {number} ({spec}) left its buffers: this is a bug, report it");
+                Err(DeviceError { message, intact: false })
+            }
+        }
+    }
+}
+
+/// What workers share of a step.
+struct Shared<'a> {
+    launches: &'a [Ready],
+    params: &'a [Param],
+    kernels: &'a [crate::wiring::Compiled],
+}
+
+impl<'a> Shared<'a> {
+    fn get(&self) -> &Self {
+        self
+    }
+}
+
+// SAFETY: workers only read it; what its pointers point at is divided among programs.
+unsafe impl Sync for Shared<'_> {}
+
+impl Device for CpuDevice {
+    type Logits = [f32];
+
+    fn rows_max(&self) -> usize {
+        self.config.rows_max
+    }
+
+    fn selected_max(&self) -> usize {
+        self.config.selected_max
+    }
+
+    fn pages(&self, group: usize) -> usize {
+        self.config.pages[group]
+    }
+
+    fn clear(&mut self) {
+        if !self.ran {
+            return; // Fresh memory is zero already, and stays untouched until it is used.
+        }
+        for buffer in self.wiring.cache_k.iter_mut().chain(&mut self.wiring.cache_v) {
+            let bytes = buffer.region.len();
+            buffer.region.as_mut_slice::<u8>(bytes).fill(0);
+        }
+    }
+
+    fn run(&mut self, program: &Program, plan: &StepPlan) -> Result<(), DeviceError> {
+        let refuse = |message: String| DeviceError { message, intact: true };
+        if *program != self.program {
+            return Err(refuse("the device was made for another program".into()));
+        }
+        self.ran = true;
+        self.wiring.metadata.fill(plan).map_err(refuse)?;
+        self.size(plan.rows(), plan.selected().len()).map_err(|e| refuse(e.to_string()))?;
+        self.launch()
+    }
+
+    fn logits(&self, selected: usize) -> &[f32] {
+        let vocab = self.program.vocab as usize;
+        let buffer = &self.wiring.rows[self.program.logits as usize];
+        &buffer.region.as_slice::<f32>(buffer.len)[selected * vocab..][..vocab]
+    }
+}
+

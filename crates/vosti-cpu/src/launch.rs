@@ -1,0 +1,193 @@
+//! Running a step's launches on the workers: which programs are one unit of work, and who takes it.
+//!
+//! Units are taken from a counter, so a slow worker takes fewer. A unit is one program, or the programs that
+//! read the same right operand of a dot, a part of the rows at a time.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
+use vosti_tile::interp::{self, Memory, Options, Undefined};
+use vosti_tile::{Kernel, Scalar};
+
+use crate::layout::Layout;
+use crate::plan::Plan;
+use crate::plan::machine::{Machine, Param};
+use crate::pool::Worker;
+
+/// One launch of the step being run.
+pub struct Ready {
+    pub kernel: usize,
+    /// Range of this launch's parameters in [`Step::params`].
+    pub params: std::ops::Range<usize>,
+    pub grid: [usize; 3],
+    pub units: Units,
+    pub next: AtomicUsize,
+}
+
+/// How a grid is cut into units.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Units {
+    pub count: usize,
+    /// The axis swept inside a unit, and into how many parts it is cut.
+    sweep: Option<(usize, usize)>,
+}
+
+/// Units a worker should find, for an even end.
+const UNITS_PER_WORKER: usize = 8;
+
+impl Units {
+    pub fn of(grid: [usize; 3], sweep: Option<usize>, threads: usize) -> Self {
+        let all = grid.iter().product();
+        let Some(axis) = sweep else { return Self { count: all, sweep: None } };
+        let outer: usize = (0..3).filter(|i| *i != axis).map(|i| grid[i]).product();
+        if grid[axis] <= 1 || outer == 0 {
+            return Self { count: all, sweep: None };
+        }
+        let parts = (threads * UNITS_PER_WORKER).div_ceil(outer).clamp(1, grid[axis]);
+        Self { count: outer * parts, sweep: Some((axis, parts)) }
+    }
+
+    /// Calls `f` with each program of a unit.
+    fn programs(&self, grid: [usize; 3], unit: usize, mut f: impl FnMut([i32; 3])) {
+        let Some((axis, parts)) = self.sweep else {
+            let (x, rest) = (unit % grid[0], unit / grid[0]);
+            return f([x as i32, (rest % grid[1]) as i32, (rest / grid[1]) as i32]);
+        };
+        let (part, mut rest) = (unit % parts, unit / parts);
+        let mut program = [0; 3];
+        for i in (0..3).filter(|i| *i != axis) {
+            program[i] = (rest % grid[i]) as i32;
+            rest /= grid[i];
+        }
+        for at in grid[axis] * part / parts..grid[axis] * (part + 1) / parts {
+            program[axis] = at as i32;
+            f(program);
+        }
+    }
+}
+
+/// What a kernel of the step runs as.
+pub struct Program<'a> {
+    pub kernel: &'a Kernel,
+    pub plan: Option<&'a Plan>,
+}
+
+/// One worker's part of all launches.
+///
+/// # Safety
+/// The launches' parameters are live buffers of their length and layout that nobody else touches until every
+/// worker is done; a launch's programs write disjoint cells that no other program of it reads.
+pub unsafe fn work<'a>(
+    worker: &Worker<'_>,
+    machine: &mut Machine,
+    launches: &[Ready],
+    params: &[Param],
+    kernel: impl Fn(usize) -> Program<'a>,
+    fault: &Fault,
+    poison: Option<u64>,
+) {
+    for (number, launch) in launches.iter().enumerate() {
+        let params = &params[launch.params.clone()];
+        let program = kernel(launch.kernel);
+        match program.plan {
+            Some(plan) => {
+                machine.begin(plan, launch.grid.map(|n| n as i32));
+                loop {
+                    let taken = launch.next.fetch_add(1, Relaxed);
+                    if taken >= launch.units.count {
+                        break;
+                    }
+                    // Later query tiles see more keys: the long ones first.
+                    let unit = launch.units.count - 1 - taken;
+                    launch.units.programs(launch.grid, unit, |at| {
+                        // SAFETY: the caller's promise.
+                        if unsafe { machine.run(plan, params, at) }.is_err() {
+                            fault.set(number);
+                        }
+                    });
+                }
+            }
+            None if worker.index == 0 => {
+                // SAFETY: the caller's promise; the other workers wait at the barrier.
+                let mut memory = unsafe { Buffers::new(program.kernel, params) };
+                let undefined = poison.map_or(Undefined::Zero, Undefined::Poison);
+                let options = Options { undefined, ..Options::default() };
+                if interp::run(program.kernel, &mut memory, launch.grid, &options).is_err() {
+                    fault.set(number);
+                }
+            }
+            None => {}
+        }
+        worker.barrier();
+    }
+}
+
+/// The first launch that left its buffers.
+#[derive(Default)]
+pub struct Fault {
+    happened: AtomicBool,
+    launch: AtomicUsize,
+}
+
+impl Fault {
+    fn set(&self, launch: usize) {
+        if !self.happened.swap(true, Relaxed) {
+            self.launch.store(launch, Relaxed);
+        }
+    }
+
+    pub fn get(&self) -> Option<usize> {
+        self.happened.load(Relaxed).then(|| self.launch.load(Relaxed))
+    }
+}
+
+/// Buffers as the interpreter sees them, through their layouts.
+struct Buffers<'a> {
+    kernel: &'a Kernel,
+    params: &'a [Param],
+}
+
+impl<'a> Buffers<'a> {
+    /// # Safety
+    /// As for [`work`]: the buffers are live and nobody else touches them while this lives.
+    unsafe fn new(kernel: &'a Kernel, params: &'a [Param]) -> Self {
+        Self { kernel, params }
+    }
+
+    fn at(&self, param: usize, index: usize) -> (*mut u8, usize) {
+        let Param { base, len, layout } = self.params[param];
+        assert!(index < len);
+        let bytes = self.kernel.params[param].elem.bytes();
+        // SAFETY: the index is within the buffer, and so is its position.
+        (unsafe { base.add(layout.position(index) * bytes) }, bytes)
+    }
+}
+
+impl Memory for Buffers<'_> {
+    fn elem(&self, param: usize) -> Option<Scalar> {
+        self.params.get(param).and(self.kernel.params.get(param)).map(|p| p.elem)
+    }
+
+    fn len(&self, param: usize) -> usize {
+        self.params[param].len
+    }
+
+    fn load(&self, param: usize, index: usize) -> u64 {
+        let (at, bytes) = self.at(param, index);
+        let mut bits = [0; 8];
+        // SAFETY: an element of a live buffer.
+        unsafe { std::ptr::copy_nonoverlapping(at, bits.as_mut_ptr(), bytes) };
+        u64::from_le_bytes(bits)
+    }
+
+    fn store(&mut self, param: usize, index: usize, bits: u64) {
+        let (at, bytes) = self.at(param, index);
+        // SAFETY: as above, and nobody else touches it.
+        unsafe { std::ptr::copy_nonoverlapping(bits.to_le_bytes().as_ptr(), at, bytes) };
+    }
+}
+
+/// A parameter of a buffer.
+pub fn param(buffer: &crate::weights::Buffer) -> Param {
+    let layout: Layout = buffer.layout;
+    Param { base: buffer.region.base(), len: buffer.len, layout }
+}
