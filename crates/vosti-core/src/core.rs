@@ -54,7 +54,7 @@ impl<D: Device, S: Sampler<Logits = D::Logits>> Core<D, S> {
     /// continue the request's chain: same parent, same depth, same tokens. At least one position stays to compute.
     pub fn attach(&mut self, request: RequestId, block: BlockId) -> Result<(), CoreError> {
         let mut core = self.open()?;
-        let out = core.attach(request, block);
+        let out = core.attach(&self.fixed, request, block);
         self.state = Some(core);
         out
     }
@@ -79,7 +79,7 @@ impl<D: Device, S: Sampler<Logits = D::Logits>> Core<D, S> {
     /// Publishes the request's next full cached page as an immutable block. None if there is none yet.
     pub fn publish(&mut self, request: RequestId) -> Result<Option<BlockId>, CoreError> {
         let mut core = self.open()?;
-        let out = core.publish(request);
+        let out = core.publish(&self.fixed, request);
         self.state = Some(core);
         out
     }
@@ -87,7 +87,7 @@ impl<D: Device, S: Sampler<Logits = D::Logits>> Core<D, S> {
     /// Drops a block that no request's table reads, and frees its pages.
     pub fn evict(&mut self, block: BlockId) -> Result<(), CoreError> {
         let mut core = self.open()?;
-        let out = core.evict(block);
+        let out = core.evict(&self.fixed, block);
         self.state = Some(core);
         out
     }
@@ -95,7 +95,7 @@ impl<D: Device, S: Sampler<Logits = D::Logits>> Core<D, S> {
     /// Frees a block's page of one group, if no request's table reads it; the block stays for the other groups.
     pub fn evict_page(&mut self, block: BlockId, group: usize) -> Result<(), CoreError> {
         let mut core = self.open()?;
-        let out = core.evict_page(block, group);
+        let out = core.evict_page(&self.fixed, block, group);
         self.state = Some(core);
         out
     }

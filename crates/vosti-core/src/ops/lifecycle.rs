@@ -251,7 +251,7 @@ impl<S: Sampler> State<S> {
     }
 
     /// Entries after the chain are the request's own.
-    proof fn lemma_own(self, fixed: Fixed<S>, slot: int)
+    pub(crate) proof fn lemma_own(self, fixed: Fixed<S>, slot: int)
         requires self.inv(fixed), live(self.requests@, slot),
         ensures
             ({

@@ -4,3 +4,4 @@ pub(crate) mod canonical;
 pub(crate) mod forward;
 pub(crate) mod reference;
 pub(crate) mod frame;
+pub(crate) mod sharing;
