@@ -4,8 +4,8 @@
 //! methods, `tojson` as `json.dumps(ensure_ascii=False)`, `raise_exception`, and `strftime_now`. The date
 //! that a template may ask for is a parameter: the same messages must give the same tokens tomorrow.
 
-use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::syntax::SyntaxConfig;
+use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::{Environment, Error, ErrorKind};
 
 use crate::error::{ModelError, Result};
@@ -22,7 +22,17 @@ pub struct Date {
 }
 
 const MONTHS: [&str; 12] = [
-    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
     "December",
 ];
 const WEEKDAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
@@ -34,7 +44,8 @@ impl Date {
     /// A day of the Gregorian calendar from 1583 on, or `None`.
     pub fn new(year: u16, month: u8, day: u8) -> Option<Self> {
         let date = Self { year, month, day };
-        let valid = (1583..=9999).contains(&year) && (1..=12).contains(&month) && (1..=date.month_days()).contains(&day);
+        let valid =
+            (1583..=9999).contains(&year) && (1..=12).contains(&month) && (1..=date.month_days()).contains(&day);
         valid.then_some(date)
     }
 
@@ -49,7 +60,7 @@ impl Date {
     }
 
     fn month_days(self) -> u8 {
-        let leap = self.year % 4 == 0 && (self.year % 100 != 0 || self.year % 400 == 0);
+        let leap = self.year.is_multiple_of(4) && (!self.year.is_multiple_of(100) || self.year.is_multiple_of(400));
         match self.month {
             2 if leap => 29,
             2 => 28,
@@ -172,7 +183,8 @@ impl ChatTemplate {
             Err(Error::new(ErrorKind::InvalidOperation, message))
         });
         environment.add_function("strftime_now", move |format: String| {
-            let unsupported = || Error::new(ErrorKind::InvalidOperation, format!("strftime_now({format:?}) is not supported"));
+            let unsupported =
+                || Error::new(ErrorKind::InvalidOperation, format!("strftime_now({format:?}) is not supported"));
             date.format(&format).ok_or_else(unsupported)
         });
         environment.add_filter("tojson", to_json);
@@ -194,8 +206,8 @@ fn to_json(value: Value, arguments: Kwargs) -> std::result::Result<String, Error
     let _: Option<bool> = arguments.get("ensure_ascii")?;
     let sort: Option<bool> = arguments.get("sort_keys")?;
     arguments.assert_all_used()?;
-    let json = serde_json::to_value(&value)
-        .map_err(|e| Error::new(ErrorKind::InvalidOperation, "tojson").with_source(e))?;
+    let json =
+        serde_json::to_value(&value).map_err(|e| Error::new(ErrorKind::InvalidOperation, "tojson").with_source(e))?;
     let mut out = String::new();
     write_json(&json, indent.map(|n| n.min(16)), sort.unwrap_or(false), 0, &mut out);
     Ok(out)

@@ -78,7 +78,9 @@ impl GgmlType {
         match self {
             Self::F32 => blocks.for_each(|(b, o)| o[0] = f32::from_le_bytes([b[0], b[1], b[2], b[3]])),
             Self::F16 => blocks.for_each(|(b, o)| o[0] = half16(b, 0)),
-            Self::BF16 => blocks.for_each(|(b, o)| o[0] = f32::from_bits(u32::from(b[1]) << 24 | u32::from(b[0]) << 16)),
+            Self::BF16 => {
+                blocks.for_each(|(b, o)| o[0] = f32::from_bits(u32::from(b[1]) << 24 | u32::from(b[0]) << 16))
+            }
             Self::Q8_0 => blocks.for_each(|(b, o)| q8_0(b, o)),
             Self::Q4_0 => blocks.for_each(|(b, o)| q4_0(b, o)),
             Self::Q4_1 => blocks.for_each(|(b, o)| q4_1(b, o)),

@@ -77,7 +77,9 @@ pub enum ModelError {
         name: String,
     },
     /// A tensor has another shape than the configuration says.
-    #[error("tensor `{name}` has shape {found:?}, the configuration says {expected:?}; the files do not belong together")]
+    #[error(
+        "tensor `{name}` has shape {found:?}, the configuration says {expected:?}; the files do not belong together"
+    )]
     TensorShape {
         /// The tensor's name.
         name: String,

@@ -383,9 +383,7 @@ impl<'a> Reader<'a> {
                 let bytes = self.take(n * 4)?;
                 Value::Floats(bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect())
             }
-            12 => Value::Floats(
-                (0..n).map(|_| Ok(f64::from_le_bytes(self.array()?) as f32)).collect::<Result<_>>()?,
-            ),
+            12 => Value::Floats((0..n).map(|_| Ok(f64::from_le_bytes(self.array()?) as f32)).collect::<Result<_>>()?),
             _ => {
                 let each = |r: &mut Self| {
                     let value = r.integer(kind)?;

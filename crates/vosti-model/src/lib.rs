@@ -27,8 +27,8 @@ mod weights;
 
 pub use chat::{ChatOptions, ChatTemplate, Date};
 pub use error::{ModelError, Result};
-pub use inventory::{check_kernels, inventory};
 pub use files::{RawTensor, TensorFiles};
+pub use inventory::{check_kernels, inventory};
 pub use model::Model;
 pub use plan::{ModelPlan, PlanOptions, Recipe, plan};
 pub use tokenizer::{Detokenizer, Tokenizer};

@@ -32,10 +32,9 @@ impl Model {
             return Self::open_folder(path);
         }
         let files = TensorFiles::open_gguf(path)?;
-        let metadata = files.metadata().ok_or_else(|| ModelError::NotAModel {
-            path: path.to_path_buf(),
-            why: "it has no GGUF header".into(),
-        })?;
+        let metadata = files
+            .metadata()
+            .ok_or_else(|| ModelError::NotAModel { path: path.to_path_buf(), why: "it has no GGUF header".into() })?;
         let decoder = families::from_gguf(metadata)?;
         let tokenizer = Tokenizer::from_gguf(metadata)?;
         let template = metadata.str_opt("tokenizer.chat_template")?.map(str::to_string);

@@ -118,8 +118,7 @@ pub fn plan(decoder: &Decoder, options: &PlanOptions) -> Result<ModelPlan> {
 
 /// Every specialisation a plan launches, sorted, each once.
 pub fn specs(plan: &ModelPlan) -> Vec<Spec> {
-    let mut specs: Vec<Spec> =
-        plan.bindings.iter().flat_map(|b| b.launches.iter().map(|l| l.spec.clone())).collect();
+    let mut specs: Vec<Spec> = plan.bindings.iter().flat_map(|b| b.launches.iter().map(|l| l.spec.clone())).collect();
     specs.sort();
     specs.dedup();
     specs
@@ -200,7 +199,8 @@ impl Builder<'_> {
         let layer = &d.layers[index];
         let attended = self.attention(index, layer, stream[0])?;
         let q_width = layer.heads * layer.head_dim;
-        let output = self.matrix(&format!("layers.{index}.output"), vec![(Slot::Output, d.hidden, None)], index, q_width);
+        let output =
+            self.matrix(&format!("layers.{index}.output"), vec![(Slot::Output, d.hidden, None)], index, q_width);
         self.join(
             layer,
             (attended, q_width),
@@ -211,12 +211,8 @@ impl Builder<'_> {
         stream.swap(0, 1);
 
         let gated = self.perceptron(index, layer, stream[0])?;
-        let down = self.matrix(
-            &format!("layers.{index}.down"),
-            vec![(Slot::Down, d.hidden, None)],
-            index,
-            layer.intermediate,
-        );
+        let down =
+            self.matrix(&format!("layers.{index}.down"), vec![(Slot::Down, d.hidden, None)], index, layer.intermediate);
         let scalar = layer.scaled.then(|| self.scalar_weight(index));
         self.join(
             layer,
@@ -376,15 +372,10 @@ impl Builder<'_> {
 
     /// The cache group of layers with this window and shape.
     fn group(&mut self, layer: &Layer) -> u32 {
-        let same = |g: &GroupDecl| {
-            g.window == layer.window && g.kv_heads == layer.kv_heads && g.head_dim == layer.head_dim
-        };
+        let same =
+            |g: &GroupDecl| g.window == layer.window && g.kv_heads == layer.kv_heads && g.head_dim == layer.head_dim;
         let found = self.groups.iter().position(same).unwrap_or_else(|| {
-            self.groups.push(GroupDecl {
-                window: layer.window,
-                kv_heads: layer.kv_heads,
-                head_dim: layer.head_dim,
-            });
+            self.groups.push(GroupDecl { window: layer.window, kv_heads: layer.kv_heads, head_dim: layer.head_dim });
             self.groups.len() - 1
         });
         found as u32
@@ -483,14 +474,12 @@ fn int(value: u32) -> Const {
 
 /// Refuses dimensions that no kernel serves, before anything is allocated from them.
 pub(crate) fn check_dimensions(d: &Decoder, file: &str) -> Result<()> {
-    let bad = |key: &str, why: String| {
-        Err(ModelError::Config { file: file.to_string(), key: key.to_string(), why })
-    };
+    let bad = |key: &str, why: String| Err(ModelError::Config { file: file.to_string(), key: key.to_string(), why });
     let within = |value: u32, low: u32, high: u32| (low..=high).contains(&value);
     if !within(d.vocab, 2, 1 << 21) {
         return bad("vocab_size", format!("is {}, not between 2 and {}", d.vocab, 1 << 21));
     }
-    if !within(d.hidden, 16, 1 << 16) || d.hidden % 16 != 0 {
+    if !within(d.hidden, 16, 1 << 16) || !d.hidden.is_multiple_of(16) {
         return bad("hidden_size", format!("is {}, not a multiple of 16 between 16 and {}", d.hidden, 1 << 16));
     }
     if !within(d.context, 1, 1 << 22) {
@@ -504,7 +493,10 @@ pub(crate) fn check_dimensions(d: &Decoder, file: &str) -> Result<()> {
     }
     for (i, layer) in d.layers.iter().enumerate() {
         if !layer.head_dim.is_power_of_two() || !within(layer.head_dim, 16, 512) {
-            return bad("head_dim", format!("is {} in layer {i}, not a power of two between 16 and 512", layer.head_dim));
+            return bad(
+                "head_dim",
+                format!("is {} in layer {i}, not a power of two between 16 and 512", layer.head_dim),
+            );
         }
         if !within(layer.heads, 1, 1024) || layer.kv_heads == 0 || layer.heads % layer.kv_heads != 0 {
             return bad(
@@ -513,7 +505,10 @@ pub(crate) fn check_dimensions(d: &Decoder, file: &str) -> Result<()> {
             );
         }
         if !within(layer.intermediate, 16, 1 << 18) || layer.intermediate % 16 != 0 {
-            return bad("intermediate_size", format!("is {}, not a multiple of 16 up to {}", layer.intermediate, 1 << 18));
+            return bad(
+                "intermediate_size",
+                format!("is {}, not a multiple of 16 up to {}", layer.intermediate, 1 << 18),
+            );
         }
         if layer.window == Some(0) {
             return bad("sliding_window", "is 0".into());

@@ -41,10 +41,10 @@ fn a_template_sees_the_pinned_date_and_never_the_clock() {
 #[test]
 fn weekdays_and_leap_years_are_the_calendars() {
     let date = |text: &str| Date::parse(text);
-    let template = ChatTemplate::new("{{ strftime_now('%A %-d %B %y') }}".into(), String::new(), String::new()).unwrap();
-    let render = |d: Date| {
-        template.render(&Value::Array(vec![]), &ChatOptions { date: d, ..Default::default() }).unwrap()
-    };
+    let template =
+        ChatTemplate::new("{{ strftime_now('%A %-d %B %y') }}".into(), String::new(), String::new()).unwrap();
+    let render =
+        |d: Date| template.render(&Value::Array(vec![]), &ChatOptions { date: d, ..Default::default() }).unwrap();
     assert_eq!(render(date("2024-02-29").unwrap()), "Thursday 29 February 24");
     assert_eq!(render(date("2000-01-01").unwrap()), "Saturday 1 January 00");
     assert!(date("2023-02-29").is_none() && date("1900-02-29").is_none() && date("2024-13-01").is_none());

@@ -4,7 +4,9 @@ use std::path::Path;
 
 use vosti_kernels::Act;
 use vosti_model::gguf::Metadata;
-use vosti_model::{ModelError, PlanOptions, TensorFiles, Tokenizer, WeightSource, Weights, families, plan};
+use vosti_model::{
+    ChatOptions, ChatTemplate, ModelError, PlanOptions, TensorFiles, Tokenizer, WeightSource, Weights, families, plan,
+};
 
 /// A GGUF file being written.
 struct Gguf(Vec<u8>);
@@ -78,10 +80,22 @@ fn an_unsupported_architecture_or_pretokenizer_is_named() {
     assert!(error.contains("`mamba`") && error.contains("gemma3"), "{error}");
 
     let file = Gguf::new(0, 4)
-        .string("tokenizer.ggml.model").u32(8).string("gpt2")
-        .string("tokenizer.ggml.pre").u32(8).string("viking")
-        .string("tokenizer.ggml.tokens").u32(9).u32(8).u64(1).string("a")
-        .string("tokenizer.ggml.token_type").u32(9).u32(5).u64(1).u32(1);
+        .string("tokenizer.ggml.model")
+        .u32(8)
+        .string("gpt2")
+        .string("tokenizer.ggml.pre")
+        .u32(8)
+        .string("viking")
+        .string("tokenizer.ggml.tokens")
+        .u32(9)
+        .u32(8)
+        .u64(1)
+        .string("a")
+        .string("tokenizer.ggml.token_type")
+        .u32(9)
+        .u32(5)
+        .u64(1)
+        .u32(1);
     let metadata = Metadata::parse("m.gguf", &file.0).unwrap();
     let error = Tokenizer::from_gguf(&metadata).err().unwrap().to_string();
     assert!(error.contains("`viking`") && error.contains("smollm"), "{error}");
@@ -141,6 +155,16 @@ impl Chance {
         (self.next() % n.max(1) as u64) as usize
     }
 
+    /// A copy with a few characters replaced, which often still parses.
+    fn nudge(&mut self, seed: &[u8]) -> Vec<u8> {
+        let mut bytes = seed.to_vec();
+        for _ in 0..=self.below(3) {
+            let at = self.below(bytes.len());
+            bytes[at] = b' ' + self.below(95) as u8;
+        }
+        bytes
+    }
+
     /// A damaged copy: bytes flipped, extremes written, the end cut off, a stretch repeated.
     fn damage(&mut self, seed: &[u8]) -> Vec<u8> {
         let mut bytes = seed.to_vec();
@@ -172,24 +196,82 @@ impl Chance {
 /// A small file of every kind of value, with a vocabulary and two tensors.
 fn small_gguf() -> Vec<u8> {
     let file = Gguf::new(2, 16)
-        .string("general.architecture").u32(8).string("llama")
-        .string("llama.embedding_length").u32(4).u32(64)
-        .string("llama.attention.head_count").u32(4).u32(4)
-        .string("llama.attention.head_count_kv").u32(4).u32(2)
-        .string("llama.feed_forward_length").u32(4).u32(128)
-        .string("llama.block_count").u32(4).u32(1)
-        .string("llama.context_length").u32(10).u64(128)
-        .string("llama.attention.layer_norm_rms_epsilon").u32(6).u32(1e-5f32.to_bits())
-        .string("tokenizer.ggml.model").u32(8).string("gpt2")
-        .string("tokenizer.ggml.pre").u32(8).string("smollm")
-        .string("tokenizer.ggml.tokens").u32(9).u32(8).u64(4).string("a").string("b").string("ab").string("<e>")
-        .string("tokenizer.ggml.token_type").u32(9).u32(5).u64(4).u32(1).u32(1).u32(1).u32(3)
-        .string("tokenizer.ggml.merges").u32(9).u32(8).u64(1).string("a b")
-        .string("tokenizer.ggml.eos_token_id").u32(4).u32(3)
-        .string("tokenizer.ggml.scores").u32(9).u32(6).u64(4).u32(0).u32(0).u32(0).u32(0)
-        .string("general.alignment").u32(4).u32(32)
-        .string("token_embd.weight").u32(2).u64(64).u64(4).u32(8).u64(0)
-        .string("output_norm.weight").u32(1).u64(64).u32(0).u64(288);
+        .string("general.architecture")
+        .u32(8)
+        .string("llama")
+        .string("llama.embedding_length")
+        .u32(4)
+        .u32(64)
+        .string("llama.attention.head_count")
+        .u32(4)
+        .u32(4)
+        .string("llama.attention.head_count_kv")
+        .u32(4)
+        .u32(2)
+        .string("llama.feed_forward_length")
+        .u32(4)
+        .u32(128)
+        .string("llama.block_count")
+        .u32(4)
+        .u32(1)
+        .string("llama.context_length")
+        .u32(10)
+        .u64(128)
+        .string("llama.attention.layer_norm_rms_epsilon")
+        .u32(6)
+        .u32(1e-5f32.to_bits())
+        .string("tokenizer.ggml.model")
+        .u32(8)
+        .string("gpt2")
+        .string("tokenizer.ggml.pre")
+        .u32(8)
+        .string("smollm")
+        .string("tokenizer.ggml.tokens")
+        .u32(9)
+        .u32(8)
+        .u64(4)
+        .string("a")
+        .string("b")
+        .string("ab")
+        .string("<e>")
+        .string("tokenizer.ggml.token_type")
+        .u32(9)
+        .u32(5)
+        .u64(4)
+        .u32(1)
+        .u32(1)
+        .u32(1)
+        .u32(3)
+        .string("tokenizer.ggml.merges")
+        .u32(9)
+        .u32(8)
+        .u64(1)
+        .string("a b")
+        .string("tokenizer.ggml.eos_token_id")
+        .u32(4)
+        .u32(3)
+        .string("tokenizer.ggml.scores")
+        .u32(9)
+        .u32(6)
+        .u64(4)
+        .u32(0)
+        .u32(0)
+        .u32(0)
+        .u32(0)
+        .string("general.alignment")
+        .u32(4)
+        .u32(32)
+        .string("token_embd.weight")
+        .u32(2)
+        .u64(64)
+        .u64(4)
+        .u32(8)
+        .u64(0)
+        .string("output_norm.weight")
+        .u32(1)
+        .u64(64)
+        .u32(0)
+        .u64(288);
     let mut bytes = file.0;
     bytes.resize(bytes.len().next_multiple_of(32) + 288 + 256, 7);
     bytes
@@ -238,4 +320,31 @@ fn a_thousand_damaged_folders_give_errors_and_never_panic() {
         }
     }
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_thousand_damaged_tokenizers_and_templates_give_errors_and_never_panic() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/text");
+    let tokenizer = std::fs::read(root.join("tiny-tokenizer/tokenizer.json")).unwrap();
+    let golden: serde_json::Value = serde_json::from_slice(&std::fs::read(root.join("chat.json")).unwrap()).unwrap();
+    let templates: Vec<&str> = golden["templates"].as_object().unwrap().values().filter_map(|t| t.as_str()).collect();
+    let messages = &golden["chats"]["system"];
+    let mut chance = Chance(3);
+    let (mut tokenizers, mut rendered) = (0, 0);
+    for i in 0..1_000 {
+        if let Ok(json) =
+            serde_json::from_slice(&if i % 2 == 0 { chance.nudge(&tokenizer) } else { chance.damage(&tokenizer) })
+            && let Ok(tokenizer) = Tokenizer::from_json(json, &serde_json::Value::Null, &[])
+        {
+            tokenizers += usize::from(tokenizer.encode("Hello, naïve 日本 🙂 42\n", true).is_ok());
+        }
+        let source = String::from_utf8_lossy(&chance.damage(templates[i % templates.len()].as_bytes())).into_owned();
+        if let Ok(template) = ChatTemplate::new(source, "<s>".into(), "</s>".into()) {
+            rendered += usize::from(template.render(messages, &ChatOptions::default()).is_ok());
+        }
+    }
+    assert!(
+        tokenizers > 5 && rendered > 50,
+        "{tokenizers} tokenizers, {rendered} templates: the damage is too coarse"
+    );
 }

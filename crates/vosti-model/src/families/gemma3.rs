@@ -36,7 +36,8 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
         scale: fields.f64_or("query_pre_attn_scalar", 256.0)?.powf(-0.5),
         ..layer(heads, fields.u32_or("num_key_value_heads", 4)?, head_dim, fields.u32_or("intermediate_size", 9216)?)
     };
-    let layers = sliding_layers(fields, count)?.into_iter().map(|sliding| kind(&base, sliding, window, &local, &global));
+    let layers =
+        sliding_layers(fields, count)?.into_iter().map(|sliding| kind(&base, sliding, window, &local, &global));
     Ok(Decoder {
         family: "Gemma 3",
         vocab: fields.u32_or("vocab_size", 262_208)?,

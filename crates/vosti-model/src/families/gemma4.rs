@@ -35,7 +35,8 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
     let heads = fields.u32_or("num_attention_heads", 8)?;
     let kv_heads = fields.u32_or("num_key_value_heads", 4)?;
     let keys_as_values = fields.bool_or("attention_k_eq_v", false)?;
-    let global_kv_heads = if keys_as_values { fields.u32_or("num_global_key_value_heads", kv_heads)? } else { kv_heads };
+    let global_kv_heads =
+        if keys_as_values { fields.u32_or("num_global_key_value_heads", kv_heads)? } else { kv_heads };
     let head_dim = fields.u32_or("head_dim", 256)?;
     let global_head_dim = fields.u32_or("global_head_dim", 512)?;
     let intermediate = fields.u32_or("intermediate_size", 9216)?;

@@ -9,8 +9,7 @@ use crate::decoder::{Activation, Decoder, Layer, Naming, Rope};
 use crate::error::Result;
 use crate::gguf::Metadata;
 
-pub(super) const FAMILY: Family =
-    Family { model_types: &["llama"], architecture: "llama", from_config, from_gguf };
+pub(super) const FAMILY: Family = Family { model_types: &["llama"], architecture: "llama", from_config, from_gguf };
 
 fn from_config(fields: &Fields) -> Result<Decoder> {
     refuse_bias(fields, "Llama")?;

@@ -125,7 +125,9 @@ fn gguf_scaling(metadata: &Metadata, architecture: &str) -> Result<RopeScaling> 
             check_scaling(&scaling).map_err(|why| metadata.bad(&format!("{architecture}.rope.scaling.factor"), why))?;
             Ok(scaling)
         }
-        other => Err(metadata.bad(&format!("{architecture}.rope.scaling.type"), format!("is `{other}`, not supported"))),
+        other => {
+            Err(metadata.bad(&format!("{architecture}.rope.scaling.type"), format!("is `{other}`, not supported")))
+        }
     }
 }
 

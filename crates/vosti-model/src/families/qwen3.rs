@@ -8,8 +8,7 @@ use crate::decoder::{Decoder, Layer, Naming, Rope};
 use crate::error::{ModelError, Result};
 use crate::gguf::Metadata;
 
-pub(super) const FAMILY: Family =
-    Family { model_types: &["qwen3"], architecture: "qwen3", from_config, from_gguf };
+pub(super) const FAMILY: Family = Family { model_types: &["qwen3"], architecture: "qwen3", from_config, from_gguf };
 
 fn from_config(fields: &Fields) -> Result<Decoder> {
     refuse_bias(fields, "Qwen 3")?;

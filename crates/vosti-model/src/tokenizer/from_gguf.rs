@@ -18,10 +18,12 @@ use crate::error::{ModelError, Result};
 use crate::gguf::Metadata;
 
 /// llama.cpp's names of pre-tokenizers that are reproduced here.
-const KNOWN: [&str; 7] = ["smollm", "llama-bpe", "llama-v3", "llama3", "qwen2", "default (Gemma)", "gemma4 (from tokenizer.json)"];
+const KNOWN: [&str; 7] =
+    ["smollm", "llama-bpe", "llama-v3", "llama3", "qwen2", "default (Gemma)", "gemma4 (from tokenizer.json)"];
 
 const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-const QWEN2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+const QWEN2: &str =
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
 // Token types of the GGUF specification.
 const NORMAL: i64 = 1;

@@ -79,4 +79,5 @@ impl Tokenizer {
 }
 
 /// Control tokens that end a turn, whatever the file declares: chat models end with one of these.
-const END_OF_TURN: [&str; 6] = ["<|im_end|>", "<end_of_turn>", "<|eot_id|>", "<|endoftext|>", "<|end_of_text|>", "<turn|>"];
+const END_OF_TURN: [&str; 6] =
+    ["<|im_end|>", "<end_of_turn>", "<|eot_id|>", "<|endoftext|>", "<|end_of_text|>", "<turn|>"];
