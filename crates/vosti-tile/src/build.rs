@@ -395,6 +395,9 @@ impl Builder {
         if k != k2 || *tc != Type::tile([*m, *n], Scalar::F32) {
             return self.bad("dot", "an f32 accumulator of shape [m, n] and equal k", acc);
         }
+        if ta.elem() == Scalar::Bf16 && k % 2 != 0 {
+            return self.bad("dot", "an even k, for BF16 is summed by pairs", a);
+        }
         Ok(tc.clone())
     }
 }

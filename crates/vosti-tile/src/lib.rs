@@ -6,6 +6,7 @@
 
 pub mod build;
 pub mod error;
+pub mod generate;
 pub mod interp;
 pub mod ir;
 pub mod lift;
