@@ -127,7 +127,7 @@ impl<D: Device, S: Sampler<Logits = D::Logits>> Core<D, S> {
     /// Begins a step.
     pub fn plan_begin(&mut self) -> Result<(), CoreError> {
         let mut core = self.open()?;
-        let out = core.plan_begin();
+        let out = core.plan_begin(&self.fixed);
         self.state = Some(core);
         out
     }
@@ -145,7 +145,7 @@ impl<D: Device, S: Sampler<Logits = D::Logits>> Core<D, S> {
     /// Abandons the step, run or not: nothing of it is cached or sampled.
     pub fn plan_cancel(&mut self) -> Result<(), CoreError> {
         let mut core = self.open()?;
-        let out = core.plan_cancel();
+        let out = core.plan_cancel(&self.fixed);
         self.state = Some(core);
         out
     }

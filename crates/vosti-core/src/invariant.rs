@@ -257,8 +257,8 @@ impl<S: Sampler> State<S> {
         World { w: self.dev@.w, program: fixed.program, choice: fixed.choice@ }
     }
 
-    /// The whole invariant.
-    pub open(crate) spec fn inv(self, fixed: Fixed<S>) -> bool {
+    /// What does not depend on the step.
+    pub open(crate) spec fn inv_static(self, fixed: Fixed<S>) -> bool {
         &&& fixed.ok(self.dev@)
         &&& self.inv_shape(fixed.program)
         &&& self.inv_blocks(fixed.program)
@@ -267,6 +267,11 @@ impl<S: Sampler> State<S> {
         &&& self.inv_block_pages()
         &&& self.inv_kv(self.world(fixed))
         &&& self.inv_log(self.world(fixed))
+    }
+
+    /// The whole invariant.
+    pub open(crate) spec fn inv(self, fixed: Fixed<S>) -> bool {
+        &&& self.inv_static(fixed)
         &&& self.inv_step(fixed.program)
         &&& self.inv_rows(fixed.program)
         &&& self.inv_ran(self.world(fixed))

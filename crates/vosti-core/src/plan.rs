@@ -45,12 +45,18 @@ pub struct StepPlan {
 }
 
 impl StepPlan {
-    pub(crate) fn empty() -> Self {
+    pub(crate) fn empty() -> (plan: Self)
+        ensures plan.tokens@.len() == 0, plan.positions@.len() == 0, plan.selected@.len() == 0, plan.sequences@.len() == 0,
+    {
         StepPlan { tokens: Vec::new(), positions: Vec::new(), selected: Vec::new(), sequences: Vec::new() }
     }
 
     /// Forgets the rows and keeps the memory.
-    pub(crate) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self)
+        ensures
+            final(self).tokens@.len() == 0, final(self).positions@.len() == 0,
+            final(self).selected@.len() == 0, final(self).sequences@.len() == 0,
+    {
         self.tokens.clear();
         self.positions.clear();
         self.selected.clear();

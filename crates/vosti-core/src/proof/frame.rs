@@ -63,7 +63,6 @@ pub open(crate) spec fn request_ok<S: Sampler>(world: World, b: State<S>, slot: 
     &&& chain_ok(b.prefixes@, r)
     &&& request_kv_ok(world, b.dev@.cache, r)
     &&& run_ok::<S>(world, views(b.log@)[r.serial], r)
-    &&& r.planned is None
 }
 
 /// The views of the other requests stay.
@@ -76,14 +75,13 @@ pub open(crate) spec fn log_kept<S: Sampler>(world: World, a: State<S>, b: State
 }
 
 pub open(crate) spec fn step_same<S: Sampler>(a: State<S>, b: State<S>) -> bool {
-    b.dev@ == a.dev@ && b.plan == a.plan && b.phase == a.phase
+    b.plan == a.plan && b.phase == a.phase
 }
 
 pub open(crate) spec fn framed<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: State<S>, slot: int) -> bool {
-    &&& a.inv(fixed)
-    &&& step_same(a, b)
+    &&& a.inv_static(fixed)
+    &&& b.dev@ == a.dev@
     &&& others_same(a.requests@, b.requests@, slot)
-    &&& live(a.requests@, slot) ==> a.requests@[slot]->0.planned is None
     &&& live(b.requests@, slot) ==> request_ok(a.world(fixed), b, slot)
     &&& forall|t: int| t != slot && live(b.requests@, t) && live(b.requests@, slot)
             ==> (#[trigger] b.requests@[t])->0.serial != b.requests@[slot]->0.serial
@@ -237,7 +235,10 @@ proof fn lemma_frame_log<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: State<S>, 
 
 /// Requests outside a slot that is not in the step: the step's requests are among them.
 proof fn lemma_frame_links<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: State<S>, slot: int)
-    requires framed(fixed, a, b, slot),
+    requires
+        framed(fixed, a, b, slot), a.inv(fixed), step_same(a, b),
+        live(a.requests@, slot) ==> a.requests@[slot]->0.planned is None,
+        live(b.requests@, slot) ==> b.requests@[slot]->0.planned is None,
     ensures b.inv_step(fixed.program), b.histories() == a.histories(),
 {
     reveal(State::inv_step);
@@ -272,10 +273,10 @@ proof fn lemma_frame_links<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: State<S>
     }
 }
 
-/// The invariant is preserved by a change to one request outside the step.
-pub(crate) proof fn lemma_frame<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: State<S>, slot: int)
+/// What does not depend on the step is preserved by a change to one request.
+pub(crate) proof fn lemma_frame_static<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: State<S>, slot: int)
     requires framed(fixed, a, b, slot),
-    ensures b.inv(fixed),
+    ensures b.inv_static(fixed),
 {
     lemma_frame_shape(fixed, a, b, slot);
     lemma_frame_blocks(fixed, a, b, slot);
@@ -284,9 +285,35 @@ pub(crate) proof fn lemma_frame<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: Sta
     lemma_frame_block_pages(fixed, a, b, slot);
     lemma_frame_kv(fixed, a, b, slot);
     lemma_frame_log(fixed, a, b, slot);
+}
+
+/// The invariant is preserved by a change to one request outside the step.
+pub(crate) proof fn lemma_frame<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: State<S>, slot: int)
+    requires
+        framed(fixed, a, b, slot), a.inv(fixed), step_same(a, b),
+        live(a.requests@, slot) ==> a.requests@[slot]->0.planned is None,
+        live(b.requests@, slot) ==> b.requests@[slot]->0.planned is None,
+    ensures b.inv(fixed),
+{
+    lemma_frame_static(fixed, a, b, slot);
     lemma_frame_links(fixed, a, b, slot);
     reveal(State::inv_rows);
     reveal(State::inv_ran);
+}
+
+/// With no step there is nothing more to hold.
+pub(crate) proof fn lemma_idle<S: Sampler>(fixed: Fixed<S>, b: State<S>)
+    requires
+        b.inv_static(fixed), b.phase is Idle,
+        b.plan.tokens@.len() == 0, b.plan.positions@.len() == 0, b.plan.selected@.len() == 0, b.plan.sequences@.len() == 0,
+        forall|s: int| live(b.requests@, s) ==> (#[trigger] b.requests@[s]->0).planned is None,
+    ensures b.inv(fixed),
+{
+    reveal(State::inv_step);
+    reveal(State::inv_rows);
+    reveal(State::inv_ran);
+    reveal(plan_packed);
+    reveal(batch_ok);
 }
 
 } // verus!

@@ -5,3 +5,4 @@ pub(crate) mod forward;
 pub(crate) mod reference;
 pub(crate) mod frame;
 pub(crate) mod sharing;
+pub(crate) mod stepping;
