@@ -82,8 +82,8 @@ impl<D: Device<Logits = [f32]>> FaultyDevice<D> {
     /// Whether this step is not run at all.
     fn skips(&self, plan: &StepPlan) -> bool {
         match self.fault {
-            Some(Fault::StalePages) => plan.selected().is_empty() && self.steps % 2 == 0,
-            Some(Fault::StaleLogits) => self.steps % 7 == 0 && self.logits.len() == plan.selected().len(),
+            Some(Fault::StalePages) => plan.selected().is_empty() && self.steps.is_multiple_of(2),
+            Some(Fault::StaleLogits) => self.steps.is_multiple_of(7) && self.logits.len() == plan.selected().len(),
             _ => false,
         }
     }
@@ -100,7 +100,7 @@ impl<D: Device<Logits = [f32]>> FaultyDevice<D> {
                 }
             }
             Some(Fault::RowsSwapped) => self.logits.reverse(),
-            Some(Fault::Race) if self.steps % 5 == 0 => {
+            Some(Fault::Race) if self.steps.is_multiple_of(5) => {
                 for s in sequences.iter().filter(|s| s.first_position > 0 && s.selected > 0) {
                     self.logits[s.first_selected][0] += 0.5;
                 }

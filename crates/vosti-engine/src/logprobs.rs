@@ -26,29 +26,13 @@ pub fn logprobs(logits: &[f32], token: Token, top: usize) -> Logprobs {
     let (max, log_sum) = normaliser(logits);
     let of = |logit: f32| ((f64::from(logit) - f64::from(max)) - log_sum) as f32;
     let own = logits[token as usize];
-    let above = |(id, x): &(usize, &f32)| **x > own || (**x == own && *id < token as usize);
+    let above = logits.iter().filter(|x| **x > own).count();
+    let equal_before = logits[..token as usize].iter().filter(|x| **x == own).count();
     Logprobs {
         logprob: of(own),
-        rank: 1 + logits.iter().enumerate().filter(above).count(),
-        top: largest(logits, top).into_iter().map(|t| (t, of(logits[t as usize]))).collect(),
+        rank: 1 + above + equal_before,
+        top: math::largest(logits, top).into_iter().map(|t| (t, of(logits[t as usize]))).collect(),
     }
-}
-
-/// The `count` tokens of largest logits, ties by id.
-pub fn largest(logits: &[f32], count: usize) -> Vec<Token> {
-    let count = count.min(logits.len());
-    if count == 0 {
-        return Vec::new();
-    }
-    let before = |a: &Token, b: &Token| {
-        let (x, y) = (logits[*a as usize], logits[*b as usize]);
-        y.total_cmp(&x).then(a.cmp(b))
-    };
-    let mut tokens: Vec<Token> = (0..logits.len() as Token).collect();
-    tokens.select_nth_unstable_by(count - 1, before);
-    tokens.truncate(count);
-    tokens.sort_unstable_by(before);
-    tokens
 }
 
 #[cfg(test)]
@@ -66,6 +50,6 @@ mod tests {
     fn ties_rank_by_token_id() {
         let row = [1.0, 3.0, 3.0, 0.0];
         assert_eq!(logprobs(&row, 2, 3).rank, 2);
-        assert_eq!(largest(&row, 3), [1, 2, 0]);
+        assert_eq!(math::largest(&row, 3), [1, 2, 0]);
     }
 }

@@ -13,7 +13,8 @@ pub fn exp_negative(x: f32) -> f32 {
     const LN2_HIGH: f32 = 0.693_359_4;
     const LN2_LOW: f32 = -2.121_944_4e-4;
     let clamped = if x > CUTOFF { x } else { CUTOFF };
-    let n = (clamped * std::f32::consts::LOG2_E + ROUND) - ROUND;
+    let rounded = clamped * std::f32::consts::LOG2_E + ROUND;
+    let n = rounded - ROUND;
     let r = (clamped - n * LN2_HIGH) - n * LN2_LOW;
     let mut p = 1.987_569_1e-4;
     p = p * r + 1.398_199_9e-3;
@@ -22,7 +23,9 @@ pub fn exp_negative(x: f32) -> f32 {
     p = p * r + 0.166_666_66;
     p = p * r + 0.500_000_06;
     let e_r = p * (r * r) + r + 1.0;
-    let scale = f32::from_bits(((n as i32 + 127) as u32) << 23);
+    // The integer stands in the low bits of `rounded`; a cast from float would keep this from being vectorised.
+    let exponent = rounded.to_bits().wrapping_sub(ROUND.to_bits()).wrapping_add(127);
+    let scale = f32::from_bits(exponent << 23);
     // Also false for NaN: a NaN has no weight.
     if x >= CUTOFF { e_r * scale } else { 0.0 }
 }
@@ -58,19 +61,56 @@ pub fn max(values: &[f32]) -> f32 {
     fold(lanes, larger)
 }
 
-/// Sum of e^(x - max) over the values, in f64: lane l takes values l, l + 16, ..., then the lanes fold 8, 4, 2, 1.
-pub fn sum_exp(values: &[f32], max: f32) -> f64 {
+/// Sum of f(value) in f64: lane l takes values l, l + 16, ..., then the lanes fold 8, 4, 2, 1.
+#[inline(always)]
+fn sum_of(values: &[f32], f: impl Fn(f32) -> f32) -> f64 {
     let mut lanes = [0.0f64; LANES];
     let (blocks, rest) = values.as_chunks::<LANES>();
     for block in blocks {
         for l in 0..LANES {
-            lanes[l] += f64::from(exp_negative(block[l] - max));
+            lanes[l] += f64::from(f(block[l]));
         }
     }
     for (l, value) in rest.iter().enumerate() {
-        lanes[l] += f64::from(exp_negative(*value - max));
+        lanes[l] += f64::from(f(*value));
     }
     fold(lanes, |a, b| a + b)
+}
+
+/// Sum of e^(x - max) over the values.
+pub fn sum_exp(values: &[f32], max: f32) -> f64 {
+    sum_of(values, |x| exp_negative(x - max))
+}
+
+/// Sum of the values.
+pub fn sum(values: &[f32]) -> f64 {
+    sum_of(values, |x| x)
+}
+
+/// Indices of the `count` largest values, largest first, of equals the lower index first; NaN is no value.
+pub fn largest(values: &[f32], count: usize) -> Vec<u32> {
+    let mut kept: Vec<u32> = Vec::new();
+    if count == 0 {
+        return kept;
+    }
+    let before = |a: &u32, b: &u32| values[*b as usize].total_cmp(&values[*a as usize]).then(a.cmp(b));
+    let limit = count.saturating_mul(2).max(64);
+    // Once `count` values are at least this, a later one must be larger: an equal one has a higher index.
+    let mut floor: Option<f32> = None;
+    for (i, x) in values.iter().enumerate() {
+        if x.is_nan() || floor.is_some_and(|floor| *x <= floor) {
+            continue;
+        }
+        kept.push(i as u32);
+        if kept.len() >= limit {
+            kept.select_nth_unstable_by(count - 1, before);
+            kept.truncate(count);
+            floor = Some(values[kept[count - 1] as usize]);
+        }
+    }
+    kept.sort_unstable_by(before);
+    kept.truncate(count);
+    kept
 }
 
 #[cfg(test)]
@@ -105,6 +145,18 @@ mod tests {
         values[36] = 2.0;
         assert_eq!(max(&values), 2.0);
         assert_eq!(max(&[]), f32::NEG_INFINITY);
+    }
+
+    #[test]
+    fn the_largest_are_those_of_a_sort_with_ties_by_index() {
+        for count in [0, 1, 5, 64, 200, 999, 2_000] {
+            let mut values: Vec<f32> = (0..1_000).map(|i| ((i * 7919) % 83) as f32 - 40.0).collect();
+            (values[10], values[20], values[30]) = (f32::NAN, -0.0, f32::NEG_INFINITY);
+            let mut sorted: Vec<u32> = (0..1_000).filter(|i| *i != 10).collect();
+            sorted.sort_by(|a, b| values[*b as usize].total_cmp(&values[*a as usize]));
+            sorted.truncate(count);
+            assert_eq!(largest(&values, count), sorted, "count {count}");
+        }
     }
 
     #[test]

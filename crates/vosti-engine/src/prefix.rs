@@ -82,6 +82,11 @@ impl PrefixIndex {
         blocks
     }
 
+    /// Whether no sequence uses the block.
+    pub fn is_unused(&self, id: BlockId) -> bool {
+        self.entries.get(&id).is_none_or(|e| e.users == 0)
+    }
+
     pub fn unused(&self) -> usize {
         self.unused
     }

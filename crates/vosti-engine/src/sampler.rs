@@ -124,28 +124,11 @@ impl SamplerState {
     }
 }
 
-/// A token that may be drawn.
-#[derive(Clone, Copy)]
-struct Candidate {
-    token: Token,
-    /// Logit after the transformations.
-    logit: f32,
-    /// e^((logit - largest) / temperature).
-    weight: f32,
-}
-
-impl Candidate {
-    /// More likely first; of equals, the lower id.
-    fn before(&self, other: &Self) -> std::cmp::Ordering {
-        other.logit.total_cmp(&self.logit).then(self.token.cmp(&other.token))
-    }
-}
-
 /// Memory reused between calls; its contents never reach a result.
 #[derive(Default)]
 struct Scratch {
     logits: Vec<f32>,
-    candidates: Vec<Candidate>,
+    weights: Vec<f32>,
 }
 
 /// The sampler. Holds no state of any request.
@@ -171,7 +154,7 @@ impl vosti_core::Sampler for TokenSampler {
 
     fn sample(&self, state: &mut SamplerState, logits: &[f32]) -> (Token, bool) {
         let mut scratch = self.scratch.borrow_mut();
-        let Scratch { logits: changed, candidates } = &mut *scratch;
+        let Scratch { logits: changed, weights } = &mut *scratch;
         // Whatever the device's rows look like, the token is in the vocabulary.
         let logits = &logits[..logits.len().min(self.vocab as usize)];
         let row = if state.changes_logits() {
@@ -183,11 +166,11 @@ impl vosti_core::Sampler for TokenSampler {
             logits
         };
         let largest = math::max(row);
-        let token = if state.sampling.temperature == 0.0 || largest == f32::NEG_INFINITY {
+        let token = if state.sampling.temperature == 0.0 || !largest.is_finite() {
             first_equal(row, largest)
         } else {
             let unit = random::uniform(state.sampling.seed, state.choice, state.position);
-            draw(&state.sampling, row, largest, unit, candidates)
+            draw(&state.sampling, row, largest, unit, weights)
         };
         (token, state.accept(token))
     }
@@ -198,63 +181,72 @@ fn first_equal(logits: &[f32], largest: f32) -> Token {
     logits.iter().position(|x| *x == largest).unwrap_or(0) as Token
 }
 
-/// Draws with `unit` in [0, 1). The result is a function of the arguments but `candidates`, which is memory.
-fn draw(p: &SamplingParams, logits: &[f32], largest: f32, unit: f64, candidates: &mut Vec<Candidate>) -> Token {
-    collect(p, logits, largest, candidates);
-    let k = p.top_k as usize;
-    if k > 0 && k < candidates.len() {
-        candidates.select_nth_unstable_by(k - 1, Candidate::before);
-        candidates.truncate(k);
-        candidates.sort_unstable_by_key(|c| c.token);
+/// Draws with `unit` in [0, 1). The result is a function of the arguments but `weights`, which is memory.
+fn draw(p: &SamplingParams, logits: &[f32], largest: f32, unit: f64, weights: &mut Vec<f32>) -> Token {
+    weigh(p, logits, largest, weights);
+    if p.top_k == 0 && p.top_p >= 1.0 {
+        let tokens = weights.iter().enumerate().map(|(token, w)| (token as Token, *w));
+        return walk(tokens, unit * math::sum(weights)).unwrap_or_else(|| first_equal(logits, largest));
     }
+    let mut kept = match p.top_k as usize {
+        0 => nucleus_candidates(weights, f64::from(p.top_p)),
+        k => math::largest(logits, k),
+    };
+    let total = |kept: &[Token]| kept.iter().map(|t| f64::from(weights[*t as usize])).sum::<f64>();
     if p.top_p < 1.0 {
-        keep_nucleus(candidates, f64::from(p.top_p));
+        let all = if p.top_k == 0 { math::sum(weights) } else { total(&kept) };
+        keep_nucleus(&mut kept, weights, f64::from(p.top_p) * all);
     }
-    let target = unit * total(candidates);
+    let tokens = kept.iter().map(|t| (*t, weights[*t as usize]));
+    walk(tokens, unit * total(&kept)).unwrap_or_else(|| first_equal(logits, largest))
+}
+
+/// The weight of each token, e^((logit - largest) / temperature); 0 below `min_p` (the largest weight is 1).
+fn weigh(p: &SamplingParams, logits: &[f32], largest: f32, weights: &mut Vec<f32>) {
+    // Finite even for the smallest temperature, so that the largest logit's own weight is 1.
+    let inverse = (1.0 / p.temperature).min(f32::MAX);
+    let min_p = p.min_p;
+    weights.resize(logits.len(), 0.0);
+    for (weight, logit) in weights.iter_mut().zip(logits) {
+        let e = math::exp_negative((logit - largest) * inverse);
+        *weight = if e >= min_p { e } else { 0.0 };
+    }
+}
+
+/// The first token at which the running sum of weights passes `target`; if rounding lets none, the last that has weight.
+fn walk(tokens: impl Iterator<Item = (Token, f32)>, target: f64) -> Option<Token> {
     let mut sum = 0.0;
-    for candidate in candidates.iter() {
-        sum += f64::from(candidate.weight);
-        if sum > target {
-            return candidate.token;
+    let mut last = None;
+    for (token, weight) in tokens {
+        if weight > 0.0 {
+            sum += f64::from(weight);
+            last = Some(token);
+            if sum > target {
+                break;
+            }
         }
     }
-    candidates.last().map_or_else(|| first_equal(logits, largest), |last| last.token)
+    last
 }
 
-/// Candidates by ascending token id: weight above 0 and at least `min_p` (the largest weight is 1).
-fn collect(p: &SamplingParams, logits: &[f32], largest: f32, candidates: &mut Vec<Candidate>) {
-    candidates.clear();
-    let inverse = 1.0 / p.temperature;
-    let floor = p.min_p.max(f32::MIN_POSITIVE);
-    for (token, &logit) in logits.iter().enumerate() {
-        // An infinite or NaN difference has weight 0, but for the largest logit itself, which has weight 1.
-        let below = if logit == largest { 0.0 } else { (logit - largest) * inverse };
-        let weight = math::exp_negative(below);
-        if weight >= floor {
-            candidates.push(Candidate { token: token as Token, logit, weight });
-        }
-    }
+/// Tokens that can be in the nucleus, most likely first: those lighter than this have less than 1 - top_p among them
+/// all. It keeps the sort short.
+fn nucleus_candidates(weights: &[f32], top_p: f64) -> Vec<Token> {
+    let light = 0.999 * (1.0 - top_p) * math::sum(weights) / weights.len() as f64;
+    let heavy = |(token, w): (usize, &f32)| (*w > 0.0 && f64::from(*w) >= light).then_some(token as Token);
+    let mut tokens: Vec<Token> = weights.iter().enumerate().filter_map(heavy).collect();
+    tokens.sort_unstable_by(|a, b| weights[*b as usize].total_cmp(&weights[*a as usize]).then(a.cmp(b)));
+    tokens
 }
 
-/// Sum of the weights, in the order of the list.
-fn total(candidates: &[Candidate]) -> f64 {
-    candidates.iter().map(|c| f64::from(c.weight)).sum()
-}
-
-/// Keeps the shortest run of most likely candidates whose weight reaches `top_p` of the total.
-fn keep_nucleus(candidates: &mut Vec<Candidate>, top_p: f64) {
-    let total = total(candidates);
-    // Candidates this light have less than 1 - top_p among them all, so they are outside; dropping them before the
-    // sort keeps it short.
-    let light = (1.0 - top_p) * total / candidates.len() as f64;
-    candidates.retain(|c| f64::from(c.weight) >= light * 0.999);
-    candidates.sort_unstable_by(Candidate::before);
+/// Keeps the shortest run of `tokens`, which are most likely first, whose weights reach `mass`.
+fn keep_nucleus(tokens: &mut Vec<Token>, weights: &[f32], mass: f64) {
     let mut sum = 0.0;
-    let inside = candidates.iter().position(|c| {
-        sum += f64::from(c.weight);
-        sum >= top_p * total
+    let reached = tokens.iter().position(|t| {
+        sum += f64::from(weights[*t as usize]);
+        sum >= mass
     });
-    candidates.truncate(inside.map_or(candidates.len(), |last| last + 1));
+    tokens.truncate(reached.map_or(tokens.len(), |last| last + 1));
 }
 
 #[cfg(test)]

@@ -261,19 +261,24 @@ impl<D: Device<Logits = [f32]>> Engine<D> {
 impl<D: Device<Logits = [f32]>> Engine<D> {
     /// Starts waiting sequences in order, until one does not fit.
     fn start_waiting(&mut self, step: &mut Step) -> Result<(), EngineError> {
+        let full = |engine: &Self, step: &Step| {
+            engine.running.len() >= engine.policy.running_max || step.rows_left == 0 || step.selected_left == 0
+        };
+        if self.waiting.is_empty() || full(self, step) {
+            return Ok(());
+        }
         for serial in self.waiting_in_order() {
-            let full = self.running.len() >= self.policy.running_max;
-            if full || step.rows_left == 0 || step.selected_left == 0 {
+            if full(self, step) {
                 break;
             }
             if self.waits_for_leader(serial) {
                 continue;
             }
-            let hit = self.attach_prefix(serial)?;
-            if !self.running.is_empty() && !self.has_room(serial) {
-                self.detach(serial)?;
+            let path = self.cached_prefix(serial);
+            if !self.running.is_empty() && !self.has_room(serial, &path) {
                 break;
             }
+            let hit = self.attach(serial, &path)?;
             if !self.start(serial, step)? {
                 break;
             }
@@ -320,26 +325,25 @@ impl<D: Device<Logits = [f32]>> Engine<D> {
         leader.is_some_and(|r| r.chain().len() < (sequence.prompt_len - 1) / PAGE)
     }
 
-    /// Attaches the longest cached prefix; gives its tokens.
-    fn attach_prefix(&mut self, serial: Serial) -> Result<usize, EngineError> {
+    /// The longest cached prefix of a sequence's history.
+    fn cached_prefix(&self, serial: Serial) -> Vec<BlockId> {
         let sequence = &self.sequences[&serial];
-        let id = sequence.core;
-        let Some(request) = self.core.request(id).filter(|_| sequence.use_prefix_cache && self.policy.prefix_cache)
-        else {
-            return Ok(0);
+        let wanted = sequence.use_prefix_cache && self.policy.prefix_cache;
+        let Some(request) = self.core.request(sequence.core).filter(|_| wanted) else {
+            return Vec::new();
         };
         let usable = |path: &[BlockId]| self.path_is_usable(path);
         let block = |id| self.core.block(id);
-        let path = self.prefix.longest(request.salt(), request.history(), block, usable);
-        for (depth, block) in path.iter().enumerate() {
-            // The core compares for itself. A refusal is a lost hit.
+        self.prefix.longest(request.salt(), request.history(), block, usable)
+    }
+
+    /// Attaches a cached prefix; gives its tokens. The core compares for itself: a refusal is a lost hit.
+    fn attach(&mut self, serial: Serial, path: &[BlockId]) -> Result<usize, EngineError> {
+        let id = self.sequences[&serial].core;
+        for block in path {
             if self.core.attach(id, *block).is_err() {
-                let usable = self.path_is_usable(&path[..depth]);
-                if !usable {
-                    self.detach(serial)?;
-                    return Ok(0);
-                }
-                return Ok(depth * PAGE);
+                self.detach(serial)?;
+                return Ok(0);
             }
             self.prefix.used(*block);
         }
@@ -356,19 +360,20 @@ impl<D: Device<Logits = [f32]>> Engine<D> {
         })
     }
 
-    /// Whether the pool has pages for the whole history: starting less would end in preemption.
-    fn has_room(&self, serial: Serial) -> bool {
+    /// Whether the pool has pages for what the whole history needs besides `path`: starting with less would end in
+    /// preemption.
+    fn has_room(&self, serial: Serial, path: &[BlockId]) -> bool {
         let Some(request) = self.core.request(self.sequences[&serial].core) else {
             return false;
         };
-        let whole = request.history().len().div_ceil(PAGE);
+        let missing = request.history().len().div_ceil(PAGE) - path.len();
+        let reused = path.iter().filter(|id| self.prefix.is_unused(**id)).count();
         self.core.program().groups.iter().enumerate().all(|(group, decl)| {
-            let missing = whole - request.table(group).len();
             let (needed, evictable) = match decl.window {
                 Some(window) => (missing.min(window as usize / PAGE + 2), self.prefix.idle_len(group)),
                 None => (missing, self.prefix.unused()),
             };
-            let evictable = if self.policy.eviction { evictable } else { 0 };
+            let evictable = if self.policy.eviction { evictable.saturating_sub(reused) } else { 0 };
             needed <= self.core.free_pages(group) + evictable
         })
     }

@@ -55,7 +55,7 @@ impl Functions {
     pub fn logits(self, hash: u64, token: Token, vocab: u32) -> Vec<f32> {
         let value = |i: u32| (mix(hash, u64::from(i)) >> 40) as f32 / (1u32 << 21) as f32 - 4.0;
         let mut row: Vec<f32> = (0..vocab).map(value).collect();
-        if hash % 4 != 0 {
+        if !hash.is_multiple_of(4) {
             row[(token as usize * 5 + 3) % vocab as usize] += 7.0;
         }
         row

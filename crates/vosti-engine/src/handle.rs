@@ -1,0 +1,198 @@
+//! An engine on its own thread, for servers and command lines.
+//!
+//! A client gives a request and a sink; the engine's thread calls the sink with each of the request's events, logits
+//! included, and aborts the request as soon as the sink says that nobody listens. The thread parks while there is nothing
+//! to do. It must never hold work back: commands are taken in between any two steps.
+
+use crate::{Counters, Engine, EngineError, Event, Policy, Request, RequestId, Status};
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::thread::JoinHandle;
+use vosti_core::Device;
+
+/// Takes a request's events on the engine's thread, so it must be quick: compute what needs the logits (log-probabilities,
+/// a digest), send the rest elsewhere. `Break` aborts the request and drops the sink.
+pub type Sink = Box<dyn FnMut(Event<'_>) -> ControlFlow<()> + Send>;
+
+enum Command {
+    Submit {
+        request: Box<Request>,
+        sink: Sink,
+        reply: Sender<Result<RequestId, EngineError>>,
+    },
+    Abort(RequestId),
+    SetPolicy(Policy, Sender<Result<(), EngineError>>),
+    Report(Sender<(Status, Counters)>),
+    /// Finish what is queued, then end.
+    Drain,
+    /// End now.
+    Stop,
+}
+
+/// A handle to an engine's thread; clones share it. The thread ends when the last one is dropped and the work is done.
+#[derive(Clone)]
+pub struct EngineHandle {
+    commands: Sender<Command>,
+}
+
+/// Gives the thread's outcome: Ok, or the device's error that ended it.
+pub type EngineThread = JoinHandle<Result<(), EngineError>>;
+
+impl EngineHandle {
+    /// Moves the engine to a new thread. A step that the device failed is tried again, up to three times in a row, unless
+    /// the device lost its cache; then the thread ends with the error, and sinks are dropped without `Finished`.
+    pub fn spawn<D>(engine: Engine<D>) -> std::io::Result<(Self, EngineThread)>
+    where
+        D: Device<Logits = [f32]> + Send + 'static,
+    {
+        let (commands, inbox) = channel();
+        let serve = move || Service { engine, inbox, sinks: HashMap::new(), draining: false }.serve();
+        let thread = std::thread::Builder::new().name("vosti-engine".into()).spawn(serve)?;
+        Ok((Self { commands }, thread))
+    }
+
+    /// Queues a request; waits for the engine to take or refuse it (at most one step). The sink is dropped after the last
+    /// choice's `Finished`.
+    pub fn submit(&self, request: Request, sink: Sink) -> Result<RequestId, EngineError> {
+        self.ask(|reply| Command::Submit { request: Box::new(request), sink, reply })?
+    }
+
+    /// Ends a request; its `Finished` events come through its sink.
+    pub fn abort(&self, request: RequestId) {
+        // If the thread is gone, so is the request.
+        let _ = self.commands.send(Command::Abort(request));
+    }
+
+    pub fn set_policy(&self, policy: Policy) -> Result<(), EngineError> {
+        self.ask(|reply| Command::SetPolicy(policy, reply))?
+    }
+
+    /// Where the engine stands and what it has done.
+    pub fn report(&self) -> Result<(Status, Counters), EngineError> {
+        self.ask(Command::Report)
+    }
+
+    /// Lets queued requests finish and then ends the thread; later submissions are refused with `Gone`.
+    pub fn drain(&self) {
+        let _ = self.commands.send(Command::Drain);
+    }
+
+    /// Ends the thread after the step that is running; sinks are dropped without `Finished`.
+    pub fn stop(&self) {
+        let _ = self.commands.send(Command::Stop);
+    }
+
+    fn ask<T>(&self, command: impl FnOnce(Sender<T>) -> Command) -> Result<T, EngineError> {
+        let (reply, answer) = channel();
+        self.commands.send(command(reply)).map_err(|_| EngineError::Gone)?;
+        answer.recv().map_err(|_| EngineError::Gone)
+    }
+}
+
+/// How often a failed step is tried again.
+const RETRIES: u32 = 3;
+
+/// A request's sink, and how many of its choices have not finished.
+struct Listener {
+    sink: Sink,
+    open: u32,
+}
+
+struct Service<D: Device<Logits = [f32]>> {
+    engine: Engine<D>,
+    inbox: Receiver<Command>,
+    sinks: HashMap<RequestId, Listener>,
+    draining: bool,
+}
+
+impl<D: Device<Logits = [f32]>> Service<D> {
+    fn serve(mut self) -> Result<(), EngineError> {
+        let mut failures = 0;
+        loop {
+            if self.take_commands().is_break() {
+                return Ok(());
+            }
+            if self.engine.is_idle() {
+                continue;
+            }
+            let outcome = self.step();
+            failures = if outcome.is_err() { failures + 1 } else { 0 };
+            match outcome {
+                Ok(gone) => gone.into_iter().for_each(|id| self.leave(id)),
+                Err(EngineError::Device(_)) if failures <= RETRIES && !self.engine.core().poisoned() => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Nobody listens to this request.
+    fn leave(&mut self, id: RequestId) {
+        self.sinks.remove(&id);
+        self.engine.abort(id);
+    }
+
+    /// Takes every command that is there; with nothing to do, waits for one. Break: the thread is to end.
+    fn take_commands(&mut self) -> ControlFlow<()> {
+        loop {
+            let idle = self.engine.is_idle();
+            let command = match self.inbox.try_recv() {
+                Ok(command) => command,
+                Err(_) if idle && self.draining => return ControlFlow::Break(()),
+                Err(TryRecvError::Empty) if idle => match self.inbox.recv() {
+                    Ok(command) => command,
+                    Err(_) => return ControlFlow::Break(()),
+                },
+                Err(TryRecvError::Disconnected) if idle => return ControlFlow::Break(()),
+                Err(_) => return ControlFlow::Continue(()),
+            };
+            self.obey(command)?;
+        }
+    }
+
+    fn obey(&mut self, command: Command) -> ControlFlow<()> {
+        match command {
+            Command::Submit { request, sink, reply } => {
+                let open = request.choices;
+                let outcome = if self.draining { Err(EngineError::Gone) } else { self.engine.submit(*request) };
+                if let Ok(id) = &outcome {
+                    self.sinks.insert(*id, Listener { sink, open });
+                }
+                // A client that left before it knew its request's name cannot abort it.
+                let id = outcome.as_ref().ok().copied();
+                if let (Err(_), Some(id)) = (reply.send(outcome), id) {
+                    self.leave(id);
+                }
+            }
+            Command::Abort(request) => drop(self.engine.abort(request)),
+            Command::SetPolicy(policy, reply) => drop(reply.send(self.engine.set_policy(policy))),
+            Command::Report(reply) => {
+                drop(reply.send((self.engine.status(), *self.engine.counters())));
+            }
+            Command::Drain => self.draining = true,
+            Command::Stop => return ControlFlow::Break(()),
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// One step; gives the requests whose sinks no longer listen.
+    fn step(&mut self) -> Result<Vec<RequestId>, EngineError> {
+        let sinks = &mut self.sinks;
+        let mut gone = Vec::new();
+        self.engine.step(&mut |event| {
+            let id = event.request();
+            let Some(listener) = sinks.get_mut(&id) else {
+                return;
+            };
+            let ended = matches!(event, Event::Finished { .. });
+            if (listener.sink)(event).is_break() && !gone.contains(&id) {
+                gone.push(id);
+            }
+            listener.open -= u32::from(ended);
+            if listener.open == 0 {
+                sinks.remove(&id);
+            }
+        })?;
+        Ok(gone)
+    }
+}

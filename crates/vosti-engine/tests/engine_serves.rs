@@ -1,0 +1,273 @@
+//! What a user of the engine may rely on, claim by claim, on the symbolic device.
+
+use std::collections::BTreeMap;
+use vosti_core::{Device, DeviceError, PAGE, Program, StepPlan, Token};
+use vosti_engine::symbolic::{SymbolicDevice, answer, program};
+use vosti_engine::{
+    Counters, Engine, EngineError, Event, FinishReason, Policy, Request, RequestId, Sampling, SamplingParams,
+    Speculation, Usage,
+};
+
+const WEIGHTS: u64 = 11;
+
+fn one_group(context: u32) -> Program {
+    program(&[None], &[0, 0], 24, context)
+}
+
+fn engine(program: &Program, pages: &[usize], policy: Policy) -> Engine<SymbolicDevice> {
+    let device = SymbolicDevice::new(program, pages, 512, 512, WEIGHTS);
+    Engine::new(device, program.clone(), policy).unwrap()
+}
+
+fn prompt(len: usize, salt: u32) -> Vec<Token> {
+    (0..len as u32).map(|i| (i * i + i / 3 + salt) % 24).collect()
+}
+
+/// Per choice: tokens, reason, usage.
+type Answers = BTreeMap<(u64, u32), (Vec<Token>, Option<FinishReason>, Usage)>;
+
+fn run(engine: &mut Engine<SymbolicDevice>) -> Answers {
+    let mut answers = Answers::new();
+    let mut see = |event: Event<'_>| {
+        let entry = answers.entry((event.request().0, event.choice())).or_default();
+        match event {
+            Event::Token { token, .. } => entry.0.push(token),
+            Event::Finished { reason, usage, .. } => (entry.1, entry.2) = (Some(reason), usage),
+            Event::Prompt { .. } => {}
+        }
+    };
+    engine.run_until_idle(&mut see).unwrap();
+    answers
+}
+
+#[test]
+fn a_prompt_that_can_never_fit_is_refused_with_what_to_do() {
+    let program = one_group(200);
+    let mut roomy = engine(&program, &[16], Policy::default());
+    let refusal = |engine: &mut Engine<SymbolicDevice>, prompt: Vec<Token>| {
+        engine.submit(Request::new(prompt, Sampling::greedy(1))).unwrap_err().to_string()
+    };
+    assert!(refusal(&mut roomy, vec![]).contains("empty"));
+    assert!(refusal(&mut roomy, prompt(200, 0)).contains("at most 199"));
+    assert!(refusal(&mut roomy, vec![1, 24]).contains("token 24 at position 1"));
+    let mut tight = engine(&program, &[2], Policy::default());
+    assert_eq!(tight.sequence_tokens_max(), 2 * PAGE + 1);
+    assert!(refusal(&mut tight, prompt(129, 0)).contains("at most 128"));
+    assert!(tight.submit(Request::new(prompt(128, 0), Sampling::greedy(1))).is_ok());
+}
+
+#[test]
+fn a_policy_with_a_zero_and_a_full_queue_are_refused() {
+    let program = one_group(200);
+    let device = SymbolicDevice::new(&program, &[4], 8, 8, WEIGHTS);
+    let zero = Policy { running_max: 0, ..Policy::default() };
+    let refused = Engine::new(device, program.clone(), zero).err();
+    assert!(matches!(refused, Some(EngineError::PolicyZero { what: "running_max" })));
+    let mut engine = engine(&program, &[4], Policy { waiting_max: 2, ..Policy::default() });
+    let two = Request { choices: 2, ..Request::new(vec![1], Sampling::greedy(1)) };
+    engine.submit(two.clone()).unwrap();
+    assert!(matches!(engine.submit(two), Err(EngineError::QueueFull { waiting: 2, limit: 2 })));
+}
+
+#[test]
+fn a_full_context_ends_with_length() {
+    let program = one_group(100);
+    let mut engine = engine(&program, &[8], Policy::default());
+    let request = Request::new(prompt(90, 0), Sampling::greedy(usize::MAX));
+    let right = answer(&program, WEIGHTS, &request, 0, 100);
+    engine.submit(request).unwrap();
+    let (tokens, reason, _) = run(&mut engine)[&(0, 0)].clone();
+    assert_eq!((tokens.len(), reason), (10, Some(FinishReason::ContextFull)));
+    assert_eq!(tokens, right.tokens);
+    assert_eq!(FinishReason::ContextFull.as_api(), "length");
+}
+
+#[test]
+fn a_full_pool_ends_at_the_same_token_alone_and_under_load() {
+    let program = one_group(4_000);
+    let policy = Policy { prefix_cache: false, ..Policy::default() };
+    let mut alone = engine(&program, &[3], policy);
+    alone.submit(Request::new(prompt(100, 1), Sampling::greedy(usize::MAX))).unwrap();
+    let expected = run(&mut alone)[&(0, 0)].clone();
+    assert_eq!(expected.1, Some(FinishReason::ContextFull));
+    let mut loaded = engine(&program, &[3], policy);
+    for i in 1..5 {
+        loaded.submit(Request::new(prompt(100, i), Sampling::greedy(usize::MAX))).unwrap();
+    }
+    assert_eq!(run(&mut loaded)[&(0, 0)], expected);
+}
+
+#[test]
+fn choices_share_the_prompts_pages() {
+    let program = one_group(1_000);
+    let mut engine = engine(&program, &[32], Policy::default());
+    let params = SamplingParams { temperature: 1.0, tokens_max: 8, seed: 3, ..SamplingParams::default() };
+    let sampling = Sampling::new(params).unwrap();
+    let request = Request { choices: 4, ..Request::new(prompt(200, 0), sampling) };
+    engine.submit(request.clone()).unwrap();
+    let answers = run(&mut engine);
+    for choice in 0..4 {
+        let (tokens, _, usage) = &answers[&(0, choice)];
+        assert_eq!(*tokens, answer(&program, WEIGHTS, &request, choice, 1_000).tokens);
+        assert_eq!(usage.cached_tokens, if choice == 0 { 0 } else { 3 * PAGE });
+    }
+    assert_ne!(answers[&(0, 0)].0, answers[&(0, 1)].0);
+}
+
+#[test]
+fn generated_tokens_are_found_in_the_prefix_cache_too() {
+    let program = one_group(1_000);
+    let mut engine = engine(&program, &[32], Policy::default());
+    let first = prompt(100, 0);
+    engine.submit(Request::new(first.clone(), Sampling::greedy(100))).unwrap();
+    let tokens = run(&mut engine)[&(0, 0)].0.clone();
+    let follow_up: Vec<Token> = first.into_iter().chain(tokens).chain([1, 2, 3]).collect();
+    engine.submit(Request::new(follow_up, Sampling::greedy(4))).unwrap();
+    assert_eq!(run(&mut engine)[&(1, 0)].2.cached_tokens, 3 * PAGE);
+}
+
+#[test]
+fn salts_and_prompt_logits_keep_out_of_the_cache() {
+    let program = one_group(1_000);
+    let mut engine = engine(&program, &[32], Policy::default());
+    let request = Request::new(prompt(200, 0), Sampling::greedy(2));
+    let others = [
+        Request { salt: 1, ..request.clone() },
+        Request { prompt_logits: true, ..request.clone() },
+        Request { use_prefix_cache: false, ..request.clone() },
+    ];
+    engine.submit(request).unwrap();
+    run(&mut engine);
+    for other in others {
+        engine.submit(other).unwrap();
+        let answers = run(&mut engine);
+        assert!(answers.values().all(|(_, _, usage)| usage.cached_tokens == 0));
+    }
+}
+
+#[test]
+fn a_hit_after_eviction_of_window_pages_is_refused_or_right() {
+    // The pool of the sliding group holds little more than one window; the other group holds everything.
+    let program = program(&[None, Some(70)], &[0, 1], 24, 2_000);
+    let mut engine = engine(&program, &[64, 4], Policy::default());
+    for i in 0..6 {
+        engine.submit(Request::new(prompt(300, i % 2), Sampling::greedy(40))).unwrap();
+    }
+    let answers = run(&mut engine);
+    for i in 0..6 {
+        let request = Request::new(prompt(300, i % 2), Sampling::greedy(40));
+        let right = answer(&program, WEIGHTS, &request, 0, 2_000);
+        assert_eq!(answers[&(u64::from(i), 0)].0, right.tokens);
+    }
+    assert!(engine.counters().evictions > 0 && engine.counters().released_behind > 0);
+}
+
+#[test]
+fn a_sliding_window_runs_far_beyond_its_pool() {
+    let program = program(&[Some(100)], &[0], 24, 3_000);
+    let mut engine = engine(&program, &[4], Policy::default());
+    assert_eq!(engine.sequence_tokens_max(), 3_000);
+    engine.submit(Request::new(prompt(1_000, 0), Sampling::greedy(1_000))).unwrap();
+    let answers = run(&mut engine);
+    assert_eq!(answers[&(0, 0)].0.len(), 1_000);
+}
+
+#[test]
+fn speculation_gives_the_same_tokens_in_fewer_steps() {
+    let program = one_group(1_000);
+    let outcome = |speculation: Speculation| -> (Vec<Token>, Counters) {
+        let mut engine = engine(&program, &[32], Policy { speculation, ..Policy::default() });
+        engine.submit(Request::new(prompt(50, 0), Sampling::greedy(300))).unwrap();
+        (run(&mut engine)[&(0, 0)].0.clone(), *engine.counters())
+    };
+    let (plain, without) = outcome(Speculation::Off);
+    let (drafted, with) = outcome(Speculation::NGRAM);
+    assert_eq!(plain, drafted);
+    assert!(with.drafts_accepted > 0 && with.steps < without.steps, "{with:?}");
+    assert_eq!(with.steps + with.drafts_accepted, without.steps);
+}
+
+#[test]
+fn pressure_preempts_and_changes_nothing() {
+    let program = one_group(1_000);
+    let mut engine = engine(&program, &[9], Policy::default());
+    let request = |i: u32| Request::new(prompt(60, i), Sampling::greedy(200));
+    for i in 0..10 {
+        engine.submit(request(i)).unwrap();
+    }
+    let answers = run(&mut engine);
+    for i in 0..10 {
+        let right = answer(&program, WEIGHTS, &request(i), 0, 1_000);
+        assert_eq!(answers[&(u64::from(i), 0)].0, right.tokens);
+    }
+    assert!(engine.counters().preemptions > 0 && engine.counters().evictions > 0);
+}
+
+#[test]
+fn abort_gives_pages_back_at_once_and_reports_once() {
+    let program = one_group(1_000);
+    let mut engine = engine(&program, &[8], Policy { prefix_cache: false, ..Policy::default() });
+    let id = engine.submit(Request::new(prompt(200, 0), Sampling::greedy(50))).unwrap();
+    engine.step(&mut |_| {}).unwrap();
+    assert!(engine.status().pages_free[0] < 8);
+    assert!(engine.abort(id));
+    assert_eq!(engine.status().pages_free[0], 8);
+    assert!(!engine.abort(id) && !engine.abort(RequestId(99)));
+    let answers = run(&mut engine);
+    assert_eq!(answers[&(0, 0)].1, Some(FinishReason::Aborted));
+}
+
+/// Fails every third step, with its cache intact.
+struct Flaky(SymbolicDevice, u32);
+
+impl Device for Flaky {
+    type Logits = [f32];
+
+    fn rows_max(&self) -> usize {
+        self.0.rows_max()
+    }
+
+    fn selected_max(&self) -> usize {
+        self.0.selected_max()
+    }
+
+    fn pages(&self, group: usize) -> usize {
+        self.0.pages(group)
+    }
+
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    fn run(&mut self, program: &Program, plan: &StepPlan) -> Result<(), DeviceError> {
+        self.1 += 1;
+        if self.1.is_multiple_of(3) {
+            return Err(DeviceError { message: "the wire came off; put it back".into(), intact: true });
+        }
+        self.0.run(program, plan)
+    }
+
+    fn logits(&self, selected: usize) -> &[f32] {
+        self.0.logits(selected)
+    }
+}
+
+#[test]
+fn a_step_that_the_device_failed_can_be_tried_again() {
+    let program = one_group(1_000);
+    let device = Flaky(SymbolicDevice::new(&program, &[32], 64, 64, WEIGHTS), 0);
+    let mut engine = Engine::new(device, program.clone(), Policy::default()).unwrap();
+    let request = Request::new(prompt(150, 0), Sampling::greedy(20));
+    engine.submit(request.clone()).unwrap();
+    let (mut tokens, mut failures) = (Vec::new(), 0);
+    while !engine.is_idle() {
+        let stepped = engine.step(&mut |event| {
+            if let Event::Token { token, .. } = event {
+                tokens.push(token);
+            }
+        });
+        failures += u32::from(matches!(stepped, Err(EngineError::Device(_))));
+    }
+    assert_eq!(tokens, answer(&program, WEIGHTS, &request, 0, 1_000).tokens);
+    assert!(failures > 5);
+}
