@@ -1,1 +1,29 @@
-//! See the crate's place in ARCHITECTURE.md.
+//! The kernel verifier: proves on the tile IR that a kernel keeps its contract, bit for bit.
+//!
+//! Two symbolic invocations, L and R, of one specialisation (or of two) are related: equal selected
+//! inputs must give equal selected outputs, whatever else is in the batch. The rules are in
+//! `docs/kernel-verification.md`. Nothing here may ever answer [`Verdict::Proved`] for something it
+//! does not understand. Reading order: [`problem`], [`world`], [`mod@unary`], [`equal`], [`loops`],
+//! [`memory`], [`mod@verify`].
+
+pub mod cache;
+pub mod equal;
+pub mod facts;
+pub mod loops;
+pub mod memory;
+pub mod problem;
+pub mod prover;
+pub mod run;
+pub mod solve;
+pub mod solver;
+pub mod term;
+pub mod unary;
+pub mod verdict;
+pub mod verify;
+pub mod world;
+
+pub use cache::Cache;
+pub use problem::{Problem, ProblemError};
+pub use solver::{Solver, SolverError, find_z3};
+pub use verdict::{Assumption, Failure, Obligation, Verdict};
+pub use verify::{Report, verify, verify_pair};

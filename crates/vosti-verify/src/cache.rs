@@ -1,0 +1,94 @@
+//! Answers of the solver by the hash of the question, in a checked-in text file.
+//!
+//! Lifting, rules and simplification always run again; only the solver is spared. A read-only cache
+//! answers what it knows and refuses the rest; a seeded share of its answers is solved again, so that
+//! a wrong `unsat` does not live long. Only `sat` and `unsat` are kept.
+
+use crate::solver::Answer;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+#[derive(Default)]
+pub struct Cache {
+    answers: BTreeMap<String, Answer>,
+    path: Option<PathBuf>,
+    changed: bool,
+    /// Refuse unknown questions instead of asking the solver.
+    pub read_only: bool,
+    /// Solve again where the hash, mixed with the seed, falls into this share (0 to 100).
+    pub recheck_percent: u8,
+    pub seed: u64,
+}
+
+impl Cache {
+    /// No memory at all: every question is solved.
+    pub fn none() -> Cache {
+        Cache::default()
+    }
+
+    /// The cache in `path`, empty if there is no such file. A line that is not an answer is dropped.
+    pub fn open(path: &Path) -> Cache {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let mut cache = Cache::from_text(&text);
+        cache.path = Some(path.to_path_buf());
+        cache
+    }
+
+    pub fn from_text(text: &str) -> Cache {
+        let mut cache = Cache::default();
+        for line in text.lines().filter(|l| !l.starts_with('#')) {
+            let answer = match line.split_once(' ') {
+                Some((hash, "unsat")) => (hash, Answer::Unsat),
+                Some((hash, "sat")) => (hash, Answer::Sat),
+                _ => continue,
+            };
+            cache.answers.insert(answer.0.to_string(), answer.1);
+        }
+        cache
+    }
+
+    pub fn key(query: &str) -> String {
+        blake3::hash(query.as_bytes()).to_hex()[..32].to_string()
+    }
+
+    pub fn get(&self, hash: &str) -> Option<Answer> {
+        self.answers.get(hash).copied()
+    }
+
+    pub fn put(&mut self, hash: String, answer: Answer) {
+        if answer != Answer::Unknown {
+            self.answers.insert(hash, answer);
+            self.changed = true;
+        }
+    }
+
+    /// Whether this answer is among the share to solve again.
+    pub fn recheck(&self, hash: &str) -> bool {
+        if self.recheck_percent == 0 {
+            return false;
+        }
+        let mixed = blake3::hash(format!("{} {hash}", self.seed).as_bytes());
+        mixed.as_bytes()[0] as u32 * 100 < self.recheck_percent as u32 * 256
+    }
+
+    pub fn len(&self) -> usize {
+        self.answers.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.answers.is_empty()
+    }
+
+    /// Writes the file back if an answer was added.
+    pub fn save(&self) -> std::io::Result<()> {
+        let Some(path) = self.path.as_ref().filter(|_| self.changed && !self.read_only) else {
+            return Ok(());
+        };
+        let mut text = String::from("# answers of the solver by question hash; made by `vosti verify`\n");
+        for (hash, answer) in &self.answers {
+            let word = if *answer == Answer::Unsat { "unsat" } else { "sat" };
+            text.push_str(&format!("{hash} {word}\n"));
+        }
+        std::fs::write(path, text)
+    }
+}

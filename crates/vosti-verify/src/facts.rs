@@ -1,0 +1,123 @@
+//! Forward facts about float values: what a masked lane is known to hold, and what is finite.
+//!
+//! IEEE arithmetic only: -inf minus anything is -inf or NaN; exp of that is +0 or NaN. Never `x * 0 = 0`.
+
+use crate::equal::At;
+use crate::prover::{Prover, Side};
+use crate::run::Def;
+use crate::verdict::{Assumption, Proof};
+use vosti_kernels::Role;
+use vosti_tile::{Binary, Cast, Literal, OpKind, Unary};
+
+/// What is known of one float.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// +0
+    Zero,
+    ZeroOrNan,
+    NegInf,
+    NegInfOrNan,
+    Unknown,
+}
+
+impl Class {
+    fn join(self, other: Class) -> Class {
+        use Class::*;
+        match (self, other) {
+            (a, b) if a == b => a,
+            (Zero | ZeroOrNan, Zero | ZeroOrNan) => ZeroOrNan,
+            (NegInf | NegInfOrNan, NegInf | NegInfOrNan) => NegInfOrNan,
+            _ => Unknown,
+        }
+    }
+}
+
+impl Prover<'_, '_> {
+    /// What a value is under the present assumptions.
+    pub fn class(&mut self, side: Side, at: &At) -> Proof<Class> {
+        let Def::Op(op, _) = self.runs[side.index()].def(at.v) else {
+            return Ok(Class::Unknown);
+        };
+        if let Some((x, idx)) = self.runs[side.index()].moved(&mut self.t, &op.kind, &at.idx) {
+            return self.class(side, &at.with(x, idx));
+        }
+        Ok(match &op.kind {
+            OpKind::Constant { value: Literal::Float(bits), .. } => match f32::from_bits(*bits) {
+                x if x.to_bits() == 0 => Class::Zero,
+                x if x == f32::NEG_INFINITY => Class::NegInf,
+                _ => Class::Unknown,
+            },
+            OpKind::Select { cond, a, b } => {
+                let idx = if self.runs[side.index()].shape(*cond).is_empty() { vec![] } else { at.idx.clone() };
+                let (run, t) = self.run(side);
+                let cond = run.int(t, *cond, &idx, &at.env)?;
+                let not = self.t.not(cond);
+                if self.holds(cond, || "a select takes its first value here".into())? {
+                    return self.class(side, &at.same_lane(*a));
+                }
+                if self.holds(not, || "a select takes its second value here".into())? {
+                    return self.class(side, &at.same_lane(*b));
+                }
+                let a = self.class(side, &at.same_lane(*a))?;
+                a.join(self.class(side, &at.same_lane(*b))?)
+            }
+            OpKind::Cast { op: Cast::ExtF | Cast::TruncF, x, .. } => self.class(side, &at.same_lane(*x))?,
+            OpKind::Binary { op: Binary::SubF, a, .. } => match self.class(side, &at.same_lane(*a))? {
+                Class::NegInf | Class::NegInfOrNan => Class::NegInfOrNan,
+                _ => Class::Unknown,
+            },
+            OpKind::Unary { op: Unary::Exp | Unary::Exp2, x } => {
+                let class = match self.class(side, &at.same_lane(*x))? {
+                    Class::NegInf => Class::Zero,
+                    Class::NegInfOrNan => Class::ZeroOrNan,
+                    _ => Class::Unknown,
+                };
+                if class != Class::Unknown {
+                    self.assumptions.insert(Assumption::ExpOfMinusInfinity);
+                }
+                class
+            }
+            _ => Class::Unknown,
+        })
+    }
+
+    /// True if a value is finite under the present assumptions.
+    pub fn finite(&mut self, side: Side, at: &At) -> Proof<bool> {
+        let Def::Op(op, _) = self.runs[side.index()].def(at.v) else {
+            return Ok(false);
+        };
+        if let Some((x, idx)) = self.runs[side.index()].moved(&mut self.t, &op.kind, &at.idx) {
+            return self.finite(side, &at.with(x, idx));
+        }
+        Ok(match &op.kind {
+            OpKind::Constant { value: Literal::Float(bits), .. } => f32::from_bits(*bits).is_finite(),
+            OpKind::Cast { op: Cast::ExtF, x, .. } => self.finite(side, &at.same_lane(*x))?,
+            OpKind::Select { a, b, .. } => {
+                self.finite(side, &at.same_lane(*a))? && self.finite(side, &at.same_lane(*b))?
+            }
+            // Every slot of the cache is finite: an invariant of the core.
+            OpKind::LoadBlock { ptr, padding, check } => {
+                let (run, t) = self.run(side);
+                let block = run.block(t, *ptr, &at.env)?;
+                let padded = check.is_empty() || *padding == vosti_tile::Padding::Zero;
+                padded && self.is_cache(side, block.param)
+            }
+            OpKind::Load { ptr, mask, other } => {
+                let (run, t) = self.run(side);
+                let address = run.address(t, *ptr, &at.idx, &at.env)?;
+                let rest = match (mask, other) {
+                    (None, _) => true,
+                    (Some(_), Some(o)) => self.finite(side, &at.same_lane(*o))?,
+                    (Some(_), None) => false,
+                };
+                rest && self.is_cache(side, address.param)
+            }
+            _ => false,
+        })
+    }
+
+    fn is_cache(&self, side: Side, param: usize) -> bool {
+        let role = self.runs[side.index()].problem.buffers[param].role;
+        matches!(role, Role::CacheK | Role::CacheV)
+    }
+}

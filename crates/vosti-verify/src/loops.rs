@@ -1,0 +1,287 @@
+//! Loops: induction over aligned iterations, and iterations that change nothing.
+//!
+//! What the outside needs of a loop's results is the induction hypothesis; what the body turns out to
+//! need of its arguments joins it until nothing new is needed. Two loops run the same iterations in the
+//! same order, or those that only one of them runs leave the needed state as it was, bit for bit.
+
+use crate::equal::{At, AxisRelation, Demand, Frame, Mode};
+use crate::prover::{Prover, Side};
+use crate::run::{Def, Env, Trip};
+use crate::term::{Node, Term};
+use crate::verdict::{Failure, Obligation, Proof, Trouble};
+use vosti_tile::{Line, Op, OpKind, Value};
+
+/// How the iterations of two loops correspond.
+struct Alignment {
+    iteration: [Term; 2],
+    /// The iteration exists in the left, and in the right run.
+    exists: [Term; 2],
+    same_range: bool,
+}
+
+struct Body<'k> {
+    op: &'k Op,
+    index: Value,
+    args: &'k [Value],
+    inits: &'k [Value],
+    yields: &'k [Value],
+    env: Env,
+}
+
+fn body<'k>(op: &'k Op, env: &Env) -> Option<Body<'k>> {
+    match &op.kind {
+        OpKind::For {
+            index,
+            args,
+            inits,
+            body,
+            ..
+        } => Some(Body {
+            op,
+            index: *index,
+            args,
+            inits,
+            yields: &body.yields,
+            env: env.clone(),
+        }),
+        _ => None,
+    }
+}
+
+impl<'k> Prover<'k, '_> {
+    pub(crate) fn equal_loops(
+        &mut self,
+        (a, i, l): (&'k Op, usize, &At),
+        (b, j, r): (&'k Op, usize, &At),
+        mode: Mode,
+    ) -> Proof {
+        let (Some(left), Some(right)) = (body(a, &l.env), body(b, &r.env)) else {
+            return self.fail(Obligation::Alignment, a.line, "a loop is compared with something else");
+        };
+        let demand = Demand {
+            k: [i, j],
+            axes: self.relate(&l.idx, &r.idx),
+            mode,
+        };
+        let floor = self.t.mark();
+        let alignment = self.align(a, &l.env, b, &r.env)?;
+        self.frames.push(Frame {
+            index: [left.index, right.index],
+            iteration: alignment.iteration,
+            demands: vec![demand],
+            floor,
+        });
+        self.depth += 1;
+        let result = self.all_demands(&left, &right, &alignment);
+        self.depth -= 1;
+        let frame = self.frames.pop();
+        result?;
+        for demand in frame.into_iter().flat_map(|f| f.demands) {
+            let (x, y) = (left.inits[demand.k[0]], right.inits[demand.k[1]]);
+            let (i, j) = self.demanded_lanes(&demand, x, y, a.line)?;
+            self.equal(&At::new(x, i, &left.env), &At::new(y, j, &right.env), demand.mode)?;
+        }
+        Ok(())
+    }
+
+    fn relate(&self, l: &[Term], r: &[Term]) -> Vec<AxisRelation> {
+        l.iter()
+            .zip(r)
+            .map(|(x, y)| if x == y { AxisRelation::Same } else { AxisRelation::Pinned(*x, *y) })
+            .collect()
+    }
+
+    fn align(&mut self, a: &'k Op, el: &Env, b: &'k Op, er: &Env) -> Proof<Alignment> {
+        let left = self.runs[0].trip(&mut self.t, a, el)?;
+        let right = self.runs[1].trip(&mut self.t, b, er)?;
+        let same_lo = self.t.eq(left.lo, right.lo);
+        let line = a.line;
+        let at = line.python.map(|p| format!(" at Python line {p}")).unwrap_or_default();
+        if left.step == right.step && self.holds(same_lo, || format!("the loops{at} start alike"))? {
+            let same_hi = self.t.eq(left.hi, right.hi);
+            if self.holds(same_hi, || format!("the loops{at} end alike"))? {
+                self.tell(format!("loop{at}: the same iterations in both runs, paired in order"));
+                return Ok(self.counted(&left, &right, true));
+            }
+            self.tell(format!("loop{at}: paired by count; one run may go further"));
+            return Ok(self.counted(&left, &right, false));
+        }
+        if left.step == 1 && right.step == 1 {
+            self.tell(format!("loop{at}: paired by index; iterations of one run alone must change nothing"));
+            return Ok(self.indexed(&left, &right));
+        }
+        let why = if left.step == right.step {
+            "the loops start differently and do not step by one"
+        } else {
+            "the loops step differently: sums are taken in another order"
+        };
+        self.fail(Obligation::LoopRange, line, why)
+    }
+
+    fn counted(&mut self, left: &Trip, right: &Trip, same_range: bool) -> Alignment {
+        let (done, below) = self.iteration(left);
+        let done = if same_range { done } else { self.t.fresh("iteration", (Some(0), None)) };
+        let exists = if same_range {
+            [below, below]
+        } else {
+            [self.t.lt(done, left.count), self.t.lt(done, right.count)]
+        };
+        Alignment {
+            iteration: [done, done],
+            exists,
+            same_range,
+        }
+    }
+
+    fn indexed(&mut self, left: &Trip, right: &Trip) -> Alignment {
+        let index = self.t.fresh("index", (None, None));
+        let exists = [left, right].map(|trip| self.t.within(trip.lo, index, trip.hi));
+        Alignment {
+            iteration: [self.t.sub(index, left.lo), self.t.sub(index, right.lo)],
+            exists,
+            same_range: false,
+        }
+    }
+
+    fn all_demands(&mut self, left: &Body<'k>, right: &Body<'k>, alignment: &Alignment) -> Proof {
+        let mut done = 0;
+        while let Some(demand) = self.frames.last().and_then(|f| f.demands.get(done)).cloned() {
+            self.step(left, right, alignment, &demand)?;
+            done += 1;
+            if done > 64 {
+                return self.fail(Obligation::Alignment, left.op.line, "the loop needs too many relations");
+            }
+        }
+        self.tell(format!("induction closes with {done} relation(s) between the loops' states"));
+        Ok(())
+    }
+
+    fn demanded_lanes(&mut self, demand: &Demand, x: Value, y: Value, line: Line) -> Proof<(Vec<Term>, Vec<Term>)> {
+        let (a, b) = (self.runs[0].shape(x), self.runs[1].shape(y));
+        let (mut l, mut r) = (vec![], vec![]);
+        for (axis, relation) in demand.axes.iter().enumerate() {
+            match relation {
+                AxisRelation::Pinned(i, j) => {
+                    l.push(*i);
+                    r.push(*j);
+                }
+                AxisRelation::Same if a[axis] == b[axis] => {
+                    let lane = self.lane(a[axis]);
+                    l.push(lane);
+                    r.push(lane);
+                }
+                AxisRelation::Same => {
+                    return self.fail(Obligation::Alignment, line, "the loops carry tiles of different extents");
+                }
+            }
+        }
+        Ok((l, r))
+    }
+
+    /// One relation is preserved by an iteration of both, and by one of either alone.
+    fn step(&mut self, left: &Body<'k>, right: &Body<'k>, alignment: &Alignment, demand: &Demand) -> Proof {
+        let [k, m] = demand.k;
+        let (i, j) = self.demanded_lanes(demand, left.args[k], right.args[m], left.op.line)?;
+        let env = [
+            left.env.inside(left.index, alignment.iteration[0]),
+            right.env.inside(right.index, alignment.iteration[1]),
+        ];
+        let l = At::new(left.yields[k], i, &env[0]);
+        let r = At::new(right.yields[m], j, &env[1]);
+        let [el, er] = alignment.exists;
+        self.under(&[el, er], |p| p.equal(&l, &r, demand.mode))?;
+        if alignment.same_range {
+            return Ok(());
+        }
+        let (nl, nr) = (self.t.not(el), self.t.not(er));
+        self.under(&[el, nr], |p| p.unchanged(Side::L, &l, left.args[k]))?;
+        self.under(&[er, nl], |p| p.unchanged(Side::R, &r, right.args[m]))
+    }
+
+    /// The yielded value is the loop's argument, bit for bit.
+    fn unchanged(&mut self, side: Side, at: &At, arg: Value) -> Proof {
+        if at.v == arg {
+            self.tell("an iteration of one run alone keeps the state as it was");
+            return Ok(());
+        }
+        let line = self.runs[side.index()].line(at.v);
+        if let Def::Op(op, _) = self.runs[side.index()].def(at.v) {
+            if let OpKind::Select { cond, a, b } = &op.kind {
+                let idx = if self.runs[side.index()].shape(*cond).is_empty() { vec![] } else { at.idx.clone() };
+                let (run, t) = self.run(side);
+                let cond = run.int(t, *cond, &idx, &at.env)?;
+                let not = self.t.not(cond);
+                self.under(&[cond], |p| p.unchanged(side, &at.same_lane(*a), arg))?;
+                return self.under(&[not], |p| p.unchanged(side, &at.same_lane(*b), arg));
+            }
+        }
+        self.fail(
+            Obligation::LoopRange,
+            line,
+            "an iteration that only one run makes may change the selected state",
+        )
+    }
+
+    /// Two loop-carried values: the induction hypothesis, or a new relation that it must include.
+    pub(crate) fn equal_args(
+        &mut self,
+        (a, i, l): (&'k Op, usize, &At),
+        (b, j, r): (&'k Op, usize, &At),
+        mode: Mode,
+    ) -> Proof {
+        let (Some(left), Some(right)) = (body(a, &l.env), body(b, &r.env)) else {
+            return self.fail(Obligation::Alignment, a.line, "not loops");
+        };
+        let iteration = [l.env.iteration(left.index), r.env.iteration(right.index)];
+        let relation = self.relate(&l.idx, &r.idx);
+        let place = self.frames.iter().position(|f| {
+            f.index == [left.index, right.index] && [Some(f.iteration[0]), Some(f.iteration[1])] == iteration
+        });
+        let Some(place) = place else {
+            return self.fail(
+                Obligation::Alignment,
+                a.line,
+                "a store inside a loop needs the loop's state: this is not supported",
+            );
+        };
+        let covered = |d: &Demand| {
+            d.k == [i, j]
+                && d.mode >= mode
+                && d.axes.iter().zip(&relation).all(|(have, want)| match have {
+                    AxisRelation::Same => *want == AxisRelation::Same,
+                    pinned => pinned == want,
+                })
+        };
+        if self.frames[place].demands.iter().any(covered) {
+            return Ok(());
+        }
+        let axes = self.generalise(place, &l.idx, &r.idx, a.line)?;
+        self.frames[place].demands.push(Demand {
+            k: [i, j],
+            axes,
+            mode,
+        });
+        Ok(())
+    }
+
+    /// A relation that does not speak of the body's own variables.
+    fn generalise(&mut self, frame: usize, l: &[Term], r: &[Term], line: Line) -> Proof<Vec<AxisRelation>> {
+        let floor = self.frames[frame].floor;
+        let axes = self.relate(l, r);
+        for axis in &axes {
+            if let AxisRelation::Pinned(x, y) = axis {
+                let young = self.t.reachable(&[*x, *y]).into_iter().any(|s| {
+                    matches!(self.t.node(s), Node::Var { .. } | Node::BoolVar(_)) && s.0 >= floor
+                });
+                if young {
+                    return Err(Trouble::Failed(Failure::new(
+                        Obligation::Alignment,
+                        line,
+                        "the runs need different lanes of the loop's state in each iteration",
+                    )));
+                }
+            }
+        }
+        Ok(axes)
+    }
+}

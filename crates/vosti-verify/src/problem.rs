@@ -1,0 +1,357 @@
+//! What is to be proved: one kernel specialisation, the role of each parameter, and its geometry.
+//!
+//! The contract's shape and roles come from the annotation beside the kernel; extents from
+//! `geometry.toml` or, for kernels outside the inventory, from a `[shapes]` table in the annotation.
+//! Nothing here is read off the TTIR: what the kernel does is compared with what is declared.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+use thiserror::Error;
+use vosti_kernels::{Const, Contract, Role, Shape, Spec};
+use vosti_tile::Kernel;
+
+/// Bounds that the core or the launcher enforce; every proof is relative to them.
+pub mod limit {
+    /// Packed rows of a step.
+    pub const ROWS: i128 = 1 << 20;
+    /// Positions of a request, and rows of the rope tables.
+    pub const CONTEXT: i128 = 1 << 22;
+    /// Cache slots of a group: ids are `i32`.
+    pub const SLOTS: i128 = (1 << 31) - 1;
+    /// Entries of the flat page table buffer.
+    pub const TABLE: i128 = 1 << 28;
+    /// Query tiles of a step.
+    pub const TILES: i128 = 1 << 20;
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ProblemError {
+    #[error("{kernel}: {source}")]
+    Lift {
+        kernel: String,
+        source: vosti_tile::LiftError,
+    },
+    #[error("{kernel}: parameter `{param}` of the TTIR has no role in the contract")]
+    NoRole { kernel: String, param: String },
+    #[error("{kernel}: the contract gives a role to `{param}`, which the TTIR does not have")]
+    NoParam { kernel: String, param: String },
+    #[error("{kernel}: no extents are declared for `{param}`: add them to geometry.toml or `[shapes]`")]
+    NoExtents { kernel: String, param: String },
+    #[error("{kernel}: `{text}` is not an extent ({why})")]
+    Extent {
+        kernel: String,
+        text: String,
+        why: String,
+    },
+    #[error("{kernel}: {why}")]
+    Contract { kernel: String, why: String },
+    #[error("there is no checked-in TTIR `{stem}`: run `cargo xtask ttir`")]
+    NoTtir { stem: String },
+}
+
+/// One extent of a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dim {
+    Const(i128),
+    Rows,
+    Packed,
+    Context,
+    Pages,
+    Tiles,
+    TableLen,
+}
+
+/// A parameter as the contract sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Buffer {
+    pub name: String,
+    pub role: Role,
+    /// Dense, row-major; only the outermost may be symbolic.
+    pub dims: Vec<Dim>,
+}
+
+/// How many programs there are on a grid axis.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Axis {
+    Const(i128),
+    Tiles,
+    /// `cdiv(rows, n)`
+    RowsOver(i128),
+}
+
+pub struct Problem {
+    /// File stem of the TTIR.
+    pub name: String,
+    pub kernel: Kernel,
+    pub shape: Shape,
+    pub buffers: Vec<Buffer>,
+    pub grid: Vec<Axis>,
+    pub constants: BTreeMap<String, Const>,
+    pub ttir_hash: String,
+    /// The text, for replays and messages.
+    pub ttir: String,
+}
+
+type Extents = BTreeMap<String, Vec<String>>;
+
+static GEOMETRY: LazyLock<BTreeMap<String, Extents>> = LazyLock::new(|| {
+    // The file is part of this crate, and the tests read it.
+    toml::from_str(include_str!("geometry.toml")).unwrap_or_else(|error| panic!("{error}"))
+});
+
+/// Extents that `geometry.toml` declares for a kernel.
+pub fn declared(kernel: &str) -> Option<&'static Extents> {
+    GEOMETRY.get(kernel)
+}
+
+impl Problem {
+    /// The problem of a checked-in specialisation, under its kernel's contract.
+    pub fn of_spec(spec: &Spec) -> Result<Problem, ProblemError> {
+        let stem = spec.to_string();
+        let text = vosti_kernels::ttir(spec).ok_or(ProblemError::NoTtir { stem: stem.clone() })?;
+        let contract = vosti_kernels::contract(&spec.kernel)
+            .map_err(|error| ProblemError::Contract {
+                kernel: spec.kernel.clone(),
+                why: error.to_string(),
+            })?
+            .of(spec);
+        let none = BTreeMap::new();
+        let extents = declared(&spec.kernel).unwrap_or(&none);
+        Problem::new(&stem, text, &contract, &spec.constants, extents)
+    }
+
+    /// The problem of a checked-in TTIR file, by its stem; the header says which kernel it is.
+    pub fn of_stem(stem: &str) -> Result<Problem, ProblemError> {
+        let no_ttir = || ProblemError::NoTtir { stem: stem.to_string() };
+        let text = vosti_kernels::ttir_by_stem(stem).ok_or_else(no_ttir)?;
+        let spec = header(text).ok_or_else(no_ttir)?;
+        if spec.to_string() != stem {
+            return Err(ProblemError::Contract {
+                kernel: stem.to_string(),
+                why: format!("the header names the specialisation {spec}"),
+            });
+        }
+        Problem::of_spec(&spec)
+    }
+
+    pub fn new(
+        name: &str,
+        ttir: &str,
+        contract: &Contract,
+        constants: &BTreeMap<String, Const>,
+        extents: &Extents,
+    ) -> Result<Problem, ProblemError> {
+        let kernel = vosti_tile::lift(ttir).map_err(|source| ProblemError::Lift {
+            kernel: name.to_string(),
+            source,
+        })?;
+        let maker = Maker {
+            name,
+            constants,
+            extents,
+        };
+        let mut buffers = vec![];
+        for param in &kernel.params {
+            let Some(p) = contract.params.iter().find(|p| p.name == param.name) else {
+                return Err(ProblemError::NoRole {
+                    kernel: name.to_string(),
+                    param: param.name.clone(),
+                });
+            };
+            buffers.push(maker.buffer(p)?);
+        }
+        for p in &contract.params {
+            if kernel.param(&p.name).is_none() {
+                return Err(ProblemError::NoParam {
+                    kernel: name.to_string(),
+                    param: p.name.clone(),
+                });
+            }
+        }
+        let grid = contract.grid.iter().map(|g| maker.axis(g)).collect::<Result<_, _>>()?;
+        let problem = Problem {
+            name: name.to_string(),
+            kernel,
+            shape: contract.shape,
+            buffers,
+            grid,
+            constants: constants.clone(),
+            ttir_hash: vosti_kernels::ttir_hash(ttir).to_hex().to_string(),
+            ttir: ttir.to_string(),
+        };
+        problem.check_roles()?;
+        Ok(problem)
+    }
+
+    /// The same declarations around another kernel: what the fuzzer mutates.
+    pub fn with_kernel(&self, kernel: Kernel) -> Problem {
+        Problem {
+            name: self.name.clone(),
+            kernel,
+            shape: self.shape,
+            buffers: self.buffers.clone(),
+            grid: self.grid.clone(),
+            constants: self.constants.clone(),
+            ttir_hash: self.ttir_hash.clone(),
+            ttir: self.ttir.clone(),
+        }
+    }
+
+    pub fn int(&self, name: &str) -> Option<i128> {
+        match self.constants.get(name) {
+            Some(Const::Int(v)) => Some(i128::from(*v)),
+            _ => None,
+        }
+    }
+
+    pub fn role(&self, role: Role) -> Option<usize> {
+        self.buffers.iter().position(|b| b.role == role)
+    }
+
+    /// The roles that a shape needs, and constants its premises are made of.
+    fn check_roles(&self) -> Result<(), ProblemError> {
+        let (roles, constants): (&[Role], &[&str]) = match self.shape {
+            Shape::Rowwise => (&[Role::Rows, Role::Out(0)], &[]),
+            Shape::StoreKv => (
+                &[Role::Rows, Role::Slots, Role::CacheK, Role::CacheV],
+                &["KV_HEADS", "PAGE", "D"],
+            ),
+            Shape::Attend => (
+                &[
+                    Role::In(0),
+                    Role::Out(0),
+                    Role::PageTable,
+                    Role::TileTable,
+                    Role::TileRow,
+                    Role::TileRows,
+                    Role::TilePos,
+                    Role::CacheK,
+                    Role::CacheV,
+                ],
+                &["HEADS", "KV_HEADS", "PAGE", "D", "WINDOW", "BQ"],
+            ),
+        };
+        let fail = |why: String| {
+            Err(ProblemError::Contract {
+                kernel: self.name.clone(),
+                why,
+            })
+        };
+        for role in roles {
+            if self.role(*role).is_none() {
+                return fail(format!("the shape {:?} needs the role {role:?}", self.shape));
+            }
+        }
+        for name in constants {
+            if self.int(name).is_none_or(|v| v < 0) {
+                return fail(format!("the shape {:?} needs the constant {name}", self.shape));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The specialisation that a TTIR file's header names.
+pub fn header(text: &str) -> Option<Spec> {
+    let find = |key: &str| text.lines().find_map(|l| l.strip_prefix(key));
+    let mut words = find("// kernel ")?.split(' ');
+    let kernel = words.next()?.to_string();
+    let act = match words.nth(1)? {
+        "bf16" => vosti_kernels::Act::Bf16,
+        "f32" | "fp32" => vosti_kernels::Act::F32,
+        _ => return None,
+    };
+    let mut constants = BTreeMap::new();
+    for pair in find("// constants ")?.split_whitespace() {
+        let (name, value) = pair.split_once('=')?;
+        let value = match value.parse::<i64>() {
+            Ok(v) => Const::Int(v),
+            Err(_) => Const::Float(value.parse().ok()?),
+        };
+        constants.insert(name.to_string(), value);
+    }
+    Some(Spec {
+        kernel,
+        act,
+        constants,
+    })
+}
+
+struct Maker<'a> {
+    name: &'a str,
+    constants: &'a BTreeMap<String, Const>,
+    extents: &'a Extents,
+}
+
+impl Maker<'_> {
+    fn value(&self, text: &str) -> Result<i128, ProblemError> {
+        let lookup = |name: &str| match self.constants.get(name) {
+            Some(Const::Int(v)) => Some(*v),
+            _ => None,
+        };
+        let bad = |why: String| ProblemError::Extent {
+            kernel: self.name.to_string(),
+            text: text.to_string(),
+            why,
+        };
+        match vosti_kernels::expr::eval(text, &lookup) {
+            Ok(v) if v > 0 => Ok(i128::from(v)),
+            Ok(v) => Err(bad(format!("{v} is not positive"))),
+            Err(error) => Err(bad(error.to_string())),
+        }
+    }
+
+    fn axis(&self, text: &str) -> Result<Axis, ProblemError> {
+        let text = text.trim();
+        if text == "tiles" {
+            return Ok(Axis::Tiles);
+        }
+        if text == "rows" {
+            return Ok(Axis::RowsOver(1));
+        }
+        match text.strip_prefix("cdiv(rows,").and_then(|t| t.strip_suffix(')')) {
+            Some(n) => Ok(Axis::RowsOver(self.value(n)?)),
+            None => Ok(Axis::Const(self.value(text)?)),
+        }
+    }
+
+    fn buffer(&self, p: &vosti_kernels::Param) -> Result<Buffer, ProblemError> {
+        let dims = match p.role {
+            Role::Rows => vec![Dim::Const(1)],
+            Role::Tokens | Role::Positions | Role::RowIndex | Role::Slots => vec![Dim::Rows],
+            Role::PageTable => vec![Dim::TableLen],
+            Role::TileTable | Role::TileRow | Role::TileRows | Role::TilePos => vec![Dim::Tiles],
+            Role::CacheK | Role::CacheV => vec![
+                Dim::Pages,
+                Dim::Const(self.value("KV_HEADS")?),
+                Dim::Const(self.value("PAGE")?),
+                Dim::Const(self.value("D")?),
+            ],
+            Role::In(_) | Role::Out(_) | Role::Weight(_) => self.declared(&p.name)?,
+        };
+        Ok(Buffer {
+            name: p.name.clone(),
+            role: p.role,
+            dims,
+        })
+    }
+
+    fn declared(&self, param: &str) -> Result<Vec<Dim>, ProblemError> {
+        let Some(texts) = self.extents.get(param).filter(|t| !t.is_empty()) else {
+            return Err(ProblemError::NoExtents {
+                kernel: self.name.to_string(),
+                param: param.to_string(),
+            });
+        };
+        let mut dims = vec![];
+        for (i, text) in texts.iter().enumerate() {
+            dims.push(match (i, text.as_str()) {
+                (0, "rows") => Dim::Rows,
+                (0, "packed") => Dim::Packed,
+                (0, "context") => Dim::Context,
+                _ => Dim::Const(self.value(text)?),
+            });
+        }
+        Ok(dims)
+    }
+}

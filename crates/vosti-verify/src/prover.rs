@@ -1,0 +1,344 @@
+//! The prover's state: two runs, what is assumed at this point, and the solver.
+//!
+//! `holds` is the only way to ask a question about what is assumed; a `false` from it means "not
+//! proved" and nothing more. Read next: [`crate::unary`], then [`crate::equal`].
+
+use crate::equal::{Frame, Goal};
+use crate::problem::Problem;
+use crate::run::{Env, Run, Trip};
+use crate::solver::{Answer, Solver, query};
+use crate::term::{Bounds, Term, Terms};
+use crate::verdict::{Assumption, Failure, Obligation, Proof, Step, Trouble};
+use crate::world::{Chosen, World};
+use std::collections::{BTreeSet, HashSet};
+use vosti_tile::{Line, Op, OpKind};
+
+/// Which run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Side {
+    L,
+    R,
+}
+
+impl Side {
+    pub fn index(self) -> usize {
+        self as usize
+    }
+}
+
+pub struct Prover<'k, 's> {
+    pub t: Terms,
+    pub runs: [Run<'k>; 2],
+    pub chosen: [Chosen; 2],
+    solver: &'s mut Solver,
+    /// What is assumed at this point.
+    pub context: Vec<Term>,
+    pub story: Vec<Step>,
+    pub depth: usize,
+    pub assumptions: BTreeSet<Assumption>,
+    pub(crate) frames: Vec<Frame>,
+    pub(crate) proved: HashSet<Goal>,
+    pub queries: u64,
+}
+
+/// An operation in a place: the program and iterations it runs in, and what holds when it runs.
+#[derive(Clone)]
+pub struct Site<'k> {
+    pub op: &'k Op,
+    pub env: Env,
+    pub guard: Vec<Term>,
+}
+
+/// A load or store of one lane.
+#[derive(Clone)]
+pub struct Access<'k> {
+    pub site: Site<'k>,
+    pub write: bool,
+    pub param: usize,
+    pub offset: Term,
+    pub lanes: Vec<Term>,
+    /// The lane is really accessed: loops, branches, mask and checked axes.
+    pub guard: Vec<Term>,
+    /// What must hold of axes that are not checked.
+    pub unchecked: Vec<Term>,
+}
+
+impl<'k, 's> Prover<'k, 's> {
+    pub fn new(left: &'k Problem, right: &'k Problem, solver: &'s mut Solver) -> Prover<'k, 's> {
+        let mut t = Terms::default();
+        let worlds = [World::new(&mut t, left, "L"), World::new(&mut t, right, "R")];
+        let chosen = [
+            Chosen::new(&mut t, left, &worlds[0]),
+            Chosen::new(&mut t, right, &worlds[1]),
+        ];
+        let [wl, wr] = worlds;
+        Prover {
+            t,
+            runs: [Run::new(left, wl), Run::new(right, wr)],
+            chosen,
+            solver,
+            context: vec![],
+            story: vec![],
+            depth: 0,
+            assumptions: BTreeSet::new(),
+            frames: vec![],
+            proved: HashSet::new(),
+            queries: 0,
+        }
+    }
+
+    pub fn run(&mut self, side: Side) -> (&mut Run<'k>, &mut Terms) {
+        (&mut self.runs[side.index()], &mut self.t)
+    }
+
+    pub fn tell(&mut self, text: impl Into<String>) {
+        let (depth, text) = (self.depth, text.into());
+        self.story.push(Step { depth, text });
+    }
+
+    pub fn fail<T>(&self, obligation: Obligation, line: Line, why: impl Into<String>) -> Proof<T> {
+        Err(Trouble::Failed(Failure::new(obligation, line, why)))
+    }
+
+    /// Asserted terms with the facts about the metadata that they mention.
+    fn with_facts(&mut self, mut asserted: Vec<Term>) -> Vec<Term> {
+        let mut known: HashSet<Term> = asserted.iter().copied().collect();
+        loop {
+            let mut more = vec![];
+            for run in &self.runs {
+                more.extend(run.world.facts(&mut self.t, &asserted));
+            }
+            more.retain(|f| self.t.as_bool(*f) != Some(true) && known.insert(*f));
+            if more.is_empty() {
+                return asserted;
+            }
+            asserted.extend(more);
+        }
+    }
+
+    fn ask(&mut self, asserted: Vec<Term>) -> Proof<Answer> {
+        if asserted.iter().any(|a| self.t.as_bool(*a) == Some(false)) {
+            return Ok(Answer::Unsat);
+        }
+        let mut asserted = self.with_facts(asserted);
+        asserted.retain(|a| self.t.as_bool(*a) != Some(true));
+        if self.t.overflowed {
+            return Ok(Answer::Unknown);
+        }
+        self.queries += 1;
+        let text = query(&self.t, &asserted);
+        Ok(self.solver.check(&text)?)
+    }
+
+    /// True if `goal` follows from what is assumed. `what` says so in words, for the explanation.
+    pub fn holds(&mut self, goal: Term, what: impl FnOnce() -> String) -> Proof<bool> {
+        if self.t.as_bool(goal) == Some(true) || self.context.contains(&goal) {
+            return Ok(true);
+        }
+        let mut asserted = self.context.clone();
+        asserted.push(self.t.not(goal));
+        let proved = self.ask(asserted)? == Answer::Unsat;
+        let word = if proved { "proved" } else { "NOT proved" };
+        self.tell(format!("solver: {}: {word}", what()));
+        Ok(proved)
+    }
+
+    /// True if what is assumed can really hold: a model was found.
+    pub fn satisfiable(&mut self) -> Proof<bool> {
+        let asserted = self.context.clone();
+        Ok(self.ask(asserted)? == Answer::Sat)
+    }
+
+    /// True if what is assumed is contradictory.
+    pub fn impossible(&mut self) -> Proof<bool> {
+        let asserted = self.context.clone();
+        Ok(self.ask(asserted)? == Answer::Unsat)
+    }
+
+    /// Runs `body` with more assumptions. If it fails where nothing can happen, it has not failed.
+    pub fn under<T: Default>(
+        &mut self,
+        more: &[Term],
+        body: impl FnOnce(&mut Self) -> Proof<T>,
+    ) -> Proof<T> {
+        if more.iter().any(|m| self.t.as_bool(*m) == Some(false)) {
+            return Ok(T::default());
+        }
+        let (len, story) = (self.context.len(), self.story.len());
+        self.context.extend(more);
+        let mut result = body(self);
+        if matches!(result, Err(Trouble::Failed(_))) && self.impossible()? {
+            self.story.truncate(story);
+            self.tell("this case cannot happen (solver)");
+            result = Ok(T::default());
+        }
+        self.context.truncate(len);
+        result
+    }
+
+    /// Variables for a program's index on each axis.
+    pub fn program(&mut self, side: Side) -> [Term; 3] {
+        let grid = self.runs[side.index()].world.grid;
+        grid.map(|n| {
+            let hi = self.t.bounds(n).1.map(|h| h - 1);
+            self.t.fresh(&format!("program@{}", self.runs[side.index()].world.side), (Some(0), hi))
+        })
+    }
+
+    /// The program exists.
+    pub fn in_grid(&mut self, side: Side, pids: [Term; 3]) -> Vec<Term> {
+        let grid = self.runs[side.index()].world.grid;
+        pids.iter().zip(grid).map(|(p, n)| self.t.lt(*p, n)).collect()
+    }
+
+    pub fn lanes(&mut self, shape: &[usize]) -> Vec<Term> {
+        shape.iter().map(|n| self.lane(*n)).collect()
+    }
+
+    pub fn lane(&mut self, n: usize) -> Term {
+        let bounds: Bounds = (Some(0), Some(n as i128 - 1));
+        self.t.fresh("lane", bounds)
+    }
+
+    /// A finished-iterations variable for a loop with this range, and that it lies in it.
+    pub fn iteration(&mut self, trip: &Trip) -> (Term, Term) {
+        let hi = self.t.bounds(trip.count).1.map(|h| (h - 1).max(0));
+        let done = self.t.fresh("iteration", (Some(0), hi));
+        let below = self.t.lt(done, trip.count);
+        (done, below)
+    }
+
+    /// Every operation of one program, in order, each in a generic iteration of its loops.
+    pub fn sites(&mut self, side: Side, pids: [Term; 3]) -> Proof<Vec<Site<'k>>> {
+        let mut sites = vec![];
+        let guard = self.in_grid(side, pids);
+        let env = Env {
+            pids,
+            loops: vec![],
+        };
+        let body: &'k [Op] = &self.runs[side.index()].problem.kernel.body;
+        self.collect(side, body, &env, &guard, &mut sites)?;
+        Ok(sites)
+    }
+
+    fn collect(
+        &mut self,
+        side: Side,
+        ops: &'k [Op],
+        env: &Env,
+        guard: &[Term],
+        sites: &mut Vec<Site<'k>>,
+    ) -> Proof {
+        for op in ops {
+            sites.push(Site {
+                op,
+                env: env.clone(),
+                guard: guard.to_vec(),
+            });
+            match &op.kind {
+                OpKind::For { index, body, .. } => {
+                    let (run, t) = self.run(side);
+                    let trip = run.trip(t, op, env)?;
+                    let (done, below) = self.iteration(&trip);
+                    let inner = env.inside(*index, done);
+                    let guard = [guard, &[below]].concat();
+                    self.collect(side, &body.ops, &inner, &guard, sites)?;
+                }
+                OpKind::If {
+                    cond,
+                    then,
+                    otherwise,
+                } => {
+                    let (run, t) = self.run(side);
+                    let cond = run.int(t, *cond, &[], env)?;
+                    let not = self.t.not(cond);
+                    self.collect(side, &then.ops, env, &[guard, &[cond]].concat(), sites)?;
+                    self.collect(side, &otherwise.ops, env, &[guard, &[not]].concat(), sites)?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The site's access to memory at generic lanes, if it is one.
+    pub fn access(&mut self, side: Side, site: &Site<'k>) -> Proof<Option<Access<'k>>> {
+        let (ptr, write) = match &site.op.kind {
+            OpKind::Load { ptr, .. } | OpKind::LoadBlock { ptr, .. } => (*ptr, false),
+            OpKind::Store { ptr, .. } | OpKind::StoreBlock { ptr, .. } => (*ptr, true),
+            _ => return Ok(None),
+        };
+        let shape = self.runs[side.index()].shape(ptr);
+        let lanes = self.lanes(shape);
+        self.access_at(side, site, &lanes, write).map(Some)
+    }
+
+    /// The access of a load or store at the given lanes.
+    pub fn access_at(&mut self, side: Side, site: &Site<'k>, lanes: &[Term], write: bool) -> Proof<Access<'k>> {
+        let (run, t) = (&mut self.runs[side.index()], &mut self.t);
+        let mut guard = site.guard.clone();
+        let mut unchecked = vec![];
+        let (param, offset) = match &site.op.kind {
+            OpKind::Load { ptr, mask, .. } | OpKind::Store { ptr, mask, .. } => {
+                if let Some(m) = mask {
+                    guard.push(run.int(t, *m, lanes, &site.env)?);
+                }
+                let at = run.address(t, *ptr, lanes, &site.env)?;
+                (at.param, at.offset)
+            }
+            OpKind::LoadBlock { ptr, check, .. } | OpKind::StoreBlock { ptr, check, .. } => {
+                let block = run.block(t, *ptr, &site.env)?;
+                let zero = t.int(0);
+                let mut offset = block.base;
+                for (axis, lane) in lanes.iter().enumerate() {
+                    let at = t.add(block.offsets[axis], *lane);
+                    let inside = t.within(zero, at, block.shape[axis]);
+                    if check.contains(&axis) {
+                        guard.push(inside);
+                    } else {
+                        unchecked.push(inside);
+                    }
+                    let moved = t.mul(at, block.strides[axis]);
+                    offset = t.add(offset, moved);
+                }
+                (block.param, offset)
+            }
+            _ => return self.fail(Obligation::Subset, site.op.line, "not an access"),
+        };
+        Ok(Access {
+            site: site.clone(),
+            write,
+            param,
+            offset,
+            lanes: lanes.to_vec(),
+            guard,
+            unchecked,
+        })
+    }
+
+    /// An offset as coordinates in its buffer, outermost first. Exact: the offset is their row-major
+    /// combination, and all but the outermost are in range where the offset is in the buffer.
+    pub fn coordinates(&mut self, side: Side, param: usize, offset: Term) -> Proof<Vec<Term>> {
+        let dims = self.runs[side.index()].problem.buffers[param].dims.clone();
+        let mut out = vec![];
+        let mut rest = offset;
+        for dim in dims[1..].iter().rev() {
+            let crate::problem::Dim::Const(n) = *dim else {
+                return self.fail(Obligation::Subset, Line::default(), "an inner extent is not constant");
+            };
+            let (q, r) = self.t.parts(rest, n);
+            let (zero, n_term) = (self.t.int(0), self.t.int(n));
+            let inside = self.t.within(zero, r, n_term);
+            if self.holds(inside, || format!("a coordinate of an offset lies below {n}"))? {
+                out.push(r);
+                rest = q;
+            } else {
+                out.push(self.t.rem(rest, n));
+                rest = self.t.div(rest, n);
+            }
+        }
+        out.push(rest);
+        out.reverse();
+        Ok(out)
+    }
+}

@@ -1,0 +1,660 @@
+//! One symbolic invocation: what an integer, a pointer or a mask is at a lane, as a [`Term`].
+//!
+//! Floats have no terms; [`crate::equal`] relates them. Integers are mathematical: that no operation
+//! wraps is an obligation of its own ([`crate::unary`]). What is not understood becomes an opaque
+//! variable, about which nothing is known. Read next: [`crate::world`].
+
+use crate::problem::Problem;
+use crate::term::{Bounds, Term, Terms};
+use crate::world::World;
+use std::collections::HashMap;
+use vosti_tile::{Binary, Cast, CmpInt, Line, Literal, Op, OpKind, Scalar, Value};
+
+/// Why something could not be understood, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stop {
+    pub line: Line,
+    pub why: String,
+}
+
+pub type Eval<T> = Result<T, Stop>;
+
+/// The program that runs, and how many iterations each enclosing loop has finished.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Env {
+    pub pids: [Term; 3],
+    pub loops: Vec<(Value, Term)>,
+}
+
+impl Env {
+    pub fn inside(&self, index: Value, iteration: Term) -> Env {
+        let mut env = self.clone();
+        env.loops.retain(|(v, _)| *v != index);
+        env.loops.push((index, iteration));
+        env
+    }
+    pub fn iteration(&self, index: Value) -> Option<Term> {
+        self.loops.iter().find(|(v, _)| *v == index).map(|(_, t)| *t)
+    }
+}
+
+/// The address of one element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address {
+    pub param: usize,
+    pub offset: Term,
+}
+
+/// A block pointer: a window at `offsets` into an array.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    pub param: usize,
+    pub base: Term,
+    pub shape: Vec<Term>,
+    pub strides: Vec<Term>,
+    pub offsets: Vec<Term>,
+}
+
+/// What defines a value.
+#[derive(Clone, Copy)]
+pub enum Def<'k> {
+    Param(usize),
+    Op(&'k Op, usize),
+    Index(&'k Op),
+    Arg(&'k Op, usize),
+    Nothing,
+}
+
+pub struct Run<'k> {
+    pub problem: &'k Problem,
+    pub world: World,
+    defs: Vec<Def<'k>>,
+    memo: HashMap<(Value, Vec<Term>, Env), Term>,
+}
+
+impl<'k> Run<'k> {
+    pub fn new(problem: &'k Problem, world: World) -> Run<'k> {
+        let kernel = &problem.kernel;
+        let mut defs = vec![Def::Nothing; kernel.values.len()];
+        for (i, p) in kernel.params.iter().enumerate() {
+            defs[p.value.index()] = Def::Param(i);
+        }
+        kernel.walk(&mut |op| {
+            for (i, r) in op.results.iter().enumerate() {
+                defs[r.index()] = Def::Op(op, i);
+            }
+            if let OpKind::For { index, args, .. } = &op.kind {
+                defs[index.index()] = Def::Index(op);
+                for (i, a) in args.iter().enumerate() {
+                    defs[a.index()] = Def::Arg(op, i);
+                }
+            }
+        });
+        Run {
+            problem,
+            world,
+            defs,
+            memo: HashMap::new(),
+        }
+    }
+
+    pub fn def(&self, v: Value) -> Def<'k> {
+        self.defs[v.index()]
+    }
+
+    pub fn line(&self, v: Value) -> Line {
+        match self.def(v) {
+            Def::Op(op, _) | Def::Index(op) | Def::Arg(op, _) => op.line,
+            _ => Line::default(),
+        }
+    }
+
+    pub fn shape(&self, v: Value) -> &'k [usize] {
+        self.problem.kernel.ty(v).shape()
+    }
+
+    /// The operand and its lane that a pure rearrangement reads for lane `idx` of its result.
+    pub fn moved(&self, t: &mut Terms, kind: &OpKind, idx: &[Term]) -> Option<(Value, Vec<Term>)> {
+        Some(match kind {
+            OpKind::Splat { x, .. } => (*x, vec![]),
+            OpKind::Broadcast { x, .. } => {
+                let zero = t.int(0);
+                let from = self.shape(*x);
+                let lane = |(i, n): (&Term, &usize)| if *n == 1 { zero } else { *i };
+                (*x, idx.iter().zip(from).map(lane).collect())
+            }
+            OpKind::ExpandDims { x, axis } => {
+                let mut idx = idx.to_vec();
+                idx.remove(*axis);
+                (*x, idx)
+            }
+            OpKind::Transpose { x, perm } => {
+                let mut from = idx.to_vec();
+                for (i, p) in perm.iter().enumerate() {
+                    from[*p] = idx[i];
+                }
+                (*x, from)
+            }
+            OpKind::Reshape { x, shape } => (*x, reshape(t, shape, idx, self.shape(*x))),
+            _ => return None,
+        })
+    }
+
+    fn opaque(&self, t: &mut Terms, v: Value) -> Term {
+        let elem = self.problem.kernel.ty(v).elem();
+        let hint = format!("opaque@{}", self.world.side);
+        match elem {
+            Scalar::I1 => t.fresh_bool(&hint),
+            _ => t.fresh(&hint, range(elem)),
+        }
+    }
+
+    /// The value of an integer or boolean tile at a lane.
+    pub fn int(&mut self, t: &mut Terms, v: Value, idx: &[Term], env: &Env) -> Eval<Term> {
+        let key = (v, idx.to_vec(), env.clone());
+        if let Some(term) = self.memo.get(&key) {
+            return Ok(*term);
+        }
+        let term = self.int_fresh(t, v, idx, env)?;
+        self.memo.insert(key, term);
+        Ok(term)
+    }
+
+    fn int_fresh(&mut self, t: &mut Terms, v: Value, idx: &[Term], env: &Env) -> Eval<Term> {
+        match self.def(v) {
+            Def::Op(op, result) => match self.int_op(t, op, result, idx, env)? {
+                Some(term) => Ok(term),
+                None => Ok(self.opaque(t, v)),
+            },
+            Def::Index(op) => match env.iteration(v) {
+                Some(done) => self.index_at(t, op, done, env),
+                None => self.stop(op.line, "a loop's index is used outside of it"),
+            },
+            Def::Arg(op, k) => {
+                let OpKind::For { index, inits, .. } = &op.kind else {
+                    return Ok(self.opaque(t, v));
+                };
+                let step = self.int_step(t, op, k);
+                match (step, env.iteration(*index)) {
+                    (Some(step), Some(done)) => {
+                        let init = self.int(t, inits[k], idx, env)?;
+                        let moved = t.scale(done, step);
+                        Ok(t.add(init, moved))
+                    }
+                    _ => Ok(self.opaque(t, v)),
+                }
+            }
+            _ => self.stop(Line::default(), "a parameter is not a number"),
+        }
+    }
+
+    fn stop<T>(&self, line: Line, why: &str) -> Eval<T> {
+        Err(Stop {
+            line,
+            why: why.to_string(),
+        })
+    }
+
+    /// None where the operation is not understood.
+    fn int_op(
+        &mut self,
+        t: &mut Terms,
+        op: &'k Op,
+        result: usize,
+        idx: &[Term],
+        env: &Env,
+    ) -> Eval<Option<Term>> {
+        if let Some((x, lane)) = self.moved(t, &op.kind, idx) {
+            return self.int(t, x, &lane, env).map(Some);
+        }
+        Ok(match &op.kind {
+            OpKind::ProgramId { axis } => env.pids.get(*axis).copied(),
+            OpKind::NumPrograms { axis } => self.world.grid.get(*axis).copied(),
+            OpKind::Constant {
+                value: Literal::Int(c),
+                ty,
+            } => Some(match ty.elem() {
+                Scalar::I1 => t.bool(*c != 0),
+                _ => t.int(*c),
+            }),
+            OpKind::Range { start, .. } => Some(t.add_int(idx[0], i128::from(*start))),
+            OpKind::Binary { op: f, a, b } => {
+                let bool = self.problem.kernel.ty(*a).elem() == Scalar::I1;
+                let (a, b) = (self.int(t, *a, idx, env)?, self.int(t, *b, idx, env)?);
+                if bool { bool_binary(t, *f, a, b) } else { int_binary(t, *f, a, b) }
+            }
+            OpKind::CmpInt { op: f, a, b } => {
+                let (a, b) = (self.int(t, *a, idx, env)?, self.int(t, *b, idx, env)?);
+                compare(t, *f, a, b)
+            }
+            OpKind::Select { cond, a, b } => {
+                let lane = if self.shape(*cond).is_empty() { &[] } else { idx };
+                let cond = self.int(t, *cond, lane, env)?;
+                let (a, b) = (self.int(t, *a, idx, env)?, self.int(t, *b, idx, env)?);
+                Some(t.ite(cond, a, b))
+            }
+            OpKind::Cast { op: f, x, to } => self.cast(t, *f, *x, *to, idx, env)?,
+            OpKind::Load { ptr, mask, other } => {
+                let (ptr, mask, other) = (*ptr, *mask, *other);
+                let read = self.read_int(t, op.line, ptr, idx, env)?;
+                let mask = mask.map(|m| self.int(t, m, idx, env)).transpose()?;
+                match (mask, other) {
+                    (None, _) => Some(read),
+                    (Some(m), Some(o)) => {
+                        let other = self.int(t, o, idx, env)?;
+                        Some(t.ite(m, read, other))
+                    }
+                    (Some(m), None) => {
+                        let any = self.opaque(t, op.results[0]);
+                        Some(t.ite(m, read, any))
+                    }
+                }
+            }
+            OpKind::If { cond, then, otherwise } => {
+                let c = self.int(t, *cond, &[], env)?;
+                let a = self.int(t, then.yields[result], idx, env)?;
+                let b = self.int(t, otherwise.yields[result], idx, env)?;
+                Some(t.ite(c, a, b))
+            }
+            OpKind::For { inits, .. } => match self.int_step(t, op, result) {
+                Some(step) => {
+                    let trip = self.trip(t, op, env)?.count;
+                    let init = self.int(t, inits[result], idx, env)?;
+                    let moved = t.scale(trip, step);
+                    Some(t.add(init, moved))
+                }
+                None => None,
+            },
+            _ => None,
+        })
+    }
+
+    fn cast(&mut self, t: &mut Terms, f: Cast, x: Value, to: Scalar, idx: &[Term], env: &Env) -> Eval<Option<Term>> {
+        let from = self.problem.kernel.ty(x).elem();
+        if from.is_float() || f == Cast::Bits {
+            return Ok(None);
+        }
+        let x = self.int(t, x, idx, env)?;
+        let (one, zero, minus) = (t.int(1), t.int(0), t.int(-1));
+        Ok(match (f, from) {
+            (Cast::ExtU, Scalar::I1) => Some(t.ite(x, one, zero)),
+            (Cast::ExtS, Scalar::I1) => Some(t.ite(x, minus, zero)),
+            (Cast::ExtS, _) => Some(x),
+            (Cast::ExtU, _) if t.bounds(x).0.is_some_and(|lo| lo >= 0) => Some(x),
+            // That the value fits is an obligation.
+            (Cast::Trunc, _) if to != Scalar::I1 => Some(x),
+            _ => None,
+        })
+    }
+
+    fn read_int(&mut self, t: &mut Terms, line: Line, ptr: Value, idx: &[Term], env: &Env) -> Eval<Term> {
+        let at = self.address(t, ptr, idx, env)?;
+        let role = self.problem.buffers[at.param].role;
+        match self.world.read(t, role, at.offset) {
+            Some(term) => Ok(term),
+            None => self.stop(line, "an integer is read from a buffer that holds none"),
+        }
+    }
+
+    /// What an address operand is at a lane.
+    pub fn address(&mut self, t: &mut Terms, v: Value, idx: &[Term], env: &Env) -> Eval<Address> {
+        match self.def(v) {
+            Def::Param(param) => Ok(Address {
+                param,
+                offset: t.int(0),
+            }),
+            Def::Op(op, result) => {
+                if let Some((x, lane)) = self.moved(t, &op.kind, idx) {
+                    return self.address(t, x, &lane, env);
+                }
+                match &op.kind {
+                    OpKind::AddPtr { ptr, offset } => {
+                        let mut at = self.address(t, *ptr, idx, env)?;
+                        let offset = self.int(t, *offset, idx, env)?;
+                        at.offset = t.add(at.offset, offset);
+                        Ok(at)
+                    }
+                    OpKind::Select { cond, a, b } => {
+                        let lane = if self.shape(*cond).is_empty() { &[] } else { idx };
+                        let cond = self.int(t, *cond, lane, env)?;
+                        let (a, b) = (self.address(t, *a, idx, env)?, self.address(t, *b, idx, env)?);
+                        if a.param != b.param {
+                            return self.stop(op.line, "a pointer is chosen between two buffers");
+                        }
+                        Ok(Address {
+                            param: a.param,
+                            offset: t.ite(cond, a.offset, b.offset),
+                        })
+                    }
+                    OpKind::For { inits, .. } => {
+                        let trip = self.trip(t, op, env)?.count;
+                        self.address_at(t, op, result, inits[result], trip, idx, env)
+                    }
+                    _ => self.stop(op.line, "this way of making a pointer is not understood"),
+                }
+            }
+            Def::Arg(op, k) => {
+                let OpKind::For { index, inits, .. } = &op.kind else {
+                    return self.stop(op.line, "a pointer comes from nowhere");
+                };
+                match env.iteration(*index) {
+                    Some(done) => self.address_at(t, op, k, inits[k], done, idx, env),
+                    None => self.stop(op.line, "a loop's pointer is used outside of it"),
+                }
+            }
+            _ => self.stop(Line::default(), "a pointer comes from nowhere"),
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn address_at(
+        &mut self,
+        t: &mut Terms,
+        op: &'k Op,
+        k: usize,
+        init: Value,
+        done: Term,
+        idx: &[Term],
+        env: &Env,
+    ) -> Eval<Address> {
+        let OpKind::For { args, body, .. } = &op.kind else {
+            return self.stop(op.line, "not a loop");
+        };
+        let (arg, mut at_value, mut step) = (args[k], body.yields[k], 0);
+        while at_value != arg {
+            let Def::Op(o, _) = self.def(at_value) else {
+                return self.stop(op.line, "a pointer moves irregularly in a loop");
+            };
+            let OpKind::AddPtr { ptr, offset } = &o.kind else {
+                return self.stop(o.line, "a pointer moves irregularly in a loop");
+            };
+            match self.constant(t, *offset) {
+                Some(c) => step += c,
+                None => return self.stop(o.line, "a pointer moves by no constant in a loop"),
+            }
+            at_value = *ptr;
+        }
+        let mut at = self.address(t, init, idx, env)?;
+        let moved = t.scale(done, step);
+        at.offset = t.add(at.offset, moved);
+        Ok(at)
+    }
+
+    /// The one number that all lanes of an integer tile hold, if the text alone shows it.
+    fn constant(&self, t: &mut Terms, v: Value) -> Option<i128> {
+        let Def::Op(op, _) = self.def(v) else {
+            return None;
+        };
+        match &op.kind {
+            OpKind::Constant {
+                value: Literal::Int(c),
+                ..
+            } => Some(i128::from(*c)),
+            OpKind::Splat { x, .. } | OpKind::Broadcast { x, .. } | OpKind::ExpandDims { x, .. } => {
+                self.constant(t, *x)
+            }
+            OpKind::Cast { op: Cast::ExtS, x, .. } => self.constant(t, *x),
+            OpKind::Binary { op, a, b } => {
+                let (a, b) = (self.constant(t, *a)?, self.constant(t, *b)?);
+                let (a, b) = (t.int(a), t.int(b));
+                let term = int_binary(t, *op, a, b)?;
+                t.as_int(term)
+            }
+            _ => None,
+        }
+    }
+
+    /// What a loop adds to its k-th number in each iteration, if it is a constant.
+    fn int_step(&self, t: &mut Terms, op: &'k Op, k: usize) -> Option<i128> {
+        let OpKind::For { args, body, .. } = &op.kind else {
+            return None;
+        };
+        let (mut v, mut step) = (body.yields[k], 0i128);
+        while v != args[k] {
+            let Def::Op(o, _) = self.def(v) else {
+                return None;
+            };
+            let OpKind::Binary { op: Binary::Add, a, b } = &o.kind else {
+                return None;
+            };
+            let (next, by) = match (self.constant(t, *b), self.constant(t, *a)) {
+                (Some(c), _) => (*a, c),
+                (None, Some(c)) => (*b, c),
+                _ => return None,
+            };
+            step = step.checked_add(by)?;
+            v = next;
+        }
+        Some(step)
+    }
+
+    /// What a block pointer is.
+    pub fn block(&mut self, t: &mut Terms, v: Value, env: &Env) -> Eval<Block> {
+        match self.def(v) {
+            Def::Op(op, result) => match &op.kind {
+                OpKind::MakeBlock {
+                    base,
+                    shape,
+                    strides,
+                    offsets,
+                    ..
+                } => {
+                    let at = self.address(t, *base, &[], env)?;
+                    Ok(Block {
+                        param: at.param,
+                        base: at.offset,
+                        shape: self.scalars(t, shape, env)?,
+                        strides: self.scalars(t, strides, env)?,
+                        offsets: self.scalars(t, offsets, env)?,
+                    })
+                }
+                OpKind::Advance { ptr, offsets } => {
+                    let mut block = self.block(t, *ptr, env)?;
+                    let by = self.scalars(t, offsets, env)?;
+                    block.offsets = block.offsets.iter().zip(by).map(|(o, b)| t.add(*o, b)).collect();
+                    Ok(block)
+                }
+                OpKind::For { inits, .. } => {
+                    let trip = self.trip(t, op, env)?.count;
+                    self.block_at(t, op, result, inits[result], trip, env)
+                }
+                _ => self.stop(op.line, "this way of making a block pointer is not understood"),
+            },
+            Def::Arg(op, k) => {
+                let OpKind::For { index, inits, .. } = &op.kind else {
+                    return self.stop(op.line, "a block pointer comes from nowhere");
+                };
+                match env.iteration(*index) {
+                    Some(done) => self.block_at(t, op, k, inits[k], done, env),
+                    None => self.stop(op.line, "a loop's block pointer is used outside of it"),
+                }
+            }
+            _ => self.stop(Line::default(), "a block pointer comes from nowhere"),
+        }
+    }
+
+    fn block_at(
+        &mut self,
+        t: &mut Terms,
+        op: &'k Op,
+        k: usize,
+        init: Value,
+        done: Term,
+        env: &Env,
+    ) -> Eval<Block> {
+        let OpKind::For { args, body, .. } = &op.kind else {
+            return self.stop(op.line, "not a loop");
+        };
+        let mut block = self.block(t, init, env)?;
+        let mut v = body.yields[k];
+        while v != args[k] {
+            let Def::Op(o, _) = self.def(v) else {
+                return self.stop(op.line, "a block pointer moves irregularly in a loop");
+            };
+            let OpKind::Advance { ptr, offsets } = &o.kind else {
+                return self.stop(o.line, "a block pointer moves irregularly in a loop");
+            };
+            for (axis, offset) in offsets.iter().enumerate() {
+                let Some(step) = self.constant(t, *offset) else {
+                    return self.stop(o.line, "a block pointer moves by no constant in a loop");
+                };
+                let moved = t.scale(done, step);
+                block.offsets[axis] = t.add(block.offsets[axis], moved);
+            }
+            v = *ptr;
+        }
+        Ok(block)
+    }
+
+    fn scalars(&mut self, t: &mut Terms, list: &[Value], env: &Env) -> Eval<Vec<Term>> {
+        list.iter().map(|v| self.int(t, *v, &[], env)).collect()
+    }
+
+    pub fn trip(&mut self, t: &mut Terms, op: &'k Op, env: &Env) -> Eval<Trip> {
+        let OpKind::For { lo, hi, step, .. } = &op.kind else {
+            return self.stop(op.line, "not a loop");
+        };
+        let (lo, hi) = (self.int(t, *lo, &[], env)?, self.int(t, *hi, &[], env)?);
+        let Some(step) = self.constant(t, *step).filter(|s| *s > 0) else {
+            return self.stop(op.line, "a loop's step is no positive constant");
+        };
+        let span = t.sub(hi, lo);
+        let up = t.add_int(span, step - 1);
+        let count = t.div(up, step);
+        let zero = t.int(0);
+        let count = t.max(zero, count);
+        Ok(Trip { lo, hi, step, count })
+    }
+
+    fn index_at(&mut self, t: &mut Terms, op: &'k Op, done: Term, env: &Env) -> Eval<Term> {
+        let trip = self.trip(t, op, env)?;
+        let moved = t.scale(done, trip.step);
+        Ok(t.add(trip.lo, moved))
+    }
+}
+
+/// A loop's range: `lo`, `lo + step`, .. below `hi`; `count` iterations.
+#[derive(Clone, Copy, Debug)]
+pub struct Trip {
+    pub lo: Term,
+    pub hi: Term,
+    pub step: i128,
+    pub count: Term,
+}
+
+/// Values an element type can hold.
+pub fn range(elem: Scalar) -> Bounds {
+    match elem {
+        Scalar::I64 => (Some(i128::from(i64::MIN)), Some(i128::from(i64::MAX))),
+        Scalar::I1 => (Some(0), Some(1)),
+        _ => (Some(i128::from(i32::MIN)), Some(i128::from(i32::MAX))),
+    }
+}
+
+fn bool_binary(t: &mut Terms, f: Binary, a: Term, b: Term) -> Option<Term> {
+    Some(match f {
+        Binary::And => t.and(&[a, b]),
+        Binary::Or => t.or(&[a, b]),
+        Binary::Xor => {
+            let same = t.eq(a, b);
+            t.not(same)
+        }
+        _ => return None,
+    })
+}
+
+fn int_binary(t: &mut Terms, f: Binary, a: Term, b: Term) -> Option<Term> {
+    let natural = |t: &Terms, x: Term| t.bounds(x).0.is_some_and(|lo| lo >= 0);
+    Some(match f {
+        Binary::Add => t.add(a, b),
+        Binary::Sub => t.sub(a, b),
+        Binary::Mul => t.mul(a, b),
+        Binary::MaxS => t.max(a, b),
+        Binary::MinS => t.min(a, b),
+        Binary::DivS | Binary::RemS | Binary::DivU | Binary::RemU => {
+            let d = t.as_int(b).filter(|d| *d > 0)?;
+            if matches!(f, Binary::DivU | Binary::RemU) && !natural(t, a) {
+                return None;
+            }
+            let q = truncated(t, a, d);
+            if matches!(f, Binary::DivS | Binary::DivU) {
+                return Some(q);
+            }
+            if natural(t, a) {
+                return Some(t.rem(a, d));
+            }
+            let back = t.scale(q, d);
+            t.sub(a, back)
+        }
+        _ => return None,
+    })
+}
+
+/// Division by `d > 0` towards zero, in terms of floor division.
+fn truncated(t: &mut Terms, a: Term, d: i128) -> Term {
+    let up = t.div(a, d);
+    if t.bounds(a).0.is_some_and(|lo| lo >= 0) {
+        return up;
+    }
+    let minus = t.scale(a, -1);
+    let down = t.div(minus, d);
+    let down = t.scale(down, -1);
+    let zero = t.int(0);
+    let natural = t.le(zero, a);
+    t.ite(natural, up, down)
+}
+
+fn compare(t: &mut Terms, f: CmpInt, a: Term, b: Term) -> Option<Term> {
+    if t.is_bool(a) && !matches!(f, CmpInt::Eq | CmpInt::Ne) {
+        return None;
+    }
+    let natural = |t: &Terms, x: Term| t.bounds(x).0.is_some_and(|lo| lo >= 0);
+    use CmpInt::*;
+    if matches!(f, Ult | Ule | Ugt | Uge) && !(natural(t, a) && natural(t, b)) {
+        return None;
+    }
+    Some(match f {
+        Eq => t.eq(a, b),
+        Ne => {
+            let same = t.eq(a, b);
+            t.not(same)
+        }
+        Slt | Ult => t.lt(a, b),
+        Sle | Ule => t.le(a, b),
+        Sgt | Ugt => t.lt(b, a),
+        Sge | Uge => t.le(b, a),
+    })
+}
+
+/// The lane of a tile of shape `from` that lane `idx` of its reshape to `to` is.
+fn reshape(t: &mut Terms, to: &[usize], idx: &[Term], from: &[usize]) -> Vec<Term> {
+    // Axes fall into groups of equal size on both sides: division stays inside a group.
+    let size = |shape: &[usize], axis: usize| shape.get(axis).map_or(1, |n| *n as i128);
+    let (mut out, mut i, mut j) = (vec![], 0, 0);
+    while j < from.len() {
+        let (mut ni, mut nj) = (size(to, i), size(from, j));
+        let (mut ei, mut ej) = (i + 1, j + 1);
+        while ni != nj && (ei < to.len() || ej < from.len()) {
+            if ni < nj {
+                ni *= size(to, ei);
+                ei += 1;
+            } else {
+                nj *= size(from, ej);
+                ej += 1;
+            }
+        }
+        let mut flat = t.int(0);
+        for axis in i..ei.min(to.len()) {
+            flat = t.scale(flat, size(to, axis));
+            flat = t.add(flat, idx[axis]);
+        }
+        let mut inner = nj;
+        for axis in j..ej.min(from.len()) {
+            inner /= size(from, axis);
+            out.push(t.div(flat, inner));
+            flat = t.rem(flat, inner);
+        }
+        (i, j) = (ei, ej);
+    }
+    out
+}

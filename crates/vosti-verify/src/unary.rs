@@ -1,0 +1,344 @@
+//! Obligations of one invocation: no wrap-around, accesses in bounds, coverage, one writer, exact effect.
+//!
+//! They come first: the relational argument reads integers as mathematical and metadata as in range,
+//! which is justified here, operation by operation in program order.
+
+use crate::problem::Dim;
+use crate::prover::{Access, Prover, Side, Site};
+use crate::run::range;
+use crate::solve::witness;
+use crate::term::Term;
+use crate::verdict::{Obligation, Proof};
+use std::collections::HashMap;
+use vosti_kernels::{Role, Shape};
+use vosti_tile::{Binary, Cast, Line, OpKind, Padding, Scalar, Value};
+
+impl<'k> Prover<'k, '_> {
+    /// All obligations of one run.
+    pub fn unary(&mut self, side: Side) -> Proof {
+        self.separation(side)?;
+        let pids = self.program(side);
+        let sites = self.sites(side, pids)?;
+        for site in &sites {
+            self.no_wrap(side, site)?;
+            self.in_bounds(side, site)?;
+        }
+        self.tell("no integer operation wraps; every access is in bounds");
+        let stores = self.stores(side, &sites)?;
+        for store in &stores {
+            self.exact_effect(side, store)?;
+        }
+        self.coverage(side, &stores)?;
+        let others = self.program(side);
+        let others = self.sites(side, others)?;
+        let others = self.stores(side, &others)?;
+        self.single_writer(side, &stores, &others)
+    }
+
+    /// A kernel reads inputs and writes outputs; nothing is both.
+    fn separation(&mut self, side: Side) -> Proof {
+        let pids = self.program(side);
+        let sites = self.sites(side, pids)?;
+        let shape = self.runs[side.index()].problem.shape;
+        for site in &sites {
+            let Some(access) = self.access(side, site)? else {
+                continue;
+            };
+            let buffer = &self.runs[side.index()].problem.buffers[access.param];
+            let output = match shape {
+                Shape::StoreKv => matches!(buffer.role, Role::CacheK | Role::CacheV),
+                _ => matches!(buffer.role, Role::Out(_)),
+            };
+            if output != access.write {
+                let what = if access.write { "written, but is an input" } else { "read, but is an output" };
+                let why = format!("`{}` is {what}", buffer.name);
+                return self.fail(Obligation::Separation, site.op.line, why);
+            }
+        }
+        Ok(())
+    }
+
+    pub fn stores(&mut self, side: Side, sites: &[Site<'k>]) -> Proof<Vec<Access<'k>>> {
+        let mut stores = vec![];
+        for site in sites {
+            if matches!(site.op.kind, OpKind::Store { .. } | OpKind::StoreBlock { .. }) {
+                stores.extend(self.access(side, site)?);
+            }
+        }
+        Ok(stores)
+    }
+
+    fn no_wrap(&mut self, side: Side, site: &Site<'k>) -> Proof {
+        let line = site.op.line;
+        match &site.op.kind {
+            OpKind::Binary { op, a, b } if !op.is_float() => {
+                if matches!(op, Binary::DivS | Binary::RemS | Binary::DivU | Binary::RemU) {
+                    self.divisor(side, site, *b)?;
+                }
+                use Binary::*;
+                if matches!(op, Add | Sub | Mul | MaxS | MinS | DivS | RemS) {
+                    let _ = a;
+                    return self.fits(side, site, site.op.results[0]);
+                }
+                Ok(())
+            }
+            OpKind::Cast { op: Cast::Trunc, to, .. } if *to != Scalar::I1 => self.fits(side, site, site.op.results[0]),
+            OpKind::For { hi, .. } => {
+                let (run, t) = self.run(side);
+                let trip = run.trip(t, site.op, &site.env)?;
+                let elem = run.problem.kernel.ty(*hi).elem();
+                let end = t.add_int(trip.hi, trip.step);
+                self.in_range(side, site, end, elem, line)
+            }
+            OpKind::MakeBlock { .. } | OpKind::Advance { .. } => {
+                let (run, t) = self.run(side);
+                let block = run.block(t, site.op.results[0], &site.env)?;
+                for offset in block.offsets {
+                    self.in_range(side, site, offset, Scalar::I32, line)?;
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn fits(&mut self, side: Side, site: &Site<'k>, v: Value) -> Proof {
+        let run = &self.runs[side.index()];
+        let (shape, elem) = (run.shape(v), run.problem.kernel.ty(v).elem());
+        if elem == Scalar::I1 {
+            return Ok(());
+        }
+        let lanes = self.lanes(shape);
+        let (run, t) = self.run(side);
+        let term = run.int(t, v, &lanes, &site.env)?;
+        self.in_range(side, site, term, elem, site.op.line)
+    }
+
+    fn in_range(&mut self, side: Side, site: &Site<'k>, term: Term, elem: Scalar, line: Line) -> Proof {
+        let (Some(lo), Some(hi)) = range(elem) else {
+            return Ok(());
+        };
+        let (lo, hi) = (self.t.int(lo), self.t.int(hi));
+        let (above, below) = (self.t.le(lo, term), self.t.le(term, hi));
+        let fits = self.t.and(&[above, below]);
+        let guard = site.guard.clone();
+        let _ = side;
+        self.under(&guard, |p| {
+            if p.holds(fits, || format!("an {elem} value does not wrap"))? {
+                return Ok(());
+            }
+            let why = format!("the result may leave {elem} within the declared bounds");
+            p.fail(Obligation::NoWrap, line, why)
+        })
+    }
+
+    fn divisor(&mut self, side: Side, site: &Site<'k>, v: Value) -> Proof {
+        let shape = self.runs[side.index()].shape(v);
+        let lanes = self.lanes(shape);
+        let (run, t) = self.run(side);
+        let term = run.int(t, v, &lanes, &site.env)?;
+        let zero = self.t.int(0);
+        let is_zero = self.t.eq(term, zero);
+        let nonzero = self.t.not(is_zero);
+        let (guard, line) = (site.guard.clone(), site.op.line);
+        self.under(&guard, |p| {
+            if p.holds(nonzero, || "a divisor is not zero".into())? {
+                return Ok(());
+            }
+            p.fail(Obligation::NoWrap, line, "the divisor may be zero")
+        })
+    }
+
+    fn in_bounds(&mut self, side: Side, site: &Site<'k>) -> Proof {
+        let Some(access) = self.access(side, site)? else {
+            return Ok(());
+        };
+        if let OpKind::LoadBlock { check, padding, .. } = &site.op.kind
+            && !check.is_empty()
+            && *padding == Padding::Undefined
+        {
+            return self.fail(
+                Obligation::Undefined,
+                site.op.line,
+                "a boundary-checked load has no padding_option: lanes outside are arbitrary",
+            );
+        }
+        let buffer = self.runs[side.index()].problem.buffers[access.param].clone();
+        let world = self.runs[side.index()].world.clone();
+        let size = world.size(&mut self.t, &buffer);
+        let zero = self.t.int(0);
+        let inside = self.t.within(zero, access.offset, size);
+        let axes = self.t.and(&access.unchecked);
+        let line = site.op.line;
+        let name = buffer.name.clone();
+        let both = self.t.and(&[axes, inside]);
+        self.under(&access.guard.clone(), |p| {
+            if p.holds(both, || format!("an access to `{name}` is inside it"))? {
+                return Ok(());
+            }
+            let why = if p.holds(axes, || "lanes of unchecked axes are inside the block's shape".into())? {
+                format!("an access to `{name}` may lie outside of it")
+            } else {
+                format!("an axis of `{name}` that is not boundary-checked may leave the block's shape")
+            };
+            p.fail(Obligation::InBounds, line, why)
+        })
+    }
+
+    /// A store lies in a cell that the contract names.
+    fn exact_effect(&mut self, side: Side, store: &Access<'k>) -> Proof {
+        if self.runs[side.index()].problem.shape != Shape::StoreKv {
+            return Ok(()); // rows of the output are what the contract names: in bounds is enough
+        }
+        let line = store.site.op.line;
+        let world = self.runs[side.index()].world.clone();
+        let slots = world.applications(&self.t, Role::Slots, &[store.offset]);
+        let [(slot, row)] = slots[..] else {
+            return self.fail(Obligation::ExactEffect, line, "the address is not made from one row's slot");
+        };
+        let page = self.runs[side.index()].problem.int("PAGE").unwrap_or(1).max(1);
+        self.under(&store.guard.clone(), |p| {
+            let c = p.coordinates(side, store.param, store.offset)?;
+            let (number, within) = (p.t.div(slot, page), p.t.rem(slot, page));
+            let zero = p.t.int(0);
+            let live = p.t.within(zero, row, world.rows);
+            let (same_page, same_place) = (p.t.eq(c[0], number), p.t.eq(c[2], within));
+            let goal = p.t.and(&[live, same_page, same_place]);
+            if p.holds(goal, || "a store goes to the slot of a live row".into())? {
+                return Ok(());
+            }
+            p.fail(Obligation::ExactEffect, line, "a store may go to a cell that is not the slot of its row")
+        })
+    }
+
+    /// The cells that the contract promises: constraints, and the flat offset in `param`.
+    fn promised(&mut self, side: Side, param: usize) -> (Vec<Term>, Term) {
+        let problem = self.runs[side.index()].problem;
+        let world = self.runs[side.index()].world.clone();
+        let chosen = self.chosen[side.index()].clone();
+        let mut inner = vec![];
+        for dim in &problem.buffers[param].dims[1..] {
+            let Dim::Const(n) = dim else { continue };
+            inner.push((self.lane(*n as usize), *n));
+        }
+        let mut facts = chosen.facts.clone();
+        let mut outer = chosen.row;
+        if problem.shape == Shape::StoreKv {
+            let page = problem.int("PAGE").unwrap_or(1).max(1);
+            let slot = world.read(&mut self.t, Role::Slots, chosen.row).unwrap_or(chosen.row);
+            outer = self.t.div(slot, page);
+            inner[1].0 = self.t.rem(slot, page);
+        }
+        let zero = self.t.int(0);
+        facts.push(self.t.le(zero, outer));
+        let mut offset = outer;
+        for (lane, n) in inner {
+            offset = self.t.scale(offset, n);
+            offset = self.t.add(offset, lane);
+        }
+        (facts, offset)
+    }
+
+    fn coverage(&mut self, side: Side, stores: &[Access<'k>]) -> Proof {
+        let problem = self.runs[side.index()].problem;
+        let params: Vec<usize> = (0..problem.buffers.len())
+            .filter(|i| match problem.shape {
+                Shape::StoreKv => matches!(problem.buffers[*i].role, Role::CacheK | Role::CacheV),
+                _ => matches!(problem.buffers[*i].role, Role::Out(_)),
+            })
+            .collect();
+        for param in params {
+            let (facts, target) = self.promised(side, param);
+            let mut ways = vec![];
+            for store in stores.iter().filter(|s| s.param == param) {
+                ways.extend(self.way(side, store, target)?);
+            }
+            let any = self.t.or(&ways);
+            let name = problem.buffers[param].name.clone();
+            self.under(&facts, |p| {
+                if p.holds(any, || format!("every cell of `{name}` that the contract names is written"))? {
+                    return Ok(());
+                }
+                let line = stores.iter().find(|s| s.param == param).map(|s| s.site.op.line).unwrap_or_default();
+                p.fail(Obligation::Coverage, line, format!("a cell of `{name}` may stay unwritten"))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// A program, iteration and lane of `store` that writes `target`, as the condition that it does.
+    fn way(&mut self, side: Side, store: &Access<'k>, target: Term) -> Proof<Option<Term>> {
+        let mut unknowns: Vec<Term> = store.site.env.pids.to_vec();
+        unknowns.extend(store.site.env.loops.iter().map(|(_, t)| *t));
+        unknowns.extend(&store.lanes);
+        let world = self.runs[side.index()].world.clone();
+        let Some(map) = witness(&mut self.t, store.offset, target, &unknowns, &world) else {
+            return Ok(None);
+        };
+        let mut conditions = vec![];
+        for (unknown, term) in &map {
+            let (lo, hi) = self.t.bounds(*unknown);
+            if let Some(lo) = lo {
+                let lo = self.t.int(lo);
+                conditions.push(self.t.le(lo, *term));
+            }
+            if let Some(hi) = hi {
+                let hi = self.t.int(hi);
+                conditions.push(self.t.le(*term, hi));
+            }
+        }
+        let map: HashMap<Term, Term> = map.into_iter().collect();
+        for g in &store.guard {
+            conditions.push(self.t.substitute(*g, &map));
+        }
+        let put = self.t.substitute(store.offset, &map);
+        conditions.push(self.t.eq(put, target));
+        Ok(Some(self.t.and(&conditions)))
+    }
+
+    /// No cell is written by two programs, nor twice by one.
+    fn single_writer(&mut self, side: Side, ones: &[Access<'k>], others: &[Access<'k>]) -> Proof {
+        for (i, a) in ones.iter().enumerate() {
+            for (j, b) in others.iter().enumerate() {
+                if a.param != b.param || j < i {
+                    continue;
+                }
+                let guard = [&a.guard[..], &b.guard[..]].concat();
+                let line = b.site.op.line;
+                self.under(&guard, |p| {
+                    let (ca, cb) = (
+                        p.coordinates(side, a.param, a.offset)?,
+                        p.coordinates(side, b.param, b.offset)?,
+                    );
+                    let mut meet = vec![];
+                    for (x, y) in ca.into_iter().zip(cb) {
+                        meet.push(p.t.eq(x, y));
+                    }
+                    let same = if i == j { p.same_instance(a, b) } else { p.t.bool(false) };
+                    p.under(&meet, |p| {
+                        if p.holds(same, || "two stores to one cell are one store".into())? {
+                            return Ok(());
+                        }
+                        p.fail(Obligation::SingleWriter, line, "a cell may be written twice, by two programs or two lanes")
+                    })
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn same_instance(&mut self, a: &Access<'k>, b: &Access<'k>) -> Term {
+        let mut same = vec![];
+        let (ea, eb) = (&a.site.env, &b.site.env);
+        for (x, y) in ea.pids.iter().zip(eb.pids) {
+            same.push(self.t.eq(*x, y));
+        }
+        for ((_, x), (_, y)) in ea.loops.iter().zip(&eb.loops) {
+            same.push(self.t.eq(*x, *y));
+        }
+        for (x, y) in a.lanes.iter().zip(&b.lanes) {
+            same.push(self.t.eq(*x, *y));
+        }
+        self.t.and(&same)
+    }
+}

@@ -1,0 +1,192 @@
+//! What comes out: verdicts, the obligation that failed, assumptions, and the proof told in words.
+
+use crate::run::Stop;
+use crate::solver::SolverError;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use vosti_tile::Line;
+
+/// A part of "proved". A failure names the first one that could not be discharged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Obligation {
+    /// The TTIR is in the subset, and the contract fits it.
+    Subset,
+    /// No buffer is both read and written, and only outputs are written.
+    Separation,
+    /// No integer operation leaves its type.
+    NoWrap,
+    /// Every access lies in its declared buffer, and in its block's shape where it is not checked.
+    InBounds,
+    /// Only cells that the contract names are written.
+    ExactEffect,
+    /// Every cell that the contract names is written.
+    Coverage,
+    /// By one program, once.
+    SingleWriter,
+    /// The premises can hold together with the runs really apart.
+    Premises,
+    /// Equal selected inputs give equal selected outputs: operations and their order.
+    Alignment,
+    /// Two loops run through different iterations that change the selected state.
+    LoopRange,
+    /// A mask, an index or a branch differs between the runs.
+    Guard,
+    /// A cell is read about which the contract says nothing.
+    Dependency,
+    /// A lane that nobody defined reaches the output.
+    Undefined,
+}
+
+impl fmt::Display for Obligation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Obligation::Subset => "subset",
+            Obligation::Separation => "separation",
+            Obligation::NoWrap => "no-wrap",
+            Obligation::InBounds => "in-bounds",
+            Obligation::ExactEffect => "exact-effect",
+            Obligation::Coverage => "coverage",
+            Obligation::SingleWriter => "single-writer",
+            Obligation::Premises => "premises",
+            Obligation::Alignment => "alignment",
+            Obligation::LoopRange => "loop-range",
+            Obligation::Guard => "guard",
+            Obligation::Dependency => "dependency",
+            Obligation::Undefined => "undefined",
+        })
+    }
+}
+
+/// Why a proof failed, and where.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    pub obligation: Obligation,
+    /// 1-based lines of the TTIR and of the Python source, where known.
+    pub ttir_line: Option<u32>,
+    pub python_line: Option<u32>,
+    pub why: String,
+}
+
+impl Failure {
+    pub fn new(obligation: Obligation, line: Line, why: impl Into<String>) -> Failure {
+        Failure {
+            obligation,
+            ttir_line: Some(line.ttir).filter(|l| *l > 0),
+            python_line: line.python,
+            why: why.into(),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.obligation, self.why)?;
+        match (self.python_line, self.ttir_line) {
+            (Some(p), Some(t)) => write!(f, " (Python line {p}, TTIR line {t})"),
+            (None, Some(t)) => write!(f, " (TTIR line {t})"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A failed step of a proof, or a solver that broke.
+#[derive(Debug)]
+pub enum Trouble {
+    Failed(Failure),
+    Solver(SolverError),
+}
+
+pub type Proof<T = ()> = Result<T, Trouble>;
+
+impl From<SolverError> for Trouble {
+    fn from(error: SolverError) -> Trouble {
+        Trouble::Solver(error)
+    }
+}
+
+impl From<Stop> for Trouble {
+    fn from(stop: Stop) -> Trouble {
+        Trouble::Failed(Failure::new(Obligation::Subset, stop.line, stop.why))
+    }
+}
+
+/// Something a proof rests on that the tile IR does not say. None depends on the inputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Assumption {
+    ElementwiseUniform,
+    DotLaneLocal,
+    DotRowUniform,
+    DotMaskedLanes,
+    ReduceLaneLocal,
+    ReduceRowUniform,
+    ExpOfMinusInfinity,
+    NanPayload,
+    DotHeightIndependent,
+    ReduceHeightIndependent,
+}
+
+impl Assumption {
+    pub fn words(self) -> &'static str {
+        use Assumption::*;
+        match self {
+            ElementwiseUniform => "an elementwise operation gives the same bits in every lane of every tile",
+            DotLaneLocal => "dot: lane (m, n) depends on row m of a, column n of b and the accumulator's lane (m, n) only",
+            DotRowUniform => "dot: every row of the tile is computed by the same function of its operands",
+            DotMaskedLanes => "dot: a product of +0 and a finite number changes the accumulator at most in the sign of a zero",
+            ReduceLaneLocal => "reduce: a result lane depends on the lanes along the axis only",
+            ReduceRowUniform => "reduce: every result lane is computed by the same function of its operands",
+            ExpOfMinusInfinity => "exp and exp2 of -inf are +0",
+            NanPayload => "equality of NaNs is up to payload: stores and comparisons do not look at it",
+            DotHeightIndependent => "dot: a row's result does not depend on how many rows the tile has",
+            ReduceHeightIndependent => "reduce: a row's result does not depend on how many rows the tile has",
+        }
+    }
+}
+
+impl fmt::Display for Assumption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = serde_json::to_value(self).ok();
+        f.write_str(name.as_ref().and_then(|v| v.as_str()).unwrap_or("?"))
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Proved,
+    /// Two executed runs that the contract relates gave different bits.
+    Refuted { failure: Failure, counterexample: String },
+    Unknown(Failure),
+}
+
+impl Verdict {
+    pub fn failure(&self) -> Option<&Failure> {
+        match self {
+            Verdict::Proved => None,
+            Verdict::Refuted { failure, .. } | Verdict::Unknown(failure) => Some(failure),
+        }
+    }
+    pub fn is_proved(&self) -> bool {
+        *self == Verdict::Proved
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Verdict::Proved => f.write_str("proved"),
+            Verdict::Refuted { failure, counterexample } => {
+                write!(f, "REFUTED: {failure}; {counterexample}")
+            }
+            Verdict::Unknown(failure) => write!(f, "UNKNOWN: {failure}"),
+        }
+    }
+}
+
+/// One line of the proof, indented by how deep it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    pub depth: usize,
+    pub text: String,
+}

@@ -1,0 +1,273 @@
+//! One contract, proved or not: unary obligations of both runs, premises, then the relation.
+
+use crate::equal::{At, Mode};
+use crate::problem::{Problem, ProblemError};
+use crate::prover::{Access, Prover, Side};
+use crate::solver::{Solver, SolverError};
+use crate::term::Term;
+use crate::verdict::{Assumption, Failure, Obligation, Proof, Step, Trouble, Verdict};
+use crate::world::shared_facts;
+use std::time::{Duration, Instant};
+use vosti_kernels::{Role, Shape};
+use vosti_tile::{Line, OpKind};
+
+/// The outcome for one contract.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// File stem of the TTIR; `A == B` for a pair.
+    pub name: String,
+    pub contract: String,
+    pub verdict: Verdict,
+    pub assumptions: Vec<Assumption>,
+    pub story: Vec<Step>,
+    pub queries: u64,
+    pub time: Duration,
+}
+
+impl Report {
+    /// A report for a kernel that could not even be read.
+    pub fn refused(name: &str, error: &ProblemError) -> Report {
+        let line = match error {
+            ProblemError::Lift { source, .. } => Line {
+                ttir: source.ttir_line,
+                python: source.python_line,
+            },
+            _ => Line::default(),
+        };
+        Report {
+            name: name.to_string(),
+            contract: "?".into(),
+            verdict: Verdict::Unknown(Failure::new(Obligation::Subset, line, error.to_string())),
+            assumptions: vec![],
+            story: vec![],
+            queries: 0,
+            time: Duration::ZERO,
+        }
+    }
+}
+
+/// Proves a kernel against itself, under the built-in shape of its contract.
+pub fn verify(problem: &Problem, solver: &mut Solver) -> Result<Report, SolverError> {
+    verify_pair(problem, problem, solver)
+}
+
+/// Proves that two specialisations give equal selected outputs for equal selected inputs.
+pub fn verify_pair(left: &Problem, right: &Problem, solver: &mut Solver) -> Result<Report, SolverError> {
+    let start = Instant::now();
+    let same = std::ptr::eq(left, right);
+    let mut prover = Prover::new(left, right, solver);
+    let outcome = prove(&mut prover, same);
+    let verdict = match outcome {
+        Ok(()) if prover.t.overflowed => Verdict::Unknown(Failure::new(
+            Obligation::NoWrap,
+            Line::default(),
+            "a constant is too large for the verifier",
+        )),
+        Ok(()) => Verdict::Proved,
+        Err(Trouble::Failed(failure)) => Verdict::Unknown(failure),
+        Err(Trouble::Solver(error)) => return Err(error),
+    };
+    Ok(Report {
+        name: if same { left.name.clone() } else { format!("{} == {}", left.name, right.name) },
+        contract: contract_name(left),
+        verdict,
+        assumptions: prover.assumptions.into_iter().collect(),
+        story: prover.story,
+        queries: prover.queries,
+        time: start.elapsed(),
+    })
+}
+
+/// The contract in a word or two.
+pub fn contract_name(problem: &Problem) -> String {
+    match (problem.shape, problem.int("WINDOW")) {
+        (Shape::Rowwise, _) => "row-wise".into(),
+        (Shape::StoreKv, _) => "exact effect".into(),
+        (Shape::Attend, Some(w)) if w > 0 => format!("causal, window {w}"),
+        (Shape::Attend, _) => "causal".into(),
+    }
+}
+
+fn prove(p: &mut Prover, same: bool) -> Proof {
+    compatible(p)?;
+    p.tell("one run at a time:");
+    p.depth += 1;
+    p.unary(Side::L)?;
+    if !same {
+        p.unary(Side::R)?;
+    }
+    p.depth -= 1;
+    p.assumptions.insert(Assumption::NanPayload);
+    relate(p)
+}
+
+/// A pair must have one contract: shape, roles and model dimensions.
+fn compatible(p: &Prover) -> Proof {
+    let (a, b) = (p.runs[0].problem, p.runs[1].problem);
+    let line = Line::default();
+    if a.shape != b.shape {
+        return p.fail(Obligation::Subset, line, "the two kernels have contracts of different shapes");
+    }
+    for buffer in &a.buffers {
+        let twin = b.buffers.iter().find(|o| o.role == buffer.role);
+        if twin.is_none_or(|t| t.dims != buffer.dims) {
+            let why = format!("`{}` has no counterpart of the same extents in the other kernel", buffer.name);
+            return p.fail(Obligation::Subset, line, why);
+        }
+    }
+    if a.buffers.len() != b.buffers.len() || a.int("WINDOW") != b.int("WINDOW") {
+        return p.fail(Obligation::Subset, line, "the two kernels have different buffers or windows");
+    }
+    Ok(())
+}
+
+fn relate(p: &mut Prover) -> Proof {
+    let programs = [p.program(Side::L), p.program(Side::R)];
+    let left = p.sites(Side::L, programs[0])?;
+    let right = p.sites(Side::R, programs[1])?;
+    let left = p.stores(Side::L, &left)?;
+    let right = p.stores(Side::R, &right)?;
+    if left.is_empty() {
+        return p.fail(Obligation::Coverage, Line::default(), "the kernel stores nothing");
+    }
+    let mut premises = [&p.chosen[0].facts[..], &p.chosen[1].facts[..]].concat();
+    let (problem, chosen) = (p.runs[0].problem, p.chosen.clone());
+    let worlds = [p.runs[0].world.clone(), p.runs[1].world.clone()];
+    premises.extend(shared_facts(
+        &mut p.t,
+        problem,
+        (&worlds[0], &chosen[0]),
+        (&worlds[1], &chosen[1]),
+    ));
+    p.under(&premises, |p| {
+        let mut paired = false;
+        for a in &left {
+            for b in &right {
+                let roles = [&p.runs[0], &p.runs[1]].map(|r| r.problem.buffers.clone());
+                if roles[0][a.param].role != roles[1][b.param].role {
+                    continue;
+                }
+                let first = !std::mem::replace(&mut paired, true);
+                relate_stores(p, a, b, first)?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Two stores that write the chosen cells write the same.
+fn relate_stores(p: &mut Prover, a: &Access, b: &Access, first: bool) -> Proof {
+    let guards = [&a.guard[..], &b.guard[..]].concat();
+    p.under(&guards, |p| {
+        let chosen = chosen_cells(p, a, b)?;
+        p.under(&chosen, |p| {
+            if first {
+                separated(p, a, b)?;
+            }
+            if !std::ptr::eq(a.site.op, b.site.op) && p.impossible()? {
+                return Ok(()); // stores to different cells
+            }
+            let (Some(v), Some(w)) = (stored(a), stored(b)) else {
+                return p.fail(Obligation::Alignment, a.site.op.line, "not a store");
+            };
+            let at = a.site.op.line.python.map(|l| format!(" at Python line {l}")).unwrap_or_default();
+            p.tell(format!("the value stored{at} is the same in both runs, because:"));
+            p.depth += 1;
+            let l = At::new(v, a.lanes.clone(), &a.site.env);
+            let r = At::new(w, b.lanes.clone(), &b.site.env);
+            let result = p.equal(&l, &r, Mode::Exact);
+            p.depth -= 1;
+            result
+        })
+    })
+}
+
+fn stored(access: &Access) -> Option<vosti_tile::Value> {
+    match &access.site.op.kind {
+        OpKind::Store { value, .. } | OpKind::StoreBlock { value, .. } => Some(*value),
+        _ => None,
+    }
+}
+
+/// That both stores write the cell that the contract compares.
+fn chosen_cells(p: &mut Prover, a: &Access, b: &Access) -> Proof<Vec<Term>> {
+    let l = p.coordinates(Side::L, a.param, a.offset)?;
+    let r = p.coordinates(Side::R, b.param, b.offset)?;
+    let mut facts = vec![];
+    let kv = p.runs[0].problem.shape == Shape::StoreKv;
+    for (side, c) in [(0, &l), (1, &r)] {
+        let row = p.chosen[side].row;
+        if !kv {
+            facts.push(p.t.eq(c[0], row));
+            continue;
+        }
+        let page = p.runs[side].problem.int("PAGE").unwrap_or(1).max(1);
+        let world = p.runs[side].world.clone();
+        let Some(slot) = world.read(&mut p.t, Role::Slots, row) else {
+            return p.fail(Obligation::Subset, a.site.op.line, "no slots");
+        };
+        let (number, within) = (p.t.div(slot, page), p.t.rem(slot, page));
+        facts.push(p.t.eq(c[0], number));
+        facts.push(p.t.eq(c[2], within));
+    }
+    for (i, (x, y)) in l.iter().zip(&r).enumerate() {
+        if i > 0 && !(kv && i == 2) {
+            facts.push(p.t.eq(*x, *y));
+        }
+    }
+    Ok(facts)
+}
+
+/// The premises have a model in which the two runs are really apart: different rows, batch sizes,
+/// programs; at least three tiles, the row not in the first.
+fn separated(p: &mut Prover, a: &Access, b: &Access) -> Proof {
+    let one = p.t.int(1);
+    let mut apart = vec![];
+    let mut differ = |p: &mut Prover, x: Term, y: Term| {
+        let same = p.t.eq(x, y);
+        apart.push(p.t.not(same));
+    };
+    let (rl, rr) = (p.chosen[0].row, p.chosen[1].row);
+    differ(p, rl, rr);
+    let (ml, mr) = (p.runs[0].world.rows, p.runs[1].world.rows);
+    differ(p, ml, mr);
+    differ(p, a.site.env.pids[0], b.site.env.pids[0]);
+    if let (Some(x), Some(y)) = (p.chosen[0].tile, p.chosen[1].tile) {
+        differ(p, x, y);
+        for role in [Role::TileRows, Role::TileTable, Role::TilePos] {
+            let (wl, wr) = (p.runs[0].world.clone(), p.runs[1].world.clone());
+            if role == Role::TilePos && p.runs[0].problem.int("BQ") == Some(1) {
+                continue;
+            }
+            let read = [wl.read(&mut p.t, role, x), wr.read(&mut p.t, role, y)];
+            if let [Some(u), Some(v)] = read {
+                if role == Role::TileRows && p.runs[0].problem.int("BQ") == Some(1) {
+                    continue;
+                }
+                differ(p, u, v);
+            }
+        }
+        let page = p.runs[0].problem.int("PAGE").unwrap_or(1);
+        if let Some(position) = p.chosen[0].position {
+            let far = p.t.int(3 * page);
+            apart.push(p.t.le(far, position));
+        }
+    }
+    let programs = p.runs[0].world.grid[0];
+    let three = p.t.int(3);
+    apart.push(p.t.le(three, programs));
+    apart.push(p.t.le(one, a.site.env.pids[0]));
+    let len = p.context.len();
+    p.context.extend(apart);
+    let possible = p.satisfiable();
+    p.context.truncate(len);
+    if possible? {
+        p.tell("the premises can hold with different rows, batches and programs, and three tiles or more");
+        return Ok(());
+    }
+    p.fail(
+        Obligation::Premises,
+        a.site.op.line,
+        "no two runs that are really apart satisfy the premises, or the solver found none",
+    )
+}

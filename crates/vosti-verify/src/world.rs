@@ -1,0 +1,319 @@
+//! What is known about an invocation's buffers: ranges of metadata, what the core guarantees about
+//! slots, tiles and page tables, and which rows two invocations share.
+//!
+//! A metadata buffer is an uninterpreted function of the index. Facts about it are instantiated for
+//! the applications that occur in a question; a fact that is not instantiated can only lose a proof.
+//! These are the premises of the contracts in `docs/kernel-verification.md`.
+
+use crate::problem::{Axis, Buffer, Dim, Problem, limit};
+use crate::term::{Bounds, Node, Term, Terms};
+use vosti_kernels::{Role, Shape};
+
+/// The symbolic sizes of one invocation.
+#[derive(Clone, Debug)]
+pub struct World {
+    /// `L` or `R`.
+    pub side: &'static str,
+    pub rows: Term,
+    pub packed: Term,
+    pub context: Term,
+    pub pages: Term,
+    pub tiles: Term,
+    pub table_len: Term,
+    /// Programs on each axis.
+    pub grid: [Term; 3],
+    /// Extents of token, slot and tile values.
+    vocabulary: i128,
+    page: i128,
+    tile_rows_max: i128,
+    window: Option<i128>,
+}
+
+fn natural(hi: i128) -> Bounds {
+    (Some(0), Some(hi))
+}
+
+impl World {
+    pub fn new(t: &mut Terms, problem: &Problem, side: &'static str) -> World {
+        let page = problem.int("PAGE").unwrap_or(1).max(1);
+        let vocabulary = match problem.role(Role::Tokens) {
+            Some(_) => problem.int("V").unwrap_or(1),
+            None => 1,
+        };
+        let named = |t: &mut Terms, n: &str, lo: i128, hi: i128| {
+            t.var(&format!("{n}@{side}"), (Some(lo), Some(hi)))
+        };
+        let mut world = World {
+            side,
+            rows: named(t, "rows", 1, limit::ROWS),
+            packed: named(t, "packed", 1, limit::ROWS),
+            // The rope tables belong to the deployment: both runs have the same.
+            context: t.var("context", (Some(1), Some(limit::CONTEXT))),
+            pages: named(t, "pages", 1, limit::SLOTS / page),
+            tiles: named(t, "tiles", 1, limit::TILES),
+            table_len: named(t, "table_len", 1, limit::TABLE),
+            grid: [t.int(1); 3],
+            vocabulary,
+            page,
+            tile_rows_max: problem.int("BQ").unwrap_or(1),
+            window: problem.int("WINDOW").filter(|w| *w > 0),
+        };
+        for (axis, programs) in problem.grid.iter().enumerate() {
+            world.grid[axis] = match programs {
+                Axis::Const(n) => t.int(*n),
+                Axis::Tiles => world.tiles,
+                Axis::RowsOver(n) => {
+                    let up = t.add_int(world.rows, n - 1);
+                    t.div(up, *n)
+                }
+            };
+        }
+        world
+    }
+
+    pub fn dim(&self, t: &mut Terms, dim: Dim) -> Term {
+        match dim {
+            Dim::Const(n) => t.int(n),
+            Dim::Rows => self.rows,
+            Dim::Packed => self.packed,
+            Dim::Context => self.context,
+            Dim::Pages => self.pages,
+            Dim::Tiles => self.tiles,
+            Dim::TableLen => self.table_len,
+        }
+    }
+
+    /// Elements of a buffer.
+    pub fn size(&self, t: &mut Terms, buffer: &Buffer) -> Term {
+        let mut size = t.int(1);
+        for dim in &buffer.dims {
+            let n = self.dim(t, *dim);
+            size = t.mul(size, n);
+        }
+        size
+    }
+
+    fn function(&self, name: &str) -> String {
+        format!("{name}@{}", self.side)
+    }
+
+    fn metadata(&self, role: Role) -> Option<(&'static str, Bounds)> {
+        Some(match role {
+            Role::Tokens => ("tokens", natural(self.vocabulary - 1)),
+            Role::Positions => ("positions", natural(limit::CONTEXT - 1)),
+            Role::RowIndex => ("row_index", natural(limit::ROWS - 1)),
+            Role::Slots => ("slots", natural(limit::SLOTS - 1)),
+            Role::PageTable => ("page_table", (Some(-1), Some(limit::SLOTS / self.page))),
+            Role::TileTable => ("tile_table", (Some(-1), Some(limit::TABLE))),
+            Role::TileRow => ("tile_row", natural(limit::ROWS)),
+            Role::TileRows => ("tile_rows", natural(self.tile_rows_max)),
+            Role::TilePos => ("tile_pos", natural(limit::CONTEXT)),
+            _ => return None,
+        })
+    }
+
+    /// What a metadata buffer holds at `index`, if the role is one.
+    pub fn read(&self, t: &mut Terms, role: Role, index: Term) -> Option<Term> {
+        if role == Role::Rows {
+            return Some(self.rows);
+        }
+        let (name, bounds) = self.metadata(role)?;
+        Some(t.apply(&self.function(name), vec![index], bounds))
+    }
+
+    fn at(&self, t: &mut Terms, role: Role, index: Term) -> Term {
+        self.read(t, role, index).unwrap_or_else(|| t.int(0))
+    }
+
+    /// Applications of this world's function of `role` in `term`: each with its argument.
+    pub fn applications(&self, t: &Terms, role: Role, term: &[Term]) -> Vec<(Term, Term)> {
+        let Some((name, _)) = self.metadata(role) else {
+            return vec![];
+        };
+        let wanted = self.function(name);
+        t.reachable(term)
+            .into_iter()
+            .filter_map(|s| match t.node(s) {
+                Node::Apply { function, args, .. } if *function == wanted => Some((s, args[0])),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// Facts about the metadata that `question` mentions.
+    pub fn facts(&self, t: &mut Terms, question: &[Term]) -> Vec<Term> {
+        let mut facts = vec![];
+        let apps = |t: &Terms, role| self.applications(t, role, question);
+        for (value, index) in apps(t, Role::Positions) {
+            let live = self.is_row(t, index);
+            let below = t.lt(value, self.context);
+            facts.push(t.implies(live, below));
+        }
+        for (value, index) in apps(t, Role::RowIndex) {
+            let live = self.is_row(t, index);
+            let below = t.lt(value, self.packed);
+            facts.push(t.implies(live, below));
+        }
+        self.slot_facts(t, &apps(t, Role::Slots), &mut facts);
+        let mut tiles: Vec<Term> = vec![];
+        for role in [Role::TileRow, Role::TileRows, Role::TilePos, Role::TileTable] {
+            tiles.extend(apps(t, role).into_iter().map(|(_, index)| index));
+        }
+        tiles.sort_unstable();
+        tiles.dedup();
+        let entries = apps(t, Role::PageTable);
+        self.tile_facts(t, &tiles, &entries, &mut facts);
+        facts
+    }
+
+    fn is_row(&self, t: &mut Terms, index: Term) -> Term {
+        let zero = t.int(0);
+        t.within(zero, index, self.rows)
+    }
+
+    /// Slots of live rows are in the cache and distinct.
+    fn slot_facts(&self, t: &mut Terms, slots: &[(Term, Term)], facts: &mut Vec<Term>) {
+        for (i, (value, index)) in slots.iter().enumerate() {
+            let live = self.is_row(t, *index);
+            let capacity = t.scale(self.pages, self.page);
+            let below = t.lt(*value, capacity);
+            facts.push(t.implies(live, below));
+            for (other, other_index) in &slots[..i] {
+                let other_live = self.is_row(t, *other_index);
+                let both = t.and(&[live, other_live]);
+                let (same, clash) = (t.eq(*index, *other_index), t.eq(*value, *other));
+                let distinct = t.not(clash);
+                let either = t.or(&[same, distinct]);
+                facts.push(t.implies(both, either));
+            }
+        }
+    }
+
+    /// A tile's rows are packed rows of one request, at most BQ, of no other tile; the entries of its
+    /// page table that its rows see are pages.
+    fn tile_facts(&self, t: &mut Terms, tiles: &[Term], entries: &[(Term, Term)], facts: &mut Vec<Term>) {
+        let zero = t.int(0);
+        for (i, tile) in tiles.iter().enumerate() {
+            let exists = t.within(zero, *tile, self.tiles);
+            let [row, rows, pos, table] = [Role::TileRow, Role::TileRows, Role::TilePos, Role::TileTable]
+                .map(|role| self.at(t, role, *tile));
+            let end = t.add(row, rows);
+            let last = t.add(pos, rows);
+            let (fits, below) = (t.le(end, self.rows), t.le(last, self.context));
+            let ranges = t.and(&[fits, below]);
+            facts.push(t.implies(exists, ranges));
+            for other in &tiles[..i] {
+                let other_exists = t.within(zero, *other, self.tiles);
+                let other_row = self.at(t, Role::TileRow, *other);
+                let other_rows = self.at(t, Role::TileRows, *other);
+                let other_end = t.add(other_row, other_rows);
+                let same = t.eq(*tile, *other);
+                let (before, after) = (t.le(end, other_row), t.le(other_end, row));
+                let (empty, other_empty) = (t.eq(rows, zero), t.eq(other_rows, zero));
+                let apart = t.or(&[same, before, after, empty, other_empty]);
+                let both = t.and(&[exists, other_exists]);
+                facts.push(t.implies(both, apart));
+            }
+            let used = t.lt(zero, rows);
+            let live = t.and(&[exists, used]);
+            let newest = t.add_int(last, -1);
+            let newest_page = t.div(newest, self.page);
+            let table_last = t.add(table, newest_page);
+            let (starts, ends) = (t.le(zero, table), t.lt(table_last, self.table_len));
+            let in_table = t.and(&[starts, ends]);
+            facts.push(t.implies(live, in_table));
+            let oldest_page = self.oldest_page(t, pos);
+            for (entry, index) in entries {
+                let logical = t.sub(*index, table);
+                let (old, new) = (t.le(oldest_page, logical), t.le(logical, newest_page));
+                let seen = t.and(&[live, old, new]);
+                let page = t.within(zero, *entry, self.pages);
+                facts.push(t.implies(seen, page));
+            }
+        }
+    }
+
+    /// The first logical page that a row at `position` sees.
+    fn oldest_page(&self, t: &mut Terms, position: Term) -> Term {
+        let first = self.oldest_key(t, position);
+        t.div(first, self.page)
+    }
+
+    /// The first key that a row at `position` sees.
+    pub fn oldest_key(&self, t: &mut Terms, position: Term) -> Term {
+        let zero = t.int(0);
+        match self.window {
+            None => zero,
+            Some(w) => {
+                let start = t.add_int(position, 1 - w);
+                t.max(zero, start)
+            }
+        }
+    }
+}
+
+/// The row that a contract compares, on one side.
+#[derive(Clone, Debug)]
+pub struct Chosen {
+    /// Row of the outputs.
+    pub row: Term,
+    /// Row of the inputs.
+    pub source: Term,
+    /// Its query tile, for attention.
+    pub tile: Option<Term>,
+    /// Its logical position, where the kernel knows one.
+    pub position: Option<Term>,
+    /// What holds of it.
+    pub facts: Vec<Term>,
+}
+
+impl Chosen {
+    pub fn new(t: &mut Terms, problem: &Problem, world: &World) -> Chosen {
+        let side = world.side;
+        let zero = t.int(0);
+        if problem.shape == Shape::Attend {
+            let tile = t.var(&format!("tile@{side}"), natural(limit::TILES));
+            let lane = t.var(&format!("lane@{side}"), natural(world.tile_rows_max - 1));
+            let exists = t.lt(tile, world.tiles);
+            let rows = world.at(t, Role::TileRows, tile);
+            let inside = t.within(zero, lane, rows);
+            let first = world.at(t, Role::TileRow, tile);
+            let start = world.at(t, Role::TilePos, tile);
+            let row = t.add(first, lane);
+            return Chosen {
+                row,
+                source: row,
+                tile: Some(tile),
+                position: Some(t.add(start, lane)),
+                facts: vec![exists, inside],
+            };
+        }
+        let row = t.var(&format!("row@{side}"), natural(limit::ROWS));
+        let source = match problem.role(Role::RowIndex) {
+            Some(_) => world.at(t, Role::RowIndex, row),
+            None => row,
+        };
+        let position = problem.role(Role::Positions).map(|_| world.at(t, Role::Positions, row));
+        Chosen {
+            row,
+            source,
+            tile: None,
+            position,
+            facts: vec![world.is_row(t, row)],
+        }
+    }
+}
+
+/// What the contract assumes of both runs at once: equal positions and tokens.
+pub fn shared_facts(t: &mut Terms, problem: &Problem, l: (&World, &Chosen), r: (&World, &Chosen)) -> Vec<Term> {
+    let mut facts = vec![];
+    if let (Some(a), Some(b)) = (l.1.position, r.1.position) {
+        facts.push(t.eq(a, b));
+    }
+    if problem.role(Role::Tokens).is_some() {
+        let a = l.0.at(t, Role::Tokens, l.1.row);
+        let b = r.0.at(t, Role::Tokens, r.1.row);
+        facts.push(t.eq(a, b));
+    }
+    facts
+}
