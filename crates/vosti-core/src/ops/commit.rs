@@ -1,7 +1,8 @@
 //! The end of a step: sample where histories end, accept drafts that came true, cache what was computed.
 
 use crate::error::CoreError;
-use crate::ids::{RequestId, Token};
+use crate::ids::{NO_PAGE, PAGE, RequestId, Token};
+use crate::program::*;
 use crate::plan::StepPlan;
 use crate::request::Request;
 use crate::invariant::*;
@@ -10,7 +11,10 @@ use crate::program::*;
 use crate::proof::canonical::*;
 use crate::proof::forward::*;
 use crate::proof::frame::*;
+use crate::proof::committing::*;
 use crate::proof::reference::*;
+use crate::proof::stepping::*;
+use super::lifecycle::*;
 use crate::seam::*;
 use crate::spec::*;
 use crate::state::*;
@@ -31,26 +35,98 @@ pub struct Record {
     pub position: usize,
 }
 
+/// The event that a record is.
+pub open(crate) spec fn record_event(logits: Seq<Bits>, r: Record) -> Event<Bits, Bits> {
+    Event::Emitted { request: r.request.serial, entry: Entry { logits: logits[r.selected as int], token: r.token } }
+}
+
+pub open(crate) spec fn record_events(logits: Seq<Bits>, records: Seq<Record>) -> Seq<Event<Bits, Bits>> {
+    records.map_values(|r: Record| record_event(logits, r))
+}
+
+/// The world's choice is the sampler's, of the device's rows.
+pub open(crate) spec fn chooses<D: Device<Logits = S::Logits>, S: Sampler>(fixed: Fixed<S>) -> bool {
+    forall|state: Bits, row: Bits| #[trigger] (fixed.choice@)(state, row) == S::choice(fixed.sampler.w(), state, D::logits_of(row))
+}
+
 impl<S: Sampler> State<S> {
-    pub(crate) fn commit<D: Device<Logits = S::Logits>>(&mut self, fixed: &Fixed<S>, device: &D) -> Result<Vec<Record>, CoreError> {
+    /// The step in flight has been run.
+    pub open(crate) spec fn legal_commit(self) -> bool {
+        self.phase is Ran
+    }
+
+    pub(crate) fn commit<D: Device<Logits = S::Logits>>(&mut self, fixed: &Fixed<S>, device: &D) -> (out: Result<Vec<Record>, CoreError>)
+        requires old(self).inv(*fixed), old(self).dev@ == device_view(*device), chooses::<D, S>(*fixed),
+        ensures
+            final(self).inv(*fixed),
+            out is Ok <==> old(self).legal_commit(),
+            out is Err ==> *final(self) == *old(self),
+            out matches Ok(records) ==> {
+                &&& final(self).log@ == old(self).log@ + record_events(device.logits_rows(), records@)
+                &&& final(self).phase is Idle
+                &&& final(self).dev@ == old(self).dev@
+            },
+    {
         match self.phase {
             Phase::Ran => {},
             _ => return Err(CoreError::NoStep),
         }
+        let ghost before = *self;
+        let ghost logits = device.logits_rows();
         let mut records: Vec<Record> = Vec::new();
         let mut i: usize = 0;
+        proof { assert(self.log@ =~= before.log@ + record_events(logits, records@)); }
         while i < self.plan.sequences.len()
+            invariant
+                before.inv(*fixed), before.phase is Ran, before.dev@ == device_view(*device), logits == device.logits_rows(),
+                chooses::<D, S>(*fixed),
+                self.inv_static(*fixed),
+                *self == (State { requests: self.requests, log: self.log, ..before }),
+                i <= before.plan.sequences@.len(),
+                self.requests@.len() == before.requests@.len(),
+                forall|s: int| 0 <= s < before.requests@.len() ==> #[trigger] pending(before.requests@[s], self.requests@[s], i as int),
+                self.log@ == before.log@ + record_events(logits, records@),
             decreases self.plan.sequences.len() - i,
         {
             let slot = self.plan.sequences[i].request.slot;
+            let ghost now = *self;
+            proof {
+                reveal(State::inv_step);
+                assert(before.seq_linked(fixed.program, i as int)) by { let _ = before.plan.sequences@[i as int]; }
+                assert(pending(before.requests@[slot as int], self.requests@[slot as int], i as int));
+                lemma_ready(*fixed, before, now, i as int);
+            }
             if let Some(mut request) = self.requests[slot].take() {
-                commit_sequence(device, &fixed.sampler, &self.plan, i, &mut request, &mut records);
+                let ghost r = request;
+                commit_sequence(device, fixed, &self.plan, i, &mut request, &mut records, &mut self.log, Ghost(before.log@), Ghost(before.world(*fixed)));
                 self.requests[slot] = Some(request);
+            }
+            proof {
+                lemma_committed(*fixed, before, now, *self, i as int);
+                assert forall|s: int| 0 <= s < before.requests@.len() implies #[trigger] pending(before.requests@[s], self.requests@[s], i + 1) by {
+                    assert(pending(before.requests@[s], now.requests@[s], i as int));
+                    if s != slot && live(before.requests@, s) && before.requests@[s]->0.planned == Some(i) {
+                        assert(before.plan.sequences@[i as int].request.slot == s);
+                    }
+                }
             }
             i += 1;
         }
+        proof {
+            reveal(State::inv_step);
+            assert forall|s: int| live(self.requests@, s) implies (#[trigger] self.requests@[s]->0).planned is None by {
+                assert(pending(before.requests@[s], self.requests@[s], i as int));
+                assert(live(before.requests@, s));
+                assert(before.requests@[s]->0.planned is Some ==> before.requests@[s]->0.planned->0 < i);
+            }
+        }
+        let ghost last = *self;
         self.plan.clear();
         self.phase = Phase::Idle;
+        proof {
+            lemma_static_ignores_step(*fixed, last, *self);
+            lemma_idle(*fixed, *self);
+        }
         Ok(records)
     }
 }
@@ -58,36 +134,157 @@ impl<S: Sampler> State<S> {
 /// Commits one sequence: caches its rows and, where they reach the end of the history, emits.
 fn commit_sequence<D: Device<Logits = S::Logits>, S: Sampler>(
     device: &D,
-    sampler: &S,
+    fixed: &Fixed<S>,
     plan: &StepPlan,
     index: usize,
     request: &mut Request<S::State>,
     records: &mut Vec<Record>,
-) {
+    log: &mut Ghost<Seq<Event<Bits, Bits>>>,
+    base: Ghost<Seq<Event<Bits, Bits>>>,
+    world: Ghost<World>,
+)
+    requires
+        chooses::<D, S>(*fixed), world@.choice == fixed.choice@, world@.program == fixed.program,
+        fixed.sampler.vocab_limit() == fixed.program.vocab,
+        ready(world@, *plan, index as int, *old(request), device.logits_rows()),
+        views(old(log)@).contains_key(old(request).serial),
+        view_ok(world@, views(old(log)@)[old(request).serial]),
+        run_ok::<S>(world@, views(old(log)@)[old(request).serial], *old(request)),
+        old(log)@ == base@ + record_events(device.logits_rows(), old(records)@),
+    ensures
+        committed(*plan, index as int, *old(request), *final(request)),
+        request_shape(fixed.program, *final(request)),
+        logged(old(log)@, final(log)@, old(request).serial),
+        view_ok(world@, views(final(log)@)[old(request).serial]),
+        run_ok::<S>(world@, views(final(log)@)[old(request).serial], *final(request)),
+        final(log)@ == base@ + record_events(device.logits_rows(), final(records)@),
+{
+    let ghost r0 = *request;
+    let ghost serial = request.serial;
+    let ghost log0 = log@;
+    let ghost logits = device.logits_rows();
     let sequence = &plan.sequences[index];
+    let ghost s = plan.sequences@[index as int];
+    let ghost ext = r0.history@ + drafts_of(*plan, index as int);
+    let ghost h = r0.history@.len();
+    proof {
+        assert(views(log0) =~= views(log0).insert(serial, views(log0)[serial]));
+    }
     request.planned = None;
     request.cached = sequence.first_position + sequence.rows - sequence.drafts;
     if !sequence.emits {
+        proof {
+            assert(agree_before(r0.history@ + drafts_of(*plan, index as int), request.history@, request.cached as int));
+            assert forall|g: int| 0 <= g < request.tables@.len() implies request.chain@.len() <= (#[trigger] request.tables@[g])@.len()
+                && request.cached <= request.tables@[g]@.len() * PAGE && request.tables@[g]@.len() <= COUNT_MAX by {
+                assert(r0.chain@.len() <= r0.tables@[g]@.len());
+            }
+        }
         return;
     }
     let first_draft = sequence.first_row + sequence.rows - sequence.drafts;
     let first_selected = sequence.first_selected + sequence.selected - sequence.drafts - 1;
     let mut accepted: usize = 0;
     let mut go = true;
+    proof {
+        assert(ext.take(h as int) =~= r0.history@);
+    }
     while go
-        decreases sequence.drafts + 1 - accepted, go,
+        invariant
+            chooses::<D, S>(*fixed), world@.choice == fixed.choice@, world@.program == fixed.program,
+            fixed.sampler.vocab_limit() == fixed.program.vocab,
+            ready(world@, *plan, index as int, r0, logits), logits == device.logits_rows(),
+            s == plan.sequences@[index as int], *sequence == s, s.emits, h == r0.history@.len(),
+            ext == r0.history@ + drafts_of(*plan, index as int),
+            first_draft == s.first_row + s.rows - s.drafts,
+            first_selected == s.first_selected + s.selected - s.drafts - 1,
+            accepted <= s.drafts,
+            *request == (Request { history: request.history, cached: request.cached, done: request.done, planned: None, state: request.state, ..r0 }),
+            request.cached == h + accepted,
+            request.history@.len() == h + accepted + (if go { 0int } else { 1 }),
+            request.history@.take(h + accepted) == ext.take(h + accepted),
+            forall|i: int| 0 <= i < request.history@.len() ==> #[trigger] request.history@[i] < fixed.program.vocab,
+            go ==> !request.done,
+            logged(log0, log@, serial), serial == r0.serial,
+            view_ok(world@, views(log@)[serial]),
+            run_ok::<S>(world@, views(log@)[serial], *request),
+            log@ == base@ + record_events(logits, records@),
+        decreases s.drafts + 1 - accepted, (if go { 1int } else { 0int }),
     {
         let selected = first_selected + accepted;
-        let (token, done) = sampler.sample(&mut request.state, device.logits(selected));
+        let ghost state = S::state_bits(&request.state);
+        let ghost history = request.history@;
+        let ghost seen = views(log@)[serial];
+        let (token, done) = fixed.sampler.sample(&mut request.state, device.logits(selected));
         let position = request.history.len();
-        records.push(Record { request: sequence.request, token, done, selected, position });
+        let record = Record { request: sequence.request, token, done, selected, position };
+        let ghost records0 = records@;
+        let ghost log1 = log@;
+        records.push(record);
         request.history.push(token);
         request.done = done;
+        proof {
+            let event = record_event(logits, record);
+            lemma_event(log@, event);
+            *log = Ghost(log@.push(event));
+            // The row that was sampled is the canonical one for this history.
+            let i = s.selected - s.drafts - 1 + accepted;
+            assert(s.compact(i) == selected);
+            let p = s.position(s.unselected() + i);
+            assert(p == h + accepted - 1);
+            assert(history =~= ext.take(h + accepted));
+            assert(logits[s.compact(i)] == canon_logits(world@.w, world@.program, ext, p));
+            assert(agree(ext, history, p)) by {
+                assert forall|x: int| 0 <= x <= p implies #[trigger] ext[x] == history[x] by {
+                    assert(ext.take(h + accepted)[x] == ext[x]);
+                }
+            }
+            lemma_logits_causal(world@.w, world@.program, ext, history, p);
+            assert((fixed.choice@)(state, logits[selected as int]) == S::choice(fixed.sampler.w(), state, D::logits_of(logits[selected as int])));
+            lemma_emitted(world@, seen, history, state, logits[selected as int], token, S::state_bits(&request.state), done);
+            assert(logged(log0, log@, serial)) by {
+                assert(views(log@) =~= views(log0).insert(serial, views(log@)[serial]));
+            }
+            assert(record_events(logits, records@) =~= record_events(logits, records0).push(event));
+            assert(log@ =~= base@ + record_events(logits, records@));
+            assert(request.history@.take(h + accepted) =~= ext.take(h + accepted));
+            assert forall|x: int| 0 <= x < request.history@.len() implies #[trigger] request.history@[x] < fixed.program.vocab by {
+                if x < history.len() {
+                    assert(history[x] < fixed.program.vocab);
+                }
+            }
+        }
         if !done && accepted < sequence.drafts && plan.tokens[first_draft + accepted] == token {
             request.cached += 1;
             accepted += 1;
+            proof {
+                assert(drafts_of(*plan, index as int)[accepted - 1] == token);
+                assert(ext[h + accepted - 1] == token);
+                assert(request.history@.take(h + accepted) =~= ext.take(h + accepted)) by {
+                    assert(request.history@.take(h + accepted - 1) == ext.take(h + accepted - 1));
+                    assert forall|x: int| 0 <= x < h + accepted implies request.history@[x] == ext[x] by {
+                        if x < h + accepted - 1 {
+                            assert(request.history@.take(h + accepted - 1)[x] == ext.take(h + accepted - 1)[x]);
+                        }
+                    }
+                }
+            }
         } else {
             go = false;
+        }
+    }
+    proof {
+        assert(agree_before(ext, request.history@, request.cached as int)) by {
+            assert forall|x: int| 0 <= x < request.cached implies #[trigger] ext[x] == request.history@[x] by {
+                assert(request.history@.take(h + accepted)[x] == ext.take(h + accepted)[x]);
+            }
+        }
+        assert forall|g: int| 0 <= g < request.tables@.len() implies request.chain@.len() <= (#[trigger] request.tables@[g])@.len()
+            && request.cached <= request.tables@[g]@.len() * PAGE && request.tables@[g]@.len() <= COUNT_MAX by {
+            assert(r0.chain@.len() <= r0.tables@[g]@.len());
+        }
+        assert forall|x: int| 0 <= x < h implies #[trigger] request.history@[x] == r0.history@[x] by {
+            assert(request.history@.take(h + accepted)[x] == ext.take(h + accepted)[x]);
         }
     }
 }

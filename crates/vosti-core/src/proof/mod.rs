@@ -6,3 +6,4 @@ pub(crate) mod reference;
 pub(crate) mod frame;
 pub(crate) mod sharing;
 pub(crate) mod stepping;
+pub(crate) mod committing;
