@@ -46,8 +46,16 @@ impl Functions {
         ins.fold(mix(self.start(3, k), position as u64), mix)
     }
 
+    /// A sum over the keys, each scrambled with its place in the logical order: as sensitive as a chain of `mix`, and
+    /// without its latency.
     pub fn attend(self, k: u32, query: u64, position: usize, keys: impl Iterator<Item = u64>) -> u64 {
-        keys.fold(mix(mix(self.start(4, k), query), position as u64), mix)
+        let start = mix(mix(self.start(4, k), query), position as u64);
+        let add = |(sum, place): (u64, u64), key: u64| {
+            let scrambled = (key ^ place.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            (sum.wrapping_add(scrambled ^ (scrambled >> 32)), place + 1)
+        };
+        let (sum, count) = keys.fold((0, 1), add);
+        mix(mix(start, sum), count)
     }
 
     /// A row of logits in [-4, 4). Three rows in four lean to one successor of the token, so that text repeats itself
@@ -196,9 +204,19 @@ impl SymbolicDevice {
                 Op::Attend { k, q, layer, out, window } => {
                     let layer = *layer as usize;
                     let query = self.buffers[*q as usize][row];
-                    let keys: Result<Vec<usize>, DeviceError> =
-                        visible(*window, position).map(|p| slot(program, sequence, layer, p)).collect();
-                    let keys = keys?.into_iter().map(|slot| self.caches[layer][slot]);
+                    let seen = visible(*window, position);
+                    let (first, last) = (seen.start() / PAGE, position / PAGE);
+                    for page in first..=last {
+                        slot(program, sequence, layer, page * PAGE)?;
+                    }
+                    let table = &sequence.tables[program.layers[layer].group as usize];
+                    let cache = &self.caches[layer];
+                    let keys = (first..=last).flat_map(|page| {
+                        let from = if page == first { seen.start() % PAGE } else { 0 };
+                        let to = if page == last { position % PAGE } else { PAGE - 1 };
+                        let slots = table[page] as usize * PAGE;
+                        cache[slots + from..=slots + to].iter().copied()
+                    });
                     self.buffers[*out as usize][row] = f.attend(*k, query, position, keys);
                 }
             }

@@ -39,7 +39,7 @@ pub fn program(random: &mut Random) -> Program {
     let windows: Vec<Option<u32>> = (0..groups).map(|_| window(random)).collect();
     let mut layers: Vec<u32> = (0..groups as u32).collect();
     layers.extend((0..random.range(0, 1)).map(|_| random.range(0, groups - 1) as u32));
-    let context = random.pick(&[70, 128, 200, 257, 400]);
+    let context = random.pick(&[70, 128, 257, 400, 400]);
     symbolic::program(&windows, &layers, random.range(4, 30) as u32, context)
 }
 
@@ -70,8 +70,8 @@ fn prompt(random: &mut Random, vocab: u32, longest: usize) -> Vec<Token> {
         1 => random.pick(&[63, 64, 65, 127, 128, 129, 191, 192]).min(longest),
         _ => random.range(1, longest.min(220)),
     };
-    let shared = random.pick(&[0, len / 2, len, len]);
-    let family = random.next() % 3;
+    let shared = random.pick(&[0, len / 2, len, len, len]);
+    let family = random.next() % 2;
     let mut same = Random(family);
     let mut tokens: Vec<Token> = (0..shared).map(|_| (same.next() % u64::from(vocab)) as Token).collect();
     tokens.extend((shared..len).map(|_| (random.next() % u64::from(vocab)) as Token));
@@ -104,7 +104,7 @@ pub fn request(random: &mut Random, vocab: u32, tokens_max: usize) -> Request {
         choices: random.pick(&[1, 1, 1, 2, 3]),
         prompt_logits: random.one_in(5),
         use_prefix_cache: !random.one_in(8),
-        salt: random.pick(&[0, 0, 0, 1]),
+        salt: random.pick(&[0, 0, 0, 0, 0, 0, 1]),
     }
 }
 

@@ -111,7 +111,8 @@ pub fn simulate(seed: u64, fault: Option<Fault>) -> Result<Counters, Violation> 
     let mut random = Random(seed);
     let program = scenario::program(&mut random);
     let weights = random.next();
-    let pages: Vec<usize> = program.groups.iter().map(|_| random.range(2, 9)).collect();
+    let most = random.pick(&[6, 9, 9, 24]);
+    let pages: Vec<usize> = program.groups.iter().map(|_| random.range(2, most)).collect();
     let (rows_max, selected_max) = (random.pick(&[8, 64, 300]), random.pick(&[1, 3, 64, 300]));
     let device = SymbolicDevice::new(&program, &pages, rows_max, selected_max, weights);
     let device = FaultyDevice::new(device, fault);
