@@ -109,16 +109,9 @@ impl Contract {
     /// The contract with the parameters that `spec` has.
     pub fn of(&self, spec: &Spec) -> Contract {
         let present = |p: &&Param| {
-            p.only_if.as_ref().is_none_or(|name| {
-                spec.constants
-                    .get(name)
-                    .is_some_and(|c| *c != Const::Int(0))
-            })
+            p.only_if.as_ref().is_none_or(|name| spec.constants.get(name).is_some_and(|c| *c != Const::Int(0)))
         };
-        Contract {
-            params: self.params.iter().filter(present).cloned().collect(),
-            ..self.clone()
-        }
+        Contract { params: self.params.iter().filter(present).cloned().collect(), ..self.clone() }
     }
 
     /// How many programs a launch has on each axis.
@@ -132,10 +125,8 @@ impl Contract {
         let mut grid = [1; 3];
         for (axis, text) in self.grid.iter().enumerate() {
             let programs = crate::expr::eval(text, &lookup)?;
-            grid[axis] = usize::try_from(programs).map_err(|_| KernelError::Expression {
-                text: text.clone(),
-                why: format!("{programs} programs"),
-            })?;
+            grid[axis] = usize::try_from(programs)
+                .map_err(|_| KernelError::Expression { text: text.clone(), why: format!("{programs} programs") })?;
         }
         Ok(grid)
     }
@@ -157,10 +148,7 @@ pub(crate) fn parse(
     parameters: &[String],
     constants: &[String],
 ) -> Result<Contract, KernelError> {
-    let bad = |why: String| KernelError::Contract {
-        kernel: kernel.to_string(),
-        why,
-    };
+    let bad = |why: String| KernelError::Contract { kernel: kernel.to_string(), why };
     let block: Vec<&str> = source
         .lines()
         .skip_while(|l| l.trim() != "# /// contract")
@@ -169,21 +157,15 @@ pub(crate) fn parse(
         .map(|l| l.trim_start_matches('#'))
         .collect();
     if block.is_empty() {
-        return Err(bad(
-            "there is no `# /// contract` block above the kernel".into()
-        ));
+        return Err(bad("there is no `# /// contract` block above the kernel".into()));
     }
-    let mut written: Written =
-        toml::from_str(&block.join("\n")).map_err(|error| bad(error.message().to_string()))?;
+    let mut written: Written = toml::from_str(&block.join("\n")).map_err(|error| bad(error.message().to_string()))?;
     if written.grid.is_empty() || written.grid.len() > 3 {
         return Err(bad("a grid has one to three axes".into()));
     }
     let mut params: Vec<Param> = vec![];
     for name in parameters {
-        let text = written
-            .params
-            .remove(name)
-            .ok_or_else(|| bad(format!("parameter `{name}` has no role")))?;
+        let text = written.params.remove(name).ok_or_else(|| bad(format!("parameter `{name}` has no role")))?;
         let param = parse_param(name, &text)
             .filter(|p| p.only_if.as_ref().is_none_or(|c| constants.contains(c)))
             .ok_or_else(|| bad(format!("`{text}` is not a role for `{name}`")))?;
@@ -195,11 +177,7 @@ pub(crate) fn parse(
     if let Some(name) = written.params.keys().next() {
         return Err(bad(format!("the kernel has no parameter `{name}`")));
     }
-    Ok(Contract {
-        shape: written.shape,
-        grid: written.grid,
-        params,
-    })
+    Ok(Contract { shape: written.shape, grid: written.grid, params })
 }
 
 /// `weight 2 f32 if NORM`
@@ -243,12 +221,7 @@ fn parse_param(name: &str, text: &str) -> Option<Param> {
         _ => Elem::I32,
     };
     let elem = elem.unwrap_or(by_role);
-    Some(Param {
-        name: name.to_string(),
-        role,
-        elem,
-        only_if,
-    })
+    Some(Param { name: name.to_string(), role, elem, only_if })
 }
 
 #[cfg(test)]
@@ -260,13 +233,7 @@ mod tests {
             "# /// contract\n# shape = \"rowwise\"\n# grid = [\"cdiv(rows, BM)\"]\n# [params]\n{params}\n# ///\n"
         );
         let names = ["x".to_string(), "norm_w".to_string()];
-        parse(
-            "k",
-            &source,
-            &names,
-            &["BM".to_string(), "NORM".to_string()],
-        )
-        .map_err(|e| e.to_string())
+        parse("k", &source, &names, &["BM".to_string(), "NORM".to_string()]).map_err(|e| e.to_string())
     }
 
     #[test]
@@ -275,22 +242,12 @@ mod tests {
         let spec = |norm: i64| Spec {
             kernel: "k".into(),
             act: Act::Bf16,
-            constants: [
-                ("BM".into(), Const::Int(4)),
-                ("NORM".into(), Const::Int(norm)),
-            ]
-            .into(),
+            constants: [("BM".into(), Const::Int(4)), ("NORM".into(), Const::Int(norm))].into(),
         };
         assert_eq!(contract.of(&spec(0)).params.len(), 1);
         let with = contract.of(&spec(1));
-        assert_eq!(
-            (with.params[1].role, with.params[1].elem),
-            (Role::Weight(2), Elem::F32)
-        );
-        assert_eq!(
-            contract.grid(&spec(0), Extent { rows: 9, tiles: 0 }),
-            Ok([3, 1, 1])
-        );
+        assert_eq!((with.params[1].role, with.params[1].elem), (Role::Weight(2), Elem::F32));
+        assert_eq!(contract.grid(&spec(0), Extent { rows: 9, tiles: 0 }), Ok([3, 1, 1]));
     }
 
     #[test]
@@ -298,15 +255,9 @@ mod tests {
         for (params, part) in [
             ("# x = \"in 0\"", "`norm_w` has no role"),
             ("# x = \"in 0\"\n# norm_w = \"in 0\"", "two parameters"),
-            (
-                "# x = \"input\"\n# norm_w = \"in 1\"",
-                "`input` is not a role",
-            ),
+            ("# x = \"input\"\n# norm_w = \"in 1\"", "`input` is not a role"),
             ("# x = \"in 0\"\n# norm_w = \"in 1 if NOPE\"", "not a role"),
-            (
-                "# x = \"in 0\"\n# norm_w = \"in 1\"\n# y = \"out 0\"",
-                "no parameter `y`",
-            ),
+            ("# x = \"in 0\"\n# norm_w = \"in 1\"\n# y = \"out 0\"", "no parameter `y`"),
         ] {
             let error = contract(params).unwrap_err();
             assert!(error.contains(part), "{error}");

@@ -9,20 +9,14 @@ pub enum KernelError {
     Kernel { kernel: String, known: String },
     #[error("there is no target `{target}` in specialisations.toml; it has: {known}")]
     Target { target: String, known: String },
-    #[error(
-        "specialisations.toml does not say how target `{target}` tiles kernel `{kernel}`: add a line there"
-    )]
+    #[error("specialisations.toml does not say how target `{target}` tiles kernel `{kernel}`: add a line there")]
     Untiled { target: String, kernel: String },
     #[error(
         "kernel `{kernel}` needs the constant {name}: pass it as a dimension or compute it in specialisations.toml"
     )]
     Missing { kernel: String, name: String },
     #[error("kernel `{kernel}` has no constant {name}; it takes {takes}")]
-    Unknown {
-        kernel: String,
-        name: String,
-        takes: String,
-    },
+    Unknown { kernel: String, name: String, takes: String },
     #[error("`{text}`: {why}")]
     Expression { text: String, why: String },
     #[error("the contract of kernel `{kernel}`: {why}")]

@@ -7,18 +7,10 @@ use crate::error::KernelError;
 
 /// Evaluates `text`; `lookup` gives a name's value.
 pub fn eval(text: &str, lookup: &dyn Fn(&str) -> Option<i64>) -> Result<i64, KernelError> {
-    let mut parser = Parser {
-        text,
-        at: 0,
-        lookup,
-    };
+    let mut parser = Parser { text, at: 0, lookup };
     let value = parser.sum()?;
     parser.skip();
-    if parser.at < text.len() {
-        parser.fail("an operator or the end")
-    } else {
-        Ok(value)
-    }
+    if parser.at < text.len() { parser.fail("an operator or the end") } else { Ok(value) }
 }
 
 struct Parser<'t> {
@@ -38,10 +30,7 @@ impl Parser<'_> {
     }
 
     fn undefined<T>(&self, why: String) -> Evaluated<T> {
-        Err(KernelError::Expression {
-            text: self.text.to_string(),
-            why,
-        })
+        Err(KernelError::Expression { text: self.text.to_string(), why })
     }
 
     fn skip(&mut self) {
@@ -64,15 +53,11 @@ impl Parser<'_> {
             let right = if self.eat('+') {
                 self.product()?
             } else if self.eat('-') {
-                self.product()?
-                    .checked_neg()
-                    .map_or_else(|| self.overflow(), Ok)?
+                self.product()?.checked_neg().map_or_else(|| self.overflow(), Ok)?
             } else {
                 return Ok(left);
             };
-            left = left
-                .checked_add(right)
-                .map_or_else(|| self.overflow(), Ok)?;
+            left = left.checked_add(right).map_or_else(|| self.overflow(), Ok)?;
         }
     }
 
@@ -85,9 +70,7 @@ impl Parser<'_> {
         loop {
             if self.eat('*') {
                 let right = self.atom()?;
-                left = left
-                    .checked_mul(right)
-                    .map_or_else(|| self.overflow(), Ok)?;
+                left = left.checked_mul(right).map_or_else(|| self.overflow(), Ok)?;
             } else if self.eat('/') {
                 let right = self.atom()?;
                 if right <= 0 || left % right != 0 {
@@ -103,17 +86,11 @@ impl Parser<'_> {
     fn atom(&mut self) -> Evaluated<i64> {
         if self.eat('(') {
             let value = self.sum()?;
-            return if self.eat(')') {
-                Ok(value)
-            } else {
-                self.fail("`)`")
-            };
+            return if self.eat(')') { Ok(value) } else { self.fail("`)`") };
         }
         self.skip();
         let rest = &self.text[self.at..];
-        let end = rest
-            .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
-            .unwrap_or(rest.len());
+        let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
         let word = &rest[..end];
         if word.is_empty() {
             return self.fail("a number or a name");
@@ -143,9 +120,7 @@ impl Parser<'_> {
             ("cdiv", [a, b]) if *a >= 0 && *b > 0 => Ok((*a as u64).div_ceil(*b as u64) as i64),
             ("min", [a, b]) => Ok(*a.min(b)),
             ("max", [a, b]) => Ok(*a.max(b)),
-            ("pow2", [a]) if (1..=1 << 40).contains(a) => {
-                Ok((*a as u64).next_power_of_two() as i64)
-            }
+            ("pow2", [a]) if (1..=1 << 40).contains(a) => Ok((*a as u64).next_power_of_two() as i64),
             _ => self.undefined(format!("`{function}` is not defined on {arguments:?}")),
         }
     }

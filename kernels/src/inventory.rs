@@ -2,8 +2,9 @@
 
 use crate::contract::{self, Contract};
 use crate::error::KernelError;
-use crate::spec::Spec;
+use crate::spec::{Act, Const, Spec};
 use include_dir::{Dir, include_dir};
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 static TTIR: Dir = include_dir!("$CARGO_MANIFEST_DIR/ttir");
@@ -41,41 +42,22 @@ pub struct Kernel {
 
 static KERNELS: LazyLock<Vec<Kernel>> = LazyLock::new(|| {
     // The sources are part of this crate, and `every_kernel_parses` tests them.
-    SOURCES
-        .iter()
-        .map(|(name, source)| read(name, source).unwrap_or_else(|error| panic!("{error}")))
-        .collect()
+    SOURCES.iter().map(|(name, source)| read(name, source).unwrap_or_else(|error| panic!("{error}"))).collect()
 });
 
 fn read(name: &'static str, source: &'static str) -> Result<Kernel, KernelError> {
-    let bad = |why: &str| KernelError::Contract {
-        kernel: name.to_string(),
-        why: why.to_string(),
-    };
-    let (_, signature) = source
-        .split_once(&format!("def {name}("))
-        .ok_or_else(|| bad("no such function"))?;
-    let (signature, _) = signature
-        .split_once("):")
-        .ok_or_else(|| bad("the signature does not end"))?;
+    let bad = |why: &str| KernelError::Contract { kernel: name.to_string(), why: why.to_string() };
+    let (_, signature) = source.split_once(&format!("def {name}(")).ok_or_else(|| bad("no such function"))?;
+    let (signature, _) = signature.split_once("):").ok_or_else(|| bad("the signature does not end"))?;
     let (mut parameters, mut constants) = (vec![], vec![]);
-    for parameter in signature
-        .split(',')
-        .map(str::trim)
-        .filter(|p| !p.is_empty())
-    {
+    for parameter in signature.split(',').map(str::trim).filter(|p| !p.is_empty()) {
         match parameter.split_once(':') {
             Some((name, _)) => constants.push(name.trim().to_string()),
             None => parameters.push(parameter.to_string()),
         }
     }
     let contract = contract::parse(name, source, &parameters, &constants)?;
-    Ok(Kernel {
-        name,
-        source,
-        constants,
-        contract,
-    })
+    Ok(Kernel { name, source, constants, contract })
 }
 
 /// All kernels, by name.
@@ -85,13 +67,10 @@ pub fn kernels() -> &'static [Kernel] {
 
 /// The kernel of this name.
 pub fn kernel(name: &str) -> Result<&'static Kernel, KernelError> {
-    KERNELS
-        .iter()
-        .find(|k| k.name == name)
-        .ok_or_else(|| KernelError::Kernel {
-            kernel: name.to_string(),
-            known: SOURCES.iter().map(|s| s.0).collect::<Vec<_>>().join(", "),
-        })
+    KERNELS.iter().find(|k| k.name == name).ok_or_else(|| KernelError::Kernel {
+        kernel: name.to_string(),
+        known: SOURCES.iter().map(|s| s.0).collect::<Vec<_>>().join(", "),
+    })
 }
 
 /// The contract of a kernel, with parameters that not every specialisation has; see [`Contract::of`].
@@ -106,10 +85,7 @@ pub fn ttir(spec: &Spec) -> Option<&'static str> {
 
 /// File stems of all checked-in TTIR, sorted.
 pub fn ttir_stems() -> Vec<&'static str> {
-    let mut stems: Vec<&str> = TTIR
-        .files()
-        .filter_map(|f| f.path().to_str()?.strip_suffix(".ttir"))
-        .collect();
+    let mut stems: Vec<&str> = TTIR.files().filter_map(|f| f.path().to_str()?.strip_suffix(".ttir")).collect();
     stems.sort_unstable();
     stems
 }
@@ -117,6 +93,32 @@ pub fn ttir_stems() -> Vec<&'static str> {
 /// The checked-in TTIR of a file stem.
 pub fn ttir_by_stem(stem: &str) -> Option<&'static str> {
     TTIR.get_file(format!("{stem}.ttir"))?.contents_utf8()
+}
+
+/// Reads a file stem back: `linear-bf16-BK64-BM64-BN64-K576-N960`.
+pub fn parse_stem(stem: &str) -> Option<Spec> {
+    let (name, rest) = stem.split_once('-')?;
+    let kernel = kernel(name).ok()?;
+    let (act, mut rest) = rest.split_once('-')?;
+    let act = match act {
+        "bf16" => Act::Bf16,
+        "f32" => Act::F32,
+        _ => return None,
+    };
+    let mut names = kernel.constants.clone();
+    names.sort();
+    let mut constants = BTreeMap::new();
+    for (i, name) in names.iter().enumerate() {
+        let value = rest.strip_prefix(name.as_str())?;
+        // A value may hold a dash (1e-5): it ends where the next name starts.
+        let end = names.get(i + 1).map_or(Some(value.len()), |next| value.find(&format!("-{next}")))?;
+        let text = &value[..end];
+        let constant = text.parse().map(Const::Int).or_else(|_| text.parse().map(Const::Float)).ok()?;
+        constants.insert(name.clone(), constant);
+        rest = value[end..].strip_prefix('-').unwrap_or("");
+    }
+    let spec = Spec { kernel: name.to_string(), act, constants };
+    (spec.to_string() == stem).then_some(spec)
 }
 
 /// What identifies a specialisation's TTIR: the hash of its text without comments, which are the
@@ -139,11 +141,7 @@ mod tests {
         for kernel in kernels() {
             assert!(!kernel.contract.params.is_empty());
             for target in crate::specialise::targets() {
-                assert!(
-                    crate::specialise::tiles(target, kernel.name).is_ok(),
-                    "{target} {}",
-                    kernel.name
-                );
+                assert!(crate::specialise::tiles(target, kernel.name).is_ok(), "{target} {}", kernel.name);
             }
         }
     }
@@ -160,11 +158,19 @@ mod tests {
     }
 
     #[test]
+    fn every_stem_names_one_specialisation() {
+        for stem in ttir_stems() {
+            let spec = parse_stem(stem).unwrap_or_else(|| panic!("{stem}"));
+            assert_eq!(spec.to_string(), stem);
+        }
+        for broken in ["", "linear", "linear-bf16-K3", "nothing-bf16-K3", "linear-f16-BK64-BM64-BN64-K576-N960"] {
+            assert_eq!(parse_stem(broken), None);
+        }
+    }
+
+    #[test]
     fn the_hash_ignores_comments_and_nothing_else() {
-        assert_eq!(
-            ttir_hash("// a\nmodule {\n}\n// lines 1=2\n"),
-            ttir_hash("module {\n}\n")
-        );
+        assert_eq!(ttir_hash("// a\nmodule {\n}\n// lines 1=2\n"), ttir_hash("module {\n}\n"));
         assert_ne!(ttir_hash("module {\n}\n"), ttir_hash("module {\n }\n"));
     }
 

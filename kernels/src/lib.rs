@@ -18,7 +18,7 @@ pub mod specialise;
 
 pub use contract::{Contract, Elem, Extent, Param, Role, Shape};
 pub use error::KernelError;
-pub use inventory::{Kernel, contract, kernel, kernels, ttir, ttir_by_stem, ttir_hash, ttir_stems};
+pub use inventory::{Kernel, contract, kernel, kernels, parse_stem, ttir, ttir_by_stem, ttir_hash, ttir_stems};
 pub use request::request;
 pub use spec::{Act, Binding, Const, Launch, Spec};
 pub use specialise::{specialise, targets};

@@ -12,22 +12,12 @@ pub fn request(specs: &[Spec]) -> Result<String, KernelError> {
     for (i, spec) in specs.iter().enumerate() {
         let act = crate::contract::Elem::Act.triton(spec.act);
         let separator = if i == 0 { "" } else { "," };
-        write!(
-            out,
-            "{separator}\n{{\"stem\": \"{spec}\", \"kernel\": \"{}\", \"act\": \"{act}\", ",
-            spec.kernel
-        )
-        .ok();
+        write!(out, "{separator}\n{{\"stem\": \"{spec}\", \"kernel\": \"{}\", \"act\": \"{act}\", ", spec.kernel).ok();
         let constants = spec.constants.iter().map(|(name, value)| match value {
             Const::Int(v) => format!("\"{name}\": {v}"),
             Const::Float(v) => format!("\"{name}\": {v:?}"),
         });
-        write!(
-            out,
-            "\"constants\": {{{}}}, ",
-            constants.collect::<Vec<_>>().join(", ")
-        )
-        .ok();
+        write!(out, "\"constants\": {{{}}}, ", constants.collect::<Vec<_>>().join(", ")).ok();
         write!(out, "\"pointers\": {{{}}}}}", pointers(spec)?.join(", ")).ok();
     }
     Ok(out + "\n]\n")
@@ -50,21 +40,13 @@ mod tests {
 
     #[test]
     fn a_request_names_every_parameter_and_nulls_the_absent() {
-        let dims = [
-            ("HEADS", 2),
-            ("D", 16),
-            ("STRIDE", 64),
-            ("OFFSET", 0),
-            ("NORM", 0),
-        ]
-        .map(|(n, v)| (n, Const::Int(v)));
+        let dims =
+            [("HEADS", 2), ("D", 16), ("STRIDE", 64), ("OFFSET", 0), ("NORM", 0)].map(|(n, v)| (n, Const::Int(v)));
         let dims = [&dims[..], &[("EPS", Const::Float(1e-6))]].concat();
         let spec = crate::specialise("cpu", "rope_q", Act::F32, &dims).unwrap();
         let json = request(&[spec]).unwrap();
         assert!(
-            json.contains("\"norm_w\": null")
-                && json.contains("\"qkv\": \"fp32\"")
-                && json.contains("\"EPS\": 1e-6")
+            json.contains("\"norm_w\": null") && json.contains("\"qkv\": \"fp32\"") && json.contains("\"EPS\": 1e-6")
         );
     }
 }

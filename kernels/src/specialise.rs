@@ -11,8 +11,7 @@ type Tiles = BTreeMap<String, String>;
 /// Tile expressions by target and kernel.
 static TABLE: LazyLock<BTreeMap<String, BTreeMap<String, Tiles>>> = LazyLock::new(|| {
     // The file is part of this crate, and the tests read it.
-    toml::from_str(include_str!("../specialisations.toml"))
-        .unwrap_or_else(|error| panic!("{error}"))
+    toml::from_str(include_str!("../specialisations.toml")).unwrap_or_else(|error| panic!("{error}"))
 });
 
 /// Targets that have tile constants.
@@ -23,43 +22,22 @@ pub fn targets() -> impl Iterator<Item = &'static str> {
 pub(crate) fn tiles(target: &str, kernel: &str) -> Result<&'static Tiles, KernelError> {
     let Some(kernels) = TABLE.get(target) else {
         let known = targets().collect::<Vec<_>>().join(", ");
-        return Err(KernelError::Target {
-            target: target.to_string(),
-            known,
-        });
+        return Err(KernelError::Target { target: target.to_string(), known });
     };
-    kernels.get(kernel).ok_or_else(|| KernelError::Untiled {
-        target: target.to_string(),
-        kernel: kernel.to_string(),
-    })
+    kernels.get(kernel).ok_or_else(|| KernelError::Untiled { target: target.to_string(), kernel: kernel.to_string() })
 }
 
 /// The specialisation of `kernel_name` for `target` (`cpu`, `cuda-sm90`), given the model's dimensions:
 /// every constant of the kernel that `specialisations.toml` does not compute.
-pub fn specialise(
-    target: &str,
-    kernel_name: &str,
-    act: Act,
-    dims: &[(&str, Const)],
-) -> Result<Spec, KernelError> {
+pub fn specialise(target: &str, kernel_name: &str, act: Act, dims: &[(&str, Const)]) -> Result<Spec, KernelError> {
     let kernel = kernel(kernel_name)?;
     let tiles = tiles(target, kernel_name)?;
     let mut constants = BTreeMap::new();
     for (name, value) in dims {
         if !kernel.constants.iter().any(|c| c == name) || tiles.contains_key(*name) {
             let given = |c: &&String| !tiles.contains_key(*c);
-            let takes = kernel
-                .constants
-                .iter()
-                .filter(given)
-                .cloned()
-                .collect::<Vec<_>>()
-                .join(", ");
-            return Err(KernelError::Unknown {
-                kernel: kernel_name.to_string(),
-                name: name.to_string(),
-                takes,
-            });
+            let takes = kernel.constants.iter().filter(given).cloned().collect::<Vec<_>>().join(", ");
+            return Err(KernelError::Unknown { kernel: kernel_name.to_string(), name: name.to_string(), takes });
         }
         constants.insert(name.to_string(), *value);
     }
@@ -72,20 +50,9 @@ pub fn specialise(
         sizes.push((name.clone(), Const::Int(crate::expr::eval(text, &lookup)?)));
     }
     constants.extend(sizes);
-    match kernel
-        .constants
-        .iter()
-        .find(|c| !constants.contains_key(*c))
-    {
-        Some(name) => Err(KernelError::Missing {
-            kernel: kernel_name.to_string(),
-            name: name.clone(),
-        }),
-        None => Ok(Spec {
-            kernel: kernel_name.to_string(),
-            act,
-            constants,
-        }),
+    match kernel.constants.iter().find(|c| !constants.contains_key(*c)) {
+        Some(name) => Err(KernelError::Missing { kernel: kernel_name.to_string(), name: name.clone() }),
+        None => Ok(Spec { kernel: kernel_name.to_string(), act, constants }),
     }
 }
 
@@ -104,22 +71,10 @@ mod tests {
     fn a_wrong_request_is_refused_by_name() {
         let k = ("K", Const::Int(576));
         let cases = [
-            (
-                specialise("cpu", "linear", Act::Bf16, &[k]),
-                "needs the constant N",
-            ),
-            (
-                specialise("cpu", "linear", Act::Bf16, &[k, ("BM", Const::Int(8))]),
-                "no constant BM",
-            ),
-            (
-                specialise("tpu", "linear", Act::Bf16, &[k]),
-                "no target `tpu`",
-            ),
-            (
-                specialise("cpu", "gemm", Act::Bf16, &[k]),
-                "no kernel `gemm`",
-            ),
+            (specialise("cpu", "linear", Act::Bf16, &[k]), "needs the constant N"),
+            (specialise("cpu", "linear", Act::Bf16, &[k, ("BM", Const::Int(8))]), "no constant BM"),
+            (specialise("tpu", "linear", Act::Bf16, &[k]), "no target `tpu`"),
+            (specialise("cpu", "gemm", Act::Bf16, &[k]), "no kernel `gemm`"),
         ];
         for (result, part) in cases {
             let error = result.unwrap_err().to_string();

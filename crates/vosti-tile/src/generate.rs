@@ -206,14 +206,14 @@ impl Generator {
         self.op(OpKind::Cast { op, x, to })
     }
 
-    fn to_f32(&mut self, x: Value) -> Value {
+    fn widened(&mut self, x: Value) -> Value {
         match self.builder.ty(x).elem() {
             Scalar::Bf16 => self.cast(Cast::ExtF, x, Scalar::F32),
             _ => x,
         }
     }
 
-    fn to_act(&mut self, x: Value) -> Value {
+    fn narrowed(&mut self, x: Value) -> Value {
         match self.sizes.act {
             Scalar::Bf16 => self.cast(Cast::TruncF, x, Scalar::Bf16),
             _ => x,

@@ -5,17 +5,18 @@
 
 mod common;
 
+use common::some_of_each;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use vosti_kernels::{Act, Const, Spec};
 use vosti_tile::interp::{self, Buffer, Options};
 use vosti_tile::{Binary, OpKind, Unary};
 
-/// A Python that has NumPy: `VOSTI_PYTHON`, the tree's `.venv`, or python3.
+/// A Python that has NumPy: `VOSTI_PYTHON`, what `cargo xtask python` made, or python3.
 fn python() -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let chosen = std::env::var_os("VOSTI_PYTHON").map(PathBuf::from);
-    let candidates = [chosen, Some(root.join(".venv/bin/python")), Some("python3".into())];
+    let candidates = [chosen, Some(target.join("python/bin/python")), Some("python3".into())];
     candidates.into_iter().flatten().find(|python| {
         let check = Command::new(python).args(["-c", "import numpy"]).output();
         check.is_ok_and(|output| output.status.success())
@@ -69,52 +70,10 @@ fn record(launch: &mut common::Launch, folder: &Path) {
     std::fs::write(folder.join("trace.bin"), values).unwrap();
 }
 
-/// A few checked-in specialisations of every kernel, the smallest first; `most` bounds their number.
-fn some_of_each(most: usize) -> Vec<Spec> {
-    let mut chosen = vec![];
-    for kernel in vosti_kernels::kernels() {
-        let mut specs: Vec<Spec> =
-            vosti_kernels::ttir_stems().into_iter().filter_map(|stem| parse_stem(kernel, stem)).collect();
-        specs.sort_by_key(work);
-        chosen.extend(specs.into_iter().take(most));
-    }
-    chosen
-}
-
-/// Reads a file stem back: `linear-bf16-BK64-BM64-BN64-K576-N960`.
-fn parse_stem(kernel: &vosti_kernels::Kernel, stem: &str) -> Option<Spec> {
-    let rest = stem.strip_prefix(kernel.name)?.strip_prefix('-')?;
-    let (act, rest) = rest.split_once('-')?;
-    let act = if act == "bf16" { Act::Bf16 } else { Act::F32 };
-    let mut constants = std::collections::BTreeMap::new();
-    let mut names = kernel.constants.clone();
-    names.sort();
-    let mut rest = rest;
-    for (i, name) in names.iter().enumerate() {
-        let value = rest.strip_prefix(name.as_str())?;
-        let end = names.get(i + 1).map_or(value.len(), |next| value.find(&format!("-{next}")).unwrap_or(value.len()));
-        let text = &value[..end];
-        let constant = text.parse().map(Const::Int).or_else(|_| text.parse().map(Const::Float)).ok()?;
-        constants.insert(name.clone(), constant);
-        rest = value[end..].strip_prefix('-').unwrap_or("");
-    }
-    let spec = Spec { kernel: kernel.name.to_string(), act, constants };
-    assert_eq!(spec.to_string(), stem);
-    Some(spec)
-}
-
-fn work(spec: &Spec) -> i64 {
-    let of = |name| match spec.constants.get(name) {
-        Some(Const::Int(v)) => *v,
-        _ => 1,
-    };
-    of("N") * of("K") * of("H") * of("V") * of("D")
-}
-
 #[test]
 fn interpreter_equals_numpy_on_every_kernel() {
     let Some(python) = python() else {
-        println!("skipped: no python3 with NumPy; set VOSTI_PYTHON or make .venv");
+        println!("skipped: no python3 with NumPy; run `cargo xtask python`");
         return;
     };
     let folder = tempfile::tempdir().unwrap();
@@ -136,7 +95,7 @@ fn interpreter_equals_numpy_on_every_kernel() {
 #[test]
 fn the_evaluator_notices_a_changed_operation() {
     let Some(python) = python() else {
-        println!("skipped: no python3 with NumPy; set VOSTI_PYTHON or make .venv");
+        println!("skipped: no python3 with NumPy; run `cargo xtask python`");
         return;
     };
     let folder = tempfile::tempdir().unwrap();

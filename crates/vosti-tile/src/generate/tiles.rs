@@ -36,7 +36,7 @@ impl Generator {
         let window = self.block(self.params.x, [rows, cols], [s.cols as i64, 1], [self.row, self.col], [s.bm, s.bn]);
         let padding = if self.below(8) == 0 { Padding::Nan } else { Padding::Zero };
         let x = self.op(OpKind::LoadBlock { ptr: window, check: vec![0, 1], padding });
-        self.to_f32(x)
+        self.widened(x)
     }
 
     /// The tile of w, the same in every row, through a masked pointer tensor or a 1-D block pointer.
@@ -127,9 +127,9 @@ impl Generator {
         let ptr = self.splat(self.params.x, &[s.bm, s.bn]);
         let ptr = self.op(OpKind::AddPtr { ptr, offset });
         let other = self.float(0.0, &[s.bm, s.bn]);
-        let other = self.to_act(other);
+        let other = self.narrowed(other);
         let x = self.op(OpKind::Load { ptr, mask: Some(mask), other: Some(other) });
-        self.to_f32(x)
+        self.widened(x)
     }
 
     pub(super) fn elementwise(&mut self) {
@@ -322,18 +322,18 @@ impl Generator {
         let s = self.sizes;
         let floats = self.pool.floats.clone();
         let (x, y) = (self.latest(), self.pick(&floats));
-        let x = self.to_act(x);
+        let x = self.narrowed(x);
         let right = self.op(OpKind::Transpose { x, perm: vec![1, 0] });
         let zero = self.float(0.0, &[s.bm, s.bm]);
         let scores = self.op(OpKind::Dot { a: x, b: right, acc: zero });
-        if s.bm % 2 != 0 {
+        if !s.bm.is_multiple_of(2) {
             // A dot over one k is not one in BF16: fold the scores instead.
             let column = self.op(OpKind::Reduce { op: Binary::AddF, x: scores, axis: 1 });
             self.pool.columns.push(column);
             return;
         }
-        let weights = self.to_act(scores);
-        let y = self.to_act(y);
+        let weights = self.narrowed(scores);
+        let y = self.narrowed(y);
         let acc = self.latest();
         let acc = self.op(OpKind::Dot { a: weights, b: y, acc });
         self.pool.floats.push(acc);
@@ -345,7 +345,7 @@ impl Generator {
         let i = self.rows_of_tile();
         let live = self.rows_live(i);
         let value = self.latest();
-        let value = self.to_act(value);
+        let value = self.narrowed(value);
         if self.below(2) == 0 {
             let rows = self.long_rows();
             let cols = self.long(s.cols as i64);

@@ -140,3 +140,26 @@ fn metadata(spec: &Spec, sequences: &Sequences, random: &mut Random) -> BTreeMap
         ("tile_pos", tile_pos),
     ])
 }
+
+/// A few checked-in specialisations of every kernel, the smallest first; `most` bounds their number.
+pub fn some_of_each(most: usize) -> Vec<Spec> {
+    let mut chosen = vec![];
+    for kernel in vosti_kernels::kernels() {
+        let mut specs: Vec<Spec> = vosti_kernels::ttir_stems()
+            .into_iter()
+            .filter_map(vosti_kernels::parse_stem)
+            .filter(|s| s.kernel == kernel.name)
+            .collect();
+        specs.sort_by_key(work);
+        chosen.extend(specs.into_iter().take(most));
+    }
+    chosen
+}
+
+fn work(spec: &Spec) -> i64 {
+    let of = |name| match spec.constants.get(name) {
+        Some(Const::Int(v)) => *v,
+        _ => 1,
+    };
+    of("N") * of("K") * of("H") * of("V") * of("D")
+}

@@ -1,0 +1,298 @@
+//! Every kernel on the interpreter against the formula of its docstring in FP64, and attention against
+//! itself: alone, in a batch, in chunks and row by row give the same bits.
+
+mod common;
+
+use common::{Launch, Random, Sequences, int, launch, some_of_each};
+use vosti_kernels::{Act, Const, Role, Spec};
+use vosti_tile::interp::{Buffer, Options, Order, Undefined, run};
+
+const BATCH: &Sequences = &[(3, 61), (1, 200), (67, 0)];
+
+fn execute(launch: &mut Launch) {
+    let options = Options { undefined: Undefined::Poison(3), order: Order::Shuffled(5), operations_max: None };
+    run(&launch.kernel, &mut launch.buffers, launch.grid, &options).unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// A float buffer as FP64.
+fn wide(launch: &Launch, role: Role) -> Vec<f64> {
+    match buffer(launch, role) {
+        Buffer::F32(v) => v.iter().map(|x| f64::from(*x)).collect(),
+        Buffer::Bf16(v) => v.iter().map(|x| f64::from(half::bf16::from_bits(*x).to_f32())).collect(),
+        other => panic!("{:?}", other.elem()),
+    }
+}
+
+fn ints(launch: &Launch, role: Role) -> Vec<usize> {
+    match buffer(launch, role) {
+        Buffer::I32(v) => v.iter().map(|x| *x as usize).collect(),
+        other => panic!("{:?}", other.elem()),
+    }
+}
+
+fn buffer(launch: &Launch, role: Role) -> &Buffer {
+    &launch.buffers[launch.roles.iter().position(|r| *r == role).unwrap()]
+}
+
+fn float(spec: &Spec, name: &str) -> f64 {
+    match spec.constants[name] {
+        Const::Float(v) => v,
+        Const::Int(v) => v as f64,
+    }
+}
+
+/// Specialisations of a kernel for the smallest models.
+fn small(kernel: &str) -> Vec<Spec> {
+    let specs: Vec<Spec> = some_of_each(8).into_iter().filter(|s| s.kernel == kernel && small_enough(s)).collect();
+    assert!(!specs.is_empty(), "no small specialisation of {kernel} is checked in");
+    specs
+}
+
+fn small_enough(spec: &Spec) -> bool {
+    ["N", "K", "V", "H"].iter().all(|n| spec.constants.get(*n).is_none_or(|c| matches!(c, Const::Int(v) if *v <= 600)))
+}
+
+#[track_caller]
+fn close(spec: &Spec, got: &[f64], wanted: &[f64]) {
+    assert_eq!(got.len(), wanted.len(), "{spec}");
+    let tolerance = if spec.act == Act::Bf16 { 2e-2 } else { 2e-5 };
+    for (i, (g, w)) in got.iter().zip(wanted).enumerate() {
+        assert!((g - w).abs() <= tolerance * (1.0 + w.abs()), "{spec}: element {i} is {g}, should be {w}");
+    }
+}
+
+/// `x w^T` in FP64.
+fn product(x: &[f64], w: &[f64], k: usize) -> Vec<f64> {
+    x.chunks(k).flat_map(|x| w.chunks(k).map(move |w| x.iter().zip(w).map(|(x, w)| x * w).sum())).collect()
+}
+
+#[test]
+fn linear_kernels_are_matrix_products() {
+    for name in ["linear", "linear_add", "linear_logits", "linear_glu"] {
+        for spec in small(name) {
+            let mut l = launch(&spec, BATCH, 11);
+            let (k, n) = (int(&spec, "K"), int(&spec, "N"));
+            let mut y = product(&wide(&l, Role::In(0)), &wide(&l, Role::Weight(0)), k);
+            match name {
+                "linear_add" => y.iter_mut().zip(wide(&l, Role::In(1))).for_each(|(y, r)| *y += r),
+                "linear_logits" if float(&spec, "SOFTCAP") > 0.0 => {
+                    let cap = float(&spec, "SOFTCAP");
+                    y.iter_mut().for_each(|y| *y = cap * (*y / cap).tanh());
+                }
+                "linear_glu" => {
+                    let gelu = |g: f64| 0.5 * g * (1.0 + (0.797_884_560_802_865_4 * (g + 0.044715 * g * g * g)).tanh());
+                    let act = |g: f64| if int(&spec, "ACT") == 1 { gelu(g) } else { g / (1.0 + (-g).exp()) };
+                    y = y.chunks(2 * n).flat_map(|row| (0..n).map(move |j| act(row[j]) * row[n + j])).collect();
+                }
+                _ => {}
+            }
+            execute(&mut l);
+            close(&spec, &wide(&l, Role::Out(0)), &y);
+        }
+    }
+}
+
+/// `x / rms(x)` by rows of `h`.
+fn normed(x: &[f64], h: usize, eps: f64) -> Vec<f64> {
+    let scale = |row: &[f64]| 1.0 / (row.iter().map(|v| v * v).sum::<f64>() / h as f64 + eps).sqrt();
+    x.chunks(h).flat_map(|row| row.iter().map(move |v| v * scale(row))).collect()
+}
+
+#[test]
+fn norms_divide_by_the_root_mean_square() {
+    for name in ["rmsnorm", "rmsnorm_gather", "rmsnorm_add", "rmsnorm_add_scaled"] {
+        for spec in small(name) {
+            let mut l = launch(&spec, BATCH, 12);
+            let h = int(&spec, "H");
+            let (w, x) = (wide(&l, Role::Weight(0)), wide(&l, Role::In(usize::from(name.contains("add")))));
+            let mut y = normed(&x, h, float(&spec, "EPS"));
+            y.iter_mut().enumerate().for_each(|(i, y)| *y *= w[i % h]);
+            match name {
+                "rmsnorm_gather" => {
+                    y = ints(&l, Role::RowIndex).iter().flat_map(|r| y[r * h..(r + 1) * h].to_vec()).collect();
+                }
+                "rmsnorm_add" | "rmsnorm_add_scaled" => {
+                    y.iter_mut().zip(wide(&l, Role::In(0))).for_each(|(y, r)| *y += r);
+                    if name.ends_with("scaled") {
+                        let factor = wide(&l, Role::Weight(1));
+                        y.iter_mut().enumerate().for_each(|(i, y)| *y *= factor[i % h]);
+                    }
+                }
+                _ => {}
+            }
+            execute(&mut l);
+            close(&spec, &wide(&l, Role::Out(0)), &y);
+        }
+    }
+}
+
+#[test]
+fn embed_copies_scaled_rows_of_the_table() {
+    for spec in small("embed") {
+        let mut l = launch(&spec, BATCH, 13);
+        let h = int(&spec, "H");
+        let table = wide(&l, Role::Weight(0));
+        let scale = float(&spec, "SCALE");
+        let y: Vec<f64> =
+            ints(&l, Role::Tokens).iter().flat_map(|t| table[t * h..(t + 1) * h].iter().map(|x| x * scale)).collect();
+        execute(&mut l);
+        close(&spec, &wide(&l, Role::Out(0)), &y);
+    }
+}
+
+/// A head of a projection after its norm and rotation, in FP64.
+fn rotated(l: &Launch, offset: usize, row: usize, norm: bool) -> Vec<f64> {
+    let (d, stride) = (int(&l.spec, "D"), int(&l.spec, "STRIDE"));
+    let mut x = wide(l, Role::In(0))[row * stride + offset..][..d].to_vec();
+    if norm {
+        let w = wide(l, Role::Weight(2));
+        x = normed(&x, d, float(&l.spec, "EPS"));
+        x.iter_mut().zip(w).for_each(|(x, w)| *x *= w);
+    }
+    let at = ints(l, Role::Positions)[row] * d / 2;
+    let (cos, sin) = (wide(l, Role::Weight(0)), wide(l, Role::Weight(1)));
+    let half = d / 2;
+    (0..d)
+        .map(|i| match i < half {
+            true => x[i] * cos[at + i] - x[i + half] * sin[at + i],
+            false => x[i] * cos[at + i - half] + x[i - half] * sin[at + i - half],
+        })
+        .collect()
+}
+
+#[test]
+fn rope_rotates_halves_by_position() {
+    for spec in small("rope_q") {
+        let mut l = launch(&spec, &[(2, 61), (1, 200), (4, 0)], 14);
+        let (heads, d) = (int(&spec, "HEADS"), int(&spec, "D"));
+        let norm = int(&spec, "NORM") == 1;
+        let y: Vec<f64> =
+            (0..7 * heads).flat_map(|i| rotated(&l, int(&spec, "OFFSET") + i % heads * d, i / heads, norm)).collect();
+        execute(&mut l);
+        close(&spec, &wide(&l, Role::Out(0)), &y);
+    }
+}
+
+#[test]
+fn store_kv_writes_its_slots_with_finite_numbers_and_nothing_else() {
+    for spec in small("store_kv") {
+        let mut l = launch(&spec, &[(2, 61), (1, 200), (4, 0)], 15);
+        let [heads, d, page, stride] = ["KV_HEADS", "D", "PAGE", "STRIDE"].map(|n| int(&spec, n));
+        let qkv = l.roles.iter().position(|r| *r == Role::In(0)).unwrap();
+        let v_offset = int(&spec, "V_OFFSET");
+        // The third row has an infinite value and a key of NaN.
+        l.buffers[qkv].set_bits(2 * stride + v_offset, if spec.act == Act::Bf16 { 0x7f80 } else { 0x7f80_0000 });
+        l.buffers[qkv]
+            .set_bits(2 * stride + int(&spec, "K_OFFSET"), if spec.act == Act::Bf16 { 0x7fc0 } else { 0x7fc0_0000 });
+        let (mut keys, mut values) = (wide(&l, Role::CacheK), wide(&l, Role::CacheV));
+        for (row, slot) in ints(&l, Role::Slots).into_iter().enumerate() {
+            for head in 0..heads {
+                let cell = (slot / page * heads + head) * page * d + slot % page * d;
+                let k = rotated(&l, int(&spec, "K_OFFSET") + head * d, row, int(&spec, "NORM") == 1);
+                let mut v = wide(&l, Role::In(0))[row * stride + v_offset + head * d..][..d].to_vec();
+                if int(&spec, "V_NORM") == 1 {
+                    v = normed(&v, d, float(&spec, "EPS"));
+                }
+                for i in 0..d {
+                    keys[cell + i] = if k[i].is_finite() { k[i] } else { 0.0 };
+                    values[cell + i] = if v[i].is_finite() { v[i] } else { 0.0 };
+                }
+            }
+        }
+        execute(&mut l);
+        close(&spec, &wide(&l, Role::CacheK), &keys);
+        close(&spec, &wide(&l, Role::CacheV), &values);
+    }
+}
+
+/// Attention of one row and head in FP64.
+fn attended(l: &Launch, row: usize, head: usize, position: usize, pages: &[usize]) -> Vec<f64> {
+    let spec = &l.spec;
+    let [heads, kv_heads, d, page, window] = ["HEADS", "KV_HEADS", "D", "PAGE", "WINDOW"].map(|n| int(spec, n));
+    let (q, keys, values) = (wide(l, Role::In(0)), wide(l, Role::CacheK), wide(l, Role::CacheV));
+    let q = &q[(row * heads + head) * d..][..d];
+    let first = if window > 0 { (position + 1).saturating_sub(window) } else { 0 };
+    let cell = |j: usize| (pages[j / page] * kv_heads + head / (heads / kv_heads)) * page * d + j % page * d;
+    let cap = float(spec, "SOFTCAP");
+    let score = |j: usize| {
+        let s: f64 = q.iter().zip(&keys[cell(j)..]).map(|(q, k)| q * k).sum::<f64>() * float(spec, "SCALE");
+        if cap > 0.0 { cap * (s / cap).tanh() } else { s }
+    };
+    let weights: Vec<f64> = (first..=position).map(|j| score(j).exp()).collect();
+    let total: f64 = weights.iter().sum();
+    (0..d)
+        .map(|i| (first..=position).zip(&weights).map(|(j, w)| w * values[cell(j) + i]).sum::<f64>() / total)
+        .collect()
+}
+
+#[test]
+fn attention_is_a_softmax_over_the_window() {
+    for spec in small("attend").into_iter().filter(|s| int(s, "D") <= 64) {
+        let sequences: &Sequences = &[(3, 61), (1, 200), (9, 0)];
+        let mut l = launch(&spec, sequences, 16);
+        let (heads, page) = (int(&spec, "HEADS"), int(&spec, "PAGE"));
+        let table = ints(&l, Role::PageTable);
+        let (mut y, mut row, mut start) = (vec![], 0, 0);
+        for (count, first) in sequences {
+            let pages = &table[start..start + (first + count).div_ceil(page)];
+            for t in 0..*count {
+                (0..heads).for_each(|head| y.extend(attended(&l, row + t, head, first + t, pages)));
+            }
+            row += count;
+            start += pages.len();
+        }
+        execute(&mut l);
+        close(&spec, &wide(&l, Role::Out(0)), &y);
+    }
+}
+
+/// Runs attention for rows `rows` of one request of `total` tokens; each row's query and the request's KV are
+/// functions of their position alone, physical pages and the pool's other content are not.
+fn chunk(spec: &Spec, rows: std::ops::Range<usize>, companions: &Sequences, seed: u64) -> Vec<u64> {
+    let mut sequences = companions.to_vec();
+    sequences.push((rows.len(), rows.start));
+    let mut l = launch(spec, &sequences, seed);
+    let [heads, kv_heads, d, page] = ["HEADS", "KV_HEADS", "D", "PAGE"].map(|n| int(spec, n));
+    let before: usize = companions.iter().map(|s| s.0).sum();
+    let table = ints(&l, Role::PageTable);
+    let pages = table[table.len() - rows.end.div_ceil(page)..].to_vec();
+    let of = |role: Role, l: &Launch| l.roles.iter().position(|r| *r == role).unwrap();
+    let (q, k, v, out) = (of(Role::In(0), &l), of(Role::CacheK, &l), of(Role::CacheV, &l), of(Role::Out(0), &l));
+    let elem = l.buffers[q].elem();
+    let line = |what: u64, p: usize, n: usize| common::floats(elem, n, &mut Random(what << 32 | p as u64));
+    for p in rows.clone() {
+        let at = (before + p - rows.start) * heads * d;
+        let query = line(1, p, heads * d);
+        (0..heads * d).for_each(|i| l.buffers[q].set_bits(at + i, query.bits(i)));
+    }
+    for p in 0..rows.end {
+        for (buffer, what) in [(k, 2), (v, 3)] {
+            let values = line(what, p, kv_heads * d);
+            for i in 0..kv_heads * d {
+                let cell = ((pages[p / page] * kv_heads + i / d) * page + p % page) * d + i % d;
+                l.buffers[buffer].set_bits(cell, values.bits(i));
+            }
+        }
+    }
+    execute(&mut l);
+    (before * heads * d..(before + rows.len()) * heads * d).map(|i| l.buffers[out].bits(i)).collect()
+}
+
+#[test]
+fn attention_gives_a_row_the_same_bits_alone_in_a_batch_in_chunks_and_in_decode() {
+    for spec in small("attend").into_iter().filter(|s| int(s, "D") <= 64) {
+        let whole = chunk(&spec, 0..150, &[], 1);
+        let batched = chunk(&spec, 0..150, &[(5, 100), (33, 7)], 2);
+        assert_eq!(whole, batched, "{spec}: in a batch");
+        let mut chunks = vec![];
+        for (i, range) in [0..1, 1..63, 63..64, 64..65, 65..130, 130..150].into_iter().enumerate() {
+            chunks.extend(chunk(&spec, range, &[(1, 70)], 3 + i as u64));
+        }
+        assert_eq!(whole, chunks, "{spec}: in chunks");
+        let width = whole.len() / 150;
+        for p in [0, 62, 63, 64, 127, 128, 149] {
+            let row = chunk(&spec, p..p + 1, &[], 20 + p as u64);
+            assert_eq!(whole[p * width..][..width], row[..], "{spec}: position {p} alone");
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Everything outside the subset is refused with the TTIR line, the Python line and the reason.
+
+use vosti_tile::{LiftError, lift};
+
+/// A module around one function body, with Python lines 40, 41, .. for the body's lines.
+fn module(body: &str) -> String {
+    let mut text = String::from(
+        "module {\n  tt.func public @k(%x: !tt.ptr<f32> {tt.divisibility = 16 : i32}, %n: !tt.ptr<i32>) attributes {noinline = false} {\n",
+    );
+    let mut table = vec![];
+    for (i, line) in body.lines().enumerate() {
+        text += &format!("    {}\n", line.trim());
+        table.push(format!("{}={}", i + 3, i + 40));
+    }
+    text + "    tt.return\n  }\n}\n// python lines, `module line=python line` from there on: " + &table.join(" ") + "\n"
+}
+
+fn refusal(body: &str) -> LiftError {
+    match lift(&module(body)) {
+        Ok(kernel) => panic!("accepted:\n{kernel}"),
+        Err(error) => error,
+    }
+}
+
+#[track_caller]
+fn refuses(body: &str, line: u32, part: &str) {
+    let error = refusal(body);
+    assert!(error.to_string().contains(part), "{error}");
+    assert_eq!((error.ttir_line, error.python_line), (line + 2, Some(line + 39)), "{error}");
+}
+
+const RANGE: &str = "%i = tt.make_range {end = 8 : i32, start = 0 : i32} : tensor<8xi32>\n";
+
+#[test]
+fn what_is_known_is_accepted() {
+    assert!(lift(&module("%m = tt.load %n : !tt.ptr<i32>")).is_ok());
+}
+
+#[test]
+fn unknown_operations_are_refused_by_name() {
+    refuses(
+        "%a = tt.get_program_id x : i32\n%b = tt.histogram %a : i32 -> i32",
+        2,
+        "`tt.histogram` is outside the subset",
+    );
+    refuses("cf.cond_br %a, ^bb1, ^bb2", 1, "early returns are not lifted");
+    refuses("%o = tt.atomic_rmw fadd, acq_rel, gpu, %x, %v, %m : (f32) -> f32", 1, "the order of atomics is not fixed");
+}
+
+#[test]
+fn attributes_that_may_change_the_meaning_are_refused() {
+    refuses("%m = tt.load %n {isVolatile = true} : !tt.ptr<i32>", 1, "attribute `isVolatile`");
+    refuses("%a = arith.constant 1 : i32\n%b = arith.addi %a, %a overflow<nsw> : i32", 2, "expected `:`");
+    refuses("%a = arith.constant 1.0 : f32\n%b = arith.addf %a, %a fastmath<fast> : f32", 2, "expected `:`");
+    let dot = "%a = arith.constant dense<0.0> : tensor<16x16xf32>\n%b = tt.dot %a, %a, %a, inputPrecision = tf32 : tensor<16x16xf32> * tensor<16x16xf32> -> tensor<16x16xf32>";
+    refuses(dot, 2, "input_precision=\"ieee\"");
+}
+
+#[test]
+fn types_outside_the_subset_are_refused() {
+    refuses("%a = arith.constant 1 : i8", 1, "type `i8`");
+    refuses("%a = arith.constant dense<0.0> : tensor<4x4xf64>", 1, "type `f64`");
+    refuses("%a = arith.constant dense<0> : tensor<4194304xi32>", 1, "more than 2^20 lanes");
+    refuses("%a = arith.constant dense<0> : tensor<99999999999999999999xi32>", 1, "more than 2^20 lanes");
+}
+
+#[test]
+fn a_scalar_parameter_is_refused_for_it_changes_from_step_to_step() {
+    let text = "module {\n  tt.func public @k(%x: !tt.ptr<f32>, %rows: i32) {\n    tt.return\n  }\n}\n";
+    let error = lift(text).unwrap_err();
+    assert!(error.to_string().contains("comes from a buffer"), "{error}");
+    assert_eq!(error.ttir_line, 2);
+}
+
+#[test]
+fn ill_typed_operations_are_refused() {
+    refuses(&format!("{RANGE}%j = arith.addi %i, %i : tensor<4xi32>"), 2, "declared as `i32[4]`");
+    refuses(&format!("{RANGE}%j = arith.addf %i, %i : tensor<8xi32>"), 2, "arithmetic takes float tiles");
+    refuses(&format!("{RANGE}%j = tt.broadcast %i : tensor<8xi32> -> tensor<16xi32>"), 2, "does not follow");
+    refuses(&format!("{RANGE}%j = tt.reshape %i : tensor<8xi32> -> tensor<3x3xi32>"), 2, "does not follow");
+    refuses(
+        &format!("{RANGE}%j = tt.addptr %x, %i : !tt.ptr<f32>, tensor<8xi32>"),
+        2,
+        "pointers of the offset's shape",
+    );
+    refuses(
+        &format!("{RANGE}%j = tt.expand_dims %i {{axis = 5 : i32}} : tensor<8xi32> -> tensor<8x1xi32>"),
+        2,
+        "axis 5",
+    );
+    refuses("%m = tt.load %n : !tt.ptr<i32>\ntt.store %x, %m : !tt.ptr<f32>", 2, "pointers to the value's type");
+}
+
+#[test]
+fn values_are_defined_before_they_are_used_and_in_scope() {
+    refuses("%a = arith.addi %b, %b : i32", 1, "`%b` is used before it is defined");
+    let leak = "%c = arith.constant true\nscf.if %c {\n%v = arith.constant 1 : i32\n}\n%w = arith.addi %v, %v : i32";
+    refuses(leak, 5, "`%v` is used before");
+}
+
+#[test]
+fn a_reduction_by_something_unknown_is_refused() {
+    let body = format!(
+        "{RANGE}%s = \"tt.reduce\"(%i) <{{axis = 0 : i32}}> ({{\n^bb0(%a: i32, %b: i32):\n%c = arith.subi %a, %b : i32\ntt.reduce.return %c : i32\n}}) : (tensor<8xi32>) -> i32"
+    );
+    let error = refusal(&body);
+    assert!(error.to_string().contains("something else than one operation"), "{error}");
+}
+
+#[test]
+fn calls_to_nothing_and_recursion_are_refused() {
+    refuses("tt.call @nothing() : () -> ()", 1, "`nothing` is called but not defined");
+    let text = "module {\n  tt.func public @k(%x: !tt.ptr<f32>) {\n    tt.call @f() : () -> ()\n    tt.return\n  }\n  tt.func private @f() {\n    tt.call @f() : () -> ()\n    tt.return\n  }\n}\n";
+    assert!(lift(text).unwrap_err().to_string().contains("nest too deep"));
+}
+
+#[test]
+fn broken_text_is_refused_and_never_panics() {
+    for text in [
+        "",
+        "module",
+        "module {",
+        "module {\n}\n",
+        "tt.func public @k(",
+        "module {\n  tt.func public @k() {",
+        "\u{0}%\u{2603}",
+    ] {
+        assert!(lift(text).is_err(), "{text:?}");
+    }
+    // Every prefix of a real kernel, and every line left out.
+    let stem = vosti_kernels::ttir_stems().into_iter().find(|s| s.starts_with("attend")).unwrap();
+    let text = vosti_kernels::ttir_by_stem(stem).unwrap();
+    for end in (0..text.len()).step_by(97).filter(|end| text.is_char_boundary(*end)) {
+        lift(&text[..end]).ok();
+    }
+    let lines: Vec<&str> = text.lines().collect();
+    for skip in 0..lines.len() {
+        let without: Vec<&str> = lines.iter().enumerate().filter(|(i, _)| *i != skip).map(|(_, l)| *l).collect();
+        lift(&without.join("\n")).ok();
+    }
+}
+
+#[test]
+fn every_checked_in_specialisation_lifts_with_python_lines() {
+    for stem in vosti_kernels::ttir_stems() {
+        let kernel = lift(vosti_kernels::ttir_by_stem(stem).unwrap()).unwrap_or_else(|error| panic!("{stem}: {error}"));
+        kernel.walk(&mut |op| assert!(op.line.python.is_some(), "{stem}: TTIR line {}", op.line.ttir));
+    }
+}

@@ -1,0 +1,24 @@
+//! What a few kernels become. `INSTA_UPDATE=always cargo test -p vosti-tile --test tile_ir_snapshots` renews.
+
+/// The first checked-in specialisation of a kernel that fits a small model's stem.
+fn printed(stem: &str) -> String {
+    let text = vosti_kernels::ttir_by_stem(stem).unwrap_or_else(|| panic!("{stem}.ttir is not checked in"));
+    vosti_tile::lift(text).unwrap_or_else(|error| panic!("{stem}: {error}")).to_string()
+}
+
+#[test]
+fn linear_is_a_loop_of_loads_and_a_dot() {
+    insta::assert_snapshot!(printed("linear-bf16-BK64-BM64-BN64-K576-N960"));
+}
+
+#[test]
+fn attention_guards_its_state_by_touched_pages() {
+    insta::assert_snapshot!(printed("attend-bf16-BQ16-D64-GP4-HEADS9-KV_HEADS3-PAGE64-SCALE0.125-SOFTCAP0.0-WINDOW0"));
+}
+
+#[test]
+fn store_kv_scatters_finite_rows_to_slots() {
+    insta::assert_snapshot!(printed(
+        "store_kv-bf16-BM64-D64-EPS0.0-KV_HEADS3-K_OFFSET576-NORM0-PAGE64-STRIDE960-V_NORM0-V_OFFSET768"
+    ));
+}
