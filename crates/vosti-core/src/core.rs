@@ -9,6 +9,14 @@ use crate::pages::Pool;
 use crate::plan::{Select, StepPlan};
 use crate::program::Program;
 use crate::request::Request;
+use crate::proof::canonical::*;
+use crate::proof::committing::*;
+use crate::proof::forward::*;
+use crate::proof::reference::*;
+use crate::proof::stepping::*;
+use crate::proof::trace::*;
+use crate::ops::commit::*;
+use crate::ops::step::*;
 use crate::seam::*;
 use crate::spec::*;
 use crate::state::*;
@@ -25,109 +33,226 @@ pub struct Core<D: Device, S: Sampler<Logits = D::Logits>> {
     state: Option<State<S>>,
     /// An empty plan, to show when there is no state.
     idle: StepPlan,
+    /// What clients have seen.
+    seen: Ghost<Seq<Event<Bits, Bits>>>,
+}
+
+/// For proofs.
+impl<D: Device, S: Sampler<Logits = D::Logits>> Core<D, S> {
+    /// The state keeps its invariant, and everything that clients have seen is a reference run's.
+    #[verifier::type_invariant]
+    pub closed spec fn sound(self) -> bool {
+        &&& views_ok(self.world(), self.seen@)
+        &&& chooses::<D, S>(self.fixed)
+        &&& self.state matches Some(state) ==> state.inv(self.fixed) && state.dev@ == device_view(self.device) && state.log@ == self.seen@
+    }
+
+    pub closed spec fn world(self) -> World {
+        World { w: self.device.w(), program: self.fixed.program, choice: self.fixed.choice@ }
+    }
+
+    pub closed spec fn spec_device(self) -> D {
+        self.device
+    }
+
+    pub closed spec fn spec_fixed(self) -> Fixed<S> {
+        self.fixed
+    }
+
+    pub closed spec fn spec_state(self) -> Option<State<S>> {
+        self.state
+    }
+
+    pub closed spec fn log(self) -> Seq<Event<Bits, Bits>> {
+        self.seen@
+    }
+
+    pub(crate) proof fn lemma_sound(self)
+        requires self.sound(),
+        ensures views_ok(self.world(), self.log()),
+    {
+    }
 }
 
 /// Operations.
 impl<D: Device, S: Sampler<Logits = D::Logits>> Core<D, S> {
     /// A core with no request. Checks the program and clears the device's cache.
-    pub fn new(device: D, sampler: S, program: Program) -> Result<Self, CoreError> {
+    pub fn new(device: D, sampler: S, program: Program) -> (out: Result<Self, CoreError>)
+        ensures
+            out is Ok <==> legal_new(device, sampler, program),
+            out matches Ok(core) ==> core.sound() && core.log().len() == 0,
+    {
         let mut device = device;
         let rows_max = device.rows_max();
         let selected_max = device.selected_max();
-        let fixed = Fixed { program, sampler, rows_max, selected_max, choice: Ghost(arbitrary()) };
+        let ghost w = sampler.w();
+        let fixed = Fixed {
+            program,
+            sampler,
+            rows_max,
+            selected_max,
+            choice: Ghost(|state: Bits, row: Bits| S::choice(w, state, D::logits_of(row))),
+        };
         match State::new(&fixed, &mut device) {
-            Ok(state) => Ok(Core { device, fixed, state: Some(state), idle: StepPlan::empty() }),
+            Ok(state) => {
+                proof {
+                    assert(views(state.log@) =~= Map::empty());
+                }
+                Ok(Core { device, fixed, seen: Ghost(state.log@), state: Some(state), idle: StepPlan::empty() })
+            },
             Err(error) => Err(error),
         }
     }
 
     /// Takes in a request: a prompt of at least one token that leaves room for one more, the tenant's salt (requests of
     /// different salts never share a block) and the sampler's initial state.
-    pub fn admit(&mut self, prompt: Vec<Token>, salt: u64, state: S::State) -> Result<RequestId, CoreError> {
+    pub fn admit(&mut self, prompt: Vec<Token>, salt: u64, state: S::State) -> (out: Result<RequestId, CoreError>)
+        ensures next(*old(self), Call::Admit { prompt: prompt@, state: S::state_bits(&state) }, answer_admit(out), *final(self)),
+    {
+        proof { use_type_invariant(&*self); }
+        let ghost call = Call::Admit { prompt: prompt@, state: S::state_bits(&state) };
         let mut core = self.open()?;
         let out = core.admit(&self.fixed, prompt, salt, state);
+        proof { lemma_views_ok(self.fixed, core); }
+        self.seen = Ghost(core.log@);
         self.state = Some(core);
+        proof {
+            assert(self.seen@ =~= old(self).seen@ + events(call, answer_admit(out)));
+        }
         out
     }
 
     /// Attaches a published block as the next page of the request's prefix, instead of computing it. The block must
     /// continue the request's chain: same parent, same depth, same tokens. At least one position stays to compute.
-    pub fn attach(&mut self, request: RequestId, block: BlockId) -> Result<(), CoreError> {
+    pub fn attach(&mut self, request: RequestId, block: BlockId) -> (out: Result<(), CoreError>)
+        ensures next(*old(self), Call::Attach { request, block }, answer(out), *final(self)),
+    {
+        proof { use_type_invariant(&*self); }
         let mut core = self.open()?;
         let out = core.attach(&self.fixed, request, block);
+        proof { lemma_views_ok(self.fixed, core); }
+        self.seen = Ghost(core.log@);
         self.state = Some(core);
         out
     }
 
     /// Appends a private page to the request's table of a group.
-    pub fn take_page(&mut self, request: RequestId, group: usize) -> Result<(), CoreError> {
+    pub fn take_page(&mut self, request: RequestId, group: usize) -> (out: Result<(), CoreError>)
+        ensures next(*old(self), Call::TakePage { request, group }, answer(out), *final(self)),
+    {
+        proof { use_type_invariant(&*self); }
         let mut core = self.open()?;
         let out = core.take_page(&self.fixed, request, group);
+        proof { lemma_views_ok(self.fixed, core); }
+        self.seen = Ghost(core.log@);
         self.state = Some(core);
         out
     }
 
     /// Lets go of the request's pages wholly behind the group's window of its next position; how many they were. Own
     /// pages become free, blocks' pages stay registered.
-    pub fn release_behind(&mut self, request: RequestId, group: usize) -> Result<usize, CoreError> {
+    pub fn release_behind(&mut self, request: RequestId, group: usize) -> (out: Result<usize, CoreError>)
+        ensures next(*old(self), Call::ReleaseBehind { request, group }, answer(out), *final(self)),
+    {
+        proof { use_type_invariant(&*self); }
         let mut core = self.open()?;
         let out = core.release_behind(&self.fixed, request, group);
+        proof { lemma_views_ok(self.fixed, core); }
+        self.seen = Ghost(core.log@);
         self.state = Some(core);
         out
     }
 
     /// Publishes the request's next full cached page as an immutable block. None if there is none yet.
-    pub fn publish(&mut self, request: RequestId) -> Result<Option<BlockId>, CoreError> {
+    pub fn publish(&mut self, request: RequestId) -> (out: Result<Option<BlockId>, CoreError>)
+        ensures next(*old(self), Call::Publish { request }, answer(out), *final(self)),
+    {
+        proof { use_type_invariant(&*self); }
         let mut core = self.open()?;
         let out = core.publish(&self.fixed, request);
+        proof { lemma_views_ok(self.fixed, core); }
+        self.seen = Ghost(core.log@);
         self.state = Some(core);
         out
     }
 
     /// Drops a block that no request's table reads, and frees its pages.
-    pub fn evict(&mut self, block: BlockId) -> Result<(), CoreError> {
+    pub fn evict(&mut self, block: BlockId) -> (out: Result<(), CoreError>)
+        ensures next(*old(self), Call::Evict { block }, answer(out), *final(self)),
+    {
+        proof { use_type_invariant(&*self); }
         let mut core = self.open()?;
         let out = core.evict(&self.fixed, block);
+        proof { lemma_views_ok(self.fixed, core); }
+        self.seen = Ghost(core.log@);
         self.state = Some(core);
         out
     }
 
     /// Frees a block's page of one group, if no request's table reads it; the block stays for the other groups.
-    pub fn evict_page(&mut self, block: BlockId, group: usize) -> Result<(), CoreError> {
+    pub fn evict_page(&mut self, block: BlockId, group: usize) -> (out: Result<(), CoreError>)
+        ensures next(*old(self), Call::EvictPage { block, group }, answer(out), *final(self)),
+    {
+        proof { use_type_invariant(&*self); }
         let mut core = self.open()?;
         let out = core.evict_page(&self.fixed, block, group);
+        proof { lemma_views_ok(self.fixed, core); }
+        self.seen = Ghost(core.log@);
         self.state = Some(core);
         out
     }
 
     /// Lets go of all pages of a request: nothing of it is cached. Its history and sampler state stay.
-    pub fn preempt(&mut self, request: RequestId) -> Result<(), CoreError> {
+    pub fn preempt(&mut self, request: RequestId) -> (out: Result<(), CoreError>)
+        ensures next(*old(self), Call::Preempt { request }, answer(out), *final(self)),
+    {
+        proof { use_type_invariant(&*self); }
         let mut core = self.open()?;
         let out = core.preempt(&self.fixed, request);
+        proof { lemma_views_ok(self.fixed, core); }
+        self.seen = Ghost(core.log@);
         self.state = Some(core);
         out
     }
 
-    /// Forgets a request that is not complete.
-    pub fn abort(&mut self, request: RequestId) -> Result<(), CoreError> {
+    /// Forgets a request, complete or not.
+    pub fn abort(&mut self, request: RequestId) -> (out: Result<(), CoreError>)
+        ensures next(*old(self), Call::Abort { request }, answer(out), *final(self)),
+    {
+        proof { use_type_invariant(&*self); }
         let mut core = self.open()?;
         let out = core.abort(&self.fixed, request);
+        proof { lemma_views_ok(self.fixed, core); }
+        self.seen = Ghost(core.log@);
         self.state = Some(core);
         out
     }
 
     /// Forgets a complete request: its sampler ended it, or its history fills the context.
-    pub fn finish(&mut self, request: RequestId) -> Result<(), CoreError> {
+    pub fn finish(&mut self, request: RequestId) -> (out: Result<(), CoreError>)
+        ensures next(*old(self), Call::Finish { request }, answer(out), *final(self)),
+    {
+        proof { use_type_invariant(&*self); }
         let mut core = self.open()?;
         let out = core.finish(&self.fixed, request);
+        proof { lemma_views_ok(self.fixed, core); }
+        self.seen = Ghost(core.log@);
         self.state = Some(core);
+        proof {
+            assert(self.seen@ =~= old(self).seen@ + events(Call::Finish { request }, answer(out)));
+        }
         out
     }
 
     /// Begins a step.
-    pub fn plan_begin(&mut self) -> Result<(), CoreError> {
+    pub fn plan_begin(&mut self) -> (out: Result<(), CoreError>)
+        ensures next(*old(self), Call::PlanBegin, answer(out), *final(self)),
+    {
+        proof { use_type_invariant(&*self); }
         let mut core = self.open()?;
         let out = core.plan_begin(&self.fixed);
+        proof { lemma_views_ok(self.fixed, core); }
+        self.seen = Ghost(core.log@);
         self.state = Some(core);
         out
     }
@@ -135,47 +260,83 @@ impl<D: Device, S: Sampler<Logits = D::Logits>> Core<D, S> {
     /// Puts rows of a request into the step: `rows` tokens of its history from its first uncached position on, then
     /// the drafts. Drafts are allowed where the rows reach the end of the history. A request may join a step once; the
     /// pages that the rows read and write must be there.
-    pub fn plan_rows(&mut self, request: RequestId, rows: usize, drafts: &[Token], select: Select) -> Result<(), CoreError> {
+    pub fn plan_rows(&mut self, request: RequestId, rows: usize, drafts: &[Token], select: Select) -> (out: Result<(), CoreError>)
+        ensures next(*old(self), Call::PlanRows { request, rows, drafts: drafts@, select }, answer(out), *final(self)),
+    {
+        proof { use_type_invariant(&*self); }
         let mut core = self.open()?;
         let out = core.plan_rows(&self.fixed, request, rows, drafts, select);
+        proof { lemma_views_ok(self.fixed, core); }
+        self.seen = Ghost(core.log@);
         self.state = Some(core);
         out
     }
 
     /// Abandons the step, run or not: nothing of it is cached or sampled.
-    pub fn plan_cancel(&mut self) -> Result<(), CoreError> {
+    pub fn plan_cancel(&mut self) -> (out: Result<(), CoreError>)
+        ensures next(*old(self), Call::PlanCancel, answer(out), *final(self)),
+    {
+        proof { use_type_invariant(&*self); }
         let mut core = self.open()?;
         let out = core.plan_cancel(&self.fixed);
+        proof { lemma_views_ok(self.fixed, core); }
+        self.seen = Ghost(core.log@);
         self.state = Some(core);
         out
     }
 
     /// Runs the step on the device. If the device fails, the step is abandoned; if its cache is lost too, the core
     /// refuses everything after.
-    pub fn run(&mut self) -> Result<(), CoreError> {
+    pub fn run(&mut self) -> (out: Result<(), CoreError>)
+        ensures next(*old(self), Call::Run, answer_run(out), *final(self)),
+    {
+        proof { use_type_invariant(&*self); }
         let mut core = self.open()?;
-        let out = core.run(&self.fixed, &mut self.device);
-        let lost = match &out {
-            Err(CoreError::Device { error }) => !error.intact,
-            _ => false,
-        };
-        if !lost {
+        if let Err(error) = core.check_run() {
             self.state = Some(core);
+            return Err(error);
         }
-        out
+        proof { lemma_run_ok(self.fixed, core); }
+        let ran = self.device.run(&self.fixed.program, &core.plan);
+        match ran {
+            Ok(()) => {
+                core.after_run(&self.fixed, false, Ghost(device_view(self.device)));
+                self.state = Some(core);
+                Ok(())
+            },
+            Err(error) => {
+                if error.intact {
+                    core.after_run(&self.fixed, true, Ghost(device_view(self.device)));
+                    self.state = Some(core);
+                }
+                Err(CoreError::Device { error })
+            },
+        }
     }
 
     /// Ends the step: samples for every request whose rows reached the end of its history, and on through the drafts
     /// that came true. The records of one request are in order and together.
-    pub fn commit(&mut self) -> Result<Vec<Record>, CoreError> {
+    pub fn commit(&mut self) -> (out: Result<Vec<Record>, CoreError>)
+        ensures next(*old(self), Call::Commit, answer_commit(out, final(self).spec_device().logits_rows()), *final(self)),
+    {
+        proof { use_type_invariant(&*self); }
         let mut core = self.open()?;
         let out = core.commit(&self.fixed, &self.device);
+        proof { lemma_views_ok(self.fixed, core); }
+        self.seen = Ghost(core.log@);
         self.state = Some(core);
         out
     }
 
     /// Takes the state out while an operation works on it: should a device or sampler panic, the core stays without.
-    fn open(&mut self) -> Result<State<S>, CoreError> {
+    fn open(&mut self) -> (out: Result<State<S>, CoreError>)
+        ensures
+            *final(self) == (Core { state: None, ..*old(self) }),
+            out is Ok <==> old(self).state is Some,
+            out matches Ok(state) ==> old(self).state == Some(state),
+            out is Err ==> out == Err::<State<S>, CoreError>(CoreError::Poisoned),
+    {
+        proof { use_type_invariant(&*self); }
         let mut state: Option<State<S>> = None;
         core::mem::swap(&mut self.state, &mut state);
         match state {
@@ -231,8 +392,8 @@ impl<D: Device, S: Sampler<Logits = D::Logits>> Core<D, S> {
 
     fn pool(&self, group: usize) -> Option<&Pool> {
         match &self.state {
-            Some(state) if group < state.pools.len() => Some(&state.pools[group]),
-            _ => None,
+            Some(state) => if group < state.pools.len() { Some(&state.pools[group]) } else { None },
+            None => None,
         }
     }
 

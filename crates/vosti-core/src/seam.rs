@@ -115,7 +115,9 @@ pub trait Device: Sized {
             // Store kernels map what is not finite to something finite. (Shape store_kv.)
             out is Ok ==> all_finite(final(self).w(), final(self).cache()),
             // A failure that says so has changed no slot outside the step's write set, and left all of them finite.
-            out matches Err(e) ==> (e.intact ==> kept_outside(*program, *plan, old(self).cache(), final(self).cache()) && all_finite(final(self).w(), final(self).cache()));
+            out matches Err(e) ==> (e.intact ==> kept_outside(*program, *plan, old(self).cache(), final(self).cache()) && all_finite(final(self).w(), final(self).cache())),
+        // It does not panic: what goes wrong is an Err.
+        no_unwind;
 
     /// The logits of the step's `selected`-th selected row.
     fn logits(&self, selected: usize) -> (row: &Self::Logits)

@@ -87,6 +87,82 @@ pub open(crate) spec fn tokens_in(tokens: Seq<Token>, vocab: u32) -> bool {
 }
 
 impl<S: Sampler> State<S> {
+    /// What a core may be built from.
+    pub open(crate) spec fn legal_new(fixed: Fixed<S>, limits: Limits) -> bool {
+        &&& fixed.program.wf()
+        &&& fixed.sampler.vocab_limit() == fixed.program.vocab
+        &&& fixed.rows_max <= u32::MAX && fixed.selected_max <= u32::MAX
+        &&& forall|g: int| 0 <= g < fixed.program.groups@.len() ==> 0 < #[trigger] (limits.pages)(g) <= COUNT_MAX / PAGE
+    }
+
+    /// No request, no block, all pages free, the device's cache cleared.
+    pub(crate) fn new<D: Device>(fixed: &Fixed<S>, device: &mut D) -> (out: Result<Self, CoreError>)
+        requires
+            fixed.rows_max == old(device).limits().rows, fixed.selected_max == old(device).limits().selected,
+        ensures
+            final(device).w() == old(device).w(), final(device).limits() == old(device).limits(),
+            out is Ok <==> Self::legal_new(*fixed, old(device).limits()),
+            out matches Ok(state) ==> state.inv(*fixed) && state.dev@ == device_view(*final(device)) && state.log@.len() == 0,
+    {
+        if let Err(error) = fixed.program.check() {
+            return Err(CoreError::Program { error });
+        }
+        let vocab = fixed.sampler.vocab();
+        if vocab != fixed.program.vocab {
+            return Err(CoreError::VocabularyMismatch { program: fixed.program.vocab, sampler: vocab });
+        }
+        if fixed.rows_max > u32::MAX as usize || fixed.selected_max > u32::MAX as usize {
+            return Err(CoreError::DeviceTooLarge);
+        }
+        let mut pools: Vec<Pool> = Vec::new();
+        let mut group: usize = 0;
+        while group < fixed.program.groups.len()
+            invariant
+                group <= fixed.program.groups@.len(), pools@.len() == group, *device == *old(device),
+                forall|g: int| 0 <= g < group ==> (#[trigger] pools@[g]).wf() && pools@[g].pages@.len() == (device.limits().pages)(g),
+                forall|g: int| 0 <= g < group ==> 0 < #[trigger] (device.limits().pages)(g) <= COUNT_MAX / PAGE,
+            decreases fixed.program.groups.len() - group,
+        {
+            let pages = device.pages(group);
+            if pages == 0 || pages > COUNT_MAX / PAGE {
+                return Err(CoreError::DeviceTooLarge);
+            }
+            pools.push(Pool::new(pages));
+            group += 1;
+        }
+        device.clear();
+        let state = State {
+            pools,
+            requests: Vec::new(),
+            request_slots: Vec::new(),
+            next_request: 0,
+            blocks: Vec::new(),
+            block_slots: Vec::new(),
+            next_block: 0,
+            phase: Phase::Idle,
+            plan: StepPlan::empty(),
+            dev: Ghost(device_view(*device)),
+            log: Ghost(Seq::empty()),
+            prefixes: Ghost(Map::empty()),
+        };
+        proof {
+            reveal(State::inv_shape);
+            reveal(State::inv_blocks);
+            reveal(State::inv_tables);
+            reveal(State::inv_chains);
+            reveal(State::inv_block_pages);
+            reveal(State::inv_kv);
+            reveal(State::inv_log);
+            assert(views(state.log@) =~= Map::empty());
+            assert forall|g: int| 0 <= g < state.pools@.len() implies (#[trigger] state.pools@[g]).wf()
+                && state.pools@[g].pages@.len() == (state.dev@.limits.pages)(g) && state.pools@[g].pages@.len() <= COUNT_MAX / PAGE by {
+                let n = (old(device).limits().pages)(g);
+            }
+            lemma_idle(*fixed, state);
+        }
+        Ok(state)
+    }
+
     /// A live request has this identity.
     pub open(crate) spec fn known(self, id: RequestId) -> bool {
         live(self.requests@, id.slot as int) && self.requests@[id.slot as int]->0.serial == id.serial
@@ -105,47 +181,6 @@ impl<S: Sampler> State<S> {
     /// A request's table has the block's page in this group.
     pub open(crate) spec fn in_use(self, id: BlockId, depth: int, group: int) -> bool {
         exists|s: int| live(self.requests@, s) && (#[trigger] self.requests@[s])->0.holds_page(id, depth, group)
-    }
-
-    /// No request, no block, all pages free, the device's cache cleared.
-    pub(crate) fn new<D: Device>(fixed: &Fixed<S>, device: &mut D) -> Result<Self, CoreError> {
-        if let Err(error) = fixed.program.check() {
-            return Err(CoreError::Program { error });
-        }
-        let vocab = fixed.sampler.vocab();
-        if vocab != fixed.program.vocab {
-            return Err(CoreError::VocabularyMismatch { program: fixed.program.vocab, sampler: vocab });
-        }
-        if fixed.rows_max > u32::MAX as usize || fixed.selected_max > u32::MAX as usize {
-            return Err(CoreError::DeviceTooLarge);
-        }
-        let mut pools: Vec<Pool> = Vec::new();
-        let mut group: usize = 0;
-        while group < fixed.program.groups.len()
-            decreases fixed.program.groups.len() - group,
-        {
-            let pages = device.pages(group);
-            if pages == 0 || pages > COUNT_MAX / PAGE {
-                return Err(CoreError::DeviceTooLarge);
-            }
-            pools.push(Pool::new(pages));
-            group += 1;
-        }
-        device.clear();
-        Ok(State {
-            pools,
-            requests: Vec::new(),
-            request_slots: Vec::new(),
-            next_request: 0,
-            blocks: Vec::new(),
-            block_slots: Vec::new(),
-            next_block: 0,
-            phase: Phase::Idle,
-            plan: StepPlan::empty(),
-            dev: Ghost(device_view(*device)),
-            log: Ghost(Seq::empty()),
-            prefixes: Ghost(Map::empty()),
-        })
     }
 
     /// The request of this identity.

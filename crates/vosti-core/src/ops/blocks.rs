@@ -36,7 +36,7 @@ impl<S: Sampler> State<S> {
     pub(crate) fn publish(&mut self, fixed: &Fixed<S>, id: RequestId) -> (out: Result<Option<BlockId>, CoreError>)
         requires old(self).inv(*fixed),
         ensures
-            final(self).inv(*fixed),
+            final(self).inv(*fixed), final(self).dev@ == old(self).dev@,
             out is Ok <==> old(self).legal_publish(id),
             out is Err ==> *final(self) == *old(self),
             out == Ok::<Option<BlockId>, CoreError>(None) ==> *final(self) == *old(self),
@@ -131,7 +131,7 @@ impl<S: Sampler> State<S> {
     pub(crate) fn attach(&mut self, fixed: &Fixed<S>, id: RequestId, block_id: BlockId) -> (out: Result<(), CoreError>)
         requires old(self).inv(*fixed),
         ensures
-            final(self).inv(*fixed),
+            final(self).inv(*fixed), final(self).dev@ == old(self).dev@,
             out is Ok <==> old(self).legal_attach(id, block_id),
             out is Err ==> *final(self) == *old(self),
             out is Ok ==> {
@@ -216,7 +216,7 @@ impl<S: Sampler> State<S> {
     pub(crate) fn evict(&mut self, fixed: &Fixed<S>, id: BlockId) -> (out: Result<(), CoreError>)
         requires old(self).inv(*fixed),
         ensures
-            final(self).inv(*fixed),
+            final(self).inv(*fixed), final(self).dev@ == old(self).dev@,
             out is Ok <==> old(self).legal_evict(id),
             out is Err ==> *final(self) == *old(self),
             out is Ok ==> final(self).log@ == old(self).log@ && !final(self).published(id),
@@ -264,7 +264,7 @@ impl<S: Sampler> State<S> {
     pub(crate) fn evict_page(&mut self, fixed: &Fixed<S>, id: BlockId, group: usize) -> (out: Result<(), CoreError>)
         requires old(self).inv(*fixed),
         ensures
-            final(self).inv(*fixed),
+            final(self).inv(*fixed), final(self).dev@ == old(self).dev@,
             out is Ok <==> old(self).legal_evict_page(id, group),
             out is Err ==> *final(self) == *old(self),
             out is Ok ==> final(self).log@ == old(self).log@ && final(self).published(id)

@@ -58,7 +58,7 @@ impl<S: Sampler> State<S> {
     pub(crate) fn commit<D: Device<Logits = S::Logits>>(&mut self, fixed: &Fixed<S>, device: &D) -> (out: Result<Vec<Record>, CoreError>)
         requires old(self).inv(*fixed), old(self).dev@ == device_view(*device), chooses::<D, S>(*fixed),
         ensures
-            final(self).inv(*fixed),
+            final(self).inv(*fixed), final(self).dev@ == old(self).dev@,
             out is Ok <==> old(self).legal_commit(),
             out is Err ==> *final(self) == *old(self),
             out matches Ok(records) ==> {

@@ -36,7 +36,7 @@ impl<S: Sampler> State<S> {
     pub(crate) fn admit(&mut self, fixed: &Fixed<S>, prompt: Vec<Token>, salt: u64, state: S::State) -> (out: Result<RequestId, CoreError>)
         requires old(self).inv(*fixed),
         ensures
-            final(self).inv(*fixed),
+            final(self).inv(*fixed), final(self).dev@ == old(self).dev@,
             out is Ok <==> old(self).legal_admit(*fixed, prompt@),
             out is Err ==> *final(self) == *old(self),
             out matches Ok(id) ==> {
@@ -124,7 +124,7 @@ impl<S: Sampler> State<S> {
     pub(crate) fn preempt(&mut self, fixed: &Fixed<S>, id: RequestId) -> (out: Result<(), CoreError>)
         requires old(self).inv(*fixed),
         ensures
-            final(self).inv(*fixed),
+            final(self).inv(*fixed), final(self).dev@ == old(self).dev@,
             out is Ok <==> old(self).legal_preempt(id),
             out is Err ==> *final(self) == *old(self),
             out is Ok ==> {
@@ -167,7 +167,7 @@ impl<S: Sampler> State<S> {
     pub(crate) fn abort(&mut self, fixed: &Fixed<S>, id: RequestId) -> (out: Result<(), CoreError>)
         requires old(self).inv(*fixed),
         ensures
-            final(self).inv(*fixed),
+            final(self).inv(*fixed), final(self).dev@ == old(self).dev@,
             out is Ok <==> old(self).legal_abort(id),
             out is Err ==> *final(self) == *old(self),
             out is Ok ==> final(self).log@ == old(self).log@ && !final(self).known(id),
@@ -191,7 +191,7 @@ impl<S: Sampler> State<S> {
     pub(crate) fn finish(&mut self, fixed: &Fixed<S>, id: RequestId) -> (out: Result<(), CoreError>)
         requires old(self).inv(*fixed),
         ensures
-            final(self).inv(*fixed),
+            final(self).inv(*fixed), final(self).dev@ == old(self).dev@,
             out is Ok <==> old(self).legal_finish(*fixed, id),
             out is Err ==> *final(self) == *old(self),
             out is Ok ==> !final(self).known(id)

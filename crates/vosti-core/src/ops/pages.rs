@@ -34,7 +34,7 @@ impl<S: Sampler> State<S> {
     pub(crate) fn take_page(&mut self, fixed: &Fixed<S>, id: RequestId, group: usize) -> (out: Result<(), CoreError>)
         requires old(self).inv(*fixed),
         ensures
-            final(self).inv(*fixed),
+            final(self).inv(*fixed), final(self).dev@ == old(self).dev@,
             out is Ok <==> old(self).legal_take_page(*fixed, id, group),
             out is Err ==> *final(self) == *old(self),
             out is Ok ==> final(self).log@ == old(self).log@ && final(self).known(id)
@@ -116,7 +116,7 @@ impl<S: Sampler> State<S> {
     pub(crate) fn release_behind(&mut self, fixed: &Fixed<S>, id: RequestId, group: usize) -> (out: Result<usize, CoreError>)
         requires old(self).inv(*fixed),
         ensures
-            final(self).inv(*fixed),
+            final(self).inv(*fixed), final(self).dev@ == old(self).dev@,
             out is Ok <==> old(self).legal_release_behind(id, group),
             out is Err ==> *final(self) == *old(self),
             out is Ok ==> {

@@ -28,7 +28,7 @@ impl<S: Sampler> State<S> {
     pub(crate) fn plan_begin(&mut self, fixed: &Fixed<S>) -> (out: Result<(), CoreError>)
         requires old(self).inv(*fixed),
         ensures
-            final(self).inv(*fixed),
+            final(self).inv(*fixed), final(self).dev@ == old(self).dev@,
             out is Ok <==> old(self).legal_plan_begin(),
             out is Err ==> *final(self) == *old(self),
             out is Ok ==> final(self).log@ == old(self).log@ && final(self).phase is Planning,
@@ -52,7 +52,7 @@ impl<S: Sampler> State<S> {
     pub(crate) fn plan_cancel(&mut self, fixed: &Fixed<S>) -> (out: Result<(), CoreError>)
         requires old(self).inv(*fixed),
         ensures
-            final(self).inv(*fixed),
+            final(self).inv(*fixed), final(self).dev@ == old(self).dev@,
             out is Ok <==> old(self).legal_plan_cancel(),
             out is Err ==> *final(self) == *old(self),
             out is Ok ==> final(self).log@ == old(self).log@ && final(self).phase is Idle,
@@ -90,7 +90,7 @@ impl<S: Sampler> State<S> {
     pub(crate) fn plan_rows(&mut self, fixed: &Fixed<S>, id: RequestId, rows: usize, drafts: &[Token], select: Select) -> (out: Result<(), CoreError>)
         requires old(self).inv(*fixed),
         ensures
-            final(self).inv(*fixed),
+            final(self).inv(*fixed), final(self).dev@ == old(self).dev@,
             out is Ok <==> old(self).legal_plan_rows(*fixed, id, rows, drafts@, select),
             out is Err ==> *final(self) == *old(self),
             out is Ok ==> final(self).log@ == old(self).log@
@@ -205,17 +205,9 @@ impl<S: Sampler> State<S> {
         self.phase is Planning && self.plan.sequences@.len() > 0
     }
 
-    pub(crate) fn run<D: Device>(&mut self, fixed: &Fixed<S>, device: &mut D) -> (out: Result<(), CoreError>)
-        requires old(self).inv(*fixed), old(self).dev@ == device_view(*old(device)),
-        ensures
-            // A device that lost its cache takes the invariant with it: the core drops the state.
-            lost(out) || final(self).inv(*fixed) && final(self).dev@ == device_view(*final(device)),
-            final(device).w() == old(device).w(), final(device).limits() == old(device).limits(),
-            final(self).log@ == old(self).log@,
-            !old(self).legal_run() ==> out is Err && !(out->Err_0 is Device) && *final(self) == *old(self) && *final(device) == *old(device),
-            old(self).legal_run() ==> out is Ok || out->Err_0 is Device,
-            out is Ok ==> final(self).phase is Ran && final(self).plan == old(self).plan,
-            out is Err && old(self).legal_run() && !lost(out) ==> final(self).phase is Idle,
+    /// Whether the step may run now.
+    pub(crate) fn check_run(&self) -> (out: Result<(), CoreError>)
+        ensures out is Ok <==> self.legal_run(), out is Err ==> !(out->Err_0 is Device),
     {
         match self.phase {
             Phase::Planning => {},
@@ -224,23 +216,29 @@ impl<S: Sampler> State<S> {
         if self.plan.sequences.len() == 0 {
             return Err(CoreError::NoStep);
         }
+        Ok(())
+    }
+
+    /// Takes in what the device did: it ran, or it failed and kept everything outside the write set.
+    pub(crate) fn after_run(&mut self, fixed: &Fixed<S>, failed: bool, dev: Ghost<DeviceView>)
+        requires
+            old(self).inv(*fixed), old(self).legal_run(),
+            dev@.w == old(self).dev@.w, dev@.limits == old(self).dev@.limits, all_finite(dev@.w, dev@.cache),
+            !failed ==> ran(dev@.w, fixed.program, old(self).plan, old(self).dev@.cache, dev@.cache, dev@.logits),
+            failed ==> kept_outside(fixed.program, old(self).plan, old(self).dev@.cache, dev@.cache),
+        ensures
+            final(self).inv(*fixed), final(self).dev@ == dev@, final(self).log@ == old(self).log@,
+            !failed ==> final(self).phase is Ran && final(self).plan == old(self).plan,
+            failed ==> final(self).phase is Idle,
+    {
         let ghost before = *self;
-        proof { lemma_plan_ok(*fixed, before); }
-        match device.run(&fixed.program, &self.plan) {
-            Ok(()) => {
-                self.phase = Phase::Ran;
-                self.dev = Ghost(device_view(*device));
-                proof { lemma_ran(*fixed, before, *self); }
-                Ok(())
-            },
-            Err(error) => {
-                if error.intact {
-                    self.dev = Ghost(device_view(*device));
-                    proof { lemma_kept(*fixed, before, *self); }
-                    self.drop_step(fixed);
-                }
-                Err(CoreError::Device { error })
-            },
+        self.dev = dev;
+        if failed {
+            proof { lemma_kept(*fixed, before, *self); }
+            self.drop_step(fixed);
+        } else {
+            self.phase = Phase::Ran;
+            proof { lemma_ran(*fixed, before, *self); }
         }
     }
 

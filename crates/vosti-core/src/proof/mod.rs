@@ -7,3 +7,4 @@ pub(crate) mod frame;
 pub(crate) mod sharing;
 pub(crate) mod stepping;
 pub(crate) mod committing;
+pub(crate) mod trace;

@@ -1,0 +1,198 @@
+//! The trace relation, exactly what the operations of the core ensure, and the theorem: every trace is deterministic.
+
+use super::canonical::*;
+use super::forward::*;
+use super::reference::*;
+use super::stepping::*;
+use crate::core::Core;
+use crate::error::CoreError;
+use crate::ids::{BlockId, NO_PAGE, PAGE, RequestId, Token};
+use crate::invariant::*;
+use crate::ops::commit::*;
+use crate::ops::step::*;
+use crate::plan::*;
+use crate::program::*;
+use crate::seam::*;
+use crate::spec::*;
+use crate::state::*;
+use vstd::prelude::*;
+
+verus! {
+
+/// An operation and its arguments. The salt and the pages involved are no part of what is promised.
+pub ghost enum Call {
+    Admit { prompt: Seq<Token>, state: Bits },
+    Attach { request: RequestId, block: BlockId },
+    TakePage { request: RequestId, group: usize },
+    ReleaseBehind { request: RequestId, group: usize },
+    Publish { request: RequestId },
+    Evict { block: BlockId },
+    EvictPage { block: BlockId, group: usize },
+    Preempt { request: RequestId },
+    Abort { request: RequestId },
+    Finish { request: RequestId },
+    PlanBegin,
+    PlanRows { request: RequestId, rows: usize, drafts: Seq<Token>, select: Select },
+    PlanCancel,
+    Run,
+    Commit,
+}
+
+/// What came back.
+pub ghost enum Answer {
+    /// Not legal: nothing changed.
+    Refused,
+    /// The device failed: the step is abandoned.
+    Failed,
+    /// A new request.
+    Admitted { request: u64 },
+    /// Records, and the rows of logits that the device holds.
+    Committed { records: Seq<Record>, logits: Seq<Bits> },
+    /// Anything else.
+    Done,
+}
+
+pub open(crate) spec fn answer<T>(out: Result<T, CoreError>) -> Answer {
+    if out is Ok { Answer::Done } else { Answer::Refused }
+}
+
+pub open(crate) spec fn answer_admit(out: Result<RequestId, CoreError>) -> Answer {
+    match out {
+        Ok(id) => Answer::Admitted { request: id.serial },
+        Err(_) => Answer::Refused,
+    }
+}
+
+pub open(crate) spec fn answer_run(out: Result<(), CoreError>) -> Answer {
+    match out {
+        Ok(()) => Answer::Done,
+        Err(CoreError::Device { .. }) => Answer::Failed,
+        Err(_) => Answer::Refused,
+    }
+}
+
+pub open(crate) spec fn answer_commit(out: Result<Vec<Record>, CoreError>, logits: Seq<Bits>) -> Answer {
+    match out {
+        Ok(records) => Answer::Committed { records: records@, logits },
+        Err(_) => Answer::Refused,
+    }
+}
+
+/// What a core may be built from.
+pub open(crate) spec fn legal_new<D: Device, S: Sampler>(device: D, sampler: S, program: Program) -> bool {
+    let limits = device.limits();
+    &&& program.wf()
+    &&& sampler.vocab_limit() == program.vocab
+    &&& limits.rows <= u32::MAX && limits.selected <= u32::MAX
+    &&& forall|g: int| 0 <= g < program.groups@.len() ==> 0 < #[trigger] (limits.pages)(g) <= COUNT_MAX / PAGE
+}
+
+/// The operation is legal now. Each `legal_*` stands in `ops/`.
+pub open(crate) spec fn legal<D: Device, S: Sampler<Logits = D::Logits>>(core: Core<D, S>, call: Call) -> bool {
+    core.spec_state() matches Some(s) && match call {
+        Call::Admit { prompt, .. } => s.legal_admit(core.spec_fixed(), prompt),
+        Call::Attach { request, block } => s.legal_attach(request, block),
+        Call::TakePage { request, group } => s.legal_take_page(core.spec_fixed(), request, group),
+        Call::ReleaseBehind { request, group } => s.legal_release_behind(request, group),
+        Call::Publish { request } => s.legal_publish(request),
+        Call::Evict { block } => s.legal_evict(block),
+        Call::EvictPage { block, group } => s.legal_evict_page(block, group),
+        Call::Preempt { request } => s.legal_preempt(request),
+        Call::Abort { request } => s.legal_abort(request),
+        Call::Finish { request } => s.legal_finish(core.spec_fixed(), request),
+        Call::PlanBegin => s.legal_plan_begin(),
+        Call::PlanRows { request, rows, drafts, select } => s.legal_plan_rows(core.spec_fixed(), request, rows, drafts, select),
+        Call::PlanCancel => s.legal_plan_cancel(),
+        Call::Run => s.legal_run(),
+        Call::Commit => s.legal_commit(),
+    }
+}
+
+/// What a client sees of a call and its answer.
+pub open(crate) spec fn events(call: Call, answer: Answer) -> Seq<Event<Bits, Bits>> {
+    match (call, answer) {
+        (Call::Admit { prompt, state }, Answer::Admitted { request }) => seq![Event::Admitted { request, prompt, initial: state }],
+        (Call::Commit, Answer::Committed { records, logits }) => record_events(logits, records),
+        (Call::Finish { request }, Answer::Done) => seq![Event::Completed { request: request.serial }],
+        _ => Seq::empty(),
+    }
+}
+
+/// The answer is one that the call can have.
+pub open(crate) spec fn fits(call: Call, answer: Answer) -> bool {
+    match answer {
+        Answer::Refused => true,
+        Answer::Failed => call is Run,
+        Answer::Admitted { .. } => call is Admit,
+        Answer::Committed { .. } => call is Commit,
+        Answer::Done => !(call is Admit) && !(call is Commit),
+    }
+}
+
+/// What every operation ensures: it is refused exactly when it is not legal, refusal changes nothing, the weights stay,
+/// the client sees the call's events and nothing else, the logits of records are the device's, and the core is sound.
+pub open(crate) spec fn next<D: Device, S: Sampler<Logits = D::Logits>>(old: Core<D, S>, call: Call, answer: Answer, new: Core<D, S>) -> bool {
+    &&& answer is Refused <==> !legal(old, call)
+    &&& fits(call, answer)
+    &&& answer is Refused ==> new == old
+    &&& new.world() == old.world()
+    &&& new.log() == old.log() + events(call, answer)
+    &&& answer matches Answer::Committed { logits, .. } ==> logits == new.spec_device().logits_rows()
+    &&& new.sound()
+}
+
+/// A core, the calls on it, what came back, and what it became after each.
+pub open(crate) spec fn is_trace<D: Device, S: Sampler<Logits = D::Logits>>(cores: Seq<Core<D, S>>, calls: Seq<Call>, answers: Seq<Answer>) -> bool {
+    &&& cores.len() == calls.len() + 1 && answers.len() == calls.len()
+    &&& cores[0].sound() && cores[0].log().len() == 0
+    &&& forall|i: int| 0 <= i < calls.len() ==> #[trigger] next(cores[i], calls[i], answers[i], cores[i + 1])
+}
+
+/// What clients saw of the first n calls.
+pub open(crate) spec fn trace_events(calls: Seq<Call>, answers: Seq<Answer>, n: int) -> Seq<Event<Bits, Bits>>
+    decreases n,
+{
+    if n <= 0 { Seq::empty() } else { trace_events(calls, answers, n - 1) + events(calls[n - 1], answers[n - 1]) }
+}
+
+proof fn lemma_trace<D: Device, S: Sampler<Logits = D::Logits>>(cores: Seq<Core<D, S>>, calls: Seq<Call>, answers: Seq<Answer>, n: int)
+    requires is_trace(cores, calls, answers), 0 <= n <= calls.len(),
+    ensures cores[n].log() == trace_events(calls, answers, n), cores[n].sound(),
+    decreases n,
+{
+    if n == 0 {
+        assert(cores[0].log() =~= trace_events(calls, answers, 0));
+    } else {
+        lemma_trace(cores, calls, answers, n - 1);
+        assert(next(cores[n - 1], calls[n - 1], answers[n - 1], cores[n - 1 + 1]));
+    }
+}
+
+/// Every trace of core operations is deterministic, whatever the policy that chose them.
+pub proof fn theorem_deterministic<D: Device, S: Sampler<Logits = D::Logits>>(cores: Seq<Core<D, S>>, calls: Seq<Call>, answers: Seq<Answer>)
+    requires is_trace(cores, calls, answers),
+    ensures deterministic(trace_events(calls, answers, calls.len() as int)),
+{
+    let n = calls.len() as int;
+    lemma_trace(cores, calls, answers, n);
+    cores[n].lemma_sound();
+    lemma_deterministic(cores[n].world(), cores[n].log());
+}
+
+/// A state that keeps its invariant has shown clients nothing but reference runs.
+pub(crate) proof fn lemma_views_ok<S: Sampler>(fixed: Fixed<S>, state: State<S>)
+    requires state.inv(fixed),
+    ensures views_ok(state.world(fixed), state.log@),
+{
+    reveal(State::inv_log);
+}
+
+/// What `run` needs of a sound state: the device may rely on the plan.
+pub(crate) proof fn lemma_run_ok<S: Sampler>(fixed: Fixed<S>, state: State<S>)
+    requires state.inv(fixed), state.legal_run(),
+    ensures fixed.program.wf(), plan_ok(state.dev@.limits, fixed.program, state.plan), all_finite(state.dev@.w, state.dev@.cache),
+{
+    lemma_plan_ok(fixed, state);
+}
+
+} // verus!
