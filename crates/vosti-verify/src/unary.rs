@@ -272,7 +272,12 @@ impl<'k> Prover<'k, '_> {
         unknowns.extend(store.site.env.loops.iter().map(|(_, t)| *t));
         unknowns.extend(&store.lanes);
         let world = self.runs[side.index()].world.clone();
-        let Some(map) = witness(&mut self.t, store.offset, target, &unknowns, &world) else {
+        // Where the guard holds, masked indices are the loaded ones. A guess: all of it is checked below.
+        let yes = self.t.bool(true);
+        let guard = self.t.and(&store.guard);
+        let conjuncts: HashMap<Term, Term> = self.t.conjuncts(guard).into_iter().map(|g| (g, yes)).collect();
+        let offset = self.t.substitute(store.offset, &conjuncts);
+        let Some(map) = witness(&mut self.t, offset, target, &unknowns, &world) else {
             return Ok(None);
         };
         let mut conditions = vec![];
@@ -291,8 +296,8 @@ impl<'k> Prover<'k, '_> {
         for g in &store.guard {
             conditions.push(self.t.substitute(*g, &map));
         }
-        let put = self.t.substitute(store.offset, &map);
-        conditions.push(self.t.eq(put, target));
+        let written = self.t.substitute(store.offset, &map);
+        conditions.push(self.t.eq(written, target));
         Ok(Some(self.t.and(&conditions)))
     }
 
