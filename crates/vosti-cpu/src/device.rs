@@ -5,7 +5,8 @@
 //! Read next: [`crate::wiring`], [`crate::launch`], [`crate::plan`].
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use vosti_core::{Device, DeviceError, Program, StepPlan};
 use vosti_kernels::{Binding, Extent, KernelError};
@@ -15,7 +16,7 @@ use crate::isa::Isa;
 use crate::launch::{self, Fault, Ready, Units};
 use crate::plan::machine::{Machine, Param};
 use crate::pool::Pool;
-use crate::weights::Weights;
+use crate::weights::{Buffer, WeightCache, Weights};
 use crate::wiring::{Size, Wiring, wire};
 
 /// How kernels are executed; the bits are the same.
@@ -46,12 +47,14 @@ pub struct Config {
     pub poison: Option<u64>,
     /// TTIR in place of the checked-in text, by specialisation: for tests.
     pub ttir: Option<HashMap<String, String>>,
+    /// Shared with other devices of the same model: weights are loaded once for all.
+    pub weights: Option<Arc<WeightCache>>,
 }
 
 impl Config {
     /// Fast mode with the machine's best instruction set.
     pub fn new(rows_max: usize, selected_max: usize, pages: Vec<usize>, threads: usize) -> Self {
-        Self { rows_max, selected_max, pages, threads, mode: Mode::Fast, isa: None, poison: None, ttir: None }
+        Self { rows_max, selected_max, pages, threads, mode: Mode::Fast, isa: None, poison: None, ttir: None, weights: None }
     }
 }
 
@@ -120,6 +123,7 @@ impl CpuDevice {
                 grid: [1; 3],
                 units: Units::default(),
                 next: AtomicUsize::new(0),
+                nanoseconds: AtomicU64::new(0),
             });
         }
         let scratch = wiring.kernels.iter().filter_map(|k| k.plan.as_ref()).map(|p| p.scratch).max().unwrap_or(0);
@@ -135,10 +139,19 @@ impl CpuDevice {
         self.wiring.kernels.iter().filter(|k| k.plan.is_none()).map(|k| k.spec.to_string()).collect()
     }
 
+    /// Seconds that each specialisation has taken since the last call, waiting for other workers included.
+    pub fn take_times(&self) -> Vec<(String, f64)> {
+        let mut times: Vec<(String, f64)> = self.wiring.kernels.iter().map(|k| (k.spec.to_string(), 0.0)).collect();
+        for launch in &self.launches {
+            times[launch.kernel].1 += launch.nanoseconds.swap(0, Relaxed) as f64 * 1e-9;
+        }
+        times
+    }
+
     /// Bytes of weights and of the KV pool.
     pub fn bytes(&self) -> (usize, usize) {
-        let sum = |buffers: &[crate::weights::Buffer]| buffers.iter().map(|b| b.region.len()).sum::<usize>();
-        (sum(&self.wiring.weights), sum(&self.wiring.cache_k) + sum(&self.wiring.cache_v))
+        let sum = |buffers: &[Buffer]| buffers.iter().map(|b| b.region.len()).sum::<usize>();
+        (self.wiring.weights.iter().map(|b| b.region.len()).sum(), sum(&self.wiring.cache_k) + sum(&self.wiring.cache_v))
     }
 
     /// Grids and units of all launches, for a step of this size.

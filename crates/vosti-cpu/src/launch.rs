@@ -3,7 +3,9 @@
 //! Units are taken from a counter, so a slow worker takes fewer. A unit is one program, or the programs that
 //! read the same right operand of a dot, a part of the rows at a time.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+use std::time::Instant;
 
 use vosti_tile::interp::{self, Memory, Options, Undefined};
 use vosti_tile::{Kernel, Scalar};
@@ -21,6 +23,8 @@ pub struct Ready {
     pub grid: [usize; 3],
     pub units: Units,
     pub next: AtomicUsize,
+    /// Nanoseconds that the first worker has spent on it, waiting included.
+    pub nanoseconds: AtomicU64,
 }
 
 /// How a grid is cut into units.
@@ -85,6 +89,7 @@ pub unsafe fn work<'a>(
     fault: &Fault,
     poison: Option<u64>,
 ) {
+    let mut start = Instant::now();
     for (number, launch) in launches.iter().enumerate() {
         let params = &params[launch.params.clone()];
         let program = kernel(launch.kernel);
@@ -118,6 +123,11 @@ pub unsafe fn work<'a>(
             None => {}
         }
         worker.barrier();
+        if worker.index == 0 {
+            let now = Instant::now();
+            launch.nanoseconds.fetch_add((now - start).as_nanos() as u64, Relaxed);
+            start = now;
+        }
     }
 }
 

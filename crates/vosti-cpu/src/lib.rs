@@ -18,4 +18,4 @@ pub mod weights;
 mod wiring;
 
 pub use device::{Config, CpuDevice, CpuError, Mode};
-pub use weights::{Tensor, TensorData, Weights};
+pub use weights::{Tensor, TensorData, WeightCache, Weights};

@@ -2,6 +2,8 @@
 
 use crate::layout::Layout;
 use crate::memory::{Plain, Region};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 use vosti_tile::Scalar;
 
 /// A weight's elements, row-major.
@@ -23,6 +25,32 @@ pub struct Tensor {
 /// Where a device gets its weights from, by the names in the bindings. It asks for one at a time, each once.
 pub trait Weights {
     fn load(&self, name: &str) -> Result<Tensor, Box<dyn std::error::Error + Send + Sync>>;
+}
+
+/// Packed weights that several devices of one model share: each is loaded and packed once for all of them.
+#[derive(Debug, Default)]
+pub struct WeightCache {
+    packed: Mutex<HashMap<(String, Scalar, Option<Layout>), Arc<Buffer>>>,
+}
+
+impl WeightCache {
+    /// The weight in this form, made by `pack` if no device has asked for it yet.
+    pub(crate) fn get<E>(
+        &self,
+        name: &str,
+        elem: Scalar,
+        layout: Option<Layout>,
+        pack: impl FnOnce() -> Result<Buffer, E>,
+    ) -> Result<Arc<Buffer>, E> {
+        let mut packed = self.packed.lock().unwrap_or_else(|e| e.into_inner());
+        let key = (name.to_string(), elem, layout);
+        if let Some(found) = packed.get(&key) {
+            return Ok(found.clone());
+        }
+        let made = Arc::new(pack()?);
+        packed.insert(key, made.clone());
+        Ok(made)
+    }
 }
 
 /// A buffer in memory: element type, length in elements, layout.

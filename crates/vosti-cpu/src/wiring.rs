@@ -4,6 +4,7 @@
 //! Read next: [`crate::launch`].
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use vosti_core::{Dtype, Op, Program, RowSet};
 use vosti_kernels::{Binding, Const, Contract, Launch, Role, Spec};
@@ -55,7 +56,7 @@ pub struct Wiring {
     pub kernels: Vec<Compiled>,
     pub launches: Vec<Wired>,
     pub rows: Vec<Buffer>,
-    pub weights: Vec<Buffer>,
+    pub weights: Vec<Arc<Buffer>>,
     pub cache_k: Vec<Buffer>,
     pub cache_v: Vec<Buffer>,
     pub metadata: Metadata,
@@ -248,10 +249,16 @@ impl Builder<'_> {
         }
         let mut loaded = Vec::new();
         for (i, name) in self.weight_names.iter().enumerate() {
-            let tensor = weights.load(name).map_err(|error| CpuError::Weight { name: name.clone(), error })?;
             let (elem, layout) = demand(Bound::Weight(i), Scalar::Bf16);
-            let buffer = Buffer::packed(tensor.data, elem, layout)?;
-            loaded.push(buffer.ok_or_else(|| CpuError::WeightType { name: name.clone(), elem })?);
+            let pack = || {
+                let tensor = weights.load(name).map_err(|error| CpuError::Weight { name: name.clone(), error })?;
+                let buffer = Buffer::packed(tensor.data, elem, layout)?;
+                buffer.ok_or_else(|| CpuError::WeightType { name: name.clone(), elem })
+            };
+            loaded.push(match &self.config.weights {
+                Some(cache) => cache.get(name, elem, layout, pack)?,
+                None => Arc::new(pack()?),
+            });
         }
         let wiring = Wiring {
             kernels: self.kernels,
