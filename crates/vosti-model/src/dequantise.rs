@@ -3,6 +3,9 @@
 //! Each routine repeats the reference's operations in the reference's order, so that its floats are the
 //! reference's (tested against the `gguf` package's NumPy code, bit for bit).
 
+/// Part of a deployment's fingerprint: raised whenever an expansion gives other bits than before.
+pub const VERSION: u32 = 1;
+
 /// Element types that are read, from GGUF and from safetensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(non_camel_case_types, missing_docs)] // the names are GGML's
