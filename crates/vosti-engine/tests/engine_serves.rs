@@ -167,9 +167,31 @@ fn a_sliding_window_runs_far_beyond_its_pool() {
     let program = program(&[Some(100)], &[0], 24, 3_000);
     let mut engine = engine(&program, &[4], Policy::default());
     assert_eq!(engine.sequence_tokens_max(), 3_000);
-    engine.submit(Request::new(prompt(1_000, 0), Sampling::greedy(1_000))).unwrap();
-    let answers = run(&mut engine);
-    assert_eq!(answers[&(0, 0)].0.len(), 1_000);
+    let id = engine.submit(Request::new(prompt(1_000, 0), Sampling::greedy(1_000))).unwrap();
+    while engine.counters().tokens < 200 {
+        engine.step(&mut |_| {}).unwrap();
+    }
+    engine.preempt(id);
+    let mut tokens = engine.counters().tokens;
+    tokens += run(&mut engine)[&(0, 0)].0.len() as u64;
+    assert_eq!(tokens, 1_000);
+    // Pages behind the window were there to take; nothing had to be thrown out for them.
+    assert_eq!(engine.counters().preemptions, 1);
+}
+
+#[test]
+fn eviction_takes_the_deepest_block_of_the_least_recently_used_chain() {
+    let program = one_group(1_000);
+    let mut engine = engine(&program, &[8], Policy::default());
+    let mut cached = |salt: u32| {
+        let request = Request::new(prompt(200, salt), Sampling::greedy(2));
+        let id = engine.submit(request).unwrap();
+        run(&mut engine)[&(id.0, 0)].2.cached_tokens
+    };
+    // Three blocks each stay of 1 and 2; 3 needs two more pages than are free, which are 1's last.
+    assert_eq!([cached(1), cached(2), cached(3)], [0, 0, 0]);
+    assert_eq!(cached(1), PAGE);
+    assert_eq!(cached(1), 3 * PAGE);
 }
 
 #[test]

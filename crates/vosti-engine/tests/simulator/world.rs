@@ -10,6 +10,9 @@ use vosti_engine::{Counters, Engine, Event, FinishReason, Request, RequestId};
 
 pub type SimEngine = Engine<FaultyDevice<SymbolicDevice>>;
 
+/// No scenario needs nearly as many: more is a livelock.
+const STEPS_MAX: u64 = 100_000;
+
 /// What a checker found.
 #[derive(Debug, PartialEq)]
 pub struct Violation(pub String);
@@ -148,6 +151,9 @@ impl World<'_> {
             let rows = self.step()?;
             let quiet = rows == 0 && self.engine.counters().preemptions == preempted;
             quiet_steps = if quiet { quiet_steps + 1 } else { 0 };
+            if self.engine.counters().steps > STEPS_MAX {
+                return violated(format!("still not at the end: {:?}", self.engine.status()));
+            }
             if quiet_steps > 2 && !self.engine.is_idle() {
                 return violated(format!("no progress: {:?}", self.engine.status()));
             }
