@@ -21,8 +21,10 @@ pub fn lift(ttir_text: &str) -> std::result::Result<Kernel, LiftError> {
     })
 }
 
-/// Calls may not nest deeper: recursion is refused rather than followed.
-const DEPTH_MAX: usize = 16;
+/// Calls, loops and branches may not nest deeper: recursion is refused rather than followed.
+const DEPTH_MAX: usize = 32;
+/// A kernel may not have more operations, inlined calls included.
+const OPERATIONS_MAX: usize = 100_000;
 
 struct Lift<'t> {
     cursor: Cursor<'t>,
@@ -32,6 +34,7 @@ struct Lift<'t> {
     /// Python line of the outermost call that is being inlined.
     call_line: Option<u32>,
     depth: usize,
+    operations: usize,
     scope: HashMap<&'t str, Vec<Value>>,
     builder: Builder,
 }
@@ -54,6 +57,7 @@ impl<'t> Lift<'t> {
             lines,
             call_line: None,
             depth: 0,
+            operations: 0,
             scope: HashMap::new(),
             builder: Builder::new(""),
         };
@@ -251,6 +255,10 @@ impl<'t> Lift<'t> {
 
     /// One operation: `%a = op ...`, `%a:3 = op ...` or `op ...`.
     fn op(&mut self) -> Result<()> {
+        self.operations += 1;
+        if self.operations > OPERATIONS_MAX {
+            return self.cursor.fail(Reason::Unsupported { what: format!("more than {OPERATIONS_MAX} operations") });
+        }
         let mut name = None;
         let mut count = 0;
         if self.cursor.rest().starts_with('%') {
@@ -439,11 +447,16 @@ impl<'t> Lift<'t> {
     /// `{ ... }` up to its yield.
     fn region(&mut self) -> Result<Vec<Value>> {
         self.cursor.expect("{")?;
+        if self.depth == DEPTH_MAX {
+            return self.cursor.fail(Reason::Unsupported { what: "regions nest too deep".into() });
+        }
+        self.depth += 1;
         let yields = match self.ops()? {
             End::Yield(values) => values,
             End::Brace => vec![],
             _ => return self.cursor.unexpected("`scf.yield` or `}`"),
         };
+        self.depth -= 1;
         self.cursor.expect("}")?;
         Ok(yields)
     }

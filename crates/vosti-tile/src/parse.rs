@@ -164,8 +164,16 @@ impl<'t> Cursor<'t> {
 
     /// `f32`, `!tt.ptr<bf16>`, `tensor<64x4xi1>`, `tensor<64x!tt.ptr<f32>>`, `!tt.ptr<tensor<8x8xf32>>`.
     pub fn ty(&mut self) -> Result<Type> {
+        self.ty_within(3)
+    }
+
+    /// A type with at most `levels` of nesting: there is none deeper than a pointer to a tensor.
+    fn ty_within(&mut self, levels: usize) -> Result<Type> {
+        if levels == 0 {
+            return self.fail(Reason::Type { name: "nested too deep".into() });
+        }
         if self.eat("!tt.ptr<") {
-            let inner = self.ty()?;
+            let inner = self.ty_within(levels - 1)?;
             self.expect(">")?;
             return match inner {
                 Type::Tile { shape, elem } if shape.is_empty() => Ok(Type::Pointers { shape, elem }),
@@ -175,7 +183,7 @@ impl<'t> Cursor<'t> {
         }
         if self.eat("tensor<") {
             let shape = self.extents()?;
-            let inner = self.ty()?;
+            let inner = self.ty_within(levels - 1)?;
             self.expect(">")?;
             return match inner {
                 Type::Block { .. } => self.fail(Reason::Type { name: "tensor of block pointers".into() }),

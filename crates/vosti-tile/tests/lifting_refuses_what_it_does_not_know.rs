@@ -112,6 +112,16 @@ fn calls_to_nothing_and_recursion_are_refused() {
     refuses("tt.call @nothing() : () -> ()", 1, "`nothing` is called but not defined");
     let text = "module {\n  tt.func public @k(%x: !tt.ptr<f32>) {\n    tt.call @f() : () -> ()\n    tt.return\n  }\n  tt.func private @f() {\n    tt.call @f() : () -> ()\n    tt.return\n  }\n}\n";
     assert!(lift(text).unwrap_err().to_string().contains("nest too deep"));
+    // Each of ten functions calls the next ten times.
+    let mut text = String::from(
+        "module {\n  tt.func public @k(%x: !tt.ptr<f32>) {\n    tt.call @f0() : () -> ()\n    tt.return\n  }\n",
+    );
+    for i in 0..10 {
+        let call = format!("    tt.call @f{}() : () -> ()\n", i + 1);
+        text += &format!("  tt.func private @f{i}() {{\n{}    tt.return\n  }}\n", call.repeat(10));
+    }
+    text += "  tt.func private @f10() {\n    tt.return\n  }\n}\n";
+    assert!(lift(&text).unwrap_err().to_string().contains("operations"));
 }
 
 #[test]
@@ -127,6 +137,11 @@ fn broken_text_is_refused_and_never_panics() {
     ] {
         assert!(lift(text).is_err(), "{text:?}");
     }
+    let nested = "scf.if %c {\n".repeat(100_000);
+    assert!(
+        lift(&module(&format!("%c = arith.constant true\n{nested}"))).unwrap_err().to_string().contains("too deep")
+    );
+    assert!(lift(&module(&format!("%c = arith.constant 1 : {}", "tensor<".repeat(100_000)))).is_err());
     // Every prefix of a real kernel, and every line left out.
     let stem = vosti_kernels::ttir_stems().into_iter().find(|s| s.starts_with("attend")).unwrap();
     let text = vosti_kernels::ttir_by_stem(stem).unwrap();
