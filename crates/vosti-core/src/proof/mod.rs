@@ -8,3 +8,4 @@ pub(crate) mod sharing;
 pub(crate) mod stepping;
 pub(crate) mod committing;
 pub(crate) mod trace;
+pub(crate) mod symbolic;
