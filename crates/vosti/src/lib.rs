@@ -4,7 +4,9 @@
 //! [`catalogue`] of pinned models and how they are [`fetch`]ed. The engine itself is `vosti-engine`, on top
 //! of the verified `vosti-core`. Read ARCHITECTURE.md next.
 
+pub mod bench;
 pub mod catalogue;
 pub mod check;
+pub mod deployment;
 pub mod fetch;
 pub mod watch;

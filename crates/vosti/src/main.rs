@@ -1,2 +1,12 @@
-//! Placeholder.
-fn main() {}
+//! The `vosti` command: parses the command line, runs one subcommand, and turns an error into one line.
+//!
+//! Exit codes: 0 done, 1 a check found a difference, 2 wrong input or a failure (one line on stderr says what and
+//! what to do), 130 interrupted.
+
+mod cli;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::main()
+}

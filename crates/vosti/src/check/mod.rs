@@ -55,6 +55,12 @@ pub struct Options {
     pub seed: u64,
 }
 
+/// Digests of the rows of a few fixed requests: what [`Subject::restarted`] gets from another process.
+pub fn probe<S: Subject>(subject: &S, seed: u64) -> Result<Vec<String>, CheckError> {
+    let options = Options { profile: Profile::brief(), prompt_max: None, only: Vec::new(), seed };
+    relations::Suite::new(subject, &options, &crate::watch::Silent).probe()
+}
+
 /// Runs the suite.
 pub fn run<S: Subject>(subject: &S, options: &Options, watch: &dyn Watch) -> Result<Report, CheckError> {
     let known = relations::NAMES;

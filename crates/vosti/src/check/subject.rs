@@ -62,7 +62,7 @@ pub trait Subject {
     }
 
     /// Digests of [`super::prompts::probe`]'s rows, computed by another process; none where that cannot be.
-    fn restarted(&self) -> Option<Result<Vec<String>, CheckError>> {
+    fn restarted(&self, _seed: u64) -> Option<Result<Vec<String>, CheckError>> {
         None
     }
 

@@ -1,7 +1,6 @@
 //! The command line: one file per subcommand, what they share beside them.
 
 mod arguments;
-mod banner;
 mod bar;
 mod bench;
 mod chat;

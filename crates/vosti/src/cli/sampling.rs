@@ -2,8 +2,8 @@
 
 use super::arguments::Sampling;
 use std::sync::Arc;
-use vosti_engine::text::TokenText;
 use vosti_engine::SamplingParams;
+use vosti_engine::text::TokenText;
 use vosti_model::Model;
 
 /// The seed: the user's, or a fresh one.

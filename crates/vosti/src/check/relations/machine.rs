@@ -11,13 +11,12 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Option<Relation>, CheckEr
     let mut relation = Relation::new("machine", claim);
     let requests = prompts::probe(suite.facts(), suite.seed());
     let (threads, sets) = (suite.subject.thread_counts(), suite.subject.instruction_sets());
-    let restarted = suite.subject.restarted().transpose()?;
+    let restarted = suite.subject.restarted(suite.seed()).transpose()?;
     if requests.is_empty() || (threads.is_empty() && sets.is_empty() && restarted.is_none()) {
         return Ok(None);
     }
     suite.watch.stage("machine", (threads.len() + sets.len()) as u64);
-    let mut setup = suite.plain(&[], ROWS);
-    setup.pool_tokens = demand(&requests);
+    let setup = setup(suite);
     let reference = answers(suite, &setup)?;
     let mut done = 0;
     let mut compare = |relation: &mut Relation, what: String, setup: &Setup| -> Result<(), CheckError> {
@@ -48,6 +47,17 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Option<Relation>, CheckEr
         relation.saw("rows of another process", digests.len() as u64, rows.len() as u64);
     }
     Ok(Some(relation))
+}
+
+/// What another process computes again.
+pub fn probe<S: Subject>(suite: &Suite<'_, S>) -> Result<Vec<Answer>, CheckError> {
+    answers(suite, &setup(suite))
+}
+
+fn setup<S: Subject>(suite: &Suite<'_, S>) -> Setup {
+    let mut setup = suite.plain(&[], ROWS);
+    setup.pool_tokens = demand(&prompts::probe(suite.facts(), suite.seed()));
+    setup
 }
 
 /// The probe requests, one after the other in one engine.

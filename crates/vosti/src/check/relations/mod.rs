@@ -63,6 +63,12 @@ impl<'a, S: Subject> Suite<'a, S> {
         Ok(relation)
     }
 
+    /// Digests of the probe's rows.
+    pub fn probe(&self) -> Result<Vec<String>, CheckError> {
+        let answers = machine::probe(self)?;
+        Ok(answers.iter().flat_map(|answer| &answer.rows).map(|row| row.digest.to_hex().to_string()).collect())
+    }
+
     fn facts(&self) -> &Facts {
         self.subject.facts()
     }

@@ -1,0 +1,187 @@
+//! Measures this engine: prefill and decode, in tokens per second, through the engine as a request goes.
+//!
+//! Each case runs in a fresh request without the prefix cache; the tokens before `depth` are computed first and not
+//! timed. Decode counts the tokens of all sequences of the batch.
+
+use crate::check::prompts;
+use crate::deployment::{DeployError, Deployment, Room};
+use crate::watch::Watch;
+use serde::Serialize;
+use std::fmt;
+use std::time::{Duration, Instant};
+use vosti_core::PAGE;
+use vosti_cpu::CpuDevice;
+use vosti_engine::{Engine, EngineError, Policy, Request, Sampling};
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(tag = "what", rename_all = "lowercase")]
+pub enum Case {
+    Prefill { tokens: usize, depth: usize },
+    Decode { tokens: usize, batch: usize, depth: usize },
+}
+
+/// One case's rates.
+#[derive(Clone, Debug, Serialize)]
+pub struct Measured {
+    #[serde(flatten)]
+    pub case: Case,
+    /// Median over the repetitions.
+    pub tokens_per_s: f64,
+    /// Every repetition.
+    pub all: Vec<f64>,
+}
+
+/// Why there is no measurement.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    #[error(transparent)]
+    Deploy(#[from] DeployError),
+    #[error("a case needs {needed} tokens and the model's context is {context}: ask for less depth")]
+    TooDeep { needed: usize, context: usize },
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl Case {
+    fn needs(self) -> usize {
+        match self {
+            Case::Prefill { tokens, depth } => tokens + depth + 1,
+            Case::Decode { tokens, depth, batch } => {
+                tokens + depth + 2 + batch * (1 + depth / Policy::default().rows_step_max)
+            }
+        }
+    }
+
+    fn batch(self) -> usize {
+        match self {
+            Case::Prefill { .. } => 1,
+            Case::Decode { batch, .. } => batch.max(1),
+        }
+    }
+}
+
+/// Measures every case `repeat` times, in turn, so that drift of the machine touches all alike.
+pub fn run(
+    deployment: &Deployment,
+    cases: &[Case],
+    repeat: usize,
+    watch: &dyn Watch,
+) -> Result<Vec<Measured>, BenchError> {
+    let context = deployment.program().context as usize;
+    if let Some(needed) = cases.iter().map(|case| case.needs()).find(|needed| *needed > context) {
+        return Err(BenchError::TooDeep { needed, context });
+    }
+    watch.stage("measuring", (repeat * cases.len()) as u64);
+    let mut rates = vec![Vec::new(); cases.len()];
+    for round in 0..repeat {
+        for (i, case) in cases.iter().enumerate() {
+            if watch.cancelled() {
+                return Err(BenchError::Interrupted);
+            }
+            rates[i].push(measure(deployment, *case)?);
+            watch.done((round * cases.len() + i + 1) as u64);
+        }
+    }
+    let measured = cases.iter().zip(rates).map(|(case, all)| Measured { case: *case, tokens_per_s: median(&all), all });
+    Ok(measured.collect())
+}
+
+fn measure(deployment: &Deployment, case: Case) -> Result<f64, BenchError> {
+    let pages = case.needs().div_ceil(PAGE) * case.batch();
+    let policy = Policy { prefix_cache: false, ..Policy::default() };
+    let room = Room { pages, rows_max: policy.rows_step_max, ..Room::default() };
+    let mut engine = Engine::new(deployment.device(&room)?, deployment.program().clone(), policy)?;
+    match case {
+        Case::Prefill { tokens, depth } => prefill(deployment, &mut engine, tokens, depth),
+        Case::Decode { tokens, batch, depth } => decode(deployment, &mut engine, tokens, batch.max(1), depth),
+    }
+}
+
+fn request(deployment: &Deployment, label: &str, len: usize, answer: usize) -> Request {
+    let prompt = prompts::prompt(&deployment.facts(), 1, label, len);
+    Request::new(prompt, Sampling::greedy(answer))
+}
+
+/// Rows computed after the first `depth` of a prompt.
+fn prefill(
+    deployment: &Deployment,
+    engine: &mut Engine<CpuDevice>,
+    tokens: usize,
+    depth: usize,
+) -> Result<f64, BenchError> {
+    // Warm: plans are compiled and weights are in memory.
+    engine.submit(request(deployment, "warm", tokens.min(64), 1))?;
+    engine.run_until_idle(&mut |_| {})?;
+    engine.submit(request(deployment, "bench", depth + tokens, 1))?;
+    let mut rows = 0;
+    while rows < depth {
+        let step = Policy { rows_step_max: engine_step(depth - rows), ..*engine.policy() };
+        engine.set_policy(step)?;
+        rows += engine.step(&mut |_| {})?.rows;
+    }
+    engine.set_policy(Policy { rows_step_max: Policy::default().rows_step_max, ..*engine.policy() })?;
+    let start = Instant::now();
+    engine.run_until_idle(&mut |_| {})?;
+    Ok(rate(tokens, start.elapsed()))
+}
+
+/// Rows of the next step on the way to a depth.
+fn engine_step(left: usize) -> usize {
+    left.clamp(1, Policy::default().rows_step_max)
+}
+
+/// Tokens generated by `batch` sequences after prompts of `depth` (at least one token).
+fn decode(
+    deployment: &Deployment,
+    engine: &mut Engine<CpuDevice>,
+    tokens: usize,
+    batch: usize,
+    depth: usize,
+) -> Result<f64, BenchError> {
+    // The first sequences generate while the last are prefilled: they get so many tokens more.
+    let early = batch * (1 + depth / Policy::default().rows_step_max);
+    for i in 0..batch {
+        engine.submit(request(deployment, &format!("bench {i}"), depth.max(1), tokens + 1 + early))?;
+    }
+    let mut begun = 0;
+    while begun < batch {
+        engine.step(&mut |event| {
+            if let vosti_engine::Event::Token { index: 0, .. } = event {
+                begun += 1;
+            }
+        })?;
+    }
+    let mut given = 0;
+    let start = Instant::now();
+    for _ in 0..tokens {
+        given += engine.step(&mut |_| {})?.tokens;
+    }
+    Ok(rate(given, start.elapsed()))
+}
+
+fn rate(tokens: usize, time: Duration) -> f64 {
+    tokens as f64 / time.as_secs_f64().max(1e-9)
+}
+
+fn median(all: &[f64]) -> f64 {
+    let mut sorted = all.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
+}
+
+impl fmt::Display for Measured {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (what, tokens, depth) = match self.case {
+            Case::Prefill { tokens, depth } => ("prefill", tokens, depth),
+            Case::Decode { tokens, depth, .. } => ("decode", tokens, depth),
+        };
+        let max = self.all.iter().copied().fold(f64::MIN, f64::max);
+        let min = self.all.iter().copied().fold(f64::MAX, f64::min);
+        let spread = 100.0 * (max - min) / self.tokens_per_s;
+        let batch = self.case.batch();
+        write!(f, "{what:<10} {tokens:>6} {batch:>6} {depth:>6} {:>12.1} {spread:>9.1}%", self.tokens_per_s)
+    }
+}

@@ -1,0 +1,39 @@
+//! `vosti bench`: a table of tokens per second.
+
+use super::arguments::Bench;
+use super::bar::{Bar, Unit};
+use super::stream::print;
+use super::{Outcome, open};
+use anyhow::Result;
+use vosti::bench::{self, Case};
+use vosti::deployment::Options;
+
+pub fn run(arguments: &Bench) -> Result<Outcome> {
+    let options = Options { threads: arguments.threads, ..Options::default() };
+    let deployment = open::load(&arguments.model, &options)?;
+    let mut cases = Vec::new();
+    for &depth in &arguments.depth {
+        if arguments.prefill > 0 {
+            cases.push(Case::Prefill { tokens: arguments.prefill, depth });
+        }
+        if arguments.decode > 0 {
+            cases.extend(arguments.batch.iter().map(|&batch| Case::Decode { tokens: arguments.decode, batch, depth }));
+        }
+    }
+    let bar = Bar::new(Unit::Count);
+    let results = bench::run(&deployment, &cases, arguments.repeat.max(1), &bar)?;
+    drop(bar);
+    if arguments.json {
+        print(&format!("{}\n", serde_json::to_string_pretty(&results)?));
+        return Ok(Outcome::Done);
+    }
+    print(&format!("{}, {}\n", deployment.describe(), deployment.device_name()));
+    print(&format!(
+        "{:<10} {:>6} {:>6} {:>6} {:>12} {:>10}\n",
+        "what", "tokens", "batch", "depth", "tokens/s", "spread"
+    ));
+    for result in &results {
+        print(&format!("{result}\n"));
+    }
+    Ok(Outcome::Done)
+}

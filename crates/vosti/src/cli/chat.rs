@@ -1,0 +1,66 @@
+//! `vosti chat`: a conversation on the terminal. Every turn's prompt is the whole conversation; its beginning comes
+//! from the prefix cache, with the same bits as if it were computed.
+
+use super::arguments::Chat;
+use super::open;
+use super::stream::{print, stream};
+use super::{Outcome, interrupt, sampling};
+use anyhow::Result;
+use serde_json::{Value, json};
+use std::io::{BufRead, IsTerminal};
+use vosti::deployment::Options;
+use vosti_engine::Request;
+use vosti_model::{ChatOptions, Date};
+
+pub fn run(arguments: &Chat) -> Result<Outcome> {
+    let flags = &arguments.engine;
+    let options = Options { threads: flags.threads, context: flags.context, ..Options::default() };
+    let deployment = open::load(&flags.model, &options)?;
+    let model = deployment.model();
+    let template = model.chat()?; // a base model says so before anything is computed
+    let context = deployment.program().context as usize;
+    let mut engine = open::engine(&deployment, flags, context)?;
+    let seed = sampling::seed(&arguments.sampling);
+    eprintln!(
+        "seed         {seed}\n\nWrite a message and press Enter. Ctrl-C ends an answer, Ctrl-D the conversation.\n"
+    );
+
+    let sampling = sampling::checked(&arguments.sampling, seed, model)?;
+    let rendering = ChatOptions { date: arguments.date.unwrap_or(Date::DEFAULT), ..ChatOptions::default() };
+    let mut messages: Vec<Value> = Vec::new();
+    messages.extend(arguments.system.iter().map(|text| json!({ "role": "system", "content": text })));
+    while let Some(line) = read_line()? {
+        if line.trim().is_empty() {
+            continue;
+        }
+        messages.push(json!({ "role": "user", "content": line.trim() }));
+        let text = template.render(&Value::Array(messages.clone()), &rendering)?;
+        let prompt = model.tokenizer.encode(&text, false)?;
+        if prompt.len() >= engine.sequence_tokens_max() {
+            eprintln!("the conversation has {} tokens and no longer fits: start a new one", prompt.len());
+            break;
+        }
+        let streamed = stream(&mut engine, model, Request::new(prompt, sampling.clone()), &arguments.sampling.stop)?;
+        print("\n");
+        streamed.report();
+        eprintln!();
+        interrupt::reset();
+        messages.push(json!({ "role": "assistant", "content": streamed.texts[0] }));
+    }
+    Ok(Outcome::Done)
+}
+
+/// The next line, None at the end of input or at Ctrl-C before anything was typed.
+fn read_line() -> Result<Option<String>> {
+    if std::io::stdin().is_terminal() {
+        print("> ");
+    }
+    let mut line = String::new();
+    match std::io::stdin().lock().read_line(&mut line) {
+        Ok(0) => Ok(None),
+        Ok(_) if interrupt::interrupted() => Ok(None),
+        Ok(_) => Ok(Some(line)),
+        Err(error) if error.kind() == std::io::ErrorKind::Interrupted => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,62 @@
+//! `vosti check`: runs the determinism suite and shows what it found.
+
+use super::arguments::{Check, ProfileName};
+use super::bar::{Bar, Unit};
+use super::stream::print;
+use super::{Outcome, open};
+use anyhow::{Context, Result};
+use std::path::Path;
+use vosti::check::{self, Profile, Subject, faults, html};
+use vosti::deployment::{Options, Real};
+
+pub fn run(arguments: &Check) -> Result<Outcome> {
+    let options = Options { threads: arguments.threads, ..Options::default() };
+    let deployment = open::load(&arguments.model, &options)?;
+    let program = std::env::current_exe().ok();
+    let subject = Real::new(deployment, program.map(|path| (path, arguments.model.clone())));
+    if arguments.probe {
+        check::probe(&subject, arguments.seed)?.iter().for_each(|digest| print(&format!("{digest}\n")));
+        return Ok(Outcome::Done);
+    }
+    if arguments.self_test {
+        return self_test(arguments, &subject);
+    }
+    let profile = match arguments.profile {
+        ProfileName::Quick => Profile::quick(subject.facts().window),
+        ProfileName::Paper => Profile::paper(subject.facts().window),
+    };
+    let options = check::Options {
+        profile,
+        prompt_max: arguments.max_prompt,
+        only: arguments.only.clone(),
+        seed: arguments.seed,
+    };
+    let report = check::run(&subject, &options, &Bar::new(Unit::Count))?;
+    if let Some(path) = &arguments.html {
+        std::fs::write(path, html::page(&report)).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    let json = serde_json::to_string_pretty(&report)?;
+    finish(arguments.json.as_deref(), &json, &report.table(), report.passed)
+}
+
+fn self_test(arguments: &Check, subject: &Real) -> Result<Outcome> {
+    let bar = Bar::new(Unit::Count);
+    let results = [faults::self_test(&bar)?, faults::self_test_of(subject, &bar)?];
+    drop(bar);
+    let tables: Vec<String> = results.iter().map(faults::SelfTest::table).collect();
+    let passed = results.iter().all(faults::SelfTest::passed);
+    finish(arguments.json.as_deref(), &serde_json::to_string_pretty(&results)?, &tables.join("\n"), passed)
+}
+
+/// JSON where it was asked for; the table on standard output unless the JSON went there.
+fn finish(json_to: Option<&Path>, json: &str, table: &str, passed: bool) -> Result<Outcome> {
+    match json_to {
+        Some(path) if path == Path::new("-") => print(&format!("{json}\n")),
+        Some(path) => {
+            std::fs::write(path, json).with_context(|| format!("cannot write {}", path.display()))?;
+            print(table);
+        }
+        None => print(table),
+    }
+    Ok(if passed { Outcome::Done } else { Outcome::Failed })
+}

@@ -1,0 +1,52 @@
+//! `vosti generate`: continues a text.
+
+use super::arguments::Generate;
+use super::open::{self, text_or_stdin};
+use super::stream::{print, stream};
+use super::{Outcome, sampling};
+use anyhow::{Context, Result};
+use vosti::deployment::Options;
+use vosti_engine::Request;
+use vosti_model::{ChatOptions, Model};
+
+pub fn run(arguments: &Generate) -> Result<Outcome> {
+    let text = text_or_stdin(&arguments.prompt)?;
+    let flags = &arguments.engine;
+    let options = Options { threads: flags.threads, context: flags.context, ..Options::default() };
+    let deployment = open::load(&flags.model, &options)?;
+    let model = deployment.model();
+    let prompt = tokens(model, &text, arguments.chat)?;
+    if prompt.is_empty() {
+        anyhow::bail!("the prompt is empty: give some text");
+    }
+    let seed = sampling::seed(&arguments.sampling);
+    let mut request = Request::new(prompt, sampling::checked(&arguments.sampling, seed, model)?);
+    request.choices = arguments.choices;
+
+    let room = request.prompt.len().saturating_add(arguments.sampling.max_tokens);
+    let room = room.min(deployment.program().context as usize).saturating_mul(arguments.choices as usize);
+    let mut engine = open::engine(&deployment, flags, room)?;
+    eprintln!("seed         {seed}\n");
+    if !arguments.chat && arguments.choices == 1 {
+        print(&text);
+    }
+    let streamed = stream(&mut engine, model, request, &arguments.sampling.stop)?;
+    if arguments.choices > 1 {
+        for (i, answer) in streamed.texts.iter().enumerate() {
+            print(&format!("--- choice {i}\n{answer}\n"));
+        }
+    }
+    print("\n");
+    eprintln!();
+    streamed.report();
+    Ok(if streamed.interrupted { Outcome::Interrupted } else { Outcome::Done })
+}
+
+fn tokens(model: &Model, text: &str, chat: bool) -> Result<Vec<u32>> {
+    if !chat {
+        return Ok(model.tokenizer.encode(text, true)?);
+    }
+    let messages = serde_json::json!([{ "role": "user", "content": text }]);
+    let template = model.chat().context("--chat needs a chat model")?;
+    Ok(model.tokenizer.encode(&template.render(&messages, &ChatOptions::default())?, false)?)
+}

@@ -1,0 +1,87 @@
+//! From `--model` and the other engine flags to an engine that runs, with a banner that says what was opened.
+
+use super::arguments::Engine as Flags;
+use super::bar::{Bar, Unit};
+use anyhow::{Context, Result};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use vosti::catalogue;
+use vosti::deployment::{Deployment, Options, Room};
+use vosti::fetch::{Cache, FetchError, Source};
+use vosti_core::PAGE;
+use vosti_cpu::CpuDevice;
+use vosti_engine::{Engine, Policy, Speculation};
+
+/// KV memory that a command takes without being told.
+const KV_BYTES_DEFAULT: u64 = 1 << 30;
+
+/// The model's file or folder; a catalogue name is fetched first if it is not here.
+pub fn find(name: &str) -> Result<PathBuf> {
+    if let Some(model) = catalogue::find(name) {
+        return Ok(Cache::of_user()?.fetch(model, Source::Any, &Bar::new(Unit::Bytes))?);
+    }
+    let path = Path::new(name);
+    if path.exists() {
+        return Ok(path.to_path_buf());
+    }
+    if name.contains(['/', '.']) {
+        anyhow::bail!(
+            "{name}: no such file or folder; --model takes a GGUF file, a Hugging Face folder or one of {}",
+            catalogue::names()
+        );
+    }
+    Err(FetchError::UnknownModel { name: name.into() }.into())
+}
+
+/// Loads a model with a progress bar.
+pub fn load(name: &str, options: &Options) -> Result<Deployment> {
+    let path = find(name)?;
+    let bar = Bar::new(Unit::Bytes);
+    Deployment::load(name, &path, options, &bar).with_context(|| format!("cannot load {name}"))
+}
+
+/// An engine with room for `tokens` (rounded up to pages), or for what the flags say.
+pub fn engine(deployment: &Deployment, flags: &Flags, tokens: usize) -> Result<Engine<CpuDevice>> {
+    let page_bytes = deployment.page_bytes();
+    let wanted = tokens.min(deployment.program().context as usize).div_ceil(PAGE);
+    let pages = match (flags.kv_pages, flags.kv_memory) {
+        (Some(pages), _) => pages,
+        (None, Some(bytes)) => (bytes / page_bytes) as usize,
+        (None, None) => wanted.min((KV_BYTES_DEFAULT / page_bytes) as usize),
+    };
+    if pages == 0 {
+        anyhow::bail!(
+            "the KV pool would hold no page: one takes {} KiB, give --kv-memory more",
+            page_bytes.div_ceil(1024)
+        );
+    }
+    let speculation = if flags.speculate { Speculation::NGRAM } else { Speculation::Off };
+    let policy = Policy { speculation, ..Policy::default() };
+    let room = Room { pages, rows_max: policy.rows_step_max, ..Room::default() };
+    let engine = Engine::new(deployment.device(&room)?, deployment.program().clone(), policy)?;
+    banner(deployment, pages);
+    Ok(engine)
+}
+
+/// What was opened, on stderr: stdout is for the answer.
+fn banner(deployment: &Deployment, pages: usize) {
+    let bytes = pages as u64 * deployment.page_bytes();
+    eprintln!("model        {}", deployment.describe());
+    eprintln!("device       {}", deployment.device_name());
+    eprintln!(
+        "kv pool      {pages} pages of {PAGE} tokens: {} tokens, {:.1} MiB",
+        pages * PAGE,
+        bytes as f64 / 1048576.0
+    );
+    eprintln!("fingerprint  {}", deployment.fingerprint());
+}
+
+/// The argument, or standard input for `-`.
+pub fn text_or_stdin(argument: &str) -> Result<String> {
+    if argument != "-" {
+        return Ok(argument.to_string());
+    }
+    let mut text = String::new();
+    std::io::stdin().read_to_string(&mut text).context("standard input is not UTF-8 text: pass text")?;
+    Ok(text)
+}

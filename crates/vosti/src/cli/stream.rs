@@ -1,0 +1,123 @@
+//! One request through an engine: prints its text as it comes, and says how fast it came.
+
+use super::interrupt;
+use super::sampling;
+use anyhow::Result;
+use std::io::Write;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use vosti_core::Device;
+use vosti_engine::text::TextStream;
+use vosti_engine::{Engine, Event, FinishReason, Request, Token};
+use vosti_model::Model;
+
+/// What came of a request.
+#[derive(Default)]
+pub struct Streamed {
+    /// Per choice.
+    pub texts: Vec<String>,
+    pub tokens: Vec<Vec<Token>>,
+    pub reasons: Vec<Option<FinishReason>>,
+    prompt_tokens: usize,
+    cached_tokens: usize,
+    first: Duration,
+    rest: Duration,
+    pub interrupted: bool,
+}
+
+/// Runs the request to its end, or to Ctrl-C. A single choice is printed as it comes, several at the end.
+pub fn stream<D: Device<Logits = [f32]>>(
+    engine: &mut Engine<D>,
+    model: &Arc<Model>,
+    request: Request,
+    stops: &[String],
+) -> Result<Streamed> {
+    let choices = request.choices as usize;
+    let mut streams: Vec<TextStream> = (0..choices).map(|_| TextStream::new(sampling::text(model), stops)).collect();
+    let mut out = Streamed {
+        texts: vec![String::new(); choices],
+        tokens: vec![Vec::new(); choices],
+        reasons: vec![None; choices],
+        prompt_tokens: request.prompt.len(),
+        ..Streamed::default()
+    };
+    let start = Instant::now();
+    let id = engine.submit(request)?;
+    while !engine.is_idle() {
+        if interrupt::interrupted() && !out.interrupted {
+            out.interrupted = true;
+            engine.abort(id);
+        }
+        engine.step(&mut |event| out.note(&mut streams, event))?;
+        if out.first.is_zero() && out.tokens.iter().any(|tokens| !tokens.is_empty()) {
+            out.first = start.elapsed();
+        }
+    }
+    out.rest = start.elapsed().saturating_sub(out.first);
+    for (choice, stream) in streams.into_iter().enumerate() {
+        let mut stream = stream;
+        let rest = stream.finish();
+        out.give(choice, rest);
+    }
+    Ok(out)
+}
+
+impl Streamed {
+    fn note(&mut self, streams: &mut [TextStream], event: Event<'_>) {
+        let choice = event.choice() as usize;
+        match event {
+            Event::Token { token, .. } => {
+                self.tokens[choice].push(token);
+                let text = streams[choice].push(token);
+                self.give(choice, text);
+            }
+            Event::Finished { reason, usage, .. } => {
+                self.reasons[choice] = Some(reason);
+                self.cached_tokens = self.cached_tokens.max(usage.cached_tokens);
+            }
+            Event::Prompt { .. } => {}
+        }
+    }
+
+    fn give(&mut self, choice: usize, text: String) {
+        if self.texts.len() == 1 {
+            print(&text);
+        }
+        self.texts[choice].push_str(&text);
+    }
+
+    /// Tokens per second, on stderr.
+    pub fn report(&self) {
+        let generated: usize = self.tokens.iter().map(Vec::len).sum();
+        let rate = |tokens: usize, time: Duration| tokens as f64 / time.as_secs_f64().max(1e-9);
+        let computed = self.prompt_tokens - self.cached_tokens.min(self.prompt_tokens);
+        let cached = if self.cached_tokens > 0 { format!(" ({} cached)", self.cached_tokens) } else { String::new() };
+        eprintln!(
+            "prompt       {} tokens{cached}, {:.1} tokens/s, first token after {:.0} ms",
+            self.prompt_tokens,
+            rate(computed, self.first),
+            self.first.as_secs_f64() * 1e3
+        );
+        let decoded = generated.saturating_sub(self.tokens.len());
+        eprintln!("answer       {generated} tokens, {:.1} tokens/s{}", rate(decoded, self.rest), self.ended());
+    }
+
+    fn ended(&self) -> &'static str {
+        match self.reasons.first() {
+            Some(Some(FinishReason::ContextFull)) => {
+                "; ended: the context or the KV pool is full (--context, --kv-memory)"
+            }
+            Some(Some(FinishReason::Length)) => "; ended at --max-tokens",
+            Some(Some(FinishReason::Aborted)) => "; interrupted",
+            _ => "",
+        }
+    }
+}
+
+/// Prints at once; a closed pipe ends the process as it ends other filters.
+pub fn print(text: &str) {
+    let mut stdout = std::io::stdout().lock();
+    if stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_err() {
+        std::process::exit(0);
+    }
+}
