@@ -7,12 +7,15 @@
 //! [`memory`], [`mod@verify`].
 
 pub mod cache;
+pub mod case;
 pub mod equal;
 pub mod facts;
 pub mod loops;
 pub mod memory;
 pub mod problem;
 pub mod prover;
+pub mod replay;
+mod replay_attend;
 pub mod run;
 pub mod solve;
 pub mod solver;
@@ -23,6 +26,7 @@ pub mod verify;
 pub mod world;
 
 pub use cache::Cache;
+pub use case::Case;
 pub use problem::{Problem, ProblemError};
 pub use solver::{Solver, SolverError, find_z3};
 pub use verdict::{Assumption, Failure, Obligation, Verdict};

@@ -1,0 +1,229 @@
+//! Related runs of attention: one request's rows as prefill in one run and in other chunks in the other.
+
+use crate::problem::{Axis, Problem};
+use crate::replay::{Outcome, Random, differ};
+use vosti_kernels::Role;
+use vosti_tile::interp::{Buffer, Options, Order, Undefined, run};
+
+struct Dims {
+    heads: usize,
+    kv: usize,
+    page: usize,
+    d: usize,
+    window: usize,
+    bq: usize,
+}
+
+/// The history that both runs share: keys and values by position, queries by position.
+struct History {
+    keys: Vec<f32>,
+    values: Vec<f32>,
+    queries: Vec<f32>,
+}
+
+struct Sequence {
+    first: usize,
+    rows: usize,
+    shared: bool,
+}
+
+struct Run<'p> {
+    problem: &'p Problem,
+    buffers: Vec<Buffer>,
+    tiles: usize,
+    /// Packed row of each shared position.
+    row_of: Vec<(usize, usize)>,
+}
+
+fn dims(problem: &Problem) -> Dims {
+    let n = |name: &str| problem.int(name).unwrap_or(0) as usize;
+    Dims {
+        heads: n("HEADS"),
+        kv: n("KV_HEADS"),
+        page: n("PAGE"),
+        d: n("D"),
+        window: n("WINDOW"),
+        bq: n("BQ"),
+    }
+}
+
+fn number(random: &mut Random) -> f32 {
+    let x = (random.next() >> 40) as f32 / (1u64 << 24) as f32 * 4.0 - 2.0;
+    if random.below(16) == 0 { x * 1e-20 } else { x }
+}
+
+fn put(buffer: &mut Buffer, index: usize, x: f32) {
+    match buffer {
+        Buffer::F32(v) => v[index] = x,
+        Buffer::Bf16(v) => v[index] = (x.to_bits() >> 16) as u16,
+        _ => {}
+    }
+}
+
+pub(crate) fn replay(left: &Problem, right: &Problem, random: &mut Random) -> Outcome {
+    let d = dims(left);
+    if d.page == 0 || d.bq == 0 || dims(right).bq == 0 {
+        return Outcome::Same;
+    }
+    let length = random.between(1, 4 * d.page);
+    let mut numbers = |n: usize| (0..n).map(|_| number(random)).collect::<Vec<_>>();
+    let history = History {
+        keys: numbers(length * d.kv * d.d),
+        values: numbers(length * d.kv * d.d),
+        queries: numbers(length * d.heads * d.d),
+    };
+    let chunk = |random: &mut Random, p: usize| {
+        let first = p.saturating_sub(random.below(2 * d.bq + 1));
+        let end = (p + 1 + random.below(2 * d.bq)).min(length);
+        (first, end - first)
+    };
+    let p = random.below(length);
+    let (a, b) = (chunk(random, p), chunk(random, p));
+    let oldest = if d.window > 0 { (p + 1).saturating_sub(d.window) } else { 0 };
+    let mut runs = [make(left, &history, a, oldest, random), make(right, &history, b, oldest, random)];
+    for (r, word) in runs.iter_mut().zip(["L", "R"]) {
+        let options = Options {
+            undefined: Undefined::Poison(random.next()),
+            order: Order::Shuffled(random.next()),
+            operations_max: Some(2_000_000),
+        };
+        let mut grid = [1; 3];
+        for (i, axis) in r.problem.grid.iter().enumerate() {
+            grid[i] = match axis {
+                Axis::Const(n) => *n as usize,
+                Axis::Tiles => r.tiles,
+                Axis::RowsOver(_) => 1,
+            };
+        }
+        if let Err(error) = run(&r.problem.kernel, &mut r.buffers, grid, &options) {
+            return Outcome::Different(format!("run {word} stops: {error}"));
+        }
+    }
+    compare(&runs, &d, p)
+}
+
+fn compare(runs: &[Run; 2], d: &Dims, p: usize) -> Outcome {
+    let row = |r: &Run| r.row_of.iter().find(|(q, _)| *q == p).map(|(_, row)| *row);
+    let out = |r: &Run| r.problem.role(Role::Out(0));
+    let (Some(l), Some(r), Some(i), Some(j)) = (row(&runs[0]), row(&runs[1]), out(&runs[0]), out(&runs[1])) else {
+        return Outcome::Same;
+    };
+    let n = d.heads * d.d;
+    for c in 0..n {
+        if let Some(how) = differ(&runs[0].buffers[i], l * n + c, &runs[1].buffers[j], r * n + c) {
+            return Outcome::Different(format!(
+                "position {p} is row {l} of one run and row {r} of the other; column {c} differs: {how}"
+            ));
+        }
+    }
+    Outcome::Same
+}
+
+/// A batch that holds the chunk of the shared request among others, in random pages.
+fn make<'p>(problem: &'p Problem, history: &History, chunk: (usize, usize), oldest: usize, random: &mut Random) -> Run<'p> {
+    let d = dims(problem);
+    let mut sequences = vec![Sequence {
+        first: chunk.0,
+        rows: chunk.1,
+        shared: true,
+    }];
+    for _ in 0..random.below(3) {
+        let (first, rows) = (random.below(2 * d.page), random.between(1, 2 * d.bq));
+        sequences.push(Sequence {
+            first,
+            rows,
+            shared: false,
+        });
+    }
+    random.shuffle(&mut sequences);
+    let needed: usize = sequences.iter().map(|s| (s.first + s.rows).div_ceil(d.page)).sum();
+    let pages = needed + 1 + random.below(4);
+    let mut free: Vec<i32> = (0..pages as i32).collect();
+    random.shuffle(&mut free);
+    let (mut table, mut tiles, mut row_of) = (vec![], vec![], vec![]);
+    let mut row = 0;
+    let mut shared_table = vec![];
+    for s in &sequences {
+        let base = table.len();
+        let behind = if d.window > 0 { (s.first + 1).saturating_sub(d.window) / d.page } else { 0 };
+        for i in 0..(s.first + s.rows).div_ceil(d.page) {
+            table.push(if i < behind { -1 } else { free.pop().unwrap_or(0) });
+        }
+        if s.shared {
+            shared_table = table[base..].to_vec();
+            row_of.extend((0..s.rows).map(|i| (s.first + i, row + i)));
+        }
+        let mut at = 0;
+        while at < s.rows {
+            let n = d.bq.min(s.rows - at);
+            tiles.push([base as i32, (row + at) as i32, n as i32, (s.first + at) as i32]);
+            at += n;
+        }
+        row += s.rows;
+    }
+    for _ in 0..random.below(2) {
+        tiles.push([-1, 0, 0, 0]);
+    }
+    random.shuffle(&mut tiles);
+    let mut out = Run {
+        problem,
+        buffers: vec![],
+        tiles: tiles.len(),
+        row_of,
+    };
+    fill(&mut out, &d, history, (row, pages), (&table, &tiles, &shared_table), oldest, random);
+    out
+}
+
+fn fill(
+    out: &mut Run,
+    d: &Dims,
+    history: &History,
+    (rows, pages): (usize, usize),
+    (table, tiles, shared): (&[i32], &[[i32; 4]], &[i32]),
+    oldest: usize,
+    random: &mut Random,
+) {
+    for (i, b) in out.problem.buffers.iter().enumerate() {
+        let elem = out.problem.kernel.params[i].elem;
+        let column = |k: usize| Buffer::I32(tiles.iter().map(|t| t[k]).collect());
+        let random_floats = |random: &mut Random, n: usize| {
+            let mut buffer = Buffer::zeros(elem, n);
+            (0..n).for_each(|at| put(&mut buffer, at, number(random)));
+            buffer
+        };
+        let width = d.heads * d.d;
+        let buffer = match b.role {
+            Role::TileTable => column(0),
+            Role::TileRow => column(1),
+            Role::TileRows => column(2),
+            Role::TilePos => column(3),
+            Role::PageTable => Buffer::I32(table.to_vec()),
+            Role::In(_) => {
+                let mut buffer = random_floats(random, rows * width);
+                for (p, row) in &out.row_of {
+                    (0..width).for_each(|c| put(&mut buffer, row * width + c, history.queries[p * width + c]));
+                }
+                buffer
+            }
+            Role::CacheK | Role::CacheV => {
+                let mut buffer = random_floats(random, pages * d.kv * d.page * d.d);
+                let source = if b.role == Role::CacheK { &history.keys } else { &history.values };
+                let end = source.len() / (d.kv * d.d);
+                for p in oldest..end.min(shared.len() * d.page) {
+                    let page = shared[p / d.page];
+                    if page < 0 {
+                        continue;
+                    }
+                    for (h, c) in (0..d.kv).flat_map(|h| (0..d.d).map(move |c| (h, c))) {
+                        let at = ((page as usize * d.kv + h) * d.page + p % d.page) * d.d + c;
+                        put(&mut buffer, at, source[(p * d.kv + h) * d.d + c]);
+                    }
+                }
+                buffer
+            }
+            _ => random_floats(random, rows * width),
+        };
+        out.buffers.push(buffer);
+    }
+}
