@@ -3,7 +3,8 @@
     python real.py NAME FILE.gguf        # NAME: smollm2-135m or gemma-3-270m
 
 The GGUF's tensors are expanded by the `gguf` package and rounded to BF16, as Vosti does at load, then run by
-transformers in FP32 and in BF16. golden.safetensors holds, for prompts packed one after the other:
+transformers in FP32 and in BF16. A prompt of the instructed model is continued by its own greedy answer, so that
+most positions are of the kind that a server computes. golden.safetensors holds, for prompts packed one after the other:
 `tokens` and `lengths`; `top_f32` and `top_bf16`, the best token at every position; `rows` (packed positions)
 and, for each of them, `logits_f32`, the largest difference `off_bf16` of transformers' own BF16 logits, and
 their divergence `kl_bf16`. `tokens` come from the `tokenizers` library set up as in tokenizers.py.
@@ -22,6 +23,7 @@ import gguf_tokenizers
 HERE = Path(__file__).resolve().parent
 PROMPTS = json.loads((HERE / "prompts.json").read_text())
 ROWS = {"smollm2-135m": 6, "gemma-3-270m": 3}
+ANSWER = {"smollm2-135m": 160, "gemma-3-270m": 0}
 
 NAMES = {"attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
          "attn_output": "self_attn.o_proj", "attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm",
@@ -75,6 +77,7 @@ def main(name, path):
     first = [field("tokenizer.ggml.bos_token_id")] if name.startswith("gemma") else []
     prompts = [first + tokenizer.encode(text, add_special_tokens=False).ids for text in PROMPTS[name]]
 
+    prompts = [answered(model, p, ANSWER[name]) for p in prompts]
     exact = [hidden_states(model, p) for p in prompts]
     heads = model.lm_head.weight
     model = model.to(torch.bfloat16)
@@ -98,6 +101,15 @@ def main(name, path):
     save_file(golden, folder / "golden.safetensors")
     print(name, "tokens", total, "bf16 off by", golden["off_bf16"].tolist(), "KL", golden["kl_bf16"].tolist(),
           "top-1 equal", (top_f32 == top_bf16).float().mean().item(), tokenizer.decode(top_f32[-8:].tolist()))
+
+
+def answered(model, tokens, count):
+    if not count:
+        return tokens
+    with torch.no_grad():
+        prompt = torch.tensor([tokens])
+        return model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=count, do_sample=False,
+                              eos_token_id=2, pad_token_id=2)[0].tolist()
 
 
 def hidden_states(model, tokens):

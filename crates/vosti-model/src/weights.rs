@@ -128,7 +128,9 @@ fn append_rows(raw: &RawTensor, part: &MatrixPart, columns: usize, data: &mut Te
             }
             TensorData::F32(out) => {
                 raw.kind.expand(bytes, &mut row);
-                out.extend_from_slice(&row);
+                // A quantised model's weights are its BF16 expansion, whatever the activations are.
+                let rounds = raw.kind.block_elements() > 1;
+                out.extend(row.iter().map(|v| if rounds { half::bf16::from_f32(*v).to_f32() } else { *v }));
             }
         }
     }

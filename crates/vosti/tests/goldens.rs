@@ -1,0 +1,285 @@
+//! The CPU device's logits against Hugging Face transformers', teacher-forced: tiny random models of every
+//! family, and the two real models where their files are.
+//!
+//! The goldens are made by `crates/vosti-model/goldens` with pinned versions; no test needs torch. The bounds:
+//! with FP32 activations 1e-4 of the largest logit; with BF16 twice what transformers' own BF16 is off from
+//! its FP32, the same best token at 99% of the positions, and a divergence of at most 1e-3. Prompts run in
+//! chunks, so that paging and chunked prefill are under test too.
+
+use std::path::{Path, PathBuf};
+
+use safetensors::SafeTensors;
+use vosti_core::{Core, PAGE, Sampler, Select, Token};
+use vosti_cpu::{Config, CpuDevice};
+use vosti_kernels::Act;
+use vosti_model::decoder::Decoder;
+use vosti_model::{ModelPlan, PlanOptions, TensorFiles, WeightSource, families, plan};
+
+const KL_MAX: f32 = 1e-3;
+const TOP_SHARE_MIN: f32 = 0.99;
+const F32_MAX: f32 = 1e-4;
+
+/// Ends every request at its first token.
+struct Once {
+    vocab: u32,
+}
+
+impl Sampler for Once {
+    type Logits = [f32];
+    type State = ();
+
+    fn vocab(&self) -> u32 {
+        self.vocab
+    }
+
+    fn sample(&self, (): &mut (), _: &[f32]) -> (Token, bool) {
+        (0, true)
+    }
+}
+
+/// Weights of the model for the device.
+struct Source<'a>(vosti_model::Weights<'a>);
+
+impl vosti_cpu::Weights for Source<'_> {
+    fn load(&self, name: &str) -> Result<vosti_cpu::Tensor, Box<dyn std::error::Error + Send + Sync>> {
+        let tensor = self.0.load(name)?;
+        let data = match tensor.data {
+            vosti_model::TensorData::Bf16(data) => vosti_cpu::TensorData::Bf16(data),
+            vosti_model::TensorData::F32(data) => vosti_cpu::TensorData::F32(data),
+        };
+        Ok(vosti_cpu::Tensor { shape: tensor.shape, data })
+    }
+}
+
+/// Runs one prompt at a time on the device and hands out the logits of every position.
+struct Run {
+    plan: ModelPlan,
+    core: Core<CpuDevice, Once>,
+    chunk: usize,
+}
+
+impl Run {
+    fn new(decoder: &Decoder, files: &TensorFiles, act: Act, longest: usize, chunk: usize) -> Self {
+        let plan = plan(decoder, &PlanOptions { target: "cpu", act, context: Some(longest as u32 + 1) }).unwrap();
+        let weights = Source(vosti_model::Weights::new(files, &plan, act));
+        let pages = vec![longest.div_ceil(PAGE) + 1; plan.program.groups.len()];
+        let config = Config::new(chunk, chunk, pages, 2);
+        let device = CpuDevice::new(&plan.program, &plan.bindings, &weights, config).unwrap();
+        assert_eq!(device.interpreted(), Vec::<String>::new());
+        let core = Core::new(device, Once { vocab: decoder.vocab }, plan.program.clone()).unwrap();
+        Self { plan, core, chunk }
+    }
+
+    /// Calls `see(position, logits)` for every position of a prompt.
+    fn prompt(&mut self, tokens: &[u32], mut see: impl FnMut(usize, &[f32])) {
+        let core = &mut self.core;
+        let request = core.admit(tokens.to_vec(), 0, ()).unwrap();
+        for group in 0..self.plan.program.groups.len() {
+            for _ in 0..tokens.len().div_ceil(PAGE) {
+                core.take_page(request, group).unwrap();
+            }
+        }
+        let mut position = 0;
+        while position < tokens.len() {
+            let rows = self.chunk.min(tokens.len() - position);
+            core.plan_begin().unwrap();
+            core.plan_rows(request, rows, &[], Select::All).unwrap();
+            core.run().unwrap();
+            assert_eq!(core.plan().selected().len(), rows);
+            for row in 0..rows {
+                see(position + row, vosti_core::Device::logits(core.device(), row));
+            }
+            core.commit().unwrap();
+            position += rows;
+        }
+        core.finish(request).unwrap();
+    }
+}
+
+/// A golden file.
+struct Golden(Vec<u8>);
+
+impl Golden {
+    fn read(path: &Path) -> Self {
+        Self(std::fs::read(path.join("golden.safetensors")).unwrap())
+    }
+
+    fn words(&self, name: &str) -> Vec<u32> {
+        let golden = SafeTensors::deserialize(&self.0).unwrap();
+        let tensor = golden.tensor(name).unwrap();
+        tensor.data().chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
+    }
+
+    fn floats(&self, name: &str) -> Vec<f32> {
+        self.words(name).into_iter().map(f32::from_bits).collect()
+    }
+
+    fn bf16(&self, name: &str) -> Vec<f32> {
+        let golden = SafeTensors::deserialize(&self.0).unwrap();
+        let tensor = golden.tensor(name).unwrap();
+        let wide = |b: &[u8]| f32::from_bits(u32::from(b[0]) << 16 | u32::from(b[1]) << 24);
+        tensor.data().chunks_exact(2).map(wide).collect()
+    }
+}
+
+fn off(a: &[f32], b: &[f32]) -> f32 {
+    a.iter().zip(b).fold(0.0, |most, (x, y)| most.max((x - y).abs()))
+}
+
+fn best(logits: &[f32]) -> usize {
+    (0..logits.len()).fold(0, |top, i| if logits[i] > logits[top] { i } else { top })
+}
+
+/// The divergence of `got` from `expected`, both logits.
+fn divergence(got: &[f32], expected: &[f32]) -> f32 {
+    let normaliser = |logits: &[f32]| {
+        let top = logits[best(logits)];
+        f64::from(top) + logits.iter().map(|v| f64::from(v - top).exp()).sum::<f64>().ln()
+    };
+    let (of_got, of_expected) = (normaliser(got), normaliser(expected));
+    let term = |(x, y): (&f32, &f32)| {
+        let (log_got, log_expected) = (f64::from(*x) - of_got, f64::from(*y) - of_expected);
+        log_expected.exp() * (log_expected - log_got)
+    };
+    got.iter().zip(expected).map(term).sum::<f64>() as f32
+}
+
+/// All logits of a golden must be finite and spread: constants and NaN match everywhere.
+fn assert_spread(logits: &[f32]) {
+    let largest = logits.iter().fold(0.0f32, |most, v| most.max(v.abs()));
+    assert!(logits.iter().all(|v| v.is_finite()) && largest > 1.0 && largest < 1000.0, "largest logit {largest}");
+}
+
+fn check_tiny(name: &str) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../vosti-model/tests/tiny").join(name);
+    let config = serde_json::from_slice(&std::fs::read(folder.join("config.json")).unwrap()).unwrap();
+    let decoder = families::from_config("config.json", &config).unwrap();
+    let files = TensorFiles::open_folder(&folder).unwrap();
+    let golden = Golden::read(&folder);
+    let (tokens, exact, rounded) = (golden.words("tokens"), golden.floats("logits_f32"), golden.bf16("logits_bf16"));
+    assert_spread(&exact);
+    let vocab = decoder.vocab as usize;
+    let all = |act, chunk| {
+        let mut logits = Vec::new();
+        Run::new(&decoder, &files, act, tokens.len(), chunk).prompt(&tokens, |_, row| logits.extend_from_slice(row));
+        logits
+    };
+
+    let got = all(Act::F32, 47);
+    let largest = exact.iter().fold(0.0f32, |most, v| most.max(v.abs()));
+    let f32_off = off(&got, &exact) / largest;
+    println!("{name}: FP32 off by {f32_off:.1e} of the largest logit");
+    assert!(f32_off <= F32_MAX, "{name}: FP32 logits are off by {f32_off}");
+
+    let got = all(Act::Bf16, 64);
+    let (ours, theirs) = (off(&got, &exact), off(&rounded, &exact));
+    let rows = || got.chunks(vocab).zip(exact.chunks(vocab));
+    let same = rows().filter(|(g, e)| best(g) == best(e)).count() as f32 / tokens.len() as f32;
+    let kl = rows().map(|(g, e)| divergence(g, e)).fold(0.0, f32::max);
+    println!("{name}: BF16 off by {ours:.3} (transformers {theirs:.3}), best token equal {same:.3}, KL {kl:.1e}");
+    assert!(ours <= 2.0 * theirs, "{name}: BF16 logits are off by {ours}, transformers' by {theirs}");
+    assert!(same >= TOP_SHARE_MIN, "{name}: the best token is equal at {same} of the positions");
+    assert!(kl <= KL_MAX, "{name}: divergence {kl}");
+}
+
+#[test]
+fn llama_with_scaled_rope_and_tied_embeddings_equals_transformers() {
+    check_tiny("llama");
+}
+
+#[test]
+fn llama_with_groups_of_three_and_its_own_head_equals_transformers() {
+    check_tiny("llama-untied");
+}
+
+#[test]
+fn qwen3_equals_transformers() {
+    check_tiny("qwen3");
+}
+
+#[test]
+fn gemma3_with_windows_and_softcap_equals_transformers() {
+    check_tiny("gemma3");
+}
+
+#[test]
+fn gemma4_with_keys_as_values_equals_transformers() {
+    check_tiny("gemma4");
+}
+
+#[test]
+fn gemma4_with_shared_caches_equals_transformers() {
+    check_tiny("gemma4-shared");
+}
+
+/// The real models are fetched, not checked in: their tests run where the files are.
+fn real_model(variable: &str) -> Option<PathBuf> {
+    let path = std::env::var_os(variable).map(PathBuf::from);
+    if path.is_none() {
+        eprintln!("skipped: set {variable} to the model's GGUF file to run this test");
+    }
+    path
+}
+
+fn check_real(name: &str, path: &Path) {
+    let files = TensorFiles::open_gguf(path).unwrap();
+    let decoder = families::from_gguf(files.metadata().unwrap()).unwrap();
+    let golden = Golden::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../vosti-model/tests/real").join(name));
+    let (tokens, lengths) = (golden.words("tokens"), golden.words("lengths"));
+    let (top, chosen, exact) = (golden.words("top_f32"), golden.words("rows"), golden.floats("logits_f32"));
+    let (own_off, own_kl) = (golden.floats("off_bf16"), golden.floats("kl_bf16"));
+    assert_spread(&exact);
+    let vocab = decoder.vocab as usize;
+    let longest = *lengths.iter().max().unwrap() as usize;
+
+    for act in [Act::F32, Act::Bf16] {
+        let mut run = Run::new(&decoder, &files, act, longest, 64);
+        let (mut same, mut first) = (0, 0);
+        let (mut worst, mut kl) = (0.0f32, Vec::new());
+        for length in &lengths {
+            run.prompt(&tokens[first..][..*length as usize], |position, logits| {
+                same += usize::from(best(logits) == top[first + position] as usize);
+                if let Some(i) = chosen.iter().position(|row| *row as usize == first + position) {
+                    let expected = &exact[i * vocab..][..vocab];
+                    worst = worst.max(off(logits, expected));
+                    kl.push(divergence(logits, expected));
+                }
+            });
+            first += *length as usize;
+        }
+        assert_eq!(kl.len(), chosen.len());
+        let largest = exact.iter().fold(0.0f32, |most, v| most.max(v.abs()));
+        let share = same as f32 / tokens.len() as f32;
+        let own = own_off.iter().copied().fold(0.0, f32::max);
+        let worst_kl = kl.iter().copied().fold(0.0, f32::max);
+        println!(
+            "{name} {act}: off by {worst:.4} of {largest:.1} (transformers' BF16 {own:.3}), best token equal \
+                  {share:.4}, KL {kl:.5?} (transformers' BF16 {own_kl:.5?})"
+        );
+        match act {
+            Act::F32 => {
+                assert!(worst <= F32_MAX * largest, "{name}: FP32 logits are off by {worst} of {largest}");
+                assert!(share >= 0.999, "{name}: the best token is equal at {share} of the positions");
+            }
+            Act::Bf16 => {
+                assert!(worst <= 2.0 * own, "{name}: BF16 logits are off by {worst}, transformers' by {own}");
+                assert!(share >= TOP_SHARE_MIN, "{name}: the best token is equal at {share} of the positions");
+                assert!(worst_kl <= KL_MAX, "{name}: divergence {worst_kl}");
+            }
+        }
+    }
+}
+
+#[test]
+fn smollm2_equals_transformers() {
+    if let Some(path) = real_model("VOSTI_SMOLLM2_GGUF") {
+        check_real("smollm2-135m", &path);
+    }
+}
+
+#[test]
+fn gemma3_270m_equals_transformers() {
+    if let Some(path) = real_model("VOSTI_GEMMA3_GGUF") {
+        check_real("gemma-3-270m", &path);
+    }
+}
