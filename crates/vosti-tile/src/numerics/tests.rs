@@ -178,3 +178,12 @@ fn dot_adds_the_odd_k_of_a_pair_first() {
         assert_eq!(acc, [0.0]); // -1e8 + 1 rounds back to -1e8
     });
 }
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn the_mode_ends_with_its_guard() {
+    let half_of = |x: f32| std::hint::black_box(x) * std::hint::black_box(0.5);
+    let before = half_of(f32::MIN_POSITIVE);
+    assert_eq!(FloatMode::with(|| half_of(f32::MIN_POSITIVE)), 0.0);
+    assert!(before > 0.0 && half_of(f32::MIN_POSITIVE) == before);
+}
