@@ -2,8 +2,8 @@
 
     python text.py SMOLLM2.gguf GEMMA3.gguf     # versions in requirements.txt
 
-tokens-*.json: texts and their tokens, from the `tokenizers` library set up by gguf_tokenizers.py (the same set-up gave
-llama.cpp's own tokens on every one of 921 texts; `llama_cpp.py` compares these with a running llama-server).
+tokens-*.json: texts and their tokens, from the `tokenizers` library set up by gguf_tokenizers.py; `llama_cpp.py`
+compares them with a running llama-server (all 333 were equal for both models).
 tiny-tokenizer/: a small tokenizer.json with Llama 3's split, and its tokens. chat.json: templates and what
 transformers renders. blocks.safetensors: random bytes of each GGML type and what `gguf` expands them to.
 """

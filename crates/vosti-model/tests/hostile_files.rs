@@ -343,8 +343,5 @@ fn a_thousand_damaged_tokenizers_and_templates_give_errors_and_never_panic() {
             rendered += usize::from(template.render(messages, &ChatOptions::default()).is_ok());
         }
     }
-    assert!(
-        tokenizers > 5 && rendered > 50,
-        "{tokenizers} tokenizers, {rendered} templates: the damage is too coarse"
-    );
+    assert!(tokenizers > 5 && rendered > 50, "{tokenizers} tokenizers, {rendered} templates: the damage is too coarse");
 }

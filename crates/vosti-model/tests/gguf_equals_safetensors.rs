@@ -1,0 +1,286 @@
+//! A model reads the same from GGUF and from safetensors: each tiny model is written here as a GGUF file by
+//! llama.cpp's conventions (interleaved Q and K rows for Llama, Gemma 3's norms stored +1, rope divisors), and
+//! gives the same program, the same bindings and the same weights.
+
+use std::path::Path;
+
+use serde_json::Value;
+use vosti_kernels::Act;
+use vosti_model::{PlanOptions, Tensor, TensorData, TensorFiles, WeightSource, Weights, families, plan};
+
+/// A GGUF file being written: values, then tensors.
+#[derive(Default)]
+struct Writer {
+    values: Vec<u8>,
+    value_count: u64,
+    heads: Vec<u8>,
+    tensor_count: u64,
+    data: Vec<u8>,
+}
+
+impl Writer {
+    fn text(out: &mut Vec<u8>, text: &str) {
+        out.extend((text.len() as u64).to_le_bytes());
+        out.extend(text.as_bytes());
+    }
+
+    fn value(&mut self, key: &str, kind: u32, bytes: &[u8]) {
+        Self::text(&mut self.values, key);
+        self.values.extend(kind.to_le_bytes());
+        self.values.extend(bytes);
+        self.value_count += 1;
+    }
+
+    fn string(&mut self, key: &str, text: &str) {
+        let mut bytes = Vec::new();
+        Self::text(&mut bytes, text);
+        self.value(key, 8, &bytes);
+    }
+
+    fn int(&mut self, key: &str, value: u64) {
+        self.value(key, 4, &(value as u32).to_le_bytes());
+    }
+
+    fn float(&mut self, key: &str, value: f64) {
+        self.value(key, 6, &(value as f32).to_le_bytes());
+    }
+
+    fn list(&mut self, key: &str, kind: u32, count: usize, items: &[u8]) {
+        let mut bytes = kind.to_le_bytes().to_vec();
+        bytes.extend((count as u64).to_le_bytes());
+        bytes.extend(items);
+        self.value(key, 9, &bytes);
+    }
+
+    /// A tensor in F32 (code 0); `shape` slowest axis first.
+    fn tensor(&mut self, name: &str, shape: &[usize], values: &[f32]) {
+        Self::text(&mut self.heads, name);
+        self.heads.extend((shape.len() as u32).to_le_bytes());
+        for axis in shape.iter().rev() {
+            self.heads.extend((*axis as u64).to_le_bytes());
+        }
+        self.heads.extend(0u32.to_le_bytes());
+        self.heads.extend((self.data.len() as u64).to_le_bytes());
+        self.data.extend(values.iter().flat_map(|v| v.to_le_bytes()));
+        self.data.resize(self.data.len().next_multiple_of(32), 0);
+        self.tensor_count += 1;
+    }
+
+    fn bytes(self) -> Vec<u8> {
+        let mut out = b"GGUF\x03\0\0\0".to_vec();
+        out.extend(self.tensor_count.to_le_bytes());
+        out.extend(self.value_count.to_le_bytes());
+        out.extend([self.values, self.heads].concat());
+        out.resize(out.len().next_multiple_of(32), 0);
+        out.extend(self.data);
+        out
+    }
+}
+
+/// The metadata that llama.cpp's converter writes for a configuration.
+fn write_values(w: &mut Writer, config: &Value) {
+    let kind = config["model_type"].as_str().unwrap();
+    let architecture = kind.trim_end_matches("_text");
+    let int = |key: &str| config[key].as_u64().unwrap();
+    let key = |name: &str| format!("{architecture}.{name}");
+    w.string("general.architecture", architecture);
+    w.int(&key("embedding_length"), int("hidden_size"));
+    w.int(&key("block_count"), int("num_hidden_layers"));
+    w.int(&key("context_length"), int("max_position_embeddings"));
+    w.int(&key("attention.head_count"), int("num_attention_heads"));
+    w.float(&key("attention.layer_norm_rms_epsilon"), config["rms_norm_eps"].as_f64().unwrap());
+    if let Some(theta) = config["rope_theta"].as_f64() {
+        w.float(&key("rope.freq_base"), theta);
+    }
+    if let Some(cap) = config["final_logit_softcapping"].as_f64() {
+        w.float(&key("final_logit_softcapping"), cap);
+    }
+    if let Some(window) = config["sliding_window"].as_u64() {
+        w.int(&key("attention.sliding_window"), window);
+    }
+    match architecture {
+        "gemma4" => write_gemma4_values(w, config),
+        _ => {
+            w.int(&key("attention.head_count_kv"), int("num_key_value_heads"));
+            w.int(&key("feed_forward_length"), int("intermediate_size"));
+            if let Some(d) = config["head_dim"].as_u64() {
+                w.int(&key("attention.key_length"), d);
+            }
+        }
+    }
+    if architecture == "gemma3" {
+        w.string(&key("rope.scaling.type"), "linear");
+        w.float(&key("rope.scaling.factor"), config["rope_scaling"]["factor"].as_f64().unwrap());
+    }
+}
+
+fn write_gemma4_values(w: &mut Writer, config: &Value) {
+    let int = |key: &str| config[key].as_u64().unwrap();
+    let types: Vec<bool> = config["layer_types"].as_array().unwrap().iter().map(|t| t == "sliding_attention").collect();
+    let shared = config["num_kv_shared_layers"].as_u64().unwrap_or(0);
+    let kv = |sliding: bool| match config["num_global_key_value_heads"].as_u64() {
+        Some(n) if !sliding => n,
+        _ => int("num_key_value_heads"),
+    };
+    let heads: Vec<u8> = types.iter().flat_map(|s| (kv(*s) as u32).to_le_bytes()).collect();
+    let wide = |i: usize| if (types.len() - i) as u64 <= shared { 2 } else { 1 };
+    let widths: Vec<u8> =
+        (0..types.len()).flat_map(|i| (int("intermediate_size") as u32 * wide(i)).to_le_bytes()).collect();
+    let flags: Vec<u8> = types.iter().map(|s| u8::from(*s)).collect();
+    w.list("gemma4.attention.head_count_kv", 4, types.len(), &heads);
+    w.list("gemma4.feed_forward_length", 4, types.len(), &widths);
+    w.list("gemma4.attention.sliding_window_pattern", 7, types.len(), &flags);
+    w.int("gemma4.attention.key_length", int("global_head_dim"));
+    w.int("gemma4.attention.key_length_swa", int("head_dim"));
+    w.int("gemma4.attention.shared_kv_layers", shared);
+}
+
+/// llama.cpp's name of a tensor.
+fn gguf_name(name: &str, sandwich: bool) -> String {
+    let name = name.strip_prefix("model.").unwrap_or(name);
+    match name {
+        "embed_tokens.weight" => return "token_embd.weight".into(),
+        "norm.weight" => return "output_norm.weight".into(),
+        "lm_head.weight" => return "output.weight".into(),
+        _ => {}
+    }
+    let (layer, part) = name.strip_prefix("layers.").unwrap().split_once('.').unwrap();
+    let part = match part.trim_end_matches(".weight") {
+        "input_layernorm" => "attn_norm",
+        "self_attn.q_proj" => "attn_q",
+        "self_attn.k_proj" => "attn_k",
+        "self_attn.v_proj" => "attn_v",
+        "self_attn.o_proj" => "attn_output",
+        "self_attn.q_norm" => "attn_q_norm",
+        "self_attn.k_norm" => "attn_k_norm",
+        "post_attention_layernorm" if sandwich => "post_attention_norm",
+        "post_attention_layernorm" | "pre_feedforward_layernorm" => "ffn_norm",
+        "post_feedforward_layernorm" => "post_ffw_norm",
+        "mlp.gate_proj" => "ffn_gate",
+        "mlp.up_proj" => "ffn_up",
+        "mlp.down_proj" => "ffn_down",
+        "layer_scalar" => "layer_output_scale",
+        other => panic!("{other}"),
+    };
+    format!("blk.{layer}.{part}.weight")
+}
+
+/// llama.cpp's order of a head's rows: the two halves interleaved.
+fn interleave(values: &[f32], rows: usize, heads: usize) -> Vec<f32> {
+    let (columns, d) = (values.len() / rows, rows / heads);
+    let source = |row: usize| row / d * d + row % d % 2 * (d / 2) + row % d / 2;
+    (0..rows).flat_map(|row| values[source(row) * columns..][..columns].to_vec()).collect()
+}
+
+/// The divisors that stand for a configuration's scaling of full layers, if any.
+fn divisors(config: &Value) -> Option<Vec<f32>> {
+    if config["model_type"] == "gemma4_text" {
+        let half = config["global_head_dim"].as_u64().unwrap() as usize / 2;
+        return Some((0..half).map(|i| if i < half / 4 { 1.0 } else { 1e30 }).collect());
+    }
+    let scaling = config["rope_scaling"].as_object().filter(|s| s["rope_type"] == "llama3")?;
+    let of = |key: &str| scaling[key].as_f64().unwrap();
+    let d = config["hidden_size"].as_u64().unwrap() / config["num_attention_heads"].as_u64().unwrap();
+    let divisor = |i: u64| {
+        let wavelength = std::f64::consts::TAU * config["rope_theta"].as_f64().unwrap().powf(2.0 * i as f64 / d as f64);
+        let original = of("original_max_position_embeddings");
+        let smooth = (original / wavelength - of("low_freq_factor")) / (of("high_freq_factor") - of("low_freq_factor"));
+        let smooth = smooth.clamp(0.0, 1.0);
+        1.0 / ((1.0 - smooth) / of("factor") + smooth)
+    };
+    Some((0..d / 2).map(|i| divisor(i) as f32).collect())
+}
+
+fn write(folder: &Path, config: &Value) -> Vec<u8> {
+    let mut w = Writer::default();
+    write_values(&mut w, config);
+    let bytes = std::fs::read(folder.join("model.safetensors")).unwrap();
+    let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    let kind = config["model_type"].as_str().unwrap();
+    let gemma = kind.starts_with("gemma");
+    for (name, view) in tensors.iter() {
+        let wide = |b: &[u8]| f32::from_bits(u32::from(b[0]) << 16 | u32::from(b[1]) << 24);
+        let mut values: Vec<f32> = view.data().chunks_exact(2).map(wide).collect();
+        let heads = match () {
+            () if name.ends_with("q_proj.weight") => config["num_attention_heads"].as_u64(),
+            () if name.ends_with("k_proj.weight") => config["num_key_value_heads"].as_u64(),
+            () => None,
+        };
+        if let Some(heads) = heads.filter(|_| kind == "llama") {
+            values = interleave(&values, view.shape()[0], heads as usize);
+        }
+        if kind == "gemma3_text" && view.shape().len() == 1 {
+            values.iter_mut().for_each(|v| *v += 1.0);
+        }
+        w.tensor(&gguf_name(name, gemma), view.shape(), &values);
+    }
+    if let Some(divisors) = divisors(config) {
+        w.tensor("rope_freqs.weight", &[divisors.len()], &divisors);
+    }
+    w.bytes()
+}
+
+fn assert_close(name: &str, a: Tensor, b: Tensor) {
+    assert_eq!(a.shape, b.shape, "{name}");
+    let (TensorData::F32(x), TensorData::F32(y)) = (&a.data, &b.data) else { panic!("{name} is not FP32") };
+    if !name.starts_with("rope.") {
+        assert!(x == y, "{name} differs");
+    }
+    // Divisors are stored in f32: an angle is off by its size times 2^-23 or so.
+    let off = x.iter().zip(y).fold(0.0f32, |most, (u, v)| most.max((u - v).abs()));
+    assert!(off < 1e-4, "{name} is off by {off}");
+}
+
+fn check(name: &str) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tiny").join(name);
+    let mut config: Value = serde_json::from_slice(&std::fs::read(folder.join("config.json")).unwrap()).unwrap();
+    if name == "gemma3" {
+        // A GGUF file cannot say these; llama.cpp's converter assumes them.
+        config["query_pre_attn_scalar"] = config["head_dim"].clone();
+        config.as_object_mut().unwrap().remove("layer_types");
+    }
+    let path = std::env::temp_dir().join(format!("vosti-{name}-{}.gguf", std::process::id()));
+    std::fs::write(&path, write(&folder, &config)).unwrap();
+    let gguf = TensorFiles::open_gguf(&path).unwrap();
+    let folder = TensorFiles::open_folder(&folder).unwrap();
+    let options = PlanOptions { target: "cpu", act: Act::F32, context: None };
+    let theirs = plan(&families::from_gguf(gguf.metadata().unwrap()).unwrap(), &options).unwrap();
+    let ours = plan(&families::from_config("config.json", &config).unwrap(), &options).unwrap();
+    assert_eq!(theirs.program, ours.program);
+    assert_eq!(theirs.bindings, ours.bindings);
+    let (x, y) = (Weights::new(&gguf, &theirs, Act::F32), Weights::new(&folder, &ours, Act::F32));
+    for name in ours.weights.keys() {
+        assert_close(name, x.load(name).unwrap(), y.load(name).unwrap());
+    }
+    std::fs::remove_file(&path).unwrap();
+}
+
+#[test]
+fn a_llama_with_scaled_rope_reads_the_same_from_both() {
+    check("llama");
+}
+
+#[test]
+fn a_llama_with_its_own_head_reads_the_same_from_both() {
+    check("llama-untied");
+}
+
+#[test]
+fn a_qwen3_reads_the_same_from_both() {
+    check("qwen3");
+}
+
+#[test]
+fn a_gemma3_reads_the_same_from_both() {
+    check("gemma3");
+}
+
+#[test]
+fn a_gemma4_with_keys_as_values_reads_the_same_from_both() {
+    check("gemma4");
+}
+
+#[test]
+fn a_gemma4_with_shared_caches_reads_the_same_from_both() {
+    check("gemma4-shared");
+}
