@@ -1,7 +1,7 @@
 #: sibling: attend_window
 #: mistake: a page that a row does not see updates its state
-#: fails: ?
-#: replay: ?
+#: fails: loop-range
+#: replay: differs
 """Paged causal attention with an online softmax, full or windowed, one query tile and KV head a program.
 
 A query tile holds up to BQ rows of one request. Lane `t * GP + g` is row t of the tile and the g-th

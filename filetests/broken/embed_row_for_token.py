@@ -1,7 +1,7 @@
 #: sibling: embed
 #: mistake: the packed row is looked up instead of the token
-#: fails: ?
-#: replay: ?
+#: fails: dependency
+#: replay: differs
 """One row of the embedding table per token, scaled in FP32."""
 import triton
 import triton.language as tl

@@ -1,7 +1,7 @@
 #: sibling: embed
 #: mistake: tokens are read beyond the batch
-#: fails: ?
-#: replay: ?
+#: fails: in-bounds
+#: replay: differs
 """One row of the embedding table per token, scaled in FP32."""
 import triton
 import triton.language as tl

@@ -1,7 +1,7 @@
 #: sibling: rmsnorm_gather
 #: mistake: the row index is read beyond the batch
-#: fails: ?
-#: replay: ?
+#: fails: in-bounds
+#: replay: differs
 """RMS norm of chosen rows: reads packed row `row_index[i]`, writes compact row i.
 
 The same operations in the same order as `rmsnorm`; only the row it reads differs.

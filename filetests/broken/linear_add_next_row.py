@@ -1,7 +1,7 @@
 #: sibling: linear_add
 #: mistake: the residual tile starts one row too late
-#: fails: ?
-#: replay: ?
+#: fails: guard
+#: replay: differs
 """A linear layer added to a residual before the one cast: `out = residual + x w^T`."""
 import triton
 import triton.language as tl

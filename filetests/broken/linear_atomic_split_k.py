@@ -1,7 +1,7 @@
 #: sibling: linear
 #: mistake: split-K adds partial sums with atomics
-#: fails: ?
-#: replay: ?
+#: fails: subset
+#: replay: none
 """A linear layer: `out[t, n] = sum_k x[t, k] * w[n, k]`, accumulated in FP32 from k = 0 upwards."""
 import triton
 import triton.language as tl

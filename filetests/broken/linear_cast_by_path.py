@@ -1,7 +1,7 @@
 #: sibling: linear
 #: mistake: only large batches round to BF16 before the scale
-#: fails: ?
-#: replay: ?
+#: fails: guard
+#: replay: differs
 """A linear layer: `out[t, n] = sum_k x[t, k] * w[n, k]`, accumulated in FP32 from k = 0 upwards."""
 import triton
 import triton.language as tl

@@ -1,7 +1,7 @@
 #: sibling: linear_glu
 #: mistake: the gate is normalised by the mean over the tile rows
-#: fails: ?
-#: replay: ?
+#: fails: guard
+#: replay: differs
 """Gated linear unit: `out = act(x gate^T) * (x up^T)`; w holds N gate rows, then N up rows.
 
 ACT 0 is SiLU, `g / (1 + exp(-g))`; ACT 1 is GELU in its tanh form, which is `g / (1 + exp(-2u))` with

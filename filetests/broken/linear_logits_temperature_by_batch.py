@@ -1,7 +1,7 @@
 #: sibling: linear_logits
 #: mistake: the soft cap is skipped for single rows
-#: fails: ?
-#: replay: ?
+#: fails: guard
+#: replay: differs
 """The lm head: logits in FP32, softly capped to (-SOFTCAP, SOFTCAP) unless SOFTCAP is 0."""
 import triton
 import triton.language as tl

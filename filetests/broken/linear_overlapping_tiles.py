@@ -1,7 +1,7 @@
 #: sibling: linear
 #: mistake: row tiles overlap by one: two programs write the shared row
-#: fails: ?
-#: replay: ?
+#: fails: single-writer
+#: replay: none
 """A linear layer: `out[t, n] = sum_k x[t, k] * w[n, k]`, accumulated in FP32 from k = 0 upwards."""
 import triton
 import triton.language as tl

@@ -1,7 +1,7 @@
-#: sibling: linear
+#: sibling: linear_indexed
 #: mistake: a small batch walks K backwards
-#: fails: ?
-#: replay: ?
+#: fails: guard
+#: replay: differs
 """A linear layer: `out[t, n] = sum_k x[t, k] * w[n, k]`, accumulated in FP32 from k = 0 upwards."""
 import triton
 import triton.language as tl
@@ -14,7 +14,7 @@ import triton.language as tl
 # x = "in 0"
 # rows = "rows"
 # w = "weight 0"
-# out = "out 0"
+# out = "out 0 f32"
 # [constants]
 # K = 40
 # N = 24
@@ -31,16 +31,13 @@ def kernel(x, rows, w, out, K: tl.constexpr, N: tl.constexpr, BM: tl.constexpr, 
     m = tl.load(rows)
     row = tl.program_id(0) * BM
     col = tl.program_id(1) * BN
-    first = tl.where(m <= BM, (tl.cdiv(K, BK) - 1) * BK, 0)
-    step = tl.where(m <= BM, -BK, BK)
-    x_tile = tl.make_block_ptr(x, (m, K), (K, 1), (row, first), (BM, BK), (1, 0))
-    w_tile = tl.make_block_ptr(w, (K, N), (1, K), (first, col), (BK, BN), (0, 1))
     acc = tl.zeros((BM, BN), tl.float32)
-    for _ in range(0, K, BK):
+    for i in range(0, tl.cdiv(K, BK)):
+        k = tl.where(m <= BM, tl.cdiv(K, BK) - 1 - i, i) * BK
+        x_tile = tl.make_block_ptr(x, (m, K), (K, 1), (row, k), (BM, BK), (1, 0))
+        w_tile = tl.make_block_ptr(w, (K, N), (1, K), (k, col), (BK, BN), (0, 1))
         a = tl.load(x_tile, boundary_check=(0, 1), padding_option="zero")
         b = tl.load(w_tile, boundary_check=(0, 1), padding_option="zero")
         acc = tl.dot(a, b, acc, input_precision="ieee")
-        x_tile = tl.advance(x_tile, (0, step))
-        w_tile = tl.advance(w_tile, (step, 0))
     out_tile = tl.make_block_ptr(out, (m, N), (N, 1), (row, col), (BM, BN), (1, 0))
     tl.store(out_tile, acc.to(out.dtype.element_ty), boundary_check=(0, 1))

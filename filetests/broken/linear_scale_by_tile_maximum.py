@@ -1,7 +1,7 @@
 #: sibling: linear
 #: mistake: activations are quantised by the largest of the tile, not of the row
-#: fails: ?
-#: replay: ?
+#: fails: guard
+#: replay: differs
 """A linear layer: `out[t, n] = sum_k x[t, k] * w[n, k]`, accumulated in FP32 from k = 0 upwards."""
 import triton
 import triton.language as tl

@@ -1,7 +1,7 @@
-#: sibling: linear
+#: sibling: linear_indexed
 #: mistake: a batch of one tile keeps every other K tile in a second accumulator
-#: fails: ?
-#: replay: ?
+#: fails: guard
+#: replay: differs
 """A linear layer: `out[t, n] = sum_k x[t, k] * w[n, k]`, accumulated in FP32 from k = 0 upwards."""
 import triton
 import triton.language as tl
@@ -14,7 +14,7 @@ import triton.language as tl
 # x = "in 0"
 # rows = "rows"
 # w = "weight 0"
-# out = "out 0"
+# out = "out 0 f32"
 # [constants]
 # K = 40
 # N = 24
@@ -31,18 +31,17 @@ def kernel(x, rows, w, out, K: tl.constexpr, N: tl.constexpr, BM: tl.constexpr, 
     m = tl.load(rows)
     row = tl.program_id(0) * BM
     col = tl.program_id(1) * BN
-    x_tile = tl.make_block_ptr(x, (m, K), (K, 1), (row, 0), (BM, BK), (1, 0))
-    w_tile = tl.make_block_ptr(w, (K, N), (1, K), (0, col), (BK, BN), (0, 1))
     acc = tl.zeros((BM, BN), tl.float32)
     odd = tl.zeros((BM, BN), tl.float32)
-    for k in range(0, K, BK):
+    for i in range(0, tl.cdiv(K, BK)):
+        k = i * BK
+        x_tile = tl.make_block_ptr(x, (m, K), (K, 1), (row, k), (BM, BK), (1, 0))
+        w_tile = tl.make_block_ptr(w, (K, N), (1, K), (k, col), (BK, BN), (0, 1))
         a = tl.load(x_tile, boundary_check=(0, 1), padding_option="zero")
         b = tl.load(w_tile, boundary_check=(0, 1), padding_option="zero")
-        acc, odd = tl.dot(a, b, acc, input_precision="ieee"), odd
+        acc = tl.dot(a, b, acc, input_precision="ieee")
         if m <= BM:
             acc, odd = odd, acc
-        x_tile = tl.advance(x_tile, (0, BK))
-        w_tile = tl.advance(w_tile, (BK, 0))
     acc = acc + odd
     out_tile = tl.make_block_ptr(out, (m, N), (N, 1), (row, col), (BM, BN), (1, 0))
     tl.store(out_tile, acc.to(out.dtype.element_ty), boundary_check=(0, 1))

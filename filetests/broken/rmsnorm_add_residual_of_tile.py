@@ -1,7 +1,7 @@
 #: sibling: rmsnorm_add
 #: mistake: every row takes the residual of the first row of its tile
-#: fails: ?
-#: replay: ?
+#: fails: dependency
+#: replay: differs
 """RMS norm of x added to a residual: `out = residual + x * rsqrt(mean(x^2) + EPS) * w`, in FP32."""
 import triton
 import triton.language as tl

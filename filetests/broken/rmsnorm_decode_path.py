@@ -1,7 +1,7 @@
 #: sibling: rmsnorm
 #: mistake: a single row is summed in halves, a batch in one piece
-#: fails: ?
-#: replay: ?
+#: fails: guard
+#: replay: differs
 """RMS norm: `out = x * rsqrt(mean(x^2) + EPS) * w`, all in FP32 with one cast at the end.
 
 The squares are summed per column block first and across a block's columns last.

@@ -1,7 +1,7 @@
 #: sibling: rmsnorm
 #: mistake: the result goes over the input that other programs may still read
-#: fails: ?
-#: replay: ?
+#: fails: separation
+#: replay: differs
 """RMS norm: `out = x * rsqrt(mean(x^2) + EPS) * w`, all in FP32 with one cast at the end.
 
 The squares are summed per column block first and across a block's columns last.

@@ -1,7 +1,7 @@
 #: sibling: rmsnorm
 #: mistake: the last row tile leaves early
-#: fails: ?
-#: replay: ?
+#: fails: coverage
+#: replay: differs
 """RMS norm: `out = x * rsqrt(mean(x^2) + EPS) * w`, all in FP32 with one cast at the end.
 
 The squares are summed per column block first and across a block's columns last.

@@ -1,7 +1,7 @@
 #: sibling: rope_q
 #: mistake: one position for the whole tile
-#: fails: ?
-#: replay: ?
+#: fails: dependency
+#: replay: differs
 """Rotary position embedding of the query heads, after an RMS norm per head when NORM is 1.
 
 Head `h` lies in columns `OFFSET + h * D` of the fused projection; the rotation pairs column d with

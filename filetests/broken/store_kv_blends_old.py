@@ -1,7 +1,7 @@
 #: sibling: store_kv
 #: mistake: the new key is blended with the one in the cache
-#: fails: ?
-#: replay: ?
+#: fails: separation
+#: replay: differs
 """Writes each row's key and value to its slot of the paged cache `[pages, KV_HEADS, PAGE, D]`.
 
 Keys are rotated.

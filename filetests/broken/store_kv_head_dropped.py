@@ -1,7 +1,7 @@
 #: sibling: store_kv
 #: mistake: every head writes the first head of the page
-#: fails: ?
-#: replay: ?
+#: fails: coverage
+#: replay: differs
 """Writes each row's key and value to its slot of the paged cache `[pages, KV_HEADS, PAGE, D]`.
 
 Keys are rotated.

@@ -1,7 +1,7 @@
 #: sibling: store_kv
 #: mistake: the cache offset is computed in 32 bits
-#: fails: ?
-#: replay: ?
+#: fails: no-wrap
+#: replay: none
 """Writes each row's key and value to its slot of the paged cache `[pages, KV_HEADS, PAGE, D]`.
 
 Keys are rotated.

@@ -1,7 +1,7 @@
 #: sibling: store_kv
 #: mistake: the position is taken for the slot
-#: fails: ?
-#: replay: ?
+#: fails: in-bounds
+#: replay: differs
 """Writes each row's key and value to its slot of the paged cache `[pages, KV_HEADS, PAGE, D]`.
 
 Keys are rotated.

@@ -1,7 +1,7 @@
 #: sibling: store_kv
 #: mistake: padding rows all write slot 0
-#: fails: ?
-#: replay: ?
+#: fails: exact-effect
+#: replay: differs
 """Writes each row's key and value to its slot of the paged cache `[pages, KV_HEADS, PAGE, D]`.
 
 Keys are rotated.

@@ -113,7 +113,14 @@ impl<'k> Prover<'k, '_> {
         if leaf {
             return self.fail(Obligation::Guard, line, "an integer or a mask may differ between the two runs");
         }
-        self.equal_structure(l, r, mode)
+        // The place where the difference matters says more than the place where it comes from.
+        match self.equal_structure(l, r, mode) {
+            Err(Trouble::Failed(mut f)) if f.obligation == Obligation::Guard && line.ttir > 0 => {
+                (f.ttir_line, f.python_line) = (Some(line.ttir), line.python);
+                Err(Trouble::Failed(f))
+            }
+            other => other,
+        }
     }
 
     fn equal_structure(&mut self, l: &At, r: &At, mode: Mode) -> Proof {
@@ -252,11 +259,12 @@ impl<'k> Prover<'k, '_> {
         }
         match self.equal_structure(l, r, mode) {
             Ok(()) => Ok(None),
-            Err(Trouble::Failed(f)) if f.obligation == Obligation::Alignment => self.fail(
-                Obligation::Guard,
-                line,
-                "a mask or branch may be taken in one run and not in the other",
-            ),
+            Err(Trouble::Failed(f)) if matches!(f.obligation, Obligation::Alignment | Obligation::Guard) => self
+                .fail(
+                    Obligation::Guard,
+                    line,
+                    "a mask or branch may be taken in one run and not in the other",
+                ),
             Err(other) => Err(other),
         }
     }

@@ -30,4 +30,4 @@ pub use case::Case;
 pub use problem::{Problem, ProblemError};
 pub use solver::{Solver, SolverError, find_z3};
 pub use verdict::{Assumption, Failure, Obligation, Verdict};
-pub use verify::{Report, verify, verify_pair};
+pub use verify::{Report, verify, verify_or_refute, verify_pair};

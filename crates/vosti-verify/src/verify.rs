@@ -78,6 +78,26 @@ pub fn verify_pair(left: &Problem, right: &Problem, solver: &mut Solver) -> Resu
     })
 }
 
+/// As [`verify_pair`]; what is not proved is replayed on the interpreter, and refuted if two related
+/// runs give different bits. `left` and `right` may be one problem.
+pub fn verify_or_refute(
+    left: &Problem,
+    right: &Problem,
+    replays: u64,
+    solver: &mut Solver,
+) -> Result<Report, SolverError> {
+    let mut report = verify_pair(left, right, solver)?;
+    if let Verdict::Unknown(failure) = &report.verdict
+        && let Some(counterexample) = crate::replay::search(left, right, 0..replays)
+    {
+        report.verdict = Verdict::Refuted {
+            failure: failure.clone(),
+            counterexample,
+        };
+    }
+    Ok(report)
+}
+
 /// The contract in a word or two.
 pub fn contract_name(problem: &Problem) -> String {
     match (problem.shape, problem.int("WINDOW")) {

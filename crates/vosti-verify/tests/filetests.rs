@@ -1,0 +1,75 @@
+//! `filetests/pass` is proved, `filetests/broken` is not: each broken kernel differs from a proved
+//! sibling in its mistake, fails at the obligation that it names, and where it says so two replayed
+//! runs have different bits.
+
+use std::path::{Path, PathBuf};
+use vosti_verify::{Cache, Case, Solver, Verdict, find_z3, replay, verify, verify_or_refute};
+
+const REPLAYS: u64 = 60;
+
+fn cases(folder: &str) -> Vec<(PathBuf, Case)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../filetests").join(folder);
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|e| e.unwrap().path())
+        .filter(|p| p.extension().is_some_and(|e| e == "py"))
+        .collect();
+    paths.sort();
+    paths.into_iter().map(|p| (p.clone(), Case::read(&p).unwrap())).collect()
+}
+
+fn solver() -> Option<Solver> {
+    let solver = Solver::new(find_z3(), Cache::none());
+    if solver.version().is_empty() {
+        assert!(std::env::var_os("CI").is_none(), "CI must have z3");
+        println!("skipped: no z3; pip install z3-solver=={}", vosti_verify::solver::WANTED);
+        return None;
+    }
+    Some(solver)
+}
+
+#[test]
+fn good_kernels_are_proved_and_their_replays_agree() {
+    let Some(mut solver) = solver() else { return };
+    for (_, case) in cases("pass") {
+        let problem = case.problem.as_ref().unwrap_or_else(|e| panic!("{}: {e}", case.name));
+        let report = verify(problem, &mut solver).unwrap();
+        assert_eq!(report.verdict, Verdict::Proved, "{}", case.name);
+        assert_eq!(replay::search(problem, problem, 0..20), None, "{}", case.name);
+    }
+}
+
+#[test]
+fn broken_kernels_fail_at_the_obligation_they_name() {
+    let Some(mut solver) = solver() else { return };
+    let all = cases("broken");
+    assert!(all.len() >= 40);
+    let mut differing = 0;
+    for (_, case) in all {
+        let fails = case.note("fails").unwrap_or_else(|| panic!("{} names no obligation", case.name));
+        let Ok(problem) = &case.problem else {
+            assert_eq!(fails, "subset", "{}", case.name);
+            continue;
+        };
+        let report = verify_or_refute(problem, problem, REPLAYS, &mut solver).unwrap();
+        let failure = report.verdict.failure().unwrap_or_else(|| panic!("{} was proved", case.name));
+        assert_eq!(failure.obligation.to_string(), fails, "{}: {failure}", case.name);
+        let refuted = matches!(report.verdict, Verdict::Refuted { .. });
+        assert_eq!(refuted, case.note("replay") == Some("differs"), "{}: {}", case.name, report.verdict);
+        differing += usize::from(refuted);
+    }
+    assert!(differing >= 30, "{differing} broken kernels have a replayed pair of runs");
+}
+
+#[test]
+fn broken_kernels_differ_from_a_passing_sibling_in_few_lines() {
+    for (path, case) in cases("broken") {
+        let sibling = case.note("sibling").unwrap();
+        let good = std::fs::read_to_string(path.with_file_name(format!("../pass/{sibling}.py"))).unwrap();
+        let broken: Vec<&str> = case.source.lines().filter(|l| !l.starts_with("#: ")).collect();
+        let good: Vec<&str> = good.lines().collect();
+        let new = broken.iter().filter(|l| !good.contains(l)).count();
+        let gone = good.iter().filter(|l| !broken.contains(l)).count();
+        assert!((1..=8).contains(&(new + gone)), "{}: {new} new lines, {gone} gone", case.name);
+    }
+}
