@@ -124,16 +124,28 @@ fn append_rows(raw: &RawTensor, part: &MatrixPart, columns: usize, data: &mut Te
             }
             TensorData::Bf16(out) => {
                 raw.kind.expand(bytes, &mut row);
-                out.extend(row.iter().map(|v| half::bf16::from_f32(*v).to_bits()));
+                out.extend(row.iter().map(|v| to_bf16(*v)));
             }
             TensorData::F32(out) => {
                 raw.kind.expand(bytes, &mut row);
                 // A quantised model's weights are its BF16 expansion, whatever the activations are.
                 let rounds = raw.kind.block_elements() > 1;
-                out.extend(row.iter().map(|v| if rounds { half::bf16::from_f32(*v).to_f32() } else { *v }));
+                out.extend(row.iter().map(|v| if rounds { from_bf16(to_bf16(*v)) } else { *v }));
             }
         }
     }
+}
+
+/// Rounds to nearest, ties to even; without a branch, so that loops over it become vector code.
+fn to_bf16(value: f32) -> u16 {
+    let bits = value.to_bits();
+    let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
+    let quiet_nan = bits >> 16 | 0x40;
+    (if value.is_nan() { quiet_nan } else { rounded }) as u16
+}
+
+fn from_bf16(bits: u16) -> f32 {
+    f32::from_bits(u32::from(bits) << 16)
 }
 
 /// llama.cpp stores a head's rows so that the pairs that rotate together are neighbours: its row `2 i + h`
@@ -142,4 +154,26 @@ fn unpermuted(row: usize, head_dim: usize) -> usize {
     let (head, within) = (row / head_dim, row % head_dim);
     let (half, pair) = (within / (head_dim / 2), within % (head_dim / 2));
     head * head_dim + 2 * pair + half
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounding_to_bf16_is_the_half_crates() {
+        let specials = [0.0, -0.0, 1e-45, f32::MAX, f32::MIN, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, -f32::NAN];
+        let ties = [1.0 + 1.0 / 256.0, 1.0 + 3.0 / 256.0, 1.0 + 1.0 / 256.0 + 1e-7, 3.3895314e38];
+        let spread = (0..100_000u32).map(|i| f32::from_bits(i.wrapping_mul(2_654_435_761)));
+        for value in specials.into_iter().chain(ties).chain(spread) {
+            assert_eq!(to_bf16(value), half::bf16::from_f32(value).to_bits(), "{value:e}");
+        }
+    }
+
+    #[test]
+    fn unpermuting_gives_each_row_of_a_head_once() {
+        // A head of four rows a0 a1 | b0 b1 is stored a0 b0 a1 b1.
+        let stored: Vec<usize> = (0..8).map(|row| unpermuted(row, 4)).collect();
+        assert_eq!(stored, [0, 2, 1, 3, 4, 6, 5, 7]);
+    }
 }
