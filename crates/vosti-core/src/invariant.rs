@@ -113,6 +113,20 @@ pub open(crate) spec fn block_pages_ok(pools: Seq<Pool>, b: Block, slot: int) ->
     forall|g: int| 0 <= g < b.pages@.len() ==> #[trigger] block_page_ok(pools, b, slot, g)
 }
 
+/// Entry `index` of group g of the request's table is this page.
+pub open(crate) spec fn has_entry<T>(r: Request<T>, g: int, index: int, p: int) -> bool {
+    0 <= g < r.tables@.len() && 0 <= index < r.tables@[g]@.len() && r.tables@[g]@[index] == p
+}
+
+/// Whoever page p of group g names has it: no page is lost.
+pub open(crate) spec fn owner_has<T>(requests: Slots<T>, blocks: Seq<Option<Block>>, page: Page, g: int, p: int) -> bool {
+    match page {
+        Page::Free { .. } => true,
+        Page::Owned { request, index } => live(requests, request as int) && has_entry(requests[request as int]->0, g, index as int, p),
+        Page::Registered { block } => registered(blocks, block as int) && blocks[block as int]->0.pages@[g] == p,
+    }
+}
+
 /// Position j of a request is canonical in the cache if it has a page.
 pub open(crate) spec fn kv_at_ok<T>(world: World, cache: spec_fn(u32, int, int) -> Bits, r: Request<T>, layer: u32, j: int) -> bool {
     let g = group_of(world.program, layer);
@@ -179,6 +193,13 @@ impl<S: Sampler> State<S> {
     #[verifier::opaque]
     pub open(crate) spec fn inv_block_pages(self) -> bool {
         forall|b: int| registered(self.blocks@, b) ==> block_pages_ok(self.pools@, #[trigger] self.blocks@[b]->0, b)
+    }
+
+    /// Whoever a page names has it.
+    #[verifier::opaque]
+    pub open(crate) spec fn inv_owners(self) -> bool {
+        forall|g: int, p: int| 0 <= g < self.pools@.len() && 0 <= p < self.pools@[g].pages@.len()
+            ==> owner_has(self.requests@, self.blocks@, #[trigger] self.pools@[g].pages@[p], g, p)
     }
 
     /// What is cached is canonical.
@@ -265,6 +286,7 @@ impl<S: Sampler> State<S> {
         &&& self.inv_tables()
         &&& self.inv_chains()
         &&& self.inv_block_pages()
+        &&& self.inv_owners()
         &&& self.inv_kv(self.world(fixed))
         &&& self.inv_log(self.world(fixed))
     }

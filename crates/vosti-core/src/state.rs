@@ -120,6 +120,7 @@ impl<S: Sampler> State<S> {
             invariant
                 group <= fixed.program.groups@.len(), pools@.len() == group, *device == *old(device),
                 forall|g: int| 0 <= g < group ==> (#[trigger] pools@[g]).wf() && pools@[g].pages@.len() == (device.limits().pages)(g),
+                forall|g: int, p: int| 0 <= g < group && 0 <= p < pools@[g].pages@.len() ==> (#[trigger] pools@[g].pages@[p]) is Free,
                 forall|g: int| 0 <= g < group ==> 0 < #[trigger] (device.limits().pages)(g) <= COUNT_MAX / PAGE,
             decreases fixed.program.groups.len() - group,
         {
@@ -151,6 +152,7 @@ impl<S: Sampler> State<S> {
             reveal(State::inv_tables);
             reveal(State::inv_chains);
             reveal(State::inv_block_pages);
+            reveal(State::inv_owners);
             reveal(State::inv_kv);
             reveal(State::inv_log);
             assert(views(state.log@) =~= Map::empty());

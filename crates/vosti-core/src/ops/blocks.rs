@@ -418,6 +418,8 @@ fn release_pages(pools: &mut Vec<Pool>, pages: &Vec<i32>, slot: Ghost<int>)
             forall|g: int| group <= g < pools@.len() ==> #[trigger] pools@[g] == before[g],
             forall|g: int, p: int| 0 <= g < pools@.len() && 0 <= p < pools@[g].pages@.len() && p != pages@[g]
                 ==> #[trigger] pools@[g].pages@[p] == before[g].pages@[p],
+            forall|g: int, p: int| 0 <= g < group && 0 <= p < pools@[g].pages@.len() && p == pages@[g]
+                ==> (#[trigger] pools@[g].pages@[p]) is Free,
         decreases pages.len() - group,
     {
         let ghost now = pools@;
@@ -432,6 +434,13 @@ fn release_pages(pools: &mut Vec<Pool>, pages: &Vec<i32>, slot: Ghost<int>)
             assert forall|g: int, p: int| 0 <= g < pools@.len() && 0 <= p < pools@[g].pages@.len() && p != pages@[g]
                 implies #[trigger] pools@[g].pages@[p] == before[g].pages@[p] by {
                 assert(now[g].pages@[p] == before[g].pages@[p]);
+            }
+            assert forall|g: int, p: int| 0 <= g < group + 1 && 0 <= p < pools@[g].pages@.len() && p == pages@[g]
+                implies (#[trigger] pools@[g].pages@[p]) is Free by {
+                if g < group {
+                    assert(pools@[g] == now[g]);
+                    assert(now[g].pages@[p] is Free);
+                }
             }
         }
         group += 1;

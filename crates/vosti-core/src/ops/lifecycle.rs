@@ -105,6 +105,14 @@ impl<S: Sampler> State<S> {
                 assert(before.requests@[t]->0.serial < before.next_request);
             }
             assert(pools_touch(before.pools@, self.pools@, slot as int));
+            assert(owners_told(before, *self, slot as int)) by {
+                reveal(State::inv_owners);
+                assert forall|g: int, p: int| 0 <= g < self.pools@.len() && 0 <= p < self.pools@[g].pages@.len()
+                    && names_slot(self.pools@[g].pages@[p], slot as int)
+                    implies owner_has(self.requests@, self.blocks@, #[trigger] self.pools@[g].pages@[p], g, p) by {
+                    assert(owner_has(before.requests@, before.blocks@, before.pools@[g].pages@[p], g, p));
+                }
+            }
             assert(others_same(before.requests@, self.requests@, slot as int)) by {
                 assert forall|t: int| t != slot implies (live(before.requests@, t) <==> #[trigger] live(self.requests@, t))
                     && (live(self.requests@, t) ==> self.requests@[t] == before.requests@[t]) by {
@@ -140,8 +148,11 @@ impl<S: Sampler> State<S> {
         let ghost slot = id.slot as int;
         let groups = fixed.program.groups.len();
         if let Some(mut request) = self.requests[id.slot].take() {
-            proof { before.lemma_own(*fixed, slot); }
-            release_own(&mut self.pools, &request.tables, request.chain.len(), Ghost(slot));
+            proof {
+                before.lemma_own(*fixed, slot);
+                before.lemma_listed(*fixed, slot);
+            }
+            release_own(&mut self.pools, &request, request.chain.len(), Ghost(slot));
             request.tables = no_tables(groups);
             request.chain.clear();
             request.cached = 0;
@@ -240,12 +251,18 @@ impl<S: Sampler> State<S> {
         ensures
             final(self).requests@ == old(self).requests@.update(id.slot as int, None),
             pools_touch(old(self).pools@, final(self).pools@, id.slot as int),
+            freed_only(old(self).pools@, final(self).pools@),
+            forall|g: int, p: int| 0 <= g < final(self).pools@.len() && 0 <= p < final(self).pools@[g].pages@.len()
+                ==> !names_slot(#[trigger] final(self).pools@[g].pages@[p], id.slot as int),
             *final(self) == (State { pools: final(self).pools, requests: final(self).requests, request_slots: final(self).request_slots, ..*old(self) }),
     {
         let ghost before = *self;
         if let Some(request) = self.requests[id.slot].take() {
-            proof { before.lemma_own(*fixed, id.slot as int); }
-            release_own(&mut self.pools, &request.tables, request.chain.len(), Ghost(id.slot as int));
+            proof {
+                before.lemma_own(*fixed, id.slot as int);
+                before.lemma_listed(*fixed, id.slot as int);
+            }
+            release_own(&mut self.pools, &request, request.chain.len(), Ghost(id.slot as int));
         }
         self.request_slots.push(id.slot);
     }

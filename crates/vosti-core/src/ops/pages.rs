@@ -94,6 +94,17 @@ impl<S: Sampler> State<S> {
                 }
             }
             assert(chain_ok(self.prefixes@, r2));
+            assert(owners_told(before, *self, slot)) by {
+                reveal(State::inv_owners);
+                assert forall|g: int, p: int| 0 <= g < self.pools@.len() && 0 <= p < self.pools@[g].pages@.len()
+                    && (self.pools@[g].pages@[p] != before.pools@[g].pages@[p] || names_slot(self.pools@[g].pages@[p], slot))
+                    implies owner_has(self.requests@, self.blocks@, #[trigger] self.pools@[g].pages@[p], g, p) by {
+                    if self.pools@[g].pages@[p] == before.pools@[g].pages@[p] {
+                        assert(owner_has(before.requests@, before.blocks@, before.pools@[g].pages@[p], g, p));
+                    }
+                    assert(r.tables@[g]@.len() <= r2.tables@[g]@.len());
+                }
+            }
             assert(request_kv_ok(self.world(*fixed), self.dev@.cache, r2)) by {
                 assert forall|layer: u32, j: int| fixed.program.keeps(layer) && 0 <= j < r2.cached
                     implies #[trigger] kv_at_ok(self.world(*fixed), self.dev@.cache, r2, layer, j) by {
@@ -154,6 +165,7 @@ impl<S: Sampler> State<S> {
         }
         let end = request.first_page(&fixed.program.groups[group]);
         let mut released: usize = 0;
+        proof { before.lemma_listed(*fixed, slot); }
         if let Some(mut request) = self.requests[id.slot].take() {
             let mut page: usize = 0;
             while page < end && page < request.tables[group].len()
@@ -167,6 +179,8 @@ impl<S: Sampler> State<S> {
                     behind_released(r.tables@, request.tables@, group as int, page as int),
                     pools_touch(before.pools@, self.pools@, slot),
                     table_ok(self.pools@, before.blocks@, request, slot),
+                    freed_only(before.pools@, self.pools@),
+                    entries_listed(self.pools@, request, slot, 0),
                 decreases end - page,
             {
                 let ghost pools = self.pools@;
@@ -188,6 +202,14 @@ impl<S: Sampler> State<S> {
                         assert(entry_ok(pools, before.blocks@, held, slot, g, i));
                     }
                     assert forall|g: int, p: int| 0 <= g < self.pools@.len() && 0 <= p < self.pools@[g].pages@.len()
+                        implies #[trigger] entry_listed(self.pools@[g].pages@[p], request, slot, 0, g, p) by {
+                        assert(entry_listed(pools[g].pages@[p], held, slot, 0, g, p));
+                    }
+                    assert forall|g: int, p: int| 0 <= g < self.pools@.len() && 0 <= p < self.pools@[g].pages@.len()
+                        implies #[trigger] self.pools@[g].pages@[p] == before.pools@[g].pages@[p] || self.pools@[g].pages@[p] is Free by {
+                        assert(pools[g].pages@[p] == before.pools@[g].pages@[p] || pools[g].pages@[p] is Free);
+                    }
+                    assert forall|g: int, p: int| 0 <= g < self.pools@.len() && 0 <= p < self.pools@[g].pages@.len()
                         implies #[trigger] self.pools@[g].pages@[p] == before.pools@[g].pages@[p] || touchable(before.pools@[g].pages@[p], slot) by {
                         assert(pools[g].pages@[p] == before.pools@[g].pages@[p] || touchable(before.pools@[g].pages@[p], slot));
                     }
@@ -198,6 +220,13 @@ impl<S: Sampler> State<S> {
         }
         proof {
             let r2 = self.requests@[slot]->0;
+            assert(owners_told(before, *self, slot)) by {
+                assert forall|g: int, p: int| 0 <= g < self.pools@.len() && 0 <= p < self.pools@[g].pages@.len()
+                    && (self.pools@[g].pages@[p] != before.pools@[g].pages@[p] || names_slot(self.pools@[g].pages@[p], slot))
+                    implies owner_has(self.requests@, self.blocks@, #[trigger] self.pools@[g].pages@[p], g, p) by {
+                    assert(entry_listed(self.pools@[g].pages@[p], r2, slot, 0, g, p));
+                }
+            }
             assert(request_shape(fixed.program, r2)) by {
                 assert forall|g: int| 0 <= g < r2.tables@.len() implies r2.chain@.len() <= (#[trigger] r2.tables@[g])@.len()
                     && r2.cached <= r2.tables@[g]@.len() * PAGE && r2.tables@[g]@.len() <= COUNT_MAX by {
@@ -228,21 +257,78 @@ pub open(crate) spec fn behind_released(a: Seq<Vec<i32>>, b: Seq<Vec<i32>>, grou
             ==> #[trigger] b[g]@[i] == if g == group && i < end { NO_PAGE } else { a[g]@[i] }
 }
 
+/// Pages changed hands only by becoming free.
+pub open(crate) spec fn freed_only(a: Seq<Pool>, b: Seq<Pool>) -> bool {
+    forall|g: int, p: int| 0 <= g < b.len() && 0 <= p < b[g].pages@.len() ==> #[trigger] b[g].pages@[p] == a[g].pages@[p] || b[g].pages@[p] is Free
+}
+
+/// If the page is the request's, its table has it, at an index that is at least `from`.
+pub open(crate) spec fn entry_listed<T>(page: Page, r: Request<T>, slot: int, from: int, g: int, p: int) -> bool {
+    names_slot(page, slot) ==> page->Owned_index >= from && has_entry(r, g, page->Owned_index as int, p)
+}
+
+pub open(crate) spec fn entries_listed<T>(pools: Seq<Pool>, r: Request<T>, slot: int, from: int) -> bool {
+    forall|g: int, p: int| 0 <= g < pools.len() && 0 <= p < pools[g].pages@.len()
+        ==> #[trigger] entry_listed(pools[g].pages@[p], r, slot, from, g, p)
+}
+
+impl<S: Sampler> State<S> {
+    /// A request's own pages stand in its table, after its chain.
+    pub(crate) proof fn lemma_listed(self, fixed: Fixed<S>, slot: int)
+        requires self.inv_static(fixed), live(self.requests@, slot),
+        ensures
+            entries_listed(self.pools@, self.requests@[slot]->0, slot, 0),
+            entries_listed(self.pools@, self.requests@[slot]->0, slot, self.requests@[slot]->0.chain@.len() as int),
+    {
+        reveal(State::inv_owners);
+        reveal(State::inv_tables);
+        let r = self.requests@[slot]->0;
+        assert(table_ok(self.pools@, self.blocks@, r, slot));
+        assert forall|g: int, p: int| 0 <= g < self.pools@.len() && 0 <= p < self.pools@[g].pages@.len()
+            implies #[trigger] entry_listed(self.pools@[g].pages@[p], r, slot, r.chain@.len() as int, g, p) by {
+            let page = self.pools@[g].pages@[p];
+            assert(owner_has(self.requests@, self.blocks@, self.pools@[g].pages@[p], g, p));
+            if names_slot(page, slot) {
+                assert(entry_ok(self.pools@, self.blocks@, r, slot, g, page->Owned_index as int));
+            }
+        }
+        assert forall|g: int, p: int| 0 <= g < self.pools@.len() && 0 <= p < self.pools@[g].pages@.len()
+            implies #[trigger] entry_listed(self.pools@[g].pages@[p], r, slot, 0, g, p) by {
+            assert(entry_listed(self.pools@[g].pages@[p], r, slot, r.chain@.len() as int, g, p));
+        }
+    }
+}
+
 /// Frees the pages of tables that are the request's own: those from `from` on.
-pub(crate) fn release_own(pools: &mut Vec<Pool>, tables: &Vec<Vec<i32>>, from: usize, slot: Ghost<int>)
+pub(crate) fn release_own<T>(pools: &mut Vec<Pool>, request: &Request<T>, from: usize, slot: Ghost<int>)
     requires
-        tables@.len() == old(pools)@.len(),
+        request.tables@.len() == old(pools)@.len(),
+        entries_listed(old(pools)@, *request, slot@, from as int),
         forall|g: int| 0 <= g < old(pools)@.len() ==> (#[trigger] old(pools)@[g]).wf(),
-        forall|g: int, i: int| 0 <= g < tables@.len() && from <= i < tables@[g]@.len()
-            ==> #[trigger] own_entry(old(pools)@, tables@, slot@, g, i),
-    ensures pools_touch(old(pools)@, final(pools)@, slot@),
+        forall|g: int, i: int| 0 <= g < request.tables@.len() && from <= i < request.tables@[g]@.len()
+            ==> #[trigger] own_entry(old(pools)@, request.tables@, slot@, g, i),
+    ensures
+        pools_touch(old(pools)@, final(pools)@, slot@),
+        freed_only(old(pools)@, final(pools)@),
+        // None of the request's pages is left.
+        forall|g: int, p: int| 0 <= g < final(pools)@.len() && 0 <= p < final(pools)@[g].pages@.len()
+            ==> !names_slot(#[trigger] final(pools)@[g].pages@[p], slot@),
 {
     let ghost before = pools@;
+    let tables = &request.tables;
     let mut group: usize = 0;
+    proof {
+        assert forall|g: int, p: int| 0 <= g < pools@.len() && 0 <= p < pools@[g].pages@.len()
+            implies #[trigger] left(pools@[g].pages@[p], *request, slot@, 0, from as int, from as int, g, p) by {
+            assert(entry_listed(pools@[g].pages@[p], *request, slot@, from as int, g, p));
+        }
+    }
     while group < tables.len()
         invariant
-            tables@.len() == pools@.len(), group <= tables@.len(),
-            pools_touch(before, pools@, slot@),
+            tables@.len() == pools@.len(), group <= tables@.len(), *tables == request.tables,
+            pools_touch(before, pools@, slot@), freed_only(before, pools@),
+            forall|g: int, p: int| 0 <= g < pools@.len() && 0 <= p < pools@[g].pages@.len()
+                ==> #[trigger] left(pools@[g].pages@[p], *request, slot@, group as int, from as int, from as int, g, p),
             forall|g: int, i: int| group <= g < tables@.len() && from <= i < tables@[g]@.len()
                 ==> #[trigger] own_entry(pools@, tables@, slot@, g, i),
         decreases tables.len() - group,
@@ -250,8 +336,10 @@ pub(crate) fn release_own(pools: &mut Vec<Pool>, tables: &Vec<Vec<i32>>, from: u
         let mut i = from;
         while i < tables[group].len()
             invariant
-                tables@.len() == pools@.len(), group < tables@.len(), from <= i,
-                pools_touch(before, pools@, slot@),
+                tables@.len() == pools@.len(), group < tables@.len(), from <= i, *tables == request.tables,
+                pools_touch(before, pools@, slot@), freed_only(before, pools@),
+                forall|g: int, p: int| 0 <= g < pools@.len() && 0 <= p < pools@[g].pages@.len()
+                    ==> #[trigger] left(pools@[g].pages@[p], *request, slot@, group as int, i as int, from as int, g, p),
                 forall|j: int| i <= j < tables@[group as int]@.len() ==> #[trigger] own_entry(pools@, tables@, slot@, group as int, j),
                 forall|g: int, j: int| group < g < tables@.len() && from <= j < tables@[g]@.len()
                     ==> #[trigger] own_entry(pools@, tables@, slot@, g, j),
@@ -272,14 +360,40 @@ pub(crate) fn release_own(pools: &mut Vec<Pool>, tables: &Vec<Vec<i32>>, from: u
                     assert(own_entry(now, tables@, slot@, g, j));
                 }
                 assert forall|g: int, p: int| 0 <= g < pools@.len() && 0 <= p < pools@[g].pages@.len()
+                    implies #[trigger] left(pools@[g].pages@[p], *request, slot@, group as int, i + 1, from as int, g, p) by {
+                    assert(left(now[g].pages@[p], *request, slot@, group as int, i as int, from as int, g, p));
+                }
+                assert forall|g: int, p: int| 0 <= g < pools@.len() && 0 <= p < pools@[g].pages@.len()
+                    implies #[trigger] pools@[g].pages@[p] == before[g].pages@[p] || pools@[g].pages@[p] is Free by {
+                    assert(now[g].pages@[p] == before[g].pages@[p] || now[g].pages@[p] is Free);
+                }
+                assert forall|g: int, p: int| 0 <= g < pools@.len() && 0 <= p < pools@[g].pages@.len()
                     implies #[trigger] pools@[g].pages@[p] == before[g].pages@[p] || touchable(before[g].pages@[p], slot@) by {
                     assert(now[g].pages@[p] == before[g].pages@[p] || touchable(before[g].pages@[p], slot@));
                 }
             }
             i += 1;
         }
+        proof {
+            assert forall|g: int, p: int| 0 <= g < pools@.len() && 0 <= p < pools@[g].pages@.len()
+                implies #[trigger] left(pools@[g].pages@[p], *request, slot@, group + 1, from as int, from as int, g, p) by {
+                assert(left(pools@[g].pages@[p], *request, slot@, group as int, i as int, from as int, g, p));
+            }
+        }
         group += 1;
     }
+    proof {
+        assert forall|g: int, p: int| 0 <= g < pools@.len() && 0 <= p < pools@[g].pages@.len()
+            implies !names_slot(#[trigger] pools@[g].pages@[p], slot@) by {
+            assert(left(pools@[g].pages@[p], *request, slot@, group as int, from as int, from as int, g, p));
+        }
+    }
+}
+
+/// If the page is the request's, its table has it at or after this place: later groups from `from` on, this one from i on.
+pub open(crate) spec fn left<T>(page: Page, r: Request<T>, slot: int, group: int, i: int, from: int, g: int, p: int) -> bool {
+    names_slot(page, slot) ==> group <= g && page->Owned_index >= (if g == group { i } else { from })
+        && has_entry(r, g, page->Owned_index as int, p)
 }
 
 /// Entry i of group g is nothing or the request's own page.

@@ -211,6 +211,13 @@ pub(crate) proof fn lemma_committed<S: Sampler>(fixed: Fixed<S>, a: State<S>, no
             }
         }
     }
+    assert(owners_told(now, b, slot)) by {
+        reveal(State::inv_owners);
+        assert forall|g: int, p: int| 0 <= g < b.pools@.len() && 0 <= p < b.pools@[g].pages@.len() && names_slot(b.pools@[g].pages@[p], slot)
+            implies owner_has(b.requests@, b.blocks@, #[trigger] b.pools@[g].pages@[p], g, p) by {
+            assert(owner_has(now.requests@, now.blocks@, now.pools@[g].pages@[p], g, p));
+        }
+    }
     assert(framed(fixed, now, b, slot)) by {
         reveal(State::inv_shape);
         reveal(State::inv_blocks);

@@ -78,6 +78,18 @@ pub open(crate) spec fn step_same<S: Sampler>(a: State<S>, b: State<S>) -> bool 
     b.plan == a.plan && b.phase == a.phase
 }
 
+/// The page names the request in this slot.
+pub open(crate) spec fn names_slot(page: Page, slot: int) -> bool {
+    page matches Page::Owned { request, .. } && request == slot
+}
+
+/// Pages that changed hands, or are the request's, are where they say.
+pub open(crate) spec fn owners_told<S: Sampler>(a: State<S>, b: State<S>, slot: int) -> bool {
+    forall|g: int, p: int| 0 <= g < b.pools@.len() && 0 <= p < b.pools@[g].pages@.len()
+        && (b.pools@[g].pages@[p] != a.pools@[g].pages@[p] || names_slot(b.pools@[g].pages@[p], slot))
+        ==> owner_has(b.requests@, b.blocks@, #[trigger] b.pools@[g].pages@[p], g, p)
+}
+
 pub open(crate) spec fn framed<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: State<S>, slot: int) -> bool {
     &&& a.inv_static(fixed)
     &&& b.dev@ == a.dev@
@@ -89,6 +101,31 @@ pub open(crate) spec fn framed<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: Stat
     &&& forall|x: int| #[trigger] registered(b.blocks@, x) && !registered(a.blocks@, x) ==> block_ok(a.world(fixed), b, x)
     &&& pools_touch(a.pools@, b.pools@, slot)
     &&& log_kept(a.world(fixed), a, b, slot)
+    &&& owners_told(a, b, slot)
+}
+
+proof fn lemma_frame_owners<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: State<S>, slot: int)
+    requires framed(fixed, a, b, slot),
+    ensures b.inv_owners(),
+{
+    reveal(State::inv_owners);
+    assert forall|g: int, p: int| 0 <= g < b.pools@.len() && 0 <= p < b.pools@[g].pages@.len()
+        implies owner_has(b.requests@, b.blocks@, #[trigger] b.pools@[g].pages@[p], g, p) by {
+        let page = b.pools@[g].pages@[p];
+        if page == a.pools@[g].pages@[p] && !names_slot(page, slot) {
+            assert(b.pools@[g].pages@.len() == a.pools@[g].pages@.len());
+            assert(owner_has(a.requests@, a.blocks@, a.pools@[g].pages@[p], g, p));
+            match page {
+                Page::Owned { request, index } => {
+                    assert(live(b.requests@, request as int) <==> live(a.requests@, request as int));
+                },
+                Page::Registered { block } => {
+                    assert(registered(a.blocks@, block as int));
+                },
+                Page::Free { .. } => {},
+            }
+        }
+    }
 }
 
 proof fn lemma_frame_shape<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: State<S>, slot: int)
@@ -283,6 +320,7 @@ pub(crate) proof fn lemma_frame_static<S: Sampler>(fixed: Fixed<S>, a: State<S>,
     lemma_frame_tables(fixed, a, b, slot);
     lemma_frame_chains(fixed, a, b, slot);
     lemma_frame_block_pages(fixed, a, b, slot);
+    lemma_frame_owners(fixed, a, b, slot);
     lemma_frame_kv(fixed, a, b, slot);
     lemma_frame_log(fixed, a, b, slot);
 }

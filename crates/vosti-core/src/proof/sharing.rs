@@ -30,6 +30,7 @@ pub open(crate) spec fn pools_released(a: Seq<Pool>, b: Seq<Pool>, pages: Seq<i3
     &&& forall|g: int| 0 <= g < b.len() ==> (#[trigger] b[g]).wf() && b[g].pages@.len() == a[g].pages@.len()
     &&& forall|g: int, p: int| 0 <= g < b.len() && 0 <= p < b[g].pages@.len() && p != pages[g]
             ==> #[trigger] b[g].pages@[p] == a[g].pages@[p]
+    &&& forall|g: int, p: int| 0 <= g < b.len() && 0 <= p < b[g].pages@.len() && p == pages[g] ==> (#[trigger] b[g].pages@[p]) is Free
 }
 
 /// Attaching a block that continues the chain with the history's own tokens.
@@ -121,6 +122,13 @@ pub(crate) proof fn lemma_attach<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: St
                 assert(agree(prefix, r.history@, j));
                 lemma_kv_causal(world.w, world.program, prefix, r.history@, j, layer);
             }
+        }
+    }
+    assert(owners_told(a, b, slot)) by {
+        reveal(State::inv_owners);
+        assert forall|g: int, p: int| 0 <= g < b.pools@.len() && 0 <= p < b.pools@[g].pages@.len() && names_slot(b.pools@[g].pages@[p], slot)
+            implies owner_has(b.requests@, b.blocks@, #[trigger] b.pools@[g].pages@[p], g, p) by {
+            assert(owner_has(a.requests@, a.blocks@, a.pools@[g].pages@[p], g, p));
         }
     }
     assert(framed(fixed, a, b, slot)) by {
@@ -262,6 +270,18 @@ pub(crate) proof fn lemma_publish<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: S
             }
         }
     }
+    assert(owners_told(a, b, slot)) by {
+        reveal(State::inv_owners);
+        assert forall|g: int, p: int| 0 <= g < b.pools@.len() && 0 <= p < b.pools@[g].pages@.len()
+            && (b.pools@[g].pages@[p] != a.pools@[g].pages@[p] || names_slot(b.pools@[g].pages@[p], slot))
+            implies owner_has(b.requests@, b.blocks@, #[trigger] b.pools@[g].pages@[p], g, p) by {
+            assert(b.pools@[g].pages@.len() == a.pools@[g].pages@.len());
+            assert(n.pages@[g] == r.tables@[g]@[depth]);
+            if b.pools@[g].pages@[p] == a.pools@[g].pages@[p] {
+                assert(owner_has(a.requests@, a.blocks@, a.pools@[g].pages@[p], g, p));
+            }
+        }
+    }
     assert(framed(fixed, a, b, slot)) by {
         reveal(State::inv_shape);
         reveal(State::inv_log);
@@ -296,6 +316,10 @@ pub(crate) proof fn lemma_evict<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: Sta
             &&& forall|g: int, p: int| 0 <= g < b.pools@.len() && 0 <= p < b.pools@[g].pages@.len()
                 && (p != old_block.pages@[g] || (b.blocks@[id.slot as int] is Some && new_block.pages@[g] == old_block.pages@[g]))
                 ==> #[trigger] b.pools@[g].pages@[p] == a.pools@[g].pages@[p]
+            // The pages let go are free.
+            &&& forall|g: int, p: int| 0 <= g < b.pools@.len() && 0 <= p < b.pools@[g].pages@.len()
+                && p == old_block.pages@[g] && !(b.blocks@[id.slot as int] is Some && new_block.pages@[g] == old_block.pages@[g])
+                ==> (#[trigger] b.pools@[g].pages@[p]) is Free
         }),
     ensures b.inv(fixed),
 {
@@ -371,6 +395,23 @@ pub(crate) proof fn lemma_evict<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: Sta
                 let page = block.pages@[g];
                 if page != NO_PAGE && b.pools@[g].pages@[page as int] != a.pools@[g].pages@[page as int] {
                     assert(registered_by(a.pools@[g].pages@[page as int], x0));
+                }
+            }
+        }
+    }
+    assert(b.inv_owners()) by {
+        reveal(State::inv_owners);
+        assert forall|g: int, p: int| 0 <= g < b.pools@.len() && 0 <= p < b.pools@[g].pages@.len()
+            implies owner_has(b.requests@, b.blocks@, #[trigger] b.pools@[g].pages@[p], g, p) by {
+            let page = b.pools@[g].pages@[p];
+            assert(b.pools@[g].pages@.len() == a.pools@[g].pages@.len());
+            assert(owner_has(a.requests@, a.blocks@, a.pools@[g].pages@[p], g, p));
+            if let Page::Registered { block } = page {
+                if block == x0 {
+                    assert(page == a.pools@[g].pages@[p]);
+                    assert(old_block.pages@[g] == p);
+                } else {
+                    assert(b.blocks@[block as int] == a.blocks@[block as int]);
                 }
             }
         }

@@ -78,6 +78,13 @@ pub(crate) proof fn lemma_repin<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: Sta
             }
         }
     }
+    assert(owners_told(a, b, slot)) by {
+        reveal(State::inv_owners);
+        assert forall|g: int, p: int| 0 <= g < b.pools@.len() && 0 <= p < b.pools@[g].pages@.len() && names_slot(b.pools@[g].pages@[p], slot)
+            implies owner_has(b.requests@, b.blocks@, #[trigger] b.pools@[g].pages@[p], g, p) by {
+            assert(owner_has(a.requests@, a.blocks@, a.pools@[g].pages@[p], g, p));
+        }
+    }
     assert(framed(fixed, a, b, slot)) by {
         reveal(State::inv_shape);
         reveal(State::inv_blocks);
@@ -95,6 +102,7 @@ pub(crate) proof fn lemma_static_ignores_step<S: Sampler>(fixed: Fixed<S>, a: St
     reveal(State::inv_tables);
     reveal(State::inv_chains);
     reveal(State::inv_block_pages);
+    reveal(State::inv_owners);
     reveal(State::inv_kv);
     reveal(State::inv_log);
 }
@@ -482,6 +490,7 @@ pub(crate) proof fn lemma_kept<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: Stat
     reveal(State::inv_tables);
     reveal(State::inv_chains);
     reveal(State::inv_block_pages);
+    reveal(State::inv_owners);
     reveal(State::inv_log);
     assert(b.inv_kv(world)) by {
         reveal(State::inv_kv);
