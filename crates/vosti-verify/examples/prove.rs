@@ -1,30 +1,36 @@
-//! Proves checked-in specialisations whose file stem starts with an argument; `-v` tells the proof.
+//! Proves checked-in specialisations whose file stem starts with the argument; `-v` tells the proof,
+//! `--record FILE` writes the solver's answers, `--no-cache` asks it everything.
 
-use vosti_verify::{Cache, Problem, Solver, find_z3, verify};
+use std::time::Instant;
+use vosti_verify::{Options, verify_all};
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let verbose = args.iter().any(|a| a == "-v");
-    let mut solver = Solver::new(find_z3(), Cache::none());
-    for stem in vosti_kernels::ttir_stems() {
-        if !args.iter().any(|a| stem.starts_with(a.as_str())) {
-            continue;
+    let has = |flag: &str| args.iter().any(|a| a == flag);
+    let record = args.iter().position(|a| a == "--record").and_then(|i| args.get(i + 1));
+    let options = Options {
+        prefix: args.first().filter(|a| !a.starts_with('-')).cloned().unwrap_or_default(),
+        no_cache: has("--no-cache") || record.is_some(),
+        ..Options::default()
+    };
+    let start = Instant::now();
+    let inventory = match verify_all(&options) {
+        Ok(inventory) => inventory,
+        Err(error) => return eprintln!("{error}"),
+    };
+    for (report, _) in &inventory.entries {
+        let seconds = report.time.as_secs_f64();
+        println!("{seconds:6.3}s {:4} queries  {}: {}", report.queries, report.name, report.verdict);
+        if has("-v") {
+            report.story.iter().for_each(|s| println!("{}{}", "  ".repeat(s.depth + 1), s.text));
         }
-        let problem = match Problem::of_stem(stem) {
-            Ok(problem) => problem,
-            Err(error) => {
-                println!("{stem}: {error}");
-                continue;
-            }
-        };
-        match verify(&problem, &mut solver) {
-            Ok(report) => {
-                println!("{:6.3}s {:4} queries  {stem}: {}", report.time.as_secs_f64(), report.queries, report.verdict);
-                if verbose {
-                    report.story.iter().for_each(|s| println!("{}{}", "  ".repeat(s.depth + 1), s.text));
-                }
-            }
-            Err(error) => println!("{stem}: {error}"),
-        }
+    }
+    let proved = inventory.entries.iter().filter(|(r, _)| r.verdict.is_proved()).count();
+    let (n, s) = (inventory.entries.len(), start.elapsed().as_secs_f64());
+    println!("{proved} of {n} proved in {s:.1} s; {:?}; {}", inventory.counts, inventory.solver);
+    if let Some(path) = record
+        && let Err(error) = std::fs::write(path, inventory.answers.to_text())
+    {
+        eprintln!("{path}: {error}");
     }
 }

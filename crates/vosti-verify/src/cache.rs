@@ -6,13 +6,10 @@
 
 use crate::solver::Answer;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 
 #[derive(Default)]
 pub struct Cache {
     answers: BTreeMap<String, Answer>,
-    path: Option<PathBuf>,
-    changed: bool,
     /// Refuse unknown questions instead of asking the solver.
     pub read_only: bool,
     /// Solve again where the hash, mixed with the seed, falls into this share (0 to 100).
@@ -26,14 +23,7 @@ impl Cache {
         Cache::default()
     }
 
-    /// The cache in `path`, empty if there is no such file. A line that is not an answer is dropped.
-    pub fn open(path: &Path) -> Cache {
-        let text = std::fs::read_to_string(path).unwrap_or_default();
-        let mut cache = Cache::from_text(&text);
-        cache.path = Some(path.to_path_buf());
-        cache
-    }
-
+    /// Reads [`Cache::to_text`]. A line that is not an answer is dropped.
     pub fn from_text(text: &str) -> Cache {
         let mut cache = Cache::default();
         for line in text.lines().filter(|l| !l.starts_with('#')) {
@@ -58,7 +48,6 @@ impl Cache {
     pub fn put(&mut self, hash: String, answer: Answer) {
         if answer != Answer::Unknown {
             self.answers.insert(hash, answer);
-            self.changed = true;
         }
     }
 
@@ -79,16 +68,20 @@ impl Cache {
         self.answers.is_empty()
     }
 
-    /// Writes the file back if an answer was added.
-    pub fn save(&self) -> std::io::Result<()> {
-        let Some(path) = self.path.as_ref().filter(|_| self.changed && !self.read_only) else {
-            return Ok(());
-        };
-        let mut text = String::from("# answers of the solver by question hash; made by `vosti verify`\n");
+    /// Takes over the answers of another.
+    pub fn merge(&mut self, other: &Cache) {
+        for (hash, answer) in &other.answers {
+            self.answers.insert(hash.clone(), *answer);
+        }
+    }
+
+    /// The text that [`Cache::from_text`] reads.
+    pub fn to_text(&self) -> String {
+        let mut text = String::from("# answers of the solver by question hash; made by `vosti verify --record`\n");
         for (hash, answer) in &self.answers {
             let word = if *answer == Answer::Unsat { "unsat" } else { "sat" };
             text.push_str(&format!("{hash} {word}\n"));
         }
-        std::fs::write(path, text)
+        text
     }
 }

@@ -8,8 +8,10 @@
 
 pub mod cache;
 pub mod case;
+pub mod certificate;
 pub mod equal;
 pub mod facts;
+pub mod inventory;
 pub mod loops;
 pub mod memory;
 pub mod problem;
@@ -27,7 +29,27 @@ pub mod world;
 
 pub use cache::Cache;
 pub use case::Case;
+pub use certificate::{Certificate, CertificateError, certificate};
+pub use inventory::{Inventory, Options, verify_all};
 pub use problem::{Problem, ProblemError};
 pub use solver::{Solver, SolverError, find_z3};
 pub use verdict::{Assumption, Failure, Obligation, Verdict};
 pub use verify::{Report, verify, verify_or_refute, verify_pair};
+
+/// The verifier's own source, which certificates are bound to.
+pub(crate) const SOURCES: &[&str] = &[
+    include_str!("equal.rs"),
+    include_str!("facts.rs"),
+    include_str!("geometry.toml"),
+    include_str!("loops.rs"),
+    include_str!("memory.rs"),
+    include_str!("problem.rs"),
+    include_str!("prover.rs"),
+    include_str!("run.rs"),
+    include_str!("solve.rs"),
+    include_str!("solver.rs"),
+    include_str!("term.rs"),
+    include_str!("unary.rs"),
+    include_str!("verify.rs"),
+    include_str!("world.rs"),
+];

@@ -80,6 +80,15 @@ pub struct Counts {
     pub disagreed: u64,
 }
 
+impl Counts {
+    pub fn add(&mut self, other: &Counts) {
+        self.asked += other.asked;
+        self.cached += other.cached;
+        self.rechecked += other.rechecked;
+        self.disagreed += other.disagreed;
+    }
+}
+
 pub struct Solver {
     program: PathBuf,
     process: Option<Process>,

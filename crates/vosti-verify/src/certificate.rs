@@ -1,0 +1,200 @@
+//! Certificates: what was proved, of which text, under which assumptions, by what.
+//!
+//! Only [`Verdict::Proved`] makes one. Everything a proof depends on is in it, so that a loader that
+//! finds anything different refuses. The JSON schema is `certificate.schema.json` beside this file.
+
+use crate::problem::{Dim, Problem, limit};
+use crate::verdict::{Assumption, Verdict};
+use crate::verify::{Report, contract_name};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use thiserror::Error;
+use vosti_kernels::Shape;
+
+pub const FORMAT: &str = "vosti-certificate/1";
+
+/// Whether an assumption has been probed where the kernel will run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Probed {
+    /// `tests/probes.rs` tries to break it there.
+    Passed,
+    UntestedOnTarget,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Assumed {
+    pub name: Assumption,
+    pub statement: String,
+    pub probed: BTreeMap<String, Probed>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Role {
+    pub param: String,
+    pub role: String,
+    pub extents: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Contract {
+    /// `rowwise`, `store_kv` or `attend`.
+    pub shape: String,
+    pub words: String,
+    pub grid: Vec<String>,
+    pub roles: Vec<Role>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Certificate {
+    pub format: String,
+    pub kernel: String,
+    pub ttir_hash: String,
+    pub constants: BTreeMap<String, String>,
+    pub contract: Contract,
+    /// Bounds that the core or the launcher enforce.
+    pub bounds: BTreeMap<String, i64>,
+    pub assumptions: Vec<Assumed>,
+    /// Version and hash of the verifier's source.
+    pub verifier: String,
+    pub solver: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum CertificateError {
+    #[error("the certificate of {kernel} does not parse: {why}; run `vosti verify` again")]
+    Malformed { kernel: String, why: String },
+    #[error("the certificate is of format {found}, this binary reads {FORMAT}; run `vosti verify` again")]
+    Format { found: String },
+    #[error("the certificate of {kernel} is for another {what}: it says `{found}`, here it is `{wanted}`; run `vosti verify` again")]
+    Stale {
+        kernel: String,
+        what: &'static str,
+        found: String,
+        wanted: String,
+    },
+}
+
+/// Version and source hash of this verifier.
+pub fn verifier() -> String {
+    let mut hasher = blake3::Hasher::new();
+    for source in crate::SOURCES {
+        hasher.update(source.as_bytes());
+    }
+    format!("vosti-verify {} {}", env!("CARGO_PKG_VERSION"), &hasher.finalize().to_hex()[..16])
+}
+
+fn shape_name(shape: Shape) -> &'static str {
+    match shape {
+        Shape::Rowwise => "rowwise",
+        Shape::StoreKv => "store_kv",
+        Shape::Attend => "attend",
+    }
+}
+
+fn extent(dim: &Dim) -> String {
+    match dim {
+        Dim::Const(n) => n.to_string(),
+        other => format!("{other:?}").to_lowercase(),
+    }
+}
+
+fn contract(problem: &Problem) -> Contract {
+    Contract {
+        shape: shape_name(problem.shape).into(),
+        words: contract_name(problem),
+        grid: problem.grid.iter().map(|g| format!("{g:?}")).collect(),
+        roles: problem
+            .buffers
+            .iter()
+            .map(|b| Role {
+                param: b.name.clone(),
+                role: format!("{:?}", b.role),
+                extents: b.dims.iter().map(extent).collect(),
+            })
+            .collect(),
+    }
+}
+
+fn constants(problem: &Problem) -> BTreeMap<String, String> {
+    problem.constants.iter().map(|(k, v)| (k.clone(), v.to_string())).collect()
+}
+
+/// The certificate of a proof; none for anything else.
+pub fn certificate(problem: &Problem, report: &Report, solver: &str) -> Option<Certificate> {
+    if report.verdict != Verdict::Proved || report.name != problem.name {
+        return None;
+    }
+    let assumed = |a: &Assumption| Assumed {
+        name: *a,
+        statement: a.words().into(),
+        probed: BTreeMap::from([
+            ("cpu".to_string(), Probed::Passed),
+            ("cuda-sm90".to_string(), Probed::UntestedOnTarget),
+        ]),
+    };
+    let bound = |name: &str, v: i128| (name.to_string(), i64::try_from(v).unwrap_or(i64::MAX));
+    Some(Certificate {
+        format: FORMAT.into(),
+        kernel: problem.name.clone(),
+        ttir_hash: problem.ttir_hash.clone(),
+        constants: constants(problem),
+        contract: contract(problem),
+        bounds: BTreeMap::from([
+            bound("rows", limit::ROWS),
+            bound("context", limit::CONTEXT),
+            bound("slots", limit::SLOTS),
+            bound("page_table_entries", limit::TABLE),
+            bound("query_tiles", limit::TILES),
+        ]),
+        assumptions: report.assumptions.iter().map(assumed).collect(),
+        verifier: verifier(),
+        solver: solver.into(),
+    })
+}
+
+impl Certificate {
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+    }
+
+    pub fn from_json(kernel: &str, text: &str) -> Result<Certificate, CertificateError> {
+        serde_json::from_str(text).map_err(|error| CertificateError::Malformed {
+            kernel: kernel.to_string(),
+            why: error.to_string(),
+        })
+    }
+
+    /// Refuses a certificate that is not for this kernel, text, contract and verifier.
+    pub fn check(&self, problem: &Problem) -> Result<(), CertificateError> {
+        if self.format != FORMAT {
+            return Err(CertificateError::Format {
+                found: self.format.clone(),
+            });
+        }
+        let json = |c: &Contract| serde_json::to_string(c).unwrap_or_default();
+        let map = |m: &BTreeMap<String, String>| format!("{m:?}");
+        let pairs = [
+            ("kernel", self.kernel.clone(), problem.name.clone()),
+            ("TTIR", self.ttir_hash.clone(), problem.ttir_hash.clone()),
+            ("constants", map(&self.constants), map(&constants(problem))),
+            ("contract", json(&self.contract), json(&contract(problem))),
+            ("verifier", self.verifier.clone(), verifier()),
+        ];
+        for (what, found, wanted) in pairs {
+            if found != wanted {
+                return Err(CertificateError::Stale {
+                    kernel: self.kernel.clone(),
+                    what,
+                    found,
+                    wanted,
+                });
+            }
+        }
+        Ok(())
+    }
+}
