@@ -67,6 +67,15 @@ impl<D: Device, S: Sampler<Logits = D::Logits>> Core<D, S> {
         self.seen@
     }
 
+    pub(crate) proof fn lemma_state(self)
+        requires self.sound(), self.spec_state() is Some,
+        ensures
+            self.spec_state()->0.inv(self.spec_fixed()),
+            self.spec_state()->0.dev@ == device_view(self.spec_device()),
+            self.world() == self.spec_state()->0.world(self.spec_fixed()),
+    {
+    }
+
     pub(crate) proof fn lemma_sound(self)
         requires self.sound(),
         ensures views_ok(self.world(), self.log()),

@@ -64,7 +64,10 @@ impl<S: Sampler> State<S> {
             out matches Ok(records) ==> {
                 &&& final(self).log@ == old(self).log@ + record_events(device.logits_rows(), records@)
                 &&& final(self).phase is Idle
-                &&& final(self).dev@ == old(self).dev@
+                // Every request of the step is committed, every other is as it was.
+                &&& final(self).requests@.len() == old(self).requests@.len()
+                &&& forall|s: int| 0 <= s < old(self).requests@.len() ==> #[trigger] pending(
+                    old(self).plan, old(self).requests@[s], final(self).requests@[s], old(self).plan.sequences@.len() as int)
             },
     {
         match self.phase {
@@ -84,7 +87,7 @@ impl<S: Sampler> State<S> {
                 *self == (State { requests: self.requests, log: self.log, ..before }),
                 i <= before.plan.sequences@.len(),
                 self.requests@.len() == before.requests@.len(),
-                forall|s: int| 0 <= s < before.requests@.len() ==> #[trigger] pending(before.requests@[s], self.requests@[s], i as int),
+                forall|s: int| 0 <= s < before.requests@.len() ==> #[trigger] pending(before.plan, before.requests@[s], self.requests@[s], i as int),
                 self.log@ == before.log@ + record_events(logits, records@),
             decreases self.plan.sequences.len() - i,
         {
@@ -93,7 +96,7 @@ impl<S: Sampler> State<S> {
             proof {
                 reveal(State::inv_step);
                 assert(before.seq_linked(fixed.program, i as int)) by { let _ = before.plan.sequences@[i as int]; }
-                assert(pending(before.requests@[slot as int], self.requests@[slot as int], i as int));
+                assert(pending(before.plan, before.requests@[slot as int], self.requests@[slot as int], i as int));
                 lemma_ready(*fixed, before, now, i as int);
             }
             if let Some(mut request) = self.requests[slot].take() {
@@ -103,8 +106,8 @@ impl<S: Sampler> State<S> {
             }
             proof {
                 lemma_committed(*fixed, before, now, *self, i as int);
-                assert forall|s: int| 0 <= s < before.requests@.len() implies #[trigger] pending(before.requests@[s], self.requests@[s], i + 1) by {
-                    assert(pending(before.requests@[s], now.requests@[s], i as int));
+                assert forall|s: int| 0 <= s < before.requests@.len() implies #[trigger] pending(before.plan, before.requests@[s], self.requests@[s], i + 1) by {
+                    assert(pending(before.plan, before.requests@[s], now.requests@[s], i as int));
                     if s != slot && live(before.requests@, s) && before.requests@[s]->0.planned == Some(i) {
                         assert(before.plan.sequences@[i as int].request.slot == s);
                     }
@@ -115,7 +118,7 @@ impl<S: Sampler> State<S> {
         proof {
             reveal(State::inv_step);
             assert forall|s: int| live(self.requests@, s) implies (#[trigger] self.requests@[s]->0).planned is None by {
-                assert(pending(before.requests@[s], self.requests@[s], i as int));
+                assert(pending(before.plan, before.requests@[s], self.requests@[s], i as int));
                 assert(live(before.requests@, s));
                 assert(before.requests@[s]->0.planned is Some ==> before.requests@[s]->0.planned->0 < i);
             }

@@ -19,11 +19,15 @@ use vstd::prelude::*;
 
 verus! {
 
-/// A request as it was if its sequence is not among the first n, else out of the step.
-pub open(crate) spec fn pending<T>(was: Option<Request<T>>, is: Option<Request<T>>, n: int) -> bool {
+/// A request as it was if its sequence is not among the first n, else committed.
+pub open(crate) spec fn pending<T>(plan: StepPlan, was: Option<Request<T>>, is: Option<Request<T>>, n: int) -> bool {
     match (was, is) {
         (None, None) => true,
-        (Some(r), Some(r2)) => if r.planned is Some && r.planned->0 < n { r2.planned is None } else { r2 == r },
+        (Some(r), Some(r2)) => if r.planned is Some && r.planned->0 < n {
+            committed(plan, r.planned->0 as int, r, r2)
+        } else {
+            r2 == r
+        },
         _ => false,
     }
 }
@@ -64,7 +68,10 @@ pub open(crate) spec fn committed<T>(plan: StepPlan, q: int, r: Request<T>, r2: 
     &&& r2 == (Request { history: r2.history, cached: r2.cached, done: r2.done, state: r2.state, planned: None, ..r })
     &&& r.history@.len() <= r2.history@.len()
     &&& forall|i: int| 0 <= i < r.history@.len() ==> #[trigger] r2.history@[i] == r.history@[i]
-    &&& r.cached <= r2.cached <= s.first_position + s.rows
+    // All rows are cached, but drafts only as far as they were emitted: the last token emitted is yet to be computed.
+    &&& r2.cached == if s.emits { r2.history@.len() - 1 } else { s.first_position + s.rows }
+    &&& r2.cached <= s.first_position + s.rows
+    &&& s.emits <==> r.history@.len() < r2.history@.len()
     &&& agree_before(r.history@ + drafts_of(plan, q), r2.history@, r2.cached as int)
 }
 

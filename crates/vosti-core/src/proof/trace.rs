@@ -136,6 +136,7 @@ pub open(crate) spec fn next<D: Device, S: Sampler<Logits = D::Logits>>(old: Cor
     &&& fits(call, answer)
     &&& answer is Refused ==> new == old
     &&& new.world() == old.world()
+    &&& !(call is Run) ==> new.spec_device() == old.spec_device()
     &&& new.log() == old.log() + events(call, answer)
     &&& answer matches Answer::Committed { logits, .. } ==> logits == new.spec_device().logits_rows()
     &&& new.sound()
@@ -177,6 +178,28 @@ pub proof fn theorem_deterministic<D: Device, S: Sampler<Logits = D::Logits>>(co
     lemma_trace(cores, calls, answers, n);
     cores[n].lemma_sound();
     lemma_deterministic(cores[n].world(), cores[n].log());
+}
+
+/// The step theorem, of the core: once a step has run, every selected row of logits on the device (those of records, and
+/// those of prompt log-probabilities) is the cold-forward row of that request's history and drafts at that position,
+/// whatever else is in the batch. They stay until the next run.
+pub(crate) proof fn theorem_step<D: Device, S: Sampler<Logits = D::Logits>>(core: Core<D, S>, q: int, i: int)
+    requires
+        core.sound(),
+        core.spec_state() matches Some(s) && s.phase is Ran && 0 <= q < s.plan.sequences@.len() && 0 <= i < s.plan.sequences@[q].selected,
+    ensures
+        ({
+            let s = core.spec_state()->0;
+            let sequence = s.plan.sequences@[q];
+            core.spec_device().logits_rows()[sequence.compact(i)] == canon_logits(core.world().w, core.world().program, s.seq_history(q),
+                sequence.position(sequence.unselected() + i))
+        }),
+{
+    core.lemma_state();
+    let s = core.spec_state()->0;
+    reveal(State::inv_ran);
+    reveal(logits_ok);
+    assert(s.histories()[q] == s.seq_history(q));
 }
 
 /// A state that keeps its invariant has shown clients nothing but reference runs.
