@@ -21,6 +21,7 @@ mod replay_attend;
 pub mod run;
 pub mod solve;
 pub mod solver;
+pub mod tcb;
 pub mod term;
 pub mod unary;
 pub mod verdict;

@@ -36,6 +36,8 @@ pub enum Command {
     Check(Check),
     /// Measures tokens per second
     Bench(Bench),
+    /// Proves that every kernel keeps its contract
+    Verify(Verify),
 }
 
 /// Which model, on how much of the machine.
@@ -328,4 +330,38 @@ mod tests {
             assert!(size(wrong).is_err(), "{wrong}");
         }
     }
+}
+
+#[derive(Args)]
+pub struct Verify {
+    /// Only kernels whose specialisation starts with this, e.g. `attend` or `linear-bf16`
+    pub kernel: Option<String>,
+
+    /// Tell each proof: cells, programs, loops, and every question to the solver
+    #[arg(long)]
+    pub explain: bool,
+
+    /// Say what a proof trusts, and do nothing else
+    #[arg(long)]
+    pub tcb: bool,
+
+    /// Ask the solver everything instead of using the checked-in answers
+    #[arg(long)]
+    pub no_cache: bool,
+
+    /// Refuse questions without a checked-in answer, and solve a twentieth of those again
+    #[arg(long, conflicts_with = "no_cache")]
+    pub read_only: bool,
+
+    /// Which answers `--read-only` solves again
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub seed: u64,
+
+    /// Write the certificates of what is proved to this folder
+    #[arg(long, value_name = "FOLDER")]
+    pub certificates: Option<PathBuf>,
+
+    /// Solve everything and write the answers to this file
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
 }

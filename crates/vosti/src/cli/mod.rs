@@ -12,6 +12,7 @@ mod open;
 mod sampling;
 mod stream;
 mod tokenize;
+mod verify;
 
 use arguments::{Command, Vosti};
 use clap::Parser;
@@ -59,6 +60,7 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
         Command::Tokenize(arguments) => tokenize::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Verify(arguments) => verify::run(&arguments),
     }
 }
 
