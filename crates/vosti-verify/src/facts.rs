@@ -116,6 +116,48 @@ impl Prover<'_, '_> {
         })
     }
 
+    /// True if a value's magnitude is at most the largest finite BF16, whatever the inputs: it is what
+    /// `where(abs(x) <= LARGEST, x, small)` gives. Such a value stays finite when it is rounded to BF16.
+    pub fn small(&mut self, side: Side, at: &At) -> bool {
+        const LARGEST: f32 = f32::from_bits(0x7f7f_0000);
+        let Def::Op(op, _) = self.runs[side.index()].def(at.v) else {
+            return false;
+        };
+        if let Some((x, idx)) = self.runs[side.index()].moved(&mut self.t, &op.kind, &at.idx) {
+            return self.small(side, &at.with(x, idx));
+        }
+        match &op.kind {
+            OpKind::Constant { value: Literal::Float(bits), .. } => f32::from_bits(*bits).abs() <= LARGEST,
+            OpKind::Cast { op: Cast::ExtF | Cast::TruncF, x, .. } => self.small(side, &at.same_lane(*x)),
+            OpKind::Select { cond, a, b } => {
+                let guarded = self.guards(side, *cond, *a, LARGEST) || self.small(side, &at.same_lane(*a));
+                guarded && self.small(side, &at.same_lane(*b))
+            }
+            _ => false,
+        }
+    }
+
+    /// `cond` is `abs(x) <= c` or `abs(x) < c`, ordered, with a constant c up to `limit`.
+    fn guards(&mut self, side: Side, cond: vosti_tile::Value, x: vosti_tile::Value, limit: f32) -> bool {
+        use vosti_tile::CmpFloat;
+        let run = &self.runs[side.index()];
+        let Def::Op(compare, _) = run.def(cond) else {
+            return false;
+        };
+        let OpKind::CmpFloat { op: CmpFloat::Ole | CmpFloat::Olt, a, b } = compare.kind else {
+            return false;
+        };
+        let absolute = matches!(run.def(a), Def::Op(op, _) if op.kind == (OpKind::Unary { op: Unary::Abs, x }));
+        let constant = match run.def(b) {
+            Def::Op(op, _) => match op.kind {
+                OpKind::Constant { value: Literal::Float(bits), .. } => f32::from_bits(bits) <= limit,
+                _ => false,
+            },
+            _ => false,
+        };
+        absolute && constant
+    }
+
     fn is_cache(&self, side: Side, param: usize) -> bool {
         let role = self.runs[side.index()].problem.buffers[param].role;
         matches!(role, Role::CacheK | Role::CacheV)

@@ -22,7 +22,7 @@ const SEAM: &[(&str, &str)] = &[
     ("Embed, Rowwise: out[t] = f_k(ins[t], p)", "row-wise; certificate `contract.shape = rowwise`; device law: packed against alone"),
     ("StoreKv: cache[slot(t)] = f_k(ins[t], p), nothing else", "exact effect; `store_kv`; device law: packed against alone"),
     ("Attend: out[t] = g_k(q[t], p, keys in the window)", "paged causal; `attend`; device law: paged and chunked against alone"),
-    ("every slot is finite", "StoreKv maps what is not finite to 0: by test of the kernel, not by its certificate"),
+    ("every slot is finite", "exact effect includes it (obligation `finite`); pools start as zeros"),
 ];
 
 const REST: &[&str] = &[

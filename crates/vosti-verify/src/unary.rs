@@ -27,6 +27,7 @@ impl<'k> Prover<'k, '_> {
         let stores = self.stores(side, &sites)?;
         for store in &stores {
             self.exact_effect(side, store)?;
+            self.finite_store(side, store)?;
         }
         self.coverage(side, &stores)?;
         let others = self.program(side);
@@ -209,6 +210,23 @@ impl<'k> Prover<'k, '_> {
             }
             p.fail(Obligation::ExactEffect, line, "a store may go to a cell that is not the slot of its row")
         })
+    }
+
+    /// What goes into the cache is finite: attention multiplies unseen values by zero.
+    fn finite_store(&mut self, side: Side, store: &Access<'k>) -> Proof {
+        if self.runs[side.index()].problem.shape != Shape::StoreKv {
+            return Ok(());
+        }
+        let line = store.site.op.line;
+        let (OpKind::Store { value, .. } | OpKind::StoreBlock { value, .. }) = &store.site.op.kind else {
+            return Ok(());
+        };
+        let at = crate::equal::At::new(*value, store.lanes.clone(), &store.site.env);
+        if self.small(side, &at) {
+            self.tell("what is stored is at most the largest BF16, whatever the inputs");
+            return Ok(());
+        }
+        self.fail(Obligation::Finite, line, "the cache may come to hold NaN or an infinity")
     }
 
     /// The cells that the contract promises: constraints, and the flat offset in `param`.

@@ -24,6 +24,8 @@ pub enum Obligation {
     Coverage,
     /// By one program, once.
     SingleWriter,
+    /// What is stored in the cache is finite, whatever the inputs.
+    Finite,
     /// The premises can hold together with the runs really apart.
     Premises,
     /// Equal selected inputs give equal selected outputs: operations and their order.
@@ -48,6 +50,7 @@ impl fmt::Display for Obligation {
             Obligation::ExactEffect => "exact-effect",
             Obligation::Coverage => "coverage",
             Obligation::SingleWriter => "single-writer",
+            Obligation::Finite => "finite",
             Obligation::Premises => "premises",
             Obligation::Alignment => "alignment",
             Obligation::LoopRange => "loop-range",
