@@ -63,6 +63,23 @@ pub open spec fn views<L, S>(trace: Seq<Event<L, S>>) -> Map<u64, Seen<L, S>>
     }
 }
 
+/// The event can come after these views: an identity is new when it is admitted, and only a request that has been
+/// admitted and has not completed gets records or completes.
+pub open spec fn follows<L, S>(views: Map<u64, Seen<L, S>>, event: Event<L, S>) -> bool {
+    match event {
+        Event::Admitted { request, .. } => !views.contains_key(request),
+        Event::Emitted { request, .. } => views.contains_key(request) && !views[request].completed,
+        Event::Completed { request } => views.contains_key(request) && !views[request].completed,
+    }
+}
+
+/// Every event can come where it comes.
+pub open spec fn orderly<L, S>(trace: Seq<Event<L, S>>) -> bool
+    decreases trace.len(),
+{
+    trace.len() > 0 ==> orderly(trace.drop_last()) && follows(views(trace.drop_last()), trace.last())
+}
+
 /// One sequence of records begins with the other.
 pub open spec fn comparable<L>(a: Seq<Entry<L>>, b: Seq<Entry<L>>) -> bool {
     a.is_prefix_of(b) || b.is_prefix_of(a)
@@ -76,10 +93,12 @@ pub open spec fn answered_alike<L, S>(a: Seen<L, S>, b: Seen<L, S>) -> bool {
     }
 }
 
-/// Definition 1: a trace is deterministic if any two requests in it that ask the same are answered the same.
+/// Definition 1: a trace is deterministic if it is orderly and any two requests in it that ask the same are answered the
+/// same.
 pub open spec fn deterministic<L, S>(trace: Seq<Event<L, S>>) -> bool {
-    forall|a: u64, b: u64| #![trigger views(trace)[a], views(trace)[b]]
-        views(trace).contains_key(a) && views(trace).contains_key(b) ==> answered_alike(views(trace)[a], views(trace)[b])
+    &&& orderly(trace)
+    &&& forall|a: u64, b: u64| #![trigger views(trace)[a], views(trace)[b]]
+            views(trace).contains_key(a) && views(trace).contains_key(b) ==> answered_alike(views(trace)[a], views(trace)[b])
 }
 
 } // verus!

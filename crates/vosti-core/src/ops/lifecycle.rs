@@ -20,7 +20,9 @@ verus! {
 
 /// One more event.
 pub(crate) proof fn lemma_event(log: Seq<Event<Bits, Bits>>, event: Event<Bits, Bits>)
-    ensures views(log.push(event)) == after(views(log), event),
+    ensures
+        views(log.push(event)) == after(views(log), event),
+        orderly(log.push(event)) <==> orderly(log) && follows(views(log), event),
 {
     assert(log.push(event).drop_last() =~= log);
 }

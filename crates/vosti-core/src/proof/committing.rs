@@ -77,7 +77,8 @@ pub open(crate) spec fn committed<T>(plan: StepPlan, q: int, r: Request<T>, r2: 
 
 /// Only this request's view has changed.
 pub open(crate) spec fn logged(a: Seq<Event<Bits, Bits>>, b: Seq<Event<Bits, Bits>>, serial: u64) -> bool {
-    views(b) == views(a).insert(serial, views(b)[serial])
+    &&& orderly(a) ==> orderly(b)
+    &&& views(b) == views(a).insert(serial, views(b)[serial])
 }
 
 /// One more record is one more step of the reference run.

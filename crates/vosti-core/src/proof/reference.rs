@@ -83,9 +83,10 @@ pub proof fn lemma_alike(world: World, a: Seen<Bits, Bits>, b: Seen<Bits, Bits>)
     }
 }
 
-/// Every view is good.
+/// The trace is orderly and every view is good.
 pub open(crate) spec fn views_ok(world: World, log: Seq<Event<Bits, Bits>>) -> bool {
-    forall|k: u64| #[trigger] views(log).contains_key(k) ==> view_ok(world, views(log)[k])
+    &&& orderly(log)
+    &&& forall|k: u64| #[trigger] views(log).contains_key(k) ==> view_ok(world, views(log)[k])
 }
 
 pub proof fn lemma_deterministic(world: World, log: Seq<Event<Bits, Bits>>)
