@@ -3,18 +3,18 @@
 use crate::block::Block;
 use crate::error::CoreError;
 use crate::ids::{BlockId, NO_PAGE, PAGE, RequestId, Token};
+use crate::invariant::*;
+use crate::pages::Page;
 use crate::pages::Pool;
 use crate::plan::StepPlan;
 use crate::program::*;
-use crate::request::Request;
-use crate::invariant::*;
-use crate::pages::Page;
-use crate::seam::*;
-use crate::spec::*;
-use crate::proof::frame::*;
 use crate::proof::canonical::*;
 use crate::proof::forward::*;
+use crate::proof::frame::*;
 use crate::proof::reference::*;
+use crate::request::Request;
+use crate::seam::*;
+use crate::spec::*;
 use vstd::prelude::*;
 
 verus! {

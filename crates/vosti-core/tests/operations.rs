@@ -19,11 +19,7 @@ fn chunks_do_not_change_logits() {
         let mut c = core(WINDOWS, 40);
         let id = c.admit(prompt(300), 0, 20).unwrap();
         assert_eq!(drain(&mut c, id, chunk), whole, "chunk {chunk}");
-        assert_eq!(
-            (c.free_pages(0), c.free_pages(1)),
-            (40, 40),
-            "no page leaks"
-        );
+        assert_eq!((c.free_pages(0), c.free_pages(1)), (40, 40), "no page leaks");
     }
 }
 
@@ -67,10 +63,7 @@ fn an_attached_prefix_gives_the_same_records() {
         c.attach(id, b).unwrap();
         assert_eq!(c.references(b, 0), 1);
     }
-    assert_eq!(
-        c.evict(blocks[0]),
-        Err(CoreError::BlockInUse { block: blocks[0] })
-    );
+    assert_eq!(c.evict(blocks[0]), Err(CoreError::BlockInUse { block: blocks[0] }));
     assert_eq!(c.request(id).unwrap().cached(), 192);
     assert_eq!(drain(&mut c, id, 512), want);
     let stranger = c.admit(prompt(200), 6, 3).unwrap();
@@ -88,11 +81,7 @@ fn drain_keep(c: &mut Tested, id: RequestId) -> Vec<(Token, u64)> {
     while !c.complete(id) {
         let r = c.request(id).unwrap();
         let rows = r.history().len() - r.cached();
-        out.extend(
-            step(c, id, rows, &[])
-                .into_iter()
-                .map(|(r, l)| (r.token, l)),
-        );
+        out.extend(step(c, id, rows, &[]).into_iter().map(|(r, l)| (r.token, l)));
     }
     out
 }
@@ -118,11 +107,7 @@ fn pages_behind_the_window_come_back_and_records_stay() {
     let id = c.admit(prompt(400), 0, 5).unwrap();
     step(&mut c, id, 300, &[]);
     assert_eq!(c.release_behind(id, 0), Ok(0));
-    assert_eq!(
-        c.release_behind(id, 1),
-        Ok(3),
-        "cached 300, window from 231: pages 0 to 2"
-    );
+    assert_eq!(c.release_behind(id, 1), Ok(3), "cached 300, window from 231: pages 0 to 2");
     assert_eq!(drain(&mut c, id, 512), want);
     assert_eq!((c.free_pages(0), c.free_pages(1)), (40, 40));
 }
@@ -133,10 +118,7 @@ fn preemption_keeps_the_records() {
     let id = c.admit(prompt(90), 0, 9).unwrap();
     let want = drain(&mut c, id, 512);
     let id = c.admit(prompt(90), 0, 9).unwrap();
-    let mut out: Vec<_> = step(&mut c, id, 90, &[])
-        .into_iter()
-        .map(|(r, l)| (r.token, l))
-        .collect();
+    let mut out: Vec<_> = step(&mut c, id, 90, &[]).into_iter().map(|(r, l)| (r.token, l)).collect();
     c.preempt(id).unwrap();
     assert_eq!((c.free_pages(0), c.request(id).unwrap().cached()), (40, 0));
     out.extend(drain(&mut c, id, 40));
@@ -151,11 +133,7 @@ fn a_step_pins_its_requests() {
     assert_eq!(c.commit(), Err(CoreError::NoStep));
     c.plan_begin().unwrap();
     assert_eq!(c.plan_begin(), Err(CoreError::StepInFlight));
-    assert_eq!(
-        c.run(),
-        Err(CoreError::NoStep),
-        "an empty step does not run"
-    );
+    assert_eq!(c.run(), Err(CoreError::NoStep), "an empty step does not run");
     c.plan_rows(id, 10, &[], Select::Last).unwrap();
     for stage in 0..2 {
         let pinned = CoreError::RequestInStep { request: id };
@@ -177,46 +155,16 @@ fn a_step_pins_its_requests() {
 fn illegal_rows_are_refused_with_the_reason() {
     let mut c = core(WINDOWS, 2);
     assert_eq!(c.admit(vec![], 0, 1), Err(CoreError::EmptyPrompt));
-    assert_eq!(
-        c.admit(prompt(1000), 0, 1),
-        Err(CoreError::PromptTooLong {
-            tokens: 1000,
-            context: 1000
-        })
-    );
-    assert_eq!(
-        c.admit(vec![VOCAB], 0, 1),
-        Err(CoreError::TokenOutOfRange {
-            token: VOCAB,
-            vocab: VOCAB
-        })
-    );
+    assert_eq!(c.admit(prompt(1000), 0, 1), Err(CoreError::PromptTooLong { tokens: 1000, context: 1000 }));
+    assert_eq!(c.admit(vec![VOCAB], 0, 1), Err(CoreError::TokenOutOfRange { token: VOCAB, vocab: VOCAB }));
     let id = c.admit(prompt(100), 0, 9).unwrap();
     c.plan_begin().unwrap();
     let mut rows = |rows, drafts: &[Token]| c.plan_rows(id, rows, drafts, Select::Last);
-    assert_eq!(
-        rows(0, &[]),
-        Err(CoreError::RowsOutOfRange { rows: 0, left: 100 })
-    );
-    assert_eq!(
-        rows(101, &[]),
-        Err(CoreError::RowsOutOfRange {
-            rows: 101,
-            left: 100
-        })
-    );
+    assert_eq!(rows(0, &[]), Err(CoreError::RowsOutOfRange { rows: 0, left: 100 }));
+    assert_eq!(rows(101, &[]), Err(CoreError::RowsOutOfRange { rows: 101, left: 100 }));
     assert_eq!(rows(99, &[1]), Err(CoreError::DraftsNotAtEnd));
-    assert_eq!(
-        rows(100, &[VOCAB]),
-        Err(CoreError::TokenOutOfRange {
-            token: VOCAB,
-            vocab: VOCAB
-        })
-    );
-    assert_eq!(
-        rows(100, &[]),
-        Err(CoreError::PageMissing { group: 0, page: 0 })
-    );
+    assert_eq!(rows(100, &[VOCAB]), Err(CoreError::TokenOutOfRange { token: VOCAB, vocab: VOCAB }));
+    assert_eq!(rows(100, &[]), Err(CoreError::PageMissing { group: 0, page: 0 }));
     c.plan_cancel().unwrap();
     cover(&mut c, id, 128);
     assert_eq!(c.take_page(id, 0), Err(CoreError::NoFreePage { group: 0 }));
@@ -229,16 +177,7 @@ fn a_device_error_abandons_the_step_and_a_lost_cache_poisons() {
     cover(&mut c, id, 10);
     let failing = |intact| {
         let cache = vec![vec![0; 4 * PAGE]];
-        Core::new(
-            Tiny {
-                cache,
-                logits: vec![],
-                fail: Some(intact),
-            },
-            Modulo,
-            program(&[None]),
-        )
-        .unwrap()
+        Core::new(Tiny { cache, logits: vec![], fail: Some(intact) }, Modulo, program(&[None])).unwrap()
     };
     for intact in [true, false] {
         let mut c = failing(intact);
@@ -248,14 +187,7 @@ fn a_device_error_abandons_the_step_and_a_lost_cache_poisons() {
         c.plan_rows(id, 10, &[], Select::Last).unwrap();
         assert!(matches!(c.run(), Err(CoreError::Device { .. })));
         assert_eq!(c.poisoned(), !intact);
-        assert_eq!(
-            c.abort(id),
-            if intact {
-                Ok(())
-            } else {
-                Err(CoreError::Poisoned)
-            }
-        );
+        assert_eq!(c.abort(id), if intact { Ok(()) } else { Err(CoreError::Poisoned) });
     }
 }
 
@@ -266,15 +198,9 @@ fn the_context_ends_a_request() {
     for chunk in [500, 498] {
         step(&mut c, id, chunk, &[]);
     }
-    assert_eq!(
-        c.finish(id),
-        Err(CoreError::RequestNotComplete { request: id })
-    );
+    assert_eq!(c.finish(id), Err(CoreError::RequestNotComplete { request: id }));
     c.plan_begin().unwrap();
-    assert_eq!(
-        c.plan_rows(id, 1, &[1], Select::Last),
-        Err(CoreError::DraftsBeyondContext { drafts: 1 })
-    );
+    assert_eq!(c.plan_rows(id, 1, &[1], Select::Last), Err(CoreError::DraftsBeyondContext { drafts: 1 }));
     c.plan_cancel().unwrap();
     step(&mut c, id, 1, &[]);
     assert!(c.complete(id) && c.request(id).unwrap().history().len() == 1000);
@@ -290,9 +216,6 @@ fn selecting_all_rows_gives_prompt_logits() {
     c.plan_rows(id, 30, &[], Select::All).unwrap();
     c.run().unwrap();
     let records = c.commit().unwrap();
-    assert_eq!(
-        (records.len(), records[0].selected, records[0].position),
-        (1, 29, 30)
-    );
+    assert_eq!((records.len(), records[0].selected, records[0].position), (1, 29, 30));
     assert_eq!(c.device().logits.len(), 30);
 }

@@ -1,10 +1,10 @@
 //! The prefix cache's mechanism: publish a committed block, attach one, evict one. Which blocks to try, and which to
 //! drop, is policy's business; what may be shared is decided here.
 
+use super::pages::*;
 use crate::block::{Block, Parent};
 use crate::error::CoreError;
 use crate::ids::{BlockId, NO_PAGE, PAGE, RequestId, Token};
-use crate::request::Request;
 use crate::invariant::*;
 use crate::pages::{Page, Pool};
 use crate::program::*;
@@ -12,11 +12,11 @@ use crate::proof::canonical::*;
 use crate::proof::forward::*;
 use crate::proof::frame::*;
 use crate::proof::reference::*;
+use crate::proof::sharing::*;
+use crate::request::Request;
 use crate::seam::*;
 use crate::spec::*;
-use crate::proof::sharing::*;
 use crate::state::*;
-use super::pages::*;
 use vstd::prelude::*;
 
 verus! {

@@ -1,20 +1,20 @@
 //! The end of a step: sample where histories end, accept drafts that came true, cache what was computed.
 
+use super::lifecycle::*;
 use crate::error::CoreError;
 use crate::ids::{NO_PAGE, PAGE, RequestId, Token};
-use crate::program::*;
-use crate::plan::StepPlan;
-use crate::request::Request;
 use crate::invariant::*;
 use crate::pages::{Page, Pool};
+use crate::plan::StepPlan;
+use crate::program::*;
 use crate::program::*;
 use crate::proof::canonical::*;
+use crate::proof::committing::*;
 use crate::proof::forward::*;
 use crate::proof::frame::*;
-use crate::proof::committing::*;
 use crate::proof::reference::*;
 use crate::proof::stepping::*;
-use super::lifecycle::*;
+use crate::request::Request;
 use crate::seam::*;
 use crate::spec::*;
 use crate::state::*;

@@ -1,11 +1,11 @@
 //! The proofs. They state nothing that a reader must trust: `spec.rs` and `seam.rs` do.
 
 pub(crate) mod canonical;
+pub(crate) mod committing;
 pub(crate) mod forward;
-pub(crate) mod reference;
 pub(crate) mod frame;
+pub(crate) mod reference;
 pub(crate) mod sharing;
 pub(crate) mod stepping;
-pub(crate) mod committing;
-pub(crate) mod trace;
 pub(crate) mod symbolic;
+pub(crate) mod trace;

@@ -12,9 +12,7 @@ pub struct Tiny {
 pub const VOCAB: u32 = 50;
 
 fn mix(a: u64, b: u64) -> u64 {
-    (a ^ b.wrapping_add(0x9e37_79b9_7f4a_7c15))
-        .wrapping_mul(0xbf58_476d_1ce4_e5b9)
-        .rotate_left(31)
+    (a ^ b.wrapping_add(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xbf58_476d_1ce4_e5b9).rotate_left(31)
 }
 
 impl Device for Tiny {
@@ -38,10 +36,7 @@ impl Device for Tiny {
 
     fn run(&mut self, program: &Program, plan: &StepPlan) -> Result<(), DeviceError> {
         if let Some(intact) = self.fail {
-            return Err(DeviceError {
-                message: "told to fail".into(),
-                intact,
-            });
+            return Err(DeviceError { message: "told to fail".into(), intact });
         }
         for s in plan.sequences() {
             for (group, table) in s.tables.iter().enumerate() {
@@ -53,12 +48,8 @@ impl Device for Tiny {
                 }
             }
         }
-        let sequence_of = |row: usize| {
-            plan.sequences()
-                .iter()
-                .find(|s| (s.first_row..s.first_row + s.rows).contains(&row))
-                .unwrap()
-        };
+        let sequence_of =
+            |row: usize| plan.sequences().iter().find(|s| (s.first_row..s.first_row + s.rows).contains(&row)).unwrap();
         self.logits = plan
             .selected()
             .iter()
@@ -67,15 +58,10 @@ impl Device for Tiny {
                 let p = plan.positions()[row as usize] as usize;
                 let mut h = 1;
                 for (group, decl) in program.groups.iter().enumerate() {
-                    let first = decl
-                        .window
-                        .map_or(0, |w| (p + 1).saturating_sub(w as usize));
+                    let first = decl.window.map_or(0, |w| (p + 1).saturating_sub(w as usize));
                     for j in first..=p {
                         let page = s.tables[group][j / PAGE];
-                        assert!(
-                            page >= 0,
-                            "position {j} of group {group} is read and has no page"
-                        );
+                        assert!(page >= 0, "position {j} of group {group} is read and has no page");
                         h = mix(h, self.cache[group][page as usize * PAGE + j % PAGE]);
                     }
                 }
@@ -107,68 +93,21 @@ impl Sampler for Modulo {
 }
 
 pub fn program(windows: &[Option<u32>]) -> Program {
-    let act = |width| BufferDecl {
-        width,
-        dtype: Dtype::Act,
-        rows: RowSet::All,
-    };
+    let act = |width| BufferDecl { width, dtype: Dtype::Act, rows: RowSet::All };
     let mut ops = vec![Op::Embed { k: 0, out: 0 }];
     for (layer, &window) in windows.iter().enumerate() {
         let layer = layer as u32;
-        ops.push(Op::Rowwise {
-            k: 0,
-            ins: vec![0],
-            outs: vec![1],
-            rows: RowSet::All,
-        });
-        ops.push(Op::StoreKv {
-            k: 0,
-            ins: vec![1],
-            layer,
-        });
-        ops.push(Op::Attend {
-            k: 0,
-            q: 1,
-            layer,
-            out: 2,
-            window,
-        });
-        ops.push(Op::Rowwise {
-            k: 0,
-            ins: vec![1, 2],
-            outs: vec![0],
-            rows: RowSet::All,
-        });
+        ops.push(Op::Rowwise { k: 0, ins: vec![0], outs: vec![1], rows: RowSet::All });
+        ops.push(Op::StoreKv { k: 0, ins: vec![1], layer });
+        ops.push(Op::Attend { k: 0, q: 1, layer, out: 2, window });
+        ops.push(Op::Rowwise { k: 0, ins: vec![1, 2], outs: vec![0], rows: RowSet::All });
     }
-    ops.push(Op::Rowwise {
-        k: 0,
-        ins: vec![0],
-        outs: vec![3],
-        rows: RowSet::Selected,
-    });
+    ops.push(Op::Rowwise { k: 0, ins: vec![0], outs: vec![3], rows: RowSet::Selected });
     Program {
         ops,
-        buffers: vec![
-            act(8),
-            act(8),
-            act(8),
-            BufferDecl {
-                width: VOCAB,
-                dtype: Dtype::F32,
-                rows: RowSet::Selected,
-            },
-        ],
-        groups: windows
-            .iter()
-            .map(|&window| GroupDecl {
-                window,
-                kv_heads: 1,
-                head_dim: 8,
-            })
-            .collect(),
-        layers: (0..windows.len())
-            .map(|g| LayerDecl { group: g as u32 })
-            .collect(),
+        buffers: vec![act(8), act(8), act(8), BufferDecl { width: VOCAB, dtype: Dtype::F32, rows: RowSet::Selected }],
+        groups: windows.iter().map(|&window| GroupDecl { window, kv_heads: 1, head_dim: 8 }).collect(),
+        layers: (0..windows.len()).map(|g| LayerDecl { group: g as u32 }).collect(),
         logits: 3,
         vocab: VOCAB,
         context: 1000,
@@ -180,16 +119,7 @@ pub type Tested = Core<Tiny, Modulo>;
 
 pub fn core(windows: &[Option<u32>], pages: usize) -> Tested {
     let cache = windows.iter().map(|_| vec![7; pages * PAGE]).collect();
-    Core::new(
-        Tiny {
-            cache,
-            logits: vec![],
-            fail: None,
-        },
-        Modulo,
-        program(windows),
-    )
-    .unwrap()
+    Core::new(Tiny { cache, logits: vec![], fail: None }, Modulo, program(windows)).unwrap()
 }
 
 /// Takes the pages that positions below `end` need.
@@ -209,10 +139,7 @@ pub fn step(core: &mut Tested, id: RequestId, rows: usize, drafts: &[Token]) -> 
     core.plan_rows(id, rows, drafts, Select::Last).unwrap();
     core.run().unwrap();
     let records = core.commit().unwrap();
-    records
-        .into_iter()
-        .map(|r| (r, *core.device().logits(r.selected)))
-        .collect()
+    records.into_iter().map(|r| (r, *core.device().logits(r.selected))).collect()
 }
 
 /// Runs a request to its end in chunks of `chunk`, and finishes it.
@@ -221,11 +148,7 @@ pub fn drain(core: &mut Tested, id: RequestId, chunk: usize) -> Vec<(Token, u64)
     while !core.complete(id) {
         let r = core.request(id).unwrap();
         let rows = chunk.min(r.history().len() - r.cached());
-        out.extend(
-            step(core, id, rows, &[])
-                .into_iter()
-                .map(|(r, l)| (r.token, l)),
-        );
+        out.extend(step(core, id, rows, &[]).into_iter().map(|(r, l)| (r.token, l)));
     }
     core.finish(id).unwrap();
     out
