@@ -22,7 +22,8 @@
     clippy::question_mark,
     clippy::manual_range_contains,
     clippy::too_many_arguments,
-    clippy::type_complexity
+    clippy::type_complexity,
+    clippy::vec_init_then_push
 )]
 // Ghost code is erased, and with it the uses of what only proofs name.
 #![allow(unused_imports, dead_code, unused_variables, unused_mut, unused_braces, unused_parens)]
