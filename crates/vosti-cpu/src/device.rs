@@ -122,6 +122,7 @@ impl CpuDevice {
                 params: start..params.len(),
                 grid: [1; 3],
                 units: Units::default(),
+                waits: wired.waits,
                 next: AtomicUsize::new(0),
                 nanoseconds: AtomicU64::new(0),
             });

@@ -4,7 +4,6 @@
 //! read the same right operand of a dot, a part of the rows at a time.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-
 use std::time::Instant;
 
 use vosti_tile::interp::{self, Memory, Options, Undefined};
@@ -22,6 +21,8 @@ pub struct Ready {
     pub params: std::ops::Range<usize>,
     pub grid: [usize; 3],
     pub units: Units,
+    /// It reads or writes what an earlier launch since the last barrier wrote or read.
+    pub waits: bool,
     pub next: AtomicUsize,
     /// Nanoseconds that the first worker has spent on it, waiting included.
     pub nanoseconds: AtomicU64,
@@ -91,6 +92,9 @@ pub unsafe fn work<'a>(
 ) {
     let mut start = Instant::now();
     for (number, launch) in launches.iter().enumerate() {
+        if launch.waits {
+            worker.barrier();
+        }
         let params = &params[launch.params.clone()];
         let program = kernel(launch.kernel);
         match program.plan {
@@ -101,8 +105,8 @@ pub unsafe fn work<'a>(
                     if taken >= launch.units.count {
                         break;
                     }
-                    // Later query tiles see more keys: the long ones first.
-                    let unit = launch.units.count - 1 - taken;
+                    // Later query tiles see more keys: the long ones first. Weights are read in their order.
+                    let unit = if plan.sweep.is_none() { launch.units.count - 1 - taken } else { taken };
                     launch.units.programs(launch.grid, unit, |at| {
                         // SAFETY: the caller's promise.
                         if unsafe { machine.run(plan, params, at) }.is_err() {
@@ -122,7 +126,6 @@ pub unsafe fn work<'a>(
             }
             None => {}
         }
-        worker.barrier();
         if worker.index == 0 {
             let now = Instant::now();
             launch.nanoseconds.fetch_add((now - start).as_nanos() as u64, Relaxed);

@@ -5,6 +5,7 @@
 use vosti_core::{PAGE, Program, StepPlan};
 use vosti_tile::Scalar;
 
+use crate::memory::Arena;
 use crate::weights::Buffer;
 
 /// Which metadata a parameter reads.
@@ -50,36 +51,38 @@ pub struct Metadata {
     starts: Vec<i32>,
 }
 
-fn ints(len: usize) -> std::io::Result<Buffer> {
-    Buffer::zeroed(Scalar::I32, len.max(1), None)
+fn ints(arena: &mut Arena, len: usize) -> std::io::Result<Buffer> {
+    Buffer::zeroed(arena, Scalar::I32, len.max(1), None)
 }
 
 impl Metadata {
     /// Room for steps of `rows_max` rows of which `selected_max` are selected.
-    pub fn new(program: &Program, rows_max: usize, selected_max: usize) -> std::io::Result<Self> {
+    pub fn new(arena: &mut Arena, program: &Program, rows_max: usize, selected_max: usize) -> std::io::Result<Self> {
         let groups = program.groups.len();
         // Tables are as long as the context at most, one per row at most; untouched memory is free.
         let entries = rows_max * (program.context as usize).div_ceil(PAGE).max(1);
-        let many = |len| (0..groups).map(|_| ints(len)).collect::<std::io::Result<Vec<_>>>();
+        let mut many = |len| (0..groups).map(|_| ints(arena, len)).collect::<std::io::Result<Vec<_>>>();
+        let (slots, tables) = (many(rows_max)?, many(entries)?);
         Ok(Self {
-            rows: ints(1)?,
-            selected: ints(1)?,
-            tokens: ints(rows_max)?,
-            positions: ints(rows_max)?,
-            row_index: ints(selected_max)?,
-            slots: many(rows_max)?,
-            tables: many(entries)?,
+            rows: ints(arena, 1)?,
+            selected: ints(arena, 1)?,
+            tokens: ints(arena, rows_max)?,
+            positions: ints(arena, rows_max)?,
+            row_index: ints(arena, selected_max)?,
+            slots,
+            tables,
             tilings: Vec::new(),
             starts: Vec::with_capacity(rows_max),
         })
     }
 
     /// The query tiles of a height over a group, made on first use.
-    pub fn tiling(&mut self, height: usize, group: usize, rows_max: usize) -> std::io::Result<usize> {
+    pub fn tiling(&mut self, arena: &mut Arena, height: usize, group: usize, rows_max: usize) -> std::io::Result<usize> {
         if let Some(found) = self.tilings.iter().position(|t| t.height == height && t.group == group) {
             return Ok(found);
         }
-        let (table, row, rows, pos) = (ints(rows_max)?, ints(rows_max)?, ints(rows_max)?, ints(rows_max)?);
+        let mut ints = || ints(arena, rows_max);
+        let (table, row, rows, pos) = (ints()?, ints()?, ints()?, ints()?);
         self.tilings.push(Tiling { height, group, tiles: 0, table, row, rows, pos });
         Ok(self.tilings.len() - 1)
     }

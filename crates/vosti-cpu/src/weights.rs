@@ -1,7 +1,7 @@
 //! Where weights come from, and how they are kept: once each, in the layout that their dots read.
 
 use crate::layout::Layout;
-use crate::memory::{Plain, Region};
+use crate::memory::{Arena, Plain, Region};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use vosti_tile::Scalar;
@@ -64,27 +64,27 @@ pub struct Buffer {
 
 impl Buffer {
     /// Zeros, row-major unless the layout fits the length.
-    pub fn zeroed(elem: Scalar, len: usize, wanted: Option<Layout>) -> std::io::Result<Self> {
+    pub fn zeroed(arena: &mut Arena, elem: Scalar, len: usize, wanted: Option<Layout>) -> std::io::Result<Self> {
         let layout = wanted.filter(|l| l.accepts(len)).unwrap_or(Layout::RowMajor);
-        let region = Region::zeroed(layout.footprint(len) * elem.bytes())?;
+        let region = arena.zeroed(layout.footprint(len) * elem.bytes())?;
         Ok(Self { region, elem, len, layout })
     }
 
     /// A weight as the kernels' element type, packed. BF16 widens to FP32; FP32 never narrows by itself.
-    pub fn packed(data: TensorData, elem: Scalar, wanted: Option<Layout>) -> std::io::Result<Option<Self>> {
+    pub fn packed(arena: &mut Arena, data: TensorData, elem: Scalar, wanted: Option<Layout>) -> std::io::Result<Option<Self>> {
         Ok(match (data, elem) {
-            (TensorData::Bf16(data), Scalar::Bf16) => Some(Self::of(&data, elem, wanted)?),
-            (TensorData::F32(data), Scalar::F32) => Some(Self::of(&data, elem, wanted)?),
+            (TensorData::Bf16(data), Scalar::Bf16) => Some(Self::of(arena, &data, elem, wanted)?),
+            (TensorData::F32(data), Scalar::F32) => Some(Self::of(arena, &data, elem, wanted)?),
             (TensorData::Bf16(data), Scalar::F32) => {
                 let wide: Vec<f32> = data.into_iter().map(vosti_tile::numerics::from_bf16).collect();
-                Some(Self::of(&wide, elem, wanted)?)
+                Some(Self::of(arena, &wide, elem, wanted)?)
             }
             _ => None,
         })
     }
 
-    fn of<T: Plain>(data: &[T], elem: Scalar, wanted: Option<Layout>) -> std::io::Result<Self> {
-        let mut buffer = Self::zeroed(elem, data.len(), wanted)?;
+    fn of<T: Plain>(arena: &mut Arena, data: &[T], elem: Scalar, wanted: Option<Layout>) -> std::io::Result<Self> {
+        let mut buffer = Self::zeroed(arena, elem, data.len(), wanted)?;
         let footprint = buffer.layout.footprint(data.len());
         buffer.layout.pack(data, buffer.region.as_mut_slice(footprint));
         Ok(buffer)

@@ -3,7 +3,7 @@
 //! Roles say what a parameter is; no kernel is known by name.
 //! Read next: [`crate::launch`].
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use vosti_core::{Dtype, Op, Program, RowSet};
@@ -13,6 +13,7 @@ use vosti_tile::{Kernel, Scalar};
 use crate::device::{Config, CpuError, Mode};
 use crate::isa::Isa;
 use crate::layout::Layout;
+use crate::memory::Arena;
 use crate::plan::{Plan, compile};
 use crate::step::{Meta, Metadata};
 use crate::weights::{Buffer, Weights};
@@ -49,6 +50,8 @@ pub struct Wired {
     pub kernel: usize,
     pub size: Size,
     pub params: Vec<Bound>,
+    /// Workers meet before it: it depends on a launch since they last met.
+    pub waits: bool,
 }
 
 /// Everything a step runs on.
@@ -73,6 +76,7 @@ struct Builder<'a> {
     by_name: HashMap<String, usize>,
     launches: Vec<Wired>,
     metadata: Metadata,
+    arena: Arena,
 }
 
 /// Wires a program.
@@ -86,7 +90,8 @@ pub fn wire(
     if program.ops.len() > 1 << 20 || config.pages.len() != program.groups.len() {
         return Err(CpuError::Groups { pages: config.pages.len(), groups: program.groups.len() });
     }
-    let metadata = Metadata::new(program, config.rows_max, config.selected_max)?;
+    let mut arena = Arena::default();
+    let metadata = Metadata::new(&mut arena, program, config.rows_max, config.selected_max)?;
     let mut builder = Builder {
         program,
         bindings,
@@ -98,6 +103,7 @@ pub fn wire(
         by_name: HashMap::new(),
         launches: Vec::new(),
         metadata,
+        arena,
     };
     for op in &program.ops {
         builder.op(op)?;
@@ -156,7 +162,7 @@ impl Builder<'_> {
                         Some(Const::Int(height)) if *height > 0 => *height as usize,
                         _ => return Err(missing(role)),
                     };
-                    let tiling = self.metadata.tiling(height, group()?, self.config.rows_max)?;
+                    let tiling = self.metadata.tiling(&mut self.arena, height, group()?, self.config.rows_max)?;
                     size = Size::Tiles(tiling);
                     Bound::Meta(match role {
                         Role::TileTable => Meta::TileTable { tiling },
@@ -168,7 +174,7 @@ impl Builder<'_> {
             };
             params.push(bound);
         }
-        self.launches.push(Wired { kernel: index, size, params });
+        self.launches.push(Wired { kernel: index, size, params, waits: true });
         Ok(())
     }
 
@@ -225,8 +231,32 @@ impl Builder<'_> {
         Ok(demands)
     }
 
-    fn allocate(self, weights: &dyn Weights) -> Result<Wiring, CpuError> {
+    /// Marks the launches that must wait for earlier ones.
+    fn find_waits(&mut self) {
+        let (mut read, mut written): (HashSet<Bound>, HashSet<Bound>) = Default::default();
+        for launch in &mut self.launches {
+            let compiled = &self.kernels[launch.kernel];
+            let writes: Vec<Bound> = launch
+                .params
+                .iter()
+                .zip(&compiled.contract.params)
+                .filter(|(_, param)| matches!(param.role, Role::Out(_) | Role::CacheK | Role::CacheV))
+                .map(|(bound, _)| *bound)
+                .collect();
+            let after_write = launch.params.iter().any(|bound| written.contains(bound));
+            launch.waits = after_write || writes.iter().any(|bound| read.contains(bound));
+            if launch.waits {
+                read.clear();
+                written.clear();
+            }
+            read.extend(&launch.params);
+            written.extend(writes);
+        }
+    }
+
+    fn allocate(mut self, weights: &dyn Weights) -> Result<Wiring, CpuError> {
         let demands = self.demands()?;
+        self.find_waits();
         let demand = |bound: Bound, elem: Scalar| demands.get(&bound).copied().unwrap_or((elem, None));
         let mut rows = Vec::new();
         for (i, decl) in self.program.buffers.iter().enumerate() {
@@ -235,7 +265,7 @@ impl Builder<'_> {
             if decl.dtype == Dtype::F32 && elem != Scalar::F32 {
                 return Err(CpuError::Element { spec: format!("buffer {i}"), param: "rows".into() });
             }
-            rows.push(Buffer::zeroed(elem, many * decl.width as usize, None)?);
+            rows.push(Buffer::zeroed(&mut self.arena, elem, many * decl.width as usize, None)?);
         }
         let (mut cache_k, mut cache_v) = (Vec::new(), Vec::new());
         for (i, layer) in self.program.layers.iter().enumerate() {
@@ -243,16 +273,17 @@ impl Builder<'_> {
             let slots = self.config.pages[layer.group as usize] * vosti_core::PAGE;
             let len = slots * group.kv_heads as usize * group.head_dim as usize;
             let (elem, layout) = demand(Bound::CacheK(i), Scalar::Bf16);
-            cache_k.push(Buffer::zeroed(elem, len, layout)?);
+            cache_k.push(Buffer::zeroed(&mut self.arena, elem, len, layout)?);
             let (elem, layout) = demand(Bound::CacheV(i), Scalar::Bf16);
-            cache_v.push(Buffer::zeroed(elem, len, layout)?);
+            cache_v.push(Buffer::zeroed(&mut self.arena, elem, len, layout)?);
         }
         let mut loaded = Vec::new();
+        let mut chunks = Arena::default();
         for (i, name) in self.weight_names.iter().enumerate() {
             let (elem, layout) = demand(Bound::Weight(i), Scalar::Bf16);
-            let pack = || {
+            let mut pack = || {
                 let tensor = weights.load(name).map_err(|error| CpuError::Weight { name: name.clone(), error })?;
-                let buffer = Buffer::packed(tensor.data, elem, layout)?;
+                let buffer = Buffer::packed(&mut chunks, tensor.data, elem, layout)?;
                 buffer.ok_or_else(|| CpuError::WeightType { name: name.clone(), elem })
             };
             loaded.push(match &self.config.weights {
@@ -301,6 +332,10 @@ impl Wiring {
                     return Err(premise(i, "has a declared alignment that its buffer lacks"));
                 }
                 let Some(plan) = &compiled.plan else { continue };
+                let may_write = matches!(compiled.contract.params[i].role, Role::Out(_) | Role::CacheK | Role::CacheV);
+                if plan.written[i] && !may_write {
+                    return Err(premise(i, "is written by the kernel against its role"));
+                }
                 let written = launch.params.iter().zip(&plan.written).any(|(other, w)| *w && other == bound);
                 if plan.read_in_place[i] && written {
                     return Err(premise(i, "is read in place by a kernel that writes the same buffer"));

@@ -158,6 +158,18 @@ pub struct LiveBound {
     pub shape: Int,
 }
 
+/// Integer arithmetic on scalars; it wraps to the width of the result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IntOp {
+    Add,
+    Sub,
+    Mul,
+    DivS,
+    RemS,
+    MaxS,
+    MinS,
+}
+
 #[derive(Clone, Debug)]
 pub enum Instr {
     Map { f: MapFn, dst: Place, args: [Place; 3], rows: Count, groups: Count },
@@ -167,6 +179,8 @@ pub enum Instr {
     Transpose { dst: Place, src: Place, rows: usize, columns: usize, bytes: usize },
     /// Lane numbers plus `start`.
     Range { at: u32, lanes: Lanes, start: i32 },
+    /// One integer of one or two.
+    Int { at: u32, wide: bool, op: IntOp, a: Int, b: Int },
     ProgramId { at: u32, axis: usize },
     NumPrograms { at: u32, axis: usize },
     Live(Box<LiveCode>),
@@ -188,8 +202,8 @@ pub enum Instr {
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub code: Vec<Instr>,
-    /// Places that hold a constant: offset, bits, bytes of the element.
-    pub constants: Vec<(u32, u64, usize)>,
+    /// What the first bytes of scratch hold during a launch.
+    pub constants: Vec<u8>,
     /// Bytes of scratch a worker needs.
     pub scratch: usize,
     /// Initial table of counts; live axes own entries in it.

@@ -5,6 +5,10 @@
 //! [`vosti_tile::numerics`]; here they are only repeated over lanes.
 //! Read next: [`ops`].
 
+#[cfg(target_arch = "x86_64")]
+mod hot;
+#[cfg(target_arch = "x86_64")]
+mod lanes;
 pub mod ops;
 pub mod reduce;
 
@@ -48,6 +52,15 @@ pub struct Versions<F> {
 }
 
 impl<F: Copy> Versions<F> {
+    /// With loops over vector registers in place of the compiler's own.
+    #[cfg(target_arch = "x86_64")]
+    fn with(self, hot: Option<hot::Hot<F>>) -> Self {
+        match hot {
+            Some(hot) => Self { portable: self.portable, avx2: hot.avx2, avx512: hot.avx512 },
+            None => self,
+        }
+    }
+
     /// The version for `isa`.
     pub fn of(&self, isa: Isa) -> F {
         match isa {

@@ -10,6 +10,16 @@ use super::{Map, MapFn, Versions, map1, map2, map3, versions};
 
 type F = Versions<MapFn>;
 
+/// The plain loop, with hand-written versions where there are some.
+macro_rules! hot {
+    ($plain:expr, $($hot:tt)*) => {{
+        let plain = $plain;
+        #[cfg(target_arch = "x86_64")]
+        let plain = plain.map(|f| f.with(super::hot::$($hot)*));
+        plain
+    }};
+}
+
 macro_rules! one {
     ($a:ty, $d:ty, $f:expr) => {{
         #[inline(always)]
@@ -74,6 +84,10 @@ macro_rules! int2 {
 }
 
 pub fn unary(op: Unary, elem: Scalar) -> Option<F> {
+    hot!(plain_unary(op, elem), unary(op, elem))
+}
+
+fn plain_unary(op: Unary, elem: Scalar) -> Option<F> {
     match op {
         Unary::Abs => match elem {
             Scalar::F32 => Some(one!(f32, f32, numerics::abs)),
@@ -106,6 +120,10 @@ macro_rules! divide {
 }
 
 pub fn binary(op: Binary, elem: Scalar) -> Option<F> {
+    hot!(plain_binary(op, elem), binary(op, elem))
+}
+
+fn plain_binary(op: Binary, elem: Scalar) -> Option<F> {
     match op {
         Binary::AddF => float2!(elem, numerics::add),
         Binary::SubF => float2!(elem, numerics::sub),
@@ -210,6 +228,10 @@ macro_rules! compare {
 }
 
 pub fn cmp_int(op: CmpInt, elem: Scalar) -> Option<F> {
+    hot!(plain_cmp_int(op, elem), cmp_int(op, elem))
+}
+
+fn plain_cmp_int(op: CmpInt, elem: Scalar) -> Option<F> {
     match op {
         CmpInt::Eq => compare!(elem, ==, signed),
         CmpInt::Ne => compare!(elem, !=, signed),
@@ -235,6 +257,10 @@ macro_rules! compare_float {
 }
 
 pub fn cmp_float(op: CmpFloat, elem: Scalar) -> Option<F> {
+    hot!(plain_cmp_float(op, elem), cmp_float(op, elem))
+}
+
+fn plain_cmp_float(op: CmpFloat, elem: Scalar) -> Option<F> {
     use numerics::{equal, less};
     #[inline(always)]
     fn unordered(a: f32, b: f32) -> bool {
@@ -260,6 +286,10 @@ pub fn cmp_float(op: CmpFloat, elem: Scalar) -> Option<F> {
 
 /// Choice between elements of a size.
 pub fn select(bytes: usize) -> F {
+    hot!(Some(plain_select(bytes)), select(bytes)).expect("there is one")
+}
+
+fn plain_select(bytes: usize) -> F {
     match bytes {
         2 => three!(i32, u16, u16, u16, |c: i32, a, b| if c != 0 { a } else { b }),
         8 => three!(i32, u64, u64, u64, |c: i32, a, b| if c != 0 { a } else { b }),
@@ -267,8 +297,27 @@ pub fn select(bytes: usize) -> F {
     }
 }
 
+/// What a store of floats writes: the same bits, of NaNs one.
+pub fn stored(elem: Scalar) -> F {
+    match elem {
+        Scalar::Bf16 | Scalar::F32 => hot!(plain_stored(elem), stored(crate::plan::size(elem))).expect("there is one"),
+        other => copy(crate::plan::size(other)),
+    }
+}
+
+fn plain_stored(elem: Scalar) -> Option<F> {
+    match elem {
+        Scalar::Bf16 => Some(one!(u16, u16, numerics::stored_bf16)),
+        _ => Some(one!(f32, u32, numerics::stored_f32)),
+    }
+}
+
 /// The same bits.
 pub fn copy(bytes: usize) -> F {
+    hot!(Some(plain_copy(bytes)), copies(bytes)).expect("there is one")
+}
+
+fn plain_copy(bytes: usize) -> F {
     match bytes {
         2 => one!(u16, u16, |a| a),
         8 => one!(u64, u64, |a| a),
@@ -277,6 +326,10 @@ pub fn copy(bytes: usize) -> F {
 }
 
 pub fn cast(op: Cast, from: Scalar, to: Scalar) -> Option<F> {
+    hot!(plain_cast(op, from, to), cast(op, from, to))
+}
+
+fn plain_cast(op: Cast, from: Scalar, to: Scalar) -> Option<F> {
     use Scalar::*;
     match (op, from, to) {
         (Cast::ExtF, Bf16, F32) => Some(one!(u16, f32, from_bf16)),

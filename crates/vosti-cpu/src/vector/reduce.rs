@@ -83,7 +83,18 @@ macro_rules! int {
 }
 
 /// The fold with an operation, if it is one that folds.
-pub fn of(op: Binary, elem: Scalar) -> Option<Versions<ReduceFn>> {
+///
+/// `length` is that of every row: the hand-written versions take whole groups of lanes.
+pub fn of(op: Binary, elem: Scalar, length: usize) -> Option<Versions<ReduceFn>> {
+    let plain = plain(op, elem);
+    #[cfg(target_arch = "x86_64")]
+    if length >= LANES && length % LANES == 0 {
+        return plain.map(|f| f.with(super::hot::reduce(op, elem)));
+    }
+    plain
+}
+
+fn plain(op: Binary, elem: Scalar) -> Option<Versions<ReduceFn>> {
     match op {
         Binary::AddF => float!(elem, numerics::add),
         Binary::MulF => float!(elem, numerics::mul),

@@ -6,8 +6,7 @@ use vosti_tile::{Literal, Op, OpKind, Region, Scalar, Value};
 
 use super::tile::{Block, Sym, Tile, Whole};
 use super::{Compiler, Result, full_form};
-use crate::plan::code::Instr;
-use crate::vector::ops;
+use crate::plan::code::{Instr, Int, IntOp};
 
 /// How a loop carries a value.
 enum Carried {
@@ -130,11 +129,8 @@ impl<'k> Compiler<'k> {
     }
 
     fn set_cell(&mut self, cell: &Tile, value: &Whole) {
-        let source = match value {
-            Whole::Const(value) => self.constant(Literal::Int(*value), Scalar::I32),
-            Whole::Cell(tile) => tile.clone(),
-        };
-        self.scalar_map(ops::copy(4), cell, &[&source]);
+        let (a, b) = (value.int(), Int::Const(0));
+        self.code.push(Instr::Int { at: cell.slot.at, wide: false, op: IntOp::Add, a, b });
     }
 
     fn yield_arguments(&mut self, carried: &[Carried], args: &[Value], yields: &[Value]) -> Result<()> {

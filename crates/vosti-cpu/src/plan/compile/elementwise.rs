@@ -6,7 +6,7 @@ use vosti_tile::{Binary, Cast, Literal, Op, OpKind, Scalar, Value};
 
 use super::tile::{Form, Part, Sym, Tile, size, wide};
 use super::{Compiler, Result, full_form};
-use crate::plan::code::{Instr, Lanes, Place};
+use crate::plan::code::{Instr, Int, IntOp, Lanes, Place};
 use crate::vector::{MapFn, Versions, ops, reduce};
 
 impl<'k> Compiler<'k> {
@@ -20,6 +20,16 @@ impl<'k> Compiler<'k> {
         {
             let value = *value;
             self.define(op.results[0], Sym::Const(Literal::Int(value)));
+            return Ok(());
+        }
+        if let (OpKind::Cast { op: Cast::ExtS, .. }, Some(Sym::Tile(tile))) = (&op.kind, self.env.get(&operands[0]))
+            && tile.form == Form::Cell
+            && elem == Scalar::I32
+        {
+            let a = Int::I32(tile.slot.at);
+            let wide = self.fresh_form(op.results[0], Form::Cell);
+            self.code.push(Instr::Int { at: wide.slot.at, wide: true, op: IntOp::Add, a, b: Int::Const(0) });
+            self.define(op.results[0], Sym::Tile(wide));
             return Ok(());
         }
         let f = match &op.kind {
@@ -61,6 +71,10 @@ impl<'k> Compiler<'k> {
                 return Ok(());
             }
         }
+        if let Some(tile) = self.scalar_int(result, binary, a, b)? {
+            self.define(result, Sym::Tile(tile));
+            return Ok(());
+        }
         let Some(f) = ops::binary(binary, elem) else {
             return self.unsupported("this operation on this element type");
         };
@@ -76,6 +90,33 @@ impl<'k> Compiler<'k> {
         tile.consecutive = consecutive;
         self.define(result, Sym::Tile(tile));
         Ok(())
+    }
+
+    /// Integer arithmetic on scalars, or on tiles that repeat one.
+    fn scalar_int(&mut self, result: Value, binary: Binary, a: Value, b: Value) -> Result<Option<Tile>> {
+        let op = match binary {
+            Binary::Add => IntOp::Add,
+            Binary::Sub => IntOp::Sub,
+            Binary::Mul => IntOp::Mul,
+            Binary::DivS => IntOp::DivS,
+            Binary::RemS => IntOp::RemS,
+            Binary::MaxS => IntOp::MaxS,
+            Binary::MinS => IntOp::MinS,
+            _ => return Ok(None),
+        };
+        let cell = |c: &Self, v: &Value| match c.env.get(v) {
+            Some(Sym::Const(Literal::Int(_))) => true,
+            Some(Sym::Tile(tile)) => tile.form == Form::Cell,
+            _ => false,
+        };
+        let elem = self.elem(a);
+        if !matches!(elem, Scalar::I32 | Scalar::I64) || !cell(self, &a) || !cell(self, &b) {
+            return Ok(None);
+        }
+        let (a, b) = (self.whole(a)?.int(), self.whole(b)?.int());
+        let tile = self.fresh_form(result, Form::Cell);
+        self.code.push(Instr::Int { at: tile.slot.at, wide: elem == Scalar::I64, op, a, b });
+        Ok(Some(tile))
     }
 
     /// Integer arithmetic on constants.
@@ -282,7 +323,7 @@ impl<'k> Compiler<'k> {
 
     pub(super) fn reduce(&mut self, result: Value, binary: Binary, x: Value, axis: usize) -> Result<()> {
         let elem = self.elem(x);
-        let Some(f) = reduce::of(binary, elem) else { return self.unsupported("a reduction with this operation") };
+        let Some(f) = reduce::of(binary, elem, self.kernel.ty(x).shape()[axis]) else { return self.unsupported("a reduction with this operation") };
         let mut source = self.full(x)?;
         let kernel = self.kernel;
         let shape = kernel.ty(x).shape();

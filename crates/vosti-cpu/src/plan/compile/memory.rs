@@ -6,8 +6,7 @@ use vosti_tile::{OpKind, Padding, Value};
 
 use super::tile::{Array, Block, Form, Part, Pointer, Sym, Tile, Whole, size, wide};
 use super::{Compiler, Result};
-use crate::plan::code::{BlockAccess, Fill, Instr, Lanes, Place, PointerAccess, Window, WindowAxis};
-use crate::vector::{MapFn, Versions, ops};
+use crate::plan::code::{BlockAccess, Fill, Instr, IntOp, Lanes, Place, PointerAccess, Window, WindowAxis};
 
 impl<'k> Compiler<'k> {
     pub(super) fn add_pointer(&mut self, result: Value, ptr: Value, offset: Value) -> Result<()> {
@@ -54,34 +53,16 @@ impl<'k> Compiler<'k> {
                 (Whole::Const(a), Whole::Const(b)) => Whole::Const(i64::from((*a as i32).wrapping_add(b as i32))),
                 (_, Whole::Const(0)) => continue,
                 (offset, by) => {
-                    let (a, b) = (self.whole_tile(offset), self.whole_tile(&by));
+                    let (a, b) = (offset.int(), by.int());
                     let slot = self.slots.take(64);
                     let sum = Tile { slot, elem: vosti_tile::Scalar::I32, form: Form::Cell, consecutive: false };
-                    self.scalar_map(ops::add_or_and(vosti_tile::Scalar::I32, true), &sum, &[&a, &b]);
+                    self.code.push(Instr::Int { at: sum.slot.at, wide: false, op: IntOp::Add, a, b });
                     Whole::Cell(sum)
                 }
             };
         }
         self.define(result, Sym::Block(block));
         Ok(())
-    }
-
-    fn whole_tile(&mut self, whole: &Whole) -> Tile {
-        match whole {
-            Whole::Cell(tile) => tile.clone(),
-            Whole::Const(value) => self.constant(vosti_tile::Literal::Int(*value), vosti_tile::Scalar::I32),
-        }
-    }
-
-    /// A map over one scalar.
-    pub(super) fn scalar_map(&mut self, f: Versions<MapFn>, dst: &Tile, from: &[&Tile]) {
-        let mut args = [Place::default(); 3];
-        for (arg, tile) in args.iter_mut().zip(from) {
-            *arg = Place { at: tile.slot.at, row: 0, lanes: false };
-        }
-        let one = self.count(1);
-        let dst = Place { at: dst.slot.at, row: 0, lanes: true };
-        self.code.push(Instr::Map { f: f.of(self.isa), dst, args, rows: one, groups: one });
     }
 
     /// Rows and columns of a value: its last wide axis is the columns.

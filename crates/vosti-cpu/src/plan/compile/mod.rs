@@ -109,7 +109,12 @@ impl<'k> Compiler<'k> {
     }
 
     fn finish(self) -> Plan {
-        let constants = self.constants.iter().map(|((value, bytes), slot)| (slot.at, *value, *bytes)).collect();
+        let mut constants = vec![0; self.constant_slots.peak()];
+        for ((bits, bytes), slot) in &self.constants {
+            for lane in constants[slot.at as usize..].chunks_exact_mut(*bytes).take(16) {
+                lane.copy_from_slice(&bits.to_le_bytes()[..*bytes]);
+            }
+        }
         Plan {
             sweep: dot::sweep(self.kernel, &self.made),
             code: self.code,

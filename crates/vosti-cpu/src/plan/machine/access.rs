@@ -3,9 +3,10 @@
 use vosti_tile::{Padding, Scalar};
 
 use super::{Fault, Machine, Param};
-use crate::layout::Layout;
-use crate::plan::code::{BlockAccess, Fill, Ints, Lanes, PointerAccess};
-use crate::plan::compile::tile::size;
+use crate::layout::{Layout, PANEL};
+use crate::plan::code::{BlockAccess, Fill, Int, Ints, Lanes, PointerAccess};
+use crate::plan::size;
+use crate::vector::{Arg, Map};
 
 /// A run of elements of one row: flat index of the first, flat distance, how many.
 #[derive(Clone, Copy, Debug)]
@@ -35,9 +36,13 @@ impl Machine {
     pub(super) unsafe fn load_block(&mut self, params: &[Param], access: &BlockAccess) {
         let param = params[access.window.param];
         let (rows, columns) = (self.n(access.rows.count), self.n(access.columns.count));
+        // SAFETY: windows and tiles are places of the plan.
+        if unsafe { self.whole_rows(&param, access, rows, columns, Direction::Load) } {
+            return;
+        }
         for r in 0..rows {
             let at = access.tile.at as usize + r * access.tile.row as usize;
-            // SAFETY: windows and tiles are places of the plan.
+            // SAFETY: as above.
             unsafe {
                 let row = self.window_row(access, r, columns);
                 if row.from > 0 || row.to < columns {
@@ -51,6 +56,10 @@ impl Machine {
     pub(super) unsafe fn store_block(&mut self, params: &[Param], access: &BlockAccess) {
         let param = params[access.window.param];
         let (rows, columns) = (self.n(access.rows.count), self.n(access.columns.count));
+        // SAFETY: windows and tiles are places of the plan.
+        if unsafe { self.whole_rows(&param, access, rows, columns, Direction::Store) } {
+            return;
+        }
         for r in 0..rows {
             let at = access.tile.at as usize + r * access.tile.row as usize;
             // SAFETY: as above.
@@ -59,6 +68,51 @@ impl Machine {
                 self.window_lanes(&param, access, row, at, Direction::Store);
             }
         }
+    }
+
+    /// Moves a row-major window that is wholly inside and whole groups of lanes wide; false if it is not that.
+    #[inline(always)]
+    unsafe fn whole_rows(&mut self, param: &Param, access: &BlockAccess, rows: usize, columns: usize, direction: Direction) -> bool {
+        let bytes = match access.elem {
+            Scalar::Bf16 => 2,
+            Scalar::F32 | Scalar::I32 => 4,
+            _ => return false,
+        };
+        let [row, column] = access.window.axes[..] else { return false };
+        let plain = param.layout == Layout::RowMajor && column.stride == Int::Const(1) && columns % 16 == 0;
+        if !plain || rows == 0 || !self.in_order(access.columns) {
+            return false;
+        }
+        // SAFETY: numbers of the plan.
+        unsafe {
+            let offset = self.int(column.offset);
+            let inside = !column.check || offset >= 0 && offset + columns as i64 <= self.int(column.shape);
+            let stride = self.int(row.stride);
+            if !inside || stride < 0 || !self.rows_inside(access, access.rows) {
+                return false;
+            }
+            let base = access.window.base.iter().map(|int| self.int(*int)).sum::<i64>();
+            let first = base + self.int(row.offset) * stride + offset;
+            let last = first + (rows as i64 - 1) * stride + columns as i64;
+            if first < 0 || last > param.len as i64 {
+                return false;
+            }
+            let memory = param.base.add(first as usize * bytes);
+            let memory_row = stride as usize * bytes;
+            let tile = self.base.add(access.tile.at as usize);
+            let tile_row = access.tile.row as usize;
+            let (src, src_row, dst, dst_row, f) = match (direction, access.elem) {
+                (Direction::Load, Scalar::Bf16) => (memory, memory_row, tile, tile_row, self.moves.copy16),
+                (Direction::Load, _) => (memory, memory_row, tile, tile_row, self.moves.copy32),
+                (Direction::Store, Scalar::Bf16) => (tile, tile_row, memory, memory_row, self.moves.stored_bf16),
+                (Direction::Store, Scalar::F32) => (tile, tile_row, memory, memory_row, self.moves.stored_f32),
+                (Direction::Store, _) => (tile, tile_row, memory, memory_row, self.moves.copy32),
+            };
+            let none = Arg { at: src, row: 0, lanes: false };
+            let args = [Arg { at: src, row: src_row, lanes: true }, none, none];
+            f(&Map { dst, dst_row, args, rows, groups: columns / 16 });
+        }
+        true
     }
 
     /// Moves the inside columns of a window's row.
@@ -314,6 +368,24 @@ fn pattern(layout: Layout, run: Run) -> Option<(usize, isize)> {
     }
 }
 
+/// Calls `f` with each element of a run of consecutive indices and its position, dividing once where the run
+/// stays in a row of a packed layout.
+#[inline(always)]
+fn each_panel_position(layout: Layout, run: Run, mut f: impl FnMut(usize, usize)) {
+    let index = run.index as usize;
+    match layout {
+        Layout::RowPanels { row_len, pair } if index % row_len + run.count <= row_len => {
+            let start = layout.position(index - index % row_len);
+            let mut k = index % row_len;
+            for i in 0..run.count {
+                f(i, start + (k / pair) * (PANEL * pair) + k % pair);
+                k += 1;
+            }
+        }
+        _ => (0..run.count).for_each(|i| f(i, layout.position(index + i))),
+    }
+}
+
 #[inline(always)]
 unsafe fn load_run<T: Copy>(param: &Param, run: Run, tile: *mut T) {
     let base: *const T = param.base.cast();
@@ -322,6 +394,7 @@ unsafe fn load_run<T: Copy>(param: &Param, run: Run, tile: *mut T) {
         match pattern(param.layout, run) {
             Some((at, 1)) => std::ptr::copy_nonoverlapping(base.add(at), tile, run.count),
             Some((at, by)) => (0..run.count).for_each(|i| *tile.add(i) = *base.offset(at as isize + i as isize * by)),
+            None if run.stride == 1 => each_panel_position(param.layout, run, |i, at| *tile.add(i) = *base.add(at)),
             None => {
                 for i in 0..run.count {
                     *tile.add(i) = *base.add(param.layout.position((run.index + i as i64 * run.stride) as usize));
@@ -340,6 +413,9 @@ unsafe fn store_run<T: Copy>(param: &Param, run: Run, tile: *const T, canonical:
             Some((at, 1)) => (0..run.count).for_each(|i| *base.add(at + i) = canonical(*tile.add(i))),
             Some((at, by)) => {
                 (0..run.count).for_each(|i| *base.offset(at as isize + i as isize * by) = canonical(*tile.add(i)));
+            }
+            None if run.stride == 1 => {
+                each_panel_position(param.layout, run, |i, at| *base.add(at) = canonical(*tile.add(i)));
             }
             None => {
                 for i in 0..run.count {

@@ -7,12 +7,14 @@
 mod access;
 mod dot;
 
-use super::code::{Count, Instr, Int, Lanes, LiveCode, Place, Plan};
+use vosti_tile::Scalar;
+
+use super::code::{Count, Instr, Int, IntOp, Lanes, LiveCode, Place, Plan};
 use crate::isa::Isa;
 use crate::layout::Layout;
 use crate::memory::Region;
 use crate::micro::{self, Kernels};
-use crate::vector::{self, Arg};
+use crate::vector::{self, Arg, ops};
 
 /// A buffer bound to a parameter.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +40,7 @@ pub struct Machine {
     /// Per live axis: its live lanes are the first ones.
     prefix: Vec<bool>,
     kernels: Kernels,
+    moves: Moves,
     program: [i32; 3],
     grid: [i32; 3],
     fault: Option<Fault>,
@@ -47,6 +50,28 @@ pub struct Machine {
 
 // SAFETY: the pointer is to scratch that the machine owns.
 unsafe impl Send for Machine {}
+
+#[inline(always)]
+fn integer(op: IntOp, a: i64, b: i64) -> i64 {
+    match op {
+        IntOp::Add => a.wrapping_add(b),
+        IntOp::Sub => a.wrapping_sub(b),
+        IntOp::Mul => a.wrapping_mul(b),
+        IntOp::DivS if b != 0 => a.wrapping_div(b),
+        IntOp::RemS if b != 0 => a.wrapping_rem(b),
+        IntOp::DivS | IntOp::RemS => 0,
+        IntOp::MaxS => a.max(b),
+        IntOp::MinS => a.min(b),
+    }
+}
+
+/// How whole rows move between scratch and memory.
+struct Moves {
+    copy16: vector::MapFn,
+    copy32: vector::MapFn,
+    stored_bf16: vector::MapFn,
+    stored_f32: vector::MapFn,
+}
 
 impl Machine {
     /// A machine for plans of up to `scratch` bytes and `axes` live axes of up to `extent` lanes.
@@ -60,6 +85,12 @@ impl Machine {
             lists: Vec::new(),
             prefix: Vec::new(),
             kernels: micro::kernels(isa),
+            moves: Moves {
+                copy16: ops::copy(2).of(isa),
+                copy32: ops::copy(4).of(isa),
+                stored_bf16: ops::stored(Scalar::Bf16).of(isa),
+                stored_f32: ops::stored(Scalar::F32).of(isa),
+            },
             program: [0; 3],
             grid: [1; 3],
             fault: None,
@@ -77,15 +108,8 @@ impl Machine {
             self.lists.push(Vec::with_capacity(1024));
             self.prefix.push(true);
         }
-        for (at, bits, bytes) in &plan.constants {
-            for lane in 0..16 {
-                // SAFETY: a constant's place has room for 16 elements.
-                unsafe {
-                    let at = self.base.add(*at as usize + lane * bytes);
-                    std::ptr::copy_nonoverlapping(bits.to_le_bytes().as_ptr(), at, *bytes);
-                }
-            }
-        }
+        // SAFETY: scratch is at least as long, as asserted.
+        unsafe { std::ptr::copy_nonoverlapping(plan.constants.as_ptr(), self.base, plan.constants.len()) };
     }
 
     /// Runs one program.
@@ -114,6 +138,10 @@ impl Machine {
                         self.transpose(*dst, *src, *rows, *columns, *bytes);
                     }
                     Instr::Range { at, lanes, start } => self.range(*at, *lanes, *start),
+                    Instr::Int { at, wide, op, a, b } => {
+                        let value = integer(*op, self.int(*a), self.int(*b));
+                        self.put_int(*at, *wide, value);
+                    }
                     Instr::ProgramId { at, axis } => self.put32(*at, self.program[*axis]),
                     Instr::NumPrograms { at, axis } => self.put32(*at, self.grid[*axis]),
                     Instr::Live(code) => {
