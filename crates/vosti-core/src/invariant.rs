@@ -58,15 +58,15 @@ pub open(crate) spec fn request_shape<T>(program: Program, r: Request<T>) -> boo
 }
 
 /// A block's own shape, and its prefix among the prefixes ever published.
-pub open(crate) spec fn block_shape(program: Program, prefixes: Map<u64, Seq<Token>>, b: Block) -> bool {
+pub open(crate) spec fn block_shape(program: Program, prefixes: Map<u64, Seq<Token>>, salts: Map<u64, u64>, b: Block) -> bool {
     &&& b.tokens@.len() == PAGE && b.pages@.len() == program.groups@.len()
     &&& prefixes.contains_key(b.serial)
     &&& prefixes[b.serial].len() == (b.depth + 1) * PAGE
     &&& prefixes[b.serial].subrange(b.depth * PAGE, (b.depth + 1) * PAGE) == b.tokens@
     &&& match b.parent {
-        Parent::Root { .. } => b.depth == 0,
+        Parent::Root { salt } => b.depth == 0 && salts[b.serial] == salt,
         Parent::Block { serial } => b.depth > 0 && prefixes.contains_key(serial)
-            && prefixes[serial] == prefixes[b.serial].subrange(0, b.depth * PAGE),
+            && prefixes[serial] == prefixes[b.serial].subrange(0, b.depth * PAGE) && salts[serial] == salts[b.serial],
     }
 }
 
@@ -97,10 +97,10 @@ pub open(crate) spec fn table_ok<T>(pools: Seq<Pool>, blocks: Seq<Option<Block>>
         ==> #[trigger] entry_ok(pools, blocks, r, s, g, i)
 }
 
-/// Each block of the chain stands for the beginning of the history.
-pub open(crate) spec fn chain_ok<T>(prefixes: Map<u64, Seq<Token>>, r: Request<T>) -> bool {
+/// Each block of the chain stands for the beginning of the history, and is of the request's tenant.
+pub open(crate) spec fn chain_ok<T>(prefixes: Map<u64, Seq<Token>>, salts: Map<u64, u64>, r: Request<T>) -> bool {
     forall|i: int| 0 <= i < r.chain@.len() ==> prefixes.contains_key((#[trigger] r.chain@[i]).serial)
-        && prefixes[r.chain@[i].serial] == r.history@.subrange(0, (i + 1) * PAGE)
+        && prefixes[r.chain@[i].serial] == r.history@.subrange(0, (i + 1) * PAGE) && salts[r.chain@[i].serial] == r.salt
 }
 
 /// A block's pages are registered by it.
@@ -174,7 +174,7 @@ impl<S: Sampler> State<S> {
     #[verifier::opaque]
     pub open(crate) spec fn inv_blocks(self, program: Program) -> bool {
         &&& forall|k: u64| #[trigger] self.prefixes@.contains_key(k) ==> k < self.next_block
-        &&& forall|b: int| registered(self.blocks@, b) ==> block_shape(program, self.prefixes@, #[trigger] self.blocks@[b]->0)
+        &&& forall|b: int| registered(self.blocks@, b) ==> block_shape(program, self.prefixes@, self.salts@, #[trigger] self.blocks@[b]->0)
     }
 
     /// Every table entry is nothing, a block's page, or a page that only this entry has.
@@ -186,7 +186,7 @@ impl<S: Sampler> State<S> {
     /// Chains stand for beginnings of histories.
     #[verifier::opaque]
     pub open(crate) spec fn inv_chains(self) -> bool {
-        forall|s: int| live(self.requests@, s) ==> chain_ok(self.prefixes@, #[trigger] self.requests@[s]->0)
+        forall|s: int| live(self.requests@, s) ==> chain_ok(self.prefixes@, self.salts@, #[trigger] self.requests@[s]->0)
     }
 
     /// Blocks' pages are registered by them.

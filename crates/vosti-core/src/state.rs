@@ -79,6 +79,8 @@ pub struct State<S: Sampler> {
     pub(crate) log: Ghost<Seq<Event<Bits, Bits>>>,
     /// The prefix that each block ever published stands for.
     pub(crate) prefixes: Ghost<Map<u64, Seq<Token>>>,
+    /// And its tenant.
+    pub(crate) salts: Ghost<Map<u64, u64>>,
 }
 
 /// Every token is in the vocabulary.
@@ -145,6 +147,7 @@ impl<S: Sampler> State<S> {
             dev: Ghost(device_view(*device)),
             log: Ghost(Seq::empty()),
             prefixes: Ghost(Map::empty()),
+            salts: Ghost(Map::empty()),
         };
         proof {
             reveal(State::inv_shape);

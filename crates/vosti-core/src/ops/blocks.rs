@@ -62,7 +62,7 @@ impl<S: Sampler> State<S> {
             assert(before.requests@[rslot]->0 == r);
             assert(request_shape(fixed.program, r));
             assert(table_ok(before.pools@, before.blocks@, r, rslot));
-            assert(chain_ok(before.prefixes@, r));
+            assert(chain_ok(before.prefixes@, before.salts@, r));
         }
         let depth = request.chain.len();
         if request.cached / PAGE <= depth {
@@ -99,6 +99,7 @@ impl<S: Sampler> State<S> {
             request.chain.push(block);
             self.requests[id.slot] = Some(request);
             self.prefixes = Ghost(self.prefixes@.insert(serial, prefix));
+            self.salts = Ghost(self.salts@.insert(serial, r.salt));
         }
         proof {
             let r2 = self.requests@[rslot]->0;
@@ -160,8 +161,8 @@ impl<S: Sampler> State<S> {
             assert(before.blocks@[block_id.slot as int]->0 == held);
             assert(request_shape(fixed.program, r));
             assert(table_ok(before.pools@, before.blocks@, r, rslot));
-            assert(chain_ok(before.prefixes@, r));
-            assert(block_shape(fixed.program, before.prefixes@, held));
+            assert(chain_ok(before.prefixes@, before.salts@, r));
+            assert(block_shape(fixed.program, before.prefixes@, before.salts@, held));
             assert(block_pages_ok(before.pools@, held, block_id.slot as int));
         }
         let depth = request.chain.len();
@@ -235,7 +236,7 @@ impl<S: Sampler> State<S> {
             reveal(State::inv_blocks);
             reveal(State::inv_block_pages);
             assert(before.blocks@[id.slot as int]->0 == held);
-            assert(block_shape(fixed.program, before.prefixes@, held));
+            assert(block_shape(fixed.program, before.prefixes@, before.salts@, held));
             assert(block_pages_ok(before.pools@, held, id.slot as int));
         }
         if let Some(block) = self.blocks[id.slot].take() {
@@ -284,7 +285,7 @@ impl<S: Sampler> State<S> {
             reveal(State::inv_blocks);
             reveal(State::inv_block_pages);
             assert(before.blocks@[id.slot as int]->0 == held);
-            assert(block_shape(fixed.program, before.prefixes@, held));
+            assert(block_shape(fixed.program, before.prefixes@, before.salts@, held));
             assert(block_pages_ok(before.pools@, held, id.slot as int));
             assert(block_page_ok(before.pools@, held, id.slot as int, group as int));
         }

@@ -93,7 +93,7 @@ impl<S: Sampler> State<S> {
                     }
                 }
             }
-            assert(chain_ok(self.prefixes@, r2));
+            assert(chain_ok(self.prefixes@, self.salts@, r2));
             assert(owners_told(before, *self, slot)) by {
                 reveal(State::inv_owners);
                 assert forall|g: int, p: int| 0 <= g < self.pools@.len() && 0 <= p < self.pools@[g].pages@.len()
@@ -233,7 +233,7 @@ impl<S: Sampler> State<S> {
                     assert(r.chain@.len() <= r.tables@[g]@.len());
                 }
             }
-            assert(chain_ok(self.prefixes@, r2));
+            assert(chain_ok(self.prefixes@, self.salts@, r2));
             assert(request_kv_ok(self.world(*fixed), self.dev@.cache, r2)) by {
                 assert forall|layer: u32, j: int| fixed.program.keeps(layer) && 0 <= j < r2.cached
                     implies #[trigger] kv_at_ok(self.world(*fixed), self.dev@.cache, r2, layer, j) by {

@@ -178,7 +178,7 @@ pub(crate) proof fn lemma_committed<S: Sampler>(fixed: Fixed<S>, a: State<S>, no
     assert(seq_ok(a.dev@.limits, fixed.program, a.plan, q)) by { reveal(plan_packed); }
     assert(request_shape(fixed.program, r) && r.serial < now.next_request) by { reveal(State::inv_shape); }
     assert(table_ok(now.pools@, now.blocks@, r, slot)) by { reveal(State::inv_tables); }
-    assert(chain_ok(now.prefixes@, r)) by { reveal(State::inv_chains); }
+    assert(chain_ok(now.prefixes@, now.salts@, r)) by { reveal(State::inv_chains); }
     assert(request_kv_ok(world, now.dev@.cache, r)) by { reveal(State::inv_kv); }
     assert(stored_ok(world.w, world.program, a.plan, a.histories(), a.dev@.cache)) by { reveal(State::inv_ran); }
     assert(a.histories()[q] == ext);
@@ -189,9 +189,9 @@ pub(crate) proof fn lemma_committed<S: Sampler>(fixed: Fixed<S>, a: State<S>, no
                 assert(entry_ok(now.pools@, now.blocks@, r, slot, g, i));
             }
         }
-        assert(chain_ok(b.prefixes@, r2)) by {
+        assert(chain_ok(b.prefixes@, b.salts@, r2)) by {
             assert forall|i: int| 0 <= i < r2.chain@.len() implies b.prefixes@.contains_key((#[trigger] r2.chain@[i]).serial)
-                && b.prefixes@[r2.chain@[i].serial] == r2.history@.subrange(0, (i + 1) * PAGE) by {
+                && b.prefixes@[r2.chain@[i].serial] == r2.history@.subrange(0, (i + 1) * PAGE) && b.salts@[r2.chain@[i].serial] == r2.salt by {
                 assert(r.chain@[i] == r2.chain@[i]);
                 assert((i + 1) * PAGE <= r.chain@.len() * PAGE);
                 assert(r.history@.subrange(0, (i + 1) * PAGE) =~= r2.history@.subrange(0, (i + 1) * PAGE));

@@ -43,13 +43,14 @@ pub open(crate) spec fn others_same<T>(a: Slots<T>, b: Slots<T>, slot: int) -> b
 pub open(crate) spec fn blocks_kept<S: Sampler>(a: State<S>, b: State<S>) -> bool {
     &&& forall|x: int| #[trigger] registered(a.blocks@, x) ==> registered(b.blocks@, x) && b.blocks@[x] == a.blocks@[x]
     &&& forall|k: u64| #[trigger] a.prefixes@.contains_key(k) ==> b.prefixes@.contains_key(k) && b.prefixes@[k] == a.prefixes@[k]
+            && b.salts@[k] == a.salts@[k]
     &&& forall|k: u64| #[trigger] b.prefixes@.contains_key(k) ==> k < b.next_block
 }
 
 /// What must hold of a block that is new.
 pub open(crate) spec fn block_ok<S: Sampler>(world: World, b: State<S>, x: int) -> bool {
     let block = b.blocks@[x]->0;
-    &&& block_shape(world.program, b.prefixes@, block)
+    &&& block_shape(world.program, b.prefixes@, b.salts@, block)
     &&& block_pages_ok(b.pools@, block, x)
     &&& block_kv_ok(world, b.dev@.cache, block, b.prefixes@[block.serial])
 }
@@ -60,7 +61,7 @@ pub open(crate) spec fn request_ok<S: Sampler>(world: World, b: State<S>, slot: 
     &&& request_shape(world.program, r)
     &&& r.serial < b.next_request
     &&& table_ok(b.pools@, b.blocks@, r, slot)
-    &&& chain_ok(b.prefixes@, r)
+    &&& chain_ok(b.prefixes@, b.salts@, r)
     &&& request_kv_ok(world, b.dev@.cache, r)
     &&& run_ok::<S>(world, views(b.log@)[r.serial], r)
 }
@@ -158,9 +159,9 @@ proof fn lemma_frame_blocks<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: State<S
     ensures b.inv_blocks(fixed.program),
 {
     reveal(State::inv_blocks);
-    assert forall|x: int| registered(b.blocks@, x) implies block_shape(fixed.program, b.prefixes@, #[trigger] b.blocks@[x]->0) by {
+    assert forall|x: int| registered(b.blocks@, x) implies block_shape(fixed.program, b.prefixes@, b.salts@, #[trigger] b.blocks@[x]->0) by {
         if registered(a.blocks@, x) {
-            assert(block_shape(fixed.program, a.prefixes@, a.blocks@[x]->0));
+            assert(block_shape(fixed.program, a.prefixes@, a.salts@, a.blocks@[x]->0));
         } else {
             assert(block_ok(a.world(fixed), b, x));
         }
@@ -197,10 +198,10 @@ proof fn lemma_frame_chains<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: State<S
     ensures b.inv_chains(),
 {
     reveal(State::inv_chains);
-    assert forall|s: int| live(b.requests@, s) implies chain_ok(b.prefixes@, #[trigger] b.requests@[s]->0) by {
+    assert forall|s: int| live(b.requests@, s) implies chain_ok(b.prefixes@, b.salts@, #[trigger] b.requests@[s]->0) by {
         if s != slot {
             assert(live(a.requests@, s));
-            assert(chain_ok(a.prefixes@, a.requests@[s]->0));
+            assert(chain_ok(a.prefixes@, a.salts@, a.requests@[s]->0));
         }
     }
 }
@@ -216,7 +217,7 @@ proof fn lemma_frame_block_pages<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: St
         if registered(a.blocks@, x) {
             let block = a.blocks@[x]->0;
             assert(block_pages_ok(a.pools@, a.blocks@[x]->0, x));
-            assert(block_shape(fixed.program, a.prefixes@, a.blocks@[x]->0));
+            assert(block_shape(fixed.program, a.prefixes@, a.salts@, a.blocks@[x]->0));
             assert forall|g: int| 0 <= g < block.pages@.len() implies #[trigger] block_page_ok(b.pools@, block, x, g) by {
                 assert(block_page_ok(a.pools@, block, x, g));
                 let page = block.pages@[g];
@@ -246,7 +247,7 @@ proof fn lemma_frame_kv<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: State<S>, s
     assert forall|x: int| registered(b.blocks@, x)
         implies block_kv_ok(world, b.dev@.cache, #[trigger] b.blocks@[x]->0, b.prefixes@[b.blocks@[x]->0.serial]) by {
         if registered(a.blocks@, x) {
-            assert(block_shape(fixed.program, a.prefixes@, a.blocks@[x]->0));
+            assert(block_shape(fixed.program, a.prefixes@, a.salts@, a.blocks@[x]->0));
             assert(block_kv_ok(world, a.dev@.cache, a.blocks@[x]->0, a.prefixes@[a.blocks@[x]->0.serial]));
         } else {
             assert(block_ok(world, b, x));

@@ -62,9 +62,9 @@ pub(crate) proof fn lemma_attach<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: St
     let prefix = a.prefixes@[held.serial];
     assert(request_shape(fixed.program, r) && r.serial < a.next_request) by { reveal(State::inv_shape); }
     assert(table_ok(a.pools@, a.blocks@, r, slot)) by { reveal(State::inv_tables); }
-    assert(chain_ok(a.prefixes@, r)) by { reveal(State::inv_chains); }
+    assert(chain_ok(a.prefixes@, a.salts@, r)) by { reveal(State::inv_chains); }
     assert(request_kv_ok(world, a.dev@.cache, r) && block_kv_ok(world, a.dev@.cache, held, prefix)) by { reveal(State::inv_kv); }
-    assert(block_shape(fixed.program, a.prefixes@, held)) by { reveal(State::inv_blocks); }
+    assert(block_shape(fixed.program, a.prefixes@, a.salts@, held)) by { reveal(State::inv_blocks); }
     assert(block_pages_ok(a.pools@, held, block_id.slot as int)) by { reveal(State::inv_block_pages); }
     assert(run_ok::<S>(world, views(a.log@)[r.serial], r)) by { reveal(State::inv_log); }
     // The block's prefix is the history's.
@@ -87,11 +87,14 @@ pub(crate) proof fn lemma_attach<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: St
             assert(r.chain@.len() <= r.tables@[g]@.len());
         }
     }
-    assert(chain_ok(b.prefixes@, r2)) by {
+    assert(chain_ok(b.prefixes@, b.salts@, r2)) by {
         assert forall|i: int| 0 <= i < r2.chain@.len() implies b.prefixes@.contains_key((#[trigger] r2.chain@[i]).serial)
-            && b.prefixes@[r2.chain@[i].serial] == r2.history@.subrange(0, (i + 1) * PAGE) by {
+            && b.prefixes@[r2.chain@[i].serial] == r2.history@.subrange(0, (i + 1) * PAGE) && b.salts@[r2.chain@[i].serial] == r2.salt by {
             if i < depth {
                 assert(r2.chain@[i] == r.chain@[i]);
+            } else if depth > 0 {
+                let last = r.chain@[depth - 1];
+                assert(a.salts@[last.serial] == r.salt);
             }
         }
     }
@@ -144,7 +147,7 @@ pub(crate) proof fn lemma_publish<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: S
     requires
         a.inv(fixed),
         a.free_to_change(id), a.publishable(id), a.next_block < u64::MAX,
-        b == (State { requests: b.requests, blocks: b.blocks, block_slots: b.block_slots, pools: b.pools, next_block: b.next_block, prefixes: b.prefixes, ..a }),
+        b == (State { requests: b.requests, blocks: b.blocks, block_slots: b.block_slots, pools: b.pools, next_block: b.next_block, prefixes: b.prefixes, salts: b.salts, ..a }),
         b.next_block == a.next_block + 1, block.serial == a.next_block,
         block.slot < vacant.len(), b.blocks@ == vacant.update(block.slot as int, b.blocks@[block.slot as int]),
         !registered(a.blocks@, block.slot as int), registered(b.blocks@, block.slot as int),
@@ -160,6 +163,7 @@ pub(crate) proof fn lemma_publish<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: S
             &&& r2 == (Request { chain: r2.chain, ..r })
             &&& r2.chain@ == r.chain@.push(block)
             &&& b.prefixes@ == a.prefixes@.insert(block.serial, r.history@.subrange(0, (depth + 1) * PAGE))
+            &&& b.salts@ == a.salts@.insert(block.serial, r.salt)
             &&& n.serial == block.serial && n.parent == r.chain_parent() && n.depth == depth
             &&& n.tokens@ == r.history@.subrange(depth * PAGE, (depth + 1) * PAGE)
             &&& n.pages@.len() == r.tables@.len()
@@ -183,7 +187,7 @@ pub(crate) proof fn lemma_publish<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: S
     let prefix = b.prefixes@[block.serial];
     assert(request_shape(fixed.program, r) && r.serial < a.next_request) by { reveal(State::inv_shape); }
     assert(table_ok(a.pools@, a.blocks@, r, slot)) by { reveal(State::inv_tables); }
-    assert(chain_ok(a.prefixes@, r)) by { reveal(State::inv_chains); }
+    assert(chain_ok(a.prefixes@, a.salts@, r)) by { reveal(State::inv_chains); }
     assert(request_kv_ok(world, a.dev@.cache, r)) by { reveal(State::inv_kv); }
     assert(run_ok::<S>(world, views(a.log@)[r.serial], r)) by { reveal(State::inv_log); }
     assert(a.pools@.len() == fixed.program.groups@.len()) by { reveal(State::inv_shape); }
@@ -198,9 +202,9 @@ pub(crate) proof fn lemma_publish<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: S
             assert(r.cached <= r.tables@[g]@.len() * PAGE);
         }
     }
-    assert(chain_ok(b.prefixes@, r2)) by {
+    assert(chain_ok(b.prefixes@, b.salts@, r2)) by {
         assert forall|i: int| 0 <= i < r2.chain@.len() implies b.prefixes@.contains_key((#[trigger] r2.chain@[i]).serial)
-            && b.prefixes@[r2.chain@[i].serial] == r2.history@.subrange(0, (i + 1) * PAGE) by {
+            && b.prefixes@[r2.chain@[i].serial] == r2.history@.subrange(0, (i + 1) * PAGE) && b.salts@[r2.chain@[i].serial] == r2.salt by {
             if i < depth {
                 assert(r2.chain@[i] == r.chain@[i]);
                 assert(a.prefixes@.contains_key(r.chain@[i].serial));
@@ -238,7 +242,7 @@ pub(crate) proof fn lemma_publish<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: S
         }
     }
     assert(block_ok(world, b, block.slot as int)) by {
-        assert(block_shape(fixed.program, b.prefixes@, n)) by {
+        assert(block_shape(fixed.program, b.prefixes@, b.salts@, n)) by {
             assert(prefix.subrange(depth * PAGE, (depth + 1) * PAGE) =~= n.tokens@);
             if depth > 0 {
                 let last = r.chain@[depth - 1];
@@ -327,7 +331,7 @@ pub(crate) proof fn lemma_evict<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: Sta
     let old_block = a.blocks@[x0]->0;
     let new_block = b.blocks@[x0]->0;
     let world = a.world(fixed);
-    assert(block_shape(fixed.program, a.prefixes@, old_block)) by { reveal(State::inv_blocks); }
+    assert(block_shape(fixed.program, a.prefixes@, a.salts@, old_block)) by { reveal(State::inv_blocks); }
     assert(block_pages_ok(a.pools@, old_block, x0)) by { reveal(State::inv_block_pages); }
     assert(block_kv_ok(world, a.dev@.cache, old_block, a.prefixes@[old_block.serial])) by { reveal(State::inv_kv); }
     assert(a.pools@.len() == fixed.program.groups@.len()) by { reveal(State::inv_shape); }
@@ -347,11 +351,11 @@ pub(crate) proof fn lemma_evict<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: Sta
     }
     assert(b.inv_blocks(fixed.program)) by {
         reveal(State::inv_blocks);
-        assert forall|x: int| registered(b.blocks@, x) implies block_shape(fixed.program, b.prefixes@, #[trigger] b.blocks@[x]->0) by {
+        assert forall|x: int| registered(b.blocks@, x) implies block_shape(fixed.program, b.prefixes@, b.salts@, #[trigger] b.blocks@[x]->0) by {
             if x != x0 {
                 assert(b.blocks@[x] == a.blocks@[x]);
                 assert(registered(a.blocks@, x));
-                assert(block_shape(fixed.program, a.prefixes@, a.blocks@[x]->0));
+                assert(block_shape(fixed.program, a.prefixes@, a.salts@, a.blocks@[x]->0));
             }
         }
     }
@@ -389,7 +393,7 @@ pub(crate) proof fn lemma_evict<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: Sta
             }
             assert(registered(a.blocks@, x));
             assert(block_pages_ok(a.pools@, a.blocks@[x]->0, x));
-            assert(block_shape(fixed.program, a.prefixes@, a.blocks@[x]->0));
+            assert(block_shape(fixed.program, a.prefixes@, a.salts@, a.blocks@[x]->0));
             assert forall|g: int| 0 <= g < block.pages@.len() implies #[trigger] block_page_ok(b.pools@, block, x, g) by {
                 assert(block_page_ok(a.pools@, was, x, g));
                 let page = block.pages@[g];

@@ -62,7 +62,7 @@ pub(crate) proof fn lemma_repin<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: Sta
     assert(request_ok(world, b, slot)) by {
         assert(request_shape(fixed.program, r) && r.serial < a.next_request) by { reveal(State::inv_shape); }
         assert(table_ok(a.pools@, a.blocks@, r, slot)) by { reveal(State::inv_tables); }
-        assert(chain_ok(a.prefixes@, r)) by { reveal(State::inv_chains); }
+        assert(chain_ok(a.prefixes@, a.salts@, r)) by { reveal(State::inv_chains); }
         assert(request_kv_ok(world, a.dev@.cache, r)) by { reveal(State::inv_kv); }
         assert(run_ok::<S>(world, views(a.log@)[r.serial], r)) by { reveal(State::inv_log); }
         assert(table_ok(b.pools@, b.blocks@, r2, slot)) by {
@@ -403,7 +403,7 @@ proof fn lemma_unwritten_block<S: Sampler>(fixed: Fixed<S>, a: State<S>, x: int,
     let b = a.blocks@[x]->0;
     let page = b.pages@[g] as int;
     assert(block_pages_ok(a.pools@, b, x)) by { reveal(State::inv_block_pages); }
-    assert(block_shape(fixed.program, a.prefixes@, b)) by { reveal(State::inv_blocks); }
+    assert(block_shape(fixed.program, a.prefixes@, a.salts@, b)) by { reveal(State::inv_blocks); }
     assert(block_page_ok(a.pools@, b, x, g));
     if written_slot(a.plan, g, page, o) {
         let (q, i) = choose|q: int, i: int| #[trigger] writes_slot(a.plan, g, q, i, page, o);

@@ -4,6 +4,7 @@ use super::canonical::*;
 use super::forward::*;
 use super::reference::*;
 use super::stepping::*;
+use crate::block::*;
 use crate::core::Core;
 use crate::error::CoreError;
 use crate::ids::{BlockId, NO_PAGE, PAGE, RequestId, Token};
@@ -200,6 +201,30 @@ pub(crate) proof fn theorem_step<D: Device, S: Sampler<Logits = D::Logits>>(core
     reveal(State::inv_ran);
     reveal(logits_ok);
     assert(s.histories()[q] == s.seq_history(q));
+}
+
+/// Tenants are apart: every block in a request's chain, and every block that such a block continues, has the request's
+/// salt; a block published by a request has its salt.
+pub(crate) proof fn theorem_tenants_apart<S: Sampler>(fixed: Fixed<S>, state: State<S>, slot: int, i: int)
+    requires
+        state.inv(fixed), live(state.requests@, slot), 0 <= i < state.requests@[slot]->0.chain@.len(),
+        registered(state.blocks@, state.requests@[slot]->0.chain@[i].slot as int),
+        state.published(state.requests@[slot]->0.chain@[i]),
+    ensures
+        ({
+            let r = state.requests@[slot]->0;
+            match state.blocks@[r.chain@[i].slot as int]->0.parent {
+                Parent::Root { salt } => salt == r.salt,
+                Parent::Block { serial } => state.salts@[serial] == r.salt,
+            }
+        }),
+{
+    reveal(State::inv_chains);
+    reveal(State::inv_blocks);
+    let r = state.requests@[slot]->0;
+    assert(chain_ok(state.prefixes@, state.salts@, r));
+    assert(r.chain@[i].serial == state.blocks@[r.chain@[i].slot as int]->0.serial);
+    assert(block_shape(fixed.program, state.prefixes@, state.salts@, state.blocks@[r.chain@[i].slot as int]->0));
 }
 
 /// A state that keeps its invariant has shown clients nothing but reference runs.
