@@ -47,7 +47,7 @@ def render(path):
 
 def main():
     paths = sys.argv[1:]
-    for folder in ("pass", "broken"):
+    for folder in ("pass", "broken", "pairs"):
         if not sys.argv[1:]:
             paths += sorted(os.path.join(HERE, folder, f) for f in os.listdir(os.path.join(HERE, folder)) if f.endswith(".py"))
     for path in paths:

@@ -14,6 +14,7 @@ pub mod facts;
 pub mod inventory;
 pub mod loops;
 pub mod memory;
+pub mod mutate;
 pub mod problem;
 pub mod prover;
 pub mod replay;

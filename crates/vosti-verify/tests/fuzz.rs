@@ -1,0 +1,36 @@
+//! A sample of the fuzzer (`cargo run -p vosti-verify --example fuzz` runs all of it): a mutant that is
+//! proved runs invariant, and a mutant that changes nothing is proved.
+
+use std::path::Path;
+use vosti_verify::mutate::mutants;
+use vosti_verify::{Cache, Case, Solver, find_z3, replay, verify};
+
+#[test]
+fn what_is_proved_of_mutants_runs_invariant() {
+    let mut solver = Solver::new(find_z3(), Cache::none());
+    if solver.version().is_empty() {
+        return println!("skipped: no z3");
+    }
+    let (mut proved, mut refused, mut turn) = (0, 0, 0);
+    for name in ["embed", "linear", "linear_add", "rmsnorm", "rmsnorm_gather", "rope_q", "store_kv", "attend"] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../filetests/pass/{name}.py"));
+        let case = Case::read(&path).unwrap();
+        let base = case.problem.as_ref().unwrap();
+        for mutant in mutants(&base.kernel) {
+            turn += 1;
+            if turn % 37 != 0 {
+                continue;
+            }
+            let problem = base.with_kernel(mutant.kernel);
+            let report = verify(&problem, &mut solver).unwrap();
+            if report.verdict.is_proved() {
+                proved += 1;
+                assert_eq!(replay::search(&problem, &problem, 0..12), None, "{name}: {}", mutant.what);
+            } else {
+                refused += 1;
+                assert!(!mutant.neutral, "{name}: {} changes nothing, {}", mutant.what, report.verdict);
+            }
+        }
+    }
+    assert!(proved >= 10 && refused >= 10, "{proved} proved, {refused} refused");
+}

@@ -1,0 +1,81 @@
+//! The inventory is proved, from the checked-in answers and a share of them solved again; certificates
+//! are made for it, bound to it, and refused for anything else.
+
+use vosti_verify::{Certificate, Options, Problem, Solver, find_z3, solver, verify_all};
+
+fn have_z3() -> bool {
+    let found = !Solver::new(find_z3(), vosti_verify::Cache::none()).version().is_empty();
+    if !found {
+        println!("no z3: nothing is solved again; pip install z3-solver=={}", solver::WANTED);
+    }
+    found
+}
+
+#[test]
+fn every_specialisation_is_proved_from_the_checked_in_answers() {
+    let options = Options {
+        read_only: true,
+        recheck_percent: if have_z3() { 5 } else { 0 },
+        seed: 20,
+        ..Options::default()
+    };
+    let inventory = verify_all(&options).unwrap();
+    assert!(inventory.entries.len() >= 100);
+    assert_eq!(inventory.counts.disagreed, 0);
+    for (report, certificate) in &inventory.entries {
+        assert!(report.verdict.is_proved(), "{}: {}", report.name, report.verdict);
+        let certificate = certificate.as_ref().unwrap();
+        let problem = Problem::of_stem(&report.name).unwrap();
+        let read = Certificate::from_json(&report.name, &certificate.to_json()).unwrap();
+        assert_eq!(&read, certificate);
+        read.check(&problem).unwrap();
+    }
+}
+
+#[test]
+fn a_certificate_for_something_else_is_refused() {
+    let options = Options {
+        prefix: "rmsnorm-f32".into(),
+        read_only: true,
+        ..Options::default()
+    };
+    let inventory = verify_all(&options).unwrap();
+    let [(_, Some(first)), (second, _), ..] = &inventory.entries[..] else {
+        panic!("there are two")
+    };
+    let other = Problem::of_stem(&second.name).unwrap();
+    assert!(first.check(&other).unwrap_err().to_string().contains("another kernel"));
+    let own = Problem::of_stem(&first.kernel).unwrap();
+    let mut stale = first.clone();
+    stale.ttir_hash = "0".repeat(64);
+    assert!(stale.check(&own).unwrap_err().to_string().contains("another TTIR"));
+    let mut shape = first.clone();
+    shape.contract.shape = "attend".into();
+    assert!(shape.check(&own).unwrap_err().to_string().contains("another contract"));
+    let mut old = first.clone();
+    old.verifier = "vosti-verify 0.0.1".into();
+    assert!(old.check(&own).unwrap_err().to_string().contains("another verifier"));
+    assert!(Certificate::from_json("k", "{").is_err());
+}
+
+#[test]
+fn the_schema_names_every_field_of_a_certificate() {
+    let options = Options {
+        prefix: "attend-f32".into(),
+        read_only: true,
+        ..Options::default()
+    };
+    let inventory = verify_all(&options).unwrap();
+    let certificate = inventory.entries[0].1.as_ref().unwrap();
+    let value: serde_json::Value = serde_json::from_str(&certificate.to_json()).unwrap();
+    let schema: serde_json::Value = serde_json::from_str(include_str!("../src/certificate.schema.json")).unwrap();
+    let keys = |v: &serde_json::Value| {
+        let mut keys: Vec<String> = v.as_object().unwrap().keys().cloned().collect();
+        keys.sort();
+        keys
+    };
+    assert_eq!(keys(&value), keys(&schema["properties"]));
+    assert_eq!(keys(&value["contract"]), keys(&schema["properties"]["contract"]["properties"]));
+    let item = &schema["properties"]["assumptions"]["items"]["properties"];
+    assert_eq!(keys(&value["assumptions"][0]), keys(item));
+}

@@ -1,0 +1,36 @@
+//! Two specialisations of one kernel against each other: other row tiles are proved equal under listed
+//! assumptions, another order of sums is refused.
+
+use std::path::Path;
+use vosti_verify::{Assumption, Cache, Case, Report, Solver, Verdict, find_z3, verify_or_refute};
+
+fn pair(left: &str, right: &str) -> Option<Report> {
+    let mut solver = Solver::new(find_z3(), Cache::none());
+    if solver.version().is_empty() {
+        println!("skipped: no z3");
+        return None;
+    }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../filetests/pairs");
+    let read = |name: &str| Case::read(&folder.join(format!("{name}.py"))).unwrap();
+    let (left, right) = (read(left), read(right));
+    let (left, right) = (left.problem.as_ref().unwrap(), right.problem.as_ref().unwrap());
+    Some(verify_or_refute(left, right, 20, &mut solver).unwrap())
+}
+
+#[test]
+fn row_tiles_of_two_heights_give_the_same_bits() {
+    for (left, right) in [("linear_bm16", "linear_bm32"), ("rmsnorm_bm4", "rmsnorm_bm8"), ("attend_bq4", "attend_bq8")] {
+        let Some(report) = pair(left, right) else { return };
+        assert_eq!(report.verdict, Verdict::Proved, "{left} {right}");
+        let heights = [Assumption::DotHeightIndependent, Assumption::ReduceHeightIndependent];
+        assert!(heights.iter().any(|h| report.assumptions.contains(h)), "{:?}", report.assumptions);
+    }
+}
+
+#[test]
+fn another_order_of_sums_is_refused() {
+    for (left, right) in [("linear_bm16", "linear_bk32"), ("attend_bq4", "attend_backwards")] {
+        let Some(report) = pair(left, right) else { return };
+        assert!(!report.verdict.is_proved(), "{left} {right}");
+    }
+}
