@@ -40,12 +40,7 @@ impl Case {
                 notes.insert(key.to_string(), value.to_string());
             }
         }
-        Ok(Case {
-            name,
-            source,
-            problem,
-            notes,
-        })
+        Ok(Case { name, source, problem, notes })
     }
 
     /// A line `#: key: value` of the source.
@@ -55,10 +50,7 @@ impl Case {
 }
 
 fn problem(name: &str, source: &str, ttir: &str) -> Result<Problem, ProblemError> {
-    let bad = |why: String| ProblemError::Contract {
-        kernel: name.to_string(),
-        why,
-    };
+    let bad = |why: String| ProblemError::Contract { kernel: name.to_string(), why };
     let block: Vec<&str> = source
         .lines()
         .skip_while(|l| l.trim() != "# /// contract")
@@ -83,11 +75,7 @@ fn problem(name: &str, source: &str, ttir: &str) -> Result<Problem, ProblemError
     for (param, text) in &written.params {
         params.push(role(param, text).ok_or_else(|| bad(format!("`{text}` is not a role for `{param}`")))?);
     }
-    let contract = Contract {
-        shape: written.shape,
-        grid: written.grid,
-        params,
-    };
+    let contract = Contract { shape: written.shape, grid: written.grid, params };
     Problem::new(name, ttir, &contract, &constants, &written.shapes)
 }
 

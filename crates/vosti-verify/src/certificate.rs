@@ -70,13 +70,10 @@ pub enum CertificateError {
     Malformed { kernel: String, why: String },
     #[error("the certificate is of format {found}, this binary reads {FORMAT}; run `vosti verify` again")]
     Format { found: String },
-    #[error("the certificate of {kernel} is for another {what}: it says `{found}`, here it is `{wanted}`; run `vosti verify` again")]
-    Stale {
-        kernel: String,
-        what: &'static str,
-        found: String,
-        wanted: String,
-    },
+    #[error(
+        "the certificate of {kernel} is for another {what}: it says `{found}`, here it is `{wanted}`; run `vosti verify` again"
+    )]
+    Stale { kernel: String, what: &'static str, found: String, wanted: String },
 }
 
 /// Version and source hash of this verifier.
@@ -163,18 +160,14 @@ impl Certificate {
     }
 
     pub fn from_json(kernel: &str, text: &str) -> Result<Certificate, CertificateError> {
-        serde_json::from_str(text).map_err(|error| CertificateError::Malformed {
-            kernel: kernel.to_string(),
-            why: error.to_string(),
-        })
+        serde_json::from_str(text)
+            .map_err(|error| CertificateError::Malformed { kernel: kernel.to_string(), why: error.to_string() })
     }
 
     /// Refuses a certificate that is not for this kernel, text, contract and verifier.
     pub fn check(&self, problem: &Problem) -> Result<(), CertificateError> {
         if self.format != FORMAT {
-            return Err(CertificateError::Format {
-                found: self.format.clone(),
-            });
+            return Err(CertificateError::Format { found: self.format.clone() });
         }
         let json = |c: &Contract| serde_json::to_string(c).unwrap_or_default();
         let map = |m: &BTreeMap<String, String>| format!("{m:?}");
@@ -187,12 +180,7 @@ impl Certificate {
         ];
         for (what, found, wanted) in pairs {
             if found != wanted {
-                return Err(CertificateError::Stale {
-                    kernel: self.kernel.clone(),
-                    what,
-                    found,
-                    wanted,
-                });
+                return Err(CertificateError::Stale { kernel: self.kernel.clone(), what, found, wanted });
             }
         }
         Ok(())

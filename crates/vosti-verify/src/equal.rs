@@ -30,11 +30,7 @@ pub struct At {
 
 impl At {
     pub fn new(v: Value, idx: Vec<Term>, env: &Env) -> At {
-        At {
-            v,
-            idx,
-            env: env.clone(),
-        }
+        At { v, idx, env: env.clone() }
     }
     pub fn with(&self, v: Value, idx: Vec<Term>) -> At {
         At::new(v, idx, &self.env)
@@ -227,10 +223,7 @@ impl<'k> Prover<'k, '_> {
     }
 
     fn both_zero(&mut self, (x, y): (Value, Value), l: &At, r: &At) -> bool {
-        let (a, b) = (
-            self.literal(Side::L, &l.same_lane(x)),
-            self.literal(Side::R, &r.same_lane(y)),
-        );
+        let (a, b) = (self.literal(Side::L, &l.same_lane(x)), self.literal(Side::R, &r.same_lane(y)));
         a == Some(Literal::float(0.0)) && a == b
     }
 
@@ -259,12 +252,9 @@ impl<'k> Prover<'k, '_> {
         }
         match self.equal_structure(l, r, mode) {
             Ok(()) => Ok(None),
-            Err(Trouble::Failed(f)) if matches!(f.obligation, Obligation::Alignment | Obligation::Guard) => self
-                .fail(
-                    Obligation::Guard,
-                    line,
-                    "a mask or branch may be taken in one run and not in the other",
-                ),
+            Err(Trouble::Failed(f)) if matches!(f.obligation, Obligation::Alignment | Obligation::Guard) => {
+                self.fail(Obligation::Guard, line, "a mask or branch may be taken in one run and not in the other")
+            }
             Err(other) => Err(other),
         }
     }
@@ -294,11 +284,14 @@ impl<'k> Prover<'k, '_> {
         self.under(&otherwise, |p| p.equal(&no.0, &no.1, mode))
     }
 
-    fn equal_branches(&mut self, (a, i, l): (&'k Op, usize, &At), (b, j, r): (&'k Op, usize, &At), mode: Mode) -> Proof {
-        let (
-            OpKind::If { cond: c, then: t1, otherwise: e1 },
-            OpKind::If { cond: d, then: t2, otherwise: e2 },
-        ) = (&a.kind, &b.kind)
+    fn equal_branches(
+        &mut self,
+        (a, i, l): (&'k Op, usize, &At),
+        (b, j, r): (&'k Op, usize, &At),
+        mode: Mode,
+    ) -> Proof {
+        let (OpKind::If { cond: c, then: t1, otherwise: e1 }, OpKind::If { cond: d, then: t2, otherwise: e2 }) =
+            (&a.kind, &b.kind)
         else {
             return self.different(a, b);
         };

@@ -25,14 +25,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options {
-            prefix: String::new(),
-            threads: 2,
-            no_cache: false,
-            read_only: false,
-            recheck_percent: 0,
-            seed: 0,
-        }
+        Options { prefix: String::new(), threads: 2, no_cache: false, read_only: false, recheck_percent: 0, seed: 0 }
     }
 }
 
@@ -60,10 +53,7 @@ fn cache(options: &Options) -> Cache {
 
 /// Proves every specialisation that the options name.
 pub fn verify_all(options: &Options) -> Result<Inventory, SolverError> {
-    let stems: Vec<&str> = vosti_kernels::ttir_stems()
-        .into_iter()
-        .filter(|s| s.starts_with(&options.prefix))
-        .collect();
+    let stems: Vec<&str> = vosti_kernels::ttir_stems().into_iter().filter(|s| s.starts_with(&options.prefix)).collect();
     let version = Solver::new(find_z3(), Cache::none()).version();
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<(usize, Report, Option<Certificate>)>> = Mutex::new(vec![]);
@@ -96,12 +86,7 @@ pub fn verify_all(options: &Options) -> Result<Inventory, SolverError> {
         counts.add(&solver.counts);
         answers.merge(&solver.cache);
     }
-    Ok(Inventory {
-        entries: done.into_iter().map(|(_, r, c)| (r, c)).collect(),
-        counts,
-        solver: version,
-        answers,
-    })
+    Ok(Inventory { entries: done.into_iter().map(|(_, r, c)| (r, c)).collect(), counts, solver: version, answers })
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -11,6 +11,7 @@ pub mod case;
 pub mod certificate;
 pub mod equal;
 pub mod facts;
+mod integers;
 pub mod inventory;
 pub mod loops;
 pub mod memory;
@@ -43,6 +44,7 @@ pub(crate) const SOURCES: &[&str] = &[
     include_str!("equal.rs"),
     include_str!("facts.rs"),
     include_str!("geometry.toml"),
+    include_str!("integers.rs"),
     include_str!("loops.rs"),
     include_str!("memory.rs"),
     include_str!("problem.rs"),

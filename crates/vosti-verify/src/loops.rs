@@ -30,20 +30,9 @@ struct Body<'k> {
 
 fn body<'k>(op: &'k Op, env: &Env) -> Option<Body<'k>> {
     match &op.kind {
-        OpKind::For {
-            index,
-            args,
-            inits,
-            body,
-            ..
-        } => Some(Body {
-            op,
-            index: *index,
-            args,
-            inits,
-            yields: &body.yields,
-            env: env.clone(),
-        }),
+        OpKind::For { index, args, inits, body, .. } => {
+            Some(Body { op, index: *index, args, inits, yields: &body.yields, env: env.clone() })
+        }
         _ => None,
     }
 }
@@ -58,11 +47,7 @@ impl<'k> Prover<'k, '_> {
         let (Some(left), Some(right)) = (body(a, &l.env), body(b, &r.env)) else {
             return self.fail(Obligation::Alignment, a.line, "a loop is compared with something else");
         };
-        let demand = Demand {
-            k: [i, j],
-            axes: self.relate(&l.idx, &r.idx),
-            mode,
-        };
+        let demand = Demand { k: [i, j], axes: self.relate(&l.idx, &r.idx), mode };
         let floor = self.t.mark();
         let alignment = self.align(a, &l.env, b, &r.env)?;
         self.frames.push(Frame {
@@ -85,10 +70,7 @@ impl<'k> Prover<'k, '_> {
     }
 
     fn relate(&self, l: &[Term], r: &[Term]) -> Vec<AxisRelation> {
-        l.iter()
-            .zip(r)
-            .map(|(x, y)| if x == y { AxisRelation::Same } else { AxisRelation::Pinned(*x, *y) })
-            .collect()
+        l.iter().zip(r).map(|(x, y)| if x == y { AxisRelation::Same } else { AxisRelation::Pinned(*x, *y) }).collect()
     }
 
     fn align(&mut self, a: &'k Op, el: &Env, b: &'k Op, er: &Env) -> Proof<Alignment> {
@@ -121,26 +103,15 @@ impl<'k> Prover<'k, '_> {
     fn counted(&mut self, left: &Trip, right: &Trip, same_range: bool) -> Alignment {
         let (done, below) = self.iteration(left);
         let done = if same_range { done } else { self.t.fresh("iteration", (Some(0), None)) };
-        let exists = if same_range {
-            [below, below]
-        } else {
-            [self.t.lt(done, left.count), self.t.lt(done, right.count)]
-        };
-        Alignment {
-            iteration: [done, done],
-            exists,
-            same_range,
-        }
+        let exists =
+            if same_range { [below, below] } else { [self.t.lt(done, left.count), self.t.lt(done, right.count)] };
+        Alignment { iteration: [done, done], exists, same_range }
     }
 
     fn indexed(&mut self, left: &Trip, right: &Trip) -> Alignment {
         let index = self.t.fresh("index", (None, None));
         let exists = [left, right].map(|trip| self.t.within(trip.lo, index, trip.hi));
-        Alignment {
-            iteration: [self.t.sub(index, left.lo), self.t.sub(index, right.lo)],
-            exists,
-            same_range: false,
-        }
+        Alignment { iteration: [self.t.sub(index, left.lo), self.t.sub(index, right.lo)], exists, same_range: false }
     }
 
     fn all_demands(&mut self, left: &Body<'k>, right: &Body<'k>, alignment: &Alignment) -> Proof {
@@ -205,21 +176,17 @@ impl<'k> Prover<'k, '_> {
             return Ok(());
         }
         let line = self.runs[side.index()].line(at.v);
-        if let Def::Op(op, _) = self.runs[side.index()].def(at.v) {
-            if let OpKind::Select { cond, a, b } = &op.kind {
-                let idx = if self.runs[side.index()].shape(*cond).is_empty() { vec![] } else { at.idx.clone() };
-                let (run, t) = self.run(side);
-                let cond = run.int(t, *cond, &idx, &at.env)?;
-                let not = self.t.not(cond);
-                self.under(&[cond], |p| p.unchanged(side, &at.same_lane(*a), arg))?;
-                return self.under(&[not], |p| p.unchanged(side, &at.same_lane(*b), arg));
-            }
+        if let Def::Op(op, _) = self.runs[side.index()].def(at.v)
+            && let OpKind::Select { cond, a, b } = &op.kind
+        {
+            let idx = if self.runs[side.index()].shape(*cond).is_empty() { vec![] } else { at.idx.clone() };
+            let (run, t) = self.run(side);
+            let cond = run.int(t, *cond, &idx, &at.env)?;
+            let not = self.t.not(cond);
+            self.under(&[cond], |p| p.unchanged(side, &at.same_lane(*a), arg))?;
+            return self.under(&[not], |p| p.unchanged(side, &at.same_lane(*b), arg));
         }
-        self.fail(
-            Obligation::LoopRange,
-            line,
-            "an iteration that only one run makes may change the selected state",
-        )
+        self.fail(Obligation::LoopRange, line, "an iteration that only one run makes may change the selected state")
     }
 
     /// Two loop-carried values: the induction hypothesis, or a new relation that it must include.
@@ -256,11 +223,7 @@ impl<'k> Prover<'k, '_> {
             return Ok(());
         }
         let axes = self.generalise(place, &l.idx, &r.idx, a.line)?;
-        self.frames[place].demands.push(Demand {
-            k: [i, j],
-            axes,
-            mode,
-        });
+        self.frames[place].demands.push(Demand { k: [i, j], axes, mode });
         Ok(())
     }
 
@@ -270,9 +233,11 @@ impl<'k> Prover<'k, '_> {
         let axes = self.relate(l, r);
         for axis in &axes {
             if let AxisRelation::Pinned(x, y) = axis {
-                let young = self.t.reachable(&[*x, *y]).into_iter().any(|s| {
-                    matches!(self.t.node(s), Node::Var { .. } | Node::BoolVar(_)) && s.0 >= floor
-                });
+                let young = self
+                    .t
+                    .reachable(&[*x, *y])
+                    .into_iter()
+                    .any(|s| matches!(self.t.node(s), Node::Var { .. } | Node::BoolVar(_)) && s.0 >= floor);
                 if young {
                     return Err(Trouble::Failed(Failure::new(
                         Obligation::Alignment,

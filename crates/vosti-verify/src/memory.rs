@@ -29,11 +29,7 @@ fn outside(op: &OpKind) -> Outside {
 
 impl<'k> Prover<'k, '_> {
     pub(crate) fn equal_loads(&mut self, a: &'k Op, l: &At, b: &'k Op, r: &At) -> Proof {
-        let site = |op, at: &At| Site {
-            op,
-            env: at.env.clone(),
-            guard: vec![],
-        };
+        let site = |op, at: &At| Site { op, env: at.env.clone(), guard: vec![] };
         let left = self.access_at(Side::L, &site(a, l), &l.idx, false)?;
         let right = self.access_at(Side::R, &site(b, r), &r.idx, false)?;
         let (gl, gr) = (self.t.and(&left.guard), self.t.and(&right.guard));
@@ -47,7 +43,11 @@ impl<'k> Prover<'k, '_> {
         }
         let masks = self.t.eq(gl, gr);
         if !self.holds(masks, || format!("the same lanes of `{name}` are read in both runs"))? {
-            return self.fail(Obligation::Guard, line, format!("a lane of `{name}` may be read in one run and masked in the other"));
+            return self.fail(
+                Obligation::Guard,
+                line,
+                format!("a lane of `{name}` may be read in one run and masked in the other"),
+            );
         }
         self.under(&[gl, gr], |p| {
             let same = p.same_cell(role, (left.param, left.offset), (right.param, right.offset))?;
@@ -55,7 +55,11 @@ impl<'k> Prover<'k, '_> {
             if p.holds(same.0, || format!("the cells read from `{name}` are ones the contract calls equal: {cell}"))? {
                 return Ok(());
             }
-            p.fail(Obligation::Dependency, line, format!("`{name}` is read at a cell about which the contract says nothing ({cell})"))
+            p.fail(
+                Obligation::Dependency,
+                line,
+                format!("`{name}` is read at a cell about which the contract says nothing ({cell})"),
+            )
         })?;
         let (unread, line) = (self.t.not(gl), a.line);
         match (outside(&a.kind), outside(&b.kind)) {
@@ -65,7 +69,11 @@ impl<'k> Prover<'k, '_> {
                 self.under(&[unread], |p| p.equal(&l.same_lane(x), &r.same_lane(y), Mode::Exact))
             }
             _ => self.under(&[unread], |p| {
-                p.fail(Obligation::Undefined, line, format!("a lane of `{name}` that is not read has no value of its own"))
+                p.fail(
+                    Obligation::Undefined,
+                    line,
+                    format!("a lane of `{name}` that is not read has no value of its own"),
+                )
             }),
         }
     }

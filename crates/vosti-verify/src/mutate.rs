@@ -24,11 +24,7 @@ pub fn mutants(kernel: &Kernel) -> Vec<Mutant> {
                 break;
             };
             if changed.body != kernel.body {
-                out.push(Mutant {
-                    what,
-                    neutral,
-                    kernel: changed,
-                });
+                out.push(Mutant { what, neutral, kernel: changed });
             }
         }
     }
@@ -49,11 +45,7 @@ fn change(ops: &mut [Op], place: usize, choice: usize, at: &mut usize) -> Option
             OpKind::For { body, .. } => change(&mut body.ops, place, choice, at),
             OpKind::If { then, otherwise, .. } => {
                 let found = change(&mut then.ops, place, choice, at);
-                if found.is_some() || *at > place {
-                    found
-                } else {
-                    change(&mut otherwise.ops, place, choice, at)
-                }
+                if found.is_some() || *at > place { found } else { change(&mut otherwise.ops, place, choice, at) }
             }
             _ => None,
         };

@@ -27,10 +27,7 @@ pub mod limit {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ProblemError {
     #[error("{kernel}: {source}")]
-    Lift {
-        kernel: String,
-        source: vosti_tile::LiftError,
-    },
+    Lift { kernel: String, source: vosti_tile::LiftError },
     #[error("{kernel}: parameter `{param}` of the TTIR has no role in the contract")]
     NoRole { kernel: String, param: String },
     #[error("{kernel}: the contract gives a role to `{param}`, which the TTIR does not have")]
@@ -38,11 +35,7 @@ pub enum ProblemError {
     #[error("{kernel}: no extents are declared for `{param}`: add them to geometry.toml or `[shapes]`")]
     NoExtents { kernel: String, param: String },
     #[error("{kernel}: `{text}` is not an extent ({why})")]
-    Extent {
-        kernel: String,
-        text: String,
-        why: String,
-    },
+    Extent { kernel: String, text: String, why: String },
     #[error("{kernel}: {why}")]
     Contract { kernel: String, why: String },
     #[error("there is no checked-in TTIR `{stem}`: run `cargo xtask ttir`")]
@@ -110,10 +103,7 @@ impl Problem {
         let stem = spec.to_string();
         let text = vosti_kernels::ttir(spec).ok_or(ProblemError::NoTtir { stem: stem.clone() })?;
         let contract = vosti_kernels::contract(&spec.kernel)
-            .map_err(|error| ProblemError::Contract {
-                kernel: spec.kernel.clone(),
-                why: error.to_string(),
-            })?
+            .map_err(|error| ProblemError::Contract { kernel: spec.kernel.clone(), why: error.to_string() })?
             .of(spec);
         let none = BTreeMap::new();
         let extents = declared(&spec.kernel).unwrap_or(&none);
@@ -141,31 +131,19 @@ impl Problem {
         constants: &BTreeMap<String, Const>,
         extents: &Extents,
     ) -> Result<Problem, ProblemError> {
-        let kernel = vosti_tile::lift(ttir).map_err(|source| ProblemError::Lift {
-            kernel: name.to_string(),
-            source,
-        })?;
-        let maker = Maker {
-            name,
-            constants,
-            extents,
-        };
+        let kernel =
+            vosti_tile::lift(ttir).map_err(|source| ProblemError::Lift { kernel: name.to_string(), source })?;
+        let maker = Maker { name, constants, extents };
         let mut buffers = vec![];
         for param in &kernel.params {
             let Some(p) = contract.params.iter().find(|p| p.name == param.name) else {
-                return Err(ProblemError::NoRole {
-                    kernel: name.to_string(),
-                    param: param.name.clone(),
-                });
+                return Err(ProblemError::NoRole { kernel: name.to_string(), param: param.name.clone() });
             };
             buffers.push(maker.buffer(p)?);
         }
         for p in &contract.params {
             if kernel.param(&p.name).is_none() {
-                return Err(ProblemError::NoParam {
-                    kernel: name.to_string(),
-                    param: p.name.clone(),
-                });
+                return Err(ProblemError::NoParam { kernel: name.to_string(), param: p.name.clone() });
             }
         }
         let grid = contract.grid.iter().map(|g| maker.axis(g)).collect::<Result<_, _>>()?;
@@ -212,10 +190,7 @@ impl Problem {
     fn check_roles(&self) -> Result<(), ProblemError> {
         let (roles, constants): (&[Role], &[&str]) = match self.shape {
             Shape::Rowwise => (&[Role::Rows, Role::Out(0)], &[]),
-            Shape::StoreKv => (
-                &[Role::Rows, Role::Slots, Role::CacheK, Role::CacheV],
-                &["KV_HEADS", "PAGE", "D"],
-            ),
+            Shape::StoreKv => (&[Role::Rows, Role::Slots, Role::CacheK, Role::CacheV], &["KV_HEADS", "PAGE", "D"]),
             Shape::Attend => (
                 &[
                     Role::In(0),
@@ -231,12 +206,7 @@ impl Problem {
                 &["HEADS", "KV_HEADS", "PAGE", "D", "WINDOW", "BQ"],
             ),
         };
-        let fail = |why: String| {
-            Err(ProblemError::Contract {
-                kernel: self.name.clone(),
-                why,
-            })
-        };
+        let fail = |why: String| Err(ProblemError::Contract { kernel: self.name.clone(), why });
         for role in roles {
             if self.role(*role).is_none() {
                 return fail(format!("the shape {:?} needs the role {role:?}", self.shape));
@@ -270,11 +240,7 @@ pub fn header(text: &str) -> Option<Spec> {
         };
         constants.insert(name.to_string(), value);
     }
-    Some(Spec {
-        kernel,
-        act,
-        constants,
-    })
+    Some(Spec { kernel, act, constants })
 }
 
 struct Maker<'a> {
@@ -289,11 +255,7 @@ impl Maker<'_> {
             Some(Const::Int(v)) => Some(*v),
             _ => None,
         };
-        let bad = |why: String| ProblemError::Extent {
-            kernel: self.name.to_string(),
-            text: text.to_string(),
-            why,
-        };
+        let bad = |why: String| ProblemError::Extent { kernel: self.name.to_string(), text: text.to_string(), why };
         match vosti_kernels::expr::eval(text, &lookup) {
             Ok(v) if v > 0 => Ok(i128::from(v)),
             Ok(v) => Err(bad(format!("{v} is not positive"))),
@@ -329,19 +291,12 @@ impl Maker<'_> {
             ],
             Role::In(_) | Role::Out(_) | Role::Weight(_) => self.declared(&p.name)?,
         };
-        Ok(Buffer {
-            name: p.name.clone(),
-            role: p.role,
-            dims,
-        })
+        Ok(Buffer { name: p.name.clone(), role: p.role, dims })
     }
 
     fn declared(&self, param: &str) -> Result<Vec<Dim>, ProblemError> {
         let Some(texts) = self.extents.get(param).filter(|t| !t.is_empty()) else {
-            return Err(ProblemError::NoExtents {
-                kernel: self.name.to_string(),
-                param: param.to_string(),
-            });
+            return Err(ProblemError::NoExtents { kernel: self.name.to_string(), param: param.to_string() });
         };
         let mut dims = vec![];
         for (i, text) in texts.iter().enumerate() {

@@ -67,10 +67,7 @@ impl<'k, 's> Prover<'k, 's> {
     pub fn new(left: &'k Problem, right: &'k Problem, solver: &'s mut Solver) -> Prover<'k, 's> {
         let mut t = Terms::default();
         let worlds = [World::new(&mut t, left, "L"), World::new(&mut t, right, "R")];
-        let chosen = [
-            Chosen::new(&mut t, left, &worlds[0]),
-            Chosen::new(&mut t, right, &worlds[1]),
-        ];
+        let chosen = [Chosen::new(&mut t, left, &worlds[0]), Chosen::new(&mut t, right, &worlds[1])];
         let [wl, wr] = worlds;
         Prover {
             t,
@@ -156,11 +153,7 @@ impl<'k, 's> Prover<'k, 's> {
     }
 
     /// Runs `body` with more assumptions. If it fails where nothing can happen, it has not failed.
-    pub fn under<T: Default>(
-        &mut self,
-        more: &[Term],
-        body: impl FnOnce(&mut Self) -> Proof<T>,
-    ) -> Proof<T> {
+    pub fn under<T: Default>(&mut self, more: &[Term], body: impl FnOnce(&mut Self) -> Proof<T>) -> Proof<T> {
         if more.iter().any(|m| self.t.as_bool(*m) == Some(false)) {
             return Ok(T::default());
         }
@@ -212,29 +205,15 @@ impl<'k, 's> Prover<'k, 's> {
     pub fn sites(&mut self, side: Side, pids: [Term; 3]) -> Proof<Vec<Site<'k>>> {
         let mut sites = vec![];
         let guard = self.in_grid(side, pids);
-        let env = Env {
-            pids,
-            loops: vec![],
-        };
+        let env = Env { pids, loops: vec![] };
         let body: &'k [Op] = &self.runs[side.index()].problem.kernel.body;
         self.collect(side, body, &env, &guard, &mut sites)?;
         Ok(sites)
     }
 
-    fn collect(
-        &mut self,
-        side: Side,
-        ops: &'k [Op],
-        env: &Env,
-        guard: &[Term],
-        sites: &mut Vec<Site<'k>>,
-    ) -> Proof {
+    fn collect(&mut self, side: Side, ops: &'k [Op], env: &Env, guard: &[Term], sites: &mut Vec<Site<'k>>) -> Proof {
         for op in ops {
-            sites.push(Site {
-                op,
-                env: env.clone(),
-                guard: guard.to_vec(),
-            });
+            sites.push(Site { op, env: env.clone(), guard: guard.to_vec() });
             match &op.kind {
                 OpKind::For { index, body, .. } => {
                     let (run, t) = self.run(side);
@@ -244,11 +223,7 @@ impl<'k, 's> Prover<'k, 's> {
                     let guard = [guard, &[below]].concat();
                     self.collect(side, &body.ops, &inner, &guard, sites)?;
                 }
-                OpKind::If {
-                    cond,
-                    then,
-                    otherwise,
-                } => {
+                OpKind::If { cond, then, otherwise } => {
                     let (run, t) = self.run(side);
                     let cond = run.int(t, *cond, &[], env)?;
                     let not = self.t.not(cond);
@@ -305,15 +280,7 @@ impl<'k, 's> Prover<'k, 's> {
             }
             _ => return self.fail(Obligation::Subset, site.op.line, "not an access"),
         };
-        Ok(Access {
-            site: site.clone(),
-            write,
-            param,
-            offset,
-            lanes: lanes.to_vec(),
-            guard,
-            unchecked,
-        })
+        Ok(Access { site: site.clone(), write, param, offset, lanes: lanes.to_vec(), guard, unchecked })
     }
 
     /// An offset as coordinates in its buffer, outermost first. Exact: the offset is their row-major

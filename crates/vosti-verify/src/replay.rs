@@ -7,8 +7,8 @@
 use crate::problem::{Axis, Dim, Problem};
 use std::collections::BTreeMap;
 use vosti_kernels::{Role, Shape};
-use vosti_tile::interp::{Buffer, Options, Order, Undefined, run};
 use vosti_tile::Scalar;
+use vosti_tile::interp::{Buffer, Options, Order, Undefined, run};
 
 /// What a replay showed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub enum Outcome {
 pub struct Random(pub u64);
 
 impl Random {
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -32,14 +32,14 @@ impl Random {
     }
     /// In `0..n`.
     pub fn below(&mut self, n: usize) -> usize {
-        (self.next() % n.max(1) as u64) as usize
+        (self.draw() % n.max(1) as u64) as usize
     }
     /// In `lo..=hi`.
     pub fn between(&mut self, lo: usize, hi: usize) -> usize {
         lo + self.below(hi.saturating_sub(lo) + 1)
     }
     fn float(&mut self, wild: bool) -> f32 {
-        let x = (self.next() >> 40) as f32 / (1u64 << 24) as f32 * 4.0 - 2.0;
+        let x = (self.draw() >> 40) as f32 / (1u64 << 24) as f32 * 4.0 - 2.0;
         match self.below(64) {
             0 if wild => f32::INFINITY,
             1 if wild => f32::NAN,
@@ -82,16 +82,7 @@ fn put(buffer: &mut Buffer, index: usize, x: f32) {
 
 impl<'p> Side<'p> {
     fn new(problem: &'p Problem) -> Side<'p> {
-        Side {
-            problem,
-            rows: 1,
-            packed: 1,
-            context: ROPE,
-            pages: 1,
-            tiles: 1,
-            ints: BTreeMap::new(),
-            buffers: vec![],
-        }
+        Side { problem, rows: 1, packed: 1, context: ROPE, pages: 1, tiles: 1, ints: BTreeMap::new(), buffers: vec![] }
     }
 
     fn dim(&self, dim: Dim) -> usize {
@@ -150,8 +141,8 @@ impl<'p> Side<'p> {
 
     fn run(&mut self, random: &mut Random) -> Result<(), String> {
         let options = Options {
-            undefined: Undefined::Poison(random.next()),
-            order: Order::Shuffled(random.next()),
+            undefined: Undefined::Poison(random.draw()),
+            order: Order::Shuffled(random.draw()),
             operations_max: Some(2_000_000),
         };
         let grid = self.grid();
@@ -177,10 +168,7 @@ fn name(role: Role) -> Option<&'static str> {
 /// True if a replay would take longer than a moment.
 pub fn too_large(problem: &Problem) -> bool {
     let size = |b: &crate::problem::Buffer| {
-        b.dims
-            .iter()
-            .map(|d| if let Dim::Const(n) = d { *n } else { 64 })
-            .product::<i128>()
+        b.dims.iter().map(|d| if let Dim::Const(n) = d { *n } else { 64 }).product::<i128>()
     };
     problem.buffers.iter().any(|b| size(b) > 1 << 18)
 }
@@ -206,15 +194,11 @@ pub fn search(left: &Problem, right: &Problem, seeds: std::ops::Range<u64>) -> O
 }
 
 fn tile_rows(problem: &Problem) -> usize {
-    problem
-        .grid
-        .iter()
-        .find_map(|a| if let Axis::RowsOver(n) = a { Some(*n as usize) } else { None })
-        .unwrap_or(1)
+    problem.grid.iter().find_map(|a| if let Axis::RowsOver(n) = a { Some(*n as usize) } else { None }).unwrap_or(1)
 }
 
 fn replay_rows(left: &Problem, right: &Problem, random: &mut Random) -> Outcome {
-    let weights = random.next();
+    let weights = random.draw();
     let mut sides = [rows_side(left, random), rows_side(right, random)];
     let count = random.between(1, sides[0].rows.min(sides[1].rows).min(4));
     let mut pairs = vec![];

@@ -37,18 +37,11 @@ struct Run<'p> {
 
 fn dims(problem: &Problem) -> Dims {
     let n = |name: &str| problem.int(name).unwrap_or(0) as usize;
-    Dims {
-        heads: n("HEADS"),
-        kv: n("KV_HEADS"),
-        page: n("PAGE"),
-        d: n("D"),
-        window: n("WINDOW"),
-        bq: n("BQ"),
-    }
+    Dims { heads: n("HEADS"), kv: n("KV_HEADS"), page: n("PAGE"), d: n("D"), window: n("WINDOW"), bq: n("BQ") }
 }
 
 fn number(random: &mut Random) -> f32 {
-    let x = (random.next() >> 40) as f32 / (1u64 << 24) as f32 * 4.0 - 2.0;
+    let x = (random.draw() >> 40) as f32 / (1u64 << 24) as f32 * 4.0 - 2.0;
     if random.below(16) == 0 { x * 1e-20 } else { x }
 }
 
@@ -83,8 +76,8 @@ pub(crate) fn replay(left: &Problem, right: &Problem, random: &mut Random) -> Ou
     let mut runs = [make(left, &history, a, oldest, random), make(right, &history, b, oldest, random)];
     for (r, word) in runs.iter_mut().zip(["L", "R"]) {
         let options = Options {
-            undefined: Undefined::Poison(random.next()),
-            order: Order::Shuffled(random.next()),
+            undefined: Undefined::Poison(random.draw()),
+            order: Order::Shuffled(random.draw()),
             operations_max: Some(2_000_000),
         };
         let mut grid = [1; 3];
@@ -120,20 +113,18 @@ fn compare(runs: &[Run; 2], d: &Dims, p: usize) -> Outcome {
 }
 
 /// A batch that holds the chunk of the shared request among others, in random pages.
-fn make<'p>(problem: &'p Problem, history: &History, chunk: (usize, usize), oldest: usize, random: &mut Random) -> Run<'p> {
+fn make<'p>(
+    problem: &'p Problem,
+    history: &History,
+    chunk: (usize, usize),
+    oldest: usize,
+    random: &mut Random,
+) -> Run<'p> {
     let d = dims(problem);
-    let mut sequences = vec![Sequence {
-        first: chunk.0,
-        rows: chunk.1,
-        shared: true,
-    }];
+    let mut sequences = vec![Sequence { first: chunk.0, rows: chunk.1, shared: true }];
     for _ in 0..random.below(3) {
         let (first, rows) = (random.below(2 * d.page), random.between(1, 2 * d.bq));
-        sequences.push(Sequence {
-            first,
-            rows,
-            shared: false,
-        });
+        sequences.push(Sequence { first, rows, shared: false });
     }
     random.shuffle(&mut sequences);
     let needed: usize = sequences.iter().map(|s| (s.first + s.rows).div_ceil(d.page)).sum();
@@ -165,12 +156,7 @@ fn make<'p>(problem: &'p Problem, history: &History, chunk: (usize, usize), olde
         tiles.push([-1, 0, 0, 0]);
     }
     random.shuffle(&mut tiles);
-    let mut out = Run {
-        problem,
-        buffers: vec![],
-        tiles: tiles.len(),
-        row_of,
-    };
+    let mut out = Run { problem, buffers: vec![], tiles: tiles.len(), row_of };
     fill(&mut out, &d, history, (row, pages), (&table, &tiles, &shared_table), oldest, random);
     out
 }

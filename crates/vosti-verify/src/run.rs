@@ -4,11 +4,12 @@
 //! wraps is an obligation of its own ([`crate::unary`]). What is not understood becomes an opaque
 //! variable, about which nothing is known. Read next: [`crate::world`].
 
+use crate::integers::{bool_binary, compare, int_binary, range, reshape};
 use crate::problem::Problem;
-use crate::term::{Bounds, Term, Terms};
+use crate::term::{Term, Terms};
 use crate::world::World;
 use std::collections::HashMap;
-use vosti_tile::{Binary, Cast, CmpInt, Line, Literal, Op, OpKind, Scalar, Value};
+use vosti_tile::{Binary, Cast, Line, Literal, Op, OpKind, Scalar, Value};
 
 /// Why something could not be understood, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,12 +91,7 @@ impl<'k> Run<'k> {
                 }
             }
         });
-        Run {
-            problem,
-            world,
-            defs,
-            memo: HashMap::new(),
-        }
+        Run { problem, world, defs, memo: HashMap::new() }
     }
 
     pub fn def(&self, v: Value) -> Def<'k> {
@@ -189,31 +185,18 @@ impl<'k> Run<'k> {
     }
 
     fn stop<T>(&self, line: Line, why: &str) -> Eval<T> {
-        Err(Stop {
-            line,
-            why: why.to_string(),
-        })
+        Err(Stop { line, why: why.to_string() })
     }
 
     /// None where the operation is not understood.
-    fn int_op(
-        &mut self,
-        t: &mut Terms,
-        op: &'k Op,
-        result: usize,
-        idx: &[Term],
-        env: &Env,
-    ) -> Eval<Option<Term>> {
+    fn int_op(&mut self, t: &mut Terms, op: &'k Op, result: usize, idx: &[Term], env: &Env) -> Eval<Option<Term>> {
         if let Some((x, lane)) = self.moved(t, &op.kind, idx) {
             return self.int(t, x, &lane, env).map(Some);
         }
         Ok(match &op.kind {
             OpKind::ProgramId { axis } => env.pids.get(*axis).copied(),
             OpKind::NumPrograms { axis } => self.world.grid.get(*axis).copied(),
-            OpKind::Constant {
-                value: Literal::Int(c),
-                ty,
-            } => Some(match ty.elem() {
+            OpKind::Constant { value: Literal::Int(c), ty } => Some(match ty.elem() {
                 Scalar::I1 => t.bool(*c != 0),
                 _ => t.int(*c),
             }),
@@ -299,10 +282,7 @@ impl<'k> Run<'k> {
     /// What an address operand is at a lane.
     pub fn address(&mut self, t: &mut Terms, v: Value, idx: &[Term], env: &Env) -> Eval<Address> {
         match self.def(v) {
-            Def::Param(param) => Ok(Address {
-                param,
-                offset: t.int(0),
-            }),
+            Def::Param(param) => Ok(Address { param, offset: t.int(0) }),
             Def::Op(op, result) => {
                 if let Some((x, lane)) = self.moved(t, &op.kind, idx) {
                     return self.address(t, x, &lane, env);
@@ -321,10 +301,7 @@ impl<'k> Run<'k> {
                         if a.param != b.param {
                             return self.stop(op.line, "a pointer is chosen between two buffers");
                         }
-                        Ok(Address {
-                            param: a.param,
-                            offset: t.ite(cond, a.offset, b.offset),
-                        })
+                        Ok(Address { param: a.param, offset: t.ite(cond, a.offset, b.offset) })
                     }
                     OpKind::For { inits, .. } => {
                         let trip = self.trip(t, op, env)?.count;
@@ -386,10 +363,7 @@ impl<'k> Run<'k> {
             return None;
         };
         match &op.kind {
-            OpKind::Constant {
-                value: Literal::Int(c),
-                ..
-            } => Some(i128::from(*c)),
+            OpKind::Constant { value: Literal::Int(c), .. } => Some(i128::from(*c)),
             OpKind::Splat { x, .. } | OpKind::Broadcast { x, .. } | OpKind::ExpandDims { x, .. } => {
                 self.constant(t, *x)
             }
@@ -432,13 +406,7 @@ impl<'k> Run<'k> {
     pub fn block(&mut self, t: &mut Terms, v: Value, env: &Env) -> Eval<Block> {
         match self.def(v) {
             Def::Op(op, result) => match &op.kind {
-                OpKind::MakeBlock {
-                    base,
-                    shape,
-                    strides,
-                    offsets,
-                    ..
-                } => {
+                OpKind::MakeBlock { base, shape, strides, offsets, .. } => {
                     let at = self.address(t, *base, &[], env)?;
                     Ok(Block {
                         param: at.param,
@@ -473,15 +441,7 @@ impl<'k> Run<'k> {
         }
     }
 
-    fn block_at(
-        &mut self,
-        t: &mut Terms,
-        op: &'k Op,
-        k: usize,
-        init: Value,
-        done: Term,
-        env: &Env,
-    ) -> Eval<Block> {
+    fn block_at(&mut self, t: &mut Terms, op: &'k Op, k: usize, init: Value, done: Term, env: &Env) -> Eval<Block> {
         let OpKind::For { args, body, .. } = &op.kind else {
             return self.stop(op.line, "not a loop");
         };
@@ -540,121 +500,4 @@ pub struct Trip {
     pub hi: Term,
     pub step: i128,
     pub count: Term,
-}
-
-/// Values an element type can hold.
-pub fn range(elem: Scalar) -> Bounds {
-    match elem {
-        Scalar::I64 => (Some(i128::from(i64::MIN)), Some(i128::from(i64::MAX))),
-        Scalar::I1 => (Some(0), Some(1)),
-        _ => (Some(i128::from(i32::MIN)), Some(i128::from(i32::MAX))),
-    }
-}
-
-fn bool_binary(t: &mut Terms, f: Binary, a: Term, b: Term) -> Option<Term> {
-    Some(match f {
-        Binary::And => t.and(&[a, b]),
-        Binary::Or => t.or(&[a, b]),
-        Binary::Xor => {
-            let same = t.eq(a, b);
-            t.not(same)
-        }
-        _ => return None,
-    })
-}
-
-fn int_binary(t: &mut Terms, f: Binary, a: Term, b: Term) -> Option<Term> {
-    let natural = |t: &Terms, x: Term| t.bounds(x).0.is_some_and(|lo| lo >= 0);
-    Some(match f {
-        Binary::Add => t.add(a, b),
-        Binary::Sub => t.sub(a, b),
-        Binary::Mul => t.mul(a, b),
-        Binary::MaxS => t.max(a, b),
-        Binary::MinS => t.min(a, b),
-        Binary::DivS | Binary::RemS | Binary::DivU | Binary::RemU => {
-            let d = t.as_int(b).filter(|d| *d > 0)?;
-            if matches!(f, Binary::DivU | Binary::RemU) && !natural(t, a) {
-                return None;
-            }
-            let q = truncated(t, a, d);
-            if matches!(f, Binary::DivS | Binary::DivU) {
-                return Some(q);
-            }
-            if natural(t, a) {
-                return Some(t.rem(a, d));
-            }
-            let back = t.scale(q, d);
-            t.sub(a, back)
-        }
-        _ => return None,
-    })
-}
-
-/// Division by `d > 0` towards zero, in terms of floor division.
-fn truncated(t: &mut Terms, a: Term, d: i128) -> Term {
-    let up = t.div(a, d);
-    if t.bounds(a).0.is_some_and(|lo| lo >= 0) {
-        return up;
-    }
-    let minus = t.scale(a, -1);
-    let down = t.div(minus, d);
-    let down = t.scale(down, -1);
-    let zero = t.int(0);
-    let natural = t.le(zero, a);
-    t.ite(natural, up, down)
-}
-
-fn compare(t: &mut Terms, f: CmpInt, a: Term, b: Term) -> Option<Term> {
-    if t.is_bool(a) && !matches!(f, CmpInt::Eq | CmpInt::Ne) {
-        return None;
-    }
-    let natural = |t: &Terms, x: Term| t.bounds(x).0.is_some_and(|lo| lo >= 0);
-    use CmpInt::*;
-    if matches!(f, Ult | Ule | Ugt | Uge) && !(natural(t, a) && natural(t, b)) {
-        return None;
-    }
-    Some(match f {
-        Eq => t.eq(a, b),
-        Ne => {
-            let same = t.eq(a, b);
-            t.not(same)
-        }
-        Slt | Ult => t.lt(a, b),
-        Sle | Ule => t.le(a, b),
-        Sgt | Ugt => t.lt(b, a),
-        Sge | Uge => t.le(b, a),
-    })
-}
-
-/// The lane of a tile of shape `from` that lane `idx` of its reshape to `to` is.
-fn reshape(t: &mut Terms, to: &[usize], idx: &[Term], from: &[usize]) -> Vec<Term> {
-    // Axes fall into groups of equal size on both sides: division stays inside a group.
-    let size = |shape: &[usize], axis: usize| shape.get(axis).map_or(1, |n| *n as i128);
-    let (mut out, mut i, mut j) = (vec![], 0, 0);
-    while j < from.len() {
-        let (mut ni, mut nj) = (size(to, i), size(from, j));
-        let (mut ei, mut ej) = (i + 1, j + 1);
-        while ni != nj && (ei < to.len() || ej < from.len()) {
-            if ni < nj {
-                ni *= size(to, ei);
-                ei += 1;
-            } else {
-                nj *= size(from, ej);
-                ej += 1;
-            }
-        }
-        let mut flat = t.int(0);
-        for axis in i..ei.min(to.len()) {
-            flat = t.scale(flat, size(to, axis));
-            flat = t.add(flat, idx[axis]);
-        }
-        let mut inner = nj;
-        for axis in j..ej.min(from.len()) {
-            inner /= size(from, axis);
-            out.push(t.div(flat, inner));
-            flat = t.rem(flat, inner);
-        }
-        (i, j) = (ei, ej);
-    }
-    out
 }

@@ -35,13 +35,7 @@ fn put(t: &mut Terms, term: Term, found: &[(Term, Term)]) -> Term {
     t.substitute(term, &map)
 }
 
-fn digits(
-    t: &mut Terms,
-    offset: Term,
-    target: Term,
-    unknowns: &[Term],
-    found: &mut Vec<(Term, Term)>,
-) -> Option<()> {
+fn digits(t: &mut Terms, offset: Term, target: Term, unknowns: &[Term], found: &mut Vec<(Term, Term)>) -> Option<()> {
     let (c, parts) = t.linear(offset);
     let (mut free, known): (Vec<_>, Vec<_>) = parts.into_iter().partition(|(p, _)| unknowns.contains(p));
     if known.iter().any(|(p, _)| t.mentions(*p, unknowns)) {

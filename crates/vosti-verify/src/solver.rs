@@ -49,11 +49,8 @@ pub fn find_z3() -> PathBuf {
     if let Some(path) = std::env::var_os("VOSTI_Z3") {
         return path.into();
     }
-    let on_path = std::env::var_os("PATH").and_then(|path| {
-        std::env::split_paths(&path)
-            .map(|dir| dir.join("z3"))
-            .find(|p| p.is_file())
-    });
+    let on_path = std::env::var_os("PATH")
+        .and_then(|path| std::env::split_paths(&path).map(|dir| dir.join("z3")).find(|p| p.is_file()));
     on_path.unwrap_or_else(|| {
         let here = std::env::current_dir().unwrap_or_default();
         here.ancestors()
@@ -98,19 +95,13 @@ pub struct Solver {
 
 impl Solver {
     pub fn new(program: PathBuf, cache: Cache) -> Solver {
-        Solver {
-            program,
-            process: None,
-            cache,
-            counts: Counts::default(),
-        }
+        Solver { program, process: None, cache, counts: Counts::default() }
     }
 
     /// The solver's own version line; empty when it does not start.
     pub fn version(&self) -> String {
         let out = Command::new(&self.program).arg("--version").output();
-        out.map(|o| String::from_utf8_lossy(&o.stdout).trim().to_string())
-            .unwrap_or_default()
+        out.map(|o| String::from_utf8_lossy(&o.stdout).trim().to_string()).unwrap_or_default()
     }
 
     pub fn check(&mut self, query: &str) -> Result<Answer, SolverError> {
@@ -148,15 +139,9 @@ impl Solver {
                 .stdout(Stdio::piped())
                 .stderr(Stdio::null())
                 .spawn()
-                .map_err(|error| SolverError::Missing {
-                    program: self.name(),
-                    why: error.to_string(),
-                })?;
+                .map_err(|error| SolverError::Missing { program: self.name(), why: error.to_string() })?;
             let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
-                return Err(SolverError::Missing {
-                    program: self.name(),
-                    why: "no pipes".into(),
-                });
+                return Err(SolverError::Missing { program: self.name(), why: "no pipes".into() });
             };
             let (send, lines) = channel();
             std::thread::spawn(move || {
@@ -166,11 +151,7 @@ impl Solver {
                     }
                 }
             });
-            self.process = Some(Process {
-                child,
-                input,
-                lines,
-            });
+            self.process = Some(Process { child, input, lines });
         }
         Ok(self.process.as_mut().expect("it was just started"))
     }
@@ -184,10 +165,7 @@ impl Solver {
         let sent = process.input.write_all(text.as_bytes()).and_then(|()| process.input.flush());
         if let Err(error) = sent {
             self.stop();
-            return Err(SolverError::Crashed {
-                program,
-                why: error.to_string(),
-            });
+            return Err(SolverError::Crashed { program, why: error.to_string() });
         }
         let answer = process.lines.recv_timeout(wait);
         match answer.as_deref() {
@@ -201,17 +179,11 @@ impl Solver {
             }
             Err(RecvTimeoutError::Timeout) => {
                 self.stop();
-                Err(SolverError::Hung {
-                    program,
-                    seconds: wait.as_secs(),
-                })
+                Err(SolverError::Hung { program, seconds: wait.as_secs() })
             }
             Err(RecvTimeoutError::Disconnected) => {
                 self.stop();
-                Err(SolverError::Crashed {
-                    program,
-                    why: "it ended".into(),
-                })
+                Err(SolverError::Crashed { program, why: "it ended".into() })
             }
         }
     }
@@ -297,11 +269,7 @@ pub fn query(terms: &Terms, asserted: &[Term]) -> String {
 }
 
 fn number(v: i128) -> String {
-    if v < 0 {
-        format!("(- {})", v.unsigned_abs())
-    } else {
-        v.to_string()
-    }
+    if v < 0 { format!("(- {})", v.unsigned_abs()) } else { v.to_string() }
 }
 
 fn linear(c: i128, parts: &[(Term, i128)], names: &std::collections::HashMap<Term, String>) -> String {

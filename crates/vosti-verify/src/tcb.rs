@@ -4,6 +4,7 @@
 const RULES: &[(&str, &str, &str)] = &[
     ("terms", include_str!("term.rs"), "simplification of integer and boolean terms"),
     ("symbolic runs", include_str!("run.rs"), "what an index, a mask or a pointer is"),
+    ("integers", include_str!("integers.rs"), "integer operations and reshapes as terms"),
     ("premises", include_str!("world.rs"), "what the core guarantees about metadata"),
     ("contracts", include_str!("problem.rs"), "shapes, roles, extents"),
     ("extents", include_str!("geometry.toml"), "declared extents of the kernels' buffers"),
@@ -19,9 +20,18 @@ const RULES: &[(&str, &str, &str)] = &[
 
 /// Each `ensures` of the seam, the contract shape that discharges it, and what tests it on a device.
 const SEAM: &[(&str, &str)] = &[
-    ("Embed, Rowwise: out[t] = f_k(ins[t], p)", "row-wise; certificate `contract.shape = rowwise`; device law: packed against alone"),
-    ("StoreKv: cache[slot(t)] = f_k(ins[t], p), nothing else", "exact effect; `store_kv`; device law: packed against alone"),
-    ("Attend: out[t] = g_k(q[t], p, keys in the window)", "paged causal; `attend`; device law: paged and chunked against alone"),
+    (
+        "Embed, Rowwise: out[t] = f_k(ins[t], p)",
+        "row-wise; certificate `contract.shape = rowwise`; device law: packed against alone",
+    ),
+    (
+        "StoreKv: cache[slot(t)] = f_k(ins[t], p), nothing else",
+        "exact effect; `store_kv`; device law: packed against alone",
+    ),
+    (
+        "Attend: out[t] = g_k(q[t], p, keys in the window)",
+        "paged causal; `attend`; device law: paged and chunked against alone",
+    ),
     ("every slot is finite", "exact effect includes it (obligation `finite`); pools start as zeros"),
 ];
 

@@ -99,20 +99,14 @@ impl Terms {
             Node::Mod(_, d) => (Some(0), Some(*d - 1)),
             Node::Ite(_, a, b) => {
                 let ((al, ah), (bl, bh)) = (self.bounds(*a), self.bounds(*b));
-                (
-                    al.zip(bl).map(|(x, y)| x.min(y)),
-                    ah.zip(bh).map(|(x, y)| x.max(y)),
-                )
+                (al.zip(bl).map(|(x, y)| x.min(y)), ah.zip(bh).map(|(x, y)| x.max(y)))
             }
             _ => (None, None),
         }
     }
 
     pub fn int(&mut self, c: impl Into<i128>) -> Term {
-        self.make(Node::Linear {
-            c: c.into(),
-            parts: vec![],
-        })
+        self.make(Node::Linear { c: c.into(), parts: vec![] })
     }
 
     pub fn bool(&mut self, b: bool) -> Term {
@@ -126,10 +120,7 @@ impl Terms {
         {
             return self.int(a);
         }
-        self.make(Node::Var {
-            name: name.to_string(),
-            bounds,
-        })
+        self.make(Node::Var { name: name.to_string(), bounds })
     }
 
     /// A new variable; the name is unique and depends only on how many came before.
@@ -145,11 +136,7 @@ impl Terms {
     }
 
     pub fn apply(&mut self, function: &str, args: Vec<Term>, bounds: Bounds) -> Term {
-        self.make(Node::Apply {
-            function: function.to_string(),
-            args,
-            bounds,
-        })
+        self.make(Node::Apply { function: function.to_string(), args, bounds })
     }
 
     pub fn as_int(&self, t: Term) -> Option<i128> {

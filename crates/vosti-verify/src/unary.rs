@@ -3,9 +3,9 @@
 //! They come first: the relational argument reads integers as mathematical and metadata as in range,
 //! which is justified here, operation by operation in program order.
 
+use crate::integers::range;
 use crate::problem::Dim;
 use crate::prover::{Access, Prover, Side, Site};
-use crate::run::range;
 use crate::solve::witness;
 use crate::term::Term;
 use crate::verdict::{Obligation, Proof};
@@ -329,10 +329,7 @@ impl<'k> Prover<'k, '_> {
                 let guard = [&a.guard[..], &b.guard[..]].concat();
                 let line = b.site.op.line;
                 self.under(&guard, |p| {
-                    let (ca, cb) = (
-                        p.coordinates(side, a.param, a.offset)?,
-                        p.coordinates(side, b.param, b.offset)?,
-                    );
+                    let (ca, cb) = (p.coordinates(side, a.param, a.offset)?, p.coordinates(side, b.param, b.offset)?);
                     let mut meet = vec![];
                     for (x, y) in ca.into_iter().zip(cb) {
                         meet.push(p.t.eq(x, y));
@@ -342,7 +339,11 @@ impl<'k> Prover<'k, '_> {
                         if p.holds(same, || "two stores to one cell are one store".into())? {
                             return Ok(());
                         }
-                        p.fail(Obligation::SingleWriter, line, "a cell may be written twice, by two programs or two lanes")
+                        p.fail(
+                            Obligation::SingleWriter,
+                            line,
+                            "a cell may be written twice, by two programs or two lanes",
+                        )
                     })
                 })?;
             }

@@ -73,12 +73,7 @@ pub struct Failure {
 
 impl Failure {
     pub fn new(obligation: Obligation, line: Line, why: impl Into<String>) -> Failure {
-        Failure {
-            obligation,
-            ttir_line: Some(line.ttir).filter(|l| *l > 0),
-            python_line: line.python,
-            why: why.into(),
-        }
+        Failure { obligation, ttir_line: Some(line.ttir).filter(|l| *l > 0), python_line: line.python, why: why.into() }
     }
 }
 
@@ -135,9 +130,13 @@ impl Assumption {
         use Assumption::*;
         match self {
             ElementwiseUniform => "an elementwise operation gives the same bits in every lane of every tile",
-            DotLaneLocal => "dot: lane (m, n) depends on row m of a, column n of b and the accumulator's lane (m, n) only",
+            DotLaneLocal => {
+                "dot: lane (m, n) depends on row m of a, column n of b and the accumulator's lane (m, n) only"
+            }
             DotRowUniform => "dot: every row of the tile is computed by the same function of its operands",
-            DotMaskedLanes => "dot: a product of +0 and a finite number changes the accumulator at most in the sign of a zero",
+            DotMaskedLanes => {
+                "dot: a product of +0 and a finite number changes the accumulator at most in the sign of a zero"
+            }
             ReduceLaneLocal => "reduce: a result lane depends on the lanes along the axis only",
             ReduceRowUniform => "reduce: every result lane is computed by the same function of its operands",
             ExpOfMinusInfinity => "exp and exp2 of -inf are +0",
@@ -159,7 +158,10 @@ impl fmt::Display for Assumption {
 pub enum Verdict {
     Proved,
     /// Two executed runs that the contract relates gave different bits.
-    Refuted { failure: Failure, counterexample: String },
+    Refuted {
+        failure: Failure,
+        counterexample: String,
+    },
     Unknown(Failure),
 }
 

@@ -28,10 +28,7 @@ impl Report {
     /// A report for a kernel that could not even be read.
     pub fn refused(name: &str, error: &ProblemError) -> Report {
         let line = match error {
-            ProblemError::Lift { source, .. } => Line {
-                ttir: source.ttir_line,
-                python: source.python_line,
-            },
+            ProblemError::Lift { source, .. } => Line { ttir: source.ttir_line, python: source.python_line },
             _ => Line::default(),
         };
         Report {
@@ -90,10 +87,7 @@ pub fn verify_or_refute(
     if let Verdict::Unknown(failure) = &report.verdict
         && let Some(counterexample) = crate::replay::search(left, right, 0..replays)
     {
-        report.verdict = Verdict::Refuted {
-            failure: failure.clone(),
-            counterexample,
-        };
+        report.verdict = Verdict::Refuted { failure: failure.clone(), counterexample };
     }
     Ok(report)
 }
@@ -153,12 +147,7 @@ fn relate(p: &mut Prover) -> Proof {
     let mut premises = [&p.chosen[0].facts[..], &p.chosen[1].facts[..]].concat();
     let (problem, chosen) = (p.runs[0].problem, p.chosen.clone());
     let worlds = [p.runs[0].world.clone(), p.runs[1].world.clone()];
-    premises.extend(shared_facts(
-        &mut p.t,
-        problem,
-        (&worlds[0], &chosen[0]),
-        (&worlds[1], &chosen[1]),
-    ));
+    premises.extend(shared_facts(&mut p.t, problem, (&worlds[0], &chosen[0]), (&worlds[1], &chosen[1])));
     p.under(&premises, |p| {
         let mut paired = false;
         for a in &left {

@@ -40,9 +40,7 @@ impl World {
             Some(_) => problem.int("V").unwrap_or(1),
             None => 1,
         };
-        let named = |t: &mut Terms, n: &str, lo: i128, hi: i128| {
-            t.var(&format!("{n}@{side}"), (Some(lo), Some(hi)))
-        };
+        let named = |t: &mut Terms, n: &str, lo: i128, hi: i128| t.var(&format!("{n}@{side}"), (Some(lo), Some(hi)));
         let mut world = World {
             side,
             rows: named(t, "rows", 1, limit::ROWS),
@@ -195,8 +193,8 @@ impl World {
         let zero = t.int(0);
         for (i, tile) in tiles.iter().enumerate() {
             let exists = t.within(zero, *tile, self.tiles);
-            let [row, rows, pos, table] = [Role::TileRow, Role::TileRows, Role::TilePos, Role::TileTable]
-                .map(|role| self.at(t, role, *tile));
+            let [row, rows, pos, table] =
+                [Role::TileRow, Role::TileRows, Role::TilePos, Role::TileTable].map(|role| self.at(t, role, *tile));
             let end = t.add(row, rows);
             let last = t.add(pos, rows);
             let (fits, below) = (t.le(end, self.rows), t.le(last, self.context));
@@ -294,13 +292,7 @@ impl Chosen {
             None => row,
         };
         let position = problem.role(Role::Positions).map(|_| world.at(t, Role::Positions, row));
-        Chosen {
-            row,
-            source,
-            tile: None,
-            position,
-            facts: vec![world.is_row(t, row)],
-        }
+        Chosen { row, source, tile: None, position, facts: vec![world.is_row(t, row)] }
     }
 }
 

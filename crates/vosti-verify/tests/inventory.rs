@@ -13,12 +13,8 @@ fn have_z3() -> bool {
 
 #[test]
 fn every_specialisation_is_proved_from_the_checked_in_answers() {
-    let options = Options {
-        read_only: true,
-        recheck_percent: if have_z3() { 5 } else { 0 },
-        seed: 20,
-        ..Options::default()
-    };
+    let options =
+        Options { read_only: true, recheck_percent: if have_z3() { 5 } else { 0 }, seed: 20, ..Options::default() };
     let inventory = verify_all(&options).unwrap();
     assert!(inventory.entries.len() >= 100);
     assert_eq!(inventory.counts.disagreed, 0);
@@ -34,15 +30,9 @@ fn every_specialisation_is_proved_from_the_checked_in_answers() {
 
 #[test]
 fn a_certificate_for_something_else_is_refused() {
-    let options = Options {
-        prefix: "rmsnorm-f32".into(),
-        read_only: true,
-        ..Options::default()
-    };
+    let options = Options { prefix: "rmsnorm-f32".into(), read_only: true, ..Options::default() };
     let inventory = verify_all(&options).unwrap();
-    let [(_, Some(first)), (second, _), ..] = &inventory.entries[..] else {
-        panic!("there are two")
-    };
+    let [(_, Some(first)), (second, _), ..] = &inventory.entries[..] else { panic!("there are two") };
     let other = Problem::of_stem(&second.name).unwrap();
     assert!(first.check(&other).unwrap_err().to_string().contains("another kernel"));
     let own = Problem::of_stem(&first.kernel).unwrap();
@@ -60,11 +50,7 @@ fn a_certificate_for_something_else_is_refused() {
 
 #[test]
 fn the_schema_names_every_field_of_a_certificate() {
-    let options = Options {
-        prefix: "attend-f32".into(),
-        read_only: true,
-        ..Options::default()
-    };
+    let options = Options { prefix: "attend-f32".into(), read_only: true, ..Options::default() };
     let inventory = verify_all(&options).unwrap();
     let certificate = inventory.entries[0].1.as_ref().unwrap();
     let value: serde_json::Value = serde_json::from_str(&certificate.to_json()).unwrap();

@@ -19,7 +19,8 @@ fn pair(left: &str, right: &str) -> Option<Report> {
 
 #[test]
 fn row_tiles_of_two_heights_give_the_same_bits() {
-    for (left, right) in [("linear_bm16", "linear_bm32"), ("rmsnorm_bm4", "rmsnorm_bm8"), ("attend_bq4", "attend_bq8")] {
+    for (left, right) in [("linear_bm16", "linear_bm32"), ("rmsnorm_bm4", "rmsnorm_bm8"), ("attend_bq4", "attend_bq8")]
+    {
         let Some(report) = pair(left, right) else { return };
         assert_eq!(report.verdict, Verdict::Proved, "{left} {right}");
         let heights = [Assumption::DotHeightIndependent, Assumption::ReduceHeightIndependent];

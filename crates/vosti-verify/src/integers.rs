@@ -1,0 +1,123 @@
+//! Integer and boolean operations of the tile IR as terms, and how lanes move through a reshape.
+//!
+//! None where an operation is not understood: the caller makes it opaque.
+
+use crate::term::{Bounds, Term, Terms};
+use vosti_tile::{Binary, CmpInt, Scalar};
+
+/// Values an element type can hold.
+pub fn range(elem: Scalar) -> Bounds {
+    match elem {
+        Scalar::I64 => (Some(i128::from(i64::MIN)), Some(i128::from(i64::MAX))),
+        Scalar::I1 => (Some(0), Some(1)),
+        _ => (Some(i128::from(i32::MIN)), Some(i128::from(i32::MAX))),
+    }
+}
+
+pub(crate) fn bool_binary(t: &mut Terms, f: Binary, a: Term, b: Term) -> Option<Term> {
+    Some(match f {
+        Binary::And => t.and(&[a, b]),
+        Binary::Or => t.or(&[a, b]),
+        Binary::Xor => {
+            let same = t.eq(a, b);
+            t.not(same)
+        }
+        _ => return None,
+    })
+}
+
+pub(crate) fn int_binary(t: &mut Terms, f: Binary, a: Term, b: Term) -> Option<Term> {
+    let natural = |t: &Terms, x: Term| t.bounds(x).0.is_some_and(|lo| lo >= 0);
+    Some(match f {
+        Binary::Add => t.add(a, b),
+        Binary::Sub => t.sub(a, b),
+        Binary::Mul => t.mul(a, b),
+        Binary::MaxS => t.max(a, b),
+        Binary::MinS => t.min(a, b),
+        Binary::DivS | Binary::RemS | Binary::DivU | Binary::RemU => {
+            let d = t.as_int(b).filter(|d| *d > 0)?;
+            if matches!(f, Binary::DivU | Binary::RemU) && !natural(t, a) {
+                return None;
+            }
+            let q = truncated(t, a, d);
+            if matches!(f, Binary::DivS | Binary::DivU) {
+                return Some(q);
+            }
+            if natural(t, a) {
+                return Some(t.rem(a, d));
+            }
+            let back = t.scale(q, d);
+            t.sub(a, back)
+        }
+        _ => return None,
+    })
+}
+
+/// Division by `d > 0` towards zero, in terms of floor division.
+fn truncated(t: &mut Terms, a: Term, d: i128) -> Term {
+    let up = t.div(a, d);
+    if t.bounds(a).0.is_some_and(|lo| lo >= 0) {
+        return up;
+    }
+    let minus = t.scale(a, -1);
+    let down = t.div(minus, d);
+    let down = t.scale(down, -1);
+    let zero = t.int(0);
+    let natural = t.le(zero, a);
+    t.ite(natural, up, down)
+}
+
+pub(crate) fn compare(t: &mut Terms, f: CmpInt, a: Term, b: Term) -> Option<Term> {
+    if t.is_bool(a) && !matches!(f, CmpInt::Eq | CmpInt::Ne) {
+        return None;
+    }
+    let natural = |t: &Terms, x: Term| t.bounds(x).0.is_some_and(|lo| lo >= 0);
+    use CmpInt::*;
+    if matches!(f, Ult | Ule | Ugt | Uge) && !(natural(t, a) && natural(t, b)) {
+        return None;
+    }
+    Some(match f {
+        Eq => t.eq(a, b),
+        Ne => {
+            let same = t.eq(a, b);
+            t.not(same)
+        }
+        Slt | Ult => t.lt(a, b),
+        Sle | Ule => t.le(a, b),
+        Sgt | Ugt => t.lt(b, a),
+        Sge | Uge => t.le(b, a),
+    })
+}
+
+/// The lane of a tile of shape `from` that lane `idx` of its reshape to `to` is.
+pub(crate) fn reshape(t: &mut Terms, to: &[usize], idx: &[Term], from: &[usize]) -> Vec<Term> {
+    // Axes fall into groups of equal size on both sides: division stays inside a group.
+    let size = |shape: &[usize], axis: usize| shape.get(axis).map_or(1, |n| *n as i128);
+    let (mut out, mut i, mut j) = (vec![], 0, 0);
+    while j < from.len() {
+        let (mut ni, mut nj) = (size(to, i), size(from, j));
+        let (mut ei, mut ej) = (i + 1, j + 1);
+        while ni != nj && (ei < to.len() || ej < from.len()) {
+            if ni < nj {
+                ni *= size(to, ei);
+                ei += 1;
+            } else {
+                nj *= size(from, ej);
+                ej += 1;
+            }
+        }
+        let mut flat = t.int(0);
+        for (axis, lane) in idx.iter().enumerate().take(ei).skip(i) {
+            flat = t.scale(flat, size(to, axis));
+            flat = t.add(flat, *lane);
+        }
+        let mut inner = nj;
+        for axis in j..ej.min(from.len()) {
+            inner /= size(from, axis);
+            out.push(t.div(flat, inner));
+            flat = t.rem(flat, inner);
+        }
+        (i, j) = (ei, ej);
+    }
+    out
+}
