@@ -84,6 +84,7 @@ pub struct State<S: Sampler> {
 }
 
 /// Every token is in the vocabulary.
+#[verifier::opaque]
 pub open(crate) spec fn tokens_in(tokens: Seq<Token>, vocab: u32) -> bool {
     forall|i: int| 0 <= i < tokens.len() ==> #[trigger] tokens[i] < vocab
 }
@@ -280,6 +281,7 @@ impl<S: Sampler> State<S> {
     pub(crate) fn check_tokens(&self, fixed: &Fixed<S>, tokens: &[Token]) -> (out: Result<(), CoreError>)
         ensures out is Ok <==> tokens_in(tokens@, fixed.program.vocab),
     {
+        proof { reveal(tokens_in); }
         let mut i: usize = 0;
         while i < tokens.len()
             invariant
@@ -288,6 +290,7 @@ impl<S: Sampler> State<S> {
             decreases tokens.len() - i,
         {
             if tokens[i] >= fixed.program.vocab {
+                proof { reveal(tokens_in); }
                 return Err(CoreError::TokenOutOfRange { token: tokens[i], vocab: fixed.program.vocab });
             }
             i += 1;

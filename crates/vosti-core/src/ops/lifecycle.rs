@@ -86,7 +86,7 @@ impl<S: Sampler> State<S> {
             let world = before.world(*fixed);
             let r = self.requests@[slot as int]->0;
             assert(request_ok(world, *self, slot as int)) by {
-                assert(tokens_in(r.history@, fixed.program.vocab));
+                reveal(tokens_in);
             }
             assert(log_kept(world, before, *self, slot as int)) by {
                 assert forall|k: u64| #[trigger] views(self.log@).contains_key(k) implies view_ok(world, views(self.log@)[k]) by {

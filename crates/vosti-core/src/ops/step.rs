@@ -197,6 +197,7 @@ impl<S: Sampler> State<S> {
             }
             group += 1;
         }
+        proof { assert(tokens_in(drafts@, fixed.program.vocab)); }
         Ok(selected)
     }
 

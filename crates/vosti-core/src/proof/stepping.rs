@@ -212,6 +212,7 @@ proof fn lemma_planned_packed<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: State
         assert(r.covers(g, fixed.program.groups@[g], r.cached + rows + drafts.len()));
     }
     lemma_seq_pages(fixed, a, slot, s);
+    reveal(tokens_in);
     reveal(plan_packed);
     lemma_before_push(a.plan.sequences@, s, n);
     let tokens = row_tokens(s, r.history@, drafts);
