@@ -12,10 +12,12 @@ pub mod memory;
 pub mod micro;
 pub mod plan;
 pub mod pool;
+pub mod probe;
 mod step;
 pub mod vector;
 pub mod weights;
 mod wiring;
 
 pub use device::{Config, CpuDevice, CpuError, Mode};
+pub use probe::probe;
 pub use weights::{Tensor, TensorData, WeightCache, Weights};

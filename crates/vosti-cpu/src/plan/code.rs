@@ -179,6 +179,8 @@ pub enum Instr {
     Transpose { dst: Place, src: Place, rows: usize, columns: usize, bytes: usize },
     /// Lane numbers plus `start`.
     Range { at: u32, lanes: Lanes, start: i32 },
+    /// Copies `count` elements in row-major order from rows of `from` to rows of `to` columns.
+    Reshape { dst: Place, src: Place, from: usize, to: usize, count: usize, bytes: usize },
     /// One integer of one or two.
     Int { at: u32, wide: bool, op: IntOp, a: Int, b: Int },
     ProgramId { at: u32, axis: usize },

@@ -26,7 +26,9 @@ impl<'k> Compiler<'k> {
         let wide = counter.elem == Scalar::I64;
         let mut carried = Vec::with_capacity(args.len());
         for i in 0..args.len() {
-            let once = op.kind.operands().iter().filter(|v| **v == inits[i]).count() == 1;
+            let mut times = 0;
+            super::reads(op, &mut |v| times += usize::from(v == inits[i]));
+            let once = times == 1;
             carried.push(self.enter_argument(args[i], inits[i], body.yields[i], once)?);
         }
         let enter = self.code.len();

@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use vosti_tile::{Kernel, Literal, Op, OpKind, Scalar, Value};
 
-use super::tile::{Block, Form, Sym, Tile, Whole, size};
-use super::{Compiler, Result, Slot};
+use super::tile::{Block, Sym, Tile, Whole, size};
+use super::{Compiler, Result, Slot, full_form};
 use crate::layout::Layout;
 use crate::plan::code::{DotCode, Instr, Lanes, Operand};
 
@@ -44,23 +44,21 @@ impl<'k> Compiler<'k> {
     }
 
     fn dot_tile(&mut self, value: Value) -> Result<Tile> {
-        let tile = self.full(value)?;
-        if tile.form != Form::Matrix {
-            return self.unsupported("a dot of tiles with one row or column");
-        }
-        Ok(tile)
+        // One row is a vector, which lies as a row does.
+        self.full(value)
     }
 
     /// Where the sums start: in the place of a dying accumulator or of the loop argument that the result
     /// replaces, else in a copy. Zeros are not written, only not read.
     fn accumulator(&mut self, result: Value, acc: Value, others: &[Value]) -> Result<(Tile, bool)> {
-        if self.kernel.ty(result).shape().iter().any(|n| *n < 2) {
-            return self.unsupported("a dot with one row or column");
+        if self.kernel.ty(result).shape()[1] < 2 {
+            return self.unsupported("a dot with one column");
         }
+        let full = full_form(self.kernel.ty(result).shape());
         let uses_hint = |c: &Self, tile: &Tile| {
             others.iter().any(|v| matches!(c.env.get(v), Some(Sym::Tile(t)) if Rc::ptr_eq(&t.slot, &tile.slot)))
         };
-        let hinted = self.hinted(result, Form::Matrix).filter(|tile| !uses_hint(self, tile));
+        let hinted = self.hinted(result, full).filter(|tile| !uses_hint(self, tile));
         if let Some(Sym::Const(Literal::Float(0))) = self.env.get(&acc) {
             let dst = hinted.unwrap_or_else(|| self.fresh(result));
             return Ok((dst, false));
@@ -74,7 +72,7 @@ impl<'k> Compiler<'k> {
         }
         let own = matches!(self.env.get(&acc), Some(Sym::Tile(_)));
         let alone = own && Rc::strong_count(&start.slot) == 2 && self.dying.contains(&acc) && !others.contains(&acc);
-        if alone && start.form == Form::Matrix {
+        if alone && start.form == full {
             return Ok((start, true));
         }
         let target = self.fresh(result);
@@ -93,7 +91,7 @@ impl<'k> Compiler<'k> {
     ) -> Result<()> {
         let elem = self.elem(a);
         let (height, columns) = (self.kernel.ty(result).shape()[0], self.kernel.ty(result).shape()[1]);
-        if columns % 16 != 0 || elem == Scalar::Bf16 && depth % 2 != 0 {
+        if depth < 2 || elem == Scalar::Bf16 && depth % 2 != 0 {
             return self.unsupported("a dot of this shape");
         }
         let rows = self.lanes(result, 0);
@@ -127,7 +125,7 @@ impl<'k> Compiler<'k> {
                 Operand::Memory(access)
             }
         };
-        let packed = self.slots.take(depth * columns * size(elem));
+        let packed = self.slots.take(depth * columns.next_multiple_of(16) * size(elem));
         let code = DotCode {
             elem,
             rows,

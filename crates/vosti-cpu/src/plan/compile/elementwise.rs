@@ -283,12 +283,22 @@ impl<'k> Compiler<'k> {
             return Ok(());
         }
         let tile = self.full(x)?;
-        let dense = |shape: &[usize]| wide(shape).last().is_none_or(|axis| shape[*axis] % 16 == 0);
-        if !dense(from) || !dense(to) || tile.form == Form::Cell {
-            return self.unsupported("a reshape of rows that are not groups of 16 lanes");
+        let columns = |shape: &[usize]| wide(shape).last().map_or(1, |axis| shape[*axis]);
+        if columns(from) % 16 == 0 && columns(to) % 16 == 0 {
+            // No padding on either side: the same bytes.
+            self.define(result, Sym::Tile(Tile { form: full_form(to), consecutive: false, ..tile }));
+            return Ok(());
         }
-        let form = full_form(to);
-        self.define(result, Sym::Tile(Tile { form, consecutive: false, ..tile }));
+        let target = self.fresh(result);
+        self.code.push(Instr::Reshape {
+            dst: Place { at: target.slot.at, row: self.row_bytes(result), lanes: true },
+            src: Place { at: tile.slot.at, row: self.row_bytes(x), lanes: true },
+            from: columns(from),
+            to: columns(to),
+            count: from.iter().product(),
+            bytes: size(tile.elem),
+        });
+        self.define(result, Sym::Tile(target));
         Ok(())
     }
 

@@ -48,7 +48,8 @@ impl Machine {
             let c = self.base.add(code.dst as usize).cast::<f32>();
             let mut column = 0;
             while column < code.columns {
-                let columns = right.panel.min(code.columns - column);
+                // Lanes past the last column are padding of the result's rows.
+                let columns = right.panel.min(code.columns - column).next_multiple_of(16);
                 kernel(&Dot {
                     a,
                     a_row,
@@ -117,7 +118,7 @@ impl Machine {
         if !inside(&deep, deep_offset, code.depth) || !inside(&wide, wide_offset, code.columns) || base < 0 {
             return None;
         }
-        if deep_offset < 0 || wide_offset < 0 {
+        if deep_offset < 0 || wide_offset < 0 || code.columns % 16 != 0 {
             return None;
         }
         let (base, deep_offset, wide_offset) = (base as usize, deep_offset as usize, wide_offset as usize);
@@ -170,18 +171,19 @@ impl Machine {
     /// Packs a right operand from row-major scratch.
     unsafe fn pack<T: Copy>(&mut self, code: &DotCode, at: u32, row: u32, pair: usize) -> Right {
         let bytes = size_of::<T>();
-        // SAFETY: the operand has `depth` rows of `columns`; the packed place has room for as many elements.
+        let padded = code.columns.next_multiple_of(16);
+        // SAFETY: the operand has `depth` rows of `columns`; the packed place has room for padded ones.
         unsafe {
             let to = self.base.add(code.b_packed as usize);
             for k in 0..code.depth {
                 let from = self.base.add(at as usize + k * row as usize).cast::<T>();
-                let to = to.cast::<T>().add(k / pair * code.columns * pair + k % pair);
+                let to = to.cast::<T>().add(k / pair * padded * pair + k % pair);
                 for c in 0..code.columns {
                     *to.add(c * pair) = *from.add(c);
                 }
             }
             debug_assert_eq!(bytes, 4 / pair);
-            Right { at: to, step: code.columns * pair, panel: code.columns, next: 0 }
+            Right { at: to, step: padded * pair, panel: padded, next: 0 }
         }
     }
 }

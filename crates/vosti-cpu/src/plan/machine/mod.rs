@@ -137,6 +137,13 @@ impl Machine {
                     Instr::Transpose { dst, src, rows, columns, bytes } => {
                         self.transpose(*dst, *src, *rows, *columns, *bytes);
                     }
+                    Instr::Reshape { dst, src, from, to, count, bytes } => {
+                        for e in 0..*count {
+                            let from = src.at as usize + e / from * src.row as usize + e % from * bytes;
+                            let to = dst.at as usize + e / to * dst.row as usize + e % to * bytes;
+                            std::ptr::copy_nonoverlapping(self.base.add(from), self.base.add(to), *bytes);
+                        }
+                    }
                     Instr::Range { at, lanes, start } => self.range(*at, *lanes, *start),
                     Instr::Int { at, wide, op, a, b } => {
                         let value = integer(*op, self.int(*a), self.int(*b));

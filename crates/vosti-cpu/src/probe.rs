@@ -1,0 +1,116 @@
+//! A digest of what this machine computes: dot products, exponentials and casts on fixed inputs.
+//!
+//! It is part of a deployment's fingerprint in place of a list of processor features: two machines with equal
+//! digests agree on these numbers, whatever they are made of.
+
+use vosti_tile::numerics::{FloatMode, NAN_F32};
+use vosti_tile::{Binary, Cast, Scalar, Unary};
+
+use crate::isa::Isa;
+use crate::micro::{self, Dot};
+use crate::vector::reduce::Rows;
+use crate::vector::{Arg, Map, MapFn, ops, reduce};
+
+/// Fixed inputs: SplitMix64, with denormals, zeros and large values among them.
+fn inputs(count: usize, seed: u64) -> Vec<f32> {
+    let mut state = seed;
+    let mut next = || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    };
+    let value = |bits: u64| {
+        let exponent = match bits >> 58 {
+            0 => 0,
+            1 => 60,
+            _ => 120 + (bits >> 40) % 12,
+        };
+        f32::from_bits((bits as u32 & 0x807f_ffff) | (exponent as u32) << 23)
+    };
+    (0..count).map(|_| value(next())).collect()
+}
+
+fn map(f: MapFn, a: &[f32], b: &[f32], bytes: usize) -> Vec<u8> {
+    assert!(a.len() == b.len() && a.len().is_multiple_of(16));
+    let mut dst = vec![0u8; a.len() * bytes];
+    let arg = |x: &[f32]| Arg { at: x.as_ptr().cast(), row: x.len() * 4, lanes: true };
+    let args = [arg(a), arg(b), arg(b)];
+    let map = Map { dst: dst.as_mut_ptr(), dst_row: dst.len(), args, rows: 1, groups: a.len() / 16 };
+    // SAFETY: operands and result have as many whole groups; the function is of an available instruction set.
+    unsafe { f(&map) };
+    dst
+}
+
+/// The digest for an instruction set, which the machine must have. All give the same.
+pub fn probe_with(isa: Isa) -> [u8; 32] {
+    FloatMode::with(|| {
+        let mut hasher = blake3::Hasher::new();
+        let (a, b) = (inputs(1024, 1), inputs(1024, 2));
+        let maps = [
+            ops::unary(Unary::Exp, Scalar::F32).map(|f| (f, 4)),
+            ops::unary(Unary::Exp2, Scalar::F32).map(|f| (f, 4)),
+            ops::unary(Unary::Rsqrt, Scalar::F32).map(|f| (f, 4)),
+            ops::unary(Unary::Sin, Scalar::F32).map(|f| (f, 4)),
+            ops::binary(Binary::DivF, Scalar::F32).map(|f| (f, 4)),
+            ops::binary(Binary::MaxNumF, Scalar::F32).map(|f| (f, 4)),
+            ops::cast(Cast::TruncF, Scalar::F32, Scalar::Bf16).map(|f| (f, 2)),
+        ];
+        for (f, bytes) in maps.into_iter().flatten() {
+            let mut out = map(f.of(isa), &a, &b, bytes);
+            if bytes == 4 {
+                for lane in out.chunks_exact_mut(4) {
+                    if f32::from_le_bytes([lane[0], lane[1], lane[2], lane[3]]).is_nan() {
+                        lane.copy_from_slice(&NAN_F32.to_le_bytes());
+                    }
+                }
+            }
+            hasher.update(&out);
+        }
+        let mut sums = [0f32; 8];
+        if let Some(f) = reduce::of(Binary::AddF, Scalar::F32, 128) {
+            let rows = Rows { dst: sums.as_mut_ptr().cast(), src: a.as_ptr().cast(), src_row: 512, rows: 8, length: 128 };
+            // SAFETY: eight rows of 128 values, eight results.
+            unsafe { f.of(isa)(&rows) };
+        }
+        sums.iter().for_each(|x| _ = hasher.update(&x.to_bits().to_le_bytes()));
+        let narrow = |x: &[f32]| -> Vec<u16> { x.iter().map(|x| vosti_tile::numerics::to_bf16(*x)).collect() };
+        let (left, right) = (narrow(&inputs(7 * 64, 3)), narrow(&inputs(64 * 64, 4)));
+        let mut c = vec![0f32; 7 * 64];
+        let dot = Dot {
+            a: left.as_ptr(),
+            a_row: 64,
+            b: right.as_ptr(),
+            b_step: 128,
+            c: c.as_mut_ptr(),
+            c_row: 64,
+            rows: 7,
+            columns: 64,
+            steps: 32,
+            accumulate: false,
+        };
+        // SAFETY: 7 rows of 64, 32 steps of 64 columns in pairs, 7 rows of 64 results.
+        unsafe { (micro::kernels(isa).bf16)(&dot) };
+        c.iter().for_each(|x| _ = hasher.update(&x.to_bits().to_le_bytes()));
+        *hasher.finalize().as_bytes()
+    })
+}
+
+/// The digest for this machine's fastest instruction set.
+pub fn probe() -> [u8; 32] {
+    probe_with(Isa::detect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_instruction_set_has_one_digest() {
+        for isa in Isa::available() {
+            assert_eq!(probe_with(*isa), probe_with(Isa::Portable), "{isa:?}");
+        }
+        assert_eq!(probe(), probe());
+    }
+}

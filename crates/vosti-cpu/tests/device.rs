@@ -1,0 +1,223 @@
+//! The whole device: fast equals plain, whatever the threads, the batch, the chunks and the pages.
+
+use std::collections::HashMap;
+
+use vosti_core::{BufferDecl, Core, Dtype, GroupDecl, LayerDecl, Op, Program, RequestId, RowSet, Sampler, Select, Token};
+use vosti_cpu::isa::Isa;
+use vosti_cpu::{Config, CpuDevice, Mode, Tensor, TensorData, Weights};
+use vosti_kernels::{Act, Binding, Const, Launch, specialise};
+
+struct Random(Act);
+
+impl Weights for Random {
+    fn load(&self, name: &str) -> Result<Tensor, Box<dyn std::error::Error + Send + Sync>> {
+        let shape = match name.split('.').next().unwrap_or(name) {
+            "embed" => vec![256, 64],
+            "norm" => vec![64],
+            "cos" | "sin" => vec![512, 8],
+            "qkv" | "down" => vec![128, 64],
+            "out" => vec![64, 64],
+            _ => vec![256, 64],
+        };
+        let len: usize = shape.iter().product();
+        let mut state = name.bytes().fold(7u64, |s, b| (s ^ u64::from(b)).wrapping_mul(0x100000001b3));
+        let mut next = || {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 40) as f32 / (1 << 23) as f32 - 1.0
+        };
+        let vector = matches!(name.split('.').next(), Some("norm" | "cos" | "sin"));
+        let values: Vec<f32> = (0..len).map(|_| if name.starts_with("norm") { 1.0 + 0.2 * next() } else { 0.4 * next() }).collect();
+        let data = match self.0 {
+            Act::Bf16 if !vector => TensorData::Bf16(values.iter().map(|x| (x.to_bits() >> 16) as u16).collect()),
+            _ => TensorData::F32(values),
+        };
+        Ok(Tensor { shape, data })
+    }
+}
+
+/// A small Llama: hidden 64, 4 heads of 16, 2 KV heads, 2 layers, tied embedding.
+fn program(act: Act) -> (Program, Vec<Binding>) {
+    let spec = |kernel: &str, dims: &[(&str, Const)]| specialise("cpu", kernel, act, dims).unwrap();
+    let (i, f) = (Const::Int, Const::Float);
+    let mut bindings = Vec::new();
+    let mut bind = |spec, weights: &[&str], layer: u32| {
+        let weights = weights.iter().map(|w| if *w == "embed" || *w == "cos" || *w == "sin" { w.to_string() } else { format!("{w}.{layer}") });
+        bindings.push(Binding { launches: vec![Launch { spec, weights: weights.collect() }] });
+        bindings.len() as u32 - 1
+    };
+    let norm = spec("rmsnorm", &[("H", i(64)), ("EPS", f(1e-6))]);
+    let rope = spec("rope_q", &[("HEADS", i(4)), ("D", i(16)), ("STRIDE", i(128)), ("OFFSET", i(0)), ("NORM", i(0)), ("EPS", f(0.0))]);
+    let store = [
+        ("KV_HEADS", i(2)),
+        ("D", i(16)),
+        ("PAGE", i(64)),
+        ("STRIDE", i(128)),
+        ("K_OFFSET", i(64)),
+        ("V_OFFSET", i(96)),
+        ("NORM", i(0)),
+        ("V_NORM", i(0)),
+        ("EPS", f(0.0)),
+    ];
+    let attend = [
+        ("HEADS", i(4)),
+        ("KV_HEADS", i(2)),
+        ("D", i(16)),
+        ("PAGE", i(64)),
+        ("WINDOW", i(0)),
+        ("SCALE", f(0.25)),
+        ("SOFTCAP", f(0.0)),
+    ];
+    let (store, attend) = (spec("store_kv", &store), spec("attend", &attend));
+    let buffer = |width, rows| BufferDecl { width, dtype: Dtype::Act, rows };
+    let widths = [64, 64, 64, 128, 64, 64, 128];
+    let mut buffers: Vec<BufferDecl> = widths.iter().map(|w| buffer(*w, RowSet::All)).collect();
+    buffers.push(buffer(64, RowSet::Selected));
+    buffers.push(BufferDecl { width: 256, dtype: Dtype::F32, rows: RowSet::Selected });
+    let row = |k, ins: &[u32], outs: &[u32], rows| Op::Rowwise { k, ins: ins.to_vec(), outs: outs.to_vec(), rows };
+    let all = RowSet::All;
+    let mut ops = vec![Op::Embed { k: bind(spec("embed", &[("V", i(256)), ("H", i(64)), ("SCALE", f(1.0))]), &["embed"], 0), out: 0 }];
+    for layer in 0..2 {
+        ops.push(row(bind(norm.clone(), &["norm"], 2 * layer), &[0], &[2], all));
+        ops.push(row(bind(spec("linear", &[("K", i(64)), ("N", i(128))]), &["qkv"], layer), &[2], &[3], all));
+        ops.push(row(bind(rope.clone(), &["cos", "sin"], 0), &[3], &[4], all));
+        ops.push(Op::StoreKv { k: bind(store.clone(), &["cos", "sin"], 0), ins: vec![3], layer });
+        ops.push(Op::Attend { k: bind(attend.clone(), &[], 0), q: 4, layer, out: 5, window: None });
+        ops.push(row(bind(spec("linear_add", &[("K", i(64)), ("N", i(64))]), &["out"], layer), &[5, 0], &[1], all));
+        ops.push(row(bind(norm.clone(), &["norm"], 2 * layer + 1), &[1], &[2], all));
+        ops.push(row(bind(spec("linear_glu", &[("K", i(64)), ("N", i(128)), ("ACT", i(0))]), &["up"], layer), &[2], &[6], all));
+        ops.push(row(bind(spec("linear_add", &[("K", i(128)), ("N", i(64))]), &["down"], layer), &[6, 1], &[0], all));
+    }
+    let gather = spec("rmsnorm_gather", &[("H", i(64)), ("EPS", f(1e-6))]);
+    let logits = spec("linear_logits", &[("K", i(64)), ("N", i(256)), ("SOFTCAP", f(0.0))]);
+    ops.push(row(bind(gather, &["norm"], 9), &[0], &[7], RowSet::Selected));
+    ops.push(row(bind(logits, &["embed"], 0), &[7], &[8], RowSet::Selected));
+    let kernels = bindings.len() as u32;
+    let groups = vec![GroupDecl { window: None, kv_heads: 2, head_dim: 16 }];
+    let layers = (0..2).map(|_| LayerDecl { group: 0 }).collect();
+    (Program { ops, buffers, groups, layers, logits: 8, vocab: 256, context: 512, kernels }, bindings)
+}
+
+struct Keep;
+
+impl Sampler for Keep {
+    type Logits = [f32];
+    type State = Vec<Vec<u32>>;
+    fn vocab(&self) -> u32 {
+        256
+    }
+    fn sample(&self, state: &mut Vec<Vec<u32>>, logits: &[f32]) -> (Token, bool) {
+        state.push(logits.iter().map(|x| x.to_bits()).collect());
+        let best = (0..logits.len()).max_by(|a, b| logits[*a].total_cmp(&logits[*b])).unwrap();
+        (best as u32, false)
+    }
+}
+
+type Engine = Core<CpuDevice, Keep>;
+
+fn engine(act: Act, change: impl FnOnce(&mut Config)) -> Engine {
+    let (program, bindings) = program(act);
+    let mut config = Config::new(160, 8, vec![40], 1);
+    change(&mut config);
+    let device = CpuDevice::new(&program, &bindings, &Random(act), config).unwrap();
+    Core::new(device, Keep, program).unwrap()
+}
+
+fn admit(core: &mut Engine, length: usize, seed: u32) -> RequestId {
+    core.admit((0..length as u32).map(|i| (i * 37 + seed * 11) % 256).collect(), 0, Vec::new()).unwrap()
+}
+
+fn step(core: &mut Engine, rows: &[(RequestId, usize)]) {
+    for (request, count) in rows {
+        let end = core.request(*request).unwrap().cached() + count;
+        while core.request(*request).unwrap().table(0).len() * 64 < end {
+            core.take_page(*request, 0).unwrap();
+        }
+    }
+    core.plan_begin().unwrap();
+    rows.iter().for_each(|(r, n)| core.plan_rows(*r, *n, &[], Select::Last).unwrap());
+    core.run().unwrap();
+    core.commit().unwrap();
+}
+
+/// Logits of three requests: prompts of 130, 70 and 5 tokens and four tokens after each.
+fn alone(core: &mut Engine) -> Vec<Vec<Vec<u32>>> {
+    [(130, 1), (70, 2), (5, 3)]
+        .map(|(length, seed)| {
+            let request = admit(core, length, seed);
+            step(core, &[(request, length)]);
+            (0..4).for_each(|_| step(core, &[(request, 1)]));
+            let logits = core.request(request).unwrap().state().clone();
+            core.abort(request).unwrap();
+            logits
+        })
+        .to_vec()
+}
+
+/// The same requests packed together, prompts in chunks, on other pages.
+fn together(core: &mut Engine) -> Vec<Vec<Vec<u32>>> {
+    let filler = admit(core, 300, 9);
+    step(core, &[(filler, 100)]);
+    let requests = [(130, 1), (70, 2), (5, 3)].map(|(length, seed)| (admit(core, length, seed), length));
+    let mut left: HashMap<RequestId, usize> = requests.iter().copied().collect();
+    for chunk in [33, 64, 7, 90] {
+        let mut rows = vec![(filler, 3)];
+        for (request, _) in &requests {
+            let n = left[request].min(chunk).min(50);
+            if n > 0 {
+                rows.push((*request, n));
+                *left.get_mut(request).unwrap() -= n;
+            } else {
+                rows.push((*request, 1));
+            }
+        }
+        step(core, &rows);
+    }
+    for _ in 0..8 {
+        let rows: Vec<_> = requests.iter().map(|(r, _)| (*r, left[r].clamp(1, 40))).collect();
+        rows.iter().for_each(|(r, n)| *left.get_mut(r).unwrap() -= (*n).min(left[r]));
+        step(core, &rows);
+    }
+    requests.map(|(r, _)| core.request(r).unwrap().state()[..5].to_vec()).to_vec()
+}
+
+#[test]
+fn fast_equals_plain_for_any_threads_batch_and_instruction_set() {
+    for act in [Act::Bf16, Act::F32] {
+        let want = alone(&mut engine(act, |c| c.mode = Mode::Plain));
+        assert!(want.iter().flatten().flatten().all(|x| f32::from_bits(*x).is_finite()));
+        assert_ne!(want[0][0], want[1][0]);
+        for threads in [1, 2, 5] {
+            for isa in Isa::available() {
+                let mut core = engine(act, |c| (c.threads, c.isa, c.poison) = (threads, Some(*isa), Some(5)));
+                assert_eq!(core.device().interpreted(), Vec::<String>::new());
+                assert!(alone(&mut core) == want, "{act:?} {threads} {isa:?} alone");
+                assert!(together(&mut core) == want, "{act:?} {threads} {isa:?} together");
+            }
+        }
+    }
+}
+
+#[test]
+fn editing_one_operation_changes_the_output_of_both_modes() {
+    let (_, bindings) = program(Act::Bf16);
+    let edits = [("linear_glu", "arith.divf", "arith.mulf"), ("attend", "arith.maxnumf %top", "arith.minnumf %top"), ("rmsnorm", "math.rsqrt", "math.sqrt"), ("linear_add", "arith.addf", "arith.subf")];
+    let want = alone(&mut engine(Act::Bf16, |_| ()));
+    for (kernel, from, to) in edits {
+        let spec = &bindings.iter().find(|b| b.launches[0].spec.kernel == kernel).unwrap().launches[0].spec;
+        let text = vosti_kernels::ttir(spec).unwrap();
+        assert!(text.contains(from), "{kernel}");
+        let edited = HashMap::from([(spec.to_string(), text.replacen(from, to, 1))]);
+        let with = |mode| alone(&mut engine(Act::Bf16, |c| (c.mode, c.ttir) = (mode, Some(edited.clone()))));
+        let (fast, plain) = (with(Mode::Fast), with(Mode::Plain));
+        assert!(fast == plain, "{kernel}");
+        assert!(fast != want, "{kernel}");
+    }
+}
+
+#[test]
+fn a_tied_weight_is_held_once() {
+    let core = engine(Act::Bf16, |_| ());
+    let (weights, _) = core.device().bytes();
+    let matrices = 2 * (256 * 64 + 2 * (128 * 64 + 64 * 64 + 256 * 64 + 64 * 128));
+    assert!(weights >= matrices && weights < matrices + 64 * 1024, "{weights} for {matrices}");
+}
