@@ -214,13 +214,28 @@ fn gemma4_with_shared_caches_equals_transformers() {
     check_tiny("gemma4-shared");
 }
 
-/// The real models are fetched, not checked in: their tests run where the files are.
-fn real_model(variable: &str) -> Option<PathBuf> {
-    let path = std::env::var_os(variable).map(PathBuf::from);
-    if path.is_none() {
-        eprintln!("skipped: set {variable} to the model's GGUF file to run this test");
+/// The real models are fetched, not checked in: their tests run where the files are, given or pulled before.
+fn real_model(variable: &str, name: &str) -> Option<PathBuf> {
+    if let Some(path) = std::env::var_os(variable) {
+        return Some(path.into());
     }
-    path
+    let model = vosti::catalogue::find(name).unwrap();
+    let cache = vosti::fetch::Cache::of_user().ok().filter(|cache| cache.has(model));
+    if cache.is_none() {
+        eprintln!("skipped: `vosti pull {name}` or set {variable} to the model's GGUF file to run this test");
+    }
+    cache.map(|cache| cache.path(model))
+}
+
+/// Tokens of a few hundred texts, equal to llama.cpp's.
+fn check_tokens(name: &str, path: &Path) {
+    let tokenizer = vosti_model::Model::open(path).unwrap().tokenizer;
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../vosti-model/tests/text/tokens-{name}.json"));
+    let cases: Vec<(String, Vec<u32>)> = serde_json::from_slice(&std::fs::read(cases).unwrap()).unwrap();
+    assert!(cases.len() > 300);
+    for (text, tokens) in cases {
+        assert_eq!(tokenizer.encode(&text, false).unwrap(), tokens, "{text:?}");
+    }
 }
 
 fn check_real(name: &str, path: &Path) {
@@ -277,14 +292,16 @@ fn check_real(name: &str, path: &Path) {
 
 #[test]
 fn smollm2_equals_transformers() {
-    if let Some(path) = real_model("VOSTI_SMOLLM2_GGUF") {
+    if let Some(path) = real_model("VOSTI_SMOLLM2_GGUF", "smollm2-135m") {
+        check_tokens("smollm2-135m", &path);
         check_real("smollm2-135m", &path);
     }
 }
 
 #[test]
 fn gemma3_270m_equals_transformers() {
-    if let Some(path) = real_model("VOSTI_GEMMA3_GGUF") {
+    if let Some(path) = real_model("VOSTI_GEMMA3_GGUF", "gemma3-270m") {
+        check_tokens("gemma-3-270m", &path);
         check_real("gemma-3-270m", &path);
     }
 }
