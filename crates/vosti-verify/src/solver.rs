@@ -44,20 +44,17 @@ pub enum SolverError {
 pub const WANTED: &str = "4.12.5.0";
 const QUERY_TIMEOUT_MS: u64 = 10_000;
 
-/// Where the z3 program is: VOSTI_Z3, PATH, or the virtual environment that the tests make.
+/// Where the z3 program is: VOSTI_Z3, PATH, or the environment that `cargo xtask python` makes.
 pub fn find_z3() -> PathBuf {
     if let Some(path) = std::env::var_os("VOSTI_Z3") {
         return path.into();
     }
-    let on_path = std::env::var_os("PATH")
-        .and_then(|path| std::env::split_paths(&path).map(|dir| dir.join("z3")).find(|p| p.is_file()));
-    on_path.unwrap_or_else(|| {
-        let here = std::env::current_dir().unwrap_or_default();
-        here.ancestors()
-            .map(|dir| dir.join("target/venv/bin/z3"))
-            .find(|p| p.is_file())
-            .unwrap_or_else(|| PathBuf::from("z3"))
-    })
+    let on_path = std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect::<Vec<_>>());
+    let target = std::env::var_os("CARGO_TARGET_DIR").map(|dir| PathBuf::from(dir).join("python/bin"));
+    let here = std::env::current_dir().unwrap_or_default();
+    let made = here.ancestors().flat_map(|dir| ["target/python/bin", "target/venv/bin"].map(|sub| dir.join(sub)));
+    let folders = on_path.unwrap_or_default().into_iter().chain(target).chain(made);
+    folders.map(|dir| dir.join("z3")).find(|p| p.is_file()).unwrap_or_else(|| PathBuf::from("z3"))
 }
 
 struct Process {
@@ -73,7 +70,9 @@ pub struct Counts {
     pub cached: u64,
     /// Cached answers that were solved again and agreed.
     pub rechecked: u64,
-    /// Cached answers that were solved again and did not: the cache is wrong.
+    /// Cached answers that the solver could not give again within its time.
+    pub gave_up: u64,
+    /// Cached answers that were solved again and did not agree: the cache is wrong.
     pub disagreed: u64,
 }
 
@@ -82,6 +81,7 @@ impl Counts {
         self.asked += other.asked;
         self.cached += other.cached;
         self.rechecked += other.rechecked;
+        self.gave_up += other.gave_up;
         self.disagreed += other.disagreed;
     }
 }
@@ -112,12 +112,16 @@ impl Solver {
                 return Ok(known);
             }
             let fresh = self.ask(query)?;
-            if fresh == known {
-                self.counts.rechecked += 1;
-                return Ok(known);
+            match fresh {
+                // Another version may give up where one answered: that refutes nothing.
+                Answer::Unknown => self.counts.gave_up += 1,
+                _ if fresh == known => self.counts.rechecked += 1,
+                _ => {
+                    self.counts.disagreed += 1;
+                    return Ok(Answer::Unknown);
+                }
             }
-            self.counts.disagreed += 1;
-            return Ok(Answer::Unknown);
+            return Ok(known);
         }
         if self.cache.read_only {
             return Err(SolverError::NotCached { hash });
