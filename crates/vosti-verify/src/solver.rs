@@ -35,7 +35,7 @@ pub enum SolverError {
     #[error("the solver `{program}` answered `{line}`, which is not sat, unsat or unknown")]
     Babble { program: String, line: String },
     #[error(
-        "the query cache has no answer to {hash} and is read-only: run `vosti verify` with a solver once and commit the cache"
+        "no checked-in answer to question {hash}, and the cache is read-only: run `vosti verify --record crates/vosti-verify/cache/answers.txt` with a solver and commit the file"
     )]
     NotCached { hash: String },
 }
