@@ -5,6 +5,7 @@ mod python;
 mod test;
 mod tidy;
 mod ttir;
+mod verify;
 
 use clap::{Parser, Subcommand};
 use std::path::{Path, PathBuf};
@@ -31,6 +32,17 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
+    /// Checks the core's proof with Verus if it is installed, and writes the proof receipt
+    Verify {
+        /// Compare the receipt instead of writing it
+        #[arg(long)]
+        check: bool,
+    },
+    /// Wrong versions of the core: each must fail at an obligation of the module it names (needs Verus)
+    VerifyMutants {
+        /// Only these
+        names: Vec<String>,
+    },
     /// Makes the Python environment of the developer tools under target/ and prints its interpreter
     Python,
 }
@@ -39,6 +51,8 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Task::Bench(bench) => bench::run(&bench),
         Task::Test => test::run(),
+        Task::Verify { check } => verify::run(check),
+        Task::VerifyMutants { names } => verify::mutants(&names),
         Task::Tidy => tidy::run(),
         Task::Ttir { check } => ttir::run(check),
         Task::Python => python::interpreter().map(|path| println!("{}", path.display())),

