@@ -138,9 +138,9 @@ fn vosti(binary: &Path, model: &Path, threads: usize, cell: Cell) -> Result<f64>
     command.args(["--prefill", &tokens[0].to_string(), "--decode", &tokens[1].to_string()]);
     command.args(["--batch", &batch.to_string(), "--depth", &depth.to_string()]);
     let printed: Value = serde_json::from_str(&output(&mut command)?).context("vosti bench --json")?;
-    let rows = printed["results"].as_array().context("vosti bench --json has no results")?;
-    let found = rows.iter().find(|row| row["test"] == test).context("vosti bench --json lacks the test")?;
-    found["tokens_per_second"].as_f64().context("vosti bench --json lacks tokens_per_second")
+    let rows = printed.as_array().context("vosti bench --json is no list")?;
+    let found = rows.iter().find(|row| row["what"] == test).context("vosti bench --json lacks the case")?;
+    found["tokens_per_s"].as_f64().context("vosti bench --json lacks tokens_per_s")
 }
 
 fn pull(binary: &Path, name: &str) -> Result<PathBuf> {
