@@ -54,7 +54,17 @@ pub struct Config {
 impl Config {
     /// Fast mode with the machine's best instruction set.
     pub fn new(rows_max: usize, selected_max: usize, pages: Vec<usize>, threads: usize) -> Self {
-        Self { rows_max, selected_max, pages, threads, mode: Mode::Fast, isa: None, poison: None, ttir: None, weights: None }
+        Self {
+            rows_max,
+            selected_max,
+            pages,
+            threads,
+            mode: Mode::Fast,
+            isa: None,
+            poison: None,
+            ttir: None,
+            weights: None,
+        }
     }
 }
 
@@ -152,7 +162,10 @@ impl CpuDevice {
     /// Bytes of weights and of the KV pool.
     pub fn bytes(&self) -> (usize, usize) {
         let sum = |buffers: &[Buffer]| buffers.iter().map(|b| b.region.len()).sum::<usize>();
-        (self.wiring.weights.iter().map(|b| b.region.len()).sum(), sum(&self.wiring.cache_k) + sum(&self.wiring.cache_v))
+        (
+            self.wiring.weights.iter().map(|b| b.region.len()).sum(),
+            sum(&self.wiring.cache_k) + sum(&self.wiring.cache_v),
+        )
     }
 
     /// Grids and units of all launches, for a step of this size.
@@ -263,4 +276,3 @@ impl Device for CpuDevice {
         &buffer.region.as_slice::<f32>(buffer.len)[selected * vocab..][..vocab]
     }
 }
-

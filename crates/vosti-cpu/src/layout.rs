@@ -49,8 +49,8 @@ impl Layout {
     pub fn accepts(&self, len: usize) -> bool {
         match *self {
             Layout::RowMajor => true,
-            Layout::RowPanels { row_len, pair } => row_len > 0 && row_len % pair == 0 && len % row_len == 0,
-            Layout::RowPairs { row_len, .. } => row_len > 0 && len % row_len == 0,
+            Layout::RowPanels { row_len, pair } => row_len > 0 && row_len % pair == 0 && len.is_multiple_of(row_len),
+            Layout::RowPairs { row_len, .. } => row_len > 0 && len.is_multiple_of(row_len),
         }
     }
 

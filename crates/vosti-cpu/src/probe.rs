@@ -70,7 +70,8 @@ pub fn probe_with(isa: Isa) -> [u8; 32] {
         }
         let mut sums = [0f32; 8];
         if let Some(f) = reduce::of(Binary::AddF, Scalar::F32, 128) {
-            let rows = Rows { dst: sums.as_mut_ptr().cast(), src: a.as_ptr().cast(), src_row: 512, rows: 8, length: 128 };
+            let rows =
+                Rows { dst: sums.as_mut_ptr().cast(), src: a.as_ptr().cast(), src_row: 512, rows: 8, length: 128 };
             // SAFETY: eight rows of 128 values, eight results.
             unsafe { f.of(isa)(&rows) };
         }

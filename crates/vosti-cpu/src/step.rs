@@ -77,7 +77,13 @@ impl Metadata {
     }
 
     /// The query tiles of a height over a group, made on first use.
-    pub fn tiling(&mut self, arena: &mut Arena, height: usize, group: usize, rows_max: usize) -> std::io::Result<usize> {
+    pub fn tiling(
+        &mut self,
+        arena: &mut Arena,
+        height: usize,
+        group: usize,
+        rows_max: usize,
+    ) -> std::io::Result<usize> {
         if let Some(found) = self.tilings.iter().position(|t| t.height == height && t.group == group) {
             return Ok(found);
         }

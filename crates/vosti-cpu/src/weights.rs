@@ -27,10 +27,13 @@ pub trait Weights {
     fn load(&self, name: &str) -> Result<Tensor, Box<dyn std::error::Error + Send + Sync>>;
 }
 
+/// A weight's name, its elements and its layout.
+type Packed = (String, Scalar, Option<Layout>);
+
 /// Packed weights that several devices of one model share: each is loaded and packed once for all of them.
 #[derive(Debug, Default)]
 pub struct WeightCache {
-    packed: Mutex<HashMap<(String, Scalar, Option<Layout>), Arc<Buffer>>>,
+    packed: Mutex<HashMap<Packed, Arc<Buffer>>>,
 }
 
 impl WeightCache {
@@ -71,7 +74,12 @@ impl Buffer {
     }
 
     /// A weight as the kernels' element type, packed. BF16 widens to FP32; FP32 never narrows by itself.
-    pub fn packed(arena: &mut Arena, data: TensorData, elem: Scalar, wanted: Option<Layout>) -> std::io::Result<Option<Self>> {
+    pub fn packed(
+        arena: &mut Arena,
+        data: TensorData,
+        elem: Scalar,
+        wanted: Option<Layout>,
+    ) -> std::io::Result<Option<Self>> {
         Ok(match (data, elem) {
             (TensorData::Bf16(data), Scalar::Bf16) => Some(Self::of(arena, &data, elem, wanted)?),
             (TensorData::F32(data), Scalar::F32) => Some(Self::of(arena, &data, elem, wanted)?),

@@ -223,7 +223,10 @@ impl Builder<'_> {
                 let wanted = compiled.plan.as_ref().and_then(|plan| plan.wanted[i]);
                 let demand = demands.entry(*bound).or_insert((elem, None));
                 if demand.0 != elem {
-                    return Err(CpuError::Element { spec: compiled.spec.to_string(), param: compiled.kernel.params[i].name.clone() });
+                    return Err(CpuError::Element {
+                        spec: compiled.spec.to_string(),
+                        param: compiled.kernel.params[i].name.clone(),
+                    });
                 }
                 demand.1 = demand.1.or(wanted);
             }

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use vosti_core::{BufferDecl, Core, Dtype, GroupDecl, LayerDecl, Op, Program, RequestId, RowSet, Sampler, Select, Token};
+use vosti_core::{
+    BufferDecl, Core, Dtype, GroupDecl, LayerDecl, Op, Program, RequestId, RowSet, Sampler, Select, Token,
+};
 use vosti_cpu::isa::Isa;
 use vosti_cpu::{Config, CpuDevice, Mode, Tensor, TensorData, Weights};
 use vosti_kernels::{Act, Binding, Const, Launch, specialise};
@@ -26,7 +28,8 @@ impl Weights for Random {
             (state >> 40) as f32 / (1 << 23) as f32 - 1.0
         };
         let vector = matches!(name.split('.').next(), Some("norm" | "cos" | "sin"));
-        let values: Vec<f32> = (0..len).map(|_| if name.starts_with("norm") { 1.0 + 0.2 * next() } else { 0.4 * next() }).collect();
+        let values: Vec<f32> =
+            (0..len).map(|_| if name.starts_with("norm") { 1.0 + 0.2 * next() } else { 0.4 * next() }).collect();
         let data = match self.0 {
             Act::Bf16 if !vector => TensorData::Bf16(values.iter().map(|x| (x.to_bits() >> 16) as u16).collect()),
             _ => TensorData::F32(values),
@@ -41,12 +44,17 @@ fn program(act: Act) -> (Program, Vec<Binding>) {
     let (i, f) = (Const::Int, Const::Float);
     let mut bindings = Vec::new();
     let mut bind = |spec, weights: &[&str], layer: u32| {
-        let weights = weights.iter().map(|w| if *w == "embed" || *w == "cos" || *w == "sin" { w.to_string() } else { format!("{w}.{layer}") });
+        let weights = weights
+            .iter()
+            .map(|w| if *w == "embed" || *w == "cos" || *w == "sin" { w.to_string() } else { format!("{w}.{layer}") });
         bindings.push(Binding { launches: vec![Launch { spec, weights: weights.collect() }] });
         bindings.len() as u32 - 1
     };
     let norm = spec("rmsnorm", &[("H", i(64)), ("EPS", f(1e-6))]);
-    let rope = spec("rope_q", &[("HEADS", i(4)), ("D", i(16)), ("STRIDE", i(128)), ("OFFSET", i(0)), ("NORM", i(0)), ("EPS", f(0.0))]);
+    let rope = spec(
+        "rope_q",
+        &[("HEADS", i(4)), ("D", i(16)), ("STRIDE", i(128)), ("OFFSET", i(0)), ("NORM", i(0)), ("EPS", f(0.0))],
+    );
     let store = [
         ("KV_HEADS", i(2)),
         ("D", i(16)),
@@ -75,7 +83,10 @@ fn program(act: Act) -> (Program, Vec<Binding>) {
     buffers.push(BufferDecl { width: 256, dtype: Dtype::F32, rows: RowSet::Selected });
     let row = |k, ins: &[u32], outs: &[u32], rows| Op::Rowwise { k, ins: ins.to_vec(), outs: outs.to_vec(), rows };
     let all = RowSet::All;
-    let mut ops = vec![Op::Embed { k: bind(spec("embed", &[("V", i(256)), ("H", i(64)), ("SCALE", f(1.0))]), &["embed"], 0), out: 0 }];
+    let mut ops = vec![Op::Embed {
+        k: bind(spec("embed", &[("V", i(256)), ("H", i(64)), ("SCALE", f(1.0))]), &["embed"], 0),
+        out: 0,
+    }];
     for layer in 0..2 {
         ops.push(row(bind(norm.clone(), &["norm"], 2 * layer), &[0], &[2], all));
         ops.push(row(bind(spec("linear", &[("K", i(64)), ("N", i(128))]), &["qkv"], layer), &[2], &[3], all));
@@ -84,7 +95,12 @@ fn program(act: Act) -> (Program, Vec<Binding>) {
         ops.push(Op::Attend { k: bind(attend.clone(), &[], 0), q: 4, layer, out: 5, window: None });
         ops.push(row(bind(spec("linear_add", &[("K", i(64)), ("N", i(64))]), &["out"], layer), &[5, 0], &[1], all));
         ops.push(row(bind(norm.clone(), &["norm"], 2 * layer + 1), &[1], &[2], all));
-        ops.push(row(bind(spec("linear_glu", &[("K", i(64)), ("N", i(128)), ("ACT", i(0))]), &["up"], layer), &[2], &[6], all));
+        ops.push(row(
+            bind(spec("linear_glu", &[("K", i(64)), ("N", i(128)), ("ACT", i(0))]), &["up"], layer),
+            &[2],
+            &[6],
+            all,
+        ));
         ops.push(row(bind(spec("linear_add", &[("K", i(128)), ("N", i(64))]), &["down"], layer), &[6, 1], &[0], all));
     }
     let gather = spec("rmsnorm_gather", &[("H", i(64)), ("EPS", f(1e-6))]);
@@ -200,7 +216,12 @@ fn fast_equals_plain_for_any_threads_batch_and_instruction_set() {
 #[test]
 fn editing_one_operation_changes_the_output_of_both_modes() {
     let (_, bindings) = program(Act::Bf16);
-    let edits = [("linear_glu", "arith.divf", "arith.mulf"), ("attend", "arith.maxnumf %top", "arith.minnumf %top"), ("rmsnorm", "math.rsqrt", "math.sqrt"), ("linear_add", "arith.addf", "arith.subf")];
+    let edits = [
+        ("linear_glu", "arith.divf", "arith.mulf"),
+        ("attend", "arith.maxnumf %top", "arith.minnumf %top"),
+        ("rmsnorm", "math.rsqrt", "math.sqrt"),
+        ("linear_add", "arith.addf", "arith.subf"),
+    ];
     let want = alone(&mut engine(Act::Bf16, |_| ()));
     for (kernel, from, to) in edits {
         let spec = &bindings.iter().find(|b| b.launches[0].spec.kernel == kernel).unwrap().launches[0].spec;

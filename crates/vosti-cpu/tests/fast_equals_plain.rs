@@ -25,7 +25,8 @@ fn quick(stem: &str) -> bool {
         Some(Const::Int(v)) => *v <= limit,
         _ => true,
     };
-    let pages = if spec.constants.contains_key("BQ") { at_most("HEADS", 9) && at_most("D", 256) } else { at_most("D", 512) };
+    let pages =
+        if spec.constants.contains_key("BQ") { at_most("HEADS", 9) && at_most("D", 256) } else { at_most("D", 512) };
     pages && at_most("K", 1536) && at_most("H", 1024) && (at_most("K", 100) || at_most("N", 3072))
 }
 

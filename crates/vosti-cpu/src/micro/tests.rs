@@ -21,7 +21,18 @@ fn values(count: usize, seed: u64) -> Vec<u16> {
     (0..count).map(|_| (next() as u16 & 0x807f) | ((exponent(next() >> 20) as u16) << 7)).collect()
 }
 
-fn run<T: Copy>(f: DotFn<T>, a: &[T], b: &[T], c: &mut [f32], rows: usize, columns: usize, steps: usize, pair: usize, acc: bool) {
+#[allow(clippy::too_many_arguments, reason = "the shape of one call, spelled out")]
+fn run<T: Copy>(
+    f: DotFn<T>,
+    a: &[T],
+    b: &[T],
+    c: &mut [f32],
+    rows: usize,
+    columns: usize,
+    steps: usize,
+    pair: usize,
+    acc: bool,
+) {
     assert!(a.len() >= rows * steps * pair && b.len() >= steps * columns * pair && c.len() >= rows * columns);
     let dot = Dot {
         a: a.as_ptr(),
@@ -46,7 +57,8 @@ fn all_instruction_sets_and_row_counts_give_the_same_bits() {
         for rows in [1, 2, 3, 4, 5, 6, 7, 13] {
             let a = values(rows * steps * 2, 7 + rows as u64);
             let b = values(columns * steps * 2, 99);
-            let start: Vec<f32> = values(rows * columns, 5).iter().map(|v| f32::from_bits(u32::from(*v) << 16)).collect();
+            let start: Vec<f32> =
+                values(rows * columns, 5).iter().map(|v| f32::from_bits(u32::from(*v) << 16)).collect();
             let af: Vec<f32> = a.iter().map(|v| f32::from_bits(u32::from(*v) << 16)).collect();
             let bf: Vec<f32> = b.iter().map(|v| f32::from_bits(u32::from(*v) << 16)).collect();
             for accumulate in [false, true] {

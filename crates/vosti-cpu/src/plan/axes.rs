@@ -118,8 +118,15 @@ impl Axes {
         use OpKind::*;
         let result = op.results.first().copied();
         match &op.kind {
-            Unary { .. } | Binary { .. } | Fma { .. } | CmpInt { .. } | CmpFloat { .. } | Select { .. } | Cast { .. }
-            | AddPtr { .. } | Load { .. } => {
+            Unary { .. }
+            | Binary { .. }
+            | Fma { .. }
+            | CmpInt { .. }
+            | CmpFloat { .. }
+            | Select { .. }
+            | Cast { .. }
+            | AddPtr { .. }
+            | Load { .. } => {
                 let result = result.expect("one result");
                 op.kind.operands().into_iter().for_each(|v| self.same(kernel, result, v));
             }
@@ -173,7 +180,12 @@ impl Axes {
                     [then, otherwise].iter().for_each(|r: &&Region| self.same(kernel, *result, r.yields[i]));
                 }
             }
-            ProgramId { .. } | NumPrograms { .. } | Constant { .. } | Poison { .. } | Splat { .. } | Range { .. }
+            ProgramId { .. }
+            | NumPrograms { .. }
+            | Constant { .. }
+            | Poison { .. }
+            | Splat { .. }
+            | Range { .. }
             | MakeBlock { .. } => {}
         }
     }

@@ -158,6 +158,18 @@ pub struct LiveBound {
     pub shape: Int,
 }
 
+/// A comparison of integers that vary along one axis each.
+#[derive(Clone, Copy, Debug)]
+pub struct Test {
+    pub op: vosti_tile::CmpInt,
+    pub a: Ints,
+    pub a_count: Count,
+    pub b: Ints,
+    pub b_count: Count,
+    /// Lane i of one meets lane i of the other only.
+    pub paired: bool,
+}
+
 /// Integer arithmetic on scalars; it wraps to the width of the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IntOp {
@@ -172,19 +184,65 @@ pub enum IntOp {
 
 #[derive(Clone, Debug)]
 pub enum Instr {
-    Map { f: MapFn, dst: Place, args: [Place; 3], rows: Count, groups: Count },
+    Map {
+        f: MapFn,
+        dst: Place,
+        args: [Place; 3],
+        rows: Count,
+        groups: Count,
+    },
     /// Folds the lanes of each row: `length` of them.
-    Reduce { f: ReduceFn, dst: u32, src: Place, rows: Count, length: Count },
+    Reduce {
+        f: ReduceFn,
+        dst: u32,
+        src: Place,
+        rows: Count,
+        length: Count,
+    },
     /// Copies `rows` by `columns` elements of `bytes` each, transposed.
-    Transpose { dst: Place, src: Place, rows: usize, columns: usize, bytes: usize },
+    Transpose {
+        dst: Place,
+        src: Place,
+        rows: usize,
+        columns: usize,
+        bytes: usize,
+    },
     /// Lane numbers plus `start`.
-    Range { at: u32, lanes: Lanes, start: i32 },
+    Range {
+        at: u32,
+        lanes: Lanes,
+        start: i32,
+    },
     /// Copies `count` elements in row-major order from rows of `from` to rows of `to` columns.
-    Reshape { dst: Place, src: Place, from: usize, to: usize, count: usize, bytes: usize },
+    Reshape {
+        dst: Place,
+        src: Place,
+        from: usize,
+        to: usize,
+        count: usize,
+        bytes: usize,
+    },
+    /// True if every test holds in every lane.
+    AllTrue {
+        at: u32,
+        tests: Vec<Test>,
+    },
     /// One integer of one or two.
-    Int { at: u32, wide: bool, op: IntOp, a: Int, b: Int },
-    ProgramId { at: u32, axis: usize },
-    NumPrograms { at: u32, axis: usize },
+    Int {
+        at: u32,
+        wide: bool,
+        op: IntOp,
+        a: Int,
+        b: Int,
+    },
+    ProgramId {
+        at: u32,
+        axis: usize,
+    },
+    NumPrograms {
+        at: u32,
+        axis: usize,
+    },
     Live(Box<LiveCode>),
     LoadBlock(Box<BlockAccess>),
     StoreBlock(Box<BlockAccess>),
@@ -192,12 +250,29 @@ pub enum Instr {
     Store(Box<PointerAccess>),
     Dot(Box<DotCode>),
     /// `index = lo`; jumps to `end` unless `index < hi`.
-    Enter { index: u32, wide: bool, lo: Int, hi: Int, end: usize },
+    Enter {
+        index: u32,
+        wide: bool,
+        lo: Int,
+        hi: Int,
+        end: usize,
+    },
     /// `index += step`; jumps to `start` if `index < hi`.
-    Again { index: u32, wide: bool, hi: Int, step: Int, start: usize },
+    Again {
+        index: u32,
+        wide: bool,
+        hi: Int,
+        step: Int,
+        start: usize,
+    },
     /// Jumps if the condition is false.
-    Unless { cond: u32, to: usize },
-    Jump { to: usize },
+    Unless {
+        cond: u32,
+        to: usize,
+    },
+    Jump {
+        to: usize,
+    },
 }
 
 /// A compiled kernel.

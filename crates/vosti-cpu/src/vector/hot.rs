@@ -53,7 +53,7 @@ fn extent(map: &Map, sizes: &[usize], dst: usize) -> (usize, usize) {
 }
 
 #[inline(always)]
-unsafe fn two<V: Lanes>(map: &Map, f: impl Fn(V, V) -> V) {
+unsafe fn two<V: Lanes, F: Function<V>>(map: &Map) {
     let (rows, groups) = extent(map, &[4, 4], 4);
     let [x, y, _] = map.args;
     macro_rules! run {
@@ -62,7 +62,7 @@ unsafe fn two<V: Lanes>(map: &Map, f: impl Fn(V, V) -> V) {
                 let dst = map.dst.add(r * map.dst_row).cast::<f32>();
                 let (x, y) = ($x, $y);
                 for i in 0..groups {
-                    f(read::<V>(&x, r, i), read::<V>(&y, r, i)).store(dst.add(i * LANES));
+                    F::call(read::<V>(&x, r, i), read::<V>(&y, r, i)).store(dst.add(i * LANES));
                 }
             }
         };
@@ -79,25 +79,49 @@ unsafe fn two<V: Lanes>(map: &Map, f: impl Fn(V, V) -> V) {
 }
 
 #[inline(always)]
-unsafe fn one<V: Lanes>(map: &Map, f: impl Fn(V) -> V) {
+unsafe fn one<V: Lanes, F: Function<V>>(map: &Map) {
     let (rows, groups) = extent(map, &[4], 4);
     for r in 0..rows {
         // SAFETY: the caller of the map vouches for every row and group.
         unsafe {
             let dst = map.dst.add(r * map.dst_row).cast::<f32>();
             for i in 0..groups {
-                f(read::<V>(&map.args[0], r, i)).store(dst.add(i * LANES));
+                F::call(read::<V>(&map.args[0], r, i), V::splat(0.0)).store(dst.add(i * LANES));
             }
         }
     }
 }
 
+/// A function of one or two groups of lanes; one of one ignores the second. A type and not a closure: closures
+/// that a loop calls in several places are not inlined into the code that enables the instruction set.
+pub trait Function<V> {
+    unsafe fn call(a: V, b: V) -> V;
+}
+
 macro_rules! simple {
-    ($name:ident, $loop:ident, |$($x:ident),+| $body:expr) => {
+    (@argument fold) => {
+        Rows
+    };
+    (@argument $loop:ident) => {
+        Map
+    };
+    ($name:ident, $loop:ident, |$a:ident| $body:expr) => {
+        simple!($name, $loop, |$a, _b| $body);
+    };
+    ($name:ident, $loop:ident, |$a:ident, $b:ident| $body:expr) => {
         #[inline(always)]
-        unsafe fn $name<V: Lanes>(map: &Map) {
-            // SAFETY: the instruction set is present and operands are the caller's.
-            unsafe { $loop::<V>(map, |$($x),+| unsafe { $body }) }
+unsafe fn $name<V: Lanes>(map: &simple!(@argument $loop)) {
+            struct F;
+            impl<V: Lanes> Function<V> for F {
+                #[inline(always)]
+                #[allow(unused_unsafe, reason = "some bodies only name an operand")]
+                unsafe fn call($a: V, $b: V) -> V {
+                    // SAFETY: the instruction set is present where the loop runs.
+                    unsafe { $body }
+                }
+            }
+            // SAFETY: operands are the caller's.
+            unsafe { $loop::<V, F>(map) }
         }
     };
 }
@@ -113,6 +137,9 @@ simple!(abs, one, |a| a.and(0x7fff_ffff));
 simple!(rsqrt, one, |a| V::splat(1.0).div(a.sqrt()));
 simple!(exp2, one, |a| exp2_lanes(a));
 simple!(exp, one, |a| exp_lanes(a));
+simple!(exp2_of_difference, two, |a, b| exp2_lanes(a.sub(b)));
+simple!(exp_of_difference, two, |a, b| exp_lanes(a.sub(b)));
+simple!(stored_f32, one, |a| V::choose(a.is_nan(), V::splat(f32::NAN), a));
 simple!(int_at_most, two, |a, b| V::truth(a.int_at_most(b)));
 simple!(int_less, two, |a, b| V::truth(a.int_less(b)));
 simple!(int_greater, two, |a, b| V::truth(b.int_less(a)));
@@ -240,13 +267,6 @@ unsafe fn choose<V: Lanes>(map: &Map) {
     }
 }
 
-/// [`vosti_tile::numerics::stored_f32`].
-#[inline(always)]
-unsafe fn stored_f32<V: Lanes>(map: &Map) {
-    // SAFETY: the caller's.
-    unsafe { one::<V>(map, |a| unsafe { V::choose(a.is_nan(), V::splat(f32::NAN), a) }) }
-}
-
 /// [`vosti_tile::numerics::stored_bf16`].
 #[inline(always)]
 unsafe fn stored_bf16<V: Lanes>(map: &Map) {
@@ -283,31 +303,22 @@ unsafe fn copy16<V: Lanes>(map: &Map) {
 }
 
 #[inline(always)]
-unsafe fn fold<V: Lanes>(rows: &Rows, f: impl Fn(V, V) -> V) {
+unsafe fn fold<V: Lanes, F: Function<V>>(rows: &Rows) {
     for r in 0..rows.rows {
         // SAFETY: rows are whole groups of lanes, at least one.
         unsafe {
             let row = rows.src.add(r * rows.src_row).cast::<f32>();
             let mut lanes = V::load(row);
             for i in 1..rows.length / LANES {
-                lanes = f(lanes, V::load(row.add(i * LANES)));
+                lanes = F::call(lanes, V::load(row.add(i * LANES)));
             }
-            *rows.dst.cast::<f32>().add(r) = lanes.tree(&f);
+            *rows.dst.cast::<f32>().add(r) = lanes.tree::<F>();
         }
     }
 }
 
-#[inline(always)]
-unsafe fn fold_add<V: Lanes>(rows: &Rows) {
-    // SAFETY: the caller's.
-    unsafe { fold::<V>(rows, |a, b| unsafe { a.add(b) }) }
-}
-
-#[inline(always)]
-unsafe fn fold_max<V: Lanes>(rows: &Rows) {
-    // SAFETY: the caller's.
-    unsafe { fold::<V>(rows, |a, b| unsafe { max_num(a, b) }) }
-}
+simple!(fold_add, fold, |a, b| a.add(b));
+simple!(fold_max, fold, |a, b| max_num(a, b));
 
 /// The loop for a function of one FP32 tile.
 pub fn unary(op: Unary, elem: Scalar) -> Option<Hot<MapFn>> {
@@ -317,6 +328,15 @@ pub fn unary(op: Unary, elem: Scalar) -> Option<Hot<MapFn>> {
         (Unary::Rsqrt, Scalar::F32) => hot!(Map, rsqrt),
         (Unary::Exp2, Scalar::F32) => hot!(Map, exp2),
         (Unary::Exp, Scalar::F32) => hot!(Map, exp),
+        _ => None,
+    }
+}
+
+/// The loop for a function of a difference.
+pub fn of_difference(op: Unary) -> Option<Hot<MapFn>> {
+    match op {
+        Unary::Exp2 => hot!(Map, exp2_of_difference),
+        Unary::Exp => hot!(Map, exp_of_difference),
         _ => None,
     }
 }

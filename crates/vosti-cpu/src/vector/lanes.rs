@@ -63,7 +63,7 @@ pub trait Lanes: Copy {
     /// 1 where the mask holds, else 0, as integers.
     unsafe fn truth(mask: Self::Mask) -> Self;
     /// Lanes l and l + 8, as in a tree of folds, down to one.
-    unsafe fn tree(self, f: impl Fn(Self, Self) -> Self) -> f32;
+    unsafe fn tree<F: super::hot::Function<Self>>(self) -> f32;
 }
 
 /// 512-bit vectors.
@@ -193,14 +193,14 @@ impl Lanes for Wide {
         unsafe { Wide(_mm512_castsi512_ps(_mm512_maskz_set1_epi32(mask, 1))) }
     }
     #[inline(always)]
-    unsafe fn tree(self, f: impl Fn(Self, Self) -> Self) -> f32 {
+    unsafe fn tree<F: super::hot::Function<Self>>(self) -> f32 {
         unsafe {
             // The upper half beside the lower one, and so on; lanes above are not looked at.
             let x = self;
-            let x = f(x, Wide(_mm512_shuffle_f32x4::<0b00_00_11_10>(x.0, x.0)));
-            let x = f(x, Wide(_mm512_shuffle_f32x4::<0b00_00_00_01>(x.0, x.0)));
-            let x = f(x, Wide(_mm512_permute_ps::<0b00_00_11_10>(x.0)));
-            let x = f(x, Wide(_mm512_permute_ps::<0b00_00_00_01>(x.0)));
+            let x = F::call(x, Wide(_mm512_shuffle_f32x4::<0b00_00_11_10>(x.0, x.0)));
+            let x = F::call(x, Wide(_mm512_shuffle_f32x4::<0b00_00_00_01>(x.0, x.0)));
+            let x = F::call(x, Wide(_mm512_permute_ps::<0b00_00_11_10>(x.0)));
+            let x = F::call(x, Wide(_mm512_permute_ps::<0b00_00_00_01>(x.0)));
             _mm512_cvtss_f32(x.0)
         }
     }
@@ -213,7 +213,9 @@ macro_rules! both {
 /// Applies an operation on 256-bit integers to both halves.
 macro_rules! both_ints {
     ($f:expr, $a:expr) => {
-        unsafe { Pair(_mm256_castsi256_ps($f(_mm256_castps_si256($a.0))), _mm256_castsi256_ps($f(_mm256_castps_si256($a.1)))) }
+        unsafe {
+            Pair(_mm256_castsi256_ps($f(_mm256_castps_si256($a.0))), _mm256_castsi256_ps($f(_mm256_castps_si256($a.1))))
+        }
     };
 }
 
@@ -364,12 +366,12 @@ impl Lanes for Pair {
         }
     }
     #[inline(always)]
-    unsafe fn tree(self, f: impl Fn(Self, Self) -> Self) -> f32 {
+    unsafe fn tree<F: super::hot::Function<Self>>(self) -> f32 {
         unsafe {
-            let x = f(self, Pair(self.1, self.1));
-            let x = f(x, Pair(_mm256_permute2f128_ps::<0x11>(x.0, x.0), x.1));
-            let x = f(x, Pair(_mm256_permute_ps::<0b00_00_11_10>(x.0), x.1));
-            let x = f(x, Pair(_mm256_permute_ps::<0b00_00_00_01>(x.0), x.1));
+            let x = F::call(self, Pair(self.1, self.1));
+            let x = F::call(x, Pair(_mm256_permute2f128_ps::<0x11>(x.0, x.0), x.1));
+            let x = F::call(x, Pair(_mm256_permute_ps::<0b00_00_11_10>(x.0), x.1));
+            let x = F::call(x, Pair(_mm256_permute_ps::<0b00_00_00_01>(x.0), x.1));
             _mm256_cvtss_f32(x.0)
         }
     }

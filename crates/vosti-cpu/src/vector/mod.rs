@@ -107,7 +107,11 @@ unsafe fn group<T: Copy>(arg: &Arg, row: usize, index: usize) -> Group<T> {
     // SAFETY: the caller of the map vouches for every row and group.
     unsafe {
         let at = arg.at.add(row * arg.row);
-        if arg.lanes { at.cast::<Group<T>>().add(index).read_unaligned() } else { [at.cast::<T>().read_unaligned(); LANES] }
+        if arg.lanes {
+            at.cast::<Group<T>>().add(index).read_unaligned()
+        } else {
+            [at.cast::<T>().read_unaligned(); LANES]
+        }
     }
 }
 

@@ -154,18 +154,22 @@ fn plain_binary(op: Binary, elem: Scalar) -> Option<F> {
         ),
         Binary::DivU => int2!(
             elem,
-            |a: i32, b: i32| divide!((a as u32), (b as u32), wrapping_div) as i32,
-            |a: i64, b: i64| divide!((a as u64), (b as u64), wrapping_div) as i64,
+            |a: i32, b: i32| divide!((a as u32), b as u32, wrapping_div) as i32,
+            |a: i64, b: i64| divide!((a as u64), b as u64, wrapping_div) as i64,
             |a, _| a
         ),
         Binary::RemU => int2!(
             elem,
-            |a: i32, b: i32| divide!((a as u32), (b as u32), wrapping_rem) as i32,
-            |a: i64, b: i64| divide!((a as u64), (b as u64), wrapping_rem) as i64,
+            |a: i32, b: i32| divide!((a as u32), b as u32, wrapping_rem) as i32,
+            |a: i64, b: i64| divide!((a as u64), b as u64, wrapping_rem) as i64,
             |a, _| a
         ),
-        Binary::Shl => int2!(elem, |a: i32, b: i32| a.wrapping_shl(b as u32), |a: i64, b: i64| a.wrapping_shl(b as u32), |a, _| a),
-        Binary::ShrS => int2!(elem, |a: i32, b: i32| a.wrapping_shr(b as u32), |a: i64, b: i64| a.wrapping_shr(b as u32), |a, _| a),
+        Binary::Shl => {
+            int2!(elem, |a: i32, b: i32| a.wrapping_shl(b as u32), |a: i64, b: i64| a.wrapping_shl(b as u32), |a, _| a)
+        }
+        Binary::ShrS => {
+            int2!(elem, |a: i32, b: i32| a.wrapping_shr(b as u32), |a: i64, b: i64| a.wrapping_shr(b as u32), |a, _| a)
+        }
         Binary::ShrU => int2!(
             elem,
             |a: i32, b: i32| (a as u32).wrapping_shr(b as u32) as i32,
@@ -267,10 +271,10 @@ fn plain_cmp_float(op: CmpFloat, elem: Scalar) -> Option<F> {
         a.is_nan() | b.is_nan()
     }
     match op {
-        CmpFloat::Oeq => compare_float!(elem, |a, b| equal(a, b)),
+        CmpFloat::Oeq => compare_float!(elem, equal),
         CmpFloat::Ogt => compare_float!(elem, |a, b| less(b, a)),
         CmpFloat::Oge => compare_float!(elem, |a, b| less(b, a) | equal(a, b)),
-        CmpFloat::Olt => compare_float!(elem, |a, b| less(a, b)),
+        CmpFloat::Olt => compare_float!(elem, less),
         CmpFloat::Ole => compare_float!(elem, |a, b| less(a, b) | equal(a, b)),
         CmpFloat::One => compare_float!(elem, |a, b| less(a, b) | less(b, a)),
         CmpFloat::Ord => compare_float!(elem, |a, b| !unordered(a, b)),
@@ -280,8 +284,18 @@ fn plain_cmp_float(op: CmpFloat, elem: Scalar) -> Option<F> {
         CmpFloat::Ult => compare_float!(elem, |a, b| unordered(a, b) | less(a, b)),
         CmpFloat::Ule => compare_float!(elem, |a, b| unordered(a, b) | less(a, b) | equal(a, b)),
         CmpFloat::Une => compare_float!(elem, |a, b| !equal(a, b)),
-        CmpFloat::Uno => compare_float!(elem, |a, b| unordered(a, b)),
+        CmpFloat::Uno => compare_float!(elem, unordered),
     }
+}
+
+/// A function of the difference of two FP32 tiles, in one pass.
+pub fn of_difference(op: Unary) -> Option<F> {
+    let plain: Option<F> = match op {
+        Unary::Exp => Some(two!(f32, f32, f32, |a, b| math::exp(numerics::sub(a, b)))),
+        Unary::Exp2 => Some(two!(f32, f32, f32, |a, b| math::exp2(numerics::sub(a, b)))),
+        _ => None,
+    };
+    hot!(plain, of_difference(op))
 }
 
 /// Choice between elements of a size.

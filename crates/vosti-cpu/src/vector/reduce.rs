@@ -26,7 +26,7 @@ unsafe fn fold<T: Copy>(rows: &Rows, op: impl Fn(T, T) -> T + Copy) {
         // SAFETY: the caller's promise.
         unsafe {
             let row = rows.src.add(r * rows.src_row).cast::<T>();
-            let result = if rows.length >= LANES && rows.length % LANES == 0 {
+            let result = if rows.length >= LANES && rows.length.is_multiple_of(LANES) {
                 let mut lanes = row.cast::<[T; LANES]>().read_unaligned();
                 for i in 1..rows.length / LANES {
                     let next = row.cast::<[T; LANES]>().add(i).read_unaligned();
@@ -88,7 +88,7 @@ macro_rules! int {
 pub fn of(op: Binary, elem: Scalar, length: usize) -> Option<Versions<ReduceFn>> {
     let plain = plain(op, elem);
     #[cfg(target_arch = "x86_64")]
-    if length >= LANES && length % LANES == 0 {
+    if length >= LANES && length.is_multiple_of(LANES) {
         return plain.map(|f| f.with(super::hot::reduce(op, elem)));
     }
     plain

@@ -119,7 +119,7 @@ pub fn case(stem: &str, rows: usize, seed: u64) -> Case {
         let j = i + rng.below(slots.len() - i);
         slots.swap(i, j);
     }
-    let v = int("V").min(1000).max(1);
+    let v = int("V").clamp(1, 1000);
     let buffers = contract.params.iter().map(|param| {
         let elem = match (param.elem, spec.act) {
             (Elem::I32, _) => Scalar::I32,
@@ -129,9 +129,7 @@ pub fn case(stem: &str, rows: usize, seed: u64) -> Case {
         match param.role {
             Role::In(_) => random(&mut rng, elem, rows * width),
             Role::Out(_) => random(&mut rng, elem, rows * width),
-            Role::Weight(_) if param.elem == Elem::F32 => {
-                random(&mut rng, elem, (context * d / 2).max(width).max(d))
-            }
+            Role::Weight(_) if param.elem == Elem::F32 => random(&mut rng, elem, (context * d / 2).max(width).max(d)),
             Role::Weight(_) if spec.constants.contains_key("V") => random(&mut rng, elem, v * int("H")),
             Role::Weight(_) => {
                 let height = if spec.kernel.contains("glu") { 2 * int("N") } else { int("N").min(192) };
@@ -176,7 +174,15 @@ fn bytes(buffer: &Buffer) -> Vec<u8> {
 }
 
 /// The plan's buffers afterwards, each parameter in the layout that the plan wants (or row-major).
-pub fn fast(kernel: &Kernel, plan: &Plan, buffers: &[Buffer], grid: [usize; 3], isa: Isa, packed: bool, poison: Option<u64>) -> Result<Vec<Buffer>, String> {
+pub fn fast(
+    kernel: &Kernel,
+    plan: &Plan,
+    buffers: &[Buffer],
+    grid: [usize; 3],
+    isa: Isa,
+    packed: bool,
+    poison: Option<u64>,
+) -> Result<Vec<Buffer>, String> {
     let mut memory: Vec<(Vec<u64>, Layout, usize, usize)> = Vec::new();
     for (i, buffer) in buffers.iter().enumerate() {
         let len = buffer.len();
@@ -188,7 +194,11 @@ pub fn fast(kernel: &Kernel, plan: &Plan, buffers: &[Buffer], grid: [usize; 3], 
             let at = layout.position(e) * size;
             // SAFETY: within the footprint.
             unsafe {
-                std::ptr::copy_nonoverlapping(source.as_ptr().add(e * size), words.as_mut_ptr().cast::<u8>().add(at), size);
+                std::ptr::copy_nonoverlapping(
+                    source.as_ptr().add(e * size),
+                    words.as_mut_ptr().cast::<u8>().add(at),
+                    size,
+                );
             }
         }
         memory.push((words, layout, len, size));
@@ -205,7 +215,8 @@ pub fn fast(kernel: &Kernel, plan: &Plan, buffers: &[Buffer], grid: [usize; 3], 
             for y in 0..programs[1] {
                 for x in 0..programs[0] {
                     // SAFETY: parameters are live buffers of their length, and this is the only thread.
-                    unsafe { machine.run(plan, &params, [x, y, z]) }.map_err(|f| format!("{f:?} in {:?}", [x, y, z]))?;
+                    unsafe { machine.run(plan, &params, [x, y, z]) }
+                        .map_err(|f| format!("{f:?} in {:?}", [x, y, z]))?;
                 }
             }
         }

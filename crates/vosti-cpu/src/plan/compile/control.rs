@@ -4,9 +4,9 @@ use std::rc::Rc;
 
 use vosti_tile::{Literal, Op, OpKind, Region, Scalar, Value};
 
-use super::tile::{Block, Sym, Tile, Whole};
+use super::tile::{Block, Form, Sym, Tile, Whole};
 use super::{Compiler, Result, full_form};
-use crate::plan::code::{Instr, Int, IntOp};
+use crate::plan::code::{Instr, Int, IntOp, Test};
 
 /// How a loop carries a value.
 enum Carried {
@@ -34,26 +34,34 @@ impl<'k> Compiler<'k> {
         let enter = self.code.len();
         self.code.push(Instr::Enter { index: counter.slot.at, wide, lo: lo.int(), hi: hi.int(), end: 0 });
         self.define(*index, Sym::Tile(counter.clone()));
-        let outer = self.hints.clone();
-        for (i, carried) in carried.iter().enumerate() {
-            match carried {
-                Carried::Tile(tile) => {
-                    self.define(args[i], Sym::Tile(tile.clone()));
-                    let unique = body.yields.iter().filter(|y| **y == body.yields[i]).count() == 1;
-                    if unique && !args.contains(&body.yields[i]) {
-                        self.hints.insert(body.yields[i], (tile.clone(), args[i]));
-                    }
-                }
-                Carried::Block(block, _) => self.define(args[i], Sym::Block(block.clone())),
-            }
+        for (arg, carried) in args.iter().zip(&carried) {
+            let sym = match carried {
+                Carried::Tile(tile) => Sym::Tile(tile.clone()),
+                Carried::Block(block, _) => Sym::Block(block.clone()),
+            };
+            self.define(*arg, sym);
         }
         let own: Vec<Value> = args.iter().copied().chain([*index]).collect();
-        let lazy = self.lazy_values();
-        self.region(&body.ops, &body.yields, &own)?;
-        self.hints = outer;
-        self.yield_arguments(&carried, args, &body.yields)?;
-        self.leave(&body.ops, &own);
-        self.restore(&lazy);
+        let before = self.env.clone();
+        let mut jump = None;
+        if let Some(other) = self.unmasked.get(index)
+            && let Some(flag) = self.all_true(&other.masks)?
+        {
+            let unless = self.code.len();
+            self.code.push(Instr::Unless { cond: flag.slot.at, to: 0 });
+            let inside = self.env.clone();
+            self.body(&other.body, &carried, args, &own)?;
+            jump = Some(self.code.len());
+            self.code.push(Instr::Jump { to: 0 });
+            self.code[unless] = Instr::Unless { cond: flag.slot.at, to: self.code.len() };
+            self.env = inside;
+        }
+        self.body(body, &carried, args, &own)?;
+        self.env = before;
+        own.iter().for_each(|v| _ = self.env.remove(v));
+        if let Some(jump) = jump {
+            self.code[jump] = Instr::Jump { to: self.code.len() };
+        }
         let again = Instr::Again { index: counter.slot.at, wide, hi: hi.int(), step: step.int(), start: enter + 1 };
         self.code.push(again);
         let end = self.code.len();
@@ -68,6 +76,61 @@ impl<'k> Compiler<'k> {
             self.define(op.results[i], sym);
         }
         Ok(())
+    }
+
+    /// One body of a loop, up to its arguments' next values.
+    fn body(&mut self, body: &'k Region, carried: &[Carried], args: &[Value], own: &[Value]) -> Result<()> {
+        let outer = self.hints.clone();
+        for (i, carried) in carried.iter().enumerate() {
+            if let Carried::Tile(tile) = carried {
+                let unique = body.yields.iter().filter(|y| **y == body.yields[i]).count() == 1;
+                if unique && !args.contains(&body.yields[i]) {
+                    self.hints.insert(body.yields[i], (tile.clone(), args[i]));
+                    // What a dot adds to may lie there already.
+                    let starts = body.ops.iter().find(|op| op.results.contains(&body.yields[i])).map(|op| &op.kind);
+                    if let Some(OpKind::Dot { acc, .. }) = starts
+                        && self.uses.get(acc) == Some(&1)
+                    {
+                        self.hints.insert(*acc, (tile.clone(), args[i]));
+                    }
+                }
+            }
+        }
+        self.region(&body.ops, &body.yields, own)?;
+        self.hints = outer;
+        self.yield_arguments(carried, args, &body.yields)
+    }
+
+    /// A truth value that says whether these comparisons hold in all lanes, if each is of vectors or scalars.
+    fn all_true(&mut self, masks: &[Value]) -> Result<Option<Tile>> {
+        let dying = std::mem::take(&mut self.dying);
+        let hints = std::mem::take(&mut self.hints);
+        let mut tests = Vec::new();
+        for mask in masks {
+            let Some(OpKind::CmpInt { op, a, b }) = self.made.get(mask).map(|op| &op.kind) else { continue };
+            let mut sides = Vec::new();
+            for side in [a, b] {
+                self.slice(*side)?;
+                let tile = self.tile(*side)?;
+                let count = match tile.form {
+                    Form::Cell => self.count(1),
+                    Form::Vector(axis) => self.lanes(*side, axis).count,
+                    Form::Matrix => break,
+                };
+                sides.push((tile.ints(), count, tile.form));
+            }
+            let [(a, a_count, form), (b, b_count, other)] = sides[..] else { continue };
+            let paired = form == other && form != Form::Cell;
+            tests.push(Test { op: *op, a, a_count, b, b_count, paired });
+        }
+        self.dying = dying;
+        self.hints = hints;
+        if tests.len() != masks.len() {
+            return Ok(None);
+        }
+        let slot = self.slots.take(64);
+        self.code.push(Instr::AllTrue { at: slot.at, tests });
+        Ok(Some(Tile { slot, elem: Scalar::I1, form: Form::Cell, consecutive: false }))
     }
 
     /// Forgets what a body defined.
@@ -125,7 +188,7 @@ impl<'k> Compiler<'k> {
     /// A place of its own for an offset.
     fn offset_cell(&mut self, offset: &Whole) -> Result<Tile> {
         let slot = self.slots.take(64);
-        let cell = Tile { slot, elem: Scalar::I32, form: super::Form::Cell, consecutive: false };
+        let cell = Tile { slot, elem: Scalar::I32, form: Form::Cell, consecutive: false };
         self.set_cell(&cell, offset);
         Ok(cell)
     }
@@ -145,7 +208,8 @@ impl<'k> Compiler<'k> {
                     if Rc::ptr_eq(&from.slot, &target.slot) && from.form == target.form {
                         continue;
                     }
-                    let shared = carried.iter().any(|c| matches!(c, Carried::Tile(t) if Rc::ptr_eq(&t.slot, &from.slot)));
+                    let shared =
+                        carried.iter().any(|c| matches!(c, Carried::Tile(t) if Rc::ptr_eq(&t.slot, &from.slot)));
                     if shared {
                         let aside = self.fresh(args[i]);
                         self.copy(args[i], &from, &aside)?;
@@ -212,7 +276,7 @@ impl<'k> Compiler<'k> {
 
     /// Values that are not spelled out yet: what one arm spells out, the other has not.
     pub(super) fn lazy_values(&self) -> Vec<(Value, Sym)> {
-        let lazy = |sym: &Sym| matches!(sym, Sym::Sum(_) | Sym::And(_) | Sym::Pending { .. });
+        let lazy = |sym: &Sym| matches!(sym, Sym::Sum(_) | Sym::And(_) | Sym::Pending { .. } | Sym::Difference(..));
         self.env.iter().filter(|(_, sym)| lazy(sym)).map(|(v, sym)| (*v, sym.clone())).collect()
     }
 

@@ -91,7 +91,7 @@ impl<'k> Compiler<'k> {
     ) -> Result<()> {
         let elem = self.elem(a);
         let (height, columns) = (self.kernel.ty(result).shape()[0], self.kernel.ty(result).shape()[1]);
-        if depth < 2 || elem == Scalar::Bf16 && depth % 2 != 0 {
+        if depth < 2 || elem == Scalar::Bf16 && !depth.is_multiple_of(2) {
             return self.unsupported("a dot of this shape");
         }
         let rows = self.lanes(result, 0);
@@ -106,7 +106,8 @@ impl<'k> Compiler<'k> {
             Source::Memory(loaded) => {
                 self.read_in_place[loaded.block.array.param] = true;
                 let extents = [height, depth];
-                let (access, slot) = self.operand_access(&loaded.block, &loaded.check, loaded.padding, rows, extents, elem);
+                let (access, slot) =
+                    self.operand_access(&loaded.block, &loaded.check, loaded.padding, rows, extents, elem);
                 held.push(slot);
                 Operand::Memory(access)
             }
@@ -120,7 +121,8 @@ impl<'k> Compiler<'k> {
             Source::Memory(loaded) => {
                 self.want(&loaded.block, elem);
                 let extents = [depth, columns];
-                let (access, slot) = self.operand_access(&loaded.block, &loaded.check, loaded.padding, all, extents, elem);
+                let (access, slot) =
+                    self.operand_access(&loaded.block, &loaded.check, loaded.padding, all, extents, elem);
                 held.push(slot);
                 Operand::Memory(access)
             }

@@ -32,6 +32,12 @@ impl<'k> Compiler<'k> {
             self.define(op.results[0], Sym::Tile(wide));
             return Ok(());
         }
+        if let OpKind::Unary { op: unary, x } = &op.kind
+            && let Some(Sym::Difference(..)) = self.env.get(x)
+            && let Some(f) = ops::of_difference(*unary)
+        {
+            return self.difference(op.results[0], *x, f);
+        }
         let f = match &op.kind {
             OpKind::Unary { op, .. } => ops::unary(*op, elem),
             OpKind::Fma { .. } => ops::fma(elem),
@@ -51,6 +57,36 @@ impl<'k> Compiler<'k> {
         tile.consecutive = consecutive && matches!(tile.form, Form::Vector(_));
         self.define(op.results[0], Sym::Tile(tile));
         Ok(())
+    }
+
+    /// A function of a difference in one pass, over the minuend if nobody else reads that.
+    fn difference(&mut self, result: Value, x: Value, f: Versions<MapFn>) -> Result<()> {
+        let Some(Sym::Difference(a, b)) = self.env.remove(&x) else {
+            return self.unsupported("a difference");
+        };
+        let form = full_form(self.kernel.ty(result).shape());
+        let own = Rc::strong_count(&a.slot) == 1 && !Rc::ptr_eq(&a.slot, &b.slot) && a.form == form;
+        let tile = match self.hinted(result, form) {
+            None if own => {
+                let places = [self.place(result, &a, form)?, self.place(result, &b, form)?];
+                self.emit_map(result, f, &a, &places);
+                Tile { consecutive: false, ..a }
+            }
+            _ => self.map_tiles(result, f, &[a, b], &[])?,
+        };
+        self.define(result, Sym::Tile(tile));
+        Ok(())
+    }
+
+    /// True if the only reader of a value is an exponential of this body.
+    fn feeds_exponential(&self, value: Value) -> bool {
+        let mut reader = false;
+        self.kernel.walk(&mut |op| {
+            if let OpKind::Unary { op, x } = &op.kind {
+                reader |= *x == value && ops::of_difference(*op).is_some();
+            }
+        });
+        reader && self.uses.get(&value) == Some(&1)
     }
 
     /// Binary operations; sums of integers and conjunctions stay lazy where their operands spell out different axes.
@@ -78,14 +114,19 @@ impl<'k> Compiler<'k> {
         let Some(f) = ops::binary(binary, elem) else {
             return self.unsupported("this operation on this element type");
         };
+        if binary == Binary::SubF && elem == Scalar::F32 && self.feeds_exponential(result) {
+            let (x, y) = (self.tile(a)?, self.tile(b)?);
+            self.define(result, Sym::Difference(x, y));
+            return Ok(());
+        }
         let is_consecutive = |c: &Self, v: &Value| matches!(c.env.get(v), Some(Sym::Tile(t)) if t.consecutive);
         let is_cell = |c: &Self, v: &Value| match c.env.get(v) {
             Some(Sym::Tile(tile)) => tile.form == Form::Cell,
             Some(Sym::Const(_)) => true,
             _ => false,
         };
-        let consecutive = adds
-            && (is_consecutive(self, &a) && is_cell(self, &b) || is_cell(self, &a) && is_consecutive(self, &b));
+        let consecutive =
+            adds && (is_consecutive(self, &a) && is_cell(self, &b) || is_cell(self, &a) && is_consecutive(self, &b));
         let mut tile = self.map(result, f, &[a, b])?;
         tile.consecutive = consecutive;
         self.define(result, Sym::Tile(tile));
@@ -202,7 +243,8 @@ impl<'k> Compiler<'k> {
         }
         for (tile, value) in tiles.iter().zip(operands) {
             // Held by the environment and by `tiles` only: nobody else will read it. Constants are everybody's.
-            let alone = Rc::strong_count(&tile.slot) == 2 && tiles.iter().filter(|t| t.slot.at == tile.slot.at).count() == 1;
+            let alone =
+                Rc::strong_count(&tile.slot) == 2 && tiles.iter().filter(|t| t.slot.at == tile.slot.at).count() == 1;
             let own = matches!(self.env.get(value), Some(Sym::Tile(_)));
             if alone && own && self.dying.contains(value) && tile.form == form && size(tile.elem) == size(elem) {
                 return Tile { elem, consecutive: false, ..tile.clone() };
@@ -273,9 +315,7 @@ impl<'k> Compiler<'k> {
         let (wide_from, wide_to) = (wide(from), wide(to));
         let lengths = |shape: &[usize], axes: &[usize]| axes.iter().map(|i| shape[*i]).collect::<Vec<_>>();
         if lengths(from, &wide_from) == lengths(to, &wide_to) {
-            return self.view(result, x, |axis| {
-                wide_from.iter().position(|a| *a == axis).map_or(axis, |i| wide_to[i])
-            });
+            return self.view(result, x, |axis| wide_from.iter().position(|a| *a == axis).map_or(axis, |i| wide_to[i]));
         }
         if let Some(Sym::Const(literal)) = self.env.get(&x) {
             let literal = *literal;
@@ -333,7 +373,9 @@ impl<'k> Compiler<'k> {
 
     pub(super) fn reduce(&mut self, result: Value, binary: Binary, x: Value, axis: usize) -> Result<()> {
         let elem = self.elem(x);
-        let Some(f) = reduce::of(binary, elem, self.kernel.ty(x).shape()[axis]) else { return self.unsupported("a reduction with this operation") };
+        let Some(f) = reduce::of(binary, elem, self.kernel.ty(x).shape()[axis]) else {
+            return self.unsupported("a reduction with this operation");
+        };
         let mut source = self.full(x)?;
         let kernel = self.kernel;
         let shape = kernel.ty(x).shape();
@@ -384,12 +426,11 @@ impl Sym {
             Sym::Sum(parts) | Sym::And(parts) => parts.iter().any(part),
             Sym::Pointer(pointer) => pointer.parts.iter().any(part),
             Sym::Block(block) | Sym::Pending { block, .. } => {
-                let whole = |w: &super::tile::Whole| {
-                    matches!(w, super::tile::Whole::Cell(tile) if Rc::ptr_eq(&tile.slot, slot))
-                };
+                let whole = |w: &super::tile::Whole| matches!(w, super::tile::Whole::Cell(tile) if Rc::ptr_eq(&tile.slot, slot));
                 let array = &block.array;
                 block.offsets.iter().chain(&array.base).chain(&array.shape).chain(&array.strides).any(whole)
             }
+            Sym::Difference(a, b) => [a, b].iter().any(|tile| Rc::ptr_eq(&tile.slot, slot)),
             Sym::Const(_) => false,
         }
     }

@@ -86,7 +86,7 @@ impl<'k> Compiler<'k> {
     }
 
     /// Compiles a value and what it needs, at the start of the program.
-    fn slice(&mut self, value: Value) -> Result<()> {
+    pub(super) fn slice(&mut self, value: Value) -> Result<()> {
         if self.env.contains_key(&value) {
             return Ok(());
         }
@@ -104,7 +104,8 @@ impl<'k> Compiler<'k> {
             return true;
         }
         let Some(op) = self.made.get(&value) else { return false };
-        let plain = !matches!(op.kind, OpKind::For { .. } | OpKind::If { .. } | OpKind::LoadBlock { .. } | OpKind::Dot { .. });
+        let plain =
+            !matches!(op.kind, OpKind::For { .. } | OpKind::If { .. } | OpKind::LoadBlock { .. } | OpKind::Dot { .. });
         plain && !self.reads_own_output(&op.kind) && op.kind.operands().iter().all(|v| self.can_slice(*v))
     }
 
@@ -140,7 +141,8 @@ impl<'k> Compiler<'k> {
         let window = self.kernel.ty(value).shape();
         // The window's axes that make up the tile's first wide axis.
         let (first, last) = if source == value { (axis, axis) } else { (0, window.len() - shape.len()) };
-        let mut limits = Limits { class: self.axes.class(source, axis), extent: shape[axis], bounds: vec![], masks: vec![] };
+        let mut limits =
+            Limits { class: self.axes.class(source, axis), extent: shape[axis], bounds: vec![], masks: vec![] };
         for i in (first..=last).filter(|i| check.contains(i)) {
             let divide = window[i + 1..=last].iter().product();
             if let Some((offset, extent)) = self.limit_values(ptr, i)

@@ -248,7 +248,14 @@ impl<'k> Compiler<'k> {
         Ok(tile)
     }
 
-    fn block_access(&mut self, value: Value, block: &Block, check: &[usize], padding: Padding, tile: &Tile) -> BlockAccess {
+    fn block_access(
+        &mut self,
+        value: Value,
+        block: &Block,
+        check: &[usize],
+        padding: Padding,
+        tile: &Tile,
+    ) -> BlockAccess {
         let shape = self.kernel.ty(value).shape().to_vec();
         let extents = &block.array.extents;
         let columns_extent = extents.last().copied().unwrap_or(1);

@@ -20,6 +20,7 @@ use vosti_tile::{Kernel, Literal, Op, OpKind, Region, Scalar, Value};
 use super::axes::Axes;
 use super::code::{Count, Instr, Lanes, Plan};
 use super::slots::{Slot, Slots};
+use super::unswitch::{Unmasked, unmasked};
 use crate::isa::Isa;
 use tile::{Form, Pointer, Sym, Tile, wide};
 
@@ -38,7 +39,8 @@ type Result<T> = std::result::Result<T, Unsupported>;
 
 /// Makes a plan of a kernel for an instruction set.
 pub fn compile(kernel: &Kernel, isa: Isa) -> Result<Plan> {
-    let mut compiler = Compiler::new(kernel, isa);
+    let unmasked = unmasked(kernel);
+    let mut compiler = Compiler::new(kernel, isa, &unmasked);
     compiler.parameters();
     compiler.find_live()?;
     compiler.region(&kernel.body, &[], &[])?;
@@ -51,6 +53,10 @@ pub fn compile(kernel: &Kernel, isa: Isa) -> Result<Plan> {
 struct Compiler<'k> {
     kernel: &'k Kernel,
     isa: Isa,
+    /// Bodies of loops without their masks.
+    unmasked: &'k HashMap<Value, Unmasked>,
+    /// How often each value is read.
+    uses: HashMap<Value, usize>,
     axes: Axes,
     made: HashMap<Value, &'k Op>,
     slots: Slots,
@@ -75,13 +81,15 @@ struct Compiler<'k> {
 }
 
 impl<'k> Compiler<'k> {
-    fn new(kernel: &'k Kernel, isa: Isa) -> Self {
+    fn new(kernel: &'k Kernel, isa: Isa, unmasked: &'k HashMap<Value, Unmasked>) -> Self {
         let mut made = HashMap::new();
         kernel.walk(&mut |op| op.results.iter().for_each(|r| _ = made.insert(*r, op)));
         let params = kernel.params.len();
         Self {
             kernel,
             isa,
+            unmasked,
+            uses: uses(kernel),
             axes: Axes::of(kernel),
             made,
             slots: Slots::starting_at(CONSTANTS_MAX),
@@ -246,6 +254,13 @@ impl<'k> Compiler<'k> {
     fn elem(&self, value: Value) -> Scalar {
         self.kernel.ty(value).elem()
     }
+}
+
+/// How often each value is read.
+fn uses(kernel: &Kernel) -> HashMap<Value, usize> {
+    let mut uses = HashMap::new();
+    kernel.body.iter().for_each(|op| reads(op, &mut |v| *uses.entry(v).or_default() += 1));
+    uses
 }
 
 /// Every value that an operation or a region of it reads.

@@ -101,9 +101,15 @@ pub(crate) enum Sym {
     /// Truth values, all of which must hold.
     And(Vec<Part>),
     Pointer(Pointer),
+    /// A difference of floats that only an exponential reads.
+    Difference(Tile, Tile),
     Block(Block),
     /// A block load that only dots read.
-    Pending { block: Block, check: Vec<usize>, padding: Padding },
+    Pending {
+        block: Block,
+        check: Vec<usize>,
+        padding: Padding,
+    },
 }
 
 /// The bits of a literal as an element.
@@ -182,6 +188,15 @@ impl Compiler<'_> {
             Some(Sym::Pending { block, check, padding }) => {
                 let (block, check, padding) = (block.clone(), check.clone(), *padding);
                 let tile = self.emit_load_block(value, value, &block, &check, padding)?;
+                self.define(value, Sym::Tile(tile.clone()));
+                Ok(tile)
+            }
+            Some(Sym::Difference(a, b)) => {
+                let tiles = [a.clone(), b.clone()];
+                let Some(f) = ops::binary(vosti_tile::Binary::SubF, Scalar::F32) else {
+                    return self.unsupported("a difference");
+                };
+                let tile = self.map_tiles(value, f, &tiles, &[])?;
                 self.define(value, Sym::Tile(tile.clone()));
                 Ok(tile)
             }

@@ -72,14 +72,21 @@ impl Machine {
 
     /// Moves a row-major window that is wholly inside and whole groups of lanes wide; false if it is not that.
     #[inline(always)]
-    unsafe fn whole_rows(&mut self, param: &Param, access: &BlockAccess, rows: usize, columns: usize, direction: Direction) -> bool {
+    unsafe fn whole_rows(
+        &mut self,
+        param: &Param,
+        access: &BlockAccess,
+        rows: usize,
+        columns: usize,
+        direction: Direction,
+    ) -> bool {
         let bytes = match access.elem {
             Scalar::Bf16 => 2,
             Scalar::F32 | Scalar::I32 => 4,
             _ => return false,
         };
         let [row, column] = access.window.axes[..] else { return false };
-        let plain = param.layout == Layout::RowMajor && column.stride == Int::Const(1) && columns % 16 == 0;
+        let plain = param.layout == Layout::RowMajor && column.stride == Int::Const(1) && columns.is_multiple_of(16);
         if !plain || rows == 0 || !self.in_order(access.columns) {
             return false;
         }
@@ -117,7 +124,14 @@ impl Machine {
 
     /// Moves the inside columns of a window's row.
     #[inline(always)]
-    unsafe fn window_lanes(&mut self, param: &Param, access: &BlockAccess, row: WindowRow, at: usize, direction: Direction) {
+    unsafe fn window_lanes(
+        &mut self,
+        param: &Param,
+        access: &BlockAccess,
+        row: WindowRow,
+        at: usize,
+        direction: Direction,
+    ) {
         let bytes = size(access.elem);
         // SAFETY: the caller's.
         unsafe {
@@ -201,7 +215,15 @@ impl Machine {
 
     /// Moves one run. Outside the buffer nothing moves and the launch has a fault.
     #[inline(always)]
-    unsafe fn run_lanes(&mut self, param: &Param, number: usize, elem: Scalar, run: Run, at: usize, direction: Direction) {
+    unsafe fn run_lanes(
+        &mut self,
+        param: &Param,
+        number: usize,
+        elem: Scalar,
+        run: Run,
+        at: usize,
+        direction: Direction,
+    ) {
         let last = run.index + (run.count as i64 - 1) * run.stride;
         let (low, high) = (run.index.min(last), run.index.max(last));
         if low < 0 || high >= param.len as i64 {
@@ -295,7 +317,7 @@ impl Machine {
     }
 
     #[inline(always)]
-    unsafe fn term(&self, ints: Ints, i: usize) -> i64 {
+    pub(super) unsafe fn term(&self, ints: Ints, i: usize) -> i64 {
         // SAFETY: a lane of a vector of the plan.
         unsafe { self.get_int(ints.at + (i << if ints.wide { 3 } else { 2 }) as u32, ints.wide) }
     }
@@ -340,7 +362,8 @@ impl Machine {
         // SAFETY: numbers of the plan.
         unsafe {
             let offset = self.int(axis.offset);
-            self.in_order(rows) && (!axis.check || offset >= 0 && offset + self.n(rows.count) as i64 <= self.int(axis.shape))
+            self.in_order(rows)
+                && (!axis.check || offset >= 0 && offset + self.n(rows.count) as i64 <= self.int(axis.shape))
         }
     }
 }
@@ -376,10 +399,10 @@ fn each_panel_position(layout: Layout, run: Run, mut f: impl FnMut(usize, usize)
     match layout {
         Layout::RowPanels { row_len, pair } if index % row_len + run.count <= row_len => {
             let start = layout.position(index - index % row_len);
-            let mut k = index % row_len;
+            let first = index % row_len;
             for i in 0..run.count {
+                let k = first + i;
                 f(i, start + (k / pair) * (PANEL * pair) + k % pair);
-                k += 1;
             }
         }
         _ => (0..run.count).for_each(|i| f(i, layout.position(index + i))),

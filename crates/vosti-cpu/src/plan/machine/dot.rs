@@ -118,7 +118,7 @@ impl Machine {
         if !inside(&deep, deep_offset, code.depth) || !inside(&wide, wide_offset, code.columns) || base < 0 {
             return None;
         }
-        if deep_offset < 0 || wide_offset < 0 || code.columns % 16 != 0 {
+        if deep_offset < 0 || wide_offset < 0 || !code.columns.is_multiple_of(16) {
             return None;
         }
         let (base, deep_offset, wide_offset) = (base as usize, deep_offset as usize, wide_offset as usize);
@@ -141,7 +141,8 @@ impl Machine {
             Layout::RowPairs { row_len, pair: p } => {
                 let matches = p == pair && wide.stride == Int::Const(1) && deep.stride == Int::Const(row_len as i64);
                 let (row, column) = (base / row_len + deep_offset, base % row_len + wide_offset);
-                let fits = row % pair == 0 && column + code.columns <= row_len && (row + code.depth) * row_len <= param.len;
+                let fits =
+                    row % pair == 0 && column + code.columns <= row_len && (row + code.depth) * row_len <= param.len;
                 (matches && fits).then(|| Right {
                     // SAFETY: as above.
                     at: unsafe { param.base.add((row * row_len + column * pair) * bytes) },

@@ -7,9 +7,9 @@
 mod access;
 mod dot;
 
-use vosti_tile::Scalar;
+use vosti_tile::{CmpInt, Scalar};
 
-use super::code::{Count, Instr, Int, IntOp, Lanes, LiveCode, Place, Plan};
+use super::code::{Count, Instr, Int, IntOp, Lanes, LiveCode, Place, Plan, Test};
 use crate::isa::Isa;
 use crate::layout::Layout;
 use crate::memory::Region;
@@ -145,6 +145,10 @@ impl Machine {
                         }
                     }
                     Instr::Range { at, lanes, start } => self.range(*at, *lanes, *start),
+                    Instr::AllTrue { at, tests } => {
+                        let holds = tests.iter().all(|test| self.holds(test));
+                        self.put32(*at, i32::from(holds));
+                    }
                     Instr::Int { at, wide, op, a, b } => {
                         let value = integer(*op, self.int(*a), self.int(*b));
                         self.put_int(*at, *wide, value);
@@ -328,6 +332,33 @@ impl Machine {
             // SAFETY: as above.
             bounds && store.masks.iter().all(|mask| unsafe { self.get32(mask + 4 * lane as u32) } != 0)
         })
+    }
+
+    /// True if a comparison holds for all lanes.
+    unsafe fn holds(&self, test: &Test) -> bool {
+        let (m, n) = (self.n(test.a_count), self.n(test.b_count));
+        // SAFETY: places of the plan with as many lanes.
+        let a = |i: usize| unsafe { self.term(test.a, i) };
+        // SAFETY: as above.
+        let b = |i: usize| unsafe { self.term(test.b, i) };
+        let compare = |a: i64, b: i64| match test.op {
+            CmpInt::Slt => a < b,
+            CmpInt::Sle => a <= b,
+            CmpInt::Sgt => a > b,
+            _ => a >= b,
+        };
+        if m == 0 || n == 0 {
+            return true;
+        }
+        if test.paired {
+            return (0..m).all(|i| compare(a(i), b(i)));
+        }
+        let least = |f: &dyn Fn(usize) -> i64, n: usize| (0..n).map(f).min().unwrap_or(0);
+        let most = |f: &dyn Fn(usize) -> i64, n: usize| (0..n).map(f).max().unwrap_or(0);
+        match test.op {
+            CmpInt::Slt | CmpInt::Sle => compare(most(&a, m), least(&b, n)),
+            _ => compare(least(&a, m), most(&b, n)),
+        }
     }
 
     /// The next value of a lane that nothing defines: NaN, infinities, and random bits.
