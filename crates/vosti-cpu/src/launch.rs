@@ -4,25 +4,7 @@
 //! read the same right operand of a dot, a part of the rows at a time.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-// TEMPORARY clock
-#[derive(Clone, Copy)]
-struct Instant(u64);
-impl Instant {
-    fn now() -> Self {
-        unsafe extern "C" {
-            fn clock_gettime(id: i32, t: *mut [i64; 2]) -> i32;
-        }
-        let mut t = [0i64; 2];
-        unsafe { clock_gettime(3, &mut t) };
-        Instant((t[0] * 1_000_000_000 + t[1]) as u64)
-    }
-}
-impl std::ops::Sub for Instant {
-    type Output = std::time::Duration;
-    fn sub(self, o: Self) -> std::time::Duration {
-        std::time::Duration::from_nanos(self.0 - o.0)
-    }
-}
+use std::time::Instant;
 
 use vosti_tile::interp::{self, Memory, Options, Undefined};
 use vosti_tile::{Kernel, Scalar};

@@ -168,6 +168,9 @@ pub struct Test {
     pub b_count: Count,
     /// Lane i of one meets lane i of the other only.
     pub paired: bool,
+    /// Lanes count upwards by one: the first and the last say all.
+    pub a_rises: bool,
+    pub b_rises: bool,
 }
 
 /// Integer arithmetic on scalars; it wraps to the width of the result.

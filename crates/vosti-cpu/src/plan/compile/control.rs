@@ -117,11 +117,11 @@ impl<'k> Compiler<'k> {
                     Form::Vector(axis) => self.lanes(*side, axis).count,
                     Form::Matrix => break,
                 };
-                sides.push((tile.ints(), count, tile.form));
+                sides.push((tile.ints(), count, tile.form, tile.consecutive));
             }
-            let [(a, a_count, form), (b, b_count, other)] = sides[..] else { continue };
+            let [(a, a_count, form, a_rises), (b, b_count, other, b_rises)] = sides[..] else { continue };
             let paired = form == other && form != Form::Cell;
-            tests.push(Test { op: *op, a, a_count, b, b_count, paired });
+            tests.push(Test { op: *op, a, a_count, b, b_count, paired, a_rises, b_rises });
         }
         self.dying = dying;
         self.hints = hints;

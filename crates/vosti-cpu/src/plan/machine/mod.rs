@@ -353,11 +353,16 @@ impl Machine {
         if test.paired {
             return (0..m).all(|i| compare(a(i), b(i)));
         }
-        let least = |f: &dyn Fn(usize) -> i64, n: usize| (0..n).map(f).min().unwrap_or(0);
-        let most = |f: &dyn Fn(usize) -> i64, n: usize| (0..n).map(f).max().unwrap_or(0);
+        let ends = |f: &dyn Fn(usize) -> i64, n: usize| (f(0).min(f(n - 1)), f(0).max(f(n - 1)));
+        let range = |f: &dyn Fn(usize) -> i64, n: usize, rises: bool| match rises {
+            // A wrapped count would fall between its ends: then no lane order is known.
+            true if f(n - 1).wrapping_sub(f(0)) == n as i64 - 1 => ends(f, n),
+            _ => (0..n).map(f).fold((i64::MAX, i64::MIN), |(low, high), x| (low.min(x), high.max(x))),
+        };
+        let (a, b) = (range(&a, m, test.a_rises), range(&b, n, test.b_rises));
         match test.op {
-            CmpInt::Slt | CmpInt::Sle => compare(most(&a, m), least(&b, n)),
-            _ => compare(least(&a, m), most(&b, n)),
+            CmpInt::Slt | CmpInt::Sle => compare(a.1, b.0),
+            _ => compare(a.0, b.1),
         }
     }
 
