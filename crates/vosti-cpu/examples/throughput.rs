@@ -4,12 +4,13 @@
 //! at batch 1, 4 and 8, each at `depth`, in tokens/s, and the time of each kernel in a step.
 //! The real models are measured by `cargo xtask bench cpu`; this one needs no download.
 
+use std::ops::Range;
 use std::time::Instant;
 
 use vosti_core::{
     BufferDecl, Core, Dtype, GroupDecl, LayerDecl, Op, Program, RequestId, RowSet, Sampler, Select, Token,
 };
-use vosti_cpu::{Config, CpuDevice, Tensor, TensorData, Weights};
+use vosti_cpu::{Config, CpuDevice, TensorData, WeightError, Weights};
 use vosti_kernels::{Act, Binding, Const, Launch, specialise};
 
 const HIDDEN: u32 = 576;
@@ -25,8 +26,8 @@ const CONTEXT: u32 = 8192;
 struct Random;
 
 impl Weights for Random {
-    fn load(&self, name: &str) -> Result<Tensor, Box<dyn std::error::Error + Send + Sync>> {
-        let shape = match name.split('.').next().unwrap_or(name) {
+    fn shape(&self, name: &str) -> Result<Vec<usize>, WeightError> {
+        Ok(match name.split('.').next().unwrap_or(name) {
             "embed" => vec![VOCAB as usize, HIDDEN as usize],
             "norm" => vec![HIDDEN as usize],
             "cos" | "sin" => vec![CONTEXT as usize, HEAD as usize / 2],
@@ -34,16 +35,21 @@ impl Weights for Random {
             "out" => vec![HIDDEN as usize, HIDDEN as usize],
             "gate_up" => vec![2 * INNER as usize, HIDDEN as usize],
             _ => vec![HIDDEN as usize, INNER as usize],
-        };
-        let len: usize = shape.iter().product();
-        let mut state = name.bytes().fold(88172645463325252u64, |s, b| (s ^ u64::from(b)).wrapping_mul(0x100000001b3));
+        })
+    }
+
+    fn rows(&self, name: &str, rows: Range<usize>) -> Result<TensorData, WeightError> {
+        let columns = self.shape(name)?[1..].iter().product::<usize>();
+        let (first, len) = (rows.start * columns, rows.len() * columns);
+        let start = 88172645463325252u64 + first as u64;
+        let mut state = name.bytes().fold(start, |s, b| (s ^ u64::from(b)).wrapping_mul(0x100000001b3));
         let mut next = || {
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;
             (state >> 40) as f32 / (1 << 23) as f32 - 1.0
         };
-        let data = match name.split('.').next().unwrap_or(name) {
+        Ok(match name.split('.').next().unwrap_or(name) {
             "norm" => TensorData::F32((0..len).map(|_| 1.0 + 0.2 * next()).collect()),
             "cos" | "sin" => {
                 let angle = |i: usize| {
@@ -51,11 +57,10 @@ impl Weights for Random {
                     position as f64 * 100000f64.powf(-2.0 * pair as f64 / HEAD as f64)
                 };
                 let f = |i| if name == "cos" { angle(i).cos() } else { angle(i).sin() };
-                TensorData::F32((0..len).map(|i| f(i) as f32).collect())
+                TensorData::F32((first..first + len).map(|i| f(i) as f32).collect())
             }
             _ => TensorData::Bf16((0..len).map(|_| ((0.08 * next()).to_bits() >> 16) as u16).collect()),
-        };
-        Ok(Tensor { shape, data })
+        })
     }
 }
 

@@ -54,20 +54,21 @@ impl Layout {
         }
     }
 
-    /// Copies row-major `source` into `target` in this order. Positions no element maps to are left alone.
-    pub fn pack<T: Copy>(&self, source: &[T], target: &mut [T]) {
-        assert!(target.len() >= self.footprint(source.len()));
+    /// Copies row-major `source`, whose first element has the flat index `first`, into `target` in this order.
+    /// Positions no element maps to are left alone.
+    pub fn pack<T: Copy>(&self, first: usize, source: &[T], target: &mut [T]) {
+        assert!(target.len() >= self.footprint(first + source.len()));
         match *self {
-            Layout::RowMajor => target[..source.len()].copy_from_slice(source),
-            Layout::RowPanels { row_len, pair: 2 } => {
-                for (row, values) in source.chunks(row_len).enumerate() {
+            Layout::RowMajor => target[first..][..source.len()].copy_from_slice(source),
+            Layout::RowPanels { row_len, pair: 2 } if first.is_multiple_of(row_len) => {
+                for (row, values) in (first / row_len..).zip(source.chunks(row_len)) {
                     let start = (row / PANEL) * PANEL * row_len + (row % PANEL) * 2;
                     for (cell, two) in target[start..].chunks_mut(PANEL * 2).zip(values.chunks_exact(2)) {
                         cell[..2].copy_from_slice(two);
                     }
                 }
             }
-            _ => source.iter().enumerate().for_each(|(i, value)| target[self.position(i)] = *value),
+            _ => (first..).zip(source).for_each(|(i, value)| target[self.position(i)] = *value),
         }
     }
 }
@@ -90,7 +91,10 @@ mod tests {
                 assert!(layout.accepts(len));
                 let source: Vec<u32> = (1..=len as u32).collect();
                 let mut target = vec![0; layout.footprint(len)];
-                layout.pack(&source, &mut target);
+                // In two parts, as a large weight comes.
+                let (head, tail) = source.split_at(rows / 3 * row_len);
+                layout.pack(head.len(), tail, &mut target);
+                layout.pack(0, head, &mut target);
                 for (i, value) in source.iter().enumerate() {
                     assert_eq!(target[layout.position(i)], *value, "{layout:?} {i}");
                 }

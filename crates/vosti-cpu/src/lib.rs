@@ -20,4 +20,4 @@ mod wiring;
 
 pub use device::{Config, CpuDevice, CpuError, Mode};
 pub use probe::probe;
-pub use weights::{Tensor, TensorData, WeightCache, Weights};
+pub use weights::{TensorData, WeightCache, WeightError, Weights};

@@ -1,8 +1,10 @@
 //! Where weights come from, and how they are kept: once each, in the layout that their dots read.
 
-use crate::layout::Layout;
+use crate::device::CpuError;
+use crate::layout::{Layout, PANEL};
 use crate::memory::{Arena, Plain, Region};
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use vosti_tile::Scalar;
 
@@ -14,18 +16,31 @@ pub enum TensorData {
     F32(Vec<f32>),
 }
 
-/// A weight as it is loaded.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Tensor {
-    /// Axes, slowest first.
-    pub shape: Vec<usize>,
-    pub data: TensorData,
+impl TensorData {
+    /// The elements of a range.
+    pub fn part(self, range: Range<usize>) -> Self {
+        match self {
+            Self::Bf16(data) => Self::Bf16(data[range].to_vec()),
+            Self::F32(data) => Self::F32(data[range].to_vec()),
+        }
+    }
 }
 
-/// Where a device gets its weights from, by the names in the bindings. It asks for one at a time, each once.
+/// Where a device gets its weights from, by the names in the bindings. It asks for one at a time, each once, in parts,
+/// so that no weight is in memory twice.
 pub trait Weights {
-    fn load(&self, name: &str) -> Result<Tensor, Box<dyn std::error::Error + Send + Sync>>;
+    /// The weight's axes, slowest first.
+    fn shape(&self, name: &str) -> Result<Vec<usize>, WeightError>;
+
+    /// The elements of some rows (indices of the first axis), row-major.
+    fn rows(&self, name: &str, rows: Range<usize>) -> Result<TensorData, WeightError>;
 }
+
+/// Whatever went wrong in the weights' source.
+pub type WeightError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Elements that are asked for at once: enough to be quick, few enough to be nothing beside the weights.
+const PART: usize = 1 << 20;
 
 /// A weight's name, its elements and its layout.
 type Packed = (String, Scalar, Option<Layout>);
@@ -76,25 +91,37 @@ impl Buffer {
     /// A weight as the kernels' element type, packed. BF16 widens to FP32; FP32 never narrows by itself.
     pub fn packed(
         arena: &mut Arena,
-        data: TensorData,
+        weights: &dyn Weights,
+        name: &str,
         elem: Scalar,
         wanted: Option<Layout>,
-    ) -> std::io::Result<Option<Self>> {
-        Ok(match (data, elem) {
-            (TensorData::Bf16(data), Scalar::Bf16) => Some(Self::of(arena, &data, elem, wanted)?),
-            (TensorData::F32(data), Scalar::F32) => Some(Self::of(arena, &data, elem, wanted)?),
-            (TensorData::Bf16(data), Scalar::F32) => {
-                let wide: Vec<f32> = data.into_iter().map(vosti_tile::numerics::from_bf16).collect();
-                Some(Self::of(arena, &wide, elem, wanted)?)
+    ) -> Result<Self, CpuError> {
+        let failed = |error: WeightError| CpuError::Weight { name: name.into(), error };
+        let shape = weights.shape(name).map_err(failed)?;
+        let (rows, columns) = (shape.first().copied().unwrap_or(1), shape.iter().skip(1).product::<usize>());
+        let mut buffer = Self::zeroed(arena, elem, rows * columns, wanted)?;
+        let part = (PART / columns.max(1)).next_multiple_of(PANEL).max(PANEL);
+        for start in (0..rows).step_by(part) {
+            let end = rows.min(start + part);
+            let first = start * columns;
+            let length = (end - start) * columns;
+            match (weights.rows(name, start..end).map_err(failed)?, elem) {
+                (TensorData::Bf16(data), Scalar::Bf16) if data.len() == length => buffer.put(first, &data),
+                (TensorData::F32(data), Scalar::F32) if data.len() == length => buffer.put(first, &data),
+                (TensorData::Bf16(data), Scalar::F32) if data.len() == length => {
+                    let wide: Vec<f32> = data.into_iter().map(vosti_tile::numerics::from_bf16).collect();
+                    buffer.put(first, &wide);
+                }
+                (TensorData::F32(_), _) => return Err(CpuError::WeightType { name: name.into(), elem }),
+                _ => return Err(failed("its source gave rows of another length than its shape's".into())),
             }
-            _ => None,
-        })
+        }
+        Ok(buffer)
     }
 
-    fn of<T: Plain>(arena: &mut Arena, data: &[T], elem: Scalar, wanted: Option<Layout>) -> std::io::Result<Self> {
-        let mut buffer = Self::zeroed(arena, elem, data.len(), wanted)?;
-        let footprint = buffer.layout.footprint(data.len());
-        buffer.layout.pack(data, buffer.region.as_mut_slice(footprint));
-        Ok(buffer)
+    /// Packs elements from the flat index `first` on.
+    fn put<T: Plain>(&mut self, first: usize, data: &[T]) {
+        let footprint = self.layout.footprint(self.len);
+        self.layout.pack(first, data, self.region.as_mut_slice(footprint));
     }
 }

@@ -284,11 +284,7 @@ impl Builder<'_> {
         let mut chunks = Arena::default();
         for (i, name) in self.weight_names.iter().enumerate() {
             let (elem, layout) = demand(Bound::Weight(i), Scalar::Bf16);
-            let mut pack = || {
-                let tensor = weights.load(name).map_err(|error| CpuError::Weight { name: name.clone(), error })?;
-                let buffer = Buffer::packed(&mut chunks, tensor.data, elem, layout)?;
-                buffer.ok_or_else(|| CpuError::WeightType { name: name.clone(), elem })
-            };
+            let mut pack = || Buffer::packed(&mut chunks, weights, name, elem, layout);
             loaded.push(match &self.config.weights {
                 Some(cache) => cache.get(name, elem, layout, pack)?,
                 None => Arc::new(pack()?),

@@ -1,27 +1,32 @@
 //! The whole device: fast equals plain, whatever the threads, the batch, the chunks and the pages.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use vosti_core::{
     BufferDecl, Core, Dtype, GroupDecl, LayerDecl, Op, Program, RequestId, RowSet, Sampler, Select, Token,
 };
 use vosti_cpu::isa::Isa;
-use vosti_cpu::{Config, CpuDevice, Mode, Tensor, TensorData, Weights};
+use vosti_cpu::{Config, CpuDevice, Mode, TensorData, WeightError, Weights};
 use vosti_kernels::{Act, Binding, Const, Launch, specialise};
 
 struct Random(Act);
 
 impl Weights for Random {
-    fn load(&self, name: &str) -> Result<Tensor, Box<dyn std::error::Error + Send + Sync>> {
-        let shape = match name.split('.').next().unwrap_or(name) {
+    fn shape(&self, name: &str) -> Result<Vec<usize>, WeightError> {
+        Ok(match name.split('.').next().unwrap_or(name) {
             "embed" => vec![256, 64],
             "norm" => vec![64],
             "cos" | "sin" => vec![512, 8],
             "qkv" | "down" => vec![128, 64],
             "out" => vec![64, 64],
             _ => vec![256, 64],
-        };
-        let len: usize = shape.iter().product();
+        })
+    }
+
+    fn rows(&self, name: &str, rows: Range<usize>) -> Result<TensorData, WeightError> {
+        let shape = self.shape(name)?;
+        let (len, columns) = (shape.iter().product::<usize>(), shape[1..].iter().product::<usize>());
         let mut state = name.bytes().fold(7u64, |s, b| (s ^ u64::from(b)).wrapping_mul(0x100000001b3));
         let mut next = || {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
@@ -34,7 +39,7 @@ impl Weights for Random {
             Act::Bf16 if !vector => TensorData::Bf16(values.iter().map(|x| (x.to_bits() >> 16) as u16).collect()),
             _ => TensorData::F32(values),
         };
-        Ok(Tensor { shape, data })
+        Ok(data.part(rows.start * columns..rows.end * columns))
     }
 }
 

@@ -72,6 +72,17 @@ pub enum Recipe {
     },
 }
 
+impl Recipe {
+    /// The extents of the weight it makes.
+    pub fn shape(&self) -> Vec<usize> {
+        match self {
+            Recipe::Matrix { parts, columns } => vec![parts.iter().map(|part| part.rows).sum(), *columns],
+            Recipe::Vector { length, .. } | Recipe::Repeat { length, .. } => vec![*length],
+            Recipe::Rope { rope, positions, .. } => vec![*positions, rope.head_dim as usize / 2],
+        }
+    }
+}
+
 /// One tensor of a [`Recipe::Matrix`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct MatrixPart {

@@ -2,6 +2,8 @@
 //!
 //! Powers, sines and cosines are libm's, so that a table is the same bits on every platform.
 
+use std::ops::Range;
+
 use crate::decoder::{Rope, RopeScaling};
 
 /// The frequency of each pair of columns. `divisors`: for [`RopeScaling::Divisors`], one for each.
@@ -38,11 +40,11 @@ fn llama3(frequency: f32, factor: f32, low: f32, high: f32, original: f32) -> f3
     (1.0 - smooth) * frequency / factor + smooth * frequency
 }
 
-/// The table `[positions, head_dim / 2]` of cosines or sines.
-pub(crate) fn table(frequencies: &[f32], positions: usize, sine: bool) -> Vec<f32> {
+/// Rows of the table `[positions, head_dim / 2]` of cosines or sines.
+pub(crate) fn table(frequencies: &[f32], positions: Range<usize>, sine: bool) -> Vec<f32> {
     let function = if sine { libm::sinf } else { libm::cosf };
-    let mut out = Vec::with_capacity(positions * frequencies.len());
-    for position in 0..positions {
+    let mut out = Vec::with_capacity(positions.len() * frequencies.len());
+    for position in positions {
         out.extend(frequencies.iter().map(|f| function(position as f32 * f)));
     }
     out

@@ -1,6 +1,7 @@
 //! Making each weight that a plan names: recipe, tensors of the files, one weight at a time.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use vosti_kernels::Act;
 
@@ -29,10 +30,24 @@ pub struct Tensor {
     pub data: TensorData,
 }
 
-/// Where a device gets its weights from, by the names in the plan's bindings.
+/// Where a device gets its weights from, by the names in the plan's bindings. Nothing is kept: a second call makes
+/// the weight again.
 pub trait WeightSource {
-    /// Makes one weight. Nothing is kept: a second call makes it again.
-    fn load(&self, name: &str) -> Result<Tensor>;
+    /// A weight's axes, slowest first.
+    fn shape(&self, name: &str) -> Result<Vec<usize>>;
+
+    /// The elements of some rows (indices of the first axis), row-major.
+    ///
+    /// # Panics
+    /// If the rows are not in the weight's shape.
+    fn rows(&self, name: &str, rows: Range<usize>) -> Result<TensorData>;
+
+    /// A whole weight.
+    fn load(&self, name: &str) -> Result<Tensor> {
+        let shape = self.shape(name)?;
+        let data = self.rows(name, 0..shape[0])?;
+        Ok(Tensor { shape, data })
+    }
 }
 
 /// The weights of a plan, from a model's files.
@@ -48,19 +63,28 @@ impl<'a> Weights<'a> {
         Self { files, recipes: &plan.weights, act }
     }
 
-    fn matrix(&self, parts: &[MatrixPart], columns: usize) -> Result<Tensor> {
-        let rows = parts.iter().map(|p| p.rows).sum();
-        let elements = rows * columns;
+    fn recipe(&self, name: &str) -> Result<&Recipe> {
+        self.recipes.get(name).ok_or_else(|| ModelError::TensorMissing { name: name.into() })
+    }
+
+    fn matrix(&self, parts: &[MatrixPart], columns: usize, rows: Range<usize>) -> Result<TensorData> {
+        let elements = rows.len() * columns;
         let mut data = match self.act {
             Act::Bf16 => TensorData::Bf16(Vec::with_capacity(elements)),
             Act::F32 => TensorData::F32(Vec::with_capacity(elements)),
         };
+        let mut first = 0;
         for part in parts {
-            let raw = self.files.tensor(&part.tensor)?;
-            expect_shape(&part.tensor, &raw, &[part.rows, columns])?;
-            append_rows(&raw, part, columns, &mut data);
+            let within = rows.start.max(first)..rows.end.min(first + part.rows);
+            if !within.is_empty() {
+                let raw = self.files.tensor(&part.tensor)?;
+                expect_shape(&part.tensor, &raw, &[part.rows, columns])?;
+                append_rows(&raw, part, columns, within.start - first..within.end - first, &mut data);
+            }
+            first += part.rows;
         }
-        Ok(Tensor { shape: vec![rows, columns], data })
+        assert!(rows.end <= first, "rows {rows:?} of {first}");
+        Ok(data)
     }
 
     /// A whole tensor in f32; it must have `length` elements.
@@ -74,33 +98,31 @@ impl<'a> Weights<'a> {
         Ok(out)
     }
 
-    fn rope(&self, rope: &Rope, positions: usize, sine: bool) -> Result<Tensor> {
+    fn rope(&self, rope: &Rope, positions: Range<usize>, sine: bool) -> Result<Vec<f32>> {
         let half = rope.head_dim as usize / 2;
         let divisors = match &rope.scaling {
             RopeScaling::Divisors { tensor } => self.floats(tensor, half)?,
             _ => Vec::new(),
         };
-        let table = rope::table(&rope::frequencies(rope, &divisors), positions, sine);
-        Ok(Tensor { shape: vec![positions, half], data: TensorData::F32(table) })
+        Ok(rope::table(&rope::frequencies(rope, &divisors), positions, sine))
     }
 }
 
 impl WeightSource for Weights<'_> {
-    fn load(&self, name: &str) -> Result<Tensor> {
-        let recipe = self.recipes.get(name).ok_or_else(|| ModelError::TensorMissing { name: name.into() })?;
-        match recipe {
-            Recipe::Matrix { parts, columns } => self.matrix(parts, *columns),
+    fn shape(&self, name: &str) -> Result<Vec<usize>> {
+        Ok(self.recipe(name)?.shape())
+    }
+
+    fn rows(&self, name: &str, rows: Range<usize>) -> Result<TensorData> {
+        Ok(match self.recipe(name)? {
+            Recipe::Matrix { parts, columns } => self.matrix(parts, *columns, rows)?,
             Recipe::Vector { tensor, length, offset } => {
-                let mut values = self.floats(tensor, *length)?;
-                values.iter_mut().for_each(|v| *v += offset);
-                Ok(Tensor { shape: vec![*length], data: TensorData::F32(values) })
+                let values = self.floats(tensor, *length)?;
+                TensorData::F32(values[rows].iter().map(|v| v + offset).collect())
             }
-            Recipe::Repeat { tensor, length } => {
-                let value = self.floats(tensor, 1)?[0];
-                Ok(Tensor { shape: vec![*length], data: TensorData::F32(vec![value; *length]) })
-            }
-            Recipe::Rope { rope, positions, sine } => self.rope(rope, *positions, *sine),
-        }
+            Recipe::Repeat { tensor, .. } => TensorData::F32(vec![self.floats(tensor, 1)?[0]; rows.len()]),
+            Recipe::Rope { rope, sine, .. } => TensorData::F32(self.rope(rope, rows, *sine)?),
+        })
     }
 }
 
@@ -111,11 +133,11 @@ fn expect_shape(name: &str, raw: &RawTensor, expected: &[usize]) -> Result<()> {
     Err(ModelError::TensorShape { name: name.into(), found: raw.shape.clone(), expected: expected.to_vec() })
 }
 
-/// Expands a tensor row by row, in the order that the recipe asks for, without a second copy of it.
-fn append_rows(raw: &RawTensor, part: &MatrixPart, columns: usize, data: &mut TensorData) {
+/// Expands some rows of a part one by one, in the order that the recipe asks for.
+fn append_rows(raw: &RawTensor, part: &MatrixPart, columns: usize, rows: Range<usize>, data: &mut TensorData) {
     let row_bytes = columns / raw.kind.block_elements() * raw.kind.block_bytes();
     let mut row = vec![0.0f32; columns];
-    for i in 0..part.rows {
+    for i in rows {
         let source = part.permuted_heads.map_or(i, |heads| unpermuted(i, part.rows / heads));
         let bytes = &raw.bytes[source * row_bytes..][..row_bytes];
         match data {

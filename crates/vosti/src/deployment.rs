@@ -3,19 +3,21 @@
 //! The fingerprint covers what can change a bit of an answer, and nothing else: not the thread count, not the pool,
 //! not the policy. Two deployments with one fingerprint give one answer.
 
+use crate::bundle::{Bundle, BundleError, manifest};
 use crate::check::{CheckError, Facts, Setup, Subject, prompts};
 use crate::watch::Watch;
 use std::cell::Cell;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use std::{fs, io};
+use std::io;
 use thiserror::Error;
 use vosti_core::{PAGE, Program};
 use vosti_cpu::isa::Isa;
-use vosti_cpu::{Config, CpuDevice, CpuError, Tensor, TensorData, WeightCache};
+use vosti_cpu::{Config, CpuDevice, CpuError, TensorData, WeightCache, WeightError};
 use vosti_engine::{Engine, EngineError, Event, Policy};
-use vosti_kernels::{Act, ttir, ttir_hash};
+use vosti_kernels::{Act, ttir_hash};
 use vosti_model::{Model, ModelError, ModelPlan, PlanOptions, WeightSource};
 
 /// Why a model could not be deployed.
@@ -23,6 +25,8 @@ use vosti_model::{Model, ModelError, ModelPlan, PlanOptions, WeightSource};
 pub enum DeployError {
     #[error(transparent)]
     Model(#[from] ModelError),
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
     #[error(transparent)]
     Device(#[from] CpuError),
     #[error(transparent)]
@@ -42,6 +46,8 @@ pub struct Options {
     pub threads: Option<usize>,
     /// Longest sequence; none: the model's own.
     pub context: Option<u32>,
+    /// A folder that `vosti prepare` wrote; none: the built-in kernels and certificates.
+    pub bundle: Option<PathBuf>,
 }
 
 /// The room of one device.
@@ -62,11 +68,17 @@ impl Default for Room {
     }
 }
 
+/// The kernels' target on this device.
+pub const TARGET: &str = "cpu";
+
 /// A model, planned, loaded and named.
 pub struct Deployment {
     name: String,
     model: Arc<Model>,
     plan: ModelPlan,
+    /// What was admitted: the kernels' texts.
+    bundle: Bundle,
+    files: manifest::Model,
     threads: usize,
     weights: Arc<WeightCache>,
     fingerprint: String,
@@ -81,13 +93,22 @@ impl Deployment {
             // Respects affinity and cgroup quotas.
             None => std::thread::available_parallelism().map_or(1, usize::from),
         };
+        let bundle = Bundle::open(options.bundle.as_deref())?;
         let model = Arc::new(Model::open(path)?);
-        let plan = model.plan(&PlanOptions { target: "cpu", act: Act::Bf16, context: options.context })?;
+        let context = options.context.or(bundle.manifest().map(|manifest| manifest.context));
+        let plan = model.plan(&PlanOptions { target: TARGET, act: Act::Bf16, context })?;
+        let files = manifest::Model::of_files(name, model.decoder.family, path)
+            .map_err(|(path, error)| DeployError::Io { path, error })?;
+        if options.bundle.is_none() {
+            vosti_model::check_kernels(&plan)?;
+        }
+        bundle.check_origin(&files, TARGET, &plan)?;
+        bundle.admit(&plan)?;
         let weights = Arc::new(WeightCache::default());
-        let name = name.to_string();
-        let mut deployment = Deployment { name, model, plan, threads, weights, fingerprint: String::new() };
+        let (name, fingerprint) = (name.to_string(), String::new());
+        let mut deployment = Deployment { name, model, plan, bundle, files, threads, weights, fingerprint };
         deployment.warm(watch)?;
-        deployment.fingerprint = deployment.identify(path)?;
+        deployment.fingerprint = deployment.identify()?;
         Ok(deployment)
     }
 
@@ -155,6 +176,7 @@ impl Deployment {
         let threads = room.threads.unwrap_or(self.threads);
         let mut config = Config::new(room.rows_max, room.rows_max, pages, threads);
         config.isa = room.isa;
+        config.ttir = Some(self.bundle.texts(&self.plan));
         config.weights = Some(self.weights.clone());
         let source = Source { model: &self.model, plan: &self.plan, watch: None };
         Ok(CpuDevice::new(self.program(), &self.plan.bindings, &source, config)?)
@@ -165,6 +187,7 @@ impl Deployment {
         watch.stage(&format!("loading {}", self.name), self.plan.weights.len() as u64);
         let pages = vec![1; self.program().groups.len()];
         let mut config = Config::new(1, 1, pages, 1);
+        config.ttir = Some(self.bundle.texts(&self.plan));
         config.weights = Some(self.weights.clone());
         let watched = Watched { watch, loaded: Cell::new(0) };
         let source = Source { model: &self.model, plan: &self.plan, watch: Some(&watched) };
@@ -176,7 +199,7 @@ impl Deployment {
     }
 
     /// Hashes, in a fixed order: binary, page size, program, kernels, files, numbers.
-    fn identify(&self, path: &Path) -> Result<String, DeployError> {
+    fn identify(&self) -> Result<String, DeployError> {
         let mut hash = blake3::Hasher::new();
         let mut put = |what: &str, bytes: &[u8]| {
             hash.update(what.as_bytes()).update(&(bytes.len() as u64).to_le_bytes()).update(bytes);
@@ -187,15 +210,11 @@ impl Deployment {
         put("program", format!("{:?}", self.program()).as_bytes());
         for launch in self.plan.bindings.iter().flat_map(|binding| &binding.launches) {
             put("launch", format!("{} {:?}", launch.spec, launch.weights).as_bytes());
-            put("ttir", ttir(&launch.spec).map(ttir_hash).map_or([0; 32], |hash| *hash.as_bytes()).as_slice());
+            let text = self.bundle.ttir(&launch.spec.to_string()).unwrap_or_default();
+            put("ttir", ttir_hash(text).as_bytes());
         }
         // Weights, tokenizer and template are in the model's files.
-        for file in files(path).map_err(|error| DeployError::Io { path: path.into(), error })? {
-            let mut content = blake3::Hasher::new();
-            let opened = fs::File::open(&file).and_then(|opened| content.update_reader(opened).map(drop));
-            opened.map_err(|error| DeployError::Io { path: file.clone(), error })?;
-            put("file", content.finalize().as_bytes());
-        }
+        self.files.files.iter().for_each(|file| put("file", file.blake3.as_bytes()));
         put("numbers", self.numeric_probe()?.as_bytes());
         Ok(format!("vosti-{}", &hash.finalize().to_hex()[..32]))
     }
@@ -228,20 +247,6 @@ pub fn isa_name(isa: Isa) -> &'static str {
     }
 }
 
-/// The files that make a model, sorted by name.
-fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
-    if path.is_file() {
-        return Ok(vec![path.to_path_buf()]);
-    }
-    let matters = |path: &Path| {
-        let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("");
-        path.is_file() && ["json", "safetensors", "jinja"].contains(&extension)
-    };
-    let mut files: Vec<PathBuf> = fs::read_dir(path)?.flatten().map(|e| e.path()).filter(|p| matters(p)).collect();
-    files.sort();
-    Ok(files)
-}
-
 /// The model's weights as the device asks for them.
 struct Source<'a> {
     model: &'a Model,
@@ -255,20 +260,22 @@ struct Watched<'a> {
 }
 
 impl vosti_cpu::Weights for Source<'_> {
-    fn load(&self, name: &str) -> Result<Tensor, Box<dyn std::error::Error + Send + Sync>> {
+    fn shape(&self, name: &str) -> Result<Vec<usize>, WeightError> {
         if let Some(watched) = self.watch {
-            if watched.watch.cancelled() {
-                return Err("interrupted".into());
-            }
             watched.loaded.set(watched.loaded.get() + 1);
             watched.watch.done(watched.loaded.get());
         }
-        let tensor = self.model.weights(self.plan, Act::Bf16).load(name)?;
-        let data = match tensor.data {
+        Ok(self.model.weights(self.plan, Act::Bf16).shape(name)?)
+    }
+
+    fn rows(&self, name: &str, rows: Range<usize>) -> Result<TensorData, WeightError> {
+        if self.watch.is_some_and(|watched| watched.watch.cancelled()) {
+            return Err("interrupted".into());
+        }
+        Ok(match self.model.weights(self.plan, Act::Bf16).rows(name, rows)? {
             vosti_model::TensorData::Bf16(data) => TensorData::Bf16(data),
             vosti_model::TensorData::F32(data) => TensorData::F32(data),
-        };
-        Ok(Tensor { shape: tensor.shape, data })
+        })
     }
 }
 

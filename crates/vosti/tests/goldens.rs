@@ -8,6 +8,7 @@
 //! the positions (SmolLM2: 98.65% of 593), ours must agree as often. Prompts run in
 //! chunks, so that paging and chunked prefill are under test too.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use safetensors::SafeTensors;
@@ -43,13 +44,15 @@ impl Sampler for Once {
 struct Source<'a>(vosti_model::Weights<'a>);
 
 impl vosti_cpu::Weights for Source<'_> {
-    fn load(&self, name: &str) -> Result<vosti_cpu::Tensor, Box<dyn std::error::Error + Send + Sync>> {
-        let tensor = self.0.load(name)?;
-        let data = match tensor.data {
+    fn shape(&self, name: &str) -> Result<Vec<usize>, vosti_cpu::WeightError> {
+        Ok(self.0.shape(name)?)
+    }
+
+    fn rows(&self, name: &str, rows: Range<usize>) -> Result<vosti_cpu::TensorData, vosti_cpu::WeightError> {
+        Ok(match self.0.rows(name, rows)? {
             vosti_model::TensorData::Bf16(data) => vosti_cpu::TensorData::Bf16(data),
             vosti_model::TensorData::F32(data) => vosti_cpu::TensorData::F32(data),
-        };
-        Ok(vosti_cpu::Tensor { shape: tensor.shape, data })
+        })
     }
 }
 
