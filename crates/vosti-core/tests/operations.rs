@@ -176,8 +176,9 @@ fn a_device_error_abandons_the_step_and_a_lost_cache_poisons() {
     let id = c.admit(prompt(10), 0, 9).unwrap();
     cover(&mut c, id, 10);
     let failing = |intact| {
-        let cache = vec![vec![0; 4 * PAGE]];
-        Core::new(Tiny { cache, logits: vec![], fail: Some(intact) }, Modulo, program(&[None])).unwrap()
+        let device = Tiny::new(1, 4);
+        device.fail.set(Some(intact));
+        Core::new(device, Modulo, program(&[None])).unwrap()
     };
     for intact in [true, false] {
         let mut c = failing(intact);

@@ -1,12 +1,19 @@
-//! A tiny device: a slot's KV is a hash of token and position, logits hash what a position sees, in order.
+//! A tiny device: a slot's KV is a hash of its whole prefix, logits hash what a position sees, in order. It asserts what a
+//! device may rely on, and fails when it is told to.
 #![allow(dead_code)]
 
+use std::cell::Cell;
+use std::collections::HashSet;
+use std::rc::Rc;
 use vosti_core::*;
 
 pub struct Tiny {
     pub cache: Vec<Vec<u64>>,
     pub logits: Vec<u64>,
-    pub fail: Option<bool>,
+    pub rows_max: usize,
+    pub selected_max: usize,
+    /// What the next runs end with: true is an error with the cache intact, false one that lost it.
+    pub fail: Rc<Cell<Option<bool>>>,
 }
 
 pub const VOCAB: u32 = 50;
@@ -15,15 +22,98 @@ fn mix(a: u64, b: u64) -> u64 {
     (a ^ b.wrapping_add(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xbf58_476d_1ce4_e5b9).rotate_left(31)
 }
 
+/// The KV of a token after what the position before it holds.
+fn kv(before: u64, token: Token, position: usize) -> u64 {
+    mix(mix(before, token as u64), position as u64)
+}
+
+/// The first position that `p` sees.
+fn first_seen(decl: &GroupDecl, p: usize) -> usize {
+    decl.window.map_or(0, |w| (p + 1).saturating_sub(w as usize))
+}
+
+/// What the device must compute, from a history alone: the KV of each position in each group.
+pub fn canonical_kv(groups: &[GroupDecl], history: &[Token]) -> Vec<Vec<u64>> {
+    let of_group = |decl: &GroupDecl| {
+        let mut out: Vec<u64> = vec![];
+        for (p, &token) in history.iter().enumerate() {
+            let before = if first_seen(decl, p) < p { out[p - 1] } else { 0 };
+            out.push(kv(before, token, p));
+        }
+        out
+    };
+    groups.iter().map(of_group).collect()
+}
+
+/// And the logits of its last position.
+pub fn canonical_logits(groups: &[GroupDecl], history: &[Token]) -> u64 {
+    let p = history.len() - 1;
+    let kv = canonical_kv(groups, history);
+    let seen = groups.iter().zip(&kv).flat_map(|(decl, kv)| &kv[first_seen(decl, p)..=p]);
+    seen.fold(1, |h, x| mix(h, *x))
+}
+
+impl Tiny {
+    pub fn new(groups: usize, pages: usize) -> Self {
+        let cache = (0..groups).map(|_| vec![7; pages * PAGE]).collect();
+        Tiny { cache, logits: vec![], rows_max: 512, selected_max: 512, fail: Rc::default() }
+    }
+
+    /// What a device may rely on, as `plan_ok` says it.
+    fn check(&self, program: &Program, plan: &StepPlan) {
+        assert!(!plan.sequences().is_empty() && plan.rows() <= self.rows_max, "row capacity");
+        assert!(plan.selected().len() <= self.selected_max, "capacity of selected rows");
+        assert!(plan.tokens().iter().all(|t| *t < program.vocab), "a token outside the vocabulary");
+        assert_eq!(plan.positions().len(), plan.rows());
+        let (mut row, mut selected) = (0, 0);
+        let (mut requests, mut slots) = (HashSet::new(), HashSet::new());
+        for s in plan.sequences() {
+            assert!(
+                s.first_row == row && s.first_selected == selected && s.rows >= 1 && s.selected <= s.rows,
+                "packed"
+            );
+            assert!(s.first_position + s.rows <= program.context as usize, "beyond the context");
+            assert!(requests.insert(s.request.slot), "a request stands twice in the plan");
+            for i in 0..s.rows {
+                let p = s.first_position + i;
+                assert_eq!(plan.positions()[row + i] as usize, p, "positions follow each other");
+                for (group, table) in s.tables.iter().enumerate() {
+                    assert!(slots.insert((group, table[p / PAGE], p % PAGE)), "two rows write one slot");
+                }
+            }
+            for i in 0..s.selected {
+                assert_eq!(plan.selected()[selected + i] as usize, row + s.rows - s.selected + i, "the last rows");
+            }
+            (row, selected) = (row + s.rows, selected + s.selected);
+        }
+        assert_eq!((row, selected), (plan.rows(), plan.selected().len()), "rows of nobody");
+    }
+
+    /// Writes garbage: where it may after a failed step, or everywhere.
+    fn scribble(&mut self, plan: &StepPlan, everywhere: bool) {
+        if everywhere {
+            self.cache.iter_mut().for_each(|c| c.fill(13));
+            return;
+        }
+        for s in plan.sequences() {
+            for (group, table) in s.tables.iter().enumerate() {
+                for p in s.first_position..s.first_position + s.rows {
+                    self.cache[group][table[p / PAGE] as usize * PAGE + p % PAGE] = 13;
+                }
+            }
+        }
+    }
+}
+
 impl Device for Tiny {
     type Logits = u64;
 
     fn rows_max(&self) -> usize {
-        512
+        self.rows_max
     }
 
     fn selected_max(&self) -> usize {
-        512
+        self.selected_max
     }
 
     fn pages(&self, group: usize) -> usize {
@@ -35,39 +125,40 @@ impl Device for Tiny {
     }
 
     fn run(&mut self, program: &Program, plan: &StepPlan) -> Result<(), DeviceError> {
-        if let Some(intact) = self.fail {
+        self.check(program, plan);
+        if let Some(intact) = self.fail.take() {
+            self.scribble(plan, !intact);
             return Err(DeviceError { message: "told to fail".into(), intact });
         }
+        let page = |table: &[i32], p: usize| {
+            let page = table[p / PAGE];
+            assert!(page >= 0, "position {p} is read or written and has no page");
+            page as usize * PAGE + p % PAGE
+        };
         for s in plan.sequences() {
             for (group, table) in s.tables.iter().enumerate() {
                 for row in s.first_row..s.first_row + s.rows {
                     let p = plan.positions()[row] as usize;
-                    assert_eq!(p, s.first_position + row - s.first_row);
-                    self.cache[group][table[p / PAGE] as usize * PAGE + p % PAGE] =
-                        mix(plan.tokens()[row] as u64, p as u64);
+                    let sees_before = first_seen(&program.groups[group], p) < p;
+                    let before = if sees_before { self.cache[group][page(table, p - 1)] } else { 0 };
+                    self.cache[group][page(table, p)] = kv(before, plan.tokens()[row], p);
                 }
             }
         }
         let sequence_of =
             |row: usize| plan.sequences().iter().find(|s| (s.first_row..s.first_row + s.rows).contains(&row)).unwrap();
-        self.logits = plan
-            .selected()
-            .iter()
-            .map(|&row| {
-                let s = sequence_of(row as usize);
-                let p = plan.positions()[row as usize] as usize;
-                let mut h = 1;
-                for (group, decl) in program.groups.iter().enumerate() {
-                    let first = decl.window.map_or(0, |w| (p + 1).saturating_sub(w as usize));
-                    for j in first..=p {
-                        let page = s.tables[group][j / PAGE];
-                        assert!(page >= 0, "position {j} of group {group} is read and has no page");
-                        h = mix(h, self.cache[group][page as usize * PAGE + j % PAGE]);
-                    }
+        let logits = |row: &u32| {
+            let s = sequence_of(*row as usize);
+            let p = plan.positions()[*row as usize] as usize;
+            let mut h = 1;
+            for (group, decl) in program.groups.iter().enumerate() {
+                for j in first_seen(decl, p)..=p {
+                    h = mix(h, self.cache[group][page(&s.tables[group], j)]);
                 }
-                h
-            })
-            .collect();
+            }
+            h
+        };
+        self.logits = plan.selected().iter().map(logits).collect();
         Ok(())
     }
 
@@ -87,6 +178,7 @@ impl Sampler for Modulo {
     }
 
     fn sample(&self, state: &mut u64, logits: &u64) -> (Token, bool) {
+        assert!(*state > 0, "sampled after the end");
         *state -= 1;
         ((logits % VOCAB as u64) as u32, *state == 0)
     }
@@ -118,8 +210,7 @@ pub fn program(windows: &[Option<u32>]) -> Program {
 pub type Tested = Core<Tiny, Modulo>;
 
 pub fn core(windows: &[Option<u32>], pages: usize) -> Tested {
-    let cache = windows.iter().map(|_| vec![7; pages * PAGE]).collect();
-    Core::new(Tiny { cache, logits: vec![], fail: None }, Modulo, program(windows)).unwrap()
+    Core::new(Tiny::new(windows.len(), pages), Modulo, program(windows)).unwrap()
 }
 
 /// Takes the pages that positions below `end` need.
