@@ -1,1 +1,4 @@
 //! See the crate's place in ARCHITECTURE.md.
+
+pub mod grammar;
+pub mod receipt;

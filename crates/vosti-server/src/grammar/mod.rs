@@ -1,0 +1,204 @@
+//! Structured output: a JSON schema, JSON, or calls of functions, as a constraint on the sampler.
+//!
+//! llguidance says which tokens may come next; the sampler draws among them. What may come next must be a function of the
+//! grammar and of the tokens accepted so far, so each choice gets a parser of its own, cloned with its caches from one
+//! that has seen no token: llguidance's limits count what is not cached yet, and a parser that other requests had warmed
+//! would reach them elsewhere. No time limit exists in it. Read [`tools`] for how functions are shown and called.
+
+pub mod tools;
+
+use llguidance::api::TopLevelGrammar;
+use llguidance::toktrie::{ApproximateTokEnv, INVALID_TOKEN, TokRxInfo, TokTrie};
+use llguidance::{Matcher, ParserFactory};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use vosti_engine::Token;
+use vosti_engine::sampler::Constraint;
+use vosti_engine::sampling::MakeConstraint;
+use vosti_model::Tokenizer;
+
+/// What an answer must be. Goes into receipts as it is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Grammar {
+    /// Any JSON object.
+    JsonObject,
+    /// JSON that this schema describes.
+    JsonSchema(Value),
+    /// Text with calls of these functions, or such calls only.
+    Tools(tools::Tools),
+}
+
+/// Why there is no constraint.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GrammarError {
+    #[error("{what} cannot be turned into a grammar: {why}")]
+    Refused { what: &'static str, why: String },
+    #[error("structured output needs the model's tokenizer as bytes: {0}")]
+    Tokenizer(String),
+    #[error("the grammar is {bytes} bytes long, at most {limit} are taken: send a smaller schema")]
+    TooLong { bytes: usize, limit: usize },
+}
+
+/// Compiles grammars for one model, and keeps the last few.
+pub struct Grammars {
+    factory: ParserFactory,
+    stops: Vec<Token>,
+    /// Most recently used last.
+    cache: Mutex<VecDeque<(blake3::Hash, Arc<Matcher>)>>,
+}
+
+/// Compiled grammars kept. Each is up to some megabytes.
+const CACHED_MAX: usize = 32;
+
+/// A longer schema is refused: compiling takes time that nobody else may use.
+const BYTES_MAX: usize = 256 << 10;
+
+impl Grammars {
+    /// For rows of `vocab` logits and this tokenizer's tokens.
+    pub fn new(tokenizer: &Tokenizer, vocab: u32) -> Result<Self, GrammarError> {
+        let stops: Vec<Token> = tokenizer.eos().collect();
+        let words = (0..vocab).map(|token| word(tokenizer, token)).collect();
+        Self::of_words(words, stops)
+    }
+
+    /// For tokens with these bytes; those in `stops` end an answer, and the first of them is what the grammar asks for.
+    fn of_words(words: Vec<Vec<u8>>, stops: Vec<Token>) -> Result<Self, GrammarError> {
+        let stop = stops.first().copied().unwrap_or(INVALID_TOKEN);
+        let info = TokRxInfo::new(words.len() as u32, stop);
+        let ends = if stops.is_empty() { vec![stop] } else { stops.clone() };
+        let trie = TokTrie::from(&info, &words).with_eos_tokens(&ends);
+        let environment: llguidance::toktrie::TokEnv = Arc::new(ApproximateTokEnv::new(trie));
+        let factory = ParserFactory::new_simple(&environment).map_err(|e| GrammarError::Tokenizer(e.to_string()))?;
+        let mut grammars = Self { factory, stops, cache: Mutex::default() };
+        grammars.factory.quiet().limits_mut().verbose_errors = false;
+        Ok(grammars)
+    }
+
+    /// The constraint, compiled unless it is one of the last few. Takes milliseconds, for large schemas more: not for a
+    /// thread that others wait for.
+    pub fn compile(&self, grammar: &Grammar) -> Result<MakeConstraint, GrammarError> {
+        let written = grammar.write()?;
+        if written.len() > BYTES_MAX {
+            return Err(GrammarError::TooLong { bytes: written.len(), limit: BYTES_MAX });
+        }
+        let key = blake3::hash(written.as_bytes());
+        let matcher = match self.cached(&key) {
+            Some(matcher) => matcher,
+            None => self.keep(key, self.matcher(grammar, written)?),
+        };
+        let stops: Arc<[Token]> = self.stops.as_slice().into();
+        Ok(Arc::new(move || Box::new(Guide { matcher: matcher.deep_clone(), stops: stops.clone() })))
+    }
+
+    fn matcher(&self, grammar: &Grammar, written: String) -> Result<Matcher, GrammarError> {
+        let parser = self.factory.create_parser(TopLevelGrammar::from_lark(written));
+        let matcher = Matcher::new(parser);
+        match matcher.get_error() {
+            None => Ok(matcher),
+            Some(why) => Err(GrammarError::Refused { what: grammar.what(), why: first_lines(&why) }),
+        }
+    }
+
+    fn cached(&self, key: &blake3::Hash) -> Option<Arc<Matcher>> {
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = cache.iter().position(|(known, _)| known == key)?;
+        let entry = cache.remove(at)?;
+        let matcher = entry.1.clone();
+        cache.push_back(entry);
+        Some(matcher)
+    }
+
+    fn keep(&self, key: blake3::Hash, matcher: Matcher) -> Arc<Matcher> {
+        let matcher = Arc::new(matcher);
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.retain(|(known, _)| *known != key);
+        if cache.len() >= CACHED_MAX {
+            cache.pop_front();
+        }
+        cache.push_back((key, matcher.clone()));
+        matcher
+    }
+}
+
+impl Grammar {
+    /// As a grammar in llguidance's notation.
+    fn write(&self) -> Result<String, GrammarError> {
+        match self {
+            Self::JsonObject => Ok(format!("start: {}", json_rule(&json!({ "type": "object" })))),
+            Self::JsonSchema(schema) if schema.is_object() => Ok(format!("start: {}", json_rule(schema))),
+            Self::JsonSchema(_) => Err(GrammarError::Refused { what: self.what(), why: "it is no object".into() }),
+            Self::Tools(tools) => Ok(tools.grammar()),
+        }
+    }
+
+    /// The API's name of what is compiled, for messages.
+    fn what(&self) -> &'static str {
+        match self {
+            Self::JsonObject | Self::JsonSchema(_) => "response_format.json_schema.schema",
+            Self::Tools(_) => "tools",
+        }
+    }
+}
+
+/// A schema inside a grammar. JSON comes on one line with a space after `,` and `:`, as Python writes it: a small model
+/// that may write any white space can write nothing else for ever. `x-guidance` in the schema says otherwise.
+fn json_rule(schema: &Value) -> String {
+    let mut schema = schema.clone();
+    if let Some(object) = schema.as_object_mut() {
+        let layout = json!({ "item_separator": ", ", "key_separator": ": ", "whitespace_flexible": false });
+        object.entry("x-guidance").or_insert(layout);
+    }
+    format!("%json {schema}")
+}
+
+/// The bytes of a token. Control tokens have none, so that a grammar never asks for one.
+fn word(tokenizer: &Tokenizer, token: Token) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    tokenizer.append_bytes(token, &mut bytes);
+    // A first byte of 0xff marks special tokens in llguidance; no UTF-8 text begins with it.
+    if bytes.first() == Some(&TokTrie::SPECIAL_TOKEN_MARKER) { Vec::new() } else { bytes }
+}
+
+/// A message without the positions and dumps that follow it.
+fn first_lines(why: &str) -> String {
+    let text: Vec<&str> = why.lines().map(str::trim).filter(|line| !line.is_empty()).take(3).collect();
+    text.join("; ")
+}
+
+/// One choice's way through a grammar.
+struct Guide {
+    matcher: Matcher,
+    stops: Arc<[Token]>,
+}
+
+impl Constraint for Guide {
+    fn mask(&mut self, logits: &mut [f32]) {
+        match self.matcher.compute_mask_or_eos() {
+            Ok(allowed) => {
+                for (token, logit) in logits.iter_mut().enumerate() {
+                    if token >= allowed.len() || !allowed.is_allowed(token as Token) {
+                        *logit = f32::NEG_INFINITY;
+                    }
+                }
+            }
+            // Nothing can follow: the answer ends here, with a stop token or, without one, whatever comes.
+            Err(_) => {
+                for (token, logit) in logits.iter_mut().enumerate() {
+                    if !self.stops.is_empty() && !self.stops.contains(&(token as Token)) {
+                        *logit = f32::NEG_INFINITY;
+                    }
+                }
+            }
+        }
+    }
+
+    fn accept(&mut self, token: Token) -> bool {
+        self.matcher.consume_token(token).is_err() || self.matcher.is_stopped()
+    }
+}
+
+#[cfg(test)]
+mod tests;

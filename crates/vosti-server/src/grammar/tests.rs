@@ -1,0 +1,213 @@
+//! Walks through grammars with a small vocabulary: what comes out is what was asked for, whatever the logits are.
+
+use super::tools::{Choice, Function, Piece, Reader, Tools};
+use super::*;
+
+const STOP: Token = 256;
+
+/// Every byte, a stop token, and a few longer tokens that cross the borders of JSON's parts.
+fn words() -> Vec<Vec<u8>> {
+    let mut words: Vec<Vec<u8>> = (0..=255u8).map(|byte| vec![byte]).collect();
+    words[0xff].clear();
+    words.push(Vec::new());
+    for word in
+        ["{\"", "\": ", "\", \"", "\"}", "}}", "true", " the", "<tool", "_call>", "\n{\"name\": ", "12", "\u{e9}"]
+    {
+        words.push(word.as_bytes().to_vec());
+    }
+    words
+}
+
+fn grammars() -> Grammars {
+    Grammars::of_words(words(), vec![STOP]).expect("a vocabulary")
+}
+
+/// Pseudo-random logits: a function of (seed, step).
+fn logits(seed: u64, step: usize) -> Vec<f32> {
+    let of = |token: u64| {
+        let mut x = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (step as u64) << 32 ^ token;
+        for _ in 0..3 {
+            x ^= x >> 29;
+            x = x.wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        }
+        (x >> 40) as f32
+    };
+    (0..words().len() as u64).map(of).collect()
+}
+
+/// The most likely token after the mask, until the constraint is complete or says stop. Gives tokens and text.
+fn walk(constraint: &mut dyn Constraint, seed: u64) -> (Vec<Token>, String) {
+    let (words, mut tokens, mut bytes) = (words(), Vec::new(), Vec::new());
+    for step in 0..2000 {
+        let mut row = logits(seed, step);
+        constraint.mask(&mut row);
+        let best = (0..row.len()).max_by(|a, b| row[*a].total_cmp(&row[*b])).expect("a vocabulary");
+        assert!(row[best].is_finite(), "nothing is allowed after {:?}", String::from_utf8_lossy(&bytes));
+        tokens.push(best as Token);
+        bytes.extend_from_slice(&words[best]);
+        if constraint.accept(best as Token) || best as Token == STOP {
+            return (tokens, String::from_utf8(bytes).expect("UTF-8"));
+        }
+    }
+    panic!("no end after {:?}", String::from_utf8_lossy(&bytes));
+}
+
+fn text(grammar: &Grammar, seed: u64) -> String {
+    walk(&mut *grammars().compile(grammar).expect("a grammar")(), seed).1
+}
+
+fn person() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "name": { "type": "string", "maxLength": 8 },
+            "age": { "type": "integer", "minimum": 0, "maximum": 150 },
+            "kind": { "enum": ["cat", "dog"] },
+            "tags": { "type": "array", "items": { "type": "boolean" }, "maxItems": 3 }
+        },
+        "required": ["name", "age", "kind", "tags"],
+        "additionalProperties": false
+    })
+}
+
+#[test]
+fn whatever_the_logits_say_the_answer_fits_the_schema() {
+    for seed in 0..20 {
+        let text = text(&Grammar::JsonSchema(person()), seed);
+        let value: Value = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{text}: {e}"));
+        assert!(value["name"].as_str().expect("a string").chars().count() <= 8, "{text}");
+        assert!(value["age"].as_u64().expect("a number") <= 150, "{text}");
+        assert!(["cat", "dog"].contains(&value["kind"].as_str().expect("a string")), "{text}");
+        assert!(value["tags"].as_array().expect("a list").len() <= 3, "{text}");
+        assert_eq!(value.as_object().expect("an object").len(), 4, "{text}");
+        assert!(!text.contains('\n') && !text.contains(":  "), "{text}");
+    }
+}
+
+#[test]
+fn a_json_object_is_one() {
+    let grammar = Grammar::JsonObject;
+    let mut constraint = grammars().compile(&grammar).expect("a grammar")();
+    let mut row = vec![0.0; words().len()];
+    constraint.mask(&mut row);
+    let allowed: Vec<usize> = (0..row.len()).filter(|t| row[*t].is_finite()).collect();
+    assert_eq!(allowed, [usize::from(b'{'), 257], "an object begins with a brace");
+}
+
+fn tools(choice: Choice, parallel: bool) -> Grammar {
+    let function =
+        |name: &str, parameters: Option<Value>| Function { name: name.into(), description: None, parameters };
+    let functions = vec![function("get", Some(person())), function("now", None)];
+    Grammar::Tools(Tools::new(functions, choice, parallel).expect("tools"))
+}
+
+fn calls(text: &str) -> Vec<tools::Call> {
+    let mut reader = Reader::default();
+    let mut pieces = reader.push(text);
+    pieces.extend(reader.finish());
+    let calls = pieces.into_iter().filter_map(|piece| match piece {
+        Piece::Call(call) => Some(call),
+        Piece::Text(_) => None,
+    });
+    calls.collect()
+}
+
+#[test]
+fn a_required_tool_is_called_with_arguments_that_fit() {
+    for seed in 0..12 {
+        let text = text(&tools(Choice::Required, false), seed);
+        let calls = calls(&text);
+        assert_eq!(calls.len(), 1, "{text}");
+        let arguments: Value = serde_json::from_str(&calls[0].arguments).expect("JSON");
+        match calls[0].name.as_str() {
+            "get" => assert!(arguments["age"].as_u64().is_some_and(|age| age <= 150), "{text}"),
+            name => assert_eq!((name, arguments), ("now", json!({})), "{text}"),
+        }
+    }
+}
+
+#[test]
+fn a_named_tool_and_no_other_is_called() {
+    for seed in 0..12 {
+        let text = text(&tools(Choice::Named("now".into()), false), seed);
+        assert_eq!(text, "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>");
+    }
+}
+
+/// Whether these bytes, one token each, go through the grammar and may end there.
+fn allows(grammar: &Grammar, text: &str) -> bool {
+    let mut constraint = grammars().compile(grammar).expect("a grammar")();
+    let mut complete = false;
+    for byte in text.bytes() {
+        let mut row = vec![0.0; words().len()];
+        constraint.mask(&mut row);
+        if complete || !row[usize::from(byte)].is_finite() {
+            return false;
+        }
+        complete = constraint.accept(Token::from(byte));
+    }
+    let mut row = vec![0.0; words().len()];
+    constraint.mask(&mut row);
+    complete || row[STOP as usize].is_finite()
+}
+
+#[test]
+fn under_auto_any_text_may_come_and_a_call_must_be_well_formed() {
+    let grammar = tools(Choice::Auto, true);
+    let call = "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>";
+    for good in ["Hello.", "a <tool> {", "", call, &format!("One moment. {call}"), &format!("{call}\n{call}")] {
+        assert!(allows(&grammar, good), "{good:?}");
+    }
+    for bad in ["<tool_call>", "<tool_call>\n{\"name\": \"else\"", &format!("{call} and more"), &format!("x{call}y")] {
+        assert!(!allows(&grammar, bad), "{bad:?}");
+    }
+    assert!(!allows(&tools(Choice::Auto, false), &format!("{call}\n{call}")));
+}
+
+#[test]
+fn a_schema_that_no_grammar_can_be_made_of_is_refused_with_the_reason() {
+    let compile = |schema| grammars().compile(&Grammar::JsonSchema(schema)).err().map(|e| e.to_string());
+    let refused = compile(json!({ "type": "object", "if": {} })).expect("refused");
+    assert!(refused.contains("response_format") && refused.contains("if"), "{refused}");
+    assert!(compile(json!({ "type": "no such type" })).is_some());
+    assert!(compile(json!("text")).is_some());
+    assert!(compile(json!({ "$ref": "#/$defs/missing" })).is_some());
+    assert!(compile(json!({ "type": "string", "pattern": "(" })).is_some());
+    let long = json!({ "enum": ["x".repeat(BYTES_MAX)] });
+    assert!(compile(long).expect("refused").contains("smaller"));
+}
+
+/// As deep as a JSON parser lets anything be.
+#[test]
+fn a_deep_schema_ends_in_an_answer_or_an_error() {
+    let mut schema = json!({ "type": "string" });
+    for _ in 0..60 {
+        schema = json!({ "type": "object", "properties": { "a": schema } });
+    }
+    let _ = grammars().compile(&Grammar::JsonSchema(schema));
+}
+
+#[test]
+fn a_choice_is_the_same_whatever_other_choices_did_before() {
+    let grammars = grammars();
+    let make = grammars.compile(&Grammar::JsonSchema(person())).expect("a grammar");
+    let alone = walk(&mut *make(), 7);
+    let others: Vec<_> = (0..10).map(|seed| walk(&mut *make(), seed)).collect();
+    assert_eq!(walk(&mut *make(), 7), alone);
+    assert_eq!(others[7], alone);
+    let again = grammars.compile(&Grammar::JsonSchema(person())).expect("a grammar");
+    assert_eq!(walk(&mut *again(), 7), alone);
+}
+
+#[test]
+fn the_cache_is_bounded_and_keeps_what_is_used() {
+    let grammars = grammars();
+    let numbered = |n: usize| Grammar::JsonSchema(json!({ "const": n }));
+    for n in 0..3 * CACHED_MAX {
+        grammars.compile(&numbered(n)).expect("a grammar");
+        grammars.compile(&numbered(0)).expect("a grammar");
+        assert!(grammars.cache.lock().expect("a lock").len() <= CACHED_MAX);
+    }
+    let key = blake3::hash(numbered(0).write().expect("a grammar").as_bytes());
+    assert!(grammars.cached(&key).is_some());
+}
