@@ -1,9 +1,11 @@
 """Makes ../tests/text/*: tokens, chat texts and dequantised blocks, as the reference libraries give them.
 
-    python text.py SMOLLM2.gguf GEMMA3.gguf     # versions in requirements.txt
+    python text.py SMOLLM2.gguf GEMMA3.gguf GEMMA4.gguf     # versions in requirements.txt
 
+GEMMA4.gguf is only read for its tokenizer: llama.cpp's source has it as models/ggml-vocab-gemma-4.gguf.
 tokens-*.json: texts and their tokens, from the `tokenizers` library set up by gguf_tokenizers.py; `llama_cpp.py`
-compares them with a running llama-server (all 333 were equal for both models).
+compares them with a running llama-server (all were equal for SmolLM2 and Gemma 3, and for Gemma 4 by llama_tokenize).
+tiny-gemma4.gguf: a small vocabulary in Gemma 4's form, and its tokens.
 tiny-tokenizer/: a small tokenizer.json with Llama 3's split, and its tokens. chat.json: templates and what
 transformers renders. blocks.safetensors: random bytes of each GGML type and what `gguf` expands them to.
 """
@@ -17,7 +19,7 @@ from unittest import mock
 import gguf
 import numpy
 from safetensors.numpy import save_file
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers.utils import chat_template_utils
 
 import gguf_tokenizers
@@ -44,6 +46,12 @@ def texts():
     return out
 
 
+def texts_gemma4():
+    """Newlines are what llama.cpp treats apart from the merges."""
+    runs = [t for n in (3, 7, 8, 9, 16, 31, 32, 39) for t in ("\n" * n, "a" + "\n" * n + " b")]
+    return texts() + runs + ["<|turn>user\nHi<turn|>\n<|tool_call>x<tool_call|>", "a\n \nb", "\n▁\n"]
+
+
 def write(name, value):
     path = OUT / name
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -51,10 +59,10 @@ def write(name, value):
     print(name, path.stat().st_size)
 
 
-def tokens_of_gguf(name, path):
+def tokens_of_gguf(name, path, texts):
     reader = gguf.GGUFReader(path)
     tokenizer = gguf_tokenizers.tokenizer(lambda key: reader.fields[key].contents())
-    cases = [[text, tokenizer.encode(text, add_special_tokens=False).ids] for text in texts()]
+    cases = [[text, tokenizer.encode(text, add_special_tokens=False).ids] for text in texts]
     write(f"tokens-{name}.json", cases)
 
 
@@ -75,6 +83,33 @@ def tiny_tokenizer():
     built.save(str(folder / "tokenizer.json"), pretty=False)
     write("tiny-tokenizer/tokenizer_config.json", {"bos_token": "<|begin_of_text|>", "eos_token": {"content": "<|eot_id|>"}})
     write("tiny-tokenizer/tokens.json", [[t, built.encode(t, add_special_tokens=False).ids] for t in texts()])
+
+
+def tiny_gemma4():
+    control, visible = ["<pad>", "<eos>", "<bos>", "<unk>", "<|turn>", "<turn|>"], ["<|tool_call>", "<tool_call|>"]
+    octets = [f"<0x{i:02X}>" for i in range(256)]
+    learner = Tokenizer(models.BPE())
+    learner.normalizer = normalizers.Replace(" ", "\u2581")
+    learner.train_from_iterator(["Hello, the world\n\n\n\ndon't  naïve 日本語"] * 9 + PIECES[:20] * 2,
+                                trainers.BpeTrainer(vocab_size=160, show_progress=False))
+    learnt = json.loads(learner.to_str())["model"]
+    tokens = control + visible + octets + sorted(learnt["vocab"], key=learnt["vocab"].get)
+    path = OUT / "tiny-gemma4.gguf"
+    writer = gguf.GGUFWriter(path, "gemma4")
+    writer.add_tokenizer_model("gemma4")
+    writer.add_token_list(tokens)
+    writer.add_token_scores([-1000.0] * len(tokens))
+    writer.add_token_types([3] * len(control) + [4] * len(visible) + [6] * 256 + [1] * len(learnt["vocab"]))
+    writer.add_token_merges([" ".join(pair) for pair in learnt["merges"]])
+    writer.add_bos_token_id(2)
+    writer.add_eos_token_id(1)
+    writer.add_unk_token_id(3)
+    writer.add_add_space_prefix(False)
+    writer.add_add_bos_token(False)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    tokens_of_gguf("tiny-gemma4", path, texts_gemma4())
 
 
 TEMPLATES = {
@@ -261,6 +296,8 @@ def blocks():
 if __name__ == "__main__":
     blocks()
     tiny_tokenizer()
+    tiny_gemma4()
     chats(sys.argv[1])
-    tokens_of_gguf("smollm2-135m", sys.argv[1])
-    tokens_of_gguf("gemma-3-270m", sys.argv[2])
+    tokens_of_gguf("smollm2-135m", sys.argv[1], texts())
+    tokens_of_gguf("gemma-3-270m", sys.argv[2], texts())
+    tokens_of_gguf("gemma-4", sys.argv[3], texts_gemma4())

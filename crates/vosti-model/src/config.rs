@@ -26,6 +26,11 @@ impl<'a> Fields<'a> {
         self.object.get(key).filter(|v| !v.is_null())
     }
 
+    /// The object's keys.
+    pub fn keys(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        self.object.keys().map(String::as_str)
+    }
+
     pub fn object(&self, key: &str) -> Option<Fields<'a>> {
         let object = self.get(key)?.as_object()?;
         Some(Fields { file: self.file, object })

@@ -12,6 +12,9 @@ fn every_known_configuration_gives_a_well_formed_program() {
         for entry in std::fs::read_dir(root).unwrap() {
             let path = entry.unwrap().path();
             let path = if path.is_dir() { path.join("config.json") } else { path };
+            if path.extension().is_none_or(|extension| extension != "json") {
+                continue; // the sources
+            }
             let config = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
             let decoder = families::from_config("config.json", &config).unwrap();
             for target in vosti_kernels::targets() {
@@ -36,6 +39,29 @@ fn layers_of_equal_window_and_shape_share_a_cache_group() {
     assert_eq!(shapes, [(Some(1024), 16, 256), (None, 4, 512)]);
     assert_eq!(plan.program.layers.len(), 60);
     assert_eq!(plan.program.context, 4096);
+}
+
+#[test]
+fn a_gemma4_configuration_that_transformers_saved_again_means_the_same() {
+    let read = |config: &serde_json::Value| families::from_config("config.json", config);
+    for text in [include_str!("../configs/gemma-4-12b.json"), include_str!("../configs/gemma-4-31b.json")] {
+        let published: serde_json::Value = serde_json::from_str(text).unwrap();
+        let mut saved = published.clone();
+        let object = saved.as_object_mut().unwrap();
+        let full = serde_json::json!({
+            "head_dim": object.remove("global_head_dim").unwrap(),
+            "num_key_value_heads": object.remove("num_global_key_value_heads").unwrap(),
+        });
+        let layers = object["num_hidden_layers"].as_u64().unwrap();
+        let overrides = (5..layers).step_by(6).map(|layer| (layer.to_string(), full.clone())).collect();
+        object.insert("per_layer_config".into(), serde_json::Value::Object(overrides));
+        assert_eq!(read(&saved).unwrap(), read(&published).unwrap());
+        for (key, value) in [("60", full.clone()), ("x", full), ("5", serde_json::json!({"intermediate_size": 1}))] {
+            let mut wrong = saved.clone();
+            wrong["per_layer_config"][key] = value;
+            assert!(read(&wrong).is_err(), "{key}");
+        }
+    }
 }
 
 #[test]

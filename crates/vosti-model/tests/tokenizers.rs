@@ -55,6 +55,20 @@ fn gemmas_tokenizer_rebuilt_from_gguf_gives_the_references_tokens() {
 }
 
 #[test]
+fn gemma4s_tokenizer_rebuilt_from_gguf_gives_the_references_tokens() {
+    let text = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/text");
+    let tiny = gguf(&text.join("tiny-gemma4.gguf"));
+    check(&tiny, include_str!("text/tokens-tiny-gemma4.json"));
+    let chat = tiny.encode("<|turn>Hi\n\n\u{1F9E9}<turn|>", true).unwrap();
+    assert_eq!(chat[0], 2, "begins with <bos>, though the file says no");
+    assert_eq!(tiny.decode(&chat), "Hi\n\n\u{1F9E9}", "a character outside the vocabulary comes back from its bytes");
+    assert_eq!(tiny.eos().collect::<Vec<_>>(), [1, 5], "<eos> and <turn|>");
+
+    let Some(path) = real_model("VOSTI_GEMMA4_GGUF") else { return };
+    check(&gguf(&path), include_str!("text/tokens-gemma-4.json"));
+}
+
+#[test]
 fn a_tokenizer_json_gives_its_librarys_tokens_and_names_its_ends() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/text/tiny-tokenizer");
     let tokenizer = Tokenizer::from_folder(&folder).unwrap();

@@ -32,26 +32,21 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
     if let Some(last) = sliding.last_mut() {
         *last = false; // transformers forces it
     }
+    let unified = is_unified(fields)?;
     let heads = fields.u32_or("num_attention_heads", 8)?;
-    let kv_heads = fields.u32_or("num_key_value_heads", 4)?;
     let keys_as_values = fields.bool_or("attention_k_eq_v", false)?;
-    let global_kv_heads =
-        if keys_as_values { fields.u32_or("num_global_key_value_heads", kv_heads)? } else { kv_heads };
-    let head_dim = fields.u32_or("head_dim", 256)?;
-    let global_head_dim = fields.u32_or("global_head_dim", 512)?;
     let intermediate = fields.u32_or("intermediate_size", 9216)?;
-    let local = Layer {
-        window: Some(fields.u32_or("sliding_window", 1024)?),
-        rope: rope(fields, "sliding_attention", head_dim)?,
-        ..layer(heads, kv_heads, head_dim, intermediate)
-    };
-    let global = Layer {
-        keys_as_values,
-        rope: rope(fields, "full_attention", global_head_dim)?,
-        ..layer(heads, global_kv_heads, global_head_dim, intermediate)
-    };
+    let window = fields.u32_or("sliding_window", if unified { 1024 } else { 512 })?;
+    let mut layers = Vec::with_capacity(sliding.len());
+    for (&sliding, (head_dim, kv_heads)) in sliding.iter().zip(shapes(fields, &sliding, keys_as_values)?) {
+        layers.push(Layer {
+            window: sliding.then_some(window),
+            keys_as_values: keys_as_values && !sliding,
+            rope: rope(fields, if sliding { "sliding_attention" } else { "full_attention" }, head_dim)?,
+            ..layer(heads, kv_heads, head_dim, intermediate)
+        });
+    }
     let shared = fields.u32_or("num_kv_shared_layers", 0)?;
-    let mut layers = kinds(&sliding, &local, &global);
     share_caches(&mut layers, shared).map_err(|why| fields.bad("num_kv_shared_layers", why))?;
     if fields.bool_or("use_double_wide_mlp", false)? {
         for layer in layers.iter_mut().filter(|l| l.cache_of.is_some()) {
@@ -62,7 +57,7 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
         family: NAME,
         vocab: fields.u32_or("vocab_size", 262_144)?,
         hidden,
-        context: fields.u32_or("max_position_embeddings", 131_072)?,
+        context: fields.u32_or("max_position_embeddings", if unified { 262_144 } else { 131_072 })?,
         eps: fields.f64_or("rms_norm_eps", 1e-6)?,
         embed_scale: f64::from(hidden).sqrt(),
         final_softcap: fields.f64_or("final_logit_softcapping", 0.0)?,
@@ -74,10 +69,36 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
     })
 }
 
+/// 12B's kind, whose defaults differ from those of the other sizes.
+fn is_unified(fields: &Fields) -> Result<bool> {
+    Ok(fields.str_opt("model_type")?.is_some_and(|t| t.starts_with("gemma4_unified")))
+}
+
+/// Head size and KV heads of each layer. Published files name the full layers' (`global_head_dim`,
+/// `num_global_key_value_heads`); files that transformers saves again list what each layer overrides.
+fn shapes(fields: &Fields, sliding: &[bool], keys_as_values: bool) -> Result<Vec<(u32, u32)>> {
+    let local = (fields.u32_or("head_dim", 256)?, fields.u32_or("num_key_value_heads", 4)?);
+    let Some(overrides) = fields.object("per_layer_config") else {
+        let kv_heads = if keys_as_values { fields.u32_or("num_global_key_value_heads", local.1)? } else { local.1 };
+        let full = (fields.u32_or("global_head_dim", 512)?, kv_heads);
+        return Ok(sliding.iter().map(|s| if *s { local } else { full }).collect());
+    };
+    let mut shapes = vec![local; sliding.len()];
+    for index in overrides.keys() {
+        let shape = index.parse::<usize>().ok().and_then(|i| shapes.get_mut(i));
+        let shape = shape.ok_or_else(|| overrides.bad(index, "names no layer"))?;
+        let layer = overrides.object(index).ok_or_else(|| overrides.bad(index, "is not an object"))?;
+        if let Some(key) = layer.keys().find(|key| !["head_dim", "num_key_value_heads"].contains(key)) {
+            return Err(ModelError::Feature { family: NAME, feature: format!("per_layer_config with {key}") });
+        }
+        *shape = (layer.u32_or("head_dim", local.0)?, layer.u32_or("num_key_value_heads", local.1)?);
+    }
+    Ok(shapes)
+}
+
 fn refuse_features(fields: &Fields) -> Result<()> {
     let refuse = |feature: &str| Err(ModelError::Feature { family: NAME, feature: feature.into() });
-    let unified = fields.str_opt("model_type")?.is_some_and(|t| t.starts_with("gemma4_unified"));
-    let per_layer = if unified { 0 } else { 256 }; // transformers' defaults
+    let per_layer = if is_unified(fields)? { 0 } else { 256 }; // transformers' defaults
     if fields.u32_or("hidden_size_per_layer_input", per_layer)? != 0 {
         return refuse("per-layer embeddings (hidden_size_per_layer_input)");
     }
@@ -164,10 +185,6 @@ fn layer(heads: u32, kv_heads: u32, head_dim: u32, intermediate: u32) -> Layer {
         scaled: true,
         ..llama::layer(heads, kv_heads, head_dim, intermediate)
     }
-}
-
-fn kinds(sliding: &[bool], local: &Layer, global: &Layer) -> Vec<Layer> {
-    sliding.iter().map(|s| if *s { local.clone() } else { global.clone() }).collect()
 }
 
 /// The last `shared` layers attend to the cache of the last earlier layer of their kind.

@@ -1,5 +1,5 @@
 //! Tokenizers rebuilt from GGUF metadata: byte-level BPE with llama.cpp's pre-tokenizers, and Gemma's
-//! sentencepiece BPE, whose merges the file does not have.
+//! sentencepiece BPE, whose merges the file has from Gemma 4 on.
 
 use std::collections::HashMap;
 
@@ -18,8 +18,7 @@ use crate::error::{ModelError, Result};
 use crate::gguf::Metadata;
 
 /// llama.cpp's names of pre-tokenizers that are reproduced here.
-const KNOWN: [&str; 7] =
-    ["smollm", "llama-bpe", "llama-v3", "llama3", "qwen2", "default (Gemma)", "gemma4 (from tokenizer.json)"];
+const KNOWN: [&str; 7] = ["smollm", "llama-bpe", "llama-v3", "llama3", "qwen2", "default (Gemma 3)", "gemma4"];
 
 const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const QWEN2: &str =
@@ -48,7 +47,11 @@ impl Tokenizer {
         let pre = metadata.str_opt("tokenizer.ggml.pre")?.unwrap_or("default");
         let (inner, writing) = match (model, pre) {
             ("gpt2", _) => (byte_level(metadata, &words, pre)?, Writing::ByteLevel),
-            ("llama", "default") => (sentencepiece(metadata, &words)?, Writing::Sentencepiece),
+            ("llama", "default") => {
+                let merges = splits(&words, scores(metadata, &words)?);
+                (sentencepiece(metadata, &words, merges)?, Writing::Sentencepiece)
+            }
+            ("gemma4", _) => (sentencepiece(metadata, &words, merges(metadata, &words)?)?, Writing::Sentencepiece),
             ("llama", _) => return Err(unknown(pre)),
             _ => return Err(unknown(&format!("{pre}` of model `{model}"))),
         };
@@ -59,7 +62,8 @@ impl Tokenizer {
             table: ByteTable::new(writing, pieces),
             bos: words.id(metadata, "tokenizer.ggml.bos_token_id")?,
             eos: words.eos(metadata)?,
-            add_bos: metadata.bool_or("tokenizer.ggml.add_bos_token", model == "llama")?,
+            // llama.cpp adds it for Gemma 4 whatever the file says: early files say no.
+            add_bos: model == "gemma4" || metadata.bool_or("tokenizer.ggml.add_bos_token", model == "llama")?,
         })
     }
 }
@@ -138,21 +142,25 @@ fn byte_level(metadata: &Metadata, words: &Words, pre: &str) -> Result<tokenizer
         "qwen2" => (vec![split(QWEN2)?.into(), bytes(false)], false),
         _ => return Err(unknown(pre)),
     };
-    let key = "tokenizer.ggml.merges";
-    let merges: Option<Vec<(String, String)>> = metadata
-        .strs(key)?
-        .iter()
-        .map(|merge| merge.split_once(' ').map(|(a, b)| (a.to_string(), b.to_string())))
-        .collect();
-    let merges = merges.ok_or_else(|| metadata.bad(key, "has an entry that is not a pair"))?;
-    check_merges(&words.ids, &merges).map_err(|why| metadata.bad(key, why))?;
-    let bpe = BPE::builder().vocab_and_merges(words.ids.clone(), merges).ignore_merges(whole_words);
+    let bpe = BPE::builder().vocab_and_merges(words.ids.clone(), merges(metadata, words)?).ignore_merges(whole_words);
     let mut inner = tokenizers::Tokenizer::new(bpe.build().map_err(failed)?);
     inner.with_pre_tokenizer(Some(Sequence::new(steps)));
     if pre == "qwen2" {
         inner.with_normalizer(Some(NFC)).map_err(failed)?;
     }
     Ok(inner)
+}
+
+type Merges = Vec<(String, String)>;
+
+/// The merges that a file lists, best first, a space between the two parts.
+fn merges(metadata: &Metadata, words: &Words) -> Result<Merges> {
+    let key = "tokenizer.ggml.merges";
+    let pair = |merge: &String| merge.split_once(' ').map(|(a, b)| (a.to_string(), b.to_string()));
+    let merges: Option<Merges> = metadata.strs(key)?.iter().map(pair).collect();
+    let merges = merges.ok_or_else(|| metadata.bad(key, "has an entry that is not a pair"))?;
+    check_merges(&words.ids, &merges).map_err(|why| metadata.bad(key, why))?;
+    Ok(merges)
 }
 
 /// The library indexes by these strings without asking.
@@ -171,18 +179,12 @@ pub(super) fn check_merges(ids: &Vocab, merges: &[(String, String)]) -> std::res
     Ok(())
 }
 
-/// Gemma: every split of a normal token into two tokens is a merge; best score first, then lowest ids.
-fn sentencepiece(metadata: &Metadata, words: &Words) -> Result<tokenizers::Tokenizer> {
+/// Gemma's: no words, spaces are `▁`, a character outside the vocabulary is its bytes.
+fn sentencepiece(metadata: &Metadata, words: &Words, merges: Merges) -> Result<tokenizers::Tokenizer> {
     if metadata.bool_or("tokenizer.ggml.add_space_prefix", true)? {
         return Err(unknown("default` with a space prefix (Llama 2)`"));
     }
-    let key = "tokenizer.ggml.scores";
-    let scores = metadata.floats(key)?;
-    if scores.len() != words.tokens.len() || scores.iter().any(|s| s.is_nan()) {
-        return Err(metadata.bad(key, "is not one number for each token"));
-    }
     let unknown_token = words.id(metadata, "tokenizer.ggml.unknown_token_id")?.unwrap_or(0);
-    let merges = splits(words, scores);
     let bpe = BPE::builder()
         .vocab_and_merges(words.ids.clone(), merges)
         .byte_fallback(true)
@@ -194,7 +196,17 @@ fn sentencepiece(metadata: &Metadata, words: &Words) -> Result<tokenizers::Token
     Ok(inner)
 }
 
-fn splits(words: &Words, scores: &[f32]) -> Vec<(String, String)> {
+fn scores<'a>(metadata: &'a Metadata, words: &Words) -> Result<&'a [f32]> {
+    let key = "tokenizer.ggml.scores";
+    let scores = metadata.floats(key)?;
+    if scores.len() != words.tokens.len() || scores.iter().any(|s| s.is_nan()) {
+        return Err(metadata.bad(key, "is not one number for each token"));
+    }
+    Ok(scores)
+}
+
+/// Gemma 3: every split of a normal token into two tokens is a merge; best score first, then lowest ids.
+fn splits(words: &Words, scores: &[f32]) -> Merges {
     /// Longest token that is split: a hostile file's long ones would cost their length squared.
     const BYTES_MAX: usize = 512;
     let mergeable = |kind: i64| kind == NORMAL || kind == USER_DEFINED;
