@@ -15,11 +15,14 @@ use vosti_core::Device;
 /// a digest), send the rest elsewhere. `Break` aborts the request and drops the sink.
 pub type Sink = Box<dyn FnMut(Event<'_>) -> ControlFlow<()> + Send>;
 
+/// Told what became of a submission, on the engine's thread; false: nobody wants to know any more.
+type Reply = Box<dyn FnOnce(Result<RequestId, EngineError>) -> bool + Send>;
+
 enum Command {
     Submit {
         request: Box<Request>,
         sink: Sink,
-        reply: Sender<Result<RequestId, EngineError>>,
+        reply: Reply,
     },
     Abort(RequestId),
     SetPolicy(Policy, Sender<Result<(), EngineError>>),
@@ -55,7 +58,24 @@ impl EngineHandle {
     /// Queues a request; waits for the engine to take or refuse it (at most one step). The sink is dropped after the last
     /// choice's `Finished`.
     pub fn submit(&self, request: Request, sink: Sink) -> Result<RequestId, EngineError> {
-        self.ask(|reply| Command::Submit { request: Box::new(request), sink, reply })?
+        let told = |reply: Sender<_>| -> Reply { Box::new(move |outcome| reply.send(outcome).is_ok()) };
+        self.ask(|reply| Command::Submit { request: Box::new(request), sink, reply: told(reply) })?
+    }
+
+    /// Queues a request without waiting: `reply` is called on the engine's thread, and dropped uncalled if that ends
+    /// first. For callers that must not block, such as asynchronous servers.
+    pub fn submit_then(
+        &self,
+        request: Request,
+        sink: Sink,
+        reply: impl FnOnce(Result<RequestId, EngineError>) + Send + 'static,
+    ) -> Result<(), EngineError> {
+        let reply: Reply = Box::new(move |outcome| {
+            reply(outcome);
+            true
+        });
+        let command = Command::Submit { request: Box::new(request), sink, reply };
+        self.commands.send(command).map_err(|_| EngineError::Gone)
     }
 
     /// Ends a request; its `Finished` events come through its sink.
@@ -160,7 +180,7 @@ impl<D: Device<Logits = [f32]>> Service<D> {
                 }
                 // A client that left before it knew its request's name cannot abort it.
                 let id = outcome.as_ref().ok().copied();
-                if let (Err(_), Some(id)) = (reply.send(outcome), id) {
+                if let (false, Some(id)) = (reply(outcome), id) {
                     self.leave(id);
                 }
             }

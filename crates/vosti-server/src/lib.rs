@@ -1,4 +1,31 @@
-//! See the crate's place in ARCHITECTURE.md.
+//! An OpenAI-compatible server over the engine.
+//!
+//! It listens before the model is loaded, bounds everything that a client can make it hold, and logs no text. Nothing here
+//! decides an answer: requests are checked and turned into the engine's plain data, and what comes out is text and counts.
+//! It must never let a request take the engine with it.
+//!
+//! Read `app.rs` (state and routes), `api/chat.rs` (one endpoint from end to end), `submit.rs` (into the engine and out of
+//! it), `answer.rs` (tokens to text). `listen.rs` has the sockets.
 
+mod answer;
+pub mod api;
+pub mod app;
+mod auth;
+pub mod config;
+pub mod error;
+mod flow;
 pub mod grammar;
+mod limits;
+pub mod listen;
+mod metrics;
+pub mod openapi;
 pub mod receipt;
+pub mod service;
+mod stream;
+mod submit;
+mod tls;
+
+pub use config::{Limits, ServerConfig, TlsFiles};
+pub use error::ServerError;
+pub use listen::{Server, ServerHandle};
+pub use service::{Identity, Language, Service};

@@ -1,0 +1,520 @@
+//! `/v1/chat/completions`.
+
+use super::body::{Body, Payload, Unsupported};
+use super::fields::{Shared, request, unsupported};
+use super::logprobs::{ChatLogprob, ChatLogprobs, PromptLogprobs, prompt_entry};
+use super::messages::{self, CalledFunction, FunctionKind, Message, Tool, ToolCall, ToolChoice};
+use super::prepare::{self, Ask, Plan};
+use super::usage::{Usage, id, now};
+use super::{ApiError, ErrorBody};
+use crate::answer::{Answers, Delta, End};
+use crate::app::App;
+use crate::flow::{Flow, Step};
+use crate::grammar::tools::{Call, Piece, Reader, Tools, rendering};
+use crate::grammar::{Grammar, GrammarError};
+use crate::receipt::Receipt;
+use crate::service::Service;
+use crate::{stream, submit};
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use serde_json::{Map, Value};
+use std::sync::Arc;
+use utoipa::ToSchema;
+use vosti_engine::Token;
+use vosti_model::{ChatOptions, Date};
+
+request! {
+    /// A conversation to be continued.
+    pub struct ChatRequest {
+        pub messages: Vec<Message>,
+        /// The same as `max_tokens`; give one of them. Default: what the context leaves.
+        #[schema(minimum = 1)]
+        pub max_completion_tokens: Option<usize>,
+        /// Log-probabilities of the answer's tokens. Default false.
+        pub logprobs: Option<bool>,
+        /// Of this many of the most likely tokens too. Needs `logprobs`.
+        #[schema(minimum = 0, maximum = 20)]
+        pub top_logprobs: Option<usize>,
+        /// Functions that the model may call.
+        pub tools: Option<Vec<Tool>>,
+        /// Whether it calls them. Default: it decides.
+        pub tool_choice: Option<ToolChoice>,
+        /// More than one call may come. Default true.
+        pub parallel_tool_calls: Option<bool>,
+        /// End the prompt with the header of the assistant's turn. Default true.
+        pub add_generation_prompt: Option<bool>,
+        /// Further variables of the chat template, such as `enable_thinking`.
+        #[schema(value_type = Option<Object>)]
+        pub chat_template_kwargs: Option<Map<String, Value>>,
+        /// The day, YYYY-MM-DD, that a chat template may ask for. Default 2024-07-26, always: equal requests shall have
+        /// equal answers tomorrow.
+        pub vosti_date: Option<String>,
+    }
+}
+
+impl Body for ChatRequest {
+    const UNSUPPORTED: &'static [Unsupported] = unsupported! {
+        "best_of": "ask for n choices and choose yourself",
+        "echo": "the chat template's text is not part of the answer",
+        "functions": "use tools" or "[]",
+        "function_call": "use tool_choice",
+        "store": "nothing is kept" or "false",
+        "metadata": "nothing is kept" or "{}",
+        "service_tier": "all requests are served alike" or "\"auto\"" or "\"default\"",
+        "reasoning_effort": "say it in chat_template_kwargs if the template knows it",
+        "verbosity": "say it in the prompt",
+        "modalities": "answers are text" or "[\"text\"]",
+        "audio": "answers are text",
+        "prediction": "start the server with --speculate",
+        "web_search_options": "the server does not search",
+        "safety_identifier": "the server keeps no record of users",
+        "prompt_cache_key": "use cache_salt",
+        "min_tokens": "forbid the end with logit_bias, or use ignore_eos" or "0",
+        "include_stop_str_in_output": "stop strings never show" or "false",
+        "skip_special_tokens": "control tokens have no text" or "true",
+        "spaces_between_special_tokens": "control tokens have no text" or "true" or "false",
+        "continue_final_message": "render the prompt yourself and use /v1/completions" or "false",
+        "chat_template": "the model's own is used",
+        "truncate_prompt_tokens": "shorten the prompt yourself",
+        "use_beam_search": "the engine samples" or "false",
+        "length_penalty": "the engine samples" or "1.0" or "1",
+        "priority": "requests are served in order" or "0",
+        "guided_json": "use response_format",
+        "guided_regex": "use response_format with a JSON schema",
+        "guided_choice": "use response_format with a JSON schema",
+        "guided_grammar": "use response_format with a JSON schema",
+        "structured_outputs": "use response_format",
+    };
+}
+
+/// A whole answer.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct ChatCompletion {
+    pub id: String,
+    /// `chat.completion`.
+    pub object: &'static str,
+    pub created: u64,
+    pub model: String,
+    /// What fixes the bits: equal fingerprints, requests and seeds give equal answers.
+    pub system_fingerprint: String,
+    pub choices: Vec<ChatChoice>,
+    pub usage: Usage,
+    /// The prompt's, if asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<Object>>)]
+    pub prompt_logprobs: Option<PromptLogprobs>,
+    /// If asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_token_ids: Option<Vec<Token>>,
+    /// The seed that was used, the request's or a fresh one.
+    pub vosti_seed: u64,
+}
+
+/// One answer.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct ChatChoice {
+    pub index: usize,
+    pub message: AssistantMessage,
+    pub logprobs: Option<ChatLogprobs>,
+    /// `stop`, `length` or `tool_calls`.
+    pub finish_reason: &'static str,
+    /// If asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_ids: Option<Vec<Token>>,
+    /// If asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub vosti_receipt: Option<Receipt>,
+}
+
+/// What the model said.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct AssistantMessage {
+    /// `assistant`.
+    pub role: &'static str,
+    /// Null if it only called functions.
+    pub content: Option<String>,
+    /// Always null.
+    pub refusal: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<ToolCall>,
+}
+
+/// A part of a streamed answer.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct ChatChunk {
+    pub id: String,
+    /// `chat.completion.chunk`.
+    pub object: &'static str,
+    pub created: u64,
+    pub model: String,
+    pub system_fingerprint: String,
+    /// Empty in the chunk with the usage.
+    pub choices: Vec<ChatChunkChoice>,
+    /// Only with `stream_options.include_usage`: null but in the last chunk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Usage>)]
+    pub usage: Option<Option<Usage>>,
+    pub vosti_seed: u64,
+}
+
+/// What one answer gets more of.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct ChatChunkChoice {
+    pub index: usize,
+    pub delta: ChatDelta,
+    pub logprobs: Option<ChatLogprobs>,
+    pub finish_reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_ids: Option<Vec<Token>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub vosti_receipt: Option<Receipt>,
+}
+
+/// More of a message.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub struct ChatDelta {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub role: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<ToolCallDelta>,
+}
+
+/// A call, whole: calls are not given out in parts.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct ToolCallDelta {
+    pub index: usize,
+    #[serde(flatten)]
+    pub call: ToolCall,
+}
+
+/// Continues a conversation.
+#[utoipa::path(post, path = "/v1/chat/completions", tag = "completions", request_body = ChatRequest,
+    security(("key" = [])), responses(
+        (status = 200, description = "The answer; with `stream`, server-sent events of ChatChunk and [DONE]",
+            content((ChatCompletion = "application/json"), (ChatChunk = "text/event-stream"))),
+        (status = "4XX", body = ErrorBody), (status = 503, body = ErrorBody)))]
+pub async fn complete(
+    State(app): State<Arc<App>>,
+    Payload(request): Payload<ChatRequest>,
+) -> Result<Response, ApiError> {
+    let arrival = app.arrive();
+    let service = app.service()?;
+    let mut request = request;
+    let shared = request.shared();
+    prepare::check_model(&app, shared.model.as_deref())?;
+    let choices = prepare::choices(&app, &shared)?;
+    let places = app.places.take(choices as usize, service.identity.running_max)?;
+    let (stream, include_usage) = wants_stream(&shared)?;
+    let with_tools = request.tools.as_ref().is_some_and(|tools| !tools.is_empty());
+
+    let (of, with) = (app.clone(), service.clone());
+    let plan = app.prepare(move || plan(&of, &with, request, shared)).await?;
+    let running = submit::submit(&service, &plan.job, places).await?;
+    let answers = Answers::new(1, choices, &plan.job.sampling, &service.text);
+    let flow = Flow::new(app.clone(), running, answers, &plan.job, arrival);
+    let writer = ChatWriter::new(service, plan, with_tools, include_usage);
+    if stream {
+        return Ok(stream::respond(flow, writer));
+    }
+    Ok(Json(writer.collect(flow).await?).into_response())
+}
+
+/// Whether to stream, and with the usage at the end.
+pub fn wants_stream(shared: &Shared) -> Result<(bool, bool), ApiError> {
+    let stream = shared.stream.unwrap_or(false);
+    if !stream && shared.stream_options.is_some() {
+        return Err(ApiError::field("stream_options", "stream_options needs stream"));
+    }
+    if stream && shared.prompt_logprobs.is_some() {
+        return Err(ApiError::field("prompt_logprobs", "prompt_logprobs does not come with stream"));
+    }
+    let usage = shared.stream_options.as_ref().and_then(|options| options.include_usage);
+    Ok((stream, usage.unwrap_or(false)))
+}
+
+/// Renders, tokenizes and checks.
+fn plan(app: &App, service: &Service, request: ChatRequest, mut shared: Shared) -> Result<Plan, ApiError> {
+    if request.top_logprobs.is_some() && request.logprobs != Some(true) {
+        return Err(ApiError::field("top_logprobs", "top_logprobs needs logprobs"));
+    }
+    prepare::check_top("top_logprobs", request.top_logprobs)?;
+    match (shared.max_tokens, request.max_completion_tokens) {
+        (Some(_), Some(_)) => {
+            let message = "give max_tokens or max_completion_tokens, not both";
+            return Err(ApiError::field("max_completion_tokens", message));
+        }
+        (None, tokens) => shared.max_tokens = tokens,
+        _ => {}
+    }
+    let tools = messages::tools(request.tools, request.tool_choice, request.parallel_tool_calls)?;
+    let format = prepare::grammar(shared.response_format.take());
+    let grammar = match (&tools, format) {
+        (Some(_), Some(_)) => {
+            let message = "response_format and tools exclude each other: leave one out, or set tool_choice to none";
+            return Err(ApiError::field("response_format", message));
+        }
+        (Some(tools), None) => Some(Grammar::Tools(tools.clone())),
+        (None, format) => format,
+    };
+    let list = messages::list(request.messages)?;
+    let options = options(request.add_generation_prompt, request.vosti_date.as_deref(), request.chat_template_kwargs)?;
+    let date = request.vosti_date.unwrap_or_else(|| "2024-07-26".into());
+    let text = render(service, &list, tools.as_ref(), options)?;
+    let tokens = encode(service, &text, shared.add_special_tokens.unwrap_or(false), "messages")?;
+    if app.config.log_prompts {
+        tracing::info!(prompt = text, "prompt");
+    }
+    let ask = Ask {
+        prompts: vec![tokens],
+        tokens_default: None,
+        may_score: false,
+        logprobs: request.logprobs.unwrap_or(false).then(|| request.top_logprobs.unwrap_or(0)),
+        prompt_logprobs: shared.prompt_logprobs,
+        grammar,
+        date: Some(date),
+    };
+    prepare::plan(app, service, shared, ask)
+}
+
+/// What the template is rendered with.
+pub fn options(
+    add_generation_prompt: Option<bool>,
+    date: Option<&str>,
+    variables: Option<Map<String, Value>>,
+) -> Result<ChatOptions, ApiError> {
+    let wrong = || ApiError::field("vosti_date", "vosti_date must be a day like 2024-07-26");
+    Ok(ChatOptions {
+        add_generation_prompt: add_generation_prompt.unwrap_or(true),
+        date: date.map_or(Some(Date::DEFAULT), Date::parse).ok_or_else(wrong)?,
+        tools: None,
+        variables: variables.unwrap_or_default(),
+    })
+}
+
+/// The conversation as the model's text.
+pub fn render(
+    service: &Service,
+    messages: &[Value],
+    tools: Option<&Tools>,
+    options: ChatOptions,
+) -> Result<String, ApiError> {
+    let template = service.language.chat().map_err(|error| ApiError::field("messages", error.to_string()))?;
+    let rendering = rendering(messages, tools, template.source());
+    let options = ChatOptions { tools: rendering.tools, ..options };
+    let text = template.render(&rendering.messages, &options);
+    text.map_err(|error| ApiError::field("messages", error.to_string()))
+}
+
+/// Tokens of a text.
+pub fn encode(service: &Service, text: &str, special: bool, param: &str) -> Result<Vec<Token>, ApiError> {
+    let tokens = service.tokenizer().encode(text, special);
+    tokens.map_err(|error| ApiError::field(param, error.to_string()))
+}
+
+/// A grammar that is refused, as the field it came from.
+pub fn grammar_error(grammar: Option<&Grammar>, error: &GrammarError) -> ApiError {
+    let param = if matches!(grammar, Some(Grammar::Tools(_))) { "tools" } else { "response_format" };
+    ApiError::field(param, error.to_string())
+}
+
+/// The receipt of one answer, if it has a chain.
+pub fn receipt(service: &Service, plan: &Plan, answers: &Answers, delta: &Delta, finish: &str) -> Option<Receipt> {
+    let End { chain, .. } = delta.end.as_ref()?;
+    let chain = chain.as_ref()?;
+    let choices = plan.job.choices as usize;
+    Some(Receipt {
+        version: Receipt::VERSION,
+        fingerprint: service.identity.fingerprint.clone(),
+        model: plan.model.clone(),
+        created: now(),
+        date: plan.date.clone(),
+        prompt: plan.job.prompts[delta.index / choices].to_vec(),
+        parameters: plan.parameters.clone()?,
+        seed: plan.seed,
+        choice: (delta.index % choices) as u32,
+        tokens: answers.tokens(delta.index).to_vec(),
+        finish_reason: finish.to_string(),
+        links: chain.links().to_vec(),
+        digest: chain.finish(),
+    })
+}
+
+/// Writes chunks, and puts them together where nobody streams.
+struct ChatWriter {
+    service: Arc<Service>,
+    plan: Plan,
+    include_usage: bool,
+    id: String,
+    created: u64,
+    /// Per answer.
+    choices: Vec<Writing>,
+}
+
+/// One answer as it is written.
+struct Writing {
+    begun: bool,
+    /// With tools: what is text and what is a call.
+    reader: Option<Reader>,
+    calls: usize,
+}
+
+impl ChatWriter {
+    fn new(service: Arc<Service>, plan: Plan, with_tools: bool, include_usage: bool) -> Self {
+        let writing = |_| Writing { begun: false, reader: with_tools.then(Reader::default), calls: 0 };
+        let choices = (0..plan.job.choices).map(writing).collect();
+        Self { service, plan, include_usage, id: id("chatcmpl"), created: now(), choices }
+    }
+
+    /// What one update adds to its answer, as the API shows it. The only place where this is decided.
+    fn choice(&mut self, answers: &Answers, delta: &Delta) -> ChatChunkChoice {
+        let writing = &mut self.choices[delta.index];
+        let mut pieces = match &mut writing.reader {
+            Some(reader) => reader.push(&delta.text),
+            None if delta.text.is_empty() => Vec::new(),
+            None => vec![Piece::Text(delta.text.clone())],
+        };
+        if let (Some(reader), Some(_)) = (&mut writing.reader, &delta.end) {
+            pieces.extend(reader.finish());
+        }
+        let role = (!std::mem::replace(&mut writing.begun, true)).then_some("assistant");
+        let mut more = ChatDelta { role, ..ChatDelta::default() };
+        for piece in pieces {
+            match piece {
+                Piece::Text(text) => more.content.get_or_insert_default().push_str(&text),
+                Piece::Call(call) => {
+                    more.tool_calls.push(ToolCallDelta {
+                        index: writing.calls,
+                        call: called(&self.id, delta.index, writing.calls, call),
+                    });
+                    writing.calls += 1;
+                }
+            }
+        }
+        let finish_reason = delta.end.as_ref().map(|end| match end.reason.as_api() {
+            "stop" if writing.calls > 0 => "tool_calls",
+            reason => reason,
+        });
+        let logprobs = delta.token.as_ref().and_then(|generated| {
+            let of = ChatLogprob::of(&self.service, generated.token, generated.logprobs.as_ref()?);
+            Some(ChatLogprobs { content: vec![of] })
+        });
+        let token = delta.token.as_ref().filter(|_| self.plan.return_token_ids);
+        ChatChunkChoice {
+            index: delta.index,
+            delta: more,
+            logprobs,
+            finish_reason,
+            token_ids: token.map(|generated| vec![generated.token]),
+            vosti_receipt: receipt(&self.service, &self.plan, answers, delta, finish_reason.unwrap_or_default()),
+        }
+    }
+
+    fn chunk(&self, choices: Vec<ChatChunkChoice>, usage: Option<Usage>) -> ChatChunk {
+        ChatChunk {
+            id: self.id.clone(),
+            object: "chat.completion.chunk",
+            created: self.created,
+            model: self.plan.model.clone(),
+            system_fingerprint: self.service.identity.fingerprint.clone(),
+            choices,
+            usage: self.include_usage.then_some(usage),
+            vosti_seed: self.plan.seed,
+        }
+    }
+
+    /// The whole answer.
+    async fn collect(mut self, mut flow: Flow) -> Result<ChatCompletion, ApiError> {
+        let mut choices: Vec<ChatChoice> = (0..self.choices.len()).map(|index| self.empty(index)).collect();
+        let prompt = self.plan.job.prompts[0].clone();
+        let mut prompt_logprobs: Option<PromptLogprobs> = self.plan.job.prompt_logprobs.map(|_| vec![None]);
+        while let Some(step) = flow.next().await? {
+            match step {
+                Step::Prompt { position, logprobs, .. } => {
+                    let entry = prompt_entry(&self.service, prompt[position], &logprobs);
+                    prompt_logprobs.get_or_insert_default().push(Some(entry));
+                }
+                Step::Answer(delta) => {
+                    let more = self.choice(&flow.answers, &delta);
+                    choices[more.index].append(more);
+                }
+            }
+        }
+        Ok(ChatCompletion {
+            id: self.id,
+            object: "chat.completion",
+            created: self.created,
+            system_fingerprint: self.service.identity.fingerprint.clone(),
+            choices,
+            usage: flow.answers.usage().into(),
+            prompt_logprobs,
+            prompt_token_ids: self.plan.return_token_ids.then(|| prompt.to_vec()),
+            vosti_seed: self.plan.seed,
+            model: self.plan.model,
+        })
+    }
+
+    fn empty(&self, index: usize) -> ChatChoice {
+        ChatChoice {
+            index,
+            message: AssistantMessage { role: "assistant", content: None, refusal: None, tool_calls: Vec::new() },
+            logprobs: self.plan.job.logprobs.map(|_| ChatLogprobs::default()),
+            finish_reason: "length",
+            token_ids: self.plan.return_token_ids.then(Vec::new),
+            vosti_receipt: None,
+        }
+    }
+}
+
+fn called(id: &str, answer: usize, index: usize, call: Call) -> ToolCall {
+    let function = CalledFunction { name: call.name, arguments: call.arguments };
+    // Of the response's own name: unique, and short enough for templates that show it.
+    let suffix = id.rsplit('-').next().unwrap_or(id);
+    ToolCall { id: format!("call_{suffix}_{answer}_{index}"), kind: FunctionKind::Function, function }
+}
+
+impl ChatChoice {
+    fn append(&mut self, more: ChatChunkChoice) {
+        if let Some(text) = more.delta.content {
+            self.message.content.get_or_insert_default().push_str(&text);
+        }
+        self.message.tool_calls.extend(more.delta.tool_calls.into_iter().map(|delta| delta.call));
+        if let (Some(all), Some(more)) = (&mut self.logprobs, more.logprobs) {
+            all.content.extend(more.content);
+        }
+        if let (Some(all), Some(more)) = (&mut self.token_ids, more.token_ids) {
+            all.extend(more);
+        }
+        if let Some(reason) = more.finish_reason {
+            self.finish_reason = reason;
+            self.vosti_receipt = more.vosti_receipt;
+            // An answer without a word is an empty text; one that only calls has none.
+            if self.message.tool_calls.is_empty() {
+                self.message.content.get_or_insert_default();
+            }
+        }
+    }
+}
+
+impl stream::Writer for ChatWriter {
+    type Chunk = ChatChunk;
+
+    fn step(&mut self, flow: &Flow, step: Step) -> Vec<ChatChunk> {
+        let Step::Answer(delta) = step else { return Vec::new() };
+        let choice = self.choice(&flow.answers, &delta);
+        let d = &choice.delta;
+        let says = d.role.is_some() || d.content.is_some() || !d.tool_calls.is_empty();
+        let shows = choice.logprobs.is_some() || choice.token_ids.is_some() || choice.finish_reason.is_some();
+        if says || shows { vec![self.chunk(vec![choice], None)] } else { Vec::new() }
+    }
+
+    fn end(&mut self, flow: &Flow) -> Vec<ChatChunk> {
+        let usage: Usage = flow.answers.usage().into();
+        if self.include_usage { vec![self.chunk(Vec::new(), Some(usage))] } else { Vec::new() }
+    }
+}

@@ -1,0 +1,372 @@
+//! `/v1/completions`: text or tokens to be continued, or looked at.
+
+use super::body::{Body, Payload, Unsupported};
+use super::chat::{encode, receipt, wants_stream};
+use super::fields::{Shared, request, unsupported};
+use super::logprobs::{PromptLogprobs, TextLogprobs, prompt_entry};
+use super::prepare::{self, Ask, Plan};
+use super::usage::{Usage, id, now};
+use super::{ApiError, ErrorBody};
+use crate::answer::{Answers, Delta};
+use crate::app::App;
+use crate::flow::{Flow, Step};
+use crate::receipt::Receipt;
+use crate::service::Service;
+use crate::{stream, submit};
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use utoipa::ToSchema;
+use vosti_engine::Token;
+use vosti_engine::logprobs::Logprobs;
+
+request! {
+    /// Text to be continued.
+    pub struct CompletionRequest {
+        /// A text, several, a list of token ids, or several such lists.
+        pub prompt: Prompt,
+        /// Begin the answer's text with the prompt's. With `max_tokens` 0 the prompt is only looked at. Default false.
+        pub echo: Option<bool>,
+        /// Log-probabilities of the answer's tokens (with `echo`, the prompt's too) and of this many of the most likely.
+        #[schema(minimum = 0, maximum = 20)]
+        pub logprobs: Option<usize>,
+    }
+}
+
+/// What is continued.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(untagged, expecting = "expected a text, a list of texts, a list of token ids, or a list of such lists")]
+pub enum Prompt {
+    Text(String),
+    Tokens(Vec<Token>),
+    Texts(Vec<String>),
+    TokenLists(Vec<Vec<Token>>),
+}
+
+impl Prompt {
+    fn count(&self) -> usize {
+        match self {
+            Self::Text(_) | Self::Tokens(_) => 1,
+            Self::Texts(texts) => texts.len(),
+            Self::TokenLists(lists) => lists.len(),
+        }
+    }
+
+    fn into_tokens(self, service: &Service, special: bool) -> Result<Vec<Vec<Token>>, ApiError> {
+        let encode = |text: String| encode(service, &text, special, "prompt");
+        match self {
+            Self::Text(text) => Ok(vec![encode(text)?]),
+            Self::Texts(texts) => texts.into_iter().map(encode).collect(),
+            Self::Tokens(tokens) => Ok(vec![tokens]),
+            Self::TokenLists(lists) => Ok(lists),
+        }
+    }
+}
+
+impl Body for CompletionRequest {
+    const UNSUPPORTED: &'static [Unsupported] = unsupported! {
+        "best_of": "ask for n choices and choose yourself",
+        "suffix": "the models here continue text, they do not fill gaps",
+        "min_tokens": "forbid the end with logit_bias, or use ignore_eos" or "0",
+        "include_stop_str_in_output": "stop strings never show" or "false",
+        "skip_special_tokens": "control tokens have no text" or "true",
+        "spaces_between_special_tokens": "control tokens have no text" or "true" or "false",
+        "truncate_prompt_tokens": "shorten the prompt yourself",
+        "use_beam_search": "the engine samples" or "false",
+        "length_penalty": "the engine samples" or "1.0" or "1",
+        "priority": "requests are served in order" or "0",
+        "prompt_embeds": "send text or tokens",
+        "guided_json": "use response_format",
+        "guided_regex": "use response_format with a JSON schema",
+        "guided_choice": "use response_format with a JSON schema",
+        "guided_grammar": "use response_format with a JSON schema",
+        "structured_outputs": "use response_format",
+    };
+}
+
+/// A whole answer, or a part of a streamed one.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct Completion {
+    pub id: String,
+    /// `text_completion`.
+    pub object: &'static str,
+    pub created: u64,
+    pub model: String,
+    /// What fixes the bits: equal fingerprints, requests and seeds give equal answers.
+    pub system_fingerprint: String,
+    /// Prompt by prompt, choice by choice.
+    pub choices: Vec<CompletionChoice>,
+    /// Streamed, only with `stream_options.include_usage`, and null but in the last chunk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Usage>)]
+    pub usage: Option<Option<Usage>>,
+    /// The seed that was used, the request's or a fresh one.
+    pub vosti_seed: u64,
+}
+
+/// One answer, or more of it.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct CompletionChoice {
+    pub index: usize,
+    pub text: String,
+    pub logprobs: Option<TextLogprobs>,
+    /// `stop` or `length`; null before the end.
+    pub finish_reason: Option<&'static str>,
+    /// If asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<Object>>)]
+    pub prompt_logprobs: Option<PromptLogprobs>,
+    /// If asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_token_ids: Option<Vec<Token>>,
+    /// If asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_ids: Option<Vec<Token>>,
+    /// If asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub vosti_receipt: Option<Receipt>,
+}
+
+/// Continues text.
+#[utoipa::path(post, path = "/v1/completions", tag = "completions", request_body = CompletionRequest,
+    security(("key" = [])), responses(
+        (status = 200, description = "The answer; with `stream`, server-sent events of Completion and [DONE]",
+            content((Completion = "application/json"), (Completion = "text/event-stream"))),
+        (status = "4XX", body = ErrorBody), (status = 503, body = ErrorBody)))]
+pub async fn complete(
+    State(app): State<Arc<App>>,
+    Payload(request): Payload<CompletionRequest>,
+) -> Result<Response, ApiError> {
+    let arrival = app.arrive();
+    let service = app.service()?;
+    let mut request = request;
+    let shared = request.shared();
+    prepare::check_model(&app, shared.model.as_deref())?;
+    let (prompts, choices) = (request.prompt.count(), prepare::choices(&app, &shared)?);
+    if prompts == 0 {
+        return Err(ApiError::field("prompt", "prompt is empty: give at least one token"));
+    }
+    let places = app.places.take(prompts.saturating_mul(choices as usize), service.identity.running_max)?;
+    let (stream, include_usage) = wants_stream(&shared)?;
+    let echo = request.echo.unwrap_or(false);
+    if stream && echo && request.logprobs.is_some() {
+        return Err(ApiError::field("stream", "echo with logprobs does not come with stream"));
+    }
+
+    let (of, with) = (app.clone(), service.clone());
+    let plan = app.prepare(move || plan(&of, &with, request, shared)).await?;
+    let running = submit::submit(&service, &plan.job, places).await?;
+    let answers = Answers::new(prompts, choices, &plan.job.sampling, &service.text);
+    let flow = Flow::new(app.clone(), running, answers, &plan.job, arrival);
+    let writer = TextWriter::new(service, plan, echo, include_usage);
+    if stream {
+        return Ok(stream::respond(flow, writer));
+    }
+    Ok(Json(writer.collect(flow).await?).into_response())
+}
+
+/// Tokenizes and checks.
+fn plan(app: &App, service: &Service, request: CompletionRequest, mut shared: Shared) -> Result<Plan, ApiError> {
+    let echo = request.echo.unwrap_or(false);
+    prepare::check_top("logprobs", request.logprobs)?;
+    if let (true, Prompt::Text(text)) = (app.config.log_prompts, &request.prompt) {
+        tracing::info!(prompt = text, "prompt");
+    }
+    // The prompt's log-probabilities, wherever they are shown.
+    let of_prompt = shared.prompt_logprobs.max(request.logprobs.filter(|_| echo));
+    let ask = Ask {
+        prompts: request.prompt.into_tokens(service, shared.add_special_tokens.unwrap_or(true))?,
+        tokens_default: Some(16),
+        may_score: echo || shared.prompt_logprobs.is_some(),
+        logprobs: request.logprobs,
+        prompt_logprobs: of_prompt,
+        grammar: prepare::grammar(shared.response_format.take()),
+        date: None,
+    };
+    prepare::check_top("prompt_logprobs", shared.prompt_logprobs)?;
+    prepare::plan(app, service, shared, ask)
+}
+
+/// Writes answers.
+struct TextWriter {
+    service: Arc<Service>,
+    plan: Plan,
+    echo: bool,
+    include_usage: bool,
+    id: String,
+    created: u64,
+    /// Whether an answer's first chunk is written.
+    begun: Vec<bool>,
+    /// Characters of each prompt, if it is part of the text.
+    bases: Vec<usize>,
+}
+
+impl TextWriter {
+    fn new(service: Arc<Service>, plan: Plan, echo: bool, include_usage: bool) -> Self {
+        let chars = |prompt: &Arc<[Token]>| if echo { service.tokenizer().decode(prompt).chars().count() } else { 0 };
+        let bases = plan.job.prompts.iter().map(chars).collect();
+        let begun = vec![false; plan.job.answers()];
+        Self { service, plan, echo, include_usage, id: id("cmpl"), created: now(), begun, bases }
+    }
+
+    fn prompt_of(&self, index: usize) -> usize {
+        index / self.plan.job.choices as usize
+    }
+
+    /// What stands in an answer before its first token.
+    fn first(&self, index: usize) -> CompletionChoice {
+        let prompt = &self.plan.job.prompts[self.prompt_of(index)];
+        let ids = self.plan.return_token_ids;
+        CompletionChoice {
+            index,
+            text: if self.echo { self.service.tokenizer().decode(prompt) } else { String::new() },
+            logprobs: self.plan.job.logprobs.map(|_| TextLogprobs::default()),
+            finish_reason: None,
+            prompt_logprobs: None,
+            prompt_token_ids: ids.then(|| prompt.to_vec()),
+            token_ids: ids.then(Vec::new),
+            vosti_receipt: None,
+        }
+    }
+
+    /// What one update adds to its answer. The only place where this is decided.
+    fn choice(&mut self, answers: &Answers, delta: &Delta) -> CompletionChoice {
+        let begun = std::mem::replace(&mut self.begun[delta.index], true);
+        let mut choice = self.first(delta.index);
+        if begun {
+            choice.text.clear();
+            choice.prompt_token_ids = None;
+        }
+        choice.finish_reason = delta.end.as_ref().map(|end| end.reason.as_api());
+        if self.plan.score_only {
+            // The engine's one token is not part of the answer.
+            return choice;
+        }
+        choice.text += &delta.text;
+        let base = self.bases[self.prompt_of(delta.index)];
+        if let Some(generated) = &delta.token {
+            if let Some(columns) = &mut choice.logprobs {
+                columns.push_generated(&self.service, generated, base);
+            }
+            if let Some(ids) = &mut choice.token_ids {
+                ids.push(generated.token);
+            }
+        }
+        let reason = choice.finish_reason.unwrap_or_default();
+        choice.vosti_receipt = receipt(&self.service, &self.plan, answers, delta, reason);
+        choice
+    }
+
+    fn completion(&self, choices: Vec<CompletionChoice>, usage: Option<Option<Usage>>) -> Completion {
+        Completion {
+            id: self.id.clone(),
+            object: "text_completion",
+            created: self.created,
+            model: self.plan.model.clone(),
+            system_fingerprint: self.service.identity.fingerprint.clone(),
+            choices,
+            usage,
+            vosti_seed: self.plan.seed,
+        }
+    }
+
+    fn usage(&self, answers: &Answers) -> Usage {
+        let mut usage = answers.usage();
+        if self.plan.score_only {
+            usage.generated_tokens = 0;
+        }
+        usage.into()
+    }
+
+    /// The whole answer.
+    async fn collect(mut self, mut flow: Flow) -> Result<Completion, ApiError> {
+        let mut choices: Vec<Option<CompletionChoice>> = vec![None; self.begun.len()];
+        let mut rows: Vec<Vec<Logprobs>> = vec![Vec::new(); self.plan.job.prompts.len()];
+        while let Some(step) = flow.next().await? {
+            match step {
+                // In order, from position 1 on.
+                Step::Prompt { prompt, logprobs, .. } => rows[prompt].push(logprobs),
+                Step::Answer(delta) => {
+                    let more = self.choice(&flow.answers, &delta);
+                    match &mut choices[delta.index] {
+                        Some(choice) => choice.append(more),
+                        none => *none = Some(more),
+                    }
+                }
+            }
+        }
+        let mut choices: Vec<CompletionChoice> = choices.into_iter().flatten().collect();
+        if self.plan.job.prompt_logprobs.is_some() {
+            choices.iter_mut().for_each(|choice| self.put_prompt(choice, &rows[self.prompt_of(choice.index)]));
+        }
+        let usage = self.usage(&flow.answers);
+        Ok(self.completion(choices, Some(Some(usage))))
+    }
+
+    /// Puts the prompt's log-probabilities where they were asked for.
+    fn put_prompt(&self, choice: &mut CompletionChoice, rows: &[Logprobs]) {
+        let prompt = &self.plan.job.prompts[self.prompt_of(choice.index)];
+        let tokens = || prompt.iter().copied().zip(std::iter::once(None).chain(rows.iter().map(Some)));
+        if let Some(top) = self.plan.prompt_logprobs {
+            let entry = |(token, row): (Token, Option<&Logprobs>)| {
+                row.map(|row| prompt_entry(&self.service, token, &cut(row, top)))
+            };
+            choice.prompt_logprobs = Some(tokens().map(entry).collect());
+        }
+        if let (true, Some(top), Some(answer)) = (self.echo, self.plan.job.logprobs, choice.logprobs.take()) {
+            let mut columns = TextLogprobs::default();
+            let mut stream = vosti_engine::text::TextStream::new(self.service.text.clone(), &[]);
+            let mut offset = 0;
+            for (token, row) in tokens() {
+                columns.push(&self.service, token, offset, row.map(|row| cut(row, top)).as_ref());
+                offset += stream.push(token).chars().count();
+            }
+            columns.append(answer);
+            choice.logprobs = Some(columns);
+        }
+    }
+}
+
+/// The first `top` of the most likely: both places that show a prompt's may ask for different numbers.
+fn cut(row: &Logprobs, top: usize) -> Logprobs {
+    Logprobs { top: row.top.iter().take(top).copied().collect(), ..*row }
+}
+
+impl CompletionChoice {
+    fn append(&mut self, more: Self) {
+        self.text += &more.text;
+        if let (Some(all), Some(more)) = (&mut self.logprobs, more.logprobs) {
+            all.append(more);
+        }
+        if let (Some(all), Some(more)) = (&mut self.token_ids, more.token_ids) {
+            all.extend(more);
+        }
+        self.finish_reason = self.finish_reason.or(more.finish_reason);
+        self.vosti_receipt = self.vosti_receipt.take().or(more.vosti_receipt);
+    }
+}
+
+impl stream::Writer for TextWriter {
+    type Chunk = Completion;
+
+    fn step(&mut self, flow: &Flow, step: Step) -> Vec<Completion> {
+        let Step::Answer(delta) = step else { return Vec::new() };
+        let mut choice = self.choice(&flow.answers, &delta);
+        // An empty list says nothing in a chunk.
+        choice.logprobs = choice.logprobs.filter(|columns| !columns.tokens.is_empty());
+        choice.token_ids = choice.token_ids.filter(|ids| !ids.is_empty());
+        let says = !choice.text.is_empty() || choice.logprobs.is_some() || choice.finish_reason.is_some();
+        if !says && choice.token_ids.is_none() && choice.prompt_token_ids.is_none() {
+            return Vec::new();
+        }
+        vec![self.completion(vec![choice], self.include_usage.then_some(None))]
+    }
+
+    fn end(&mut self, flow: &Flow) -> Vec<Completion> {
+        let usage = self.usage(&flow.answers);
+        if self.include_usage { vec![self.completion(Vec::new(), Some(Some(usage)))] } else { Vec::new() }
+    }
+}

@@ -1,0 +1,176 @@
+//! The fields that chat and text completions share. Their comments are the API's documentation.
+
+use serde::Deserialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+/// Declares a request: its own fields, then the shared ones, and `shared()`, which takes those out.
+macro_rules! request {
+    ($(#[$meta:meta])* pub struct $name:ident { $($(#[$field_meta:meta])* pub $field:ident: $type:ty,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, serde::Deserialize, utoipa::ToSchema)]
+        #[serde(deny_unknown_fields)]
+        pub struct $name {
+            $($(#[$field_meta])* pub $field: $type,)*
+            /// The served model's name; any other is refused. May be left out.
+            pub model: Option<String>,
+            /// Most tokens to generate. Together with the prompt they must fit the context.
+            #[schema(minimum = 0)]
+            pub max_tokens: Option<usize>,
+            /// 0 always takes the most likely token. Default 1, whatever the model's generation_config.json says.
+            #[schema(minimum = 0, maximum = 100)]
+            pub temperature: Option<f32>,
+            /// Keep the most likely tokens that together have this probability. Default 1: all.
+            #[schema(exclusive_minimum = 0, maximum = 1)]
+            pub top_p: Option<f32>,
+            /// Keep this many of the most likely tokens; 0 or -1, the default, keeps all.
+            #[schema(minimum = -1)]
+            pub top_k: Option<i64>,
+            /// Drop tokens less likely than this times the most likely. Default 0: none.
+            #[schema(minimum = 0, maximum = 1)]
+            pub min_p: Option<f32>,
+            /// Divides positive and multiplies negative logits of tokens in the prompt or the answer. Default 1: none.
+            #[schema(exclusive_minimum = 0, maximum = 100)]
+            pub repetition_penalty: Option<f32>,
+            /// Subtracted from the logits of tokens in the answer. Default 0.
+            #[schema(minimum = -2, maximum = 2)]
+            pub presence_penalty: Option<f32>,
+            /// Subtracted from the logits of tokens in the answer, once per occurrence. Default 0.
+            #[schema(minimum = -2, maximum = 2)]
+            pub frequency_penalty: Option<f32>,
+            /// Added to logits: token ids, as text, to numbers from -100 to 100.
+            pub logit_bias: Option<std::collections::BTreeMap<String, f32>>,
+            /// Answers per prompt. Answer number c draws with (seed, c, position).
+            #[schema(minimum = 1)]
+            pub n: Option<u32>,
+            /// Of the random numbers; equal seeds give equal answers, under any load. Default: a fresh one. Answers say
+            /// which in `vosti_seed`.
+            #[schema(value_type = Option<i64>)]
+            pub seed: Option<serde_json::Number>,
+            /// The answer ends before any of these texts: one, or a list of at most 32, each at most 512 bytes.
+            pub stop: Option<$crate::api::fields::Stop>,
+            /// The answer ends at any of these tokens; they do not show.
+            pub stop_token_ids: Option<Vec<u32>>,
+            /// Go on after the model's end-of-text token. Default false.
+            pub ignore_eos: Option<bool>,
+            /// Send the answer as server-sent events. Default false.
+            pub stream: Option<bool>,
+            /// Only with `stream`.
+            pub stream_options: Option<$crate::api::fields::StreamOptions>,
+            /// What the answer must be: text, any JSON object, or JSON by a schema.
+            pub response_format: Option<$crate::api::fields::ResponseFormat>,
+            /// Log-probabilities of the prompt's tokens, each with this many of the most likely. Not with `stream`.
+            #[schema(minimum = 0, maximum = 20)]
+            pub prompt_logprobs: Option<usize>,
+            /// Put the prompt's and the answer's token ids into the response. Default false.
+            pub return_token_ids: Option<bool>,
+            /// Begin the prompt with the model's beginning-of-text token. Default: true for text, false for chat,
+            /// where the template writes it.
+            pub add_special_tokens: Option<bool>,
+            /// Prompts share cached prefixes only with prompts of the same salt.
+            pub cache_salt: Option<String>,
+            /// Taken and not used: this server keeps no record of users.
+            pub user: Option<String>,
+            /// Add a receipt to each answer, `vosti_receipt`: a digest of every token and every bit of its logits, and
+            /// all it takes to make the answer again with `vosti replay`. Default false.
+            pub vosti_digest: Option<bool>,
+        }
+
+        impl $name {
+            /// The shared fields, taken out.
+            pub fn shared(&mut self) -> $crate::api::fields::Shared {
+                $crate::api::fields::Shared {
+                    model: self.model.take(),
+                    max_tokens: self.max_tokens,
+                    temperature: self.temperature,
+                    top_p: self.top_p,
+                    top_k: self.top_k,
+                    min_p: self.min_p,
+                    repetition_penalty: self.repetition_penalty,
+                    presence_penalty: self.presence_penalty,
+                    frequency_penalty: self.frequency_penalty,
+                    logit_bias: self.logit_bias.take(),
+                    n: self.n,
+                    seed: self.seed.take(),
+                    stop: self.stop.take(),
+                    stop_token_ids: self.stop_token_ids.take(),
+                    ignore_eos: self.ignore_eos,
+                    stream: self.stream,
+                    stream_options: self.stream_options.take(),
+                    response_format: self.response_format.take(),
+                    prompt_logprobs: self.prompt_logprobs,
+                    return_token_ids: self.return_token_ids,
+                    add_special_tokens: self.add_special_tokens,
+                    cache_salt: self.cache_salt.take(),
+                    user: self.user.take(),
+                    vosti_digest: self.vosti_digest,
+                }
+            }
+        }
+    };
+}
+pub(crate) use request;
+
+request! {
+    /// The fields that both kinds of completion have.
+    pub struct Shared {}
+}
+
+/// One text, or several.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(untagged, expecting = "expected a text or a list of texts")]
+pub enum Stop {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl Stop {
+    pub fn into_list(self) -> Vec<String> {
+        match self {
+            Self::One(text) => vec![text],
+            Self::Many(texts) => texts,
+        }
+    }
+}
+
+/// What else a stream carries.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StreamOptions {
+    /// A last chunk without choices has the usage. Default false.
+    pub include_usage: Option<bool>,
+}
+
+/// What the answer must be.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+pub enum ResponseFormat {
+    /// Anything.
+    Text {},
+    /// Any JSON object.
+    JsonObject {},
+    /// JSON that a schema describes.
+    JsonSchema { json_schema: JsonSchema },
+}
+
+/// A schema with a name.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JsonSchema {
+    /// For the client; the server does not use it.
+    pub name: Option<String>,
+    /// For the client; the server does not use it.
+    pub description: Option<String>,
+    #[schema(value_type = Object)]
+    pub schema: Value,
+    /// The schema is always kept to.
+    pub strict: Option<bool>,
+}
+
+/// Fields that OpenAI's or vLLM's completions have and ours have not; both kinds of request refuse them.
+macro_rules! unsupported {
+    ($($name:literal: $why:literal $(or $harmless:literal)*,)*) => {
+        &[$($crate::api::body::Unsupported { name: $name, why: $why, harmless: &[$($harmless),*] },)*]
+    };
+}
+pub(crate) use unsupported;

@@ -1,0 +1,222 @@
+//! A conversation: its messages, its tools, and how both become the template's input.
+
+use super::ApiError;
+use crate::grammar::tools::{Choice, Function, Tools};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use utoipa::ToSchema;
+
+/// One message.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Message {
+    pub role: Role,
+    pub content: Option<Content>,
+    /// Of who speaks; templates that know names show it.
+    pub name: Option<String>,
+    /// Calls that the assistant made.
+    pub tool_calls: Option<Vec<ToolCall>>,
+    /// Which call a `tool` message answers.
+    pub tool_call_id: Option<String>,
+    /// Must be null: clients send it back from answers.
+    pub refusal: Option<String>,
+}
+
+/// Who speaks. `developer` means `system`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    System,
+    Developer,
+    User,
+    Assistant,
+    Tool,
+}
+
+/// A text, or parts that are joined with a line break.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(
+    untagged,
+    expecting = "expected a text, or a list of {\"type\": \"text\", \"text\": ...}; images, audio and files are not supported"
+)]
+pub enum Content {
+    Text(String),
+    Parts(Vec<Part>),
+}
+
+/// A part of a message.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Part {
+    Text { text: String },
+}
+
+impl Content {
+    fn into_text(self) -> String {
+        match self {
+            Self::Text(text) => text,
+            Self::Parts(parts) => {
+                let texts: Vec<String> = parts.into_iter().map(|Part::Text { text }| text).collect();
+                texts.join("\n")
+            }
+        }
+    }
+}
+
+/// A call of a function.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ToolCall {
+    pub id: String,
+    /// `function`.
+    #[serde(rename = "type")]
+    pub kind: FunctionKind,
+    pub function: CalledFunction,
+}
+
+/// The only kind of tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FunctionKind {
+    Function,
+}
+
+/// Name and arguments of a call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CalledFunction {
+    pub name: String,
+    /// JSON.
+    pub arguments: String,
+}
+
+/// A tool that the model may use.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Tool {
+    /// `function`.
+    #[serde(rename = "type")]
+    pub kind: FunctionKind,
+    pub function: DescribedFunction,
+}
+
+/// A function as a client describes it.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DescribedFunction {
+    /// Letters, digits, `_` and `-`, at most 64.
+    pub name: String,
+    pub description: Option<String>,
+    /// JSON schema of the arguments. Default: no arguments.
+    #[schema(value_type = Option<Object>)]
+    pub parameters: Option<Value>,
+    /// The schema is always kept to.
+    pub strict: Option<bool>,
+}
+
+/// Whether tools are used.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(
+    untagged,
+    expecting = "expected \"none\", \"auto\", \"required\" or {\"type\": \"function\", \"function\": {\"name\": ...}}"
+)]
+pub enum ToolChoice {
+    Mode(ToolMode),
+    Named(NamedTool),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolMode {
+    /// No calls; the model is not told of the tools.
+    None,
+    /// The model decides.
+    Auto,
+    /// At least one call, and no text.
+    Required,
+}
+
+/// A call of this function, and no text.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NamedTool {
+    #[serde(rename = "type")]
+    pub kind: FunctionKind,
+    pub function: FunctionName,
+}
+
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FunctionName {
+    pub name: String,
+}
+
+/// Messages as a list that `grammar::tools::rendering` takes.
+pub fn list(messages: Vec<Message>) -> Result<Vec<Value>, ApiError> {
+    if messages.is_empty() {
+        return Err(ApiError::field("messages", "messages is empty: give at least one"));
+    }
+    messages.into_iter().enumerate().map(|(index, message)| message.into_json(index)).collect()
+}
+
+impl Message {
+    fn into_json(self, index: usize) -> Result<Value, ApiError> {
+        let wrong = |field: &str, what: &str| {
+            let param = format!("messages[{index}].{field}");
+            Err(ApiError::field(&param, format!("{param} {what}")))
+        };
+        let role = match self.role {
+            Role::System | Role::Developer => "system",
+            Role::User => "user",
+            Role::Assistant => "assistant",
+            Role::Tool => "tool",
+        };
+        if self.refusal.is_some() {
+            return wrong("refusal", "is not supported: leave it out");
+        }
+        if self.tool_calls.is_some() && self.role != Role::Assistant {
+            return wrong("tool_calls", "belongs to a message of the assistant");
+        }
+        if self.tool_call_id.is_some() && self.role != Role::Tool {
+            return wrong("tool_call_id", "belongs to a message of role tool");
+        }
+        let calls = self.tool_calls.filter(|calls| !calls.is_empty());
+        if self.content.is_none() && calls.is_none() {
+            return wrong("content", "is missing");
+        }
+        let mut message = Map::new();
+        message.insert("role".into(), role.into());
+        message.insert("content".into(), self.content.map(Content::into_text).into());
+        message.extend(self.name.map(|name| ("name".to_string(), name.into())));
+        message.extend(self.tool_call_id.map(|id| ("tool_call_id".to_string(), id.into())));
+        message.extend(calls.map(|calls| ("tool_calls".to_string(), json!(calls))));
+        Ok(message.into())
+    }
+}
+
+/// The tools that may be called; none if there are none, or none may.
+pub fn tools(
+    tools: Option<Vec<Tool>>,
+    choice: Option<ToolChoice>,
+    parallel: Option<bool>,
+) -> Result<Option<Tools>, ApiError> {
+    let Some(tools) = tools.filter(|tools| !tools.is_empty()) else {
+        return match choice {
+            None | Some(ToolChoice::Mode(ToolMode::None | ToolMode::Auto)) => Ok(None),
+            Some(_) => Err(ApiError::field("tool_choice", "tool_choice asks for a call and there are no tools")),
+        };
+    };
+    let choice = match choice {
+        Some(ToolChoice::Mode(ToolMode::None)) => return Ok(None),
+        None | Some(ToolChoice::Mode(ToolMode::Auto)) => Choice::Auto,
+        Some(ToolChoice::Mode(ToolMode::Required)) => Choice::Required,
+        Some(ToolChoice::Named(named)) => Choice::Named(named.function.name),
+    };
+    let functions = tools.into_iter().map(|tool| Function {
+        name: tool.function.name,
+        description: tool.function.description,
+        parameters: tool.function.parameters,
+    });
+    let tools = Tools::new(functions.collect(), choice, parallel.unwrap_or(true));
+    tools.map(Some).map_err(|error| ApiError::field("tools", error.to_string()))
+}

@@ -1,0 +1,19 @@
+//! The HTTP surface: one file per family of endpoints, what they share beside them.
+//!
+//! `body.rs` turns bytes into a request type, `fields.rs` has the fields that both kinds of completion take,
+//! `prepare.rs` turns them into a job for the engine.
+
+pub mod body;
+pub mod chat;
+pub mod completions;
+mod error;
+pub mod fields;
+pub mod logprobs;
+pub mod messages;
+pub mod models;
+pub mod prepare;
+pub mod state;
+pub mod tokenize;
+pub mod usage;
+
+pub use error::{ApiError, ErrorBody, ErrorObject};

@@ -1,0 +1,61 @@
+//! `/v1/models`: the one model that is served, under each of its names.
+
+use super::{ApiError, ErrorBody};
+use crate::app::App;
+use axum::Json;
+use axum::extract::{Path, State};
+use serde::Serialize;
+use std::sync::Arc;
+use utoipa::ToSchema;
+
+/// Every name.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct ModelList {
+    /// `list`.
+    pub object: &'static str,
+    pub data: Vec<ModelCard>,
+}
+
+/// The model under one name.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct ModelCard {
+    pub id: String,
+    /// `model`.
+    pub object: &'static str,
+    pub created: u64,
+    /// `vosti`.
+    pub owned_by: &'static str,
+    /// Most tokens of prompt and answer together.
+    pub max_model_len: usize,
+    /// What fixes the bits of every answer.
+    pub system_fingerprint: String,
+}
+
+fn card(app: &App, name: &str) -> Result<ModelCard, ApiError> {
+    let service = app.service()?;
+    Ok(ModelCard {
+        id: name.to_string(),
+        object: "model",
+        created: app.started,
+        owned_by: "vosti",
+        max_model_len: service.identity.context,
+        system_fingerprint: service.identity.fingerprint.clone(),
+    })
+}
+
+/// The names under which the model is served.
+#[utoipa::path(get, path = "/v1/models", tag = "models", security(("key" = [])),
+    responses((status = 200, body = ModelList), (status = 503, body = ErrorBody)))]
+pub async fn list(State(app): State<Arc<App>>) -> Result<Json<ModelList>, ApiError> {
+    let data = app.config.model_names.iter().map(|name| card(&app, name)).collect::<Result<_, _>>()?;
+    Ok(Json(ModelList { object: "list", data }))
+}
+
+/// One of them.
+#[utoipa::path(get, path = "/v1/models/{name}", tag = "models", security(("key" = [])),
+    params(("name" = String, Path, description = "The model's name")),
+    responses((status = 200, body = ModelCard), (status = 404, body = ErrorBody), (status = 503, body = ErrorBody)))]
+pub async fn one(State(app): State<Arc<App>>, Path(name): Path<String>) -> Result<Json<ModelCard>, ApiError> {
+    super::prepare::check_model(&app, Some(&name))?;
+    card(&app, &name).map(Json)
+}

@@ -1,0 +1,239 @@
+//! From a request's shared fields to a job for the engine: every value is checked here, once.
+
+use super::fields::{ResponseFormat, Shared};
+use super::logprobs::TOP_MAX;
+use super::usage::fresh;
+use super::{ApiError, chat};
+use crate::app::App;
+use crate::grammar::Grammar;
+use crate::receipt::Parameters;
+use crate::service::Service;
+use crate::submit::Job;
+use std::sync::Arc;
+use vosti_engine::{Sampling, SamplingError, SamplingParams, Token};
+
+/// Stop strings of a request, and bytes of one.
+const STOPS_MAX: usize = 32;
+const STOP_BYTES_MAX: usize = 512;
+/// Entries of `logit_bias`, and of `stop_token_ids`.
+const TOKENS_MAX: usize = 1024;
+
+/// A checked request: the job, and how its answer is to look.
+pub struct Plan {
+    pub job: Job,
+    pub seed: u64,
+    /// Only prompts are looked at: the one token that the engine generates is thrown away.
+    pub score_only: bool,
+    pub return_token_ids: bool,
+    /// The request's own `prompt_logprobs`; the job has more rows if `echo` wants them.
+    pub prompt_logprobs: Option<usize>,
+    /// For receipts.
+    pub parameters: Option<Parameters>,
+    /// The day that the chat template saw.
+    pub date: Option<String>,
+    pub model: String,
+}
+
+/// What the endpoint adds to the shared fields.
+pub struct Ask {
+    pub prompts: Vec<Vec<Token>>,
+    /// Most tokens, if the request does not say; none: what the context leaves.
+    pub tokens_default: Option<usize>,
+    /// `max_tokens` 0 is allowed.
+    pub may_score: bool,
+    pub logprobs: Option<usize>,
+    pub prompt_logprobs: Option<usize>,
+    pub grammar: Option<Grammar>,
+    pub date: Option<String>,
+}
+
+/// The number of choices, checked before anything costs time.
+pub fn choices(app: &App, shared: &Shared) -> Result<u32, ApiError> {
+    let (n, limit) = (shared.n.unwrap_or(1), app.config.limits.choices_max);
+    if n == 0 || n > limit {
+        return Err(ApiError::field("n", format!("n is {n}; it must be between 1 and {limit}")));
+    }
+    Ok(n)
+}
+
+/// Refuses a model that is not served.
+pub fn check_model(app: &App, name: Option<&str>) -> Result<(), ApiError> {
+    match name {
+        Some(name) if !app.config.model_names.iter().any(|known| known == name) => {
+            Err(ApiError::unknown_model(name, app.model_name()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The grammar that `response_format` asks for.
+pub fn grammar(format: Option<ResponseFormat>) -> Option<Grammar> {
+    match format? {
+        ResponseFormat::Text {} => None,
+        ResponseFormat::JsonObject {} => Some(Grammar::JsonObject),
+        ResponseFormat::JsonSchema { json_schema } => Some(Grammar::JsonSchema(json_schema.schema)),
+    }
+}
+
+/// Checks everything and makes the job. May compile a grammar: not for a thread that others wait for.
+pub fn plan(app: &App, service: &Service, shared: Shared, ask: Ask) -> Result<Plan, ApiError> {
+    let choices = choices(app, &shared)?;
+    check_top("prompt_logprobs", ask.prompt_logprobs)?;
+    let room = room(service, &ask.prompts)?;
+    let score_only = ask.may_score && shared.max_tokens == Some(0);
+    let tokens_max = match shared.max_tokens {
+        Some(0) if score_only => 1,
+        Some(0) => return Err(ApiError::field("max_tokens", "max_tokens is 0: ask for at least one token")),
+        Some(tokens) if tokens > room => return Err(too_long(service, &ask.prompts, tokens)),
+        Some(tokens) => tokens,
+        None => ask.tokens_default.unwrap_or(room).min(room),
+    };
+    let seed = seed(&shared)?;
+    let own_prompt_logprobs = shared.prompt_logprobs;
+    let salt = shared.cache_salt.as_deref().map_or(0, salt);
+    let digest = shared.vosti_digest.unwrap_or(false);
+    let return_token_ids = shared.return_token_ids.unwrap_or(false);
+    let sampling = sampling(service, shared, ask.grammar.as_ref(), tokens_max, seed)?;
+    let parameters = digest.then(|| Parameters::of(&sampling, ask.grammar));
+    let prompts = ask.prompts.into_iter().map(Arc::from).collect();
+    let (logprobs, prompt_logprobs) = (ask.logprobs, ask.prompt_logprobs);
+    let job = Job { prompts, sampling, choices, logprobs, prompt_logprobs, salt, digest };
+    let (date, model) = (ask.date, app.model_name().to_string());
+    Ok(Plan { job, seed, score_only, return_token_ids, prompt_logprobs: own_prompt_logprobs, parameters, date, model })
+}
+
+/// Tokens that the context leaves to the answer of the longest prompt.
+fn room(service: &Service, prompts: &[Vec<Token>]) -> Result<usize, ApiError> {
+    let context = service.identity.context;
+    for (index, prompt) in prompts.iter().enumerate() {
+        let which = if prompts.len() == 1 { "the prompt".to_string() } else { format!("prompt {index}") };
+        if prompt.is_empty() {
+            return Err(ApiError::field("prompt", format!("{which} is empty: give at least one token")));
+        }
+        if prompt.len() >= context {
+            let message = format!("{which} has {} tokens and the context holds {context}: shorten it", prompt.len());
+            return Err(ApiError::context_length("prompt", message));
+        }
+        if let Some(token) = prompt.iter().find(|token| **token >= service.identity.vocab) {
+            let vocab = service.identity.vocab;
+            let message = format!("{which} has token {token}, and the vocabulary ends before {vocab}");
+            return Err(ApiError::field("prompt", message));
+        }
+    }
+    Ok(context - prompts.iter().map(Vec::len).max().unwrap_or(0))
+}
+
+fn too_long(service: &Service, prompts: &[Vec<Token>], tokens: usize) -> ApiError {
+    let longest = prompts.iter().map(Vec::len).max().unwrap_or(0);
+    let context = service.identity.context;
+    let message = format!(
+        "the prompt has {longest} tokens and max_tokens is {tokens}, and the context holds {context}: ask for at most {}",
+        context - longest
+    );
+    ApiError::context_length("max_tokens", message)
+}
+
+/// The request's seed, or a fresh one. 32 bits are easy to type again.
+fn seed(shared: &Shared) -> Result<u64, ApiError> {
+    let Some(seed) = &shared.seed else { return Ok(fresh() & 0xffff_ffff) };
+    // A negative seed is its two's complement, so that every 64-bit integer is one.
+    let bits = seed.as_u64().or_else(|| seed.as_i64().map(|seed| seed as u64));
+    bits.ok_or_else(|| ApiError::field("seed", format!("seed is {seed}; it must be an integer of 64 bits")))
+}
+
+/// Salts are texts, the engine's are numbers; 0 is for requests without one.
+fn salt(text: &str) -> u64 {
+    let hash = blake3::hash(text.as_bytes());
+    let mut word = [0; 8];
+    word.copy_from_slice(&hash.as_bytes()[..8]);
+    u64::from_le_bytes(word).max(1)
+}
+
+/// At most `TOP_MAX` of the most likely.
+pub fn check_top(name: &str, top: Option<usize>) -> Result<(), ApiError> {
+    match top {
+        Some(top) if top > TOP_MAX => {
+            Err(ApiError::field(name, format!("{name} is {top}; it must be between 0 and {TOP_MAX}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn sampling(
+    service: &Service,
+    shared: Shared,
+    grammar: Option<&Grammar>,
+    tokens_max: usize,
+    seed: u64,
+) -> Result<Sampling, ApiError> {
+    let ignore_eos = shared.ignore_eos.unwrap_or(false);
+    let mut stop_tokens: Vec<Token> = if ignore_eos { Vec::new() } else { service.tokenizer().eos().collect() };
+    stop_tokens.extend(tokens_of(service, "stop_token_ids", shared.stop_token_ids.unwrap_or_default())?);
+    let compiled = grammar.map(|grammar| service.grammars.compile(grammar)).transpose();
+    let constraint = compiled.map_err(|error| chat::grammar_error(grammar, &error))?;
+    let params = SamplingParams {
+        temperature: shared.temperature.unwrap_or(1.0),
+        top_k: top_k(shared.top_k)?,
+        top_p: shared.top_p.unwrap_or(1.0),
+        min_p: shared.min_p.unwrap_or(0.0),
+        repetition_penalty: shared.repetition_penalty.unwrap_or(1.0),
+        presence_penalty: shared.presence_penalty.unwrap_or(0.0),
+        frequency_penalty: shared.frequency_penalty.unwrap_or(0.0),
+        logit_bias: biases(service, shared.logit_bias.unwrap_or_default())?,
+        stop_tokens,
+        stop_strings: stops(shared.stop.map(|stop| stop.into_list()).unwrap_or_default())?,
+        text: Some(service.text.clone()),
+        constraint,
+        tokens_max,
+        seed,
+    };
+    Sampling::new(params).map_err(|error| {
+        let message = error.to_string();
+        match error {
+            SamplingError::OutOfRange { name, .. } => ApiError::field(name, message),
+            SamplingError::Bias { .. } | SamplingError::BiasTwice(_) => ApiError::field("logit_bias", message),
+            SamplingError::EmptyStop(_) | SamplingError::StopsWithoutText => ApiError::field("stop", message),
+            SamplingError::NoTokens => ApiError::field("max_tokens", message),
+        }
+    })
+}
+
+fn top_k(top_k: Option<i64>) -> Result<u32, ApiError> {
+    let wrong = |k: i64| ApiError::field("top_k", format!("top_k is {k}; it must be at least 1, or 0 or -1 for all"));
+    match top_k.unwrap_or(0) {
+        -1 => Ok(0),
+        k => u32::try_from(k).map_err(|_| wrong(k)),
+    }
+}
+
+fn stops(stops: Vec<String>) -> Result<Vec<String>, ApiError> {
+    if stops.len() > STOPS_MAX || stops.iter().any(|stop| stop.len() > STOP_BYTES_MAX) {
+        let message = format!("stop holds at most {STOPS_MAX} texts of at most {STOP_BYTES_MAX} bytes");
+        return Err(ApiError::field("stop", message));
+    }
+    Ok(stops)
+}
+
+fn biases(service: &Service, biases: std::collections::BTreeMap<String, f32>) -> Result<Vec<(Token, f32)>, ApiError> {
+    let read = |(token, bias): (String, f32)| match token.parse() {
+        Ok(token) => Ok((token, bias)),
+        Err(_) => Err(ApiError::field("logit_bias", format!("logit_bias has the key {token:?}: use token ids"))),
+    };
+    let biases: Vec<(Token, f32)> = biases.into_iter().map(read).collect::<Result<_, _>>()?;
+    tokens_of(service, "logit_bias", biases.iter().map(|(token, _)| *token).collect())?;
+    Ok(biases)
+}
+
+/// Tokens of the vocabulary, not too many.
+fn tokens_of(service: &Service, name: &str, tokens: Vec<Token>) -> Result<Vec<Token>, ApiError> {
+    if tokens.len() > TOKENS_MAX {
+        return Err(ApiError::field(name, format!("{name} has {} entries, at most {TOKENS_MAX}", tokens.len())));
+    }
+    let vocab = service.identity.vocab;
+    match tokens.iter().find(|token| **token >= vocab) {
+        Some(token) => {
+            Err(ApiError::field(name, format!("{name} has token {token}, and the vocabulary ends before {vocab}")))
+        }
+        None => Ok(tokens),
+    }
+}

@@ -1,0 +1,122 @@
+//! What a server says about itself: alive, ready, how busy. Open to everyone, so nothing here holds a request's text.
+
+use crate::app::{App, Phase};
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use utoipa::ToSchema;
+
+/// Where the server stands.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct Health {
+    /// `loading`, `ready` or `draining`.
+    pub status: &'static str,
+}
+
+fn phase(app: &App) -> Health {
+    let status = match app.phase() {
+        Phase::Loading => "loading",
+        Phase::Ready(_) => "ready",
+        Phase::Draining => "draining",
+    };
+    Health { status }
+}
+
+/// Alive: answers as soon as the port is open, until the process ends.
+#[utoipa::path(get, path = "/health", tag = "state", responses((status = 200, body = Health)))]
+pub async fn health(State(app): State<Arc<App>>) -> Json<Health> {
+    Json(phase(&app))
+}
+
+/// Ready to serve: 200 once the model is loaded, 503 before and while the server drains.
+#[utoipa::path(get, path = "/ready", tag = "state",
+    responses((status = 200, body = Health), (status = 503, body = Health)))]
+pub async fn ready(State(app): State<Arc<App>>) -> Response {
+    let health = phase(&app);
+    let status = if health.status == "ready" { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, Json(health)).into_response()
+}
+
+/// The engine at this moment, and what it has done since its start.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct EngineState {
+    /// `loading`, `ready` or `draining`.
+    pub status: &'static str,
+    pub model: String,
+    /// What fixes the bits; null while loading.
+    pub system_fingerprint: Option<String>,
+    /// Answers that hold pages, and that wait for them.
+    pub running: usize,
+    pub waiting: usize,
+    /// Requests that are not answered to the end, and open connections.
+    pub requests_in_progress: usize,
+    pub connections: usize,
+    /// Places for answers, and those taken.
+    pub places: usize,
+    pub places_taken: usize,
+    pub pages_total: usize,
+    pub pages_free: usize,
+    /// Pages in the prefix cache that no answer uses.
+    pub pages_cached_unused: usize,
+    pub steps: u64,
+    pub rows: u64,
+    pub tokens: u64,
+    pub prefix_query_tokens: u64,
+    pub prefix_hit_tokens: u64,
+    pub drafts_proposed: u64,
+    pub drafts_accepted: u64,
+    pub preemptions: u64,
+    pub aborted: u64,
+}
+
+/// The engine's state, for people and for the page.
+#[utoipa::path(get, path = "/status", tag = "state", responses((status = 200, body = EngineState)))]
+pub async fn status(State(app): State<Arc<App>>) -> Json<EngineState> {
+    let service = app.service().ok();
+    let seen = app.metrics.read(service.as_ref().map(|s| s.engine.clone())).await;
+    let (s, c) = (&seen.status, &seen.counters);
+    Json(EngineState {
+        status: phase(&app).status,
+        model: app.model_name().to_string(),
+        system_fingerprint: service.map(|s| s.identity.fingerprint.clone()),
+        running: s.running,
+        waiting: s.waiting,
+        requests_in_progress: app.busy.count(),
+        connections: app.connections.load(Ordering::Relaxed),
+        places: app.config.limits.answers_max,
+        places_taken: app.places.taken(),
+        pages_total: s.pages_total.iter().sum(),
+        pages_free: s.pages_free.iter().sum(),
+        pages_cached_unused: s.blocks_unused,
+        steps: c.steps,
+        rows: c.rows,
+        tokens: c.tokens,
+        prefix_query_tokens: c.prefix_query_tokens,
+        prefix_hit_tokens: c.prefix_hit_tokens,
+        drafts_proposed: c.drafts_proposed,
+        drafts_accepted: c.drafts_accepted,
+        preemptions: c.preemptions,
+        aborted: c.aborted,
+    })
+}
+
+/// Numbers for Prometheus, in the OpenMetrics text format.
+#[utoipa::path(get, path = "/metrics", tag = "state",
+    responses((status = 200, body = String, content_type = "application/openmetrics-text")))]
+pub async fn metrics(State(app): State<Arc<App>>) -> Response {
+    app.metrics.note(app.busy.count(), app.connections.load(Ordering::Relaxed));
+    app.metrics.read(app.service().ok().map(|s| s.engine.clone())).await;
+    let media = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(CONTENT_TYPE, media)], app.metrics.encode()).into_response()
+}
+
+/// This document.
+#[utoipa::path(get, path = "/openapi.json", tag = "state", responses((status = 200, body = Object)))]
+pub async fn openapi() -> Json<utoipa::openapi::OpenApi> {
+    Json(crate::openapi::document())
+}

@@ -1,0 +1,114 @@
+//! `/tokenize` and `/detokenize`, as vLLM has them.
+
+use super::body::{Body, Payload, Unsupported};
+use super::messages::{Message, Tool};
+use super::{ApiError, ErrorBody, chat};
+use crate::app::App;
+use axum::Json;
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::sync::Arc;
+use utoipa::ToSchema;
+
+/// A text, or a conversation.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TokenizeRequest {
+    pub model: Option<String>,
+    /// The text; this or `messages`.
+    pub prompt: Option<String>,
+    /// The conversation, rendered with the model's chat template.
+    pub messages: Option<Vec<Message>>,
+    /// Begin with the model's beginning-of-text token. Default: true for a text, false for a conversation.
+    pub add_special_tokens: Option<bool>,
+    /// End with the header of the assistant's turn. Default true.
+    pub add_generation_prompt: Option<bool>,
+    pub tools: Option<Vec<Tool>>,
+    #[schema(value_type = Option<Object>)]
+    pub chat_template_kwargs: Option<Map<String, Value>>,
+    /// Add the tokens' texts. Default false.
+    pub return_token_strs: Option<bool>,
+}
+
+impl Body for TokenizeRequest {
+    const UNSUPPORTED: &'static [Unsupported] = &[];
+}
+
+/// A text's tokens.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct TokenizeResponse {
+    pub count: usize,
+    /// Most tokens of prompt and answer together.
+    pub max_model_len: usize,
+    pub tokens: Vec<u32>,
+    /// As the vocabulary writes them.
+    pub token_strs: Option<Vec<String>>,
+}
+
+/// Tokens to be text.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DetokenizeRequest {
+    pub model: Option<String>,
+    pub tokens: Vec<u32>,
+}
+
+impl Body for DetokenizeRequest {
+    const UNSUPPORTED: &'static [Unsupported] = &[];
+}
+
+/// The text of tokens.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct DetokenizeResponse {
+    pub prompt: String,
+}
+
+/// Text to tokens.
+#[utoipa::path(post, path = "/tokenize", tag = "tokens", request_body = TokenizeRequest, security(("key" = [])),
+    responses((status = 200, body = TokenizeResponse), (status = "4XX", body = ErrorBody), (status = 503, body = ErrorBody)))]
+pub async fn tokenize(
+    State(app): State<Arc<App>>,
+    Payload(request): Payload<TokenizeRequest>,
+) -> Result<Json<TokenizeResponse>, ApiError> {
+    let _busy = app.arrive();
+    let service = app.service()?;
+    super::prepare::check_model(&app, request.model.as_deref())?;
+    let work = move || {
+        let (text, special) = match (request.prompt, request.messages) {
+            (Some(text), None) => (text, true),
+            (None, Some(messages)) => {
+                let messages = super::messages::list(messages)?;
+                let tools = super::messages::tools(request.tools, None, None)?;
+                let options = chat::options(request.add_generation_prompt, None, request.chat_template_kwargs)?;
+                (chat::render(&service, &messages, tools.as_ref(), options)?, false)
+            }
+            _ => return Err(ApiError::field("prompt", "give either prompt or messages")),
+        };
+        let special = request.add_special_tokens.unwrap_or(special);
+        let tokens = chat::encode(&service, &text, special, "prompt")?;
+        let name = |token: &u32| service.tokenizer().token_name(*token).unwrap_or_default();
+        let token_strs = request.return_token_strs.unwrap_or(false).then(|| tokens.iter().map(name).collect());
+        Ok(TokenizeResponse { count: tokens.len(), max_model_len: service.identity.context, tokens, token_strs })
+    };
+    app.prepare(work).await.map(Json)
+}
+
+/// Tokens to text. Control tokens have none; what is no UTF-8 is replaced.
+#[utoipa::path(post, path = "/detokenize", tag = "tokens", request_body = DetokenizeRequest, security(("key" = [])),
+    responses((status = 200, body = DetokenizeResponse), (status = "4XX", body = ErrorBody), (status = 503, body = ErrorBody)))]
+pub async fn detokenize(
+    State(app): State<Arc<App>>,
+    Payload(request): Payload<DetokenizeRequest>,
+) -> Result<Json<DetokenizeResponse>, ApiError> {
+    let service = app.service()?;
+    super::prepare::check_model(&app, request.model.as_deref())?;
+    let vocab = service.identity.vocab;
+    if let Some(token) = request.tokens.iter().find(|token| **token >= vocab) {
+        return Err(ApiError::field(
+            "tokens",
+            format!("token {token} is not in the vocabulary, which ends before {vocab}"),
+        ));
+    }
+    Ok(Json(DetokenizeResponse { prompt: service.tokenizer().decode(&request.tokens) }))
+}

@@ -1,0 +1,49 @@
+//! Token counts, and the parts of a response that every kind has.
+
+use serde::Serialize;
+use std::time::{SystemTime, UNIX_EPOCH};
+use utoipa::ToSchema;
+
+/// Tokens of a whole request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Usage {
+    /// Each prompt once, however many answers it got.
+    pub prompt_tokens: usize,
+    /// All answers together.
+    pub completion_tokens: usize,
+    pub total_tokens: usize,
+    pub prompt_tokens_details: PromptTokensDetails,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct PromptTokensDetails {
+    /// Prompt tokens that came from the prefix cache.
+    pub cached_tokens: usize,
+}
+
+impl From<vosti_engine::Usage> for Usage {
+    fn from(usage: vosti_engine::Usage) -> Self {
+        Self {
+            prompt_tokens: usage.prompt_tokens,
+            completion_tokens: usage.generated_tokens,
+            total_tokens: usage.prompt_tokens + usage.generated_tokens,
+            prompt_tokens_details: PromptTokensDetails { cached_tokens: usage.cached_tokens },
+        }
+    }
+}
+
+/// Seconds since 1970.
+pub fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+}
+
+/// Of a user's choosing (8 bytes in hexadecimal) and ours: fresh with every call.
+pub fn id(prefix: &str) -> String {
+    format!("{prefix}-{:016x}", fresh())
+}
+
+/// A number that nobody else has: from the operating system's randomness, through the standard library's hasher.
+pub fn fresh() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    std::collections::hash_map::RandomState::new().build_hasher().finish()
+}

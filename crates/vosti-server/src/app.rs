@@ -1,0 +1,189 @@
+//! The application: its state, its phases, its routes. No sockets here: `listen.rs` has them, tests go without.
+
+use crate::api::{ApiError, chat, completions, models, state, tokenize};
+use crate::auth::{self, Keys};
+use crate::config::ServerConfig;
+use crate::flow::Arrival;
+use crate::limits::{Busy, Places};
+use crate::metrics::Metrics;
+use crate::service::Service;
+use axum::Router;
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderValue, Uri};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Instant;
+use tokio::sync::{Semaphore, watch};
+use tower_http::catch_panic::CatchPanicLayer;
+
+/// Where the server stands.
+#[derive(Clone)]
+pub enum Phase {
+    /// Listening; the model is not there yet.
+    Loading,
+    Ready(Arc<Service>),
+    /// No new requests; those that run go on.
+    Draining,
+}
+
+/// Shared by all handlers.
+pub struct App {
+    pub config: ServerConfig,
+    pub keys: Keys,
+    pub metrics: Metrics,
+    pub places: Places,
+    pub busy: Busy,
+    /// Open connections, as `listen.rs` counts them.
+    pub connections: AtomicUsize,
+    /// When the server started, in seconds since 1970.
+    pub started: u64,
+    phase: watch::Sender<Phase>,
+    /// Tokenizing and compiling grammars take a core; a few at a time are enough.
+    preparing: Semaphore,
+}
+
+/// Requests prepared at the same time.
+const PREPARING_MAX: usize = 2;
+
+impl App {
+    pub fn new(config: ServerConfig) -> Arc<Self> {
+        Arc::new(Self {
+            keys: Keys::new(&config.api_keys),
+            metrics: Metrics::new(config.model_names.first().map_or("model", String::as_str)),
+            places: Places::new(config.limits.answers_max),
+            busy: Busy::default(),
+            connections: AtomicUsize::new(0),
+            started: crate::api::usage::now(),
+            phase: watch::Sender::new(Phase::Loading),
+            preparing: Semaphore::new(PREPARING_MAX),
+            config,
+        })
+    }
+
+    /// The name that answers carry.
+    pub fn model_name(&self) -> &str {
+        self.config.model_names.first().map_or("model", String::as_str)
+    }
+
+    pub fn phase(&self) -> Phase {
+        self.phase.borrow().clone()
+    }
+
+    /// From now on requests are served. A server that drains stays in that.
+    pub fn ready(&self, service: Arc<Service>) {
+        self.phase.send_if_modified(|phase| {
+            let loading = matches!(phase, Phase::Loading);
+            if loading {
+                *phase = Phase::Ready(service);
+            }
+            loading
+        });
+    }
+
+    /// From now on new requests are refused.
+    pub fn drain(&self) {
+        self.phase.send_replace(Phase::Draining);
+    }
+
+    /// Returns when the server drains and everyone has their answer.
+    pub async fn drained(&self) {
+        let mut phase = self.phase.subscribe();
+        // The sender is in `self`: waiting cannot fail.
+        let _ = phase.wait_for(|phase| matches!(phase, Phase::Draining)).await;
+        self.busy.idle().await;
+    }
+
+    /// The model, or why there is none.
+    pub fn service(&self) -> Result<Arc<Service>, ApiError> {
+        match self.phase() {
+            Phase::Ready(service) => Ok(service),
+            Phase::Loading => Err(ApiError::unavailable("the model is being loaded: try again soon", 2)),
+            Phase::Draining => Err(ApiError::unavailable("the server is shutting down: ask another one", 5)),
+        }
+    }
+
+    /// A request has come.
+    pub fn arrive(&self) -> Arrival {
+        Arrival { at: Instant::now(), busy: self.busy.enter() }
+    }
+
+    /// Runs what takes a core where it does not hold up others.
+    pub async fn prepare<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let failed = |_| ApiError::internal("the server failed to prepare this request; others go on");
+        // The semaphore is never closed.
+        let _turn = self.preparing.acquire().await.map_err(|_| ApiError::internal("the server ends"))?;
+        // It runs to its end even if the client leaves: bounded by the body's size.
+        tokio::task::spawn_blocking(work).await.map_err(failed)?
+    }
+}
+
+/// Every route.
+pub fn router(app: Arc<App>) -> Router {
+    let guarded = Router::new()
+        .route("/v1/chat/completions", post(chat::complete))
+        .route("/v1/completions", post(completions::complete))
+        .route("/v1/models", get(models::list))
+        .route("/v1/models/{*name}", get(models::one))
+        .route("/tokenize", post(tokenize::tokenize))
+        .route("/detokenize", post(tokenize::detokenize))
+        .route_layer(middleware::from_fn_with_state(app.clone(), auth::check));
+    let open = Router::new()
+        .route("/health", get(state::health))
+        .route("/ready", get(state::ready))
+        .route("/status", get(state::status))
+        .route("/metrics", get(state::metrics))
+        .route("/openapi.json", get(state::openapi));
+    guarded
+        .merge(open)
+        .fallback(|uri: Uri| async move { ApiError::not_found(uri.path()) })
+        .method_not_allowed_fallback(|| async { ApiError::method_not_allowed() })
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(middleware::from_fn_with_state(app.clone(), observe))
+        .with_state(app)
+}
+
+/// What the panic says stays here: it may hold text of the request.
+fn panicked(_: Box<dyn Any + Send>) -> Response {
+    ApiError::internal("the server failed at this request; others go on").into_response()
+}
+
+/// Counts and logs each request, and gives it a name that the client sees too.
+async fn observe(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let start = Instant::now();
+    let id = crate::api::usage::id("req");
+    let method = request.method().clone();
+    let path = request.extensions().get::<MatchedPath>().map_or("(none)", MatchedPath::as_str).to_string();
+    let mut response = {
+        let span = tracing::info_span!("request", id);
+        tracing::Instrument::instrument(next.run(request), span).await
+    };
+    let status = response.status().as_u16();
+    app.metrics.responses.get_or_create(&[("status", status.to_string())]).inc();
+    if let Some(reason) = refusal(status) {
+        app.metrics.refused.get_or_create(&[("reason", reason.to_string())]).inc();
+    }
+    tracing::info!(id, %method, path, status, seconds = start.elapsed().as_secs_f64(), "response");
+    if let Ok(value) = HeaderValue::from_str(&id) {
+        response.headers_mut().insert("x-request-id", value);
+    }
+    response
+}
+
+/// Why a load balancer or an operator should care.
+fn refusal(status: u16) -> Option<&'static str> {
+    match status {
+        401 => Some("unauthorized"),
+        408 => Some("timeout"),
+        429 => Some("queue_full"),
+        503 => Some("unavailable"),
+        400..500 => Some("invalid"),
+        _ => None,
+    }
+}

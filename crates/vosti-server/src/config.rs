@@ -1,0 +1,72 @@
+//! What an operator may set, as plain data: the command line makes it, nothing here reads the environment.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Where and how to serve.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    pub host: IpAddr,
+    /// 0 lets the system choose.
+    pub port: u16,
+    /// Names that requests may give the model; the first is the one that answers carry.
+    pub model_names: Vec<String>,
+    /// Bearer tokens that open the API; none: it is open to whoever reaches the port.
+    pub api_keys: Vec<String>,
+    pub tls: Option<TlsFiles>,
+    pub limits: Limits,
+    /// Write prompts and answers to the log. Otherwise no text of a request is ever logged.
+    pub log_prompts: bool,
+}
+
+/// A certificate chain and its private key, both PEM.
+#[derive(Clone, Debug)]
+pub struct TlsFiles {
+    pub certificates: PathBuf,
+    pub key: PathBuf,
+}
+
+/// Bounds on everything that a client can make the server hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Answers (prompts times choices) in the engine, running or waiting; more are refused with 429.
+    pub answers_max: usize,
+    /// Open connections; more wait in the system's backlog.
+    pub connections_max: usize,
+    /// Bytes of a request's body.
+    pub body_bytes_max: usize,
+    /// Choices per prompt.
+    pub choices_max: u32,
+    /// From the request's arrival to its answer's end.
+    pub request_time_max: Duration,
+    /// A client that takes nothing for this long, or sends no request, loses its connection.
+    pub idle_time_max: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            answers_max: 64 + 256,
+            connections_max: 1024,
+            body_bytes_max: 4 << 20,
+            choices_max: 128,
+            request_time_max: Duration::from_secs(600),
+            idle_time_max: Duration::from_secs(60),
+        }
+    }
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            host: IpAddr::from([127, 0, 0, 1]),
+            port: 8000,
+            model_names: vec!["model".into()],
+            api_keys: Vec::new(),
+            tls: None,
+            limits: Limits::default(),
+            log_prompts: false,
+        }
+    }
+}

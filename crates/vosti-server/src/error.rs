@@ -1,0 +1,21 @@
+//! Why a server could not start or go on. What a client did wrong is `api::error`.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    #[error("cannot listen on {address}: {error}; choose another --port, or stop what uses it")]
+    Bind { address: SocketAddr, error: io::Error },
+    #[error("--tls-cert {}: {why}; give a PEM file with the certificate chain", path.display())]
+    Certificates { path: PathBuf, why: String },
+    #[error("--tls-key {}: {why}; give a PEM file with the private key", path.display())]
+    Key { path: PathBuf, why: String },
+    #[error("the certificate and the key do not serve: {0}")]
+    Tls(String),
+    #[error("the tokenizer cannot guide structured output: {0}")]
+    Grammar(#[from] crate::grammar::GrammarError),
+    #[error("the engine ended: {0}")]
+    Engine(String),
+}

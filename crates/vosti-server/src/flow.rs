@@ -1,0 +1,126 @@
+//! A request that runs: its updates in order, until its end, its deadline or the engine's end; and the accounting.
+//!
+//! Dropping a flow aborts what runs and says in the log that the client left.
+
+use crate::answer::{Answers, Delta, End};
+use crate::api::ApiError;
+use crate::app::App;
+use crate::limits::BusyGuard;
+use crate::submit::{Job, Running, Update};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use vosti_engine::logprobs::Logprobs;
+
+/// Something to show.
+pub enum Step {
+    /// The log-probability of prompt token `position`.
+    Prompt {
+        prompt: usize,
+        position: usize,
+        logprobs: Logprobs,
+    },
+    Answer(Delta),
+}
+
+/// See the module.
+pub struct Flow {
+    app: Arc<App>,
+    running: Running,
+    pub answers: Answers,
+    arrival: Instant,
+    /// Per answer, when its last token came.
+    last_token: Vec<Option<Instant>>,
+    ended: bool,
+    _busy: BusyGuard,
+}
+
+impl Flow {
+    pub fn new(app: Arc<App>, running: Running, answers: Answers, job: &Job, arrival: Arrival) -> Self {
+        let prompt_tokens: usize = job.prompts.iter().map(|prompt| prompt.len()).sum();
+        app.metrics.prompt_tokens.inc_by(prompt_tokens as u64);
+        let Arrival { at: arrival, busy } = arrival;
+        let last_token = vec![None; job.answers()];
+        Self { app, running, answers, arrival, last_token, ended: false, _busy: busy }
+    }
+
+    /// The next thing to show; none after the last answer's end.
+    pub async fn next(&mut self) -> Result<Option<Step>, ApiError> {
+        if self.answers.done() {
+            self.ended = true;
+            return Ok(None);
+        }
+        let deadline = self.arrival + self.app.config.limits.request_time_max;
+        let update = match tokio::time::timeout_at(deadline.into(), self.running.updates.recv()).await {
+            Ok(update) => update,
+            Err(_) => return Err(self.fail("timeout", timed_out(self.app.config.limits.request_time_max))),
+        };
+        match update {
+            Some(Update::Prompt { prompt, position, logprobs }) => {
+                Ok(Some(Step::Prompt { prompt, position, logprobs }))
+            }
+            Some(Update::Broken) => {
+                let error = ApiError::internal("the server failed at this request; others go on");
+                Err(self.fail("failed", error))
+            }
+            None => Err(self.fail("engine_ended", vosti_engine::EngineError::Gone.into())),
+            Some(update) => {
+                let delta = self.answers.take(update);
+                Ok(delta.map(|delta| {
+                    self.account(&delta);
+                    Step::Answer(delta)
+                }))
+            }
+        }
+    }
+
+    fn fail(&mut self, why: &'static str, error: ApiError) -> ApiError {
+        self.ended = true;
+        tracing::warn!(why, seconds = self.arrival.elapsed().as_secs_f64(), "request ended early");
+        error
+    }
+
+    fn account(&mut self, delta: &Delta) {
+        let (metrics, now) = (&self.app.metrics, Instant::now());
+        if delta.token.is_some() {
+            metrics.generation_tokens.inc();
+            match self.last_token[delta.index].replace(now) {
+                None => metrics.first_token_seconds.observe((now - self.arrival).as_secs_f64()),
+                Some(last) => metrics.between_tokens_seconds.observe((now - last).as_secs_f64()),
+            }
+        }
+        let Some(End { reason, usage, .. }) = &delta.end else { return };
+        let seconds = (now - self.arrival).as_secs_f64();
+        let reason = reason.as_api();
+        metrics.answers.get_or_create(&[("finished_reason", reason.to_string())]).inc();
+        metrics.answer_seconds.observe(seconds);
+        metrics.prompt_length.observe(usage.prompt_tokens as f64);
+        metrics.answer_length.observe(usage.generated_tokens as f64);
+        tracing::info!(
+            prompt_tokens = usage.prompt_tokens,
+            cached_tokens = usage.cached_tokens,
+            generated_tokens = usage.generated_tokens,
+            reason,
+            seconds,
+            "answered"
+        );
+    }
+}
+
+impl Drop for Flow {
+    fn drop(&mut self) {
+        if !self.ended {
+            tracing::info!(seconds = self.arrival.elapsed().as_secs_f64(), "client left; aborted");
+        }
+    }
+}
+
+fn timed_out(limit: Duration) -> ApiError {
+    let seconds = limit.as_secs_f64();
+    ApiError::timeout(format!("the answer took longer than {seconds} s, the server's --request-timeout"))
+}
+
+/// When a request came; counts it as being answered until it is dropped.
+pub struct Arrival {
+    pub at: Instant,
+    pub busy: BusyGuard,
+}

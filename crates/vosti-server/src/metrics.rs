@@ -1,0 +1,188 @@
+//! Numbers for Prometheus. A name that begins with `vllm:` means what it means in vLLM, so that dashboards made for it
+//! work; what vLLM does not have begins with `vosti:`. Nothing here holds text of a request.
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use vosti_engine::handle::EngineHandle;
+use vosti_engine::{Counters, Status};
+
+type Labelled = Family<[(&'static str, String); 1], Counter>;
+
+/// What the server counts itself. Engine counters are read when asked for.
+pub struct Metrics {
+    registry: Registry,
+    snapshot: Arc<Mutex<Snapshot>>,
+    /// One reader of the engine at a time: it answers between steps.
+    reading: tokio::sync::Mutex<()>,
+    pub prompt_tokens: Counter,
+    pub generation_tokens: Counter,
+    pub answers: Labelled,
+    pub refused: Labelled,
+    pub responses: Labelled,
+    pub first_token_seconds: Histogram,
+    pub between_tokens_seconds: Histogram,
+    pub answer_seconds: Histogram,
+    pub prompt_length: Histogram,
+    pub answer_length: Histogram,
+}
+
+/// The engine as it was last seen.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    pub status: Status,
+    pub counters: Counters,
+    pub taken: Option<Instant>,
+    /// Answers whose clients have not got all of it.
+    pub busy: usize,
+    /// Connections that are open.
+    pub connections: usize,
+}
+
+/// A snapshot is this old at most.
+const AGE_MAX: Duration = Duration::from_millis(100);
+
+impl Metrics {
+    pub fn new(model: &str) -> Self {
+        let mut registry = Registry::default();
+        let snapshot = Arc::new(Mutex::new(Snapshot::default()));
+        let labelled = registry.sub_registry_with_label(("model_name".into(), model.to_string().into()));
+        labelled.register_collector(Box::new(OfEngine(snapshot.clone())));
+        let seconds = |steps: i32, least: f64| Histogram::new((0..steps).map(move |i| least * 2f64.powi(i)));
+        let lengths = || Histogram::new((0..18).map(|i| 2f64.powi(i)));
+        let metrics = Self {
+            snapshot,
+            reading: tokio::sync::Mutex::new(()),
+            prompt_tokens: Counter::default(),
+            generation_tokens: Counter::default(),
+            answers: Labelled::default(),
+            refused: Labelled::default(),
+            responses: Labelled::default(),
+            first_token_seconds: seconds(17, 0.001),
+            between_tokens_seconds: seconds(14, 0.001),
+            answer_seconds: seconds(17, 0.01),
+            prompt_length: lengths(),
+            answer_length: lengths(),
+            registry: Registry::default(),
+        };
+        let mut add = |name: &str, help: &str, metric: &Counter| labelled.register(name, help, metric.clone());
+        add("vllm:prompt_tokens", "Prompt tokens of requests taken", &metrics.prompt_tokens);
+        add("vllm:generation_tokens", "Tokens generated", &metrics.generation_tokens);
+        let mut add = |name: &str, help: &str, metric: &Labelled| labelled.register(name, help, metric.clone());
+        add("vllm:request_success", "Answers that ended, by finish reason", &metrics.answers);
+        add("vosti:requests_refused", "Requests refused, by error code", &metrics.refused);
+        add("vosti:http_responses", "Responses, by status", &metrics.responses);
+        let mut add = |name: &str, help: &str, metric: &Histogram| labelled.register(name, help, metric.clone());
+        add(
+            "vllm:time_to_first_token_seconds",
+            "From arrival to an answer's first token",
+            &metrics.first_token_seconds,
+        );
+        add(
+            "vllm:inter_token_latency_seconds",
+            "From one token of an answer to the next",
+            &metrics.between_tokens_seconds,
+        );
+        add("vllm:e2e_request_latency_seconds", "From arrival to an answer's end", &metrics.answer_seconds);
+        add("vllm:request_prompt_tokens", "Prompt tokens per answer", &metrics.prompt_length);
+        add("vllm:request_generation_tokens", "Generated tokens per answer", &metrics.answer_length);
+        Self { registry, ..metrics }
+    }
+
+    /// The engine's state, not older than a moment. An engine that is gone keeps its last one.
+    pub async fn read(&self, engine: Option<EngineHandle>) -> Snapshot {
+        let _one = self.reading.lock().await;
+        let seen = self.snapshot();
+        let fresh = seen.taken.is_some_and(|taken| taken.elapsed() < AGE_MAX);
+        if let Some(engine) = engine.filter(|_| !fresh)
+            && let Ok(Ok((status, counters))) = tokio::task::spawn_blocking(move || engine.report()).await
+        {
+            let mut snapshot = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
+            (snapshot.status, snapshot.counters) = (status, counters);
+            snapshot.taken = Some(Instant::now());
+        }
+        self.snapshot()
+    }
+
+    /// Puts in what the server knows of itself.
+    pub fn note(&self, busy: usize, connections: usize) {
+        let mut snapshot = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
+        (snapshot.busy, snapshot.connections) = (busy, connections);
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        self.snapshot.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// All of it in the text format.
+    pub fn encode(&self) -> String {
+        let mut text = String::new();
+        // Writing to a String does not fail.
+        let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);
+        text
+    }
+}
+
+impl Snapshot {
+    /// The share of the fullest group's pages that hold something, cached blocks that nobody uses not counted as use in
+    /// vLLM's sense: they can be taken at any time.
+    pub fn pages_used(&self) -> f64 {
+        let groups = self.status.pages_free.iter().zip(&self.status.pages_total);
+        let unused = self.status.blocks_unused;
+        let used = groups.map(|(free, total)| {
+            let taken = total.saturating_sub(*free).saturating_sub(unused);
+            taken as f64 / (*total).max(1) as f64
+        });
+        used.fold(0.0, f64::max)
+    }
+}
+
+/// Encodes the snapshot.
+#[derive(Debug)]
+struct OfEngine(Arc<Mutex<Snapshot>>);
+
+impl Collector for OfEngine {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), std::fmt::Error> {
+        let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let c = &seen.counters;
+        let counters = [
+            ("vllm:prefix_cache_queries", "Prompt tokens looked up in the prefix cache", c.prefix_query_tokens),
+            ("vllm:prefix_cache_hits", "Prompt tokens found in the prefix cache", c.prefix_hit_tokens),
+            ("vllm:num_preemptions", "Answers that lost their pages and were computed again", c.preemptions),
+            ("vllm:spec_decode_num_draft_tokens", "Drafted tokens", c.drafts_proposed),
+            ("vllm:spec_decode_num_accepted_tokens", "Drafted tokens that were right", c.drafts_accepted),
+            ("vosti:steps", "Steps of the engine", c.steps),
+            ("vosti:rows", "Rows computed", c.rows),
+            ("vosti:prefill_rows", "Rows computed for prompts", c.prefill_rows),
+            ("vosti:aborted", "Answers aborted", c.aborted),
+            ("vosti:evictions", "Cached blocks evicted", c.evictions),
+        ];
+        for (name, help, value) in counters {
+            let metric = ConstCounter::new(value);
+            metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)?;
+        }
+        let sum = |pages: &[usize]| pages.iter().sum::<usize>() as f64;
+        let gauges = [
+            ("vllm:num_requests_running", "Answers that hold pages", seen.status.running as f64),
+            ("vllm:num_requests_waiting", "Answers that wait for pages", seen.status.waiting as f64),
+            ("vllm:kv_cache_usage_perc", "Share of pages in use, 1 is all", seen.pages_used()),
+            ("vosti:pages_free", "Free pages", sum(&seen.status.pages_free)),
+            ("vosti:pages", "Pages", sum(&seen.status.pages_total)),
+            ("vosti:cached_blocks", "Blocks in the prefix cache", seen.status.blocks as f64),
+            ("vosti:cached_blocks_unused", "Of these, blocks that no answer uses", seen.status.blocks_unused as f64),
+            ("vosti:requests_in_progress", "Requests not answered to the end", seen.busy as f64),
+            ("vosti:connections", "Open connections", seen.connections as f64),
+        ];
+        for (name, help, value) in gauges {
+            let metric = ConstGauge::new(value);
+            metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,69 @@
+//! What is served: a model's text side, an engine that runs it, and the name of the deployment.
+
+use crate::error::ServerError;
+use crate::grammar::Grammars;
+use std::sync::Arc;
+use vosti_engine::EngineHandle;
+use vosti_engine::text::TokenText;
+use vosti_model::{ChatTemplate, Model, ModelError, Tokenizer};
+
+/// A model's tokenizer and chat template.
+pub trait Language: Send + Sync + 'static {
+    fn tokenizer(&self) -> &Tokenizer;
+
+    /// A base model has none, and says so.
+    fn chat(&self) -> Result<&ChatTemplate, ModelError>;
+}
+
+impl Language for Model {
+    fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    fn chat(&self) -> Result<&ChatTemplate, ModelError> {
+        self.chat()
+    }
+}
+
+/// What fixes the bits, and what bounds a request.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// Goes out as `system_fingerprint`.
+    pub fingerprint: String,
+    /// Logits per row; a tokenizer may know fewer tokens.
+    pub vocab: u32,
+    /// Most tokens of one sequence, prompt and answer: `Engine::sequence_tokens_max`.
+    pub context: usize,
+    /// Sequences that run together at most; says how long a full queue lasts.
+    pub running_max: usize,
+}
+
+/// A loaded model and its engine.
+pub struct Service {
+    pub engine: EngineHandle,
+    pub language: Arc<dyn Language>,
+    pub identity: Identity,
+    pub grammars: Grammars,
+    /// Bytes of tokens, for stop strings and streams.
+    pub text: Arc<dyn TokenText>,
+}
+
+impl Service {
+    pub fn new(engine: EngineHandle, language: Arc<dyn Language>, identity: Identity) -> Result<Self, ServerError> {
+        let grammars = Grammars::new(language.tokenizer(), identity.vocab)?;
+        let of = language.clone();
+        let text = Arc::new(move |token: u32, out: &mut Vec<u8>| of.tokenizer().append_bytes(token, out));
+        Ok(Self { engine, language, identity, grammars, text })
+    }
+
+    pub fn tokenizer(&self) -> &Tokenizer {
+        self.language.tokenizer()
+    }
+
+    /// The bytes of one token; none for control tokens.
+    pub fn bytes(&self, token: u32) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.tokenizer().append_bytes(token, &mut bytes);
+        bytes
+    }
+}

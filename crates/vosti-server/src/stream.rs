@@ -1,0 +1,77 @@
+//! Server-sent events: an answer as it comes.
+
+use crate::api::ApiError;
+use crate::flow::{Flow, Step};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream;
+use serde::Serialize;
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::time::Duration;
+
+/// Writes an endpoint's chunks.
+pub trait Writer: Send + 'static {
+    type Chunk: Serialize;
+
+    /// The chunks that a step makes, perhaps none.
+    fn step(&mut self, flow: &Flow, step: Step) -> Vec<Self::Chunk>;
+
+    /// The chunks after the last answer's end.
+    fn end(&mut self, flow: &Flow) -> Vec<Self::Chunk>;
+}
+
+/// A comment goes out after this long without an event, so that nobody in between thinks the connection dead.
+const SILENCE_MAX: Duration = Duration::from_secs(15);
+
+struct State<W> {
+    flow: Option<Flow>,
+    writer: W,
+    ready: VecDeque<Event>,
+}
+
+/// The response. It holds the flow: when the client is gone the response is dropped, and the request aborted.
+pub fn respond<W: Writer>(flow: Flow, writer: W) -> Response {
+    let state = State { flow: Some(flow), writer, ready: VecDeque::new() };
+    let events = stream::unfold(state, |mut state| async move {
+        while state.ready.is_empty() {
+            state.advance().await?;
+        }
+        let event = state.ready.pop_front()?;
+        Some((Ok::<Event, Infallible>(event), state))
+    });
+    Sse::new(events).keep_alive(KeepAlive::new().interval(SILENCE_MAX)).into_response()
+}
+
+impl<W: Writer> State<W> {
+    /// Makes events ready; none: the stream is over.
+    async fn advance(&mut self) -> Option<()> {
+        let flow = self.flow.as_mut()?;
+        let chunks = match flow.next().await {
+            Ok(Some(step)) => self.writer.step(flow, step),
+            Ok(None) => {
+                let last = self.writer.end(flow);
+                self.ready.extend(last.iter().map(data));
+                self.ready.push_back(Event::default().data("[DONE]"));
+                self.flow = None;
+                return Some(());
+            }
+            Err(error) => {
+                self.ready.push_back(failed(&error));
+                self.flow = None;
+                return Some(());
+            }
+        };
+        self.ready.extend(chunks.iter().map(data));
+        Some(())
+    }
+}
+
+fn data<T: Serialize>(chunk: &T) -> Event {
+    // Our chunks are plain data with string keys: writing them cannot fail.
+    Event::default().data(serde_json::to_string(chunk).unwrap_or_default())
+}
+
+fn failed(error: &ApiError) -> Event {
+    data(&error.body())
+}
