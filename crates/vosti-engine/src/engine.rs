@@ -62,9 +62,16 @@ pub struct Engine<D: Device<Logits = [f32]>> {
     pub(crate) selected_max: usize,
     pub(crate) tokens_max: usize,
     ended: Vec<Ended>,
+    /// Signs of a livelock since the last progress: steps that had work and ran nothing, and sequences that ran alone and
+    /// lost their pages.
+    pub(crate) setbacks: u32,
     next_request: u64,
     next_serial: Serial,
 }
+
+/// More setbacks than this without progress are a livelock. A few are right: without eviction, a sequence that does not fit
+/// beside the cache loses its pages in one step, and the cache is emptied for it in the next.
+const SETBACKS_MAX: u32 = 16;
 
 /// A choice whose `Finished` is to be reported.
 struct Ended {
@@ -78,10 +85,14 @@ struct Ended {
 impl<D: Device<Logits = [f32]>> Engine<D> {
     /// Plans, runs and commits one step; reports events in a deterministic order. Aborted choices report their
     /// `Finished` in the next step. After `EngineError::Device` the step did not happen and may be tried again, unless
-    /// the device lost its cache: then every later call fails.
+    /// the device lost its cache: then every later call fails. `EngineError::Stuck` says that work is there and does not get on.
     pub fn step(&mut self, on_event: &mut dyn FnMut(Event<'_>)) -> Result<StepReport, EngineError> {
         self.report_ended(on_event);
+        if self.core.poisoned() {
+            return Err(refused("step", CoreError::Poisoned));
+        }
         let decisions = self.plan()?;
+        self.check_progress(decisions.is_empty())?;
         if decisions.is_empty() {
             return Ok(StepReport::default());
         }
@@ -90,6 +101,16 @@ impl<D: Device<Logits = [f32]>> Engine<D> {
         self.report_ended(on_event);
         let rows = decisions.iter().map(|d| d.rows + d.drafts.len()).sum();
         Ok(StepReport { rows, sequences: decisions.len(), tokens })
+    }
+
+    /// What fits the pool alone always ends; should the planning break that, this is an error and not a hang.
+    fn check_progress(&mut self, runs_nothing: bool) -> Result<(), EngineError> {
+        self.setbacks += u32::from(runs_nothing && !self.sequences.is_empty());
+        if self.setbacks <= SETBACKS_MAX {
+            return Ok(());
+        }
+        let Status { running, waiting, pages_free, .. } = self.status();
+        Err(EngineError::Stuck { setbacks: self.setbacks, running, waiting, pages_free })
     }
 
     /// Hands the decisions to the core and runs the device.
@@ -165,9 +186,13 @@ impl<D: Device<Logits = [f32]>> Engine<D> {
     fn settle(&mut self, serial: Serial) -> Result<(), EngineError> {
         let id = self.sequences[&serial].core;
         self.publish(serial)?;
-        let Some(request) = self.core.request(id) else {
+        let (Some(request), Some(sequence)) = (self.core.request(id), self.sequences.get_mut(&serial)) else {
             return Ok(());
         };
+        if request.cached() > sequence.reached {
+            sequence.reached = request.cached();
+            self.setbacks = 0;
+        }
         let reason = match request.state().finish() {
             Some(reason) => reason,
             None if request.history().len() >= self.tokens_max => FinishReason::ContextFull,
@@ -200,16 +225,19 @@ impl<D: Device<Logits = [f32]>> Engine<D> {
 
     /// Takes a sequence out of the engine and its pages back.
     fn end(&mut self, serial: Serial, reason: FinishReason) -> Result<(), EngineError> {
-        let Some(sequence) = self.sequences.remove(&serial) else {
+        let Some(id) = self.sequences.get(&serial).map(|s| s.core) else {
             return Ok(());
         };
-        let id = sequence.core;
         let chain = self.core.request(id).map_or(Vec::new(), |r| r.chain().to_vec());
+        // First what can be refused: then nothing has changed.
         if self.core.complete(id) {
             self.core.finish(id).map_err(|e| refused("finish", e))?;
         } else {
             self.core.abort(id).map_err(|e| refused("abort", e))?;
         }
+        let Some(sequence) = self.sequences.remove(&serial) else {
+            return Ok(());
+        };
         self.prefix.released(&chain);
         if let Some(drafter) = &mut self.drafter {
             drafter.forget(serial);
@@ -281,6 +309,7 @@ impl<D: Device<Logits = [f32]>> Engine<D> {
             selected_max,
             tokens_max,
             ended: Vec::new(),
+            setbacks: 0,
             next_request: 0,
             next_serial: 0,
         })
@@ -308,6 +337,7 @@ impl<D: Device<Logits = [f32]>> Engine<D> {
                 cached_tokens: None,
                 behind: vec![0; self.core.program().groups.len()],
                 generated: 0,
+                reached: 0,
             };
             self.sequences.insert(serial, sequence);
             self.by_core.insert(core, serial);
@@ -359,7 +389,7 @@ impl<D: Device<Logits = [f32]>> Engine<D> {
     /// with the next step. False: no such request.
     pub fn abort(&mut self, request: RequestId) -> bool {
         let found = self.serials(request);
-        // Between steps the core refuses an abort only if it is poisoned; then the next step says so.
+        // Between steps the core refuses an abort only if it is poisoned; then every step says so.
         found.iter().for_each(|serial| drop(self.end(*serial, FinishReason::Aborted)));
         !found.is_empty()
     }
@@ -496,3 +526,6 @@ pub(crate) fn refused(operation: &'static str, error: CoreError) -> EngineError 
         other => EngineError::Core { operation, detail: format!("{other:?}: {}", other.advice()) },
     }
 }
+
+#[cfg(test)]
+mod tests;

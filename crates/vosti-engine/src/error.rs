@@ -29,6 +29,11 @@ pub enum EngineError {
     PolicyZero { what: &'static str },
     #[error("the device cannot serve: {0}")]
     Device(String),
+    #[error(
+        "no progress: {setbacks} setbacks in a row ({running} running, {waiting} waiting, {pages_free:?} pages free): this is a bug in \
+         the engine, please report it; a larger pool (--kv-memory, --kv-pages) may help until then"
+    )]
+    Stuck { setbacks: u32, running: usize, waiting: usize, pages_free: Vec<usize> },
     #[error("the engine's thread has ended; start a new engine")]
     Gone,
     #[error("the core refused {operation}: {detail}; this is a bug in the engine, please report it")]

@@ -4,6 +4,7 @@
 //! one. A fault inside a kernel (masks, windows, NaN lanes) belongs into the device itself; those here need no
 //! knowledge of it.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use vosti_core::{Device, DeviceError, Program, StepPlan};
 
 /// What is broken.
@@ -161,5 +162,85 @@ impl<D: Device<Logits = [f32]>> Device for FaultyDevice<D> {
 
     fn logits(&self, selected: usize) -> &[f32] {
         &self.logits[selected]
+    }
+}
+
+/// How a step fails, and says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// Before anything ran.
+    Early,
+    /// After everything ran: the step's own slots are written, the others are as they were.
+    Late,
+    /// The cache is gone.
+    CacheLost,
+}
+
+/// Tells a `FailingDevice` how its next step ends; clones tell the same device.
+#[derive(Clone, Debug, Default)]
+pub struct Trigger(Arc<Mutex<Option<Failure>>>);
+
+impl Trigger {
+    /// The next step fails like this, or not at all.
+    pub fn set(&self, failure: Option<Failure>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = failure;
+    }
+
+    /// What is set and has not happened; it will not happen any more.
+    pub fn take(&self) -> Option<Failure> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// `inner`, which fails when it is told to. Unlike a fault, a failure is allowed: nothing may be lost or wrong after it.
+pub struct FailingDevice<D> {
+    inner: D,
+    trigger: Trigger,
+}
+
+impl<D: Device> FailingDevice<D> {
+    pub fn new(inner: D, trigger: Trigger) -> Self {
+        Self { inner, trigger }
+    }
+
+    pub fn inner(&self) -> &D {
+        &self.inner
+    }
+}
+
+impl<D: Device> Device for FailingDevice<D> {
+    type Logits = D::Logits;
+
+    fn rows_max(&self) -> usize {
+        self.inner.rows_max()
+    }
+
+    fn selected_max(&self) -> usize {
+        self.inner.selected_max()
+    }
+
+    fn pages(&self, group: usize) -> usize {
+        self.inner.pages(group)
+    }
+
+    fn clear(&mut self) {
+        self.inner.clear();
+    }
+
+    fn run(&mut self, program: &Program, plan: &StepPlan) -> Result<(), DeviceError> {
+        let error = |intact| Err(DeviceError { message: "told to fail; try again".into(), intact });
+        match self.trigger.take() {
+            None => self.inner.run(program, plan),
+            Some(Failure::Early) => error(true),
+            Some(Failure::Late) => self.inner.run(program, plan).and_then(|()| error(true)),
+            Some(Failure::CacheLost) => {
+                self.inner.clear();
+                error(false)
+            }
+        }
+    }
+
+    fn logits(&self, selected: usize) -> &D::Logits {
+        self.inner.logits(selected)
     }
 }

@@ -46,7 +46,8 @@ pub struct Policy {
     /// Reuse and register prefixes. Off: every sequence computes all its own positions.
     pub prefix_cache: bool,
     /// Evict unreferenced blocks, least recently used leaf first, when pages run out. Off: blocks stay until
-    /// `Engine::evict_all`, and what does not fit waits or is preempted.
+    /// `Engine::evict_all`, and what does not fit waits or is preempted; they go only where a sequence that runs alone
+    /// would not get on.
     pub eviction: bool,
     pub speculation: Speculation,
     /// Rows of decoding sequences come first in a step, before prefill chunks take what is left.

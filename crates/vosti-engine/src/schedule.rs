@@ -129,6 +129,7 @@ impl<D: Device<Logits = [f32]>> Engine<D> {
             let last = order.iter().rev().copied().find(|s| self.running.contains(s));
             let victim = last.unwrap_or(serial);
             step.preempted = true;
+            self.setbacks += u32::from(victim == serial && self.running.len() == 1);
             self.preempt_sequence(victim)?;
             if victim == serial {
                 return Ok(0);
@@ -186,7 +187,8 @@ impl<D: Device<Logits = [f32]>> Engine<D> {
 
     /// Frees one page of a group by eviction.
     fn evict_for(&mut self, group: usize) -> bool {
-        if !self.policy.eviction {
+        // A sequence that lost its pages running alone cannot wait for anybody: progress comes before this policy.
+        if !self.policy.eviction && self.setbacks == 0 {
             return false;
         }
         if self.core.program().groups[group].window.is_some() {

@@ -21,4 +21,6 @@ pub(crate) struct Sequence {
     /// Logical pages at the beginning of each group's table that were released behind the window.
     pub behind: Vec<usize>,
     pub generated: usize,
+    /// The most positions that were ever cached: beyond them is progress.
+    pub reached: usize,
 }

@@ -3,7 +3,9 @@
 use crate::world::{SimEngine, Violation, violated};
 use std::collections::{HashMap, HashSet};
 use vosti_core::{BlockId, PAGE, Parent};
+use vosti_engine::faulty::Failure;
 use vosti_engine::symbolic::Reference;
+use vosti_engine::{EngineError, Request, RequestId, Sampling, StepReport};
 
 const NO_PAGE: i32 = -1;
 
@@ -75,7 +77,7 @@ pub fn cached_positions_are_canonical(
             let first = window.map_or(0, |w| (view.cached() + 1).saturating_sub(w as usize));
             for position in first..view.cached() {
                 let slot = table[position / PAGE] as usize * PAGE + position % PAGE;
-                if engine.device().inner().cached(layer, slot) != history.cached(layer, position) {
+                if engine.device().inner().inner().cached(layer, slot) != history.cached(layer, position) {
                     return violated(format!("{id:?} choice {choice}: position {position} of layer {layer} is stale"));
                 }
             }
@@ -118,7 +120,7 @@ pub fn blocks_are_canonical<'p>(
             let stale = |offset: &usize| {
                 let slot = page as usize * PAGE + offset;
                 let canonical = known[&id.serial].cached(layer, block.depth() * PAGE + offset);
-                engine.device().inner().cached(layer, slot) != canonical
+                engine.device().inner().inner().cached(layer, slot) != canonical
             };
             if page != NO_PAGE
                 && let Some(offset) = (0..PAGE).find(stale)
@@ -142,4 +144,36 @@ pub fn nothing_is_left(engine: &mut SimEngine) -> Result<(), Violation> {
         return violated(format!("left at the end: {status:?}"));
     }
     Ok(())
+}
+
+/// A step fails exactly when the device does, and then gives no record.
+pub fn failures_are_told(
+    failure: Option<Failure>,
+    stepped: &Result<StepReport, EngineError>,
+    records: u32,
+) -> Result<(), Violation> {
+    match (failure, stepped) {
+        (None, Ok(_)) => Ok(()),
+        (Some(_), Err(EngineError::Device(_))) if records == 0 => Ok(()),
+        (Some(failure), outcome) => violated(format!("after {failure:?}: {outcome:?} and {records} records")),
+        (None, Err(error)) => violated(error.to_string()),
+    }
+}
+
+/// Once the device has lost its cache, no call gives an answer, panics or waits.
+pub fn a_lost_cache_refuses_everything(engine: &mut SimEngine) -> Result<(), Violation> {
+    let mut events = 0;
+    let mut refused = Vec::new();
+    refused.push(("step", engine.step(&mut |_| events += 1).is_err()));
+    refused.push(("submit", engine.submit(Request::new(vec![0], Sampling::greedy(1))).is_err()));
+    engine.preempt(RequestId(0));
+    engine.abort(RequestId(0));
+    engine.evict_all();
+    refused.push(("step after abort", engine.step(&mut |_| events += 1).is_err()));
+    refused.push(("run_until_idle", engine.is_idle() || engine.run_until_idle(&mut |_| events += 1).is_err()));
+    match refused.iter().find(|(_, refused)| !refused) {
+        Some((what, _)) => violated(format!("{what} works on a lost cache")),
+        None if events > 0 => violated(format!("{events} events from a lost cache")),
+        None => Ok(()),
+    }
 }

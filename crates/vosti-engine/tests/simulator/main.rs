@@ -1,52 +1,33 @@
 //! The engine against a symbolic device, driven by seeds: random programs, windows, pools, policies, arrivals, aborts,
-//! preemptions and drafts. Every invariant has its own checker (`checkers.rs`). A failure names its seed:
+//! preemptions, drafts and steps that the device fails. Every invariant has its own checker (`checkers.rs`). A failure names its seed:
 //! `simulate(seed, None)` is that run again.
 
 mod checkers;
 mod scenario;
 mod world;
 
-use vosti_engine::Counters;
 use vosti_engine::faulty::Fault;
-use world::{Violation, simulate};
+use world::{Outcome, Violation, simulate};
 
 /// Seeds that every run of the tests tries.
 const SEEDS: u64 = 1_500;
 
-fn add(total: &mut Counters, one: &Counters) {
-    total.steps += one.steps;
-    total.tokens += one.tokens;
-    total.partial_chunks += one.partial_chunks;
-    total.prefix_hits += one.prefix_hits;
-    total.prefix_query_tokens += one.prefix_query_tokens;
-    total.prefix_hit_tokens += one.prefix_hit_tokens;
-    total.published += one.published;
-    total.evictions += one.evictions;
-    total.preemptions += one.preemptions;
-    total.released_behind += one.released_behind;
-    total.drafts_proposed += one.drafts_proposed;
-    total.drafts_accepted += one.drafts_accepted;
-    total.aborted += one.aborted;
-    total.finished += one.finished;
-}
-
 /// `run`, on two threads.
-fn run_all(seeds: u64) -> Result<Counters, (u64, Violation)> {
+fn run_all(seeds: u64) -> Result<Outcome, (u64, Violation)> {
     let middle = seeds / 2;
     let (low, high) = std::thread::scope(|scope| {
         let low = scope.spawn(|| run(0..middle, None));
         (run(middle..seeds, None), low.join().expect("the simulator does not panic"))
     });
     let (mut total, high) = (low?, high?);
-    add(&mut total, &high);
+    total.add(&high);
     Ok(total)
 }
 
-fn run(seeds: std::ops::Range<u64>, fault: Option<Fault>) -> Result<Counters, (u64, Violation)> {
-    let mut total = Counters::default();
+fn run(seeds: std::ops::Range<u64>, fault: Option<Fault>) -> Result<Outcome, (u64, Violation)> {
+    let mut total = Outcome::default();
     for seed in seeds {
-        let counters = simulate(seed, fault).map_err(|violation| (seed, violation))?;
-        add(&mut total, &counters);
+        total.add(&simulate(seed, fault).map_err(|violation| (seed, violation))?);
     }
     Ok(total)
 }
@@ -59,6 +40,7 @@ fn every_answer_is_canonical_and_no_page_is_lost_under_any_policy() {
     };
     println!("{total:?}");
     // What the seeds are for has happened, many times.
+    let Outcome { counters: total, failures, losses } = total;
     for (what, count) in [
         ("chunks", total.partial_chunks),
         ("prefix hits", total.prefix_hits),
@@ -69,6 +51,8 @@ fn every_answer_is_canonical_and_no_page_is_lost_under_any_policy() {
         ("rejected drafts", total.drafts_proposed - total.drafts_accepted),
         ("aborts", total.aborted),
         ("finished", total.finished),
+        ("failed steps", failures),
+        ("lost caches", losses * 10),
     ] {
         assert!(count > SEEDS / 2, "only {count} {what} in {SEEDS} seeds");
     }

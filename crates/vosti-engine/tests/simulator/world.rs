@@ -4,11 +4,11 @@ use crate::checkers;
 use crate::scenario::{self, Random, Successors};
 use std::collections::{BTreeMap, HashMap};
 use vosti_core::Program;
-use vosti_engine::faulty::{Fault, FaultyDevice};
+use vosti_engine::faulty::{FailingDevice, Failure, Fault, FaultyDevice, Trigger};
 use vosti_engine::symbolic::{Answer, Reference, SymbolicDevice, answer};
-use vosti_engine::{Counters, Engine, Event, FinishReason, Request, RequestId};
+use vosti_engine::{Counters, Engine, Event, FinishReason, Policy, Request, RequestId};
 
-pub type SimEngine = Engine<FaultyDevice<SymbolicDevice>>;
+pub type SimEngine = Engine<FailingDevice<FaultyDevice<SymbolicDevice>>>;
 
 /// No scenario needs nearly as many: more is a livelock.
 const STEPS_MAX: u64 = 100_000;
@@ -97,11 +97,61 @@ impl Client {
     }
 }
 
+/// What a device is made of; after a lost cache a new one is made.
+struct Machine<'p> {
+    program: &'p Program,
+    pages: Vec<usize>,
+    rows_max: usize,
+    selected_max: usize,
+    weights: u64,
+    fault: Option<Fault>,
+    trigger: Trigger,
+}
+
+impl Machine<'_> {
+    fn engine(&self, policy: Policy) -> Result<SimEngine, Violation> {
+        let (rows_max, selected_max) = (self.rows_max, self.selected_max);
+        let device = SymbolicDevice::new(self.program, &self.pages, rows_max, selected_max, self.weights);
+        let device = FailingDevice::new(FaultyDevice::new(device, self.fault), self.trigger.clone());
+        Engine::new(device, self.program.clone(), policy).map_err(|e| Violation(e.to_string()))
+    }
+}
+
+/// What happened in a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Outcome {
+    pub counters: Counters,
+    /// Steps that failed with the cache intact, and caches lost.
+    pub failures: u64,
+    pub losses: u64,
+}
+
+impl Outcome {
+    pub fn add(&mut self, one: &Self) {
+        let (total, counters) = (&mut self.counters, &one.counters);
+        total.steps += counters.steps;
+        total.tokens += counters.tokens;
+        total.partial_chunks += counters.partial_chunks;
+        total.prefix_hits += counters.prefix_hits;
+        total.published += counters.published;
+        total.evictions += counters.evictions;
+        total.preemptions += counters.preemptions;
+        total.released_behind += counters.released_behind;
+        total.drafts_proposed += counters.drafts_proposed;
+        total.drafts_accepted += counters.drafts_accepted;
+        total.aborted += counters.aborted;
+        total.finished += counters.finished;
+        self.failures += one.failures;
+        self.losses += one.losses;
+    }
+}
+
 struct World<'p> {
     random: Random,
     program: &'p Program,
-    weights: u64,
+    machine: Machine<'p>,
     engine: SimEngine,
+    outcome: Outcome,
     clients: BTreeMap<(u64, u32), Client>,
     /// Canonical histories of the live choices, and of the blocks.
     histories: HashMap<(u64, u32), Reference<'p>>,
@@ -110,21 +160,21 @@ struct World<'p> {
 }
 
 /// Runs the scenario of a seed to its end.
-pub fn simulate(seed: u64, fault: Option<Fault>) -> Result<Counters, Violation> {
+pub fn simulate(seed: u64, fault: Option<Fault>) -> Result<Outcome, Violation> {
     let mut random = Random(seed);
     let program = scenario::program(&mut random);
     let weights = random.next();
     let most = random.pick(&[6, 9, 9, 24]);
     let pages: Vec<usize> = program.groups.iter().map(|_| random.range(2, most)).collect();
     let (rows_max, selected_max) = (random.pick(&[8, 64, 300]), random.pick(&[1, 3, 64, 300]));
-    let device = SymbolicDevice::new(&program, &pages, rows_max, selected_max, weights);
-    let device = FaultyDevice::new(device, fault);
-    let engine = Engine::new(device, program.clone(), scenario::policy(&mut random));
+    let trigger = Trigger::default();
+    let machine = Machine { program: &program, pages, rows_max, selected_max, weights, fault, trigger };
     let mut world = World {
+        engine: machine.engine(scenario::policy(&mut random))?,
         random,
         program: &program,
-        weights,
-        engine: engine.map_err(|e| Violation(e.to_string()))?,
+        machine,
+        outcome: Outcome::default(),
         clients: BTreeMap::new(),
         histories: HashMap::new(),
         blocks: HashMap::new(),
@@ -134,43 +184,45 @@ pub fn simulate(seed: u64, fault: Option<Fault>) -> Result<Counters, Violation> 
         world.engine.set_drafter(Some(Box::new(Successors(program.vocab))));
     }
     world.run()?;
-    Ok(*world.engine.counters())
+    Ok(world.outcome)
 }
 
 impl World<'_> {
     fn run(&mut self) -> Result<(), Violation> {
         let mut to_arrive = self.random.range(1, 12);
-        let mut quiet_steps = 0;
+        let mut steps = 0;
         while to_arrive > 0 || !self.engine.is_idle() {
             while to_arrive > 0 && (self.engine.is_idle() || self.random.one_in(4)) {
-                self.arrive()?;
+                let request = self.next_request();
+                self.arrive(request)?;
                 to_arrive -= 1;
             }
             self.disturb()?;
-            let preempted = self.engine.counters().preemptions;
-            let rows = self.step()?;
-            let quiet = rows == 0 && self.engine.counters().preemptions == preempted;
-            quiet_steps = if quiet { quiet_steps + 1 } else { 0 };
-            if self.engine.counters().steps > STEPS_MAX {
+            // The engine itself says when it makes no progress.
+            self.step()?;
+            steps += 1;
+            if steps > STEPS_MAX {
                 return violated(format!("still not at the end: {:?}", self.engine.status()));
-            }
-            if quiet_steps > 2 && !self.engine.is_idle() {
-                return violated(format!("no progress: {:?}", self.engine.status()));
             }
         }
         if let Some(open) = self.clients.iter().find(|(_, c)| !c.finished) {
             return violated(format!("{:?} never ended", open.0));
         }
+        self.outcome.add(&Outcome { counters: *self.engine.counters(), failures: 0, losses: 0 });
         checkers::nothing_is_left(&mut self.engine)
     }
 
-    fn arrive(&mut self) -> Result<(), Violation> {
+    fn next_request(&mut self) -> Request {
         let tokens_max = self.engine.sequence_tokens_max();
-        let request = scenario::request(&mut self.random, self.program.vocab, tokens_max);
+        scenario::request(&mut self.random, self.program.vocab, tokens_max)
+    }
+
+    fn arrive(&mut self, request: Request) -> Result<(), Violation> {
+        let tokens_max = self.engine.sequence_tokens_max();
         let id = self.engine.submit(request.clone()).map_err(|e| Violation(e.to_string()))?;
         for choice in 0..request.choices {
             let client = Client {
-                answer: answer(self.program, self.weights, &request, choice, tokens_max),
+                answer: answer(self.program, self.machine.weights, &request, choice, tokens_max),
                 request: request.clone(),
                 prompt_rows: 0,
                 tokens: 0,
@@ -206,12 +258,26 @@ impl World<'_> {
         Ok(())
     }
 
-    /// One step, every event checked as it comes, every invariant after it. Gives the rows.
-    fn step(&mut self) -> Result<usize, Violation> {
+    /// How the device is to fail in the next step, if at all.
+    fn failure(&mut self) -> Option<Failure> {
+        match self.random.range(0, 1_999) {
+            0 => Some(Failure::CacheLost),
+            1..=30 => Some(Failure::Early),
+            31..=60 => Some(Failure::Late),
+            _ => None,
+        }
+    }
+
+    /// One step, every event checked as it comes, every invariant after it, whether the device failed or not.
+    fn step(&mut self) -> Result<(), Violation> {
+        let failure = self.failure();
+        self.machine.trigger.set(failure);
         let mut seen = Ok(());
+        let mut records = 0;
         let clients = &mut self.clients;
         let stepped = self.engine.step(&mut |event| {
             let key = (event.request().0, event.choice());
+            records += u32::from(!matches!(event, Event::Finished { .. }));
             if seen.is_ok() {
                 seen = match clients.get_mut(&key) {
                     Some(client) => client.see(&event).map_err(|v| Violation(format!("{key:?}: {v}"))),
@@ -219,8 +285,19 @@ impl World<'_> {
                 };
             }
         });
+        // A step that ran nothing leaves the failure for nobody.
+        let met = failure.filter(|_| self.machine.trigger.take().is_none());
         seen?;
-        let report = stepped.map_err(|e| Violation(e.to_string()))?;
+        checkers::failures_are_told(met, &stepped, records)?;
+        match met {
+            None => {}
+            Some(Failure::Early | Failure::Late) => self.outcome.failures += 1,
+            Some(Failure::CacheLost) => return self.start_again(),
+        }
+        self.check()
+    }
+
+    fn check(&mut self) -> Result<(), Violation> {
         let thorough = self.random.one_in(8);
         checkers::pages_have_one_owner(&self.engine)?;
         checkers::tables_follow_chains(&self.engine)?;
@@ -228,6 +305,23 @@ impl World<'_> {
         if thorough {
             checkers::cached_positions_are_canonical(&self.engine, &mut self.histories)?;
         }
-        Ok(report.rows)
+        Ok(())
+    }
+
+    /// The cache is lost: the engine refuses everything. A new one answers what was open, from the beginning.
+    fn start_again(&mut self) -> Result<(), Violation> {
+        self.outcome.losses += 1;
+        checkers::a_lost_cache_refuses_everything(&mut self.engine)?;
+        self.outcome.add(&Outcome { counters: *self.engine.counters(), failures: 0, losses: 0 });
+        self.engine = self.machine.engine(*self.engine.policy())?;
+        let mut open: BTreeMap<u64, Request> = BTreeMap::new();
+        for ((id, _), client) in std::mem::take(&mut self.clients) {
+            if !client.finished && !client.aborted {
+                open.insert(id, client.request);
+            }
+        }
+        self.histories.clear();
+        self.blocks.clear();
+        open.into_values().try_for_each(|request| self.arrive(request))
     }
 }

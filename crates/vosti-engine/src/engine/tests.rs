@@ -1,0 +1,24 @@
+//! What only someone inside can break.
+
+use super::*;
+use crate::symbolic::{SymbolicDevice, program};
+use crate::{Request, Sampling};
+
+#[test]
+fn a_livelock_is_an_error_and_not_a_hang() {
+    let program = program(&[Some(100)], &[0], 24, 3_000);
+    let device = SymbolicDevice::new(&program, &[4], 512, 512, 1);
+    let mut engine = Engine::new(device, program, Policy::default()).unwrap();
+    engine.submit(Request::new(vec![1; 200], Sampling::greedy(1_000))).unwrap();
+    let stuck = loop {
+        // As if every page behind the window had been given back already: the pool fills up with pages of nobody's use.
+        engine.sequences.values_mut().for_each(|s| s.behind.fill(usize::MAX));
+        match engine.step(&mut |_| {}) {
+            Ok(_) if engine.counters.steps < 1_000 => {}
+            Ok(_) => panic!("the window was released after all"),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(stuck, EngineError::Stuck { waiting: 1, .. }), "{stuck}");
+    assert!(engine.step(&mut |_| {}).is_err(), "and it stays one");
+}
