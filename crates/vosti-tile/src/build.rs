@@ -2,6 +2,8 @@
 //!
 //! Lifting and the program generator both go through here, so no consumer meets an ill-typed kernel.
 
+use std::collections::HashMap;
+
 use crate::ir::*;
 use thiserror::Error;
 
@@ -18,6 +20,16 @@ pub enum TypeError {
     Axis { op: &'static str, axis: usize, rank: usize },
     #[error("{op} needs {wants} values, got {found}")]
     Count { op: &'static str, wants: usize, found: usize },
+    #[error(
+        "an integer division needs a constant divisor other than 0 and -1, because nothing defines what it is by those: \
+         make the divisor a tl.constexpr"
+    )]
+    Divisor,
+    #[error(
+        "a shift of {bits} bits needs a constant amount from 0 to {}, because nothing defines what it is by more: make \
+         the amount a tl.constexpr", bits - 1
+    )]
+    Shift { bits: u32 },
 }
 
 type Result<T> = std::result::Result<T, TypeError>;
@@ -27,6 +39,8 @@ pub struct Builder {
     name: String,
     params: Vec<Param>,
     values: Vec<ValueInfo>,
+    /// Integers that every lane of a value is known to be.
+    known: HashMap<Value, i64>,
     open: Vec<Vec<Op>>,
     /// Source line given to the operations that follow.
     pub line: Line,
@@ -45,7 +59,8 @@ pub struct OpenFor {
 
 impl Builder {
     pub fn new(name: &str) -> Builder {
-        Builder { name: name.to_string(), params: vec![], values: vec![], open: vec![vec![]], line: Line::default() }
+        let (params, values, known) = (vec![], vec![], HashMap::new());
+        Builder { name: name.to_string(), params, values, known, open: vec![vec![]], line: Line::default() }
     }
 
     /// Adds a pointer parameter.
@@ -79,9 +94,41 @@ impl Builder {
     /// Adds an operation without regions; returns its result if it has one.
     pub fn push(&mut self, kind: OpKind) -> Result<Option<Value>> {
         let ty = self.infer(&kind)?;
+        let constant = self.constant(&kind);
         let result = ty.map(|ty| self.value(ty, ""));
+        self.known.extend(result.zip(constant));
         self.emit(kind, result.into_iter().collect(), self.line);
         Ok(result)
+    }
+
+    /// The integer that every lane of the operation's result is, where that is plain to see.
+    fn constant(&self, kind: &OpKind) -> Option<i64> {
+        match kind {
+            OpKind::Constant { value: Literal::Int(value), .. } => Some(*value),
+            OpKind::Splat { x, .. }
+            | OpKind::Broadcast { x, .. }
+            | OpKind::Reshape { x, .. }
+            | OpKind::ExpandDims { x, .. }
+            | OpKind::Cast { op: Cast::ExtS, x, .. } => self.known.get(x).copied(),
+            _ => None,
+        }
+    }
+
+    /// Refuses an integer operation that nothing defines for some operand: processors and compilers differ there.
+    fn defined(&self, op: Binary, elem: Scalar, b: Value) -> Result<()> {
+        let known = self.known.get(&b).copied();
+        let numbers = elem != Scalar::I1;
+        match op {
+            Binary::DivS | Binary::RemS | Binary::DivU | Binary::RemU => match known {
+                Some(divisor) if numbers && divisor != 0 && divisor != -1 => Ok(()),
+                _ => Err(TypeError::Divisor),
+            },
+            Binary::Shl | Binary::ShrS | Binary::ShrU => match known {
+                Some(by) if numbers && (0..i64::from(elem.bits())).contains(&by) => Ok(()),
+                _ => Err(TypeError::Shift { bits: elem.bits() }),
+            },
+            _ => Ok(()),
+        }
     }
 
     /// As [`Builder::push`] for an operation that has a result.
@@ -215,7 +262,9 @@ impl Builder {
             Binary { op, a, b } => {
                 self.same("arithmetic", *a, *b)?;
                 let (wants, fits) = if op.is_float() { ("float tiles", float) } else { ("integer tiles", int) };
-                self.tile("arithmetic", wants, *a, fits)?
+                let ty = self.tile("arithmetic", wants, *a, fits)?;
+                self.defined(*op, ty.elem(), *b)?;
+                ty
             }
             Fma { a, b, c } => {
                 self.same("fma", *a, *b)?;

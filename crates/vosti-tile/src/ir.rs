@@ -3,8 +3,9 @@
 //! Everything is a tile: a scalar is a tile of rank 0. Values are defined once and used after; loops
 //! and branches are structured, and calls are inlined. Semantics are those of [`crate::numerics`] for
 //! numbers and of [`crate::interp`] for the rest; integers wrap as two's complement, `DivS`/`RemS`
-//! truncate towards zero. [`crate::build::Builder`] is the only way to make a kernel, so every kernel
-//! is well typed. Read next: [`crate::lift()`].
+//! truncate towards zero, divisors and shift amounts are constants for which the result is defined.
+//! [`crate::build::Builder`] is the only way to make a kernel, so every kernel is well typed. Read
+//! next: [`crate::lift()`].
 
 use std::fmt;
 
@@ -147,7 +148,7 @@ pub enum Binary {
     Add,
     Sub,
     Mul,
-    /// Truncates towards zero. Division by zero is an error of the program, not a value.
+    /// Truncates towards zero. The divisor is a constant other than 0 and -1.
     DivS,
     /// Sign of the dividend.
     RemS,
@@ -156,6 +157,7 @@ pub enum Binary {
     And,
     Or,
     Xor,
+    /// By a constant from 0 to the type's bits less one, as the two below.
     Shl,
     ShrS,
     ShrU,

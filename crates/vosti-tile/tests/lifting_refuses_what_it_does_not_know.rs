@@ -108,6 +108,33 @@ fn a_reduction_by_something_unknown_is_refused() {
 }
 
 #[test]
+fn divisions_and_shifts_that_nothing_defines_are_refused() {
+    let with = |operation: &str, by: &str| {
+        format!("%a = tt.get_program_id x : i32\n%b = arith.constant {by} : i32\n%c = {operation} %a, %b : i32")
+    };
+    for operation in ["arith.divsi", "arith.remsi", "arith.divui", "arith.remui"] {
+        refuses(&with(operation, "0"), 3, "constant divisor other than 0");
+        refuses(&with(operation, "-1"), 3, "constant divisor other than 0");
+        assert!(lift(&module(&with(operation, "-3"))).is_ok(), "{operation}");
+    }
+    for operation in ["arith.shli", "arith.shrsi", "arith.shrui"] {
+        refuses(&with(operation, "32"), 3, "constant amount from 0 to 31");
+        refuses(&with(operation, "-1"), 3, "constant amount from 0 to 31");
+        assert!(lift(&module(&with(operation, "31"))).is_ok(), "{operation}");
+    }
+    let unknown = "%a = tt.get_program_id x : i32\n%n = tt.get_num_programs x : i32\n";
+    refuses(&format!("{unknown}%c = arith.divsi %a, %n : i32"), 3, "constant divisor");
+    refuses(&format!("{unknown}%c = arith.shli %a, %n : i32"), 3, "constant amount");
+    let truths = "%t = arith.constant true\n%c = arith.divsi %t, %t : i1";
+    refuses(truths, 2, "constant divisor");
+    // A constant in every lane is one, however it came there.
+    let spread = format!(
+        "{RANGE}%b = arith.constant 4 : i32\n%s = tt.splat %b : i32 -> tensor<8xi32>\n%c = arith.divsi %i, %s : tensor<8xi32>"
+    );
+    assert!(lift(&module(&spread)).is_ok());
+}
+
+#[test]
 fn calls_to_nothing_and_recursion_are_refused() {
     refuses("tt.call @nothing() : () -> ()", 1, "`nothing` is called but not defined");
     let text = "module {\n  tt.func public @k(%x: !tt.ptr<f32>) {\n    tt.call @f() : () -> ()\n    tt.return\n  }\n  tt.func private @f() {\n    tt.call @f() : () -> ()\n    tt.return\n  }\n}\n";

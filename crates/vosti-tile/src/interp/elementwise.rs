@@ -146,6 +146,7 @@ fn unsigned(x: i64, elem: Scalar) -> u64 {
 pub(super) fn binary_int(op: Binary, a: i64, b: i64, elem: Scalar) -> Step<i64> {
     let (sa, sb) = (signed(a, elem), signed(b, elem));
     let (ua, ub) = (unsigned(a, elem), unsigned(b, elem));
+    // The builder refuses both of these; a kernel that was edited since may still have them.
     let divides = matches!(op, Binary::DivS | Binary::RemS | Binary::DivU | Binary::RemU);
     if divides && b == 0 {
         return Err(Fault::DivisionByZero);
