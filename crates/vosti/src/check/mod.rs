@@ -9,6 +9,7 @@
 //! The suite is generic over the [`Subject`]: a real model on a device, the engine's symbolic device, or either
 //! of them broken on purpose ([`faults`]). Read [`profile`] for what is compared, then `relations/`.
 
+pub mod endpoint;
 pub mod evidence;
 pub mod faults;
 pub mod html;

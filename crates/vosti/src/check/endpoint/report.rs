@@ -1,0 +1,169 @@
+//! What was measured of a server, as data and as a table.
+
+use super::Options;
+use super::client::{Client, Route, Transcript};
+use super::courses::Round;
+use serde::Serialize;
+use std::fmt::Write;
+use std::sync::atomic::Ordering;
+
+/// One course's answers, compared with the references.
+#[derive(Clone, Debug, Serialize)]
+pub struct Course {
+    pub name: String,
+    pub answers: usize,
+    pub texts_equal: usize,
+    /// Every printed number equal. Answers without log-probabilities do not count.
+    pub logprobs_equal: usize,
+    /// Answers whose log-probabilities could be compared.
+    pub with_logprobs: usize,
+    /// Largest difference of a token's log-probability before the texts part.
+    pub difference_max: f64,
+    /// Tokens before the earliest difference of any answer.
+    pub first_difference: Option<usize>,
+    /// Most requests in flight at the same time.
+    pub in_flight_max: usize,
+    /// Prompt tokens from the cache, as the server reports them; none: it reports nothing.
+    pub cached_tokens: Option<u64>,
+    pub seconds: f64,
+}
+
+impl Course {
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            answers: 0,
+            texts_equal: 0,
+            logprobs_equal: 0,
+            with_logprobs: 0,
+            difference_max: 0.0,
+            first_difference: None,
+            in_flight_max: 0,
+            cached_tokens: None,
+            seconds: 0.0,
+        }
+    }
+
+    /// Notes what a round of requests shows besides its answers.
+    pub fn saw(&mut self, round: &Round) {
+        self.in_flight_max = self.in_flight_max.max(round.in_flight_max);
+        self.seconds += round.seconds;
+        for cached in round.answers.iter().filter_map(|answer| answer.cached) {
+            *self.cached_tokens.get_or_insert(0) += cached;
+        }
+    }
+
+    /// Counts an answer.
+    pub fn compare(&mut self, reference: &Transcript, answer: &Transcript) {
+        self.answers += 1;
+        self.texts_equal += usize::from(reference.text == answer.text);
+        if reference.tokens.is_empty() || answer.tokens.is_empty() {
+            return;
+        }
+        self.with_logprobs += 1;
+        self.logprobs_equal += usize::from(reference.tokens == answer.tokens);
+        let both = reference.tokens.iter().zip(&answer.tokens);
+        for (index, (a, b)) in both.enumerate() {
+            if a != b {
+                let first = self.first_difference.get_or_insert(index);
+                *first = index.min(*first);
+            }
+            if a.token != b.token {
+                return;
+            }
+            self.difference_max = self.difference_max.max((a.logprob - b.logprob).abs());
+        }
+    }
+
+    pub fn passed(&self) -> bool {
+        self.answers > 0 && self.texts_equal == self.answers && self.logprobs_equal == self.with_logprobs
+    }
+}
+
+/// A server, measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    pub endpoint: String,
+    pub model: String,
+    /// What it calls its deployment.
+    pub system_fingerprint: String,
+    pub route: &'static str,
+    pub seed: u64,
+    pub prompts: usize,
+    pub tokens: usize,
+    /// Times the server was full and was asked again.
+    pub full: u64,
+    pub passed: bool,
+    pub courses: Vec<Course>,
+}
+
+impl Report {
+    pub(super) fn new(client: &Client, options: &Options, courses: Vec<Course>) -> Self {
+        Self {
+            endpoint: options.url.clone(),
+            model: client.model.clone(),
+            system_fingerprint: client.says.clone(),
+            route: match client.route {
+                Route::Completions => "/v1/completions",
+                Route::Chat => "/v1/chat/completions",
+            },
+            seed: options.seed,
+            prompts: options.prompts,
+            tokens: options.tokens,
+            full: client.full.load(Ordering::Relaxed),
+            passed: courses.iter().all(Course::passed),
+            courses,
+        }
+    }
+
+    /// The table for a terminal.
+    pub fn table(&self) -> String {
+        let mut out = String::new();
+        let says = if self.system_fingerprint.is_empty() { "no fingerprint" } else { &self.system_fingerprint };
+        let _ = writeln!(out, "{} · {} · {} · {says}", self.endpoint, self.route, self.model);
+        let (prompts, tokens, seed) = (self.prompts, self.tokens, self.seed);
+        let _ = writeln!(out, "{prompts} prompts, each greedy and sampled, {tokens} tokens · seed {seed}\n");
+        let _ = writeln!(
+            out,
+            "{:<18} {:>7} {:>9} {:>11} {:>11} {:>6} {:>6} {:>7} {:>7}",
+            "course", "answers", "same text", "same logpr.", "largest", "from", "flying", "cached", "seconds"
+        );
+        for c in &self.courses {
+            let or_dash = |n: Option<String>| n.unwrap_or_else(|| "-".into());
+            let logprobs = (c.with_logprobs > 0).then(|| format!("{}/{}", c.logprobs_equal, c.with_logprobs));
+            let largest = (c.with_logprobs > 0).then(|| format!("{:.3e}", c.difference_max));
+            let _ = writeln!(
+                out,
+                "{:<18} {:>7} {:>9} {:>11} {:>11} {:>6} {:>6} {:>7} {:>7.1}{}",
+                c.name,
+                c.answers,
+                format!("{}/{}", c.texts_equal, c.answers),
+                or_dash(logprobs),
+                or_dash(largest),
+                or_dash(c.first_difference.map(|n| n.to_string())),
+                c.in_flight_max,
+                or_dash(c.cached_tokens.map(|n| n.to_string())),
+                c.seconds,
+                if c.passed() { "" } else { "  DIFFERS" }
+            );
+        }
+        let _ = writeln!(out, "\n{}", self.verdict());
+        out
+    }
+
+    fn verdict(&self) -> String {
+        let answers: usize = self.courses.iter().map(|c| c.answers).sum();
+        let texts: usize = self.courses.iter().map(|c| c.texts_equal).sum();
+        let logprobs: usize = self.courses.iter().map(|c| c.logprobs_equal).sum();
+        let with: usize = self.courses.iter().map(|c| c.with_logprobs).sum();
+        let compared = if with == 0 { ", which gave no log-probabilities" } else { "" };
+        match self.passed {
+            true => format!("passed: {answers} answers, all as when asked alone, as printed{compared}"),
+            false => format!(
+                "FAILED: of {answers} answers {} have another text than when asked alone, {} other log-probabilities",
+                answers - texts,
+                with - logprobs
+            ),
+        }
+    }
+}
