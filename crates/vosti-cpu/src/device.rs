@@ -133,9 +133,15 @@ impl CpuDevice {
                 grid: [1; 3],
                 units: Units::default(),
                 waits: wired.waits,
+                ahead: None,
                 next: AtomicUsize::new(0),
                 nanoseconds: AtomicU64::new(0),
             });
+        }
+        let mut ahead = None;
+        for (ready, wired) in launches.iter_mut().zip(&wiring.launches).rev() {
+            ahead = wiring.panels(wired).or(ahead);
+            ready.ahead = ahead;
         }
         let scratch = wiring.kernels.iter().filter_map(|k| k.plan.as_ref()).map(|p| p.scratch).max().unwrap_or(0);
         let pool = Pool::new(config.threads)?;
@@ -189,7 +195,8 @@ impl CpuDevice {
             };
             let sweep = compiled.plan.as_ref().and_then(|p| p.sweep);
             ready.units = Units::of(ready.grid, sweep, self.pool.threads());
-            ready.next.store(0, Relaxed);
+            // The first units are the workers' own.
+            ready.next.store(self.pool.threads(), Relaxed);
         }
         Ok(())
     }

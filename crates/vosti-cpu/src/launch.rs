@@ -1,6 +1,7 @@
 //! Running a step's launches on the workers: which programs are one unit of work, and who takes it.
 //!
-//! Units are taken from a counter, so a slow worker takes fewer. A unit is one program, or the programs that
+//! Units are taken from a counter, so a slow worker takes fewer; a worker that waits for the others fetches the weights that
+//! come next into its cache. A unit is one program, or the programs that
 //! read the same right operand of a dot, a part of the rows at a time.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -23,9 +24,39 @@ pub struct Ready {
     pub units: Units,
     /// It reads or writes what an earlier launch since the last barrier wrote or read.
     pub waits: bool,
+    /// What this launch, or the next that has such a thing, reads first.
+    pub ahead: Option<Panels>,
     pub next: AtomicUsize,
     /// Nanoseconds that the first worker has spent on it, waiting included.
     pub nanoseconds: AtomicU64,
+}
+
+/// Panels of a weight, one after the other: unit `i` of a launch begins with panel `i`.
+#[derive(Clone, Copy)]
+pub struct Panels {
+    pub base: *const u8,
+    /// Bytes of a panel, and of all.
+    pub panel: usize,
+    pub all: usize,
+}
+
+impl Panels {
+    /// Asks for the next few cache lines of a panel, of which `done` bytes have been asked for.
+    #[inline(always)]
+    fn fetch(&self, panel: usize, done: &mut usize) {
+        const LINE: usize = 64;
+        let start = panel * self.panel + *done;
+        if *done + 4 * LINE > self.panel || start + 4 * LINE > self.all {
+            return;
+        }
+        #[cfg(target_arch = "x86_64")]
+        for line in 0..4 {
+            use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+            // SAFETY: a hint, to memory of the weight.
+            unsafe { _mm_prefetch::<_MM_HINT_T1>(self.base.add(start + line * LINE).cast()) }
+        }
+        *done += 4 * LINE;
+    }
 }
 
 /// How a grid is cut into units.
@@ -37,7 +68,7 @@ pub struct Units {
 }
 
 /// Units a worker should find, for an even end.
-const UNITS_PER_WORKER: usize = 8;
+const UNITS_PER_WORKER: usize = 32;
 
 impl Units {
     pub fn of(grid: [usize; 3], sweep: Option<usize>, threads: usize) -> Self {
@@ -93,18 +124,21 @@ pub unsafe fn work<'a>(
     let mut start = Instant::now();
     for (number, launch) in launches.iter().enumerate() {
         if launch.waits {
-            worker.barrier();
+            let mut done = 0;
+            worker.barrier_while(|| {
+                if let Some(panels) = &launch.ahead {
+                    panels.fetch(worker.index, &mut done);
+                }
+            });
         }
         let params = &params[launch.params.clone()];
         let program = kernel(launch.kernel);
         match program.plan {
             Some(plan) => {
                 machine.begin(plan, launch.grid.map(|n| n as i32));
-                loop {
-                    let taken = launch.next.fetch_add(1, Relaxed);
-                    if taken >= launch.units.count {
-                        break;
-                    }
+                // The first unit is the worker's own: it may have fetched what that one reads.
+                let mut taken = worker.index;
+                while taken < launch.units.count {
                     // Later query tiles see more keys: the long ones first. Weights are read in their order.
                     let unit = if plan.sweep.is_none() { launch.units.count - 1 - taken } else { taken };
                     launch.units.programs(launch.grid, unit, |at| {
@@ -113,6 +147,7 @@ pub unsafe fn work<'a>(
                             fault.set(number);
                         }
                     });
+                    taken = launch.next.fetch_add(1, Relaxed);
                 }
             }
             None if worker.index == 0 => {

@@ -39,8 +39,8 @@ impl Event {
         }
     }
 
-    /// Returns once the generation differs from `seen` or `stop` is set.
-    fn wait(&self, seen: usize, stop: &AtomicBool) {
+    /// Returns once the generation differs from `seen` or `stop` is set; calls `meanwhile` while it spins.
+    fn wait(&self, seen: usize, stop: &AtomicBool, mut meanwhile: impl FnMut()) {
         let over = || self.generation.load(SeqCst) != seen || stop.load(SeqCst);
         let start = Instant::now();
         loop {
@@ -48,6 +48,7 @@ impl Event {
                 if over() {
                     return;
                 }
+                meanwhile();
                 std::hint::spin_loop();
             }
             if start.elapsed() > SPIN {
@@ -95,6 +96,11 @@ impl Worker<'_> {
 
     /// Returns when every worker has called it. What each wrote before is visible to all after.
     pub fn barrier(&self) {
+        self.barrier_while(|| ());
+    }
+
+    /// A barrier that calls `meanwhile`, which must be quick, again and again while it waits.
+    pub fn barrier_while(&self, meanwhile: impl FnMut()) {
         let shared = self.shared;
         if shared.threads == 1 {
             return;
@@ -104,7 +110,7 @@ impl Worker<'_> {
             shared.arrived.store(0, SeqCst);
             shared.meet.advance();
         } else {
-            shared.meet.wait(seen, &shared.failed);
+            shared.meet.wait(seen, &shared.failed, meanwhile);
         }
         if shared.failed.load(SeqCst) {
             std::panic::resume_unwind(Box::new("another worker failed"));
@@ -203,7 +209,7 @@ fn work(shared: &Shared, index: usize, job: &(dyn Fn(&Worker<'_>) + Sync)) {
 fn serve(shared: &Shared, index: usize) {
     let mut seen = 0;
     loop {
-        shared.start.wait(seen, &shared.quit);
+        shared.start.wait(seen, &shared.quit, || ());
         if shared.quit.load(SeqCst) {
             return;
         }

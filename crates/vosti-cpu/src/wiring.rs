@@ -12,7 +12,8 @@ use vosti_tile::{Kernel, Scalar};
 
 use crate::device::{Config, CpuError, Mode};
 use crate::isa::Isa;
-use crate::layout::Layout;
+use crate::launch::Panels;
+use crate::layout::{Layout, PANEL};
 use crate::memory::Arena;
 use crate::plan::{Plan, compile};
 use crate::step::{Meta, Metadata};
@@ -314,6 +315,20 @@ impl Wiring {
             Bound::CacheV(i) => &self.cache_v[i],
             Bound::Meta(meta) => self.metadata.buffer(meta),
         }
+    }
+
+    /// The weight in panels that a launch reads in place, if there is one.
+    pub fn panels(&self, launch: &Wired) -> Option<Panels> {
+        let plan = self.kernels[launch.kernel].plan.as_ref()?;
+        launch.params.iter().zip(&plan.read_in_place).find_map(|(bound, in_place)| {
+            let weight = match bound {
+                Bound::Weight(i) if *in_place => &self.weights[*i],
+                _ => return None,
+            };
+            let Layout::RowPanels { row_len, .. } = weight.layout else { return None };
+            let panel = PANEL * row_len * weight.elem.bytes();
+            Some(Panels { base: weight.region.base(), panel, all: weight.region.len() })
+        })
     }
 
     /// What the kernels assume: addresses divisible as declared, and nothing read in place that the launch writes.
