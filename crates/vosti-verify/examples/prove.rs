@@ -1,5 +1,5 @@
 //! Proves checked-in specialisations whose file stem starts with the argument; `-v` tells the proof,
-//! `--record FILE` writes the solver's answers, `--no-cache` asks it everything.
+//! `--record FOLDER` writes answers and certificates, `--no-cache` asks the solver everything.
 
 use std::time::Instant;
 use vosti_verify::{Options, verify_all};
@@ -10,7 +10,7 @@ fn main() {
     let record = args.iter().position(|a| a == "--record").and_then(|i| args.get(i + 1));
     let options = Options {
         prefix: args.first().filter(|a| !a.starts_with('-')).cloned().unwrap_or_default(),
-        no_cache: has("--no-cache") || record.is_some(),
+        no_cache: has("--no-cache"),
         ..Options::default()
     };
     let start = Instant::now();
@@ -29,7 +29,7 @@ fn main() {
     let (n, s) = (inventory.entries.len(), start.elapsed().as_secs_f64());
     println!("{proved} of {n} proved in {s:.1} s; {:?}; {}", inventory.counts, inventory.solver);
     if let Some(path) = record
-        && let Err(error) = std::fs::write(path, inventory.answers.to_text())
+        && let Err(error) = inventory.record(path.as_ref())
     {
         eprintln!("{path}: {error}");
     }

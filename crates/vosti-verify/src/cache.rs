@@ -7,9 +7,14 @@
 use crate::solver::Answer;
 use std::collections::BTreeMap;
 
-#[derive(Default)]
+/// What the line that names the solver starts with.
+const SOLVER: &str = "# solver ";
+
+#[derive(Clone, Default)]
 pub struct Cache {
     answers: BTreeMap<String, Answer>,
+    /// Version line of the solver that gave the answers; empty if there are none.
+    pub solver: String,
     /// Refuse unknown questions instead of asking the solver.
     pub read_only: bool,
     /// Solve again where the hash, mixed with the seed, falls into this share (0 to 100).
@@ -25,7 +30,8 @@ impl Cache {
 
     /// Reads [`Cache::to_text`]. A line that is not an answer is dropped.
     pub fn from_text(text: &str) -> Cache {
-        let mut cache = Cache::default();
+        let solver = text.lines().find_map(|l| l.strip_prefix(SOLVER)).unwrap_or_default();
+        let mut cache = Cache { solver: solver.to_string(), ..Cache::default() };
         for line in text.lines().filter(|l| !l.starts_with('#')) {
             let answer = match line.split_once(' ') {
                 Some((hash, "unsat")) => (hash, Answer::Unsat),
@@ -78,6 +84,7 @@ impl Cache {
     /// The text that [`Cache::from_text`] reads.
     pub fn to_text(&self) -> String {
         let mut text = String::from("# answers of the solver by question hash; made by `vosti verify --record`\n");
+        text.push_str(&format!("{SOLVER}{}\n", self.solver));
         for (hash, answer) in &self.answers {
             let word = if *answer == Answer::Unsat { "unsat" } else { "sat" };
             text.push_str(&format!("{hash} {word}\n"));

@@ -2,12 +2,15 @@
 //!
 //! Only [`Verdict::Proved`] makes one. Everything a proof depends on is in it, so that a loader that
 //! finds anything different refuses. The JSON schema is `certificate.schema.json` beside this file.
+//! A certificate is a record of what was proved, not a signature: whoever may write it may lie in it, and
+//! `vosti verify` proves again what it says. Read next: [`crate::record`].
 
 use crate::problem::{Dim, Problem, limit};
 use crate::verdict::{Assumption, Verdict};
 use crate::verify::{Report, contract_name};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 use thiserror::Error;
 use vosti_kernels::Shape;
 
@@ -64,25 +67,33 @@ pub struct Certificate {
     pub solver: String,
 }
 
+/// What is wrong with a certificate; whoever loads it says what to do.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CertificateError {
-    #[error("the certificate of {kernel} does not parse: {why}; run `vosti verify` again")]
+    #[error("the certificate of {kernel} does not parse: {why}")]
     Malformed { kernel: String, why: String },
-    #[error("the certificate is of format {found}, this binary reads {FORMAT}; run `vosti verify` again")]
-    Format { found: String },
-    #[error(
-        "the certificate of {kernel} is for another {what}: it says `{found}`, here it is `{wanted}`; run `vosti verify` again"
-    )]
+    #[error("the certificate of {kernel} is of format `{found}`, this binary reads `{FORMAT}`")]
+    Format { kernel: String, found: String },
+    #[error("the certificate of {kernel} is for another {what}: it says `{found}`, here it is `{wanted}`")]
     Stale { kernel: String, what: &'static str, found: String, wanted: String },
 }
 
-/// Version and source hash of this verifier.
-pub fn verifier() -> String {
-    let mut hasher = blake3::Hasher::new();
-    for source in crate::SOURCES {
-        hasher.update(source.as_bytes());
-    }
-    format!("vosti-verify {} {}", env!("CARGO_PKG_VERSION"), &hasher.finalize().to_hex()[..16])
+/// Version of this verifier, and the hash of its source and of the lifting's: a change of either makes
+/// every certificate stale. Comments and blank lines do not count.
+pub fn verifier() -> &'static str {
+    static VERIFIER: LazyLock<String> = LazyLock::new(|| {
+        let mut hasher = blake3::Hasher::new();
+        for source in crate::SOURCES {
+            let code = source.lines().map(str::trim_end).filter(|l| !is_comment(l.trim_start()));
+            code.for_each(|line| _ = hasher.update(line.as_bytes()).update(b"\n"));
+        }
+        format!("vosti-verify {} {}", env!("CARGO_PKG_VERSION"), &hasher.finalize().to_hex()[..32])
+    });
+    &VERIFIER
+}
+
+fn is_comment(line: &str) -> bool {
+    line.is_empty() || line.starts_with("//") || line.starts_with("# ")
 }
 
 fn shape_name(shape: Shape) -> &'static str {
@@ -121,35 +132,38 @@ fn constants(problem: &Problem) -> BTreeMap<String, String> {
     problem.constants.iter().map(|(k, v)| (k.clone(), v.to_string())).collect()
 }
 
+fn bounds() -> BTreeMap<String, i64> {
+    let bound = |name: &str, v: i128| (name.to_string(), i64::try_from(v).unwrap_or(i64::MAX));
+    BTreeMap::from([
+        bound("rows", limit::ROWS),
+        bound("context", limit::CONTEXT),
+        bound("slots", limit::SLOTS),
+        bound("page_table_entries", limit::TABLE),
+        bound("query_tiles", limit::TILES),
+    ])
+}
+
+/// What a certificate says of an assumption.
+pub fn assumed(name: Assumption) -> Assumed {
+    let probed = [("cpu", Probed::Passed), ("cuda-sm90", Probed::UntestedOnTarget)];
+    let probed = probed.map(|(target, probed)| (target.to_string(), probed)).into();
+    Assumed { name, statement: name.words().into(), probed }
+}
+
 /// The certificate of a proof; none for anything else.
 pub fn certificate(problem: &Problem, report: &Report, solver: &str) -> Option<Certificate> {
     if report.verdict != Verdict::Proved || report.name != problem.name {
         return None;
     }
-    let assumed = |a: &Assumption| Assumed {
-        name: *a,
-        statement: a.words().into(),
-        probed: BTreeMap::from([
-            ("cpu".to_string(), Probed::Passed),
-            ("cuda-sm90".to_string(), Probed::UntestedOnTarget),
-        ]),
-    };
-    let bound = |name: &str, v: i128| (name.to_string(), i64::try_from(v).unwrap_or(i64::MAX));
     Some(Certificate {
         format: FORMAT.into(),
         kernel: problem.name.clone(),
         ttir_hash: problem.ttir_hash.clone(),
         constants: constants(problem),
         contract: contract(problem),
-        bounds: BTreeMap::from([
-            bound("rows", limit::ROWS),
-            bound("context", limit::CONTEXT),
-            bound("slots", limit::SLOTS),
-            bound("page_table_entries", limit::TABLE),
-            bound("query_tiles", limit::TILES),
-        ]),
-        assumptions: report.assumptions.iter().map(assumed).collect(),
-        verifier: verifier(),
+        bounds: bounds(),
+        assumptions: report.assumptions.iter().map(|a| assumed(*a)).collect(),
+        verifier: verifier().into(),
         solver: solver.into(),
     })
 }
@@ -164,24 +178,26 @@ impl Certificate {
             .map_err(|error| CertificateError::Malformed { kernel: kernel.to_string(), why: error.to_string() })
     }
 
-    /// Refuses a certificate that is not for this kernel, text, contract and verifier.
+    /// Refuses a certificate that is not for this kernel, text, contract, bounds and verifier.
     pub fn check(&self, problem: &Problem) -> Result<(), CertificateError> {
+        let kernel = || self.kernel.clone();
         if self.format != FORMAT {
-            return Err(CertificateError::Format { found: self.format.clone() });
+            return Err(CertificateError::Format { kernel: kernel(), found: self.format.clone() });
         }
+        let unlike = |what, found: String, wanted: String| match found == wanted {
+            true => Ok(()),
+            false => Err(CertificateError::Stale { kernel: kernel(), what, found, wanted }),
+        };
         let json = |c: &Contract| serde_json::to_string(c).unwrap_or_default();
-        let map = |m: &BTreeMap<String, String>| format!("{m:?}");
-        let pairs = [
-            ("kernel", self.kernel.clone(), problem.name.clone()),
-            ("TTIR", self.ttir_hash.clone(), problem.ttir_hash.clone()),
-            ("constants", map(&self.constants), map(&constants(problem))),
-            ("contract", json(&self.contract), json(&contract(problem))),
-            ("verifier", self.verifier.clone(), verifier()),
-        ];
-        for (what, found, wanted) in pairs {
-            if found != wanted {
-                return Err(CertificateError::Stale { kernel: self.kernel.clone(), what, found, wanted });
-            }
+        unlike("kernel", kernel(), problem.name.clone())?;
+        unlike("verifier", self.verifier.clone(), verifier().into())?;
+        unlike("TTIR", self.ttir_hash.clone(), problem.ttir_hash.clone())?;
+        unlike("set of constants", format!("{:?}", self.constants), format!("{:?}", constants(problem)))?;
+        unlike("contract", json(&self.contract), json(&contract(problem)))?;
+        unlike("set of bounds", format!("{:?}", self.bounds), format!("{:?}", bounds()))?;
+        for found in &self.assumptions {
+            let wanted = assumed(found.name);
+            unlike("statement of an assumption", found.statement.clone(), wanted.statement)?;
         }
         Ok(())
     }

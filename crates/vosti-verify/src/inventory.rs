@@ -1,10 +1,13 @@
-//! Every checked-in specialisation, proved on a few threads, each with a solver of its own.
+//! Many specialisations, proved on a few threads, each with a solver of its own: those that are checked in,
+//! or those of a bundle.
 
 use crate::cache::Cache;
 use crate::certificate::{Certificate, certificate};
 use crate::problem::Problem;
+use crate::record;
 use crate::solver::{Counts, Solver, SolverError, find_z3};
 use crate::verify::{Report, verify};
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -25,7 +28,8 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { prefix: String::new(), threads: 2, no_cache: false, read_only: false, recheck_percent: 0, seed: 0 }
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        Options { prefix: String::new(), threads, no_cache: false, read_only: false, recheck_percent: 0, seed: 0 }
     }
 }
 
@@ -34,8 +38,34 @@ pub struct Inventory {
     pub entries: Vec<(Report, Option<Certificate>)>,
     pub counts: Counts,
     pub solver: String,
-    /// The answers used and found, to be checked in.
+    /// The answers that were used, to be checked in.
     pub answers: Cache,
+}
+
+impl Inventory {
+    /// Certificates of what was proved.
+    pub fn certificates(&self) -> impl Iterator<Item = &Certificate> + Clone {
+        self.entries.iter().filter_map(|(_, certificate)| certificate.as_ref())
+    }
+
+    /// Whether everything was proved, and no answer that was solved again came out otherwise.
+    pub fn proved(&self) -> bool {
+        self.counts.disagreed == 0 && self.entries.iter().all(|(report, _)| report.verdict.is_proved())
+    }
+
+    /// Kernels whose certificate is not among `recorded`, or differs from it in more than the solver.
+    pub fn not_as_recorded(&self, recorded: &record::Certificates) -> Vec<&str> {
+        let same = |new: &&Certificate| {
+            recorded.get(&new.kernel).is_some_and(|old| Certificate { solver: new.solver.clone(), ..old.clone() } == **new)
+        };
+        self.certificates().filter(|c| !same(c)).map(|c| c.kernel.as_str()).collect()
+    }
+
+    /// Writes answers and certificates as they are checked in.
+    pub fn record(&self, folder: &Path) -> std::io::Result<()> {
+        std::fs::write(folder.join("answers.txt"), self.answers.to_text())?;
+        std::fs::write(folder.join(record::FILE), record::to_text(self.certificates()))
+    }
 }
 
 /// The answers that are checked in.
@@ -43,32 +73,37 @@ pub fn checked_in() -> Cache {
     Cache::from_text(include_str!("../cache/answers.txt"))
 }
 
-fn cache(options: &Options) -> Cache {
+/// A specialisation's file stem and TTIR.
+pub type Text<'a> = (&'a str, &'a str);
+
+/// Proves every checked-in specialisation that the options name.
+pub fn verify_all(options: &Options) -> Result<Inventory, SolverError> {
+    let stems = vosti_kernels::ttir_stems().into_iter().filter(|s| s.starts_with(&options.prefix));
+    let texts: Vec<Text> = stems.map(|s| (s, vosti_kernels::ttir_by_stem(s).unwrap_or_default())).collect();
+    verify_texts(&texts, options)
+}
+
+/// Proves these specialisations.
+pub fn verify_texts(texts: &[Text], options: &Options) -> Result<Inventory, SolverError> {
     let mut cache = if options.no_cache { Cache::none() } else { checked_in() };
     cache.read_only = options.read_only;
     cache.recheck_percent = options.recheck_percent;
     cache.seed = options.seed;
-    cache
-}
-
-/// Proves every specialisation that the options name.
-pub fn verify_all(options: &Options) -> Result<Inventory, SolverError> {
-    let stems: Vec<&str> = vosti_kernels::ttir_stems().into_iter().filter(|s| s.starts_with(&options.prefix)).collect();
     let version = Solver::new(find_z3(), Cache::none()).version();
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<(usize, Report, Option<Certificate>)>> = Mutex::new(vec![]);
     let solvers: Mutex<Vec<Solver>> = Mutex::new(vec![]);
     let failed: Mutex<Option<SolverError>> = Mutex::new(None);
     std::thread::scope(|scope| {
-        for _ in 0..options.threads.clamp(1, stems.len().max(1)) {
+        for _ in 0..options.threads.clamp(1, texts.len().max(1)) {
             scope.spawn(|| {
-                let mut solver = Solver::new(find_z3(), cache(options));
-                while let Some((i, stem)) = take(&next, &stems) {
-                    match one(stem, &version, &mut solver) {
+                let mut solver = Solver::new(find_z3(), cache.clone());
+                while let Some((i, text)) = take(&next, texts) {
+                    match one(text, &mut solver) {
                         Ok((report, certificate)) => lock(&done).push((i, report, certificate)),
                         Err(error) => {
                             *lock(&failed) = Some(error);
-                            next.store(stems.len(), Ordering::Relaxed);
+                            next.store(texts.len(), Ordering::Relaxed);
                         }
                     }
                 }
@@ -81,29 +116,37 @@ pub fn verify_all(options: &Options) -> Result<Inventory, SolverError> {
     }
     let mut done = std::mem::take(&mut *lock(&done));
     done.sort_by_key(|(i, _, _)| *i);
-    let (mut counts, mut answers) = (Counts::default(), cache(options));
+    let (mut counts, mut answers) = (Counts::default(), Cache::none());
+    answers.solver = cache.solver.clone();
     for solver in lock(&solvers).iter() {
         counts.add(&solver.counts);
-        answers.merge(&solver.cache);
+        answers.merge(&solver.used);
     }
-    Ok(Inventory { entries: done.into_iter().map(|(_, r, c)| (r, c)).collect(), counts, solver: version, answers })
+    if answers.solver != version && counts.asked > counts.rechecked + counts.gave_up + counts.disagreed {
+        let both = if answers.solver.is_empty() { version.clone() } else { format!("{}; {version}", answers.solver) };
+        answers.solver = both;
+    }
+    let solver = answers.solver.clone();
+    let certified = |c: Option<Certificate>| c.map(|c| Certificate { solver: solver.clone(), ..c });
+    let entries = done.into_iter().map(|(_, report, c)| (report, certified(c))).collect();
+    Ok(Inventory { entries, counts, solver: version, answers })
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-fn take<'a>(next: &AtomicUsize, stems: &[&'a str]) -> Option<(usize, &'a str)> {
+fn take<'a>(next: &AtomicUsize, texts: &[Text<'a>]) -> Option<(usize, Text<'a>)> {
     let i = next.fetch_add(1, Ordering::Relaxed);
-    stems.get(i).map(|s| (i, *s))
+    texts.get(i).map(|s| (i, *s))
 }
 
-fn one(stem: &str, version: &str, solver: &mut Solver) -> Result<(Report, Option<Certificate>), SolverError> {
-    match Problem::of_stem(stem) {
+fn one((stem, text): Text, solver: &mut Solver) -> Result<(Report, Option<Certificate>), SolverError> {
+    match Problem::of_text(stem, text) {
         Err(error) => Ok((Report::refused(stem, &error), None)),
         Ok(problem) => {
             let report = verify(&problem, solver)?;
-            let certificate = certificate(&problem, &report, version);
+            let certificate = certificate(&problem, &report, "");
             Ok((report, certificate))
         }
     }

@@ -18,6 +18,7 @@ pub mod memory;
 pub mod mutate;
 pub mod problem;
 pub mod prover;
+pub mod record;
 pub mod replay;
 mod replay_attend;
 pub mod run;
@@ -33,14 +34,22 @@ pub mod world;
 pub use cache::Cache;
 pub use case::Case;
 pub use certificate::{Certificate, CertificateError, certificate};
-pub use inventory::{Inventory, Options, verify_all};
+pub use inventory::{Inventory, Options, verify_all, verify_texts};
+pub use record::Certificates;
 pub use problem::{Problem, ProblemError};
 pub use solver::{Solver, SolverError, find_z3};
 pub use verdict::{Assumption, Failure, Obligation, Verdict};
 pub use verify::{Report, verify, verify_or_refute, verify_pair};
 
-/// The verifier's own source, which certificates are bound to.
+/// The source that decides what is proved: this crate's rules, the lifting and the contracts' reader.
 pub(crate) const SOURCES: &[&str] = &[
+    include_str!("../../../kernels/src/contract.rs"),
+    include_str!("../../../kernels/src/expr.rs"),
+    include_str!("../../vosti-tile/src/build.rs"),
+    include_str!("../../vosti-tile/src/ir.rs"),
+    include_str!("../../vosti-tile/src/lift.rs"),
+    include_str!("../../vosti-tile/src/lift/simple.rs"),
+    include_str!("../../vosti-tile/src/parse.rs"),
     include_str!("equal.rs"),
     include_str!("facts.rs"),
     include_str!("geometry.toml"),

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 use thiserror::Error;
-use vosti_kernels::{Const, Contract, Role, Shape, Spec};
+use vosti_kernels::{Const, Contract, Role, Shape};
 use vosti_tile::Kernel;
 
 /// Bounds that the core or the launcher enforce; every proof is relative to them.
@@ -98,30 +98,21 @@ pub fn declared(kernel: &str) -> Option<&'static Extents> {
 }
 
 impl Problem {
-    /// The problem of a checked-in specialisation, under its kernel's contract.
-    pub fn of_spec(spec: &Spec) -> Result<Problem, ProblemError> {
-        let stem = spec.to_string();
-        let text = vosti_kernels::ttir(spec).ok_or(ProblemError::NoTtir { stem: stem.clone() })?;
-        let contract = vosti_kernels::contract(&spec.kernel)
-            .map_err(|error| ProblemError::Contract { kernel: spec.kernel.clone(), why: error.to_string() })?
-            .of(spec);
-        let none = BTreeMap::new();
-        let extents = declared(&spec.kernel).unwrap_or(&none);
-        Problem::new(&stem, text, &contract, &spec.constants, extents)
+    /// The problem of a checked-in TTIR file, by its stem.
+    pub fn of_stem(stem: &str) -> Result<Problem, ProblemError> {
+        let text =
+            vosti_kernels::ttir_by_stem(stem).ok_or_else(|| ProblemError::NoTtir { stem: stem.to_string() })?;
+        Problem::of_text(stem, text)
     }
 
-    /// The problem of a checked-in TTIR file, by its stem; the header says which kernel it is.
-    pub fn of_stem(stem: &str) -> Result<Problem, ProblemError> {
-        let no_ttir = || ProblemError::NoTtir { stem: stem.to_string() };
-        let text = vosti_kernels::ttir_by_stem(stem).ok_or_else(no_ttir)?;
-        let spec = header(text).ok_or_else(no_ttir)?;
-        if spec.to_string() != stem {
-            return Err(ProblemError::Contract {
-                kernel: stem.to_string(),
-                why: format!("the header names the specialisation {spec}"),
-            });
-        }
-        Problem::of_spec(&spec)
+    /// The problem of a specialisation's TTIR, under its kernel's contract and declared extents.
+    pub fn of_text(stem: &str, text: &str) -> Result<Problem, ProblemError> {
+        let wrong = |why: String| ProblemError::Contract { kernel: stem.to_string(), why };
+        let spec = vosti_kernels::parse_stem(stem).ok_or_else(|| wrong("it is no specialisation's name".into()))?;
+        let contract = vosti_kernels::contract(&spec.kernel).map_err(|error| wrong(error.to_string()))?.of(&spec);
+        let none = BTreeMap::new();
+        let extents = declared(&spec.kernel).unwrap_or(&none);
+        Problem::new(stem, text, &contract, &spec.constants, extents)
     }
 
     pub fn new(
@@ -219,28 +210,6 @@ impl Problem {
         }
         Ok(())
     }
-}
-
-/// The specialisation that a TTIR file's header names.
-pub fn header(text: &str) -> Option<Spec> {
-    let find = |key: &str| text.lines().find_map(|l| l.strip_prefix(key));
-    let mut words = find("// kernel ")?.split(' ');
-    let kernel = words.next()?.to_string();
-    let act = match words.nth(1)? {
-        "bf16" => vosti_kernels::Act::Bf16,
-        "f32" | "fp32" => vosti_kernels::Act::F32,
-        _ => return None,
-    };
-    let mut constants = BTreeMap::new();
-    for pair in find("// constants ")?.split_whitespace() {
-        let (name, value) = pair.split_once('=')?;
-        let value = match value.parse::<i64>() {
-            Ok(v) => Const::Int(v),
-            Err(_) => Const::Float(value.parse().ok()?),
-        };
-        constants.insert(name.to_string(), value);
-    }
-    Some(Spec { kernel, act, constants })
 }
 
 struct Maker<'a> {

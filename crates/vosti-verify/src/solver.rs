@@ -35,7 +35,7 @@ pub enum SolverError {
     #[error("the solver `{program}` answered `{line}`, which is not sat, unsat or unknown")]
     Babble { program: String, line: String },
     #[error(
-        "no checked-in answer to question {hash}, and the cache is read-only: run `vosti verify --record crates/vosti-verify/cache/answers.txt` with a solver and commit the file"
+        "no checked-in answer to question {hash}, and the cache is read-only: run `vosti verify --record` with a solver, and commit crates/vosti-verify/cache"
     )]
     NotCached { hash: String },
 }
@@ -90,12 +90,14 @@ pub struct Solver {
     program: PathBuf,
     process: Option<Process>,
     pub cache: Cache,
+    /// The answers that were given, from wherever they came.
+    pub used: Cache,
     pub counts: Counts,
 }
 
 impl Solver {
     pub fn new(program: PathBuf, cache: Cache) -> Solver {
-        Solver { program, process: None, cache, counts: Counts::default() }
+        Solver { program, process: None, cache, used: Cache::none(), counts: Counts::default() }
     }
 
     /// The solver's own version line; empty when it does not start.
@@ -106,9 +108,15 @@ impl Solver {
 
     pub fn check(&mut self, query: &str) -> Result<Answer, SolverError> {
         let hash = Cache::key(query);
-        if let Some(known) = self.cache.get(&hash) {
+        let answer = self.answer(query, &hash)?;
+        self.used.put(hash, answer);
+        Ok(answer)
+    }
+
+    fn answer(&mut self, query: &str, hash: &str) -> Result<Answer, SolverError> {
+        if let Some(known) = self.cache.get(hash) {
             self.counts.cached += 1;
-            if !self.cache.recheck(&hash) {
+            if !self.cache.recheck(hash) {
                 return Ok(known);
             }
             let fresh = self.ask(query)?;
@@ -124,10 +132,10 @@ impl Solver {
             return Ok(known);
         }
         if self.cache.read_only {
-            return Err(SolverError::NotCached { hash });
+            return Err(SolverError::NotCached { hash: hash.to_string() });
         }
         let answer = self.ask(query)?;
-        self.cache.put(hash, answer);
+        self.cache.put(hash.to_string(), answer);
         Ok(answer)
     }
 

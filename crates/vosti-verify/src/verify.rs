@@ -148,30 +148,35 @@ fn relate(p: &mut Prover) -> Proof {
     let (problem, chosen) = (p.runs[0].problem, p.chosen.clone());
     let worlds = [p.runs[0].world.clone(), p.runs[1].world.clone()];
     premises.extend(shared_facts(&mut p.t, problem, (&worlds[0], &chosen[0]), (&worlds[1], &chosen[1])));
+    // Told apart from the rest: where the premises contradict each other, nothing can fail under them.
+    let mut apart = false;
     p.under(&premises, |p| {
-        let mut paired = false;
         for a in &left {
             for b in &right {
                 let roles = [&p.runs[0], &p.runs[1]].map(|r| r.problem.buffers.clone());
                 if roles[0][a.param].role != roles[1][b.param].role {
                     continue;
                 }
-                let first = !std::mem::replace(&mut paired, true);
-                relate_stores(p, a, b, first)?;
+                relate_stores(p, a, b, &mut apart)?;
             }
         }
         Ok(())
-    })
+    })?;
+    if apart {
+        return Ok(());
+    }
+    let why = "the premises contradict each other, or no two runs that are really apart satisfy them: nothing is proved";
+    p.fail(Obligation::Premises, left[0].site.op.line, why)
 }
 
-/// Two stores that write the chosen cells write the same.
-fn relate_stores(p: &mut Prover, a: &Access, b: &Access, first: bool) -> Proof {
+/// Two stores that write the chosen cells write the same. `apart`: two runs were found that do so.
+fn relate_stores(p: &mut Prover, a: &Access, b: &Access, apart: &mut bool) -> Proof {
     let guards = [&a.guard[..], &b.guard[..]].concat();
     p.under(&guards, |p| {
         let chosen = chosen_cells(p, a, b)?;
         p.under(&chosen, |p| {
-            if first {
-                separated(p, a, b)?;
+            if !*apart {
+                *apart = separated(p, a, b)?;
             }
             if !std::ptr::eq(a.site.op, b.site.op) && p.impossible()? {
                 return Ok(()); // stores to different cells
@@ -229,7 +234,7 @@ fn chosen_cells(p: &mut Prover, a: &Access, b: &Access) -> Proof<Vec<Term>> {
 
 /// The premises have a model in which the two runs are really apart: different rows, batch sizes,
 /// programs; at least three tiles, the row not in the first.
-fn separated(p: &mut Prover, a: &Access, b: &Access) -> Proof {
+fn separated(p: &mut Prover, a: &Access, b: &Access) -> Proof<bool> {
     let one = p.t.int(1);
     let mut apart = vec![];
     let mut differ = |p: &mut Prover, x: Term, y: Term| {
@@ -270,13 +275,9 @@ fn separated(p: &mut Prover, a: &Access, b: &Access) -> Proof {
     p.context.extend(apart);
     let possible = p.satisfiable();
     p.context.truncate(len);
-    if possible? {
+    let possible = possible?;
+    if possible {
         p.tell("the premises can hold with different rows, batches and programs, and three tiles or more");
-        return Ok(());
     }
-    p.fail(
-        Obligation::Premises,
-        a.site.op.line,
-        "no two runs that are really apart satisfy the premises, or the solver found none",
-    )
+    Ok(possible)
 }

@@ -38,6 +38,8 @@ pub enum Command {
     Bench(Bench),
     /// Proves that every kernel keeps its contract
     Verify(Verify),
+    /// Writes a model's kernels and certificates to a folder
+    Prepare(Prepare),
 }
 
 /// Which model, on how much of the machine.
@@ -62,6 +64,10 @@ pub struct Engine {
     /// Longest sequence, prompt and answer [default: the model's own]
     #[arg(long, value_name = "TOKENS")]
     pub context: Option<u32>,
+
+    /// Run what `vosti prepare` wrote to this folder, instead of the built-in kernels and certificates
+    #[arg(long, value_name = "FOLDER")]
+    pub bundle: Option<PathBuf>,
 
     /// Guess tokens from the text so far and check the guesses; changes speed, never an answer
     #[arg(long)]
@@ -357,11 +363,42 @@ pub struct Verify {
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub seed: u64,
 
+    /// Prove the kernels of a bundle instead of the built-in ones
+    #[arg(long, value_name = "FOLDER", conflicts_with = "record")]
+    pub bundle: Option<PathBuf>,
+
     /// Write the certificates of what is proved to this folder
     #[arg(long, value_name = "FOLDER")]
     pub certificates: Option<PathBuf>,
 
-    /// Solve everything and write the answers to this file
-    #[arg(long, value_name = "FILE")]
+    /// Write the solver's answers and the certificates as they are checked in
+    #[arg(
+        long, value_name = "FOLDER", num_args = 0..=1, default_missing_value = "crates/vosti-verify/cache",
+        conflicts_with_all = ["kernel", "read_only"]
+    )]
     pub record: Option<PathBuf>,
+}
+
+/// `vosti prepare`
+#[derive(Args)]
+pub struct Prepare {
+    /// A name from `vosti models`, a GGUF file, or a Hugging Face folder
+    #[arg(default_value = catalogue::DEFAULT, value_name = "NAME|PATH")]
+    pub model: String,
+
+    /// The folder to write
+    #[arg(short, long, value_name = "FOLDER")]
+    pub output: PathBuf,
+
+    /// What the kernels run on
+    #[arg(long, default_value = vosti::deployment::TARGET)]
+    pub target: String,
+
+    /// Longest sequence, prompt and answer [default: the model's own]
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(16..))]
+    pub context: Option<u32>,
+
+    /// Replace a bundle that is there
+    #[arg(long)]
+    pub force: bool,
 }

@@ -14,7 +14,7 @@ use vosti_model::{ChatOptions, Date};
 
 pub fn run(arguments: &Chat) -> Result<Outcome> {
     let flags = &arguments.engine;
-    let options = Options { threads: flags.threads, context: flags.context };
+    let options = Options { threads: flags.threads, context: flags.context, bundle: flags.bundle.clone() };
     let deployment = open::load(&flags.model, &options)?;
     let model = deployment.model();
     let template = model.chat()?; // a base model says so before anything is computed

@@ -12,7 +12,7 @@ use vosti_model::{ChatOptions, Model};
 pub fn run(arguments: &Generate) -> Result<Outcome> {
     let text = text_or_stdin(&arguments.prompt)?;
     let flags = &arguments.engine;
-    let options = Options { threads: flags.threads, context: flags.context };
+    let options = Options { threads: flags.threads, context: flags.context, bundle: flags.bundle.clone() };
     let deployment = open::load(&flags.model, &options)?;
     let model = deployment.model();
     let prompt = tokens(model, &text, arguments.chat)?;

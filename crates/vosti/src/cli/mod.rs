@@ -9,6 +9,7 @@ mod generate;
 mod interrupt;
 mod models;
 mod open;
+mod prepare;
 mod sampling;
 mod stream;
 mod tokenize;
@@ -61,6 +62,7 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
         Command::Check(arguments) => check::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
+        Command::Prepare(arguments) => prepare::run(&arguments),
     }
 }
 

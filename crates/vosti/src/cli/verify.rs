@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::time::Instant;
-use vosti_verify::{Options, Report, tcb, verify_all};
+use vosti::bundle::Bundle;
+use vosti_verify::{Inventory, Options, Report, tcb, verify_all, verify_texts};
 
 pub fn run(arguments: &Verify) -> anyhow::Result<Outcome> {
     if arguments.tcb {
@@ -16,19 +17,28 @@ pub fn run(arguments: &Verify) -> anyhow::Result<Outcome> {
     }
     let options = Options {
         prefix: arguments.kernel.clone().unwrap_or_default(),
-        no_cache: arguments.no_cache || arguments.record.is_some(),
+        no_cache: arguments.no_cache,
         read_only: arguments.read_only,
         recheck_percent: if arguments.read_only { 5 } else { 0 },
         seed: arguments.seed,
         ..Options::default()
     };
     let start = Instant::now();
-    let inventory = verify_all(&options)?;
+    let bundle = Bundle::open(arguments.bundle.as_deref())?;
+    let inventory = match bundle.manifest() {
+        None => verify_all(&options)?,
+        Some(_) => {
+            let kernels = bundle.certificates().keys().filter(|kernel| kernel.starts_with(&options.prefix));
+            let texts: Vec<_> = kernels.map(|kernel| (kernel.as_str(), bundle.ttir(kernel).unwrap_or(""))).collect();
+            verify_texts(&texts, &options)?
+        }
+    };
     anyhow::ensure!(
         !inventory.entries.is_empty(),
         "no kernel specialisation starts with `{}`; `vosti verify` lists all",
         options.prefix
     );
+    let stale = inventory.not_as_recorded(bundle.certificates());
     let mut out = String::new();
     for (report, _) in &inventory.entries {
         line(&mut out, report)?;
@@ -36,36 +46,66 @@ pub fn run(arguments: &Verify) -> anyhow::Result<Outcome> {
             explain(&mut out, report)?;
         }
     }
+    totals(&mut out, &inventory, start.elapsed().as_secs_f64())?;
+    certified(&mut out, &inventory, &stale, arguments)?;
+    print(&out);
+    write(&inventory, arguments)?;
+    let fresh = stale.is_empty() || arguments.record.is_some();
+    Ok(if inventory.proved() && fresh { Outcome::Done } else { Outcome::Failed })
+}
+
+fn totals(out: &mut String, inventory: &Inventory, seconds: f64) -> std::fmt::Result {
     let proved = inventory.entries.iter().filter(|(r, _)| r.verdict.is_proved()).count();
-    let total = inventory.entries.len();
-    let counts = inventory.counts;
+    let (total, counts) = (inventory.entries.len(), inventory.counts);
     writeln!(
         out,
-        "{proved} of {total} proved in {:.1} s; {} questions to {}, {} from the checked-in answers, {} of those solved again",
-        start.elapsed().as_secs_f64(),
+        "{proved} of {total} proved in {seconds:.1} s; {} questions to {}, {} from the checked-in answers, {} of those solved again",
         counts.asked,
         if inventory.solver.is_empty() { "no solver" } else { &inventory.solver },
         counts.cached,
         counts.rechecked
     )?;
+    if counts.disagreed > 0 {
+        writeln!(out, "{} CHECKED-IN ANSWERS ARE WRONG: the solver now says otherwise", counts.disagreed)?;
+    }
     let assumed: BTreeSet<_> = inventory.entries.iter().flat_map(|(r, _)| r.assumptions.iter().copied()).collect();
     writeln!(out, "assumptions (probed on cpu; untested on cuda-sm90):")?;
     for assumption in assumed {
         writeln!(out, "  {assumption}: {}", assumption.words())?;
     }
-    print(&out);
+    Ok(())
+}
+
+/// Whether the certificates that a deployment relies on are the ones just made.
+fn certified(out: &mut String, inventory: &Inventory, stale: &[&str], arguments: &Verify) -> std::fmt::Result {
+    let origin = arguments.bundle.as_ref().map_or("this binary".to_string(), |folder| folder.display().to_string());
+    let total = inventory.certificates().count();
+    writeln!(out, "certificates in {origin}: {} of {total} are fresh", total - stale.len())?;
+    if arguments.record.is_some() || stale.is_empty() {
+        return Ok(());
+    }
+    for kernel in stale.iter().take(8) {
+        writeln!(out, "  STALE or missing: {kernel}")?;
+    }
+    match arguments.bundle {
+        Some(_) => writeln!(out, "run `vosti prepare` again"),
+        None => writeln!(out, "run `vosti verify --record` in the source tree, commit the files, and build again"),
+    }
+}
+
+fn write(inventory: &Inventory, arguments: &Verify) -> anyhow::Result<()> {
     if let Some(folder) = &arguments.certificates {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        for certificate in inventory.entries.iter().filter_map(|(_, c)| c.as_ref()) {
+        for certificate in inventory.certificates() {
             let path = folder.join(format!("{}.json", certificate.kernel));
             std::fs::write(&path, certificate.to_json()).with_context(|| format!("cannot write {}", path.display()))?;
         }
     }
-    if let Some(path) = &arguments.record {
-        let text = inventory.answers.to_text();
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    if let Some(folder) = &arguments.record {
+        let hint = "--record takes the folder of answers.txt, crates/vosti-verify/cache in the source tree";
+        inventory.record(folder).with_context(|| format!("cannot write to {}; {hint}", folder.display()))?;
     }
-    Ok(if proved == total && counts.disagreed == 0 { Outcome::Done } else { Outcome::Failed })
+    Ok(())
 }
 
 fn line(out: &mut String, report: &Report) -> std::fmt::Result {

@@ -1,0 +1,161 @@
+//! What a deployment runs: kernels, each with a certificate that fits the op it is used for.
+//!
+//! There are two kinds, and one path for both: the built-in bundle (every checked-in kernel and certificate, part of
+//! this binary) and a folder that `vosti prepare` wrote for one model. [`Bundle::admit`] is where proofs and engine
+//! meet: a program whose ops are not all discharged is refused before a weight is loaded. What a device then runs is
+//! the text that was admitted. Read next: `bundle/fit.rs`, `bundle/store.rs`.
+
+pub mod fit;
+pub mod manifest;
+mod store;
+
+use self::manifest::Manifest;
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+use vosti_model::ModelPlan;
+use vosti_verify::{CertificateError, Certificates, Problem, ProblemError, record};
+
+/// Why a program may not run on a bundle, or a bundle cannot be read or written.
+#[derive(Debug, Error)]
+pub enum BundleError {
+    #[error("{origin}: there is no certificate for kernel {kernel}; {remedy}")]
+    Missing { origin: String, kernel: String, remedy: &'static str },
+    #[error("{origin}: {error}; {remedy}")]
+    Certificate { origin: String, error: CertificateError, remedy: &'static str },
+    #[error("{origin}: {error}; {remedy}")]
+    Kernel { origin: String, error: ProblemError, remedy: &'static str },
+    #[error("{origin}: kernel {kernel} does not fit op {index} ({op}): {why}")]
+    Misfit { origin: String, kernel: String, op: &'static str, index: usize, why: String },
+    #[error("op {index} ({op}) runs {launches} launches; contracts cover one launch an op")]
+    Launches { op: &'static str, index: usize, launches: usize },
+    #[error("{folder}: it was prepared for another {what} ({found}, here {wanted}); run `vosti prepare` for this one")]
+    Foreign { folder: String, what: &'static str, found: String, wanted: String },
+    #[error("{folder} is no bundle: {why}; run `vosti prepare`")]
+    Damaged { folder: String, why: String },
+    #[error("{} exists; give another folder, or --force to replace a bundle", path.display())]
+    Exists { path: PathBuf },
+    #[error("{} exists and is not a bundle; give another folder", path.display())]
+    NotABundle { path: PathBuf },
+    #[error("{}: {error}", path.display())]
+    Io { path: PathBuf, error: io::Error },
+}
+
+/// Certified kernels.
+#[derive(Clone, Debug)]
+pub struct Bundle {
+    /// None: built in.
+    folder: Option<PathBuf>,
+    manifest: Option<Manifest>,
+    certificates: Certificates,
+    /// TTIR by specialisation; the built-in bundle has every checked-in text besides.
+    texts: BTreeMap<String, String>,
+}
+
+impl Bundle {
+    /// The checked-in kernels and certificates.
+    pub fn built_in() -> Result<Bundle, BundleError> {
+        let bundle = Bundle { folder: None, manifest: None, certificates: Certificates::new(), texts: BTreeMap::new() };
+        let certificates = record::checked_in().map_err(|error| bundle.wrong(error))?;
+        Ok(Bundle { certificates: certificates.clone(), ..bundle })
+    }
+
+    /// The bundle in a folder, or the built-in one.
+    pub fn open(folder: Option<&Path>) -> Result<Bundle, BundleError> {
+        folder.map_or_else(Bundle::built_in, Bundle::read)
+    }
+
+    /// A built-in bundle with these certificates instead.
+    pub fn with_certificates(self, certificates: Certificates) -> Bundle {
+        Bundle { certificates, ..self }
+    }
+
+    /// A built-in bundle with another text for a kernel.
+    pub fn with_ttir(mut self, kernel: &str, text: &str) -> Bundle {
+        self.texts.insert(kernel.to_string(), text.to_string());
+        self
+    }
+
+    /// What a bundle in a folder says it is for.
+    pub fn manifest(&self) -> Option<&Manifest> {
+        self.manifest.as_ref()
+    }
+
+    pub fn certificates(&self) -> &Certificates {
+        &self.certificates
+    }
+
+    /// A kernel's TTIR.
+    pub fn ttir(&self, kernel: &str) -> Option<&str> {
+        let built_in = || self.folder.is_none().then(|| vosti_kernels::ttir_by_stem(kernel)).flatten();
+        self.texts.get(kernel).map(String::as_str).or_else(built_in)
+    }
+
+    /// TTIR of every kernel of the plan, as devices take it.
+    pub fn texts(&self, plan: &ModelPlan) -> HashMap<String, String> {
+        let specs = vosti_model::plan::specs(plan).into_iter().map(|spec| spec.to_string());
+        specs.filter_map(|kernel| Some((kernel.clone(), self.ttir(&kernel)?.to_string()))).collect()
+    }
+
+    fn origin(&self) -> String {
+        self.folder.as_ref().map_or_else(|| "this binary's kernels".into(), |folder| folder.display().to_string())
+    }
+
+    fn remedy(&self) -> &'static str {
+        match self.folder {
+            None => "run `vosti verify --record` in the source tree, and build again",
+            Some(_) => "run `vosti prepare` again",
+        }
+    }
+
+    fn wrong(&self, error: CertificateError) -> BundleError {
+        BundleError::Certificate { origin: self.origin(), error, remedy: self.remedy() }
+    }
+
+    /// Refuses a plan unless each op has one launch, whose kernel has a fresh certificate for the very text that will
+    /// run, and whose contract is what the op needs.
+    pub fn admit(&self, plan: &ModelPlan) -> Result<(), BundleError> {
+        let mut problems: HashMap<String, Problem> = HashMap::new();
+        for (index, op) in plan.program.ops.iter().enumerate() {
+            let binding = plan.bindings.get(fit::binding_of(op) as usize);
+            let launches = binding.map_or(&[][..], |binding| &binding.launches);
+            let [launch] = launches else {
+                return Err(BundleError::Launches { op: fit::name(op), index, launches: launches.len() });
+            };
+            let kernel = launch.spec.to_string();
+            if !problems.contains_key(&kernel) {
+                problems.insert(kernel.clone(), self.certified(&kernel)?);
+            }
+            let weights: Vec<_> = launch.weights.iter().map(|name| plan.weights.get(name)).collect();
+            fit::check(&plan.program, op, &problems[&kernel], &weights).map_err(|why| BundleError::Misfit {
+                origin: self.origin(),
+                kernel,
+                op: fit::name(op),
+                index,
+                why,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The problem that a kernel's certificate says is solved.
+    fn certified(&self, kernel: &str) -> Result<Problem, BundleError> {
+        let missing = || BundleError::Missing { origin: self.origin(), kernel: kernel.into(), remedy: self.remedy() };
+        let certificate = self.certificates.get(kernel).ok_or_else(missing)?;
+        let text = self.ttir(kernel).ok_or_else(missing)?;
+        let problem = Problem::of_text(kernel, text).map_err(|error| BundleError::Kernel {
+            origin: self.origin(),
+            error,
+            remedy: self.remedy(),
+        })?;
+        certificate.check(&problem).map_err(|error| self.wrong(error))?;
+        Ok(problem)
+    }
+}
+
+/// BLAKE3 over a plan: the program, its bindings, and how each weight is made.
+pub fn plan_hash(plan: &ModelPlan) -> String {
+    let text = format!("{:?}\n{:?}\n{:?}", plan.program, plan.bindings, plan.weights);
+    blake3::hash(text.as_bytes()).to_hex().to_string()
+}

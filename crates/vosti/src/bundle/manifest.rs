@@ -1,0 +1,123 @@
+//! `manifest.json` of a bundle: which model, which program, which kernels, and the hash of every file.
+
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+/// The format's name; a reader refuses others.
+pub const FORMAT: &str = "vosti-bundle/1";
+
+/// What a bundle is for and what is in it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    pub format: String,
+    /// Version of the `vosti` that made it.
+    pub vosti: String,
+    /// `cpu`, `cuda-sm90`, ...
+    pub target: String,
+    pub model: Model,
+    /// Longest sequence.
+    pub context: u32,
+    pub program: Program,
+    /// What each op's `k` stands for: one launch each, in order.
+    pub launches: Vec<Launch>,
+    /// Each specialisation once, sorted.
+    pub kernels: Vec<Kernel>,
+}
+
+/// The model that the bundle was made from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Model {
+    /// For people; the files decide.
+    pub name: String,
+    pub family: String,
+    /// BLAKE3 over the contents of the model's files, sorted by name.
+    pub hash: String,
+    pub files: Vec<Named>,
+}
+
+/// The forward pass.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Program {
+    /// BLAKE3 over the program, its bindings and how each weight is made.
+    pub hash: String,
+    pub page: usize,
+    /// For people.
+    pub ops: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Launch {
+    pub k: usize,
+    pub specialisation: String,
+    pub weights: Vec<String>,
+}
+
+/// A specialisation and its files: `ttir`, `certificate`, and for other targets what was compiled from the TTIR.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Kernel {
+    pub specialisation: String,
+    /// Of the location-free text: what the certificate is bound to.
+    pub ttir_hash: String,
+    pub files: Vec<File>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct File {
+    pub kind: String,
+    /// In the bundle's folder, with `/`.
+    pub path: String,
+    /// Of the file's bytes.
+    pub blake3: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Named {
+    pub name: String,
+    pub blake3: String,
+}
+
+impl Kernel {
+    pub fn file(&self, kind: &str) -> Option<&File> {
+        self.files.iter().find(|file| file.kind == kind)
+    }
+}
+
+impl Model {
+    /// Hashes the files that make a model: weights, configuration, tokenizer, chat template.
+    pub fn of_files(name: &str, family: &str, path: &Path) -> Result<Model, (PathBuf, io::Error)> {
+        let (mut all, mut named) = (blake3::Hasher::new(), vec![]);
+        for file in files(path).map_err(|error| (path.to_path_buf(), error))? {
+            let mut content = blake3::Hasher::new();
+            let opened = fs::File::open(&file).and_then(|opened| content.update_reader(opened).map(drop));
+            opened.map_err(|error| (file.clone(), error))?;
+            let hash = content.finalize();
+            all.update(hash.as_bytes());
+            let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            named.push(Named { name, blake3: hash.to_hex().to_string() });
+        }
+        let hash = all.finalize().to_hex().to_string();
+        Ok(Model { name: name.into(), family: family.into(), hash, files: named })
+    }
+}
+
+/// The files that make a model, sorted by name.
+fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
+    if path.is_file() {
+        return Ok(vec![path.to_path_buf()]);
+    }
+    let matters = |path: &Path| {
+        let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("");
+        path.is_file() && ["json", "safetensors", "jinja"].contains(&extension)
+    };
+    let mut files: Vec<PathBuf> = fs::read_dir(path)?.flatten().map(|e| e.path()).filter(|p| matters(p)).collect();
+    files.sort();
+    Ok(files)
+}
