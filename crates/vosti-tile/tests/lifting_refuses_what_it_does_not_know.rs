@@ -183,6 +183,39 @@ fn broken_text_is_refused_and_never_panics() {
 }
 
 #[test]
+fn ten_thousand_damaged_kernels_lift_or_are_refused_and_never_panic() {
+    let stems = ["embed-", "linear-", "rmsnorm-", "store_kv-", "attend-"];
+    let stems = stems.map(|start| vosti_kernels::ttir_stems().into_iter().find(|s| s.starts_with(start)).unwrap());
+    let mut state = 1u64; // SplitMix64
+    let mut below = |n: usize| {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % n.max(1) as u64) as usize
+    };
+    let mut accepted = 0;
+    for i in 0..10_000 {
+        let text = vosti_kernels::ttir_by_stem(stems[i % stems.len()]).unwrap();
+        let mut words: Vec<&str> = text.split_inclusive(|c: char| !c.is_alphanumeric()).collect();
+        // Words changed places, doubled, left out, or made extreme: mostly still TTIR, and mostly wrong.
+        for _ in 0..=below(2) {
+            let (at, other) = (below(words.len()), below(words.len()));
+            match below(4) {
+                0 => words.swap(at, other),
+                1 => words.insert(at, words[other]),
+                2 => drop(words.remove(at)),
+                _ => words[at] = ["-1 ", "9223372036854775807 ", "0 ", "18446744073709551616 ", "<", "i1 "][below(6)],
+            }
+        }
+        if let Ok(kernel) = lift(&words.concat()) {
+            assert!(!kernel.to_string().is_empty());
+            accepted += 1;
+        }
+    }
+    assert!(accepted > 100, "only {accepted} were accepted: the damage is too coarse to test what follows the parser");
+}
+
+#[test]
 fn every_checked_in_specialisation_lifts_with_python_lines() {
     for stem in vosti_kernels::ttir_stems() {
         let kernel = lift(vosti_kernels::ttir_by_stem(stem).unwrap()).unwrap_or_else(|error| panic!("{stem}: {error}"));
