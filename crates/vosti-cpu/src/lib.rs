@@ -4,6 +4,7 @@
 //! here; a plain mode runs the interpreter of `vosti-tile` instead, and both give the same bits.
 //! Read next: [`device`], then [`layout`] and [`micro`].
 
+mod ceilings;
 pub mod device;
 pub mod isa;
 mod launch;
@@ -18,6 +19,7 @@ pub mod vector;
 pub mod weights;
 mod wiring;
 
+pub use ceilings::{Ceilings, ceilings};
 pub use device::{Config, CpuDevice, CpuError, Mode};
 pub use probe::probe;
 pub use weights::{TensorData, WeightCache, WeightError, Weights};

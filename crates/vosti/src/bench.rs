@@ -3,6 +3,10 @@
 //! Each case runs in a fresh request without the prefix cache; the tokens before `depth` are computed first and not
 //! timed. Decode counts the tokens of all sequences of the batch.
 
+mod bound;
+
+pub use bound::Work;
+
 use crate::check::prompts;
 use crate::deployment::{DeployError, Deployment, Room};
 use crate::watch::Watch;
@@ -10,7 +14,7 @@ use serde::Serialize;
 use std::fmt;
 use std::time::{Duration, Instant};
 use vosti_core::PAGE;
-use vosti_cpu::CpuDevice;
+use vosti_cpu::{Ceilings, CpuDevice};
 use vosti_engine::{Engine, EngineError, Policy, Request, Sampling};
 
 /// What is measured.
@@ -30,6 +34,19 @@ pub struct Measured {
     pub tokens_per_s: f64,
     /// Every repetition.
     pub all: Vec<f64>,
+    /// What the rate would be if nothing but the machine's ceilings held it back.
+    pub bound_tokens_per_s: f64,
+}
+
+/// Every case's rates, and what they are set against.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// What the machine could do, measured before and after the cases: the better of the two.
+    pub read_bytes_per_s: f64,
+    pub dot_flops_per_s: f64,
+    /// Bytes of the weights in memory.
+    pub weight_bytes: usize,
+    pub cases: Vec<Measured>,
 }
 
 /// Why there is no measurement.
@@ -41,6 +58,8 @@ pub enum BenchError {
     Deploy(#[from] DeployError),
     #[error("a case needs {needed} tokens and the model's context is {context}: ask for less depth")]
     TooDeep { needed: usize, context: usize },
+    #[error("threads or memory: {0}")]
+    System(#[from] std::io::Error),
     #[error("interrupted")]
     Interrupted,
 }
@@ -63,18 +82,20 @@ impl Case {
     }
 }
 
-/// Measures every case `repeat` times, in turn, so that drift of the machine touches all alike.
+/// Measures every case `repeat` times, in turn, so that drift of the machine touches all alike; and what the machine
+/// could do at most.
 pub fn run(
     deployment: &Deployment,
     cases: &[Case],
     repeat: usize,
     watch: &dyn Watch,
-) -> Result<Vec<Measured>, BenchError> {
+) -> Result<Report, BenchError> {
     let context = deployment.program().context as usize;
     if let Some(needed) = cases.iter().map(|case| case.needs()).find(|needed| *needed > context) {
         return Err(BenchError::TooDeep { needed, context });
     }
     watch.stage("measuring", (repeat * cases.len()) as u64);
+    let before = vosti_cpu::ceilings(deployment.threads())?;
     let mut rates = vec![Vec::new(); cases.len()];
     for round in 0..repeat {
         for (i, case) in cases.iter().enumerate() {
@@ -85,8 +106,23 @@ pub fn run(
             watch.done((round * cases.len() + i + 1) as u64);
         }
     }
-    let measured = cases.iter().zip(rates).map(|(case, all)| Measured { case: *case, tokens_per_s: median(&all), all });
-    Ok(measured.collect())
+    let after = vosti_cpu::ceilings(deployment.threads())?;
+    let ceilings = Ceilings {
+        read_bytes_per_s: before.read_bytes_per_s.max(after.read_bytes_per_s),
+        dot_flops_per_s: before.dot_flops_per_s.max(after.dot_flops_per_s),
+    };
+    let measured = cases.iter().zip(rates).map(|(case, all)| Measured {
+        case: *case,
+        tokens_per_s: median(&all),
+        all,
+        bound_tokens_per_s: Work::of(deployment.plan(), *case).bound(&ceilings),
+    });
+    Ok(Report {
+        read_bytes_per_s: ceilings.read_bytes_per_s,
+        dot_flops_per_s: ceilings.dot_flops_per_s,
+        weight_bytes: deployment.device(&Room::default())?.bytes().0,
+        cases: measured.collect(),
+    })
 }
 
 fn measure(deployment: &Deployment, case: Case) -> Result<f64, BenchError> {
@@ -182,6 +218,7 @@ impl fmt::Display for Measured {
         let min = self.all.iter().copied().fold(f64::MAX, f64::min);
         let spread = 100.0 * (max - min) / self.tokens_per_s;
         let batch = self.case.batch();
-        write!(f, "{what:<10} {tokens:>6} {batch:>6} {depth:>6} {:>12.1} {spread:>9.1}%", self.tokens_per_s)
+        write!(f, "{what:<10} {tokens:>6} {batch:>6} {depth:>6} {:>12.1} {spread:>9.1}%", self.tokens_per_s)?;
+        write!(f, " {:>9.0}%", 100.0 * self.tokens_per_s / self.bound_tokens_per_s)
     }
 }

@@ -120,6 +120,15 @@ impl Deployment {
         &self.plan.program
     }
 
+    pub fn plan(&self) -> &ModelPlan {
+        &self.plan
+    }
+
+    /// Worker threads of its devices, where a room does not say otherwise.
+    pub fn threads(&self) -> usize {
+        self.threads
+    }
+
     /// BLAKE3 over all that fixes the bits.
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint

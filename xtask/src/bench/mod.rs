@@ -4,6 +4,7 @@
 //! reported is each side's median and the median of the pairs' ratios, which holds when the machine's speed
 //! drifts. Nothing here asserts a time.
 
+mod memory;
 mod peer;
 
 use crate::{root, run_command};
@@ -26,6 +27,9 @@ pub struct Bench {
     /// Depths (tokens already cached)
     #[arg(long, value_delimiter = ',', default_value = "0,4096")]
     depth: Vec<usize>,
+    /// Sequences that decode together
+    #[arg(long, value_delimiter = ',', default_value = "1,4,8")]
+    batch: Vec<usize>,
     /// Models of the catalogue
     #[arg(long, value_delimiter = ',', default_value = "smollm2-135m,gemma3-270m")]
     model: Vec<String>,
@@ -68,12 +72,13 @@ pub fn run(bench: &Bench) -> Result<()> {
         let model = peer.bf16(&downloaded, name)?;
         for depth in &bench.depth {
             report.push(measure(bench, &ours, &peer, name, &model, Cell::Prefill { depth: *depth })?);
-            for batch in [1, 4, 8] {
-                let cell = Cell::Decode { batch, depth: *depth };
+            for batch in &bench.batch {
+                let cell = Cell::Decode { batch: *batch, depth: *depth };
                 report.push(measure(bench, &ours, &peer, name, &model, cell)?);
             }
         }
         report.push(start_up(bench, &ours, &peer, name, &model)?);
+        report.push(memory(bench, &ours, &peer, name, &model)?);
     }
     if let Some(folder) = bench.out.parent() {
         fs::create_dir_all(root().join(folder))?;
@@ -90,12 +95,17 @@ pub fn target_folder() -> PathBuf {
 
 /// Pairs of runs of one cell.
 fn measure(bench: &Bench, ours: &Path, peer: &peer::Peer, name: &str, model: &Path, cell: Cell) -> Result<Value> {
-    let (mut us, mut them) = (Vec::new(), Vec::new());
+    let (mut us, mut them, mut of_bound) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..bench.pairs {
-        us.push(vosti(ours, model, bench.threads, cell)?);
+        let (rate, bound) = vosti(ours, model, bench.threads, cell)?;
+        us.push(rate);
+        of_bound.push(rate / bound);
         them.push(peer.tokens_per_second(model, bench.threads, cell)?);
     }
-    Ok(row(name, &cell.name(), "tokens/s", &us, &them))
+    let mut row = row(name, &cell.name(), "tokens/s", &us, &them);
+    println!("|  | of the machine's bound | {:.0}% | | |", 100.0 * median(&of_bound));
+    row["of_bound"] = json!(of_bound);
+    Ok(row)
 }
 
 /// Seconds from the start of the process to the end of its first token, loading included.
@@ -109,6 +119,20 @@ fn start_up(bench: &Bench, ours: &Path, peer: &peer::Peer, name: &str, model: &P
         them.push(seconds(&mut peer.first_token(model, bench.threads))?);
     }
     Ok(row(name, "process start to first token", "s", &us, &them))
+}
+
+/// Memory of a process that answers with 64 tokens, in MiB: ours, that no file backs; theirs, resident at the end.
+fn memory(bench: &Bench, ours: &Path, peer: &peer::Peer, name: &str, model: &Path) -> Result<Value> {
+    let mut generate = Command::new(ours);
+    generate.args(["generate", "The three laws of robotics are", "-n", "64", "--threads"]);
+    generate.arg(bench.threads.to_string()).arg("--model").arg(model);
+    let us = memory::peak(&mut generate)?;
+    let them = memory::peak(&mut peer.first_token(model, bench.threads))?;
+    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    println!("| {name} | peak anonymous memory | {:.0} MiB | {:.0} MiB | |", mib(us.anonymous), mib(them.anonymous));
+    println!("| {name} | peak resident memory | {:.0} MiB | {:.0} MiB | |", mib(us.resident), mib(them.resident));
+    Ok(json!({ "model": name, "cell": "peak memory", "unit": "bytes",
+               "vosti": [us.anonymous, us.resident], "llama.cpp": [them.anonymous, them.resident] }))
 }
 
 fn row(model: &str, cell: &str, unit: &str, us: &[f64], them: &[f64]) -> Value {
@@ -126,8 +150,8 @@ fn median(values: &[f64]) -> f64 {
     if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 }
 }
 
-/// One run of `vosti bench`.
-fn vosti(binary: &Path, model: &Path, threads: usize, cell: Cell) -> Result<f64> {
+/// One run of `vosti bench`: its rate, and what the machine's ceilings would allow.
+fn vosti(binary: &Path, model: &Path, threads: usize, cell: Cell) -> Result<(f64, f64)> {
     let mut command = Command::new(binary);
     command.args(["bench", "--json", "--repeat", "1", "--threads", &threads.to_string(), "--model"]).arg(model);
     let (test, batch, depth) = match cell {
@@ -138,9 +162,10 @@ fn vosti(binary: &Path, model: &Path, threads: usize, cell: Cell) -> Result<f64>
     command.args(["--prefill", &tokens[0].to_string(), "--decode", &tokens[1].to_string()]);
     command.args(["--batch", &batch.to_string(), "--depth", &depth.to_string()]);
     let printed: Value = serde_json::from_str(&output(&mut command)?).context("vosti bench --json")?;
-    let rows = printed.as_array().context("vosti bench --json is no list")?;
+    let rows = printed["cases"].as_array().context("vosti bench --json has no cases")?;
     let found = rows.iter().find(|row| row["what"] == test).context("vosti bench --json lacks the case")?;
-    found["tokens_per_s"].as_f64().context("vosti bench --json lacks tokens_per_s")
+    let number = |name: &str| found[name].as_f64().with_context(|| format!("vosti bench --json lacks {name}"));
+    Ok((number("tokens_per_s")?, number("bound_tokens_per_s")?))
 }
 
 fn pull(binary: &Path, name: &str) -> Result<PathBuf> {

@@ -21,18 +21,20 @@ pub fn run(arguments: &Bench) -> Result<Outcome> {
         }
     }
     let bar = Bar::new(Unit::Count);
-    let results = bench::run(&deployment, &cases, arguments.repeat.max(1), &bar)?;
+    let report = bench::run(&deployment, &cases, arguments.repeat.max(1), &bar)?;
     drop(bar);
     if arguments.json {
-        print(&format!("{}\n", serde_json::to_string_pretty(&results)?));
+        print(&format!("{}\n", serde_json::to_string_pretty(&report)?));
         return Ok(Outcome::Done);
     }
     print(&format!("{}, {}\n", deployment.describe(), deployment.device_name()));
+    let (read, dot) = (report.read_bytes_per_s * 1e-9, report.dot_flops_per_s * 1e-9);
+    print(&format!("at most      reads {read:.1} GB/s, BF16 dots {dot:.0} GFLOP/s\n"));
     print(&format!(
-        "{:<10} {:>6} {:>6} {:>6} {:>12} {:>10}\n",
-        "what", "tokens", "batch", "depth", "tokens/s", "spread"
+        "{:<10} {:>6} {:>6} {:>6} {:>12} {:>10} {:>10}\n",
+        "what", "tokens", "batch", "depth", "tokens/s", "spread", "of bound"
     ));
-    for result in &results {
+    for result in &report.cases {
         print(&format!("{result}\n"));
     }
     Ok(Outcome::Done)

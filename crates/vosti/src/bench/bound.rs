@@ -1,0 +1,67 @@
+//! What a measured case has to compute and to read at least, and how long that takes at the machine's ceilings.
+
+use super::Case;
+use vosti_core::{Op, Program, RowSet};
+use vosti_cpu::Ceilings;
+use vosti_model::{ModelPlan, Recipe};
+
+/// The least that a case takes: floating-point operations of its matrices and of attention, and bytes of its matrices
+/// and of the cache. Activations, norms and exponentials are not counted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Work {
+    tokens: f64,
+    flops: f64,
+    bytes: f64,
+}
+
+impl Work {
+    /// Of one step: the whole prefill, or one token for each sequence.
+    pub fn of(plan: &ModelPlan, case: Case) -> Work {
+        let (rows, selected, sequences, depth) = match case {
+            Case::Prefill { tokens, depth } => (tokens, 1, 1, depth),
+            Case::Decode { tokens, batch, depth } => (batch, batch, batch, depth.max(1) + tokens / 2),
+        };
+        let program = &plan.program;
+        let mut work = Work { tokens: rows as f64, flops: 0.0, bytes: 0.0 };
+        for op in &program.ops {
+            match op {
+                Op::Rowwise { k, rows: set, .. } => {
+                    let rows = if *set == RowSet::All { rows } else { selected };
+                    let elements = matrix_elements(plan, *k) as f64;
+                    work.flops += 2.0 * elements * rows as f64;
+                    work.bytes += 2.0 * elements;
+                }
+                Op::Attend { q, layer, window, .. } => {
+                    let per_sequence = rows / sequences;
+                    let window = window.map_or(usize::MAX, |w| w as usize);
+                    let seen: usize = (depth..depth + per_sequence).map(|p| (p + 1).min(window)).sum();
+                    let read = (depth + per_sequence).min(window.saturating_add(per_sequence));
+                    let width = f64::from(program.buffers[*q as usize].width);
+                    work.flops += 4.0 * width * (seen * sequences) as f64;
+                    work.bytes += key_value_bytes(program, *layer) * (read * sequences) as f64;
+                }
+                Op::Embed { .. } | Op::StoreKv { .. } => {}
+            }
+        }
+        work
+    }
+
+    /// Tokens per second if both ceilings were reached at once.
+    pub fn bound(&self, ceilings: &Ceilings) -> f64 {
+        let seconds = (self.flops / ceilings.dot_flops_per_s).max(self.bytes / ceilings.read_bytes_per_s);
+        self.tokens / seconds.max(1e-12)
+    }
+}
+
+/// Elements of the matrices that a binding reads.
+fn matrix_elements(plan: &ModelPlan, k: u32) -> usize {
+    let names = plan.bindings[k as usize].launches.iter().flat_map(|launch| &launch.weights);
+    let matrices = names.filter_map(|name| plan.weights.get(name)).filter(|r| matches!(r, Recipe::Matrix { .. }));
+    matrices.map(|recipe| recipe.shape().iter().product::<usize>()).sum()
+}
+
+/// Bytes of one position's key and value in a layer.
+fn key_value_bytes(program: &Program, layer: u32) -> f64 {
+    let group = &program.groups[program.layers[layer as usize].group as usize];
+    4.0 * f64::from(group.kv_heads) * f64::from(group.head_dim)
+}
