@@ -35,7 +35,7 @@ fn read(pool: &mut Pool) -> std::io::Result<f64> {
     let steps = BYTES / threads / (4 * COLUMNS);
     let bytes = steps * 4 * COLUMNS * threads;
     let part = |worker: usize| memory.as_slice::<u16>(BYTES / 2)[worker * steps * 2 * COLUMNS..].as_ptr();
-    let seconds = best(pool, &|worker, left, out| {
+    let seconds = best(pool, |worker, left, out| {
         // Blocks that are short enough for the left operand to stay in cache.
         let block = left.len() / 2;
         for first in (0..steps).step_by(block) {
@@ -53,7 +53,7 @@ fn dot(pool: &mut Pool) -> std::io::Result<f64> {
     let right = vec![0x3f80u16; STEPS * 2 * COLUMNS];
     let right = right.as_slice();
     let flops = 4 * ROWS * COLUMNS * STEPS * REPEATS * pool.threads();
-    let seconds = best(pool, &|_, left, out| {
+    let seconds = best(pool, |_, left, out| {
         for _ in 0..REPEATS {
             dots(left, right.as_ptr(), out, ROWS, STEPS);
         }
@@ -82,7 +82,7 @@ fn dots(left: &[u16], b: *const u16, out: &mut [f32], rows: usize, steps: usize)
 }
 
 /// Seconds of the quickest round.
-fn best(pool: &mut Pool, work: &(dyn Fn(usize, &[u16], &mut [f32]) + Sync)) -> f64 {
+fn best(pool: &mut Pool, work: impl Fn(usize, &[u16], &mut [f32]) + Sync) -> f64 {
     let round = |_| {
         let start = Instant::now();
         let done = pool.run(&|worker| {
