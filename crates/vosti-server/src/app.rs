@@ -6,6 +6,7 @@ use crate::config::ServerConfig;
 use crate::flow::Arrival;
 use crate::limits::{Busy, Places};
 use crate::metrics::Metrics;
+use crate::page;
 use crate::service::Service;
 use axum::Router;
 use axum::extract::{MatchedPath, Request, State};
@@ -135,6 +136,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/detokenize", post(tokenize::detokenize))
         .route_layer(middleware::from_fn_with_state(app.clone(), auth::check));
     let open = Router::new()
+        .route("/", get(page::show))
         .route("/health", get(state::health))
         .route("/ready", get(state::ready))
         .route("/status", get(state::status))

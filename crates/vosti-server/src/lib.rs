@@ -19,6 +19,7 @@ mod limits;
 pub mod listen;
 mod metrics;
 pub mod openapi;
+mod page;
 pub mod receipt;
 pub mod service;
 mod stream;

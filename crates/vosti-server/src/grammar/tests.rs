@@ -129,7 +129,7 @@ fn a_required_tool_is_called_with_arguments_that_fit() {
 #[test]
 fn a_named_tool_and_no_other_is_called() {
     for seed in 0..12 {
-        let text = text(&tools(Choice::Named("now".into()), false), seed);
+        let text = text(&tools(Choice::Named("now".into()), true), seed);
         assert_eq!(text, "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>");
     }
 }

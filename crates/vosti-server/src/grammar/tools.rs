@@ -35,7 +35,7 @@ pub enum Choice {
     Auto,
     /// At least one call, and no text.
     Required,
-    /// A call of this function, and no text.
+    /// One call of this function, and no text.
     Named(String),
 }
 
@@ -105,7 +105,8 @@ impl Tools {
             Choice::Auto | Choice::Required => true,
         };
         let functions: Vec<&Function> = self.functions.iter().filter(callable).collect();
-        let more = if self.parallel { r#"("\n" call)*"# } else { "" };
+        let several = self.parallel && !matches!(self.choice, Choice::Named(_));
+        let more = if several { r#"("\n" call)*"# } else { "" };
         let mut rules = match self.choice {
             Choice::Auto => {
                 let text = format!("TEXT: /(?s:.*)/ & ~/(?s:.*){OPEN}(?s:.*)/\n");

@@ -1,0 +1,69 @@
+//! The page at `/`: chat, the engine's state, and one prompt under different loads side by side.
+//!
+//! One file without a build step. It must load nothing from anywhere else and show no text as HTML: its policy forbids the
+//! first, and it writes text through `textContent` alone. It asks the API like any other client, with the key that the
+//! user types; the page itself holds nothing secret and is open.
+
+use axum::http::HeaderValue;
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+};
+use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use sha2::{Digest, Sha256};
+use std::sync::LazyLock;
+
+const PAGE: &str = include_str!("index.html");
+
+/// The one script and the one style of the page, known by their hashes; requests to the server that the page came from; in
+/// no other page's frame.
+static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
+    let policy = format!(
+        "default-src 'none'; script-src {}; style-src {}; connect-src 'self'; img-src data:; \
+         base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        source_of("script"),
+        source_of("style")
+    );
+    // Base64 and the text above are what a header may hold.
+    HeaderValue::from_str(&policy).unwrap_or_else(|_| HeaderValue::from_static("default-src 'none'"))
+});
+
+/// How a policy names what stands in this element.
+fn source_of(element: &str) -> String {
+    let (open, close) = (format!("<{element}>"), format!("</{element}>"));
+    let inside = PAGE.split_once(&open).and_then(|(_, rest)| rest.split_once(&close)).map_or("", |(inside, _)| inside);
+    format!("'sha256-{}'", STANDARD.encode(Sha256::digest(inside)))
+}
+
+/// `GET /`.
+pub async fn show() -> Response {
+    let fixed = HeaderValue::from_static;
+    let headers = [
+        (CONTENT_TYPE, fixed("text/html; charset=utf-8")),
+        (CONTENT_SECURITY_POLICY, POLICY.clone()),
+        (X_CONTENT_TYPE_OPTIONS, fixed("nosniff")),
+        (REFERRER_POLICY, fixed("no-referrer")),
+        (CACHE_CONTROL, fixed("no-cache")),
+    ];
+    (headers, PAGE).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_names_no_other_place_and_writes_no_html() {
+        for foreign in ["http://", "https://", "src=", "@import", "url("] {
+            assert!(!PAGE.contains(foreign), "{foreign}");
+        }
+        for dangerous in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "localStorage"] {
+            assert!(!PAGE.contains(dangerous), "{dangerous}");
+        }
+        // Only these two are hashed.
+        assert_eq!((PAGE.matches("<script").count(), PAGE.matches("<style").count()), (1, 1));
+        // The policy lets no handler in an attribute pass for ours.
+        assert!(!PAGE.contains(" onclick=") && !PAGE.contains(" onload="));
+    }
+}

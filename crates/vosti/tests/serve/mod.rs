@@ -1,0 +1,139 @@
+//! Starts the built binary as a server on a free port, and finds the Python of the tests. Shared by the `serve_*` tests.
+
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+/// One server at a time in a test program: each uses every core.
+static MACHINE: Mutex<()> = Mutex::new(());
+
+/// A running `vosti serve`; killed when dropped.
+pub struct Server {
+    child: Child,
+    pub url: String,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Server {
+    /// The default model, ready.
+    pub fn start(flags: &[&str]) -> Self {
+        let alone = MACHINE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut child = Command::new(env!("CARGO_BIN_EXE_vosti"))
+            .args(["serve", "--port", "0", "--log-format", "off"])
+            .args(flags)
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary starts");
+        let (mut lines, mut told) = (BufReader::new(child.stderr.take().expect("piped")).lines(), String::new());
+        // The first run fetches the model, and shows how far it is before it says where it serves.
+        let url = lines.by_ref().map_while(Result::ok).find_map(|line| {
+            told += &line;
+            let after = line.split_once("serving ")?.1.split_once(" at ")?.1;
+            Some(after.split_once("/v1")?.0.to_string())
+        });
+        // What else it says must not fill the pipe.
+        std::thread::spawn(move || lines.for_each(drop));
+        let url = url.unwrap_or_else(|| panic!("the server ended: {told}"));
+        let server = Self { child, url, _alone: alone };
+        server.wait("/ready");
+        server
+    }
+
+    /// Waits until a path answers with 200.
+    pub fn wait(&self, path: &str) {
+        let start = Instant::now();
+        while self.get(path).is_none_or(|(status, _)| status != 200) {
+            assert!(start.elapsed() < Duration::from_secs(120), "{path} does not become ready");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    pub fn address(&self) -> &str {
+        self.url.trim_start_matches("http://")
+    }
+
+    /// Status and body of a GET.
+    pub fn get(&self, path: &str) -> Option<(u16, String)> {
+        self.raw(format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes())
+    }
+
+    /// Status and body of a POST of JSON.
+    pub fn post(&self, path: &str, body: &str) -> Option<(u16, String)> {
+        let head =
+            format!("POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n");
+        self.raw(format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()).as_bytes())
+    }
+
+    /// These bytes, and what comes back until the server closes.
+    pub fn raw(&self, bytes: &[u8]) -> Option<(u16, String)> {
+        let mut stream = TcpStream::connect(self.address()).ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(120))).ok()?;
+        // It may answer and close before it has read everything.
+        let _ = stream.write_all(bytes);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        let answer = String::from_utf8_lossy(&answer).into_owned();
+        let status = answer.split(' ').nth(1)?.parse().ok()?;
+        Some((status, answer.split_once("\r\n\r\n")?.1.to_string()))
+    }
+
+    /// As `kill -9` does.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        self.child.wait().expect("it was started here");
+    }
+
+    /// Of the process.
+    pub fn id(&self) -> String {
+        self.child.id().to_string()
+    }
+
+    pub fn runs(&mut self) -> bool {
+        self.child.try_wait().expect("it was started here").is_none()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A Python that has these packages: `VOSTI_PYTHON`, what `cargo xtask python` made, or python3. Without one it says that
+/// the test is skipped.
+pub fn python(packages: &str) -> Option<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2)?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let chosen = std::env::var_os("VOSTI_PYTHON").map(PathBuf::from);
+    let candidates = [chosen, Some(target.join("python/bin/python")), Some("python3".into())];
+    let has = |python: &PathBuf| {
+        let check = Command::new(python).args(["-c", &format!("import {packages}")]).output();
+        check.is_ok_and(|output| output.status.success())
+    };
+    let found = candidates.into_iter().flatten().find(has);
+    if found.is_none() {
+        println!("skipped: no python3 with {packages}; run `cargo xtask python`");
+    }
+    found
+}
+
+/// A script of this folder, or one by its path from the root of the repository.
+pub fn script(name: &str) -> PathBuf {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    if name.contains('/') { package.join("../..").join(name) } else { package.join("tests/serve").join(name) }
+}
+
+/// Runs to the end; what it printed is shown, and must end well.
+pub fn succeeds(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    println!("{text}");
+    assert!(output.status.success(), "{command:?}: {text}");
+    text
+}

@@ -1,0 +1,57 @@
+//! Malformed requests: by schemathesis from the document that the server publishes, and by hand below HTTP. Nothing but a
+//! 503 may be a 5xx, and the server serves on. `bench/server/malformed.sh` runs the same for longer.
+
+mod serve;
+
+use serve::{Server, python, script, succeeds};
+use std::process::Command;
+
+#[test]
+fn requests_made_from_the_published_document_never_break_the_server() {
+    let Some(python) = python("schemathesis") else { return };
+    let mut server = Server::start(&[]);
+    succeeds(
+        Command::new("bash")
+            .arg(script("bench/server/malformed.sh"))
+            .arg(&server.url)
+            .env("PYTHON", python)
+            .env("EXAMPLES", "25"),
+    );
+    assert!(server.runs());
+    assert_eq!(server.get("/ready").map(|(status, _)| status), Some(200));
+}
+
+#[test]
+fn bytes_that_are_no_request_never_break_the_server() {
+    let mut server = Server::start(&[]);
+    let post = |body: &[u8]| {
+        let head =
+            "POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n";
+        [format!("{head}Content-Length: {}\r\n\r\n", body.len()).as_bytes(), body].concat()
+    };
+    let deep = [b"{\"prompt\": ".to_vec(), vec![b'['; 100_000]].concat();
+    let odd: Vec<Vec<u8>> = vec![
+        b"\0\0\0\0\r\n\r\n".to_vec(),
+        b"GET\r\n\r\n".to_vec(),
+        b"GET / HTTP/9.9\r\n\r\n".to_vec(),
+        [b"GET /".to_vec(), vec![b'a'; 200_000], b" HTTP/1.1\r\n\r\n".to_vec()].concat(),
+        b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n".to_vec(),
+        b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n".to_vec(),
+        post(b"{"),
+        post(b"\xff\xfe{}"),
+        post(&deep),
+        post(b"{\"prompt\": \"x\", \"max_tokens\": 1e400}"),
+        post(b"{\"prompt\": \"x\", \"temperature\": NaN}"),
+        post(b"{\"prompt\": \"\\ud800\"}"),
+        post(b"{\"prompt\": [4294967295], \"max_tokens\": 1}"),
+        post(b"{\"prompt\": \"x\", \"prompt\": \"y\"}"),
+    ];
+    for bytes in &odd {
+        let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(200)]).into_owned();
+        if let Some((status, body)) = server.raw(bytes) {
+            assert!((400..500).contains(&status), "{shown}: {status} {body}");
+        }
+        assert!(server.runs(), "{shown}");
+    }
+    assert_eq!(server.get("/ready").map(|(status, _)| status), Some(200));
+}

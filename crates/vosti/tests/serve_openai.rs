@@ -1,0 +1,91 @@
+//! The official `openai` package against `vosti serve`, and the receipt it got, replayed.
+
+mod serve;
+
+use serve::{Server, python, script, succeeds};
+use std::process::Command;
+
+fn vosti(arguments: &[&str]) -> (i32, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_vosti")).args(arguments).output().expect("the binary starts");
+    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    (output.status.code().unwrap_or(-1), text)
+}
+
+#[test]
+fn the_official_client_gets_what_the_api_promises_and_its_receipt_can_be_replayed() {
+    let Some(python) = python("openai") else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let receipt = folder.path().join("receipt.json");
+    {
+        let server = Server::start(&["--api-key", "k"]);
+        let mut client = Command::new(python);
+        succeeds(client.arg(script("openai_client.py")).args([&server.url, "k"]).arg(&receipt));
+    }
+    replays(receipt.to_str().expect("a path"));
+}
+
+/// Alone and under load the bits are the receipt's; a receipt with one other link or of another deployment is noticed.
+fn replays(path: &str) {
+    for arguments in [&["replay", path][..], &["replay", "--under-load", path]] {
+        let (code, text) = vosti(arguments);
+        assert_eq!(code, 0, "{text}");
+        assert!(text.contains("identical"), "{text}");
+    }
+    let text = std::fs::read_to_string(path).expect("written by the client");
+    let receipt: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let changed = |change: &dyn Fn(&mut serde_json::Value)| {
+        let mut receipt = receipt.clone();
+        change(&mut receipt);
+        std::fs::write(path, receipt.to_string()).expect("written");
+        vosti(&["replay", path])
+    };
+    let (code, text) = changed(&|receipt| receipt["links"][2] = "00000000".into());
+    assert_eq!(code, 1, "{text}");
+    assert!(text.contains("at token 2"), "{text}");
+    let (code, text) = changed(&|receipt| receipt["seed"] = 8.into());
+    assert_eq!(code, 1, "another seed: {text}");
+    let (code, text) = changed(&|receipt| receipt["fingerprint"] = "vosti-0".into());
+    assert_eq!(code, 2, "{text}");
+    assert!(text.contains("vosti-0"), "{text}");
+    let (code, text) = changed(&|receipt| *receipt = serde_json::Value::Null);
+    assert_eq!(code, 2, "{text}");
+    assert!(text.contains("no receipt") && !text.contains("panicked"), "{text}");
+}
+
+#[test]
+fn after_kill_nine_while_it_streams_a_new_server_gives_the_same_answer() {
+    let ask = r#"{"prompt": "The river", "max_tokens": 12, "temperature": 1, "seed": 3, "vosti_digest": true}"#;
+    let endless = r#"{"prompt": "The river", "max_tokens": 4000, "stream": true, "ignore_eos": true}"#;
+    let digest = |server: &Server| {
+        let (status, body) = server.post("/v1/completions", ask).expect("an answer");
+        assert_eq!(status, 200, "{body}");
+        let answer: serde_json::Value = serde_json::from_str(&body).expect("JSON");
+        answer["choices"][0]["vosti_receipt"]["digest"].as_str().expect("a digest").to_string()
+    };
+    let mut server = Server::start(&[]);
+    let before = digest(&server);
+    let cut = std::thread::scope(|scope| {
+        let streaming = scope.spawn(|| server_stream(&server.url, endless));
+        std::thread::sleep(std::time::Duration::from_millis(700));
+        // A second handle to the process: the first is lent to the stream.
+        let killed = Command::new("kill").args(["-9", &server.id()]).status().expect("kill runs");
+        assert!(killed.success());
+        streaming.join().expect("no panic")
+    });
+    assert!(cut.contains("data: {") && !cut.contains("[DONE]"), "the stream was cut off: {cut}");
+    server.kill();
+    drop(server);
+    assert_eq!(digest(&Server::start(&[])), before);
+}
+
+/// What comes of a stream until the connection ends.
+fn server_stream(url: &str, body: &str) -> String {
+    use std::io::{Read, Write};
+    let address = url.trim_start_matches("http://");
+    let mut stream = std::net::TcpStream::connect(address).expect("it listens");
+    let head = "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n";
+    write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len()).expect("sent");
+    let mut bytes = Vec::new();
+    let _ = stream.read_to_end(&mut bytes);
+    String::from_utf8_lossy(&bytes).into_owned()
+}
