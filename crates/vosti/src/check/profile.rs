@@ -28,7 +28,7 @@ pub enum Follow {
     More,
     /// The donor again.
     Repeat,
-    /// The donor's first tokens and another suffix.
+    /// A donor of that length and a suffix: the same with another suffix.
     OtherSuffix,
     /// The donor, the tokens generated after it, and more.
     Generated,
@@ -57,6 +57,8 @@ pub struct Profile {
     pub evictions_min: u64,
     pub preemptions_min: u64,
     pub choices: u32,
+    /// Prompt lengths that every thread count and every instruction set computes again.
+    pub machine: Vec<usize>,
 }
 
 use Arrangement::{Natural, Reversed, Shuffled};
@@ -85,7 +87,8 @@ impl Profile {
         let w = window.unwrap_or(1024);
         let mut prefixes: Vec<_> = [15, 16, 17, 127, 128, 129, 8192, w - 1, w, w + 1].map(|n| (n, Follow::More)).into();
         prefixes.extend([(129, Follow::Repeat), (1025, Follow::Repeat)]);
-        prefixes.extend([(1024, Follow::OtherSuffix), (256, Follow::Generated)]);
+        // The answer to 230 tokens fills the fourth page, so that the cache has generated tokens.
+        prefixes.extend([(1024, Follow::OtherSuffix), (230, Follow::Generated)]);
         Profile {
             name: "paper",
             batch_lengths,
@@ -102,17 +105,19 @@ impl Profile {
             evictions_min: 100,
             preemptions_min: 50,
             choices: 8,
+            machine: vec![17, 64, 130, 300],
         }
     }
 
-    /// At least 40 + 18 + 64 + 14 pairs.
+    /// At least 40 + 18 + 64 + 14 pairs, at the shortest lengths that still cross page boundaries: one page, two,
+    /// and in the window's neighbourhood more.
     pub fn quick(window: Option<usize>) -> Self {
-        let mut chunk_lengths = vec![65, 127, 128, 129, 191, 193, 255, 256, 257];
+        let mut chunk_lengths = vec![65, 95, 96, 97, 127, 128, 129, 191, 193];
         Self::add_window(&mut chunk_lengths, window);
-        let w = window.unwrap_or(256);
-        let mut prefixes: Vec<_> = [15, 16, 17, 127, 128, 129, 192, w - 1, w, w + 1].map(|n| (n, Follow::More)).into();
+        let w = window.unwrap_or(192);
+        let mut prefixes: Vec<_> = [15, 16, 17, 64, 127, 128, 129, w - 1, w, w + 1].map(|n| (n, Follow::More)).into();
         prefixes.extend([(129, Follow::Repeat), (193, Follow::Repeat)]);
-        prefixes.extend([(128, Follow::OtherSuffix), (100, Follow::Generated)]);
+        prefixes.extend([(150, Follow::OtherSuffix), (100, Follow::Generated)]);
         Profile {
             name: "quick",
             batch_lengths: vec![17, 31, 32, 33, 63, 64, 65, 127, 128, 129],
@@ -120,15 +125,19 @@ impl Profile {
             repeats: 10,
             chunk_lengths,
             chunk_budgets: vec![64, 96],
-            decode_lengths: vec![65, 127],
+            // Both pass from one page to the next while they decode.
+            decode_lengths: vec![40, 100],
             decode_tokens: 32,
             prefixes,
-            prefix_more: 40,
-            workload: vec![17, 40, 64, 65, 90, 128, 129, 150],
-            answer: 24,
+            prefix_more: 20,
+            // 55 and 120 pass to the next page while they answer.
+            workload: vec![17, 40, 55, 64, 65, 120, 129, 150],
+            answer: 12,
             evictions_min: 20,
             preemptions_min: 10,
             choices: 4,
+            // The portable code takes as long for a token as the fastest takes for hundreds.
+            machine: vec![9, 62],
         }
     }
 
@@ -150,6 +159,7 @@ impl Profile {
             evictions_min: 1,
             preemptions_min: 1,
             choices: 3,
+            machine: vec![17],
         }
     }
 

@@ -63,10 +63,17 @@ pub fn prompt(facts: &Facts, seed: u64, label: &str, len: usize) -> Vec<Token> {
 
 /// Requests that a restarted process answers again.
 pub fn probe(facts: &Facts, seed: u64) -> Vec<Request> {
-    let lengths = [17usize, 64, 130];
-    let fitting = lengths.into_iter().filter(|len| len + 4 < facts.context);
-    fitting.map(|len| Request::new(prompt(facts, seed, "probe", len), Sampling::greedy(4))).collect()
+    short(facts, seed, "probe", &[17, 64, 130])
 }
+
+/// Greedy requests of [`SHORT_ANSWER`] tokens each, without those too long for the model.
+pub fn short(facts: &Facts, seed: u64, label: &str, lengths: &[usize]) -> Vec<Request> {
+    let fitting = lengths.iter().filter(|len| *len + SHORT_ANSWER < facts.context);
+    fitting.map(|len| Request::new(prompt(facts, seed, label, *len), Sampling::greedy(SHORT_ANSWER))).collect()
+}
+
+/// Tokens that [`short`] requests generate.
+pub const SHORT_ANSWER: usize = 4;
 
 /// A mix of greedy and sampled requests of different lengths, `answer` tokens each.
 pub fn workload(facts: &Facts, seed: u64, lengths: &[usize], answer: usize) -> Vec<Request> {

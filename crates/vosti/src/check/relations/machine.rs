@@ -3,24 +3,31 @@
 use super::{Relation, Suite, demand, pairs_of_rows, prompts};
 use crate::check::runner::Answer;
 use crate::check::{CheckError, Pair, Setup, Subject};
+use vosti_engine::Request;
 
 const ROWS: usize = 256;
 
 pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Option<Relation>, CheckError> {
     let claim = "Threads, instruction set and a restart change no logits vector.";
     let mut relation = Relation::new("machine", claim);
-    let requests = prompts::probe(suite.facts(), suite.seed());
+    let asked = &suite.profile().machine;
+    let lengths: Vec<usize> = asked.iter().copied().filter(|len| suite.fits(*len, prompts::SHORT_ANSWER)).collect();
+    let requests = prompts::short(suite.facts(), suite.seed(), "machine", &lengths);
     let (threads, sets) = (suite.subject.thread_counts(), suite.subject.instruction_sets());
+    relation.dropped = (asked.len() - lengths.len()) * (threads.len() + sets.len());
+    if requests.is_empty() {
+        return Ok(Some(relation));
+    }
     let restarted = suite.subject.restarted(suite.seed()).transpose()?;
-    if requests.is_empty() || (threads.is_empty() && sets.is_empty() && restarted.is_none()) {
+    if threads.is_empty() && sets.is_empty() && restarted.is_none() {
         return Ok(None);
     }
     suite.watch.stage("machine", (threads.len() + sets.len()) as u64);
-    let setup = setup(suite);
-    let reference = answers(suite, &setup)?;
+    let setup = setup(suite, &requests);
+    let reference = answers(suite, &setup, &requests)?;
     let mut done = 0;
     let mut compare = |relation: &mut Relation, what: String, setup: &Setup| -> Result<(), CheckError> {
-        for (alone, answer) in reference.iter().zip(answers(suite, setup)?) {
+        for (alone, answer) in reference.iter().zip(answers(suite, setup, &requests)?) {
             let label = format!("{what}, len {}", alone.usage.prompt_tokens);
             pairs_of_rows(relation, &label, alone, &answer, false);
         }
@@ -37,31 +44,37 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Option<Relation>, CheckEr
     relation.seen.push(("thread counts", threads.len() as u64));
     relation.seen.push(("instruction sets", sets.len() as u64));
     if let Some(digests) = restarted {
-        let rows: Vec<_> = reference.iter().flat_map(|answer| &answer.rows).collect();
-        for (i, row) in rows.iter().enumerate() {
-            let equal = digests.get(i).is_some_and(|digest| *digest == row.digest.to_hex().as_str());
-            let difference = (!equal).then(|| "the restarted process gave another digest".to_string());
-            let label = format!("another process, row {i}");
-            relation.pairs.push(Pair { label, equal, difference, missing: row.insane.clone() });
-        }
-        relation.saw("rows of another process", digests.len() as u64, rows.len() as u64);
+        restart(&mut relation, &probe(suite)?, &digests);
     }
     Ok(Some(relation))
 }
 
-/// What another process computes again.
-pub fn probe<S: Subject>(suite: &Suite<'_, S>) -> Result<Vec<Answer>, CheckError> {
-    answers(suite, &setup(suite))
+/// This process's answers to the probe against another's.
+fn restart(relation: &mut Relation, here: &[Answer], there: &[String]) {
+    let rows: Vec<_> = here.iter().flat_map(|answer| &answer.rows).collect();
+    for (i, row) in rows.iter().enumerate() {
+        let equal = there.get(i).is_some_and(|digest| *digest == row.digest.to_hex().as_str());
+        let difference = (!equal).then(|| "the restarted process gave another digest".to_string());
+        let label = format!("another process, row {i}");
+        relation.pairs.push(Pair { label, equal, difference, missing: row.insane.clone() });
+    }
+    relation.saw("rows of another process", there.len() as u64, rows.len() as u64);
 }
 
-fn setup<S: Subject>(suite: &Suite<'_, S>) -> Setup {
+/// What another process computes again.
+pub fn probe<S: Subject>(suite: &Suite<'_, S>) -> Result<Vec<Answer>, CheckError> {
+    let requests = prompts::probe(suite.facts(), suite.seed());
+    answers(suite, &setup(suite, &requests), &requests)
+}
+
+fn setup<S: Subject>(suite: &Suite<'_, S>, requests: &[Request]) -> Setup {
     let mut setup = suite.plain(&[], ROWS);
-    setup.pool_tokens = demand(&prompts::probe(suite.facts(), suite.seed()));
+    setup.pool_tokens = demand(requests);
     setup
 }
 
-/// The probe requests, one after the other in one engine.
-fn answers<S: Subject>(suite: &Suite<'_, S>, setup: &Setup) -> Result<Vec<Answer>, CheckError> {
+/// The requests, one after the other in one engine.
+fn answers<S: Subject>(suite: &Suite<'_, S>, setup: &Setup, requests: &[Request]) -> Result<Vec<Answer>, CheckError> {
     let mut runner = suite.runner(setup, false)?;
-    prompts::probe(suite.facts(), suite.seed()).iter().map(|request| runner.alone(request)).collect()
+    requests.iter().map(|request| runner.alone(request)).collect()
 }

@@ -5,7 +5,7 @@ use super::super::prompts::{Random, tokens};
 use super::{Pair, Relation, Suite, demand, last_logits};
 use crate::check::{CheckError, Subject};
 use vosti_core::PAGE;
-use vosti_engine::{Policy, Request, Sampling, Token};
+use vosti_engine::{Policy, Request, Sampling};
 
 /// Common tokens from which on a hit is required, whatever the page size.
 const HIT_REQUIRED: usize = 128;
@@ -35,10 +35,16 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
 }
 
 fn compare<S: Subject>(suite: &Suite<'_, S>, len: usize, follow: Follow) -> Result<(Pair, bool), CheckError> {
-    let donor_prompt = suite.prompt(&format!("prefix {follow:?}"), len);
-    let generated = if follow == Follow::Generated { GENERATED } else { 1 };
-    let donor = Request::new(donor_prompt.clone(), Sampling::greedy(generated));
     let more = suite.profile().prefix_more;
+    let mut random = Random::new(suite.seed(), &format!("prefix {follow:?} {len}"));
+    let mut another = || tokens(suite.facts(), &mut random, more);
+    let shared = suite.prompt(&format!("prefix {follow:?}"), len);
+    let generated = if follow == Follow::Generated { GENERATED } else { 1 };
+    let donor = match follow {
+        Follow::OtherSuffix => [shared.clone(), another()].concat(),
+        Follow::More | Follow::Repeat | Follow::Generated => shared.clone(),
+    };
+    let donor = Request::new(donor, Sampling::greedy(generated));
     let longest = last_logits(vec![0; len + GENERATED + more]);
     let mut setup = suite.plain(&[], len + GENERATED + more);
     setup.pool_tokens = demand(&[donor.clone(), longest]);
@@ -47,49 +53,30 @@ fn compare<S: Subject>(suite: &Suite<'_, S>, len: usize, follow: Follow) -> Resu
 
     let mut warm = suite.runner(&setup, true)?;
     let given = warm.alone(&donor)?;
-    let query = query(suite, donor_prompt, follow, &given.tokens, more);
+    let answered = given.tokens.len();
+    let query = match follow {
+        Follow::Repeat => shared,
+        Follow::More | Follow::OtherSuffix => [shared, another()].concat(),
+        Follow::Generated => [shared, given.tokens, another()].concat(),
+    };
     // At least one position of the query stays to compute, and the donor's last token is not in the cache.
-    let computed = len + generated - 1;
-    let common = computed.min(query.shared).min(query.prompt.len() - 1);
-    let request = last_logits(query.prompt);
+    let common = (len + answered.max(1) - 1).min(query.len() - 1);
+    let request = last_logits(query);
     let hot = warm.alone(&request)?;
     let cold = suite.runner(&cold_setup, true)?.alone(&request)?;
 
     let cached = hot.usage.cached_tokens;
     let expected = common / PAGE * PAGE;
     let short = common >= HIT_REQUIRED && cached < HIT_REQUIRED / PAGE * PAGE;
-    let missing = (short || cached > common)
-        .then(|| format!("{cached} tokens came from the cache, {expected} of {common} common ones were expected"));
+    let missing = if short || cached > common {
+        Some(format!("{cached} tokens came from the cache, {expected} of {common} common ones were expected"))
+    } else if follow == Follow::Generated && cached <= len {
+        Some(format!("{cached} tokens came from the cache, none of them generated after the {len} of the prompt"))
+    } else {
+        None
+    };
     let label = format!("donor of {len}, {}, {cached} tokens cached", follow_name(follow));
     Ok((Pair::new(label, cold.rows.first(), hot.rows.first(), missing), cached > 0))
-}
-
-struct Query {
-    prompt: Vec<Token>,
-    /// Its first tokens that are the donor's, generated ones included.
-    shared: usize,
-}
-
-fn query<S: Subject>(
-    suite: &Suite<'_, S>,
-    donor: Vec<Token>,
-    follow: Follow,
-    generated: &[Token],
-    more: usize,
-) -> Query {
-    let mut random = Random::new(suite.seed(), &format!("prefix {follow:?} {}", donor.len()));
-    let mut prompt = donor;
-    match follow {
-        Follow::Repeat => {
-            return Query { shared: prompt.len(), prompt };
-        }
-        Follow::OtherSuffix => prompt.truncate(prompt.len() * 9 / 10 / PAGE * PAGE + PAGE.min(prompt.len() / 10)),
-        Follow::More => {}
-        Follow::Generated => prompt.extend_from_slice(generated),
-    }
-    let shared = prompt.len();
-    prompt.extend(tokens(suite.facts(), &mut random, more));
-    Query { prompt, shared }
 }
 
 fn follow_name(follow: Follow) -> &'static str {

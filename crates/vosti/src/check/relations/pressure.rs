@@ -10,7 +10,7 @@ use vosti_engine::{Policy, Request};
 const ROUNDS_MAX: usize = 12;
 const ROWS: usize = 128;
 /// The scheduler preempts when pages run out; a request is also picked at random every so many steps.
-const PREEMPT_EVERY: usize = 7;
+const PREEMPT_EVERY: usize = 4;
 
 pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
     let claim = "Evictions and preemptions change no logits vector of any request.";
