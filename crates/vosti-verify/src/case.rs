@@ -25,6 +25,9 @@ struct Written {
     constants: BTreeMap<String, toml::Value>,
     #[serde(default)]
     shapes: BTreeMap<String, Vec<String>>,
+    /// What the TTIR was made with: not the contract's business.
+    #[serde(default, rename = "lowered")]
+    _lowered: BTreeMap<String, toml::Value>,
 }
 
 impl Case {

@@ -5,7 +5,7 @@ use crate::cache::Cache;
 use crate::certificate::{Certificate, certificate};
 use crate::problem::Problem;
 use crate::record;
-use crate::solver::{Counts, Solver, SolverError, find_z3};
+use crate::solver::{Counts, Solver, SolverError, find_cvc5, find_z3};
 use crate::verify::{Report, verify};
 use std::path::Path;
 use std::sync::Mutex;
@@ -97,7 +97,7 @@ pub fn verify_texts(texts: &[Text], options: &Options) -> Result<Inventory, Solv
     std::thread::scope(|scope| {
         for _ in 0..options.threads.clamp(1, texts.len().max(1)) {
             scope.spawn(|| {
-                let mut solver = Solver::new(find_z3(), cache.clone());
+                let mut solver = Solver::new(find_z3(), cache.clone()).with_second(find_cvc5());
                 while let Some((i, text)) = take(&next, texts) {
                     match one(text, &mut solver) {
                         Ok((report, certificate)) => lock(&done).push((i, report, certificate)),

@@ -17,6 +17,7 @@ pub mod loops;
 pub mod memory;
 pub mod mutate;
 pub mod problem;
+mod process;
 pub mod prover;
 pub mod record;
 pub mod replay;
@@ -37,7 +38,7 @@ pub use certificate::{Certificate, CertificateError, certificate};
 pub use inventory::{Inventory, Options, verify_all, verify_texts};
 pub use record::Certificates;
 pub use problem::{Problem, ProblemError};
-pub use solver::{Solver, SolverError, find_z3};
+pub use solver::{Solver, SolverError, find_cvc5, find_z3};
 pub use verdict::{Assumption, Failure, Obligation, Verdict};
 pub use verify::{Report, verify, verify_or_refute, verify_pair};
 
@@ -57,6 +58,7 @@ pub(crate) const SOURCES: &[&str] = &[
     include_str!("loops.rs"),
     include_str!("memory.rs"),
     include_str!("problem.rs"),
+    include_str!("process.rs"),
     include_str!("prover.rs"),
     include_str!("run.rs"),
     include_str!("solve.rs"),

@@ -1,16 +1,14 @@
 //! The SMT solver as an external process, asked about integers and booleans only.
 //!
-//! A [`Query`] is a self-contained SMT-LIB text, so that its hash names the question. Questions go
-//! to the [`crate::cache::Cache`] first and to the process second; the process starts with the
-//! first question that needs it. A missing, crashed or hung solver is an error, never an answer.
+//! A query is a self-contained SMT-LIB text, so that its hash names the question. Questions go
+//! to the [`crate::cache::Cache`] first and to the process second; where a second solver is there, it is
+//! asked the same. A missing, crashed or hung solver is an error, never an answer: see `process.rs`.
 
 use crate::cache::Cache;
+use crate::process::{self, Dialect, Process};
 use crate::term::{Node, Term, Terms};
 use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, Write as _};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 use thiserror::Error;
 
@@ -25,15 +23,21 @@ pub enum Answer {
 #[derive(Debug, Error)]
 pub enum SolverError {
     #[error(
-        "no solver: `{program}` does not start ({why}). Install it with `pip install z3-solver=={WANTED}` and put it on PATH, or name it in VOSTI_Z3"
+        "no solver: `{program}` does not start ({why}). Install it with `pip install z3-solver=={wanted}` and put it on PATH, or name it in VOSTI_Z3"
     )]
-    Missing { program: String, why: String },
-    #[error("the solver `{program}` stopped in the middle of a question: {why}")]
+    Missing { program: String, why: String, wanted: &'static str },
+    #[error("no second opinion: `{program}` does not start ({why}); leave VOSTI_CVC5 unset to do without")]
+    NoSecond { program: String, why: String },
+    #[error("the solver `{program}` stopped in the middle of a question ({why}): nothing is proved")]
     Crashed { program: String, why: String },
-    #[error("the solver `{program}` did not answer within {seconds} s and was stopped")]
-    Hung { program: String, seconds: u64 },
-    #[error("the solver `{program}` answered `{line}`, which is not sat, unsat or unknown")]
+    #[error("the solver `{program}` did not answer within {millis} ms and was stopped: nothing is proved")]
+    Hung { program: String, millis: u64 },
+    #[error("the solver `{program}` answered `{line}`, which is not sat, unsat or unknown: nothing is proved")]
     Babble { program: String, line: String },
+    #[error(
+        "two solvers disagree on question {hash}: {first} says {answer:?}, {second} does not: one of them is wrong, nothing is proved"
+    )]
+    Disagree { hash: String, first: String, second: String, answer: Answer },
     #[error(
         "no checked-in answer to question {hash}, and the cache is read-only: run `vosti verify --record` with a solver, and commit crates/vosti-verify/cache"
     )]
@@ -42,31 +46,39 @@ pub enum SolverError {
 
 /// The version whose answers are checked in.
 pub const WANTED: &str = "4.12.5.0";
-const QUERY_TIMEOUT_MS: u64 = 10_000;
+/// What a solver may take for one question, and when it is given up.
+const LIMIT: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Where the z3 program is: VOSTI_Z3, PATH, or the environment that `cargo xtask python` makes.
 pub fn find_z3() -> PathBuf {
-    if let Some(path) = std::env::var_os("VOSTI_Z3") {
-        return path.into();
-    }
+    named("VOSTI_Z3").or_else(|| on_path("z3")).unwrap_or_else(|| PathBuf::from("z3"))
+}
+
+/// Where a cvc5 program is, if there is one: VOSTI_CVC5, or where z3 is looked for.
+pub fn find_cvc5() -> Option<PathBuf> {
+    named("VOSTI_CVC5").or_else(|| on_path("cvc5"))
+}
+
+fn named(variable: &str) -> Option<PathBuf> {
+    std::env::var_os(variable).filter(|path| !path.is_empty()).map(PathBuf::from)
+}
+
+fn on_path(program: &str) -> Option<PathBuf> {
     let on_path = std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect::<Vec<_>>());
     let target = std::env::var_os("CARGO_TARGET_DIR").map(|dir| PathBuf::from(dir).join("python/bin"));
     let here = std::env::current_dir().unwrap_or_default();
     let made = here.ancestors().flat_map(|dir| ["target/python/bin", "target/venv/bin"].map(|sub| dir.join(sub)));
     let folders = on_path.unwrap_or_default().into_iter().chain(target).chain(made);
-    folders.map(|dir| dir.join("z3")).find(|p| p.is_file()).unwrap_or_else(|| PathBuf::from("z3"))
-}
-
-struct Process {
-    child: Child,
-    input: ChildStdin,
-    lines: Receiver<String>,
+    folders.map(|dir| dir.join(program)).find(|p| p.is_file())
 }
 
 /// Counts of what a [`Solver`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub asked: u64,
+    /// Of these, how many the second solver answered alike.
+    pub seconded: u64,
     pub cached: u64,
     /// Cached answers that were solved again and agreed.
     pub rechecked: u64,
@@ -79,6 +91,7 @@ pub struct Counts {
 impl Counts {
     pub fn add(&mut self, other: &Counts) {
         self.asked += other.asked;
+        self.seconded += other.seconded;
         self.cached += other.cached;
         self.rechecked += other.rechecked;
         self.gave_up += other.gave_up;
@@ -87,23 +100,42 @@ impl Counts {
 }
 
 pub struct Solver {
-    program: PathBuf,
-    process: Option<Process>,
+    first: Process,
+    /// Asked what the first one is asked; a contradiction between them is an error.
+    second: Option<Process>,
     pub cache: Cache,
     /// The answers that were given, from wherever they came.
     pub used: Cache,
     pub counts: Counts,
+    patience: Duration,
 }
 
 impl Solver {
     pub fn new(program: PathBuf, cache: Cache) -> Solver {
-        Solver { program, process: None, cache, used: Cache::none(), counts: Counts::default() }
+        Solver {
+            first: Process::new(program, Dialect::Z3),
+            second: None,
+            cache,
+            used: Cache::none(),
+            counts: Counts::default(),
+            patience: PATIENCE,
+        }
     }
 
-    /// The solver's own version line; empty when it does not start.
+    /// The same with a second opinion on every question that is solved.
+    pub fn with_second(mut self, program: Option<PathBuf>) -> Solver {
+        self.second = program.map(|program| Process::new(program, Dialect::Cvc5));
+        self
+    }
+
+    /// The same, given up earlier or later.
+    pub fn with_patience(self, patience: Duration) -> Solver {
+        Solver { patience, ..self }
+    }
+
+    /// The solver's own version line; empty when it does not start or does not say.
     pub fn version(&self) -> String {
-        let out = Command::new(&self.program).arg("--version").output();
-        out.map(|o| String::from_utf8_lossy(&o.stdout).trim().to_string()).unwrap_or_default()
+        process::version(&self.first.program, self.patience.min(LIMIT))
     }
 
     pub fn check(&mut self, query: &str) -> Result<Answer, SolverError> {
@@ -119,7 +151,7 @@ impl Solver {
             if !self.cache.recheck(hash) {
                 return Ok(known);
             }
-            let fresh = self.ask(query)?;
+            let fresh = self.ask(query, hash)?;
             match fresh {
                 // Another version may give up where one answered: that refutes nothing.
                 Answer::Unknown => self.counts.gave_up += 1,
@@ -134,83 +166,24 @@ impl Solver {
         if self.cache.read_only {
             return Err(SolverError::NotCached { hash: hash.to_string() });
         }
-        let answer = self.ask(query)?;
+        let answer = self.ask(query, hash)?;
         self.cache.put(hash.to_string(), answer);
         Ok(answer)
     }
 
-    fn name(&self) -> String {
-        self.program.display().to_string()
-    }
-
-    fn start(&mut self) -> Result<&mut Process, SolverError> {
-        if self.process.is_none() {
-            let mut child = Command::new(&self.program)
-                .args(["-in", "-smt2"])
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .stderr(Stdio::null())
-                .spawn()
-                .map_err(|error| SolverError::Missing { program: self.name(), why: error.to_string() })?;
-            let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
-                return Err(SolverError::Missing { program: self.name(), why: "no pipes".into() });
-            };
-            let (send, lines) = channel();
-            std::thread::spawn(move || {
-                for line in BufReader::new(output).lines().map_while(Result::ok) {
-                    if send.send(line).is_err() {
-                        break;
-                    }
-                }
-            });
-            self.process = Some(Process { child, input, lines });
-        }
-        Ok(self.process.as_mut().expect("it was just started"))
-    }
-
-    fn ask(&mut self, query: &str) -> Result<Answer, SolverError> {
-        let program = self.name();
+    fn ask(&mut self, query: &str, hash: &str) -> Result<Answer, SolverError> {
         self.counts.asked += 1;
-        let text = format!("(reset)\n(set-option :timeout {QUERY_TIMEOUT_MS})\n{query}(check-sat)\n");
-        let process = self.start()?;
-        let wait = Duration::from_millis(3 * QUERY_TIMEOUT_MS);
-        let sent = process.input.write_all(text.as_bytes()).and_then(|()| process.input.flush());
-        if let Err(error) = sent {
-            self.stop();
-            return Err(SolverError::Crashed { program, why: error.to_string() });
-        }
-        let answer = process.lines.recv_timeout(wait);
-        match answer.as_deref() {
-            Ok("sat") => Ok(Answer::Sat),
-            Ok("unsat") => Ok(Answer::Unsat),
-            Ok("unknown") | Ok("timeout") => Ok(Answer::Unknown),
-            Ok(line) => {
-                let line = line.to_string();
-                self.stop();
-                Err(SolverError::Babble { program, line })
-            }
-            Err(RecvTimeoutError::Timeout) => {
-                self.stop();
-                Err(SolverError::Hung { program, seconds: wait.as_secs() })
-            }
-            Err(RecvTimeoutError::Disconnected) => {
-                self.stop();
-                Err(SolverError::Crashed { program, why: "it ended".into() })
+        let answer = self.first.ask(query, LIMIT, self.patience)?;
+        let Some(second) = &mut self.second else { return Ok(answer) };
+        match (answer, second.ask(query, LIMIT, self.patience)?) {
+            (Answer::Unknown, _) | (_, Answer::Unknown) => {}
+            (a, b) if a == b => self.counts.seconded += 1,
+            _ => {
+                let [first, second] = [&self.first, second].map(|process| process.program.display().to_string());
+                return Err(SolverError::Disagree { hash: hash.to_string(), first, second, answer });
             }
         }
-    }
-
-    fn stop(&mut self) {
-        if let Some(mut process) = self.process.take() {
-            process.child.kill().ok();
-            process.child.wait().ok();
-        }
-    }
-}
-
-impl Drop for Solver {
-    fn drop(&mut self) {
-        self.stop();
+        Ok(answer)
     }
 }
 

@@ -15,7 +15,8 @@ const RULES: &[(&str, &str, &str)] = &[
     ("forward facts", include_str!("facts.rs"), "zeros, -inf, finite cells"),
     ("contexts", include_str!("prover.rs"), "what is assumed where"),
     ("statement", include_str!("verify.rs"), "what is proved"),
-    ("solver", include_str!("solver.rs"), "SMT-LIB text and the process"),
+    ("solver", include_str!("solver.rs"), "SMT-LIB text, and which answers are believed"),
+    ("process", include_str!("process.rs"), "what a program said"),
 ];
 
 /// Each `ensures` of the seam, the contract shape that discharges it, and what tests it on a device.
@@ -40,7 +41,8 @@ const REST: &[&str] = &[
     "the lifting of TTIR to tile IR (crates/vosti-tile): compared with an independent evaluator of the TTIR text",
     "the CPU executor (crates/vosti-cpu): compared bit for bit with the plain interpreter",
     "on a GPU: Triton's compiler, the driver, the hardware; no law has run there yet",
-    "Z3: answers are checked in, a seeded share is solved again",
+    "Z3: answers are checked in, a seeded share is solved again; cvc5 is asked the same where there is one",
+    "the fit of contracts to ops (crates/vosti/src/bundle/fit.rs): role by role, over the program's own extents",
     "the devices' wiring of buffers to kernel parameters: device laws, the determinism suite",
 ];
 

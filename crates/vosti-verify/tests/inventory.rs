@@ -1,11 +1,13 @@
 //! The inventory is proved, from the checked-in answers and a share of them solved again; certificates
 //! are made for it, bound to it, and refused for anything else.
 
-use vosti_verify::{Certificate, Options, Problem, Solver, find_z3, solver, verify_all};
+use std::path::Path;
+use vosti_verify::{Certificate, Options, Problem, Solver, find_z3, record, solver, verify_all};
 
 fn have_z3() -> bool {
     let found = !Solver::new(find_z3(), vosti_verify::Cache::none()).version().is_empty();
     if !found {
+        assert!(std::env::var_os("CI").is_none(), "CI must have z3");
         println!("no z3: nothing is solved again; pip install z3-solver=={}", solver::WANTED);
     }
     found
@@ -25,6 +27,46 @@ fn every_specialisation_is_proved_from_the_checked_in_answers() {
         let read = Certificate::from_json(&report.name, &certificate.to_json()).unwrap();
         assert_eq!(&read, certificate);
         read.check(&problem).unwrap();
+    }
+    // What a deployment relies on is what was just proved: the same kernels, the same certificates.
+    let recorded = record::checked_in().unwrap();
+    let stale = inventory.not_as_recorded(recorded);
+    assert!(stale.is_empty(), "run `vosti verify --record` and commit the files; stale: {stale:?}");
+    let names: Vec<&str> = inventory.certificates().map(|c| c.kernel.as_str()).collect();
+    assert!(recorded.keys().map(String::as_str).eq(names), "a certificate is for no kernel: run `vosti verify --record`");
+    let answers = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("cache/answers.txt")).unwrap();
+    assert_eq!(inventory.answers.to_text(), answers, "an answer is for no question: run `vosti verify --record`");
+}
+
+#[test]
+fn a_certificate_that_differs_from_the_recorded_one_is_stale() {
+    let options = Options { prefix: "rmsnorm-f32".into(), read_only: true, ..Options::default() };
+    let inventory = verify_all(&options).unwrap();
+    let recorded = record::checked_in().unwrap();
+    assert!(inventory.not_as_recorded(recorded).is_empty());
+    let first = inventory.certificates().next().unwrap();
+    let mut forged = recorded.clone();
+    forged.get_mut(&first.kernel).unwrap().assumptions.pop();
+    assert_eq!(inventory.not_as_recorded(&forged), [first.kernel.as_str()]);
+    forged.remove(&first.kernel);
+    assert_eq!(inventory.not_as_recorded(&forged), [first.kernel.as_str()]);
+}
+
+#[test]
+fn recorded_certificates_are_read_back_and_nonsense_is_not() {
+    let recorded = record::checked_in().unwrap();
+    let text = record::to_text(recorded.values());
+    assert_eq!(&record::from_text(&text).unwrap(), recorded);
+    let lines: Vec<&str> = text.lines().collect();
+    for wrong in [
+        "{".to_string(),
+        lines[1].to_string(),
+        [lines[0], lines[1], lines[1]].join("\n"),
+        [lines[0], "{}"].join("\n"),
+        [&lines[0].replace("nan-payload", "nothing"), lines[1]].join("\n"),
+        [&lines[0].replace("\"solver\"", "\"prover\""), lines[1]].join("\n"),
+    ] {
+        assert!(record::from_text(&wrong).is_err(), "{wrong}");
     }
 }
 

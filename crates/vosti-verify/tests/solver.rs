@@ -55,3 +55,66 @@ fn a_wrong_cached_answer_is_found_when_it_is_solved_again() {
     assert_eq!(answer, vosti_verify::solver::Answer::Unknown);
     assert_eq!(solver.counts.disagreed, 1);
 }
+
+/// A program of our own in the place of a solver.
+#[cfg(unix)]
+fn script(folder: &tempfile::TempDir, name: &str, text: &str) -> PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    let program = folder.path().join(name);
+    std::fs::write(&program, format!("#!/bin/sh\n{text}\n")).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    program
+}
+
+#[cfg(unix)]
+#[test]
+fn a_solver_that_hangs_is_stopped_and_proves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let patience = std::time::Duration::from_millis(200);
+    // One never reads, so that its input fills up; one reads and never answers.
+    for text in ["exec sleep 600", "while read line; do :; done"] {
+        let program = script(&folder, "z3", text);
+        let mut solver = Solver::new(program.clone(), Cache::none()).with_patience(patience);
+        assert_eq!(solver.version(), "");
+        let question = "(assert true) ; ".to_string() + &"x".repeat(1 << 20) + "\n";
+        for query in ["(assert true)\n", &question] {
+            let error = solver.check(query).unwrap_err();
+            assert!(matches!(error, SolverError::Hung { millis: 200, .. }), "{error}");
+            assert!(error.to_string().contains("nothing is proved"));
+        }
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_second_solver_that_disagrees_stops_the_proof() {
+    let folder = tempfile::tempdir().unwrap();
+    let says = |name: &str, word: &str| {
+        script(&folder, name, &format!("while read line; do [ \"$line\" = '(check-sat)' ] && echo {word}; done"))
+    };
+    let (yes, no, unsure) = (says("yes", "unsat"), says("no", "sat"), says("unsure", "unknown"));
+    let solver = |second: &PathBuf| Solver::new(yes.clone(), Cache::none()).with_second(Some(second.clone()));
+    let error = solver(&no).check("(assert true)\n").unwrap_err();
+    assert!(matches!(error, SolverError::Disagree { .. }), "{error}");
+    let problem = Problem::of_stem("linear-f32-BK64-BM64-BN64-K576-N960").unwrap();
+    assert!(verify(&problem, &mut solver(&no)).is_err());
+    for (second, seconded) in [(&yes, 1), (&unsure, 0)] {
+        let mut solver = solver(second);
+        assert_eq!(solver.check("(assert true)\n").unwrap(), vosti_verify::solver::Answer::Unsat);
+        assert_eq!(solver.counts.seconded, seconded);
+    }
+    let missing = solver(&folder.path().join("nothing")).check("(assert true)\n").unwrap_err();
+    assert!(missing.to_string().contains("VOSTI_CVC5"), "{missing}");
+}
+
+/// With every answer `unsat`, even the one that asks whether the premises can hold: still not proved.
+#[cfg(unix)]
+#[test]
+fn a_solver_that_always_says_unsat_proves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = script(&folder, "z3", "while read line; do [ \"$line\" = '(check-sat)' ] && echo unsat; done");
+    let problem = Problem::of_stem("linear-f32-BK64-BM64-BN64-K576-N960").unwrap();
+    let report = verify(&problem, &mut Solver::new(program, Cache::none())).unwrap();
+    let failure = report.verdict.failure().expect("it is not proved");
+    assert_eq!(failure.obligation, vosti_verify::Obligation::Premises, "{failure}");
+}
