@@ -188,6 +188,8 @@ impl ChatTemplate {
             date.format(&format).ok_or_else(unsupported)
         });
         environment.add_filter("tojson", to_json);
+        // Templates ask this of tools that may be none, which Jinja does not call iterable and this library does.
+        environment.add_test("iterable", |value: Value| !value.is_none() && value.try_iter().is_ok());
         Ok(environment)
     }
 }

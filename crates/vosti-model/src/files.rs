@@ -168,7 +168,7 @@ pub(crate) fn read_json(path: &Path) -> Result<serde_json::Value> {
 /// Reads a configuration-sized file.
 pub(crate) fn read_small(path: &Path) -> Result<Vec<u8>> {
     const BYTES_MAX: u64 = 256 << 20; // a tokenizer.json is tens of megabytes
-    let read = |source| ModelError::Read { path: path.to_path_buf(), source };
+    let read = |why| ModelError::Read { path: path.to_path_buf(), why };
     let length = std::fs::metadata(path).map_err(read)?.len();
     if length > BYTES_MAX {
         return Err(ModelError::Damaged { file: file_name(path), why: format!("it is {length} bytes long") });
@@ -181,7 +181,7 @@ pub(crate) fn file_name(path: &Path) -> String {
 }
 
 fn map_file(path: &Path) -> Result<Mmap> {
-    let read = |source| ModelError::Read { path: path.to_path_buf(), source };
+    let read = |why| ModelError::Read { path: path.to_path_buf(), why };
     let file = File::open(path).map_err(read)?;
     let length = file.metadata().map_err(read)?;
     if !length.is_file() || length.len() == 0 {

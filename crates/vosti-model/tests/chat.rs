@@ -51,6 +51,14 @@ fn weekdays_and_leap_years_are_the_calendars() {
 }
 
 #[test]
+fn what_is_iterable_is_what_jinja_says() {
+    let source = "{% for v in [none, 1, 'a', [], {}, missing] %}{{ v is iterable }} {% endfor %}";
+    let template = ChatTemplate::new(source.into(), String::new(), String::new()).unwrap();
+    let text = template.render(&Value::Array(vec![]), &ChatOptions::default()).unwrap();
+    assert_eq!(text, "False False True True True True ");
+}
+
+#[test]
 fn a_template_that_never_ends_is_stopped() {
     let source = "{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}";
     let template = ChatTemplate::new(source.into(), String::new(), String::new()).unwrap();
