@@ -1,6 +1,7 @@
 //! What is assumed: the contracts of a device and of a sampler. Beside `spec.rs` the only file to be audited.
 //!
-//! Each clause has an English sentence that names the kernel contract that discharges it. The functions of weights and
+//! Each clause has an English sentence that names the kernel contract that discharges it, and the law that watches it
+//! on real devices (`vosti-engine/src/laws.rs`, run by each device's `tests/laws.rs`). The functions of weights and
 //! deployment are associated spec functions indexed by `w()`: no global axiom says that two devices agree.
 //! `proof/symbolic.rs` shows that the contracts can be met.
 
@@ -77,25 +78,25 @@ pub trait Device: Sized {
 
     /// Rows that one step may have. Never changes.
     fn rows_max(&self) -> (n: usize)
-        // Says the limit. (Configuration; no kernel.)
+        // Says the limit. (Configuration; no kernel. Law: rows_max_is_what_a_step_takes.)
         ensures n == self.limits().rows;
 
     /// Selected rows that one step may have. Never changes.
     fn selected_max(&self) -> (n: usize)
-        // Says the limit. (Configuration; no kernel.)
+        // Says the limit. (Configuration; no kernel. Law: selected_max_is_what_a_step_takes.)
         ensures n == self.limits().selected;
 
     /// Pages of a cache group. Never changes.
     fn pages(&self, group: usize) -> (n: usize)
-        // Says the count. (Configuration; no kernel.)
+        // Says the count. (Configuration; no kernel. Law: pages_are_what_there_is.)
         ensures n == (self.limits().pages)(group as int);
 
     /// Makes every slot of every layer zero. The core calls it once, when it is built.
     fn clear(&mut self)
         ensures
-            // Weights, deployment and limits stay as they are.
+            // Weights, deployment and limits stay as they are. (No kernel. Law: clearing_keeps_the_weights.)
             final(self).w() == old(self).w() && final(self).limits() == old(self).limits(),
-            // Zero is finite. (The pool is zeroed.)
+            // Zero is finite. (The pool is zeroed. Law: clearing_leaves_finite_slots.)
             all_finite(final(self).w(), final(self).cache());
 
     /// Runs the program over the plan's packed rows. Logits rows stay until the next run.
@@ -108,15 +109,17 @@ pub trait Device: Sized {
             // Masked lanes are multiplied by zero, so nothing in the pool may be infinite.
             all_finite(old(self).w(), old(self).cache()),
         ensures
-            // Weights, deployment and limits stay as they are.
+            // Weights, deployment and limits stay as they are. (No kernel. Law: running_keeps_the_weights.)
             final(self).w() == old(self).w() && final(self).limits() == old(self).limits(),
-            // Each op did what its contract says: shapes rowwise, store_kv, attend.
+            // Each op did what its contract says: shapes rowwise, store_kv, attend. (Laws: each
+            // op's, in `op_ran`.)
             out is Ok ==> ran(old(self).w(), *program, *plan, old(self).cache(), final(self).cache(), final(self).logits_rows()),
-            // Store kernels map what is not finite to something finite. (Shape store_kv.)
+            // Store kernels map what is not finite to something finite. (Shape store_kv. Law: what_is_stored_is_finite.)
             out is Ok ==> all_finite(final(self).w(), final(self).cache()),
-            // A failure that says so has changed no slot outside the step's write set, and left all of them finite.
+            // A failure that says so has changed no slot outside the step's write set, and left all of them finite. (The
+            // device's own promise. Law: an_intact_failure_keeps_the_rest.)
             out matches Err(e) ==> (e.intact ==> kept_outside(*program, *plan, old(self).cache(), final(self).cache()) && all_finite(final(self).w(), final(self).cache())),
-        // It does not panic: what goes wrong is an Err.
+        // It does not panic: what goes wrong is an Err. (The device's own promise. Law: running_does_not_panic.)
         no_unwind;
 
     /// The logits of the step's `selected`-th selected row.
@@ -125,7 +128,7 @@ pub trait Device: Sized {
             // Only rows that the last step selected.
             selected < self.logits_rows().len(),
         ensures
-            // They are the row that the last step left. (No kernel: a view.)
+            // They are the row that the last step left. (No kernel: a view. Law: logits_are_what_the_step_left.)
             row == Self::logits_of(self.logits_rows()[selected as int]);
 }
 
@@ -148,16 +151,17 @@ pub trait Sampler: Sized {
 
     /// The sampler gives tokens below this.
     fn vocab(&self) -> (n: u32)
-        // Says the limit. (Configuration.)
+        // Says the limit. (Configuration. Law: the_vocabulary_is_what_it_says.)
         ensures n == self.vocab_limit();
 
     /// The next token, and whether the request is done with it.
     fn sample(&self, state: &mut Self::State, logits: &Self::Logits) -> (out: (Token, bool))
         ensures
             // Token, state and done are the function of state and logits: no clock, no order of calls.
+            // (The sampler's own promise. Law: a_choice_depends_on_state_and_logits.)
             Self::choice(self.w(), Self::state_bits(old(state)), logits)
                 == (out.0, Self::state_bits(final(state)), out.1),
-            // The token is in the vocabulary.
+            // The token is in the vocabulary. (The sampler's own promise. Law: tokens_are_in_the_vocabulary.)
             out.0 < self.vocab_limit();
 }
 
@@ -318,33 +322,36 @@ pub open(crate) spec fn rows_kept(a: Memory, b: Memory, outs: Seq<u32>) -> bool 
 /// The contract of one op's kernels: memory goes from `a` to `b`.
 pub open(crate) spec fn op_ran(w: Kernels, program: Program, plan: StepPlan, op: Op, a: Memory, b: Memory) -> bool {
     match op {
-        // Each output row is the token's embedding. (Shape rowwise.)
+        // Each output row is the token's embedding. (Shape rowwise. Law: embedding_depends_on_its_token.)
         Op::Embed { k, out } => {
             &&& b.cache == a.cache && rows_kept(a, b, seq![out])
             &&& forall|t: int| 0 <= t < plan.tokens@.len() ==> #[trigger] (b.rows)(out, t) == (w.embed)(k, plan.tokens@[t])
         },
-        // Each output row depends on its input rows, the weights and its position. (Shape rowwise.)
+        // Each output row depends on its input rows, the weights and its position.
+        // (Shape rowwise. Law: rowwise_depends_on_its_row.)
         Op::Rowwise { k, ins, outs, rows: RowSet::All } => {
             &&& b.cache == a.cache && rows_kept(a, b, outs@)
             &&& forall|o: int, t: int| 0 <= o < outs@.len() && 0 <= t < plan.tokens@.len()
                     ==> #[trigger] (b.rows)(outs@[o], t) == (w.rowwise)(k, ins_at(a, ins@, t), o, plan.positions@[t] as int)
         },
-        // The same for the selected rows, gathered. (Shape rowwise with a row index.)
+        // The same for the selected rows, gathered. (Shape rowwise with a row index. Law: selected_rows_are_gathered.)
         Op::Rowwise { k, ins, outs, rows: RowSet::Selected } => {
             &&& b.cache == a.cache && rows_kept(a, b, outs@)
             &&& forall|o: int, t: int| 0 <= o < outs@.len() && 0 <= t < plan.selected@.len()
                     ==> #[trigger] (b.rows)(outs@[o], t) == (w.rowwise)(k, ins_selected(program, plan, a, ins@, t), o,
                             plan.positions@[plan.selected@[t] as int] as int)
         },
-        // The step's slots of this layer take their rows, every other slot is untouched. (Shape store_kv.)
         Op::StoreKv { k, ins, layer } => {
             &&& b.rows == a.rows
+            // The step's slots of this layer take their rows. (Shape store_kv. Law: stored_rows_are_found_again.)
             &&& forall|q: int, i: int, page: int, offset: int| #[trigger] writes_slot(plan, group_of(program, layer), q, i, page, offset)
                     ==> (b.cache)(layer, page, offset) == (w.store)(k, ins_at(a, ins@, plan.sequences@[q].row(i)), plan.sequences@[q].position(i))
+            // Every other slot is untouched. (Shape store_kv. Law: other_slots_are_untouched.)
             &&& forall|l: u32, page: int, offset: int| l != layer || !written_slot(plan, group_of(program, layer), page, offset)
                     ==> #[trigger] (b.cache)(l, page, offset) == (a.cache)(l, page, offset)
         },
-        // Each output row depends on its query row, its position and the KV rows that it sees, in order. (Shape attend.)
+        // Each output row depends on its query row, its position and the KV rows that it sees, in order.
+        // (Shape attend. Law: attention_sees_its_window_in_order.)
         Op::Attend { k, q, layer, out, window } => {
             &&& b.cache == a.cache && rows_kept(a, b, seq![out])
             &&& forall|n: int, i: int| 0 <= n < plan.sequences@.len() && 0 <= i < plan.sequences@[n].rows

@@ -22,34 +22,92 @@ fn all() -> Vec<(PathBuf, String)> {
     files.into_iter().map(|f| (f.clone(), fs::read_to_string(f).unwrap())).collect()
 }
 
+/// What escapes the verifier, or makes it believe: nowhere in the core, the seam included.
+const BANNED: &[&str] = &[
+    "assume(",
+    "assume_", // assume_specification, assume_termination
+    "admit()",
+    "external", // all its kinds: _body, _fn_specification, _type_specification, _trait_specification, ...
+    "uninterp",
+    "axiom",
+    "exec_allows_no_decreases",
+    "may_not_terminate",
+    "rlimit",
+    "proof_from_false",
+    "unreached",
+    "unsafe",
+    "verus_keep_ghost", // a twin of the code for the verifier
+    "verus_only",
+    "cfg(verus",
+    "cfg_attr(verus",
+    "cfg!(",
+    "verus::trusted",
+    "include!(", // code that no rule here reads
+    "macro_rules!",
+    "#[path",
+    "/*",
+];
+
+/// The banned words of a file, with their lines. Only a line that begins as a comment is one.
+fn banned(text: &str) -> Vec<(usize, &'static str)> {
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//"));
+    // An ordinary comment behind code may say anything.
+    let code = |line: &'_ str| line.split(" // ").next().unwrap_or("").to_string();
+    lines
+        .flat_map(|(i, line)| {
+            let line = code(line);
+            BANNED.iter().filter(move |word| line.contains(**word)).map(move |word| (i + 1, *word))
+        })
+        .collect()
+}
+
 fn code(line: &str) -> &str {
     line.split("//").next().unwrap()
 }
 
 #[test]
 fn nothing_is_assumed_and_nothing_escapes_the_verifier() {
-    let banned = [
-        "assume(",
-        "assume_",
-        "admit()",
-        "external",
-        "uninterp",
-        "axiom",
-        "exec_allows_no_decreases",
-        "cfg(verus",
-        "cfg_attr(verus",
-        "unsafe",
-        "rlimit",
-        "unreached",
-        "proof_from_false",
-    ];
     for (file, text) in all() {
-        for (i, line) in text.lines().enumerate() {
-            for word in banned {
-                assert!(!code(line).contains(word), "{}:{}: `{word}`", file.display(), i + 1);
-            }
-        }
+        assert_eq!(banned(&text), [], "{}", file.display());
     }
+}
+
+#[test]
+fn every_escape_is_seen() {
+    let escapes = [
+        "    proof { assume(false); }",
+        "#[verifier::external_body]",
+        "#[verifier(external)]",
+        "#[verifier::external_type_specification]",
+        "pub assume_specification[ Vec::len ]",
+        "pub uninterp spec fn f() -> int;",
+        "pub broadcast axiom fn a()",
+        "#[verifier::exec_allows_no_decreases_clause]",
+        "#[verifier::assume_termination]",
+        "#[cfg(not(verus_keep_ghost))]",
+        "#[cfg(any(test, verus_keep_ghost_body))]",
+        "    unsafe { x.get_unchecked(0) }",
+        "#[verifier::rlimit(infinity)]",
+        "admit();",
+        "include!(\"more.rs\");",
+        "let url = \"http://x\"; unsafe {}",
+    ];
+    for escape in escapes {
+        assert!(!banned(escape).is_empty(), "`{escape}` passes");
+    }
+    assert_eq!(
+        banned("    // nothing is assumed, no external code\n    core.admit(prompt); // unsafe to forget\n"),
+        []
+    );
+}
+
+/// Without this line the verifier says that all is well and verifies nothing.
+#[test]
+fn the_crate_asks_to_be_verified() {
+    let manifest = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml")).unwrap();
+    let (_, section) = manifest.split_once("[package.metadata.verus]").expect("the verifier's section");
+    assert_eq!(section.trim().lines().next(), Some("verify = true"));
+    assert!(!manifest.contains("[features]") && !manifest.contains("build ="), "one version of the code, and no other");
 }
 
 #[test]

@@ -14,6 +14,7 @@ pub mod engine;
 pub mod error;
 pub mod faulty;
 pub mod handle;
+pub mod laws;
 pub mod logprobs;
 pub mod math;
 pub mod policy;

@@ -383,7 +383,8 @@ fn step(core: &mut Core<Symbolic, Countdown>, id: RequestId, rows: usize, drafts
     Ok(records.len())
 }
 
-/// Admit, chunk, emit, draft, publish; admit again, attach, emit; preempt, evict. `Err` would be a refusal.
+/// Admit, chunk, emit, draft, publish; admit again, attach, emit; preempt, attach again, emit; evict. `Err` would be a
+/// refusal.
 pub fn scenario() -> Result<Scene, CoreError> {
     let mut core = Core::new(Symbolic::new(128, 8), Countdown { vocab: 9 }, small_program())?;
     let first = core.admit(zeros(70), 0, 5)?;
@@ -405,10 +406,14 @@ pub fn scenario() -> Result<Scene, CoreError> {
     core.take_page(second, 0)?;
     records = records.saturating_add(step(&mut core, second, 6, zeros(0).as_slice())?);
     core.finish(second)?;
+    // The first loses its pages, finds its own block again, and computes the rest: 73 tokens, 64 of them attached.
     core.preempt(first)?;
-    core.evict(block)?;
+    core.attach(first, block)?;
+    core.take_page(first, 0)?;
+    records = records.saturating_add(step(&mut core, first, 9, zeros(0).as_slice())?);
     core.abort(first)?;
-    Ok(Scene { records, published: 1, attached: 1, evicted: 1 })
+    core.evict(block)?;
+    Ok(Scene { records, published: 1, attached: 2, evicted: 1 })
 }
 
 /// A sampler that counts down: its state is how many tokens are left.

@@ -1,0 +1,213 @@
+//! A device around the symbolic one that breaks one law, or none. It watches which slots are bad (garbage, not finite,
+//! overwritten by somebody) and damages the rows of logits that would see them.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use vosti_core::{Device, DeviceError, NO_PAGE, PAGE, Program, SeqPlan, StepPlan};
+
+/// What is broken. Each is something that a real device could do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Break {
+    TakesFewerRows,
+    TakesFewerSelected,
+    HasFewerPages,
+    ClearingChangesWeights,
+    /// Memory is as it was found.
+    ClearsNothing,
+    WeightsDrift,
+    /// An embedding that reads one row too many.
+    SeesTheRowBefore,
+    TileByRows,
+    GathersInReverse,
+    /// Steps without logits are skipped.
+    StoresWithLogitsOnly,
+    /// Each store also writes the page below.
+    StoresBesideToo,
+    /// Attention walks pages as they lie in memory.
+    PhysicalOrder,
+    /// What is not finite is stored as it is, and masked lanes multiply it by zero.
+    StoresInfinity,
+    /// A failed step overwrites everything and says that it did not.
+    FailsAndForgets,
+    PanicsOnManySequences,
+    /// A row of logits can be read once.
+    LogitsOnce,
+}
+
+/// A slot: group, page, offset.
+type Slot = (usize, i32, usize);
+
+pub struct BrokenDevice<D> {
+    new: Box<dyn Fn(u64) -> D>,
+    inner: D,
+    windows: Vec<Option<u32>>,
+    overflowing: u32,
+    what: Option<Break>,
+    clears: u64,
+    runs: u64,
+    /// Slots that damage whoever sees them.
+    bad: HashSet<Slot>,
+    logits: Vec<Vec<f32>>,
+    spoiled: Vec<f32>,
+    read: RefCell<HashSet<usize>>,
+}
+
+impl<D: Device<Logits = [f32]>> BrokenDevice<D> {
+    pub fn new(
+        new: Box<dyn Fn(u64) -> D>,
+        windows: &[Option<u32>],
+        overflowing: u32,
+        what: Option<Break>,
+    ) -> BrokenDevice<D> {
+        let mut device = Self {
+            inner: new(0),
+            new,
+            windows: windows.to_vec(),
+            overflowing,
+            what,
+            clears: 0,
+            runs: 0,
+            bad: HashSet::new(),
+            logits: Vec::new(),
+            spoiled: Vec::new(),
+            read: RefCell::default(),
+        };
+        device.spoil_everything();
+        device
+    }
+
+    /// A failed step, its cache intact.
+    pub fn refuse(&mut self, _: &Program, _: &StepPlan) -> Result<(), DeviceError> {
+        if self.what == Some(Break::FailsAndForgets) {
+            self.spoil_everything();
+        }
+        Err(error("told to fail"))
+    }
+
+    fn spoil_everything(&mut self) {
+        for group in 0..self.windows.len() {
+            let pages = self.inner.pages(group) as i32;
+            self.bad.extend((0..pages).flat_map(|page| (0..PAGE).map(move |offset| (group, page, offset))));
+        }
+    }
+
+    fn is(&self, what: Break) -> bool {
+        self.what == Some(what)
+    }
+
+    /// The step's stores, as far as bad slots go.
+    fn store(&mut self, plan: &StepPlan) {
+        let mut written: Vec<(Slot, u32)> = Vec::new();
+        for s in plan.sequences() {
+            for i in 0..s.rows {
+                let position = s.first_position + i;
+                let slot = |group: usize| (group, s.tables[group][position / PAGE], position % PAGE);
+                written.extend((0..s.tables.len()).map(|g| (slot(g), plan.tokens()[s.first_row + i])));
+            }
+        }
+        if self.is(Break::StoresBesideToo) {
+            let beside = |((group, page, offset), _): &(Slot, u32)| (*group, page - 1, *offset);
+            self.bad.extend(written.iter().map(beside));
+        }
+        self.bad.retain(|slot| !written.iter().any(|(own, _)| own == slot));
+        if self.is(Break::StoresInfinity) {
+            let infinite = written.iter().filter(|(_, token)| *token >= self.overflowing);
+            self.bad.extend(infinite.map(|(slot, _)| *slot));
+        }
+    }
+
+    /// Whether the row at this position sees a bad slot; masked lanes of its pages count where zero times them is not zero.
+    fn sees_bad(&self, s: &SeqPlan, position: usize) -> bool {
+        let masked_too = self.is(Break::StoresInfinity) || self.is(Break::ClearsNothing);
+        let of_group = |(group, window): (usize, &Option<u32>)| {
+            let first = window.map_or(0, |w| (position + 1).saturating_sub(w as usize));
+            let (from, to) =
+                if masked_too { (first / PAGE * PAGE, (position / PAGE + 1) * PAGE) } else { (first, position + 1) };
+            (from..to).any(|j| self.bad.contains(&(group, s.tables[group][j / PAGE], j % PAGE)))
+        };
+        self.windows.iter().enumerate().any(of_group)
+    }
+
+    /// Whether the logits of a sequence's row are damaged.
+    fn is_damaged(&self, plan: &StepPlan, s: &SeqPlan, position: usize) -> bool {
+        let row = s.first_row + position - s.first_position;
+        let scattered = |table: &Vec<i32>| {
+            let pages: Vec<i32> = table.iter().copied().filter(|p| *p != NO_PAGE).collect();
+            !pages.is_sorted()
+        };
+        match self.what {
+            Some(Break::WeightsDrift) => self.runs > 20,
+            Some(Break::SeesTheRowBefore) => row > 0 && plan.tokens()[row - 1].is_multiple_of(2),
+            Some(Break::TileByRows) => plan.rows() > 16,
+            Some(Break::PhysicalOrder) => s.tables.iter().any(scattered),
+            _ => self.sees_bad(s, position),
+        }
+    }
+}
+
+fn error(message: &str) -> DeviceError {
+    DeviceError { message: message.into(), intact: true }
+}
+
+impl<D: Device<Logits = [f32]>> Device for BrokenDevice<D> {
+    type Logits = [f32];
+
+    fn rows_max(&self) -> usize {
+        self.inner.rows_max()
+    }
+
+    fn selected_max(&self) -> usize {
+        self.inner.selected_max()
+    }
+
+    fn pages(&self, group: usize) -> usize {
+        self.inner.pages(group)
+    }
+
+    fn clear(&mut self) {
+        self.clears += 1;
+        if self.is(Break::ClearingChangesWeights) {
+            self.inner = (self.new)(self.clears);
+        }
+        self.inner.clear();
+        if !self.is(Break::ClearsNothing) {
+            self.bad.clear();
+        }
+    }
+
+    fn run(&mut self, program: &Program, plan: &StepPlan) -> Result<(), DeviceError> {
+        self.runs += 1;
+        let last_page = |s: &SeqPlan| s.tables.iter().enumerate().any(|(g, t)| t.contains(&(self.pages(g) as i32 - 1)));
+        match self.what {
+            Some(Break::TakesFewerRows) if plan.rows() == self.rows_max() => return Err(error("too many rows")),
+            Some(Break::TakesFewerSelected) if plan.selected().len() == self.selected_max() => {
+                return Err(error("too many selected rows"));
+            }
+            Some(Break::HasFewerPages) if plan.sequences().iter().any(last_page) => return Err(error("no such page")),
+            Some(Break::PanicsOnManySequences) => assert!(plan.sequences().len() < 8, "too many sequences"),
+            Some(Break::StoresWithLogitsOnly) if plan.selected().is_empty() => return Ok(()),
+            _ => {}
+        }
+        self.inner.run(program, plan)?;
+        self.store(plan);
+        self.logits = (0..plan.selected().len()).map(|i| self.inner.logits(i).to_vec()).collect();
+        for s in plan.sequences() {
+            for i in 0..s.selected {
+                if self.is_damaged(plan, s, s.first_position + s.rows - s.selected + i) {
+                    self.logits[s.first_selected + i][0] += 1.0;
+                }
+            }
+        }
+        if self.is(Break::GathersInReverse) {
+            self.logits.reverse();
+        }
+        self.spoiled = vec![0.0; program.vocab as usize];
+        self.read.borrow_mut().clear();
+        Ok(())
+    }
+
+    fn logits(&self, selected: usize) -> &[f32] {
+        let first = self.read.borrow_mut().insert(selected);
+        if self.is(Break::LogitsOnce) && !first { &self.spoiled } else { &self.logits[selected] }
+    }
+}

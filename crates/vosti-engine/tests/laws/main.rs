@@ -1,0 +1,243 @@
+//! The device laws hold of the symbolic device, and each of them fails on a device that breaks it. The laws of the sampler
+//! hold of the sampler. Every contract clause of the seam names its law, and every law is named there.
+
+mod broken;
+
+use broken::{Break, BrokenDevice};
+use std::collections::BTreeSet;
+use vosti_core::{BufferDecl, DeviceError, Dtype, Op, Program, RowSet, Sampler, StepPlan, Token};
+use vosti_engine::faulty::{Fault, FaultyDevice};
+use vosti_engine::laws::{self, Bench, Subject, Verdict};
+use vosti_engine::sampler::{SamplerState, TokenSampler};
+use vosti_engine::symbolic::{self, SymbolicDevice};
+use vosti_engine::{Sampling, SamplingParams};
+
+const VOCAB: u32 = 60;
+/// Tokens from here on stand for KV that is not finite.
+const OVERFLOWING: u32 = 50;
+const PAGES: usize = 8;
+
+fn attending() -> Program {
+    symbolic::program(&[Some(50), None], &[0, 1], VOCAB, 400)
+}
+
+fn rowwise() -> Program {
+    let buffer = |dtype, width, rows| BufferDecl { width, dtype, rows };
+    let all = || buffer(Dtype::Act, 1, RowSet::All);
+    let row = |k, from: u32, to: u32, rows| Op::Rowwise { k, ins: vec![from], outs: vec![to], rows };
+    Program {
+        ops: vec![Op::Embed { k: 0, out: 0 }, row(1, 0, 1, RowSet::All), row(2, 1, 2, RowSet::Selected)],
+        buffers: vec![all(), all(), buffer(Dtype::F32, VOCAB, RowSet::Selected)],
+        logits: 2,
+        ..attending()
+    }
+}
+
+type Watched = BrokenDevice<SymbolicDevice>;
+
+fn broken(what: Option<Break>) -> Subject<Watched> {
+    let bench = |program: Program| {
+        let made = program.clone();
+        let new = move |seed| SymbolicDevice::new(&made, &[PAGES, PAGES], 200, 180, seed);
+        let windows = program.groups.iter().map(|g| g.window).collect::<Vec<_>>();
+        Bench {
+            device: Box::new(move || BrokenDevice::new(Box::new(new.clone()), &windows, OVERFLOWING, what)),
+            program,
+        }
+    };
+    Subject {
+        rowwise: bench(rowwise()),
+        attending: bench(attending()),
+        overflowing: OVERFLOWING..VOCAB,
+        refuse: BrokenDevice::refuse,
+    }
+}
+
+fn healthy() -> Subject<Watched> {
+    broken(None)
+}
+
+vosti_engine::device_laws!(healthy);
+
+type Law = fn(&Subject<Watched>) -> Verdict;
+
+/// Each law, and what breaks it.
+const BREAKS: &[(&str, Law, Break)] = &[
+    ("rows_max_is_what_a_step_takes", laws::rows_max_is_what_a_step_takes, Break::TakesFewerRows),
+    ("selected_max_is_what_a_step_takes", laws::selected_max_is_what_a_step_takes, Break::TakesFewerSelected),
+    ("pages_are_what_there_is", laws::pages_are_what_there_is, Break::HasFewerPages),
+    ("clearing_keeps_the_weights", laws::clearing_keeps_the_weights, Break::ClearingChangesWeights),
+    ("clearing_leaves_finite_slots", laws::clearing_leaves_finite_slots, Break::ClearsNothing),
+    ("running_keeps_the_weights", laws::running_keeps_the_weights, Break::WeightsDrift),
+    ("embedding_depends_on_its_token", laws::embedding_depends_on_its_token, Break::SeesTheRowBefore),
+    ("rowwise_depends_on_its_row", laws::rowwise_depends_on_its_row, Break::TileByRows),
+    ("selected_rows_are_gathered", laws::selected_rows_are_gathered, Break::GathersInReverse),
+    ("stored_rows_are_found_again", laws::stored_rows_are_found_again, Break::StoresWithLogitsOnly),
+    ("other_slots_are_untouched", laws::other_slots_are_untouched, Break::StoresBesideToo),
+    ("attention_sees_its_window_in_order", laws::attention_sees_its_window_in_order, Break::PhysicalOrder),
+    ("what_is_stored_is_finite", laws::what_is_stored_is_finite, Break::StoresInfinity),
+    ("an_intact_failure_keeps_the_rest", laws::an_intact_failure_keeps_the_rest, Break::FailsAndForgets),
+    ("running_does_not_panic", laws::running_does_not_panic, Break::PanicsOnManySequences),
+    ("logits_are_what_the_step_left", laws::logits_are_what_the_step_left, Break::LogitsOnce),
+];
+
+#[test]
+fn every_device_law_can_fail() {
+    for (name, law, what) in BREAKS {
+        match law(&broken(Some(*what))) {
+            Ok(()) => panic!("{name} does not see {what:?}"),
+            Err(found) => println!("{name}: {what:?}: {found}"),
+        }
+    }
+}
+
+/// The faults that the simulator and `vosti check` know break laws too.
+#[test]
+fn every_fault_breaks_a_law() {
+    for fault in Fault::ALL {
+        let bench = |program: Program| {
+            let made = program.clone();
+            let new = move || SymbolicDevice::new(&made, &[PAGES, PAGES], 200, 180, 0);
+            Bench { device: Box::new(move || FaultyDevice::new(new(), Some(fault))), program }
+        };
+        let refuse = |_: &mut FaultyDevice<SymbolicDevice>, _: &Program, _: &StepPlan| {
+            Err(DeviceError { message: "told to fail".into(), intact: true })
+        };
+        let (rowwise, attending) = (bench(rowwise()), bench(attending()));
+        let subject = Subject { rowwise, attending, overflowing: VOCAB..VOCAB, refuse };
+        let laws = [
+            laws::rowwise_depends_on_its_row,
+            laws::selected_rows_are_gathered,
+            laws::stored_rows_are_found_again,
+            laws::other_slots_are_untouched,
+        ];
+        assert!(laws.iter().any(|law| law(&subject).is_err()), "{} breaks no law", fault.name());
+    }
+}
+
+/// In the seam, `Law: name.` ends the sentence above each clause that promises something.
+#[test]
+fn every_clause_of_the_seam_has_its_law() {
+    let seam = include_str!("../../../vosti-core/src/seam.rs");
+    let laws: Vec<&str> = seam.split("Law: ").skip(1).filter_map(|rest| rest.split('.').next()).collect();
+    let named: BTreeSet<&str> = laws.iter().copied().collect();
+    assert_eq!(named.len(), laws.len(), "a law is named twice");
+    let device = BREAKS.iter().map(|(name, ..)| *name);
+    let there: BTreeSet<&str> = device.chain(SAMPLER_LAWS.iter().map(|(name, _)| *name)).collect();
+    assert_eq!(named, there, "laws that the seam names, and laws that there are");
+    let promises = clauses(seam);
+    assert!(promises.len() >= there.len(), "the seam is not read as it is written");
+    for clause in promises {
+        assert!(clause.contains("Law: ") || clause.contains("(Laws: each op's"), "a promise without a law: {clause}");
+    }
+}
+
+/// The sentences above what is promised: in the traits after `ensures` (and above `no_unwind`), in `op_ran` all of them.
+fn clauses(seam: &str) -> Vec<String> {
+    let between = |from: &str, to: &str| &seam[seam.find(from).unwrap()..seam.find(to).unwrap()];
+    let traits = between("pub trait Device", "/// Every slot of every layer is finite").lines();
+    let ops = between("fn op_ran", "/// The ops ran one after").lines();
+    let mut promises: Vec<String> = vec![];
+    let (mut assumes, mut goes_on) = (false, false);
+    for line in traits.chain(ops).map(str::trim) {
+        let sentence = line.strip_prefix("// ").filter(|_| !assumes);
+        match (sentence, promises.last_mut()) {
+            (Some(sentence), Some(last)) if goes_on => *last = format!("{last} {sentence}"),
+            (Some(sentence), _) => promises.push(sentence.into()),
+            (None, _) => {}
+        }
+        goes_on = sentence.is_some();
+        // What a device may rely on is the core's to prove.
+        assumes = line == "requires" || assumes && !line.starts_with("ensures") && !line.contains("fn ");
+    }
+    promises
+}
+
+#[test]
+fn a_clause_without_a_law_is_seen() {
+    let seam = "pub trait Device {\n requires\n // a premise\n ensures\n // a promise\n // in two lines\n x,\n}\n\
+        /// Every slot of every layer is finite\nfn op_ran {\n // an op\n}\n/// The ops ran one after";
+    assert_eq!(clauses(seam), ["a promise in two lines", "an op"]);
+}
+
+/// A law of `Sampler`.
+type SamplerLaw = fn(&Sample<'_>) -> bool;
+
+/// `TokenSampler::sample`, or what stands for it.
+type Sample<'a> = dyn Fn(&TokenSampler, &mut SamplerState, &[f32]) -> (Token, bool) + 'a;
+
+const SAMPLER_LAWS: &[(&str, SamplerLaw)] = &[
+    ("the_vocabulary_is_what_it_says", |_| (1..300).all(|n| TokenSampler::new(n).vocab() == n)),
+    ("a_choice_depends_on_state_and_logits", a_choice_depends_on_state_and_logits),
+    ("tokens_are_in_the_vocabulary", tokens_are_in_the_vocabulary),
+];
+
+fn samplings() -> Vec<Sampling> {
+    let base = SamplingParams { tokens_max: 12, seed: 9, ..SamplingParams::default() };
+    let warm = SamplingParams { temperature: 1.1, ..base.clone() };
+    let params = [
+        base.clone(),
+        SamplingParams { stop_tokens: vec![3], ..base },
+        warm.clone(),
+        SamplingParams { top_k: 5, top_p: 0.9, ..warm.clone() },
+        SamplingParams { min_p: 0.1, repetition_penalty: 1.3, ..warm.clone() },
+        SamplingParams { presence_penalty: 0.5, frequency_penalty: 0.4, logit_bias: vec![(2, 1.5)], ..warm },
+    ];
+    params.into_iter().map(|p| Sampling::new(p).unwrap()).collect()
+}
+
+fn rows(seed: u32, vocab: u32) -> impl Iterator<Item = Vec<f32>> {
+    let value = move |row: u32, i: u32| ((row * 31 + i * 17 + seed * 7) % 101) as f32 / 12.0 - 4.0;
+    (0..10).map(move |row| (0..vocab).map(|i| value(row, i)).collect())
+}
+
+/// Two requests that ask the same, one alone, the other with strangers sampled in between.
+fn a_choice_depends_on_state_and_logits(sample: &Sample<'_>) -> bool {
+    samplings().iter().all(|sampling| {
+        let (alone, shared) = (TokenSampler::new(40), TokenSampler::new(40));
+        let (mut one, mut two) = (SamplerState::new(sampling, &[1, 2], 0), SamplerState::new(sampling, &[1, 2], 0));
+        rows(1, 40).enumerate().all(|(i, row)| {
+            for other in samplings().iter().take(i % 4) {
+                let mut stranger = SamplerState::new(other, &[7; 9], 1);
+                rows(5, 40).take(2).for_each(|row| {
+                    sample(&shared, &mut stranger, &row);
+                });
+            }
+            one.finish().is_some() || sample(&alone, &mut one, &row) == sample(&shared, &mut two, &row)
+        })
+    })
+}
+
+fn tokens_are_in_the_vocabulary(sample: &Sample<'_>) -> bool {
+    samplings().iter().all(|sampling| {
+        // Rows as wide as the vocabulary, wider, and of nothing that is a number.
+        let strange = [vec![f32::NAN; 20], vec![f32::NEG_INFINITY; 20], vec![f32::INFINITY; 20]];
+        rows(2, 20).chain(rows(3, 64)).chain(strange).all(|row| {
+            let mut state = SamplerState::new(sampling, &[1], 0);
+            sample(&TokenSampler::new(20), &mut state, &row).0 < 20
+        })
+    })
+}
+
+#[test]
+fn the_sampler_keeps_its_laws() {
+    for (name, law) in SAMPLER_LAWS {
+        assert!(law(&|sampler, state, row| sampler.sample(state, row)), "{name}");
+    }
+}
+
+#[test]
+fn a_broken_sampler_is_seen() {
+    let calls = std::cell::Cell::new(0);
+    let by_call_order = |sampler: &TokenSampler, state: &mut SamplerState, row: &[f32]| {
+        calls.set(calls.get() + 1);
+        let (token, done) = sampler.sample(state, row);
+        ((token + u32::from(calls.get() % 7 == 0)) % sampler.vocab(), done)
+    };
+    assert!(!a_choice_depends_on_state_and_logits(&by_call_order));
+    let one_too_far = |sampler: &TokenSampler, state: &mut SamplerState, row: &[f32]| {
+        let (token, done) = sampler.sample(state, row);
+        (token + 1, done)
+    };
+    assert!(!tokens_are_in_the_vocabulary(&one_too_far));
+}
