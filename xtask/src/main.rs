@@ -1,6 +1,7 @@
 //! Developer commands: `cargo xtask COMMAND`. One file each; this one only names them.
 
 mod bench;
+mod mutants;
 mod python;
 mod test;
 mod tidy;
@@ -38,11 +39,8 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
-    /// Wrong versions of the core: each must fail at an obligation of the module it names (needs Verus)
-    VerifyMutants {
-        /// Only these
-        names: Vec<String>,
-    },
+    /// Wrong versions of the core: each must fail at the obligation it names (needs Verus), and be seen running
+    VerifyMutants(mutants::Mutants),
     /// Makes the Python environment of the developer tools under target/ and prints its interpreter
     Python,
 }
@@ -52,7 +50,7 @@ fn main() -> ExitCode {
         Task::Bench(bench) => bench::run(&bench),
         Task::Test => test::run(),
         Task::Verify { check } => verify::run(check),
-        Task::VerifyMutants { names } => verify::mutants(&names),
+        Task::VerifyMutants(options) => mutants::run(&options),
         Task::Tidy => tidy::run(),
         Task::Ttir { check } => ttir::run(check),
         Task::Python => python::interpreter().map(|path| println!("{}", path.display())),

@@ -1,21 +1,21 @@
 //! `cargo xtask verify`: checks the core's proof with Verus where it is installed, and that the proof receipt is of
-//! these sources. `cargo xtask verify-mutants`: the same for wrong versions of the core, which must fail.
+//! these sources. Read next: `mutants.rs`, what this proof is worth.
 //!
 //! Cargo's cache does not see Verus' arguments and an unchanged crate prints nothing, so this command keeps a
 //! target folder for one set of arguments, forgets the core's part of it before each run, and wants the core's own
 //! result line with a floor on its count: an exit code of 0 alone proves nothing.
 
 use crate::bench::target_folder;
-use crate::{root, run_command};
+use crate::root;
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
-use std::{env, fs};
+use std::{env, fmt, fs};
 
 /// The release that users install; its vstd is pinned in Cargo.toml.
-const VERUS: &str = "0.2026.06.07.cd03505";
+pub const VERUS: &str = "0.2026.06.07.cd03505";
 const ARGUMENTS: [&str; 2] = ["--no-cheating", "--no-external-by-default"];
 /// Fewer obligations than this and something was not verified.
 const VERIFIED_MIN: usize = 200;
@@ -52,18 +52,21 @@ pub fn run(check: bool) -> Result<()> {
     let core = root().join("crates/vosti-core");
     let sources = digest(&core)?;
     if !installed()? {
-        println!("core proof: Verus {VERUS} is not on PATH; only the proof receipt is compared");
         let receipt = read_receipt()?;
-        ensure!(receipt.sources == sources, "{RECEIPT} is of other sources; run `cargo xtask verify` with Verus");
+        ensure!(
+            receipt.sources == sources,
+            "{RECEIPT} is of other sources; run `cargo xtask verify` with Verus {VERUS}"
+        );
+        let Receipt { verified, errors, .. } = receipt;
         println!(
-            "core proof: the receipt is of these sources: {} verified, {} errors",
-            receipt.verified, receipt.errors
+            "core proof: Verus {VERUS} is not on PATH, so only the receipt was compared; it is of these sources: \
+             {verified} verified, {errors} errors"
         );
         return Ok(());
     }
     let start = Instant::now();
     let outcome = verify(&root(), &[])?;
-    let Outcome::Verified { verified, errors } = outcome else { bail!("the core does not compile:\n{outcome:?}") };
+    let Outcome::Verified { verified, errors, .. } = outcome else { bail!("the core does not verify: {outcome:?}") };
     let lines = count(&core)?;
     println!("core proof: {verified} verified, {errors} errors in {:.0} s", start.elapsed().as_secs_f64());
     let Lines { spec, trusted, proof, exec } = &lines;
@@ -90,73 +93,43 @@ pub fn run(check: bool) -> Result<()> {
     Ok(())
 }
 
-/// Every patch of `crates/vosti-core/mutants` must compile and fail an obligation in the module it names.
-pub fn mutants(only: &[String]) -> Result<()> {
-    ensure!(installed()?, "this needs Verus {VERUS} on PATH");
-    let mut patches: Vec<PathBuf> = fs::read_dir(root().join("crates/vosti-core/mutants"))?
-        .map(|entry| Ok(entry?.path()))
-        .collect::<Result<_>>()?;
-    patches.retain(|path| path.extension().is_some_and(|end| end == "patch"));
-    patches.sort();
-    let (mut died, mut failed) = (0, Vec::new());
-    for patch in patches {
-        let name = patch.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        if !only.is_empty() && !only.contains(&name) {
-            continue;
-        }
-        match mutant(&patch) {
-            Ok(story) => {
-                died += 1;
-                println!("died      {name}: {story}");
-            }
-            Err(error) => {
-                println!("SURVIVED  {name}: {error:#}");
-                failed.push(name);
-            }
-        }
-    }
-    println!("{died} passed, {} failed", failed.len());
-    ensure!(failed.is_empty(), "not caught as they should be: {}", failed.join(", "));
-    Ok(())
-}
-
-/// Applies one patch to a copy of the workspace and verifies the module it names.
-fn mutant(patch: &Path) -> Result<String> {
-    let text = fs::read_to_string(patch)?;
-    let field = |name: &str| {
-        let found = text.lines().find_map(|line| line.strip_prefix(name));
-        found.map(|rest| rest.trim().to_string()).with_context(|| format!("the patch has no `{name}` line"))
-    };
-    let (story, module) = (field("story:")?, field("dies in:")?);
-    let copy = target_folder().join("mutant");
-    if copy.exists() {
-        fs::remove_dir_all(&copy)?;
-    }
-    fs::create_dir_all(&copy)?;
-    let mut unpack = Command::new("sh");
-    unpack.args(["-c", "git ls-files -z Cargo.toml Cargo.lock rust-toolchain.toml crates kernels/Cargo.toml kernels/src kernels/build.rs xtask | grep -zv ttir/ | xargs -0 cp --parents -t \"$0\""]);
-    run_command(unpack.arg(&copy))?;
-    let mut apply = Command::new("patch");
-    apply.args(["--silent", "-p1", "-d"]).arg(&copy).arg("-i").arg(patch);
-    run_command(&mut apply).context("the patch does not apply")?;
-    match verify(&copy, &["--verify-only-module", &module])? {
-        Outcome::Verified { errors: 0, .. } => bail!("every obligation of module {module} still holds"),
-        Outcome::Verified { .. } => Ok(story),
-        Outcome::GaveUp => bail!("the solver gave up: that is no refutation"),
-        Outcome::Broken(text) => bail!("it does not compile:\n{text}"),
-    }
-}
-
 /// What Verus said of the core.
 #[derive(Debug)]
-enum Outcome {
-    Verified { verified: usize, errors: usize },
+pub enum Outcome {
+    Verified { verified: usize, errors: usize, failures: Vec<Failure> },
     GaveUp,
-    Broken(#[allow(dead_code, reason = "shown by Debug")] String),
+    Broken(String),
+}
+
+/// An obligation that does not hold: the verifier's message, and the line of source that it points at.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Failure {
+    message: String,
+    source: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.message, self.source)
+    }
+}
+
+/// The failures that Verus printed: `error: MESSAGE`, then `--> FILE:LINE:COLUMN` with a file of the workspace.
+fn failures(workspace: &Path, text: &str) -> Vec<Failure> {
+    let lines: Vec<&str> = text.lines().collect();
+    let failure = |pair: &[&str]| {
+        let message = pair[0].strip_prefix("error: ")?;
+        let mut place = pair[1].trim().strip_prefix("--> ")?.split(':');
+        let (file, line) = (place.next()?, place.next()?.parse::<usize>().ok()?);
+        let source = fs::read_to_string(workspace.join(file)).ok()?;
+        let source = source.lines().nth(line - 1)?.trim().to_string();
+        Some(Failure { message: message.into(), source })
+    };
+    lines.windows(2).filter_map(failure).collect()
 }
 
 /// Runs Verus on the core of a workspace, whatever cargo's cache believes.
-fn verify(workspace: &Path, extra: &[&str]) -> Result<Outcome> {
+pub fn verify(workspace: &Path, extra: &[&str]) -> Result<Outcome> {
     let target = target_folder().join("verus");
     forget(&target)?;
     // One stream, so that a result line stands after the crate it is of: vstd has a line of its own.
@@ -182,7 +155,7 @@ fn verify(workspace: &Path, extra: &[&str]) -> Result<Outcome> {
         eprintln!("{text}");
     }
     ensure!(errors > 0 || result.status.success(), "cargo verus failed:\n{text}");
-    Ok(Outcome::Verified { verified, errors })
+    Ok(Outcome::Verified { verified, errors, failures: failures(workspace, &text) })
 }
 
 /// Makes cargo verify the core again: removes what it remembers of it.
@@ -198,7 +171,7 @@ fn forget(target: &Path) -> Result<()> {
     Ok(())
 }
 
-fn installed() -> Result<bool> {
+pub fn installed() -> Result<bool> {
     let found = env::split_paths(&env::var_os("PATH").unwrap_or_default()).any(|dir| dir.join("cargo-verus").is_file());
     if !found {
         return Ok(false);

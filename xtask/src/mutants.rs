@@ -1,0 +1,240 @@
+//! `cargo xtask verify-mutants`: what the core's proof is worth. A proof of everything proves nothing, so wrong versions of
+//! the core must fail it, each at the obligation that it names and not by the solver's limit; versions that only say
+//! the same otherwise (`neutral/`) must still pass. `--run` looks at the wrong versions from the other side: each must
+//! also fail the running tests that it names, or pass them if it says that it cannot be seen.
+//!
+//! A patch begins with its fields, one a line:
+//!
+//! ```text
+//! story: what is wrong, in a sentence
+//! dies in: the module whose obligation fails
+//! fails: the verifier's message, and the line of source that it points at
+//! seen by: simulator | core tests | not visible: why
+//! ```
+//!
+//! Read next: `verify.rs`.
+
+use crate::bench::target_folder;
+use crate::verify::{Failure, Outcome, VERUS, installed, verify};
+use crate::{root, run_command};
+use anyhow::{Context, Result, bail, ensure};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+use std::{env, fs};
+
+const FOLDER: &str = "crates/vosti-core/mutants";
+/// Far longer than any of the suites takes: a mutant that hangs them has not been caught.
+const SECONDS_MAX: &str = "600";
+
+#[derive(clap::Args)]
+pub struct Mutants {
+    /// Only these
+    names: Vec<String>,
+    /// Run the tests that must see each wrong version, instead of the verifier
+    #[arg(long)]
+    run: bool,
+}
+
+/// Who sees a wrong version when it runs.
+#[derive(Debug, PartialEq, Eq)]
+enum Seen {
+    /// Random schedules of the engine (`vosti-engine`, test `simulator`).
+    Simulator,
+    /// The core's own tests, which also call it with what no engine would.
+    CoreTests,
+    /// Nobody can: the code says why.
+    NotVisible,
+}
+
+/// A patch and its fields.
+struct Patch {
+    name: String,
+    path: PathBuf,
+    text: String,
+}
+
+impl Patch {
+    fn field(&self, name: &str) -> Result<&str> {
+        let found = self.text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        found.map(str::trim).filter(|value| !value.is_empty()).with_context(|| format!("the patch has no `{name}:`"))
+    }
+
+    fn seen(&self) -> Result<Seen> {
+        Ok(match self.field("seen by")? {
+            "simulator" => Seen::Simulator,
+            "core tests" => Seen::CoreTests,
+            other => match other.strip_prefix("not visible:") {
+                Some(why) if why.trim().len() > 10 => Seen::NotVisible,
+                _ => bail!("`seen by: {other}`: say `simulator`, `core tests`, or `not visible: why`"),
+            },
+        })
+    }
+}
+
+/// Every patch of a folder, by name.
+fn patches(folder: &Path) -> Result<Vec<Patch>> {
+    let mut patches = Vec::new();
+    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|end| end == "patch") {
+            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            patches.push(Patch { name, text: fs::read_to_string(&path)?, path });
+        }
+    }
+    patches.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(patches)
+}
+
+/// Checks every patch, or those named; all of them, even if one is not as it should be.
+pub fn run(options: &Mutants) -> Result<()> {
+    ensure!(options.run || installed()?, "this needs Verus {VERUS} on PATH");
+    let start = Instant::now();
+    let wanted = |patch: &Patch| options.names.is_empty() || options.names.contains(&patch.name);
+    let wrong: Vec<Patch> = patches(&root().join(FOLDER))?.into_iter().filter(wanted).collect();
+    let neutral: Vec<Patch> = patches(&root().join(FOLDER).join("neutral"))?.into_iter().filter(wanted).collect();
+    ensure!(!wrong.is_empty() || !neutral.is_empty(), "no patch of {FOLDER} has one of these names");
+    let mut failed = Vec::new();
+    let mut note = |patch: &Patch, outcome: Result<String>| match outcome {
+        Ok(what) => println!("{:32} {what}", patch.name),
+        Err(error) => {
+            println!("{:32} NOT AS IT SHOULD BE: {error:#}", patch.name);
+            failed.push(patch.name.clone());
+        }
+    };
+    for patch in &wrong {
+        note(patch, if options.run { must_be_seen(patch) } else { must_die(patch) });
+    }
+    for patch in &neutral {
+        note(patch, if options.run { must_pass(patch) } else { must_verify(patch) });
+    }
+    let (all, seconds) = (wrong.len() + neutral.len(), start.elapsed().as_secs());
+    println!("{} wrong and {} neutral versions in {seconds} s", wrong.len(), neutral.len());
+    println!("{} passed, {} failed", all - failed.len(), failed.len());
+    ensure!(failed.is_empty(), "not as they should be: {}", failed.join(", "));
+    Ok(())
+}
+
+/// The named obligation fails.
+fn must_die(patch: &Patch) -> Result<String> {
+    let (story, module, named) = (patch.field("story")?, patch.field("dies in")?, patch.field("fails")?);
+    patch.seen()?;
+    let copy = apply(patch)?;
+    match verify(&copy, &["--verify-only-module", module])? {
+        Outcome::Verified { errors: 0, .. } => bail!("every obligation of module {module} still holds"),
+        Outcome::Verified { failures, .. } => {
+            let found: Vec<String> = failures.iter().map(Failure::to_string).collect();
+            ensure!(found.iter().any(|f| f == named), "it fails elsewhere than it says:\n  {}", found.join("\n  "));
+            Ok(format!("died: {story}"))
+        }
+        Outcome::GaveUp => bail!("the solver gave up: that is no refutation"),
+        Outcome::Broken(text) => bail!("it does not compile:\n{text}"),
+    }
+}
+
+/// Nothing is wrong with it, and the whole proof says so.
+fn must_verify(patch: &Patch) -> Result<String> {
+    let story = patch.field("story")?;
+    match verify(&apply(patch)?, &[])? {
+        Outcome::Verified { verified, errors: 0, .. } => Ok(format!("verified ({verified}): {story}")),
+        Outcome::Verified { failures, .. } => {
+            let found: Vec<String> = failures.iter().map(Failure::to_string).collect();
+            bail!("it only says the same otherwise, and the proof breaks:\n  {}", found.join("\n  "))
+        }
+        Outcome::GaveUp => bail!("it only says the same otherwise, and the solver gave up"),
+        Outcome::Broken(text) => bail!("it does not compile:\n{text}"),
+    }
+}
+
+/// It compiles as plain Rust, and running it is seen by whom it says.
+fn must_be_seen(patch: &Patch) -> Result<String> {
+    let (story, seen) = (patch.field("story")?, patch.seen()?);
+    let copy = apply(patch)?;
+    let passes = |suite| passes(&copy, suite);
+    match seen {
+        Seen::Simulator if passes(SIMULATOR)? => bail!("the simulator does not see it"),
+        Seen::Simulator => Ok(format!("seen by the simulator: {story}")),
+        Seen::CoreTests if passes(CORE_TESTS)? => bail!("the core's tests do not see it"),
+        Seen::CoreTests => Ok(format!("seen by the core's tests: {story}")),
+        Seen::NotVisible if !passes(CORE_TESTS)? => bail!("it says that nobody sees it, and the core's tests do"),
+        Seen::NotVisible if !passes(SIMULATOR)? => bail!("it says that nobody sees it, and the simulator does"),
+        Seen::NotVisible => Ok(format!("runs unseen, as it says: {story}")),
+    }
+}
+
+/// It runs like the original.
+fn must_pass(patch: &Patch) -> Result<String> {
+    let (story, copy) = (patch.field("story")?, apply(patch)?);
+    ensure!(passes(&copy, CORE_TESTS)?, "the core's tests fail");
+    ensure!(passes(&copy, SIMULATOR)?, "the simulator fails");
+    Ok(format!("runs alike: {story}"))
+}
+
+const SIMULATOR: &[&str] = &["-p", "vosti-engine", "--test", "simulator"];
+const CORE_TESTS: &[&str] = &["-p", "vosti-core", "--test", "operations", "--test", "any_order", "--test", "programs"];
+
+/// Whether a suite passes on a copy. An error: it does not compile, or it does not end.
+fn passes(copy: &Path, suite: &[&str]) -> Result<bool> {
+    let target = target_folder().join("mutants");
+    let cargo = |command: &mut Command| -> Result<_> {
+        command.current_dir(copy).env("CARGO_TARGET_DIR", &target);
+        // Built often and run briefly.
+        command.env("CARGO_PROFILE_DEV_OPT_LEVEL", "1").env("CARGO_PROFILE_DEV_DEBUG", "0");
+        command.output().context("cargo test")
+    };
+    let built = cargo(Command::new(env!("CARGO")).args(["test", "--quiet", "--no-run"]).args(suite))?;
+    ensure!(built.status.success(), "it does not compile:\n{}", String::from_utf8_lossy(&built.stderr));
+    let mut limited = Command::new("timeout");
+    limited.args([SECONDS_MAX, env!("CARGO"), "test", "--quiet", "--no-fail-fast"]).args(suite);
+    let ran = cargo(&mut limited)?;
+    ensure!(ran.status.code() != Some(124), "the tests hang: they must end with an error");
+    Ok(ran.status.success())
+}
+
+/// A copy of the workspace with the patch applied, always at the same place.
+fn apply(patch: &Patch) -> Result<PathBuf> {
+    let copy = target_folder().join("mutant");
+    if copy.exists() {
+        fs::remove_dir_all(&copy)?;
+    }
+    fs::create_dir_all(&copy)?;
+    // Cargo wants every member of the workspace; TTIR is large and nobody here reads it.
+    let files =
+        "Cargo.toml Cargo.lock rust-toolchain.toml crates kernels/Cargo.toml kernels/src kernels/build.rs xtask";
+    let script = format!("git ls-files -z {files} | grep -zv ttir/ | xargs -0 cp --parents -t \"$0\"");
+    run_command(Command::new("sh").args(["-c", &script]).arg(&copy))?;
+    let mut apply = Command::new("patch");
+    apply.args(["--silent", "-p1", "-d"]).arg(&copy).arg("-i").arg(&patch.path);
+    run_command(&mut apply).context("the patch does not apply")?;
+    Ok(copy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_patch_says_what_it_must() {
+        let wrong = patches(&root().join(FOLDER)).unwrap();
+        assert!(wrong.len() >= 25, "{} wrong versions", wrong.len());
+        for patch in &wrong {
+            for field in ["story", "dies in", "fails"] {
+                patch.field(field).map_err(|e| format!("{}: {e}", patch.name)).unwrap();
+            }
+            patch.seen().map_err(|e| format!("{}: {e}", patch.name)).unwrap();
+        }
+        let neutral = patches(&root().join(FOLDER).join("neutral")).unwrap();
+        assert!(neutral.len() >= 5, "{} neutral versions", neutral.len());
+        assert!(neutral.iter().all(|patch| patch.field("story").is_ok()));
+    }
+
+    #[test]
+    fn an_unseen_mutant_says_why() {
+        let patch =
+            |seen: &str| Patch { name: "a".into(), path: PathBuf::new(), text: format!("story: x\nseen by: {seen}\n") };
+        assert_eq!(patch("simulator").seen().unwrap(), Seen::Simulator);
+        assert_eq!(patch("not visible: the engine never asks for it").seen().unwrap(), Seen::NotVisible);
+        assert!(patch("not visible:").seen().is_err() && patch("nobody").seen().is_err());
+        assert!(patch("").seen().is_err() && patch("simulator").field("fails").is_err());
+    }
+}
