@@ -12,6 +12,11 @@ pub trait Watch {
     fn cancelled(&self) -> bool;
 }
 
+/// How many of something, as people say it: `1 page`, `2 pages`.
+pub fn counted(n: usize, noun: &str) -> String {
+    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
+}
+
 /// Watches nothing.
 pub struct Silent;
 

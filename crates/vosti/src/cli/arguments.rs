@@ -62,7 +62,7 @@ pub struct Engine {
     pub kv_pages: Option<usize>,
 
     /// Longest sequence, prompt and answer [default: the model's own]
-    #[arg(long, value_name = "TOKENS")]
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(16..))]
     pub context: Option<u32>,
 
     /// Run what `vosti prepare` wrote to this folder, instead of the built-in kernels and certificates
@@ -86,7 +86,7 @@ pub struct Sampling {
     pub seed: Option<u64>,
 
     /// 0 always takes the most likely token; higher is more varied
-    #[arg(long, default_value_t = 0.7)]
+    #[arg(long, default_value_t = 0.7, allow_negative_numbers = true)]
     pub temperature: f32,
 
     /// Keep only the K most likely tokens; 0 keeps all
@@ -94,15 +94,15 @@ pub struct Sampling {
     pub top_k: u32,
 
     /// Keep the most likely tokens that together have this probability
-    #[arg(long, default_value_t = 0.95, value_name = "P")]
+    #[arg(long, default_value_t = 0.95, value_name = "P", allow_negative_numbers = true)]
     pub top_p: f32,
 
     /// Drop tokens less likely than this times the most likely one
-    #[arg(long, default_value_t = 0.0, value_name = "P")]
+    #[arg(long, default_value_t = 0.0, value_name = "P", allow_negative_numbers = true)]
     pub min_p: f32,
 
     /// Above 1, tokens already in the prompt or answer become less likely
-    #[arg(long, default_value_t = 1.0, value_name = "X")]
+    #[arg(long, default_value_t = 1.0, value_name = "X", allow_negative_numbers = true)]
     pub repetition_penalty: f32,
 
     /// Subtracted from tokens already in the answer
@@ -261,15 +261,15 @@ pub struct Check {
 #[derive(Args)]
 pub struct Bench {
     /// Prompt tokens of the prefill measurement
-    #[arg(short, long, default_value_t = 512, value_name = "TOKENS")]
+    #[arg(short, long, default_value_t = 512, value_name = "TOKENS", value_parser = at_least_one)]
     pub prefill: usize,
 
     /// Tokens of each decode measurement
-    #[arg(short = 'n', long, default_value_t = 64, value_name = "TOKENS")]
+    #[arg(short = 'n', long, default_value_t = 64, value_name = "TOKENS", value_parser = at_least_one)]
     pub decode: usize,
 
     /// Sequences that decode together
-    #[arg(short, long, value_delimiter = ',', default_value = "1,4,8", value_name = "N,...")]
+    #[arg(short, long, value_delimiter = ',', default_value = "1,4,8", value_name = "N,...", value_parser = at_least_one)]
     pub batch: Vec<usize>,
 
     /// Tokens already in the cache of each sequence
@@ -277,7 +277,7 @@ pub struct Bench {
     pub depth: Vec<usize>,
 
     /// Repetitions; the median is reported
-    #[arg(short, long, default_value_t = 3, value_name = "N")]
+    #[arg(short, long, default_value_t = 3, value_name = "N", value_parser = at_least_one)]
     pub repeat: usize,
 
     /// Print JSON
@@ -291,6 +291,12 @@ pub struct Bench {
     /// Worker threads [default: the cores this process may use]
     #[arg(short, long, value_name = "N")]
     pub threads: Option<usize>,
+}
+
+/// A count of something that cannot be none.
+fn at_least_one(text: &str) -> Result<usize, String> {
+    let none = || format!("`{text}` is not a whole number of at least 1");
+    text.parse().ok().filter(|n| *n > 0).ok_or_else(none)
 }
 
 /// `512M`, `2G`, `1048576`.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use vosti::catalogue;
 use vosti::deployment::{Deployment, Options, Room};
 use vosti::fetch::{Cache, FetchError, Source};
+use vosti::watch::counted;
 use vosti_core::PAGE;
 use vosti_cpu::CpuDevice;
 use vosti_engine::{Engine, Policy, Speculation};
@@ -69,7 +70,8 @@ fn banner(deployment: &Deployment, pages: usize) {
     eprintln!("model        {}", deployment.describe());
     eprintln!("device       {}", deployment.device_name());
     eprintln!(
-        "kv pool      {pages} pages of {PAGE} tokens: {} tokens, {:.1} MiB",
+        "kv pool      {} of {PAGE} tokens: {} tokens, {:.1} MiB",
+        counted(pages, "page"),
         pages * PAGE,
         bytes as f64 / 1048576.0
     );

@@ -1,6 +1,7 @@
 //! Sampling flags to the engine's checked parameters.
 
 use super::arguments::Sampling;
+use anyhow::{Result, bail};
 use std::sync::Arc;
 use vosti_engine::SamplingParams;
 use vosti_engine::text::TokenText;
@@ -16,13 +17,13 @@ pub fn seed(arguments: &Sampling) -> u64 {
 }
 
 /// Checked parameters of one request.
-pub fn checked(
-    arguments: &Sampling,
-    seed: u64,
-    model: &Arc<Model>,
-) -> Result<vosti_engine::Sampling, vosti_engine::SamplingError> {
+pub fn checked(arguments: &Sampling, seed: u64, model: &Arc<Model>) -> Result<vosti_engine::Sampling> {
+    let vocabulary = model.decoder.vocab;
+    if let Some((token, _)) = arguments.logit_bias.iter().find(|(token, _)| *token >= vocabulary) {
+        bail!("--logit-bias names token {token}, the vocabulary ends at {}", vocabulary - 1);
+    }
     let stop_tokens = if arguments.ignore_eos { Vec::new() } else { model.tokenizer.eos().collect() };
-    vosti_engine::Sampling::new(SamplingParams {
+    let checked = vosti_engine::Sampling::new(SamplingParams {
         temperature: arguments.temperature,
         top_k: arguments.top_k,
         top_p: arguments.top_p,
@@ -37,7 +38,8 @@ pub fn checked(
         tokens_max: arguments.max_tokens,
         seed,
         ..SamplingParams::default()
-    })
+    })?;
+    Ok(checked)
 }
 
 /// The tokenizer as the engine sees it.

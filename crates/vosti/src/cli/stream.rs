@@ -6,6 +6,7 @@ use anyhow::Result;
 use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use vosti::watch::counted;
 use vosti_core::Device;
 use vosti_engine::text::TextStream;
 use vosti_engine::{Engine, Event, FinishReason, Request, Token};
@@ -93,13 +94,14 @@ impl Streamed {
         let computed = self.prompt_tokens - self.cached_tokens.min(self.prompt_tokens);
         let cached = if self.cached_tokens > 0 { format!(" ({} cached)", self.cached_tokens) } else { String::new() };
         eprintln!(
-            "prompt       {} tokens{cached}, {:.1} tokens/s, first token after {:.0} ms",
-            self.prompt_tokens,
+            "prompt       {}{cached}, {:.1} tokens/s, first token after {:.0} ms",
+            counted(self.prompt_tokens, "token"),
             rate(computed, self.first),
             self.first.as_secs_f64() * 1e3
         );
         let decoded = generated.saturating_sub(self.tokens.len());
-        eprintln!("answer       {generated} tokens, {:.1} tokens/s{}", rate(decoded, self.rest), self.ended());
+        let answer = counted(generated, "token");
+        eprintln!("answer       {answer}, {:.1} tokens/s{}", rate(decoded, self.rest), self.ended());
     }
 
     fn ended(&self) -> &'static str {
