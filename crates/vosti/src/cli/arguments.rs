@@ -36,6 +36,8 @@ pub enum Command {
     Check(Check),
     /// Measures tokens per second
     Bench(Bench),
+    /// Answers a receipt's request again and says whether the bits are the same
+    Replay(Replay),
     /// Proves that every kernel keeps its contract
     Verify(Verify),
     /// Writes a model's kernels and certificates to a folder
@@ -244,6 +246,30 @@ pub struct Check {
     #[arg(long)]
     pub self_test: bool,
 
+    /// Measure this server instead, through the OpenAI API: one like http://127.0.0.1:8000, of whatever make
+    #[arg(long, value_name = "URL", conflicts_with_all = ["self_test", "probe", "html", "only", "max_prompt"])]
+    pub endpoint: Option<String>,
+
+    /// With --endpoint: sent as `Authorization: Bearer KEY` [default: $OPENAI_API_KEY]
+    #[arg(long, value_name = "KEY", requires = "endpoint")]
+    pub api_key: Option<String>,
+
+    /// With --endpoint: the model to ask for [default: the first that the server lists]
+    #[arg(long, value_name = "NAME", requires = "endpoint")]
+    pub endpoint_model: Option<String>,
+
+    /// With --endpoint: prompts; each is asked greedily and with a seed
+    #[arg(long, value_name = "N", requires = "endpoint", default_value_t = 8)]
+    pub prompts: usize,
+
+    /// With --endpoint: tokens of each answer
+    #[arg(long, value_name = "TOKENS", requires = "endpoint", default_value_t = 24)]
+    pub answer: usize,
+
+    /// With --endpoint: how many requests at the same time
+    #[arg(long, value_delimiter = ',', value_name = "N,...", requires = "endpoint", default_value = "2,4,8,16")]
+    pub together: Vec<usize>,
+
     /// Print the digests of a few fixed requests' logits: how the suite asks another process
     #[arg(long, hide = true)]
     pub probe: bool,
@@ -251,6 +277,25 @@ pub struct Check {
     /// A name from `vosti models`, a GGUF file, or a Hugging Face folder
     #[arg(short, long, default_value = catalogue::DEFAULT, value_name = "NAME|PATH")]
     pub model: String,
+
+    /// Worker threads [default: the cores this process may use]
+    #[arg(short, long, value_name = "N")]
+    pub threads: Option<usize>,
+}
+
+/// `vosti replay`
+#[derive(Args)]
+pub struct Replay {
+    /// A receipt, as a server gave it with an answer; - reads it from standard input
+    pub receipt: PathBuf,
+
+    /// Run other requests beside it in the same engine
+    #[arg(long)]
+    pub under_load: bool,
+
+    /// A name from `vosti models`, a GGUF file, or a Hugging Face folder [default: the receipt's model]
+    #[arg(short, long, value_name = "NAME|PATH")]
+    pub model: Option<String>,
 
     /// Worker threads [default: the cores this process may use]
     #[arg(short, long, value_name = "N")]

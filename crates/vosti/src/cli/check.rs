@@ -6,10 +6,13 @@ use super::stream::print;
 use super::{Outcome, open};
 use anyhow::{Context, Result};
 use std::path::Path;
-use vosti::check::{self, Profile, Subject, faults, html};
+use vosti::check::{self, Profile, Subject, endpoint, faults, html};
 use vosti::deployment::{Options, Real};
 
 pub fn run(arguments: &Check) -> Result<Outcome> {
+    if let Some(url) = &arguments.endpoint {
+        return measure(arguments, url);
+    }
     let options = Options { threads: arguments.threads, ..Options::default() };
     let deployment = open::load(&arguments.model, &options)?;
     let program = std::env::current_exe().ok();
@@ -37,6 +40,22 @@ pub fn run(arguments: &Check) -> Result<Outcome> {
     }
     let json = serde_json::to_string_pretty(&report)?;
     finish(arguments.json.as_deref(), &json, &report.table(), report.passed)
+}
+
+/// Another server, from outside.
+fn measure(arguments: &Check, url: &str) -> Result<Outcome> {
+    let key = arguments.api_key.clone().or_else(|| std::env::var("OPENAI_API_KEY").ok());
+    let options = endpoint::Options {
+        url: url.to_string(),
+        key: key.filter(|key| !key.is_empty()),
+        model: arguments.endpoint_model.clone(),
+        prompts: arguments.prompts.max(1),
+        tokens: arguments.answer.max(1),
+        together: arguments.together.iter().map(|n| (*n).max(1)).collect(),
+        seed: arguments.seed,
+    };
+    let report = endpoint::run(&options, &Bar::new(Unit::Count))?;
+    finish(arguments.json.as_deref(), &serde_json::to_string_pretty(&report)?, &report.table(), report.passed)
 }
 
 fn self_test(arguments: &Check, subject: &Real) -> Result<Outcome> {

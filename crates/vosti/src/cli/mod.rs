@@ -10,6 +10,7 @@ mod interrupt;
 mod models;
 mod open;
 mod prepare;
+mod replay;
 mod sampling;
 mod stream;
 mod tokenize;
@@ -20,6 +21,7 @@ use clap::Parser;
 use clap::error::ErrorKind;
 use std::process::ExitCode;
 use vosti::check::CheckError;
+use vosti::check::endpoint::EndpointError;
 use vosti::fetch::FetchError;
 
 /// What a subcommand that ran to its end has to say.
@@ -61,6 +63,7 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
         Command::Tokenize(arguments) => tokenize::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Replay(arguments) => replay::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Prepare(arguments) => prepare::run(&arguments),
     }
@@ -68,7 +71,8 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
 
 fn is_interrupt(error: &anyhow::Error) -> bool {
     let fetch = matches!(error.downcast_ref(), Some(FetchError::Interrupted));
-    fetch || matches!(error.downcast_ref(), Some(CheckError::Interrupted)) || interrupt::interrupted()
+    let endpoint = matches!(error.downcast_ref(), Some(EndpointError::Interrupted));
+    fetch || endpoint || matches!(error.downcast_ref(), Some(CheckError::Interrupted)) || interrupt::interrupted()
 }
 
 /// Help and version as clap prints them; anything else as one line.
