@@ -1,8 +1,10 @@
 //! Ctrl-C: the first ends the work at its next step, the second ends the process.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+static ON_FIRST: OnceLock<Box<dyn Fn() + Send + Sync>> = OnceLock::new();
 
 /// Catches Ctrl-C and termination.
 pub fn install() {
@@ -10,9 +12,17 @@ pub fn install() {
         if INTERRUPTED.swap(true, Ordering::SeqCst) {
             std::process::exit(130);
         }
+        if let Some(on_first) = ON_FIRST.get() {
+            on_first();
+        }
     };
     // Without a handler Ctrl-C ends the process, which is no worse.
     let _ = ctrlc::set_handler(handler);
+}
+
+/// What the first one does besides; for a command that waits instead of working. Only the first call counts.
+pub fn on_first(what: impl Fn() + Send + Sync + 'static) {
+    let _ = ON_FIRST.set(Box::new(what));
 }
 
 /// Whether it was pressed.

@@ -12,6 +12,7 @@ mod open;
 mod prepare;
 mod replay;
 mod sampling;
+mod serve;
 mod stream;
 mod tokenize;
 mod verify;
@@ -58,6 +59,7 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
     match command {
         Command::Generate(arguments) => generate::run(&arguments),
         Command::Chat(arguments) => chat::run(&arguments),
+        Command::Serve(arguments) => serve::run(&arguments),
         Command::Models => models::list(),
         Command::Pull(arguments) => models::pull(&arguments),
         Command::Tokenize(arguments) => tokenize::run(&arguments),

@@ -1,0 +1,162 @@
+//! `vosti serve`: listens at once, loads the model, serves until a signal, drains. A second signal ends it.
+
+use super::arguments::{LogFormat, Serve};
+use super::{Outcome, interrupt, open};
+use anyhow::{Context, Result};
+use std::panic;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use vosti::catalogue;
+use vosti::deployment::Options;
+use vosti_engine::handle::EngineThread;
+use vosti_engine::{EngineHandle, Policy};
+use vosti_server::{Identity, Limits, Server, ServerConfig, ServerHandle, Service, TlsFiles};
+
+/// Memory for keys and values, unless the flags say.
+const KV_BYTES_DEFAULT: u64 = 1 << 30;
+/// Threads that speak HTTP; the work is in the engine.
+const HTTP_THREADS: usize = 2;
+
+pub fn run(arguments: &Serve) -> Result<Outcome> {
+    log(arguments);
+    let config = config(arguments);
+    let scheme = if config.tls.is_some() { "https" } else { "http" };
+    let (keys, name) = (config.api_keys.len(), config.model_names[0].clone());
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(HTTP_THREADS).thread_name("vosti-http").enable_all().build()?;
+    let server = runtime.block_on(Server::bind(config))?;
+    let address = server.address().context("the socket has no address")?;
+    let handle = server.handle();
+    drain_at_signal(&handle);
+    let serving = runtime.spawn(server.run());
+    eprintln!("listening    {scheme}://{address} (503 until the model is loaded)");
+
+    let (service, engine, thread) = load(arguments)?;
+    eprintln!("serving      {name} at {scheme}://{address}/v1, temperature 1 unless asked otherwise, {}", access(keys));
+    handle.ready(service);
+    let ended = runtime.block_on(async {
+        let mut engine_ended = tokio::task::spawn_blocking(move || thread.join());
+        tokio::select! {
+            _ = serving => {
+                engine.drain();
+                engine_ended.await
+            }
+            ended = &mut engine_ended => ended,
+        }
+    });
+    // Threads that wait for nothing must not hold the process.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    match ended? {
+        Ok(Ok(())) => Ok(Outcome::Done),
+        Ok(Err(error)) => Err(error).context("the engine ended"),
+        Err(_) => anyhow::bail!("the engine's thread panicked; this is a bug, please report it"),
+    }
+}
+
+fn access(keys: usize) -> String {
+    match keys {
+        0 => "no API key needed".into(),
+        1 => "with 1 API key".into(),
+        n => format!("with {n} API keys"),
+    }
+}
+
+fn drain_at_signal(handle: &ServerHandle) {
+    let handle = handle.clone();
+    interrupt::on_first(move || {
+        handle.drain();
+        let busy = handle.busy();
+        eprintln!("vosti: finishing {busy} requests; interrupt again to stop at once");
+    });
+}
+
+/// Loads the model and starts its engine.
+fn load(arguments: &Serve) -> Result<(Arc<Service>, EngineHandle, EngineThread)> {
+    let mut flags = arguments.engine.clone();
+    // One core is for HTTP, tokenizing and grammars.
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = flags.threads.unwrap_or((cores - 1).max(1));
+    let options = Options { threads: Some(threads), context: flags.context, bundle: flags.bundle.clone() };
+    let deployment = open::load(&flags.model, &options)?;
+    if flags.kv_pages.is_none() && flags.kv_memory.is_none() {
+        flags.kv_memory = Some(KV_BYTES_DEFAULT);
+    }
+    let engine = open::engine(&deployment, &flags, usize::MAX)?;
+    let identity = Identity {
+        fingerprint: deployment.fingerprint().to_string(),
+        vocab: deployment.program().vocab,
+        context: engine.sequence_tokens_max(),
+        running_max: engine.policy().running_max,
+    };
+    let (engine, thread) = EngineHandle::spawn(engine)?;
+    let service = Service::new(engine.clone(), deployment.model().clone(), identity)?;
+    Ok((Arc::new(service), engine, thread))
+}
+
+fn config(arguments: &Serve) -> ServerConfig {
+    let environment = std::env::var("VOSTI_API_KEY").ok();
+    let keys = arguments.api_key.iter().cloned().chain(environment).filter(|key| !key.is_empty());
+    let tls = arguments.tls_cert.clone().zip(arguments.tls_key.clone());
+    let mut model_names = arguments.served_model_name.clone();
+    if model_names.is_empty() {
+        model_names.push(name(&arguments.engine.model));
+    }
+    ServerConfig {
+        host: arguments.host,
+        port: arguments.port,
+        model_names,
+        api_keys: keys.collect(),
+        tls: tls.map(|(certificates, key)| TlsFiles { certificates, key }),
+        limits: Limits {
+            answers_max: Policy::default().running_max + arguments.max_queue,
+            connections_max: arguments.max_connections as usize,
+            body_bytes_max: usize::try_from(arguments.max_body_size).unwrap_or(usize::MAX),
+            choices_max: arguments.max_choices,
+            request_time_max: Duration::from_secs(arguments.request_timeout),
+            idle_time_max: Duration::from_secs(arguments.idle_timeout),
+        },
+        log_prompts: arguments.log_prompts,
+    }
+}
+
+/// A catalogue name as it is, a path without folders and extension.
+fn name(model: &str) -> String {
+    if catalogue::find(model).is_some() {
+        return model.to_string();
+    }
+    let path = Path::new(model);
+    let stem = if path.extension().is_some_and(|e| e == "gguf") { path.file_stem() } else { path.file_name() };
+    stem.map_or_else(|| model.to_string(), |stem| stem.to_string_lossy().into_owned())
+}
+
+/// Our own events only: what the HTTP libraries trace may hold text.
+fn log(arguments: &Serve) {
+    let level = match arguments.log_format {
+        LogFormat::Off => LevelFilter::OFF,
+        LogFormat::Text | LogFormat::Json => LevelFilter::INFO,
+    };
+    let ours = Targets::new().with_target("vosti", level);
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false);
+    let layer = match arguments.log_format {
+        LogFormat::Json => lines.json().boxed(),
+        LogFormat::Text | LogFormat::Off => lines.with_ansi(false).boxed(),
+    };
+    // Only a second subscriber could fail this, and there is none.
+    let _ = tracing_subscriber::registry().with(layer.with_filter(ours)).try_init();
+    if !arguments.log_prompts {
+        quiet_panics();
+    }
+}
+
+/// A panic's message may hold a piece of a prompt; where it happened may not.
+fn quiet_panics() {
+    panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map_or_else(|| "an unknown place".into(), ToString::to_string);
+        eprintln!("vosti: a bug at {place}; please report it (--log-prompts shows the message)");
+    }));
+}
