@@ -46,11 +46,14 @@ struct Client {
     seen: usize,
 }
 
+/// History, cached positions, tables, chain, whether it is in the step, and the sampler's state.
+type RequestView = (Vec<Token>, usize, Vec<Vec<i32>>, Vec<BlockId>, bool, u64);
+
 /// Everything that policy can see of a core.
 #[derive(PartialEq, Debug)]
 struct Snapshot {
     free: Vec<usize>,
-    requests: Vec<Option<(Vec<Token>, usize, Vec<Vec<i32>>, Vec<BlockId>, bool, u64)>>,
+    requests: Vec<Option<RequestView>>,
     blocks: Vec<Option<(Parent, usize, Vec<i32>)>>,
     plan: (Vec<Token>, Vec<u32>, Vec<u32>),
     poisoned: bool,
