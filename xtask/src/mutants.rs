@@ -9,7 +9,7 @@
 //! story: what is wrong, in a sentence
 //! dies in: the module whose obligation fails
 //! fails: the verifier's message, and the line of source that it points at
-//! seen by: simulator | core tests | not visible: why
+//! seen by: simulator, core tests (one of them or both), or else not visible: why
 //! ```
 //!
 //! Read next: `verify.rs`.
@@ -36,16 +36,26 @@ pub struct Mutants {
     run: bool,
 }
 
-/// Who sees a wrong version when it runs.
+/// Who sees a wrong version when it runs; nobody: the code says why it cannot be seen.
+type Seen = Vec<&'static Suite>;
+
+/// Tests that run on a wrong version.
 #[derive(Debug, PartialEq, Eq)]
-enum Seen {
-    /// Random schedules of the engine (`vosti-engine`, test `simulator`).
-    Simulator,
-    /// The core's own tests, which also call it with what no engine would.
-    CoreTests,
-    /// Nobody can: the code says why.
-    NotVisible,
+struct Suite {
+    name: &'static str,
+    /// For `cargo test`.
+    arguments: &'static [&'static str],
 }
+
+const SUITES: [Suite; 2] = [
+    // Any operations in any order, also those that no engine would ask for.
+    Suite {
+        name: "core tests",
+        arguments: &["-p", "vosti-core", "--test", "operations", "--test", "any_order", "--test", "programs"],
+    },
+    // Random schedules of the engine.
+    Suite { name: "simulator", arguments: &["-p", "vosti-engine", "--test", "simulator"] },
+];
 
 /// A patch and its fields.
 struct Patch {
@@ -61,14 +71,13 @@ impl Patch {
     }
 
     fn seen(&self) -> Result<Seen> {
-        Ok(match self.field("seen by")? {
-            "simulator" => Seen::Simulator,
-            "core tests" => Seen::CoreTests,
-            other => match other.strip_prefix("not visible:") {
-                Some(why) if why.trim().len() > 10 => Seen::NotVisible,
-                _ => bail!("`seen by: {other}`: say `simulator`, `core tests`, or `not visible: why`"),
-            },
-        })
+        let field = self.field("seen by")?;
+        if field.strip_prefix("not visible:").is_some_and(|why| why.trim().len() > 10) {
+            return Ok(Vec::new());
+        }
+        let suite = |name: &str| SUITES.iter().find(|suite| suite.name == name.trim());
+        let found: Option<Seen> = field.split(',').map(suite).collect();
+        found.with_context(|| format!("`seen by: {field}`: say `simulator`, `core tests`, or `not visible: why`"))
     }
 }
 
@@ -150,31 +159,26 @@ fn must_verify(patch: &Patch) -> Result<String> {
 fn must_be_seen(patch: &Patch) -> Result<String> {
     let (story, seen) = (patch.field("story")?, patch.seen()?);
     let copy = apply(patch)?;
-    let passes = |suite| passes(&copy, suite);
-    match seen {
-        Seen::Simulator if passes(SIMULATOR)? => bail!("the simulator does not see it"),
-        Seen::Simulator => Ok(format!("seen by the simulator: {story}")),
-        Seen::CoreTests if passes(CORE_TESTS)? => bail!("the core's tests do not see it"),
-        Seen::CoreTests => Ok(format!("seen by the core's tests: {story}")),
-        Seen::NotVisible if !passes(CORE_TESTS)? => bail!("it says that nobody sees it, and the core's tests do"),
-        Seen::NotVisible if !passes(SIMULATOR)? => bail!("it says that nobody sees it, and the simulator does"),
-        Seen::NotVisible => Ok(format!("runs unseen, as it says: {story}")),
+    for suite in &seen {
+        ensure!(!passes(&copy, suite)?, "not seen by: {}", suite.name);
     }
+    for suite in SUITES.iter().filter(|_| seen.is_empty()) {
+        ensure!(passes(&copy, suite)?, "it says that nobody sees it, and it is seen by: {}", suite.name);
+    }
+    Ok(format!("{}: {story}", if seen.is_empty() { "runs unseen, as it says" } else { "seen" }))
 }
 
 /// It runs like the original.
 fn must_pass(patch: &Patch) -> Result<String> {
     let (story, copy) = (patch.field("story")?, apply(patch)?);
-    ensure!(passes(&copy, CORE_TESTS)?, "the core's tests fail");
-    ensure!(passes(&copy, SIMULATOR)?, "the simulator fails");
+    for suite in &SUITES {
+        ensure!(passes(&copy, suite)?, "it does not pass: {}", suite.name);
+    }
     Ok(format!("runs alike: {story}"))
 }
 
-const SIMULATOR: &[&str] = &["-p", "vosti-engine", "--test", "simulator"];
-const CORE_TESTS: &[&str] = &["-p", "vosti-core", "--test", "operations", "--test", "any_order", "--test", "programs"];
-
 /// Whether a suite passes on a copy. An error: it does not compile, or it does not end.
-fn passes(copy: &Path, suite: &[&str]) -> Result<bool> {
+fn passes(copy: &Path, suite: &Suite) -> Result<bool> {
     let target = target_folder().join("mutants");
     let cargo = |command: &mut Command| -> Result<_> {
         command.current_dir(copy).env("CARGO_TARGET_DIR", &target);
@@ -182,10 +186,10 @@ fn passes(copy: &Path, suite: &[&str]) -> Result<bool> {
         command.env("CARGO_PROFILE_DEV_OPT_LEVEL", "1").env("CARGO_PROFILE_DEV_DEBUG", "0");
         command.output().context("cargo test")
     };
-    let built = cargo(Command::new(env!("CARGO")).args(["test", "--quiet", "--no-run"]).args(suite))?;
+    let built = cargo(Command::new(env!("CARGO")).args(["test", "--quiet", "--no-run"]).args(suite.arguments))?;
     ensure!(built.status.success(), "it does not compile:\n{}", String::from_utf8_lossy(&built.stderr));
     let mut limited = Command::new("timeout");
-    limited.args([SECONDS_MAX, env!("CARGO"), "test", "--quiet", "--no-fail-fast"]).args(suite);
+    limited.args([SECONDS_MAX, env!("CARGO"), "test", "--quiet", "--no-fail-fast"]).args(suite.arguments);
     let ran = cargo(&mut limited)?;
     ensure!(ran.status.code() != Some(124), "the tests hang: they must end with an error");
     Ok(ran.status.success())
@@ -230,10 +234,11 @@ mod tests {
 
     #[test]
     fn an_unseen_mutant_says_why() {
-        let patch =
-            |seen: &str| Patch { name: "a".into(), path: PathBuf::new(), text: format!("story: x\nseen by: {seen}\n") };
-        assert_eq!(patch("simulator").seen().unwrap(), Seen::Simulator);
-        assert_eq!(patch("not visible: the engine never asks for it").seen().unwrap(), Seen::NotVisible);
+        let text = |seen: &str| format!("story: x\nseen by: {seen}\n");
+        let patch = |seen: &str| Patch { name: "a".into(), path: PathBuf::new(), text: text(seen) };
+        assert_eq!(patch("simulator").seen().unwrap(), [&SUITES[1]]);
+        assert_eq!(patch("simulator, core tests").seen().unwrap().len(), 2);
+        assert!(patch("not visible: the engine never asks for it").seen().unwrap().is_empty());
         assert!(patch("not visible:").seen().is_err() && patch("nobody").seen().is_err());
         assert!(patch("").seen().is_err() && patch("simulator").field("fails").is_err());
     }
