@@ -65,6 +65,9 @@ fn totals(out: &mut String, inventory: &Inventory, seconds: f64) -> std::fmt::Re
         counts.cached,
         counts.rechecked
     )?;
+    if counts.seconded > 0 {
+        writeln!(out, "{} answers were given alike by a second solver", counts.seconded)?;
+    }
     if counts.disagreed > 0 {
         writeln!(out, "{} CHECKED-IN ANSWERS ARE WRONG: the solver now says otherwise", counts.disagreed)?;
     }

@@ -1,0 +1,60 @@
+#: sibling: rmsnorm_gather_clamped
+#: mistake: the output row is clamped instead of checked: padding lanes write the last row again
+#: fails: coverage
+#: replay: differs
+"""RMS norm of chosen rows: reads packed row `row_index[i]`, writes compact row i.
+
+The same operations in the same order as `rmsnorm`; only the row it reads differs.
+"""
+import triton
+import triton.language as tl
+
+
+# /// contract
+# shape = "rowwise"
+# grid = ["cdiv(rows, BM)"]
+# [params]
+# x = "in 0"
+# row_index = "row_index"
+# rows = "rows"
+# w = "weight 0 f32"
+# out = "out 0"
+# [constants]
+# H = 40
+# EPS = 1e-6
+# BM = 4
+# BH = 16
+# [shapes]
+# x = ["packed", "H"]
+# w = ["H"]
+# out = ["rows", "H"]
+# ///
+@triton.jit
+def kernel(x, row_index, rows, w, out, H: tl.constexpr, EPS: tl.constexpr, BM: tl.constexpr,
+                   BH: tl.constexpr):
+    m = tl.load(rows)
+    row = tl.program_id(0) * BM
+    i = row + tl.arange(0, BM)
+    # A clamp instead of a mask: rows past the end read the last row's index, and are not stored.
+    source = tl.load(row_index + tl.minimum(i, m - 1))
+    x_row = source.to(tl.int64)[:, None] * H
+    squares = tl.zeros((BM, BH), tl.float32)
+    for start in range(0, H, BH):
+        h = start + tl.arange(0, BH)
+        live = (i < m)[:, None] & (h < H)[None, :]
+        v = tl.load(x + (x_row + h[None, :]), mask=live, other=0.0).to(tl.float32)
+        squares += v * v
+    scale = tl.rsqrt(tl.sum(squares, 1) / H + EPS)
+
+    w_tile = tl.make_block_ptr(w, (H,), (1,), (0,), (BH,), (0,))
+    out_tile = tl.make_block_ptr(out, (m, H), (H, 1), (row, 0), (BM, BH), (1, 0))
+    for start in range(0, H, BH):
+        h = start + tl.arange(0, BH)
+        live = (i < m)[:, None] & (h < H)[None, :]
+        v = tl.load(x + (x_row + h[None, :]), mask=live, other=0.0).to(tl.float32)
+        weight = tl.load(w_tile, boundary_check=(0,), padding_option="zero")
+        y = v * scale[:, None] * weight[None, :]
+        at = tl.minimum(i, m - 1)[:, None] * H + h[None, :]
+        tl.store(out + at, y.to(out.dtype.element_ty), mask=(h < H)[None, :])
+        w_tile = tl.advance(w_tile, (BH,))
+        out_tile = tl.advance(out_tile, (0, BH))
