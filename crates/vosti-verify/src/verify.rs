@@ -104,6 +104,7 @@ pub fn contract_name(problem: &Problem) -> String {
 
 fn prove(p: &mut Prover, same: bool) -> Proof {
     compatible(p)?;
+    consistent(p)?;
     p.tell("one run at a time:");
     p.depth += 1;
     p.unary(Side::L)?;
@@ -135,6 +136,28 @@ fn compatible(p: &Prover) -> Proof {
     Ok(())
 }
 
+/// What is assumed of the chosen rows and of the two runs at once.
+fn premises(p: &mut Prover) -> Vec<Term> {
+    let mut premises = [&p.chosen[0].facts[..], &p.chosen[1].facts[..]].concat();
+    let (problem, chosen) = (p.runs[0].problem, p.chosen.clone());
+    let worlds = [p.runs[0].world.clone(), p.runs[1].world.clone()];
+    premises.extend(shared_facts(&mut p.t, problem, (&worlds[0], &chosen[0]), (&worlds[1], &chosen[1])));
+    premises
+}
+
+/// The contract can be met at all: under premises that contradict each other everything would hold.
+fn consistent(p: &mut Prover) -> Proof {
+    let premises = premises(p);
+    let len = p.context.len();
+    p.context.extend(premises);
+    let possible = p.satisfiable();
+    p.context.truncate(len);
+    match possible? {
+        true => Ok(()),
+        false => p.fail(Obligation::Premises, Line::default(), "the contract contradicts itself: no run has such a row"),
+    }
+}
+
 fn relate(p: &mut Prover) -> Proof {
     let programs = [p.program(Side::L), p.program(Side::R)];
     let left = p.sites(Side::L, programs[0])?;
@@ -144,10 +167,7 @@ fn relate(p: &mut Prover) -> Proof {
     if left.is_empty() {
         return p.fail(Obligation::Coverage, Line::default(), "the kernel stores nothing");
     }
-    let mut premises = [&p.chosen[0].facts[..], &p.chosen[1].facts[..]].concat();
-    let (problem, chosen) = (p.runs[0].problem, p.chosen.clone());
-    let worlds = [p.runs[0].world.clone(), p.runs[1].world.clone()];
-    premises.extend(shared_facts(&mut p.t, problem, (&worlds[0], &chosen[0]), (&worlds[1], &chosen[1])));
+    let premises = premises(p);
     // Told apart from the rest: where the premises contradict each other, nothing can fail under them.
     let mut apart = false;
     p.under(&premises, |p| {
@@ -165,7 +185,7 @@ fn relate(p: &mut Prover) -> Proof {
     if apart {
         return Ok(());
     }
-    let why = "the premises contradict each other, or no two runs that are really apart satisfy them: nothing is proved";
+    let why = "no two runs that are really apart satisfy the premises, or the solver found none: nothing is proved";
     p.fail(Obligation::Premises, left[0].site.op.line, why)
 }
 

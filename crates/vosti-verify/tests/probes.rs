@@ -85,7 +85,7 @@ fn kernel(tiles: &[(&str, &[usize])], body: &str, result: &[usize]) -> Kernel {
 fn dot_kernel(rows: usize, depth: usize, columns: usize, bf16: bool) -> Kernel {
     let elem = if bf16 { "bf16" } else { "f32" };
     let body = format!(
-        "    %result = tt.dot %t0, %t1, %t2, inputPrecision = ieee : tensor<{rows}x{depth}x{elem}> * tensor<{depth}x{columns}x{elem}> -> tensor<{rows}x{columns}xf32>\n"
+        "    %result = tt.dot %t0, %t1, %t2 : tensor<{rows}x{depth}x{elem}> * tensor<{depth}x{columns}x{elem}> -> tensor<{rows}x{columns}xf32>\n"
     );
     kernel(&[(elem, &[rows, depth]), (elem, &[depth, columns]), ("f32", &[rows, columns])], &body, &[rows, columns])
 }
