@@ -37,15 +37,25 @@ pub struct Status {
 
 /// Serves requests on one device. Single-threaded: `handle::EngineHandle` puts it on a thread.
 ///
-/// ```ignore
+/// ```
+/// # use vosti_engine::symbolic::{SymbolicDevice, program};
+/// # use vosti_engine::{Engine, EngineError, Event, Policy, Request, Sampling};
+/// # fn main() -> Result<(), EngineError> {
+/// let program = program(&[None], &[0], 24, 1_000);
+/// let device = SymbolicDevice::new(&program, &[8], 64, 64, 1);
 /// let mut engine = Engine::new(device, program, Policy::default())?;
-/// let id = engine.submit(Request::new(prompt, Sampling::greedy(16)))?;
+/// engine.submit(Request::new(vec![1, 2, 3], Sampling::greedy(16)))?;
+/// let mut tokens = Vec::new();
 /// while !engine.is_idle() {
-///     engine.step(&mut |event| match event {
-///         Event::Token { token, logits, .. } => { .. }
-///         _ => {}
+///     engine.step(&mut |event| {
+///         if let Event::Token { token, .. } = event {
+///             tokens.push(token);
+///         }
 ///     })?;
 /// }
+/// assert_eq!(tokens.len(), 16);
+/// # Ok(())
+/// # }
 /// ```
 pub struct Engine<D: Device<Logits = [f32]>> {
     pub(crate) core: Core<D, TokenSampler>,
