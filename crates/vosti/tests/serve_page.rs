@@ -15,5 +15,5 @@ fn the_page_chats_shows_the_engine_and_shows_that_digests_agree() {
     };
     let Some(python) = python("json, socket") else { return };
     let server = Server::start(&["--api-key", "secret"]);
-    succeeds(Command::new(python).arg(script("page.py")).args([browser, &server.url, "secret"]));
+    succeeds(Command::new(python).arg(script("page.py")).args([*browser, server.url.as_str(), "secret"]));
 }
