@@ -21,4 +21,4 @@ pub use error::KernelError;
 pub use inventory::{Kernel, contract, kernel, kernels, parse_stem, ttir, ttir_by_stem, ttir_hash, ttir_stems};
 pub use request::request;
 pub use spec::{Act, Binding, Const, Launch, Spec};
-pub use specialise::{specialise, targets};
+pub use specialise::{CompileOptions, compile_options, specialise, targets};

@@ -14,6 +14,35 @@ static TABLE: LazyLock<BTreeMap<String, BTreeMap<String, Tiles>>> = LazyLock::ne
     toml::from_str(include_str!("../specialisations.toml")).unwrap_or_else(|error| panic!("{error}"))
 });
 
+/// Keys of the table that say how TTIR is compiled: no constants of a kernel.
+const OPTIONS: [&str; 2] = ["num_warps", "num_stages"];
+
+/// How a GPU target compiles a specialisation. No part of the specialisation: its TTIR and proofs are the same for any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CompileOptions {
+    /// Warps of a program.
+    pub num_warps: u32,
+    /// Iterations of a loop whose loads are in flight at once.
+    pub num_stages: u32,
+}
+
+/// How `target` compiles a specialisation.
+pub fn compile_options(target: &str, spec: &Spec) -> Result<CompileOptions, KernelError> {
+    let tiles = tiles(target, &spec.kernel)?;
+    let lookup = |name: &str| match spec.constants.get(name) {
+        Some(Const::Int(value)) => Some(*value),
+        _ => None,
+    };
+    let option = |name: &str| {
+        let missing = || KernelError::Missing { kernel: spec.kernel.clone(), name: name.to_string() };
+        let text = tiles.get(name).ok_or_else(missing)?;
+        let value = crate::expr::eval(text, &lookup)?;
+        let refused = || KernelError::Expression { text: text.clone(), why: format!("{name} cannot be {value}") };
+        u32::try_from(value).ok().filter(|v| (1..=32).contains(v)).ok_or_else(refused)
+    };
+    Ok(CompileOptions { num_warps: option("num_warps")?, num_stages: option("num_stages")? })
+}
+
 /// Targets that have tile constants.
 pub fn targets() -> impl Iterator<Item = &'static str> {
     TABLE.keys().map(String::as_str)
@@ -46,7 +75,7 @@ pub fn specialise(target: &str, kernel_name: &str, act: Act, dims: &[(&str, Cons
         _ => None,
     };
     let mut sizes = vec![];
-    for (name, text) in tiles {
+    for (name, text) in tiles.iter().filter(|(name, _)| !OPTIONS.contains(&name.as_str())) {
         sizes.push((name.clone(), Const::Int(crate::expr::eval(text, &lookup)?)));
     }
     constants.extend(sizes);
@@ -65,6 +94,22 @@ mod tests {
         let dims = [("K", Const::Int(576)), ("N", Const::Int(960))];
         let spec = specialise("cpu", "linear", Act::Bf16, &dims).unwrap();
         assert_eq!(spec.to_string(), "linear-bf16-BK64-BM64-BN64-K576-N960");
+    }
+
+    #[test]
+    fn compile_options_follow_the_dimensions_and_are_no_constants() {
+        let attend = |d: i64| {
+            let dims =
+                [("HEADS", 8), ("KV_HEADS", 2), ("D", d), ("PAGE", 64), ("WINDOW", 0)].map(|(n, v)| (n, v.into()));
+            let dims = [&dims[..], &[("SCALE", 1.0.into()), ("SOFTCAP", 0.0.into())]].concat();
+            specialise("cuda-sm90", "attend", Act::Bf16, &dims).unwrap()
+        };
+        assert!(!attend(128).to_string().contains("num_"));
+        let options = |d| compile_options("cuda-sm90", &attend(d)).unwrap();
+        assert_eq!(options(128), CompileOptions { num_warps: 4, num_stages: 3 });
+        assert_eq!(options(512), CompileOptions { num_warps: 8, num_stages: 1 });
+        let error = compile_options("cpu", &attend(128)).unwrap_err().to_string();
+        assert!(error.contains("num_warps") && error.contains("specialisations.toml"), "{error}");
     }
 
     #[test]

@@ -12,16 +12,22 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use vosti_kernels::Spec;
 
-/// Targets whose TTIR is checked in.
-const TARGETS: [&str; 1] = ["cpu"];
+/// Targets whose TTIR is checked in, and the configurations of each; none named: all of the inventory.
+///
+/// Each specialisation is proved in CI, so a GPU target has the model that issue and bundle test are about, and the
+/// one that tests run.
+const TARGETS: [(&str, &[&str]); 2] = [("cpu", &[]), ("cuda-sm90", &["llama-3.1-8b-bf16", "smollm2-135m-bf16"])];
 
 /// Writes `kernels/ttir/`, or compares it.
 pub fn run(check: bool) -> Result<()> {
     let mut specs = BTreeSet::new();
-    for target in TARGETS {
-        for (_, list) in vosti_model::inventory(target)? {
-            specs.extend(list);
-        }
+    for (target, names) in TARGETS {
+        let mut inventory = vosti_model::inventory(target)?;
+        let known: BTreeSet<String> = inventory.iter().map(|(name, _)| name.clone()).collect();
+        let missing = names.iter().find(|name| !known.contains(**name));
+        ensure!(missing.is_none(), "{target}: no configuration is called {missing:?}");
+        inventory.retain(|(name, _)| names.is_empty() || names.contains(&name.as_str()));
+        specs.extend(inventory.into_iter().flat_map(|(_, list)| list));
     }
     let specs: Vec<Spec> = specs.into_iter().collect();
     let folder = root().join("kernels/ttir");

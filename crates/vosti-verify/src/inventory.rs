@@ -56,7 +56,9 @@ impl Inventory {
     /// Kernels whose certificate is not among `recorded`, or differs from it in more than the solver.
     pub fn not_as_recorded(&self, recorded: &record::Certificates) -> Vec<&str> {
         let same = |new: &&Certificate| {
-            recorded.get(&new.kernel).is_some_and(|old| Certificate { solver: new.solver.clone(), ..old.clone() } == **new)
+            recorded
+                .get(&new.kernel)
+                .is_some_and(|old| Certificate { solver: new.solver.clone(), ..old.clone() } == **new)
         };
         self.certificates().filter(|c| !same(c)).map(|c| c.kernel.as_str()).collect()
     }

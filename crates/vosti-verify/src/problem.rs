@@ -100,8 +100,7 @@ pub fn declared(kernel: &str) -> Option<&'static Extents> {
 impl Problem {
     /// The problem of a checked-in TTIR file, by its stem.
     pub fn of_stem(stem: &str) -> Result<Problem, ProblemError> {
-        let text =
-            vosti_kernels::ttir_by_stem(stem).ok_or_else(|| ProblemError::NoTtir { stem: stem.to_string() })?;
+        let text = vosti_kernels::ttir_by_stem(stem).ok_or_else(|| ProblemError::NoTtir { stem: stem.to_string() })?;
         Problem::of_text(stem, text)
     }
 

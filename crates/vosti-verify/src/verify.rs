@@ -154,7 +154,9 @@ fn consistent(p: &mut Prover) -> Proof {
     p.context.truncate(len);
     match possible? {
         true => Ok(()),
-        false => p.fail(Obligation::Premises, Line::default(), "the contract contradicts itself: no run has such a row"),
+        false => {
+            p.fail(Obligation::Premises, Line::default(), "the contract contradicts itself: no run has such a row")
+        }
     }
 }
 

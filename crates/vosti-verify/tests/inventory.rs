@@ -33,7 +33,10 @@ fn every_specialisation_is_proved_from_the_checked_in_answers() {
     let stale = inventory.not_as_recorded(recorded);
     assert!(stale.is_empty(), "run `vosti verify --record` and commit the files; stale: {stale:?}");
     let names: Vec<&str> = inventory.certificates().map(|c| c.kernel.as_str()).collect();
-    assert!(recorded.keys().map(String::as_str).eq(names), "a certificate is for no kernel: run `vosti verify --record`");
+    assert!(
+        recorded.keys().map(String::as_str).eq(names),
+        "a certificate is for no kernel: run `vosti verify --record`"
+    );
     let answers = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("cache/answers.txt")).unwrap();
     assert_eq!(inventory.answers.to_text(), answers, "an answer is for no question: run `vosti verify --record`");
 }

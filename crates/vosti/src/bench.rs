@@ -84,12 +84,7 @@ impl Case {
 
 /// Measures every case `repeat` times, in turn, so that drift of the machine touches all alike; and what the machine
 /// could do at most.
-pub fn run(
-    deployment: &Deployment,
-    cases: &[Case],
-    repeat: usize,
-    watch: &dyn Watch,
-) -> Result<Report, BenchError> {
+pub fn run(deployment: &Deployment, cases: &[Case], repeat: usize, watch: &dyn Watch) -> Result<Report, BenchError> {
     let context = deployment.program().context as usize;
     if let Some(needed) = cases.iter().map(|case| case.needs()).find(|needed| *needed > context) {
         return Err(BenchError::TooDeep { needed, context });

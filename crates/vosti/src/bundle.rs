@@ -23,9 +23,9 @@ pub enum BundleError {
     #[error("{origin}: there is no certificate for kernel {kernel}; {remedy}")]
     Missing { origin: String, kernel: String, remedy: &'static str },
     #[error("{origin}: {error}; {remedy}")]
-    Certificate { origin: String, error: CertificateError, remedy: &'static str },
+    Certificate { origin: String, error: Box<CertificateError>, remedy: &'static str },
     #[error("{origin}: {error}; {remedy}")]
-    Kernel { origin: String, error: ProblemError, remedy: &'static str },
+    Kernel { origin: String, error: Box<ProblemError>, remedy: &'static str },
     #[error("{origin}: kernel {kernel} does not fit op {index} ({op}): {why}")]
     Misfit { origin: String, kernel: String, op: &'static str, index: usize, why: String },
     #[error("op {index} ({op}) runs {launches} launches; contracts cover one launch an op")]
@@ -110,7 +110,7 @@ impl Bundle {
     }
 
     fn wrong(&self, error: CertificateError) -> BundleError {
-        BundleError::Certificate { origin: self.origin(), error, remedy: self.remedy() }
+        BundleError::Certificate { origin: self.origin(), error: error.into(), remedy: self.remedy() }
     }
 
     /// Refuses a plan unless each op has one launch, whose kernel has a fresh certificate for the very text that will
@@ -146,7 +146,7 @@ impl Bundle {
         let text = self.ttir(kernel).ok_or_else(missing)?;
         let problem = Problem::of_text(kernel, text).map_err(|error| BundleError::Kernel {
             origin: self.origin(),
-            error,
+            error: error.into(),
             remedy: self.remedy(),
         })?;
         certificate.check(&problem).map_err(|error| self.wrong(error))?;

@@ -261,7 +261,8 @@ fn a_bundle_with_other_text_and_right_hashes_is_refused_by_its_certificate() {
     std::fs::write(folder.join("manifest.json"), serde_json::to_string(&manifest).unwrap()).unwrap();
     let read = Bundle::read(&folder).unwrap();
     let error = read.admit(&plan).unwrap_err();
-    assert!(matches!(error, BundleError::Certificate { error: CertificateError::Stale { what: "TTIR", .. }, .. }));
+    let BundleError::Certificate { error, .. } = error else { panic!("{error}") };
+    assert!(matches!(*error, CertificateError::Stale { what: "TTIR", .. }), "{error}");
 }
 
 /// A tiny model with a tokenizer of single bytes.
@@ -275,7 +276,8 @@ fn tiny(folder: &std::path::Path) {
     let letter = |b: u32| if prints(b) { b } else { 256 + (0..b).filter(|b| !prints(*b)).count() as u32 };
     let vocab: serde_json::Map<String, serde_json::Value> =
         (0..256).map(|b| (char::from_u32(letter(b)).unwrap().to_string(), b.into())).collect();
-    let level = serde_json::json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false});
+    let level =
+        serde_json::json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false});
     let tokenizer = serde_json::json!({
         "version": "1.0", "added_tokens": [], "normalizer": null, "pre_tokenizer": level, "decoder": level,
         "model": {"type": "BPE", "vocab": vocab, "merges": []},

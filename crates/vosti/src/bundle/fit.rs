@@ -29,15 +29,8 @@ pub fn binding_of(op: &Op) -> u32 {
 }
 
 fn usage(op: &Op) -> Use<'_> {
-    let base = Use {
-        name: "Embed",
-        shape: Shape::Rowwise,
-        ins: &[],
-        outs: &[],
-        rows: RowSet::All,
-        layer: None,
-        window: None,
-    };
+    let base =
+        Use { name: "Embed", shape: Shape::Rowwise, ins: &[], outs: &[], rows: RowSet::All, layer: None, window: None };
     match op {
         Op::Embed { out, .. } => Use { outs: std::slice::from_ref(out), ..base },
         Op::Rowwise { ins, outs, rows, .. } => Use { name: "Rowwise", ins, outs, rows: *rows, ..base },

@@ -50,7 +50,9 @@ impl Bundle {
                     _ => {} // another device's
                 }
             }
-            if bundle.texts.get(name).map(|text| ttir_hash(text).to_hex().to_string()).as_ref() != Some(&kernel.ttir_hash) {
+            if bundle.texts.get(name).map(|text| ttir_hash(text).to_hex().to_string()).as_ref()
+                != Some(&kernel.ttir_hash)
+            {
                 return Err(damaged(format!("{name} has no TTIR of the hash that {MANIFEST} names")));
             }
         }
@@ -72,9 +74,7 @@ impl Bundle {
         ];
         match pairs.into_iter().find(|(_, found, wanted)| found != wanted) {
             None => Ok(()),
-            Some((what, found, wanted)) => {
-                Err(BundleError::Foreign { folder: self.origin(), what, found, wanted })
-            }
+            Some((what, found, wanted)) => Err(BundleError::Foreign { folder: self.origin(), what, found, wanted }),
         }
     }
 

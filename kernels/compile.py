@@ -1,0 +1,107 @@
+"""Compiles checked-in TTIR to machine code with Triton's backend stages: no GPU, no torch, no driver.
+
+    python kernels/compile.py OUT_DIR < request.json
+
+Reads {"arch": 90, "kernels": [{"stem", "ttir", "num_warps", "num_stages"}]}, where ttir is the text, and writes
+OUT_DIR/<stem>.{ttgir,ptx,cubin,sass,log,json}. The stages start at the backend's own TTIR passes: handing the text
+to `triton.compile` would skip them. ptxas is called here, so that its flags are in one place and its report is
+kept. Nothing is read from a cache.
+"""
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+VERSION = "3.6.0"
+
+
+def stages_of(backend, options):
+    from triton.backends.compiler import Language
+    stages = {}
+    backend.add_stages(stages, options, Language.TRITON)
+    names = list(stages)
+    if names != ["ttir", "ttgir", "llir", "ptx", "cubin"]:
+        sys.exit(f"compile.py knows other stages than Triton's {names}")
+    return stages
+
+
+def tool(name, *arguments):
+    from triton import knobs
+    done = subprocess.run([getattr(knobs.nvidia, name).path, *arguments], capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{name} failed:\n{done.stdout}{done.stderr}")
+    return done.stdout + done.stderr
+
+
+def without_locations(text):
+    """Locations name a temporary file, which is another one each time."""
+    lines = [line for line in text.splitlines() if not line.startswith("#loc")]
+    place = re.compile(r' loc\((?:[^()"]|"[^"]*"|\([^()]*\))*\)')
+    return "\n".join(place.sub("", line) for line in lines) + "\n"
+
+
+def compile_one(request, arch, folder, out):
+    from triton._C.libtriton import ir
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import make_backend
+    stem = request["stem"]
+    backend = make_backend(GPUTarget("cuda", arch, 32))
+    options = backend.parse_options({
+        "num_warps": request["num_warps"],
+        "num_stages": request["num_stages"],
+        "enable_fp_fusion": False,
+        "sanitize_overflow": False,
+    })
+    context = ir.context()
+    ir.load_dialects(context)
+    backend.load_dialects(context)
+    source = os.path.join(folder, "kernel.ttir")
+    with open(source, "w") as file:
+        file.write(request["ttir"])
+    module = ir.parse_mlir_module(source, context)
+    module.context = context
+    metadata = {}
+    stages = stages_of(backend, options)
+    for name in ("ttir", "ttgir", "llir", "ptx"):
+        module = stages[name](module, metadata)
+        if name in ("ttgir", "ptx"):
+            with open(os.path.join(out, f"{stem}.{name}"), "w") as file:
+                file.write(without_locations(str(module)) if name == "ttgir" else module)
+    cubin = os.path.join(out, f"{stem}.cubin")
+    assembler = "ptxas_blackwell" if arch >= 100 else "ptxas"
+    target = f"sm_{arch}a" if arch >= 90 else f"sm_{arch}"
+    log = tool(assembler, "-v", "--fmad=false", f"--gpu-name={target}", os.path.join(out, f"{stem}.ptx"), "-o", cubin)
+    with open(os.path.join(out, f"{stem}.log"), "w") as file:
+        file.write(log)
+    with open(os.path.join(out, f"{stem}.sass"), "w") as file:
+        file.write(tool("nvdisasm", "-c", cubin))
+    wanted = ("name", "shared", "num_warps", "global_scratch_size", "global_scratch_align", "profile_scratch_size",
+              "profile_scratch_align", "tmem_size")
+    record = {name: metadata[name] for name in wanted if name in metadata}
+    record.setdefault("num_warps", options.num_warps)
+    record.update(num_ctas=options.num_ctas, num_stages=options.num_stages, target=target,
+                  launch_pdl=options.launch_pdl, launch_cooperative_grid=options.launch_cooperative_grid,
+                  enable_fp_fusion=options.enable_fp_fusion, triton=VERSION)
+    with open(os.path.join(out, f"{stem}.json"), "w") as file:
+        json.dump(record, file, indent=1, sort_keys=True)
+
+
+def main():
+    # Before Triton is imported: it reads these once.
+    with tempfile.TemporaryDirectory() as folder:
+        for name in [name for name in os.environ if name.startswith(("TRITON_", "LLVM_", "MLIR_", "PTXAS_"))]:
+            del os.environ[name]
+        os.environ["TRITON_DISABLE_LINE_INFO"] = "1"
+        os.environ["TRITON_CACHE_DIR"] = os.path.join(folder, "cache")
+        import triton
+        if triton.__version__ != VERSION:
+            sys.exit(f"compile.py needs Triton {VERSION}, found {triton.__version__}")
+        request = json.load(sys.stdin)
+        for kernel in request["kernels"]:
+            compile_one(kernel, request["arch"], folder, sys.argv[1])
+
+
+if __name__ == "__main__":
+    main()
