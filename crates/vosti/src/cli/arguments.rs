@@ -378,12 +378,12 @@ pub struct Replay {
 /// `vosti bench`
 #[derive(Args)]
 pub struct Bench {
-    /// Prompt tokens of the prefill measurement
-    #[arg(short, long, default_value_t = 512, value_name = "TOKENS", value_parser = at_least_one)]
+    /// Prompt tokens of the prefill measurement; 0: none
+    #[arg(short, long, default_value_t = 512, value_name = "TOKENS")]
     pub prefill: usize,
 
-    /// Tokens of each decode measurement
-    #[arg(short = 'n', long, default_value_t = 64, value_name = "TOKENS", value_parser = at_least_one)]
+    /// Tokens of each decode measurement; 0: none
+    #[arg(short = 'n', long, default_value_t = 64, value_name = "TOKENS")]
     pub decode: usize,
 
     /// Sequences that decode together

@@ -4,11 +4,12 @@ use super::arguments::Bench;
 use super::bar::{Bar, Unit};
 use super::stream::print;
 use super::{Outcome, open};
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use vosti::bench::{self, Case};
 use vosti::deployment::Options;
 
 pub fn run(arguments: &Bench) -> Result<Outcome> {
+    ensure!(arguments.prefill + arguments.decode > 0, "--prefill 0 and --decode 0 leave nothing to measure");
     let options = Options { threads: arguments.threads, ..Options::default() };
     let deployment = open::load(&arguments.model, &options)?;
     let mut cases = Vec::new();
