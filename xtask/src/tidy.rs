@@ -175,7 +175,7 @@ const DIRECTIONS: &[(&str, &[&str])] = &[
     ("crates/vosti-tile", &[]),
     ("crates/vosti-verify", &["vosti-kernels", "vosti-tile", "vosti-cpu"]),
     ("crates/vosti-cpu", &["vosti-core", "vosti-kernels", "vosti-tile"]),
-    ("crates/vosti-cuda", &["vosti-core", "vosti-kernels"]),
+    ("crates/vosti-cuda", &["vosti-core", "vosti-kernels", "vosti-tile"]),
     ("crates/vosti-model", &["vosti-core", "vosti-kernels"]),
     ("crates/vosti-engine", &["vosti-core", "vosti-model"]),
     ("crates/vosti-server", &["vosti-core", "vosti-model", "vosti-engine"]),

@@ -1,0 +1,81 @@
+//! The architectures that kernels are compiled for, and what of them the checks need.
+
+use crate::error::CudaError;
+use std::fmt;
+
+/// A compute capability.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Arch {
+    Sm80,
+    Sm89,
+    Sm90,
+    Sm100,
+}
+
+const ALL: [Arch; 4] = [Arch::Sm80, Arch::Sm89, Arch::Sm90, Arch::Sm100];
+
+impl Arch {
+    /// The architecture of a target such as `cuda-sm90`.
+    pub fn of_target(target: &str) -> Result<Arch, CudaError> {
+        let named = target.strip_prefix("cuda-").and_then(|name| ALL.into_iter().find(|arch| arch.to_string() == name));
+        named.ok_or_else(|| CudaError::Target {
+            target: target.to_string(),
+            known: ALL.map(|arch| format!("cuda-{arch}")).join(", "),
+        })
+    }
+
+    /// The number that tools call it by.
+    pub fn number(self) -> u32 {
+        match self {
+            Arch::Sm80 => 80,
+            Arch::Sm89 => 89,
+            Arch::Sm90 => 90,
+            Arch::Sm100 => 100,
+        }
+    }
+
+    /// Dynamic shared memory that one block may opt into, in bytes (CUDA C++ Programming Guide, technical
+    /// specifications per compute capability: per-block maximum).
+    pub fn shared_bytes_max(self) -> u64 {
+        match self {
+            Arch::Sm80 => 163 << 10,
+            Arch::Sm89 => 99 << 10,
+            Arch::Sm90 | Arch::Sm100 => 227 << 10,
+        }
+    }
+
+    /// What machine code is assembled for. An `a` runs on this architecture only.
+    pub fn assembled(self) -> String {
+        let suffix = if self.number() >= 90 { "a" } else { "" };
+        format!("sm_{}{suffix}", self.number())
+    }
+
+    /// The PTX instruction that the dots of BF16 tiles must have become.
+    pub fn matrix_instruction(self) -> &'static str {
+        match self {
+            Arch::Sm80 | Arch::Sm89 => "mma.sync",
+            Arch::Sm90 => "wgmma.mma_async",
+            Arch::Sm100 => "tcgen05.mma",
+        }
+    }
+}
+
+impl fmt::Display for Arch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "sm{}", self.number())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_target_is_refused_with_the_known_ones() {
+        assert_eq!(Arch::of_target("cuda-sm90").unwrap(), Arch::Sm90);
+        for target in ["cpu", "cuda-sm70", "sm90"] {
+            let error = Arch::of_target(target).unwrap_err().to_string();
+            assert!(error.contains("cuda-sm80, cuda-sm89, cuda-sm90, cuda-sm100"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! What can go wrong on the way from TTIR to a checked cubin.
+
+use std::path::PathBuf;
+use thiserror::Error;
+use vosti_kernels::KernelError;
+
+/// An error of this crate.
+#[derive(Debug, Error)]
+pub enum CudaError {
+    #[error("there is no CUDA target `{target}`; there are {known}")]
+    Target { target: String, known: String },
+    #[error("no TTIR is checked in for {spec}: add the model to xtask/src/ttir.rs and run `cargo xtask ttir`")]
+    Ttir { spec: String },
+    #[error("{tool}: {error}; compiling for CUDA needs python3 with venv and pip")]
+    Start { tool: String, error: std::io::Error },
+    #[error("{tool} failed:\n{output}")]
+    Tool { tool: String, output: String },
+    #[error("{}: {error}", path.display())]
+    Io { path: PathBuf, error: std::io::Error },
+    #[error("{spec}: what Triton says of it is not understood: {why}")]
+    Metadata { spec: String, why: String },
+    #[error("{spec} for {target}: {refusal}")]
+    Refused { spec: String, target: String, refusal: Refusal },
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+}
+
+/// Why a compiled kernel may not be launched.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Refusal {
+    #[error("its PTX is not understood: {0}")]
+    Ptx(String),
+    #[error("its TTIR is not understood: {0}")]
+    Ttir(String),
+    #[error("it is assembled for {found}, not for {wanted}: compile it for the target")]
+    Assembled { found: String, wanted: String },
+    #[error("the launcher would pass {wanted} parameters of 8 bytes, its PTX takes {found}")]
+    Parameters { found: String, wanted: usize },
+    #[error("parameter {name} of the contract is `{found}` in the TTIR: run `cargo xtask ttir`")]
+    Signature { name: String, found: String },
+    #[error("parameter {name} is not declared divisible by 16 in the TTIR: run `cargo xtask ttir`")]
+    Divisibility { name: String },
+    #[error("its PTX requires blocks of {found} threads, and {num_warps} warps have {wanted}")]
+    Threads { found: String, num_warps: u32, wanted: u32 },
+    #[error("it needs {what}, which the launcher does not do")]
+    Launch { what: &'static str },
+    #[error("it contains `{instruction}`: the order of atomic additions changes from run to run")]
+    Atomic { instruction: String },
+    #[error("floating-point fusion was on when it was compiled")]
+    FusionOn,
+    #[error("it contains `{instruction}`, a multiplication and an addition with one rounding")]
+    Contraction { instruction: String },
+    #[error("its machine code contains {count} fused multiply-adds that its PTX does not have")]
+    Fused { count: usize },
+    #[error(
+        "it spills {bytes} bytes of registers to memory: give it more warps or smaller tiles in specialisations.toml"
+    )]
+    Spills { bytes: u64 },
+    #[error("the assembler's report is not understood: {0}")]
+    Log(String),
+    #[error("the assembler serialises its matrix instructions: give it smaller tiles in specialisations.toml")]
+    Serialised,
+    #[error("it uses {registers} registers a thread, and {threads} threads have {most} each")]
+    Registers { registers: u32, threads: u32, most: u32 },
+    #[error(
+        "it needs {bytes} bytes of shared memory, a block has {most}: lower num_stages or the tiles in \
+         specialisations.toml"
+    )]
+    Shared { bytes: u64, most: u64 },
+    #[error("it accesses memory by `{instruction}`: its divisibility premises were lost on the way")]
+    Narrow { instruction: String },
+    #[error("its {dots} dots did not become {wanted} instructions")]
+    NoMatrixInstructions { dots: usize, wanted: &'static str },
+    #[error("it contains `{found}` instructions, whose sums are not those of the target's `{wanted}`")]
+    OtherMatrixInstructions { found: &'static str, wanted: &'static str },
+    #[error("its pipeline of {stages} stages loads nothing asynchronously")]
+    NotPipelined { stages: u32 },
+    #[error("the layout `{layout}` of its reductions is not defined in its TTGIR")]
+    Layout { layout: String },
+}

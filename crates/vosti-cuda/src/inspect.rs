@@ -1,0 +1,261 @@
+//! What can be said of a compiled kernel without a GPU, and what is refused for it.
+//!
+//! Each check is a function from one text of the artifact to `Ok` or one [`Refusal`]; [`inspect`] runs all of them. The
+//! launcher relies on them: it passes one 8-byte pointer for each parameter of the contract and two for scratch, starts
+//! blocks of 32 threads a warp, and knows nothing else of a kernel. What no text can show (which bits a matrix
+//! instruction gives) is not checked here, nor anywhere without the device.
+//! Read next: [`mod@texts`], then the tests, which break each check once.
+
+pub mod texts;
+
+#[cfg(test)]
+mod tests;
+
+use crate::arch::Arch;
+use crate::artifact::{Artifact, Metadata};
+use crate::error::{CudaError, Refusal};
+use serde::{Deserialize, Serialize};
+use texts::{Log, Ptx, Sass};
+use vosti_kernels::{Contract, Elem, Spec};
+use vosti_tile::{Kernel, OpKind, Scalar};
+
+/// Threads of a warp.
+pub const WARP: u32 = 32;
+/// Scratch pointers that Triton's backend adds after a kernel's own parameters: global, then profile.
+pub const SCRATCH_PARAMS: usize = 2;
+/// 32-bit registers of a multiprocessor, and what is handed out at once to a thread.
+const REGISTERS: u32 = 64 << 10;
+const REGISTERS_UNIT: u32 = 8;
+/// Matrix instructions of all architectures here: a dot must become the target's own, and no other.
+const MATRIX_INSTRUCTIONS: [&str; 3] = ["mma.sync", "wgmma.mma_async", "tcgen05.mma"];
+
+/// What was found in a kernel that passed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Facts {
+    /// Parameters that the launcher passes, scratch included.
+    pub params: usize,
+    /// Threads of a block.
+    pub threads: u32,
+    /// Of a thread.
+    pub registers: u32,
+    /// Shared memory of a block, in bytes: what a launch asks for, and what is in the code.
+    pub shared_dynamic: u64,
+    pub shared_static: u64,
+    pub matrix_instructions: usize,
+    /// Copies from global to shared memory that the program does not wait for at once.
+    pub async_copies: usize,
+    /// In the order of the text.
+    pub reductions: Vec<Reduction>,
+}
+
+/// How the lanes of a reduced tile lie in the threads. Two specialisations may only stand for one another if theirs are
+/// equal (rows of one tile height add up in another order otherwise), which TTIR does not show.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reduction {
+    pub axis: u32,
+    /// The tile's type, its layout written out.
+    pub tile: String,
+}
+
+/// Refuses a kernel that the launcher would launch wrongly, or whose code is not what the target is for.
+pub fn inspect(artifact: &Artifact, arch: Arch) -> Result<Facts, CudaError> {
+    let spec = &artifact.spec;
+    let contract = vosti_kernels::contract(&spec.kernel)?.of(spec);
+    examine(artifact, arch, &contract).map_err(|refusal| CudaError::Refused {
+        spec: spec.to_string(),
+        target: format!("cuda-{arch}"),
+        refusal,
+    })
+}
+
+fn examine(artifact: &Artifact, arch: Arch, contract: &Contract) -> Result<Facts, Refusal> {
+    let metadata = &artifact.metadata;
+    let kernel = vosti_tile::lift(&artifact.ttir).map_err(|error| Refusal::Ttir(error.to_string()))?;
+    let ptx = Ptx::read(&artifact.ptx)?;
+    let sass = Sass::read(&artifact.sass);
+    let log = Log::read(&artifact.log)?;
+    signature(&kernel, contract, &artifact.spec)?;
+    assembled(&ptx, &sass, metadata, arch)?;
+    parameters(&ptx, contract.params.len())?;
+    threads(&ptx, metadata)?;
+    launchable(metadata)?;
+    order_of_additions(&ptx, &sass)?;
+    contraction(&ptx, &sass, metadata)?;
+    wide_accesses(&ptx)?;
+    resources(&log, metadata, arch)?;
+    let dots = count(&kernel, |op| matches!(op, OpKind::Dot { .. }));
+    let matrix_instructions = matrix_instructions(&ptx, dots, arch)?;
+    let async_copies = pipeline(&ptx, dots, metadata.num_stages)?;
+    Ok(Facts {
+        params: ptx.params.len(),
+        threads: metadata.num_warps * WARP,
+        registers: log.registers,
+        shared_dynamic: metadata.shared,
+        shared_static: log.shared_static,
+        matrix_instructions,
+        async_copies,
+        reductions: texts::reductions(&artifact.ttgir)?,
+    })
+}
+
+fn count(kernel: &Kernel, is: impl Fn(&OpKind) -> bool) -> usize {
+    let mut found = 0;
+    kernel.walk(&mut |op| found += usize::from(is(&op.kind)));
+    found
+}
+
+/// The TTIR's parameters are the contract's, in order, each a pointer to its element type, 16 bytes aligned.
+fn signature(kernel: &Kernel, contract: &Contract, spec: &Spec) -> Result<(), Refusal> {
+    for i in 0..contract.params.len().max(kernel.params.len()) {
+        let (wanted, found) = (contract.params.get(i), kernel.params.get(i));
+        let mismatch = |found: String| {
+            let name = wanted.map_or("(none)", |param| &param.name).to_string();
+            Refusal::Signature { name, found }
+        };
+        let (Some(wanted), Some(found)) = (wanted, found) else {
+            return Err(mismatch(found.map_or("missing".into(), |param| param.name.clone())));
+        };
+        let elem = match (wanted.elem, wanted.elem.triton(spec.act)) {
+            (Elem::I32, _) => Scalar::I32,
+            (_, "bf16") => Scalar::Bf16,
+            _ => Scalar::F32,
+        };
+        if wanted.name != found.name || elem != found.elem {
+            return Err(mismatch(format!("{}: {}", found.name, found.elem)));
+        }
+        if !found.divisibility.is_multiple_of(16) || found.divisibility == 0 {
+            return Err(Refusal::Divisibility { name: found.name.clone() });
+        }
+    }
+    Ok(())
+}
+
+fn assembled(ptx: &Ptx, sass: &Sass, metadata: &Metadata, arch: Arch) -> Result<(), Refusal> {
+    let wanted = arch.assembled();
+    for found in [ptx.target, &metadata.target] {
+        if found != wanted {
+            return Err(Refusal::Assembled { found: found.into(), wanted });
+        }
+    }
+    // The disassembler's name of the architecture, without the `a`.
+    match sass.names_architecture(arch.number()) {
+        true => Ok(()),
+        false => Err(Refusal::Assembled { found: sass.header.to_string(), wanted }),
+    }
+}
+
+fn parameters(ptx: &Ptx, own: usize) -> Result<(), Refusal> {
+    let wanted = own + SCRATCH_PARAMS;
+    if ptx.params.len() == wanted && ptx.params.iter().all(|ty| [".u64", ".b64"].contains(ty)) {
+        return Ok(());
+    }
+    Err(Refusal::Parameters { found: format!("{} ({})", ptx.params.len(), ptx.params.join(" ")), wanted })
+}
+
+fn threads(ptx: &Ptx, metadata: &Metadata) -> Result<(), Refusal> {
+    let wanted = metadata.num_warps.saturating_mul(WARP);
+    match ptx.threads[..] {
+        [x] | [x, 1] | [x, 1, 1] if x == wanted => Ok(()),
+        _ => Err(Refusal::Threads { found: format!("{:?}", ptx.threads), num_warps: metadata.num_warps, wanted }),
+    }
+}
+
+/// The launcher does neither of these; scratch it does.
+fn launchable(metadata: &Metadata) -> Result<(), Refusal> {
+    let needs = [
+        (metadata.launch_pdl, "programmatic dependent launch"),
+        (metadata.launch_cooperative_grid, "a cooperative launch"),
+        (metadata.num_ctas != 1, "clusters of blocks"),
+    ];
+    match needs.into_iter().find(|(needed, _)| *needed) {
+        Some((_, what)) => Err(Refusal::Launch { what }),
+        None => Ok(()),
+    }
+}
+
+/// Nothing adds into memory that another program adds into: which comes first is nobody's to say.
+fn order_of_additions(ptx: &Ptx, sass: &Sass) -> Result<(), Refusal> {
+    let in_ptx = ["atom.", "red.", "multimem.", "cp.reduce."];
+    let in_sass = ["ATOM", "ATOMG", "ATOMS", "RED", "REDG", "REDAS", "UBLKRED", "UTMAREDG"];
+    let found = ptx.opcodes.iter().find(|op| in_ptx.iter().any(|prefix| op.starts_with(prefix)));
+    let found = found.or_else(|| sass.opcodes.iter().find(|op| in_sass.contains(&stem(op))));
+    found.map_or(Ok(()), |op| Err(Refusal::Atomic { instruction: op.to_string() }))
+}
+
+/// A multiplication and an addition stay two roundings. Division and square root that are rounded as IEEE says contain
+/// fused instructions of their own, so their presence is an error too: the second count would say nothing.
+fn contraction(ptx: &Ptx, sass: &Sass, metadata: &Metadata) -> Result<(), Refusal> {
+    if metadata.enable_fp_fusion {
+        return Err(Refusal::FusionOn);
+    }
+    let float = |op: &str| [".f32", ".f64", ".f16", ".bf16", "x2"].iter().any(|ty| op.ends_with(ty));
+    let fused = |op: &str| (op.starts_with("fma.") || op.starts_with("mad.")) && float(op);
+    let iterated = |op: &str| ["div.rn", "sqrt.rn", "rcp.rn"].iter().any(|prefix| op.starts_with(prefix));
+    if let Some(op) = ptx.opcodes.iter().find(|op| fused(op) || iterated(op)) {
+        return Err(Refusal::Contraction { instruction: op.to_string() });
+    }
+    match sass.opcodes.iter().filter(|op| ["FFMA", "FFMA2", "DFMA"].contains(&stem(op))).count() {
+        0 => Ok(()),
+        count => Err(Refusal::Fused { count }),
+    }
+}
+
+/// Without the divisibility premises tiles are loaded 16 bits at a time.
+fn wide_accesses(ptx: &Ptx) -> Result<(), Refusal> {
+    let narrow = |op: &&&str| {
+        let global = op.starts_with("ld.global") || op.starts_with("st.global");
+        global && [".b8", ".u8", ".b16", ".u16"].iter().any(|ty| op.ends_with(ty))
+    };
+    ptx.opcodes.iter().find(narrow).map_or(Ok(()), |op| Err(Refusal::Narrow { instruction: op.to_string() }))
+}
+
+fn resources(log: &Log, metadata: &Metadata, arch: Arch) -> Result<(), Refusal> {
+    let spilled = log.stack.max(log.spill_stores).max(log.spill_loads);
+    if spilled > 0 {
+        return Err(Refusal::Spills { bytes: spilled });
+    }
+    if log.serialised {
+        return Err(Refusal::Serialised);
+    }
+    let threads = metadata.num_warps.saturating_mul(WARP).max(1);
+    let most = (REGISTERS / threads).min(255);
+    if log.registers.next_multiple_of(REGISTERS_UNIT) > most.next_multiple_of(REGISTERS_UNIT) {
+        return Err(Refusal::Registers { registers: log.registers, threads, most });
+    }
+    let (bytes, most) = (metadata.shared.saturating_add(log.shared_static), arch.shared_bytes_max());
+    if bytes > most {
+        return Err(Refusal::Shared { bytes, most });
+    }
+    Ok(())
+}
+
+/// Every dot became the target's matrix instruction: one family, whose sums the certificates' assumptions are about.
+fn matrix_instructions(ptx: &Ptx, dots: usize, arch: Arch) -> Result<usize, Refusal> {
+    let wanted = arch.matrix_instruction();
+    let many = |family: &str| ptx.opcodes.iter().filter(|op| op.starts_with(family)).count();
+    if let Some(other) = MATRIX_INSTRUCTIONS.into_iter().find(|family| *family != wanted && many(family) > 0) {
+        return Err(Refusal::OtherMatrixInstructions { found: other, wanted });
+    }
+    match (dots, many(wanted)) {
+        (0, found) => Ok(found),
+        (_, found) if found >= dots => Ok(found),
+        _ => Err(Refusal::NoMatrixInstructions { dots, wanted }),
+    }
+}
+
+/// A kernel with dots whose loop is pipelined loads ahead, through `cp.async` or the tensor memory accelerator.
+fn pipeline(ptx: &Ptx, dots: usize, stages: u32) -> Result<usize, Refusal> {
+    let copies = ["cp.async.ca.", "cp.async.cg.", "cp.async.bulk."];
+    let ahead = ptx.opcodes.iter().filter(|op| copies.iter().any(|prefix| op.starts_with(prefix))).count();
+    match dots > 0 && stages > 1 && ahead == 0 {
+        true => Err(Refusal::NotPipelined { stages }),
+        false => Ok(ahead),
+    }
+}
+
+/// An instruction without its modifiers.
+fn stem(opcode: &str) -> &str {
+    opcode.split('.').next().unwrap_or(opcode)
+}

@@ -1,0 +1,200 @@
+//! A kernel in a few lines that passes every check, then one breach of each: no check is there that cannot fail.
+
+use super::*;
+use vosti_kernels::parse_stem;
+
+const STEM: &str = "linear-bf16-BK64-BM64-BN128-K576-N960";
+
+const PTX: &str = "\
+.version 8.7
+.target sm_90a
+.address_size 64
+
+	// .globl	linear
+.extern .shared .align 16 .b8 global_smem[];
+.visible .entry linear(
+	.param .u64 .ptr .global .align 1 linear_param_0,
+	.param .u64 .ptr .global .align 1 linear_param_1,
+	.param .u64 .ptr .global .align 1 linear_param_2,
+	.param .u64 .ptr .global .align 1 linear_param_3,
+	.param .u64 .ptr .global .align 1 linear_param_4,
+	.param .u64 .ptr .global .align 1 linear_param_5
+)
+.reqntid 128
+{
+	.reg .pred 	%p<44>;
+// %bb.0:
+	ld.param.b64 	%rd6, [linear_param_3]; // atom. in a comment
+$L__BB0_2:
+	@%p9 ld.global.v4.b32 { %r8, %r9, %r10, %r11 }, [ %rd7 + 0 ];
+	cp.async.cg.shared.global [ %r1 + 0 ], [ %rd1 + 0 ], 0x10, %r2;
+	wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%r422}, %rd90, %rd91, %p12, 1, 1, 0, 0;
+	redux.sync.add.s32 %r3, %r4, 0xffffffff;
+	mad.lo.s32 %r3, %r4, %r5, %r6;
+	@%p11 bra 	$L__BB0_2;
+	ret;
+}
+";
+
+const SASS: &str = "\
+	.headerflags	@\"EF_CUDA_64BIT_ADDRESS EF_CUDA_ACCELERATORS EF_CUDA_SM90 EF_CUDA_VIRTUAL_SM(EF_CUDA_SM90)\"
+.text.linear:
+        /*0000*/                   LDC R1, c[0x0][0x28] ;
+        /*0010*/              @!P0 HGMMA.64x128x16.F32.BF16 R24, gdesc[UR4] ;
+        /*0020*/                   REDUX.SUM UR4, R3 ;
+";
+
+const LOG: &str = "\
+ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function 'linear' for 'sm_90a'
+ptxas info    : Function properties for linear
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 96 registers, used 1 barriers
+";
+
+const TTGIR: &str = "\
+#blocked = #ttg.blocked<{sizePerThread = [1, 8]}>
+module {
+    %21 = \"tt.reduce\"(%20#1) <{axis = 1 : i32}> ({
+    ^bb0(%arg4: f32, %arg5: f32):
+      tt.reduce.return %32 : f32
+    }) : (tensor<4x8xf32, #ttg.slice<{dim = 2, parent = #blocked}>>) -> tensor<4xf32, #blocked1>
+}
+";
+
+fn sound() -> Artifact {
+    let spec = parse_stem(STEM).unwrap();
+    Artifact {
+        ttir: vosti_kernels::ttir(&spec).unwrap().into(),
+        spec,
+        ttgir: TTGIR.into(),
+        ptx: PTX.into(),
+        cubin: vec![],
+        sass: SASS.into(),
+        log: LOG.into(),
+        metadata: Metadata {
+            name: "linear".into(),
+            shared: 98_304,
+            num_warps: 4,
+            num_ctas: 1,
+            num_stages: 4,
+            global_scratch_size: 0,
+            global_scratch_align: 1,
+            profile_scratch_size: 0,
+            profile_scratch_align: 1,
+            tmem_size: 0,
+            launch_pdl: false,
+            launch_cooperative_grid: false,
+            enable_fp_fusion: false,
+            target: "sm_90a".into(),
+            triton: "3.6.0".into(),
+        },
+    }
+}
+
+fn refusal(artifact: &Artifact) -> Refusal {
+    match inspect(artifact, Arch::Sm90) {
+        Err(CudaError::Refused { refusal, .. }) => refusal,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_sound_kernel_passes_and_is_described() {
+    let facts = inspect(&sound(), Arch::Sm90).unwrap();
+    let tile = "tensor<4x8xf32, #ttg.slice<{dim = 2, parent = #ttg.blocked<{sizePerThread = [1, 8]}>}>>";
+    let wanted = Facts {
+        params: 6,
+        threads: 128,
+        registers: 96,
+        shared_dynamic: 98_304,
+        shared_static: 0,
+        matrix_instructions: 1,
+        async_copies: 1,
+        reductions: vec![Reduction { axis: 1, tile: tile.into() }],
+    };
+    assert_eq!(facts, wanted);
+}
+
+#[test]
+fn each_breach_in_the_texts_is_refused_by_name() {
+    type Field = fn(&mut Artifact) -> &mut String;
+    let (ttir, ptx): (Field, Field) = (|a| &mut a.ttir, |a| &mut a.ptx);
+    let (sass, log, ttgir): (Field, Field, Field) = (|a| &mut a.sass, |a| &mut a.log, |a| &mut a.ttgir);
+    let cases: [(Field, &str, &str, &str); 30] = [
+        (ttir, "tt.func public @linear(", "tt.func public @linear(%", "TTIR is not understood"),
+        (
+            ttir,
+            "%x: !tt.ptr<bf16> {tt.divisibility = 16",
+            "%x: !tt.ptr<bf16> {tt.divisibility = 4",
+            "parameter x is not",
+        ),
+        (ttir, "%rows: !tt.ptr<i32> {tt.divisibility = 16 : i32}", "%rows: !tt.ptr<i32>", "parameter rows is not"),
+        (ttir, "%w: !tt.ptr<bf16>", "%w: !tt.ptr<f32>", "TTIR is not understood"),
+        (ttir, "%out", "%result", "parameter out of the contract is `result: bf16`"),
+        (ptx, ".target sm_90a", ".target sm_90", "assembled for sm_90, not for sm_90a"),
+        (ptx, ".target", ".tarmac", "no .target"),
+        (ptx, ".visible .entry linear(", ".visible .entry other() { }\n.visible .entry linear(", "several kernels"),
+        (ptx, ".param .u64 .ptr .global .align 1 linear_param_0,", "", "takes 5 ("),
+        (ptx, ".param .u64 .ptr .global .align 1 linear_param_5", ".param .u32 linear_param_5", "u64 .u32"),
+        (ptx, ".reqntid 128", "", "no .reqntid"),
+        (ptx, ".reqntid 128", ".reqntid 256", "blocks of [256] threads, and 4 warps have 128"),
+        (ptx, ".reqntid 128", ".reqntid 64, 2, 1", "[64, 2, 1]"),
+        (ptx, "\tret;", "\t@%p1 atom.global.add.f32 %f1, [%rd1], %f2;\n\tret;", "contains `atom.global.add.f32`"),
+        (ptx, "\tret;", "\t{ red.global.add.f32 [%rd1], %f2; }\n\tret;", "contains `red.global.add.f32`"),
+        (sass, "REDUX.SUM", "REDG.E.ADD.F32", "contains `REDG.E.ADD.F32`"),
+        (ptx, "\tret;", "\tfma.rn.f32 %f1, %f2, %f3, %f4;\n\tret;", "contains `fma.rn.f32`"),
+        (ptx, "\tret;", "\tdiv.rn.f32 %f1, %f2, %f3;\n\tret;", "contains `div.rn.f32`"),
+        (sass, "LDC R1,", "FFMA.FTZ R1,", "contains 1 fused"),
+        (sass, "EF_CUDA_SM90", "EF_CUDA_SM9", "assembled for .headerflags"),
+        (ptx, "ld.global.v4.b32", "ld.global.b16", "by `ld.global.b16`"),
+        (ptx, "wgmma.mma_async", "wgmma.fence", "its 1 dots did not become wgmma.mma_async"),
+        (ptx, "\tret;", "\tmma.sync.aligned.m16n8k16 %f1;\n\tret;", "contains `mma.sync` instructions"),
+        (ptx, "cp.async.cg.shared", "cp.async.wait_group", "of 4 stages loads nothing asynchronously"),
+        (log, "0 bytes spill loads", "8 bytes spill loads", "spills 8 bytes"),
+        (log, "0 bytes stack", "16 bytes stack", "spills 16 bytes"),
+        (log, "Used 96 registers", "Used 520 registers", "uses 520 registers a thread, and 128 threads have 255 each"),
+        (log, "1 barriers", "1 barriers, 140000 bytes smem", "needs 238304 bytes of shared memory, a block has 232448"),
+        (log, "Compiling", "Skipping", "not about one kernel"),
+        (ttgir, "#blocked = ", "#other = ", "layout `#blocked` of its reductions"),
+    ];
+    for (field, from, to, says) in cases {
+        let mut broken = sound();
+        let text = field(&mut broken);
+        assert!(text.contains(from), "{from}");
+        *text = text.replace(from, to);
+        let refused = refusal(&broken).to_string();
+        assert!(refused.contains(says), "{to}: {refused}");
+    }
+    let mut broken = sound();
+    broken.log += "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized\n";
+    assert_eq!(refusal(&broken), Refusal::Serialised);
+}
+
+#[test]
+fn each_breach_in_the_metadata_is_refused_by_name() {
+    type Breach = fn(&mut Metadata);
+    let cases: [(Breach, &str); 7] = [
+        (|m| m.num_warps = 8, "and 8 warps have 256"),
+        (|m| m.target = "sm_100a".into(), "assembled for sm_100a"),
+        (|m| m.enable_fp_fusion = true, "fusion was on"),
+        (|m| m.launch_pdl = true, "needs programmatic dependent launch"),
+        (|m| m.launch_cooperative_grid = true, "needs a cooperative launch"),
+        (|m| m.num_ctas = 2, "needs clusters"),
+        (|m| m.shared = 240_000, "needs 240000 bytes of shared memory"),
+    ];
+    for (breach, says) in cases {
+        let mut broken = sound();
+        breach(&mut broken.metadata);
+        let refused = refusal(&broken).to_string();
+        assert!(refused.contains(says), "{refused}");
+    }
+}
+
+#[test]
+fn a_kernel_for_one_architecture_is_refused_for_another() {
+    for arch in [Arch::Sm80, Arch::Sm89, Arch::Sm100] {
+        let refused = inspect(&sound(), arch).unwrap_err().to_string();
+        assert!(refused.contains(&arch.assembled()), "{refused}");
+    }
+}

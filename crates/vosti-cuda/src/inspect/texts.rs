@@ -1,0 +1,162 @@
+//! The texts that a compiler leaves, read as far as the checks ask: PTX, disassembly, the assembler's report, TTGIR.
+
+use super::Reduction;
+use crate::error::Refusal;
+
+/// A PTX module with one kernel.
+#[derive(Debug)]
+pub struct Ptx<'a> {
+    /// `sm_90a`
+    pub target: &'a str,
+    /// The type of each parameter, such as `.u64`.
+    pub params: Vec<&'a str>,
+    /// `.reqntid`, as many numbers as are written.
+    pub threads: Vec<u32>,
+    /// The opcode of every instruction, modifiers included.
+    pub opcodes: Vec<&'a str>,
+}
+
+impl<'a> Ptx<'a> {
+    pub fn read(text: &'a str) -> Result<Ptx<'a>, Refusal> {
+        let missing = |what: &str| Refusal::Ptx(format!("it has no {what}"));
+        let target = text.lines().find_map(|line| line.trim().strip_prefix(".target"));
+        let target = target.and_then(|rest| rest.trim().split([',', ' ']).next()).ok_or_else(|| missing(".target"))?;
+        let mut entries = text.split(".entry ").skip(1);
+        let entry = entries.next().ok_or_else(|| missing(".entry"))?;
+        if entries.next().is_some() {
+            return Err(Refusal::Ptx("it has several kernels".into()));
+        }
+        let (list, rest) =
+            entry.split_once('(').and_then(|(_, rest)| rest.split_once(')')).ok_or_else(|| missing("parameters"))?;
+        let (head, body) = rest.split_once('{').ok_or_else(|| missing("body"))?;
+        let params = list.split(',').map(|param| param.split_whitespace().collect::<Vec<_>>());
+        let params = params.filter(|words| !words.is_empty()).map(|words| match words[..] {
+            [".param", ty, ..] => Ok(ty),
+            _ => Err(Refusal::Ptx(format!("`{}` is not a parameter", words.join(" ")))),
+        });
+        let threads = head.lines().find_map(|line| line.trim().strip_prefix(".reqntid"));
+        let threads = threads.ok_or_else(|| missing(".reqntid"))?;
+        let threads = threads.split(',').map(|n| n.trim().parse().map_err(|_| Refusal::Ptx(format!(".reqntid {n}"))));
+        Ok(Ptx {
+            target,
+            params: params.collect::<Result<_, _>>()?,
+            threads: threads.collect::<Result<_, _>>()?,
+            opcodes: opcodes(body),
+        })
+    }
+}
+
+/// The first word of every statement that is not a label or a directive, predicates left out.
+fn opcodes(body: &str) -> Vec<&str> {
+    let lines = body.lines().map(|line| line.split("//").next().unwrap_or(""));
+    let statements = lines.flat_map(|line| line.split([';', '{', '}']));
+    statements
+        .filter_map(|statement| {
+            let mut words =
+                statement.split_whitespace().skip_while(|word| word.starts_with('@') || word.ends_with(':'));
+            words.next().filter(|word| word.starts_with(|c: char| c.is_ascii_lowercase()))
+        })
+        .collect()
+}
+
+/// A disassembled cubin.
+#[derive(Debug)]
+pub struct Sass<'a> {
+    /// The line that names the architecture.
+    pub header: &'a str,
+    pub opcodes: Vec<&'a str>,
+}
+
+impl<'a> Sass<'a> {
+    pub fn read(text: &'a str) -> Sass<'a> {
+        let header = text.lines().map(str::trim).find(|line| line.starts_with(".headerflags")).unwrap_or("no header");
+        let instruction = |line: &'a str| {
+            let (_, rest) = line.trim_start().strip_prefix("/*")?.split_once("*/")?;
+            rest.split_whitespace().find(|word| !word.starts_with('@'))
+        };
+        Sass { header, opcodes: text.lines().filter_map(instruction).collect() }
+    }
+
+    /// Whether the code is for this architecture.
+    pub fn names_architecture(&self, number: u32) -> bool {
+        let flag = format!("EF_CUDA_SM{number}");
+        self.header.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == flag)
+    }
+}
+
+/// What the assembler reported of one kernel (`ptxas -v`), in bytes where not said otherwise.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Log {
+    pub registers: u32,
+    pub stack: u64,
+    pub spill_stores: u64,
+    pub spill_loads: u64,
+    pub shared_static: u64,
+    /// It put the matrix instructions one after the other.
+    pub serialised: bool,
+}
+
+impl Log {
+    pub fn read(text: &str) -> Result<Log, Refusal> {
+        let not = |what: &str| Refusal::Log(format!("it says nothing of {what}"));
+        let before = |what: &str| {
+            let (rest, _) = text.split_once(what)?;
+            rest.split_whitespace().next_back()?.parse::<u64>().ok()
+        };
+        if text.matches("Compiling entry function").count() != 1 {
+            return Err(Refusal::Log("it is not about one kernel".into()));
+        }
+        let registers = before(" registers").ok_or_else(|| not("registers"))?;
+        Ok(Log {
+            registers: u32::try_from(registers).map_err(|_| not("registers"))?,
+            stack: before(" bytes stack frame").ok_or_else(|| not("the stack"))?,
+            spill_stores: before(" bytes spill stores").ok_or_else(|| not("spills"))?,
+            spill_loads: before(" bytes spill loads").ok_or_else(|| not("spills"))?,
+            // Not named where there is none.
+            shared_static: before(" bytes smem").unwrap_or(0),
+            serialised: text.contains("serialized"),
+        })
+    }
+}
+
+/// The reductions of a TTGIR module, in the order of the text.
+pub fn reductions(ttgir: &str) -> Result<Vec<Reduction>, Refusal> {
+    let mut lines = ttgir.lines();
+    let mut found = vec![];
+    while let Some(line) = lines.next() {
+        let Some((_, attributes)) = line.split_once("\"tt.reduce\"(") else { continue };
+        let misread = || Refusal::Layout { layout: line.trim().to_string() };
+        let (_, axis) = attributes.split_once("axis = ").ok_or_else(misread)?;
+        let axis = axis.split(|c: char| !c.is_ascii_digit()).next().and_then(|n| n.parse().ok()).ok_or_else(misread)?;
+        // The type stands after the body.
+        let ty = lines.by_ref().find_map(|line| line.trim().strip_prefix("}) : (")).ok_or_else(misread)?;
+        let (tile, _) = ty.split_once(") ->").ok_or_else(misread)?;
+        found.push(Reduction { axis, tile: written_out(tile, ttgir)? });
+    }
+    Ok(found)
+}
+
+/// A type with each `#name` of a layout replaced by its definition at the module's head.
+fn written_out(ty: &str, ttgir: &str) -> Result<String, Refusal> {
+    let mut out = String::new();
+    let mut rest = ty;
+    while let Some(at) = rest.find('#') {
+        let (before, alias) = rest.split_at(at);
+        out.push_str(before);
+        let end =
+            alias[1..].find(|c: char| !c.is_alphanumeric() && c != '_' && c != '.').map_or(alias.len(), |n| n + 1);
+        let (name, after) = alias.split_at(end);
+        // `#ttg.slice<...>` is written in place.
+        match name.contains('.') {
+            true => out.push_str(name),
+            false => out.push_str(definition(name, ttgir)?),
+        }
+        rest = after;
+    }
+    Ok(out + rest)
+}
+
+fn definition<'a>(name: &str, ttgir: &'a str) -> Result<&'a str, Refusal> {
+    let named = |line: &'a str| line.strip_prefix(name)?.strip_prefix(" = ");
+    ttgir.lines().find_map(named).ok_or_else(|| Refusal::Layout { layout: name.to_string() })
+}

@@ -1,0 +1,128 @@
+//! Triton as a build-time tool: a Python environment of its own, and `kernels/compile.py` run in it.
+//!
+//! The script and the pinned requirement are part of this crate, so that a binary without the source tree can
+//! compile. Nothing is read from a cache of Triton's. No GPU and no driver is needed.
+//! Read next: `kernels/compile.py`, [`mod@crate::artifact`].
+
+use crate::arch::Arch;
+use crate::artifact::Artifact;
+use crate::error::CudaError;
+use serde::Serialize;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use vosti_kernels::{Spec, compile_options};
+
+/// What pip installs: the version that the checked-in TTIR was made with.
+pub const REQUIREMENT: &str = "triton==3.6.0";
+const SCRIPT: &str = include_str!("../../../kernels/compile.py");
+
+/// A Python that has the pinned Triton.
+#[derive(Clone, Debug)]
+pub struct Toolchain {
+    python: PathBuf,
+}
+
+#[derive(Serialize)]
+struct Request<'a> {
+    arch: u32,
+    kernels: Vec<Kernel<'a>>,
+}
+
+#[derive(Serialize)]
+struct Kernel<'a> {
+    stem: String,
+    ttir: &'a str,
+    num_warps: u32,
+    num_stages: u32,
+}
+
+impl Toolchain {
+    /// Makes an environment in `folder`, unless it is there already. Triton comes from the user's own index, as pip
+    /// is configured.
+    pub fn install(folder: &Path) -> Result<Toolchain, CudaError> {
+        let python = folder.join("bin/python");
+        let stamp = folder.join("installed.txt");
+        if fs::read_to_string(&stamp).is_ok_and(|installed| installed == REQUIREMENT) {
+            return Ok(Toolchain { python });
+        }
+        run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(folder), "")?;
+        let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", REQUIREMENT];
+        run(Command::new(&python).args(pip), "")?;
+        fs::write(&stamp, REQUIREMENT).map_err(|error| CudaError::Io { path: stamp, error })?;
+        Ok(Toolchain { python })
+    }
+
+    /// A Python that the user made. The script refuses another version of Triton.
+    pub fn with_python(python: PathBuf) -> Toolchain {
+        Toolchain { python }
+    }
+
+    /// Compiles specialisations for a target, given their TTIR. `folder` must be empty; the compiler's files stay
+    /// there.
+    pub fn compile(&self, target: &str, kernels: &[(Spec, &str)], folder: &Path) -> Result<Vec<Artifact>, CudaError> {
+        let mut request = Request { arch: Arch::of_target(target)?.number(), kernels: vec![] };
+        for (spec, ttir) in kernels {
+            let options = compile_options(target, spec)?;
+            let (num_warps, num_stages) = (options.num_warps, options.num_stages);
+            request.kernels.push(Kernel { stem: spec.to_string(), ttir, num_warps, num_stages });
+        }
+        // Strings and numbers: there is no value that JSON does not have.
+        let request = serde_json::to_string(&request).unwrap_or_default();
+        run(Command::new(&self.python).args(["-B", "-c", SCRIPT]).arg(folder), &request)?;
+        kernels.iter().map(|(spec, ttir)| Artifact::read(folder, spec, ttir)).collect()
+    }
+
+    /// Compiles checked-in specialisations.
+    pub fn compile_checked_in(&self, target: &str, specs: &[Spec], folder: &Path) -> Result<Vec<Artifact>, CudaError> {
+        let text = |spec: &Spec| {
+            let missing = || CudaError::Ttir { spec: spec.to_string() };
+            vosti_kernels::ttir(spec).map(|text| (spec.clone(), text)).ok_or_else(missing)
+        };
+        let kernels = specs.iter().map(text).collect::<Result<Vec<_>, _>>()?;
+        self.compile(target, &kernels, folder)
+    }
+}
+
+/// Runs a tool to its end, `input` on its standard input; what it says comes with the error.
+fn run(command: &mut Command, input: &str) -> Result<(), CudaError> {
+    let tool = command.get_program().to_string_lossy().into_owned();
+    let start = |error| CudaError::Start { tool: tool.clone(), error };
+    let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = piped.spawn().map_err(start)?;
+    // A tool that ends before it has read everything says why itself.
+    child.stdin.take().map(|mut pipe| pipe.write_all(input.as_bytes()));
+    let output = child.wait_with_output().map_err(start)?;
+    match output.status.success() {
+        true => Ok(()),
+        false => {
+            let said = [&output.stdout[..], &output.stderr[..]].concat();
+            Err(CudaError::Tool { tool, output: String::from_utf8_lossy(&said).trim().to_string() })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_failing_tool_says_is_in_the_error() {
+        let broken = Toolchain::with_python("/bin/false".into());
+        let error = broken.compile_checked_in("cuda-sm90", &[], Path::new(".")).unwrap_err();
+        assert!(matches!(error, CudaError::Tool { .. }), "{error}");
+        let missing = Toolchain::with_python("/nowhere/python".into());
+        let error = missing.compile_checked_in("cuda-sm90", &[], Path::new(".")).unwrap_err().to_string();
+        assert!(error.contains("needs python3"), "{error}");
+    }
+
+    #[test]
+    fn the_pinned_triton_is_the_one_of_the_scripts() {
+        let version = REQUIREMENT.strip_prefix("triton==").unwrap();
+        for script in [SCRIPT, include_str!("../../../kernels/ttir.py")] {
+            assert!(script.contains(&format!("VERSION = \"{version}\"")));
+        }
+        assert!(include_str!("../../../xtask/requirements.txt").contains(REQUIREMENT));
+    }
+}

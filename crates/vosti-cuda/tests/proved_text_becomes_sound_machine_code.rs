@@ -1,0 +1,78 @@
+//! A few of SmolLM2's kernels, compiled and checked as `vosti prepare` does; needs Triton, and no GPU.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use vosti_cuda::toolchain::REQUIREMENT;
+use vosti_cuda::{Arch, Artifact, Toolchain, inspect};
+use vosti_kernels::{Spec, parse_stem, ttir, ttir_hash};
+
+const TARGET: &str = "cuda-sm90";
+
+/// A Python with the pinned Triton: `VOSTI_PYTHON`, what `cargo xtask python` made, or python3.
+fn toolchain() -> Option<Toolchain> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let chosen = std::env::var_os("VOSTI_PYTHON").map(PathBuf::from);
+    let candidates = [chosen, Some(target.join("python/bin/python")), Some("python3".into())];
+    let (package, version) = REQUIREMENT.split_once("==").unwrap();
+    let check = format!("import {package}; assert {package}.__version__ == '{version}'");
+    let fits = |python: &PathBuf| Command::new(python).args(["-c", &check]).output().is_ok_and(|o| o.status.success());
+    let found = candidates.into_iter().flatten().find(fits);
+    if found.is_none() {
+        println!("skipped: no Python with {REQUIREMENT}; run `cargo xtask python`");
+    }
+    found.map(Toolchain::with_python)
+}
+
+/// One with attention, one with a matrix product and a sum, one with rows alone.
+fn specs() -> Vec<Spec> {
+    let stems = [
+        "attend-bf16-BQ16-D64-GP4-HEADS9-KV_HEADS3-PAGE64-SCALE0.125-SOFTCAP0.0-WINDOW0",
+        "linear_add-bf16-BK64-BM64-BN128-K576-N576",
+        "rmsnorm-bf16-BH1024-BM4-EPS1e-5-H576",
+    ];
+    stems.map(|stem| parse_stem(stem).unwrap()).into()
+}
+
+fn compile(tool: &Toolchain) -> Vec<Artifact> {
+    let folder = tempfile::tempdir().unwrap();
+    tool.compile_checked_in(TARGET, &specs(), folder.path()).unwrap()
+}
+
+#[test]
+fn proved_kernels_compile_and_pass_every_check() {
+    let Some(tool) = toolchain() else { return };
+    for artifact in compile(&tool) {
+        let facts = inspect(&artifact, Arch::Sm90).unwrap();
+        println!("{}: {facts:?}", artifact.spec);
+        let text = ttir(&artifact.spec).unwrap();
+        assert_eq!(artifact.hashes().ttir, ttir_hash(text).to_hex().to_string());
+        let has_dots = artifact.spec.kernel != "rmsnorm";
+        assert_eq!((facts.matrix_instructions > 0, facts.async_copies > 0), (has_dots, has_dots), "{}", artifact.spec);
+        assert_eq!(!facts.reductions.is_empty(), artifact.spec.kernel != "linear_add");
+    }
+}
+
+#[test]
+fn one_text_gives_one_machine_code() {
+    let Some(tool) = toolchain() else { return };
+    let (once, again) = (compile(&tool), compile(&tool));
+    for (a, b) in once.iter().zip(&again) {
+        assert_eq!(a.hashes(), b.hashes(), "{}", a.spec);
+    }
+}
+
+#[test]
+fn a_text_that_is_not_the_kernels_is_refused() {
+    let Some(tool) = toolchain() else { return };
+    let spec = specs().pop().unwrap();
+    let text = ttir(&spec).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let garbage = tool.compile(TARGET, &[(spec.clone(), "module {")], folder.path());
+    assert!(garbage.is_err());
+    // The compiler takes this one, and the checks do not.
+    let unaligned = text.replace(" {tt.divisibility = 16 : i32}", "");
+    let compiled = tool.compile(TARGET, &[(spec, &unaligned)], folder.path()).unwrap();
+    let refused = inspect(&compiled[0], Arch::Sm90).unwrap_err().to_string();
+    assert!(refused.contains("not declared divisible by 16"), "{refused}");
+}
