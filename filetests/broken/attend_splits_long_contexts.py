@@ -1,7 +1,7 @@
 #: sibling: attend
 #: mistake: a long context is summed in two halves that are merged at the end: the split count comes from its length
 #: fails: guard
-#: replay: none
+#: replay: differs
 """Paged causal attention with an online softmax, full or windowed, one query tile and KV head a program.
 
 A query tile holds up to BQ rows of one request. Lane `t * GP + g` is row t of the tile and the g-th

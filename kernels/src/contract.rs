@@ -149,24 +149,14 @@ pub(crate) fn parse(
     constants: &[String],
 ) -> Result<Contract, KernelError> {
     let bad = |why: String| KernelError::Contract { kernel: kernel.to_string(), why };
-    let block: Vec<&str> = source
-        .lines()
-        .skip_while(|l| l.trim() != "# /// contract")
-        .skip(1)
-        .take_while(|l| l.trim() != "# ///")
-        .map(|l| l.trim_start_matches('#'))
-        .collect();
-    if block.is_empty() {
-        return Err(bad("there is no `# /// contract` block above the kernel".into()));
-    }
-    let mut written: Written = toml::from_str(&block.join("\n")).map_err(|error| bad(error.message().to_string()))?;
+    let mut written: Written = read(source).map_err(bad)?;
     if written.grid.is_empty() || written.grid.len() > 3 {
         return Err(bad("a grid has one to three axes".into()));
     }
     let mut params: Vec<Param> = vec![];
     for name in parameters {
         let text = written.params.remove(name).ok_or_else(|| bad(format!("parameter `{name}` has no role")))?;
-        let param = parse_param(name, &text)
+        let param = Param::parse(name, &text)
             .filter(|p| p.only_if.as_ref().is_none_or(|c| constants.contains(c)))
             .ok_or_else(|| bad(format!("`{text}` is not a role for `{name}`")))?;
         if params.iter().any(|p| p.role == param.role) {
@@ -180,7 +170,30 @@ pub(crate) fn parse(
     Ok(Contract { shape: written.shape, grid: written.grid, params })
 }
 
-/// `weight 2 f32 if NORM`
+/// Reads the TOML between `# /// contract` and `# ///`; an error names its line of the Python source.
+pub fn read<T: serde::de::DeserializeOwned>(source: &str) -> Result<T, String> {
+    let Some(first) = source.lines().position(|l| l.trim() == "# /// contract") else {
+        return Err("there is no `# /// contract` block above the kernel".into());
+    };
+    let rest = source.lines().skip(first + 1);
+    let block: Vec<&str> = rest.take_while(|l| l.trim() != "# ///").map(|l| l.trim_start_matches('#')).collect();
+    if source.lines().count() == first + 1 + block.len() {
+        return Err(format!("the `# /// contract` block of line {} is not closed by `# ///`", first + 1));
+    }
+    let text = block.join("\n");
+    toml::from_str(&text).map_err(|error| {
+        let above = error.span().map_or(0, |span| text[..span.start.min(text.len())].matches('\n').count());
+        format!("line {}: {}", first + 2 + above, error.message())
+    })
+}
+
+impl Param {
+    /// `weight 2 f32 if NORM`
+    pub fn parse(name: &str, text: &str) -> Option<Param> {
+        parse_param(name, text)
+    }
+}
+
 fn parse_param(name: &str, text: &str) -> Option<Param> {
     let (text, only_if) = match text.split_once(" if ") {
         Some((role, constant)) => (role, Some(constant.trim().to_string())),

@@ -40,10 +40,19 @@ pub struct Kernel {
     pub contract: Contract,
 }
 
-static KERNELS: LazyLock<Vec<Kernel>> = LazyLock::new(|| {
-    // The sources are part of this crate, and `every_kernel_parses` tests them.
-    SOURCES.iter().map(|(name, source)| read(name, source).unwrap_or_else(|error| panic!("{error}"))).collect()
-});
+static KERNELS: LazyLock<(Vec<Kernel>, BTreeMap<&str, KernelError>)> = LazyLock::new(|| read_all(SOURCES));
+
+/// The kernels, and what is wrong with those that do not parse: whoever asks for one is told.
+fn read_all(sources: &'static [(&'static str, &'static str)]) -> (Vec<Kernel>, BTreeMap<&'static str, KernelError>) {
+    let (mut kernels, mut wrong) = (vec![], BTreeMap::new());
+    for (name, source) in sources {
+        match read(name, source) {
+            Ok(kernel) => kernels.push(kernel),
+            Err(error) => _ = wrong.insert(*name, error),
+        }
+    }
+    (kernels, wrong)
+}
 
 fn read(name: &'static str, source: &'static str) -> Result<Kernel, KernelError> {
     let bad = |why: &str| KernelError::Contract { kernel: name.to_string(), why: why.to_string() };
@@ -60,17 +69,19 @@ fn read(name: &'static str, source: &'static str) -> Result<Kernel, KernelError>
     Ok(Kernel { name, source, constants, contract })
 }
 
-/// All kernels, by name.
+/// All kernels that parse, by name.
 pub fn kernels() -> &'static [Kernel] {
-    &KERNELS
+    &KERNELS.0
 }
 
 /// The kernel of this name.
 pub fn kernel(name: &str) -> Result<&'static Kernel, KernelError> {
-    KERNELS.iter().find(|k| k.name == name).ok_or_else(|| KernelError::Kernel {
+    let unknown = || KernelError::Kernel {
         kernel: name.to_string(),
         known: SOURCES.iter().map(|s| s.0).collect::<Vec<_>>().join(", "),
-    })
+    };
+    let (kernels, wrong) = &*KERNELS;
+    kernels.iter().find(|k| k.name == name).ok_or_else(|| wrong.get(name).cloned().unwrap_or_else(unknown))
 }
 
 /// The contract of a kernel, with parameters that not every specialisation has; see [`Contract::of`].
@@ -137,7 +148,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_kernel_that_does_not_parse_says_why_and_leaves_the_others() {
+        const WRONG: &str = "# /// contract\n# shape = \"rowwise\n# ///\ndef w(x):\n    pass\n";
+        let (kernels, wrong) = read_all(&[("embed", include_str!("../embed.py")), ("w", WRONG)]);
+        assert_eq!(kernels.iter().map(|k| k.name).collect::<Vec<_>>(), ["embed"]);
+        let message = wrong["w"].to_string();
+        assert!(message.contains("kernel `w`") && message.contains("line 2"), "{message}");
+    }
+
+    #[test]
     fn every_kernel_parses_and_is_tiled_for_every_target() {
+        assert_eq!(kernels().len(), SOURCES.len(), "{:?}", KERNELS.1);
         for kernel in kernels() {
             assert!(!kernel.contract.params.is_empty());
             for target in crate::specialise::targets() {

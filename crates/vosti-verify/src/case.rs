@@ -5,7 +5,7 @@ use crate::problem::{Problem, ProblemError};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
-use vosti_kernels::{Const, Contract, Elem, Param, Role, Shape};
+use vosti_kernels::{Const, Contract, Param, Shape, contract};
 
 /// One case: a kernel and what its comments say about it.
 pub struct Case {
@@ -54,17 +54,7 @@ impl Case {
 
 fn problem(name: &str, source: &str, ttir: &str) -> Result<Problem, ProblemError> {
     let bad = |why: String| ProblemError::Contract { kernel: name.to_string(), why };
-    let block: Vec<&str> = source
-        .lines()
-        .skip_while(|l| l.trim() != "# /// contract")
-        .skip(1)
-        .take_while(|l| l.trim() != "# ///")
-        .map(|l| l.trim_start_matches('#'))
-        .collect();
-    if block.is_empty() {
-        return Err(bad("there is no `# /// contract` block".into()));
-    }
-    let written: Written = toml::from_str(&block.join("\n")).map_err(|e| bad(e.message().to_string()))?;
+    let written: Written = contract::read(source).map_err(bad)?;
     let mut constants = BTreeMap::new();
     for (key, value) in written.constants {
         let value = match value {
@@ -76,44 +66,8 @@ fn problem(name: &str, source: &str, ttir: &str) -> Result<Problem, ProblemError
     }
     let mut params = vec![];
     for (param, text) in &written.params {
-        params.push(role(param, text).ok_or_else(|| bad(format!("`{text}` is not a role for `{param}`")))?);
+        params.push(Param::parse(param, text).ok_or_else(|| bad(format!("`{text}` is not a role for `{param}`")))?);
     }
     let contract = Contract { shape: written.shape, grid: written.grid, params };
     Problem::new(name, ttir, &contract, &constants, &written.shapes)
-}
-
-fn role(name: &str, text: &str) -> Option<Param> {
-    let (text, elem) = match text.strip_suffix(" f32") {
-        Some(rest) => (rest, Some(Elem::F32)),
-        None => (text, None),
-    };
-    let (word, index) = match text.split_once(' ') {
-        Some((word, index)) => (word, Some(index.trim().parse::<usize>().ok()?)),
-        None => (text, None),
-    };
-    let role = match (word, index) {
-        ("in", Some(i)) => Role::In(i),
-        ("out", Some(i)) => Role::Out(i),
-        ("weight", Some(i)) => Role::Weight(i),
-        ("rows", None) => Role::Rows,
-        ("tokens", None) => Role::Tokens,
-        ("positions", None) => Role::Positions,
-        ("row_index", None) => Role::RowIndex,
-        ("slots", None) => Role::Slots,
-        ("page_table", None) => Role::PageTable,
-        ("tile_table", None) => Role::TileTable,
-        ("tile_row", None) => Role::TileRow,
-        ("tile_rows", None) => Role::TileRows,
-        ("tile_pos", None) => Role::TilePos,
-        ("cache_k", None) => Role::CacheK,
-        ("cache_v", None) => Role::CacheV,
-        _ => return None,
-    };
-    let data = matches!(role, Role::In(_) | Role::Out(_) | Role::Weight(_) | Role::CacheK | Role::CacheV);
-    Some(Param {
-        name: name.to_string(),
-        role,
-        elem: elem.unwrap_or(if data { Elem::Act } else { Elem::I32 }),
-        only_if: None,
-    })
 }

@@ -334,6 +334,13 @@ impl<'k> Prover<'k, '_> {
         }
         self.assume(Assumption::DotLaneLocal);
         self.assume(Assumption::DotRowUniform);
+        let columns = self.t.eq(l.idx[1], r.idx[1]);
+        if !self.holds(columns, || "dot computes it in the same column in both runs".into())? {
+            self.assume(Assumption::DotColumnUniform);
+        }
+        if mode == Mode::UpToZeroSign {
+            self.assume(Assumption::DotMaskedLanes);
+        }
         if (self.runs[0].shape(*x), self.runs[0].shape(*y)) != (self.runs[1].shape(*u), self.runs[1].shape(*w)) {
             self.assume(Assumption::DotHeightIndependent);
         }
@@ -347,7 +354,6 @@ impl<'k> Prover<'k, '_> {
             self.select_conditions(&al, &mut candidates)?;
             for seen in candidates {
                 if self.masked_factor(seen, &al, &bl, &br)? {
-                    self.assume(Assumption::DotMaskedLanes);
                     self.tell("lanes masked in the left factor are +0 (or NaN in both runs) times something finite: the right factor is needed in seen lanes only");
                     return self.under(&[seen], |p| p.equal(&bl, &br, Mode::Exact));
                 }

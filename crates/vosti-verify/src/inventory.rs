@@ -6,10 +6,13 @@ use crate::certificate::{Certificate, certificate};
 use crate::problem::Problem;
 use crate::record;
 use crate::solver::{Counts, Solver, SolverError, find_cvc5, find_z3};
-use crate::verify::{Report, verify};
+use crate::verify::{Report, verify_or_refute};
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Pairs of runs that are tried on what is not proved.
+const REPLAYS: u64 = 30;
 
 /// How to verify.
 #[derive(Clone, Debug)]
@@ -147,7 +150,7 @@ fn one((stem, text): Text, solver: &mut Solver) -> Result<(Report, Option<Certif
     match Problem::of_text(stem, text) {
         Err(error) => Ok((Report::refused(stem, &error), None)),
         Ok(problem) => {
-            let report = verify(&problem, solver)?;
+            let report = verify_or_refute(&problem, &problem, REPLAYS, solver)?;
             let certificate = certificate(&problem, &report, "");
             Ok((report, certificate))
         }

@@ -48,6 +48,7 @@ impl<'k> Prover<'k, '_> {
             return self.fail(Obligation::Alignment, a.line, "a loop is compared with something else");
         };
         let demand = Demand { k: [i, j], axes: self.relate(&l.idx, &r.idx), mode };
+        self.tell_demand(left.args, &demand, "after the loop");
         let floor = self.t.mark();
         let alignment = self.align(a, &l.env, b, &r.env)?;
         self.frames.push(Frame {
@@ -67,6 +68,20 @@ impl<'k> Prover<'k, '_> {
             self.equal(&At::new(x, i, &left.env), &At::new(y, j, &right.env), demand.mode)?;
         }
         Ok(())
+    }
+
+    /// Which part of a loop's state must be the same, in words.
+    fn tell_demand(&mut self, args: &[Value], demand: &Demand, by: &str) {
+        let values = &self.runs[0].problem.kernel.values;
+        let name = args.get(demand.k[0]).map_or("?", |arg| values[arg.index()].name.as_str());
+        let axis = |relation: &AxisRelation| match relation {
+            AxisRelation::Same => ":",
+            AxisRelation::Pinned(..) => "chosen",
+        };
+        let region: Vec<&str> = demand.axes.iter().map(axis).collect();
+        let region = if region.is_empty() { String::new() } else { format!("[{}]", region.join(", ")) };
+        let up_to = if demand.mode == Mode::UpToZeroSign { ", up to the sign of a zero" } else { "" };
+        self.tell(format!("needed {by}: `{name}`{region} is the same in both runs{up_to}"));
     }
 
     fn relate(&self, l: &[Term], r: &[Term]) -> Vec<AxisRelation> {
@@ -223,6 +238,7 @@ impl<'k> Prover<'k, '_> {
             return Ok(());
         }
         let axes = self.generalise(place, &l.idx, &r.idx, a.line)?;
+        self.tell_demand(left.args, &Demand { k: [i, j], axes: axes.clone(), mode }, "by the loop's body");
         self.frames[place].demands.push(Demand { k: [i, j], axes, mode });
         Ok(())
     }

@@ -1,5 +1,7 @@
 //! Small changes to a kernel, well typed by construction: what the fuzzer proves or refuses.
 
+use crate::replay::Random;
+use std::collections::HashSet;
 use vosti_tile::{Binary, CmpInt, Kernel, Literal, Op, OpKind, Padding, Scalar, Type};
 
 /// A changed kernel.
@@ -11,11 +13,11 @@ pub struct Mutant {
     pub kernel: Kernel,
 }
 
-/// Every single change that is known here, in a fixed order.
+/// Every single change that is known here, in a fixed order; no two give one kernel.
 pub fn mutants(kernel: &Kernel) -> Vec<Mutant> {
     let mut count = 0;
     kernel.walk(&mut |_| count += 1);
-    let mut out = vec![];
+    let (mut out, mut seen) = (vec![], HashSet::from([identity(kernel)]));
     for place in 0..count {
         for choice in 0..MAX_CHOICES {
             let mut changed = kernel.clone();
@@ -23,12 +25,30 @@ pub fn mutants(kernel: &Kernel) -> Vec<Mutant> {
             let Some((what, neutral)) = change(&mut changed.body, place, choice, &mut at) else {
                 break;
             };
-            if changed.body != kernel.body {
+            if seen.insert(identity(&changed)) {
                 out.push(Mutant { what, neutral, kernel: changed });
             }
         }
     }
     out
+}
+
+/// What distinguishes a kernel from those of the same parameters.
+pub fn identity(kernel: &Kernel) -> [u8; 32] {
+    *blake3::hash(format!("{:?}", kernel.body).as_bytes()).as_bytes()
+}
+
+/// The `seed`-th kernel with two changes, both picked at random.
+pub fn twice(kernel: &Kernel, seed: u64) -> Option<Mutant> {
+    let mut random = Random(seed);
+    let mut pick = |mut list: Vec<Mutant>| match list.len() {
+        0 => None,
+        n => Some(list.swap_remove(random.below(n))),
+    };
+    let first = pick(mutants(kernel))?;
+    let second = pick(mutants(&first.kernel))?;
+    let what = format!("{}; {}", first.what, second.what);
+    Some(Mutant { what, neutral: first.neutral && second.neutral, kernel: second.kernel })
 }
 
 const MAX_CHOICES: usize = 8;

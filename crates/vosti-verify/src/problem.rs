@@ -22,6 +22,19 @@ pub mod limit {
     pub const TABLE: i128 = 1 << 28;
     /// Query tiles of a step.
     pub const TILES: i128 = 1 << 20;
+
+    /// What no proof covers, in words, of a device whose steps have up to `rows` rows of contexts of up to `context`
+    /// tokens. A tile has a row, and a row at most one page table.
+    pub fn exceeded(rows: usize, context: usize, page: usize) -> Option<String> {
+        let (rows, pages) = (rows as i128, context.div_ceil(page.max(1)) as i128);
+        let bounds = [
+            ("rows in a step", rows, ROWS.min(TILES)),
+            ("tokens of context", context as i128, CONTEXT),
+            ("page table entries in a step", rows * pages, TABLE),
+        ];
+        let (what, has, most) = bounds.into_iter().find(|(_, has, most)| has > most)?;
+        Some(format!("{has} {what}, and kernels are proved for up to {most}"))
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -107,6 +120,8 @@ impl Problem {
     /// The problem of a specialisation's TTIR, under its kernel's contract and declared extents.
     pub fn of_text(stem: &str, text: &str) -> Result<Problem, ProblemError> {
         let wrong = |why: String| ProblemError::Contract { kernel: stem.to_string(), why };
+        let name = stem.split('-').next().unwrap_or_default();
+        vosti_kernels::kernel(name).map_err(|error| wrong(error.to_string()))?;
         let spec = vosti_kernels::parse_stem(stem).ok_or_else(|| wrong("it is no specialisation's name".into()))?;
         let contract = vosti_kernels::contract(&spec.kernel).map_err(|error| wrong(error.to_string()))?.of(&spec);
         let none = BTreeMap::new();
@@ -135,6 +150,10 @@ impl Problem {
             if kernel.param(&p.name).is_none() {
                 return Err(ProblemError::NoParam { kernel: name.to_string(), param: p.name.clone() });
             }
+        }
+        if contract.grid.is_empty() || contract.grid.len() > 3 {
+            let why = "a grid has one to three axes".to_string();
+            return Err(ProblemError::Contract { kernel: name.to_string(), why });
         }
         let grid = contract.grid.iter().map(|g| maker.axis(g)).collect::<Result<_, _>>()?;
         let problem = Problem {
@@ -206,6 +225,27 @@ impl Problem {
             if self.int(name).is_none_or(|v| v < 0) {
                 return fail(format!("the shape {:?} needs the constant {name}", self.shape));
             }
+        }
+        self.check_extents()
+    }
+
+    /// What a role's rows are: per row of the launch, gathered, or the same in every step.
+    fn check_extents(&self) -> Result<(), ProblemError> {
+        let gathers = self.role(Role::RowIndex).is_some();
+        for (i, b) in self.buffers.iter().enumerate() {
+            let (fits, wants) = match (b.role, b.dims[0]) {
+                (Role::In(_), Dim::Packed) => (gathers, "`packed` rows, which need a row_index"),
+                (Role::In(_), outer) => (outer == Dim::Rows && !gathers, "`rows`, or `packed` where rows are gathered"),
+                (Role::Out(_), outer) => (outer == Dim::Rows, "`rows`"),
+                (Role::Weight(_), outer) => (matches!(outer, Dim::Const(_) | Dim::Context), "what no step changes"),
+                _ => (true, ""),
+            };
+            let why = match self.buffers[..i].iter().find(|other| other.role == b.role) {
+                Some(other) => format!("`{}` and `{}` have one role, {:?}", other.name, b.name, b.role),
+                None if fits => continue,
+                None => format!("the outermost extent of `{}`, whose role is {:?}, must be {wants}", b.name, b.role),
+            };
+            return Err(ProblemError::Contract { kernel: self.name.clone(), why });
         }
         Ok(())
     }

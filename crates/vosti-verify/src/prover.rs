@@ -135,7 +135,7 @@ impl<'k, 's> Prover<'k, 's> {
         let mut asserted = self.context.clone();
         asserted.push(self.t.not(goal));
         let proved = self.ask(asserted)? == Answer::Unsat;
-        let word = if proved { "proved" } else { "NOT proved" };
+        let word = if proved { "proved" } else { "not shown" };
         self.tell(format!("solver: {}: {word}", what()));
         Ok(proved)
     }

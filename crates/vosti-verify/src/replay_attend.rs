@@ -95,18 +95,19 @@ pub(crate) fn replay(left: &Problem, right: &Problem, random: &mut Random) -> Ou
     compare(&runs, &d, p)
 }
 
+/// Every position that both runs compute and whose window they share: all of them, or those from `p` on.
 fn compare(runs: &[Run; 2], d: &Dims, p: usize) -> Outcome {
-    let row = |r: &Run| r.row_of.iter().find(|(q, _)| *q == p).map(|(_, row)| *row);
     let out = |r: &Run| r.problem.role(Role::Out(0));
-    let (Some(l), Some(r), Some(i), Some(j)) = (row(&runs[0]), row(&runs[1]), out(&runs[0]), out(&runs[1])) else {
-        return Outcome::Same;
-    };
+    let (Some(i), Some(j)) = (out(&runs[0]), out(&runs[1])) else { return Outcome::Same };
     let n = d.heads * d.d;
-    for c in 0..n {
-        if let Some(how) = differ(&runs[0].buffers[i], l * n + c, &runs[1].buffers[j], r * n + c) {
-            return Outcome::Different(format!(
-                "position {p} is row {l} of one run and row {r} of the other; column {c} differs: {how}"
-            ));
+    for (q, l) in runs[0].row_of.iter().filter(|(q, _)| d.window == 0 || *q >= p) {
+        let Some((_, r)) = runs[1].row_of.iter().find(|(other, _)| other == q) else { continue };
+        for c in 0..n {
+            if let Some(how) = differ(&runs[0].buffers[i], l * n + c, &runs[1].buffers[j], r * n + c) {
+                return Outcome::Different(format!(
+                    "position {q} is row {l} of one run and row {r} of the other; column {c} differs: {how}"
+                ));
+            }
         }
     }
     Outcome::Same

@@ -80,6 +80,8 @@ pub struct Counts {
     /// Of these, how many the second solver answered alike.
     pub seconded: u64,
     pub cached: u64,
+    /// Questions that had come up before in this run.
+    pub repeated: u64,
     /// Cached answers that were solved again and agreed.
     pub rechecked: u64,
     /// Cached answers that the solver could not give again within its time.
@@ -93,6 +95,7 @@ impl Counts {
         self.asked += other.asked;
         self.seconded += other.seconded;
         self.cached += other.cached;
+        self.repeated += other.repeated;
         self.rechecked += other.rechecked;
         self.gave_up += other.gave_up;
         self.disagreed += other.disagreed;
@@ -146,6 +149,10 @@ impl Solver {
     }
 
     fn answer(&mut self, query: &str, hash: &str) -> Result<Answer, SolverError> {
+        if let Some(known) = self.used.get(hash) {
+            self.counts.repeated += 1;
+            return Ok(known);
+        }
         if let Some(known) = self.cache.get(hash) {
             self.counts.cached += 1;
             if !self.cache.recheck(hash) {
@@ -166,9 +173,7 @@ impl Solver {
         if self.cache.read_only {
             return Err(SolverError::NotCached { hash: hash.to_string() });
         }
-        let answer = self.ask(query, hash)?;
-        self.cache.put(hash.to_string(), answer);
-        Ok(answer)
+        self.ask(query, hash)
     }
 
     fn ask(&mut self, query: &str, hash: &str) -> Result<Answer, SolverError> {

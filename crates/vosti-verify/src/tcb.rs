@@ -19,22 +19,8 @@ const RULES: &[(&str, &str, &str)] = &[
     ("process", include_str!("process.rs"), "what a program said"),
 ];
 
-/// Each `ensures` of the seam, the contract shape that discharges it, and what tests it on a device.
-const SEAM: &[(&str, &str)] = &[
-    (
-        "Embed, Rowwise: out[t] = f_k(ins[t], p)",
-        "row-wise; certificate `contract.shape = rowwise`; device law: packed against alone",
-    ),
-    (
-        "StoreKv: cache[slot(t)] = f_k(ins[t], p), nothing else",
-        "exact effect; `store_kv`; device law: packed against alone",
-    ),
-    (
-        "Attend: out[t] = g_k(q[t], p, keys in the window)",
-        "paged causal; `attend`; device law: paged and chunked against alone",
-    ),
-    ("every slot is finite", "exact effect includes it (obligation `finite`); pools start as zeros"),
-];
+/// The seam names, behind the sentence of each clause, the shape that discharges it and the law that watches it.
+const SEAM: &str = include_str!("../../vosti-core/src/seam.rs");
 
 const REST: &[&str] = &[
     "Triton's front end (Python source to TTIR): the checked-in TTIR is regenerated and compared in the tests",
@@ -59,9 +45,62 @@ pub fn text() -> String {
     for line in REST {
         out.push_str(&format!("  {line}\n"));
     }
-    out.push_str("Each promise of the seam, and the contract that discharges it:\n");
-    for (promise, by) in SEAM {
-        out.push_str(&format!("  {promise}\n    by {by}\n"));
+    out.push_str(
+        "Each clause of the seam (vosti-core/src/seam.rs): what discharges it, and the law that watches it.\n",
+    );
+    out.push_str("Laws have run on cpu (vosti-cpu/tests/laws.rs), and never yet on cuda-sm90:\n");
+    for clause in clauses(SEAM) {
+        out.push_str(&format!("  {}\n    {}; law {}\n", clause.sentence, clause.by, clause.law));
     }
     out
+}
+
+struct Clause {
+    sentence: String,
+    by: String,
+    law: String,
+}
+
+/// Comments of the form `Sentence. (What discharges it. Law: its_name.)`
+fn clauses(seam: &str) -> Vec<Clause> {
+    let (mut clauses, mut comment) = (vec![], String::new());
+    for line in seam.lines().map(str::trim) {
+        if let Some(text) = line.strip_prefix("// ") {
+            comment = format!("{comment} {text}");
+            continue;
+        }
+        clauses.extend(clause(comment.trim()));
+        comment.clear();
+    }
+    clauses
+}
+
+fn clause(comment: &str) -> Option<Clause> {
+    let (sentence, rest) = comment.rsplit_once(" (")?;
+    let (by, law) = rest.strip_suffix(')')?.split_once("Law")?;
+    let law = law.split_once(": ")?.1.trim_end_matches('.').to_string();
+    let by = by.trim().trim_end_matches('.');
+    let by = match by.strip_prefix("Shape ").and_then(|shape| shape.split(' ').next()) {
+        Some(shape) => format!("{}; certificate: contract.shape = {shape}", by.to_lowercase()),
+        None => by.to_lowercase(),
+    };
+    Some(Clause { sentence: sentence.to_string(), by: if by.is_empty() { "no kernel".into() } else { by }, law })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_law_that_the_seam_names_is_listed_with_its_clause() {
+        let named = SEAM
+            .lines()
+            .filter(|l| l.trim().starts_with("// ") && (l.contains("Law: ") || l.contains("Laws: ")))
+            .count();
+        assert!(named > 15 && clauses(SEAM).len() == named, "{named} laws, {} clauses", clauses(SEAM).len());
+        let text = text();
+        for part in ["contract.shape = attend; law attention_sees_its_window_in_order", "never yet on cuda-sm90"] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
 }

@@ -235,9 +235,11 @@ impl<'k> Prover<'k, '_> {
         let world = self.runs[side.index()].world.clone();
         let chosen = self.chosen[side.index()].clone();
         let mut inner = vec![];
-        for dim in &problem.buffers[param].dims[1..] {
+        let names: &[&str] = if problem.shape == Shape::StoreKv { &["head", "place", "column"] } else { &["column"] };
+        for (i, dim) in problem.buffers[param].dims[1..].iter().enumerate() {
             let Dim::Const(n) = dim else { continue };
-            inner.push((self.lane(*n as usize), *n));
+            let name = names.get(i).unwrap_or(&"column");
+            inner.push((self.t.fresh(name, (Some(0), Some(*n - 1))), *n));
         }
         let mut facts = chosen.facts.clone();
         let mut outer = chosen.row;
@@ -298,6 +300,7 @@ impl<'k> Prover<'k, '_> {
         let Some(map) = witness(&mut self.t, offset, target, &unknowns, &world) else {
             return Ok(None);
         };
+        self.tell_writer(side, store, &map);
         let mut conditions = vec![];
         for (unknown, term) in &map {
             let (lo, hi) = self.t.bounds(*unknown);
@@ -317,6 +320,23 @@ impl<'k> Prover<'k, '_> {
         let written = self.t.substitute(store.offset, &map);
         conditions.push(self.t.eq(written, target));
         Ok(Some(self.t.and(&conditions)))
+    }
+
+    /// Which program writes a promised cell, in words.
+    fn tell_writer(&mut self, side: Side, store: &Access<'k>, map: &[(Term, Term)]) {
+        let show = |p: &Self, unknown: &Term| match map.iter().find(|(u, _)| u == unknown) {
+            Some((_, term)) => p.t.show(*term),
+            None => p.t.show(*unknown),
+        };
+        let list = |p: &Self, unknowns: &[Term]| unknowns.iter().map(|u| show(p, u)).collect::<Vec<_>>().join(", ");
+        let axes = self.runs[side.index()].problem.grid.len();
+        let program = list(self, &store.site.env.pids[..axes]);
+        let loops: Vec<Term> = store.site.env.loops.iter().map(|(_, done)| *done).collect();
+        let turn = if loops.is_empty() { String::new() } else { format!(", iteration {}", list(self, &loops)) };
+        let lane = list(self, &store.lanes);
+        let name = self.runs[side.index()].problem.buffers[store.param].name.clone();
+        let at = store.site.op.line.python.map(|l| format!(" by Python line {l}")).unwrap_or_default();
+        self.tell(format!("cells of `{name}` are written{at}: program ({program}){turn}, lane ({lane})"));
     }
 
     /// No cell is written by two programs, nor twice by one.

@@ -116,6 +116,7 @@ pub enum Assumption {
     ElementwiseUniform,
     DotLaneLocal,
     DotRowUniform,
+    DotColumnUniform,
     DotMaskedLanes,
     ReduceLaneLocal,
     ReduceRowUniform,
@@ -134,14 +135,15 @@ impl Assumption {
                 "dot: lane (m, n) depends on row m of a, column n of b and the accumulator's lane (m, n) only"
             }
             DotRowUniform => "dot: every row of the tile is computed by the same function of its operands",
+            DotColumnUniform => "dot: every column of the tile is computed by the same function of its operands",
             DotMaskedLanes => {
-                "dot: a product of +0 and a finite number changes the accumulator at most in the sign of a zero"
+                "dot: a product of +0 and a finite number, or the sign of an accumulator's zero, changes the result at most in the sign of a zero"
             }
             ReduceLaneLocal => "reduce: a result lane depends on the lanes along the axis only",
             ReduceRowUniform => "reduce: every result lane is computed by the same function of its operands",
             ExpOfMinusInfinity => "exp and exp2 of -inf are +0",
             NanPayload => "equality of NaNs is up to payload: stores and comparisons do not look at it",
-            DotHeightIndependent => "dot: a row's result does not depend on how many rows the tile has",
+            DotHeightIndependent => "dot: a lane's result does not depend on how many rows and columns the tile has",
             ReduceHeightIndependent => "reduce: a row's result does not depend on how many rows the tile has",
         }
     }

@@ -102,8 +102,47 @@ pub fn contract_name(problem: &Problem) -> String {
     }
 }
 
+/// The claim as a person would say it.
+fn claim(problem: &Problem) -> String {
+    let names = |wanted: fn(Role) -> bool| {
+        let list: Vec<String> =
+            problem.buffers.iter().filter(|b| wanted(b.role)).map(|b| format!("`{}`", b.name)).collect();
+        list.join(" and ")
+    };
+    let (ins, outs) = (names(|r| matches!(r, Role::In(_))), names(|r| matches!(r, Role::Out(_))));
+    let mut same = vec![];
+    if !ins.is_empty() {
+        let gathered =
+            if problem.role(Role::RowIndex).is_some() { ", at the packed rows that the index names" } else { "" };
+        same.push(format!("hold the same in {ins}{gathered}"));
+    }
+    if problem.role(Role::Tokens).is_some() {
+        same.push("hold the same token".into());
+    }
+    if problem.role(Role::Positions).is_some() {
+        same.push("stand at the same position".into());
+    }
+    let same = same.join(" and ");
+    match (problem.shape, problem.int("WINDOW").filter(|w| *w > 0)) {
+        (Shape::Rowwise, _) => format!(
+            "claim: if row x of run L and row y of run R {same}, {outs}[x, :] of L and {outs}[y, :] of R are the same, whatever else is in the two batches"
+        ),
+        (Shape::StoreKv, _) => format!(
+            "claim: if row x of run L and row y of run R {same}, the cells of their slots get the same, finite values, and only slots of live rows are written"
+        ),
+        (Shape::Attend, window) => {
+            let keys = window.map_or("0 <= j <= p".to_string(), |w| format!("p - {w} < j <= p"));
+            format!(
+                "claim: if position p is row x of run L and row y of run R, with the same query and the same keys and values at {keys} through each run's page table, {outs}[x, :] of L and {outs}[y, :] of R are the same, whatever pages, chunks, other keys and other requests there are"
+            )
+        }
+    }
+}
+
 fn prove(p: &mut Prover, same: bool) -> Proof {
     compatible(p)?;
+    let claimed = claim(p.runs[0].problem);
+    p.tell(claimed);
     consistent(p)?;
     p.tell("one run at a time:");
     p.depth += 1;

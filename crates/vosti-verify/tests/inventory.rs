@@ -20,6 +20,10 @@ fn every_specialisation_is_proved_from_the_checked_in_answers() {
     let inventory = verify_all(&options).unwrap();
     assert!(inventory.entries.len() >= 100);
     assert_eq!(inventory.counts.disagreed, 0);
+    if options.recheck_percent > 0 {
+        let (again, all) = (inventory.counts.rechecked + inventory.counts.gave_up, inventory.counts.cached);
+        assert!((3 * all..8 * all).contains(&(100 * again)), "{again} of {all} answers were solved again, not 5%");
+    }
     for (report, certificate) in &inventory.entries {
         assert!(report.verdict.is_proved(), "{}: {}", report.name, report.verdict);
         let certificate = certificate.as_ref().unwrap();
@@ -109,4 +113,19 @@ fn the_schema_names_every_field_of_a_certificate() {
     assert_eq!(keys(&value["contract"]), keys(&schema["properties"]["contract"]["properties"]));
     let item = &schema["properties"]["assumptions"]["items"]["properties"];
     assert_eq!(keys(&value["assumptions"][0]), keys(item));
+    let item = &schema["properties"]["contract"]["properties"]["roles"]["items"]["properties"];
+    assert_eq!(keys(&value["contract"]["roles"][0]), keys(item));
+    // Each target of an assumption is one of the words that the schema knows.
+    let words =
+        schema["properties"]["assumptions"]["items"]["properties"]["probed"]["additionalProperties"]["enum"].clone();
+    for (target, probed) in value["assumptions"][0]["probed"].as_object().unwrap() {
+        assert!(words.as_array().unwrap().contains(probed), "{target}: {probed}");
+    }
+    assert_eq!(value["format"], schema["properties"]["format"]["const"]);
+    assert!(
+        schema["properties"]["contract"]["properties"]["shape"]["enum"]
+            .as_array()
+            .unwrap()
+            .contains(&value["contract"]["shape"])
+    );
 }

@@ -141,9 +141,20 @@ struct Lane<'a> {
     bf16: bool,
 }
 
-/// The lane computed in row `at` of a tile of `rows` rows, everything else wild.
-fn dot_lane(executor: Executor, random: &mut Random, lane: &Lane, [rows, at]: [usize; 2], column: usize) -> f32 {
-    let (k, n) = (lane.a.len(), 16);
+/// The lane computed in row `at` of a tile of `rows` rows and 16 columns, everything else wild.
+fn dot_lane(executor: Executor, random: &mut Random, lane: &Lane, row: [usize; 2], column: usize) -> f32 {
+    dot_lane_of(executor, random, lane, row, [16, column])
+}
+
+/// The same in a tile of `n` columns.
+fn dot_lane_of(
+    executor: Executor,
+    random: &mut Random,
+    lane: &Lane,
+    [rows, at]: [usize; 2],
+    [n, column]: [usize; 2],
+) -> f32 {
+    let k = lane.a.len();
     let mut left: Vec<f32> = (0..rows * k).map(|_| wild(random)).collect();
     left[at * k..][..k].copy_from_slice(lane.a);
     let mut right: Vec<f32> = (0..k * n).map(|_| wild(random)).collect();
@@ -169,6 +180,22 @@ fn dot_is_lane_local_row_uniform_and_height_independent() {
             let x = dot_lane(executor, &mut random, &lane, [16, row], column);
             let y = dot_lane(executor, &mut random, &lane, [64, other], column);
             assert!(same(x, y), "{executor:?}: {x:e} in row {row} of 16, {y:e} in row {other} of 64");
+        }
+    }
+}
+
+#[test]
+fn dot_is_column_uniform_and_width_independent() {
+    for executor in executors() {
+        let mut random = Random(6);
+        for round in 0..ROUNDS {
+            let bf16 = round % 2 == 0;
+            let (a, b) = (numbers(&mut random, 64, bf16), numbers(&mut random, 64, bf16));
+            let lane = Lane { a: &a, b: &b, acc: number(&mut random), bf16 };
+            let (column, other) = (random.below(16), random.below(64));
+            let x = dot_lane_of(executor, &mut random, &lane, [16, 5], [16, column]);
+            let y = dot_lane_of(executor, &mut random, &lane, [16, 11], [64, other]);
+            assert!(same(x, y), "{executor:?}: {x:e} in column {column} of 16, {y:e} in column {other} of 64");
         }
     }
 }

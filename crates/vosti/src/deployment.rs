@@ -19,6 +19,7 @@ use vosti_cpu::{Config, CpuDevice, CpuError, TensorData, WeightCache, WeightErro
 use vosti_engine::{Engine, EngineError, Event, Policy};
 use vosti_kernels::{Act, ttir_hash};
 use vosti_model::{Model, ModelError, ModelPlan, PlanOptions, WeightSource};
+use vosti_verify::problem::limit;
 
 /// Why a model could not be deployed.
 #[derive(Debug, Error)]
@@ -35,6 +36,8 @@ pub enum DeployError {
     Io { path: PathBuf, error: io::Error },
     #[error("--threads is 0: give at least one")]
     NoThreads,
+    #[error("{0}: take smaller steps or a shorter context")]
+    Unproved(String),
     #[error("interrupted")]
     Interrupted,
 }
@@ -181,6 +184,9 @@ impl Deployment {
 
     /// A device with an empty pool. Weights are shared with every other device of this deployment.
     pub fn device(&self, room: &Room) -> Result<CpuDevice, DeployError> {
+        if let Some(what) = limit::exceeded(room.rows_max, self.program().context as usize, PAGE) {
+            return Err(DeployError::Unproved(what));
+        }
         let pages = vec![room.pages; self.program().groups.len()];
         let threads = room.threads.unwrap_or(self.threads);
         let mut config = Config::new(room.rows_max, room.rows_max, pages, threads);

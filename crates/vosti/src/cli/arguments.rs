@@ -464,8 +464,10 @@ mod tests {
 
 #[derive(Args)]
 pub struct Verify {
-    /// Only kernels whose specialisation starts with this, e.g. `attend` or `linear-bf16`
-    pub kernel: Option<String>,
+    /// Only kernels whose specialisation starts with this, e.g. `attend` or `linear-bf16`; or a kernel of your own, a
+    /// `.py` with its contract and the `.ttir` beside it; two of those: whether they give the same bits
+    #[arg(num_args = 0..=2, value_name = "KERNEL")]
+    pub kernel: Vec<String>,
 
     /// Tell each proof: cells, programs, loops, and every question to the solver
     #[arg(long)]

@@ -6,17 +6,28 @@ use anyhow::Context;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::path::Path;
 use std::time::Instant;
 use vosti::bundle::Bundle;
-use vosti_verify::{Inventory, Options, Report, tcb, verify_all, verify_texts};
+use vosti_verify::{
+    Assumption, Cache, Case, Inventory, Options, Report, Solver, find_cvc5, find_z3, tcb, verify_all, verify_or_refute,
+    verify_texts,
+};
+
+/// Pairs of runs that are tried on a kernel of one's own that is not proved.
+const REPLAYS: u64 = 60;
 
 pub fn run(arguments: &Verify) -> anyhow::Result<Outcome> {
     if arguments.tcb {
         print(&tcb::text());
         return Ok(Outcome::Done);
     }
+    if arguments.kernel.iter().any(|kernel| kernel.ends_with(".py")) {
+        return own(arguments);
+    }
+    anyhow::ensure!(arguments.kernel.len() < 2, "a pair is two files: vosti verify A.py B.py");
     let options = Options {
-        prefix: arguments.kernel.clone().unwrap_or_default(),
+        prefix: arguments.kernel.first().cloned().unwrap_or_default(),
         no_cache: arguments.no_cache,
         read_only: arguments.read_only,
         recheck_percent: if arguments.read_only { 5 } else { 0 },
@@ -42,6 +53,8 @@ pub fn run(arguments: &Verify) -> anyhow::Result<Outcome> {
     let mut out = String::new();
     for (report, _) in &inventory.entries {
         line(&mut out, report)?;
+        let kernel = vosti_kernels::kernel(report.name.split('-').next().unwrap_or_default());
+        source_line(&mut out, report, kernel.map_or("", |kernel| kernel.source))?;
         if arguments.explain {
             explain(&mut out, report)?;
         }
@@ -54,16 +67,56 @@ pub fn run(arguments: &Verify) -> anyhow::Result<Outcome> {
     Ok(if inventory.proved() && fresh { Outcome::Done } else { Outcome::Failed })
 }
 
+/// A kernel in a file of its own, or two that must give the same bits.
+fn own(arguments: &Verify) -> anyhow::Result<Outcome> {
+    anyhow::ensure!(
+        arguments.bundle.is_none() && arguments.certificates.is_none() && !arguments.read_only,
+        "a kernel of your own belongs to no bundle and has no recorded answers: give its path, and --explain if you like"
+    );
+    let mut cases = vec![];
+    for path in &arguments.kernel {
+        let wants = "a kernel is a .py with its contract and the .ttir beside it (filetests/make.py writes that)";
+        cases.push(Case::read(Path::new(path)).with_context(|| format!("cannot read {path}; {wants}"))?);
+    }
+    let (left, right) = (&cases[0], cases.last().unwrap_or(&cases[0]));
+    let mut out = String::new();
+    let report = match (&left.problem, &right.problem) {
+        (Ok(left), Ok(right)) => {
+            let mut solver = Solver::new(find_z3(), Cache::none()).with_second(find_cvc5());
+            verify_or_refute(left, right, REPLAYS, &mut solver)?
+        }
+        (Err(error), _) | (_, Err(error)) => Report::refused(&left.name, error),
+    };
+    line(&mut out, &report)?;
+    source_line(&mut out, &report, &left.source)?;
+    if arguments.explain {
+        explain(&mut out, &report)?;
+    }
+    assumptions(&mut out, report.assumptions.iter().copied())?;
+    print(&out);
+    Ok(if report.verdict.is_proved() { Outcome::Done } else { Outcome::Failed })
+}
+
+/// The line of the Triton source at which a proof failed.
+fn source_line(out: &mut String, report: &Report, source: &str) -> std::fmt::Result {
+    let at = report.verdict.failure().and_then(|failure| failure.python_line).unwrap_or(0) as usize;
+    match source.lines().nth(at.wrapping_sub(1)) {
+        Some(text) => writeln!(out, "          line {at}: {}", text.trim()),
+        None => Ok(()),
+    }
+}
+
 fn totals(out: &mut String, inventory: &Inventory, seconds: f64) -> std::fmt::Result {
     let proved = inventory.entries.iter().filter(|(r, _)| r.verdict.is_proved()).count();
     let (total, counts) = (inventory.entries.len(), inventory.counts);
     writeln!(
         out,
-        "{proved} of {total} proved in {seconds:.1} s; {} questions to {}, {} from the checked-in answers, {} of those solved again",
+        "{proved} of {total} proved in {seconds:.1} s; {} questions to {}, {} from the checked-in answers ({} of those solved again), {} had come up before",
         counts.asked,
         if inventory.solver.is_empty() { "no solver" } else { &inventory.solver },
         counts.cached,
-        counts.rechecked
+        counts.rechecked,
+        counts.repeated
     )?;
     if counts.seconded > 0 {
         writeln!(out, "{} answers were given alike by a second solver", counts.seconded)?;
@@ -71,9 +124,16 @@ fn totals(out: &mut String, inventory: &Inventory, seconds: f64) -> std::fmt::Re
     if counts.disagreed > 0 {
         writeln!(out, "{} CHECKED-IN ANSWERS ARE WRONG: the solver now says otherwise", counts.disagreed)?;
     }
-    let assumed: BTreeSet<_> = inventory.entries.iter().flat_map(|(r, _)| r.assumptions.iter().copied()).collect();
+    assumptions(out, inventory.entries.iter().flat_map(|(r, _)| r.assumptions.iter().copied()))
+}
+
+fn assumptions(out: &mut String, used: impl Iterator<Item = Assumption>) -> std::fmt::Result {
+    let used: BTreeSet<_> = used.collect();
+    if used.is_empty() {
+        return Ok(());
+    }
     writeln!(out, "assumptions (probed on cpu; untested on cuda-sm90):")?;
-    for assumption in assumed {
+    for assumption in used {
         writeln!(out, "  {assumption}: {}", assumption.words())?;
     }
     Ok(())
