@@ -34,17 +34,17 @@ pub enum Phase {
 /// Shared by all handlers.
 pub struct App {
     pub config: ServerConfig,
-    pub keys: Keys,
-    pub metrics: Metrics,
-    pub places: Places,
-    pub busy: Busy,
+    pub(crate) keys: Keys,
+    pub(crate) metrics: Metrics,
+    pub(crate) places: Places,
+    pub(crate) busy: Busy,
     /// Open connections, as `listen.rs` counts them.
     pub connections: AtomicUsize,
     /// When the server started, in seconds since 1970.
     pub started: u64,
     phase: watch::Sender<Phase>,
     /// Tokenizing and compiling grammars take a core; a few at a time are enough.
-    preparing: Semaphore,
+    preparing: Arc<Semaphore>,
 }
 
 /// Requests prepared at the same time.
@@ -60,7 +60,7 @@ impl App {
             connections: AtomicUsize::new(0),
             started: crate::api::usage::now(),
             phase: watch::Sender::new(Phase::Loading),
-            preparing: Semaphore::new(PREPARING_MAX),
+            preparing: Arc::new(Semaphore::new(PREPARING_MAX)),
             config,
         })
     }
@@ -107,20 +107,31 @@ impl App {
         }
     }
 
+    /// Places for answers that are taken, of `Limits::answers_max`.
+    pub fn places_taken(&self) -> usize {
+        self.places.taken()
+    }
+
     /// A request has come.
-    pub fn arrive(&self) -> Arrival {
+    pub(crate) fn arrive(&self) -> Arrival {
         Arrival { at: Instant::now(), busy: self.busy.enter() }
     }
 
     /// Runs what takes a core where it does not hold up others.
-    pub async fn prepare<T: Send + 'static>(
+    pub(crate) async fn prepare<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
     ) -> Result<T, ApiError> {
         let failed = |_| ApiError::internal("the server failed to prepare this request; others go on");
         // The semaphore is never closed.
-        let _turn = self.preparing.acquire().await.map_err(|_| ApiError::internal("the server ends"))?;
-        // It runs to its end even if the client leaves: bounded by the body's size.
+        let turn = self.preparing.clone().acquire_owned().await.map_err(|_| ApiError::internal("the server ends"))?;
+        // What it logs is the request's.
+        let span = tracing::Span::current();
+        // It runs to its end even if the client leaves, and keeps its turn so long.
+        let work = move || {
+            let _turn = turn;
+            span.in_scope(work)
+        };
         tokio::task::spawn_blocking(work).await.map_err(failed)?
     }
 }
@@ -171,7 +182,13 @@ async fn observe(State(app): State<Arc<App>>, request: Request, next: Next) -> R
     if let Some(reason) = refusal(status) {
         app.metrics.refused.get_or_create(&[("reason", reason.to_string())]).inc();
     }
-    tracing::info!(id, %method, path, status, seconds = start.elapsed().as_secs_f64(), "response");
+    let seconds = start.elapsed().as_secs_f64();
+    // Probes come every few seconds, and say nothing new.
+    if ["/health", "/ready", "/status", "/metrics"].contains(&path.as_str()) {
+        tracing::debug!(id, %method, path, status, seconds, "response");
+    } else {
+        tracing::info!(id, %method, path, status, seconds, "response");
+    }
     if let Ok(value) = HeaderValue::from_str(&id) {
         response.headers_mut().insert("x-request-id", value);
     }

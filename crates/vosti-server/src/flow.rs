@@ -5,6 +5,7 @@
 use crate::answer::{Answers, Delta, End};
 use crate::api::ApiError;
 use crate::app::App;
+use crate::config::Limits;
 use crate::limits::BusyGuard;
 use crate::submit::{Job, Running, Update};
 use std::sync::Arc;
@@ -31,6 +32,8 @@ pub struct Flow {
     /// Per answer, when its last token came.
     last_token: Vec<Option<Instant>>,
     ended: bool,
+    /// The request's own, so that what happens after the response's head is logged under its name.
+    span: tracing::Span,
     _busy: BusyGuard,
 }
 
@@ -40,7 +43,7 @@ impl Flow {
         app.metrics.prompt_tokens.inc_by(prompt_tokens as u64);
         let Arrival { at: arrival, busy } = arrival;
         let last_token = vec![None; job.answers()];
-        Self { app, running, answers, arrival, last_token, ended: false, _busy: busy }
+        Self { app, running, answers, arrival, last_token, ended: false, span: tracing::Span::current(), _busy: busy }
     }
 
     /// The next thing to show; none after the last answer's end.
@@ -75,7 +78,7 @@ impl Flow {
 
     fn fail(&mut self, why: &'static str, error: ApiError) -> ApiError {
         self.ended = true;
-        tracing::warn!(why, seconds = self.arrival.elapsed().as_secs_f64(), "request ended early");
+        tracing::warn!(parent: &self.span, why, seconds = self.arrival.elapsed().as_secs_f64(), "request ended early");
         error
     }
 
@@ -96,6 +99,7 @@ impl Flow {
         metrics.prompt_length.observe(usage.prompt_tokens as f64);
         metrics.answer_length.observe(usage.generated_tokens as f64);
         tracing::info!(
+            parent: &self.span,
             prompt_tokens = usage.prompt_tokens,
             cached_tokens = usage.cached_tokens,
             generated_tokens = usage.generated_tokens,
@@ -109,7 +113,7 @@ impl Flow {
 impl Drop for Flow {
     fn drop(&mut self) {
         if !self.ended {
-            tracing::info!(seconds = self.arrival.elapsed().as_secs_f64(), "client left; aborted");
+            tracing::info!(parent: &self.span, seconds = self.arrival.elapsed().as_secs_f64(), "client left; aborted");
         }
     }
 }
@@ -123,4 +127,18 @@ fn timed_out(limit: Duration) -> ApiError {
 pub struct Arrival {
     pub at: Instant,
     pub busy: BusyGuard,
+}
+
+impl Arrival {
+    /// Does what comes before the first update, in the time that the request has. What waits for the engine waits for a
+    /// step, and a step may be long.
+    pub async fn within<T>(
+        &self,
+        limits: &Limits,
+        work: impl Future<Output = Result<T, ApiError>>,
+    ) -> Result<T, ApiError> {
+        let deadline = self.at + limits.request_time_max;
+        let done = tokio::time::timeout_at(deadline.into(), work).await;
+        done.unwrap_or_else(|_| Err(timed_out(limits.request_time_max)))
+    }
 }

@@ -9,6 +9,7 @@
 
 mod answer;
 pub mod api;
+pub mod api_page;
 pub mod app;
 mod auth;
 pub mod config;

@@ -214,8 +214,12 @@ pub async fn complete(
     let with_tools = request.tools.as_ref().is_some_and(|tools| !tools.is_empty());
 
     let (of, with) = (app.clone(), service.clone());
-    let plan = app.prepare(move || plan(&of, &with, request, shared)).await?;
-    let running = submit::submit(&service, &plan.job, places).await?;
+    let begin = async {
+        let plan = app.prepare(move || plan(&of, &with, request, shared)).await?;
+        let running = submit::submit(&service, &plan.job, places).await?;
+        Ok((plan, running))
+    };
+    let (plan, running) = arrival.within(&app.config.limits, begin).await?;
     let answers = Answers::new(1, choices, &plan.job.sampling, &service.text);
     let flow = Flow::new(app.clone(), running, answers, &plan.job, arrival);
     let writer = ChatWriter::new(service, plan, with_tools, include_usage);

@@ -157,8 +157,12 @@ pub async fn complete(
     }
 
     let (of, with) = (app.clone(), service.clone());
-    let plan = app.prepare(move || plan(&of, &with, request, shared)).await?;
-    let running = submit::submit(&service, &plan.job, places).await?;
+    let begin = async {
+        let plan = app.prepare(move || plan(&of, &with, request, shared)).await?;
+        let running = submit::submit(&service, &plan.job, places).await?;
+        Ok((plan, running))
+    };
+    let (plan, running) = arrival.within(&app.config.limits, begin).await?;
     let answers = Answers::new(prompts, choices, &plan.job.sampling, &service.text);
     let flow = Flow::new(app.clone(), running, answers, &plan.job, arrival);
     let writer = TextWriter::new(service, plan, echo, include_usage);
@@ -216,17 +220,17 @@ impl TextWriter {
         index / self.plan.job.choices as usize
     }
 
-    /// What stands in an answer before its first token.
-    fn first(&self, index: usize) -> CompletionChoice {
+    /// What stands in an answer before its first token (`begin`), or a part of it that is still empty.
+    fn part(&self, index: usize, begin: bool) -> CompletionChoice {
         let prompt = &self.plan.job.prompts[self.prompt_of(index)];
         let ids = self.plan.return_token_ids;
         CompletionChoice {
             index,
-            text: if self.echo { self.service.tokenizer().decode(prompt) } else { String::new() },
+            text: if begin && self.echo { self.service.tokenizer().decode(prompt) } else { String::new() },
             logprobs: self.plan.job.logprobs.map(|_| TextLogprobs::default()),
             finish_reason: None,
             prompt_logprobs: None,
-            prompt_token_ids: ids.then(|| prompt.to_vec()),
+            prompt_token_ids: (begin && ids).then(|| prompt.to_vec()),
             token_ids: ids.then(Vec::new),
             vosti_receipt: None,
         }
@@ -235,11 +239,7 @@ impl TextWriter {
     /// What one update adds to its answer. The only place where this is decided.
     fn choice(&mut self, answers: &Answers, delta: &Delta) -> CompletionChoice {
         let begun = std::mem::replace(&mut self.begun[delta.index], true);
-        let mut choice = self.first(delta.index);
-        if begun {
-            choice.text.clear();
-            choice.prompt_token_ids = None;
-        }
+        let mut choice = self.part(delta.index, !begun);
         choice.finish_reason = delta.end.as_ref().map(|end| end.reason.as_api());
         if self.plan.score_only {
             // The engine's one token is not part of the answer.

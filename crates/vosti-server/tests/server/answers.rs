@@ -1,0 +1,324 @@
+//! What answers hold: streams, choices, batches, log-probabilities, stops, seeds, caches.
+
+use crate::common::{Answer, CONTEXT, Options, Toyserver, VOCAB, chat, completion, serve, toy, with};
+use serde_json::{Value, json};
+use std::ops::RangeInclusive;
+use vosti_engine::{Policy, Speculation};
+
+const CHAT: &str = "/v1/chat/completions";
+const TEXT: &str = "/v1/completions";
+
+/// Puts a stream of chat chunks together as a client does.
+fn joined_chat(answer: &Answer) -> Vec<Value> {
+    let mut choices: Vec<Value> = Vec::new();
+    for chunk in answer.chunks() {
+        for part in chunk["choices"].as_array().unwrap() {
+            let index = part["index"].as_u64().unwrap() as usize;
+            while choices.len() <= index {
+                choices.push(json!({"content": "", "logprobs": [], "finish_reason": null, "token_ids": []}));
+            }
+            let choice = &mut choices[index];
+            let more = part["delta"]["content"].as_str().unwrap_or_default();
+            choice["content"] = format!("{}{more}", choice["content"].as_str().unwrap()).into();
+            for (all, more) in [("logprobs", &part["logprobs"]["content"]), ("token_ids", &part["token_ids"])] {
+                let more = more.as_array().cloned().unwrap_or_default();
+                choice[all].as_array_mut().unwrap().extend(more);
+            }
+            if !part["finish_reason"].is_null() {
+                assert!(choice["finish_reason"].is_null(), "two ends");
+                choice["finish_reason"] = part["finish_reason"].clone();
+                choice["digest"] = part["vosti_receipt"]["digest"].clone();
+            }
+        }
+    }
+    choices
+}
+
+fn whole_chat(body: &Value) -> Vec<Value> {
+    let choice = |choice: &Value| {
+        json!({"content": choice["message"]["content"], "logprobs": choice["logprobs"]["content"],
+            "finish_reason": choice["finish_reason"], "token_ids": choice["token_ids"],
+            "digest": choice["vosti_receipt"]["digest"]})
+    };
+    body["choices"].as_array().unwrap().iter().map(choice).collect()
+}
+
+#[tokio::test]
+async fn a_streamed_chat_is_the_whole_one_in_parts() {
+    let server = toy();
+    let body = with(
+        chat("Hello"),
+        json!({"n": 3, "logprobs": true, "top_logprobs": 2, "return_token_ids": true,
+        "vosti_digest": true, "temperature": 0.8}),
+    );
+    let whole = server.ok(CHAT, body.clone()).await;
+    let streamed = server.post(CHAT, with(body, json!({"stream": true}))).await;
+    assert_eq!(streamed.headers["content-type"], "text/event-stream");
+    assert_eq!(joined_chat(&streamed), whole_chat(&whole));
+    assert_eq!(whole["choices"].as_array().unwrap().len(), 3);
+    assert_eq!(whole["system_fingerprint"], "vosti-toy");
+    assert_eq!(whole["choices"][0]["logprobs"]["content"].as_array().unwrap().len(), 24);
+    assert_ne!(whole["choices"][0]["message"], whole["choices"][1]["message"], "choices draw differently");
+}
+
+#[tokio::test]
+async fn a_streamed_completion_is_the_whole_one_in_parts() {
+    let server = toy();
+    let body = with(completion("abc"), json!({"prompt": ["abc", "xyz"], "n": 2, "logprobs": 2, "ignore_eos": true}));
+    let whole = server.ok(TEXT, body.clone()).await;
+    let options = json!({"stream": true, "stream_options": {"include_usage": true}});
+    let streamed = server.post(TEXT, with(body, options)).await;
+    let mut texts = vec![String::new(); 4];
+    let mut offsets: Vec<Vec<Value>> = vec![Vec::new(); 4];
+    for chunk in streamed.chunks() {
+        for part in chunk["choices"].as_array().unwrap() {
+            let index = part["index"].as_u64().unwrap() as usize;
+            texts[index] += part["text"].as_str().unwrap();
+            offsets[index].extend(part["logprobs"]["text_offset"].as_array().cloned().unwrap_or_default());
+        }
+    }
+    for (index, choice) in whole["choices"].as_array().unwrap().iter().enumerate() {
+        assert_eq!(choice["text"], texts[index], "{index}");
+        assert_eq!(choice["logprobs"]["text_offset"], Value::from(offsets[index].clone()), "{index}");
+    }
+    let chunks = streamed.chunks();
+    let last = chunks.last().unwrap();
+    assert_eq!((&last["usage"], &last["choices"]), (&whole["usage"], &json!([])));
+    assert!(chunks[0]["usage"].is_null() && chunks[0].as_object().unwrap().contains_key("usage"));
+    assert_eq!(whole["usage"]["prompt_tokens"], 6, "prompts count once");
+    assert_eq!(whole["usage"]["completion_tokens"], 4 * 24);
+}
+
+#[tokio::test]
+async fn each_of_a_batch_is_what_it_is_alone() {
+    let server = toy();
+    let prompts = ["one", "two", "three"];
+    let batch = server.ok(TEXT, with(completion(""), json!({"prompt": prompts, "n": 2}))).await;
+    for (i, prompt) in prompts.iter().enumerate() {
+        let alone = server.ok(TEXT, with(completion(prompt), json!({"n": 2}))).await;
+        for c in 0..2 {
+            assert_eq!(batch["choices"][2 * i + c]["text"], alone["choices"][c]["text"], "{prompt} {c}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn token_ids_and_text_are_one_prompt() {
+    let server = toy();
+    let text = server.ok(TEXT, completion("AB\n")).await;
+    let ids = server.ok(TEXT, with(completion(""), json!({"prompt": [65, 66, 10]}))).await;
+    let lists = server.ok(TEXT, with(completion(""), json!({"prompt": [[65, 66, 10], [67]]}))).await;
+    assert_eq!(text["choices"][0]["text"], ids["choices"][0]["text"]);
+    assert_eq!(text["choices"][0]["text"], lists["choices"][0]["text"]);
+}
+
+#[tokio::test]
+async fn the_seed_is_told_and_repeats_the_answer() {
+    let server = toy();
+    let mut body = completion("seed");
+    body.as_object_mut().unwrap().remove("seed");
+    let first = server.ok(TEXT, body.clone()).await;
+    let seed = first["vosti_seed"].as_u64().unwrap();
+    let again = server.ok(TEXT, with(body.clone(), json!({"seed": seed}))).await;
+    assert_eq!(first["choices"][0]["text"], again["choices"][0]["text"]);
+    let other = server.ok(TEXT, body).await;
+    assert_ne!(first["vosti_seed"], other["vosti_seed"], "fresh seeds are fresh");
+    for seed in [json!(-1), json!(u64::MAX), json!(0)] {
+        server.ok(TEXT, with(completion("seed"), json!({"seed": seed}))).await;
+    }
+}
+
+#[tokio::test]
+async fn a_stop_string_ends_the_answer_and_never_shows() {
+    let server = toy();
+    // Printable text only, so that pieces of it can be stop strings.
+    let base = with(completion("stop"), json!({"logit_bias": only(LETTERS), "max_tokens": 40, "ignore_eos": true}));
+    let free = server.ok(TEXT, base.clone()).await;
+    let text = free["choices"][0]["text"].as_str().unwrap();
+    assert_eq!(text.len(), 40);
+    for (from, to) in [(5, 6), (7, 10), (0, 3), (30, 40)] {
+        let stop = &text[from..to];
+        let before = &text[..text.find(stop).unwrap()];
+        let body = with(base.clone(), json!({"stop": [stop, "\u{1}"]}));
+        let stopped = server.ok(TEXT, body.clone()).await;
+        assert_eq!(stopped["choices"][0]["text"], before, "{stop}");
+        assert_eq!(stopped["choices"][0]["finish_reason"], "stop");
+        let streamed = server.post(TEXT, with(body, json!({"stream": true}))).await;
+        let parts: String =
+            streamed.chunks().iter().map(|c| c["choices"][0]["text"].as_str().unwrap().to_string()).collect();
+        assert_eq!(parts, before, "streamed: no piece of {stop} goes out before it is whole");
+    }
+}
+
+const LETTERS: RangeInclusive<u32> = b'a' as u32..=b'z' as u32;
+
+/// A bias that leaves only these tokens.
+fn only(wanted: RangeInclusive<u32>) -> Value {
+    let unwanted = (0..VOCAB).filter(|token| !wanted.contains(token));
+    unwanted.map(|t| (t.to_string(), json!(-100))).collect::<serde_json::Map<_, _>>().into()
+}
+
+#[tokio::test]
+async fn a_stop_token_ends_the_answer_and_does_not_show() {
+    let server = toy();
+    let base = with(completion("stop"), json!({"logit_bias": only(LETTERS), "return_token_ids": true}));
+    let free = server.ok(TEXT, base.clone()).await;
+    let ids: Vec<u64> =
+        free["choices"][0]["token_ids"].as_array().unwrap().iter().map(|t| t.as_u64().unwrap()).collect();
+    let at = 10;
+    let first = ids.iter().position(|id| *id == ids[at]).unwrap();
+    let stopped = server.ok(TEXT, with(base, json!({"stop_token_ids": [ids[at]]}))).await;
+    let choice = &stopped["choices"][0];
+    assert_eq!(choice["text"].as_str().unwrap(), &free["choices"][0]["text"].as_str().unwrap()[..first]);
+    assert_eq!(choice["token_ids"].as_array().unwrap().len(), first + 1, "it was generated and counts");
+    assert_eq!(choice["finish_reason"], "stop");
+}
+
+#[tokio::test]
+async fn echo_puts_the_prompt_and_its_logprobs_first() {
+    let server = toy();
+    let body = with(completion("prompt"), json!({"echo": true, "logprobs": 1}));
+    let echoed = server.ok(TEXT, body.clone()).await;
+    let plain = server.ok(TEXT, with(completion("prompt"), json!({"logprobs": 1}))).await;
+    let choice = &echoed["choices"][0];
+    assert_eq!(choice["text"], format!("prompt{}", plain["choices"][0]["text"].as_str().unwrap()));
+    let columns = &choice["logprobs"];
+    assert_eq!(columns["tokens"].as_array().unwrap().len(), 6 + 24);
+    assert!(columns["token_logprobs"][0].is_null() && columns["top_logprobs"][0].is_null());
+    assert!(columns["token_logprobs"][1].as_f64().unwrap() < 0.0);
+    assert_eq!(columns["text_offset"].as_array().unwrap()[..8], [0, 1, 2, 3, 4, 5, 6, 7].map(Value::from));
+    // The same numbers as when the tokens are the prompt.
+    let scored = with(body, json!({"prompt": "promp", "max_tokens": 0}));
+    let scored = server.ok(TEXT, scored).await;
+    let s = &scored["choices"][0]["logprobs"]["token_logprobs"];
+    assert_eq!(s.as_array().unwrap().len(), 5, "max_tokens 0 looks at the prompt only");
+    assert_eq!(s[4], columns["token_logprobs"][4]);
+    assert_eq!((&scored["choices"][0]["text"], &scored["usage"]["completion_tokens"]), (&json!("promp"), &json!(0)));
+}
+
+#[tokio::test]
+async fn prompt_logprobs_are_the_logprobs_of_generating_the_prompt() {
+    let server = toy();
+    let greedy = json!({"temperature": 0, "logprobs": 3, "return_token_ids": true, "ignore_eos": true});
+    let generated = server.ok(TEXT, with(completion("p"), greedy)).await;
+    let choice = &generated["choices"][0];
+    let mut prompt = vec![json!(u64::from(b'p'))];
+    prompt.extend(choice["token_ids"].as_array().unwrap().iter().cloned());
+    let body = json!({"prompt": prompt, "max_tokens": 0, "prompt_logprobs": 3});
+    let scored = server.ok(TEXT, body).await;
+    let entries = scored["choices"][0]["prompt_logprobs"].as_array().unwrap().clone();
+    assert_eq!(entries.len(), 25);
+    for (i, entry) in entries.iter().enumerate().skip(1) {
+        let own = &entry[prompt[i].to_string()];
+        assert_eq!(own["logprob"], choice["logprobs"]["token_logprobs"][i - 1], "bit for bit at {i}");
+        assert_eq!(own["rank"], 1, "greedy takes the most likely");
+    }
+}
+
+#[tokio::test]
+async fn logprobs_are_raw() {
+    let server = toy();
+    let ask = |more: Value| with(with(completion("raw"), json!({"logprobs": 5, "max_tokens": 1})), more);
+    let plain = server.ok(TEXT, ask(json!({"temperature": 0}))).await;
+    let pushed = json!({"temperature": 2.0, "logit_bias": {"7": 50}, "repetition_penalty": 1.5, "top_k": 3});
+    let pushed = server.ok(TEXT, ask(pushed)).await;
+    let top = |body: &Value| body["choices"][0]["logprobs"]["top_logprobs"][0].as_object().unwrap().clone();
+    let (a, b) = (top(&plain), top(&pushed));
+    assert!(a.iter().all(|(token, logprob)| b[token] == *logprob), "{a:?} {b:?}");
+}
+
+#[tokio::test]
+async fn cached_tokens_are_reported_and_salts_separate() {
+    let server = toy();
+    let prompt = "x".repeat(200);
+    let cached = |body: &Value| body["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap();
+    assert_eq!(cached(&server.ok(TEXT, completion(&prompt)).await), 0);
+    assert_eq!(cached(&server.ok(TEXT, completion(&prompt)).await), 192);
+    let salted = |salt: &str| with(completion(&prompt), json!({"cache_salt": salt}));
+    assert_eq!(cached(&server.ok(TEXT, salted("a")).await), 0);
+    assert_eq!(cached(&server.ok(TEXT, salted("b")).await), 0);
+    let again = server.ok(TEXT, salted("a")).await;
+    assert_eq!(cached(&again), 192);
+    assert_eq!(again["choices"][0]["text"], server.ok(TEXT, completion(&prompt)).await["choices"][0]["text"]);
+}
+
+#[tokio::test]
+async fn answers_do_not_change_with_drafts_load_or_preemption() {
+    let plain = toy();
+    let speculation = Policy { speculation: Speculation::NGRAM, running_max: 3, rows_step_max: 9, ..Policy::default() };
+    let other = serve(&Options { policy: speculation, ..Options::default() });
+    // Two letters only: what comes next was often drafted.
+    let bias = only(u32::from(b'a')..=u32::from(b'b'));
+    let more = json!({"vosti_digest": true, "max_tokens": 60, "logit_bias": bias});
+    let body = |i: usize| with(completion(&"ab ".repeat(i + 1)), more.clone());
+    let digests = async |server: &Toyserver| -> Vec<Value> {
+        let asked = (0..12).map(|i| server.ok(TEXT, body(i)));
+        let answers = futures_util::future::join_all(asked).await;
+        answers.iter().map(|a| a["choices"][0]["vosti_receipt"]["digest"].clone()).collect()
+    };
+    let together = digests(&other).await;
+    for (i, digest) in together.iter().enumerate() {
+        let alone = plain.ok(TEXT, body(i)).await;
+        assert_eq!(*digest, alone["choices"][0]["vosti_receipt"]["digest"], "{i}");
+        assert_eq!(digest.as_str().unwrap().len(), 64);
+    }
+    let (_, counters) = other.engine.report().unwrap();
+    assert!(counters.drafts_accepted > 0, "drafts were at work");
+}
+
+#[tokio::test]
+async fn the_context_bounds_prompt_and_answer() {
+    let server = toy();
+    let context = CONTEXT as usize;
+    let long = server.post(TEXT, completion(&"x".repeat(context))).await;
+    let (status, param, message) = long.error();
+    assert_eq!((status, param.as_str()), (400, "prompt"), "{message}");
+    assert_eq!(long.json()["error"]["code"], "context_length_exceeded");
+    let asks = server.post(TEXT, with(completion(&"x".repeat(990)), json!({"max_tokens": 11}))).await;
+    assert_eq!(asks.error().1, "max_tokens");
+    // A chat without max_tokens takes what is left.
+    let mut body = with(chat(&"x".repeat(900)), json!({"ignore_eos": true}));
+    body.as_object_mut().unwrap().remove("max_tokens");
+    let filled = server.ok(CHAT, body).await;
+    assert_eq!(filled["usage"]["total_tokens"], context);
+    assert_eq!(filled["choices"][0]["finish_reason"], "length");
+}
+
+#[tokio::test]
+async fn json_and_tools_come_through_both_ways() {
+    let server = toy();
+    let schema = json!({"type": "object", "properties": {"a": {"type": "integer", "minimum": 0, "maximum": 9}},
+        "required": ["a"], "additionalProperties": false});
+    let format = json!({"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}});
+    let answer = server.ok(CHAT, with(chat("JSON"), format)).await;
+    let said: Value = serde_json::from_str(answer["choices"][0]["message"]["content"].as_str().unwrap()).unwrap();
+    assert!(said["a"].as_u64().unwrap() <= 9);
+    assert_eq!(answer["choices"][0]["finish_reason"], "stop");
+
+    let tools = json!({"tools": [{"type": "function", "function": {"name": "look", "parameters": schema}}],
+        "tool_choice": "required", "parallel_tool_calls": false, "max_tokens": 200});
+    let body = with(chat("call"), tools);
+    let whole = server.ok(CHAT, body.clone()).await;
+    let choice = &whole["choices"][0];
+    assert_eq!((&choice["finish_reason"], &choice["message"]["content"]), (&json!("tool_calls"), &Value::Null));
+    let call = &choice["message"]["tool_calls"][0]["function"];
+    assert_eq!(call["name"], "look");
+    let streamed = server.post(CHAT, with(body, json!({"stream": true}))).await.chunks();
+    let parts: Vec<&Value> =
+        streamed.iter().flat_map(|c| c["choices"][0]["delta"]["tool_calls"].as_array()).flatten().collect();
+    assert_eq!(parts.len(), 1);
+    assert_eq!((&parts[0]["function"], &parts[0]["index"]), (call, &json!(0)));
+    assert_eq!(streamed.last().unwrap()["choices"][0]["finish_reason"], "tool_calls");
+}
+
+#[tokio::test]
+async fn text_becomes_tokens_and_text_again() {
+    let server = toy();
+    let tokens = server.ok("/tokenize", json!({"prompt": "Hé", "return_token_strs": true})).await;
+    assert_eq!(tokens["tokens"], json!([72, 195, 169]));
+    assert_eq!((&tokens["count"], &tokens["max_model_len"]), (&json!(3), &json!(CONTEXT)));
+    let text = server.ok("/detokenize", json!({"tokens": tokens["tokens"]})).await;
+    assert_eq!(text, json!({"prompt": "Hé"}));
+    let chat = server.ok("/tokenize", json!({"messages": [{"role": "user", "content": "x"}]})).await;
+    assert_eq!(chat["tokens"][0], 256, "the template's own control tokens");
+}

@@ -1,0 +1,302 @@
+//! A server over a device without a model, for tests: byte-level tokenizer, real engine, real routes.
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{Request, Response, StatusCode};
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tower::ServiceExt;
+use vosti_core::{Device, DeviceError, Program, StepPlan};
+use vosti_engine::symbolic::{SymbolicDevice, program};
+use vosti_engine::{Engine, EngineHandle, Policy, Status};
+use vosti_model::{ChatTemplate, ModelError, Tokenizer};
+use vosti_server::app::{App, router};
+use vosti_server::{Identity, Language, Limits, ServerConfig, Service};
+
+/// 256 bytes, and two control tokens.
+pub const VOCAB: u32 = 258;
+pub const END: u32 = 257;
+pub const CONTEXT: u32 = 1_000;
+pub const PAGES: usize = 64;
+
+/// Waiting for longer than this is a failure, on the slowest machine.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Weights of the symbolic device.
+pub const WEIGHTS: u64 = 11;
+
+struct Toy {
+    tokenizer: Tokenizer,
+    chat: Option<ChatTemplate>,
+}
+
+impl Language for Toy {
+    fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    fn chat(&self) -> Result<&ChatTemplate, ModelError> {
+        self.chat.as_ref().ok_or(ModelError::NoChatTemplate)
+    }
+}
+
+/// How GPT-2 writes bytes: printable ones as themselves, the rest from U+0100 on.
+fn byte_names() -> Vec<char> {
+    let printable = |b: u32| (33..=126).contains(&b) || (161..=172).contains(&b) || (174..=255).contains(&b);
+    let mut next = 256;
+    let name = |b: u32| {
+        let code = if printable(b) { b } else { next };
+        next += u32::from(!printable(b));
+        char::from_u32(code).unwrap()
+    };
+    (0..256).map(name).collect()
+}
+
+/// Token b is byte b.
+pub fn tokenizer() -> Tokenizer {
+    let vocab: serde_json::Map<String, Value> =
+        byte_names().into_iter().enumerate().map(|(id, name)| (name.to_string(), id.into())).collect();
+    let special = |id: u32, text: &str| {
+        json!({"id": id, "content": text, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false,
+            "special": true})
+    };
+    let json = json!({
+        "version": "1.0",
+        "truncation": null,
+        "padding": null,
+        "added_tokens": [special(256, "<|im_start|>"), special(END, "<|im_end|>")],
+        "normalizer": null,
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false},
+        "post_processor": null,
+        "decoder": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false},
+        "model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
+            "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, "vocab": vocab, "merges": []},
+    });
+    Tokenizer::from_json(json, &json!({"eos_token": "<|im_end|>"}), &[]).unwrap()
+}
+
+const TEMPLATE: &str = "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n\
+    {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+
+/// Steps only when it is let.
+pub struct Gated {
+    inner: SymbolicDevice,
+    gate: Option<Receiver<()>>,
+}
+
+impl Device for Gated {
+    type Logits = [f32];
+
+    fn rows_max(&self) -> usize {
+        self.inner.rows_max()
+    }
+
+    fn selected_max(&self) -> usize {
+        self.inner.selected_max()
+    }
+
+    fn pages(&self, group: usize) -> usize {
+        self.inner.pages(group)
+    }
+
+    fn clear(&mut self) {
+        self.inner.clear();
+    }
+
+    fn run(&mut self, program: &Program, plan: &StepPlan) -> Result<(), DeviceError> {
+        if let Some(gate) = &self.gate {
+            // Whoever held the gate is gone, or a test went wrong: run freely, so that it fails and does not hang.
+            let _ = gate.recv_timeout(PATIENCE);
+        }
+        self.inner.run(program, plan)
+    }
+
+    fn logits(&self, selected: usize) -> &[f32] {
+        self.inner.logits(selected)
+    }
+}
+
+/// A server and its engine.
+pub struct Toyserver {
+    pub app: Arc<App>,
+    pub router: Router,
+    pub engine: EngineHandle,
+    /// Each message lets the device make one step; none: it steps as it likes.
+    pub gate: Option<Mutex<Sender<()>>>,
+}
+
+/// What a test varies.
+pub struct Options {
+    pub limits: Limits,
+    pub api_keys: Vec<String>,
+    pub policy: Policy,
+    pub gated: bool,
+    pub log_prompts: bool,
+    pub chat: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let (limits, policy) = (Limits::default(), Policy::default());
+        Self { limits, api_keys: Vec::new(), policy, gated: false, log_prompts: false, chat: true }
+    }
+}
+
+pub fn config(options: &Options) -> ServerConfig {
+    ServerConfig {
+        port: 0,
+        model_names: vec!["toy".into(), "alias".into()],
+        api_keys: options.api_keys.clone(),
+        limits: options.limits,
+        log_prompts: options.log_prompts,
+        ..ServerConfig::default()
+    }
+}
+
+/// An engine over the symbolic device, as a service.
+pub fn service(options: &Options) -> (Arc<Service>, EngineHandle, Option<Mutex<Sender<()>>>) {
+    let program = program(&[None], &[0, 0], VOCAB, CONTEXT);
+    let inner = SymbolicDevice::new(&program, &[PAGES], 64, 64, WEIGHTS);
+    let (open, gate) = channel();
+    let device = Gated { inner, gate: options.gated.then_some(gate) };
+    let engine = Engine::new(device, program, options.policy).unwrap();
+    let identity = Identity {
+        fingerprint: "vosti-toy".into(),
+        vocab: VOCAB,
+        context: engine.sequence_tokens_max(),
+        running_max: options.policy.running_max,
+    };
+    let (engine, _thread) = EngineHandle::spawn(engine).unwrap();
+    let template = || ChatTemplate::new(TEMPLATE.into(), String::new(), "<|im_end|>".into()).unwrap();
+    let toy = Toy { tokenizer: tokenizer(), chat: options.chat.then(template) };
+    let service = Service::new(engine.clone(), Arc::new(toy), identity).unwrap();
+    (Arc::new(service), engine, options.gated.then_some(Mutex::new(open)))
+}
+
+pub fn serve(options: &Options) -> Toyserver {
+    let app = App::new(config(options));
+    let (service, engine, gate) = service(options);
+    app.ready(service);
+    Toyserver { router: router(app.clone()), app, engine, gate }
+}
+
+pub fn toy() -> Toyserver {
+    serve(&Options::default())
+}
+
+pub fn post(path: &str, body: &Value) -> Request<Body> {
+    let request = Request::post(path).header("content-type", "application/json");
+    request.body(Body::from(body.to_string())).unwrap()
+}
+
+pub fn get(path: &str) -> Request<Body> {
+    Request::get(path).body(Body::empty()).unwrap()
+}
+
+/// A response, read to its end.
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: axum::http::HeaderMap,
+    pub text: String,
+}
+
+impl Answer {
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|e| panic!("{e}: {}", self.text))
+    }
+
+    /// The chunks of a stream, which must end with [DONE].
+    pub fn chunks(&self) -> Vec<Value> {
+        let data: Vec<&str> = self.text.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
+        let (last, chunks) = data.split_last().expect("no events");
+        assert_eq!(*last, "[DONE]", "{}", self.text);
+        chunks.iter().map(|chunk| serde_json::from_str(chunk).unwrap()).collect()
+    }
+
+    /// Where an error points, and what it says.
+    pub fn error(&self) -> (u16, String, String) {
+        let error = &self.json()["error"];
+        let text = |name: &str| error[name].as_str().unwrap_or_default().to_string();
+        (self.status.as_u16(), text("param"), text("message"))
+    }
+}
+
+pub async fn read(response: Response<Body>) -> Answer {
+    let (parts, body) = response.into_parts();
+    let bytes = body.collect().await.unwrap().to_bytes();
+    Answer { status: parts.status, headers: parts.headers, text: String::from_utf8(bytes.to_vec()).unwrap() }
+}
+
+impl Toyserver {
+    pub async fn send(&self, request: Request<Body>) -> Answer {
+        read(self.router.clone().oneshot(request).await.unwrap()).await
+    }
+
+    pub async fn post(&self, path: &str, body: Value) -> Answer {
+        self.send(post(path, &body)).await
+    }
+
+    /// A success, as JSON.
+    pub async fn ok(&self, path: &str, body: Value) -> Value {
+        let answer = self.post(path, body.clone()).await;
+        assert_eq!(answer.status, 200, "{body} gave {}", answer.text);
+        answer.json()
+    }
+
+    /// Lets a gated device make so many steps.
+    pub fn step(&self, steps: usize) {
+        let gate = self.gate.as_ref().expect("not gated").lock().unwrap();
+        (0..steps).for_each(|_| gate.send(()).unwrap());
+    }
+
+    pub async fn status(&self) -> Status {
+        let engine = self.engine.clone();
+        tokio::task::spawn_blocking(move || engine.report().unwrap().0).await.unwrap()
+    }
+
+    /// Waits until the engine holds nothing but its cache and every place is free.
+    pub async fn settles(&self) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let status = self.status().await;
+            let used = status.pages_total[0] - status.pages_free[0] - status.blocks_unused;
+            let places = self.app.places_taken();
+            if (status.running, status.waiting, used, places) == (0, 0, 0, 0) {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{status:?}, {places} places taken");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+}
+
+/// Waits for something that other threads do.
+pub async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+pub fn chat(text: &str) -> Value {
+    json!({"model": "toy", "messages": [{"role": "user", "content": text}], "max_tokens": 24, "seed": 5})
+}
+
+pub fn completion(text: &str) -> Value {
+    json!({"model": "toy", "prompt": text, "max_tokens": 24, "seed": 5})
+}
+
+/// A body with more members.
+pub fn with(mut body: Value, more: Value) -> Value {
+    body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    body
+}
+
+/// Reads a response that may be a stream, and forgets it.
+pub async fn read_any(response: Response<Body>) {
+    response.into_body().collect().await.unwrap();
+}

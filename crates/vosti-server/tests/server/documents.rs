@@ -1,0 +1,35 @@
+//! The OpenAPI document and the page made from it say what the server does.
+
+use crate::common::{get, toy};
+use serde_json::Value;
+
+#[test]
+fn the_api_page_is_what_the_types_say() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/api.md");
+    let written = std::fs::read_to_string(path).unwrap_or_default();
+    let page = vosti_server::api_page::page();
+    assert!(written == page, "docs/api.md is old: {}", vosti_server::api_page::COMMAND);
+}
+
+#[tokio::test]
+async fn every_path_of_the_document_is_served() {
+    let server = toy();
+    let document = server.send(get("/openapi.json")).await.json();
+    let paths = document["paths"].as_object().unwrap();
+    assert_eq!(paths.len(), 11);
+    for path in paths.keys() {
+        let answer = server.send(get(&path.replace("{name}", "toy"))).await;
+        assert_ne!(answer.status, 404, "{path}");
+    }
+}
+
+#[test]
+fn the_document_refuses_what_the_server_refuses() {
+    let document = serde_json::to_value(vosti_server::openapi::document()).unwrap();
+    let schemas = &document["components"]["schemas"];
+    for name in ["ChatRequest", "CompletionRequest", "Message", "TokenizeRequest", "DetokenizeRequest"] {
+        assert_eq!(schemas[name]["additionalProperties"], Value::Bool(false), "{name}");
+    }
+    let temperature = &schemas["ChatRequest"]["properties"]["temperature"];
+    assert_eq!((temperature["minimum"].as_f64(), temperature["maximum"].as_f64()), (Some(0.0), Some(100.0)));
+}

@@ -1,0 +1,9 @@
+//! The server from outside, over a device without a model: routes without sockets, and sockets where they matter.
+
+mod answers;
+mod common;
+mod documents;
+mod hostile;
+mod load;
+mod refusals;
+mod sockets;

@@ -1,0 +1,160 @@
+//! What is refused, and how: by name, with a status that clients act on, before anything is queued.
+
+use crate::common::{Options, chat, completion, get, serve, toy, with};
+use axum::body::Body;
+use axum::http::Request;
+use serde_json::{Value, json};
+use vosti_server::Limits;
+
+const CHAT: &str = "/v1/chat/completions";
+const TEXT: &str = "/v1/completions";
+
+#[tokio::test]
+async fn a_field_that_is_not_there_is_refused_by_name() {
+    let server = toy();
+    for (path, base) in [(CHAT, chat("x")), (TEXT, completion("x"))] {
+        for (field, value) in [
+            ("best_of", json!(1)),
+            ("temperatur", json!(1)),
+            ("use_beam_search", json!(true)),
+            ("min_tokens", json!(3)),
+            ("guided_json", json!({})),
+        ] {
+            let (status, param, message) = server.post(path, with(base.clone(), json!({field: value}))).await.error();
+            assert_eq!((status, param.as_str()), (400, field), "{message}");
+            assert!(message.contains(field), "{message}");
+        }
+    }
+    let nested = with(chat("x"), json!({"stream": true, "stream_options": {"include_usages": true}}));
+    assert_eq!(server.post(CHAT, nested).await.error().1, "stream_options.include_usages");
+    let message = json!({"messages": [{"role": "user", "content": "x", "weight": 1}]});
+    assert_eq!(server.post(CHAT, with(chat("x"), message)).await.error().1, "messages[0].weight");
+}
+
+#[tokio::test]
+async fn a_field_that_asks_for_nothing_is_let_pass() {
+    let server = toy();
+    let nothing = json!({"best_of": null, "store": false, "metadata": null, "service_tier": "auto", "functions": [],
+        "logprobs": null, "tools": null, "response_format": null, "seed": null, "min_tokens": 0, "user": "me"});
+    server.ok(CHAT, with(chat("x"), nothing)).await;
+    server.ok(TEXT, with(completion("x"), json!({"suffix": null, "best_of": null, "echo": null}))).await;
+}
+
+#[tokio::test]
+async fn each_wrong_value_names_its_field() {
+    let server = toy();
+    let wrong = [
+        ("temperature", json!(-1)),
+        ("temperature", json!("warm")),
+        ("temperature", json!(1e300)),
+        ("top_p", json!(0)),
+        ("top_k", json!(-2)),
+        ("min_p", json!(2)),
+        ("presence_penalty", json!(3)),
+        ("frequency_penalty", json!(-3)),
+        ("repetition_penalty", json!(0)),
+        ("n", json!(0)),
+        ("n", json!(129)),
+        ("n", json!(-1)),
+        ("max_tokens", json!(0)),
+        ("max_tokens", json!(1.5)),
+        ("seed", json!(1.5)),
+        ("stop", json!(3)),
+        ("stop", json!([""])),
+        ("stop", json!(vec!["x"; 33])),
+        ("stop_token_ids", json!([258])),
+        ("logit_bias", json!({"258": 1})),
+        ("logit_bias", json!({"x": 1})),
+        ("logit_bias", json!({"1": 101})),
+        ("prompt_logprobs", json!(21)),
+        ("model", json!("other")),
+        ("stream_options", json!({"include_usage": true})),
+        ("response_format", json!({"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "no"}}})),
+    ];
+    for (path, base) in [(CHAT, chat("x")), (TEXT, completion("x"))] {
+        for (field, value) in &wrong {
+            let answer = server.post(path, with(base.clone(), json!({*field: value}))).await;
+            let (status, param, message) = answer.error();
+            assert!(status == 400 || (status == 404 && *field == "model"), "{field}: {status} {message}");
+            assert!(param.starts_with(field), "{field} {value}: {param:?}, {message}");
+        }
+    }
+    for (field, value) in [
+        ("messages", json!([])),
+        ("messages[0].role", json!([{"role": "robot", "content": "x"}])),
+        ("messages[0].content", json!([{"role": "user"}])),
+        ("top_logprobs", json!(3)),
+        ("tool_choice", json!("required")),
+        ("vosti_date", json!("tomorrow")),
+        ("max_completion_tokens", json!(3)),
+    ] {
+        let name = field.split('[').next().unwrap();
+        let (status, param, message) = server.post(CHAT, with(chat("x"), json!({name: value}))).await.error();
+        assert_eq!((status, param.as_str()), (400, field), "{message}");
+    }
+    for prompt in [json!(""), json!([]), json!([[]]), json!([258]), json!([-1]), json!({"a": 1}), Value::Null] {
+        let (status, param, message) = server.post(TEXT, json!({"prompt": prompt})).await.error();
+        assert_eq!((status, param.as_str()), (400, "prompt"), "{prompt}: {message}");
+    }
+    server.settles().await;
+}
+
+#[tokio::test]
+async fn what_is_no_request_at_all_is_refused_in_the_same_shape() {
+    let limits = Limits { body_bytes_max: 1000, ..Limits::default() };
+    let server = serve(&Options { limits, ..Options::default() });
+    let body = |text: &str| Body::from(text.to_string());
+    let json = |text: &str| Request::post(TEXT).header("content-type", "application/json").body(body(text)).unwrap();
+    let deep = format!("{{\"prompt\": {}1{}}}", "[".repeat(400), "]".repeat(400));
+    for text in
+        ["", "{", "null", "[]", "\"x\"", "{\"prompt\": NaN}", "{\"prompt\": \"\\ud800\"}", "\u{0}", &deep, "{} {}"]
+    {
+        let answer = server.send(json(text)).await;
+        assert_eq!(answer.status, 400, "{text:?}: {}", answer.text);
+        assert!(answer.json()["error"]["message"].is_string());
+    }
+    let twice = server.send(json("{\"prompt\": \"a\", \"prompt\": \"b\"}")).await;
+    assert_eq!(twice.status, 400, "a field twice is ambiguous: {}", twice.text);
+    assert_eq!(server.send(json(&"x".repeat(1001))).await.status, 413);
+    let plain = Request::post(TEXT).header("content-type", "text/plain").body(body("{}")).unwrap();
+    assert_eq!(server.send(plain).await.status, 415, "another site's page cannot send JSON unasked");
+    assert_eq!(server.send(get("/v1/nothing")).await.error().0, 404);
+    assert_eq!(server.send(get(TEXT)).await.error().0, 405);
+}
+
+#[tokio::test]
+async fn a_base_model_says_that_it_does_not_chat() {
+    let server = serve(&Options { chat: false, ..Options::default() });
+    let (status, param, message) = server.post(CHAT, chat("x")).await.error();
+    assert_eq!((status, param.as_str()), (400, "messages"));
+    assert!(message.contains("chat template"), "{message}");
+}
+
+#[tokio::test]
+async fn keys_guard_the_api_and_nothing_else_needs_one() {
+    let server = serve(&Options { api_keys: vec!["secret".into()], ..Options::default() });
+    let ask = |header: Option<&str>| {
+        let request = Request::post(TEXT).header("content-type", "application/json");
+        let request = header.into_iter().fold(request, |request, header| request.header("authorization", header));
+        request.body(Body::from(completion("x").to_string())).unwrap()
+    };
+    for wrong in
+        [None, Some("secret"), Some("Bearer"), Some("Bearer wrong"), Some("Basic secret"), Some("Bearer secrets")]
+    {
+        let answer = server.send(ask(wrong)).await;
+        assert_eq!(answer.status, 401, "{wrong:?}");
+        assert_eq!(answer.json()["error"]["code"], "invalid_api_key");
+        assert_eq!(answer.headers["www-authenticate"], "Bearer");
+    }
+    for path in ["/v1/models", "/v1/models/toy"] {
+        assert_eq!(server.send(get(path)).await.status, 401, "{path}");
+    }
+    for path in ["/tokenize", "/detokenize", CHAT] {
+        assert_eq!(server.post(path, json!({})).await.status, 401, "{path}");
+    }
+    assert_eq!(server.send(ask(Some("Bearer secret"))).await.status, 200);
+    assert_eq!(server.send(ask(Some("bearer secret"))).await.status, 200);
+    for path in ["/health", "/ready", "/metrics", "/status", "/openapi.json"] {
+        assert_eq!(server.send(get(path)).await.status, 200, "{path}");
+    }
+}
