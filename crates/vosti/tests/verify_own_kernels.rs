@@ -1,0 +1,69 @@
+//! `vosti verify` on kernels in files: what is broken fails at its Triton line and shows two runs that differ; two files are
+//! compared; what cannot be read is one line.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Exit code, standard output, standard error.
+fn verify(arguments: &[String]) -> (i32, String, String) {
+    let result = Command::new(env!("CARGO_BIN_EXE_vosti")).arg("verify").args(arguments).output().expect("it starts");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (result.status.code().unwrap_or(-1), text(&result.stdout), text(&result.stderr))
+}
+
+fn file(name: &str) -> String {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../filetests");
+    folder.join(name).display().to_string()
+}
+
+fn have_z3() -> bool {
+    let found = !vosti_verify::Solver::new(vosti_verify::find_z3(), vosti_verify::Cache::none()).version().is_empty();
+    assert!(found || std::env::var_os("CI").is_none(), "CI must have z3");
+    found
+}
+
+#[test]
+fn a_broken_kernel_fails_at_its_line_and_shows_two_runs() {
+    if !have_z3() {
+        return println!("skipped: no z3");
+    }
+    let (code, out, _) = verify(&[file("broken/linear_max_over_rows.py")]);
+    assert_ne!(code, 0, "{out}");
+    for part in ["REFUTED: ", "Python line", "have equal inputs, but `out` differs", "          line "] {
+        assert!(out.contains(part), "{part:?} is not in {out}");
+    }
+    let (code, out, _) = verify(&[file("pass/linear.py"), "--explain".into()]);
+    assert_eq!(code, 0, "{out}");
+    for part in
+        ["proved", "claim: if row x of run L", "cells of `out` are written by Python line", "needed after the loop: "]
+    {
+        assert!(out.contains(part), "{part:?} is not in {out}");
+    }
+}
+
+#[test]
+fn two_files_are_compared() {
+    if !have_z3() {
+        return println!("skipped: no z3");
+    }
+    let (code, out, _) = verify(&[file("pairs/linear_bm16.py"), file("pairs/linear_bm32.py")]);
+    assert!(code == 0 && out.contains("dot-height-independent"), "{code}: {out}");
+    let (code, out, _) = verify(&[file("pairs/linear_bm16.py"), file("pairs/linear_bk32.py")]);
+    assert!(
+        code != 0 && out.contains("dot sums 16 products at a time in one run and 32 in the other"),
+        "{code}: {out}"
+    );
+}
+
+#[test]
+fn what_cannot_be_read_is_one_line() {
+    for (arguments, says) in [
+        (vec!["/nowhere/kernel.py".to_string()], "cannot read /nowhere/kernel.py"),
+        (vec!["linear".into(), "attend".into()], "a pair is two files"),
+        (vec![file("pass/linear.py"), "--read-only".into()], "belongs to no bundle"),
+    ] {
+        let (code, out, errors) = verify(&arguments);
+        assert_eq!((code, out.as_str(), errors.lines().count()), (2, "", 1), "{errors}");
+        assert!(errors.contains(says), "{says:?} is not in {errors}");
+    }
+}
