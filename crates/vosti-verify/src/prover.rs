@@ -39,6 +39,8 @@ pub struct Prover<'k, 's> {
     pub(crate) frames: Vec<Frame>,
     pub(crate) proved: HashSet<Goal>,
     pub queries: u64,
+    /// Questions that the solver could not answer in its time.
+    pub gave_up: u64,
 }
 
 /// An operation in a place: the program and iterations it runs in, and what holds when it runs.
@@ -81,6 +83,7 @@ impl<'k, 's> Prover<'k, 's> {
             frames: vec![],
             proved: HashSet::new(),
             queries: 0,
+            gave_up: 0,
         }
     }
 
@@ -124,7 +127,9 @@ impl<'k, 's> Prover<'k, 's> {
         }
         self.queries += 1;
         let text = query(&self.t, &asserted);
-        Ok(self.solver.check(&text)?)
+        let answer = self.solver.check(&text)?;
+        self.gave_up += u64::from(answer == Answer::Unknown);
+        Ok(answer)
     }
 
     /// True if `goal` follows from what is assumed. `what` says so in words, for the explanation.

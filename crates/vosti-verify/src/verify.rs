@@ -61,7 +61,12 @@ pub fn verify_pair(left: &Problem, right: &Problem, solver: &mut Solver) -> Resu
             "a constant is too large for the verifier",
         )),
         Ok(()) => Verdict::Proved,
-        Err(Trouble::Failed(failure)) => Verdict::Unknown(failure),
+        Err(Trouble::Failed(mut failure)) => {
+            if prover.gave_up > 0 {
+                failure.why += "; or the solver gave up too early: it did on some questions";
+            }
+            Verdict::Unknown(failure)
+        }
         Err(Trouble::Solver(error)) => return Err(error),
     };
     Ok(Report {
@@ -293,22 +298,34 @@ fn chosen_cells(p: &mut Prover, a: &Access, b: &Access) -> Proof<Vec<Term>> {
     Ok(facts)
 }
 
-/// The premises have a model in which the two runs are really apart: different rows, batch sizes,
-/// programs; at least three tiles, the row not in the first.
+fn differ(p: &mut Prover, apart: &mut Vec<Term>, x: Term, y: Term) {
+    let same = p.t.eq(x, y);
+    apart.push(p.t.not(same));
+}
+
+/// The physical pages that hold the key at the row's own position.
+fn newest_pages(p: &mut Prover, tiles: [Term; 2], position: Term, page: i128) -> [Term; 2] {
+    let logical = p.t.div(position, page);
+    [0, 1].map(|side| {
+        let world = p.runs[side].world.clone();
+        let table = world.read(&mut p.t, Role::TileTable, tiles[side]).unwrap_or(logical);
+        let index = p.t.add(table, logical);
+        world.read(&mut p.t, Role::PageTable, index).unwrap_or(index)
+    })
+}
+
+/// The premises have a model in which the two runs are really apart: different rows, batch sizes, programs, pages and
+/// slots; at least three tiles, the row not in the first.
 fn separated(p: &mut Prover, a: &Access, b: &Access) -> Proof<bool> {
     let one = p.t.int(1);
     let mut apart = vec![];
-    let mut differ = |p: &mut Prover, x: Term, y: Term| {
-        let same = p.t.eq(x, y);
-        apart.push(p.t.not(same));
-    };
     let (rl, rr) = (p.chosen[0].row, p.chosen[1].row);
-    differ(p, rl, rr);
+    differ(p, &mut apart, rl, rr);
     let (ml, mr) = (p.runs[0].world.rows, p.runs[1].world.rows);
-    differ(p, ml, mr);
-    differ(p, a.site.env.pids[0], b.site.env.pids[0]);
+    differ(p, &mut apart, ml, mr);
+    differ(p, &mut apart, a.site.env.pids[0], b.site.env.pids[0]);
     if let (Some(x), Some(y)) = (p.chosen[0].tile, p.chosen[1].tile) {
-        differ(p, x, y);
+        differ(p, &mut apart, x, y);
         for role in [Role::TileRows, Role::TileTable, Role::TilePos] {
             let (wl, wr) = (p.runs[0].world.clone(), p.runs[1].world.clone());
             if role == Role::TilePos && p.runs[0].problem.int("BQ") == Some(1) {
@@ -319,13 +336,22 @@ fn separated(p: &mut Prover, a: &Access, b: &Access) -> Proof<bool> {
                 if role == Role::TileRows && p.runs[0].problem.int("BQ") == Some(1) {
                     continue;
                 }
-                differ(p, u, v);
+                differ(p, &mut apart, u, v);
             }
         }
-        let page = p.runs[0].problem.int("PAGE").unwrap_or(1);
+        let page = p.runs[0].problem.int("PAGE").unwrap_or(1).max(1);
         if let Some(position) = p.chosen[0].position {
             let far = p.t.int(3 * page);
             apart.push(p.t.le(far, position));
+            let pages = newest_pages(p, [x, y], position, page);
+            differ(p, &mut apart, pages[0], pages[1]);
+        }
+    }
+    for role in [Role::Slots, Role::RowIndex] {
+        let rows = [(0, rl), (1, rr)];
+        let read = rows.map(|(side, row)| p.runs[side].world.clone().read(&mut p.t, role, row));
+        if let ([Some(u), Some(v)], true) = (read, p.runs[0].problem.role(role).is_some()) {
+            differ(p, &mut apart, u, v);
         }
     }
     let programs = p.runs[0].world.grid[0];
@@ -338,7 +364,9 @@ fn separated(p: &mut Prover, a: &Access, b: &Access) -> Proof<bool> {
     p.context.truncate(len);
     let possible = possible?;
     if possible {
-        p.tell("the premises can hold with different rows, batches and programs, and three tiles or more");
+        p.tell(
+            "the premises can hold with different rows, batches, programs, pages and slots, and three tiles or more",
+        );
     }
     Ok(possible)
 }

@@ -10,6 +10,7 @@ use vosti_cpu::isa::Isa;
 use vosti_tile::interp::{Buffer, Options, run};
 use vosti_tile::numerics::{from_bf16, to_bf16};
 use vosti_tile::{Kernel, lift};
+use vosti_verify::Assumption;
 use vosti_verify::replay::Random;
 
 const ROUNDS: usize = 60;
@@ -321,5 +322,31 @@ fn nan_payloads_are_not_observed() {
         let results = executor.run(&kernel, vec![Buffer::F32(values), Buffer::F32(vec![1.0; 16])]);
         let first = results[0].to_bits();
         assert!(results[0].is_nan() && results.iter().all(|x| x.to_bits() == first), "{executor:?}: {results:?}");
+    }
+}
+
+/// The probe that tries to break an assumption: a new assumption does not compile without one.
+fn probe_of(assumption: Assumption) -> &'static str {
+    match assumption {
+        Assumption::ElementwiseUniform => "elementwise_operations_give_the_same_bits_in_every_lane_of_every_tile",
+        Assumption::DotLaneLocal | Assumption::DotRowUniform => "dot_is_lane_local_row_uniform_and_height_independent",
+        Assumption::DotColumnUniform | Assumption::DotHeightIndependent => {
+            "dot_is_column_uniform_and_width_independent"
+        }
+        Assumption::DotMaskedLanes => "masked_lanes_of_a_dot_change_at_most_the_sign_of_a_zero",
+        Assumption::ReduceLaneLocal | Assumption::ReduceRowUniform | Assumption::ReduceHeightIndependent => {
+            "reduce_is_lane_local_row_uniform_and_height_independent"
+        }
+        Assumption::ExpOfMinusInfinity => "exponentials_of_minus_infinity_are_plus_zero",
+        Assumption::NanPayload => "nan_payloads_are_not_observed",
+    }
+}
+
+#[test]
+fn every_assumption_of_a_certificate_has_a_probe() {
+    let certificates = vosti_verify::record::checked_in().unwrap();
+    for assumed in certificates.values().flat_map(|c| &c.assumptions) {
+        let probe = format!("#[test]\nfn {}()", probe_of(assumed.name));
+        assert!(include_str!("probes.rs").contains(&probe), "{probe}");
     }
 }

@@ -118,3 +118,15 @@ fn a_solver_that_always_says_unsat_proves_nothing() {
     let failure = report.verdict.failure().expect("it is not proved");
     assert_eq!(failure.obligation, vosti_verify::Obligation::Premises, "{failure}");
 }
+
+/// With every answer `unknown`, as when its time is up: not proved, and the message says whose fault it may be.
+#[cfg(unix)]
+#[test]
+fn a_solver_that_gives_up_proves_nothing_and_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = script(&folder, "z3", "while read line; do [ \"$line\" = '(check-sat)' ] && echo timeout; done");
+    let problem = Problem::of_stem("linear-f32-BK64-BM64-BN64-K576-N960").unwrap();
+    let report = verify(&problem, &mut Solver::new(program, Cache::none())).unwrap();
+    let failure = report.verdict.failure().expect("it is not proved");
+    assert!(failure.to_string().contains("the solver gave up"), "{failure}");
+}
