@@ -23,6 +23,7 @@ pub mod record;
 pub mod replay;
 mod replay_attend;
 pub mod run;
+mod show;
 pub mod solve;
 pub mod solver;
 pub mod tcb;

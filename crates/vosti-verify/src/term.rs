@@ -454,38 +454,6 @@ impl Terms {
         self.ite(c, a, b)
     }
 
-    /// An integer term as a person would write it, sides and numbers of variables left out; long ones are cut.
-    pub fn show(&self, t: Term) -> String {
-        let plain = |name: &str| {
-            let name = name.split('@').next().unwrap_or(name);
-            name.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches('.').to_string()
-        };
-        let part = |t: Term| match self.show(t) {
-            text if text.contains(' ') => format!("({text})"),
-            text => text,
-        };
-        let text = match self.node(t) {
-            Node::Linear { c, parts } => {
-                let mut sum: Vec<String> = vec![];
-                for (part, k) in parts {
-                    let part = self.show(*part);
-                    sum.push(if *k == 1 { part } else { format!("{k} * {part}") });
-                }
-                if *c != 0 || sum.is_empty() {
-                    sum.push(c.to_string());
-                }
-                sum.join(" + ")
-            }
-            Node::Var { name, .. } => plain(name),
-            Node::Apply { function, args, .. } => format!("{}[{}]", plain(function), self.show(args[0])),
-            Node::Product(a, b) => format!("{} * {}", part(*a), part(*b)),
-            Node::Div(a, d) => format!("{} / {d}", part(*a)),
-            Node::Mod(a, d) => format!("{} mod {d}", part(*a)),
-            _ => "...".into(),
-        };
-        if text.len() > 80 { "...".into() } else { text }
-    }
-
     /// The parts of a conjunction.
     pub fn conjuncts(&self, t: Term) -> Vec<Term> {
         match self.node(t) {
