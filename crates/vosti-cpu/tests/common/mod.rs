@@ -76,6 +76,9 @@ fn random(rng: &mut Rng, elem: Scalar, len: usize) -> Buffer {
     }
 }
 
+/// Tiles of a matrix's columns that a case computes: the others are alike.
+const COLUMN_TILES: usize = 3;
+
 /// A case with `rows` rows: random data, sequences of random lengths for attention.
 pub fn case(stem: &str, rows: usize, seed: u64) -> Case {
     let spec = parse_stem(stem);
@@ -132,7 +135,7 @@ pub fn case(stem: &str, rows: usize, seed: u64) -> Case {
             Role::Weight(_) if param.elem == Elem::F32 => random(&mut rng, elem, (context * d / 2).max(width).max(d)),
             Role::Weight(_) if spec.constants.contains_key("V") => random(&mut rng, elem, v * int("H")),
             Role::Weight(_) => {
-                let height = if spec.kernel.contains("glu") { 2 * int("N") } else { int("N").min(192) };
+                let height = if spec.kernel.contains("glu") { 2 * int("N") } else { int("N").min(COLUMN_TILES * int("BN")) };
                 random(&mut rng, elem, height * int("K"))
             }
             Role::Rows => Buffer::I32(vec![rows as i32]),
@@ -151,7 +154,7 @@ pub fn case(stem: &str, rows: usize, seed: u64) -> Case {
     let buffers = buffers.collect();
     let mut grid = contract.grid(&spec, vosti_kernels::Extent { rows, tiles }).unwrap();
     if int("K") > 0 && !spec.kernel.contains("glu") {
-        grid[1] = grid[1].min(3);
+        grid[1] = grid[1].min(COLUMN_TILES);
     }
     Case { spec, contract, kernel, buffers, grid }
 }
