@@ -33,7 +33,8 @@ def main():
             continue
         question.append(line)
         if line.strip() == "(check-sat)":
-            print(answer("".join(question)).strip(), flush=True)
+            # Without the reason that the library adds: `unknown (TIMEOUT)`.
+            print(answer("".join(question)).split()[0], flush=True)
 
 
 if __name__ == "__main__":
