@@ -50,6 +50,14 @@ impl Arch {
         format!("sm_{}{suffix}", self.number())
     }
 
+    /// Whether a device of this compute capability runs the code: the same major and no smaller minor number, and for
+    /// what ends in `a` the same one.
+    pub fn runs_on(self, (major, minor): (u32, u32)) -> bool {
+        let (own_major, own_minor) = (self.number() / 10, self.number() % 10);
+        let exact = self.assembled().ends_with('a');
+        major == own_major && if exact { minor == own_minor } else { minor >= own_minor }
+    }
+
     /// The PTX instruction that the dots of BF16 tiles must have become.
     pub fn matrix_instruction(self) -> &'static str {
         match self {
@@ -69,6 +77,16 @@ impl fmt::Display for Arch {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn code_for_one_architecture_runs_there_only() {
+        assert!(Arch::Sm90.runs_on((9, 0)) && Arch::Sm80.runs_on((8, 0)) && Arch::Sm80.runs_on((8, 6)));
+        for (arch, capability) in
+            [(Arch::Sm90, (9, 1)), (Arch::Sm90, (10, 0)), (Arch::Sm89, (8, 6)), (Arch::Sm80, (9, 0))]
+        {
+            assert!(!arch.runs_on(capability), "{arch} {capability:?}");
+        }
+    }
 
     #[test]
     fn an_unknown_target_is_refused_with_the_known_ones() {

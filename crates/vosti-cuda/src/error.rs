@@ -1,5 +1,7 @@
 //! What can go wrong on the way from TTIR to a checked cubin.
 
+use crate::driver::DriverError;
+use crate::weights::WeightError;
 use std::path::PathBuf;
 use thiserror::Error;
 use vosti_kernels::KernelError;
@@ -21,6 +23,36 @@ pub enum CudaError {
     Metadata { spec: String, why: String },
     #[error("{spec} for {target}: {refusal}")]
     Refused { spec: String, target: String, refusal: Refusal },
+    #[error("{spec} {what}; run `vosti prepare` again")]
+    Stale { spec: String, what: &'static str },
+    #[error("the bundle has no machine code for {spec}; run `vosti prepare` for this model")]
+    NotInBundle { spec: String },
+    #[error(
+        "the bundle is for {target}, and {name} has compute capability {}.{}; run `vosti prepare` for that target",
+        capability.0,
+        capability.1
+    )]
+    OtherDevice { target: String, name: String, capability: (u32, u32) },
+    #[error(
+        "too little GPU memory: {:.2} GB are needed and {:.2} GB are free; give fewer pages of keys and values",
+        *needs as f64 / 1e9,
+        *free as f64 / 1e9
+    )]
+    Room { needs: u64, free: u64 },
+    #[error("{spec} cannot be launched with {why}: this is a bug, report it")]
+    Launch { spec: String, why: String },
+    #[error("{pages} page counts for {groups} cache groups: give one for each group of the program")]
+    Groups { pages: usize, groups: usize },
+    #[error("kernel {k} of {bindings} bindings: the program and its bindings are from different models")]
+    Binding { k: u32, bindings: usize },
+    #[error("{spec} has a parameter of role {role}, which its op does not have")]
+    Role { spec: String, role: String },
+    #[error("parameter `{param}` of {spec} has another element type than the buffer it shares")]
+    Element { spec: String, param: String },
+    #[error("weight `{name}`: {error}")]
+    Weight { name: String, error: WeightError },
+    #[error(transparent)]
+    Driver(#[from] DriverError),
     #[error(transparent)]
     Kernel(#[from] KernelError),
 }

@@ -163,7 +163,7 @@ fn threads(ptx: &Ptx, metadata: &Metadata) -> Result<(), Refusal> {
 }
 
 /// The launcher does neither of these; scratch it does.
-fn launchable(metadata: &Metadata) -> Result<(), Refusal> {
+pub(crate) fn launchable(metadata: &Metadata) -> Result<(), Refusal> {
     let needs = [
         (metadata.launch_pdl, "programmatic dependent launch"),
         (metadata.launch_cooperative_grid, "a cooperative launch"),

@@ -1,17 +1,31 @@
-//! The CUDA target, as far as it exists: checked-in TTIR becomes cubins, and the cubins are checked without a GPU.
+//! The CUDA target: checked-in TTIR becomes cubins, the cubins are checked without a GPU, and a device launches them.
 //!
-//! There is no device yet: nothing here launches anything, and nothing that is made here has run on a GPU. What was
-//! checked and what was not is in `docs/gpu.md`. This crate needs neither CUDA nor a driver; Python and Triton are
-//! build-time tools, of [`mod@toolchain`] only. Read next: [`mod@toolchain`], [`mod@inspect`].
+//! Nothing here has run on a GPU yet: the device has run on a stand-in driver only, and what that shows and what it
+//! does not is in `docs/gpu.md`. Building and testing needs neither CUDA nor a driver; libcuda is loaded at run time, and
+//! Python and Triton are build-time tools, of [`mod@toolchain`] only.
+//! Read next: [`mod@inspect`] for the build's side, [`mod@device`] for the run's.
 
 pub mod arch;
 pub mod artifact;
+pub mod cuda;
+pub mod device;
+pub mod driver;
 pub mod error;
+pub mod image;
 pub mod inspect;
+pub mod launch;
+pub mod step;
 pub mod toolchain;
+pub mod weights;
+pub mod wiring;
 
 pub use arch::Arch;
 pub use artifact::{Artifact, Hashes, Metadata};
+pub use cuda::Cuda;
+pub use device::{Config, CudaDevice};
+pub use driver::{Driver, DriverError};
 pub use error::{CudaError, Refusal};
+pub use image::{Image, Record};
 pub use inspect::{Facts, inspect};
 pub use toolchain::Toolchain;
+pub use weights::{TensorData, WeightError, Weights};

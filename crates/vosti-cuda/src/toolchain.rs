@@ -59,9 +59,10 @@ impl Toolchain {
         Toolchain { python }
     }
 
-    /// Compiles specialisations for a target, given their TTIR. `folder` must be empty; the compiler's files stay
-    /// there.
-    pub fn compile(&self, target: &str, kernels: &[(Spec, &str)], folder: &Path) -> Result<Vec<Artifact>, CudaError> {
+    /// Compiles specialisations for a target, given their TTIR.
+    pub fn compile(&self, target: &str, kernels: &[(Spec, &str)]) -> Result<Vec<Artifact>, CudaError> {
+        let scratch = tempfile::tempdir().map_err(|error| CudaError::Io { path: std::env::temp_dir(), error })?;
+        let folder = scratch.path();
         let mut request = Request { arch: Arch::of_target(target)?.number(), kernels: vec![] };
         for (spec, ttir) in kernels {
             let options = compile_options(target, spec)?;
@@ -75,13 +76,13 @@ impl Toolchain {
     }
 
     /// Compiles checked-in specialisations.
-    pub fn compile_checked_in(&self, target: &str, specs: &[Spec], folder: &Path) -> Result<Vec<Artifact>, CudaError> {
+    pub fn compile_checked_in(&self, target: &str, specs: &[Spec]) -> Result<Vec<Artifact>, CudaError> {
         let text = |spec: &Spec| {
             let missing = || CudaError::Ttir { spec: spec.to_string() };
             vosti_kernels::ttir(spec).map(|text| (spec.clone(), text)).ok_or_else(missing)
         };
         let kernels = specs.iter().map(text).collect::<Result<Vec<_>, _>>()?;
-        self.compile(target, &kernels, folder)
+        self.compile(target, &kernels)
     }
 }
 
@@ -110,10 +111,10 @@ mod tests {
     #[test]
     fn what_a_failing_tool_says_is_in_the_error() {
         let broken = Toolchain::with_python("/bin/false".into());
-        let error = broken.compile_checked_in("cuda-sm90", &[], Path::new(".")).unwrap_err();
+        let error = broken.compile_checked_in("cuda-sm90", &[]).unwrap_err();
         assert!(matches!(error, CudaError::Tool { .. }), "{error}");
         let missing = Toolchain::with_python("/nowhere/python".into());
-        let error = missing.compile_checked_in("cuda-sm90", &[], Path::new(".")).unwrap_err().to_string();
+        let error = missing.compile_checked_in("cuda-sm90", &[]).unwrap_err().to_string();
         assert!(error.contains("needs python3"), "{error}");
     }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use vosti_cuda::toolchain::REQUIREMENT;
-use vosti_cuda::{Arch, Artifact, Toolchain, inspect};
+use vosti_cuda::{Arch, Artifact, Image, Toolchain, inspect};
 use vosti_kernels::{Spec, parse_stem, ttir, ttir_hash};
 
 const TARGET: &str = "cuda-sm90";
@@ -35,8 +35,7 @@ fn specs() -> Vec<Spec> {
 }
 
 fn compile(tool: &Toolchain) -> Vec<Artifact> {
-    let folder = tempfile::tempdir().unwrap();
-    tool.compile_checked_in(TARGET, &specs(), folder.path()).unwrap()
+    tool.compile_checked_in(TARGET, &specs()).unwrap()
 }
 
 #[test]
@@ -47,6 +46,13 @@ fn proved_kernels_compile_and_pass_every_check() {
         println!("{}: {facts:?}", artifact.spec);
         let text = ttir(&artifact.spec).unwrap();
         assert_eq!(artifact.hashes().ttir, ttir_hash(text).to_hex().to_string());
+        let image = Image::of(artifact.clone(), Arch::Sm90).unwrap();
+        let read = |ttir: &str, cubin: Vec<u8>| Image::read(&image.spec, ttir, &image.record_json(), cubin);
+        assert_eq!(read(text, image.cubin.clone()).unwrap(), image);
+        let other = read(&text.replacen("arith.constant", "arith.constants", 1), image.cubin.clone());
+        assert!(other.unwrap_err().to_string().contains("compiled from another TTIR"));
+        let other = read(text, image.cubin[1..].to_vec()).unwrap_err().to_string();
+        assert!(other.contains("other machine code"), "{other}");
         let has_dots = artifact.spec.kernel != "rmsnorm";
         assert_eq!((facts.matrix_instructions > 0, facts.async_copies > 0), (has_dots, has_dots), "{}", artifact.spec);
         assert_eq!(!facts.reductions.is_empty(), artifact.spec.kernel != "linear_add");
@@ -67,12 +73,11 @@ fn a_text_that_is_not_the_kernels_is_refused() {
     let Some(tool) = toolchain() else { return };
     let spec = specs().pop().unwrap();
     let text = ttir(&spec).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let garbage = tool.compile(TARGET, &[(spec.clone(), "module {")], folder.path());
+    let garbage = tool.compile(TARGET, &[(spec.clone(), "module {")]);
     assert!(garbage.is_err());
     // The compiler takes this one, and the checks do not.
     let unaligned = text.replace(" {tt.divisibility = 16 : i32}", "");
-    let compiled = tool.compile(TARGET, &[(spec, &unaligned)], folder.path()).unwrap();
+    let compiled = tool.compile(TARGET, &[(spec, &unaligned)]).unwrap();
     let refused = inspect(&compiled[0], Arch::Sm90).unwrap_err().to_string();
     assert!(refused.contains("not declared divisible by 16"), "{refused}");
 }

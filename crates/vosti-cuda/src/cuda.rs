@@ -1,0 +1,228 @@
+//! The GPU behind CUDA's driver interface. libcuda is loaded at run time; a machine without it builds and tests the rest.
+//!
+//! No call here has been made on a GPU yet (`docs/gpu.md`).
+
+use crate::driver::{About, Address, Attributes, Call, Driver, DriverError, Function, Graph};
+use cudarc::driver::sys;
+use std::ffi::{CString, c_int, c_void};
+use std::ptr::null_mut;
+
+/// Parameters that a launch may have.
+const PARAMS_MAX: usize = 32;
+
+/// One GPU, its primary context and one stream.
+pub struct Cuda {
+    about: About,
+    device: sys::CUdevice,
+    context: sys::CUcontext,
+    stream: sys::CUstream,
+    modules: Vec<sys::CUmodule>,
+    functions: Vec<sys::CUfunction>,
+    graphs: Vec<sys::CUgraphExec>,
+    allocations: Vec<sys::CUdeviceptr>,
+}
+
+// SAFETY: handles of the driver may be used from any thread whose current context is theirs; every call makes it so, and
+// needs `&mut self`.
+unsafe impl Send for Cuda {}
+
+fn ok(call: &'static str, result: sys::CUresult) -> Result<(), DriverError> {
+    match result {
+        sys::CUresult::CUDA_SUCCESS => Ok(()),
+        sys::CUresult::CUDA_ERROR_NO_DEVICE => Err(DriverError::NoDevice),
+        other => Err(DriverError::Call { call, code: format!("{other:?}") }),
+    }
+}
+
+/// Calls a function of the driver and names it in its error.
+macro_rules! call {
+    ($name:ident($($argument:expr),* $(,)?)) => {
+        // SAFETY: the arguments are live handles of this context, or point at values that live through the call; an
+        // asynchronous copy reads or writes host memory that is kept until the stream has been waited for.
+        ok(stringify!($name), unsafe { sys::$name($($argument),*) })
+    };
+}
+
+impl Cuda {
+    /// The first GPU.
+    pub fn open() -> Result<Cuda, DriverError> {
+        // SAFETY: asks whether the library can be loaded; its initialisers are the vendor's.
+        if !unsafe { sys::is_culib_present() } {
+            return Err(DriverError::NoDriver);
+        }
+        call!(cuInit(0))?;
+        let mut count = 0;
+        call!(cuDeviceGetCount(&mut count))?;
+        if count == 0 {
+            return Err(DriverError::NoDevice);
+        }
+        let (mut device, mut context, mut stream) = (0, null_mut(), null_mut());
+        call!(cuDeviceGet(&mut device, 0))?;
+        call!(cuDevicePrimaryCtxRetain(&mut context, device))?;
+        call!(cuCtxSetCurrent(context))?;
+        call!(cuStreamCreate(&mut stream, sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32))?;
+        Ok(Cuda {
+            about: about(device)?,
+            device,
+            context,
+            stream,
+            modules: vec![],
+            functions: vec![],
+            graphs: vec![],
+            allocations: vec![],
+        })
+    }
+
+    /// Makes this thread use the context.
+    fn enter(&self) -> Result<(), DriverError> {
+        call!(cuCtxSetCurrent(self.context))
+    }
+}
+
+fn about(device: sys::CUdevice) -> Result<About, DriverError> {
+    use sys::CUdevice_attribute as Attribute;
+    let attribute = |which: Attribute| {
+        let mut value: c_int = 0;
+        call!(cuDeviceGetAttribute(&mut value, which, device))?;
+        Ok::<_, DriverError>(value.unsigned_abs())
+    };
+    let mut name = [0; 256];
+    call!(cuDeviceGetName(name.as_mut_ptr(), name.len() as c_int, device))?;
+    let name: Vec<u8> = name.iter().take_while(|c| **c != 0).map(|c| *c as u8).collect();
+    Ok(About {
+        name: String::from_utf8_lossy(&name).into_owned(),
+        capability: (
+            attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+            attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+        ),
+        shared_bytes_max: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?.into(),
+    })
+}
+
+impl Driver for Cuda {
+    fn about(&self) -> &About {
+        &self.about
+    }
+
+    fn free_bytes(&mut self) -> Result<u64, DriverError> {
+        self.enter()?;
+        let (mut free, mut total) = (0, 0);
+        call!(cuMemGetInfo_v2(&mut free, &mut total))?;
+        Ok(free as u64)
+    }
+
+    fn load(&mut self, cubin: &[u8], name: &str) -> Result<Function, DriverError> {
+        self.enter()?;
+        let misnamed = |_| DriverError::Call { call: "cuModuleGetFunction", code: format!("no kernel {name:?}") };
+        let name = CString::new(name).map_err(misnamed)?;
+        let (mut module, mut function) = (null_mut(), null_mut());
+        call!(cuModuleLoadData(&mut module, cubin.as_ptr().cast()))?;
+        self.modules.push(module);
+        call!(cuModuleGetFunction(&mut function, module, name.as_ptr()))?;
+        self.functions.push(function);
+        Ok(Function(self.functions.len() - 1))
+    }
+
+    fn attributes(&mut self, function: Function) -> Result<Attributes, DriverError> {
+        self.enter()?;
+        use sys::CUfunction_attribute as Attribute;
+        let attribute = |which: Attribute| {
+            let mut value: c_int = 0;
+            call!(cuFuncGetAttribute(&mut value, which, self.functions[function.0]))?;
+            Ok::<_, DriverError>(value.unsigned_abs())
+        };
+        Ok(Attributes {
+            registers: attribute(Attribute::CU_FUNC_ATTRIBUTE_NUM_REGS)?,
+            local_bytes: attribute(Attribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?.into(),
+            shared_static: attribute(Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?.into(),
+            threads_max: attribute(Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
+        })
+    }
+
+    fn allow_shared(&mut self, function: Function, bytes: u32) -> Result<(), DriverError> {
+        self.enter()?;
+        let which = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        call!(cuFuncSetAttribute(self.functions[function.0], which, bytes as c_int))
+    }
+
+    fn allocate(&mut self, bytes: u64) -> Result<Address, DriverError> {
+        self.enter()?;
+        let mut at = 0;
+        call!(cuMemAlloc_v2(&mut at, bytes.max(1) as usize))?;
+        self.allocations.push(at);
+        Ok(at)
+    }
+
+    fn zero(&mut self, at: Address, bytes: u64) -> Result<(), DriverError> {
+        self.enter()?;
+        call!(cuMemsetD8Async(at, 0, bytes as usize, self.stream))
+    }
+
+    fn upload(&mut self, at: Address, bytes: &[u8]) -> Result<(), DriverError> {
+        self.enter()?;
+        // From pageable memory: the driver has its own copy when this returns.
+        call!(cuMemcpyHtoDAsync_v2(at, bytes.as_ptr().cast(), bytes.len(), self.stream))
+    }
+
+    fn download(&mut self, at: Address, out: &mut [f32]) -> Result<(), DriverError> {
+        self.enter()?;
+        call!(cuMemcpyDtoHAsync_v2(out.as_mut_ptr().cast(), at, size_of_val(out), self.stream))?;
+        call!(cuStreamSynchronize(self.stream))
+    }
+
+    fn launch(&mut self, launch: &Call) -> Result<(), DriverError> {
+        self.enter()?;
+        let mut params: [*mut c_void; PARAMS_MAX] = [null_mut(); PARAMS_MAX];
+        if launch.pointers.len() > PARAMS_MAX {
+            let code = format!("{} parameters, at most {PARAMS_MAX}", launch.pointers.len());
+            return Err(DriverError::Call { call: "cuLaunchKernel", code });
+        }
+        for (param, pointer) in params.iter_mut().zip(launch.pointers) {
+            *param = std::ptr::from_ref(pointer).cast_mut().cast();
+        }
+        let [x, y, z] = launch.grid;
+        let function = self.functions[launch.function.0];
+        let (threads, shared) = (launch.threads, launch.shared);
+        call!(cuLaunchKernel(function, x, y, z, threads, 1, 1, shared, self.stream, params.as_mut_ptr(), null_mut()))
+    }
+
+    fn begin_recording(&mut self) -> Result<(), DriverError> {
+        self.enter()?;
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        call!(cuStreamBeginCapture_v2(self.stream, mode))
+    }
+
+    fn end_recording(&mut self) -> Result<Graph, DriverError> {
+        self.enter()?;
+        let (mut graph, mut ready) = (null_mut(), null_mut());
+        call!(cuStreamEndCapture(self.stream, &mut graph))?;
+        let made = call!(cuGraphInstantiateWithFlags(&mut ready, graph, 0));
+        call!(cuGraphDestroy(graph))?;
+        made?;
+        self.graphs.push(ready);
+        Ok(Graph(self.graphs.len() - 1))
+    }
+
+    fn replay(&mut self, graph: Graph) -> Result<(), DriverError> {
+        self.enter()?;
+        call!(cuGraphLaunch(self.graphs[graph.0], self.stream))
+    }
+
+    fn synchronise(&mut self) -> Result<(), DriverError> {
+        self.enter()?;
+        call!(cuStreamSynchronize(self.stream))
+    }
+}
+
+impl Drop for Cuda {
+    fn drop(&mut self) {
+        // What fails here has nobody to tell; the process's end frees it too.
+        _ = self.enter();
+        _ = call!(cuStreamSynchronize(self.stream));
+        self.graphs.iter().for_each(|graph| _ = call!(cuGraphExecDestroy(*graph)));
+        self.allocations.iter().for_each(|at| _ = call!(cuMemFree_v2(*at)));
+        self.modules.iter().for_each(|module| _ = call!(cuModuleUnload(*module)));
+        _ = call!(cuStreamDestroy_v2(self.stream));
+        _ = call!(cuDevicePrimaryCtxRelease_v2(self.device));
+    }
+}

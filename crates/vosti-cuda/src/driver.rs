@@ -1,0 +1,104 @@
+//! What the launcher needs of a GPU: a small part of CUDA's driver interface, one stream.
+//!
+//! [`crate::cuda::Cuda`] is the real one; tests have one that executes TTIR in host memory and writes down what it is
+//! asked for. Everything but [`Driver::download`] and [`Driver::synchronise`] may return before it is done; what is asked
+//! for is done in order.
+
+use thiserror::Error;
+
+/// A device address.
+pub type Address = u64;
+
+/// A kernel that was loaded. An index into what the driver has loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Function(pub usize);
+
+/// Launches that were recorded. An index into what the driver has recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Graph(pub usize);
+
+/// What went wrong on the device's side.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum DriverError {
+    #[error("there is no NVIDIA driver here (libcuda is not found): install one, or run on the CPU")]
+    NoDriver,
+    #[error("the NVIDIA driver finds no GPU: see nvidia-smi, or run on the CPU")]
+    NoDevice,
+    #[error("{call}: {code}")]
+    Call { call: &'static str, code: String },
+}
+
+/// A GPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct About {
+    pub name: String,
+    /// Compute capability, such as (9, 0).
+    pub capability: (u32, u32),
+    /// Shared memory that a block may opt into, in bytes.
+    pub shared_bytes_max: u64,
+}
+
+/// What the driver says of a loaded kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attributes {
+    pub registers: u32,
+    /// Local memory of a thread in bytes: spilled registers.
+    pub local_bytes: u64,
+    /// Shared memory that is in the code, in bytes.
+    pub shared_static: u64,
+    /// Threads that a block may have.
+    pub threads_max: u32,
+}
+
+/// One launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call<'a> {
+    pub function: Function,
+    /// Blocks.
+    pub grid: [u32; 3],
+    /// Threads of a block.
+    pub threads: u32,
+    /// Dynamic shared memory of a block, in bytes.
+    pub shared: u32,
+    /// Every parameter is one of these.
+    pub pointers: &'a [Address],
+}
+
+/// A GPU with one stream.
+pub trait Driver {
+    fn about(&self) -> &About;
+
+    /// Bytes that can be allocated.
+    fn free_bytes(&mut self) -> Result<u64, DriverError>;
+
+    /// Loads machine code and finds the kernel of this name in it.
+    fn load(&mut self, cubin: &[u8], name: &str) -> Result<Function, DriverError>;
+
+    fn attributes(&mut self, function: Function) -> Result<Attributes, DriverError>;
+
+    /// Lets a kernel have this much dynamic shared memory. Without it there is 48 KiB.
+    fn allow_shared(&mut self, function: Function, bytes: u32) -> Result<(), DriverError>;
+
+    /// Memory with any contents, at a multiple of 256, for as long as the driver lives.
+    fn allocate(&mut self, bytes: u64) -> Result<Address, DriverError>;
+
+    fn zero(&mut self, at: Address, bytes: u64) -> Result<(), DriverError>;
+
+    /// `bytes` may be reused when this returns.
+    fn upload(&mut self, at: Address, bytes: &[u8]) -> Result<(), DriverError>;
+
+    /// Waits for everything before it.
+    fn download(&mut self, at: Address, out: &mut [f32]) -> Result<(), DriverError>;
+
+    fn launch(&mut self, call: &Call) -> Result<(), DriverError>;
+
+    /// From here on launches are recorded, and nothing else may be asked for.
+    fn begin_recording(&mut self) -> Result<(), DriverError>;
+
+    fn end_recording(&mut self) -> Result<Graph, DriverError>;
+
+    /// Launches what was recorded.
+    fn replay(&mut self, graph: Graph) -> Result<(), DriverError>;
+
+    fn synchronise(&mut self) -> Result<(), DriverError>;
+}

@@ -1,0 +1,56 @@
+//! A compiled and checked kernel as a bundle keeps it: machine code, how to launch it, and which text it is of.
+
+use crate::arch::Arch;
+use crate::artifact::{Artifact, Hashes, Metadata};
+use crate::error::CudaError;
+use crate::inspect::{Facts, inspect};
+use serde::{Deserialize, Serialize};
+use vosti_kernels::{Spec, ttir_hash};
+
+/// What is written beside a cubin.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Record {
+    /// Which machine code is of which text.
+    pub hashes: Hashes,
+    pub metadata: Metadata,
+    /// What the checks found.
+    pub facts: Facts,
+}
+
+/// A kernel that passed every check. There is no other way to make one but [`Image::read`], which asks for the hashes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    pub spec: Spec,
+    pub ttir: String,
+    pub cubin: Vec<u8>,
+    pub record: Record,
+}
+
+impl Image {
+    /// Checks what the compiler made.
+    pub fn of(artifact: Artifact, arch: Arch) -> Result<Image, CudaError> {
+        let facts = inspect(&artifact, arch)?;
+        let record = Record { hashes: artifact.hashes(), metadata: artifact.metadata, facts };
+        Ok(Image { spec: artifact.spec, ttir: artifact.ttir, cubin: artifact.cubin, record })
+    }
+
+    /// Reads what [`Image::record_json`] wrote; the code must be of this text.
+    pub fn read(spec: &Spec, ttir: &str, record: &str, cubin: Vec<u8>) -> Result<Image, CudaError> {
+        let record: Record = serde_json::from_str(record)
+            .map_err(|error| CudaError::Metadata { spec: spec.to_string(), why: error.to_string() })?;
+        let stale = |what| Err(CudaError::Stale { spec: spec.to_string(), what });
+        if record.hashes.ttir != ttir_hash(ttir).to_hex().as_str() {
+            return stale("was compiled from another TTIR");
+        }
+        if record.hashes.cubin != blake3::hash(&cubin).to_hex().as_str() {
+            return stale("is other machine code than was checked");
+        }
+        Ok(Image { spec: spec.clone(), ttir: ttir.to_string(), cubin, record })
+    }
+
+    /// What stands beside the cubin.
+    pub fn record_json(&self) -> String {
+        serde_json::to_string_pretty(&self.record).unwrap_or_default() + "\n"
+    }
+}

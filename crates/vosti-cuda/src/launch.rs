@@ -1,0 +1,145 @@
+//! A kernel on the device, and everything that must hold when it is launched.
+//!
+//! Launching is where engines of this kind break silently, so what the compiler says, what the driver says and what is
+//! about to be passed are compared here, and a mismatch is an error before anything runs.
+
+use crate::arch::Arch;
+use crate::driver::{Address, Call, Driver, Function};
+use crate::error::{CudaError, Refusal};
+use crate::image::Image;
+use crate::inspect::{SCRATCH_PARAMS, WARP, launchable};
+use vosti_kernels::{Contract, Extent, Spec};
+use vosti_tile::Scalar;
+
+/// Dynamic shared memory that a block has without asking, in bytes.
+const SHARED_FREE: u64 = 48 << 10;
+/// Blocks on each axis of a grid.
+const GRID_MAX: [usize; 3] = [i32::MAX as usize, 65_535, 65_535];
+
+/// Bytes of scratch for one program, and the alignment of the whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Scratch {
+    pub bytes: u64,
+    pub align: u64,
+}
+
+/// A parameter's element type and the divisibility of its address that the code relies on.
+#[derive(Clone, Copy, Debug)]
+pub struct Premise {
+    pub elem: Scalar,
+    pub divisibility: u64,
+}
+
+/// A kernel that is loaded.
+#[derive(Debug)]
+pub struct Code {
+    pub spec: Spec,
+    pub contract: Contract,
+    pub premises: Vec<Premise>,
+    /// Global, then profile.
+    pub scratch: [Scratch; SCRATCH_PARAMS],
+    function: Function,
+    threads: u32,
+    shared: u32,
+}
+
+impl Code {
+    /// Loads an image, unless the device is another one, the driver sees another kernel than the compiler reported, or
+    /// the launcher would have to do what it does not.
+    pub fn load(driver: &mut dyn Driver, image: &Image, arch: Arch) -> Result<Code, CudaError> {
+        let spec = &image.spec;
+        let refused = |refusal| CudaError::Refused { spec: spec.to_string(), target: format!("cuda-{arch}"), refusal };
+        let (metadata, facts) = (&image.record.metadata, &image.record.facts);
+        launchable(metadata).map_err(refused)?;
+        if metadata.target != arch.assembled() {
+            let found = metadata.target.clone();
+            return Err(refused(Refusal::Assembled { found, wanted: arch.assembled() }));
+        }
+        let contract = vosti_kernels::contract(&spec.kernel)?.of(spec);
+        let kernel = vosti_tile::lift(&image.ttir).map_err(|error| refused(Refusal::Ttir(error.to_string())))?;
+        let wanted = contract.params.len() + SCRATCH_PARAMS;
+        if facts.params != wanted || kernel.params.len() != contract.params.len() {
+            return Err(refused(Refusal::Parameters { found: facts.params.to_string(), wanted }));
+        }
+        let function = driver.load(&image.cubin, &metadata.name)?;
+        let found = driver.attributes(function)?;
+        if found.local_bytes > 0 {
+            return Err(refused(Refusal::Spills { bytes: found.local_bytes }));
+        }
+        let threads = metadata.num_warps * WARP;
+        if found.threads_max < threads {
+            let most = found.threads_max;
+            return Err(refused(Refusal::Registers { registers: found.registers, threads, most }));
+        }
+        // What is in the code comes out of the same memory.
+        let most = driver.about().shared_bytes_max.saturating_sub(found.shared_static);
+        let shared = u32::try_from(metadata.shared).unwrap_or(u32::MAX);
+        if metadata.shared > most {
+            return Err(refused(Refusal::Shared { bytes: metadata.shared, most }));
+        }
+        if metadata.shared > SHARED_FREE {
+            driver.allow_shared(function, shared)?;
+        }
+        let premise = |param: &vosti_tile::Param| Premise {
+            elem: param.elem,
+            divisibility: u64::from(param.divisibility.max(1)),
+        };
+        Ok(Code {
+            spec: spec.clone(),
+            premises: kernel.params.iter().map(premise).collect(),
+            contract,
+            scratch: [
+                Scratch { bytes: metadata.global_scratch_size, align: metadata.global_scratch_align },
+                Scratch { bytes: metadata.profile_scratch_size, align: metadata.profile_scratch_align },
+            ],
+            function,
+            threads,
+            shared,
+        })
+    }
+
+    /// Launches the kernel over its contract's grid for this much work. `pointers` are its parameters, the two for
+    /// scratch last. Nothing is launched where there is nothing to do.
+    pub fn launch(&self, driver: &mut dyn Driver, extent: Extent, pointers: &[Address]) -> Result<(), CudaError> {
+        let grid = self.contract.grid(&self.spec, extent)?;
+        if grid.contains(&0) {
+            return Ok(());
+        }
+        if let Some(axis) = (0..3).find(|axis| grid[*axis] > GRID_MAX[*axis]) {
+            return Err(self.refused(format!("a grid of {} programs on axis {axis}", grid[axis])));
+        }
+        if pointers.len() != self.premises.len() + SCRATCH_PARAMS {
+            return Err(self.refused(format!("{} parameters", pointers.len())));
+        }
+        for (i, premise) in self.premises.iter().enumerate() {
+            if pointers[i] == 0 || !pointers[i].is_multiple_of(premise.divisibility) {
+                let name = &self.contract.params[i].name;
+                return Err(self.refused(format!("`{name}` at {:#x}", pointers[i])));
+            }
+        }
+        for (scratch, at) in self.scratch.iter().zip(&pointers[self.premises.len()..]) {
+            if scratch.bytes > 0 && (*at == 0 || !at.is_multiple_of(scratch.align.max(1))) {
+                return Err(self.refused(format!("scratch at {at:#x}")));
+            }
+        }
+        let call = Call {
+            function: self.function,
+            // One block a program: clusters are refused.
+            grid: grid.map(|n| n as u32),
+            threads: self.threads,
+            shared: self.shared,
+            pointers,
+        };
+        Ok(driver.launch(&call)?)
+    }
+
+    fn refused(&self, why: String) -> CudaError {
+        CudaError::Launch { spec: self.spec.to_string(), why }
+    }
+
+    /// Programs of a launch with this much work.
+    pub fn programs(&self, extent: Extent) -> Result<u64, CudaError> {
+        let grid = self.contract.grid(&self.spec, extent)?;
+        Ok(grid.iter().map(|n| *n as u64).product())
+    }
+}

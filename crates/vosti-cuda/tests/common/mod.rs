@@ -1,0 +1,350 @@
+//! A stand-in for a GPU: it checks what a driver and a device would check, executes lifted TTIR in host memory, and
+//! writes down what it is asked for. Its memory begins as noise. It knows nothing of threads, warps, shared memory or matrix
+//! instructions: that the launcher's numbers are passed on is all it can show of them.
+#![allow(dead_code)]
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use vosti_cuda::driver::{About, Address, Attributes, Call, Driver, DriverError, Function, Graph};
+use vosti_cuda::{Facts, Hashes, Image, Metadata, Record};
+use vosti_kernels::{Act, CompileOptions, Spec, compile_options, ttir, ttir_hash};
+use vosti_model::{ModelPlan, PlanOptions};
+use vosti_tile::interp::{Memory, Options, Undefined, run};
+use vosti_tile::{Kernel, Scalar};
+
+pub const TARGET: &str = "cuda-sm90";
+/// Where its memory begins.
+const BASE: Address = 0x7_0000_0000;
+
+/// A launch that owns its parameters.
+#[derive(Clone)]
+struct Launched {
+    function: Function,
+    grid: [u32; 3],
+    pointers: Vec<Address>,
+}
+
+struct Loaded {
+    name: String,
+    kernel: Kernel,
+    attributes: Attributes,
+    allowed: u32,
+}
+
+pub struct StandIn {
+    pub about: About,
+    pub free: u64,
+    /// What every kernel that is loaded has.
+    pub attributes: Attributes,
+    /// Launches are written down and not executed.
+    pub dry: bool,
+    /// The launch that fails, counted from now on.
+    pub fails_in: Option<usize>,
+    pub log: Vec<String>,
+    memory: Vec<u8>,
+    /// The first address that was never given out.
+    next: Address,
+    allocations: Vec<Range<Address>>,
+    loaded: Vec<Loaded>,
+    recording: Option<Vec<Launched>>,
+    graphs: Vec<Vec<Launched>>,
+}
+
+impl StandIn {
+    pub fn new() -> StandIn {
+        StandIn {
+            about: About { name: "stand-in".into(), capability: (9, 0), shared_bytes_max: 232_448 },
+            free: 1 << 40,
+            attributes: Attributes { registers: 100, local_bytes: 0, shared_static: 0, threads_max: 1024 },
+            dry: false,
+            fails_in: None,
+            log: vec![],
+            memory: vec![],
+            next: BASE,
+            allocations: vec![],
+            loaded: vec![],
+            recording: None,
+            graphs: vec![],
+        }
+    }
+
+    fn say(&mut self, what: String) {
+        self.log.push(what);
+    }
+
+    /// An address as the allocation that it is in, and the byte in it.
+    fn place(&self, at: Address) -> String {
+        match self.allocations.iter().position(|a| a.contains(&at)) {
+            _ if at == 0 => "0".into(),
+            Some(i) if self.allocations[i].start == at => format!("#{i}"),
+            Some(i) => format!("#{i}+{}", at - self.allocations[i].start),
+            None => format!("{at:#x}?"),
+        }
+    }
+
+    /// The bytes from an address to its allocation's end.
+    fn rest(&self, call: &'static str, at: Address) -> Result<Range<usize>, DriverError> {
+        let found =
+            self.allocations.iter().find(|a| a.contains(&at)).ok_or_else(|| illegal(call, "no such address"))?;
+        Ok((at - BASE) as usize..(found.end - BASE) as usize)
+    }
+
+    fn within(&self, call: &'static str, at: Address, bytes: u64) -> Result<Range<usize>, DriverError> {
+        let rest = self.rest(call, at)?;
+        match (rest.len() as u64) < bytes {
+            true => Err(illegal(call, "it leaves its allocation")),
+            false => Ok(rest.start..rest.start + bytes as usize),
+        }
+    }
+
+    fn execute(&mut self, launched: &Launched) -> Result<(), DriverError> {
+        if self.dry {
+            return Ok(());
+        }
+        let kernel = &self.loaded[launched.function.0].kernel;
+        let rests = launched.pointers[..kernel.params.len()].iter().map(|at| self.rest("cuLaunchKernel", *at));
+        let params = rests.collect::<Result<Vec<_>, _>>()?;
+        let mut view = View { memory: &mut self.memory, kernel, params };
+        let options = Options { undefined: Undefined::Poison(5), ..Options::default() };
+        let grid = launched.grid.map(|n| n as usize);
+        run(kernel, &mut view, grid, &options).map_err(|error| illegal("cuLaunchKernel", &error.to_string()))
+    }
+}
+
+fn illegal(call: &'static str, why: &str) -> DriverError {
+    DriverError::Call { call, code: why.into() }
+}
+
+/// The parameters of a launch as the interpreter sees them: bytes from each pointer to its allocation's end.
+struct View<'a> {
+    memory: &'a mut [u8],
+    kernel: &'a Kernel,
+    params: Vec<Range<usize>>,
+}
+
+impl Memory for View<'_> {
+    fn elem(&self, param: usize) -> Option<Scalar> {
+        self.kernel.params.get(param).map(|p| p.elem)
+    }
+    fn len(&self, param: usize) -> usize {
+        self.params[param].len() / self.kernel.params[param].elem.bytes()
+    }
+    fn load(&self, param: usize, index: usize) -> u64 {
+        let bytes = self.kernel.params[param].elem.bytes();
+        let mut bits = [0; 8];
+        bits[..bytes].copy_from_slice(&self.memory[self.params[param].start + index * bytes..][..bytes]);
+        u64::from_le_bytes(bits)
+    }
+    fn store(&mut self, param: usize, index: usize, bits: u64) {
+        let bytes = self.kernel.params[param].elem.bytes();
+        let at = self.params[param].start + index * bytes;
+        self.memory[at..][..bytes].copy_from_slice(&bits.to_le_bytes()[..bytes]);
+    }
+}
+
+impl Driver for StandIn {
+    fn about(&self) -> &About {
+        &self.about
+    }
+
+    fn free_bytes(&mut self) -> Result<u64, DriverError> {
+        Ok(self.free)
+    }
+
+    fn load(&mut self, cubin: &[u8], name: &str) -> Result<Function, DriverError> {
+        let text = std::str::from_utf8(cubin).map_err(|_| illegal("cuModuleLoadData", "no text"))?;
+        let kernel = vosti_tile::lift(text).map_err(|error| illegal("cuModuleLoadData", &error.to_string()))?;
+        if kernel.name != name {
+            return Err(illegal("cuModuleGetFunction", "CUDA_ERROR_NOT_FOUND"));
+        }
+        self.loaded.push(Loaded { name: name.into(), kernel, attributes: self.attributes, allowed: 48 << 10 });
+        self.say(format!("load {name}"));
+        Ok(Function(self.loaded.len() - 1))
+    }
+
+    fn attributes(&mut self, function: Function) -> Result<Attributes, DriverError> {
+        Ok(self.loaded[function.0].attributes)
+    }
+
+    fn allow_shared(&mut self, function: Function, bytes: u32) -> Result<(), DriverError> {
+        self.loaded[function.0].allowed = bytes;
+        self.say(format!("allow {} {bytes} bytes of shared memory", self.loaded[function.0].name));
+        Ok(())
+    }
+
+    fn allocate(&mut self, bytes: u64) -> Result<Address, DriverError> {
+        // A gap after each that nobody owns.
+        let at = self.next.next_multiple_of(256);
+        self.next = at + bytes + 64;
+        if !self.dry {
+            let noise = (self.memory.len()..(self.next - BASE) as usize).map(|i| (i as u8).wrapping_mul(167) ^ 0xa5);
+            self.memory.extend(noise);
+        }
+        self.allocations.push(at..at + bytes);
+        self.say(format!("allocate #{} {bytes}", self.allocations.len() - 1));
+        Ok(at)
+    }
+
+    fn zero(&mut self, at: Address, bytes: u64) -> Result<(), DriverError> {
+        self.say(format!("zero {} {bytes}", self.place(at)));
+        if !self.dry {
+            let range = self.within("cuMemsetD8Async", at, bytes)?;
+            self.memory[range].fill(0);
+        }
+        Ok(())
+    }
+
+    fn upload(&mut self, at: Address, bytes: &[u8]) -> Result<(), DriverError> {
+        if self.recording.is_some() {
+            return Err(illegal("cuMemcpyHtoDAsync", "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"));
+        }
+        self.say(format!("upload {} {}", self.place(at), bytes.len()));
+        if !self.dry {
+            let range = self.within("cuMemcpyHtoDAsync", at, bytes.len() as u64)?;
+            self.memory[range].copy_from_slice(bytes);
+        }
+        Ok(())
+    }
+
+    fn download(&mut self, at: Address, out: &mut [f32]) -> Result<(), DriverError> {
+        if self.recording.is_some() {
+            return Err(illegal("cuMemcpyDtoHAsync", "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"));
+        }
+        self.say(format!("download {} {}", self.place(at), size_of_val(out)));
+        if !self.dry {
+            let range = self.within("cuMemcpyDtoHAsync", at, size_of_val(out) as u64)?;
+            for (value, bytes) in out.iter_mut().zip(self.memory[range].chunks_exact(4)) {
+                *value = f32::from_le_bytes(bytes.try_into().unwrap());
+            }
+        }
+        Ok(())
+    }
+
+    fn launch(&mut self, call: &Call) -> Result<(), DriverError> {
+        let loaded = &self.loaded[call.function.0];
+        let params: Vec<String> = call.pointers.iter().map(|at| self.place(*at)).collect();
+        let line = format!(
+            "launch {} grid {:?} threads {} shared {} params {}",
+            loaded.name,
+            call.grid,
+            call.threads,
+            call.shared,
+            params.join(" ")
+        );
+        if call.grid.contains(&0) || call.grid[1] > 65_535 || call.grid[2] > 65_535 {
+            return Err(illegal("cuLaunchKernel", "CUDA_ERROR_INVALID_VALUE"));
+        }
+        if call.pointers.len() != loaded.kernel.params.len() + 2 {
+            return Err(illegal("cuLaunchKernel", "the kernel has other parameters"));
+        }
+        if call.shared > loaded.allowed || call.threads > loaded.attributes.threads_max {
+            return Err(illegal("cuLaunchKernel", "CUDA_ERROR_INVALID_VALUE"));
+        }
+        if let Some(left) = &mut self.fails_in {
+            *left = left.checked_sub(1).ok_or_else(|| illegal("cuLaunchKernel", "CUDA_ERROR_LAUNCH_FAILED"))?;
+        }
+        self.say(line);
+        let launched = Launched { function: call.function, grid: call.grid, pointers: call.pointers.to_vec() };
+        match &mut self.recording {
+            Some(recorded) => {
+                recorded.push(launched);
+                Ok(())
+            }
+            None => self.execute(&launched),
+        }
+    }
+
+    fn begin_recording(&mut self) -> Result<(), DriverError> {
+        self.say("record".into());
+        self.recording = Some(vec![]);
+        Ok(())
+    }
+
+    fn end_recording(&mut self) -> Result<Graph, DriverError> {
+        let recorded = self.recording.take().ok_or_else(|| illegal("cuStreamEndCapture", "nothing is recorded"))?;
+        self.graphs.push(recorded);
+        self.say(format!("recorded graph {}", self.graphs.len() - 1));
+        Ok(Graph(self.graphs.len() - 1))
+    }
+
+    fn replay(&mut self, graph: Graph) -> Result<(), DriverError> {
+        self.say(format!("replay graph {}", graph.0));
+        let recorded = self.graphs[graph.0].clone();
+        recorded.iter().try_for_each(|launched| self.execute(launched))
+    }
+
+    fn synchronise(&mut self) -> Result<(), DriverError> {
+        self.say("synchronise".into());
+        Ok(())
+    }
+}
+
+/// An image whose machine code is its TTIR, which the stand-in executes. The compiler's numbers are made up, but for
+/// those that the target's table fixes.
+pub fn image(spec: &Spec) -> Image {
+    let text = ttir(spec).unwrap_or_else(|| panic!("{spec}"));
+    // Specialisations of another target are not in the table.
+    let options = compile_options(TARGET, spec).unwrap_or(CompileOptions { num_warps: 4, num_stages: 1 });
+    let params = vosti_kernels::contract(&spec.kernel).unwrap().of(spec).params.len();
+    let metadata = Metadata {
+        name: spec.kernel.clone(),
+        shared: if options.num_stages > 1 { 98_304 } else { 4096 },
+        num_warps: options.num_warps,
+        num_ctas: 1,
+        num_stages: options.num_stages,
+        global_scratch_size: 0,
+        global_scratch_align: 1,
+        profile_scratch_size: 0,
+        profile_scratch_align: 1,
+        tmem_size: 0,
+        launch_pdl: false,
+        launch_cooperative_grid: false,
+        enable_fp_fusion: false,
+        target: "sm_90a".into(),
+        triton: "3.6.0".into(),
+    };
+    let facts = Facts {
+        params: params + 2,
+        threads: 32 * options.num_warps,
+        registers: 100,
+        shared_dynamic: metadata.shared,
+        shared_static: 0,
+        matrix_instructions: 0,
+        async_copies: 0,
+        reductions: vec![],
+    };
+    let hash = |bytes: &[u8]| blake3::hash(bytes).to_hex().to_string();
+    let hashes = Hashes {
+        ttir: ttir_hash(text).to_hex().to_string(),
+        ttgir: hash(b""),
+        ptx: hash(b""),
+        cubin: hash(text.as_bytes()),
+    };
+    let record = Record { hashes, metadata, facts };
+    Image { spec: spec.clone(), ttir: text.into(), cubin: text.as_bytes().to_vec(), record }
+}
+
+pub fn images(plan: &ModelPlan) -> BTreeMap<String, Image> {
+    vosti_model::plan::specs(plan).iter().map(|spec| (spec.to_string(), image(spec))).collect()
+}
+
+/// A plan of a configuration in `vosti-model`, such as `tests/tiny/llama/config.json`.
+pub fn plan(config: &str, target: &str, layers: Option<usize>) -> ModelPlan {
+    let path = format!("{}/../vosti-model/{config}", env!("CARGO_MANIFEST_DIR"));
+    let mut config: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    if let Some(layers) = layers {
+        config["num_hidden_layers"] = layers.into();
+    }
+    let decoder = vosti_model::families::from_config("config.json", &config).unwrap();
+    vosti_model::plan(&decoder, &PlanOptions { target, act: Act::Bf16, context: Some(512) }).unwrap()
+}
+
+/// Numbers that a weight's name decides, around zero, of a size that keeps logits sane.
+pub fn numbers(name: &str, len: usize) -> Vec<f32> {
+    let mut state = name.bytes().fold(7u64, |s, b| (s ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
+    let mut next = || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        0.4 * ((state >> 40) as f32 / (1 << 23) as f32 - 1.0)
+    };
+    (0..len).map(|_| next()).collect()
+}

@@ -1,0 +1,190 @@
+//! What the device asks of a driver, and what it refuses before it asks. On a stand-in: nothing here runs on a GPU.
+
+mod common;
+
+use common::{StandIn, TARGET, image, images, plan};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use vosti_core::GroupDecl;
+use vosti_cuda::driver::DriverError;
+use vosti_cuda::launch::Code;
+use vosti_cuda::{Arch, Config, Cuda, CudaDevice, CudaError, Image, TensorData, WeightError, Weights};
+use vosti_engine::{Engine, Policy, Request, Sampling};
+use vosti_kernels::{Extent, parse_stem};
+use vosti_model::ModelPlan;
+
+/// Weights of one element: what is launched does not depend on them.
+struct Nothing;
+
+impl Weights for Nothing {
+    fn shape(&self, _: &str) -> Result<Vec<usize>, WeightError> {
+        Ok(vec![1])
+    }
+    fn rows(&self, _: &str, rows: Range<usize>) -> Result<TensorData, WeightError> {
+        Ok(TensorData::Bf16(vec![0; rows.len()]))
+    }
+}
+
+/// One layer of SmolLM2, with the specialisations of its GPU target.
+fn smol() -> ModelPlan {
+    plan("configs/smollm2-135m.json", TARGET, Some(1))
+}
+
+fn dry() -> StandIn {
+    let mut driver = StandIn::new();
+    driver.dry = true;
+    driver
+}
+
+fn device(
+    driver: StandIn,
+    plan: &ModelPlan,
+    images: &BTreeMap<String, Image>,
+) -> Result<CudaDevice<StandIn>, CudaError> {
+    let config = Config::new(128, 128, vec![4]);
+    CudaDevice::new(driver, TARGET, &plan.program, &plan.bindings, images, &Nothing, config)
+}
+
+/// Making the device, a step of two prompts, a decode step that is recorded and one that is replayed.
+#[test]
+fn the_log_of_launches_is_as_it_was() {
+    let plan = smol();
+    let device = device(dry(), &plan, &images(&plan)).unwrap();
+    let mut engine = Engine::new(device, plan.program.clone(), Policy::default()).unwrap();
+    for length in [70, 3] {
+        engine.submit(Request::new((0..length).collect(), Sampling::greedy(3))).unwrap();
+    }
+    engine.run_until_idle(&mut |_| ()).unwrap();
+    insta::assert_snapshot!(engine.device().driver().log.join("\n"));
+}
+
+type Change = fn(&mut StandIn, &mut BTreeMap<String, Image>);
+
+#[test]
+fn a_device_or_a_bundle_that_does_not_fit_is_one_message() {
+    let cases: [(&str, Change); 9] = [
+        ("for cuda-sm90, and stand-in has compute capability 8.0", |d, _| d.about.capability = (8, 0)),
+        ("compute capability 10.0; run `vosti prepare`", |d, _| d.about.capability = (10, 0)),
+        ("too little GPU memory", |d, _| d.free = 1 << 20),
+        ("needs 98304 bytes of shared memory, a block has 98000", |d, _| d.about.shared_bytes_max = 98_000),
+        ("a block has 97448", |d, _| (d.about.shared_bytes_max, d.attributes.shared_static) = (99_000, 1552)),
+        ("spills 16 bytes", |d, _| d.attributes.local_bytes = 16),
+        ("128 threads have 64 each", |d, _| d.attributes.threads_max = 64),
+        ("no machine code for linear", |_, images| images.retain(|name, _| !name.starts_with("linear-"))),
+        ("assembled for sm_100a", |_, images| {
+            images.values_mut().for_each(|image| image.record.metadata.target = "sm_100a".into());
+        }),
+    ];
+    let plan = smol();
+    for (says, change) in cases {
+        let (mut driver, mut images) = (dry(), images(&plan));
+        change(&mut driver, &mut images);
+        let message = device(driver, &plan, &images).map(drop).unwrap_err().to_string();
+        assert!(message.contains(says) && !message.contains('\n'), "{says}: {message}");
+    }
+}
+
+#[test]
+fn what_the_launcher_does_not_do_is_refused_when_it_is_loaded() {
+    type Change = fn(&mut Image);
+    let cases: [(&str, Change); 5] = [
+        ("programmatic dependent launch", |i| i.record.metadata.launch_pdl = true),
+        ("a cooperative launch", |i| i.record.metadata.launch_cooperative_grid = true),
+        ("clusters of blocks", |i| i.record.metadata.num_ctas = 2),
+        ("would pass 6 parameters of 8 bytes, its PTX takes 5", |i| i.record.facts.params = 5),
+        ("CUDA_ERROR_NOT_FOUND", |i| i.record.metadata.name = "other".into()),
+    ];
+    for (says, change) in cases {
+        let mut image = linear();
+        change(&mut image);
+        let message = Code::load(&mut dry(), &image, Arch::Sm90).map(drop).unwrap_err().to_string();
+        assert!(message.contains(says), "{says}: {message}");
+    }
+}
+
+fn linear() -> Image {
+    image(&parse_stem("linear-bf16-BK64-BM64-BN128-K576-N960").unwrap())
+}
+
+/// Four parameters and two for scratch.
+const POINTERS: [u64; 6] = [0x1000, 0x2000, 0x3000, 0x4000, 0, 0];
+
+#[test]
+fn the_premises_of_the_code_are_checked_at_every_launch() {
+    let mut driver = dry();
+    let mut code = Code::load(&mut driver, &linear(), Arch::Sm90).unwrap();
+    let rows = |rows| Extent { rows, tiles: 0 };
+    let mut launch = |code: &Code, pointers: &[u64], extent| code.launch(&mut driver, extent, pointers);
+    launch(&code, &POINTERS, rows(9)).unwrap();
+    let with = |i: usize, at: u64| {
+        let mut pointers = POINTERS;
+        pointers[i] = at;
+        pointers
+    };
+    let refused = |result: Result<(), CudaError>, says: &str| {
+        let message = result.unwrap_err().to_string();
+        assert!(message.contains(says), "{message}");
+    };
+    refused(launch(&code, &with(0, 0x1008), rows(9)), "`x` at 0x1008");
+    refused(launch(&code, &with(3, 0), rows(9)), "`out` at 0x0");
+    refused(launch(&code, &POINTERS[..5], rows(9)), "5 parameters");
+    refused(launch(&code, &POINTERS, rows(1 << 38)), "programs on axis 0");
+    code.scratch[0] = vosti_cuda::launch::Scratch { bytes: 384, align: 128 };
+    refused(launch(&code, &POINTERS, rows(9)), "scratch at 0x0");
+    refused(launch(&code, &with(4, 0x40), rows(9)), "scratch at 0x40");
+    launch(&code, &with(4, 0x80), rows(9)).unwrap();
+    // A grid without programs is no launch: a driver refuses it.
+    launch(&code, &POINTERS, rows(0)).unwrap();
+    let launches = driver.log.iter().filter(|line| line.starts_with("launch"));
+    assert_eq!(launches.count(), 2, "{:?}", driver.log);
+}
+
+#[test]
+fn scratch_is_as_large_as_the_largest_grid() {
+    let plan = smol();
+    let mut images = images(&plan);
+    let name = "linear-bf16-BK64-BM64-BN128-K576-N960";
+    images.get_mut(name).unwrap().record.metadata.global_scratch_size = 384;
+    images.get_mut(name).unwrap().record.metadata.global_scratch_align = 128;
+    let device = device(dry(), &plan, &images).unwrap();
+    // 128 rows in tiles of 64, 960 columns in tiles of 128.
+    let last = device.driver().log.iter().rfind(|line| line.starts_with("allocate")).unwrap();
+    assert!(last.ends_with(&format!(" {}", 2 * 8 * 384)), "{last}");
+}
+
+#[test]
+fn after_a_failure_nothing_more_is_run() {
+    let plan = smol();
+    for (fails_in, prompts) in [(0, 1), (14, 2)] {
+        let mut device = device(dry(), &plan, &images(&plan)).unwrap();
+        device.driver_mut().fails_in = Some(fails_in);
+        let mut engine = Engine::new(device, plan.program.clone(), Policy::default()).unwrap();
+        for length in 0..prompts {
+            engine.submit(Request::new((0..length + 2).collect(), Sampling::greedy(3))).unwrap();
+        }
+        let error = engine.run_until_idle(&mut |_| ()).unwrap_err().to_string();
+        assert!(error.contains("CUDA_ERROR_LAUNCH_FAILED"), "{error}");
+        let launched = engine.device().driver().log.len();
+        assert!(engine.step(&mut |_| ()).is_err());
+        assert_eq!(engine.device().driver().log.len(), launched, "it was asked for more");
+    }
+}
+
+#[test]
+fn page_counts_must_be_those_of_the_program() {
+    let mut plan = smol();
+    plan.program.groups.push(GroupDecl { window: None, kv_heads: 1, head_dim: 64 });
+    let message = device(dry(), &plan, &images(&plan)).map(drop).unwrap_err().to_string();
+    assert!(message.contains("1 page counts for 2 cache groups"), "{message}");
+}
+
+/// On a machine with a GPU it is opened; on any other there is one message that says what is missing.
+#[test]
+fn a_machine_without_a_gpu_is_told_so() {
+    match Cuda::open() {
+        Ok(_) => println!("there is a GPU here: the message was not seen"),
+        Err(error) => assert!(!error.to_string().contains('\n'), "{error}"),
+    }
+    let message = DriverError::NoDriver.to_string();
+    assert!(message.contains("libcuda is not found") && message.contains("CPU"), "{message}");
+}
