@@ -5,7 +5,7 @@
 //! with FP32 activations 1e-4 of the largest logit; with BF16 twice what transformers' own BF16 is off from
 //! its FP32, the same best token at 99% of the positions, and a divergence of at most 1e-3 (of the tiny models at
 //! every position; of the real ones on average). Where transformers' own BF16 agrees with its FP32 at fewer than 99% of
-//! the positions (SmolLM2: 98.65% of 593), ours must agree as often. Prompts run in
+//! the positions (SmolLM2: 98.47% of 4,063; ours 98.70%), ours must agree as often. Prompts run in
 //! chunks, so that paging and chunked prefill are under test too.
 
 use std::ops::Range;
