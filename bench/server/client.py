@@ -23,7 +23,8 @@ class Connection:
         self.reader = self.writer = None
 
     async def _open(self):
-        if self.writer is None or self.writer.is_closing():
+        # The server may have closed a connection that was silent for long.
+        if self.writer is None or self.writer.is_closing() or self.reader.at_eof():
             self.reader, self.writer = await asyncio.open_connection(self.host, self.port)
 
     def close(self):

@@ -3,7 +3,7 @@
 
 use crate::answer::Generated;
 use crate::service::Service;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
 use vosti_engine::Token;
@@ -44,9 +44,19 @@ pub struct TextLogprobs {
     pub token_logprobs: Vec<Option<f32>>,
     /// The most likely tokens, most likely first.
     #[schema(value_type = Vec<Option<BTreeMap<String, f32>>>)]
-    pub top_logprobs: Vec<Option<serde_json::Map<String, serde_json::Value>>>,
+    pub top_logprobs: Vec<Option<TopMap>>,
     /// Where each token's text begins, in characters.
     pub text_offset: Vec<usize>,
+}
+
+/// Log-probabilities by text, in this order; written like every other one, so that equal ones are equal as printed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TopMap(Vec<(String, f32)>);
+
+impl Serialize for TopMap {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(text, logprob)| (text, logprob)))
+    }
 }
 
 /// A prompt token's log-probability.
@@ -119,16 +129,16 @@ impl TextLogprobs {
 }
 
 /// The most likely tokens, and the one that came, by text. Two tokens with one text are told apart by id.
-fn top_map(service: &Service, own: Token, logprobs: &Logprobs) -> serde_json::Map<String, serde_json::Value> {
-    let mut map = serde_json::Map::new();
+fn top_map(service: &Service, own: Token, logprobs: &Logprobs) -> TopMap {
+    let mut map: Vec<(String, f32)> = Vec::new();
     let shown = logprobs.top.iter().copied();
     let absent = !logprobs.top.is_empty() && !logprobs.top.iter().any(|(token, _)| *token == own);
     for (token, logprob) in shown.chain(absent.then_some((own, logprobs.logprob))) {
         let text = token_text(service, token);
-        let key = if map.contains_key(&text) { format!("token_id:{token}") } else { text };
-        map.insert(key, finite(logprob).into());
+        let there = map.iter().any(|(other, _)| *other == text);
+        map.push((if there { format!("token_id:{token}") } else { text }, finite(logprob)));
     }
-    map
+    TopMap(map)
 }
 
 /// One entry of `prompt_logprobs`.
