@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
+use vosti_cuda::Image;
 use vosti_model::ModelPlan;
 use vosti_verify::{CertificateError, Certificates, Problem, ProblemError, record};
 
@@ -34,6 +35,10 @@ pub enum BundleError {
     Foreign { folder: String, what: &'static str, found: String, wanted: String },
     #[error("{folder} is no bundle: {why}; run `vosti prepare`")]
     Damaged { folder: String, why: String },
+    #[error("{folder} was prepared for {found}, and this device is {wanted}; run `vosti prepare --target {wanted}`")]
+    Target { folder: String, found: String, wanted: String },
+    #[error("{kernel} is not compiled for {target}")]
+    Uncompiled { kernel: String, target: String },
     #[error("{} exists; give another folder, or --force to replace a bundle", path.display())]
     Exists { path: PathBuf },
     #[error("{} exists and is not a bundle; give another folder", path.display())]
@@ -51,12 +56,20 @@ pub struct Bundle {
     certificates: Certificates,
     /// TTIR by specialisation; the built-in bundle has every checked-in text besides.
     texts: BTreeMap<String, String>,
+    /// What was compiled from the texts, for a GPU target.
+    images: BTreeMap<String, Image>,
 }
 
 impl Bundle {
     /// The checked-in kernels and certificates.
     pub fn built_in() -> Result<Bundle, BundleError> {
-        let bundle = Bundle { folder: None, manifest: None, certificates: Certificates::new(), texts: BTreeMap::new() };
+        let bundle = Bundle {
+            folder: None,
+            manifest: None,
+            certificates: Certificates::new(),
+            texts: BTreeMap::new(),
+            images: BTreeMap::new(),
+        };
         let certificates = record::checked_in().map_err(|error| bundle.wrong(error))?;
         Ok(Bundle { certificates: certificates.clone(), ..bundle })
     }
@@ -75,6 +88,17 @@ impl Bundle {
     pub fn with_ttir(mut self, kernel: &str, text: &str) -> Bundle {
         self.texts.insert(kernel.to_string(), text.to_string());
         self
+    }
+
+    /// A built-in bundle with what was compiled from its texts.
+    pub fn with_images(mut self, images: Vec<Image>) -> Bundle {
+        self.images = images.into_iter().map(|image| (image.spec.to_string(), image)).collect();
+        self
+    }
+
+    /// Compiled kernels by specialisation.
+    pub fn images(&self) -> &BTreeMap<String, Image> {
+        &self.images
     }
 
     /// What a bundle in a folder says it is for.

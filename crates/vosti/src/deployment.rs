@@ -97,6 +97,7 @@ impl Deployment {
             None => std::thread::available_parallelism().map_or(1, usize::from),
         };
         let bundle = Bundle::open(options.bundle.as_deref())?;
+        bundle.check_target(TARGET)?;
         let model = Arc::new(Model::open(path)?);
         let context = options.context.or(bundle.manifest().map(|manifest| manifest.context));
         let plan = model.plan(&PlanOptions { target: TARGET, act: Act::Bf16, context })?;

@@ -1,5 +1,7 @@
 //! No op runs a kernel without a fresh certificate that fits it: each way to be wrong is refused by name.
 
+mod common;
+
 use vosti::bundle::manifest::Model;
 use vosti::bundle::{Bundle, BundleError};
 use vosti_core::Op;
@@ -265,32 +267,12 @@ fn a_bundle_with_other_text_and_right_hashes_is_refused_by_its_certificate() {
     assert!(matches!(*error, CertificateError::Stale { what: "TTIR", .. }), "{error}");
 }
 
-/// A tiny model with a tokenizer of single bytes.
-fn tiny(folder: &std::path::Path) {
-    let source = format!("{}/../vosti-model/tests/tiny/llama", env!("CARGO_MANIFEST_DIR"));
-    for file in ["config.json", "model.safetensors"] {
-        std::fs::copy(format!("{source}/{file}"), folder.join(file)).unwrap();
-    }
-    // How byte-level vocabularies write bytes: as themselves where they print, else from U+0100 on.
-    let prints = |b: u32| (0x21..0x7f).contains(&b) || (0xa1..0xad).contains(&b) || (0xae..0x100).contains(&b);
-    let letter = |b: u32| if prints(b) { b } else { 256 + (0..b).filter(|b| !prints(*b)).count() as u32 };
-    let vocab: serde_json::Map<String, serde_json::Value> =
-        (0..256).map(|b| (char::from_u32(letter(b)).unwrap().to_string(), b.into())).collect();
-    let level =
-        serde_json::json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false});
-    let tokenizer = serde_json::json!({
-        "version": "1.0", "added_tokens": [], "normalizer": null, "pre_tokenizer": level, "decoder": level,
-        "model": {"type": "BPE", "vocab": vocab, "merges": []},
-    });
-    std::fs::write(folder.join("tokenizer.json"), tokenizer.to_string()).unwrap();
-}
-
 #[test]
 fn a_prepared_model_runs_with_the_same_bits_and_another_is_refused_in_one_line() {
     let place = tempfile::tempdir().unwrap();
     let (model, bundle) = (place.path().join("model"), place.path().join("bundle"));
     std::fs::create_dir(&model).unwrap();
-    tiny(&model);
+    common::tiny(&model);
     let vosti = |arguments: &[&str]| {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_vosti"));
         let out = command.args(arguments).args(["--model", model.to_str().unwrap()]).output().unwrap();

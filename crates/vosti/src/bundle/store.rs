@@ -1,14 +1,16 @@
-//! A bundle as a folder: `manifest.json`, `ttir/`, `certificates/`.
+//! A bundle as a folder: `manifest.json`, `ttir/`, `certificates/`, and for a GPU target `cubin/`, `launch/`.
 //!
 //! Written beside its place and renamed into it, so that there is never half a bundle. Read as untrusted: every file
 //! must have the manifest's hash. That its kernels are proved is for [`Bundle::admit`] to say.
 
 use super::manifest::{FORMAT, File, Kernel, Launch, Manifest, Model, Program};
 use super::{Bundle, BundleError, plan_hash};
+use crate::deployment::TARGET;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 use vosti_core::PAGE;
-use vosti_kernels::ttir_hash;
+use vosti_cuda::Image;
+use vosti_kernels::{parse_stem, ttir_hash};
 use vosti_model::ModelPlan;
 use vosti_verify::Certificate;
 
@@ -35,19 +37,24 @@ impl Bundle {
             manifest: None,
             certificates: Default::default(),
             texts: Default::default(),
+            images: Default::default(),
         };
         for kernel in &manifest.kernels {
             let name = &kernel.specialisation;
+            let (mut cubin, mut launch) = (None, None);
             for file in &kernel.files {
                 let bytes = contents(folder, file).map_err(damaged)?;
-                let text = || String::from_utf8(bytes).map_err(|_| damaged(format!("{} is not text", file.path)));
+                let text =
+                    || String::from_utf8(bytes.clone()).map_err(|_| damaged(format!("{} is not text", file.path)));
                 match file.kind.as_str() {
                     "ttir" => _ = bundle.texts.insert(name.clone(), text()?),
                     "certificate" => {
                         let read = Certificate::from_json(name, &text()?).map_err(|error| bundle.wrong(error))?;
                         bundle.certificates.insert(name.clone(), read);
                     }
-                    _ => {} // another device's
+                    "cubin" => cubin = Some(bytes),
+                    "launch" => launch = Some(text()?),
+                    other => return Err(damaged(format!("{} is a `{other}`, which nothing reads", file.path))),
                 }
             }
             if bundle.texts.get(name).map(|text| ttir_hash(text).to_hex().to_string()).as_ref()
@@ -55,9 +62,24 @@ impl Bundle {
             {
                 return Err(damaged(format!("{name} has no TTIR of the hash that {MANIFEST} names")));
             }
+            if let Some(image) = image(name, &bundle.texts[name], cubin, launch).map_err(damaged)? {
+                bundle.images.insert(name.clone(), image);
+            }
         }
         bundle.manifest = Some(manifest);
         Ok(bundle)
+    }
+
+    /// Refuses a bundle in a folder that was prepared for another kind of device, before anything else is read.
+    pub fn check_target(&self, target: &str) -> Result<(), BundleError> {
+        match &self.manifest {
+            Some(manifest) if manifest.target != target => Err(BundleError::Target {
+                folder: self.origin(),
+                found: manifest.target.clone(),
+                wanted: target.into(),
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// Refuses a bundle in a folder that was prepared for another model, target or program.
@@ -113,10 +135,18 @@ impl Bundle {
             let (Some(text), Some(certificate)) = (self.ttir(&kernel), self.certificates.get(&kernel)) else {
                 continue; // no op uses it: `admit` has asked for all that are used
             };
-            let files = vec![
-                put(folder, "ttir", format!("ttir/{kernel}.ttir"), text)?,
-                put(folder, "certificate", format!("certificates/{kernel}.json"), &certificate.to_json())?,
+            let mut files = vec![
+                put(folder, "ttir", format!("ttir/{kernel}.ttir"), text.as_bytes())?,
+                put(folder, "certificate", format!("certificates/{kernel}.json"), certificate.to_json().as_bytes())?,
             ];
+            match self.images.get(&kernel) {
+                Some(image) => files.extend([
+                    put(folder, "cubin", format!("cubin/{kernel}.cubin"), &image.cubin)?,
+                    put(folder, "launch", format!("launch/{kernel}.json"), image.record_json().as_bytes())?,
+                ]),
+                None if target == TARGET => {}
+                None => return Err(BundleError::Uncompiled { kernel, target: target.into() }),
+            }
             kernels.push(Kernel { ttir_hash: ttir_hash(text).to_hex().to_string(), specialisation: kernel, files });
         }
         let launches = plan.bindings.iter().enumerate().flat_map(|(k, binding)| {
@@ -142,7 +172,7 @@ impl Bundle {
             kernels,
         };
         let text = serde_json::to_string_pretty(&manifest).unwrap_or_default() + "\n";
-        put(folder, "manifest", MANIFEST.into(), &text)?;
+        put(folder, "manifest", MANIFEST.into(), text.as_bytes())?;
         Ok(manifest)
     }
 }
@@ -156,12 +186,24 @@ impl Drop for Scratch {
     }
 }
 
-fn put(folder: &Path, kind: &str, path: String, text: &str) -> Result<File, BundleError> {
+fn put(folder: &Path, kind: &str, path: String, bytes: &[u8]) -> Result<File, BundleError> {
     let to = folder.join(&path);
     let parent = to.parent().unwrap_or(folder);
     fs::create_dir_all(parent).map_err(io(parent))?;
-    fs::write(&to, text).map_err(io(&to))?;
-    Ok(File { kind: kind.into(), path, blake3: blake3::hash(text.as_bytes()).to_hex().to_string() })
+    fs::write(&to, bytes).map_err(io(&to))?;
+    Ok(File { kind: kind.into(), path, blake3: blake3::hash(bytes).to_hex().to_string() })
+}
+
+/// The compiled kernel, if there is one; half of one is damage.
+fn image(name: &str, ttir: &str, cubin: Option<Vec<u8>>, launch: Option<String>) -> Result<Option<Image>, String> {
+    let spec = parse_stem(name).ok_or_else(|| format!("{name} is no specialisation that this binary knows"))?;
+    match (cubin, launch) {
+        (None, None) => Ok(None),
+        (Some(cubin), Some(launch)) => {
+            Image::read(&spec, ttir, &launch, cubin).map(Some).map_err(|error| error.to_string())
+        }
+        _ => Err(format!("{name} has not both machine code and the record of how to launch it")),
+    }
 }
 
 fn contents(folder: &Path, file: &File) -> Result<Vec<u8>, String> {

@@ -516,9 +516,13 @@ pub struct Prepare {
     #[arg(short, long, value_name = "FOLDER")]
     pub output: PathBuf,
 
-    /// What the kernels run on
+    /// What the kernels run on: cpu, or cuda-sm90 (compiled with Triton and checked, never run on a GPU so far)
     #[arg(long, default_value = vosti::deployment::TARGET)]
     pub target: String,
+
+    /// A Python that has the pinned Triton [default: an environment of vosti's own, made with python3 and pip]
+    #[arg(long, value_name = "PATH")]
+    pub python: Option<PathBuf>,
 
     /// Longest sequence, prompt and answer [default: the model's own]
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(16..))]

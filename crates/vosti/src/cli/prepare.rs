@@ -1,4 +1,4 @@
-//! `vosti prepare`: a model's kernels and certificates as a folder.
+//! `vosti prepare`: a model's kernels and certificates as a folder, compiled where the target is a GPU.
 
 use super::arguments::Prepare;
 use super::stream::print;
@@ -6,8 +6,12 @@ use super::{Outcome, open};
 use anyhow::{Context, Result};
 use vosti::bundle::Bundle;
 use vosti::bundle::manifest::Model as Files;
+use vosti::deployment::TARGET;
+use vosti::fetch::Cache;
+use vosti_cuda::toolchain::REQUIREMENT;
+use vosti_cuda::{Arch, Image, Toolchain};
 use vosti_kernels::Act;
-use vosti_model::{Model, PlanOptions};
+use vosti_model::{Model, ModelPlan, PlanOptions};
 
 pub fn run(arguments: &Prepare) -> Result<Outcome> {
     let (name, target) = (&arguments.model, arguments.target.as_str());
@@ -15,10 +19,19 @@ pub fn run(arguments: &Prepare) -> Result<Outcome> {
     let cannot = || format!("cannot prepare {name}");
     let model = Model::open(&path).with_context(cannot)?;
     let plan = model.plan(&PlanOptions { target, act: Act::Bf16, context: arguments.context }).with_context(cannot)?;
-    vosti_model::check_kernels(&plan).with_context(cannot)?;
+    let checked = vosti_model::check_kernels(&plan);
+    match target == TARGET {
+        true => checked.with_context(cannot)?,
+        false => checked.with_context(|| of_target(target)).with_context(cannot)?,
+    }
     let files = Files::of_files(name, model.decoder.family, &path)
         .map_err(|(path, error)| anyhow::anyhow!("{}: {error}", path.display()))?;
-    let manifest = Bundle::built_in()?.write(&arguments.output, arguments.force, files, target, &plan)?;
+    let mut bundle = Bundle::built_in()?;
+    bundle.admit(&plan)?;
+    if target != TARGET {
+        bundle = bundle.with_images(compile(arguments, &plan).with_context(cannot)?);
+    }
+    let manifest = bundle.write(&arguments.output, arguments.force, files, target, &plan)?;
     print(&format!(
         "{}: {} ops, {} kernels, every one certified for {}; context {}\n",
         arguments.output.display(),
@@ -27,5 +40,48 @@ pub fn run(arguments: &Prepare) -> Result<Outcome> {
         manifest.target,
         manifest.context
     ));
+    if target != TARGET {
+        print(&table(&bundle));
+        print("What certificates assume of the device is untested: nothing here has run on a GPU.\n");
+    }
     Ok(Outcome::Done)
+}
+
+/// Every specialisation of the plan, compiled from its proved text and checked.
+fn compile(arguments: &Prepare, plan: &ModelPlan) -> Result<Vec<Image>> {
+    let target = arguments.target.as_str();
+    let arch = Arch::of_target(target)?;
+    let tool = match &arguments.python {
+        Some(python) => Toolchain::with_python(python.clone()),
+        None => {
+            eprintln!("Triton       {REQUIREMENT}, in an environment of its own (the first time takes minutes)");
+            Toolchain::install(&Cache::of_user()?.tool(REQUIREMENT))?
+        }
+    };
+    let specs = vosti_model::plan::specs(plan);
+    eprintln!("compiling    {} kernels for {target}", specs.len());
+    let artifacts = tool.compile_checked_in(target, &specs)?;
+    Ok(artifacts.into_iter().map(|artifact| Image::of(artifact, arch)).collect::<Result<_, _>>()?)
+}
+
+/// Which models have kernels for a target.
+fn of_target(target: &str) -> String {
+    let complete = |specs: &[vosti_kernels::Spec]| specs.iter().all(|spec| vosti_kernels::ttir(spec).is_some());
+    let inventory = vosti_model::inventory(target).unwrap_or_default();
+    let known = inventory.into_iter().filter(|(name, specs)| name.ends_with("-bf16") && complete(specs));
+    let names: Vec<String> = known.filter_map(|(name, _)| Some(name.strip_suffix("-bf16")?.to_string())).collect();
+    format!("{target} has kernels for {}", names.join(", "))
+}
+
+/// What the checks found, a line a kernel.
+fn table(bundle: &Bundle) -> String {
+    let mut out = format!("{:>9} {:>12} {:>7} {:>11}  kernel\n", "registers", "shared bytes", "matrix", "async loads");
+    for (name, image) in bundle.images() {
+        let facts = &image.record.facts;
+        out += &format!(
+            "{:>9} {:>12} {:>7} {:>11}  {name}\n",
+            facts.registers, facts.shared_dynamic, facts.matrix_instructions, facts.async_copies
+        );
+    }
+    out
 }

@@ -82,6 +82,11 @@ impl Cache {
         Cache { root: root.to_path_buf() }
     }
 
+    /// Where a build tool of this name is, or will be.
+    pub fn tool(&self, name: &str) -> PathBuf {
+        self.root.join("tools").join(name)
+    }
+
     /// Where the model's file is, or will be.
     pub fn path(&self, model: &Model) -> PathBuf {
         self.root.join("models").join(Self::key(model)).join(&model.file)

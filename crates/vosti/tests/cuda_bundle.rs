@@ -1,0 +1,190 @@
+//! Bundles for GPUs, prepared without one: every kernel compiled from its proved text, checked, and named by its hashes.
+//! Nothing here runs on a GPU. What compiles needs Triton (`cargo xtask python`).
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::LazyLock;
+use vosti::bundle::Bundle;
+use vosti::bundle::manifest::{Manifest, Model};
+use vosti_cuda::toolchain::REQUIREMENT;
+use vosti_cuda::{Arch, Image, Toolchain};
+use vosti_kernels::{Act, parse_stem, ttir};
+use vosti_model::{ModelPlan, PlanOptions};
+use vosti_verify::certificate::Probed;
+
+const TARGET: &str = "cuda-sm90";
+
+/// `VOSTI_PYTHON`, what `cargo xtask python` made, or python3, if it has the pinned Triton.
+fn python() -> Option<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let chosen = std::env::var_os("VOSTI_PYTHON").map(PathBuf::from);
+    let candidates = [chosen, Some(target.join("python/bin/python")), Some("python3".into())];
+    let (package, version) = REQUIREMENT.split_once("==").unwrap();
+    let check = format!("import {package}; assert {package}.__version__ == '{version}'");
+    let fits = |python: &PathBuf| Command::new(python).args(["-c", &check]).output().is_ok_and(|o| o.status.success());
+    let found = candidates.into_iter().flatten().find(fits);
+    if found.is_none() {
+        println!("skipped: no Python with {REQUIREMENT}; run `cargo xtask python`");
+    }
+    found
+}
+
+fn plan(name: &str) -> ModelPlan {
+    let path = format!("{}/../vosti-model/configs/{name}.json", env!("CARGO_MANIFEST_DIR"));
+    let config = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let decoder = vosti_model::families::from_config(name, &config).unwrap();
+    vosti_model::plan(&decoder, &PlanOptions { target: TARGET, act: Act::Bf16, context: Some(1024) }).unwrap()
+}
+
+fn files() -> Model {
+    Model { name: "model".into(), family: "llama".into(), hash: "1".repeat(64), files: vec![] }
+}
+
+/// SmolLM2's kernels, compiled once for all tests; none without Triton.
+fn smol() -> Option<&'static Bundle> {
+    static SMOL: LazyLock<Option<Bundle>> = LazyLock::new(|| Some(compiled(python()?, &plan("smollm2-135m"))));
+    SMOL.as_ref()
+}
+
+fn compiled(python: PathBuf, plan: &ModelPlan) -> Bundle {
+    let specs = vosti_model::plan::specs(plan);
+    let artifacts = Toolchain::with_python(python).compile_checked_in(TARGET, &specs).unwrap();
+    let images = artifacts.into_iter().map(|artifact| Image::of(artifact, Arch::Sm90).unwrap());
+    Bundle::built_in().unwrap().with_images(images.collect())
+}
+
+fn write(bundle: &Bundle, folder: &Path, plan: &ModelPlan) -> Manifest {
+    bundle.write(folder, true, files(), TARGET, plan).unwrap()
+}
+
+fn vosti(arguments: &[&str]) -> (Option<i32>, String) {
+    let out = Command::new(env!("CARGO_BIN_EXE_vosti")).args(arguments).output().unwrap();
+    (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned())
+}
+
+fn tiny(place: &Path) -> String {
+    let folder = place.join("model");
+    std::fs::create_dir(&folder).unwrap();
+    common::tiny(&folder);
+    folder.to_str().unwrap().into()
+}
+
+#[test]
+fn every_kernel_of_two_models_is_compiled_checked_and_bundled() {
+    let (Some(python), Some(smol)) = (python(), smol()) else { return };
+    let place = tempfile::tempdir().unwrap();
+    let llama = compiled(python, &plan("llama-3.1-8b"));
+    for (name, bundle) in [("llama-3.1-8b", &llama), ("smollm2-135m", smol)] {
+        let plan = plan(name);
+        let folder = place.path().join(name);
+        let manifest = write(bundle, &folder, &plan);
+        let read = Bundle::read(&folder).unwrap();
+        read.admit(&plan).unwrap();
+        read.check_origin(&files(), TARGET, &plan).unwrap();
+        assert_eq!(read.images(), bundle.images());
+        assert_eq!(read.images().len(), manifest.kernels.len());
+        for kernel in &manifest.kernels {
+            let kinds: Vec<&str> = kernel.files.iter().map(|file| file.kind.as_str()).collect();
+            assert_eq!(kinds, ["ttir", "certificate", "cubin", "launch"]);
+            // Side by side: the text that was proved, and the machine code that was made of it.
+            let record = &read.images()[&kernel.specialisation].record;
+            let (hashes, facts) = (&record.hashes, &record.facts);
+            println!(
+                "{} | {} | {} | {} | {}",
+                kernel.specialisation,
+                facts.registers,
+                facts.shared_dynamic,
+                facts.matrix_instructions,
+                facts.async_copies
+            );
+            assert_eq!(hashes.ttir, read.certificates()[&kernel.specialisation].ttir_hash);
+            assert_eq!(hashes.cubin, kernel.file("cubin").unwrap().blake3);
+            for assumed in &read.certificates()[&kernel.specialisation].assumptions {
+                assert_eq!(assumed.probed[TARGET], Probed::UntestedOnTarget, "nobody has run it there");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_damaged_or_stale_bundle_is_refused_and_a_cpu_says_what_it_is_for() {
+    let Some(bundle) = smol() else { return };
+    let place = tempfile::tempdir().unwrap();
+    let (folder, plan) = (place.path().join("bundle"), plan("smollm2-135m"));
+    let manifest = write(bundle, &folder, &plan);
+    let refused = |part: &str| {
+        let message = Bundle::read(&folder).map(drop).unwrap_err().to_string();
+        assert!(message.contains(part) && message.contains("vosti prepare"), "{message}");
+    };
+    let kernel = &manifest.kernels[0];
+    let cubin = folder.join(&kernel.file("cubin").unwrap().path);
+    let good = std::fs::read(&cubin).unwrap();
+    std::fs::write(&cubin, &good[..good.len() / 2]).unwrap();
+    refused("its hash differs");
+    std::fs::write(&cubin, &good).unwrap();
+
+    // The manifest is no signature: who makes its hashes fit is stopped by the record, and half a kernel is none.
+    let rewritten = |change: &dyn Fn(&mut Manifest)| {
+        let mut forged = manifest.clone();
+        change(&mut forged);
+        std::fs::write(folder.join("manifest.json"), serde_json::to_string(&forged).unwrap()).unwrap();
+    };
+    std::fs::write(&cubin, &good[1..]).unwrap();
+    let of = |bytes: &[u8]| blake3::hash(bytes).to_hex().to_string();
+    rewritten(&|m| m.kernels[0].files[2].blake3 = of(&good[1..]));
+    refused("other machine code than was checked");
+    rewritten(&|m| _ = m.kernels[0].files.pop());
+    refused("its hash differs");
+    std::fs::write(&cubin, &good).unwrap();
+    refused("not both machine code and the record");
+    rewritten(&|m| m.kernels[0].files[2].kind = "poem".into());
+    refused("which nothing reads");
+    rewritten(&|_| ());
+
+    let (code, why) =
+        vosti(&["generate", "hello", "--model", &tiny(place.path()), "--bundle", folder.to_str().unwrap()]);
+    let lines: Vec<&str> = why.lines().collect();
+    assert!(code == Some(2) && lines.len() == 1, "{why}");
+    assert!(why.contains("was prepared for cuda-sm90, and this device is cpu"), "{why}");
+}
+
+#[test]
+fn a_bundle_with_a_kernel_that_is_not_compiled_is_not_written() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join("bundle");
+    let refused = Bundle::built_in().unwrap().write(&folder, false, files(), TARGET, &plan("smollm2-135m"));
+    assert!(refused.unwrap_err().to_string().contains("is not compiled for cuda-sm90"));
+    assert!(!folder.exists());
+}
+
+#[test]
+fn what_has_no_kernels_is_refused_by_name_in_one_line() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join("bundle");
+    let model = tiny(place.path());
+    let prepare = |target: &str| vosti(&["prepare", &model, "-o", folder.to_str().unwrap(), "--target", target]);
+    let (code, why) = prepare(TARGET);
+    assert!(code == Some(2) && why.lines().count() == 1, "{why}");
+    assert!(why.contains("cuda-sm90 has kernels for") && why.contains("llama-3.1-8b, smollm2-135m"), "{why}");
+    for target in ["cuda-sm100", "cuda-sm70"] {
+        let (code, why) = prepare(target);
+        assert!(code == Some(2) && why.lines().count() == 1 && why.contains(target), "{why}");
+        assert!(why.contains("there are cpu, cuda-sm"), "{why}");
+    }
+    assert!(!folder.exists());
+}
+
+/// No kernel may be compiled from anything but the text that was proved.
+#[test]
+fn checked_in_text_is_what_the_toolchain_takes() {
+    let specs = vosti_model::plan::specs(&plan("smollm2-135m"));
+    let bundle = Bundle::built_in().unwrap();
+    for spec in specs {
+        let stem = spec.to_string();
+        assert_eq!(parse_stem(&stem).as_ref(), Some(&spec));
+        assert_eq!(ttir(&spec), bundle.ttir(&stem));
+    }
+}
