@@ -16,10 +16,13 @@ class Left(Exception):
 
 
 class Connection:
-    """One connection, kept open between requests; opened again when it is gone."""
+    """One connection, kept open between requests; opened again when it is gone.
 
-    def __init__(self, host, port, key=None):
-        self.host, self.port, self.key = host, port, key
+    With `patient`, a request is sent again if the server closed a kept connection just as it was sent.
+    """
+
+    def __init__(self, host, port, key=None, patient=False):
+        self.host, self.port, self.key, self.patient = host, port, key, patient
         self.reader = self.writer = None
 
     async def _open(self):
@@ -34,14 +37,11 @@ class Connection:
 
     async def call(self, path, body=None, leave_after=None):
         """Status 200 and JSON, or `Refused`. A stream gives (time, event) pairs; `leave_after` of them it hangs up."""
-        await self._open()
         data = b"" if body is None else json.dumps(body).encode()
         method = "GET" if body is None else "POST"
         head = f"{method} {path} HTTP/1.1\r\nHost: {self.host}\r\nContent-Length: {len(data)}\r\n"
         head += "Content-Type: application/json\r\n" + (f"Authorization: Bearer {self.key}\r\n" if self.key else "") + "\r\n"
-        self.writer.write(head.encode() + data)
-        await self.writer.drain()
-        status = int((await self.reader.readline()).split()[1])
+        status = int((await self._send(head.encode() + data)).split()[1])
         headers = {}
         while (line := (await self.reader.readline()).strip()):
             name, _, value = line.partition(b":")
@@ -64,6 +64,21 @@ class Connection:
         if status != 200:
             raise Refused(status, rest, int(headers.get(b"retry-after", b"1")))
         return events if streamed else (json.loads(rest) if rest.startswith((b"{", b"[")) else rest.decode())
+
+    async def _send(self, request):
+        """The answer's first line."""
+        kept = self.writer is not None
+        await self._open()
+        try:
+            self.writer.write(request)
+            await self.writer.drain()
+            line = await self.reader.readline()
+        except ConnectionError:
+            line = b""
+        if not line and kept and self.patient:
+            self.close()
+            return await self._send(request)
+        return line
 
     async def _body(self, headers):
         if headers.get(b"transfer-encoding", b"").lower() == b"chunked":

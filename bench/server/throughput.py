@@ -47,7 +47,7 @@ async def ready(connection, process):
 
 async def measure(port, process, options, turn):
     """Requests as fast as they are answered; gives (seconds, generated tokens, seconds to the first tokens)."""
-    connection = Connection("127.0.0.1", port)
+    connection = Connection("127.0.0.1", port, patient=True)
     model = await ready(connection, process)
     draw = random.Random(f"{options.seed}/{turn}")
     questions = [text(draw, draw.choice([10, 30, 60, 120, 240])) for _ in range(options.requests)]
@@ -55,7 +55,7 @@ async def measure(port, process, options, turn):
 
     async def client():
         nonlocal generated
-        mine = Connection("127.0.0.1", port)
+        mine = Connection("127.0.0.1", port, patient=True)
         for prompt in todo:
             body = {"model": model, "prompt": prompt, "max_tokens": options.tokens, "temperature": 0, "ignore_eos": True,
                     "stream": True, "stream_options": {"include_usage": True}}
