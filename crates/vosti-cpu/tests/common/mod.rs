@@ -135,7 +135,8 @@ pub fn case(stem: &str, rows: usize, seed: u64) -> Case {
             Role::Weight(_) if param.elem == Elem::F32 => random(&mut rng, elem, (context * d / 2).max(width).max(d)),
             Role::Weight(_) if spec.constants.contains_key("V") => random(&mut rng, elem, v * int("H")),
             Role::Weight(_) => {
-                let height = if spec.kernel.contains("glu") { 2 * int("N") } else { int("N").min(COLUMN_TILES * int("BN")) };
+                let height =
+                    if spec.kernel.contains("glu") { 2 * int("N") } else { int("N").min(COLUMN_TILES * int("BN")) };
                 random(&mut rng, elem, height * int("K"))
             }
             Role::Rows => Buffer::I32(vec![rows as i32]),
