@@ -186,6 +186,10 @@ async fn echo_puts_the_prompt_and_its_logprobs_first() {
     assert_eq!(columns["tokens"].as_array().unwrap().len(), 6 + 24);
     assert!(columns["token_logprobs"][0].is_null() && columns["top_logprobs"][0].is_null());
     assert!(columns["token_logprobs"][1].as_f64().unwrap() < 0.0);
+    for i in 1..30 {
+        let token = columns["tokens"][i].as_str().unwrap();
+        assert_eq!(columns["top_logprobs"][i][token], columns["token_logprobs"][i], "one number, written one way");
+    }
     assert_eq!(columns["text_offset"].as_array().unwrap()[..8], [0, 1, 2, 3, 4, 5, 6, 7].map(Value::from));
     // The same numbers as when the tokens are the prompt.
     let scored = with(body, json!({"prompt": "promp", "max_tokens": 0}));
@@ -243,7 +247,7 @@ async fn cached_tokens_are_reported_and_salts_separate() {
 }
 
 #[tokio::test]
-async fn answers_do_not_change_with_drafts_load_or_preemption() {
+async fn answers_do_not_change_with_drafts_or_load() {
     let plain = toy();
     let speculation = Policy { speculation: Speculation::NGRAM, running_max: 3, rows_step_max: 9, ..Policy::default() };
     let other = serve(&Options { policy: speculation, ..Options::default() });
@@ -264,6 +268,19 @@ async fn answers_do_not_change_with_drafts_load_or_preemption() {
     }
     let (_, counters) = other.engine.report().unwrap();
     assert!(counters.drafts_accepted > 0, "drafts were at work");
+}
+
+#[tokio::test]
+async fn drafts_take_fewer_steps_on_text_that_repeats() {
+    let body = with(completion("aaaa"), json!({"max_tokens": 60, "logit_bias": only(97..=97), "ignore_eos": true}));
+    let mut steps = Vec::new();
+    for speculation in [Speculation::Off, Speculation::NGRAM] {
+        let server = serve(&Options { policy: Policy { speculation, ..Policy::default() }, ..Options::default() });
+        let answer = server.ok(TEXT, body.clone()).await;
+        assert_eq!(answer["choices"][0]["text"], "a".repeat(60));
+        steps.push(server.engine.report().unwrap().1.steps);
+    }
+    assert!(2 * steps[1] <= steps[0], "without and with drafts: {steps:?}");
 }
 
 #[tokio::test]

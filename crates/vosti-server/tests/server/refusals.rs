@@ -123,6 +123,21 @@ async fn what_is_no_request_at_all_is_refused_in_the_same_shape() {
 }
 
 #[tokio::test]
+async fn no_other_site_is_let_in() {
+    let server = toy();
+    let ask = |method: &str, path: &str| {
+        let request = Request::builder().method(method).uri(path).header("origin", "https://elsewhere.example");
+        request.header("access-control-request-method", "POST").body(Body::empty()).unwrap()
+    };
+    for (method, path) in [("OPTIONS", CHAT), ("GET", "/v1/models"), ("GET", "/health"), ("GET", "/")] {
+        let answer = server.send(ask(method, path)).await;
+        let told = answer.headers.keys().find(|name| name.as_str().starts_with("access-control"));
+        assert_eq!(told, None, "{method} {path}");
+    }
+    assert_eq!(server.send(ask("OPTIONS", CHAT)).await.status, 405);
+}
+
+#[tokio::test]
 async fn a_base_model_says_that_it_does_not_chat() {
     let server = serve(&Options { chat: false, ..Options::default() });
     let (status, param, message) = server.post(CHAT, chat("x")).await.error();
