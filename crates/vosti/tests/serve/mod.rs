@@ -40,15 +40,15 @@ impl Server {
         std::thread::spawn(move || lines.for_each(drop));
         let url = url.unwrap_or_else(|| panic!("the server ended: {told}"));
         let server = Self { child, url, _alone: alone };
-        server.wait("/ready");
+        server.wait("/ready", 200);
         server
     }
 
-    /// Waits until a path answers with 200.
-    pub fn wait(&self, path: &str) {
+    /// Waits until a path answers with this status.
+    pub fn wait(&self, path: &str, wanted: u16) {
         let start = Instant::now();
-        while self.get(path).is_none_or(|(status, _)| status != 200) {
-            assert!(start.elapsed() < Duration::from_secs(120), "{path} does not become ready");
+        while self.get(path).is_none_or(|(status, _)| status != wanted) {
+            assert!(start.elapsed() < Duration::from_secs(120), "{path} never answers with {wanted}");
             std::thread::sleep(Duration::from_millis(50));
         }
     }
@@ -82,15 +82,30 @@ impl Server {
         Some((status, answer.split_once("\r\n\r\n")?.1.to_string()))
     }
 
-    /// As `kill -9` does.
-    pub fn kill(&mut self) {
-        let _ = self.child.kill();
-        self.child.wait().expect("it was started here");
+    /// A streamed answer, of which something is here.
+    pub fn stream(&self, path: &str, body: &str) -> Streamed {
+        let mut stream = TcpStream::connect(self.address()).expect("it listens");
+        stream.set_read_timeout(Some(Duration::from_secs(120))).expect("a socket");
+        let head = format!("POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n");
+        write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len()).expect("sent");
+        let (mut seen, mut piece) = (Vec::new(), [0; 4096]);
+        while !String::from_utf8_lossy(&seen).contains("data: {") {
+            let read = stream.read(&mut piece).expect("it answers");
+            assert!(read > 0, "the server closed: {}", String::from_utf8_lossy(&seen));
+            seen.extend_from_slice(&piece[..read]);
+        }
+        Streamed { stream, seen }
     }
 
-    /// Of the process.
-    pub fn id(&self) -> String {
-        self.child.id().to_string()
+    /// Sends a signal, by `kill`'s name for it.
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([format!("-{name}"), self.child.id().to_string()]).status();
+        assert!(sent.expect("kill runs").success());
+    }
+
+    /// Waits for its end, and gives the exit code; none: a signal ended it.
+    pub fn ends(&mut self) -> Option<i32> {
+        self.child.wait().expect("it was started here").code()
     }
 
     pub fn runs(&mut self) -> bool {
@@ -102,6 +117,26 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// See [`Server::stream`].
+pub struct Streamed {
+    stream: TcpStream,
+    seen: Vec<u8>,
+}
+
+impl Streamed {
+    /// Everything that came, until the answer's or the connection's end.
+    pub fn all(mut self) -> String {
+        let mut piece = [0; 4096];
+        while !self.seen.ends_with(b"\r\n0\r\n\r\n") {
+            match self.stream.read(&mut piece) {
+                Ok(0) | Err(_) => break,
+                Ok(read) => self.seen.extend_from_slice(&piece[..read]),
+            }
+        }
+        String::from_utf8_lossy(&self.seen).into_owned()
     }
 }
 
