@@ -146,7 +146,7 @@ fn a_damaged_or_stale_bundle_is_refused_and_a_cpu_says_what_it_is_for() {
 
     let (code, why) =
         vosti(&["generate", "hello", "--model", &tiny(place.path()), "--bundle", folder.to_str().unwrap()]);
-    let lines: Vec<&str> = why.lines().collect();
+    let lines: Vec<&str> = why.lines().filter(|line| line.starts_with("vosti: ")).collect();
     assert!(code == Some(2) && lines.len() == 1, "{why}");
     assert!(why.contains("was prepared for cuda-sm90, and this device is cpu"), "{why}");
 }
@@ -168,11 +168,12 @@ fn what_has_no_kernels_is_refused_by_name_in_one_line() {
     let prepare = |target: &str| vosti(&["prepare", &model, "-o", folder.to_str().unwrap(), "--target", target]);
     let (code, why) = prepare(TARGET);
     assert!(code == Some(2) && why.lines().count() == 1, "{why}");
-    assert!(why.contains("cuda-sm90 has kernels for") && why.contains("llama-3.1-8b, smollm2-135m"), "{why}");
+    let names = ["cuda-sm90 has kernels for", "llama-3.1-8b", "smollm2-135m"];
+    assert!(names.iter().all(|name| why.contains(name)), "{why}");
     for target in ["cuda-sm100", "cuda-sm70"] {
         let (code, why) = prepare(target);
         assert!(code == Some(2) && why.lines().count() == 1 && why.contains(target), "{why}");
-        assert!(why.contains("there are cpu, cuda-sm"), "{why}");
+        assert!(why.contains("it has: cpu, cuda-sm90"), "{why}");
     }
     assert!(!folder.exists());
 }
