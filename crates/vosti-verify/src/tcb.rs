@@ -84,7 +84,11 @@ fn clause(comment: &str) -> Option<Clause> {
         Some(shape) => format!("{}; certificate: contract.shape = {shape}", by.to_lowercase()),
         None => by.to_lowercase(),
     };
-    Some(Clause { sentence: sentence.to_string(), by: if by.is_empty() { "each op's kernel, below".into() } else { by }, law })
+    Some(Clause {
+        sentence: sentence.to_string(),
+        by: if by.is_empty() { "each op's kernel, below".into() } else { by },
+        law,
+    })
 }
 
 #[cfg(test)]
