@@ -133,6 +133,7 @@ pub struct Options {
     pub limits: Limits,
     pub api_keys: Vec<String>,
     pub policy: Policy,
+    pub pages: usize,
     pub gated: bool,
     pub log_prompts: bool,
     pub chat: bool,
@@ -141,7 +142,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         let (limits, policy) = (Limits::default(), Policy::default());
-        Self { limits, api_keys: Vec::new(), policy, gated: false, log_prompts: false, chat: true }
+        Self { limits, api_keys: Vec::new(), policy, pages: PAGES, gated: false, log_prompts: false, chat: true }
     }
 }
 
@@ -159,7 +160,7 @@ pub fn config(options: &Options) -> ServerConfig {
 /// An engine over the symbolic device, as a service.
 pub fn service(options: &Options) -> (Arc<Service>, EngineHandle, Option<Mutex<Sender<()>>>) {
     let program = program(&[None], &[0, 0], VOCAB, CONTEXT);
-    let inner = SymbolicDevice::new(&program, &[PAGES], 64, 64, WEIGHTS);
+    let inner = SymbolicDevice::new(&program, &[options.pages], 64, 64, WEIGHTS);
     let (open, gate) = channel();
     let device = Gated { inner, gate: options.gated.then_some(gate) };
     let engine = Engine::new(device, program, options.policy).unwrap();
@@ -257,6 +258,12 @@ impl Toyserver {
         tokio::task::spawn_blocking(move || engine.report().unwrap().0).await.unwrap()
     }
 
+    /// What `/metrics` says, once it has looked at the engine again.
+    pub async fn metrics(&self) -> String {
+        tokio::time::sleep(Duration::from_millis(120)).await;
+        self.send(get("/metrics")).await.text
+    }
+
     /// Waits until the engine holds nothing but its cache and every place is free.
     pub async fn settles(&self) {
         let deadline = Instant::now() + PATIENCE;
@@ -271,6 +278,12 @@ impl Toyserver {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }
+}
+
+/// A number in the text of `/metrics`.
+pub fn metric(text: &str, name: &str) -> f64 {
+    let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("no {name} in\n{text}"));
+    line.rsplit(' ').next().unwrap().parse().unwrap()
 }
 
 /// Waits for something that other threads do.

@@ -1,7 +1,7 @@
 //! Full queues, slow and absent clients, time limits, starts and ends: what is refused, and that everything comes back.
 
 use crate::common::{
-    Options, Toyserver, chat, completion, config, eventually, get, post, read, serve, service, toy, with,
+    Options, Toyserver, chat, completion, config, eventually, get, metric, post, read, serve, service, toy, with,
 };
 use http_body_util::BodyExt;
 use serde_json::json;
@@ -73,6 +73,37 @@ async fn a_client_that_leaves_gives_everything_back_within_a_step() {
     let (_, counters) = server.engine.report().unwrap();
     assert_eq!(counters.aborted, 3);
     assert!(counters.tokens <= 2 * (steps + 2), "{} tokens in {steps} steps and two", counters.tokens);
+}
+
+#[tokio::test]
+async fn answers_that_lose_their_pages_under_load_are_what_they_are_alone() {
+    // Each prompt fits at once, and at most two whole answers do.
+    let small = serve(&Options { pages: 9, ..Options::default() });
+    let body = |i: usize| {
+        let own = json!({"stream": i % 3 == 0, "n": 1 + i % 2, "temperature": 0.9, "max_tokens": 200 + 7 * i,
+            "ignore_eos": true, "vosti_digest": true});
+        with(completion(&"preempt ".repeat(1 + i)), own)
+    };
+    let digests = async |server: &Toyserver, i: usize| -> Vec<serde_json::Value> {
+        let answer = server.post(TEXT, body(i)).await;
+        assert_eq!(answer.status, 200, "{i}: {}", answer.text);
+        let chunks = if i % 3 == 0 { answer.chunks() } else { vec![answer.json()] };
+        let choices = chunks.iter().flat_map(|chunk| chunk["choices"].as_array().unwrap());
+        let ends = choices.filter(|choice| choice["vosti_receipt"].is_object());
+        let mut ends: Vec<_> = ends.map(|c| (c["index"].as_u64(), c["vosti_receipt"]["digest"].clone())).collect();
+        ends.sort_unstable_by_key(|(index, _)| *index);
+        ends.into_iter().map(|(_, digest)| digest).collect()
+    };
+    let crowd = futures_util::future::join_all((0..8).map(|i| digests(&small, i))).await;
+    small.settles().await;
+    let text = small.metrics().await;
+    assert!(metric(&text, "vllm:num_preemptions_total{") > 0.0, "nobody lost pages: nothing was shown");
+    let roomy = toy();
+    for (i, under_load) in crowd.iter().enumerate() {
+        assert_eq!(under_load.len(), 1 + i % 2);
+        assert_eq!(*under_load, digests(&roomy, i).await, "{i}");
+    }
+    assert_eq!(metric(&roomy.metrics().await, "vllm:num_preemptions_total{"), 0.0, "alone nobody does");
 }
 
 #[tokio::test]
@@ -237,13 +268,8 @@ async fn metrics_count_what_happened() {
     server.ok(TEXT, with(completion(&prompt), json!({"n": 2}))).await;
     server.post(TEXT, with(completion("x"), json!({"n": 0}))).await;
     server.settles().await;
-    tokio::time::sleep(Duration::from_millis(120)).await;
-    let answer = server.send(get("/metrics")).await;
-    let value = |name: &str| -> f64 {
-        let line = answer.text.lines().find(|line| line.starts_with(name));
-        let line = line.unwrap_or_else(|| panic!("no {name} in\n{}", answer.text));
-        line.rsplit(' ').next().unwrap().parse().unwrap()
-    };
+    let text = server.metrics().await;
+    let value = |name: &str| metric(&text, name);
     assert_eq!(value("vllm:prompt_tokens_total{"), 260.0);
     assert_eq!(value("vllm:generation_tokens_total{"), 72.0);
     assert_eq!(value("vllm:num_requests_running{"), 0.0);
@@ -251,8 +277,8 @@ async fn metrics_count_what_happened() {
     assert!(value("vllm:prefix_cache_queries_total{") >= 390.0);
     assert_eq!(value("vllm:time_to_first_token_seconds_count{"), 3.0);
     assert_eq!(value("vllm:kv_cache_usage_perc{"), 0.0, "what is only cached is not in use");
-    assert!(answer.text.contains("vosti:requests_refused_total{model_name=\"toy\",reason=\"invalid\"} 1"));
-    assert!(answer.text.ends_with("# EOF\n"));
+    assert!(text.contains("vosti:requests_refused_total{model_name=\"toy\",reason=\"invalid\"} 1"));
+    assert!(text.ends_with("# EOF\n"));
 }
 
 #[tokio::test]
