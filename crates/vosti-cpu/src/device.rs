@@ -9,15 +9,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use vosti_core::{Device, DeviceError, Program, StepPlan};
-use vosti_kernels::{Binding, Extent, KernelError};
-use vosti_tile::{LiftError, Scalar};
+use vosti_kernels::{Binding, KernelError};
+use vosti_tile::LiftError;
+use vosti_wiring::WiringError;
 
 use crate::isa::Isa;
 use crate::launch::{self, Fault, Ready, Units};
 use crate::plan::machine::{Machine, Param};
 use crate::pool::Pool;
 use crate::weights::{Buffer, WeightCache, Weights};
-use crate::wiring::{Size, Wiring, wire};
+use crate::wiring::{Wiring, wire};
 
 /// How kernels are executed; the bits are the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,26 +72,16 @@ impl Config {
 /// Why a device could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum CpuError {
-    #[error("{pages} page counts for {groups} cache groups: give one for each group of the program")]
-    Groups { pages: usize, groups: usize },
-    #[error("kernel {k} of {bindings} bindings: the program and its bindings are from different models")]
-    Binding { k: u32, bindings: usize },
-    #[error("{spec} has a parameter of role {role}, which its op does not have")]
-    Role { spec: String, role: String },
     #[error("no TTIR is checked in for {spec}: add the model's dimensions to the inventory and run `cargo xtask ttir`")]
     Ttir { spec: String },
     #[error("{spec}: {error}")]
     Lift { spec: String, error: LiftError },
     #[error("{spec}: the parameters of the TTIR are not those of the contract; run `cargo xtask ttir`")]
     Signature { spec: String },
-    #[error("parameter `{param}` of {spec} has another element type than the buffer it shares")]
-    Element { spec: String, param: String },
     #[error("parameter `{param}` of {spec} {what}")]
     Premise { spec: String, param: String, what: &'static str },
-    #[error("weight `{name}`: {error}")]
-    Weight { name: String, error: Box<dyn std::error::Error + Send + Sync> },
-    #[error("weight `{name}` is not {elem}, which its kernels read")]
-    WeightType { name: String, elem: Scalar },
+    #[error(transparent)]
+    Wiring(#[from] WiringError),
     #[error("memory or threads: {0}")]
     System(#[from] std::io::Error),
     #[error(transparent)]
@@ -124,7 +115,7 @@ impl CpuDevice {
         let wiring = wire(program, bindings, weights, &config, isa)?;
         let mut params = Vec::new();
         let mut launches = Vec::new();
-        for wired in &wiring.launches {
+        for (wired, waits) in wiring.launches.iter().zip(&wiring.waits) {
             let start = params.len();
             params.extend(wired.params.iter().map(|bound| launch::param(wiring.buffer(*bound))));
             launches.push(Ready {
@@ -132,7 +123,7 @@ impl CpuDevice {
                 params: start..params.len(),
                 grid: [1; 3],
                 units: Units::default(),
-                waits: wired.waits,
+                waits: *waits,
                 ahead: None,
                 next: AtomicUsize::new(0),
                 nanoseconds: AtomicU64::new(0),
@@ -174,21 +165,17 @@ impl CpuDevice {
         )
     }
 
-    /// Grids and units of all launches, for a step of this size.
-    fn size(&mut self, rows: usize, selected: usize) -> Result<(), KernelError> {
-        let mut known: HashMap<(usize, usize), [usize; 3]> = HashMap::new();
+    /// Grids and units of all launches, for the step that the metadata say.
+    fn size(&mut self) -> Result<(), KernelError> {
+        let mut known: HashMap<(usize, usize, usize), [usize; 3]> = HashMap::new();
         for (ready, wired) in self.launches.iter_mut().zip(&self.wiring.launches) {
-            let (rows, tiles) = match wired.size {
-                Size::Rows => (rows, 0),
-                Size::Selected => (selected, 0),
-                Size::Tiles(tiling) => (rows, self.wiring.metadata.tiles(tiling)),
-            };
+            let extent = self.wiring.metadata.extent(wired.size);
             let compiled = &self.wiring.kernels[wired.kernel];
-            let key = (wired.kernel, rows ^ tiles << 32);
+            let key = (wired.kernel, extent.rows, extent.tiles);
             ready.grid = match known.get(&key) {
                 Some(grid) => *grid,
                 None => {
-                    let grid = compiled.contract.grid(&compiled.spec, Extent { rows, tiles })?;
+                    let grid = compiled.contract.grid(&compiled.spec, extent)?;
                     known.insert(key, grid);
                     grid
                 }
@@ -273,7 +260,7 @@ impl Device for CpuDevice {
         }
         self.ran = true;
         self.wiring.metadata.fill(plan).map_err(refuse)?;
-        self.size(plan.rows(), plan.selected().len()).map_err(|e| refuse(e.to_string()))?;
+        self.size().map_err(|e| refuse(e.to_string()))?;
         self.launch()
     }
 

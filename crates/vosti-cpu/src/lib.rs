@@ -14,7 +14,6 @@ pub mod micro;
 pub mod plan;
 pub mod pool;
 pub mod probe;
-mod step;
 pub mod vector;
 pub mod weights;
 mod wiring;

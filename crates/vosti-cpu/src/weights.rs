@@ -1,43 +1,12 @@
-//! Where weights come from, and how they are kept: once each, in the layout that their dots read.
+//! How weights are kept: once each, in the layout that their dots read.
 
 use crate::device::CpuError;
 use crate::layout::{Layout, PANEL};
 use crate::memory::{Arena, Plain, Region};
 use std::collections::HashMap;
-use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use vosti_tile::Scalar;
-
-/// A weight's elements, row-major.
-#[derive(Clone, Debug, PartialEq)]
-pub enum TensorData {
-    /// BF16 bit patterns.
-    Bf16(Vec<u16>),
-    F32(Vec<f32>),
-}
-
-impl TensorData {
-    /// The elements of a range.
-    pub fn part(self, range: Range<usize>) -> Self {
-        match self {
-            Self::Bf16(data) => Self::Bf16(data[range].to_vec()),
-            Self::F32(data) => Self::F32(data[range].to_vec()),
-        }
-    }
-}
-
-/// Where a device gets its weights from, by the names in the bindings. It asks for one at a time, each once, in parts,
-/// so that no weight is in memory twice.
-pub trait Weights {
-    /// The weight's axes, slowest first.
-    fn shape(&self, name: &str) -> Result<Vec<usize>, WeightError>;
-
-    /// The elements of some rows (indices of the first axis), row-major.
-    fn rows(&self, name: &str, rows: Range<usize>) -> Result<TensorData, WeightError>;
-}
-
-/// Whatever went wrong in the weights' source.
-pub type WeightError = Box<dyn std::error::Error + Send + Sync>;
+pub use vosti_wiring::{TensorData, WeightError, Weights};
 
 /// Elements that are asked for at once: enough to be quick, few enough to be nothing beside the weights.
 const PART: usize = 1 << 20;
@@ -96,26 +65,16 @@ impl Buffer {
         elem: Scalar,
         wanted: Option<Layout>,
     ) -> Result<Self, CpuError> {
-        let failed = |error: WeightError| CpuError::Weight { name: name.into(), error };
-        let shape = weights.shape(name).map_err(failed)?;
-        let (rows, columns) = (shape.first().copied().unwrap_or(1), shape.iter().skip(1).product::<usize>());
+        let (rows, columns) = vosti_wiring::weights::shape(weights, name)?;
         let mut buffer = Self::zeroed(arena, elem, rows * columns, wanted)?;
         let part = (PART / columns.max(1)).next_multiple_of(PANEL).max(PANEL);
-        for start in (0..rows).step_by(part) {
-            let end = rows.min(start + part);
-            let first = start * columns;
-            let length = (end - start) * columns;
-            match (weights.rows(name, start..end).map_err(failed)?, elem) {
-                (TensorData::Bf16(data), Scalar::Bf16) if data.len() == length => buffer.put(first, &data),
-                (TensorData::F32(data), Scalar::F32) if data.len() == length => buffer.put(first, &data),
-                (TensorData::Bf16(data), Scalar::F32) if data.len() == length => {
-                    let wide: Vec<f32> = data.into_iter().map(vosti_tile::numerics::from_bf16).collect();
-                    buffer.put(first, &wide);
-                }
-                (TensorData::F32(_), _) => return Err(CpuError::WeightType { name: name.into(), elem }),
-                _ => return Err(failed("its source gave rows of another length than its shape's".into())),
+        vosti_wiring::weights::read(weights, name, elem, part, |first, data| {
+            match data {
+                TensorData::Bf16(data) => buffer.put(first, &data),
+                TensorData::F32(data) => buffer.put(first, &data),
             }
-        }
+            Ok::<_, CpuError>(())
+        })?;
         Ok(buffer)
     }
 

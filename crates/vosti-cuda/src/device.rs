@@ -3,20 +3,20 @@
 //! Everything is loaded, uploaded and allocated when it is made. A step uploads its metadata, launches the program's
 //! kernels in order and waits once, for the logits. Steps in which every request has one row are recorded per row count
 //! on first use and replayed after that; the count is exact, so a recorded grid is the contract's, and no row is padding.
-//! Read next: [`crate::wiring`], [`crate::launch`].
+//! Read next: [`crate::launch`], [`crate::step`].
 
 use crate::arch::Arch;
 use crate::driver::{Address, Driver, DriverError, Graph};
 use crate::error::CudaError;
 use crate::image::Image;
 use crate::inspect::SCRATCH_PARAMS;
-use crate::step::Metadata;
-use crate::weights::{self, Weights};
-use crate::wiring::{Bound, Wiring, wire};
+use crate::launch::Code;
+use crate::step::Step;
+use crate::weights;
 use std::collections::{BTreeMap, HashMap};
-use vosti_core::{Device, DeviceError, Dtype, PAGE, Program, RowSet, StepPlan};
+use vosti_core::{Device, DeviceError, Program, StepPlan};
 use vosti_kernels::Binding;
-use vosti_tile::Scalar;
+use vosti_wiring::{Bound, Weights, Wiring, caches, wire};
 
 /// Rows up to which steps of one row a request are recorded. Larger ones are launched kernel by kernel.
 pub const RECORDED_ROWS_MAX: usize = 64;
@@ -47,7 +47,8 @@ pub struct CudaDevice<D> {
     driver: D,
     config: Config,
     program: Program,
-    wiring: Wiring,
+    wiring: Wiring<Code>,
+    step: Step,
     /// The parameters of every launch, scratch included.
     pointers: Vec<Vec<Address>>,
     /// Each with its bytes.
@@ -86,15 +87,16 @@ impl<D: Driver> CudaDevice<D> {
                 capability: about.capability,
             });
         }
-        if config.pages.len() != program.groups.len() {
-            return Err(CudaError::Groups { pages: config.pages.len(), groups: program.groups.len() });
-        }
-        let metadata = Metadata::new(program, config.rows_max, config.selected_max);
-        let wiring = wire(&mut driver, arch, program, bindings, images, metadata)?;
+        let wiring = wire(program, bindings, |spec| {
+            let spec = spec.to_string();
+            let image = images.get(&spec).ok_or(CudaError::NotInBundle { spec })?;
+            Code::load(&mut driver, image, arch)
+        })?;
+        let step = Step::new(program, &wiring.tilings, config.rows_max, config.selected_max);
         let wanted = buffers(program, &wiring, &config, weights)?;
         let scratch = scratch(&wiring, &config)?;
         let rounded = |bytes: u64| bytes.max(1).next_multiple_of(ALIGN);
-        let sizes = wanted.iter().map(|w| w.bytes).chain(scratch).chain([wiring.metadata.bytes()]);
+        let sizes = wanted.iter().map(|w| w.bytes).chain(scratch).chain([step.bytes()]);
         let (needs, free) = (sizes.map(rounded).sum(), driver.free_bytes()?);
         if needs > free {
             return Err(CudaError::Room { needs, free });
@@ -106,8 +108,7 @@ impl<D: Driver> CudaDevice<D> {
             addresses.insert(*bound, at);
             match bound {
                 Bound::Weight(i) => {
-                    let elem = wiring.elems.get(bound).copied().unwrap_or(Scalar::Bf16);
-                    weights::upload(&mut driver, at, weights, &wiring.weights[*i], elem)?;
+                    weights::upload(&mut driver, at, weights, &wiring.weights[*i], wiring.elem(*bound))?;
                 }
                 _ => driver.zero(at, rounded(*bytes))?,
             }
@@ -115,13 +116,13 @@ impl<D: Driver> CudaDevice<D> {
                 caches.push((at, rounded(*bytes)));
             }
         }
-        let metadata = driver.allocate(rounded(wiring.metadata.bytes()))?;
+        let metadata = driver.allocate(rounded(step.bytes()))?;
         let mut scratch_at = [0; SCRATCH_PARAMS];
         for (at, bytes) in scratch_at.iter_mut().zip(scratch).filter(|(_, bytes)| *bytes > 0) {
             *at = driver.allocate(rounded(bytes))?;
         }
         let address = |bound: &Bound| match bound {
-            Bound::Meta(meta) => metadata + wiring.metadata.start(*meta),
+            Bound::Meta(meta) => metadata + step.start(*meta),
             other => addresses.get(other).copied().unwrap_or(0),
         };
         let pointers = wiring.launches.iter().map(|launch| {
@@ -138,6 +139,7 @@ impl<D: Driver> CudaDevice<D> {
             config,
             program,
             wiring,
+            step,
             pointers,
             caches,
             metadata,
@@ -156,41 +158,41 @@ impl<D: Driver> CudaDevice<D> {
         &mut self.driver
     }
 
-    /// Every launch of a step, in order.
-    fn launch(&mut self, rows: usize, selected: usize) -> Result<(), CudaError> {
+    /// Every launch of the step that was filled, in order.
+    fn launch(&mut self) -> Result<(), CudaError> {
         for (launch, pointers) in self.wiring.launches.iter().zip(&self.pointers) {
-            let extent = self.wiring.extent(launch.size, rows, selected);
-            self.wiring.codes[launch.code].launch(&mut self.driver, extent, pointers)?;
+            let extent = self.step.extent(launch.size);
+            self.wiring.kernels[launch.kernel].launch(&mut self.driver, extent, pointers)?;
         }
         Ok(())
     }
 
-    fn record(&mut self, rows: usize) -> Result<Graph, CudaError> {
+    fn record(&mut self) -> Result<Graph, CudaError> {
         self.driver.begin_recording()?;
-        let launched = self.launch(rows, rows);
+        let launched = self.launch();
         // Ended in any case: a stream that records does nothing else.
         let graph = self.driver.end_recording();
         launched?;
         Ok(graph?)
     }
 
-    fn step(&mut self, plan: &StepPlan) -> Result<(), CudaError> {
+    fn run_filled(&mut self, plan: &StepPlan) -> Result<(), CudaError> {
         let (rows, selected) = (plan.rows(), plan.selected().len());
-        self.wiring.metadata.upload(&mut self.driver, self.metadata)?;
+        self.step.upload(&mut self.driver, self.metadata)?;
         let single = plan.sequences().len() == rows && selected == rows;
         match self.config.graphs && single && rows <= RECORDED_ROWS_MAX {
             true => {
                 let graph = match self.graphs.get(&rows) {
                     Some(graph) => *graph,
                     None => {
-                        let graph = self.record(rows)?;
+                        let graph = self.record()?;
                         self.graphs.insert(rows, graph);
                         graph
                     }
                 };
                 self.driver.replay(graph)?;
             }
-            false => self.launch(rows, selected)?,
+            false => self.launch()?,
         }
         let len = selected * self.program.vocab as usize;
         Ok(self.driver.download(self.logits_at, &mut self.logits[..len])?)
@@ -207,41 +209,34 @@ impl<D: Driver> CudaDevice<D> {
 /// Everything but metadata and scratch.
 fn buffers(
     program: &Program,
-    wiring: &Wiring,
+    wiring: &Wiring<Code>,
     config: &Config,
     weights: &dyn Weights,
 ) -> Result<Vec<Wanted>, CudaError> {
-    let elem = |bound: Bound, or: Scalar| wiring.elems.get(&bound).copied().unwrap_or(or);
     let mut wanted = vec![];
-    let mut want = |bound: Bound, len: usize, or: Scalar| {
-        wanted.push(Wanted { bound, bytes: len as u64 * elem(bound, or).bytes() as u64 });
+    let mut want = |bound: Bound, len: usize| {
+        wanted.push(Wanted { bound, bytes: len as u64 * wiring.elem(bound).bytes() as u64 });
     };
-    for (i, decl) in program.buffers.iter().enumerate() {
-        let many = if decl.rows == RowSet::All { config.rows_max } else { config.selected_max };
-        if decl.dtype == Dtype::F32 && elem(Bound::Row(i), Scalar::F32) != Scalar::F32 {
-            return Err(CudaError::Element { spec: format!("buffer {i}"), param: "rows".into() });
-        }
-        want(Bound::Row(i), many * decl.width as usize, Scalar::F32);
+    for (i, (_, len)) in wiring.rows(program, config.rows_max, config.selected_max)?.into_iter().enumerate() {
+        want(Bound::Row(i), len);
     }
-    for (i, layer) in program.layers.iter().enumerate() {
-        let group = &program.groups[layer.group as usize];
-        let slots = config.pages[layer.group as usize] * PAGE;
-        let len = slots * group.kv_heads as usize * group.head_dim as usize;
-        want(Bound::CacheK(i), len, Scalar::Bf16);
-        want(Bound::CacheV(i), len, Scalar::Bf16);
+    for (i, len) in caches(program, &config.pages)?.into_iter().enumerate() {
+        want(Bound::CacheK(i), len);
+        want(Bound::CacheV(i), len);
     }
     for (i, name) in wiring.weights.iter().enumerate() {
-        want(Bound::Weight(i), weights::len(weights, name)?, Scalar::Bf16);
+        let (rows, columns) = vosti_wiring::weights::shape(weights, name)?;
+        want(Bound::Weight(i), rows * columns);
     }
     Ok(wanted)
 }
 
 /// Bytes of scratch for the largest launch of the largest step; launches run one after the other and share it.
-fn scratch(wiring: &Wiring, config: &Config) -> Result<[u64; SCRATCH_PARAMS], CudaError> {
+fn scratch(wiring: &Wiring<Code>, config: &Config) -> Result<[u64; SCRATCH_PARAMS], CudaError> {
     let mut most = [0; SCRATCH_PARAMS];
     for launch in &wiring.launches {
-        let code = &wiring.codes[launch.code];
-        let programs = code.programs(wiring.extent_max(launch.size, config.rows_max, config.selected_max))?;
+        let code = &wiring.kernels[launch.kernel];
+        let programs = code.programs(launch.size.most(config.rows_max, config.selected_max))?;
         for (most, scratch) in most.iter_mut().zip(code.scratch) {
             *most = (*most).max(scratch.bytes.saturating_mul(programs));
         }
@@ -278,8 +273,8 @@ impl<D: Driver> Device for CudaDevice<D> {
             let message = format!("the GPU has failed before: {why}; restart");
             return Err(DeviceError { message, intact: false });
         }
-        self.wiring.metadata.fill(plan).map_err(|message| DeviceError { message, intact: true })?;
-        self.step(plan).map_err(|error| {
+        self.step.fill(plan).map_err(|message| DeviceError { message, intact: true })?;
+        self.run_filled(plan).map_err(|error| {
             self.broken = Some(error.to_string());
             DeviceError { message: error.to_string(), intact: false }
         })

@@ -1,10 +1,10 @@
 //! What can go wrong on the way from TTIR to a checked cubin.
 
 use crate::driver::DriverError;
-use crate::weights::WeightError;
 use std::path::PathBuf;
 use thiserror::Error;
 use vosti_kernels::KernelError;
+use vosti_wiring::WiringError;
 
 /// An error of this crate.
 #[derive(Debug, Error)]
@@ -41,16 +41,8 @@ pub enum CudaError {
     Room { needs: u64, free: u64 },
     #[error("{spec} cannot be launched with {why}: this is a bug, report it")]
     Launch { spec: String, why: String },
-    #[error("{pages} page counts for {groups} cache groups: give one for each group of the program")]
-    Groups { pages: usize, groups: usize },
-    #[error("kernel {k} of {bindings} bindings: the program and its bindings are from different models")]
-    Binding { k: u32, bindings: usize },
-    #[error("{spec} has a parameter of role {role}, which its op does not have")]
-    Role { spec: String, role: String },
-    #[error("parameter `{param}` of {spec} has another element type than the buffer it shares")]
-    Element { spec: String, param: String },
-    #[error("weight `{name}`: {error}")]
-    Weight { name: String, error: WeightError },
+    #[error(transparent)]
+    Wiring(#[from] WiringError),
     #[error(transparent)]
     Driver(#[from] DriverError),
     #[error(transparent)]

@@ -43,6 +43,20 @@ pub struct Code {
     shared: u32,
 }
 
+impl vosti_wiring::Kernel for Code {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn contract(&self) -> &Contract {
+        &self.contract
+    }
+
+    fn elem(&self, param: usize) -> Scalar {
+        self.premises[param].elem
+    }
+}
+
 impl Code {
     /// Loads an image, unless the device is another one, the driver sees another kernel than the compiler reported, or
     /// the launcher would have to do what it does not.

@@ -17,7 +17,6 @@ pub mod launch;
 pub mod step;
 pub mod toolchain;
 pub mod weights;
-pub mod wiring;
 
 pub use arch::Arch;
 pub use artifact::{Artifact, Hashes, Metadata};
@@ -28,4 +27,4 @@ pub use error::{CudaError, Refusal};
 pub use image::{Image, Record};
 pub use inspect::{Facts, inspect};
 pub use toolchain::Toolchain;
-pub use weights::{TensorData, WeightError, Weights};
+pub use vosti_wiring::{TensorData, WeightError, Weights};

@@ -8,7 +8,7 @@ use common::{StandIn, TARGET, images, numbers, plan};
 use std::ops::Range;
 use vosti_core::Device;
 use vosti_cpu::CpuDevice;
-use vosti_cuda::{CudaDevice, WeightError};
+use vosti_cuda::{CudaDevice, TensorData, WeightError, Weights};
 use vosti_engine::{Engine, Event, Policy, Request, Sampling};
 use vosti_model::{ModelPlan, Recipe};
 
@@ -31,26 +31,14 @@ fn bf16(values: Vec<f32>) -> Vec<u16> {
     values.into_iter().map(|x| (x.to_bits() >> 16) as u16).collect()
 }
 
-impl vosti_cuda::Weights for Random<'_> {
+impl Weights for Random<'_> {
     fn shape(&self, name: &str) -> Result<Vec<usize>, WeightError> {
         Ok(self.0.weights[name].shape())
     }
-    fn rows(&self, name: &str, rows: Range<usize>) -> Result<vosti_cuda::TensorData, WeightError> {
+    fn rows(&self, name: &str, rows: Range<usize>) -> Result<TensorData, WeightError> {
         Ok(match self.part(name, rows) {
-            (values, true) => vosti_cuda::TensorData::Bf16(bf16(values)),
-            (values, false) => vosti_cuda::TensorData::F32(values),
-        })
-    }
-}
-
-impl vosti_cpu::Weights for Random<'_> {
-    fn shape(&self, name: &str) -> Result<Vec<usize>, WeightError> {
-        Ok(self.0.weights[name].shape())
-    }
-    fn rows(&self, name: &str, rows: Range<usize>) -> Result<vosti_cpu::TensorData, WeightError> {
-        Ok(match self.part(name, rows) {
-            (values, true) => vosti_cpu::TensorData::Bf16(bf16(values)),
-            (values, false) => vosti_cpu::TensorData::F32(values),
+            (values, true) => TensorData::Bf16(bf16(values)),
+            (values, false) => TensorData::F32(values),
         })
     }
 }

@@ -1,0 +1,22 @@
+//! Why a program cannot be wired.
+
+use crate::weights::WeightError;
+use thiserror::Error;
+use vosti_tile::Scalar;
+
+/// An error of this crate.
+#[derive(Debug, Error)]
+pub enum WiringError {
+    #[error("{pages} page counts for {groups} cache groups: give one for each group of the program")]
+    Groups { pages: usize, groups: usize },
+    #[error("kernel {k} of {bindings} bindings: the program and its bindings are from different models")]
+    Binding { k: u32, bindings: usize },
+    #[error("{spec} has a parameter of role {role}, which its op does not have")]
+    Role { spec: String, role: String },
+    #[error("parameter `{param}` of {spec} has another element type than the buffer it shares")]
+    Element { spec: String, param: String },
+    #[error("weight `{name}`: {error}")]
+    Weight { name: String, error: WeightError },
+    #[error("weight `{name}` is not {elem}, which its kernels read")]
+    WeightType { name: String, elem: Scalar },
+}

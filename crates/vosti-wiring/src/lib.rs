@@ -1,0 +1,16 @@
+//! What every device does alike, whatever its memory is: which kernel each op is, which buffer each parameter is bound to,
+//! what a step's metadata say, how weights are read.
+//!
+//! It holds no memory and launches nothing: a device gives it kernels and arrays of integers, and keeps both. It knows no
+//! kernel by name and chooses nothing from a batch.
+//! Read next: [`wiring`], then [`step`].
+
+pub mod error;
+pub mod step;
+pub mod weights;
+pub mod wiring;
+
+pub use error::WiringError;
+pub use step::{Ints, Meta, Metadata};
+pub use weights::{TensorData, WeightError, Weights};
+pub use wiring::{Bound, Kernel, Size, Tiling, Wired, Wiring, caches, wire};

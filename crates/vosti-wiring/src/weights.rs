@@ -1,0 +1,75 @@
+//! Where weights come from: a source that is asked for some rows at a time, so that no weight is in memory twice.
+
+use crate::error::WiringError;
+use std::ops::Range;
+use vosti_tile::Scalar;
+use vosti_tile::numerics::from_bf16;
+
+/// A weight's elements, row-major.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TensorData {
+    /// BF16 bit patterns.
+    Bf16(Vec<u16>),
+    F32(Vec<f32>),
+}
+
+impl TensorData {
+    /// The elements of a range.
+    pub fn part(self, range: Range<usize>) -> Self {
+        match self {
+            Self::Bf16(data) => Self::Bf16(data[range].to_vec()),
+            Self::F32(data) => Self::F32(data[range].to_vec()),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Bf16(data) => data.len(),
+            Self::F32(data) => data.len(),
+        }
+    }
+}
+
+/// Whatever went wrong in the weights' source.
+pub type WeightError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Where a device gets its weights from, by the names in the bindings. It asks for one at a time, each once, in parts.
+pub trait Weights {
+    /// The weight's axes, slowest first.
+    fn shape(&self, name: &str) -> Result<Vec<usize>, WeightError>;
+
+    /// The elements of some rows (indices of the first axis), row-major.
+    fn rows(&self, name: &str, rows: Range<usize>) -> Result<TensorData, WeightError>;
+}
+
+/// A weight's first axis, and the product of the others.
+pub fn shape(weights: &dyn Weights, name: &str) -> Result<(usize, usize), WiringError> {
+    let shape = weights.shape(name).map_err(|error| WiringError::Weight { name: name.into(), error })?;
+    Ok((shape.first().copied().unwrap_or(1), shape.iter().skip(1).product()))
+}
+
+/// Gives a weight to `put` as the kernels' element type, `part` rows at a time, each time with the flat index of the first
+/// element. BF16 widens to FP32; FP32 never narrows by itself.
+pub fn read<E: From<WiringError>>(
+    weights: &dyn Weights,
+    name: &str,
+    elem: Scalar,
+    part: usize,
+    mut put: impl FnMut(usize, TensorData) -> Result<(), E>,
+) -> Result<(), E> {
+    let failed = |error: WeightError| WiringError::Weight { name: name.into(), error };
+    let (rows, columns) = shape(weights, name)?;
+    for start in (0..rows).step_by(part.max(1)) {
+        let end = rows.min(start + part.max(1));
+        let data = match (weights.rows(name, start..end).map_err(failed)?, elem) {
+            (data @ TensorData::Bf16(_), Scalar::Bf16) | (data @ TensorData::F32(_), Scalar::F32) => data,
+            (TensorData::Bf16(data), Scalar::F32) => TensorData::F32(data.into_iter().map(from_bf16).collect()),
+            _ => return Err(WiringError::WeightType { name: name.into(), elem }.into()),
+        };
+        if data.len() != (end - start) * columns {
+            return Err(failed("its source gave rows of another length than its shape's".into()).into());
+        }
+        put(start * columns, data)?;
+    }
+    Ok(())
+}
