@@ -155,13 +155,14 @@ class Soak:
 
     async def watch(self):
         """Memory, descriptors and the engine's counters, once a minute."""
-        connection = self.connect()
         while time.monotonic() < self.end:
+            # A connection of its own: the server closes one that is silent for a minute.
+            connection = self.connect()
             sample = await self.sample(connection)
+            connection.close()
             self.samples.append(sample)
             print(json.dumps(sample | {"counts": dict(sorted(self.counts.items()))}), flush=True)
             await asyncio.sleep(min(self.options.every, max(0, self.end - time.monotonic())))
-        connection.close()
 
     async def sample(self, connection):
         with open(f"/proc/{self.options.pid}/status") as file:
@@ -195,16 +196,28 @@ class Soak:
                 self.fail(f"replay says {said!r}, exit code {process.returncode}")
 
     async def run(self):
-        connection = self.connect()
-        self.options.model = (await connection.call("/v1/models"))["data"][0]["id"]
+        self.options.model = await self.ready()
         clients = (self.client(index) for index in range(self.options.connections))
         await asyncio.gather(self.watch(), self.replays(), *clients)
+        connection = self.connect()
         await self.empties(connection)
         self.samples.append(await self.sample(connection))
         for number in random.Random(self.options.seed).sample(sorted(self.kept), min(len(self.kept), self.options.alone)):
             await self.digest(connection, number)
             self.counts["alone"] += 1
         self.judge()
+
+    async def ready(self):
+        """Waits until the model is loaded, and gives its name."""
+        for _ in range(600):
+            connection = self.connect()
+            try:
+                return (await connection.call("/v1/models"))["data"][0]["id"]
+            except (OSError, EOFError, IndexError, Refused):
+                await asyncio.sleep(0.2)
+            finally:
+                connection.close()
+        raise SystemExit("the server does not get ready")
 
     async def empties(self, connection):
         for _ in range(600):
