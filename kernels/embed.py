@@ -1,4 +1,4 @@
-"""One row of the embedding table per token, scaled in FP32."""
+"""One row of the embedding table per token, scaled in FP32: the residual stream's first value."""
 import triton
 import triton.language as tl
 
@@ -10,7 +10,7 @@ import triton.language as tl
 # tokens = "tokens"
 # rows = "rows"
 # w = "weight 0"
-# out = "out 0"
+# out = "out 0 f32"
 # ///
 @triton.jit
 def embed(tokens, rows, w, out, V: tl.constexpr, H: tl.constexpr, SCALE: tl.constexpr, BM: tl.constexpr,
@@ -24,4 +24,4 @@ def embed(tokens, rows, w, out, V: tl.constexpr, H: tl.constexpr, SCALE: tl.cons
     cell = token.to(tl.int64)[:, None] * H + h[None, :]
     x = tl.load(w + cell, mask=(t < m)[:, None] & (h < H)[None, :], other=0.0).to(tl.float32) * SCALE
     out_tile = tl.make_block_ptr(out, (m, H), (H, 1), (row, col), (BM, BH), (1, 0))
-    tl.store(out_tile, x.to(out.dtype.element_ty), boundary_check=(0, 1))
+    tl.store(out_tile, x, boundary_check=(0, 1))

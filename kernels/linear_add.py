@@ -1,4 +1,4 @@
-"""A linear layer added to a residual before the one cast: `out = residual + x w^T`."""
+"""A linear layer added to the residual stream, which is FP32: `out = residual + x w^T`, never rounded to BF16."""
 import triton
 import triton.language as tl
 
@@ -8,10 +8,10 @@ import triton.language as tl
 # grid = ["cdiv(rows, BM)", "cdiv(N, BN)"]
 # [params]
 # x = "in 0"
-# residual = "in 1"
+# residual = "in 1 f32"
 # rows = "rows"
 # w = "weight 0"
-# out = "out 0"
+# out = "out 0 f32"
 # ///
 @triton.jit
 def linear_add(x, residual, rows, w, out, K: tl.constexpr, N: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
@@ -29,6 +29,6 @@ def linear_add(x, residual, rows, w, out, K: tl.constexpr, N: tl.constexpr, BM: 
         x_tile = tl.advance(x_tile, (0, BK))
         w_tile = tl.advance(w_tile, (BK, 0))
     residual_tile = tl.make_block_ptr(residual, (m, N), (N, 1), (row, col), (BM, BN), (1, 0))
-    r = tl.load(residual_tile, boundary_check=(0, 1), padding_option="zero").to(tl.float32)
+    r = tl.load(residual_tile, boundary_check=(0, 1), padding_option="zero")
     out_tile = tl.make_block_ptr(out, (m, N), (N, 1), (row, col), (BM, BN), (1, 0))
-    tl.store(out_tile, (r + acc).to(out.dtype.element_ty), boundary_check=(0, 1))
+    tl.store(out_tile, r + acc, boundary_check=(0, 1))

@@ -1,4 +1,4 @@
-"""RMS norm: `out = x * rsqrt(mean(x^2) + EPS) * w`, all in FP32 with one cast at the end.
+"""RMS norm of the residual stream: `out = x * rsqrt(mean(x^2) + EPS) * w`, all in FP32 with one cast at the end.
 
 The squares are summed per column block first and across a block's columns last.
 """
@@ -10,7 +10,7 @@ import triton.language as tl
 # shape = "rowwise"
 # grid = ["cdiv(rows, BM)"]
 # [params]
-# x = "in 0"
+# x = "in 0 f32"
 # rows = "rows"
 # w = "weight 0 f32"
 # out = "out 0"
@@ -22,7 +22,7 @@ def rmsnorm(x, rows, w, out, H: tl.constexpr, EPS: tl.constexpr, BM: tl.constexp
     x_tile = tl.make_block_ptr(x, (m, H), (H, 1), (row, 0), (BM, BH), (1, 0))
     squares = tl.zeros((BM, BH), tl.float32)
     for _ in range(0, H, BH):
-        v = tl.load(x_tile, boundary_check=(0, 1), padding_option="zero").to(tl.float32)
+        v = tl.load(x_tile, boundary_check=(0, 1), padding_option="zero")
         squares += v * v
         x_tile = tl.advance(x_tile, (0, BH))
     scale = tl.rsqrt(tl.sum(squares, 1) / H + EPS)
@@ -31,7 +31,7 @@ def rmsnorm(x, rows, w, out, H: tl.constexpr, EPS: tl.constexpr, BM: tl.constexp
     w_tile = tl.make_block_ptr(w, (H,), (1,), (0,), (BH,), (0,))
     out_tile = tl.make_block_ptr(out, (m, H), (H, 1), (row, 0), (BM, BH), (1, 0))
     for _ in range(0, H, BH):
-        v = tl.load(x_tile, boundary_check=(0, 1), padding_option="zero").to(tl.float32)
+        v = tl.load(x_tile, boundary_check=(0, 1), padding_option="zero")
         weight = tl.load(w_tile, boundary_check=(0,), padding_option="zero")
         y = v * scale[:, None] * weight[None, :]
         tl.store(out_tile, y.to(out.dtype.element_ty), boundary_check=(0, 1))

@@ -1,4 +1,4 @@
-"""RMS norm of x added to a residual: `out = residual + x * rsqrt(mean(x^2) + EPS) * w`, in FP32."""
+"""RMS norm of x added to the residual stream: `out = residual + x * rsqrt(mean(x^2) + EPS) * w`, in FP32."""
 import triton
 import triton.language as tl
 
@@ -7,11 +7,11 @@ import triton.language as tl
 # shape = "rowwise"
 # grid = ["cdiv(rows, BM)"]
 # [params]
-# residual = "in 0"
+# residual = "in 0 f32"
 # x = "in 1"
 # rows = "rows"
 # w = "weight 0 f32"
-# out = "out 0"
+# out = "out 0 f32"
 # ///
 @triton.jit
 def rmsnorm_add(residual, x, rows, w, out, H: tl.constexpr, EPS: tl.constexpr, BM: tl.constexpr, BH: tl.constexpr):
@@ -31,10 +31,10 @@ def rmsnorm_add(residual, x, rows, w, out, H: tl.constexpr, EPS: tl.constexpr, B
     out_tile = tl.make_block_ptr(out, (m, H), (H, 1), (row, 0), (BM, BH), (1, 0))
     for _ in range(0, H, BH):
         v = tl.load(x_tile, boundary_check=(0, 1), padding_option="zero").to(tl.float32)
-        r = tl.load(residual_tile, boundary_check=(0, 1), padding_option="zero").to(tl.float32)
+        r = tl.load(residual_tile, boundary_check=(0, 1), padding_option="zero")
         weight = tl.load(w_tile, boundary_check=(0,), padding_option="zero")
         y = r + v * scale[:, None] * weight[None, :]
-        tl.store(out_tile, y.to(out.dtype.element_ty), boundary_check=(0, 1))
+        tl.store(out_tile, y, boundary_check=(0, 1))
         x_tile = tl.advance(x_tile, (0, BH))
         residual_tile = tl.advance(residual_tile, (0, BH))
         w_tile = tl.advance(w_tile, (BH,))

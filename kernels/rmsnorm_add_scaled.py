@@ -10,12 +10,12 @@ import triton.language as tl
 # shape = "rowwise"
 # grid = ["cdiv(rows, BM)"]
 # [params]
-# residual = "in 0"
+# residual = "in 0 f32"
 # x = "in 1"
 # rows = "rows"
 # w = "weight 0 f32"
 # factor = "weight 1 f32"
-# out = "out 0"
+# out = "out 0 f32"
 # ///
 @triton.jit
 def rmsnorm_add_scaled(residual, x, rows, w, factor, out, H: tl.constexpr, EPS: tl.constexpr, BM: tl.constexpr,
@@ -37,11 +37,11 @@ def rmsnorm_add_scaled(residual, x, rows, w, factor, out, H: tl.constexpr, EPS: 
     out_tile = tl.make_block_ptr(out, (m, H), (H, 1), (row, 0), (BM, BH), (1, 0))
     for _ in range(0, H, BH):
         v = tl.load(x_tile, boundary_check=(0, 1), padding_option="zero").to(tl.float32)
-        r = tl.load(residual_tile, boundary_check=(0, 1), padding_option="zero").to(tl.float32)
+        r = tl.load(residual_tile, boundary_check=(0, 1), padding_option="zero")
         weight = tl.load(w_tile, boundary_check=(0,), padding_option="zero")
         by = tl.load(factor_tile, boundary_check=(0,), padding_option="zero")
         y = (r + v * scale[:, None] * weight[None, :]) * by[None, :]
-        tl.store(out_tile, y.to(out.dtype.element_ty), boundary_check=(0, 1))
+        tl.store(out_tile, y, boundary_check=(0, 1))
         x_tile = tl.advance(x_tile, (0, BH))
         residual_tile = tl.advance(residual_tile, (0, BH))
         w_tile = tl.advance(w_tile, (BH,))

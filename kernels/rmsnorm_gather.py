@@ -10,7 +10,7 @@ import triton.language as tl
 # shape = "rowwise"
 # grid = ["cdiv(rows, BM)"]
 # [params]
-# x = "in 0"
+# x = "in 0 f32"
 # row_index = "row_index"
 # rows = "rows"
 # w = "weight 0 f32"
@@ -28,7 +28,7 @@ def rmsnorm_gather(x, row_index, rows, w, out, H: tl.constexpr, EPS: tl.constexp
     for start in range(0, H, BH):
         h = start + tl.arange(0, BH)
         live = (i < m)[:, None] & (h < H)[None, :]
-        v = tl.load(x + (x_row + h[None, :]), mask=live, other=0.0).to(tl.float32)
+        v = tl.load(x + (x_row + h[None, :]), mask=live, other=0.0)
         squares += v * v
     scale = tl.rsqrt(tl.sum(squares, 1) / H + EPS)
 
@@ -37,7 +37,7 @@ def rmsnorm_gather(x, row_index, rows, w, out, H: tl.constexpr, EPS: tl.constexp
     for start in range(0, H, BH):
         h = start + tl.arange(0, BH)
         live = (i < m)[:, None] & (h < H)[None, :]
-        v = tl.load(x + (x_row + h[None, :]), mask=live, other=0.0).to(tl.float32)
+        v = tl.load(x + (x_row + h[None, :]), mask=live, other=0.0)
         weight = tl.load(w_tile, boundary_check=(0,), padding_option="zero")
         y = v * scale[:, None] * weight[None, :]
         tl.store(out_tile, y.to(out.dtype.element_ty), boundary_check=(0, 1))

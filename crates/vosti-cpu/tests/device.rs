@@ -84,6 +84,9 @@ fn program(act: Act) -> (Program, Vec<Binding>) {
     let buffer = |width, rows| BufferDecl { width, dtype: Dtype::Act, rows };
     let widths = [64, 64, 64, 128, 64, 64, 128];
     let mut buffers: Vec<BufferDecl> = widths.iter().map(|w| buffer(*w, RowSet::All)).collect();
+    for stream in &mut buffers[..2] {
+        stream.dtype = Dtype::F32;
+    }
     buffers.push(buffer(64, RowSet::Selected));
     buffers.push(BufferDecl { width: 256, dtype: Dtype::F32, rows: RowSet::Selected });
     let row = |k, ins: &[u32], outs: &[u32], rows| Op::Rowwise { k, ins: ins.to_vec(), outs: outs.to_vec(), rows };

@@ -135,7 +135,7 @@ pub fn specs(plan: &ModelPlan) -> Vec<Spec> {
     specs
 }
 
-/// The residual stream ping-pongs between the program's first buffers.
+/// The residual stream, in FP32, ping-pongs between the program's first buffers.
 const STREAM: usize = 2;
 
 struct Builder<'a> {
@@ -183,7 +183,7 @@ impl Builder<'_> {
             &[("V", int(d.vocab)), ("H", int(d.hidden)), ("SCALE", Const::Float(d.embed_scale))],
             vec![embed.clone()],
         )?;
-        let mut stream = [0; STREAM].map(|_: u32| self.buffer(d.hidden, Dtype::Act, RowSet::All));
+        let mut stream = [0; STREAM].map(|_: u32| self.buffer(d.hidden, Dtype::F32, RowSet::All));
         self.ops.push(Op::Embed { k, out: stream[0] });
         for index in 0..d.layers.len() {
             self.layer(index, &mut stream)?;
