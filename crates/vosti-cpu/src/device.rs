@@ -14,7 +14,7 @@ use vosti_tile::LiftError;
 use vosti_wiring::WiringError;
 
 use crate::isa::Isa;
-use crate::launch::{self, Fault, Ready, Units};
+use crate::launch::{self, Ahead, Fault, Ready, Units};
 use crate::plan::machine::{Machine, Param};
 use crate::pool::Pool;
 use crate::weights::{Buffer, WeightCache, Weights};
@@ -130,8 +130,8 @@ impl CpuDevice {
             });
         }
         let mut ahead = None;
-        for (ready, wired) in launches.iter_mut().zip(&wiring.launches).rev() {
-            ahead = wiring.panels(wired).or(ahead);
+        for (i, (ready, wired)) in launches.iter_mut().zip(&wiring.launches).enumerate().rev() {
+            ahead = wiring.panels(wired).map(|panels| Ahead { launch: i, panels }).or(ahead);
             ready.ahead = ahead;
         }
         let scratch = wiring.kernels.iter().filter_map(|k| k.plan.as_ref()).map(|p| p.scratch).max().unwrap_or(0);
@@ -183,7 +183,7 @@ impl CpuDevice {
             let sweep = compiled.plan.as_ref().and_then(|p| p.sweep);
             ready.units = Units::of(ready.grid, sweep, self.pool.threads());
             // The first units are the workers' own.
-            ready.next.store(self.pool.threads(), Relaxed);
+            ready.next.store(ready.units.first(self.pool.threads()).start, Relaxed);
         }
         Ok(())
     }

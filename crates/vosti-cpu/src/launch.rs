@@ -2,8 +2,10 @@
 //!
 //! Units are taken from a counter, so a slow worker takes fewer; a worker that waits for the others fetches the weights that
 //! come next into its cache. A unit is one program, or the programs that
-//! read the same right operand of a dot, a part of the rows at a time.
+//! read the same right operand of a dot, a part of the rows at a time. Units that stream weights are taken in runs, long
+//! ones first: a worker that reads memory from one place onwards reads it faster than one that reads every other panel.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
@@ -25,13 +27,20 @@ pub struct Ready {
     /// It reads or writes what an earlier launch since the last barrier wrote or read.
     pub waits: bool,
     /// What this launch, or the next that has such a thing, reads first.
-    pub ahead: Option<Panels>,
+    pub ahead: Option<Ahead>,
     pub next: AtomicUsize,
     /// Nanoseconds that the first worker has spent on it, waiting included.
     pub nanoseconds: AtomicU64,
 }
 
-/// Panels of a weight, one after the other: unit `i` of a launch begins with panel `i`.
+/// Which launch streams weights next, and which.
+#[derive(Clone, Copy)]
+pub struct Ahead {
+    pub launch: usize,
+    pub panels: Panels,
+}
+
+/// Panels of a weight, one after the other; [`Units::panels`] says with which a worker starts.
 #[derive(Clone, Copy)]
 pub struct Panels {
     pub base: *const u8,
@@ -41,12 +50,12 @@ pub struct Panels {
 }
 
 impl Panels {
-    /// Asks for the next few cache lines of a panel, of which `done` bytes have been asked for.
+    /// Asks for the next few cache lines of some panels, of which `done` bytes have been asked for.
     #[inline(always)]
-    fn fetch(&self, panel: usize, done: &mut usize) {
+    fn fetch(&self, panels: Range<usize>, done: &mut usize) {
         const LINE: usize = 64;
-        let start = panel * self.panel + *done;
-        if *done + 4 * LINE > self.panel || start + 4 * LINE > self.all {
+        let start = panels.start * self.panel + *done;
+        if *done + 4 * LINE > (panels.len() * self.panel).min(AHEAD_MAX) || start + 4 * LINE > self.all {
             return;
         }
         #[cfg(target_arch = "x86_64")]
@@ -59,27 +68,59 @@ impl Panels {
     }
 }
 
+/// A waiting worker fetches no more than this: half of a usual second-level cache.
+const AHEAD_MAX: usize = 512 << 10;
+
 /// How a grid is cut into units.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Units {
     pub count: usize,
     /// The axis swept inside a unit, and into how many parts it is cut.
     sweep: Option<(usize, usize)>,
+    /// How many units in a row each worker starts with.
+    run: usize,
+    threads: usize,
 }
 
 /// Units a worker should find, for an even end.
 const UNITS_PER_WORKER: usize = 32;
+/// A run is this fraction of a worker's share of what is left: the last ones are short, for an even end too.
+const RUNS: usize = 2;
 
 impl Units {
     pub fn of(grid: [usize; 3], sweep: Option<usize>, threads: usize) -> Self {
         let all = grid.iter().product();
-        let Some(axis) = sweep else { return Self { count: all, sweep: None } };
+        let Some(axis) = sweep else { return Self { count: all, sweep: None, run: 1, threads } };
         let outer: usize = (0..3).filter(|i| *i != axis).map(|i| grid[i]).product();
-        if grid[axis] <= 1 || outer == 0 {
-            return Self { count: all, sweep: None };
-        }
-        let parts = (threads * UNITS_PER_WORKER).div_ceil(outer).clamp(1, grid[axis]);
-        Self { count: outer * parts, sweep: Some((axis, parts)) }
+        let (count, sweep) = if grid[axis] <= 1 || outer == 0 {
+            (all, None)
+        } else {
+            let parts = (threads * UNITS_PER_WORKER).div_ceil(outer).clamp(1, grid[axis]);
+            (outer * parts, Some((axis, parts)))
+        };
+        Self { count, sweep, run: (count / (RUNS * threads)).max(1), threads }
+    }
+
+    /// The units that a worker starts with.
+    pub fn first(&self, worker: usize) -> Range<usize> {
+        let start = (worker * self.run).min(self.count);
+        start..(start + self.run).min(self.count)
+    }
+
+    /// The panels of a weight with which a worker starts.
+    fn panels(&self, worker: usize) -> Range<usize> {
+        let (units, parts) = (self.first(worker), self.sweep.map_or(1, |(_, parts)| parts));
+        units.start / parts..units.end.div_ceil(parts)
+    }
+
+    /// The next units that nobody has taken: a share of what is left if they stream weights, else one.
+    fn take(&self, next: &AtomicUsize) -> Range<usize> {
+        let end = |start: usize| match self.run {
+            1 => (start + 1).min(self.count),
+            _ => start + (self.count.saturating_sub(start) / (RUNS * self.threads)).max(1),
+        };
+        let taken = next.fetch_update(Relaxed, Relaxed, |start| (start < self.count).then(|| end(start)));
+        taken.map_or(0..0, |start| start..end(start))
     }
 
     /// Calls `f` with each program of a unit.
@@ -126,8 +167,8 @@ pub unsafe fn work<'a>(
         if launch.waits {
             let mut done = 0;
             worker.barrier_while(|| {
-                if let Some(panels) = &launch.ahead {
-                    panels.fetch(worker.index, &mut done);
+                if let Some(Ahead { launch, panels }) = &launch.ahead {
+                    panels.fetch(launches[*launch].units.panels(worker.index), &mut done);
                 }
             });
         }
@@ -136,18 +177,20 @@ pub unsafe fn work<'a>(
         match program.plan {
             Some(plan) => {
                 machine.begin(plan, launch.grid.map(|n| n as i32));
-                // The first unit is the worker's own: it may have fetched what that one reads.
-                let mut taken = worker.index;
-                while taken < launch.units.count {
-                    // Later query tiles see more keys: the long ones first. Weights are read in their order.
-                    let unit = if plan.sweep.is_none() { launch.units.count - 1 - taken } else { taken };
-                    launch.units.programs(launch.grid, unit, |at| {
-                        // SAFETY: the caller's promise.
-                        if unsafe { machine.run(plan, params, at) }.is_err() {
-                            fault.set(number);
-                        }
-                    });
-                    taken = launch.next.fetch_add(1, Relaxed);
+                // The first units are the worker's own: it may have fetched what they read.
+                let mut taken = launch.units.first(worker.index);
+                while !taken.is_empty() {
+                    for i in taken {
+                        // Later query tiles see more keys: the long ones first. Weights are read in their order.
+                        let unit = if plan.sweep.is_none() { launch.units.count - 1 - i } else { i };
+                        launch.units.programs(launch.grid, unit, |at| {
+                            // SAFETY: the caller's promise.
+                            if unsafe { machine.run(plan, params, at) }.is_err() {
+                                fault.set(number);
+                            }
+                        });
+                    }
+                    taken = launch.units.take(&launch.next);
                 }
             }
             None if worker.index == 0 => {

@@ -36,6 +36,16 @@ pub struct Measured {
     pub all: Vec<f64>,
     /// What the rate would be if nothing but the machine's ceilings held it back.
     pub bound_tokens_per_s: f64,
+    /// Where the time of the last repetition went.
+    pub kernels: Vec<KernelTime>,
+}
+
+/// One specialisation's part of a case's time.
+#[derive(Clone, Debug, Serialize)]
+pub struct KernelTime {
+    /// The specialisation; `engine` is everything outside the device's launches.
+    pub name: String,
+    pub seconds: f64,
 }
 
 /// Every case's rates, and what they are set against.
@@ -92,12 +102,15 @@ pub fn run(deployment: &Deployment, cases: &[Case], repeat: usize, watch: &dyn W
     watch.stage("measuring", (repeat * cases.len()) as u64);
     let before = vosti_cpu::ceilings(deployment.threads())?;
     let mut rates = vec![Vec::new(); cases.len()];
+    let mut kernels = vec![Vec::new(); cases.len()];
     for round in 0..repeat {
         for (i, case) in cases.iter().enumerate() {
             if watch.cancelled() {
                 return Err(BenchError::Interrupted);
             }
-            rates[i].push(measure(deployment, *case)?);
+            let (rate, times) = measure(deployment, *case)?;
+            rates[i].push(rate);
+            kernels[i] = times;
             watch.done((round * cases.len() + i + 1) as u64);
         }
     }
@@ -106,11 +119,12 @@ pub fn run(deployment: &Deployment, cases: &[Case], repeat: usize, watch: &dyn W
         read_bytes_per_s: before.read_bytes_per_s.max(after.read_bytes_per_s),
         dot_flops_per_s: before.dot_flops_per_s.max(after.dot_flops_per_s),
     };
-    let measured = cases.iter().zip(rates).map(|(case, all)| Measured {
+    let measured = cases.iter().zip(rates).zip(kernels).map(|((case, all), kernels)| Measured {
         case: *case,
         tokens_per_s: median(&all),
         all,
         bound_tokens_per_s: Work::of(deployment.plan(), *case).bound(&ceilings),
+        kernels,
     });
     Ok(Report {
         read_bytes_per_s: ceilings.read_bytes_per_s,
@@ -120,7 +134,8 @@ pub fn run(deployment: &Deployment, cases: &[Case], repeat: usize, watch: &dyn W
     })
 }
 
-fn measure(deployment: &Deployment, case: Case) -> Result<f64, BenchError> {
+/// Tokens per second, and where the time went.
+fn measure(deployment: &Deployment, case: Case) -> Result<(f64, Vec<KernelTime>), BenchError> {
     let pages = case.needs().div_ceil(PAGE) * case.batch();
     let policy = Policy { prefix_cache: false, ..Policy::default() };
     let room = Room { pages, rows_max: policy.rows_step_max, ..Room::default() };
@@ -142,7 +157,7 @@ fn prefill(
     engine: &mut Engine<CpuDevice>,
     tokens: usize,
     depth: usize,
-) -> Result<f64, BenchError> {
+) -> Result<(f64, Vec<KernelTime>), BenchError> {
     // Warm: what a prompt of this length touches is in memory, as it is in a server.
     engine.submit(request(deployment, "warm", tokens, 1))?;
     engine.run_until_idle(&mut |_| {})?;
@@ -154,9 +169,10 @@ fn prefill(
         rows += engine.step(&mut |_| {})?.rows;
     }
     engine.set_policy(Policy { rows_step_max: Policy::default().rows_step_max, ..*engine.policy() })?;
+    engine.device().take_times();
     let start = Instant::now();
     engine.run_until_idle(&mut |_| {})?;
-    Ok(rate(tokens, start.elapsed()))
+    Ok(measured(tokens, start.elapsed(), engine))
 }
 
 /// Rows of the next step on the way to a depth.
@@ -171,7 +187,7 @@ fn decode(
     tokens: usize,
     batch: usize,
     depth: usize,
-) -> Result<f64, BenchError> {
+) -> Result<(f64, Vec<KernelTime>), BenchError> {
     // The first sequences generate while the last are prefilled: they get so many tokens more.
     let early = batch * (1 + depth / Policy::default().rows_step_max);
     for i in 0..batch {
@@ -186,15 +202,23 @@ fn decode(
         })?;
     }
     let mut given = 0;
+    engine.device().take_times();
     let start = Instant::now();
     for _ in 0..tokens {
         given += engine.step(&mut |_| {})?.tokens;
     }
-    Ok(rate(given, start.elapsed()))
+    Ok(measured(given, start.elapsed(), engine))
 }
 
-fn rate(tokens: usize, time: Duration) -> f64 {
-    tokens as f64 / time.as_secs_f64().max(1e-9)
+fn measured(tokens: usize, time: Duration, engine: &Engine<CpuDevice>) -> (f64, Vec<KernelTime>) {
+    let time = time.as_secs_f64();
+    let named = |(name, seconds)| KernelTime { name, seconds };
+    let mut kernels: Vec<KernelTime> = engine.device().take_times().into_iter().map(named).collect();
+    kernels.retain(|kernel| kernel.seconds > 0.0);
+    let launches: f64 = kernels.iter().map(|kernel| kernel.seconds).sum();
+    kernels.push(KernelTime { name: "engine".into(), seconds: (time - launches).max(0.0) });
+    kernels.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+    (tokens as f64 / time.max(1e-9), kernels)
 }
 
 fn median(all: &[f64]) -> f64 {

@@ -398,6 +398,10 @@ pub struct Bench {
     #[arg(short, long, default_value_t = 3, value_name = "N", value_parser = at_least_one)]
     pub repeat: usize,
 
+    /// Show below each case where its time went, by kernel
+    #[arg(long)]
+    pub profile: bool,
+
     /// Print JSON
     #[arg(long)]
     pub json: bool,

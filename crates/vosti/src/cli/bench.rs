@@ -37,6 +37,11 @@ pub fn run(arguments: &Bench) -> Result<Outcome> {
     ));
     for result in &report.cases {
         print(&format!("{result}\n"));
+        let all: f64 = result.kernels.iter().map(|kernel| kernel.seconds).sum();
+        for kernel in result.kernels.iter().filter(|_| arguments.profile) {
+            let (ms, share) = (kernel.seconds * 1e3, 100.0 * kernel.seconds / all.max(1e-9));
+            print(&format!("  {share:5.1}% {ms:9.2} ms  {}\n", kernel.name));
+        }
     }
     Ok(Outcome::Done)
 }
