@@ -3,15 +3,29 @@
 use crate::error::KernelError;
 use crate::inventory::kernel;
 use crate::spec::{Act, Const, Spec};
+use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 type Tiles = BTreeMap<String, String>;
 
+/// `specialisations.toml`.
+#[derive(Deserialize)]
+struct Table {
+    /// Targets that take all of another's.
+    same: BTreeMap<String, String>,
+    #[serde(flatten)]
+    own: BTreeMap<String, BTreeMap<String, Tiles>>,
+}
+
 /// Tile expressions by target and kernel.
 static TABLE: LazyLock<BTreeMap<String, BTreeMap<String, Tiles>>> = LazyLock::new(|| {
     // The file is part of this crate, and the tests read it.
-    toml::from_str(include_str!("../specialisations.toml")).unwrap_or_else(|error| panic!("{error}"))
+    let Table { same, mut own } =
+        toml::from_str(include_str!("../specialisations.toml")).unwrap_or_else(|error| panic!("{error}"));
+    let copies: Vec<_> = same.into_iter().filter_map(|(target, of)| Some((target, own.get(&of)?.clone()))).collect();
+    own.extend(copies);
+    own
 });
 
 /// Keys of the table that say how TTIR is compiled: no constants of a kernel.
@@ -110,6 +124,17 @@ mod tests {
         assert_eq!(options(512), CompileOptions { num_warps: 8, num_stages: 1 });
         let error = compile_options("cpu", &attend(128)).unwrap_err().to_string();
         assert!(error.contains("num_warps") && error.contains("specialisations.toml"), "{error}");
+    }
+
+    #[test]
+    fn gpu_targets_have_one_table_and_so_one_text_and_one_proof() {
+        let dims = [("K", Const::Int(576)), ("N", Const::Int(960))];
+        let of = |target: &str| specialise(target, "linear", Act::Bf16, &dims).unwrap();
+        for target in ["cuda-sm80", "cuda-sm89", "cuda-sm100"] {
+            assert_eq!(of(target), of("cuda-sm90"));
+            let options = |target| compile_options(target, &of(target)).unwrap();
+            assert_eq!(options(target), options("cuda-sm90"));
+        }
     }
 
     #[test]

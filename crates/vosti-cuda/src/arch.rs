@@ -18,10 +18,17 @@ impl Arch {
     /// The architecture of a target such as `cuda-sm90`.
     pub fn of_target(target: &str) -> Result<Arch, CudaError> {
         let named = target.strip_prefix("cuda-").and_then(|name| ALL.into_iter().find(|arch| arch.to_string() == name));
-        named.ok_or_else(|| CudaError::Target {
-            target: target.to_string(),
-            known: ALL.map(|arch| format!("cuda-{arch}")).join(", "),
-        })
+        named.ok_or_else(|| CudaError::Target { target: target.to_string(), known: Arch::known() })
+    }
+
+    /// The architecture whose code a device of this compute capability runs.
+    pub fn of_capability(capability: (u32, u32)) -> Option<Arch> {
+        ALL.into_iter().rfind(|arch| arch.runs_on(capability))
+    }
+
+    /// Targets as people write them.
+    pub fn known() -> String {
+        ALL.map(|arch| format!("cuda-{arch}")).join(", ")
     }
 
     /// The number that tools call it by.
@@ -86,6 +93,14 @@ mod tests {
         {
             assert!(!arch.runs_on(capability), "{arch} {capability:?}");
         }
+    }
+
+    #[test]
+    fn a_device_has_the_newest_target_that_runs_on_it() {
+        let of = Arch::of_capability;
+        assert_eq!((of((8, 0)), of((8, 6)), of((8, 9))), (Some(Arch::Sm80), Some(Arch::Sm80), Some(Arch::Sm89)));
+        assert_eq!((of((9, 0)), of((10, 0))), (Some(Arch::Sm90), Some(Arch::Sm100)));
+        assert_eq!((of((7, 5)), of((12, 0))), (None, None));
     }
 
     #[test]

@@ -3,28 +3,14 @@
 //! No call here has been made on a GPU yet (`docs/gpu.md`).
 
 use crate::driver::{About, Address, Attributes, Call, Driver, DriverError, Function, Graph};
+use crate::host::HostMemory;
 use cudarc::driver::sys;
 use std::ffi::{CString, c_int, c_void};
-use std::ptr::null_mut;
+use std::ptr::{NonNull, null_mut};
+use std::sync::Arc;
 
 /// Parameters that a launch may have.
 const PARAMS_MAX: usize = 32;
-
-/// One GPU, its primary context and one stream.
-pub struct Cuda {
-    about: About,
-    device: sys::CUdevice,
-    context: sys::CUcontext,
-    stream: sys::CUstream,
-    modules: Vec<sys::CUmodule>,
-    functions: Vec<sys::CUfunction>,
-    graphs: Vec<sys::CUgraphExec>,
-    allocations: Vec<sys::CUdeviceptr>,
-}
-
-// SAFETY: handles of the driver may be used from any thread whose current context is theirs; every call makes it so, and
-// needs `&mut self`.
-unsafe impl Send for Cuda {}
 
 fn ok(call: &'static str, result: sys::CUresult) -> Result<(), DriverError> {
     match result {
@@ -43,6 +29,62 @@ macro_rules! call {
     };
 }
 
+/// One GPU's primary context, for as long as something uses it.
+struct Context {
+    device: sys::CUdevice,
+    handle: sys::CUcontext,
+}
+
+// SAFETY: a context may be made current on any thread.
+unsafe impl Send for Context {}
+// SAFETY: nothing here changes.
+unsafe impl Sync for Context {}
+
+impl Context {
+    /// Makes this thread use the context.
+    fn enter(&self) -> Result<(), DriverError> {
+        call!(cuCtxSetCurrent(self.handle))
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // What fails here has nobody to tell; the process's end frees it too.
+        _ = call!(cuDevicePrimaryCtxRelease_v2(self.device));
+    }
+}
+
+/// Page-locked host memory.
+struct Locked {
+    context: Arc<Context>,
+    at: *mut c_void,
+}
+
+// SAFETY: it is memory, and the context may be used from any thread.
+unsafe impl Send for Locked {}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        _ = self.context.enter();
+        _ = call!(cuMemFreeHost(self.at));
+    }
+}
+
+/// One GPU and one stream.
+pub struct Cuda {
+    about: About,
+    context: Arc<Context>,
+    stream: sys::CUstream,
+    modules: Vec<sys::CUmodule>,
+    functions: Vec<sys::CUfunction>,
+    graphs: Vec<sys::CUgraphExec>,
+    allocations: Vec<sys::CUdeviceptr>,
+}
+
+// SAFETY: handles of the driver may be used from any thread whose current context is theirs; every call makes it so, and
+// needs `&mut self`.
+unsafe impl Send for Cuda {}
+
 impl Cuda {
     /// The first GPU.
     pub fn open() -> Result<Cuda, DriverError> {
@@ -56,26 +98,23 @@ impl Cuda {
         if count == 0 {
             return Err(DriverError::NoDevice);
         }
-        let (mut device, mut context, mut stream) = (0, null_mut(), null_mut());
+        let (mut device, mut handle) = (0, null_mut());
         call!(cuDeviceGet(&mut device, 0))?;
-        call!(cuDevicePrimaryCtxRetain(&mut context, device))?;
-        call!(cuCtxSetCurrent(context))?;
+        call!(cuDevicePrimaryCtxRetain(&mut handle, device))?;
+        Cuda::on(Arc::new(Context { device, handle }), about(device)?)
+    }
+
+    fn on(context: Arc<Context>, about: About) -> Result<Cuda, DriverError> {
+        context.enter()?;
+        let mut stream = null_mut();
         call!(cuStreamCreate(&mut stream, sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32))?;
-        Ok(Cuda {
-            about: about(device)?,
-            device,
-            context,
-            stream,
-            modules: vec![],
-            functions: vec![],
-            graphs: vec![],
-            allocations: vec![],
-        })
+        let (modules, functions, graphs, allocations) = (vec![], vec![], vec![], vec![]);
+        Ok(Cuda { about, context, stream, modules, functions, graphs, allocations })
     }
 
     /// Makes this thread use the context.
     fn enter(&self) -> Result<(), DriverError> {
-        call!(cuCtxSetCurrent(self.context))
+        self.context.enter()
     }
 }
 
@@ -86,6 +125,8 @@ fn about(device: sys::CUdevice) -> Result<About, DriverError> {
         call!(cuDeviceGetAttribute(&mut value, which, device))?;
         Ok::<_, DriverError>(value.unsigned_abs())
     };
+    let mut version: c_int = 0;
+    call!(cuDriverGetVersion(&mut version))?;
     let mut name = [0; 256];
     call!(cuDeviceGetName(name.as_mut_ptr(), name.len() as c_int, device))?;
     let name: Vec<u8> = name.iter().take_while(|c| **c != 0).map(|c| *c as u8).collect();
@@ -96,12 +137,31 @@ fn about(device: sys::CUdevice) -> Result<About, DriverError> {
             attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
         ),
         shared_bytes_max: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?.into(),
+        driver: version.unsigned_abs(),
     })
 }
 
 impl Driver for Cuda {
     fn about(&self) -> &About {
         &self.about
+    }
+
+    fn another(&self) -> Result<Box<dyn Driver + Send>, DriverError> {
+        Ok(Box::new(Cuda::on(self.context.clone(), self.about.clone())?))
+    }
+
+    fn host(&mut self, bytes: usize) -> Result<HostMemory, DriverError> {
+        self.enter()?;
+        let mut at = null_mut();
+        call!(cuMemAllocHost_v2(&mut at, bytes.max(1)))?;
+        let owner = Locked { context: self.context.clone(), at };
+        let none = || DriverError::Call { call: "cuMemAllocHost_v2", code: "it gave no memory".into() };
+        let start = NonNull::new(at.cast::<u8>()).ok_or_else(none)?;
+        // SAFETY: the driver gave so many bytes, at a page, to us alone; they are initialised here.
+        Ok(unsafe {
+            start.as_ptr().write_bytes(0, bytes);
+            HostMemory::of(start, bytes, Box::new(owner))
+        })
     }
 
     fn free_bytes(&mut self) -> Result<u64, DriverError> {
@@ -160,14 +220,21 @@ impl Driver for Cuda {
 
     fn upload(&mut self, at: Address, bytes: &[u8]) -> Result<(), DriverError> {
         self.enter()?;
-        // From pageable memory: the driver has its own copy when this returns.
         call!(cuMemcpyHtoDAsync_v2(at, bytes.as_ptr().cast(), bytes.len(), self.stream))
     }
 
-    fn download(&mut self, at: Address, out: &mut [f32]) -> Result<(), DriverError> {
+    fn download(&mut self, at: Address, out: &mut [u8]) -> Result<(), DriverError> {
         self.enter()?;
-        call!(cuMemcpyDtoHAsync_v2(out.as_mut_ptr().cast(), at, size_of_val(out), self.stream))?;
+        // No bytes are waited for too.
+        if !out.is_empty() {
+            call!(cuMemcpyDtoHAsync_v2(out.as_mut_ptr().cast(), at, out.len(), self.stream))?;
+        }
         call!(cuStreamSynchronize(self.stream))
+    }
+
+    fn copy(&mut self, from: Address, to: Address, bytes: u64) -> Result<(), DriverError> {
+        self.enter()?;
+        call!(cuMemcpyDtoDAsync_v2(to, from, bytes as usize, self.stream))
     }
 
     fn launch(&mut self, launch: &Call) -> Result<(), DriverError> {
@@ -223,6 +290,5 @@ impl Drop for Cuda {
         self.allocations.iter().for_each(|at| _ = call!(cuMemFree_v2(*at)));
         self.modules.iter().for_each(|module| _ = call!(cuModuleUnload(*module)));
         _ = call!(cuStreamDestroy_v2(self.stream));
-        _ = call!(cuDevicePrimaryCtxRelease_v2(self.device));
     }
 }

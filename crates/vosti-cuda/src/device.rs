@@ -6,22 +6,34 @@
 //! Read next: [`crate::launch`], [`crate::step`].
 
 use crate::arch::Arch;
-use crate::driver::{Address, Driver, DriverError, Graph};
+use crate::driver::{About, Address, Driver, DriverError, Graph};
 use crate::error::CudaError;
+use crate::host::HostMemory;
 use crate::image::Image;
 use crate::inspect::SCRATCH_PARAMS;
 use crate::launch::Code;
 use crate::step::Step;
-use crate::weights;
+use crate::weights::{WeightCache, rounded};
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use vosti_core::{Device, DeviceError, Program, StepPlan};
 use vosti_kernels::Binding;
 use vosti_wiring::{Bound, Weights, Wiring, caches, wire};
 
 /// Rows up to which steps of one row a request are recorded. Larger ones are launched kernel by kernel.
 pub const RECORDED_ROWS_MAX: usize = 64;
-/// What the driver's allocations are multiples of, in bytes.
-const ALIGN: u64 = 256;
+/// Slots are 32-bit integers in the kernels' metadata.
+const PAGES_MAX: u64 = (i32::MAX as usize / vosti_core::PAGE) as u64;
+
+/// How many pages each cache group has.
+#[derive(Clone, Debug)]
+pub enum Pages {
+    Each(Vec<usize>),
+    /// As many as fit into this share of the memory that weights leave free, the same for every group.
+    Fill {
+        percent: u64,
+    },
+}
 
 /// A device's limits.
 #[derive(Clone, Debug)]
@@ -30,124 +42,156 @@ pub struct Config {
     pub rows_max: usize,
     /// Selected rows that one step may have.
     pub selected_max: usize,
-    /// Pages of each cache group.
-    pub pages: Vec<usize>,
+    pub pages: Pages,
     /// Record and replay launches.
     pub graphs: bool,
+    /// Shared with other devices of the same model: weights are uploaded once for all.
+    pub weights: Option<Arc<WeightCache>>,
 }
 
 impl Config {
     pub fn new(rows_max: usize, selected_max: usize, pages: Vec<usize>) -> Self {
-        Self { rows_max, selected_max, pages, graphs: true }
+        Self { rows_max, selected_max, pages: Pages::Each(pages), graphs: true, weights: None }
     }
 }
 
 /// A device of the core on a GPU.
 pub struct CudaDevice<D> {
-    driver: D,
-    config: Config,
-    program: Program,
-    wiring: Wiring<Code>,
-    step: Step,
+    pub(crate) driver: D,
+    pub(crate) program: Program,
+    pub(crate) wiring: Wiring<Code>,
     /// The parameters of every launch, scratch included.
-    pointers: Vec<Vec<Address>>,
+    pub(crate) pointers: Vec<Vec<Address>>,
+    /// Bytes of what parameters are bound to.
+    pub(crate) sizes: HashMap<Bound, u64>,
+    /// Pages of each cache group.
+    pub(crate) pages: Vec<usize>,
+    pub(crate) rows_max: usize,
+    pub(crate) selected_max: usize,
+    graphs_on: bool,
+    step: Step,
+    weights: Arc<WeightCache>,
     /// Each with its bytes.
     caches: Vec<(Address, u64)>,
     metadata: Address,
     logits_at: Address,
-    logits: Vec<f32>,
+    logits: HostMemory,
     graphs: HashMap<usize, Graph>,
     /// Why nothing more can be run.
     broken: Option<String>,
 }
 
-/// A buffer that has to be allocated.
-struct Wanted {
-    bound: Bound,
-    bytes: u64,
+/// Bytes of everything but weights and caches.
+struct Fixed {
+    rows: Vec<u64>,
+    scratch: [u64; SCRATCH_PARAMS],
+    metadata: u64,
+}
+
+impl Fixed {
+    fn of(program: &Program, wiring: &Wiring<Code>, config: &Config, metadata: u64) -> Result<Fixed, CudaError> {
+        let rows = wiring.rows(program, config.rows_max, config.selected_max)?;
+        let rows = rows.into_iter().map(|(elem, len)| (len * elem.bytes()) as u64).collect();
+        Ok(Fixed { rows, scratch: scratch(wiring, config)?, metadata })
+    }
+
+    fn bytes(&self) -> u64 {
+        let scratch = self.scratch.iter().filter(|bytes| **bytes > 0);
+        self.rows.iter().chain(scratch).chain([&self.metadata]).map(|bytes| rounded(*bytes)).sum()
+    }
 }
 
 impl<D: Driver> CudaDevice<D> {
-    /// Loads the program's kernels from a bundle for `target`, uploads its weights and allocates everything else.
+    /// Loads the program's kernels from a bundle for `target`, uploads its weights and allocates everything else. Memory is
+    /// counted before any is allocated.
     pub fn new(
         mut driver: D,
         target: &str,
         program: &Program,
         bindings: &[Binding],
         images: &BTreeMap<String, Image>,
-        weights: &dyn Weights,
+        source: &dyn Weights,
         config: Config,
     ) -> Result<Self, CudaError> {
-        let arch = Arch::of_target(target)?;
-        let about = driver.about().clone();
-        if !arch.runs_on(about.capability) {
-            return Err(CudaError::OtherDevice {
-                target: target.into(),
-                name: about.name,
-                capability: about.capability,
-            });
-        }
+        let arch = fitting(target, driver.about())?;
         let wiring = wire(program, bindings, |spec| {
             let spec = spec.to_string();
             let image = images.get(&spec).ok_or(CudaError::NotInBundle { spec })?;
             Code::load(&mut driver, image, arch)
         })?;
-        let step = Step::new(program, &wiring.tilings, config.rows_max, config.selected_max);
-        let wanted = buffers(program, &wiring, &config, weights)?;
-        let scratch = scratch(&wiring, &config)?;
-        let rounded = |bytes: u64| bytes.max(1).next_multiple_of(ALIGN);
-        let sizes = wanted.iter().map(|w| w.bytes).chain(scratch).chain([step.bytes()]);
-        let (needs, free) = (sizes.map(rounded).sum(), driver.free_bytes()?);
-        if needs > free {
-            return Err(CudaError::Room { needs, free });
+        let step = Step::new(&mut driver, program, &wiring.tilings, config.rows_max, config.selected_max)?;
+        let weights = match &config.weights {
+            Some(weights) => weights.clone(),
+            None => Arc::new(WeightCache::new(driver.another()?)),
+        };
+        let fixed = Fixed::of(program, &wiring, &config, step.bytes())?;
+        let mut missing = 0;
+        for (i, name) in wiring.weights.iter().enumerate() {
+            missing += weights.missing(source, name, wiring.elem(Bound::Weight(i)))?;
         }
-        let mut addresses: HashMap<Bound, Address> = HashMap::new();
-        let mut caches = vec![];
-        for Wanted { bound, bytes } in &wanted {
-            let at = driver.allocate(rounded(*bytes))?;
-            addresses.insert(*bound, at);
-            match bound {
-                Bound::Weight(i) => {
-                    weights::upload(&mut driver, at, weights, &wiring.weights[*i], wiring.elem(*bound))?;
-                }
-                _ => driver.zero(at, rounded(*bytes))?,
-            }
-            if matches!(bound, Bound::CacheK(_) | Bound::CacheV(_)) {
-                caches.push((at, rounded(*bytes)));
+        let pages = pages(program, &wiring, &config, driver.free_bytes()?, missing + fixed.bytes())?;
+
+        let (mut addresses, mut sizes): (HashMap<Bound, Address>, HashMap<Bound, u64>) = Default::default();
+        for (i, name) in wiring.weights.iter().enumerate() {
+            let bound = Bound::Weight(i);
+            let (at, bytes) = weights.get(source, name, wiring.elem(bound))?;
+            addresses.insert(bound, at);
+            sizes.insert(bound, bytes);
+        }
+        let mut zeroed = |driver: &mut D, bound: Bound, bytes: u64| {
+            let at = driver.allocate(rounded(bytes))?;
+            driver.zero(at, rounded(bytes))?;
+            addresses.insert(bound, at);
+            sizes.insert(bound, bytes);
+            Ok::<_, DriverError>((at, rounded(bytes)))
+        };
+        for (i, bytes) in fixed.rows.iter().enumerate() {
+            zeroed(&mut driver, Bound::Row(i), *bytes)?;
+        }
+        let mut cached = vec![];
+        for (i, len) in caches(program, &pages)?.into_iter().enumerate() {
+            for bound in [Bound::CacheK(i), Bound::CacheV(i)] {
+                cached.push(zeroed(&mut driver, bound, (len * wiring.elem(bound).bytes()) as u64)?);
             }
         }
-        let metadata = driver.allocate(rounded(step.bytes()))?;
+        let metadata = driver.allocate(rounded(fixed.metadata))?;
         let mut scratch_at = [0; SCRATCH_PARAMS];
-        for (at, bytes) in scratch_at.iter_mut().zip(scratch).filter(|(_, bytes)| *bytes > 0) {
+        for (at, bytes) in scratch_at.iter_mut().zip(fixed.scratch).filter(|(_, bytes)| *bytes > 0) {
             *at = driver.allocate(rounded(bytes))?;
         }
         let address = |bound: &Bound| match bound {
             Bound::Meta(meta) => metadata + step.start(*meta),
             other => addresses.get(other).copied().unwrap_or(0),
         };
-        let pointers = wiring.launches.iter().map(|launch| {
-            let own = launch.params.iter().map(address);
-            own.chain(scratch_at).collect()
-        });
-        let pointers = pointers.collect();
+        let own = |launch: &vosti_wiring::Wired| launch.params.iter().map(address).chain(scratch_at).collect();
+        let pointers = wiring.launches.iter().map(own).collect();
         let logits_at = address(&Bound::Row(program.logits as usize));
-        let logits = vec![0.0; config.selected_max * program.vocab as usize];
-        let (program, graphs) = (program.clone(), HashMap::new());
+        let logits = driver.host(config.selected_max * program.vocab as usize * 4)?;
         driver.synchronise()?;
         Ok(Self {
             driver,
-            config,
-            program,
+            program: program.clone(),
             wiring,
-            step,
             pointers,
-            caches,
+            sizes,
+            pages,
+            rows_max: config.rows_max,
+            selected_max: config.selected_max,
+            graphs_on: config.graphs,
+            step,
+            weights,
+            caches: cached,
             metadata,
             logits_at,
             logits,
-            graphs,
+            graphs: HashMap::new(),
             broken: None,
         })
+    }
+
+    /// Bytes of weights and of the KV pool.
+    pub fn bytes(&self) -> (u64, u64) {
+        (self.weights.bytes(), self.caches.iter().map(|(_, bytes)| bytes).sum())
     }
 
     pub fn driver(&self) -> &D {
@@ -180,7 +224,7 @@ impl<D: Driver> CudaDevice<D> {
         let (rows, selected) = (plan.rows(), plan.selected().len());
         self.step.upload(&mut self.driver, self.metadata)?;
         let single = plan.sequences().len() == rows && selected == rows;
-        match self.config.graphs && single && rows <= RECORDED_ROWS_MAX {
+        match self.graphs_on && single && rows <= RECORDED_ROWS_MAX {
             true => {
                 let graph = match self.graphs.get(&rows) {
                     Some(graph) => *graph,
@@ -194,8 +238,9 @@ impl<D: Driver> CudaDevice<D> {
             }
             false => self.launch()?,
         }
-        let len = selected * self.program.vocab as usize;
-        Ok(self.driver.download(self.logits_at, &mut self.logits[..len])?)
+        let bytes = selected * self.program.vocab as usize * 4;
+        // It waits for the whole step, also where there is nothing to bring back: metadata may be filled again.
+        Ok(self.driver.download(self.logits_at, &mut self.logits.bytes_mut()[..bytes])?)
     }
 
     fn zero_caches(&mut self) -> Result<(), DriverError> {
@@ -206,29 +251,47 @@ impl<D: Driver> CudaDevice<D> {
     }
 }
 
-/// Everything but metadata and scratch.
-fn buffers(
+/// The architecture of a target, if this device runs its code.
+fn fitting(target: &str, about: &About) -> Result<Arch, CudaError> {
+    let arch = Arch::of_target(target)?;
+    match arch.runs_on(about.capability) {
+        true => Ok(arch),
+        false => Err(CudaError::OtherDevice {
+            target: target.into(),
+            name: about.name.clone(),
+            capability: about.capability,
+        }),
+    }
+}
+
+/// Pages of each group, if they and all else fit into what is free.
+fn pages(
     program: &Program,
     wiring: &Wiring<Code>,
     config: &Config,
-    weights: &dyn Weights,
-) -> Result<Vec<Wanted>, CudaError> {
-    let mut wanted = vec![];
-    let mut want = |bound: Bound, len: usize| {
-        wanted.push(Wanted { bound, bytes: len as u64 * wiring.elem(bound).bytes() as u64 });
+    free: u64,
+    rest: u64,
+) -> Result<Vec<usize>, CudaError> {
+    let bytes = |pages: &[usize]| -> Result<u64, CudaError> {
+        let both = |(i, len): (usize, usize)| {
+            let bytes = |bound| rounded((len * wiring.elem(bound).bytes()) as u64);
+            bytes(Bound::CacheK(i)) + bytes(Bound::CacheV(i))
+        };
+        Ok(caches(program, pages)?.into_iter().enumerate().map(both).sum())
     };
-    for (i, (_, len)) in wiring.rows(program, config.rows_max, config.selected_max)?.into_iter().enumerate() {
-        want(Bound::Row(i), len);
+    let pages = match &config.pages {
+        Pages::Each(pages) => pages.clone(),
+        Pages::Fill { percent } => {
+            let one = bytes(&vec![1; program.groups.len()])?.max(1);
+            let room = (free.saturating_sub(rest) as u128 * u128::from(*percent) / 100) as u64;
+            vec![(room / one).clamp(1, PAGES_MAX) as usize; program.groups.len()]
+        }
+    };
+    let needs = bytes(&pages)?.saturating_add(rest);
+    match needs <= free {
+        true => Ok(pages),
+        false => Err(CudaError::Room { needs, free }),
     }
-    for (i, len) in caches(program, &config.pages)?.into_iter().enumerate() {
-        want(Bound::CacheK(i), len);
-        want(Bound::CacheV(i), len);
-    }
-    for (i, name) in wiring.weights.iter().enumerate() {
-        let (rows, columns) = vosti_wiring::weights::shape(weights, name)?;
-        want(Bound::Weight(i), rows * columns);
-    }
-    Ok(wanted)
 }
 
 /// Bytes of scratch for the largest launch of the largest step; launches run one after the other and share it.
@@ -248,15 +311,15 @@ impl<D: Driver> Device for CudaDevice<D> {
     type Logits = [f32];
 
     fn rows_max(&self) -> usize {
-        self.config.rows_max
+        self.rows_max
     }
 
     fn selected_max(&self) -> usize {
-        self.config.selected_max
+        self.selected_max
     }
 
     fn pages(&self, group: usize) -> usize {
-        self.config.pages[group]
+        self.pages[group]
     }
 
     fn clear(&mut self) {
@@ -282,6 +345,6 @@ impl<D: Driver> Device for CudaDevice<D> {
 
     fn logits(&self, selected: usize) -> &[f32] {
         let vocab = self.program.vocab as usize;
-        &self.logits[selected * vocab..][..vocab]
+        &self.logits.floats()[selected * vocab..][..vocab]
     }
 }

@@ -4,6 +4,7 @@
 //! asked for. Everything but [`Driver::download`] and [`Driver::synchronise`] may return before it is done; what is asked
 //! for is done in order.
 
+use crate::host::HostMemory;
 use thiserror::Error;
 
 /// A device address.
@@ -36,6 +37,8 @@ pub struct About {
     pub capability: (u32, u32),
     /// Shared memory that a block may opt into, in bytes.
     pub shared_bytes_max: u64,
+    /// The newest version of CUDA that the driver knows, such as 12080.
+    pub driver: u32,
 }
 
 /// What the driver says of a loaded kernel.
@@ -68,6 +71,12 @@ pub struct Call<'a> {
 pub trait Driver {
     fn about(&self) -> &About;
 
+    /// Another stream on the same GPU: addresses are common, each frees what it allocated.
+    fn another(&self) -> Result<Box<dyn Driver + Send>, DriverError>;
+
+    /// Zeros in host memory, from and to which copies are fast.
+    fn host(&mut self, bytes: usize) -> Result<HostMemory, DriverError>;
+
     /// Bytes that can be allocated.
     fn free_bytes(&mut self) -> Result<u64, DriverError>;
 
@@ -84,11 +93,14 @@ pub trait Driver {
 
     fn zero(&mut self, at: Address, bytes: u64) -> Result<(), DriverError>;
 
-    /// `bytes` may be reused when this returns.
+    /// `bytes` stay as they are until something has been waited for.
     fn upload(&mut self, at: Address, bytes: &[u8]) -> Result<(), DriverError>;
 
     /// Waits for everything before it.
-    fn download(&mut self, at: Address, out: &mut [f32]) -> Result<(), DriverError>;
+    fn download(&mut self, at: Address, out: &mut [u8]) -> Result<(), DriverError>;
+
+    /// From device memory to device memory.
+    fn copy(&mut self, from: Address, to: Address, bytes: u64) -> Result<(), DriverError>;
 
     fn launch(&mut self, call: &Call) -> Result<(), DriverError>;
 
@@ -101,4 +113,58 @@ pub trait Driver {
     fn replay(&mut self, graph: Graph) -> Result<(), DriverError>;
 
     fn synchronise(&mut self) -> Result<(), DriverError>;
+}
+
+impl<D: Driver + ?Sized> Driver for Box<D> {
+    fn about(&self) -> &About {
+        (**self).about()
+    }
+    fn another(&self) -> Result<Box<dyn Driver + Send>, DriverError> {
+        (**self).another()
+    }
+    fn host(&mut self, bytes: usize) -> Result<HostMemory, DriverError> {
+        (**self).host(bytes)
+    }
+    fn free_bytes(&mut self) -> Result<u64, DriverError> {
+        (**self).free_bytes()
+    }
+    fn load(&mut self, cubin: &[u8], name: &str) -> Result<Function, DriverError> {
+        (**self).load(cubin, name)
+    }
+    fn attributes(&mut self, function: Function) -> Result<Attributes, DriverError> {
+        (**self).attributes(function)
+    }
+    fn allow_shared(&mut self, function: Function, bytes: u32) -> Result<(), DriverError> {
+        (**self).allow_shared(function, bytes)
+    }
+    fn allocate(&mut self, bytes: u64) -> Result<Address, DriverError> {
+        (**self).allocate(bytes)
+    }
+    fn zero(&mut self, at: Address, bytes: u64) -> Result<(), DriverError> {
+        (**self).zero(at, bytes)
+    }
+    fn upload(&mut self, at: Address, bytes: &[u8]) -> Result<(), DriverError> {
+        (**self).upload(at, bytes)
+    }
+    fn download(&mut self, at: Address, out: &mut [u8]) -> Result<(), DriverError> {
+        (**self).download(at, out)
+    }
+    fn copy(&mut self, from: Address, to: Address, bytes: u64) -> Result<(), DriverError> {
+        (**self).copy(from, to, bytes)
+    }
+    fn launch(&mut self, call: &Call) -> Result<(), DriverError> {
+        (**self).launch(call)
+    }
+    fn begin_recording(&mut self) -> Result<(), DriverError> {
+        (**self).begin_recording()
+    }
+    fn end_recording(&mut self) -> Result<Graph, DriverError> {
+        (**self).end_recording()
+    }
+    fn replay(&mut self, graph: Graph) -> Result<(), DriverError> {
+        (**self).replay(graph)
+    }
+    fn synchronise(&mut self) -> Result<(), DriverError> {
+        (**self).synchronise()
+    }
 }

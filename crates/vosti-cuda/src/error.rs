@@ -39,6 +39,12 @@ pub enum CudaError {
         *free as f64 / 1e9
     )]
     Room { needs: u64, free: u64 },
+    #[error(
+        "no kernels are made for {name} of compute capability {}.{}; there are targets {known}",
+        capability.0,
+        capability.1
+    )]
+    NoTarget { name: String, capability: (u32, u32), known: String },
     #[error("{spec} cannot be launched with {why}: this is a bug, report it")]
     Launch { spec: String, why: String },
     #[error(transparent)]

@@ -3,6 +3,7 @@
 //! What they say is `vosti-wiring`'s business. Read next: [`crate::device`].
 
 use crate::driver::{Address, Driver, DriverError};
+use crate::host::HostMemory;
 use vosti_core::{Program, StepPlan};
 use vosti_kernels::Extent;
 use vosti_wiring::{Ints, Meta, Metadata, Size, Tiling};
@@ -11,20 +12,18 @@ use vosti_wiring::{Ints, Meta, Metadata, Size, Tiling};
 const ALIGN: u64 = 256;
 
 /// An array's place on the device, in bytes from the start of all, and its image.
-#[derive(Debug)]
 struct Array {
     start: u64,
-    image: Vec<i32>,
+    image: HostMemory,
 }
 
 impl Ints for Array {
     fn cells(&mut self) -> &mut [i32] {
-        &mut self.image
+        self.image.ints_mut()
     }
 }
 
-/// Filled and uploaded before each step.
-#[derive(Debug)]
+/// Filled and uploaded before each step, and waited for before the next is filled.
 pub struct Step {
     metadata: Metadata<Array>,
     bytes: u64,
@@ -32,15 +31,21 @@ pub struct Step {
 
 impl Step {
     /// Room for steps of `rows_max` rows of which `selected_max` are selected.
-    pub fn new(program: &Program, tilings: &[Tiling], rows_max: usize, selected_max: usize) -> Step {
+    pub fn new(
+        driver: &mut dyn Driver,
+        program: &Program,
+        tilings: &[Tiling],
+        rows_max: usize,
+        selected_max: usize,
+    ) -> Result<Step, DriverError> {
         let mut bytes = 0;
         let array = |len: usize| {
             let start = bytes;
             bytes += (len as u64 * 4).next_multiple_of(ALIGN);
-            Ok::<_, std::convert::Infallible>(Array { start, image: vec![0; len] })
+            Ok::<_, DriverError>(Array { start, image: driver.host(len * 4)? })
         };
-        let Ok(metadata) = Metadata::new(program, tilings, rows_max, selected_max, array);
-        Step { metadata, bytes }
+        let metadata = Metadata::new(program, tilings, rows_max, selected_max, array)?;
+        Ok(Step { metadata, bytes })
     }
 
     /// Bytes that it takes on the device.
@@ -66,15 +71,8 @@ impl Step {
     /// Brings what the step uses to the device.
     pub fn upload(&self, driver: &mut dyn Driver, base: Address) -> Result<(), DriverError> {
         for (array, used) in self.metadata.used().filter(|(_, used)| *used > 0) {
-            driver.upload(base + array.start, bytes(&array.image[..used]))?;
+            driver.upload(base + array.start, &array.image.bytes()[..used * 4])?;
         }
         Ok(())
     }
-}
-
-/// As the device reads them.
-fn bytes(ints: &[i32]) -> &[u8] {
-    const { assert!(cfg!(target_endian = "little"), "GPUs are little-endian, and so must be their host") };
-    // SAFETY: every byte of an integer is a value, and the length is in bytes.
-    unsafe { std::slice::from_raw_parts(ints.as_ptr().cast(), size_of_val(ints)) }
 }

@@ -44,6 +44,8 @@ impl Toolchain {
     pub fn install(folder: &Path) -> Result<Toolchain, CudaError> {
         let python = folder.join("bin/python");
         let stamp = folder.join("installed.txt");
+        // Two that install at once would clear each other's environment: the second waits, and finds it made.
+        let _one = lock(folder)?;
         if fs::read_to_string(&stamp).is_ok_and(|installed| installed == REQUIREMENT) {
             return Ok(Toolchain { python });
         }
@@ -86,6 +88,16 @@ impl Toolchain {
     }
 }
 
+/// The lock of an environment, beside it. It is released when the file is closed.
+fn lock(folder: &Path) -> Result<fs::File, CudaError> {
+    let path = folder.with_extension("lock");
+    let failed = |error| CudaError::Io { path: path.clone(), error };
+    fs::create_dir_all(folder.parent().unwrap_or(folder)).map_err(failed)?;
+    let file = fs::File::options().create(true).truncate(false).write(true).open(&path).map_err(failed)?;
+    file.lock().map_err(failed)?;
+    Ok(file)
+}
+
 /// Runs a tool to its end, `input` on its standard input; what it says comes with the error.
 fn run(command: &mut Command, input: &str) -> Result<(), CudaError> {
     let tool = command.get_program().to_string_lossy().into_owned();
@@ -116,6 +128,30 @@ mod tests {
         let missing = Toolchain::with_python("/nowhere/python".into());
         let error = missing.compile_checked_in("cuda-sm90", &[]).unwrap_err().to_string();
         assert!(error.contains("needs python3"), "{error}");
+    }
+
+    #[test]
+    fn only_one_installs_at_a_time() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("tools/triton");
+        let held = lock(&folder).unwrap();
+        std::thread::scope(|scope| {
+            let (told, hears) = std::sync::mpsc::channel();
+            let folder = &folder;
+            scope.spawn(move || {
+                let locked = lock(folder).map(drop);
+                told.send(locked.is_ok()).unwrap();
+            });
+            let early = hears.recv_timeout(std::time::Duration::from_millis(50));
+            assert!(early.is_err(), "the second did not wait");
+            drop(held);
+            assert_eq!(hears.recv(), Ok(true));
+        });
+        // Made by the first: the second takes it as it is.
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("installed.txt"), REQUIREMENT).unwrap();
+        Toolchain::install(&folder).unwrap();
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "nothing was installed again");
     }
 
     #[test]

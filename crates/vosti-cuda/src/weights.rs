@@ -1,27 +1,112 @@
-//! How weights get to the device: each once, a part at a time, row-major.
+//! How weights get to the device: each once for all devices of a model, a part at a time, row-major.
+//!
+//! A part is expanded into page-locked memory while the part before it is on its way.
 
 use crate::driver::{Address, Driver};
 use crate::error::CudaError;
+use crate::host::{HostMemory, bytes_of};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Mutex, MutexGuard};
 use vosti_tile::Scalar;
 use vosti_wiring::{TensorData, Weights, weights};
 
-/// Elements that are asked for at once.
+/// Elements that are asked for at once, and bytes that are copied at once.
 const PART: usize = 1 << 22;
+const STAGE: usize = 4 * PART;
+/// What the driver's allocations are multiples of, in bytes.
+pub(crate) const ALIGN: u64 = 256;
 
-/// Uploads a weight as the kernels' element type.
-pub(crate) fn upload(
-    driver: &mut dyn Driver,
-    at: Address,
-    source: &dyn Weights,
-    name: &str,
-    elem: Scalar,
-) -> Result<(), CudaError> {
-    let (_, columns) = weights::shape(source, name)?;
-    weights::read(source, name, elem, PART / columns.max(1), |first, data| {
-        let bytes: Vec<u8> = match data {
-            TensorData::Bf16(data) => data.iter().flat_map(|x| x.to_le_bytes()).collect(),
-            TensorData::F32(data) => data.iter().flat_map(|x| x.to_le_bytes()).collect(),
-        };
-        Ok(driver.upload(at + (first * elem.bytes()) as u64, &bytes)?)
-    })
+/// Bytes that an allocation takes.
+pub(crate) fn rounded(bytes: u64) -> u64 {
+    bytes.max(1).next_multiple_of(ALIGN)
+}
+
+/// Weights on the GPU. They live as long as this does.
+pub struct WeightCache {
+    held: Mutex<Held>,
+}
+
+struct Held {
+    driver: Box<dyn Driver + Send>,
+    /// Two, in turn.
+    staging: Vec<HostMemory>,
+    /// Each with its bytes.
+    weights: HashMap<(String, Scalar), (Address, u64)>,
+    bytes: u64,
+}
+
+impl fmt::Debug for WeightCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WeightCache").field("bytes", &self.bytes()).finish()
+    }
+}
+
+impl WeightCache {
+    /// Holds weights in a driver's memory; the driver is for nothing else.
+    pub fn new(driver: Box<dyn Driver + Send>) -> WeightCache {
+        WeightCache { held: Mutex::new(Held { driver, staging: vec![], weights: HashMap::new(), bytes: 0 }) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Bytes on the GPU.
+    pub fn bytes(&self) -> u64 {
+        self.lock().bytes
+    }
+
+    /// Bytes that a weight would take that is not here yet.
+    pub(crate) fn missing(&self, source: &dyn Weights, name: &str, elem: Scalar) -> Result<u64, CudaError> {
+        if self.lock().weights.contains_key(&(name.to_string(), elem)) {
+            return Ok(0);
+        }
+        let (rows, columns) = weights::shape(source, name)?;
+        Ok(rounded((rows * columns * elem.bytes()) as u64))
+    }
+
+    /// Where a weight is and its bytes, as the kernels' element type; uploaded if it is not here yet.
+    pub(crate) fn get(&self, source: &dyn Weights, name: &str, elem: Scalar) -> Result<(Address, u64), CudaError> {
+        let bytes = self.missing(source, name, elem)?;
+        let mut held = self.lock();
+        let key = (name.to_string(), elem);
+        if let Some(found) = held.weights.get(&key) {
+            return Ok(*found);
+        }
+        let at = held.driver.allocate(bytes)?;
+        held.upload(at, source, name, elem)?;
+        // Other streams read it from here on.
+        held.driver.synchronise()?;
+        held.bytes += bytes;
+        held.weights.insert(key, (at, bytes));
+        Ok((at, bytes))
+    }
+}
+
+impl Held {
+    fn upload(&mut self, at: Address, source: &dyn Weights, name: &str, elem: Scalar) -> Result<(), CudaError> {
+        while self.staging.len() < 2 {
+            self.staging.push(self.driver.host(STAGE)?);
+        }
+        let (_, columns) = weights::shape(source, name)?;
+        let mut turn = 0;
+        weights::read(source, name, elem, PART / columns.max(1), |first, data| {
+            let bytes = match &data {
+                TensorData::Bf16(data) => bytes_of(data),
+                TensorData::F32(data) => bytes_of(data),
+            };
+            let mut to = at + (first * elem.bytes()) as u64;
+            for part in bytes.chunks(STAGE) {
+                let stage = &mut self.staging[turn % 2];
+                turn += 1;
+                stage.bytes_mut()[..part.len()].copy_from_slice(part);
+                // The other one has arrived: it is free for the next part.
+                self.driver.synchronise()?;
+                self.driver.upload(to, &stage.bytes()[..part.len()])?;
+                to += part.len() as u64;
+            }
+            Ok(())
+        })
+    }
 }

@@ -5,10 +5,13 @@ mod common;
 use common::{StandIn, TARGET, image, images, plan};
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 use vosti_core::GroupDecl;
-use vosti_cuda::driver::DriverError;
+use vosti_cuda::driver::{Driver, DriverError};
 use vosti_cuda::launch::Code;
-use vosti_cuda::{Arch, Config, Cuda, CudaDevice, CudaError, Image, TensorData, WeightError, Weights};
+use vosti_cuda::{
+    Arch, Config, Cuda, CudaDevice, CudaError, Image, Pages, TensorData, WeightCache, WeightError, Weights,
+};
 use vosti_engine::{Engine, Policy, Request, Sampling};
 use vosti_kernels::{Extent, parse_stem};
 use vosti_model::ModelPlan;
@@ -55,7 +58,7 @@ fn the_log_of_launches_is_as_it_was() {
         engine.submit(Request::new((0..length).collect(), Sampling::greedy(3))).unwrap();
     }
     engine.run_until_idle(&mut |_| ()).unwrap();
-    insta::assert_snapshot!(engine.device().driver().log.join("\n"));
+    insta::assert_snapshot!(engine.device().driver().log().join("\n"));
 }
 
 type Change = fn(&mut StandIn, &mut BTreeMap<String, Image>);
@@ -135,8 +138,8 @@ fn the_premises_of_the_code_are_checked_at_every_launch() {
     launch(&code, &with(4, 0x80), rows(9)).unwrap();
     // A grid without programs is no launch: a driver refuses it.
     launch(&code, &POINTERS, rows(0)).unwrap();
-    let launches = driver.log.iter().filter(|line| line.starts_with("launch"));
-    assert_eq!(launches.count(), 2, "{:?}", driver.log);
+    let log = driver.log();
+    assert_eq!(log.iter().filter(|line| line.starts_with("launch")).count(), 2, "{log:?}");
 }
 
 #[test]
@@ -148,7 +151,8 @@ fn scratch_is_as_large_as_the_largest_grid() {
     images.get_mut(name).unwrap().record.metadata.global_scratch_align = 128;
     let device = device(dry(), &plan, &images).unwrap();
     // 128 rows in tiles of 64, 960 columns in tiles of 128.
-    let last = device.driver().log.iter().rfind(|line| line.starts_with("allocate")).unwrap();
+    let log = device.driver().log();
+    let last = log.iter().rfind(|line| line.starts_with("allocate")).unwrap();
     assert!(last.ends_with(&format!(" {}", 2 * 8 * 384)), "{last}");
 }
 
@@ -164,10 +168,59 @@ fn after_a_failure_nothing_more_is_run() {
         }
         let error = engine.run_until_idle(&mut |_| ()).unwrap_err().to_string();
         assert!(error.contains("CUDA_ERROR_LAUNCH_FAILED"), "{error}");
-        let launched = engine.device().driver().log.len();
+        let launched = engine.device().driver().log().len();
         assert!(engine.step(&mut |_| ()).is_err());
-        assert_eq!(engine.device().driver().log.len(), launched, "it was asked for more");
+        assert_eq!(engine.device().driver().log().len(), launched, "it was asked for more");
     }
+}
+
+/// With memory for weights, buffers and so much more, as many pages as fit.
+#[test]
+fn the_pool_takes_what_is_free_and_says_so_if_that_is_nothing() {
+    let plan = smol();
+    let images = images(&plan);
+    let with = |free: u64, pages: Pages| {
+        let mut driver = dry();
+        driver.free = free;
+        let config = Config { pages, ..Config::new(128, 128, vec![]) };
+        CudaDevice::new(driver, TARGET, &plan.program, &plan.bindings, &images, &Nothing, config)
+    };
+    let fill = |free| with(free, Pages::Fill { percent: 90 });
+    let taken = |device: &CudaDevice<StandIn>| {
+        let log = device.driver().log();
+        let sizes = log.iter().filter(|line| line.starts_with("allocate")).map(|line| line.rsplit_once(' ').unwrap().1);
+        sizes.map(|size| size.parse::<u64>().unwrap()).sum::<u64>()
+    };
+    let one = with(1 << 40, Pages::Each(vec![1])).unwrap();
+    // Keys and values of 64 tokens, 3 heads of 64, two bytes each, one layer.
+    let (page, rest) = (2 * 64 * 3 * 64 * 2, taken(&one) - 2 * 64 * 3 * 64 * 2);
+    let device = fill(rest + 1000 * page).unwrap();
+    assert_eq!(vosti_core::Device::pages(&device, 0), 900);
+    assert_eq!(taken(&device), rest + 900 * page);
+    assert_eq!(vosti_core::Device::pages(&fill(rest + page).unwrap(), 0), 1);
+    for free in [rest, rest + page - 1] {
+        let message = fill(free).map(drop).unwrap_err().to_string();
+        assert!(message.contains("too little GPU memory"), "{message}");
+    }
+}
+
+#[test]
+fn devices_of_one_model_share_its_weights() {
+    let plan = smol();
+    let images = images(&plan);
+    let driver = dry();
+    let weights = Arc::new(WeightCache::new(driver.another().unwrap()));
+    let make = || {
+        let config = Config { weights: Some(weights.clone()), ..Config::new(8, 8, vec![1]) };
+        let driver = driver.another().unwrap();
+        CudaDevice::new(driver, TARGET, &plan.program, &plan.bindings, &images, &Nothing, config).unwrap()
+    };
+    let uploads = || driver.log().iter().filter(|line| line.starts_with("upload")).count();
+    let first = make();
+    let once = uploads();
+    assert!(once > 0 && first.bytes().0 == weights.bytes());
+    let second = make();
+    assert_eq!((uploads(), second.bytes().0), (once, weights.bytes()), "weights were uploaded again");
 }
 
 #[test]

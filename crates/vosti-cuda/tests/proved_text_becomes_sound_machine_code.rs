@@ -38,6 +38,22 @@ fn compile(tool: &Toolchain) -> Vec<Artifact> {
     tool.compile_checked_in(TARGET, &specs()).unwrap()
 }
 
+/// The same texts: what was proved once is proved for each.
+#[test]
+fn the_other_targets_compile_the_same_texts_and_pass_their_checks() {
+    let Some(tool) = toolchain() else { return };
+    for arch in [Arch::Sm80, Arch::Sm89, Arch::Sm100] {
+        let artifacts = tool.compile_checked_in(&format!("cuda-{arch}"), &specs()).unwrap();
+        for artifact in artifacts {
+            let facts = inspect(&artifact, arch).unwrap();
+            println!("{arch} {}: {facts:?}", artifact.spec);
+            assert_eq!(facts.matrix_instructions > 0, artifact.spec.kernel != "rmsnorm", "{arch} {}", artifact.spec);
+            // What is made for one is refused for another.
+            assert!(inspect(&artifact, Arch::Sm90).is_err());
+        }
+    }
+}
+
 #[test]
 fn proved_kernels_compile_and_pass_every_check() {
     let Some(tool) = toolchain() else { return };

@@ -170,11 +170,9 @@ fn what_has_no_kernels_is_refused_by_name_in_one_line() {
     assert!(code == Some(2) && why.lines().count() == 1, "{why}");
     let names = ["cuda-sm90 has kernels for", "llama-3.1-8b", "smollm2-135m"];
     assert!(names.iter().all(|name| why.contains(name)), "{why}");
-    for target in ["cuda-sm100", "cuda-sm70"] {
-        let (code, why) = prepare(target);
-        assert!(code == Some(2) && why.lines().count() == 1 && why.contains(target), "{why}");
-        assert!(why.contains("it has: cpu, cuda-sm90"), "{why}");
-    }
+    let (code, why) = prepare("cuda-sm70");
+    assert!(code == Some(2) && why.lines().count() == 1 && why.contains("cuda-sm70"), "{why}");
+    assert!(why.contains("it has: cpu, cuda-sm100, cuda-sm80, cuda-sm89, cuda-sm90"), "{why}");
     assert!(!folder.exists());
 }
 

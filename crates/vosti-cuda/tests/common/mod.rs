@@ -5,11 +5,18 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard};
+use vosti_cpu::isa::Isa;
+use vosti_cpu::layout::Layout;
+use vosti_cpu::plan::machine::{Machine, Param};
+use vosti_cpu::plan::{Plan, compile};
 use vosti_cuda::driver::{About, Address, Attributes, Call, Driver, DriverError, Function, Graph};
+use vosti_cuda::host::HostMemory;
 use vosti_cuda::{Facts, Hashes, Image, Metadata, Record};
 use vosti_kernels::{Act, CompileOptions, Spec, compile_options, ttir, ttir_hash};
 use vosti_model::{ModelPlan, PlanOptions};
 use vosti_tile::interp::{Memory, Options, Undefined, run};
+use vosti_tile::numerics::FloatMode;
 use vosti_tile::{Kernel, Scalar};
 
 pub const TARGET: &str = "cuda-sm90";
@@ -27,61 +34,22 @@ struct Launched {
 struct Loaded {
     name: String,
     kernel: Kernel,
+    /// In place of the interpreter, where kernels are large.
+    plan: Option<Plan>,
     attributes: Attributes,
     allowed: u32,
 }
 
-pub struct StandIn {
-    pub about: About,
-    pub free: u64,
-    /// What every kernel that is loaded has.
-    pub attributes: Attributes,
-    /// Launches are written down and not executed.
-    pub dry: bool,
-    /// The launch that fails, counted from now on.
-    pub fails_in: Option<usize>,
-    pub log: Vec<String>,
-    memory: Vec<u8>,
-    /// The first address that was never given out.
-    next: Address,
+/// What all streams share.
+#[derive(Default)]
+struct Heap {
+    bytes: Vec<u8>,
     allocations: Vec<Range<Address>>,
-    loaded: Vec<Loaded>,
-    recording: Option<Vec<Launched>>,
-    graphs: Vec<Vec<Launched>>,
+    log: Vec<String>,
+    taken: u64,
 }
 
-impl StandIn {
-    pub fn new() -> StandIn {
-        StandIn {
-            about: About { name: "stand-in".into(), capability: (9, 0), shared_bytes_max: 232_448 },
-            free: 1 << 40,
-            attributes: Attributes { registers: 100, local_bytes: 0, shared_static: 0, threads_max: 1024 },
-            dry: false,
-            fails_in: None,
-            log: vec![],
-            memory: vec![],
-            next: BASE,
-            allocations: vec![],
-            loaded: vec![],
-            recording: None,
-            graphs: vec![],
-        }
-    }
-
-    fn say(&mut self, what: String) {
-        self.log.push(what);
-    }
-
-    /// An address as the allocation that it is in, and the byte in it.
-    fn place(&self, at: Address) -> String {
-        match self.allocations.iter().position(|a| a.contains(&at)) {
-            _ if at == 0 => "0".into(),
-            Some(i) if self.allocations[i].start == at => format!("#{i}"),
-            Some(i) => format!("#{i}+{}", at - self.allocations[i].start),
-            None => format!("{at:#x}?"),
-        }
-    }
-
+impl Heap {
     /// The bytes from an address to its allocation's end.
     fn rest(&self, call: &'static str, at: Address) -> Result<Range<usize>, DriverError> {
         let found =
@@ -96,19 +64,142 @@ impl StandIn {
             false => Ok(rest.start..rest.start + bytes as usize),
         }
     }
+}
 
-    fn execute(&mut self, launched: &Launched) -> Result<(), DriverError> {
+/// What may be wrong with how the stand-in executes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Flaw {
+    #[default]
+    None,
+    /// The last bit of an output depends on how many tiles of rows there are.
+    Batch,
+    /// Something is stored a little behind what is stored.
+    Padding,
+    /// Every number that is stored is a little too large.
+    Off,
+}
+
+pub struct StandIn {
+    pub about: About,
+    /// Of an empty device.
+    pub free: u64,
+    pub flaw: Flaw,
+    /// What every kernel that is loaded has.
+    pub attributes: Attributes,
+    /// Launches are written down and not executed.
+    pub dry: bool,
+    /// Launches are executed by the CPU device's compiled plans: without flaws.
+    pub fast: bool,
+    /// The launch that fails, counted from now on.
+    pub fails_in: Option<usize>,
+    heap: Arc<Mutex<Heap>>,
+    loaded: Vec<Loaded>,
+    recording: Option<Vec<Launched>>,
+    graphs: Vec<Vec<Launched>>,
+}
+
+impl StandIn {
+    pub fn new() -> StandIn {
+        StandIn {
+            about: About { name: "stand-in".into(), capability: (9, 0), shared_bytes_max: 232_448, driver: 12080 },
+            free: 1 << 40,
+            flaw: Flaw::None,
+            attributes: Attributes { registers: 100, local_bytes: 0, shared_static: 0, threads_max: 1024 },
+            dry: false,
+            fast: false,
+            fails_in: None,
+            heap: Arc::default(),
+            loaded: vec![],
+            recording: None,
+            graphs: vec![],
+        }
+    }
+
+    /// One whose flaw, capability and free memory a test may set, and that is quick.
+    pub fn fast() -> StandIn {
+        let mut new = StandIn::new();
+        new.fast = true;
+        new
+    }
+
+    pub fn with(flaw: Flaw) -> StandIn {
+        let mut new = StandIn::new();
+        new.flaw = flaw;
+        new
+    }
+
+    fn heap(&self) -> MutexGuard<'_, Heap> {
+        self.heap.lock().unwrap()
+    }
+
+    /// What all streams were asked for.
+    pub fn log(&self) -> Vec<String> {
+        self.heap().log.clone()
+    }
+
+    fn say(&self, what: String) {
+        self.heap().log.push(what);
+    }
+
+    /// An address as the allocation that it is in, and the byte in it.
+    fn place(&self, at: Address) -> String {
+        let heap = self.heap();
+        match heap.allocations.iter().position(|a| a.contains(&at)) {
+            _ if at == 0 => "0".into(),
+            Some(i) if heap.allocations[i].start == at => format!("#{i}"),
+            Some(i) => format!("#{i}+{}", at - heap.allocations[i].start),
+            None => format!("{at:#x}?"),
+        }
+    }
+
+    fn execute(&self, launched: &Launched) -> Result<(), DriverError> {
         if self.dry {
             return Ok(());
         }
-        let kernel = &self.loaded[launched.function.0].kernel;
-        let rests = launched.pointers[..kernel.params.len()].iter().map(|at| self.rest("cuLaunchKernel", *at));
+        let mut heap = self.heap();
+        let loaded = &self.loaded[launched.function.0];
+        let kernel = &loaded.kernel;
+        let rests = launched.pointers[..kernel.params.len()].iter().map(|at| heap.rest("cuLaunchKernel", *at));
         let params = rests.collect::<Result<Vec<_>, _>>()?;
-        let mut view = View { memory: &mut self.memory, kernel, params };
+        if let Some(plan) = &loaded.plan {
+            return compiled(kernel, plan, &mut heap.bytes, &params, launched.grid);
+        }
+        let tiles = launched.grid[0];
+        let mut view = View { memory: &mut heap.bytes, kernel, params, flaw: self.flaw, tiles };
         let options = Options { undefined: Undefined::Poison(5), ..Options::default() };
         let grid = launched.grid.map(|n| n as usize);
         run(kernel, &mut view, grid, &options).map_err(|error| illegal("cuLaunchKernel", &error.to_string()))
     }
+}
+
+/// Every program of a launch, by the CPU device's plan.
+fn compiled(
+    kernel: &Kernel,
+    plan: &Plan,
+    memory: &mut [u8],
+    params: &[Range<usize>],
+    grid: [u32; 3],
+) -> Result<(), DriverError> {
+    let base = memory.as_mut_ptr();
+    let param = |(range, param): (&Range<usize>, &vosti_tile::Param)| Param {
+        // SAFETY: ranges lie in the memory.
+        base: unsafe { base.add(range.start) },
+        len: range.len() / param.elem.bytes(),
+        layout: Layout::RowMajor,
+    };
+    let params: Vec<Param> = params.iter().zip(&kernel.params).map(param).collect();
+    let mut machine = Machine::new(Isa::detect(), plan.scratch, Some(5)).unwrap();
+    let grid = grid.map(|n| n as i32);
+    FloatMode::with(|| {
+        machine.begin(plan, grid);
+        for (z, y, x) in (0..grid[2]).flat_map(|z| (0..grid[1]).flat_map(move |y| (0..grid[0]).map(move |x| (z, y, x))))
+        {
+            // SAFETY: parameters are live buffers of their length, and this is the only thread.
+            let ran = unsafe { machine.run(plan, &params, [x, y, z]) };
+            ran.map_err(|fault| illegal("cuLaunchKernel", &format!("{fault:?}")))?;
+        }
+        Ok(())
+    })
 }
 
 fn illegal(call: &'static str, why: &str) -> DriverError {
@@ -120,6 +211,9 @@ struct View<'a> {
     memory: &'a mut [u8],
     kernel: &'a Kernel,
     params: Vec<Range<usize>>,
+    flaw: Flaw,
+    /// Programs on the axis of rows.
+    tiles: u32,
 }
 
 impl Memory for View<'_> {
@@ -136,8 +230,21 @@ impl Memory for View<'_> {
         u64::from_le_bytes(bits)
     }
     fn store(&mut self, param: usize, index: usize, bits: u64) {
-        let bytes = self.kernel.params[param].elem.bytes();
+        let elem = self.kernel.params[param].elem;
+        let bytes = elem.bytes();
+        let number = matches!(elem, Scalar::Bf16 | Scalar::F32);
+        let bits = match self.flaw {
+            Flaw::Batch if self.tiles > 1 && number => bits ^ 1,
+            // Two percent.
+            Flaw::Off if elem == Scalar::F32 => u64::from((f32::from_bits(bits as u32) * 1.05).to_bits()),
+            Flaw::Off if elem == Scalar::Bf16 => bits + 8,
+            _ => bits,
+        };
         let at = self.params[param].start + index * bytes;
+        let behind = at + 3 * 64 * bytes;
+        if self.flaw == Flaw::Padding && behind < self.params[param].end {
+            self.memory[behind] ^= 1;
+        }
         self.memory[at..][..bytes].copy_from_slice(&bits.to_le_bytes()[..bytes]);
     }
 }
@@ -147,8 +254,20 @@ impl Driver for StandIn {
         &self.about
     }
 
+    fn another(&self) -> Result<Box<dyn Driver + Send>, DriverError> {
+        let mut other = StandIn::new();
+        other.about = self.about.clone();
+        (other.free, other.flaw, other.dry, other.attributes) = (self.free, self.flaw, self.dry, self.attributes);
+        (other.fast, other.heap) = (self.fast, self.heap.clone());
+        Ok(Box::new(other))
+    }
+
+    fn host(&mut self, bytes: usize) -> Result<HostMemory, DriverError> {
+        Ok(HostMemory::ordinary(bytes))
+    }
+
     fn free_bytes(&mut self) -> Result<u64, DriverError> {
-        Ok(self.free)
+        Ok(self.free.saturating_sub(self.heap().taken))
     }
 
     fn load(&mut self, cubin: &[u8], name: &str) -> Result<Function, DriverError> {
@@ -157,7 +276,8 @@ impl Driver for StandIn {
         if kernel.name != name {
             return Err(illegal("cuModuleGetFunction", "CUDA_ERROR_NOT_FOUND"));
         }
-        self.loaded.push(Loaded { name: name.into(), kernel, attributes: self.attributes, allowed: 48 << 10 });
+        let plan = self.fast.then(|| compile(&kernel, Isa::detect()).unwrap());
+        self.loaded.push(Loaded { name: name.into(), kernel, plan, attributes: self.attributes, allowed: 48 << 10 });
         self.say(format!("load {name}"));
         Ok(Function(self.loaded.len() - 1))
     }
@@ -173,23 +293,29 @@ impl Driver for StandIn {
     }
 
     fn allocate(&mut self, bytes: u64) -> Result<Address, DriverError> {
-        // A gap after each that nobody owns.
-        let at = self.next.next_multiple_of(256);
-        self.next = at + bytes + 64;
-        if !self.dry {
-            let noise = (self.memory.len()..(self.next - BASE) as usize).map(|i| (i as u8).wrapping_mul(167) ^ 0xa5);
-            self.memory.extend(noise);
+        if bytes > self.free_bytes()? {
+            return Err(illegal("cuMemAlloc", "CUDA_ERROR_OUT_OF_MEMORY"));
         }
-        self.allocations.push(at..at + bytes);
-        self.say(format!("allocate #{} {bytes}", self.allocations.len() - 1));
+        let mut heap = self.heap();
+        // A gap after each that nobody owns.
+        let at = heap.allocations.last().map_or(BASE, |last| (last.end + 64).next_multiple_of(256));
+        if !self.dry {
+            let noise = heap.bytes.len()..(at + bytes + 64 - BASE) as usize;
+            heap.bytes.extend(noise.map(|i| (i as u8).wrapping_mul(167) ^ 0xa5));
+        }
+        heap.taken += bytes;
+        heap.allocations.push(at..at + bytes);
+        let line = format!("allocate #{} {bytes}", heap.allocations.len() - 1);
+        heap.log.push(line);
         Ok(at)
     }
 
     fn zero(&mut self, at: Address, bytes: u64) -> Result<(), DriverError> {
         self.say(format!("zero {} {bytes}", self.place(at)));
         if !self.dry {
-            let range = self.within("cuMemsetD8Async", at, bytes)?;
-            self.memory[range].fill(0);
+            let mut heap = self.heap();
+            let range = heap.within("cuMemsetD8Async", at, bytes)?;
+            heap.bytes[range].fill(0);
         }
         Ok(())
     }
@@ -200,22 +326,33 @@ impl Driver for StandIn {
         }
         self.say(format!("upload {} {}", self.place(at), bytes.len()));
         if !self.dry {
-            let range = self.within("cuMemcpyHtoDAsync", at, bytes.len() as u64)?;
-            self.memory[range].copy_from_slice(bytes);
+            let mut heap = self.heap();
+            let range = heap.within("cuMemcpyHtoDAsync", at, bytes.len() as u64)?;
+            heap.bytes[range].copy_from_slice(bytes);
         }
         Ok(())
     }
 
-    fn download(&mut self, at: Address, out: &mut [f32]) -> Result<(), DriverError> {
+    fn download(&mut self, at: Address, out: &mut [u8]) -> Result<(), DriverError> {
         if self.recording.is_some() {
             return Err(illegal("cuMemcpyDtoHAsync", "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"));
         }
-        self.say(format!("download {} {}", self.place(at), size_of_val(out)));
+        self.say(format!("download {} {}", self.place(at), out.len()));
         if !self.dry {
-            let range = self.within("cuMemcpyDtoHAsync", at, size_of_val(out) as u64)?;
-            for (value, bytes) in out.iter_mut().zip(self.memory[range].chunks_exact(4)) {
-                *value = f32::from_le_bytes(bytes.try_into().unwrap());
-            }
+            let heap = self.heap();
+            let range = heap.within("cuMemcpyDtoHAsync", at, out.len() as u64)?;
+            out.copy_from_slice(&heap.bytes[range]);
+        }
+        Ok(())
+    }
+
+    fn copy(&mut self, from: Address, to: Address, bytes: u64) -> Result<(), DriverError> {
+        self.say(format!("copy {} {} {bytes}", self.place(from), self.place(to)));
+        if !self.dry {
+            let mut heap = self.heap();
+            let range = heap.within("cuMemcpyDtoDAsync", from, bytes)?;
+            let target = heap.within("cuMemcpyDtoDAsync", to, bytes)?;
+            heap.bytes.copy_within(range, target.start);
         }
         Ok(())
     }
@@ -269,8 +406,7 @@ impl Driver for StandIn {
 
     fn replay(&mut self, graph: Graph) -> Result<(), DriverError> {
         self.say(format!("replay graph {}", graph.0));
-        let recorded = self.graphs[graph.0].clone();
-        recorded.iter().try_for_each(|launched| self.execute(launched))
+        self.graphs[graph.0].iter().try_for_each(|launched| self.execute(launched))
     }
 
     fn synchronise(&mut self) -> Result<(), DriverError> {

@@ -1,0 +1,170 @@
+//! Small programs of every kind of op, from checked-in TTIR, with random weights, BF16: what the device laws are tried on.
+//! Every device's tests include this file.
+
+use std::ops::Range;
+use vosti_core::{BufferDecl, Dtype, GroupDecl, LayerDecl, Op, Program, RowSet};
+use vosti_kernels::{Act, Binding, Const, Launch, Spec, specialise};
+use vosti_wiring::{TensorData, WeightError, Weights};
+
+pub const VOCAB: u32 = 256;
+/// The embeddings of these tokens are not all finite, so that their keys and values are not.
+pub const OVERFLOWING: u32 = 240;
+const HIDDEN: usize = 64;
+
+/// Weights that a name decides.
+pub struct Random;
+
+fn kind(name: &str) -> &str {
+    name.split('.').next().unwrap_or(name)
+}
+
+impl Weights for Random {
+    fn shape(&self, name: &str) -> Result<Vec<usize>, WeightError> {
+        Ok(match kind(name) {
+            "embed" | "head" => vec![VOCAB as usize, HIDDEN],
+            "norm" => vec![HIDDEN],
+            "head_norm" => vec![32],
+            "cos" | "sin" => vec![512, 16],
+            "qkv" => vec![192, HIDDEN],
+            "out" => vec![HIDDEN, 128],
+            "square" => vec![128, HIDDEN],
+            other => return Err(format!("no weight {other}").into()),
+        })
+    }
+
+    fn rows(&self, name: &str, rows: Range<usize>) -> Result<TensorData, WeightError> {
+        let shape = self.shape(name)?;
+        let mut state = name.bytes().fold(7u64, |s, b| (s ^ u64::from(b)).wrapping_mul(0x100000001b3));
+        let mut next = || {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 40) as f32 / (1 << 23) as f32 - 1.0
+        };
+        let value = |i: usize| match kind(name) {
+            "embed" if i / HIDDEN >= OVERFLOWING as usize => next() * if i.is_multiple_of(3) { f32::INFINITY } else { 1.0 },
+            "norm" | "head_norm" => 1.0 + 0.2 * next(),
+            _ => 0.4 * next(),
+        };
+        let values: Vec<f32> = (0..shape.iter().product()).map(value).collect();
+        let width: usize = shape[1..].iter().product();
+        let data = match kind(name) {
+            "norm" | "head_norm" | "cos" | "sin" => TensorData::F32(values),
+            _ => TensorData::Bf16(values.iter().map(|x| (x.to_bits() >> 16) as u16).collect()),
+        };
+        Ok(data.part(rows.start * width..rows.end * width))
+    }
+}
+
+/// Ops over buffers of a program that is being built.
+#[derive(Default)]
+struct Builder {
+    ops: Vec<Op>,
+    buffers: Vec<BufferDecl>,
+    bindings: Vec<Binding>,
+}
+
+fn spec(kernel: &str, dims: &[(&str, Const)]) -> Spec {
+    specialise("cpu", kernel, Act::Bf16, dims).unwrap()
+}
+
+fn int(value: i64) -> Const {
+    Const::Int(value)
+}
+
+impl Builder {
+    fn buffer(&mut self, width: usize, dtype: Dtype, rows: RowSet) -> u32 {
+        self.buffers.push(BufferDecl { width: width as u32, dtype, rows });
+        self.buffers.len() as u32 - 1
+    }
+
+    fn bind(&mut self, spec: Spec, weights: &[&str]) -> u32 {
+        let weights = weights.iter().map(|w| w.to_string()).collect();
+        self.bindings.push(Binding { launches: vec![Launch { spec, weights }] });
+        self.bindings.len() as u32 - 1
+    }
+
+    fn rowwise(&mut self, spec: Spec, weights: &[&str], ins: &[u32], width: usize) -> u32 {
+        let dtype = if spec.kernel == "linear_add" { Dtype::F32 } else { Dtype::Act };
+        let (k, out) = (self.bind(spec, weights), self.buffer(width, dtype, RowSet::All));
+        self.ops.push(Op::Rowwise { k, ins: ins.to_vec(), outs: vec![out], rows: RowSet::All });
+        out
+    }
+
+    fn embed(&mut self) -> u32 {
+        let dims = [("V", int(i64::from(VOCAB))), ("H", int(HIDDEN as i64)), ("SCALE", Const::Float(1.0))];
+        let (k, out) = (self.bind(spec("embed", &dims), &["embed"]), self.buffer(HIDDEN, Dtype::F32, RowSet::All));
+        self.ops.push(Op::Embed { k, out });
+        out
+    }
+
+    fn norm(&mut self, x: u32) -> u32 {
+        self.rowwise(spec("rmsnorm", &[("H", int(64)), ("EPS", Const::Float(1e-6))]), &["norm.0"], &[x], HIDDEN)
+    }
+
+    fn attention(&mut self, x: u32, layer: u32, window: Option<u32>) -> u32 {
+        let dims = |names: &[(&'static str, i64)]| -> Vec<(&'static str, Const)> {
+            names.iter().map(|(name, value)| (*name, int(*value))).collect()
+        };
+        let name = |weight: &str| format!("{weight}.{layer}");
+        let linear = spec("linear", &dims(&[("K", 64), ("N", 192)]));
+        let normed = self.norm(x);
+        let qkv = self.rowwise(linear, &[&name("qkv")], &[normed], 192);
+        let eps = ("EPS", Const::Float(1e-6));
+        let mut rope = dims(&[("HEADS", 4), ("D", 32), ("STRIDE", 192), ("OFFSET", 0), ("NORM", 1)]);
+        rope.push(eps);
+        let q = self.rowwise(spec("rope_q", &rope), &["cos", "sin", &name("head_norm")], &[qkv], 128);
+        let mut store = dims(&[("KV_HEADS", 1), ("D", 32), ("PAGE", 64), ("STRIDE", 192)]);
+        store.extend(dims(&[("K_OFFSET", 128), ("V_OFFSET", 160), ("NORM", 1), ("V_NORM", 0)]));
+        store.push(eps);
+        let k = self.bind(spec("store_kv", &store), &["cos", "sin", &name("head_norm")]);
+        self.ops.push(Op::StoreKv { k, ins: vec![qkv], layer });
+        let mut attend = dims(&[("HEADS", 4), ("KV_HEADS", 1), ("D", 32), ("PAGE", 64)]);
+        attend.push(("WINDOW", int(window.map_or(0, i64::from))));
+        attend.extend([("SCALE", Const::Float(0.2041241452319315)), ("SOFTCAP", Const::Float(0.0))]);
+        let (k, seen) = (self.bind(spec("attend", &attend), &[]), self.buffer(128, Dtype::Act, RowSet::All));
+        self.ops.push(Op::Attend { k, q, layer, out: seen, window });
+        let add = spec("linear_add", &dims(&[("K", 128), ("N", 64)]));
+        self.rowwise(add, &[&name("out")], &[seen, x], HIDDEN)
+    }
+
+    fn finish(mut self, x: u32) -> (Program, Vec<Binding>) {
+        let eps = ("EPS", Const::Float(1e-6));
+        let k = self.bind(spec("rmsnorm_gather", &[("H", int(64)), eps]), &["norm.last"]);
+        let row = self.buffer(HIDDEN, Dtype::Act, RowSet::Selected);
+        self.ops.push(Op::Rowwise { k, ins: vec![x], outs: vec![row], rows: RowSet::Selected });
+        let head = [("K", int(64)), ("N", int(i64::from(VOCAB))), ("SOFTCAP", Const::Float(0.0))];
+        let k = self.bind(spec("linear_logits", &head), &["head"]);
+        let logits = self.buffer(VOCAB as usize, Dtype::F32, RowSet::Selected);
+        self.ops.push(Op::Rowwise { k, ins: vec![row], outs: vec![logits], rows: RowSet::Selected });
+        let group = |window| GroupDecl { window, kv_heads: 1, head_dim: 32 };
+        let program = Program {
+            ops: self.ops,
+            buffers: self.buffers,
+            groups: vec![group(Some(50)), group(None)],
+            layers: (0..2).map(|group| LayerDecl { group }).collect(),
+            logits,
+            vocab: VOCAB,
+            context: 400,
+            kernels: self.bindings.len() as u32,
+        };
+        (program, self.bindings)
+    }
+}
+
+/// Rows alone.
+pub fn rowwise() -> (Program, Vec<Binding>) {
+    let mut b = Builder::default();
+    let x = b.embed();
+    let normed = b.norm(x);
+    let wide = b.rowwise(spec("linear", &[("K", int(64)), ("N", int(128))]), &["square.0"], &[normed], 128);
+    let x = b.rowwise(spec("linear_add", &[("K", int(128)), ("N", int(64))]), &["out.9"], &[wide, x], HIDDEN);
+    b.finish(x)
+}
+
+/// Attention, in a window and without.
+pub fn attending() -> (Program, Vec<Binding>) {
+    let mut b = Builder::default();
+    let x = b.embed();
+    let x = b.attention(x, 0, Some(50));
+    let x = b.attention(x, 1, None);
+    b.finish(x)
+}

@@ -1,0 +1,64 @@
+//! Host memory that a GPU copies to and from. Page-locked where the driver can, so that a copy waits for nothing.
+
+use std::ptr::NonNull;
+
+/// A fixed number of bytes, at a multiple of 8.
+pub struct HostMemory {
+    at: NonNull<u8>,
+    bytes: usize,
+    /// Frees it.
+    _owner: Box<dyn Send>,
+}
+
+// SAFETY: it is owned memory like a `Vec`'s; its owner can be sent.
+unsafe impl Send for HostMemory {}
+
+impl HostMemory {
+    /// Ordinary memory, zeros.
+    pub fn ordinary(bytes: usize) -> HostMemory {
+        let mut words = vec![0u64; bytes.div_ceil(8)];
+        let at = NonNull::new(words.as_mut_ptr().cast()).unwrap_or(NonNull::<u64>::dangling().cast());
+        HostMemory { at, bytes, _owner: Box::new(words) }
+    }
+
+    /// Memory of somebody else.
+    ///
+    /// # Safety
+    /// `at` is a multiple of 8 and points at `bytes` initialised bytes that nobody else uses until `owner` is dropped.
+    pub unsafe fn of(at: NonNull<u8>, bytes: usize, owner: Box<dyn Send>) -> HostMemory {
+        HostMemory { at, bytes, _owner: owner }
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: it owns so many initialised bytes.
+        unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.bytes) }
+    }
+
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: it owns so many initialised bytes, and is borrowed alone.
+        unsafe { std::slice::from_raw_parts_mut(self.at.as_ptr(), self.bytes) }
+    }
+
+    pub fn ints_mut(&mut self) -> &mut [i32] {
+        // SAFETY: as above, at a multiple of 8; every bit pattern is a value.
+        unsafe { std::slice::from_raw_parts_mut(self.at.as_ptr().cast(), self.bytes / 4) }
+    }
+
+    pub fn floats(&self) -> &[f32] {
+        // SAFETY: as above, at a multiple of 8; every bit pattern is a value.
+        unsafe { std::slice::from_raw_parts(self.at.as_ptr().cast(), self.bytes / 4) }
+    }
+}
+
+/// Numbers of which every byte is a value.
+pub trait Plain: Copy {}
+impl Plain for u16 {}
+impl Plain for i32 {}
+impl Plain for f32 {}
+
+/// Numbers as a device reads them.
+pub fn bytes_of<T: Plain>(values: &[T]) -> &[u8] {
+    const { assert!(cfg!(target_endian = "little"), "GPUs are little-endian, and so must be their host") };
+    // SAFETY: plain numbers have no padding, and the length is in bytes.
+    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
+}

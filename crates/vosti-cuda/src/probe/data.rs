@@ -1,0 +1,92 @@
+//! Random numbers for probes: those that break things are among them.
+
+use vosti_tile::Scalar;
+use vosti_tile::numerics::{from_bf16, to_bf16};
+
+/// SplitMix64.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn draw(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// In `0..n`; 0 if there is none.
+    pub fn below(&mut self, n: usize) -> usize {
+        (self.draw() % n.max(1) as u64) as usize
+    }
+
+    /// In `lo..=hi`.
+    pub fn between(&mut self, lo: usize, hi: usize) -> usize {
+        lo + self.below(hi.saturating_sub(lo) + 1)
+    }
+
+    pub fn shuffled(&mut self, n: usize) -> Vec<usize> {
+        let mut list: Vec<usize> = (0..n).collect();
+        for i in (1..n).rev() {
+            list.swap(i, self.below(i + 1));
+        }
+        list
+    }
+
+    /// What a row may hold: mostly moderate, both zeros, products that underflow.
+    pub fn number(&mut self) -> f32 {
+        let bits = self.draw();
+        let x = (bits >> 40) as f32 / (1u64 << 22) as f32 - 2.0;
+        match bits % 64 {
+            0 => 0.0,
+            1 => -0.0,
+            2 => x * 1e-25,
+            3 => f32::MIN_POSITIVE * x,
+            4 => x * 8.0,
+            _ => x,
+        }
+    }
+
+    /// What nothing chosen may see.
+    pub fn wild(&mut self) -> f32 {
+        let bits = self.draw();
+        match bits % 4 {
+            0 => [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -0.0][(bits >> 8) as usize % 4],
+            _ => self.finite(),
+        }
+    }
+
+    /// What a cache may hold where nothing chosen looks: any size, but finite, as stores see to it.
+    pub fn finite(&mut self) -> f32 {
+        match self.below(4) {
+            0 => [3e38, -3e38, 0.0, -0.0][self.below(4)],
+            _ => self.number() * 100.0,
+        }
+    }
+}
+
+/// Numbers in a buffer of an element type.
+pub fn put(bytes: &mut [u8], elem: Scalar, index: usize, x: f32) {
+    match elem {
+        Scalar::Bf16 => bytes[2 * index..][..2].copy_from_slice(&to_bf16(x).to_le_bytes()),
+        _ => bytes[4 * index..][..4].copy_from_slice(&x.to_le_bytes()),
+    }
+}
+
+pub fn get(bytes: &[u8], elem: Scalar, index: usize) -> f32 {
+    match elem {
+        Scalar::Bf16 => from_bf16(u16::from_le_bytes([bytes[2 * index], bytes[2 * index + 1]])),
+        _ => f32::from_le_bytes([bytes[4 * index], bytes[4 * index + 1], bytes[4 * index + 2], bytes[4 * index + 3]]),
+    }
+}
+
+/// The first lane in which two rows differ. NaNs are alike.
+pub fn differ(a: &[u8], b: &[u8], elem: Scalar) -> Option<usize> {
+    if a == b {
+        return None;
+    }
+    (0..a.len() / elem.bytes()).find(|i| {
+        let (x, y) = (get(a, elem, *i), get(b, elem, *i));
+        x.to_bits() != y.to_bits() && !(x.is_nan() && y.is_nan())
+    })
+}

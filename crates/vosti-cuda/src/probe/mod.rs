@@ -1,0 +1,288 @@
+//! Tries to break, on the device and in the very machine code that it runs, what certificates assume of it; and compares
+//! that code with a reference.
+//!
+//! A case is one row in two launches of a kernel that its contract relates: the row's own inputs are the same, all that the
+//! contract leaves open differs (how many rows, which row of which tile, what stands in the others and beyond the last,
+//! which pages, what the cache holds that the row may not see), and the row's outputs must have the same bits. Rows nobody
+//! chose hold NaN, infinities and huge numbers, caches huge finite ones; chosen rows hold -0 and what underflows. So lane
+//! locality and row uniformity of dot and reduce, masked lanes and padding are tried together, as the kernel uses them.
+//! It knows no kernel by name: roles and shapes say what is what. Read next: `sides.rs`.
+
+mod data;
+mod sides;
+
+use crate::device::CudaDevice;
+use crate::driver::Driver;
+use crate::error::CudaError;
+use data::{Random, differ, get};
+use serde::Serialize;
+use sides::{Row, Side};
+use vosti_kernels::{Contract, Extent, Role, Shape, Spec};
+use vosti_tile::Scalar;
+use vosti_wiring::{Bound, Size};
+
+/// How hard to try.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Cases of each kernel, at least.
+    pub cases: usize,
+    /// Launches of each kernel that are compared with the reference.
+    pub references: usize,
+    pub seed: u64,
+}
+
+/// Executes some programs of a kernel: its specialisation, a buffer for each parameter, the grid.
+pub type Reference<'a> = &'a mut dyn FnMut(&Spec, &mut [Vec<u8>], [usize; 3]) -> Result<(), String>;
+
+/// What came of one kernel.
+#[derive(Clone, Debug, Serialize)]
+pub struct Probed {
+    pub kernel: String,
+    pub cases: usize,
+    /// The first case whose bits differ, in words.
+    pub differs: Option<String>,
+    /// Chosen rows' outputs that are finite: equality of others would say little.
+    pub finite: f64,
+    /// Cells compared with the reference, and the largest error: of the cell or of the outputs' root mean square, whichever is
+    /// larger.
+    pub compared: usize,
+    pub error_max: f64,
+}
+
+/// Errors of sums in another order stay below this: some units in the last place of BF16.
+pub const ERROR_MAX: f64 = 1.0 / 32.0;
+
+impl Probed {
+    pub fn passed(&self) -> bool {
+        self.differs.is_none() && self.finite > 0.9 && self.compared > 0 && self.error_max <= ERROR_MAX
+    }
+}
+
+/// A parameter of the kernel that is probed.
+#[derive(Clone, Copy, Debug)]
+struct Param {
+    role: Role,
+    at: u64,
+    elem: Scalar,
+    bytes: usize,
+    /// Elements of a row, where it has rows.
+    width: usize,
+}
+
+/// A kernel on the device.
+struct Lab {
+    kernel: usize,
+    spec: Spec,
+    contract: Contract,
+    params: Vec<Param>,
+    pointers: Vec<u64>,
+    limits: Limits,
+}
+
+/// What a side of a case may be.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    rows: usize,
+    packed: usize,
+    pages: usize,
+    vocab: usize,
+    context: usize,
+    kv_heads: usize,
+    head_dim: usize,
+    window: Option<usize>,
+    /// Rows of a query tile.
+    tile: usize,
+}
+
+impl<D: Driver> CudaDevice<D> {
+    /// Probes every kernel of the program. What the device held is gone afterwards.
+    pub fn probe(
+        &mut self,
+        options: Options,
+        reference: Reference,
+        done: &mut dyn FnMut(usize, usize),
+    ) -> Result<Vec<Probed>, CudaError> {
+        let kernels = self.wiring.kernels.len();
+        let mut all = vec![];
+        for kernel in 0..kernels {
+            let lab = self.lab(kernel);
+            let mut random = Random(options.seed ^ (kernel as u64) << 40);
+            all.push(self.probe_one(&lab, options, &mut random, reference)?);
+            done(kernel + 1, kernels);
+        }
+        Ok(all)
+    }
+
+    /// The first launch of a kernel, ready to be changed.
+    fn lab(&self, kernel: usize) -> Lab {
+        // Each kernel was loaded for a launch.
+        let first = self.wiring.launches.iter().position(|launch| launch.kernel == kernel).unwrap_or(0);
+        let (launch, code) = (&self.wiring.launches[first], &self.wiring.kernels[kernel]);
+        let group = launch.params.iter().find_map(|bound| match bound {
+            Bound::CacheK(layer) | Bound::CacheV(layer) => Some(self.program.layers[*layer].group as usize),
+            _ => None,
+        });
+        let decl = group.map(|group| &self.program.groups[group]);
+        let params = launch.params.iter().zip(&code.contract.params).enumerate().map(|(i, (bound, param))| Param {
+            role: param.role,
+            at: self.pointers[first][i],
+            elem: code.premises[i].elem,
+            bytes: self.sizes.get(bound).map_or(0, |bytes| *bytes as usize),
+            width: match bound {
+                Bound::Row(i) => self.program.buffers[*i].width as usize,
+                _ => 1,
+            },
+        });
+        Lab {
+            kernel,
+            spec: code.spec.clone(),
+            contract: code.contract.clone(),
+            params: params.collect(),
+            pointers: self.pointers[first].clone(),
+            limits: Limits {
+                rows: if launch.size == Size::Selected { self.selected_max } else { self.rows_max },
+                packed: self.rows_max,
+                pages: group.map_or(0, |group| self.pages[group]),
+                vocab: self.program.vocab as usize,
+                context: self.program.context as usize,
+                kv_heads: decl.map_or(1, |decl| decl.kv_heads as usize),
+                head_dim: decl.map_or(1, |decl| decl.head_dim as usize),
+                window: decl.and_then(|decl| decl.window).map(|window| window as usize),
+                tile: match launch.size {
+                    Size::Tiles(tiling) => self.wiring.tilings[tiling].height,
+                    _ => 1,
+                },
+            },
+        }
+    }
+
+    fn probe_one(
+        &mut self,
+        lab: &Lab,
+        options: Options,
+        random: &mut Random,
+        reference: Reference,
+    ) -> Result<Probed, CudaError> {
+        let mut probed =
+            Probed { kernel: lab.spec.to_string(), cases: 0, differs: None, finite: 0.0, compared: 0, error_max: 0.0 };
+        let (mut finite, mut numbers, mut round) = (0usize, 0usize, 0);
+        while probed.cases < options.cases && probed.differs.is_none() {
+            let (left, right, pairs) = sides::related(lab, random);
+            let before = left.buffers.clone();
+            let a = self.run_side(lab, left)?;
+            if round < options.references {
+                self.compare(lab, before, &a, reference, &mut probed)?;
+            }
+            let b = self.run_side(lab, right)?;
+            for (l, r) in &pairs {
+                for (i, param) in lab.params.iter().enumerate().filter(|(_, p)| written(p.role, lab.contract.shape)) {
+                    let (x, y) = (l.bytes(lab, i, &a.buffers[i]), r.bytes(lab, i, &b.buffers[i]));
+                    numbers += x.len() / param.elem.bytes();
+                    finite += (0..x.len() / param.elem.bytes()).filter(|e| get(&x, param.elem, *e).is_finite()).count();
+                    if let Some(lane) = differ(&x, &y, param.elem) {
+                        let name = &lab.contract.params[i].name;
+                        let (x, y) = (get(&x, param.elem, lane), get(&y, param.elem, lane));
+                        probed.differs = Some(format!("`{name}` lane {lane}: {x:e} in {l}, {y:e} in {r}"));
+                    }
+                }
+                probed.cases += 1;
+            }
+            for side in [&a, &b] {
+                if let Some(stray) = side.stray(lab) {
+                    probed.differs.get_or_insert(stray);
+                }
+            }
+            round += 1;
+        }
+        probed.finite = finite as f64 / numbers.max(1) as f64;
+        Ok(probed)
+    }
+
+    /// Brings a side's buffers to the device, launches, and brings what it wrote back.
+    fn run_side(&mut self, lab: &Lab, mut side: Side) -> Result<Side, CudaError> {
+        for (param, bytes) in lab.params.iter().zip(&side.buffers).filter(|(_, bytes)| !bytes.is_empty()) {
+            self.driver.upload(param.at, bytes)?;
+        }
+        self.wiring.kernels[lab.kernel].launch(&mut self.driver, side.extent(), &lab.pointers)?;
+        for (param, bytes) in lab.params.iter().zip(&mut side.buffers) {
+            if written(param.role, lab.contract.shape) {
+                self.driver.download(param.at, bytes)?;
+            }
+        }
+        // Uploads have been read, also where nothing was brought back.
+        self.driver.synchronise()?;
+        Ok(side)
+    }
+
+    fn compare(
+        &mut self,
+        lab: &Lab,
+        before: Vec<Vec<u8>>,
+        found: &Side,
+        reference: Reference,
+        probed: &mut Probed,
+    ) -> Result<(), CudaError> {
+        let mut wanted = before.clone();
+        for (param, bytes) in lab.params.iter().zip(&mut wanted) {
+            if matches!(param.role, Role::Weight(_)) {
+                bytes.resize(param.bytes, 0);
+                self.driver.download(param.at, bytes)?;
+            }
+        }
+        let failed = |why: String| CudaError::Launch { spec: lab.spec.to_string(), why };
+        let grid = lab.contract.grid(&lab.spec, found.extent())?;
+        reference(&lab.spec, &mut wanted, grid).map_err(failed)?;
+        for (i, param) in lab.params.iter().enumerate().filter(|(_, p)| written(p.role, lab.contract.shape)) {
+            let (was, want, has) = (&before[i], &wanted[i], &found.buffers[i]);
+            let size = param.elem.bytes();
+            let cells: Vec<usize> =
+                (0..want.len() / size).filter(|e| want[e * size..][..size] != was[e * size..][..size]).collect();
+            let value = |bytes: &[u8], cell: usize| f64::from(get(bytes, param.elem, cell));
+            let squares: f64 = cells.iter().map(|c| value(want, *c)).filter(|x| x.is_finite()).map(|x| x * x).sum();
+            let scale = (squares / cells.len().max(1) as f64).sqrt().max(1e-30);
+            for cell in &cells {
+                let (x, y) = (value(want, *cell), value(has, *cell));
+                let error = match (x.is_finite(), y.is_finite()) {
+                    (true, true) => (x - y).abs() / x.abs().max(scale),
+                    (false, false) => 0.0,
+                    _ => f64::INFINITY,
+                };
+                probed.error_max = probed.error_max.max(error);
+            }
+            probed.compared += cells.len();
+        }
+        Ok(())
+    }
+}
+
+/// Whether a kernel of this shape writes what has this role.
+fn written(role: Role, shape: Shape) -> bool {
+    match role {
+        Role::Out(_) => true,
+        Role::CacheK | Role::CacheV => shape == Shape::StoreKv,
+        _ => false,
+    }
+}
+
+impl Row {
+    /// The bytes of a row in a parameter's buffer.
+    fn bytes(&self, lab: &Lab, param: usize, buffer: &[u8]) -> Vec<u8> {
+        let Param { role, elem, width, .. } = lab.params[param];
+        let limits = &lab.limits;
+        match role {
+            Role::CacheK | Role::CacheV => {
+                let (page, at) = (self.slot / vosti_core::PAGE, self.slot % vosti_core::PAGE);
+                let head = |head: usize| ((page * limits.kv_heads + head) * vosti_core::PAGE + at) * limits.head_dim;
+                let part = |h: usize| buffer[head(h) * elem.bytes()..][..limits.head_dim * elem.bytes()].to_vec();
+                (0..limits.kv_heads).flat_map(part).collect()
+            }
+            _ => buffer[self.row * width * elem.bytes()..][..width * elem.bytes()].to_vec(),
+        }
+    }
+}
+
+impl Side {
+    fn extent(&self) -> Extent {
+        Extent { rows: self.rows, tiles: self.tiles }
+    }
+}

@@ -1,0 +1,299 @@
+//! Two launches that a contract relates: their buffers, and which rows of one are which of the other.
+
+use super::data::{Random, put};
+use super::{Lab, Limits, Param, written};
+use std::fmt;
+use vosti_core::PAGE;
+use vosti_kernels::{Role, Shape};
+use vosti_tile::Scalar;
+
+/// What an output holds before: a NaN that nobody stores.
+const UNTOUCHED: u8 = 0xff;
+/// Rows beyond the last that must stay untouched.
+const BEYOND: usize = 8;
+
+/// A row of a side.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Row {
+    pub row: usize,
+    /// Where its key and value go.
+    pub slot: usize,
+    /// Of how many rows.
+    of: usize,
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "row {} of {}", self.row, self.of)
+    }
+}
+
+/// One launch.
+#[derive(Clone, Debug, Default)]
+pub struct Side {
+    pub rows: usize,
+    pub tiles: usize,
+    /// For each parameter what it begins with; empty for weights.
+    pub buffers: Vec<Vec<u8>>,
+    tokens: Vec<i32>,
+    positions: Vec<i32>,
+    /// Row of the input that each row reads.
+    source: Vec<i32>,
+    slots: Vec<i32>,
+    sequences: Vec<Sequence>,
+    /// What the caches held before, where they are written.
+    caches: Vec<Vec<u8>>,
+}
+
+/// Rows of one request.
+#[derive(Clone, Debug)]
+struct Sequence {
+    first_row: usize,
+    start: usize,
+    rows: usize,
+    pages: Vec<usize>,
+}
+
+/// Two sides, and pairs of rows whose outputs must be the same.
+pub fn related(lab: &Lab, random: &mut Random) -> (Side, Side, Vec<(Row, Row)>) {
+    match lab.contract.shape {
+        Shape::Attend => attending(lab, random),
+        Shape::Rowwise | Shape::StoreKv => rows(lab, random),
+    }
+}
+
+/// How many rows: one, few, all, any.
+fn count(random: &mut Random, most: usize) -> usize {
+    match random.below(6) {
+        0 => 1,
+        1 => random.between(1, most.min(9)),
+        2 => most,
+        _ => random.between(1, most),
+    }
+}
+
+fn rows(lab: &Lab, random: &mut Random) -> (Side, Side, Vec<(Row, Row)>) {
+    let mut sides = [(); 2].map(|()| {
+        let (limits, has) = (&lab.limits, |role: Role| lab.params.iter().any(|p| p.role == role));
+        let slots = if has(Role::Slots) { limits.pages * PAGE } else { usize::MAX };
+        let rows = count(random, limits.rows.min(limits.packed).min(slots));
+        let mut side = Side { rows, ..Side::default() };
+        let any = |random: &mut Random, below: usize| (0..rows).map(|_| random.below(below) as i32).collect();
+        side.tokens = any(random, limits.vocab);
+        side.positions = any(random, limits.context);
+        let distinct = |random: &mut Random, n: usize| -> Vec<i32> {
+            random.shuffled(n).into_iter().take(rows).map(|i| i as i32).collect()
+        };
+        side.source = match has(Role::RowIndex) {
+            true => distinct(random, limits.packed),
+            false => (0..rows as i32).collect(),
+        };
+        side.slots = distinct(random, limits.pages * PAGE);
+        side
+    });
+    let most = sides[0].rows.min(sides[1].rows);
+    let chosen = random.between(most.div_ceil(2), most);
+    let (left, right) = (random.shuffled(sides[0].rows), random.shuffled(sides[1].rows));
+    let pairs: Vec<(usize, usize)> = left.into_iter().zip(right).take(chosen).collect();
+    for (l, r) in &pairs {
+        sides[1].tokens[*r] = sides[0].tokens[*l];
+        sides[1].positions[*r] = sides[0].positions[*l];
+    }
+    for side in &mut sides {
+        side.fill(lab, random);
+    }
+    for (i, param) in lab.params.iter().enumerate().filter(|(_, p)| matches!(p.role, Role::In(_))) {
+        let row = param.width * param.elem.bytes();
+        for (l, r) in &pairs {
+            let (from, to) = (sides[0].source[*l] as usize, sides[1].source[*r] as usize);
+            for c in 0..param.width {
+                put(&mut sides[0].buffers[i], param.elem, from * param.width + c, random.number());
+            }
+            let bytes = sides[0].buffers[i][from * row..][..row].to_vec();
+            sides[1].buffers[i][to * row..][..row].copy_from_slice(&bytes);
+        }
+    }
+    let named = |side: &Side, row: usize| Row {
+        row,
+        slot: side.slots.get(row).map_or(0, |slot| *slot as usize),
+        of: side.rows,
+    };
+    let pairs = pairs.iter().map(|(l, r)| (named(&sides[0], *l), named(&sides[1], *r))).collect();
+    let [left, right] = sides;
+    (left, right, pairs)
+}
+
+impl Side {
+    /// Every buffer: metadata as they are, inputs wild, caches finite, outputs untouched.
+    fn fill(&mut self, lab: &Lab, random: &mut Random) {
+        let buffers = lab.params.iter().map(|param| match param.role {
+            Role::Weight(_) => vec![],
+            Role::In(_) => numbers(param, || random.wild()),
+            Role::CacheK | Role::CacheV => numbers(param, || random.finite()),
+            Role::Out(_) => vec![UNTOUCHED; param.bytes.min((self.rows + BEYOND) * param.width * param.elem.bytes())],
+            role => self.metadata(role, lab.limits.tile),
+        });
+        self.buffers = buffers.collect();
+        let caches = lab.params.iter().zip(&self.buffers).map(|(param, bytes)| {
+            let kept = matches!(param.role, Role::CacheK | Role::CacheV) && written(param.role, lab.contract.shape);
+            if kept { bytes.clone() } else { vec![] }
+        });
+        self.caches = caches.collect();
+    }
+
+    fn metadata(&mut self, role: Role, height: usize) -> Vec<u8> {
+        let mut starts = 0;
+        let tables = self.sequences.iter().map(|s| {
+            starts += s.pages.len();
+            starts - s.pages.len()
+        });
+        let mut tiles: Vec<[usize; 4]> = vec![];
+        for (s, table) in self.sequences.iter().zip(tables.collect::<Vec<_>>()) {
+            for first in (0..s.rows).step_by(height) {
+                tiles.push([table, s.first_row + first, (s.rows - first).min(height), s.start + first]);
+            }
+        }
+        self.tiles = tiles.len();
+        let tile = |part: usize| tiles.iter().map(|tile| tile[part] as i32).collect();
+        let ints: Vec<i32> = match role {
+            Role::Rows => vec![self.rows as i32],
+            Role::Tokens => self.tokens.clone(),
+            Role::Positions => self.positions.clone(),
+            Role::RowIndex => self.source.clone(),
+            Role::Slots => self.slots.clone(),
+            Role::PageTable => self.sequences.iter().flat_map(|s| &s.pages).map(|page| *page as i32).collect(),
+            Role::TileTable => tile(0),
+            Role::TileRow => tile(1),
+            Role::TileRows => tile(2),
+            Role::TilePos => tile(3),
+            Role::In(_) | Role::Out(_) | Role::Weight(_) | Role::CacheK | Role::CacheV => vec![],
+        };
+        ints.into_iter().flat_map(i32::to_le_bytes).collect()
+    }
+
+    /// What was written that the contract does not name, in words.
+    pub fn stray(&self, lab: &Lab) -> Option<String> {
+        for (i, param) in lab.params.iter().enumerate() {
+            let (name, after) = (&lab.contract.params[i].name, &self.buffers[i]);
+            if matches!(param.role, Role::Out(_)) {
+                let beyond = after.get(self.rows * param.width * param.elem.bytes()..).unwrap_or_default();
+                if beyond.iter().any(|byte| *byte != UNTOUCHED) {
+                    return Some(format!("`{name}` was written beyond its {} rows", self.rows));
+                }
+            }
+            if !self.caches[i].is_empty() {
+                let row = lab.limits.head_dim * param.elem.bytes();
+                let same = |at: &usize| after[at * row..][..row] == self.caches[i][at * row..][..row];
+                let slot = |at: usize| at / (lab.limits.kv_heads * PAGE) * PAGE + at % PAGE;
+                let changed = (0..after.len() / row).filter(|at| !same(at)).map(slot);
+                if let Some(slot) = changed.into_iter().find(|slot| !self.slots.contains(&(*slot as i32))) {
+                    return Some(format!("`{name}` was written in slot {slot}, which no row has"));
+                }
+            }
+        }
+        None
+    }
+}
+
+fn numbers(param: &Param, mut next: impl FnMut() -> f32) -> Vec<u8> {
+    let mut bytes = vec![0; param.bytes];
+    (0..param.bytes / param.elem.bytes()).for_each(|i| put(&mut bytes, param.elem, i, next()));
+    bytes
+}
+
+/// Sequences on the left; on the right others, that begin earlier or later, in other pages, and share rows with them.
+fn attending(lab: &Lab, random: &mut Random) -> (Side, Side, Vec<(Row, Row)>) {
+    let limits = &lab.limits;
+    let mut left = Side::default();
+    let mut free = random.shuffled(limits.pages);
+    // No more than half of what there is: the right needs as many.
+    while let Some(sequence) = sequence(limits, random, &left, &mut free, None) {
+        left.add(sequence);
+    }
+    let mut right = Side::default();
+    let mut free = random.shuffled(limits.pages);
+    let mut twins = vec![];
+    for i in random.shuffled(left.sequences.len()) {
+        let of = &left.sequences[i];
+        // The last row that both have.
+        let last = of.start + random.below(of.rows);
+        if let Some(sequence) = sequence(limits, random, &right, &mut free, Some(last)) {
+            right.add(sequence);
+            twins.push((i, right.sequences.len() - 1, last));
+        }
+    }
+    left.fill(lab, random);
+    right.fill(lab, random);
+    let (mut pairs, width) = (vec![], query_width(lab));
+    for (l, r, last) in twins {
+        let (a, b) = (left.sequences[l].clone(), right.sequences[r].clone());
+        let first = a.start.max(b.start);
+        for position in first..=last {
+            let (x, y) = (a.first_row + position - a.start, b.first_row + position - b.start);
+            pairs.push((Row { row: x, slot: 0, of: left.rows }, Row { row: y, slot: 0, of: right.rows }));
+            share(lab, random, Role::In(0), &mut left, &mut right, x * width, y * width, width);
+        }
+        let seen = limits.window.map_or(0, |window| (first + 1).saturating_sub(window));
+        for position in seen..=last {
+            for head in 0..limits.kv_heads {
+                let cell = |s: &Sequence| {
+                    let page = s.pages[position / PAGE];
+                    ((page * limits.kv_heads + head) * PAGE + position % PAGE) * limits.head_dim
+                };
+                for role in [Role::CacheK, Role::CacheV] {
+                    share(lab, random, role, &mut left, &mut right, cell(&a), cell(&b), limits.head_dim);
+                }
+            }
+        }
+    }
+    (left, right, pairs)
+}
+
+/// Elements of a query row.
+fn query_width(lab: &Lab) -> usize {
+    lab.params.iter().find(|p| p.role == Role::In(0)).map_or(1, |p| p.width)
+}
+
+/// Gives both sides the same new numbers.
+#[allow(clippy::too_many_arguments)]
+fn share(lab: &Lab, random: &mut Random, role: Role, left: &mut Side, right: &mut Side, l: usize, r: usize, n: usize) {
+    let Some(i) = lab.params.iter().position(|p| p.role == role) else { return };
+    let elem: Scalar = lab.params[i].elem;
+    for c in 0..n {
+        let x = random.number();
+        put(&mut left.buffers[i], elem, l + c, x);
+        put(&mut right.buffers[i], elem, r + c, x);
+    }
+}
+
+impl Side {
+    fn add(&mut self, sequence: Sequence) {
+        self.rows += sequence.rows;
+        self.sequences.push(sequence);
+    }
+}
+
+/// The next sequence of a side, if there is room: any, or one that has a row at a position.
+fn sequence(
+    limits: &Limits,
+    random: &mut Random,
+    side: &Side,
+    free: &mut Vec<usize>,
+    has: Option<usize>,
+) -> Option<Sequence> {
+    let room = limits.rows.saturating_sub(side.rows);
+    let (start, rows) = match has {
+        Some(position) => {
+            let start = position - random.below((2 * limits.tile).min(position + 1));
+            (start, position - start + 1 + random.below(limits.tile + 1))
+        }
+        None => (random.below(limits.context.min(4 * PAGE + 7)), random.between(1, 2 * limits.tile + 1)),
+    };
+    let rows = rows.min(limits.context - start);
+    let pages = (start + rows).div_ceil(PAGE);
+    if rows > room || pages > free.len() || has.is_some_and(|position| position >= start + rows) {
+        return None;
+    }
+    let pages = free.split_off(free.len() - pages);
+    Some(Sequence { first_row: side.rows, start, rows, pages })
+}

@@ -1,0 +1,105 @@
+//! The probes of a GPU's kernels, on a stand-in: they pass where the kernels are what they should be, and see each way in
+//! which the stand-in can be made to break a contract. Nothing here says anything of a GPU.
+
+mod common;
+
+use common::{Flaw, StandIn, TARGET, images, numbers, plan};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use vosti_cuda::probe::{Options, Probed};
+use vosti_cuda::{Config, CudaDevice, Image, TensorData, WeightError, Weights};
+use vosti_model::{ModelPlan, Recipe};
+use vosti_tile::interp::{Buffer, run};
+
+struct Random<'a>(&'a ModelPlan);
+
+impl Weights for Random<'_> {
+    fn shape(&self, name: &str) -> Result<Vec<usize>, WeightError> {
+        Ok(self.0.weights[name].shape())
+    }
+    fn rows(&self, name: &str, rows: Range<usize>) -> Result<TensorData, WeightError> {
+        let shape = self.0.weights[name].shape();
+        let width: usize = shape[1..].iter().product();
+        let values = &numbers(name, shape.iter().product())[rows.start * width..rows.end * width];
+        Ok(match self.0.weights[name] {
+            Recipe::Matrix { .. } => TensorData::Bf16(values.iter().map(|x| (x.to_bits() >> 16) as u16).collect()),
+            _ => TensorData::F32(values.iter().map(|x| 1.0 + x).collect()),
+        })
+    }
+}
+
+/// All of a launch, by the interpreter.
+fn interpreted(
+    images: &BTreeMap<String, Image>,
+    name: &str,
+    bytes: &mut [Vec<u8>],
+    grid: [usize; 3],
+) -> Result<(), String> {
+    let kernel = vosti_tile::lift(&images[name].ttir).map_err(|error| error.to_string())?;
+    let size = |i: usize| kernel.params[i].elem.bytes();
+    let mut buffers: Vec<Buffer> = bytes
+        .iter()
+        .enumerate()
+        .map(|(i, bytes)| Buffer::zeros(kernel.params[i].elem, bytes.len() / size(i)))
+        .collect();
+    for (i, (buffer, bytes)) in buffers.iter_mut().zip(bytes.iter()).enumerate() {
+        for (at, cell) in bytes.chunks_exact(size(i)).enumerate() {
+            let mut bits = [0; 8];
+            bits[..cell.len()].copy_from_slice(cell);
+            buffer.set_bits(at, u64::from_le_bytes(bits));
+        }
+    }
+    run(&kernel, &mut buffers, grid, &Default::default()).map_err(|error| error.to_string())?;
+    for (i, (buffer, bytes)) in buffers.iter().zip(bytes.iter_mut()).enumerate() {
+        for (at, cell) in bytes.chunks_exact_mut(size(i)).enumerate() {
+            cell.copy_from_slice(&buffer.bits(at).to_le_bytes()[..cell.len()]);
+        }
+    }
+    Ok(())
+}
+
+fn probe(config: &str, flaw: Flaw, cases: usize) -> Vec<Probed> {
+    let plan = plan(config, "cpu", None);
+    let images = images(&plan);
+    let driver = StandIn::with(flaw);
+    let config = Config { graphs: false, ..Config::new(100, 100, vec![16; plan.program.groups.len()]) };
+    let (program, bindings) = (&plan.program, &plan.bindings);
+    let mut device = CudaDevice::new(driver, TARGET, program, bindings, &images, &Random(&plan), config).unwrap();
+    // The stand-in's flaw is the device's, not the reference's.
+    let mut reference = |spec: &vosti_kernels::Spec, bytes: &mut [Vec<u8>], grid: [usize; 3]| {
+        interpreted(&images, &spec.to_string(), bytes, grid)
+    };
+    let options = Options { cases, references: 1, seed: 3 };
+    device.probe(options, &mut reference, &mut |_, _| ()).unwrap()
+}
+
+const LLAMA: &str = "tests/tiny/llama/config.json";
+
+#[test]
+fn sound_kernels_pass_with_no_error_at_all() {
+    for config in [LLAMA, "tests/tiny/gemma3/config.json"] {
+        let probed = probe(config, Flaw::None, 40);
+        assert!(probed.len() > 8, "{probed:?}");
+        for kernel in probed {
+            assert!(kernel.passed() && kernel.cases >= 40, "{kernel:?}");
+            assert_eq!(kernel.error_max, 0.0, "the reference is what the stand-in does: {kernel:?}");
+        }
+    }
+}
+
+#[test]
+fn bits_that_depend_on_the_batch_are_seen_in_every_kernel() {
+    for kernel in probe(LLAMA, Flaw::Batch, 200) {
+        let seen = kernel.differs.as_ref().is_some_and(|why| why.contains("lane"));
+        assert!(seen && !kernel.passed(), "{kernel:?}");
+    }
+}
+
+#[test]
+fn what_is_written_where_no_row_is_or_is_wrong_is_seen() {
+    let stray = probe(LLAMA, Flaw::Padding, 60);
+    assert!(stray.iter().any(|kernel| !kernel.passed()), "{stray:?}");
+    for kernel in probe(LLAMA, Flaw::Off, 8) {
+        assert!(kernel.differs.is_none() && kernel.error_max > 0.03 && !kernel.passed(), "{kernel:?}");
+    }
+}
