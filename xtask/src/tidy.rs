@@ -94,9 +94,8 @@ fn no_device_knows_a_kernel(files: &[File]) -> Vec<String> {
         breaches.push("kernels/: no kernel with a contract was found, so this rule checks nothing".into());
     }
     // Tests name what they try.
-    let device = |file: &&File| {
-        DEVICES.iter().any(|folder| file.path.starts_with(folder)) && !file.path.ends_with("/tests.rs")
-    };
+    let device =
+        |file: &&File| DEVICES.iter().any(|folder| file.path.starts_with(folder)) && !file.path.ends_with("/tests.rs");
     for file in rust(files).filter(device) {
         for (line, code) in code(file) {
             for word in words(code).filter(|word| kernels.contains(*word)) {

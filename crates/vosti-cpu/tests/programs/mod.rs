@@ -40,7 +40,9 @@ impl Weights for Random {
             (state >> 40) as f32 / (1 << 23) as f32 - 1.0
         };
         let value = |i: usize| match kind(name) {
-            "embed" if i / HIDDEN >= OVERFLOWING as usize => next() * if i.is_multiple_of(3) { f32::INFINITY } else { 1.0 },
+            "embed" if i / HIDDEN >= OVERFLOWING as usize => {
+                next() * if i.is_multiple_of(3) { f32::INFINITY } else { 1.0 }
+            }
             "norm" | "head_norm" => 1.0 + 0.2 * next(),
             _ => 0.4 * next(),
         };
