@@ -80,14 +80,14 @@ async fn answers_that_lose_their_pages_under_load_are_what_they_are_alone() {
     // Each prompt fits at once, and at most two whole answers do.
     let small = serve(&Options { pages: 9, ..Options::default() });
     let body = |i: usize| {
-        let own = json!({"stream": i % 3 == 0, "n": 1 + i % 2, "temperature": 0.9, "max_tokens": 200 + 7 * i,
+        let own = json!({"stream": i.is_multiple_of(3), "n": 1 + i % 2, "temperature": 0.9, "max_tokens": 200 + 7 * i,
             "ignore_eos": true, "vosti_digest": true});
         with(completion(&"preempt ".repeat(1 + i)), own)
     };
     let digests = async |server: &Toyserver, i: usize| -> Vec<serde_json::Value> {
         let answer = server.post(TEXT, body(i)).await;
         assert_eq!(answer.status, 200, "{i}: {}", answer.text);
-        let chunks = if i % 3 == 0 { answer.chunks() } else { vec![answer.json()] };
+        let chunks = if i.is_multiple_of(3) { answer.chunks() } else { vec![answer.json()] };
         let choices = chunks.iter().flat_map(|chunk| chunk["choices"].as_array().unwrap());
         let ends = choices.filter(|choice| choice["vosti_receipt"].is_object());
         let mut ends: Vec<_> = ends.map(|c| (c["index"].as_u64(), c["vosti_receipt"]["digest"].clone())).collect();
