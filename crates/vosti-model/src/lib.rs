@@ -32,4 +32,4 @@ pub use inventory::{check_kernels, inventory};
 pub use model::Model;
 pub use plan::{ModelPlan, PlanOptions, Recipe, plan};
 pub use tokenizer::{Detokenizer, Tokenizer};
-pub use weights::{Tensor, TensorData, WeightSource, Weights};
+pub use weights::{Tensor, TensorData, WeightSource, Weights, rotary};

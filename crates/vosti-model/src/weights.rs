@@ -126,6 +126,16 @@ impl WeightSource for Weights<'_> {
     }
 }
 
+/// Rows of a rotary table that needs no file; none for any other recipe.
+pub fn rotary(recipe: &Recipe, rows: Range<usize>) -> Option<Vec<f32>> {
+    match recipe {
+        Recipe::Rope { rope, sine, .. } if !matches!(rope.scaling, RopeScaling::Divisors { .. }) => {
+            Some(rope::table(&rope::frequencies(rope, &[]), rows, *sine))
+        }
+        _ => None,
+    }
+}
+
 fn expect_shape(name: &str, raw: &RawTensor, expected: &[usize]) -> Result<()> {
     if raw.shape == expected {
         return Ok(());

@@ -3,18 +3,20 @@
 //! Each case runs in a fresh request without the prefix cache; the tokens before `depth` are computed first and not
 //! timed. Decode counts the tokens of all sequences of the batch.
 
+pub mod agentic;
 mod bound;
 
 pub use bound::Work;
 
 use crate::check::prompts;
 use crate::deployment::{DeployError, Deployment, Room};
+use crate::device::{self, AnyDevice};
 use crate::watch::Watch;
 use serde::Serialize;
 use std::fmt;
 use std::time::{Duration, Instant};
 use vosti_core::PAGE;
-use vosti_cpu::{Ceilings, CpuDevice};
+use vosti_cpu::Ceilings;
 use vosti_engine::{Engine, EngineError, Policy, Request, Sampling};
 
 /// What is measured.
@@ -34,8 +36,11 @@ pub struct Measured {
     pub tokens_per_s: f64,
     /// Every repetition.
     pub all: Vec<f64>,
-    /// What the rate would be if nothing but the machine's ceilings held it back.
-    pub bound_tokens_per_s: f64,
+    /// What each token takes at least.
+    pub flops_per_token: f64,
+    pub bytes_per_token: f64,
+    /// What the rate would be if nothing but the machine's ceilings held it back; none where they were not measured.
+    pub bound_tokens_per_s: Option<f64>,
     /// Where the time of the last repetition went.
     pub kernels: Vec<KernelTime>,
 }
@@ -53,9 +58,13 @@ pub struct KernelTime {
 pub struct Report {
     /// What the machine could do, measured before and after the cases: the better of the two.
     pub read_bytes_per_s: f64,
-    pub dot_flops_per_s: f64,
+    /// None on a GPU: `bench/gpu/torch_peer.py` measures its matrix ceiling.
+    pub dot_flops_per_s: Option<f64>,
     /// Bytes of the weights in memory.
-    pub weight_bytes: usize,
+    pub weight_bytes: u64,
+    pub device: String,
+    pub model: String,
+    pub fingerprint: String,
     pub cases: Vec<Measured>,
 }
 
@@ -100,7 +109,7 @@ pub fn run(deployment: &Deployment, cases: &[Case], repeat: usize, watch: &dyn W
         return Err(BenchError::TooDeep { needed, context });
     }
     watch.stage("measuring", (repeat * cases.len()) as u64);
-    let before = vosti_cpu::ceilings(deployment.threads())?;
+    let before = ceilings(deployment)?;
     let mut rates = vec![Vec::new(); cases.len()];
     let mut kernels = vec![Vec::new(); cases.len()];
     for round in 0..repeat {
@@ -114,31 +123,47 @@ pub fn run(deployment: &Deployment, cases: &[Case], repeat: usize, watch: &dyn W
             watch.done((round * cases.len() + i + 1) as u64);
         }
     }
-    let after = vosti_cpu::ceilings(deployment.threads())?;
+    let after = ceilings(deployment)?;
     let ceilings = Ceilings {
         read_bytes_per_s: before.read_bytes_per_s.max(after.read_bytes_per_s),
         dot_flops_per_s: before.dot_flops_per_s.max(after.dot_flops_per_s),
     };
-    let measured = cases.iter().zip(rates).zip(kernels).map(|((case, all), kernels)| Measured {
-        case: *case,
-        tokens_per_s: median(&all),
-        all,
-        bound_tokens_per_s: Work::of(deployment.plan(), *case).bound(&ceilings),
-        kernels,
+    let measured = cases.iter().zip(rates).zip(kernels).map(|((case, all), kernels)| {
+        let work = Work::of(deployment.plan(), *case);
+        let (flops_per_token, bytes_per_token) = work.per_token();
+        // Where matrices are the limit and were not measured, memory says nothing.
+        let known = ceilings.dot_flops_per_s.is_finite() || matches!(case, Case::Decode { .. });
+        let bound_tokens_per_s = known.then(|| work.bound(&ceilings));
+        let (case, tokens_per_s) = (*case, median(&all));
+        Measured { case, tokens_per_s, all, flops_per_token, bytes_per_token, bound_tokens_per_s, kernels }
     });
     Ok(Report {
         read_bytes_per_s: ceilings.read_bytes_per_s,
-        dot_flops_per_s: ceilings.dot_flops_per_s,
+        dot_flops_per_s: Some(ceilings.dot_flops_per_s).filter(|flops| flops.is_finite()),
         weight_bytes: deployment.device(&Room::default())?.bytes().0,
+        device: deployment.device_name(),
+        model: deployment.describe(),
+        fingerprint: deployment.fingerprint().to_string(),
         cases: measured.collect(),
     })
+}
+
+/// What the device could do at most. A GPU's matrices are not measured here: no kernel of ours is a ceiling for another.
+fn ceilings(deployment: &Deployment) -> Result<Ceilings, BenchError> {
+    match deployment.gpu() {
+        None => Ok(vosti_cpu::ceilings(deployment.threads())?),
+        Some(gpu) => {
+            let read_bytes_per_s = device::bandwidth(gpu).map_err(DeployError::from)?;
+            Ok(Ceilings { read_bytes_per_s, dot_flops_per_s: f64::INFINITY })
+        }
+    }
 }
 
 /// Tokens per second, and where the time went.
 fn measure(deployment: &Deployment, case: Case) -> Result<(f64, Vec<KernelTime>), BenchError> {
     let pages = case.needs().div_ceil(PAGE) * case.batch();
     let policy = Policy { prefix_cache: false, ..Policy::default() };
-    let room = Room { pages, rows_max: policy.rows_step_max, ..Room::default() };
+    let room = Room { pages: Some(pages), rows_max: policy.rows_step_max, ..Room::default() };
     let mut engine = Engine::new(deployment.device(&room)?, deployment.program().clone(), policy)?;
     match case {
         Case::Prefill { tokens, depth } => prefill(deployment, &mut engine, tokens, depth),
@@ -154,7 +179,7 @@ fn request(deployment: &Deployment, label: &str, len: usize, answer: usize) -> R
 /// Rows computed after the first `depth` of a prompt.
 fn prefill(
     deployment: &Deployment,
-    engine: &mut Engine<CpuDevice>,
+    engine: &mut Engine<AnyDevice>,
     tokens: usize,
     depth: usize,
 ) -> Result<(f64, Vec<KernelTime>), BenchError> {
@@ -183,7 +208,7 @@ fn engine_step(left: usize) -> usize {
 /// Tokens generated by `batch` sequences after prompts of `depth` (at least one token).
 fn decode(
     deployment: &Deployment,
-    engine: &mut Engine<CpuDevice>,
+    engine: &mut Engine<AnyDevice>,
     tokens: usize,
     batch: usize,
     depth: usize,
@@ -210,7 +235,7 @@ fn decode(
     Ok(measured(given, start.elapsed(), engine))
 }
 
-fn measured(tokens: usize, time: Duration, engine: &Engine<CpuDevice>) -> (f64, Vec<KernelTime>) {
+fn measured(tokens: usize, time: Duration, engine: &Engine<AnyDevice>) -> (f64, Vec<KernelTime>) {
     let time = time.as_secs_f64();
     let named = |(name, seconds)| KernelTime { name, seconds };
     let mut kernels: Vec<KernelTime> = engine.device().take_times().into_iter().map(named).collect();
@@ -238,6 +263,9 @@ impl fmt::Display for Measured {
         let spread = 100.0 * (max - min) / self.tokens_per_s;
         let batch = self.case.batch();
         write!(f, "{what:<10} {tokens:>6} {batch:>6} {depth:>6} {:>12.1} {spread:>9.1}%", self.tokens_per_s)?;
-        write!(f, " {:>9.0}%", 100.0 * self.tokens_per_s / self.bound_tokens_per_s)
+        match self.bound_tokens_per_s {
+            Some(bound) => write!(f, " {:>9.0}%", 100.0 * self.tokens_per_s / bound),
+            None => write!(f, " {:>10}", "-"),
+        }
     }
 }

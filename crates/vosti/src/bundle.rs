@@ -122,7 +122,8 @@ impl Bundle {
         specs.filter_map(|kernel| Some((kernel.clone(), self.ttir(&kernel)?.to_string()))).collect()
     }
 
-    fn origin(&self) -> String {
+    /// What a message calls it.
+    pub fn origin(&self) -> String {
         self.folder.as_ref().map_or_else(|| "this binary's kernels".into(), |folder| folder.display().to_string())
     }
 

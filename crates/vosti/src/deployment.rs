@@ -5,6 +5,8 @@
 
 use crate::bundle::{Bundle, BundleError, manifest};
 use crate::check::{CheckError, Facts, Setup, Subject, prompts};
+use crate::device::{self, AnyDevice, Gpu, On};
+use crate::source::Source;
 use crate::watch::Watch;
 use std::cell::Cell;
 use std::io;
@@ -15,11 +17,13 @@ use std::sync::Arc;
 use thiserror::Error;
 use vosti_core::{PAGE, Program};
 use vosti_cpu::isa::Isa;
-use vosti_cpu::{Config, CpuDevice, CpuError, TensorData, WeightCache, WeightError};
+use vosti_cpu::{Config, CpuDevice, CpuError, WeightCache};
+use vosti_cuda::{CudaDevice, CudaError, DriverError, Pages};
 use vosti_engine::{Engine, EngineError, Event, Policy};
 use vosti_kernels::{Act, ttir_hash};
-use vosti_model::{Model, ModelError, ModelPlan, PlanOptions, WeightSource};
+use vosti_model::{Model, ModelError, ModelPlan, PlanOptions, Recipe};
 use vosti_verify::problem::limit;
+use vosti_wiring::{TensorData, WeightError, Weights};
 
 /// Why a model could not be deployed.
 #[derive(Debug, Error)]
@@ -30,6 +34,19 @@ pub enum DeployError {
     Bundle(#[from] BundleError),
     #[error(transparent)]
     Device(#[from] CpuError),
+    #[error(transparent)]
+    Gpu(#[from] CudaError),
+    #[error(transparent)]
+    Driver(#[from] DriverError),
+    #[error(
+        "a GPU runs machine code from a bundle: run `vosti prepare MODEL --target {target} -o FOLDER`, then give \
+         --bundle FOLDER"
+    )]
+    NoBundle { target: String },
+    #[error(
+        "{0} is a configuration alone: it has random weights and no tokenizer, for `vosti check` and `vosti bench`"
+    )]
+    NoTokenizer(String),
     #[error(transparent)]
     Engine(#[from] EngineError),
     #[error("{}: {error}", path.display())]
@@ -51,13 +68,14 @@ pub struct Options {
     pub context: Option<u32>,
     /// A folder that `vosti prepare` wrote; none: the built-in kernels and certificates.
     pub bundle: Option<PathBuf>,
+    pub on: On,
 }
 
 /// The room of one device.
 #[derive(Clone, Debug)]
 pub struct Room {
-    /// Pages of every cache group.
-    pub pages: usize,
+    /// Pages of every cache group; none: as many as fit into a GPU's free memory, or one.
+    pub pages: Option<usize>,
     pub rows_max: usize,
     /// In place of the deployment's own.
     pub threads: Option<usize>,
@@ -67,23 +85,33 @@ pub struct Room {
 
 impl Default for Room {
     fn default() -> Self {
-        Room { pages: 1, rows_max: Policy::default().rows_step_max, threads: None, isa: None }
+        Room { pages: Some(1), rows_max: Policy::default().rows_step_max, threads: None, isa: None }
     }
 }
 
-/// The kernels' target on this device.
+/// The kernels' target on this machine's processor.
 pub const TARGET: &str = "cpu";
+/// Of a GPU's memory that weights and buffers leave free: what keys and values get if nobody says. Modules, recorded
+/// graphs and the driver itself take some.
+const POOL_PERCENT: u64 = 90;
+
+/// What a deployment runs on, with the weights that all its devices share.
+enum Hardware {
+    Cpu { weights: Arc<WeightCache> },
+    Gpu { gpu: Gpu, weights: Arc<vosti_cuda::WeightCache> },
+}
 
 /// A model, planned, loaded and named.
 pub struct Deployment {
     name: String,
-    model: Arc<Model>,
+    source: Source,
     plan: ModelPlan,
+    target: String,
     /// What was admitted: the kernels' texts.
     bundle: Bundle,
     files: manifest::Model,
     threads: usize,
-    weights: Arc<WeightCache>,
+    hardware: Hardware,
     fingerprint: String,
 }
 
@@ -96,28 +124,43 @@ impl Deployment {
             // Respects affinity and cgroup quotas.
             None => std::thread::available_parallelism().map_or(1, usize::from),
         };
-        let bundle = Bundle::open(options.bundle.as_deref())?;
-        bundle.check_target(TARGET)?;
-        let model = Arc::new(Model::open(path)?);
+        let (bundle, target, hardware) = match options.on {
+            On::Cpu => {
+                let bundle = Bundle::open(options.bundle.as_deref())?;
+                bundle.check_target(TARGET)?;
+                (bundle, TARGET.to_string(), Hardware::Cpu { weights: Arc::default() })
+            }
+            On::Gpu(open) => {
+                let gpu = open()?;
+                let bundle = Bundle::open(options.bundle.as_deref())?;
+                let target = device::target(&bundle, gpu.about())?;
+                let weights = Arc::new(vosti_cuda::WeightCache::new(gpu.another()?));
+                (bundle, target, Hardware::Gpu { gpu, weights })
+            }
+        };
+        let source = Source::open(path)?;
         let context = options.context.or(bundle.manifest().map(|manifest| manifest.context));
-        let plan = model.plan(&PlanOptions { target: TARGET, act: Act::Bf16, context })?;
-        let files = manifest::Model::of_files(name, model.decoder.family, path)
+        let plan = source.plan(&PlanOptions { target: &target, act: Act::Bf16, context })?;
+        let files = manifest::Model::of_files(name, source.decoder().family, path)
             .map_err(|(path, error)| DeployError::Io { path, error })?;
         if options.bundle.is_none() {
             vosti_model::check_kernels(&plan)?;
         }
-        bundle.check_origin(&files, TARGET, &plan)?;
+        bundle.check_origin(&files, &target, &plan)?;
         bundle.admit(&plan)?;
-        let weights = Arc::new(WeightCache::default());
         let (name, fingerprint) = (name.to_string(), String::new());
-        let mut deployment = Deployment { name, model, plan, bundle, files, threads, weights, fingerprint };
+        let mut deployment = Deployment { name, source, plan, target, bundle, files, threads, hardware, fingerprint };
         deployment.warm(watch)?;
         deployment.fingerprint = deployment.identify()?;
         Ok(deployment)
     }
 
-    pub fn model(&self) -> &Arc<Model> {
-        &self.model
+    /// The model's files: tokenizer, template and weights. A configuration alone has none.
+    pub fn model(&self) -> Result<&Arc<Model>, DeployError> {
+        match &self.source {
+            Source::Files(model) => Ok(model),
+            Source::Random(_) => Err(DeployError::NoTokenizer(self.name.clone())),
+        }
     }
 
     pub fn program(&self) -> &Program {
@@ -126,6 +169,19 @@ impl Deployment {
 
     pub fn plan(&self) -> &ModelPlan {
         &self.plan
+    }
+
+    /// What was admitted.
+    pub fn bundle(&self) -> &Bundle {
+        &self.bundle
+    }
+
+    /// The GPU that it runs on, if it is one.
+    pub fn gpu(&self) -> Option<&Gpu> {
+        match &self.hardware {
+            Hardware::Cpu { .. } => None,
+            Hardware::Gpu { gpu, .. } => Some(gpu),
+        }
     }
 
     /// Worker threads of its devices, where a room does not say otherwise.
@@ -140,13 +196,18 @@ impl Deployment {
 
     /// One line about the model.
     pub fn describe(&self) -> String {
-        let decoder = &self.model.decoder;
+        let decoder = self.source.decoder();
         let (layers, context) = (decoder.layers.len(), self.program().context);
         format!("{}: {}, {layers} layers, vocabulary {}, context {context}", self.name, decoder.family, decoder.vocab)
     }
 
     /// One line about the device.
     pub fn device_name(&self) -> String {
+        if let Some(gpu) = self.gpu() {
+            let about = gpu.about();
+            let (major, minor) = about.capability;
+            return format!("{}: {}, compute capability {major}.{minor}", self.target, about.name);
+        }
         let plural = if self.threads == 1 { "" } else { "s" };
         format!("cpu: {} thread{plural}, {}", self.threads, isa_name(Isa::detect()))
     }
@@ -164,19 +225,22 @@ impl Deployment {
 
     /// What the determinism suite has to know.
     pub fn facts(&self) -> Facts {
-        let tokenizer = &self.model.tokenizer;
-        let words = tokenizer.vocabulary() as u32;
+        let tokenizer = self.model().ok().map(|model| &model.tokenizer);
         let mut bytes = Vec::new();
-        let special = (0..self.program().vocab).filter(|token| {
-            bytes.clear();
-            tokenizer.append_bytes(*token, &mut bytes);
-            *token >= words || bytes.is_empty()
+        let special = tokenizer.into_iter().flat_map(|tokenizer| {
+            let words = tokenizer.vocabulary() as u32;
+            let special = |token: &u32| {
+                bytes.clear();
+                tokenizer.append_bytes(*token, &mut bytes);
+                *token >= words || bytes.is_empty()
+            };
+            (0..self.program().vocab).filter(special).collect::<Vec<_>>()
         });
         Facts {
             model: self.name.clone(),
             fingerprint: self.fingerprint.clone(),
             vocab: self.program().vocab,
-            bos: tokenizer.bos(),
+            bos: tokenizer.and_then(|tokenizer| tokenizer.bos()),
             special: special.collect(),
             context: self.program().context as usize,
             window: self.program().groups.iter().filter_map(|g| g.window).min().map(|w| w as usize),
@@ -184,33 +248,48 @@ impl Deployment {
     }
 
     /// A device with an empty pool. Weights are shared with every other device of this deployment.
-    pub fn device(&self, room: &Room) -> Result<CpuDevice, DeployError> {
+    pub fn device(&self, room: &Room) -> Result<AnyDevice, DeployError> {
         if let Some(what) = limit::exceeded(room.rows_max, self.program().context as usize, PAGE) {
             return Err(DeployError::Unproved(what));
         }
-        let pages = vec![room.pages; self.program().groups.len()];
-        let threads = room.threads.unwrap_or(self.threads);
-        let mut config = Config::new(room.rows_max, room.rows_max, pages, threads);
-        config.isa = room.isa;
-        config.ttir = Some(self.bundle.texts(&self.plan));
-        config.weights = Some(self.weights.clone());
-        let source = Source { model: &self.model, plan: &self.plan, watch: None };
-        Ok(CpuDevice::new(self.program(), &self.plan.bindings, &source, config)?)
+        self.make(room, None)
+    }
+
+    fn make(&self, room: &Room, watch: Option<&Watched>) -> Result<AnyDevice, DeployError> {
+        let groups = self.program().groups.len();
+        let source = Watching { source: &self.source, plan: &self.plan, watch };
+        let (program, bindings) = (self.program(), &self.plan.bindings);
+        match &self.hardware {
+            Hardware::Cpu { weights } => {
+                let (pages, threads) = (vec![room.pages.unwrap_or(1); groups], room.threads.unwrap_or(self.threads));
+                let mut config = Config::new(room.rows_max, room.rows_max, pages, threads);
+                config.isa = room.isa;
+                config.ttir = Some(self.bundle.texts(&self.plan));
+                config.weights = Some(weights.clone());
+                Ok(AnyDevice::Cpu(CpuDevice::new(program, bindings, &source, config)?.into()))
+            }
+            Hardware::Gpu { gpu, weights } => {
+                let mut config = vosti_cuda::Config::new(room.rows_max, room.rows_max, vec![]);
+                config.pages = match room.pages {
+                    Some(pages) => Pages::Each(vec![pages; groups]),
+                    None => Pages::Fill { percent: POOL_PERCENT },
+                };
+                config.weights = Some(weights.clone());
+                let (own, images) = (gpu.another()?, self.bundle.images());
+                let device = CudaDevice::new(own, &self.target, program, bindings, images, &source, config)?;
+                Ok(AnyDevice::Gpu(device.into()))
+            }
+        }
     }
 
     /// Loads every weight into the cache that all devices share.
     fn warm(&self, watch: &dyn Watch) -> Result<(), DeployError> {
-        watch.stage(&format!("loading {}", self.name), self.plan.weights.len() as u64);
-        let pages = vec![1; self.program().groups.len()];
-        let mut config = Config::new(1, 1, pages, 1);
-        config.ttir = Some(self.bundle.texts(&self.plan));
-        config.weights = Some(self.weights.clone());
-        let watched = Watched { watch, loaded: Cell::new(0) };
-        let source = Source { model: &self.model, plan: &self.plan, watch: Some(&watched) };
-        match CpuDevice::new(self.program(), &self.plan.bindings, &source, config) {
+        watch.stage(&format!("loading {}", self.name), self.plan.weights.values().map(bytes).sum());
+        let room = Room { pages: Some(1), rows_max: 1, threads: Some(1), isa: None };
+        match self.make(&room, Some(&Watched { watch, loaded: Cell::new(0) })) {
             Ok(_) => Ok(()),
             Err(_) if watch.cancelled() => Err(DeployError::Interrupted),
-            Err(error) => Err(error.into()),
+            Err(error) => Err(error),
         }
     }
 
@@ -229,6 +308,12 @@ impl Deployment {
             let text = self.bundle.ttir(&launch.spec.to_string()).unwrap_or_default();
             put("ttir", ttir_hash(text).as_bytes());
         }
+        if let Some(gpu) = self.gpu() {
+            let about = gpu.about();
+            put("gpu", format!("{} {} {:?} {}", self.target, about.name, about.capability, about.driver).as_bytes());
+            let images = self.bundle.images().values();
+            images.for_each(|image| put("cubin", image.record.hashes.cubin.as_bytes()));
+        }
         // Weights, tokenizer and template are in the model's files.
         self.files.files.iter().for_each(|file| put("file", file.blake3.as_bytes()));
         put("numbers", self.numeric_probe()?.as_bytes());
@@ -239,7 +324,7 @@ impl Deployment {
     fn numeric_probe(&self) -> Result<blake3::Hash, DeployError> {
         let mut hash = blake3::Hasher::new();
         let facts = self.facts();
-        let room = Room { pages: 1, rows_max: 16, ..Room::default() };
+        let room = Room { pages: Some(1), rows_max: 16, ..Room::default() };
         let policy = Policy { rows_step_max: 16, prefix_cache: false, ..Policy::default() };
         let mut engine = Engine::new(self.device(&room)?, self.program().clone(), policy)?;
         let len = 12.min(facts.context - 3);
@@ -263,35 +348,45 @@ pub fn isa_name(isa: Isa) -> &'static str {
     }
 }
 
-/// The model's weights as the device asks for them.
-struct Source<'a> {
-    model: &'a Model,
+/// Bytes of a weight as it is asked for.
+fn bytes(recipe: &Recipe) -> u64 {
+    let elem = if matches!(recipe, Recipe::Matrix { .. }) { 2 } else { 4 };
+    elem * recipe.shape().iter().product::<usize>() as u64
+}
+
+/// The weights as a device asks for them, and who watches.
+struct Watching<'a> {
+    source: &'a Source,
     plan: &'a ModelPlan,
     watch: Option<&'a Watched<'a>>,
 }
 
 struct Watched<'a> {
     watch: &'a dyn Watch,
+    /// In bytes.
     loaded: Cell<u64>,
 }
 
-impl vosti_cpu::Weights for Source<'_> {
+impl Weights for Watching<'_> {
     fn shape(&self, name: &str) -> Result<Vec<usize>, WeightError> {
-        if let Some(watched) = self.watch {
-            watched.loaded.set(watched.loaded.get() + 1);
-            watched.watch.done(watched.loaded.get());
-        }
-        Ok(self.model.weights(self.plan, Act::Bf16).shape(name)?)
+        let recipe = self.plan.weights.get(name).ok_or_else(|| format!("the model has no weight {name}"))?;
+        Ok(recipe.shape())
     }
 
     fn rows(&self, name: &str, rows: Range<usize>) -> Result<TensorData, WeightError> {
         if self.watch.is_some_and(|watched| watched.watch.cancelled()) {
             return Err("interrupted".into());
         }
-        Ok(match self.model.weights(self.plan, Act::Bf16).rows(name, rows)? {
-            vosti_model::TensorData::Bf16(data) => TensorData::Bf16(data),
-            vosti_model::TensorData::F32(data) => TensorData::F32(data),
-        })
+        let data = self.source.rows(self.plan, name, rows)?;
+        if let Some(watched) = self.watch {
+            let bytes = match &data {
+                TensorData::Bf16(data) => 2 * data.len(),
+                TensorData::F32(data) => 4 * data.len(),
+            };
+            watched.loaded.set(watched.loaded.get() + bytes as u64);
+            watched.watch.done(watched.loaded.get());
+        }
+        Ok(data)
     }
 }
 
@@ -299,19 +394,19 @@ impl vosti_cpu::Weights for Source<'_> {
 pub struct Real {
     deployment: Deployment,
     facts: Facts,
-    /// The program and the `--model` that a restarted process gets; none: no other process is asked.
-    restart: Option<(PathBuf, String)>,
+    /// The program and the flags that a restarted process gets; none: no other process is asked.
+    restart: Option<(PathBuf, Vec<String>)>,
 }
 
 impl Real {
-    pub fn new(deployment: Deployment, restart: Option<(PathBuf, String)>) -> Self {
+    pub fn new(deployment: Deployment, restart: Option<(PathBuf, Vec<String>)>) -> Self {
         let facts = deployment.facts();
         Real { deployment, facts, restart }
     }
 }
 
 impl Subject for Real {
-    type Device = CpuDevice;
+    type Device = AnyDevice;
 
     fn facts(&self) -> &Facts {
         &self.facts
@@ -321,10 +416,10 @@ impl Subject for Real {
         self.deployment.program()
     }
 
-    fn device(&self, setup: &Setup) -> Result<CpuDevice, CheckError> {
+    fn device(&self, setup: &Setup) -> Result<AnyDevice, CheckError> {
         let isa = setup.instruction_set.as_deref();
         let room = Room {
-            pages: setup.pool_tokens.div_ceil(PAGE).max(1),
+            pages: Some(setup.pool_tokens.div_ceil(PAGE).max(1)),
             rows_max: setup.rows_max,
             threads: setup.threads,
             isa: isa.and_then(|name| Isa::available().iter().copied().find(|isa| isa_name(*isa) == name)),
@@ -333,17 +428,23 @@ impl Subject for Real {
     }
 
     fn thread_counts(&self) -> Vec<usize> {
-        vec![1, 2, 4]
+        match self.deployment.gpu() {
+            None => vec![1, 2, 4],
+            Some(_) => Vec::new(),
+        }
     }
 
     fn instruction_sets(&self) -> Vec<String> {
-        Isa::available().iter().map(|isa| isa_name(*isa).to_string()).collect()
+        match self.deployment.gpu() {
+            None => Isa::available().iter().map(|isa| isa_name(*isa).to_string()).collect(),
+            Some(_) => Vec::new(),
+        }
     }
 
     fn restarted(&self, seed: u64) -> Option<Result<Vec<String>, CheckError>> {
-        let (program, model) = self.restart.as_ref()?;
+        let (program, flags) = self.restart.as_ref()?;
         let mut command = Command::new(program);
-        command.args(["check", "--probe", "--model", model, "--seed", &seed.to_string()]);
+        command.args(["check", "--probe", "--seed", &seed.to_string()]).args(flags);
         let failed = |why: String| CheckError::Subject(format!("another process could not be asked: {why}"));
         Some(match command.output() {
             Ok(output) if output.status.success() => {

@@ -9,5 +9,8 @@ pub mod bundle;
 pub mod catalogue;
 pub mod check;
 pub mod deployment;
+pub mod device;
 pub mod fetch;
+pub mod probe;
+pub mod source;
 pub mod watch;

@@ -46,6 +46,11 @@ impl Work {
         work
     }
 
+    /// Floating-point operations and bytes for each token.
+    pub fn per_token(&self) -> (f64, f64) {
+        (self.flops / self.tokens.max(1.0), self.bytes / self.tokens.max(1.0))
+    }
+
     /// Tokens per second if both ceilings were reached at once.
     pub fn bound(&self, ceilings: &Ceilings) -> f64 {
         let seconds = (self.flops / ceilings.dot_flops_per_s).max(self.bytes / ceilings.read_bytes_per_s);

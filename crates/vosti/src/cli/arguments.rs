@@ -44,6 +44,32 @@ pub enum Command {
     Verify(Verify),
     /// Writes a model's kernels and certificates to a folder
     Prepare(Prepare),
+    /// Tries on a GPU what its kernels' certificates assume
+    Probe(Probe),
+}
+
+/// A kind of device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Device {
+    Cpu,
+    /// The first NVIDIA GPU
+    Cuda,
+}
+
+/// What it runs on.
+#[derive(Args, Clone)]
+pub struct Hardware {
+    /// What to run on; cuda runs a bundle of `vosti prepare --target cuda-...`
+    #[arg(long, value_enum, default_value = "cpu")]
+    pub device: Device,
+
+    /// Worker threads [default: the cores this process may use]
+    #[arg(short, long, value_name = "N")]
+    pub threads: Option<usize>,
+
+    /// Run what `vosti prepare` wrote to this folder, instead of the built-in kernels and certificates
+    #[arg(long, value_name = "FOLDER")]
+    pub bundle: Option<PathBuf>,
 }
 
 /// Which model, on how much of the machine.
@@ -53,11 +79,10 @@ pub struct Engine {
     #[arg(short, long, default_value = catalogue::DEFAULT, value_name = "NAME|PATH")]
     pub model: String,
 
-    /// Worker threads [default: the cores this process may use]
-    #[arg(short, long, value_name = "N")]
-    pub threads: Option<usize>,
+    #[command(flatten)]
+    pub hardware: Hardware,
 
-    /// Memory for keys and values, e.g. 512M or 2G [default: what the command needs, at most 1G]
+    /// Memory for keys and values, e.g. 512M or 2G [default: what the command needs, at most 1G; on a GPU what is free]
     #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "kv_pages")]
     pub kv_memory: Option<u64>,
 
@@ -68,10 +93,6 @@ pub struct Engine {
     /// Longest sequence, prompt and answer [default: the model's own]
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(16..))]
     pub context: Option<u32>,
-
-    /// Run what `vosti prepare` wrote to this folder, instead of the built-in kernels and certificates
-    #[arg(long, value_name = "FOLDER")]
-    pub bundle: Option<PathBuf>,
 
     /// Guess tokens from the text so far and check the guesses; changes speed, never an answer
     #[arg(long)]
@@ -347,13 +368,12 @@ pub struct Check {
     #[arg(long, hide = true)]
     pub probe: bool,
 
-    /// A name from `vosti models`, a GGUF file, or a Hugging Face folder
+    /// A name from `vosti models`, a GGUF file, a Hugging Face folder, or a config.json alone for random weights
     #[arg(short, long, default_value = catalogue::DEFAULT, value_name = "NAME|PATH")]
     pub model: String,
 
-    /// Worker threads [default: the cores this process may use]
-    #[arg(short, long, value_name = "N")]
-    pub threads: Option<usize>,
+    #[command(flatten)]
+    pub hardware: Hardware,
 }
 
 /// `vosti replay`
@@ -370,9 +390,8 @@ pub struct Replay {
     #[arg(short, long, value_name = "NAME|PATH")]
     pub model: Option<String>,
 
-    /// Worker threads [default: the cores this process may use]
-    #[arg(short, long, value_name = "N")]
-    pub threads: Option<usize>,
+    #[command(flatten)]
+    pub hardware: Hardware,
 }
 
 /// `vosti bench`
@@ -394,6 +413,13 @@ pub struct Bench {
     #[arg(short, long, value_delimiter = ',', default_value = "0", value_name = "TOKENS,...")]
     pub depth: Vec<usize>,
 
+    /// Play sessions of agents instead: their turns, as SESSIONS,TURNS,PROMPT,SHARED,INPUT,OUTPUT,PAUSE
+    #[arg(
+        long, value_name = "TRACE", num_args = 0..=1, default_missing_value = "4,6,16384,8192,256,768,0.5",
+        value_parser = vosti::bench::agentic::Trace::parse
+    )]
+    pub agentic: Option<vosti::bench::agentic::Trace>,
+
     /// Repetitions; the median is reported
     #[arg(short, long, default_value_t = 3, value_name = "N", value_parser = at_least_one)]
     pub repeat: usize,
@@ -406,13 +432,12 @@ pub struct Bench {
     #[arg(long)]
     pub json: bool,
 
-    /// A name from `vosti models`, a GGUF file, or a Hugging Face folder
+    /// A name from `vosti models`, a GGUF file, a Hugging Face folder, or a config.json alone for random weights
     #[arg(short, long, default_value = catalogue::DEFAULT, value_name = "NAME|PATH")]
     pub model: String,
 
-    /// Worker threads [default: the cores this process may use]
-    #[arg(short, long, value_name = "N")]
-    pub threads: Option<usize>,
+    #[command(flatten)]
+    pub hardware: Hardware,
 }
 
 /// A count of something that cannot be none.
@@ -509,10 +534,37 @@ pub struct Verify {
     pub record: Option<PathBuf>,
 }
 
+/// `vosti probe`
+#[derive(Args)]
+pub struct Probe {
+    /// Random cases of each kernel
+    #[arg(long, default_value_t = 4096, value_name = "N", value_parser = at_least_one)]
+    pub cases: usize,
+
+    /// Launches of each kernel that are compared with this machine's processor
+    #[arg(long, default_value_t = 4, value_name = "N", value_parser = at_least_one)]
+    pub references: usize,
+
+    /// Seed of the cases
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+
+    /// A name from `vosti models`, a GGUF file, a Hugging Face folder, or a config.json alone for random weights
+    #[arg(short, long, default_value = catalogue::DEFAULT, value_name = "NAME|PATH")]
+    pub model: String,
+
+    #[command(flatten)]
+    pub hardware: Hardware,
+}
+
 /// `vosti prepare`
 #[derive(Args)]
 pub struct Prepare {
-    /// A name from `vosti models`, a GGUF file, or a Hugging Face folder
+    /// A name from `vosti models`, a GGUF file, a Hugging Face folder, or a config.json alone
     #[arg(default_value = catalogue::DEFAULT, value_name = "NAME|PATH")]
     pub model: String,
 
@@ -520,7 +572,7 @@ pub struct Prepare {
     #[arg(short, long, value_name = "FOLDER")]
     pub output: PathBuf,
 
-    /// What the kernels run on: cpu, or cuda-sm90 (compiled with Triton and checked, never run on a GPU so far)
+    /// What the kernels run on: cpu, or cuda-sm80, -sm89, -sm90, -sm100 (compiled with Triton and checked)
     #[arg(long, default_value = vosti::deployment::TARGET)]
     pub target: String,
 

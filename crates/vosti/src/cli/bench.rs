@@ -5,13 +5,16 @@ use super::bar::{Bar, Unit};
 use super::stream::print;
 use super::{Outcome, open};
 use anyhow::{Result, ensure};
+use vosti::bench::agentic::{self, Trace};
 use vosti::bench::{self, Case};
-use vosti::deployment::Options;
+use vosti::deployment::Deployment;
 
 pub fn run(arguments: &Bench) -> Result<Outcome> {
     ensure!(arguments.prefill + arguments.decode > 0, "--prefill 0 and --decode 0 leave nothing to measure");
-    let options = Options { threads: arguments.threads, ..Options::default() };
-    let deployment = open::load(&arguments.model, &options)?;
+    let deployment = open::load(&arguments.model, &open::options(&arguments.hardware, None))?;
+    if let Some(trace) = arguments.agentic {
+        return agents(&deployment, trace, arguments.json);
+    }
     let mut cases = Vec::new();
     for &depth in &arguments.depth {
         if arguments.prefill > 0 {
@@ -29,8 +32,8 @@ pub fn run(arguments: &Bench) -> Result<Outcome> {
         return Ok(Outcome::Done);
     }
     print(&format!("{}, {}\n", deployment.describe(), deployment.device_name()));
-    let (read, dot) = (report.read_bytes_per_s * 1e-9, report.dot_flops_per_s * 1e-9);
-    print(&format!("at most      reads {read:.1} GB/s, BF16 dots {dot:.0} GFLOP/s\n"));
+    let dot = report.dot_flops_per_s.map_or("not measured".into(), |flops| format!("{:.0} GFLOP/s", flops * 1e-9));
+    print(&format!("at most      reads {:.1} GB/s, BF16 dots {dot}\n", report.read_bytes_per_s * 1e-9));
     print(&format!(
         "{:<10} {:>6} {:>6} {:>6} {:>12} {:>10} {:>10}\n",
         "what", "tokens", "batch", "depth", "tokens/s", "spread", "of bound"
@@ -43,5 +46,26 @@ pub fn run(arguments: &Bench) -> Result<Outcome> {
             print(&format!("  {share:5.1}% {ms:9.2} ms  {}\n", kernel.name));
         }
     }
+    Ok(Outcome::Done)
+}
+
+fn agents(deployment: &Deployment, trace: Trace, json: bool) -> Result<Outcome> {
+    let bar = Bar::new(Unit::Count);
+    let played = agentic::play(deployment, trace, &bar)?;
+    drop(bar);
+    if json {
+        print(&format!("{}\n", serde_json::to_string_pretty(&played)?));
+        return Ok(Outcome::Done);
+    }
+    let mean = |all: &[f64]| all.iter().sum::<f64>() / all.len().max(1) as f64;
+    print(&format!("{}, {}\n", deployment.describe(), deployment.device_name()));
+    print(&format!(
+        "{} sessions of {} turns: {:.1} s a session, first token after {:.2} s, {:.1} tokens/s\n",
+        trace.sessions,
+        trace.turns,
+        mean(&played.session_s),
+        mean(&played.first_token_s),
+        played.tokens_per_s
+    ));
     Ok(Outcome::Done)
 }

@@ -8,15 +8,13 @@ use super::{Outcome, interrupt, sampling};
 use anyhow::Result;
 use serde_json::{Value, json};
 use std::io::{BufRead, IsTerminal};
-use vosti::deployment::Options;
 use vosti_engine::Request;
 use vosti_model::{ChatOptions, Date};
 
 pub fn run(arguments: &Chat) -> Result<Outcome> {
     let flags = &arguments.engine;
-    let options = Options { threads: flags.threads, context: flags.context, bundle: flags.bundle.clone() };
-    let deployment = open::load(&flags.model, &options)?;
-    let model = deployment.model();
+    let deployment = open::load(&flags.model, &open::options(&flags.hardware, flags.context))?;
+    let model = deployment.model()?;
     let template = model.chat()?; // a base model says so before anything is computed
     let context = deployment.program().context as usize;
     let mut engine = open::engine(&deployment, flags, context)?;

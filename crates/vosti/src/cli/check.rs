@@ -1,22 +1,21 @@
 //! `vosti check`: runs the determinism suite and shows what it found.
 
-use super::arguments::{Check, ProfileName};
+use super::arguments::{Check, Device, ProfileName};
 use super::bar::{Bar, Unit};
 use super::stream::print;
 use super::{Outcome, open};
 use anyhow::{Context, Result};
 use std::path::Path;
 use vosti::check::{self, Profile, Subject, endpoint, faults, html};
-use vosti::deployment::{Options, Real};
+use vosti::deployment::Real;
 
 pub fn run(arguments: &Check) -> Result<Outcome> {
     if let Some(url) = &arguments.endpoint {
         return measure(arguments, url);
     }
-    let options = Options { threads: arguments.threads, ..Options::default() };
-    let deployment = open::load(&arguments.model, &options)?;
+    let deployment = open::load(&arguments.model, &open::options(&arguments.hardware, None))?;
     let program = std::env::current_exe().ok();
-    let subject = Real::new(deployment, program.map(|path| (path, arguments.model.clone())));
+    let subject = Real::new(deployment, program.map(|path| (path, again(arguments))));
     if arguments.probe {
         check::probe(&subject, arguments.seed)?.iter().for_each(|digest| print(&format!("{digest}\n")));
         return Ok(Outcome::Done);
@@ -40,6 +39,19 @@ pub fn run(arguments: &Check) -> Result<Outcome> {
     }
     let json = serde_json::to_string_pretty(&report)?;
     finish(arguments.json.as_deref(), &json, &report.table(), report.passed)
+}
+
+/// The flags by which another process opens the same deployment.
+fn again(arguments: &Check) -> Vec<String> {
+    let hardware = &arguments.hardware;
+    let mut flags = vec!["--model".into(), arguments.model.clone()];
+    if hardware.device == Device::Cuda {
+        flags.extend(["--device".into(), "cuda".into()]);
+    }
+    if let Some(folder) = &hardware.bundle {
+        flags.extend(["--bundle".into(), folder.display().to_string()]);
+    }
+    flags
 }
 
 /// Another server, from outside.

@@ -5,16 +5,14 @@ use super::open::{self, text_or_stdin};
 use super::stream::{print, stream};
 use super::{Outcome, sampling};
 use anyhow::{Context, Result};
-use vosti::deployment::Options;
 use vosti_engine::Request;
 use vosti_model::{ChatOptions, Model};
 
 pub fn run(arguments: &Generate) -> Result<Outcome> {
     let text = text_or_stdin(&arguments.prompt)?;
     let flags = &arguments.engine;
-    let options = Options { threads: flags.threads, context: flags.context, bundle: flags.bundle.clone() };
-    let deployment = open::load(&flags.model, &options)?;
-    let model = deployment.model();
+    let deployment = open::load(&flags.model, &open::options(&flags.hardware, flags.context))?;
+    let model = deployment.model()?;
     let prompt = tokens(model, &text, arguments.chat)?;
     if prompt.is_empty() {
         anyhow::bail!("the prompt is empty: give some text");

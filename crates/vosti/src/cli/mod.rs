@@ -10,6 +10,7 @@ mod interrupt;
 mod models;
 mod open;
 mod prepare;
+mod probe;
 mod replay;
 mod sampling;
 mod serve;
@@ -67,6 +68,7 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
+        Command::Probe(arguments) => probe::run(&arguments),
         Command::Prepare(arguments) => prepare::run(&arguments),
     }
 }

@@ -1,16 +1,16 @@
 //! From `--model` and the other engine flags to an engine that runs, with a banner that says what was opened.
 
-use super::arguments::Engine as Flags;
+use super::arguments::{Device, Engine as Flags, Hardware};
 use super::bar::{Bar, Unit};
 use anyhow::{Context, Result};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use vosti::catalogue;
 use vosti::deployment::{Deployment, Options, Room};
+use vosti::device::{AnyDevice, On, first_gpu};
 use vosti::fetch::{Cache, FetchError, Source};
 use vosti::watch::counted;
-use vosti_core::PAGE;
-use vosti_cpu::CpuDevice;
+use vosti_core::{Device as _, PAGE};
 use vosti_engine::{Engine, Policy, Speculation};
 
 /// KV memory that a command takes without being told.
@@ -34,6 +34,15 @@ pub fn find(name: &str) -> Result<PathBuf> {
     Err(FetchError::UnknownModel { name: name.into() }.into())
 }
 
+/// What the flags say of the machine.
+pub fn options(hardware: &Hardware, context: Option<u32>) -> Options {
+    let on = match hardware.device {
+        Device::Cpu => On::Cpu,
+        Device::Cuda => On::Gpu(first_gpu),
+    };
+    Options { threads: hardware.threads, context, bundle: hardware.bundle.clone(), on }
+}
+
 /// Loads a model with a progress bar.
 pub fn load(name: &str, options: &Options) -> Result<Deployment> {
     let path = find(name)?;
@@ -42,15 +51,16 @@ pub fn load(name: &str, options: &Options) -> Result<Deployment> {
 }
 
 /// An engine with room for `tokens` (rounded up to pages), or for what the flags say.
-pub fn engine(deployment: &Deployment, flags: &Flags, tokens: usize) -> Result<Engine<CpuDevice>> {
+pub fn engine(deployment: &Deployment, flags: &Flags, tokens: usize) -> Result<Engine<AnyDevice>> {
     let page_bytes = deployment.page_bytes();
     let wanted = tokens.min(deployment.program().context as usize).div_ceil(PAGE);
     let pages = match (flags.kv_pages, flags.kv_memory) {
-        (Some(pages), _) => pages,
-        (None, Some(bytes)) => (bytes / page_bytes) as usize,
-        (None, None) => wanted.min((KV_BYTES_DEFAULT / page_bytes) as usize),
+        (Some(pages), _) => Some(pages),
+        (None, Some(bytes)) => Some((bytes / page_bytes) as usize),
+        (None, None) if deployment.gpu().is_some() => None,
+        (None, None) => Some(wanted.min((KV_BYTES_DEFAULT / page_bytes) as usize)),
     };
-    if pages == 0 {
+    if pages == Some(0) {
         anyhow::bail!(
             "the KV pool would hold no page: one takes {} KiB, give --kv-memory more",
             page_bytes.div_ceil(1024)
@@ -60,7 +70,7 @@ pub fn engine(deployment: &Deployment, flags: &Flags, tokens: usize) -> Result<E
     let policy = Policy { speculation, ..Policy::default() };
     let room = Room { pages, rows_max: policy.rows_step_max, ..Room::default() };
     let engine = Engine::new(deployment.device(&room)?, deployment.program().clone(), policy)?;
-    banner(deployment, pages);
+    banner(deployment, engine.device().pages(0));
     Ok(engine)
 }
 

@@ -8,23 +8,24 @@ use vosti::bundle::Bundle;
 use vosti::bundle::manifest::Model as Files;
 use vosti::deployment::TARGET;
 use vosti::fetch::Cache;
+use vosti::source::Source;
 use vosti_cuda::toolchain::REQUIREMENT;
 use vosti_cuda::{Arch, Image, Toolchain};
 use vosti_kernels::Act;
-use vosti_model::{Model, ModelPlan, PlanOptions};
+use vosti_model::{ModelPlan, PlanOptions};
 
 pub fn run(arguments: &Prepare) -> Result<Outcome> {
     let (name, target) = (&arguments.model, arguments.target.as_str());
     let path = open::find(name)?;
     let cannot = || format!("cannot prepare {name}");
-    let model = Model::open(&path).with_context(cannot)?;
+    let model = Source::open(&path).with_context(cannot)?;
     let plan = model.plan(&PlanOptions { target, act: Act::Bf16, context: arguments.context }).with_context(cannot)?;
     let checked = vosti_model::check_kernels(&plan);
     match target == TARGET {
         true => checked.with_context(cannot)?,
         false => checked.with_context(|| of_target(target)).with_context(cannot)?,
     }
-    let files = Files::of_files(name, model.decoder.family, &path)
+    let files = Files::of_files(name, model.decoder().family, &path)
         .map_err(|(path, error)| anyhow::anyhow!("{}: {error}", path.display()))?;
     let mut bundle = Bundle::built_in()?;
     bundle.admit(&plan)?;

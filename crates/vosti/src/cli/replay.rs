@@ -7,16 +7,18 @@ use anyhow::{Context, Result, bail, ensure};
 use std::io::Read;
 use std::path::Path;
 use vosti::check::{Facts, prompts};
-use vosti::deployment::{Deployment, Options, Room};
+use vosti::deployment::{Deployment, Room};
+use vosti::device::AnyDevice;
 use vosti_core::PAGE;
 use vosti_engine::{Engine, Event, Policy, Request, RequestId, Token};
+use vosti_model::Tokenizer;
 use vosti_server::grammar::Grammars;
 use vosti_server::receipt::{Chain, Divergence, Receipt};
 
 pub fn run(arguments: &Replay) -> Result<Outcome> {
     let receipt = read(&arguments.receipt)?;
     let model = arguments.model.as_ref().unwrap_or(&receipt.model);
-    let options = Options { threads: arguments.threads, ..Options::default() };
+    let options = open::options(&arguments.hardware, None);
     let deployment = open::load(model, &options).context("the receipt's model; --model names another file of it")?;
     ensure!(
         deployment.fingerprint() == receipt.fingerprint,
@@ -38,7 +40,7 @@ pub fn run(arguments: &Replay) -> Result<Outcome> {
             Ok(Outcome::Done)
         }
         Some(divergence) => {
-            print(&format!("diverged, {how}: {}\n", explain(&deployment, &divergence)));
+            print(&format!("diverged, {how}: {}\n", explain(&deployment.model()?.tokenizer, &divergence)));
             Ok(Outcome::Failed)
         }
     }
@@ -96,7 +98,7 @@ fn answer(deployment: &Deployment, receipt: &Receipt, under_load: bool) -> Resul
 
 /// The request of a receipt.
 fn request(deployment: &Deployment, receipt: &Receipt) -> Result<Request> {
-    let model = deployment.model();
+    let model = deployment.model()?;
     let mut parameters = receipt.parameters.clone();
     if receipt.finish_reason == "length" {
         // It may have been cut by the server's memory, which says nothing about this one.
@@ -127,7 +129,7 @@ fn company(facts: &Facts, request: &Request) -> Vec<Request> {
 }
 
 /// An engine with room for all of it; prompts of a crowd come in small chunks.
-fn engine(deployment: &Deployment, request: &Request, others: &[Request]) -> Result<Engine<vosti_cpu::CpuDevice>> {
+fn engine(deployment: &Deployment, request: &Request, others: &[Request]) -> Result<Engine<AnyDevice>> {
     let context = deployment.program().context as usize;
     let longest = |r: &Request| r.prompt.len().saturating_add(r.sampling.tokens_max).min(context) + PAGE;
     let tokens: usize = others.iter().map(longest).sum::<usize>() + longest(request) * request.choices as usize;
@@ -135,7 +137,7 @@ fn engine(deployment: &Deployment, request: &Request, others: &[Request]) -> Res
         [] => Policy::default(),
         _ => Policy { rows_step_max: 96, rows_sequence_max: 40, ..Policy::default() },
     };
-    let room = Room { pages: tokens.div_ceil(PAGE), rows_max: policy.rows_step_max, ..Room::default() };
+    let room = Room { pages: Some(tokens.div_ceil(PAGE)), rows_max: policy.rows_step_max, ..Room::default() };
     Ok(Engine::new(deployment.device(&room)?, deployment.program().clone(), policy)?)
 }
 
@@ -157,14 +159,13 @@ impl Watched {
     }
 
     /// Nothing of the request is left in the engine.
-    fn done(&self, engine: &Engine<vosti_cpu::CpuDevice>, id: RequestId) -> bool {
+    fn done(&self, engine: &Engine<AnyDevice>, id: RequestId) -> bool {
         engine.core_requests().iter().all(|(request, choice, _)| (*request, *choice) != (id, self.choice))
     }
 }
 
 /// One line about the first difference.
-fn explain(deployment: &Deployment, divergence: &Divergence) -> String {
-    let tokenizer = &deployment.model().tokenizer;
+fn explain(tokenizer: &Tokenizer, divergence: &Divergence) -> String {
     let shown = |token: Token| format!("{token} {:?}", tokenizer.decode(&[token]));
     match divergence {
         Divergence::Token { index, receipt, replay } => {

@@ -12,7 +12,6 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use vosti::catalogue;
-use vosti::deployment::Options;
 use vosti_engine::handle::EngineThread;
 use vosti_engine::{EngineHandle, Policy};
 use vosti_server::{Identity, Limits, Server, ServerConfig, ServerHandle, Service, TlsFiles};
@@ -80,10 +79,10 @@ fn load(arguments: &Serve) -> Result<(Arc<Service>, EngineHandle, EngineThread)>
     let mut flags = arguments.engine.clone();
     // One core is for HTTP, tokenizing and grammars.
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = flags.threads.unwrap_or((cores - 1).max(1));
-    let options = Options { threads: Some(threads), context: flags.context, bundle: flags.bundle.clone() };
+    flags.hardware.threads.get_or_insert((cores - 1).max(1));
+    let options = open::options(&flags.hardware, flags.context);
     let deployment = open::load(&flags.model, &options)?;
-    if flags.kv_pages.is_none() && flags.kv_memory.is_none() {
+    if flags.kv_pages.is_none() && flags.kv_memory.is_none() && deployment.gpu().is_none() {
         flags.kv_memory = Some(KV_BYTES_DEFAULT);
     }
     let engine = open::engine(&deployment, &flags, usize::MAX)?;
@@ -94,7 +93,7 @@ fn load(arguments: &Serve) -> Result<(Arc<Service>, EngineHandle, EngineThread)>
         running_max: engine.policy().running_max,
     };
     let (engine, thread) = EngineHandle::spawn(engine)?;
-    let service = Service::new(engine.clone(), deployment.model().clone(), identity)?;
+    let service = Service::new(engine.clone(), deployment.model()?.clone(), identity)?;
     Ok((Arc::new(service), engine, thread))
 }
 

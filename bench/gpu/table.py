@@ -1,0 +1,113 @@
+"""Prints what bench/gpu/run.sh wrote as tables for docs/performance.md. What was not run is said, and nothing is made up.
+
+    python3 bench/gpu/table.py OUT
+"""
+import json
+import pathlib
+import sys
+
+
+def read(folder, name):
+    try:
+        return json.loads((folder / f"{name}.json").read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def lines(folder, name):
+    try:
+        return (folder / name).read_text().splitlines()
+    except OSError:
+        return []
+
+
+def percent(part, whole):
+    return f"{100 * part / whole:.0f}%" if part and whole else "not measured"
+
+
+def rate(value):
+    return f"{value:,.0f}" if value else "not run"
+
+
+def head(folder, bench):
+    machine = [line for line in lines(folder, "machine.txt") if line]
+    print("; ".join(machine) or "no machine is named")
+    if bench:
+        print(f"\n{bench['model']}; {bench['device']}; fingerprint {bench['fingerprint']}")
+
+
+def steps(folder):
+    for line in lines(folder, "steps.txt"):
+        name, code, seconds = line.split()
+        if code != "0":
+            why = (lines(folder, f"{name}.log") or ["it says nothing"])[-1]
+            print(f"\n`{name}` failed after {seconds} s: {why}")
+
+
+def right(probe, check):
+    if probe:
+        verdict = "all passed" if probe["passed"] else "**FAILED**"
+        worst = max(kernel["error_max"] for kernel in probe["kernels"])
+        cases = min(kernel["cases"] for kernel in probe["kernels"])
+        print(f"\nProbes: {len(probe['kernels'])} kernels, at least {cases:,} cases each, {verdict}; largest error against the "
+              f"processor {worst:.1e}.")
+        for kernel in probe["kernels"]:
+            if kernel["differs"]:
+                print(f"- {kernel['kernel']}: {kernel['differs']}")
+    else:
+        print("\nProbes: not run.")
+    if check:
+        verdict = "passed" if check["passed"] else "**FAILED**"
+        print(f"\n`vosti check`, profile {check['profile']}: {check['pairs_equal']} of {check['pairs']} pairs equal, {verdict}.")
+    else:
+        print("\n`vosti check`: not run.")
+
+
+def speed(bench, torch):
+    if not bench:
+        print("\nRates: not run.")
+        return
+    key = lambda case: (case["what"], case.get("batch", 1), case["depth"])
+    peers = {key(case): case["tokens_per_s"] for case in (torch or {}).get("cases", [])}
+    ceiling = (torch or {}).get("dot_flops_per_s") or bench.get("dot_flops_per_s")
+    memory = bench["read_bytes_per_s"]
+    matrices = f"{ceiling * 1e-12:,.0f} TFLOP/s" if ceiling else "not measured"
+    print(f"\nCeilings: memory {memory * 1e-9:,.0f} GB/s, matrices {matrices}.")
+    print("\n| tokens/s | Vosti | of ceiling | torch | ratio |\n| --- | --- | --- | --- | --- |")
+    for case in bench["cases"]:
+        own, depth, what = case["tokens_per_s"], case["depth"], case["what"]
+        peer = peers.get(key(case))
+        if what == "prefill":
+            share, title = percent(own * case["flops_per_token"], ceiling), f"prefill {case['tokens']}"
+        else:
+            share, title = percent(own * case["bytes_per_token"], memory), f"decode, batch {case['batch']}"
+        ratio = f"{own / peer:.2f}" if peer else "-"
+        print(f"| {title}, depth {depth:,} | {rate(own)} | {share} | {rate(peer)} | {ratio} |")
+
+
+def agents(played):
+    if not played:
+        print("\nAgentic trace: not run.")
+        return
+    mean = lambda all: sum(all) / max(len(all), 1)
+    print(f"\nAgentic trace, {played['sessions']} sessions of {played['turns']} turns ({played['prompt']:,} tokens to begin with, "
+          f"{played['shared']:,} of them shared and cached, {played['input']} in and {played['output']} out a turn, "
+          f"{played['pause_s']} s between): {mean(played['session_s']):.1f} s a session, first token after "
+          f"{mean(played['first_token_s']):.2f} s, {played['tokens_per_s']:,.0f} tokens/s.")
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    folder = pathlib.Path(sys.argv[1])
+    bench, torch = read(folder, "bench"), read(folder, "torch")
+    head(folder, bench)
+    steps(folder)
+    right(read(folder, "probe"), read(folder, "check"))
+    speed(bench, torch)
+    if not torch:
+        print("\ntorch: not run.")
+    agents(read(folder, "agentic"))
+
+
+main()

@@ -1,0 +1,33 @@
+//! `vosti probe`: tries on a GPU what its kernels' certificates assume.
+
+use super::arguments::Probe;
+use super::bar::{Bar, Unit};
+use super::stream::print;
+use super::{Outcome, open};
+use anyhow::Result;
+use vosti::probe;
+use vosti_cuda::probe::Options;
+
+pub fn run(arguments: &Probe) -> Result<Outcome> {
+    let deployment = open::load(&arguments.model, &open::options(&arguments.hardware, None))?;
+    let options = Options { cases: arguments.cases, references: arguments.references, seed: arguments.seed };
+    let bar = Bar::new(Unit::Count);
+    let report = probe::run(&deployment, options, &bar)?;
+    drop(bar);
+    let outcome = if report.passed { Outcome::Done } else { Outcome::Failed };
+    if arguments.json {
+        print(&format!("{}\n", serde_json::to_string_pretty(&report)?));
+        return Ok(outcome);
+    }
+    print(&format!("{}, {}\n", report.model, report.device));
+    print(&format!("{:<6} {:>6} {:>9} {:>10}  kernel\n", "", "cases", "compared", "error"));
+    for kernel in &report.kernels {
+        let verdict = if kernel.passed() { "ok" } else { "FAILED" };
+        let (cases, compared, error) = (kernel.cases, kernel.compared, kernel.error_max);
+        print(&format!("{verdict:<6} {cases:>6} {compared:>9} {error:>10.1e}  {}\n", kernel.kernel));
+        if let Some(why) = &kernel.differs {
+            print(&format!("       {why}\n"));
+        }
+    }
+    Ok(outcome)
+}

@@ -1,0 +1,122 @@
+//! Tries, on a GPU, what the certificates of its kernels assume, and compares each kernel with this machine's processor.
+//!
+//! The cases are `vosti-cuda`'s (`probe/`); here is the reference: the CPU device's compiled plans of the same TTIR, on some
+//! programs of each launch, which may add in another order than the GPU's matrix instructions do.
+
+use crate::bundle::Bundle;
+use crate::deployment::{DeployError, Deployment, Room};
+use crate::device::AnyDevice;
+use crate::watch::Watch;
+use serde::Serialize;
+use std::cell::Cell;
+use std::io;
+use vosti_cpu::isa::Isa;
+use vosti_cpu::layout::Layout;
+use vosti_cpu::plan::compile;
+use vosti_cpu::plan::machine::{Machine, Param};
+use vosti_cuda::host::HostMemory;
+use vosti_cuda::probe::{Options, Probed};
+use vosti_kernels::Spec;
+use vosti_tile::numerics::FloatMode;
+
+/// Rows of a launch: several tiles of every kernel and a ragged end.
+const ROWS_MAX: usize = 150;
+/// Pages of each group: several sequences on both sides of a case.
+const PAGES: usize = 24;
+/// Programs of a launch that the reference runs.
+const PROGRAMS_MAX: usize = 40;
+
+/// Why there is nothing to say.
+#[derive(Debug, thiserror::Error)]
+pub enum ProbeError {
+    #[error(
+        "probes are for GPUs: give --device cuda and --bundle; `cargo test -p vosti-verify --test probes` tries processors"
+    )]
+    NoGpu,
+    #[error(transparent)]
+    Deploy(#[from] DeployError),
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    pub device: String,
+    pub model: String,
+    pub fingerprint: String,
+    pub cases: usize,
+    pub passed: bool,
+    pub kernels: Vec<Probed>,
+}
+
+/// Probes every kernel of a deployment on a GPU.
+pub fn run(deployment: &Deployment, options: Options, watch: &dyn Watch) -> Result<Report, ProbeError> {
+    let room = Room { pages: Some(PAGES), rows_max: ROWS_MAX, ..Room::default() };
+    let AnyDevice::Gpu(mut device) = deployment.device(&room)? else { return Err(ProbeError::NoGpu) };
+    let stopped = Cell::new(false);
+    let mut begun = false;
+    let bundle = deployment.bundle();
+    let mut reference = |spec: &Spec, buffers: &mut [Vec<u8>], grid: [usize; 3]| {
+        if watch.cancelled() {
+            stopped.set(true);
+            return Err("interrupted".into());
+        }
+        on_this_processor(bundle, spec, buffers, grid)
+    };
+    let mut done = |kernel: usize, kernels: usize| {
+        if !std::mem::replace(&mut begun, true) {
+            watch.stage("probing", kernels as u64);
+        }
+        watch.done(kernel as u64);
+    };
+    let kernels = match device.probe(options, &mut reference, &mut done) {
+        Ok(kernels) => kernels,
+        Err(_) if stopped.get() => return Err(ProbeError::Interrupted),
+        Err(error) => return Err(DeployError::from(error).into()),
+    };
+    Ok(Report {
+        device: deployment.device_name(),
+        model: deployment.describe(),
+        fingerprint: deployment.fingerprint().to_string(),
+        cases: options.cases,
+        passed: kernels.iter().all(Probed::passed),
+        kernels,
+    })
+}
+
+/// Runs the first, the last and some other programs of a launch.
+fn on_this_processor(bundle: &Bundle, spec: &Spec, buffers: &mut [Vec<u8>], grid: [usize; 3]) -> Result<(), String> {
+    let text = bundle.ttir(&spec.to_string()).ok_or("the bundle has no TTIR for it")?;
+    let kernel = vosti_tile::lift(text).map_err(|error| error.to_string())?;
+    let isa = Isa::detect();
+    let plan = compile(&kernel, isa).map_err(|error| error.to_string())?;
+    let mut machine = Machine::new(isa, plan.scratch, None).map_err(|error: io::Error| error.to_string())?;
+    let mut memory: Vec<HostMemory> = buffers.iter().map(|bytes| HostMemory::ordinary(bytes.len())).collect();
+    for (own, bytes) in memory.iter_mut().zip(buffers.iter()) {
+        own.bytes_mut().copy_from_slice(bytes);
+    }
+    let params = memory.iter_mut().zip(&kernel.params).map(|(own, param)| {
+        let bytes = own.bytes_mut();
+        Param { base: bytes.as_mut_ptr(), len: bytes.len() / param.elem.bytes(), layout: Layout::RowMajor }
+    });
+    let params: Vec<Param> = params.collect();
+    let all = grid.iter().product::<usize>();
+    let step = all.div_ceil(PROGRAMS_MAX).max(1);
+    let chosen = (0..all).step_by(step).chain(all.checked_sub(1));
+    let faulty = FloatMode::with(|| {
+        machine.begin(&plan, grid.map(|n| n as i32));
+        for i in chosen {
+            let program = [i % grid[0], i / grid[0] % grid[1], i / grid[0] / grid[1]].map(|n| n as i32);
+            // SAFETY: parameters are live buffers of their length, and this is the only thread.
+            if let Err(fault) = unsafe { machine.run(&plan, &params, program) } {
+                return Some(format!("{fault:?} in program {program:?}"));
+            }
+        }
+        None
+    });
+    for (own, bytes) in memory.iter().zip(buffers.iter_mut()) {
+        bytes.copy_from_slice(own.bytes());
+    }
+    faulty.map_or(Ok(()), Err)
+}

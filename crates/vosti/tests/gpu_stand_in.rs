@@ -1,0 +1,217 @@
+//! All that a GPU would do, on a stand-in that executes TTIR in host memory: a model of SmolLM2's shapes with one layer and
+//! random weights is prepared, opened, answers, and is measured and probed. It shows that on the day of a GPU only numbers
+//! are missing; it says nothing of a GPU.
+
+#[path = "../../vosti-cuda/tests/common/mod.rs"]
+mod stand_in;
+
+use stand_in::{StandIn, TARGET, image};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use vosti::bench::agentic::{Trace, play};
+use vosti::bench::{self, Case};
+use vosti::bundle::Bundle;
+use vosti::bundle::manifest::Model;
+use vosti::check::{Subject, prompts};
+use vosti::deployment::{Deployment, Options, Real, Room};
+use vosti::device::{Gpu, On, OpenGpu};
+use vosti::source::Source;
+use vosti::watch::Silent;
+use vosti_cuda::DriverError;
+use vosti_engine::{Engine, Event, Policy, Request, Sampling};
+use vosti_kernels::Act;
+use vosti_model::PlanOptions;
+
+/// A configuration alone, and its bundle.
+struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Place {
+        let folder = tempfile::tempdir().unwrap();
+        let path = format!("{}/../vosti-model/configs/smollm2-135m.json", env!("CARGO_MANIFEST_DIR"));
+        let mut config: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        config["num_hidden_layers"] = 1.into();
+        config["max_position_embeddings"] = 256.into();
+        std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+        let place = Place { folder };
+        place.prepare();
+        place
+    }
+
+    fn config(&self) -> PathBuf {
+        self.folder.path().join("config.json")
+    }
+
+    fn bundle(&self) -> PathBuf {
+        self.folder.path().join("bundle")
+    }
+
+    /// As `vosti prepare` does, with TTIR in place of machine code.
+    fn prepare(&self) {
+        let source = Source::open(&self.config()).unwrap();
+        let plan = source.plan(&PlanOptions { target: TARGET, act: Act::Bf16, context: None }).unwrap();
+        let files = Model::of_files("random", source.decoder().family, &self.config()).unwrap();
+        let images = vosti_model::plan::specs(&plan).iter().map(image).collect();
+        let bundle = Bundle::built_in().unwrap().with_images(images);
+        bundle.write(&self.bundle(), true, files, TARGET, &plan).unwrap();
+    }
+
+    fn load(&self, bundle: Option<&Path>, open: OpenGpu) -> Result<Deployment, String> {
+        let options = Options { bundle: bundle.map(Path::to_path_buf), on: On::Gpu(open), ..Options::default() };
+        Deployment::load("random", &self.config(), &options, &Silent).map_err(|error| error.to_string())
+    }
+}
+
+fn sound() -> Result<Gpu, DriverError> {
+    Ok(Box::new(StandIn::fast()))
+}
+
+#[test]
+fn what_is_missing_or_does_not_fit_is_one_message_each() {
+    let place = Place::new();
+    let bundle = place.bundle();
+    let refused = |bundle: Option<&Path>, open: OpenGpu, says: &str| {
+        let message = place.load(bundle, open).map(drop).unwrap_err();
+        assert!(message.contains(says) && !message.contains('\n'), "{says}: {message}");
+    };
+    refused(Some(&bundle), || Err(DriverError::NoDriver), "there is no NVIDIA driver here (libcuda is not found)");
+    refused(Some(&bundle), || Err(DriverError::NoDevice), "the NVIDIA driver finds no GPU");
+    refused(None, sound, "run `vosti prepare MODEL --target cuda-sm90 -o FOLDER`");
+    fn ampere() -> Result<Gpu, DriverError> {
+        let mut driver = StandIn::fast();
+        driver.about.capability = (8, 6);
+        Ok(Box::new(driver))
+    }
+    fn old() -> Result<Gpu, DriverError> {
+        let mut driver = StandIn::fast();
+        driver.about.capability = (7, 5);
+        Ok(Box::new(driver))
+    }
+    fn small() -> Result<Gpu, DriverError> {
+        let mut driver = StandIn::fast();
+        driver.free = 40 << 20;
+        Ok(Box::new(driver))
+    }
+    refused(Some(&bundle), ampere, "prepared for cuda-sm90, and this device is cuda-sm80; run `vosti prepare --target");
+    refused(Some(&bundle), old, "no kernels are made for stand-in of compute capability 7.5; there are targets");
+    refused(Some(&bundle), small, "too little GPU memory");
+    // Another model's bundle; one whose machine code is not the one that was checked; none at all.
+    let config = std::fs::read_to_string(place.config()).unwrap();
+    std::fs::write(place.config(), format!("{config} ")).unwrap();
+    refused(Some(&bundle), sound, "it was prepared for another model");
+    std::fs::write(place.config(), config).unwrap();
+    let cubin = std::fs::read_dir(bundle.join("cubin")).unwrap().next().unwrap().unwrap().path();
+    std::fs::write(cubin, "stale").unwrap();
+    refused(Some(&bundle), sound, "its hash differs");
+    refused(Some(&place.folder.path().join("nothing")), sound, "is no bundle");
+}
+
+/// Tokens and logits of some requests, in one engine.
+fn answers(deployment: &Deployment, lengths: &[usize]) -> Vec<(u64, usize, Vec<u32>)> {
+    let policy = Policy { rows_step_max: 48, ..Policy::default() };
+    let room = Room { pages: Some(12), rows_max: 48, ..Room::default() };
+    let device = deployment.device(&room).unwrap();
+    let mut engine = Engine::new(device, deployment.program().clone(), policy).unwrap();
+    for (i, length) in lengths.iter().enumerate() {
+        let prompt = prompts::prompt(&deployment.facts(), 1, &format!("{}", i + 10 - lengths.len()), *length);
+        engine.submit(Request::new(prompt, Sampling::greedy(3))).unwrap();
+    }
+    let mut seen = vec![];
+    let mut note = |event: Event<'_>| {
+        if let Event::Token { request, index, logits, .. } = event {
+            seen.push((request.0, index, logits.iter().map(|x| x.to_bits()).collect()));
+        }
+    };
+    engine.run_until_idle(&mut note).unwrap();
+    seen.sort();
+    seen
+}
+
+#[test]
+fn a_configuration_with_random_weights_answers_is_measured_and_probed() {
+    let place = Place::new();
+    let deployment = place.load(Some(&place.bundle()), sound).unwrap();
+    assert!(deployment.device_name().starts_with("cuda-sm90: stand-in"), "{}", deployment.device_name());
+    let why = deployment.model().map(drop).unwrap_err().to_string();
+    assert!(why.contains("random weights and no tokenizer"), "{why}");
+
+    // The same bits alone and with others, and logits of which equality says something.
+    let (alone, together) = (answers(&deployment, &[70]), answers(&deployment, &[5, 70]));
+    let last = together.last().unwrap().0;
+    let same: Vec<_> = together.into_iter().filter(|(request, ..)| *request == last).collect();
+    assert!(alone.len() == 3 && alone.iter().map(|a| &a.2).eq(same.iter().map(|b| &b.2)));
+    let row: Vec<f64> = alone[0].2.iter().map(|bits| f64::from(f32::from_bits(*bits))).collect();
+    let mean = row.iter().sum::<f64>() / row.len() as f64;
+    let spread = (row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / row.len() as f64).sqrt();
+    assert!((1.0..12.0).contains(&spread), "logits spread by {spread}");
+
+    let cases = [Case::Prefill { tokens: 20, depth: 64 }, Case::Decode { tokens: 2, batch: 4, depth: 0 }];
+    let report = bench::run(&deployment, &cases, 1, &Silent).unwrap();
+    assert!(report.cases.iter().all(|case| case.tokens_per_s > 0.0 && case.bytes_per_token > 0.0));
+    assert!(report.read_bytes_per_s > 0.0 && report.dot_flops_per_s.is_none());
+    assert!(report.cases[0].bound_tokens_per_s.is_none() && report.cases[1].bound_tokens_per_s.is_some());
+
+    let trace = Trace { sessions: 2, turns: 2, prompt: 80, shared: 64, input: 3, output: 4, pause_s: 0.01 };
+    let played = play(&deployment, trace, &Silent).unwrap();
+    assert_eq!((played.tokens, played.session_s.len(), played.first_token_s.len()), (16, 2, 4));
+
+    let options = vosti_cuda::probe::Options { cases: 6, references: 1, seed: 1 };
+    let probed = vosti::probe::run(&deployment, options, &Silent).unwrap();
+    assert!(probed.passed && probed.kernels.len() > 8, "{probed:?}");
+
+    // The suite sees a device without threads and instruction sets to compare.
+    let subject = Real::new(deployment, None);
+    assert!(subject.thread_counts().is_empty() && subject.instruction_sets().is_empty());
+}
+
+/// The script of a day with a GPU, on a processor and a model of a few kilobytes: every step runs but the one that needs a
+/// GPU, which is said, and the tables are printed.
+#[test]
+fn the_script_runs_every_step_and_says_what_it_could_not() {
+    if Command::new("python3").arg("-V").output().is_err() {
+        println!("skipped: no python3 for the tables");
+        return;
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let out = tempfile::tempdir().unwrap();
+    let mut script = Command::new(root.join("bench/gpu/run.sh"));
+    script.arg(env!("CARGO_BIN_EXE_vosti")).arg("no-bundle");
+    script.arg(root.join("crates/vosti-model/tests/tiny/llama/config.json")).arg(out.path());
+    let sizes = [("DEVICE", "cpu"), ("PROFILE", "quick"), ("MAX_PROMPT", "40"), ("PREFILL", "16"), ("DECODE", "4")];
+    script.envs(sizes).envs([("BATCH", "2"), ("DEPTHS", "0,32"), ("REPEAT", "1"), ("TRACE", "2,2,40,20,3,4,0")]);
+    let ran = script.output().unwrap();
+    let said = String::from_utf8_lossy(&ran.stdout).into_owned();
+    assert_eq!(ran.status.code(), Some(1), "the probe needs a GPU\n{said}");
+    for part in [
+        "`probe` failed after",
+        "probes are for GPUs: give --device cuda",
+        "Probes: not run.",
+        "pairs equal, passed.",
+        "| prefill 16, depth 32 |",
+        "| decode, batch 2, depth 0 |",
+        "torch: not run.",
+        "Agentic trace, 2 sessions of 2 turns",
+    ] {
+        assert!(said.contains(part), "{part:?} is not in\n{said}");
+    }
+    assert_eq!(said.matches("failed").count(), 2, "one step fails, and is named twice\n{said}");
+}
+
+/// On this machine: with a GPU the bundle is what is missing, without one the driver or the GPU.
+#[test]
+fn the_command_says_in_one_line_why_it_cannot_use_a_gpu() {
+    let place = Place::new();
+    let config = place.config();
+    for command in [&["check"][..], &["bench"], &["probe"], &["generate", "x"], &["chat"], &["serve", "--port", "0"]] {
+        let mut vosti = Command::new(env!("CARGO_BIN_EXE_vosti"));
+        let out = vosti.args(command).args(["--device", "cuda", "--model"]).arg(&config).output().unwrap();
+        let why = String::from_utf8_lossy(&out.stderr).into_owned();
+        let lines: Vec<&str> = why.lines().filter(|line| line.starts_with("vosti: ")).collect();
+        assert!(out.status.code() == Some(2) && lines.len() == 1, "{command:?}: {why}");
+        let known =
+            ["libcuda is not found", "finds no GPU", "a GPU runs machine code from a bundle", "no kernels are made"];
+        assert!(known.iter().any(|part| lines[0].contains(part)), "{why}");
+    }
+}
