@@ -69,7 +69,9 @@ pub struct Sass<'a> {
 
 impl<'a> Sass<'a> {
     pub fn read(text: &'a str) -> Sass<'a> {
-        let header = text.lines().map(str::trim).find(|line| line.starts_with(".headerflags")).unwrap_or("no header");
+        // Up to sm90 a header's flags have it, from sm100 on a line of its own.
+        let names = |line: &&str| line.starts_with(".headerflags") || line.starts_with(".target\tsm_");
+        let header = text.lines().map(str::trim).find(names).unwrap_or("no header");
         let instruction = |line: &'a str| {
             let (_, rest) = line.trim_start().strip_prefix("/*")?.split_once("*/")?;
             rest.split_whitespace().find(|word| !word.starts_with('@'))
@@ -79,8 +81,9 @@ impl<'a> Sass<'a> {
 
     /// Whether the code is for this architecture.
     pub fn names_architecture(&self, number: u32) -> bool {
-        let flag = format!("EF_CUDA_SM{number}");
-        self.header.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == flag)
+        let named = [format!("EF_CUDA_SM{number}"), format!("sm_{number}"), format!("sm_{number}a")];
+        let mut words = self.header.split(|c: char| !c.is_alphanumeric() && c != '_');
+        words.any(|word| named.iter().any(|name| word == name))
     }
 }
 
