@@ -27,6 +27,17 @@ def stages_of(backend, options):
     return stages
 
 
+def no_packed_floats():
+    """From sm100 on LLVM packs pairs of floats, and ptxas then fuses multiplications and additions of pairs, whatever
+    --fmad says (seen with 3.6.0's): LLVM shall make no pairs."""
+    from triton._C.libtriton import llvm
+    translate = llvm.translate_to_asm
+
+    def without(source, triple, processor, features, flags, *rest):
+        return translate(source, triple, processor, features, [*flags, "nvptx-no-f32x2"], *rest)
+    llvm.translate_to_asm = without
+
+
 def tool(name, *arguments):
     from triton import knobs
     done = subprocess.run([getattr(knobs.nvidia, name).path, *arguments], capture_output=True, text=True)
@@ -99,6 +110,8 @@ def main():
         if triton.__version__ != VERSION:
             sys.exit(f"compile.py needs Triton {VERSION}, found {triton.__version__}")
         request = json.load(sys.stdin)
+        if request["arch"] >= 100:
+            no_packed_floats()
         for kernel in request["kernels"]:
             compile_one(kernel, request["arch"], folder, sys.argv[1])
 

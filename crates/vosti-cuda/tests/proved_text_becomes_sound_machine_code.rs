@@ -42,8 +42,11 @@ fn compile(tool: &Toolchain) -> Vec<Artifact> {
 #[test]
 fn the_other_targets_compile_the_same_texts_and_pass_their_checks() {
     let Some(tool) = toolchain() else { return };
+    // Rows without a remainder: pairs of floats, which sm100's assembler would fuse.
+    let whole = parse_stem("rmsnorm-bf16-BH1024-BM4-EPS1e-5-H4096").unwrap();
+    let specs: Vec<Spec> = specs().into_iter().chain([whole]).collect();
     for arch in [Arch::Sm80, Arch::Sm89, Arch::Sm100] {
-        let artifacts = tool.compile_checked_in(&format!("cuda-{arch}"), &specs()).unwrap();
+        let artifacts = tool.compile_checked_in(&format!("cuda-{arch}"), &specs).unwrap();
         for artifact in artifacts {
             let facts = inspect(&artifact, arch).unwrap();
             println!("{arch} {}: {facts:?}", artifact.spec);
