@@ -68,10 +68,32 @@ impl<W: Writer> State<W> {
 }
 
 fn data<T: Serialize>(chunk: &T) -> Event {
+    Event::default().data(one_line(chunk))
+}
+
+/// As JSON in which no character ends a line, not even to clients that cut events as Python's `str.splitlines` does.
+fn one_line<T: Serialize>(chunk: &T) -> String {
     // Our chunks are plain data with string keys: writing them cannot fail.
-    Event::default().data(serde_json::to_string(chunk).unwrap_or_default())
+    let json = serde_json::to_string(chunk).unwrap_or_default();
+    // JSON escapes the others itself. Outside of strings there are none.
+    let ends = [('\u{85}', "\\u0085"), ('\u{2028}', "\\u2028"), ('\u{2029}', "\\u2029")];
+    ends.into_iter()
+        .fold(json, |json, (end, escaped)| if json.contains(end) { json.replace(end, escaped) } else { json })
 }
 
 fn failed(error: &ApiError) -> Event {
     data(&error.body())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::one_line;
+
+    #[test]
+    fn an_event_is_one_line_even_to_clients_that_cut_at_unicode_line_ends() {
+        let text = "a\u{85}b\u{2028}c\u{2029}d\u{b}\u{c}\u{1c}\u{1d}\u{1e}\r\n";
+        let json = one_line(&text);
+        assert!(json.bytes().all(|byte| (32..127).contains(&byte)), "{json:?}");
+        assert_eq!(serde_json::from_str::<String>(&json).unwrap(), text);
+    }
 }
