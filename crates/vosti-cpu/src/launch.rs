@@ -282,3 +282,31 @@ pub fn param(buffer: &crate::weights::Buffer) -> Param {
     let layout: Layout = buffer.layout;
     Param { base: buffer.region.base(), len: buffer.len, layout }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_unit_is_taken_once_by_whoever_comes() {
+        for threads in [1, 2, 3, 8] {
+            for (grid, sweep) in
+                [([1, 4096, 1], Some(0)), ([1, 9, 1], Some(0)), ([8, 15, 1], Some(0)), ([7, 3, 1], None)]
+            {
+                let units = Units::of(grid, sweep, threads);
+                let next = AtomicUsize::new(units.first(threads).start);
+                let mut runs: Vec<Range<usize>> = (0..threads).map(|worker| units.first(worker)).collect();
+                runs.extend(std::iter::repeat_with(|| units.take(&next)).take_while(|run| !run.is_empty()));
+                let taken: Vec<usize> = runs.iter().cloned().flatten().collect();
+                assert_eq!(taken, (0..units.count).collect::<Vec<_>>(), "{grid:?} by {threads}");
+                let mut programs = vec![0; grid.iter().product()];
+                for unit in taken {
+                    units.programs(grid, unit, |[x, y, _]| programs[x as usize + grid[0] * y as usize] += 1);
+                }
+                assert!(programs.iter().all(|times| *times == 1), "{grid:?} by {threads}");
+                // No run at the end is longer than another worker's wait is worth.
+                assert!(runs.last().is_none_or(|run| run.len() == 1), "{runs:?}");
+            }
+        }
+    }
+}
