@@ -1,27 +1,14 @@
 //! A few of SmolLM2's kernels, compiled and checked as `vosti prepare` does; needs Triton, and no GPU.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use vosti_cuda::toolchain::REQUIREMENT;
+mod python;
+
 use vosti_cuda::{Arch, Artifact, Image, Toolchain, inspect};
 use vosti_kernels::{Spec, parse_stem, ttir, ttir_hash};
 
 const TARGET: &str = "cuda-sm90";
 
-/// A Python with the pinned Triton: `VOSTI_PYTHON`, what `cargo xtask python` made, or python3.
 fn toolchain() -> Option<Toolchain> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    let chosen = std::env::var_os("VOSTI_PYTHON").map(PathBuf::from);
-    let candidates = [chosen, Some(target.join("python/bin/python")), Some("python3".into())];
-    let (package, version) = REQUIREMENT.split_once("==").unwrap();
-    let check = format!("import {package}; assert {package}.__version__ == '{version}'");
-    let fits = |python: &PathBuf| Command::new(python).args(["-c", &check]).output().is_ok_and(|o| o.status.success());
-    let found = candidates.into_iter().flatten().find(fits);
-    if found.is_none() {
-        println!("skipped: no Python with {REQUIREMENT}; run `cargo xtask python`");
-    }
-    found.map(Toolchain::with_python)
+    python::python().map(Toolchain::with_python)
 }
 
 /// One with attention, one with a matrix product and a sum, one with rows alone.

@@ -41,7 +41,7 @@ pub struct Measured {
     pub bytes_per_token: f64,
     /// What the rate would be if nothing but the machine's ceilings held it back; none where they were not measured.
     pub bound_tokens_per_s: Option<f64>,
-    /// Where the time of the last repetition went.
+    /// Where the time of the last repetition went; empty on a GPU, whose launches are not waited for one by one.
     pub kernels: Vec<KernelTime>,
 }
 
@@ -240,6 +240,9 @@ fn measured(tokens: usize, time: Duration, engine: &Engine<AnyDevice>) -> (f64, 
     let named = |(name, seconds)| KernelTime { name, seconds };
     let mut kernels: Vec<KernelTime> = engine.device().take_times().into_iter().map(named).collect();
     kernels.retain(|kernel| kernel.seconds > 0.0);
+    if kernels.is_empty() {
+        return (tokens as f64 / time.max(1e-9), kernels);
+    }
     let launches: f64 = kernels.iter().map(|kernel| kernel.seconds).sum();
     kernels.push(KernelTime { name: "engine".into(), seconds: (time - launches).max(0.0) });
     kernels.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));

@@ -2,35 +2,21 @@
 //! Nothing here runs on a GPU. What compiles needs Triton (`cargo xtask python`).
 
 mod common;
+#[path = "../../vosti-cuda/tests/python/mod.rs"]
+mod python;
 
+use python::python;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 use vosti::bundle::Bundle;
 use vosti::bundle::manifest::{Manifest, Model};
-use vosti_cuda::toolchain::REQUIREMENT;
 use vosti_cuda::{Arch, Image, Toolchain};
 use vosti_kernels::{Act, parse_stem, ttir};
 use vosti_model::{ModelPlan, PlanOptions};
 use vosti_verify::certificate::Probed;
 
 const TARGET: &str = "cuda-sm90";
-
-/// `VOSTI_PYTHON`, what `cargo xtask python` made, or python3, if it has the pinned Triton.
-fn python() -> Option<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    let chosen = std::env::var_os("VOSTI_PYTHON").map(PathBuf::from);
-    let candidates = [chosen, Some(target.join("python/bin/python")), Some("python3".into())];
-    let (package, version) = REQUIREMENT.split_once("==").unwrap();
-    let check = format!("import {package}; assert {package}.__version__ == '{version}'");
-    let fits = |python: &PathBuf| Command::new(python).args(["-c", &check]).output().is_ok_and(|o| o.status.success());
-    let found = candidates.into_iter().flatten().find(fits);
-    if found.is_none() {
-        println!("skipped: no Python with {REQUIREMENT}; run `cargo xtask python`");
-    }
-    found
-}
 
 fn plan(name: &str) -> ModelPlan {
     let path = format!("{}/../vosti-model/configs/{name}.json", env!("CARGO_MANIFEST_DIR"));

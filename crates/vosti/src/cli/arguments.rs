@@ -424,8 +424,8 @@ pub struct Bench {
     #[arg(short, long, default_value_t = 3, value_name = "N", value_parser = at_least_one)]
     pub repeat: usize,
 
-    /// Show below each case where its time went, by kernel
-    #[arg(long)]
+    /// Show below each case where its time went, by kernel; on the processor only
+    #[arg(long, conflicts_with = "agentic")]
     pub profile: bool,
 
     /// Print JSON

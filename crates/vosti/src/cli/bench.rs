@@ -1,6 +1,6 @@
 //! `vosti bench`: a table of tokens per second.
 
-use super::arguments::Bench;
+use super::arguments::{Bench, Device};
 use super::bar::{Bar, Unit};
 use super::stream::print;
 use super::{Outcome, open};
@@ -11,6 +11,10 @@ use vosti::deployment::Deployment;
 
 pub fn run(arguments: &Bench) -> Result<Outcome> {
     ensure!(arguments.prefill + arguments.decode > 0, "--prefill 0 and --decode 0 leave nothing to measure");
+    ensure!(
+        !arguments.profile || arguments.hardware.device == Device::Cpu,
+        "--profile times the processor's kernels; a GPU's launches are not waited for one by one: leave it out"
+    );
     let deployment = open::load(&arguments.model, &open::options(&arguments.hardware, None))?;
     if let Some(trace) = arguments.agentic {
         return agents(&deployment, trace, arguments.json);
