@@ -1,9 +1,9 @@
-//! Running a step's launches on the workers: which programs are one unit of work, and who takes it.
+//! Running a step's launches on the workers: in which order programs run, and who takes them.
 //!
-//! Units are taken from a counter, so a slow worker takes fewer; a worker that waits for the others fetches the weights that
-//! come next into its cache. A unit is one program, or the programs that
-//! read the same right operand of a dot, a part of the rows at a time. Units that stream weights are taken in runs, long
-//! ones first: a worker that reads memory from one place onwards reads it faster than one that reads every other panel.
+//! Programs are taken from a counter, so a slow worker takes fewer; a worker that waits for the others fetches the weights
+//! that come next into its cache. Programs that read the same right operand of a dot follow on one another and are taken in
+//! runs, long ones first: a worker that reads memory from one place onwards reads it faster than one that reads every other
+//! panel, and reads a panel once. The last runs are single programs.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -71,37 +71,28 @@ impl Panels {
 /// A waiting worker fetches no more than this: half of a usual second-level cache.
 const AHEAD_MAX: usize = 512 << 10;
 
-/// How a grid is cut into units.
+/// The order in which programs of a grid run, and who takes them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Units {
     pub count: usize,
-    /// The axis swept inside a unit, and into how many parts it is cut.
+    /// The axis walked first, if programs along it read the same right operand of a dot, and its extent.
     sweep: Option<(usize, usize)>,
-    /// How many units in a row each worker starts with.
+    /// How many programs in a row each worker starts with.
     run: usize,
     threads: usize,
 }
 
-/// Units a worker should find, for an even end.
-const UNITS_PER_WORKER: usize = 32;
 /// A run is this fraction of a worker's share of what is left: the last ones are short, for an even end too.
 const RUNS: usize = 2;
 
 impl Units {
     pub fn of(grid: [usize; 3], sweep: Option<usize>, threads: usize) -> Self {
-        let all = grid.iter().product();
-        let Some(axis) = sweep else { return Self { count: all, sweep: None, run: 1, threads } };
-        let outer: usize = (0..3).filter(|i| *i != axis).map(|i| grid[i]).product();
-        let (count, sweep) = if grid[axis] <= 1 || outer == 0 {
-            (all, None)
-        } else {
-            let parts = (threads * UNITS_PER_WORKER).div_ceil(outer).clamp(1, grid[axis]);
-            (outer * parts, Some((axis, parts)))
-        };
-        Self { count, sweep, run: (count / (RUNS * threads)).max(1), threads }
+        let count: usize = grid.iter().product();
+        let run = if sweep.is_some() { (count / (RUNS * threads)).max(1) } else { 1 };
+        Self { count, sweep: sweep.map(|axis| (axis, grid[axis].max(1))), run, threads }
     }
 
-    /// The units that a worker starts with.
+    /// The programs that a worker starts with.
     pub fn first(&self, worker: usize) -> Range<usize> {
         let start = (worker * self.run).min(self.count);
         start..(start + self.run).min(self.count)
@@ -109,11 +100,11 @@ impl Units {
 
     /// The panels of a weight with which a worker starts.
     fn panels(&self, worker: usize) -> Range<usize> {
-        let (units, parts) = (self.first(worker), self.sweep.map_or(1, |(_, parts)| parts));
-        units.start / parts..units.end.div_ceil(parts)
+        let (units, programs) = (self.first(worker), self.sweep.map_or(1, |(_, programs)| programs));
+        units.start / programs..units.end.div_ceil(programs)
     }
 
-    /// The next units that nobody has taken: a share of what is left if they stream weights, else one.
+    /// The next programs that nobody has taken: a share of what is left if they stream weights, else one.
     fn take(&self, next: &AtomicUsize) -> Range<usize> {
         let end = |start: usize| match self.run {
             1 => (start + 1).min(self.count),
@@ -123,22 +114,19 @@ impl Units {
         taken.map_or(0..0, |start| start..end(start))
     }
 
-    /// Calls `f` with each program of a unit.
-    fn programs(&self, grid: [usize; 3], unit: usize, mut f: impl FnMut([i32; 3])) {
-        let Some((axis, parts)) = self.sweep else {
-            let (x, rest) = (unit % grid[0], unit / grid[0]);
-            return f([x as i32, (rest % grid[1]) as i32, (rest / grid[1]) as i32]);
+    /// The program of a number.
+    fn program(&self, grid: [usize; 3], unit: usize) -> [i32; 3] {
+        let order = match self.sweep {
+            Some((1, _)) => [1, 0, 2],
+            Some((2, _)) => [2, 0, 1],
+            _ => [0, 1, 2],
         };
-        let (part, mut rest) = (unit % parts, unit / parts);
-        let mut program = [0; 3];
-        for i in (0..3).filter(|i| *i != axis) {
-            program[i] = (rest % grid[i]) as i32;
-            rest /= grid[i];
+        let (mut program, mut rest) = ([0; 3], unit);
+        for axis in order {
+            program[axis] = (rest % grid[axis]) as i32;
+            rest /= grid[axis];
         }
-        for at in grid[axis] * part / parts..grid[axis] * (part + 1) / parts {
-            program[axis] = at as i32;
-            f(program);
-        }
+        program
     }
 }
 
@@ -183,12 +171,10 @@ pub unsafe fn work<'a>(
                     for i in taken {
                         // Later query tiles see more keys: the long ones first. Weights are read in their order.
                         let unit = if plan.sweep.is_none() { launch.units.count - 1 - i } else { i };
-                        launch.units.programs(launch.grid, unit, |at| {
-                            // SAFETY: the caller's promise.
-                            if unsafe { machine.run(plan, params, at) }.is_err() {
-                                fault.set(number);
-                            }
-                        });
+                        // SAFETY: the caller's promise.
+                        if unsafe { machine.run(plan, params, launch.units.program(launch.grid, unit)) }.is_err() {
+                            fault.set(number);
+                        }
                     }
                     taken = launch.units.take(&launch.next);
                 }
@@ -301,7 +287,8 @@ mod tests {
                 assert_eq!(taken, (0..units.count).collect::<Vec<_>>(), "{grid:?} by {threads}");
                 let mut programs = vec![0; grid.iter().product()];
                 for unit in taken {
-                    units.programs(grid, unit, |[x, y, _]| programs[x as usize + grid[0] * y as usize] += 1);
+                    let [x, y, _] = units.program(grid, unit);
+                    programs[x as usize + grid[0] * y as usize] += 1;
                 }
                 assert!(programs.iter().all(|times| *times == 1), "{grid:?} by {threads}");
                 // No run at the end is longer than another worker's wait is worth.

@@ -150,20 +150,8 @@ simple!(at_most, two, |a, b| V::truth(a.at_most(b)));
 unsafe fn max_num<V: Lanes>(a: V, b: V) -> V {
     // SAFETY: the instruction set is present.
     unsafe {
-        let one = V::splat(1.0);
-        let (a, b) = (a.mul(one), b.mul(one));
+        let (a, b) = (a.flush(), b.flush());
         V::choose(b.is_nan(), a, a.greater_or(b))
-    }
-}
-
-/// `x * 2^n`, n as integers.
-#[inline(always)]
-unsafe fn scale<V: Lanes>(x: V, n: V) -> V {
-    // SAFETY: as above.
-    unsafe {
-        let half = n.halve_int();
-        let power = |n: V| n.add_int(127).to_exponent();
-        x.mul(power(half)).mul(power(n.sub_ints(half)))
     }
 }
 
@@ -179,7 +167,7 @@ unsafe fn one_plus<V: Lanes>(f: V, polynomial: &[f32; 6]) -> V {
     }
 }
 
-/// 1.5 * 2^23: leaves the nearest integer of a small number in the low bits.
+/// 1.5 * 2^23: added and subtracted, leaves the nearest integer of a small number.
 const ROUND: f32 = 12_582_912.0;
 
 #[inline(always)]
@@ -196,8 +184,7 @@ unsafe fn exp2_lanes<V: Lanes>(x: V) -> V {
         let x = clamp(x, -128.0, 129.0);
         let shifted = x.add(V::splat(ROUND));
         let whole = shifted.sub(V::splat(ROUND));
-        let n = shifted.add_int((ROUND.to_bits() as i32).wrapping_neg());
-        scale(one_plus(x.sub(whole), &math::EXP2), n)
+        one_plus(x.sub(whole), &math::EXP2).scale(whole)
     }
 }
 
@@ -209,10 +196,9 @@ unsafe fn exp_lanes<V: Lanes>(x: V) -> V {
         let x = clamp(x, -89.0, 90.0);
         let shifted = x.mul(V::splat(f32::from_bits(0x3fb8_aa3b))).add(V::splat(ROUND));
         let whole = shifted.sub(V::splat(ROUND));
-        let n = shifted.add_int((ROUND.to_bits() as i32).wrapping_neg());
         let r = whole.fma(V::splat(-f32::from_bits(0x3f31_8000)), x);
         let r = whole.fma(V::splat(-f32::from_bits(0xb95e_8083)), r);
-        scale(one_plus(r, &math::EXP), n)
+        one_plus(r, &math::EXP).scale(whole)
     }
 }
 

@@ -1,7 +1,8 @@
 //! Sixteen FP32 lanes in vector registers: the operations that tiles spend their time in.
 //!
 //! Each equals the scalar definition of [`vosti_tile::numerics`] under its floating-point mode; tests compare them.
-//! Where a definition says "denormals flushed" and no arithmetic does it, a product with one does.
+//! Where a definition says "denormals flushed" and no arithmetic does it, integers do: a product with one would be
+//! optimised away, for the compiler knows nothing of the floating-point mode.
 //! Read next: [`super::hot`].
 
 #![allow(unsafe_op_in_unsafe_fn, clippy::missing_safety_doc)]
@@ -46,15 +47,13 @@ pub trait Lanes: Copy {
     /// `if self < b { self } else { b }`.
     unsafe fn less_or(self, b: Self) -> Self;
     unsafe fn is_nan(self) -> Self::Mask;
+    /// [`vosti_tile::numerics::flush`].
+    unsafe fn flush(self) -> Self;
     unsafe fn at_most(self, b: Self) -> Self::Mask;
     unsafe fn xor(self, bits: u32) -> Self;
     unsafe fn and(self, bits: u32) -> Self;
-    unsafe fn add_int(self, b: i32) -> Self;
-    unsafe fn sub_ints(self, b: Self) -> Self;
-    /// Arithmetic shift right by one, of integers.
-    unsafe fn halve_int(self) -> Self;
-    /// Shift left by 23, of integers.
-    unsafe fn to_exponent(self) -> Self;
+    /// `self * 2^n` for whole numbers n in [-252, 254], rounded, flushed or infinite once.
+    unsafe fn scale(self, n: Self) -> Self;
     unsafe fn int_at_most(self, b: Self) -> Self::Mask;
     unsafe fn int_less(self, b: Self) -> Self::Mask;
     unsafe fn int_nonzero(self) -> Self::Mask;
@@ -157,20 +156,16 @@ impl Lanes for Wide {
         unsafe { Wide(_mm512_castsi512_ps(_mm512_and_si512(ints!(self.0), _mm512_set1_epi32(bits as i32)))) }
     }
     #[inline(always)]
-    unsafe fn add_int(self, b: i32) -> Self {
-        unsafe { Wide(_mm512_castsi512_ps(_mm512_add_epi32(ints!(self.0), _mm512_set1_epi32(b)))) }
+    unsafe fn flush(self) -> Self {
+        unsafe {
+            let bits = ints!(self.0);
+            let tiny = _mm512_testn_epi32_mask(bits, _mm512_set1_epi32(0x7f80_0000));
+            Wide(_mm512_castsi512_ps(_mm512_mask_and_epi32(bits, tiny, bits, _mm512_set1_epi32(i32::MIN))))
+        }
     }
     #[inline(always)]
-    unsafe fn sub_ints(self, b: Self) -> Self {
-        unsafe { Wide(_mm512_castsi512_ps(_mm512_sub_epi32(ints!(self.0), ints!(b.0)))) }
-    }
-    #[inline(always)]
-    unsafe fn halve_int(self) -> Self {
-        unsafe { Wide(_mm512_castsi512_ps(_mm512_srai_epi32::<1>(ints!(self.0)))) }
-    }
-    #[inline(always)]
-    unsafe fn to_exponent(self) -> Self {
-        unsafe { Wide(_mm512_castsi512_ps(_mm512_slli_epi32::<23>(ints!(self.0)))) }
+    unsafe fn scale(self, n: Self) -> Self {
+        unsafe { Wide(_mm512_scalef_ps(self.0, n.0)) }
     }
     #[inline(always)]
     unsafe fn int_at_most(self, b: Self) -> Self::Mask {
@@ -250,7 +245,7 @@ impl Lanes for Pair {
     unsafe fn store_bf16(self, at: *mut u16) {
         unsafe {
             let half = |x: __m256| {
-                let bits = _mm256_castps_si256(_mm256_mul_ps(x, _mm256_set1_ps(1.0)));
+                let bits = _mm256_castps_si256(x);
                 let odd = _mm256_and_si256(_mm256_srli_epi32::<16>(bits), _mm256_set1_epi32(1));
                 let rounded = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
                 let nan = _mm256_cmp_ps::<_CMP_UNORD_Q>(x, x);
@@ -258,7 +253,8 @@ impl Lanes for Pair {
                 let chosen = _mm256_blendv_ps(_mm256_castsi256_ps(rounded), one_nan, nan);
                 _mm256_srli_epi32::<16>(_mm256_castps_si256(chosen))
             };
-            let packed = _mm256_packus_epi32(half(self.0), half(self.1));
+            let x = self.flush();
+            let packed = _mm256_packus_epi32(half(x.0), half(x.1));
             _mm256_storeu_si256(at.cast(), _mm256_permute4x64_epi64::<0b11_01_10_00>(packed));
         }
     }
@@ -311,23 +307,27 @@ impl Lanes for Pair {
         both_ints!(|x| _mm256_and_si256(x, _mm256_set1_epi32(bits as i32)), self)
     }
     #[inline(always)]
-    unsafe fn add_int(self, b: i32) -> Self {
-        both_ints!(|x| _mm256_add_epi32(x, _mm256_set1_epi32(b)), self)
-    }
-    #[inline(always)]
-    unsafe fn sub_ints(self, b: Self) -> Self {
+    unsafe fn flush(self) -> Self {
         unsafe {
-            let half = |a, b| _mm256_castsi256_ps(_mm256_sub_epi32(_mm256_castps_si256(a), _mm256_castps_si256(b)));
-            Pair(half(self.0, b.0), half(self.1, b.1))
+            let half = |x: __m256| {
+                let exponent = _mm256_and_si256(_mm256_castps_si256(x), _mm256_set1_epi32(0x7f80_0000));
+                let tiny = _mm256_castsi256_ps(_mm256_cmpeq_epi32(exponent, _mm256_setzero_si256()));
+                _mm256_blendv_ps(x, _mm256_and_ps(x, _mm256_set1_ps(-0.0)), tiny)
+            };
+            Pair(half(self.0), half(self.1))
         }
     }
     #[inline(always)]
-    unsafe fn halve_int(self) -> Self {
-        both_ints!(|x| _mm256_srai_epi32::<1>(x), self)
-    }
-    #[inline(always)]
-    unsafe fn to_exponent(self) -> Self {
-        both_ints!(|x| _mm256_slli_epi32::<23>(x), self)
+    unsafe fn scale(self, n: Self) -> Self {
+        unsafe {
+            let power = |n| _mm256_castsi256_ps(_mm256_slli_epi32::<23>(_mm256_add_epi32(n, _mm256_set1_epi32(127))));
+            let half = |x, n| {
+                let n = _mm256_cvtps_epi32(n);
+                let first = _mm256_srai_epi32::<1>(n);
+                _mm256_mul_ps(_mm256_mul_ps(x, power(first)), power(_mm256_sub_epi32(n, first)))
+            };
+            Pair(half(self.0, n.0), half(self.1, n.1))
+        }
     }
     #[inline(always)]
     unsafe fn int_at_most(self, b: Self) -> Self::Mask {

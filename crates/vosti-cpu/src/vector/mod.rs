@@ -11,6 +11,8 @@ mod hot;
 mod lanes;
 pub mod ops;
 pub mod reduce;
+#[cfg(test)]
+mod tests;
 
 use crate::isa::Isa;
 

@@ -58,7 +58,7 @@ impl<'k> Compiler<'k> {
         let uses_hint = |c: &Self, tile: &Tile| {
             others.iter().any(|v| matches!(c.env.get(v), Some(Sym::Tile(t)) if Rc::ptr_eq(&t.slot, &tile.slot)))
         };
-        let hinted = self.hinted(result, full).filter(|tile| !uses_hint(self, tile));
+        let hinted = self.hinted_over(result, full, Some(acc)).filter(|tile| !uses_hint(self, tile));
         if let Some(Sym::Const(Literal::Float(0))) = self.env.get(&acc) {
             let dst = hinted.unwrap_or_else(|| self.fresh(result));
             return Ok((dst, false));

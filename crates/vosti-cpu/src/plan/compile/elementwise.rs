@@ -255,13 +255,19 @@ impl<'k> Compiler<'k> {
 
     /// The loop argument's place for a yielded value, if the argument is not read after this operation.
     pub(super) fn hinted(&mut self, result: Value, form: Form) -> Option<Tile> {
+        self.hinted_over(result, form, None)
+    }
+
+    /// As [`Compiler::hinted`], where the operand `over` may lie in that place: the operation overwrites it as it reads it.
+    pub(super) fn hinted_over(&mut self, result: Value, form: Form, over: Option<Value>) -> Option<Tile> {
         let (target, argument) = self.hints.get(&result)?;
         let free = match self.env.get(argument) {
             Some(Sym::Tile(held)) => self.dying.contains(argument) && Rc::ptr_eq(&held.slot, &target.slot),
             Some(_) => false,
             None => true,
         };
-        let views = self.env.iter().any(|(v, sym)| v != argument && sym.holds(&target.slot));
+        let over = over.filter(|v| self.dying.contains(v));
+        let views = self.env.iter().any(|(v, sym)| v != argument && Some(*v) != over && sym.holds(&target.slot));
         (free && !views && target.form == form).then(|| target.clone())
     }
 

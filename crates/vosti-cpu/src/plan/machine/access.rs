@@ -6,7 +6,7 @@ use super::{Fault, Machine, Param};
 use crate::layout::{Layout, PANEL};
 use crate::plan::code::{BlockAccess, Fill, Int, Ints, Lanes, PointerAccess};
 use crate::plan::size;
-use crate::vector::{Arg, Map};
+use crate::vector::{Arg, LANES, Map};
 
 /// A run of elements of one row: flat index of the first, flat distance, how many.
 #[derive(Clone, Copy, Debug)]
@@ -239,12 +239,33 @@ impl Machine {
                 (Direction::Load, Scalar::Bf16) => load_run::<u16>(param, run, tile.cast()),
                 (Direction::Load, Scalar::I64) => load_run::<u64>(param, run, tile.cast()),
                 (Direction::Load, _) => load_run::<u32>(param, run, tile.cast()),
+                (Direction::Store, Scalar::Bf16 | Scalar::F32) if self.stored_lanes(param, elem, run, tile) => {}
                 (Direction::Store, Scalar::Bf16) => store_run(param, run, tile.cast(), canonical16),
                 (Direction::Store, Scalar::F32) => store_run(param, run, tile.cast(), canonical32),
                 (Direction::Store, Scalar::I64) => store_run(param, run, tile.cast(), |v: u64| v),
                 (Direction::Store, _) => store_run(param, run, tile.cast(), |v: u32| v),
             }
         }
+    }
+
+    /// Stores a run of whole groups of lanes of a row-major buffer; false if it is something else.
+    #[inline(always)]
+    unsafe fn stored_lanes(&self, param: &Param, elem: Scalar, run: Run, tile: *const u8) -> bool {
+        if param.layout != Layout::RowMajor || run.stride != 1 || !run.count.is_multiple_of(LANES) {
+            return false;
+        }
+        let (f, bytes) = match elem {
+            Scalar::Bf16 => (self.moves.stored_bf16, 2),
+            _ => (self.moves.stored_f32, 4),
+        };
+        let none = Arg { at: tile, row: 0, lanes: false };
+        let args = [Arg { at: tile, row: 0, lanes: true }, none, none];
+        // SAFETY: the caller checked every index; the tile has as many lanes.
+        unsafe {
+            let dst = param.base.add(run.index as usize * bytes);
+            f(&Map { dst, dst_row: 0, args, rows: 1, groups: run.count / LANES });
+        }
+        true
     }
 
     pub(super) unsafe fn load(&mut self, params: &[Param], access: &PointerAccess) {
@@ -391,6 +412,15 @@ fn pattern(layout: Layout, run: Run) -> Option<(usize, isize)> {
     }
 }
 
+/// Where a run of whole pairs within a row of panels starts: pairs are `2 * PANEL` apart.
+#[inline(always)]
+fn paired_panel(layout: Layout, run: Run) -> Option<usize> {
+    let Layout::RowPanels { row_len, pair: 2 } = layout else { return None };
+    let index = run.index as usize;
+    let whole = run.stride == 1 && index.is_multiple_of(2) && run.count.is_multiple_of(2);
+    (whole && row_len.is_multiple_of(2) && index % row_len + run.count <= row_len).then(|| layout.position(index))
+}
+
 /// Calls `f` with each element of a run of consecutive indices and its position, dividing once where the run
 /// stays in a row of a packed layout.
 #[inline(always)]
@@ -432,6 +462,13 @@ unsafe fn store_run<T: Copy>(param: &Param, run: Run, tile: *const T, canonical:
     let base: *mut T = param.base.cast();
     // SAFETY: the caller checked every index.
     unsafe {
+        if let Some(start) = paired_panel(param.layout, run) {
+            for i in 0..run.count / 2 {
+                let pair = [canonical(*tile.add(2 * i)), canonical(*tile.add(2 * i + 1))];
+                base.add(start + i * (PANEL * 2)).cast::<[T; 2]>().write_unaligned(pair);
+            }
+            return;
+        }
         match pattern(param.layout, run) {
             Some((at, 1)) => (0..run.count).for_each(|i| *base.add(at + i) = canonical(*tile.add(i))),
             Some((at, by)) => {

@@ -1,0 +1,68 @@
+//! The hand-written loops against the definitions that they repeat, on bit patterns from all over. Worth running with
+//! `--release` too: what the compiler may take for a no-operation depends on how hard it tries.
+
+use vosti_tile::numerics::{self, FloatMode, math};
+use vosti_tile::{Binary, Cast, Scalar, Unary};
+
+use super::{Arg, LANES, Map, MapFn, Versions, ops};
+use crate::isa::Isa;
+
+/// Bit patterns from one to the next; odd, so that a walk meets every exponent and no pattern twice.
+const STRIDE: u32 = 9973;
+
+/// Calls `check` with groups of bit patterns and what each instruction set makes of them (and of the same a turn on).
+fn on_every_isa(f: Versions<MapFn>, bytes: usize, check: impl Fn(Isa, f32, f32, &[u8]) -> bool) {
+    for isa in Isa::available() {
+        FloatMode::with(|| {
+            for first in (0..u32::MAX).step_by(STRIDE as usize * LANES) {
+                let pattern = |i: usize| f32::from_bits(first.wrapping_add(i as u32 * STRIDE));
+                let x: [f32; LANES] = std::array::from_fn(pattern);
+                let y: [f32; LANES] = std::array::from_fn(|i| numerics::neg(pattern(LANES - 1 - i)));
+                let mut z = [0u8; 4 * LANES];
+                let arg = |x: &[f32; LANES]| Arg { at: x.as_ptr().cast(), row: 64, lanes: true };
+                let args = [arg(&x), arg(&y), arg(&y)];
+                let map = Map { dst: z.as_mut_ptr(), dst_row: 64, args, rows: 1, groups: 1 };
+                // SAFETY: one row of one group each, of an instruction set that is available.
+                unsafe { f.of(*isa)(&map) };
+                for i in 0..LANES {
+                    let z = &z[i * bytes..][..bytes];
+                    assert!(
+                        check(*isa, x[i], y[i], z),
+                        "{isa:?}: of {:08x} and {:08x}",
+                        x[i].to_bits(),
+                        y[i].to_bits()
+                    );
+                }
+            }
+        });
+    }
+}
+
+fn is(want: f32, z: &[u8]) -> bool {
+    let got = u32::from_le_bytes([z[0], z[1], z[2], z[3]]);
+    want.to_bits() == got || want.is_nan() && f32::from_bits(got).is_nan()
+}
+
+#[test]
+fn exponentials_are_their_definitions_on_every_isa() {
+    for (unary, definition) in [(Unary::Exp2, math::exp2 as fn(f32) -> f32), (Unary::Exp, math::exp)] {
+        let f = ops::unary(unary, Scalar::F32).expect("an operation on FP32");
+        on_every_isa(f, 4, |_, x, _, z| is(definition(x), z));
+    }
+}
+
+#[test]
+fn maxima_flush_denormals_on_every_isa() {
+    let f = ops::binary(Binary::MaxNumF, Scalar::F32).expect("an operation on FP32");
+    on_every_isa(f, 4, |_, x, y, z| is(numerics::max_num(x, y), z));
+}
+
+#[test]
+fn narrowing_flushes_denormals_on_every_isa() {
+    let f = ops::cast(Cast::TruncF, Scalar::F32, Scalar::Bf16).expect("a cast to BF16");
+    on_every_isa(f, 2, |_, x, _, z| {
+        let got = numerics::from_bf16(u16::from_le_bytes([z[0], z[1]]));
+        let want = numerics::from_bf16(numerics::to_bf16(x));
+        want.to_bits() == got.to_bits() || want.is_nan() && got.is_nan()
+    });
+}
