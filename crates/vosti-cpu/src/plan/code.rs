@@ -185,15 +185,21 @@ pub enum IntOp {
     MinS,
 }
 
+/// A function of up to three tiles, lane by lane.
+#[derive(Clone, Copy, Debug)]
+pub struct MapCode {
+    pub f: MapFn,
+    pub dst: Place,
+    pub args: [Place; 3],
+    pub rows: Count,
+    pub groups: Count,
+}
+
 #[derive(Clone, Debug)]
 pub enum Instr {
-    Map {
-        f: MapFn,
-        dst: Place,
-        args: [Place; 3],
-        rows: Count,
-        groups: Count,
-    },
+    Map(MapCode),
+    /// Several over the same rows, a few rows at a time: what one leaves is still in the nearest cache for the next.
+    Strips(Vec<MapCode>),
     /// Folds the lanes of each row: `length` of them.
     Reduce {
         f: ReduceFn,

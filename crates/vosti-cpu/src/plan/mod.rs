@@ -10,6 +10,7 @@ pub mod code;
 mod compile;
 pub mod machine;
 mod slots;
+mod strips;
 mod unswitch;
 
 pub use code::Plan;

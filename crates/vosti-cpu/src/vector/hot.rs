@@ -96,6 +96,11 @@ unsafe fn one<V: Lanes, F: Function<V>>(map: &Map) {
 /// that a loop calls in several places are not inlined into the code that enables the instruction set.
 pub trait Function<V> {
     unsafe fn call(a: V, b: V) -> V;
+    /// What a fold makes of each lane before it calls.
+    #[inline(always)]
+    unsafe fn operand(x: V) -> V {
+        x
+    }
 }
 
 macro_rules! simple {
@@ -149,10 +154,13 @@ simple!(at_most, two, |a, b| V::truth(a.at_most(b)));
 #[inline(always)]
 unsafe fn max_num<V: Lanes>(a: V, b: V) -> V {
     // SAFETY: the instruction set is present.
-    unsafe {
-        let (a, b) = (a.flush(), b.flush());
-        V::choose(b.is_nan(), a, a.greater_or(b))
-    }
+    unsafe { max_of_flushed(a.flush(), b.flush()) }
+}
+
+#[inline(always)]
+unsafe fn max_of_flushed<V: Lanes>(a: V, b: V) -> V {
+    // SAFETY: as above.
+    unsafe { V::choose(b.is_nan(), a, a.greater_or(b)) }
 }
 
 #[inline(always)]
@@ -294,9 +302,9 @@ unsafe fn fold<V: Lanes, F: Function<V>>(rows: &Rows) {
         // SAFETY: rows are whole groups of lanes, at least one.
         unsafe {
             let row = rows.src.add(r * rows.src_row).cast::<f32>();
-            let mut lanes = V::load(row);
+            let mut lanes = F::operand(V::load(row));
             for i in 1..rows.length / LANES {
-                lanes = F::call(lanes, V::load(row.add(i * LANES)));
+                lanes = F::call(lanes, F::operand(V::load(row.add(i * LANES))));
             }
             *rows.dst.cast::<f32>().add(r) = lanes.tree::<F>();
         }
@@ -304,7 +312,25 @@ unsafe fn fold<V: Lanes, F: Function<V>>(rows: &Rows) {
 }
 
 simple!(fold_add, fold, |a, b| a.add(b));
-simple!(fold_max, fold, |a, b| max_num(a, b));
+
+#[inline(always)]
+unsafe fn fold_max<V: Lanes>(rows: &Rows) {
+    struct F;
+    impl<V: Lanes> Function<V> for F {
+        #[inline(always)]
+        unsafe fn call(a: V, b: V) -> V {
+            // SAFETY: the instruction set is present where the loop runs.
+            unsafe { max_of_flushed(a, b) }
+        }
+        #[inline(always)]
+        unsafe fn operand(x: V) -> V {
+            // SAFETY: as above.
+            unsafe { x.flush() }
+        }
+    }
+    // SAFETY: operands are the caller's.
+    unsafe { fold::<V, F>(rows) }
+}
 
 /// The loop for a function of one FP32 tile.
 pub fn unary(op: Unary, elem: Scalar) -> Option<Hot<MapFn>> {

@@ -20,6 +20,7 @@ use vosti_tile::{Kernel, Literal, Op, OpKind, Region, Scalar, Value};
 use super::axes::Axes;
 use super::code::{Count, Instr, Lanes, Plan};
 use super::slots::{Slot, Slots};
+use super::strips;
 use super::unswitch::{Unmasked, unmasked};
 use crate::isa::Isa;
 use tile::{Form, Pointer, Sym, Tile, wide};
@@ -123,9 +124,17 @@ impl<'k> Compiler<'k> {
                 lane.copy_from_slice(&bits.to_le_bytes()[..*bytes]);
             }
         }
+        let most = |count: Count| {
+            let live = |(entry, extent): &(Count, usize)| match count {
+                _ if count == *entry => Some(*extent),
+                _ if count == *entry + 1 => Some(extent.div_ceil(16)),
+                _ => None,
+            };
+            self.live_axes.iter().find_map(live).unwrap_or(self.counts[usize::from(count)] as usize)
+        };
         Plan {
             sweep: dot::sweep(self.kernel, &self.made),
-            code: self.code,
+            code: strips::join(self.code, most),
             constants,
             scratch: self.slots.peak() + 256,
             counts: self.counts,

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use vosti_tile::{Literal, Padding, Scalar, Value};
 
 use super::{Compiler, Result, full_form};
-use crate::plan::code::{Fill, Instr, Int, Ints, Place};
+use crate::plan::code::{Fill, Instr, Int, Ints, MapCode, Place};
 use crate::plan::slots::Slot;
 use crate::vector::{Versions, ops};
 
@@ -299,7 +299,7 @@ impl Compiler<'_> {
         let columns = axes.last().map_or(1, |axis| shape[*axis]).next_multiple_of(16);
         let row = if dst.form == Form::Matrix { (columns * size(dst.elem)) as u32 } else { 0 };
         let dst = Place { at: dst.slot.at, row, lanes: true };
-        self.code.push(Instr::Map { f: f.of(self.isa), dst, args, rows, groups });
+        self.code.push(Instr::Map(MapCode { f: f.of(self.isa), dst, args, rows, groups }));
     }
 
     /// What a load leaves in lanes it does not read.

@@ -9,7 +9,7 @@ mod dot;
 
 use vosti_tile::{CmpInt, Scalar};
 
-use super::code::{Count, Instr, Int, IntOp, Lanes, LiveCode, Place, Plan, Test};
+use super::code::{Count, Instr, Int, IntOp, Lanes, LiveCode, MapCode, Place, Plan, Test};
 use crate::isa::Isa;
 use crate::layout::Layout;
 use crate::memory::Region;
@@ -64,6 +64,9 @@ fn integer(op: IntOp, a: i64, b: i64) -> i64 {
         IntOp::MinS => a.min(b),
     }
 }
+
+/// Groups of lanes in a strip: 4 KiB of FP32.
+const STRIP: usize = 64;
 
 /// How whole rows move between scratch and memory.
 struct Moves {
@@ -126,7 +129,8 @@ impl Machine {
             // SAFETY: the plan's places are within its scratch, which `begin` checked; parameters are the caller's.
             unsafe {
                 match instr {
-                    Instr::Map { f, dst, args, rows, groups } => self.map(*f, *dst, args, *rows, *groups),
+                    Instr::Map(map) => self.map(map, 0, self.n(map.rows)),
+                    Instr::Strips(maps) => self.strips(maps),
                     Instr::Reduce { f, dst, src, rows, length } => f(&vector::reduce::Rows {
                         dst: self.base.add(*dst as usize),
                         src: self.base.add(src.at as usize),
@@ -234,24 +238,28 @@ impl Machine {
         }
     }
 
+    /// Rows `first..first + rows` of a map.
     #[inline(always)]
-    unsafe fn map(&mut self, f: vector::MapFn, dst: Place, args: &[Place; 3], rows: Count, groups: Count) {
-        let arg = |place: &Place| Arg {
-            // SAFETY: a place of the plan.
-            at: unsafe { self.base.add(place.at as usize) },
-            row: place.row as usize,
-            lanes: place.lanes,
-        };
-        let map = vector::Map {
-            // SAFETY: as above.
-            dst: unsafe { self.base.add(dst.at as usize) },
-            dst_row: dst.row as usize,
-            args: [arg(&args[0]), arg(&args[1]), arg(&args[2])],
-            rows: self.n(rows),
-            groups: self.n(groups),
-        };
-        // SAFETY: the plan gives operands and result room for these rows and groups, overlapping only in place.
-        unsafe { f(&map) }
+    unsafe fn map(&mut self, map: &MapCode, first: usize, rows: usize) {
+        // SAFETY: places of the plan, which have room for these rows and groups and overlap only in place.
+        unsafe {
+            let at = |place: &Place| self.base.add(place.at as usize + first * place.row as usize);
+            let arg = |place: &Place| Arg { at: at(place), row: place.row as usize, lanes: place.lanes };
+            let dst_row = map.dst.row as usize;
+            let args = [arg(&map.args[0]), arg(&map.args[1]), arg(&map.args[2])];
+            (map.f)(&vector::Map { dst: at(&map.dst), dst_row, args, rows, groups: self.n(map.groups) });
+        }
+    }
+
+    unsafe fn strips(&mut self, maps: &[MapCode]) {
+        let rows = self.n(maps[0].rows);
+        let strip = (STRIP / self.n(maps[0].groups).max(1)).max(1);
+        for first in (0..rows).step_by(strip) {
+            for map in maps {
+                // SAFETY: as above; no map of a chain reads other rows of what another of it writes.
+                unsafe { self.map(map, first, strip.min(rows - first)) }
+            }
+        }
     }
 
     unsafe fn transpose(&mut self, dst: Place, src: Place, rows: usize, columns: usize, bytes: usize) {
