@@ -15,6 +15,8 @@ const STEPS: &[Step] = &[
     ("core proof", || verify::run(true)),
     // Tests that compare with Python tools look for them in target/python.
     ("tests", || cargo(&["test", "--workspace"])),
+    // The executor's bits as users build it: an optimiser that tries harder knows nothing of the floating-point mode.
+    ("release bits", || cargo(&["test", "--release", "-p", "vosti-tile", "-p", "vosti-cpu"])),
 ];
 
 /// Runs every step, all of them even if one fails, and says which failed.
