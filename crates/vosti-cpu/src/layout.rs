@@ -4,7 +4,7 @@
 //! the order in which the register kernel reads them, and every other access goes through the bijection.
 //! Read next: [`crate::micro`].
 
-/// Columns of the dot's output per packed panel.
+/// Columns of the dot's output per packed panel, and rows of a block of [`Layout::RowPairs`].
 pub const PANEL: usize = 64;
 
 /// A buffer's memory order. `row_len` is the length of the contiguous axis in the kernel's view, `k` steps
@@ -15,8 +15,14 @@ pub enum Layout {
     RowMajor,
     /// Contracted along the contiguous axis: rows in panels of 64, `[row / 64][k / pair][64][pair]`.
     RowPanels { row_len: usize, pair: usize },
-    /// Contracted along rows, pairs of rows interleaved: `[row / pair][row_len][pair]`.
+    /// Contracted along rows, pairs of rows interleaved, in blocks of 64 rows by 64 columns (or all, if 64 does not divide
+    /// them) that a dot reads from one end to the other: `[row / 64][column / 64][row % 64 / pair][column % 64][pair]`.
     RowPairs { row_len: usize, pair: usize },
+}
+
+/// Columns of a block of [`Layout::RowPairs`].
+pub fn block_columns(row_len: usize) -> usize {
+    if row_len.is_multiple_of(PANEL) { PANEL } else { row_len }
 }
 
 impl Layout {
@@ -31,17 +37,20 @@ impl Layout {
             }
             Layout::RowPairs { row_len, pair } => {
                 let (row, column) = (index / row_len, index % row_len);
-                (row / pair) * pair * row_len + column * pair + row % pair
+                let wide = block_columns(row_len);
+                let block = (row / PANEL) * PANEL * row_len + (column / wide) * PANEL * wide;
+                block + (row % PANEL / pair) * wide * pair + (column % wide) * pair + row % pair
             }
         }
     }
 
-    /// Elements of memory that `len` elements take: panels and pairs are rounded up.
+    /// Elements of memory that `len` elements take: panels and blocks are rounded up.
     pub fn footprint(&self, len: usize) -> usize {
         match *self {
             Layout::RowMajor => len,
-            Layout::RowPanels { row_len, .. } => len.div_ceil(row_len).next_multiple_of(PANEL) * row_len,
-            Layout::RowPairs { row_len, pair } => len.div_ceil(row_len).next_multiple_of(pair) * row_len,
+            Layout::RowPanels { row_len, .. } | Layout::RowPairs { row_len, .. } => {
+                len.div_ceil(row_len).next_multiple_of(PANEL) * row_len
+            }
         }
     }
 
@@ -50,7 +59,7 @@ impl Layout {
         match *self {
             Layout::RowMajor => true,
             Layout::RowPanels { row_len, pair } => row_len > 0 && row_len % pair == 0 && len.is_multiple_of(row_len),
-            Layout::RowPairs { row_len, .. } => row_len > 0 && len.is_multiple_of(row_len),
+            Layout::RowPairs { row_len, pair } => row_len > 0 && PANEL % pair == 0 && len.is_multiple_of(row_len),
         }
     }
 
@@ -79,7 +88,7 @@ mod tests {
 
     #[test]
     fn every_layout_is_a_bijection_and_packing_follows_it() {
-        for (rows, row_len) in [(64, 16), (130, 8), (1, 2), (63, 64)] {
+        for (rows, row_len) in [(64, 16), (130, 8), (1, 2), (63, 64), (70, 128), (3, 80)] {
             let len = rows * row_len;
             for layout in [
                 Layout::RowMajor,

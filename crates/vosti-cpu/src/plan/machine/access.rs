@@ -3,7 +3,7 @@
 use vosti_tile::{Padding, Scalar};
 
 use super::{Fault, Machine, Param};
-use crate::layout::{Layout, PANEL};
+use crate::layout::{Layout, PANEL, block_columns};
 use crate::plan::code::{BlockAccess, Fill, Int, Ints, Lanes, PointerAccess};
 use crate::plan::size;
 use crate::vector::{Arg, LANES, Map};
@@ -405,8 +405,9 @@ fn pattern(layout: Layout, run: Run) -> Option<(usize, isize)> {
     let index = run.index as usize;
     match layout {
         Layout::RowMajor => Some((index, run.stride as isize)),
-        Layout::RowPairs { row_len, pair } if run.stride == 1 && index % row_len + run.count <= row_len => {
-            Some((layout.position(index), pair as isize))
+        Layout::RowPairs { row_len, pair } if run.stride == 1 => {
+            let (column, block) = (index % row_len, block_columns(row_len));
+            (column % block + run.count <= block).then(|| (layout.position(index), pair as isize))
         }
         _ => None,
     }
@@ -421,8 +422,8 @@ fn paired_panel(layout: Layout, run: Run) -> Option<usize> {
     (whole && row_len.is_multiple_of(2) && index % row_len + run.count <= row_len).then(|| layout.position(index))
 }
 
-/// Calls `f` with each element of a run of consecutive indices and its position, dividing once where the run
-/// stays in a row of a packed layout.
+/// Calls `f` with each element of a run of consecutive indices and its position, dividing once, or once a block, where the
+/// run stays in a row of a packed layout.
 #[inline(always)]
 fn each_panel_position(layout: Layout, run: Run, mut f: impl FnMut(usize, usize)) {
     let index = run.index as usize;
@@ -433,6 +434,16 @@ fn each_panel_position(layout: Layout, run: Run, mut f: impl FnMut(usize, usize)
             for i in 0..run.count {
                 let k = first + i;
                 f(i, start + (k / pair) * (PANEL * pair) + k % pair);
+            }
+        }
+        Layout::RowPairs { row_len, pair } if index % row_len + run.count <= row_len => {
+            let block = block_columns(row_len);
+            let mut done = 0;
+            while done < run.count {
+                let start = layout.position(index + done);
+                let count = (run.count - done).min(block - (index + done) % row_len % block);
+                (0..count).for_each(|i| f(done + i, start + i * pair));
+                done += count;
             }
         }
         _ => (0..run.count).for_each(|i| f(i, layout.position(index + i))),

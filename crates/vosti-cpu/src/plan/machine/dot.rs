@@ -3,7 +3,7 @@
 use vosti_tile::Scalar;
 
 use super::{Machine, Param};
-use crate::layout::{Layout, PANEL};
+use crate::layout::{Layout, PANEL, block_columns};
 use crate::micro::{Dot, DotFn};
 use crate::plan::code::{BlockAccess, DotCode, Int, Operand};
 
@@ -141,14 +141,17 @@ impl Machine {
             Layout::RowPairs { row_len, pair: p } => {
                 let matches = p == pair && wide.stride == Int::Const(1) && deep.stride == Int::Const(row_len as i64);
                 let (row, column) = (base / row_len + deep_offset, base % row_len + wide_offset);
-                let fits =
-                    row % pair == 0 && column + code.columns <= row_len && (row + code.depth) * row_len <= param.len;
-                (matches && fits).then(|| Right {
-                    // SAFETY: as above.
-                    at: unsafe { param.base.add((row * row_len + column * pair) * bytes) },
-                    step: row_len * pair,
-                    panel: code.columns,
-                    next: 0,
+                let block = block_columns(row_len);
+                // Rows go on at one distance inside a block, and from block to block if there is one block in a row.
+                let even = row % pair == 0 && (row % PANEL + code.depth <= PANEL || block == row_len);
+                let fits = column + code.columns <= row_len && (row + code.depth) * row_len <= param.len;
+                let whole = column % block == 0 || column % block + code.columns <= block;
+                (matches && even && fits && whole).then(|| Right {
+                    // SAFETY: the blocks that are read lie inside the buffer.
+                    at: unsafe { param.base.add(param.layout.position(row * row_len + column) * bytes) },
+                    step: block * pair,
+                    panel: block.min(code.columns),
+                    next: PANEL * block * bytes,
                 })
             }
             Layout::RowMajor => {
