@@ -59,7 +59,9 @@ impl Layout {
         match *self {
             Layout::RowMajor => true,
             Layout::RowPanels { row_len, pair } => row_len > 0 && row_len % pair == 0 && len.is_multiple_of(row_len),
-            Layout::RowPairs { row_len, pair } => row_len > 0 && PANEL % pair == 0 && len.is_multiple_of(row_len),
+            Layout::RowPairs { row_len, pair } => {
+                row_len > 0 && PANEL.is_multiple_of(pair) && len.is_multiple_of(row_len)
+            }
         }
     }
 

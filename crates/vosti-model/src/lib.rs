@@ -29,7 +29,7 @@ pub use chat::{ChatOptions, ChatTemplate, Date};
 pub use error::{ModelError, Result};
 pub use files::{RawTensor, TensorFiles};
 pub use inventory::{check_kernels, inventory};
-pub use model::Model;
+pub use model::{Model, Text};
 pub use plan::{ModelPlan, PlanOptions, Recipe, plan};
 pub use tokenizer::{Detokenizer, Tokenizer};
 pub use weights::{Tensor, TensorData, WeightSource, Weights, rotary};

@@ -1,7 +1,7 @@
-//! A model on disk, whole: its decoder, tensors, tokenizer and chat template, from a GGUF file or a
-//! Hugging Face folder.
+//! A model on disk: its decoder and tensors, then its tokenizer and chat template, from a GGUF file or a Hugging Face
+//! folder.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use vosti_kernels::Act;
 
@@ -10,6 +10,7 @@ use crate::decoder::Decoder;
 use crate::error::{ModelError, Result};
 use crate::families;
 use crate::files::{TensorFiles, read_json, read_small};
+use crate::gguf::Metadata;
 use crate::plan::{ModelPlan, PlanOptions, plan};
 use crate::tokenizer::{Tokenizer, token_text};
 use crate::weights::Weights;
@@ -20,6 +21,11 @@ pub struct Model {
     pub decoder: Decoder,
     /// The mapped tensors.
     pub files: TensorFiles,
+    path: PathBuf,
+}
+
+/// How a model reads and writes. Made apart from the rest: a large vocabulary takes a second.
+pub struct Text {
     /// Its tokenizer.
     pub tokenizer: Tokenizer,
     chat: Option<ChatTemplate>,
@@ -28,51 +34,36 @@ pub struct Model {
 impl Model {
     /// Opens a `.gguf` file or a folder.
     pub fn open(path: &Path) -> Result<Self> {
-        if path.is_dir() {
-            return Self::open_folder(path);
-        }
-        let files = TensorFiles::open_gguf(path)?;
-        let metadata = files
-            .metadata()
-            .ok_or_else(|| ModelError::NotAModel { path: path.to_path_buf(), why: "it has no GGUF header".into() })?;
-        let decoder = families::from_gguf(metadata)?;
-        let tokenizer = Tokenizer::from_gguf(metadata)?;
-        let template = metadata.str_opt("tokenizer.chat_template")?.map(str::to_string);
-        let name = |key: &str| -> Result<String> {
-            let id = metadata.u32_opt(key)?;
-            Ok(id.and_then(|id| tokenizer.token_name(id)).unwrap_or_default())
+        let wrong = |why: &str| ModelError::NotAModel { path: path.to_path_buf(), why: why.into() };
+        let (decoder, files) = if path.is_dir() {
+            let config = path.join("config.json");
+            if !config.exists() {
+                return Err(wrong("it has no config.json"));
+            }
+            let decoder = families::from_config("config.json", &read_json(&config)?)?;
+            (decoder, TensorFiles::open_folder(path)?)
+        } else {
+            let files = TensorFiles::open_gguf(path)?;
+            let metadata = files.metadata().ok_or_else(|| wrong("it has no GGUF header"))?;
+            (families::from_gguf(metadata)?, files)
         };
-        let (bos, eos) = (name("tokenizer.ggml.bos_token_id")?, name("tokenizer.ggml.eos_token_id")?);
-        let chat = template.map(|source| ChatTemplate::new(source, bos, eos)).transpose()?;
-        Self { decoder, files, tokenizer, chat }.checked()
+        Ok(Self { decoder, files, path: path.to_path_buf() })
     }
 
-    fn open_folder(folder: &Path) -> Result<Self> {
-        let path = folder.join("config.json");
-        if !path.exists() {
-            return Err(ModelError::NotAModel { path: folder.to_path_buf(), why: "it has no config.json".into() });
-        }
-        let decoder = families::from_config("config.json", &read_json(&path)?)?;
-        let files = TensorFiles::open_folder(folder)?;
-        let tokenizer = Tokenizer::from_folder(folder)?;
-        let chat = chat_of_folder(folder)?;
-        Self { decoder, files, tokenizer, chat }.checked()
-    }
-
-    /// A tokenizer may know fewer tokens than the matrix has rows (padding), never more.
-    fn checked(self) -> Result<Self> {
-        let (words, rows) = (self.tokenizer.vocabulary(), self.decoder.vocab as usize);
+    /// Makes the tokenizer and the chat template.
+    pub fn text(&self) -> Result<Text> {
+        let text = match self.files.metadata() {
+            Some(metadata) => text_of_gguf(metadata)?,
+            None => Text { tokenizer: Tokenizer::from_folder(&self.path)?, chat: chat_of_folder(&self.path)? },
+        };
+        // A tokenizer may know fewer tokens than the matrix has rows (padding), never more.
+        let (words, rows) = (text.tokenizer.vocabulary(), self.decoder.vocab as usize);
         if words > rows {
             return Err(ModelError::Tokenizer(format!(
                 "it has {words} tokens, the embedding matrix {rows} rows; the files do not belong together"
             )));
         }
-        Ok(self)
-    }
-
-    /// The chat template; a base model has none.
-    pub fn chat(&self) -> Result<&ChatTemplate> {
-        self.chat.as_ref().ok_or(ModelError::NoChatTemplate)
+        Ok(text)
     }
 
     /// Compiles the model for a deployment.
@@ -84,6 +75,25 @@ impl Model {
     pub fn weights<'a>(&'a self, plan: &'a ModelPlan, act: Act) -> Weights<'a> {
         Weights::new(&self.files, plan, act)
     }
+}
+
+impl Text {
+    /// The chat template; a base model has none.
+    pub fn chat(&self) -> Result<&ChatTemplate> {
+        self.chat.as_ref().ok_or(ModelError::NoChatTemplate)
+    }
+}
+
+fn text_of_gguf(metadata: &Metadata) -> Result<Text> {
+    let tokenizer = Tokenizer::from_gguf(metadata)?;
+    let template = metadata.str_opt("tokenizer.chat_template")?.map(str::to_string);
+    let name = |key: &str| -> Result<String> {
+        let id = metadata.u32_opt(key)?;
+        Ok(id.and_then(|id| tokenizer.token_name(id)).unwrap_or_default())
+    };
+    let (bos, eos) = (name("tokenizer.ggml.bos_token_id")?, name("tokenizer.ggml.eos_token_id")?);
+    let chat = template.map(|source| ChatTemplate::new(source, bos, eos)).transpose()?;
+    Ok(Text { tokenizer, chat })
 }
 
 /// `chat_template.jinja`, or `chat_template` in `tokenizer_config.json`: a text, or a list of named ones.

@@ -5,7 +5,7 @@ use crate::grammar::Grammars;
 use std::sync::Arc;
 use vosti_engine::EngineHandle;
 use vosti_engine::text::TokenText;
-use vosti_model::{ChatTemplate, Model, ModelError, Tokenizer};
+use vosti_model::{ChatTemplate, ModelError, Text, Tokenizer};
 
 /// A model's tokenizer and chat template.
 pub trait Language: Send + Sync + 'static {
@@ -15,7 +15,7 @@ pub trait Language: Send + Sync + 'static {
     fn chat(&self) -> Result<&ChatTemplate, ModelError>;
 }
 
-impl Language for Model {
+impl Language for Text {
     fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer
     }

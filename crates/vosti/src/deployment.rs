@@ -21,7 +21,7 @@ use vosti_cpu::{Config, CpuDevice, CpuError, WeightCache};
 use vosti_cuda::{CudaDevice, CudaError, DriverError, Pages};
 use vosti_engine::{Engine, EngineError, Event, Policy};
 use vosti_kernels::{Act, ttir_hash};
-use vosti_model::{Model, ModelError, ModelPlan, PlanOptions, Recipe};
+use vosti_model::{ModelError, ModelPlan, PlanOptions, Recipe, Text};
 use vosti_verify::problem::limit;
 use vosti_wiring::{TensorData, WeightError, Weights};
 
@@ -105,6 +105,8 @@ enum Hardware {
 pub struct Deployment {
     name: String,
     source: Source,
+    /// A configuration alone has none.
+    text: Option<Arc<Text>>,
     plan: ModelPlan,
     target: String,
     /// What was admitted: the kernels' texts.
@@ -141,6 +143,9 @@ impl Deployment {
         let source = Source::open(path)?;
         let context = options.context.or(bundle.manifest().map(|manifest| manifest.context));
         let plan = source.plan(&PlanOptions { target: &target, act: Act::Bf16, context })?;
+        // Made beside the weights: a large vocabulary takes a second.
+        let own = source.clone();
+        let text = std::thread::spawn(move || own.text());
         let files = manifest::Model::of_files(name, source.decoder().family, path)
             .map_err(|(path, error)| DeployError::Io { path, error })?;
         if options.bundle.is_none() {
@@ -149,18 +154,18 @@ impl Deployment {
         bundle.check_origin(&files, &target, &plan)?;
         bundle.admit(&plan)?;
         let (name, fingerprint) = (name.to_string(), String::new());
-        let mut deployment = Deployment { name, source, plan, target, bundle, files, threads, hardware, fingerprint };
+        let mut deployment =
+            Deployment { name, source, text: None, plan, target, bundle, files, threads, hardware, fingerprint };
         deployment.warm(watch)?;
+        let text = text.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        deployment.text = text?.map(Arc::new);
         deployment.fingerprint = deployment.identify()?;
         Ok(deployment)
     }
 
-    /// The model's files: tokenizer, template and weights. A configuration alone has none.
-    pub fn model(&self) -> Result<&Arc<Model>, DeployError> {
-        match &self.source {
-            Source::Files(model) => Ok(model),
-            Source::Random(_) => Err(DeployError::NoTokenizer(self.name.clone())),
-        }
+    /// The model's tokenizer and template. A configuration alone has none.
+    pub fn text(&self) -> Result<&Arc<Text>, DeployError> {
+        self.text.as_ref().ok_or_else(|| DeployError::NoTokenizer(self.name.clone()))
     }
 
     pub fn program(&self) -> &Program {
@@ -225,7 +230,7 @@ impl Deployment {
 
     /// What the determinism suite has to know.
     pub fn facts(&self) -> Facts {
-        let tokenizer = self.model().ok().map(|model| &model.tokenizer);
+        let tokenizer = self.text.as_ref().map(|text| &text.tokenizer);
         let mut bytes = Vec::new();
         let special = tokenizer.into_iter().flat_map(|tokenizer| {
             let words = tokenizer.vocabulary() as u32;

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use vosti_kernels::Act;
 use vosti_model::decoder::Decoder;
-use vosti_model::{Model, ModelError, ModelPlan, PlanOptions, Recipe, WeightSource, families, plan};
+use vosti_model::{Model, ModelError, ModelPlan, PlanOptions, Recipe, Text, WeightSource, families, plan};
 use vosti_wiring::{TensorData, WeightError};
 
 /// A model, or the shape of one.
@@ -39,6 +39,14 @@ impl Source {
         match self {
             Source::Files(model) => &model.decoder,
             Source::Random(decoder) => decoder,
+        }
+    }
+
+    /// Makes the tokenizer and the chat template, if there are files to make them of.
+    pub fn text(&self) -> Result<Option<Text>, ModelError> {
+        match self {
+            Source::Files(model) => model.text().map(Some),
+            Source::Random(_) => Ok(None),
         }
     }
 

@@ -221,7 +221,7 @@ fn real_model(variable: &str, name: &str) -> Option<PathBuf> {
 
 /// Tokens of a few hundred texts, equal to llama.cpp's.
 fn check_tokens(name: &str, path: &Path) {
-    let tokenizer = vosti_model::Model::open(path).unwrap().tokenizer;
+    let tokenizer = vosti_model::Model::open(path).unwrap().text().unwrap().tokenizer;
     let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../vosti-model/tests/text/tokens-{name}.json"));
     let cases: Vec<(String, Vec<u32>)> = serde_json::from_slice(&std::fs::read(cases).unwrap()).unwrap();
     assert!(cases.len() > 300);

@@ -134,7 +134,7 @@ fn a_configuration_with_random_weights_answers_is_measured_and_probed() {
     let place = Place::new();
     let deployment = place.load(Some(&place.bundle()), sound).unwrap();
     assert!(deployment.device_name().starts_with("cuda-sm90: stand-in"), "{}", deployment.device_name());
-    let why = deployment.model().map(drop).unwrap_err().to_string();
+    let why = deployment.text().map(drop).unwrap_err().to_string();
     assert!(why.contains("random weights and no tokenizer"), "{why}");
 
     // The same bits alone and with others, and logits of which equality says something.

@@ -14,8 +14,8 @@ use vosti_model::{ChatOptions, Date};
 pub fn run(arguments: &Chat) -> Result<Outcome> {
     let flags = &arguments.engine;
     let deployment = open::load(&flags.model, &open::options(&flags.hardware, flags.context))?;
-    let model = deployment.model()?;
-    let template = model.chat()?; // a base model says so before anything is computed
+    let own = deployment.text()?;
+    let template = own.chat()?; // a base model says so before anything is computed
     let context = deployment.program().context as usize;
     let mut engine = open::engine(&deployment, flags, context)?;
     let seed = sampling::seed(&arguments.sampling);
@@ -23,7 +23,7 @@ pub fn run(arguments: &Chat) -> Result<Outcome> {
         "seed         {seed}\n\nWrite a message and press Enter. Ctrl-C ends an answer, Ctrl-D the conversation.\n"
     );
 
-    let sampling = sampling::checked(&arguments.sampling, seed, model)?;
+    let sampling = sampling::checked(&arguments.sampling, seed, &deployment)?;
     let rendering = ChatOptions { date: arguments.date.unwrap_or(Date::DEFAULT), ..ChatOptions::default() };
     let mut messages: Vec<Value> = Vec::new();
     messages.extend(arguments.system.iter().map(|text| json!({ "role": "system", "content": text })));
@@ -33,12 +33,12 @@ pub fn run(arguments: &Chat) -> Result<Outcome> {
         }
         messages.push(json!({ "role": "user", "content": line.trim() }));
         let text = template.render(&Value::Array(messages.clone()), &rendering)?;
-        let prompt = model.tokenizer.encode(&text, false)?;
+        let prompt = own.tokenizer.encode(&text, false)?;
         if prompt.len() >= engine.sequence_tokens_max() {
             eprintln!("the conversation has {} tokens and no longer fits: start a new one", prompt.len());
             break;
         }
-        let streamed = stream(&mut engine, model, Request::new(prompt, sampling.clone()), &arguments.sampling.stop)?;
+        let streamed = stream(&mut engine, own, Request::new(prompt, sampling.clone()), &arguments.sampling.stop)?;
         print("\n");
         streamed.report();
         eprintln!();

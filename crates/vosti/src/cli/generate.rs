@@ -6,19 +6,19 @@ use super::stream::{print, stream};
 use super::{Outcome, sampling};
 use anyhow::{Context, Result};
 use vosti_engine::Request;
-use vosti_model::{ChatOptions, Model};
+use vosti_model::{ChatOptions, Text};
 
 pub fn run(arguments: &Generate) -> Result<Outcome> {
     let text = text_or_stdin(&arguments.prompt)?;
     let flags = &arguments.engine;
     let deployment = open::load(&flags.model, &open::options(&flags.hardware, flags.context))?;
-    let model = deployment.model()?;
-    let prompt = tokens(model, &text, arguments.chat)?;
+    let own = deployment.text()?;
+    let prompt = tokens(own, &text, arguments.chat)?;
     if prompt.is_empty() {
         anyhow::bail!("the prompt is empty: give some text");
     }
     let seed = sampling::seed(&arguments.sampling);
-    let mut request = Request::new(prompt, sampling::checked(&arguments.sampling, seed, model)?);
+    let mut request = Request::new(prompt, sampling::checked(&arguments.sampling, seed, &deployment)?);
     request.choices = arguments.choices;
 
     let room = request.prompt.len().saturating_add(arguments.sampling.max_tokens);
@@ -28,7 +28,7 @@ pub fn run(arguments: &Generate) -> Result<Outcome> {
     if !arguments.chat && arguments.choices == 1 {
         print(&text);
     }
-    let streamed = stream(&mut engine, model, request, &arguments.sampling.stop)?;
+    let streamed = stream(&mut engine, own, request, &arguments.sampling.stop)?;
     if arguments.choices > 1 {
         for (i, answer) in streamed.texts.iter().enumerate() {
             print(&format!("--- choice {i}\n{answer}\n"));
@@ -40,11 +40,11 @@ pub fn run(arguments: &Generate) -> Result<Outcome> {
     Ok(if streamed.interrupted { Outcome::Interrupted } else { Outcome::Done })
 }
 
-fn tokens(model: &Model, text: &str, chat: bool) -> Result<Vec<u32>> {
+fn tokens(own: &Text, text: &str, chat: bool) -> Result<Vec<u32>> {
     if !chat {
-        return Ok(model.tokenizer.encode(text, true)?);
+        return Ok(own.tokenizer.encode(text, true)?);
     }
     let messages = serde_json::json!([{ "role": "user", "content": text }]);
-    let template = model.chat().context("--chat needs a chat model")?;
-    Ok(model.tokenizer.encode(&template.render(&messages, &ChatOptions::default())?, false)?)
+    let template = own.chat().context("--chat needs a chat model")?;
+    Ok(own.tokenizer.encode(&template.render(&messages, &ChatOptions::default())?, false)?)
 }

@@ -40,7 +40,7 @@ pub fn run(arguments: &Replay) -> Result<Outcome> {
             Ok(Outcome::Done)
         }
         Some(divergence) => {
-            print(&format!("diverged, {how}: {}\n", explain(&deployment.model()?.tokenizer, &divergence)));
+            print(&format!("diverged, {how}: {}\n", explain(&deployment.text()?.tokenizer, &divergence)));
             Ok(Outcome::Failed)
         }
     }
@@ -98,17 +98,17 @@ fn answer(deployment: &Deployment, receipt: &Receipt, under_load: bool) -> Resul
 
 /// The request of a receipt.
 fn request(deployment: &Deployment, receipt: &Receipt) -> Result<Request> {
-    let model = deployment.model()?;
+    let text = deployment.text()?;
     let mut parameters = receipt.parameters.clone();
     if receipt.finish_reason == "length" {
         // It may have been cut by the server's memory, which says nothing about this one.
         parameters.max_tokens = receipt.tokens.len().max(1);
     }
     let constraint = match &parameters.grammar {
-        Some(grammar) => Some(Grammars::new(&model.tokenizer, deployment.program().vocab)?.compile(grammar)?),
+        Some(grammar) => Some(Grammars::new(&text.tokenizer, deployment.program().vocab)?.compile(grammar)?),
         None => None,
     };
-    let sampling = parameters.sampling(receipt.seed, sampling::text(model), constraint)?;
+    let sampling = parameters.sampling(receipt.seed, sampling::text(text), constraint)?;
     let mut request = Request::new(receipt.prompt.clone(), sampling);
     // Choices are numbered; those before this one come with it.
     request.choices = receipt.choice.checked_add(1).filter(|n| *n <= 1024).context("choice is out of range")?;

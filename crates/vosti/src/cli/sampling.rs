@@ -3,9 +3,10 @@
 use super::arguments::Sampling;
 use anyhow::{Result, bail};
 use std::sync::Arc;
+use vosti::deployment::Deployment;
 use vosti_engine::SamplingParams;
 use vosti_engine::text::TokenText;
-use vosti_model::Model;
+use vosti_model::Text;
 
 /// The seed: the user's, or a fresh one.
 pub fn seed(arguments: &Sampling) -> u64 {
@@ -17,12 +18,12 @@ pub fn seed(arguments: &Sampling) -> u64 {
 }
 
 /// Checked parameters of one request.
-pub fn checked(arguments: &Sampling, seed: u64, model: &Arc<Model>) -> Result<vosti_engine::Sampling> {
-    let vocabulary = model.decoder.vocab;
+pub fn checked(arguments: &Sampling, seed: u64, deployment: &Deployment) -> Result<vosti_engine::Sampling> {
+    let (vocabulary, own) = (deployment.program().vocab, deployment.text()?);
     if let Some((token, _)) = arguments.logit_bias.iter().find(|(token, _)| *token >= vocabulary) {
         bail!("--logit-bias names token {token}, the vocabulary ends at {}", vocabulary - 1);
     }
-    let stop_tokens = if arguments.ignore_eos { Vec::new() } else { model.tokenizer.eos().collect() };
+    let stop_tokens = if arguments.ignore_eos { Vec::new() } else { own.tokenizer.eos().collect() };
     let checked = vosti_engine::Sampling::new(SamplingParams {
         temperature: arguments.temperature,
         top_k: arguments.top_k,
@@ -34,7 +35,7 @@ pub fn checked(arguments: &Sampling, seed: u64, model: &Arc<Model>) -> Result<vo
         logit_bias: arguments.logit_bias.clone(),
         stop_tokens,
         stop_strings: arguments.stop.clone(),
-        text: Some(text(model)),
+        text: Some(text(own)),
         tokens_max: arguments.max_tokens,
         seed,
         ..SamplingParams::default()
@@ -43,7 +44,7 @@ pub fn checked(arguments: &Sampling, seed: u64, model: &Arc<Model>) -> Result<vo
 }
 
 /// The tokenizer as the engine sees it.
-pub fn text(model: &Arc<Model>) -> Arc<dyn TokenText> {
-    let model = model.clone();
-    Arc::new(move |token: u32, out: &mut Vec<u8>| model.tokenizer.append_bytes(token, out))
+pub fn text(own: &Arc<Text>) -> Arc<dyn TokenText> {
+    let own = own.clone();
+    Arc::new(move |token: u32, out: &mut Vec<u8>| own.tokenizer.append_bytes(token, out))
 }

@@ -93,7 +93,7 @@ fn load(arguments: &Serve) -> Result<(Arc<Service>, EngineHandle, EngineThread)>
         running_max: engine.policy().running_max,
     };
     let (engine, thread) = EngineHandle::spawn(engine)?;
-    let service = Service::new(engine.clone(), deployment.model()?.clone(), identity)?;
+    let service = Service::new(engine.clone(), deployment.text()?.clone(), identity)?;
     Ok((Arc::new(service), engine, thread))
 }
 

@@ -10,7 +10,7 @@ use vosti::watch::counted;
 use vosti_core::Device;
 use vosti_engine::text::TextStream;
 use vosti_engine::{Engine, Event, FinishReason, Request, Token};
-use vosti_model::Model;
+use vosti_model::Text;
 
 /// What came of a request.
 #[derive(Default)]
@@ -29,12 +29,12 @@ pub struct Streamed {
 /// Runs the request to its end, or to Ctrl-C. A single choice is printed as it comes, several at the end.
 pub fn stream<D: Device<Logits = [f32]>>(
     engine: &mut Engine<D>,
-    model: &Arc<Model>,
+    text: &Arc<Text>,
     request: Request,
     stops: &[String],
 ) -> Result<Streamed> {
     let choices = request.choices as usize;
-    let mut streams: Vec<TextStream> = (0..choices).map(|_| TextStream::new(sampling::text(model), stops)).collect();
+    let mut streams: Vec<TextStream> = (0..choices).map(|_| TextStream::new(sampling::text(text), stops)).collect();
     let mut out = Streamed {
         texts: vec![String::new(); choices],
         tokens: vec![Vec::new(); choices],

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 
 pub fn run(arguments: &Tokenize) -> anyhow::Result<Outcome> {
-    let model = vosti_model::Model::open(&open::find(&arguments.model)?)?;
+    let model = vosti_model::Model::open(&open::find(&arguments.model)?)?.text()?;
     let text = text_or_stdin(&arguments.text)?;
     let tokens = model.tokenizer.encode(&text, !arguments.no_bos)?;
     let mut out = String::new();
