@@ -164,8 +164,13 @@ impl Machine {
             let rank1 = leading.is_empty();
             let mut rest = if rank1 { 0 } else { self.lane(access.rows, r) };
             for axis in leading.iter().rev() {
-                let at = self.int(axis.offset) + (rest % axis.extent) as i64;
-                rest /= axis.extent;
+                // Triton's extents are powers of two: no division, which is most of a short row's time.
+                let (coordinate, above) = match axis.extent.is_power_of_two() {
+                    true => (rest & (axis.extent - 1), rest >> axis.extent.trailing_zeros()),
+                    false => (rest % axis.extent, rest / axis.extent),
+                };
+                let at = self.int(axis.offset) + coordinate as i64;
+                rest = above;
                 inside &= !axis.check || at >= 0 && at < self.int(axis.shape);
                 index += at * self.int(axis.stride);
             }
