@@ -56,7 +56,7 @@ def kernel(qkv, rows, positions, cos, sin, norm_w, out, HEADS: tl.constexpr, D: 
         b = b * scale[:, None] * tl.load(norm_w + HALF + d)[None, :]
 
     t = row + tl.arange(0, BM)
-    position = tl.load(positions + row) + tl.arange(0, BM) * 0
+    position = tl.load(positions + row, mask=row < m, other=0) + tl.arange(0, BM) * 0
     entry = position[:, None] * HALF + d[None, :]
     c = tl.load(cos + entry, mask=(t < m)[:, None], other=0.0)
     s = tl.load(sin + entry, mask=(t < m)[:, None], other=0.0)

@@ -91,7 +91,8 @@ pub struct Param {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contract {
     pub shape: Shape,
-    /// One expression per grid axis over constants and `rows`/`tiles`, e.g. `"cdiv(rows, BM)"`.
+    /// One expression per grid axis over constants and `rows`/`tiles`, e.g. `"cdiv(rows, BM)"`. A launch for more rows than
+    /// there are is proved too: its programs to spare do nothing.
     pub grid: Vec<String>,
     pub params: Vec<Param>,
 }

@@ -80,8 +80,10 @@ pub struct Buffer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Axis {
     Const(i128),
+    /// As many as tile buffers have entries: those without rows are padding.
     Tiles,
-    /// `cdiv(rows, n)`
+    /// `cdiv(rows, n)`, or more, up to what [`limit::ROWS`] rows have: a launch that was recorded once serves
+    /// every smaller step, and its programs to spare must find that they have no rows.
     RowsOver(i128),
 }
 

@@ -153,7 +153,7 @@ fn make<'p>(
         }
         row += s.rows;
     }
-    for _ in 0..random.below(2) {
+    for _ in 0..random.below(4) {
         tiles.push([-1, 0, 0, 0]);
     }
     random.shuffle(&mut tiles);

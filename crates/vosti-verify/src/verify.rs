@@ -354,7 +354,7 @@ fn separated(p: &mut Prover, a: &Access, b: &Access) -> Proof<bool> {
             differ(p, &mut apart, u, v);
         }
     }
-    let programs = p.runs[0].world.grid[0];
+    let programs = p.runs[0].world.programs_needed(0);
     let three = p.t.int(3);
     apart.push(p.t.le(three, programs));
     apart.push(p.t.le(one, a.site.env.pids[0]));

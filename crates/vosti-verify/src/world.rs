@@ -22,6 +22,8 @@ pub struct World {
     pub table_len: Term,
     /// Programs on each axis.
     pub grid: [Term; 3],
+    /// On an axis of rows a launch may have more programs than the contract's: the programs, and the least there are.
+    at_least: Vec<(Term, Term)>,
     /// Extents of token, slot and tile values.
     vocabulary: i128,
     page: i128,
@@ -51,6 +53,7 @@ impl World {
             tiles: named(t, "tiles", 1, limit::TILES),
             table_len: named(t, "table_len", 1, limit::TABLE),
             grid: [t.int(1); 3],
+            at_least: vec![],
             vocabulary,
             page,
             tile_rows_max: problem.int("BQ").unwrap_or(1),
@@ -62,11 +65,21 @@ impl World {
                 Axis::Tiles => world.tiles,
                 Axis::RowsOver(n) => {
                     let up = t.add_int(world.rows, n - 1);
-                    t.div(up, *n)
+                    let least = t.div(up, *n);
+                    let most = (limit::ROWS + n - 1) / n;
+                    let programs = named(t, &format!("programs{axis}"), 1, most);
+                    world.at_least.push((programs, least));
+                    programs
                 }
             };
         }
         world
+    }
+
+    /// The least programs that a launch has on an axis.
+    pub fn programs_needed(&self, axis: usize) -> Term {
+        let programs = self.grid[axis];
+        self.at_least.iter().find(|(spare, _)| *spare == programs).map_or(programs, |(_, least)| *least)
     }
 
     pub fn dim(&self, t: &mut Terms, dim: Dim) -> Term {
@@ -141,6 +154,11 @@ impl World {
     /// Facts about the metadata that `question` mentions.
     pub fn facts(&self, t: &mut Terms, question: &[Term]) -> Vec<Term> {
         let mut facts = vec![];
+        for (programs, least) in &self.at_least {
+            if question.iter().any(|q| t.mentions(*q, &[*programs])) {
+                facts.push(t.le(*least, *programs));
+            }
+        }
         let apps = |t: &Terms, role| self.applications(t, role, question);
         for (value, index) in apps(t, Role::Positions) {
             let live = self.is_row(t, index);

@@ -89,7 +89,9 @@ fn every_kernel_of_two_models_is_compiled_checked_and_bundled() {
             assert_eq!(hashes.ttir, read.certificates()[&kernel.specialisation].ttir_hash);
             assert_eq!(hashes.cubin, kernel.file("cubin").unwrap().blake3);
             for assumed in &read.certificates()[&kernel.specialisation].assumptions {
-                assert_eq!(assumed.probed[TARGET], Probed::UntestedOnTarget, "nobody has run it there");
+                let untested = assumed.probed.iter().filter(|(_, seen)| **seen == Probed::UntestedOnTarget);
+                let gpus = ["cuda-sm100", "cuda-sm80", "cuda-sm89", "cuda-sm90"]; // nobody has run it there
+                assert!(untested.map(|(target, _)| target.as_str()).eq(gpus), "{assumed:?}");
             }
         }
     }

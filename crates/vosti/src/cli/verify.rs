@@ -132,7 +132,8 @@ fn assumptions(out: &mut String, used: impl Iterator<Item = Assumption>) -> std:
     if used.is_empty() {
         return Ok(());
     }
-    writeln!(out, "assumptions (probed on cpu; untested on cuda-sm90):")?;
+    let untested: Vec<_> = vosti_kernels::targets().filter(|target| *target != "cpu").collect();
+    writeln!(out, "assumptions (probed on cpu; untested on {}):", untested.join(", "))?;
     for assumption in used {
         writeln!(out, "  {assumption}: {}", assumption.words())?;
     }
