@@ -1,8 +1,9 @@
 //! The device: runs the core's steps as launches on one GPU.
 //!
 //! Everything is loaded, uploaded and allocated when it is made. A step uploads its metadata, launches the program's
-//! kernels in order and waits once, for the logits. Steps in which every request has one row are recorded per row count
-//! on first use and replayed after that; the count is exact, so a recorded grid is the contract's, and no row is padding.
+//! kernels in order and waits once, for the logits. Steps in which every request has one row are launched with room for
+//! the next of a few row counts, recorded on first use of each and replayed after that. No row is padding: how many there
+//! are is read from a buffer, and the proofs cover programs to spare.
 //! Read next: [`crate::launch`], [`crate::step`].
 
 use crate::arch::Arch;
@@ -20,8 +21,10 @@ use vosti_core::{Device, DeviceError, Program, StepPlan};
 use vosti_kernels::Binding;
 use vosti_wiring::{Bound, Weights, Wiring, caches, wire};
 
-/// Rows up to which steps of one row a request are recorded. Larger ones are launched kernel by kernel.
-pub const RECORDED_ROWS_MAX: usize = 64;
+/// Row counts that steps of one row a request are recorded with room for: the next one, up to the last. Larger steps are
+/// launched kernel by kernel. Matrix products have one tile of rows for any of them. Other kernels have a program for 4 or
+/// 16 rows, and attention one for each row and KV head; those to spare, always less than half, read a few integers and stop.
+pub const RECORDED_ROWS: [usize; 9] = [1, 2, 4, 8, 16, 24, 32, 48, 64];
 /// Slots are 32-bit integers in the kernels' metadata.
 const PAGES_MAX: u64 = (i32::MAX as usize / vosti_core::PAGE) as u64;
 
@@ -76,6 +79,7 @@ pub struct CudaDevice<D> {
     metadata: Address,
     logits_at: Address,
     logits: HostMemory,
+    /// By the rows that there is room for.
     graphs: HashMap<usize, Graph>,
     /// Why nothing more can be run.
     broken: Option<String>,
@@ -220,23 +224,32 @@ impl<D: Driver> CudaDevice<D> {
         Ok(graph?)
     }
 
-    fn run_filled(&mut self, plan: &StepPlan) -> Result<(), CudaError> {
+    /// The row count that this step's launches are recorded with room for, if they are.
+    fn room(&self, plan: &StepPlan) -> Option<usize> {
         let (rows, selected) = (plan.rows(), plan.selected().len());
-        self.step.upload(&mut self.driver, self.metadata)?;
         let single = plan.sequences().len() == rows && selected == rows;
-        match self.graphs_on && single && rows <= RECORDED_ROWS_MAX {
-            true => {
-                let graph = match self.graphs.get(&rows) {
+        let next = RECORDED_ROWS.into_iter().find(|room| rows <= *room).filter(|_| self.graphs_on && single)?;
+        // A device for fewer rows has buffers for no more.
+        Some(next.min(self.rows_max).min(self.selected_max))
+    }
+
+    fn run_filled(&mut self, plan: &StepPlan) -> Result<(), CudaError> {
+        let selected = plan.selected().len();
+        let room = self.room(plan).filter(|room| self.step.pad(*room));
+        self.step.upload(&mut self.driver, self.metadata)?;
+        match room {
+            Some(room) => {
+                let graph = match self.graphs.get(&room) {
                     Some(graph) => *graph,
                     None => {
                         let graph = self.record()?;
-                        self.graphs.insert(rows, graph);
+                        self.graphs.insert(room, graph);
                         graph
                     }
                 };
                 self.driver.replay(graph)?;
             }
-            false => self.launch()?,
+            None => self.launch()?,
         }
         let bytes = selected * self.program.vocab as usize * 4;
         // It waits for the whole step, also where there is nothing to bring back: metadata may be filled again.

@@ -58,7 +58,7 @@ impl Step {
         self.metadata.array(meta).start
     }
 
-    /// How much there is to do for a launch of the step that was filled.
+    /// How much a launch of the step that was filled is made for.
     pub fn extent(&self, size: Size) -> Extent {
         self.metadata.extent(size)
     }
@@ -66,6 +66,11 @@ impl Step {
     /// Fills everything from a plan; a plan that does not fit is an error, and nothing was filled.
     pub fn fill(&mut self, plan: &StepPlan) -> Result<(), String> {
         self.metadata.fill(plan)
+    }
+
+    /// Makes its launches as large as those of `room` rows of one request each; false if that does not hold them.
+    pub fn pad(&mut self, room: usize) -> bool {
+        self.metadata.pad(room)
     }
 
     /// Brings what the step uses to the device.

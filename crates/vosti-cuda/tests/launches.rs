@@ -3,7 +3,7 @@
 mod common;
 
 use common::{StandIn, TARGET, image, images, plan};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 use vosti_core::GroupDecl;
@@ -48,17 +48,37 @@ fn device(
     CudaDevice::new(driver, TARGET, &plan.program, &plan.bindings, images, &Nothing, config)
 }
 
-/// Making the device, a step of two prompts, a decode step that is recorded and one that is replayed.
+/// Making the device, a step of three prompts, a decode step that is recorded with room for four and one that is replayed.
 #[test]
 fn the_log_of_launches_is_as_it_was() {
     let plan = smol();
     let device = device(dry(), &plan, &images(&plan)).unwrap();
     let mut engine = Engine::new(device, plan.program.clone(), Policy::default()).unwrap();
-    for length in [70, 3] {
+    for length in [70, 3, 5] {
         engine.submit(Request::new((0..length).collect(), Sampling::greedy(3))).unwrap();
     }
     engine.run_until_idle(&mut |_| ()).unwrap();
     insta::assert_snapshot!(engine.device().driver().log().join("\n"));
+}
+
+#[test]
+fn a_device_for_few_rows_is_asked_for_no_more_programs() {
+    let plan = smol();
+    let config = Config::new(6, 6, vec![6]);
+    let images = images(&plan);
+    let device = CudaDevice::new(dry(), TARGET, &plan.program, &plan.bindings, &images, &Nothing, config).unwrap();
+    let mut engine = Engine::new(device, plan.program.clone(), Policy::default()).unwrap();
+    for _ in 0..5 {
+        engine.submit(Request::new(vec![1], Sampling::greedy(3))).unwrap();
+    }
+    engine.run_until_idle(&mut |_| ()).unwrap();
+    let log = engine.device().driver().log();
+    let tiles: BTreeSet<&str> = log
+        .iter()
+        .filter_map(|line| line.strip_prefix("launch attend grid ["))
+        .filter_map(|line| line.split(',').next())
+        .collect();
+    assert_eq!(tiles, BTreeSet::from(["6"]), "five rows, room for eight would be more than the buffers have");
 }
 
 type Change = fn(&mut StandIn, &mut BTreeMap<String, Image>);

@@ -44,13 +44,13 @@ impl Weights for Random<'_> {
 }
 
 fn pages(plan: &ModelPlan) -> Vec<usize> {
-    vec![8; plan.program.groups.len()]
+    vec![80; plan.program.groups.len()]
 }
 
-fn cuda(plan: &ModelPlan, graphs: bool) -> CudaDevice<StandIn> {
+fn cuda(plan: &ModelPlan, driver: StandIn, graphs: bool) -> CudaDevice<StandIn> {
     let config = vosti_cuda::Config { graphs, ..vosti_cuda::Config::new(96, 96, pages(plan)) };
     let (program, bindings) = (&plan.program, &plan.bindings);
-    CudaDevice::new(StandIn::new(), TARGET, program, bindings, &images(plan), &Random(plan), config).unwrap()
+    CudaDevice::new(driver, TARGET, program, bindings, &images(plan), &Random(plan), config).unwrap()
 }
 
 fn cpu(plan: &ModelPlan) -> CpuDevice {
@@ -58,13 +58,23 @@ fn cpu(plan: &ModelPlan) -> CpuDevice {
     CpuDevice::new(&plan.program, &plan.bindings, &Random(plan), config).unwrap()
 }
 
-/// Prompts that cross pages and chunks, together, then decoding; the bits of every row of logits.
-fn serve<D: Device<Logits = [f32]>>(device: D, plan: &ModelPlan) -> Vec<(u64, usize, Vec<u32>)> {
-    let policy = Policy { rows_step_max: 96, rows_sequence_max: 50, ..Policy::default() };
+/// Prompts that cross pages and chunks, together, then decoding: each with its length and the tokens that it generates.
+const PROMPTS: [(usize, usize); 3] = [(70, 4), (3, 4), (90, 4)];
+
+type Seen = Vec<(u64, usize, Vec<u32>)>;
+
+/// The bits of every row of logits, and what is to be known of the device afterwards.
+fn serve<D: Device<Logits = [f32]>, T>(
+    device: D,
+    plan: &ModelPlan,
+    requests: &[(usize, usize)],
+    after: impl Fn(&D) -> T,
+) -> (Seen, T) {
+    let policy = Policy { rows_step_max: 96, rows_sequence_max: 50, running_max: 96, ..Policy::default() };
     let mut engine = Engine::new(device, plan.program.clone(), policy).unwrap();
-    for (i, length) in [70usize, 3, 90].into_iter().enumerate() {
-        let prompt = (0..length).map(|t| ((t * 37 + i * 11) % 256) as u32).collect();
-        engine.submit(Request::new(prompt, Sampling::greedy(4))).unwrap();
+    for (i, (length, tokens)) in requests.iter().enumerate() {
+        let prompt = (0..*length).map(|t| ((t * 37 + i * 11) % 256) as u32).collect();
+        engine.submit(Request::new(prompt, Sampling::greedy(*tokens))).unwrap();
     }
     let mut seen = vec![];
     let mut note = |event: Event<'_>| {
@@ -74,19 +84,55 @@ fn serve<D: Device<Logits = [f32]>>(device: D, plan: &ModelPlan) -> Vec<(u64, us
     };
     engine.run_until_idle(&mut note).unwrap();
     seen.sort();
-    seen
+    let after = after(engine.device());
+    (seen, after)
 }
 
 fn check(config: &str) {
     let plan = plan(config, "cpu", None);
-    let wanted = serve(cpu(&plan), &plan);
+    let (wanted, ()) = serve(cpu(&plan), &plan, &PROMPTS, |_| ());
     assert_eq!(wanted.len(), 12, "three requests of four tokens");
     let spread = wanted.iter().flat_map(|(_, _, row)| row).map(|bits| f32::from_bits(*bits));
     let (low, high) = spread.fold((f32::MAX, f32::MIN), |(low, high), x| (low.min(x), high.max(x)));
     assert!(low.is_finite() && high - low > 1.0, "logits of {low} to {high} would be equal for no reason");
     for graphs in [false, true] {
-        assert!(serve(cuda(&plan, graphs), &plan) == wanted, "{config}, graphs {graphs}: other bits than the CPU's");
+        let device = cuda(&plan, StandIn::new(), graphs);
+        let (bits, ()) = serve(device, &plan, &PROMPTS, |_| ());
+        assert!(bits == wanted, "{config}, graphs {graphs}: other bits than the CPU's");
     }
+}
+
+/// As many requests as a step has rows, ending one after the other: decode steps of every row count from 70 to 1.
+#[test]
+fn a_decode_step_of_any_row_count_has_the_cpu_devices_bits_in_a_few_recordings() {
+    let plan = plan("tests/tiny/llama/config.json", "cpu", None);
+    let requests: Vec<(usize, usize)> = (0..70).map(|i| (1, i + 1)).collect();
+    let (wanted, ()) = serve(cpu(&plan), &plan, &requests, |_| ());
+    let (bits, log) = serve(cuda(&plan, StandIn::fast(), true), &plan, &requests, |d| d.driver().log());
+    assert!(bits == wanted, "other bits than the CPU's");
+    let recordings = log.iter().filter(|line| *line == "record").count();
+    assert_eq!(recordings, vosti_cuda::device::RECORDED_ROWS.len());
+    let replays = log.iter().filter(|line| line.starts_with("replay")).count();
+    assert_eq!(replays, 64, "larger steps are launched kernel by kernel");
+}
+
+/// What a tile to spare must say, by the premise of attention's proof: it has no rows, and no page table.
+#[test]
+fn tiles_to_spare_have_no_rows() {
+    let plan = plan("tests/tiny/llama/config.json", "cpu", None);
+    let tiles = |device: &CudaDevice<StandIn>| {
+        let driver = device.driver();
+        let log = driver.log();
+        // The last arrays of a step: each tile's table, first row, rows, position.
+        let uploads: Vec<&String> = log.iter().filter(|line| line.starts_with("upload")).collect();
+        uploads[uploads.len() - 4..].iter().map(|line| driver.uploaded(line)).collect::<Vec<_>>()
+    };
+    let (_, [table, row, rows, pos]) =
+        serve(cuda(&plan, StandIn::fast(), true), &plan, &[(40, 9), (3, 9), (2, 9)], |d| {
+            <[Vec<i32>; 4]>::try_from(tiles(d)).unwrap()
+        });
+    assert_eq!((table.as_slice(), row.as_slice()), (&[0, 1, 2, -1][..], &[0, 1, 2, 0][..]));
+    assert_eq!((rows.as_slice(), pos.as_slice()), (&[1, 1, 1, 0][..], &[47, 10, 9, 0][..]));
 }
 
 #[test]

@@ -63,6 +63,8 @@ pub struct Metadata<A> {
     selected_max: usize,
     /// Of the step that was filled: rows, selected rows, entries of a page table's array.
     now: (usize, usize, usize),
+    /// Rows and selected rows that launches are made for: those of the step, or more.
+    launched: (usize, usize),
     /// Per sequence of the step: where its table starts.
     starts: Vec<i32>,
 }
@@ -105,6 +107,7 @@ impl<A: Ints> Metadata<A> {
             rows_max,
             selected_max,
             now,
+            launched: (0, 0),
             starts,
         })
     }
@@ -135,9 +138,9 @@ impl<A: Ints> Metadata<A> {
         fixed.into_iter().chain([(&self.row_index, selected)]).chain(groups).chain(tiles)
     }
 
-    /// How much there is to do for a launch of the step that was filled.
+    /// How much there is to do for a launch of the step that was filled, or, if it was padded, what there is room for.
     pub fn extent(&self, size: Size) -> Extent {
-        let (rows, selected, _) = self.now;
+        let (rows, selected) = self.launched;
         match size {
             Size::Rows => Extent { rows, tiles: 0 },
             Size::Selected => Extent { rows: selected, tiles: 0 },
@@ -165,7 +168,22 @@ impl<A: Ints> Metadata<A> {
         }
         self.tiles.iter_mut().for_each(|tiles| tiles.fill(plan, &self.starts));
         self.now = (rows, selected, entries);
+        self.launched = (rows, selected);
         Ok(())
+    }
+
+    /// Makes the launches of the step that was filled as large as those of a step of `room` rows of one request each, all
+    /// selected. There are no rows to pad with: the kernels read how many there are, and tiles to spare have none, which is
+    /// what their proofs say of programs to spare. False, and nothing changed, if such a step does not hold this one.
+    pub fn pad(&mut self, room: usize) -> bool {
+        let (rows, selected, _) = self.now;
+        let most = self.rows_max.min(self.selected_max);
+        let fits = rows.max(selected) <= room && room <= most && self.tiles.iter().all(|tiles| tiles.count <= room);
+        if fits {
+            self.launched = (room, room);
+            self.tiles.iter_mut().for_each(|tiles| tiles.pad(room));
+        }
+        fits
     }
 
     fn check(&self, plan: &StepPlan) -> Result<(), String> {
@@ -219,6 +237,15 @@ impl<A: Ints> Tiles<A> {
                 self.count += 1;
             }
         }
+    }
+
+    fn pad(&mut self, count: usize) {
+        let spare = self.count..count;
+        self.table.cells()[spare.clone()].fill(-1);
+        for array in [&mut self.row, &mut self.rows, &mut self.pos] {
+            array.cells()[spare.clone()].fill(0);
+        }
+        self.count = count;
     }
 }
 
