@@ -44,7 +44,7 @@ def steps(folder):
             print(f"\n`{name}` failed after {seconds} s: {why}")
 
 
-def right(probe, check):
+def right(probe, fp64, check):
     if probe:
         verdict = "all passed" if probe["passed"] else "**FAILED**"
         worst = max(kernel["error_max"] for kernel in probe["kernels"])
@@ -56,6 +56,13 @@ def right(probe, check):
                 print(f"- {kernel['kernel']}: {kernel['differs']}")
     else:
         print("\nProbes: not run.")
+    if fp64:
+        verdict = "all within" if fp64["passed"] else "**NOT within**"
+        worst = max(fp64["launches"], key=lambda launch: launch["worst"])
+        print(f"\nAgainst FP64: {len(fp64['launches'])} launches, {verdict} {fp64['unit']}; the worst takes {worst['worst']:.2f} of it "
+              f"({worst['kernel']}).")
+    else:
+        print("\nAgainst FP64: not run.")
     if check:
         verdict = "passed" if check["passed"] else "**FAILED**"
         print(f"\n`vosti check`, profile {check['profile']}: {check['pairs_equal']} of {check['pairs']} pairs equal, {verdict}.")
@@ -63,17 +70,19 @@ def right(probe, check):
         print("\n`vosti check`: not run.")
 
 
-def speed(bench, torch):
+def speed(bench, torch, others):
     if not bench:
         print("\nRates: not run.")
         return
     key = lambda case: (case["what"], case.get("batch", 1), case["depth"])
-    peers = {key(case): case["tokens_per_s"] for case in (torch or {}).get("cases", [])}
+    rates = lambda peer: {key(case): case["tokens_per_s"] for case in (peer or {}).get("cases", [])}
+    peers, others = rates(torch), {name: rates(peer) for name, peer in others.items()}
     ceiling = (torch or {}).get("dot_flops_per_s") or bench.get("dot_flops_per_s")
     memory = bench["read_bytes_per_s"]
     matrices = f"{ceiling * 1e-12:,.0f} TFLOP/s" if ceiling else "not measured"
     print(f"\nCeilings: memory {memory * 1e-9:,.0f} GB/s, matrices {matrices}.")
-    print("\n| tokens/s | Vosti | of ceiling | torch | ratio |\n| --- | --- | --- | --- | --- |")
+    titles = "".join(f" {name} |" for name in others)
+    print(f"\n| tokens/s | Vosti | of ceiling | torch | ratio |{titles}\n| --- | --- | --- | --- | --- |{' --- |' * len(others)}")
     for case in bench["cases"]:
         own, depth, what = case["tokens_per_s"], case["depth"], case["what"]
         peer = peers.get(key(case))
@@ -82,7 +91,8 @@ def speed(bench, torch):
         else:
             share, title = percent(own * case["bytes_per_token"], memory), f"decode, batch {case['batch']}"
         ratio = f"{own / peer:.2f}" if peer else "-"
-        print(f"| {title}, depth {depth:,} | {rate(own)} | {share} | {rate(peer)} | {ratio} |")
+        more = "".join(f" {rate(other.get(key(case)))} |" for other in others.values())
+        print(f"| {title}, depth {depth:,} | {rate(own)} | {share} | {rate(peer)} | {ratio} |{more}")
 
 
 def agents(played):
@@ -103,8 +113,10 @@ def main():
     bench, torch = read(folder, "bench"), read(folder, "torch")
     head(folder, bench)
     steps(folder)
-    right(read(folder, "probe"), read(folder, "check"))
-    speed(bench, torch)
+    right(read(folder, "probe"), read(folder, "fp64"), read(folder, "check"))
+    # What was invariant beside it, if anything was compared.
+    others = {"torch, no split sums": read(folder, "no_split_k"), "vLLM's Triton kernels": read(folder, "vllm")}
+    speed(bench, torch, {name: peer for name, peer in others.items() if peer})
     if not torch:
         print("\ntorch: not run.")
     agents(read(folder, "agentic"))

@@ -70,7 +70,7 @@ fn probe(config: &str, flaw: Flaw, cases: usize) -> Vec<Probed> {
         interpreted(&images, &spec.to_string(), bytes, grid)
     };
     let options = Options { cases, references: 1, seed: 3 };
-    device.probe(options, &mut reference, &mut |_, _| ()).unwrap()
+    device.probe(options, &mut reference, &mut |_| Ok(()), &mut |_, _| ()).unwrap()
 }
 
 const LLAMA: &str = "tests/tiny/llama/config.json";

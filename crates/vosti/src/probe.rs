@@ -1,21 +1,26 @@
 //! Tries, on a GPU, what the certificates of its kernels assume, and compares each kernel with this machine's processor.
 //!
 //! The cases are `vosti-cuda`'s (`probe/`); here is the reference: the CPU device's compiled plans of the same TTIR, on some
-//! programs of each launch, which may add in another order than the GPU's matrix instructions do.
+//! programs of each launch, which may add in another order than the GPU's matrix instructions do. The launches that are
+//! compared can be written to files (`dump.rs`), which `bench/gpu/fp64.py` compares with sums in FP64.
+
+mod dump;
 
 use crate::bundle::Bundle;
 use crate::deployment::{DeployError, Deployment, Room};
 use crate::device::AnyDevice;
 use crate::watch::Watch;
+use dump::Dump;
 use serde::Serialize;
 use std::cell::Cell;
 use std::io;
+use std::path::{Path, PathBuf};
 use vosti_cpu::isa::Isa;
 use vosti_cpu::layout::Layout;
 use vosti_cpu::plan::compile;
 use vosti_cpu::plan::machine::{Machine, Param};
 use vosti_cuda::host::HostMemory;
-use vosti_cuda::probe::{Options, Probed};
+use vosti_cuda::probe::{Launched, Options, Probed};
 use vosti_kernels::Spec;
 use vosti_tile::numerics::FloatMode;
 
@@ -35,6 +40,8 @@ pub enum ProbeError {
     NoGpu,
     #[error(transparent)]
     Deploy(#[from] DeployError),
+    #[error("{}: {source}; name a folder that can be written", path.display())]
+    Dump { path: PathBuf, source: io::Error },
     #[error("interrupted")]
     Interrupted,
 }
@@ -50,8 +57,16 @@ pub struct Report {
     pub kernels: Vec<Probed>,
 }
 
-/// Probes every kernel of a deployment on a GPU.
-pub fn run(deployment: &Deployment, options: Options, watch: &dyn Watch) -> Result<Report, ProbeError> {
+/// Probes every kernel of a deployment on a GPU. The launches that are compared with this machine's processor are written
+/// to the folder `dump`, weights and all.
+pub fn run(
+    deployment: &Deployment,
+    options: Options,
+    dump: Option<&Path>,
+    watch: &dyn Watch,
+) -> Result<Report, ProbeError> {
+    let unwritten = |source| ProbeError::Dump { path: dump.unwrap_or(Path::new("")).to_path_buf(), source };
+    let mut files = dump.map(Dump::new).transpose().map_err(unwritten)?;
     let room = Room { pages: Some(PAGES), rows_max: ROWS_MAX, ..Room::default() };
     let AnyDevice::Gpu(mut device) = deployment.device(&room)? else { return Err(ProbeError::NoGpu) };
     let stopped = Cell::new(false);
@@ -64,13 +79,22 @@ pub fn run(deployment: &Deployment, options: Options, watch: &dyn Watch) -> Resu
         }
         on_this_processor(bundle, spec, buffers, grid)
     };
+    let mut failed = None;
+    let mut keep = |launched: &Launched| {
+        let written = files.as_mut().map_or(Ok(()), |files| files.write(launched));
+        written.map_err(|error| failed.insert(error).to_string())
+    };
     let mut done = |kernel: usize, kernels: usize| {
         if !std::mem::replace(&mut begun, true) {
             watch.stage("probing", kernels as u64);
         }
         watch.done(kernel as u64);
     };
-    let kernels = match device.probe(options, &mut reference, &mut done) {
+    let probed = device.probe(options, &mut reference, &mut keep, &mut done);
+    if let Some(error) = failed {
+        return Err(unwritten(error));
+    }
+    let kernels = match probed {
         Ok(kernels) => kernels,
         Err(_) if stopped.get() => return Err(ProbeError::Interrupted),
         Err(error) => return Err(DeployError::from(error).into()),

@@ -158,12 +158,42 @@ fn a_configuration_with_random_weights_answers_is_measured_and_probed() {
     assert_eq!((played.tokens, played.session_s.len(), played.first_token_s.len()), (16, 2, 4));
 
     let options = vosti_cuda::probe::Options { cases: 6, references: 1, seed: 1 };
-    let probed = vosti::probe::run(&deployment, options, &Silent).unwrap();
+    let dump = place.folder.path().join("dump");
+    let probed = vosti::probe::run(&deployment, options, Some(&dump), &Silent).unwrap();
     assert!(probed.passed && probed.kernels.len() > 8, "{probed:?}");
+    in_fp64(&dump, probed.kernels.len());
 
     // The suite sees a device without threads and instruction sets to compare.
     let subject = Real::new(deployment, None);
     assert!(subject.thread_counts().is_empty() && subject.instruction_sets().is_empty());
+}
+
+/// What the probe wrote is what sums in FP64 give, but for rounding; and a wrong number in it is seen.
+fn in_fp64(dump: &Path, kernels: usize) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let python = root.join("target/python/bin/python");
+    if Command::new(&python).args(["-c", "import numpy"]).output().is_ok_and(|ran| ran.status.success()) {
+        let judge = || Command::new(&python).arg(root.join("bench/gpu/fp64.py")).arg(dump).output().unwrap();
+        let ran = judge();
+        let said = String::from_utf8_lossy(&ran.stdout).into_owned();
+        assert!(ran.status.success(), "{said}{}", String::from_utf8_lossy(&ran.stderr));
+        assert_eq!(said.matches("\"worst\"").count(), kernels, "{said}");
+        let wrong = |path: &Path| {
+            let mut bytes = std::fs::read(path).unwrap();
+            let data = 8 + u64::from_le_bytes(*bytes.first_chunk().unwrap()) as usize;
+            let header: serde_json::Value = serde_json::from_slice(&bytes[8..data]).unwrap();
+            for (_, tensor) in header.as_object().unwrap().iter().filter(|(name, _)| name.starts_with("written.")) {
+                let at = |i: usize| data + tensor["data_offsets"][i].as_u64().unwrap() as usize;
+                // Exponents.
+                bytes[at(0)..at(1)].iter_mut().skip(1).step_by(2).for_each(|byte| *byte ^= 2);
+            }
+            std::fs::write(path, bytes).unwrap();
+        };
+        std::fs::read_dir(dump).unwrap().for_each(|file| wrong(&file.unwrap().path()));
+        assert_eq!(judge().status.code(), Some(1), "a wrong number was not seen");
+    } else {
+        println!("skipped: no numpy; run `cargo xtask python`");
+    }
 }
 
 /// The script of a day with a GPU, on a processor and a model of a few kilobytes: every step runs but the one that needs a

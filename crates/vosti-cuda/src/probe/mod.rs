@@ -3,8 +3,8 @@
 //!
 //! A case is one row in two launches of a kernel that its contract relates: the row's own inputs are the same, all that the
 //! contract leaves open differs (how many rows, which row of which tile, what stands in the others and beyond the last,
-//! which pages, what the cache holds that the row may not see), and the row's outputs must have the same bits. Rows nobody
-//! chose hold NaN, infinities and huge numbers, caches huge finite ones; chosen rows hold -0 and what underflows. So lane
+//! which pages, what the cache holds that the row may not see, how many programs to spare there are, as recorded launches
+//! have), and the row's outputs must have the same bits. Rows nobody chose hold NaN, infinities and huge numbers, caches huge finite ones; chosen rows hold -0 and what underflows. So lane
 //! locality and row uniformity of dot and reduce, masked lanes and padding are tried together, as the kernel uses them.
 //! It knows no kernel by name: roles and shapes say what is what. Read next: `sides.rs`.
 
@@ -33,6 +33,29 @@ pub struct Options {
 
 /// Executes some programs of a kernel: its specialisation, a buffer for each parameter, the grid.
 pub type Reference<'a> = &'a mut dyn FnMut(&Spec, &mut [Vec<u8>], [usize; 3]) -> Result<(), String>;
+
+/// A launch that is compared with the reference, as bytes on the device.
+#[derive(Clone, Debug)]
+pub struct Launched<'a> {
+    pub spec: &'a Spec,
+    pub params: Vec<Held<'a>>,
+    /// Rows whose outputs mean something. Others were made of NaN, infinities and huge numbers.
+    pub chosen: Vec<usize>,
+}
+
+/// What a parameter of a launch held.
+#[derive(Clone, Copy, Debug)]
+pub struct Held<'a> {
+    pub name: &'a str,
+    pub role: Role,
+    pub elem: Scalar,
+    pub before: &'a [u8],
+    /// Where the kernel writes it.
+    pub after: Option<&'a [u8]>,
+}
+
+/// Takes a launch that is compared, for a look of its own.
+pub type Keep<'a> = &'a mut dyn FnMut(&Launched) -> Result<(), String>;
 
 /// What came of one kernel.
 #[derive(Clone, Debug, Serialize)]
@@ -100,6 +123,7 @@ impl<D: Driver> CudaDevice<D> {
         &mut self,
         options: Options,
         reference: Reference,
+        keep: Keep,
         done: &mut dyn FnMut(usize, usize),
     ) -> Result<Vec<Probed>, CudaError> {
         let kernels = self.wiring.kernels.len();
@@ -107,7 +131,7 @@ impl<D: Driver> CudaDevice<D> {
         for kernel in 0..kernels {
             let lab = self.lab(kernel);
             let mut random = Random(options.seed ^ (kernel as u64) << 40);
-            all.push(self.probe_one(&lab, options, &mut random, reference)?);
+            all.push(self.probe_one(&lab, options, &mut random, reference, keep)?);
             done(kernel + 1, kernels);
         }
         Ok(all)
@@ -162,6 +186,7 @@ impl<D: Driver> CudaDevice<D> {
         options: Options,
         random: &mut Random,
         reference: Reference,
+        keep: Keep,
     ) -> Result<Probed, CudaError> {
         let mut probed =
             Probed { kernel: lab.spec.to_string(), cases: 0, differs: None, finite: 0.0, compared: 0, error_max: 0.0 };
@@ -171,7 +196,11 @@ impl<D: Driver> CudaDevice<D> {
             let before = left.buffers.clone();
             let a = self.run_side(lab, left)?;
             if round < options.references {
-                self.compare(lab, before, &a, reference, &mut probed)?;
+                let failed = |why: String| CudaError::Launch { spec: lab.spec.to_string(), why };
+                let before = self.with_weights(lab, before)?;
+                let chosen = pairs.iter().map(|(l, _)| l.row).collect();
+                keep(&launched(lab, &before, &a, chosen)).map_err(failed)?;
+                compare(lab, before, &a, reference, &mut probed)?;
             }
             let b = self.run_side(lab, right)?;
             for (l, r) in &pairs {
@@ -203,7 +232,7 @@ impl<D: Driver> CudaDevice<D> {
         for (param, bytes) in lab.params.iter().zip(&side.buffers).filter(|(_, bytes)| !bytes.is_empty()) {
             self.driver.upload(param.at, bytes)?;
         }
-        self.wiring.kernels[lab.kernel].launch(&mut self.driver, side.extent(), &lab.pointers)?;
+        self.wiring.kernels[lab.kernel].launch(&mut self.driver, side.extent(side.spare), &lab.pointers)?;
         for (param, bytes) in lab.params.iter().zip(&mut side.buffers) {
             if written(param.role, lab.contract.shape) {
                 self.driver.download(param.at, bytes)?;
@@ -214,45 +243,61 @@ impl<D: Driver> CudaDevice<D> {
         Ok(side)
     }
 
-    fn compare(
-        &mut self,
-        lab: &Lab,
-        before: Vec<Vec<u8>>,
-        found: &Side,
-        reference: Reference,
-        probed: &mut Probed,
-    ) -> Result<(), CudaError> {
-        let mut wanted = before.clone();
-        for (param, bytes) in lab.params.iter().zip(&mut wanted) {
+    /// What parameters held before a launch, the weights from the device.
+    fn with_weights(&mut self, lab: &Lab, mut before: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, CudaError> {
+        for (param, bytes) in lab.params.iter().zip(&mut before) {
             if matches!(param.role, Role::Weight(_)) {
                 bytes.resize(param.bytes, 0);
                 self.driver.download(param.at, bytes)?;
             }
         }
-        let failed = |why: String| CudaError::Launch { spec: lab.spec.to_string(), why };
-        let grid = lab.contract.grid(&lab.spec, found.extent())?;
-        reference(&lab.spec, &mut wanted, grid).map_err(failed)?;
-        for (i, param) in lab.params.iter().enumerate().filter(|(_, p)| written(p.role, lab.contract.shape)) {
-            let (was, want, has) = (&before[i], &wanted[i], &found.buffers[i]);
-            let size = param.elem.bytes();
-            let cells: Vec<usize> =
-                (0..want.len() / size).filter(|e| want[e * size..][..size] != was[e * size..][..size]).collect();
-            let value = |bytes: &[u8], cell: usize| f64::from(get(bytes, param.elem, cell));
-            let squares: f64 = cells.iter().map(|c| value(want, *c)).filter(|x| x.is_finite()).map(|x| x * x).sum();
-            let scale = (squares / cells.len().max(1) as f64).sqrt().max(1e-30);
-            for cell in &cells {
-                let (x, y) = (value(want, *cell), value(has, *cell));
-                let error = match (x.is_finite(), y.is_finite()) {
-                    (true, true) => (x - y).abs() / x.abs().max(scale),
-                    (false, false) => 0.0,
-                    _ => f64::INFINITY,
-                };
-                probed.error_max = probed.error_max.max(error);
-            }
-            probed.compared += cells.len();
-        }
-        Ok(())
+        Ok(before)
     }
+}
+
+fn launched<'a>(lab: &'a Lab, before: &'a [Vec<u8>], after: &'a Side, chosen: Vec<usize>) -> Launched<'a> {
+    let params = lab.params.iter().enumerate().map(|(i, param)| Held {
+        name: &lab.contract.params[i].name,
+        role: param.role,
+        elem: param.elem,
+        before: &before[i],
+        after: written(param.role, lab.contract.shape).then_some(&after.buffers[i][..]),
+    });
+    Launched { spec: &lab.spec, params: params.collect(), chosen }
+}
+
+/// Compares what a launch wrote with what the reference's programs write.
+fn compare(
+    lab: &Lab,
+    before: Vec<Vec<u8>>,
+    found: &Side,
+    reference: Reference,
+    probed: &mut Probed,
+) -> Result<(), CudaError> {
+    let failed = |why: String| CudaError::Launch { spec: lab.spec.to_string(), why };
+    let mut wanted = before.clone();
+    let grid = lab.contract.grid(&lab.spec, found.extent(0))?;
+    reference(&lab.spec, &mut wanted, grid).map_err(failed)?;
+    for (i, param) in lab.params.iter().enumerate().filter(|(_, p)| written(p.role, lab.contract.shape)) {
+        let (was, want, has) = (&before[i], &wanted[i], &found.buffers[i]);
+        let size = param.elem.bytes();
+        let cells: Vec<usize> =
+            (0..want.len() / size).filter(|e| want[e * size..][..size] != was[e * size..][..size]).collect();
+        let value = |bytes: &[u8], cell: usize| f64::from(get(bytes, param.elem, cell));
+        let squares: f64 = cells.iter().map(|c| value(want, *c)).filter(|x| x.is_finite()).map(|x| x * x).sum();
+        let scale = (squares / cells.len().max(1) as f64).sqrt().max(1e-30);
+        for cell in &cells {
+            let (x, y) = (value(want, *cell), value(has, *cell));
+            let error = match (x.is_finite(), y.is_finite()) {
+                (true, true) => (x - y).abs() / x.abs().max(scale),
+                (false, false) => 0.0,
+                _ => f64::INFINITY,
+            };
+            probed.error_max = probed.error_max.max(error);
+        }
+        probed.compared += cells.len();
+    }
+    Ok(())
 }
 
 /// Whether a kernel of this shape writes what has this role.
@@ -282,7 +327,8 @@ impl Row {
 }
 
 impl Side {
-    fn extent(&self) -> Extent {
-        Extent { rows: self.rows, tiles: self.tiles }
+    /// Its work, and room for more rows or tiles.
+    fn extent(&self, spare: usize) -> Extent {
+        Extent { rows: self.rows + spare, tiles: self.tiles + spare }
     }
 }

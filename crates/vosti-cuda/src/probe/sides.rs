@@ -33,6 +33,8 @@ impl fmt::Display for Row {
 pub struct Side {
     pub rows: usize,
     pub tiles: usize,
+    /// Rows or tiles that the launch has room for beside them.
+    pub spare: usize,
     /// For each parameter what it begins with; empty for weights.
     pub buffers: Vec<Vec<u8>>,
     tokens: Vec<i32>,
@@ -126,11 +128,15 @@ fn rows(lab: &Lab, random: &mut Random) -> (Side, Side, Vec<(Row, Row)>) {
 impl Side {
     /// Every buffer: metadata as they are, inputs wild, caches finite, outputs untouched.
     fn fill(&mut self, lab: &Lab, random: &mut Random) {
+        // Half of the launches are as large as their work. Buffers have room for as many rows, and a tile has a row.
+        let most = lab.limits.rows.saturating_sub(self.rows);
+        self.spare = random.below(2) * random.below(most + 1);
+        let room = self.rows + self.spare + BEYOND;
         let buffers = lab.params.iter().map(|param| match param.role {
             Role::Weight(_) => vec![],
             Role::In(_) => numbers(param, || random.wild()),
             Role::CacheK | Role::CacheV => numbers(param, || random.finite()),
-            Role::Out(_) => vec![UNTOUCHED; param.bytes.min((self.rows + BEYOND) * param.width * param.elem.bytes())],
+            Role::Out(_) => vec![UNTOUCHED; param.bytes.min(room * param.width * param.elem.bytes())],
             role => self.metadata(role, lab.limits.tile),
         });
         self.buffers = buffers.collect();
@@ -147,14 +153,16 @@ impl Side {
             starts += s.pages.len();
             starts - s.pages.len()
         });
-        let mut tiles: Vec<[usize; 4]> = vec![];
+        let mut tiles: Vec<[i32; 4]> = vec![];
         for (s, table) in self.sequences.iter().zip(tables.collect::<Vec<_>>()) {
             for first in (0..s.rows).step_by(height) {
-                tiles.push([table, s.first_row + first, (s.rows - first).min(height), s.start + first]);
+                let tile = [table, s.first_row + first, (s.rows - first).min(height), s.start + first];
+                tiles.push(tile.map(|n| n as i32));
             }
         }
         self.tiles = tiles.len();
-        let tile = |part: usize| tiles.iter().map(|tile| tile[part] as i32).collect();
+        tiles.resize(self.tiles + self.spare, [-1, 0, 0, 0]);
+        let tile = |part: usize| tiles.iter().map(|tile| tile[part]).collect();
         let ints: Vec<i32> = match role {
             Role::Rows => vec![self.rows as i32],
             Role::Tokens => self.tokens.clone(),

@@ -545,6 +545,10 @@ pub struct Probe {
     #[arg(long, default_value_t = 4, value_name = "N", value_parser = at_least_one)]
     pub references: usize,
 
+    /// Write those launches, weights and all, as safetensors files: bench/gpu/fp64.py compares them with FP64
+    #[arg(long, value_name = "FOLDER")]
+    pub dump: Option<PathBuf>,
+
     /// Seed of the cases
     #[arg(long, default_value_t = 1)]
     pub seed: u64,

@@ -12,7 +12,7 @@ pub fn run(arguments: &Probe) -> Result<Outcome> {
     let deployment = open::load(&arguments.model, &open::options(&arguments.hardware, None))?;
     let options = Options { cases: arguments.cases, references: arguments.references, seed: arguments.seed };
     let bar = Bar::new(Unit::Count);
-    let report = probe::run(&deployment, options, &bar)?;
+    let report = probe::run(&deployment, options, arguments.dump.as_deref(), &bar)?;
     drop(bar);
     let outcome = if report.passed { Outcome::Done } else { Outcome::Failed };
     if arguments.json {

@@ -1,0 +1,236 @@
+"""What each kernel should give, in FP64, beside what it gave: of the launches that `vosti probe --dump FOLDER` wrote.
+
+    python3 bench/gpu/fp64.py FOLDER > fp64.json
+
+Needs numpy. Each kernel is written again here from what it promises, not from its text: sums in FP64, no tiles, no online softmax,
+nothing rounded between. An error is measured in units of what rounding can do at most: FP32 sums of K products, the roundings
+that the kernel's contract names (weights of attention to BF16, the result to its type), some units in the last place for exp
+and rsqrt. More than 1 is a kernel that computes something else, and the exit code is 1 then. Only rows that the probe chose
+count: the others hold NaN, infinities and huge numbers on purpose.
+"""
+import json
+import pathlib
+import sys
+
+import numpy as np
+
+F32, BF16 = 2.0 ** -24, 2.0 ** -8  # half a unit in the last place, relative
+TINY = 2.0 ** -126  # below it everything is zero
+
+
+def read(path):
+    """Tensors by name in FP64 or as integers, and the metadata, of a safetensors file."""
+    data = path.read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:8 + size])
+    about = header.pop("__metadata__")
+    tensors, kinds = {}, {}
+    for name, entry in header.items():
+        start, end = (8 + size + at for at in entry["data_offsets"])
+        kinds[name] = entry["dtype"]
+        if entry["dtype"] == "BF16":
+            bits = np.frombuffer(data[start:end], "<u2").astype(np.uint32) << 16
+            tensors[name] = bits.view(np.float32).astype(np.float64)
+        elif entry["dtype"] == "F32":
+            tensors[name] = np.frombuffer(data[start:end], "<f4").astype(np.float64)
+        else:
+            tensors[name] = np.frombuffer(data[start:end], "<i4")
+    return tensors, kinds, about
+
+
+class Launch:
+    first = {}  # of each specialisation: it has the weights
+
+    def __init__(self, path):
+        tensors, self.kinds, about = read(path)
+        self.name, self.kernel = about["specialisation"], about["kernel"]
+        self.tensors = {**Launch.first.setdefault(self.name, tensors), **tensors}
+        self.constants = {key: float(value) for key, value in json.loads(about["constants"]).items()}
+        self.rows = self.tensors["chosen"]
+
+    def __getitem__(self, name):
+        return self.tensors[name]
+
+    def int(self, name):
+        return int(self.constants[name])
+
+    def inputs(self, name, width):
+        """The chosen rows of an input."""
+        return self[name].reshape(-1, width)[self.rows]
+
+    def rounding(self, name):
+        return BF16 if self.kinds["written." + name] == "BF16" else F32
+
+
+def product(x, w):
+    """x w^T, and what its sum in FP32 may be off by."""
+    return x @ w.T, x.shape[1] * (F32 * (np.abs(x) @ np.abs(w).T) + TINY)
+
+
+def normed(x, eps):
+    """x over its root mean square, and by how much of itself that may be off."""
+    n = x.shape[-1]
+    return x / np.sqrt((x * x).mean(-1, keepdims=True) + eps), (n + 8) * F32
+
+
+def linear(l):
+    x, w = l.inputs("x", l.int("K")), l["w"].reshape(l.int("N"), l.int("K"))
+    return {"out": product(x, w)}
+
+
+def linear_add(l):
+    value, off = linear(l)["out"]
+    residual = l.inputs("residual", l.int("N"))
+    return {"out": (residual + value, off)}
+
+
+def linear_logits(l):
+    value, off = linear(l)["out"]
+    cap = l.constants["SOFTCAP"]
+    return {"out": (cap * np.tanh(value / cap), off + 16 * F32 * cap) if cap else (value, off)}
+
+
+def linear_glu(l):
+    k, n = l.int("K"), l.int("N")
+    x, w = l.inputs("x", k), l["w"].reshape(2 * n, k)
+    (gate, gate_off), (up, up_off) = product(x, w[:n]), product(x, w[n:])
+    z = gate if l.int("ACT") == 0 else np.sqrt(8 / np.pi) * (gate + 0.044715 * gate ** 3)
+    with np.errstate(over="ignore"):
+        act = gate / (1 + np.exp(-z))
+    # The steepest slope of either function is below 1.2; an exponential is off by its argument's last place.
+    off = 1.2 * gate_off * np.abs(up) + np.abs(act) * up_off + np.abs(act * up) * (16 + 4 * np.abs(z)) * F32
+    return {"out": (act * up, off)}
+
+
+def embed(l):
+    h = l.int("H")
+    value = l["w"].reshape(-1, h)[l["tokens"][l.rows]] * l.constants["SCALE"]
+    return {"out": (value, 2 * F32 * np.abs(value))}
+
+
+def rmsnorm(l, rows=None):
+    h = l.int("H")
+    x = l["x"].reshape(-1, h)[l.rows if rows is None else rows]
+    value, off = normed(x, l.constants["EPS"])
+    value = value * l["w"][:h]
+    return {"out": (value, np.abs(value) * off)}
+
+
+def rmsnorm_gather(l):
+    return rmsnorm(l, l["row_index"][l.rows])
+
+
+def rmsnorm_add(l):
+    value, off = rmsnorm(l)["out"]
+    residual = l.inputs("residual", l.int("H"))
+    return {"out": (residual + value, off + F32 * np.abs(residual + value))}
+
+
+def rmsnorm_add_scaled(l):
+    value, off = rmsnorm_add(l)["out"]
+    factor = l["factor"][:l.int("H")]
+    return {"out": (value * factor, (off + 2 * F32 * np.abs(value)) * np.abs(factor))}
+
+
+def heads(l, offset, count):
+    d = l.int("D")
+    return l.inputs("qkv", l.int("STRIDE"))[:, offset:offset + count * d].reshape(-1, count, d)
+
+
+def turned(l, x):
+    """Normed if the kernel does, and turned by its position."""
+    half, off = l.int("D") // 2, 4 * F32
+    if l.int("NORM"):
+        x, more = normed(x, l.constants["EPS"])
+        x, off = x * l["norm_w"], off + more
+    position = l["positions"][l.rows]
+    cos, sin = (l[table].reshape(-1, half)[position][:, None, :] for table in ("cos", "sin"))
+    a, b = x[..., :half], x[..., half:]
+    value = np.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
+    size = np.concatenate([np.abs(a * cos) + np.abs(b * sin), np.abs(b * cos) + np.abs(a * sin)], -1)
+    return value, size * off
+
+
+def rope_q(l):
+    value, off = turned(l, heads(l, l.int("OFFSET"), l.int("HEADS")))
+    return {"out": (value.reshape(len(l.rows), -1), off.reshape(len(l.rows), -1))}
+
+
+def store_kv(l):
+    kv = l.int("KV_HEADS")
+    values = heads(l, l.int("V_OFFSET"), kv)
+    off = 0.0 * values
+    if l.int("V_NORM"):
+        values, more = normed(values, l.constants["EPS"])
+        off = np.abs(values) * more
+    return {"cache_k": turned(l, heads(l, l.int("K_OFFSET"), kv)), "cache_v": (values, off)}
+
+
+def attend(l):
+    count, kv, d, page, window = (l.int(n) for n in ("HEADS", "KV_HEADS", "D", "PAGE", "WINDOW"))
+    scale, cap, group = l.constants["SCALE"], l.constants["SOFTCAP"], count // kv
+    tiles = list(zip(l["tile_table"], l["tile_row"], l["tile_rows"], l["tile_pos"]))
+    keys, values = (l[name].reshape(-1, kv, page, d) for name in ("cache_k", "cache_v"))
+    queries = l.inputs("q", count * d).reshape(-1, kv, group, d)
+    result, bound = np.empty_like(queries), np.empty_like(queries)
+    for i, row in enumerate(l.rows):
+        table, first, _, start = next(t for t in tiles if t[1] <= row < t[1] + t[2])
+        p = start + row - first
+        seen = np.arange(max(p - window + 1, 0) if window else 0, p + 1)
+        pages = l["page_table"][table + seen // page]
+        k, v = (cache[pages, :, seen % page, :] for cache in (keys, values))  # [seen, kv, d]
+        score = scale * np.einsum("hgd,jhd->hgj", queries[i], k)
+        off = d * F32 * scale * np.einsum("hgd,jhd->hgj", np.abs(queries[i]), np.abs(k)) + 8 * F32 * np.abs(score)
+        if cap:
+            score, off = cap * np.tanh(score / cap), off + 16 * F32 * cap
+        weight = np.exp(score - score.max(-1, keepdims=True))
+        total = weight.sum(-1)[..., None]
+        result[i] = np.einsum("hgj,jhd->hgd", weight, v) / total
+        # Weights are rounded to BF16 before they meet values, and are as far off as scores are.
+        each = BF16 + 2 * off.max(-1)[..., None] + 2 * (len(seen) + 16) * F32
+        bound[i] = np.einsum("hgj,jhd->hgd", weight, np.abs(v)) / total * each
+    return {"out": (result.reshape(len(l.rows), -1), bound.reshape(len(l.rows), -1))}
+
+
+KERNELS = [linear, linear_add, linear_logits, linear_glu, embed, rmsnorm, rmsnorm_gather, rmsnorm_add, rmsnorm_add_scaled, rope_q,
+           store_kv, attend]
+
+
+def found(l, name, like):
+    written = l["written." + name]
+    if name == "out":
+        return written.reshape(-1, like.shape[1])[l.rows]
+    page = l.int("PAGE")
+    cache = written.reshape(-1, l.int("KV_HEADS"), page, l.int("D"))
+    slots = l["slots"][l.rows]
+    return cache[slots // page, :, slots % page, :]
+
+
+def judge(path):
+    l = Launch(path)
+    compute = next((k for k in KERNELS if k.__name__ == l.kernel), None)
+    if compute is None:
+        sys.exit(f"{path.name}: `{l.kernel}` is not written here: add it")
+    worst, middle, cells = 0.0, [], 0
+    for name, (value, off) in compute(l).items():
+        off = off + l.rounding(name) * (np.abs(value) + off) + 16 * TINY
+        ratio = np.abs(found(l, name, value) - value) / off
+        # What is not a number is as wrong as can be.
+        worst = max(worst, float(np.nan_to_num(ratio, nan=np.inf).max()))
+        middle.append(np.median(ratio))
+        cells += ratio.size
+    return {"kernel": l.name, "cells": cells, "worst": worst, "median": float(np.median(middle))}
+
+
+def main():
+    paths = sorted(pathlib.Path(sys.argv[1]).glob("*.safetensors")) if len(sys.argv) == 2 else []
+    if not paths:
+        sys.exit("usage: fp64.py FOLDER, with what `vosti probe --dump FOLDER` wrote")
+    launches = [judge(path) for path in paths]
+    passed = all(launch["worst"] <= 1 for launch in launches)
+    json.dump({"unit": "what rounding can do at most", "passed": passed, "launches": launches}, sys.stdout, indent=1)
+    print()
+    sys.exit(0 if passed else 1)
+
+
+main()
