@@ -1,13 +1,22 @@
 """The same shapes through torch: cuBLAS matrices and scaled-dot-product attention, BF16, random weights, nothing invariant.
 
     python3 bench/gpu/torch_peer.py --config config.json > torch.json
+    python3 bench/gpu/torch_peer.py --config config.json --products no-split-k > no-split-k.json
+    python3 bench/gpu/torch_peer.py --config config.json --vllm FOLDER > vllm.json
+
+With `--vllm` matrices and norms go through vLLM's own batch-invariant Triton kernels, from files of its wheel
+(`vllm_kernels.py` says which). On Hopper and Blackwell vLLM itself takes them for some ops only and has cuBLASLt not split sums
+for matrices: `--products no-split-k` is that setting. Attention is torch's in all of them: vLLM's needs vLLM.
 
 Measures the device's ceilings (a copy, large BF16 matrix products), then prefill and decode as `vosti bench` does: prefill of
 one sequence after `depth` cached tokens, decode of a batch. Decode is recorded as a CUDA graph, as ours is. Only the
 configurations of Llama's kind are built; layers of Gemma have more norms, which cost little beside their matrices.
+
+`--device cpu`, with small sizes, tries the script itself where there is no GPU: its numbers mean nothing then.
 """
 import argparse
 import json
+import os
 import statistics
 import sys
 import time
@@ -16,28 +25,35 @@ import torch
 import torch.nn.functional as F
 
 DEVICE, DTYPE = "cuda", torch.bfloat16
+# What computes `x @ weight.T` and root mean square norms.
+linear, norm = F.linear, lambda x, weight, eps: F.rms_norm(x, weight.shape, weight, eps)
+
+
+def wait():
+    if DEVICE == "cuda":
+        torch.cuda.synchronize()
 
 
 def timed(work, repeat):
     """Seconds of each repetition, after two that do not count."""
     seconds = []
     for i in range(repeat + 2):
-        torch.cuda.synchronize()
+        wait()
         start = time.perf_counter()
         work()
-        torch.cuda.synchronize()
+        wait()
         if i >= 2:
             seconds.append(time.perf_counter() - start)
     return seconds
 
 
 def ceilings():
-    n = 1 << 29
+    n = 1 << (29 if DEVICE == "cuda" else 24)
     a, b = torch.zeros(n, dtype=torch.uint8, device=DEVICE), torch.zeros(n, dtype=torch.uint8, device=DEVICE)
     memory = 2 * n / min(timed(lambda: b.copy_(a), 20))
     del a, b
     flops = 0.0
-    for size in (4096, 8192):
+    for size in (4096, 8192) if DEVICE == "cuda" else (256,):
         x, y = (torch.randn(size, size, device=DEVICE, dtype=DTYPE) for _ in range(2))
         flops = max(flops, 2 * size ** 3 / min(timed(lambda: x @ y, 20)))
     return memory, flops
@@ -84,7 +100,7 @@ class Model:
             from torch.nn.attention.bias import causal_lower_right
             mask = causal_lower_right(rows, depth + rows)
         for (qkv, out, up, down), (keys, values) in zip(self.weights, cache):
-            h = F.rms_norm(x, (self.hidden,), self.norm, self.eps) @ qkv.T
+            h = linear(norm(x, self.norm, self.eps), qkv)
             q, k, v = h.split([self.heads * self.dim, self.kv * self.dim, self.kv * self.dim], dim=-1)
             q, k, v = (t.view(batch, rows, -1, self.dim).transpose(1, 2) for t in (q, k, v))
             keys[:, :, depth:depth + rows] = self.turn(k, cos, sin)
@@ -93,10 +109,10 @@ class Model:
             a = F.scaled_dot_product_attention(self.turn(q, cos, sin), keys[:, :, :seen], values[:, :, :seen],
                                                attn_mask=mask, is_causal=rows > 1 and depth == 0,
                                                enable_gqa=self.heads != self.kv)
-            x = x + a.transpose(1, 2).reshape(batch, rows, -1) @ out.T
-            gate, linear = (F.rms_norm(x, (self.hidden,), self.norm, self.eps) @ up.T).chunk(2, dim=-1)
-            x = x + (F.silu(gate) * linear) @ down.T
-        return F.rms_norm(x[:, -1:], (self.hidden,), self.norm, self.eps) @ self.embed.T if last else None
+            x = x + linear(a.transpose(1, 2).reshape(batch, rows, -1), out)
+            gate, factor = linear(norm(x, self.norm, self.eps), up).chunk(2, dim=-1)
+            x = x + linear(F.silu(gate) * factor, down)
+        return linear(norm(x[:, -1:], self.norm, self.eps), self.embed) if last else None
 
 
 def prefill(model, tokens, depth, repeat):
@@ -110,20 +126,48 @@ def decode(model, tokens, batch, depth, repeat):
     depth = max(depth, 1) + tokens // 2
     cache = model.cache(batch, depth + 1)
     ids = torch.randint(0, model.vocab, (batch, 1), device=DEVICE)
-    side = torch.cuda.Stream()
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            model.forward(ids, depth, cache, True)
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        logits = model.forward(ids, depth, cache, True)
+    step = recorded(lambda: model.forward(ids, depth, cache, True))
 
     def steps():
         for _ in range(tokens):
-            graph.replay()
-            ids.copy_(logits.argmax(dim=-1))
+            ids.copy_(step().argmax(dim=-1))
     return [tokens * batch / s for s in timed(steps, repeat)]
+
+
+def recorded(work):
+    """`work` as a CUDA graph; on a processor as it is. Each call gives what it gives."""
+    if DEVICE != "cuda":
+        return work
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            work()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = work()
+
+    def replay():
+        graph.replay()
+        return result
+    return replay
+
+
+def choose(arguments):
+    """Sets what matrices and norms are computed by; gives it a name."""
+    global linear, norm
+    if arguments.vllm:
+        import vllm_kernels
+        kernels = vllm_kernels.load(arguments.vllm)
+        linear, norm = kernels.linear_batch_invariant, kernels.rms_norm_batch_invariant
+        return "vLLM's Triton kernels"
+    if arguments.products == "no-split-k":
+        # As vLLM sets it: without a workspace nothing is split. Read when the library is first used.
+        os.environ["CUBLAS_WORKSPACE_CONFIG"], os.environ["CUBLASLT_WORKSPACE_SIZE"] = ":16:8", "1"
+        torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+        torch.backends.cuda.preferred_blas_library(backend="cublaslt")
+        return "cuBLASLt without split sums"
+    return "torch"
 
 
 def numbers(text):
@@ -139,7 +183,13 @@ def main():
     parser.add_argument("--batch", type=numbers, default=[4])
     parser.add_argument("--depth", type=numbers, default=[0, 4096, 8192, 12288, 16384])
     parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--products", choices=["torch", "no-split-k"], default="torch")
+    parser.add_argument("--vllm", metavar="FOLDER")
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     arguments = parser.parse_args()
+    global DEVICE
+    DEVICE = arguments.device
+    products = choose(arguments)
     with open(arguments.config) as file:
         config = json.load(file)
     memory, flops = ceilings()
@@ -152,8 +202,9 @@ def main():
             rates = decode(model, arguments.decode, batch, depth, arguments.repeat)
             cases.append({"what": "decode", "tokens": arguments.decode, "batch": batch, "depth": depth,
                           "tokens_per_s": statistics.median(rates), "all": rates})
-    json.dump({"device": torch.cuda.get_device_name(), "torch": torch.__version__, "read_bytes_per_s": memory,
-               "dot_flops_per_s": flops, "cases": cases}, sys.stdout, indent=1)
+    name = torch.cuda.get_device_name() if DEVICE == "cuda" else "cpu: these numbers mean nothing"
+    json.dump({"device": name, "torch": torch.__version__, "products": products, "read_bytes_per_s": memory, "dot_flops_per_s": flops,
+               "cases": cases}, sys.stdout, indent=1)
     print()
 
 
