@@ -276,9 +276,13 @@ mod tests {
     #[test]
     fn every_unit_is_taken_once_by_whoever_comes() {
         for threads in [1, 2, 3, 8] {
-            for (grid, sweep) in
-                [([1, 4096, 1], Some(0)), ([1, 9, 1], Some(0)), ([8, 15, 1], Some(0)), ([7, 3, 1], None)]
-            {
+            for (grid, sweep) in [
+                ([1, 4096, 1], Some(0)),
+                ([8, 15, 1], Some(0)),
+                ([7, 3, 2], Some(1)),
+                ([2, 3, 5], Some(2)),
+                ([7, 3, 1], None),
+            ] {
                 let units = Units::of(grid, sweep, threads);
                 let next = AtomicUsize::new(units.first(threads).start);
                 let mut runs: Vec<Range<usize>> = (0..threads).map(|worker| units.first(worker)).collect();
@@ -287,8 +291,8 @@ mod tests {
                 assert_eq!(taken, (0..units.count).collect::<Vec<_>>(), "{grid:?} by {threads}");
                 let mut programs = vec![0; grid.iter().product()];
                 for unit in taken {
-                    let [x, y, _] = units.program(grid, unit);
-                    programs[x as usize + grid[0] * y as usize] += 1;
+                    let [x, y, z] = units.program(grid, unit).map(|at| at as usize);
+                    programs[x + grid[0] * (y + grid[1] * z)] += 1;
                 }
                 assert!(programs.iter().all(|times| *times == 1), "{grid:?} by {threads}");
                 // No run at the end is longer than another worker's wait is worth.
