@@ -108,16 +108,17 @@ def embed(l):
     return {"out": (value, 2 * F32 * np.abs(value))}
 
 
-def rmsnorm(l, rows=None):
+def rmsnorm(l):
     h = l.int("H")
-    x = l["x"].reshape(-1, h)[l.rows if rows is None else rows]
-    value, off = normed(x, l.constants["EPS"])
+    value, off = normed(l.inputs("x", h), l.constants["EPS"])
     value = value * l["w"][:h]
     return {"out": (value, np.abs(value) * off)}
 
 
-def rmsnorm_gather(l):
-    return rmsnorm(l, l["row_index"][l.rows])
+def gather(l):
+    rows = l["row_index"][l.rows]
+    x, residual = l["x"].reshape(-1, l.int("K"))[rows], l["residual"].reshape(-1, l.int("H"))[rows]
+    return {"out": (x, 0 * x), "stream": (residual, 0 * residual)}
 
 
 def rmsnorm_add(l):
@@ -192,13 +193,13 @@ def attend(l):
     return {"out": (result.reshape(len(l.rows), -1), bound.reshape(len(l.rows), -1))}
 
 
-KERNELS = [linear, linear_add, linear_logits, linear_glu, embed, rmsnorm, rmsnorm_gather, rmsnorm_add, rmsnorm_add_scaled, rope_q,
-           store_kv, attend]
+KERNELS = [linear, linear_add, linear_logits, linear_glu, embed, gather, rmsnorm, rmsnorm_add, rmsnorm_add_scaled, rope_q, store_kv,
+           attend]
 
 
 def found(l, name, like):
     written = l["written." + name]
-    if name == "out":
+    if name in ("out", "stream"):
         return written.reshape(-1, like.shape[1])[l.rows]
     page = l.int("PAGE")
     cache = written.reshape(-1, l.int("KV_HEADS"), page, l.int("D"))

@@ -17,6 +17,7 @@ macro_rules! sources {
 const SOURCES: &[(&str, &str)] = sources![
     "attend",
     "embed",
+    "gather",
     "linear",
     "linear_add",
     "linear_glu",
@@ -24,7 +25,6 @@ const SOURCES: &[(&str, &str)] = sources![
     "rmsnorm",
     "rmsnorm_add",
     "rmsnorm_add_scaled",
-    "rmsnorm_gather",
     "rope_q",
     "store_kv",
 ];

@@ -89,6 +89,8 @@ fn program(act: Act) -> (Program, Vec<Binding>) {
     }
     buffers.push(buffer(64, RowSet::Selected));
     buffers.push(BufferDecl { width: 256, dtype: Dtype::F32, rows: RowSet::Selected });
+    buffers.push(buffer(64, RowSet::Selected));
+    buffers.push(BufferDecl { width: 64, dtype: Dtype::F32, rows: RowSet::Selected });
     let row = |k, ins: &[u32], outs: &[u32], rows| Op::Rowwise { k, ins: ins.to_vec(), outs: outs.to_vec(), rows };
     let all = RowSet::All;
     let mut ops = vec![Op::Embed {
@@ -111,9 +113,10 @@ fn program(act: Act) -> (Program, Vec<Binding>) {
         ));
         ops.push(row(bind(spec("linear_add", &[("K", i(128)), ("N", i(64))]), &["down"], layer), &[6, 1], &[0], all));
     }
-    let gather = spec("rmsnorm_gather", &[("H", i(64)), ("EPS", f(1e-6))]);
+    let gather = spec("gather", &[("K", i(64)), ("H", i(64))]);
     let logits = spec("linear_logits", &[("K", i(64)), ("N", i(256)), ("SOFTCAP", f(0.0))]);
-    ops.push(row(bind(gather, &["norm"], 9), &[0], &[7], RowSet::Selected));
+    ops.push(row(bind(gather, &[], 0), &[5, 0], &[9, 10], RowSet::Selected));
+    ops.push(row(bind(norm, &["norm"], 9), &[10], &[7], RowSet::Selected));
     ops.push(row(bind(logits, &["embed"], 0), &[7], &[8], RowSet::Selected));
     let kernels = bindings.len() as u32;
     let groups = vec![GroupDecl { window: None, kv_heads: 2, head_dim: 16 }];

@@ -101,6 +101,7 @@ pub fn plan(decoder: &Decoder, options: &PlanOptions) -> Result<ModelPlan> {
         decoder,
         options,
         context,
+        rows: RowSet::All,
         ops: Vec::new(),
         buffers: Vec::new(),
         groups: Vec::new(),
@@ -135,13 +136,15 @@ pub fn specs(plan: &ModelPlan) -> Vec<Spec> {
     specs
 }
 
-/// The residual stream, in FP32, ping-pongs between the program's first buffers.
+/// The residual stream, in FP32, ping-pongs between two buffers.
 const STREAM: usize = 2;
 
 struct Builder<'a> {
     decoder: &'a Decoder,
     options: &'a PlanOptions<'a>,
     context: u32,
+    /// The rows that ops compute from here on.
+    rows: RowSet,
     ops: Vec<Op>,
     buffers: Vec<BufferDecl>,
     groups: Vec<GroupDecl>,
@@ -189,10 +192,7 @@ impl Builder<'_> {
             self.layer(index, &mut stream)?;
         }
 
-        let chosen = self.buffer(d.hidden, Dtype::Act, RowSet::Selected);
-        let weight = self.norm_weight("final_norm", Slot::FinalNorm, 0, d.hidden);
-        let k = self.bind("rmsnorm_gather", &self.norm_dims(), vec![weight])?;
-        self.push_rowwise(k, vec![stream[0]], vec![chosen], RowSet::Selected);
+        let normed = self.norm("final_norm", Slot::FinalNorm, 0, stream[0])?;
         let head = if d.tied { embed } else { self.matrix("head", vec![(Slot::Head, d.vocab, None)], 0, d.hidden) };
         let logits = self.buffer(d.vocab, Dtype::F32, RowSet::Selected);
         let k = self.bind(
@@ -200,16 +200,20 @@ impl Builder<'_> {
             &[("K", int(d.hidden)), ("N", int(d.vocab)), ("SOFTCAP", Const::Float(d.final_softcap))],
             vec![head],
         )?;
-        self.push_rowwise(k, vec![chosen], vec![logits], RowSet::Selected);
+        self.push_rowwise(k, vec![normed], vec![logits]);
         Ok(logits)
     }
 
-    /// One layer: reads `stream[0]`, leaves its output there and uses `stream[1]` between the halves.
-    fn layer(&mut self, index: usize, stream: &mut [u32; 2]) -> Result<()> {
+    /// One layer: reads `stream[0]`, leaves its output there and uses `stream[1]` between the halves. Nothing after the last
+    /// layer's attention reads another row, so there the rows that feed logits go on alone.
+    fn layer(&mut self, index: usize, stream: &mut [u32; STREAM]) -> Result<()> {
         let d = self.decoder;
         let layer = &d.layers[index];
-        let attended = self.attention(index, layer, stream[0])?;
+        let mut attended = self.attention(index, layer, stream[0])?;
         let q_width = layer.heads * layer.head_dim;
+        if index + 1 == d.layers.len() {
+            attended = self.choose((attended, q_width), stream)?;
+        }
         let output =
             self.matrix(&format!("layers.{index}.output"), vec![(Slot::Output, d.hidden, None)], index, q_width);
         self.join(
@@ -234,6 +238,18 @@ impl Builder<'_> {
         )?;
         stream.swap(0, 1);
         Ok(())
+    }
+
+    /// Copies the rows that feed logits of `x` and of the stream, and goes on with them; returns `x`'s.
+    fn choose(&mut self, (x, width): (u32, u32), stream: &mut [u32; STREAM]) -> Result<u32> {
+        let hidden = self.decoder.hidden;
+        self.rows = RowSet::Selected;
+        let chosen = [0; STREAM].map(|_: u32| self.buffer(hidden, Dtype::F32, RowSet::Selected));
+        let out = self.buffer(width, Dtype::Act, RowSet::Selected);
+        let k = self.bind("gather", &[("K", int(width)), ("H", int(hidden))], Vec::new())?;
+        self.push_rowwise(k, vec![x, stream[0]], vec![out, chosen[0]]);
+        *stream = chosen;
+        Ok(out)
     }
 
     /// Norm, fused projection, cache store and attention; returns the heads' outputs.
@@ -274,7 +290,7 @@ impl Builder<'_> {
         ];
         let k = self.bind("rope_q", &dims, weights)?;
         let q = self.scratch(layer.heads * layer.head_dim, qkv);
-        self.push_rowwise(k, vec![qkv], vec![q], RowSet::All);
+        self.push_rowwise(k, vec![qkv], vec![q]);
 
         let dims = [
             ("HEADS", int(layer.heads)),
@@ -330,7 +346,7 @@ impl Builder<'_> {
         let dims = [("K", int(d.hidden)), ("N", int(layer.intermediate)), ("ACT", int(activation))];
         let k = self.bind("linear_glu", &dims, vec![weight])?;
         let out = self.scratch(layer.intermediate, normed);
-        self.push_rowwise(k, vec![normed], vec![out], RowSet::All);
+        self.push_rowwise(k, vec![normed], vec![out]);
         Ok(out)
     }
 
@@ -340,13 +356,13 @@ impl Builder<'_> {
         layer: &Layer,
         (x, width): (u32, u32),
         weight: String,
-        stream: [u32; 2],
+        stream: [u32; STREAM],
         (index, norm, slot, scalar): (usize, &str, Slot, Option<String>),
     ) -> Result<()> {
         let d = self.decoder;
         if !layer.post_norms {
             let k = self.bind("linear_add", &[("K", int(width)), ("N", int(d.hidden))], vec![weight])?;
-            self.push_rowwise(k, vec![x, stream[0]], vec![stream[1]], RowSet::All);
+            self.push_rowwise(k, vec![x, stream[0]], vec![stream[1]]);
             return Ok(());
         }
         let projected = self.linear((x, width), weight, d.hidden)?;
@@ -354,7 +370,7 @@ impl Builder<'_> {
         let kernel = if scalar.is_some() { "rmsnorm_add_scaled" } else { "rmsnorm_add" };
         weights.extend(scalar);
         let k = self.bind(kernel, &self.norm_dims(), weights)?;
-        self.push_rowwise(k, vec![stream[0], projected], vec![stream[1]], RowSet::All);
+        self.push_rowwise(k, vec![stream[0], projected], vec![stream[1]]);
         Ok(())
     }
 
@@ -362,19 +378,19 @@ impl Builder<'_> {
         let weight = self.norm_weight(name, slot, index, self.decoder.hidden);
         let k = self.bind("rmsnorm", &self.norm_dims(), vec![weight])?;
         let out = self.scratch(self.decoder.hidden, input);
-        self.push_rowwise(k, vec![input], vec![out], RowSet::All);
+        self.push_rowwise(k, vec![input], vec![out]);
         Ok(out)
     }
 
     fn linear(&mut self, (x, k): (u32, u32), weight: String, n: u32) -> Result<u32> {
         let binding = self.bind("linear", &[("K", int(k)), ("N", int(n))], vec![weight])?;
         let out = self.scratch(n, x);
-        self.push_rowwise(binding, vec![x], vec![out], RowSet::All);
+        self.push_rowwise(binding, vec![x], vec![out]);
         Ok(out)
     }
 
-    fn push_rowwise(&mut self, k: u32, ins: Vec<u32>, outs: Vec<u32>, rows: RowSet) {
-        self.ops.push(Op::Rowwise { k, ins, outs, rows });
+    fn push_rowwise(&mut self, k: u32, ins: Vec<u32>, outs: Vec<u32>) {
+        self.ops.push(Op::Rowwise { k, ins, outs, rows: self.rows });
     }
 
     fn norm_dims(&self) -> [(&'static str, Const); 2] {
@@ -404,11 +420,11 @@ impl Builder<'_> {
     /// A buffer of this width that is neither the residual stream nor the op's input.
     fn scratch(&mut self, width: u32, input: u32) -> u32 {
         let fits = |(i, b): &(usize, &BufferDecl)| {
-            *i >= STREAM && *i as u32 != input && b.width == width && matches!(b.rows, RowSet::All)
+            *i as u32 != input && b.width == width && b.dtype == Dtype::Act && b.rows == self.rows
         };
         match self.buffers.iter().enumerate().find(fits) {
             Some((i, _)) => i as u32,
-            None => self.buffer(width, Dtype::Act, RowSet::All),
+            None => self.buffer(width, Dtype::Act, self.rows),
         }
     }
 }

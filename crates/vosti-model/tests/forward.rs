@@ -37,7 +37,7 @@ impl<'a> Evaluator<'a> {
         for op in &self.plan.program.ops {
             match op {
                 Op::Embed { k, out } => self.embed(*k, *out),
-                Op::Rowwise { k, ins, outs, .. } => self.rowwise(*k, ins, outs[0]),
+                Op::Rowwise { k, ins, outs, .. } => self.rowwise(*k, ins, outs),
                 Op::StoreKv { k, ins, layer } => self.store(*k, ins[0], *layer as usize),
                 Op::Attend { k, q, layer, out, window } => self.attend(*k, *q, *layer as usize, *out, *window),
             }
@@ -60,12 +60,19 @@ impl<'a> Evaluator<'a> {
         self.buffers[out as usize] = rows.collect();
     }
 
-    fn rowwise(&mut self, k: u32, ins: &[u32], out: u32) {
+    fn rowwise(&mut self, k: u32, ins: &[u32], outs: &[u32]) {
         let launch = self.launch(k);
+        if launch.spec.kernel == "gather" {
+            // All rows are selected.
+            for (from, to) in ins.iter().zip(outs) {
+                self.buffers[*to as usize] = self.buffers[*from as usize].clone();
+            }
+            return;
+        }
         let x = &self.buffers[ins[0] as usize];
         let y = ins.get(1).map(|i| &self.buffers[*i as usize]);
         let result = match launch.spec.kernel.as_str() {
-            "rmsnorm" | "rmsnorm_gather" => self.norm(launch, x),
+            "rmsnorm" => self.norm(launch, x),
             "rmsnorm_add" => add(&self.norm(launch, y.unwrap()), x),
             "rmsnorm_add_scaled" => {
                 let factor = self.weight(launch, 1);
@@ -86,7 +93,7 @@ impl<'a> Evaluator<'a> {
             }
             other => panic!("{other}"),
         };
-        self.buffers[out as usize] = result;
+        self.buffers[outs[0] as usize] = result;
     }
 
     fn norm(&self, launch: &Launch, x: &[f32]) -> Vec<f32> {

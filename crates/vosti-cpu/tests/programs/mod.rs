@@ -62,6 +62,8 @@ struct Builder {
     ops: Vec<Op>,
     buffers: Vec<BufferDecl>,
     bindings: Vec<Binding>,
+    /// From here on the rows that feed logits alone.
+    chosen: bool,
 }
 
 fn spec(kernel: &str, dims: &[(&str, Const)]) -> Spec {
@@ -86,8 +88,9 @@ impl Builder {
 
     fn rowwise(&mut self, spec: Spec, weights: &[&str], ins: &[u32], width: usize) -> u32 {
         let dtype = if spec.kernel == "linear_add" { Dtype::F32 } else { Dtype::Act };
-        let (k, out) = (self.bind(spec, weights), self.buffer(width, dtype, RowSet::All));
-        self.ops.push(Op::Rowwise { k, ins: ins.to_vec(), outs: vec![out], rows: RowSet::All });
+        let rows = if self.chosen { RowSet::Selected } else { RowSet::All };
+        let (k, out) = (self.bind(spec, weights), self.buffer(width, dtype, rows));
+        self.ops.push(Op::Rowwise { k, ins: ins.to_vec(), outs: vec![out], rows });
         out
     }
 
@@ -102,6 +105,7 @@ impl Builder {
         self.rowwise(spec("rmsnorm", &[("H", int(64)), ("EPS", Const::Float(1e-6))]), &["norm.0"], &[x], HIDDEN)
     }
 
+    /// What the heads see, 128 wide.
     fn attention(&mut self, x: u32, layer: u32, window: Option<u32>) -> u32 {
         let dims = |names: &[(&'static str, i64)]| -> Vec<(&'static str, Const)> {
             names.iter().map(|(name, value)| (*name, int(*value))).collect()
@@ -124,15 +128,23 @@ impl Builder {
         attend.extend([("SCALE", Const::Float(0.2041241452319315)), ("SOFTCAP", Const::Float(0.0))]);
         let (k, seen) = (self.bind(spec("attend", &attend), &[]), self.buffer(128, Dtype::Act, RowSet::All));
         self.ops.push(Op::Attend { k, q, layer, out: seen, window });
-        let add = spec("linear_add", &dims(&[("K", 128), ("N", 64)]));
-        self.rowwise(add, &[&name("out")], &[seen, x], HIDDEN)
+        seen
     }
 
-    fn finish(mut self, x: u32) -> (Program, Vec<Binding>) {
-        let eps = ("EPS", Const::Float(1e-6));
-        let k = self.bind(spec("rmsnorm_gather", &[("H", int(64)), eps]), &["norm.last"]);
-        let row = self.buffer(HIDDEN, Dtype::Act, RowSet::Selected);
-        self.ops.push(Op::Rowwise { k, ins: vec![x], outs: vec![row], rows: RowSet::Selected });
+    /// `x` projected and added to the stream.
+    fn add(&mut self, wide: u32, x: u32, weight: &str) -> u32 {
+        self.rowwise(spec("linear_add", &[("K", int(128)), ("N", int(64))]), &[weight], &[wide, x], HIDDEN)
+    }
+
+    /// The chosen rows of what is 128 wide and of the stream, joined, and their logits.
+    fn finish(mut self, wide: u32, x: u32, weight: &str) -> (Program, Vec<Binding>) {
+        let k = self.bind(spec("gather", &[("K", int(128)), ("H", int(64))]), &[]);
+        self.chosen = true;
+        let chosen = self.buffer(128, Dtype::Act, RowSet::Selected);
+        let stream = self.buffer(HIDDEN, Dtype::F32, RowSet::Selected);
+        self.ops.push(Op::Rowwise { k, ins: vec![wide, x], outs: vec![chosen, stream], rows: RowSet::Selected });
+        let x = self.add(chosen, stream, weight);
+        let row = self.norm(x);
         let head = [("K", int(64)), ("N", int(i64::from(VOCAB))), ("SOFTCAP", Const::Float(0.0))];
         let k = self.bind(spec("linear_logits", &head), &["head"]);
         let logits = self.buffer(VOCAB as usize, Dtype::F32, RowSet::Selected);
@@ -158,15 +170,15 @@ pub fn rowwise() -> (Program, Vec<Binding>) {
     let x = b.embed();
     let normed = b.norm(x);
     let wide = b.rowwise(spec("linear", &[("K", int(64)), ("N", int(128))]), &["square.0"], &[normed], 128);
-    let x = b.rowwise(spec("linear_add", &[("K", int(128)), ("N", int(64))]), &["out.9"], &[wide, x], HIDDEN);
-    b.finish(x)
+    b.finish(wide, x, "out.9")
 }
 
 /// Attention, in a window and without.
 pub fn attending() -> (Program, Vec<Binding>) {
     let mut b = Builder::default();
     let x = b.embed();
-    let x = b.attention(x, 0, Some(50));
-    let x = b.attention(x, 1, None);
-    b.finish(x)
+    let seen = b.attention(x, 0, Some(50));
+    let x = b.add(seen, x, "out.0");
+    let seen = b.attention(x, 1, None);
+    b.finish(seen, x, "out.1")
 }

@@ -88,6 +88,7 @@ fn elements(spec: &Spec, role: Role, name: &str, rows: usize) -> usize {
         ("rope_q", _) => rows * int("HEADS") * int("D"),
         ("embed", Role::Weight(_)) => int("V") * int("H"),
         ("embed", _) => rows * int("H"),
+        ("gather", Role::In(0) | Role::Out(0)) => rows * int("K"),
         ("linear_glu", Role::Weight(_)) => 2 * int("N") * int("K"),
         (_, Role::Weight(_)) if spec.kernel.starts_with("linear") => int("N") * int("K"),
         (_, Role::In(0)) if spec.kernel.starts_with("linear") => rows * int("K"),
