@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 
 /// Element type of activations and of the KV cache. Accumulation is always FP32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -9,6 +10,33 @@ pub enum Act {
     Bf16,
     /// For tests against FP32 references only; weights are FP32 too.
     F32,
+}
+
+/// A weight's elements, row-major.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TensorData {
+    /// BF16 bit patterns.
+    Bf16(Vec<u16>),
+    F32(Vec<f32>),
+}
+
+impl TensorData {
+    /// The elements of a range.
+    pub fn part(self, range: Range<usize>) -> Self {
+        match self {
+            Self::Bf16(data) => Self::Bf16(data[range].to_vec()),
+            Self::F32(data) => Self::F32(data[range].to_vec()),
+        }
+    }
+
+    /// How many elements there are.
+    #[allow(clippy::len_without_is_empty, reason = "no weight is empty")]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Bf16(data) => data.len(),
+            Self::F32(data) => data.len(),
+        }
+    }
 }
 
 /// A compile-time constant of a kernel.

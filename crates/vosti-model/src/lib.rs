@@ -32,4 +32,5 @@ pub use inventory::{check_kernels, inventory};
 pub use model::{Model, Text};
 pub use plan::{ModelPlan, PlanOptions, Recipe, plan};
 pub use tokenizer::{Detokenizer, Tokenizer};
-pub use weights::{Tensor, TensorData, WeightSource, Weights, rotary};
+pub use vosti_kernels::TensorData;
+pub use weights::{Tensor, WeightSource, Weights, rotary};

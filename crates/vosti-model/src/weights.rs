@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use vosti_kernels::Act;
+use vosti_kernels::{Act, TensorData};
 
 use crate::decoder::{Rope, RopeScaling};
 use crate::dequantise::GgmlType;
@@ -11,15 +11,6 @@ use crate::error::{ModelError, Result};
 use crate::files::{RawTensor, TensorFiles};
 use crate::plan::{MatrixPart, ModelPlan, Recipe};
 use crate::rope;
-
-/// A weight's elements, row-major.
-#[derive(Clone, Debug, PartialEq)]
-pub enum TensorData {
-    /// BF16 bit patterns.
-    Bf16(Vec<u16>),
-    /// FP32.
-    F32(Vec<f32>),
-}
 
 /// A weight ready for a device.
 #[derive(Clone, Debug, PartialEq)]

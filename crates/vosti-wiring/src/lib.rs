@@ -12,5 +12,6 @@ pub mod wiring;
 
 pub use error::WiringError;
 pub use step::{Ints, Meta, Metadata};
-pub use weights::{TensorData, WeightError, Weights};
+pub use vosti_kernels::TensorData;
+pub use weights::{WeightError, Weights};
 pub use wiring::{Bound, Kernel, Size, Tiling, Wired, Wiring, caches, wire};

@@ -2,33 +2,9 @@
 
 use crate::error::WiringError;
 use std::ops::Range;
+use vosti_kernels::TensorData;
 use vosti_tile::Scalar;
 use vosti_tile::numerics::from_bf16;
-
-/// A weight's elements, row-major.
-#[derive(Clone, Debug, PartialEq)]
-pub enum TensorData {
-    /// BF16 bit patterns.
-    Bf16(Vec<u16>),
-    F32(Vec<f32>),
-}
-
-impl TensorData {
-    /// The elements of a range.
-    pub fn part(self, range: Range<usize>) -> Self {
-        match self {
-            Self::Bf16(data) => Self::Bf16(data[range].to_vec()),
-            Self::F32(data) => Self::F32(data[range].to_vec()),
-        }
-    }
-
-    fn len(&self) -> usize {
-        match self {
-            Self::Bf16(data) => data.len(),
-            Self::F32(data) => data.len(),
-        }
-    }
-}
 
 /// Whatever went wrong in the weights' source.
 pub type WeightError = Box<dyn std::error::Error + Send + Sync>;

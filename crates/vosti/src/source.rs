@@ -61,10 +61,7 @@ impl Source {
             Source::Random(decoder) => return random(plan, decoder.vocab as usize, name, rows),
             Source::Files(model) => model,
         };
-        Ok(match model.weights(plan, Act::Bf16).rows(name, rows)? {
-            vosti_model::TensorData::Bf16(data) => TensorData::Bf16(data),
-            vosti_model::TensorData::F32(data) => TensorData::F32(data),
-        })
+        Ok(model.weights(plan, Act::Bf16).rows(name, rows)?)
     }
 }
 
