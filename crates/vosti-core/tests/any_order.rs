@@ -4,6 +4,8 @@
 
 mod common;
 use common::*;
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
@@ -13,15 +15,16 @@ const SEEDS: u64 = 100;
 const MOVES: usize = 1_500;
 const CONTEXT: u32 = 260;
 
-/// SplitMix64 (Steele, Lea, Flood 2014).
-struct Random(u64);
+/// Seeded random numbers.
+struct Random(SplitMix64);
 
 impl Random {
+    fn new(seed: u64) -> Self {
+        Self(SplitMix64::seed_from_u64(seed))
+    }
+
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let x = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ (x >> 31)
+        self.0.next_u64()
     }
 
     fn below(&mut self, n: usize) -> usize {
@@ -85,7 +88,7 @@ fn answer(groups: &[GroupDecl], prompt: &[Token], mut state: u64) -> Vec<(Token,
 
 impl Game {
     fn new(seed: u64) -> Self {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let windows = random.pick(&[vec![None], vec![Some(70)], vec![None, Some(3)], vec![Some(64), None]]);
         let mut device = Tiny::new(windows.len(), random.pick(&[5, 9, 14]));
         device.rows_max = random.pick(&[40, 512]);

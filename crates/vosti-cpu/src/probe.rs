@@ -3,6 +3,8 @@
 //! It is part of a deployment's fingerprint in place of a list of processor features: two machines with equal
 //! digests agree on these numbers, whatever they are made of.
 
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use vosti_tile::numerics::{FloatMode, NAN_F32};
 use vosti_tile::{Binary, Cast, Scalar, Unary};
 
@@ -11,16 +13,9 @@ use crate::micro::{self, Dot};
 use crate::vector::reduce::Rows;
 use crate::vector::{Arg, Map, MapFn, ops, reduce};
 
-/// Fixed inputs: SplitMix64, with denormals, zeros and large values among them.
+/// Fixed inputs, with denormals, zeros and large values among them.
 fn inputs(count: usize, seed: u64) -> Vec<f32> {
-    let mut state = seed;
-    let mut next = || {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    };
+    let mut random = SplitMix64::seed_from_u64(seed);
     let value = |bits: u64| {
         let exponent = match bits >> 58 {
             0 => 0,
@@ -29,7 +24,7 @@ fn inputs(count: usize, seed: u64) -> Vec<f32> {
         };
         f32::from_bits((bits as u32 & 0x807f_ffff) | (exponent as u32) << 23)
     };
-    (0..count).map(|_| value(next())).collect()
+    (0..count).map(|_| value(random.next_u64())).collect()
 }
 
 fn map(f: MapFn, a: &[f32], b: &[f32], bytes: usize) -> Vec<u8> {

@@ -1,5 +1,7 @@
 //! Damaged and hostile files give one error: no panic, no allocation larger than the file.
 
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use std::path::Path;
 
 use vosti_kernels::Act;
@@ -139,16 +141,16 @@ fn a_folder_whose_files_do_not_belong_together_is_refused() {
     assert!(matches!(error, ModelError::TensorShape { .. }), "{error}");
 }
 
-/// A seeded generator; the numbers are SplitMix64's.
-struct Chance(u64);
+/// Seeded random numbers.
+struct Chance(SplitMix64);
 
 impl Chance {
+    fn new(seed: u64) -> Self {
+        Self(SplitMix64::seed_from_u64(seed))
+    }
+
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.next_u64()
     }
 
     fn below(&mut self, n: usize) -> usize {
@@ -283,7 +285,7 @@ fn ten_thousand_damaged_ggufs_give_errors_and_never_panic() {
     let whole = Metadata::parse("s.gguf", &seed).unwrap();
     families::from_gguf(&whole).unwrap();
     Tokenizer::from_gguf(&whole).unwrap();
-    let mut chance = Chance(1);
+    let mut chance = Chance::new(1);
     let mut parsed = 0;
     for _ in 0..10_000 {
         let Ok(metadata) = Metadata::parse("s.gguf", &chance.damage(&seed)) else { continue };
@@ -299,7 +301,7 @@ fn ten_thousand_damaged_ggufs_give_errors_and_never_panic() {
 #[test]
 fn two_thousand_damaged_vocabularies_give_errors_and_never_panic() {
     let seed = include_bytes!("text/tiny-gemma4.gguf");
-    let mut chance = Chance(4);
+    let mut chance = Chance::new(4);
     let mut encoded = 0;
     for _ in 0..2_000 {
         let Ok(metadata) = Metadata::parse("v.gguf", &chance.damage(seed)) else { continue };
@@ -317,7 +319,7 @@ fn a_thousand_damaged_folders_give_errors_and_never_panic() {
     let tensors = std::fs::read(root.join("model.safetensors")).unwrap();
     let folder = std::env::temp_dir().join(format!("vosti-damaged-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    let mut chance = Chance(2);
+    let mut chance = Chance::new(2);
     for _ in 0..1_000 {
         if let Ok(json) = serde_json::from_slice(&chance.damage(&config))
             && let Ok(decoder) = families::from_config("config.json", &json)
@@ -343,7 +345,7 @@ fn a_thousand_damaged_tokenizers_and_templates_give_errors_and_never_panic() {
     let golden: serde_json::Value = serde_json::from_slice(&std::fs::read(root.join("chat.json")).unwrap()).unwrap();
     let templates: Vec<&str> = golden["templates"].as_object().unwrap().values().filter_map(|t| t.as_str()).collect();
     let messages = &golden["chats"]["system"];
-    let mut chance = Chance(3);
+    let mut chance = Chance::new(3);
     let (mut tokenizers, mut rendered) = (0, 0);
     for i in 0..1_000 {
         if let Ok(json) =

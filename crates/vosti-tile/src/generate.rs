@@ -22,7 +22,7 @@ pub struct Program {
 
 /// The program of a seed.
 pub fn program(seed: u64) -> Program {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let sizes = Sizes::draw(&mut random);
     let mut generator = Generator::new(random, sizes);
     generator.body();

@@ -272,7 +272,7 @@ fn chunk(spec: &Spec, rows: std::ops::Range<usize>, companions: &Sequences, seed
     let of = |role: Role, l: &Launch| l.roles.iter().position(|r| *r == role).unwrap();
     let (q, k, v, out) = (of(Role::In(0), &l), of(Role::CacheK, &l), of(Role::CacheV, &l), of(Role::Out(0), &l));
     let elem = l.buffers[q].elem();
-    let line = |what: u64, p: usize, n: usize| common::floats(elem, n, &mut Random(what << 32 | p as u64));
+    let line = |what: u64, p: usize, n: usize| common::floats(elem, n, &mut Random::new(what << 32 | p as u64));
     for p in rows.clone() {
         let at = (before + p - rows.start) * heads * d;
         let query = line(1, p, heads * d);

@@ -1,5 +1,7 @@
 //! Everything outside the subset is refused with the TTIR line, the Python line and the reason.
 
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use vosti_tile::{LiftError, lift};
 
 /// A module around one function body, with Python lines 40, 41, .. for the body's lines.
@@ -186,13 +188,8 @@ fn broken_text_is_refused_and_never_panics() {
 fn ten_thousand_damaged_kernels_lift_or_are_refused_and_never_panic() {
     let stems = ["embed-", "linear-", "rmsnorm-", "store_kv-", "attend-"];
     let stems = stems.map(|start| vosti_kernels::ttir_stems().into_iter().find(|s| s.starts_with(start)).unwrap());
-    let mut state = 1u64; // SplitMix64
-    let mut below = |n: usize| {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % n.max(1) as u64) as usize
-    };
+    let mut random = SplitMix64::seed_from_u64(1);
+    let mut below = |n: usize| (random.next_u64() % n.max(1) as u64) as usize;
     let mut accepted = 0;
     for i in 0..10_000 {
         let text = vosti_kernels::ttir_by_stem(stems[i % stems.len()]).unwrap();

@@ -40,7 +40,7 @@ pub fn identity(kernel: &Kernel) -> [u8; 32] {
 
 /// The `seed`-th kernel with two changes, both picked at random.
 pub fn twice(kernel: &Kernel, seed: u64) -> Option<Mutant> {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut pick = |mut list: Vec<Mutant>| match list.len() {
         0 => None,
         n => Some(list.swap_remove(random.below(n))),

@@ -5,6 +5,8 @@
 //! A difference in the chosen cells is a counterexample, whatever the verifier thinks.
 
 use crate::problem::{Axis, Dim, Problem};
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use std::collections::BTreeMap;
 use vosti_kernels::{Role, Shape};
 use vosti_tile::Scalar;
@@ -19,16 +21,16 @@ pub enum Outcome {
     Different(String),
 }
 
-/// SplitMix64.
-pub struct Random(pub u64);
+/// Seeded random numbers.
+pub struct Random(SplitMix64);
 
 impl Random {
+    pub fn new(seed: u64) -> Self {
+        Self(SplitMix64::seed_from_u64(seed))
+    }
+
     pub fn draw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.next_u64()
     }
     /// In `0..n`.
     pub fn below(&mut self, n: usize) -> usize {
@@ -113,7 +115,7 @@ impl<'p> Side<'p> {
                 role => name(role).and_then(|n| self.ints.get(n).cloned()),
             };
             let cache = matches!(b.role, Role::CacheK | Role::CacheV);
-            let mut own = Random(weights ^ (i as u64) << 32);
+            let mut own = Random::new(weights ^ (i as u64) << 32);
             for at in 0..len {
                 if let Some(list) = &metadata {
                     buffer.set_bits(at, list[at] as u32 as u64);
@@ -176,7 +178,7 @@ pub fn too_large(problem: &Problem) -> bool {
 
 /// One random pair of related runs.
 pub fn replay(left: &Problem, right: &Problem, seed: u64) -> Outcome {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     match left.shape {
         Shape::Attend => crate::replay_attend::replay(left, right, &mut random),
         _ => replay_rows(left, right, &mut random),

@@ -171,7 +171,7 @@ fn dot_lane_of(
 #[test]
 fn dot_is_lane_local_row_uniform_and_height_independent() {
     for executor in executors() {
-        let mut random = Random(1);
+        let mut random = Random::new(1);
         for round in 0..ROUNDS {
             let bf16 = round % 2 == 0;
             let (a, b) = (numbers(&mut random, 64, bf16), numbers(&mut random, 64, bf16));
@@ -188,7 +188,7 @@ fn dot_is_lane_local_row_uniform_and_height_independent() {
 #[test]
 fn dot_is_column_uniform_and_width_independent() {
     for executor in executors() {
-        let mut random = Random(6);
+        let mut random = Random::new(6);
         for round in 0..ROUNDS {
             let bf16 = round % 2 == 0;
             let (a, b) = (numbers(&mut random, 64, bf16), numbers(&mut random, 64, bf16));
@@ -204,7 +204,7 @@ fn dot_is_column_uniform_and_width_independent() {
 #[test]
 fn masked_lanes_of_a_dot_change_at_most_the_sign_of_a_zero() {
     for executor in executors() {
-        let mut random = Random(2);
+        let mut random = Random::new(2);
         let mut signs = 0;
         for round in 0..ROUNDS * 4 {
             let bf16 = round % 2 == 0;
@@ -250,7 +250,7 @@ fn adding_plus_zero_forgets_the_sign_of_a_zero() {
 #[test]
 fn reduce_is_lane_local_row_uniform_and_height_independent() {
     for executor in executors() {
-        let mut random = Random(3);
+        let mut random = Random::new(3);
         for round in 0..ROUNDS {
             let n = [16, 64, 128, 32][round % 4];
             let operation = ["arith.addf", "arith.maxnumf"][round / 4 % 2];
@@ -271,7 +271,7 @@ fn reduce_is_lane_local_row_uniform_and_height_independent() {
 fn elementwise_operations_give_the_same_bits_in_every_lane_of_every_tile() {
     let operations = ["math.exp2", "math.exp", "math.sqrt", "math.rsqrt"];
     for (executor, operation) in executors().into_iter().flat_map(|e| operations.map(|o| (e, o))) {
-        let mut random = Random(4);
+        let mut random = Random::new(4);
         for _ in 0..ROUNDS / 4 {
             let x = number(&mut random).abs();
             let mut result = |lanes: usize, at: usize| {

@@ -5,6 +5,8 @@
 //! their width, so that activations keep their size from layer to layer; what is as high as the vocabulary four times
 //! that, so that logits have a spread of about four and an entropy that is neither none nor all.
 
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use std::fs;
 use std::ops::Range;
 use std::path::Path;
@@ -89,10 +91,8 @@ fn random(plan: &ModelPlan, vocab: usize, name: &str, rows: Range<usize>) -> Res
 fn uniform(name: &str, indices: Range<usize>) -> impl Iterator<Item = f32> {
     let seed = name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |s, b| (s ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
     indices.map(move |i| {
-        let mut z = seed.wrapping_add((i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) >> 40) as f32 / (1 << 23) as f32 - 1.0
+        let seed = seed.wrapping_add((i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        (SplitMix64::seed_from_u64(seed).next_u64() >> 40) as f32 / (1 << 23) as f32 - 1.0
     })
 }
 

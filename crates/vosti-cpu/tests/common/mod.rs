@@ -1,6 +1,8 @@
 //! Buffers for any specialisation by the roles of its parameters, and both ways to run it on them.
 #![allow(dead_code)]
 
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use vosti_cpu::isa::Isa;
 use vosti_cpu::layout::Layout;
 use vosti_cpu::plan::machine::{Machine, Param};
@@ -10,15 +12,16 @@ use vosti_tile::interp::{Buffer, Options, run};
 use vosti_tile::numerics::FloatMode;
 use vosti_tile::{Kernel, Scalar};
 
-pub struct Rng(pub u64);
+/// Seeded random numbers.
+pub struct Rng(SplitMix64);
 
 impl Rng {
+    pub fn new(seed: u64) -> Self {
+        Self(SplitMix64::seed_from_u64(seed))
+    }
+
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.next_u64()
     }
     pub fn below(&mut self, n: usize) -> usize {
         (self.next() % n as u64) as usize
@@ -85,7 +88,7 @@ pub fn case(stem: &str, rows: usize, seed: u64) -> Case {
     assert_eq!(spec.to_string(), stem, "the stem is read back");
     let contract = vosti_kernels::contract(&spec.kernel).unwrap().of(&spec);
     let kernel = vosti_tile::lift(vosti_kernels::ttir_by_stem(stem).unwrap()).unwrap();
-    let mut rng = Rng(seed);
+    let mut rng = Rng::new(seed);
     let int = |name: &str| match spec.constants.get(name) {
         Some(Const::Int(v)) => *v as usize,
         _ => 0,

@@ -130,7 +130,7 @@ impl<D: Driver> CudaDevice<D> {
         let mut all = vec![];
         for kernel in 0..kernels {
             let lab = self.lab(kernel);
-            let mut random = Random(options.seed ^ (kernel as u64) << 40);
+            let mut random = Random::new(options.seed ^ (kernel as u64) << 40);
             all.push(self.probe_one(&lab, options, &mut random, reference, keep)?);
             done(kernel + 1, kernels);
         }

@@ -1,18 +1,21 @@
 //! What one seed stands for: a program, a device, a policy, requests.
 
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use vosti_core::{Program, Token};
 use vosti_engine::symbolic;
 use vosti_engine::{Drafter, Order, Policy, Request, Sampling, SamplingParams, Speculation};
 
-/// SplitMix64 (Steele, Lea, Flood 2014).
-pub struct Random(pub u64);
+/// Seeded random numbers.
+pub struct Random(SplitMix64);
 
 impl Random {
+    pub fn new(seed: u64) -> Self {
+        Self(SplitMix64::seed_from_u64(seed))
+    }
+
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let x = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ (x >> 31)
+        self.0.next_u64()
     }
 
     /// From `low` to `high`, both included.
@@ -72,7 +75,7 @@ fn prompt(random: &mut Random, vocab: u32, longest: usize) -> Vec<Token> {
     };
     let shared = random.pick(&[0, len / 2, len, len, len]);
     let family = random.next() % 2;
-    let mut same = Random(family);
+    let mut same = Random::new(family);
     let mut tokens: Vec<Token> = (0..shared).map(|_| (same.next() % u64::from(vocab)) as Token).collect();
     tokens.extend((shared..len).map(|_| (random.next() % u64::from(vocab)) as Token));
     tokens

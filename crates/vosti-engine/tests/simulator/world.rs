@@ -161,7 +161,7 @@ struct World<'p> {
 
 /// Runs the scenario of a seed to its end.
 pub fn simulate(seed: u64, fault: Option<Fault>) -> Result<Outcome, Violation> {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let program = scenario::program(&mut random);
     let weights = random.next();
     let most = random.pick(&[6, 9, 9, 24]);

@@ -10,6 +10,8 @@ pub mod memory;
 use crate::ir::*;
 use crate::numerics::{self, FloatMode};
 pub use memory::{Buffer, Memory};
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use thiserror::Error;
 
 /// What lanes hold that nothing defines: masked lanes without `other`, unpadded lanes outside a block.
@@ -153,7 +155,7 @@ pub fn run_observed<M: Memory>(
             values: vec![None; kernel.values.len()],
             random: match options.undefined {
                 Undefined::Zero => None,
-                Undefined::Poison(seed) => Some(Random(seed)),
+                Undefined::Poison(seed) => Some(Random::new(seed)),
             },
             operations_left: options.operations_max.unwrap_or(u64::MAX),
             operations_max: options.operations_max.unwrap_or(u64::MAX),
@@ -181,7 +183,7 @@ fn programs(grid: [usize; 3], order: Order) -> Vec<[usize; 3]> {
         Order::Ascending => {}
         Order::Descending => list.reverse(),
         Order::Shuffled(seed) => {
-            let mut random = Random(seed);
+            let mut random = Random::new(seed);
             for i in (1..list.len()).rev() {
                 list.swap(i, (random.next() % (i as u64 + 1)) as usize);
             }
@@ -190,16 +192,16 @@ fn programs(grid: [usize; 3], order: Order) -> Vec<[usize; 3]> {
     list
 }
 
-/// SplitMix64.
-pub(crate) struct Random(pub u64);
+/// Seeded random numbers.
+pub(crate) struct Random(SplitMix64);
 
 impl Random {
+    pub fn new(seed: u64) -> Self {
+        Self(SplitMix64::seed_from_u64(seed))
+    }
+
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.next_u64()
     }
 }
 

@@ -1,6 +1,8 @@
 //! Random launches of kernels by the roles of their parameters: what a device would bind.
 #![allow(dead_code)] // each test uses its part
 
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use std::collections::BTreeMap;
 use vosti_kernels::{Const, Elem, Extent, Role, Spec};
 use vosti_tile::interp::Buffer;
@@ -15,14 +17,16 @@ pub struct Launch {
     pub grid: [usize; 3],
 }
 
-/// SplitMix64, to numbers of a sane spread.
-pub struct Random(pub u64);
+/// Seeded random numbers.
+pub struct Random(SplitMix64);
 
 impl Random {
+    pub fn new(seed: u64) -> Self {
+        Self(SplitMix64::seed_from_u64(seed))
+    }
+
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z ^ (z >> 31)
+        self.0.next_u64()
     }
     pub fn below(&mut self, n: usize) -> usize {
         (self.next() % n as u64) as usize
@@ -52,7 +56,7 @@ pub fn launch(spec: &Spec, sequences: &Sequences, seed: u64) -> Launch {
     let text = vosti_kernels::ttir(spec).unwrap_or_else(|| panic!("{spec}.ttir is not checked in"));
     let kernel = vosti_tile::lift(text).unwrap_or_else(|error| panic!("{spec}: {error}"));
     let contract = vosti_kernels::contract(&spec.kernel).unwrap().of(spec);
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let rows: usize = sequences.iter().map(|s| s.0).sum();
     let metadata = metadata(spec, sequences, &mut random);
     let tiles = metadata.get("tile_rows").map_or(0, Vec::len);

@@ -1,11 +1,13 @@
 //! Seeded random prompts: ordinary token ids, BOS first where the model has one, no special ids.
 
 use super::Facts;
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use vosti_engine::{Request, Sampling, SamplingParams, Token};
 
-/// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): small, seeded, the same everywhere.
+/// Seeded random numbers, the same everywhere.
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub struct Random(SplitMix64);
 
 impl Random {
     /// A stream of its own for every `label`.
@@ -13,15 +15,11 @@ impl Random {
         let mut hash = blake3::Hasher::new();
         hash.update(&seed.to_le_bytes()).update(label.as_bytes());
         let bytes = hash.finalize();
-        Random(u64::from_le_bytes(bytes.as_bytes()[..8].try_into().expect("eight bytes")))
+        Random(SplitMix64::from_seed(bytes.as_bytes()[..8].try_into().expect("eight bytes")))
     }
 
     pub fn draw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
+        self.0.next_u64()
     }
 
     /// A number below `bound`, which is at least 1.
