@@ -100,7 +100,7 @@ impl<D: Device, S: Sampler<Logits = D::Logits>> Core<D, S> {
             sampler,
             rows_max,
             selected_max,
-            choice: Ghost(|state: Bits, row: Bits| S::choice(w, state, D::logits_of(row))),
+            choice: Ghost(|state: Bits, row: Bits| chosen::<D, S>(w, state, row)),
         };
         match State::new(&fixed, &mut device) {
             Ok(state) => {

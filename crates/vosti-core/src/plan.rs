@@ -8,9 +8,12 @@ verus! {
 /// Which rows of a sequence feed logits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Select {
-    /// Those that emit: the last row of the history and the drafts. None while the history goes on after these rows.
+    /// Those that emit: the last row of the history and the drafts. None while the history goes on after these rows. They
+    /// are brought to the host if the sampler reads them; if it only wants their best tokens, those are.
     Last,
-    /// All of them, for prompt log-probabilities.
+    /// The same rows, brought to the host in any case, for whoever wants to see what was chosen from.
+    Shown,
+    /// All of them, brought to the host, for prompt log-probabilities.
     All,
 }
 
@@ -29,6 +32,8 @@ pub struct SeqPlan {
     /// Its first row among the selected ones, and how many it has there: always its last rows.
     pub first_selected: usize,
     pub selected: usize,
+    /// Its selected rows are brought to the host, not only their best tokens.
+    pub whole: bool,
     /// Whether its rows reach the end of the history, so that a token is sampled.
     pub emits: bool,
     /// Per group, the page number of each logical page, or `NO_PAGE`. The slot of position p in group g is

@@ -76,6 +76,12 @@ pub trait Device: Sized {
     /// The row of logits with these contents.
     spec fn logits_of<'a>(bits: Bits) -> &'a Self::Logits;
 
+    /// The best token of a row with these contents: the first of its largest logits.
+    spec fn best_of(bits: Bits) -> Token;
+
+    /// Which of the last step's selected rows are on the host.
+    spec fn brought(&self) -> spec_fn(int) -> bool;
+
     /// Rows that one step may have. Never changes.
     fn rows_max(&self) -> (n: usize)
         // Says the limit. (Configuration; no kernel. Law: rows_max_is_what_a_step_takes.)
@@ -114,6 +120,8 @@ pub trait Device: Sized {
             // Each op did what its contract says: shapes rowwise, store_kv, attend. (Laws: each
             // op's, in `op_ran`.)
             out is Ok ==> ran(old(self).w(), *program, *plan, old(self).cache(), final(self).cache(), final(self).logits_rows()),
+            // Rows of logits of whole sequences are on the host. (The device's own promise. Law: whole_rows_are_brought.)
+            out is Ok ==> whole_brought(*plan, final(self).brought()),
             // Store kernels map what is not finite to something finite. (Shape store_kv. Law: what_is_stored_is_finite.)
             out is Ok ==> all_finite(final(self).w(), final(self).cache()),
             // A failure that says so has changed no slot outside the step's write set, and left all of them finite. (The
@@ -125,11 +133,21 @@ pub trait Device: Sized {
     /// The logits of the step's `selected`-th selected row.
     fn logits(&self, selected: usize) -> (row: &Self::Logits)
         requires
-            // Only rows that the last step selected.
-            selected < self.logits_rows().len(),
+            // Only rows that the last step selected and brought to the host.
+            selected < self.logits_rows().len(), (self.brought())(selected as int),
         ensures
             // They are the row that the last step left. (No kernel: a view. Law: logits_are_what_the_step_left.)
             row == Self::logits_of(self.logits_rows()[selected as int]);
+
+    /// The best token of the step's `selected`-th selected row, whether or not the row is on the host.
+    fn best(&self, selected: usize) -> (token: Token)
+        requires
+            // Only rows that the last step selected.
+            selected < self.logits_rows().len(),
+        ensures
+            // It is a function of the row that the last step left: where its first largest logit stands, NaN counting as minus
+            // infinity. (Shape rowwise. Law: the_best_token_is_the_rows_first_largest.)
+            token == Self::best_of(self.logits_rows()[selected as int]);
 }
 
 /// Chooses tokens. Penalties, grammars, stop and length conditions are part of a request's state.
@@ -147,6 +165,12 @@ pub trait Sampler: Sized {
     /// The token, the next state and whether the request is done: a function of state and logits.
     spec fn choice(w: Bits, state: Bits, logits: &Self::Logits) -> (Token, Bits, bool);
 
+    /// The same, of states whose choice wants of the row only its best token.
+    spec fn choice_best(w: Bits, state: Bits, best: Token) -> (Token, Bits, bool);
+
+    /// Whether the choice in this state reads the row, and not only its best token.
+    spec fn whole(state: Bits) -> bool;
+
     spec fn vocab_limit(&self) -> u32;
 
     /// The sampler gives tokens below this.
@@ -162,6 +186,21 @@ pub trait Sampler: Sized {
             Self::choice(self.w(), Self::state_bits(old(state)), logits)
                 == (out.0, Self::state_bits(final(state)), out.1),
             // The token is in the vocabulary. (The sampler's own promise. Law: tokens_are_in_the_vocabulary.)
+            out.0 < self.vocab_limit();
+
+    /// Whether the next choice reads the row, and not only its best token.
+    fn reads_row(&self, state: &Self::State) -> (yes: bool)
+        // A function of the state. (The sampler's own promise. Law: what_a_choice_reads_depends_on_the_state.)
+        ensures yes == Self::whole(Self::state_bits(state));
+
+    /// The next token, and whether the request is done with it, where the choice reads no more than the row's best token.
+    fn sample_best(&self, state: &mut Self::State, best: Token) -> (out: (Token, bool))
+        ensures
+            // Token, state and done are the function of state and best token.
+            // (The sampler's own promise. Law: a_best_choice_depends_on_state_and_token.)
+            Self::choice_best(self.w(), Self::state_bits(old(state)), best)
+                == (out.0, Self::state_bits(final(state)), out.1),
+            // The token is in the vocabulary, whatever the best is. (The sampler's own promise. Law: best_choices_are_in_the_vocabulary.)
             out.0 < self.vocab_limit();
 }
 
@@ -264,6 +303,12 @@ pub open(crate) spec fn writes_distinct(program: Program, plan: StepPlan) -> boo
     forall|g: int, a: int, i: int, b: int, j: int, page: int, offset: int| 0 <= g < program.groups@.len()
         && #[trigger] writes_slot(plan, g, a, i, page, offset) && #[trigger] writes_slot(plan, g, b, j, page, offset)
         ==> a == b && i == j
+}
+
+/// The selected rows of whole sequences are brought to the host.
+pub open(crate) spec fn whole_brought(plan: StepPlan, brought: spec_fn(int) -> bool) -> bool {
+    forall|q: int, i: int| 0 <= q < plan.sequences@.len() && plan.sequences@[q].whole && 0 <= i < plan.sequences@[q].selected
+        ==> brought(#[trigger] plan.sequences@[q].compact(i))
 }
 
 /// What a device may rely on.

@@ -36,10 +36,11 @@ pub ghost struct DeviceView {
     pub limits: Limits,
     pub cache: spec_fn(u32, int, int) -> Bits,
     pub logits: Seq<Bits>,
+    pub brought: spec_fn(int) -> bool,
 }
 
 pub open(crate) spec fn device_view<D: Device>(d: D) -> DeviceView {
-    DeviceView { w: d.w(), limits: d.limits(), cache: d.cache(), logits: d.logits_rows() }
+    DeviceView { w: d.w(), limits: d.limits(), cache: d.cache(), logits: d.logits_rows(), brought: d.brought() }
 }
 
 /// What never changes once the core is built.

@@ -220,3 +220,34 @@ fn selecting_all_rows_gives_prompt_logits() {
     assert_eq!((records.len(), records[0].selected, records[0].position), (1, 29, 30));
     assert_eq!(c.device().logits.len(), 30);
 }
+
+#[test]
+fn rows_leave_the_device_when_the_sampler_reads_them_or_they_are_asked_for() {
+    // `Modulo` reads the row when its state is a multiple of three.
+    for (state, select, whole) in
+        [(5, Select::Last, false), (6, Select::Last, true), (5, Select::Shown, true), (5, Select::All, true)]
+    {
+        let mut c = core(WINDOWS, 8);
+        let id = c.admit(prompt(30), 0, state).unwrap();
+        cover(&mut c, id, 30);
+        c.plan_begin().unwrap();
+        c.plan_rows(id, 30, &[], select).unwrap();
+        assert_eq!(c.plan().sequences()[0].whole, whole, "{state} {select:?}");
+        c.run().unwrap();
+        let record = c.commit().unwrap()[0];
+        assert_eq!(c.device().brought[record.selected], whole);
+        assert_eq!(record.token, best(c.device().logits[record.selected]));
+    }
+}
+
+#[test]
+fn drafts_after_which_the_sampler_reads_rows_wait_for_a_step_that_brings_them() {
+    let mut c = core(WINDOWS, 8);
+    let id = c.admit(prompt(30), 0, 8).unwrap();
+    let alone = drain(&mut c, id, 512);
+    let right: Vec<Token> = alone.iter().map(|(token, _)| *token).collect();
+    let id = c.admit(prompt(30), 0, 8).unwrap();
+    // States 8 and 7 take best tokens, 6 reads its row: not before the next step, where 5 and 4 come along.
+    assert_eq!(step(&mut c, id, 30, &right[..4]).len(), 2);
+    assert_eq!(step(&mut c, id, 1, &right[2..5]).len(), 4);
+}

@@ -8,10 +8,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use vosti_core::{Device, DeviceError, Program, StepPlan};
+use vosti_core::{Device, DeviceError, Program, StepPlan, Token};
 use vosti_kernels::{Binding, KernelError};
 use vosti_tile::LiftError;
-use vosti_wiring::WiringError;
+use vosti_wiring::{WiringError, first_largest};
 
 use crate::isa::Isa;
 use crate::launch::{self, Ahead, Fault, Ready, Units};
@@ -268,5 +268,9 @@ impl Device for CpuDevice {
         let vocab = self.program.vocab as usize;
         let buffer = &self.wiring.rows[self.program.logits as usize];
         &buffer.region.as_slice::<f32>(buffer.len)[selected * vocab..][..vocab]
+    }
+
+    fn best(&self, selected: usize) -> Token {
+        first_largest(self.logits(selected))
     }
 }

@@ -132,6 +132,14 @@ impl Sampler for Keep {
     fn vocab(&self) -> u32 {
         256
     }
+    fn reads_row(&self, _: &Vec<Vec<u32>>) -> bool {
+        true
+    }
+
+    fn sample_best(&self, _: &mut Vec<Vec<u32>>, best: Token) -> (Token, bool) {
+        (best, true)
+    }
+
     fn sample(&self, state: &mut Vec<Vec<u32>>, logits: &[f32]) -> (Token, bool) {
         state.push(logits.iter().map(|x| x.to_bits()).collect());
         let best = (0..logits.len()).max_by(|a, b| logits[*a].total_cmp(&logits[*b])).unwrap();

@@ -17,9 +17,9 @@ use crate::step::Step;
 use crate::weights::{WeightCache, rounded};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use vosti_core::{Device, DeviceError, Program, StepPlan};
+use vosti_core::{Device, DeviceError, Program, StepPlan, Token};
 use vosti_kernels::Binding;
-use vosti_wiring::{Bound, Weights, Wiring, caches, wire};
+use vosti_wiring::{Bound, Weights, Wiring, caches, first_largest, wire};
 
 /// Row counts that steps of one row a request are recorded with room for: the next one, up to the last. Larger steps are
 /// launched kernel by kernel. Matrix products have one tile of rows for any of them. Other kernels have a program for 4 or
@@ -359,5 +359,9 @@ impl<D: Driver> Device for CudaDevice<D> {
     fn logits(&self, selected: usize) -> &[f32] {
         let vocab = self.program.vocab as usize;
         &self.logits.floats()[selected * vocab..][..vocab]
+    }
+
+    fn best(&self, selected: usize) -> Token {
+        first_largest(self.logits(selected))
     }
 }

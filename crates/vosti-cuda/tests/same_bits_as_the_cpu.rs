@@ -78,7 +78,7 @@ fn serve<D: Device<Logits = [f32]>, T>(
     }
     let mut seen = vec![];
     let mut note = |event: Event<'_>| {
-        if let Event::Token { request, index, logits, .. } = event {
+        if let Event::Token { request, index, logits: Some(logits), .. } = event {
             seen.push((request.0, index, logits.iter().map(|x| x.to_bits()).collect()));
         }
     };

@@ -1,10 +1,10 @@
-//! What a step costs besides the device: plan, launch and commit, greedy sampling of a small vocabulary included.
+//! What a step costs besides the device: plan, launch and commit, with the device's best tokens.
 //!
 //! `cargo run --release -p vosti-engine --example overhead` prints microseconds per decode step by number of requests,
 //! on a device that computes nothing.
 
 use std::time::{Duration, Instant};
-use vosti_core::{Device, DeviceError, Program, StepPlan};
+use vosti_core::{Device, DeviceError, Program, StepPlan, Token};
 use vosti_engine::{Engine, Policy, Request, Sampling, symbolic};
 
 /// Computes nothing, at once.
@@ -40,6 +40,10 @@ impl Device for NoDevice {
     fn logits(&self, _: usize) -> &[f32] {
         &self.row
     }
+
+    fn best(&self, _: usize) -> Token {
+        0
+    }
 }
 
 /// Microseconds per decode step, median and 99th percentile.
@@ -50,7 +54,8 @@ fn measure(requests: usize, prompt: usize) -> (f64, f64) {
     let mut engine = Engine::new(device, program, policy).expect("a well-formed program");
     for i in 0..requests {
         let prompt = (0..prompt).map(|p| ((p * 7 + i) % 64) as u32).collect();
-        engine.submit(Request::new(prompt, Sampling::greedy(2_000))).expect("it fits");
+        let request = Request { token_logits: false, ..Request::new(prompt, Sampling::greedy(2_000)) };
+        engine.submit(request).expect("it fits");
     }
     while engine.counters().tokens < requests as u64 * 4 {
         engine.step(&mut |_| {}).expect("a step");

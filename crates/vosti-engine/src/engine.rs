@@ -187,7 +187,7 @@ impl<D: Device<Logits = [f32]>> Engine<D> {
             index: sequence.generated,
             position: record.position - 1,
             token: record.token,
-            logits: self.core.device().logits(record.selected),
+            logits: sequence.token_logits.then(|| self.core.device().logits(record.selected)),
         });
         sequence.generated += 1;
     }
@@ -343,6 +343,7 @@ impl<D: Device<Logits = [f32]>> Engine<D> {
                 leader,
                 prompt_len: request.prompt.len(),
                 use_prefix_cache: request.use_prefix_cache && !request.prompt_logits,
+                token_logits: request.token_logits,
                 prompt_next: if request.prompt_logits { 0 } else { usize::MAX },
                 cached_tokens: None,
                 behind: vec![0; self.core.program().groups.len()],

@@ -4,8 +4,10 @@
 //! one. A fault inside a kernel (masks, windows, NaN lanes) belongs into the device itself; those here need no
 //! knowledge of it.
 
+use crate::math;
+use std::ops::RangeBounds;
 use std::sync::{Arc, Mutex, PoisonError};
-use vosti_core::{Device, DeviceError, Program, StepPlan};
+use vosti_core::{Device, DeviceError, Program, StepPlan, Token};
 
 /// What is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,12 +70,15 @@ pub struct FaultyDevice<D> {
     inner: D,
     fault: Option<Fault>,
     steps: u64,
-    logits: Vec<Vec<f32>>,
+    /// Per selected row its best token, and its logits if they were brought.
+    rows: Vec<(Token, Option<Vec<f32>>)>,
+    /// In place of a row that the fault lost.
+    blank: Vec<f32>,
 }
 
 impl<D: Device<Logits = [f32]>> FaultyDevice<D> {
     pub fn new(inner: D, fault: Option<Fault>) -> Self {
-        Self { inner, fault, steps: 0, logits: Vec::new() }
+        Self { inner, fault, steps: 0, rows: Vec::new(), blank: Vec::new() }
     }
 
     pub fn inner(&self) -> &D {
@@ -84,7 +89,7 @@ impl<D: Device<Logits = [f32]>> FaultyDevice<D> {
     fn skips(&self, plan: &StepPlan) -> bool {
         match self.fault {
             Some(Fault::StalePages) => plan.selected().is_empty() && self.steps.is_multiple_of(2),
-            Some(Fault::StaleLogits) => self.steps.is_multiple_of(7) && self.logits.len() == plan.selected().len(),
+            Some(Fault::StaleLogits) => self.steps.is_multiple_of(7) && self.rows.len() == plan.selected().len(),
             _ => false,
         }
     }
@@ -93,28 +98,28 @@ impl<D: Device<Logits = [f32]>> FaultyDevice<D> {
     fn damage(&mut self, plan: &StepPlan) {
         let sequences = plan.sequences();
         match self.fault {
-            Some(Fault::ReductionByBatch) if sequences.len() > 1 => self.logits.iter_mut().for_each(|r| nudge(r)),
-            Some(Fault::TileByRows) if plan.rows() > 16 => self.logits.iter_mut().for_each(|r| nudge(r)),
+            Some(Fault::ReductionByBatch) if sequences.len() > 1 => self.change(0.., nudge),
+            Some(Fault::TileByRows) if plan.rows() > 16 => self.change(0.., nudge),
             Some(Fault::DecodeKernelDiffers) => {
                 for s in sequences.iter().filter(|s| s.rows == 1 && s.selected == 1) {
-                    nudge(&mut self.logits[s.first_selected]);
+                    self.change(s.first_selected..=s.first_selected, nudge);
                 }
             }
-            Some(Fault::RowsSwapped) => self.logits.reverse(),
+            Some(Fault::RowsSwapped) => self.rows.reverse(),
             Some(Fault::Race) if self.steps.is_multiple_of(5) => {
                 for s in sequences.iter().filter(|s| s.first_position > 0 && s.selected > 0) {
-                    self.logits[s.first_selected][0] += 0.5;
+                    self.change(s.first_selected..=s.first_selected, |row| row[0] += 0.5);
                 }
             }
             Some(Fault::BatchIndex) => {
-                for i in 1..self.logits.len() {
-                    self.logits[i] = self.logits[0].clone();
+                for i in 1..self.rows.len() {
+                    self.rows[i] = self.rows[0].clone();
                 }
             }
             Some(Fault::NanInMixedSteps) => {
                 let mixed = sequences.iter().any(|s| s.rows > 1) && sequences.iter().any(|s| s.rows == 1);
-                if let Some(row) = self.logits.first_mut().filter(|_| mixed) {
-                    row[0] = f32::NAN;
+                if mixed {
+                    self.change(..1, |row| row[0] = f32::NAN);
                 }
             }
             _ => {}
@@ -122,9 +127,21 @@ impl<D: Device<Logits = [f32]>> FaultyDevice<D> {
     }
 }
 
+impl<D> FaultyDevice<D> {
+    /// Changes these rows of logits, as far as there are any, and with them their best tokens.
+    fn change(&mut self, rows: impl RangeBounds<usize>, with: impl Fn(&mut [f32])) {
+        for (_, (best, row)) in self.rows.iter_mut().enumerate().filter(|(i, _)| rows.contains(i)) {
+            if let Some(row) = row {
+                with(row);
+                *best = math::first_largest(row);
+            }
+        }
+    }
+}
+
 /// Moves the largest logit by one unit in the last place.
 fn nudge(row: &mut [f32]) {
-    let largest = crate::math::max(row);
+    let largest = math::max(row);
     if let Some(x) = row.iter_mut().find(|x| **x == largest) {
         *x = f32::from_bits(x.to_bits() ^ 1);
     }
@@ -155,13 +172,20 @@ impl<D: Device<Logits = [f32]>> Device for FaultyDevice<D> {
             return Ok(());
         }
         self.inner.run(program, plan)?;
-        self.logits = (0..plan.selected().len()).map(|i| self.inner.logits(i).to_vec()).collect();
+        let whole = plan.sequences().iter().flat_map(|s| std::iter::repeat_n(s.whole, s.selected));
+        let row = |(i, whole): (usize, bool)| (self.inner.best(i), whole.then(|| self.inner.logits(i).to_vec()));
+        self.rows = whole.enumerate().map(row).collect();
+        self.blank = vec![0.0; program.vocab as usize];
         self.damage(plan);
         Ok(())
     }
 
     fn logits(&self, selected: usize) -> &[f32] {
-        &self.logits[selected]
+        self.rows[selected].1.as_ref().unwrap_or(&self.blank)
+    }
+
+    fn best(&self, selected: usize) -> Token {
+        self.rows[selected].0
     }
 }
 
@@ -242,5 +266,9 @@ impl<D: Device> Device for FailingDevice<D> {
 
     fn logits(&self, selected: usize) -> &D::Logits {
         self.inner.logits(selected)
+    }
+
+    fn best(&self, selected: usize) -> Token {
+        self.inner.best(selected)
     }
 }

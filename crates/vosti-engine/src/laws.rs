@@ -8,6 +8,7 @@
 
 mod session;
 
+use crate::math::first_largest;
 use session::{Row, Session, alone, dirty, refused, text};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -203,8 +204,8 @@ pub fn selected_rows_are_gathered<D: Device<Logits = [f32]>>(subject: &Subject<D
     // A chunk without logits, a history with drafts, and a request that shows every row.
     let drafts = &histories[1][40..44];
     session.run(&[
-        (ids[0], 13, &[], Select::Last),
-        (ids[1], 40, drafts, Select::Last),
+        (ids[0], 13, &[], Select::Shown),
+        (ids[1], 40, drafts, Select::Shown),
         (ids[2], 40, &[], Select::All),
     ])?;
     let given = |id: RequestId| session.rows.range((id, 0)..=(id, usize::MAX)).count();
@@ -235,7 +236,7 @@ pub fn stored_rows_are_found_again<D: Device<Logits = [f32]>>(subject: &Subject<
     let mut session = Session::new(subject, &bench.program, &mut device)?;
     let id = session.admit(&history, history.len())?;
     for rows in [50, 50, 49, 1] {
-        session.run(&[(id, rows, &[], Select::Last)])?;
+        session.run(&[(id, rows, &[], Select::Shown)])?;
         refused(session.core.commit())?;
     }
     session.compare(id, &want, "after chunks without logits")
@@ -309,7 +310,7 @@ pub fn an_intact_failure_keeps_the_rest<D: Device<Logits = [f32]>>(subject: &Sub
     let (a, b) = (session.admit(&one, one.len())?, session.admit(&two, 20)?);
     session.step(&[(a, 70), (b, 20)])?;
     session.refuses.set(true);
-    match session.run(&[(a, 50, &[], Select::Last), (b, 1, &[], Select::Last)]) {
+    match session.run(&[(a, 50, &[], Select::Shown), (b, 1, &[], Select::Shown)]) {
         Ok(()) => return broken("a step that should fail did not"),
         Err(_) if session.core.poisoned() => return broken("the failure does not say that the cache is intact"),
         Err(_) => {}
@@ -340,7 +341,7 @@ pub fn running_does_not_panic<D: Device<Logits = [f32]>>(subject: &Subject<D>) -
             many.iter().try_for_each(|(id, _)| refused(session.core.abort(*id)))?;
             let long = session.admit(&text(subject, context, 3), context - 1)?;
             session.refuses.set(true);
-            drop(session.run(&[(long, 1, &[], Select::Last)]));
+            drop(session.run(&[(long, 1, &[], Select::Shown)]));
             session.finish(long, context - 1, &[rows_max])?;
         }
         Ok(())
@@ -371,6 +372,68 @@ pub fn logits_are_what_the_step_left<D: Device<Logits = [f32]>>(subject: &Subjec
     Ok(())
 }
 
+/// A request of a step, the rows that it gets alone, and whether the step shows them.
+struct Part {
+    id: RequestId,
+    alone: Vec<Row>,
+    shown: bool,
+}
+
+/// A step that shows rows of some of its requests: with drafts, with every row, beside requests that show none.
+fn partly_shown<'d, D: Device<Logits = [f32]>>(
+    subject: &Subject<D>,
+    device: &'d mut D,
+) -> Verdict<(Session<'d, D>, Vec<Part>)> {
+    let bench = &subject.attending;
+    let mut session = Session::new(subject, &bench.program, device)?;
+    let mut parts = Vec::new();
+    for (i, (len, select)) in
+        [(20, Select::Last), (14, Select::Shown), (9, Select::All), (31, Select::Last), (3, Select::Shown)]
+            .into_iter()
+            .enumerate()
+    {
+        let history = text(subject, len, 40 + i as u64);
+        parts.push((session.admit(&history, len - 2)?, history, select));
+    }
+    let rows: Vec<(RequestId, usize, &[Token], Select)> = parts
+        .iter()
+        .map(|(id, history, select)| (*id, history.len() - 2, &history[history.len() - 2..], *select))
+        .collect();
+    session.run(&rows)?;
+    let part = |(id, history, select): &(RequestId, Vec<Token>, Select)| {
+        Ok(Part { id: *id, alone: alone(subject, bench, history)?, shown: *select != Select::Last })
+    };
+    let parts = parts.iter().map(part).collect::<Verdict<_>>()?;
+    Ok((session, parts))
+}
+
+/// `run` on whole sequences: their rows of logits are there, whoever else is in the step.
+pub fn whole_rows_are_brought<D: Device<Logits = [f32]>>(subject: &Subject<D>) -> Verdict {
+    let mut device = (subject.attending.device)();
+    let (session, parts) = partly_shown(subject, &mut device)?;
+    let mut shown = parts.iter().filter(|part| part.shown);
+    shown.try_for_each(|part| session.compare(part.id, &part.alone, "beside rows that stay on the device"))
+}
+
+/// `best`: each selected row's first largest logit, whether or not the row was brought.
+pub fn the_best_token_is_the_rows_first_largest<D: Device<Logits = [f32]>>(subject: &Subject<D>) -> Verdict {
+    let mut device = (subject.attending.device)();
+    let (session, parts) = partly_shown(subject, &mut device)?;
+    for Part { id, alone, .. } in &parts {
+        let mut given = session.bests.range((*id, 0)..=(*id, usize::MAX)).peekable();
+        if given.peek().is_none() {
+            return broken("no best token to compare");
+        }
+        for ((_, position), best) in given {
+            let row: Vec<f32> = alone[*position].iter().map(|bits| f32::from_bits(*bits)).collect();
+            if *best != first_largest(&row) {
+                return broken(format!("position {position}: {best} is not the first largest logit"));
+            }
+        }
+    }
+    Ok(())
+}
+
 /// One test for each device law; `$subject` is a function that makes the [`Subject`](crate::laws::Subject).
 #[macro_export]
 macro_rules! device_laws {
@@ -392,6 +455,8 @@ macro_rules! device_laws {
             an_intact_failure_keeps_the_rest
             running_does_not_panic
             logits_are_what_the_step_left
+            whole_rows_are_brought
+            the_best_token_is_the_rows_first_largest
         }
     };
     ($subject:ident: $($law:ident)*) => {

@@ -61,6 +61,17 @@ pub fn max(values: &[f32]) -> f32 {
     fold(lanes, larger)
 }
 
+/// The first index whose value is the largest. NaN counts as minus infinity, and a denormal as zero, of either sign: so
+/// processors and GPUs agree, whatever their mode. This is the rule of greedy choice, here and in the kernel that devices run (`kernels/best.py`).
+pub fn first_largest(values: &[f32]) -> u32 {
+    let seen = |x: f32| if x.abs() < f32::MIN_POSITIVE { 0.0 } else { x };
+    let largest = seen(max(values));
+    if largest == f32::NEG_INFINITY {
+        return 0;
+    }
+    values.iter().position(|x| seen(*x) == largest).unwrap_or(0) as u32
+}
+
 /// Sum of f(value) in f64: lane l takes values l, l + 16, ..., then the lanes fold 8, 4, 2, 1.
 #[inline(always)]
 fn sum_of(values: &[f32], f: impl Fn(f32) -> f32) -> f64 {
@@ -145,6 +156,37 @@ mod tests {
         values[36] = 2.0;
         assert_eq!(max(&values), 2.0);
         assert_eq!(max(&[]), f32::NEG_INFINITY);
+    }
+
+    #[test]
+    fn the_first_largest_is_that_of_a_plain_walk() {
+        const STRANGE: [f32; 8] =
+            [f32::NAN, f32::NEG_INFINITY, f32::INFINITY, -0.0, 0.0, 1e-45, -1e-45, f32::MIN_POSITIVE];
+        let seen = |x: f32| if x.is_subnormal() { 0.0 } else { x };
+        let walk = |values: &[f32]| {
+            let (mut best, mut largest) = (0, f32::NEG_INFINITY);
+            for (i, x) in values.iter().enumerate() {
+                // False for NaN.
+                if seen(*x) > largest {
+                    (best, largest) = (i, seen(*x));
+                }
+            }
+            best as u32
+        };
+        for len in [1, 2, 15, 16, 17, 100] {
+            for seed in 0..200usize {
+                let value = |i: usize| match (i * 31 + seed * 17 + i * i) % (9 + seed % 7) {
+                    n @ 0..8 => STRANGE[n],
+                    n => n as f32 - 11.0,
+                };
+                let values: Vec<f32> = (0..len).map(value).collect();
+                assert_eq!(first_largest(&values), walk(&values), "{values:?}");
+            }
+        }
+        assert_eq!(first_largest(&[f32::NAN; 20]), 0);
+        assert_eq!(first_largest(&[f32::NEG_INFINITY, f32::NAN]), 0);
+        assert_eq!(first_largest(&[-1.0, -1e-45, 0.0, 1e-45]), 1);
+        assert_eq!(first_largest(&[0.0, f32::MIN_POSITIVE]), 1);
     }
 
     #[test]

@@ -11,6 +11,9 @@ pub struct Request {
     pub sampling: Sampling,
     /// Answers to this prompt; choice `c` draws with (seed, c, position). They share the prompt's pages.
     pub choices: u32,
+    /// Report the row of logits that each token was chosen from (`Event::Token`). Without, a greedy choice that nothing else
+    /// weighs is the device's, and its row never leaves it. The tokens are the same.
+    pub token_logits: bool,
     /// Report the logits after every prompt position too (`Event::Prompt`). Such a request takes nothing from the
     /// prefix cache, so that every row is computed and can be shown.
     pub prompt_logits: bool,
@@ -21,9 +24,9 @@ pub struct Request {
 }
 
 impl Request {
-    /// A request with one choice, using the prefix cache.
+    /// A request with one choice, using the prefix cache and reporting its tokens' logits.
     pub fn new(prompt: Vec<Token>, sampling: Sampling) -> Self {
-        Self { prompt, sampling, choices: 1, prompt_logits: false, use_prefix_cache: true, salt: 0 }
+        Self { prompt, sampling, choices: 1, token_logits: true, prompt_logits: false, use_prefix_cache: true, salt: 0 }
     }
 }
 
@@ -76,7 +79,7 @@ pub enum Event<'a> {
     /// prompt token `position + 1`. In ascending order, for every position but the prompt's last, and once each.
     Prompt { request: RequestId, choice: u32, position: usize, logits: &'a [f32] },
     /// A generated token, in order. `logits` is the row it was sampled from, at `position` (so the token itself
-    /// stands at `position + 1` of the sequence).
+    /// stands at `position + 1` of the sequence); there exactly with `Request::token_logits`.
     Token {
         request: RequestId,
         choice: u32,
@@ -84,7 +87,7 @@ pub enum Event<'a> {
         index: usize,
         position: usize,
         token: Token,
-        logits: &'a [f32],
+        logits: Option<&'a [f32]>,
     },
     /// The choice's last event.
     Finished { request: RequestId, choice: u32, reason: FinishReason, usage: Usage },

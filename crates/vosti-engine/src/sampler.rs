@@ -74,6 +74,11 @@ impl SamplerState {
         self.counts_tokens() || !self.sampling.logit_bias.is_empty() || self.constraint.is_some()
     }
 
+    /// Whether the choice reads the row, and not only which token is its first largest.
+    fn reads_row(&self) -> bool {
+        self.sampling.temperature != 0.0 || self.changes_logits()
+    }
+
     /// Bias, constraint and penalties, in place.
     fn transform(&mut self, logits: &mut [f32]) {
         let p = &self.sampling;
@@ -167,18 +172,23 @@ impl vosti_core::Sampler for TokenSampler {
         };
         let largest = math::max(row);
         let token = if state.sampling.temperature == 0.0 || !largest.is_finite() {
-            first_equal(row, largest)
+            math::first_largest(row)
         } else {
             let unit = random::uniform(state.sampling.seed, state.choice, state.position);
             draw(&state.sampling, row, largest, unit, weights)
         };
         (token, state.accept(token))
     }
-}
 
-/// The lowest token whose logit is `largest`; 0 if nothing is, which only a row of NaN gives.
-fn first_equal(logits: &[f32], largest: f32) -> Token {
-    logits.iter().position(|x| *x == largest).unwrap_or(0) as Token
+    fn reads_row(&self, state: &SamplerState) -> bool {
+        state.reads_row()
+    }
+
+    fn sample_best(&self, state: &mut SamplerState, best: Token) -> (Token, bool) {
+        // Whatever the device says, the token is in the vocabulary.
+        let token = best.min(self.vocab.saturating_sub(1));
+        (token, state.accept(token))
+    }
 }
 
 /// Draws with `unit` in [0, 1). The result is a function of the arguments but `weights`, which is memory.
@@ -186,7 +196,7 @@ fn draw(p: &SamplingParams, logits: &[f32], largest: f32, unit: f64, weights: &m
     weigh(p, logits, largest, weights);
     if p.top_k == 0 && p.top_p >= 1.0 {
         let tokens = weights.iter().enumerate().map(|(token, w)| (token as Token, *w));
-        return walk(tokens, unit * math::sum(weights)).unwrap_or_else(|| first_equal(logits, largest));
+        return walk(tokens, unit * math::sum(weights)).unwrap_or_else(|| math::first_largest(logits));
     }
     let mut kept = match p.top_k as usize {
         0 => nucleus_candidates(weights, f64::from(p.top_p)),
@@ -198,7 +208,7 @@ fn draw(p: &SamplingParams, logits: &[f32], largest: f32, unit: f64, weights: &m
         keep_nucleus(&mut kept, weights, f64::from(p.top_p) * all);
     }
     let tokens = kept.iter().map(|t| (*t, weights[*t as usize]));
-    walk(tokens, unit * total(&kept)).unwrap_or_else(|| first_equal(logits, largest))
+    walk(tokens, unit * total(&kept)).unwrap_or_else(|| math::first_largest(logits))
 }
 
 /// The weight of each token, e^((logit - largest) / temperature); 0 below `min_p` (the largest weight is 1).

@@ -6,7 +6,7 @@
 
 use crate::engine::refused;
 use crate::policy::Order;
-use crate::sequence::Serial;
+use crate::sequence::{Sequence, Serial};
 use crate::{Engine, EngineError};
 use vosti_core::{BlockId, Device, PAGE, Select, Token};
 
@@ -81,7 +81,7 @@ impl<D: Device<Logits = [f32]>> Engine<D> {
     fn plan_sequence(&mut self, serial: Serial, order: &[Serial], step: &mut Step) -> Result<bool, EngineError> {
         self.release_behind(serial)?;
         let sequence = &self.sequences[&serial];
-        let (id, prompt_next, prompt_len) = (sequence.core, sequence.prompt_next, sequence.prompt_len);
+        let Sequence { core: id, prompt_next, prompt_len, token_logits, .. } = *sequence;
         let Some(request) = self.core.request(id) else {
             return Ok(false);
         };
@@ -101,7 +101,11 @@ impl<D: Device<Logits = [f32]>> Engine<D> {
             0 => return Ok(false),
             fitting => fitting,
         };
-        let select = if shows_prompt { Select::All } else { Select::Last };
+        let select = match (shows_prompt, token_logits) {
+            (true, _) => Select::All,
+            (false, true) => Select::Shown,
+            (false, false) => Select::Last,
+        };
         let reaches_end = rows == left;
         step.rows_left -= rows;
         step.selected_left -= if shows_prompt { rows } else { usize::from(reaches_end) };

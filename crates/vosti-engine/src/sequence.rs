@@ -14,6 +14,8 @@ pub(crate) struct Sequence {
     pub leader: Serial,
     pub prompt_len: usize,
     pub use_prefix_cache: bool,
+    /// Its tokens are reported with their rows of logits.
+    pub token_logits: bool,
     /// The next prompt position whose logits are to be reported; `usize::MAX` if none are.
     pub prompt_next: usize,
     /// Prompt tokens found in the prefix cache when it was first scheduled.

@@ -8,6 +8,7 @@
 
 mod reference;
 
+use crate::math::first_largest;
 pub use reference::{Answer, Reference, answer};
 
 use vosti_core::{
@@ -126,6 +127,8 @@ pub struct SymbolicDevice {
     /// Per buffer, the hash of each row.
     buffers: Vec<Vec<u64>>,
     logits: Vec<Vec<f32>>,
+    /// Which of these rows a caller may read.
+    brought: Vec<bool>,
     /// Per layer, the step that wrote the slot last: two writers in one step are an error.
     written: Vec<Vec<u64>>,
     step: u64,
@@ -143,6 +146,7 @@ impl SymbolicDevice {
             caches: program.layers.iter().map(|l| vec![u64::MAX; slots(l)]).collect(),
             buffers: vec![Vec::new(); program.buffers.len()],
             logits: Vec::new(),
+            brought: Vec::new(),
             written: program.layers.iter().map(|l| vec![0; slots(l)]).collect(),
             step: 0,
         }
@@ -293,10 +297,16 @@ impl Device for SymbolicDevice {
         let rows = plan.selected().iter().zip(logits);
         let row = |(row, hash): (&u32, &u64)| self.functions.logits(*hash, plan.tokens()[*row as usize], program.vocab);
         self.logits = rows.map(row).collect();
+        self.brought = plan.sequences().iter().flat_map(|s| std::iter::repeat_n(s.whole, s.selected)).collect();
         Ok(())
     }
 
     fn logits(&self, selected: usize) -> &[f32] {
+        assert!(self.brought[selected], "row {selected} was not asked for: plan it with `Select::Shown`");
         &self.logits[selected]
+    }
+
+    fn best(&self, selected: usize) -> Token {
+        first_largest(&self.logits[selected])
     }
 }

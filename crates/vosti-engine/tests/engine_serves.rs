@@ -272,6 +272,10 @@ impl Device for Flaky {
     fn logits(&self, selected: usize) -> &[f32] {
         self.0.logits(selected)
     }
+
+    fn best(&self, selected: usize) -> Token {
+        self.0.best(selected)
+    }
 }
 
 #[test]

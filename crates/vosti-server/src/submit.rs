@@ -59,7 +59,7 @@ pub enum Update {
         usage: Usage,
         chain: Option<Chain>,
     },
-    /// The sink panicked; the request was aborted.
+    /// The sink panicked, or lacks the logits it asked for; the request is aborted.
     Broken,
 }
 
@@ -91,6 +91,7 @@ pub async fn submit(service: &Service, job: &Job, places: OwnedSemaphorePermit) 
             prompt: tokens.to_vec(),
             sampling: job.sampling.clone(),
             choices: job.choices,
+            token_logits: job.logprobs.is_some() || job.digest,
             prompt_logits: job.prompt_logprobs.is_some(),
             use_prefix_cache: true,
             salt: job.salt,
@@ -157,11 +158,18 @@ impl Watcher {
                 Update::Prompt { prompt, position, logprobs }
             }
             Event::Token { choice, token, logits, .. } => {
-                if let Some(chain) = &mut self.chains[choice as usize] {
-                    chain.push(token, logits);
+                match (&mut self.chains[choice as usize], self.logprobs, logits) {
+                    (None, None, _) => Update::Token { prompt, choice, token, logprobs: None },
+                    (chain, top, Some(logits)) => {
+                        if let Some(chain) = chain {
+                            chain.push(token, logits);
+                        }
+                        let logprobs = top.map(|top| logprobs(logits, token, top));
+                        Update::Token { prompt, choice, token, logprobs }
+                    }
+                    // The request asked for them: an answer without is none.
+                    (_, _, None) => Update::Broken,
                 }
-                let logprobs = self.logprobs.map(|top| logprobs(logits, token, top));
-                Update::Token { prompt, choice, token, logprobs }
             }
             Event::Finished { choice, reason, usage, .. } => {
                 let chain = self.chains[choice as usize].take();

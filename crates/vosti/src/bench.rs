@@ -173,7 +173,8 @@ fn measure(deployment: &Deployment, case: Case) -> Result<(f64, Vec<KernelTime>)
 
 fn request(deployment: &Deployment, label: &str, len: usize, answer: usize) -> Request {
     let prompt = prompts::prompt(&deployment.facts(), 1, label, len);
-    Request::new(prompt, Sampling::greedy(answer))
+    // As served: who wants no log-probabilities sees no logits.
+    Request { token_logits: false, ..Request::new(prompt, Sampling::greedy(answer)) }
 }
 
 /// Rows computed after the first `depth` of a prompt.

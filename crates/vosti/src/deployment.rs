@@ -336,7 +336,7 @@ impl Deployment {
         let prompt = prompts::prompt(&facts, 0, "numeric probe", len);
         engine.submit(vosti_engine::Request::new(prompt, vosti_engine::Sampling::greedy(2)))?;
         engine.run_until_idle(&mut |event| {
-            if let Event::Token { logits, .. } = event {
+            if let Event::Token { logits: Some(logits), .. } = event {
                 logits.iter().for_each(|x| _ = hash.update(&x.to_bits().to_le_bytes()));
             }
         })?;

@@ -3,7 +3,7 @@
 use crate::bundle::{Bundle, BundleError};
 use crate::deployment::DeployError;
 use std::time::Instant;
-use vosti_core::{Device, DeviceError, Program, StepPlan};
+use vosti_core::{Device, DeviceError, Program, StepPlan, Token};
 use vosti_cpu::CpuDevice;
 use vosti_cuda::driver::About;
 use vosti_cuda::{Arch, CudaDevice, CudaError, Driver, DriverError};
@@ -99,6 +99,13 @@ impl Device for AnyDevice {
         match self {
             AnyDevice::Cpu(device) => device.logits(selected),
             AnyDevice::Gpu(device) => device.logits(selected),
+        }
+    }
+
+    fn best(&self, selected: usize) -> Token {
+        match self {
+            AnyDevice::Cpu(device) => device.best(selected),
+            AnyDevice::Gpu(device) => device.best(selected),
         }
     }
 }

@@ -38,6 +38,14 @@ impl Sampler for Once {
     fn sample(&self, (): &mut (), _: &[f32]) -> (Token, bool) {
         (0, true)
     }
+
+    fn reads_row(&self, (): &()) -> bool {
+        false
+    }
+
+    fn sample_best(&self, (): &mut (), _: Token) -> (Token, bool) {
+        (0, true)
+    }
 }
 
 /// Weights of the model for the device.

@@ -120,7 +120,7 @@ fn answers(deployment: &Deployment, lengths: &[usize]) -> Vec<(u64, usize, Vec<u
     }
     let mut seen = vec![];
     let mut note = |event: Event<'_>| {
-        if let Event::Token { request, index, logits, .. } = event {
+        if let Event::Token { request, index, logits: Some(logits), .. } = event {
             seen.push((request.0, index, logits.iter().map(|x| x.to_bits()).collect()));
         }
     };

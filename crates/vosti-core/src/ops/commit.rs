@@ -44,9 +44,14 @@ pub open(crate) spec fn record_events(logits: Seq<Bits>, records: Seq<Record>) -
     records.map_values(|r: Record| record_event(logits, r))
 }
 
+/// The sampler's choice of a row of the device: by the row if it reads that, else by its best token.
+pub open(crate) spec fn chosen<D: Device<Logits = S::Logits>, S: Sampler>(w: Bits, state: Bits, row: Bits) -> (Token, Bits, bool) {
+    if S::whole(state) { S::choice(w, state, D::logits_of(row)) } else { S::choice_best(w, state, D::best_of(row)) }
+}
+
 /// The world's choice is the sampler's, of the device's rows.
 pub open(crate) spec fn chooses<D: Device<Logits = S::Logits>, S: Sampler>(fixed: Fixed<S>) -> bool {
-    forall|state: Bits, row: Bits| #[trigger] (fixed.choice@)(state, row) == S::choice(fixed.sampler.w(), state, D::logits_of(row))
+    forall|state: Bits, row: Bits| #[trigger] (fixed.choice@)(state, row) == chosen::<D, S>(fixed.sampler.w(), state, row)
 }
 
 impl<S: Sampler> State<S> {
@@ -150,6 +155,7 @@ fn commit_sequence<D: Device<Logits = S::Logits>, S: Sampler>(
         chooses::<D, S>(*fixed), world@.choice == fixed.choice@, world@.program == fixed.program,
         fixed.sampler.vocab_limit() == fixed.program.vocab,
         ready(world@, *plan, index as int, *old(request), device.logits_rows()),
+        readable::<S>(*plan, index as int, *old(request), device.brought()),
         views(old(log)@).contains_key(old(request).serial),
         view_ok(world@, views(old(log)@)[old(request).serial]),
         run_ok::<S>(world@, views(old(log)@)[old(request).serial], *old(request)),
@@ -197,6 +203,8 @@ fn commit_sequence<D: Device<Logits = S::Logits>, S: Sampler>(
             chooses::<D, S>(*fixed), world@.choice == fixed.choice@, world@.program == fixed.program,
             fixed.sampler.vocab_limit() == fixed.program.vocab,
             ready(world@, *plan, index as int, r0, logits), logits == device.logits_rows(),
+            readable::<S>(*plan, index as int, r0, device.brought()),
+            go && S::whole(S::state_bits(&request.state)) ==> s.whole,
             s == plan.sequences@[index as int], *sequence == s, s.emits, h == r0.history@.len(),
             ext == r0.history@ + drafts_of(*plan, index as int),
             first_draft == s.first_row + s.rows - s.drafts,
@@ -218,7 +226,12 @@ fn commit_sequence<D: Device<Logits = S::Logits>, S: Sampler>(
         let ghost state = S::state_bits(&request.state);
         let ghost history = request.history@;
         let ghost seen = views(log@)[serial];
-        let (token, done) = fixed.sampler.sample(&mut request.state, device.logits(selected));
+        proof { assert(s.compact(s.selected - s.drafts - 1 + accepted) == selected); }
+        let (token, done) = if fixed.sampler.reads_row(&request.state) {
+            fixed.sampler.sample(&mut request.state, device.logits(selected))
+        } else {
+            fixed.sampler.sample_best(&mut request.state, device.best(selected))
+        };
         let position = request.history.len();
         let record = Record { request: sequence.request, token, done, selected, position };
         let ghost records0 = records@;
@@ -243,7 +256,7 @@ fn commit_sequence<D: Device<Logits = S::Logits>, S: Sampler>(
                 }
             }
             lemma_logits_causal(world@.w, world@.program, ext, history, p);
-            assert((fixed.choice@)(state, logits[selected as int]) == S::choice(fixed.sampler.w(), state, D::logits_of(logits[selected as int])));
+            assert((fixed.choice@)(state, logits[selected as int]) == chosen::<D, S>(fixed.sampler.w(), state, logits[selected as int]));
             lemma_emitted(world@, seen, history, state, logits[selected as int], token, S::state_bits(&request.state), done);
             assert(logged(log0, log@, serial)) by {
                 assert(views(log@) =~= views(log0).insert(serial, views(log@)[serial]));
@@ -257,7 +270,9 @@ fn commit_sequence<D: Device<Logits = S::Logits>, S: Sampler>(
                 }
             }
         }
-        if !done && accepted < sequence.drafts && plan.tokens[first_draft + accepted] == token {
+        // A sampler that now reads rows gets them in the next step.
+        let readable = sequence.whole || !fixed.sampler.reads_row(&request.state);
+        if !done && accepted < sequence.drafts && plan.tokens[first_draft + accepted] == token && readable {
             request.cached += 1;
             accepted += 1;
             proof {

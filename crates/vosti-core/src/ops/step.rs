@@ -114,6 +114,7 @@ impl<S: Sampler> State<S> {
                 drafts: drafts.len(),
                 first_selected: self.plan.selected.len(),
                 selected,
+                whole: shows(select) || fixed.sampler.reads_row(&request.state),
                 emits: request.cached + rows == request.history.len(),
                 tables: copy_tables(&request.tables),
             };
@@ -170,7 +171,7 @@ impl<S: Sampler> State<S> {
         }
         let selected = match select {
             Select::All => total,
-            Select::Last => if rows == left { 1 + drafts.len() } else { 0 },
+            Select::Last | Select::Shown => if rows == left { 1 + drafts.len() } else { 0 },
         };
         let left_selected = fixed.selected_max - self.plan.selected.len();
         if selected > left_selected {
@@ -225,7 +226,8 @@ impl<S: Sampler> State<S> {
         requires
             old(self).inv(*fixed), old(self).legal_run(),
             dev@.w == old(self).dev@.w, dev@.limits == old(self).dev@.limits, all_finite(dev@.w, dev@.cache),
-            !failed ==> ran(dev@.w, fixed.program, old(self).plan, old(self).dev@.cache, dev@.cache, dev@.logits),
+            !failed ==> ran(dev@.w, fixed.program, old(self).plan, old(self).dev@.cache, dev@.cache, dev@.logits)
+                && whole_brought(old(self).plan, dev@.brought),
             failed ==> kept_outside(fixed.program, old(self).plan, old(self).dev@.cache, dev@.cache),
         ensures
             final(self).inv(*fixed), final(self).dev@ == dev@, final(self).log@ == old(self).log@,
@@ -305,6 +307,14 @@ impl<S: Sampler> State<S> {
 /// The device lost its cache.
 pub open(crate) spec fn lost<T>(out: Result<T, CoreError>) -> bool {
     out matches Err(CoreError::Device { error }) && !error.intact
+}
+
+/// The rows are brought to the host whatever the sampler reads.
+fn shows(select: Select) -> bool {
+    match select {
+        Select::Last => false,
+        Select::Shown | Select::All => true,
+    }
 }
 
 /// A copy of the tables.

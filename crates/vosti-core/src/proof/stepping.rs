@@ -21,7 +21,7 @@ verus! {
 pub open(crate) spec fn selected_rows(rows: usize, drafts: nat, left: int, select: Select) -> int {
     match select {
         Select::All => rows + drafts as int,
-        Select::Last => if rows == left { 1 + drafts as int } else { 0 },
+        Select::Last | Select::Shown => if rows == left { 1 + drafts as int } else { 0 },
     }
 }
 
@@ -150,6 +150,7 @@ pub open(crate) spec fn sequence_added<S: Sampler>(a: State<S>, b: State<S>, id:
     &&& s.selected == selected && s.emits == (r.cached + rows == r.history@.len())
     &&& s.tables@.len() == r.tables@.len()
     &&& forall|g: int| 0 <= g < s.tables@.len() ==> (#[trigger] s.tables@[g])@ == r.tables@[g]@
+    &&& S::whole(S::state_bits(&r.state)) ==> s.whole
     &&& n <= usize::MAX
 }
 
@@ -542,6 +543,7 @@ pub(crate) proof fn lemma_ran<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: State
         a.inv(fixed), b == (State { dev: b.dev, phase: Phase::Ran, ..a }), b.dev@.w == a.dev@.w, b.dev@.limits == a.dev@.limits,
         a.phase is Planning, a.plan.sequences@.len() > 0,
         ran(a.dev@.w, fixed.program, a.plan, a.dev@.cache, b.dev@.cache, b.dev@.logits), all_finite(b.dev@.w, b.dev@.cache),
+        whole_brought(a.plan, b.dev@.brought),
     ensures b.inv(fixed),
 {
     lemma_given(fixed, a);

@@ -30,6 +30,8 @@ pub struct Symbolic {
     /// Room for as many rows of logits as a step may select, and how many there are.
     pub(crate) logits: Vec<Ghost<Bits>>,
     pub(crate) count: usize,
+    /// Whether each of them is on the host.
+    pub(crate) brought: Ghost<spec_fn(int) -> bool>,
 }
 
 /// One op, as a function of memory.
@@ -221,6 +223,7 @@ impl Symbolic {
             cache: Ghost(|layer: u32, page: int, offset: int| Bits { code: 0 }),
             logits: blank_rows(rows_max),
             count: 0,
+            brought: Ghost(|i: int| false),
         }
     }
 
@@ -251,6 +254,14 @@ impl Device for Symbolic {
 
     closed spec fn logits_of<'a>(bits: Bits) -> &'a Ghost<Bits> {
         &Ghost(bits)
+    }
+
+    closed spec fn best_of(bits: Bits) -> Token {
+        0
+    }
+
+    closed spec fn brought(&self) -> spec_fn(int) -> bool {
+        self.brought@
     }
 
     fn rows_max(&self) -> usize {
@@ -295,6 +306,9 @@ impl Device for Symbolic {
             i += 1;
         }
         self.count = n;
+        // No more than is promised.
+        self.brought = Ghost(|row: int| exists|q: int, i: int| 0 <= q < plan.sequences@.len() && plan.sequences@[q].whole
+            && 0 <= i < plan.sequences@[q].selected && row == #[trigger] plan.sequences@[q].compact(i));
         proof {
             assert(self.logits_rows() =~= rows);
             assert(chain_ran(w, *program, *plan, ms));
@@ -305,6 +319,10 @@ impl Device for Symbolic {
     fn logits(&self, selected: usize) -> &Ghost<Bits> {
         proof { assert(self.logits_rows()[selected as int] == self.logits@[selected as int]@); }
         &self.logits[selected]
+    }
+
+    fn best(&self, selected: usize) -> Token {
+        0
     }
 }
 
@@ -416,7 +434,7 @@ pub fn scenario() -> Result<Scene, CoreError> {
     Ok(Scene { records, published: 1, attached: 2, evicted: 1 })
 }
 
-/// A sampler that counts down: its state is how many tokens are left.
+/// A sampler that counts down: its state is how many tokens are left. It reads rows while more than three are.
 pub struct Countdown {
     pub(crate) vocab: u32,
 }
@@ -442,6 +460,14 @@ impl Sampler for Countdown {
         )
     }
 
+    closed spec fn choice_best(w: Bits, state: Bits, best: Token) -> (Token, Bits, bool) {
+        Self::choice(w, state, &Ghost(state))
+    }
+
+    closed spec fn whole(state: Bits) -> bool {
+        state.code > 3
+    }
+
     closed spec fn vocab_limit(&self) -> u32 {
         if self.vocab == 0 { 1 } else { self.vocab }
     }
@@ -456,6 +482,14 @@ impl Sampler for Countdown {
             *state = n - 1;
         }
         (if n < self.vocab { n } else { 0 }, n <= 1)
+    }
+
+    fn reads_row(&self, state: &u32) -> bool {
+        *state > 3
+    }
+
+    fn sample_best(&self, state: &mut u32, best: Token) -> (Token, bool) {
+        self.sample(state, &Ghost(Bits { code: 0 }))
     }
 }
 

@@ -10,6 +10,8 @@ use vosti_core::*;
 pub struct Tiny {
     pub cache: Vec<Vec<u64>>,
     pub logits: Vec<u64>,
+    /// Which rows of logits a caller may read.
+    pub brought: Vec<bool>,
     pub rows_max: usize,
     pub selected_max: usize,
     /// What the next runs end with: true is an error with the cache intact, false one that lost it.
@@ -56,7 +58,7 @@ pub fn canonical_logits(groups: &[GroupDecl], history: &[Token]) -> u64 {
 impl Tiny {
     pub fn new(groups: usize, pages: usize) -> Self {
         let cache = (0..groups).map(|_| vec![7; pages * PAGE]).collect();
-        Tiny { cache, logits: vec![], rows_max: 512, selected_max: 512, fail: Rc::default() }
+        Tiny { cache, logits: vec![], brought: vec![], rows_max: 512, selected_max: 512, fail: Rc::default() }
     }
 
     /// What a device may rely on, as `plan_ok` says it.
@@ -159,14 +161,26 @@ impl Device for Tiny {
             h
         };
         self.logits = plan.selected().iter().map(logits).collect();
+        self.brought = plan.sequences().iter().flat_map(|s| vec![s.whole; s.selected]).collect();
         Ok(())
     }
 
     fn logits(&self, selected: usize) -> &u64 {
+        assert!(self.brought[selected], "a row that was not brought to the host is read");
         &self.logits[selected]
+    }
+
+    fn best(&self, selected: usize) -> Token {
+        best(self.logits[selected])
     }
 }
 
+/// The best token of a row.
+pub fn best(logits: u64) -> Token {
+    (logits % VOCAB as u64) as u32
+}
+
+/// A sampler that reads the row every third time, and else takes the best token.
 pub struct Modulo;
 
 impl Sampler for Modulo {
@@ -180,7 +194,17 @@ impl Sampler for Modulo {
     fn sample(&self, state: &mut u64, logits: &u64) -> (Token, bool) {
         assert!(*state > 0, "sampled after the end");
         *state -= 1;
-        ((logits % VOCAB as u64) as u32, *state == 0)
+        (best(*logits), *state == 0)
+    }
+
+    fn reads_row(&self, state: &u64) -> bool {
+        state.is_multiple_of(3)
+    }
+
+    fn sample_best(&self, state: &mut u64, best: Token) -> (Token, bool) {
+        assert!(*state > 0 && !self.reads_row(state), "sampled after the end, or without the row");
+        *state -= 1;
+        (best, *state == 0)
     }
 }
 
@@ -230,7 +254,7 @@ pub fn step(core: &mut Tested, id: RequestId, rows: usize, drafts: &[Token]) -> 
     core.plan_rows(id, rows, drafts, Select::Last).unwrap();
     core.run().unwrap();
     let records = core.commit().unwrap();
-    records.into_iter().map(|r| (r, *core.device().logits(r.selected))).collect()
+    records.into_iter().map(|r| (r, core.device().logits[r.selected])).collect()
 }
 
 /// Runs a request to its end in chunks of `chunk`, and finishes it.

@@ -46,6 +46,10 @@ impl<D: Device<Logits = [f32]>> Device for Lent<'_, D> {
     fn logits(&self, selected: usize) -> &[f32] {
         self.device.logits(selected)
     }
+
+    fn best(&self, selected: usize) -> Token {
+        self.device.best(selected)
+    }
 }
 
 /// A sampler that says its lines: the history is known in advance, whatever the logits.
@@ -62,13 +66,22 @@ impl Sampler for Script {
     fn sample(&self, lines: &mut Vec<Token>, _: &[f32]) -> (Token, bool) {
         (lines.pop().unwrap_or(0), false)
     }
+
+    fn reads_row(&self, _: &Vec<Token>) -> bool {
+        false
+    }
+
+    fn sample_best(&self, lines: &mut Vec<Token>, _: Token) -> (Token, bool) {
+        self.sample(lines, &[])
+    }
 }
 
-/// Requests on a device, and every row of logits that they were given.
+/// Requests on a device, and what they were given: rows of logits, and the best token of every selected row.
 pub(super) struct Session<'d, D: Device<Logits = [f32]>> {
     pub(super) core: Core<Lent<'d, D>, Script>,
     pub(super) refuses: Rc<Cell<bool>>,
     pub(super) rows: BTreeMap<(RequestId, usize), Row>,
+    pub(super) bests: BTreeMap<(RequestId, usize), Token>,
 }
 
 pub(super) fn refused<T>(out: Result<T, CoreError>) -> Verdict<T> {
@@ -83,7 +96,7 @@ impl<'d, D: Device<Logits = [f32]>> Session<'d, D> {
         let refuses = Rc::new(Cell::new(false));
         let lent = Lent { device, refuse: subject.refuse, refuses: refuses.clone() };
         let core = refused(Core::new(lent, Script(program.vocab), program.clone()))?;
-        Ok(Self { core, refuses, rows: BTreeMap::new() })
+        Ok(Self { core, refuses, rows: BTreeMap::new(), bests: BTreeMap::new() })
     }
 
     /// A request with this history, of which the first `prompt` tokens are its prompt.
@@ -106,7 +119,7 @@ impl<'d, D: Device<Logits = [f32]>> Session<'d, D> {
         Ok(())
     }
 
-    /// Plans and runs a step, and keeps its rows of logits.
+    /// Plans and runs a step, and keeps its rows of logits, as far as they were asked for, and its best tokens.
     pub(super) fn run(&mut self, parts: &[(RequestId, usize, &[Token], Select)]) -> Verdict {
         for (id, rows, drafts, _) in parts {
             self.cover(*id, self.cached(*id) + rows + drafts.len())?;
@@ -120,8 +133,13 @@ impl<'d, D: Device<Logits = [f32]>> Session<'d, D> {
         }
         for s in self.core.plan().sequences() {
             for i in 0..s.selected {
-                let row = self.core.device().logits(s.first_selected + i).iter().map(|x| x.to_bits()).collect();
-                self.rows.insert((s.request, s.first_position + s.rows - s.selected + i), row);
+                let device = self.core.device();
+                let place = (s.request, s.first_position + s.rows - s.selected + i);
+                if s.whole {
+                    let row = device.logits(s.first_selected + i).iter().map(|x| x.to_bits()).collect();
+                    self.rows.insert(place, row);
+                }
+                self.bests.insert(place, device.best(s.first_selected + i));
             }
         }
         Ok(())
@@ -131,7 +149,7 @@ impl<'d, D: Device<Logits = [f32]>> Session<'d, D> {
     pub(super) fn step(&mut self, parts: &[(RequestId, usize)]) -> Verdict {
         let rows: usize = parts.iter().map(|(_, rows)| rows).sum();
         let all = rows <= self.core.device().selected_max();
-        let select = if all { Select::All } else { Select::Last };
+        let select = if all { Select::All } else { Select::Shown };
         let parts: Vec<(RequestId, usize, &[Token], Select)> =
             parts.iter().map(|(id, rows)| (*id, *rows, &[][..], select)).collect();
         self.run(&parts)?;

@@ -3,7 +3,8 @@
 
 use std::cell::RefCell;
 use std::collections::HashSet;
-use vosti_core::{Device, DeviceError, NO_PAGE, PAGE, Program, SeqPlan, StepPlan};
+use vosti_core::{Device, DeviceError, NO_PAGE, PAGE, Program, SeqPlan, StepPlan, Token};
+use vosti_engine::math::first_largest;
 
 /// What is broken. Each is something that a real device could do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +33,10 @@ pub enum Break {
     PanicsOnManySequences,
     /// A row of logits can be read once.
     LogitsOnce,
+    /// Rows of the first sequence that is shown are brought, whatever the others want.
+    BringsTheFirstSequence,
+    /// A row's program looks at the row below.
+    BestOfTheNextRow,
 }
 
 /// A slot: group, page, offset.
@@ -47,7 +52,9 @@ pub struct BrokenDevice<D> {
     runs: u64,
     /// Slots that damage whoever sees them.
     bad: HashSet<Slot>,
+    /// Empty where a row was not brought.
     logits: Vec<Vec<f32>>,
+    bests: Vec<Token>,
     spoiled: Vec<f32>,
     read: RefCell<HashSet<usize>>,
 }
@@ -69,6 +76,7 @@ impl<D: Device<Logits = [f32]>> BrokenDevice<D> {
             runs: 0,
             bad: HashSet::new(),
             logits: Vec::new(),
+            bests: Vec::new(),
             spoiled: Vec::new(),
             read: RefCell::default(),
         };
@@ -126,6 +134,14 @@ impl<D: Device<Logits = [f32]>> BrokenDevice<D> {
             (from..to).any(|j| self.bad.contains(&(group, s.tables[group][j / PAGE], j % PAGE)))
         };
         self.windows.iter().enumerate().any(of_group)
+    }
+
+    /// Damages a row of logits, if it was brought.
+    fn damage(&mut self, selected: usize) {
+        if let Some(first) = self.logits[selected].first_mut() {
+            *first += 1.0;
+            self.bests[selected] = first_largest(&self.logits[selected]);
+        }
     }
 
     /// Whether the logits of a sequence's row are damaged.
@@ -190,24 +206,42 @@ impl<D: Device<Logits = [f32]>> Device for BrokenDevice<D> {
         }
         self.inner.run(program, plan)?;
         self.store(plan);
-        self.logits = (0..plan.selected().len()).map(|i| self.inner.logits(i).to_vec()).collect();
+        let whole = plan.sequences().iter().flat_map(|s| std::iter::repeat_n(s.whole, s.selected));
+        let row = |(i, whole)| if whole { self.inner.logits(i).to_vec() } else { Vec::new() };
+        self.logits = whole.enumerate().map(row).collect();
+        self.bests = (0..plan.selected().len()).map(|i| self.inner.best(i)).collect();
+        self.spoiled = vec![0.0; program.vocab as usize];
         for s in plan.sequences() {
             for i in 0..s.selected {
                 if self.is_damaged(plan, s, s.first_position + s.rows - s.selected + i) {
-                    self.logits[s.first_selected + i][0] += 1.0;
+                    self.damage(s.first_selected + i);
                 }
             }
         }
         if self.is(Break::GathersInReverse) {
             self.logits.reverse();
+            self.bests.reverse();
         }
-        self.spoiled = vec![0.0; program.vocab as usize];
+        if self.is(Break::BestOfTheNextRow) && self.bests.len() > 1 {
+            self.bests.rotate_left(1);
+        }
+        if self.is(Break::BringsTheFirstSequence) {
+            let first =
+                plan.sequences().iter().find(|s| s.whole).map(|s| s.first_selected..s.first_selected + s.selected);
+            let others = |i: &usize| first.as_ref().is_some_and(|first| !first.contains(i));
+            (0..self.logits.len()).filter(others).for_each(|i| self.logits[i].clear());
+        }
         self.read.borrow_mut().clear();
         Ok(())
     }
 
     fn logits(&self, selected: usize) -> &[f32] {
         let first = self.read.borrow_mut().insert(selected);
-        if self.is(Break::LogitsOnce) && !first { &self.spoiled } else { &self.logits[selected] }
+        let row = &self.logits[selected];
+        if row.is_empty() || self.is(Break::LogitsOnce) && !first { &self.spoiled } else { row }
+    }
+
+    fn best(&self, selected: usize) -> Token {
+        self.bests[selected]
     }
 }

@@ -10,7 +10,7 @@ use vosti_engine::faulty::{Fault, FaultyDevice};
 use vosti_engine::laws::{self, Bench, Subject, Verdict};
 use vosti_engine::sampler::{SamplerState, TokenSampler};
 use vosti_engine::symbolic::{self, SymbolicDevice};
-use vosti_engine::{Sampling, SamplingParams};
+use vosti_engine::{Sampling, SamplingParams, math};
 
 const VOCAB: u32 = 60;
 /// Tokens from here on stand for KV that is not finite.
@@ -79,6 +79,12 @@ const BREAKS: &[(&str, Law, Break)] = &[
     ("an_intact_failure_keeps_the_rest", laws::an_intact_failure_keeps_the_rest, Break::FailsAndForgets),
     ("running_does_not_panic", laws::running_does_not_panic, Break::PanicsOnManySequences),
     ("logits_are_what_the_step_left", laws::logits_are_what_the_step_left, Break::LogitsOnce),
+    ("whole_rows_are_brought", laws::whole_rows_are_brought, Break::BringsTheFirstSequence),
+    (
+        "the_best_token_is_the_rows_first_largest",
+        laws::the_best_token_is_the_rows_first_largest,
+        Break::BestOfTheNextRow,
+    ),
 ];
 
 #[test]
@@ -163,13 +169,24 @@ fn a_clause_without_a_law_is_seen() {
 /// A law of `Sampler`.
 type SamplerLaw = fn(&Sample<'_>) -> bool;
 
-/// `TokenSampler::sample`, or what stands for it.
+/// A choice by `TokenSampler`, or what stands for it: `sample` of a row where it reads that, `sample_best` elsewhere.
 type Sample<'a> = dyn Fn(&TokenSampler, &mut SamplerState, &[f32]) -> (Token, bool) + 'a;
+
+/// As the core does it.
+fn choose(sampler: &TokenSampler, state: &mut SamplerState, row: &[f32]) -> (Token, bool) {
+    match sampler.reads_row(state) {
+        true => sampler.sample(state, row),
+        false => sampler.sample_best(state, math::first_largest(row)),
+    }
+}
 
 const SAMPLER_LAWS: &[(&str, SamplerLaw)] = &[
     ("the_vocabulary_is_what_it_says", |_| (1..300).all(|n| TokenSampler::new(n).vocab() == n)),
     ("a_choice_depends_on_state_and_logits", a_choice_depends_on_state_and_logits),
     ("tokens_are_in_the_vocabulary", tokens_are_in_the_vocabulary),
+    ("what_a_choice_reads_depends_on_the_state", what_a_choice_reads_depends_on_the_state),
+    ("a_best_choice_depends_on_state_and_token", a_best_choice_depends_on_state_and_token),
+    ("best_choices_are_in_the_vocabulary", best_choices_are_in_the_vocabulary),
 ];
 
 fn samplings() -> Vec<Sampling> {
@@ -219,10 +236,73 @@ fn tokens_are_in_the_vocabulary(sample: &Sample<'_>) -> bool {
     })
 }
 
+/// Greedy choices, which read best tokens: the same state and token, the same choice and the same end.
+fn a_best_choice_depends_on_state_and_token(choose: &Sample<'_>) -> bool {
+    samplings().iter().filter(|s| s.temperature == 0.0).all(|sampling| {
+        let (one, two) = (TokenSampler::new(40), TokenSampler::new(40));
+        let (mut a, mut b) = (SamplerState::new(sampling, &[1, 2], 0), SamplerState::new(sampling, &[1, 2], 0));
+        rows(1, 40).all(|row| {
+            // Another row with the same best token.
+            let mut other = vec![-9.0; 40];
+            other[math::first_largest(&row) as usize] = 1.0;
+            let mut stranger = SamplerState::new(sampling, &[7; 9], 1);
+            choose(&two, &mut stranger, &row);
+            a.finish().is_some() || !one.reads_row(&a) && choose(&one, &mut a, &row) == choose(&two, &mut b, &other)
+        })
+    })
+}
+
+/// Whether a choice reads its row is a function of the state: two that took the same tokens read alike.
+fn what_a_choice_reads_depends_on_the_state(choose: &Sample<'_>) -> bool {
+    samplings().iter().all(|sampling| {
+        let (one, two) = (TokenSampler::new(40), TokenSampler::new(40));
+        let (mut a, mut b) = (SamplerState::new(sampling, &[1, 2], 0), SamplerState::new(sampling, &[1, 2], 0));
+        rows(1, 40).all(|row| {
+            two.reads_row(&SamplerState::new(&Sampling::greedy(3), &[1], 1));
+            let alike = one.reads_row(&a) == two.reads_row(&b);
+            choose(&one, &mut a, &row);
+            choose(&two, &mut b, &row);
+            alike
+        })
+    })
+}
+
+fn best_choices_are_in_the_vocabulary(_: &Sample<'_>) -> bool {
+    let choice =
+        |best| TokenSampler::new(20).sample_best(&mut SamplerState::new(&Sampling::greedy(2), &[1], 0), best).0;
+    [0, 7, 19, 20, 21, u32::MAX].into_iter().all(|best| choice(best) == best.min(19))
+}
+
+/// What makes it right to leave rows on the device: `sample` and `sample_best` agree wherever only the best token is read.
+#[test]
+fn a_choice_that_reads_best_tokens_is_the_rows_own() {
+    let strange = [
+        vec![f32::NAN; 40],
+        vec![f32::NEG_INFINITY; 40],
+        vec![-0.0; 40],
+        (0..40).map(|i| if i % 2 == 0 { -0.0 } else { 0.0 }).collect(),
+        (0..40).map(f32::from_bits).collect(),
+        (0..40).map(|i| if i % 3 == 0 { f32::NAN } else { f32::INFINITY }).collect(),
+    ];
+    let mut seen = 0;
+    for sampling in samplings() {
+        for row in rows(1, 40).chain(rows(8, 40)).chain(strange.clone()) {
+            let sampler = TokenSampler::new(40);
+            let (mut a, mut b) = (SamplerState::new(&sampling, &[1, 2], 0), SamplerState::new(&sampling, &[1, 2], 0));
+            if !sampler.reads_row(&a) {
+                seen += 1;
+                assert_eq!(sampler.sample(&mut a, &row), sampler.sample_best(&mut b, math::first_largest(&row)));
+                assert_eq!(a.finish(), b.finish());
+            }
+        }
+    }
+    assert_eq!(seen, 2 * 26, "the greedy ones, and no others");
+}
+
 #[test]
 fn the_sampler_keeps_its_laws() {
     for (name, law) in SAMPLER_LAWS {
-        assert!(law(&|sampler, state, row| sampler.sample(state, row)), "{name}");
+        assert!(law(&choose), "{name}");
     }
 }
 
@@ -231,12 +311,13 @@ fn a_broken_sampler_is_seen() {
     let calls = std::cell::Cell::new(0);
     let by_call_order = |sampler: &TokenSampler, state: &mut SamplerState, row: &[f32]| {
         calls.set(calls.get() + 1);
-        let (token, done) = sampler.sample(state, row);
+        let (token, done) = choose(sampler, state, row);
         ((token + u32::from(calls.get() % 7 == 0)) % sampler.vocab(), done)
     };
     assert!(!a_choice_depends_on_state_and_logits(&by_call_order));
+    assert!(!a_best_choice_depends_on_state_and_token(&by_call_order));
     let one_too_far = |sampler: &TokenSampler, state: &mut SamplerState, row: &[f32]| {
-        let (token, done) = sampler.sample(state, row);
+        let (token, done) = choose(sampler, state, row);
         (token + 1, done)
     };
     assert!(!tokens_are_in_the_vocabulary(&one_too_far));

@@ -105,6 +105,7 @@ pub fn request(random: &mut Random, vocab: u32, tokens_max: usize) -> Request {
         prompt: prompt(random, vocab, tokens_max - 1),
         sampling: sampling(random, vocab),
         choices: random.pick(&[1, 1, 1, 2, 3]),
+        token_logits: random.one_in(2),
         prompt_logits: random.one_in(5),
         use_prefix_cache: !random.one_in(8),
         salt: random.pick(&[0, 0, 0, 0, 0, 0, 1]),

@@ -61,7 +61,12 @@ impl Client {
                     return violated(format!("token {index} at {position} out of turn, {} were seen", self.tokens));
                 }
                 self.tokens += 1;
-                self.see_logits(position, logits)?;
+                match logits {
+                    Some(_) if !self.request.token_logits => return violated("a row that nobody asked for".into()),
+                    None if self.request.token_logits => return violated("a token without its row".into()),
+                    Some(logits) => self.see_logits(position, logits)?,
+                    None => {}
+                }
                 match self.answer.tokens.get(index) {
                     Some(right) if *right == token => Ok(()),
                     right => violated(format!("token {index} is {token}, right is {right:?}")),

@@ -117,6 +117,10 @@ impl Device for Gated {
     fn logits(&self, selected: usize) -> &[f32] {
         self.inner.logits(selected)
     }
+
+    fn best(&self, selected: usize) -> vosti_core::Token {
+        self.inner.best(selected)
+    }
 }
 
 /// A server and its engine.

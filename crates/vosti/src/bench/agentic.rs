@@ -110,7 +110,8 @@ pub fn play(deployment: &Deployment, trace: Trace, watch: &dyn Watch) -> Result<
                 if session.turn > 0 {
                     session.history.extend(tokens(&format!("session {i} turn {}", session.turn), trace.input));
                 }
-                let request = Request::new(session.history.clone(), Sampling::greedy(trace.output));
+                let asked = Request::new(session.history.clone(), Sampling::greedy(trace.output));
+                let request = Request { token_logits: false, ..asked };
                 session.running = Some((engine.submit(request)?, now));
             }
         }

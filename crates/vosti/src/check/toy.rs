@@ -9,9 +9,9 @@ use super::{CheckError, Facts, Setup, Subject};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use vosti_core::{
-    BufferDecl, Device, DeviceError, Dtype, GroupDecl, LayerDecl, Op, PAGE, Program, RowSet, SeqPlan, StepPlan,
+    BufferDecl, Device, DeviceError, Dtype, GroupDecl, LayerDecl, Op, PAGE, Program, RowSet, SeqPlan, StepPlan, Token,
 };
-use vosti_engine::{Request, Sampling, SamplingParams};
+use vosti_engine::{Request, Sampling, SamplingParams, math};
 
 const VOCAB: u32 = 500;
 const CONTEXT: u32 = 1 << 16;
@@ -113,6 +113,10 @@ impl Device for ToyDevice {
 
     fn logits(&self, selected: usize) -> &[f32] {
         &self.logits[selected]
+    }
+
+    fn best(&self, selected: usize) -> Token {
+        math::first_largest(&self.logits[selected])
     }
 }
 

@@ -150,7 +150,7 @@ struct Watched {
 
 impl Watched {
     fn note(&mut self, id: RequestId, event: Event<'_>) {
-        if let Event::Token { request, choice, token, logits, .. } = event
+        if let Event::Token { request, choice, token, logits: Some(logits), .. } = event
             && (request, choice) == (id, self.choice)
         {
             self.tokens.push(token);

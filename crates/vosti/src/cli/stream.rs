@@ -33,6 +33,8 @@ pub fn stream<D: Device<Logits = [f32]>>(
     request: Request,
     stops: &[String],
 ) -> Result<Streamed> {
+    // Nothing here looks at logits.
+    let request = Request { token_logits: false, ..request };
     let choices = request.choices as usize;
     let mut streams: Vec<TextStream> = (0..choices).map(|_| TextStream::new(sampling::text(text), stops)).collect();
     let mut out = Streamed {
