@@ -193,8 +193,15 @@ def attend(l):
     return {"out": (result.reshape(len(l.rows), -1), bound.reshape(len(l.rows), -1))}
 
 
-KERNELS = [linear, linear_add, linear_logits, linear_glu, embed, gather, rmsnorm, rmsnorm_add, rmsnorm_add_scaled, rope_q, store_kv,
-           attend]
+def argmax(l):
+    x = np.where(np.isnan(l.inputs("x", l.int("V"))), -np.inf, l.inputs("x", l.int("V")))
+    x = np.where(np.abs(x) < np.finfo(np.float32).tiny, 0, x)
+    value = np.argmax(x, axis=1).astype(np.float64)[:, None]
+    return {"out": (value, 0 * value)}
+
+
+KERNELS = [argmax, linear, linear_add, linear_logits, linear_glu, embed, gather, rmsnorm, rmsnorm_add, rmsnorm_add_scaled, rope_q,
+           store_kv, attend]
 
 
 def found(l, name, like):

@@ -15,6 +15,7 @@ macro_rules! sources {
 
 /// One Triton source a kernel.
 const SOURCES: &[(&str, &str)] = sources![
+    "argmax",
     "attend",
     "embed",
     "gather",

@@ -145,8 +145,8 @@ pub trait Device: Sized {
             // Only rows that the last step selected.
             selected < self.logits_rows().len(),
         ensures
-            // It is a function of the row that the last step left: where its first largest logit stands, NaN counting as minus
-            // infinity. (Shape rowwise. Law: the_best_token_is_the_rows_first_largest.)
+            // It is a function of the row that the last step left: where its first largest logit stands, NaN counting as
+            // nothing. (Shape rowwise. Law: the_best_token_is_the_rows_first_largest.)
             token == Self::best_of(self.logits_rows()[selected as int]);
 }
 

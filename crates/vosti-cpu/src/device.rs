@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use vosti_core::{Device, DeviceError, Program, StepPlan, Token};
 use vosti_kernels::{Binding, KernelError};
 use vosti_tile::LiftError;
-use vosti_wiring::{WiringError, first_largest};
+use vosti_wiring::{WiringError, best};
 
 use crate::isa::Isa;
 use crate::launch::{self, Ahead, Fault, Ready, Units};
@@ -93,6 +93,8 @@ pub struct CpuDevice {
     config: Config,
     program: Program,
     wiring: Wiring,
+    /// The row buffer of best tokens.
+    best: usize,
     params: Vec<Param>,
     launches: Vec<Ready>,
     machines: Vec<std::sync::Mutex<Machine>>,
@@ -112,6 +114,7 @@ impl CpuDevice {
         config: Config,
     ) -> Result<Self, CpuError> {
         let isa = config.isa.unwrap_or_else(Isa::detect);
+        let best = best(program)?;
         let wiring = wire(program, bindings, weights, &config, isa)?;
         let mut params = Vec::new();
         let mut launches = Vec::new();
@@ -139,7 +142,7 @@ impl CpuDevice {
         let machines = (0..pool.threads())
             .map(|_| Machine::new(isa, scratch, config.poison).map(std::sync::Mutex::new))
             .collect::<std::io::Result<_>>()?;
-        Ok(Self { config, program: program.clone(), wiring, params, launches, machines, pool, ran: false })
+        Ok(Self { config, program: program.clone(), wiring, best, params, launches, machines, pool, ran: false })
     }
 
     /// Specialisations that have no compiled form and are interpreted. None in fast mode, all in plain mode.
@@ -271,6 +274,8 @@ impl Device for CpuDevice {
     }
 
     fn best(&self, selected: usize) -> Token {
-        first_largest(self.logits(selected))
+        let buffer = &self.wiring.rows[self.best];
+        // A whole number below the vocabulary, which FP32 holds exactly.
+        buffer.region.as_slice::<f32>(buffer.len)[selected] as Token
     }
 }

@@ -91,6 +91,7 @@ fn program(act: Act) -> (Program, Vec<Binding>) {
     buffers.push(BufferDecl { width: 256, dtype: Dtype::F32, rows: RowSet::Selected });
     buffers.push(buffer(64, RowSet::Selected));
     buffers.push(BufferDecl { width: 64, dtype: Dtype::F32, rows: RowSet::Selected });
+    buffers.push(BufferDecl { width: 1, dtype: Dtype::F32, rows: RowSet::Selected });
     let row = |k, ins: &[u32], outs: &[u32], rows| Op::Rowwise { k, ins: ins.to_vec(), outs: outs.to_vec(), rows };
     let all = RowSet::All;
     let mut ops = vec![Op::Embed {
@@ -118,6 +119,7 @@ fn program(act: Act) -> (Program, Vec<Binding>) {
     ops.push(row(bind(gather, &[], 0), &[5, 0], &[9, 10], RowSet::Selected));
     ops.push(row(bind(norm, &["norm"], 9), &[10], &[7], RowSet::Selected));
     ops.push(row(bind(logits, &["embed"], 0), &[7], &[8], RowSet::Selected));
+    ops.push(row(bind(spec("argmax", &[("V", i(256))]), &[], 0), &[8], &[11], RowSet::Selected));
     let kernels = bindings.len() as u32;
     let groups = vec![GroupDecl { window: None, kv_heads: 2, head_dim: 16 }];
     let layers = (0..2).map(|_| LayerDecl { group: 0 }).collect();
@@ -260,4 +262,20 @@ fn a_tied_weight_is_held_once() {
     let (weights, _) = core.device().bytes();
     let matrices = 2 * (256 * 64 + 2 * (128 * 64 + 64 * 64 + 256 * 64 + 64 * 128));
     assert!(weights >= matrices && weights < matrices + 64 * 1024, "{weights} for {matrices}");
+}
+
+#[test]
+fn a_program_without_best_tokens_is_refused() {
+    let refused = |change: fn(&mut Program)| {
+        let (mut program, bindings) = program(Act::Bf16);
+        change(&mut program);
+        let device = CpuDevice::new(&program, &bindings, &Random(Act::Bf16), Config::new(8, 8, vec![1], 1));
+        let error = device.map(drop).unwrap_err().to_string();
+        assert!(error.contains("no buffer of best tokens"), "{error}");
+    };
+    refused(|program| drop(program.ops.pop()));
+    // A second reader of logits; a wider buffer; a second writer.
+    refused(|program| program.ops.extend(program.ops.last().cloned()));
+    refused(|program| program.buffers[11].width = 2);
+    refused(|program| program.ops.push(Op::Rowwise { k: 0, ins: vec![7], outs: vec![11], rows: RowSet::Selected }));
 }

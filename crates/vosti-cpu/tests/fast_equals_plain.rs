@@ -41,7 +41,9 @@ fn plans_have_the_interpreters_bits() {
             continue;
         }
         ran += 1;
-        for rows in [1, 3, 67] {
+        // A row of logits is long.
+        let logits = parse_stem(stem).kernel == "argmax" && !stem.ends_with("V256");
+        for rows in [1, 3, 67].into_iter().filter(|rows| !logits || *rows == 1) {
             let case = case(stem, rows, 7 + rows as u64);
             let want = plain(&case);
             for (isa, packed) in Isa::available().iter().flat_map(|isa| [(*isa, true), (*isa, false)]) {

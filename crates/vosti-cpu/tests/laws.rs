@@ -43,10 +43,12 @@ type Law = fn(&Subject<CpuDevice>) -> Verdict;
 /// One operation of one kernel, and the law that sees it changed.
 #[test]
 fn an_edited_kernel_breaks_a_law() {
-    let edits: [(&str, &str, &str, Law); 2] = [
+    let edits: [(&str, &str, &str, Law); 3] = [
         // What is not finite is stored as it is.
         ("store_kv", "arith.cmpf ole", "arith.cmpf une", laws::what_is_stored_is_finite),
         // Keys that come after the row are seen.
+        // The last of the lanes' largest is taken.
+        ("argmax", "arith.minnumf", "arith.maxnumf", laws::the_best_token_is_the_rows_first_largest),
         ("attend", "arith.cmpi sle", "arith.cmpi ne", laws::stored_rows_are_found_again),
     ];
     let (_, bindings) = attending();

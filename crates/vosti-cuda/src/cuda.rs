@@ -223,13 +223,17 @@ impl Driver for Cuda {
         call!(cuMemcpyHtoDAsync_v2(at, bytes.as_ptr().cast(), bytes.len(), self.stream))
     }
 
-    fn download(&mut self, at: Address, out: &mut [u8]) -> Result<(), DriverError> {
+    fn download(&mut self, parts: &mut [(Address, &mut [u8])]) -> Result<(), DriverError> {
         self.enter()?;
+        let mut copied = Ok(());
         // No bytes are waited for too.
-        if !out.is_empty() {
-            call!(cuMemcpyDtoHAsync_v2(out.as_mut_ptr().cast(), at, out.len(), self.stream))?;
+        for (at, out) in parts.iter_mut().filter(|(_, out)| !out.is_empty()) {
+            copied =
+                copied.and_then(|()| call!(cuMemcpyDtoHAsync_v2(out.as_mut_ptr().cast(), *at, out.len(), self.stream)));
         }
-        call!(cuStreamSynchronize(self.stream))
+        // In any case: what is being copied is waited for while the memory is lent.
+        let waited = call!(cuStreamSynchronize(self.stream));
+        copied.and(waited)
     }
 
     fn copy(&mut self, from: Address, to: Address, bytes: u64) -> Result<(), DriverError> {

@@ -1,7 +1,7 @@
 //! The device: runs the core's steps as launches on one GPU.
 //!
 //! Everything is loaded, uploaded and allocated when it is made. A step uploads its metadata, launches the program's
-//! kernels in order and waits once, for the logits. Steps in which every request has one row are launched with room for
+//! kernels in order and waits once, for the best tokens and the rows of logits that are wanted. Steps in which every request has one row are launched with room for
 //! the next of a few row counts, recorded on first use of each and replayed after that. No row is padding: how many there
 //! are is read from a buffer, and the proofs cover programs to spare.
 //! Read next: [`crate::launch`], [`crate::step`].
@@ -16,10 +16,11 @@ use crate::launch::Code;
 use crate::step::Step;
 use crate::weights::{WeightCache, rounded};
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::sync::Arc;
 use vosti_core::{Device, DeviceError, Program, StepPlan, Token};
 use vosti_kernels::Binding;
-use vosti_wiring::{Bound, Weights, Wiring, caches, first_largest, wire};
+use vosti_wiring::{Bound, Weights, Wiring, best, caches, wire};
 
 /// Row counts that steps of one row a request are recorded with room for: the next one, up to the last. Larger steps are
 /// launched kernel by kernel. Matrix products have one tile of rows for any of them. Other kernels have a program for 4 or
@@ -79,6 +80,10 @@ pub struct CudaDevice<D> {
     metadata: Address,
     logits_at: Address,
     logits: HostMemory,
+    best_at: Address,
+    bests: HostMemory,
+    /// Which of the last step's selected rows of logits are on the host.
+    brought: Vec<bool>,
     /// By the rows that there is room for.
     graphs: HashMap<usize, Graph>,
     /// Why nothing more can be run.
@@ -171,6 +176,8 @@ impl<D: Driver> CudaDevice<D> {
         let pointers = wiring.launches.iter().map(own).collect();
         let logits_at = address(&Bound::Row(program.logits as usize));
         let logits = driver.host(config.selected_max * program.vocab as usize * 4)?;
+        let best_at = address(&Bound::Row(best(program)?));
+        let bests = driver.host(config.selected_max * 4)?;
         driver.synchronise()?;
         Ok(Self {
             driver,
@@ -188,6 +195,9 @@ impl<D: Driver> CudaDevice<D> {
             metadata,
             logits_at,
             logits,
+            best_at,
+            bests,
+            brought: vec![],
             graphs: HashMap::new(),
             broken: None,
         })
@@ -234,7 +244,6 @@ impl<D: Driver> CudaDevice<D> {
     }
 
     fn run_filled(&mut self, plan: &StepPlan) -> Result<(), CudaError> {
-        let selected = plan.selected().len();
         let room = self.room(plan).filter(|room| self.step.pad(*room));
         self.step.upload(&mut self.driver, self.metadata)?;
         match room {
@@ -251,9 +260,24 @@ impl<D: Driver> CudaDevice<D> {
             }
             None => self.launch()?,
         }
-        let bytes = selected * self.program.vocab as usize * 4;
-        // It waits for the whole step, also where there is nothing to bring back: metadata may be filled again.
-        Ok(self.driver.download(self.logits_at, &mut self.logits.bytes_mut()[..bytes])?)
+        self.bring(plan)
+    }
+
+    /// Copies every best token to the host, and the rows of logits that are wanted there.
+    fn bring(&mut self, plan: &StepPlan) -> Result<(), CudaError> {
+        let row = self.program.vocab as usize * 4;
+        let mut parts = vec![(self.best_at, &mut self.bests.bytes_mut()[..plan.selected().len() * 4])];
+        let (mut rest, mut start) = (self.logits.bytes_mut(), 0);
+        for run in brought(plan) {
+            let (part, after) = rest[run.start * row - start..].split_at_mut(run.len() * row);
+            parts.push((self.logits_at + (run.start * row) as u64, part));
+            (rest, start) = (after, run.end * row);
+        }
+        // It waits for the whole step, also where there is nothing to bring: metadata may be filled again.
+        self.driver.download(&mut parts)?;
+        self.brought.clear();
+        self.brought.extend(plan.sequences().iter().flat_map(|s| std::iter::repeat_n(s.whole, s.selected)));
+        Ok(())
     }
 
     fn zero_caches(&mut self) -> Result<(), DriverError> {
@@ -262,6 +286,18 @@ impl<D: Driver> CudaDevice<D> {
         }
         Ok(())
     }
+}
+
+/// The selected rows whose logits are wanted on the host, as runs without gaps.
+fn brought(plan: &StepPlan) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = vec![];
+    for s in plan.sequences().iter().filter(|s| s.whole && s.selected > 0) {
+        match runs.last_mut() {
+            Some(last) if last.end == s.first_selected => last.end += s.selected,
+            _ => runs.push(s.first_selected..s.first_selected + s.selected),
+        }
+    }
+    runs
 }
 
 /// The architecture of a target, if this device runs its code.
@@ -357,11 +393,13 @@ impl<D: Driver> Device for CudaDevice<D> {
     }
 
     fn logits(&self, selected: usize) -> &[f32] {
+        assert!(self.brought[selected], "row {selected} of logits stayed on the GPU: plan it with `Select::Shown`");
         let vocab = self.program.vocab as usize;
         &self.logits.floats()[selected * vocab..][..vocab]
     }
 
     fn best(&self, selected: usize) -> Token {
-        first_largest(self.logits(selected))
+        // A whole number below the vocabulary, which FP32 holds exactly.
+        self.bests.floats()[selected] as Token
     }
 }

@@ -96,8 +96,8 @@ pub trait Driver {
     /// `bytes` stay as they are until something has been waited for.
     fn upload(&mut self, at: Address, bytes: &[u8]) -> Result<(), DriverError>;
 
-    /// Waits for everything before it.
-    fn download(&mut self, at: Address, out: &mut [u8]) -> Result<(), DriverError>;
+    /// Copies to the host, each from its address, and waits once: for that and for everything before it.
+    fn download(&mut self, parts: &mut [(Address, &mut [u8])]) -> Result<(), DriverError>;
 
     /// From device memory to device memory.
     fn copy(&mut self, from: Address, to: Address, bytes: u64) -> Result<(), DriverError>;
@@ -146,8 +146,8 @@ impl<D: Driver + ?Sized> Driver for Box<D> {
     fn upload(&mut self, at: Address, bytes: &[u8]) -> Result<(), DriverError> {
         (**self).upload(at, bytes)
     }
-    fn download(&mut self, at: Address, out: &mut [u8]) -> Result<(), DriverError> {
-        (**self).download(at, out)
+    fn download(&mut self, parts: &mut [(Address, &mut [u8])]) -> Result<(), DriverError> {
+        (**self).download(parts)
     }
     fn copy(&mut self, from: Address, to: Address, bytes: u64) -> Result<(), DriverError> {
         (**self).copy(from, to, bytes)

@@ -61,6 +61,33 @@ fn the_log_of_launches_is_as_it_was() {
     insta::assert_snapshot!(engine.device().driver().log().join("\n"));
 }
 
+/// A number for each greedy request, and the rows of those that show them: neighbours in one copy, and one wait a step.
+#[test]
+fn only_best_tokens_and_the_rows_that_are_wanted_are_copied() {
+    let plan = smol();
+    let row = plan.program.vocab as usize * 4;
+    let cases: [(&[bool], &[usize]); 4] = [
+        (&[false, false, false], &[12]),
+        (&[false, true, true, false], &[16, 2 * row]),
+        (&[true, false, false, true], &[16, row, row]),
+        (&[true, true], &[8, 2 * row]),
+    ];
+    for (shown, copied) in cases {
+        let device = device(dry(), &plan, &images(&plan)).unwrap();
+        let mut engine = Engine::new(device, plan.program.clone(), Policy::default()).unwrap();
+        let before = engine.device().driver().log().len();
+        for token_logits in shown {
+            let request = Request::new(vec![1, 2], Sampling::greedy(1));
+            engine.submit(Request { token_logits: *token_logits, ..request }).unwrap();
+        }
+        engine.run_until_idle(&mut |_| ()).unwrap();
+        let log = engine.device().driver().log();
+        let bytes = |line: &String| Some(line.strip_prefix("download ")?.rsplit_once(' ')?.1.parse::<usize>().unwrap());
+        assert_eq!(log[before..].iter().filter_map(bytes).collect::<Vec<_>>(), copied, "{shown:?}");
+        assert_eq!(log[before..].iter().filter(|line| *line == "wait").count(), 1);
+    }
+}
+
 #[test]
 fn a_device_for_few_rows_is_asked_for_no_more_programs() {
     let plan = smol();

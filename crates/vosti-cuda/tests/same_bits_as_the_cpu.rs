@@ -9,7 +9,7 @@ use std::ops::Range;
 use vosti_core::Device;
 use vosti_cpu::CpuDevice;
 use vosti_cuda::{CudaDevice, TensorData, WeightError, Weights};
-use vosti_engine::{Engine, Event, Policy, Request, Sampling};
+use vosti_engine::{Engine, Event, Policy, Request, Sampling, SamplingParams, Speculation, math};
 use vosti_model::{ModelPlan, Recipe};
 
 /// Both devices' source of weights.
@@ -143,4 +143,52 @@ fn a_llama_has_the_cpu_devices_bits() {
 #[test]
 fn a_gemma_with_windows_has_the_cpu_devices_bits() {
     check("tests/tiny/gemma3/config.json");
+}
+
+/// Tokens by request and index. Every request but the last is greedy; `shown` of them ask for their rows of logits.
+fn tokens<D: Device<Logits = [f32]>>(
+    device: D,
+    plan: &ModelPlan,
+    shown: [bool; 3],
+    speculation: Speculation,
+) -> Vec<Vec<u32>> {
+    let policy = Policy { rows_step_max: 96, rows_sequence_max: 50, speculation, ..Policy::default() };
+    let mut engine = Engine::new(device, plan.program.clone(), policy).unwrap();
+    let warm = SamplingParams { temperature: 1.0, tokens_max: 12, seed: 3, ..SamplingParams::default() };
+    let samplings = [Sampling::greedy(12), Sampling::greedy(12), Sampling::new(warm).unwrap()];
+    for (i, (sampling, token_logits)) in samplings.into_iter().zip(shown).enumerate() {
+        // Prompts that repeat themselves, so that there are drafts.
+        let prompt = (0..70 - 9 * i).map(|t| ((t % 5 * 37 + i * 11) % 256) as u32).collect();
+        engine.submit(Request { token_logits, ..Request::new(prompt, sampling) }).unwrap();
+    }
+    let mut tokens = vec![vec![]; 3];
+    let mut note = |event: Event<'_>| {
+        if let Event::Token { request, token, logits, .. } = event {
+            let i = request.0 as usize;
+            assert_eq!(logits.is_some(), shown[i], "rows are reported to whom they were promised");
+            if let Some(logits) = logits.filter(|_| i < 2) {
+                assert_eq!(token, math::first_largest(logits), "a greedy token is its row's first largest logit");
+            }
+            tokens[i].push(token);
+        }
+    };
+    engine.run_until_idle(&mut note).unwrap();
+    let drafts = engine.counters().drafts_proposed;
+    assert_eq!(drafts > 0, speculation != Speculation::Off, "{drafts} drafts");
+    tokens
+}
+
+#[test]
+fn tokens_are_the_same_whether_or_not_their_rows_are_shown() {
+    let plan = plan("tests/tiny/llama/config.json", "cpu", None);
+    let ngram = Speculation::Ngram { ngram_min: 1, ngram_max: 3, drafts_max: 4 };
+    let wanted = tokens(cpu(&plan), &plan, [true; 3], Speculation::Off);
+    assert!(wanted.iter().all(|tokens| tokens.len() == 12));
+    for speculation in [Speculation::Off, ngram] {
+        for shown in [[true; 3], [false; 3], [false, true, false], [true, false, true]] {
+            assert_eq!(tokens(cpu(&plan), &plan, shown, speculation), wanted, "CPU, {shown:?} {speculation:?}");
+            let device = cuda(&plan, StandIn::fast(), true);
+            assert_eq!(tokens(device, &plan, shown, speculation), wanted, "stand-in, {shown:?} {speculation:?}");
+        }
+    }
 }

@@ -61,14 +61,12 @@ pub fn max(values: &[f32]) -> f32 {
     fold(lanes, larger)
 }
 
-/// The first index whose value is the largest. NaN counts as minus infinity, and a denormal as zero, of either sign: so
-/// processors and GPUs agree, whatever their mode. This is the rule of greedy choice, here and in the kernel that devices run (`kernels/best.py`).
+/// The first index whose value is the largest; 0 if no value is a number. NaN counts as nothing, and a denormal as zero, as does
+/// -0: so processors and GPUs agree, whatever their mode. This is the rule of greedy choice, here and in the kernel that
+/// devices run (`kernels/argmax.py`).
 pub fn first_largest(values: &[f32]) -> u32 {
     let seen = |x: f32| if x.abs() < f32::MIN_POSITIVE { 0.0 } else { x };
     let largest = seen(max(values));
-    if largest == f32::NEG_INFINITY {
-        return 0;
-    }
     values.iter().position(|x| seen(*x) == largest).unwrap_or(0) as u32
 }
 
@@ -164,11 +162,11 @@ mod tests {
             [f32::NAN, f32::NEG_INFINITY, f32::INFINITY, -0.0, 0.0, 1e-45, -1e-45, f32::MIN_POSITIVE];
         let seen = |x: f32| if x.is_subnormal() { 0.0 } else { x };
         let walk = |values: &[f32]| {
-            let (mut best, mut largest) = (0, f32::NEG_INFINITY);
+            let mut best = 0;
             for (i, x) in values.iter().enumerate() {
-                // False for NaN.
-                if seen(*x) > largest {
-                    (best, largest) = (i, seen(*x));
+                // False for NaN on the right; a NaN on the left gives way to any number.
+                if seen(*x) > seen(values[best]) || values[best].is_nan() && !x.is_nan() {
+                    best = i;
                 }
             }
             best as u32
@@ -184,7 +182,7 @@ mod tests {
             }
         }
         assert_eq!(first_largest(&[f32::NAN; 20]), 0);
-        assert_eq!(first_largest(&[f32::NEG_INFINITY, f32::NAN]), 0);
+        assert_eq!(first_largest(&[f32::NAN, f32::NEG_INFINITY]), 1);
         assert_eq!(first_largest(&[-1.0, -1e-45, 0.0, 1e-45]), 1);
         assert_eq!(first_largest(&[0.0, f32::MIN_POSITIVE]), 1);
     }

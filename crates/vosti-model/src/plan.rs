@@ -201,6 +201,9 @@ impl Builder<'_> {
             vec![head],
         )?;
         self.push_rowwise(k, vec![normed], vec![logits]);
+        let best = self.buffer(1, Dtype::F32, RowSet::Selected);
+        let k = self.bind("argmax", &[("V", int(d.vocab))], Vec::new())?;
+        self.push_rowwise(k, vec![logits], vec![best]);
         Ok(logits)
     }
 

@@ -87,6 +87,7 @@ impl<'a> Evaluator<'a> {
                 logits.into_iter().map(|v| if cap > 0.0 { cap * (v / cap).tanh() } else { v }).collect()
             }
             "linear_glu" => self.glu(launch, x),
+            "argmax" => x.chunks(int(launch, "V")).map(best).collect(),
             "rope_q" => {
                 let (heads, norm) = (int(launch, "HEADS"), int(launch, "NORM") == 1);
                 self.rotate(launch, x, int(launch, "OFFSET"), heads, norm)
@@ -173,6 +174,10 @@ impl<'a> Evaluator<'a> {
         }
         self.buffers[out as usize] = result;
     }
+}
+
+fn best(row: &[f32]) -> f32 {
+    (0..row.len()).rev().max_by(|a, b| row[*a].total_cmp(&row[*b])).unwrap() as f32
 }
 
 fn normed(row: &[f32], eps: f32, weight: Option<&[f32]>) -> Vec<f32> {

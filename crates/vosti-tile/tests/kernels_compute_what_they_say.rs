@@ -123,6 +123,91 @@ fn norms_divide_by_the_root_mean_square() {
     }
 }
 
+/// What a comparison may take for something else, and what is larger and smaller than all of it.
+const STRANGE: [f32; 12] = [
+    f32::NAN,
+    f32::NEG_INFINITY,
+    -f32::MAX,
+    -1.5,
+    -f32::MIN_POSITIVE,
+    -1e-40,
+    -0.0,
+    0.0,
+    1e-45,
+    f32::MIN_POSITIVE,
+    2.5,
+    f32::INFINITY,
+];
+
+/// The rule of greedy choice, value by value: NaN is nothing, a denormal is zero, and of equals the first is taken.
+fn first_largest(row: &[f32]) -> usize {
+    let seen = |x: f32| if x.is_subnormal() { 0.0 } else { x };
+    let better = |i: usize, best: usize| seen(row[i]) > seen(row[best]) || row[best].is_nan() && !row[i].is_nan();
+    (0..row.len()).fold(0, |best, i| if better(i, best) { i } else { best })
+}
+
+/// Numbers as they come; or of every kind; or of few kinds, so that many are equal, and now and then another.
+fn strange_rows(len: usize, seed: u64) -> Vec<f32> {
+    let mut random = Random::new(seed);
+    let kinds = &STRANGE[random.below(STRANGE.len())..];
+    let kinds = &kinds[..1 + random.below(kinds.len())];
+    let value = |_| match seed % 3 {
+        0 => random.float(),
+        _ if random.below(100) == 0 => STRANGE[random.below(STRANGE.len())],
+        _ => kinds[random.below(kinds.len())],
+    };
+    (0..len).map(value).collect()
+}
+
+/// Whether a kernel of this text, with `bm` rows a program, finds the first largest of `v` logits.
+fn is_best(text: &str, v: usize, bm: usize) -> Result<(), String> {
+    let kernel = vosti_tile::lift(text).unwrap_or_else(|error| panic!("{error}"));
+    let options = Options { undefined: Undefined::Poison(3), order: Order::Shuffled(5), operations_max: None };
+    for seed in 0..60 {
+        let rows = 1 + seed as usize % 11;
+        let x = strange_rows(rows * v, seed);
+        let wanted: Vec<f32> = x.chunks(v).map(|row| first_largest(row) as f32).collect();
+        // A row more than there are, in both: not to be looked at, and not to be written.
+        let more = x.iter().copied().chain(std::iter::repeat_n(f32::INFINITY, v));
+        let mut buffers =
+            vec![Buffer::F32(more.collect()), Buffer::I32(vec![rows as i32]), Buffer::F32(vec![-1.0; rows + 1])];
+        run(&kernel, &mut buffers, [rows.div_ceil(bm) + 1, 1, 1], &options).map_err(|error| error.to_string())?;
+        let found: Vec<f32> = (0..=rows).map(|i| f32::from_bits(buffers[2].bits(i) as u32)).collect();
+        if found[..rows] != wanted || found[rows] != -1.0 {
+            return Err(format!("seed {seed}: {found:?} instead of {wanted:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// 40 logits in blocks of 16, four rows a program: there are lanes behind the last logit and the last row.
+const RAGGED: &str = include_str!("../../../filetests/pass/best.ttir");
+
+#[test]
+fn best_is_where_the_first_largest_logit_stands() {
+    for spec in small("argmax") {
+        is_best(vosti_kernels::ttir(&spec).unwrap(), int(&spec, "V"), int(&spec, "BM")).unwrap();
+    }
+    is_best(RAGGED, 40, 4).unwrap();
+}
+
+#[test]
+fn a_best_that_does_something_else_is_seen() {
+    let wrong = [
+        ("what is smaller", "arith.cmpf ole", "arith.cmpf oge"),
+        ("the last of the lanes' equals", "arith.minnumf", "arith.maxnumf"),
+        ("zeros behind the last logit", "padding = 2", "padding = 1"),
+        ("small numbers as zeros", "dense<1.17549435E-38>", "dense<2.000000e+00>"),
+        ("the smallest", "arith.maxnumf", "arith.minnumf"),
+        ("columns from the first block on", "dense<32> : tensor<16xi32>", "dense<0> : tensor<16xi32>"),
+    ];
+    for (what, from, to) in wrong {
+        let text = RAGGED.replace(from, to);
+        assert_ne!(text, RAGGED, "{what}: no {from}");
+        assert!(is_best(&text, 40, 4).is_err(), "{what}");
+    }
+}
+
 #[test]
 fn gather_copies_chosen_rows() {
     for spec in small("gather") {

@@ -15,6 +15,10 @@ pub enum WiringError {
     Role { spec: String, role: String },
     #[error("parameter `{param}` of {spec} has another element type than the buffer it shares")]
     Element { spec: String, param: String },
+    #[error(
+        "the program has no buffer of best tokens: one op must read the logits, alone, and write one number a selected row"
+    )]
+    Best,
     #[error("weight `{name}`: {error}")]
     Weight { name: String, error: WeightError },
     #[error("weight `{name}` is not {elem}, which its kernels read")]

@@ -5,15 +5,13 @@
 //! kernel by name and chooses nothing from a batch.
 //! Read next: [`wiring`], then [`step`].
 
-pub mod best;
 pub mod error;
 pub mod step;
 pub mod weights;
 pub mod wiring;
 
-pub use best::first_largest;
 pub use error::WiringError;
 pub use step::{Ints, Meta, Metadata};
 pub use vosti_kernels::TensorData;
 pub use weights::{WeightError, Weights};
-pub use wiring::{Bound, Kernel, Size, Tiling, Wired, Wiring, caches, wire};
+pub use wiring::{Bound, Kernel, Size, Tiling, Wired, Wiring, best, caches, wire};

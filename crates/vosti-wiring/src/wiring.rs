@@ -261,6 +261,23 @@ impl<K> Wiring<K> {
     }
 }
 
+/// The buffer of best tokens: what the one op that reads logits makes of them, a number a row. No other op writes it.
+pub fn best(program: &Program) -> Result<usize, WiringError> {
+    let reads = |op: &&Op| matches!(op, Op::Rowwise { ins, .. } if ins.contains(&program.logits));
+    let writes = |op: &Op, buffer: u32| usage(program, op).1.outs.contains(&buffer);
+    let mut readers = program.ops.iter().filter(reads);
+    let found = match (readers.next(), readers.next()) {
+        (Some(Op::Rowwise { ins, outs, rows: RowSet::Selected, .. }), None) if ins.len() == 1 && outs.len() == 1 => {
+            outs[0]
+        }
+        _ => return Err(WiringError::Best),
+    };
+    let decl = &program.buffers[found as usize];
+    let number = decl.width == 1 && decl.dtype == Dtype::F32 && decl.rows == RowSet::Selected;
+    let once = program.ops.iter().filter(|op| writes(op, found)).count() == 1;
+    if number && once { Ok(found as usize) } else { Err(WiringError::Best) }
+}
+
 /// Elements of each layer's keys, and as many of its values, where each group has so many pages.
 pub fn caches(program: &Program, pages: &[usize]) -> Result<Vec<usize>, WiringError> {
     if pages.len() != program.groups.len() {

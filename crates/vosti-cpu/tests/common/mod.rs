@@ -94,6 +94,8 @@ pub fn case(stem: &str, rows: usize, seed: u64) -> Case {
         _ => 0,
     };
     let width = ["K", "N", "H", "STRIDE"].iter().map(|n| int(n)).max().unwrap().max(int("HEADS") * int("D"));
+    // Rows of logits.
+    let width = if width == 0 { int("V") } else { width };
     let (kv, d, page, bq) = (int("KV_HEADS").max(1), int("D").max(1), int("PAGE").max(1), int("BQ").max(1));
     let context = 512;
     let pages = 24;
@@ -133,6 +135,12 @@ pub fn case(stem: &str, rows: usize, seed: u64) -> Case {
             _ => Scalar::F32,
         };
         match param.role {
+            // Many are equal, and some are no numbers.
+            Role::In(_) if spec.kernel == "argmax" => {
+                let kinds = [f32::NAN, f32::NEG_INFINITY, -1.0, -1e-40, -0.0, 0.0, 1e-40, 0.5];
+                let kinds = &kinds[..1 + rng.below(kinds.len())];
+                Buffer::F32((0..rows * width).map(|_| kinds[rng.below(kinds.len())]).collect())
+            }
             Role::In(_) => random(&mut rng, elem, rows * width),
             Role::Out(_) => random(&mut rng, elem, rows * width),
             Role::Weight(_) if param.elem == Elem::F32 => random(&mut rng, elem, (context * d / 2).max(width).max(d)),

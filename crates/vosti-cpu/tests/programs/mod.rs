@@ -149,6 +149,9 @@ impl Builder {
         let k = self.bind(spec("linear_logits", &head), &["head"]);
         let logits = self.buffer(VOCAB as usize, Dtype::F32, RowSet::Selected);
         self.ops.push(Op::Rowwise { k, ins: vec![row], outs: vec![logits], rows: RowSet::Selected });
+        let k = self.bind(spec("argmax", &[("V", int(i64::from(VOCAB)))]), &[]);
+        let best = self.buffer(1, Dtype::F32, RowSet::Selected);
+        self.ops.push(Op::Rowwise { k, ins: vec![logits], outs: vec![best], rows: RowSet::Selected });
         let group = |window| GroupDecl { window, kv_heads: 1, head_dim: 32 };
         let program = Program {
             ops: self.ops,

@@ -235,7 +235,7 @@ impl<D: Driver> CudaDevice<D> {
         self.wiring.kernels[lab.kernel].launch(&mut self.driver, side.extent(side.spare), &lab.pointers)?;
         for (param, bytes) in lab.params.iter().zip(&mut side.buffers) {
             if written(param.role, lab.contract.shape) {
-                self.driver.download(param.at, bytes)?;
+                self.driver.download(&mut [(param.at, &mut bytes[..])])?;
             }
         }
         // Uploads have been read, also where nothing was brought back.
@@ -248,7 +248,7 @@ impl<D: Driver> CudaDevice<D> {
         for (param, bytes) in lab.params.iter().zip(&mut before) {
             if matches!(param.role, Role::Weight(_)) {
                 bytes.resize(param.bytes, 0);
-                self.driver.download(param.at, bytes)?;
+                self.driver.download(&mut [(param.at, &mut bytes[..])])?;
             }
         }
         Ok(before)

@@ -347,16 +347,19 @@ impl Driver for StandIn {
         Ok(())
     }
 
-    fn download(&mut self, at: Address, out: &mut [u8]) -> Result<(), DriverError> {
+    fn download(&mut self, parts: &mut [(Address, &mut [u8])]) -> Result<(), DriverError> {
         if self.recording.is_some() {
             return Err(illegal("cuMemcpyDtoHAsync", "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"));
         }
-        self.say(format!("download {} {}", self.place(at), out.len()));
-        if !self.dry {
-            let heap = self.heap();
-            let range = heap.within("cuMemcpyDtoHAsync", at, out.len() as u64)?;
-            out.copy_from_slice(&heap.bytes[range]);
+        for (at, out) in parts {
+            self.say(format!("download {} {}", self.place(*at), out.len()));
+            if !self.dry {
+                let heap = self.heap();
+                let range = heap.within("cuMemcpyDtoHAsync", *at, out.len() as u64)?;
+                out.copy_from_slice(&heap.bytes[range]);
+            }
         }
+        self.say("wait".into());
         Ok(())
     }
 

@@ -90,6 +90,8 @@ fn elements(spec: &Spec, role: Role, name: &str, rows: usize) -> usize {
         (_, Role::Weight(_)) if name == "norm_w" => int("D"),
         ("rope_q" | "store_kv", Role::In(_)) => rows * int("STRIDE"),
         ("rope_q", _) => rows * int("HEADS") * int("D"),
+        ("argmax", Role::In(_)) => rows * int("V"),
+        ("argmax", _) => rows,
         ("embed", Role::Weight(_)) => int("V") * int("H"),
         ("embed", _) => rows * int("H"),
         ("gather", Role::In(0) | Role::Out(0)) => rows * int("K"),
