@@ -75,23 +75,31 @@ def split_locations(text, file_name):
             continue
         last = re.search(r" loc\((#loc\d*|unknown)\)$", line)
         python.append(resolve(last[1]) if last else None)
-        # An operation with a region has its location behind the region.
+        # An operation with regions has its location behind the last one.
+        opened = len(python) - 1
         if line.lstrip().startswith("}") and open_lines:
             opened = open_lines.pop()
             python[opened] = python[opened] or python[-1]
         if line.endswith("{"):
-            open_lines.append(len(python) - 1)
+            open_lines.append(opened)
         lines.append(re.sub(r' loc\((?:#loc\d*|unknown|"[^"]*"\(#loc\d*\))\)', "", line).rstrip())
     while lines and not lines[-1]:
         lines.pop(), python.pop()
     return lines, python
 
 
+def made_from(name):
+    """A kernel's source, and that of what it imports from beside it."""
+    with open(os.path.join(FOLDER, name + ".py"), "rb") as file:
+        source = file.read()
+    for imported in re.findall(rb"^from (\w+) import ", source, re.MULTILINE):
+        source += made_from(imported.decode())
+    return source
+
+
 def render(spec):
     fn = kernel(spec["kernel"])
-    path = os.path.join(FOLDER, spec["kernel"] + ".py")
-    with open(path, "rb") as file:
-        digest = hashlib.sha256(file.read()).hexdigest()
+    digest = hashlib.sha256(made_from(spec["kernel"])).hexdigest()
     lines, python = split_locations(lower(fn, spec["constants"], spec["pointers"]),
                                     spec["kernel"] + ".py")
     assert not any("loc(" in line or ".py" in line for line in lines), "a location is left in the TTIR"

@@ -54,6 +54,13 @@ class Launch:
     def int(self, name):
         return int(self.constants[name])
 
+    def place(self, row):
+        """Where a row's page table begins, and its position."""
+        tiles = zip(self["tile_table"] if "tile_table" in self.tensors else self["tile_row"], self["tile_row"], self["tile_rows"],
+                    self["tile_pos"])
+        table, first, _, start = next(t for t in tiles if t[1] <= row < t[1] + t[2])
+        return table, start + row - first
+
     def inputs(self, name, width):
         """The chosen rows of an input."""
         return self[name].reshape(-1, width)[self.rows]
@@ -167,16 +174,14 @@ def store_kv(l):
     return {"cache_k": turned(l, heads(l, l.int("K_OFFSET"), kv)), "cache_v": (values, off)}
 
 
-def attend(l):
-    count, kv, d, page, window = (l.int(n) for n in ("HEADS", "KV_HEADS", "D", "PAGE", "WINDOW"))
+def scores(l, window=0):
+    """For each chosen row: the row, its position, and of the keys that it sees scores, how far off they may be, values."""
+    count, kv, d, page = (l.int(n) for n in ("HEADS", "KV_HEADS", "D", "PAGE"))
     scale, cap, group = l.constants["SCALE"], l.constants["SOFTCAP"], count // kv
-    tiles = list(zip(l["tile_table"], l["tile_row"], l["tile_rows"], l["tile_pos"]))
     keys, values = (l[name].reshape(-1, kv, page, d) for name in ("cache_k", "cache_v"))
     queries = l.inputs("q", count * d).reshape(-1, kv, group, d)
-    result, bound = np.empty_like(queries), np.empty_like(queries)
     for i, row in enumerate(l.rows):
-        table, first, _, start = next(t for t in tiles if t[1] <= row < t[1] + t[2])
-        p = start + row - first
+        table, p = l.place(row)
         seen = np.arange(max(p - window + 1, 0) if window else 0, p + 1)
         pages = l["page_table"][table + seen // page]
         k, v = (cache[pages, :, seen % page, :] for cache in (keys, values))  # [seen, kv, d]
@@ -184,13 +189,71 @@ def attend(l):
         off = d * F32 * scale * np.einsum("hgd,jhd->hgj", np.abs(queries[i]), np.abs(k)) + 8 * F32 * np.abs(score)
         if cap:
             score, off = cap * np.tanh(score / cap), off + 16 * F32 * cap
-        weight = np.exp(score - score.max(-1, keepdims=True))
-        total = weight.sum(-1)[..., None]
-        result[i] = np.einsum("hgj,jhd->hgd", weight, v) / total
-        # Weights are rounded to BF16 before they meet values, and are as far off as scores are.
-        each = BF16 + 2 * off.max(-1)[..., None] + 2 * (len(seen) + 16) * F32
-        bound[i] = np.einsum("hgj,jhd->hgd", weight, np.abs(v)) / total * each
-    return {"out": (result.reshape(len(l.rows), -1), bound.reshape(len(l.rows), -1))}
+        yield row, p, score, off, v
+
+
+def weighed(score, off, v):
+    """Largest score, sum of weights, weighted sum of values of each head, and how far off the sums may be relatively."""
+    top = score.max(-1)
+    weight = np.exp(score - top[..., None])
+    # Weights are rounded to BF16 before they meet values, and are as far off as scores are.
+    each = 2 * off.max(-1) + 2 * (score.shape[-1] + 16) * F32
+    sums = [np.einsum("hgj,jhd->hgd", weight, x) for x in (v, np.abs(v))]
+    return top, weight.sum(-1), sums[0], sums[1], each
+
+
+def attend(l):
+    rows, result, bound = len(l.rows), [], []
+    for _, _, *seen in scores(l, l.int("WINDOW")):
+        _, total, acc, size, each = weighed(*seen)
+        result.append(acc / total[..., None])
+        bound.append(size / total[..., None] * (BF16 + each[..., None]))
+    return {"out": (np.array(result).reshape(rows, -1), np.array(bound).reshape(rows, -1))}
+
+
+def attend_part(l):
+    """Outputs of rows before the first split's end; of others what each split that they see comes to."""
+    heads, split, d, height = l.int("HEADS"), l.int("SPLIT"), l.int("D"), l.int("ROWS")
+    cells = {name: ([], [], []) for name in ("out", "tops", "totals", "accs")}
+
+    def cell(name, at, value, off):
+        for part, more in zip(cells[name], (at + np.arange(value.size), value.ravel(), np.broadcast_to(off, value.shape).ravel())):
+            part.append(more)
+
+    for row, p, score, off, v in scores(l):
+        if p < split:
+            _, total, acc, size, each = weighed(score, off, v)
+            cell("out", row * heads * d, acc / total[..., None], size / total[..., None] * (BF16 + each[..., None]))
+            continue
+        for s in range(p // split + 1):
+            part = slice(s * split, (s + 1) * split)
+            top, total, acc, size, each = weighed(score[..., part], off[..., part], v[part])
+            at = (s * height + row) * heads
+            cell("tops", at, top / np.log(2), (off[..., part].max(-1) + 4 * F32 * np.abs(top)) / np.log(2))
+            cell("totals", at, total, total * each)
+            cell("accs", at * d, acc, size * (BF16 + each[..., None]))
+    return {name: [np.concatenate(part) for part in (value, off, at)] for name, (at, value, off) in cells.items() if at}
+
+
+def attend_combine(l):
+    """Of rows after the first split's end."""
+    heads, split, d, height = l.int("HEADS"), l.int("SPLIT"), l.int("D"), l.int("ROWS")
+    tops, totals = (l[name].reshape(-1, height, heads) for name in ("tops", "totals"))
+    accs = l["accs"].reshape(-1, height, heads, d)
+    places, results, bounds = [], [], []
+    for row in l.rows:
+        seen = l.place(row)[1] // split + 1
+        if seen > 1:
+            top, total, acc = tops[:seen, row], totals[:seen, row], accs[:seen, row]
+            weight = np.exp2(top - top.max(0))
+            whole = (total * weight).sum(0)[:, None]
+            # Random sums may be next to nothing; sums of weights, of which the largest is 1, are not.
+            sane = np.repeat(whole[:, 0] > 2.0 ** -20, d)
+            each = (16 + 8 * seen + 4 * np.abs(top - top.max(0)).max(0) + np.abs(top).max(0))[:, None] * F32
+            results.append(((acc * weight[..., None]).sum(0) / whole).ravel()[sane])
+            bounds.append(((np.abs(acc) * weight[..., None]).sum(0) / whole * each).ravel()[sane])
+            places.append((row * heads * d + np.arange(heads * d))[sane])
+    return {"out": [np.concatenate(part) for part in (results, bounds, places)]} if places else {}
 
 
 def argmax(l):
@@ -201,7 +264,7 @@ def argmax(l):
 
 
 KERNELS = [argmax, linear, linear_add, linear_logits, linear_glu, embed, gather, rmsnorm, rmsnorm_add, rmsnorm_add_scaled, rope_q,
-           store_kv, attend]
+           store_kv, attend, attend_part, attend_combine]
 
 
 def found(l, name, like):
@@ -220,14 +283,15 @@ def judge(path):
     if compute is None:
         sys.exit(f"{path.name}: `{l.kernel}` is not written here: add it")
     worst, middle, cells = 0.0, [], 0
-    for name, (value, off) in compute(l).items():
+    for name, (value, off, *at) in compute(l).items():
         off = off + l.rounding(name) * (np.abs(value) + off) + 16 * TINY
-        ratio = np.abs(found(l, name, value) - value) / off
+        given = l["written." + name][at[0]] if at else found(l, name, value)
+        ratio = np.abs(given - value) / off
         # What is not a number is as wrong as can be.
         worst = max(worst, float(np.nan_to_num(ratio, nan=np.inf).max()))
         middle.append(np.median(ratio))
         cells += ratio.size
-    return {"kernel": l.name, "cells": cells, "worst": worst, "median": float(np.median(middle))}
+    return {"kernel": l.name, "cells": cells, "worst": worst, "median": float(np.median(middle or [0.0]))}
 
 
 def main():

@@ -9,7 +9,7 @@ use crate::spec::{Act, Const, Spec};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// The four shapes the engine's proof relies on, and the composition of several launches.
+/// The four shapes the engine's proof relies on, and the two that together are the fourth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shape {
@@ -19,6 +19,38 @@ pub enum Shape {
     StoreKv,
     /// Paged causal attention, full or windowed.
     Attend,
+    /// The first launch of full attention in two: rows that see the first split of the keys alone are done, of others
+    /// each split leaves partial results in scratch.
+    AttendPart,
+    /// The second: the other rows' partial results are folded, split by split.
+    AttendCombine,
+}
+
+impl Shape {
+    /// Over query tiles and positions: attention, or a launch of it.
+    pub fn attends(self) -> bool {
+        matches!(self, Shape::Attend | Shape::AttendPart | Shape::AttendCombine)
+    }
+
+    /// Whether a kernel of this shape writes what has this role.
+    pub fn writes(self, role: Role) -> bool {
+        match role {
+            Role::Out(_) => true,
+            Role::CacheK | Role::CacheV => self == Shape::StoreKv,
+            Role::Scratch(_) => self == Shape::AttendPart,
+            _ => false,
+        }
+    }
+
+    /// Where a contract names cells of a role of some rows only: whether of rows at positions before the first split's
+    /// end, or of the others.
+    pub fn early_rows(self, role: Role) -> Option<bool> {
+        match (self, role) {
+            (Shape::AttendPart, Role::Out(_)) => Some(true),
+            (Shape::AttendPart, Role::Scratch(_)) | (Shape::AttendCombine, Role::Out(_)) => Some(false),
+            _ => None,
+        }
+    }
 }
 
 /// What the launcher binds to a parameter. All per-step metadata are `i32` buffers: no kernel takes a
@@ -55,6 +87,8 @@ pub enum Role {
     CacheK,
     /// As [`Role::CacheK`]: this layer's values.
     CacheV,
+    /// `[splits, ROWS, width]`: the op's own i-th scratch, from an earlier launch of the op to a later one.
+    Scratch(usize),
 }
 
 /// Element type of a parameter's buffer.
@@ -91,8 +125,8 @@ pub struct Param {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contract {
     pub shape: Shape,
-    /// One expression per grid axis over constants and `rows`/`tiles`, e.g. `"cdiv(rows, BM)"`. A launch for more rows than
-    /// there are is proved too: its programs to spare do nothing.
+    /// One expression per grid axis over constants and `rows`, `tiles`, `length`, e.g. `"cdiv(rows, BM)"`. A launch for more
+    /// rows or a longer length than there are is proved too: its programs to spare do nothing.
     pub grid: Vec<String>,
     pub params: Vec<Param>,
 }
@@ -104,6 +138,8 @@ pub struct Extent {
     pub rows: usize,
     /// Query tiles of an attention kernel.
     pub tiles: usize,
+    /// Positions up to which keys are attended to: at least one more than any query row's position.
+    pub length: usize,
 }
 
 impl Contract {
@@ -120,6 +156,7 @@ impl Contract {
         let lookup = |name: &str| match (name, spec.constants.get(name)) {
             ("rows", _) => i64::try_from(extent.rows).ok(),
             ("tiles", _) => i64::try_from(extent.tiles).ok(),
+            ("length", _) => i64::try_from(extent.length).ok(),
             (_, Some(Const::Int(value))) => Some(*value),
             _ => None,
         };
@@ -211,6 +248,7 @@ fn parse_param(name: &str, text: &str) -> Option<Param> {
                 "in" => Role::In(index),
                 "out" => Role::Out(index),
                 "weight" => Role::Weight(index),
+                "scratch" => Role::Scratch(index),
                 _ => return None,
             }
         }
@@ -232,6 +270,7 @@ fn parse_param(name: &str, text: &str) -> Option<Param> {
     };
     let by_role = match role {
         Role::In(_) | Role::Out(_) | Role::Weight(_) | Role::CacheK | Role::CacheV => Elem::Act,
+        Role::Scratch(_) => Elem::F32,
         _ => Elem::I32,
     };
     let elem = elem.unwrap_or(by_role);
@@ -261,7 +300,7 @@ mod tests {
         assert_eq!(contract.of(&spec(0)).params.len(), 1);
         let with = contract.of(&spec(1));
         assert_eq!((with.params[1].role, with.params[1].elem), (Role::Weight(2), Elem::F32));
-        assert_eq!(contract.grid(&spec(0), Extent { rows: 9, tiles: 0 }), Ok([3, 1, 1]));
+        assert_eq!(contract.grid(&spec(0), Extent { rows: 9, tiles: 0, length: 0 }), Ok([3, 1, 1]));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Integer expressions of contracts and of `specialisations.toml`: `cdiv(rows, BM)`, `max(64 / GP, 1)`.
 //!
-//! Numbers, names, `+ - * /` and the functions cdiv, min, max, pow2 (next power of two). Division must be
+//! Numbers, names, `+ - * /` and the functions cdiv, min, max, pow2 (next power of two) and above (1 where
+//! the first is larger than the second, else 0). Division must be
 //! exact: a rounding nobody asked for is an error.
 
 use crate::error::KernelError;
@@ -117,6 +118,7 @@ impl Parser<'_> {
             return self.fail("`,` or `)`");
         }
         match (function.as_str(), &arguments[..]) {
+            ("above", [a, b]) => Ok(i64::from(a > b)),
             ("cdiv", [a, b]) if *a >= 0 && *b > 0 => Ok((*a as u64).div_ceil(*b as u64) as i64),
             ("min", [a, b]) => Ok(*a.min(b)),
             ("max", [a, b]) => Ok(*a.max(b)),
@@ -140,6 +142,7 @@ mod tests {
         assert_eq!(value("2 + 3 * 4 - (1 + 1)"), Ok(12));
         assert_eq!(value("max(64 / pow2(HEADS / 3), 1)"), Ok(16));
         assert_eq!(value("cdiv(HEADS, 4)"), Ok(3));
+        assert_eq!([value("above(3, 2)"), value("above(2, 2)"), value("above(1, 2)")], [Ok(1), Ok(0), Ok(0)]);
     }
 
     #[test]

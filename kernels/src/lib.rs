@@ -20,5 +20,5 @@ pub use contract::{Contract, Elem, Extent, Param, Role, Shape};
 pub use error::KernelError;
 pub use inventory::{Kernel, contract, kernel, kernels, parse_stem, ttir, ttir_by_stem, ttir_hash, ttir_stems};
 pub use request::request;
-pub use spec::{Act, Binding, Const, Launch, Spec, TensorData};
+pub use spec::{Act, Binding, Const, Launch, Scratch, Spec, TensorData};
 pub use specialise::{CompileOptions, compile_options, specialise, targets};

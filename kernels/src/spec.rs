@@ -134,4 +134,43 @@ pub struct Launch {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binding {
     pub launches: Vec<Launch>,
+    /// What the launches hand each other, by the scratch's number.
+    pub scratch: Vec<Scratch>,
+}
+
+/// FP32 numbers from one launch of an op to a later one: for every `keys` positions of the context that a deployment
+/// serves, `rows` rows of `width` numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Scratch {
+    pub keys: usize,
+    /// A step of more rows has no room in it.
+    pub rows: usize,
+    pub width: usize,
+}
+
+impl Scratch {
+    /// Elements that contexts of up to so many positions need.
+    pub fn len(self, context: usize) -> usize {
+        context.div_ceil(self.keys.max(1)) * self.rows * self.width
+    }
+}
+
+impl Binding {
+    /// One launch.
+    pub fn one(spec: Spec, weights: Vec<String>) -> Binding {
+        Binding { launches: vec![Launch { spec, weights }], scratch: vec![] }
+    }
+
+    /// Attention in two launches, specialised for the same heads and splits: partial results, then their combination.
+    /// None if a constant is missing.
+    pub fn split(part: Spec, combine: Spec) -> Option<Binding> {
+        let int = |name: &str| match part.constants.get(name) {
+            Some(Const::Int(value)) => usize::try_from(*value).ok(),
+            _ => None,
+        };
+        let of = Scratch { keys: int("SPLIT")?, rows: int("ROWS")?, width: int("HEADS")? };
+        let scratch = vec![of, of, Scratch { width: of.width * int("D")?, ..of }];
+        let launches = [part, combine].map(|spec| Launch { spec, weights: vec![] }).into();
+        Some(Binding { launches, scratch })
+    }
 }

@@ -138,6 +138,26 @@ mod tests {
     }
 
     #[test]
+    fn splits_are_whole_pages_and_follow_the_models_heads_alone() {
+        let splits = |target: &str, heads: i64, d: i64| {
+            let dims = [("HEADS", heads), ("KV_HEADS", heads / 2), ("D", d)].map(|(n, v)| (n, v.into()));
+            let scores = [("PAGE", 64.into()), ("SCALE", 1.0.into()), ("SOFTCAP", 0.0.into())];
+            let part = specialise(target, "attend_part", Act::Bf16, &[&dims[..], &scores].concat()).unwrap();
+            let combine = specialise(target, "attend_combine", Act::Bf16, &dims).unwrap();
+            for name in ["SPLIT", "ROWS", "BQ", "HEADS", "KV_HEADS", "D"] {
+                assert_eq!(part.constants[name], combine.constants[name], "{target} {name}");
+            }
+            let Const::Int(split) = part.constants["SPLIT"] else { panic!("{part}") };
+            assert_eq!(split % 64, 0);
+            split
+        };
+        let models = [(2, 16), (6, 16), (10, 64), (32, 128)];
+        for target in ["cpu", "cuda-sm90"] {
+            assert_eq!(models.map(|(heads, d)| splits(target, heads, d)), [64, 128, 1024, 2048]);
+        }
+    }
+
+    #[test]
     fn a_wrong_request_is_refused_by_name() {
         let k = ("K", Const::Int(576));
         let cases = [

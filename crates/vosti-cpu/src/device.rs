@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use vosti_core::{Device, DeviceError, Program, StepPlan, Token};
 use vosti_kernels::{Binding, KernelError};
 use vosti_tile::LiftError;
-use vosti_wiring::{WiringError, best};
+use vosti_wiring::{Bound, WiringError, best};
 
 use crate::isa::Isa;
 use crate::launch::{self, Ahead, Fault, Ready, Units};
@@ -120,7 +120,8 @@ impl CpuDevice {
         let mut launches = Vec::new();
         for (wired, waits) in wiring.launches.iter().zip(&wiring.waits) {
             let start = params.len();
-            params.extend(wired.params.iter().map(|bound| launch::param(wiring.buffer(*bound))));
+            let param = |bound: &Bound| launch::param(wiring.buffer(*bound), wired.start(*bound, program));
+            params.extend(wired.params.iter().map(param));
             launches.push(Ready {
                 kernel: wired.kernel,
                 params: start..params.len(),
@@ -170,11 +171,11 @@ impl CpuDevice {
 
     /// Grids and units of all launches, for the step that the metadata say.
     fn size(&mut self) -> Result<(), KernelError> {
-        let mut known: HashMap<(usize, usize, usize), [usize; 3]> = HashMap::new();
+        let mut known: HashMap<(usize, usize, usize, usize), [usize; 3]> = HashMap::new();
         for (ready, wired) in self.launches.iter_mut().zip(&self.wiring.launches) {
             let extent = self.wiring.metadata.extent(wired.size);
             let compiled = &self.wiring.kernels[wired.kernel];
-            let key = (wired.kernel, extent.rows, extent.tiles);
+            let key = (wired.kernel, extent.rows, extent.tiles, extent.length);
             ready.grid = match known.get(&key) {
                 Some(grid) => *grid,
                 None => {

@@ -151,8 +151,14 @@ pub unsafe fn work<'a>(
     poison: Option<u64>,
 ) {
     let mut start = Instant::now();
+    let mut waits = false;
     for (number, launch) in launches.iter().enumerate() {
-        if launch.waits {
+        // What an empty launch had to wait for, the next one has.
+        waits |= launch.waits;
+        if launch.units.count == 0 {
+            continue;
+        }
+        if std::mem::take(&mut waits) {
             let mut done = 0;
             worker.barrier_while(|| {
                 if let Some(Ahead { launch, panels }) = &launch.ahead {
@@ -263,10 +269,13 @@ impl Memory for Buffers<'_> {
     }
 }
 
-/// A parameter of a buffer.
-pub fn param(buffer: &crate::weights::Buffer) -> Param {
+/// A parameter of a buffer, from element `start` on, which is not 0 in row-major buffers only.
+pub fn param(buffer: &crate::weights::Buffer, start: usize) -> Param {
     let layout: Layout = buffer.layout;
-    Param { base: buffer.region.base(), len: buffer.len, layout }
+    debug_assert!(start == 0 || layout == Layout::RowMajor);
+    // SAFETY: an element of the buffer, or its end.
+    let base = unsafe { buffer.region.base().add(start.min(buffer.len) * buffer.elem.bytes()) };
+    Param { base, len: buffer.len.saturating_sub(start), layout }
 }
 
 #[cfg(test)]

@@ -58,6 +58,7 @@ pub struct Wiring {
     pub weights: Vec<Arc<Buffer>>,
     pub cache_k: Vec<Buffer>,
     pub cache_v: Vec<Buffer>,
+    pub scratch: Vec<Buffer>,
     pub metadata: Metadata<Buffer>,
 }
 
@@ -69,7 +70,7 @@ pub fn wire(
     config: &Config,
     isa: Isa,
 ) -> Result<Wiring, CpuError> {
-    let wired = vosti_wiring::wire(program, bindings, |spec| compiled(spec, config, isa))?;
+    let wired = vosti_wiring::wire(program, bindings, config.rows_max, |spec| compiled(spec, config, isa))?;
     let layouts = layouts(&wired);
     let waits = waits(&wired);
     let layout = |bound: Bound| layouts.get(&bound).copied();
@@ -79,6 +80,9 @@ pub fn wire(
     let rows = wired.rows(program, config.rows_max, config.selected_max)?;
     let rows = rows.into_iter().map(|(elem, len)| Buffer::zeroed(&mut arena, elem, len, None));
     let rows = rows.collect::<std::io::Result<_>>()?;
+    let scratch = wired.scratches(program.context as usize).into_iter();
+    let scratch = scratch.map(|(elem, len)| Buffer::zeroed(&mut arena, elem, len, None));
+    let scratch = scratch.collect::<std::io::Result<_>>()?;
     let (mut cache_k, mut cache_v) = (Vec::new(), Vec::new());
     for (i, len) in caches(program, &config.pages)?.into_iter().enumerate() {
         let mut cache = |bound| Buffer::zeroed(&mut arena, wired.elem(bound), len, layout(bound));
@@ -96,7 +100,7 @@ pub fn wire(
         });
     }
     let (kernels, launches) = (wired.kernels, wired.launches);
-    let wiring = Wiring { kernels, launches, waits, rows, weights: loaded, cache_k, cache_v, metadata };
+    let wiring = Wiring { kernels, launches, waits, rows, weights: loaded, cache_k, cache_v, scratch, metadata };
     wiring.check_premises()?;
     Ok(wiring)
 }
@@ -146,7 +150,7 @@ fn waits(wired: &vosti_wiring::Wiring<Compiled>) -> Vec<bool> {
             .params
             .iter()
             .zip(&contract.params)
-            .filter(|(_, param)| matches!(param.role, Role::Out(_) | Role::CacheK | Role::CacheV))
+            .filter(|(_, param)| may_write(param.role))
             .map(|(bound, _)| *bound)
             .collect();
         let after_write = launch.params.iter().any(|bound| written.contains(bound));
@@ -162,6 +166,11 @@ fn waits(wired: &vosti_wiring::Wiring<Compiled>) -> Vec<bool> {
     waits
 }
 
+/// Whether some kernel writes what has this role.
+fn may_write(role: Role) -> bool {
+    matches!(role, Role::Out(_) | Role::CacheK | Role::CacheV | Role::Scratch(_))
+}
+
 impl Wiring {
     /// The buffer a parameter is bound to.
     pub fn buffer(&self, bound: Bound) -> &Buffer {
@@ -170,6 +179,7 @@ impl Wiring {
             Bound::Weight(i) => &self.weights[i],
             Bound::CacheK(i) => &self.cache_k[i],
             Bound::CacheV(i) => &self.cache_v[i],
+            Bound::Scratch(i) => &self.scratch[i],
             Bound::Meta(meta) => self.metadata.array(meta),
         }
     }
@@ -203,8 +213,7 @@ impl Wiring {
                     return Err(premise(i, "has a declared alignment that its buffer lacks"));
                 }
                 let Some(plan) = &compiled.plan else { continue };
-                let may_write = matches!(compiled.contract.params[i].role, Role::Out(_) | Role::CacheK | Role::CacheV);
-                if plan.written[i] && !may_write {
+                if plan.written[i] && !may_write(compiled.contract.params[i].role) {
                     return Err(premise(i, "is written by the kernel against its role"));
                 }
                 let written = launch.params.iter().zip(&plan.written).any(|(other, w)| *w && other == bound);

@@ -43,16 +43,19 @@ type Law = fn(&Subject<CpuDevice>) -> Verdict;
 /// One operation of one kernel, and the law that sees it changed.
 #[test]
 fn an_edited_kernel_breaks_a_law() {
-    let edits: [(&str, &str, &str, Law); 3] = [
+    let edits: [(&str, &str, &str, Law); 5] = [
         // What is not finite is stored as it is.
         ("store_kv", "arith.cmpf ole", "arith.cmpf une", laws::what_is_stored_is_finite),
         // Keys that come after the row are seen.
         // The last of the lanes' largest is taken.
         ("argmax", "arith.minnumf", "arith.maxnumf", laws::the_best_token_is_the_rows_first_largest),
         ("attend", "arith.cmpi sle", "arith.cmpi ne", laws::stored_rows_are_found_again),
+        ("attend_part", "arith.cmpi sle", "arith.cmpi ne", laws::stored_rows_are_found_again),
+        // A row takes another row's partial results.
+        ("attend_combine", "tt.addptr %tile_row,", "tt.addptr %tile_pos,", laws::stored_rows_are_found_again),
     ];
     let (_, bindings) = attending();
-    let specs = || bindings.iter().map(|binding| &binding.launches[0].spec);
+    let specs = || bindings.iter().flat_map(|binding| &binding.launches).map(|launch| &launch.spec);
     for (kernel, from, to, law) in edits {
         let edit = |spec: &Spec| (spec.to_string(), vosti_kernels::ttir(spec).unwrap().replace(from, to));
         let edited: HashMap<String, String> = specs().filter(|spec| spec.kernel == kernel).map(edit).collect();

@@ -19,8 +19,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 use vosti_core::{Device, DeviceError, Program, StepPlan, Token};
-use vosti_kernels::Binding;
-use vosti_wiring::{Bound, Weights, Wiring, best, caches, wire};
+use vosti_kernels::{Binding, Extent};
+use vosti_wiring::{Bound, Weights, Wired, Wiring, best, caches, wire};
 
 /// Row counts that steps of one row a request are recorded with room for: the next one, up to the last. Larger steps are
 /// launched kernel by kernel. Matrix products have one tile of rows for any of them. Other kernels have a program for 4 or
@@ -93,20 +93,26 @@ pub struct CudaDevice<D> {
 /// Bytes of everything but weights and caches.
 struct Fixed {
     rows: Vec<u64>,
+    /// What launches of an op hand each other.
+    handed: Vec<u64>,
     scratch: [u64; SCRATCH_PARAMS],
     metadata: u64,
 }
 
 impl Fixed {
     fn of(program: &Program, wiring: &Wiring<Code>, config: &Config, metadata: u64) -> Result<Fixed, CudaError> {
-        let rows = wiring.rows(program, config.rows_max, config.selected_max)?;
-        let rows = rows.into_iter().map(|(elem, len)| (len * elem.bytes()) as u64).collect();
-        Ok(Fixed { rows, scratch: scratch(wiring, config)?, metadata })
+        let bytes = |list: Vec<(vosti_tile::Scalar, usize)>| -> Vec<u64> {
+            list.into_iter().map(|(elem, len)| (len * elem.bytes()) as u64).collect()
+        };
+        let rows = bytes(wiring.rows(program, config.rows_max, config.selected_max)?);
+        let context = program.context as usize;
+        let handed = bytes(wiring.scratches(context));
+        Ok(Fixed { rows, handed, scratch: scratch(wiring, config, context)?, metadata })
     }
 
     fn bytes(&self) -> u64 {
         let scratch = self.scratch.iter().filter(|bytes| **bytes > 0);
-        self.rows.iter().chain(scratch).chain([&self.metadata]).map(|bytes| rounded(*bytes)).sum()
+        self.rows.iter().chain(&self.handed).chain(scratch).chain([&self.metadata]).map(|bytes| rounded(*bytes)).sum()
     }
 }
 
@@ -123,7 +129,7 @@ impl<D: Driver> CudaDevice<D> {
         config: Config,
     ) -> Result<Self, CudaError> {
         let arch = fitting(target, driver.about())?;
-        let wiring = wire(program, bindings, |spec| {
+        let wiring = wire(program, bindings, config.rows_max, |spec| {
             let spec = spec.to_string();
             let image = images.get(&spec).ok_or(CudaError::NotInBundle { spec })?;
             Code::load(&mut driver, image, arch)
@@ -157,6 +163,9 @@ impl<D: Driver> CudaDevice<D> {
         for (i, bytes) in fixed.rows.iter().enumerate() {
             zeroed(&mut driver, Bound::Row(i), *bytes)?;
         }
+        for (i, bytes) in fixed.handed.iter().enumerate() {
+            zeroed(&mut driver, Bound::Scratch(i), *bytes)?;
+        }
         let mut cached = vec![];
         for (i, len) in caches(program, &pages)?.into_iter().enumerate() {
             for bound in [Bound::CacheK(i), Bound::CacheV(i)] {
@@ -172,7 +181,10 @@ impl<D: Driver> CudaDevice<D> {
             Bound::Meta(meta) => metadata + step.start(*meta),
             other => addresses.get(other).copied().unwrap_or(0),
         };
-        let own = |launch: &vosti_wiring::Wired| launch.params.iter().map(address).chain(scratch_at).collect();
+        let at = |launch: &Wired, bound: &Bound| {
+            address(bound) + (launch.start(*bound, program) * wiring.elem(*bound).bytes()) as u64
+        };
+        let own = |launch: &Wired| launch.params.iter().map(|bound| at(launch, bound)).chain(scratch_at).collect();
         let pointers = wiring.launches.iter().map(own).collect();
         let logits_at = address(&Bound::Row(program.logits as usize));
         let logits = driver.host(config.selected_max * program.vocab as usize * 4)?;
@@ -216,10 +228,11 @@ impl<D: Driver> CudaDevice<D> {
         &mut self.driver
     }
 
-    /// Every launch of the step that was filled, in order.
-    fn launch(&mut self) -> Result<(), CudaError> {
+    /// Every launch of the step that was filled, in order: over keys up to its own length, or up to another one.
+    fn launch(&mut self, length: Option<usize>) -> Result<(), CudaError> {
         for (launch, pointers) in self.wiring.launches.iter().zip(&self.pointers) {
             let extent = self.step.extent(launch.size);
+            let extent = Extent { length: length.unwrap_or(extent.length), ..extent };
             self.wiring.kernels[launch.kernel].launch(&mut self.driver, extent, pointers)?;
         }
         Ok(())
@@ -227,7 +240,8 @@ impl<D: Driver> CudaDevice<D> {
 
     fn record(&mut self) -> Result<Graph, CudaError> {
         self.driver.begin_recording()?;
-        let launched = self.launch();
+        // It serves steps that reach further: programs of splits that a step does not reach do nothing.
+        let launched = self.launch(Some(self.program.context as usize));
         // Ended in any case: a stream that records does nothing else.
         let graph = self.driver.end_recording();
         launched?;
@@ -258,7 +272,7 @@ impl<D: Driver> CudaDevice<D> {
                 };
                 self.driver.replay(graph)?;
             }
-            None => self.launch()?,
+            None => self.launch(None)?,
         }
         self.bring(plan)
     }
@@ -344,11 +358,11 @@ fn pages(
 }
 
 /// Bytes of scratch for the largest launch of the largest step; launches run one after the other and share it.
-fn scratch(wiring: &Wiring<Code>, config: &Config) -> Result<[u64; SCRATCH_PARAMS], CudaError> {
+fn scratch(wiring: &Wiring<Code>, config: &Config, context: usize) -> Result<[u64; SCRATCH_PARAMS], CudaError> {
     let mut most = [0; SCRATCH_PARAMS];
     for launch in &wiring.launches {
         let code = &wiring.kernels[launch.kernel];
-        let programs = code.programs(launch.size.most(config.rows_max, config.selected_max))?;
+        let programs = code.programs(launch.size.most(config.rows_max, config.selected_max, context))?;
         for (most, scratch) in most.iter_mut().zip(code.scratch) {
             *most = (*most).max(scratch.bytes.saturating_mul(programs));
         }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{StandIn, TARGET, image, images, plan};
+use common::{StandIn, TARGET, image, images, plan_up_to};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
@@ -28,9 +28,9 @@ impl Weights for Nothing {
     }
 }
 
-/// One layer of SmolLM2, with the specialisations of its GPU target.
+/// One layer of SmolLM2, with the specialisations of its GPU target, for contexts of two splits.
 fn smol() -> ModelPlan {
-    plan("configs/smollm2-135m.json", TARGET, Some(1))
+    plan_up_to("configs/smollm2-135m.json", TARGET, Some(1), 2048)
 }
 
 fn dry() -> StandIn {
@@ -88,6 +88,34 @@ fn only_best_tokens_and_the_rows_that_are_wanted_are_copied() {
     }
 }
 
+/// A recording serves steps of any length: it has the programs of the longest. Other launches have those of the step.
+#[test]
+fn a_recording_has_the_splits_of_the_longest_context() {
+    let plan = smol();
+    let mut engine = Engine::new(
+        device(dry(), &plan, &images(&plan)).unwrap(),
+        plan.program.clone(),
+        Policy { rows_step_max: 128, ..Policy::default() },
+    )
+    .unwrap();
+    engine.submit(Request::new((0..70).collect(), Sampling::greedy(3))).unwrap();
+    engine.run_until_idle(&mut |_| ()).unwrap();
+    let log = engine.device().driver().log();
+    let grids = |lines: &[String], kernel: &str| -> Vec<String> {
+        let grid = |line: &String| {
+            line.strip_prefix(&format!("launch {kernel} grid ["))?.split(']').next().map(str::to_string)
+        };
+        lines.iter().filter_map(grid).collect()
+    };
+    let (prompt, recorded) = log.split_at(log.iter().position(|line| line == "record").unwrap());
+    assert_eq!((grids(prompt, "attend_part"), grids(prompt, "attend_combine")), (vec!["5, 3, 1".to_string()], vec![]));
+    let combined = vec!["1, 9, 1".to_string()];
+    assert_eq!(
+        (grids(recorded, "attend_part"), grids(recorded, "attend_combine")),
+        (vec!["1, 3, 2".to_string()], combined)
+    );
+}
+
 #[test]
 fn a_device_for_few_rows_is_asked_for_no_more_programs() {
     let plan = smol();
@@ -102,7 +130,7 @@ fn a_device_for_few_rows_is_asked_for_no_more_programs() {
     let log = engine.device().driver().log();
     let tiles: BTreeSet<&str> = log
         .iter()
-        .filter_map(|line| line.strip_prefix("launch attend grid ["))
+        .filter_map(|line| line.strip_prefix("launch attend_part grid ["))
         .filter_map(|line| line.split(',').next())
         .collect();
     assert_eq!(tiles, BTreeSet::from(["6"]), "five rows, room for eight would be more than the buffers have");
@@ -163,7 +191,7 @@ const POINTERS: [u64; 6] = [0x1000, 0x2000, 0x3000, 0x4000, 0, 0];
 fn the_premises_of_the_code_are_checked_at_every_launch() {
     let mut driver = dry();
     let mut code = Code::load(&mut driver, &linear(), Arch::Sm90).unwrap();
-    let rows = |rows| Extent { rows, tiles: 0 };
+    let rows = |rows| Extent { rows, tiles: 0, length: 0 };
     let mut launch = |code: &Code, pointers: &[u64], extent| code.launch(&mut driver, extent, pointers);
     launch(&code, &POINTERS, rows(9)).unwrap();
     let with = |i: usize, at: u64| {

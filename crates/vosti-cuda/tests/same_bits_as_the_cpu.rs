@@ -58,8 +58,9 @@ fn cpu(plan: &ModelPlan) -> CpuDevice {
     CpuDevice::new(&plan.program, &plan.bindings, &Random(plan), config).unwrap()
 }
 
-/// Prompts that cross pages and chunks, together, then decoding: each with its length and the tokens that it generates.
-const PROMPTS: [(usize, usize); 3] = [(70, 4), (3, 4), (90, 4)];
+/// Prompts that cross pages, chunks and splits of 64 keys, together, then decoding, one of them into its second split: each
+/// with its length and the tokens that it generates.
+const PROMPTS: [(usize, usize); 4] = [(70, 4), (3, 4), (90, 4), (62, 4)];
 
 type Seen = Vec<(u64, usize, Vec<u32>)>;
 
@@ -91,7 +92,7 @@ fn serve<D: Device<Logits = [f32]>, T>(
 fn check(config: &str) {
     let plan = plan(config, "cpu", None);
     let (wanted, ()) = serve(cpu(&plan), &plan, &PROMPTS, |_| ());
-    assert_eq!(wanted.len(), 12, "three requests of four tokens");
+    assert_eq!(wanted.len(), 16, "four requests of four tokens");
     let spread = wanted.iter().flat_map(|(_, _, row)| row).map(|bits| f32::from_bits(*bits));
     let (low, high) = spread.fold((f32::MAX, f32::MIN), |(low, high), x| (low.min(x), high.max(x)));
     assert!(low.is_finite() && high - low > 1.0, "logits of {low} to {high} would be equal for no reason");

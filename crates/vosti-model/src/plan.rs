@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use vosti_core::{BufferDecl, Dtype, GroupDecl, LayerDecl, Op, Program, RowSet};
-use vosti_kernels::{Act, Binding, Const, Launch, Spec};
+use vosti_kernels::{Act, Binding, Const, Spec};
 
 use crate::decoder::{Activation, Decoder, Layer, Rope};
 use crate::error::{ModelError, Result};
@@ -295,16 +295,7 @@ impl Builder<'_> {
         let q = self.scratch(layer.heads * layer.head_dim, qkv);
         self.push_rowwise(k, vec![qkv], vec![q]);
 
-        let dims = [
-            ("HEADS", int(layer.heads)),
-            ("KV_HEADS", int(layer.kv_heads)),
-            ("D", int(layer.head_dim)),
-            ("PAGE", int(vosti_core::PAGE as u32)),
-            ("WINDOW", int(layer.window.unwrap_or(0))),
-            ("SCALE", Const::Float(layer.scale)),
-            ("SOFTCAP", Const::Float(layer.softcap)),
-        ];
-        let k = self.bind("attend", &dims, Vec::new())?;
+        let k = self.attend(layer)?;
         let out = self.scratch(layer.heads * layer.head_dim, q);
         self.ops.push(Op::Attend { k, q, layer: cache, out, window: layer.window });
         Ok(out)
@@ -436,13 +427,36 @@ impl Builder<'_> {
 impl Builder<'_> {
     /// The index of the binding of one kernel to weights; equal bindings share an index.
     fn bind(&mut self, kernel: &str, dims: &[(&str, Const)], weights: Vec<String>) -> Result<u32> {
-        let spec = crate::specialise::specialise(self.options.target, kernel, self.options.act, dims)?;
-        let binding = Binding { launches: vec![Launch { spec, weights }] };
+        Ok(self.binding(Binding::one(self.spec(kernel, dims)?, weights)))
+    }
+
+    fn spec(&self, kernel: &str, dims: &[(&str, Const)]) -> Result<Spec> {
+        crate::specialise::specialise(self.options.target, kernel, self.options.act, dims)
+    }
+
+    /// The index of a binding; equal ones share it.
+    fn binding(&mut self, binding: Binding) -> u32 {
         let found = self.bindings.iter().position(|b| *b == binding).unwrap_or_else(|| {
             self.bindings.push(binding);
             self.bindings.len() - 1
         });
-        Ok(found as u32)
+        found as u32
+    }
+
+    /// How a layer attends: with its keys split where it has no window.
+    fn attend(&mut self, layer: &Layer) -> Result<u32> {
+        let heads = [("HEADS", int(layer.heads)), ("KV_HEADS", int(layer.kv_heads)), ("D", int(layer.head_dim))];
+        let page = ("PAGE", int(vosti_core::PAGE as u32));
+        let scores = [("SCALE", Const::Float(layer.scale)), ("SOFTCAP", Const::Float(layer.softcap))];
+        if layer.window.is_none() {
+            let part = self.spec("attend_part", &[&heads[..], &[page], &scores].concat())?;
+            let combine = self.spec("attend_combine", &heads)?;
+            if let Some(binding) = Binding::split(part, combine) {
+                return Ok(self.binding(binding));
+            }
+        }
+        let window = ("WINDOW", int(layer.window.unwrap_or(0)));
+        self.bind("attend", &[&heads[..], &[page, window], &scores].concat(), Vec::new())
     }
 
     fn tensor(&self, slot: Slot, index: usize) -> String {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use vosti_kernels::Act;
+use vosti_kernels::{Act, Scratch};
 use vosti_model::{PlanOptions, TensorFiles, WeightSource, Weights, families, inventory, plan};
 
 #[test]
@@ -61,6 +61,46 @@ fn a_gemma4_configuration_that_transformers_saved_again_means_the_same() {
             wrong["per_layer_config"][key] = value;
             assert!(read(&wrong).is_err(), "{key}");
         }
+    }
+}
+
+/// The kernels of each attention op, and the scratch between them.
+fn attentions(
+    decoder: &vosti_model::decoder::Decoder,
+    context: Option<u32>,
+) -> Vec<(Option<u32>, Vec<String>, Vec<Scratch>)> {
+    let plan = plan(decoder, &PlanOptions { target: "cpu", act: Act::Bf16, context }).unwrap();
+    let attends = plan.program.ops.iter().filter_map(|op| match op {
+        vosti_core::Op::Attend { k, window, .. } => Some((*window, &plan.bindings[*k as usize])),
+        _ => None,
+    });
+    let kernels = |b: &vosti_kernels::Binding| b.launches.iter().map(|l| l.spec.to_string()).collect();
+    attends.map(|(window, binding)| (window, kernels(binding), binding.scratch.clone())).collect()
+}
+
+#[test]
+fn keys_are_split_in_layers_without_a_window_whatever_the_context_is() {
+    let text = include_str!("../configs/gemma-3-270m.json");
+    let mut decoder = families::from_config("gemma-3-270m", &serde_json::from_str(text).unwrap()).unwrap();
+    let attends = attentions(&decoder, None);
+    for (window, kernels, scratch) in &attends {
+        match (window, &kernels[..]) {
+            (Some(512), [whole]) => assert!(whole.starts_with("attend-") && scratch.is_empty(), "{whole}"),
+            (None, [part, combine]) => {
+                assert!(part.starts_with("attend_part-") && part.ends_with("SPLIT1024"), "{part}");
+                assert!(combine.starts_with("attend_combine-") && combine.ends_with("SPLIT1024"), "{combine}");
+                let of = |width| Scratch { keys: 1024, rows: 512, width };
+                assert_eq!(*scratch, [of(4), of(4), of(4 * 256)]);
+                assert_eq!([1, 1024, 1025].map(|context| scratch[0].len(context)), [2048, 2048, 4096]);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    // However long contexts are, and however much of them is served.
+    assert_eq!(attentions(&decoder, Some(100)), attends);
+    for context in [64, 5_000, 1 << 20] {
+        decoder.context = context;
+        assert_eq!(attentions(&decoder, None), attends);
     }
 }
 

@@ -167,6 +167,9 @@ impl<'t> Lift<'t> {
             } else if self.cursor.eat("tt.return") {
                 if self.cursor.eat("%") {
                     self.cursor.word()?;
+                    while self.cursor.eat(",") {
+                        self.cursor.value_name()?;
+                    }
                     self.cursor.expect(":")?;
                     self.types()?;
                 }

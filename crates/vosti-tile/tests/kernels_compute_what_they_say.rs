@@ -306,7 +306,8 @@ fn store_kv_writes_its_slots_with_finite_numbers_and_nothing_else() {
 /// Attention of one row and head in FP64.
 fn attended(l: &Launch, row: usize, head: usize, position: usize, pages: &[usize]) -> Vec<f64> {
     let spec = &l.spec;
-    let [heads, kv_heads, d, page, window] = ["HEADS", "KV_HEADS", "D", "PAGE", "WINDOW"].map(|n| int(spec, n));
+    let [heads, kv_heads, d, page] = ["HEADS", "KV_HEADS", "D", "PAGE"].map(|n| int(spec, n));
+    let window = if spec.constants.contains_key("WINDOW") { int(spec, "WINDOW") } else { 0 };
     let (q, keys, values) = (wide(l, Role::In(0)), wide(l, Role::CacheK), wide(l, Role::CacheV));
     let q = &q[(row * heads + head) * d..][..d];
     let first = if window > 0 { (position + 1).saturating_sub(window) } else { 0 };
@@ -323,9 +324,36 @@ fn attended(l: &Launch, row: usize, head: usize, position: usize, pages: &[usize
         .collect()
 }
 
+/// Attention in one launch, and the first launch of attention in two.
+fn attentions() -> Vec<Spec> {
+    let specs = [small("attend"), small("attend_part")].concat();
+    specs.into_iter().filter(|s| int(s, "D") <= 64 && int(s, "HEADS") < 30).collect()
+}
+
+/// Runs attention, with the second launch if it has one, over the same sequences; its output.
+fn attend(first: &mut Launch, sequences: &Sequences) -> Launch {
+    execute(first);
+    if first.spec.kernel == "attend" {
+        return first.clone();
+    }
+    let same = |combine: &Spec| {
+        combine.act == first.spec.act && combine.constants.iter().all(|(name, c)| first.spec.constants[name] == *c)
+    };
+    let combines = vosti_kernels::ttir_stems().into_iter().filter(|s| s.starts_with("attend_combine-"));
+    let combine = combines.filter_map(vosti_kernels::parse_stem).find(same).unwrap();
+    let mut second = launch(&combine, sequences, 1);
+    for (role, buffer) in second.roles.iter().zip(&mut second.buffers) {
+        if let Role::Scratch(_) | Role::Out(_) = role {
+            *buffer = self::buffer(first, *role).clone();
+        }
+    }
+    execute(&mut second);
+    second
+}
+
 #[test]
 fn attention_is_a_softmax_over_the_window() {
-    for spec in small("attend").into_iter().filter(|s| int(s, "D") <= 64) {
+    for spec in attentions() {
         let sequences: &Sequences = &[(3, 61), (1, 200), (9, 0)];
         let mut l = launch(&spec, sequences, 16);
         let (heads, page) = (int(&spec, "HEADS"), int(&spec, "PAGE"));
@@ -339,7 +367,7 @@ fn attention_is_a_softmax_over_the_window() {
             row += count;
             start += pages.len();
         }
-        execute(&mut l);
+        let l = attend(&mut l, sequences);
         close(&spec, &wide(&l, Role::Out(0)), &y);
     }
 }
@@ -355,7 +383,7 @@ fn chunk(spec: &Spec, rows: std::ops::Range<usize>, companions: &Sequences, seed
     let table = ints(&l, Role::PageTable);
     let pages = table[table.len() - rows.end.div_ceil(page)..].to_vec();
     let of = |role: Role, l: &Launch| l.roles.iter().position(|r| *r == role).unwrap();
-    let (q, k, v, out) = (of(Role::In(0), &l), of(Role::CacheK, &l), of(Role::CacheV, &l), of(Role::Out(0), &l));
+    let (q, k, v) = (of(Role::In(0), &l), of(Role::CacheK, &l), of(Role::CacheV, &l));
     let elem = l.buffers[q].elem();
     let line = |what: u64, p: usize, n: usize| common::floats(elem, n, &mut Random::new(what << 32 | p as u64));
     for p in rows.clone() {
@@ -372,13 +400,14 @@ fn chunk(spec: &Spec, rows: std::ops::Range<usize>, companions: &Sequences, seed
             }
         }
     }
-    execute(&mut l);
-    (before * heads * d..(before + rows.len()) * heads * d).map(|i| l.buffers[out].bits(i)).collect()
+    let l = attend(&mut l, &sequences);
+    let out = buffer(&l, Role::Out(0));
+    (before * heads * d..(before + rows.len()) * heads * d).map(|i| out.bits(i)).collect()
 }
 
 #[test]
 fn attention_gives_a_row_the_same_bits_alone_in_a_batch_in_chunks_and_in_decode() {
-    for spec in small("attend").into_iter().filter(|s| int(s, "D") <= 64) {
+    for spec in attentions() {
         let whole = chunk(&spec, 0..150, &[], 1);
         let batched = chunk(&spec, 0..150, &[(5, 100), (33, 7)], 2);
         assert_eq!(whole, batched, "{spec}: in a batch");

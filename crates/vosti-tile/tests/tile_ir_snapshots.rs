@@ -13,7 +13,14 @@ fn linear_is_a_loop_of_loads_and_a_dot() {
 
 #[test]
 fn attention_guards_its_state_by_touched_pages() {
-    insta::assert_snapshot!(printed("attend-bf16-BQ16-D64-GP4-HEADS9-KV_HEADS3-PAGE64-SCALE0.125-SOFTCAP0.0-WINDOW0"));
+    insta::assert_snapshot!(printed(
+        "attend_part-bf16-BQ16-D64-GP4-HEADS9-KV_HEADS3-PAGE64-ROWS512-SCALE0.125-SOFTCAP0.0-SPLIT1024"
+    ));
+}
+
+#[test]
+fn attention_folds_a_rows_splits_in_order() {
+    insta::assert_snapshot!(printed("attend_combine-bf16-BQ16-D64-HEADS9-KV_HEADS3-ROWS512-SPLIT1024"));
 }
 
 #[test]

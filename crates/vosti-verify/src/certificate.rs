@@ -44,7 +44,7 @@ pub struct Role {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Contract {
-    /// `rowwise`, `store_kv` or `attend`.
+    /// `rowwise`, `store_kv`, `attend`, `attend_part` or `attend_combine`.
     pub shape: String,
     pub words: String,
     pub grid: Vec<String>,
@@ -101,6 +101,8 @@ fn shape_name(shape: Shape) -> &'static str {
         Shape::Rowwise => "rowwise",
         Shape::StoreKv => "store_kv",
         Shape::Attend => "attend",
+        Shape::AttendPart => "attend_part",
+        Shape::AttendCombine => "attend_combine",
     }
 }
 

@@ -80,6 +80,7 @@ impl<'k> Prover<'k, '_> {
 
     /// When the contract calls two cells equal, and that in words.
     fn same_cell(&mut self, role: Role, l: (usize, Term), r: (usize, Term)) -> Proof<(Term, &'static str)> {
+        let shape = self.runs[0].problem.shape;
         match role {
             Role::Weight(_) => Ok((self.t.eq(l.1, r.1), "the same weight")),
             Role::In(_) => {
@@ -92,9 +93,27 @@ impl<'k> Prover<'k, '_> {
                 }
                 Ok((self.t.and(&goal), "the chosen row, same column"))
             }
-            Role::CacheK | Role::CacheV if self.runs[0].problem.shape == Shape::Attend => self.same_key(l, r),
+            Role::CacheK | Role::CacheV if matches!(shape, Shape::Attend | Shape::AttendPart) => self.same_key(l, r),
+            Role::Scratch(_) if shape == Shape::AttendCombine => self.same_part(l, r),
             _ => Ok((self.t.bool(false), "nothing is promised of it")),
         }
+    }
+
+    /// Cells of one split's partial results of the chosen row, of a split that begins at the row's position or before.
+    fn same_part(&mut self, l: (usize, Term), r: (usize, Term)) -> Proof<(Term, &'static str)> {
+        const WORDS: &str = "the chosen row, same split, head and column, of a split that the row sees";
+        let a = self.coordinates(Side::L, l.0, l.1)?;
+        let b = self.coordinates(Side::R, r.0, r.1)?;
+        let Some(position) = self.chosen[0].position else {
+            return Ok((self.t.bool(false), WORDS));
+        };
+        let mut goal = vec![self.t.eq(a[1], self.chosen[0].row), self.t.eq(b[1], self.chosen[1].row)];
+        for (_, (x, y)) in a.iter().zip(&b).enumerate().filter(|(axis, _)| *axis != 1) {
+            goal.push(self.t.eq(*x, *y));
+        }
+        let world = self.runs[0].world.clone();
+        goal.push(world.begins(&mut self.t, a[0], position));
+        Ok((self.t.and(&goal), WORDS))
     }
 
     /// Cells of one logical key position that the row sees.

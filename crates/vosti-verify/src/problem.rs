@@ -65,6 +65,8 @@ pub enum Dim {
     Pages,
     Tiles,
     TableLen,
+    /// Splits of the longest context that is served.
+    Splits,
 }
 
 /// A parameter as the contract sees it.
@@ -85,6 +87,19 @@ pub enum Axis {
     /// `cdiv(rows, n)`, or more, up to what [`limit::ROWS`] rows have: a launch that was recorded once serves
     /// every smaller step, and its programs to spare must find that they have no rows.
     RowsOver(i128),
+    /// `cdiv(length, n)`, where no row's position is `length` or more; or more, up to what [`limit::CONTEXT`] positions
+    /// have.
+    LengthOver(i128),
+    /// One if `length` is above n, else none; or one to spare.
+    LengthAbove(i128),
+}
+
+/// Splits of the keys: split s begins at position s * size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Splits {
+    pub size: i128,
+    /// Rows that a step may have: scratch has as many for each split.
+    pub rows: i128,
 }
 
 pub struct Problem {
@@ -193,6 +208,13 @@ impl Problem {
         }
     }
 
+    /// How the keys are split, if they are.
+    pub fn splits(&self) -> Option<Splits> {
+        let size = self.int("SPLIT").filter(|size| *size > 0)?;
+        let rows = self.int("ROWS").filter(|rows| *rows > 0)?;
+        Some(Splits { size, rows })
+    }
+
     pub fn role(&self, role: Role) -> Option<usize> {
         self.buffers.iter().position(|b| b.role == role)
     }
@@ -216,6 +238,25 @@ impl Problem {
                 ],
                 &["HEADS", "KV_HEADS", "PAGE", "D", "WINDOW", "BQ"],
             ),
+            Shape::AttendPart => (
+                &[
+                    Role::In(0),
+                    Role::Out(0),
+                    Role::Scratch(0),
+                    Role::PageTable,
+                    Role::TileTable,
+                    Role::TileRow,
+                    Role::TileRows,
+                    Role::TilePos,
+                    Role::CacheK,
+                    Role::CacheV,
+                ],
+                &["HEADS", "KV_HEADS", "PAGE", "D", "SPLIT", "ROWS", "BQ"],
+            ),
+            Shape::AttendCombine => (
+                &[Role::Scratch(0), Role::Out(0), Role::TileRow, Role::TileRows, Role::TilePos],
+                &["HEADS", "D", "SPLIT", "ROWS", "BQ"],
+            ),
         };
         let fail = |why: String| Err(ProblemError::Contract { kernel: self.name.clone(), why });
         for role in roles {
@@ -228,6 +269,10 @@ impl Problem {
                 return fail(format!("the shape {:?} needs the constant {name}", self.shape));
             }
         }
+        let split = matches!(self.shape, Shape::AttendPart | Shape::AttendCombine);
+        if split && (self.splits().is_none() || self.int("WINDOW").is_some_and(|window| window > 0)) {
+            return fail("keys are split where there is no window, by a SPLIT and for a number of ROWS".into());
+        }
         self.check_extents()
     }
 
@@ -239,6 +284,11 @@ impl Problem {
                 (Role::In(_), Dim::Packed) => (gathers, "`packed` rows, which need a row_index"),
                 (Role::In(_), outer) => (outer == Dim::Rows && !gathers, "`rows`, or `packed` where rows are gathered"),
                 (Role::Out(_), outer) => (outer == Dim::Rows, "`rows`"),
+                (Role::Scratch(_), outer) => {
+                    let rows = self.splits().map(|splits| Dim::Const(splits.rows));
+                    let fits = outer == Dim::Splits && b.dims.get(1).copied() == rows;
+                    (fits, "`splits`, and the next ROWS")
+                }
                 (Role::Weight(_), outer) => (matches!(outer, Dim::Const(_) | Dim::Context), "what no step changes"),
                 _ => (true, ""),
             };
@@ -281,9 +331,12 @@ impl Maker<'_> {
         if text == "rows" {
             return Ok(Axis::RowsOver(1));
         }
-        match text.strip_prefix("cdiv(rows,").and_then(|t| t.strip_suffix(')')) {
-            Some(n) => Ok(Axis::RowsOver(self.value(n)?)),
-            None => Ok(Axis::Const(self.value(text)?)),
+        let over = |what: &str| text.strip_prefix(what)?.strip_prefix(',')?.strip_suffix(')');
+        match (over("cdiv(rows"), over("cdiv(length"), over("above(length")) {
+            (Some(n), _, _) => Ok(Axis::RowsOver(self.value(n)?)),
+            (_, Some(n), _) => Ok(Axis::LengthOver(self.value(n)?)),
+            (_, _, Some(n)) => Ok(Axis::LengthAbove(self.value(n)?)),
+            _ => Ok(Axis::Const(self.value(text)?)),
         }
     }
 
@@ -299,7 +352,7 @@ impl Maker<'_> {
                 Dim::Const(self.value("PAGE")?),
                 Dim::Const(self.value("D")?),
             ],
-            Role::In(_) | Role::Out(_) | Role::Weight(_) => self.declared(&p.name)?,
+            Role::In(_) | Role::Out(_) | Role::Weight(_) | Role::Scratch(_) => self.declared(&p.name)?,
         };
         Ok(Buffer { name: p.name.clone(), role: p.role, dims })
     }
@@ -314,6 +367,7 @@ impl Maker<'_> {
                 (0, "rows") => Dim::Rows,
                 (0, "packed") => Dim::Packed,
                 (0, "context") => Dim::Context,
+                (0, "splits") => Dim::Splits,
                 _ => Dim::Const(self.value(text)?),
             });
         }

@@ -96,6 +96,7 @@ impl<'p> Side<'p> {
             Dim::Pages => self.pages,
             Dim::Tiles => self.tiles,
             Dim::TableLen => self.ints.get("page_table").map_or(1, Vec::len),
+            Dim::Splits => 1,
         }
     }
 
@@ -137,6 +138,7 @@ impl<'p> Side<'p> {
                 Axis::Const(n) => *n as usize,
                 Axis::Tiles => self.tiles,
                 Axis::RowsOver(n) => self.rows.div_ceil(*n as usize) + random.below(2) * random.between(1, 3),
+                Axis::LengthOver(_) | Axis::LengthAbove(_) => 1,
             };
         }
         grid
@@ -171,7 +173,12 @@ fn name(role: Role) -> Option<&'static str> {
 /// True if a replay would take longer than a moment.
 pub fn too_large(problem: &Problem) -> bool {
     let size = |b: &crate::problem::Buffer| {
-        b.dims.iter().map(|d| if let Dim::Const(n) = d { *n } else { 64 }).product::<i128>()
+        let many = |dim: &Dim| match dim {
+            Dim::Const(n) => *n,
+            Dim::Splits => 4,
+            _ => 64,
+        };
+        b.dims.iter().map(many).product::<i128>()
     };
     problem.buffers.iter().any(|b| size(b) > 1 << 18)
 }
@@ -180,7 +187,7 @@ pub fn too_large(problem: &Problem) -> bool {
 pub fn replay(left: &Problem, right: &Problem, seed: u64) -> Outcome {
     let mut random = Random::new(seed);
     match left.shape {
-        Shape::Attend => crate::replay_attend::replay(left, right, &mut random),
+        shape if shape.attends() => crate::replay_attend::replay(left, right, &mut random),
         _ => replay_rows(left, right, &mut random),
     }
 }

@@ -29,6 +29,7 @@ const REST: &[&str] = &[
     "on a GPU: Triton's compiler, the driver, the hardware; no law has run there yet",
     "Z3: answers are checked in, a seeded share is solved again; cvc5 is asked the same where there is one",
     "the fit of contracts to ops (crates/vosti/src/bundle/fit.rs): role by role, over the program's own extents",
+    "the composition of attention's two launches (crates/vosti/src/bundle/compose.rs): constants, scratch and roles compared",
     "the devices' wiring of buffers to kernel parameters: device laws, the determinism suite",
 ];
 

@@ -46,11 +46,7 @@ impl<'k> Prover<'k, '_> {
                 continue;
             };
             let buffer = &self.runs[side.index()].problem.buffers[access.param];
-            let output = match shape {
-                Shape::StoreKv => matches!(buffer.role, Role::CacheK | Role::CacheV),
-                _ => matches!(buffer.role, Role::Out(_)),
-            };
-            if output != access.write {
+            if shape.writes(buffer.role) != access.write {
                 let what = if access.write { "written, but is an input" } else { "read, but is an output" };
                 let why = format!("`{}` is {what}", buffer.name);
                 return self.fail(Obligation::Separation, site.op.line, why);
@@ -168,7 +164,17 @@ impl<'k> Prover<'k, '_> {
         let world = self.runs[side.index()].world.clone();
         let size = world.size(&mut self.t, &buffer);
         let zero = self.t.int(0);
-        let inside = self.t.within(zero, access.offset, size);
+        let mut inside = self.t.within(zero, access.offset, size);
+        if let Dim::Splits = buffer.dims[0] {
+            // The same, and easier for the solver: inner coordinates are below their extents by what they are.
+            let outer = self.under(&access.guard.clone(), |p| {
+                Ok(p.coordinates(side, access.param, access.offset)?.first().copied())
+            })?;
+            if let Some(outer) = outer {
+                let splits = world.dim(&mut self.t, Dim::Splits);
+                inside = self.t.within(zero, outer, splits);
+            }
+        }
         let axes = self.t.and(&access.unchecked);
         let line = site.op.line;
         let name = buffer.name.clone();
@@ -188,7 +194,12 @@ impl<'k> Prover<'k, '_> {
 
     /// A store lies in a cell that the contract names.
     fn exact_effect(&mut self, side: Side, store: &Access<'k>) -> Proof {
-        if self.runs[side.index()].problem.shape != Shape::StoreKv {
+        let problem = self.runs[side.index()].problem;
+        let role = problem.buffers[store.param].role;
+        if let (Role::Out(_), Some(early)) = (role, problem.shape.early_rows(role)) {
+            return self.own_row(side, store, early);
+        }
+        if problem.shape != Shape::StoreKv {
             return Ok(()); // rows of the output are what the contract names: in bounds is enough
         }
         let line = store.site.op.line;
@@ -209,6 +220,34 @@ impl<'k> Prover<'k, '_> {
                 return Ok(());
             }
             p.fail(Obligation::ExactEffect, line, "a store may go to a cell that is not the slot of its row")
+        })
+    }
+
+    /// A store goes to a row of its tile whose position is on the contract's side of the first split's end. The other
+    /// launch writes the rows on the other side.
+    fn own_row(&mut self, side: Side, store: &Access<'k>, early: bool) -> Proof {
+        let line = store.site.op.line;
+        let world = self.runs[side.index()].world.clone();
+        let firsts = world.applications(&self.t, Role::TileRow, &[store.offset]);
+        let [(first, tile)] = firsts[..] else {
+            return self.fail(Obligation::ExactEffect, line, "the address is not made from one tile's first row");
+        };
+        self.under(&store.guard.clone(), |p| {
+            let c = p.coordinates(side, store.param, store.offset)?;
+            let lane = p.t.sub(c[0], first);
+            let [rows, start] = [Role::TileRows, Role::TilePos].map(|role| world.read(&mut p.t, role, tile));
+            let (Some(rows), Some(start)) = (rows, start) else {
+                return p.fail(Obligation::Subset, line, "no tiles");
+            };
+            let (zero, position) = (p.t.int(0), p.t.add(start, lane));
+            let live = p.t.within(zero, lane, rows);
+            let own = world.in_first_split(&mut p.t, position, early);
+            let goal = p.t.and(&[live, own]);
+            let which = if early { "before" } else { "after" };
+            if p.holds(goal, || format!("a store goes to a row of its tile {which} the first split's end"))? {
+                return Ok(());
+            }
+            p.fail(Obligation::ExactEffect, line, "a store may go to a row that the op's other launch writes")
         })
     }
 
@@ -235,7 +274,12 @@ impl<'k> Prover<'k, '_> {
         let world = self.runs[side.index()].world.clone();
         let chosen = self.chosen[side.index()].clone();
         let mut inner = vec![];
-        let names: &[&str] = if problem.shape == Shape::StoreKv { &["head", "place", "column"] } else { &["column"] };
+        let role = problem.buffers[param].role;
+        let names: &[&str] = match (problem.shape, role) {
+            (Shape::StoreKv, _) => &["head", "place", "column"],
+            (_, Role::Scratch(_)) => &["row", "head", "column"],
+            _ => &["column"],
+        };
         for (i, dim) in problem.buffers[param].dims[1..].iter().enumerate() {
             let Dim::Const(n) = dim else { continue };
             let name = names.get(i).unwrap_or(&"column");
@@ -249,6 +293,11 @@ impl<'k> Prover<'k, '_> {
             outer = self.t.div(slot, page);
             inner[1].0 = self.t.rem(slot, page);
         }
+        if let (Role::Scratch(_), Some(split)) = (role, chosen.split) {
+            outer = split;
+            inner[0].0 = chosen.row;
+        }
+        facts.extend(self.named(side, role));
         let zero = self.t.int(0);
         facts.push(self.t.le(zero, outer));
         let mut offset = outer;
@@ -259,14 +308,18 @@ impl<'k> Prover<'k, '_> {
         (facts, offset)
     }
 
+    /// That the contract names the chosen row's cells of a role, where it does not name them of every row.
+    pub fn named(&mut self, side: Side, role: Role) -> Option<Term> {
+        let early = self.runs[side.index()].problem.shape.early_rows(role)?;
+        let position = self.chosen[side.index()].position?;
+        let world = self.runs[side.index()].world.clone();
+        Some(world.in_first_split(&mut self.t, position, early))
+    }
+
     fn coverage(&mut self, side: Side, stores: &[Access<'k>]) -> Proof {
         let problem = self.runs[side.index()].problem;
-        let params: Vec<usize> = (0..problem.buffers.len())
-            .filter(|i| match problem.shape {
-                Shape::StoreKv => matches!(problem.buffers[*i].role, Role::CacheK | Role::CacheV),
-                _ => matches!(problem.buffers[*i].role, Role::Out(_)),
-            })
-            .collect();
+        let params: Vec<usize> =
+            (0..problem.buffers.len()).filter(|i| problem.shape.writes(problem.buffers[*i].role)).collect();
         for param in params {
             let (facts, target) = self.promised(side, param);
             let mut ways = vec![];
@@ -291,15 +344,23 @@ impl<'k> Prover<'k, '_> {
         let mut unknowns: Vec<Term> = store.site.env.pids.to_vec();
         unknowns.extend(store.site.env.loops.iter().map(|(_, t)| *t));
         unknowns.extend(&store.lanes);
+        // Of an axis with one program or lane nothing is unknown: its index is a number.
+        unknowns.retain(|unknown| self.t.as_int(*unknown).is_none());
         let world = self.runs[side.index()].world.clone();
         // Where the guard holds, masked indices are the loaded ones. A guess: all of it is checked below.
         let yes = self.t.bool(true);
         let guard = self.t.and(&store.guard);
         let conjuncts: HashMap<Term, Term> = self.t.conjuncts(guard).into_iter().map(|g| (g, yes)).collect();
         let offset = self.t.substitute(store.offset, &conjuncts);
-        let Some(map) = witness(&mut self.t, offset, target, &unknowns, &world) else {
+        let Some(mut map) = witness(&mut self.t, offset, target, &unknowns, &world) else {
             return Ok(None);
         };
+        // On an axis that the address does not mention, the first program.
+        for pid in store.site.env.pids {
+            if unknowns.contains(&pid) && map.iter().all(|(unknown, _)| *unknown != pid) {
+                map.push((pid, self.t.int(0)));
+            }
+        }
         self.tell_writer(side, store, &map);
         let mut conditions = vec![];
         for (unknown, term) in &map {

@@ -104,7 +104,13 @@ pub fn contract_name(problem: &Problem) -> String {
         (Shape::StoreKv, _) => "exact effect".into(),
         (Shape::Attend, Some(w)) if w > 0 => format!("causal, window {w}"),
         (Shape::Attend, _) => "causal".into(),
+        (Shape::AttendPart, _) => format!("causal, splits of {}", split_size(problem)),
+        (Shape::AttendCombine, _) => format!("sum of splits of {}", split_size(problem)),
     }
+}
+
+fn split_size(problem: &Problem) -> i128 {
+    problem.splits().map_or(0, |splits| splits.size)
 }
 
 /// The claim as a person would say it.
@@ -135,6 +141,18 @@ fn claim(problem: &Problem) -> String {
         (Shape::StoreKv, _) => format!(
             "claim: if row x of run L and row y of run R {same}, the cells of their slots get the same, finite values, and only slots of live rows are written"
         ),
+        (Shape::AttendPart, _) => {
+            let (size, parts) = (split_size(problem), names(|r| matches!(r, Role::Scratch(_))));
+            format!(
+                "claim: if position p is row x of run L and row y of run R, with the same query and the same keys and values at 0 <= j <= p through each run's page table, then, if p < {size}, {outs}[x, :] of L and {outs}[y, :] of R are the same, and otherwise, for each split s with s * {size} <= p, {parts}[s, x] of L and {parts}[s, y] of R are, whatever pages, chunks, other keys and other requests there are; rows of {outs} at other positions are left alone"
+            )
+        }
+        (Shape::AttendCombine, _) => {
+            let (size, parts) = (split_size(problem), names(|r| matches!(r, Role::Scratch(_))));
+            format!(
+                "claim: if position p >= {size} is row x of run L and row y of run R, with {parts}[s, x] of L and {parts}[s, y] of R the same for each split s with s * {size} <= p, {outs}[x, :] of L and {outs}[y, :] of R are the same, whatever stands in other splits and rows; rows of {outs} at other positions are left alone"
+            )
+        }
         (Shape::Attend, window) => {
             let keys = window.map_or("0 <= j <= p".to_string(), |w| format!("p - {w} < j <= p"));
             format!(
@@ -174,8 +192,8 @@ fn compatible(p: &Prover) -> Proof {
             return p.fail(Obligation::Subset, line, why);
         }
     }
-    if a.buffers.len() != b.buffers.len() || a.int("WINDOW") != b.int("WINDOW") {
-        return p.fail(Obligation::Subset, line, "the two kernels have different buffers or windows");
+    if a.buffers.len() != b.buffers.len() || a.int("WINDOW") != b.int("WINDOW") || a.splits() != b.splits() {
+        return p.fail(Obligation::Subset, line, "the two kernels have different buffers, windows or splits");
     }
     Ok(())
 }
@@ -215,7 +233,7 @@ fn relate(p: &mut Prover) -> Proof {
     }
     let premises = premises(p);
     // Told apart from the rest: where the premises contradict each other, nothing can fail under them.
-    let mut apart = false;
+    let mut apart = vec![];
     p.under(&premises, |p| {
         for a in &left {
             for b in &right {
@@ -228,21 +246,23 @@ fn relate(p: &mut Prover) -> Proof {
         }
         Ok(())
     })?;
-    if apart {
+    let role = |p: &Prover, access: &Access| p.runs[0].problem.buffers[access.param].role;
+    let Some(alike) = left.iter().find(|access| !apart.contains(&role(p, access))) else {
         return Ok(());
-    }
+    };
     let why = "no two runs that are really apart satisfy the premises, or the solver found none: nothing is proved";
-    p.fail(Obligation::Premises, left[0].site.op.line, why)
+    p.fail(Obligation::Premises, alike.site.op.line, why)
 }
 
-/// Two stores that write the chosen cells write the same. `apart`: two runs were found that do so.
-fn relate_stores(p: &mut Prover, a: &Access, b: &Access, apart: &mut bool) -> Proof {
+/// Two stores that write the chosen cells write the same. `apart`: of what roles two runs were found that do so.
+fn relate_stores(p: &mut Prover, a: &Access, b: &Access, apart: &mut Vec<Role>) -> Proof {
+    let role = p.runs[0].problem.buffers[a.param].role;
     let guards = [&a.guard[..], &b.guard[..]].concat();
     p.under(&guards, |p| {
         let chosen = chosen_cells(p, a, b)?;
         p.under(&chosen, |p| {
-            if !*apart {
-                *apart = separated(p, a, b)?;
+            if !apart.contains(&role) && separated(p, a, b, role)? {
+                apart.push(role);
             }
             if !std::ptr::eq(a.site.op, b.site.op) && p.impossible()? {
                 return Ok(()); // stores to different cells
@@ -275,10 +295,17 @@ fn chosen_cells(p: &mut Prover, a: &Access, b: &Access) -> Proof<Vec<Term>> {
     let r = p.coordinates(Side::R, b.param, b.offset)?;
     let mut facts = vec![];
     let kv = p.runs[0].problem.shape == Shape::StoreKv;
+    let role = p.runs[0].problem.buffers[a.param].role;
+    // The axis of rows.
+    let rows = if let Role::Scratch(_) = role { 1 } else { 0 };
     for (side, c) in [(0, &l), (1, &r)] {
         let row = p.chosen[side].row;
         if !kv {
-            facts.push(p.t.eq(c[0], row));
+            facts.push(p.t.eq(c[rows], row));
+            if let (1, Some(split)) = (rows, p.chosen[side].split) {
+                facts.push(p.t.eq(c[0], split));
+            }
+            facts.extend(p.named(if side == 0 { Side::L } else { Side::R }, role));
             continue;
         }
         let page = p.runs[side].problem.int("PAGE").unwrap_or(1).max(1);
@@ -291,7 +318,7 @@ fn chosen_cells(p: &mut Prover, a: &Access, b: &Access) -> Proof<Vec<Term>> {
         facts.push(p.t.eq(c[2], within));
     }
     for (i, (x, y)) in l.iter().zip(&r).enumerate() {
-        if i > 0 && !(kv && i == 2) {
+        if i != rows && !(kv && i == 2) {
             facts.push(p.t.eq(*x, *y));
         }
     }
@@ -316,7 +343,7 @@ fn newest_pages(p: &mut Prover, tiles: [Term; 2], position: Term, page: i128) ->
 
 /// The premises have a model in which the two runs are really apart: different rows, batch sizes, programs, pages and
 /// slots; at least three tiles, the row not in the first.
-fn separated(p: &mut Prover, a: &Access, b: &Access) -> Proof<bool> {
+fn separated(p: &mut Prover, a: &Access, b: &Access, role: Role) -> Proof<bool> {
     let one = p.t.int(1);
     let mut apart = vec![];
     let (rl, rr) = (p.chosen[0].row, p.chosen[1].row);
@@ -341,10 +368,19 @@ fn separated(p: &mut Prover, a: &Access, b: &Access) -> Proof<bool> {
         }
         let page = p.runs[0].problem.int("PAGE").unwrap_or(1).max(1);
         if let Some(position) = p.chosen[0].position {
-            let far = p.t.int(3 * page);
+            let splits = p.runs[0].problem.splits();
+            let early = p.runs[0].problem.shape.early_rows(role) == Some(true);
+            let far = match splits {
+                Some(splits) if early => (3 * page).min(splits.size - 1),
+                _ => 3 * page,
+            };
+            let far = p.t.int(far);
             apart.push(p.t.le(far, position));
             let pages = newest_pages(p, [x, y], position, page);
             differ(p, &mut apart, pages[0], pages[1]);
+        }
+        if let (Role::Scratch(_), Some(split)) = (role, p.chosen[0].split) {
+            apart.push(p.t.le(one, split));
         }
     }
     for role in [Role::Slots, Role::RowIndex] {

@@ -5,7 +5,7 @@
 //! the applications that occur in a question; a fact that is not instantiated can only lose a proof.
 //! These are the premises of the contracts in `docs/kernel-verification.md`.
 
-use crate::problem::{Axis, Buffer, Dim, Problem, limit};
+use crate::problem::{Axis, Buffer, Dim, Problem, Splits, limit};
 use crate::term::{Bounds, Node, Term, Terms};
 use vosti_kernels::{Role, Shape};
 
@@ -20,15 +20,19 @@ pub struct World {
     pub pages: Term,
     pub tiles: Term,
     pub table_len: Term,
+    /// No row's position is this or more.
+    pub length: Term,
     /// Programs on each axis.
     pub grid: [Term; 3],
-    /// On an axis of rows a launch may have more programs than the contract's: the programs, and the least there are.
+    /// On an axis of rows or of length a launch may have more programs than the contract's: the programs, and the least
+    /// there are.
     at_least: Vec<(Term, Term)>,
     /// Extents of token, slot and tile values.
     vocabulary: i128,
     page: i128,
     tile_rows_max: i128,
     window: Option<i128>,
+    splits: Option<Splits>,
 }
 
 fn natural(hi: i128) -> Bounds {
@@ -42,22 +46,26 @@ impl World {
             Some(_) => problem.int("V").unwrap_or(1),
             None => 1,
         };
+        // Devices refuse larger steps.
+        let rows_max = problem.splits().map_or(limit::ROWS, |splits| splits.rows.min(limit::ROWS));
         let named = |t: &mut Terms, n: &str, lo: i128, hi: i128| t.var(&format!("{n}@{side}"), (Some(lo), Some(hi)));
         let mut world = World {
             side,
-            rows: named(t, "rows", 1, limit::ROWS),
+            rows: named(t, "rows", 1, rows_max),
             packed: named(t, "packed", 1, limit::ROWS),
             // The rope tables belong to the deployment: both runs have the same.
             context: t.var("context", (Some(1), Some(limit::CONTEXT))),
             pages: named(t, "pages", 1, limit::SLOTS / page),
             tiles: named(t, "tiles", 1, limit::TILES),
             table_len: named(t, "table_len", 1, limit::TABLE),
+            length: named(t, "length", 1, limit::CONTEXT),
             grid: [t.int(1); 3],
             at_least: vec![],
             vocabulary,
             page,
             tile_rows_max: problem.int("BQ").unwrap_or(1),
             window: problem.int("WINDOW").filter(|w| *w > 0),
+            splits: problem.splits(),
         };
         for (axis, programs) in problem.grid.iter().enumerate() {
             world.grid[axis] = match programs {
@@ -67,13 +75,28 @@ impl World {
                     let up = t.add_int(world.rows, n - 1);
                     let least = t.div(up, *n);
                     let most = (limit::ROWS + n - 1) / n;
-                    let programs = named(t, &format!("programs{axis}"), 1, most);
-                    world.at_least.push((programs, least));
-                    programs
+                    world.spare(t, axis, least, 1, most)
+                }
+                Axis::LengthOver(n) => {
+                    let up = t.add_int(world.length, n - 1);
+                    let least = t.div(up, *n);
+                    world.spare(t, axis, least, 1, (limit::CONTEXT + n - 1) / n)
+                }
+                Axis::LengthAbove(n) => {
+                    let (one, times) = (t.int(1), t.div(world.length, n + 1));
+                    let least = t.min(one, times);
+                    world.spare(t, axis, least, 0, 1)
                 }
             };
         }
         world
+    }
+
+    /// Programs of an axis on which there may be more than the least.
+    fn spare(&mut self, t: &mut Terms, axis: usize, least: Term, lo: i128, hi: i128) -> Term {
+        let programs = t.var(&format!("programs{axis}@{}", self.side), (Some(lo), Some(hi)));
+        self.at_least.push((programs, least));
+        programs
     }
 
     /// The least programs that a launch has on an axis.
@@ -91,6 +114,11 @@ impl World {
             Dim::Pages => self.pages,
             Dim::Tiles => self.tiles,
             Dim::TableLen => self.table_len,
+            Dim::Splits => {
+                let size = self.splits.map_or(1, |splits| splits.size);
+                let up = t.add_int(self.context, size - 1);
+                t.div(up, size)
+            }
         }
     }
 
@@ -218,6 +246,12 @@ impl World {
             let (fits, below) = (t.le(end, self.rows), t.le(last, self.context));
             let ranges = t.and(&[fits, below]);
             facts.push(t.implies(exists, ranges));
+            let used = t.lt(zero, rows);
+            let live = t.and(&[exists, used]);
+            if self.splits.is_some() {
+                let reached = t.le(last, self.length);
+                facts.push(t.implies(live, reached));
+            }
             for other in &tiles[..i] {
                 let other_exists = t.within(zero, *other, self.tiles);
                 let other_row = self.at(t, Role::TileRow, *other);
@@ -230,8 +264,6 @@ impl World {
                 let both = t.and(&[exists, other_exists]);
                 facts.push(t.implies(both, apart));
             }
-            let used = t.lt(zero, rows);
-            let live = t.and(&[exists, used]);
             let newest = t.add_int(last, -1);
             let newest_page = t.div(newest, self.page);
             let table_last = t.add(table, newest_page);
@@ -253,6 +285,18 @@ impl World {
     fn oldest_page(&self, t: &mut Terms, position: Term) -> Term {
         let first = self.oldest_key(t, position);
         t.div(first, self.page)
+    }
+
+    /// A split begins at a row's position or before: the row sees keys of it.
+    pub fn begins(&self, t: &mut Terms, split: Term, position: Term) -> Term {
+        let first = t.scale(split, self.splits.map_or(1, |splits| splits.size));
+        t.le(first, position)
+    }
+
+    /// A position is in the first split, so that its row sees no other: true, or the opposite.
+    pub fn in_first_split(&self, t: &mut Terms, position: Term, early: bool) -> Term {
+        let end = t.int(self.splits.map_or(0, |splits| splits.size));
+        if early { t.lt(position, end) } else { t.le(end, position) }
     }
 
     /// The first key that a row at `position` sees.
@@ -279,6 +323,8 @@ pub struct Chosen {
     pub tile: Option<Term>,
     /// Its logical position, where the kernel knows one.
     pub position: Option<Term>,
+    /// The split whose partial results are compared, where those are the outputs.
+    pub split: Option<Term>,
     /// What holds of it.
     pub facts: Vec<Term>,
 }
@@ -287,7 +333,7 @@ impl Chosen {
     pub fn new(t: &mut Terms, problem: &Problem, world: &World) -> Chosen {
         let side = world.side;
         let zero = t.int(0);
-        if problem.shape == Shape::Attend {
+        if problem.shape.attends() {
             let tile = t.var(&format!("tile@{side}"), natural(limit::TILES));
             let lane = t.var(&format!("lane@{side}"), natural(world.tile_rows_max - 1));
             let exists = t.lt(tile, world.tiles);
@@ -295,14 +341,14 @@ impl Chosen {
             let inside = t.within(zero, lane, rows);
             let first = world.at(t, Role::TileRow, tile);
             let start = world.at(t, Role::TilePos, tile);
-            let row = t.add(first, lane);
-            return Chosen {
-                row,
-                source: row,
-                tile: Some(tile),
-                position: Some(t.add(start, lane)),
-                facts: vec![exists, inside],
-            };
+            let (row, position) = (t.add(first, lane), t.add(start, lane));
+            let mut facts = vec![exists, inside];
+            let split = (problem.shape == Shape::AttendPart).then_some(world.splits).flatten().map(|splits| {
+                let split = t.var(&format!("split@{side}"), natural(limit::CONTEXT / splits.size));
+                facts.push(world.begins(t, split, position));
+                split
+            });
+            return Chosen { row, source: row, tile: Some(tile), position: Some(position), split, facts };
         }
         let row = t.var(&format!("row@{side}"), natural(limit::ROWS));
         let source = match problem.role(Role::RowIndex) {
@@ -310,14 +356,17 @@ impl Chosen {
             None => row,
         };
         let position = problem.role(Role::Positions).map(|_| world.at(t, Role::Positions, row));
-        Chosen { row, source, tile: None, position, facts: vec![world.is_row(t, row)] }
+        Chosen { row, source, tile: None, position, split: None, facts: vec![world.is_row(t, row)] }
     }
 }
 
-/// What the contract assumes of both runs at once: equal positions and tokens.
+/// What the contract assumes of both runs at once: equal positions, splits and tokens.
 pub fn shared_facts(t: &mut Terms, problem: &Problem, l: (&World, &Chosen), r: (&World, &Chosen)) -> Vec<Term> {
     let mut facts = vec![];
     if let (Some(a), Some(b)) = (l.1.position, r.1.position) {
+        facts.push(t.eq(a, b));
+    }
+    if let (Some(a), Some(b)) = (l.1.split, r.1.split) {
         facts.push(t.eq(a, b));
     }
     if problem.role(Role::Tokens).is_some() {

@@ -65,6 +65,8 @@ pub struct Metadata<A> {
     now: (usize, usize, usize),
     /// Rows and selected rows that launches are made for: those of the step, or more.
     launched: (usize, usize),
+    /// Positions that the longest sequence of the step reaches.
+    length: usize,
     /// Per sequence of the step: where its table starts.
     starts: Vec<i32>,
 }
@@ -108,6 +110,7 @@ impl<A: Ints> Metadata<A> {
             selected_max,
             now,
             launched: (0, 0),
+            length: 0,
             starts,
         })
     }
@@ -142,9 +145,9 @@ impl<A: Ints> Metadata<A> {
     pub fn extent(&self, size: Size) -> Extent {
         let (rows, selected) = self.launched;
         match size {
-            Size::Rows => Extent { rows, tiles: 0 },
-            Size::Selected => Extent { rows: selected, tiles: 0 },
-            Size::Tiles(tiling) => Extent { rows, tiles: self.tiles[tiling].count },
+            Size::Rows => Extent { rows, tiles: 0, length: 0 },
+            Size::Selected => Extent { rows: selected, tiles: 0, length: 0 },
+            Size::Tiles(tiling) => Extent { rows, tiles: self.tiles[tiling].count, length: self.length },
         }
     }
 
@@ -169,6 +172,7 @@ impl<A: Ints> Metadata<A> {
         self.tiles.iter_mut().for_each(|tiles| tiles.fill(plan, &self.starts));
         self.now = (rows, selected, entries);
         self.launched = (rows, selected);
+        self.length = plan.sequences().iter().map(end).max().unwrap_or(0);
         Ok(())
     }
 
@@ -181,7 +185,7 @@ impl<A: Ints> Metadata<A> {
         let fits = rows.max(selected) <= room && room <= most && self.tiles.iter().all(|tiles| tiles.count <= room);
         if fits {
             self.launched = (room, room);
-            self.tiles.iter_mut().for_each(|tiles| tiles.pad(room));
+            self.tiles.iter_mut().filter(|tiles| tiles.of.first < room).for_each(|tiles| tiles.pad(room));
         }
         fits
     }
@@ -207,9 +211,14 @@ impl<A: Ints> Metadata<A> {
     }
 }
 
+/// The position after a sequence's last row's.
+fn end(sequence: &SeqPlan) -> usize {
+    sequence.first_position + sequence.rows
+}
+
 /// Pages up to a sequence's last row.
 fn pages(sequence: &SeqPlan) -> usize {
-    (sequence.first_position + sequence.rows).div_ceil(PAGE)
+    end(sequence).div_ceil(PAGE)
 }
 
 fn fill_group(plan: &StepPlan, group: usize, starts: &[i32], slots: &mut [i32], flat: &mut [i32]) {
@@ -229,11 +238,13 @@ impl<A: Ints> Tiles<A> {
         let (rows, pos) = (self.rows.cells(), self.pos.cells());
         self.count = 0;
         for (sequence, start) in plan.sequences().iter().zip(starts) {
-            for first in (0..sequence.rows).step_by(self.of.height) {
+            let from = sequence.first_row.max(self.of.first);
+            let to = (sequence.first_row + sequence.rows).min(self.of.end);
+            for first in (from..to).step_by(self.of.height) {
                 table[self.count] = *start;
-                row[self.count] = (sequence.first_row + first) as i32;
-                rows[self.count] = (sequence.rows - first).min(self.of.height) as i32;
-                pos[self.count] = (sequence.first_position + first) as i32;
+                row[self.count] = (first - self.of.first) as i32;
+                rows[self.count] = (to - first).min(self.of.height) as i32;
+                pos[self.count] = (sequence.first_position + first - sequence.first_row) as i32;
                 self.count += 1;
             }
         }

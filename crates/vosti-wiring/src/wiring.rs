@@ -6,7 +6,7 @@ use crate::error::WiringError;
 use crate::step::Meta;
 use std::collections::HashMap;
 use vosti_core::{Dtype, Op, PAGE, Program, RowSet};
-use vosti_kernels::{Binding, Const, Contract, Extent, Launch, Role, Spec};
+use vosti_kernels::{Binding, Const, Contract, Extent, Launch, Role, Scratch, Spec};
 use vosti_tile::Scalar;
 
 /// A specialisation as a device holds it: lifted, compiled or loaded.
@@ -31,6 +31,8 @@ pub enum Bound {
     CacheK(usize),
     /// Values of a layer.
     CacheV(usize),
+    /// An index into [`Wiring::scratch`].
+    Scratch(usize),
     Meta(Meta),
 }
 
@@ -44,12 +46,12 @@ pub enum Size {
 }
 
 impl Size {
-    /// How much there is to do in the largest step.
-    pub fn most(self, rows_max: usize, selected_max: usize) -> Extent {
+    /// How much there is to do in the largest step, of requests of up to `context` positions.
+    pub fn most(self, rows_max: usize, selected_max: usize, context: usize) -> Extent {
         match self {
-            Size::Selected => Extent { rows: selected_max, tiles: 0 },
+            Size::Selected => Extent { rows: selected_max, tiles: 0, length: 0 },
             // A tile has at least one row.
-            Size::Rows | Size::Tiles(_) => Extent { rows: rows_max, tiles: rows_max },
+            Size::Rows | Size::Tiles(_) => Extent { rows: rows_max, tiles: rows_max, length: context },
         }
     }
 }
@@ -59,6 +61,9 @@ impl Size {
 pub struct Tiling {
     pub height: usize,
     pub group: usize,
+    /// The packed rows whose tiles these are; tiles count them from the first.
+    pub first: usize,
+    pub end: usize,
 }
 
 /// A launch of the program, in order.
@@ -67,8 +72,20 @@ pub struct Wired {
     /// An index into [`Wiring::kernels`].
     pub kernel: usize,
     pub size: Size,
+    /// The row at which its row buffers begin: not 0 where scratch has no room for all rows of a step at once.
+    pub first: usize,
     /// In the order of the contract's parameters.
     pub params: Vec<Bound>,
+}
+
+impl Wired {
+    /// The element of a buffer at which a parameter of this launch begins.
+    pub fn start(&self, bound: Bound, program: &Program) -> usize {
+        match bound {
+            Bound::Row(i) => self.first * program.buffers[i].width as usize,
+            _ => 0,
+        }
+    }
 }
 
 /// Everything a step runs, without the memory it runs on.
@@ -80,6 +97,8 @@ pub struct Wiring<K> {
     /// Each name once.
     pub weights: Vec<String>,
     pub tilings: Vec<Tiling>,
+    /// Scratch that ops share: which of an op's it is.
+    pub scratch: Vec<(usize, Scratch)>,
     /// The element type that the kernels agree on for each buffer.
     elems: HashMap<Bound, Scalar>,
 }
@@ -98,22 +117,36 @@ struct Use<'a> {
     /// Of an op that stores or attends: its layer and the layer's group.
     layer: Option<(usize, usize)>,
     rows: RowSet,
+    /// Of its binding.
+    scratch: &'a [Scratch],
+    /// Of a launch over query tiles: the packed rows that it has.
+    first: usize,
+    end: usize,
 }
 
-/// Wires a program. `load` is asked for each specialisation once.
+/// Wires a program for steps of up to `rows_max` rows. `load` is asked for each specialisation once.
+///
+/// Launches that hand each other scratch run once for every so many rows as it has room for: a query tile ends there, which
+/// no row of it sees.
 pub fn wire<K: Kernel, E: From<WiringError>>(
     program: &Program,
     bindings: &[Binding],
+    rows_max: usize,
     load: impl FnMut(&Spec) -> Result<K, E>,
 ) -> Result<Wiring<K>, E> {
     let elems = HashMap::new();
-    let wiring = Wiring { kernels: vec![], launches: vec![], weights: vec![], tilings: vec![], elems };
+    let wiring = Wiring { kernels: vec![], launches: vec![], weights: vec![], tilings: vec![], scratch: vec![], elems };
     let mut builder = Builder { load, by_spec: HashMap::new(), by_name: HashMap::new(), wiring };
     for op in &program.ops {
         let (k, used) = usage(program, op);
         let unbound = WiringError::Binding { k, bindings: bindings.len() };
-        for launch in &bindings.get(k as usize).ok_or(unbound)?.launches {
-            builder.launch(launch, &used)?;
+        let binding = bindings.get(k as usize).ok_or(unbound)?;
+        let room = binding.scratch.iter().map(|scratch| scratch.rows.max(1)).min().unwrap_or(usize::MAX);
+        for first in (0..rows_max.max(1)).step_by(room) {
+            let used = Use { scratch: &binding.scratch, first, end: first.saturating_add(room), ..used };
+            for launch in &binding.launches {
+                builder.launch(launch, &used)?;
+            }
         }
     }
     builder.wiring.agree()?;
@@ -123,12 +156,12 @@ pub fn wire<K: Kernel, E: From<WiringError>>(
 fn usage<'a>(program: &Program, op: &'a Op) -> (u32, Use<'a>) {
     let one = std::slice::from_ref;
     let at = |layer: u32| Some((layer as usize, program.layers[layer as usize].group as usize));
-    let all = RowSet::All;
+    let base = Use { ins: &[], outs: &[], layer: None, rows: RowSet::All, scratch: &[], first: 0, end: usize::MAX };
     match op {
-        Op::Embed { k, out } => (*k, Use { ins: &[], outs: one(out), layer: None, rows: all }),
-        Op::Rowwise { k, ins, outs, rows } => (*k, Use { ins, outs, layer: None, rows: *rows }),
-        Op::StoreKv { k, ins, layer } => (*k, Use { ins, outs: &[], layer: at(*layer), rows: all }),
-        Op::Attend { k, q, layer, out, .. } => (*k, Use { ins: one(q), outs: one(out), layer: at(*layer), rows: all }),
+        Op::Embed { k, out } => (*k, Use { outs: one(out), ..base }),
+        Op::Rowwise { k, ins, outs, rows } => (*k, Use { ins, outs, rows: *rows, ..base }),
+        Op::StoreKv { k, ins, layer } => (*k, Use { ins, layer: at(*layer), ..base }),
+        Op::Attend { k, q, layer, out, .. } => (*k, Use { ins: one(q), outs: one(out), layer: at(*layer), ..base }),
     }
 }
 
@@ -157,9 +190,13 @@ impl<K: Kernel, F> Builder<K, F> {
                 Role::PageTable => Bound::Meta(Meta::PageTable { group: layer?.1 }),
                 Role::CacheK => Bound::CacheK(layer?.0),
                 Role::CacheV => Bound::CacheV(layer?.0),
+                Role::Scratch(i) => {
+                    let scratch = *used.scratch.get(i).ok_or_else(missing)?;
+                    Bound::Scratch(self.scratch((i, scratch)))
+                }
                 Role::TileTable | Role::TileRow | Role::TileRows | Role::TilePos => {
                     let height = height(&launch.spec).ok_or_else(missing)?;
-                    let tiling = self.tiling(Tiling { height, group: layer?.1 });
+                    let tiling = self.tiling(Tiling { height, group: layer?.1, first: used.first, end: used.end });
                     size = Size::Tiles(tiling);
                     Bound::Meta(match role {
                         Role::TileTable => Meta::TileTable { tiling },
@@ -170,7 +207,7 @@ impl<K: Kernel, F> Builder<K, F> {
                 }
             });
         }
-        self.wiring.launches.push(Wired { kernel, size, params });
+        self.wiring.launches.push(Wired { kernel, size, first: used.first, params });
         Ok(())
     }
 
@@ -196,12 +233,21 @@ impl<K: Kernel, F> Builder<K, F> {
     }
 
     fn tiling(&mut self, tiling: Tiling) -> usize {
-        let tilings = &mut self.wiring.tilings;
-        tilings.iter().position(|t| *t == tiling).unwrap_or_else(|| {
-            tilings.push(tiling);
-            tilings.len() - 1
-        })
+        index_of(&mut self.wiring.tilings, tiling)
     }
+
+    /// Ops run one after the other, so those with the same needs share.
+    fn scratch(&mut self, scratch: (usize, Scratch)) -> usize {
+        index_of(&mut self.wiring.scratch, scratch)
+    }
+}
+
+/// Where an item is in a list that has each once.
+fn index_of<T: PartialEq>(list: &mut Vec<T>, item: T) -> usize {
+    list.iter().position(|other| *other == item).unwrap_or_else(|| {
+        list.push(item);
+        list.len() - 1
+    })
 }
 
 /// Rows of a query tile.
@@ -233,7 +279,7 @@ impl<K> Wiring<K> {
     /// A buffer's element type. What no kernel reads has the usual one.
     pub fn elem(&self, bound: Bound) -> Scalar {
         let usual = match bound {
-            Bound::Row(_) => Scalar::F32,
+            Bound::Row(_) | Bound::Scratch(_) => Scalar::F32,
             Bound::Weight(_) | Bound::CacheK(_) | Bound::CacheV(_) => Scalar::Bf16,
             Bound::Meta(_) => Scalar::I32,
         };
@@ -276,6 +322,14 @@ pub fn best(program: &Program) -> Result<usize, WiringError> {
     let number = decl.width == 1 && decl.dtype == Dtype::F32 && decl.rows == RowSet::Selected;
     let once = program.ops.iter().filter(|op| writes(op, found)).count() == 1;
     if number && once { Ok(found as usize) } else { Err(WiringError::Best) }
+}
+
+impl<K> Wiring<K> {
+    /// Type and elements of each scratch, where contexts have up to `context` positions.
+    pub fn scratches(&self, context: usize) -> Vec<(Scalar, usize)> {
+        let each = self.scratch.iter().enumerate();
+        each.map(|(i, (_, scratch))| (self.elem(Bound::Scratch(i)), scratch.len(context))).collect()
+    }
 }
 
 /// Elements of each layer's keys, and as many of its values, where each group has so many pages.

@@ -3,8 +3,9 @@
 //! There are two kinds, and one path for both: the built-in bundle (every checked-in kernel and certificate, part of
 //! this binary) and a folder that `vosti prepare` wrote for one model. [`Bundle::admit`] is where proofs and engine
 //! meet: a program whose ops are not all discharged is refused before a weight is loaded. What a device then runs is
-//! the text that was admitted. Read next: `bundle/fit.rs`, `bundle/store.rs`.
+//! the text that was admitted. Read next: `bundle/fit.rs`, `bundle/compose.rs`, `bundle/store.rs`.
 
+pub mod compose;
 pub mod fit;
 pub mod manifest;
 mod store;
@@ -29,7 +30,7 @@ pub enum BundleError {
     Kernel { origin: String, error: Box<ProblemError>, remedy: &'static str },
     #[error("{origin}: kernel {kernel} does not fit op {index} ({op}): {why}")]
     Misfit { origin: String, kernel: String, op: &'static str, index: usize, why: String },
-    #[error("op {index} ({op}) runs {launches} launches; contracts cover one launch an op")]
+    #[error("op {index} ({op}) runs {launches} launches; contracts cover one, or two that attend")]
     Launches { op: &'static str, index: usize, launches: usize },
     #[error("{folder}: it was prepared for another {what} ({found}, here {wanted}); run `vosti prepare` for this one")]
     Foreign { folder: String, what: &'static str, found: String, wanted: String },
@@ -138,28 +139,40 @@ impl Bundle {
         BundleError::Certificate { origin: self.origin(), error: error.into(), remedy: self.remedy() }
     }
 
-    /// Refuses a plan unless each op has one launch, whose kernel has a fresh certificate for the very text that will
-    /// run, and whose contract is what the op needs.
+    /// Refuses a plan unless each op's launch has a kernel with a fresh certificate for the very text that will run, and
+    /// a contract that is what the op needs; or two launches have such, whose contracts together are.
     pub fn admit(&self, plan: &ModelPlan) -> Result<(), BundleError> {
         let mut problems: HashMap<String, Problem> = HashMap::new();
         for (index, op) in plan.program.ops.iter().enumerate() {
             let binding = plan.bindings.get(fit::binding_of(op) as usize);
             let launches = binding.map_or(&[][..], |binding| &binding.launches);
-            let [launch] = launches else {
-                return Err(BundleError::Launches { op: fit::name(op), index, launches: launches.len() });
-            };
-            let kernel = launch.spec.to_string();
-            if !problems.contains_key(&kernel) {
-                problems.insert(kernel.clone(), self.certified(&kernel)?);
-            }
-            let weights: Vec<_> = launch.weights.iter().map(|name| plan.weights.get(name)).collect();
-            fit::check(&plan.program, op, &problems[&kernel], &weights).map_err(|why| BundleError::Misfit {
+            let stages = compose::stages(fit::shape(op), launches.len()).ok_or(BundleError::Launches {
+                op: fit::name(op),
+                index,
+                launches: launches.len(),
+            })?;
+            let misfit = |kernel: &str, why: String| BundleError::Misfit {
                 origin: self.origin(),
-                kernel,
+                kernel: kernel.into(),
                 op: fit::name(op),
                 index,
                 why,
-            })?;
+            };
+            let scratch = binding.map_or(&[][..], |binding| &binding.scratch);
+            let mut kernels = vec![];
+            for (launch, stage) in launches.iter().zip(stages) {
+                let kernel = launch.spec.to_string();
+                if !problems.contains_key(&kernel) {
+                    problems.insert(kernel.clone(), self.certified(&kernel)?);
+                }
+                let weights = launch.weights.iter().map(|name| plan.weights.get(name)).collect();
+                let bound = fit::Bound { stage: *stage, weights, scratch };
+                fit::check(&plan.program, op, &problems[&kernel], &bound).map_err(|why| misfit(&kernel, why))?;
+                kernels.push(kernel);
+            }
+            if let [first, second] = &kernels[..] {
+                compose::check(&problems[first], &problems[second]).map_err(|why| misfit(second, why))?;
+            }
         }
         Ok(())
     }

@@ -26,8 +26,8 @@ use vosti_tile::numerics::FloatMode;
 
 /// Rows of a launch: several tiles of every kernel and a ragged end.
 const ROWS_MAX: usize = 150;
-/// Pages of each group: several sequences on both sides of a case.
-const PAGES: usize = 24;
+/// Pages of each group: several sequences on both sides of a case, some of them beyond the first split of the keys.
+const PAGES: usize = 96;
 /// Programs of a launch that the reference runs.
 const PROGRAMS_MAX: usize = 40;
 

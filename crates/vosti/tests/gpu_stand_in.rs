@@ -33,7 +33,6 @@ impl Place {
         let path = format!("{}/../vosti-model/configs/smollm2-135m.json", env!("CARGO_MANIFEST_DIR"));
         let mut config: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
         config["num_hidden_layers"] = 1.into();
-        config["max_position_embeddings"] = 256.into();
         std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
         let place = Place { folder };
         place.prepare();

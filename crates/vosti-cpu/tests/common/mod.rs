@@ -104,7 +104,11 @@ pub fn case(stem: &str, rows: usize, seed: u64) -> Case {
     let mut at = 0;
     while at < rows {
         let n = (1 + rng.below(2 * bq)).min(rows - at);
-        let start = rng.below(200);
+        // Where keys are split, some rows see one split and some two.
+        let start = match int("SPLIT") {
+            split if split > 0 && rng.below(3) == 0 => split - 20 + rng.below(40),
+            _ => rng.below(200),
+        };
         let offset = flat.len() as i32;
         let needed = (start + n).div_ceil(page);
         flat.extend((0..needed).map(|_| rng.below(pages) as i32));
@@ -122,6 +126,8 @@ pub fn case(stem: &str, rows: usize, seed: u64) -> Case {
     count.push(0);
     pos.push(0);
     let tiles = table.len();
+    let length = (0..tiles).map(|t| (pos[t] + count[t]) as usize).max().unwrap_or(0);
+    let states = length.div_ceil(int("SPLIT").max(1)) * int("ROWS") * int("HEADS");
     let mut slots: Vec<i32> = (0..(pages * page) as i32).collect();
     for i in 0..slots.len() {
         let j = i + rng.below(slots.len() - i);
@@ -161,10 +167,12 @@ pub fn case(stem: &str, rows: usize, seed: u64) -> Case {
             Role::TileRows => Buffer::I32(count.clone()),
             Role::TilePos => Buffer::I32(pos.clone()),
             Role::CacheK | Role::CacheV => random(&mut rng, elem, pages * kv * page * d),
+            Role::Scratch(2) => random(&mut rng, elem, states * d),
+            Role::Scratch(_) => random(&mut rng, elem, states),
         }
     });
     let buffers = buffers.collect();
-    let mut grid = contract.grid(&spec, vosti_kernels::Extent { rows, tiles }).unwrap();
+    let mut grid = contract.grid(&spec, vosti_kernels::Extent { rows, tiles, length }).unwrap();
     if int("K") > 0 && !spec.kernel.contains("glu") {
         grid[1] = grid[1].min(COLUMN_TILES);
     }

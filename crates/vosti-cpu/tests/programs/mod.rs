@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 use vosti_core::{BufferDecl, Dtype, GroupDecl, LayerDecl, Op, Program, RowSet};
-use vosti_kernels::{Act, Binding, Const, Launch, Spec, specialise};
+use vosti_kernels::{Act, Binding, Const, Spec, specialise};
 use vosti_wiring::{TensorData, WeightError, Weights};
 
 pub const VOCAB: u32 = 256;
@@ -82,7 +82,11 @@ impl Builder {
 
     fn bind(&mut self, spec: Spec, weights: &[&str]) -> u32 {
         let weights = weights.iter().map(|w| w.to_string()).collect();
-        self.bindings.push(Binding { launches: vec![Launch { spec, weights }] });
+        self.binding(Binding::one(spec, weights))
+    }
+
+    fn binding(&mut self, binding: Binding) -> u32 {
+        self.bindings.push(binding);
         self.bindings.len() as u32 - 1
     }
 
@@ -123,10 +127,18 @@ impl Builder {
         store.push(eps);
         let k = self.bind(spec("store_kv", &store), &["cos", "sin", &name("head_norm")]);
         self.ops.push(Op::StoreKv { k, ins: vec![qkv], layer });
-        let mut attend = dims(&[("HEADS", 4), ("KV_HEADS", 1), ("D", 32), ("PAGE", 64)]);
-        attend.push(("WINDOW", int(window.map_or(0, i64::from))));
-        attend.extend([("SCALE", Const::Float(0.2041241452319315)), ("SOFTCAP", Const::Float(0.0))]);
-        let (k, seen) = (self.bind(spec("attend", &attend), &[]), self.buffer(128, Dtype::Act, RowSet::All));
+        let heads = dims(&[("HEADS", 4), ("KV_HEADS", 1), ("D", 32)]);
+        let scores = [("SCALE", Const::Float(0.2041241452319315)), ("SOFTCAP", Const::Float(0.0))];
+        let of = |more: &[(&'static str, i64)]| [&heads[..], &dims(more), &scores].concat();
+        let k = match window {
+            Some(window) => self.bind(spec("attend", &of(&[("PAGE", 64), ("WINDOW", i64::from(window))])), &[]),
+            // In two launches: splits of 128 keys.
+            None => {
+                let part = spec("attend_part", &of(&[("PAGE", 64)]));
+                self.binding(Binding::split(part, spec("attend_combine", &heads)).unwrap())
+            }
+        };
+        let seen = self.buffer(128, Dtype::Act, RowSet::All);
         self.ops.push(Op::Attend { k, q, layer, out: seen, window });
         seen
     }

@@ -17,7 +17,7 @@ use crate::error::CudaError;
 use data::{Random, differ, get};
 use serde::Serialize;
 use sides::{Row, Side};
-use vosti_kernels::{Contract, Extent, Role, Shape, Spec};
+use vosti_kernels::{Const, Contract, Extent, Role, Shape, Spec};
 use vosti_tile::Scalar;
 use vosti_wiring::{Bound, Size};
 
@@ -115,6 +115,25 @@ struct Limits {
     window: Option<usize>,
     /// Rows of a query tile.
     tile: usize,
+    /// Keys of a split, and rows of a split's scratch.
+    splits: Option<(usize, usize)>,
+}
+
+impl Limits {
+    /// Where a row's numbers are in a parameter's buffer, at most of the splits that a row at `position` sees.
+    fn cells(&self, param: &Param, row: usize, position: usize) -> impl Iterator<Item = usize> + use<> {
+        let (splits, rows) = match (param.role, self.splits) {
+            (Role::Scratch(_), Some((size, rows))) => (position / size + 1, rows),
+            _ => (1, 0),
+        };
+        let width = param.width;
+        (0..splits).flat_map(move |split| (0..width).map(move |c| (split * rows + row) * width + c))
+    }
+
+    /// Whether the contract of a kernel of this shape names a row's cells of a role, by the row's position.
+    fn names(&self, shape: Shape, role: Role, position: usize) -> bool {
+        shape.early_rows(role).is_none_or(|early| self.splits.is_none_or(|(size, _)| (position < size) == early))
+    }
 }
 
 impl<D: Driver> CudaDevice<D> {
@@ -154,9 +173,18 @@ impl<D: Driver> CudaDevice<D> {
             bytes: self.sizes.get(bound).map_or(0, |bytes| *bytes as usize),
             width: match bound {
                 Bound::Row(i) => self.program.buffers[*i].width as usize,
+                Bound::Scratch(i) => self.wiring.scratch[*i].1.width,
                 _ => 1,
             },
         });
+        let int = |name: &str| match code.spec.constants.get(name) {
+            Some(Const::Int(value)) => usize::try_from(*value).ok().filter(|value| *value > 0),
+            _ => None,
+        };
+        let splits = int("SPLIT").zip(int("ROWS"));
+        // Where there is no cache, page tables are nobody's.
+        let any = self.pages.iter().copied().max().unwrap_or(0);
+
         Lab {
             kernel,
             spec: code.spec.clone(),
@@ -166,7 +194,7 @@ impl<D: Driver> CudaDevice<D> {
             limits: Limits {
                 rows: if launch.size == Size::Selected { self.selected_max } else { self.rows_max },
                 packed: self.rows_max,
-                pages: group.map_or(0, |group| self.pages[group]),
+                pages: group.map_or(any, |group| self.pages[group]),
                 vocab: self.program.vocab as usize,
                 context: self.program.context as usize,
                 kv_heads: decl.map_or(1, |decl| decl.kv_heads as usize),
@@ -176,6 +204,7 @@ impl<D: Driver> CudaDevice<D> {
                     Size::Tiles(tiling) => self.wiring.tilings[tiling].height,
                     _ => 1,
                 },
+                splits,
             },
         }
     }
@@ -204,7 +233,7 @@ impl<D: Driver> CudaDevice<D> {
             }
             let b = self.run_side(lab, right)?;
             for (l, r) in &pairs {
-                for (i, param) in lab.params.iter().enumerate().filter(|(_, p)| written(p.role, lab.contract.shape)) {
+                for (i, param) in lab.params.iter().enumerate().filter(|(_, p)| lab.contract.shape.writes(p.role)) {
                     let (x, y) = (l.bytes(lab, i, &a.buffers[i]), r.bytes(lab, i, &b.buffers[i]));
                     numbers += x.len() / param.elem.bytes();
                     finite += (0..x.len() / param.elem.bytes()).filter(|e| get(&x, param.elem, *e).is_finite()).count();
@@ -234,7 +263,7 @@ impl<D: Driver> CudaDevice<D> {
         }
         self.wiring.kernels[lab.kernel].launch(&mut self.driver, side.extent(side.spare), &lab.pointers)?;
         for (param, bytes) in lab.params.iter().zip(&mut side.buffers) {
-            if written(param.role, lab.contract.shape) {
+            if lab.contract.shape.writes(param.role) {
                 self.driver.download(&mut [(param.at, &mut bytes[..])])?;
             }
         }
@@ -261,7 +290,7 @@ fn launched<'a>(lab: &'a Lab, before: &'a [Vec<u8>], after: &'a Side, chosen: Ve
         role: param.role,
         elem: param.elem,
         before: &before[i],
-        after: written(param.role, lab.contract.shape).then_some(&after.buffers[i][..]),
+        after: lab.contract.shape.writes(param.role).then_some(&after.buffers[i][..]),
     });
     Launched { spec: &lab.spec, params: params.collect(), chosen }
 }
@@ -278,7 +307,7 @@ fn compare(
     let mut wanted = before.clone();
     let grid = lab.contract.grid(&lab.spec, found.extent(0))?;
     reference(&lab.spec, &mut wanted, grid).map_err(failed)?;
-    for (i, param) in lab.params.iter().enumerate().filter(|(_, p)| written(p.role, lab.contract.shape)) {
+    for (i, param) in lab.params.iter().enumerate().filter(|(_, p)| lab.contract.shape.writes(p.role)) {
         let (was, want, has) = (&before[i], &wanted[i], &found.buffers[i]);
         let size = param.elem.bytes();
         let cells: Vec<usize> =
@@ -300,19 +329,10 @@ fn compare(
     Ok(())
 }
 
-/// Whether a kernel of this shape writes what has this role.
-fn written(role: Role, shape: Shape) -> bool {
-    match role {
-        Role::Out(_) => true,
-        Role::CacheK | Role::CacheV => shape == Shape::StoreKv,
-        _ => false,
-    }
-}
-
 impl Row {
     /// The bytes of a row in a parameter's buffer.
     fn bytes(&self, lab: &Lab, param: usize, buffer: &[u8]) -> Vec<u8> {
-        let Param { role, elem, width, .. } = lab.params[param];
+        let Param { role, elem, .. } = lab.params[param];
         let limits = &lab.limits;
         match role {
             Role::CacheK | Role::CacheV => {
@@ -321,14 +341,19 @@ impl Row {
                 let part = |h: usize| buffer[head(h) * elem.bytes()..][..limits.head_dim * elem.bytes()].to_vec();
                 (0..limits.kv_heads).flat_map(part).collect()
             }
-            _ => buffer[self.row * width * elem.bytes()..][..width * elem.bytes()].to_vec(),
+            role if !limits.names(lab.contract.shape, role, self.position) => vec![],
+            _ => {
+                let cells = limits.cells(&lab.params[param], self.row, self.position);
+                cells.flat_map(|cell| &buffer[cell * elem.bytes()..][..elem.bytes()]).copied().collect()
+            }
         }
     }
 }
 
 impl Side {
-    /// Its work, and room for more rows or tiles.
+    /// Its work, and room for more rows or tiles, and for requests that reach further.
     fn extent(&self, spare: usize) -> Extent {
-        Extent { rows: self.rows + spare, tiles: self.tiles + spare }
+        let length = if spare == 0 { self.length() } else { self.length().max(self.longest) };
+        Extent { rows: self.rows + spare, tiles: self.tiles + spare, length }
     }
 }

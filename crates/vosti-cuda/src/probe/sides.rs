@@ -1,10 +1,10 @@
 //! Two launches that a contract relates: their buffers, and which rows of one are which of the other.
 
 use super::data::{Random, put};
-use super::{Lab, Limits, Param, written};
+use super::{Lab, Limits, Param};
 use std::fmt;
 use vosti_core::PAGE;
-use vosti_kernels::{Role, Shape};
+use vosti_kernels::Role;
 use vosti_tile::Scalar;
 
 /// What an output holds before: a NaN that nobody stores.
@@ -18,6 +18,8 @@ pub struct Row {
     pub row: usize,
     /// Where its key and value go.
     pub slot: usize,
+    /// Where it attends from.
+    pub position: usize,
     /// Of how many rows.
     of: usize,
 }
@@ -35,6 +37,8 @@ pub struct Side {
     pub tiles: usize,
     /// Rows or tiles that the launch has room for beside them.
     pub spare: usize,
+    /// Positions that it has room for then.
+    pub longest: usize,
     /// For each parameter what it begins with; empty for weights.
     pub buffers: Vec<Vec<u8>>,
     tokens: Vec<i32>,
@@ -59,8 +63,8 @@ struct Sequence {
 /// Two sides, and pairs of rows whose outputs must be the same.
 pub fn related(lab: &Lab, random: &mut Random) -> (Side, Side, Vec<(Row, Row)>) {
     match lab.contract.shape {
-        Shape::Attend => attending(lab, random),
-        Shape::Rowwise | Shape::StoreKv => rows(lab, random),
+        shape if shape.attends() => attending(lab, random),
+        _ => rows(lab, random),
     }
 }
 
@@ -118,6 +122,7 @@ fn rows(lab: &Lab, random: &mut Random) -> (Side, Side, Vec<(Row, Row)>) {
     let named = |side: &Side, row: usize| Row {
         row,
         slot: side.slots.get(row).map_or(0, |slot| *slot as usize),
+        position: 0,
         of: side.rows,
     };
     let pairs = pairs.iter().map(|(l, r)| (named(&sides[0], *l), named(&sides[1], *r))).collect();
@@ -131,17 +136,30 @@ impl Side {
         // Half of the launches are as large as their work. Buffers have room for as many rows, and a tile has a row.
         let most = lab.limits.rows.saturating_sub(self.rows);
         self.spare = random.below(2) * random.below(most + 1);
+        self.longest = random.between(1, lab.limits.context.max(1));
         let room = self.rows + self.spare + BEYOND;
         let buffers = lab.params.iter().map(|param| match param.role {
             Role::Weight(_) => vec![],
             Role::In(_) => numbers(param, || random.wild()),
             Role::CacheK | Role::CacheV => numbers(param, || random.finite()),
             Role::Out(_) => vec![UNTOUCHED; param.bytes.min(room * param.width * param.elem.bytes())],
+            Role::Scratch(_) => {
+                let row = param.width * param.elem.bytes();
+                let (size, rows) = lab.limits.splits.unwrap_or((1, 0));
+                let splits = self.length().div_ceil(size);
+                let mut bytes = vec![UNTOUCHED; param.bytes.min(splits * rows * row)];
+                if !lab.contract.shape.writes(param.role) {
+                    let cells =
+                        |split: usize| split * rows * param.width..(split * rows + room.min(rows)) * param.width;
+                    (0..splits).flat_map(cells).for_each(|cell| put(&mut bytes, param.elem, cell, random.wild()));
+                }
+                bytes
+            }
             role => self.metadata(role, lab.limits.tile),
         });
         self.buffers = buffers.collect();
         let caches = lab.params.iter().zip(&self.buffers).map(|(param, bytes)| {
-            let kept = matches!(param.role, Role::CacheK | Role::CacheV) && written(param.role, lab.contract.shape);
+            let kept = matches!(param.role, Role::CacheK | Role::CacheV) && lab.contract.shape.writes(param.role);
             if kept { bytes.clone() } else { vec![] }
         });
         self.caches = caches.collect();
@@ -174,7 +192,7 @@ impl Side {
             Role::TileRow => tile(1),
             Role::TileRows => tile(2),
             Role::TilePos => tile(3),
-            Role::In(_) | Role::Out(_) | Role::Weight(_) | Role::CacheK | Role::CacheV => vec![],
+            _ => vec![],
         };
         ints.into_iter().flat_map(i32::to_le_bytes).collect()
     }
@@ -183,10 +201,25 @@ impl Side {
     pub fn stray(&self, lab: &Lab) -> Option<String> {
         for (i, param) in lab.params.iter().enumerate() {
             let (name, after) = (&lab.contract.params[i].name, &self.buffers[i]);
-            if matches!(param.role, Role::Out(_)) {
-                let beyond = after.get(self.rows * param.width * param.elem.bytes()..).unwrap_or_default();
-                if beyond.iter().any(|byte| *byte != UNTOUCHED) {
+            let row = param.width * param.elem.bytes();
+            let touched = |bytes: &[u8]| bytes.iter().any(|byte| *byte != UNTOUCHED);
+            let rows = match (param.role, lab.limits.splits) {
+                (Role::Scratch(_), Some((_, rows))) => rows * row,
+                _ => after.len(),
+            };
+            if matches!(param.role, Role::Out(_) | Role::Scratch(_)) && lab.contract.shape.writes(param.role) {
+                let mut beyond = after.chunks(rows.max(1)).filter_map(|part| part.get(self.rows * row..));
+                if beyond.any(touched) {
                     return Some(format!("`{name}` was written beyond its {} rows", self.rows));
+                }
+            }
+            if let Role::Out(_) = param.role {
+                let positions = self.sequences.iter().flat_map(|s| s.start..s.start + s.rows).enumerate();
+                let other = |at: &usize| !lab.limits.names(lab.contract.shape, param.role, *at);
+                for (at, position) in positions.filter(|(_, position)| other(position)) {
+                    if touched(&after[at * row..][..row]) {
+                        return Some(format!("`{name}` was written at position {position}, which another launch has"));
+                    }
                 }
             }
             if !self.caches[i].is_empty() {
@@ -214,8 +247,11 @@ fn attending(lab: &Lab, random: &mut Random) -> (Side, Side, Vec<(Row, Row)>) {
     let limits = &lab.limits;
     let mut left = Side::default();
     let mut free = random.shuffled(limits.pages);
-    // No more than half of what there is: the right needs as many.
-    while let Some(sequence) = sequence(limits, random, &left, &mut free, None) {
+    // One alone, or as many as there is room for.
+    let most = if random.below(3) == 0 { 1 } else { usize::MAX };
+    while left.sequences.len() < most
+        && let Some(sequence) = sequence(limits, random, &left, &mut free, None)
+    {
         left.add(sequence);
     }
     let mut right = Side::default();
@@ -230,6 +266,12 @@ fn attending(lab: &Lab, random: &mut Random) -> (Side, Side, Vec<(Row, Row)>) {
             twins.push((i, right.sequences.len() - 1, last));
         }
     }
+    // Neighbours, where the left had none.
+    while right.sequences.len() < 3
+        && let Some(sequence) = sequence(limits, random, &right, &mut free, None)
+    {
+        right.add(sequence);
+    }
     left.fill(lab, random);
     right.fill(lab, random);
     let (mut pairs, width) = (vec![], query_width(lab));
@@ -238,8 +280,20 @@ fn attending(lab: &Lab, random: &mut Random) -> (Side, Side, Vec<(Row, Row)>) {
         let first = a.start.max(b.start);
         for position in first..=last {
             let (x, y) = (a.first_row + position - a.start, b.first_row + position - b.start);
-            pairs.push((Row { row: x, slot: 0, of: left.rows }, Row { row: y, slot: 0, of: right.rows }));
+            let row = |row: usize, side: &Side| Row { row, slot: 0, position, of: side.rows };
+            pairs.push((row(x, &left), row(y, &right)));
             share(lab, random, Role::In(0), &mut left, &mut right, x * width, y * width, width);
+            // Partial results that the row takes, where those are what is read.
+            for (i, param) in lab.params.iter().enumerate().filter(|(_, p)| !lab.contract.shape.writes(p.role)) {
+                if let Role::Scratch(_) = param.role {
+                    for (l, r) in limits.cells(param, x, position).zip(limits.cells(param, y, position)) {
+                        // Positive, as sums of weights are: or little would be finite.
+                        let number = random.number().abs();
+                        put(&mut left.buffers[i], param.elem, l, number);
+                        put(&mut right.buffers[i], param.elem, r, number);
+                    }
+                }
+            }
         }
         let seen = limits.window.map_or(0, |window| (first + 1).saturating_sub(window));
         for position in seen..=last {
@@ -275,9 +329,27 @@ fn share(lab: &Lab, random: &mut Random, role: Role, left: &mut Side, right: &mu
 }
 
 impl Side {
+    /// Positions that the longest sequence reaches.
+    pub fn length(&self) -> usize {
+        self.sequences.iter().map(|s| s.start + s.rows).max().unwrap_or(0)
+    }
+
     fn add(&mut self, sequence: Sequence) {
         self.rows += sequence.rows;
         self.sequences.push(sequence);
+    }
+}
+
+/// Where a sequence begins: anywhere in a few pages; where keys are split and there is room, often around a boundary.
+fn start(limits: &Limits, random: &mut Random, free: usize) -> usize {
+    let tile = limits.tile;
+    match limits.splits {
+        Some((size, _))
+            if (size + 4 * tile).div_ceil(PAGE) < free.min(limits.context / PAGE) && random.below(3) == 0 =>
+        {
+            size - tile.min(size) + random.below(2 * tile)
+        }
+        _ => random.below(limits.context.min(4 * PAGE + 7)),
     }
 }
 
@@ -295,7 +367,7 @@ fn sequence(
             let start = position - random.below((2 * limits.tile).min(position + 1));
             (start, position - start + 1 + random.below(limits.tile + 1))
         }
-        None => (random.below(limits.context.min(4 * PAGE + 7)), random.between(1, 2 * limits.tile + 1)),
+        None => (start(limits, random, free.len()), random.between(1, 2 * limits.tile + 1)),
     };
     let rows = rows.min(limits.context - start);
     let pages = (start + rows).div_ceil(PAGE);

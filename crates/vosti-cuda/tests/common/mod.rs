@@ -483,13 +483,18 @@ pub fn images(plan: &ModelPlan) -> BTreeMap<String, Image> {
 
 /// A plan of a configuration in `vosti-model`, such as `tests/tiny/llama/config.json`.
 pub fn plan(config: &str, target: &str, layers: Option<usize>) -> ModelPlan {
+    plan_up_to(config, target, layers, 512)
+}
+
+/// As [`plan`], for requests of up to `context` positions.
+pub fn plan_up_to(config: &str, target: &str, layers: Option<usize>, context: u32) -> ModelPlan {
     let path = format!("{}/../vosti-model/{config}", env!("CARGO_MANIFEST_DIR"));
     let mut config: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     if let Some(layers) = layers {
         config["num_hidden_layers"] = layers.into();
     }
     let decoder = vosti_model::families::from_config("config.json", &config).unwrap();
-    vosti_model::plan(&decoder, &PlanOptions { target, act: Act::Bf16, context: Some(512) }).unwrap()
+    vosti_model::plan(&decoder, &PlanOptions { target, act: Act::Bf16, context: Some(context) }).unwrap()
 }
 
 /// Numbers that a weight's name decides, around zero, of a size that keeps logits sane.

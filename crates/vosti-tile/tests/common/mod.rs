@@ -9,6 +9,7 @@ use vosti_tile::interp::Buffer;
 use vosti_tile::{Kernel, Scalar};
 
 /// A kernel with its buffers, in parameter order.
+#[derive(Clone)]
 pub struct Launch {
     pub spec: Spec,
     pub kernel: Kernel,
@@ -60,7 +61,8 @@ pub fn launch(spec: &Spec, sequences: &Sequences, seed: u64) -> Launch {
     let rows: usize = sequences.iter().map(|s| s.0).sum();
     let metadata = metadata(spec, sequences, &mut random);
     let tiles = metadata.get("tile_rows").map_or(0, Vec::len);
-    let grid = contract.grid(spec, Extent { rows, tiles }).unwrap();
+    let length = sequences.iter().map(|(count, first)| first + count).max().unwrap_or(0);
+    let grid = contract.grid(spec, Extent { rows, tiles, length }).unwrap();
     let mut buffers = vec![];
     for (param, lifted) in contract.params.iter().zip(&kernel.params) {
         assert_eq!(param.name, lifted.name);
@@ -85,7 +87,10 @@ fn elements(spec: &Spec, role: Role, name: &str, rows: usize) -> usize {
     let int = |name: &str| int(spec, name);
     match (spec.kernel.as_str(), role) {
         (_, Role::CacheK | Role::CacheV) => POOL * int("KV_HEADS") * int("PAGE") * int("D"),
-        ("attend", _) => rows * int("HEADS") * int("D"),
+        (_, Role::Scratch(i)) => {
+            CONTEXT.div_ceil(int("SPLIT")) * int("ROWS") * int("HEADS") * if i == 2 { int("D") } else { 1 }
+        }
+        ("attend" | "attend_part" | "attend_combine", _) => rows * int("HEADS") * int("D"),
         (_, Role::Weight(_)) if matches!(name, "cos" | "sin") => CONTEXT * int("D") / 2,
         (_, Role::Weight(_)) if name == "norm_w" => int("D"),
         ("rope_q" | "store_kv", Role::In(_)) => rows * int("STRIDE"),

@@ -2,10 +2,11 @@
 //!
 //! The engine's proof assumes of each op what a contract's shape promises (`vosti-core/src/seam.rs`), over the
 //! program's own buffers, groups and window. A proved contract of another shape, or over other extents, discharges
-//! nothing. The check goes role by role; no kernel is known by name.
+//! nothing. The check goes role by role; no kernel is known by name. Where an op is two launches, each is checked for its
+//! part here, and `compose.rs` says whether the two are the op.
 
 use vosti_core::{Op, PAGE, Program, RowSet};
-use vosti_kernels::{Role, Shape};
+use vosti_kernels::{Role, Scratch, Shape};
 use vosti_model::Recipe;
 use vosti_verify::Problem;
 use vosti_verify::problem::{Buffer, Dim, limit};
@@ -54,18 +55,34 @@ pub fn name(op: &Op) -> &'static str {
     usage(op).name
 }
 
-/// Refuses a contract that does not give what the op promises. `weights` are the recipes of the launch's weights.
-pub fn check(program: &Program, op: &Op, problem: &Problem, weights: &[Option<&Recipe>]) -> Result<(), String> {
+/// The shape of an op's contract.
+pub fn shape(op: &Op) -> Shape {
+    usage(op).shape
+}
+
+/// A launch of an op.
+pub struct Bound<'a> {
+    /// The contract's shape that the op needs of it.
+    pub stage: Shape,
+    /// The recipes of its weights.
+    pub weights: Vec<Option<&'a Recipe>>,
+    /// The op's scratches.
+    pub scratch: &'a [Scratch],
+}
+
+/// Refuses a contract that does not give what the op promises, or needs of this launch.
+pub fn check(program: &Program, op: &Op, problem: &Problem, launch: &Bound) -> Result<(), String> {
     let used = usage(op);
-    if problem.shape != used.shape {
-        return Err(format!("its contract has the shape {:?}, the op needs {:?}", problem.shape, used.shape));
+    if problem.shape != launch.stage {
+        return Err(format!("its contract has the shape {:?}, the op needs {:?}", problem.shape, launch.stage));
     }
     if i128::from(program.context) > limit::CONTEXT {
         return Err(format!("contexts up to {} are proved, the program has {}", limit::CONTEXT, program.context));
     }
     for buffer in &problem.buffers {
         let name = &buffer.name;
-        let fits = role(program, &used, buffer, weights).map_err(|why| format!("its parameter `{name}` {why}"))?;
+        let fits =
+            role(program, &used, problem, buffer, launch).map_err(|why| format!("its parameter `{name}` {why}"))?;
         if !fits {
             return Err(format!("its parameter `{name}` has the role {:?}, which the op does not give", buffer.role));
         }
@@ -82,15 +99,15 @@ pub fn check(program: &Program, op: &Op, problem: &Problem, weights: &[Option<&R
 }
 
 /// False: the op does not give such a thing. An error: it gives another one.
-fn role(program: &Program, used: &Use, buffer: &Buffer, weights: &[Option<&Recipe>]) -> Result<bool, String> {
+fn role(program: &Program, used: &Use, problem: &Problem, buffer: &Buffer, launch: &Bound) -> Result<bool, String> {
     let rowwise = used.shape == Shape::Rowwise;
     let embed = rowwise && used.name == "Embed";
     let all = used.rows == RowSet::All;
     match buffer.role {
         Role::In(i) => used.ins.get(i).map_or(Ok(false), |b| rows(program, used, *b, &buffer.dims)),
         Role::Out(i) => used.outs.get(i).map_or(Ok(false), |b| rows(program, used, *b, &buffer.dims)),
-        Role::Weight(i) => match weights.get(i) {
-            None => Err(format!("is weight {i}, and the launch binds {}", weights.len())),
+        Role::Weight(i) => match launch.weights.get(i) {
+            None => Err(format!("is weight {i}, and the launch binds {}", launch.weights.len())),
             Some(None) => Err("is bound to a weight that the model does not have".into()),
             Some(Some(recipe)) => weight(program, embed, recipe, &buffer.dims),
         },
@@ -103,17 +120,41 @@ fn role(program: &Program, used: &Use, buffer: &Buffer, weights: &[Option<&Recip
         Role::PageTable | Role::TileTable | Role::TileRow | Role::TileRows | Role::TilePos => {
             Ok(used.shape == Shape::Attend)
         }
+        Role::Scratch(i) => launch.scratch.get(i).map_or(Ok(false), |given| scratch(problem, buffer, given)),
         Role::CacheK | Role::CacheV => used.layer.map_or(Ok(false), |layer| cache(program, layer, &buffer.dims)),
     }
+}
+
+/// What a device allocates for the op's scratch must be what the contract says it is.
+fn scratch(problem: &Problem, buffer: &Buffer, given: &Scratch) -> Result<bool, String> {
+    let keys = problem.splits().map(|splits| splits.size);
+    let splits = buffer.dims.first() == Some(&Dim::Splits) && keys == Some(given.keys as i128);
+    let rows = buffer.dims.get(1) == Some(&Dim::Const(given.rows as i128));
+    match splits && rows && width(&buffer.dims[1..]) == Some(given.width as i128) {
+        true => Ok(true),
+        false => Err(format!(
+            "has the extents {:?} for each split of {} keys, the op's scratch {} rows of {} numbers for each {} keys",
+            &buffer.dims[1..],
+            keys.unwrap_or(0),
+            given.rows,
+            given.width,
+            given.keys
+        )),
+    }
+}
+
+/// Elements of a row.
+fn width(dims: &[Dim]) -> Option<i128> {
+    dims[1..].iter().try_fold(1i128, |n, dim| match dim {
+        Dim::Const(c) => n.checked_mul(*c),
+        _ => None,
+    })
 }
 
 /// A row buffer must be as wide as the contract says, and hold the rows that it means.
 fn rows(program: &Program, used: &Use, buffer: u32, dims: &[Dim]) -> Result<bool, String> {
     let Some(given) = program.buffers.get(buffer as usize) else { return Ok(false) };
-    let width = dims[1..].iter().try_fold(1i128, |n, dim| match dim {
-        Dim::Const(c) => n.checked_mul(*c),
-        _ => None,
-    });
+    let width = width(dims);
     if width != Some(i128::from(given.width)) {
         let width = width.map_or("?".into(), |w| w.to_string());
         return Err(format!("is {width} wide, the op's buffer {buffer} is {}", given.width));
@@ -157,7 +198,8 @@ fn cache(program: &Program, layer: u32, dims: &[Dim]) -> Result<bool, String> {
 }
 
 fn attend(used: &Use, problem: &Problem) -> Result<(), String> {
-    let proved = problem.int("WINDOW").unwrap_or(-1);
+    // Where keys are split there is no window.
+    let proved = problem.int("WINDOW").unwrap_or(if problem.splits().is_some() { 0 } else { -1 });
     let words = |w: i128| if w == 0 { "no window".to_string() } else { format!("a window of {w}") };
     match used.window {
         Some(0) => Err("the op's window shows nothing".into()),
