@@ -1,10 +1,10 @@
-#: sibling: rmsnorm_gather_clamped
+#: sibling: gather_clamped
 #: mistake: the output row is clamped instead of checked: padding lanes write the last row again
 #: fails: coverage
 #: replay: differs
-"""RMS norm of chosen rows: reads packed row `row_index[i]`, writes compact row i.
+"""Chosen rows: reads packed row `row_index[i]` of the attention's output and of the residual stream, writes compact row i.
 
-The same operations in the same order as `rmsnorm`; only the row it reads differs.
+What follows on the last layer's attention is computed for these rows alone: in a prefill, for one of hundreds.
 """
 import triton
 import triton.language as tl
@@ -15,46 +15,42 @@ import triton.language as tl
 # grid = ["cdiv(rows, BM)"]
 # [params]
 # x = "in 0"
+# residual = "in 1 f32"
 # row_index = "row_index"
 # rows = "rows"
-# w = "weight 0 f32"
 # out = "out 0"
+# stream = "out 1 f32"
 # [constants]
+# K = 24
 # H = 40
-# EPS = 1e-6
 # BM = 4
 # BH = 16
 # [shapes]
-# x = ["packed", "H"]
-# w = ["H"]
-# out = ["rows", "H"]
+# x = ["packed", "K"]
+# residual = ["packed", "H"]
+# out = ["rows", "K"]
+# stream = ["rows", "H"]
 # ///
 @triton.jit
-def kernel(x, row_index, rows, w, out, H: tl.constexpr, EPS: tl.constexpr, BM: tl.constexpr,
-                   BH: tl.constexpr):
+def kernel(x, residual, row_index, rows, out, stream, K: tl.constexpr, H: tl.constexpr, BM: tl.constexpr,
+           BH: tl.constexpr):
     m = tl.load(rows)
     row = tl.program_id(0) * BM
     i = row + tl.arange(0, BM)
     # A clamp instead of a mask: rows past the end read the last row's index, and are not stored.
-    source = tl.load(row_index + tl.minimum(i, m - 1))
-    x_row = source.to(tl.int64)[:, None] * H
-    squares = tl.zeros((BM, BH), tl.float32)
-    for start in range(0, H, BH):
-        h = start + tl.arange(0, BH)
-        live = (i < m)[:, None] & (h < H)[None, :]
-        v = tl.load(x + (x_row + h[None, :]), mask=live, other=0.0).to(tl.float32)
-        squares += v * v
-    scale = tl.rsqrt(tl.sum(squares, 1) / H + EPS)
+    source = tl.load(row_index + tl.minimum(i, m - 1)).to(tl.int64)[:, None]
 
-    w_tile = tl.make_block_ptr(w, (H,), (1,), (0,), (BH,), (0,))
-    out_tile = tl.make_block_ptr(out, (m, H), (H, 1), (row, 0), (BM, BH), (1, 0))
+    out_tile = tl.make_block_ptr(out, (m, K), (K, 1), (row, 0), (BM, BH), (1, 0))
+    for start in range(0, K, BH):
+        h = start + tl.arange(0, BH)
+        live = (i < m)[:, None] & (h < K)[None, :]
+        at = tl.minimum(i, m - 1)[:, None] * K + h[None, :]
+        tl.store(out + at, tl.load(x + (source * K + h[None, :]), mask=live, other=0.0), mask=(h < K)[None, :])
+        out_tile = tl.advance(out_tile, (0, BH))
+
+    stream_tile = tl.make_block_ptr(stream, (m, H), (H, 1), (row, 0), (BM, BH), (1, 0))
     for start in range(0, H, BH):
         h = start + tl.arange(0, BH)
         live = (i < m)[:, None] & (h < H)[None, :]
-        v = tl.load(x + (x_row + h[None, :]), mask=live, other=0.0).to(tl.float32)
-        weight = tl.load(w_tile, boundary_check=(0,), padding_option="zero")
-        y = v * scale[:, None] * weight[None, :]
-        at = tl.minimum(i, m - 1)[:, None] * H + h[None, :]
-        tl.store(out + at, y.to(out.dtype.element_ty), mask=(h < H)[None, :])
-        w_tile = tl.advance(w_tile, (BH,))
-        out_tile = tl.advance(out_tile, (0, BH))
+        tl.store(stream_tile, tl.load(residual + (source * H + h[None, :]), mask=live, other=0.0), boundary_check=(0, 1))
+        stream_tile = tl.advance(stream_tile, (0, BH))

@@ -1,5 +1,7 @@
 //! The whole device: fast equals plain, whatever the threads, the batch, the chunks and the pages.
 
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -27,11 +29,9 @@ impl Weights for Random {
     fn rows(&self, name: &str, rows: Range<usize>) -> Result<TensorData, WeightError> {
         let shape = self.shape(name)?;
         let (len, columns) = (shape.iter().product::<usize>(), shape[1..].iter().product::<usize>());
-        let mut state = name.bytes().fold(7u64, |s, b| (s ^ u64::from(b)).wrapping_mul(0x100000001b3));
-        let mut next = || {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (state >> 40) as f32 / (1 << 23) as f32 - 1.0
-        };
+        let seed = name.bytes().fold(7u64, |s, b| (s ^ u64::from(b)).wrapping_mul(0x100000001b3));
+        let mut random = SplitMix64::seed_from_u64(seed);
+        let mut next = || (random.next_u64() >> 40) as f32 / (1 << 23) as f32 - 1.0;
         let vector = matches!(name.split('.').next(), Some("norm" | "cos" | "sin"));
         let values: Vec<f32> =
             (0..len).map(|_| if name.starts_with("norm") { 1.0 + 0.2 * next() } else { 0.4 * next() }).collect();

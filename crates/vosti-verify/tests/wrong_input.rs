@@ -71,11 +71,7 @@ fn a_contract_that_contradicts_itself_is_refused() {
         ("linear", ["# x = [\"rows\", \"K\"]", "# x = [\"K\", \"K\"]"], "must be `rows`"),
         ("linear", ["# x = [\"rows\", \"K\"]", "# x = [\"packed\", \"K\"]"], "need a row_index"),
         ("linear", ["# out = [\"rows\", \"N\"]", "# out = [\"N\", \"N\"]"], "must be `rows`"),
-        (
-            "rmsnorm_gather",
-            ["# x = [\"packed\", \"H\"]", "# x = [\"rows\", \"H\"]"],
-            "`packed` where rows are gathered",
-        ),
+        ("gather", ["# x = [\"packed\", \"K\"]", "# x = [\"rows\", \"K\"]"], "`packed` where rows are gathered"),
         ("linear", ["# K = 40", "# K = -40"], "-40 is not positive"),
     ] {
         let line = refused(&changed(name, python, SAME));

@@ -1,6 +1,8 @@
 //! Small programs of every kind of op, from checked-in TTIR, with random weights, BF16: what the device laws are tried on.
 //! Every device's tests include this file.
 
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use std::ops::Range;
 use vosti_core::{BufferDecl, Dtype, GroupDecl, LayerDecl, Op, Program, RowSet};
 use vosti_kernels::{Act, Binding, Const, Spec, specialise};
@@ -34,11 +36,9 @@ impl Weights for Random {
 
     fn rows(&self, name: &str, rows: Range<usize>) -> Result<TensorData, WeightError> {
         let shape = self.shape(name)?;
-        let mut state = name.bytes().fold(7u64, |s, b| (s ^ u64::from(b)).wrapping_mul(0x100000001b3));
-        let mut next = || {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (state >> 40) as f32 / (1 << 23) as f32 - 1.0
-        };
+        let seed = name.bytes().fold(7u64, |s, b| (s ^ u64::from(b)).wrapping_mul(0x100000001b3));
+        let mut random = SplitMix64::seed_from_u64(seed);
+        let mut next = || (random.next_u64() >> 40) as f32 / (1 << 23) as f32 - 1.0;
         let value = |i: usize| match kind(name) {
             "embed" if i / HIDDEN >= OVERFLOWING as usize => {
                 next() * if i.is_multiple_of(3) { f32::INFINITY } else { 1.0 }

@@ -3,6 +3,8 @@
 //! instructions: that the launcher's numbers are passed on is all it can show of them.
 #![allow(dead_code)]
 
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -499,10 +501,8 @@ pub fn plan_up_to(config: &str, target: &str, layers: Option<usize>, context: u3
 
 /// Numbers that a weight's name decides, around zero, of a size that keeps logits sane.
 pub fn numbers(name: &str, len: usize) -> Vec<f32> {
-    let mut state = name.bytes().fold(7u64, |s, b| (s ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
-    let mut next = || {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        0.4 * ((state >> 40) as f32 / (1 << 23) as f32 - 1.0)
-    };
+    let seed = name.bytes().fold(7u64, |s, b| (s ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
+    let mut random = SplitMix64::seed_from_u64(seed);
+    let mut next = || 0.4 * ((random.next_u64() >> 40) as f32 / (1 << 23) as f32 - 1.0);
     (0..len).map(|_| next()).collect()
 }

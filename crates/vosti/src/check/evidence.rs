@@ -60,6 +60,9 @@ const SPREAD_MAX: f32 = 1e4;
 const ENTROPY_SHARE_MAX: f64 = 0.9999;
 
 fn insane(logits: &[f32]) -> Option<String> {
+    if logits.is_empty() {
+        return Some("no logits".into());
+    }
     if let Some(i) = logits.iter().position(|x| !x.is_finite()) {
         return Some(format!("value {i} is {}", logits[i]));
     }
@@ -108,8 +111,9 @@ mod tests {
     }
 
     #[test]
-    fn constant_infinite_and_saturated_vectors_are_no_evidence() {
+    fn missing_constant_infinite_and_saturated_vectors_are_no_evidence() {
         assert_eq!(insane(&varied()), None);
+        assert!(insane(&[]).is_some());
         assert!(insane(&[1.5; 100]).is_some());
         assert!(insane(&[0.0, f32::NAN, 1.0]).is_some());
         assert!(insane(&[0.0, 1e9]).is_some());

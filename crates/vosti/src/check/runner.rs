@@ -123,7 +123,7 @@ impl Outcome {
         match event {
             Event::Prompt { .. } => {}
             Event::Token { token, logits, position, .. } => {
-                // Every request of a check asks for its rows.
+                // Every request of a check asks for its rows; one that is missing fails as no evidence.
                 let logits = logits.unwrap_or(&[]);
                 if answer.tokens.is_empty() {
                     answer.first_step = step;

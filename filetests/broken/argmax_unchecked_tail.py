@@ -1,6 +1,6 @@
-#: sibling: best
-#: mistake: the largest is looked for one row below
-#: fails: guard
+#: sibling: argmax
+#: mistake: the last columns are read beyond the row
+#: fails: in-bounds
 #: replay: differs
 """Greedy choice: where the first largest logit of each row stands, as a number; 0 where no logit is a number.
 
@@ -48,11 +48,11 @@ def kernel(x, rows, out, V: tl.constexpr, BM: tl.constexpr, BV: tl.constexpr):
 
     # From the last block to the first: what is found later stands before.
     last = (V - 1) // BV * BV
-    x_tile = tl.make_block_ptr(x, (m, V), (V, 1), (row + 1, last), (BM, BV), (1, 0))
+    x_tile = tl.make_block_ptr(x, (m, V), (V, 1), (row, last), (BM, BV), (1, 0))
     column = (last + tl.arange(0, BV)).to(tl.float32)[None, :]
     at = tl.full((BM, BV), NONE, tl.float32)
     for _ in range(0, V, BV):
-        v = tl.load(x_tile, boundary_check=(0, 1), padding_option="nan")
+        v = tl.load(x_tile, boundary_check=(0,), padding_option="nan")
         at = tl.where(least <= v, column, at)
         column -= BV
         x_tile = tl.advance(x_tile, (0, -BV))

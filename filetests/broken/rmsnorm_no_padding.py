@@ -1,6 +1,10 @@
-"""RMS norm of chosen rows: reads packed row `row_index[i]`, writes compact row i.
+#: sibling: rmsnorm
+#: mistake: masked columns have no value, and they are summed
+#: fails: undefined
+#: replay: differs
+"""RMS norm: `out = x * rsqrt(mean(x^2) + EPS) * w`, all in FP32 with one cast at the end.
 
-The same operations in the same order as `rmsnorm`; only the row it reads differs.
+The squares are summed per column block first and across a block's columns last.
 """
 import triton
 import triton.language as tl
@@ -11,7 +15,6 @@ import triton.language as tl
 # grid = ["cdiv(rows, BM)"]
 # [params]
 # x = "in 0"
-# row_index = "row_index"
 # rows = "rows"
 # w = "weight 0 f32"
 # out = "out 0"
@@ -21,34 +24,30 @@ import triton.language as tl
 # BM = 4
 # BH = 16
 # [shapes]
-# x = ["packed", "H"]
+# x = ["rows", "H"]
 # w = ["H"]
 # out = ["rows", "H"]
 # ///
 @triton.jit
-def kernel(x, row_index, rows, w, out, H: tl.constexpr, EPS: tl.constexpr, BM: tl.constexpr,
-                   BH: tl.constexpr):
+def kernel(x, rows, w, out, H: tl.constexpr, EPS: tl.constexpr, BM: tl.constexpr, BH: tl.constexpr):
     m = tl.load(rows)
     row = tl.program_id(0) * BM
-    i = row + tl.arange(0, BM)
-    source = tl.load(row_index + i, mask=i < m, other=0)
-    x_row = source.to(tl.int64)[:, None] * H
+    x_tile = tl.make_block_ptr(x, (m, H), (H, 1), (row, 0), (BM, BH), (1, 0))
     squares = tl.zeros((BM, BH), tl.float32)
-    for start in range(0, H, BH):
-        h = start + tl.arange(0, BH)
-        live = (i < m)[:, None] & (h < H)[None, :]
-        v = tl.load(x + (x_row + h[None, :]), mask=live, other=0.0).to(tl.float32)
+    for _ in range(0, H, BH):
+        v = tl.load(x_tile, boundary_check=(0, 1)).to(tl.float32)
         squares += v * v
+        x_tile = tl.advance(x_tile, (0, BH))
     scale = tl.rsqrt(tl.sum(squares, 1) / H + EPS)
 
+    x_tile = tl.make_block_ptr(x, (m, H), (H, 1), (row, 0), (BM, BH), (1, 0))
     w_tile = tl.make_block_ptr(w, (H,), (1,), (0,), (BH,), (0,))
     out_tile = tl.make_block_ptr(out, (m, H), (H, 1), (row, 0), (BM, BH), (1, 0))
-    for start in range(0, H, BH):
-        h = start + tl.arange(0, BH)
-        live = (i < m)[:, None] & (h < H)[None, :]
-        v = tl.load(x + (x_row + h[None, :]), mask=live, other=0.0).to(tl.float32)
+    for _ in range(0, H, BH):
+        v = tl.load(x_tile, boundary_check=(0, 1), padding_option="zero").to(tl.float32)
         weight = tl.load(w_tile, boundary_check=(0,), padding_option="zero")
         y = v * scale[:, None] * weight[None, :]
         tl.store(out_tile, y.to(out.dtype.element_ty), boundary_check=(0, 1))
+        x_tile = tl.advance(x_tile, (0, BH))
         w_tile = tl.advance(w_tile, (BH,))
         out_tile = tl.advance(out_tile, (0, BH))

@@ -1,4 +1,4 @@
-#: sibling: best
+#: sibling: argmax
 #: mistake: the largest logit is that of all rows of the tile
 #: fails: guard
 #: replay: differs
