@@ -181,7 +181,7 @@ fn is_best(text: &str, v: usize, bm: usize) -> Result<(), String> {
 }
 
 /// 40 logits in blocks of 16, four rows a program: there are lanes behind the last logit and the last row.
-const RAGGED: &str = include_str!("../../../filetests/pass/best.ttir");
+const RAGGED: &str = include_str!("../../../filetests/pass/argmax.ttir");
 
 #[test]
 fn best_is_where_the_first_largest_logit_stands() {
