@@ -179,16 +179,16 @@ const DIRECTIONS: &[(&str, &[&str])] = &[
     ("crates/vosti-core", &[]),
     ("kernels", &[]),
     ("crates/vosti-tile", &[]),
-    ("crates/vosti-verify", &["vosti-kernels", "vosti-tile", "vosti-cpu"]),
+    ("crates/vosti-verify", &["vosti-kernels", "vosti-tile"]),
     ("crates/vosti-wiring", &["vosti-core", "vosti-kernels", "vosti-tile"]),
     ("crates/vosti-cpu", &["vosti-core", "vosti-kernels", "vosti-tile", "vosti-wiring"]),
     ("crates/vosti-cuda", &["vosti-core", "vosti-kernels", "vosti-tile", "vosti-wiring"]),
     ("crates/vosti-model", &["vosti-core", "vosti-kernels"]),
-    ("crates/vosti-engine", &["vosti-core", "vosti-model"]),
+    ("crates/vosti-engine", &["vosti-core"]),
     ("crates/vosti-server", &["vosti-core", "vosti-model", "vosti-engine"]),
 ];
 
-/// The layers of ARCHITECTURE.md hold because nothing points upwards; `anyhow` is for binaries.
+/// The layers of ARCHITECTURE.md hold because a crate depends on those above it in its list only; `anyhow` is for binaries.
 fn crates_depend_downwards(files: &[File]) -> Vec<String> {
     let mut breaches = Vec::new();
     for (folder, allowed) in DIRECTIONS {

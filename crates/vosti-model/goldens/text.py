@@ -1,10 +1,10 @@
 """Makes ../tests/text/*: tokens, chat texts and dequantised blocks, as the reference libraries give them.
 
-    python text.py SMOLLM2.gguf GEMMA3.gguf GEMMA4.gguf     # versions in requirements.txt
+    python text.py SMOLLM2.gguf GEMMA3.gguf     # versions in requirements.txt
 
-GEMMA4.gguf is only read for its tokenizer: llama.cpp's source has it as models/ggml-vocab-gemma-4.gguf.
 tokens-*.json: texts and their tokens, from the `tokenizers` library set up by gguf_tokenizers.py; `llama_cpp.py`
-compares them with a running llama-server (all were equal for SmolLM2 and Gemma 3, and for Gemma 4 by llama_tokenize).
+compares them with a running llama-server (all were equal for SmolLM2 and Gemma 3; Gemma 4's form was once compared by
+llama_tokenize, with the vocabulary that llama.cpp's source has as models/ggml-vocab-gemma-4.gguf).
 tiny-gemma4.gguf: a small vocabulary in Gemma 4's form, and its tokens.
 tiny-tokenizer/: a small tokenizer.json with Llama 3's split, and its tokens. chat.json: templates and what
 transformers renders. blocks.safetensors: random bytes of each GGML type and what `gguf` expands them to.
@@ -300,4 +300,3 @@ if __name__ == "__main__":
     chats(sys.argv[1])
     tokens_of_gguf("smollm2-135m", sys.argv[1], texts())
     tokens_of_gguf("gemma-3-270m", sys.argv[2], texts())
-    tokens_of_gguf("gemma-4", sys.argv[3], texts_gemma4())

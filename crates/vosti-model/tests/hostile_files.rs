@@ -1,14 +1,15 @@
 //! Damaged and hostile files give one error: no panic, no allocation larger than the file.
 
+#[path = "../fuzz/targets.rs"]
+mod targets;
+
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use std::path::Path;
 
 use vosti_kernels::Act;
 use vosti_model::gguf::Metadata;
-use vosti_model::{
-    ChatOptions, ChatTemplate, ModelError, PlanOptions, TensorFiles, Tokenizer, WeightSource, Weights, families, plan,
-};
+use vosti_model::{ModelError, PlanOptions, TensorFiles, Tokenizer, WeightSource, Weights, families, plan};
 
 /// A GGUF file being written.
 struct Gguf(Vec<u8>);
@@ -288,12 +289,7 @@ fn ten_thousand_damaged_ggufs_give_errors_and_never_panic() {
     let mut chance = Chance::new(1);
     let mut parsed = 0;
     for _ in 0..10_000 {
-        let Ok(metadata) = Metadata::parse("s.gguf", &chance.damage(&seed)) else { continue };
-        parsed += 1;
-        if let Ok(decoder) = families::from_gguf(&metadata) {
-            plan(&decoder, &PlanOptions { target: "cpu", act: Act::Bf16, context: Some(8) }).ok();
-        }
-        Tokenizer::from_gguf(&metadata).ok();
+        parsed += usize::from(targets::gguf(&chance.damage(&seed)));
     }
     assert!(parsed > 100, "only {parsed} got past the header: the damage is too coarse to test what follows");
 }
@@ -317,25 +313,18 @@ fn a_thousand_damaged_folders_give_errors_and_never_panic() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tiny/llama");
     let config = std::fs::read(root.join("config.json")).unwrap();
     let tensors = std::fs::read(root.join("model.safetensors")).unwrap();
-    let folder = std::env::temp_dir().join(format!("vosti-damaged-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
     let mut chance = Chance::new(2);
+    let (mut plans, mut files) = (0, 0);
     for _ in 0..1_000 {
-        if let Ok(json) = serde_json::from_slice(&chance.damage(&config))
-            && let Ok(decoder) = families::from_config("config.json", &json)
-        {
-            plan(&decoder, &PlanOptions { target: "cpu", act: Act::Bf16, context: Some(8) }).ok();
-        }
+        plans += usize::from(targets::config(&chance.nudge(&config)));
+        targets::config(&chance.damage(&config));
         let mut head = chance.damage(&tensors[..4096]);
         if chance.below(2) == 0 {
             head.extend(&tensors[4096..]);
         }
-        std::fs::write(folder.join("model.safetensors"), &head).unwrap();
-        if let Ok(files) = TensorFiles::open_folder(&folder) {
-            files.tensor("layers.0.mlp.up_proj.weight").ok();
-        }
+        files += usize::from(targets::safetensors(&head, "model.layers.0.mlp.up_proj.weight"));
     }
-    std::fs::remove_dir_all(&folder).unwrap();
+    assert!(plans > 5 && files > 5, "{plans} plans, {files} files: the damage is too coarse");
 }
 
 #[test]
@@ -344,20 +333,13 @@ fn a_thousand_damaged_tokenizers_and_templates_give_errors_and_never_panic() {
     let tokenizer = std::fs::read(root.join("tiny-tokenizer/tokenizer.json")).unwrap();
     let golden: serde_json::Value = serde_json::from_slice(&std::fs::read(root.join("chat.json")).unwrap()).unwrap();
     let templates: Vec<&str> = golden["templates"].as_object().unwrap().values().filter_map(|t| t.as_str()).collect();
-    let messages = &golden["chats"]["system"];
     let mut chance = Chance::new(3);
     let (mut tokenizers, mut rendered) = (0, 0);
     for i in 0..1_000 {
-        if let Ok(json) =
-            serde_json::from_slice(&if i % 2 == 0 { chance.nudge(&tokenizer) } else { chance.damage(&tokenizer) })
-            && let Ok(tokenizer) = Tokenizer::from_json(json, &serde_json::Value::Null, &[])
-        {
-            tokenizers += usize::from(tokenizer.encode("Hello, naïve 日本 🙂 42\n", true).is_ok());
-        }
+        let json = if i % 2 == 0 { chance.nudge(&tokenizer) } else { chance.damage(&tokenizer) };
+        tokenizers += usize::from(targets::tokenizer(&json));
         let source = String::from_utf8_lossy(&chance.damage(templates[i % templates.len()].as_bytes())).into_owned();
-        if let Ok(template) = ChatTemplate::new(source, "<s>".into(), "</s>".into()) {
-            rendered += usize::from(template.render(messages, &ChatOptions::default()).is_ok());
-        }
+        rendered += usize::from(targets::chat(source));
     }
     assert!(tokenizers > 5 && rendered > 50, "{tokenizers} tokenizers, {rendered} templates: the damage is too coarse");
 }

@@ -121,7 +121,7 @@ fn start_up(bench: &Bench, ours: &Path, peer: &peer::Peer, name: &str, model: &P
     Ok(row(name, "process start to first token", "s", &us, &them))
 }
 
-/// Memory of a process that answers with 64 tokens, in MiB: ours, that no file backs; theirs, resident at the end.
+/// Peak memory of a process, in MiB: of ours, that answers with 64 tokens; of theirs, that prefills 8 and decodes one.
 fn memory(bench: &Bench, ours: &Path, peer: &peer::Peer, name: &str, model: &Path) -> Result<Value> {
     let mut generate = Command::new(ours);
     generate.args(["generate", "The three laws of robotics are", "-n", "64", "--threads"]);

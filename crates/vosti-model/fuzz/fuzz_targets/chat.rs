@@ -1,12 +1,10 @@
-//! A chat template of any text renders or gives an error, and ends.
+//! See `targets::chat`.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use vosti_model::{ChatOptions, ChatTemplate};
+#[allow(dead_code)]
+#[path = "../targets.rs"]
+mod targets;
 
-fuzz_target!(|source: String| {
-    let messages = serde_json::json!([{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]);
-    if let Ok(template) = ChatTemplate::new(source, "<s>".into(), "</s>".into()) {
-        template.render(&messages, &ChatOptions::default()).ok();
-    }
+libfuzzer_sys::fuzz_target!(|source: String| {
+    targets::chat(source);
 });
