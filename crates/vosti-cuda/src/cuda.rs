@@ -16,7 +16,28 @@ fn ok(call: &'static str, result: sys::CUresult) -> Result<(), DriverError> {
     match result {
         sys::CUresult::CUDA_SUCCESS => Ok(()),
         sys::CUresult::CUDA_ERROR_NO_DEVICE => Err(DriverError::NoDevice),
+        sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => Err(DriverError::Memory { call, bytes: 0 }),
         other => Err(DriverError::Call { call, code: format!("{other:?}") }),
+    }
+}
+
+/// Machine code that a driver does not take: CUDA is newer than it is, or the code is for another architecture, which was
+/// compared before.
+fn loaded(result: sys::CUresult, version: u32) -> Result<(), DriverError> {
+    use sys::CUresult::{CUDA_ERROR_INVALID_IMAGE, CUDA_ERROR_NO_BINARY_FOR_GPU, CUDA_ERROR_UNSUPPORTED_PTX_VERSION};
+    match result {
+        CUDA_ERROR_INVALID_IMAGE | CUDA_ERROR_NO_BINARY_FOR_GPU | CUDA_ERROR_UNSUPPORTED_PTX_VERSION => {
+            Err(DriverError::Old { version, code: format!("{result:?}") })
+        }
+        other => ok("cuModuleLoadData", other),
+    }
+}
+
+/// Says how much was asked for, where that is why.
+fn asked(bytes: usize) -> impl Fn(DriverError) -> DriverError {
+    move |error| match error {
+        DriverError::Memory { call, .. } => DriverError::Memory { call, bytes: bytes as u64 },
+        other => other,
     }
 }
 
@@ -153,7 +174,10 @@ impl Driver for Cuda {
     fn host(&mut self, bytes: usize) -> Result<HostMemory, DriverError> {
         self.enter()?;
         let mut at = null_mut();
-        call!(cuMemAllocHost_v2(&mut at, bytes.max(1)))?;
+        call!(cuMemAllocHost_v2(&mut at, bytes.max(1))).map_err(|error| match error {
+            DriverError::Memory { .. } => DriverError::Locked { bytes: bytes as u64 },
+            other => other,
+        })?;
         let owner = Locked { context: self.context.clone(), at };
         let none = || DriverError::Call { call: "cuMemAllocHost_v2", code: "it gave no memory".into() };
         let start = NonNull::new(at.cast::<u8>()).ok_or_else(none)?;
@@ -176,7 +200,8 @@ impl Driver for Cuda {
         let misnamed = |_| DriverError::Call { call: "cuModuleGetFunction", code: format!("no kernel {name:?}") };
         let name = CString::new(name).map_err(misnamed)?;
         let (mut module, mut function) = (null_mut(), null_mut());
-        call!(cuModuleLoadData(&mut module, cubin.as_ptr().cast()))?;
+        // SAFETY: the pointers live through the call, and the bytes are an image whose header says its length.
+        loaded(unsafe { sys::cuModuleLoadData(&mut module, cubin.as_ptr().cast()) }, self.about.driver)?;
         self.modules.push(module);
         call!(cuModuleGetFunction(&mut function, module, name.as_ptr()))?;
         self.functions.push(function);
@@ -208,7 +233,8 @@ impl Driver for Cuda {
     fn allocate(&mut self, bytes: u64) -> Result<Address, DriverError> {
         self.enter()?;
         let mut at = 0;
-        call!(cuMemAlloc_v2(&mut at, bytes.max(1) as usize))?;
+        let bytes = bytes.max(1) as usize;
+        call!(cuMemAlloc_v2(&mut at, bytes)).map_err(asked(bytes))?;
         self.allocations.push(at);
         Ok(at)
     }
@@ -294,5 +320,28 @@ impl Drop for Cuda {
         self.allocations.iter().for_each(|at| _ = call!(cuMemFree_v2(*at)));
         self.modules.iter().for_each(|module| _ = call!(cuModuleUnload(*module)));
         _ = call!(cuStreamDestroy_v2(self.stream));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_is_not_there_and_a_driver_that_is_too_old_are_said_in_words() {
+        let old = [
+            sys::CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU,
+            sys::CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION,
+            sys::CUresult::CUDA_ERROR_INVALID_IMAGE,
+        ];
+        for result in old {
+            let message = loaded(result, 12_040).unwrap_err().to_string();
+            assert!(message.contains("the driver (CUDA 12.4) is too old for this bundle"), "{message}");
+        }
+        loaded(sys::CUresult::CUDA_SUCCESS, 12_040).unwrap();
+        let full = ok("cuMemAlloc_v2", sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY).map_err(asked(4096)).unwrap_err();
+        assert_eq!(full, DriverError::Memory { call: "cuMemAlloc_v2", bytes: 4096 });
+        let other = ok("cuMemAlloc_v2", sys::CUresult::CUDA_ERROR_LAUNCH_FAILED).map_err(asked(4096)).unwrap_err();
+        assert!(matches!(other, DriverError::Call { .. }), "{other}");
     }
 }

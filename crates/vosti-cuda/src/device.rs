@@ -120,6 +120,24 @@ impl<D: Driver> CudaDevice<D> {
     /// Loads the program's kernels from a bundle for `target`, uploads its weights and allocates everything else. Memory is
     /// counted before any is allocated.
     pub fn new(
+        driver: D,
+        target: &str,
+        program: &Program,
+        bindings: &[Binding],
+        images: &BTreeMap<String, Image>,
+        source: &dyn Weights,
+        config: Config,
+    ) -> Result<Self, CudaError> {
+        let (rows, context) = (config.rows_max, program.context);
+        let made = Self::make(driver, target, program, bindings, images, source, config);
+        // Counted before, and yet not there: somebody else took it, or it is in pieces.
+        made.map_err(|error| match error {
+            CudaError::Driver(source @ DriverError::Memory { .. }) => CudaError::Full { source, rows, context },
+            other => other,
+        })
+    }
+
+    fn make(
         mut driver: D,
         target: &str,
         program: &Program,
@@ -144,7 +162,7 @@ impl<D: Driver> CudaDevice<D> {
         for (i, name) in wiring.weights.iter().enumerate() {
             missing += weights.missing(source, name, wiring.elem(Bound::Weight(i)))?;
         }
-        let pages = pages(program, &wiring, &config, driver.free_bytes()?, missing + fixed.bytes())?;
+        let pages = pages(program, &wiring, &config, driver.free_bytes()?, missing, fixed.bytes())?;
 
         let (mut addresses, mut sizes): (HashMap<Bound, Address>, HashMap<Bound, u64>) = Default::default();
         for (i, name) in wiring.weights.iter().enumerate() {
@@ -333,8 +351,17 @@ fn pages(
     wiring: &Wiring<Code>,
     config: &Config,
     free: u64,
-    rest: u64,
+    weights: u64,
+    buffers: u64,
 ) -> Result<Vec<usize>, CudaError> {
+    let rest = weights.saturating_add(buffers);
+    if weights > free {
+        return Err(CudaError::RoomForWeights { weights, free });
+    }
+    if rest > free {
+        let (rows, context) = (config.rows_max, program.context);
+        return Err(CudaError::RoomForBuffers { weights, buffers, free, rows, context });
+    }
     let bytes = |pages: &[usize]| -> Result<u64, CudaError> {
         let both = |(i, len): (usize, usize)| {
             let bytes = |bound| rounded((len * wiring.elem(bound).bytes()) as u64);

@@ -25,8 +25,31 @@ pub enum DriverError {
     NoDriver,
     #[error("the NVIDIA driver finds no GPU: see nvidia-smi, or run on the CPU")]
     NoDevice,
+    #[error("{} did not fit into GPU memory ({call})", sized(*bytes))]
+    Memory { call: &'static str, bytes: u64 },
+    #[error(
+        "the system gives no {:.2} GB of page-locked memory: allow more (`ulimit -l`, the container's memory limit), or \
+         lower --context or the rows of a step",
+        *bytes as f64 / 1e9
+    )]
+    Locked { bytes: u64 },
+    #[error(
+        "the driver (CUDA {}.{}) is too old for this bundle ({code}): update the driver, or prepare the bundle with an \
+         older Triton",
+        version / 1000,
+        version % 1000 / 10
+    )]
+    Old { version: u32, code: String },
     #[error("{call}: {code}")]
     Call { call: &'static str, code: String },
+}
+
+/// Bytes in words, where they are known.
+fn sized(bytes: u64) -> String {
+    match bytes {
+        0 => "what the driver asked for itself".into(),
+        _ => format!("{bytes} bytes"),
+    }
 }
 
 /// A GPU.
@@ -74,7 +97,7 @@ pub trait Driver {
     /// Another stream on the same GPU: addresses are common, each frees what it allocated.
     fn another(&self) -> Result<Box<dyn Driver + Send>, DriverError>;
 
-    /// Zeros in host memory, from and to which copies are fast.
+    /// Zeros in host memory, from and to which copies are fast. Not to be had: [`DriverError::Locked`].
     fn host(&mut self, bytes: usize) -> Result<HostMemory, DriverError>;
 
     /// Bytes that can be allocated.
@@ -88,7 +111,7 @@ pub trait Driver {
     /// Lets a kernel have this much dynamic shared memory. Without it there is 48 KiB.
     fn allow_shared(&mut self, function: Function, bytes: u32) -> Result<(), DriverError>;
 
-    /// Memory with any contents, at a multiple of 256, for as long as the driver lives.
+    /// Memory with any contents, at a multiple of 256, for as long as the driver lives. Not to be had: [`DriverError::Memory`].
     fn allocate(&mut self, bytes: u64) -> Result<Address, DriverError>;
 
     fn zero(&mut self, at: Address, bytes: u64) -> Result<(), DriverError>;

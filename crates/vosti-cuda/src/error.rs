@@ -40,6 +40,26 @@ pub enum CudaError {
     )]
     Room { needs: u64, free: u64 },
     #[error(
+        "too little GPU memory: the weights alone are {:.2} GB and {:.2} GB are free; use a smaller model or a larger \
+         GPU, or stop what else uses this one",
+        *weights as f64 / 1e9,
+        *free as f64 / 1e9
+    )]
+    RoomForWeights { weights: u64, free: u64 },
+    #[error(
+        "too little GPU memory: weights are {:.2} GB, the buffers of steps of {rows} rows at a context of {context} \
+         {:.2} GB, and {:.2} GB are free; lower --context or the rows of a step",
+        *weights as f64 / 1e9,
+        *buffers as f64 / 1e9,
+        *free as f64 / 1e9
+    )]
+    RoomForBuffers { weights: u64, buffers: u64, free: u64, rows: usize, context: u32 },
+    #[error(
+        "{source}, with a context of {context} and steps of {rows} rows: lower --context, the pages of keys and values or \
+         the rows of a step, or stop what else uses the GPU"
+    )]
+    Full { source: DriverError, rows: usize, context: u32 },
+    #[error(
         "no kernels are made for {name} of compute capability {}.{}; there are targets {known}",
         capability.0,
         capability.1

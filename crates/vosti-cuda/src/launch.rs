@@ -11,7 +11,7 @@ use crate::inspect::{SCRATCH_PARAMS, WARP, launchable};
 use vosti_kernels::{Contract, Extent, Spec};
 use vosti_tile::Scalar;
 
-/// Dynamic shared memory that a block has without asking, in bytes.
+/// Shared memory that a block has without asking, in bytes: static and dynamic together.
 const SHARED_FREE: u64 = 48 << 10;
 /// Blocks on each axis of a grid.
 const GRID_MAX: [usize; 3] = [i32::MAX as usize, 65_535, 65_535];
@@ -91,7 +91,7 @@ impl Code {
         if metadata.shared > most {
             return Err(refused(Refusal::Shared { bytes: metadata.shared, most }));
         }
-        if metadata.shared > SHARED_FREE {
+        if found.shared_static.saturating_add(metadata.shared) > SHARED_FREE {
             driver.allow_shared(function, shared)?;
         }
         let premise = |param: &vosti_tile::Param| Premise {

@@ -140,10 +140,15 @@ type Change = fn(&mut StandIn, &mut BTreeMap<String, Image>);
 
 #[test]
 fn a_device_or_a_bundle_that_does_not_fit_is_one_message() {
-    let cases: [(&str, Change); 9] = [
+    let cases: [(&str, Change); 12] = [
         ("for cuda-sm90, and stand-in has compute capability 8.0", |d, _| d.about.capability = (8, 0)),
         ("compute capability 10.0; run `vosti prepare`", |d, _| d.about.capability = (10, 0)),
-        ("too little GPU memory", |d, _| d.free = 1 << 20),
+        ("lower --context or the rows of a step", |d, _| d.free = 1 << 20),
+        ("the weights alone are", |d, _| d.free = 100),
+        ("bytes did not fit into GPU memory (cuMemAlloc_v2), with a context of 2048 and steps of 128 rows", |d, _| {
+            d.largest = 1 << 16;
+        }),
+        ("of page-locked memory: allow more", |d, _| d.locked = 1 << 20),
         ("needs 98304 bytes of shared memory, a block has 98000", |d, _| d.about.shared_bytes_max = 98_000),
         ("a block has 97448", |d, _| (d.about.shared_bytes_max, d.attributes.shared_static) = (99_000, 1552)),
         ("spills 16 bytes", |d, _| d.attributes.local_bytes = 16),
@@ -177,6 +182,18 @@ fn what_the_launcher_does_not_do_is_refused_when_it_is_loaded() {
         change(&mut image);
         let message = Code::load(&mut dry(), &image, Arch::Sm90).map(drop).unwrap_err().to_string();
         assert!(message.contains(says), "{says}: {message}");
+    }
+}
+
+/// Without asking, static and dynamic shared memory have 48 KiB together: the stand-in refuses the launch if nobody asked.
+#[test]
+fn shared_memory_that_is_in_the_code_counts_when_more_is_asked_for() {
+    for (fixed, asked) in [(0, false), (16, true)] {
+        let (mut driver, mut image) = (dry(), linear());
+        (driver.attributes.shared_static, image.record.metadata.shared) = (fixed, 48 << 10);
+        let code = Code::load(&mut driver, &image, Arch::Sm90).unwrap();
+        code.launch(&mut driver, Extent { rows: 9, tiles: 0, length: 0 }, &POINTERS).unwrap();
+        assert_eq!(driver.log().iter().any(|line| line.starts_with("allow")), asked);
     }
 }
 

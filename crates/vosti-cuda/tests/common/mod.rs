@@ -18,7 +18,7 @@ use vosti_cuda::{Facts, Hashes, Image, Metadata, Record};
 use vosti_kernels::{Act, CompileOptions, Spec, compile_options, ttir, ttir_hash};
 use vosti_model::{ModelPlan, PlanOptions};
 use vosti_tile::interp::{Memory, Options, Undefined, run};
-use vosti_tile::numerics::FloatMode;
+use vosti_tile::numerics::{FloatMode, from_bf16, to_bf16};
 use vosti_tile::{Kernel, Scalar};
 
 pub const TARGET: &str = "cuda-sm90";
@@ -79,6 +79,8 @@ pub enum Flaw {
     Padding,
     /// Every number that is stored is a little too large.
     Off,
+    /// Numbers of an ordinary size are a tenth too large; huge ones are what they should be.
+    Tenth,
 }
 
 pub struct StandIn {
@@ -86,6 +88,9 @@ pub struct StandIn {
     /// Of an empty device.
     pub free: u64,
     pub flaw: Flaw,
+    /// The largest piece that it really has, whatever is free; and of page-locked memory.
+    pub largest: u64,
+    pub locked: usize,
     /// What every kernel that is loaded has.
     pub attributes: Attributes,
     /// Launches are written down and not executed.
@@ -105,6 +110,8 @@ impl StandIn {
         StandIn {
             about: About { name: "stand-in".into(), capability: (9, 0), shared_bytes_max: 232_448, driver: 12080 },
             free: 1 << 40,
+            largest: u64::MAX,
+            locked: usize::MAX,
             flaw: Flaw::None,
             attributes: Attributes { registers: 100, local_bytes: 0, shared_static: 0, threads_max: 1024 },
             dry: false,
@@ -222,6 +229,10 @@ fn illegal(call: &'static str, why: &str) -> DriverError {
     DriverError::Call { call, code: why.into() }
 }
 
+fn tenth(x: f32) -> f32 {
+    if x.abs() < 1e4 { x * 1.1 } else { x }
+}
+
 /// The parameters of a launch as the interpreter sees them: bytes from each pointer to its allocation's end.
 struct View<'a> {
     memory: &'a mut [u8],
@@ -254,6 +265,8 @@ impl Memory for View<'_> {
             // Two percent.
             Flaw::Off if elem == Scalar::F32 => u64::from((f32::from_bits(bits as u32) * 1.05).to_bits()),
             Flaw::Off if elem == Scalar::Bf16 => bits + 8,
+            Flaw::Tenth if elem == Scalar::F32 => u64::from(tenth(f32::from_bits(bits as u32)).to_bits()),
+            Flaw::Tenth if elem == Scalar::Bf16 => u64::from(to_bf16(tenth(from_bf16(bits as u16)))),
             _ => bits,
         };
         let at = self.params[param].start + index * bytes;
@@ -274,12 +287,16 @@ impl Driver for StandIn {
         let mut other = StandIn::new();
         other.about = self.about.clone();
         (other.free, other.flaw, other.dry, other.attributes) = (self.free, self.flaw, self.dry, self.attributes);
-        (other.fast, other.heap) = (self.fast, self.heap.clone());
+        (other.fast, other.heap, other.largest, other.locked) =
+            (self.fast, self.heap.clone(), self.largest, self.locked);
         Ok(Box::new(other))
     }
 
     fn host(&mut self, bytes: usize) -> Result<HostMemory, DriverError> {
-        Ok(HostMemory::ordinary(bytes))
+        match bytes <= self.locked {
+            true => Ok(HostMemory::ordinary(bytes)),
+            false => Err(DriverError::Locked { bytes: bytes as u64 }),
+        }
     }
 
     fn free_bytes(&mut self) -> Result<u64, DriverError> {
@@ -293,7 +310,9 @@ impl Driver for StandIn {
             return Err(illegal("cuModuleGetFunction", "CUDA_ERROR_NOT_FOUND"));
         }
         let plan = self.fast.then(|| compile(&kernel, Isa::detect()).unwrap());
-        self.loaded.push(Loaded { name: name.into(), kernel, plan, attributes: self.attributes, allowed: 48 << 10 });
+        // Static and dynamic memory together.
+        let allowed = (48u32 << 10).saturating_sub(self.attributes.shared_static as u32);
+        self.loaded.push(Loaded { name: name.into(), kernel, plan, attributes: self.attributes, allowed });
         self.say(format!("load {name}"));
         Ok(Function(self.loaded.len() - 1))
     }
@@ -309,8 +328,8 @@ impl Driver for StandIn {
     }
 
     fn allocate(&mut self, bytes: u64) -> Result<Address, DriverError> {
-        if bytes > self.free_bytes()? {
-            return Err(illegal("cuMemAlloc", "CUDA_ERROR_OUT_OF_MEMORY"));
+        if bytes > self.free_bytes()?.min(self.largest) {
+            return Err(DriverError::Memory { call: "cuMemAlloc_v2", bytes });
         }
         let mut heap = self.heap();
         // A gap after each that nobody owns.
