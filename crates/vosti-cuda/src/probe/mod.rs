@@ -224,12 +224,14 @@ impl<D: Driver> CudaDevice<D> {
             let (left, right, pairs) = sides::related(lab, random);
             let before = left.buffers.clone();
             let a = self.run_side(lab, left)?;
-            if round < options.references {
+            // More of them, should the programs that the reference ran have had no chosen row.
+            if round < options.references || (options.references > 0 && probed.compared == 0) {
                 let failed = |why: String| CudaError::Launch { spec: lab.spec.to_string(), why };
                 let before = self.with_weights(lab, before)?;
                 let chosen = pairs.iter().map(|(l, _)| l.row).collect();
                 keep(&launched(lab, &before, &a, chosen)).map_err(failed)?;
-                compare(lab, before, &a, reference, &mut probed)?;
+                let chosen: Vec<Row> = pairs.iter().map(|(l, _)| *l).collect();
+                compare(lab, before, &a, &chosen, reference, &mut probed)?;
             }
             let b = self.run_side(lab, right)?;
             for (l, r) in &pairs {
@@ -295,11 +297,13 @@ fn launched<'a>(lab: &'a Lab, before: &'a [Vec<u8>], after: &'a Side, chosen: Ve
     Launched { spec: &lab.spec, params: params.collect(), chosen }
 }
 
-/// Compares what a launch wrote with what the reference's programs write.
+/// Compares what a launch wrote in its chosen rows with what the reference's programs write there. Other rows were made of
+/// huge numbers, beside which an error would be nothing.
 fn compare(
     lab: &Lab,
     before: Vec<Vec<u8>>,
     found: &Side,
+    chosen: &[Row],
     reference: Reference,
     probed: &mut Probed,
 ) -> Result<(), CudaError> {
@@ -310,8 +314,8 @@ fn compare(
     for (i, param) in lab.params.iter().enumerate().filter(|(_, p)| lab.contract.shape.writes(p.role)) {
         let (was, want, has) = (&before[i], &wanted[i], &found.buffers[i]);
         let size = param.elem.bytes();
-        let cells: Vec<usize> =
-            (0..want.len() / size).filter(|e| want[e * size..][..size] != was[e * size..][..size]).collect();
+        let changed = |e: &usize| want[e * size..][..size] != was[e * size..][..size];
+        let cells: Vec<usize> = chosen.iter().flat_map(|row| row.cells(lab, i)).filter(changed).collect();
         let value = |bytes: &[u8], cell: usize| f64::from(get(bytes, param.elem, cell));
         let squares: f64 = cells.iter().map(|c| value(want, *c)).filter(|x| x.is_finite()).map(|x| x * x).sum();
         let scale = (squares / cells.len().max(1) as f64).sqrt().max(1e-30);
@@ -332,20 +336,22 @@ fn compare(
 impl Row {
     /// The bytes of a row in a parameter's buffer.
     fn bytes(&self, lab: &Lab, param: usize, buffer: &[u8]) -> Vec<u8> {
-        let Param { role, elem, .. } = lab.params[param];
+        let size = lab.params[param].elem.bytes();
+        self.cells(lab, param).into_iter().flat_map(|cell| &buffer[cell * size..][..size]).copied().collect()
+    }
+
+    /// Where a row's numbers are in a parameter's buffer.
+    fn cells(&self, lab: &Lab, param: usize) -> Vec<usize> {
+        let role = lab.params[param].role;
         let limits = &lab.limits;
         match role {
             Role::CacheK | Role::CacheV => {
                 let (page, at) = (self.slot / vosti_core::PAGE, self.slot % vosti_core::PAGE);
                 let head = |head: usize| ((page * limits.kv_heads + head) * vosti_core::PAGE + at) * limits.head_dim;
-                let part = |h: usize| buffer[head(h) * elem.bytes()..][..limits.head_dim * elem.bytes()].to_vec();
-                (0..limits.kv_heads).flat_map(part).collect()
+                (0..limits.kv_heads).flat_map(|h| head(h)..head(h) + limits.head_dim).collect()
             }
             role if !limits.names(lab.contract.shape, role, self.position) => vec![],
-            _ => {
-                let cells = limits.cells(&lab.params[param], self.row, self.position);
-                cells.flat_map(|cell| &buffer[cell * elem.bytes()..][..elem.bytes()]).copied().collect()
-            }
+            _ => limits.cells(&lab.params[param], self.row, self.position).collect(),
         }
     }
 }
