@@ -94,6 +94,9 @@ pub const TARGET: &str = "cpu";
 /// Of a GPU's memory that weights and buffers leave free: what keys and values get if nobody says. Modules, recorded
 /// graphs and the driver itself take some.
 const POOL_PERCENT: u64 = 90;
+/// Rows of logits that a step may have. Each is a whole vocabulary wide, in page-locked memory too on a GPU: for steps of
+/// 32,768 rows, which the suite asks for, that many rows of 128,256 would be 16 GB.
+const SELECTED_MAX: usize = 512;
 
 /// What a deployment runs on, with the weights that all its devices share.
 enum Hardware {
@@ -267,14 +270,14 @@ impl Deployment {
         match &self.hardware {
             Hardware::Cpu { weights } => {
                 let (pages, threads) = (vec![room.pages.unwrap_or(1); groups], room.threads.unwrap_or(self.threads));
-                let mut config = Config::new(room.rows_max, room.rows_max, pages, threads);
+                let mut config = Config::new(room.rows_max, selected_max(room), pages, threads);
                 config.isa = room.isa;
                 config.ttir = Some(self.bundle.texts(&self.plan));
                 config.weights = Some(weights.clone());
                 Ok(AnyDevice::Cpu(CpuDevice::new(program, bindings, &source, config)?.into()))
             }
             Hardware::Gpu { gpu, weights } => {
-                let mut config = vosti_cuda::Config::new(room.rows_max, room.rows_max, vec![]);
+                let mut config = vosti_cuda::Config::new(room.rows_max, selected_max(room), vec![]);
                 config.pages = match room.pages {
                     Some(pages) => Pages::Each(vec![pages; groups]),
                     None => Pages::Fill { percent: POOL_PERCENT },
@@ -342,6 +345,12 @@ impl Deployment {
         })?;
         Ok(hash.finalize())
     }
+}
+
+/// Rows of logits that a step may have. A step selects one row of a request that generates, and more only where a prompt's
+/// log-probabilities or drafts are wanted; the engine makes more steps of what selects more.
+fn selected_max(room: &Room) -> usize {
+    room.rows_max.min(SELECTED_MAX)
 }
 
 /// What an instruction set is called.
