@@ -1,20 +1,24 @@
 //! Where a deployment's weights come from: a model's files, or random numbers where there is only a configuration.
 //!
-//! Random weights are a function of the weight's name and the element's index (a counter through SplitMix64), made on the
-//! host a part at a time, so nothing is downloaded and every run has the same. Matrices are scaled by the square root of
+//! Random weights are a function of the weight's name and the element's index (a counter through SplitMix64), made on all
+//! cores of the host a part at a time, so nothing is downloaded and every run has the same. Matrices are scaled by the square root of
 //! their width, so that activations keep their size from layer to layer; what is as high as the vocabulary four times
 //! that, so that logits have a spread of about four and an entropy that is neither none nor all.
 
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
-use std::fs;
+use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::{fs, thread};
 use vosti_kernels::Act;
 use vosti_model::decoder::Decoder;
 use vosti_model::{Model, ModelError, ModelPlan, PlanOptions, Recipe, Text, WeightSource, families, plan};
 use vosti_wiring::{TensorData, WeightError};
+
+/// Numbers that are worth a thread.
+const STRETCH_MIN: usize = 1 << 16;
 
 /// A model, or the shape of one.
 #[derive(Clone)]
@@ -75,25 +79,45 @@ fn random(plan: &ModelPlan, vocab: usize, name: &str, rows: Range<usize>) -> Res
     }
     let shape = recipe.shape();
     let columns: usize = shape[1..].iter().product();
-    let numbers = uniform(name, rows.start * columns..rows.end * columns);
+    let (seed, indices) = (seed(name), rows.start * columns..rows.end * columns);
+    let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     Ok(match recipe {
         Recipe::Matrix { .. } => {
             let gain = if shape[0] == vocab { 4.0 } else { 1.0 };
             let scale = gain * (3.0 / columns.max(1) as f32).sqrt();
-            TensorData::Bf16(numbers.map(|x| vosti_tile::numerics::to_bf16(scale * x)).collect())
+            TensorData::Bf16(made(threads, indices, |i| vosti_tile::numerics::to_bf16(scale * uniform(seed, i))))
         }
         // Norms, and what is stored once for a layer: about one.
-        _ => TensorData::F32(numbers.map(|x| 1.0 + 0.1 * x).collect()),
+        _ => TensorData::F32(made(threads, indices, |i| 1.0 + 0.1 * uniform(seed, i))),
     })
 }
 
-/// Numbers in -1..1, each a function of the name and its index.
-fn uniform(name: &str, indices: Range<usize>) -> impl Iterator<Item = f32> {
-    let seed = name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |s, b| (s ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
-    indices.map(move |i| {
-        let seed = seed.wrapping_add((i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        (SplitMix64::seed_from_u64(seed).next_u64() >> 40) as f32 / (1 << 23) as f32 - 1.0
-    })
+/// What a name contributes to its numbers.
+fn seed(name: &str) -> u64 {
+    name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |s, b| (s ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// A number in -1..1, a function of the name's seed and its index.
+fn uniform(seed: u64, index: usize) -> f32 {
+    let seed = seed.wrapping_add((index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    (SplitMix64::seed_from_u64(seed).next_u64() >> 40) as f32 / (1 << 23) as f32 - 1.0
+}
+
+/// A function of each index, by as many threads as there are, a stretch each: which of them has no say in it.
+fn made<T: Copy + Default + Send>(threads: usize, indices: Range<usize>, of: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    let mut all = vec![T::default(); indices.len()];
+    let stretch = indices.len().div_ceil(threads.max(1)).max(STRETCH_MIN);
+    let fill = |first: usize, out: &mut [T]| out.iter_mut().enumerate().for_each(|(i, x)| *x = of(first + i));
+    thread::scope(|scope| {
+        let mut parts = all.chunks_mut(stretch).enumerate().map(|(part, out)| (indices.start + part * stretch, out));
+        // One part is this thread's.
+        let own = parts.next();
+        for (first, out) in parts {
+            scope.spawn(move || fill(first, out));
+        }
+        own.into_iter().for_each(|(first, out)| fill(first, out));
+    });
+    all
 }
 
 #[cfg(test)]
@@ -102,12 +126,20 @@ mod tests {
 
     #[test]
     fn a_random_weight_is_the_same_in_any_parts() {
-        let whole: Vec<f32> = uniform("layers.0.qkv", 0..1000).collect();
-        let parts: Vec<f32> = uniform("layers.0.qkv", 0..333).chain(uniform("layers.0.qkv", 333..1000)).collect();
-        assert_eq!(whole, parts);
-        assert_ne!(whole, uniform("layers.1.qkv", 0..1000).collect::<Vec<_>>());
-        let mean = whole.iter().sum::<f32>() / 1000.0;
-        let square = whole.iter().map(|x| x * x).sum::<f32>() / 1000.0;
+        let numbers = |name: &str, threads, indices| made(threads, indices, |i| uniform(seed(name), i));
+        let n = 3 * STRETCH_MIN + 17;
+        let whole = numbers("layers.0.qkv", 1, 0..n);
+        for threads in [2, 3, 16] {
+            let (mut parts, rest) =
+                (numbers("layers.0.qkv", threads, 0..333), numbers("layers.0.qkv", threads, 333..n));
+            parts.extend(rest);
+            assert_eq!(whole, parts, "{threads} threads");
+        }
+        assert_ne!(whole, numbers("layers.1.qkv", 1, 0..n));
+        // What they have always been: the logits of random models do not change.
+        assert_eq!(whole[..3].iter().map(|x| x.to_bits()).collect::<Vec<_>>(), [0x3f03_53d8, 0xbd6e_9a40, 0x3f42_4554]);
+        let mean = whole.iter().sum::<f32>() / n as f32;
+        let square = whole.iter().map(|x| x * x).sum::<f32>() / n as f32;
         assert!(mean.abs() < 0.1 && (square - 1.0 / 3.0).abs() < 0.05, "{mean} {square}");
     }
 }
