@@ -1,35 +1,61 @@
 #!/usr/bin/env bash
-# Everything that a GPU has to say of Vosti, in one run, as JSON and as tables.
+# Everything that a GPU has to say of Vosti, in one run or in several, as JSON and as tables.
 #
 #   bench/gpu/run.sh VOSTI BUNDLE MODEL OUT
 #
-# VOSTI is the release binary, BUNDLE what `vosti prepare MODEL --target cuda-... -o BUNDLE` wrote (on any machine), MODEL a
-# config.json alone (random weights are made on the host and uploaded) or a model's file or folder, OUT a new folder.
-# Nothing else is needed; python3 with torch is used for comparisons where it is there, plain python3 for the tables. VLLM may
-# name a folder with files of vLLM's wheel, whose kernels are then compared too (vllm_kernels.py says which files).
-# A step that fails is written down and the next one runs. The exit code is 1 if any failed.
+# VOSTI is the release binary, BUNDLE what `vosti prepare MODEL --target cuda-... --context 33024 -o BUNDLE` wrote (on any
+# machine; the context is the bundle's), MODEL a config.json alone (random weights are made on the host and uploaded) or a
+# model's file or folder, OUT a folder. Nothing else is needed; python3 with torch is used for comparisons where it is there,
+# plain python3 for the tables. VLLM may name a folder with files of vLLM's wheel, whose kernels are then compared too
+# (vllm_kernels.py says which files).
+#
+# Steps run in this order: bench torch agentic probe fp64 check. Where a command may run for a limited time, STEPS="bench torch"
+# names those of this run and LIMIT the seconds that each may take (then it is stopped, and the next one runs); several runs
+# share one OUT, whose tables are of everything in it. ONLY="batch,chunk" are check's relations; its result is then
+# OUT/check-batch-chunk.json. A step that fails is written down and the next one runs. At the end OUT.tar has all of OUT. The
+# exit code is 1 if any step of this run failed.
 #
 # Sizes, for a quick look: CASES PROFILE MAX_PROMPT PREFILL DECODE BATCH DEPTHS REPEAT TRACE. DEVICE=cpu tries the script itself.
 set -u
 [ $# -eq 4 ] || { echo "usage: $0 VOSTI BUNDLE MODEL OUT" >&2; exit 2; }
-vosti=$1 bundle=$2 model=$3 out=$4
+vosti=$1 bundle=$2 model=$3 out=${4%/}
 here=$(cd "$(dirname "$0")" && pwd)
 device=${DEVICE:-cuda}
+steps=${STEPS:-bench torch agentic probe fp64 check}
+for name in $steps; do
+    case $name in
+        bench | torch | agentic | probe | fp64 | check) ;;
+        *) echo "STEPS: there is no step $name; there are bench torch agentic probe fp64 check" >&2; exit 2 ;;
+    esac
+done
 mkdir -p "$out" || exit 2
 
 where=(--device "$device" --model "$model")
 [ "$device" = cuda ] && where+=(--bundle "$bundle")
 failed=0
-: > "$out/steps.txt"
+touch "$out/steps.txt"
+
+wanted() { [[ " $steps " == *" $1 "* ]]; }
+
+# A line of what is known of a step, in place of an older one.
+note() {
+    grep -v "^$1 " "$out/steps.txt" > "$out/steps.new"
+    echo "$1 $2 $3" >> "$out/steps.new"
+    mv "$out/steps.new" "$out/steps.txt"
+}
 
 # step NAME COMMAND...: its standard output is OUT/NAME.json, what it says OUT/NAME.log.
 step() {
-    local name=$1 start=$SECONDS
+    local name=$1 start=$SECONDS within=()
     shift
+    [ -n "${LIMIT:-}" ] && within=(timeout -k 10 "$LIMIT")
     echo "== $name: $*"
-    "$@" > "$out/$name.json" 2> "$out/$name.log"
+    # Should this script itself be stopped, the step is known to have begun.
+    note "$name" stopped "$start"
+    "${within[@]}" "$@" > "$out/$name.json" 2> "$out/$name.log"
     local code=$?
-    echo "$name $code $((SECONDS - start))" >> "$out/steps.txt"
+    [ -n "${LIMIT:-}" ] && [ $code -eq 124 ] && echo "it was stopped after $LIMIT s: give LIMIT more, or the step less" >> "$out/$name.log"
+    note "$name" $code $((SECONDS - start))
     [ $code -eq 0 ] && return
     failed=1
     # The last line says why; a check that found something has its JSON all the same.
@@ -42,23 +68,23 @@ step() {
     nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm,power.limit --format=csv,noheader 2> /dev/null
 } > "$out/machine.txt"
 
-step probe "$vosti" probe "${where[@]}" --cases "${CASES:-4096}" --dump "$out/launches" --json
-if [ -n "$(ls "$out/launches" 2> /dev/null)" ]; then
-    if python3 -c 'import numpy' 2> /dev/null; then
-        step fp64 python3 "$here/fp64.py" "$out/launches"
-    else
-        echo "== fp64: python3 has no numpy: not compared"
+bench() {
+    step bench "$vosti" bench "${where[@]}" --prefill "${PREFILL:-2048}" --decode "${DECODE:-128}" --batch "${BATCH:-4}" \
+        --depth "${DEPTHS:-0,4096,8192,12288,16384}" --repeat "${REPEAT:-5}" --json
+}
+
+torch() {
+    local config=$model
+    [ -d "$model" ] && config=$model/config.json
+    if [[ $config != *.json ]] || [ ! -f "$config" ]; then
+        echo "== torch: $model has no config.json: not compared"
+        return
     fi
-    rm -r "$out/launches" # as large as the weights of a layer and the lm head
-fi
-limit=()
-[ -n "${MAX_PROMPT:-}" ] && limit=(--max-prompt "$MAX_PROMPT")
-step check "$vosti" check "${where[@]}" --profile "${PROFILE:-paper}" "${limit[@]}" --json -
-step bench "$vosti" bench "${where[@]}" --prefill "${PREFILL:-2048}" --decode "${DECODE:-128}" --batch "${BATCH:-4}" \
-    --depth "${DEPTHS:-0,4096,8192,12288,16384}" --repeat "${REPEAT:-5}" --json
-step agentic "$vosti" bench "${where[@]}" --agentic "${TRACE:-4,6,16384,8192,256,768,0.5}" --json
-if python3 -c 'import torch; assert torch.cuda.is_available()' 2> /dev/null; then
-    peer=(python3 "$here/torch_peer.py" --config "$model" --prefill "${PREFILL:-2048}" --decode "${DECODE:-128}"
+    if ! python3 -c 'import torch; assert torch.cuda.is_available()' 2> /dev/null; then
+        echo "== torch: python3 has no torch with CUDA: not compared"
+        return
+    fi
+    local peer=(python3 "$here/torch_peer.py" --config "$config" --prefill "${PREFILL:-2048}" --decode "${DECODE:-128}"
         --batch "${BATCH:-4}" --depth "${DEPTHS:-0,4096,8192,12288,16384}" --repeat "${REPEAT:-5}")
     step torch "${peer[@]}"
     step no_split_k "${peer[@]}" --products no-split-k
@@ -67,8 +93,40 @@ if python3 -c 'import torch; assert torch.cuda.is_available()' 2> /dev/null; the
     else
         echo "== vllm: VLLM names no folder with files of its wheel (bench/gpu/vllm_kernels.py): not compared"
     fi
-else
-    echo "== torch: python3 has no torch with CUDA: not compared"
-fi
+}
+
+agentic() {
+    step agentic "$vosti" bench "${where[@]}" --agentic "${TRACE:-4,6,16384,8192,256,768,0.5}" --json
+}
+
+probe() {
+    local dump=()
+    wanted fp64 && dump=(--dump "$out/launches")
+    step probe "$vosti" probe "${where[@]}" --cases "${CASES:-4096}" "${dump[@]}" --json
+}
+
+# What the probe of the same run left.
+fp64() {
+    if [ -z "$(ls "$out/launches" 2> /dev/null)" ]; then
+        echo "== fp64: there are no launches: it needs the step probe in the same run"
+    elif python3 -c 'import numpy' 2> /dev/null; then
+        step fp64 python3 "$here/fp64.py" "$out/launches"
+    else
+        echo "== fp64: python3 has no numpy: not compared"
+    fi
+    rm -rf "$out/launches" # as large as the weights of a layer and the lm head
+}
+
+check() {
+    local some=() name=check
+    [ -n "${MAX_PROMPT:-}" ] && some=(--max-prompt "$MAX_PROMPT")
+    [ -n "${ONLY:-}" ] && some+=(--only "$ONLY") name=check-${ONLY//,/-}
+    step "$name" "$vosti" check "${where[@]}" --profile "${PROFILE:-paper}" "${some[@]}" --json -
+}
+
+for name in bench torch agentic probe fp64 check; do
+    wanted "$name" && "$name"
+done
 python3 "$here/table.py" "$out" > "$out/tables.md" && cat "$out/tables.md"
+tar -cf "$out.tar" -C "$(dirname "$out")" "$(basename "$out")" || echo "== $out.tar could not be written"
 exit $failed

@@ -39,12 +39,23 @@ def head(folder, bench):
 def steps(folder):
     for line in lines(folder, "steps.txt"):
         name, code, seconds = line.split()
-        if code != "0":
+        if code == "stopped":
+            print(f"\n`{name}` began and did not end: the script was stopped.")
+        elif code != "0":
             why = (lines(folder, f"{name}.log") or ["it says nothing"])[-1]
             print(f"\n`{name}` failed after {seconds} s: {why}")
 
 
-def right(probe, fp64, check):
+def relations(check):
+    """One run of the suite, and what it lacks in words."""
+    verdict = "passed" if check["passed"] else "**FAILED**"
+    print(f"\n`vosti check`, profile {check['profile']}: {check['pairs_equal']} of {check['pairs']} pairs equal, {verdict}.")
+    for relation in check["relations"]:
+        for why in relation["missing"]:
+            print(f"- {relation['name']}: {why}")
+
+
+def right(probe, fp64, checks):
     if probe:
         verdict = "all passed" if probe["passed"] else "**FAILED**"
         worst = max(kernel["error_max"] for kernel in probe["kernels"])
@@ -63,10 +74,9 @@ def right(probe, fp64, check):
               f"({worst['kernel']}).")
     else:
         print("\nAgainst FP64: not run.")
-    if check:
-        verdict = "passed" if check["passed"] else "**FAILED**"
-        print(f"\n`vosti check`, profile {check['profile']}: {check['pairs_equal']} of {check['pairs']} pairs equal, {verdict}.")
-    else:
+    for check in checks:
+        relations(check)
+    if not checks:
         print("\n`vosti check`: not run.")
 
 
@@ -113,7 +123,9 @@ def main():
     bench, torch = read(folder, "bench"), read(folder, "torch")
     head(folder, bench)
     steps(folder)
-    right(read(folder, "probe"), read(folder, "fp64"), read(folder, "check"))
+    # Of all relations, or of some in each run.
+    checks = [read(folder, path.stem) for path in sorted(folder.glob("check*.json"))]
+    right(read(folder, "probe"), read(folder, "fp64"), [check for check in checks if check])
     # What was invariant beside it, if anything was compared.
     others = {"torch, no split sums": read(folder, "no_split_k"), "vLLM's Triton kernels": read(folder, "vllm")}
     speed(bench, torch, {name: peer for name, peer in others.items() if peer})

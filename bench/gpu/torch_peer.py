@@ -139,6 +139,8 @@ def recorded(work):
     if DEVICE != "cuda":
         return work
     side = torch.cuda.Stream()
+    # What it works on was made on this one.
+    side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         for _ in range(3):
             work()

@@ -17,6 +17,7 @@ use vosti::deployment::{Deployment, Options, Real, Room};
 use vosti::device::{Gpu, On, OpenGpu};
 use vosti::source::Source;
 use vosti::watch::Silent;
+use vosti_core::Device as _;
 use vosti_cuda::DriverError;
 use vosti_engine::{Engine, Event, Policy, Request, Sampling};
 use vosti_kernels::Act;
@@ -195,6 +196,38 @@ fn in_fp64(dump: &Path, kernels: usize) {
     }
 }
 
+/// A device for many rows a step has no logits for all of them: what selects more becomes more steps.
+#[test]
+fn steps_that_select_more_rows_than_there_are_logits_for_are_split() {
+    let tiny = Path::new(env!("CARGO_MANIFEST_DIR")).join("../vosti-model/tests/tiny/llama/config.json");
+    let mut json: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(tiny).unwrap()).unwrap();
+    json["max_position_embeddings"] = 2048.into();
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("config.json");
+    std::fs::write(&config, json.to_string()).unwrap();
+    let deployment = Deployment::load("random", &config, &Options::default(), &Silent).unwrap();
+    let seen = |rows_max: usize| {
+        let room = Room { pages: Some(40), rows_max, ..Room::default() };
+        let device = deployment.device(&room).unwrap();
+        assert_eq!((device.rows_max(), device.selected_max()), (rows_max, rows_max.min(512)));
+        let policy = Policy { rows_step_max: rows_max, ..Policy::default() };
+        let mut engine = Engine::new(device, deployment.program().clone(), policy).unwrap();
+        let prompt = prompts::prompt(&deployment.facts(), 1, "long", 1100);
+        let long = Request { prompt_logits: true, ..Request::new(prompt, Sampling::greedy(2)) };
+        engine.submit(long).unwrap();
+        let mut seen = vec![];
+        let mut note = |event: Event<'_>| {
+            if let Event::Prompt { position, logits, .. } = event {
+                seen.push((position, logits.iter().map(|x| x.to_bits()).collect::<Vec<u32>>()));
+            }
+        };
+        engine.run_until_idle(&mut note).unwrap();
+        seen
+    };
+    let (many, few) = (seen(2048), seen(100));
+    assert!(many.len() == 1099 && many == few);
+}
+
 /// The script of a day with a GPU, on a processor and a model of a few kilobytes: every step runs but the one that needs a
 /// GPU, which is said, and the tables are printed.
 #[test]
@@ -204,15 +237,20 @@ fn the_script_runs_every_step_and_says_what_it_could_not() {
         return;
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let out = tempfile::tempdir().unwrap();
-    let mut script = Command::new(root.join("bench/gpu/run.sh"));
-    script.arg(env!("CARGO_BIN_EXE_vosti")).arg("no-bundle");
-    script.arg(root.join("crates/vosti-model/tests/tiny/llama/config.json")).arg(out.path());
-    let sizes = [("DEVICE", "cpu"), ("PROFILE", "quick"), ("PREFILL", "16"), ("DECODE", "4")];
-    script.envs(sizes).envs([("BATCH", "2"), ("DEPTHS", "0,32"), ("REPEAT", "1"), ("TRACE", "2,2,40,20,3,4,0")]);
-    let ran = script.output().unwrap();
-    let said = String::from_utf8_lossy(&ran.stdout).into_owned();
-    assert_eq!(ran.status.code(), Some(1), "the probe needs a GPU\n{said}");
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    let run = |more: &[(&str, &str)]| {
+        let mut script = Command::new(root.join("bench/gpu/run.sh"));
+        script.arg(env!("CARGO_BIN_EXE_vosti")).arg("no-bundle");
+        script.arg(root.join("crates/vosti-model/tests/tiny/llama/config.json")).arg(&out);
+        let sizes = [("DEVICE", "cpu"), ("PROFILE", "quick"), ("PREFILL", "16"), ("DECODE", "4")];
+        script.envs(sizes).envs([("BATCH", "2"), ("DEPTHS", "0,32"), ("REPEAT", "1"), ("TRACE", "2,2,40,20,3,4,0")]);
+        let ran = script.envs(more.iter().copied()).output().unwrap();
+        let errors = String::from_utf8_lossy(&ran.stderr);
+        (ran.status.code(), format!("{}{errors}", String::from_utf8_lossy(&ran.stdout)))
+    };
+    let (code, said) = run(&[]);
+    assert_eq!(code, Some(1), "the probe needs a GPU\n{said}");
     for part in [
         "`probe` failed after",
         "probes are for GPUs: give --device cuda",
@@ -226,7 +264,30 @@ fn the_script_runs_every_step_and_says_what_it_could_not() {
         assert!(said.contains(part), "{part:?} is not in\n{said}");
     }
     assert_eq!(said.matches("failed").count(), 2, "one step fails, and is named twice\n{said}");
+    let at = |step: &str| said.find(&format!("== {step}")).unwrap();
+    let order = ["bench", "torch", "agentic", "probe", "fp64", "check"];
+    assert!(order.windows(2).all(|two| at(two[0]) < at(two[1])), "what counts most comes first\n{said}");
+    assert!(folder.path().join("out.tar").exists());
+
+    // Again in parts: what other runs found stays, and a step that takes too long is stopped and keeps nobody.
+    let (code, said) = run(&[("STEPS", "agentic check"), ("LIMIT", "300"), ("ONLY", "arrivals,choices")]);
+    assert!(code == Some(0) && out.join("check-arrivals-choices.json").exists(), "{said}");
+    assert!(!said.contains("== bench") && said.contains("| prefill 16, depth 32 |"), "{said}");
+    assert!(said.contains("`probe` failed after") && said.matches("pairs equal, passed.").count() == 2, "{said}");
+    let (code, said) = run(&[("STEPS", "bench agentic"), ("LIMIT", "0.001")]);
+    assert!(code == Some(1) && said.matches("it was stopped after 0.001 s").count() == 4, "{said}");
+    assert!(said.matches("pairs equal, passed.").count() == 2 && said.contains("Rates: not run."), "{said}");
+    assert_eq!(run(&[("STEPS", "bench everything")]).0, Some(2));
+    // Evidence that is missing is said, not only that something is.
+    std::fs::write(out.join("check.json"), LACKING).unwrap();
+    let table = Command::new("python3").arg(root.join("bench/gpu/table.py")).arg(&out).output().unwrap();
+    let said = String::from_utf8_lossy(&table.stdout).into_owned();
+    assert!(said.contains("**FAILED**") && said.contains("- prefix: no cache hit was seen"), "{said}");
 }
+
+/// A report of the suite in which everything was equal and one thing was not seen.
+const LACKING: &str = r#"{"profile": "quick", "passed": false, "pairs": 3, "pairs_equal": 3, "relations": [
+    {"name": "prefix", "missing": ["no cache hit was seen"], "pairs": []}]}"#;
 
 /// On this machine: with a GPU the bundle is what is missing, without one the driver or the GPU.
 #[test]
