@@ -64,7 +64,10 @@ pub fn targets() -> impl Iterator<Item = &'static str> {
 
 pub(crate) fn tiles(target: &str, kernel: &str) -> Result<&'static Tiles, KernelError> {
     let Some(kernels) = TABLE.get(target) else {
-        let known = targets().collect::<Vec<_>>().join(", ");
+        let mut known: Vec<&str> = targets().collect();
+        // sm100 after sm90.
+        known.sort_by_key(|target| (target.len(), *target));
+        let known = known.join(", ");
         return Err(KernelError::Target { target: target.to_string(), known });
     };
     kernels.get(kernel).ok_or_else(|| KernelError::Untiled { target: target.to_string(), kernel: kernel.to_string() })

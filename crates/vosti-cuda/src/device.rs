@@ -24,7 +24,8 @@ use vosti_wiring::{Bound, Weights, Wired, Wiring, best, caches, wire};
 
 /// Row counts that steps of one row a request are recorded with room for: the next one, up to the last. Larger steps are
 /// launched kernel by kernel. Matrix products have one tile of rows for any of them. Other kernels have a program for 4 or
-/// 16 rows, and attention one for each row and KV head; those to spare, always less than half, read a few integers and stop.
+/// 16 rows; attention has one for each row, KV head and split of the longest context, and where there are splits another for
+/// each row and head. Those to spare, less than half of the rows and any number of the splits, read a few integers and stop.
 pub const RECORDED_ROWS: [usize; 9] = [1, 2, 4, 8, 16, 24, 32, 48, 64];
 /// Slots are 32-bit integers in the kernels' metadata.
 const PAGES_MAX: u64 = (i32::MAX as usize / vosti_core::PAGE) as u64;

@@ -17,6 +17,10 @@ pub enum CudaError {
     Start { tool: String, error: std::io::Error },
     #[error("{tool} failed:\n{output}")]
     Tool { tool: String, output: String },
+    #[error(
+        "{tool} ended well and wrote no kernels: --python wants a Python 3 that has {needs}; without it Vosti makes one itself"
+    )]
+    Wrote { tool: String, needs: &'static str },
     #[error("{}: {error}", path.display())]
     Io { path: PathBuf, error: std::io::Error },
     #[error("{spec}: what Triton says of it is not understood: {why}")]

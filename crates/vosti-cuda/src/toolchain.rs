@@ -74,6 +74,9 @@ impl Toolchain {
         // Strings and numbers: there is no value that JSON does not have.
         let request = serde_json::to_string(&request).unwrap_or_default();
         run(Command::new(&self.python).args(["-B", "-c", SCRIPT]).arg(folder), &request)?;
+        if !kernels.iter().all(|(spec, _)| folder.join(format!("{spec}.json")).exists()) {
+            return Err(CudaError::Wrote { tool: self.python.display().to_string(), needs: REQUIREMENT });
+        }
         kernels.iter().map(|(spec, ttir)| Artifact::read(folder, spec, ttir)).collect()
     }
 
@@ -125,6 +128,13 @@ mod tests {
         let broken = Toolchain::with_python("/bin/false".into());
         let error = broken.compile_checked_in("cuda-sm90", &[]).unwrap_err();
         assert!(matches!(error, CudaError::Tool { .. }), "{error}");
+        let idle = Toolchain::with_python("/bin/true".into());
+        let spec = vosti_kernels::parse_stem("linear-bf16-BK64-BM64-BN128-K576-N960").unwrap();
+        let error = idle.compile_checked_in("cuda-sm90", &[spec]).unwrap_err().to_string();
+        assert!(
+            error.starts_with("/bin/true ended well and wrote no kernels") && error.contains(REQUIREMENT),
+            "{error}"
+        );
         let missing = Toolchain::with_python("/nowhere/python".into());
         let error = missing.compile_checked_in("cuda-sm90", &[]).unwrap_err().to_string();
         assert!(error.contains("needs python3"), "{error}");
