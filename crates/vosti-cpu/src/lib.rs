@@ -20,5 +20,6 @@ mod wiring;
 
 pub use ceilings::{Ceilings, ceilings};
 pub use device::{Config, CpuDevice, CpuError, Mode};
+pub use pool::THREADS_MAX;
 pub use probe::probe;
 pub use weights::{TensorData, WeightCache, WeightError, Weights};

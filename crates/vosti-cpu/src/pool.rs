@@ -5,6 +5,7 @@
 //! how many workers there are: they only divide independent work.
 //! Read next: [`crate::device`].
 
+use std::io::{Error, ErrorKind};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex};
@@ -12,6 +13,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use vosti_tile::numerics::FloatMode;
+
+/// Most workers of a device. Far more than that, and a thread that the system did let start may find no memory for its
+/// own stack guard, which ends the process.
+pub const THREADS_MAX: usize = 1024;
 
 /// How long a thread spins before it parks.
 const SPIN: Duration = Duration::from_micros(20);
@@ -130,9 +135,13 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// `threads` workers, the caller of [`Pool::run`] included.
+    /// `threads` workers, the caller of [`Pool::run`] included, at most [`THREADS_MAX`].
     pub fn new(threads: usize) -> std::io::Result<Self> {
         let threads = threads.max(1);
+        if threads > THREADS_MAX {
+            let why = format!("{threads} worker threads are more than {THREADS_MAX}");
+            return Err(Error::new(ErrorKind::InvalidInput, why));
+        }
         let shared = Arc::new(Shared {
             threads,
             start: Event::default(),
@@ -146,7 +155,12 @@ impl Pool {
         for index in 1..threads {
             let shared = shared.clone();
             let thread = std::thread::Builder::new().name(format!("vosti-cpu-{index}"));
-            pool.threads.push(thread.spawn(move || serve(&shared, index))?);
+            let started = thread.spawn(move || serve(&shared, index)).map_err(|error| {
+                let why =
+                    format!("worker thread {} of {threads} cannot be started ({error}): ask for fewer", index + 1);
+                Error::new(error.kind(), why)
+            });
+            pool.threads.push(started?);
         }
         Ok(pool)
     }
@@ -256,6 +270,12 @@ mod tests {
             assert!(run.is_err());
             assert!(pool.run(&|_| ()).is_err());
         }
+    }
+
+    #[test]
+    fn more_workers_than_can_be_are_an_error() {
+        assert!(Pool::new(THREADS_MAX + 1).is_err_and(|error| error.kind() == ErrorKind::InvalidInput));
+        assert!(Pool::new(usize::MAX).is_err());
     }
 
     #[test]

@@ -17,7 +17,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 use vosti_core::PAGE;
 use vosti_cpu::Ceilings;
-use vosti_engine::{Engine, EngineError, Policy, Request, Sampling};
+use vosti_engine::{Engine, EngineError, Event, Policy, Request, Sampling, StepReport};
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -114,10 +114,7 @@ pub fn run(deployment: &Deployment, cases: &[Case], repeat: usize, watch: &dyn W
     let mut kernels = vec![Vec::new(); cases.len()];
     for round in 0..repeat {
         for (i, case) in cases.iter().enumerate() {
-            if watch.cancelled() {
-                return Err(BenchError::Interrupted);
-            }
-            let (rate, times) = measure(deployment, *case)?;
+            let (rate, times) = measure(deployment, *case, watch)?;
             rates[i].push(rate);
             kernels[i] = times;
             watch.done((round * cases.len() + i + 1) as u64);
@@ -160,15 +157,35 @@ fn ceilings(deployment: &Deployment) -> Result<Ceilings, BenchError> {
 }
 
 /// Tokens per second, and where the time went.
-fn measure(deployment: &Deployment, case: Case) -> Result<(f64, Vec<KernelTime>), BenchError> {
+fn measure(deployment: &Deployment, case: Case, watch: &dyn Watch) -> Result<(f64, Vec<KernelTime>), BenchError> {
     let pages = case.needs().div_ceil(PAGE) * case.batch();
     let policy = Policy { prefix_cache: false, ..Policy::default() };
     let room = Room { pages: Some(pages), rows_max: policy.rows_step_max, ..Room::default() };
     let mut engine = Engine::new(deployment.device(&room)?, deployment.program().clone(), policy)?;
     match case {
-        Case::Prefill { tokens, depth } => prefill(deployment, &mut engine, tokens, depth),
-        Case::Decode { tokens, batch, depth } => decode(deployment, &mut engine, tokens, batch.max(1), depth),
+        Case::Prefill { tokens, depth } => prefill(deployment, &mut engine, tokens, depth, watch),
+        Case::Decode { tokens, batch, depth } => decode(deployment, &mut engine, tokens, batch.max(1), depth, watch),
     }
+}
+
+/// One step, unless the watcher has had enough: a case may take a minute.
+fn step(
+    engine: &mut Engine<AnyDevice>,
+    watch: &dyn Watch,
+    on_event: &mut dyn FnMut(Event<'_>),
+) -> Result<StepReport, BenchError> {
+    match watch.cancelled() {
+        true => Err(BenchError::Interrupted),
+        false => Ok(engine.step(on_event)?),
+    }
+}
+
+/// Steps until nothing is left to do.
+fn finish(engine: &mut Engine<AnyDevice>, watch: &dyn Watch) -> Result<(), BenchError> {
+    while !engine.is_idle() {
+        step(engine, watch, &mut |_| {})?;
+    }
+    Ok(())
 }
 
 fn request(deployment: &Deployment, label: &str, len: usize, answer: usize) -> Request {
@@ -183,21 +200,21 @@ fn prefill(
     engine: &mut Engine<AnyDevice>,
     tokens: usize,
     depth: usize,
+    watch: &dyn Watch,
 ) -> Result<(f64, Vec<KernelTime>), BenchError> {
     // Warm: what a prompt of this length touches is in memory, as it is in a server.
     engine.submit(request(deployment, "warm", tokens, 1))?;
-    engine.run_until_idle(&mut |_| {})?;
+    finish(engine, watch)?;
     engine.submit(request(deployment, "bench", depth + tokens, 1))?;
     let mut rows = 0;
     while rows < depth {
-        let step = Policy { rows_step_max: engine_step(depth - rows), ..*engine.policy() };
-        engine.set_policy(step)?;
-        rows += engine.step(&mut |_| {})?.rows;
+        engine.set_policy(Policy { rows_step_max: engine_step(depth - rows), ..*engine.policy() })?;
+        rows += step(engine, watch, &mut |_| {})?.rows;
     }
     engine.set_policy(Policy { rows_step_max: Policy::default().rows_step_max, ..*engine.policy() })?;
     engine.device().take_times();
     let start = Instant::now();
-    engine.run_until_idle(&mut |_| {})?;
+    finish(engine, watch)?;
     Ok(measured(tokens, start.elapsed(), engine))
 }
 
@@ -213,6 +230,7 @@ fn decode(
     tokens: usize,
     batch: usize,
     depth: usize,
+    watch: &dyn Watch,
 ) -> Result<(f64, Vec<KernelTime>), BenchError> {
     // The first sequences generate while the last are prefilled: they get so many tokens more.
     let early = batch * (1 + depth / Policy::default().rows_step_max);
@@ -221,8 +239,8 @@ fn decode(
     }
     let mut begun = 0;
     while begun < batch {
-        engine.step(&mut |event| {
-            if let vosti_engine::Event::Token { index: 0, .. } = event {
+        step(engine, watch, &mut |event| {
+            if let Event::Token { index: 0, .. } = event {
                 begun += 1;
             }
         })?;
@@ -233,7 +251,7 @@ fn decode(
     engine.device().take_times();
     let start = Instant::now();
     for _ in 0..tokens {
-        given += engine.step(&mut |_| {})?.tokens;
+        given += step(engine, watch, &mut |_| {})?.tokens;
     }
     Ok(measured(given, start.elapsed(), engine))
 }

@@ -16,6 +16,7 @@ use std::process::Command;
 use std::sync::Arc;
 use thiserror::Error;
 use vosti_core::{PAGE, Program};
+pub use vosti_cpu::THREADS_MAX;
 use vosti_cpu::isa::Isa;
 use vosti_cpu::{Config, CpuDevice, CpuError, WeightCache};
 use vosti_cuda::{CudaDevice, CudaError, DriverError, Pages};
@@ -51,8 +52,15 @@ pub enum DeployError {
     Engine(#[from] EngineError),
     #[error("{}: {error}", path.display())]
     Io { path: PathBuf, error: io::Error },
-    #[error("--threads is 0: give at least one")]
-    NoThreads,
+    #[error("{asked} worker threads: give --threads from 1 to {THREADS_MAX}")]
+    Threads { asked: usize },
+    #[error("--context {asked} is longer than the model's own, {most} tokens: give at most that, or leave it out")]
+    Context { asked: u32, most: u32 },
+    #[error(
+        "{pages} KV pages are {} MiB, which this machine does not give ({error}): ask for less with --kv-pages or --kv-memory",
+        bytes >> 20
+    )]
+    NoMemory { pages: usize, bytes: u64, error: io::Error },
     #[error("{0}: take smaller steps or a shorter context")]
     Unproved(String),
     #[error("interrupted")]
@@ -124,11 +132,13 @@ impl Deployment {
     /// Opens the file or folder, loads every weight once, and computes the fingerprint.
     pub fn load(name: &str, path: &Path, options: &Options, watch: &dyn Watch) -> Result<Self, DeployError> {
         let threads = match options.threads {
-            Some(0) => return Err(DeployError::NoThreads),
             Some(threads) => threads,
             // Respects affinity and cgroup quotas.
-            None => std::thread::available_parallelism().map_or(1, usize::from),
+            None => std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX),
         };
+        if !(1..=THREADS_MAX).contains(&threads) {
+            return Err(DeployError::Threads { asked: threads });
+        }
         let (bundle, target, hardware) = match options.on {
             On::Cpu => {
                 let bundle = Bundle::open(options.bundle.as_deref())?;
@@ -144,6 +154,10 @@ impl Deployment {
             }
         };
         let source = Source::open(path)?;
+        let most = source.decoder().context;
+        if let Some(asked) = options.context.filter(|asked| *asked > most) {
+            return Err(DeployError::Context { asked, most });
+        }
         let context = options.context.or(bundle.manifest().map(|manifest| manifest.context));
         let plan = source.plan(&PlanOptions { target: &target, act: Act::Bf16, context })?;
         // Made beside the weights: a large vocabulary takes a second.
@@ -260,6 +274,11 @@ impl Deployment {
         if let Some(what) = limit::exceeded(room.rows_max, self.program().context as usize, PAGE) {
             return Err(DeployError::Unproved(what));
         }
+        // More bytes than an address has room for.
+        let bytes = self.page_bytes().checked_mul(room.pages.unwrap_or(1) as u64);
+        if bytes.is_none_or(|bytes| bytes > isize::MAX as u64) {
+            return Err(self.no_memory(room, io::ErrorKind::OutOfMemory.into()));
+        }
         self.make(room, None)
     }
 
@@ -274,7 +293,13 @@ impl Deployment {
                 config.isa = room.isa;
                 config.ttir = Some(self.bundle.texts(&self.plan));
                 config.weights = Some(weights.clone());
-                Ok(AnyDevice::Cpu(CpuDevice::new(program, bindings, &source, config)?.into()))
+                let device = CpuDevice::new(program, bindings, &source, config).map_err(|error| match error {
+                    CpuError::System(error) if error.kind() == io::ErrorKind::OutOfMemory => {
+                        self.no_memory(room, error)
+                    }
+                    error => error.into(),
+                });
+                Ok(AnyDevice::Cpu(device?.into()))
             }
             Hardware::Gpu { gpu, weights } => {
                 let mut config = vosti_cuda::Config::new(room.rows_max, selected_max(room), vec![]);
@@ -288,6 +313,11 @@ impl Deployment {
                 Ok(AnyDevice::Gpu(device.into()))
             }
         }
+    }
+
+    fn no_memory(&self, room: &Room, error: io::Error) -> DeployError {
+        let pages = room.pages.unwrap_or(1);
+        DeployError::NoMemory { pages, bytes: self.page_bytes().saturating_mul(pages as u64), error }
     }
 
     /// Loads every weight into the cache that all devices share.

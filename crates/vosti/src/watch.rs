@@ -17,6 +17,17 @@ pub fn counted(n: usize, noun: &str) -> String {
     format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
 }
 
+/// Passes on that the work shall end, and nothing of how far it is: for work inside a stage of the watcher's own.
+pub struct Quiet<'a>(pub &'a dyn Watch);
+
+impl Watch for Quiet<'_> {
+    fn stage(&self, _label: &str, _total: u64) {}
+    fn done(&self, _units: u64) {}
+    fn cancelled(&self) -> bool {
+        self.0.cancelled()
+    }
+}
+
 /// Watches nothing.
 pub struct Silent;
 

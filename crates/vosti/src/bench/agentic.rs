@@ -90,7 +90,7 @@ pub fn play(deployment: &Deployment, trace: Trace, watch: &dyn Watch) -> Result<
     let shared = tokens("shared", trace.shared);
     if !shared.is_empty() {
         engine.submit(Request::new(shared.clone(), Sampling::greedy(1)))?;
-        engine.run_until_idle(&mut |_| {})?;
+        super::finish(&mut engine, watch)?;
     }
     watch.stage("agents", (trace.sessions * trace.turns) as u64);
     let start = Instant::now();
@@ -119,7 +119,8 @@ pub fn play(deployment: &Deployment, trace: Trace, watch: &dyn Watch) -> Result<
             // Everybody waits for a tool.
             let next = sessions.iter().filter(|s| s.ended.is_none()).map(|s| s.due).min();
             if let Some(due) = next {
-                std::thread::sleep(due.saturating_duration_since(Instant::now()));
+                // A pause may be long: the watcher is asked in between.
+                std::thread::sleep(due.saturating_duration_since(Instant::now()).min(Duration::from_millis(50)));
             }
             continue;
         }

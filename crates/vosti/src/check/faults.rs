@@ -5,7 +5,7 @@
 //! so they break the model's own.
 
 use super::{CheckError, Facts, Options, Profile, Report, Setup, Subject, toy::Toy};
-use crate::watch::{Silent, Watch};
+use crate::watch::{Quiet, Watch};
 use serde::Serialize;
 use vosti_core::Program;
 use vosti_engine::faulty::{self, FaultyDevice};
@@ -159,10 +159,8 @@ impl Caught {
 }
 
 fn check<S: Subject>(subject: &S, profile: Profile, watch: &dyn Watch) -> Result<Report, CheckError> {
-    if watch.cancelled() {
-        return Err(CheckError::Interrupted);
-    }
-    super::run(subject, &Options { profile, prompt_max: None, only: Vec::new(), seed: 7 }, &Silent)
+    let options = Options { profile, prompt_max: None, only: Vec::new(), seed: 7 };
+    super::run(subject, &options, &Quiet(watch))
 }
 
 /// A subject with a fault around its device.
@@ -190,6 +188,32 @@ impl<S: Subject> Subject for Broken<'_, S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::watch::Silent;
+    use std::cell::Cell;
+
+    /// Cancels from the n-th time that it is asked on, and counts the faults that were done with.
+    struct Impatient(Cell<u32>, Cell<u64>);
+
+    impl Watch for Impatient {
+        fn stage(&self, _label: &str, _total: u64) {}
+        fn done(&self, units: u64) {
+            self.1.set(units);
+        }
+        fn cancelled(&self) -> bool {
+            self.0.set(self.0.get().saturating_sub(1));
+            self.0.get() == 0
+        }
+    }
+
+    #[test]
+    fn a_self_test_ends_at_the_next_step_and_not_at_the_next_fault() {
+        let watch = Impatient(Cell::new(5), Cell::new(0));
+        assert!(matches!(self_test(&watch), Err(CheckError::Interrupted)));
+        assert_eq!(watch.1.get(), 0, "the fifth question comes long before the first fault");
+        let watch = Impatient(Cell::new(5), Cell::new(0));
+        assert!(matches!(self_test_of(&Toy::new(None), &watch), Err(CheckError::Interrupted)));
+        assert_eq!(watch.1.get(), 0);
+    }
 
     #[test]
     fn the_whole_engine_passes() {

@@ -57,9 +57,9 @@ pub struct Options {
 }
 
 /// Digests of the rows of a few fixed requests: what [`Subject::restarted`] gets from another process.
-pub fn probe<S: Subject>(subject: &S, seed: u64) -> Result<Vec<String>, CheckError> {
+pub fn probe<S: Subject>(subject: &S, seed: u64, watch: &dyn Watch) -> Result<Vec<String>, CheckError> {
     let options = Options { profile: Profile::brief(), prompt_max: None, only: Vec::new(), seed };
-    relations::Suite::new(subject, &options, &crate::watch::Silent).probe()
+    relations::Suite::new(subject, &options, watch).probe()
 }
 
 /// Runs the suite.

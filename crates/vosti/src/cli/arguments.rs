@@ -1,5 +1,6 @@
 //! Every flag, parsed once.
 
+use super::values::{at_least_one, bias, date, size, threads, whole};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use vosti::catalogue;
@@ -64,7 +65,7 @@ pub struct Hardware {
     pub device: Device,
 
     /// Worker threads [default: the cores this process may use]
-    #[arg(short, long, value_name = "N")]
+    #[arg(short, long, value_name = "N", value_parser = threads, allow_negative_numbers = true)]
     pub threads: Option<usize>,
 
     /// Run what `vosti prepare` wrote to this folder, instead of the built-in kernels and certificates
@@ -87,10 +88,10 @@ pub struct Engine {
     pub kv_memory: Option<u64>,
 
     /// The same as a number of pages of 64 tokens
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true)]
     pub kv_pages: Option<usize>,
 
-    /// Longest sequence, prompt and answer [default: the model's own]
+    /// Longest sequence, prompt and answer, at most the model's own; part of the fingerprint [default: the model's own]
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(16..))]
     pub context: Option<u32>,
 
@@ -103,11 +104,14 @@ pub struct Engine {
 #[derive(Args, Clone)]
 pub struct Sampling {
     /// Most tokens to generate
-    #[arg(short = 'n', long, default_value_t = 256, value_name = "N")]
+    #[arg(
+        short = 'n', long, default_value_t = 256, value_name = "N", value_parser = at_least_one,
+        allow_negative_numbers = true
+    )]
     pub max_tokens: usize,
 
     /// Seed of the random numbers [default: a fresh one, which is printed]
-    #[arg(short, long)]
+    #[arg(short, long, value_parser = whole::<u64>, allow_negative_numbers = true)]
     pub seed: Option<u64>,
 
     /// 0 always takes the most likely token; higher is more varied
@@ -115,7 +119,7 @@ pub struct Sampling {
     pub temperature: f32,
 
     /// Keep only the K most likely tokens; 0 keeps all
-    #[arg(long, default_value_t = 0, value_name = "K")]
+    #[arg(long, default_value_t = 0, value_name = "K", value_parser = whole::<u32>, allow_negative_numbers = true)]
     pub top_k: u32,
 
     /// Keep the most likely tokens that together have this probability
@@ -146,6 +150,10 @@ pub struct Sampling {
     #[arg(long, value_name = "TEXT")]
     pub stop: Vec<String>,
 
+    /// End at this token, as at the model's own end-of-text token; may be given several times
+    #[arg(long, value_name = "ID", value_parser = whole::<u32>, allow_negative_numbers = true)]
+    pub stop_token: Vec<u32>,
+
     /// Go on after the model's end-of-text token
     #[arg(long)]
     pub ignore_eos: bool,
@@ -160,6 +168,11 @@ pub struct Generate {
     /// Treat the prompt as a user's message to a chat model
     #[arg(short, long)]
     pub chat: bool,
+
+    /// With --chat: the date a chat template may ask for, so that the same words give the same tokens tomorrow [default:
+    /// fixed]
+    #[arg(long, value_name = "YYYY-MM-DD", value_parser = date, requires = "chat")]
+    pub date: Option<vosti_model::Date>,
 
     /// Answers to give; they share the prompt's memory
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
@@ -216,7 +229,7 @@ pub struct Serve {
     pub served_model_name: Vec<String>,
 
     /// Answers that may wait; more are refused with 429
-    #[arg(long, default_value_t = 256, value_name = "N")]
+    #[arg(long, default_value_t = 256, value_name = "N", value_parser = whole::<usize>, allow_negative_numbers = true)]
     pub max_queue: usize,
 
     /// Connections; more wait until one closes
@@ -317,7 +330,7 @@ pub struct Check {
     pub profile: ProfileName,
 
     /// Drop the cases with longer prompts, and say how many
-    #[arg(long, value_name = "TOKENS")]
+    #[arg(long, value_name = "TOKENS", value_parser = whole::<usize>, allow_negative_numbers = true)]
     pub max_prompt: Option<usize>,
 
     /// Only these relations: batch, chunk, prefill-decode, prefix, pressure, arrivals, speculation, choices, machine
@@ -325,7 +338,7 @@ pub struct Check {
     pub only: Vec<String>,
 
     /// Seed of the suite's random prompts and orders
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = whole::<u64>, allow_negative_numbers = true)]
     pub seed: u64,
 
     /// Write the result to this file as JSON; - is standard output
@@ -337,11 +350,11 @@ pub struct Check {
     pub html: Option<PathBuf>,
 
     /// Break the engine on purpose, in many ways, and show that each one is caught
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["profile", "max_prompt", "only", "seed", "html", "probe"])]
     pub self_test: bool,
 
     /// Measure this server instead, through the OpenAI API: one like http://127.0.0.1:8000, of whatever make
-    #[arg(long, value_name = "URL", conflicts_with_all = ["self_test", "probe", "html", "only", "max_prompt"])]
+    #[arg(long, value_name = "URL", conflicts_with_all = ["profile", "max_prompt", "only", "html", "self_test", "probe"])]
     pub endpoint: Option<String>,
 
     /// With --endpoint: sent as `Authorization: Bearer KEY` [default: $OPENAI_API_KEY]
@@ -353,15 +366,18 @@ pub struct Check {
     pub endpoint_model: Option<String>,
 
     /// With --endpoint: prompts; each is asked greedily and with a seed
-    #[arg(long, value_name = "N", requires = "endpoint", default_value_t = 8)]
+    #[arg(long, value_name = "N", requires = "endpoint", default_value_t = 8, value_parser = at_least_one)]
     pub prompts: usize,
 
     /// With --endpoint: tokens of each answer
-    #[arg(long, value_name = "TOKENS", requires = "endpoint", default_value_t = 24)]
+    #[arg(long, value_name = "TOKENS", requires = "endpoint", default_value_t = 24, value_parser = at_least_one)]
     pub answer: usize,
 
     /// With --endpoint: how many requests at the same time
-    #[arg(long, value_delimiter = ',', value_name = "N,...", requires = "endpoint", default_value = "2,4,8,16")]
+    #[arg(
+        long, value_delimiter = ',', value_name = "N,...", requires = "endpoint", default_value = "2,4,8,16",
+        value_parser = at_least_one
+    )]
     pub together: Vec<usize>,
 
     /// Print the digests of a few fixed requests' logits: how the suite asks another process
@@ -398,11 +414,11 @@ pub struct Replay {
 #[derive(Args)]
 pub struct Bench {
     /// Prompt tokens of the prefill measurement; 0: none
-    #[arg(short, long, default_value_t = 512, value_name = "TOKENS")]
+    #[arg(short, long, default_value_t = 512, value_name = "TOKENS", value_parser = whole::<usize>, allow_negative_numbers = true)]
     pub prefill: usize,
 
     /// Tokens of each decode measurement; 0: none
-    #[arg(short = 'n', long, default_value_t = 64, value_name = "TOKENS")]
+    #[arg(short = 'n', long, default_value_t = 64, value_name = "TOKENS", value_parser = whole::<usize>, allow_negative_numbers = true)]
     pub decode: usize,
 
     /// Sequences that decode together
@@ -410,7 +426,10 @@ pub struct Bench {
     pub batch: Vec<usize>,
 
     /// Tokens already in the cache of each sequence
-    #[arg(short, long, value_delimiter = ',', default_value = "0", value_name = "TOKENS,...")]
+    #[arg(
+        short, long, value_delimiter = ',', default_value = "0", value_name = "TOKENS,...", value_parser = whole::<usize>,
+        allow_negative_numbers = true
+    )]
     pub depth: Vec<usize>,
 
     /// Play sessions of agents instead: their turns, as SESSIONS,TURNS,PROMPT,SHARED,INPUT,OUTPUT,PAUSE
@@ -440,57 +459,7 @@ pub struct Bench {
     pub hardware: Hardware,
 }
 
-/// A count of something that cannot be none.
-fn at_least_one(text: &str) -> Result<usize, String> {
-    let none = || format!("`{text}` is not a whole number of at least 1");
-    text.parse().ok().filter(|n| *n > 0).ok_or_else(none)
-}
-
-/// `512M`, `2G`, `1048576`.
-fn size(text: &str) -> Result<u64, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = match text[digits.len()..].to_ascii_uppercase().trim_end_matches('B').trim_end_matches('I') {
-        "" => 1u64,
-        "K" => 1 << 10,
-        "M" => 1 << 20,
-        "G" => 1 << 30,
-        _ => return Err("write a size like 512M or 2G".into()),
-    };
-    let number: u64 = digits.parse().map_err(|_| "write a size like 512M or 2G".to_string())?;
-    number.checked_mul(unit).filter(|bytes| *bytes > 0).ok_or_else(|| "the size is 0 or too large".into())
-}
-
-fn bias(text: &str) -> Result<(u32, f32), String> {
-    let hint = || "write TOKEN=X with a token id and a number, e.g. 1234=-100".to_string();
-    let (token, value) = text.split_once('=').ok_or_else(hint)?;
-    Ok((token.parse().map_err(|_| hint())?, value.parse().map_err(|_| hint())?))
-}
-
-fn date(text: &str) -> Result<vosti_model::Date, String> {
-    vosti_model::Date::parse(text).ok_or_else(|| "write a date like 2024-07-26".into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::CommandFactory;
-
-    #[test]
-    fn the_command_line_is_consistent() {
-        Vosti::command().debug_assert();
-    }
-
-    #[test]
-    fn sizes_are_read_with_units_and_overflow_is_refused() {
-        assert_eq!(size("512M"), Ok(512 << 20));
-        assert_eq!(size("2GiB"), Ok(2 << 30));
-        assert_eq!(size("64"), Ok(64));
-        for wrong in ["", "M", "0", "1T", "-1", "99999999999999G", "1.5G"] {
-            assert!(size(wrong).is_err(), "{wrong}");
-        }
-    }
-}
-
+/// `vosti verify`
 #[derive(Args)]
 pub struct Verify {
     /// Only kernels whose specialisation starts with this, e.g. `attend` or `linear-bf16`; or a kernel of your own, a
@@ -515,7 +484,7 @@ pub struct Verify {
     pub read_only: bool,
 
     /// Which answers `--read-only` solves again
-    #[arg(long, default_value_t = 0, value_name = "N")]
+    #[arg(long, default_value_t = 0, value_name = "N", value_parser = whole::<u64>, allow_negative_numbers = true)]
     pub seed: u64,
 
     /// Prove the kernels of a bundle instead of the built-in ones
@@ -550,7 +519,7 @@ pub struct Probe {
     pub dump: Option<PathBuf>,
 
     /// Seed of the cases
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = whole::<u64>, allow_negative_numbers = true)]
     pub seed: u64,
 
     /// Print JSON
@@ -584,11 +553,22 @@ pub struct Prepare {
     #[arg(long, value_name = "PATH")]
     pub python: Option<PathBuf>,
 
-    /// Longest sequence, prompt and answer [default: the model's own]
+    /// Longest sequence, prompt and answer, at most the model's own; part of the fingerprint [default: the model's own]
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(16..))]
     pub context: Option<u32>,
 
     /// Replace a bundle that is there
     #[arg(long)]
     pub force: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Vosti::command().debug_assert();
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::arguments::{Bench, Device};
 use super::bar::{Bar, Unit};
-use super::stream::print;
+use super::output::print;
 use super::{Outcome, open};
 use anyhow::{Result, ensure};
 use vosti::bench::agentic::{self, Trace};
@@ -29,25 +29,25 @@ pub fn run(arguments: &Bench) -> Result<Outcome> {
         }
     }
     let bar = Bar::new(Unit::Count);
-    let report = bench::run(&deployment, &cases, arguments.repeat.max(1), &bar)?;
+    let report = bench::run(&deployment, &cases, arguments.repeat, &bar)?;
     drop(bar);
     if arguments.json {
-        print(&format!("{}\n", serde_json::to_string_pretty(&report)?));
+        print(&format!("{}\n", serde_json::to_string_pretty(&report)?))?;
         return Ok(Outcome::Done);
     }
-    print(&format!("{}, {}\n", deployment.describe(), deployment.device_name()));
+    print(&format!("{}, {}\n", deployment.describe(), deployment.device_name()))?;
     let dot = report.dot_flops_per_s.map_or("not measured".into(), |flops| format!("{:.0} GFLOP/s", flops * 1e-9));
-    print(&format!("at most      reads {:.1} GB/s, BF16 dots {dot}\n", report.read_bytes_per_s * 1e-9));
+    print(&format!("at most      reads {:.1} GB/s, BF16 dots {dot}\n", report.read_bytes_per_s * 1e-9))?;
     print(&format!(
         "{:<10} {:>6} {:>6} {:>6} {:>12} {:>10} {:>10}\n",
         "what", "tokens", "batch", "depth", "tokens/s", "spread", "of bound"
-    ));
+    ))?;
     for result in &report.cases {
-        print(&format!("{result}\n"));
+        print(&format!("{result}\n"))?;
         let all: f64 = result.kernels.iter().map(|kernel| kernel.seconds).sum();
         for kernel in result.kernels.iter().filter(|_| arguments.profile) {
             let (ms, share) = (kernel.seconds * 1e3, 100.0 * kernel.seconds / all.max(1e-9));
-            print(&format!("  {share:5.1}% {ms:9.2} ms  {}\n", kernel.name));
+            print(&format!("  {share:5.1}% {ms:9.2} ms  {}\n", kernel.name))?;
         }
     }
     Ok(Outcome::Done)
@@ -58,11 +58,11 @@ fn agents(deployment: &Deployment, trace: Trace, json: bool) -> Result<Outcome> 
     let played = agentic::play(deployment, trace, &bar)?;
     drop(bar);
     if json {
-        print(&format!("{}\n", serde_json::to_string_pretty(&played)?));
+        print(&format!("{}\n", serde_json::to_string_pretty(&played)?))?;
         return Ok(Outcome::Done);
     }
     let mean = |all: &[f64]| all.iter().sum::<f64>() / all.len().max(1) as f64;
-    print(&format!("{}, {}\n", deployment.describe(), deployment.device_name()));
+    print(&format!("{}, {}\n", deployment.describe(), deployment.device_name()))?;
     print(&format!(
         "{} sessions of {} turns: {:.1} s a session, first token after {:.2} s, {:.1} tokens/s\n",
         trace.sessions,
@@ -70,6 +70,6 @@ fn agents(deployment: &Deployment, trace: Trace, json: bool) -> Result<Outcome> 
         mean(&played.session_s),
         mean(&played.first_token_s),
         played.tokens_per_s
-    ));
+    ))?;
     Ok(Outcome::Done)
 }

@@ -3,7 +3,8 @@
 
 use super::arguments::Chat;
 use super::open;
-use super::stream::{print, stream};
+use super::output::print;
+use super::stream::{stream, submit};
 use super::{Outcome, interrupt, sampling};
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -17,13 +18,14 @@ pub fn run(arguments: &Chat) -> Result<Outcome> {
     let own = deployment.text()?;
     let template = own.chat()?; // a base model says so before anything is computed
     let context = deployment.program().context as usize;
-    let mut engine = open::engine(&deployment, flags, context)?;
     let seed = sampling::seed(&arguments.sampling);
+    let sampling = sampling::checked(&arguments.sampling, seed, &deployment)?;
+    let mut engine = open::engine(&deployment, flags, context)?;
+    open::banner(&deployment, &engine);
     eprintln!(
-        "seed         {seed}\n\nWrite a message and press Enter. Ctrl-C ends an answer, Ctrl-D the conversation.\n"
+        "seed         {seed}\n\nWrite a message and press Enter. Ctrl-C ends an answer, Ctrl-C at the prompt or Ctrl-D the conversation.\n"
     );
 
-    let sampling = sampling::checked(&arguments.sampling, seed, &deployment)?;
     let rendering = ChatOptions { date: arguments.date.unwrap_or(Date::DEFAULT), ..ChatOptions::default() };
     let mut messages: Vec<Value> = Vec::new();
     messages.extend(arguments.system.iter().map(|text| json!({ "role": "system", "content": text })));
@@ -38,8 +40,9 @@ pub fn run(arguments: &Chat) -> Result<Outcome> {
             eprintln!("the conversation has {} tokens and no longer fits: start a new one", prompt.len());
             break;
         }
-        let streamed = stream(&mut engine, own, Request::new(prompt, sampling.clone()), &arguments.sampling.stop)?;
-        print("\n");
+        let submitted = submit(&mut engine, Request::new(prompt, sampling.clone()), &arguments.sampling.stop)?;
+        let streamed = stream(&mut engine, own, submitted)?;
+        print("\n")?;
         streamed.report();
         eprintln!();
         interrupt::reset();
@@ -48,17 +51,12 @@ pub fn run(arguments: &Chat) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// The next line, None at the end of input or at Ctrl-C before anything was typed.
+/// The next line, None at the end of input. Ctrl-C ends the process.
 fn read_line() -> Result<Option<String>> {
     if std::io::stdin().is_terminal() {
-        print("> ");
+        print("> ")?;
     }
     let mut line = String::new();
-    match std::io::stdin().lock().read_line(&mut line) {
-        Ok(0) => Ok(None),
-        Ok(_) if interrupt::interrupted() => Ok(None),
-        Ok(_) => Ok(Some(line)),
-        Err(error) if error.kind() == std::io::ErrorKind::Interrupted => Ok(None),
-        Err(error) => Err(error.into()),
-    }
+    let read = interrupt::ends_at_once(|| std::io::stdin().lock().read_line(&mut line));
+    Ok((read? > 0).then_some(line))
 }

@@ -2,26 +2,29 @@
 
 use super::arguments::{Check, Device, ProfileName};
 use super::bar::{Bar, Unit};
-use super::stream::print;
+use super::output::{Promised, judged, print, verdict};
 use super::{Outcome, open};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use std::path::Path;
 use vosti::check::{self, Profile, Subject, endpoint, faults, html};
 use vosti::deployment::Real;
 
 pub fn run(arguments: &Check) -> Result<Outcome> {
+    // Before the work, which may take hours.
+    let files = Files::new(arguments)?;
     if let Some(url) = &arguments.endpoint {
-        return measure(arguments, url);
+        return measure(arguments, url, files);
     }
     let deployment = open::load(&arguments.model, &open::options(&arguments.hardware, None))?;
     let program = std::env::current_exe().ok();
     let subject = Real::new(deployment, program.map(|path| (path, again(arguments))));
     if arguments.probe {
-        check::probe(&subject, arguments.seed)?.iter().for_each(|digest| print(&format!("{digest}\n")));
+        let digests = check::probe(&subject, arguments.seed, &Bar::new(Unit::Count))?;
+        print(&digests.iter().map(|digest| format!("{digest}\n")).collect::<String>())?;
         return Ok(Outcome::Done);
     }
     if arguments.self_test {
-        return self_test(arguments, &subject);
+        return self_test(&subject, files);
     }
     let profile = match arguments.profile {
         ProfileName::Quick => Profile::quick(subject.facts().window),
@@ -34,11 +37,9 @@ pub fn run(arguments: &Check) -> Result<Outcome> {
         seed: arguments.seed,
     };
     let report = check::run(&subject, &options, &Bar::new(Unit::Count))?;
-    if let Some(path) = &arguments.html {
-        std::fs::write(path, html::page(&report)).with_context(|| format!("cannot write {}", path.display()))?;
-    }
+    let page = files.html.is_some().then(|| html::page(&report));
     let json = serde_json::to_string_pretty(&report)?;
-    finish(arguments.json.as_deref(), &json, &report.table(), report.passed)
+    files.finish(&json, page.as_deref(), &report.table(), report.passed)
 }
 
 /// The flags by which another process opens the same deployment.
@@ -55,39 +56,58 @@ fn again(arguments: &Check) -> Vec<String> {
 }
 
 /// Another server, from outside.
-fn measure(arguments: &Check, url: &str) -> Result<Outcome> {
+fn measure(arguments: &Check, url: &str, files: Files) -> Result<Outcome> {
     let key = arguments.api_key.clone().or_else(|| std::env::var("OPENAI_API_KEY").ok());
     let options = endpoint::Options {
         url: url.to_string(),
         key: key.filter(|key| !key.is_empty()),
         model: arguments.endpoint_model.clone(),
-        prompts: arguments.prompts.max(1),
-        tokens: arguments.answer.max(1),
-        together: arguments.together.iter().map(|n| (*n).max(1)).collect(),
+        prompts: arguments.prompts,
+        tokens: arguments.answer,
+        together: arguments.together.clone(),
         seed: arguments.seed,
     };
     let report = endpoint::run(&options, &Bar::new(Unit::Count))?;
-    finish(arguments.json.as_deref(), &serde_json::to_string_pretty(&report)?, &report.table(), report.passed)
+    files.finish(&serde_json::to_string_pretty(&report)?, None, &report.table(), report.passed)
 }
 
-fn self_test(arguments: &Check, subject: &Real) -> Result<Outcome> {
+fn self_test(subject: &Real, files: Files) -> Result<Outcome> {
     let bar = Bar::new(Unit::Count);
     let results = [faults::self_test(&bar)?, faults::self_test_of(subject, &bar)?];
     drop(bar);
     let tables: Vec<String> = results.iter().map(faults::SelfTest::table).collect();
     let passed = results.iter().all(faults::SelfTest::passed);
-    finish(arguments.json.as_deref(), &serde_json::to_string_pretty(&results)?, &tables.join("\n"), passed)
+    files.finish(&serde_json::to_string_pretty(&results)?, None, &tables.join("\n"), passed)
 }
 
-/// JSON where it was asked for; the table on standard output unless the JSON went there.
-fn finish(json_to: Option<&Path>, json: &str, table: &str, passed: bool) -> Result<Outcome> {
-    match json_to {
-        Some(path) if path == Path::new("-") => print(&format!("{json}\n")),
-        Some(path) => {
-            std::fs::write(path, json).with_context(|| format!("cannot write {}", path.display()))?;
-            print(table);
-        }
-        None => print(table),
+/// Where the result goes besides the terminal.
+struct Files {
+    /// `--json -`.
+    json_on_stdout: bool,
+    json: Option<Promised>,
+    html: Option<Promised>,
+}
+
+impl Files {
+    fn new(arguments: &Check) -> Result<Self> {
+        let json_on_stdout = arguments.json.as_deref() == Some(Path::new("-"));
+        let json = arguments.json.as_deref().filter(|_| !json_on_stdout);
+        let (json, html) =
+            (json.map(Promised::new).transpose()?, arguments.html.as_deref().map(Promised::new).transpose()?);
+        Ok(Files { json_on_stdout, json, html })
     }
-    Ok(if passed { Outcome::Done } else { Outcome::Failed })
+
+    /// JSON and page where they were asked for; the table on standard output unless the JSON went there.
+    fn finish(self, json: &str, page: Option<&str>, table: &str, passed: bool) -> Result<Outcome> {
+        let kept = self.json.map_or(Ok(()), |file| file.keep(json));
+        let kept = kept.and(self.html.map_or(Ok(()), |file| file.keep(page.unwrap_or_default())));
+        let outcome = match self.json_on_stdout {
+            true => verdict(&format!("{json}\n"), passed),
+            false => verdict(table, passed),
+        };
+        match kept {
+            Ok(()) => outcome,
+            Err(error) => judged(Err(error), passed),
+        }
+    }
 }

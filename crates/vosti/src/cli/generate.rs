@@ -2,18 +2,19 @@
 
 use super::arguments::Generate;
 use super::open::{self, text_or_stdin};
-use super::stream::{print, stream};
+use super::output::print;
+use super::stream::{stream, submit};
 use super::{Outcome, sampling};
 use anyhow::{Context, Result};
 use vosti_engine::Request;
-use vosti_model::{ChatOptions, Text};
+use vosti_model::{ChatOptions, Date, Text};
 
 pub fn run(arguments: &Generate) -> Result<Outcome> {
     let text = text_or_stdin(&arguments.prompt)?;
     let flags = &arguments.engine;
     let deployment = open::load(&flags.model, &open::options(&flags.hardware, flags.context))?;
     let own = deployment.text()?;
-    let prompt = tokens(own, &text, arguments.chat)?;
+    let prompt = tokens(own, &text, arguments)?;
     if prompt.is_empty() {
         anyhow::bail!("the prompt is empty: give some text");
     }
@@ -24,27 +25,31 @@ pub fn run(arguments: &Generate) -> Result<Outcome> {
     let room = request.prompt.len().saturating_add(arguments.sampling.max_tokens);
     let room = room.min(deployment.program().context as usize).saturating_mul(arguments.choices as usize);
     let mut engine = open::engine(&deployment, flags, room)?;
+    let submitted = submit(&mut engine, request, &arguments.sampling.stop)?;
+    // Nothing can be refused any more.
+    open::banner(&deployment, &engine);
     eprintln!("seed         {seed}\n");
     if !arguments.chat && arguments.choices == 1 {
-        print(&text);
+        print(&text)?;
     }
-    let streamed = stream(&mut engine, own, request, &arguments.sampling.stop)?;
+    let streamed = stream(&mut engine, own, submitted)?;
     if arguments.choices > 1 {
         for (i, answer) in streamed.texts.iter().enumerate() {
-            print(&format!("--- choice {i}\n{answer}\n"));
+            print(&format!("--- choice {i}\n{answer}\n"))?;
         }
     }
-    print("\n");
+    print("\n")?;
     eprintln!();
     streamed.report();
     Ok(if streamed.interrupted { Outcome::Interrupted } else { Outcome::Done })
 }
 
-fn tokens(own: &Text, text: &str, chat: bool) -> Result<Vec<u32>> {
-    if !chat {
+fn tokens(own: &Text, text: &str, arguments: &Generate) -> Result<Vec<u32>> {
+    if !arguments.chat {
         return Ok(own.tokenizer.encode(text, true)?);
     }
     let messages = serde_json::json!([{ "role": "user", "content": text }]);
     let template = own.chat().context("--chat needs a chat model")?;
-    Ok(own.tokenizer.encode(&template.render(&messages, &ChatOptions::default())?, false)?)
+    let options = ChatOptions { date: arguments.date.unwrap_or(Date::DEFAULT), ..ChatOptions::default() };
+    Ok(own.tokenizer.encode(&template.render(&messages, &options)?, false)?)
 }

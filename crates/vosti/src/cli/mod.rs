@@ -9,6 +9,7 @@ mod generate;
 mod interrupt;
 mod models;
 mod open;
+mod output;
 mod prepare;
 mod probe;
 mod replay;
@@ -16,6 +17,7 @@ mod sampling;
 mod serve;
 mod stream;
 mod tokenize;
+mod values;
 mod verify;
 
 use arguments::{Command, Vosti};
@@ -46,11 +48,14 @@ pub fn main() -> ExitCode {
         Ok(Outcome::Failed) => ExitCode::from(1),
         Ok(Outcome::Interrupted) => ExitCode::from(130),
         Err(error) if is_interrupt(&error) => {
-            eprintln!("vosti: interrupted");
+            // One that can be gone on with says so.
+            let fetch = error.chain().find_map(|cause| cause.downcast_ref::<FetchError>());
+            let fetch = fetch.filter(|cause| matches!(cause, FetchError::Interrupted));
+            eprintln!("vosti: {}", fetch.map_or_else(|| "interrupted".into(), ToString::to_string));
             ExitCode::from(130)
         }
         Err(error) => {
-            eprintln!("vosti: {}", format!("{error:#}").replace('\n', " "));
+            eprintln!("vosti: {}", one_line(&error));
             ExitCode::from(2)
         }
     }
@@ -73,6 +78,17 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
     }
 }
 
+/// An error and its causes, each told once: some messages hold their cause's.
+fn one_line(error: &anyhow::Error) -> String {
+    let mut told = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !told.contains(&cause) {
+            told += &format!(": {cause}");
+        }
+    }
+    told.replace('\n', " ")
+}
+
 fn is_interrupt(error: &anyhow::Error) -> bool {
     let fetch = matches!(error.downcast_ref(), Some(FetchError::Interrupted));
     let endpoint = matches!(error.downcast_ref(), Some(EndpointError::Interrupted));
@@ -83,8 +99,9 @@ fn is_interrupt(error: &anyhow::Error) -> bool {
 fn refuse(error: &clap::Error) -> ExitCode {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            let _ = error.print();
-            ExitCode::from(if error.use_stderr() { 2 } else { 0 })
+            let unwritten = error.print().err().filter(|why| why.kind() != std::io::ErrorKind::BrokenPipe);
+            unwritten.iter().for_each(|why| eprintln!("vosti: cannot write the help: {why}"));
+            ExitCode::from(if error.use_stderr() || unwritten.is_some() { 2 } else { 0 })
         }
         _ => {
             let text = error.to_string();
@@ -92,5 +109,22 @@ fn refuse(error: &clap::Error) -> ExitCode {
             eprintln!("vosti: {}; see --help", what.join(" ").trim_start_matches("error: "));
             ExitCode::from(2)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Context;
+
+    #[test]
+    fn a_cause_that_a_message_holds_already_is_told_once() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("memory or threads: {0}")]
+        struct Outer(#[from] std::io::Error);
+        let error: anyhow::Error = Outer(std::io::Error::other("no memory")).into();
+        assert_eq!(one_line(&error.context("cannot load")), "cannot load: memory or threads: no memory");
+        let plain = Err::<(), _>(std::io::Error::other("no\nspace")).context("cannot write x");
+        assert_eq!(one_line(&plain.unwrap_err()), "cannot write x: no space");
     }
 }

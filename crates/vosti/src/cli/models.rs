@@ -3,18 +3,22 @@
 use super::Outcome;
 use super::arguments::{From, Pull};
 use super::bar::{Bar, Unit};
+use super::output::print;
+use std::fmt::Write as _;
 use vosti::catalogue;
 use vosti::fetch::{Cache, FetchError, Source};
 
 /// Lists the catalogue.
 pub fn list() -> anyhow::Result<Outcome> {
     let cache = Cache::of_user()?;
+    let mut out = String::new();
     for model in catalogue::models() {
         let here = if cache.has(model) { "here" } else { "not fetched" };
         let default = if model.name == catalogue::DEFAULT { " (default)" } else { "" };
-        println!("{:<16} {:>4} MB  {here:<12} {}{default}", model.name, model.bytes / 1_000_000, model.about);
+        writeln!(out, "{:<16} {:>4} MB  {here:<12} {}{default}", model.name, model.bytes / 1_000_000, model.about)?;
     }
-    println!("\nA path to a GGUF file or a Hugging Face folder works too: --model PATH");
+    writeln!(out, "\nA path to a GGUF file or a Hugging Face folder works too: --model PATH")?;
+    print(&out)?;
     Ok(Outcome::Done)
 }
 
@@ -29,6 +33,6 @@ pub fn pull(arguments: &Pull) -> anyhow::Result<Outcome> {
     };
     let path = Cache::of_user()?.fetch(model, source, &Bar::new(Unit::Bytes))?;
     eprintln!("{name}: {} bytes, licence: {}", model.bytes, model.license);
-    println!("{}", path.display());
+    print(&format!("{}\n", path.display()))?;
     Ok(Outcome::Done)
 }

@@ -1,7 +1,8 @@
-//! From `--model` and the other engine flags to an engine that runs, with a banner that says what was opened.
+//! From `--model` and the other engine flags to an engine that runs, and the banner that says what was opened.
 
 use super::arguments::{Device, Engine as Flags, Hardware};
 use super::bar::{Bar, Unit};
+use super::interrupt;
 use anyhow::{Context, Result};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -69,13 +70,12 @@ pub fn engine(deployment: &Deployment, flags: &Flags, tokens: usize) -> Result<E
     let speculation = if flags.speculate { Speculation::NGRAM } else { Speculation::Off };
     let policy = Policy { speculation, ..Policy::default() };
     let room = Room { pages, rows_max: policy.rows_step_max, ..Room::default() };
-    let engine = Engine::new(deployment.device(&room)?, deployment.program().clone(), policy)?;
-    banner(deployment, engine.device().pages(0));
-    Ok(engine)
+    Ok(Engine::new(deployment.device(&room)?, deployment.program().clone(), policy)?)
 }
 
 /// What was opened, on stderr: stdout is for the answer.
-fn banner(deployment: &Deployment, pages: usize) {
+pub fn banner(deployment: &Deployment, engine: &Engine<AnyDevice>) {
+    let pages = engine.device().pages(0);
     let bytes = pages as u64 * deployment.page_bytes();
     eprintln!("model        {}", deployment.describe());
     eprintln!("device       {}", deployment.device_name());
@@ -94,6 +94,7 @@ pub fn text_or_stdin(argument: &str) -> Result<String> {
         return Ok(argument.to_string());
     }
     let mut text = String::new();
-    std::io::stdin().read_to_string(&mut text).context("standard input is not UTF-8 text: pass text")?;
+    let read = interrupt::ends_at_once(|| std::io::stdin().read_to_string(&mut text));
+    read.context("standard input is not UTF-8 text: pass text")?;
     Ok(text)
 }

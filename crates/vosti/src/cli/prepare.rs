@@ -1,7 +1,7 @@
 //! `vosti prepare`: a model's kernels and certificates as a folder, compiled where the target is a GPU.
 
 use super::arguments::Prepare;
-use super::stream::print;
+use super::output::print;
 use super::{Outcome, open};
 use anyhow::{Context, Result};
 use vosti::bundle::Bundle;
@@ -40,10 +40,10 @@ pub fn run(arguments: &Prepare) -> Result<Outcome> {
         manifest.kernels.len(),
         manifest.target,
         manifest.context
-    ));
+    ))?;
     if target != TARGET {
-        print(&table(&bundle));
-        print("What certificates assume of the device is untested: nothing here has run on a GPU.\n");
+        print(&table(&bundle))?;
+        print("What certificates assume of the device is untested: nothing here has run on a GPU.\n")?;
     }
     Ok(Outcome::Done)
 }

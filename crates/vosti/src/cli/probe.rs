@@ -2,7 +2,7 @@
 
 use super::arguments::Probe;
 use super::bar::{Bar, Unit};
-use super::stream::print;
+use super::output::verdict;
 use super::{Outcome, open};
 use anyhow::Result;
 use vosti::probe;
@@ -14,20 +14,18 @@ pub fn run(arguments: &Probe) -> Result<Outcome> {
     let bar = Bar::new(Unit::Count);
     let report = probe::run(&deployment, options, arguments.dump.as_deref(), &bar)?;
     drop(bar);
-    let outcome = if report.passed { Outcome::Done } else { Outcome::Failed };
     if arguments.json {
-        print(&format!("{}\n", serde_json::to_string_pretty(&report)?));
-        return Ok(outcome);
+        return verdict(&format!("{}\n", serde_json::to_string_pretty(&report)?), report.passed);
     }
-    print(&format!("{}, {}\n", report.model, report.device));
-    print(&format!("{:<6} {:>6} {:>9} {:>10}  kernel\n", "", "cases", "compared", "error"));
+    let mut out = format!("{}, {}\n", report.model, report.device);
+    out += &format!("{:<6} {:>6} {:>9} {:>10}  kernel\n", "", "cases", "compared", "error");
     for kernel in &report.kernels {
-        let verdict = if kernel.passed() { "ok" } else { "FAILED" };
+        let told = if kernel.passed() { "ok" } else { "FAILED" };
         let (cases, compared, error) = (kernel.cases, kernel.compared, kernel.error_max);
-        print(&format!("{verdict:<6} {cases:>6} {compared:>9} {error:>10.1e}  {}\n", kernel.kernel));
+        out += &format!("{told:<6} {cases:>6} {compared:>9} {error:>10.1e}  {}\n", kernel.kernel);
         if let Some(why) = &kernel.differs {
-            print(&format!("       {why}\n"));
+            out += &format!("       {why}\n");
         }
     }
-    Ok(outcome)
+    verdict(&out, report.passed)
 }

@@ -1,8 +1,8 @@
 //! `vosti replay`: answers a receipt's request again, alone or under load, and compares every logits row's digest.
 
 use super::arguments::Replay;
-use super::stream::print;
-use super::{Outcome, open, sampling};
+use super::output::verdict;
+use super::{Outcome, interrupt, open, sampling};
 use anyhow::{Context, Result, bail, ensure};
 use std::io::Read;
 use std::path::Path;
@@ -36,12 +36,12 @@ pub fn run(arguments: &Replay) -> Result<Outcome> {
     };
     match receipt.diverges(&tokens, &chain) {
         None => {
-            print(&format!("identical: {} tokens and all their logits, {how}; {}\n", tokens.len(), chain.finish()));
-            Ok(Outcome::Done)
+            let all = format!("{} tokens and all their logits", tokens.len());
+            verdict(&format!("identical: {all}, {how}; {}\n", chain.finish()), true)
         }
         Some(divergence) => {
-            print(&format!("diverged, {how}: {}\n", explain(&deployment.text()?.tokenizer, &divergence)));
-            Ok(Outcome::Failed)
+            let explained = explain(&deployment.text()?.tokenizer, &divergence);
+            verdict(&format!("diverged, {how}: {explained}\n"), false)
         }
     }
 }
@@ -51,7 +51,8 @@ fn read(path: &Path) -> Result<Receipt> {
     let shown = path.display();
     let mut text = String::new();
     if path == Path::new("-") {
-        std::io::stdin().read_to_string(&mut text).context("standard input is not UTF-8 text: pass a receipt")?;
+        let read = interrupt::ends_at_once(|| std::io::stdin().read_to_string(&mut text));
+        read.context("standard input is not UTF-8 text: pass a receipt")?;
     } else {
         text = std::fs::read_to_string(path).with_context(|| format!("{shown}"))?;
     }
@@ -84,7 +85,7 @@ fn answer(deployment: &Deployment, receipt: &Receipt, under_load: bool) -> Resul
     engine.step(&mut |_| {})?;
     let id = engine.submit(request)?;
     while !watched.done(&engine, id) {
-        if super::interrupt::interrupted() {
+        if interrupt::interrupted() {
             bail!("interrupted");
         }
         if let Some(other) = after.pop() {

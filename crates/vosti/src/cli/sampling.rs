@@ -23,7 +23,11 @@ pub fn checked(arguments: &Sampling, seed: u64, deployment: &Deployment) -> Resu
     if let Some((token, _)) = arguments.logit_bias.iter().find(|(token, _)| *token >= vocabulary) {
         bail!("--logit-bias names token {token}, the vocabulary ends at {}", vocabulary - 1);
     }
-    let stop_tokens = if arguments.ignore_eos { Vec::new() } else { own.tokenizer.eos().collect() };
+    if let Some(token) = arguments.stop_token.iter().find(|token| **token >= vocabulary) {
+        bail!("--stop-token names token {token}, the vocabulary ends at {}", vocabulary - 1);
+    }
+    let own_ends = own.tokenizer.eos().filter(|_| !arguments.ignore_eos);
+    let stop_tokens = own_ends.chain(arguments.stop_token.iter().copied()).collect();
     let checked = vosti_engine::Sampling::new(SamplingParams {
         temperature: arguments.temperature,
         top_k: arguments.top_k,

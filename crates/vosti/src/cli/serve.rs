@@ -86,6 +86,7 @@ fn load(arguments: &Serve) -> Result<(Arc<Service>, EngineHandle, EngineThread)>
         flags.kv_memory = Some(KV_BYTES_DEFAULT);
     }
     let engine = open::engine(&deployment, &flags, usize::MAX)?;
+    open::banner(&deployment, &engine);
     let identity = Identity {
         fingerprint: deployment.fingerprint().to_string(),
         vocab: deployment.program().vocab,

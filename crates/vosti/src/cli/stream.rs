@@ -1,15 +1,14 @@
 //! One request through an engine: prints its text as it comes, and says how fast it came.
 
-use super::interrupt;
-use super::sampling;
+use super::output::print;
+use super::{interrupt, sampling};
 use anyhow::Result;
-use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vosti::watch::counted;
 use vosti_core::Device;
 use vosti_engine::text::TextStream;
-use vosti_engine::{Engine, Event, FinishReason, Request, Token};
+use vosti_engine::{Engine, Event, FinishReason, Request, RequestId, Token};
 use vosti_model::Text;
 
 /// What came of a request.
@@ -24,34 +23,55 @@ pub struct Streamed {
     first: Duration,
     rest: Duration,
     pub interrupted: bool,
+    /// Why its text could not be printed.
+    unprinted: Option<anyhow::Error>,
 }
 
-/// Runs the request to its end, or to Ctrl-C. A single choice is printed as it comes, several at the end.
+/// A request that the engine took, and that has not begun.
+pub struct Submitted {
+    id: RequestId,
+    stops: Vec<String>,
+    prompt_tokens: usize,
+    choices: usize,
+}
+
+/// Hands a request to the engine, which may refuse it: before anything is printed.
+pub fn submit<D: Device<Logits = [f32]>>(
+    engine: &mut Engine<D>,
+    request: Request,
+    stops: &[String],
+) -> Result<Submitted> {
+    let (prompt_tokens, choices) = (request.prompt.len(), request.choices as usize);
+    // Nothing here looks at logits.
+    let id = engine.submit(Request { token_logits: false, ..request })?;
+    Ok(Submitted { id, stops: stops.to_vec(), prompt_tokens, choices })
+}
+
+/// Runs a request to its end, or to Ctrl-C. A single choice is printed as it comes, several at the end.
 pub fn stream<D: Device<Logits = [f32]>>(
     engine: &mut Engine<D>,
     text: &Arc<Text>,
-    request: Request,
-    stops: &[String],
+    submitted: Submitted,
 ) -> Result<Streamed> {
-    // Nothing here looks at logits.
-    let request = Request { token_logits: false, ..request };
-    let choices = request.choices as usize;
-    let mut streams: Vec<TextStream> = (0..choices).map(|_| TextStream::new(sampling::text(text), stops)).collect();
+    let Submitted { id, stops, prompt_tokens, choices } = submitted;
+    let mut streams: Vec<TextStream> = (0..choices).map(|_| TextStream::new(sampling::text(text), &stops)).collect();
     let mut out = Streamed {
         texts: vec![String::new(); choices],
         tokens: vec![Vec::new(); choices],
         reasons: vec![None; choices],
-        prompt_tokens: request.prompt.len(),
+        prompt_tokens,
         ..Streamed::default()
     };
     let start = Instant::now();
-    let id = engine.submit(request)?;
     while !engine.is_idle() {
         if interrupt::interrupted() && !out.interrupted {
             out.interrupted = true;
             engine.abort(id);
         }
         engine.step(&mut |event| out.note(&mut streams, event))?;
+        if let Some(error) = out.unprinted.take() {
+            return Err(error);
+        }
         if out.first.is_zero() && out.tokens.iter().any(|tokens| !tokens.is_empty()) {
             out.first = start.elapsed();
         }
@@ -62,7 +82,10 @@ pub fn stream<D: Device<Logits = [f32]>>(
         let rest = stream.finish();
         out.give(choice, rest);
     }
-    Ok(out)
+    match out.unprinted.take() {
+        Some(error) => Err(error),
+        None => Ok(out),
+    }
 }
 
 impl Streamed {
@@ -84,7 +107,7 @@ impl Streamed {
 
     fn give(&mut self, choice: usize, text: String) {
         if self.texts.len() == 1 {
-            print(&text);
+            self.unprinted = print(&text).err().or(self.unprinted.take());
         }
         self.texts[choice].push_str(&text);
     }
@@ -115,13 +138,5 @@ impl Streamed {
             Some(Some(FinishReason::Aborted)) => "; interrupted",
             _ => "",
         }
-    }
-}
-
-/// Prints at once; a closed pipe ends the process as it ends other filters.
-pub fn print(text: &str) {
-    let mut stdout = std::io::stdout().lock();
-    if stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_err() {
-        std::process::exit(0);
     }
 }

@@ -3,8 +3,8 @@
 use super::Outcome;
 use super::arguments::Tokenize;
 use super::open::{self, text_or_stdin};
+use super::output::print;
 use std::fmt::Write as _;
-use std::io::Write as _;
 
 pub fn run(arguments: &Tokenize) -> anyhow::Result<Outcome> {
     let model = vosti_model::Model::open(&open::find(&arguments.model)?)?.text()?;
@@ -26,7 +26,6 @@ pub fn run(arguments: &Tokenize) -> anyhow::Result<Outcome> {
             writeln!(out, "{token:>7}  {shown}")?;
         }
     }
-    // A closed pipe (`| head`) is no error of ours.
-    let _ = std::io::stdout().write_all(out.as_bytes());
+    print(&out)?;
     Ok(Outcome::Done)
 }

@@ -2,10 +2,10 @@
 
 use super::Outcome;
 use super::arguments::Verify;
+use super::output::{print, verdict};
 use anyhow::Context;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::Path;
 use std::time::Instant;
 use vosti::bundle::Bundle;
@@ -19,7 +19,7 @@ const REPLAYS: u64 = 60;
 
 pub fn run(arguments: &Verify) -> anyhow::Result<Outcome> {
     if arguments.tcb {
-        print(&tcb::text());
+        print(&tcb::text())?;
         return Ok(Outcome::Done);
     }
     if arguments.kernel.iter().any(|kernel| kernel.ends_with(".py")) {
@@ -61,10 +61,10 @@ pub fn run(arguments: &Verify) -> anyhow::Result<Outcome> {
     }
     totals(&mut out, &inventory, start.elapsed().as_secs_f64())?;
     certified(&mut out, &inventory, &stale, arguments)?;
-    print(&out);
-    write(&inventory, arguments)?;
     let fresh = stale.is_empty() || arguments.record.is_some();
-    Ok(if inventory.proved() && fresh { Outcome::Done } else { Outcome::Failed })
+    let outcome = verdict(&out, inventory.proved() && fresh);
+    write(&inventory, arguments)?;
+    outcome
 }
 
 /// A kernel in a file of its own, or two that must give the same bits.
@@ -93,8 +93,7 @@ fn own(arguments: &Verify) -> anyhow::Result<Outcome> {
         explain(&mut out, &report)?;
     }
     assumptions(&mut out, report.assumptions.iter().copied())?;
-    print(&out);
-    Ok(if report.verdict.is_proved() { Outcome::Done } else { Outcome::Failed })
+    verdict(&out, report.verdict.is_proved())
 }
 
 /// The line of the Triton source at which a proof failed.
@@ -183,9 +182,4 @@ fn explain(out: &mut String, report: &Report) -> std::fmt::Result {
         writeln!(out, "    {}{}", "  ".repeat(step.depth), step.text)?;
     }
     Ok(())
-}
-
-/// A closed pipe (`| head`) is no error of ours.
-fn print(text: &str) {
-    let _ = std::io::stdout().write_all(text.as_bytes());
 }

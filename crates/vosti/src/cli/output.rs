@@ -1,0 +1,108 @@
+//! Standard output, and the files that a command was asked to write.
+//!
+//! Standard output may be a pager that its user left, or a full disk. The first ends a command quietly, as it ends other
+//! filters; the second is an error. A check's verdict is never lost to either.
+
+use super::Outcome;
+use anyhow::{Context, Result, ensure};
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+/// Prints at once. A reader that left ends the process.
+pub fn print(text: &str) -> Result<()> {
+    match write(text) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
+        written => written.context("cannot write to standard output"),
+    }
+}
+
+/// Prints what a check found, and makes its verdict the outcome: a report that nobody could read fails what passed, and
+/// changes nothing for what failed.
+pub fn verdict(text: &str, passed: bool) -> Result<Outcome> {
+    judged(write(text).context("cannot write the report to standard output"), passed)
+}
+
+/// The outcome of a check whose report was written, or was not.
+pub fn judged(reported: Result<()>, passed: bool) -> Result<Outcome> {
+    match reported {
+        Ok(()) if passed => Ok(Outcome::Done),
+        Ok(()) => Ok(Outcome::Failed),
+        Err(error) if passed => Err(error),
+        Err(error) => {
+            eprintln!("vosti: the check FAILED; {error:#}");
+            Ok(Outcome::Failed)
+        }
+    }
+}
+
+fn write(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())
+}
+
+/// A file that will be written when its content is known, which may take hours. It was seen to be possible.
+pub struct Promised {
+    path: PathBuf,
+    /// Beside it, renamed when it is whole; none where the path is no regular file.
+    temporary: Option<PathBuf>,
+}
+
+impl Promised {
+    /// Tries whether the file can be written, and leaves no trace of that.
+    pub fn new(path: &Path) -> Result<Self> {
+        let cannot = || format!("cannot write {}", path.display());
+        ensure!(!path.is_dir(), "cannot write {}: it is a folder, name a file", path.display());
+        if path.exists() && !path.is_file() {
+            OpenOptions::new().write(true).open(path).with_context(cannot)?;
+            return Ok(Promised { path: path.to_path_buf(), temporary: None });
+        }
+        // Where a link points.
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+        let name = path.file_name().with_context(cannot)?.to_string_lossy();
+        let temporary = path.with_file_name(format!(".{name}.{}", std::process::id()));
+        fs::write(&temporary, "").and_then(|()| fs::remove_file(&temporary)).with_context(cannot)?;
+        Ok(Promised { path, temporary: Some(temporary) })
+    }
+
+    /// Writes it, whole or not at all.
+    pub fn keep(self, text: &str) -> Result<()> {
+        let written = match &self.temporary {
+            None => fs::write(&self.path, text),
+            Some(temporary) => fs::write(temporary, text).and_then(|()| fs::rename(temporary, &self.path)),
+        };
+        if written.is_err() {
+            self.temporary.iter().for_each(|temporary| drop(fs::remove_file(temporary)));
+        }
+        written.with_context(|| format!("cannot write {}", self.path.display()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_promised_file_is_not_there_before_it_is_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let names = || fs::read_dir(folder.path()).unwrap().count();
+        let path = folder.path().join("report.json");
+        let promised = Promised::new(&path).unwrap();
+        assert_eq!(names(), 0);
+        promised.keep("{}").unwrap();
+        assert_eq!((fs::read_to_string(&path).unwrap().as_str(), names()), ("{}", 1));
+        assert!(Promised::new(folder.path()).is_err(), "a folder");
+        assert!(Promised::new(&folder.path().join("nowhere/report.json")).is_err());
+        assert!(Promised::new(Path::new("/dev/null")).is_ok_and(|null| null.keep("x").is_ok()));
+        assert!(Path::new("/dev/null").exists() && !Path::new("/dev/null").is_file(), "it was not replaced");
+    }
+
+    #[test]
+    fn a_report_that_cannot_be_written_never_makes_a_failed_check_pass() {
+        let broken = || Err(anyhow::anyhow!("the disk is full"));
+        assert!(matches!(judged(broken(), false), Ok(Outcome::Failed)));
+        assert!(judged(broken(), true).is_err());
+        assert!(matches!(judged(Ok(()), false), Ok(Outcome::Failed)));
+        assert!(matches!(judged(Ok(()), true), Ok(Outcome::Done)));
+    }
+}

@@ -1,0 +1,73 @@
+//! How the values of flags are read. What a reader refuses it names, with what would be right: the flag stands beside it.
+
+use std::str::FromStr;
+use vosti::deployment::THREADS_MAX;
+
+/// A whole number, of as many bits as its type has.
+pub fn whole<T: FromStr>(text: &str) -> Result<T, String> {
+    let most = u64::MAX >> (64 - 8 * size_of::<T>().min(8));
+    text.parse().map_err(|_| format!("`{text}` is not a whole number from 0 to {most}"))
+}
+
+/// Worker threads.
+pub fn threads(text: &str) -> Result<usize, String> {
+    let out = || format!("`{text}` is not a whole number from 1 to {THREADS_MAX}");
+    text.parse().ok().filter(|n| (1..=THREADS_MAX).contains(n)).ok_or_else(out)
+}
+
+/// A count of something that cannot be none.
+pub fn at_least_one(text: &str) -> Result<usize, String> {
+    let none = || format!("`{text}` is not a whole number of at least 1");
+    text.parse().ok().filter(|n| *n > 0).ok_or_else(none)
+}
+
+/// `512M`, `2G`, `1048576`.
+pub fn size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match text[digits.len()..].to_ascii_uppercase().trim_end_matches('B').trim_end_matches('I') {
+        "" => 1u64,
+        "K" => 1 << 10,
+        "M" => 1 << 20,
+        "G" => 1 << 30,
+        _ => return Err("write a size like 512M or 2G".into()),
+    };
+    let number: u64 = digits.parse().map_err(|_| "write a size like 512M or 2G".to_string())?;
+    number.checked_mul(unit).filter(|bytes| *bytes > 0).ok_or_else(|| "the size is 0 or too large".into())
+}
+
+/// `1234=-100`.
+pub fn bias(text: &str) -> Result<(u32, f32), String> {
+    let hint = || "write TOKEN=X with a token id and a number, e.g. 1234=-100".to_string();
+    let (token, value) = text.split_once('=').ok_or_else(hint)?;
+    Ok((token.parse().map_err(|_| hint())?, value.parse().map_err(|_| hint())?))
+}
+
+/// `2024-07-26`.
+pub fn date(text: &str) -> Result<vosti_model::Date, String> {
+    vosti_model::Date::parse(text).ok_or_else(|| "write a date like 2024-07-26".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_with_units_and_overflow_is_refused() {
+        assert_eq!(size("512M"), Ok(512 << 20));
+        assert_eq!(size("2GiB"), Ok(2 << 30));
+        assert_eq!(size("64"), Ok(64));
+        for wrong in ["", "M", "0", "1T", "-1", "99999999999999G", "1.5G"] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn whole_numbers_are_refused_with_the_range_of_their_type() {
+        assert_eq!(whole::<u32>("4294967295"), Ok(u32::MAX));
+        let why = |told: Result<u32, String>| told.unwrap_err();
+        assert_eq!(why(whole("4294967296")), "`4294967296` is not a whole number from 0 to 4294967295");
+        assert!(whole::<u64>("-1").unwrap_err().ends_with("0 to 18446744073709551615"));
+        assert_eq!(threads("1024"), Ok(1024));
+        assert!(threads("0").is_err() && threads("1025").is_err());
+    }
+}
