@@ -32,6 +32,20 @@ pub enum ModelError {
         /// The contradiction, with its offset or name.
         why: String,
     },
+    /// A file without the format's first bytes.
+    #[error("{file} is not a GGUF file: give a .gguf file, or a Hugging Face folder as a folder")]
+    NotGguf {
+        /// The file's name.
+        file: String,
+    },
+    /// A version of the format that is not read.
+    #[error("{file}: unsupported GGUF version {version}: versions 2 and 3 are read; convert the model anew")]
+    GgufVersion {
+        /// The file's name.
+        file: String,
+        /// The version in the file.
+        version: u32,
+    },
     /// The configuration names a model that Vosti has no family for.
     #[error("unsupported architecture `{name}`; supported are {}", known.join(", "))]
     Architecture {

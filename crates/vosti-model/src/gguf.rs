@@ -53,12 +53,13 @@ impl Metadata {
     /// Parses the bytes of a whole file. `file` is its name for messages.
     pub fn parse(file: &str, bytes: &[u8]) -> Result<Self> {
         let mut reader = Reader { file, bytes, at: 0 };
-        if reader.take(4)? != b"GGUF" {
-            return Err(reader.damaged("it does not begin with `GGUF`"));
+        if !bytes.starts_with(b"GGUF") {
+            return Err(ModelError::NotGguf { file: file.into() });
         }
+        reader.take(4)?;
         let version = reader.u32()?;
         if !(2..=3).contains(&version) {
-            return Err(reader.damaged(format!("it is GGUF version {version}; versions 2 and 3 are read")));
+            return Err(ModelError::GgufVersion { file: file.into(), version });
         }
         let tensor_count = reader.count(24)?;
         let value_count = reader.count(13)?;

@@ -1,22 +1,15 @@
-//! Wrong input ends with one line that says what is wrong, exit code 2, and no panic.
+//! Wrong input ends with one line that says what is wrong on stderr, nothing on stdout, exit code 2, and no panic.
 
 use std::path::Path;
 use std::process::Command;
 
-/// Runs the binary and returns its exit code and its error lines.
-fn vosti(arguments: &[&str]) -> (i32, Vec<String>) {
-    let result = Command::new(env!("CARGO_BIN_EXE_vosti")).args(arguments).output().expect("the binary starts");
-    let text = String::from_utf8_lossy(&result.stderr).into_owned();
-    (result.status.code().unwrap_or(-1), text.lines().filter(|line| !line.is_empty()).map(String::from).collect())
-}
-
 fn refused(arguments: &[&str], says: &str) {
-    let (code, lines) = vosti(arguments);
-    assert_eq!(code, 2, "vosti {arguments:?}: {lines:?}");
-    let error: Vec<_> = lines.iter().filter(|line| line.starts_with("vosti: ")).collect();
-    assert_eq!(error.len(), 1, "{lines:?}");
-    assert!(error[0].contains(says), "{says:?} is not in {lines:?}");
-    assert!(!lines.iter().any(|line| line.contains("panicked")), "{lines:?}");
+    let result = Command::new(env!("CARGO_BIN_EXE_vosti")).args(arguments).output().expect("the binary starts");
+    let (out, error) = (String::from_utf8_lossy(&result.stdout), String::from_utf8_lossy(&result.stderr));
+    assert_eq!(result.status.code(), Some(2), "vosti {arguments:?}: {error}");
+    assert_eq!(out, "", "vosti {arguments:?}: {error}");
+    assert!(error.starts_with("vosti: ") && error.lines().count() == 1, "vosti {arguments:?}: {error}");
+    assert!(error.contains(says), "{says:?} is not in {error:?}");
 }
 
 #[test]
@@ -28,10 +21,16 @@ fn a_model_that_is_not_there() {
 #[test]
 fn a_file_that_is_no_model() {
     let folder = tempfile::tempdir().expect("a folder");
-    for (name, bytes) in [("empty.gguf", &b""[..]), ("text.gguf", b"hello, world"), ("cut.gguf", b"GGUF\x03\0\0\0")] {
+    let files = [
+        ("empty.gguf", &b""[..], "empty.gguf is damaged: it is empty"),
+        ("text.gguf", b"hello, world", "text.gguf is not a GGUF file"),
+        ("cut.gguf", b"GGUF\x03\0\0\0", "cut.gguf is damaged"),
+        ("next.gguf", b"GGUF\x09\0\0\0", "unsupported GGUF version 9: versions 2 and 3 are read"),
+    ];
+    for (name, bytes, says) in files {
         let path = folder.path().join(name);
         std::fs::write(&path, bytes).expect("written");
-        refused(&["generate", "x", "--model", path.to_str().expect("a path")], name);
+        refused(&["generate", "x", "--model", path.to_str().expect("a path")], says);
     }
 }
 
@@ -88,7 +87,11 @@ fn a_prompt_that_is_too_long_or_empty() {
     generate(&"a".repeat(100), &["--context", "64"], "the model's context is 64");
     generate("", &[], "the prompt is empty");
     generate("a", &["--logit-bias", "256=1"], "the vocabulary ends at 255");
+    generate("a", &["--stop-token", "256"], "--stop-token names token 256, the vocabulary ends at 255");
     generate("a", &["--top-p", "2"], "top_p is 2");
+    generate("a", &["--context", "513"], "--context 513 is longer than the model's own, 512 tokens");
+    generate("a", &["--kv-pages", "9999999999999"], "9999999999999 KV pages are");
+    generate("a", &["--kv-pages", &usize::MAX.to_string()], "--kv-pages or --kv-memory");
 }
 
 #[test]
@@ -98,10 +101,34 @@ fn a_check_that_has_nothing_left_to_compare() {
 }
 
 #[test]
+fn a_report_that_could_not_be_written_in_the_end() {
+    // The model is not there either: what is complained of first is what was looked at first.
+    for flag in ["--json", "--html"] {
+        let check = ["check", "--model", "/nowhere/model.gguf", flag];
+        refused(&[&check[..], &["/nowhere/report"]].concat(), "cannot write /nowhere/report");
+        refused(&[&check[..], &["/"]].concat(), "it is a folder");
+    }
+    for flags in [["--html", "x.html"], ["--only", "batch"], ["--max-prompt", "99"], ["--profile", "quick"]] {
+        refused(&[&["check", "--self-test"], &flags[..]].concat(), "cannot be used with");
+    }
+}
+
+#[test]
 fn flags_that_make_no_sense() {
     refused(&["generate", "x", "--kv-memory", "lots"], "512M");
     refused(&["generate", "x", "--no-such-flag"], "--no-such-flag");
     refused(&["generate", "x", "--context", "0"], "0 is not in 16..");
+    refused(&["generate", "x", "-n", "0"], "`0` is not a whole number of at least 1");
+    refused(&["generate", "x", "-n", "0"], "--max-tokens");
+    refused(
+        &["generate", "x", "--seed", "-1"],
+        "--seed <SEED>': `-1` is not a whole number from 0 to 18446744073709551615",
+    );
+    refused(&["generate", "x", "--date", "2024-07-26"], "--chat");
+    for threads in ["0", "1025", "20000", "1000000", "-1"] {
+        refused(&["generate", "x", "--threads", threads], "is not a whole number from 1 to 1024");
+    }
+    refused(&["bench", "--depth", "x"], "--depth <TOKENS,...>': `x` is not a whole number");
     refused(&["bench", "--batch", "4,0"], "`0` is not a whole number of at least 1");
     refused(&["check", "--profile", "fast"], "quick, paper");
     refused(&["no-such-command"], "no-such-command");

