@@ -120,6 +120,9 @@ pub fn run(deployment: &Deployment, cases: &[Case], repeat: usize, watch: &dyn W
             watch.done((round * cases.len() + i + 1) as u64);
         }
     }
+    if watch.cancelled() {
+        return Err(BenchError::Interrupted);
+    }
     let after = ceilings(deployment)?;
     let ceilings = Ceilings {
         read_bytes_per_s: before.read_bytes_per_s.max(after.read_bytes_per_s),
