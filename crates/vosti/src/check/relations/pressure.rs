@@ -10,7 +10,7 @@ use vosti_core::PAGE;
 use vosti_engine::{Policy, Request};
 
 /// The workload is run again, in another order, until enough was evicted and preempted, at most so often.
-const ROUNDS_MAX: usize = 12;
+const ROUNDS_MAX: usize = 40;
 const ROWS: usize = 128;
 /// The scheduler preempts when pages run out; a request is also picked at random every so many steps.
 const PREEMPT_EVERY: usize = 8;
