@@ -14,7 +14,7 @@ const STEPS: &[Step] = &[
     ("python", || python::interpreter().map(drop)),
     ("core proof", || verify::run(true)),
     // Tests that compare with Python tools look for them in target/python.
-    ("tests", || cargo(&["test", "--workspace"])),
+    ("tests", || cargo(&["test", "--workspace", "--no-fail-fast"])),
     // The executor's bits as users build it: an optimiser that tries harder knows nothing of the floating-point mode.
     ("release bits", || cargo(&["test", "--release", "-p", "vosti-tile", "-p", "vosti-cpu"])),
 ];

@@ -55,7 +55,7 @@ impl Gguf {
 
 #[test]
 fn a_gguf_whose_sizes_lie_is_refused() {
-    Gguf(b"GGML".to_vec()).refused("does not begin");
+    Gguf(b"GGML".to_vec()).refused("not a GGUF file");
     Gguf(b"GGUF\x03\0\0".to_vec()).refused("cut off");
     Gguf(b"GGUF\x01\0\0\0".to_vec()).refused("version 1");
     Gguf::new(u64::MAX, 0).refused("more than it can hold");
