@@ -1,6 +1,7 @@
-//! What each fuzz target does with its input, and `tests/hostile_files.rs` with damaged files. Each says whether the input got past
-//! its parser.
+//! What each fuzz target does with its input, and `tests/hostile_files.rs` with damaged files. Each says whether the input
+//! got past its parser.
 
+use std::path::Path;
 use vosti_kernels::Act;
 use vosti_model::gguf::Metadata;
 use vosti_model::{ChatOptions, ChatTemplate, PlanOptions, TensorFiles, Tokenizer, families, plan};
@@ -47,12 +48,10 @@ pub fn chat(source: String) -> bool {
         .is_ok_and(|template| template.render(&messages, &ChatOptions::default()).is_ok())
 }
 
-/// A model.safetensors of any bytes gives tensors inside the file, or an error.
-pub fn safetensors(data: &[u8], tensor: &str) -> bool {
-    let folder = std::env::temp_dir().join(format!("vosti-fuzz-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder for temporary files");
+/// A model.safetensors of any bytes, written to `folder`, gives tensors inside the file, or an error.
+pub fn safetensors(data: &[u8], folder: &Path, tensor: &str) -> bool {
     std::fs::write(folder.join("model.safetensors"), data).expect("room for a temporary file");
-    let Ok(files) = TensorFiles::open_folder(&folder) else { return false };
+    let Ok(files) = TensorFiles::open_folder(folder) else { return false };
     files.tensor(tensor).is_ok_and(|tensor| {
         assert_eq!(tensor.bytes.len(), tensor.shape.iter().product::<usize>() * tensor.kind.block_bytes());
         true

@@ -313,6 +313,8 @@ fn a_thousand_damaged_folders_give_errors_and_never_panic() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tiny/llama");
     let config = std::fs::read(root.join("config.json")).unwrap();
     let tensors = std::fs::read(root.join("model.safetensors")).unwrap();
+    let folder = std::env::temp_dir().join(format!("vosti-damaged-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
     let mut chance = Chance::new(2);
     let (mut plans, mut files) = (0, 0);
     for _ in 0..1_000 {
@@ -322,8 +324,9 @@ fn a_thousand_damaged_folders_give_errors_and_never_panic() {
         if chance.below(2) == 0 {
             head.extend(&tensors[4096..]);
         }
-        files += usize::from(targets::safetensors(&head, "model.layers.0.mlp.up_proj.weight"));
+        files += usize::from(targets::safetensors(&head, &folder, "model.layers.0.mlp.up_proj.weight"));
     }
+    std::fs::remove_dir_all(&folder).unwrap();
     assert!(plans > 5 && files > 5, "{plans} plans, {files} files: the damage is too coarse");
 }
 
