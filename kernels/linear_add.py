@@ -1,6 +1,7 @@
 """A linear layer added to the residual stream, which is FP32: `out = residual + x w^T`, never rounded to BF16."""
 import triton
 import triton.language as tl
+from product import plus, start, upright
 
 
 # /// contract
@@ -15,20 +16,20 @@ import triton.language as tl
 # ///
 @triton.jit
 def linear_add(x, residual, rows, w, out, K: tl.constexpr, N: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
-               BK: tl.constexpr):
+               BK: tl.constexpr, SWAP: tl.constexpr):
     m = tl.load(rows)
     row = tl.program_id(0) * BM
     col = tl.program_id(1) * BN
     x_tile = tl.make_block_ptr(x, (m, K), (K, 1), (row, 0), (BM, BK), (1, 0))
     w_tile = tl.make_block_ptr(w, (K, N), (1, K), (0, col), (BK, BN), (0, 1))
-    acc = tl.zeros((BM, BN), tl.float32)
+    acc = start(BM, BN, SWAP)
     for _ in range(0, K, BK):
         a = tl.load(x_tile, boundary_check=(0, 1), padding_option="zero")
         b = tl.load(w_tile, boundary_check=(0, 1), padding_option="zero")
-        acc = tl.dot(a, b, acc, input_precision="ieee")
+        acc = plus(acc, a, b, SWAP)
         x_tile = tl.advance(x_tile, (0, BK))
         w_tile = tl.advance(w_tile, (BK, 0))
     residual_tile = tl.make_block_ptr(residual, (m, N), (N, 1), (row, col), (BM, BN), (1, 0))
     r = tl.load(residual_tile, boundary_check=(0, 1), padding_option="zero")
     out_tile = tl.make_block_ptr(out, (m, N), (N, 1), (row, col), (BM, BN), (1, 0))
-    tl.store(out_tile, r + acc, boundary_check=(0, 1))
+    tl.store(out_tile, r + upright(acc, SWAP), boundary_check=(0, 1))

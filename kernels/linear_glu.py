@@ -5,6 +5,7 @@ ACT 0 is SiLU, `g / (1 + exp(-g))`; ACT 1 is GELU in its tanh form, which is `g 
 """
 import triton
 import triton.language as tl
+from product import plus, start, upright
 
 
 # /// contract
@@ -18,21 +19,21 @@ import triton.language as tl
 # ///
 @triton.jit
 def linear_glu(x, rows, w, out, K: tl.constexpr, N: tl.constexpr, ACT: tl.constexpr, BM: tl.constexpr,
-               BN: tl.constexpr, BK: tl.constexpr):
+               BN: tl.constexpr, BK: tl.constexpr, SWAP: tl.constexpr):
     m = tl.load(rows)
     row = tl.program_id(0) * BM
     col = tl.program_id(1) * BN
     x_tile = tl.make_block_ptr(x, (m, K), (K, 1), (row, 0), (BM, BK), (1, 0))
     gate_tile = tl.make_block_ptr(w, (K, N), (1, K), (0, col), (BK, BN), (0, 1))
     up_tile = tl.make_block_ptr(w + N * K, (K, N), (1, K), (0, col), (BK, BN), (0, 1))
-    gate = tl.zeros((BM, BN), tl.float32)
-    up = tl.zeros((BM, BN), tl.float32)
+    gate = start(BM, BN, SWAP)
+    up = start(BM, BN, SWAP)
     for _ in range(0, K, BK):
         a = tl.load(x_tile, boundary_check=(0, 1), padding_option="zero")
         g = tl.load(gate_tile, boundary_check=(0, 1), padding_option="zero")
         u = tl.load(up_tile, boundary_check=(0, 1), padding_option="zero")
-        gate = tl.dot(a, g, gate, input_precision="ieee")
-        up = tl.dot(a, u, up, input_precision="ieee")
+        gate = plus(gate, a, g, SWAP)
+        up = plus(up, a, u, SWAP)
         x_tile = tl.advance(x_tile, (0, BK))
         gate_tile = tl.advance(gate_tile, (BK, 0))
         up_tile = tl.advance(up_tile, (BK, 0))
@@ -41,4 +42,4 @@ def linear_glu(x, rows, w, out, K: tl.constexpr, N: tl.constexpr, ACT: tl.conste
         z = 1.5957691216057308 * (gate + 0.044715 * (gate * gate * gate))
     y = gate / (1.0 + tl.exp(-z)) * up
     out_tile = tl.make_block_ptr(out, (m, N), (N, 1), (row, col), (BM, BN), (1, 0))
-    tl.store(out_tile, y.to(out.dtype.element_ty), boundary_check=(0, 1))
+    tl.store(out_tile, upright(y.to(out.dtype.element_ty), SWAP), boundary_check=(0, 1))

@@ -17,6 +17,8 @@ pub enum KernelError {
     Missing { kernel: String, name: String },
     #[error("kernel `{kernel}` has no constant {name}; it takes {takes}")]
     Unknown { kernel: String, name: String, takes: String },
+    #[error("specialisations.toml does not give `{spec}` for target `{target}`: nothing says how it is compiled")]
+    Foreign { spec: String, target: String },
     #[error("`{text}`: {why}")]
     Expression { text: String, why: String },
     #[error("the contract of kernel `{kernel}`: {why}")]

@@ -33,7 +33,7 @@ const SOURCES: &[(&str, &str)] = sources![
 ];
 
 /// What several kernels import.
-const SHARED: &[(&str, &str)] = sources!["online_softmax"];
+const SHARED: &[(&str, &str)] = sources!["online_softmax", "product"];
 
 /// A kernel: one Triton source with its contract.
 #[derive(Clone, Debug)]
@@ -120,7 +120,7 @@ pub fn ttir_by_stem(stem: &str) -> Option<&'static str> {
     TTIR.get_file(format!("{stem}.ttir"))?.contents_utf8()
 }
 
-/// Reads a file stem back: `linear-bf16-BK64-BM64-BN64-K576-N960`.
+/// Reads a file stem back: `linear-bf16-BK64-BM64-BN64-K576-N960-SWAP0`.
 pub fn parse_stem(stem: &str) -> Option<Spec> {
     let (name, rest) = stem.split_once('-')?;
     let kernel = kernel(name).ok()?;
@@ -199,7 +199,7 @@ mod tests {
             let spec = parse_stem(stem).unwrap_or_else(|| panic!("{stem}"));
             assert_eq!(spec.to_string(), stem);
         }
-        for broken in ["", "linear", "linear-bf16-K3", "nothing-bf16-K3", "linear-f16-BK64-BM64-BN64-K576-N960"] {
+        for broken in ["", "linear", "linear-bf16-K3", "nothing-bf16-K3", "linear-f16-BK64-BM64-BN64-K576-N960-SWAP0"] {
             assert_eq!(parse_stem(broken), None);
         }
     }

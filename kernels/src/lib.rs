@@ -5,7 +5,8 @@
 //! as `kernels/ttir/<spec>.ttir` and embedded here. A [`Binding`] is what an op's `k` stands for:
 //! specialisations bound to weights.
 //!
-//! This crate must never launch anything, and never choose anything from a batch.
+//! This crate must never launch anything, and never choose anything from a batch: where a kernel has row tiles of several
+//! heights, each is proved to give the bits of the lowest ([`stands_for`]), and the device chooses.
 //! Read next: [`mod@contract`], then `kernels/linear.py`.
 
 pub mod contract;
@@ -21,4 +22,4 @@ pub use error::KernelError;
 pub use inventory::{Kernel, contract, kernel, kernels, parse_stem, ttir, ttir_by_stem, ttir_hash, ttir_stems};
 pub use request::request;
 pub use spec::{Act, Binding, Const, Launch, Scratch, Spec, TensorData};
-pub use specialise::{CompileOptions, compile_options, specialise, targets};
+pub use specialise::{CompileOptions, compile_options, higher, specialise, stands_for, targets};

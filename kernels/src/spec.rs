@@ -96,7 +96,7 @@ impl fmt::Display for Const {
 
 /// One specialisation of one kernel: all constants fixed by the model's dimensions and the target.
 ///
-/// Its `Display` is the file stem of its TTIR: `linear-bf16-BK64-BM64-BN64-K576-N960`.
+/// Its `Display` is the file stem of its TTIR: `linear-bf16-BK64-BM64-BN64-K576-N960-SWAP0`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Spec {
     pub kernel: String,
@@ -127,6 +127,9 @@ impl fmt::Display for Spec {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {
     pub spec: Spec,
+    /// Specialisations of higher row tiles, lowest first, each proved to give the bits of `spec`: which of them runs may
+    /// depend on how many rows there are.
+    pub higher: Vec<Spec>,
     pub weights: Vec<String>,
 }
 
@@ -155,10 +158,17 @@ impl Scratch {
     }
 }
 
+impl Launch {
+    /// All specialisations that it may run, lowest row tiles first.
+    pub fn specs(&self) -> impl Iterator<Item = &Spec> + Clone {
+        std::iter::once(&self.spec).chain(&self.higher)
+    }
+}
+
 impl Binding {
     /// One launch.
     pub fn one(spec: Spec, weights: Vec<String>) -> Binding {
-        Binding { launches: vec![Launch { spec, weights }], scratch: vec![] }
+        Binding { launches: vec![Launch { spec, higher: vec![], weights }], scratch: vec![] }
     }
 
     /// Attention in two launches, specialised for the same heads and splits: partial results, then their combination.
@@ -170,7 +180,7 @@ impl Binding {
         };
         let of = Scratch { keys: int("SPLIT")?, rows: int("ROWS")?, width: int("HEADS")? };
         let scratch = vec![of, of, Scratch { width: of.width * int("D")?, ..of }];
-        let launches = [part, combine].map(|spec| Launch { spec, weights: vec![] }).into();
+        let launches = [part, combine].map(|spec| Launch { spec, higher: vec![], weights: vec![] }).into();
         Some(Binding { launches, scratch })
     }
 }

@@ -7,7 +7,31 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-type Tiles = BTreeMap<String, String>;
+type Tiles = BTreeMap<String, Tile>;
+
+/// An expression, or one for each height of row tiles.
+#[derive(Clone, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Tile {
+    One(String),
+    Each(Vec<String>),
+}
+
+impl Tile {
+    fn at(&self, height: usize) -> Option<&String> {
+        match self {
+            Tile::One(text) => Some(text),
+            Tile::Each(texts) => texts.get(height),
+        }
+    }
+
+    fn heights(&self) -> usize {
+        match self {
+            Tile::One(_) => 1,
+            Tile::Each(texts) => texts.len(),
+        }
+    }
+}
 
 /// `specialisations.toml`.
 #[derive(Deserialize)]
@@ -43,13 +67,15 @@ pub struct CompileOptions {
 /// How `target` compiles a specialisation.
 pub fn compile_options(target: &str, spec: &Spec) -> Result<CompileOptions, KernelError> {
     let tiles = tiles(target, &spec.kernel)?;
+    let height = all(target, &spec.kernel, spec.act, &dims(tiles, spec))?.iter().position(|other| other == spec);
+    let height = height.ok_or_else(|| KernelError::Foreign { spec: spec.to_string(), target: target.to_string() })?;
     let lookup = |name: &str| match spec.constants.get(name) {
         Some(Const::Int(value)) => Some(*value),
         _ => None,
     };
     let option = |name: &str| {
         let missing = || KernelError::Missing { kernel: spec.kernel.clone(), name: name.to_string() };
-        let text = tiles.get(name).ok_or_else(missing)?;
+        let text = tiles.get(name).and_then(|tile| tile.at(height)).ok_or_else(missing)?;
         let value = crate::expr::eval(text, &lookup)?;
         let refused = || KernelError::Expression { text: text.clone(), why: format!("{name} cannot be {value}") };
         u32::try_from(value).ok().filter(|v| (1..=32).contains(v)).ok_or_else(refused)
@@ -74,8 +100,48 @@ pub(crate) fn tiles(target: &str, kernel: &str) -> Result<&'static Tiles, Kernel
 }
 
 /// The specialisation of `kernel_name` for `target` (`cpu`, `cuda-sm90`), given the model's dimensions:
-/// every constant of the kernel that `specialisations.toml` does not compute.
+/// every constant of the kernel that `specialisations.toml` does not compute. If there are several, the one of the smallest
+/// row tiles.
 pub fn specialise(target: &str, kernel_name: &str, act: Act, dims: &[(&str, Const)]) -> Result<Spec, KernelError> {
+    Ok(all(target, kernel_name, act, dims)?.swap_remove(0))
+}
+
+/// The specialisations with higher row tiles that may run in the place of `spec`, lowest first; none if `spec` is not what
+/// [`specialise`] gives. Each is proved to give its bits ([`stands_for`]).
+pub fn higher(target: &str, spec: &Spec) -> Result<Vec<Spec>, KernelError> {
+    let mut all = all(target, &spec.kernel, spec.act, &dims(tiles(target, &spec.kernel)?, spec))?;
+    let rest = all.split_off(1);
+    Ok(if all[0] == *spec { rest } else { vec![] })
+}
+
+/// The specialisations in whose place `spec` may run on some target, so that it has to be proved to give their bits.
+pub fn stands_for(spec: &Spec) -> Vec<Spec> {
+    let mut found = vec![];
+    for target in targets() {
+        let first = tiles(target, &spec.kernel)
+            .and_then(|tiles| specialise(target, &spec.kernel, spec.act, &dims(tiles, spec)));
+        let stands = |first: &Spec| higher(target, first).is_ok_and(|higher| higher.contains(spec));
+        found.extend(first.ok().filter(stands));
+    }
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// The constants of a specialisation that are a model's.
+fn dims<'a>(tiles: &Tiles, spec: &'a Spec) -> Vec<(&'a str, Const)> {
+    let own = spec.constants.iter().filter(|(name, _)| !tiles.contains_key(*name));
+    own.map(|(name, value)| (name.as_str(), *value)).collect()
+}
+
+/// The specialisations for a model's dimensions, by the height of their row tiles. There is one at least.
+fn all(target: &str, kernel_name: &str, act: Act, dims: &[(&str, Const)]) -> Result<Vec<Spec>, KernelError> {
+    kernel(kernel_name)?;
+    let heights = tiles(target, kernel_name)?.values().map(Tile::heights).max().unwrap_or(1);
+    (0..heights.max(1)).map(|height| at(target, kernel_name, act, dims, height)).collect()
+}
+
+fn at(target: &str, kernel_name: &str, act: Act, dims: &[(&str, Const)], height: usize) -> Result<Spec, KernelError> {
     let kernel = kernel(kernel_name)?;
     let tiles = tiles(target, kernel_name)?;
     let mut constants = BTreeMap::new();
@@ -92,7 +158,9 @@ pub fn specialise(target: &str, kernel_name: &str, act: Act, dims: &[(&str, Cons
         _ => None,
     };
     let mut sizes = vec![];
-    for (name, text) in tiles.iter().filter(|(name, _)| !OPTIONS.contains(&name.as_str())) {
+    for (name, tile) in tiles.iter().filter(|(name, _)| !OPTIONS.contains(&name.as_str())) {
+        // A list that is too short leaves the constant out, which the check below says.
+        let Some(text) = tile.at(height) else { continue };
         sizes.push((name.clone(), Const::Int(crate::expr::eval(text, &lookup)?)));
     }
     constants.extend(sizes);
@@ -110,7 +178,28 @@ mod tests {
     fn tile_constants_come_from_the_target_and_the_dimensions() {
         let dims = [("K", Const::Int(576)), ("N", Const::Int(960))];
         let spec = specialise("cpu", "linear", Act::Bf16, &dims).unwrap();
-        assert_eq!(spec.to_string(), "linear-bf16-BK64-BM64-BN64-K576-N960");
+        assert_eq!(spec.to_string(), "linear-bf16-BK64-BM64-BN64-K576-N960-SWAP0");
+    }
+
+    #[test]
+    fn tiles_of_several_heights_differ_in_nothing_that_sums() {
+        let dims = [("K", Const::Int(576)), ("N", Const::Int(960))];
+        let first = specialise("cuda-sm90", "linear", Act::Bf16, &dims).unwrap();
+        let higher = higher("cuda-sm90", &first).unwrap();
+        let height = |spec: &Spec| spec.constants["BM"];
+        assert_eq!([&first, &higher[0], &higher[1]].map(height), [16, 64, 128].map(Const::Int));
+        assert_eq!(stands_for(&first), []);
+        for spec in &higher {
+            assert_eq!(stands_for(spec), std::slice::from_ref(&first));
+            assert_eq!(spec.constants["BK"], first.constants["BK"]);
+            assert_eq!(super::higher("cuda-sm90", spec).unwrap(), []);
+        }
+        let warps = |spec| compile_options("cuda-sm90", spec).unwrap().num_warps;
+        assert!(warps(&first) < warps(&higher[1]));
+        let cpu = specialise("cpu", "linear", Act::Bf16, &dims).unwrap();
+        assert_eq!(super::higher("cpu", &cpu).unwrap(), []);
+        let error = compile_options("cuda-sm90", &cpu).unwrap_err().to_string();
+        assert!(error.contains("cuda-sm90") && error.contains("SWAP0"), "{error}");
     }
 
     #[test]

@@ -3,6 +3,8 @@
 
 mod common;
 use common::*;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use vosti_cpu::isa::Isa;
 use vosti_kernels::Const;
 
@@ -17,6 +19,9 @@ fn every_specialisation_has_a_plan() {
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
+
+/// Blocks of columns that are tried of a large matrix.
+const COLUMNS_MAX: usize = 4;
 
 /// Rows of the cases of a specialisation: of one that takes long to interpret fewer.
 fn row_counts(stem: &str) -> &'static [usize] {
@@ -37,28 +42,48 @@ fn row_counts(stem: &str) -> &'static [usize] {
 
 #[test]
 fn plans_have_the_interpreters_bits() {
+    let only = std::env::var("VOSTI_STEM").unwrap_or_default();
+    let stems: Vec<&str> = vosti_kernels::ttir_stems().into_iter().filter(|stem| stem.contains(&only)).collect();
+    let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some(stem) = stems.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let found = differences(stem);
+                    failures.lock().unwrap().extend(found);
+                }
+            });
+        }
+    });
+    let failures = failures.into_inner().unwrap();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// What a specialisation's plans give otherwise than the interpreter, in words.
+fn differences(stem: &str) -> Vec<String> {
     let mut failures = Vec::new();
-    let only = std::env::var("VOSTI_STEM").ok();
-    for stem in vosti_kernels::ttir_stems().into_iter().filter(|s| only.as_ref().is_none_or(|o| s.contains(o.as_str())))
-    {
-        for &rows in row_counts(stem) {
-            let case = case(stem, rows, 7 + rows as u64);
-            let want = plain(&case);
-            for (isa, packed) in Isa::available().iter().flat_map(|isa| [(*isa, true), (*isa, false)]) {
-                if !packed && isa != Isa::detect() {
-                    continue;
-                }
-                let plan = plan(&case.kernel, isa);
-                match fast(&case.kernel, &plan, &case.buffers, case.grid, isa, packed, Some(3)) {
-                    Ok(got) => {
-                        if let Some(d) = difference(&case.kernel, &got, &want) {
-                            failures.push(format!("{stem} rows {rows} {isa:?} packed {packed}: {d}"));
-                        }
+    for &rows in row_counts(stem) {
+        let mut case = case(stem, rows, 7 + rows as u64);
+        if rows == 3 && row_counts(stem).len() == 1 {
+            // A large one: all of its columns take long to interpret, and each program does the same.
+            case.grid[1] = case.grid[1].min(COLUMNS_MAX);
+        }
+        let want = plain(&case);
+        for (isa, packed) in Isa::available().iter().flat_map(|isa| [(*isa, true), (*isa, false)]) {
+            if !packed && isa != Isa::detect() {
+                continue;
+            }
+            let plan = plan(&case.kernel, isa);
+            match fast(&case.kernel, &plan, &case.buffers, case.grid, isa, packed, Some(3)) {
+                Ok(got) => {
+                    if let Some(d) = difference(&case.kernel, &got, &want) {
+                        failures.push(format!("{stem} rows {rows} {isa:?} packed {packed}: {d}"));
                     }
-                    Err(e) => failures.push(format!("{stem} rows {rows} {isa:?}: {e}")),
                 }
+                Err(e) => failures.push(format!("{stem} rows {rows} {isa:?}: {e}")),
             }
         }
     }
-    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    failures
 }

@@ -19,11 +19,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 use vosti_core::{Device, DeviceError, Program, StepPlan, Token};
-use vosti_kernels::{Binding, Extent};
+use vosti_kernels::{Binding, Extent, Spec};
 use vosti_wiring::{Bound, Weights, Wired, Wiring, best, caches, wire};
 
 /// Row counts that steps of one row a request are recorded with room for: the next one, up to the last. Larger steps are
-/// launched kernel by kernel. Matrix products have one tile of rows for any of them. Other kernels have a program for 4 or
+/// launched kernel by kernel. Matrix products have one tile of rows for any of them, of 16 or of 64. Other kernels have a program for 4 or
 /// 16 rows; attention has one for each row, KV head and split of the longest context, and where there are splits another for
 /// each row and head. Those to spare, less than half of the rows and any number of the splits, read a few integers and stop.
 pub const RECORDED_ROWS: [usize; 9] = [1, 2, 4, 8, 16, 24, 32, 48, 64];
@@ -153,6 +153,11 @@ impl<D: Driver> CudaDevice<D> {
             let image = images.get(&spec).ok_or(CudaError::NotInBundle { spec })?;
             Code::load(&mut driver, image, arch)
         })?;
+        for launch in bindings.iter().flat_map(|binding| &binding.launches) {
+            let image = |spec: &Spec| images.get(&spec.to_string());
+            let Some(first) = image(&launch.spec) else { continue };
+            launch.higher.iter().filter_map(image).try_for_each(|other| other.stands_for(first))?;
+        }
         let step = Step::new(&mut driver, program, &wiring.tilings, config.rows_max, config.selected_max)?;
         let weights = match &config.weights {
             Some(weights) => weights.clone(),
@@ -252,7 +257,8 @@ impl<D: Driver> CudaDevice<D> {
         for (launch, pointers) in self.wiring.launches.iter().zip(&self.pointers) {
             let extent = self.step.extent(launch.size);
             let extent = Extent { length: length.unwrap_or(extent.length), ..extent };
-            self.wiring.kernels[launch.kernel].launch(&mut self.driver, extent, pointers)?;
+            let kernel = chosen(&self.wiring.kernels, launch, extent)?;
+            self.wiring.kernels[kernel].launch(&mut self.driver, extent, pointers)?;
         }
         Ok(())
     }
@@ -319,6 +325,19 @@ impl<D: Driver> CudaDevice<D> {
         }
         Ok(())
     }
+}
+
+/// The kernel that runs a launch for this much work: the one of the lowest tiles that hold all rows, or of the highest.
+/// All are proved to give the same bits.
+fn chosen(kernels: &[Code], launch: &Wired, extent: Extent) -> Result<usize, CudaError> {
+    let mut kernel = launch.kernel;
+    for higher in &launch.higher {
+        if kernels[kernel].grid(extent)?[0] <= 1 {
+            break;
+        }
+        kernel = *higher;
+    }
+    Ok(kernel)
 }
 
 /// The selected rows whose logits are wanted on the host, as runs without gaps.
@@ -388,9 +407,10 @@ fn pages(
 /// Bytes of scratch for the largest launch of the largest step; launches run one after the other and share it.
 fn scratch(wiring: &Wiring<Code>, config: &Config, context: usize) -> Result<[u64; SCRATCH_PARAMS], CudaError> {
     let mut most = [0; SCRATCH_PARAMS];
-    for launch in &wiring.launches {
-        let code = &wiring.kernels[launch.kernel];
-        let programs = code.programs(launch.size.most(config.rows_max, config.selected_max, context))?;
+    for (launch, kernel) in wiring.launches.iter().flat_map(|launch| launch.kernels().map(move |k| (launch, k))) {
+        let code = &wiring.kernels[kernel];
+        let grid = code.grid(launch.size.most(config.rows_max, config.selected_max, context))?;
+        let programs = grid.iter().map(|n| *n as u64).product();
         for (most, scratch) in most.iter_mut().zip(code.scratch) {
             *most = (*most).max(scratch.bytes.saturating_mul(programs));
         }

@@ -127,6 +127,10 @@ pub enum Refusal {
     NoMatrixInstructions { dots: usize, wanted: &'static str },
     #[error("it contains `{found}` instructions, whose sums are not those of the target's `{wanted}`")]
     OtherMatrixInstructions { found: &'static str, wanted: &'static str },
+    #[error("its matrix instructions are `{found}`, and `{wanted}` in the kernel in whose place it may run")]
+    OtherKinds { found: String, wanted: String },
+    #[error("its reductions are laid out otherwise than in the kernel in whose place it may run")]
+    OtherLayout,
     #[error("its pipeline of {stages} stages loads nothing asynchronously")]
     NotPipelined { stages: u32 },
     #[error("the layout `{layout}` of its reductions is not defined in its TTGIR")]

@@ -3,7 +3,7 @@
 use crate::arch::Arch;
 use crate::artifact::{Artifact, Hashes, Metadata};
 use crate::error::CudaError;
-use crate::inspect::{Facts, inspect};
+use crate::inspect::{Facts, inspect, interchangeable};
 use serde::{Deserialize, Serialize};
 use vosti_kernels::{Spec, ttir_hash};
 
@@ -47,6 +47,15 @@ impl Image {
             return stale("is other machine code than was checked");
         }
         Ok(Image { spec: spec.clone(), ttir: ttir.to_string(), cubin, record })
+    }
+
+    /// Refuses an image that may not run in the place of `first`: see [`interchangeable`].
+    pub fn stands_for(&self, first: &Image) -> Result<(), CudaError> {
+        interchangeable(&first.record.facts, &self.record.facts).map_err(|refusal| CudaError::Refused {
+            spec: self.spec.to_string(),
+            target: self.record.metadata.target.clone(),
+            refusal,
+        })
     }
 
     /// What stands beside the cubin.

@@ -15,6 +15,7 @@ use crate::arch::Arch;
 use crate::artifact::{Artifact, Metadata};
 use crate::error::{CudaError, Refusal};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use texts::{Log, Ptx, Sass};
 use vosti_kernels::{Contract, Elem, Spec};
 use vosti_tile::{Kernel, OpKind, Scalar};
@@ -43,14 +44,15 @@ pub struct Facts {
     pub shared_dynamic: u64,
     pub shared_static: u64,
     pub matrix_instructions: usize,
+    /// Their kinds, sorted, each without how many columns it computes (`m64n*k16`).
+    pub matrix_kinds: Vec<String>,
     /// Copies from global to shared memory that the program does not wait for at once.
     pub async_copies: usize,
     /// In the order of the text.
     pub reductions: Vec<Reduction>,
 }
 
-/// How the lanes of a reduced tile lie in the threads. Two specialisations may only stand for one another if theirs are
-/// equal (rows of one tile height add up in another order otherwise), which TTIR does not show.
+/// How the lanes of a reduced tile lie in the threads: see [`interchangeable`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reduction {
@@ -95,6 +97,7 @@ fn examine(artifact: &Artifact, arch: Arch, contract: &Contract) -> Result<Facts
         shared_dynamic: metadata.shared,
         shared_static: log.shared_static,
         matrix_instructions,
+        matrix_kinds: matrix_kinds(&ptx),
         async_copies,
         reductions: texts::reductions(&artifact.ttgir)?,
     })
@@ -244,6 +247,37 @@ fn matrix_instructions(ptx: &Ptx, dots: usize, arch: Arch) -> Result<usize, Refu
         (0, found) => Ok(found),
         (_, found) if found >= dots => Ok(found),
         _ => Err(Refusal::NoMatrixInstructions { dots, wanted }),
+    }
+}
+
+fn matrix_kinds(ptx: &Ptx) -> Vec<String> {
+    let all = ptx.opcodes.iter().filter(|op| MATRIX_INSTRUCTIONS.iter().any(|family| op.starts_with(family)));
+    let kinds: BTreeSet<String> = all.map(|op| without_columns(op)).collect();
+    kinds.into_iter().collect()
+}
+
+/// `m64n128k16` as `m64n*k16`: how many columns an instruction computes is not part of what each of them is.
+fn without_columns(op: &str) -> String {
+    let shape = |part: &str| {
+        let (rows, rest) = part.strip_prefix('m')?.split_once('n')?;
+        let (columns, sum) = rest.split_once('k')?;
+        let numbers = [rows, columns, sum].iter().all(|n| n.parse::<u32>().is_ok());
+        numbers.then(|| format!("m{rows}n*k{sum}"))
+    };
+    op.split('.').map(|part| shape(part).unwrap_or_else(|| part.to_string())).collect::<Vec<_>>().join(".")
+}
+
+/// Refuses a kernel that may not run in another's place, although their TTIR is proved to give the same bits: that proof
+/// assumes of dot and reduce that their lanes do not depend on the tile's height, which is nothing to expect of two kinds of
+/// matrix instruction, or of reduced tiles whose lanes lie otherwise in the threads (they add up in another order then).
+pub fn interchangeable(first: &Facts, other: &Facts) -> Result<(), Refusal> {
+    if first.matrix_kinds != other.matrix_kinds {
+        let [found, wanted] = [other, first].map(|facts| facts.matrix_kinds.join(" "));
+        return Err(Refusal::OtherKinds { found, wanted });
+    }
+    match first.reductions == other.reductions {
+        true => Ok(()),
+        false => Err(Refusal::OtherLayout),
     }
 }
 

@@ -115,7 +115,7 @@ impl Code {
     /// Launches the kernel over its contract's grid for this much work. `pointers` are its parameters, the two for
     /// scratch last. Nothing is launched where there is nothing to do.
     pub fn launch(&self, driver: &mut dyn Driver, extent: Extent, pointers: &[Address]) -> Result<(), CudaError> {
-        let grid = self.contract.grid(&self.spec, extent)?;
+        let grid = self.grid(extent)?;
         if grid.contains(&0) {
             return Ok(());
         }
@@ -151,9 +151,8 @@ impl Code {
         CudaError::Launch { spec: self.spec.to_string(), why }
     }
 
-    /// Programs of a launch with this much work.
-    pub fn programs(&self, extent: Extent) -> Result<u64, CudaError> {
-        let grid = self.contract.grid(&self.spec, extent)?;
-        Ok(grid.iter().map(|n| *n as u64).product())
+    /// Programs on each axis of a launch with this much work.
+    pub fn grid(&self, extent: Extent) -> Result<[usize; 3], CudaError> {
+        Ok(self.contract.grid(&self.spec, extent)?)
     }
 }

@@ -129,7 +129,7 @@ mod tests {
         let error = broken.compile_checked_in("cuda-sm90", &[]).unwrap_err();
         assert!(matches!(error, CudaError::Tool { .. }), "{error}");
         let idle = Toolchain::with_python("/bin/true".into());
-        let spec = vosti_kernels::parse_stem("linear-bf16-BK64-BM64-BN128-K576-N960").unwrap();
+        let spec = vosti_kernels::parse_stem("linear-bf16-BK64-BM64-BN64-K576-N960-SWAP1").unwrap();
         let error = idle.compile_checked_in("cuda-sm90", &[spec]).unwrap_err().to_string();
         assert!(
             error.starts_with("/bin/true ended well and wrote no kernels") && error.contains(REQUIREMENT),

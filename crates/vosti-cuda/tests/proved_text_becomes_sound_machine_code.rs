@@ -11,12 +11,13 @@ fn toolchain() -> Option<Toolchain> {
     python::python().map(Toolchain::with_python)
 }
 
-/// Both launches of attention, one with a matrix product and a sum, one with rows alone.
+/// Both launches of attention, one with a matrix product and a sum (its lowest and its highest tiles), one with rows alone.
 fn specs() -> Vec<Spec> {
     let stems = [
         "attend_part-bf16-BQ16-D64-GP4-HEADS9-KV_HEADS3-PAGE64-ROWS512-SCALE0.125-SOFTCAP0.0-SPLIT1024",
         "attend_combine-bf16-BQ16-D64-HEADS9-KV_HEADS3-ROWS512-SPLIT1024",
-        "linear_add-bf16-BK64-BM64-BN128-K576-N576",
+        "linear_add-bf16-BK64-BM16-BN64-K576-N576-SWAP1",
+        "linear_add-bf16-BK64-BM128-BN128-K576-N576-SWAP1",
         "rmsnorm-bf16-BH1024-BM4-EPS1e-5-H576",
     ];
     stems.map(|stem| parse_stem(stem).unwrap()).into()

@@ -48,7 +48,7 @@ fn pages(plan: &ModelPlan) -> Vec<usize> {
 }
 
 fn cuda(plan: &ModelPlan, driver: StandIn, graphs: bool) -> CudaDevice<StandIn> {
-    let config = vosti_cuda::Config { graphs, ..vosti_cuda::Config::new(96, 96, pages(plan)) };
+    let config = vosti_cuda::Config { graphs, ..vosti_cuda::Config::new(256, 96, pages(plan)) };
     let (program, bindings) = (&plan.program, &plan.bindings);
     CudaDevice::new(driver, TARGET, program, bindings, &images(plan), &Random(plan), config).unwrap()
 }
@@ -72,6 +72,16 @@ fn serve<D: Device<Logits = [f32]>, T>(
     after: impl Fn(&D) -> T,
 ) -> (Seen, T) {
     let policy = Policy { rows_step_max: 96, rows_sequence_max: 50, running_max: 96, ..Policy::default() };
+    serve_under(policy, device, plan, requests, after)
+}
+
+fn serve_under<D: Device<Logits = [f32]>, T>(
+    policy: Policy,
+    device: D,
+    plan: &ModelPlan,
+    requests: &[(usize, usize)],
+    after: impl Fn(&D) -> T,
+) -> (Seen, T) {
     let mut engine = Engine::new(device, plan.program.clone(), policy).unwrap();
     for (i, (length, tokens)) in requests.iter().enumerate() {
         let prompt = (0..*length).map(|t| ((t * 37 + i * 11) % 256) as u32).collect();
@@ -115,6 +125,27 @@ fn a_decode_step_of_any_row_count_has_the_cpu_devices_bits_in_a_few_recordings()
     assert_eq!(recordings, vosti_cuda::device::RECORDED_ROWS.len());
     let replays = log.iter().filter(|line| line.starts_with("replay")).count();
     assert_eq!(replays, 64, "larger steps are launched kernel by kernel");
+}
+
+/// One layer of SmolLM2 with the GPU target's kernels, whose matrix products come with row tiles of 16, 64 and 128: a prompt in
+/// steps of few, more and many rows runs each of them.
+#[test]
+fn row_tiles_of_every_height_give_the_same_bits() {
+    let plan = plan("configs/smollm2-135m.json", TARGET, Some(1));
+    let in_steps_of = |rows: usize, grid: &str| {
+        let policy = Policy { rows_step_max: rows, rows_sequence_max: rows, ..Policy::default() };
+        let device = cuda(&plan, StandIn::fast(), true);
+        let (seen, log) = serve_under(policy, device, &plan, &[(150, 2)], |d| d.driver().log());
+        let linear = log.iter().filter(|line| line.starts_with("launch linear grid"));
+        let first = linear.collect::<Vec<_>>()[0];
+        assert!(first.contains(grid), "{grid}: {first}");
+        seen
+    };
+    // 960 columns, 64 a tile with up to 64 rows and 128 above.
+    let seen = in_steps_of(16, "grid [1, 15, 1] threads 128");
+    assert!(in_steps_of(60, "grid [1, 15, 1] threads 128") == seen);
+    assert!(in_steps_of(100, "grid [1, 8, 1] threads 256") == seen);
+    assert!(in_steps_of(150, "grid [2, 8, 1] threads 256") == seen);
 }
 
 /// What a tile to spare must say, by the premise of attention's proof: it has no rows, and no page table.

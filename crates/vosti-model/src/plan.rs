@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use vosti_core::{BufferDecl, Dtype, GroupDecl, LayerDecl, Op, Program, RowSet};
-use vosti_kernels::{Act, Binding, Const, Spec};
+use vosti_kernels::{Act, Binding, Const, Launch, Spec};
 
 use crate::decoder::{Activation, Decoder, Layer, Rope};
 use crate::error::{ModelError, Result};
@@ -128,9 +128,10 @@ pub fn plan(decoder: &Decoder, options: &PlanOptions) -> Result<ModelPlan> {
     })
 }
 
-/// Every specialisation a plan launches, sorted, each once.
+/// Every specialisation a plan may launch, sorted, each once.
 pub fn specs(plan: &ModelPlan) -> Vec<Spec> {
-    let mut specs: Vec<Spec> = plan.bindings.iter().flat_map(|b| b.launches.iter().map(|l| l.spec.clone())).collect();
+    let mut specs: Vec<Spec> =
+        plan.bindings.iter().flat_map(|b| &b.launches).flat_map(|l| l.specs().cloned()).collect();
     specs.sort();
     specs.dedup();
     specs
@@ -427,7 +428,10 @@ impl Builder<'_> {
 impl Builder<'_> {
     /// The index of the binding of one kernel to weights; equal bindings share an index.
     fn bind(&mut self, kernel: &str, dims: &[(&str, Const)], weights: Vec<String>) -> Result<u32> {
-        Ok(self.binding(Binding::one(self.spec(kernel, dims)?, weights)))
+        let spec = self.spec(kernel, dims)?;
+        let higher = vosti_kernels::higher(self.options.target, &spec)?;
+        let launches = vec![Launch { spec, higher, weights }];
+        Ok(self.binding(Binding { launches, scratch: vec![] }))
     }
 
     fn spec(&self, kernel: &str, dims: &[(&str, Const)]) -> Result<Spec> {

@@ -51,6 +51,14 @@ pub struct Contract {
     pub roles: Vec<Role>,
 }
 
+/// Another kernel of the same contract: rows of equal inputs have equal outputs, one run by it and one by the certified one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StandsFor {
+    pub kernel: String,
+    pub ttir_hash: String,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Certificate {
@@ -59,6 +67,8 @@ pub struct Certificate {
     pub ttir_hash: String,
     pub constants: BTreeMap<String, String>,
     pub contract: Contract,
+    /// Kernels in whose place this one may run: with the premises of their contract, it gives their bits.
+    pub stands_for: Vec<StandsFor>,
     /// Bounds that the core or the launcher enforce.
     pub bounds: BTreeMap<String, i64>,
     pub assumptions: Vec<Assumed>,
@@ -163,6 +173,7 @@ pub fn certificate(problem: &Problem, report: &Report, solver: &str) -> Option<C
         ttir_hash: problem.ttir_hash.clone(),
         constants: constants(problem),
         contract: contract(problem),
+        stands_for: report.stands_for.clone(),
         bounds: bounds(),
         assumptions: report.assumptions.iter().map(|a| assumed(*a)).collect(),
         verifier: verifier().into(),

@@ -6,10 +6,11 @@ use crate::certificate::{Certificate, certificate};
 use crate::problem::Problem;
 use crate::record;
 use crate::solver::{Counts, Solver, SolverError, find_cvc5, find_z3};
-use crate::verify::{Report, verify_or_refute};
+use crate::verify::{Report, verify_in_place_of, verify_or_refute};
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use vosti_kernels::stands_for;
 
 /// Pairs of runs that are tried on what is not proved.
 const REPLAYS: u64 = 30;
@@ -85,11 +86,14 @@ pub type Text<'a> = (&'a str, &'a str);
 pub fn verify_all(options: &Options) -> Result<Inventory, SolverError> {
     let stems = vosti_kernels::ttir_stems().into_iter().filter(|s| s.starts_with(&options.prefix));
     let texts: Vec<Text> = stems.map(|s| (s, vosti_kernels::ttir_by_stem(s).unwrap_or_default())).collect();
-    verify_texts(&texts, options)
+    verify_texts(&texts, &|stem| vosti_kernels::ttir_by_stem(stem), options)
 }
 
-/// Proves these specialisations.
-pub fn verify_texts(texts: &[Text], options: &Options) -> Result<Inventory, SolverError> {
+/// A specialisation's TTIR by its file stem.
+pub type Find<'a> = &'a (dyn Fn(&str) -> Option<&'a str> + Sync);
+
+/// Proves these specialisations, and of those that may run in another's place that they give its bits.
+pub fn verify_texts(texts: &[Text], find: Find, options: &Options) -> Result<Inventory, SolverError> {
     let mut cache = if options.no_cache { Cache::none() } else { checked_in() };
     cache.read_only = options.read_only;
     cache.recheck_percent = options.recheck_percent;
@@ -104,7 +108,7 @@ pub fn verify_texts(texts: &[Text], options: &Options) -> Result<Inventory, Solv
             scope.spawn(|| {
                 let mut solver = Solver::new(find_z3(), cache.clone()).with_second(find_cvc5());
                 while let Some((i, text)) = take(&next, texts) {
-                    match one(text, &mut solver) {
+                    match one(text, find, &mut solver) {
                         Ok((report, certificate)) => lock(&done).push((i, report, certificate)),
                         Err(error) => {
                             *lock(&failed) = Some(error);
@@ -146,13 +150,22 @@ fn take<'a>(next: &AtomicUsize, texts: &[Text<'a>]) -> Option<(usize, Text<'a>)>
     texts.get(i).map(|s| (i, *s))
 }
 
-fn one((stem, text): Text, solver: &mut Solver) -> Result<(Report, Option<Certificate>), SolverError> {
-    match Problem::of_text(stem, text) {
-        Err(error) => Ok((Report::refused(stem, &error), None)),
-        Ok(problem) => {
-            let report = verify_or_refute(&problem, &problem, REPLAYS, solver)?;
-            let certificate = certificate(&problem, &report, "");
-            Ok((report, certificate))
+fn one((stem, text): Text, find: Find, solver: &mut Solver) -> Result<(Report, Option<Certificate>), SolverError> {
+    let problem = match Problem::of_text(stem, text) {
+        Err(error) => return Ok((Report::refused(stem, &error), None)),
+        Ok(problem) => problem,
+    };
+    let mut report = verify_or_refute(&problem, &problem, REPLAYS, solver)?;
+    for first in vosti_kernels::parse_stem(stem).map_or(vec![], |spec| stands_for(&spec)) {
+        let first = first.to_string();
+        // One that is not there cannot run either.
+        let Some(text) = find(&first) else { continue };
+        match Problem::of_text(&first, text) {
+            _ if !report.verdict.is_proved() => break,
+            Err(error) => return Ok((Report::refused(stem, &error), None)),
+            Ok(first) => verify_in_place_of(&first, &problem, &mut report, REPLAYS, solver)?,
         }
     }
+    let certificate = certificate(&problem, &report, "");
+    Ok((report, certificate))
 }

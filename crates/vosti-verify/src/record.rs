@@ -2,7 +2,7 @@
 //!
 //! The checked-in file is embedded here; `vosti verify --record` makes it. Read next: [`crate::inventory`].
 
-use crate::certificate::{Assumed, Certificate, CertificateError, Contract};
+use crate::certificate::{Assumed, Certificate, CertificateError, Contract, StandsFor};
 use crate::verdict::Assumption;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,6 +33,8 @@ struct Line {
     ttir_hash: String,
     constants: BTreeMap<String, String>,
     contract: Contract,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    stands_for: Vec<StandsFor>,
     assumptions: Vec<Assumption>,
 }
 
@@ -56,6 +58,7 @@ pub fn to_text<'a>(certificates: impl Iterator<Item = &'a Certificate> + Clone) 
             ttir_hash: c.ttir_hash.clone(),
             constants: c.constants.clone(),
             contract: c.contract.clone(),
+            stands_for: c.stands_for.clone(),
             assumptions: c.assumptions.iter().map(|a| a.name).collect(),
         };
         text += &(serde_json::to_string(&line).unwrap_or_default() + "\n");
@@ -86,6 +89,7 @@ pub fn from_text(text: &str) -> Result<Certificates, CertificateError> {
             ttir_hash: line.ttir_hash,
             constants: line.constants,
             contract: line.contract,
+            stands_for: line.stands_for,
             bounds: shared.bounds.clone(),
             assumptions,
             verifier: shared.verifier.clone(),

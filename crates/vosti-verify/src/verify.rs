@@ -1,5 +1,6 @@
 //! One contract, proved or not: unary obligations of both runs, premises, then the relation.
 
+use crate::certificate::StandsFor;
 use crate::equal::{At, Mode};
 use crate::problem::{Problem, ProblemError};
 use crate::prover::{Access, Prover, Side};
@@ -19,6 +20,8 @@ pub struct Report {
     pub contract: String,
     pub verdict: Verdict,
     pub assumptions: Vec<Assumption>,
+    /// Kernels whose bits it was proved to give.
+    pub stands_for: Vec<StandsFor>,
     pub story: Vec<Step>,
     pub queries: u64,
     pub time: Duration,
@@ -36,6 +39,7 @@ impl Report {
             contract: "?".into(),
             verdict: Verdict::Unknown(Failure::new(Obligation::Subset, line, error.to_string())),
             assumptions: vec![],
+            stands_for: vec![],
             story: vec![],
             queries: 0,
             time: Duration::ZERO,
@@ -74,6 +78,7 @@ pub fn verify_pair(left: &Problem, right: &Problem, solver: &mut Solver) -> Resu
         contract: contract_name(left),
         verdict,
         assumptions: prover.assumptions.into_iter().collect(),
+        stands_for: vec![],
         story: prover.story,
         queries: prover.queries,
         time: start.elapsed(),
@@ -95,6 +100,32 @@ pub fn verify_or_refute(
         report.verdict = Verdict::Refuted { failure: failure.clone(), counterexample };
     }
     Ok(report)
+}
+
+/// Adds to a kernel's own proof that it gives the bits of another, in whose place it may run: a row of equal inputs has
+/// equal outputs in a run of the one and a run of the other.
+pub fn verify_in_place_of(
+    first: &Problem,
+    problem: &Problem,
+    report: &mut Report,
+    replays: u64,
+    solver: &mut Solver,
+) -> Result<(), SolverError> {
+    let pair = verify_or_refute(first, problem, replays, solver)?;
+    report.story.push(Step { depth: 0, text: format!("in the place of {}:", first.name) });
+    report.story.extend(pair.story.into_iter().map(|step| Step { depth: step.depth + 1, ..step }));
+    report.assumptions.extend(pair.assumptions);
+    report.assumptions.sort();
+    report.assumptions.dedup();
+    report.queries += pair.queries;
+    report.time += pair.time;
+    match pair.verdict.is_proved() {
+        true => {
+            report.stands_for.push(StandsFor { kernel: first.name.clone(), ttir_hash: first.ttir_hash.clone() });
+        }
+        false => report.verdict = pair.verdict,
+    }
+    Ok(())
 }
 
 /// The contract in a word or two.

@@ -2,7 +2,9 @@
 //! are made for it, bound to it, and refused for anything else.
 
 use std::path::Path;
-use vosti_verify::{Certificate, Options, Problem, Solver, find_z3, record, solver, verify_all};
+use vosti_verify::{
+    Assumption, Certificate, Options, Problem, Solver, find_z3, record, solver, verify_all, verify_texts,
+};
 
 fn have_z3() -> bool {
     let found = !Solver::new(find_z3(), vosti_verify::Cache::none()).version().is_empty();
@@ -43,6 +45,51 @@ fn every_specialisation_is_proved_from_the_checked_in_answers() {
     );
     let answers = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("cache/answers.txt")).unwrap();
     assert_eq!(inventory.answers.to_text(), answers, "an answer is for no question: run `vosti verify --record`");
+}
+
+/// A launch may run them instead of the lowest row tiles.
+#[test]
+fn every_specialisation_of_higher_row_tiles_is_certified_to_give_the_bits_of_the_lowest() {
+    let recorded = record::checked_in().unwrap();
+    let mut seen = 0;
+    for (kernel, certificate) in recorded {
+        let stands: Vec<_> = certificate.stands_for.iter().map(|first| first.kernel.clone()).collect();
+        let spec = vosti_kernels::parse_stem(kernel).unwrap();
+        let wanted = vosti_kernels::stands_for(&spec).into_iter().map(|first| first.to_string());
+        assert!(wanted.filter(|first| recorded.contains_key(first)).eq(stands.clone()), "{kernel}: {stands:?}");
+        for first in &certificate.stands_for {
+            assert_eq!(first.ttir_hash, recorded[&first.kernel].ttir_hash);
+            assert!(certificate.assumptions.iter().any(|a| a.name == Assumption::DotHeightIndependent), "{kernel}");
+            seen += 1;
+        }
+    }
+    assert!(seen >= 40, "{seen} of them");
+}
+
+/// The proof that one stands for the other is of both texts.
+#[test]
+fn a_specialisation_that_gives_other_bits_than_the_lowest_gets_no_certificate() {
+    if !have_z3() {
+        return;
+    }
+    let [low, high] = ["BM16-BN64", "BM64-BN64"].map(|tile| format!("linear_add-bf16-BK64-{tile}-K576-N576-SWAP1"));
+    let [first, text] = [&low, &high].map(|stem| vosti_kernels::ttir_by_stem(stem).unwrap());
+    let proved = |first: &str| {
+        let first = first.to_string().leak();
+        let find = |stem: &str| if stem == low { Some(&*first) } else { None };
+        let inventory = verify_texts(&[(&high, text)], &find, &Options::default()).unwrap();
+        let [(report, certificate)] = &inventory.entries[..] else { panic!("one") };
+        assert_eq!(report.verdict.is_proved(), certificate.is_some());
+        assert_eq!(report.stands_for.len(), usize::from(certificate.is_some()));
+        (report.verdict.is_proved(), report.verdict.to_string())
+    };
+    assert!(proved(first).0);
+    // The residual is subtracted there; one K tile fewer is summed there.
+    for (from, to) in [("arith.addf", "arith.subf"), ("arith.constant 576 : i32", "arith.constant 512 : i32")] {
+        assert!(first.contains(from));
+        let (proved, verdict) = proved(&first.replace(from, to));
+        assert!(!proved, "{verdict}");
+    }
 }
 
 #[test]

@@ -71,6 +71,8 @@ pub struct Tiling {
 pub struct Wired {
     /// An index into [`Wiring::kernels`].
     pub kernel: usize,
+    /// Kernels of higher row tiles that may run in its place, lowest first. A device that has no use for them runs the first.
+    pub higher: Vec<usize>,
     pub size: Size,
     /// The row at which its row buffers begin: not 0 where scratch has no room for all rows of a step at once.
     pub first: usize,
@@ -79,6 +81,11 @@ pub struct Wired {
 }
 
 impl Wired {
+    /// Every kernel that may run, lowest row tiles first.
+    pub fn kernels(&self) -> impl Iterator<Item = usize> {
+        std::iter::once(self.kernel).chain(self.higher.iter().copied())
+    }
+
     /// The element of a buffer at which a parameter of this launch begins.
     pub fn start(&self, bound: Bound, program: &Program) -> usize {
         match bound {
@@ -171,6 +178,7 @@ impl<K: Kernel, F> Builder<K, F> {
         F: FnMut(&Spec) -> Result<K, E>,
     {
         let kernel = self.kernel(&launch.spec)?;
+        let higher = launch.higher.iter().map(|spec| self.kernel(spec)).collect::<Result<Vec<_>, E>>()?;
         let roles: Vec<Role> = self.wiring.kernels[kernel].contract().params.iter().map(|param| param.role).collect();
         let mut size = if used.rows == RowSet::Selected { Size::Selected } else { Size::Rows };
         let mut params = Vec::with_capacity(roles.len());
@@ -207,8 +215,18 @@ impl<K: Kernel, F> Builder<K, F> {
                 }
             });
         }
-        self.wiring.launches.push(Wired { kernel, size, first: used.first, params });
+        if let Some(other) = higher.iter().find(|other| !self.interchangeable(kernel, **other)) {
+            return Err(WiringError::Unlike { spec: self.wiring.kernels[*other].spec().to_string() }.into());
+        }
+        self.wiring.launches.push(Wired { kernel, higher, size, first: used.first, params });
         Ok(())
+    }
+
+    /// Both have the same parameters, so that one list of them does for either.
+    fn interchangeable(&self, a: usize, b: usize) -> bool {
+        let [a, b] = [a, b].map(|kernel| &self.wiring.kernels[kernel]);
+        let params = a.contract().params.len();
+        a.contract().params == b.contract().params && (0..params).all(|i| a.elem(i) == b.elem(i))
     }
 
     fn kernel<E>(&mut self, spec: &Spec) -> Result<usize, E>

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 use vosti_cuda::Image;
 use vosti_model::ModelPlan;
+use vosti_verify::certificate::StandsFor;
 use vosti_verify::{CertificateError, Certificates, Problem, ProblemError, record};
 
 /// Why a program may not run on a bundle, or a bundle cannot be read or written.
@@ -161,20 +162,35 @@ impl Bundle {
             let scratch = binding.map_or(&[][..], |binding| &binding.scratch);
             let mut kernels = vec![];
             for (launch, stage) in launches.iter().zip(stages) {
-                let kernel = launch.spec.to_string();
-                if !problems.contains_key(&kernel) {
-                    problems.insert(kernel.clone(), self.certified(&kernel)?);
+                let first = launch.spec.to_string();
+                for kernel in launch.specs().map(ToString::to_string) {
+                    if !problems.contains_key(&kernel) {
+                        problems.insert(kernel.clone(), self.certified(&kernel)?);
+                    }
+                    let weights = launch.weights.iter().map(|name| plan.weights.get(name)).collect();
+                    let bound = fit::Bound { stage: *stage, weights, scratch };
+                    fit::check(&plan.program, op, &problems[&kernel], &bound).map_err(|why| misfit(&kernel, why))?;
+                    if kernel != first {
+                        self.stands_for(&kernel, &problems[&first]).map_err(|why| misfit(&kernel, why))?;
+                    }
                 }
-                let weights = launch.weights.iter().map(|name| plan.weights.get(name)).collect();
-                let bound = fit::Bound { stage: *stage, weights, scratch };
-                fit::check(&plan.program, op, &problems[&kernel], &bound).map_err(|why| misfit(&kernel, why))?;
-                kernels.push(kernel);
+                kernels.push(first);
             }
             if let [first, second] = &kernels[..] {
                 compose::check(&problems[first], &problems[second]).map_err(|why| misfit(second, why))?;
             }
         }
         Ok(())
+    }
+
+    /// Refuses a kernel that is not proved to give the bits of the one in whose place it may run.
+    fn stands_for(&self, kernel: &str, first: &Problem) -> Result<(), String> {
+        let proved = self.certificates.get(kernel).map_or(&[][..], |certificate| &certificate.stands_for);
+        let same = |other: &StandsFor| other.kernel == first.name && other.ttir_hash == first.ttir_hash;
+        match proved.iter().any(same) {
+            true => Ok(()),
+            false => Err(format!("its certificate does not say that it gives the bits of {}", first.name)),
+        }
     }
 
     /// The problem that a kernel's certificate says is solved.

@@ -271,6 +271,11 @@ impl Deployment {
 
     /// A device with an empty pool. Weights are shared with every other device of this deployment.
     pub fn device(&self, room: &Room) -> Result<AnyDevice, DeployError> {
+        self.device_for(self.program(), room)
+    }
+
+    /// As [`Deployment::device`], for another program over the model's bindings and weights.
+    pub fn device_for(&self, program: &Program, room: &Room) -> Result<AnyDevice, DeployError> {
         if let Some(what) = limit::exceeded(room.rows_max, self.program().context as usize, PAGE) {
             return Err(DeployError::Unproved(what));
         }
@@ -279,13 +284,13 @@ impl Deployment {
         if bytes.is_none_or(|bytes| bytes > isize::MAX as u64) {
             return Err(self.no_memory(room, io::ErrorKind::OutOfMemory.into()));
         }
-        self.make(room, None)
+        self.make(program, room, None)
     }
 
-    fn make(&self, room: &Room, watch: Option<&Watched>) -> Result<AnyDevice, DeployError> {
+    fn make(&self, program: &Program, room: &Room, watch: Option<&Watched>) -> Result<AnyDevice, DeployError> {
         let groups = self.program().groups.len();
         let source = Watching { source: &self.source, plan: &self.plan, watch };
-        let (program, bindings) = (self.program(), &self.plan.bindings);
+        let bindings = &self.plan.bindings;
         match &self.hardware {
             Hardware::Cpu { weights } => {
                 let (pages, threads) = (vec![room.pages.unwrap_or(1); groups], room.threads.unwrap_or(self.threads));
@@ -324,7 +329,7 @@ impl Deployment {
     fn warm(&self, watch: &dyn Watch) -> Result<(), DeployError> {
         watch.stage(&format!("loading {}", self.name), self.plan.weights.values().map(bytes).sum());
         let room = Room { pages: Some(1), rows_max: 1, threads: Some(1), isa: None };
-        match self.make(&room, Some(&Watched { watch, loaded: Cell::new(0) })) {
+        match self.make(self.program(), &room, Some(&Watched { watch, loaded: Cell::new(0) })) {
             Ok(_) => Ok(()),
             Err(_) if watch.cancelled() => Err(DeployError::Interrupted),
             Err(error) => Err(error),
@@ -342,9 +347,10 @@ impl Deployment {
         put("page", &(PAGE as u64).to_le_bytes());
         put("program", format!("{:?}", self.program()).as_bytes());
         for launch in self.plan.bindings.iter().flat_map(|binding| &binding.launches) {
-            put("launch", format!("{} {:?}", launch.spec, launch.weights).as_bytes());
-            let text = self.bundle.ttir(&launch.spec.to_string()).unwrap_or_default();
-            put("ttir", ttir_hash(text).as_bytes());
+            for spec in launch.specs() {
+                put("launch", format!("{spec} {:?}", launch.weights).as_bytes());
+                put("ttir", ttir_hash(self.bundle.ttir(&spec.to_string()).unwrap_or_default()).as_bytes());
+            }
         }
         if let Some(gpu) = self.gpu() {
             let about = gpu.about();

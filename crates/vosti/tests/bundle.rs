@@ -7,14 +7,18 @@ use vosti::bundle::{Bundle, BundleError};
 use vosti_core::Op;
 use vosti_kernels::{Act, Const};
 use vosti_model::{ModelPlan, PlanOptions};
-use vosti_verify::CertificateError;
+use vosti_verify::{Certificate, CertificateError};
 
 /// A plan of a published model: gemma has layers with a window and without.
 fn plan(name: &str, context: u32) -> ModelPlan {
+    plan_for("cpu", name, context)
+}
+
+fn plan_for(target: &str, name: &str, context: u32) -> ModelPlan {
     let path = format!("{}/../vosti-model/configs/{name}.json", env!("CARGO_MANIFEST_DIR"));
     let config = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let decoder = vosti_model::families::from_config(name, &config).unwrap();
-    vosti_model::plan(&decoder, &PlanOptions { target: "cpu", act: Act::Bf16, context: Some(context) }).unwrap()
+    vosti_model::plan(&decoder, &PlanOptions { target, act: Act::Bf16, context: Some(context) }).unwrap()
 }
 
 fn gemma() -> ModelPlan {
@@ -55,6 +59,23 @@ fn a_kernel_without_a_certificate_is_refused() {
     certificates.remove(&kernel);
     let refusal = bundle().with_certificates(certificates).admit(&plan);
     refused(refusal, &["no certificate", &kernel, "vosti verify --record"]);
+}
+
+/// Which of them runs depends on how many rows there are.
+#[test]
+fn row_tiles_that_are_not_proved_to_give_the_bits_of_the_lowest_are_refused() {
+    let plan = plan_for("cuda-sm90", "smollm2-135m", 1024);
+    bundle().admit(&plan).unwrap();
+    let launch = plan.bindings.iter().flat_map(|b| &b.launches).find(|launch| !launch.higher.is_empty()).unwrap();
+    let (first, higher) = (launch.spec.to_string(), launch.higher[1].to_string());
+    let with = |change: fn(&mut Certificate)| {
+        let mut certificates = bundle().certificates().clone();
+        change(certificates.get_mut(&higher).unwrap());
+        bundle().with_certificates(certificates).admit(&plan)
+    };
+    refused(with(|c| c.stands_for.clear()), &["does not say that it gives the bits", &first, &higher]);
+    refused(with(|c| c.stands_for[0].ttir_hash = "0".repeat(64)), &["does not say that", &first, &higher]);
+    refused(with(|c| c.stands_for[0].kernel.push('0')), &["does not say that", &first, &higher]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::*;
 use vosti_kernels::parse_stem;
 
-const STEM: &str = "linear-bf16-BK64-BM64-BN128-K576-N960";
+const STEM: &str = "linear-bf16-BK64-BM64-BN64-K576-N960-SWAP1";
 
 const PTX: &str = "\
 .version 8.7
@@ -110,6 +110,7 @@ fn a_sound_kernel_passes_and_is_described() {
         shared_dynamic: 98_304,
         shared_static: 0,
         matrix_instructions: 1,
+        matrix_kinds: vec!["wgmma.mma_async.sync.aligned.m64n*k16.f32.bf16.bf16".into()],
         async_copies: 1,
         reductions: vec![Reduction { axis: 1, tile: tile.into() }],
     };
@@ -189,6 +190,23 @@ fn each_breach_in_the_metadata_is_refused_by_name() {
         let refused = refusal(&broken).to_string();
         assert!(refused.contains(says), "{refused}");
     }
+}
+
+#[test]
+fn only_alike_kernels_run_in_one_another_s_place() {
+    let first = inspect(&sound(), Arch::Sm90).unwrap();
+    let with = |from: &str, to: &str| {
+        let mut other = sound();
+        for text in [&mut other.ptx, &mut other.ttgir] {
+            *text = text.replace(from, to);
+        }
+        interchangeable(&first, &inspect(&other, Arch::Sm90).unwrap())
+    };
+    // More columns of the same instruction.
+    assert_eq!(with("m64n128k16", "m64n16k16"), Ok(()));
+    let refused = with("m64n128k16", "m64n128k8").unwrap_err().to_string();
+    assert!(refused.contains("m64n*k8") && refused.contains("m64n*k16"), "{refused}");
+    assert_eq!(with("sizePerThread = [1, 8]", "sizePerThread = [1, 4]"), Err(Refusal::OtherLayout));
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //! which pages, what the cache holds that the row may not see, how many programs to spare there are, as recorded launches
 //! have), and the row's outputs must have the same bits. Rows nobody chose hold NaN, infinities and huge numbers, caches huge finite ones; chosen rows hold -0 and what underflows. So lane
 //! locality and row uniformity of dot and reduce, masked lanes and padding are tried together, as the kernel uses them.
+//! Where kernels of several tile heights may run, the case's two launches are of two of them.
 //! It knows no kernel by name: roles and shapes say what is what. Read next: `sides.rs`.
 
 mod data;
@@ -95,6 +96,8 @@ struct Param {
 /// A kernel on the device.
 struct Lab {
     kernel: usize,
+    /// The one that the case's other launch is of: that in whose place this one may run, or itself.
+    twin: usize,
     spec: Spec,
     contract: Contract,
     params: Vec<Param>,
@@ -159,7 +162,7 @@ impl<D: Driver> CudaDevice<D> {
     /// The first launch of a kernel, ready to be changed.
     fn lab(&self, kernel: usize) -> Lab {
         // Each kernel was loaded for a launch.
-        let first = self.wiring.launches.iter().position(|launch| launch.kernel == kernel).unwrap_or(0);
+        let first = self.wiring.launches.iter().position(|launch| launch.kernels().any(|k| k == kernel)).unwrap_or(0);
         let (launch, code) = (&self.wiring.launches[first], &self.wiring.kernels[kernel]);
         let group = launch.params.iter().find_map(|bound| match bound {
             Bound::CacheK(layer) | Bound::CacheV(layer) => Some(self.program.layers[*layer].group as usize),
@@ -187,6 +190,7 @@ impl<D: Driver> CudaDevice<D> {
 
         Lab {
             kernel,
+            twin: launch.kernel,
             spec: code.spec.clone(),
             contract: code.contract.clone(),
             params: params.collect(),
@@ -223,7 +227,7 @@ impl<D: Driver> CudaDevice<D> {
         while probed.cases < options.cases && probed.differs.is_none() {
             let (left, right, pairs) = sides::related(lab, random);
             let before = left.buffers.clone();
-            let a = self.run_side(lab, left)?;
+            let a = self.run_side(lab, lab.kernel, left)?;
             // More of them, should the programs that the reference ran have had no chosen row.
             if round < options.references || (options.references > 0 && probed.compared == 0) {
                 let failed = |why: String| CudaError::Launch { spec: lab.spec.to_string(), why };
@@ -233,7 +237,7 @@ impl<D: Driver> CudaDevice<D> {
                 let chosen: Vec<Row> = pairs.iter().map(|(l, _)| *l).collect();
                 compare(lab, before, &a, &chosen, reference, &mut probed)?;
             }
-            let b = self.run_side(lab, right)?;
+            let b = self.run_side(lab, lab.twin, right)?;
             for (l, r) in &pairs {
                 for (i, param) in lab.params.iter().enumerate().filter(|(_, p)| lab.contract.shape.writes(p.role)) {
                     let (x, y) = (l.bytes(lab, i, &a.buffers[i]), r.bytes(lab, i, &b.buffers[i]));
@@ -259,11 +263,11 @@ impl<D: Driver> CudaDevice<D> {
     }
 
     /// Brings a side's buffers to the device, launches, and brings what it wrote back.
-    fn run_side(&mut self, lab: &Lab, mut side: Side) -> Result<Side, CudaError> {
+    fn run_side(&mut self, lab: &Lab, kernel: usize, mut side: Side) -> Result<Side, CudaError> {
         for (param, bytes) in lab.params.iter().zip(&side.buffers).filter(|(_, bytes)| !bytes.is_empty()) {
             self.driver.upload(param.at, bytes)?;
         }
-        self.wiring.kernels[lab.kernel].launch(&mut self.driver, side.extent(side.spare), &lab.pointers)?;
+        self.wiring.kernels[kernel].launch(&mut self.driver, side.extent(side.spare), &lab.pointers)?;
         for (param, bytes) in lab.params.iter().zip(&mut side.buffers) {
             if lab.contract.shape.writes(param.role) {
                 self.driver.download(&mut [(param.at, &mut bytes[..])])?;

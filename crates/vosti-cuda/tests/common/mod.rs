@@ -484,6 +484,7 @@ pub fn image(spec: &Spec) -> Image {
         shared_dynamic: metadata.shared,
         shared_static: 0,
         matrix_instructions: 0,
+        matrix_kinds: vec![],
         async_copies: 0,
         reductions: vec![],
     };

@@ -54,6 +54,9 @@ pub struct Program {
 pub struct Launch {
     pub k: usize,
     pub specialisation: String,
+    /// Specialisations of higher row tiles that may run in its place.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub higher: Vec<String>,
     pub weights: Vec<String>,
 }
 

@@ -153,6 +153,7 @@ impl Bundle {
             let launch = move |launch: &vosti_kernels::Launch| Launch {
                 k,
                 specialisation: launch.spec.to_string(),
+                higher: launch.higher.iter().map(ToString::to_string).collect(),
                 weights: launch.weights.clone(),
             };
             binding.launches.iter().map(launch)

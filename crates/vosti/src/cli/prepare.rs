@@ -62,7 +62,13 @@ fn compile(arguments: &Prepare, plan: &ModelPlan) -> Result<Vec<Image>> {
     let specs = vosti_model::plan::specs(plan);
     eprintln!("compiling    {} kernels for {target}", specs.len());
     let artifacts = tool.compile_checked_in(target, &specs)?;
-    Ok(artifacts.into_iter().map(|artifact| Image::of(artifact, arch)).collect::<Result<_, _>>()?)
+    let images = artifacts.into_iter().map(|artifact| Image::of(artifact, arch)).collect::<Result<Vec<_>, _>>()?;
+    for launch in plan.bindings.iter().flat_map(|binding| &binding.launches) {
+        let image = |spec: &vosti_kernels::Spec| images.iter().find(|image| image.spec == *spec);
+        let Some(first) = image(&launch.spec) else { continue };
+        launch.higher.iter().filter_map(image).try_for_each(|other| other.stands_for(first))?;
+    }
+    Ok(images)
 }
 
 /// Which models have kernels for a target.

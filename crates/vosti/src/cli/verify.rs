@@ -41,7 +41,7 @@ pub fn run(arguments: &Verify) -> anyhow::Result<Outcome> {
         Some(_) => {
             let kernels = bundle.certificates().keys().filter(|kernel| kernel.starts_with(&options.prefix));
             let texts: Vec<_> = kernels.map(|kernel| (kernel.as_str(), bundle.ttir(kernel).unwrap_or(""))).collect();
-            verify_texts(&texts, &options)?
+            verify_texts(&texts, &|kernel| bundle.ttir(kernel), &options)?
         }
     };
     anyhow::ensure!(
