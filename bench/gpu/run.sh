@@ -9,7 +9,7 @@
 # plain python3 for the tables. VLLM may name a folder with files of vLLM's wheel, whose kernels are then compared too
 # (vllm_kernels.py says which files).
 #
-# Steps run in this order: bench torch agentic probe fp64 check. Where a command may run for a limited time, STEPS="bench torch"
+# Steps run in this order: bench torch agentic probe fp64 laws check. Where a command may run for a limited time, STEPS="bench torch"
 # names those of this run and LIMIT the seconds that each may take (then it is stopped, and the next one runs); several runs
 # share one OUT, whose tables are of everything in it. ONLY="batch,chunk" are check's relations; its result is then
 # OUT/check-batch-chunk.json. A step that fails is written down and the next one runs. At the end OUT.tar has all of OUT. The
@@ -21,11 +21,11 @@ set -u
 vosti=$1 bundle=$2 model=$3 out=${4%/}
 here=$(cd "$(dirname "$0")" && pwd)
 device=${DEVICE:-cuda}
-steps=${STEPS:-bench torch agentic probe fp64 check}
+steps=${STEPS:-bench torch agentic probe fp64 laws check}
 for name in $steps; do
     case $name in
-        bench | torch | agentic | probe | fp64 | check) ;;
-        *) echo "STEPS: there is no step $name; there are bench torch agentic probe fp64 check" >&2; exit 2 ;;
+        bench | torch | agentic | probe | fp64 | laws | check) ;;
+        *) echo "STEPS: there is no step $name; there are bench torch agentic probe fp64 laws check" >&2; exit 2 ;;
     esac
 done
 mkdir -p "$out" || exit 2
@@ -117,6 +117,10 @@ fp64() {
     rm -rf "$out/launches" # as large as the weights of a layer and the lm head
 }
 
+laws() {
+    step laws "$vosti" laws "${where[@]}" --json
+}
+
 check() {
     local some=() name=check
     [ -n "${MAX_PROMPT:-}" ] && some=(--max-prompt "$MAX_PROMPT")
@@ -124,7 +128,7 @@ check() {
     step "$name" "$vosti" check "${where[@]}" --profile "${PROFILE:-paper}" "${some[@]}" --json -
 }
 
-for name in bench torch agentic probe fp64 check; do
+for name in bench torch agentic probe fp64 laws check; do
     wanted "$name" && "$name"
 done
 python3 "$here/table.py" "$out" > "$out/tables.md" && cat "$out/tables.md"

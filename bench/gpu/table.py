@@ -55,7 +55,7 @@ def relations(check):
             print(f"- {relation['name']}: {why}")
 
 
-def right(probe, fp64, checks):
+def right(probe, fp64, laws, checks):
     if probe:
         verdict = "all passed" if probe["passed"] else "**FAILED**"
         worst = max(kernel["error_max"] for kernel in probe["kernels"])
@@ -74,6 +74,14 @@ def right(probe, fp64, checks):
               f"({worst['kernel']}).")
     else:
         print("\nAgainst FP64: not run.")
+    if laws:
+        hold = [law for law in laws["laws"] if not law["broken"]]
+        print(f"\nDevice laws: {len(hold)} of {len(laws['laws'])} hold.")
+        for law in laws["laws"]:
+            for why in filter(None, (law["broken"], law["untried"])):
+                print(f"- {law['law']}: {why}")
+    else:
+        print("\nDevice laws: not run.")
     for check in checks:
         relations(check)
     if not checks:
@@ -125,7 +133,7 @@ def main():
     steps(folder)
     # Of all relations, or of some in each run.
     checks = [read(folder, path.stem) for path in sorted(folder.glob("check*.json"))]
-    right(read(folder, "probe"), read(folder, "fp64"), [check for check in checks if check])
+    right(read(folder, "probe"), read(folder, "fp64"), read(folder, "laws"), [check for check in checks if check])
     # What was invariant beside it, if anything was compared.
     others = {"torch, no split sums": read(folder, "no_split_k"), "vLLM's Triton kernels": read(folder, "vllm")}
     speed(bench, torch, {name: peer for name, peer in others.items() if peer})

@@ -20,7 +20,7 @@ fn with_ttir(ttir: Option<HashMap<String, String>>) -> Subject<CpuDevice> {
         let device = move || {
             // Lanes that nothing defines are filled with NaN, infinities and random bits.
             let config = Config { poison: Some(5), ttir: ttir.clone(), ..Config::new(200, 180, vec![8, 8], 2) };
-            CpuDevice::new(&made, &bindings, &Random, config).unwrap()
+            Ok(CpuDevice::new(&made, &bindings, &Random, config).unwrap())
         };
         Bench { program, device: Box::new(device) }
     };

@@ -25,7 +25,7 @@ fn with_flaw(flaw: Flaw) -> Subject<CudaDevice<StandIn>> {
         let device = move || {
             let driver = StandIn::with(flaw);
             let config = Config::new(200, 180, vec![8, 8]);
-            CudaDevice::new(driver, TARGET, &made, &bindings, &images, &Random, config).unwrap()
+            Ok(CudaDevice::new(driver, TARGET, &made, &bindings, &images, &Random, config).unwrap())
         };
         Bench { program, device: Box::new(device) }
     };

@@ -17,7 +17,7 @@ use vosti_core::{Device, DeviceError, PAGE, Program, RequestId, Select, StepPlan
 /// What a law found.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct Broken(String);
+pub struct Broken(pub String);
 
 pub type Verdict<T = ()> = Result<T, Broken>;
 
@@ -28,15 +28,16 @@ fn broken<T>(what: impl Into<String>) -> Verdict<T> {
 /// A program, and how to make a new device for it.
 pub struct Bench<D> {
     pub program: Program,
-    pub device: Box<dyn Fn() -> D>,
+    pub device: Box<dyn Fn() -> Verdict<D>>,
 }
 
 /// A device to be watched. Its steps take at least 150 rows, as many of them selected, and no more than its pool holds; each
-/// group has at least 8 pages, and as many as the others; a context is at least 160 tokens and fits the pool.
+/// group has at least 8 pages, and as many as the others; a context is at least 160 tokens. Where it does not fit the pool,
+/// its last positions are not tried.
 pub struct Subject<D> {
     /// The embedding and row-wise ops only: logits are a function of token and position.
     pub rowwise: Bench<D>,
-    /// Every kind of op, over one group with a window shorter than 100 and one without a window.
+    /// Every kind of op. Pages behind a window are tried if a group has one shorter than 100.
     pub attending: Bench<D>,
     /// Tokens of `attending` whose KV is not finite before it is stored: the vocabulary's last. Empty if there are none.
     pub overflowing: Range<Token>,
@@ -47,7 +48,7 @@ pub struct Subject<D> {
 /// `rows_max`: a step of that many rows runs and is right, and the number stays.
 pub fn rows_max_is_what_a_step_takes<D: Device<Logits = [f32]>>(subject: &Subject<D>) -> Verdict {
     let bench = &subject.attending;
-    let mut device = (bench.device)();
+    let mut device = (bench.device)()?;
     let rows_max = device.rows_max();
     let mut session = Session::new(subject, &bench.program, &mut device)?;
     let mut parts = Vec::new();
@@ -69,7 +70,7 @@ pub fn rows_max_is_what_a_step_takes<D: Device<Logits = [f32]>>(subject: &Subjec
 /// `selected_max`: that many rows of one step can be selected and are right, and the number stays.
 pub fn selected_max_is_what_a_step_takes<D: Device<Logits = [f32]>>(subject: &Subject<D>) -> Verdict {
     let bench = &subject.attending;
-    let mut device = (bench.device)();
+    let mut device = (bench.device)()?;
     let selected_max = device.selected_max();
     let mut session = Session::new(subject, &bench.program, &mut device)?;
     let mut parts = Vec::new();
@@ -91,7 +92,7 @@ pub fn selected_max_is_what_a_step_takes<D: Device<Logits = [f32]>>(subject: &Su
 /// `pages`: every page that it says can be used, and the number stays.
 pub fn pages_are_what_there_is<D: Device<Logits = [f32]>>(subject: &Subject<D>) -> Verdict {
     let bench = &subject.attending;
-    let mut device = (bench.device)();
+    let mut device = (bench.device)()?;
     let groups = 0..bench.program.groups.len();
     let pages: Vec<usize> = groups.clone().map(|g| device.pages(g)).collect();
     let mut session = Session::new(subject, &bench.program, &mut device)?;
@@ -115,7 +116,7 @@ pub fn clearing_keeps_the_weights<D: Device<Logits = [f32]>>(subject: &Subject<D
     let bench = &subject.attending;
     let history = text(subject, 70, 1);
     let want = alone(subject, bench, &history)?;
-    let mut device = (bench.device)();
+    let mut device = (bench.device)()?;
     for round in 0..3 {
         // A new core clears its device.
         let mut session = Session::new(subject, &bench.program, &mut device)?;
@@ -131,7 +132,7 @@ pub fn clearing_leaves_finite_slots<D: Device<Logits = [f32]>>(subject: &Subject
     let bench = &subject.attending;
     let history = text(subject, 100, 3);
     let want = alone(subject, bench, &history)?;
-    let mut device = (bench.device)();
+    let mut device = (bench.device)()?;
     dirty(subject, &mut Session::new(subject, &bench.program, &mut device)?)?;
     let mut session = Session::new(subject, &bench.program, &mut device)?;
     let id = session.admit(&history, history.len())?;
@@ -144,7 +145,7 @@ pub fn running_keeps_the_weights<D: Device<Logits = [f32]>>(subject: &Subject<D>
     let bench = &subject.attending;
     let history = text(subject, 40, 5);
     let want = alone(subject, bench, &history)?;
-    let mut device = (bench.device)();
+    let mut device = (bench.device)()?;
     let mut session = Session::new(subject, &bench.program, &mut device)?;
     for round in 0..6 {
         let id = session.admit(&history, history.len())?;
@@ -175,7 +176,7 @@ pub fn rowwise_depends_on_its_row<D: Device<Logits = [f32]>>(subject: &Subject<D
     let histories: Vec<Vec<Token>> = lengths.iter().map(|n| text(subject, *n, *n as u64)).collect();
     let want: Vec<Vec<Row>> = histories.iter().map(|h| alone(subject, bench, h)).collect::<Verdict<_>>()?;
     for chunk in [1, 7, 16, 33, 64] {
-        let mut device = (bench.device)();
+        let mut device = (bench.device)()?;
         let mut session = Session::new(subject, &bench.program, &mut device)?;
         let ids: Vec<RequestId> = histories.iter().map(|h| session.admit(h, h.len())).collect::<Verdict<_>>()?;
         loop {
@@ -198,7 +199,7 @@ pub fn rowwise_depends_on_its_row<D: Device<Logits = [f32]>>(subject: &Subject<D
 pub fn selected_rows_are_gathered<D: Device<Logits = [f32]>>(subject: &Subject<D>) -> Verdict {
     let bench = &subject.attending;
     let histories: Vec<Vec<Token>> = (1..4).map(|seed| text(subject, 50, seed)).collect();
-    let mut device = (bench.device)();
+    let mut device = (bench.device)()?;
     let mut session = Session::new(subject, &bench.program, &mut device)?;
     let ids: Vec<RequestId> = histories.iter().map(|h| session.admit(h, 40)).collect::<Verdict<_>>()?;
     // A chunk without logits, a history with drafts, and a request that shows every row.
@@ -224,7 +225,7 @@ pub fn stored_rows_are_found_again<D: Device<Logits = [f32]>>(subject: &Subject<
     let history = text(subject, 150, 4);
     let want = alone(subject, bench, &history)?;
     for chunks in [&[1, 63][..], &[64], &[65, 2], &[7], &[128, 1]] {
-        let mut device = (bench.device)();
+        let mut device = (bench.device)()?;
         let mut session = Session::new(subject, &bench.program, &mut device)?;
         // Chunks of the prompt, then a token at a time.
         let id = session.admit(&history, 140)?;
@@ -232,7 +233,7 @@ pub fn stored_rows_are_found_again<D: Device<Logits = [f32]>>(subject: &Subject<
         session.compare(id, &want, &format!("in chunks of {chunks:?}"))?;
     }
     // Rows of which nobody wants logits are stored all the same.
-    let mut device = (bench.device)();
+    let mut device = (bench.device)()?;
     let mut session = Session::new(subject, &bench.program, &mut device)?;
     let id = session.admit(&history, history.len())?;
     for rows in [50, 50, 49, 1] {
@@ -247,7 +248,7 @@ pub fn other_slots_are_untouched<D: Device<Logits = [f32]>>(subject: &Subject<D>
     let bench = &subject.attending;
     let history = text(subject, 140, 6);
     let want = alone(subject, bench, &history)?;
-    let mut device = (bench.device)();
+    let mut device = (bench.device)()?;
     let mut session = Session::new(subject, &bench.program, &mut device)?;
     let id = session.admit(&history, 70)?;
     session.finish(id, 70, &[70])?;
@@ -269,7 +270,7 @@ pub fn attention_sees_its_window_in_order<D: Device<Logits = [f32]>>(subject: &S
     let history = text(subject, 150, 8);
     let want = alone(subject, bench, &history)?;
     for (round, chunk) in [150, 40, 64].into_iter().enumerate() {
-        let mut device = (bench.device)();
+        let mut device = (bench.device)()?;
         let mut session = Session::new(subject, &bench.program, &mut device)?;
         (0..=round).try_for_each(|_| session.shuffle())?;
         let id = session.admit(&history, 149)?;
@@ -293,7 +294,7 @@ pub fn what_is_stored_is_finite<D: Device<Logits = [f32]>>(subject: &Subject<D>)
     let bench = &subject.attending;
     let history = text(subject, 100, 9);
     let want = alone(subject, bench, &history)?;
-    let mut device = (bench.device)();
+    let mut device = (bench.device)()?;
     let mut session = Session::new(subject, &bench.program, &mut device)?;
     dirty(subject, &mut session)?;
     let id = session.admit(&history, 99)?;
@@ -305,7 +306,7 @@ pub fn what_is_stored_is_finite<D: Device<Logits = [f32]>>(subject: &Subject<D>)
 pub fn an_intact_failure_keeps_the_rest<D: Device<Logits = [f32]>>(subject: &Subject<D>) -> Verdict {
     let bench = &subject.attending;
     let (one, two) = (text(subject, 120, 10), text(subject, 30, 11));
-    let mut device = (bench.device)();
+    let mut device = (bench.device)()?;
     let mut session = Session::new(subject, &bench.program, &mut device)?;
     let (a, b) = (session.admit(&one, one.len())?, session.admit(&two, 20)?);
     session.step(&[(a, 70), (b, 20)])?;
@@ -325,7 +326,7 @@ pub fn an_intact_failure_keeps_the_rest<D: Device<Logits = [f32]>>(subject: &Sub
 pub fn running_does_not_panic<D: Device<Logits = [f32]>>(subject: &Subject<D>) -> Verdict {
     let edges = || {
         for bench in [&subject.rowwise, &subject.attending] {
-            let mut device = (bench.device)();
+            let mut device = (bench.device)()?;
             let rows_max = device.rows_max();
             let context = bench.program.context as usize;
             let mut session = Session::new(subject, &bench.program, &mut device)?;
@@ -339,6 +340,8 @@ pub fn running_does_not_panic<D: Device<Logits = [f32]>>(subject: &Subject<D>) -
                 .collect::<Verdict<_>>()?;
             session.step(&many)?;
             many.iter().try_for_each(|(id, _)| refused(session.core.abort(*id)))?;
+            let room = (0..bench.program.groups.len()).map(|g| session.core.free_pages(g) * PAGE).min();
+            let context = context.min(room.unwrap_or(context));
             let long = session.admit(&text(subject, context, 3), context - 1)?;
             session.refuses.set(true);
             drop(session.run(&[(long, 1, &[], Select::Shown)]));
@@ -354,7 +357,7 @@ pub fn logits_are_what_the_step_left<D: Device<Logits = [f32]>>(subject: &Subjec
     let bench = &subject.attending;
     let history = text(subject, 60, 12);
     let want = alone(subject, bench, &history)?;
-    let mut device = (bench.device)();
+    let mut device = (bench.device)()?;
     let mut session = Session::new(subject, &bench.program, &mut device)?;
     let id = session.admit(&history, history.len())?;
     session.run(&[(id, history.len(), &[], Select::All)])?;
@@ -409,7 +412,7 @@ fn partly_shown<'d, D: Device<Logits = [f32]>>(
 
 /// `run` on whole sequences: their rows of logits are there, whoever else is in the step.
 pub fn whole_rows_are_brought<D: Device<Logits = [f32]>>(subject: &Subject<D>) -> Verdict {
-    let mut device = (subject.attending.device)();
+    let mut device = (subject.attending.device)()?;
     let (session, parts) = partly_shown(subject, &mut device)?;
     let mut shown = parts.iter().filter(|part| part.shown);
     shown.try_for_each(|part| session.compare(part.id, &part.alone, "beside rows that stay on the device"))
@@ -417,7 +420,7 @@ pub fn whole_rows_are_brought<D: Device<Logits = [f32]>>(subject: &Subject<D>) -
 
 /// `best`: each selected row's first largest logit, whether or not the row was brought.
 pub fn the_best_token_is_the_rows_first_largest<D: Device<Logits = [f32]>>(subject: &Subject<D>) -> Verdict {
-    let mut device = (subject.attending.device)();
+    let mut device = (subject.attending.device)()?;
     let (session, parts) = partly_shown(subject, &mut device)?;
     for Part { id, alone, .. } in &parts {
         let mut given = session.bests.range((*id, 0)..=(*id, usize::MAX)).peekable();
@@ -434,11 +437,24 @@ pub fn the_best_token_is_the_rows_first_largest<D: Device<Logits = [f32]>>(subje
     Ok(())
 }
 
-/// One test for each device law; `$subject` is a function that makes the [`Subject`](crate::laws::Subject).
+/// A law by its name.
+pub type Law<D> = (&'static str, fn(&Subject<D>) -> Verdict);
+
+/// Every law, in the order of the seam.
+pub fn all<D: Device<Logits = [f32]>>() -> Vec<Law<D>> {
+    crate::each_device_law!(list_of_laws D)
+}
+
+macro_rules! list_of_laws {
+    ($device:ident $($law:ident)*) => { vec![$((stringify!($law), $law as fn(&Subject<$device>) -> Verdict)),*] };
+}
+use list_of_laws;
+
+/// Hands the names of all laws to a macro, behind one other word.
 #[macro_export]
-macro_rules! device_laws {
-    ($subject:ident) => {
-        $crate::device_laws! { $subject:
+macro_rules! each_device_law {
+    ($then:ident $word:ident) => {
+        $then! { $word
             rows_max_is_what_a_step_takes
             selected_max_is_what_a_step_takes
             pages_are_what_there_is
@@ -459,7 +475,21 @@ macro_rules! device_laws {
             the_best_token_is_the_rows_first_largest
         }
     };
-    ($subject:ident: $($law:ident)*) => {
+}
+
+/// One test for each device law; `$subject` is a function that makes the [`Subject`](crate::laws::Subject).
+#[macro_export]
+macro_rules! device_laws {
+    ($subject:ident) => {
+        use $crate::test_each_law;
+        $crate::each_device_law! { test_each_law $subject }
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! test_each_law {
+    ($subject:ident $($law:ident)*) => {
         $(#[test]
         fn $law() {
             $crate::laws::$law(&$subject()).unwrap();

@@ -11,6 +11,7 @@ pub mod check;
 pub mod deployment;
 pub mod device;
 pub mod fetch;
+pub mod laws;
 pub mod probe;
 pub mod source;
 pub mod watch;

@@ -207,7 +207,7 @@ pub(super) fn alone<D: Device<Logits = [f32]>>(
     bench: &Bench<D>,
     history: &[Token],
 ) -> Verdict<Vec<Row>> {
-    let mut device = (bench.device)();
+    let mut device = (bench.device)()?;
     let mut session = Session::new(subject, &bench.program, &mut device)?;
     let id = session.admit(history, history.len())?;
     session.step(&[(id, history.len())])?;

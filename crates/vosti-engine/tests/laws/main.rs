@@ -41,7 +41,7 @@ fn broken(what: Option<Break>) -> Subject<Watched> {
         let new = move |seed| SymbolicDevice::new(&made, &[PAGES, PAGES], 200, 180, seed);
         let windows = program.groups.iter().map(|g| g.window).collect::<Vec<_>>();
         Bench {
-            device: Box::new(move || BrokenDevice::new(Box::new(new.clone()), &windows, OVERFLOWING, what)),
+            device: Box::new(move || Ok(BrokenDevice::new(Box::new(new.clone()), &windows, OVERFLOWING, what))),
             program,
         }
     };
@@ -104,7 +104,7 @@ fn every_fault_breaks_a_law() {
         let bench = |program: Program| {
             let made = program.clone();
             let new = move || SymbolicDevice::new(&made, &[PAGES, PAGES], 200, 180, 0);
-            Bench { device: Box::new(move || FaultyDevice::new(new(), Some(fault))), program }
+            Bench { device: Box::new(move || Ok(FaultyDevice::new(new(), Some(fault)))), program }
         };
         let refuse = |_: &mut FaultyDevice<SymbolicDevice>, _: &Program, _: &StepPlan| {
             Err(DeviceError { message: "told to fail".into(), intact: true })

@@ -47,6 +47,8 @@ pub enum Command {
     Prepare(Prepare),
     /// Tries on a GPU what its kernels' certificates assume
     Probe(Probe),
+    /// Watches on a device what the engine's proof assumes of it
+    Laws(Laws),
 }
 
 /// A kind of device.
@@ -521,6 +523,25 @@ pub struct Probe {
     /// Seed of the cases
     #[arg(long, default_value_t = 1, value_parser = whole::<u64>, allow_negative_numbers = true)]
     pub seed: u64,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+
+    /// A name from `vosti models`, a GGUF file, a Hugging Face folder, or a config.json alone for random weights
+    #[arg(short, long, default_value = catalogue::DEFAULT, value_name = "NAME|PATH")]
+    pub model: String,
+
+    #[command(flatten)]
+    pub hardware: Hardware,
+}
+
+/// `vosti laws`
+#[derive(Args)]
+pub struct Laws {
+    /// Only the laws of these names, separated by commas
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub only: Vec<String>,
 
     /// Print JSON
     #[arg(long)]

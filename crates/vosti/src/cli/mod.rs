@@ -7,6 +7,7 @@ mod chat;
 mod check;
 mod generate;
 mod interrupt;
+mod laws;
 mod models;
 mod open;
 mod output;
@@ -74,6 +75,7 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Probe(arguments) => probe::run(&arguments),
+        Command::Laws(arguments) => laws::run(&arguments),
         Command::Prepare(arguments) => prepare::run(&arguments),
     }
 }

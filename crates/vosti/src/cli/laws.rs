@@ -1,0 +1,27 @@
+//! `vosti laws`: watches on a device what the engine's proof assumes of it.
+
+use super::arguments::Laws;
+use super::bar::{Bar, Unit};
+use super::output::verdict;
+use super::{Outcome, open};
+use anyhow::Result;
+use vosti::laws;
+
+pub fn run(arguments: &Laws) -> Result<Outcome> {
+    let deployment = open::load(&arguments.model, &open::options(&arguments.hardware, None))?;
+    let bar = Bar::new(Unit::Count);
+    let report = laws::run(deployment, &arguments.only, &bar)?;
+    drop(bar);
+    if arguments.json {
+        return verdict(&format!("{}\n", serde_json::to_string_pretty(&report)?), report.passed);
+    }
+    let mut out = format!("{}, {}\n", report.model, report.device);
+    for watched in &report.laws {
+        let told = if watched.broken.is_none() { "holds" } else { "BROKEN" };
+        out += &format!("{told:<6}  {}\n", watched.law);
+        for why in watched.broken.as_deref().into_iter().chain(watched.untried) {
+            out += &format!("        {why}\n");
+        }
+    }
+    verdict(&out, report.passed)
+}

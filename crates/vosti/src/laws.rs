@@ -1,0 +1,175 @@
+//! The device laws on a real device: what the engine's proof assumes of it, watched on the program of a model.
+//!
+//! The laws are `vosti-engine`'s (`laws.rs`), which tests run on small programs. Here the program is a deployment's own, so
+//! that they hold or break for the very kernels that answer; on a GPU there is no other way, for a bundle has no others.
+//! What a model cannot try is said. Read next: `vosti-core/src/seam.rs`.
+
+use crate::deployment::{DeployError, Deployment, Room};
+use crate::device::AnyDevice;
+use crate::watch::Watch;
+use serde::Serialize;
+use std::collections::HashMap;
+use std::rc::Rc;
+use vosti_core::{Device, Op, Program};
+use vosti_engine::laws::{Bench, Broken, Subject, all};
+
+/// Rows of the largest step: every height of row tiles, and a ragged end.
+const ROWS_MAX: usize = 200;
+/// Pages of each group.
+const PAGES: usize = 12;
+/// Windows that the laws reach behind are shorter.
+const WINDOW: u32 = 100;
+
+/// Why there is nothing to say.
+#[derive(Debug, thiserror::Error)]
+pub enum LawsError {
+    #[error(transparent)]
+    Deploy(#[from] DeployError),
+    #[error(
+        "a context of {0} is too short for the laws, which take 160 tokens: take a model or a bundle with a longer one"
+    )]
+    Context(u32),
+    #[error("there is no law called {given}; there are {known}")]
+    Unknown { given: String, known: String },
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// What came of one law.
+#[derive(Clone, Debug, Serialize)]
+pub struct Watched {
+    pub law: &'static str,
+    /// How it was broken.
+    pub broken: Option<String>,
+    /// What of it this model cannot try.
+    pub untried: Option<&'static str>,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    pub device: String,
+    pub model: String,
+    pub fingerprint: String,
+    pub passed: bool,
+    pub laws: Vec<Watched>,
+}
+
+/// Watches laws on a deployment's device: every one, or those of these names.
+pub fn run(deployment: Deployment, only: &[String], watch: &dyn Watch) -> Result<Report, LawsError> {
+    let mut laws = all::<AnyDevice>();
+    if let Some(given) = only.iter().find(|name| !laws.iter().any(|(law, _)| law == name)) {
+        let known: Vec<&str> = laws.iter().map(|(law, _)| *law).collect();
+        return Err(LawsError::Unknown { given: given.clone(), known: known.join(", ") });
+    }
+    laws.retain(|(law, _)| only.is_empty() || only.iter().any(|name| name == law));
+    let program = deployment.program().clone();
+    if program.context < 160 {
+        return Err(LawsError::Context(program.context));
+    }
+    let deployment = Rc::new(deployment);
+    // What is wrong with the machine is no law's business.
+    drop(device(&deployment, &program)?);
+    let bench = |program: Program| {
+        let (deployment, own) = (deployment.clone(), program.clone());
+        let made = move || device(&deployment, &own).map_err(|error| Broken(error.to_string()));
+        Bench { program, device: Box::new(made) }
+    };
+    let subject = Subject {
+        rowwise: bench(without_attention(&program)),
+        attending: bench(program.clone()),
+        overflowing: 0..0,
+        refuse: |device: &mut AnyDevice, program, plan| {
+            // It refuses a program that it was not made for.
+            device.run(&Program { context: program.context - 1, ..program.clone() }, plan)
+        },
+    };
+    watch.stage("watching", laws.len() as u64);
+    let mut watched = vec![];
+    for (law, broken_by) in laws {
+        if watch.cancelled() {
+            return Err(LawsError::Interrupted);
+        }
+        let broken = broken_by(&subject).err().map(|broken| broken.to_string());
+        watched.push(Watched { law, broken, untried: untried(law, &program) });
+        watch.done(watched.len() as u64);
+    }
+    Ok(Report {
+        device: deployment.device_name(),
+        model: deployment.describe(),
+        fingerprint: deployment.fingerprint().to_string(),
+        passed: watched.iter().all(|watched| watched.broken.is_none()),
+        laws: watched,
+    })
+}
+
+fn device(deployment: &Deployment, program: &Program) -> Result<AnyDevice, DeployError> {
+    deployment.device_for(program, &Room { pages: Some(PAGES), rows_max: ROWS_MAX, ..Room::default() })
+}
+
+/// The program with queries in the place of what attention makes of them: logits are then a function of a token and its
+/// position, and every row-wise kernel of the model runs.
+fn without_attention(program: &Program) -> Program {
+    let mut instead: HashMap<u32, u32> = HashMap::new();
+    let mut ops = vec![];
+    for op in &program.ops {
+        match op {
+            Op::StoreKv { .. } => {}
+            Op::Attend { q, out, .. } => _ = instead.insert(*out, *q),
+            Op::Rowwise { k, ins, outs, rows } => {
+                let ins = ins.iter().map(|buffer| *instead.get(buffer).unwrap_or(buffer)).collect();
+                outs.iter().for_each(|out| _ = instead.remove(out));
+                ops.push(Op::Rowwise { k: *k, ins, outs: outs.clone(), rows: *rows });
+            }
+            Op::Embed { .. } => ops.push(op.clone()),
+        }
+    }
+    Program { ops, ..program.clone() }
+}
+
+/// What a model's weights and windows leave out.
+fn untried(law: &str, program: &Program) -> Option<&'static str> {
+    match law {
+        "what_is_stored_is_finite" | "clearing_leaves_finite_slots" => {
+            Some("pages held finite numbers only: no token of this model stores others")
+        }
+        "attention_sees_its_window_in_order"
+            if !program.groups.iter().any(|g| g.window.is_some_and(|w| w < WINDOW)) =>
+        {
+            Some("no page fell behind a window: none is shorter than 100")
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vosti_kernels::Act;
+    use vosti_model::PlanOptions;
+
+    #[test]
+    fn without_attention_every_rowwise_kernel_is_left_and_reads_what_was_written() {
+        for name in ["llama-3.1-8b", "gemma-3-270m", "gemma-4-12b"] {
+            let path = format!("{}/../vosti-model/configs/{name}.json", env!("CARGO_MANIFEST_DIR"));
+            let config = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+            let decoder = vosti_model::families::from_config(name, &config).unwrap();
+            let plan = PlanOptions { target: "cpu", act: Act::Bf16, context: Some(512) };
+            let program = vosti_model::plan(&decoder, &plan).unwrap().program;
+            let rows = without_attention(&program);
+            let rowwise = |program: &Program| program.ops.iter().filter(|op| matches!(op, Op::Rowwise { .. })).count();
+            assert_eq!(rowwise(&rows), rowwise(&program), "{name}");
+            let mut written = std::collections::HashSet::new();
+            for op in &rows.ops {
+                match op {
+                    Op::Embed { out, .. } => _ = written.insert(*out),
+                    Op::Rowwise { ins, outs, .. } => {
+                        assert!(ins.iter().all(|buffer| written.contains(buffer)), "{name}: {op:?}");
+                        written.extend(outs);
+                    }
+                    _ => panic!("{name}: {op:?}"),
+                }
+            }
+        }
+    }
+}
