@@ -125,8 +125,8 @@ pub enum Refusal {
     Narrow { instruction: String },
     #[error("its {dots} dots did not become {wanted} instructions")]
     NoMatrixInstructions { dots: usize, wanted: &'static str },
-    #[error("it contains `{found}` instructions, whose sums are not those of the target's `{wanted}`")]
-    OtherMatrixInstructions { found: &'static str, wanted: &'static str },
+    #[error("it contains `{found}` instructions, and its dots should all be `{wanted}` on this target")]
+    OtherMatrixInstructions { found: &'static str, wanted: String },
     #[error("its pipeline of {stages} stages loads nothing asynchronously")]
     NotPipelined { stages: u32 },
     #[error("the layout `{layout}` of its reductions is not defined in its TTGIR")]
