@@ -165,7 +165,8 @@ mod tests {
             read(&format!("[same]\nb = \"a\"\n{shared}\n{own}"))
         };
         let table = of("[b]\nlinear = { num_stages = \"1\" }").unwrap();
-        let linear = |target: &str| ["BM", "num_warps", "num_stages"].map(|name| table[target]["linear"][name].as_str());
+        let linear =
+            |target: &str| ["BM", "num_warps", "num_stages"].map(|name| table[target]["linear"][name].as_str());
         assert_eq!((linear("a"), linear("b")), (["64", "4", "4"], ["64", "4", "1"]));
         let cases = [
             ("[b]\nlinear = { BM = \"32\" }", "of `b` takes its tiles from `a`: num_warps and num_stages, not BM"),
