@@ -11,7 +11,9 @@ use vosti_wiring::WiringError;
 pub enum CudaError {
     #[error("there is no CUDA target `{target}`; there are {known}")]
     Target { target: String, known: String },
-    #[error("no TTIR is checked in for {spec}: add the model to `TARGETS` in xtask/src/ttir.rs and run `cargo xtask ttir`")]
+    #[error(
+        "no TTIR is checked in for {spec}: add the model to `TARGETS` in xtask/src/ttir.rs and run `cargo xtask ttir`"
+    )]
     Ttir { spec: String },
     #[error("{tool}: {error}; compiling for CUDA needs python3 with venv and pip")]
     Start { tool: String, error: std::io::Error },
