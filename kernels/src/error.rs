@@ -15,6 +15,13 @@ pub enum KernelError {
         "kernel `{kernel}` needs the constant {name}: pass it as a dimension or compute it in specialisations.toml"
     )]
     Missing { kernel: String, name: String },
+    #[error("specialisations.toml: {0}")]
+    Table(String),
+    #[error(
+        "specialisations.toml: kernel `{kernel}` of `{target}` takes its tiles from `{of}`: num_warps and num_stages, \
+         not {name}, may be its own, for another tile is another TTIR and another proof"
+    )]
+    Override { target: String, of: String, kernel: String, name: String },
     #[error("kernel `{kernel}` has no constant {name}; it takes {takes}")]
     Unknown { kernel: String, name: String, takes: String },
     #[error("specialisations.toml does not give `{spec}` for target `{target}`: nothing says how it is compiled")]

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 type Tiles = BTreeMap<String, Tile>;
+type Targets = BTreeMap<String, BTreeMap<String, Tiles>>;
 
 /// An expression, or one for each height of row tiles.
 #[derive(Clone, Deserialize)]
@@ -38,22 +39,45 @@ impl Tile {
 struct Table {
     /// Targets that take all of another's.
     same: BTreeMap<String, String>,
+    /// Tiles of a target that is its own, options to replace of one that is another's.
     #[serde(flatten)]
-    own: BTreeMap<String, BTreeMap<String, Tiles>>,
+    own: Targets,
 }
 
 /// Tile expressions by target and kernel.
-static TABLE: LazyLock<BTreeMap<String, BTreeMap<String, Tiles>>> = LazyLock::new(|| {
-    // The file is part of this crate, and the tests read it.
-    let Table { same, mut own } =
-        toml::from_str(include_str!("../specialisations.toml")).unwrap_or_else(|error| panic!("{error}"));
-    let copies: Vec<_> = same.into_iter().filter_map(|(target, of)| Some((target, own.get(&of)?.clone()))).collect();
-    own.extend(copies);
-    own
-});
+// The file is part of this crate, and the tests read it.
+static TABLE: LazyLock<Targets> =
+    LazyLock::new(|| read(include_str!("../specialisations.toml")).unwrap_or_else(|error| panic!("{error}")));
 
 /// Keys of the table that say how TTIR is compiled: no constants of a kernel.
 const OPTIONS: [&str; 2] = ["num_warps", "num_stages"];
+
+fn read(text: &str) -> Result<Targets, KernelError> {
+    let Table { same, mut own } = toml::from_str(text).map_err(|error| KernelError::Table(error.to_string()))?;
+    for (target, of) in same {
+        let mut tiles = kernels_of(&own, &of)?.clone();
+        for (kernel, options) in own.remove(&target).unwrap_or_default() {
+            let Some(shared) = tiles.get_mut(&kernel) else {
+                return Err(KernelError::Untiled { target: of, kernel });
+            };
+            if let Some(name) = options.keys().find(|name| !OPTIONS.contains(&name.as_str())) {
+                return Err(KernelError::Override { target, of, kernel, name: name.clone() });
+            }
+            shared.extend(options);
+        }
+        own.insert(target, tiles);
+    }
+    Ok(own)
+}
+
+fn kernels_of<'a>(table: &'a Targets, target: &str) -> Result<&'a BTreeMap<String, Tiles>, KernelError> {
+    table.get(target).ok_or_else(|| {
+        let mut known: Vec<&str> = table.keys().map(String::as_str).collect();
+        // sm100 after sm90.
+        known.sort_by_key(|target| (target.len(), *target));
+        KernelError::Target { target: target.to_string(), known: known.join(", ") }
+    })
+}
 
 /// How a GPU target compiles a specialisation. No part of the specialisation: its TTIR and proofs are the same for any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -89,14 +113,8 @@ pub fn targets() -> impl Iterator<Item = &'static str> {
 }
 
 pub(crate) fn tiles(target: &str, kernel: &str) -> Result<&'static Tiles, KernelError> {
-    let Some(kernels) = TABLE.get(target) else {
-        let mut known: Vec<&str> = targets().collect();
-        // sm100 after sm90.
-        known.sort_by_key(|target| (target.len(), *target));
-        let known = known.join(", ");
-        return Err(KernelError::Target { target: target.to_string(), known });
-    };
-    kernels.get(kernel).ok_or_else(|| KernelError::Untiled { target: target.to_string(), kernel: kernel.to_string() })
+    let untiled = || KernelError::Untiled { target: target.to_string(), kernel: kernel.to_string() };
+    kernels_of(&TABLE, target)?.get(kernel).ok_or_else(untiled)
 }
 
 /// The specialisation of `kernel_name` for `target` (`cpu`, `cuda-sm90`), given the model's dimensions:
@@ -227,6 +245,63 @@ mod tests {
             let options = |target| compile_options(target, &of(target)).unwrap();
             assert_eq!(options(target), options("cuda-sm90"));
         }
+    }
+
+    #[test]
+    fn a_target_that_is_anothers_replaces_how_it_compiles_and_nothing_else() {
+        let of = |own: &str| {
+            let shared = "[a]\nlinear = { BM = \"64\", num_warps = \"4\", num_stages = \"4\" }";
+            read(&format!("[same]\nb = \"a\"\n{shared}\n{own}"))
+        };
+        let table = of("[b]\nlinear = { num_stages = \"1\" }").unwrap();
+        let linear =
+            |target: &str| ["BM", "num_warps", "num_stages"].map(|name| table[target]["linear"][name].as_str());
+        assert_eq!((linear("a"), linear("b")), (["64", "4", "4"], ["64", "4", "1"]));
+        let cases = [
+            ("[b]\nlinear = { BM = \"32\" }", "of `b` takes its tiles from `a`: num_warps and num_stages, not BM"),
+            ("[b]\nlinear = { num_ctas = \"2\" }", "not num_ctas"),
+            ("[b]\nembed = { num_warps = \"2\" }", "target `a` tiles kernel `embed`"),
+            ("[b]\nlinear = \"1\"", "specialisations.toml: "),
+        ];
+        for (own, says) in cases {
+            let error = of(own).unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+        }
+        let error = read("[same]\nb = \"a\"\n[c]").unwrap_err().to_string();
+        assert!(error.contains("no target `a`") && error.contains("it has: c"), "{error}");
+    }
+
+    #[test]
+    fn heads_of_256_load_no_page_ahead_on_sm89_and_everything_else_is_shared() {
+        for kernel in ["attend", "attend_part"] {
+            let of = |d: i64| {
+                let dims = [("HEADS", 16), ("KV_HEADS", 8), ("D", d), ("PAGE", 64)].map(|(n, v)| (n, v.into()));
+                let scores = [("SCALE", 1.0.into()), ("SOFTCAP", 0.0.into())];
+                let window = (kernel == "attend").then_some(("WINDOW", 512.into()));
+                let dims: Vec<_> = dims.into_iter().chain(scores).chain(window).collect();
+                let spec = |target| specialise(target, kernel, Act::Bf16, &dims).unwrap();
+                assert_eq!(spec("cuda-sm89"), spec("cuda-sm90"));
+                ["cuda-sm89", "cuda-sm90"].map(|target| compile_options(target, &spec(target)).unwrap().num_stages)
+            };
+            assert_eq!([of(64), of(128), of(256), of(512)], [[3, 3], [3, 3], [1, 2], [1, 1]], "{kernel}");
+        }
+    }
+
+    #[test]
+    fn heads_of_512_have_half_the_query_tile_on_gpus_and_both_launches_the_same() {
+        let rows = |target: &str, heads: i64, kv_heads: i64, d: i64| {
+            let dims = [("HEADS", heads), ("KV_HEADS", kv_heads), ("D", d)].map(|(n, v)| (n, v.into()));
+            let scores = [("PAGE", 64.into()), ("SCALE", 1.0.into()), ("SOFTCAP", 0.0.into())];
+            let part = specialise(target, "attend_part", Act::Bf16, &[&dims[..], &scores].concat()).unwrap();
+            let combine = specialise(target, "attend_combine", Act::Bf16, &dims).unwrap();
+            assert_eq!(part.constants["BQ"], combine.constants["BQ"]);
+            part.constants["BQ"]
+        };
+        for target in ["cuda-sm80", "cuda-sm90"] {
+            assert_eq!(rows(target, 16, 8, 256), Const::Int(32));
+            assert_eq!((rows(target, 16, 1, 512), rows(target, 32, 4, 512)), (Const::Int(2), Const::Int(4)));
+        }
+        assert_eq!(rows("cpu", 16, 1, 512), Const::Int(4));
     }
 
     #[test]

@@ -23,6 +23,8 @@ const TARGETS: [(&str, &[&str]); 2] = [
             "gemma-3-12b-bf16",
             "gemma-3-27b-bf16",
             "gemma-3-4b-bf16",
+            "gemma-4-12b-bf16",
+            "gemma-4-31b-bf16",
             "llama-3.1-8b-bf16",
             "llama-3.2-3b-bf16",
             "smollm2-135m-bf16",

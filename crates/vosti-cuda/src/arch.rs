@@ -12,6 +12,8 @@ pub enum Arch {
     Sm100,
 }
 
+/// The fewest rows of `wgmma` and `tcgen05`.
+const MATRIX_ROWS: usize = 64;
 const ALL: [Arch; 4] = [Arch::Sm80, Arch::Sm89, Arch::Sm90, Arch::Sm100];
 
 impl Arch {
@@ -65,12 +67,13 @@ impl Arch {
         major == own_major && if exact { minor == own_minor } else { minor >= own_minor }
     }
 
-    /// The PTX instruction that the dots of BF16 tiles must have become.
-    pub fn matrix_instruction(self) -> &'static str {
+    /// The PTX instruction that a dot of BF16 tiles with so many rows must have become. What came with sm90 and sm100
+    /// takes 64 rows and no fewer; smaller tiles have what came before them.
+    pub fn matrix_instruction(self, rows: usize) -> &'static str {
         match self {
-            Arch::Sm80 | Arch::Sm89 => "mma.sync",
-            Arch::Sm90 => "wgmma.mma_async",
-            Arch::Sm100 => "tcgen05.mma",
+            Arch::Sm90 if rows >= MATRIX_ROWS => "wgmma.mma_async",
+            Arch::Sm100 if rows >= MATRIX_ROWS => "tcgen05.mma",
+            _ => "mma.sync",
         }
     }
 }

@@ -11,7 +11,9 @@ use vosti_wiring::WiringError;
 pub enum CudaError {
     #[error("there is no CUDA target `{target}`; there are {known}")]
     Target { target: String, known: String },
-    #[error("no TTIR is checked in for {spec}: add the model to xtask/src/ttir.rs and run `cargo xtask ttir`")]
+    #[error(
+        "no TTIR is checked in for {spec}: add the model to `TARGETS` in xtask/src/ttir.rs and run `cargo xtask ttir`"
+    )]
     Ttir { spec: String },
     #[error("{tool}: {error}; compiling for CUDA needs python3 with venv and pip")]
     Start { tool: String, error: std::io::Error },
@@ -125,8 +127,8 @@ pub enum Refusal {
     Narrow { instruction: String },
     #[error("its {dots} dots did not become {wanted} instructions")]
     NoMatrixInstructions { dots: usize, wanted: &'static str },
-    #[error("it contains `{found}` instructions, whose sums are not those of the target's `{wanted}`")]
-    OtherMatrixInstructions { found: &'static str, wanted: &'static str },
+    #[error("it contains `{found}` instructions, and its dots should all be `{wanted}` on this target")]
+    OtherMatrixInstructions { found: &'static str, wanted: String },
     #[error("its matrix instructions are `{found}`, and `{wanted}` in the kernel in whose place it may run")]
     OtherKinds { found: String, wanted: String },
     #[error("its reductions are laid out otherwise than in the kernel in whose place it may run")]

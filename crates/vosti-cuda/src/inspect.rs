@@ -15,7 +15,7 @@ use crate::arch::Arch;
 use crate::artifact::{Artifact, Metadata};
 use crate::error::{CudaError, Refusal};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use texts::{Log, Ptx, Sass};
 use vosti_kernels::{Contract, Elem, Spec};
 use vosti_tile::{Kernel, OpKind, Scalar};
@@ -27,7 +27,7 @@ pub const SCRATCH_PARAMS: usize = 2;
 /// 32-bit registers of a multiprocessor, and what is handed out at once to a thread.
 const REGISTERS: u32 = 64 << 10;
 const REGISTERS_UNIT: u32 = 8;
-/// Matrix instructions of all architectures here: a dot must become the target's own, and no other.
+/// Matrix instructions of all architectures here: a dot must become the one that its target has for it, and no other.
 const MATRIX_INSTRUCTIONS: [&str; 3] = ["mma.sync", "wgmma.mma_async", "tcgen05.mma"];
 
 /// What was found in a kernel that passed.
@@ -87,9 +87,9 @@ fn examine(artifact: &Artifact, arch: Arch, contract: &Contract) -> Result<Facts
     contraction(&ptx, &sass, metadata)?;
     wide_accesses(&ptx)?;
     resources(&log, metadata, arch)?;
-    let dots = count(&kernel, |op| matches!(op, OpKind::Dot { .. }));
-    let matrix_instructions = matrix_instructions(&ptx, dots, arch)?;
-    let async_copies = pipeline(&ptx, dots, metadata.num_stages)?;
+    let dots = dots(&kernel, arch);
+    let matrix_instructions = matrix_instructions(&ptx, &dots)?;
+    let async_copies = pipeline(&ptx, !dots.is_empty(), metadata.num_stages)?;
     Ok(Facts {
         params: ptx.params.len(),
         threads: metadata.num_warps * WARP,
@@ -103,10 +103,16 @@ fn examine(artifact: &Artifact, arch: Arch, contract: &Contract) -> Result<Facts
     })
 }
 
-fn count(kernel: &Kernel, is: impl Fn(&OpKind) -> bool) -> usize {
-    let mut found = 0;
-    kernel.walk(&mut |op| found += usize::from(is(&op.kind)));
-    found
+/// How many dots must have become which family's instructions, by their tiles' rows.
+fn dots(kernel: &Kernel, arch: Arch) -> BTreeMap<&'static str, usize> {
+    let mut dots = BTreeMap::new();
+    kernel.walk(&mut |op| {
+        if let OpKind::Dot { a, .. } = &op.kind {
+            let rows = kernel.ty(*a).shape().first().copied().unwrap_or(0);
+            *dots.entry(arch.matrix_instruction(rows)).or_default() += 1;
+        }
+    });
+    dots
 }
 
 /// The TTIR's parameters are the contract's, in order, each a pointer to its element type, 16 bytes aligned.
@@ -236,18 +242,18 @@ fn resources(log: &Log, metadata: &Metadata, arch: Arch) -> Result<(), Refusal> 
     Ok(())
 }
 
-/// Every dot became the target's matrix instruction: one family, whose sums the certificates' assumptions are about.
-fn matrix_instructions(ptx: &Ptx, dots: usize, arch: Arch) -> Result<usize, Refusal> {
-    let wanted = arch.matrix_instruction();
+/// Every dot became the matrix instruction that its rows have on the target: the certificates' assumptions are about sums
+/// of that family, and of no other.
+fn matrix_instructions(ptx: &Ptx, dots: &BTreeMap<&'static str, usize>) -> Result<usize, Refusal> {
     let many = |family: &str| ptx.opcodes.iter().filter(|op| op.starts_with(family)).count();
-    if let Some(other) = MATRIX_INSTRUCTIONS.into_iter().find(|family| *family != wanted && many(family) > 0) {
-        return Err(Refusal::OtherMatrixInstructions { found: other, wanted });
+    if let Some(found) = MATRIX_INSTRUCTIONS.into_iter().find(|f| !dots.contains_key(f) && many(f) > 0) {
+        let wanted = dots.keys().copied().collect::<Vec<_>>().join(" and ");
+        return Err(Refusal::OtherMatrixInstructions { found, wanted });
     }
-    match (dots, many(wanted)) {
-        (0, found) => Ok(found),
-        (_, found) if found >= dots => Ok(found),
-        _ => Err(Refusal::NoMatrixInstructions { dots, wanted }),
+    if let Some((wanted, dots)) = dots.iter().find(|(family, dots)| many(family) < **dots) {
+        return Err(Refusal::NoMatrixInstructions { dots: *dots, wanted });
     }
+    Ok(dots.keys().map(|family| many(family)).sum())
 }
 
 fn matrix_kinds(ptx: &Ptx) -> Vec<String> {
@@ -282,10 +288,10 @@ pub fn interchangeable(first: &Facts, other: &Facts) -> Result<(), Refusal> {
 }
 
 /// A kernel with dots whose loop is pipelined loads ahead, through `cp.async` or the tensor memory accelerator.
-fn pipeline(ptx: &Ptx, dots: usize, stages: u32) -> Result<usize, Refusal> {
+fn pipeline(ptx: &Ptx, dots: bool, stages: u32) -> Result<usize, Refusal> {
     let copies = ["cp.async.ca.", "cp.async.cg.", "cp.async.bulk."];
     let ahead = ptx.opcodes.iter().filter(|op| copies.iter().any(|prefix| op.starts_with(prefix))).count();
-    match dots > 0 && stages > 1 && ahead == 0 {
+    match dots && stages > 1 && ahead == 0 {
         true => Err(Refusal::NotPipelined { stages }),
         false => Ok(ahead),
     }

@@ -51,6 +51,27 @@ fn the_other_targets_compile_the_same_texts_and_pass_their_checks() {
     }
 }
 
+/// Gemma's: heads of 256 fit sm89 with its own pipeline, heads of 512 fit the others, in the instruction that half a tile has.
+#[test]
+fn large_heads_fit_or_are_refused_by_name() {
+    let Some(tool) = toolchain() else { return };
+    let inspected = |arch: Arch, stem: &str| {
+        let spec = parse_stem(stem).unwrap();
+        let artifacts = tool.compile_checked_in(&format!("cuda-{arch}"), &[spec]).unwrap();
+        inspect(&artifacts[0], arch).map_err(|error| error.to_string())
+    };
+    let of_256 = "attend_part-bf16-BQ32-D256-GP2-HEADS8-KV_HEADS4-PAGE64-ROWS512-SCALE0.0625-SOFTCAP0.0-SPLIT2048";
+    let of_512 = "attend_part-bf16-BQ4-D512-GP8-HEADS32-KV_HEADS4-PAGE64-ROWS512-SCALE1.0-SOFTCAP0.0-SPLIT2048";
+    assert!(inspected(Arch::Sm89, of_256).unwrap().shared_dynamic <= Arch::Sm89.shared_bytes_max());
+    for arch in [Arch::Sm80, Arch::Sm90, Arch::Sm100] {
+        let facts = inspected(arch, of_512).unwrap();
+        println!("{arch}: {facts:?}");
+        assert_eq!((facts.threads, facts.matrix_instructions > 0), (256, true), "{arch}");
+    }
+    let refused = inspected(Arch::Sm89, of_512).unwrap_err();
+    assert!(refused.contains("bytes of shared memory, a block has 101376"), "{refused}");
+}
+
 #[test]
 fn proved_kernels_compile_and_pass_every_check() {
     let Some(tool) = toolchain() else { return };

@@ -177,6 +177,14 @@ fn a_gemma_with_windows_has_the_cpu_devices_bits() {
     check("tests/tiny/gemma3/config.json");
 }
 
+/// Layers with windows and layers without have heads of other sizes, so query tiles of other heights; in the one, keys are
+/// also the values of the full layers, in the other, later layers read an earlier one's cache.
+#[test]
+fn gemma_4_with_heads_of_two_sizes_has_the_cpu_devices_bits() {
+    check("tests/tiny/gemma4/config.json");
+    check("tests/tiny/gemma4-shared/config.json");
+}
+
 /// Tokens by request and index. Every request but the last is greedy; `shown` of them ask for their rows of logits.
 fn tokens<D: Device<Logits = [f32]>>(
     device: D,

@@ -173,6 +173,37 @@ fn each_breach_in_the_texts_is_refused_by_name() {
 }
 
 #[test]
+fn dots_of_fewer_than_64_rows_have_the_instruction_that_their_rows_have_and_no_other() {
+    let heads_of = |size: &str| {
+        let mut stems = vosti_kernels::ttir_stems().into_iter();
+        let gpu = |stem: &&str| stem.starts_with("attend_part-bf16") && stem.contains(size);
+        let kernel = vosti_tile::lift(vosti_kernels::ttir_by_stem(stems.find(gpu).unwrap()).unwrap());
+        kernel.unwrap()
+    };
+    let (short, tall) = (heads_of("-BQ4-D512-GP8-"), heads_of("-D64-"));
+    let passes = |kernel: &Kernel, arch: Arch, instruction: &str| {
+        let text = PTX.replace("\tret;", &format!("\t{instruction} %f1;\n\tret;"));
+        let text = text.replace("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16", instruction);
+        matrix_instructions(&Ptx::read(&text).unwrap(), &dots(kernel, arch))
+    };
+    let (mma, wgmma, tcgen05) = ("mma.sync.aligned.m16n8k16", "wgmma.mma_async.sync", "tcgen05.mma.cta_group::1");
+    for (arch, own) in [(Arch::Sm80, mma), (Arch::Sm89, mma), (Arch::Sm90, wgmma), (Arch::Sm100, tcgen05)] {
+        for instruction in [mma, wgmma, tcgen05] {
+            for (kernel, wanted) in [(&short, mma), (&tall, own)] {
+                let found = passes(kernel, arch, instruction);
+                let other = matches!(found, Err(Refusal::OtherMatrixInstructions { .. }));
+                assert!(if instruction == wanted { found == Ok(2) } else { other }, "{arch} {instruction}: {found:?}");
+            }
+        }
+    }
+    // One for two dots.
+    let one = matrix_instructions(&Ptx::read(PTX).unwrap(), &dots(&tall, Arch::Sm90));
+    assert_eq!(one, Err(Refusal::NoMatrixInstructions { dots: 2, wanted: "wgmma.mma_async" }));
+    let none = matrix_instructions(&Ptx::read(PTX).unwrap(), &BTreeMap::new()).unwrap_err().to_string();
+    assert!(none.contains("wgmma.mma_async"), "{none}");
+}
+
+#[test]
 fn each_breach_in_the_metadata_is_refused_by_name() {
     type Breach = fn(&mut Metadata);
     let cases: [(Breach, &str); 7] = [

@@ -77,7 +77,7 @@ fn of_target(target: &str) -> String {
     let inventory = vosti_model::inventory(target).unwrap_or_default();
     let known = inventory.into_iter().filter(|(name, specs)| name.ends_with("-bf16") && complete(specs));
     let names: Vec<String> = known.filter_map(|(name, _)| Some(name.strip_suffix("-bf16")?.to_string())).collect();
-    format!("{target} has kernels for {}", names.join(", "))
+    format!("{target} has kernels for {} (`TARGETS` in xtask/src/ttir.rs is the list)", names.join(", "))
 }
 
 /// What the checks found, a line a kernel.
