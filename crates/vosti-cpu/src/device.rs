@@ -120,7 +120,10 @@ impl CpuDevice {
         let mut launches = Vec::new();
         for (wired, waits) in wiring.launches.iter().zip(&wiring.waits) {
             let start = params.len();
-            let param = |bound: &Bound| launch::param(wiring.buffer(*bound), wired.start(*bound, program));
+            let param = |bound: &Bound| {
+                let part = wiring.part(*bound);
+                launch::param(wiring.buffer(*bound), part.start + wired.start(*bound, program)..part.end)
+            };
             params.extend(wired.params.iter().map(param));
             launches.push(Ready {
                 kernel: wired.kernel,

@@ -269,13 +269,14 @@ impl Memory for Buffers<'_> {
     }
 }
 
-/// A parameter of a buffer, from element `start` on, which is not 0 in row-major buffers only.
-pub fn param(buffer: &crate::weights::Buffer, start: usize) -> Param {
+/// A parameter's part of a buffer, which is all of it where it is not row-major.
+pub fn param(buffer: &crate::weights::Buffer, part: Range<usize>) -> Param {
     let layout: Layout = buffer.layout;
-    debug_assert!(start == 0 || layout == Layout::RowMajor);
+    debug_assert!(part == (0..buffer.len) || layout == Layout::RowMajor);
+    let (start, end) = (part.start.min(buffer.len), part.end.min(buffer.len));
     // SAFETY: an element of the buffer, or its end.
-    let base = unsafe { buffer.region.base().add(start.min(buffer.len) * buffer.elem.bytes()) };
-    Param { base, len: buffer.len.saturating_sub(start), layout }
+    let base = unsafe { buffer.region.base().add(start * buffer.elem.bytes()) };
+    Param { base, len: end.saturating_sub(start), layout }
 }
 
 #[cfg(test)]

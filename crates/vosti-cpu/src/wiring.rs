@@ -4,6 +4,7 @@
 //! What each parameter is bound to is `vosti-wiring`'s business. Read next: [`crate::launch`].
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use vosti_core::Program;
@@ -180,7 +181,15 @@ impl Wiring {
             Bound::CacheK(i) => &self.cache_k[i],
             Bound::CacheV(i) => &self.cache_v[i],
             Bound::Scratch(i) => &self.scratch[i],
-            Bound::Meta(meta) => self.metadata.array(meta),
+            Bound::Meta(_) => self.metadata.image(),
+        }
+    }
+
+    /// The elements of its buffer that are a parameter's.
+    pub fn part(&self, bound: Bound) -> Range<usize> {
+        match bound {
+            Bound::Meta(meta) => self.metadata.place(meta),
+            bound => 0..self.buffer(bound).len,
         }
     }
 
@@ -208,7 +217,8 @@ impl Wiring {
                 what,
             };
             for (i, bound) in launch.params.iter().enumerate() {
-                let address = self.buffer(*bound).region.base() as usize;
+                let buffer = self.buffer(*bound);
+                let address = buffer.region.base() as usize + self.part(*bound).start * buffer.elem.bytes();
                 if !address.is_multiple_of(compiled.kernel.params[i].divisibility.max(1) as usize) {
                     return Err(premise(i, "has a declared alignment that its buffer lacks"));
                 }

@@ -65,7 +65,7 @@ pub struct CudaDevice<D> {
     pub(crate) driver: D,
     pub(crate) program: Program,
     pub(crate) wiring: Wiring<Code>,
-    /// The parameters of every launch, scratch included.
+    /// The parameters of every launch, scratch included; metadata's are set when it is launched.
     pub(crate) pointers: Vec<Vec<Address>>,
     /// Bytes of what parameters are bound to.
     pub(crate) sizes: HashMap<Bound, u64>,
@@ -74,7 +74,7 @@ pub struct CudaDevice<D> {
     pub(crate) rows_max: usize,
     pub(crate) selected_max: usize,
     graphs_on: bool,
-    step: Step,
+    pub(crate) step: Step,
     weights: Arc<WeightCache>,
     /// Each with its bytes.
     caches: Vec<(Address, u64)>,
@@ -201,10 +201,7 @@ impl<D: Driver> CudaDevice<D> {
         for (at, bytes) in scratch_at.iter_mut().zip(fixed.scratch).filter(|(_, bytes)| *bytes > 0) {
             *at = driver.allocate(rounded(bytes))?;
         }
-        let address = |bound: &Bound| match bound {
-            Bound::Meta(meta) => metadata + step.start(*meta),
-            other => addresses.get(other).copied().unwrap_or(0),
-        };
+        let address = |bound: &Bound| addresses.get(bound).copied().unwrap_or(0);
         let at = |launch: &Wired, bound: &Bound| {
             address(bound) + (launch.start(*bound, program) * wiring.elem(*bound).bytes()) as u64
         };
@@ -252,8 +249,20 @@ impl<D: Driver> CudaDevice<D> {
         &mut self.driver
     }
 
+    /// Sets the parameters that are metadata to where they are now.
+    pub(crate) fn point(&mut self) {
+        for (launch, pointers) in self.wiring.launches.iter().zip(&mut self.pointers) {
+            for (bound, pointer) in launch.params.iter().zip(pointers) {
+                if let Bound::Meta(meta) = bound {
+                    *pointer = self.metadata + self.step.start(*meta);
+                }
+            }
+        }
+    }
+
     /// Every launch of the step that was filled, in order: over keys up to its own length, or up to another one.
     fn launch(&mut self, length: Option<usize>) -> Result<(), CudaError> {
+        self.point();
         for (launch, pointers) in self.wiring.launches.iter().zip(&self.pointers) {
             let extent = self.step.extent(launch.size);
             let extent = Extent { length: length.unwrap_or(extent.length), ..extent };
@@ -282,8 +291,7 @@ impl<D: Driver> CudaDevice<D> {
         Some(next.min(self.rows_max).min(self.selected_max))
     }
 
-    fn run_filled(&mut self, plan: &StepPlan) -> Result<(), CudaError> {
-        let room = self.room(plan).filter(|room| self.step.pad(*room));
+    fn run_filled(&mut self, plan: &StepPlan, room: Option<usize>) -> Result<(), CudaError> {
         self.step.upload(&mut self.driver, self.metadata)?;
         match room {
             Some(room) => {
@@ -447,8 +455,9 @@ impl<D: Driver> Device for CudaDevice<D> {
             let message = format!("the GPU has failed before: {why}; restart");
             return Err(DeviceError { message, intact: false });
         }
-        self.step.fill(plan).map_err(|message| DeviceError { message, intact: true })?;
-        self.run_filled(plan).map_err(|error| {
+        let room = self.room(plan);
+        self.step.fill(plan, room).map_err(|message| DeviceError { message, intact: true })?;
+        self.run_filled(plan, room).map_err(|error| {
             self.broken = Some(error.to_string());
             DeviceError { message: error.to_string(), intact: false }
         })

@@ -1,6 +1,6 @@
-//! A step's metadata on the device: one allocation, its image in host memory, and the used part of each array uploaded.
+//! A step's metadata on the device: one allocation, its image in host memory, and one upload of what the step uses.
 //!
-//! What they say is `vosti-wiring`'s business. Read next: [`crate::device`].
+//! What they say, and where each array is, is `vosti-wiring`'s business. Read next: [`crate::device`].
 
 use crate::driver::{Address, Driver, DriverError};
 use crate::host::HostMemory;
@@ -8,25 +8,17 @@ use vosti_core::{Program, StepPlan};
 use vosti_kernels::Extent;
 use vosti_wiring::{Ints, Meta, Metadata, Size, Tiling};
 
-/// Arrays start at a multiple of this, in bytes: more than any kernel's premise.
-const ALIGN: u64 = 256;
+struct Image(HostMemory);
 
-/// An array's place on the device, in bytes from the start of all, and its image.
-struct Array {
-    start: u64,
-    image: HostMemory,
-}
-
-impl Ints for Array {
+impl Ints for Image {
     fn cells(&mut self) -> &mut [i32] {
-        self.image.ints_mut()
+        self.0.ints_mut()
     }
 }
 
 /// Filled and uploaded before each step, and waited for before the next is filled.
 pub struct Step {
-    metadata: Metadata<Array>,
-    bytes: u64,
+    metadata: Metadata<Image>,
 }
 
 impl Step {
@@ -38,24 +30,19 @@ impl Step {
         rows_max: usize,
         selected_max: usize,
     ) -> Result<Step, DriverError> {
-        let mut bytes = 0;
-        let array = |len: usize| {
-            let start = bytes;
-            bytes += (len as u64 * 4).next_multiple_of(ALIGN);
-            Ok::<_, DriverError>(Array { start, image: driver.host(len * 4)? })
-        };
-        let metadata = Metadata::new(program, tilings, rows_max, selected_max, array)?;
-        Ok(Step { metadata, bytes })
+        let image = |len: usize| Ok::<_, DriverError>(Image(driver.host(len * 4)?));
+        Ok(Step { metadata: Metadata::new(program, tilings, rows_max, selected_max, image)? })
     }
 
     /// Bytes that it takes on the device.
     pub fn bytes(&self) -> u64 {
-        self.bytes
+        self.metadata.image().0.bytes().len() as u64
     }
 
-    /// Where an array is, in bytes from the start of all.
+    /// Where an array is, in bytes from the start of all: for launches of the step that was filled, and for those that were
+    /// recorded with room for as many rows.
     pub fn start(&self, meta: Meta) -> u64 {
-        self.metadata.array(meta).start
+        self.metadata.place(meta).start as u64 * 4
     }
 
     /// How much a launch of the step that was filled is made for.
@@ -63,21 +50,19 @@ impl Step {
         self.metadata.extent(size)
     }
 
-    /// Fills everything from a plan; a plan that does not fit is an error, and nothing was filled.
-    pub fn fill(&mut self, plan: &StepPlan) -> Result<(), String> {
-        self.metadata.fill(plan)
+    /// Fills everything from a plan, for launches as large as those of `room` rows of one request each, if there is one; what
+    /// does not fit is an error, and nothing was filled.
+    pub fn fill(&mut self, plan: &StepPlan, room: Option<usize>) -> Result<(), String> {
+        self.metadata.pack(plan, room)
     }
 
-    /// Makes its launches as large as those of `room` rows of one request each; false if that does not hold them.
-    pub fn pad(&mut self, room: usize) -> bool {
-        self.metadata.pad(room)
+    /// Gives each array the place that it has in the largest step.
+    pub fn spread(&mut self) {
+        self.metadata.spread();
     }
 
     /// Brings what the step uses to the device.
     pub fn upload(&self, driver: &mut dyn Driver, base: Address) -> Result<(), DriverError> {
-        for (array, used) in self.metadata.used().filter(|(_, used)| *used > 0) {
-            driver.upload(base + array.start, &array.image.bytes()[..used * 4])?;
-        }
-        Ok(())
+        driver.upload(base, &self.metadata.image().0.bytes()[..self.metadata.used() * 4])
     }
 }

@@ -88,6 +88,34 @@ fn only_best_tokens_and_the_rows_that_are_wanted_are_copied() {
     }
 }
 
+/// One for each step, from the first byte of the metadata on: of a prompt, of a decode step that is recorded, and of those
+/// that are replayed. A decode step of three requests has ten arrays in 64 bytes each, and an entry for each page.
+#[test]
+fn a_step_is_one_upload_of_the_metadata_that_it_uses() {
+    let plan = smol();
+    let device = device(dry(), &plan, &images(&plan)).unwrap();
+    let mut engine = Engine::new(device, plan.program.clone(), Policy::default()).unwrap();
+    let made = engine.device().driver().log();
+    let metadata = made.iter().rfind(|line| line.starts_with("allocate #")).unwrap();
+    let metadata = metadata["allocate ".len()..].split(' ').next().unwrap();
+    for length in [70, 3, 5] {
+        engine.submit(Request::new((0..length).collect(), Sampling::greedy(4))).unwrap();
+    }
+    let mut steps = vec![];
+    while !engine.is_idle() {
+        let before = engine.device().driver().log().len();
+        engine.step(&mut |_| ()).unwrap();
+        let log = engine.device().driver().log();
+        let uploads = log[before..].iter().filter(|line| line.starts_with("upload")).cloned();
+        steps.push(uploads.collect::<Vec<_>>());
+    }
+    // 78 rows in 320 bytes, 3 logits in 64, of 7 tiles at most 78 in 320.
+    let prompt = 2 * 64 + 3 * 320 + 64 + 4 * 320 + 4 * 4;
+    let decode = 10 * 64 + 4 * 4;
+    let bytes = [prompt, decode, decode, decode];
+    assert_eq!(steps, bytes.map(|bytes| vec![format!("upload {metadata} {bytes}")]));
+}
+
 /// A recording serves steps of any length: it has the programs of the longest. Other launches have those of the step.
 #[test]
 fn a_recording_has_the_splits_of_the_longest_context() {

@@ -49,6 +49,10 @@ fn pages(plan: &ModelPlan) -> Vec<usize> {
 
 fn cuda(plan: &ModelPlan, driver: StandIn, graphs: bool) -> CudaDevice<StandIn> {
     let config = vosti_cuda::Config { graphs, ..vosti_cuda::Config::new(256, 96, pages(plan)) };
+    cuda_with(plan, driver, config)
+}
+
+fn cuda_with(plan: &ModelPlan, driver: StandIn, config: vosti_cuda::Config) -> CudaDevice<StandIn> {
     let (program, bindings) = (&plan.program, &plan.bindings);
     CudaDevice::new(driver, TARGET, program, bindings, &images(plan), &Random(plan), config).unwrap()
 }
@@ -72,10 +76,10 @@ fn serve<D: Device<Logits = [f32]>, T>(
     after: impl Fn(&D) -> T,
 ) -> (Seen, T) {
     let policy = Policy { rows_step_max: 96, rows_sequence_max: 50, running_max: 96, ..Policy::default() };
-    serve_under(policy, device, plan, requests, after)
+    serve_by(policy, device, plan, requests, after)
 }
 
-fn serve_under<D: Device<Logits = [f32]>, T>(
+fn serve_by<D: Device<Logits = [f32]>, T>(
     policy: Policy,
     device: D,
     plan: &ModelPlan,
@@ -135,7 +139,7 @@ fn row_tiles_of_every_height_give_the_same_bits() {
     let in_steps_of = |rows: usize, grid: &str| {
         let policy = Policy { rows_step_max: rows, rows_sequence_max: rows, ..Policy::default() };
         let device = cuda(&plan, StandIn::fast(), true);
-        let (seen, log) = serve_under(policy, device, &plan, &[(150, 2)], |d| d.driver().log());
+        let (seen, log) = serve_by(policy, device, &plan, &[(150, 2)], |d| d.driver().log());
         let linear = log.iter().filter(|line| line.starts_with("launch linear grid"));
         let first = linear.collect::<Vec<_>>()[0];
         assert!(first.contains(grid), "{grid}: {first}");
@@ -155,9 +159,10 @@ fn tiles_to_spare_have_no_rows() {
     let tiles = |device: &CudaDevice<StandIn>| {
         let driver = device.driver();
         let log = driver.log();
-        // The last arrays of a step: each tile's table, first row, rows, position.
-        let uploads: Vec<&String> = log.iter().filter(|line| line.starts_with("upload")).collect();
-        uploads[uploads.len() - 4..].iter().map(|line| driver.uploaded(line)).collect::<Vec<_>>()
+        // As the recording has them, behind the queries: each tile's table, first row, rows, position.
+        let recorded = log.iter().rfind(|line| line.starts_with("launch attend_part")).unwrap();
+        let places = recorded.split_once("params ").unwrap().1.split(' ').skip(1).take(4);
+        places.map(|place| driver.ints(place, 4)).collect::<Vec<_>>()
     };
     let (_, [table, row, rows, pos]) =
         serve(cuda(&plan, StandIn::fast(), true), &plan, &[(40, 9), (3, 9), (2, 9)], |d| {
@@ -165,6 +170,22 @@ fn tiles_to_spare_have_no_rows() {
         });
     assert_eq!((table.as_slice(), row.as_slice()), (&[0, 1, 2, -1][..], &[0, 1, 2, 0][..]));
     assert_eq!((rows.as_slice(), pos.as_slice()), (&[1, 1, 1, 0][..], &[47, 10, 9, 0][..]));
+}
+
+/// Split attention has room for 512 rows: a step of 800 has its launches twice, each with its part of the metadata. Against
+/// chunks of 50 rows on the CPU device.
+#[test]
+fn a_step_of_more_rows_than_scratch_has_room_for_has_the_cpu_devices_bits() {
+    let plan = plan("tests/tiny/llama/config.json", "cpu", None);
+    let requests = [(130, 3), (270, 3), (250, 3), (150, 3)];
+    let (wanted, ()) = serve(cpu(&plan), &plan, &requests, |_| ());
+    let device = cuda_with(&plan, StandIn::fast(), vosti_cuda::Config::new(800, 96, pages(&plan)));
+    let policy = Policy { rows_step_max: 800, rows_sequence_max: 800, ..Policy::default() };
+    let (bits, log) = serve_by(policy, device, &plan, &requests, |d| d.driver().log());
+    assert!(bits == wanted, "other bits than the CPU's");
+    let step = log.iter().take_while(|line| !line.starts_with("download")).collect::<Vec<_>>();
+    let parts = step.iter().filter(|line| line.starts_with("launch attend_part")).count();
+    assert_eq!(parts, 2 * plan.program.layers.len(), "all rows are in one step");
 }
 
 #[test]

@@ -195,7 +195,7 @@ impl<K: Kernel, F> Builder<K, F> {
                 Role::Positions => Bound::Meta(Meta::Positions),
                 Role::RowIndex => Bound::Meta(Meta::RowIndex),
                 Role::Slots => Bound::Meta(Meta::Slots { group: layer?.1 }),
-                Role::PageTable => Bound::Meta(Meta::PageTable { group: layer?.1 }),
+                Role::PageTable => Bound::Meta(Meta::PageTables),
                 Role::CacheK => Bound::CacheK(layer?.0),
                 Role::CacheV => Bound::CacheV(layer?.0),
                 Role::Scratch(i) => {

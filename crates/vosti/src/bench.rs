@@ -249,7 +249,7 @@ fn decode(
         })?;
     }
     // The first step in which all decode is recorded on a GPU: it is what a server does once.
-    engine.step(&mut |_| {})?;
+    step(engine, watch, &mut |_| {})?;
     let mut given = 0;
     engine.device().take_times();
     let start = Instant::now();

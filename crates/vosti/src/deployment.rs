@@ -276,7 +276,8 @@ impl Deployment {
 
     /// As [`Deployment::device`], for another program over the model's bindings and weights.
     pub fn device_for(&self, program: &Program, room: &Room) -> Result<AnyDevice, DeployError> {
-        if let Some(what) = limit::exceeded(room.rows_max, self.program().context as usize, PAGE) {
+        let (context, groups) = (self.program().context as usize, self.program().groups.len());
+        if let Some(what) = unproved(room.rows_max, context, groups) {
             return Err(DeployError::Unproved(what));
         }
         // More bytes than an address has room for.
@@ -387,6 +388,17 @@ impl Deployment {
 /// log-probabilities or drafts are wanted; the engine makes more steps of what selects more.
 fn selected_max(room: &Room) -> usize {
     room.rows_max.min(SELECTED_MAX)
+}
+
+/// What no proof covers of steps of up to `rows` rows, in words. The page tables of all groups are one array.
+fn unproved(rows: usize, context: usize, groups: usize) -> Option<String> {
+    let all = || {
+        let (entries, most) = ((rows * groups * context.div_ceil(PAGE)) as i128, limit::TABLE);
+        (entries > most).then(|| {
+            format!("{entries} page table entries in a step, {groups} groups', and kernels are proved for up to {most}")
+        })
+    };
+    limit::exceeded(rows, context, PAGE).or_else(all)
 }
 
 /// What an instruction set is called.
@@ -503,5 +515,21 @@ impl Subject for Real {
             Ok(output) => Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_string())),
             Err(error) => Err(failed(error.to_string())),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn page_tables_of_all_groups_are_within_what_is_proved() {
+        let (rows, context) = (1 << 14, PAGE << 14);
+        assert_eq!(unproved(rows, context, 1), None);
+        let both = unproved(rows, context, 2).unwrap();
+        assert!(both.starts_with("536870912 page table entries in a step, 2 groups', and"), "{both}");
+        assert_eq!(unproved(rows / 2, context, 2), None);
+        assert!(unproved(2 * rows, context, 1).unwrap().contains("page table entries"));
+        assert!(unproved(1, context * 1000, 9).unwrap().contains("tokens of context"));
     }
 }

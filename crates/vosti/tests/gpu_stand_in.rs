@@ -6,6 +6,7 @@
 mod stand_in;
 
 use stand_in::{StandIn, TARGET, image};
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,7 +18,7 @@ use vosti::check::{Subject, prompts};
 use vosti::deployment::{Deployment, Options, Real, Room};
 use vosti::device::{Gpu, On, OpenGpu};
 use vosti::source::Source;
-use vosti::watch::Silent;
+use vosti::watch::{Silent, Watch};
 use vosti_core::Device as _;
 use vosti_cuda::DriverError;
 use vosti_engine::{Engine, Event, Policy, Request, Sampling};
@@ -154,6 +155,11 @@ fn a_configuration_with_random_weights_answers_is_measured_and_probed() {
     assert!(report.read_bytes_per_s > 0.0 && report.dot_flops_per_s.is_none());
     assert!(report.cases[0].bound_tokens_per_s.is_none() && report.cases[1].bound_tokens_per_s.is_some());
 
+    let counting = Counting::default();
+    bench::run(&deployment, &cases[1..], 1, &counting).unwrap();
+    // A prompt's step, the one that is recorded, two of a token each; and once before the table.
+    assert_eq!(counting.0.get(), 5, "who wants no more waits for one step at most");
+
     let trace = Trace { sessions: 2, turns: 2, prompt: 80, shared: 64, input: 3, output: 4, pause_s: 0.01 };
     let played = play(&deployment, trace, &Silent).unwrap();
     assert_eq!((played.tokens, played.session_s.len(), played.first_token_s.len()), (16, 2, 4));
@@ -186,6 +192,19 @@ fn device_laws_hold_on_a_models_own_program() {
 
     let unknown = watch(sound, &["gravity"]).unwrap_err();
     assert!(unknown.contains("no law called gravity") && unknown.contains("pages_are_what_there_is"), "{unknown}");
+}
+
+/// How often it was asked whether the work shall end.
+#[derive(Default)]
+struct Counting(Cell<usize>);
+
+impl Watch for Counting {
+    fn stage(&self, _label: &str, _total: u64) {}
+    fn done(&self, _units: u64) {}
+    fn cancelled(&self) -> bool {
+        self.0.set(self.0.get() + 1);
+        false
+    }
 }
 
 /// What the probe wrote is what sums in FP64 give, but for rounding; and a wrong number in it is seen.

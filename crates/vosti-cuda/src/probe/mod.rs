@@ -150,6 +150,9 @@ impl<D: Driver> CudaDevice<D> {
     ) -> Result<Vec<Probed>, CudaError> {
         let kernels = self.wiring.kernels.len();
         let mut all = vec![];
+        // Sides may be as large as the largest step.
+        self.step.spread();
+        self.point();
         for kernel in 0..kernels {
             let lab = self.lab(kernel);
             let mut random = Random::new(options.seed ^ (kernel as u64) << 40);
@@ -196,7 +199,11 @@ impl<D: Driver> CudaDevice<D> {
             params: params.collect(),
             pointers: self.pointers[first].clone(),
             limits: Limits {
-                rows: if launch.size == Size::Selected { self.selected_max } else { self.rows_max },
+                rows: match launch.size {
+                    Size::Selected => self.selected_max,
+                    Size::Rows => self.rows_max,
+                    Size::Tiles(tiling) => self.rows_max.min(self.wiring.tilings[tiling].end),
+                },
                 packed: self.rows_max,
                 pages: group.map_or(any, |group| self.pages[group]),
                 vocab: self.program.vocab as usize,

@@ -146,17 +146,13 @@ impl StandIn {
         self.heap().log.clone()
     }
 
-    /// What is now at the place that a line of the log says was uploaded to.
-    pub fn uploaded(&self, line: &str) -> Vec<i32> {
-        let numbers: Vec<usize> = line.split([' ', '#', '+']).filter_map(|word| word.parse().ok()).collect();
-        let (allocation, offset, bytes) = match numbers[..] {
-            [allocation, bytes] => (allocation, 0, bytes),
-            [allocation, offset, bytes] => (allocation, offset, bytes),
-            _ => panic!("{line}"),
-        };
+    /// So many integers that are now at a place of the log, such as `#3+64`.
+    pub fn ints(&self, place: &str, many: usize) -> Vec<i32> {
+        let (allocation, offset) = place.split_once('+').unwrap_or((place, "0"));
+        let (allocation, offset): (usize, usize) = (allocation[1..].parse().unwrap(), offset.parse().unwrap());
         let heap = self.heap();
         let start = (heap.allocations[allocation].start - BASE) as usize + offset;
-        let words = heap.bytes[start..][..bytes].chunks_exact(4);
+        let words = heap.bytes[start..][..many * 4].chunks_exact(4);
         words.map(|word| i32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect()
     }
 

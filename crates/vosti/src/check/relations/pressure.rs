@@ -43,9 +43,11 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
         let at_once = vec![0; requests.len()];
         let outcome = runner.run_meddled(&requests, &at_once, &mut |engine, step, run| {
             if step % PREEMPT_EVERY == PREEMPT_EVERY - 1 {
-                let id = run.id(random.below(requests.len()));
                 let before = engine.counters().preemptions;
-                let _ = id.is_some_and(|id| engine.preempt(id));
+                // One that has not been submitted, or is not running, has no pages to take.
+                if let Some(id) = run.id(random.below(requests.len())) {
+                    engine.preempt(id);
+                }
                 asked += engine.counters().preemptions - before;
             }
             Ok(())
