@@ -11,7 +11,7 @@ type Tiles = BTreeMap<String, Tile>;
 type Targets = BTreeMap<String, BTreeMap<String, Tiles>>;
 
 /// An expression, or one for each height of row tiles.
-#[derive(Clone, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Tile {
     One(String),
@@ -254,8 +254,9 @@ mod tests {
             read(&format!("[same]\nb = \"a\"\n{shared}\n{own}"))
         };
         let table = of("[b]\nlinear = { num_stages = \"1\" }").unwrap();
-        let linear =
-            |target: &str| ["BM", "num_warps", "num_stages"].map(|name| table[target]["linear"][name].as_str());
+        let linear = |target: &str| {
+            ["BM", "num_warps", "num_stages"].map(|name| table[target]["linear"][name].at(0).unwrap().as_str())
+        };
         assert_eq!((linear("a"), linear("b")), (["64", "4", "4"], ["64", "4", "1"]));
         let cases = [
             ("[b]\nlinear = { BM = \"32\" }", "of `b` takes its tiles from `a`: num_warps and num_stages, not BM"),
