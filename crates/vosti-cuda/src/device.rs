@@ -24,9 +24,11 @@ use vosti_wiring::{Bound, Weights, Wired, Wiring, best, caches, wire};
 
 /// Row counts that steps of one row a request are recorded with room for: the next one, up to the last. Larger steps are
 /// launched kernel by kernel. Matrix products have one tile of rows for any of them, of 16 or of 64. Other kernels have a program for 4 or
-/// 16 rows; attention has one for each row, KV head and split of the longest context, and where there are splits another for
-/// each row and head. Those to spare, less than half of the rows and any number of the splits, read a few integers and stop.
+/// 16 rows; attention has one for each row, KV head and split of the positions that are served, and where there are splits another
+/// for each row and head. Those to spare, less than half of the rows and any number of the splits, read a few integers and stop.
 pub const RECORDED_ROWS: [usize; 9] = [1, 2, 4, 8, 16, 24, 32, 48, 64];
+/// Positions that a recording serves: the next power of two from here on, at most the context.
+pub const RECORDED_LENGTH: usize = 2048;
 /// Slots are 32-bit integers in the kernels' metadata.
 const PAGES_MAX: u64 = (i32::MAX as usize / vosti_core::PAGE) as u64;
 
@@ -85,8 +87,8 @@ pub struct CudaDevice<D> {
     bests: HostMemory,
     /// Which of the last step's selected rows of logits are on the host.
     brought: Vec<bool>,
-    /// By the rows that there is room for.
-    graphs: HashMap<usize, Graph>,
+    /// By the rows that there is room for, and the positions that are served.
+    graphs: HashMap<(usize, usize), Graph>,
     /// Why nothing more can be run.
     broken: Option<String>,
 }
@@ -272,10 +274,11 @@ impl<D: Driver> CudaDevice<D> {
         Ok(())
     }
 
-    fn record(&mut self) -> Result<Graph, CudaError> {
+    /// Records the step's launches over `length` positions, for steps that reach less far too: programs of splits that a
+    /// step does not reach do nothing.
+    fn record(&mut self, length: usize) -> Result<Graph, CudaError> {
         self.driver.begin_recording()?;
-        // It serves steps that reach further: programs of splits that a step does not reach do nothing.
-        let launched = self.launch(Some(self.program.context as usize));
+        let launched = self.launch(Some(length));
         // Ended in any case: a stream that records does nothing else.
         let graph = self.driver.end_recording();
         launched?;
@@ -295,11 +298,13 @@ impl<D: Driver> CudaDevice<D> {
         self.step.upload(&mut self.driver, self.metadata)?;
         match room {
             Some(room) => {
-                let graph = match self.graphs.get(&room) {
+                let length = self.step.length().max(RECORDED_LENGTH).next_power_of_two();
+                let length = length.min(self.program.context as usize);
+                let graph = match self.graphs.get(&(room, length)) {
                     Some(graph) => *graph,
                     None => {
-                        let graph = self.record()?;
-                        self.graphs.insert(room, graph);
+                        let graph = self.record(length)?;
+                        self.graphs.insert((room, length), graph);
                         graph
                     }
                 };

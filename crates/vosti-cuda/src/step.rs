@@ -45,6 +45,11 @@ impl Step {
         self.metadata.place(meta).start as u64 * 4
     }
 
+    /// Positions that the longest sequence of the step that was filled reaches.
+    pub fn length(&self) -> usize {
+        self.metadata.length()
+    }
+
     /// How much a launch of the step that was filled is made for.
     pub fn extent(&self, size: Size) -> Extent {
         self.metadata.extent(size)

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{StandIn, TARGET, images, numbers, plan};
+use common::{StandIn, TARGET, images, numbers, plan, plan_up_to};
 use std::ops::Range;
 use vosti_core::Device;
 use vosti_cpu::CpuDevice;
@@ -129,6 +129,27 @@ fn a_decode_step_of_any_row_count_has_the_cpu_devices_bits_in_a_few_recordings()
     assert_eq!(recordings, vosti_cuda::device::RECORDED_ROWS.len());
     let replays = log.iter().filter(|line| line.starts_with("replay")).count();
     assert_eq!(replays, 64, "larger steps are launched kernel by kernel");
+}
+
+/// A recording serves positions up to a power of two: one that reaches further is another, and both give the bits of
+/// launches that are not recorded.
+#[test]
+fn a_step_that_reaches_further_than_a_recording_has_another_one() {
+    use vosti_cuda::device::RECORDED_LENGTH;
+    let plan = plan_up_to("configs/smollm2-135m.json", TARGET, Some(1), 8192);
+    let policy = Policy { rows_step_max: 256, rows_sequence_max: 256, ..Policy::default() };
+    let served = |graphs: bool| {
+        let device = cuda(&plan, StandIn::fast(), graphs);
+        serve_by(policy.clone(), device, &plan, &[(RECORDED_LENGTH - 2, 5)], |d| d.driver().log())
+    };
+    let (wanted, _) = served(false);
+    let (seen, log) = served(true);
+    assert!(seen == wanted && seen.len() == 5, "other bits than without recordings");
+    let recorded = log.split(|line| line == "record").skip(1);
+    let of = |launches: &[String], kernel: &str| launches.iter().find(|line| line.starts_with(kernel)).cloned();
+    let grids: Vec<String> = recorded.map(|launches| of(launches, "launch attend_part").unwrap()).collect();
+    // A row, three KV heads, splits of 1,024 keys: as many as 2,048 positions have, then 4,096, and not 8,192.
+    assert!(grids.len() == 2 && grids[0].contains("[1, 3, 2]") && grids[1].contains("[1, 3, 4]"), "{grids:?}");
 }
 
 /// One layer of SmolLM2 with the GPU target's kernels, whose matrix products come with row tiles of 16, 64 and 128: a prompt in

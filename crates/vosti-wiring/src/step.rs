@@ -192,6 +192,11 @@ impl<A: Ints> Metadata<A> {
         self.used
     }
 
+    /// Positions that the longest sequence of the step that was filled reaches.
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
     /// How much there is to do for a launch of the step that was filled, or, if it was padded, what there is room for.
     pub fn extent(&self, size: Size) -> Extent {
         let (rows, selected) = self.launched;
