@@ -216,6 +216,7 @@ fn in_fp64(dump: &Path, kernels: usize) {
         let ran = judge();
         let said = String::from_utf8_lossy(&ran.stdout).into_owned();
         assert!(ran.status.success(), "{said}{}", String::from_utf8_lossy(&ran.stderr));
+        println!("{said}"); // the numbers of docs/gpu.md
         // Several launches of a kernel whose first had no chosen row in the programs that were run.
         let named: BTreeSet<&str> = said.lines().filter(|line| line.contains("\"kernel\"")).collect();
         assert_eq!(named.len(), kernels, "{said}");
