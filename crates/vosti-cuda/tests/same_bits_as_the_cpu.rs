@@ -140,7 +140,7 @@ fn a_step_that_reaches_further_than_a_recording_has_another_one() {
     let policy = Policy { rows_step_max: 256, rows_sequence_max: 256, ..Policy::default() };
     let served = |graphs: bool| {
         let device = cuda(&plan, StandIn::fast(), graphs);
-        serve_by(policy.clone(), device, &plan, &[(RECORDED_LENGTH - 2, 5)], |d| d.driver().log())
+        serve_by(policy, device, &plan, &[(RECORDED_LENGTH - 2, 5)], |d| d.driver().log())
     };
     let (wanted, _) = served(false);
     let (seen, log) = served(true);

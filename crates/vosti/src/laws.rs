@@ -11,7 +11,7 @@ use serde::Serialize;
 use std::collections::HashMap;
 use std::rc::Rc;
 use vosti_core::{Device, Op, Program};
-use vosti_engine::laws::{Bench, Broken, Subject, all};
+use vosti_engine::laws::{Bench, Broken, Law, Subject, all};
 
 /// Rows of the largest step: every height of row tiles, and a ragged end.
 const ROWS_MAX: usize = 200;
@@ -55,14 +55,19 @@ pub struct Report {
     pub laws: Vec<Watched>,
 }
 
-/// Watches laws on a deployment's device: every one, or those of these names.
-pub fn run(deployment: Deployment, only: &[String], watch: &dyn Watch) -> Result<Report, LawsError> {
+/// Every law, or those of these names.
+pub fn named(only: &[String]) -> Result<Vec<Law<AnyDevice>>, LawsError> {
     let mut laws = all::<AnyDevice>();
     if let Some(given) = only.iter().find(|name| !laws.iter().any(|(law, _)| law == name)) {
         let known: Vec<&str> = laws.iter().map(|(law, _)| *law).collect();
         return Err(LawsError::Unknown { given: given.clone(), known: known.join(", ") });
     }
     laws.retain(|(law, _)| only.is_empty() || only.iter().any(|name| name == law));
+    Ok(laws)
+}
+
+/// Watches laws on a deployment's device.
+pub fn run(deployment: Deployment, laws: Vec<Law<AnyDevice>>, watch: &dyn Watch) -> Result<Report, LawsError> {
     let program = deployment.program().clone();
     if program.context < 160 {
         return Err(LawsError::Context(program.context));

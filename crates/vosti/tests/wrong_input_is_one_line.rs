@@ -129,6 +129,7 @@ fn flags_that_make_no_sense() {
         refused(&["generate", "x", "--threads", threads], "is not a whole number from 1 to 1024");
     }
     refused(&["bench", "--depth", "x"], "--depth <TOKENS,...>': `x` is not a whole number");
+    refused(&["laws", "--only", "gravity"], "there is no law called gravity; there are rows_max_is_what_a_step_takes");
     refused(&["bench", "--batch", "4,0"], "`0` is not a whole number of at least 1");
     refused(&["check", "--profile", "fast"], "quick, paper");
     refused(&["no-such-command"], "no-such-command");

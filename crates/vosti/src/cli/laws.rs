@@ -8,9 +8,10 @@ use anyhow::Result;
 use vosti::laws;
 
 pub fn run(arguments: &Laws) -> Result<Outcome> {
+    let named = laws::named(&arguments.only)?;
     let deployment = open::load(&arguments.model, &open::options(&arguments.hardware, None))?;
     let bar = Bar::new(Unit::Count);
-    let report = laws::run(deployment, &arguments.only, &bar)?;
+    let report = laws::run(deployment, named, &bar)?;
     drop(bar);
     if arguments.json {
         return verdict(&format!("{}\n", serde_json::to_string_pretty(&report)?), report.passed);
