@@ -204,7 +204,8 @@ impl Watch for Counting {
 /// What the probe wrote is what sums in FP64 give, but for rounding; and a wrong number in it is seen.
 fn in_fp64(dump: &Path, kernels: usize) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let python = root.join("target/python/bin/python");
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let python = target.join("python/bin/python");
     if Command::new(&python).args(["-c", "import numpy"]).output().is_ok_and(|ran| ran.status.success()) {
         let judge = || Command::new(&python).arg(root.join("bench/gpu/fp64.py")).arg(dump).output().unwrap();
         let ran = judge();
