@@ -449,6 +449,13 @@ pub struct Bench {
     #[arg(long, conflicts_with = "agentic")]
     pub profile: bool,
 
+    #[command(flatten)]
+    pub on: Watched,
+}
+
+/// A model on a device of which something is found out.
+#[derive(Args)]
+pub struct Watched {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -524,16 +531,8 @@ pub struct Probe {
     #[arg(long, default_value_t = 1, value_parser = whole::<u64>, allow_negative_numbers = true)]
     pub seed: u64,
 
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-
-    /// A name from `vosti models`, a GGUF file, a Hugging Face folder, or a config.json alone for random weights
-    #[arg(short, long, default_value = catalogue::DEFAULT, value_name = "NAME|PATH")]
-    pub model: String,
-
     #[command(flatten)]
-    pub hardware: Hardware,
+    pub on: Watched,
 }
 
 /// `vosti laws`
@@ -543,16 +542,8 @@ pub struct Laws {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub only: Vec<String>,
 
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-
-    /// A name from `vosti models`, a GGUF file, a Hugging Face folder, or a config.json alone for random weights
-    #[arg(short, long, default_value = catalogue::DEFAULT, value_name = "NAME|PATH")]
-    pub model: String,
-
     #[command(flatten)]
-    pub hardware: Hardware,
+    pub on: Watched,
 }
 
 /// `vosti prepare`

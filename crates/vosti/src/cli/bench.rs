@@ -12,12 +12,12 @@ use vosti::deployment::Deployment;
 pub fn run(arguments: &Bench) -> Result<Outcome> {
     ensure!(arguments.prefill + arguments.decode > 0, "--prefill 0 and --decode 0 leave nothing to measure");
     ensure!(
-        !arguments.profile || arguments.hardware.device == Device::Cpu,
+        !arguments.profile || arguments.on.hardware.device == Device::Cpu,
         "--profile times the processor's kernels; a GPU's launches are not waited for one by one: leave it out"
     );
-    let deployment = open::load(&arguments.model, &open::options(&arguments.hardware, None))?;
+    let deployment = open::load(&arguments.on.model, &open::options(&arguments.on.hardware, None))?;
     if let Some(trace) = arguments.agentic {
-        return agents(&deployment, trace, arguments.json);
+        return agents(&deployment, trace, arguments.on.json);
     }
     let mut cases = Vec::new();
     for &depth in &arguments.depth {
@@ -31,7 +31,7 @@ pub fn run(arguments: &Bench) -> Result<Outcome> {
     let bar = Bar::new(Unit::Count);
     let report = bench::run(&deployment, &cases, arguments.repeat, &bar)?;
     drop(bar);
-    if arguments.json {
+    if arguments.on.json {
         print(&format!("{}\n", serde_json::to_string_pretty(&report)?))?;
         return Ok(Outcome::Done);
     }

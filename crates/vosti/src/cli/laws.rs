@@ -9,11 +9,11 @@ use vosti::laws;
 
 pub fn run(arguments: &Laws) -> Result<Outcome> {
     let named = laws::named(&arguments.only)?;
-    let deployment = open::load(&arguments.model, &open::options(&arguments.hardware, None))?;
+    let deployment = open::load(&arguments.on.model, &open::options(&arguments.on.hardware, None))?;
     let bar = Bar::new(Unit::Count);
     let report = laws::run(deployment, named, &bar)?;
     drop(bar);
-    if arguments.json {
+    if arguments.on.json {
         return verdict(&format!("{}\n", serde_json::to_string_pretty(&report)?), report.passed);
     }
     let mut out = format!("{}, {}\n", report.model, report.device);

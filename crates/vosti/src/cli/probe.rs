@@ -9,12 +9,12 @@ use vosti::probe;
 use vosti_cuda::probe::Options;
 
 pub fn run(arguments: &Probe) -> Result<Outcome> {
-    let deployment = open::load(&arguments.model, &open::options(&arguments.hardware, None))?;
+    let deployment = open::load(&arguments.on.model, &open::options(&arguments.on.hardware, None))?;
     let options = Options { cases: arguments.cases, references: arguments.references, seed: arguments.seed };
     let bar = Bar::new(Unit::Count);
     let report = probe::run(&deployment, options, arguments.dump.as_deref(), &bar)?;
     drop(bar);
-    if arguments.json {
+    if arguments.on.json {
         return verdict(&format!("{}\n", serde_json::to_string_pretty(&report)?), report.passed);
     }
     let mut out = format!("{}, {}\n", report.model, report.device);
