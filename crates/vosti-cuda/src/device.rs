@@ -10,7 +10,7 @@ use crate::arch::Arch;
 use crate::driver::{About, Address, Driver, DriverError, Graph};
 use crate::error::CudaError;
 use crate::host::HostMemory;
-use crate::image::Image;
+use crate::image::{Image, alike};
 use crate::inspect::SCRATCH_PARAMS;
 use crate::launch::Code;
 use crate::step::Step;
@@ -19,12 +19,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 use vosti_core::{Device, DeviceError, Program, StepPlan, Token};
-use vosti_kernels::{Binding, Extent, Spec};
+use vosti_kernels::{Binding, Extent};
 use vosti_wiring::{Bound, Weights, Wired, Wiring, best, caches, wire};
 
 /// Row counts that steps of one row a request are recorded with room for: the next one, up to the last. Larger steps are
-/// launched kernel by kernel. Matrix products have one tile of rows for any of them, of 16 or of 64. Other kernels have a program for 4 or
-/// 16 rows; attention has one for each row, KV head and split of the positions that are served, and where there are splits another
+/// launched kernel by kernel. Matrix products have one tile of rows for any of them, of 16 or of 64. Other kernels have a
+/// program for 4 or 16 rows; attention has one for each row, KV head and split of the positions that are served, and where there are splits another
 /// for each row and head. Those to spare, less than half of the rows and any number of the splits, read a few integers and stop.
 pub const RECORDED_ROWS: [usize; 9] = [1, 2, 4, 8, 16, 24, 32, 48, 64];
 /// Positions that a recording serves: the next power of two from here on, at most the context.
@@ -155,11 +155,7 @@ impl<D: Driver> CudaDevice<D> {
             let image = images.get(&spec).ok_or(CudaError::NotInBundle { spec })?;
             Code::load(&mut driver, image, arch)
         })?;
-        for launch in bindings.iter().flat_map(|binding| &binding.launches) {
-            let image = |spec: &Spec| images.get(&spec.to_string());
-            let Some(first) = image(&launch.spec) else { continue };
-            launch.higher.iter().filter_map(image).try_for_each(|other| other.stands_for(first))?;
-        }
+        alike(bindings, |spec| images.get(&spec.to_string()))?;
         let step = Step::new(&mut driver, program, &wiring.tilings, config.rows_max, config.selected_max)?;
         let weights = match &config.weights {
             Some(weights) => weights.clone(),

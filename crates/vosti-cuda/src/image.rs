@@ -5,7 +5,7 @@ use crate::artifact::{Artifact, Hashes, Metadata};
 use crate::error::CudaError;
 use crate::inspect::{Facts, inspect, interchangeable};
 use serde::{Deserialize, Serialize};
-use vosti_kernels::{Spec, ttir_hash};
+use vosti_kernels::{Binding, Spec, ttir_hash};
 
 /// What is written beside a cubin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,7 +50,7 @@ impl Image {
     }
 
     /// Refuses an image that may not run in the place of `first`: see [`interchangeable`].
-    pub fn stands_for(&self, first: &Image) -> Result<(), CudaError> {
+    fn stands_for(&self, first: &Image) -> Result<(), CudaError> {
         interchangeable(&first.record.facts, &self.record.facts).map_err(|refusal| CudaError::Refused {
             spec: self.spec.to_string(),
             target: self.record.metadata.target.clone(),
@@ -62,4 +62,13 @@ impl Image {
     pub fn record_json(&self) -> String {
         serde_json::to_string_pretty(&self.record).unwrap_or_default() + "\n"
     }
+}
+
+/// Refuses images of which one may run in another's place and is not like it.
+pub fn alike<'a>(bindings: &[Binding], image: impl Fn(&Spec) -> Option<&'a Image>) -> Result<(), CudaError> {
+    for launch in bindings.iter().flat_map(|binding| &binding.launches) {
+        let Some(first) = image(&launch.spec) else { continue };
+        launch.higher.iter().filter_map(&image).try_for_each(|other| other.stands_for(first))?;
+    }
+    Ok(())
 }

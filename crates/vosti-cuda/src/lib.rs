@@ -26,7 +26,7 @@ pub use cuda::Cuda;
 pub use device::{Config, CudaDevice, Pages};
 pub use driver::{Driver, DriverError};
 pub use error::{CudaError, Refusal};
-pub use image::{Image, Record};
+pub use image::{Image, Record, alike};
 pub use inspect::{Facts, inspect};
 pub use toolchain::Toolchain;
 pub use vosti_wiring::{TensorData, WeightError, Weights};

@@ -276,6 +276,17 @@ fn scratch_is_as_large_as_the_largest_grid() {
     assert!(last.ends_with(&format!(" {}", 2 * 15 * 384)), "{last}");
 }
 
+/// What is proved of their texts assumes that they are made of one kind of instruction.
+#[test]
+fn row_tiles_of_another_kind_of_instruction_are_refused() {
+    let plan = smol();
+    let mut images = images(&plan);
+    let name = "linear-bf16-BK64-BM64-BN64-K576-N960-SWAP1";
+    images.get_mut(name).unwrap().record.facts.matrix_kinds = vec!["mma.sync".into()];
+    let refused = device(dry(), &plan, &images).map(drop).unwrap_err().to_string();
+    assert!(refused.contains(name) && refused.contains("in the kernel in whose place it may run"), "{refused}");
+}
+
 #[test]
 fn after_a_failure_nothing_more_is_run() {
     let plan = smol();

@@ -215,7 +215,7 @@ impl<K: Kernel, F> Builder<K, F> {
                 }
             });
         }
-        if let Some(other) = higher.iter().find(|other| !self.interchangeable(kernel, **other)) {
+        if let Some(other) = higher.iter().find(|other| !self.same_parameters(kernel, **other)) {
             return Err(WiringError::Unlike { spec: self.wiring.kernels[*other].spec().to_string() }.into());
         }
         self.wiring.launches.push(Wired { kernel, higher, size, first: used.first, params });
@@ -223,7 +223,7 @@ impl<K: Kernel, F> Builder<K, F> {
     }
 
     /// Both have the same parameters, so that one list of them does for either.
-    fn interchangeable(&self, a: usize, b: usize) -> bool {
+    fn same_parameters(&self, a: usize, b: usize) -> bool {
         let [a, b] = [a, b].map(|kernel| &self.wiring.kernels[kernel]);
         let params = a.contract().params.len();
         a.contract().params == b.contract().params && (0..params).all(|i| a.elem(i) == b.elem(i))

@@ -63,11 +63,7 @@ fn compile(arguments: &Prepare, plan: &ModelPlan) -> Result<Vec<Image>> {
     eprintln!("compiling    {} kernels for {target}", specs.len());
     let artifacts = tool.compile_checked_in(target, &specs)?;
     let images = artifacts.into_iter().map(|artifact| Image::of(artifact, arch)).collect::<Result<Vec<_>, _>>()?;
-    for launch in plan.bindings.iter().flat_map(|binding| &binding.launches) {
-        let image = |spec: &vosti_kernels::Spec| images.iter().find(|image| image.spec == *spec);
-        let Some(first) = image(&launch.spec) else { continue };
-        launch.higher.iter().filter_map(image).try_for_each(|other| other.stands_for(first))?;
-    }
+    vosti_cuda::alike(&plan.bindings, |spec| images.iter().find(|image| image.spec == *spec))?;
     Ok(images)
 }
 
