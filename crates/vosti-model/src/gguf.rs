@@ -4,6 +4,7 @@
 //! allocation is larger than the file. Source: the GGUF specification in ggml's `docs/gguf.md`.
 //! Read next: `dequantise.rs`.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use crate::dequantise::GgmlType;
@@ -27,7 +28,41 @@ pub enum Value {
     /// An array of booleans.
     Bools(Vec<bool>),
     /// An array of strings.
-    Strs(Vec<String>),
+    Strs(Strings),
+}
+
+/// Strings, one behind the other: a vocabulary has hundreds of thousands.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Strings {
+    text: String,
+    ends: Vec<usize>,
+}
+
+impl Strings {
+    fn push(&mut self, text: &str) {
+        self.text.push_str(text);
+        self.ends.push(self.text.len());
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// One of them, by its number.
+    pub fn get(&self, i: usize) -> Option<&str> {
+        let start = if i == 0 { 0 } else { *self.ends.get(i - 1)? };
+        Some(&self.text[start..*self.ends.get(i)?])
+    }
+
+    /// All of them, in order.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &str> + ExactSizeIterator {
+        (0..self.len()).map(|i| self.get(i).unwrap_or_default())
+    }
 }
 
 /// Where a tensor lies.
@@ -186,7 +221,7 @@ impl Metadata {
         self.required(key, self.str_opt(key)?)
     }
 
-    pub(crate) fn strs(&self, key: &str) -> Result<&[String]> {
+    pub(crate) fn strs(&self, key: &str) -> Result<&Strings> {
         match self.values.get(key) {
             Some(Value::Strs(list)) => Ok(list),
             Some(_) => Err(self.bad(key, "is not a list of strings")),
@@ -337,9 +372,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn string(&mut self) -> Result<String> {
+    fn text(&mut self) -> Result<Cow<'a, str>> {
         let length = self.count(1)?;
-        Ok(String::from_utf8_lossy(self.take(length)?).into_owned())
+        Ok(String::from_utf8_lossy(self.take(length)?))
+    }
+
+    fn string(&mut self) -> Result<String> {
+        Ok(self.text()?.into_owned())
     }
 
     fn value(&mut self, kind: u32) -> Result<Value> {
@@ -379,7 +418,13 @@ impl<'a> Reader<'a> {
         let n = self.count(bytes_min)?;
         Ok(match kind {
             7 => Value::Bools(self.take(n)?.iter().map(|b| *b != 0).collect()),
-            8 => Value::Strs((0..n).map(|_| self.string()).collect::<Result<_>>()?),
+            8 => {
+                let mut strings = Strings::default();
+                for _ in 0..n {
+                    strings.push(&self.text()?);
+                }
+                Value::Strs(strings)
+            }
             6 => {
                 let bytes = self.take(n * 4)?;
                 Value::Floats(bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect())

@@ -1,8 +1,6 @@
 //! Tokenizers rebuilt from GGUF metadata: byte-level BPE with llama.cpp's pre-tokenizers, and Gemma's
 //! sentencepiece BPE, whose merges the file has from Gemma 4 on.
 
-use std::collections::HashMap;
-
 use tokenizers::models::bpe::BPE;
 use tokenizers::normalizers::{NFC, Replace};
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
@@ -15,7 +13,7 @@ use tokenizers::{AddedToken, NormalizerWrapper, SplitDelimiterBehavior};
 use super::bytes::{ByteTable, Kind, Writing};
 use super::{END_OF_TURN, Tokenizer};
 use crate::error::{ModelError, Result};
-use crate::gguf::Metadata;
+use crate::gguf::{Metadata, Strings};
 
 /// llama.cpp's names of pre-tokenizers that are reproduced here.
 const KNOWN: [&str; 7] = ["smollm", "llama-bpe", "llama-v3", "llama3", "qwen2", "default (Gemma 3)", "gemma4"];
@@ -34,7 +32,7 @@ type Vocab = ahash::AHashMap<String, u32>;
 
 /// The vocabulary of a file.
 struct Words<'a> {
-    tokens: &'a [String],
+    tokens: &'a Strings,
     kinds: &'a [i64],
     ids: Vocab,
 }
@@ -42,26 +40,30 @@ struct Words<'a> {
 impl Tokenizer {
     /// Rebuilds the tokenizer of a GGUF file.
     pub fn from_gguf(metadata: &Metadata) -> Result<Self> {
-        let words = Words::read(metadata)?;
+        let mut words = Words::read(metadata)?;
+        let eos = words.eos(metadata)?;
         let model = metadata.str("tokenizer.ggml.model")?;
         let pre = metadata.str_opt("tokenizer.ggml.pre")?.unwrap_or("default");
         let (inner, writing) = match (model, pre) {
-            ("gpt2", _) => (byte_level(metadata, &words, pre)?, Writing::ByteLevel),
+            ("gpt2", _) => (byte_level(metadata, &mut words, pre)?, Writing::ByteLevel),
             ("llama", "default") => {
                 let merges = splits(&words, scores(metadata, &words)?);
-                (sentencepiece(metadata, &words, merges)?, Writing::Sentencepiece)
+                (sentencepiece(metadata, &mut words, merges)?, Writing::Sentencepiece)
             }
-            ("gemma4", _) => (sentencepiece(metadata, &words, merges(metadata, &words)?)?, Writing::Sentencepiece),
+            ("gemma4", _) => {
+                let merges = merges(metadata, &words)?;
+                (sentencepiece(metadata, &mut words, merges)?, Writing::Sentencepiece)
+            }
             ("llama", _) => return Err(unknown(pre)),
             _ => return Err(unknown(&format!("{pre}` of model `{model}"))),
         };
         let inner = words.add_special(inner)?;
-        let pieces = words.tokens.iter().zip(words.kinds).map(|(text, kind)| Some((text.as_str(), kind_of(*kind))));
+        let pieces = words.tokens.iter().zip(words.kinds).map(|(text, kind)| Some((text, kind_of(*kind))));
         Ok(Self {
             inner,
             table: ByteTable::new(writing, pieces),
             bos: words.id(metadata, "tokenizer.ggml.bos_token_id")?,
-            eos: words.eos(metadata)?,
+            eos,
             // llama.cpp adds it for Gemma 4 whatever the file says: early files say no.
             add_bos: model == "gemma4" || metadata.bool_or("tokenizer.ggml.add_bos_token", model == "llama")?,
         })
@@ -97,7 +99,7 @@ impl<'a> Words<'a> {
             return Err(metadata.bad("tokenizer.ggml.tokens", format!("has {} entries", tokens.len())));
         }
         // The first of two equal tokens is the one that encoding gives.
-        let ids = tokens.iter().enumerate().rev().map(|(id, text)| (text.clone(), id as u32)).collect();
+        let ids = tokens.iter().enumerate().rev().map(|(id, text)| (text.to_string(), id as u32)).collect();
         Ok(Self { tokens, kinds, ids })
     }
 
@@ -119,11 +121,16 @@ impl<'a> Words<'a> {
         Ok(ends)
     }
 
+    /// The ids by text, which nobody asks for afterwards: the library keeps them.
+    fn take_ids(&mut self) -> Vocab {
+        std::mem::take(&mut self.ids)
+    }
+
     /// Adds the control and user-defined tokens, which are matched before anything else.
     fn add_special(&self, mut inner: tokenizers::Tokenizer) -> Result<tokenizers::Tokenizer> {
         let of = |kind: i64| {
             let chosen = self.tokens.iter().zip(self.kinds).filter(move |(text, k)| **k == kind && !text.is_empty());
-            chosen.map(move |(text, _)| AddedToken::from(text.as_str(), kind == CONTROL).normalized(false))
+            chosen.map(move |(text, _)| AddedToken::from(text, kind == CONTROL).normalized(false))
         };
         inner.add_special_tokens(of(CONTROL)).map_err(failed)?;
         inner.add_tokens(of(USER_DEFINED)).map_err(failed)?;
@@ -131,7 +138,7 @@ impl<'a> Words<'a> {
     }
 }
 
-fn byte_level(metadata: &Metadata, words: &Words, pre: &str) -> Result<tokenizers::Tokenizer> {
+fn byte_level(metadata: &Metadata, words: &mut Words, pre: &str) -> Result<tokenizers::Tokenizer> {
     let bytes = |regex| PreTokenizerWrapper::from(ByteLevel::new(false, true, regex));
     let split = |regex: &str| {
         Split::new(SplitPattern::Regex(regex.into()), SplitDelimiterBehavior::Isolated, false).map_err(failed)
@@ -142,7 +149,8 @@ fn byte_level(metadata: &Metadata, words: &Words, pre: &str) -> Result<tokenizer
         "qwen2" => (vec![split(QWEN2)?.into(), bytes(false)], false),
         _ => return Err(unknown(pre)),
     };
-    let bpe = BPE::builder().vocab_and_merges(words.ids.clone(), merges(metadata, words)?).ignore_merges(whole_words);
+    let merges = merges(metadata, words)?;
+    let bpe = BPE::builder().vocab_and_merges(words.take_ids(), merges).ignore_merges(whole_words);
     let mut inner = tokenizers::Tokenizer::new(bpe.build().map_err(failed)?);
     inner.with_pre_tokenizer(Some(Sequence::new(steps)));
     if pre == "qwen2" {
@@ -156,7 +164,7 @@ type Merges = Vec<(String, String)>;
 /// The merges that a file lists, best first, a space between the two parts.
 fn merges(metadata: &Metadata, words: &Words) -> Result<Merges> {
     let key = "tokenizer.ggml.merges";
-    let pair = |merge: &String| merge.split_once(' ').map(|(a, b)| (a.to_string(), b.to_string()));
+    let pair = |merge: &str| merge.split_once(' ').map(|(a, b)| (a.to_string(), b.to_string()));
     let merges: Option<Merges> = metadata.strs(key)?.iter().map(pair).collect();
     let merges = merges.ok_or_else(|| metadata.bad(key, "has an entry that is not a pair"))?;
     check_merges(&words.ids, &merges).map_err(|why| metadata.bad(key, why))?;
@@ -180,16 +188,17 @@ pub(super) fn check_merges(ids: &Vocab, merges: &[(String, String)]) -> std::res
 }
 
 /// Gemma's: no words, spaces are `▁`, a character outside the vocabulary is its bytes.
-fn sentencepiece(metadata: &Metadata, words: &Words, merges: Merges) -> Result<tokenizers::Tokenizer> {
+fn sentencepiece(metadata: &Metadata, words: &mut Words, merges: Merges) -> Result<tokenizers::Tokenizer> {
     if metadata.bool_or("tokenizer.ggml.add_space_prefix", true)? {
         return Err(unknown("default` with a space prefix (Llama 2)`"));
     }
     let unknown_token = words.id(metadata, "tokenizer.ggml.unknown_token_id")?.unwrap_or(0);
+    let unknown_token = words.tokens.get(unknown_token as usize).unwrap_or_default();
     let bpe = BPE::builder()
-        .vocab_and_merges(words.ids.clone(), merges)
+        .vocab_and_merges(words.take_ids(), merges)
         .byte_fallback(true)
         .fuse_unk(true)
-        .unk_token(words.tokens[unknown_token as usize].clone());
+        .unk_token(unknown_token.to_string());
     let mut inner = tokenizers::Tokenizer::new(bpe.build().map_err(failed)?);
     let spaces = Replace::new(" ", "\u{2581}").map_err(failed)?;
     inner.with_normalizer(Some(NormalizerWrapper::from(spaces))).map_err(failed)?;
@@ -209,25 +218,21 @@ fn scores<'a>(metadata: &'a Metadata, words: &Words) -> Result<&'a [f32]> {
 fn splits(words: &Words, scores: &[f32]) -> Merges {
     /// Longest token that is split: a hostile file's long ones would cost their length squared.
     const BYTES_MAX: usize = 512;
-    let mergeable = |kind: i64| kind == NORMAL || kind == USER_DEFINED;
-    let parts: HashMap<&str, u32, ahash::RandomState> = words
-        .ids
-        .iter()
-        .filter(|(_, id)| mergeable(words.kinds[**id as usize]))
-        .map(|(text, id)| (text.as_str(), *id))
-        .collect();
+    let mergeable = |id: &&u32| matches!(words.kinds[**id as usize], NORMAL | USER_DEFINED);
+    let part = |text: &str| words.ids.get(text).filter(mergeable);
     let mut found: Vec<(f32, u32, u32)> = Vec::new();
     for ((text, kind), score) in words.tokens.iter().zip(words.kinds).zip(scores) {
         if *kind != NORMAL || text.len() > BYTES_MAX {
             continue;
         }
         for (at, _) in text.char_indices().skip(1) {
-            if let (Some(a), Some(b)) = (parts.get(&text[..at]), parts.get(&text[at..])) {
+            let (before, after) = text.split_at(at);
+            if let Some((a, b)) = part(before).and_then(|a| Some((a, part(after)?))) {
                 found.push((*score, *a, *b));
             }
         }
     }
     found.sort_by(|x, y| y.0.total_cmp(&x.0).then(x.1.cmp(&y.1)).then(x.2.cmp(&y.2)));
-    let text = |id: u32| words.tokens[id as usize].clone();
+    let text = |id: u32| words.tokens.get(id as usize).unwrap_or_default().to_string();
     found.into_iter().map(|(_, a, b)| (text(a), text(b))).collect()
 }

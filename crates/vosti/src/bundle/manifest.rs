@@ -99,8 +99,7 @@ impl Model {
         let (mut all, mut named) = (blake3::Hasher::new(), vec![]);
         for file in files(path).map_err(|error| (path.to_path_buf(), error))? {
             let mut content = blake3::Hasher::new();
-            let opened = fs::File::open(&file).and_then(|opened| content.update_reader(opened).map(drop));
-            opened.map_err(|error| (file.clone(), error))?;
+            content.update_mmap_rayon(&file).map_err(|error| (file.clone(), error))?;
             let hash = content.finalize();
             all.update(hash.as_bytes());
             let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
