@@ -39,6 +39,8 @@ pub struct Config {
     pub selected_max: usize,
     /// Pages of each cache group.
     pub pages: Vec<usize>,
+    /// Positions that a request may have: the program's context if `None`. Weights by position are made as long.
+    pub positions: Option<usize>,
     /// Workers, the caller included.
     pub threads: usize,
     pub mode: Mode,
@@ -46,6 +48,9 @@ pub struct Config {
     pub isa: Option<Isa>,
     /// Fill lanes that nothing defines with NaN, infinities and random bits from this seed.
     pub poison: Option<u64>,
+    /// Keep weights of BF16 dots in 13 bits, without loss, where the instruction set has that: quicker for a few rows at a
+    /// time, which wait for memory, and slower for more.
+    pub coded: bool,
     /// TTIR in place of the checked-in text, by specialisation: for tests.
     pub ttir: Option<HashMap<String, String>>,
     /// Shared with other devices of the same model: weights are loaded once for all.
@@ -59,10 +64,12 @@ impl Config {
             rows_max,
             selected_max,
             pages,
+            positions: None,
             threads,
             mode: Mode::Fast,
             isa: None,
             poison: None,
+            coded: true,
             ttir: None,
             weights: None,
         }
@@ -264,6 +271,10 @@ impl Device for CpuDevice {
         let refuse = |message: String| DeviceError { message, intact: true };
         if *program != self.program {
             return Err(refuse("the device was made for another program".into()));
+        }
+        let most = self.config.positions.unwrap_or(usize::MAX);
+        if let Some(far) = plan.positions().iter().find(|position| **position as usize >= most) {
+            return Err(refuse(format!("position {far}: the device was made for {most}")));
         }
         self.ran = true;
         self.wiring.metadata.fill(plan).map_err(refuse)?;

@@ -5,6 +5,7 @@
 //! Read next: [`device`], then [`layout`] and [`micro`].
 
 mod ceilings;
+mod coded;
 pub mod device;
 pub mod isa;
 mod launch;
@@ -19,6 +20,7 @@ pub mod weights;
 mod wiring;
 
 pub use ceilings::{Ceilings, ceilings};
+pub use coded::element_bits;
 pub use device::{Config, CpuDevice, CpuError, Mode};
 pub use pool::THREADS_MAX;
 pub use probe::probe;

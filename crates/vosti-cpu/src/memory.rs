@@ -53,6 +53,15 @@ impl Arena {
         self.used += bytes;
         Ok(Region { chunk, offset, len })
     }
+
+    /// Takes back what lies behind the first `len` bytes of the region that was handed out last, and was not touched.
+    pub fn shrink(&mut self, region: &mut Region, len: usize) {
+        assert!(len <= region.len);
+        region.len = len;
+        if self.chunk.as_ref().is_some_and(|chunk| Arc::ptr_eq(chunk, &region.chunk)) {
+            self.used = region.offset + len.max(64).next_multiple_of(ALIGN);
+        }
+    }
 }
 
 /// A fixed-size zeroed allocation, page aligned, that several workers write disjoint parts of.

@@ -12,11 +12,13 @@ use vosti_kernels::{Binding, Contract, Role, Spec};
 use vosti_tile::{Kernel, Scalar};
 use vosti_wiring::{Bound, Ints, Metadata, Wired, caches};
 
+use crate::coded;
 use crate::device::{Config, CpuError, Mode};
 use crate::isa::Isa;
 use crate::launch::Panels;
 use crate::layout::{Layout, PANEL};
 use crate::memory::Arena;
+use crate::micro;
 use crate::plan::{Plan, compile};
 use crate::weights::{Buffer, Weights};
 
@@ -92,11 +94,20 @@ pub fn wire(
     }
     let mut loaded = Vec::new();
     let mut chunks = Arena::default();
+    let coded = micro::kernels(isa).coded.filter(|_| config.coded).map(|coded| coded.encode);
     for (i, name) in wired.weights.iter().enumerate() {
-        let (elem, layout) = (wired.elem(Bound::Weight(i)), layout(Bound::Weight(i)));
-        let mut pack = || Buffer::packed(&mut chunks, weights, name, elem, layout);
+        let (elem, mut layout) = (wired.elem(Bound::Weight(i)), layout(Bound::Weight(i)));
+        let (mut rows, columns) = vosti_wiring::weights::shape(weights, name)?;
+        let panels = Layout::RowPanels { row_len: columns, pair: 2 };
+        if elem == Scalar::Bf16 && layout == Some(panels) && coded.is_some() {
+            layout = Some(Layout::CodedPanels { row_len: columns });
+        }
+        if weights.by_position(name) {
+            rows = rows.min(config.positions.unwrap_or(rows));
+        }
+        let mut pack = || Buffer::packed(&mut chunks, weights, name, elem, (rows, columns), layout, coded);
         loaded.push(match &config.weights {
-            Some(cache) => cache.get(name, elem, layout, pack)?,
+            Some(cache) => cache.get(name, elem, layout, rows * columns, pack)?,
             None => Arc::new(pack()?),
         });
     }
@@ -201,8 +212,11 @@ impl Wiring {
                 Bound::Weight(i) if *in_place => &self.weights[*i],
                 _ => return None,
             };
-            let Layout::RowPanels { row_len, .. } = weight.layout else { return None };
-            let panel = PANEL * row_len * weight.elem.bytes();
+            let panel = match weight.layout {
+                Layout::RowPanels { row_len, .. } => PANEL * row_len * weight.elem.bytes(),
+                Layout::CodedPanels { row_len } => coded::panel_bytes(row_len),
+                _ => return None,
+            };
             Some(Panels { base: weight.region.base(), panel, all: weight.region.len() })
         })
     }

@@ -89,9 +89,9 @@ impl Held {
         while self.staging.len() < 2 {
             self.staging.push(self.driver.host(STAGE)?);
         }
-        let (_, columns) = weights::shape(source, name)?;
+        let (rows, columns) = weights::shape(source, name)?;
         let mut turn = 0;
-        weights::read(source, name, elem, PART / columns.max(1), |first, data| {
+        weights::read(source, name, elem, rows, PART / columns.max(1), |first, data| {
             let bytes = match &data {
                 TensorData::Bf16(data) => bytes_of(data),
                 TensorData::F32(data) => bytes_of(data),

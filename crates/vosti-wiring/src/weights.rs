@@ -16,6 +16,11 @@ pub trait Weights {
 
     /// The elements of some rows (indices of the first axis), row-major.
     fn rows(&self, name: &str, rows: Range<usize>) -> Result<TensorData, WeightError>;
+
+    /// Whether the first axis is positions, so that a device whose requests are all shorter needs fewer rows.
+    fn by_position(&self, _name: &str) -> bool {
+        false
+    }
 }
 
 /// A weight's first axis, and the product of the others.
@@ -24,17 +29,18 @@ pub fn shape(weights: &dyn Weights, name: &str) -> Result<(usize, usize), Wiring
     Ok((shape.first().copied().unwrap_or(1), shape.iter().skip(1).product()))
 }
 
-/// Gives a weight to `put` as the kernels' element type, `part` rows at a time, each time with the flat index of the first
-/// element. BF16 widens to FP32; FP32 never narrows by itself.
+/// Gives the first `rows` of a weight to `put` as the kernels' element type, `part` rows at a time, each time with the flat
+/// index of the first element. BF16 widens to FP32; FP32 never narrows by itself.
 pub fn read<E: From<WiringError>>(
     weights: &dyn Weights,
     name: &str,
     elem: Scalar,
+    rows: usize,
     part: usize,
     mut put: impl FnMut(usize, TensorData) -> Result<(), E>,
 ) -> Result<(), E> {
     let failed = |error: WeightError| WiringError::Weight { name: name.into(), error };
-    let (rows, columns) = shape(weights, name)?;
+    let (_, columns) = shape(weights, name)?;
     for start in (0..rows).step_by(part.max(1)) {
         let end = rows.min(start + part.max(1));
         let data = match (weights.rows(name, start..end).map_err(failed)?, elem) {

@@ -129,7 +129,7 @@ pub fn run(deployment: &Deployment, cases: &[Case], repeat: usize, watch: &dyn W
         dot_flops_per_s: before.dot_flops_per_s.max(after.dot_flops_per_s),
     };
     let measured = cases.iter().zip(rates).zip(kernels).map(|((case, all), kernels)| {
-        let work = Work::of(deployment.plan(), *case);
+        let work = Work::of(deployment.plan(), *case, deployment.element_bytes());
         let (flops_per_token, bytes_per_token) = work.per_token();
         // Where matrices are the limit and were not measured, memory says nothing.
         let known = ceilings.dot_flops_per_s.is_finite() || matches!(case, Case::Decode { .. });

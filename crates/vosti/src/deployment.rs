@@ -77,6 +77,8 @@ pub struct Options {
     /// A folder that `vosti prepare` wrote; none: the built-in kernels and certificates.
     pub bundle: Option<PathBuf>,
     pub on: On,
+    /// Many sequences are decoded at once: a processor then computes more than it waits for memory.
+    pub crowded: bool,
 }
 
 /// The room of one device.
@@ -97,6 +99,8 @@ impl Default for Room {
     }
 }
 
+/// So many sequences that are decoded at once are a crowd ([`Options::crowded`]).
+pub const CROWD: usize = 5;
 /// The kernels' target on this machine's processor.
 pub const TARGET: &str = "cpu";
 /// Of a GPU's memory that weights and buffers leave free: what keys and values get if nobody says. Modules, recorded
@@ -124,6 +128,7 @@ pub struct Deployment {
     bundle: Bundle,
     files: manifest::Model,
     threads: usize,
+    crowded: bool,
     hardware: Hardware,
     fingerprint: String,
 }
@@ -162,7 +167,11 @@ impl Deployment {
         let plan = source.plan(&PlanOptions { target: &target, act: Act::Bf16, context })?;
         // Made beside the weights: a large vocabulary takes a second.
         let own = source.clone();
-        let text = std::thread::spawn(move || own.text());
+        let text = std::thread::spawn(move || {
+            let text = own.text();
+            give_back();
+            text
+        });
         let files = manifest::Model::of_files(name, source.decoder().family, path)
             .map_err(|(path, error)| DeployError::Io { path, error })?;
         if options.bundle.is_none() {
@@ -170,9 +179,19 @@ impl Deployment {
         }
         bundle.check_origin(&files, &target, &plan)?;
         bundle.admit(&plan)?;
-        let (name, fingerprint) = (name.to_string(), String::new());
-        let mut deployment =
-            Deployment { name, source, text: None, plan, target, bundle, files, threads, hardware, fingerprint };
+        let mut deployment = Deployment {
+            name: name.to_string(),
+            source,
+            text: None,
+            plan,
+            target,
+            bundle,
+            files,
+            threads,
+            crowded: options.crowded,
+            hardware,
+            fingerprint: String::new(),
+        };
         deployment.warm(watch)?;
         let text = text.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         deployment.text = text?.map(Arc::new);
@@ -203,6 +222,14 @@ impl Deployment {
         match &self.hardware {
             Hardware::Cpu { .. } => None,
             Hardware::Gpu { gpu, .. } => Some(gpu),
+        }
+    }
+
+    /// Bytes that a step reads for each element of a matrix; in code, if it has one.
+    pub fn element_bytes(&self) -> f64 {
+        match self.hardware {
+            Hardware::Cpu { .. } if !self.crowded => vosti_cpu::element_bits(Isa::detect()) / 8.0,
+            _ => 2.0,
         }
     }
 
@@ -297,6 +324,8 @@ impl Deployment {
                 let (pages, threads) = (vec![room.pages.unwrap_or(1); groups], room.threads.unwrap_or(self.threads));
                 let mut config = Config::new(room.rows_max, selected_max(room), pages, threads);
                 config.isa = room.isa;
+                config.coded = !self.crowded;
+                config.positions = longest(program, &config.pages);
                 config.ttir = Some(self.bundle.texts(&self.plan));
                 config.weights = Some(weights.clone());
                 let device = CpuDevice::new(program, bindings, &source, config).map_err(|error| match error {
@@ -328,7 +357,7 @@ impl Deployment {
 
     /// Loads every weight into the cache that all devices share.
     fn warm(&self, watch: &dyn Watch) -> Result<(), DeployError> {
-        watch.stage(&format!("loading {}", self.name), self.plan.weights.values().map(bytes).sum());
+        watch.stage(&format!("loading {}", self.name), self.plan.weights.values().filter_map(bytes).sum());
         let room = Room { pages: Some(1), rows_max: 1, threads: Some(1), isa: None };
         match self.make(self.program(), &room, Some(&Watched { watch, loaded: Cell::new(0) })) {
             Ok(_) => Ok(()),
@@ -384,6 +413,16 @@ impl Deployment {
     }
 }
 
+/// Gives memory that building something has freed back to the system. GNU's C library keeps it: of Gemma's tokenizer as
+/// much again as the tokenizer takes.
+fn give_back() {
+    // SAFETY: it frees nothing that is in use.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 /// Rows of logits that a step may have. A step selects one row of a request that generates, and more only where a prompt's
 /// log-probabilities or drafts are wanted; the engine makes more steps of what selects more.
 fn selected_max(room: &Room) -> usize {
@@ -410,10 +449,14 @@ pub fn isa_name(isa: Isa) -> &'static str {
     }
 }
 
-/// Bytes of a weight as it is asked for.
-fn bytes(recipe: &Recipe) -> u64 {
-    let elem = if matches!(recipe, Recipe::Matrix { .. }) { 2 } else { 4 };
-    elem * recipe.shape().iter().product::<usize>() as u64
+/// Bytes of a weight as it is asked for; none if how much of it is depends on the pool.
+fn bytes(recipe: &Recipe) -> Option<u64> {
+    let elem = match recipe {
+        Recipe::Rope { .. } => return None,
+        Recipe::Matrix { .. } => 2,
+        _ => 4,
+    };
+    Some(elem * recipe.shape().iter().product::<usize>() as u64)
 }
 
 /// The weights as a device asks for them, and who watches.
@@ -429,6 +472,12 @@ struct Watched<'a> {
     loaded: Cell<u64>,
 }
 
+/// Positions that a request can have with so many pages, as far as they say: those of the layers without a window.
+fn longest(program: &Program, pages: &[usize]) -> Option<usize> {
+    let groups = program.groups.iter().zip(pages).filter(|(group, _)| group.window.is_none());
+    groups.map(|(_, pages)| pages.saturating_mul(PAGE)).min()
+}
+
 impl Weights for Watching<'_> {
     fn shape(&self, name: &str) -> Result<Vec<usize>, WeightError> {
         let recipe = self.plan.weights.get(name).ok_or_else(|| format!("the model has no weight {name}"))?;
@@ -440,7 +489,7 @@ impl Weights for Watching<'_> {
             return Err("interrupted".into());
         }
         let data = self.source.rows(self.plan, name, rows)?;
-        if let Some(watched) = self.watch {
+        if let Some(watched) = self.watch.filter(|_| !self.by_position(name)) {
             let bytes = match &data {
                 TensorData::Bf16(data) => 2 * data.len(),
                 TensorData::F32(data) => 4 * data.len(),
@@ -449,6 +498,10 @@ impl Weights for Watching<'_> {
             watched.watch.done(watched.loaded.get());
         }
         Ok(data)
+    }
+
+    fn by_position(&self, name: &str) -> bool {
+        matches!(self.plan.weights.get(name), Some(Recipe::Rope { .. }))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::{Dot, LANES};
+use crate::coded;
 
 /// # Safety
 /// See [`super::DotFn`].
@@ -59,7 +60,7 @@ macro_rules! split {
 split!(split_bf16, block_bf16, u16, "avx512f,avx512bw,avx512vl,avx512bf16");
 split!(split_f32, block_f32, f32, "avx512f");
 
-/// How far ahead of a single row's reads the operand is fetched: enough to hide memory, bytes.
+/// How far ahead of a few rows' reads the operand is fetched: enough to hide memory, bytes.
 const AHEAD: usize = 4096;
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
@@ -132,4 +133,144 @@ unsafe fn block_f32<const R: usize, const G: usize>(dot: &Dot<f32>, r: usize, j:
             }
         }
     }
+}
+
+/// What decoding a panel takes.
+struct Decoder {
+    /// The panel's exponents, in each quarter.
+    table: __m512i,
+    four_bits: __m512i,
+    sign: __m512i,
+}
+
+impl Decoder {
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+    #[inline]
+    unsafe fn new(table: *const u8) -> Self {
+        // SAFETY: the caller's table.
+        let table = unsafe { _mm512_broadcast_i32x4(_mm_loadu_si128(table.cast())) };
+        Self { table, four_bits: _mm512_set1_epi8(15), sign: _mm512_set1_epi8(-128) }
+    }
+
+    /// A step's four registers.
+    ///
+    /// # Safety
+    /// The step is readable.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+    #[inline]
+    unsafe fn step(&self, step: *const u8) -> [__m512i; 4] {
+        // SAFETY: every part lies within the step.
+        unsafe {
+            let fours = _mm512_loadu_si512(step.add(coded::FOURS).cast());
+            let signs = step.add(coded::SIGNS).cast::<u64>();
+            let [a, b] = self.two(step, fours, signs.read_unaligned());
+            let [c, d] = self.two(step.add(64), _mm512_srli_epi16::<4>(fours), signs.add(1).read_unaligned());
+            [a, b, c, d]
+        }
+    }
+
+    /// Two registers of their lower bytes, of bytes whose lowest four bits are codes, and signs.
+    ///
+    /// # Safety
+    /// The lower bytes are readable.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+    #[inline]
+    unsafe fn two(&self, lower: *const u8, codes: __m512i, signs: u64) -> [__m512i; 2] {
+        // SAFETY: the caller's.
+        let lower = unsafe { _mm512_loadu_si512(lower.cast()) };
+        let upper = _mm512_shuffle_epi8(self.table, _mm512_and_si512(codes, self.four_bits));
+        let upper = _mm512_mask_add_epi8(upper, signs, upper, self.sign);
+        [_mm512_unpacklo_epi8(lower, upper), _mm512_unpackhi_epi8(lower, upper)]
+    }
+}
+
+/// As [`bf16`], of a panel in code.
+///
+/// # Safety
+/// See [`super::CodedFns`].
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+pub unsafe fn coded_bf16(dot: &Dot<u16>, table: *const u8) {
+    let mut r = 0;
+    while r < dot.rows {
+        // As even as can be: eight rows are four and four.
+        let left = dot.rows - r;
+        let rows = left.div_ceil(left.div_ceil(6));
+        // SAFETY: the caller's; the rows are within the product.
+        unsafe {
+            match rows {
+                1 => coded_block::<1>(dot, r, table),
+                2 => coded_block::<2>(dot, r, table),
+                3 => coded_block::<3>(dot, r, table),
+                4 => coded_block::<4>(dot, r, table),
+                5 => coded_block::<5>(dot, r, table),
+                _ => coded_block::<6>(dot, r, table),
+            }
+        }
+        r += rows;
+    }
+}
+
+/// `R` rows by a panel, or as many of its registers as there are columns for.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+#[inline]
+unsafe fn coded_block<const R: usize>(dot: &Dot<u16>, r: usize, table: *const u8) {
+    // SAFETY: rows r..r+R are within the product, and so are the registers below `there`.
+    unsafe {
+        let decoder = Decoder::new(table);
+        let (a, b, c) = dot.part(r, 0, 2);
+        let there = (dot.columns / LANES).min(4);
+        let mut acc = [[_mm512_setzero_ps(); 4]; R];
+        if dot.accumulate {
+            for (r, row) in acc.iter_mut().enumerate() {
+                for (g, acc) in row.iter_mut().enumerate().take(there) {
+                    *acc = _mm512_loadu_ps(c.add(r * dot.c_row + LANES * g));
+                }
+            }
+        }
+        for step in 0..dot.steps {
+            let at = b.cast::<u8>().add(step * coded::STEP);
+            if r == 0 {
+                for line in 0..coded::STEP.div_ceil(64) {
+                    _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(AHEAD + 64 * line).cast());
+                }
+            }
+            let columns = decoder.step(at);
+            for (r, row) in acc.iter_mut().enumerate() {
+                let pair = a.add(r * dot.a_row + 2 * step).cast::<i32>().read_unaligned();
+                let pair: __m512bh = std::mem::transmute(_mm512_set1_epi32(pair));
+                for (acc, column) in row.iter_mut().zip(columns) {
+                    *acc = _mm512_dpbf16_ps(*acc, pair, std::mem::transmute::<__m512i, __m512bh>(column));
+                }
+            }
+        }
+        for (r, row) in acc.iter().enumerate() {
+            for (g, acc) in row.iter().enumerate().take(there) {
+                _mm512_storeu_ps(c.add(r * dot.c_row + LANES * g), *acc);
+            }
+        }
+    }
+}
+
+/// Decodes steps of a panel into the order of `RowPanels`.
+///
+/// # Safety
+/// See [`super::CodedFns`].
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+pub unsafe fn expand(steps: *const u8, table: *const u8, count: usize, out: *mut u16) {
+    // SAFETY: the caller's.
+    unsafe {
+        let decoder = Decoder::new(table);
+        for step in 0..count {
+            let at = steps.add(step * coded::STEP);
+            for (g, register) in decoder.step(at).into_iter().enumerate() {
+                _mm512_storeu_si512(out.add(128 * step + 32 * g).cast(), register);
+            }
+        }
+    }
+}
+
+/// [`coded::encode`], with vectors.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+pub fn encode(panel: &[u16], out: &mut [u8]) -> bool {
+    coded::encode(panel, out)
 }

@@ -55,11 +55,31 @@ impl<T> Dot<T> {
 /// nobody else writes them meanwhile, and the instruction set is present.
 pub type DotFn<T> = unsafe fn(&Dot<T>);
 
+/// What an instruction set does with a panel in code ([`crate::coded`]).
+#[derive(Clone, Copy, Debug)]
+pub struct CodedFns {
+    /// A dot with at most a panel's columns, whose `b` is the panel's first step and whose `b_step` nobody reads; and
+    /// the panel's table.
+    ///
+    /// # Safety
+    /// As for [`DotFn`].
+    pub dot: unsafe fn(&Dot<u16>, *const u8),
+    /// Decodes so many steps, with the panel's table, into the order of [`crate::layout::Layout::RowPanels`].
+    ///
+    /// # Safety
+    /// The steps are readable, and the result has room for 128 elements of each.
+    pub expand: unsafe fn(*const u8, *const u8, usize, *mut u16),
+    /// [`crate::coded::encode`].
+    pub encode: fn(&[u16], &mut [u8]) -> bool,
+}
+
 /// The register kernels of one instruction set.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernels {
     pub bf16: DotFn<u16>,
     pub f32: DotFn<f32>,
+    /// None: weights are kept as they are.
+    pub coded: Option<CodedFns>,
 }
 
 /// The register kernels for `isa`, which the machine must have.
@@ -67,10 +87,15 @@ pub fn kernels(isa: Isa) -> Kernels {
     assert!(Isa::available().contains(&isa), "{isa:?} is not available on this machine");
     match isa {
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 => Kernels { bf16: avx512::bf16, f32: avx512::f32 },
+        Isa::Avx512 => {
+            // SAFETY: the instruction set is there, as asserted.
+            let encode = |panel: &[u16], out: &mut [u8]| unsafe { avx512::encode(panel, out) };
+            let coded = CodedFns { dot: avx512::coded_bf16, expand: avx512::expand, encode };
+            Kernels { bf16: avx512::bf16, f32: avx512::f32, coded: Some(coded) }
+        }
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => Kernels { bf16: avx2::bf16, f32: avx2::f32 },
-        _ => Kernels { bf16: portable::bf16, f32: portable::f32 },
+        Isa::Avx2 => Kernels { bf16: avx2::bf16, f32: avx2::f32, coded: None },
+        _ => Kernels { bf16: portable::bf16, f32: portable::f32, coded: None },
     }
 }
 

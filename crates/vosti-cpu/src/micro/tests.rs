@@ -1,6 +1,7 @@
 //! Every instruction set, row count and split of columns gives the bits of the definition.
 
 use super::*;
+use crate::coded;
 use vosti_tile::numerics::FloatMode;
 
 /// A small generator (xorshift) of BF16 values from denormal to large.
@@ -80,6 +81,56 @@ fn all_instruction_sets_and_row_counts_give_the_same_bits() {
                         run(kernels.bf16, &a[r * steps * 2..], &b, &mut alone, 1, columns, steps, 2, accumulate);
                         assert_eq!(bits(&alone), bits(&want[r * columns..(r + 1) * columns]), "{isa:?} row {r}");
                     }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_panel_in_code_gives_the_bits_of_the_panel() {
+    let _mode = FloatMode::set();
+    let steps = 37;
+    // Zeros, denormals and 30 exponents.
+    let panel: Vec<u16> = values(steps * 128, 11)
+        .into_iter()
+        .enumerate()
+        .map(|(i, bits)| if bits & 0x7f80 == 0 { bits } else { bits & 0x807f | (100 + i as u16 % 30) << 7 })
+        .collect();
+    let mut code = vec![0; coded::panel_bytes(2 * steps)];
+    for isa in Isa::available() {
+        let Some(fns) = kernels(*isa).coded else { continue };
+        assert!((fns.encode)(&panel, &mut code));
+        let (table, at) = (code.as_ptr(), code[coded::TABLE..].as_ptr());
+        let mut decoded = vec![0; panel.len()];
+        // SAFETY: the panel's steps and as much room.
+        unsafe { (fns.expand)(at, table, steps, decoded.as_mut_ptr()) };
+        assert_eq!(decoded, panel);
+        for rows in [1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 20] {
+            let a = values(rows * steps * 2, 3 + rows as u64);
+            for columns in [16, 32, 48, 64] {
+                for accumulate in [false, true] {
+                    let start: Vec<f32> = (0..rows * columns).map(|i| i as f32 - 7.5).collect();
+                    let (mut want, mut got) = (start.clone(), start);
+                    let dot = |b: *const u16, c: &mut [f32]| Dot {
+                        a: a.as_ptr(),
+                        a_row: steps * 2,
+                        b,
+                        b_step: 128,
+                        c: c.as_mut_ptr(),
+                        c_row: columns,
+                        rows,
+                        columns,
+                        steps,
+                        accumulate,
+                    };
+                    // SAFETY: as many rows, steps and columns as the operands have.
+                    unsafe {
+                        portable::bf16(&dot(panel.as_ptr(), &mut want));
+                        (fns.dot)(&dot(at.cast(), &mut got), table);
+                    }
+                    let bits = |v: &[f32]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+                    assert_eq!(bits(&got), bits(&want), "{isa:?} {rows}x{columns} {accumulate}");
                 }
             }
         }

@@ -15,8 +15,8 @@ pub struct Work {
 }
 
 impl Work {
-    /// Of one step: the whole prefill, or one token for each sequence.
-    pub fn of(plan: &ModelPlan, case: Case) -> Work {
+    /// Of one step: the whole prefill, or one token for each sequence. An element of a matrix is read as so many bytes.
+    pub fn of(plan: &ModelPlan, case: Case, element_bytes: f64) -> Work {
         let (rows, selected, sequences, depth) = match case {
             Case::Prefill { tokens, depth } => (tokens, 1, 1, depth),
             Case::Decode { tokens, batch, depth } => (batch, batch, batch, depth.max(1) + tokens / 2),
@@ -29,7 +29,7 @@ impl Work {
                     let rows = if *set == RowSet::All { rows } else { selected };
                     let elements = matrix_elements(plan, *k) as f64;
                     work.flops += 2.0 * elements * rows as f64;
-                    work.bytes += 2.0 * elements;
+                    work.bytes += element_bytes * elements;
                 }
                 Op::Attend { q, layer, window, .. } => {
                     let per_sequence = rows / sequences;

@@ -423,7 +423,7 @@ pub struct Bench {
     #[arg(short = 'n', long, default_value_t = 64, value_name = "TOKENS", value_parser = whole::<usize>, allow_negative_numbers = true)]
     pub decode: usize,
 
-    /// Sequences that decode together
+    /// Sequences that decode together; with 5 or more of any, a processor keeps all weights as `serve` does, in BF16
     #[arg(short, long, value_delimiter = ',', default_value = "1,4,8", value_name = "N,...", value_parser = at_least_one)]
     pub batch: Vec<usize>,
 

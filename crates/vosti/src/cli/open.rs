@@ -41,7 +41,7 @@ pub fn options(hardware: &Hardware, context: Option<u32>) -> Options {
         Device::Cpu => On::Cpu,
         Device::Cuda => On::Gpu(first_gpu),
     };
-    Options { threads: hardware.threads, context, bundle: hardware.bundle.clone(), on }
+    Options { threads: hardware.threads, context, bundle: hardware.bundle.clone(), on, crowded: false }
 }
 
 /// Loads a model with a progress bar.
@@ -69,7 +69,9 @@ pub fn engine(deployment: &Deployment, flags: &Flags, tokens: usize) -> Result<E
     }
     let speculation = if flags.speculate { Speculation::NGRAM } else { Speculation::Off };
     let policy = Policy { speculation, ..Policy::default() };
-    let room = Room { pages, rows_max: policy.rows_step_max, ..Room::default() };
+    // Each row of a step has its keys in a place of the pool.
+    let slots = pages.map_or(usize::MAX, |pages| pages.saturating_mul(PAGE));
+    let room = Room { pages, rows_max: policy.rows_step_max.min(slots), ..Room::default() };
     Ok(Engine::new(deployment.device(&room)?, deployment.program().clone(), policy)?)
 }
 

@@ -12,6 +12,7 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use vosti::catalogue;
+use vosti::deployment::Options;
 use vosti_engine::handle::EngineThread;
 use vosti_engine::{EngineHandle, Policy};
 use vosti_server::{Identity, Limits, Server, ServerConfig, ServerHandle, Service, TlsFiles};
@@ -80,7 +81,7 @@ fn load(arguments: &Serve) -> Result<(Arc<Service>, EngineHandle, EngineThread)>
     // One core is for HTTP, tokenizing and grammars.
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     flags.hardware.threads.get_or_insert((cores - 1).max(1));
-    let options = open::options(&flags.hardware, flags.context);
+    let options = Options { crowded: true, ..open::options(&flags.hardware, flags.context) };
     let deployment = open::load(&flags.model, &options)?;
     if flags.kv_pages.is_none() && flags.kv_memory.is_none() && deployment.gpu().is_none() {
         flags.kv_memory = Some(KV_BYTES_DEFAULT);

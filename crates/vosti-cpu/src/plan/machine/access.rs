@@ -3,6 +3,7 @@
 use vosti_tile::{Padding, Scalar};
 
 use super::{Fault, Machine, Param};
+use crate::coded;
 use crate::layout::{Layout, PANEL, block_columns};
 use crate::plan::code::{BlockAccess, Fill, Int, Ints, Lanes, PointerAccess};
 use crate::plan::size;
@@ -239,6 +240,9 @@ impl Machine {
         unsafe {
             let tile = self.base.add(at);
             match (direction, elem) {
+                (Direction::Load, Scalar::Bf16) if let Layout::CodedPanels { row_len } = param.layout => {
+                    load_coded(param, row_len, run, tile.cast())
+                }
                 (Direction::Load, Scalar::I1) => load_truth(param, run, tile),
                 (Direction::Store, Scalar::I1) => store_truth(param, run, tile),
                 (Direction::Load, Scalar::Bf16) => load_run::<u16>(param, run, tile.cast()),
@@ -469,6 +473,24 @@ unsafe fn load_run<T: Copy>(param: &Param, run: Run, tile: *mut T) {
                     *tile.add(i) = *base.add(param.layout.position((run.index + i as i64 * run.stride) as usize));
                 }
             }
+        }
+    }
+}
+
+unsafe fn load_coded(param: &Param, row_len: usize, run: Run, tile: *mut u16) {
+    let (row, first) = (run.index as usize / row_len, run.index as usize % row_len);
+    if run.stride == 1 && first + run.count <= row_len {
+        for i in 0..run.count {
+            // SAFETY: the caller checked every index.
+            unsafe { *tile.add(i) = coded::element_of_row(param.base, row, first + i) }
+        }
+        return;
+    }
+    for i in 0..run.count {
+        // SAFETY: the caller checked every index.
+        unsafe {
+            let index = (run.index + i as i64 * run.stride) as usize;
+            *tile.add(i) = coded::element(param.base, row_len, index);
         }
     }
 }

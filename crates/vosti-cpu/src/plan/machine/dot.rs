@@ -3,9 +3,23 @@
 use vosti_tile::Scalar;
 
 use super::{Machine, Param};
+use crate::coded;
 use crate::layout::{Layout, PANEL, block_columns};
-use crate::micro::{Dot, DotFn};
+use crate::memory::Region;
+use crate::micro::{CodedFns, Dot, DotFn};
 use crate::plan::code::{BlockAccess, DotCode, Int, Operand};
+
+/// Rows for which a panel in code is decoded in registers, as often as it is read. For more it is decoded once, and kept for
+/// the programs that follow.
+const IN_REGISTERS: usize = 12;
+
+/// A right operand in code: its first panel and k.
+struct Coded {
+    weight: *const u8,
+    panel: usize,
+    k: usize,
+    fns: CodedFns,
+}
 
 /// Where a right operand's columns start: address, elements between steps, columns that follow on.
 struct Right {
@@ -22,9 +36,88 @@ impl Machine {
         unsafe {
             match code.elem {
                 Scalar::F32 => self.dot_of::<f32>(params, code, self.kernels.f32, 1),
-                _ => self.dot_of::<u16>(params, code, self.kernels.bf16, 2),
+                _ => match self.coded(params, code) {
+                    Some(panels) => self.dot_coded(params, code, panels),
+                    None => self.dot_of::<u16>(params, code, self.kernels.bf16, 2),
+                },
             }
         }
+    }
+
+    /// The right operand in code, if it is, lies at the panels' edges and is wholly inside.
+    #[inline(always)]
+    unsafe fn coded(&self, params: &[Param], code: &DotCode) -> Option<Coded> {
+        let Operand::Memory(access) = &code.b else { return None };
+        let Layout::CodedPanels { row_len } = params[access.window.param].layout else { return None };
+        let fns = self.kernels.coded?;
+        let plain = Param { layout: Layout::RowPanels { row_len, pair: 2 }, ..params[access.window.param] };
+        // SAFETY: numbers of the plan.
+        let (row, k) = unsafe { self.panels(&plain, row_len, access, code, 2)? };
+        Some(Coded { weight: plain.base, panel: row / PANEL, k, fns })
+    }
+
+    unsafe fn dot_coded(&mut self, params: &[Param], code: &DotCode, right: Coded) {
+        let rows = self.n(code.rows.count);
+        if rows == 0 {
+            return;
+        }
+        // SAFETY: as in `dot_of`.
+        unsafe {
+            let (a, a_row) = self.left::<u16>(params, code, rows);
+            let c = self.base.add(code.dst as usize).cast::<f32>();
+            let steps = code.depth / 2;
+            for column in (0..code.columns).step_by(PANEL) {
+                let panel = coded::panel(right.weight, right.panel + column / PANEL);
+                let mut dot = Dot {
+                    a,
+                    a_row,
+                    b: panel.at.cast::<u16>().add(right.k * PANEL),
+                    b_step: 2 * PANEL,
+                    c: c.add(column),
+                    c_row: code.dst_row as usize / 4,
+                    rows,
+                    columns: PANEL.min(code.columns - column),
+                    steps,
+                    accumulate: code.accumulate,
+                };
+                if !panel.coded {
+                    (self.kernels.bf16)(&dot);
+                    continue;
+                }
+                let at = panel.at.add(coded::TABLE + right.k / 2 * coded::STEP);
+                let few = rows <= IN_REGISTERS;
+                match if few { None } else { self.decode(right.fns, panel.at, at, steps) } {
+                    Some(decoded) => {
+                        dot.b = decoded;
+                        (self.kernels.bf16)(&dot);
+                    }
+                    // Few rows, or no memory for the decoded panel.
+                    None => {
+                        dot.b = at.cast();
+                        (right.fns.dot)(&dot, panel.at);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The steps of a panel from `at` on, decoded; none if there is no memory for it.
+    unsafe fn decode(&mut self, fns: CodedFns, table: *const u8, at: *const u8, steps: usize) -> Option<*const u16> {
+        if let Some(known) = self.decoded.iter().find(|known| known.steps == at && known.count == steps) {
+            return Some(known.elements.base().cast());
+        }
+        self.decoded.swap(0, 1);
+        let [_, oldest] = &mut self.decoded;
+        // Large pages begin with this.
+        let bytes = (steps * 2 * PANEL * 2).max(2 << 20);
+        if oldest.elements.len() < bytes {
+            (oldest.steps, oldest.elements) = (std::ptr::null(), Region::zeroed(bytes).ok()?);
+        }
+        let elements = oldest.elements.base().cast();
+        // SAFETY: the caller's steps; the region has room for them.
+        unsafe { (fns.expand)(at, table, steps, elements) };
+        (oldest.steps, oldest.count) = (at, steps);
+        Some(elements)
     }
 
     unsafe fn dot_of<T: Copy>(&mut self, params: &[Param], code: &DotCode, kernel: DotFn<T>, pair: usize) {
@@ -101,10 +194,29 @@ impl Machine {
         }
     }
 
-    /// The right operand where it lies, if it lies packed and wholly inside.
+    /// The first row and k of a right operand in panels, if it begins at their edges and is wholly inside.
     #[inline(always)]
-    unsafe fn right(&self, params: &[Param], access: &BlockAccess, code: &DotCode, pair: usize) -> Option<Right> {
-        let param = &params[access.window.param];
+    unsafe fn panels(
+        &self,
+        param: &Param,
+        row_len: usize,
+        access: &BlockAccess,
+        code: &DotCode,
+        pair: usize,
+    ) -> Option<(usize, usize)> {
+        let [deep, wide] = [access.window.axes[0], access.window.axes[1]];
+        // SAFETY: numbers of the plan.
+        let (base, deep_offset, wide_offset) = unsafe { self.inside_at(access, code)? };
+        let matches = deep.stride == Int::Const(1) && wide.stride == Int::Const(row_len as i64);
+        let (row, within) = (base / row_len + wide_offset, base % row_len);
+        let aligned = within == 0 && row % PANEL == 0 && deep_offset % pair == 0;
+        let fits = deep_offset + code.depth <= row_len && (row + code.columns) * row_len <= param.len;
+        (matches && aligned && fits).then_some((row, deep_offset))
+    }
+
+    /// Base and offsets of a right operand's window, if all of it is inside and its columns are whole groups of lanes.
+    #[inline(always)]
+    unsafe fn inside_at(&self, access: &BlockAccess, code: &DotCode) -> Option<(usize, usize, usize)> {
         let [deep, wide] = [access.window.axes[0], access.window.axes[1]];
         // SAFETY: numbers of the plan.
         let (base, deep_offset, wide_offset) = unsafe {
@@ -121,23 +233,30 @@ impl Machine {
         if deep_offset < 0 || wide_offset < 0 || !code.columns.is_multiple_of(16) {
             return None;
         }
-        let (base, deep_offset, wide_offset) = (base as usize, deep_offset as usize, wide_offset as usize);
+        Some((base as usize, deep_offset as usize, wide_offset as usize))
+    }
+
+    /// The right operand where it lies, if it lies packed and wholly inside.
+    #[inline(always)]
+    unsafe fn right(&self, params: &[Param], access: &BlockAccess, code: &DotCode, pair: usize) -> Option<Right> {
+        let param = &params[access.window.param];
+        let [deep, wide] = [access.window.axes[0], access.window.axes[1]];
+        // SAFETY: numbers of the plan.
+        let (base, deep_offset, wide_offset) = unsafe { self.inside_at(access, code)? };
         let bytes = 4 / pair;
         match param.layout {
-            Layout::RowPanels { row_len, pair: p } => {
-                let matches = p == pair && deep.stride == Int::Const(1) && wide.stride == Int::Const(row_len as i64);
-                let (row, within) = (base / row_len, base % row_len);
-                let row = row + wide_offset;
-                let aligned = within == 0 && row % PANEL == 0 && deep_offset % pair == 0;
-                let fits = deep_offset + code.depth <= row_len && (row + code.columns) * row_len <= param.len;
-                (matches && aligned && fits).then(|| Right {
+            Layout::RowPanels { row_len, pair: p } if p == pair => {
+                // SAFETY: as above.
+                let (row, k) = unsafe { self.panels(param, row_len, access, code, pair)? };
+                Some(Right {
                     // SAFETY: the panel and everything after it that is read lies inside the buffer.
-                    at: unsafe { param.base.add((row * row_len + deep_offset * PANEL) * bytes) },
+                    at: unsafe { param.base.add((row * row_len + k * PANEL) * bytes) },
                     step: PANEL * pair,
                     panel: PANEL,
                     next: PANEL * row_len * bytes,
                 })
             }
+            Layout::RowPanels { .. } | Layout::CodedPanels { .. } => None,
             Layout::RowPairs { row_len, pair: p } => {
                 let matches = p == pair && wide.stride == Int::Const(1) && deep.stride == Int::Const(row_len as i64);
                 let (row, column) = (base / row_len + deep_offset, base % row_len + wide_offset);

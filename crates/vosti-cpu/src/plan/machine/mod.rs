@@ -40,6 +40,8 @@ pub struct Machine {
     /// Per live axis: its live lanes are the first ones.
     prefix: Vec<bool>,
     kernels: Kernels,
+    /// Panels that were decoded, the next to be replaced first.
+    decoded: [Decoded; 2],
     moves: Moves,
     program: [i32; 3],
     grid: [i32; 3],
@@ -48,7 +50,7 @@ pub struct Machine {
     poison: Option<u64>,
 }
 
-// SAFETY: the pointer is to scratch that the machine owns.
+// SAFETY: pointers are to scratch that the machine owns, or are only compared.
 unsafe impl Send for Machine {}
 
 #[inline(always)]
@@ -62,6 +64,19 @@ fn integer(op: IntOp, a: i64, b: i64) -> i64 {
         IntOp::DivS | IntOp::RemS => 0,
         IntOp::MaxS => a.max(b),
         IntOp::MinS => a.min(b),
+    }
+}
+
+/// Steps of a coded panel, decoded: programs that follow on one another read the same one, or the same two in turn.
+struct Decoded {
+    steps: *const u8,
+    count: usize,
+    elements: Region,
+}
+
+impl Decoded {
+    fn none() -> std::io::Result<Self> {
+        Ok(Self { steps: std::ptr::null(), count: 0, elements: Region::zeroed(0)? })
     }
 }
 
@@ -88,6 +103,7 @@ impl Machine {
             lists: Vec::new(),
             prefix: Vec::new(),
             kernels: micro::kernels(isa),
+            decoded: [Decoded::none()?, Decoded::none()?],
             moves: Moves {
                 copy16: ops::copy(2).of(isa),
                 copy32: ops::copy(4).of(isa),
