@@ -105,6 +105,7 @@ pub fn element_bits(isa: Isa) -> f64 {
 }
 
 /// An exponent without its last bit.
+#[cfg(test)]
 fn upper(bits: u16) -> u8 {
     (bits >> 8) as u8 & 0x7f
 }
@@ -117,35 +118,18 @@ fn place(i: usize) -> (usize, usize) {
     (register / 2, word / 8 * 16 + register % 2 * 8 + word % 8)
 }
 
-/// Codes a panel that is in the order of `RowPanels`; false if it has too many exponents.
-#[inline(always)]
-pub fn encode(panel: &[u16], out: &mut [u8]) -> bool {
-    let most = panel.iter().fold(0, |most, bits| upper(*bits).max(most));
-    // What is above has a code. Zero's is zero.
+/// What lies below every code but zero's, from the largest and the least upper part but zero of a panel; none if these are
+/// too far apart.
+pub fn below(most: u8, least: u8) -> Option<u8> {
     let below = most.saturating_sub(WINDOW);
-    if panel.iter().any(|bits| (1..=below).contains(&upper(*bits))) {
-        return false;
-    }
-    let (table, steps) = out.split_at_mut(TABLE);
-    for (code, entry) in table.iter_mut().enumerate() {
+    (most == 0 || least > below).then_some(below)
+}
+
+/// Writes a panel's table.
+pub fn write_table(below: u8, table: &mut [u8]) {
+    for (code, entry) in table[..TABLE].iter_mut().enumerate() {
         *entry = if (1..=usize::from(WINDOW)).contains(&code) { below + code as u8 } else { 0 };
     }
-    for (elements, step) in panel.chunks_exact(ELEMENTS).zip(steps.chunks_exact_mut(STEP)) {
-        let (mut codes, mut signs) = ([[0u8; BYTES]; 2], [0u64; 2]);
-        for (i, bits) in elements.iter().enumerate() {
-            let (register, byte) = place(i);
-            step[register * BYTES + byte] = *bits as u8;
-            codes[register][byte] = upper(*bits).saturating_sub(below);
-            signs[register] |= u64::from(bits >> 15) << byte;
-        }
-        let (fours, after) = step[FOURS..].split_at_mut(BYTES);
-        for (four, (first, second)) in fours.iter_mut().zip(codes[0].iter().zip(&codes[1])) {
-            *four = first | second << 4;
-        }
-        after[..8].copy_from_slice(&signs[0].to_le_bytes());
-        after[8..].copy_from_slice(&signs[1].to_le_bytes());
-    }
-    true
 }
 
 /// The element of a flat index.
@@ -181,11 +165,30 @@ pub unsafe fn element_of_row(base: *const u8, row: usize, k: usize) -> u16 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::layout::Layout;
     use rand_xoshiro::SplitMix64;
     use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
+
+    /// Codes a panel that is in the order of `RowPanels`, one element after the other; false if it has too many exponents.
+    pub(crate) fn encode(panel: &[u16], out: &mut [u8]) -> bool {
+        let most = panel.iter().map(|bits| upper(*bits)).max().unwrap_or(0);
+        let least = panel.iter().map(|bits| upper(*bits)).filter(|upper| *upper > 0).min().unwrap_or(0);
+        let Some(below) = below(most, least) else { return false };
+        let (table, steps) = out.split_at_mut(TABLE);
+        write_table(below, table);
+        for (elements, step) in panel.chunks_exact(ELEMENTS).zip(steps.chunks_exact_mut(STEP)) {
+            step.fill(0);
+            for (i, bits) in elements.iter().enumerate() {
+                let (register, byte) = place(i);
+                step[register * BYTES + byte] = *bits as u8;
+                step[FOURS + byte] |= upper(*bits).saturating_sub(below) << (4 * register);
+                step[SIGNS + register * 8 + byte / 8] |= ((bits >> 15) as u8) << (byte % 8);
+            }
+        }
+        true
+    }
 
     /// Numbers with exponents `low..=high`, and zeros and denormals of both signs.
     pub(crate) fn numbers(count: usize, low: u16, high: u16) -> Vec<u16> {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use vosti_tile::Scalar;
 pub use vosti_wiring::{TensorData, WeightError, Weights};
 
-/// Codes a panel, if it has a code ([`crate::coded::encode`]).
+/// Codes a panel, if it has a code.
 type Encode = fn(&[u16], &mut [u8]) -> bool;
 
 /// Elements that are asked for at once: enough to be quick, few enough to be nothing beside the weights.

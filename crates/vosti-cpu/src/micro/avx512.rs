@@ -269,8 +269,58 @@ pub unsafe fn expand(steps: *const u8, table: *const u8, count: usize, out: *mut
     }
 }
 
-/// [`coded::encode`], with vectors.
+/// Codes a panel that is in the order of `RowPanels`; false if it has too many exponents, and then nothing is written.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 pub fn encode(panel: &[u16], out: &mut [u8]) -> bool {
-    coded::encode(panel, out)
+    assert!(panel.len().is_multiple_of(128) && out.len() >= coded::TABLE + panel.len() / 128 * coded::STEP);
+    let (exponent, one) = (_mm512_set1_epi8(0x7f), _mm512_set1_epi8(1));
+    // Zero becomes the largest.
+    let (mut most, mut least) = (_mm512_setzero_si512(), _mm512_set1_epi8(-1));
+    for elements in panel.chunks_exact(64) {
+        // SAFETY: two registers of words.
+        let upper = unsafe { packed(elements.as_ptr()) }[1];
+        let upper = _mm512_and_si512(upper, exponent);
+        most = _mm512_max_epu8(most, upper);
+        least = _mm512_min_epu8(least, _mm512_sub_epi8(upper, one));
+    }
+    let bytes = |register: __m512i| {
+        let mut bytes = [0u8; 64];
+        // SAFETY: as many bytes.
+        unsafe { _mm512_storeu_si512(bytes.as_mut_ptr().cast(), register) };
+        bytes
+    };
+    let most = bytes(most).into_iter().max().unwrap_or(0);
+    let least = bytes(least).into_iter().min().unwrap_or(0).wrapping_add(1);
+    let Some(below) = coded::below(most, least) else { return false };
+    coded::write_table(below, out);
+    let below = _mm512_set1_epi8(below as i8);
+    for (elements, step) in panel.chunks_exact(128).zip(out[coded::TABLE..].chunks_exact_mut(coded::STEP)) {
+        // SAFETY: four registers of words; every part lies within the step.
+        unsafe {
+            let pairs = [packed(elements.as_ptr()), packed(elements.as_ptr().add(64))];
+            let codes = pairs.map(|[_, upper]| _mm512_subs_epu8(_mm512_and_si512(upper, exponent), below));
+            let fours = _mm512_or_si512(codes[0], _mm512_slli_epi16::<4>(codes[1]));
+            let step = step.as_mut_ptr();
+            _mm512_storeu_si512(step.add(coded::FOURS).cast(), fours);
+            for (i, [lower, upper]) in pairs.into_iter().enumerate() {
+                _mm512_storeu_si512(step.add(64 * i).cast(), lower);
+                step.add(coded::SIGNS).cast::<u64>().add(i).write_unaligned(_mm512_movepi8_mask(upper));
+            }
+        }
+    }
+    true
+}
+
+/// Two registers of words as one of their lower and one of their upper bytes: what [`Decoder::two`] interleaves.
+///
+/// # Safety
+/// 64 words are readable.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+#[inline]
+unsafe fn packed(words: *const u16) -> [__m512i; 2] {
+    // SAFETY: the caller's.
+    let (a, b) = unsafe { (_mm512_loadu_si512(words.cast()), _mm512_loadu_si512(words.add(32).cast())) };
+    let low = _mm512_set1_epi16(0xff);
+    let lower = _mm512_packus_epi16(_mm512_and_si512(a, low), _mm512_and_si512(b, low));
+    [lower, _mm512_packus_epi16(_mm512_srli_epi16::<8>(a), _mm512_srli_epi16::<8>(b))]
 }

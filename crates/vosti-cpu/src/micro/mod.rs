@@ -69,7 +69,7 @@ pub struct CodedFns {
     /// # Safety
     /// The steps are readable, and the result has room for 128 elements of each.
     pub expand: unsafe fn(*const u8, *const u8, usize, *mut u16),
-    /// [`crate::coded::encode`].
+    /// Codes a panel; false if it has too many exponents.
     pub encode: fn(&[u16], &mut [u8]) -> bool,
 }
 

@@ -101,6 +101,16 @@ fn a_panel_in_code_gives_the_bits_of_the_panel() {
     for isa in Isa::available() {
         let Some(fns) = kernels(*isa).coded else { continue };
         assert!((fns.encode)(&panel, &mut code));
+        let mut want = vec![0; code.len()];
+        assert!(coded::tests::encode(&panel, &mut want));
+        assert_eq!(code, want);
+        for other in (0..256).map(|exponent| exponent << 7 | 5) {
+            let mut panel = panel.clone();
+            panel[333] = other;
+            let (mut got, mut want) = (code.clone(), code.clone());
+            assert_eq!((fns.encode)(&panel, &mut got), coded::tests::encode(&panel, &mut want), "{other:x}");
+            assert_eq!(got, want, "{other:x}");
+        }
         let (table, at) = (code.as_ptr(), code[coded::TABLE..].as_ptr());
         let mut decoded = vec![0; panel.len()];
         // SAFETY: the panel's steps and as much room.
