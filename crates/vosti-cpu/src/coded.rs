@@ -191,7 +191,7 @@ pub(crate) mod tests {
     }
 
     /// Numbers with exponents `low..=high`, and zeros and denormals of both signs.
-    pub(crate) fn numbers(count: usize, low: u16, high: u16) -> Vec<u16> {
+    fn numbers(count: usize, low: u16, high: u16) -> Vec<u16> {
         let mut random = SplitMix64::seed_from_u64(7);
         let mut number = || {
             let bits = random.next_u64();
@@ -221,6 +221,7 @@ pub(crate) mod tests {
                 for panel in panels.chunks(PANEL * row_len) {
                     writer.add(panel, out, encode);
                 }
+                // SAFETY: it has the panel.
                 let coded_panels = (0..count).filter(|number| unsafe { panel(coded.as_ptr().cast(), *number).coded });
                 assert_eq!(coded_panels.count(), if rows > 2 * PANEL { count - 1 } else { count });
                 for (i, bits) in source.iter().enumerate() {

@@ -131,6 +131,10 @@ mod tests {
         b.as_mut_slice::<u8>(100).fill(2);
         assert_eq!(a.as_slice::<u8>(100), [1; 100]);
         assert_eq!(c.as_slice::<u8>(8), [0; 8]);
+        let mut last = arena.zeroed(3 * ALIGN).unwrap();
+        arena.shrink(&mut last, ALIGN);
+        let next = arena.zeroed(8).unwrap();
+        assert_eq!((last.len(), next.base() as usize - last.base() as usize), (ALIGN, ALIGN));
         assert!((a.base() as usize).is_multiple_of(ALIGN) && (c.base() as usize).is_multiple_of(ALIGN));
     }
 }

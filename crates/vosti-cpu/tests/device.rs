@@ -27,6 +27,10 @@ impl Weights for Random {
         })
     }
 
+    fn by_position(&self, name: &str) -> bool {
+        matches!(name, "cos" | "sin")
+    }
+
     fn rows(&self, name: &str, rows: Range<usize>) -> Result<TensorData, WeightError> {
         let shape = self.shape(name)?;
         let (len, columns) = (shape.iter().product::<usize>(), shape[1..].iter().product::<usize>());
@@ -292,6 +296,21 @@ fn a_tied_weight_is_held_once() {
     let (weights, _) = core.device().bytes();
     let matrices = 2 * (256 * 64 + 2 * (128 * 64 + 64 * 64 + 256 * 64 + 64 * 128));
     assert!(weights >= matrices && weights < matrices + 64 * 1024, "{weights} for {matrices}");
+}
+
+#[test]
+fn tables_are_as_long_as_requests_may_be_and_longer_ones_are_refused() {
+    let of = |positions| engine(Act::Bf16, |c| c.positions = positions);
+    let bytes = |positions| of(positions).device().bytes().0;
+    assert_eq!(bytes(None) - bytes(Some(140)), 2 * (512 - 140) * 8 * 4);
+    assert!(alone(&mut of(Some(140))) == alone(&mut of(None)));
+    let mut core = of(Some(140));
+    let request = admit(&mut core, 141, 1);
+    (0..3).for_each(|_| core.take_page(request, 0).unwrap());
+    core.plan_begin().unwrap();
+    core.plan_rows(request, 141, &[], Select::Last).unwrap();
+    let error = format!("{:?}", core.run().unwrap_err());
+    assert!(error.contains("position 140: the device was made for 140"), "{error}");
 }
 
 #[test]
