@@ -30,10 +30,12 @@ const SOURCES: &[(&str, &str)] = sources![
     "rmsnorm_add_scaled",
     "rope_q",
     "store_kv",
+    "topk_combine",
+    "topk_part",
 ];
 
 /// What several kernels import.
-const SHARED: &[(&str, &str)] = sources!["online_softmax", "product"];
+const SHARED: &[(&str, &str)] = sources!["online_softmax", "product", "selection"];
 
 /// A kernel: one Triton source with its contract.
 #[derive(Clone, Debug)]

@@ -26,7 +26,7 @@ verus! {
 
 /// Pages, requests, blocks and the one step over a device. Each operation is `Ok` exactly when it is legal; on `Err`
 /// nothing has changed, except that a step whose device failed is abandoned.
-pub struct Core<D: Device, S: Sampler<Logits = D::Logits>> {
+pub struct Core<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>> {
     device: D,
     fixed: Fixed<S>,
     /// None once the device has failed for good, or an operation panicked in the device or the sampler.
@@ -38,7 +38,7 @@ pub struct Core<D: Device, S: Sampler<Logits = D::Logits>> {
 }
 
 /// For proofs.
-impl<D: Device, S: Sampler<Logits = D::Logits>> Core<D, S> {
+impl<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>> Core<D, S> {
     /// The state keeps its invariant, and everything that clients have seen is a reference run's.
     #[verifier::type_invariant]
     pub closed spec fn sound(self) -> bool {
@@ -84,7 +84,7 @@ impl<D: Device, S: Sampler<Logits = D::Logits>> Core<D, S> {
 }
 
 /// Operations.
-impl<D: Device, S: Sampler<Logits = D::Logits>> Core<D, S> {
+impl<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>> Core<D, S> {
     /// A core with no request. Checks the program and clears the device's cache.
     pub fn new(device: D, sampler: S, program: Program) -> (out: Result<Self, CoreError>)
         ensures
@@ -356,7 +356,7 @@ impl<D: Device, S: Sampler<Logits = D::Logits>> Core<D, S> {
 }
 
 /// Views, for policy.
-impl<D: Device, S: Sampler<Logits = D::Logits>> Core<D, S> {
+impl<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>> Core<D, S> {
     /// The device: read a record's logits from it.
     pub fn device(&self) -> &D {
         &self.device

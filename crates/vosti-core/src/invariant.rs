@@ -233,8 +233,8 @@ impl<S: Sampler> State<S> {
         &&& s.emits <==> s.first_position + s.rows - s.drafts == r.history@.len()
         &&& s.drafts > 0 ==> s.emits
         &&& s.emits ==> s.selected > s.drafts && r.history@.len() + s.drafts < program.context && !r.done
-        // Rows that the sampler reads are brought to the host.
-        &&& S::whole(S::state_bits(&r.state)) ==> s.whole
+        // What the sampler reads is brought to the host.
+        &&& s.brings(S::reads_of(S::state_bits(&r.state)))
     }
 
     /// The history of sequence q, its drafts included.
@@ -266,13 +266,13 @@ impl<S: Sampler> State<S> {
         batch_ok(program, self.plan, self.histories())
     }
 
-    /// After the run, logits and new slots are canonical, and rows of logits are where they are wanted.
+    /// After the run, logits and new slots are canonical, and what is wanted of rows of logits is on the host.
     #[verifier::opaque]
     pub open(crate) spec fn inv_ran(self, world: World) -> bool {
         self.phase is Ran ==> {
             &&& logits_ok(world.w, world.program, self.plan, self.histories(), self.dev@.logits)
             &&& stored_ok(world.w, world.program, self.plan, self.histories(), self.dev@.cache)
-            &&& whole_brought(self.plan, self.dev@.brought)
+            &&& wanted_brought(self.plan, self.dev@.brought)
         }
     }
 

@@ -49,7 +49,7 @@ pub use core::Core;
 pub use error::{CoreError, ProgramError};
 pub use ids::{BlockId, NO_PAGE, PAGE, RequestId, Token};
 pub use ops::commit::Record;
-pub use plan::{Select, SeqPlan, StepPlan};
+pub use plan::{Reads, Select, SeqPlan, StepPlan};
 pub use program::{BufferDecl, Dtype, GroupDecl, LayerDecl, Op, Program, RowSet};
 pub use proof::symbolic::{Countdown, Scene, Symbolic, scenario};
 pub use request::Request;

@@ -8,13 +8,24 @@ verus! {
 /// Which rows of a sequence feed logits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Select {
-    /// Those that emit: the last row of the history and the drafts. None while the history goes on after these rows. They
-    /// are brought to the host if the sampler reads them; if it only wants their best tokens, those are.
+    /// Those that emit: the last row of the history and the drafts. None while the history goes on after these rows. What
+    /// the sampler reads of them is brought to the host: the rows, their largest logits or their best tokens.
     Last,
     /// The same rows, brought to the host in any case, for whoever wants to see what was chosen from.
     Shown,
     /// All of them, brought to the host, for prompt log-probabilities.
     All,
+}
+
+/// What is read of a row of logits: by a sampler's choice, or on the host at all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reads {
+    /// Its best token alone.
+    Best,
+    /// The list of its largest logits.
+    Top,
+    /// All of it.
+    Row,
 }
 
 /// The rows of one request.
@@ -32,6 +43,8 @@ pub struct SeqPlan {
     /// Its first row among the selected ones, and how many it has there: always its last rows.
     pub first_selected: usize,
     pub selected: usize,
+    /// The lists of its selected rows' largest logits are brought to the host.
+    pub top: bool,
     /// Its selected rows are brought to the host, not only their best tokens.
     pub whole: bool,
     /// Whether its rows reach the end of the history, so that a token is sampled.

@@ -6,7 +6,7 @@
 //! `proof/symbolic.rs` shows that the contracts can be met.
 
 use crate::ids::{NO_PAGE, PAGE, Token};
-use crate::plan::{SeqPlan, StepPlan};
+use crate::plan::{Reads, SeqPlan, StepPlan};
 use crate::program::*;
 use vstd::prelude::*;
 
@@ -45,6 +45,8 @@ pub ghost struct Limits {
     pub selected: usize,
     /// Pages of a group.
     pub pages: spec_fn(int) -> usize,
+    /// Logits of a list.
+    pub top: usize,
 }
 
 /// A failed step.
@@ -60,6 +62,9 @@ pub struct DeviceError {
 pub trait Device: Sized {
     /// One row of logits; `[f32]` in real devices.
     type Logits: ?Sized;
+
+    /// A row's largest logits in order, each with its token; `[(Token, f32)]` in real devices.
+    type Top: ?Sized;
 
     /// What weights and deployment fix: the functions that the kernels compute.
     spec fn w(&self) -> Kernels;
@@ -79,8 +84,11 @@ pub trait Device: Sized {
     /// The best token of a row with these contents: the first of its largest logits.
     spec fn best_of(bits: Bits) -> Token;
 
-    /// Which of the last step's selected rows are on the host.
-    spec fn brought(&self) -> spec_fn(int) -> bool;
+    /// The largest logits of a row with these contents.
+    spec fn top_of<'a>(bits: Bits) -> &'a Self::Top;
+
+    /// What of the last step's selected rows is on the host.
+    spec fn brought(&self) -> spec_fn(int, Reads) -> bool;
 
     /// Rows that one step may have. Never changes.
     fn rows_max(&self) -> (n: usize)
@@ -96,6 +104,12 @@ pub trait Device: Sized {
     fn pages(&self, group: usize) -> (n: usize)
         // Says the count. (Configuration; no kernel. Law: pages_are_what_there_is.)
         ensures n == (self.limits().pages)(group as int);
+
+    /// How many of a row's largest logits its list has, where the vocabulary is no smaller; 0 if this device makes no lists,
+    /// and then a plan that wants one is an error. Never changes.
+    fn top_max(&self) -> (n: usize)
+        // Says the limit. (Configuration; no kernel. Law: lists_are_as_long_as_is_said.)
+        ensures n == self.limits().top;
 
     /// Makes every slot of every layer zero. The core calls it once, when it is built.
     fn clear(&mut self)
@@ -120,8 +134,9 @@ pub trait Device: Sized {
             // Each op did what its contract says: shapes rowwise, store_kv, attend. (Laws: each
             // op's, in `op_ran`.)
             out is Ok ==> ran(old(self).w(), *program, *plan, old(self).cache(), final(self).cache(), final(self).logits_rows()),
-            // Rows of logits of whole sequences are on the host. (The device's own promise. Law: whole_rows_are_brought.)
-            out is Ok ==> whole_brought(*plan, final(self).brought()),
+            // Rows and lists that the plan wants are on the host. (The device's own promise.
+            // Law: whole_rows_are_brought. Law: lists_are_brought.)
+            out is Ok ==> wanted_brought(*plan, final(self).brought()),
             // Store kernels map what is not finite to something finite. (Shape store_kv. Law: what_is_stored_is_finite.)
             out is Ok ==> all_finite(final(self).w(), final(self).cache()),
             // A failure that says so has changed no slot outside the step's write set, and left all of them finite. (The
@@ -134,7 +149,7 @@ pub trait Device: Sized {
     fn logits(&self, selected: usize) -> (row: &Self::Logits)
         requires
             // Only rows that the last step selected and brought to the host.
-            selected < self.logits_rows().len(), (self.brought())(selected as int),
+            selected < self.logits_rows().len(), (self.brought())(selected as int, Reads::Row),
         ensures
             // They are the row that the last step left. (No kernel: a view. Law: logits_are_what_the_step_left.)
             row == Self::logits_of(self.logits_rows()[selected as int]);
@@ -148,11 +163,23 @@ pub trait Device: Sized {
             // It is a function of the row that the last step left: where its first largest logit stands, NaN counting as
             // nothing. (Shape rowwise. Law: the_best_token_is_the_rows_first_largest.)
             token == Self::best_of(self.logits_rows()[selected as int]);
+
+    /// The largest logits of the step's `selected`-th selected row, whether or not the row is on the host.
+    fn top(&self, selected: usize) -> (top: &Self::Top)
+        requires
+            // Only lists of rows that the last step selected and brought to the host.
+            selected < self.logits_rows().len(), (self.brought())(selected as int, Reads::Top),
+        ensures
+            // They are a function of the row that the last step left: largest first, of equal ones the first, NaN counting
+            // as nothing. (Shape rowwise, twice. Law: a_list_has_the_rows_largest_in_order.)
+            top == Self::top_of(self.logits_rows()[selected as int]);
 }
 
 /// Chooses tokens. Penalties, grammars, stop and length conditions are part of a request's state.
 pub trait Sampler: Sized {
     type Logits: ?Sized;
+
+    type Top: ?Sized;
 
     type State;
 
@@ -168,8 +195,11 @@ pub trait Sampler: Sized {
     /// The same, of states whose choice wants of the row only its best token.
     spec fn choice_best(w: Bits, state: Bits, best: Token) -> (Token, Bits, bool);
 
-    /// Whether the choice in this state reads the row, and not only its best token.
-    spec fn whole(state: Bits) -> bool;
+    /// The same, of states whose choice wants of the row only its largest logits.
+    spec fn choice_top(w: Bits, state: Bits, top: &Self::Top) -> (Token, Bits, bool);
+
+    /// What the choice in this state reads.
+    spec fn reads_of(state: Bits) -> Reads;
 
     spec fn vocab_limit(&self) -> u32;
 
@@ -188,10 +218,10 @@ pub trait Sampler: Sized {
             // The token is in the vocabulary. (The sampler's own promise. Law: tokens_are_in_the_vocabulary.)
             out.0 < self.vocab_limit();
 
-    /// Whether the next choice reads the row, and not only its best token.
-    fn reads_row(&self, state: &Self::State) -> (yes: bool)
+    /// What the next choice reads.
+    fn reads(&self, state: &Self::State) -> (what: Reads)
         // A function of the state. (The sampler's own promise. Law: what_a_choice_reads_depends_on_the_state.)
-        ensures yes == Self::whole(Self::state_bits(state));
+        ensures what == Self::reads_of(Self::state_bits(state));
 
     /// The next token, and whether the request is done with it, where the choice reads no more than the row's best token.
     fn sample_best(&self, state: &mut Self::State, best: Token) -> (out: (Token, bool))
@@ -202,6 +232,16 @@ pub trait Sampler: Sized {
                 == (out.0, Self::state_bits(final(state)), out.1),
             // The token is in the vocabulary, whatever the best is. (The sampler's own promise. Law: best_choices_are_in_the_vocabulary.)
             out.0 < self.vocab_limit();
+
+    /// The next token, and whether the request is done with it, where the choice reads no more than the row's largest logits.
+    fn sample_top(&self, state: &mut Self::State, top: &Self::Top) -> (out: (Token, bool))
+        ensures
+            // Token, state and done are the function of state and list.
+            // (The sampler's own promise. Law: a_listed_choice_depends_on_state_and_list.)
+            Self::choice_top(self.w(), Self::state_bits(old(state)), top)
+                == (out.0, Self::state_bits(final(state)), out.1),
+            // The token is in the vocabulary, whatever is listed. (The sampler's own promise. Law: listed_choices_are_in_the_vocabulary.)
+            out.0 < self.vocab_limit();
 }
 
 /// Every slot of every layer is finite.
@@ -210,6 +250,15 @@ pub open(crate) spec fn all_finite(w: Kernels, cache: spec_fn(u32, int, int) -> 
 }
 
 impl SeqPlan {
+    /// So much of its selected rows is brought to the host.
+    pub open(crate) spec fn brings(self, what: Reads) -> bool {
+        match what {
+            Reads::Best => true,
+            Reads::Top => self.top,
+            Reads::Row => self.whole,
+        }
+    }
+
     /// The packed row of its i-th row.
     pub open(crate) spec fn row(self, i: int) -> int {
         self.first_row + i
@@ -305,10 +354,10 @@ pub open(crate) spec fn writes_distinct(program: Program, plan: StepPlan) -> boo
         ==> a == b && i == j
 }
 
-/// The selected rows of whole sequences are brought to the host.
-pub open(crate) spec fn whole_brought(plan: StepPlan, brought: spec_fn(int) -> bool) -> bool {
-    forall|q: int, i: int| 0 <= q < plan.sequences@.len() && plan.sequences@[q].whole && 0 <= i < plan.sequences@[q].selected
-        ==> brought(#[trigger] plan.sequences@[q].compact(i))
+/// What the plan wants of each sequence's selected rows is brought to the host.
+pub open(crate) spec fn wanted_brought(plan: StepPlan, brought: spec_fn(int, Reads) -> bool) -> bool {
+    forall|q: int, i: int, what: Reads| 0 <= q < plan.sequences@.len() && plan.sequences@[q].brings(what)
+        && 0 <= i < plan.sequences@[q].selected ==> #[trigger] brought(plan.sequences@[q].compact(i), what)
 }
 
 /// What a device may rely on.

@@ -6,7 +6,7 @@ use crate::ids::{BlockId, NO_PAGE, PAGE, RequestId, Token};
 use crate::invariant::*;
 use crate::pages::Page;
 use crate::pages::Pool;
-use crate::plan::StepPlan;
+use crate::plan::{Reads, StepPlan};
 use crate::program::*;
 use crate::proof::canonical::*;
 use crate::proof::forward::*;
@@ -36,7 +36,7 @@ pub ghost struct DeviceView {
     pub limits: Limits,
     pub cache: spec_fn(u32, int, int) -> Bits,
     pub logits: Seq<Bits>,
-    pub brought: spec_fn(int) -> bool,
+    pub brought: spec_fn(int, Reads) -> bool,
 }
 
 pub open(crate) spec fn device_view<D: Device>(d: D) -> DeviceView {

@@ -222,32 +222,39 @@ fn selecting_all_rows_gives_prompt_logits() {
 }
 
 #[test]
-fn rows_leave_the_device_when_the_sampler_reads_them_or_they_are_asked_for() {
-    // `Modulo` reads the row when its state is a multiple of three.
-    for (state, select, whole) in
-        [(5, Select::Last, false), (6, Select::Last, true), (5, Select::Shown, true), (5, Select::All, true)]
-    {
+fn rows_and_lists_leave_the_device_when_the_sampler_reads_them_or_rows_are_asked_for() {
+    // `Modulo` reads the row when its state is a multiple of three, and the list before that.
+    for (state, select, brought) in [
+        (5, Select::Last, (false, false)),
+        (7, Select::Last, (true, false)),
+        (6, Select::Last, (false, true)),
+        (5, Select::Shown, (false, true)),
+        (7, Select::Shown, (true, true)),
+        (5, Select::All, (false, true)),
+    ] {
         let mut c = core(WINDOWS, 8);
         let id = c.admit(prompt(30), 0, state).unwrap();
         cover(&mut c, id, 30);
         c.plan_begin().unwrap();
         c.plan_rows(id, 30, &[], select).unwrap();
-        assert_eq!(c.plan().sequences()[0].whole, whole, "{state} {select:?}");
+        let planned = &c.plan().sequences()[0];
+        assert_eq!((planned.top, planned.whole), brought, "{state} {select:?}");
         c.run().unwrap();
         let record = c.commit().unwrap()[0];
-        assert_eq!(c.device().brought[record.selected], whole);
+        assert_eq!(c.device().brought[record.selected], brought);
         assert_eq!(record.token, best(c.device().logits[record.selected]));
     }
 }
 
 #[test]
-fn drafts_after_which_the_sampler_reads_rows_wait_for_a_step_that_brings_them() {
+fn drafts_after_which_the_sampler_reads_more_wait_for_a_step_that_brings_it() {
     let mut c = core(WINDOWS, 8);
     let id = c.admit(prompt(30), 0, 8).unwrap();
     let alone = drain(&mut c, id, 512);
     let right: Vec<Token> = alone.iter().map(|(token, _)| *token).collect();
     let id = c.admit(prompt(30), 0, 8).unwrap();
-    // States 8 and 7 take best tokens, 6 reads its row: not before the next step, where 5 and 4 come along.
-    assert_eq!(step(&mut c, id, 30, &right[..4]).len(), 2);
-    assert_eq!(step(&mut c, id, 1, &right[2..5]).len(), 4);
+    // State 8 takes the best token, 7 reads a list and 6 its row: each in a step that brings it. 5 comes along with 6.
+    assert_eq!(step(&mut c, id, 30, &right[..4]).len(), 1);
+    assert_eq!(step(&mut c, id, 1, &right[1..4]).len(), 1);
+    assert_eq!(step(&mut c, id, 1, &right[2..5]).len(), 2);
 }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use vosti_core::{Device, DeviceError, Program, StepPlan, Token};
 use vosti_kernels::{Binding, KernelError};
 use vosti_tile::LiftError;
-use vosti_wiring::{Bound, WiringError, best};
+use vosti_wiring::{Bound, Outputs, WiringError, listed, outputs};
 
 use crate::isa::Isa;
 use crate::launch::{self, Ahead, Fault, Ready, Units};
@@ -100,8 +100,9 @@ pub struct CpuDevice {
     config: Config,
     program: Program,
     wiring: Wiring,
-    /// The row buffer of best tokens.
-    best: usize,
+    outputs: Outputs,
+    /// Per selected row of the last step, its list, if it was wanted.
+    lists: Vec<Vec<(Token, f32)>>,
     params: Vec<Param>,
     launches: Vec<Ready>,
     machines: Vec<std::sync::Mutex<Machine>>,
@@ -121,7 +122,7 @@ impl CpuDevice {
         config: Config,
     ) -> Result<Self, CpuError> {
         let isa = config.isa.unwrap_or_else(Isa::detect);
-        let best = best(program)?;
+        let outputs = outputs(program)?;
         let wiring = wire(program, bindings, weights, &config, isa)?;
         let mut params = Vec::new();
         let mut launches = Vec::new();
@@ -153,7 +154,9 @@ impl CpuDevice {
         let machines = (0..pool.threads())
             .map(|_| Machine::new(isa, scratch, config.poison).map(std::sync::Mutex::new))
             .collect::<std::io::Result<_>>()?;
-        Ok(Self { config, program: program.clone(), wiring, best, params, launches, machines, pool, ran: false })
+        let lists = vec![];
+        let program = program.clone();
+        Ok(Self { config, program, wiring, outputs, lists, params, launches, machines, pool, ran: false })
     }
 
     /// Specialisations that have no compiled form and are interpreted. None in fast mode, all in plain mode.
@@ -202,6 +205,22 @@ impl CpuDevice {
         Ok(())
     }
 
+    /// What a row buffer of FP32 holds.
+    fn numbers(&self, buffer: usize) -> &[f32] {
+        let buffer = &self.wiring.rows[buffer];
+        buffer.region.as_slice::<f32>(buffer.len)
+    }
+
+    /// Reads the lists that the step wanted.
+    fn list(&mut self, plan: &StepPlan) {
+        if let Some(outputs) = self.outputs.lists {
+            let mut lists = std::mem::take(&mut self.lists);
+            let left = [outputs.logits, outputs.tokens].map(|buffer| self.numbers(buffer));
+            outputs.read(plan, left, self.program.vocab, &mut lists);
+            self.lists = lists;
+        }
+    }
+
     fn launch(&mut self) -> Result<(), DeviceError> {
         let Self { launches, params, machines, pool, wiring, config, .. } = self;
         let fault = Fault::default();
@@ -244,6 +263,7 @@ unsafe impl Sync for Shared<'_> {}
 
 impl Device for CpuDevice {
     type Logits = [f32];
+    type Top = [(Token, f32)];
 
     fn rows_max(&self) -> usize {
         self.config.rows_max
@@ -255,6 +275,10 @@ impl Device for CpuDevice {
 
     fn pages(&self, group: usize) -> usize {
         self.config.pages[group]
+    }
+
+    fn top_max(&self) -> usize {
+        self.outputs.lists.map_or(0, |lists| lists.most)
     }
 
     fn clear(&mut self) {
@@ -276,21 +300,28 @@ impl Device for CpuDevice {
         if let Some(far) = plan.positions().iter().find(|position| **position as usize >= most) {
             return Err(refuse(format!("position {far}: the device was made for {most}")));
         }
-        self.ran = true;
+        if listed(plan) && self.outputs.lists.is_none() {
+            return Err(refuse("the program makes no lists of largest logits".into()));
+        }
         self.wiring.metadata.fill(plan).map_err(refuse)?;
         self.size().map_err(|e| refuse(e.to_string()))?;
-        self.launch()
+        self.ran = true;
+        self.launch()?;
+        self.list(plan);
+        Ok(())
     }
 
     fn logits(&self, selected: usize) -> &[f32] {
         let vocab = self.program.vocab as usize;
-        let buffer = &self.wiring.rows[self.program.logits as usize];
-        &buffer.region.as_slice::<f32>(buffer.len)[selected * vocab..][..vocab]
+        &self.numbers(self.program.logits as usize)[selected * vocab..][..vocab]
     }
 
     fn best(&self, selected: usize) -> Token {
-        let buffer = &self.wiring.rows[self.best];
         // A whole number below the vocabulary, which FP32 holds exactly.
-        buffer.region.as_slice::<f32>(buffer.len)[selected] as Token
+        self.numbers(self.outputs.best)[selected] as Token
+    }
+
+    fn top(&self, selected: usize) -> &[(Token, f32)] {
+        &self.lists[selected]
     }
 }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use vosti_core::{
-    BufferDecl, Core, Dtype, GroupDecl, LayerDecl, Op, Program, RequestId, RowSet, Sampler, Select, Token,
+    BufferDecl, Core, Dtype, GroupDecl, LayerDecl, Op, Program, Reads, RequestId, RowSet, Sampler, Select, Token,
 };
 use vosti_cpu::isa::Isa;
 use vosti_cpu::{Config, CpuDevice, Mode, TensorData, WeightError, Weights, element_bits};
@@ -134,16 +134,21 @@ struct Keep;
 
 impl Sampler for Keep {
     type Logits = [f32];
+    type Top = [(Token, f32)];
     type State = Vec<Vec<u32>>;
     fn vocab(&self) -> u32 {
         256
     }
-    fn reads_row(&self, _: &Vec<Vec<u32>>) -> bool {
-        true
+    fn reads(&self, _: &Vec<Vec<u32>>) -> Reads {
+        Reads::Row
     }
 
     fn sample_best(&self, _: &mut Vec<Vec<u32>>, best: Token) -> (Token, bool) {
         (best, true)
+    }
+
+    fn sample_top(&self, _: &mut Vec<Vec<u32>>, top: &[(Token, f32)]) -> (Token, bool) {
+        (top[0].0, true)
     }
 
     fn sample(&self, state: &mut Vec<Vec<u32>>, logits: &[f32]) -> (Token, bool) {
@@ -335,7 +340,7 @@ fn a_program_without_best_tokens_is_refused() {
         change(&mut program);
         let device = CpuDevice::new(&program, &bindings, &Random(Act::Bf16), Config::new(8, 8, vec![1], 1));
         let error = device.map(drop).unwrap_err().to_string();
-        assert!(error.contains("no buffer of best tokens"), "{error}");
+        assert!(error.contains("by one op, alone, that writes one number"), "{error}");
     };
     refused(|program| drop(program.ops.pop()));
     // A second reader of logits; a wider buffer; a second writer.

@@ -34,7 +34,12 @@ fn row_counts(stem: &str) -> &'static [usize] {
         if spec.constants.contains_key("BQ") { at_most("HEADS", 9) && at_most("D", 256) } else { at_most("D", 512) };
     let quick = pages && at_most("K", 1536) && at_most("H", 1024) && (at_most("K", 100) || at_most("N", 3072));
     match quick {
-        true if spec.kernel != "argmax" || at_most("V", 256) => &[1, 3, 67],
+        // Whoever looks through a row of logits does so for each row.
+        true if !(spec.kernel == "argmax" || spec.kernel.starts_with("topk"))
+            || at_most("V", 256) && at_most("N", 64) =>
+        {
+            &[1, 3, 67]
+        }
         true => &[1],
         false => &[3],
     }

@@ -43,12 +43,15 @@ type Law = fn(&Subject<CpuDevice>) -> Verdict;
 /// One operation of one kernel, and the law that sees it changed.
 #[test]
 fn an_edited_kernel_breaks_a_law() {
-    let edits: [(&str, &str, &str, Law); 5] = [
+    let edits: [(&str, &str, &str, Law); 7] = [
         // What is not finite is stored as it is.
         ("store_kv", "arith.cmpf ole", "arith.cmpf une", laws::what_is_stored_is_finite),
-        // Keys that come after the row are seen.
         // The last of the lanes' largest is taken.
         ("argmax", "arith.minnumf", "arith.maxnumf", laws::the_best_token_is_the_rows_first_largest),
+        // The smallest.
+        ("topk_part", "arith.maxnumf", "arith.minnumf", laws::a_list_has_the_rows_largest_in_order),
+        ("topk_combine", "arith.maxnumf", "arith.minnumf", laws::a_list_has_the_rows_largest_in_order),
+        // Keys that come after the row are seen.
         ("attend", "arith.cmpi sle", "arith.cmpi ne", laws::stored_rows_are_found_again),
         ("attend_part", "arith.cmpi sle", "arith.cmpi ne", laws::stored_rows_are_found_again),
         // A row takes another row's partial results.

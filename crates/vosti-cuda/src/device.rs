@@ -1,9 +1,9 @@
 //! The device: runs the core's steps as launches on one GPU.
 //!
 //! Everything is loaded, uploaded and allocated when it is made. A step uploads its metadata, launches the program's
-//! kernels in order and waits once, for the best tokens and the rows of logits that are wanted. Steps in which every request has one row are launched with room for
-//! the next of a few row counts, recorded on first use of each and replayed after that. No row is padding: how many there
-//! are is read from a buffer, and the proofs cover programs to spare.
+//! kernels in order and waits once, for the best tokens, and for the lists and rows of logits that are wanted. Steps in which
+//! every request has one row are launched with room for the next of a few row counts, recorded on first use of each and
+//! replayed after that. No row is padding: how many there are is read from a buffer, and the proofs cover programs to spare.
 //! Read next: [`crate::launch`], [`crate::step`].
 
 use crate::arch::Arch;
@@ -20,7 +20,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use vosti_core::{Device, DeviceError, Program, StepPlan, Token};
 use vosti_kernels::{Binding, Extent};
-use vosti_wiring::{Bound, Weights, Wired, Wiring, best, caches, wire};
+use vosti_wiring::{Bound, Lists, Weights, Wired, Wiring, caches, listed, outputs, wire};
 
 /// Row counts that steps of one row a request are recorded with room for: the next one, up to the last. Larger steps are
 /// launched kernel by kernel. Matrix products have one tile of rows for any of them, of 16 or of 64. Other kernels have a
@@ -85,12 +85,23 @@ pub struct CudaDevice<D> {
     logits: HostMemory,
     best_at: Address,
     bests: HostMemory,
-    /// Which of the last step's selected rows of logits are on the host.
-    brought: Vec<bool>,
-    /// By the rows that there is room for, and the positions that are served.
-    graphs: HashMap<(usize, usize), Graph>,
+    listing: Option<Listing>,
+    /// Which of the last step's selected rows have their list on the host, and their logits.
+    brought: Vec<(bool, bool)>,
+    /// By the rows that there is room for, the positions that are served, and whether there are lists.
+    graphs: HashMap<(usize, usize, bool), Graph>,
     /// Why nothing more can be run.
     broken: Option<String>,
+}
+
+/// Lists of largest logits on their way to the host.
+struct Listing {
+    lists: Lists,
+    /// On the device: logits and tokens.
+    at: [Address; 2],
+    host: [HostMemory; 2],
+    /// Per selected row of the last step, if its list was wanted.
+    read: Vec<Vec<(Token, f32)>>,
 }
 
 /// Bytes of everything but weights and caches.
@@ -207,8 +218,16 @@ impl<D: Driver> CudaDevice<D> {
         let pointers = wiring.launches.iter().map(own).collect();
         let logits_at = address(&Bound::Row(program.logits as usize));
         let logits = driver.host(config.selected_max * program.vocab as usize * 4)?;
-        let best_at = address(&Bound::Row(best(program)?));
+        let outputs = outputs(program)?;
+        let best_at = address(&Bound::Row(outputs.best));
         let bests = driver.host(config.selected_max * 4)?;
+        let mut listing = None;
+        if let Some(lists) = outputs.lists {
+            let at = [lists.logits, lists.tokens].map(|buffer| address(&Bound::Row(buffer)));
+            let bytes = config.selected_max * lists.most * 4;
+            let host = [driver.host(bytes)?, driver.host(bytes)?];
+            listing = Some(Listing { lists, at, host, read: vec![] });
+        }
         driver.synchronise()?;
         Ok(Self {
             driver,
@@ -228,6 +247,7 @@ impl<D: Driver> CudaDevice<D> {
             logits,
             best_at,
             bests,
+            listing,
             brought: vec![],
             graphs: HashMap::new(),
             broken: None,
@@ -296,11 +316,12 @@ impl<D: Driver> CudaDevice<D> {
             Some(room) => {
                 let length = self.step.length().max(RECORDED_LENGTH).next_power_of_two();
                 let length = length.min(self.program.context as usize);
-                let graph = match self.graphs.get(&(room, length)) {
+                let which = (room, length, listed(plan));
+                let graph = match self.graphs.get(&which) {
                     Some(graph) => *graph,
                     None => {
                         let graph = self.record(length)?;
-                        self.graphs.insert((room, length), graph);
+                        self.graphs.insert(which, graph);
                         graph
                     }
                 };
@@ -311,10 +332,14 @@ impl<D: Driver> CudaDevice<D> {
         self.bring(plan)
     }
 
-    /// Copies every best token to the host, and the rows of logits that are wanted there.
+    /// Copies every best token to the host, and the lists and rows of logits that are wanted there.
     fn bring(&mut self, plan: &StepPlan) -> Result<(), CudaError> {
         let row = self.program.vocab as usize * 4;
         let mut parts = vec![(self.best_at, &mut self.bests.bytes_mut()[..plan.selected().len() * 4])];
+        if let Some(Listing { lists, at, host, .. }) = self.listing.as_mut().filter(|_| listed(plan)) {
+            let bytes = plan.selected().len() * lists.most * 4;
+            parts.extend(at.iter().zip(host).map(|(at, host)| (*at, &mut host.bytes_mut()[..bytes])));
+        }
         let (mut rest, mut start) = (self.logits.bytes_mut(), 0);
         for run in brought(plan) {
             let (part, after) = rest[run.start * row - start..].split_at_mut(run.len() * row);
@@ -324,7 +349,10 @@ impl<D: Driver> CudaDevice<D> {
         // It waits for the whole step, also where there is nothing to bring: metadata may be filled again.
         self.driver.download(&mut parts)?;
         self.brought.clear();
-        self.brought.extend(plan.sequences().iter().flat_map(|s| std::iter::repeat_n(s.whole, s.selected)));
+        self.brought.extend(plan.sequences().iter().flat_map(|s| std::iter::repeat_n((s.top, s.whole), s.selected)));
+        if let Some(Listing { lists, host, read, .. }) = &mut self.listing {
+            lists.read(plan, host.each_ref().map(HostMemory::floats), self.program.vocab, read);
+        }
         Ok(())
     }
 
@@ -429,6 +457,7 @@ fn scratch(wiring: &Wiring<Code>, config: &Config, context: usize) -> Result<[u6
 
 impl<D: Driver> Device for CudaDevice<D> {
     type Logits = [f32];
+    type Top = [(Token, f32)];
 
     fn rows_max(&self) -> usize {
         self.rows_max
@@ -440,6 +469,10 @@ impl<D: Driver> Device for CudaDevice<D> {
 
     fn pages(&self, group: usize) -> usize {
         self.pages[group]
+    }
+
+    fn top_max(&self) -> usize {
+        self.listing.as_ref().map_or(0, |listing| listing.lists.most)
     }
 
     fn clear(&mut self) {
@@ -456,6 +489,9 @@ impl<D: Driver> Device for CudaDevice<D> {
             let message = format!("the GPU has failed before: {why}; restart");
             return Err(DeviceError { message, intact: false });
         }
+        if listed(plan) && self.listing.is_none() {
+            return Err(DeviceError { message: "the program makes no lists of largest logits".into(), intact: true });
+        }
         let room = self.room(plan);
         self.step.fill(plan, room).map_err(|message| DeviceError { message, intact: true })?;
         self.run_filled(plan, room).map_err(|error| {
@@ -465,7 +501,7 @@ impl<D: Driver> Device for CudaDevice<D> {
     }
 
     fn logits(&self, selected: usize) -> &[f32] {
-        assert!(self.brought[selected], "row {selected} of logits stayed on the GPU: plan it with `Select::Shown`");
+        assert!(self.brought[selected].1, "row {selected} of logits stayed on the GPU: plan it with `Select::Shown`");
         let vocab = self.program.vocab as usize;
         &self.logits.floats()[selected * vocab..][..vocab]
     }
@@ -473,5 +509,13 @@ impl<D: Driver> Device for CudaDevice<D> {
     fn best(&self, selected: usize) -> Token {
         // A whole number below the vocabulary, which FP32 holds exactly.
         self.bests.floats()[selected] as Token
+    }
+
+    fn top(&self, selected: usize) -> &[(Token, f32)] {
+        assert!(
+            self.brought[selected].0,
+            "the list of row {selected} stayed on the GPU: its sampler did not ask for it"
+        );
+        self.listing.as_ref().map_or(&[], |listing| listing.read[selected].as_slice())
     }
 }

@@ -12,7 +12,7 @@ use vosti_cuda::launch::Code;
 use vosti_cuda::{
     Arch, Config, Cuda, CudaDevice, CudaError, Image, Pages, TensorData, WeightCache, WeightError, Weights,
 };
-use vosti_engine::{Engine, Policy, Request, Sampling};
+use vosti_engine::{Engine, Policy, Request, Sampling, SamplingParams};
 use vosti_kernels::{Extent, parse_stem};
 use vosti_model::ModelPlan;
 
@@ -86,6 +86,47 @@ fn only_best_tokens_and_the_rows_that_are_wanted_are_copied() {
         assert_eq!(log[before..].iter().filter_map(bytes).collect::<Vec<_>>(), copied, "{shown:?}");
         assert_eq!(log[before..].iter().filter(|line| *line == "wait").count(), 1);
     }
+}
+
+/// Lists are made in steps that want some, and then every row's are copied; a recording has them or has not.
+#[test]
+fn lists_are_made_and_copied_in_steps_that_want_them() {
+    let plan = smol();
+    let listed = |top_k: u32| SamplingParams { temperature: 0.7, top_k, tokens_max: 3, ..SamplingParams::default() };
+    let row = plan.program.vocab as usize * 4;
+    // As many requests as there are numbers, each its `top_k`; what each step copies.
+    let cases: [(&[u32], &[usize]); 4] =
+        [(&[64], &[4, 256, 256]), (&[64, 20, 1], &[12, 768, 768]), (&[65], &[4, row]), (&[5, 0], &[8, 512, 512, row])];
+    for (asked, copied) in cases {
+        let device = device(dry(), &plan, &images(&plan)).unwrap();
+        assert_eq!(vosti_core::Device::top_max(&device), 64);
+        let mut engine = Engine::new(device, plan.program.clone(), Policy::default()).unwrap();
+        for top_k in asked {
+            let request = Request::new(vec![1, 2], Sampling::new(listed(*top_k)).unwrap());
+            engine.submit(Request { token_logits: false, ..request }).unwrap();
+        }
+        let wants = copied.len() > 2;
+        while !engine.is_idle() {
+            let before = engine.device().driver().log().len();
+            engine.step(&mut |_| ()).unwrap();
+            let log = engine.device().driver().log();
+            let bytes =
+                |line: &String| Some(line.strip_prefix("download ")?.rsplit_once(' ')?.1.parse::<usize>().unwrap());
+            assert_eq!(log[before..].iter().filter_map(bytes).collect::<Vec<_>>(), copied, "{asked:?}");
+            let launched = log[before..].iter().any(|line| line.starts_with("launch topk_combine"));
+            let replayed = log[before..].iter().any(|line| line.starts_with("replay"));
+            assert!(launched == wants || replayed, "{asked:?}");
+        }
+    }
+    // Beside greedy requests, and then without: two recordings of one row count.
+    let device = device(dry(), &plan, &images(&plan)).unwrap();
+    let mut engine = Engine::new(device, plan.program.clone(), Policy::default()).unwrap();
+    for sampling in [Sampling::new(listed(8)).unwrap(), Sampling::greedy(3)] {
+        engine.submit(Request { token_logits: false, ..Request::new(vec![1, 2], sampling) }).unwrap();
+        engine.run_until_idle(&mut |_| ()).unwrap();
+    }
+    let log = engine.device().driver().log();
+    assert_eq!(log.iter().filter(|line| *line == "record").count(), 2);
 }
 
 /// One for each step, from the first byte of the metadata on: of a prompt, of a decode step that is recorded, and of those

@@ -6,10 +6,10 @@ mod common;
 
 use common::{StandIn, TARGET, images, numbers, plan, plan_up_to};
 use std::ops::Range;
-use vosti_core::Device;
+use vosti_core::Program;
 use vosti_cpu::CpuDevice;
 use vosti_cuda::{CudaDevice, TensorData, WeightError, Weights};
-use vosti_engine::{Engine, Event, Policy, Request, Sampling, SamplingParams, Speculation, math};
+use vosti_engine::{Engine, Event, FloatDevice, Policy, Request, Sampling, SamplingParams, Speculation, math};
 use vosti_model::{ModelPlan, Recipe};
 
 /// Both devices' source of weights.
@@ -69,7 +69,7 @@ const PROMPTS: [(usize, usize); 4] = [(70, 4), (3, 4), (90, 4), (62, 4)];
 type Seen = Vec<(u64, usize, Vec<u32>)>;
 
 /// The bits of every row of logits, and what is to be known of the device afterwards.
-fn serve<D: Device<Logits = [f32]>, T>(
+fn serve<D: FloatDevice, T>(
     device: D,
     plan: &ModelPlan,
     requests: &[(usize, usize)],
@@ -79,7 +79,7 @@ fn serve<D: Device<Logits = [f32]>, T>(
     serve_by(policy, device, plan, requests, after)
 }
 
-fn serve_by<D: Device<Logits = [f32]>, T>(
+fn serve_by<D: FloatDevice, T>(
     policy: Policy,
     device: D,
     plan: &ModelPlan,
@@ -227,23 +227,21 @@ fn gemma_4_with_heads_of_two_sizes_has_the_cpu_devices_bits() {
     check("tests/tiny/gemma4-shared/config.json");
 }
 
-/// Tokens by request and index. Every request but the last is greedy; `shown` of them ask for their rows of logits.
-fn tokens<D: Device<Logits = [f32]>>(
-    device: D,
-    plan: &ModelPlan,
-    shown: [bool; 3],
-    speculation: Speculation,
-) -> Vec<Vec<u32>> {
+/// Tokens by request and index: two greedy requests, one that draws from whole rows, and one from the 20 largest logits.
+/// `shown` of them ask for their rows.
+fn tokens<D: FloatDevice>(device: D, plan: &ModelPlan, shown: [bool; 4], speculation: Speculation) -> Vec<Vec<u32>> {
     let policy = Policy { rows_step_max: 96, rows_sequence_max: 50, speculation, ..Policy::default() };
     let mut engine = Engine::new(device, plan.program.clone(), policy).unwrap();
     let warm = SamplingParams { temperature: 1.0, tokens_max: 12, seed: 3, ..SamplingParams::default() };
-    let samplings = [Sampling::greedy(12), Sampling::greedy(12), Sampling::new(warm).unwrap()];
-    for (i, (sampling, token_logits)) in samplings.into_iter().zip(shown).enumerate() {
+    let top_k = SamplingParams { top_k: 20, top_p: 0.95, ..warm.clone() };
+    let drawn = [warm, top_k].map(|params| Sampling::new(params).unwrap());
+    let samplings = [Sampling::greedy(12), Sampling::greedy(12)].into_iter().chain(drawn);
+    for (i, (sampling, token_logits)) in samplings.zip(shown).enumerate() {
         // Prompts that repeat themselves, so that there are drafts.
         let prompt = (0..70 - 9 * i).map(|t| ((t % 5 * 37 + i * 11) % 256) as u32).collect();
         engine.submit(Request { token_logits, ..Request::new(prompt, sampling) }).unwrap();
     }
-    let mut tokens = vec![vec![]; 3];
+    let mut tokens = vec![vec![]; 4];
     let mut note = |event: Event<'_>| {
         if let Event::Token { request, token, logits, .. } = event {
             let i = request.0 as usize;
@@ -260,14 +258,23 @@ fn tokens<D: Device<Logits = [f32]>>(
     tokens
 }
 
+/// The program without its last two ops.
+fn without_lists(program: &Program) -> Program {
+    let ops = program.ops[..program.ops.len() - 2].to_vec();
+    Program { ops, ..program.clone() }
+}
+
 #[test]
 fn tokens_are_the_same_whether_or_not_their_rows_are_shown() {
     let plan = plan("tests/tiny/llama/config.json", "cpu", None);
     let ngram = Speculation::Ngram { ngram_min: 1, ngram_max: 3, drafts_max: 4 };
-    let wanted = tokens(cpu(&plan), &plan, [true; 3], Speculation::Off);
+    // A program without lists: every draw is from a whole row.
+    let rows = ModelPlan { program: without_lists(&plan.program), ..plan.clone() };
+    let wanted = tokens(cpu(&rows), &rows, [true; 4], Speculation::Off);
+    assert_ne!(wanted[2], wanted[3]);
     assert!(wanted.iter().all(|tokens| tokens.len() == 12));
     for speculation in [Speculation::Off, ngram] {
-        for shown in [[true; 3], [false; 3], [false, true, false], [true, false, true]] {
+        for shown in [[true; 4], [false; 4], [false, true, false, true], [true, false, true, false]] {
             assert_eq!(tokens(cpu(&plan), &plan, shown, speculation), wanted, "CPU, {shown:?} {speculation:?}");
             let device = cuda(&plan, StandIn::fast(), true);
             assert_eq!(tokens(device, &plan, shown, speculation), wanted, "stand-in, {shown:?} {speculation:?}");

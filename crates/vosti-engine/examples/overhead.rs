@@ -15,6 +15,7 @@ struct NoDevice {
 
 impl Device for NoDevice {
     type Logits = [f32];
+    type Top = [(Token, f32)];
 
     fn rows_max(&self) -> usize {
         2_048
@@ -26,6 +27,10 @@ impl Device for NoDevice {
 
     fn pages(&self, _: usize) -> usize {
         8_192
+    }
+
+    fn top_max(&self) -> usize {
+        0
     }
 
     fn clear(&mut self) {}
@@ -43,6 +48,10 @@ impl Device for NoDevice {
 
     fn best(&self, _: usize) -> Token {
         0
+    }
+
+    fn top(&self, _: usize) -> &[(Token, f32)] {
+        &[]
     }
 }
 

@@ -7,9 +7,9 @@ use crate::prefix::PrefixIndex;
 use crate::sampler::{SamplerState, TokenSampler};
 use crate::schedule::Decision;
 use crate::sequence::{Sequence, Serial};
-use crate::{Counters, Drafter, EngineError, Event, FinishReason, Policy, Request, RequestId, Usage};
+use crate::{Counters, Drafter, EngineError, Event, FinishReason, FloatDevice, Policy, Request, RequestId, Usage};
 use std::collections::{BTreeSet, HashMap};
-use vosti_core::{Core, CoreError, Device, PAGE, Program, Record};
+use vosti_core::{Core, CoreError, PAGE, Program, Record};
 
 /// What one step did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub struct Status {
 /// # Ok(())
 /// # }
 /// ```
-pub struct Engine<D: Device<Logits = [f32]>> {
+pub struct Engine<D: FloatDevice> {
     pub(crate) core: Core<D, TokenSampler>,
     pub(crate) policy: Policy,
     pub(crate) prefix: PrefixIndex,
@@ -92,7 +92,7 @@ struct Ended {
 }
 
 /// One step.
-impl<D: Device<Logits = [f32]>> Engine<D> {
+impl<D: FloatDevice> Engine<D> {
     /// Plans, runs and commits one step; reports events in a deterministic order. Aborted choices report their
     /// `Finished` in the next step. After `EngineError::Device` the step did not happen and may be tried again, unless
     /// the device lost its cache: then every later call fails. `EngineError::Stuck` says that work is there and does not get on.
@@ -291,7 +291,7 @@ impl<D: Device<Logits = [f32]>> Engine<D> {
 }
 
 /// Requests.
-impl<D: Device<Logits = [f32]>> Engine<D> {
+impl<D: FloatDevice> Engine<D> {
     /// Takes the device (its pages all free) and the program it runs. Errors: an ill-formed program, a device that
     /// cannot run one row, a policy with a zero in it.
     pub fn new(device: D, program: Program, policy: Policy) -> Result<Self, EngineError> {
@@ -333,6 +333,7 @@ impl<D: Device<Logits = [f32]>> Engine<D> {
         let leader = self.next_serial;
         for choice in 0..request.choices {
             let state = SamplerState::new(&request.sampling, &request.prompt, choice);
+            let state = state.with_lists(self.core.device().top_max());
             let admitted = self.core.admit(request.prompt.clone(), request.salt, state);
             let core = admitted.map_err(|e| refused("admit", e))?;
             let serial = self.next_serial;
@@ -437,7 +438,7 @@ impl<D: Device<Logits = [f32]>> Engine<D> {
 }
 
 /// Views and settings.
-impl<D: Device<Logits = [f32]>> Engine<D> {
+impl<D: FloatDevice> Engine<D> {
     /// Nothing is waiting, running or left to report.
     pub fn is_idle(&self) -> bool {
         self.sequences.is_empty() && self.ended.is_empty()
@@ -512,7 +513,7 @@ impl<D: Device<Logits = [f32]>> Engine<D> {
 }
 
 /// What one sequence alone can have: its last token needs no page.
-fn sequence_tokens_max<D: Device<Logits = [f32]>>(core: &Core<D, TokenSampler>) -> usize {
+fn sequence_tokens_max<D: FloatDevice>(core: &Core<D, TokenSampler>) -> usize {
     let program = core.program();
     let of_group = |(group, decl): (usize, &vosti_core::GroupDecl)| {
         let pages = core.pages(group);

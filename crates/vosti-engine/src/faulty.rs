@@ -4,7 +4,7 @@
 //! one. A fault inside a kernel (masks, windows, NaN lanes) belongs into the device itself; those here need no
 //! knowledge of it.
 
-use crate::math;
+use crate::{FloatDevice, math};
 use std::ops::RangeBounds;
 use std::sync::{Arc, Mutex, PoisonError};
 use vosti_core::{Device, DeviceError, Program, StepPlan, Token};
@@ -70,13 +70,20 @@ pub struct FaultyDevice<D> {
     inner: D,
     fault: Option<Fault>,
     steps: u64,
-    /// Per selected row its best token, and its logits if they were brought.
-    rows: Vec<(Token, Option<Vec<f32>>)>,
+    rows: Vec<Copied>,
     /// In place of a row that the fault lost.
     blank: Vec<f32>,
 }
 
-impl<D: Device<Logits = [f32]>> FaultyDevice<D> {
+/// What the host has of a selected row: its best token, and its logits and the largest of them if they were brought.
+#[derive(Clone)]
+struct Copied {
+    best: Token,
+    top: Option<Vec<(Token, f32)>>,
+    row: Option<Vec<f32>>,
+}
+
+impl<D: FloatDevice> FaultyDevice<D> {
     pub fn new(inner: D, fault: Option<Fault>) -> Self {
         Self { inner, fault, steps: 0, rows: Vec::new(), blank: Vec::new() }
     }
@@ -128,12 +135,18 @@ impl<D: Device<Logits = [f32]>> FaultyDevice<D> {
 }
 
 impl<D> FaultyDevice<D> {
-    /// Changes these rows of logits, as far as there are any, and with them their best tokens.
+    /// Changes these rows of logits, as far as there are any, and with them their best tokens and lists. Of a row whose list
+    /// alone is there, the list.
     fn change(&mut self, rows: impl RangeBounds<usize>, with: impl Fn(&mut [f32])) {
-        for (_, (best, row)) in self.rows.iter_mut().enumerate().filter(|(i, _)| rows.contains(i)) {
+        for (_, Copied { best, top, row }) in self.rows.iter_mut().enumerate().filter(|(i, _)| rows.contains(i)) {
             if let Some(row) = row {
                 with(row);
                 *best = math::first_largest(row);
+                *top = top.take().map(|top| math::top(row, top.len()));
+            } else if let Some(top) = top {
+                let mut logits: Vec<f32> = top.iter().map(|(_, logit)| *logit).collect();
+                with(&mut logits);
+                top.iter_mut().zip(logits).for_each(|((_, old), new)| *old = new);
             }
         }
     }
@@ -147,8 +160,9 @@ fn nudge(row: &mut [f32]) {
     }
 }
 
-impl<D: Device<Logits = [f32]>> Device for FaultyDevice<D> {
+impl<D: FloatDevice> Device for FaultyDevice<D> {
     type Logits = [f32];
+    type Top = [(Token, f32)];
 
     fn rows_max(&self) -> usize {
         self.inner.rows_max()
@@ -162,6 +176,10 @@ impl<D: Device<Logits = [f32]>> Device for FaultyDevice<D> {
         self.inner.pages(group)
     }
 
+    fn top_max(&self) -> usize {
+        self.inner.top_max()
+    }
+
     fn clear(&mut self) {
         self.inner.clear();
     }
@@ -172,20 +190,28 @@ impl<D: Device<Logits = [f32]>> Device for FaultyDevice<D> {
             return Ok(());
         }
         self.inner.run(program, plan)?;
-        let whole = plan.sequences().iter().flat_map(|s| std::iter::repeat_n(s.whole, s.selected));
-        let row = |(i, whole): (usize, bool)| (self.inner.best(i), whole.then(|| self.inner.logits(i).to_vec()));
-        self.rows = whole.enumerate().map(row).collect();
+        let wanted = plan.sequences().iter().flat_map(|s| std::iter::repeat_n((s.top, s.whole), s.selected));
+        let copied = |(i, (top, whole)): (usize, (bool, bool))| Copied {
+            best: self.inner.best(i),
+            top: top.then(|| self.inner.top(i).to_vec()),
+            row: whole.then(|| self.inner.logits(i).to_vec()),
+        };
+        self.rows = wanted.enumerate().map(copied).collect();
         self.blank = vec![0.0; program.vocab as usize];
         self.damage(plan);
         Ok(())
     }
 
     fn logits(&self, selected: usize) -> &[f32] {
-        self.rows[selected].1.as_ref().unwrap_or(&self.blank)
+        self.rows[selected].row.as_ref().unwrap_or(&self.blank)
     }
 
     fn best(&self, selected: usize) -> Token {
-        self.rows[selected].0
+        self.rows[selected].best
+    }
+
+    fn top(&self, selected: usize) -> &[(Token, f32)] {
+        self.rows[selected].top.as_deref().unwrap_or_default()
     }
 }
 
@@ -234,6 +260,7 @@ impl<D: Device> FailingDevice<D> {
 
 impl<D: Device> Device for FailingDevice<D> {
     type Logits = D::Logits;
+    type Top = D::Top;
 
     fn rows_max(&self) -> usize {
         self.inner.rows_max()
@@ -245,6 +272,10 @@ impl<D: Device> Device for FailingDevice<D> {
 
     fn pages(&self, group: usize) -> usize {
         self.inner.pages(group)
+    }
+
+    fn top_max(&self) -> usize {
+        self.inner.top_max()
     }
 
     fn clear(&mut self) {
@@ -270,5 +301,9 @@ impl<D: Device> Device for FailingDevice<D> {
 
     fn best(&self, selected: usize) -> Token {
         self.inner.best(selected)
+    }
+
+    fn top(&self, selected: usize) -> &D::Top {
+        self.inner.top(selected)
     }
 }

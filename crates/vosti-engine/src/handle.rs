@@ -4,12 +4,11 @@
 //! included, and aborts the request as soon as the sink says that nobody listens. The thread parks while there is nothing
 //! to do. It must never hold work back: commands are taken in between any two steps.
 
-use crate::{Counters, Engine, EngineError, Event, Policy, Request, RequestId, Status};
+use crate::{Counters, Engine, EngineError, Event, FloatDevice, Policy, Request, RequestId, Status};
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
-use vosti_core::Device;
 
 /// Takes a request's events on the engine's thread, so it must be quick: compute what needs the logits (log-probabilities,
 /// a digest), send the rest elsewhere. `Break` aborts the request and drops the sink.
@@ -47,7 +46,7 @@ impl EngineHandle {
     /// the device lost its cache; then the thread ends with the error, and sinks are dropped without `Finished`.
     pub fn spawn<D>(engine: Engine<D>) -> std::io::Result<(Self, EngineThread)>
     where
-        D: Device<Logits = [f32]> + Send + 'static,
+        D: FloatDevice + Send + 'static,
     {
         let (commands, inbox) = channel();
         let serve = move || Service { engine, inbox, sinks: HashMap::new(), draining: false }.serve();
@@ -119,14 +118,14 @@ struct Listener {
     open: u32,
 }
 
-struct Service<D: Device<Logits = [f32]>> {
+struct Service<D: FloatDevice> {
     engine: Engine<D>,
     inbox: Receiver<Command>,
     sinks: HashMap<RequestId, Listener>,
     draining: bool,
 }
 
-impl<D: Device<Logits = [f32]>> Service<D> {
+impl<D: FloatDevice> Service<D> {
     fn serve(mut self) -> Result<(), EngineError> {
         let mut failures = 0;
         loop {

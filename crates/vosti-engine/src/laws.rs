@@ -8,11 +8,12 @@
 
 mod session;
 
-use crate::math::first_largest;
+use crate::FloatDevice;
+use crate::math::{first_largest, top};
 use session::{Row, Session, alone, dirty, refused, text};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use vosti_core::{Device, DeviceError, PAGE, Program, RequestId, Select, StepPlan, Token};
+use vosti_core::{Device as _, DeviceError, PAGE, Program, Reads, RequestId, Select, StepPlan, Token};
 
 /// What a law found.
 #[derive(Debug, thiserror::Error)]
@@ -46,7 +47,7 @@ pub struct Subject<D> {
 }
 
 /// `rows_max`: a step of that many rows runs and is right, and the number stays.
-pub fn rows_max_is_what_a_step_takes<D: Device<Logits = [f32]>>(subject: &Subject<D>) -> Verdict {
+pub fn rows_max_is_what_a_step_takes<D: FloatDevice>(subject: &Subject<D>) -> Verdict {
     let bench = &subject.attending;
     let mut device = (bench.device)()?;
     let rows_max = device.rows_max();
@@ -68,7 +69,7 @@ pub fn rows_max_is_what_a_step_takes<D: Device<Logits = [f32]>>(subject: &Subjec
 }
 
 /// `selected_max`: that many rows of one step can be selected and are right, and the number stays.
-pub fn selected_max_is_what_a_step_takes<D: Device<Logits = [f32]>>(subject: &Subject<D>) -> Verdict {
+pub fn selected_max_is_what_a_step_takes<D: FloatDevice>(subject: &Subject<D>) -> Verdict {
     let bench = &subject.attending;
     let mut device = (bench.device)()?;
     let selected_max = device.selected_max();
@@ -90,7 +91,7 @@ pub fn selected_max_is_what_a_step_takes<D: Device<Logits = [f32]>>(subject: &Su
 }
 
 /// `pages`: every page that it says can be used, and the number stays.
-pub fn pages_are_what_there_is<D: Device<Logits = [f32]>>(subject: &Subject<D>) -> Verdict {
+pub fn pages_are_what_there_is<D: FloatDevice>(subject: &Subject<D>) -> Verdict {
     let bench = &subject.attending;
     let mut device = (bench.device)()?;
     let groups = 0..bench.program.groups.len();
@@ -112,7 +113,7 @@ pub fn pages_are_what_there_is<D: Device<Logits = [f32]>>(subject: &Subject<D>) 
 }
 
 /// `clear`: weights and limits stay.
-pub fn clearing_keeps_the_weights<D: Device<Logits = [f32]>>(subject: &Subject<D>) -> Verdict {
+pub fn clearing_keeps_the_weights<D: FloatDevice>(subject: &Subject<D>) -> Verdict {
     let bench = &subject.attending;
     let history = text(subject, 70, 1);
     let want = alone(subject, bench, &history)?;
@@ -128,7 +129,7 @@ pub fn clearing_keeps_the_weights<D: Device<Logits = [f32]>>(subject: &Subject<D
 }
 
 /// `clear`: what a slot held before, or memory held before, is not seen.
-pub fn clearing_leaves_finite_slots<D: Device<Logits = [f32]>>(subject: &Subject<D>) -> Verdict {
+pub fn clearing_leaves_finite_slots<D: FloatDevice>(subject: &Subject<D>) -> Verdict {
     let bench = &subject.attending;
     let history = text(subject, 100, 3);
     let want = alone(subject, bench, &history)?;
@@ -141,7 +142,7 @@ pub fn clearing_leaves_finite_slots<D: Device<Logits = [f32]>>(subject: &Subject
 }
 
 /// `run`: weights and limits stay.
-pub fn running_keeps_the_weights<D: Device<Logits = [f32]>>(subject: &Subject<D>) -> Verdict {
+pub fn running_keeps_the_weights<D: FloatDevice>(subject: &Subject<D>) -> Verdict {
     let bench = &subject.attending;
     let history = text(subject, 40, 5);
     let want = alone(subject, bench, &history)?;
@@ -157,7 +158,7 @@ pub fn running_keeps_the_weights<D: Device<Logits = [f32]>>(subject: &Subject<D>
 }
 
 /// Embed: the row of a token is the token's, whatever the rows beside it.
-pub fn embedding_depends_on_its_token<D: Device<Logits = [f32]>>(subject: &Subject<D>) -> Verdict {
+pub fn embedding_depends_on_its_token<D: FloatDevice>(subject: &Subject<D>) -> Verdict {
     let bench = &subject.rowwise;
     let (one, mut other) = (text(subject, 90, 1), text(subject, 90, 2));
     let shared = [0, 5, 31, 32, 63, 64, 89];
@@ -170,7 +171,7 @@ pub fn embedding_depends_on_its_token<D: Device<Logits = [f32]>>(subject: &Subje
 }
 
 /// Row-wise ops: an output row depends on its own input rows, whatever else the step holds.
-pub fn rowwise_depends_on_its_row<D: Device<Logits = [f32]>>(subject: &Subject<D>) -> Verdict {
+pub fn rowwise_depends_on_its_row<D: FloatDevice>(subject: &Subject<D>) -> Verdict {
     let bench = &subject.rowwise;
     let lengths = [1, 17, 64, 50];
     let histories: Vec<Vec<Token>> = lengths.iter().map(|n| text(subject, *n, *n as u64)).collect();
@@ -196,7 +197,7 @@ pub fn rowwise_depends_on_its_row<D: Device<Logits = [f32]>>(subject: &Subject<D
 }
 
 /// Selected rows: the same rows, gathered, whichever are selected.
-pub fn selected_rows_are_gathered<D: Device<Logits = [f32]>>(subject: &Subject<D>) -> Verdict {
+pub fn selected_rows_are_gathered<D: FloatDevice>(subject: &Subject<D>) -> Verdict {
     let bench = &subject.attending;
     let histories: Vec<Vec<Token>> = (1..4).map(|seed| text(subject, 50, seed)).collect();
     let mut device = (bench.device)()?;
@@ -220,7 +221,7 @@ pub fn selected_rows_are_gathered<D: Device<Logits = [f32]>>(subject: &Subject<D
 }
 
 /// StoreKv, the step's slots: what a step stored is what later steps read.
-pub fn stored_rows_are_found_again<D: Device<Logits = [f32]>>(subject: &Subject<D>) -> Verdict {
+pub fn stored_rows_are_found_again<D: FloatDevice>(subject: &Subject<D>) -> Verdict {
     let bench = &subject.attending;
     let history = text(subject, 150, 4);
     let want = alone(subject, bench, &history)?;
@@ -244,7 +245,7 @@ pub fn stored_rows_are_found_again<D: Device<Logits = [f32]>>(subject: &Subject<
 }
 
 /// StoreKv, the other slots: what others store changes nothing.
-pub fn other_slots_are_untouched<D: Device<Logits = [f32]>>(subject: &Subject<D>) -> Verdict {
+pub fn other_slots_are_untouched<D: FloatDevice>(subject: &Subject<D>) -> Verdict {
     let bench = &subject.attending;
     let history = text(subject, 140, 6);
     let want = alone(subject, bench, &history)?;
@@ -265,7 +266,7 @@ pub fn other_slots_are_untouched<D: Device<Logits = [f32]>>(subject: &Subject<D>
 
 /// Attend: a row sees the KV rows of its window, in logical order, wherever they lie; what is behind the window may
 /// be anybody's.
-pub fn attention_sees_its_window_in_order<D: Device<Logits = [f32]>>(subject: &Subject<D>) -> Verdict {
+pub fn attention_sees_its_window_in_order<D: FloatDevice>(subject: &Subject<D>) -> Verdict {
     let bench = &subject.attending;
     let history = text(subject, 150, 8);
     let want = alone(subject, bench, &history)?;
@@ -290,7 +291,7 @@ pub fn attention_sees_its_window_in_order<D: Device<Logits = [f32]>>(subject: &S
 }
 
 /// StoreKv, what is not finite: it is stored as something finite, so a page's next owner does not see it.
-pub fn what_is_stored_is_finite<D: Device<Logits = [f32]>>(subject: &Subject<D>) -> Verdict {
+pub fn what_is_stored_is_finite<D: FloatDevice>(subject: &Subject<D>) -> Verdict {
     let bench = &subject.attending;
     let history = text(subject, 100, 9);
     let want = alone(subject, bench, &history)?;
@@ -303,7 +304,7 @@ pub fn what_is_stored_is_finite<D: Device<Logits = [f32]>>(subject: &Subject<D>)
 }
 
 /// A failure that says so has changed nothing but the step's own slots.
-pub fn an_intact_failure_keeps_the_rest<D: Device<Logits = [f32]>>(subject: &Subject<D>) -> Verdict {
+pub fn an_intact_failure_keeps_the_rest<D: FloatDevice>(subject: &Subject<D>) -> Verdict {
     let bench = &subject.attending;
     let (one, two) = (text(subject, 120, 10), text(subject, 30, 11));
     let mut device = (bench.device)()?;
@@ -323,7 +324,7 @@ pub fn an_intact_failure_keeps_the_rest<D: Device<Logits = [f32]>>(subject: &Sub
 }
 
 /// `run` does not panic, at the edges of what a plan can be.
-pub fn running_does_not_panic<D: Device<Logits = [f32]>>(subject: &Subject<D>) -> Verdict {
+pub fn running_does_not_panic<D: FloatDevice>(subject: &Subject<D>) -> Verdict {
     let edges = || {
         for bench in [&subject.rowwise, &subject.attending] {
             let mut device = (bench.device)()?;
@@ -353,7 +354,7 @@ pub fn running_does_not_panic<D: Device<Logits = [f32]>>(subject: &Subject<D>) -
 }
 
 /// `logits`: they are what the last step left, as often as one looks, until the next.
-pub fn logits_are_what_the_step_left<D: Device<Logits = [f32]>>(subject: &Subject<D>) -> Verdict {
+pub fn logits_are_what_the_step_left<D: FloatDevice>(subject: &Subject<D>) -> Verdict {
     let bench = &subject.attending;
     let history = text(subject, 60, 12);
     let want = alone(subject, bench, &history)?;
@@ -383,12 +384,13 @@ struct Part {
 }
 
 /// A step that shows rows of some of its requests: with drafts, with every row, beside requests that show none.
-fn partly_shown<'d, D: Device<Logits = [f32]>>(
+fn partly_shown<'d, D: FloatDevice>(
     subject: &Subject<D>,
+    reads: Reads,
     device: &'d mut D,
 ) -> Verdict<(Session<'d, D>, Vec<Part>)> {
     let bench = &subject.attending;
-    let mut session = Session::new(subject, &bench.program, device)?;
+    let mut session = Session::reading(reads, subject, &bench.program, device)?;
     let mut parts = Vec::new();
     for (i, (len, select)) in
         [(20, Select::Last), (14, Select::Shown), (9, Select::All), (31, Select::Last), (3, Select::Shown)]
@@ -411,17 +413,17 @@ fn partly_shown<'d, D: Device<Logits = [f32]>>(
 }
 
 /// `run` on whole sequences: their rows of logits are there, whoever else is in the step.
-pub fn whole_rows_are_brought<D: Device<Logits = [f32]>>(subject: &Subject<D>) -> Verdict {
+pub fn whole_rows_are_brought<D: FloatDevice>(subject: &Subject<D>) -> Verdict {
     let mut device = (subject.attending.device)()?;
-    let (session, parts) = partly_shown(subject, &mut device)?;
+    let (session, parts) = partly_shown(subject, Reads::Best, &mut device)?;
     let mut shown = parts.iter().filter(|part| part.shown);
     shown.try_for_each(|part| session.compare(part.id, &part.alone, "beside rows that stay on the device"))
 }
 
 /// `best`: each selected row's first largest logit, whether or not the row was brought.
-pub fn the_best_token_is_the_rows_first_largest<D: Device<Logits = [f32]>>(subject: &Subject<D>) -> Verdict {
+pub fn the_best_token_is_the_rows_first_largest<D: FloatDevice>(subject: &Subject<D>) -> Verdict {
     let mut device = (subject.attending.device)()?;
-    let (session, parts) = partly_shown(subject, &mut device)?;
+    let (session, parts) = partly_shown(subject, Reads::Best, &mut device)?;
     for Part { id, alone, .. } in &parts {
         let mut given = session.bests.range((*id, 0)..=(*id, usize::MAX)).peekable();
         if given.peek().is_none() {
@@ -437,11 +439,69 @@ pub fn the_best_token_is_the_rows_first_largest<D: Device<Logits = [f32]>>(subje
     Ok(())
 }
 
+/// `top_max`: lists have as many logits, or there are none and a step that wants one is refused; and the number stays.
+pub fn lists_are_as_long_as_is_said<D: FloatDevice>(subject: &Subject<D>) -> Verdict {
+    let bench = &subject.attending;
+    let mut device = (bench.device)()?;
+    let most = device.top_max();
+    if most > 0 {
+        let (session, _) = partly_shown(subject, Reads::Top, &mut device)?;
+        let long = most.min(bench.program.vocab as usize);
+        if let Some(list) = session.lists.values().find(|list| list.len() != long) {
+            return broken(format!("a list of {}, which should have {long}", list.len()));
+        }
+    } else if partly_shown(subject, Reads::Top, &mut device).is_ok() {
+        return broken("a step with lists ran, on a device that makes none");
+    }
+    if device.top_max() == most { Ok(()) } else { broken("top_max changed") }
+}
+
+/// `run` on sequences that read lists: they are there, of every selected row, shown or not.
+pub fn lists_are_brought<D: FloatDevice>(subject: &Subject<D>) -> Verdict {
+    each_list(subject, |_, list, _| if list.is_empty() { Err("nothing".into()) } else { Ok(()) })
+}
+
+/// `top`: the row's largest logits in order, of equal ones the first, whether or not the row was brought.
+pub fn a_list_has_the_rows_largest_in_order<D: FloatDevice>(subject: &Subject<D>) -> Verdict {
+    each_list(subject, |most, list, row| {
+        let bits =
+            |list: &[(Token, f32)]| -> Vec<(Token, u32)> { list.iter().map(|(t, x)| (*t, x.to_bits())).collect() };
+        match bits(list) == bits(&top(row, most)) {
+            true => Ok(()),
+            false => Err("not the largest logits in order".into()),
+        }
+    })
+}
+
+/// Looks at the list of each selected row of a step, beside the row as it is alone.
+fn each_list<D: FloatDevice>(
+    subject: &Subject<D>,
+    look: impl Fn(usize, &[(Token, f32)], &[f32]) -> Result<(), String>,
+) -> Verdict {
+    let mut device = (subject.attending.device)()?;
+    let most = device.top_max();
+    if most == 0 {
+        return Ok(()); // It promises none.
+    }
+    let (session, parts) = partly_shown(subject, Reads::Top, &mut device)?;
+    for Part { id, alone, .. } in &parts {
+        let mut given = session.lists.range((*id, 0)..=(*id, usize::MAX)).peekable();
+        if given.peek().is_none() {
+            return broken("no list to look at");
+        }
+        for ((_, position), list) in given {
+            let row: Vec<f32> = alone[*position].iter().map(|bits| f32::from_bits(*bits)).collect();
+            look(most, list, &row).map_err(|what| Broken(format!("position {position}: {what}")))?;
+        }
+    }
+    Ok(())
+}
+
 /// A law by its name.
 pub type Law<D> = (&'static str, fn(&Subject<D>) -> Verdict);
 
 /// Every law, in the order of the seam.
-pub fn all<D: Device<Logits = [f32]>>() -> Vec<Law<D>> {
+pub fn all<D: FloatDevice>() -> Vec<Law<D>> {
     crate::each_device_law!(list_of_laws D)
 }
 
@@ -473,6 +533,9 @@ macro_rules! each_device_law {
             logits_are_what_the_step_left
             whole_rows_are_brought
             the_best_token_is_the_rows_first_largest
+            lists_are_as_long_as_is_said
+            lists_are_brought
+            a_list_has_the_rows_largest_in_order
         }
     };
 }

@@ -9,6 +9,7 @@
 //! for servers. `symbolic.rs` is a device without a model: every logits row is a hash of its history.
 
 pub mod counters;
+mod device;
 pub mod drafts;
 pub mod engine;
 pub mod error;
@@ -29,6 +30,7 @@ pub mod symbolic;
 pub mod text;
 
 pub use counters::Counters;
+pub use device::FloatDevice;
 pub use drafts::Drafter;
 pub use engine::{Engine, Status, StepReport};
 pub use error::EngineError;

@@ -61,11 +61,14 @@ pub fn max(values: &[f32]) -> f32 {
     fold(lanes, larger)
 }
 
+/// A value as choices see it: a denormal counts as zero, as does -0, so that processors and GPUs agree, whatever their mode.
+fn seen(x: f32) -> f32 {
+    if x.abs() < f32::MIN_POSITIVE { 0.0 } else { x }
+}
+
 /// The first index whose value is the largest; 0 if no value is a number. NaN counts as nothing, and a denormal as zero, as does
-/// -0: so processors and GPUs agree, whatever their mode. This is the rule of greedy choice, here and in the kernel that
-/// devices run (`kernels/argmax.py`).
+/// -0. This is the rule of greedy choice, here and in the kernel that devices run (`kernels/argmax.py`).
 pub fn first_largest(values: &[f32]) -> u32 {
-    let seen = |x: f32| if x.abs() < f32::MIN_POSITIVE { 0.0 } else { x };
     let largest = seen(max(values));
     values.iter().position(|x| seen(*x) == largest).unwrap_or(0) as u32
 }
@@ -96,25 +99,32 @@ pub fn sum(values: &[f32]) -> f64 {
     sum_of(values, |x| x)
 }
 
-/// Indices of the `count` largest values, largest first, of equals the lower index first; NaN is no value.
+/// The `count` largest values, each with its index, largest first, of equals the lower index first; NaN is no value, and a
+/// denormal is zero, as is -0. This is the rule of top-k, here and in the kernels that devices run (`kernels/selection.py`).
+pub fn top(values: &[f32], count: usize) -> Vec<(u32, f32)> {
+    largest(values, count).into_iter().map(|i| (i, seen(values[i as usize]))).collect()
+}
+
+/// Indices of the `count` largest values, as [`top`] has them.
 pub fn largest(values: &[f32], count: usize) -> Vec<u32> {
     let mut kept: Vec<u32> = Vec::new();
     if count == 0 {
         return kept;
     }
-    let before = |a: &u32, b: &u32| values[*b as usize].total_cmp(&values[*a as usize]).then(a.cmp(b));
+    let value = |i: u32| seen(values[i as usize]);
+    let before = |a: &u32, b: &u32| value(*b).total_cmp(&value(*a)).then(a.cmp(b));
     let limit = count.saturating_mul(2).max(64);
     // Once `count` values are at least this, a later one must be larger: an equal one has a higher index.
     let mut floor: Option<f32> = None;
     for (i, x) in values.iter().enumerate() {
-        if x.is_nan() || floor.is_some_and(|floor| *x <= floor) {
+        if x.is_nan() || floor.is_some_and(|floor| seen(*x) <= floor) {
             continue;
         }
         kept.push(i as u32);
         if kept.len() >= limit {
             kept.select_nth_unstable_by(count - 1, before);
             kept.truncate(count);
-            floor = Some(values[kept[count - 1] as usize]);
+            floor = Some(value(kept[count - 1]));
         }
     }
     kept.sort_unstable_by(before);
@@ -191,9 +201,9 @@ mod tests {
     fn the_largest_are_those_of_a_sort_with_ties_by_index() {
         for count in [0, 1, 5, 64, 200, 999, 2_000] {
             let mut values: Vec<f32> = (0..1_000).map(|i| ((i * 7919) % 83) as f32 - 40.0).collect();
-            (values[10], values[20], values[30]) = (f32::NAN, -0.0, f32::NEG_INFINITY);
+            (values[10], values[20], values[30], values[31]) = (f32::NAN, -0.0, f32::NEG_INFINITY, -1e-45);
             let mut sorted: Vec<u32> = (0..1_000).filter(|i| *i != 10).collect();
-            sorted.sort_by(|a, b| values[*b as usize].total_cmp(&values[*a as usize]));
+            sorted.sort_by(|a, b| seen(values[*b as usize]).total_cmp(&seen(values[*a as usize])));
             sorted.truncate(count);
             assert_eq!(largest(&values, count), sorted, "count {count}");
         }

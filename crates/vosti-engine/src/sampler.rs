@@ -4,12 +4,16 @@
 //! no other request. Everything that decides (penalty counts, position, stop strings, grammar) is in the explicit
 //! `SamplerState`; ties go to the lower token id; the arithmetic is `math.rs`. The order of the transformations: logit
 //! bias, constraint, repetition, presence and frequency penalties; then greedy, or temperature, min-p, top-k, top-p, draw.
+//!
+//! What a choice reads of its row is no more than it needs: greedy ones the best token, those among the k largest the device's
+//! list of them, if it is as long. The token is the one that the row would give.
 
 use crate::sampling::{Sampling, SamplingParams};
 use crate::text::StopMatcher;
 use crate::{FinishReason, Token, math, random};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use vosti_core::Reads;
 
 /// Restricts which token may come next: a grammar, a JSON schema. Must be a function of the tokens accepted so far.
 pub trait Constraint: Send {
@@ -24,6 +28,8 @@ pub trait Constraint: Send {
 pub struct SamplerState {
     sampling: Sampling,
     choice: u32,
+    /// How many logits the device's lists have.
+    listed: usize,
     /// Position of the next token in the sequence.
     position: u64,
     generated: usize,
@@ -44,6 +50,7 @@ impl SamplerState {
         let text = sampling.text.as_ref().filter(|_| !sampling.stop_strings.is_empty());
         Self {
             choice,
+            listed: 0,
             position: prompt.len() as u64,
             generated: 0,
             prompt: prompt_tokens.iter().copied().collect(),
@@ -53,6 +60,11 @@ impl SamplerState {
             finish: None,
             sampling: sampling.clone(),
         }
+    }
+
+    /// The same on a device whose lists have so many logits: a choice among no more reads the list. 0: it makes none.
+    pub fn with_lists(self, listed: usize) -> Self {
+        Self { listed, ..self }
     }
 
     /// Why the sampler ended the sequence, once it did.
@@ -74,9 +86,20 @@ impl SamplerState {
         self.counts_tokens() || !self.sampling.logit_bias.is_empty() || self.constraint.is_some()
     }
 
-    /// Whether the choice reads the row, and not only which token is its first largest.
-    fn reads_row(&self) -> bool {
-        self.sampling.temperature != 0.0 || self.changes_logits()
+    /// What the choice reads of the row.
+    fn reads(&self) -> Reads {
+        let p = &self.sampling;
+        match self.changes_logits() {
+            true => Reads::Row,
+            false if p.temperature == 0.0 => Reads::Best,
+            false if p.top_k > 0 && p.top_k as usize <= self.listed => Reads::Top,
+            false => Reads::Row,
+        }
+    }
+
+    /// This position's number in [0, 1).
+    fn unit(&self) -> f64 {
+        random::uniform(self.sampling.seed, self.choice, self.position)
     }
 
     /// Bias, constraint and penalties, in place.
@@ -151,6 +174,7 @@ impl TokenSampler {
 
 impl vosti_core::Sampler for TokenSampler {
     type Logits = [f32];
+    type Top = [(Token, f32)];
     type State = SamplerState;
 
     fn vocab(&self) -> u32 {
@@ -170,18 +194,19 @@ impl vosti_core::Sampler for TokenSampler {
         } else {
             logits
         };
-        let largest = math::max(row);
-        let token = if state.sampling.temperature == 0.0 || !largest.is_finite() {
+        let p = &state.sampling;
+        let token = if p.temperature == 0.0 {
             math::first_largest(row)
+        } else if p.top_k > 0 {
+            draw_listed(p, &math::top(row, p.top_k as usize), state.unit())
         } else {
-            let unit = random::uniform(state.sampling.seed, state.choice, state.position);
-            draw(&state.sampling, row, largest, unit, weights)
+            draw(p, row, state.unit(), weights)
         };
         (token, state.accept(token))
     }
 
-    fn reads_row(&self, state: &SamplerState) -> bool {
-        state.reads_row()
+    fn reads(&self, state: &SamplerState) -> Reads {
+        state.reads()
     }
 
     fn sample_best(&self, state: &mut SamplerState, best: Token) -> (Token, bool) {
@@ -189,38 +214,63 @@ impl vosti_core::Sampler for TokenSampler {
         let token = best.min(self.vocab.saturating_sub(1));
         (token, state.accept(token))
     }
+
+    fn sample_top(&self, state: &mut SamplerState, top: &[(Token, f32)]) -> (Token, bool) {
+        let listed = &top[..top.len().min(state.sampling.top_k as usize)];
+        let token = draw_listed(&state.sampling, listed, state.unit()).min(self.vocab.saturating_sub(1));
+        (token, state.accept(token))
+    }
 }
 
-/// Draws with `unit` in [0, 1). The result is a function of the arguments but `weights`, which is memory.
-fn draw(p: &SamplingParams, logits: &[f32], largest: f32, unit: f64, weights: &mut Vec<f32>) -> Token {
-    weigh(p, logits, largest, weights);
-    if p.top_k == 0 && p.top_p >= 1.0 {
-        let tokens = weights.iter().enumerate().map(|(token, w)| (token as Token, *w));
-        return walk(tokens, unit * math::sum(weights)).unwrap_or_else(|| math::first_largest(logits));
+/// Draws from a whole row with `unit` in [0, 1). The result is a function of the arguments but `weights`, which is memory.
+fn draw(p: &SamplingParams, logits: &[f32], unit: f64, weights: &mut Vec<f32>) -> Token {
+    let largest = math::max(logits);
+    if !largest.is_finite() {
+        return math::first_largest(logits);
     }
-    let mut kept = match p.top_k as usize {
-        0 => nucleus_candidates(weights, f64::from(p.top_p)),
-        k => math::largest(logits, k),
+    weights.resize(logits.len(), 0.0);
+    let weight = weigh(p, largest);
+    weights.iter_mut().zip(logits).for_each(|(w, logit)| *w = weight(*logit));
+    let all = math::sum(weights);
+    let drawn = if p.top_p >= 1.0 {
+        walk(weights.iter().enumerate().map(|(token, w)| (token as Token, *w)), unit * all)
+    } else {
+        let mut kept = nucleus_candidates(weights, f64::from(p.top_p), all);
+        keep_nucleus(&mut kept, f64::from(p.top_p) * all);
+        walk(kept.iter().copied(), unit * total(&kept))
     };
-    let total = |kept: &[Token]| kept.iter().map(|t| f64::from(weights[*t as usize])).sum::<f64>();
-    if p.top_p < 1.0 {
-        let all = if p.top_k == 0 { math::sum(weights) } else { total(&kept) };
-        keep_nucleus(&mut kept, weights, f64::from(p.top_p) * all);
-    }
-    let tokens = kept.iter().map(|t| (*t, weights[*t as usize]));
-    walk(tokens, unit * total(&kept)).unwrap_or_else(|| math::first_largest(logits))
+    drawn.unwrap_or_else(|| math::first_largest(logits))
 }
 
-/// The weight of each token, e^((logit - largest) / temperature); 0 below `min_p` (the largest weight is 1).
-fn weigh(p: &SamplingParams, logits: &[f32], largest: f32, weights: &mut Vec<f32>) {
+/// Draws among the listed tokens, the largest logits of a row in order. Token 0 if nothing is listed.
+fn draw_listed(p: &SamplingParams, top: &[(Token, f32)], unit: f64) -> Token {
+    let Some(&(first, largest)) = top.first() else { return 0 };
+    if !largest.is_finite() {
+        return first;
+    }
+    let weight = weigh(p, largest);
+    let mut kept: Vec<(Token, f32)> = top.iter().map(|(token, logit)| (*token, weight(*logit))).collect();
+    if p.top_p < 1.0 {
+        let mass = f64::from(p.top_p) * total(&kept);
+        keep_nucleus(&mut kept, mass);
+    }
+    walk(kept.iter().copied(), unit * total(&kept)).unwrap_or(first)
+}
+
+/// The weight of a logit, e^((logit - largest) / temperature); 0 below `min_p` (the largest weight is 1).
+#[inline(always)]
+fn weigh(p: &SamplingParams, largest: f32) -> impl Fn(f32) -> f32 {
     // Finite even for the smallest temperature, so that the largest logit's own weight is 1.
     let inverse = (1.0 / p.temperature).min(f32::MAX);
     let min_p = p.min_p;
-    weights.resize(logits.len(), 0.0);
-    for (weight, logit) in weights.iter_mut().zip(logits) {
+    move |logit| {
         let e = math::exp_negative((logit - largest) * inverse);
-        *weight = if e >= min_p { e } else { 0.0 };
+        if e >= min_p { e } else { 0.0 }
     }
+}
+
+fn total(kept: &[(Token, f32)]) -> f64 {
+    kept.iter().map(|(_, weight)| f64::from(*weight)).sum()
 }
 
 /// The first token at which the running sum of weights passes `target`; if rounding lets none, the last that has weight.
@@ -241,19 +291,19 @@ fn walk(tokens: impl Iterator<Item = (Token, f32)>, target: f64) -> Option<Token
 
 /// Tokens that can be in the nucleus, most likely first: those lighter than this have less than 1 - top_p among them
 /// all. It keeps the sort short.
-fn nucleus_candidates(weights: &[f32], top_p: f64) -> Vec<Token> {
-    let light = 0.999 * (1.0 - top_p) * math::sum(weights) / weights.len() as f64;
-    let heavy = |(token, w): (usize, &f32)| (*w > 0.0 && f64::from(*w) >= light).then_some(token as Token);
-    let mut tokens: Vec<Token> = weights.iter().enumerate().filter_map(heavy).collect();
-    tokens.sort_unstable_by(|a, b| weights[*b as usize].total_cmp(&weights[*a as usize]).then(a.cmp(b)));
+fn nucleus_candidates(weights: &[f32], top_p: f64, all: f64) -> Vec<(Token, f32)> {
+    let light = 0.999 * (1.0 - top_p) * all / weights.len() as f64;
+    let heavy = |(token, w): (usize, &f32)| (*w > 0.0 && f64::from(*w) >= light).then_some((token as Token, *w));
+    let mut tokens: Vec<(Token, f32)> = weights.iter().enumerate().filter_map(heavy).collect();
+    tokens.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     tokens
 }
 
 /// Keeps the shortest run of `tokens`, which are most likely first, whose weights reach `mass`.
-fn keep_nucleus(tokens: &mut Vec<Token>, weights: &[f32], mass: f64) {
+fn keep_nucleus(tokens: &mut Vec<(Token, f32)>, mass: f64) {
     let mut sum = 0.0;
-    let reached = tokens.iter().position(|t| {
-        sum += f64::from(weights[*t as usize]);
+    let reached = tokens.iter().position(|(_, weight)| {
+        sum += f64::from(*weight);
         sum >= mass
     });
     tokens.truncate(reached.map_or(tokens.len(), |last| last + 1));

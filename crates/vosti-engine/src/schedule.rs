@@ -7,8 +7,8 @@
 use crate::engine::refused;
 use crate::policy::Order;
 use crate::sequence::{Sequence, Serial};
-use crate::{Engine, EngineError};
-use vosti_core::{BlockId, Device, PAGE, Select, Token};
+use crate::{Engine, EngineError, FloatDevice};
+use vosti_core::{BlockId, PAGE, Select, Token};
 
 /// What one sequence does in the step.
 pub(crate) struct Decision {
@@ -30,7 +30,7 @@ struct Step {
     preempted: bool,
 }
 
-impl<D: Device<Logits = [f32]>> Engine<D> {
+impl<D: FloatDevice> Engine<D> {
     /// Decides the step. Pages are taken, evicted and preempted here; no step is begun in the core yet.
     pub(crate) fn plan(&mut self) -> Result<Vec<Decision>, EngineError> {
         let mut step = Step {
@@ -264,7 +264,7 @@ impl<D: Device<Logits = [f32]>> Engine<D> {
 }
 
 /// Waiting sequences.
-impl<D: Device<Logits = [f32]>> Engine<D> {
+impl<D: FloatDevice> Engine<D> {
     /// Starts waiting sequences in order, until one does not fit.
     fn start_waiting(&mut self, step: &mut Step) -> Result<(), EngineError> {
         let full = |engine: &Self, step: &Step| {

@@ -8,7 +8,7 @@
 
 mod reference;
 
-use crate::math::first_largest;
+use crate::math::{first_largest, top};
 pub use reference::{Answer, Reference, answer};
 
 use vosti_core::{
@@ -116,6 +116,9 @@ pub fn program(windows: &[Option<u32>], layers: &[u32], vocab: u32, context: u32
     }
 }
 
+/// How many of a row's largest logits are listed.
+const LISTED: usize = 8;
+
 /// The device. Its pages begin with garbage, as memory does, and `clear` zeroes them.
 pub struct SymbolicDevice {
     functions: Functions,
@@ -129,6 +132,7 @@ pub struct SymbolicDevice {
     logits: Vec<Vec<f32>>,
     /// Which of these rows a caller may read.
     brought: Vec<bool>,
+    lists: Vec<Option<Vec<(Token, f32)>>>,
     /// Per layer, the step that wrote the slot last: two writers in one step are an error.
     written: Vec<Vec<u64>>,
     step: u64,
@@ -147,6 +151,7 @@ impl SymbolicDevice {
             buffers: vec![Vec::new(); program.buffers.len()],
             logits: Vec::new(),
             brought: Vec::new(),
+            lists: Vec::new(),
             written: program.layers.iter().map(|l| vec![0; slots(l)]).collect(),
             step: 0,
         }
@@ -263,6 +268,7 @@ fn refusal(message: String) -> DeviceError {
 
 impl Device for SymbolicDevice {
     type Logits = [f32];
+    type Top = [(Token, f32)];
 
     fn rows_max(&self) -> usize {
         self.rows_max
@@ -274,6 +280,10 @@ impl Device for SymbolicDevice {
 
     fn pages(&self, group: usize) -> usize {
         self.pages.get(group).copied().unwrap_or(0)
+    }
+
+    fn top_max(&self) -> usize {
+        LISTED
     }
 
     fn clear(&mut self) {
@@ -298,6 +308,9 @@ impl Device for SymbolicDevice {
         let row = |(row, hash): (&u32, &u64)| self.functions.logits(*hash, plan.tokens()[*row as usize], program.vocab);
         self.logits = rows.map(row).collect();
         self.brought = plan.sequences().iter().flat_map(|s| std::iter::repeat_n(s.whole, s.selected)).collect();
+        let listed = plan.sequences().iter().flat_map(|s| std::iter::repeat_n(s.top, s.selected));
+        let list = |(row, listed): (&Vec<f32>, bool)| listed.then(|| top(row, LISTED));
+        self.lists = self.logits.iter().zip(listed).map(list).collect();
         Ok(())
     }
 
@@ -308,5 +321,10 @@ impl Device for SymbolicDevice {
 
     fn best(&self, selected: usize) -> Token {
         first_largest(&self.logits[selected])
+    }
+
+    fn top(&self, selected: usize) -> &[(Token, f32)] {
+        let list = self.lists[selected].as_deref();
+        list.unwrap_or_else(|| panic!("the list of row {selected} was not asked for"))
     }
 }

@@ -244,6 +244,7 @@ struct Flaky(SymbolicDevice, u32);
 
 impl Device for Flaky {
     type Logits = [f32];
+    type Top = [(Token, f32)];
 
     fn rows_max(&self) -> usize {
         self.0.rows_max()
@@ -255,6 +256,10 @@ impl Device for Flaky {
 
     fn pages(&self, group: usize) -> usize {
         self.0.pages(group)
+    }
+
+    fn top_max(&self) -> usize {
+        self.0.top_max()
     }
 
     fn clear(&mut self) {
@@ -275,6 +280,10 @@ impl Device for Flaky {
 
     fn best(&self, selected: usize) -> Token {
         self.0.best(selected)
+    }
+
+    fn top(&self, selected: usize) -> &[(Token, f32)] {
+        self.0.top(selected)
     }
 }
 

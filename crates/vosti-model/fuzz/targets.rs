@@ -12,7 +12,7 @@ const TEXT: &str = "Hello, naïve 日本 🙂 42\n";
 pub fn gguf(data: &[u8]) -> bool {
     let Ok(metadata) = Metadata::parse("fuzz.gguf", data) else { return false };
     if let Ok(decoder) = families::from_gguf(&metadata) {
-        plan(&decoder, &PlanOptions { target: "cpu", act: Act::Bf16, context: Some(8) }).ok();
+        plan(&decoder, &PlanOptions { target: "cpu", act: Act::Bf16, context: Some(8), lists: true }).ok();
     }
     if let Ok(tokenizer) = Tokenizer::from_gguf(&metadata) {
         encodes(&tokenizer);
@@ -24,7 +24,7 @@ pub fn gguf(data: &[u8]) -> bool {
 pub fn config(data: &[u8]) -> bool {
     let Ok(config) = serde_json::from_slice(data) else { return false };
     let Ok(decoder) = families::from_config("config.json", &config) else { return false };
-    let plan = plan(&decoder, &PlanOptions { target: "cpu", act: Act::Bf16, context: Some(8) });
+    let plan = plan(&decoder, &PlanOptions { target: "cpu", act: Act::Bf16, context: Some(8), lists: true });
     plan.is_ok_and(|plan| {
         assert!(plan.program.check().is_ok());
         true

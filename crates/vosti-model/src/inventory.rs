@@ -56,7 +56,7 @@ pub fn inventory(target: &str) -> Result<Vec<(String, Vec<Spec>)>> {
         let config = serde_json::from_str(text)
             .map_err(|e| ModelError::Damaged { file: format!("{name}.json"), why: e.to_string() })?;
         let decoder = families::from_config(name, &config)?;
-        let plan = plan(&decoder, &PlanOptions { target, act, context: Some(1) })?;
+        let plan = plan(&decoder, &PlanOptions { target, act, context: Some(1), lists: true })?;
         out.push((format!("{name}-{act}"), specs(&plan)));
     }
     Ok(out)

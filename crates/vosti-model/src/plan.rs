@@ -22,6 +22,8 @@ pub struct PlanOptions<'a> {
     pub act: Act,
     /// Longest sequence to serve; the model's own limit if larger or `None`.
     pub context: Option<u32>,
+    /// Whether the program lists each row's largest logits, so that a choice among them needs no more of the row.
+    pub lists: bool,
 }
 
 /// A model ready to be bound to a device.
@@ -139,6 +141,11 @@ pub fn specs(plan: &ModelPlan) -> Vec<Spec> {
 
 /// The residual stream, in FP32, ping-pongs between two buffers.
 const STREAM: usize = 2;
+/// Logits of a list: as many as any `top_k` that models are published with (Gemma's 64, Qwen's 20; 40 and 50 are common). A
+/// power of two.
+const LISTED: u32 = 64;
+/// Columns of a row among which one program looks for them, at most.
+const LIST_PART: u32 = 4096;
 
 struct Builder<'a> {
     decoder: &'a Decoder,
@@ -205,7 +212,24 @@ impl Builder<'_> {
         let best = self.buffer(1, Dtype::F32, RowSet::Selected);
         let k = self.bind("argmax", &[("V", int(d.vocab))], Vec::new())?;
         self.push_rowwise(k, vec![logits], vec![best]);
+        if self.options.lists {
+            self.lists(logits)?;
+        }
         Ok(logits)
+    }
+
+    /// The largest logits of each row, in two ops: of stretches of it, then of what these gave.
+    fn lists(&mut self, logits: u32) -> Result<()> {
+        let vocab = self.decoder.vocab;
+        let part = vocab.min(LIST_PART).next_power_of_two();
+        let found = vocab.div_ceil(part) * LISTED;
+        let mut pair = |width: u32| [0; 2].map(|_: u32| self.buffer(width, Dtype::F32, RowSet::Selected)).to_vec();
+        let (candidates, list) = (pair(found), pair(LISTED));
+        let k = self.bind("topk_part", &[("V", int(vocab)), ("PART", int(part)), ("K", int(LISTED))], Vec::new())?;
+        self.push_rowwise(k, vec![logits], candidates.clone());
+        let k = self.bind("topk_combine", &[("N", int(found)), ("K", int(LISTED))], Vec::new())?;
+        self.push_rowwise(k, candidates, list);
+        Ok(())
     }
 
     /// One layer: reads `stream[0]`, leaves its output there and uses `stream[1]` between the halves. Nothing after the last

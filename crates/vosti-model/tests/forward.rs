@@ -62,6 +62,9 @@ impl<'a> Evaluator<'a> {
 
     fn rowwise(&mut self, k: u32, ins: &[u32], outs: &[u32]) {
         let launch = self.launch(k);
+        if launch.spec.kernel.starts_with("topk") {
+            return; // Lists come after the logits, which are what is looked at.
+        }
         if launch.spec.kernel == "gather" {
             // All rows are selected.
             for (from, to) in ins.iter().zip(outs) {
@@ -209,7 +212,7 @@ fn check(name: &str) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tiny").join(name);
     let config = serde_json::from_slice(&std::fs::read(folder.join("config.json")).unwrap()).unwrap();
     let decoder = families::from_config("config.json", &config).unwrap();
-    let plan = plan(&decoder, &PlanOptions { target: "cpu", act: Act::F32, context: None }).unwrap();
+    let plan = plan(&decoder, &PlanOptions { target: "cpu", act: Act::F32, context: None, lists: true }).unwrap();
     let files = TensorFiles::open_folder(&folder).unwrap();
     let golden = std::fs::read(folder.join("golden.safetensors")).unwrap();
     let golden = SafeTensors::deserialize(&golden).unwrap();

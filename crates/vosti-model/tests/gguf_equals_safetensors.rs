@@ -243,7 +243,7 @@ fn check(name: &str) {
     std::fs::write(&path, write(&folder, &config)).unwrap();
     let gguf = TensorFiles::open_gguf(&path).unwrap();
     let folder = TensorFiles::open_folder(&folder).unwrap();
-    let options = PlanOptions { target: "cpu", act: Act::F32, context: None };
+    let options = PlanOptions { target: "cpu", act: Act::F32, context: None, lists: false };
     let theirs = plan(&families::from_gguf(gguf.metadata().unwrap()).unwrap(), &options).unwrap();
     let ours = plan(&families::from_config("config.json", &config).unwrap(), &options).unwrap();
     assert_eq!(theirs.program, ours.program);

@@ -208,6 +208,87 @@ fn a_best_that_does_something_else_is_seen() {
     }
 }
 
+/// The rule of top-k: the largest in order, of equals the first; behind them nothing, -inf and no column.
+fn top(row: &[f32], k: usize) -> Vec<(f32, f32)> {
+    let seen = |x: f32| if x.is_subnormal() { 0.0 } else { x };
+    let mut numbers: Vec<(usize, f32)> =
+        row.iter().map(|x| seen(*x)).enumerate().filter(|(_, x)| !x.is_nan()).collect();
+    numbers.sort_by(|a, b| b.1.partial_cmp(&a.1).unwrap());
+    let nothing = std::iter::repeat((f32::NEG_INFINITY, NO_COLUMN));
+    numbers.into_iter().map(|(i, x)| (x, i as f32)).chain(nothing).take(k).collect()
+}
+
+const NO_COLUMN: f32 = 16_777_216.0;
+
+/// Whether kernels of these texts, one row a program, list the `k` largest of `v` logits, `part` of them at a time.
+fn is_top(texts: [&str; 2], v: usize, part: usize, k: usize) -> Result<(), String> {
+    let kernels = texts.map(|text| vosti_tile::lift(text).unwrap_or_else(|error| panic!("{error}")));
+    let options = Options { undefined: Undefined::Poison(3), order: Order::Shuffled(5), operations_max: None };
+    let found = v.div_ceil(part) * k;
+    for seed in 0..60 {
+        let rows = 1 + seed as usize % 4;
+        let x = strange_rows(rows * v, seed);
+        // A row more than there are, not to be looked at, and not to be written.
+        let more = x.iter().copied().chain(std::iter::repeat_n(f32::INFINITY, v));
+        let (count, own) = (Buffer::I32(vec![rows as i32]), |width: usize| Buffer::F32(vec![-1.0; (rows + 1) * width]));
+        let mut first = vec![Buffer::F32(more.collect()), count.clone(), own(found), own(found)];
+        run(&kernels[0], &mut first, [rows + 1, v.div_ceil(part), 1], &options).map_err(|error| error.to_string())?;
+        let columns = first.pop().unwrap();
+        let mut second = vec![first.pop().unwrap(), columns, count, own(k), own(k)];
+        run(&kernels[1], &mut second, [rows + 1, 1, 1], &options).map_err(|error| error.to_string())?;
+        let number = |buffer: usize, i: usize| f32::from_bits(second[buffer].bits(i) as u32);
+        for (i, row) in x.chunks(v).enumerate() {
+            let given: Vec<(f32, f32)> = (i * k..(i + 1) * k).map(|at| (number(3, at), number(4, at))).collect();
+            let wanted = top(row, k);
+            // Compared as numbers: of a zero the sign is anybody's.
+            if given != wanted {
+                return Err(format!("seed {seed}: {given:?} instead of {wanted:?}"));
+            }
+        }
+        if (rows * k..(rows + 1) * k).any(|at| number(3, at) != -1.0 || number(4, at) != -1.0) {
+            return Err(format!("seed {seed}: a row that is not there was written"));
+        }
+    }
+    Ok(())
+}
+
+/// 40 logits in three parts of 16, four of each: there are lanes behind the last logit, and behind the last candidate.
+const PARTS: [&str; 2] =
+    [include_str!("../../../filetests/pass/topk_part.ttir"), include_str!("../../../filetests/pass/topk_combine.ttir")];
+
+#[test]
+fn lists_are_the_largest_logits_in_order() {
+    is_top(PARTS, 40, 16, 4).unwrap();
+    let text = |kernel: &str, name: &str, value: usize| {
+        let spec = small(kernel).into_iter().find(|spec| int(spec, name) == value);
+        vosti_kernels::ttir(&spec.unwrap_or_else(|| panic!("no {kernel} with {name} = {value}"))).unwrap()
+    };
+    is_top([text("topk_part", "V", 256), text("topk_combine", "N", 64)], 256, 256, 64).unwrap();
+}
+
+#[test]
+fn a_list_of_something_else_is_seen() {
+    let wrong = [
+        ("what is smaller", "arith.cmpf ole", "arith.cmpf oge"),
+        ("the smallest", "arith.maxnumf", "arith.minnumf"),
+        ("the last of equals", "arith.minnumf", "arith.maxnumf"),
+        ("one and the same", "arith.cmpf oeq, %column", "arith.cmpf une, %column"),
+        ("zeros behind the last logit", "padding = 2", "padding = 1"),
+        ("small numbers as zeros", "dense<1.17549435E-38>", "dense<2.000000e+00>"),
+    ];
+    for (what, from, to) in wrong {
+        let edited = PARTS.map(|text| text.replace(from, to));
+        let texts = [[&edited[0], PARTS[1]], [PARTS[0], &edited[1]]];
+        let changed = texts.into_iter().zip(PARTS).enumerate().filter(|(i, (texts, text))| texts[*i] != *text);
+        let mut seen = 0;
+        for (i, (texts, _)) in changed {
+            seen += 1;
+            assert!(is_top(texts, 40, 16, 4).is_err(), "{what}, in launch {i}");
+        }
+        assert!(seen > 0, "{what}: no {from}");
+    }
+}
+
 #[test]
 fn gather_copies_chosen_rows() {
     for spec in small("gather") {

@@ -18,9 +18,9 @@ pub enum WiringError {
     #[error("{spec} has other parameters than the kernel in whose place it may run")]
     Unlike { spec: String },
     #[error(
-        "the program has no buffer of best tokens: one op must read the logits, alone, and write one number a selected row"
+        "the program's logits are not read as they must be: by one op, alone, that writes one number a selected row, and besides only for lists"
     )]
-    Best,
+    Outputs,
     #[error("weight `{name}`: {error}")]
     Weight { name: String, error: WeightError },
     #[error("weight `{name}` is not {elem}, which its kernels read")]

@@ -11,7 +11,7 @@ pub mod weights;
 pub mod wiring;
 
 pub use error::WiringError;
-pub use step::{Ints, Meta, Metadata};
+pub use step::{Ints, Meta, Metadata, listed};
 pub use vosti_kernels::TensorData;
 pub use weights::{WeightError, Weights};
-pub use wiring::{Bound, Kernel, Size, Tiling, Wired, Wiring, best, caches, wire};
+pub use wiring::{Bound, Kernel, Lists, Outputs, Size, Tiling, Wired, Wiring, caches, outputs, wire};

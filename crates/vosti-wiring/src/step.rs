@@ -131,6 +131,8 @@ pub struct Metadata<A> {
     used: usize,
     /// Rows and selected rows that launches are made for: those of the step, or more.
     launched: (usize, usize),
+    /// The step wants lists of largest logits.
+    listed: bool,
     /// Positions that the longest sequence of the step reaches.
     length: usize,
     /// Per sequence of the step: where its table starts, from the start of its group's.
@@ -159,6 +161,7 @@ impl<A: Ints> Metadata<A> {
             selected_max,
             used: 0,
             launched: (0, 0),
+            listed: false,
             length: 0,
             starts: Vec::with_capacity(rows_max),
         })
@@ -203,6 +206,7 @@ impl<A: Ints> Metadata<A> {
         match size {
             Size::Rows => Extent { rows, tiles: 0, length: 0 },
             Size::Selected => Extent { rows: selected, tiles: 0, length: 0 },
+            Size::Listed => Extent { rows: if self.listed { selected } else { 0 }, tiles: 0, length: 0 },
             Size::Tiles(tiling) => Extent { rows, tiles: self.places.tiles[tiling].count, length: self.length },
         }
     }
@@ -265,6 +269,7 @@ impl<A: Ints> Metadata<A> {
         places.tiles.iter_mut().for_each(|tiles| tiles.fill(plan, &self.starts, entries, front));
         self.used = places.tables + places.slots.len() * entries;
         self.launched = (rows, selected);
+        self.listed = listed(plan);
         self.length = plan.sequences().iter().map(end).max().unwrap_or(0);
     }
 
@@ -287,6 +292,11 @@ impl<A: Ints> Metadata<A> {
         }
         Ok(())
     }
+}
+
+/// Whether a step wants lists of largest logits.
+pub fn listed(plan: &StepPlan) -> bool {
+    plan.sequences().iter().any(|s| s.top && s.selected > 0)
 }
 
 /// The position after a sequence's last row's.

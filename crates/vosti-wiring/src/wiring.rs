@@ -5,7 +5,7 @@
 use crate::error::WiringError;
 use crate::step::Meta;
 use std::collections::HashMap;
-use vosti_core::{Dtype, Op, PAGE, Program, RowSet};
+use vosti_core::{BufferDecl, Dtype, Op, PAGE, Program, RowSet, StepPlan, Token};
 use vosti_kernels::{Binding, Const, Contract, Extent, Launch, Role, Scratch, Spec};
 use vosti_tile::Scalar;
 
@@ -41,6 +41,8 @@ pub enum Bound {
 pub enum Size {
     Rows,
     Selected,
+    /// As selected in a step that wants lists of largest logits, and nothing in others.
+    Listed,
     /// An index into [`Wiring::tilings`].
     Tiles(usize),
 }
@@ -49,7 +51,7 @@ impl Size {
     /// How much there is to do in the largest step, of requests of up to `context` positions.
     pub fn most(self, rows_max: usize, selected_max: usize, context: usize) -> Extent {
         match self {
-            Size::Selected => Extent { rows: selected_max, tiles: 0, length: 0 },
+            Size::Selected | Size::Listed => Extent { rows: selected_max, tiles: 0, length: 0 },
             // A tile has at least one row.
             Size::Rows | Size::Tiles(_) => Extent { rows: rows_max, tiles: rows_max, length: context },
         }
@@ -129,6 +131,8 @@ struct Use<'a> {
     /// Of a launch over query tiles: the packed rows that it has.
     first: usize,
     end: usize,
+    /// The op is only for lists.
+    listing: bool,
 }
 
 /// Wires a program for steps of up to `rows_max` rows. `load` is asked for each specialisation once.
@@ -144,8 +148,10 @@ pub fn wire<K: Kernel, E: From<WiringError>>(
     let elems = HashMap::new();
     let wiring = Wiring { kernels: vec![], launches: vec![], weights: vec![], tilings: vec![], scratch: vec![], elems };
     let mut builder = Builder { load, by_spec: HashMap::new(), by_name: HashMap::new(), wiring };
-    for op in &program.ops {
+    let listing = outputs(program).ok().and_then(|outputs| outputs.lists).map(|lists| lists.ops);
+    for (i, op) in program.ops.iter().enumerate() {
         let (k, used) = usage(program, op);
+        let used = Use { listing: listing.is_some_and(|ops| ops.contains(&i)), ..used };
         let unbound = WiringError::Binding { k, bindings: bindings.len() };
         let binding = bindings.get(k as usize).ok_or(unbound)?;
         let room = binding.scratch.iter().map(|scratch| scratch.rows.max(1)).min().unwrap_or(usize::MAX);
@@ -163,7 +169,16 @@ pub fn wire<K: Kernel, E: From<WiringError>>(
 fn usage<'a>(program: &Program, op: &'a Op) -> (u32, Use<'a>) {
     let one = std::slice::from_ref;
     let at = |layer: u32| Some((layer as usize, program.layers[layer as usize].group as usize));
-    let base = Use { ins: &[], outs: &[], layer: None, rows: RowSet::All, scratch: &[], first: 0, end: usize::MAX };
+    let base = Use {
+        ins: &[],
+        outs: &[],
+        layer: None,
+        rows: RowSet::All,
+        scratch: &[],
+        first: 0,
+        end: usize::MAX,
+        listing: false,
+    };
     match op {
         Op::Embed { k, out } => (*k, Use { outs: one(out), ..base }),
         Op::Rowwise { k, ins, outs, rows } => (*k, Use { ins, outs, rows: *rows, ..base }),
@@ -180,7 +195,11 @@ impl<K: Kernel, F> Builder<K, F> {
         let kernel = self.kernel(&launch.spec)?;
         let higher = launch.higher.iter().map(|spec| self.kernel(spec)).collect::<Result<Vec<_>, E>>()?;
         let roles: Vec<Role> = self.wiring.kernels[kernel].contract().params.iter().map(|param| param.role).collect();
-        let mut size = if used.rows == RowSet::Selected { Size::Selected } else { Size::Rows };
+        let mut size = match used.rows {
+            _ if used.listing => Size::Listed,
+            RowSet::Selected => Size::Selected,
+            RowSet::All => Size::Rows,
+        };
         let mut params = Vec::with_capacity(roles.len());
         for role in roles {
             let missing = || WiringError::Role { spec: launch.spec.to_string(), role: format!("{role:?}") };
@@ -325,21 +344,89 @@ impl<K> Wiring<K> {
     }
 }
 
-/// The buffer of best tokens: what the one op that reads logits makes of them, a number a row. No other op writes it.
-pub fn best(program: &Program) -> Result<usize, WiringError> {
-    let reads = |op: &&Op| matches!(op, Op::Rowwise { ins, .. } if ins.contains(&program.logits));
-    let writes = |op: &Op, buffer: u32| usage(program, op).1.outs.contains(&buffer);
-    let mut readers = program.ops.iter().filter(reads);
-    let found = match (readers.next(), readers.next()) {
-        (Some(Op::Rowwise { ins, outs, rows: RowSet::Selected, .. }), None) if ins.len() == 1 && outs.len() == 1 => {
-            outs[0]
+/// What a program makes of its logits: row buffers, each written by one op.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outputs {
+    /// The best token of each selected row, as a number.
+    pub best: usize,
+    pub lists: Option<Lists>,
+}
+
+/// The largest logits of each selected row in order, and the tokens that have them, as numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lists {
+    pub logits: usize,
+    pub tokens: usize,
+    /// How many a row has.
+    pub most: usize,
+    /// The two ops that are for nothing else.
+    pub ops: [usize; 2],
+}
+
+impl Lists {
+    /// The lists that a step wanted, from what it left of every selected row: logits, and tokens as numbers. What is nobody's is
+    /// empty, and what stands for no token (its number is not one of the vocabulary) is left out.
+    pub fn read(&self, plan: &StepPlan, [logits, tokens]: [&[f32]; 2], vocab: u32, lists: &mut Vec<Vec<(Token, f32)>>) {
+        lists.iter_mut().for_each(Vec::clear);
+        lists.resize_with(lists.len().max(plan.selected().len()), Vec::new);
+        for s in plan.sequences().iter().filter(|s| s.top) {
+            let rows = s.first_selected..s.first_selected + s.selected;
+            for (list, row) in lists[rows.clone()].iter_mut().zip(rows) {
+                let at = row * self.most..(row + 1) * self.most;
+                list.extend(listed_tokens(&logits[at.clone()], &tokens[at], vocab));
+            }
         }
-        _ => return Err(WiringError::Best),
+    }
+}
+
+fn listed_tokens(logits: &[f32], tokens: &[f32], vocab: u32) -> impl Iterator<Item = (Token, f32)> {
+    // Whole numbers, which FP32 holds exactly.
+    let pairs = tokens.iter().map(|token| *token as Token).zip(logits.iter().copied());
+    pairs.filter(move |(token, _)| *token < vocab)
+}
+
+/// Finds them by who reads whom: one op reads the logits alone and writes a number a row, the best token. If another reads them,
+/// it writes candidates, two buffers, which one op reads alone; that one writes the lists.
+pub fn outputs(program: &Program) -> Result<Outputs, WiringError> {
+    let (mut best, mut lists) = (None, None);
+    for (op, outs) in readers(program, &[program.logits])? {
+        if outs.len() == 1 && best.is_none() && width(program, outs)? == 1 {
+            best = Some(outs[0] as usize);
+        } else if outs.len() == 2 && lists.is_none() {
+            width(program, outs)?;
+            let [(second, found @ &[logits, tokens])] = readers(program, outs)?[..] else {
+                return Err(WiringError::Outputs);
+            };
+            let most = width(program, found)? as usize;
+            lists = Some(Lists { logits: logits as usize, tokens: tokens as usize, most, ops: [op, second] });
+        } else {
+            return Err(WiringError::Outputs);
+        }
+    }
+    Ok(Outputs { best: best.ok_or(WiringError::Outputs)?, lists })
+}
+
+/// The ops that read any of these buffers, each with what it writes. They must be of selected rows and read nothing else.
+fn readers<'a>(program: &'a Program, buffers: &[u32]) -> Result<Vec<(usize, &'a [u32])>, WiringError> {
+    let reads = |op: &Op| usage(program, op).1.ins.iter().any(|input| buffers.contains(input));
+    let found = program.ops.iter().enumerate().filter(|(_, op)| reads(op));
+    let alone = |(i, op): (usize, &'a Op)| match op {
+        Op::Rowwise { ins, outs, rows: RowSet::Selected, .. } if ins == buffers => Ok((i, outs.as_slice())),
+        _ => Err(WiringError::Outputs),
     };
-    let decl = &program.buffers[found as usize];
-    let number = decl.width == 1 && decl.dtype == Dtype::F32 && decl.rows == RowSet::Selected;
-    let once = program.ops.iter().filter(|op| writes(op, found)).count() == 1;
-    if number && once { Ok(found as usize) } else { Err(WiringError::Best) }
+    found.map(alone).collect()
+}
+
+/// The one width of buffers of FP32 numbers a selected row, each of which one op writes.
+fn width(program: &Program, buffers: &[u32]) -> Result<u32, WiringError> {
+    let decl = |buffer: &u32| program.buffers[*buffer as usize];
+    let width = buffers.first().map(|buffer| decl(buffer).width).ok_or(WiringError::Outputs)?;
+    let right = |buffer: &u32| {
+        let writers = program.ops.iter().filter(|op| usage(program, op).1.outs.contains(buffer)).count();
+        let numbers = BufferDecl { width, dtype: Dtype::F32, rows: RowSet::Selected };
+        decl(buffer) == numbers && writers == 1
+    };
+    if buffers.iter().all(right) { Ok(width) } else { Err(WiringError::Outputs) }
 }
 
 impl<K> Wiring<K> {
@@ -360,4 +447,62 @@ pub fn caches(program: &Program, pages: &[usize]) -> Result<Vec<usize>, WiringEr
         pages[group as usize] * PAGE * decl.kv_heads as usize * decl.head_dim as usize
     };
     Ok(program.layers.iter().map(|layer| len(layer.group)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vosti_core::{GroupDecl, LayerDecl};
+
+    /// Logits, and what is made of them: best tokens, candidates, lists.
+    fn program() -> Program {
+        let buffer = |width| BufferDecl { width, dtype: Dtype::F32, rows: RowSet::Selected };
+        let row = |ins: &[u32], outs: &[u32]| Op::Rowwise {
+            k: 0,
+            ins: ins.into(),
+            outs: outs.into(),
+            rows: RowSet::Selected,
+        };
+        Program {
+            ops: vec![row(&[6], &[0]), row(&[0], &[1]), row(&[0], &[2, 3]), row(&[2, 3], &[4, 5])],
+            buffers: [9, 1, 8, 8, 4, 4, 2].map(buffer).to_vec(),
+            groups: vec![GroupDecl { window: None, kv_heads: 1, head_dim: 1 }],
+            layers: vec![LayerDecl { group: 0 }],
+            logits: 0,
+            vocab: 9,
+            context: 64,
+            kernels: 1,
+        }
+    }
+
+    #[test]
+    fn outputs_are_found_by_who_reads_whom() {
+        let lists = Lists { logits: 4, tokens: 5, most: 4, ops: [2, 3] };
+        assert_eq!(outputs(&program()).unwrap(), Outputs { best: 1, lists: Some(lists) });
+        let refused = |change: fn(&mut Program)| {
+            let mut program = program();
+            change(&mut program);
+            assert!(outputs(&program).is_err(), "{:?}", program.ops);
+        };
+        refused(|p| drop(p.ops.remove(1)));
+        refused(|p| p.ops.push(p.ops[1].clone()));
+        refused(|p| p.ops.push(p.ops[2].clone()));
+        refused(|p| p.ops.push(p.ops[3].clone()));
+        refused(|p| p.ops.truncate(3));
+        refused(|p| p.buffers[1].width = 2);
+        refused(|p| p.buffers[3].width = 7);
+        refused(|p| p.buffers[5].width = 3);
+        refused(|p| p.buffers[5].dtype = Dtype::Act);
+        refused(|p| p.buffers[4].rows = RowSet::All);
+        let mut program = program();
+        program.ops.truncate(2);
+        assert_eq!(outputs(&program).unwrap(), Outputs { best: 1, lists: None });
+    }
+
+    #[test]
+    fn what_stands_for_no_token_is_not_in_a_list() {
+        let list: Vec<_> = listed_tokens(&[2.0, 1.0, f32::NEG_INFINITY], &[7.0, 0.0, 16_777_216.0], 9).collect();
+        assert_eq!(list, [(7, 2.0), (0, 1.0)]);
+        assert_eq!(listed_tokens(&[0.0; 3], &[9.0, 8.0, f32::INFINITY], 9).collect::<Vec<_>>(), [(8, 0.0)]);
+    }
 }

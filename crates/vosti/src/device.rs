@@ -59,6 +59,7 @@ impl AnyDevice {
 
 impl Device for AnyDevice {
     type Logits = [f32];
+    type Top = [(Token, f32)];
 
     fn rows_max(&self) -> usize {
         match self {
@@ -78,6 +79,13 @@ impl Device for AnyDevice {
         match self {
             AnyDevice::Cpu(device) => device.pages(group),
             AnyDevice::Gpu(device) => device.pages(group),
+        }
+    }
+
+    fn top_max(&self) -> usize {
+        match self {
+            AnyDevice::Cpu(device) => device.top_max(),
+            AnyDevice::Gpu(device) => device.top_max(),
         }
     }
 
@@ -106,6 +114,13 @@ impl Device for AnyDevice {
         match self {
             AnyDevice::Cpu(device) => device.best(selected),
             AnyDevice::Gpu(device) => device.best(selected),
+        }
+    }
+
+    fn top(&self, selected: usize) -> &[(Token, f32)] {
+        match self {
+            AnyDevice::Cpu(device) => device.top(selected),
+            AnyDevice::Gpu(device) => device.top(selected),
         }
     }
 }

@@ -162,7 +162,7 @@ mod tests {
             let path = format!("{}/../vosti-model/configs/{name}.json", env!("CARGO_MANIFEST_DIR"));
             let config = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
             let decoder = vosti_model::families::from_config(name, &config).unwrap();
-            let plan = PlanOptions { target: "cpu", act: Act::Bf16, context: Some(512) };
+            let plan = PlanOptions { target: "cpu", act: Act::Bf16, context: Some(512), lists: true };
             let program = vosti_model::plan(&decoder, &plan).unwrap().program;
             let rows = without_attention(&program);
             let rowwise = |program: &Program| program.ops.iter().filter(|op| matches!(op, Op::Rowwise { .. })).count();

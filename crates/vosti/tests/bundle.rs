@@ -18,7 +18,7 @@ fn plan_for(target: &str, name: &str, context: u32) -> ModelPlan {
     let path = format!("{}/../vosti-model/configs/{name}.json", env!("CARGO_MANIFEST_DIR"));
     let config = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let decoder = vosti_model::families::from_config(name, &config).unwrap();
-    vosti_model::plan(&decoder, &PlanOptions { target, act: Act::Bf16, context: Some(context) }).unwrap()
+    vosti_model::plan(&decoder, &PlanOptions { target, act: Act::Bf16, context: Some(context), lists: true }).unwrap()
 }
 
 fn gemma() -> ModelPlan {

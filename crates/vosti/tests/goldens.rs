@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use safetensors::SafeTensors;
-use vosti_core::{Core, PAGE, Sampler, Select, Token};
+use vosti_core::{Core, PAGE, Reads, Sampler, Select, Token};
 use vosti_cpu::{Config, CpuDevice};
 use vosti_kernels::Act;
 use vosti_model::decoder::Decoder;
@@ -32,6 +32,7 @@ struct Once {
 
 impl Sampler for Once {
     type Logits = [f32];
+    type Top = [(Token, f32)];
     type State = ();
 
     fn vocab(&self) -> u32 {
@@ -42,11 +43,15 @@ impl Sampler for Once {
         (0, true)
     }
 
-    fn reads_row(&self, (): &()) -> bool {
-        false
+    fn reads(&self, (): &()) -> Reads {
+        Reads::Best
     }
 
     fn sample_best(&self, (): &mut (), _: Token) -> (Token, bool) {
+        (0, true)
+    }
+
+    fn sample_top(&self, (): &mut (), _: &[(Token, f32)]) -> (Token, bool) {
         (0, true)
     }
 }
@@ -76,7 +81,8 @@ struct Run {
 
 impl Run {
     fn new(decoder: &Decoder, files: &TensorFiles, act: Act, longest: usize, chunk: usize) -> Self {
-        let plan = plan(decoder, &PlanOptions { target: "cpu", act, context: Some(longest as u32 + 1) }).unwrap();
+        let plan = plan(decoder, &PlanOptions { target: "cpu", act, context: Some(longest as u32 + 1), lists: false })
+            .unwrap();
         let weights = Source(vosti_model::Weights::new(files, &plan, act));
         let pages = vec![longest.div_ceil(PAGE) + 1; plan.program.groups.len()];
         let config = Config::new(chunk, chunk, pages, 2);

@@ -5,7 +5,7 @@ use crate::error::CoreError;
 use crate::ids::{NO_PAGE, PAGE, RequestId, Token};
 use crate::invariant::*;
 use crate::pages::{Page, Pool};
-use crate::plan::StepPlan;
+use crate::plan::{Reads, StepPlan};
 use crate::program::*;
 use crate::program::*;
 use crate::proof::canonical::*;
@@ -44,13 +44,17 @@ pub open(crate) spec fn record_events(logits: Seq<Bits>, records: Seq<Record>) -
     records.map_values(|r: Record| record_event(logits, r))
 }
 
-/// The sampler's choice of a row of the device: by the row if it reads that, else by its best token.
-pub open(crate) spec fn chosen<D: Device<Logits = S::Logits>, S: Sampler>(w: Bits, state: Bits, row: Bits) -> (Token, Bits, bool) {
-    if S::whole(state) { S::choice(w, state, D::logits_of(row)) } else { S::choice_best(w, state, D::best_of(row)) }
+/// The sampler's choice of a row of the device, by what it reads of it.
+pub open(crate) spec fn chosen<D: Device<Logits = S::Logits, Top = S::Top>, S: Sampler>(w: Bits, state: Bits, row: Bits) -> (Token, Bits, bool) {
+    match S::reads_of(state) {
+        Reads::Best => S::choice_best(w, state, D::best_of(row)),
+        Reads::Top => S::choice_top(w, state, D::top_of(row)),
+        Reads::Row => S::choice(w, state, D::logits_of(row)),
+    }
 }
 
 /// The world's choice is the sampler's, of the device's rows.
-pub open(crate) spec fn chooses<D: Device<Logits = S::Logits>, S: Sampler>(fixed: Fixed<S>) -> bool {
+pub open(crate) spec fn chooses<D: Device<Logits = S::Logits, Top = S::Top>, S: Sampler>(fixed: Fixed<S>) -> bool {
     forall|state: Bits, row: Bits| #[trigger] (fixed.choice@)(state, row) == chosen::<D, S>(fixed.sampler.w(), state, row)
 }
 
@@ -60,7 +64,7 @@ impl<S: Sampler> State<S> {
         self.phase is Ran
     }
 
-    pub(crate) fn commit<D: Device<Logits = S::Logits>>(&mut self, fixed: &Fixed<S>, device: &D) -> (out: Result<Vec<Record>, CoreError>)
+    pub(crate) fn commit<D: Device<Logits = S::Logits, Top = S::Top>>(&mut self, fixed: &Fixed<S>, device: &D) -> (out: Result<Vec<Record>, CoreError>)
         requires old(self).inv(*fixed), old(self).dev@ == device_view(*device), chooses::<D, S>(*fixed),
         ensures
             final(self).inv(*fixed), final(self).dev@ == old(self).dev@,
@@ -140,7 +144,7 @@ impl<S: Sampler> State<S> {
 }
 
 /// Commits one sequence: caches its rows and, where they reach the end of the history, emits.
-fn commit_sequence<D: Device<Logits = S::Logits>, S: Sampler>(
+fn commit_sequence<D: Device<Logits = S::Logits, Top = S::Top>, S: Sampler>(
     device: &D,
     fixed: &Fixed<S>,
     plan: &StepPlan,
@@ -204,7 +208,7 @@ fn commit_sequence<D: Device<Logits = S::Logits>, S: Sampler>(
             fixed.sampler.vocab_limit() == fixed.program.vocab,
             ready(world@, *plan, index as int, r0, logits), logits == device.logits_rows(),
             readable::<S>(*plan, index as int, r0, device.brought()),
-            go && S::whole(S::state_bits(&request.state)) ==> s.whole,
+            go ==> s.brings(S::reads_of(S::state_bits(&request.state))),
             s == plan.sequences@[index as int], *sequence == s, s.emits, h == r0.history@.len(),
             ext == r0.history@ + drafts_of(*plan, index as int),
             first_draft == s.first_row + s.rows - s.drafts,
@@ -227,10 +231,10 @@ fn commit_sequence<D: Device<Logits = S::Logits>, S: Sampler>(
         let ghost history = request.history@;
         let ghost seen = views(log@)[serial];
         proof { assert(s.compact(s.selected - s.drafts - 1 + accepted) == selected); }
-        let (token, done) = if fixed.sampler.reads_row(&request.state) {
-            fixed.sampler.sample(&mut request.state, device.logits(selected))
-        } else {
-            fixed.sampler.sample_best(&mut request.state, device.best(selected))
+        let (token, done) = match fixed.sampler.reads(&request.state) {
+            Reads::Best => fixed.sampler.sample_best(&mut request.state, device.best(selected)),
+            Reads::Top => fixed.sampler.sample_top(&mut request.state, device.top(selected)),
+            Reads::Row => fixed.sampler.sample(&mut request.state, device.logits(selected)),
         };
         let position = request.history.len();
         let record = Record { request: sequence.request, token, done, selected, position };
@@ -270,8 +274,8 @@ fn commit_sequence<D: Device<Logits = S::Logits>, S: Sampler>(
                 }
             }
         }
-        // A sampler that now reads rows gets them in the next step.
-        let readable = sequence.whole || !fixed.sampler.reads_row(&request.state);
+        // A sampler that now reads more than was brought gets it in the next step.
+        let readable = sequence.has(fixed.sampler.reads(&request.state));
         if !done && accepted < sequence.drafts && plan.tokens[first_draft + accepted] == token && readable {
             request.cached += 1;
             accepted += 1;

@@ -4,7 +4,7 @@ use crate::error::CoreError;
 use crate::ids::{NO_PAGE, PAGE, RequestId, Token};
 use crate::invariant::*;
 use crate::pages::{Page, Pool};
-use crate::plan::{Select, SeqPlan, StepPlan};
+use crate::plan::{Reads, Select, SeqPlan, StepPlan};
 use crate::program::*;
 use crate::proof::canonical::*;
 use crate::proof::forward::*;
@@ -106,6 +106,7 @@ impl<S: Sampler> State<S> {
             assert(request_shape(fixed.program, before.requests@[slot]->0));
         }
         if let Some(mut request) = self.requests[id.slot].take() {
+            let reads = fixed.sampler.reads(&request.state);
             let sequence = SeqPlan {
                 request: id,
                 first_row: self.plan.tokens.len(),
@@ -114,7 +115,8 @@ impl<S: Sampler> State<S> {
                 drafts: drafts.len(),
                 first_selected: self.plan.selected.len(),
                 selected,
-                whole: shows(select) || fixed.sampler.reads_row(&request.state),
+                top: matches!(reads, Reads::Top),
+                whole: shows(select) || matches!(reads, Reads::Row),
                 emits: request.cached + rows == request.history.len(),
                 tables: copy_tables(&request.tables),
             };
@@ -227,7 +229,7 @@ impl<S: Sampler> State<S> {
             old(self).inv(*fixed), old(self).legal_run(),
             dev@.w == old(self).dev@.w, dev@.limits == old(self).dev@.limits, all_finite(dev@.w, dev@.cache),
             !failed ==> ran(dev@.w, fixed.program, old(self).plan, old(self).dev@.cache, dev@.cache, dev@.logits)
-                && whole_brought(old(self).plan, dev@.brought),
+                && wanted_brought(old(self).plan, dev@.brought),
             failed ==> kept_outside(fixed.program, old(self).plan, old(self).dev@.cache, dev@.cache),
         ensures
             final(self).inv(*fixed), final(self).dev@ == dev@, final(self).log@ == old(self).log@,
@@ -307,6 +309,19 @@ impl<S: Sampler> State<S> {
 /// The device lost its cache.
 pub open(crate) spec fn lost<T>(out: Result<T, CoreError>) -> bool {
     out matches Err(CoreError::Device { error }) && !error.intact
+}
+
+impl SeqPlan {
+    /// Whether so much of its selected rows is brought to the host.
+    pub fn has(&self, what: Reads) -> (yes: bool)
+        ensures yes == self.brings(what),
+    {
+        match what {
+            Reads::Best => true,
+            Reads::Top => self.top,
+            Reads::Row => self.whole,
+        }
+    }
 }
 
 /// The rows are brought to the host whatever the sampler reads.

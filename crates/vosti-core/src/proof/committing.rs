@@ -57,11 +57,11 @@ pub open(crate) spec fn ready<T>(world: World, plan: StepPlan, q: int, r: Reques
             == canon_logits(world.w, world.program, ext, s.position(s.unselected() + i))
 }
 
-/// The rows that sequence q's sampler reads, or that were asked for, are on the host.
-pub open(crate) spec fn readable<S: Sampler>(plan: StepPlan, q: int, r: Request<S::State>, brought: spec_fn(int) -> bool) -> bool {
+/// What sequence q's sampler reads, or what was asked for, is on the host.
+pub open(crate) spec fn readable<S: Sampler>(plan: StepPlan, q: int, r: Request<S::State>, brought: spec_fn(int, Reads) -> bool) -> bool {
     let s = plan.sequences@[q];
-    &&& S::whole(S::state_bits(&r.state)) ==> s.whole
-    &&& s.whole ==> forall|i: int| 0 <= i < s.selected ==> brought(#[trigger] s.compact(i))
+    &&& s.brings(S::reads_of(S::state_bits(&r.state)))
+    &&& forall|i: int, what: Reads| 0 <= i < s.selected && s.brings(what) ==> #[trigger] brought(s.compact(i), what)
 }
 
 /// Two histories agree on the first n tokens.
@@ -142,7 +142,7 @@ pub(crate) proof fn lemma_ready<S: Sampler>(fixed: Fixed<S>, a: State<S>, now: S
     assert(views(now.log@).contains_key(r.serial)) by { reveal(State::inv_log); }
     assert(view_ok(a.world(fixed), views(now.log@)[r.serial])) by { reveal(State::inv_log); }
     assert(logits_ok(a.dev@.w, fixed.program, a.plan, a.histories(), a.dev@.logits)) by { reveal(State::inv_ran); }
-    assert(whole_brought(a.plan, a.dev@.brought)) by { reveal(State::inv_ran); }
+    assert(wanted_brought(a.plan, a.dev@.brought)) by { reveal(State::inv_ran); }
     reveal(logits_ok);
     assert(a.histories()[q] == a.seq_history(q));
     assert(a.seq_history(q) == r.history@ + drafts_of(a.plan, q));

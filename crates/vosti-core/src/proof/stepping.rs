@@ -150,7 +150,7 @@ pub open(crate) spec fn sequence_added<S: Sampler>(a: State<S>, b: State<S>, id:
     &&& s.selected == selected && s.emits == (r.cached + rows == r.history@.len())
     &&& s.tables@.len() == r.tables@.len()
     &&& forall|g: int| 0 <= g < s.tables@.len() ==> (#[trigger] s.tables@[g])@ == r.tables@[g]@
-    &&& S::whole(S::state_bits(&r.state)) ==> s.whole
+    &&& s.brings(S::reads_of(S::state_bits(&r.state)))
     &&& n <= usize::MAX
 }
 
@@ -543,7 +543,7 @@ pub(crate) proof fn lemma_ran<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: State
         a.inv(fixed), b == (State { dev: b.dev, phase: Phase::Ran, ..a }), b.dev@.w == a.dev@.w, b.dev@.limits == a.dev@.limits,
         a.phase is Planning, a.plan.sequences@.len() > 0,
         ran(a.dev@.w, fixed.program, a.plan, a.dev@.cache, b.dev@.cache, b.dev@.logits), all_finite(b.dev@.w, b.dev@.cache),
-        whole_brought(a.plan, b.dev@.brought),
+        wanted_brought(a.plan, b.dev@.brought),
     ensures b.inv(fixed),
 {
     lemma_given(fixed, a);

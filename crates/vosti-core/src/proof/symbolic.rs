@@ -30,8 +30,8 @@ pub struct Symbolic {
     /// Room for as many rows of logits as a step may select, and how many there are.
     pub(crate) logits: Vec<Ghost<Bits>>,
     pub(crate) count: usize,
-    /// Whether each of them is on the host.
-    pub(crate) brought: Ghost<spec_fn(int) -> bool>,
+    /// What of each is on the host.
+    pub(crate) brought: Ghost<spec_fn(int, Reads) -> bool>,
 }
 
 /// One op, as a function of memory.
@@ -223,7 +223,7 @@ impl Symbolic {
             cache: Ghost(|layer: u32, page: int, offset: int| Bits { code: 0 }),
             logits: blank_rows(rows_max),
             count: 0,
-            brought: Ghost(|i: int| false),
+            brought: Ghost(|i: int, what: Reads| false),
         }
     }
 
@@ -236,12 +236,14 @@ impl Symbolic {
 impl Device for Symbolic {
     type Logits = Ghost<Bits>;
 
+    type Top = Ghost<Bits>;
+
     closed spec fn w(&self) -> Kernels {
         self.kernels()
     }
 
     closed spec fn limits(&self) -> Limits {
-        Limits { rows: self.rows_max, selected: self.logits.len(), pages: |g: int| self.pages }
+        Limits { rows: self.rows_max, selected: self.logits.len(), pages: |g: int| self.pages, top: 1 }
     }
 
     closed spec fn cache(&self) -> spec_fn(u32, int, int) -> Bits {
@@ -260,7 +262,11 @@ impl Device for Symbolic {
         0
     }
 
-    closed spec fn brought(&self) -> spec_fn(int) -> bool {
+    closed spec fn top_of<'a>(bits: Bits) -> &'a Ghost<Bits> {
+        &Ghost(bits)
+    }
+
+    closed spec fn brought(&self) -> spec_fn(int, Reads) -> bool {
         self.brought@
     }
 
@@ -274,6 +280,10 @@ impl Device for Symbolic {
 
     fn pages(&self, group: usize) -> usize {
         self.pages
+    }
+
+    fn top_max(&self) -> usize {
+        1
     }
 
     fn clear(&mut self) {
@@ -307,8 +317,9 @@ impl Device for Symbolic {
         }
         self.count = n;
         // No more than is promised.
-        self.brought = Ghost(|row: int| exists|q: int, i: int| 0 <= q < plan.sequences@.len() && plan.sequences@[q].whole
-            && 0 <= i < plan.sequences@[q].selected && row == #[trigger] plan.sequences@[q].compact(i));
+        self.brought = Ghost(|row: int, what: Reads| exists|q: int, i: int| 0 <= q < plan.sequences@.len()
+            && plan.sequences@[q].brings(what) && 0 <= i < plan.sequences@[q].selected
+            && row == #[trigger] plan.sequences@[q].compact(i));
         proof {
             assert(self.logits_rows() =~= rows);
             assert(chain_ran(w, *program, *plan, ms));
@@ -323,6 +334,11 @@ impl Device for Symbolic {
 
     fn best(&self, selected: usize) -> Token {
         0
+    }
+
+    fn top(&self, selected: usize) -> &Ghost<Bits> {
+        proof { assert(self.logits_rows()[selected as int] == self.logits@[selected as int]@); }
+        &self.logits[selected]
     }
 }
 
@@ -434,13 +450,16 @@ pub fn scenario() -> Result<Scene, CoreError> {
     Ok(Scene { records, published: 1, attached: 2, evicted: 1 })
 }
 
-/// A sampler that counts down: its state is how many tokens are left. It reads rows while more than three are.
+/// A sampler that counts down: its state is how many tokens are left. It reads rows while more than three are, and a
+/// list when two are.
 pub struct Countdown {
     pub(crate) vocab: u32,
 }
 
 impl Sampler for Countdown {
     type Logits = Ghost<Bits>;
+
+    type Top = Ghost<Bits>;
 
     type State = u32;
 
@@ -464,8 +483,12 @@ impl Sampler for Countdown {
         Self::choice(w, state, &Ghost(state))
     }
 
-    closed spec fn whole(state: Bits) -> bool {
-        state.code > 3
+    closed spec fn choice_top(w: Bits, state: Bits, top: &Ghost<Bits>) -> (Token, Bits, bool) {
+        Self::choice(w, state, top)
+    }
+
+    closed spec fn reads_of(state: Bits) -> Reads {
+        if state.code > 3 { Reads::Row } else if state.code == 2 { Reads::Top } else { Reads::Best }
     }
 
     closed spec fn vocab_limit(&self) -> u32 {
@@ -484,12 +507,16 @@ impl Sampler for Countdown {
         (if n < self.vocab { n } else { 0 }, n <= 1)
     }
 
-    fn reads_row(&self, state: &u32) -> bool {
-        *state > 3
+    fn reads(&self, state: &u32) -> Reads {
+        if *state > 3 { Reads::Row } else if *state == 2 { Reads::Top } else { Reads::Best }
     }
 
     fn sample_best(&self, state: &mut u32, best: Token) -> (Token, bool) {
         self.sample(state, &Ghost(Bits { code: 0 }))
+    }
+
+    fn sample_top(&self, state: &mut u32, top: &Ghost<Bits>) -> (Token, bool) {
+        self.sample(state, top)
     }
 }
 

@@ -89,7 +89,7 @@ pub open(crate) spec fn legal_new<D: Device, S: Sampler>(device: D, sampler: S, 
 }
 
 /// The operation is legal now. Each `legal_*` stands in `ops/`.
-pub open(crate) spec fn legal<D: Device, S: Sampler<Logits = D::Logits>>(core: Core<D, S>, call: Call) -> bool {
+pub open(crate) spec fn legal<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(core: Core<D, S>, call: Call) -> bool {
     core.spec_state() matches Some(s) && match call {
         Call::Admit { prompt, .. } => s.legal_admit(core.spec_fixed(), prompt),
         Call::Attach { request, block } => s.legal_attach(request, block),
@@ -132,7 +132,7 @@ pub open(crate) spec fn fits(call: Call, answer: Answer) -> bool {
 
 /// What every operation ensures: it is refused exactly when it is not legal, refusal changes nothing, the weights stay,
 /// the client sees the call's events and nothing else, the logits of records are the device's, and the core is sound.
-pub open(crate) spec fn next<D: Device, S: Sampler<Logits = D::Logits>>(old: Core<D, S>, call: Call, answer: Answer, new: Core<D, S>) -> bool {
+pub open(crate) spec fn next<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(old: Core<D, S>, call: Call, answer: Answer, new: Core<D, S>) -> bool {
     &&& answer is Refused <==> !legal(old, call)
     &&& fits(call, answer)
     &&& answer is Refused ==> new == old
@@ -144,7 +144,7 @@ pub open(crate) spec fn next<D: Device, S: Sampler<Logits = D::Logits>>(old: Cor
 }
 
 /// A core, the calls on it, what came back, and what it became after each.
-pub open(crate) spec fn is_trace<D: Device, S: Sampler<Logits = D::Logits>>(cores: Seq<Core<D, S>>, calls: Seq<Call>, answers: Seq<Answer>) -> bool {
+pub open(crate) spec fn is_trace<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(cores: Seq<Core<D, S>>, calls: Seq<Call>, answers: Seq<Answer>) -> bool {
     &&& cores.len() == calls.len() + 1 && answers.len() == calls.len()
     &&& cores[0].sound() && cores[0].log().len() == 0
     &&& forall|i: int| 0 <= i < calls.len() ==> #[trigger] next(cores[i], calls[i], answers[i], cores[i + 1])
@@ -157,7 +157,7 @@ pub open(crate) spec fn trace_events(calls: Seq<Call>, answers: Seq<Answer>, n: 
     if n <= 0 { Seq::empty() } else { trace_events(calls, answers, n - 1) + events(calls[n - 1], answers[n - 1]) }
 }
 
-proof fn lemma_trace<D: Device, S: Sampler<Logits = D::Logits>>(cores: Seq<Core<D, S>>, calls: Seq<Call>, answers: Seq<Answer>, n: int)
+proof fn lemma_trace<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(cores: Seq<Core<D, S>>, calls: Seq<Call>, answers: Seq<Answer>, n: int)
     requires is_trace(cores, calls, answers), 0 <= n <= calls.len(),
     ensures cores[n].log() == trace_events(calls, answers, n), cores[n].sound(),
     decreases n,
@@ -171,7 +171,7 @@ proof fn lemma_trace<D: Device, S: Sampler<Logits = D::Logits>>(cores: Seq<Core<
 }
 
 /// Every trace of core operations is deterministic, whatever the policy that chose them.
-pub proof fn theorem_deterministic<D: Device, S: Sampler<Logits = D::Logits>>(cores: Seq<Core<D, S>>, calls: Seq<Call>, answers: Seq<Answer>)
+pub proof fn theorem_deterministic<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(cores: Seq<Core<D, S>>, calls: Seq<Call>, answers: Seq<Answer>)
     requires is_trace(cores, calls, answers),
     ensures deterministic(trace_events(calls, answers, calls.len() as int)),
 {
@@ -184,7 +184,7 @@ pub proof fn theorem_deterministic<D: Device, S: Sampler<Logits = D::Logits>>(co
 /// The step theorem, of the core: once a step has run, every selected row of logits on the device (those of records, and
 /// those of prompt log-probabilities) is the cold-forward row of that request's history and drafts at that position,
 /// whatever else is in the batch. They stay until the next run.
-pub(crate) proof fn theorem_step<D: Device, S: Sampler<Logits = D::Logits>>(core: Core<D, S>, q: int, i: int)
+pub(crate) proof fn theorem_step<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(core: Core<D, S>, q: int, i: int)
     requires
         core.sound(),
         core.spec_state() matches Some(s) && s.phase is Ran && 0 <= q < s.plan.sequences@.len() && 0 <= i < s.plan.sequences@[q].selected,

@@ -11,7 +11,8 @@ pub struct Tiny {
     pub cache: Vec<Vec<u64>>,
     pub logits: Vec<u64>,
     /// Which rows of logits a caller may read.
-    pub brought: Vec<bool>,
+    /// Lists and rows that the last step brought.
+    pub brought: Vec<(bool, bool)>,
     pub rows_max: usize,
     pub selected_max: usize,
     /// What the next runs end with: true is an error with the cache intact, false one that lost it.
@@ -109,6 +110,7 @@ impl Tiny {
 
 impl Device for Tiny {
     type Logits = u64;
+    type Top = u64;
 
     fn rows_max(&self) -> usize {
         self.rows_max
@@ -120,6 +122,10 @@ impl Device for Tiny {
 
     fn pages(&self, group: usize) -> usize {
         self.cache[group].len() / PAGE
+    }
+
+    fn top_max(&self) -> usize {
+        1
     }
 
     fn clear(&mut self) {
@@ -161,17 +167,22 @@ impl Device for Tiny {
             h
         };
         self.logits = plan.selected().iter().map(logits).collect();
-        self.brought = plan.sequences().iter().flat_map(|s| vec![s.whole; s.selected]).collect();
+        self.brought = plan.sequences().iter().flat_map(|s| vec![(s.top, s.whole); s.selected]).collect();
         Ok(())
     }
 
     fn logits(&self, selected: usize) -> &u64 {
-        assert!(self.brought[selected], "a row that was not brought to the host is read");
+        assert!(self.brought[selected].1, "a row that was not brought to the host is read");
         &self.logits[selected]
     }
 
     fn best(&self, selected: usize) -> Token {
         best(self.logits[selected])
+    }
+
+    fn top(&self, selected: usize) -> &u64 {
+        assert!(self.brought[selected].0, "a list that was not brought to the host is read");
+        &self.logits[selected]
     }
 }
 
@@ -180,11 +191,12 @@ pub fn best(logits: u64) -> Token {
     (logits % VOCAB as u64) as u32
 }
 
-/// A sampler that reads the row every third time, and else takes the best token.
+/// A sampler that reads in turn the row (its state is a multiple of three), the best token and the list.
 pub struct Modulo;
 
 impl Sampler for Modulo {
     type Logits = u64;
+    type Top = u64;
     type State = u64;
 
     fn vocab(&self) -> u32 {
@@ -197,14 +209,24 @@ impl Sampler for Modulo {
         (best(*logits), *state == 0)
     }
 
-    fn reads_row(&self, state: &u64) -> bool {
-        state.is_multiple_of(3)
+    fn reads(&self, state: &u64) -> Reads {
+        match state % 3 {
+            0 => Reads::Row,
+            1 => Reads::Top,
+            _ => Reads::Best,
+        }
     }
 
     fn sample_best(&self, state: &mut u64, best: Token) -> (Token, bool) {
-        assert!(*state > 0 && !self.reads_row(state), "sampled after the end, or without the row");
+        assert!(*state > 0 && self.reads(state) == Reads::Best, "sampled after the end, or by the wrong thing");
         *state -= 1;
         (best, *state == 0)
+    }
+
+    fn sample_top(&self, state: &mut u64, top: &u64) -> (Token, bool) {
+        assert!(*state > 0 && self.reads(state) == Reads::Top, "sampled after the end, or by the wrong thing");
+        *state -= 1;
+        (best(*top), *state == 0)
     }
 }
 

@@ -99,7 +99,7 @@ pub fn case(stem: &str, rows: usize, seed: u64) -> Case {
     };
     let width = ["K", "N", "H", "STRIDE"].iter().map(|n| int(n)).max().unwrap().max(int("HEADS") * int("D"));
     // Rows of logits.
-    let width = if width == 0 { int("V") } else { width };
+    let width = if width == 0 || spec.kernel == "topk_part" { int("V").max(width) } else { width };
     let (kv, d, page, bq) = (int("KV_HEADS").max(1), int("D").max(1), int("PAGE").max(1), int("BQ").max(1));
     let context = 512;
     let pages = 24;
@@ -146,7 +146,7 @@ pub fn case(stem: &str, rows: usize, seed: u64) -> Case {
         };
         match param.role {
             // Many are equal, and some are no numbers.
-            Role::In(_) if spec.kernel == "argmax" => {
+            Role::In(0) if ["argmax", "topk_part", "topk_combine"].contains(&spec.kernel.as_str()) => {
                 let kinds = [f32::NAN, f32::NEG_INFINITY, -1.0, -1e-40, -0.0, 0.0, 1e-40, 0.5];
                 let kinds = &kinds[..1 + rng.below(kinds.len())];
                 Buffer::F32((0..rows * width).map(|_| kinds[rng.below(kinds.len())]).collect())

@@ -9,6 +9,8 @@ use vosti_kernels::{Act, Binding, Const, Spec, specialise};
 use vosti_wiring::{TensorData, WeightError, Weights};
 
 pub const VOCAB: u32 = 256;
+/// Logits of a list.
+const LISTED: i64 = 64;
 /// The embeddings of these tokens are not all finite, so that their keys and values are not.
 pub const OVERFLOWING: u32 = 240;
 const HIDDEN: usize = 64;
@@ -148,6 +150,13 @@ impl Builder {
         self.rowwise(spec("linear_add", &[("K", int(128)), ("N", int(64))]), &[weight], &[wide, x], HIDDEN)
     }
 
+    fn list(&mut self, spec: Spec, ins: Vec<u32>) -> Vec<u32> {
+        let k = self.bind(spec, &[]);
+        let outs = [0; 2].map(|_: u32| self.buffer(LISTED as usize, Dtype::F32, RowSet::Selected)).to_vec();
+        self.ops.push(Op::Rowwise { k, ins, outs: outs.clone(), rows: RowSet::Selected });
+        outs
+    }
+
     /// The chosen rows of what is 128 wide and of the stream, joined, and their logits.
     fn finish(mut self, wide: u32, x: u32, weight: &str) -> (Program, Vec<Binding>) {
         let k = self.bind(spec("gather", &[("K", int(128)), ("H", int(64))]), &[]);
@@ -164,6 +173,9 @@ impl Builder {
         let k = self.bind(spec("argmax", &[("V", int(i64::from(VOCAB)))]), &[]);
         let best = self.buffer(1, Dtype::F32, RowSet::Selected);
         self.ops.push(Op::Rowwise { k, ins: vec![logits], outs: vec![best], rows: RowSet::Selected });
+        let dims = [("V", int(i64::from(VOCAB))), ("PART", int(i64::from(VOCAB))), ("K", int(LISTED))];
+        let found = self.list(spec("topk_part", &dims), vec![logits]);
+        self.list(spec("topk_combine", &[("N", int(LISTED)), ("K", int(LISTED))]), found);
         let group = |window| GroupDecl { window, kv_heads: 1, head_dim: 32 };
         let program = Program {
             ops: self.ops,

@@ -200,7 +200,7 @@ impl<D: Driver> CudaDevice<D> {
             pointers: self.pointers[first].clone(),
             limits: Limits {
                 rows: match launch.size {
-                    Size::Selected => self.selected_max,
+                    Size::Selected | Size::Listed => self.selected_max,
                     Size::Rows => self.rows_max,
                     Size::Tiles(tiling) => self.rows_max.min(self.wiring.tilings[tiling].end),
                 },

@@ -512,7 +512,7 @@ pub fn plan_up_to(config: &str, target: &str, layers: Option<usize>, context: u3
         config["num_hidden_layers"] = layers.into();
     }
     let decoder = vosti_model::families::from_config("config.json", &config).unwrap();
-    vosti_model::plan(&decoder, &PlanOptions { target, act: Act::Bf16, context: Some(context) }).unwrap()
+    vosti_model::plan(&decoder, &PlanOptions { target, act: Act::Bf16, context: Some(context), lists: true }).unwrap()
 }
 
 /// Numbers that a weight's name decides, around zero, of a size that keeps logits sane.

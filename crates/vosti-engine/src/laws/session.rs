@@ -1,11 +1,14 @@
 //! Requests on a device under test, alone or together, and the rows of logits that they get. Read `laws.rs` first.
 
 use super::{Bench, Broken, Subject, Verdict, broken};
+use crate::FloatDevice;
 use crate::symbolic::mix;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use vosti_core::{Core, CoreError, Device, DeviceError, PAGE, Program, RequestId, Sampler, Select, StepPlan, Token};
+use vosti_core::{
+    Core, CoreError, Device, DeviceError, PAGE, Program, Reads, RequestId, Sampler, Select, StepPlan, Token,
+};
 
 /// A row of logits, bit by bit.
 pub(super) type Row = Vec<u32>;
@@ -17,8 +20,9 @@ pub(super) struct Lent<'d, D> {
     refuses: Rc<Cell<bool>>,
 }
 
-impl<D: Device<Logits = [f32]>> Device for Lent<'_, D> {
+impl<D: FloatDevice> Device for Lent<'_, D> {
     type Logits = [f32];
+    type Top = [(Token, f32)];
 
     fn rows_max(&self) -> usize {
         self.device.rows_max()
@@ -30,6 +34,10 @@ impl<D: Device<Logits = [f32]>> Device for Lent<'_, D> {
 
     fn pages(&self, group: usize) -> usize {
         self.device.pages(group)
+    }
+
+    fn top_max(&self) -> usize {
+        self.device.top_max()
     }
 
     fn clear(&mut self) {
@@ -50,38 +58,51 @@ impl<D: Device<Logits = [f32]>> Device for Lent<'_, D> {
     fn best(&self, selected: usize) -> Token {
         self.device.best(selected)
     }
+
+    fn top(&self, selected: usize) -> &[(Token, f32)] {
+        self.device.top(selected)
+    }
 }
 
-/// A sampler that says its lines: the history is known in advance, whatever the logits.
-pub(super) struct Script(u32);
+/// A sampler that says its lines: the history is known in advance, whatever the logits. It says what it reads, and reads nothing.
+pub(super) struct Script {
+    vocab: u32,
+    reads: Reads,
+}
 
 impl Sampler for Script {
     type Logits = [f32];
+    type Top = [(Token, f32)];
     type State = Vec<Token>;
 
     fn vocab(&self) -> u32 {
-        self.0
+        self.vocab
     }
 
     fn sample(&self, lines: &mut Vec<Token>, _: &[f32]) -> (Token, bool) {
         (lines.pop().unwrap_or(0), false)
     }
 
-    fn reads_row(&self, _: &Vec<Token>) -> bool {
-        false
+    fn reads(&self, _: &Vec<Token>) -> Reads {
+        self.reads
     }
 
     fn sample_best(&self, lines: &mut Vec<Token>, _: Token) -> (Token, bool) {
         self.sample(lines, &[])
     }
+
+    fn sample_top(&self, lines: &mut Vec<Token>, _: &[(Token, f32)]) -> (Token, bool) {
+        self.sample(lines, &[])
+    }
 }
 
-/// Requests on a device, and what they were given: rows of logits, and the best token of every selected row.
-pub(super) struct Session<'d, D: Device<Logits = [f32]>> {
+/// Requests on a device, and what they were given: rows of logits, the best token of every selected row, and lists.
+pub(super) struct Session<'d, D: FloatDevice> {
     pub(super) core: Core<Lent<'d, D>, Script>,
     pub(super) refuses: Rc<Cell<bool>>,
     pub(super) rows: BTreeMap<(RequestId, usize), Row>,
     pub(super) bests: BTreeMap<(RequestId, usize), Token>,
+    pub(super) lists: BTreeMap<(RequestId, usize), Vec<(Token, f32)>>,
 }
 
 pub(super) fn refused<T>(out: Result<T, CoreError>) -> Verdict<T> {
@@ -91,12 +112,17 @@ pub(super) fn refused<T>(out: Result<T, CoreError>) -> Verdict<T> {
     })
 }
 
-impl<'d, D: Device<Logits = [f32]>> Session<'d, D> {
+impl<'d, D: FloatDevice> Session<'d, D> {
     pub(super) fn new(subject: &Subject<D>, program: &Program, device: &'d mut D) -> Verdict<Self> {
+        Self::reading(Reads::Best, subject, program, device)
+    }
+
+    /// With a sampler that reads this of every row.
+    pub(super) fn reading(reads: Reads, subject: &Subject<D>, program: &Program, device: &'d mut D) -> Verdict<Self> {
         let refuses = Rc::new(Cell::new(false));
         let lent = Lent { device, refuse: subject.refuse, refuses: refuses.clone() };
-        let core = refused(Core::new(lent, Script(program.vocab), program.clone()))?;
-        Ok(Self { core, refuses, rows: BTreeMap::new(), bests: BTreeMap::new() })
+        let core = refused(Core::new(lent, Script { vocab: program.vocab, reads }, program.clone()))?;
+        Ok(Self { core, refuses, rows: BTreeMap::new(), bests: BTreeMap::new(), lists: BTreeMap::new() })
     }
 
     /// A request with this history, of which the first `prompt` tokens are its prompt.
@@ -140,6 +166,9 @@ impl<'d, D: Device<Logits = [f32]>> Session<'d, D> {
                     self.rows.insert(place, row);
                 }
                 self.bests.insert(place, device.best(s.first_selected + i));
+                if s.top {
+                    self.lists.insert(place, device.top(s.first_selected + i).to_vec());
+                }
             }
         }
         Ok(())
@@ -202,11 +231,7 @@ pub(super) fn text<D>(subject: &Subject<D>, len: usize, seed: u64) -> Vec<Token>
 
 /// The logits at each position of a history: a new device, one request, one step. Rows that are not finite, or all
 /// alike, are no evidence.
-pub(super) fn alone<D: Device<Logits = [f32]>>(
-    subject: &Subject<D>,
-    bench: &Bench<D>,
-    history: &[Token],
-) -> Verdict<Vec<Row>> {
+pub(super) fn alone<D: FloatDevice>(subject: &Subject<D>, bench: &Bench<D>, history: &[Token]) -> Verdict<Vec<Row>> {
     let mut device = (bench.device)()?;
     let mut session = Session::new(subject, &bench.program, &mut device)?;
     let id = session.admit(history, history.len())?;
@@ -220,7 +245,7 @@ pub(super) fn alone<D: Device<Logits = [f32]>>(
 }
 
 /// Fills every page with KV that is not finite, as far as the device lets it be.
-pub(super) fn dirty<D: Device<Logits = [f32]>>(subject: &Subject<D>, session: &mut Session<'_, D>) -> Verdict {
+pub(super) fn dirty<D: FloatDevice>(subject: &Subject<D>, session: &mut Session<'_, D>) -> Verdict {
     let groups = 0..session.core.program().groups.len();
     let mut requests = Vec::new();
     while let Some(free) = groups.clone().map(|g| session.core.free_pages(g)).min().filter(|free| *free > 0) {

@@ -4,7 +4,8 @@
 use std::cell::RefCell;
 use std::collections::HashSet;
 use vosti_core::{Device, DeviceError, NO_PAGE, PAGE, Program, SeqPlan, StepPlan, Token};
-use vosti_engine::math::first_largest;
+use vosti_engine::FloatDevice;
+use vosti_engine::math::{first_largest, top};
 
 /// What is broken. Each is something that a real device could do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +38,12 @@ pub enum Break {
     BringsTheFirstSequence,
     /// A row's program looks at the row below.
     BestOfTheNextRow,
+    /// Lists of one logit less than is said.
+    ListsFewer,
+    /// Lists of the first sequence that wants them are brought, whatever the others want.
+    ListsTheFirstSequence,
+    /// A list is that of the row below.
+    ListOfTheNextRow,
 }
 
 /// A slot: group, page, offset.
@@ -55,11 +62,12 @@ pub struct BrokenDevice<D> {
     /// Empty where a row was not brought.
     logits: Vec<Vec<f32>>,
     bests: Vec<Token>,
+    lists: Vec<Vec<(Token, f32)>>,
     spoiled: Vec<f32>,
     read: RefCell<HashSet<usize>>,
 }
 
-impl<D: Device<Logits = [f32]>> BrokenDevice<D> {
+impl<D: FloatDevice> BrokenDevice<D> {
     pub fn new(
         new: Box<dyn Fn(u64) -> D>,
         windows: &[Option<u32>],
@@ -77,6 +85,7 @@ impl<D: Device<Logits = [f32]>> BrokenDevice<D> {
             bad: HashSet::new(),
             logits: Vec::new(),
             bests: Vec::new(),
+            lists: Vec::new(),
             spoiled: Vec::new(),
             read: RefCell::default(),
         };
@@ -140,7 +149,10 @@ impl<D: Device<Logits = [f32]>> BrokenDevice<D> {
     fn damage(&mut self, selected: usize) {
         if let Some(first) = self.logits[selected].first_mut() {
             *first += 1.0;
-            self.bests[selected] = first_largest(&self.logits[selected]);
+            let row = &self.logits[selected];
+            self.bests[selected] = first_largest(row);
+            let listed = self.lists[selected].len();
+            self.lists[selected] = top(row, listed);
         }
     }
 
@@ -165,8 +177,9 @@ fn error(message: &str) -> DeviceError {
     DeviceError { message: message.into(), intact: true }
 }
 
-impl<D: Device<Logits = [f32]>> Device for BrokenDevice<D> {
+impl<D: FloatDevice> Device for BrokenDevice<D> {
     type Logits = [f32];
+    type Top = [(Token, f32)];
 
     fn rows_max(&self) -> usize {
         self.inner.rows_max()
@@ -178,6 +191,10 @@ impl<D: Device<Logits = [f32]>> Device for BrokenDevice<D> {
 
     fn pages(&self, group: usize) -> usize {
         self.inner.pages(group)
+    }
+
+    fn top_max(&self) -> usize {
+        self.inner.top_max()
     }
 
     fn clear(&mut self) {
@@ -210,6 +227,9 @@ impl<D: Device<Logits = [f32]>> Device for BrokenDevice<D> {
         let row = |(i, whole)| if whole { self.inner.logits(i).to_vec() } else { Vec::new() };
         self.logits = whole.enumerate().map(row).collect();
         self.bests = (0..plan.selected().len()).map(|i| self.inner.best(i)).collect();
+        let listed = plan.sequences().iter().flat_map(|s| std::iter::repeat_n(s.top, s.selected));
+        let list = |(i, listed)| if listed { self.inner.top(i).to_vec() } else { Vec::new() };
+        self.lists = listed.enumerate().map(list).collect();
         self.spoiled = vec![0.0; program.vocab as usize];
         for s in plan.sequences() {
             for i in 0..s.selected {
@@ -221,9 +241,22 @@ impl<D: Device<Logits = [f32]>> Device for BrokenDevice<D> {
         if self.is(Break::GathersInReverse) {
             self.logits.reverse();
             self.bests.reverse();
+            self.lists.reverse();
         }
         if self.is(Break::BestOfTheNextRow) && self.bests.len() > 1 {
             self.bests.rotate_left(1);
+        }
+        if self.is(Break::ListsFewer) {
+            self.lists.iter_mut().for_each(|list| _ = list.pop());
+        }
+        if self.is(Break::ListOfTheNextRow) && self.lists.len() > 1 {
+            self.lists.rotate_left(1);
+        }
+        if self.is(Break::ListsTheFirstSequence) {
+            let first =
+                plan.sequences().iter().find(|s| s.top).map(|s| s.first_selected..s.first_selected + s.selected);
+            let others = |i: &usize| first.as_ref().is_some_and(|first| !first.contains(i));
+            (0..self.lists.len()).filter(others).for_each(|i| self.lists[i].clear());
         }
         if self.is(Break::BringsTheFirstSequence) {
             let first =
@@ -243,5 +276,9 @@ impl<D: Device<Logits = [f32]>> Device for BrokenDevice<D> {
 
     fn best(&self, selected: usize) -> Token {
         self.bests[selected]
+    }
+
+    fn top(&self, selected: usize) -> &[(Token, f32)] {
+        &self.lists[selected]
     }
 }

@@ -5,7 +5,7 @@ mod broken;
 
 use broken::{Break, BrokenDevice};
 use std::collections::BTreeSet;
-use vosti_core::{BufferDecl, DeviceError, Dtype, Op, Program, RowSet, Sampler, StepPlan, Token};
+use vosti_core::{BufferDecl, DeviceError, Dtype, Op, Program, Reads, RowSet, Sampler, StepPlan, Token};
 use vosti_engine::faulty::{Fault, FaultyDevice};
 use vosti_engine::laws::{self, Bench, Subject, Verdict};
 use vosti_engine::sampler::{SamplerState, TokenSampler};
@@ -85,6 +85,9 @@ const BREAKS: &[(&str, Law, Break)] = &[
         laws::the_best_token_is_the_rows_first_largest,
         Break::BestOfTheNextRow,
     ),
+    ("lists_are_as_long_as_is_said", laws::lists_are_as_long_as_is_said, Break::ListsFewer),
+    ("lists_are_brought", laws::lists_are_brought, Break::ListsTheFirstSequence),
+    ("a_list_has_the_rows_largest_in_order", laws::a_list_has_the_rows_largest_in_order, Break::ListOfTheNextRow),
 ];
 
 #[test]
@@ -132,7 +135,8 @@ fn every_clause_of_the_seam_has_its_law() {
     let there: BTreeSet<&str> = device.chain(SAMPLER_LAWS.iter().map(|(name, _)| *name)).collect();
     assert_eq!(named, there, "laws that the seam names, and laws that there are");
     let promises = clauses(seam);
-    assert!(promises.len() >= there.len(), "the seam is not read as it is written");
+    let laws: usize = promises.iter().map(|clause| clause.matches("Law: ").count()).sum();
+    assert!(laws >= there.len(), "the seam is not read as it is written");
     for clause in promises {
         assert!(clause.contains("Law: ") || clause.contains("(Laws: each op's"), "a promise without a law: {clause}");
     }
@@ -169,15 +173,24 @@ fn a_clause_without_a_law_is_seen() {
 /// A law of `Sampler`.
 type SamplerLaw = fn(&Sample<'_>) -> bool;
 
-/// A choice by `TokenSampler`, or what stands for it: `sample` of a row where it reads that, `sample_best` elsewhere.
+/// A choice by `TokenSampler`, or what stands for it, of what it reads of a row.
 type Sample<'a> = dyn Fn(&TokenSampler, &mut SamplerState, &[f32]) -> (Token, bool) + 'a;
 
 /// As the core does it.
 fn choose(sampler: &TokenSampler, state: &mut SamplerState, row: &[f32]) -> (Token, bool) {
-    match sampler.reads_row(state) {
-        true => sampler.sample(state, row),
-        false => sampler.sample_best(state, math::first_largest(row)),
+    match sampler.reads(state) {
+        Reads::Row => sampler.sample(state, row),
+        Reads::Top => sampler.sample_top(state, &math::top(row, LISTED)),
+        Reads::Best => sampler.sample_best(state, math::first_largest(row)),
     }
+}
+
+/// Logits of a list.
+const LISTED: usize = 8;
+
+/// A state before the first token, on a device that makes lists.
+fn listing(sampling: &Sampling, prompt: &[Token]) -> SamplerState {
+    SamplerState::new(sampling, prompt, 0).with_lists(LISTED)
 }
 
 const SAMPLER_LAWS: &[(&str, SamplerLaw)] = &[
@@ -187,6 +200,8 @@ const SAMPLER_LAWS: &[(&str, SamplerLaw)] = &[
     ("what_a_choice_reads_depends_on_the_state", what_a_choice_reads_depends_on_the_state),
     ("a_best_choice_depends_on_state_and_token", a_best_choice_depends_on_state_and_token),
     ("best_choices_are_in_the_vocabulary", best_choices_are_in_the_vocabulary),
+    ("a_listed_choice_depends_on_state_and_list", a_listed_choice_depends_on_state_and_list),
+    ("listed_choices_are_in_the_vocabulary", listed_choices_are_in_the_vocabulary),
 ];
 
 fn samplings() -> Vec<Sampling> {
@@ -197,6 +212,8 @@ fn samplings() -> Vec<Sampling> {
         SamplingParams { stop_tokens: vec![3], ..base },
         warm.clone(),
         SamplingParams { top_k: 5, top_p: 0.9, ..warm.clone() },
+        SamplingParams { top_k: 8, min_p: 0.2, ..warm.clone() },
+        SamplingParams { top_k: 9, ..warm.clone() },
         SamplingParams { min_p: 0.1, repetition_penalty: 1.3, ..warm.clone() },
         SamplingParams { presence_penalty: 0.5, frequency_penalty: 0.4, logit_bias: vec![(2, 1.5)], ..warm },
     ];
@@ -247,7 +264,8 @@ fn a_best_choice_depends_on_state_and_token(choose: &Sample<'_>) -> bool {
             other[math::first_largest(&row) as usize] = 1.0;
             let mut stranger = SamplerState::new(sampling, &[7; 9], 1);
             choose(&two, &mut stranger, &row);
-            a.finish().is_some() || !one.reads_row(&a) && choose(&one, &mut a, &row) == choose(&two, &mut b, &other)
+            a.finish().is_some()
+                || one.reads(&a) == Reads::Best && choose(&one, &mut a, &row) == choose(&two, &mut b, &other)
         })
     })
 }
@@ -258,8 +276,8 @@ fn what_a_choice_reads_depends_on_the_state(choose: &Sample<'_>) -> bool {
         let (one, two) = (TokenSampler::new(40), TokenSampler::new(40));
         let (mut a, mut b) = (SamplerState::new(sampling, &[1, 2], 0), SamplerState::new(sampling, &[1, 2], 0));
         rows(1, 40).all(|row| {
-            two.reads_row(&SamplerState::new(&Sampling::greedy(3), &[1], 1));
-            let alike = one.reads_row(&a) == two.reads_row(&b);
+            two.reads(&SamplerState::new(&Sampling::greedy(3), &[1], 1));
+            let alike = one.reads(&a) == two.reads(&b);
             choose(&one, &mut a, &row);
             choose(&two, &mut b, &row);
             alike
@@ -273,23 +291,62 @@ fn best_choices_are_in_the_vocabulary(_: &Sample<'_>) -> bool {
     [0, 7, 19, 20, 21, u32::MAX].into_iter().all(|best| choice(best) == best.min(19))
 }
 
+/// Choices among the largest, which read lists: the same state and list, the same choice and the same end.
+fn a_listed_choice_depends_on_state_and_list(choose: &Sample<'_>) -> bool {
+    let listed = |s: &Sampling| TokenSampler::new(40).reads(&listing(s, &[1])) == Reads::Top;
+    let samplings: Vec<Sampling> = samplings().into_iter().filter(listed).collect();
+    !samplings.is_empty()
+        && samplings.iter().all(|sampling| {
+            let (one, two) = (TokenSampler::new(40), TokenSampler::new(40));
+            let (mut a, mut b) = (listing(sampling, &[1, 2]), listing(sampling, &[1, 2]));
+            rows(1, 40).all(|row| {
+                // Another row with the same list.
+                let mut other = vec![-9.0; 40];
+                math::top(&row, LISTED).into_iter().for_each(|(token, logit)| other[token as usize] = logit);
+                choose(&two, &mut listing(sampling, &[7; 9]), &row);
+                a.finish().is_some() || choose(&one, &mut a, &row) == choose(&two, &mut b, &other)
+            })
+        })
+}
+
+fn listed_choices_are_in_the_vocabulary(_: &Sample<'_>) -> bool {
+    let strange = [vec![], vec![(20, 1.0)], vec![(u32::MAX, f32::NAN)], vec![(3, f32::INFINITY), (99, 1.0)]];
+    samplings().iter().all(|sampling| {
+        strange.iter().all(|list| TokenSampler::new(20).sample_top(&mut listing(sampling, &[1]), list).0 < 20)
+    })
+}
+
+/// What makes it right to leave rows on the device, again: `sample` and `sample_top` agree wherever only a list is read.
+#[test]
+fn a_choice_that_reads_lists_is_the_rows_own() {
+    let mut seen = 0;
+    for sampling in samplings() {
+        for row in rows(1, 40).chain(rows(8, 40)).chain(strange()) {
+            let sampler = TokenSampler::new(40);
+            for seed in 0..50 {
+                let (mut a, mut b) = (listing(&sampling, &[1, 2]), SamplerState::new(&sampling, &vec![1; seed], 0));
+                if sampler.reads(&a) == Reads::Top {
+                    seen += 1;
+                    a = SamplerState::new(&sampling, &vec![1; seed], 0).with_lists(LISTED);
+                    assert_eq!(sampler.reads(&b), Reads::Row, "no lists, no list read");
+                    assert_eq!(sampler.sample(&mut b, &row), sampler.sample_top(&mut a, &math::top(&row, LISTED)));
+                    assert_eq!(a.finish(), b.finish());
+                }
+            }
+        }
+    }
+    assert_eq!(seen, 2 * 26 * 50, "those of up to eight, and no others");
+}
+
 /// What makes it right to leave rows on the device: `sample` and `sample_best` agree wherever only the best token is read.
 #[test]
 fn a_choice_that_reads_best_tokens_is_the_rows_own() {
-    let strange = [
-        vec![f32::NAN; 40],
-        vec![f32::NEG_INFINITY; 40],
-        vec![-0.0; 40],
-        (0..40).map(|i| if i % 2 == 0 { -0.0 } else { 0.0 }).collect(),
-        (0..40).map(f32::from_bits).collect(),
-        (0..40).map(|i| if i % 3 == 0 { f32::NAN } else { f32::INFINITY }).collect(),
-    ];
     let mut seen = 0;
     for sampling in samplings() {
-        for row in rows(1, 40).chain(rows(8, 40)).chain(strange.clone()) {
+        for row in rows(1, 40).chain(rows(8, 40)).chain(strange()) {
             let sampler = TokenSampler::new(40);
             let (mut a, mut b) = (SamplerState::new(&sampling, &[1, 2], 0), SamplerState::new(&sampling, &[1, 2], 0));
-            if !sampler.reads_row(&a) {
+            if sampler.reads(&a) == Reads::Best {
                 seen += 1;
                 assert_eq!(sampler.sample(&mut a, &row), sampler.sample_best(&mut b, math::first_largest(&row)));
                 assert_eq!(a.finish(), b.finish());
@@ -297,6 +354,18 @@ fn a_choice_that_reads_best_tokens_is_the_rows_own() {
         }
     }
     assert_eq!(seen, 2 * 26, "the greedy ones, and no others");
+}
+
+/// Rows that no model gives.
+fn strange() -> Vec<Vec<f32>> {
+    vec![
+        vec![f32::NAN; 40],
+        vec![f32::NEG_INFINITY; 40],
+        vec![-0.0; 40],
+        (0..40).map(|i| if i % 2 == 0 { -0.0 } else { 0.0 }).collect(),
+        (0..40).map(f32::from_bits).collect(),
+        (0..40).map(|i| if i % 3 == 0 { f32::NAN } else { f32::INFINITY }).collect(),
+    ]
 }
 
 #[test]

@@ -89,6 +89,7 @@ pub struct Gated {
 
 impl Device for Gated {
     type Logits = [f32];
+    type Top = [(vosti_core::Token, f32)];
 
     fn rows_max(&self) -> usize {
         self.inner.rows_max()
@@ -100,6 +101,10 @@ impl Device for Gated {
 
     fn pages(&self, group: usize) -> usize {
         self.inner.pages(group)
+    }
+
+    fn top_max(&self) -> usize {
+        self.inner.top_max()
     }
 
     fn clear(&mut self) {
@@ -120,6 +125,10 @@ impl Device for Gated {
 
     fn best(&self, selected: usize) -> vosti_core::Token {
         self.inner.best(selected)
+    }
+
+    fn top(&self, selected: usize) -> &[(vosti_core::Token, f32)] {
+        self.inner.top(selected)
     }
 }
 

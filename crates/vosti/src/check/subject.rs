@@ -1,8 +1,8 @@
 //! What is checked: something that makes engines of one deployment.
 
 use super::CheckError;
-use vosti_core::{Device, Program};
-use vosti_engine::{Engine, Policy, Request, Token};
+use vosti_core::Program;
+use vosti_engine::{Engine, FloatDevice, Policy, Request, Token};
 
 /// What the suite has to know about a model and its deployment.
 #[derive(Clone, Debug, Default)]
@@ -37,7 +37,7 @@ pub struct Setup {
 
 /// Makes engines, and says what it makes them of.
 pub trait Subject {
-    type Device: Device<Logits = [f32]>;
+    type Device: FloatDevice;
 
     fn facts(&self) -> &Facts;
 

@@ -71,6 +71,7 @@ pub struct ToyDevice {
 
 impl Device for ToyDevice {
     type Logits = [f32];
+    type Top = [(Token, f32)];
 
     fn rows_max(&self) -> usize {
         self.rows_max
@@ -82,6 +83,10 @@ impl Device for ToyDevice {
 
     fn pages(&self, group: usize) -> usize {
         if group < 2 { self.pages } else { 0 }
+    }
+
+    fn top_max(&self) -> usize {
+        0
     }
 
     fn clear(&mut self) {
@@ -117,6 +122,10 @@ impl Device for ToyDevice {
 
     fn best(&self, selected: usize) -> Token {
         math::first_largest(&self.logits[selected])
+    }
+
+    fn top(&self, _: usize) -> &[(Token, f32)] {
+        &[]
     }
 }
 

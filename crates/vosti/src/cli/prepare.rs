@@ -6,7 +6,7 @@ use super::{Outcome, open};
 use anyhow::{Context, Result};
 use vosti::bundle::Bundle;
 use vosti::bundle::manifest::Model as Files;
-use vosti::deployment::TARGET;
+use vosti::deployment::{TARGET, lists};
 use vosti::fetch::Cache;
 use vosti::source::Source;
 use vosti_cuda::toolchain::REQUIREMENT;
@@ -19,7 +19,9 @@ pub fn run(arguments: &Prepare) -> Result<Outcome> {
     let path = open::find(name)?;
     let cannot = || format!("cannot prepare {name}");
     let model = Source::open(&path).with_context(cannot)?;
-    let plan = model.plan(&PlanOptions { target, act: Act::Bf16, context: arguments.context }).with_context(cannot)?;
+    let plan = model
+        .plan(&PlanOptions { target, act: Act::Bf16, context: arguments.context, lists: lists(target) })
+        .with_context(cannot)?;
     let checked = vosti_model::check_kernels(&plan);
     match target == TARGET {
         true => checked.with_context(cannot)?,

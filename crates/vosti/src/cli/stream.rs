@@ -6,9 +6,8 @@ use anyhow::Result;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vosti::watch::counted;
-use vosti_core::Device;
 use vosti_engine::text::TextStream;
-use vosti_engine::{Engine, Event, FinishReason, Request, RequestId, Token};
+use vosti_engine::{Engine, Event, FinishReason, FloatDevice, Request, RequestId, Token};
 use vosti_model::Text;
 
 /// What came of a request.
@@ -36,11 +35,7 @@ pub struct Submitted {
 }
 
 /// Hands a request to the engine, which may refuse it: before anything is printed.
-pub fn submit<D: Device<Logits = [f32]>>(
-    engine: &mut Engine<D>,
-    request: Request,
-    stops: &[String],
-) -> Result<Submitted> {
+pub fn submit<D: FloatDevice>(engine: &mut Engine<D>, request: Request, stops: &[String]) -> Result<Submitted> {
     let (prompt_tokens, choices) = (request.prompt.len(), request.choices as usize);
     // Nothing here looks at logits.
     let id = engine.submit(Request { token_logits: false, ..request })?;
@@ -48,11 +43,7 @@ pub fn submit<D: Device<Logits = [f32]>>(
 }
 
 /// Runs a request to its end, or to Ctrl-C. A single choice is printed as it comes, several at the end.
-pub fn stream<D: Device<Logits = [f32]>>(
-    engine: &mut Engine<D>,
-    text: &Arc<Text>,
-    submitted: Submitted,
-) -> Result<Streamed> {
+pub fn stream<D: FloatDevice>(engine: &mut Engine<D>, text: &Arc<Text>, submitted: Submitted) -> Result<Streamed> {
     let Submitted { id, stops, prompt_tokens, choices } = submitted;
     let mut streams: Vec<TextStream> = (0..choices).map(|_| TextStream::new(sampling::text(text), &stops)).collect();
     let mut out = Streamed {
