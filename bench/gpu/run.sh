@@ -4,7 +4,7 @@
 #   bench/gpu/run.sh VOSTI BUNDLE MODEL OUT
 #
 # VOSTI is the release binary, BUNDLE what `vosti prepare MODEL --target cuda-... --context 33024 -o BUNDLE` wrote (on any
-# machine; the context is the bundle's), MODEL a config.json alone (random weights are made on the host and uploaded) or a
+# machine; the context is the bundle's), MODEL a config.json alone (random weights are made on the GPU) or a
 # model's file or folder, OUT a folder. Nothing else is needed; python3 with torch is used for comparisons where it is there,
 # plain python3 for the tables. VLLM may name a folder with files of vLLM's wheel, whose kernels are then compared too
 # (vllm_kernels.py says which files).

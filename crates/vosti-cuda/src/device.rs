@@ -259,6 +259,11 @@ impl<D: Driver> CudaDevice<D> {
         (self.weights.bytes(), self.caches.iter().map(|(_, bytes)| bytes).sum())
     }
 
+    /// Bytes of random weights that the GPU made itself.
+    pub fn made(&self) -> u64 {
+        self.weights.made()
+    }
+
     pub fn driver(&self) -> &D {
         &self.driver
     }

@@ -18,6 +18,7 @@ pub mod launch;
 pub mod probe;
 pub mod step;
 pub mod toolchain;
+pub mod uniform;
 pub mod weights;
 
 pub use arch::Arch;
@@ -29,5 +30,5 @@ pub use error::{CudaError, Refusal};
 pub use image::{Image, Record, alike};
 pub use inspect::{Facts, inspect};
 pub use toolchain::Toolchain;
-pub use vosti_wiring::{TensorData, WeightError, Weights};
+pub use vosti_wiring::{TensorData, Uniform, WeightError, Weights};
 pub use weights::WeightCache;

@@ -1,10 +1,11 @@
 //! How weights get to the device: each once for all devices of a model, a part at a time, row-major.
 //!
-//! A part is expanded into page-locked memory while the part before it is on its way.
+//! A part is expanded into page-locked memory while the part before it is on its way. Random weights are made there.
 
 use crate::driver::{Address, Driver};
 use crate::error::CudaError;
 use crate::host::{HostMemory, bytes_of};
+use crate::uniform::Maker;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Mutex, MutexGuard};
@@ -31,9 +32,13 @@ struct Held {
     driver: Box<dyn Driver + Send>,
     /// Two, in turn.
     staging: Vec<HostMemory>,
+    /// As soon as something is to be made.
+    maker: Option<Maker>,
     /// Each with its bytes.
     weights: HashMap<(String, Scalar), (Address, u64)>,
     bytes: u64,
+    /// Of these, what was made here.
+    made: u64,
 }
 
 impl fmt::Debug for WeightCache {
@@ -45,7 +50,8 @@ impl fmt::Debug for WeightCache {
 impl WeightCache {
     /// Holds weights in a driver's memory; the driver is for nothing else.
     pub fn new(driver: Box<dyn Driver + Send>) -> WeightCache {
-        WeightCache { held: Mutex::new(Held { driver, staging: vec![], weights: HashMap::new(), bytes: 0 }) }
+        let (staging, weights) = (vec![], HashMap::new());
+        WeightCache { held: Mutex::new(Held { driver, staging, maker: None, weights, bytes: 0, made: 0 }) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Held> {
@@ -55,6 +61,11 @@ impl WeightCache {
     /// Bytes on the GPU.
     pub fn bytes(&self) -> u64 {
         self.lock().bytes
+    }
+
+    /// Bytes of them that the GPU made itself.
+    pub fn made(&self) -> u64 {
+        self.lock().made
     }
 
     /// Bytes that a weight would take that is not here yet.
@@ -75,7 +86,11 @@ impl WeightCache {
             return Ok(*found);
         }
         let at = held.driver.allocate(bytes)?;
-        held.upload(at, source, name, elem)?;
+        if held.make(at, source, name, elem)? {
+            held.made += bytes;
+        } else {
+            held.upload(at, source, name, elem)?;
+        }
         // Other streams read it from here on.
         held.driver.synchronise()?;
         held.bytes += bytes;
@@ -85,6 +100,15 @@ impl WeightCache {
 }
 
 impl Held {
+    /// Makes a weight that is a function of its elements' indices, if that can be done here.
+    fn make(&mut self, at: Address, source: &dyn Weights, name: &str, elem: Scalar) -> Result<bool, CudaError> {
+        let Some(numbers) = source.made(name).filter(|_| elem == Scalar::Bf16) else { return Ok(false) };
+        let (rows, columns) = weights::shape(source, name)?;
+        let Self { driver, maker, .. } = self;
+        let maker = maker.get_or_insert_with(|| Maker::new(driver.as_mut()));
+        Ok(maker.make(driver.as_mut(), at, rows * columns, numbers)?)
+    }
+
     fn upload(&mut self, at: Address, source: &dyn Weights, name: &str, elem: Scalar) -> Result<(), CudaError> {
         while self.staging.len() < 2 {
             self.staging.push(self.driver.host(STAGE)?);

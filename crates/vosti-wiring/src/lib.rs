@@ -7,11 +7,13 @@
 
 pub mod error;
 pub mod step;
+pub mod uniform;
 pub mod weights;
 pub mod wiring;
 
 pub use error::WiringError;
 pub use step::{Ints, Meta, Metadata, listed};
+pub use uniform::Uniform;
 pub use vosti_kernels::TensorData;
 pub use weights::{WeightError, Weights};
 pub use wiring::{Bound, Kernel, Lists, Outputs, Size, Tiling, Wired, Wiring, caches, outputs, wire};

@@ -1,6 +1,7 @@
 //! Where weights come from: a source that is asked for some rows at a time, so that no weight is in memory twice.
 
 use crate::error::WiringError;
+use crate::uniform::Uniform;
 use std::ops::Range;
 use vosti_kernels::TensorData;
 use vosti_tile::Scalar;
@@ -16,6 +17,11 @@ pub trait Weights {
 
     /// The elements of some rows (indices of the first axis), row-major.
     fn rows(&self, name: &str, rows: Range<usize>) -> Result<TensorData, WeightError>;
+
+    /// How every element is made from its index, where it is no file's: a device may make the weight itself, in BF16.
+    fn made(&self, _name: &str) -> Option<Uniform> {
+        None
+    }
 
     /// Whether the first axis is positions, so that a device whose requests are all shorter needs fewer rows.
     fn by_position(&self, _name: &str) -> bool {

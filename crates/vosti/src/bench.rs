@@ -62,6 +62,8 @@ pub struct Report {
     pub dot_flops_per_s: Option<f64>,
     /// Bytes of the weights in memory.
     pub weight_bytes: u64,
+    /// Of these, random ones that a GPU made itself; the host's are uploaded.
+    pub made_bytes: u64,
     pub device: String,
     pub model: String,
     pub fingerprint: String,
@@ -137,10 +139,12 @@ pub fn run(deployment: &Deployment, cases: &[Case], repeat: usize, watch: &dyn W
         let (case, tokens_per_s) = (*case, median(&all));
         Measured { case, tokens_per_s, all, flops_per_token, bytes_per_token, bound_tokens_per_s, kernels }
     });
+    let device = deployment.device(&Room::default())?;
     Ok(Report {
         read_bytes_per_s: ceilings.read_bytes_per_s,
         dot_flops_per_s: Some(ceilings.dot_flops_per_s).filter(|flops| flops.is_finite()),
-        weight_bytes: deployment.device(&Room::default())?.bytes().0,
+        weight_bytes: device.bytes().0,
+        made_bytes: device.made(),
         device: deployment.device_name(),
         model: deployment.describe(),
         fingerprint: deployment.fingerprint().to_string(),

@@ -24,7 +24,7 @@ use vosti_engine::{Engine, EngineError, Event, Policy};
 use vosti_kernels::{Act, ttir_hash};
 use vosti_model::{ModelError, ModelPlan, PlanOptions, Recipe, Text};
 use vosti_verify::problem::limit;
-use vosti_wiring::{TensorData, WeightError, Weights};
+use vosti_wiring::{TensorData, Uniform, WeightError, Weights};
 
 /// Why a model could not be deployed.
 #[derive(Debug, Error)]
@@ -503,6 +503,10 @@ impl Weights for Watching<'_> {
             watched.watch.done(watched.loaded.get());
         }
         Ok(data)
+    }
+
+    fn made(&self, name: &str) -> Option<Uniform> {
+        self.source.made(self.plan, name)
     }
 
     fn by_position(&self, name: &str) -> bool {

@@ -45,6 +45,14 @@ impl AnyDevice {
             AnyDevice::Gpu(device) => device.bytes(),
         }
     }
+
+    /// Bytes of random weights that a GPU made itself.
+    pub fn made(&self) -> u64 {
+        match self {
+            AnyDevice::Cpu(_) => 0,
+            AnyDevice::Gpu(device) => device.made(),
+        }
+    }
 }
 
 impl AnyDevice {

@@ -1,12 +1,11 @@
 //! Where a deployment's weights come from: a model's files, or random numbers where there is only a configuration.
 //!
-//! Random weights are a function of the weight's name and the element's index (a counter through SplitMix64), made on all
-//! cores of the host a part at a time, so nothing is downloaded and every run has the same. Matrices are scaled by the square root of
-//! their width, so that activations keep their size from layer to layer; what is as high as the vocabulary four times
-//! that, so that logits have a spread of about four and an entropy that is neither none nor all.
+//! Random weights are a function of the weight's name and the element's index (`vosti_wiring::Uniform`), so nothing is
+//! downloaded and every run has the same. A GPU makes its matrices itself; else all cores of the host make them, a part at a
+//! time. Matrices are scaled by the square root of their width, so that activations keep their size from layer to layer; what is
+//! as high as the vocabulary four times that, so that logits have a spread of about four and an entropy that is neither none
+//! nor all.
 
-use rand_xoshiro::SplitMix64;
-use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::path::Path;
@@ -15,7 +14,7 @@ use std::{fs, thread};
 use vosti_kernels::Act;
 use vosti_model::decoder::Decoder;
 use vosti_model::{Model, ModelError, ModelPlan, PlanOptions, Recipe, Text, WeightSource, families, plan};
-use vosti_wiring::{TensorData, WeightError};
+use vosti_wiring::{TensorData, Uniform, WeightError};
 
 /// Numbers that are worth a thread.
 const STRETCH_MIN: usize = 1 << 16;
@@ -61,6 +60,14 @@ impl Source {
         plan(self.decoder(), options)
     }
 
+    /// How each element of a weight is made from its index, if it is of a random matrix.
+    pub fn made(&self, plan: &ModelPlan, name: &str) -> Option<Uniform> {
+        match self {
+            Source::Random(decoder) => matrix(plan.weights.get(name)?, decoder.vocab as usize, name),
+            Source::Files(_) => None,
+        }
+    }
+
     /// Some rows of a weight.
     pub fn rows(&self, plan: &ModelPlan, name: &str, rows: Range<usize>) -> Result<TensorData, WeightError> {
         let model = match self {
@@ -77,30 +84,23 @@ fn random(plan: &ModelPlan, vocab: usize, name: &str, rows: Range<usize>) -> Res
     if let Some(table) = vosti_model::rotary(recipe, rows.clone()) {
         return Ok(TensorData::F32(table));
     }
-    let shape = recipe.shape();
-    let columns: usize = shape[1..].iter().product();
-    let (seed, indices) = (seed(name), rows.start * columns..rows.end * columns);
+    let columns: usize = recipe.shape()[1..].iter().product();
+    let indices = rows.start * columns..rows.end * columns;
     let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    Ok(match recipe {
-        Recipe::Matrix { .. } => {
-            let gain = if shape[0] == vocab { 4.0 } else { 1.0 };
-            let scale = gain * (3.0 / columns.max(1) as f32).sqrt();
-            TensorData::Bf16(made(threads, indices, |i| vosti_tile::numerics::to_bf16(scale * uniform(seed, i))))
-        }
+    Ok(match matrix(recipe, vocab, name) {
+        Some(numbers) => TensorData::Bf16(made(threads, indices, |i| numbers.bf16(i))),
         // Norms, and what is stored once for a layer: about one.
-        _ => TensorData::F32(made(threads, indices, |i| 1.0 + 0.1 * uniform(seed, i))),
+        None => TensorData::F32(made(threads, indices, |i| 1.0 + Uniform::named(name, 0.1).at(i))),
     })
 }
 
-/// What a name contributes to its numbers.
-fn seed(name: &str) -> u64 {
-    name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |s, b| (s ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3))
-}
-
-/// A number in -1..1, a function of the name's seed and its index.
-fn uniform(seed: u64, index: usize) -> f32 {
-    let seed = seed.wrapping_add((index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    (SplitMix64::seed_from_u64(seed).next_u64() >> 40) as f32 / (1 << 23) as f32 - 1.0
+/// The numbers of a random matrix.
+fn matrix(recipe: &Recipe, vocab: usize, name: &str) -> Option<Uniform> {
+    let shape = recipe.shape();
+    let columns: usize = shape[1..].iter().product();
+    let gain = if shape[0] == vocab { 4.0 } else { 1.0 };
+    let scale = gain * (3.0 / columns.max(1) as f32).sqrt();
+    matches!(recipe, Recipe::Matrix { .. }).then(|| Uniform::named(name, scale))
 }
 
 /// A function of each index, by as many threads as there are, a stretch each: which of them has no say in it.
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_random_weight_is_the_same_in_any_parts() {
-        let numbers = |name: &str, threads, indices| made(threads, indices, |i| uniform(seed(name), i));
+        let numbers = |name: &str, threads, indices| made(threads, indices, |i| Uniform::named(name, 1.0).at(i));
         let n = 3 * STRETCH_MIN + 17;
         let whole = numbers("layers.0.qkv", 1, 0..n);
         for threads in [2, 3, 16] {

@@ -146,12 +146,7 @@ impl<S: Sampler> State<S> {
             _ => return Err(CoreError::NoStep),
         }
         let request = self.mutable(id)?;
-        proof {
-            reveal(State::inv_shape);
-            reveal(State::inv_step);
-            reveal(plan_packed);
-            assert(request_shape(fixed.program, self.requests@[id.slot as int]->0));
-        }
+        proof { lemma_room(*fixed, *self, id.slot as int); }
         if request.complete(fixed.program.context) {
             return Err(CoreError::RequestComplete { request: id });
         }

@@ -154,6 +154,19 @@ pub open(crate) spec fn sequence_added<S: Sampler>(a: State<S>, b: State<S>, id:
     &&& n <= usize::MAX
 }
 
+/// What planning looks at: a request's own shape, and that the step so far is within the device's limits.
+pub(crate) proof fn lemma_room<S: Sampler>(fixed: Fixed<S>, a: State<S>, slot: int)
+    requires a.inv(fixed), live(a.requests@, slot),
+    ensures
+        request_shape(fixed.program, a.requests@[slot]->0), a.pools@.len() == fixed.program.groups@.len(),
+        a.plan.tokens@.len() <= fixed.rows_max, a.plan.selected@.len() <= fixed.selected_max,
+{
+    reveal(State::inv_shape);
+    reveal(State::inv_step);
+    reveal(plan_packed);
+    assert(request_shape(fixed.program, a.requests@[slot]->0));
+}
+
 /// The pages of a sequence are there and in range.
 proof fn lemma_seq_pages<S: Sampler>(fixed: Fixed<S>, a: State<S>, slot: int, s: SeqPlan)
     requires

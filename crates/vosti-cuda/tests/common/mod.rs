@@ -3,6 +3,8 @@
 //! instructions: that the launcher's numbers are passed on is all it can show of them.
 #![allow(dead_code)]
 
+mod ptx;
+
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use std::collections::BTreeMap;
@@ -24,6 +26,8 @@ use vosti_tile::{Kernel, Scalar};
 pub const TARGET: &str = "cuda-sm90";
 /// Where its memory begins.
 const BASE: Address = 0x7_0000_0000;
+/// Functions that were compiled from PTX are numbered from here on.
+const COMPILED: usize = 1 << 20;
 
 /// A launch that owns its parameters.
 #[derive(Clone)]
@@ -97,10 +101,14 @@ pub struct StandIn {
     pub dry: bool,
     /// Launches are executed by the CPU device's compiled plans: without flaws.
     pub fast: bool,
+    /// It compiles PTX; a driver may lack what does.
+    pub ptx: bool,
     /// The launch that fails, counted from now on.
     pub fails_in: Option<usize>,
     heap: Arc<Mutex<Heap>>,
     loaded: Vec<Loaded>,
+    /// What it has compiled. Functions from [`COMPILED`] on are these.
+    compiled: Vec<ptx::Ptx>,
     recording: Option<Vec<Launched>>,
     graphs: Vec<Vec<Launched>>,
 }
@@ -116,9 +124,11 @@ impl StandIn {
             attributes: Attributes { registers: 100, local_bytes: 0, shared_static: 0, threads_max: 1024 },
             dry: false,
             fast: false,
+            ptx: false,
             fails_in: None,
             heap: Arc::default(),
             loaded: vec![],
+            compiled: vec![],
             recording: None,
             graphs: vec![],
         }
@@ -188,6 +198,36 @@ impl StandIn {
         let options = Options { undefined: Undefined::Poison(5), ..Options::default() };
         let grid = launched.grid.map(|n| n as usize);
         run(kernel, &mut view, grid, &options).map_err(|error| illegal("cuLaunchKernel", &error.to_string()))
+    }
+}
+
+impl StandIn {
+    fn compile(&mut self, text: &str, name: &str) -> Result<Function, DriverError> {
+        if !self.ptx {
+            return Err(illegal("cuModuleLoadData", "CUDA_ERROR_JIT_COMPILER_NOT_FOUND"));
+        }
+        let ptx = ptx::Ptx::read(text).map_err(|why| illegal("cuModuleLoadData", &why))?;
+        if ptx.name != name {
+            return Err(illegal("cuModuleGetFunction", "CUDA_ERROR_NOT_FOUND"));
+        }
+        self.compiled.push(ptx);
+        Ok(Function(COMPILED + self.compiled.len() - 1))
+    }
+
+    /// Every thread of a launch of what it has compiled.
+    fn threads(&self, ptx: &ptx::Ptx, call: &Call) -> Result<(), DriverError> {
+        let mut heap = self.heap();
+        let mut store = |at: Address, bytes: [u8; 2]| {
+            let place = heap.within("cuLaunchKernel", at, 2).map_err(|error| error.to_string())?;
+            heap.bytes[place].copy_from_slice(&bytes);
+            Ok(())
+        };
+        for (block, thread) in (0..call.grid[0]).flat_map(|block| (0..call.threads).map(move |thread| (block, thread)))
+        {
+            let ran = ptx.run([block, call.threads, thread], call.pointers, &mut store);
+            ran.map_err(|why| illegal("cuLaunchKernel", &why))?;
+        }
+        Ok(())
     }
 }
 
@@ -285,6 +325,7 @@ impl Driver for StandIn {
         (other.free, other.flaw, other.dry, other.attributes) = (self.free, self.flaw, self.dry, self.attributes);
         (other.fast, other.heap, other.largest, other.locked) =
             (self.fast, self.heap.clone(), self.largest, self.locked);
+        other.ptx = self.ptx;
         Ok(Box::new(other))
     }
 
@@ -301,6 +342,9 @@ impl Driver for StandIn {
 
     fn load(&mut self, cubin: &[u8], name: &str) -> Result<Function, DriverError> {
         let text = std::str::from_utf8(cubin).map_err(|_| illegal("cuModuleLoadData", "no text"))?;
+        if text.contains(".version") {
+            return self.compile(text, name);
+        }
         let kernel = vosti_tile::lift(text).map_err(|error| illegal("cuModuleLoadData", &error.to_string()))?;
         if kernel.name != name {
             return Err(illegal("cuModuleGetFunction", "CUDA_ERROR_NOT_FOUND"));
@@ -392,6 +436,10 @@ impl Driver for StandIn {
     }
 
     fn launch(&mut self, call: &Call) -> Result<(), DriverError> {
+        if let Some(index) = call.function.0.checked_sub(COMPILED) {
+            self.say(format!("launch {} grid {:?} threads {}", self.compiled[index].name, call.grid, call.threads));
+            return self.threads(&self.compiled[index], call);
+        }
         let loaded = &self.loaded[call.function.0];
         let params: Vec<String> = call.pointers.iter().map(|at| self.place(*at)).collect();
         let line = format!(

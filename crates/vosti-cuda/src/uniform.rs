@@ -1,0 +1,54 @@
+//! Random weights, made where they are used. See `uniform.ptx`.
+
+use crate::driver::{Address, Call, Driver, DriverError, Function};
+use vosti_wiring::Uniform;
+
+/// What the driver compiles. A zero ends it there.
+pub const PTX: &str = concat!(include_str!("uniform.ptx"), "\0");
+/// The kernel's name in it.
+pub const NAME: &str = "uniform";
+/// Threads of a block, an element each.
+const THREADS: u32 = 256;
+/// Elements of each stretch that is compared with the host's.
+const COMPARED: usize = 64;
+
+/// The kernel, if this driver compiles it.
+pub struct Maker(Option<Function>);
+
+impl Maker {
+    pub fn new(driver: &mut dyn Driver) -> Maker {
+        Maker::of(driver, PTX)
+    }
+
+    /// Of another text.
+    pub fn of(driver: &mut dyn Driver, ptx: &str) -> Maker {
+        // A driver may lack its PTX compiler; weights are then made on the host.
+        Maker(driver.load(ptx.as_bytes(), NAME).ok())
+    }
+
+    /// Makes `count` elements at an address, in BF16. False if that cannot be done here, or if the first, middle or last of them
+    /// are not the host's: what is there is then nothing.
+    pub fn make(
+        &self,
+        driver: &mut dyn Driver,
+        at: Address,
+        count: usize,
+        numbers: Uniform,
+    ) -> Result<bool, DriverError> {
+        let blocks = u32::try_from((count as u64).div_ceil(THREADS.into())).ok().filter(|blocks| *blocks > 0);
+        let (Some(function), Some(blocks)) = (self.0, blocks) else { return Ok(false) };
+        let pointers = [at, count as u64, numbers.seed, numbers.scale.to_bits().into()];
+        let grid = [blocks, 1, 1];
+        driver.launch(&Call { function, grid, threads: THREADS, shared: 0, pointers: &pointers })?;
+        let many = count.min(COMPARED);
+        for first in [0, (count - many) / 2, count - many] {
+            let mut bytes = vec![0; many * 2];
+            driver.download(&mut [(at + first as u64 * 2, &mut bytes)])?;
+            let made = bytes.as_chunks::<2>().0.iter().map(|two| u16::from_le_bytes(*two));
+            if !made.eq((first..first + many).map(|index| numbers.bf16(index))) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
