@@ -9,23 +9,23 @@
 # plain python3 for the tables. VLLM may name a folder with files of vLLM's wheel, whose kernels are then compared too
 # (vllm_kernels.py says which files).
 #
-# Steps run in this order: bench torch agentic probe fp64 laws check. Where a command may run for a limited time, STEPS="bench torch"
+# Steps run in this order: bench torch sampling agentic probe fp64 laws check. Where a command may run for a limited time, STEPS="bench torch"
 # names those of this run and LIMIT the seconds that each may take (then it is stopped, and the next one runs); several runs
 # share one OUT, whose tables are of everything in it. ONLY="batch,chunk" are check's relations; its result is then
 # OUT/check-batch-chunk.json. A step that fails is written down and the next one runs. At the end OUT.tar has all of OUT. The
 # exit code is 1 if any step of this run failed.
 #
-# Sizes, for a quick look: CASES PROFILE MAX_PROMPT PREFILL DECODE BATCH DEPTHS REPEAT TRACE. DEVICE=cpu tries the script itself.
+# Sizes, for a quick look: CASES PROFILE MAX_PROMPT PREFILL DECODE BATCH DEPTHS REPEAT TRACE SAMPLED (batches of sampling). DEVICE=cpu tries the script itself.
 set -u
 [ $# -eq 4 ] || { echo "usage: $0 VOSTI BUNDLE MODEL OUT" >&2; exit 2; }
 vosti=$1 bundle=$2 model=$3 out=${4%/}
 here=$(cd "$(dirname "$0")" && pwd)
 device=${DEVICE:-cuda}
-steps=${STEPS:-bench torch agentic probe fp64 laws check}
+steps=${STEPS:-bench torch sampling agentic probe fp64 laws check}
 for name in $steps; do
     case $name in
-        bench | torch | agentic | probe | fp64 | laws | check) ;;
-        *) echo "STEPS: there is no step $name; there are bench torch agentic probe fp64 laws check" >&2; exit 2 ;;
+        bench | torch | sampling | agentic | probe | fp64 | laws | check) ;;
+        *) echo "STEPS: there is no step $name; there are bench torch sampling agentic probe fp64 laws check" >&2; exit 2 ;;
     esac
 done
 mkdir -p "$out" || exit 2
@@ -95,6 +95,14 @@ torch() {
     fi
 }
 
+# The same tokens greedily, from lists of the largest logits, and from whole rows on the host.
+sampling() {
+    local shape=(--prefill 0 --decode "${DECODE:-128}" --batch "${SAMPLED:-4,64}" --depth 0 --repeat "${REPEAT:-5}" --json)
+    step greedy "$vosti" bench "${where[@]}" "${shape[@]}"
+    step top_k "$vosti" bench "${where[@]}" "${shape[@]}" --temperature 1 --top-k 40
+    step whole_rows "$vosti" bench "${where[@]}" "${shape[@]}" --temperature 1
+}
+
 agentic() {
     step agentic "$vosti" bench "${where[@]}" --agentic "${TRACE:-4,6,16384,8192,256,768,0.5}" --json
 }
@@ -128,7 +136,7 @@ check() {
     step "$name" "$vosti" check "${where[@]}" --profile "${PROFILE:-paper}" "${some[@]}" --json -
 }
 
-for name in bench torch agentic probe fp64 laws check; do
+for name in bench torch sampling agentic probe fp64 laws check; do
     wanted "$name" && "$name"
 done
 python3 "$here/table.py" "$out" > "$out/tables.md" && cat "$out/tables.md"

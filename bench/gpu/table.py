@@ -113,6 +113,17 @@ def speed(bench, torch, others):
         print(f"| {title}, depth {depth:,} | {rate(own)} | {share} | {rate(peer)} | {ratio} |{more}")
 
 
+def sampling(ways):
+    if not any(ways.values()):
+        print("\nSampling: not run.")
+        return
+    batches = sorted({case["batch"] for way in ways.values() if way for case in way["cases"]})
+    print(f"\n| tokens/s | {' | '.join(ways)} |\n| --- |{' --- |' * len(ways)}")
+    for batch in batches:
+        of = lambda way: next((case["tokens_per_s"] for case in (way or {}).get("cases", []) if case["batch"] == batch), None)
+        print(f"| decode, batch {batch} | {' | '.join(rate(of(way)) for way in ways.values())} |")
+
+
 def agents(played):
     if not played:
         print("\nAgentic trace: not run.")
@@ -139,6 +150,7 @@ def main():
     speed(bench, torch, {name: peer for name, peer in others.items() if peer})
     if not torch:
         print("\ntorch: not run.")
+    sampling({"greedy": read(folder, "greedy"), "from the 40 largest": read(folder, "top_k"), "from whole rows": read(folder, "whole_rows")})
     agents(read(folder, "agentic"))
 
 

@@ -17,7 +17,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 use vosti_core::PAGE;
 use vosti_cpu::Ceilings;
-use vosti_engine::{Engine, EngineError, Event, Policy, Request, Sampling, StepReport};
+use vosti_engine::{Engine, EngineError, Event, Policy, Request, Sampling, SamplingError, SamplingParams, StepReport};
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -25,6 +25,22 @@ use vosti_engine::{Engine, EngineError, Event, Policy, Request, Sampling, StepRe
 pub enum Case {
     Prefill { tokens: usize, depth: usize },
     Decode { tokens: usize, batch: usize, depth: usize },
+}
+
+/// How tokens are chosen while decoding is measured.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Draw {
+    /// 0 is greedy.
+    pub temperature: f32,
+    /// 0 keeps all.
+    pub top_k: u32,
+}
+
+impl Draw {
+    fn sampling(self, tokens_max: usize) -> Result<Sampling, SamplingError> {
+        let Draw { temperature, top_k } = self;
+        Sampling::new(SamplingParams { temperature, top_k, tokens_max, seed: 1, ..SamplingParams::default() })
+    }
 }
 
 /// One case's rates.
@@ -67,6 +83,8 @@ pub struct Report {
     pub device: String,
     pub model: String,
     pub fingerprint: String,
+    /// How the tokens of decoding were chosen.
+    pub draw: Draw,
     pub cases: Vec<Measured>,
 }
 
@@ -79,6 +97,8 @@ pub enum BenchError {
     Deploy(#[from] DeployError),
     #[error("a case needs {needed} tokens and the model's context is {context}: ask for less depth")]
     TooDeep { needed: usize, context: usize },
+    #[error(transparent)]
+    Sampling(#[from] SamplingError),
     #[error("threads or memory: {0}")]
     System(#[from] std::io::Error),
     #[error("interrupted")]
@@ -105,7 +125,14 @@ impl Case {
 
 /// Measures every case `repeat` times, in turn, so that drift of the machine touches all alike; and what the machine
 /// could do at most.
-pub fn run(deployment: &Deployment, cases: &[Case], repeat: usize, watch: &dyn Watch) -> Result<Report, BenchError> {
+pub fn run(
+    deployment: &Deployment,
+    cases: &[Case],
+    draw: Draw,
+    repeat: usize,
+    watch: &dyn Watch,
+) -> Result<Report, BenchError> {
+    draw.sampling(1)?;
     let context = deployment.program().context as usize;
     if let Some(needed) = cases.iter().map(|case| case.needs()).find(|needed| *needed > context) {
         return Err(BenchError::TooDeep { needed, context });
@@ -116,7 +143,7 @@ pub fn run(deployment: &Deployment, cases: &[Case], repeat: usize, watch: &dyn W
     let mut kernels = vec![Vec::new(); cases.len()];
     for round in 0..repeat {
         for (i, case) in cases.iter().enumerate() {
-            let (rate, times) = measure(deployment, *case, watch)?;
+            let (rate, times) = measure(deployment, *case, draw, watch)?;
             rates[i].push(rate);
             kernels[i] = times;
             watch.done((round * cases.len() + i + 1) as u64);
@@ -148,6 +175,7 @@ pub fn run(deployment: &Deployment, cases: &[Case], repeat: usize, watch: &dyn W
         device: deployment.device_name(),
         model: deployment.describe(),
         fingerprint: deployment.fingerprint().to_string(),
+        draw,
         cases: measured.collect(),
     })
 }
@@ -164,14 +192,24 @@ fn ceilings(deployment: &Deployment) -> Result<Ceilings, BenchError> {
 }
 
 /// Tokens per second, and where the time went.
-fn measure(deployment: &Deployment, case: Case, watch: &dyn Watch) -> Result<(f64, Vec<KernelTime>), BenchError> {
+fn measure(
+    deployment: &Deployment,
+    case: Case,
+    draw: Draw,
+    watch: &dyn Watch,
+) -> Result<(f64, Vec<KernelTime>), BenchError> {
     let pages = case.needs().div_ceil(PAGE) * case.batch();
     let policy = Policy { prefix_cache: false, ..Policy::default() };
     let room = Room { pages: Some(pages), rows_max: policy.rows_step_max, ..Room::default() };
     let mut engine = Engine::new(deployment.device(&room)?, deployment.program().clone(), policy)?;
     match case {
         Case::Prefill { tokens, depth } => prefill(deployment, &mut engine, tokens, depth, watch),
-        Case::Decode { tokens, batch, depth } => decode(deployment, &mut engine, tokens, batch.max(1), depth, watch),
+        Case::Decode { tokens, batch, depth } => {
+            // The first sequences generate while the last are prefilled: they get so many tokens more.
+            let early = batch.max(1) * (1 + depth / policy.rows_step_max);
+            let sampling = draw.sampling(tokens + 2 + early)?;
+            decode(deployment, &mut engine, (tokens, batch.max(1), depth), &sampling, watch)
+        }
     }
 }
 
@@ -195,10 +233,10 @@ fn finish(engine: &mut Engine<AnyDevice>, watch: &dyn Watch) -> Result<(), Bench
     Ok(())
 }
 
-fn request(deployment: &Deployment, label: &str, len: usize, answer: usize) -> Request {
+fn request(deployment: &Deployment, label: &str, len: usize, sampling: Sampling) -> Request {
     let prompt = prompts::prompt(&deployment.facts(), 1, label, len);
     // As served: who wants no log-probabilities sees no logits.
-    Request { token_logits: false, ..Request::new(prompt, Sampling::greedy(answer)) }
+    Request { token_logits: false, ..Request::new(prompt, sampling) }
 }
 
 /// Rows computed after the first `depth` of a prompt.
@@ -210,9 +248,9 @@ fn prefill(
     watch: &dyn Watch,
 ) -> Result<(f64, Vec<KernelTime>), BenchError> {
     // Warm: what a prompt of this length touches is in memory, as it is in a server.
-    engine.submit(request(deployment, "warm", tokens, 1))?;
+    engine.submit(request(deployment, "warm", tokens, Sampling::greedy(1)))?;
     finish(engine, watch)?;
-    engine.submit(request(deployment, "bench", depth + tokens, 1))?;
+    engine.submit(request(deployment, "bench", depth + tokens, Sampling::greedy(1)))?;
     let mut rows = 0;
     while rows < depth {
         engine.set_policy(Policy { rows_step_max: engine_step(depth - rows), ..*engine.policy() })?;
@@ -234,15 +272,12 @@ fn engine_step(left: usize) -> usize {
 fn decode(
     deployment: &Deployment,
     engine: &mut Engine<AnyDevice>,
-    tokens: usize,
-    batch: usize,
-    depth: usize,
+    (tokens, batch, depth): (usize, usize, usize),
+    sampling: &Sampling,
     watch: &dyn Watch,
 ) -> Result<(f64, Vec<KernelTime>), BenchError> {
-    // The first sequences generate while the last are prefilled: they get so many tokens more.
-    let early = batch * (1 + depth / Policy::default().rows_step_max);
     for i in 0..batch {
-        engine.submit(request(deployment, &format!("bench {i}"), depth.max(1), tokens + 2 + early))?;
+        engine.submit(request(deployment, &format!("bench {i}"), depth.max(1), sampling.clone()))?;
     }
     let mut begun = 0;
     while begun < batch {

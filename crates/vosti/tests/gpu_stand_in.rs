@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use vosti::bench::agentic::{Trace, play};
-use vosti::bench::{self, Case};
+use vosti::bench::{self, Case, Draw};
 use vosti::bundle::Bundle;
 use vosti::bundle::manifest::Model;
 use vosti::check::{Subject, prompts};
@@ -150,13 +150,13 @@ fn a_configuration_with_random_weights_answers_is_measured_and_probed() {
     assert!((1.0..12.0).contains(&spread), "logits spread by {spread}");
 
     let cases = [Case::Prefill { tokens: 20, depth: 64 }, Case::Decode { tokens: 2, batch: 4, depth: 0 }];
-    let report = bench::run(&deployment, &cases, 1, &Silent).unwrap();
+    let report = bench::run(&deployment, &cases, Draw::default(), 1, &Silent).unwrap();
     assert!(report.cases.iter().all(|case| case.tokens_per_s > 0.0 && case.bytes_per_token > 0.0));
     assert!(report.read_bytes_per_s > 0.0 && report.dot_flops_per_s.is_none());
     assert!(report.cases[0].bound_tokens_per_s.is_none() && report.cases[1].bound_tokens_per_s.is_some());
 
     let counting = Counting::default();
-    bench::run(&deployment, &cases[1..], 1, &counting).unwrap();
+    bench::run(&deployment, &cases[1..], Draw { temperature: 1.0, top_k: 40 }, 1, &counting).unwrap();
     // A prompt's step, the one that is recorded, two of a token each; and once before the table.
     assert_eq!(counting.0.get(), 5, "who wants no more waits for one step at most");
 
@@ -281,7 +281,13 @@ fn the_script_runs_every_step_and_says_what_it_could_not() {
         script.arg(env!("CARGO_BIN_EXE_vosti")).arg("no-bundle");
         script.arg(root.join("crates/vosti-model/tests/tiny/llama/config.json")).arg(&out);
         let sizes = [("DEVICE", "cpu"), ("PROFILE", "quick"), ("PREFILL", "16"), ("DECODE", "4")];
-        script.envs(sizes).envs([("BATCH", "2"), ("DEPTHS", "0,32"), ("REPEAT", "1"), ("TRACE", "2,2,40,20,3,4,0")]);
+        script.envs(sizes).envs([
+            ("BATCH", "2"),
+            ("DEPTHS", "0,32"),
+            ("REPEAT", "1"),
+            ("TRACE", "2,2,40,20,3,4,0"),
+            ("SAMPLED", "2,3"),
+        ]);
         let ran = script.envs(more.iter().copied()).output().unwrap();
         let errors = String::from_utf8_lossy(&ran.stderr);
         (ran.status.code(), format!("{}{errors}", String::from_utf8_lossy(&ran.stdout)))
@@ -296,6 +302,7 @@ fn the_script_runs_every_step_and_says_what_it_could_not() {
         "pairs equal, passed.",
         "| prefill 16, depth 32 |",
         "| decode, batch 2, depth 0 |",
+        "| decode, batch 3 |",
         "torch: not run.",
         "Agentic trace, 2 sessions of 2 turns",
     ] {
@@ -303,7 +310,7 @@ fn the_script_runs_every_step_and_says_what_it_could_not() {
     }
     assert_eq!(said.matches("failed").count(), 2, "one step fails, and is named twice\n{said}");
     let at = |step: &str| said.find(&format!("== {step}")).unwrap();
-    let order = ["bench", "torch", "agentic", "probe", "fp64", "laws", "check"];
+    let order = ["bench", "torch", "greedy", "agentic", "probe", "fp64", "laws", "check"];
     assert!(order.windows(2).all(|two| at(two[0]) < at(two[1])), "what counts most comes first\n{said}");
     assert!(folder.path().join("out.tar").exists());
 

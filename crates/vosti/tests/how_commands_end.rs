@@ -7,7 +7,7 @@ use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use vosti::bench::{self, BenchError, Case};
+use vosti::bench::{self, BenchError, Case, Draw};
 use vosti::deployment::{DeployError, Deployment, Options};
 use vosti::watch::{Silent, Watch};
 
@@ -110,7 +110,7 @@ fn a_measurement_ends_within_a_case() {
     let (folder, _) = model();
     let deployment = Deployment::load("tiny", folder.path(), &Options::default(), &Silent).expect("it loads");
     for case in [Case::Prefill { tokens: 300, depth: 100 }, Case::Decode { tokens: 20, batch: 2, depth: 20 }] {
-        let ended = bench::run(&deployment, &[case], 1, &Impatient(Cell::new(3)));
+        let ended = bench::run(&deployment, &[case], Draw::default(), 1, &Impatient(Cell::new(3)));
         assert!(matches!(ended, Err(BenchError::Interrupted)), "{case:?}");
     }
 }

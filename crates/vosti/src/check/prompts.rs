@@ -73,12 +73,14 @@ pub fn short(facts: &Facts, seed: u64, label: &str, lengths: &[usize]) -> Vec<Re
 /// Tokens that [`short`] requests generate.
 pub const SHORT_ANSWER: usize = 4;
 
-/// A mix of greedy and sampled requests of different lengths, `answer` tokens each.
+/// A mix of requests of different lengths, `answer` tokens each: greedy, sampled from whole rows, and from the largest logits of
+/// a row, which a GPU lists.
 pub fn workload(facts: &Facts, seed: u64, lengths: &[usize], answer: usize) -> Vec<Request> {
     let requests = lengths.iter().enumerate().map(|(i, &len)| {
         let sampling = match i % 3 {
             0 => Sampling::greedy(answer),
-            _ => sampled(answer, seed.wrapping_add(i as u64)),
+            1 => sampled(answer, seed.wrapping_add(i as u64)),
+            _ => valid(SamplingParams { top_k: 40, ..drawn(answer, seed.wrapping_add(i as u64)) }),
         };
         Request::new(prompt(facts, seed, &format!("workload {i}"), len), sampling)
     });
@@ -87,8 +89,14 @@ pub fn workload(facts: &Facts, seed: u64, lengths: &[usize], answer: usize) -> V
 
 /// Sampling with a temperature, so that the answer depends on the random numbers.
 pub fn sampled(answer: usize, seed: u64) -> Sampling {
-    let params =
-        SamplingParams { temperature: 0.9, top_p: 0.95, seed, tokens_max: answer, ..SamplingParams::default() };
+    valid(drawn(answer, seed))
+}
+
+fn drawn(answer: usize, seed: u64) -> SamplingParams {
+    SamplingParams { temperature: 0.9, top_p: 0.95, seed, tokens_max: answer, ..SamplingParams::default() }
+}
+
+fn valid(params: SamplingParams) -> Sampling {
     Sampling::new(params).expect("the suite's own sampling parameters are valid")
 }
 

@@ -434,6 +434,20 @@ pub struct Bench {
     )]
     pub depth: Vec<usize>,
 
+    /// Draw the tokens of decoding instead of taking the most likely
+    #[arg(
+        long,
+        default_value_t = 0.0,
+        value_name = "TEMPERATURE",
+        allow_negative_numbers = true,
+        conflicts_with = "agentic"
+    )]
+    pub temperature: f32,
+
+    /// Draw among the K most likely tokens; 0: among all
+    #[arg(long, default_value_t = 0, value_name = "K", value_parser = whole::<u32>, allow_negative_numbers = true, conflicts_with = "agentic")]
+    pub top_k: u32,
+
     /// Play sessions of agents instead: their turns, as SESSIONS,TURNS,PROMPT,SHARED,INPUT,OUTPUT,PAUSE
     #[arg(
         long, value_name = "TRACE", num_args = 0..=1, default_missing_value = "4,6,16384,8192,256,768,0.5",

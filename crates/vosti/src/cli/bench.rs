@@ -6,7 +6,7 @@ use super::output::print;
 use super::{Outcome, open};
 use anyhow::{Result, ensure};
 use vosti::bench::agentic::{self, Trace};
-use vosti::bench::{self, Case};
+use vosti::bench::{self, Case, Draw};
 use vosti::deployment::{CROWD, Deployment, Options};
 
 pub fn run(arguments: &Bench) -> Result<Outcome> {
@@ -30,8 +30,9 @@ pub fn run(arguments: &Bench) -> Result<Outcome> {
             cases.extend(arguments.batch.iter().map(|&batch| Case::Decode { tokens: arguments.decode, batch, depth }));
         }
     }
+    let draw = Draw { temperature: arguments.temperature, top_k: arguments.top_k };
     let bar = Bar::new(Unit::Count);
-    let report = bench::run(&deployment, &cases, arguments.repeat, &bar)?;
+    let report = bench::run(&deployment, &cases, draw, arguments.repeat, &bar)?;
     drop(bar);
     if arguments.on.json {
         print(&format!("{}\n", serde_json::to_string_pretty(&report)?))?;
