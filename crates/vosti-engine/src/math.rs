@@ -30,10 +30,43 @@ pub fn exp_negative(x: f32) -> f32 {
     if x >= CUTOFF { e_r * scale } else { 0.0 }
 }
 
+/// Defines a function once more for each vector unit of x86-64, and calls the widest that this machine has. Multiplications and
+/// additions are what they are, in the order that is written, so all give the same bits.
+macro_rules! widest {
+    ($(#[$about:meta])* $access:vis fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)? $body:block) => {
+        $(#[$about])*
+        $access fn $name($($argument: $type),*) $(-> $result)? {
+            #[inline(always)]
+            fn plain($($argument: $type),*) $(-> $result)? $body
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx512f")]
+                fn avx512($($argument: $type),*) $(-> $result)? {
+                    plain($($argument),*)
+                }
+                #[target_feature(enable = "avx2")]
+                fn avx2($($argument: $type),*) $(-> $result)? {
+                    plain($($argument),*)
+                }
+                if is_x86_feature_detected!("avx512f") {
+                    // SAFETY: the machine has what the function is compiled for.
+                    return unsafe { avx512($($argument),*) };
+                }
+                if is_x86_feature_detected!("avx2") {
+                    // SAFETY: the machine has what the function is compiled for.
+                    return unsafe { avx2($($argument),*) };
+                }
+            }
+            plain($($argument),*)
+        }
+    };
+}
+
 /// Lanes of the sums below: enough for any vector unit, and part of their definition.
 const LANES: usize = 16;
 
 /// Folds the lanes 8, 4, 2, 1.
+#[inline(always)]
 fn fold<T: Copy>(mut lanes: [T; LANES], f: impl Fn(T, T) -> T) -> T {
     let mut half = LANES / 2;
     while half > 0 {
@@ -45,20 +78,22 @@ fn fold<T: Copy>(mut lanes: [T; LANES], f: impl Fn(T, T) -> T) -> T {
     lanes[0]
 }
 
-/// The largest value; NaN counts as nothing, -inf if there is nothing.
-pub fn max(values: &[f32]) -> f32 {
-    let larger = |a: f32, b: f32| if b > a { b } else { a };
-    let mut lanes = [f32::NEG_INFINITY; LANES];
-    let (blocks, rest) = values.as_chunks::<LANES>();
-    for block in blocks {
-        for l in 0..LANES {
-            lanes[l] = larger(lanes[l], block[l]);
+widest! {
+    /// The largest value; NaN counts as nothing, -inf if there is nothing.
+    pub fn max(values: &[f32]) -> f32 {
+        let larger = |a: f32, b: f32| if b > a { b } else { a };
+        let mut lanes = [f32::NEG_INFINITY; LANES];
+        let (blocks, rest) = values.as_chunks::<LANES>();
+        for block in blocks {
+            for l in 0..LANES {
+                lanes[l] = larger(lanes[l], block[l]);
+            }
         }
+        for (l, value) in rest.iter().enumerate() {
+            lanes[l] = larger(lanes[l], *value);
+        }
+        fold(lanes, larger)
     }
-    for (l, value) in rest.iter().enumerate() {
-        lanes[l] = larger(lanes[l], *value);
-    }
-    fold(lanes, larger)
 }
 
 /// A value as choices see it: a denormal counts as zero, as does -0, so that processors and GPUs agree, whatever their mode.
@@ -89,14 +124,30 @@ fn sum_of(values: &[f32], f: impl Fn(f32) -> f32) -> f64 {
     fold(lanes, |a, b| a + b)
 }
 
-/// Sum of e^(x - max) over the values.
-pub fn sum_exp(values: &[f32], max: f32) -> f64 {
-    sum_of(values, |x| exp_negative(x - max))
+widest! {
+    /// Sum of e^(x - max) over the values.
+    pub fn sum_exp(values: &[f32], max: f32) -> f64 {
+        sum_of(values, |x| exp_negative(x - max))
+    }
 }
 
-/// Sum of the values.
-pub fn sum(values: &[f32]) -> f64 {
-    sum_of(values, |x| x)
+/// Logits whose weights are summed at once.
+pub const BLOCK: usize = 1024;
+
+widest! {
+    /// The weight of each logit, e^((logit - largest) * inverse), or 0 if that is less than `least`; and the sum of each
+    /// [`BLOCK`] of them.
+    pub fn weigh(logits: &[f32], largest: f32, inverse: f32, least: f32, weights: &mut Vec<f32>, sums: &mut Vec<f64>) {
+        weights.resize(logits.len(), 0.0);
+        sums.clear();
+        for (weights, logits) in weights.chunks_mut(BLOCK).zip(logits.chunks(BLOCK)) {
+            for (weight, logit) in weights.iter_mut().zip(logits) {
+                let e = exp_negative((*logit - largest) * inverse);
+                *weight = if e >= least { e } else { 0.0 };
+            }
+            sums.push(sum_of(weights, |x| x));
+        }
+    }
 }
 
 /// The `count` largest values, each with its index, largest first, of equals the lower index first; NaN is no value, and a
@@ -104,6 +155,9 @@ pub fn sum(values: &[f32]) -> f64 {
 pub fn top(values: &[f32], count: usize) -> Vec<(u32, f32)> {
     largest(values, count).into_iter().map(|i| (i, seen(values[i as usize]))).collect()
 }
+
+/// Values whose largest is looked at before they are.
+const STRETCH: usize = 256;
 
 /// Indices of the `count` largest values, as [`top`] has them.
 pub fn largest(values: &[f32], count: usize) -> Vec<u32> {
@@ -116,15 +170,21 @@ pub fn largest(values: &[f32], count: usize) -> Vec<u32> {
     let limit = count.saturating_mul(2).max(64);
     // Once `count` values are at least this, a later one must be larger: an equal one has a higher index.
     let mut floor: Option<f32> = None;
-    for (i, x) in values.iter().enumerate() {
-        if x.is_nan() || floor.is_some_and(|floor| seen(*x) <= floor) {
+    for (stretch, some) in values.chunks(STRETCH).enumerate() {
+        // Most stretches of a long row have nothing that large.
+        if floor.is_some_and(|floor| seen(max(some)) <= floor) {
             continue;
         }
-        kept.push(i as u32);
-        if kept.len() >= limit {
-            kept.select_nth_unstable_by(count - 1, before);
-            kept.truncate(count);
-            floor = Some(value(kept[count - 1]));
+        for (i, x) in some.iter().enumerate() {
+            if x.is_nan() || floor.is_some_and(|floor| seen(*x) <= floor) {
+                continue;
+            }
+            kept.push((stretch * STRETCH + i) as u32);
+            if kept.len() >= limit {
+                kept.select_nth_unstable_by(count - 1, before);
+                kept.truncate(count);
+                floor = Some(value(kept[count - 1]));
+            }
         }
     }
     kept.sort_unstable_by(before);
@@ -215,5 +275,21 @@ mod tests {
         let top = max(&values);
         let plain: f64 = values.iter().map(|v| libm::exp(f64::from(*v - top))).sum();
         assert!((sum_exp(&values, top) - plain).abs() < 1e-5 * plain);
+    }
+
+    #[test]
+    fn weights_are_those_of_a_plain_loop_and_sums_those_of_their_blocks() {
+        for len in [0, 1, 15, 1023, 1024, 1025, 5000] {
+            let logits: Vec<f32> = (0..len).map(|i| ((i * 37 % 1009) as f32) * 0.02 - 9.0).collect();
+            let (mut weights, mut sums) = (vec![7.0; 3], vec![1.0]);
+            weigh(&logits, 11.2, 0.7, 0.01, &mut weights, &mut sums);
+            let weight = |x: &f32| Some(exp_negative((x - 11.2) * 0.7)).filter(|e| *e >= 0.01).unwrap_or(0.0);
+            let plain: Vec<f32> = logits.iter().map(weight).collect();
+            assert_eq!(weights, plain, "the same bits, by whatever vector unit");
+            let of = |block: &[f32]| block.iter().map(|w| f64::from(*w)).sum::<f64>();
+            let blocks: Vec<f64> = plain.chunks(BLOCK).map(of).collect();
+            assert_eq!(sums.len(), blocks.len());
+            assert!(sums.iter().zip(blocks).all(|(a, b)| (a - b).abs() <= 1e-12 * b), "{sums:?}");
+        }
     }
 }

@@ -157,6 +157,7 @@ impl SamplerState {
 struct Scratch {
     logits: Vec<f32>,
     weights: Vec<f32>,
+    sums: Vec<f64>,
 }
 
 /// The sampler. Holds no state of any request.
@@ -183,7 +184,7 @@ impl vosti_core::Sampler for TokenSampler {
 
     fn sample(&self, state: &mut SamplerState, logits: &[f32]) -> (Token, bool) {
         let mut scratch = self.scratch.borrow_mut();
-        let Scratch { logits: changed, weights } = &mut *scratch;
+        let Scratch { logits: changed, weights, sums } = &mut *scratch;
         // Whatever the device's rows look like, the token is in the vocabulary.
         let logits = &logits[..logits.len().min(self.vocab as usize)];
         let row = if state.changes_logits() {
@@ -200,7 +201,7 @@ impl vosti_core::Sampler for TokenSampler {
         } else if p.top_k > 0 {
             draw_listed(p, &math::top(row, p.top_k as usize), state.unit())
         } else {
-            draw(p, row, state.unit(), weights)
+            draw(p, row, state.unit(), (weights, sums))
         };
         (token, state.accept(token))
     }
@@ -222,22 +223,21 @@ impl vosti_core::Sampler for TokenSampler {
     }
 }
 
-/// Draws from a whole row with `unit` in [0, 1). The result is a function of the arguments but `weights`, which is memory.
-fn draw(p: &SamplingParams, logits: &[f32], unit: f64, weights: &mut Vec<f32>) -> Token {
+/// Draws from a whole row with `unit` in [0, 1). The result is a function of the arguments but `memory`.
+fn draw(p: &SamplingParams, logits: &[f32], unit: f64, memory: (&mut Vec<f32>, &mut Vec<f64>)) -> Token {
     let largest = math::max(logits);
     if !largest.is_finite() {
         return math::first_largest(logits);
     }
-    weights.resize(logits.len(), 0.0);
-    let weight = weigh(p, largest);
-    weights.iter_mut().zip(logits).for_each(|(w, logit)| *w = weight(*logit));
-    let all = math::sum(weights);
+    let (weights, sums) = memory;
+    math::weigh(logits, largest, inverse(p), p.min_p, weights, sums);
+    let all = sums.iter().sum();
     let drawn = if p.top_p >= 1.0 {
-        walk(weights.iter().enumerate().map(|(token, w)| (token as Token, *w)), unit * all)
+        walk_blocks(weights, sums, unit * all)
     } else {
         let mut kept = nucleus_candidates(weights, f64::from(p.top_p), all);
         keep_nucleus(&mut kept, f64::from(p.top_p) * all);
-        walk(kept.iter().copied(), unit * total(&kept))
+        walk(kept.iter().copied(), 0.0, unit * total(&kept))
     };
     drawn.unwrap_or_else(|| math::first_largest(logits))
 }
@@ -248,34 +248,29 @@ fn draw_listed(p: &SamplingParams, top: &[(Token, f32)], unit: f64) -> Token {
     if !largest.is_finite() {
         return first;
     }
-    let weight = weigh(p, largest);
-    let mut kept: Vec<(Token, f32)> = top.iter().map(|(token, logit)| (*token, weight(*logit))).collect();
+    let inverse = inverse(p);
+    let weight = |logit: f32| Some(math::exp_negative((logit - largest) * inverse)).filter(|e| *e >= p.min_p);
+    let mut kept: Vec<(Token, f32)> =
+        top.iter().map(|(token, logit)| (*token, weight(*logit).unwrap_or(0.0))).collect();
     if p.top_p < 1.0 {
         let mass = f64::from(p.top_p) * total(&kept);
         keep_nucleus(&mut kept, mass);
     }
-    walk(kept.iter().copied(), unit * total(&kept)).unwrap_or(first)
+    walk(kept.iter().copied(), 0.0, unit * total(&kept)).unwrap_or(first)
 }
 
-/// The weight of a logit, e^((logit - largest) / temperature); 0 below `min_p` (the largest weight is 1).
-#[inline(always)]
-fn weigh(p: &SamplingParams, largest: f32) -> impl Fn(f32) -> f32 {
-    // Finite even for the smallest temperature, so that the largest logit's own weight is 1.
-    let inverse = (1.0 / p.temperature).min(f32::MAX);
-    let min_p = p.min_p;
-    move |logit| {
-        let e = math::exp_negative((logit - largest) * inverse);
-        if e >= min_p { e } else { 0.0 }
-    }
+/// What logits are multiplied with: finite even for the smallest temperature, so that the largest logit's own weight is 1.
+fn inverse(p: &SamplingParams) -> f32 {
+    (1.0 / p.temperature).min(f32::MAX)
 }
 
 fn total(kept: &[(Token, f32)]) -> f64 {
     kept.iter().map(|(_, weight)| f64::from(*weight)).sum()
 }
 
-/// The first token at which the running sum of weights passes `target`; if rounding lets none, the last that has weight.
-fn walk(tokens: impl Iterator<Item = (Token, f32)>, target: f64) -> Option<Token> {
-    let mut sum = 0.0;
+/// The first token at which the running sum of weights, from `sum` on, passes `target`; if rounding lets none, the last that has
+/// weight.
+fn walk(tokens: impl Iterator<Item = (Token, f32)>, mut sum: f64, target: f64) -> Option<Token> {
     let mut last = None;
     for (token, weight) in tokens {
         if weight > 0.0 {
@@ -287,6 +282,25 @@ fn walk(tokens: impl Iterator<Item = (Token, f32)>, target: f64) -> Option<Token
         }
     }
     last
+}
+
+/// As [`walk`] over all tokens, by blocks of which the sums are known: the first that takes the running sum past the target has
+/// the token.
+fn walk_blocks(weights: &[f32], sums: &[f64], target: f64) -> Option<Token> {
+    let mut before = 0.0;
+    let mut last = None;
+    for (block, (weights, sum)) in weights.chunks(math::BLOCK).zip(sums).enumerate() {
+        if *sum > 0.0 {
+            last = Some((block, weights, before));
+            if before + sum > target {
+                break;
+            }
+            before += sum;
+        }
+    }
+    let (block, weights, before) = last?;
+    let first = block * math::BLOCK;
+    walk(weights.iter().enumerate().map(|(i, weight)| ((first + i) as Token, *weight)), before, target)
 }
 
 /// Tokens that can be in the nucleus, most likely first: those lighter than this have less than 1 - top_p among them
