@@ -290,8 +290,8 @@ def topk_combine(l):
     return {"values": (values, 0), "columns": (columns, 0)}
 
 
-KERNELS = [argmax, topk_part, topk_combine, linear, linear_add, linear_logits, linear_glu, embed, gather, rmsnorm, rmsnorm_add, rmsnorm_add_scaled, rope_q,
-           store_kv, attend, attend_part, attend_combine]
+KERNELS = [argmax, topk_part, topk_combine, linear, linear_add, linear_logits, linear_glu, embed, gather, rmsnorm, rmsnorm_add,
+           rmsnorm_add_scaled, rope_q, store_kv, attend, attend_part, attend_combine]
 
 
 def found(l, name, like):

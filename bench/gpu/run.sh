@@ -15,7 +15,8 @@
 # OUT/check-batch-chunk.json. A step that fails is written down and the next one runs. At the end OUT.tar has all of OUT. The
 # exit code is 1 if any step of this run failed.
 #
-# Sizes, for a quick look: CASES PROFILE MAX_PROMPT PREFILL DECODE BATCH DEPTHS REPEAT TRACE SAMPLED (batches of sampling). DEVICE=cpu tries the script itself.
+# Sizes, for a quick look: CASES PROFILE MAX_PROMPT PREFILL DECODE BATCH DEPTHS REPEAT TRACE SAMPLED (the batches of
+# sampling). DEVICE=cpu tries the script itself.
 set -u
 [ $# -eq 4 ] || { echo "usage: $0 VOSTI BUNDLE MODEL OUT" >&2; exit 2; }
 vosti=$1 bundle=$2 model=$3 out=${4%/}

@@ -434,7 +434,7 @@ pub struct Bench {
     )]
     pub depth: Vec<usize>,
 
-    /// Draw the tokens of decoding instead of taking the most likely
+    /// Draw the tokens of decoding; 0 takes the most likely
     #[arg(
         long,
         default_value_t = 0.0,
@@ -444,7 +444,7 @@ pub struct Bench {
     )]
     pub temperature: f32,
 
-    /// Draw among the K most likely tokens; 0: among all
+    /// With --temperature: draw among the K most likely tokens; 0: among all
     #[arg(long, default_value_t = 0, value_name = "K", value_parser = whole::<u32>, allow_negative_numbers = true, conflicts_with = "agentic")]
     pub top_k: u32,
 
