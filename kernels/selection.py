@@ -9,7 +9,7 @@ NONE = tl.constexpr(16777216.0)
 @triton.jit
 def select(v, column, K: tl.constexpr, BM: tl.constexpr):
     """The K largest of each row of `v`, and which of `column` they stand at. NaN counts as nothing; where nothing is left, the
-    value is -inf and the column NONE. Equal values come by column, so these must rise along a row, or be NONE."""
+    value is -inf and the column NONE. Of equal values the one of the lowest column comes first, wherever it lies in `v`."""
     place = tl.arange(0, K).to(tl.float32)[None, :]
     values = tl.full((BM, K), float("-inf"), tl.float32)
     columns = tl.full((BM, K), NONE, tl.float32)
