@@ -126,11 +126,7 @@ fn compiled(spec: &Spec, config: &Config, isa: Isa) -> Result<Compiled, CpuError
     };
     let kernel = vosti_tile::lift(text).map_err(|error| CpuError::Lift { spec: name.clone(), error })?;
     let contract = vosti_kernels::contract(&spec.kernel)?.of(spec);
-    let fits = kernel.params.len() == contract.params.len()
-        && kernel.params.iter().zip(&contract.params).all(|(a, b)| a.name == b.name);
-    if !fits {
-        return Err(CpuError::Signature { spec: name });
-    }
+    vosti_wiring::signature(&kernel, &contract, spec)?;
     let plan = match config.mode {
         Mode::Plain => None,
         Mode::Fast => compile(&kernel, isa).ok(),

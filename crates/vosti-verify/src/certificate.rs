@@ -38,6 +38,8 @@ pub struct Assumed {
 pub struct Role {
     pub param: String,
     pub role: String,
+    /// Its element type.
+    pub holds: String,
     pub extents: Vec<String>,
 }
 
@@ -119,6 +121,7 @@ fn shape_name(shape: Shape) -> &'static str {
 fn extent(dim: &Dim) -> String {
     match dim {
         Dim::Const(n) => n.to_string(),
+        Dim::Splits(_) => "splits".into(),
         other => format!("{other:?}").to_lowercase(),
     }
 }
@@ -134,6 +137,7 @@ fn contract(problem: &Problem) -> Contract {
             .map(|b| Role {
                 param: b.name.clone(),
                 role: format!("{:?}", b.role),
+                holds: b.elem.to_string(),
                 extents: b.dims.iter().map(extent).collect(),
             })
             .collect(),
@@ -141,7 +145,7 @@ fn contract(problem: &Problem) -> Contract {
 }
 
 fn constants(problem: &Problem) -> BTreeMap<String, String> {
-    problem.constants.iter().map(|(k, v)| (k.clone(), v.to_string())).collect()
+    problem.constants.iter().chain(&problem.text).map(|(k, v)| (k.clone(), v.to_string())).collect()
 }
 
 fn bounds() -> BTreeMap<String, i64> {

@@ -16,9 +16,12 @@ pub mod inventory;
 pub mod loops;
 pub mod memory;
 pub mod mutate;
+pub mod mutate_contract;
+pub mod premises;
 pub mod problem;
 mod process;
 pub mod prover;
+mod reading;
 pub mod record;
 pub mod replay;
 mod replay_attend;
@@ -58,6 +61,7 @@ pub(crate) const SOURCES: &[&str] = &[
     include_str!("integers.rs"),
     include_str!("loops.rs"),
     include_str!("memory.rs"),
+    include_str!("premises.rs"),
     include_str!("problem.rs"),
     include_str!("process.rs"),
     include_str!("prover.rs"),

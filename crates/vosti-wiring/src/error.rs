@@ -15,6 +15,8 @@ pub enum WiringError {
     Role { spec: String, role: String },
     #[error("parameter `{param}` of {spec} has another element type than the buffer it shares")]
     Element { spec: String, param: String },
+    #[error("{spec}: the TTIR takes `{found}` where the contract has `{wanted}`: run `cargo xtask ttir`")]
+    Signature { spec: String, found: String, wanted: String },
     #[error("{spec} has other parameters than the kernel in whose place it may run")]
     Unlike { spec: String },
     #[error(

@@ -16,4 +16,4 @@ pub use step::{Ints, Meta, Metadata, listed};
 pub use uniform::Uniform;
 pub use vosti_kernels::TensorData;
 pub use weights::{WeightError, Weights};
-pub use wiring::{Bound, Kernel, Lists, Outputs, Size, Tiling, Wired, Wiring, caches, outputs, wire};
+pub use wiring::{Bound, Kernel, Lists, Outputs, Size, Tiling, Wired, Wiring, caches, outputs, signature, wire};

@@ -6,7 +6,7 @@ use crate::error::WiringError;
 use crate::step::Meta;
 use std::collections::HashMap;
 use vosti_core::{BufferDecl, Dtype, Op, PAGE, Program, RowSet, StepPlan, Token};
-use vosti_kernels::{Binding, Const, Contract, Extent, Launch, Role, Scratch, Spec};
+use vosti_kernels::{Act, Binding, Const, Contract, Elem, Extent, Launch, Role, Scratch, Spec};
 use vosti_tile::Scalar;
 
 /// A specialisation as a device holds it: lifted, compiled or loaded.
@@ -110,6 +110,29 @@ pub struct Wiring<K> {
     pub scratch: Vec<(usize, Scratch)>,
     /// The element type that the kernels agree on for each buffer.
     elems: HashMap<Bound, Scalar>,
+}
+
+/// Refuses a text whose parameters are not the contract's, in order, each of its element type.
+pub fn signature(kernel: &vosti_tile::Kernel, contract: &Contract, spec: &Spec) -> Result<(), WiringError> {
+    for i in 0..contract.params.len().max(kernel.params.len()) {
+        let (wanted, found) = (contract.params.get(i), kernel.params.get(i));
+        let wanted = wanted.map(|p| (p.name.clone(), scalar(p.elem, spec.act)));
+        let found = found.map(|p| (p.name.clone(), p.elem));
+        if wanted != found {
+            let words =
+                |param: Option<(String, Scalar)>| param.map_or("none".into(), |(name, elem)| format!("{name}: {elem}"));
+            return Err(WiringError::Signature { spec: spec.to_string(), found: words(found), wanted: words(wanted) });
+        }
+    }
+    Ok(())
+}
+
+fn scalar(elem: Elem, act: Act) -> Scalar {
+    match (elem, act) {
+        (Elem::I32, _) => Scalar::I32,
+        (Elem::Act, Act::Bf16) => Scalar::Bf16,
+        (Elem::F32, _) | (Elem::Act, Act::F32) => Scalar::F32,
+    }
 }
 
 struct Builder<K, F> {

@@ -111,7 +111,7 @@ fn a_second_launch_that_does_not_go_on_where_the_first_stops_is_refused() {
         }),
         ("`accs` has another element type", |_, c| {
             let i = at(c, Role::Scratch(2));
-            c.kernel.params[i].elem = Scalar::Bf16;
+            c.buffers[i].elem = Scalar::Bf16;
         }),
         ("a AttendPart after a AttendCombine is no attention", std::mem::swap),
     ];
