@@ -1,7 +1,7 @@
 #: mistake: minus infinity passes the check
 #: sibling: store_kv
 #: fails: finite
-#: replay: none
+#: replay: differs
 """Writes each row's key and value to its slot of the paged cache `[pages, KV_HEADS, PAGE, D]`.
 
 Keys are rotated.

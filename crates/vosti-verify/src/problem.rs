@@ -219,9 +219,6 @@ impl Problem {
         let (text, constants) = divided(constants, &geometry.text).map_err(bad)?;
         let maker =
             Maker { name, act: statement.act, constants: &constants, geometry, taken: RefCell::new(BTreeSet::new()) };
-        if let Some(other) = geometry.shapes.keys().find(|other| contract.params.iter().all(|p| p.name != **other)) {
-            return fail(format!("extents are declared for `{other}`, which is no parameter of the contract"));
-        }
         let params = maker.present(contract)?;
         let mut buffers = vec![];
         for param in &kernel.params {
@@ -232,6 +229,9 @@ impl Problem {
         }
         if let Some(p) = params.iter().find(|p| kernel.param(&p.name).is_none()) {
             return Err(ProblemError::NoParam { kernel: name.to_string(), param: p.name.clone() });
+        }
+        if let Some(other) = geometry.shapes.keys().find(|other| contract.params.iter().all(|p| p.name != **other)) {
+            return fail(format!("extents are declared for `{other}`, which is no parameter of the contract"));
         }
         if contract.grid.is_empty() || contract.grid.len() > 3 {
             return fail("a grid has one to three axes".to_string());

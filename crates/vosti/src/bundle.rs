@@ -145,8 +145,8 @@ impl Bundle {
     /// a contract that is what the op needs; or two launches have such, whose contracts together are.
     pub fn admit(&self, plan: &ModelPlan) -> Result<(), BundleError> {
         let mut problems: HashMap<String, Problem> = HashMap::new();
-        let mut acts = plan.bindings.iter().flat_map(|b| &b.launches).flat_map(|l| l.specs()).map(|spec| spec.act);
-        let act = acts.next().unwrap_or(Act::Bf16);
+        // What activations are: of the first launch, so every other must agree with it.
+        let mut act: Option<Act> = None;
         for (index, op) in plan.program.ops.iter().enumerate() {
             let binding = plan.bindings.get(fit::binding_of(op) as usize);
             let launches = binding.map_or(&[][..], |binding| &binding.launches);
@@ -171,6 +171,7 @@ impl Bundle {
                         problems.insert(kernel.clone(), self.certified(&kernel)?);
                     }
                     let weights = launch.weights.iter().map(|name| plan.weights.get(name)).collect();
+                    let act = *act.get_or_insert(launch.spec.act);
                     let bound = fit::Bound { stage: *stage, weights, scratch, act };
                     fit::check(&plan.program, op, &problems[&kernel], &bound).map_err(|why| misfit(&kernel, why))?;
                     if kernel != first {
