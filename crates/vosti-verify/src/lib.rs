@@ -19,6 +19,7 @@ pub mod mutate;
 pub mod problem;
 mod process;
 pub mod prover;
+mod quantify;
 pub mod record;
 pub mod replay;
 mod replay_attend;
@@ -61,6 +62,7 @@ pub(crate) const SOURCES: &[&str] = &[
     include_str!("problem.rs"),
     include_str!("process.rs"),
     include_str!("prover.rs"),
+    include_str!("quantify.rs"),
     include_str!("run.rs"),
     include_str!("solve.rs"),
     include_str!("solver.rs"),

@@ -87,6 +87,13 @@ pub enum Axis {
     /// `cdiv(rows, n)`, or more, up to what [`limit::ROWS`] rows have: a launch that was recorded once serves
     /// every smaller step, and its programs to spare must find that they have no rows.
     RowsOver(i128),
+    /// `cdiv(rows, over) * times`: an axis of rows and one of `times` programs as one; or more, as above.
+    RowsTimes {
+        over: i128,
+        times: i128,
+    },
+    /// `tiles * n`
+    TilesTimes(i128),
     /// `cdiv(length, n)`, where no row's position is `length` or more; or more, up to what [`limit::CONTEXT`] positions
     /// have.
     LengthOver(i128),
@@ -325,19 +332,35 @@ impl Maker<'_> {
 
     fn axis(&self, text: &str) -> Result<Axis, ProblemError> {
         let text = text.trim();
-        if text == "tiles" {
-            return Ok(Axis::Tiles);
+        // Two axes as one: the other axis first or last, of a number of programs that no step changes.
+        for (at, _) in text.match_indices('*') {
+            let times = self.value(&text[at + 1..]);
+            match (self.axis_of_rows(text[..at].trim())?, times) {
+                (Some(Axis::RowsOver(over)), Ok(times)) => return Ok(Axis::RowsTimes { over, times }),
+                (Some(Axis::Tiles), Ok(times)) => return Ok(Axis::TilesTimes(times)),
+                _ => {}
+            }
         }
-        if text == "rows" {
-            return Ok(Axis::RowsOver(1));
+        if let Some(axis) = self.axis_of_rows(text)? {
+            return Ok(axis);
         }
         let over = |what: &str| text.strip_prefix(what)?.strip_prefix(',')?.strip_suffix(')');
-        match (over("cdiv(rows"), over("cdiv(length"), over("above(length")) {
-            (Some(n), _, _) => Ok(Axis::RowsOver(self.value(n)?)),
-            (_, Some(n), _) => Ok(Axis::LengthOver(self.value(n)?)),
-            (_, _, Some(n)) => Ok(Axis::LengthAbove(self.value(n)?)),
+        match (over("cdiv(length"), over("above(length")) {
+            (Some(n), _) => Ok(Axis::LengthOver(self.value(n)?)),
+            (_, Some(n)) => Ok(Axis::LengthAbove(self.value(n)?)),
             _ => Ok(Axis::Const(self.value(text)?)),
         }
+    }
+
+    /// An axis of rows or tiles alone.
+    fn axis_of_rows(&self, text: &str) -> Result<Option<Axis>, ProblemError> {
+        let over = text.strip_prefix("cdiv(rows").and_then(|t| t.strip_prefix(',')?.strip_suffix(')'));
+        Ok(match (text, over) {
+            ("tiles", _) => Some(Axis::Tiles),
+            ("rows", _) => Some(Axis::RowsOver(1)),
+            (_, Some(n)) if !n.contains(['(', ')']) => Some(Axis::RowsOver(self.value(n)?)),
+            _ => None,
+        })
     }
 
     fn buffer(&self, p: &vosti_kernels::Param) -> Result<Buffer, ProblemError> {

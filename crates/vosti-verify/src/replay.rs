@@ -138,6 +138,10 @@ impl<'p> Side<'p> {
                 Axis::Const(n) => *n as usize,
                 Axis::Tiles => self.tiles,
                 Axis::RowsOver(n) => self.rows.div_ceil(*n as usize) + random.below(2) * random.between(1, 3),
+                Axis::TilesTimes(times) => self.tiles * *times as usize,
+                Axis::RowsTimes { over, times } => {
+                    self.rows.div_ceil(*over as usize) * *times as usize + random.below(2) * random.between(1, 3)
+                }
                 Axis::LengthOver(_) | Axis::LengthAbove(_) => 1,
             };
         }
@@ -204,7 +208,11 @@ pub fn search(left: &Problem, right: &Problem, seeds: std::ops::Range<u64>) -> O
 }
 
 fn tile_rows(problem: &Problem) -> usize {
-    problem.grid.iter().find_map(|a| if let Axis::RowsOver(n) = a { Some(*n as usize) } else { None }).unwrap_or(1)
+    let over = |axis: &Axis| match axis {
+        Axis::RowsOver(over) | Axis::RowsTimes { over, .. } => Some(*over as usize),
+        _ => None,
+    };
+    problem.grid.iter().find_map(over).unwrap_or(1)
 }
 
 fn replay_rows(left: &Problem, right: &Problem, random: &mut Random) -> Outcome {

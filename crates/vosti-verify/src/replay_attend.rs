@@ -111,7 +111,8 @@ pub(crate) fn replay(left: &Problem, right: &Problem, random: &mut Random) -> Ou
             grid[i] = match axis {
                 Axis::Const(n) => *n as usize,
                 Axis::Tiles => r.tiles,
-                Axis::RowsOver(_) => 1,
+                Axis::TilesTimes(times) => r.tiles * *times as usize,
+                Axis::RowsOver(_) | Axis::RowsTimes { .. } => 1,
                 // Half of the runs have some to spare.
                 Axis::LengthOver(n) => r.length.div_ceil(*n as usize) + random.below(2) * random.between(1, 3),
                 Axis::LengthAbove(n) => usize::from(r.length > *n as usize).max(random.below(2)),
