@@ -21,6 +21,7 @@ pub mod premises;
 pub mod problem;
 mod process;
 pub mod prover;
+mod quantify;
 mod reading;
 pub mod record;
 pub mod replay;
@@ -65,6 +66,7 @@ pub(crate) const SOURCES: &[&str] = &[
     include_str!("problem.rs"),
     include_str!("process.rs"),
     include_str!("prover.rs"),
+    include_str!("quantify.rs"),
     include_str!("run.rs"),
     include_str!("solve.rs"),
     include_str!("solver.rs"),

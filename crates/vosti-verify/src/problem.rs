@@ -98,6 +98,13 @@ pub enum Axis {
     /// `cdiv(rows, n)`, or more, up to what [`limit::ROWS`] rows have: a launch that was recorded once serves
     /// every smaller step, and its programs to spare must find that they have no rows.
     RowsOver(i128),
+    /// `cdiv(rows, over) * times`: an axis of rows and one of `times` programs as one; or more, as above.
+    RowsTimes {
+        over: i128,
+        times: i128,
+    },
+    /// `tiles * n`
+    TilesTimes(i128),
     /// `cdiv(length, n)`, where no row's position is `length` or more; or more, up to what [`limit::CONTEXT`] positions
     /// have.
     LengthOver(i128),
@@ -395,13 +402,13 @@ impl Maker<'_> {
 
     /// An axis counts what the shape has: rows, or tiles, or what is split.
     fn axis(&self, shape: Shape, text: &str) -> Result<Axis, ProblemError> {
-        let over = |what: &str| text.trim().strip_prefix(what)?.strip_prefix(',')?.strip_suffix(')');
-        let (axis, fits) = match (over("cdiv(rows"), over("cdiv(length"), over("above(length")) {
-            (Some(n), _, _) => (Axis::RowsOver(self.value(n)?), !shape.attends()),
+        let text = text.trim();
+        let over = |what: &str| text.strip_prefix(what)?.strip_prefix(',')?.strip_suffix(')');
+        let (axis, fits) = match (self.axis_of_rows(text)?, over("cdiv(length"), over("above(length")) {
+            (Some(axis @ (Axis::Tiles | Axis::TilesTimes(_))), _, _) => (axis, shape.attends()),
+            (Some(axis), _, _) => (axis, !shape.attends()),
             (_, Some(n), _) => (Axis::LengthOver(self.value(n)?), shape.splits()),
             (_, _, Some(n)) => (Axis::LengthAbove(self.value(n)?), shape.splits()),
-            _ if text.trim() == "tiles" => (Axis::Tiles, shape.attends()),
-            _ if text.trim() == "rows" => (Axis::RowsOver(1), !shape.attends()),
             _ => (Axis::Const(self.value(text)?), true),
         };
         match axis {
@@ -409,6 +416,34 @@ impl Maker<'_> {
             _ if !fits => self.fail(format!("an axis of `{text}` means nothing where the shape is {shape:?}")),
             _ => Ok(axis),
         }
+    }
+
+    /// An axis of rows or tiles, alone or as one with an axis of a number of programs that no step changes.
+    fn axis_of_rows(&self, text: &str) -> Result<Option<Axis>, ProblemError> {
+        for (at, _) in text.match_indices('*') {
+            // A product alone: what is added to it is no part of the number.
+            let times = &text[at + 1..];
+            if times.contains(['+', '-', '/']) {
+                continue;
+            }
+            let Ok(times) = self.value(times) else { continue };
+            match self.rows_alone(text[..at].trim())? {
+                Some(Axis::RowsOver(over)) => return Ok(Some(Axis::RowsTimes { over, times })),
+                Some(Axis::Tiles) => return Ok(Some(Axis::TilesTimes(times))),
+                _ => {}
+            }
+        }
+        self.rows_alone(text)
+    }
+
+    fn rows_alone(&self, text: &str) -> Result<Option<Axis>, ProblemError> {
+        let over = text.strip_prefix("cdiv(rows").and_then(|t| t.strip_prefix(',')?.strip_suffix(')'));
+        Ok(match (text, over) {
+            ("tiles", _) => Some(Axis::Tiles),
+            ("rows", _) => Some(Axis::RowsOver(1)),
+            (_, Some(n)) if !n.contains(['(', ')']) => Some(Axis::RowsOver(self.value(n)?)),
+            _ => None,
+        })
     }
 
     fn buffer(&self, shape: Shape, p: &vosti_kernels::Param, found: Scalar) -> Result<Buffer, ProblemError> {

@@ -74,7 +74,7 @@ impl<'k> Prover<'k, '_> {
                     self.divisor(side, site, *b)?;
                 }
                 use Binary::*;
-                if matches!(op, Add | Sub | Mul | MaxS | MinS | DivS | RemS) {
+                if matches!(op, Add | Sub | Mul | MaxS | MinS | DivS | RemS | Shl) {
                     let _ = a;
                     return self.fits(side, site, site.op.results[0]);
                 }
@@ -358,7 +358,11 @@ impl<'k> Prover<'k, '_> {
         let guard = self.t.and(&store.guard);
         let conjuncts: HashMap<Term, Term> = self.t.conjuncts(guard).into_iter().map(|g| (g, yes)).collect();
         let offset = self.t.substitute(store.offset, &conjuncts);
-        let Some(mut map) = witness(&mut self.t, offset, target, &unknowns, &world) else {
+        let mut last = HashMap::new();
+        for (pid, programs) in store.site.env.pids.iter().zip(world.grid) {
+            last.insert(*pid, self.t.add_int(programs, -1));
+        }
+        let Some(mut map) = witness(&mut self.t, offset, target, (&unknowns, &last), &world) else {
             return Ok(None);
         };
         // On an axis that the address does not mention, the first program.

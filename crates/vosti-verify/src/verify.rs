@@ -3,7 +3,7 @@
 use crate::certificate::StandsFor;
 use crate::equal::{At, Mode};
 use crate::premises::Premises;
-use crate::problem::{Problem, ProblemError};
+use crate::problem::{Axis, Problem, ProblemError};
 use crate::prover::{Access, Prover, Side};
 use crate::solver::{Solver, SolverError};
 use crate::term::Term;
@@ -373,6 +373,16 @@ fn newest_pages(p: &mut Prover, tiles: [Term; 2], position: Term, page: i128) ->
     })
 }
 
+/// The grid's axis of rows or tiles, whichever it is, and how many of its programs a row tile has.
+fn axis_of_rows(problem: &Problem) -> (usize, i128) {
+    let times = |axis: &Axis| match axis {
+        Axis::RowsOver(_) | Axis::Tiles => Some(1),
+        Axis::RowsTimes { times, .. } | Axis::TilesTimes(times) => Some(*times),
+        Axis::Const(_) | Axis::LengthOver(_) | Axis::LengthAbove(_) => None,
+    };
+    problem.grid.iter().enumerate().find_map(|(at, axis)| Some((at, times(axis)?))).unwrap_or((0, 1))
+}
+
 /// The premises have a model in which the two runs are really apart: different rows, batch sizes, programs, pages and
 /// slots; at least three tiles, the row not in the first.
 fn separated(p: &mut Prover, a: &Access, b: &Access, role: Role) -> Proof<bool> {
@@ -382,7 +392,11 @@ fn separated(p: &mut Prover, a: &Access, b: &Access, role: Role) -> Proof<bool> 
     differ(p, &mut apart, rl, rr);
     let (ml, mr) = (p.runs[0].world.rows, p.runs[1].world.rows);
     differ(p, &mut apart, ml, mr);
-    differ(p, &mut apart, a.site.env.pids[0], b.site.env.pids[0]);
+    let (axis, times) = axis_of_rows(p.runs[0].problem);
+    let (other, other_times) = axis_of_rows(p.runs[1].problem);
+    let (here, there) = (a.site.env.pids[axis], b.site.env.pids[other]);
+    let (tile, other_tile) = (p.t.div(here, times), p.t.div(there, other_times));
+    differ(p, &mut apart, tile, other_tile);
     if let (Some(x), Some(y)) = (p.chosen[0].tile, p.chosen[1].tile) {
         differ(p, &mut apart, x, y);
         for role in [Role::TileRows, Role::TileTable, Role::TilePos] {
@@ -424,10 +438,10 @@ fn separated(p: &mut Prover, a: &Access, b: &Access, role: Role) -> Proof<bool> 
             differ(p, &mut apart, u, v);
         }
     }
-    let programs = p.runs[0].world.programs_needed(0);
-    let three = p.t.int(3);
+    let programs = p.runs[0].world.programs_needed(axis);
+    let three = p.t.int(3 * times);
     apart.push(p.t.le(three, programs));
-    apart.push(p.t.le(one, a.site.env.pids[0]));
+    apart.push(p.t.le(one, tile));
     let len = p.context.len();
     p.context.extend(apart);
     let possible = p.satisfiable();

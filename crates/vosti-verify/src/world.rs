@@ -66,6 +66,13 @@ impl World {
                     let most = (limit::ROWS + n - 1) / n;
                     world.spare(t, axis, least, 1, most)
                 }
+                Axis::TilesTimes(times) => t.scale(world.tiles, *times),
+                Axis::RowsTimes { over, times } => {
+                    let up = t.add_int(world.rows, over - 1);
+                    let tiles = t.div(up, *over);
+                    let least = t.scale(tiles, *times);
+                    world.spare(t, axis, least, 1, (limit::ROWS + over - 1) / over * times)
+                }
                 Axis::LengthOver(n) => {
                     let up = t.add_int(world.length, n - 1);
                     let least = t.div(up, *n);
