@@ -88,8 +88,8 @@ impl Premises {
 
 type Int<'a> = &'a dyn Fn(&str) -> Option<i64>;
 
-/// The premises of a shape over these parameters; `int` gives an integer of the contract, and notes that it was taken.
-pub fn of(shape: Shape, buffers: &[Buffer], int: Int) -> Result<Premises, String> {
+/// The premises of a shape whose rows have tokens or not; `int` gives an integer of the contract, and notes that it was taken.
+pub fn of(shape: Shape, tokens: bool, int: Int) -> Result<Premises, String> {
     let from = |least: i64, name: &str| match int(name) {
         Some(v) if v >= least => Ok(i128::from(v)),
         Some(v) => Err(format!("the shape {shape:?} needs {name} to be {least} or more, and it is {v}")),
@@ -114,10 +114,7 @@ pub fn of(shape: Shape, buffers: &[Buffer], int: Int) -> Result<Premises, String
     let tile_rows = || from(0, "BQ");
     let page = || from(1, "PAGE");
     Ok(match shape {
-        Shape::Rowwise => {
-            let tokens = buffers.iter().any(|b| b.role == Role::Tokens);
-            Premises::Rowwise { vocabulary: tokens.then(|| from(1, "V")).transpose()? }
-        }
+        Shape::Rowwise => Premises::Rowwise { vocabulary: tokens.then(|| from(1, "V")).transpose()? },
         Shape::StoreKv => Premises::StoreKv { page: page()? },
         Shape::Attend => {
             let window = Some(from(0, "WINDOW")?).filter(|window| *window > 0);

@@ -227,6 +227,8 @@ impl Problem {
         let maker =
             Maker { name, act: statement.act, constants: &constants, geometry, taken: RefCell::new(BTreeSet::new()) };
         let params = maker.present(contract)?;
+        let tokens = params.iter().any(|p| p.role == Role::Tokens);
+        let premises = premises::of(contract.shape, tokens, &|name| maker.int(name)).map_err(bad)?;
         let mut buffers = vec![];
         for param in &kernel.params {
             let Some(p) = params.iter().find(|p| p.name == param.name) else {
@@ -243,7 +245,6 @@ impl Problem {
         if contract.grid.is_empty() || contract.grid.len() > 3 {
             return fail("a grid has one to three axes".to_string());
         }
-        let premises = premises::of(contract.shape, &buffers, &|name| maker.int(name)).map_err(bad)?;
         premises::check(contract.shape, premises, &buffers, &|name| maker.int(name)).map_err(bad)?;
         let grid = contract.grid.iter().map(|g| maker.axis(contract.shape, g)).collect::<Result<_, _>>()?;
         if let Some(unused) = constants.keys().find(|name| !maker.taken.borrow().contains(*name)) {
@@ -486,10 +487,7 @@ impl Maker<'_> {
                 (0, "rows") => Dim::Rows,
                 (0, "packed") => Dim::Packed,
                 (0, "context") => Dim::Context,
-                (0, "splits") if shape.splits() => match self.value("SPLIT")? {
-                    keys if keys <= limit::CONTEXT => Dim::Splits(keys),
-                    keys => return self.fail(format!("a split of {keys} keys is longer than any context")),
-                },
+                (0, "splits") if shape.splits() => Dim::Splits(self.value("SPLIT")?),
                 _ => Dim::Const(self.value(text)?),
             });
         }

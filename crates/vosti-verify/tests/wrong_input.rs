@@ -182,7 +182,7 @@ fn a_contract_that_says_more_or_less_than_its_shape_asks_for_is_refused() {
         ("attend", ["# WINDOW = 0", "# WINDOW = -1"], "needs WINDOW to be 0 or more"),
         ("attend", ["# HEADS = 6", "# HEADS = 7"], "no multiple"),
         ("attend", ["# BQ = 4", "# BQ = 4\n# SPLIT = 32"], "SPLIT is taken by no premise of Attend"),
-        ("attend_part", ["# SPLIT = 32", "# SPLIT = 8388608"], "longer than any context"),
+        ("attend_part", ["# SPLIT = 32", "# SPLIT = 8388608"], "SPLIT is at most"),
         ("attend_part", ["# ROWS = 64", "# ROWS = 2097152"], "ROWS at most"),
     ] {
         let line = refused(&changed(name, python, SAME));
