@@ -16,12 +16,12 @@ import time
 import urllib.request
 
 PROMPT = "The three laws of robotics are"
-TOKENS = 16
+TOKENS = 12
 OTHERS = 63
 
 
 def ask(url, prompt, seed, tokens, digest=False):
-    body = {"model": MODEL, "prompt": prompt, "seed": seed, "temperature": 0.8, "max_tokens": tokens,
+    body = {"model": MODEL, "prompt": prompt, "seed": seed, "temperature": 0.4, "max_tokens": tokens,
             "vosti_digest": digest}
     request = urllib.request.Request(f"{url}/v1/completions", json.dumps(body).encode(),
                                      {"Content-Type": "application/json"})
@@ -60,15 +60,15 @@ def cells(receipt, tokens, y):
     out = []
     for i, (link, token) in enumerate(zip(receipt["links"], tokens)):
         hue = int(link[:4], 16) % 360
-        x = 24 + i * 52
-        out.append(f'<rect x="{x}" y="{y}" width="50" height="40" rx="4" fill="hsl({hue} 55% 42%)"/>'
-                   f'<text x="{x + 25}" y="{y + 17}" class="t">{html.escape(token.strip() or "␣")[:7]}</text>'
-                   f'<text x="{x + 25}" y="{y + 33}" class="h">{link[:4]}</text>')
+        x = 24 + i * 68
+        out.append(f'<rect x="{x}" y="{y}" width="66" height="40" rx="4" fill="hsl({hue} 55% 42%)"/>'
+                   f'<text x="{x + 33}" y="{y + 17}" class="t">{html.escape(token.strip() or "␣")[:9]}</text>'
+                   f'<text x="{x + 33}" y="{y + 33}" class="h">{link[:4]}</text>')
     return "".join(out)
 
 
 def draw(alone, company, flying, tokens, fingerprint):
-    width = 24 * 2 + TOKENS * 52
+    width = 24 * 2 + TOKENS * 68
     rows = []
     for y, title, receipt in [(78, "alone", alone), (176, f"among {flying} requests in flight", company)]:
         rows.append(f'<text x="24" y="{y - 12}" class="s">{title}</text>{cells(receipt, tokens, y)}'
@@ -79,7 +79,7 @@ def draw(alone, company, flying, tokens, fingerprint):
 <style>text{{font:13px ui-monospace,Menlo,Consolas,monospace;fill:#e8e8ea}}.t,.h{{text-anchor:middle;font-size:11px}}
 .h{{fill:#fffc;font-size:10px}}.d{{text-anchor:end;fill:#9fd8a4}}.s{{fill:#fff}}.f{{fill:#9a9aa2;font-size:11px}}</style>
 <rect width="100%" height="100%" rx="8" fill="#17181c"/>
-<text x="24" y="34" class="s">"{PROMPT}", seed 7, temperature 0.8</text>
+<text x="24" y="34" class="s">"{PROMPT}", seed 7, temperature 0.4</text>
 {"".join(rows)}
 <text x="24" y="244" class="f">colour and digits: the digest of every token so far and every bit of its logits · \
 {fingerprint}</text>
