@@ -29,6 +29,7 @@ const RULES: &[Rule] = &[
     generated_files_say_by_what,
     pages::cited_files_exist,
     pages::counts_are_the_trees,
+    pages::trust_page_is_the_list,
 ];
 
 /// Applies every rule and prints each breach.

@@ -2,7 +2,7 @@
 //! is counted here. What a page measures (times, rates) is its own; this file must never judge prose.
 
 use super::{File, rust};
-use crate::root;
+use crate::{root, trust};
 
 /// A page that names a file which is not there sends its reader nowhere.
 pub fn cited_files_exist(files: &[File]) -> Vec<String> {
@@ -38,6 +38,13 @@ fn exists(files: &[File], path: &str) -> bool {
     let path = path.split('#').next().unwrap_or(path);
     let known = |path: &str| files.iter().any(|file| file.path == path) || root().join(path).exists();
     known(path) || known(&format!("crates/{path}"))
+}
+
+/// The list of what is trusted is kept once; its page is made.
+pub fn trust_page_is_the_list(files: &[File]) -> Vec<String> {
+    let page = files.iter().find(|file| file.path == trust::PAGE);
+    let fresh = page.is_some_and(|page| page.text == trust::page());
+    if fresh { vec![] } else { vec![format!("{}: is stale; run `cargo xtask trust`", trust::PAGE)] }
 }
 
 /// A count that pages state: the words behind the number, and the number.
