@@ -5,6 +5,7 @@ mod mutants;
 mod python;
 mod test;
 mod tidy;
+mod trust;
 mod ttir;
 mod verify;
 
@@ -27,6 +28,8 @@ enum Task {
     Test,
     /// Checks the tree's own rules: sizes, names, trust markers, dependency directions
     Tidy,
+    /// Writes docs/trust.md, the list of what must be audited
+    Trust,
     /// Makes the TTIR of every specialisation with Triton's front end
     Ttir {
         /// Only compare with what is checked in
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
         Task::Verify { check } => verify::run(check),
         Task::VerifyMutants(options) => mutants::run(&options),
         Task::Tidy => tidy::run(),
+        Task::Trust => trust::run(),
         Task::Ttir { check } => ttir::run(check),
         Task::Python => python::interpreter().map(|path| println!("{}", path.display())),
     };

@@ -13,8 +13,11 @@ const STEPS: &[Step] = &[
     ("clippy", || cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
     ("python", || python::interpreter().map(drop)),
     ("core proof", || verify::run(true)),
-    // Tests that compare with Python tools look for them in target/python.
-    ("tests", || cargo(&["test", "--workspace", "--no-fail-fast"])),
+    // Tests that compare with Python tools look for them in target/python. A missing tool fails its test here.
+    ("tests", || {
+        let mut tests = Command::new(env!("CARGO"));
+        run_command(tests.args(["test", "--workspace", "--no-fail-fast"]).env(vosti_test_tools::REQUIRED, "1"))
+    }),
     // The executor's bits as users build it: an optimiser that tries harder knows nothing of the floating-point mode.
     ("release bits", || cargo(&["test", "--release", "-p", "vosti-tile", "-p", "vosti-cpu"])),
 ];

@@ -95,8 +95,8 @@ pub enum CertificateError {
 pub fn verifier() -> &'static str {
     static VERIFIER: LazyLock<String> = LazyLock::new(|| {
         let mut hasher = blake3::Hasher::new();
-        for source in crate::SOURCES {
-            let code = source.lines().map(str::trim_end).filter(|l| !is_comment(l.trim_start()));
+        for source in crate::trusted::TRUSTED.iter().filter(|trusted| trusted.in_certificates) {
+            let code = source.text.lines().map(str::trim_end).filter(|l| !is_comment(l.trim_start()));
             code.for_each(|line| _ = hasher.update(line.as_bytes()).update(b"\n"));
         }
         format!("vosti-verify {} {}", env!("CARGO_PKG_VERSION"), &hasher.finalize().to_hex()[..32])

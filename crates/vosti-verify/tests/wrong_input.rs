@@ -1,9 +1,11 @@
 //! A contract that does not parse, names a missing parameter or contradicts itself, and TTIR outside the subset: one clear
 //! message with the place, never `Proved`, never a panic. (Solvers: `tests/solver.rs`.)
 
+mod common;
+
 use sha2::{Digest as _, Sha256};
 use std::path::Path;
-use vosti_verify::{Cache, Case, Problem, Report, Solver, Verdict, find_z3, verify};
+use vosti_verify::{Case, Problem, Report, Verdict, verify};
 
 /// `filetests/pass/NAME` with one piece of its source, and one of its TTIR, replaced.
 fn changed(name: &str, python: [&str; 2], ttir: [&str; 2]) -> Case {
@@ -91,10 +93,7 @@ fn a_contract_that_contradicts_itself_is_refused() {
         assert!(line.contains(says), "{says:?} is not in {line}");
     }
     // Well formed, and no run meets it: that takes the solver.
-    let mut solver = Solver::new(find_z3(), Cache::none());
-    if solver.version().is_empty() {
-        return println!("skipped: no z3");
-    }
+    let Some(mut solver) = common::solver() else { return };
     let case = changed("attend", ["# BQ = 4", "# BQ = 0"], SAME);
     let report = verify(case.problem.as_ref().unwrap(), &mut solver).unwrap();
     let line = report.verdict.to_string();
