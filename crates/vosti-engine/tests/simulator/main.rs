@@ -104,7 +104,7 @@ fn every_answer_is_canonical_and_no_page_is_lost_under_any_policy() {
     };
     println!("{total:?}");
     // What the seeds are for has happened, many times.
-    let Outcome { counters: total, failures, losses } = total;
+    let Outcome { counters: total, failures, losses, refused } = total;
     for (what, count) in [
         ("chunks", total.partial_chunks),
         ("prefix hits", total.prefix_hits),
@@ -117,6 +117,7 @@ fn every_answer_is_canonical_and_no_page_is_lost_under_any_policy() {
         ("finished", total.finished),
         ("failed steps", failures),
         ("lost caches", losses * 10),
+        ("requests too long for the pool", refused),
     ] {
         assert!(count > SEEDS / 2, "only {count} {what} in {SEEDS} seeds");
     }

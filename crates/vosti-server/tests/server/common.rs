@@ -180,7 +180,7 @@ pub fn service(options: &Options) -> (Arc<Service>, EngineHandle, Option<Mutex<S
     let identity = Identity {
         fingerprint: "vosti-toy".into(),
         vocab: VOCAB,
-        context: engine.sequence_tokens_max(),
+        context: CONTEXT as usize,
         running_max: options.policy.running_max,
     };
     let (engine, _thread) = EngineHandle::spawn(engine).unwrap();

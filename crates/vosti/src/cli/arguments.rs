@@ -59,7 +59,7 @@ pub enum Device {
     Cuda,
 }
 
-/// What it runs on.
+/// What it runs on, and how long a sequence may get there.
 #[derive(Args, Clone)]
 pub struct Hardware {
     /// What to run on; cuda runs a bundle of `vosti prepare --target cuda-...`
@@ -73,6 +73,10 @@ pub struct Hardware {
     /// Run what `vosti prepare` wrote to this folder, instead of the built-in kernels and certificates
     #[arg(long, value_name = "FOLDER")]
     pub bundle: Option<PathBuf>,
+
+    /// Longest sequence, prompt and answer, at most the model's own; part of the fingerprint [default: the model's own]
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(16..))]
+    pub context: Option<u32>,
 }
 
 /// Which model, on how much of the machine.
@@ -85,17 +89,13 @@ pub struct Engine {
     #[command(flatten)]
     pub hardware: Hardware,
 
-    /// Memory for keys and values, e.g. 512M or 2G [default: what the command needs, at most 1G; on a GPU what is free]
+    /// Memory for keys and values, e.g. 512M or 2G [default: what its sequences need, at most 1G or one of them; on a GPU what is free]
     #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "kv_pages")]
     pub kv_memory: Option<u64>,
 
     /// The same as a number of pages of 64 tokens
     #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true)]
     pub kv_pages: Option<usize>,
-
-    /// Longest sequence, prompt and answer, at most the model's own; part of the fingerprint [default: the model's own]
-    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(16..))]
-    pub context: Option<u32>,
 
     /// Guess tokens from the text so far and check the guesses; changes speed, never an answer
     #[arg(long)]

@@ -16,7 +16,7 @@ pub fn run(arguments: &Bench) -> Result<Outcome> {
         "--profile times the processor's kernels; a GPU's launches are not waited for one by one: leave it out"
     );
     let crowded = arguments.decode > 0 && arguments.batch.iter().any(|batch| *batch >= CROWD);
-    let options = Options { crowded, ..open::options(&arguments.on.hardware, None) };
+    let options = Options { crowded, ..open::options(&arguments.on.hardware) };
     let deployment = open::load(&arguments.on.model, &options)?;
     if let Some(trace) = arguments.agentic {
         return agents(&deployment, trace, arguments.on.json);

@@ -17,8 +17,6 @@ use vosti_engine::handle::EngineThread;
 use vosti_engine::{EngineHandle, Policy};
 use vosti_server::{Identity, Limits, Server, ServerConfig, ServerHandle, Service, TlsFiles};
 
-/// Memory for keys and values, unless the flags say.
-const KV_BYTES_DEFAULT: u64 = 1 << 30;
 /// Threads that speak HTTP; the work is in the engine.
 const HTTP_THREADS: usize = 2;
 
@@ -81,17 +79,14 @@ fn load(arguments: &Serve) -> Result<(Arc<Service>, EngineHandle, EngineThread)>
     // One core is for HTTP, tokenizing and grammars.
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     flags.hardware.threads.get_or_insert((cores - 1).max(1));
-    let options = Options { crowded: true, ..open::options(&flags.hardware, flags.context) };
+    let options = Options { crowded: true, ..open::options(&flags.hardware) };
     let deployment = open::load(&flags.model, &options)?;
-    if flags.kv_pages.is_none() && flags.kv_memory.is_none() && deployment.gpu().is_none() {
-        flags.kv_memory = Some(KV_BYTES_DEFAULT);
-    }
-    let engine = open::engine(&deployment, &flags, usize::MAX)?;
+    let engine = open::engine_for_any(&deployment, &flags, Policy::default().running_max)?;
     open::banner(&deployment, &engine);
     let identity = Identity {
         fingerprint: deployment.fingerprint().to_string(),
         vocab: deployment.program().vocab,
-        context: engine.sequence_tokens_max(),
+        context: deployment.program().context as usize,
         running_max: engine.policy().running_max,
     };
     let (engine, thread) = EngineHandle::spawn(engine)?;

@@ -6,6 +6,7 @@ mod choices;
 mod chunk;
 mod decode;
 mod machine;
+mod pools;
 mod prefix;
 mod pressure;
 mod speculation;
@@ -19,8 +20,18 @@ use vosti_core::PAGE;
 use vosti_engine::{Policy, Request, Sampling};
 
 /// In the order of the report.
-pub const NAMES: [&str; 9] =
-    ["batch", "chunk", "prefill-decode", "prefix", "pressure", "arrivals", "speculation", "choices", "machine"];
+pub const NAMES: [&str; 10] = [
+    "batch",
+    "chunk",
+    "prefill-decode",
+    "prefix",
+    "pressure",
+    "pools",
+    "arrivals",
+    "speculation",
+    "choices",
+    "machine",
+];
 
 /// One run of the suite.
 pub struct Suite<'a, S: Subject> {
@@ -52,6 +63,7 @@ impl<'a, S: Subject> Suite<'a, S> {
             "prefill-decode" => Some(decode::run(self)?),
             "prefix" => Some(prefix::run(self)?),
             "pressure" => Some(pressure::run(self)?),
+            "pools" => Some(pools::run(self)?),
             "arrivals" => Some(arrivals::run(self)?),
             "speculation" => Some(speculation::run(self)?),
             "choices" => Some(choices::run(self)?),
