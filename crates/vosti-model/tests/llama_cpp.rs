@@ -1,5 +1,5 @@
 //! Real vocabularies and chat templates, from llama.cpp's source: its vocabulary-only GGUF files give the tokens that its own
-//! tests expect. `cargo xtask llama-cpp` fetches the files.
+//! tests expect, its templates the texts that transformers gives. `cargo xtask llama-cpp` fetches the files.
 //!
 //! Without them the tests here say so and pass, but under `cargo xtask test`, which fetches them, they fail.
 
@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
-use vosti_model::Tokenizer;
+use sha2::{Digest, Sha256};
 use vosti_model::gguf::{Metadata, Value};
+use vosti_model::{ChatOptions, ChatTemplate, Date, Tokenizer};
 
 /// llama.cpp's folder of this name, if it was fetched.
 fn folder(name: &str) -> Option<PathBuf> {
@@ -135,4 +136,45 @@ fn a_text_between_control_tokens_begins_with_a_space_and_phi_3s_swallow_the_whit
     let chat = ["<s>", "<|user|>", "\u{2581}Hi", "<|end|>", "<|assistant|>"];
     assert_eq!(pieces(&phi, "<|user|>\nHi<|end|>\n<|assistant|>\n"), chat);
     assert_eq!(pieces(&phi, "<|endoftext|> x")[1..], ["<|endoftext|>", "\u{2581}", "\u{2581}x"]);
+}
+
+#[test]
+fn every_chat_template_gives_the_text_that_transformers_gives() {
+    let Some(templates) = folder("models/templates") else { return };
+    let golden: serde_json::Value = serde_json::from_str(include_str!("text/templates.json")).unwrap();
+    let date = Date::parse(golden["date"].as_str().unwrap()).unwrap();
+    let (mut rendered, mut refused, mut wrong) = (0, 0, Vec::new());
+    for (name, chats) in golden["templates"].as_object().unwrap() {
+        if name.contains("functionary-medium-v3.1") {
+            continue; // It marks texts as safe, and Jinja then escapes what is added to them: no model here needs it.
+        }
+        let source = std::fs::read_to_string(templates.join(format!("{name}.jinja"))).unwrap();
+        let template = match ChatTemplate::new(source, "<s>".into(), "</s>".into()) {
+            Ok(template) => template,
+            Err(error) => {
+                wrong.push(format!("{name}: {error}"));
+                continue;
+            }
+        };
+        for (chat, expected) in chats.as_object().unwrap() {
+            for (i, tools) in [None, Some(serde_json::json!([golden["tool"]]))].into_iter().enumerate() {
+                let options = ChatOptions { add_generation_prompt: i == 0, date, tools, variables: Default::default() };
+                let text = template.render(&golden["chats"][chat], &options);
+                match (text, expected[i].as_str()) {
+                    (Err(_), Some("refused")) => refused += 1,
+                    (Ok(text), Some(digest)) => {
+                        rendered += 1;
+                        let hex: String = Sha256::digest(&text).iter().map(|byte| format!("{byte:02x}")).collect();
+                        if hex != digest {
+                            wrong.push(format!("{name}/{chat}/{i}: {text:?}"));
+                        }
+                    }
+                    (Err(error), Some(_)) => wrong.push(format!("{name}/{chat}/{i}: {error}")),
+                    (_, None) => {} // Jinja fails where a text is added to a list: what we do is ours.
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), rendered, wrong.join("\n"));
+    assert!(rendered > 400 && refused > 10, "only {rendered} chats render, {refused} are refused");
 }
