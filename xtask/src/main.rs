@@ -1,6 +1,7 @@
 //! Developer commands: `cargo xtask COMMAND`. One file each; this one only names them.
 
 mod bench;
+mod llama_cpp;
 mod mutants;
 mod python;
 mod test;
@@ -46,6 +47,8 @@ enum Task {
     VerifyMutants(mutants::Mutants),
     /// Makes the Python environment of the developer tools under target/ and prints its interpreter
     Python,
+    /// Fetches llama.cpp's source, whose vocabularies and chat templates tests read, and prints its folder
+    LlamaCpp,
 }
 
 fn main() -> ExitCode {
@@ -58,6 +61,7 @@ fn main() -> ExitCode {
         Task::Trust => trust::run(),
         Task::Ttir { check } => ttir::run(check),
         Task::Python => python::interpreter().map(|path| println!("{}", path.display())),
+        Task::LlamaCpp => llama_cpp::source().map(|path| println!("{}", path.display())),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

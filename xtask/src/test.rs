@@ -1,6 +1,6 @@
 //! `cargo xtask test`: everything that a change must pass, in one command. CI runs this and nothing else.
 
-use crate::{python, run_command, tidy, verify};
+use crate::{llama_cpp, python, run_command, tidy, verify};
 use anyhow::Result;
 use std::process::Command;
 use std::time::Instant;
@@ -12,6 +12,8 @@ const STEPS: &[Step] = &[
     ("format", || cargo(&["fmt", "--all", "--check"])),
     ("clippy", || cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
     ("python", || python::interpreter().map(drop)),
+    // Vocabularies and chat templates that tests read.
+    ("llama.cpp's source", || llama_cpp::source().map(drop)),
     ("core proof", || verify::run(true)),
     // Tests that compare with Python tools look for them in target/python. A missing tool fails its test here.
     ("tests", || {

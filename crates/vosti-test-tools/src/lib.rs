@@ -1,4 +1,5 @@
-//! How tests find the programs that they compare with: Python and its packages, an SMT solver, a browser.
+//! How tests find the programs that they compare with: Python and its packages, an SMT solver, a browser,
+//! llama.cpp's source.
 //!
 //! A test whose tool is missing prints one line and ends, so that `cargo test` works on any machine. Under
 //! `cargo xtask test`, which CI runs, the same test fails: a check that did not run has not passed.
@@ -48,6 +49,12 @@ pub fn chromium() -> Option<&'static str> {
     let found = names.into_iter().find(|name| ends_well(Command::new(name).arg("--version")));
     have(found.is_some(), "Chromium", "on Debian, `apt-get install chromium`");
     found
+}
+
+/// A folder of llama.cpp's source, by its path there. `None` if it was not fetched, see [`have`].
+pub fn llama_cpp(folder: &str) -> Option<PathBuf> {
+    let path = target().join("llama.cpp/llama.cpp").join(folder);
+    have(path.is_dir(), "llama.cpp's source", "run `cargo xtask llama-cpp`").then_some(path)
 }
 
 fn target() -> PathBuf {

@@ -30,7 +30,7 @@ pub enum Command {
     /// Serves a model over HTTP, as OpenAI's API
     Serve(Serve),
     /// Lists the models that are known by name
-    Models,
+    Models(super::models::Models),
     /// Fetches a model of the catalogue and prints where it is
     Pull(Pull),
     /// Shows the tokens of a text
