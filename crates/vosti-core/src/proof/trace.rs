@@ -1,4 +1,5 @@
-//! The trace relation, exactly what the operations of the core ensure, and the theorem: every trace is deterministic.
+//! The trace relation, exactly what the operations of the core ensure, and the theorem: any two executions that share W are
+//! deterministic.
 
 use super::canonical::*;
 use super::forward::*;
@@ -143,42 +144,85 @@ pub open(crate) spec fn next<D: Device, S: Sampler<Logits = D::Logits, Top = D::
     &&& new.sound()
 }
 
-/// A core, the calls on it, what came back, and what it became after each.
-pub open(crate) spec fn is_trace<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(cores: Seq<Core<D, S>>, calls: Seq<Call>, answers: Seq<Answer>) -> bool {
-    &&& cores.len() == calls.len() + 1 && answers.len() == calls.len()
-    &&& cores[0].sound() && cores[0].log().len() == 0
-    &&& forall|i: int| 0 <= i < calls.len() ==> #[trigger] next(cores[i], calls[i], answers[i], cores[i + 1])
+/// An execution of the engine: a core as it was built, the calls on it, what came back, and what the core became after each.
+/// After a restart begins another one.
+pub ghost struct Execution<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>> {
+    pub cores: Seq<Core<D, S>>,
+    pub calls: Seq<Call>,
+    pub answers: Seq<Answer>,
 }
 
-/// What clients saw of the first n calls.
-pub open(crate) spec fn trace_events(calls: Seq<Call>, answers: Seq<Answer>, n: int) -> Seq<Event<Bits, Bits>>
-    decreases n,
-{
-    if n <= 0 { Seq::empty() } else { trace_events(calls, answers, n - 1) + events(calls[n - 1], answers[n - 1]) }
-}
+impl<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>> Execution<D, S> {
+    /// It began with a core that nobody had called, and each call did what the operation ensures.
+    pub open(crate) spec fn ok(self) -> bool {
+        &&& self.cores.len() == self.calls.len() + 1 && self.answers.len() == self.calls.len()
+        &&& self.cores[0].sound() && self.cores[0].log().len() == 0
+        &&& forall|i: int| 0 <= i < self.calls.len() ==> #[trigger] next(self.cores[i], self.calls[i], self.answers[i], self.cores[i + 1])
+    }
 
-proof fn lemma_trace<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(cores: Seq<Core<D, S>>, calls: Seq<Call>, answers: Seq<Answer>, n: int)
-    requires is_trace(cores, calls, answers), 0 <= n <= calls.len(),
-    ensures cores[n].log() == trace_events(calls, answers, n), cores[n].sound(),
-    decreases n,
-{
-    if n == 0 {
-        assert(cores[0].log() =~= trace_events(calls, answers, 0));
-    } else {
-        lemma_trace(cores, calls, answers, n - 1);
-        assert(next(cores[n - 1], calls[n - 1], answers[n - 1], cores[n - 1 + 1]));
+    /// What clients saw of the first n calls.
+    pub open(crate) spec fn events(self, n: int) -> Seq<Event<Bits, Bits>>
+        decreases n,
+    {
+        if n <= 0 { Seq::empty() } else { self.events(n - 1) + events(self.calls[n - 1], self.answers[n - 1]) }
+    }
+
+    /// What clients saw of all of them.
+    pub open(crate) spec fn trace(self) -> Seq<Event<Bits, Bits>> {
+        self.events(self.calls.len() as int)
+    }
+
+    /// Its W.
+    pub open(crate) spec fn world(self) -> World {
+        self.cores[0].world()
+    }
+
+    proof fn lemma_upto(self, n: int)
+        requires self.ok(), 0 <= n <= self.calls.len(),
+        ensures self.cores[n].log() == self.events(n), self.cores[n].sound(), self.cores[n].world() == self.world(),
+        decreases n,
+    {
+        if n == 0 {
+            assert(self.cores[0].log() =~= self.events(0));
+        } else {
+            self.lemma_upto(n - 1);
+            assert(next(self.cores[n - 1], self.calls[n - 1], self.answers[n - 1], self.cores[n - 1 + 1]));
+        }
+    }
+
+    /// Every view of an execution is a prefix of the reference run of its W.
+    proof fn lemma_views(self)
+        requires self.ok(),
+        ensures views_ok(self.world(), self.trace()),
+    {
+        let n = self.calls.len() as int;
+        self.lemma_upto(n);
+        self.cores[n].lemma_sound();
     }
 }
 
-/// Every trace of core operations is deterministic, whatever the policy that chose them.
-pub proof fn theorem_deterministic<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(cores: Seq<Core<D, S>>, calls: Seq<Call>, answers: Seq<Answer>)
-    requires is_trace(cores, calls, answers),
-    ensures deterministic(trace_events(calls, answers, calls.len() as int)),
+/// Any two executions that share W are deterministic, on whatever devices and pools, whatever the policies that chose the calls.
+pub proof fn theorem_deterministic<
+    D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>, E: Device, T: Sampler<Logits = E::Logits, Top = E::Top>,
+>(one: Execution<D, S>, other: Execution<E, T>)
+    requires one.ok(), other.ok(), share_w(one.world(), other.world()),
+    ensures deterministic(one.trace(), other.trace()),
 {
-    let n = calls.len() as int;
-    lemma_trace(cores, calls, answers, n);
-    cores[n].lemma_sound();
-    lemma_deterministic(cores[n].world(), cores[n].log());
+    one.lemma_views();
+    other.lemma_views();
+    assert forall|a: u64, b: u64| views(one.trace()).contains_key(a) && views(other.trace()).contains_key(b)
+        implies answered_alike(#[trigger] views(one.trace())[a], #[trigger] views(other.trace())[b]) by {
+        lemma_alike(one.world(), views(one.trace())[a], other.world(), views(other.trace())[b]);
+    }
+}
+
+/// Two requests of one execution that ask the same are answered the same.
+pub proof fn corollary_one_execution<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(one: Execution<D, S>)
+    requires one.ok(),
+    ensures deterministic(one.trace(), one.trace()),
+{
+    lemma_share_itself(one.world());
+    theorem_deterministic(one, one);
 }
 
 /// The step theorem, of the core: once a step has run, every selected row of logits on the device (those of records, and
