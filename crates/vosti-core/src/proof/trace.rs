@@ -7,6 +7,7 @@ use super::reference::*;
 use super::stepping::*;
 use crate::block::*;
 use crate::core::Core;
+use crate::effects::*;
 use crate::error::CoreError;
 use crate::ids::{BlockId, NO_PAGE, PAGE, RequestId, Token};
 use crate::invariant::*;
@@ -21,9 +22,9 @@ use vstd::prelude::*;
 
 verus! {
 
-/// An operation and its arguments. The salt and the pages involved are no part of what is promised.
+/// An operation and its arguments.
 pub ghost enum Call {
-    Admit { prompt: Seq<Token>, state: Bits },
+    Admit { prompt: Seq<Token>, salt: u64, state: Bits },
     Attach { request: RequestId, block: BlockId },
     TakePage { request: RequestId, group: usize },
     ReleaseBehind { request: RequestId, group: usize },
@@ -44,10 +45,14 @@ pub ghost enum Call {
 pub ghost enum Answer {
     /// Not legal: nothing changed.
     Refused,
-    /// The device failed: the step is abandoned.
-    Failed,
+    /// The device failed with this error: the step is abandoned.
+    Failed { error: DeviceError },
     /// A new request.
-    Admitted { request: u64 },
+    Admitted { request: RequestId },
+    /// Pages were let go.
+    Released { pages: usize },
+    /// A block was published, or there was none to publish.
+    Published { block: Option<BlockId> },
     /// Records, and the rows of logits that the device holds.
     Committed { records: Seq<Record>, logits: Seq<Bits> },
     /// Anything else.
@@ -60,7 +65,21 @@ pub open(crate) spec fn answer<T>(out: Result<T, CoreError>) -> Answer {
 
 pub open(crate) spec fn answer_admit(out: Result<RequestId, CoreError>) -> Answer {
     match out {
-        Ok(id) => Answer::Admitted { request: id.serial },
+        Ok(id) => Answer::Admitted { request: id },
+        Err(_) => Answer::Refused,
+    }
+}
+
+pub open(crate) spec fn answer_release(out: Result<usize, CoreError>) -> Answer {
+    match out {
+        Ok(pages) => Answer::Released { pages },
+        Err(_) => Answer::Refused,
+    }
+}
+
+pub open(crate) spec fn answer_publish(out: Result<Option<BlockId>, CoreError>) -> Answer {
+    match out {
+        Ok(block) => Answer::Published { block },
         Err(_) => Answer::Refused,
     }
 }
@@ -68,7 +87,7 @@ pub open(crate) spec fn answer_admit(out: Result<RequestId, CoreError>) -> Answe
 pub open(crate) spec fn answer_run(out: Result<(), CoreError>) -> Answer {
     match out {
         Ok(()) => Answer::Done,
-        Err(CoreError::Device { .. }) => Answer::Failed,
+        Err(CoreError::Device { error }) => Answer::Failed { error },
         Err(_) => Answer::Refused,
     }
 }
@@ -113,7 +132,8 @@ pub open(crate) spec fn legal<D: Device, S: Sampler<Logits = D::Logits, Top = D:
 /// What a client sees of a call and its answer.
 pub open(crate) spec fn events(call: Call, answer: Answer) -> Seq<Event<Bits, Bits>> {
     match (call, answer) {
-        (Call::Admit { prompt, state }, Answer::Admitted { request }) => seq![Event::Admitted { request, prompt, initial: state }],
+        (Call::Admit { prompt, state, .. }, Answer::Admitted { request }) =>
+            seq![Event::Admitted { request: request.serial, prompt, initial: state }],
         (Call::Commit, Answer::Committed { records, logits }) => record_events(logits, records),
         (Call::Finish { request }, Answer::Done) => seq![Event::Completed { request: request.serial }],
         _ => Seq::empty(),
@@ -124,24 +144,82 @@ pub open(crate) spec fn events(call: Call, answer: Answer) -> Seq<Event<Bits, Bi
 pub open(crate) spec fn fits(call: Call, answer: Answer) -> bool {
     match answer {
         Answer::Refused => true,
-        Answer::Failed => call is Run,
+        Answer::Failed { .. } => call is Run,
         Answer::Admitted { .. } => call is Admit,
+        Answer::Released { .. } => call is ReleaseBehind,
+        Answer::Published { .. } => call is Publish,
         Answer::Committed { .. } => call is Commit,
-        Answer::Done => !(call is Admit) && !(call is Commit),
+        Answer::Done => !(call is Admit) && !(call is ReleaseBehind) && !(call is Publish) && !(call is Commit),
     }
 }
 
-/// What every operation ensures: it is refused exactly when it is not legal, refusal changes nothing, the weights stay,
-/// the client sees the call's events and nothing else, the logits of records are the device's, and the core is sound.
+/// What the call did to the state. Each `did_*` stands in `effects.rs`.
+pub open(crate) spec fn did<S: Sampler>(program: Program, old: State<S>, call: Call, answer: Answer, new: State<S>) -> bool {
+    match (call, answer) {
+        (Call::Admit { prompt, salt, state }, Answer::Admitted { request }) => old.did_admit(new, request, prompt, salt, state),
+        (Call::Attach { request, block }, _) => old.did_attach(new, request, block),
+        (Call::TakePage { request, group }, _) => old.did_take_page(new, request, group),
+        (Call::ReleaseBehind { request, group }, Answer::Released { pages }) => old.did_release_behind(new, program, request, group, pages),
+        (Call::Publish { request }, Answer::Published { block }) => old.did_publish(new, request, block),
+        (Call::Evict { block }, _) => old.did_evict(new, block),
+        (Call::EvictPage { block, group }, _) => old.did_evict_page(new, block, group),
+        (Call::Preempt { request }, _) => old.did_preempt(new, request),
+        (Call::Abort { request }, _) => old.did_remove(new, request),
+        (Call::Finish { request }, _) => old.did_remove(new, request),
+        (Call::PlanBegin, _) => old.did_plan_begin(new),
+        (Call::PlanRows { request, rows, drafts, select }, _) => old.did_plan_rows(new, request, rows, drafts, select),
+        (Call::PlanCancel, _) => old.did_drop_step(new),
+        (Call::Run, Answer::Failed { .. }) => old.did_drop_step(new),
+        (Call::Run, _) => old.did_run(new),
+        (Call::Commit, _) => old.did_commit(new),
+        _ => false,
+    }
+}
+
+/// The device did what the answer says: it failed with the error that is told, or it did not fail. Only `run` uses it.
+pub open(crate) spec fn device_did<D: Device>(old: D, call: Call, answer: Answer, new: D) -> bool {
+    &&& new.limits() == old.limits()
+    &&& !(call is Run && !(answer is Refused)) ==> new == old
+    &&& new.errors() == match answer { Answer::Failed { error } => old.errors().push(error), _ => old.errors() }
+}
+
+/// What every operation ensures.
 pub open(crate) spec fn next<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(old: Core<D, S>, call: Call, answer: Answer, new: Core<D, S>) -> bool {
+    // It is refused exactly when it is not legal, and then nothing changes.
     &&& answer is Refused <==> !legal(old, call)
     &&& fits(call, answer)
     &&& answer is Refused ==> new == old
+    // W stays, and the device is used for what it is there for.
     &&& new.world() == old.world()
-    &&& !(call is Run) ==> new.spec_device() == old.spec_device()
+    &&& device_did(old.spec_device(), call, answer, new.spec_device())
+    // The client sees the call's events and nothing else; the logits of records are the device's, and can be had.
     &&& new.log() == old.log() + events(call, answer)
-    &&& answer matches Answer::Committed { logits, .. } ==> logits == new.spec_device().logits_rows()
+    &&& answer matches Answer::Committed { records, logits } ==> {
+        &&& logits == new.spec_device().logits_rows()
+        &&& new.held() == records
+        &&& records_ok(new.world(), new.log(), logits, new.spec_device().brought(), records)
+        &&& forall|i: int| 0 <= i < records.len() ==> new.spec_request((#[trigger] records[i]).request) is Some
+    }
+    // It does what it is for. Only a device that has lost its cache leaves the core without a state.
+    &&& !(answer is Refused) ==> match answer {
+        Answer::Failed { error } if !error.intact => new.spec_state() is None,
+        _ => new.spec_state() is Some && did(old.world().program, old.spec_state()->0, call, answer, new.spec_state()->0),
+    }
     &&& new.sound()
+}
+
+/// A core as it is built: of this device, sampler and program, without requests and blocks, all its pages free.
+pub open(crate) spec fn built<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(core: Core<D, S>, device: D, sampler: S, program: Program) -> bool {
+    &&& core.sound() && core.log().len() == 0
+    &&& core.world().w == device.w() && core.world().program == program
+    &&& forall|state: Bits, row: Bits| #[trigger] (core.world().choice)(state, row) == chosen::<D, S>(sampler.w(), state, row)
+    &&& core.spec_device().limits() == device.limits()
+    &&& core.spec_state() matches Some(s) && {
+        &&& s.phase is Idle && s.requests@.len() == 0 && s.blocks@.len() == 0 && s.next_request == 0
+        &&& s.pools@.len() == program.groups@.len()
+        &&& forall|g: int| 0 <= g < s.pools@.len() ==> (#[trigger] s.pools@[g]).free@.len() == (device.limits().pages)(g)
+                && s.pools@[g].pages@.len() == (device.limits().pages)(g)
+    }
 }
 
 /// An execution of the engine: a core as it was built, the calls on it, what came back, and what the core became after each.
@@ -232,19 +310,32 @@ pub(crate) proof fn theorem_step<D: Device, S: Sampler<Logits = D::Logits, Top =
     requires
         core.sound(),
         core.spec_state() matches Some(s) && s.phase is Ran && 0 <= q < s.plan.sequences@.len() && 0 <= i < s.plan.sequences@[q].selected,
-    ensures
-        ({
-            let s = core.spec_state()->0;
-            let sequence = s.plan.sequences@[q];
-            core.spec_device().logits_rows()[sequence.compact(i)] == canon_logits(core.world().w, core.world().program, s.seq_history(q),
-                sequence.position(sequence.unselected() + i))
-        }),
+    ensures core.spec_device().logits_rows()[core.spec_state()->0.plan.sequences@[q].compact(i)] == core.step_logits(q, i),
 {
     core.lemma_state();
     let s = core.spec_state()->0;
     reveal(State::inv_ran);
     reveal(logits_ok);
     assert(s.histories()[q] == s.seq_history(q));
+}
+
+/// What the step's sequences want of their selected rows is on the host.
+pub(crate) proof fn lemma_brought<S: Sampler>(fixed: Fixed<S>, state: State<S>, q: int, i: int, what: Reads)
+    requires
+        state.inv(fixed), state.phase is Ran, 0 <= q < state.plan.sequences@.len(), 0 <= i < state.plan.sequences@[q].selected,
+        state.plan.sequences@[q].brings(what),
+    ensures
+        0 <= state.plan.sequences@[q].compact(i) < state.dev@.logits.len(), state.plan.sequences@[q].compact(i) <= usize::MAX,
+        (state.dev@.brought)(state.plan.sequences@[q].compact(i), what),
+{
+    reveal(State::inv_ran);
+    reveal(State::inv_step);
+    reveal(logits_ok);
+    reveal(plan_packed);
+    let s = state.plan.sequences@[q];
+    assert(seq_ok(state.dev@.limits, fixed.program, state.plan, q));
+    let n = state.plan.selected.len();
+    assert(n == state.plan.selected@.len());
 }
 
 /// Tenants are apart: every block in a request's chain, and every block that such a block continues, has the request's
