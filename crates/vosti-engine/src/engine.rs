@@ -157,7 +157,7 @@ impl<D: FloatDevice> Engine<D> {
 
     /// Reports the rows of prompt positions that nobody has seen yet.
     fn report_prompt_logits(&mut self, decisions: &[Decision], on_event: &mut dyn FnMut(Event<'_>)) {
-        for (d, planned) in decisions.iter().zip(self.core.plan().sequences()) {
+        for (n, (d, planned)) in decisions.iter().zip(self.core.plan().sequences()).enumerate() {
             let Some(sequence) = self.sequences.get_mut(&d.serial) else {
                 continue;
             };
@@ -165,13 +165,10 @@ impl<D: FloatDevice> Engine<D> {
             let first_selected = end - planned.selected;
             while sequence.prompt_next >= first_selected && sequence.prompt_next < end.min(sequence.prompt_len - 1) {
                 let position = sequence.prompt_next;
-                let selected = planned.first_selected + position - first_selected;
-                on_event(Event::Prompt {
-                    request: sequence.request,
-                    choice: sequence.choice,
-                    position,
-                    logits: self.core.device().logits(selected),
-                });
+                // Who wants to see prompt rows asked for them when it planned the step.
+                if let Some(logits) = self.core.step_row(n, position - first_selected) {
+                    on_event(Event::Prompt { request: sequence.request, choice: sequence.choice, position, logits });
+                }
                 sequence.prompt_next += 1;
             }
         }
@@ -188,7 +185,7 @@ impl<D: FloatDevice> Engine<D> {
             index: sequence.generated,
             position: record.position - 1,
             token: record.token,
-            logits: sequence.token_logits.then(|| self.core.device().logits(record.selected)),
+            logits: if sequence.token_logits { self.core.row(record) } else { None },
         });
         sequence.generated += 1;
     }
