@@ -4,7 +4,7 @@
 //! Without them the tests here say so and pass, but under `cargo xtask test`, which fetches them, they fail.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};

@@ -84,6 +84,7 @@ macro_rules! trusted {
 pub const TRUSTED: &[Trusted] = trusted![
     Promise false "crates/vosti-core/src/spec.rs" "the statement of the theorem",
     Promise false "crates/vosti-core/src/proof/trace.rs" "what an operation may do, and what a client sees of it (`next`, `events`)",
+    Promise false "crates/vosti-core/src/effects.rs" "what each operation does",
     Assumption false "crates/vosti-core/src/seam.rs" "the contracts of `Device` and `Sampler`",
     Contract true "kernels/src/contract.rs" "roles, shapes and grids of the contracts in `kernels/*.py`",
     Contract true "kernels/src/expr.rs" "the arithmetic of extents and grids",
