@@ -354,7 +354,7 @@ fn a_damaged_array_breaks_a_premise() {
     let all = readers();
     // Reader, and its damage.
     let damages: [(usize, &str, Damage); 8] = [
-        (0, "a page outside the pool", |_, _| (Meta::PageTables, 0, PAGES as i32)),
+        (1, "a page outside the pool", |_, _| (Meta::PageTables, 0, PAGES as i32)),
         (1, "no page where one is seen", |_, m| {
             (Meta::PageTables, m.array()[m.place(Meta::TileTable { tiling: 1 }).start] as usize, -1)
         }),
