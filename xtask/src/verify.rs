@@ -50,7 +50,7 @@ struct Receipt {
 /// Lines of the core by the room they stand in, comments and blank lines not counted.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Lines {
-    /// `spec.rs`: what is promised.
+    /// `spec.rs` and `premises.rs`: what is promised to clients, and to kernels.
     spec: usize,
     /// `seam.rs`: what is assumed.
     trusted: usize,
@@ -276,7 +276,7 @@ fn count(texts: &[(String, String)]) -> Lines {
     for (name, text) in texts {
         let code = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("//")).count();
         let room = match name.as_str() {
-            "spec.rs" => &mut lines.spec,
+            "spec.rs" | "premises.rs" => &mut lines.spec,
             "seam.rs" => &mut lines.trusted,
             "invariant.rs" => &mut lines.proof,
             name if name.starts_with("proof/") => &mut lines.proof,

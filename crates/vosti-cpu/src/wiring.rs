@@ -78,8 +78,9 @@ pub fn wire(
     let waits = waits(&wired);
     let layout = |bound: Bound| layouts.get(&bound).copied();
     let mut arena = Arena::default();
-    let ints = |len| Buffer::zeroed(&mut arena, Scalar::I32, len, None);
-    let metadata = Metadata::new(program, &wired.tilings, config.rows_max, config.selected_max, ints)?;
+    let image = vosti_wiring::image(program, &wired.tilings, config.rows_max, config.selected_max)?;
+    let ints = Buffer::zeroed(&mut arena, Scalar::I32, image.len(), None)?;
+    let metadata = Metadata::new(image, ints);
     let rows = wired.rows(program, config.rows_max, config.selected_max)?;
     let rows = rows.into_iter().map(|(elem, len)| Buffer::zeroed(&mut arena, elem, len, None));
     let rows = rows.collect::<std::io::Result<_>>()?;
@@ -188,7 +189,7 @@ impl Wiring {
             Bound::CacheK(i) => &self.cache_k[i],
             Bound::CacheV(i) => &self.cache_v[i],
             Bound::Scratch(i) => &self.scratch[i],
-            Bound::Meta(_) => self.metadata.image(),
+            Bound::Meta(_) => self.metadata.array(),
         }
     }
 

@@ -85,6 +85,7 @@ pub const TRUSTED: &[Trusted] = trusted![
     Promise false "crates/vosti-core/src/spec.rs" "the statement of the theorem",
     Promise false "crates/vosti-core/src/proof/trace.rs" "what an operation may do, and what a client sees of it (`next`, `events`)",
     Promise false "crates/vosti-core/src/effects.rs" "what each operation does",
+    Promise false "crates/vosti-core/src/premises.rs" "what the array holds that kernels read of a step",
     Assumption false "crates/vosti-core/src/seam.rs" "the contracts of `Device` and `Sampler`",
     Contract true "kernels/src/contract.rs" "roles, shapes and grids of the contracts in `kernels/*.py`",
     Contract true "kernels/src/expr.rs" "the arithmetic of extents and grids",
@@ -125,7 +126,7 @@ pub const TRUSTED: &[Trusted] = trusted![
     Admission false "crates/vosti/src/bundle/fit.rs" "which contract an op needs",
     Admission false "crates/vosti/src/bundle/compose.rs" "when two launches are one op's",
     Wiring false "crates/vosti-wiring/src/wiring.rs" "which buffer is bound to which parameter",
-    Wiring false "crates/vosti-wiring/src/step.rs" "the metadata of a step that kernels read",
+    Wiring false "crates/vosti-wiring/src/step.rs" "which verified part of a step's array is whose",
     Wiring false "crates/vosti-wiring/src/weights.rs" "which part of a weight is which row",
 ];
 

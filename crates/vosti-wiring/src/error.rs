@@ -23,6 +23,10 @@ pub enum WiringError {
         "the program's logits are not read as they must be: by one op, alone, that writes one number a selected row, and besides only for lists"
     )]
     Outputs,
+    #[error(
+        "steps of {rows} rows ({selected} selected) over contexts of {context} tokens in {tables} page tables are more than kernels are proved for: choose fewer rows or a shorter context"
+    )]
+    TooLarge { rows: usize, selected: usize, context: u32, tables: usize },
     #[error("weight `{name}`: {error}")]
     Weight { name: String, error: WeightError },
     #[error("weight `{name}` is not {elem}, which its kernels read")]

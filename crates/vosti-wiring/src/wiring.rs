@@ -3,9 +3,8 @@
 //! Read next: [`crate::step`].
 
 use crate::error::WiringError;
-use crate::step::Meta;
 use std::collections::HashMap;
-use vosti_core::{BufferDecl, Dtype, Op, PAGE, Program, RowSet, StepPlan, Token};
+use vosti_core::{BufferDecl, Dtype, Meta, Op, PAGE, Program, RowSet, StepPlan, Tiling, Token};
 use vosti_kernels::{Act, Binding, Const, Contract, Elem, Extent, Launch, Role, Scratch, Spec};
 use vosti_tile::Scalar;
 
@@ -56,16 +55,6 @@ impl Size {
             Size::Rows | Size::Tiles(_) => Extent { rows: rows_max, tiles: rows_max, length: context },
         }
     }
-}
-
-/// Query tiles of one height over one group's page tables.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tiling {
-    pub height: usize,
-    pub group: usize,
-    /// The packed rows whose tiles these are; tiles count them from the first.
-    pub first: usize,
-    pub end: usize,
 }
 
 /// A launch of the program, in order.

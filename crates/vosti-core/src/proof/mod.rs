@@ -4,6 +4,7 @@ pub(crate) mod canonical;
 pub(crate) mod committing;
 pub(crate) mod forward;
 pub(crate) mod frame;
+pub(crate) mod image;
 pub(crate) mod progress;
 pub(crate) mod reference;
 pub(crate) mod sharing;
