@@ -123,7 +123,7 @@ fn vstd(lock: &str) -> Result<String> {
 }
 
 /// How many obligations a source has, as Verus counts them: functions and proofs that have a body, recursive specifications,
-/// loops, constants, and the clones that are derived.
+/// loops, constants, the clones that are derived, and assertions that a solver of their own proves.
 fn obligations(text: &str) -> usize {
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.starts_with("//")).collect();
     let of = |(i, line): (usize, &&str)| {
@@ -139,7 +139,10 @@ fn obligations(text: &str) -> usize {
         } else if item.starts_with("fn ") || item.starts_with("proof fn ") {
             signature.last().is_some_and(|line| line.ends_with('{'))
         } else {
-            item.starts_with("while ") || item.starts_with("const ") || item.contains("derive(Clone")
+            item.starts_with("while ")
+                || item.starts_with("const ")
+                || item.contains("derive(Clone")
+                || item.contains("by (nonlinear_arith)")
         }
     };
     lines.iter().enumerate().filter(|line| of(*line)).count()
@@ -297,8 +300,9 @@ mod tests {
         let text = "pub const A: u32 = 1;\n#[derive(Clone, Copy)]\nstruct S;\npub open(crate) spec fn flat(x: int) -> int {\n    x\n}\n\
             spec fn deep(n: nat) -> nat\n    decreases n,\n{\n    n\n}\nproof fn lemma(x: int)\n    ensures true,\n{\n}\n\
             trait T {\n    fn promised(&self)\n        ensures true;\n    spec fn named(&self) -> int;\n}\n\
-            // fn spoken_of() {\npub(crate) fn runs() -> u32 {\n    while false\n        decreases 0int,\n    {\n    }\n    1\n}\n";
-        assert_eq!(obligations(text), 6);
+            // fn spoken_of() {\npub(crate) fn runs() -> u32 {\n    while false\n        decreases 0int,\n    {\n    }\n    \
+            assert(x * y >= 0) by (nonlinear_arith)\n        requires x >= 0, y >= 0;\n    1\n}\n";
+        assert_eq!(obligations(text), 7);
     }
 
     #[test]

@@ -23,7 +23,11 @@
     clippy::manual_range_contains,
     clippy::too_many_arguments,
     clippy::type_complexity,
-    clippy::vec_init_then_push
+    clippy::vec_init_then_push,
+    clippy::assign_op_pattern,
+    clippy::implicit_saturating_sub,
+    clippy::len_without_is_empty,
+    clippy::manual_div_ceil
 )]
 // Ghost code is erased, and with it the uses of what only proofs name.
 #![allow(unused_imports, dead_code, unused_variables, unused_mut, unused_braces, unused_parens)]

@@ -138,7 +138,7 @@ fn plan_something(core: &mut Core<Idle, Seven>, live: &mut Vec<RequestId>, rng: 
         }
     }
     core.plan_begin().unwrap();
-    for id in live.iter().copied().collect::<Vec<_>>() {
+    for id in live.iter().copied() {
         let request = core.request(id).unwrap();
         let left = request.history().len() - request.cached();
         let rows = if below(3) == 0 { 1 + below(left) } else { left };
@@ -217,7 +217,7 @@ struct Values<'a> {
 impl Values<'_> {
     fn of(&self, t: &Terms, term: Term) -> i128 {
         let of = |term: &Term| self.of(t, *term);
-        let value = match t.node(term) {
+        match t.node(term) {
             Node::Linear { c, parts } => c + parts.iter().map(|(term, k)| of(term) * k).sum::<i128>(),
             Node::Var { name, .. } => self.sizes[name],
             Node::Apply { function, args, .. } => {
@@ -234,8 +234,7 @@ impl Values<'_> {
             Node::Not(a) => 1 - of(a),
             Node::And(all) => all.iter().all(|a| of(a) == 1).into(),
             Node::Or(all) => all.iter().any(|a| of(a) == 1).into(),
-        };
-        value
+        }
     }
 
     /// Within the bounds that a variable or an array's element is declared with.
