@@ -43,7 +43,7 @@ fn main() {
     let replays_refused = if mode == "mixed" { 0 } else { 8 };
     let mut fuzz = Fuzz { solver, counts: BTreeMap::new(), seen: HashSet::new(), replays, replays_refused };
     // A name's beginning may be the last word: the bases that have it.
-    let only = std::env::args().last().filter(|word| word.parse::<u64>().is_err() && *word != mode).unwrap_or_default();
+    let only = std::env::args().next_back().filter(|word| word.parse::<u64>().is_err() && *word != mode).unwrap_or_default();
     let mut bases = bases();
     bases.retain(|base| base.name.starts_with(&only) || (only == "rows" && !base.name.starts_with("attend")));
     if random {
@@ -154,7 +154,7 @@ impl Fuzz {
         if !self.seen.insert(*blake3::hash(text.as_bytes()).as_bytes()) {
             return;
         }
-        if self.seen.len() as u64 % KEEP == 0 {
+        if (self.seen.len() as u64).is_multiple_of(KEEP) {
             self.solver = Solver::new(find_z3(), Cache::none());
         }
         let proved = match verify(&problem, &mut self.solver) {

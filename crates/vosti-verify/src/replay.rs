@@ -353,11 +353,11 @@ fn stray_write(side: &Side, before: &[Buffer]) -> Made<Option<String>> {
         };
         let mut own = vec![false; before[i].len()];
         named.iter().for_each(|at| own[*at] = true);
-        for at in 0..before[i].len() {
-            if !own[at] && before[i].bits(at) != side.buffers[i].bits(at) {
+        for (at, own) in own.into_iter().enumerate() {
+            if !own && before[i].bits(at) != side.buffers[i].bits(at) {
                 return Ok(Some(format!("element {at} of `{}` changed", p.name)));
             }
-            if own[at] && !value(&side.buffers[i], at).is_finite() {
+            if own && !value(&side.buffers[i], at).is_finite() {
                 return Ok(Some(format!("element {at} of `{}` is not finite", p.name)));
             }
         }

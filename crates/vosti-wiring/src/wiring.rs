@@ -523,6 +523,19 @@ mod tests {
     }
 
     #[test]
+    fn a_text_whose_parameters_are_not_the_contracts_is_refused_by_name() {
+        let stem = vosti_kernels::ttir_stems().into_iter().find(|stem| stem.starts_with("gather-bf16")).unwrap();
+        let (spec, text) = (vosti_kernels::parse_stem(stem).unwrap(), vosti_kernels::ttir_by_stem(stem).unwrap());
+        let contract = vosti_kernels::contract("gather").unwrap().of(&spec);
+        let check = |text: &str| signature(&vosti_tile::lift(text).unwrap(), &contract, &spec);
+        check(text).unwrap();
+        for (old, new, says) in [("bf16", "f32", "`x: f32`"), ("%residual", "%rest", "`rest: f32`")] {
+            let error = check(&text.replace(old, new)).unwrap_err().to_string();
+            assert!(error.contains(stem) && error.contains(says), "{error}");
+        }
+    }
+
+    #[test]
     fn what_stands_for_no_token_is_not_in_a_list() {
         let list: Vec<_> = listed_tokens(&[2.0, 1.0, f32::NEG_INFINITY], &[7.0, 0.0, 16_777_216.0], 9).collect();
         assert_eq!(list, [(7, 2.0), (0, 1.0)]);
