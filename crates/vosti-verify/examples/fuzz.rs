@@ -43,7 +43,8 @@ fn main() {
     let replays_refused = if mode == "mixed" { 0 } else { 8 };
     let mut fuzz = Fuzz { solver, counts: BTreeMap::new(), seen: HashSet::new(), replays, replays_refused };
     // A name's beginning may be the last word: the bases that have it.
-    let only = std::env::args().next_back().filter(|word| word.parse::<u64>().is_err() && *word != mode).unwrap_or_default();
+    let only =
+        std::env::args().next_back().filter(|word| word.parse::<u64>().is_err() && *word != mode).unwrap_or_default();
     let mut bases = bases();
     bases.retain(|base| base.name.starts_with(&only) || (only == "rows" && !base.name.starts_with("attend")));
     if random {
