@@ -90,34 +90,32 @@ type Int<'a> = &'a dyn Fn(&str) -> Option<i64>;
 
 /// The premises of a shape whose rows have tokens or not; `int` gives an integer of the contract, and notes that it was taken.
 pub fn of(shape: Shape, tokens: bool, int: Int) -> Result<Premises, String> {
-    let from = |least: i64, name: &str| match int(name) {
-        Some(v) if v >= least => Ok(i128::from(v)),
-        Some(v) => Err(format!("the shape {shape:?} needs {name} to be {least} or more, and it is {v}")),
+    // Below these no range of metadata is empty, nor wider than its 32 bits.
+    let range = |least: i128, most: i128, name: &str| match int(name).map(i128::from) {
+        Some(v) if (least..=most).contains(&v) => Ok(v),
+        Some(v) => Err(format!("the shape {shape:?} needs {name} from {least} to {most}, and it is {v}")),
         None => Err(format!("the shape {shape:?} needs the constant {name}, an integer")),
     };
     // Heads say what a row of queries is, and what the other launch of an op must mean by it.
     if shape.attends() {
-        let (heads, groups) = (from(1, "HEADS")?, from(1, "KV_HEADS")?);
-        from(1, "D")?;
+        let [heads, groups, d] = ["HEADS", "KV_HEADS", "D"].map(|name| range(1, limit::SLOTS, name));
+        let (heads, groups, _) = (heads?, groups?, d?);
         if heads % groups != 0 {
             return Err(format!("{heads} HEADS are no multiple of {groups} KV_HEADS"));
         }
     }
     let splits = || {
-        let (size, rows) = (from(1, "SPLIT")?, from(1, "ROWS")?);
-        match size <= limit::CONTEXT && rows <= limit::ROWS {
-            true => Ok::<_, String>(Splits { size, rows }),
-            false => Err(format!("SPLIT is at most {}, ROWS at most {}", limit::CONTEXT, limit::ROWS)),
-        }
+        let (size, rows) = (range(1, limit::CONTEXT, "SPLIT")?, range(1, limit::ROWS, "ROWS")?);
+        Ok::<_, String>(Splits { size, rows })
     };
     // A tile without rows is padding: a contract whose tiles have none contradicts itself, which the proof finds.
-    let tile_rows = || from(0, "BQ");
-    let page = || from(1, "PAGE");
+    let tile_rows = || range(0, limit::ROWS, "BQ");
+    let page = || range(1, limit::SLOTS, "PAGE");
     Ok(match shape {
-        Shape::Rowwise => Premises::Rowwise { vocabulary: tokens.then(|| from(1, "V")).transpose()? },
+        Shape::Rowwise => Premises::Rowwise { vocabulary: tokens.then(|| range(1, limit::SLOTS, "V")).transpose()? },
         Shape::StoreKv => Premises::StoreKv { page: page()? },
         Shape::Attend => {
-            let window = Some(from(0, "WINDOW")?).filter(|window| *window > 0);
+            let window = Some(range(0, limit::CONTEXT, "WINDOW")?).filter(|window| *window > 0);
             Premises::Attend { page: page()?, tile_rows: tile_rows()?, window }
         }
         Shape::AttendPart => Premises::AttendPart { page: page()?, tile_rows: tile_rows()?, splits: splits()? },
@@ -182,9 +180,11 @@ pub fn check(shape: Shape, premises: Premises, buffers: &[Buffer], int: Int) -> 
         }
         let inner = b.dims[1..].iter().map(|dim| if let Dim::Const(n) = dim { Some(*n) } else { None });
         let width: Option<i128> = inner.product();
-        let heads = int("HEADS").zip(int("D")).map(|(heads, d)| i128::from(heads) * i128::from(d));
-        if shape.attends() && matches!(role, Role::In(_) | Role::Out(_)) && width != heads {
-            return Err(format!("a row of `{name}` must hold D numbers of each of HEADS heads"));
+        if shape.attends() && matches!(role, Role::In(_) | Role::Out(_)) {
+            let heads = int("HEADS").zip(int("D")).map(|(heads, d)| i128::from(heads) * i128::from(d));
+            if width.is_none() || width != heads {
+                return Err(format!("a row of `{name}` must hold D numbers of each of HEADS heads"));
+            }
         }
     }
     Ok(())

@@ -160,6 +160,8 @@ fn a_contract_that_says_more_or_less_than_its_shape_asks_for_is_refused() {
     for (name, python, says) in [
         ("linear", ["# BK = 16", "# BK = 16\n# SPLIT = 32\n# ROWS = 512"], "ROWS is taken by no premise of Rowwise"),
         ("linear", ["# BK = 16", "# BK = 16\n# EPS = 0.5"], "EPS is taken by no premise"),
+        ("linear", ["# BK = 16", "# BK = 16\n# HEADS = 6"], "HEADS is taken by no premise"),
+        ("store_kv", ["# BM = 16", "# BM = 16\n# WINDOW = 6"], "WINDOW is taken by no premise"),
         ("linear", ["# text = [\"BK\"]", "# text = [\"BK\", \"BK\"]"], "names BK twice"),
         ("linear", ["# text = [\"BK\"]", "# text = [\"BK\", \"BQ\"]"], "no such constant"),
         ("linear", ["# text = [\"BK\"]", "# text = [\"BK\", \"N\"]"], "`N` is not known here"),
@@ -176,13 +178,15 @@ fn a_contract_that_says_more_or_less_than_its_shape_asks_for_is_refused() {
             "`w` holds bf16 in the TTIR and f32 in the contract",
         ),
         ("linear", ["# w = \"weight 0\"", "# w = \"weight 0 if NORM\""], "`w` is there if NORM"),
-        ("embed", ["# V = 50", "# V = 0"], "needs V to be 1 or more"),
+        ("embed", ["# V = 50", "# V = 0"], "needs V from 1 to"),
         ("embed", ["# V = 50", "# V = 50.0"], "needs the constant V"),
-        ("attend", ["# WINDOW = 0", "# WINDOW = -1"], "needs WINDOW to be 0 or more"),
+        ("attend", ["# WINDOW = 0", "# WINDOW = -1"], "needs WINDOW from 0 to"),
         ("attend", ["# HEADS = 6", "# HEADS = 7"], "no multiple"),
+        ("attend", ["# PAGE = 16", "# PAGE = 2147483648"], "needs PAGE from 1 to"),
+        ("attend", ["# BQ = 4", "# BQ = 1048577"], "needs BQ from 0 to"),
         ("attend", ["# BQ = 4", "# BQ = 4\n# SPLIT = 32"], "SPLIT is taken by no premise of Attend"),
-        ("attend_part", ["# SPLIT = 32", "# SPLIT = 8388608"], "SPLIT is at most"),
-        ("attend_part", ["# ROWS = 64", "# ROWS = 2097152"], "ROWS at most"),
+        ("attend_part", ["# SPLIT = 32", "# SPLIT = 8388608"], "needs SPLIT from 1 to"),
+        ("attend_part", ["# ROWS = 64", "# ROWS = 2097152"], "needs ROWS from 1 to"),
     ] {
         let line = refused(&changed(name, python, SAME));
         assert!(line.contains(says), "{says:?} is not in {line}");
