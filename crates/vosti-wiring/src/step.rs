@@ -37,6 +37,8 @@ pub fn image(
 /// Filled before each step.
 pub struct Metadata<A> {
     array: A,
+    /// Integers of the array.
+    len: usize,
     image: Image,
     /// The step wants lists of largest logits.
     listed: bool,
@@ -45,7 +47,7 @@ pub struct Metadata<A> {
 impl<A: Ints> Metadata<A> {
     /// The array has as many integers as the image needs, [`Image::len`].
     pub fn new(image: Image, array: A) -> Self {
-        Self { array, image, listed: false }
+        Self { array, len: image.len(), image, listed: false }
     }
 
     /// All of it.
@@ -53,15 +55,18 @@ impl<A: Ints> Metadata<A> {
         &self.array
     }
 
-    /// Where a part of the array is: as in the largest step, unless a step was packed.
+    /// Where a part of the array is: as in the largest step, unless a step was packed. Page tables stand last and have the rest:
+    /// a device that asks once must find room for every step's.
     pub fn place(&self, meta: Meta) -> Range<usize> {
         let place = self.image.place(meta);
-        place.start..place.start + place.len
+        let end = if meta == Meta::PageTables { self.len } else { place.start + place.len };
+        place.start..end
     }
 
-    /// How many integers of it, from the first, the step that was filled uses: page tables stand last.
+    /// How many integers of it, from the first, the step that was filled uses.
     pub fn used(&self) -> usize {
-        self.place(Meta::PageTables).end
+        let tables = self.image.place(Meta::PageTables);
+        tables.start + tables.len
     }
 
     /// Positions that the longest sequence of the step that was filled reaches.
