@@ -513,13 +513,14 @@ mod tests {
 
     #[test]
     fn a_text_whose_parameters_are_not_the_contracts_is_refused_by_name() {
-        let stem = vosti_kernels::ttir_stems().into_iter().find(|stem| stem.starts_with("gather-bf16")).unwrap();
+        let stem = vosti_kernels::ttir_stems().into_iter().find(|stem| stem.starts_with("embed-bf16")).unwrap();
         let (spec, text) = (vosti_kernels::parse_stem(stem).unwrap(), vosti_kernels::ttir_by_stem(stem).unwrap());
-        let contract = vosti_kernels::contract("gather").unwrap().of(&spec);
+        let contract = vosti_kernels::contract("embed").unwrap().of(&spec);
         let check = |text: &str| signature(&vosti_tile::lift(text).unwrap(), &contract, &spec);
         check(text).unwrap();
-        for (old, new, says) in [("bf16", "f32", "`x: f32`"), ("%residual", "%rest", "`rest: f32`")] {
-            let error = check(&text.replace(old, new)).unwrap_err().to_string();
+        let wide = include_str!("../../../filetests/broken/embed_tokens_in_64_bits.ttir");
+        for (text, says) in [(wide.to_string(), "`tokens: i64`"), (text.replace("%rows", "%many"), "`many: i32`")] {
+            let error = check(&text).unwrap_err().to_string();
             assert!(error.contains(stem) && error.contains(says), "{error}");
         }
     }
