@@ -220,7 +220,6 @@ mod tests {
     #[test]
     fn every_patch_says_what_it_must() {
         let wrong = patches(&root().join(FOLDER)).unwrap();
-        assert!(wrong.len() >= 25, "{} wrong versions", wrong.len());
         for patch in &wrong {
             for field in ["story", "dies in", "fails"] {
                 patch.field(field).map_err(|e| format!("{}: {e}", patch.name)).unwrap();
@@ -228,8 +227,10 @@ mod tests {
             patch.seen().map_err(|e| format!("{}: {e}", patch.name)).unwrap();
         }
         let neutral = patches(&root().join(FOLDER).join("neutral")).unwrap();
-        assert!(neutral.len() >= 5, "{} neutral versions", neutral.len());
         assert!(neutral.iter().all(|patch| patch.field("story").is_ok()));
+        let tour = fs::read_to_string(root().join("docs/proof-tour.md")).unwrap();
+        let counted = format!("{} wrong and {} neutral versions", wrong.len(), neutral.len());
+        assert!(tour.contains(&counted), "docs/proof-tour.md does not say that there are {counted}");
     }
 
     #[test]

@@ -265,6 +265,16 @@ proof fn lemma_refuses_invented_events<D: Device, S: Sampler<Logits = D::Logits,
     }
 }
 
+/// A record's place in its request's view.
+spec fn place<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(core: Core<D, S>, r: Record) -> int {
+    r.position - views(core.log())[r.request.serial].prompt.len()
+}
+
+/// Its request's view.
+spec fn view_of<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(core: Core<D, S>, r: Record) -> Seen<Bits, Bits> {
+    views(core.log())[r.request.serial]
+}
+
 /// Each record of a commit is told, in order, with the row of logits that the device holds, and what it says is so.
 proof fn lemma_refuses_other_records<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(old: Core<D, S>, records: Seq<Record>, logits: Seq<Bits>, new: Core<D, S>, i: int)
     requires next(old, Call::Commit, Answer::Committed { records, logits }, new), 0 <= i < records.len(),
@@ -272,14 +282,12 @@ proof fn lemma_refuses_other_records<D: Device, S: Sampler<Logits = D::Logits, T
         new.log().len() == old.log().len() + records.len(),
         new.log()[old.log().len() + i] == (Event::Emitted { request: records[i].request.serial,
             entry: Entry { logits: new.spec_device().logits_rows()[records[i].selected as int], token: records[i].token } }),
-        ({
-            let v = views(new.log())[records[i].request.serial];
-            let k = records[i].position - v.prompt.len();
-            &&& 0 <= k < v.entries.len() && v.entries[k].token == records[i].token
-            &&& v.entries[k].logits == new.spec_device().logits_rows()[records[i].selected as int]
-            // `done` is the reference run's, not the core's.
-            &&& records[i].done == reference(new.world(), v.prompt, v.initial, (k + 1) as nat).done
-        }),
+        0 <= place(new, records[i]) < view_of(new, records[i]).entries.len(),
+        view_of(new, records[i]).entries[place(new, records[i])].token == records[i].token,
+        view_of(new, records[i]).entries[place(new, records[i])].logits == new.spec_device().logits_rows()[records[i].selected as int],
+        // `done` is the reference run's, not the core's.
+        records[i].done == reference(
+            new.world(), view_of(new, records[i]).prompt, view_of(new, records[i]).initial, (place(new, records[i]) + 1) as nat).done,
         new.spec_request(records[i].request) is Some,
         records[i].whole ==> new.holds(records[i]),
 {
@@ -342,6 +350,22 @@ proof fn lemma_refuses_idle_operations<D: Device, S: Sampler<Logits = D::Logits,
     }
 }
 
+/// The request of sequence q, before and after a commit.
+spec fn was<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(old: Core<D, S>, q: int) -> Request<S::State> {
+    old.spec_request(old.spec_state()->0.plan.sequences@[q].request)->0
+}
+
+spec fn is_now<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(old: Core<D, S>, q: int, new: Core<D, S>) -> Request<S::State> {
+    new.spec_request(old.spec_state()->0.plan.sequences@[q].request)->0
+}
+
+/// Nothing stopped the taking of drafts: the last token came true if a draft stood there, can be followed, and ended nothing.
+spec fn all_went_well<S: Sampler>(plan: StepPlan, q: int, r: Request<S::State>, r2: Request<S::State>) -> bool {
+    let (s, n) = (plan.sequences@[q], r2.history@.len() - r.history@.len());
+    &&& !r2.done && s.brings(S::reads_of(S::state_bits(&r2.state)))
+    &&& 1 <= n <= s.drafts ==> drafts_of(plan, q)[n - 1] == r2.history@.last()
+}
+
 /// A commit that discards is none: what the step computed of a request is cached, its sampler's token is in its history, and drafts
 /// that came true are in it too.
 proof fn lemma_refuses_a_discarding_commit<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(old: Core<D, S>, answer: Answer, new: Core<D, S>, q: int)
@@ -349,17 +373,15 @@ proof fn lemma_refuses_a_discarding_commit<D: Device, S: Sampler<Logits = D::Log
         old.sound(), next(old, Call::Commit, answer, new), !(answer is Refused),
         old.spec_state() matches Some(s) && 0 <= q < s.plan.sequences@.len(),
     ensures
-        ({
-            let s = old.spec_state()->0.plan.sequences@[q];
-            let (r, r2) = (old.spec_request(s.request)->0, new.spec_request(s.request)->0);
-            let n = r2.history@.len() - r.history@.len();
-            &&& new.spec_request(s.request) is Some && r2.planned is None
-            &&& !s.emits ==> n == 0 && r2.cached == r.cached + s.rows
-            &&& s.emits ==> 1 <= n && r2.cached == r2.history@.len() - 1
-            // The drafts are all right, all that comes of them can be read, and nobody is done: then all are taken.
-            &&& s.emits && !r2.done && s.brings(S::reads_of(S::state_bits(&r2.state)))
-                && (1 <= n <= s.drafts ==> drafts_of(old.spec_state()->0.plan, q)[n - 1] == r2.history@.last()) ==> n == s.drafts + 1
-        }),
+        new.spec_request(old.spec_state()->0.plan.sequences@[q].request) is Some,
+        was(old, q).history@.len() <= is_now(old, q, new).history@.len(),
+        !old.spec_state()->0.plan.sequences@[q].emits ==> is_now(old, q, new).history == was(old, q).history
+            && is_now(old, q, new).cached == was(old, q).cached + old.spec_state()->0.plan.sequences@[q].rows,
+        old.spec_state()->0.plan.sequences@[q].emits ==> is_now(old, q, new).history@.len() > was(old, q).history@.len()
+            && is_now(old, q, new).cached == is_now(old, q, new).history@.len() - 1,
+        // All drafts are right, what comes of them can be read, and nobody is done: then all are taken.
+        old.spec_state()->0.plan.sequences@[q].emits && all_went_well::<S>(old.spec_state()->0.plan, q, was(old, q), is_now(old, q, new))
+            ==> is_now(old, q, new).history@.len() == was(old, q).history@.len() + old.spec_state()->0.plan.sequences@[q].drafts + 1,
 {
     old.lemma_state();
     let (a, b) = (old.spec_state()->0, new.spec_state()->0);

@@ -243,17 +243,20 @@ spec fn of_small(world: World) -> bool {
     &&& forall|state: Bits, row: Bits| #[trigger] (world.choice)(state, row) == chosen::<Symbolic, Countdown>(Bits { code: 9 }, state, row)
 }
 
+/// The execution and one more call.
+spec fn longer(e: Execution<Symbolic, Countdown>, call: Call, answer: Answer, new: Core<Symbolic, Countdown>) -> Execution<Symbolic, Countdown> {
+    Execution { cores: e.cores.push(new), calls: e.calls.push(call), answers: e.answers.push(answer) }
+}
+
 /// One more call makes a longer execution.
 proof fn lemma_longer(e: Execution<Symbolic, Countdown>, call: Call, answer: Answer, new: Core<Symbolic, Countdown>)
     requires e.ok(), next(e.cores.last(), call, answer, new), e.cores.last().log() == e.trace(),
     ensures
-        ({
-            let longer = Execution { cores: e.cores.push(new), calls: e.calls.push(call), answers: e.answers.push(answer) };
-            longer.ok() && longer.world() == e.world() && longer.trace() == new.log() && longer.cores.last() == new
-        }),
+        longer(e, call, answer, new).ok(), longer(e, call, answer, new).world() == e.world(),
+        longer(e, call, answer, new).trace() == new.log(), longer(e, call, answer, new).cores.last() == new,
 {
     let n = e.calls.len() as int;
-    let longer = Execution { cores: e.cores.push(new), calls: e.calls.push(call), answers: e.answers.push(answer) };
+    let longer = longer(e, call, answer, new);
     assert forall|i: int| 0 <= i < longer.calls.len() implies #[trigger] next(longer.cores[i], longer.calls[i], longer.answers[i], longer.cores[i + 1]) by {
         if i < n {
             assert(next(e.cores[i], e.calls[i], e.answers[i], e.cores[i + 1]));
@@ -292,7 +295,7 @@ impl Witness {
     {
         let ghost e = self.execution@;
         proof { lemma_longer(e, call@, answer@, self.core); }
-        self.execution = Ghost(Execution { cores: e.cores.push(self.core), calls: e.calls.push(call@), answers: e.answers.push(answer@) });
+        self.execution = Ghost(longer(e, call@, answer@, self.core));
     }
 
     fn admit(&mut self, tokens: usize, state: u32) -> (out: Result<RequestId, CoreError>)
