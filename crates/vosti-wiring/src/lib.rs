@@ -14,6 +14,6 @@ pub mod wiring;
 pub use error::WiringError;
 pub use step::{Ints, Meta, Metadata, listed};
 pub use uniform::Uniform;
-pub use vosti_kernels::TensorData;
+pub use vosti_kernels::{Quantised, TensorData};
 pub use weights::{WeightError, Weights};
 pub use wiring::{Bound, Kernel, Lists, Outputs, Size, Tiling, Wired, Wiring, caches, outputs, wire};

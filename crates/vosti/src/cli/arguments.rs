@@ -73,6 +73,19 @@ pub struct Hardware {
     /// Run what `vosti prepare` wrote to this folder, instead of the built-in kernels and certificates
     #[arg(long, value_name = "FOLDER")]
     pub bundle: Option<PathBuf>,
+
+    /// How a processor keeps weights: small, or in BF16, which is larger and gives the same bits
+    #[arg(long, value_enum, default_value = "as-they-come", value_name = "FORM")]
+    pub weights: Weights,
+}
+
+/// How a processor keeps weights.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weights {
+    /// A quantised file's own blocks; what comes in BF16 in 13 bits where the processor reads them
+    AsTheyCome,
+    /// BF16
+    Expanded,
 }
 
 /// Which model, on how much of the machine.
@@ -423,7 +436,7 @@ pub struct Bench {
     #[arg(short = 'n', long, default_value_t = 64, value_name = "TOKENS", value_parser = whole::<usize>, allow_negative_numbers = true)]
     pub decode: usize,
 
-    /// Sequences that decode together; with 5 or more of any, a processor keeps all weights as `serve` does, in BF16
+    /// Sequences that decode together
     #[arg(short, long, value_delimiter = ',', default_value = "1,4,8", value_name = "N,...", value_parser = at_least_one)]
     pub batch: Vec<usize>,
 

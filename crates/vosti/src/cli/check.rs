@@ -1,6 +1,6 @@
 //! `vosti check`: runs the determinism suite and shows what it found.
 
-use super::arguments::{Check, Device, ProfileName};
+use super::arguments::{Check, Device, ProfileName, Weights};
 use super::bar::{Bar, Unit};
 use super::output::{Promised, judged, print, verdict};
 use super::{Outcome, open};
@@ -51,6 +51,9 @@ fn again(arguments: &Check) -> Vec<String> {
     }
     if let Some(folder) = &hardware.bundle {
         flags.extend(["--bundle".into(), folder.display().to_string()]);
+    }
+    if hardware.weights == Weights::Expanded {
+        flags.extend(["--weights".into(), "expanded".into()]);
     }
     flags
 }

@@ -1,13 +1,13 @@
 //! From `--model` and the other engine flags to an engine that runs, and the banner that says what was opened.
 
-use super::arguments::{Device, Engine as Flags, Hardware};
+use super::arguments::{Device, Engine as Flags, Hardware, Weights};
 use super::bar::{Bar, Unit};
 use super::interrupt;
 use anyhow::{Context, Result};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use vosti::catalogue;
-use vosti::deployment::{Deployment, Options, Room};
+use vosti::deployment::{Deployment, Options, Room, Storage};
 use vosti::device::{AnyDevice, On, first_gpu};
 use vosti::fetch::{Cache, FetchError, Source};
 use vosti::watch::counted;
@@ -41,7 +41,11 @@ pub fn options(hardware: &Hardware, context: Option<u32>) -> Options {
         Device::Cpu => On::Cpu,
         Device::Cuda => On::Gpu(first_gpu),
     };
-    Options { threads: hardware.threads, context, bundle: hardware.bundle.clone(), on, crowded: false }
+    let storage = match hardware.weights {
+        Weights::AsTheyCome => Storage::AsTheyCome,
+        Weights::Expanded => Storage::Expanded,
+    };
+    Options { threads: hardware.threads, context, bundle: hardware.bundle.clone(), on, storage }
 }
 
 /// Loads a model with a progress bar.
@@ -81,6 +85,7 @@ pub fn banner(deployment: &Deployment, engine: &Engine<AnyDevice>) {
     let bytes = pages as u64 * deployment.page_bytes();
     eprintln!("model        {}", deployment.describe());
     eprintln!("device       {}", deployment.device_name());
+    eprintln!("weights      {:.2} bits each", 8.0 * deployment.element_bytes());
     eprintln!(
         "kv pool      {} of {PAGE} tokens: {} tokens, {:.1} MiB",
         counted(pages, "page"),

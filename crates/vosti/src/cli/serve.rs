@@ -81,7 +81,7 @@ fn load(arguments: &Serve) -> Result<(Arc<Service>, EngineHandle, EngineThread)>
     // One core is for HTTP, tokenizing and grammars.
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     flags.hardware.threads.get_or_insert((cores - 1).max(1));
-    let options = Options { crowded: true, ..open::options(&flags.hardware, flags.context) };
+    let options = open::options(&flags.hardware, flags.context);
     let deployment = open::load(&flags.model, &options)?;
     if flags.kv_pages.is_none() && flags.kv_memory.is_none() && deployment.gpu().is_none() {
         flags.kv_memory = Some(KV_BYTES_DEFAULT);
