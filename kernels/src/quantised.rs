@@ -102,7 +102,15 @@ impl Quantised {
     pub fn new(format: &'static Format, columns: usize) -> Self {
         assert!(columns.is_multiple_of(format.chunk));
         let none = Vec::new;
-        Self { format, columns, scales: none(), minima: none(), group_scales: vec![], group_minima: vec![], codes: vec![] }
+        Self {
+            format,
+            columns,
+            scales: none(),
+            minima: none(),
+            group_scales: vec![],
+            group_minima: vec![],
+            codes: vec![],
+        }
     }
 
     /// How many rows there are.

@@ -14,8 +14,8 @@ use vosti_tile::LiftError;
 use vosti_wiring::{Bound, Outputs, WiringError, listed, outputs};
 
 use crate::isa::Isa;
-use crate::layout::Layout;
 use crate::launch::{self, Ahead, Fault, Ready, Units};
+use crate::layout::Layout;
 use crate::plan::machine::{Machine, Param};
 use crate::pool::Pool;
 use crate::weights::{Buffer, WeightCache, Weights};

@@ -379,7 +379,8 @@ impl Weights for InBlocks {
     fn rows(&self, name: &str, rows: Range<usize>) -> Result<TensorData, WeightError> {
         let Some((all, _)) = self.all(name) else { return Random(Act::Bf16).rows(name, rows) };
         let value = |i: usize| {
-            let half = |bits: u16| f32::from_bits((u32::from(bits >> 10 & 31) + 112) << 23 | u32::from(bits & 0x3ff) << 13);
+            let half =
+                |bits: u16| f32::from_bits((u32::from(bits >> 10 & 31) + 112) << 23 | u32::from(bits & 0x3ff) << 13);
             let minimum = all.minima.get(i / self.0.chunk).map_or(0.0, |m| half(*m));
             let number = half(all.scales[i / self.0.chunk]) * self.0.value(all.codes[i]) - minimum;
             let bits = number.to_bits();

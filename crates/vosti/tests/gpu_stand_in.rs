@@ -6,10 +6,10 @@
 mod stand_in;
 
 use stand_in::{StandIn, TARGET, image};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use vosti::bench::agentic::{Trace, play};
 use vosti::bench::{self, Case, Draw};
 use vosti::bundle::Bundle;

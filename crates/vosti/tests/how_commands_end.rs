@@ -2,11 +2,11 @@
 
 mod common;
 
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use vosti::bench::{self, BenchError, Case, Draw};
 use vosti::deployment::{DeployError, Deployment, Options};
 use vosti::watch::{Silent, Watch};

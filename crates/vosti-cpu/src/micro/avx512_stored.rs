@@ -1,6 +1,7 @@
 //! Dots with panels that are kept in another form, expanded in 512-bit registers on the way.
 //!
-//! A block of up to six rows expands each element once; where more rows follow, it leaves what it expanded behind for them.
+//! Up to 24 rows (12 in 13 bits) expand elements in registers only: blocks of more rows take fewer stripes of a panel at a time.
+//! Where there are more, the first six leave what they expanded behind for the others.
 //! Read next: [`crate::storage`].
 
 use std::arch::x86_64::*;
@@ -10,30 +11,15 @@ use super::{Dot, LANES, Stored};
 use crate::storage::blocks::{PAIRS, REGISTER, STRIPE, STRIPES, Shape};
 use crate::storage::{Form, exponents};
 
-/// Rows that a block has at most.
+/// Rows of a block that takes all stripes of a panel: four accumulators each.
 pub const ROWS: usize = 6;
 
-/// Calls a function for as many rows as the product has, the last ones fewer; what the first expand is left behind.
-macro_rules! by_rows {
-    ($dot:expr, $stored:expr, $block:ident $(, $constant:expr)* ; $($argument:expr),*) => {{
-        let mut r = 0;
-        let mut keep = $stored.keep;
-        while r < $dot.rows {
-            // As even as can be: eight rows are four and four.
-            let left = $dot.rows - r;
-            let rows = left.div_ceil(left.div_ceil(ROWS));
-            match rows {
-                1 => $block::<$({ $constant },)* 1>($dot, r, keep, $($argument),*),
-                2 => $block::<$({ $constant },)* 2>($dot, r, keep, $($argument),*),
-                3 => $block::<$({ $constant },)* 3>($dot, r, keep, $($argument),*),
-                4 => $block::<$({ $constant },)* 4>($dot, r, keep, $($argument),*),
-                5 => $block::<$({ $constant },)* 5>($dot, r, keep, $($argument),*),
-                _ => $block::<$({ $constant },)* 6>($dot, r, keep, $($argument),*),
-            }
-            keep = std::ptr::null_mut();
-            r += rows;
-        }
-    }};
+/// Rows for which elements are expanded in registers and left nowhere: blocks of fewer stripes have room for more rows.
+pub fn few(form: Form) -> usize {
+    match form {
+        Form::Blocks(_) => ROWS * STRIPES,
+        _ => 2 * ROWS,
+    }
 }
 
 /// # Safety
@@ -43,41 +29,96 @@ pub unsafe fn dot(dot: &Dot<u16>, stored: &Stored) {
     unsafe {
         match stored.panel.form {
             Form::Bf16 => unreachable!("a panel in BF16 is read as it is"),
-            Form::Exponents => by_rows!(dot, stored, exponents_block; stored),
+            Form::Exponents => exponents_rows(dot, stored),
             Form::Blocks(format) => {
                 let shape = &Shape::of(format);
                 match (shape.low, shape.high) {
-                    (2, 0) => by_rows!(dot, stored, blocks_block, 2, 0; stored, shape),
-                    (2, _) => by_rows!(dot, stored, blocks_block, 2, 1; stored, shape),
-                    (4, 0) => by_rows!(dot, stored, blocks_block, 4, 0; stored, shape),
-                    (4, 1) => by_rows!(dot, stored, blocks_block, 4, 1; stored, shape),
-                    (4, _) => by_rows!(dot, stored, blocks_block, 4, 2; stored, shape),
-                    _ => by_rows!(dot, stored, blocks_block, 8, 0; stored, shape),
+                    (2, 0) => blocks_rows::<2, 0>(dot, stored, shape),
+                    (2, _) => blocks_rows::<2, 1>(dot, stored, shape),
+                    (4, 0) => blocks_rows::<4, 0>(dot, stored, shape),
+                    (4, 1) => blocks_rows::<4, 1>(dot, stored, shape),
+                    (4, _) => blocks_rows::<4, 2>(dot, stored, shape),
+                    _ => blocks_rows::<8, 0>(dot, stored, shape),
                 }
             }
         }
     }
 }
 
-/// `R` rows by a panel of blocks, or as many of its stripes as there are columns for.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
-unsafe fn blocks_block<const LOW: u32, const HIGH: u32, const R: usize>(
+unsafe fn exponents_rows(dot: &Dot<u16>, stored: &Stored) {
+    let mut r = 0;
+    while r < dot.rows {
+        let left = dot.rows - r;
+        let rows = left.div_ceil(left.div_ceil(ROWS));
+        // SAFETY: the caller's; rows are within the product.
+        unsafe {
+            match rows {
+                1 => exponents_block::<1>(dot, r, stored),
+                2 => exponents_block::<2>(dot, r, stored),
+                3 => exponents_block::<3>(dot, r, stored),
+                4 => exponents_block::<4>(dot, r, stored),
+                5 => exponents_block::<5>(dot, r, stored),
+                _ => exponents_block::<6>(dot, r, stored),
+            }
+        }
+        r += rows;
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+unsafe fn blocks_rows<const LOW: u32, const HIGH: u32>(dot: &Dot<u16>, stored: &Stored, shape: &Shape) {
+    macro_rules! block {
+        ($r:ident, $there:ident, $rows:literal, $stripes:literal) => {
+            for stripe in (0..STRIPES.min(dot.columns / LANES)).step_by($stripes) {
+                // SAFETY: the caller's; rows and stripes are within the product.
+                unsafe { blocks_block::<LOW, HIGH, $rows, $stripes>(dot, $r, $there, stripe, stored, shape) }
+            }
+        };
+    }
+    let mut r = 0;
+    while r < dot.rows {
+        // As even as can be: 32 rows are 16 and 16.
+        let left = dot.rows - r;
+        let rows = left.div_ceil(left.div_ceil(ROWS * STRIPES));
+        match rows {
+            1 => block!(r, rows, 1, 4),
+            2 => block!(r, rows, 2, 4),
+            3 | 4 => block!(r, rows, 4, 4),
+            5 | 6 => block!(r, rows, 6, 4),
+            7 | 8 => block!(r, rows, 8, 2),
+            9..=12 => block!(r, rows, 12, 2),
+            13..=16 => block!(r, rows, 16, 1),
+            17..=20 => block!(r, rows, 20, 1),
+            _ => block!(r, rows, 24, 1),
+        }
+        r += rows;
+    }
+}
+
+/// Up to `R` rows, the last as often as there are fewer, by `G` stripes of a panel of blocks, or as many of them as there are columns
+/// for.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+unsafe fn blocks_block<const LOW: u32, const HIGH: u32, const R: usize, const G: usize>(
     dot: &Dot<u16>,
     r: usize,
-    keep: *mut u16,
+    rows: usize,
+    stripe: usize,
     stored: &Stored,
     shape: &Shape,
 ) {
-    // SAFETY: rows r..r+R are within the product; units are the panel's; prefetches may point anywhere.
+    // SAFETY: rows r..r+rows are within the product; units are the panel's; prefetches may point anywhere.
     unsafe {
-        let (a, _, c) = dot.part(r, 0, 2);
-        let there = (dot.columns / LANES).min(STRIPES);
+        let (a, _, c) = dot.part(r, LANES * stripe, 0);
+        let a: [*const u16; R] = std::array::from_fn(|r| a.add(r.min(rows - 1) * dot.a_row));
+        let c: [*mut f32; R] = std::array::from_fn(|r| c.add(r.min(rows - 1) * dot.c_row));
+        let there = (dot.columns / LANES).min(STRIPES) - stripe;
         let [low_table, high_table] = shape.tables().map(|table| _mm512_loadu_ps(table.as_ptr()));
-        let mut acc = [[_mm512_setzero_ps(); R]; STRIPES];
+        let mut acc = [[_mm512_setzero_ps(); R]; G];
         if dot.accumulate {
             for (g, acc) in acc.iter_mut().enumerate().take(there) {
-                for (r, acc) in acc.iter_mut().enumerate() {
-                    *acc = _mm512_loadu_ps(c.add(r * dot.c_row + LANES * g));
+                for (acc, c) in acc.iter_mut().zip(c) {
+                    *acc = _mm512_loadu_ps(c.add(LANES * g));
                 }
             }
         }
@@ -85,46 +126,59 @@ unsafe fn blocks_block<const LOW: u32, const HIGH: u32, const R: usize>(
         for unit in 0..dot.steps / PAIRS {
             let (chunk, place) = shape.places(first + unit);
             let (chunk, place) = (stored.panel.at.add(chunk), stored.panel.at.add(place));
+            macro_rules! fetch {
+                ($at:expr) => {
+                    // The first stripes fetch the others' registers too.
+                    if stripe == 0 {
+                        for other in 0..STRIPES / G {
+                            let at = $at.wrapping_add(AHEAD + other * G * shape.stripe);
+                            _mm_prefetch::<_MM_HINT_T0>(at.cast());
+                        }
+                    }
+                };
+            }
             macro_rules! stripe {
-                ($g:literal) => {{
-                    let mut q = place.add(shape.unit_head + $g * shape.stripe);
-                    let mut h = q.add(REGISTER * LOW as usize);
-                    let mut high = _mm512_setzero_si512();
-                    let mut scales = Scales::of(shape, chunk, place, $g, 0);
-                    let mut pair = PAIRS * unit;
-                    for half in 0..2 {
-                        if half > 0 && shape.groups > 1 {
-                            scales = Scales::of(shape, chunk, place, $g, 1);
-                        }
-                        if HIGH > 1 || HIGH > 0 && half == 0 {
-                            _mm_prefetch::<_MM_HINT_T0>(h.wrapping_add(AHEAD).cast());
-                            high = _mm512_loadu_si512(h.cast());
-                            h = h.add(REGISTER);
-                        }
-                        for _ in 0..LOW / 2 {
-                            _mm_prefetch::<_MM_HINT_T0>(q.wrapping_add(AHEAD).cast());
-                            let mut low = _mm512_loadu_si512(q.cast());
-                            q = q.add(REGISTER);
-                            for _ in 0..16 / LOW {
-                                let x = value::<LOW, HIGH>(&mut low, &mut high, low_table, high_table);
-                                let y = value::<LOW, HIGH>(&mut low, &mut high, low_table, high_table);
-                                let x = _mm512_fmsub_ps(x, scales.scale[0], scales.minimum[0]);
-                                let y = _mm512_fmsub_ps(y, scales.scale[1], scales.minimum[1]);
-                                let column = _mm512_cvtne2ps_pbh(y, x);
-                                if R == ROWS && !keep.is_null() {
-                                    let to = keep.add(128 * pair + 32 * $g);
-                                    _mm512_storeu_si512(to.cast(), std::mem::transmute::<__m512bh, __m512i>(column));
+                ($g:literal) => {
+                    if $g < G {
+                        let mut q = place.add(shape.unit_head + (stripe + $g) * shape.stripe);
+                        let mut h = q.add(REGISTER * LOW as usize);
+                        let mut high = _mm512_setzero_si512();
+                        let mut scales = Scales::of(shape, chunk, place, stripe + $g, 0);
+                        let mut pair = PAIRS * unit;
+                        for half in 0..2 {
+                            if half > 0 && shape.groups > 1 {
+                                scales = Scales::of(shape, chunk, place, stripe + $g, 1);
+                            }
+                            if HIGH > 1 || HIGH > 0 && half == 0 {
+                                fetch!(h);
+                                high = _mm512_loadu_si512(h.cast());
+                                h = h.add(REGISTER);
+                            }
+                            for _ in 0..LOW / 2 {
+                                fetch!(q);
+                                let mut low = _mm512_loadu_si512(q.cast());
+                                q = q.add(REGISTER);
+                                for _ in 0..16 / LOW {
+                                    let x = value::<LOW, HIGH>(&mut low, &mut high, low_table, high_table);
+                                    let y = value::<LOW, HIGH>(&mut low, &mut high, low_table, high_table);
+                                    let x = _mm512_fmsub_ps(x, scales.scale[0], scales.minimum[0]);
+                                    let y = _mm512_fmsub_ps(y, scales.scale[1], scales.minimum[1]);
+                                    let column = _mm512_cvtne2ps_pbh(y, x);
+                                    if R == ROWS && !stored.keep.is_null() {
+                                        let to = stored.keep.add(128 * pair + 32 * (stripe + $g));
+                                        _mm512_storeu_si512(to.cast(), std::mem::transmute(column));
+                                    }
+                                    for (acc, a) in acc[$g % G].iter_mut().zip(a) {
+                                        let both = a.add(2 * pair).cast::<i32>().read_unaligned();
+                                        let both: __m512bh = std::mem::transmute(_mm512_set1_epi32(both));
+                                        *acc = _mm512_dpbf16_ps(*acc, both, column);
+                                    }
+                                    pair += 1;
                                 }
-                                for (r, acc) in acc[$g].iter_mut().enumerate() {
-                                    let both = a.add(r * dot.a_row + 2 * pair).cast::<i32>().read_unaligned();
-                                    let both: __m512bh = std::mem::transmute(_mm512_set1_epi32(both));
-                                    *acc = _mm512_dpbf16_ps(*acc, both, column);
-                                }
-                                pair += 1;
                             }
                         }
                     }
-                }};
+                };
             }
             stripe!(0);
             stripe!(1);
@@ -132,8 +186,8 @@ unsafe fn blocks_block<const LOW: u32, const HIGH: u32, const R: usize>(
             stripe!(3);
         }
         for (g, acc) in acc.iter().enumerate().take(there) {
-            for (r, acc) in acc.iter().enumerate() {
-                _mm512_storeu_ps(c.add(r * dot.c_row + LANES * g), *acc);
+            for (acc, c) in acc.iter().zip(c) {
+                _mm512_storeu_ps(c.add(LANES * g), *acc);
             }
         }
     }
@@ -254,7 +308,7 @@ impl Decoder {
 
 /// `R` rows by a panel in 13 bits, or as many of its registers as there are columns for.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
-unsafe fn exponents_block<const R: usize>(dot: &Dot<u16>, r: usize, keep: *mut u16, stored: &Stored) {
+unsafe fn exponents_block<const R: usize>(dot: &Dot<u16>, r: usize, stored: &Stored) {
     // SAFETY: rows r..r+R are within the product, and so are the registers below `there`.
     unsafe {
         let table = stored.panel.at;
@@ -278,9 +332,9 @@ unsafe fn exponents_block<const R: usize>(dot: &Dot<u16>, r: usize, keep: *mut u
                 }
             }
             let columns = decoder.step(at);
-            if R == ROWS && !keep.is_null() {
+            if R == ROWS && !stored.keep.is_null() {
                 for (g, column) in columns.into_iter().enumerate() {
-                    _mm512_storeu_si512(keep.add(128 * step + 32 * g).cast(), column);
+                    _mm512_storeu_si512(stored.keep.add(128 * step + 32 * g).cast(), column);
                 }
             }
             for (r, row) in acc.iter_mut().enumerate() {

@@ -9,15 +9,15 @@
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
+mod avx2_stored;
+#[cfg(target_arch = "x86_64")]
 mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod avx512_stored;
-#[cfg(target_arch = "x86_64")]
-mod avx2_stored;
 mod portable;
 
 use crate::isa::Isa;
-use crate::storage::Panel;
+use crate::storage::{Form, Panel};
 
 /// Columns that one vector register group of a packed operand holds.
 pub const LANES: usize = 16;
@@ -70,7 +70,7 @@ pub struct Stored {
 }
 
 /// A dot with at most a panel's columns, of which neither `b` nor `b_step` is read. What is expanded is left for others only
-/// if there are [`Kernels::few`] rows.
+/// if there are [`Kernels::leave`] rows.
 ///
 /// # Safety
 /// As for [`DotFn`]; the panel is not in BF16, has the steps, and begins them at a multiple of its form's granule, as does
@@ -86,8 +86,10 @@ pub struct Kernels {
     pub bf16: DotFn<u16>,
     pub f32: DotFn<f32>,
     pub stored: StoredFn,
-    /// Rows for which a panel is expanded on the way; where there are more, the first so many leave it for the others.
-    pub few: usize,
+    /// Rows for which a panel of a form is expanded on the way and left nowhere.
+    pub few: fn(Form) -> usize,
+    /// Where there are more, the first so many leave it for the others.
+    pub leave: usize,
     /// None: weights that come in BF16 stay so.
     pub encode: Option<EncodeFn>,
 }
@@ -100,15 +102,18 @@ pub fn kernels(isa: Isa) -> Kernels {
         Isa::Avx512 => {
             // SAFETY: the instruction set is there, as asserted.
             let encode = |panel: &[u16], out: &mut [u8]| unsafe { avx512_stored::encode(panel, out) };
-            let (stored, few) = (avx512_stored::dot as StoredFn, avx512_stored::ROWS);
-            Kernels { bf16: avx512::bf16, f32: avx512::f32, stored, few, encode: Some(encode) }
+            let (stored, few, leave) = (avx512_stored::dot as StoredFn, avx512_stored::few as _, avx512_stored::ROWS);
+            Kernels { bf16: avx512::bf16, f32: avx512::f32, stored, few, leave, encode: Some(encode) }
         }
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2 => {
             let stored = avx2_stored::dot;
-            Kernels { bf16: avx2::bf16, f32: avx2::f32, stored, few: 4, encode: None }
+            Kernels { bf16: avx2::bf16, f32: avx2::f32, stored, few: |_| 4, leave: 4, encode: None }
         }
-        _ => Kernels { bf16: portable::bf16, f32: portable::f32, stored: portable::stored, few: 4, encode: None },
+        _ => {
+            let stored = portable::stored;
+            Kernels { bf16: portable::bf16, f32: portable::f32, stored, few: |_| 4, leave: 4, encode: None }
+        }
     }
 }
 
@@ -123,16 +128,16 @@ type ExpandFn = unsafe fn(&Panel, usize, usize, *mut u16);
 pub unsafe fn dot_stored(kernels: &Kernels, dot: &Dot<u16>, stored: &Stored) {
     // SAFETY: the caller's; what was expanded has all of the dot's steps.
     unsafe {
-        if dot.rows <= kernels.few || stored.keep.is_null() {
+        if dot.rows <= (kernels.few)(stored.panel.form) || stored.keep.is_null() {
             return (kernels.stored)(dot, &Stored { keep: std::ptr::null_mut(), ..*stored });
         }
-        (kernels.stored)(&Dot { rows: kernels.few, ..*dot }, stored);
+        (kernels.stored)(&Dot { rows: kernels.leave, ..*dot }, stored);
         (kernels.bf16)(&Dot {
-            a: dot.a.add(kernels.few * dot.a_row),
+            a: dot.a.add(kernels.leave * dot.a_row),
             b: stored.keep,
             b_step: 2 * crate::layout::PANEL,
-            c: dot.c.add(kernels.few * dot.c_row),
-            rows: dot.rows - kernels.few,
+            c: dot.c.add(kernels.leave * dot.c_row),
+            rows: dot.rows - kernels.leave,
             ..*dot
         });
     }

@@ -91,10 +91,10 @@ fn all_instruction_sets_and_row_counts_give_the_same_bits() {
 fn check_stored(isa: Isa, stored: Panel, panel: &[u16], steps: usize, first: usize) {
     let kernels = kernels(isa);
     let name = format!("{isa:?} {:?}", stored.form);
-    for rows in [1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13] {
+    for rows in [1, 2, 4, 6, 7, 13, 24, 25] {
         let a = values(rows * steps * 2, 3 + rows as u64);
-        for columns in [16, 32, 48, 64] {
-            for (accumulate, keeps) in [(false, false), (true, false), (false, rows == kernels.few)] {
+        for columns in [16, 48, 64] {
+            for (accumulate, keeps) in [(false, false), (true, false), (false, rows == kernels.leave)] {
                 let start: Vec<f32> = (0..rows * columns).map(|i| i as f32 - 7.5).collect();
                 let (mut want, mut got) = (start.clone(), start);
                 let mut kept = vec![0u16; if keeps { panel.len() } else { 0 }];

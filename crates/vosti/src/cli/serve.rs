@@ -12,7 +12,6 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use vosti::catalogue;
-use vosti::deployment::Options;
 use vosti_engine::handle::EngineThread;
 use vosti_engine::{EngineHandle, Policy};
 use vosti_server::{Identity, Limits, Server, ServerConfig, ServerHandle, Service, TlsFiles};

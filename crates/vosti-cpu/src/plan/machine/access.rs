@@ -3,10 +3,10 @@
 use vosti_tile::{Padding, Scalar};
 
 use super::{Fault, Machine, Param};
-use crate::storage;
 use crate::layout::{Layout, PANEL, block_columns};
 use crate::plan::code::{BlockAccess, Fill, Int, Ints, Lanes, PointerAccess};
 use crate::plan::size;
+use crate::storage;
 use crate::vector::{Arg, LANES, Map};
 
 /// A run of elements of one row: flat index of the first, flat distance, how many.

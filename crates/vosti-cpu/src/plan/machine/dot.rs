@@ -89,7 +89,7 @@ impl Machine {
 
     /// A panel that is not in BF16. What more than a few rows expand is there for the programs that follow.
     unsafe fn dot_panel(&mut self, dot: Dot<u16>, mut stored: Stored) {
-        if dot.rows > self.kernels.few {
+        if dot.rows > (self.kernels.few)(stored.panel.form) {
             let known = |known: &&Expanded| {
                 known.panel == stored.panel.at && known.step == stored.step && known.steps == dot.steps
             };

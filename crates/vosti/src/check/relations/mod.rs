@@ -110,7 +110,14 @@ impl<'a, S: Subject> Suite<'a, S> {
     /// An engine without a prefix cache, with room for all of `requests` and steps of `rows`.
     fn plain(&self, requests: &[Request], rows: usize) -> Setup {
         let policy = Policy { rows_step_max: rows, prefix_cache: false, ..Policy::default() };
-        Setup { policy, pool_tokens: demand(requests), rows_max: rows, threads: None, instruction_set: None, expanded: false }
+        Setup {
+            policy,
+            pool_tokens: demand(requests),
+            rows_max: rows,
+            threads: None,
+            instruction_set: None,
+            expanded: false,
+        }
     }
 
     fn runner(&self, setup: &Setup, keep: bool) -> Result<Runner<'a, S>, CheckError> {
