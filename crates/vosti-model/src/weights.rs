@@ -70,7 +70,7 @@ impl<'a> Weights<'a> {
             Act::Bf16 => TensorData::Bf16(Vec::with_capacity(elements)),
             Act::F32 => TensorData::F32(Vec::with_capacity(elements)),
         };
-        self.each_part(parts, columns, rows, &mut |part, raw, rows| {
+        self.each_part(parts, columns, rows, |part, raw, rows| {
             append_rows(raw, part, columns, rows, &mut data);
             Ok(())
         })?;
@@ -84,7 +84,7 @@ impl<'a> Weights<'a> {
         parts: &[MatrixPart],
         columns: usize,
         rows: Range<usize>,
-        each: &mut dyn FnMut(&MatrixPart, &RawTensor, Range<usize>) -> Result<()>,
+        mut each: impl FnMut(&MatrixPart, &RawTensor<'_>, Range<usize>) -> Result<()>,
     ) -> Result<()> {
         let mut first = 0;
         for part in parts {
@@ -123,7 +123,7 @@ impl<'a> Weights<'a> {
         }
         let (mut out, mut exact) = (Quantised::new(format, columns), true);
         out.codes.reserve(rows.len() * columns);
-        self.each_part(parts, columns, rows, &mut |part, raw, rows| {
+        self.each_part(parts, columns, rows, |part, raw, rows| {
             let mut block = Block::default();
             for row in rows {
                 for bytes in stored_row(raw, part, columns, row).chunks_exact(raw.kind.block_bytes()) {

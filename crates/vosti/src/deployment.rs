@@ -8,12 +8,12 @@ use crate::check::{CheckError, Facts, Setup, Subject, prompts};
 use crate::device::{self, AnyDevice, Gpu, On};
 use crate::source::Source;
 use crate::watch::Watch;
+use crate::weights::{Watched, Watching};
 use std::io;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
 use thiserror::Error;
 use vosti_core::{PAGE, Program};
 pub use vosti_cpu::Storage;
@@ -25,7 +25,6 @@ use vosti_engine::{Engine, EngineError, Event, Policy};
 use vosti_kernels::{Act, ttir_hash};
 use vosti_model::{ModelError, ModelPlan, PlanOptions, Recipe, Text};
 use vosti_verify::problem::limit;
-use vosti_wiring::{Quantised, TensorData, Uniform, WeightError, Weights};
 
 /// Why a model could not be deployed.
 #[derive(Debug, Error)]
@@ -466,73 +465,10 @@ fn bytes(recipe: &Recipe) -> Option<u64> {
     Some(elem * recipe.shape().iter().product::<usize>() as u64)
 }
 
-/// The weights as a device asks for them, and who watches.
-struct Watching<'a> {
-    source: &'a Source,
-    plan: &'a ModelPlan,
-    watch: Option<&'a Watched<'a>>,
-}
-
-struct Watched<'a> {
-    watch: &'a dyn Watch,
-    /// In bytes of BF16 and FP32.
-    loaded: AtomicU64,
-}
-
 /// Positions that a request can have with so many pages, as far as they say: those of the layers without a window.
 fn longest(program: &Program, pages: &[usize]) -> Option<usize> {
     let groups = program.groups.iter().zip(pages).filter(|(group, _)| group.window.is_none());
     groups.map(|(_, pages)| pages.saturating_mul(PAGE)).min()
-}
-
-impl Watching<'_> {
-    fn check_cancelled(&self) -> Result<(), WeightError> {
-        match self.watch.is_some_and(|watched| watched.watch.cancelled()) {
-            true => Err("interrupted".into()),
-            false => Ok(()),
-        }
-    }
-
-    fn loaded(&self, name: &str, bytes: usize) {
-        if let Some(watched) = self.watch.filter(|_| !self.by_position(name)) {
-            watched.watch.done(watched.loaded.fetch_add(bytes as u64, Relaxed) + bytes as u64);
-        }
-    }
-}
-
-impl Weights for Watching<'_> {
-    fn shape(&self, name: &str) -> Result<Vec<usize>, WeightError> {
-        let recipe = self.plan.weights.get(name).ok_or_else(|| format!("the model has no weight {name}"))?;
-        Ok(recipe.shape())
-    }
-
-    fn rows(&self, name: &str, rows: Range<usize>) -> Result<TensorData, WeightError> {
-        self.check_cancelled()?;
-        let data = self.source.rows(self.plan, name, rows)?;
-        self.loaded(
-            name,
-            match &data {
-                TensorData::Bf16(data) => 2 * data.len(),
-                TensorData::F32(data) => 4 * data.len(),
-            },
-        );
-        Ok(data)
-    }
-
-    fn quantised(&self, name: &str, rows: Range<usize>) -> Result<Option<Quantised>, WeightError> {
-        self.check_cancelled()?;
-        let quantised = self.source.quantised(self.plan, name, rows)?;
-        self.loaded(name, quantised.as_ref().map_or(0, |rows| 2 * rows.codes.len()));
-        Ok(quantised)
-    }
-
-    fn made(&self, name: &str) -> Option<Uniform> {
-        self.source.made(self.plan, name)
-    }
-
-    fn by_position(&self, name: &str) -> bool {
-        matches!(self.plan.weights.get(name), Some(Recipe::Rope { .. }))
-    }
 }
 
 /// A deployment as the determinism suite sees it.

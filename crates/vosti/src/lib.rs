@@ -15,3 +15,4 @@ pub mod laws;
 pub mod probe;
 pub mod source;
 pub mod watch;
+mod weights;

@@ -1,7 +1,7 @@
 //! Dots with panels that are kept in another form, expanded in 512-bit registers on the way.
 //!
-//! Up to 24 rows (12 in 13 bits) expand elements in registers only: blocks of more rows take fewer stripes of a panel at a time.
-//! Where there are more, the first six leave what they expanded behind for the others.
+//! A few rows expand elements in registers only. Where there are more, the first six leave what they expanded behind for the
+//! others.
 //! Read next: [`crate::storage`].
 
 use std::arch::x86_64::*;
@@ -14,10 +14,13 @@ use crate::storage::{Form, exponents};
 /// Rows of a block that takes all stripes of a panel: four accumulators each.
 pub const ROWS: usize = 6;
 
-/// Rows for which elements are expanded in registers and left nowhere: blocks of fewer stripes have room for more rows.
+/// Rows of a block that takes two stripes.
+const ROWS_OF_TWO: usize = 8;
+
+/// Rows for which elements are expanded in registers and left nowhere.
 pub fn few(form: Form) -> usize {
     match form {
-        Form::Blocks(_) => ROWS * STRIPES,
+        Form::Blocks(_) => ROWS_OF_TWO,
         _ => 2 * ROWS,
     }
 }
@@ -78,19 +81,17 @@ unsafe fn blocks_rows<const LOW: u32, const HIGH: u32>(dot: &Dot<u16>, stored: &
     }
     let mut r = 0;
     while r < dot.rows {
-        // As even as can be: 32 rows are 16 and 16.
+        // As even as can be: nine rows are five and four.
         let left = dot.rows - r;
-        let rows = left.div_ceil(left.div_ceil(ROWS * STRIPES));
+        let rows = left.div_ceil(left.div_ceil(ROWS_OF_TWO));
         match rows {
             1 => block!(r, rows, 1, 4),
             2 => block!(r, rows, 2, 4),
-            3 | 4 => block!(r, rows, 4, 4),
-            5 | 6 => block!(r, rows, 6, 4),
-            7 | 8 => block!(r, rows, 8, 2),
-            9..=12 => block!(r, rows, 12, 2),
-            13..=16 => block!(r, rows, 16, 1),
-            17..=20 => block!(r, rows, 20, 1),
-            _ => block!(r, rows, 24, 1),
+            3 => block!(r, rows, 3, 4),
+            4 => block!(r, rows, 4, 4),
+            5 => block!(r, rows, 5, 4),
+            6 => block!(r, rows, 6, 4),
+            _ => block!(r, rows, 8, 2),
         }
         r += rows;
     }
@@ -110,15 +111,15 @@ unsafe fn blocks_block<const LOW: u32, const HIGH: u32, const R: usize, const G:
     // SAFETY: rows r..r+rows are within the product; units are the panel's; prefetches may point anywhere.
     unsafe {
         let (a, _, c) = dot.part(r, LANES * stripe, 0);
-        let a: [*const u16; R] = std::array::from_fn(|r| a.add(r.min(rows - 1) * dot.a_row));
-        let c: [*mut f32; R] = std::array::from_fn(|r| c.add(r.min(rows - 1) * dot.c_row));
+        // Up to six rows there are as many.
+        let row = |r: usize| if R > ROWS { r.min(rows - 1) } else { r };
         let there = (dot.columns / LANES).min(STRIPES) - stripe;
         let [low_table, high_table] = shape.tables().map(|table| _mm512_loadu_ps(table.as_ptr()));
         let mut acc = [[_mm512_setzero_ps(); R]; G];
         if dot.accumulate {
             for (g, acc) in acc.iter_mut().enumerate().take(there) {
-                for (acc, c) in acc.iter_mut().zip(c) {
-                    *acc = _mm512_loadu_ps(c.add(LANES * g));
+                for (r, acc) in acc.iter_mut().enumerate() {
+                    *acc = _mm512_loadu_ps(c.add(row(r) * dot.c_row + LANES * g));
                 }
             }
         }
@@ -166,10 +167,11 @@ unsafe fn blocks_block<const LOW: u32, const HIGH: u32, const R: usize, const G:
                                     let column = _mm512_cvtne2ps_pbh(y, x);
                                     if R == ROWS && !stored.keep.is_null() {
                                         let to = stored.keep.add(128 * pair + 32 * (stripe + $g));
-                                        _mm512_storeu_si512(to.cast(), std::mem::transmute(column));
+                                        let column = std::mem::transmute::<__m512bh, __m512i>(column);
+                                        _mm512_storeu_si512(to.cast(), column);
                                     }
-                                    for (acc, a) in acc[$g % G].iter_mut().zip(a) {
-                                        let both = a.add(2 * pair).cast::<i32>().read_unaligned();
+                                    for (r, acc) in acc[$g % G].iter_mut().enumerate() {
+                                        let both = a.add(row(r) * dot.a_row + 2 * pair).cast::<i32>().read_unaligned();
                                         let both: __m512bh = std::mem::transmute(_mm512_set1_epi32(both));
                                         *acc = _mm512_dpbf16_ps(*acc, both, column);
                                     }
@@ -186,8 +188,8 @@ unsafe fn blocks_block<const LOW: u32, const HIGH: u32, const R: usize, const G:
             stripe!(3);
         }
         for (g, acc) in acc.iter().enumerate().take(there) {
-            for (acc, c) in acc.iter().zip(c) {
-                _mm512_storeu_ps(c.add(LANES * g), *acc);
+            for (r, acc) in acc.iter().enumerate() {
+                _mm512_storeu_ps(c.add(row(r) * dot.c_row + LANES * g), *acc);
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Every flag, parsed once.
 
-use super::values::{at_least_one, bias, date, size, threads, whole};
+pub use super::values::Device;
+use super::values::{Weights, at_least_one, bias, date, size, threads, whole};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use vosti::catalogue;
@@ -51,14 +52,6 @@ pub enum Command {
     Laws(Laws),
 }
 
-/// A kind of device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Device {
-    Cpu,
-    /// The first NVIDIA GPU
-    Cuda,
-}
-
 /// What it runs on.
 #[derive(Args, Clone)]
 pub struct Hardware {
@@ -77,15 +70,6 @@ pub struct Hardware {
     /// How a processor keeps weights: small, or in BF16, which is larger and gives the same bits
     #[arg(long, value_enum, default_value = "as-they-come", value_name = "FORM")]
     pub weights: Weights,
-}
-
-/// How a processor keeps weights.
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Weights {
-    /// A quantised file's own blocks; what comes in BF16 in 13 bits where the processor reads them
-    AsTheyCome,
-    /// BF16
-    Expanded,
 }
 
 /// Which model, on how much of the machine.

@@ -1,8 +1,9 @@
 //! `vosti check`: runs the determinism suite and shows what it found.
 
-use super::arguments::{Check, Device, ProfileName, Weights};
+use super::arguments::{Check, Device, ProfileName};
 use super::bar::{Bar, Unit};
 use super::output::{Promised, judged, print, verdict};
+use super::values::Weights;
 use super::{Outcome, open};
 use anyhow::Result;
 use std::path::Path;

@@ -1,8 +1,9 @@
 //! From `--model` and the other engine flags to an engine that runs, and the banner that says what was opened.
 
-use super::arguments::{Device, Engine as Flags, Hardware, Weights};
+use super::arguments::{Device, Engine as Flags, Hardware};
 use super::bar::{Bar, Unit};
 use super::interrupt;
+use super::values::Weights;
 use anyhow::{Context, Result};
 use std::io::Read;
 use std::path::{Path, PathBuf};

@@ -51,7 +51,7 @@ impl Machine {
         let granular = (0..code.columns.div_ceil(PANEL)).all(|i| {
             // SAFETY: the operand is inside the weight.
             let granule = unsafe { storage::panel(panels.weight, panels.panel + i) }.form.granule();
-            k % granule == 0 && code.depth % granule == 0
+            k.is_multiple_of(granule) && code.depth.is_multiple_of(granule)
         });
         granular.then_some(panels)
     }
