@@ -2,9 +2,11 @@
 
     python filetests/make.py [pass/linear.py ...]
 
-A file test carries its constants and the role of each parameter in its contract comment; `[lowered]` there
-has constants of the TTIR that are not the contract's: a mistake of its own.
+A file test carries its constants and the role of each parameter in its contract comment. A line `#: types: x = i64` has
+the TTIR made for another element type than the contract's, which is a mistake of its own. The TTIR says from which files it was
+made and what its text is, by hash: the verifier refuses it beside any other.
 """
+import hashlib
 import importlib.util
 import os
 import sys
@@ -27,21 +29,41 @@ def element(role, act):
     return act if word in ("in", "out", "weight", "cache_k", "cache_v") else "i32"
 
 
+def types(path):
+    """Element types that the TTIR has instead of the contract's."""
+    notes = [line.removeprefix("#: types: ") for line in open(path) if line.startswith("#: types: ")]
+    return dict(tuple(part.strip().split(" = ")) for note in notes for part in note.split(","))
+
+
+def sha256(data):
+    return hashlib.sha256(data).hexdigest()
+
+
+def sources(path, known):
+    """The kernel's file, and those beside it or among the kernels from which it imports."""
+    folders = (os.path.dirname(os.path.abspath(path)), os.path.join(os.path.dirname(HERE), "kernels"))
+    files = [getattr(sys.modules[name], "__file__", None) for name in set(sys.modules) - known]
+    return [path] + sorted(f for f in files if f and os.path.dirname(os.path.abspath(f)) in folders)
+
+
 def render(path):
     name = os.path.basename(path)
     spec = importlib.util.spec_from_file_location("case", path)
     module = importlib.util.module_from_spec(spec)
+    known = set(sys.modules)
     spec.loader.exec_module(module)
     written = contract(path)
-    pointers = {param: element(role, "bf16") for param, role in written["params"].items()}
-    constants = written["constants"] | written.get("lowered", {})
-    lines, python = ttir.split_locations(ttir.lower(module.kernel, constants, pointers), name)
+    pointers = {param: element(role, "bf16") for param, role in written["params"].items()} | types(path)
+    lines, python = ttir.split_locations(ttir.lower(module.kernel, written["constants"], pointers), name)
     table, previous = [], None
     for number, line in enumerate(python, 1):
         if line != previous:
             table.append(f"{number}={line or '-'}")
             previous = line
     header = ["// made by `python filetests/make.py`; do not edit"]
+    header += [f"// made-from sha256 {sha256(open(file, 'rb').read())} {os.path.relpath(file, os.path.dirname(path) or '.')}"
+               for file in sources(path, known)]
+    header.append("// module sha256 " + sha256("".join(line + "\n" for line in lines).encode()))
     footer = ["// python lines, `module line=python line` from there on: " + " ".join(table)]
     with open(os.path.splitext(path)[0] + ".ttir", "w") as file:
         file.write("\n".join(header + lines + footer) + "\n")

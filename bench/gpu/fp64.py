@@ -91,6 +91,18 @@ def linear_add(l):
     return {"out": (residual + value, off)}
 
 
+def linear_add_scaled(l):
+    value, off = linear(l)["out"]
+    residual, scale = l.inputs("residual", l.int("N")), l.constants["SCALE"]
+    return {"out": (residual + value * scale, off * abs(scale) + F32 * np.abs(value * scale))}
+
+
+def linear_bias(l):
+    value, off = linear(l)["out"]
+    total = value + l["bias"][:l.int("N")]
+    return {"out": (total, off + F32 * np.abs(total))}
+
+
 def linear_logits(l):
     value, off = linear(l)["out"]
     cap = l.constants["SOFTCAP"]
@@ -113,6 +125,21 @@ def embed(l):
     h = l.int("H")
     value = l["w"].reshape(-1, h)[l["tokens"][l.rows]] * l.constants["SCALE"]
     return {"out": (value, 2 * F32 * np.abs(value))}
+
+
+def round_stream(l):
+    x = l.inputs("x", l.int("H"))
+    return {"out": (x, 0 * x)}
+
+
+def norm_qk(l):
+    q, kv, eps = l.int("Q"), l.int("KV"), l.constants["EPS"]
+    x = l.inputs("x", q + 2 * kv)
+    queries, q_off = normed(x[:, :q], eps)
+    keys, k_off = normed(x[:, q:q + kv], eps)
+    queries, keys, values = queries * l["q_w"][:q], keys * l["k_w"][:kv], x[:, q + kv:]
+    off = [np.abs(queries) * q_off, np.abs(keys) * k_off, 0 * values]
+    return {"out": (np.concatenate([queries, keys, values], axis=1), np.concatenate(off, axis=1))}
 
 
 def rmsnorm(l):
@@ -290,8 +317,8 @@ def topk_combine(l):
     return {"values": (values, 0), "columns": (columns, 0)}
 
 
-KERNELS = [argmax, topk_part, topk_combine, linear, linear_add, linear_logits, linear_glu, embed, gather, rmsnorm, rmsnorm_add,
-           rmsnorm_add_scaled, rope_q, store_kv, attend, attend_part, attend_combine]
+KERNELS = [argmax, topk_part, topk_combine, linear, linear_bias, linear_add, linear_add_scaled, linear_logits, linear_glu, embed,
+           gather, round_stream, norm_qk, rmsnorm, rmsnorm_add, rmsnorm_add_scaled, rope_q, store_kv, attend, attend_part, attend_combine]
 
 
 def found(l, name, like):

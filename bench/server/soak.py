@@ -1,6 +1,6 @@
 """An hour of everything at once on a pool that is too small: nothing breaks, nothing grows, no answer changes.
 
-    vosti serve --port 8000 --threads 1 --kv-pages 24 --speculate &
+    vosti serve --port 8000 --threads 1 --context 1536 --kv-pages 24 --speculate &
     python3 bench/server/soak.py http://127.0.0.1:8000 --pid $! --seconds 3600 --expect-preemptions --vosti vosti
 
 Needs nothing but Python. Streams, choices, batches of token ids, echoes, log-probabilities, schemas that no one asked for
@@ -185,7 +185,8 @@ class Soak:
             with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
                 json.dump(self.receipt, file)
                 file.flush()
-                flags = ["--threads", "1"] + ["--under-load"] * under_load
+                # The context is part of the deployment that the receipt names.
+                flags = ["--threads", "1", "--context", str(self.context)] + ["--under-load"] * under_load
                 process = await asyncio.create_subprocess_exec(
                     self.options.vosti, "replay", *flags, file.name,
                     stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL)
@@ -208,11 +209,13 @@ class Soak:
         self.judge()
 
     async def ready(self):
-        """Waits until the model is loaded, and gives its name."""
+        """Waits until the model is loaded, and gives its name; remembers its context."""
         for _ in range(600):
             connection = self.connect()
             try:
-                return (await connection.call("/v1/models"))["data"][0]["id"]
+                model = (await connection.call("/v1/models"))["data"][0]
+                self.context = model["max_model_len"]
+                return model["id"]
             except (OSError, EOFError, IndexError, Refused):
                 await asyncio.sleep(0.2)
             finally:

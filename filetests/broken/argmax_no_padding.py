@@ -1,7 +1,7 @@
 #: sibling: argmax
 #: mistake: lanes behind the vocabulary hold what memory holds
 #: fails: undefined
-#: replay: differs
+#: replay: none
 """Greedy choice: where the first largest logit of each row stands, as a number; 0 where no logit is a number.
 
 NaN counts as nothing, and a denormal as zero, whatever a comparison takes it for. The largest is found first and looked for
@@ -18,6 +18,7 @@ LEAST_OF_ZEROS = tl.constexpr(-1.1754942106924411e-38)
 # /// contract
 # shape = "rowwise"
 # grid = ["cdiv(rows, BM)"]
+# text = ["BV"]
 # [params]
 # x = "in 0 f32"
 # rows = "rows"

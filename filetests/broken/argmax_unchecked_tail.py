@@ -18,6 +18,7 @@ LEAST_OF_ZEROS = tl.constexpr(-1.1754942106924411e-38)
 # /// contract
 # shape = "rowwise"
 # grid = ["cdiv(rows, BM)"]
+# text = ["BV"]
 # [params]
 # x = "in 0 f32"
 # rows = "rows"

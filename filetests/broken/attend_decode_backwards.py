@@ -16,6 +16,7 @@ import triton.language as tl
 # /// contract
 # shape = "attend"
 # grid = ["tiles", "KV_HEADS"]
+# text = ["SCALE", "SOFTCAP", "GP"]
 # [params]
 # q = "in 0"
 # tile_table = "tile_table"

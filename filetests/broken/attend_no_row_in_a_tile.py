@@ -16,6 +16,7 @@ import triton.language as tl
 # /// contract
 # shape = "attend"
 # grid = ["tiles", "KV_HEADS"]
+# text = ["SCALE", "SOFTCAP", "GP"]
 # [params]
 # q = "in 0"
 # tile_table = "tile_table"
@@ -36,8 +37,6 @@ import triton.language as tl
 # SOFTCAP = 0.0
 # BQ = 0
 # GP = 4
-# [lowered]
-# BQ = 4
 # [shapes]
 # q = ["rows", "HEADS * D"]
 # out = ["rows", "HEADS * D"]
@@ -45,7 +44,8 @@ import triton.language as tl
 @triton.jit
 def kernel(q, tile_table, tile_row, tile_rows, tile_pos, page_table, cache_k, cache_v, out,
            HEADS: tl.constexpr, KV_HEADS: tl.constexpr, D: tl.constexpr, PAGE: tl.constexpr, WINDOW: tl.constexpr,
-           SCALE: tl.constexpr, SOFTCAP: tl.constexpr, BQ: tl.constexpr, GP: tl.constexpr):
+           SCALE: tl.constexpr, SOFTCAP: tl.constexpr, GP: tl.constexpr):
+    BQ: tl.constexpr = 4
     LOG2E: tl.constexpr = 1.4426950408889634
     GROUP: tl.constexpr = HEADS // KV_HEADS
     LANES: tl.constexpr = BQ * GP

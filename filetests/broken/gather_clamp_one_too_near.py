@@ -13,6 +13,7 @@ import triton.language as tl
 # /// contract
 # shape = "rowwise"
 # grid = ["cdiv(rows, BM)"]
+# text = ["BH"]
 # [params]
 # x = "in 0"
 # residual = "in 1 f32"

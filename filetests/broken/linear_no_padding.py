@@ -1,7 +1,7 @@
 #: sibling: linear
 #: mistake: the checked load names no padding_option: lanes outside are arbitrary
 #: fails: undefined
-#: replay: none
+#: replay: differs
 """A linear layer: `out[t, n] = sum_k x[t, k] * w[n, k]`, accumulated in FP32 from k = 0 upwards."""
 import triton
 import triton.language as tl
@@ -10,6 +10,7 @@ import triton.language as tl
 # /// contract
 # shape = "rowwise"
 # grid = ["cdiv(rows, BM)", "cdiv(N, BN)"]
+# text = ["BK"]
 # [params]
 # x = "in 0"
 # rows = "rows"

@@ -10,6 +10,7 @@ import triton.language as tl
 # /// contract
 # shape = "rowwise"
 # grid = ["cdiv(rows, BM)", "cdiv(N, BN)"]
+# text = ["BK"]
 # [params]
 # x = "in 0"
 # rows = "rows"

@@ -14,6 +14,7 @@ import triton.language as tl
 # /// contract
 # shape = "rowwise"
 # grid = ["cdiv(rows, BM)", "HEADS"]
+# text = ["OFFSET", "NORM", "EPS"]
 # [params]
 # qkv = "in 0"
 # rows = "rows"

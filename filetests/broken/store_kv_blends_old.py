@@ -15,6 +15,7 @@ import triton.language as tl
 # /// contract
 # shape = "store_kv"
 # grid = ["cdiv(rows, BM)", "KV_HEADS"]
+# text = ["K_OFFSET", "V_OFFSET"]
 # [params]
 # qkv = "in 0"
 # rows = "rows"

@@ -1,7 +1,7 @@
 #: mistake: minus infinity passes the check
 #: sibling: store_kv
 #: fails: finite
-#: replay: none
+#: replay: differs
 """Writes each row's key and value to its slot of the paged cache `[pages, KV_HEADS, PAGE, D]`.
 
 Keys are rotated.
@@ -15,6 +15,7 @@ import triton.language as tl
 # /// contract
 # shape = "store_kv"
 # grid = ["cdiv(rows, BM)", "KV_HEADS"]
+# text = ["K_OFFSET", "V_OFFSET"]
 # [params]
 # qkv = "in 0"
 # rows = "rows"

@@ -12,6 +12,7 @@ NONE = tl.constexpr(16777216.0)
 # /// contract
 # shape = "rowwise"
 # grid = ["cdiv(rows, BM)"]
+# text = ["BN"]
 # [params]
 # x = "in 0 f32"
 # at = "in 1 f32"

@@ -6,6 +6,7 @@ import triton.language as tl
 # /// contract
 # shape = "rowwise"
 # grid = ["cdiv(rows, BM)", "cdiv(H, BH)"]
+# text = ["SCALE"]
 # [params]
 # tokens = "tokens"
 # rows = "rows"

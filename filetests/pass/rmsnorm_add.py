@@ -6,6 +6,7 @@ import triton.language as tl
 # /// contract
 # shape = "rowwise"
 # grid = ["cdiv(rows, BM)"]
+# text = ["EPS", "BH"]
 # [params]
 # residual = "in 0"
 # x = "in 1"

@@ -32,6 +32,11 @@ impl Shape {
         matches!(self, Shape::Attend | Shape::AttendPart | Shape::AttendCombine)
     }
 
+    /// Attention over splits of the keys.
+    pub fn splits(self) -> bool {
+        matches!(self, Shape::AttendPart | Shape::AttendCombine)
+    }
+
     /// Whether a kernel of this shape writes what has this role.
     pub fn writes(self, role: Role) -> bool {
         match role {
@@ -208,8 +213,8 @@ pub(crate) fn parse(
     Ok(Contract { shape: written.shape, grid: written.grid, params })
 }
 
-/// Reads the TOML between `# /// contract` and `# ///`; an error names its line of the Python source.
-pub fn read<T: serde::de::DeserializeOwned>(source: &str) -> Result<T, String> {
+/// The TOML between `# /// contract` and `# ///`, and the line of the Python source at which it starts.
+pub fn block(source: &str) -> Result<(usize, String), String> {
     let Some(first) = source.lines().position(|l| l.trim() == "# /// contract") else {
         return Err("there is no `# /// contract` block above the kernel".into());
     };
@@ -218,10 +223,15 @@ pub fn read<T: serde::de::DeserializeOwned>(source: &str) -> Result<T, String> {
     if source.lines().count() == first + 1 + block.len() {
         return Err(format!("the `# /// contract` block of line {} is not closed by `# ///`", first + 1));
     }
-    let text = block.join("\n");
+    Ok((first + 2, block.join("\n")))
+}
+
+/// Reads the TOML between `# /// contract` and `# ///`; an error names its line of the Python source.
+pub fn read<T: serde::de::DeserializeOwned>(source: &str) -> Result<T, String> {
+    let (first, text) = block(source)?;
     toml::from_str(&text).map_err(|error| {
         let above = error.span().map_or(0, |span| text[..span.start.min(text.len())].matches('\n').count());
-        format!("line {}: {}", first + 2 + above, error.message())
+        format!("line {}: {}", first + above, error.message())
     })
 }
 
@@ -273,6 +283,11 @@ fn parse_param(name: &str, text: &str) -> Option<Param> {
         Role::Scratch(_) => Elem::F32,
         _ => Elem::I32,
     };
+    // Metadata is i32 and the caches hold what activations are.
+    let own = matches!(role, Role::In(_) | Role::Out(_) | Role::Weight(_) | Role::Scratch(_));
+    if elem.is_some() && !own {
+        return None;
+    }
     let elem = elem.unwrap_or(by_role);
     Some(Param { name: name.to_string(), role, elem, only_if })
 }

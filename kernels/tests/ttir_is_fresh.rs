@@ -2,7 +2,7 @@
 
 use sha2::{Digest, Sha256};
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use vosti_kernels::{Spec, kernel, parse_stem, request, ttir_by_stem, ttir_stems};
 
@@ -21,23 +21,9 @@ fn no_kernel_changed_after_its_ttir_was_made() {
     }
 }
 
-/// A Python with the pinned Triton: `VOSTI_PYTHON`, what `cargo xtask python` made, or python3.
-fn python() -> Option<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    let chosen = std::env::var_os("VOSTI_PYTHON").map(PathBuf::from);
-    let candidates = [chosen, Some(target.join("python/bin/python")), Some("python3".into())];
-    let check = "import triton; assert triton.__version__ == '3.6.0'";
-    let fits = |python: &PathBuf| Command::new(python).args(["-c", check]).output().is_ok_and(|o| o.status.success());
-    candidates.into_iter().flatten().find(fits)
-}
-
 #[test]
 fn triton_gives_the_checked_in_text() {
-    let Some(python) = python() else {
-        println!("skipped: no Python with Triton 3.6.0; run `cargo xtask python`");
-        return;
-    };
+    let Some(python) = vosti_test_tools::python("triton==3.6.0") else { return };
     let folder = tempfile::tempdir().unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("ttir.py");
     let mut child =

@@ -1,10 +1,12 @@
 //! Developer commands: `cargo xtask COMMAND`. One file each; this one only names them.
 
 mod bench;
+mod llama_cpp;
 mod mutants;
 mod python;
 mod test;
 mod tidy;
+mod trust;
 mod ttir;
 mod verify;
 
@@ -27,6 +29,8 @@ enum Task {
     Test,
     /// Checks the tree's own rules: sizes, names, trust markers, dependency directions
     Tidy,
+    /// Writes docs/trust.md, the list of what must be audited
+    Trust,
     /// Makes the TTIR of every specialisation with Triton's front end
     Ttir {
         /// Only compare with what is checked in
@@ -43,6 +47,8 @@ enum Task {
     VerifyMutants(mutants::Mutants),
     /// Makes the Python environment of the developer tools under target/ and prints its interpreter
     Python,
+    /// Fetches llama.cpp's source, whose vocabularies and chat templates tests read, and prints its folder
+    LlamaCpp,
 }
 
 fn main() -> ExitCode {
@@ -52,8 +58,10 @@ fn main() -> ExitCode {
         Task::Verify { check } => verify::run(check),
         Task::VerifyMutants(options) => mutants::run(&options),
         Task::Tidy => tidy::run(),
+        Task::Trust => trust::run(),
         Task::Ttir { check } => ttir::run(check),
         Task::Python => python::interpreter().map(|path| println!("{}", path.display())),
+        Task::LlamaCpp => llama_cpp::source().map(|path| println!("{}", path.display())),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

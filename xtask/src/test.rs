@@ -1,6 +1,6 @@
 //! `cargo xtask test`: everything that a change must pass, in one command. CI runs this and nothing else.
 
-use crate::{python, run_command, tidy, verify};
+use crate::{llama_cpp, python, run_command, tidy, verify};
 use anyhow::Result;
 use std::process::Command;
 use std::time::Instant;
@@ -12,9 +12,14 @@ const STEPS: &[Step] = &[
     ("format", || cargo(&["fmt", "--all", "--check"])),
     ("clippy", || cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
     ("python", || python::interpreter().map(drop)),
+    // Vocabularies and chat templates that tests read.
+    ("llama.cpp's source", || llama_cpp::source().map(drop)),
     ("core proof", || verify::run(true)),
-    // Tests that compare with Python tools look for them in target/python.
-    ("tests", || cargo(&["test", "--workspace", "--no-fail-fast"])),
+    // Tests that compare with Python tools look for them in target/python. A missing tool fails its test here.
+    ("tests", || {
+        let mut tests = Command::new(env!("CARGO"));
+        run_command(tests.args(["test", "--workspace", "--no-fail-fast"]).env(vosti_test_tools::REQUIRED, "1"))
+    }),
     // The executor's bits as users build it: an optimiser that tries harder knows nothing of the floating-point mode.
     ("release bits", || cargo(&["test", "--release", "-p", "vosti-tile", "-p", "vosti-cpu"])),
 ];

@@ -2,6 +2,8 @@
 //!
 //! Looks at what git tracks, so build outputs and scratch files do not count.
 
+mod pages;
+
 use crate::root;
 use anyhow::{Result, ensure};
 use std::collections::BTreeSet;
@@ -25,6 +27,9 @@ const RULES: &[Rule] = &[
     nothing_is_left_undone,
     crates_depend_downwards,
     generated_files_say_by_what,
+    pages::cited_files_exist,
+    pages::counts_are_the_trees,
+    pages::trust_page_is_the_list,
 ];
 
 /// Applies every rule and prints each breach.

@@ -25,28 +25,54 @@ pub struct Block {
 }
 
 impl Block {
+    pub open(crate) spec fn spec_parent(self) -> Parent {
+        self.parent
+    }
+
+    pub open(crate) spec fn spec_depth(self) -> nat {
+        self.depth as nat
+    }
+
+    pub open(crate) spec fn spec_tokens(self) -> Seq<Token> {
+        self.tokens@
+    }
+
+    pub open(crate) spec fn spec_pages(self) -> Seq<i32> {
+        self.pages@
+    }
+
     /// The identity of the block before it, or its tenant.
-    pub fn parent(&self) -> Parent {
+    pub fn parent(&self) -> (parent: Parent)
+        ensures parent == self.spec_parent(),
+    {
         self.parent
     }
 
     /// Blocks before it in its chain.
-    pub fn depth(&self) -> usize {
+    pub fn depth(&self) -> (depth: usize)
+        ensures depth == self.spec_depth(),
+    {
         self.depth
     }
 
     /// Its `PAGE` tokens.
-    pub fn tokens(&self) -> &[Token] {
+    pub fn tokens(&self) -> (tokens: &[Token])
+        ensures tokens@ == self.spec_tokens(),
+    {
         self.tokens.as_slice()
     }
 
     /// Its physical page in each group, or `NO_PAGE`.
-    pub fn pages(&self) -> &[i32] {
+    pub fn pages(&self) -> (pages: &[i32])
+        ensures pages@ == self.spec_pages(),
+    {
         self.pages.as_slice()
     }
 
     /// Whether it holds a page in this group.
-    pub fn has_page(&self, group: usize) -> bool {
+    pub fn has_page(&self, group: usize) -> (yes: bool)
+        ensures yes <==> group < self.spec_pages().len() && self.spec_pages()[group as int] != NO_PAGE,
+    {
         group < self.pages.len() && self.pages[group] != NO_PAGE
     }
 }

@@ -8,7 +8,7 @@ use crate::ops::commit::Record;
 use crate::ops::commit::*;
 use crate::ops::step::*;
 use crate::pages::Pool;
-use crate::plan::{Select, StepPlan};
+use crate::plan::{Reads, Select, StepPlan};
 use crate::program::Program;
 use crate::proof::canonical::*;
 use crate::proof::committing::*;
@@ -22,6 +22,8 @@ use crate::spec::*;
 use crate::state::*;
 use vstd::prelude::*;
 
+mod views;
+
 verus! {
 
 /// Pages, requests, blocks and the one step over a device. Each operation is `Ok` exactly when it is legal; on `Err`
@@ -33,6 +35,8 @@ pub struct Core<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>> {
     state: Option<State<S>>,
     /// An empty plan, to show when there is no state.
     idle: StepPlan,
+    /// The records of the last commit, until the next run: whose rows of logits the device still holds.
+    records: Vec<Record>,
     /// What clients have seen.
     seen: Ghost<Seq<Event<Bits, Bits>>>,
 }
@@ -44,6 +48,8 @@ impl<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>> Core<D, S> {
     pub closed spec fn sound(self) -> bool {
         &&& views_ok(self.world(), self.seen@)
         &&& chooses::<D, S>(self.fixed)
+        &&& self.idle.sequences@.len() == 0
+        &&& records_ok(self.world(), self.seen@, self.device.logits_rows(), self.device.brought(), self.records@)
         &&& self.state matches Some(state) ==> state.inv(self.fixed) && state.dev@ == device_view(self.device) && state.log@ == self.seen@
     }
 
@@ -67,12 +73,96 @@ impl<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>> Core<D, S> {
         self.seen@
     }
 
+    /// The records of the last commit; none once the next step has run.
+    pub closed spec fn held(self) -> Seq<Record> {
+        self.records@
+    }
+
+    /// The row of logits of this record is still there, on the host.
+    pub open(crate) spec fn holds(self, r: Record) -> bool {
+        &&& r.index < self.held().len() && self.held()[r.index as int].whole
+        &&& self.held()[r.index as int].request.serial == r.request.serial && self.held()[r.index as int].position == r.position
+    }
+
+    /// The live request of this identity.
+    pub open(crate) spec fn spec_request(self, id: RequestId) -> Option<Request<S::State>> {
+        match self.spec_state() {
+            Some(state) => if state.known(id) { state.requests@[id.slot as int] } else { None },
+            None => None,
+        }
+    }
+
+    /// The registered block of this identity.
+    pub open(crate) spec fn spec_block(self, id: BlockId) -> Option<Block> {
+        match self.spec_state() {
+            Some(state) => if state.published(id) { state.blocks@[id.slot as int] } else { None },
+            None => None,
+        }
+    }
+
+    /// The pages of a group.
+    pub open(crate) spec fn spec_pool(self, group: int) -> Option<Pool> {
+        match self.spec_state() {
+            Some(state) => if 0 <= group < state.pools@.len() { Some(state.pools@[group]) } else { None },
+            None => None,
+        }
+    }
+
+    pub open(crate) spec fn spec_free(self, group: int) -> nat {
+        match self.spec_pool(group) { Some(pool) => pool.free@.len(), None => 0 }
+    }
+
+    pub open(crate) spec fn spec_pages(self, group: int) -> nat {
+        match self.spec_pool(group) { Some(pool) => pool.pages@.len(), None => 0 }
+    }
+
+    /// The request is live, and nothing of it is left to emit.
+    pub open(crate) spec fn spec_complete(self, id: RequestId) -> bool {
+        self.spec_request(id) is Some && self.spec_request(id)->0.is_complete(self.world().program.context)
+    }
+
+    /// How many requests' tables have the block's page of a group.
+    pub open(crate) spec fn spec_references(self, id: BlockId, group: int) -> nat {
+        match self.spec_block(id) {
+            Some(block) => readers(self.spec_state()->0.requests@, id, block.depth as int, group, self.spec_state()->0.requests@.len() as int),
+            None => 0,
+        }
+    }
+
+    /// The step in flight.
+    pub closed spec fn spec_plan(self) -> StepPlan {
+        match self.state { Some(state) => state.plan, None => self.idle }
+    }
+
+    pub closed spec fn spec_sampler(self) -> S {
+        self.fixed.sampler
+    }
+
+    pub closed spec fn spec_program(self) -> Program {
+        self.fixed.program
+    }
+
+    /// The step has run, and this selected row of it is on the host.
+    pub open(crate) spec fn step_shows(self, q: int, i: int) -> bool {
+        self.spec_state() matches Some(s) && s.phase is Ran && 0 <= q < s.plan.sequences@.len() && 0 <= i < s.plan.sequences@[q].selected
+            && s.plan.sequences@[q].whole
+    }
+
+    /// The cold-forward row of logits at that row's position.
+    pub open(crate) spec fn step_logits(self, q: int, i: int) -> Bits {
+        let s = self.spec_state()->0;
+        let sequence = s.plan.sequences@[q];
+        canon_logits(self.world().w, self.world().program, s.seq_history(q), sequence.position(sequence.unselected() + i))
+    }
+
     pub(crate) proof fn lemma_state(self)
         requires self.sound(), self.spec_state() is Some,
         ensures
             self.spec_state()->0.inv(self.spec_fixed()),
             self.spec_state()->0.dev@ == device_view(self.spec_device()),
             self.world() == self.spec_state()->0.world(self.spec_fixed()),
+            self.world().program == self.spec_fixed().program, self.log() == self.spec_state()->0.log@,
+            views_ok(self.world(), self.log()),
     {
     }
 
@@ -89,7 +179,7 @@ impl<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>> Core<D, S> {
     pub fn new(device: D, sampler: S, program: Program) -> (out: Result<Self, CoreError>)
         ensures
             out is Ok <==> legal_new(device, sampler, program),
-            out matches Ok(core) ==> core.sound() && core.log().len() == 0,
+            out matches Ok(core) ==> built(core, device, sampler, program),
     {
         let mut device = device;
         let rows_max = device.rows_max();
@@ -107,7 +197,7 @@ impl<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>> Core<D, S> {
                 proof {
                     assert(views(state.log@) =~= Map::empty());
                 }
-                Ok(Core { device, fixed, seen: Ghost(state.log@), state: Some(state), idle: StepPlan::empty() })
+                Ok(Core { device, fixed, seen: Ghost(state.log@), state: Some(state), idle: StepPlan::empty(), records: Vec::new() })
             },
             Err(error) => Err(error),
         }
@@ -116,13 +206,20 @@ impl<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>> Core<D, S> {
     /// Takes in a request: a prompt of at least one token that leaves room for one more, the tenant's salt (requests of
     /// different salts never share a block) and the sampler's initial state.
     pub fn admit(&mut self, prompt: Vec<Token>, salt: u64, state: S::State) -> (out: Result<RequestId, CoreError>)
-        ensures next(*old(self), Call::Admit { prompt: prompt@, state: S::state_bits(&state) }, answer_admit(out), *final(self)),
+        ensures next(*old(self), Call::Admit { prompt: prompt@, salt, state: S::state_bits(&state) }, answer_admit(out), *final(self)),
     {
         proof { use_type_invariant(&*self); }
-        let ghost call = Call::Admit { prompt: prompt@, state: S::state_bits(&state) };
+        let ghost call = Call::Admit { prompt: prompt@, salt, state: S::state_bits(&state) };
+        let ghost log = self.seen@;
         let mut core = self.open()?;
         let out = core.admit(&self.fixed, prompt, salt, state);
-        proof { lemma_views_ok(self.fixed, core); }
+        proof {
+            lemma_views_ok(self.fixed, core);
+            if out is Ok {
+                lemma_records_kept(self.world(), log, core.log@.last(), self.device, self.records@);
+                assert(core.log@ =~= log.push(core.log@.last()));
+            }
+        }
         self.seen = Ghost(core.log@);
         self.state = Some(core);
         proof {
@@ -161,7 +258,7 @@ impl<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>> Core<D, S> {
     /// Lets go of the request's pages wholly behind the group's window of its next position; how many they were. Own
     /// pages become free, blocks' pages stay registered.
     pub fn release_behind(&mut self, request: RequestId, group: usize) -> (out: Result<usize, CoreError>)
-        ensures next(*old(self), Call::ReleaseBehind { request, group }, answer(out), *final(self)),
+        ensures next(*old(self), Call::ReleaseBehind { request, group }, answer_release(out), *final(self)),
     {
         proof { use_type_invariant(&*self); }
         let mut core = self.open()?;
@@ -174,7 +271,7 @@ impl<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>> Core<D, S> {
 
     /// Publishes the request's next full cached page as an immutable block. None if there is none yet.
     pub fn publish(&mut self, request: RequestId) -> (out: Result<Option<BlockId>, CoreError>)
-        ensures next(*old(self), Call::Publish { request }, answer(out), *final(self)),
+        ensures next(*old(self), Call::Publish { request }, answer_publish(out), *final(self)),
     {
         proof { use_type_invariant(&*self); }
         let mut core = self.open()?;
@@ -243,8 +340,15 @@ impl<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>> Core<D, S> {
     {
         proof { use_type_invariant(&*self); }
         let mut core = self.open()?;
+        let ghost log = self.seen@;
         let out = core.finish(&self.fixed, request);
-        proof { lemma_views_ok(self.fixed, core); }
+        proof {
+            lemma_views_ok(self.fixed, core);
+            if out is Ok {
+                lemma_records_kept(self.world(), log, core.log@.last(), self.device, self.records@);
+                assert(core.log@ =~= log.push(core.log@.last()));
+            }
+        }
         self.seen = Ghost(core.log@);
         self.state = Some(core);
         proof {
@@ -306,6 +410,7 @@ impl<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>> Core<D, S> {
             return Err(error);
         }
         proof { lemma_run_ok(self.fixed, core); }
+        self.records = Vec::new();
         let ran = self.device.run(&self.fixed.program, &core.plan);
         match ran {
             Ok(()) => {
@@ -332,9 +437,39 @@ impl<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>> Core<D, S> {
         let mut core = self.open()?;
         let out = core.commit(&self.fixed, &self.device);
         proof { lemma_views_ok(self.fixed, core); }
-        self.seen = Ghost(core.log@);
+        if let Ok(records) = &out {
+            self.take_records(records, Ghost(core.log@));
+        }
+        proof { use_type_invariant(&*self); }
         self.state = Some(core);
         out
+    }
+
+    /// Remembers the records of a commit, and what clients have seen with them.
+    fn take_records(&mut self, records: &Vec<Record>, log: Ghost<Seq<Event<Bits, Bits>>>)
+        requires
+            old(self).spec_state() is None, views_ok(old(self).world(), log@),
+            records_ok(old(self).world(), log@, old(self).spec_device().logits_rows(), old(self).spec_device().brought(), records@),
+        ensures
+            final(self).log() == log@, final(self).held() == records@,
+            final(self).spec_device() == old(self).spec_device(), final(self).spec_fixed() == old(self).spec_fixed(),
+            final(self).spec_state() is None,
+    {
+        proof { use_type_invariant(&*self); }
+        let mut kept: Vec<Record> = Vec::with_capacity(records.len());
+        let mut i: usize = 0;
+        while i < records.len()
+            invariant i <= records@.len(), kept@ == records@.take(i as int),
+            decreases records.len() - i,
+        {
+            kept.push(records[i]);
+            proof { assert(records@.take(i + 1) =~= records@.take(i as int).push(records@[i as int])); }
+            i += 1;
+        }
+        proof { assert(records@.take(i as int) =~= records@); }
+        self.records = Vec::new();
+        self.seen = log;
+        self.records = kept;
     }
 
     /// Takes the state out while an operation works on it: should a device or sampler panic, the core stays without.
@@ -351,93 +486,6 @@ impl<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>> Core<D, S> {
         match state {
             Some(state) => Ok(state),
             None => Err(CoreError::Poisoned),
-        }
-    }
-}
-
-/// Views, for policy.
-impl<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>> Core<D, S> {
-    /// The device: read a record's logits from it.
-    pub fn device(&self) -> &D {
-        &self.device
-    }
-
-    pub fn sampler(&self) -> &S {
-        &self.fixed.sampler
-    }
-
-    pub fn program(&self) -> &Program {
-        &self.fixed.program
-    }
-
-    /// The step in flight, empty when there is none.
-    pub fn plan(&self) -> &StepPlan {
-        match &self.state {
-            Some(state) => &state.plan,
-            None => &self.idle,
-        }
-    }
-
-    /// Whether the device has failed for good: every operation is refused.
-    pub fn poisoned(&self) -> bool {
-        self.state.is_none()
-    }
-
-    /// Free pages of a group; 0 if there is no such group.
-    pub fn free_pages(&self, group: usize) -> usize {
-        match self.pool(group) {
-            Some(pool) => pool.free.len(),
-            None => 0,
-        }
-    }
-
-    /// All pages of a group; 0 if there is no such group.
-    pub fn pages(&self, group: usize) -> usize {
-        match self.pool(group) {
-            Some(pool) => pool.pages.len(),
-            None => 0,
-        }
-    }
-
-    fn pool(&self, group: usize) -> Option<&Pool> {
-        match &self.state {
-            Some(state) => if group < state.pools.len() { Some(&state.pools[group]) } else { None },
-            None => None,
-        }
-    }
-
-    /// A live request.
-    pub fn request(&self, id: RequestId) -> Option<&Request<S::State>> {
-        match &self.state {
-            Some(state) => state.request(id),
-            None => None,
-        }
-    }
-
-    /// Whether nothing is left to emit: `finish` is legal once the request is in no step.
-    pub fn complete(&self, id: RequestId) -> bool {
-        match self.request(id) {
-            Some(request) => request.complete(self.fixed.program.context),
-            None => false,
-        }
-    }
-
-    /// A published block.
-    pub fn block(&self, id: BlockId) -> Option<&Block> {
-        match &self.state {
-            Some(state) => state.block(id),
-            None => None,
-        }
-    }
-
-    /// How many request tables hold the block's page of a group: the page's references.
-    pub fn references(&self, id: BlockId, group: usize) -> usize {
-        match &self.state {
-            Some(state) => match state.block(id) {
-                Some(block) => state.references(id, block.depth, group),
-                None => 0,
-            },
-            None => 0,
         }
     }
 }

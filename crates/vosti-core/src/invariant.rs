@@ -154,6 +154,7 @@ pub open(crate) spec fn run_ok<S: Sampler>(world: World, seen: Seen<Bits, Bits>,
     &&& r.history@ == at.history
     &&& S::state_bits(&r.state) == at.state
     &&& r.done == at.done
+    &&& r.prompt == seen.prompt.len()
     &&& !seen.completed
 }
 

@@ -23,7 +23,11 @@
     clippy::manual_range_contains,
     clippy::too_many_arguments,
     clippy::type_complexity,
-    clippy::vec_init_then_push
+    clippy::vec_init_then_push,
+    clippy::assign_op_pattern,
+    clippy::implicit_saturating_sub,
+    clippy::len_without_is_empty,
+    clippy::manual_div_ceil
 )]
 // Ghost code is erased, and with it the uses of what only proofs name.
 #![allow(unused_imports, dead_code, unused_variables, unused_mut, unused_braces, unused_parens)]
@@ -31,14 +35,20 @@
 mod block;
 mod check;
 mod core;
+mod effects;
 mod error;
+mod fill;
 mod ids;
+mod image;
 mod invariant;
+mod layout;
 mod ops;
 mod pages;
 mod plan;
+mod premises;
 mod program;
 mod proof;
+mod put;
 mod request;
 mod seam;
 mod spec;
@@ -48,9 +58,12 @@ pub use block::{Block, Parent};
 pub use core::Core;
 pub use error::{CoreError, ProgramError};
 pub use ids::{BlockId, NO_PAGE, PAGE, RequestId, Token};
+pub use image::{Image, ImageError, Place};
 pub use ops::commit::Record;
 pub use plan::{Reads, Select, SeqPlan, StepPlan};
+pub use premises::{CONTEXT_MAX, Meta, ROWS_MAX, TABLE_MAX, Tiling};
 pub use program::{BufferDecl, Dtype, GroupDecl, LayerDecl, Op, Program, RowSet};
-pub use proof::symbolic::{Countdown, Scene, Symbolic, scenario};
+pub use proof::symbolic::Symbolic;
+pub use proof::witness::{Countdown, Scene, Witness, lost_execution, scenario, two_executions};
 pub use request::Request;
 pub use seam::{Device, DeviceError, Sampler};

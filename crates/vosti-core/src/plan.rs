@@ -63,6 +63,26 @@ pub struct StepPlan {
 }
 
 impl StepPlan {
+    pub open(crate) spec fn is_empty(self) -> bool {
+        self.sequences@.len() == 0
+    }
+
+    pub open(crate) spec fn spec_tokens(self) -> Seq<Token> {
+        self.tokens@
+    }
+
+    pub open(crate) spec fn spec_positions(self) -> Seq<u32> {
+        self.positions@
+    }
+
+    pub open(crate) spec fn spec_selected(self) -> Seq<u32> {
+        self.selected@
+    }
+
+    pub open(crate) spec fn spec_sequences(self) -> Seq<SeqPlan> {
+        self.sequences@
+    }
+
     pub(crate) fn empty() -> (plan: Self)
         ensures plan.tokens@.len() == 0, plan.positions@.len() == 0, plan.selected@.len() == 0, plan.sequences@.len() == 0,
     {
@@ -82,27 +102,37 @@ impl StepPlan {
     }
 
     /// How many rows there are.
-    pub fn rows(&self) -> usize {
+    pub fn rows(&self) -> (n: usize)
+        ensures n == self.spec_tokens().len(),
+    {
         self.tokens.len()
     }
 
     /// The token of each row.
-    pub fn tokens(&self) -> &[Token] {
+    pub fn tokens(&self) -> (tokens: &[Token])
+        ensures tokens@ == self.spec_tokens(),
+    {
         self.tokens.as_slice()
     }
 
     /// The position of each row in its request.
-    pub fn positions(&self) -> &[u32] {
+    pub fn positions(&self) -> (positions: &[u32])
+        ensures positions@ == self.spec_positions(),
+    {
         self.positions.as_slice()
     }
 
     /// The packed rows that feed logits, ascending.
-    pub fn selected(&self) -> &[u32] {
+    pub fn selected(&self) -> (rows: &[u32])
+        ensures rows@ == self.spec_selected(),
+    {
         self.selected.as_slice()
     }
 
     /// One per request: contiguous rows in order, which cover all rows.
-    pub fn sequences(&self) -> &[SeqPlan] {
+    pub fn sequences(&self) -> (sequences: &[SeqPlan])
+        ensures sequences@ == self.spec_sequences(),
+    {
         self.sequences.as_slice()
     }
 }

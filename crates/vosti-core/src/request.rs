@@ -61,52 +61,108 @@ impl<T> Request<T> {
         0 <= depth < self.chain@.len() && self.chain@[depth] == block && 0 <= group < self.tables@.len() && self.has_page(group, depth)
     }
 
+    pub open(crate) spec fn spec_history(self) -> Seq<Token> {
+        self.history@
+    }
+
+    pub open(crate) spec fn spec_prompt_len(self) -> nat {
+        self.prompt as nat
+    }
+
+    pub open(crate) spec fn spec_salt(self) -> u64 {
+        self.salt
+    }
+
+    pub open(crate) spec fn spec_cached(self) -> nat {
+        self.cached as nat
+    }
+
+    pub open(crate) spec fn spec_table(self, group: int) -> Seq<i32> {
+        if 0 <= group < self.tables@.len() { self.tables@[group]@ } else { Seq::empty() }
+    }
+
+    pub open(crate) spec fn spec_chain(self) -> Seq<BlockId> {
+        self.chain@
+    }
+
+    pub open(crate) spec fn spec_done(self) -> bool {
+        self.done
+    }
+
+    pub open(crate) spec fn spec_in_step(self) -> bool {
+        self.planned is Some
+    }
+
+    pub open(crate) spec fn spec_sampler_state(self) -> T {
+        self.state
+    }
+
     /// Prompt and emitted tokens.
-    pub fn history(&self) -> &[Token] {
+    pub fn history(&self) -> (tokens: &[Token])
+        ensures tokens@ == self.spec_history(),
+    {
         self.history.as_slice()
     }
 
     /// Length of the prompt.
-    pub fn prompt_len(&self) -> usize {
+    pub fn prompt_len(&self) -> (n: usize)
+        ensures n == self.spec_prompt_len(),
+    {
         self.prompt
     }
 
     /// The tenant's salt.
-    pub fn salt(&self) -> u64 {
+    pub fn salt(&self) -> (salt: u64)
+        ensures salt == self.spec_salt(),
+    {
         self.salt
     }
 
     /// Positions whose KV is in the cache: the next step of the request starts here. Always below the history's length.
-    pub fn cached(&self) -> usize {
+    pub fn cached(&self) -> (n: usize)
+        ensures n == self.spec_cached(),
+    {
         self.cached
     }
 
     /// The page table of a group; empty if there is no such group.
-    pub fn table(&self, group: usize) -> &[i32] {
+    pub fn table(&self, group: usize) -> (table: &[i32])
+        ensures table@ == self.spec_table(group as int),
+    {
         if group < self.tables.len() {
             self.tables[group].as_slice()
         } else {
-            &[]
+            let none: &[i32] = &[];
+            proof { assert(none@ =~= Seq::empty()); }
+            none
         }
     }
 
     /// The published or attached blocks of its prefix, in order.
-    pub fn chain(&self) -> &[BlockId] {
+    pub fn chain(&self) -> (blocks: &[BlockId])
+        ensures blocks@ == self.spec_chain(),
+    {
         self.chain.as_slice()
     }
 
     /// Whether the sampler ended it.
-    pub fn done(&self) -> bool {
+    pub fn done(&self) -> (yes: bool)
+        ensures yes == self.spec_done(),
+    {
         self.done
     }
 
     /// Whether it is part of the step in flight.
-    pub fn in_step(&self) -> bool {
+    pub fn in_step(&self) -> (yes: bool)
+        ensures yes == self.spec_in_step(),
+    {
         self.planned.is_some()
     }
 
     /// The sampler's state.
-    pub fn state(&self) -> &T {
+    pub fn state(&self) -> (state: &T)
+        ensures *state == self.spec_sampler_state(),
+    {
         &self.state
     }
 

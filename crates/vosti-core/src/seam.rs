@@ -90,6 +90,9 @@ pub trait Device: Sized {
     /// What of the last step's selected rows is on the host.
     spec fn brought(&self) -> spec_fn(int, Reads) -> bool;
 
+    /// The errors of all runs that failed, in order.
+    spec fn errors(&self) -> Seq<DeviceError>;
+
     /// Rows that one step may have. Never changes.
     fn rows_max(&self) -> (n: usize)
         // Says the limit. (Configuration; no kernel. Law: rows_max_is_what_a_step_takes.)
@@ -142,6 +145,8 @@ pub trait Device: Sized {
             // A failure that says so has changed no slot outside the step's write set, and left all of them finite. (The
             // device's own promise. Law: an_intact_failure_keeps_the_rest.)
             out matches Err(e) ==> (e.intact ==> kept_outside(*program, *plan, old(self).cache(), final(self).cache()) && all_finite(final(self).w(), final(self).cache())),
+            // Its errors are those that it gave. (By definition: any device has this list.)
+            final(self).errors() == match out { Ok(()) => old(self).errors(), Err(e) => old(self).errors().push(e) },
         // It does not panic: what goes wrong is an Err. (The device's own promise. Law: running_does_not_panic.)
         no_unwind;
 

@@ -1,8 +1,10 @@
-//! The promise. For a fixed model and deployment: two requests with the same prompt and the same initial sampler state
-//! get the same records, whatever else happened, in whatever order, under whatever policy.
+//! The promise, Definition 1: any two executions that share W (weights, deployment and sampler) answer two requests with
+//! the same prompt and the same initial sampler state alike. Everything else may differ: the machine, the number of pages, the
+//! policy, the other requests, their order, what failed, what was restarted between.
 //!
-//! This file knows no engine: no page, batch or schedule. A trace is the finite sequence of what the engine did that a
-//! client can see. `proof/trace.rs` proves `deterministic` of every trace of core operations.
+//! This file knows no engine: no page, batch or schedule. A trace is the finite sequence of what one execution did that its
+//! clients can see. `proof/trace.rs` says what an execution is and what sharing W means (`Execution`, `share_w`), and proves
+//! `deterministic` of the traces of every two that share it (`theorem_deterministic`).
 
 use vstd::prelude::*;
 
@@ -93,12 +95,13 @@ pub open spec fn answered_alike<L, S>(a: Seen<L, S>, b: Seen<L, S>) -> bool {
     }
 }
 
-/// Definition 1: a trace is deterministic if it is orderly and any two requests in it that ask the same are answered the
-/// same.
-pub open spec fn deterministic<L, S>(trace: Seq<Event<L, S>>) -> bool {
-    &&& orderly(trace)
-    &&& forall|a: u64, b: u64| #![trigger views(trace)[a], views(trace)[b]]
-            views(trace).contains_key(a) && views(trace).contains_key(b) ==> answered_alike(views(trace)[a], views(trace)[b])
+/// Definition 1, of the traces of two executions that share W: both are orderly, and any request of the one and any
+/// request of the other that ask the same are answered the same. The two may be one: then it speaks of two requests of one
+/// execution.
+pub open spec fn deterministic<L, S>(one: Seq<Event<L, S>>, other: Seq<Event<L, S>>) -> bool {
+    &&& orderly(one) && orderly(other)
+    &&& forall|a: u64, b: u64| #![trigger views(one)[a], views(other)[b]]
+            views(one).contains_key(a) && views(other).contains_key(b) ==> answered_alike(views(one)[a], views(other)[b])
 }
 
 } // verus!

@@ -90,6 +90,17 @@ pub open(crate) spec fn tokens_in(tokens: Seq<Token>, vocab: u32) -> bool {
     forall|i: int| 0 <= i < tokens.len() ==> #[trigger] tokens[i] < vocab
 }
 
+/// How many of the first n slots have a request whose table has the block's page in this group.
+pub open(crate) spec fn readers<T>(requests: Slots<T>, id: BlockId, depth: int, group: int, n: int) -> nat
+    decreases n,
+{
+    if n <= 0 {
+        0
+    } else {
+        readers(requests, id, depth, group, n - 1) + if live(requests, n - 1) && requests[n - 1]->0.holds_page(id, depth, group) { 1nat } else { 0 }
+    }
+}
+
 impl<S: Sampler> State<S> {
     /// What a core may be built from.
     pub open(crate) spec fn legal_new(fixed: Fixed<S>, limits: Limits) -> bool {
@@ -106,7 +117,13 @@ impl<S: Sampler> State<S> {
         ensures
             final(device).w() == old(device).w(), final(device).limits() == old(device).limits(),
             out is Ok <==> Self::legal_new(*fixed, old(device).limits()),
-            out matches Ok(state) ==> state.inv(*fixed) && state.dev@ == device_view(*final(device)) && state.log@.len() == 0,
+            out matches Ok(state) ==> {
+                &&& state.inv(*fixed) && state.dev@ == device_view(*final(device)) && state.log@.len() == 0
+                &&& state.phase is Idle && state.requests@.len() == 0 && state.blocks@.len() == 0 && state.next_request == 0
+                &&& state.pools@.len() == fixed.program.groups@.len()
+                &&& forall|g: int| 0 <= g < state.pools@.len() ==> (#[trigger] state.pools@[g]).free@.len() == (old(device).limits().pages)(g)
+                        && state.pools@[g].pages@.len() == (old(device).limits().pages)(g)
+            },
     {
         if let Err(error) = fixed.program.check() {
             return Err(CoreError::Program { error });
@@ -123,7 +140,8 @@ impl<S: Sampler> State<S> {
         while group < fixed.program.groups.len()
             invariant
                 group <= fixed.program.groups@.len(), pools@.len() == group, *device == *old(device),
-                forall|g: int| 0 <= g < group ==> (#[trigger] pools@[g]).wf() && pools@[g].pages@.len() == (device.limits().pages)(g),
+                forall|g: int| 0 <= g < group ==> (#[trigger] pools@[g]).wf() && pools@[g].pages@.len() == (device.limits().pages)(g)
+                    && pools@[g].free@.len() == pools@[g].pages@.len(),
                 forall|g: int, p: int| 0 <= g < group && 0 <= p < pools@[g].pages@.len() ==> (#[trigger] pools@[g].pages@[p]) is Free,
                 forall|g: int| 0 <= g < group ==> 0 < #[trigger] (device.limits().pages)(g) <= COUNT_MAX / PAGE,
             decreases fixed.program.groups.len() - group,
@@ -260,12 +278,14 @@ impl<S: Sampler> State<S> {
     }
 
     /// How many requests' tables have the block's page in this group.
-    pub(crate) fn references(&self, id: BlockId, depth: usize, group: usize) -> usize {
+    pub(crate) fn references(&self, id: BlockId, depth: usize, group: usize) -> (count: usize)
+        ensures count == readers(self.requests@, id, depth as int, group as int, self.requests@.len() as int),
+    {
         let mut count: usize = 0;
         let mut slot: usize = 0;
         while slot < self.requests.len()
             invariant
-                count <= slot <= self.requests@.len(),
+                count <= slot <= self.requests@.len(), count == readers(self.requests@, id, depth as int, group as int, slot as int),
             decreases self.requests.len() - slot,
         {
             if let Some(request) = &self.requests[slot] {

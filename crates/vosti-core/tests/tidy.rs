@@ -122,7 +122,7 @@ fn everything_stands_inside_verus() {
         let (_, after) = rest.rsplit_once("} // verus!").unwrap();
         assert!(after.trim().is_empty(), "{}: code after verus!", file.display());
         for line in before.lines() {
-            let plain = ["use ", "//!", "#!"].iter().any(|p| line.starts_with(p)) || line.trim().is_empty();
+            let plain = ["use ", "mod ", "//!", "#!"].iter().any(|p| line.starts_with(p)) || line.trim().is_empty();
             assert!(plain, "{}: `{line}` stands outside verus!", file.display());
         }
     }

@@ -92,8 +92,6 @@ pub enum CpuError {
     Ttir { spec: String },
     #[error("{spec}: {error}")]
     Lift { spec: String, error: LiftError },
-    #[error("{spec}: the parameters of the TTIR are not those of the contract; run `cargo xtask ttir`")]
-    Signature { spec: String },
     #[error("parameter `{param}` of {spec} {what}")]
     Premise { spec: String, param: String, what: &'static str },
     #[error(transparent)]

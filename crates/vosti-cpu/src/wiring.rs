@@ -77,8 +77,9 @@ pub fn wire(
     let waits = waits(&wired);
     let layout = |bound: Bound| layouts.get(&bound).copied();
     let mut arena = Arena::default();
-    let ints = |len| Buffer::zeroed(&mut arena, Scalar::I32, len, None);
-    let metadata = Metadata::new(program, &wired.tilings, config.rows_max, config.selected_max, ints)?;
+    let image = vosti_wiring::image(program, &wired.tilings, config.rows_max, config.selected_max)?;
+    let ints = Buffer::zeroed(&mut arena, Scalar::I32, image.len(), None)?;
+    let metadata = Metadata::new(image, ints);
     let rows = wired.rows(program, config.rows_max, config.selected_max)?;
     let rows = rows.into_iter().map(|(elem, len)| Buffer::zeroed(&mut arena, elem, len, None));
     let rows = rows.collect::<std::io::Result<_>>()?;
@@ -125,11 +126,7 @@ fn compiled(spec: &Spec, config: &Config, isa: Isa) -> Result<Compiled, CpuError
     };
     let kernel = vosti_tile::lift(text).map_err(|error| CpuError::Lift { spec: name.clone(), error })?;
     let contract = vosti_kernels::contract(&spec.kernel)?.of(spec);
-    let fits = kernel.params.len() == contract.params.len()
-        && kernel.params.iter().zip(&contract.params).all(|(a, b)| a.name == b.name);
-    if !fits {
-        return Err(CpuError::Signature { spec: name });
-    }
+    vosti_wiring::signature(&kernel, &contract, spec)?;
     let plan = match config.mode {
         Mode::Plain => None,
         Mode::Fast => compile(&kernel, isa).ok(),
@@ -191,7 +188,7 @@ impl Wiring {
             Bound::CacheK(i) => &self.cache_k[i],
             Bound::CacheV(i) => &self.cache_v[i],
             Bound::Scratch(i) => &self.scratch[i],
-            Bound::Meta(_) => self.metadata.image(),
+            Bound::Meta(_) => self.metadata.array(),
         }
     }
 

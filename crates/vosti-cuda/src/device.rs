@@ -167,7 +167,8 @@ impl<D: Driver> CudaDevice<D> {
             Code::load(&mut driver, image, arch)
         })?;
         alike(bindings, |spec| images.get(&spec.to_string()))?;
-        let step = Step::new(&mut driver, program, &wiring.tilings, config.rows_max, config.selected_max)?;
+        let image = vosti_wiring::image(program, &wiring.tilings, config.rows_max, config.selected_max)?;
+        let step = Step::new(&mut driver, image)?;
         let weights = match &config.weights {
             Some(weights) => weights.clone(),
             None => Arc::new(WeightCache::new(driver.another()?)),

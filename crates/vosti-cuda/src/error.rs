@@ -92,8 +92,8 @@ pub enum Refusal {
     Assembled { found: String, wanted: String },
     #[error("the launcher would pass {wanted} parameters of 8 bytes, its PTX takes {found}")]
     Parameters { found: String, wanted: usize },
-    #[error("parameter {name} of the contract is `{found}` in the TTIR: run `cargo xtask ttir`")]
-    Signature { name: String, found: String },
+    #[error("{why}")]
+    Signature { why: String },
     #[error("parameter {name} is not declared divisible by 16 in the TTIR: run `cargo xtask ttir`")]
     Divisibility { name: String },
     #[error("its PTX requires blocks of {found} threads, and {num_warps} warps have {wanted}")]

@@ -17,8 +17,8 @@ use crate::error::{CudaError, Refusal};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use texts::{Log, Ptx, Sass};
-use vosti_kernels::{Contract, Elem, Spec};
-use vosti_tile::{Kernel, OpKind, Scalar};
+use vosti_kernels::{Contract, Spec};
+use vosti_tile::{Kernel, OpKind};
 
 /// Threads of a warp.
 pub const WARP: u32 = 32;
@@ -117,28 +117,11 @@ fn dots(kernel: &Kernel, arch: Arch) -> BTreeMap<&'static str, usize> {
 
 /// The TTIR's parameters are the contract's, in order, each a pointer to its element type, 16 bytes aligned.
 fn signature(kernel: &Kernel, contract: &Contract, spec: &Spec) -> Result<(), Refusal> {
-    for i in 0..contract.params.len().max(kernel.params.len()) {
-        let (wanted, found) = (contract.params.get(i), kernel.params.get(i));
-        let mismatch = |found: String| {
-            let name = wanted.map_or("(none)", |param| &param.name).to_string();
-            Refusal::Signature { name, found }
-        };
-        let (Some(wanted), Some(found)) = (wanted, found) else {
-            return Err(mismatch(found.map_or("missing".into(), |param| param.name.clone())));
-        };
-        let elem = match (wanted.elem, wanted.elem.triton(spec.act)) {
-            (Elem::I32, _) => Scalar::I32,
-            (_, "bf16") => Scalar::Bf16,
-            _ => Scalar::F32,
-        };
-        if wanted.name != found.name || elem != found.elem {
-            return Err(mismatch(format!("{}: {}", found.name, found.elem)));
-        }
-        if !found.divisibility.is_multiple_of(16) || found.divisibility == 0 {
-            return Err(Refusal::Divisibility { name: found.name.clone() });
-        }
+    vosti_wiring::signature(kernel, contract, spec).map_err(|error| Refusal::Signature { why: error.to_string() })?;
+    match kernel.params.iter().find(|p| !p.divisibility.is_multiple_of(16) || p.divisibility == 0) {
+        Some(param) => Err(Refusal::Divisibility { name: param.name.clone() }),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 fn assembled(ptx: &Ptx, sass: &Sass, metadata: &Metadata, arch: Arch) -> Result<(), Refusal> {

@@ -71,8 +71,9 @@ impl Code {
         }
         let contract = vosti_kernels::contract(&spec.kernel)?.of(spec);
         let kernel = vosti_tile::lift(&image.ttir).map_err(|error| refused(Refusal::Ttir(error.to_string())))?;
+        vosti_wiring::signature(&kernel, &contract, spec)?;
         let wanted = contract.params.len() + SCRATCH_PARAMS;
-        if facts.params != wanted || kernel.params.len() != contract.params.len() {
+        if facts.params != wanted {
             return Err(refused(Refusal::Parameters { found: facts.params.to_string(), wanted }));
         }
         let function = driver.load(&image.cubin, &metadata.name)?;

@@ -4,9 +4,9 @@
 
 use crate::driver::{Address, Driver, DriverError};
 use crate::host::HostMemory;
-use vosti_core::{Program, StepPlan};
+use vosti_core::StepPlan;
 use vosti_kernels::Extent;
-use vosti_wiring::{Ints, Meta, Metadata, Size, Tiling};
+use vosti_wiring::{Ints, Meta, Metadata, Size};
 
 struct Image(HostMemory);
 
@@ -22,21 +22,15 @@ pub struct Step {
 }
 
 impl Step {
-    /// Room for steps of `rows_max` rows of which `selected_max` are selected.
-    pub fn new(
-        driver: &mut dyn Driver,
-        program: &Program,
-        tilings: &[Tiling],
-        rows_max: usize,
-        selected_max: usize,
-    ) -> Result<Step, DriverError> {
-        let image = |len: usize| Ok::<_, DriverError>(Image(driver.host(len * 4)?));
-        Ok(Step { metadata: Metadata::new(program, tilings, rows_max, selected_max, image)? })
+    /// With host memory for the whole array.
+    pub fn new(driver: &mut dyn Driver, image: vosti_wiring::Image) -> Result<Step, DriverError> {
+        let array = Image(driver.host(image.len() * 4)?);
+        Ok(Step { metadata: Metadata::new(image, array) })
     }
 
     /// Bytes that it takes on the device.
     pub fn bytes(&self) -> u64 {
-        self.metadata.image().0.bytes().len() as u64
+        self.metadata.array().0.bytes().len() as u64
     }
 
     /// Where an array is, in bytes from the start of all: for launches of the step that was filled, and for those that were
@@ -68,6 +62,6 @@ impl Step {
 
     /// Brings what the step uses to the device.
     pub fn upload(&self, driver: &mut dyn Driver, base: Address) -> Result<(), DriverError> {
-        driver.upload(base, &self.metadata.image().0.bytes()[..self.metadata.used() * 4])
+        driver.upload(base, &self.metadata.array().0.bytes()[..self.metadata.used() * 4])
     }
 }

@@ -1,14 +1,13 @@
 //! A few of SmolLM2's kernels, compiled and checked as `vosti prepare` does; needs Triton, and no GPU.
 
-mod python;
-
+use vosti_cuda::toolchain::REQUIREMENT;
 use vosti_cuda::{Arch, Artifact, Image, Toolchain, inspect};
 use vosti_kernels::{Spec, parse_stem, ttir, ttir_hash};
 
 const TARGET: &str = "cuda-sm90";
 
 fn toolchain() -> Option<Toolchain> {
-    python::python().map(Toolchain::with_python)
+    vosti_test_tools::python(REQUIREMENT).map(Toolchain::with_python)
 }
 
 /// Both launches of attention, one with a matrix product and a sum (its lowest and its highest tiles), one with rows alone.

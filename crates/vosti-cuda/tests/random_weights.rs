@@ -2,7 +2,6 @@
 //! for every target. Where the driver does not compile it, or makes something else, the host's are uploaded.
 
 mod common;
-mod python;
 
 use common::{StandIn, TARGET, images, plan};
 use std::ops::Range;
@@ -133,7 +132,7 @@ fn a_device_makes_its_matrices_or_takes_the_hosts() {
 /// By the assembler that Triton brings: the text is PTX, and needs no stack.
 #[test]
 fn it_assembles_for_every_target() {
-    let Some(python) = python::python() else { return };
+    let Some(python) = vosti_test_tools::python(vosti_cuda::toolchain::REQUIREMENT) else { return };
     let folder = tempfile::tempdir().unwrap();
     let source = folder.path().join("uniform.ptx");
     std::fs::write(&source, PTX.trim_end_matches('\0')).unwrap();

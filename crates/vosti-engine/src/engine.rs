@@ -4,12 +4,13 @@
 //! here may compute a token or a logits row. Read next: `schedule.rs` (the planning of one step).
 
 use crate::prefix::PrefixIndex;
+use crate::room;
 use crate::sampler::{SamplerState, TokenSampler};
 use crate::schedule::Decision;
 use crate::sequence::{Sequence, Serial};
 use crate::{Counters, Drafter, EngineError, Event, FinishReason, FloatDevice, Policy, Request, RequestId, Usage};
 use std::collections::{BTreeSet, HashMap};
-use vosti_core::{Core, CoreError, PAGE, Program, Record};
+use vosti_core::{Core, CoreError, Program, Record};
 
 /// What one step did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,10 +68,10 @@ pub struct Engine<D: FloatDevice> {
     pub(crate) running: BTreeSet<Serial>,
     pub(crate) counters: Counters,
     pub(crate) drafter: Option<Box<dyn Drafter>>,
-    /// The limits of the device, and what one sequence can have in its pool.
+    /// The limits of the device, and the longest sequence that its pool holds.
     pub(crate) rows_max: usize,
     pub(crate) selected_max: usize,
-    pub(crate) tokens_max: usize,
+    tokens_held: usize,
     ended: Vec<Ended>,
     /// Signs of a livelock since the last progress: steps that had work and ran nothing, and sequences that ran alone and
     /// lost their pages.
@@ -113,7 +114,7 @@ impl<D: FloatDevice> Engine<D> {
         Ok(StepReport { rows, sequences: decisions.len(), tokens })
     }
 
-    /// What fits the pool alone always ends; should the planning break that, this is an error and not a hang.
+    /// Every request that was taken fits the pool alone and ends; should the planning break that, this is an error and not a hang.
     fn check_progress(&mut self, runs_nothing: bool) -> Result<(), EngineError> {
         self.setbacks += u32::from(runs_nothing && !self.sequences.is_empty());
         if self.setbacks <= SETBACKS_MAX {
@@ -156,7 +157,7 @@ impl<D: FloatDevice> Engine<D> {
 
     /// Reports the rows of prompt positions that nobody has seen yet.
     fn report_prompt_logits(&mut self, decisions: &[Decision], on_event: &mut dyn FnMut(Event<'_>)) {
-        for (d, planned) in decisions.iter().zip(self.core.plan().sequences()) {
+        for (n, (d, planned)) in decisions.iter().zip(self.core.plan().sequences()).enumerate() {
             let Some(sequence) = self.sequences.get_mut(&d.serial) else {
                 continue;
             };
@@ -164,13 +165,10 @@ impl<D: FloatDevice> Engine<D> {
             let first_selected = end - planned.selected;
             while sequence.prompt_next >= first_selected && sequence.prompt_next < end.min(sequence.prompt_len - 1) {
                 let position = sequence.prompt_next;
-                let selected = planned.first_selected + position - first_selected;
-                on_event(Event::Prompt {
-                    request: sequence.request,
-                    choice: sequence.choice,
-                    position,
-                    logits: self.core.device().logits(selected),
-                });
+                // Who wants to see prompt rows asked for them when it planned the step.
+                if let Some(logits) = self.core.step_row(n, position - first_selected) {
+                    on_event(Event::Prompt { request: sequence.request, choice: sequence.choice, position, logits });
+                }
                 sequence.prompt_next += 1;
             }
         }
@@ -187,7 +185,7 @@ impl<D: FloatDevice> Engine<D> {
             index: sequence.generated,
             position: record.position - 1,
             token: record.token,
-            logits: sequence.token_logits.then(|| self.core.device().logits(record.selected)),
+            logits: if sequence.token_logits { self.core.row(record) } else { None },
         });
         sequence.generated += 1;
     }
@@ -205,7 +203,7 @@ impl<D: FloatDevice> Engine<D> {
         }
         let reason = match request.state().finish() {
             Some(reason) => reason,
-            None if request.history().len() >= self.tokens_max => FinishReason::ContextFull,
+            None if self.core.complete(id) => FinishReason::ContextFull,
             None => return Ok(()),
         };
         self.end(serial, reason)
@@ -240,10 +238,9 @@ impl<D: FloatDevice> Engine<D> {
         };
         let chain = self.core.request(id).map_or(Vec::new(), |r| r.chain().to_vec());
         // First what can be refused: then nothing has changed.
-        if self.core.complete(id) {
-            self.core.finish(id).map_err(|e| refused("finish", e))?;
-        } else {
-            self.core.abort(id).map_err(|e| refused("abort", e))?;
+        match reason {
+            FinishReason::Aborted => self.core.abort(id).map_err(|e| refused("abort", e))?,
+            _ => self.core.finish(id).map_err(|e| refused("finish", e))?,
         }
         let Some(sequence) = self.sequences.remove(&serial) else {
             return Ok(());
@@ -304,7 +301,8 @@ impl<D: FloatDevice> Engine<D> {
         let core = Core::new(device, sampler, program).map_err(|e| refused("new", e))?;
         let groups = &core.program().groups;
         let windowed: Vec<bool> = groups.iter().map(|g| g.window.is_some()).collect();
-        let tokens_max = sequence_tokens_max(&core);
+        let pages: Vec<usize> = (0..groups.len()).map(|group| core.pages(group)).collect();
+        let tokens_held = room::tokens_in(core.program(), &pages);
         Ok(Self {
             prefix: PrefixIndex::new(&windowed),
             drafter: crate::drafts::drafter(policy.speculation),
@@ -317,7 +315,7 @@ impl<D: FloatDevice> Engine<D> {
             counters: Counters::default(),
             rows_max,
             selected_max,
-            tokens_max,
+            tokens_held,
             ended: Vec::new(),
             setbacks: 0,
             next_request: 0,
@@ -325,8 +323,7 @@ impl<D: FloatDevice> Engine<D> {
         })
     }
 
-    /// Queues a request. Errors, with nothing queued: empty prompt, token outside the vocabulary, a prompt that
-    /// can never fit the context or the page pool, too many waiting.
+    /// Queues a request, or refuses it as [`Engine::check`] does, with nothing queued.
     pub fn submit(&mut self, request: Request) -> Result<RequestId, EngineError> {
         self.check(&request)?;
         let id = RequestId(self.next_request);
@@ -361,8 +358,9 @@ impl<D: FloatDevice> Engine<D> {
         Ok(id)
     }
 
-    /// Everything that can be wrong with a request, before anything is queued.
-    fn check(&self, request: &Request) -> Result<(), EngineError> {
+    /// Everything that can be wrong with a request, before anything is queued: an empty prompt, a token outside the
+    /// vocabulary, a prompt that fills the context, a length that the pool could not hold to its end, too many waiting.
+    pub fn check(&self, request: &Request) -> Result<(), EngineError> {
         let program = self.core.program();
         let (prompt, context) = (request.prompt.len(), program.context as usize);
         let waiting = self.waiting.len();
@@ -375,8 +373,10 @@ impl<D: FloatDevice> Engine<D> {
         if prompt >= context {
             return Err(EngineError::PromptExceedsContext { prompt, context });
         }
-        if prompt >= self.tokens_max {
-            return Err(EngineError::PromptExceedsPool { prompt, pool: self.tokens_max - 1 });
+        // A pool that could not hold all of the answer would end it early.
+        let tokens = prompt.saturating_add(request.sampling.tokens_max).min(context);
+        if tokens > self.tokens_held {
+            return Err(EngineError::ExceedsPool { prompt, tokens, pool: self.tokens_held });
         }
         let vocab = program.vocab;
         if let Some(position) = request.prompt.iter().position(|t| *t >= vocab) {
@@ -480,10 +480,10 @@ impl<D: FloatDevice> Engine<D> {
         }
     }
 
-    /// Most tokens (prompt and answer) that one sequence can have: the context, or less if the pool is smaller. A
-    /// function of the deployment and never of the load.
-    pub fn sequence_tokens_max(&self) -> usize {
-        self.tokens_max
+    /// The longest sequence (prompt and answer) that the pool holds. A request that may get longer is refused; one that is
+    /// taken gets the answer that it gets from any pool.
+    pub fn tokens_held(&self) -> usize {
+        self.tokens_held
     }
 
     /// The blocks of the prefix cache, oldest first.
@@ -510,21 +510,6 @@ impl<D: FloatDevice> Engine<D> {
     pub fn program(&self) -> &Program {
         self.core.program()
     }
-}
-
-/// What one sequence alone can have: its last token needs no page.
-fn sequence_tokens_max<D: FloatDevice>(core: &Core<D, TokenSampler>) -> usize {
-    let program = core.program();
-    let of_group = |(group, decl): (usize, &vosti_core::GroupDecl)| {
-        let pages = core.pages(group);
-        match decl.window {
-            // A window lies on at most this many pages, the row's own included.
-            Some(window) if pages > (window as usize - 1).div_ceil(PAGE) => usize::MAX,
-            _ => pages.saturating_mul(PAGE).saturating_add(1),
-        }
-    };
-    let pools = program.groups.iter().enumerate().map(of_group).min();
-    pools.unwrap_or(usize::MAX).min(program.context as usize)
 }
 
 /// An error of the core in the engine's words. But for the device's, none is expected.

@@ -13,10 +13,10 @@ pub enum EngineError {
     )]
     PromptExceedsContext { prompt: usize, context: usize },
     #[error(
-        "the prompt has {prompt} tokens and the KV pool holds at most {pool} of one sequence: shorten it, or give the \
-         engine more memory (--kv-memory or --kv-pages)"
+        "the prompt has {prompt} tokens and the sequence may reach {tokens}, but the KV pool holds at most {pool} of one \
+         sequence: ask for fewer tokens, or give the engine more memory (--kv-memory or --kv-pages)"
     )]
-    PromptExceedsPool { prompt: usize, pool: usize },
+    ExceedsPool { prompt: usize, tokens: usize, pool: usize },
     #[error("token {token} at position {position} of the prompt is outside the vocabulary of {vocab}")]
     TokenOutsideVocabulary { token: u32, position: usize, vocab: u32 },
     #[error("a request needs at least one choice")]

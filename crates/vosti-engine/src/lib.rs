@@ -22,6 +22,7 @@ pub mod policy;
 mod prefix;
 pub mod random;
 pub mod request;
+pub mod room;
 pub mod sampler;
 pub mod sampling;
 mod schedule;

@@ -45,7 +45,7 @@ pub enum FinishReason {
     Constraint,
     /// `tokens_max` tokens were generated.
     Length,
-    /// The model's context, or the page pool, holds no further token.
+    /// The deployment's context holds no further token.
     ContextFull,
     /// `Engine::abort`.
     Aborted,

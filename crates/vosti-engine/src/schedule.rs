@@ -2,7 +2,8 @@
 //!
 //! Running sequences come first, in the policy's order; then waiting ones start. When pages run out: evict cached
 //! blocks, else shorten the chunk, else preempt the sequence that is last in the order (perhaps this one). The first in
-//! the order therefore always gets on, and what fits the pool alone always ends.
+//! the order therefore always gets on, and every request ends: `Engine::check` takes none that the pool could not hold alone.
+//! No request ends because pages ran out.
 
 use crate::engine::refused;
 use crate::policy::Order;
@@ -156,7 +157,7 @@ impl<D: FloatDevice> Engine<D> {
             step.selected_left,
             self.policy.rows_sequence_max - rows,
             request.state().tokens_left() - 1,
-            self.tokens_max - end - 1,
+            self.core.program().context as usize - end - 1,
         ];
         let most = limits.into_iter().min().unwrap_or(0);
         if most == 0 {

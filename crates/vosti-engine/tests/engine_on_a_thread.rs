@@ -27,7 +27,7 @@ fn requests_from_many_threads_get_their_own_answers() {
             let (handle, program) = (handle.clone(), &program);
             scope.spawn(move || {
                 let request = Request::new(vec![client, 1, 2], Sampling::greedy(30));
-                let right = answer(program, WEIGHTS, &request, 0, 4_000);
+                let right = answer(program, WEIGHTS, &request, 0);
                 let (send, receive) = channel();
                 let sink = move |event: Event<'_>| {
                     if let Event::Token { token, .. } = event {

@@ -51,8 +51,8 @@ fn a_prompt_that_can_never_fit_is_refused_with_what_to_do() {
     assert!(refusal(&mut roomy, prompt(200, 0)).contains("at most 199"));
     assert!(refusal(&mut roomy, vec![1, 24]).contains("token 24 at position 1"));
     let mut tight = engine(&program, &[2], Policy::default());
-    assert_eq!(tight.sequence_tokens_max(), 2 * PAGE + 1);
-    assert!(refusal(&mut tight, prompt(129, 0)).contains("at most 128"));
+    assert_eq!(tight.tokens_held(), 2 * PAGE + 1);
+    assert!(refusal(&mut tight, prompt(129, 0)).contains("holds at most 129 of one sequence"));
     assert!(tight.submit(Request::new(prompt(128, 0), Sampling::greedy(1))).is_ok());
 }
 
@@ -74,7 +74,7 @@ fn a_full_context_ends_with_length() {
     let program = one_group(100);
     let mut engine = engine(&program, &[8], Policy::default());
     let request = Request::new(prompt(90, 0), Sampling::greedy(usize::MAX));
-    let right = answer(&program, WEIGHTS, &request, 0, 100);
+    let right = answer(&program, WEIGHTS, &request, 0);
     engine.submit(request).unwrap();
     let (tokens, reason, _) = run(&mut engine)[&(0, 0)].clone();
     assert_eq!((tokens.len(), reason), (10, Some(FinishReason::ContextFull)));
@@ -83,18 +83,48 @@ fn a_full_context_ends_with_length() {
 }
 
 #[test]
-fn a_full_pool_ends_at_the_same_token_alone_and_under_load() {
+fn an_answer_has_its_whole_length_from_any_pool_or_the_request_is_refused() {
     let program = one_group(4_000);
-    let policy = Policy { prefix_cache: false, ..Policy::default() };
-    let mut alone = engine(&program, &[3], policy);
-    alone.submit(Request::new(prompt(100, 1), Sampling::greedy(usize::MAX))).unwrap();
-    let expected = run(&mut alone)[&(0, 0)].clone();
-    assert_eq!(expected.1, Some(FinishReason::ContextFull));
-    let mut loaded = engine(&program, &[3], policy);
-    for i in 1..5 {
-        loaded.submit(Request::new(prompt(100, i), Sampling::greedy(usize::MAX))).unwrap();
+    let request = Request::new(prompt(40, 1), Sampling::greedy(700));
+    let right = answer(&program, WEIGHTS, &request, 0);
+    assert_eq!((right.tokens.len(), right.reason), (700, FinishReason::Length));
+    for pages in [4, 8, 11, 12, 16, 64] {
+        let mut engine = engine(&program, &[pages], Policy::default());
+        match engine.submit(request.clone()) {
+            Ok(_) => {
+                assert!(pages >= 12);
+                let (tokens, reason, _) = run(&mut engine)[&(0, 0)].clone();
+                assert_eq!((tokens, reason), (right.tokens.clone(), Some(right.reason)), "{pages} pages");
+            }
+            Err(EngineError::ExceedsPool { prompt: 40, tokens: 740, pool }) => {
+                assert!(pages < 12);
+                assert_eq!(pool, pages * PAGE + 1);
+                assert!(engine.is_idle(), "nothing is queued");
+            }
+            Err(error) => panic!("{error}"),
+        }
     }
-    assert_eq!(run(&mut loaded)[&(0, 0)], expected);
+}
+
+#[test]
+fn an_answer_without_a_limit_needs_a_pool_for_the_context_and_ends_with_it_under_load_too() {
+    let program = one_group(190);
+    let request = |i: u32| Request::new(prompt(100, i), Sampling::greedy(usize::MAX));
+    let mut small = engine(&program, &[2], Policy::default());
+    assert!(matches!(small.submit(request(1)), Err(EngineError::ExceedsPool { tokens: 190, pool: 129, .. })));
+    for pages in [3, 4, 20] {
+        let mut engine = engine(&program, &[pages], Policy { prefix_cache: false, ..Policy::default() });
+        for i in 0..4 {
+            engine.submit(request(i)).unwrap();
+        }
+        let answers = run(&mut engine);
+        for i in 0..4 {
+            let right = answer(&program, WEIGHTS, &request(i), 0);
+            let (tokens, reason, _) = &answers[&(u64::from(i), 0)];
+            assert_eq!((tokens, *reason), (&right.tokens, Some(FinishReason::ContextFull)));
+        }
+        assert_eq!(engine.counters().preemptions > 0, pages == 4, "{pages} pages");
+    }
 }
 
 #[test]
@@ -108,7 +138,7 @@ fn choices_share_the_prompts_pages() {
     let answers = run(&mut engine);
     for choice in 0..4 {
         let (tokens, _, usage) = &answers[&(0, choice)];
-        assert_eq!(*tokens, answer(&program, WEIGHTS, &request, choice, 1_000).tokens);
+        assert_eq!(*tokens, answer(&program, WEIGHTS, &request, choice).tokens);
         assert_eq!(usage.cached_tokens, if choice == 0 { 0 } else { 3 * PAGE });
     }
     assert_ne!(answers[&(0, 0)].0, answers[&(0, 1)].0);
@@ -156,7 +186,7 @@ fn a_hit_after_eviction_of_window_pages_is_refused_or_right() {
     let answers = run(&mut engine);
     for i in 0..6 {
         let request = Request::new(prompt(300, i % 2), Sampling::greedy(40));
-        let right = answer(&program, WEIGHTS, &request, 0, 2_000);
+        let right = answer(&program, WEIGHTS, &request, 0);
         assert_eq!(answers[&(u64::from(i), 0)].0, right.tokens);
     }
     assert!(engine.counters().evictions > 0 && engine.counters().released_behind > 0);
@@ -166,7 +196,7 @@ fn a_hit_after_eviction_of_window_pages_is_refused_or_right() {
 fn a_sliding_window_runs_far_beyond_its_pool() {
     let program = program(&[Some(100)], &[0], 24, 3_000);
     let mut engine = engine(&program, &[4], Policy::default());
-    assert_eq!(engine.sequence_tokens_max(), 3_000);
+    assert_eq!(engine.tokens_held(), usize::MAX);
     let id = engine.submit(Request::new(prompt(1_000, 0), Sampling::greedy(1_000))).unwrap();
     while engine.counters().tokens < 200 {
         engine.step(&mut |_| {}).unwrap();
@@ -219,7 +249,7 @@ fn pressure_preempts_and_changes_nothing() {
     }
     let answers = run(&mut engine);
     for i in 0..10 {
-        let right = answer(&program, WEIGHTS, &request(i), 0, 1_000);
+        let right = answer(&program, WEIGHTS, &request(i), 0);
         assert_eq!(answers[&(u64::from(i), 0)].0, right.tokens);
     }
     assert!(engine.counters().preemptions > 0 && engine.counters().evictions > 0);
@@ -303,6 +333,6 @@ fn a_step_that_the_device_failed_can_be_tried_again() {
         });
         failures += u32::from(matches!(stepped, Err(EngineError::Device(_))));
     }
-    assert_eq!(tokens, answer(&program, WEIGHTS, &request, 0, 1_000).tokens);
+    assert_eq!(tokens, answer(&program, WEIGHTS, &request, 0).tokens);
     assert!(failures > 5);
 }

@@ -24,7 +24,34 @@ GEMMA4 = dict(SHARED, model_type="gemma4_text", num_attention_heads=4, num_key_v
               global_head_dim=64, sliding_window=37, hidden_size_per_layer_input=0, final_logit_softcapping=12.0,
               hidden_activation="gelu_pytorch_tanh", tie_word_embeddings=True)
 
+PLAIN = dict(SHARED, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, rope_theta=10000.0)
+ROPE = dict(rope_theta=10000.0)
+YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=64)
+LONG = dict(type="longrope", short_factor=[1.0 + 0.1 * i for i in range(6)], long_factor=[1.5 + 0.7 * i for i in range(6)])
+WINDOWED = ["sliding_attention", "sliding_attention", "full_attention"]
+
 CONFIGS = {
+    "qwen2": dict(PLAIN, model_type="qwen2", tie_word_embeddings=True),
+    "ministral": dict(PLAIN, model_type="ministral", tie_word_embeddings=False, sliding_window=50, head_dim=16,
+                      layer_types=WINDOWED),
+    "ministral3": dict(PLAIN, model_type="ministral3", tie_word_embeddings=True, head_dim=16, sliding_window=None,
+                       rope_parameters=dict(YARN, **ROPE, mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.1)),
+    "phi3": dict(PLAIN, model_type="phi3", tie_word_embeddings=False, partial_rotary_factor=0.75, sliding_window=None,
+                 original_max_position_embeddings=64, rope_scaling=LONG),
+    "gemma2": dict(PLAIN, model_type="gemma2", tie_word_embeddings=True, head_dim=16, sliding_window=50,
+                   query_pre_attn_scalar=16, attn_logit_softcapping=2.0, final_logit_softcapping=15.0,
+                   hidden_activation="gelu_pytorch_tanh"),
+    "olmo2": dict(PLAIN, model_type="olmo2", tie_word_embeddings=False),
+    "olmo3": dict(dict(PLAIN, rope_theta=500000.0), model_type="olmo3", tie_word_embeddings=False, sliding_window=50,
+                  layer_types=WINDOWED, rope_scaling=YARN),
+    "granite": dict(PLAIN, model_type="granite", tie_word_embeddings=True, embedding_multiplier=8.0, logits_scaling=3.0,
+                    residual_multiplier=0.7, attention_multiplier=0.2),
+    "granite4": dict(PLAIN, model_type="granitemoehybrid", tie_word_embeddings=True, embedding_multiplier=8.0,
+                     logits_scaling=3.0, residual_multiplier=0.7, attention_multiplier=0.2, num_local_experts=0,
+                     num_experts_per_tok=0, shared_intermediate_size=128, position_embedding_type="rope",
+                     layer_types=["attention"] * 3),
+    "ernie4_5": dict(PLAIN, model_type="ernie4_5", tie_word_embeddings=True, head_dim=16),
+    "smollm3": dict(PLAIN, model_type="smollm3", num_hidden_layers=4, tie_word_embeddings=True),
     "llama": dict(SHARED, model_type="llama", num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
                   tie_word_embeddings=True, rope_theta=10000.0,
                   rope_scaling=dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
@@ -45,7 +72,8 @@ CONFIGS = {
 }
 
 # Chosen so that no more than one position in a hundred has two tokens that tie within transformers' own BF16 error.
-SEEDS = {"llama": 2000, "llama-untied": 12, "qwen3": 3002, "gemma3": 1003, "gemma4": 1004, "gemma4-shared": 1005}
+SEEDS = {"qwen2": 100, "ministral": 100, "ministral3": 101, "phi3": 103, "gemma2": 6, "olmo2": 103, "olmo3": 100, "granite": 9,
+         "granite4": 10, "smollm3": 102, "ernie4_5": 103, "llama": 2000, "llama-untied": 12, "qwen3": 3002, "gemma3": 1003, "gemma4": 1004, "gemma4-shared": 1005}
 
 
 def randomise(model, generator):
@@ -54,8 +82,10 @@ def randomise(model, generator):
         noise = torch.randn(tensor.shape, generator=generator)
         if "layer_scalar" in name:
             value = 1.0 + 0.25 * noise
-        elif tensor.dim() == 1:  # norms: Gemma 3 adds 1 to what is stored
-            value = 0.2 * noise + (0.0 if model.config.model_type == "gemma3_text" else 1.0)
+        elif name.endswith("bias"):
+            value = 0.5 * noise
+        elif tensor.dim() == 1:  # norms: Gemma 2 and 3 add 1 to what is stored
+            value = 0.2 * noise + (0.0 if model.config.model_type in ("gemma2", "gemma3_text") else 1.0)
             if model.config.model_type == "gemma4_text" and ("q_norm" in name or "k_norm" in name):
                 value = 0.5 * value  # its scores are not scaled
         elif "embed_tokens" in name:

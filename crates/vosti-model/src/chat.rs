@@ -142,13 +142,13 @@ impl Default for ChatOptions {
 impl ChatTemplate {
     /// Checks that the template parses. `bos_token` and `eos_token` are texts, empty if there are none.
     pub fn new(source: String, bos_token: String, eos_token: String) -> Result<Self> {
-        let template = Self { source, bos_token, eos_token };
+        let template = Self { source: without_generation_marks(&source), bos_token, eos_token };
         let environment = template.environment(Date::DEFAULT).map_err(failed)?;
         environment.template_from_str(&template.source).map_err(failed)?;
         Ok(template)
     }
 
-    /// The template's text.
+    /// The template's text, its marks of generated parts as `if true`.
     pub fn source(&self) -> &str {
         &self.source
     }
@@ -194,6 +194,27 @@ impl ChatTemplate {
     }
 }
 
+/// transformers has a statement that marks what a model generated, `{% generation %}`, and prints what is inside: so does
+/// `{% if true %}`.
+fn without_generation_marks(source: &str) -> String {
+    let mut out = String::with_capacity(source.len());
+    let mut rest = source;
+    while let Some(at) = rest.find("{%") {
+        let (before, tag) = rest.split_at(at);
+        out.push_str(before);
+        let Some(end) = tag.find("%}").map(|end| end + 2) else { break };
+        let (tag, after) = tag.split_at(end);
+        match tag.trim_matches(['{', '%', '}', '-', '+']).trim() {
+            "generation" => out.push_str(&tag.replace("generation", "if true")),
+            "endgeneration" => out.push_str(&tag.replace("endgeneration", "endif")),
+            _ => out.push_str(tag),
+        }
+        rest = after;
+    }
+    out.push_str(rest);
+    out
+}
+
 fn failed(error: Error) -> ModelError {
     let line = error.line().map(|line| format!(" (line {line})")).unwrap_or_default();
     ModelError::Template(match error.detail() {
@@ -202,17 +223,29 @@ fn failed(error: Error) -> ModelError {
     })
 }
 
-/// Python's `json.dumps(value, ensure_ascii=False, indent=indent)`.
+/// Python's `json.dumps(value, ensure_ascii=False, indent=indent)`, or with `ensure_ascii=True`.
 fn to_json(value: Value, arguments: Kwargs) -> std::result::Result<String, Error> {
     let indent: Option<usize> = arguments.get("indent")?;
-    let _: Option<bool> = arguments.get("ensure_ascii")?;
+    let ascii: Option<bool> = arguments.get("ensure_ascii")?;
     let sort: Option<bool> = arguments.get("sort_keys")?;
     arguments.assert_all_used()?;
     let json =
         serde_json::to_value(&value).map_err(|e| Error::new(ErrorKind::InvalidOperation, "tojson").with_source(e))?;
     let mut out = String::new();
     write_json(&json, indent.map(|n| n.min(16)), sort.unwrap_or(false), 0, &mut out);
-    Ok(out)
+    Ok(if ascii.unwrap_or(false) { escape(&out) } else { out })
+}
+
+/// What is not ASCII, which JSON has in strings only, in UTF-16's units.
+fn escape(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        match c.is_ascii() {
+            true => out.push(c),
+            false => out.extend(c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}"))),
+        }
+    }
+    out
 }
 
 fn write_json(value: &serde_json::Value, indent: Option<usize>, sort: bool, depth: usize, out: &mut String) {

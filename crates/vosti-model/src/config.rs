@@ -11,19 +11,26 @@ use crate::error::{ModelError, Result};
 pub(crate) struct Fields<'a> {
     pub file: &'a str,
     object: &'a Map<String, Value>,
+    /// Keys that count as absent.
+    hidden: &'a [&'a str],
 }
 
 impl<'a> Fields<'a> {
     pub fn new(file: &'a str, value: &'a Value) -> Result<Self> {
         match value {
-            Value::Object(object) => Ok(Self { file, object }),
+            Value::Object(object) => Ok(Self { file, object, hidden: &[] }),
             _ => Err(ModelError::Damaged { file: file.into(), why: "its root is not an object".into() }),
         }
     }
 
+    /// The same object without some of its keys.
+    pub fn without(&self, hidden: &'a [&'a str]) -> Self {
+        Self { hidden, ..*self }
+    }
+
     /// A key's value; JSON's null counts as absent.
     pub fn get(&self, key: &str) -> Option<&'a Value> {
-        self.object.get(key).filter(|v| !v.is_null())
+        self.object.get(key).filter(|v| !v.is_null() && !self.hidden.contains(&key))
     }
 
     /// The object's keys.
@@ -33,7 +40,7 @@ impl<'a> Fields<'a> {
 
     pub fn object(&self, key: &str) -> Option<Fields<'a>> {
         let object = self.get(key)?.as_object()?;
-        Some(Fields { file: self.file, object })
+        Some(Fields { file: self.file, object, hidden: &[] })
     }
 
     pub fn bad(&self, key: &str, why: impl Into<String>) -> ModelError {
@@ -83,6 +90,21 @@ impl<'a> Fields<'a> {
         self.get(key).map(|v| v.as_str().ok_or_else(|| self.bad(key, format!("is {v}, not a string")))).transpose()
     }
 
+    /// A list of numbers.
+    pub fn floats(&self, key: &str) -> Result<Vec<f32>> {
+        let value = self.get(key).ok_or_else(|| self.bad(key, "is missing"))?;
+        let list = value.as_array().and_then(|a| a.iter().map(|v| Some(v.as_f64()? as f32)).collect());
+        list.ok_or_else(|| self.bad(key, "is not a list of numbers"))
+    }
+
+    /// A list of whole numbers, if the key is there.
+    pub fn u32s_opt(&self, key: &str) -> Result<Option<Vec<u32>>> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        let number = |v: &Value| v.as_u64().and_then(|n| u32::try_from(n).ok());
+        let list = value.as_array().and_then(|a| a.iter().map(number).collect());
+        list.map(Some).ok_or_else(|| self.bad(key, "is not a list of whole numbers"))
+    }
+
     /// A list of strings, if the key is there.
     pub fn strings_opt(&self, key: &str) -> Result<Option<Vec<&'a str>>> {
         let Some(value) = self.get(key) else { return Ok(None) };
@@ -91,17 +113,10 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// For each layer, whether it attends through the sliding window. From `layer_types`, or every
-/// `sliding_window_pattern`-th layer full.
-pub(crate) fn sliding_layers(fields: &Fields, layers: u32) -> Result<Vec<bool>> {
-    let Some(types) = fields.strings_opt("layer_types")? else {
-        let pattern = fields.u32_or("sliding_window_pattern", 6)?;
-        if pattern == 0 {
-            return Err(fields.bad("sliding_window_pattern", "is 0"));
-        }
-        return Ok((0..layers).map(|i| (i + 1) % pattern != 0).collect());
-    };
-    if types.len() != layers as usize {
+/// For each layer, whether it attends through the sliding window, as `layer_types` says if it is there.
+pub(crate) fn sliding_types(fields: &Fields, layers: usize) -> Result<Option<Vec<bool>>> {
+    let Some(types) = fields.strings_opt("layer_types")? else { return Ok(None) };
+    if types.len() != layers {
         return Err(fields.bad("layer_types", format!("lists {} layers of {layers}", types.len())));
     }
     let sliding = |t: &&str| match *t {
@@ -109,7 +124,19 @@ pub(crate) fn sliding_layers(fields: &Fields, layers: u32) -> Result<Vec<bool>> 
         "full_attention" => Ok(false),
         other => Err(fields.bad("layer_types", format!("names the unknown kind `{other}`"))),
     };
-    types.iter().map(sliding).collect()
+    types.iter().map(sliding).collect::<Result<_>>().map(Some)
+}
+
+/// As [`sliding_types`]; without the list every `sliding_window_pattern`-th layer is full.
+pub(crate) fn sliding_layers(fields: &Fields, layers: u32) -> Result<Vec<bool>> {
+    if let Some(sliding) = sliding_types(fields, layers as usize)? {
+        return Ok(sliding);
+    }
+    let pattern = fields.u32_or("sliding_window_pattern", 6)?;
+    if pattern == 0 {
+        return Err(fields.bad("sliding_window_pattern", "is 0"));
+    }
+    Ok((0..layers).map(|i| (i + 1) % pattern != 0).collect())
 }
 
 /// How many layers a configuration has, refused before a list is allocated from it.

@@ -46,6 +46,42 @@ pub enum RopeScaling {
         /// The tensor's name.
         tensor: String,
     },
+    /// YaRN: frequencies of many rotations in the original context kept, of few divided by `factor`, a ramp between.
+    Yarn {
+        /// Divisor of the low frequencies.
+        factor: f64,
+        /// Context length of the pre-training.
+        original: f64,
+        /// Rotations in it from which a frequency is kept.
+        fast: f64,
+        /// Rotations in it up to which a frequency is divided.
+        slow: f64,
+        /// Whether the ramp's ends are whole indices.
+        truncate: bool,
+        /// Factor of cosines and sines.
+        amplitude: f64,
+    },
+    /// Longrope: one divisor for each frequency, of two sets. A deployment that serves positions past `original` uses the
+    /// long ones for all requests, any other the short ones: no request's length decides.
+    Long {
+        /// Divisors for positions below `original` alone.
+        short: Factors,
+        /// Divisors for all positions.
+        long: Factors,
+        /// Context length of the pre-training.
+        original: u32,
+        /// Factor of cosines and sines.
+        amplitude: f64,
+    },
+}
+
+/// One number for each frequency.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Factors {
+    /// These.
+    Listed(Vec<f32>),
+    /// Those of a tensor of the file, by its name.
+    Tensor(String),
 }
 
 /// A rotary position embedding: one cosine and one sine table.
@@ -55,8 +91,36 @@ pub struct Rope {
     pub theta: f64,
     /// Head size; the tables have half as many columns.
     pub head_dim: u32,
+    /// Numbers of a head that rotate, as if they were a head of their own. Column pairs past these stand still.
+    pub rotary: u32,
     /// Deviation from the plain frequencies.
     pub scaling: RopeScaling,
+    /// Queries at position p are multiplied by `1 + beta ln(1 + floor(p / original))`, with these two numbers (Llama 4's
+    /// scale, which Ministral 3 has).
+    pub temperature: Option<(f64, f64)>,
+}
+
+impl Rope {
+    /// Every pair of a head of this size rotates, with the plain frequencies.
+    pub fn plain(theta: f64, head_dim: u32) -> Self {
+        Self { theta, head_dim, rotary: head_dim, scaling: RopeScaling::None, temperature: None }
+    }
+
+    /// None of a head's pairs rotates.
+    pub fn still(head_dim: u32) -> Self {
+        Self { rotary: 0, ..Self::plain(1.0, head_dim) }
+    }
+}
+
+/// What is RMS-normalised, with weights, before queries and keys are rotated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QkNorm {
+    /// Nothing.
+    None,
+    /// Each head of the queries and keys.
+    Heads,
+    /// All heads of the queries together, and all of the keys.
+    Whole,
 }
 
 /// One layer: attention, then a gated perceptron.
@@ -74,8 +138,14 @@ pub struct Layer {
     pub scale: f64,
     /// Soft cap of the attention scores; 0 for none.
     pub softcap: f64,
-    /// Queries and keys are RMS-normalised, with weights, before they are rotated.
-    pub qk_norm: bool,
+    /// Norm of queries and keys.
+    pub qk_norm: QkNorm,
+    /// The projections to queries, keys and values add a bias.
+    pub qkv_bias: bool,
+    /// The files have one tensor for queries, keys and values.
+    pub fused_qkv: bool,
+    /// The files have one tensor for gate and up.
+    pub fused_perceptron: bool,
     /// Values are RMS-normalised, without weights.
     pub v_norm: bool,
     /// The values are the raw keys: there is no value projection.
@@ -88,8 +158,12 @@ pub struct Layer {
     pub intermediate: u32,
     /// Its activation.
     pub activation: Activation,
-    /// Each half of the layer normalises its output too, before it joins the residual stream.
+    /// Each half of the layer normalises its input.
+    pub pre_norms: bool,
+    /// Each half of the layer normalises its output, before it joins the residual stream.
     pub post_norms: bool,
+    /// Factor of each half's output as it joins the residual stream; 1 where `post_norms`.
+    pub residual_scale: f64,
     /// The layer's output is multiplied by a learned scalar.
     pub scaled: bool,
 }
@@ -99,6 +173,8 @@ pub struct Layer {
 pub enum Naming {
     /// Hugging Face names, after the prefix that ends before `embed_tokens`.
     HuggingFace,
+    /// Hugging Face names of Granite's hybrid models, whose perceptron is called a shared expert.
+    GraniteHybrid,
     /// llama.cpp's names.
     Gguf,
 }
@@ -120,6 +196,8 @@ pub struct Decoder {
     pub embed_scale: f64,
     /// Soft cap of the logits; 0 for none.
     pub final_softcap: f64,
+    /// Divisor of the logits. By definition here it divides the final norm's weights, in f32.
+    pub logits_divisor: f32,
     /// The output matrix is the embedding matrix.
     pub tied: bool,
     /// Names of the tensors.

@@ -47,7 +47,7 @@ pub enum ModelError {
         version: u32,
     },
     /// The configuration names a model that Vosti has no family for.
-    #[error("unsupported architecture `{name}`; supported are {}", known.join(", "))]
+    #[error("unsupported architecture `{name}`; supported are {}: see `vosti models --families`", known.join(", "))]
     Architecture {
         /// The name in the file.
         name: String,
@@ -55,7 +55,7 @@ pub enum ModelError {
         known: Vec<&'static str>,
     },
     /// A configuration key is missing or out of range.
-    #[error("{file}: `{key}` {why}; the file is not a complete model configuration")]
+    #[error("{file}: `{key}` {why}")]
     Config {
         /// The file's name.
         file: String,
@@ -65,7 +65,9 @@ pub enum ModelError {
         why: String,
     },
     /// The configuration asks for a feature that the family does not have here.
-    #[error("this {family} model uses {feature}, which Vosti does not run; choose another model")]
+    #[error(
+        "this {family} model uses {feature}, which Vosti does not run; `vosti models --families` lists what it runs"
+    )]
     Feature {
         /// The family.
         family: &'static str,

@@ -41,7 +41,25 @@ macro_rules! tiny {
 }
 
 /// Tiny random models of every family, for tests against transformers; in BF16 and in FP32.
-const TINY: &[(&str, &str)] = tiny!["llama", "llama-untied", "qwen3", "gemma3", "gemma4", "gemma4-shared"];
+const TINY: &[(&str, &str)] = tiny![
+    "llama",
+    "llama-untied",
+    "qwen2",
+    "qwen3",
+    "ministral",
+    "ministral3",
+    "phi3",
+    "gemma2",
+    "gemma3",
+    "gemma4",
+    "gemma4-shared",
+    "olmo2",
+    "olmo3",
+    "granite",
+    "granite4",
+    "smollm3",
+    "ernie4_5",
+];
 
 /// Models whose weights the tests fetch: in FP32 too, against transformers' FP32.
 const FETCHED: [&str; 2] = ["smollm2-135m", "gemma-3-270m"];

@@ -2,15 +2,16 @@
 //!
 //! Nothing here depends on a batch, a query length or a phase: kernels are chosen from the model's
 //! dimensions and the target alone. Buffers ping-pong, so that no op reads a buffer it writes.
-//! Read next: `weights/recipe.rs`, which turns recipes into tensors.
+//! Read next: `recipe.rs`, then `weights.rs`, which turns recipes into tensors.
 
 use std::collections::BTreeMap;
 
 use vosti_core::{BufferDecl, Dtype, GroupDecl, LayerDecl, Op, Program, RowSet};
 use vosti_kernels::{Act, Binding, Const, Launch, Spec};
 
-use crate::decoder::{Activation, Decoder, Layer, Rope};
-use crate::error::{ModelError, Result};
+use crate::decoder::{Activation, Decoder, Layer, QkNorm, Rope};
+use crate::error::Result;
+use crate::recipe::{HeadRows, MatrixPart, Recipe};
 use crate::tensor_names::{Slot, tensor_name};
 
 /// What a deployment fixes besides the model.
@@ -35,65 +36,6 @@ pub struct ModelPlan {
     pub bindings: Vec<Binding>,
     /// How each weight named by a binding is made from the files.
     pub weights: BTreeMap<String, Recipe>,
-}
-
-/// How one weight is made from the model's tensors.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Recipe {
-    /// A matrix `[sum of rows, columns]` in the activation type: tensors stacked by rows.
-    Matrix {
-        /// The tensors, first rows first.
-        parts: Vec<MatrixPart>,
-        /// Width of every part.
-        columns: usize,
-    },
-    /// A vector in f32: `tensor + offset`.
-    Vector {
-        /// The tensor's name.
-        tensor: String,
-        /// Its length.
-        length: usize,
-        /// Added to every element.
-        offset: f32,
-    },
-    /// A vector in f32: one stored scalar, repeated.
-    Repeat {
-        /// The name of a tensor of one element.
-        tensor: String,
-        /// How often it is repeated.
-        length: usize,
-    },
-    /// A rotary table `[positions, head_dim / 2]` in f32.
-    Rope {
-        /// Its frequencies.
-        rope: Rope,
-        /// First axis.
-        positions: usize,
-        /// Sines instead of cosines.
-        sine: bool,
-    },
-}
-
-impl Recipe {
-    /// The extents of the weight it makes.
-    pub fn shape(&self) -> Vec<usize> {
-        match self {
-            Recipe::Matrix { parts, columns } => vec![parts.iter().map(|part| part.rows).sum(), *columns],
-            Recipe::Vector { length, .. } | Recipe::Repeat { length, .. } => vec![*length],
-            Recipe::Rope { rope, positions, .. } => vec![*positions, rope.head_dim as usize / 2],
-        }
-    }
-}
-
-/// One tensor of a [`Recipe::Matrix`].
-#[derive(Clone, Debug, PartialEq)]
-pub struct MatrixPart {
-    /// The tensor's name.
-    pub tensor: String,
-    /// Its rows.
-    pub rows: usize,
-    /// If set, each of this many heads has its rows in llama.cpp's interleaved order, to be undone.
-    pub permuted_heads: Option<usize>,
 }
 
 /// Compiles a decoder for a deployment.
@@ -188,7 +130,7 @@ impl Builder<'_> {
     /// Emits the whole forward pass and returns the logits buffer.
     fn decoder(&mut self) -> Result<u32> {
         let d = self.decoder;
-        let embed = self.matrix("embed", vec![(Slot::Embed, d.vocab, None)], 0, d.hidden);
+        let embed = self.matrix("embed", vec![self.rows(Slot::Embed, 0, d.vocab)], d.hidden);
         let k = self.bind(
             "embed",
             &[("V", int(d.vocab)), ("H", int(d.hidden)), ("SCALE", Const::Float(d.embed_scale))],
@@ -200,8 +142,10 @@ impl Builder<'_> {
             self.layer(index, &mut stream)?;
         }
 
-        let normed = self.norm("final_norm", Slot::FinalNorm, 0, stream[0])?;
-        let head = if d.tied { embed } else { self.matrix("head", vec![(Slot::Head, d.vocab, None)], 0, d.hidden) };
+        let weight = vec![self.rows(Slot::FinalNorm, 0, d.hidden)];
+        let weight = self.vector("final_norm", weight, d.norm_offset, d.logits_divisor);
+        let normed = self.norm(weight, stream[0])?;
+        let head = if d.tied { embed } else { self.matrix("head", vec![self.rows(Slot::Head, 0, d.vocab)], d.hidden) };
         let logits = self.buffer(d.vocab, Dtype::F32, RowSet::Selected);
         let k = self.bind(
             "linear_logits",
@@ -242,8 +186,8 @@ impl Builder<'_> {
         if index + 1 == d.layers.len() {
             attended = self.choose((attended, q_width), stream)?;
         }
-        let output =
-            self.matrix(&format!("layers.{index}.output"), vec![(Slot::Output, d.hidden, None)], index, q_width);
+        let output = vec![self.rows(Slot::Output, index, d.hidden)];
+        let output = self.matrix(&format!("layers.{index}.output"), output, q_width);
         self.join(
             layer,
             (attended, q_width),
@@ -254,8 +198,8 @@ impl Builder<'_> {
         stream.swap(0, 1);
 
         let gated = self.perceptron(index, layer, stream[0])?;
-        let down =
-            self.matrix(&format!("layers.{index}.down"), vec![(Slot::Down, d.hidden, None)], index, layer.intermediate);
+        let down = vec![self.rows(Slot::Down, index, d.hidden)];
+        let down = self.matrix(&format!("layers.{index}.down"), down, layer.intermediate);
         let scalar = layer.scaled.then(|| self.scalar_weight(index));
         self.join(
             layer,
@@ -283,19 +227,9 @@ impl Builder<'_> {
     /// Norm, fused projection, cache store and attention; returns the heads' outputs.
     fn attention(&mut self, index: usize, layer: &Layer, input: u32) -> Result<u32> {
         let d = self.decoder;
-        let normed = self.norm(&format!("layers.{index}.attention_norm"), Slot::AttentionNorm, index, input)?;
+        let normed = self.enter(layer, &format!("layers.{index}.attention_norm"), Slot::AttentionNorm, index, input)?;
         let columns = layer.projection();
-        let kv = layer.kv_heads * layer.head_dim;
-        let permuted = |heads: u32| d.permuted.then_some(heads as usize);
-        let mut parts = vec![(Slot::Query, layer.heads * layer.head_dim, permuted(layer.heads))];
-        if layer.cache_of.is_none() {
-            parts.push((Slot::Key, kv, permuted(layer.kv_heads)));
-            if !layer.keys_as_values {
-                parts.push((Slot::Value, kv, None));
-            }
-        }
-        let weight = self.matrix(&format!("layers.{index}.qkv"), parts, index, d.hidden);
-        let qkv = self.linear((normed, d.hidden), weight, columns.width)?;
+        let qkv = self.project(index, layer, columns.width, normed)?;
 
         let cache = match layer.cache_of {
             Some(earlier) => self.cache_of_layer[earlier],
@@ -303,9 +237,10 @@ impl Builder<'_> {
         };
         self.cache_of_layer.push(cache);
 
-        let eps = if layer.qk_norm { d.eps } else { 0.0 };
+        let normed = layer.qk_norm == QkNorm::Heads;
+        let eps = if normed { d.eps } else { 0.0 };
         let mut weights = self.rope_weights(&layer.rope);
-        if layer.qk_norm {
+        if normed {
             weights.push(self.norm_weight(&format!("layers.{index}.q_norm"), Slot::QueryNorm, index, layer.head_dim));
         }
         let dims = [
@@ -313,7 +248,7 @@ impl Builder<'_> {
             ("D", int(layer.head_dim)),
             ("STRIDE", int(columns.width)),
             ("OFFSET", int(0)),
-            ("NORM", int(layer.qk_norm as u32)),
+            ("NORM", int(normed as u32)),
             ("EPS", Const::Float(eps)),
         ];
         let k = self.bind("rope_q", &dims, weights)?;
@@ -326,16 +261,71 @@ impl Builder<'_> {
         Ok(out)
     }
 
+    /// The fused projection to queries, keys and values: with its bias, its queries and keys normed whole.
+    fn project(&mut self, index: usize, layer: &Layer, width: u32, input: u32) -> Result<u32> {
+        let hidden = self.decoder.hidden;
+        let parts = self.qkv(index, layer, [Slot::Query, Slot::Key, Slot::Value]);
+        let weight = self.matrix(&format!("layers.{index}.qkv"), parts, hidden);
+        let qkv = match layer.qkv_bias {
+            false => self.linear((input, hidden), weight, width)?,
+            true => {
+                let parts = self.qkv(index, layer, [Slot::QueryBias, Slot::KeyBias, Slot::ValueBias]);
+                let bias = self.vector(&format!("layers.{index}.qkv_bias"), parts, 0.0, 1.0);
+                let k = self.bind("linear_bias", &[("K", int(hidden)), ("N", int(width))], vec![weight, bias])?;
+                let out = self.scratch(width, input);
+                self.push_rowwise(k, vec![input], vec![out]);
+                out
+            }
+        };
+        if layer.qk_norm != QkNorm::Whole {
+            return Ok(qkv);
+        }
+        let (q, kv) = (layer.heads * layer.head_dim, layer.kv_heads * layer.head_dim);
+        let weights = vec![
+            self.norm_weight(&format!("layers.{index}.q_norm"), Slot::QueryNorm, index, q),
+            self.norm_weight(&format!("layers.{index}.k_norm"), Slot::KeyNorm, index, kv),
+        ];
+        let dims = [("Q", int(q)), ("KV", int(kv)), ("EPS", Const::Float(self.decoder.eps))];
+        let k = self.bind("norm_qk", &dims, weights)?;
+        let out = self.scratch(width, qkv);
+        self.push_rowwise(k, vec![qkv], vec![out]);
+        Ok(out)
+    }
+
+    /// Rows of the projection, queries first, from three tensors or from one that has them all.
+    fn qkv(&self, index: usize, layer: &Layer, slots: [Slot; 3]) -> Vec<MatrixPart> {
+        let (q, kv) = ((layer.heads * layer.head_dim) as usize, (layer.kv_heads * layer.head_dim) as usize);
+        let rotary = layer.rope.rotary;
+        let order =
+            HeadRows { size: layer.head_dim as usize, rotary: rotary as usize, interleaved: self.decoder.permuted };
+        // What rotates whole, or not at all, lies as kernels want it.
+        let moved = order.interleaved || (rotary > 0 && rotary < layer.head_dim);
+        let heads = moved.then_some(order);
+        let count = match (layer.cache_of, layer.keys_as_values) {
+            (Some(_), _) => 1,
+            (None, true) => 2,
+            (None, false) => 3,
+        };
+        let places = [(0, q, heads), (q, kv, heads), (q + kv, kv, None)];
+        let part = |(slot, (first, rows, heads)): (Slot, (usize, usize, Option<HeadRows>))| match layer.fused_qkv {
+            true => MatrixPart { tensor: self.tensor(Slot::Qkv, index), of: q + 2 * kv, first, rows, heads },
+            false => MatrixPart { heads, ..MatrixPart::whole(self.tensor(slot, index), rows) },
+        };
+        slots.into_iter().zip(places).take(count).map(part).collect()
+    }
+
     /// Declares the layer's cache and stores its keys and values there.
     fn store(&mut self, index: usize, layer: &Layer, columns: &Projection, qkv: u32) -> Result<u32> {
         let group = self.group(layer);
         let cache = self.layers.len() as u32;
         self.layers.push(LayerDecl { group });
-        let mut weights = self.rope_weights(&layer.rope);
-        if layer.qk_norm {
+        // Keys have no temperature.
+        let mut weights = self.rope_weights(&Rope { temperature: None, ..layer.rope.clone() });
+        let normed = layer.qk_norm == QkNorm::Heads;
+        if normed {
             weights.push(self.norm_weight(&format!("layers.{index}.k_norm"), Slot::KeyNorm, index, layer.head_dim));
         }
-        let eps = if layer.qk_norm || layer.v_norm { self.decoder.eps } else { 0.0 };
+        let eps = if normed || layer.v_norm { self.decoder.eps } else { 0.0 };
         let dims = [
             ("KV_HEADS", int(layer.kv_heads)),
             ("D", int(layer.head_dim)),
@@ -343,7 +333,7 @@ impl Builder<'_> {
             ("STRIDE", int(columns.width)),
             ("K_OFFSET", int(columns.k_offset)),
             ("V_OFFSET", int(columns.v_offset)),
-            ("NORM", int(layer.qk_norm as u32)),
+            ("NORM", int(normed as u32)),
             ("V_NORM", int(layer.v_norm as u32)),
             ("EPS", Const::Float(eps)),
         ];
@@ -355,9 +345,12 @@ impl Builder<'_> {
     /// Norm and gated linear unit; returns the unit's output.
     fn perceptron(&mut self, index: usize, layer: &Layer, input: u32) -> Result<u32> {
         let d = self.decoder;
-        let normed = self.norm(&format!("layers.{index}.mlp_norm"), Slot::MlpNorm, index, input)?;
-        let parts = vec![(Slot::Gate, layer.intermediate, None), (Slot::Up, layer.intermediate, None)];
-        let weight = self.matrix(&format!("layers.{index}.gate_up"), parts, index, d.hidden);
+        let normed = self.enter(layer, &format!("layers.{index}.mlp_norm"), Slot::MlpNorm, index, input)?;
+        let parts = match layer.fused_perceptron {
+            true => vec![self.rows(Slot::GateUp, index, 2 * layer.intermediate)],
+            false => [Slot::Gate, Slot::Up].map(|slot| self.rows(slot, index, layer.intermediate)).to_vec(),
+        };
+        let weight = self.matrix(&format!("layers.{index}.gate_up"), parts, d.hidden);
         let activation = match layer.activation {
             Activation::Silu => 0,
             Activation::GeluTanh => 1,
@@ -380,7 +373,11 @@ impl Builder<'_> {
     ) -> Result<()> {
         let d = self.decoder;
         if !layer.post_norms {
-            let k = self.bind("linear_add", &[("K", int(width)), ("N", int(d.hidden))], vec![weight])?;
+            let dims = [("K", int(width)), ("N", int(d.hidden)), ("SCALE", Const::Float(layer.residual_scale))];
+            let k = match layer.residual_scale == 1.0 {
+                true => self.bind("linear_add", &dims[..2], vec![weight])?,
+                false => self.bind("linear_add_scaled", &dims, vec![weight])?,
+            };
             self.push_rowwise(k, vec![x, stream[0]], vec![stream[1]]);
             return Ok(());
         }
@@ -393,8 +390,20 @@ impl Builder<'_> {
         Ok(())
     }
 
-    fn norm(&mut self, name: &str, slot: Slot, index: usize, input: u32) -> Result<u32> {
-        let weight = self.norm_weight(name, slot, index, self.decoder.hidden);
+    /// What half a layer reads of the stream: its norm, or the stream itself in the activations' type.
+    fn enter(&mut self, layer: &Layer, name: &str, slot: Slot, index: usize, input: u32) -> Result<u32> {
+        let hidden = self.decoder.hidden;
+        if layer.pre_norms {
+            let weight = self.norm_weight(name, slot, index, hidden);
+            return self.norm(weight, input);
+        }
+        let k = self.bind("round_stream", &[("H", int(hidden))], Vec::new())?;
+        let out = self.scratch(hidden, input);
+        self.push_rowwise(k, vec![input], vec![out]);
+        Ok(out)
+    }
+
+    fn norm(&mut self, weight: String, input: u32) -> Result<u32> {
         let k = self.bind("rmsnorm", &self.norm_dims(), vec![weight])?;
         let out = self.scratch(self.decoder.hidden, input);
         self.push_rowwise(k, vec![input], vec![out]);
@@ -492,27 +501,24 @@ impl Builder<'_> {
         tensor_name(self.decoder.naming, slot, index, post_norms)
     }
 
-    fn matrix(&mut self, name: &str, parts: Vec<(Slot, u32, Option<usize>)>, index: usize, columns: u32) -> String {
-        let parts = parts
-            .into_iter()
-            .map(|(slot, rows, permuted_heads)| MatrixPart {
-                tensor: self.tensor(slot, index),
-                rows: rows as usize,
-                permuted_heads,
-            })
-            .collect();
+    /// All rows of a tensor.
+    fn rows(&self, slot: Slot, index: usize, rows: u32) -> MatrixPart {
+        MatrixPart::whole(self.tensor(slot, index), rows as usize)
+    }
+
+    fn matrix(&mut self, name: &str, parts: Vec<MatrixPart>, columns: u32) -> String {
         self.weights.insert(name.to_string(), Recipe::Matrix { parts, columns: columns as usize });
         name.to_string()
     }
 
-    fn norm_weight(&mut self, name: &str, slot: Slot, index: usize, length: u32) -> String {
-        let recipe = Recipe::Vector {
-            tensor: self.tensor(slot, index),
-            length: length as usize,
-            offset: self.decoder.norm_offset,
-        };
-        self.weights.insert(name.to_string(), recipe);
+    fn vector(&mut self, name: &str, parts: Vec<MatrixPart>, offset: f32, divisor: f32) -> String {
+        self.weights.insert(name.to_string(), Recipe::Vector { parts, offset, divisor });
         name.to_string()
+    }
+
+    fn norm_weight(&mut self, name: &str, slot: Slot, index: usize, length: u32) -> String {
+        let parts = vec![self.rows(slot, index, length)];
+        self.vector(name, parts, self.decoder.norm_offset, 1.0)
     }
 
     fn scalar_weight(&mut self, index: usize) -> String {
@@ -542,55 +548,4 @@ impl Builder<'_> {
 
 fn int(value: u32) -> Const {
     Const::Int(value.into())
-}
-
-/// Refuses dimensions that no kernel serves, before anything is allocated from them.
-pub(crate) fn check_dimensions(d: &Decoder, file: &str) -> Result<()> {
-    let bad = |key: &str, why: String| Err(ModelError::Config { file: file.to_string(), key: key.to_string(), why });
-    let within = |value: u32, low: u32, high: u32| (low..=high).contains(&value);
-    if !within(d.vocab, 2, 1 << 21) {
-        return bad("vocab_size", format!("is {}, not between 2 and {}", d.vocab, 1 << 21));
-    }
-    if !within(d.hidden, 16, 1 << 16) || !d.hidden.is_multiple_of(16) {
-        return bad("hidden_size", format!("is {}, not a multiple of 16 between 16 and {}", d.hidden, 1 << 16));
-    }
-    if !within(d.context, 1, 1 << 22) {
-        return bad("max_position_embeddings", format!("is {}, not between 1 and {}", d.context, 1 << 22));
-    }
-    if d.layers.is_empty() || d.layers.len() > 1024 {
-        return bad("num_hidden_layers", format!("is {}, not between 1 and 1024", d.layers.len()));
-    }
-    if !(d.eps.is_finite() && d.eps > 0.0 && d.eps < 1.0) {
-        return bad("rms_norm_eps", format!("is {}, not between 0 and 1", d.eps));
-    }
-    for (i, layer) in d.layers.iter().enumerate() {
-        if !layer.head_dim.is_power_of_two() || !within(layer.head_dim, 16, 512) {
-            return bad(
-                "head_dim",
-                format!("is {} in layer {i}, not a power of two between 16 and 512", layer.head_dim),
-            );
-        }
-        if !within(layer.heads, 1, 1024) || layer.kv_heads == 0 || layer.heads % layer.kv_heads != 0 {
-            return bad(
-                "num_key_value_heads",
-                format!("is {} in layer {i}, which does not divide {} heads", layer.kv_heads, layer.heads),
-            );
-        }
-        if !within(layer.intermediate, 16, 1 << 18) || layer.intermediate % 16 != 0 {
-            return bad(
-                "intermediate_size",
-                format!("is {}, not a multiple of 16 up to {}", layer.intermediate, 1 << 18),
-            );
-        }
-        if layer.window == Some(0) {
-            return bad("sliding_window", "is 0".into());
-        }
-        if !(layer.rope.theta.is_finite() && layer.rope.theta > 0.0) {
-            return bad("rope_theta", format!("is {}, not a positive number", layer.rope.theta));
-        }
-        if !layer.scale.is_finite() {
-            return bad("query_pre_attn_scalar", "gives a scale that is not a number".into());
-        }
-    }
-    Ok(())
 }

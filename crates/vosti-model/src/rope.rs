@@ -1,18 +1,41 @@
 //! Rotary tables in f32, computed as transformers does: f32 frequencies, f32 angles, then cosine and sine.
 //!
-//! Powers, sines and cosines are libm's, so that a table is the same bits on every platform.
+//! Powers, sines, cosines and logarithms are libm's, so that a table is the same bits on every platform. Nothing here knows
+//! a request: a table depends on the model and on how many positions the deployment serves.
 
 use std::ops::Range;
 
-use crate::decoder::{Rope, RopeScaling};
+use crate::decoder::{Factors, Rope, RopeScaling};
 
-/// The frequency of each pair of columns. `divisors`: for [`RopeScaling::Divisors`], one for each.
-pub(crate) fn frequencies(rope: &Rope, divisors: &[f32]) -> Vec<f32> {
-    let half = rope.head_dim as usize / 2;
-    let plain = |i: usize| {
-        let exponent = (2 * i) as f32 / rope.head_dim as f32;
-        1.0 / libm::pow(rope.theta, f64::from(exponent)) as f32
+/// The factors that a file's tensors hold, if the embedding needs one: its name.
+pub(crate) fn tensor(rope: &Rope, positions: usize) -> Option<&str> {
+    match &rope.scaling {
+        RopeScaling::Divisors { tensor } => Some(tensor),
+        RopeScaling::Long { short, long, original, .. } => {
+            match if positions > *original as usize { long } else { short } {
+                Factors::Tensor(name) => Some(name),
+                Factors::Listed(_) => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+/// The frequency of each pair of columns, for a deployment of so many positions. `factors`: what [`tensor`] names, one number
+/// for each pair that rotates.
+pub(crate) fn frequencies(rope: &Rope, positions: usize, factors: &[f32]) -> Vec<f32> {
+    let mut all = rotating(rope, positions, factors);
+    all.resize(rope.head_dim as usize / 2, 0.0);
+    all
+}
+
+fn rotating(rope: &Rope, positions: usize, factors: &[f32]) -> Vec<f32> {
+    let half = rope.rotary as usize / 2;
+    let power = |i: usize| {
+        let exponent = (2 * i) as f32 / rope.rotary as f32;
+        libm::pow(rope.theta, f64::from(exponent)) as f32
     };
+    let plain = |i: usize| 1.0 / power(i);
     match &rope.scaling {
         RopeScaling::None => (0..half).map(plain).collect(),
         RopeScaling::Linear { factor } => (0..half).map(|i| plain(i) / *factor as f32).collect(),
@@ -20,10 +43,22 @@ pub(crate) fn frequencies(rope: &Rope, divisors: &[f32]) -> Vec<f32> {
             (0..half).map(|i| llama3(plain(i), *factor as f32, *low as f32, *high as f32, *original as f32)).collect()
         }
         RopeScaling::Proportional { fraction, factor } => {
-            let rotating = (fraction * f64::from(rope.head_dim) / 2.0) as usize;
+            let rotating = (fraction * f64::from(rope.rotary) / 2.0) as usize;
             (0..half).map(|i| if i < rotating { plain(i) / *factor as f32 } else { 0.0 }).collect()
         }
-        RopeScaling::Divisors { .. } => (0..half).map(|i| plain(i) / divisors[i]).collect(),
+        RopeScaling::Divisors { .. } => (0..half).map(|i| plain(i) / factors[i]).collect(),
+        RopeScaling::Yarn { factor, .. } => {
+            let kept = kept(rope);
+            let mix = |i: usize| 1.0 / (*factor as f32 * power(i)) * (1.0 - kept[i]) + plain(i) * kept[i];
+            (0..half).map(mix).collect()
+        }
+        RopeScaling::Long { short, long, original, .. } => {
+            let factors = match if positions > *original as usize { long } else { short } {
+                Factors::Listed(listed) => listed,
+                Factors::Tensor(_) => factors,
+            };
+            (0..half).map(|i| 1.0 / (factors[i] * power(i))).collect()
+        }
     }
 }
 
@@ -40,12 +75,63 @@ fn llama3(frequency: f32, factor: f32, low: f32, high: f32, original: f32) -> f3
     (1.0 - smooth) * frequency / factor + smooth * frequency
 }
 
+/// How much of each frequency YaRN keeps (transformers `_compute_yarn_parameters`).
+fn kept(rope: &Rope) -> Vec<f32> {
+    let RopeScaling::Yarn { original, fast, slow, truncate, .. } = &rope.scaling else { return Vec::new() };
+    let dim = f64::from(rope.rotary);
+    let index = |rotations: f64| {
+        dim * libm::log(original / (rotations * std::f64::consts::TAU)) / (2.0 * libm::log(rope.theta))
+    };
+    let (mut low, mut high) = (index(*fast), index(*slow));
+    if *truncate {
+        (low, high) = (libm::floor(low), libm::ceil(high));
+    }
+    let (low, mut high) = (low.max(0.0), high.min(dim - 1.0));
+    if low == high {
+        high += 0.001;
+    }
+    let ramp = |i: u32| ((i as f32 - low as f32) / (high - low) as f32).clamp(0.0, 1.0);
+    (0..rope.rotary / 2).map(|i| 1.0 - ramp(i)).collect()
+}
+
 /// Rows of the table `[positions, head_dim / 2]` of cosines or sines.
-pub(crate) fn table(frequencies: &[f32], positions: Range<usize>, sine: bool) -> Vec<f32> {
+pub(crate) fn table(rope: &Rope, frequencies: &[f32], positions: Range<usize>, sine: bool) -> Vec<f32> {
     let function = if sine { libm::sinf } else { libm::cosf };
+    let amplitude = match &rope.scaling {
+        RopeScaling::Yarn { amplitude, .. } | RopeScaling::Long { amplitude, .. } => *amplitude as f32,
+        _ => 1.0,
+    };
+    // Pairs that stand still are multiplied by one, whatever the others' amplitude.
+    let rotating = rope.rotary as usize / 2;
     let mut out = Vec::with_capacity(positions.len() * frequencies.len());
     for position in positions {
-        out.extend(frequencies.iter().map(|f| function(position as f32 * f)));
+        let temperature = rope.temperature.map_or(1.0, |(beta, original)| {
+            (1.0 + beta * libm::log(1.0 + libm::floor(position as f64 / original))) as f32
+        });
+        out.extend(frequencies.iter().enumerate().map(|(i, f)| {
+            let amplitude = if i < rotating { amplitude } else { 1.0 };
+            function(position as f32 * f) * amplitude * temperature
+        }));
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn longrope_takes_its_factors_by_the_positions_that_are_served() {
+        let (short, long) = (Factors::Listed(vec![1.0; 4]), Factors::Tensor("long".into()));
+        let scaling = RopeScaling::Long { short, long, original: 64, amplitude: 1.5 };
+        let rope = Rope { rotary: 8, scaling, ..Rope::plain(10_000.0, 16) };
+        assert_eq!((tensor(&rope, 64), tensor(&rope, 65)), (None, Some("long")));
+        let (near, far) = (frequencies(&rope, 64, &[]), frequencies(&rope, 65, &[2.0; 4]));
+        assert!(near.iter().zip(&far).all(|(n, f)| *f == n / 2.0));
+        assert_eq!((near.len(), &near[4..]), (8, &[0.0; 4][..]));
+        // The same position, whichever rows are asked for.
+        let whole = table(&rope, &far, 0..65, false);
+        assert_eq!(whole[3 * 8..4 * 8], table(&rope, &far, 3..4, false));
+        assert_eq!((whole[0], whole[4]), (1.5, 1.0));
+    }
 }

@@ -5,11 +5,12 @@ use std::ops::Range;
 
 use vosti_kernels::{Act, Quantised, TensorData};
 
-use crate::decoder::{Rope, RopeScaling};
+use crate::decoder::Rope;
 use crate::dequantise::{Block, GgmlType};
 use crate::error::{ModelError, Result};
 use crate::files::{RawTensor, TensorFiles};
-use crate::plan::{MatrixPart, ModelPlan, Recipe};
+use crate::plan::ModelPlan;
+use crate::recipe::{MatrixPart, Recipe};
 use crate::rope;
 
 /// A weight ready for a device.
@@ -91,7 +92,7 @@ impl<'a> Weights<'a> {
             let within = rows.start.max(first)..rows.end.min(first + part.rows);
             if !within.is_empty() {
                 let raw = self.files.tensor(&part.tensor)?;
-                expect_shape(&part.tensor, &raw, &[part.rows, columns])?;
+                expect_shape(&part.tensor, &raw, &[part.of, columns])?;
                 let within = within.start - first..within.end - first;
                 let (start, bytes) = stored(&raw, part, columns, within.clone());
                 if let Some(block) = raw.kind.first_not_finite(bytes) {
@@ -147,13 +148,23 @@ impl<'a> Weights<'a> {
         Ok(out)
     }
 
-    fn rope(&self, rope: &Rope, positions: Range<usize>, sine: bool) -> Result<Vec<f32>> {
-        let half = rope.head_dim as usize / 2;
-        let divisors = match &rope.scaling {
-            RopeScaling::Divisors { tensor } => self.floats(tensor, half)?,
-            _ => Vec::new(),
+    /// A vector's parts in f32, one behind the other.
+    fn vector(&self, parts: &[MatrixPart]) -> Result<Vec<f32>> {
+        let mut out = Vec::new();
+        for part in parts {
+            let values = self.floats(&part.tensor, part.of)?;
+            out.extend((0..part.rows).map(|row| values[part.stored(row)]));
+        }
+        Ok(out)
+    }
+
+    /// Rows of a table of so many positions.
+    fn rope(&self, rope: &Rope, positions: usize, rows: Range<usize>, sine: bool) -> Result<Vec<f32>> {
+        let factors = match rope::tensor(rope, positions) {
+            Some(tensor) => self.floats(tensor, rope.rotary as usize / 2)?,
+            None => Vec::new(),
         };
-        Ok(rope::table(&rope::frequencies(rope, &divisors), positions, sine))
+        Ok(rope::table(rope, &rope::frequencies(rope, positions, &factors), rows, sine))
     }
 }
 
@@ -165,12 +176,12 @@ impl WeightSource for Weights<'_> {
     fn rows(&self, name: &str, rows: Range<usize>) -> Result<TensorData> {
         Ok(match self.recipe(name)? {
             Recipe::Matrix { parts, columns } => self.matrix(parts, *columns, rows)?,
-            Recipe::Vector { tensor, length, offset } => {
-                let values = self.floats(tensor, *length)?;
-                TensorData::F32(values[rows].iter().map(|v| v + offset).collect())
+            Recipe::Vector { parts, offset, divisor } => {
+                let values = self.vector(parts)?;
+                TensorData::F32(values[rows].iter().map(|v| (v + offset) / divisor).collect())
             }
             Recipe::Repeat { tensor, .. } => TensorData::F32(vec![self.floats(tensor, 1)?[0]; rows.len()]),
-            Recipe::Rope { rope, sine, .. } => TensorData::F32(self.rope(rope, rows, *sine)?),
+            Recipe::Rope { rope, positions, sine } => TensorData::F32(self.rope(rope, *positions, rows, *sine)?),
         })
     }
 
@@ -204,8 +215,8 @@ fn append_block(block: &Block, out: &mut Quantised) -> bool {
 /// Rows of a rotary table that needs no file; none for any other recipe.
 pub fn rotary(recipe: &Recipe, rows: Range<usize>) -> Option<Vec<f32>> {
     match recipe {
-        Recipe::Rope { rope, sine, .. } if !matches!(rope.scaling, RopeScaling::Divisors { .. }) => {
-            Some(rope::table(&rope::frequencies(rope, &[]), rows, *sine))
+        Recipe::Rope { rope, positions, sine } if rope::tensor(rope, *positions).is_none() => {
+            Some(rope::table(rope, &rope::frequencies(rope, *positions, &[]), rows, *sine))
         }
         _ => None,
     }
@@ -249,15 +260,15 @@ fn row_bytes(kind: GgmlType, columns: usize) -> usize {
 /// The bytes of one of a part's rows.
 fn stored_row<'a>(raw: &RawTensor<'a>, part: &MatrixPart, columns: usize, row: usize) -> &'a [u8] {
     let bytes = row_bytes(raw.kind, columns);
-    let source = part.permuted_heads.map_or(row, |heads| unpermuted(row, part.rows / heads));
-    &raw.bytes[source * bytes..][..bytes]
+    &raw.bytes[part.stored(row) * bytes..][..bytes]
 }
 
 /// Where the bytes of some of a part's rows begin, and they: of whole heads where rows of a head are stored in another order.
 fn stored<'a>(raw: &RawTensor<'a>, part: &MatrixPart, columns: usize, rows: Range<usize>) -> (usize, &'a [u8]) {
-    let head = part.permuted_heads.map_or(1, |heads| part.rows / heads);
+    let head = part.heads.map_or(1, |heads| heads.size);
     let bytes = row_bytes(raw.kind, columns);
-    let (start, end) = (rows.start / head * head * bytes, rows.end.next_multiple_of(head) * bytes);
+    let (start, end) = (rows.start / head * head, rows.end.next_multiple_of(head));
+    let (start, end) = ((part.first + start) * bytes, (part.first + end) * bytes);
     (start, &raw.bytes[start..end])
 }
 
@@ -273,14 +284,6 @@ fn from_bf16(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)
 }
 
-/// llama.cpp stores a head's rows so that the pairs that rotate together are neighbours: its row `2 i + h`
-/// is the head's row `h D / 2 + i`. Gives the stored row of a head's row.
-fn unpermuted(row: usize, head_dim: usize) -> usize {
-    let (head, within) = (row / head_dim, row % head_dim);
-    let (half, pair) = (within / (head_dim / 2), within % (head_dim / 2));
-    head * head_dim + 2 * pair + half
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -293,12 +296,5 @@ mod tests {
         for value in specials.into_iter().chain(ties).chain(spread) {
             assert_eq!(to_bf16(value), half::bf16::from_f32(value).to_bits(), "{value:e}");
         }
-    }
-
-    #[test]
-    fn unpermuting_gives_each_row_of_a_head_once() {
-        // A head of four rows a0 a1 | b0 b1 is stored a0 b0 a1 b1.
-        let stored: Vec<usize> = (0..8).map(|row| unpermuted(row, 4)).collect();
-        assert_eq!(stored, [0, 2, 1, 3, 4, 6, 5, 7]);
     }
 }

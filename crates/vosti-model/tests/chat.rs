@@ -70,3 +70,13 @@ fn a_template_that_does_not_parse_is_refused_with_its_line() {
     let error = ChatTemplate::new("\n{% if %}".into(), String::new(), String::new()).err().unwrap().to_string();
     assert!(error.contains("line 2"), "{error}");
 }
+
+#[test]
+fn what_transformers_marks_as_generated_is_printed_like_the_rest() {
+    let source =
+        "a {%- generation -%} b {{ ['é🙂'] | tojson(ensure_ascii=True) }} {%- endgeneration %} c{% generation %}";
+    let source = format!("{source}d{{% endgeneration %}}{{% raw %}}{{{{ generation }}}}{{% endraw %}}");
+    let template = ChatTemplate::new(source, String::new(), String::new()).unwrap();
+    let text = template.render(&Value::Array(vec![]), &ChatOptions::default()).unwrap();
+    assert_eq!(text, r#"ab ["\u00e9\ud83d\ude42"] cd{{ generation }}"#);
+}

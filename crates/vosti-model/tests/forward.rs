@@ -84,6 +84,18 @@ impl<'a> Evaluator<'a> {
             }
             "linear" => self.linear(launch, x, int(launch, "N")),
             "linear_add" => add(&self.linear(launch, x, int(launch, "N")), y.unwrap()),
+            "linear_add_scaled" => {
+                let scale = float(launch, "SCALE");
+                let scaled: Vec<f32> = self.linear(launch, x, int(launch, "N")).iter().map(|v| v * scale).collect();
+                add(&scaled, y.unwrap())
+            }
+            "linear_bias" => {
+                let bias = self.weight(launch, 1);
+                let sums = self.linear(launch, x, bias.len());
+                sums.iter().enumerate().map(|(i, v)| v + bias[i % bias.len()]).collect()
+            }
+            "round_stream" => x.clone(),
+            "norm_qk" => self.norm_qk(launch, x),
             "linear_logits" => {
                 let cap = float(launch, "SOFTCAP");
                 let logits = self.linear(launch, x, int(launch, "N"));
@@ -103,6 +115,17 @@ impl<'a> Evaluator<'a> {
     fn norm(&self, launch: &Launch, x: &[f32]) -> Vec<f32> {
         let (h, eps) = (int(launch, "H"), float(launch, "EPS"));
         x.chunks(h).flat_map(|row| normed(row, eps, Some(self.weight(launch, 0)))).collect()
+    }
+
+    /// Queries and keys each normed whole.
+    fn norm_qk(&self, launch: &Launch, x: &[f32]) -> Vec<f32> {
+        let (q, kv, eps) = (int(launch, "Q"), int(launch, "KV"), float(launch, "EPS"));
+        let row = |row: &[f32]| {
+            let queries = normed(&row[..q], eps, Some(self.weight(launch, 0)));
+            let keys = normed(&row[q..q + kv], eps, Some(self.weight(launch, 1)));
+            [queries, keys, row[q + kv..].to_vec()].concat()
+        };
+        x.chunks(q + 2 * kv).flat_map(row).collect()
     }
 
     fn linear(&self, launch: &Launch, x: &[f32], n: usize) -> Vec<f32> {
@@ -159,7 +182,7 @@ impl<'a> Evaluator<'a> {
         let (heads, kv_heads, d) = (int(launch, "HEADS"), int(launch, "KV_HEADS"), int(launch, "D"));
         let known = launch.spec.constants.contains_key("WINDOW");
         assert_eq!(if known { int(launch, "WINDOW") } else { 0 }, window.unwrap_or(0) as usize);
-        let scale = float(launch, "SCALE");
+        let (scale, cap) = (float(launch, "SCALE"), float(launch, "SOFTCAP"));
         let (keys, values) = &self.caches[layer];
         let mut result = Vec::new();
         for (p, row) in self.buffers[q as usize].chunks(heads * d).enumerate() {
@@ -167,7 +190,10 @@ impl<'a> Evaluator<'a> {
             for head in 0..heads {
                 let at = |j: usize| (j * kv_heads + head / (heads / kv_heads)) * d;
                 let query = &row[head * d..][..d];
-                let score = |j: usize| scale * query.iter().zip(&keys[at(j)..]).map(|(a, b)| a * b).sum::<f32>();
+                let score = |j: usize| {
+                    let score = scale * query.iter().zip(&keys[at(j)..]).map(|(a, b)| a * b).sum::<f32>();
+                    if cap > 0.0 { cap * (score / cap).tanh() } else { score }
+                };
                 let scores: Vec<f32> = (first..=p).map(score).collect();
                 let top = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
                 let shares: Vec<f32> = scores.iter().map(|s| (s - top).exp()).collect();
@@ -259,4 +285,59 @@ fn a_gemma4_with_keys_as_values_computes_transformers_logits() {
 #[test]
 fn a_gemma4_with_shared_caches_computes_transformers_logits() {
     check("gemma4-shared");
+}
+
+#[test]
+fn a_qwen2_with_biases_computes_transformers_logits() {
+    check("qwen2");
+}
+
+#[test]
+fn a_ministral_with_windows_computes_transformers_logits() {
+    check("ministral");
+}
+
+#[test]
+fn a_ministral3_with_yarn_and_queries_scaled_by_position_computes_transformers_logits() {
+    check("ministral3");
+}
+
+#[test]
+fn a_phi3_with_fused_tensors_partial_rotation_and_longrope_computes_transformers_logits() {
+    check("phi3");
+}
+
+#[test]
+fn a_gemma2_with_soft_caps_computes_transformers_logits() {
+    check("gemma2");
+}
+
+#[test]
+fn an_olmo2_with_norms_of_whole_queries_computes_transformers_logits() {
+    check("olmo2");
+}
+
+#[test]
+fn an_olmo3_with_windows_and_yarn_computes_transformers_logits() {
+    check("olmo3");
+}
+
+#[test]
+fn a_granite_with_multipliers_computes_transformers_logits() {
+    check("granite");
+}
+
+#[test]
+fn a_dense_granite4_computes_transformers_logits() {
+    check("granite4");
+}
+
+#[test]
+fn a_smollm3_with_a_layer_without_rotation_computes_transformers_logits() {
+    check("smollm3");
+}
+
+#[test]
+fn an_ernie4_5_with_interleaved_heads_computes_transformers_logits() {
+    check("ernie4_5");
 }

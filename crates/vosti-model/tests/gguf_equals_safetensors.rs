@@ -77,10 +77,20 @@ impl Writer {
     }
 }
 
+/// llama.cpp's name of a family.
+fn architecture(model_type: &str) -> &str {
+    match model_type.trim_end_matches("_text") {
+        "granitemoehybrid" => "granite",
+        "ministral3" => "mistral3",
+        "olmo3" => "olmo2",
+        same => same,
+    }
+}
+
 /// The metadata that llama.cpp's converter writes for a configuration.
 fn write_values(w: &mut Writer, config: &Value) {
     let kind = config["model_type"].as_str().unwrap();
-    let architecture = kind.trim_end_matches("_text");
+    let architecture = architecture(kind);
     let int = |key: &str| config[key].as_u64().unwrap();
     let key = |name: &str| format!("{architecture}.{name}");
     w.string("general.architecture", architecture);
@@ -102,15 +112,74 @@ fn write_values(w: &mut Writer, config: &Value) {
         "gemma4" => write_gemma4_values(w, config),
         _ => {
             w.int(&key("attention.head_count_kv"), int("num_key_value_heads"));
-            w.int(&key("feed_forward_length"), int("intermediate_size"));
+            let shared = config["shared_intermediate_size"].as_u64();
+            w.int(&key("feed_forward_length"), shared.unwrap_or_else(|| int("intermediate_size")));
             if let Some(d) = config["head_dim"].as_u64() {
                 w.int(&key("attention.key_length"), d);
             }
         }
     }
+    write_scaling(w, config, &key);
+    write_factors(w, config, &key);
     if architecture == "gemma3" {
         w.string(&key("rope.scaling.type"), "linear");
         w.float(&key("rope.scaling.factor"), config["rope_scaling"]["factor"].as_f64().unwrap());
+    }
+}
+
+/// YaRN, longrope and how much of a head rotates.
+fn write_scaling(w: &mut Writer, config: &Value, key: &dyn Fn(&str) -> String) {
+    let parameters = [&config["rope_parameters"], &config["rope_scaling"]].into_iter().find(|p| p.is_object());
+    let Some(parameters) = parameters else { return };
+    if let Some(theta) = parameters["rope_theta"].as_f64().filter(|_| config["rope_theta"].is_null()) {
+        w.float(&key("rope.freq_base"), theta);
+    }
+    let original = parameters["original_max_position_embeddings"].as_u64();
+    let original = original.or(config["original_max_position_embeddings"].as_u64());
+    match parameters["rope_type"].as_str().or(parameters["type"].as_str()) {
+        Some("yarn") => {
+            w.string(&key("rope.scaling.type"), "yarn");
+            w.float(&key("rope.scaling.factor"), parameters["factor"].as_f64().unwrap());
+            w.int(&key("rope.scaling.original_context_length"), original.unwrap());
+        }
+        Some("longrope") => {
+            w.int(&key("rope.scaling.original_context_length"), original.unwrap());
+            let (context, original) = (config["max_position_embeddings"].as_f64().unwrap(), original.unwrap() as f64);
+            w.float(&key("rope.scaling.attn_factor"), (1.0 + (context / original).ln() / original.ln()).sqrt());
+            let d = config["hidden_size"].as_u64().unwrap() / config["num_attention_heads"].as_u64().unwrap();
+            let share = config["partial_rotary_factor"].as_f64().unwrap();
+            w.int(&key("rope.dimension_count"), (d as f64 * share) as u64);
+            for (name, field) in [("short", "short_factor"), ("long", "long_factor")] {
+                let list: Vec<f32> =
+                    parameters[field].as_array().unwrap().iter().map(|v| v.as_f64().unwrap() as f32).collect();
+                w.tensor(&format!("rope_factors_{name}.weight"), &[list.len()], &list);
+            }
+        }
+        _ => {}
+    }
+    if let Some(beta) = parameters["llama_4_scaling_beta"].as_f64() {
+        w.float(&key("rope.scaling.yarn_log_multiplier"), parameters["mscale_all_dim"].as_f64().unwrap());
+        w.float(&key("attention.temperature_scale"), beta);
+    }
+}
+
+/// Granite's multipliers, Gemma 2's cap of scores, OLMo 3's windows.
+fn write_factors(w: &mut Writer, config: &Value, key: &dyn Fn(&str) -> String) {
+    for (field, name) in [
+        ("embedding_multiplier", "embedding_scale"),
+        ("attention_multiplier", "attention.scale"),
+        ("residual_multiplier", "residual_scale"),
+        ("logits_scaling", "logit_scale"),
+        ("attn_logit_softcapping", "attn_logit_softcapping"),
+    ] {
+        if let Some(value) = config[field].as_f64() {
+            w.float(&key(name), value);
+        }
+    }
+    if config["model_type"] == "olmo3" {
+        let flags = config["layer_types"].as_array().unwrap().iter().map(|t| u8::from(t == "sliding_attention"));
+        let flags: Vec<u8> = flags.collect();
+        w.list(&key("attention.sliding_window_pattern"), 7, flags.len(), &flags);
     }
 }
 
@@ -145,8 +214,14 @@ fn gguf_name(name: &str, sandwich: bool) -> String {
         _ => {}
     }
     let (layer, part) = name.strip_prefix("layers.").unwrap().split_once('.').unwrap();
+    if let Some(projection) = part.strip_suffix("_proj.bias") {
+        return format!("blk.{layer}.attn_{}.bias", projection.strip_prefix("self_attn.").unwrap());
+    }
     let part = match part.trim_end_matches(".weight") {
         "input_layernorm" => "attn_norm",
+        "self_attn.qkv_proj" => "attn_qkv",
+        "mlp.gate_up_proj" => "ffn_up",
+        "shared_mlp.output_linear" => "ffn_down",
         "self_attn.q_proj" => "attn_q",
         "self_attn.k_proj" => "attn_k",
         "self_attn.v_proj" => "attn_v",
@@ -178,7 +253,7 @@ fn divisors(config: &Value) -> Option<Vec<f32>> {
         let half = config["global_head_dim"].as_u64().unwrap() as usize / 2;
         return Some((0..half).map(|i| if i < half / 4 { 1.0 } else { 1e30 }).collect());
     }
-    let scaling = config["rope_scaling"].as_object().filter(|s| s["rope_type"] == "llama3")?;
+    let scaling = config["rope_scaling"].as_object().filter(|s| s.get("rope_type").is_some_and(|t| t == "llama3"))?;
     let of = |key: &str| scaling[key].as_f64().unwrap();
     let d = config["hidden_size"].as_u64().unwrap() / config["num_attention_heads"].as_u64().unwrap();
     let divisor = |i: u64| {
@@ -197,7 +272,8 @@ fn write(folder: &Path, config: &Value) -> Vec<u8> {
     let bytes = std::fs::read(folder.join("model.safetensors")).unwrap();
     let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
     let kind = config["model_type"].as_str().unwrap();
-    let gemma = kind.starts_with("gemma");
+    let sandwich = kind.starts_with("gemma") || kind.starts_with("olmo");
+    let interleaved = ["llama", "granite", "granitemoehybrid", "smollm3", "ministral3"].contains(&kind);
     for (name, view) in tensors.iter() {
         let wide = |b: &[u8]| f32::from_bits(u32::from(b[0]) << 16 | u32::from(b[1]) << 24);
         let mut values: Vec<f32> = view.data().chunks_exact(2).map(wide).collect();
@@ -206,13 +282,21 @@ fn write(folder: &Path, config: &Value) -> Vec<u8> {
             () if name.ends_with("k_proj.weight") => config["num_key_value_heads"].as_u64(),
             () => None,
         };
-        if let Some(heads) = heads.filter(|_| kind == "llama") {
+        if let Some(heads) = heads.filter(|_| interleaved) {
             values = interleave(&values, view.shape()[0], heads as usize);
         }
-        if kind == "gemma3_text" && view.shape().len() == 1 {
+        if ["gemma2", "gemma3_text"].contains(&kind) && view.shape().len() == 1 {
             values.iter_mut().for_each(|v| *v += 1.0);
         }
-        w.tensor(&gguf_name(name, gemma), view.shape(), &values);
+        if let Some(layer) = name.strip_suffix(".shared_mlp.input_linear.weight") {
+            // The converter takes gate and up apart.
+            let (shape, layer) = ([view.shape()[0] / 2, view.shape()[1]], layer.strip_prefix("model.layers.").unwrap());
+            for (name, half) in ["gate", "up"].iter().zip(values.chunks(values.len() / 2)) {
+                w.tensor(&format!("blk.{layer}.ffn_{name}.weight"), &shape, half);
+            }
+            continue;
+        }
+        w.tensor(&gguf_name(name, sandwich), view.shape(), &values);
     }
     if let Some(divisors) = divisors(config) {
         w.tensor("rope_freqs.weight", &[divisors.len()], &divisors);
@@ -283,4 +367,54 @@ fn a_gemma4_with_keys_as_values_reads_the_same_from_both() {
 #[test]
 fn a_gemma4_with_shared_caches_reads_the_same_from_both() {
     check("gemma4-shared");
+}
+
+#[test]
+fn a_qwen2_reads_the_same_from_both() {
+    check("qwen2");
+}
+
+#[test]
+fn a_ministral3_reads_the_same_from_both() {
+    check("ministral3");
+}
+
+#[test]
+fn a_phi3_reads_the_same_from_both() {
+    check("phi3");
+}
+
+#[test]
+fn a_gemma2_reads_the_same_from_both() {
+    check("gemma2");
+}
+
+#[test]
+fn an_olmo2_reads_the_same_from_both() {
+    check("olmo2");
+}
+
+#[test]
+fn an_olmo3_reads_the_same_from_both() {
+    check("olmo3");
+}
+
+#[test]
+fn a_granite_reads_the_same_from_both() {
+    check("granite");
+}
+
+#[test]
+fn a_dense_granite4_reads_the_same_from_both() {
+    check("granite4");
+}
+
+#[test]
+fn a_smollm3_reads_the_same_from_both() {
+    check("smollm3");
+}
+
+#[test]
+fn an_ernie4_5_reads_the_same_from_both() {
+    check("ernie4_5");
 }

@@ -82,3 +82,35 @@ fn a_hostile_tokenizer_json_is_an_error_and_not_a_panic() {
         assert!(Tokenizer::from_json(json(model), &null, &[]).is_err(), "{model}");
     }
 }
+
+#[test]
+fn a_tokenizer_json_of_llama_2s_form_has_a_space_in_front_and_bytes_for_the_rest() {
+    let mut vocab = serde_json::json!({"<unk>": 0, "<s>": 1, "</s>": 2});
+    (0..256).for_each(|byte| vocab[format!("<0x{byte:02X}>")] = (3 + byte).into());
+    for (i, piece) in ["\u{2581}", "H", "i", "\u{2581}H", "\u{2581}Hi"].iter().enumerate() {
+        vocab[*piece] = (259 + i).into();
+    }
+    let special = |id: u32, content: &str| serde_json::json!({"id": id, "content": content, "special": true, "lstrip": false, "rstrip": false, "normalized": false, "single_word": false});
+    let json = serde_json::json!({
+        "version": "1.0",
+        "added_tokens": [special(0, "<unk>"), special(1, "<s>"), special(2, "</s>")],
+        "normalizer": {"type": "Sequence", "normalizers": [
+            {"type": "Prepend", "prepend": "\u{2581}"},
+            {"type": "Replace", "pattern": {"String": " "}, "content": "\u{2581}"}]},
+        "post_processor": {"type": "TemplateProcessing",
+            "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+            "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+            "special_tokens": {"<s>": {"id": "<s>", "ids": [1], "tokens": ["<s>"]}}},
+        "decoder": {"type": "Sequence", "decoders": [
+            {"type": "Replace", "pattern": {"String": "\u{2581}"}, "content": " "},
+            {"type": "ByteFallback"}, {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
+        "model": {"type": "BPE", "unk_token": "<unk>", "fuse_unk": true, "byte_fallback": true, "vocab": vocab,
+            "merges": [["\u{2581}", "H"], ["\u{2581}H", "i"]]},
+    });
+    let settings = serde_json::json!({"bos_token": "<s>", "eos_token": "</s>", "add_bos_token": true});
+    let tokenizer = Tokenizer::from_json(json, &settings, &[]).unwrap();
+    assert_eq!(tokenizer.encode("Hi é", true).unwrap(), [1, 263, 259, 3 + 0xc3, 3 + 0xa9]);
+    assert_eq!(tokenizer.encode("Hi</s>Hi", false).unwrap(), [263, 2, 263]);
+    assert_eq!(tokenizer.decode(&[1, 263, 259, 3 + 0xc3, 3 + 0xa9, 2]), " Hi é");
+    assert_eq!(tokenizer.eos().collect::<Vec<_>>(), [2]);
+}

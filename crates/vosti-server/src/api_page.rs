@@ -1,5 +1,6 @@
 //! The API as a page of Markdown, written from the OpenAPI document, which is made from the handlers' types.
 
+use crate::api::foreign::{self, Place, Taken};
 use serde_json::{Map, Value};
 use std::fmt::Write;
 
@@ -18,11 +19,42 @@ pub fn page() -> String {
             endpoint(&mut out, method, path, operation);
         }
     }
+    foreign(&mut out);
     out.push_str("## Types\n");
     for (name, schema) in members(&document["components"]["schemas"]) {
         kind(&mut out, name, schema);
     }
     out
+}
+
+/// The fields of other engines.
+fn foreign(out: &mut String) {
+    out.push_str(
+        "## Fields of other engines\n\nClients send fields that no type of this page has. A null is always taken, and a value of \
+         this table: the answer without the field is the one it asks for. Any other value is refused by name, and so is any \
+         other field, unless the server runs with `--unknown-fields warn`. \"clients\" are LiteLLM, LangChain and others that \
+         translate between APIs.\n\n| field | sent by | taken | |\n| --- | --- | --- | --- |\n",
+    );
+    for row in foreign::FIELDS {
+        let path: String =
+            row.place.path().iter().map(|step| if *step == "*" { "[]".into() } else { format!(".{step}") }).collect();
+        let path = format!("{path}.{}", row.name);
+        let only = match row.place {
+            Place::Chat => ", chat",
+            Place::Text => ", text",
+            _ => "",
+        };
+        let engines: Vec<&str> = row.engines.iter().map(|engine| engine.name()).collect();
+        let taken = match row.taken {
+            Taken::Null => "null".to_string(),
+            Taken::Any => "any".to_string(),
+            Taken::As(name) => format!("the same as `{name}`"),
+            Taken::These(values) => values.iter().map(|value| format!("`{value}`")).collect::<Vec<_>>().join(", "),
+        };
+        let path = path.trim_start_matches('.');
+        let _ = writeln!(out, "| `{path}` | {}{only} | {taken} | {} |", engines.join(", "), row.means);
+    }
+    out.push('\n');
 }
 
 fn members(value: &Value) -> impl Iterator<Item = (&String, &Value)> {

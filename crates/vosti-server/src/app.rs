@@ -1,5 +1,6 @@
 //! The application: its state, its phases, its routes. No sockets here: `listen.rs` has them, tests go without.
 
+use crate::api::body::Ignored;
 use crate::api::{ApiError, chat, completions, models, state, tokenize};
 use crate::auth::{self, Keys};
 use crate::config::ServerConfig;
@@ -10,7 +11,7 @@ use crate::page;
 use crate::service::Service;
 use axum::Router;
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderValue, Uri};
+use axum::http::{HeaderMap, HeaderValue, Uri};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -153,13 +154,17 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/status", get(state::status))
         .route("/metrics", get(state::metrics))
         .route("/openapi.json", get(state::openapi));
-    guarded
+    let all = guarded
         .merge(open)
         .fallback(|uri: Uri| async move { ApiError::not_found(uri.path()) })
         .method_not_allowed_fallback(|| async { ApiError::method_not_allowed() })
-        .layer(CatchPanicLayer::custom(panicked))
-        .layer(middleware::from_fn_with_state(app.clone(), observe))
-        .with_state(app)
+        .layer(CatchPanicLayer::custom(panicked));
+    // Browsers ask before they send a key, with a method that no route has.
+    let all = match app.config.cors_origins.layer() {
+        Some(cors) => all.layer(cors),
+        None => all,
+    };
+    all.layer(middleware::from_fn_with_state(app.clone(), observe)).with_state(app)
 }
 
 /// What the panic says stays here: it may hold text of the request.
@@ -167,10 +172,12 @@ fn panicked(_: Box<dyn Any + Send>) -> Response {
     ApiError::internal("the server failed at this request; others go on").into_response()
 }
 
-/// Counts and logs each request, and gives it a name that the client sees too.
-async fn observe(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+/// Counts and logs each request, under the name that the client gave it or one of ours; the response says which.
+async fn observe(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let start = Instant::now();
-    let id = crate::api::usage::id("req");
+    let id = request_id(request.headers()).unwrap_or_else(|| crate::api::usage::id("req"));
+    let ignored = Ignored::default();
+    request.extensions_mut().insert(ignored.clone());
     let method = request.method().clone();
     let path = request.extensions().get::<MatchedPath>().map_or("(none)", MatchedPath::as_str).to_string();
     let mut response = {
@@ -192,7 +199,25 @@ async fn observe(State(app): State<Arc<App>>, request: Request, next: Next) -> R
     if let Ok(value) = HeaderValue::from_str(&id) {
         response.headers_mut().insert("x-request-id", value);
     }
+    let ignored = ignored.take();
+    if !ignored.is_empty() {
+        // The names are the client's text, which is not logged.
+        tracing::warn!(id, count = ignored.len(), "fields were ignored");
+        if let Ok(value) = HeaderValue::from_str(&ignored.join(", ")) {
+            response.headers_mut().insert("x-vosti-ignored", value);
+        }
+    }
     response
+}
+
+/// Most letters of a client's name for a request.
+const REQUEST_ID_MAX: usize = 128;
+
+/// The name that the client gave its request, if it can be shown and logged as it is.
+fn request_id(headers: &HeaderMap) -> Option<String> {
+    let id = headers.get("x-request-id")?.to_str().ok()?;
+    let legal = |c: char| c.is_ascii_alphanumeric() || "-_.:/+=".contains(c);
+    (!id.is_empty() && id.len() <= REQUEST_ID_MAX && id.chars().all(legal)).then(|| id.to_string())
 }
 
 /// Why a load balancer or an operator should care.

@@ -1,5 +1,6 @@
 //! What an operator may set, as plain data: the command line makes it, nothing here reads the environment.
 
+use crate::cors::Origins;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,6 +19,19 @@ pub struct ServerConfig {
     pub limits: Limits,
     /// Write prompts and answers to the log. Otherwise no text of a request is ever logged.
     pub log_prompts: bool,
+    pub unknown_fields: UnknownFields,
+    /// Sites whose pages may use the API from a browser.
+    pub cors_origins: Origins,
+}
+
+/// What is done with a request that has a field which this server has not, and which could change its answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UnknownFields {
+    /// 400 that names the field.
+    #[default]
+    Refuse,
+    /// The field is ignored, and named in the response's header `x-vosti-ignored` and in the log.
+    Warn,
 }
 
 /// A certificate chain and its private key, both PEM.
@@ -67,6 +81,8 @@ impl Default for ServerConfig {
             tls: None,
             limits: Limits::default(),
             log_prompts: false,
+            unknown_fields: UnknownFields::default(),
+            cors_origins: Origins::default(),
         }
     }
 }

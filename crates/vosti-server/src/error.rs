@@ -18,4 +18,7 @@ pub enum ServerError {
     Grammar(#[from] crate::grammar::GrammarError),
     #[error("the engine ended: {0}")]
     Engine(String),
+    /// An origin that no browser sends.
+    #[error("{0:?} is no origin: write scheme, host and port as in https://app.example or http://localhost:3000, or *")]
+    Origin(String),
 }

@@ -13,6 +13,7 @@ pub mod api_page;
 pub mod app;
 mod auth;
 pub mod config;
+pub mod cors;
 pub mod error;
 mod flow;
 pub mod grammar;
@@ -27,7 +28,7 @@ mod stream;
 mod submit;
 mod tls;
 
-pub use config::{Limits, ServerConfig, TlsFiles};
+pub use config::{Limits, ServerConfig, TlsFiles, UnknownFields};
 pub use error::ServerError;
 pub use listen::{Server, ServerHandle};
 pub use service::{Identity, Language, Service};

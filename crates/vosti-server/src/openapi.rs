@@ -10,7 +10,8 @@ use utoipa::{Modify, OpenApi as _};
     info(
         title = "Vosti",
         description = "Language models whose answers do not depend on what else the server is doing. The API is OpenAI's, \
-            with vLLM's additions where they mean the same. A field that is not described here is refused."
+            with vLLM's additions where they mean the same. A field that is not described here is refused, unless its \
+            value asks for nothing."
     ),
     paths(
         chat::complete, completions::complete, models::list, models::one, tokenize::tokenize, tokenize::detokenize,

@@ -32,7 +32,7 @@ pub struct Identity {
     pub fingerprint: String,
     /// Logits per row; a tokenizer may know fewer tokens.
     pub vocab: u32,
-    /// Most tokens of one sequence, prompt and answer: `Engine::sequence_tokens_max`.
+    /// Most tokens of one sequence, prompt and answer: the deployment's, in its fingerprint. The engine's pool holds it.
     pub context: usize,
     /// Sequences that run together at most; says how long a full queue lasts.
     pub running_max: usize,

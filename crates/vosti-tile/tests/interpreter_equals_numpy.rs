@@ -1,7 +1,7 @@
 //! The interpreter against an evaluator that shares nothing with it but the TTIR text.
 //!
 //! Exact for data movement, integers, casts and elementwise arithmetic; within the sum's error bound for
-//! dot and reduce, within 3 ulp for exponentials. Needs python3 with NumPy, and says so without.
+//! dot and reduce, within 3 ulp for exponentials. Needs Python with NumPy.
 
 mod common;
 
@@ -11,16 +11,8 @@ use std::process::Command;
 use vosti_tile::interp::{self, Buffer, Options};
 use vosti_tile::{Binary, OpKind, Unary};
 
-/// A Python that has NumPy: `VOSTI_PYTHON`, what `cargo xtask python` made, or python3.
 fn python() -> Option<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    let chosen = std::env::var_os("VOSTI_PYTHON").map(PathBuf::from);
-    let candidates = [chosen, Some(target.join("python/bin/python")), Some("python3".into())];
-    candidates.into_iter().flatten().find(|python| {
-        let check = Command::new(python).args(["-c", "import numpy"]).output();
-        check.is_ok_and(|output| output.status.success())
-    })
+    vosti_test_tools::python("numpy")
 }
 
 /// The TTIR name of an operation that the evaluator compares within a bound.
@@ -72,10 +64,7 @@ fn record(launch: &mut common::Launch, folder: &Path) {
 
 #[test]
 fn interpreter_equals_numpy_on_every_kernel() {
-    let Some(python) = python() else {
-        println!("skipped: no python3 with NumPy; run `cargo xtask python`");
-        return;
-    };
+    let Some(python) = python() else { return };
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(python);
     command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/numpy/eval.py"));
@@ -94,10 +83,7 @@ fn interpreter_equals_numpy_on_every_kernel() {
 
 #[test]
 fn the_evaluator_notices_a_changed_operation() {
-    let Some(python) = python() else {
-        println!("skipped: no python3 with NumPy; run `cargo xtask python`");
-        return;
-    };
+    let Some(python) = python() else { return };
     let folder = tempfile::tempdir().unwrap();
     let spec = some_of_each(1).into_iter().find(|s| s.kernel == "rope_q").unwrap();
     let mut launch = common::launch(&spec, &[(5, 3)], 1);

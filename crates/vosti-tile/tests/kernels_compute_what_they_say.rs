@@ -68,13 +68,21 @@ fn product(x: &[f64], w: &[f64], k: usize) -> Vec<f64> {
 
 #[test]
 fn linear_kernels_are_matrix_products() {
-    for name in ["linear", "linear_add", "linear_logits", "linear_glu"] {
+    for name in ["linear", "linear_bias", "linear_add", "linear_add_scaled", "linear_logits", "linear_glu"] {
         for spec in small(name) {
             let mut l = launch(&spec, BATCH, 11);
             let (k, n) = (int(&spec, "K"), int(&spec, "N"));
             let mut y = product(&wide(&l, Role::In(0)), &wide(&l, Role::Weight(0)), k);
             match name {
                 "linear_add" => y.iter_mut().zip(wide(&l, Role::In(1))).for_each(|(y, r)| *y += r),
+                "linear_add_scaled" => {
+                    let scale = float(&spec, "SCALE");
+                    y.iter_mut().zip(wide(&l, Role::In(1))).for_each(|(y, r)| *y = r + *y * scale);
+                }
+                "linear_bias" => {
+                    let bias = wide(&l, Role::Weight(1));
+                    y.iter_mut().enumerate().for_each(|(i, y)| *y += bias[i % n]);
+                }
                 "linear_logits" if float(&spec, "SOFTCAP") > 0.0 => {
                     let cap = float(&spec, "SOFTCAP");
                     y.iter_mut().for_each(|y| *y = cap * (*y / cap).tanh());
@@ -120,6 +128,33 @@ fn norms_divide_by_the_root_mean_square() {
             execute(&mut l);
             close(&spec, &wide(&l, Role::Out(0)), &y);
         }
+    }
+}
+
+#[test]
+fn a_norm_of_queries_and_keys_takes_all_heads_together_and_leaves_values_alone() {
+    for spec in small("norm_qk") {
+        let mut l = launch(&spec, BATCH, 14);
+        let (q, kv, eps) = (int(&spec, "Q"), int(&spec, "KV"), float(&spec, "EPS"));
+        let (q_w, k_w) = (wide(&l, Role::Weight(0)), wide(&l, Role::Weight(1)));
+        let mut y = Vec::new();
+        for row in wide(&l, Role::In(0)).chunks(q + 2 * kv) {
+            y.extend(normed(&row[..q], q, eps).iter().zip(&q_w).map(|(x, w)| x * w));
+            y.extend(normed(&row[q..q + kv], kv, eps).iter().zip(&k_w).map(|(x, w)| x * w));
+            y.extend(&row[q + kv..]);
+        }
+        execute(&mut l);
+        close(&spec, &wide(&l, Role::Out(0)), &y);
+    }
+}
+
+#[test]
+fn a_rounded_stream_has_the_same_numbers_in_the_activations_type() {
+    for spec in small("round_stream") {
+        let mut l = launch(&spec, BATCH, 15);
+        let x = wide(&l, Role::In(0));
+        execute(&mut l);
+        close(&spec, &wide(&l, Role::Out(0)), &x);
     }
 }
 

@@ -1,62 +1,107 @@
-//! Mutates the kernels of `filetests/pass`; what the verifier proves must run invariant.
+//! Mutates the kernels of `filetests/pass` and their contracts; what the verifier proves must run invariant, under the
+//! replay's own reading of the very contract that it was proved under.
 //!
-//! `fuzz SHARD SHARDS STRIDE REPLAYS` takes every STRIDE-th single change whose turn is SHARD; `fuzz twice SEED COUNT REPLAYS`
-//! takes COUNT kernels with two random changes. Prints counts, and every disagreement, which is a soundness bug.
+//! `fuzz SHARD SHARDS STRIDE REPLAYS` takes every STRIDE-th single change of a kernel whose turn is SHARD, `fuzz contracts SHARD
+//! SHARDS STRIDE REPLAYS` of a contract; `fuzz mixed SEED COUNT REPLAYS` takes COUNT random pairs of changes, of which at
+//! least one is the contract's; `fuzz twice SEED COUNT REPLAYS` two of the kernel. Prints counts, and every disagreement, which
+//! is a soundness bug.
 
 use std::collections::{BTreeMap, HashSet};
-use vosti_verify::mutate::{Mutant, identity, mutants, twice};
-use vosti_verify::{Cache, Case, Problem, Solver, find_z3, replay, verify};
+use vosti_verify::mutate::{identity, mutants, twice};
+use vosti_verify::mutate_contract::{contract, contracts};
+use vosti_verify::problem::{ProblemError, Statement};
+use vosti_verify::replay::{self, Outcome, Random};
+use vosti_verify::{Cache, Case, Problem, Solver, find_z3, verify};
+
+/// Memory of one solver's answers is let go after so many mutants.
+const KEEP: u64 = 2_000;
+
+struct Base {
+    name: String,
+    ttir: String,
+    statement: Statement,
+    /// Its contract as it is written is kept by it.
+    problem: Option<Problem>,
+}
 
 struct Fuzz {
     solver: Solver,
     counts: BTreeMap<&'static str, u64>,
-    seen: HashSet<(String, [u8; 32])>,
+    seen: HashSet<[u8; 32]>,
     replays: u64,
+    /// Of what is refused: to say whether it was right to.
+    replays_refused: u64,
 }
 
 fn main() {
-    let twice_over = std::env::args().nth(1).is_some_and(|word| word == "twice");
+    let mode = std::env::args().nth(1).filter(|word| word.parse::<u64>().is_err()).unwrap_or_default();
     let args: Vec<u64> = std::env::args().filter_map(|a| a.parse().ok()).collect();
     let arg = |i: usize, default: u64| args.get(i).copied().unwrap_or(default);
-    let replays = if twice_over { arg(2, 25) } else { arg(3, 25) };
+    let random = matches!(mode.as_str(), "twice" | "mixed");
+    let replays = if random { arg(2, 25) } else { arg(3, 25) };
     let solver = Solver::new(find_z3(), Cache::none());
-    let mut fuzz = Fuzz { solver, counts: BTreeMap::new(), seen: HashSet::new(), replays };
-    let cases = cases();
-    if twice_over {
+    let replays_refused = if mode == "mixed" { 0 } else { 8 };
+    let mut fuzz = Fuzz { solver, counts: BTreeMap::new(), seen: HashSet::new(), replays, replays_refused };
+    // A name's beginning may be the last word: the bases that have it.
+    let only =
+        std::env::args().next_back().filter(|word| word.parse::<u64>().is_err() && *word != mode).unwrap_or_default();
+    let mut bases = bases();
+    bases.retain(|base| base.name.starts_with(&only) || (only == "rows" && !base.name.starts_with("attend")));
+    if random {
         let (seed, count) = (arg(0, 1), arg(1, 1000));
         for turn in 0..count {
-            let case = &cases[(turn % cases.len() as u64) as usize];
-            let base = case.problem.as_ref().unwrap();
-            if let Some(mutant) = twice(&base.kernel, seed.wrapping_mul(0x9e37_79b9) ^ turn) {
-                fuzz.one(&case.name, base, mutant);
+            let base = &bases[(turn % bases.len() as u64) as usize];
+            let seed = seed.wrapping_mul(0x9e37_79b9) ^ turn;
+            if mode == "mixed" {
+                fuzz.mixed(base, seed)
+            } else {
+                fuzz.twice(base, seed)
             }
-            if turn % 250 == 249 {
+            if turn % 1000 == 999 {
                 println!("{}: {:?}", turn + 1, fuzz.counts);
             }
         }
     } else {
         let (shard, shards, stride) = (arg(0, 0), arg(1, 1).max(1), arg(2, 1).max(1));
         let mut turn = 0;
-        for case in &cases {
-            let base = case.problem.as_ref().unwrap();
-            for mutant in mutants(&base.kernel) {
-                turn += 1;
-                if turn % stride == 0 && turn / stride % shards == shard {
-                    fuzz.one(&case.name, base, mutant);
+        let mut mine = || {
+            turn += 1;
+            turn % stride == 0 && turn / stride % shards == shard
+        };
+        for base in &bases {
+            if mode == "contracts" {
+                let changed = contracts(&base.statement).into_iter().filter(|_| mine());
+                changed.for_each(|m| fuzz.contract(base, &m.what, m.statement, None));
+            } else if let Some(problem) = &base.problem {
+                for mutant in mutants(&problem.kernel).into_iter().filter(|_| mine()) {
+                    fuzz.kernel(&base.name, &mutant.what, problem.with_kernel(mutant.kernel), mutant.neutral);
                 }
             }
-            println!("{}: {:?}", case.name, fuzz.counts);
+            println!("{}: {:?}", base.name, fuzz.counts);
         }
     }
     println!("all: {:?}", fuzz.counts);
 }
 
-fn cases() -> Vec<Case> {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../filetests/pass");
-    let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
-    paths.retain(|p| p.extension().is_some_and(|e| e == "py"));
-    paths.sort();
-    paths.iter().map(|path| Case::read(path).unwrap()).collect()
+/// What passes, and what is refused for its types alone: another contract may suit it.
+fn bases() -> Vec<Base> {
+    let mut bases = vec![];
+    for folder in ["pass", "broken"] {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../filetests").join(folder);
+        let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
+        paths.retain(|p| p.extension().is_some_and(|e| e == "py"));
+        paths.sort();
+        for case in paths.iter().map(|path| Case::read(path).unwrap()) {
+            let passes = paths[0].parent().is_some_and(|p| p.ends_with("pass"));
+            if !passes && !matches!(case.problem, Err(ProblemError::Type { .. })) {
+                continue;
+            }
+            let (_, text) = vosti_kernels::contract::block(&case.source).unwrap();
+            let statement = Statement { text, act: vosti_kernels::Act::Bf16 };
+            bases.push(Base { name: case.name, ttir: case.ttir, statement, problem: case.problem.ok() });
+        }
+    }
+    bases
 }
 
 impl Fuzz {
@@ -64,32 +109,81 @@ impl Fuzz {
         *self.counts.entry(what).or_default() += u64::from(more);
     }
 
-    fn one(&mut self, name: &str, base: &Problem, mutant: Mutant) {
-        if !self.seen.insert((name.to_string(), identity(&mutant.kernel))) {
+    fn twice(&mut self, base: &Base, seed: u64) {
+        let Some(problem) = &base.problem else { return };
+        if let Some(mutant) = twice(&problem.kernel, seed) {
+            self.kernel(&base.name, &mutant.what, problem.with_kernel(mutant.kernel), mutant.neutral);
+        }
+    }
+
+    /// A change of the contract, and one more of it or of the kernel.
+    fn mixed(&mut self, base: &Base, seed: u64) {
+        let mut random = Random::new(seed);
+        let Some(first) = contract(&base.statement, &mut random) else { return };
+        let kernel = base.problem.as_ref().filter(|_| random.below(2) == 0).map(|p| mutants(&p.kernel));
+        if let Some(mut list) = kernel.filter(|list| !list.is_empty()) {
+            let mutant = list.swap_remove(random.below(list.len()));
+            let what = format!("{}; {}", first.what, mutant.what);
+            return self.contract(base, &what, first.statement, Some(mutant.kernel));
+        }
+        if let Some(second) = contract(&first.statement, &mut random) {
+            self.contract(base, &format!("{}; {}", first.what, second.what), second.statement, None);
+        }
+    }
+
+    fn contract(&mut self, base: &Base, what: &str, statement: Statement, kernel: Option<vosti_tile::Kernel>) {
+        let own = |k: &vosti_tile::Kernel| identity(k).to_vec();
+        let text = format!("{}{:?}{:?}", base.name, statement, kernel.as_ref().map(own));
+        if !self.seen.insert(*blake3::hash(text.as_bytes()).as_bytes()) {
             return;
         }
-        let problem = base.with_kernel(mutant.kernel);
+        match Problem::of_statement(&base.name, &base.ttir, statement) {
+            Ok(problem) => {
+                let problem =
+                    kernel.map_or_else(|| problem.with_kernel(problem.kernel.clone()), |k| problem.with_kernel(k));
+                self.kernel(&base.name, what, problem, false);
+            }
+            Err(_) => {
+                self.count("mutants", true);
+                self.count("refused as it was read", true);
+            }
+        }
+    }
+
+    fn kernel(&mut self, name: &str, what: &str, problem: Problem, neutral: bool) {
+        let text = format!("{name}{:?}{:?}", problem.statement, identity(&problem.kernel));
+        if !self.seen.insert(*blake3::hash(text.as_bytes()).as_bytes()) {
+            return;
+        }
+        if (self.seen.len() as u64).is_multiple_of(KEEP) {
+            self.solver = Solver::new(find_z3(), Cache::none());
+        }
         let proved = match verify(&problem, &mut self.solver) {
             Ok(report) => report.verdict.is_proved(),
             Err(error) => {
-                println!("{name} {}: {error}", mutant.what);
+                println!("{name} {what}: {error}");
                 return self.count("solver errors", true);
             }
         };
         self.count("mutants", true);
-        let found = replay::search(&problem, &problem, 0..if proved { self.replays } else { 8 });
-        if mutant.neutral {
+        let replays = if proved { self.replays } else { self.replays_refused };
+        let found = replay::search(&problem, &problem, 0..replays);
+        if neutral {
             self.count("neutral", true);
             self.count("neutral and proved", proved);
         }
         match (proved, found) {
-            (true, Some(how)) => {
-                println!("UNSOUND {name} {}: {how}", mutant.what);
+            (true, Outcome::Different(how)) => {
+                println!("UNSOUND {name} {what}: {how}");
                 self.count("UNSOUND", true);
             }
-            (true, None) => self.count("proved and executed invariant", true),
-            (false, Some(_)) => self.count("refused and executed different", true),
-            (false, None) => self.count("refused, no difference seen", true),
+            (true, Outcome::NotRun(why)) => {
+                println!("NOT RUN {name} {what}: {why}");
+                self.count("proved and not run", true);
+            }
+            (true, Outcome::Same) => self.count("proved and executed invariant", true),
+            (false, Outcome::Different(_)) => self.count("refused and executed different", true),
+            (false, _) => self.count("refused, no difference seen", true),
         }
     }
 }

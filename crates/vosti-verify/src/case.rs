@@ -1,33 +1,23 @@
 //! Kernels outside the inventory: a Python file that carries its own contract, constants and extents,
 //! with its TTIR beside it. The file tests are such cases.
+//!
+//! The TTIR says from which files it was made, and what its text is, by hash: a proof of an old text, or of one that was
+//! changed by hand, would be no proof of the Python beside it.
 
-use crate::problem::{Problem, ProblemError};
-use serde::Deserialize;
+use crate::problem::{Problem, ProblemError, Statement};
+use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use std::path::Path;
-use vosti_kernels::{Const, Contract, Param, Shape, contract};
+use vosti_kernels::{Act, contract};
 
 /// One case: a kernel and what its comments say about it.
 pub struct Case {
     pub name: String,
     pub source: String,
     pub problem: Result<Problem, ProblemError>,
+    /// The TTIR, whatever it is.
+    pub ttir: String,
     notes: BTreeMap<String, String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Written {
-    shape: Shape,
-    grid: Vec<String>,
-    params: BTreeMap<String, String>,
-    #[serde(default)]
-    constants: BTreeMap<String, toml::Value>,
-    #[serde(default)]
-    shapes: BTreeMap<String, Vec<String>>,
-    /// What the TTIR was made with: not the contract's business.
-    #[serde(default, rename = "lowered")]
-    _lowered: BTreeMap<String, toml::Value>,
 }
 
 impl Case {
@@ -36,14 +26,17 @@ impl Case {
         let source = std::fs::read_to_string(path)?;
         let ttir = std::fs::read_to_string(path.with_extension("ttir"))?;
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let problem = problem(&name, &source, &ttir);
+        let problem = match tied(path, &ttir) {
+            Ok(()) => problem(&name, &source, &ttir),
+            Err(why) => Err(ProblemError::Untied { kernel: name.clone(), why, path: path.display().to_string() }),
+        };
         let mut notes = BTreeMap::new();
         for line in source.lines().filter_map(|l| l.strip_prefix("#: ")) {
             if let Some((key, value)) = line.split_once(": ") {
                 notes.insert(key.to_string(), value.to_string());
             }
         }
-        Ok(Case { name, source, problem, notes })
+        Ok(Case { name, source, problem, ttir, notes })
     }
 
     /// A line `#: key: value` of the source.
@@ -52,22 +45,39 @@ impl Case {
     }
 }
 
+/// Refuses a TTIR that was not made of the files as they are now, or is not as it was made.
+fn tied(path: &Path, ttir: &str) -> Result<(), String> {
+    let (mut own, mut module) = (false, None);
+    for line in ttir.lines().take_while(|line| line.starts_with("//")) {
+        if let Some(text) = line.strip_prefix("// module sha256 ") {
+            module = Some(text);
+        }
+        let Some((hash, file)) = line.strip_prefix("// made-from sha256 ").and_then(|rest| rest.split_once(' ')) else {
+            continue;
+        };
+        let other =
+            std::fs::read(path.with_file_name(file)).map_err(|error| format!("it was made from {file}: {error}"))?;
+        if sha256(&other) != hash {
+            return Err(format!("{file} is not what it was made from"));
+        }
+        own |= path.file_name().is_some_and(|name| name == file);
+    }
+    let body: String = ttir.lines().filter(|line| !line.starts_with("//")).flat_map(|line| [line, "\n"]).collect();
+    match module {
+        _ if !own => Err("it does not say that it was made from this file".into()),
+        Some(hash) if hash == sha256(body.as_bytes()) => Ok(()),
+        _ => Err("its text is not what was made".into()),
+    }
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 fn problem(name: &str, source: &str, ttir: &str) -> Result<Problem, ProblemError> {
     let bad = |why: String| ProblemError::Contract { kernel: name.to_string(), why };
-    let written: Written = contract::read(source).map_err(bad)?;
-    let mut constants = BTreeMap::new();
-    for (key, value) in written.constants {
-        let value = match value {
-            toml::Value::Integer(v) => Const::Int(v),
-            toml::Value::Float(v) => Const::Float(v),
-            other => return Err(bad(format!("the constant {key} is no number: {other}"))),
-        };
-        constants.insert(key, value);
-    }
-    let mut params = vec![];
-    for (param, text) in &written.params {
-        params.push(Param::parse(param, text).ok_or_else(|| bad(format!("`{text}` is not a role for `{param}`")))?);
-    }
-    let contract = Contract { shape: written.shape, grid: written.grid, params };
-    Problem::new(name, ttir, &contract, &constants, &written.shapes)
+    let written = contract::read(source).map_err(bad)?;
+    let (_, text) = contract::block(source).map_err(bad)?;
+    // What `filetests/make.py` makes: a case's activations are BF16.
+    Problem::of_written(name, ttir, written, Statement { text, act: Act::Bf16 })
 }

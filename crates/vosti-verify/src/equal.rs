@@ -128,10 +128,42 @@ impl<'k> Prover<'k, '_> {
             },
             (Def::Arg(a, i), Def::Arg(b, j)) => self.equal_args((a, i, l), (b, j, r), mode),
             _ => {
+                if let Some((l, r)) = self.decided(l, r)? {
+                    return self.equal(&l, &r, mode);
+                }
                 let line = self.runs[0].line(l.v);
                 self.fail(Obligation::Alignment, line, "the runs compute this by different operations")
             }
         }
+    }
+
+    /// The values that are taken here, where one side is a choice whose condition is known here: a select or a branch whose
+    /// condition follows from what is assumed *is* the value that it takes.
+    fn decided(&mut self, l: &At, r: &At) -> Proof<Option<(At, At)>> {
+        if let Some(taken) = self.taken(Side::L, l)? {
+            return Ok(Some((taken, r.clone())));
+        }
+        Ok(self.taken(Side::R, r)?.map(|taken| (l.clone(), taken)))
+    }
+
+    fn taken(&mut self, side: Side, at: &At) -> Proof<Option<At>> {
+        let Def::Op(op, result) = self.runs[side.index()].def(at.v) else {
+            return Ok(None);
+        };
+        let (cond, yes, no) = match &op.kind {
+            OpKind::Select { cond, a, b } => (*cond, *a, *b),
+            OpKind::If { cond, then, otherwise } => (*cond, then.yields[result], otherwise.yields[result]),
+            _ => return Ok(None),
+        };
+        let idx = if self.runs[side.index()].shape(cond).is_empty() { vec![] } else { at.idx.clone() };
+        let (run, t) = self.run(side);
+        let cond = run.int(t, cond, &idx, &at.env)?;
+        if self.holds(cond, || "a choice takes its first value here".into())? {
+            return Ok(Some(at.same_lane(yes)));
+        }
+        let not = self.t.not(cond);
+        let second = self.holds(not, || "a choice takes its second value here".into())?;
+        Ok(second.then(|| at.same_lane(no)))
     }
 
     fn different<T>(&self, a: &Op, b: &Op) -> Proof<T> {
@@ -195,7 +227,10 @@ impl<'k> Prover<'k, '_> {
                 }
                 Ok(())
             }
-            _ => self.different(a, b),
+            _ => match self.decided(l, r)? {
+                Some((l, r)) => self.equal(&l, &r, mode),
+                None => self.different(a, b),
+            },
         }
     }
 
@@ -296,10 +331,28 @@ impl<'k> Prover<'k, '_> {
             return self.different(a, b);
         };
         let (cl, cr) = (l.with(*c, vec![]), r.with(*d, vec![]));
-        let cond = self.conditions(&cl, &cr, a.line, Mode::Exact)?;
         let yes = (l.same_lane(t1.yields[i]), r.same_lane(t2.yields[j]));
         let no = (l.same_lane(e1.yields[i]), r.same_lane(e2.yields[j]));
-        self.both_ways(cond, yes, no, mode)
+        match self.conditions(&cl, &cr, a.line, Mode::Exact) {
+            Ok(cond) => self.both_ways(cond, yes, no, mode),
+            // One run may take the branch that the other does not, because of other rows: then both must give the same.
+            Err(Trouble::Failed(apart)) => match self.each_way([&cl, &cr], &yes, &no, mode) {
+                Err(Trouble::Failed(_)) => Err(Trouble::Failed(apart)),
+                other => other,
+            },
+            Err(other) => Err(other),
+        }
+    }
+
+    /// Equal in each of the four cases of two conditions.
+    fn each_way(&mut self, conds: [&At; 2], yes: &(At, At), no: &(At, At), mode: Mode) -> Proof {
+        let a = self.runs[0].int(&mut self.t, conds[0].v, &conds[0].idx, &conds[0].env)?;
+        let b = self.runs[1].int(&mut self.t, conds[1].v, &conds[1].idx, &conds[1].env)?;
+        let (not_a, not_b) = (self.t.not(a), self.t.not(b));
+        self.under(&[a, not_b], |p| p.equal(&yes.0, &no.1, mode))?;
+        self.under(&[not_a, b], |p| p.equal(&no.0, &yes.1, mode))?;
+        self.under(&[a, b], |p| p.equal(&yes.0, &yes.1, mode))?;
+        self.under(&[not_a, not_b], |p| p.equal(&no.0, &no.1, mode))
     }
 
     fn equal_reduce(&mut self, a: &'k Op, l: &At, b: &'k Op, r: &At) -> Proof {

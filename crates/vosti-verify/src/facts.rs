@@ -5,6 +5,7 @@
 use crate::equal::At;
 use crate::prover::{Prover, Side};
 use crate::run::Def;
+use crate::term::Term;
 use crate::verdict::{Assumption, Proof};
 use vosti_kernels::Role;
 use vosti_tile::{Binary, Cast, Literal, OpKind, Unary};
@@ -92,8 +93,16 @@ impl Prover<'_, '_> {
         Ok(match &op.kind {
             OpKind::Constant { value: Literal::Float(bits), .. } => f32::from_bits(*bits).is_finite(),
             OpKind::Cast { op: Cast::ExtF, x, .. } => self.finite(side, &at.same_lane(*x))?,
-            OpKind::Select { a, b, .. } => {
-                self.finite(side, &at.same_lane(*a))? && self.finite(side, &at.same_lane(*b))?
+            // Rounded to BF16 a finite number may become infinite; one that is at most the largest BF16 does not.
+            OpKind::Cast { op: Cast::TruncF, x, .. } => self.small(side, &at.same_lane(*x)),
+            // Each value where it is taken: a load without `other` is only good where its mask is set.
+            OpKind::Select { cond, a, b } => {
+                let idx = if self.runs[side.index()].shape(*cond).is_empty() { vec![] } else { at.idx.clone() };
+                let (run, t) = self.run(side);
+                let cond = run.int(t, *cond, &idx, &at.env)?;
+                let not = self.t.not(cond);
+                self.where_true(cond, |p| p.finite(side, &at.same_lane(*a)))?
+                    && self.where_true(not, |p| p.finite(side, &at.same_lane(*b)))?
             }
             // Every slot of the cache is finite: an invariant of the core.
             OpKind::LoadBlock { ptr, padding, check } => {
@@ -108,12 +117,28 @@ impl Prover<'_, '_> {
                 let rest = match (mask, other) {
                     (None, _) => true,
                     (Some(_), Some(o)) => self.finite(side, &at.same_lane(*o))?,
-                    (Some(_), None) => false,
+                    (Some(m), None) => {
+                        let (run, t) = self.run(side);
+                        let read = run.int(t, *m, &at.idx, &at.env)?;
+                        self.holds(read, || "a masked load without another value reads here".into())?
+                    }
                 };
                 rest && self.is_cache(side, address.param)
             }
             _ => false,
         })
+    }
+
+    /// What `body` says where `condition` holds; yes where it cannot.
+    fn where_true(&mut self, condition: Term, body: impl FnOnce(&mut Self) -> Proof<bool>) -> Proof<bool> {
+        if self.t.as_bool(condition) == Some(false) {
+            return Ok(true);
+        }
+        let len = self.context.len();
+        self.context.push(condition);
+        let result = body(self);
+        self.context.truncate(len);
+        result
     }
 
     /// True if a value's magnitude is at most the largest finite BF16, whatever the inputs: it is what

@@ -49,8 +49,53 @@ pub(crate) fn int_binary(t: &mut Terms, f: Binary, a: Term, b: Term) -> Option<T
             let back = t.scale(q, d);
             t.sub(a, back)
         }
+        Binary::MaxU if natural(t, a) && natural(t, b) => t.max(a, b),
+        Binary::MinU if natural(t, a) && natural(t, b) => t.min(a, b),
+        Binary::Shl | Binary::ShrS | Binary::ShrU => shift(t, f, a, b)?,
+        Binary::And | Binary::Or | Binary::Xor => bits(t, f, a, b)?,
         _ => return None,
     })
+}
+
+/// Shifts by a constant. To the left multiplies; that the product fits is an obligation (`no-wrap`). An arithmetic shift to
+/// the right is *floor* division, of negative numbers too, where `divsi` truncates; a logical one only where the number has
+/// no sign bit.
+fn shift(t: &mut Terms, f: Binary, a: Term, by: Term) -> Option<Term> {
+    let by = t.as_int(by).filter(|by| (0..63).contains(by))?;
+    match f {
+        Binary::Shl => Some(t.scale(a, 1 << by)),
+        Binary::ShrU if t.bounds(a).0.is_none_or(|lo| lo < 0) => None,
+        _ => Some(t.div(a, 1 << by)),
+    }
+}
+
+/// Bitwise operations, of two's complement: `x & (2^m - 1)` is x modulo 2^m, of negative numbers too (the remainder of
+/// floor division, which `remsi` is not), and `x & -2^m` is x less that. `x | y` and `x ^ y` are `x + y` where the low m
+/// bits of x are zero and y has no others: no bit is carried.
+fn bits(t: &mut Terms, f: Binary, a: Term, b: Term) -> Option<Term> {
+    for (x, y) in [(a, b), (b, a)] {
+        if f == Binary::And {
+            match t.as_int(y) {
+                Some(mask) if mask >= 0 && (mask + 1).count_ones() == 1 => return Some(t.rem(x, mask + 1)),
+                Some(mask) if mask < 0 && (-mask).count_ones() == 1 => {
+                    let low = t.rem(x, -mask);
+                    return Some(t.sub(x, low));
+                }
+                _ => continue,
+            }
+        }
+        let (Some(lo), Some(hi)) = t.bounds(y) else {
+            continue;
+        };
+        if lo >= 0 && hi < 1 << 62 {
+            let size = ((hi + 1) as u128).next_power_of_two() as i128;
+            let low = t.rem(x, size);
+            if t.as_int(low) == Some(0) {
+                return Some(t.add(x, y));
+            }
+        }
+    }
+    None
 }
 
 /// Division by `d > 0` towards zero, in terms of floor division.
@@ -120,4 +165,48 @@ pub(crate) fn reshape(t: &mut Terms, to: &[usize], idx: &[Term], from: &[usize])
         (i, j) = (ei, ej);
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    #[test]
+    fn bits_and_shifts_are_those_of_twos_complement_on_both_sides_of_zero() {
+        use Binary::*;
+        let mut understood = 0;
+        for (f, constant) in
+            [(Shl, 3), (ShrS, 2), (ShrS, 0), (And, 7), (And, -8), (And, 0), (And, -1), (And, 5), (Or, 3)]
+        {
+            for scale in [1, 4] {
+                let mut t = Terms::default();
+                let x = t.var("x", (Some(-40), Some(40)));
+                let (a, b) = (t.scale(x, scale), t.int(constant));
+                let Some(term) = int_binary(&mut t, f, a, b) else {
+                    continue;
+                };
+                understood += 1;
+                for value in -40..=40 {
+                    let (number, put) = (value * scale, t.int(value));
+                    let wanted = match f {
+                        Shl => number << constant,
+                        ShrS => number >> constant,
+                        And => number & constant,
+                        _ => number | constant,
+                    };
+                    let found = t.substitute(term, &HashMap::from([(x, put)]));
+                    assert_eq!(t.as_int(found), Some(wanted), "{f:?} {number} {constant}");
+                }
+            }
+        }
+        assert_eq!(understood, 15, "all but `& 5`, and `| 3` of what is no multiple of 4");
+    }
+
+    #[test]
+    fn a_logical_shift_of_what_may_be_negative_is_not_understood() {
+        let mut t = Terms::default();
+        let (x, by) = (t.var("x", (Some(-1), Some(40))), t.int(2));
+        assert_eq!(int_binary(&mut t, Binary::ShrU, x, by), None);
+    }
 }

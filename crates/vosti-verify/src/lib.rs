@@ -16,9 +16,13 @@ pub mod inventory;
 pub mod loops;
 pub mod memory;
 pub mod mutate;
+pub mod mutate_contract;
+pub mod premises;
 pub mod problem;
 mod process;
 pub mod prover;
+mod quantify;
+mod reading;
 pub mod record;
 pub mod replay;
 mod replay_attend;
@@ -28,6 +32,7 @@ pub mod solve;
 pub mod solver;
 pub mod tcb;
 pub mod term;
+pub mod trusted;
 pub mod unary;
 pub mod verdict;
 pub mod verify;
@@ -42,30 +47,3 @@ pub use record::Certificates;
 pub use solver::{Solver, SolverError, find_cvc5, find_z3};
 pub use verdict::{Assumption, Failure, Obligation, Verdict};
 pub use verify::{Report, verify, verify_or_refute, verify_pair};
-
-/// The source that decides what is proved: this crate's rules, the lifting and the contracts' reader.
-pub(crate) const SOURCES: &[&str] = &[
-    include_str!("../../../kernels/src/contract.rs"),
-    include_str!("../../../kernels/src/expr.rs"),
-    include_str!("../../vosti-tile/src/build.rs"),
-    include_str!("../../vosti-tile/src/ir.rs"),
-    include_str!("../../vosti-tile/src/lift.rs"),
-    include_str!("../../vosti-tile/src/lift/simple.rs"),
-    include_str!("../../vosti-tile/src/parse.rs"),
-    include_str!("equal.rs"),
-    include_str!("facts.rs"),
-    include_str!("geometry.toml"),
-    include_str!("integers.rs"),
-    include_str!("loops.rs"),
-    include_str!("memory.rs"),
-    include_str!("problem.rs"),
-    include_str!("process.rs"),
-    include_str!("prover.rs"),
-    include_str!("run.rs"),
-    include_str!("solve.rs"),
-    include_str!("solver.rs"),
-    include_str!("term.rs"),
-    include_str!("unary.rs"),
-    include_str!("verify.rs"),
-    include_str!("world.rs"),
-];

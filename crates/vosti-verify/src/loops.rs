@@ -201,6 +201,15 @@ impl<'k> Prover<'k, '_> {
             self.under(&[cond], |p| p.unchanged(side, &at.same_lane(*a), arg))?;
             return self.under(&[not], |p| p.unchanged(side, &at.same_lane(*b), arg));
         }
+        if let Def::Op(op, result) = self.runs[side.index()].def(at.v)
+            && let OpKind::If { cond, then, otherwise } = &op.kind
+        {
+            let (run, t) = self.run(side);
+            let cond = run.int(t, *cond, &[], &at.env)?;
+            let not = self.t.not(cond);
+            self.under(&[cond], |p| p.unchanged(side, &at.same_lane(then.yields[result]), arg))?;
+            return self.under(&[not], |p| p.unchanged(side, &at.same_lane(otherwise.yields[result]), arg));
+        }
         self.fail(Obligation::LoopRange, line, "an iteration that only one run makes may change the selected state")
     }
 

@@ -111,8 +111,11 @@ impl<'k> Prover<'k, '_> {
         for (_, (x, y)) in a.iter().zip(&b).enumerate().filter(|(axis, _)| *axis != 1) {
             goal.push(self.t.eq(*x, *y));
         }
+        let Some(splits) = self.runs[0].problem.splits() else {
+            return Ok((self.t.bool(false), WORDS));
+        };
         let world = self.runs[0].world.clone();
-        goal.push(world.begins(&mut self.t, a[0], position));
+        goal.push(world.begins(&mut self.t, splits, a[0], position));
         Ok((self.t.and(&goal), WORDS))
     }
 
@@ -128,7 +131,9 @@ impl<'k> Prover<'k, '_> {
         for (x, y) in a[1..].iter().zip(&b[1..]) {
             goal.push(self.t.eq(*x, *y));
         }
-        let page = self.runs[0].problem.int("PAGE").unwrap_or(1);
+        let Some(page) = self.runs[0].problem.premises.page() else {
+            return Ok((self.t.bool(false), WORDS));
+        };
         let first = self.t.scale(i, page);
         let key = self.t.add(first, a[2]);
         let Some(position) = self.chosen[0].position else {

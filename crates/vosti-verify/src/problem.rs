@@ -1,14 +1,19 @@
 //! What is to be proved: one kernel specialisation, the role of each parameter, and its geometry.
 //!
-//! The contract's shape and roles come from the annotation beside the kernel; extents from
-//! `geometry.toml` or, for kernels outside the inventory, from a `[shapes]` table in the annotation.
-//! Nothing here is read off the TTIR: what the kernel does is compared with what is declared.
+//! The contract's shape and roles come from the annotation beside the kernel; extents, and which constants only shape the
+//! text, from `geometry.toml` or, for kernels outside the inventory, from the annotation. Nothing here is read off the TTIR:
+//! what the kernel does is compared with what is declared. What a premise needs and is not there is an error, never a
+//! default, and so is a constant, an extent or a role that nothing asks for. A constant means something only where the shape,
+//! a role, an extent or the grid takes it. Read next: `premises.rs`, then [`crate::world`].
 
-use std::collections::BTreeMap;
+use crate::premises::{self, Premises, Splits};
+use serde::Deserialize;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 use thiserror::Error;
-use vosti_kernels::{Const, Contract, Role, Shape};
-use vosti_tile::Kernel;
+use vosti_kernels::{Act, Const, Contract, Elem, Role, Shape};
+use vosti_tile::{Kernel, Scalar};
 
 /// Bounds that the core or the launcher enforce; every proof is relative to them.
 pub mod limit {
@@ -49,8 +54,12 @@ pub enum ProblemError {
     NoExtents { kernel: String, param: String },
     #[error("{kernel}: `{text}` is not an extent ({why})")]
     Extent { kernel: String, text: String, why: String },
+    #[error("{kernel}: `{param}` holds {found} in the TTIR and {wanted} in the contract")]
+    Type { kernel: String, param: String, found: Scalar, wanted: Scalar },
     #[error("{kernel}: {why}")]
     Contract { kernel: String, why: String },
+    #[error("{kernel}: the TTIR beside it is not this kernel's: {why}; run `python filetests/make.py {path}`")]
+    Untied { kernel: String, why: String, path: String },
     #[error("there is no checked-in TTIR `{stem}`: run `cargo xtask ttir`")]
     NoTtir { stem: String },
 }
@@ -65,8 +74,8 @@ pub enum Dim {
     Pages,
     Tiles,
     TableLen,
-    /// Splits of the longest context that is served.
-    Splits,
+    /// Splits of so many keys that the longest context that is served has.
+    Splits(i128),
 }
 
 /// A parameter as the contract sees it.
@@ -74,6 +83,8 @@ pub enum Dim {
 pub struct Buffer {
     pub name: String,
     pub role: Role,
+    /// What the contract says that it holds, and the TTIR too.
+    pub elem: Scalar,
     /// Dense, row-major; only the outermost may be symbolic.
     pub dims: Vec<Dim>,
 }
@@ -87,6 +98,13 @@ pub enum Axis {
     /// `cdiv(rows, n)`, or more, up to what [`limit::ROWS`] rows have: a launch that was recorded once serves
     /// every smaller step, and its programs to spare must find that they have no rows.
     RowsOver(i128),
+    /// `cdiv(rows, over) * times`: an axis of rows and one of `times` programs as one; or more, as above.
+    RowsTimes {
+        over: i128,
+        times: i128,
+    },
+    /// `tiles * n`
+    TilesTimes(i128),
     /// `cdiv(length, n)`, where no row's position is `length` or more; or more, up to what [`limit::CONTEXT`] positions
     /// have.
     LengthOver(i128),
@@ -94,36 +112,50 @@ pub enum Axis {
     LengthAbove(i128),
 }
 
-/// Splits of the keys: split s begins at position s * size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Splits {
-    pub size: i128,
-    /// Rows that a step may have: scratch has as many for each split.
-    pub rows: i128,
-}
-
 pub struct Problem {
     /// File stem of the TTIR.
     pub name: String,
     pub kernel: Kernel,
     pub shape: Shape,
+    pub premises: Premises,
     pub buffers: Vec<Buffer>,
     pub grid: Vec<Axis>,
+    /// Those that the contract takes.
     pub constants: BTreeMap<String, Const>,
+    /// Those that only shape the text: no premise, extent or grid sees them.
+    pub text: BTreeMap<String, Const>,
     pub ttir_hash: String,
-    /// The text, for replays and messages.
-    pub ttir: String,
+    /// The contract as it is written: replays read it by themselves.
+    pub statement: Statement,
 }
 
-type Extents = BTreeMap<String, Vec<String>>;
+/// A contract as it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Statement {
+    /// TOML: shape, grid, params, constants, text, shapes.
+    pub text: String,
+    /// What `in`, `out`, `weight` and the caches hold if they do not say.
+    pub act: Act,
+}
 
-static GEOMETRY: LazyLock<BTreeMap<String, Extents>> = LazyLock::new(|| {
+/// What a kernel's annotation leaves to `geometry.toml`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Geometry {
+    /// Constants that only shape the text.
+    #[serde(default)]
+    pub text: Vec<String>,
+    /// Extents of each parameter whose role has none of its own.
+    pub shapes: BTreeMap<String, Vec<String>>,
+}
+
+static GEOMETRY: LazyLock<BTreeMap<String, Geometry>> = LazyLock::new(|| {
     // The file is part of this crate, and the tests read it.
     toml::from_str(include_str!("geometry.toml")).unwrap_or_else(|error| panic!("{error}"))
 });
 
-/// Extents that `geometry.toml` declares for a kernel.
-pub fn declared(kernel: &str) -> Option<&'static Extents> {
+/// What `geometry.toml` declares for a kernel.
+pub fn declared(kernel: &str) -> Option<&'static Geometry> {
     GEOMETRY.get(kernel)
 }
 
@@ -138,53 +170,101 @@ impl Problem {
     pub fn of_text(stem: &str, text: &str) -> Result<Problem, ProblemError> {
         let wrong = |why: String| ProblemError::Contract { kernel: stem.to_string(), why };
         let name = stem.split('-').next().unwrap_or_default();
-        vosti_kernels::kernel(name).map_err(|error| wrong(error.to_string()))?;
+        let kernel = vosti_kernels::kernel(name).map_err(|error| wrong(error.to_string()))?;
         let spec = vosti_kernels::parse_stem(stem).ok_or_else(|| wrong("it is no specialisation's name".into()))?;
-        let contract = vosti_kernels::contract(&spec.kernel).map_err(|error| wrong(error.to_string()))?.of(&spec);
-        let none = BTreeMap::new();
-        let extents = declared(&spec.kernel).unwrap_or(&none);
-        Problem::new(stem, text, &contract, &spec.constants, extents)
+        let geometry = declared(name).ok_or_else(|| wrong("geometry.toml declares nothing for it".into()))?;
+        let block = vosti_kernels::contract::block(kernel.source).map_err(wrong)?;
+        let statement = Statement { text: stated(&block.1, &spec.constants, geometry), act: spec.act };
+        Problem::new(stem, text, &kernel.contract, &spec.constants, geometry, statement)
     }
 
-    pub fn new(
+    /// The problem of a kernel whose annotation says all of its contract.
+    pub fn of_statement(name: &str, ttir: &str, statement: Statement) -> Result<Problem, ProblemError> {
+        let bad = |why: &str| ProblemError::Contract { kernel: name.to_string(), why: why.to_string() };
+        let written = toml::from_str(&statement.text).map_err(|error| bad(error.message()))?;
+        Problem::of_written(name, ttir, written, statement)
+    }
+
+    pub(crate) fn of_written(
+        name: &str,
+        ttir: &str,
+        written: Written,
+        statement: Statement,
+    ) -> Result<Problem, ProblemError> {
+        let bad = |why: String| ProblemError::Contract { kernel: name.to_string(), why };
+        let mut constants = BTreeMap::new();
+        for (key, value) in written.constants {
+            let value = match value {
+                toml::Value::Integer(v) => Const::Int(v),
+                toml::Value::Float(v) => Const::Float(v),
+                other => return Err(bad(format!("the constant {key} is no number: {other}"))),
+            };
+            constants.insert(key, value);
+        }
+        let mut params = vec![];
+        for (param, text) in &written.params {
+            let wrong = || bad(format!("`{text}` is not a role for `{param}`"));
+            params.push(vosti_kernels::Param::parse(param, text).ok_or_else(wrong)?);
+        }
+        let contract = Contract { shape: written.shape, grid: written.grid, params };
+        let geometry = Geometry { text: written.text, shapes: written.shapes };
+        Problem::new(name, ttir, &contract, &constants, &geometry, statement)
+    }
+
+    fn new(
         name: &str,
         ttir: &str,
         contract: &Contract,
         constants: &BTreeMap<String, Const>,
-        extents: &Extents,
+        geometry: &Geometry,
+        statement: Statement,
     ) -> Result<Problem, ProblemError> {
+        let fail = |why: String| Err(ProblemError::Contract { kernel: name.to_string(), why });
         let kernel =
             vosti_tile::lift(ttir).map_err(|source| ProblemError::Lift { kernel: name.to_string(), source })?;
-        let maker = Maker { name, constants, extents };
+        let bad = |why: String| ProblemError::Contract { kernel: name.to_string(), why };
+        let (text, constants) = divided(constants, &geometry.text).map_err(bad)?;
+        let maker =
+            Maker { name, act: statement.act, constants: &constants, geometry, taken: RefCell::new(BTreeSet::new()) };
+        let params = maker.present(contract)?;
+        let tokens = params.iter().any(|p| p.role == Role::Tokens);
+        let premises = premises::of(contract.shape, tokens, &|name| maker.int(name)).map_err(bad)?;
         let mut buffers = vec![];
         for param in &kernel.params {
-            let Some(p) = contract.params.iter().find(|p| p.name == param.name) else {
+            let Some(p) = params.iter().find(|p| p.name == param.name) else {
                 return Err(ProblemError::NoRole { kernel: name.to_string(), param: param.name.clone() });
             };
-            buffers.push(maker.buffer(p)?);
+            buffers.push(maker.buffer(contract.shape, p, param.elem)?);
         }
-        for p in &contract.params {
-            if kernel.param(&p.name).is_none() {
-                return Err(ProblemError::NoParam { kernel: name.to_string(), param: p.name.clone() });
-            }
+        if let Some(p) = params.iter().find(|p| kernel.param(&p.name).is_none()) {
+            return Err(ProblemError::NoParam { kernel: name.to_string(), param: p.name.clone() });
+        }
+        if let Some(other) = geometry.shapes.keys().find(|other| contract.params.iter().all(|p| p.name != **other)) {
+            return fail(format!("extents are declared for `{other}`, which is no parameter of the contract"));
         }
         if contract.grid.is_empty() || contract.grid.len() > 3 {
-            let why = "a grid has one to three axes".to_string();
-            return Err(ProblemError::Contract { kernel: name.to_string(), why });
+            return fail("a grid has one to three axes".to_string());
         }
-        let grid = contract.grid.iter().map(|g| maker.axis(g)).collect::<Result<_, _>>()?;
-        let problem = Problem {
+        premises::check(contract.shape, premises, &buffers, &|name| maker.int(name)).map_err(bad)?;
+        let grid = contract.grid.iter().map(|g| maker.axis(contract.shape, g)).collect::<Result<_, _>>()?;
+        if let Some(unused) = constants.keys().find(|name| !maker.taken.borrow().contains(*name)) {
+            return fail(format!(
+                "the constant {unused} is taken by no premise of {:?}, no extent and no axis of the grid; if it only shapes the text, say so: text = [\"{unused}\"]",
+                contract.shape
+            ));
+        }
+        Ok(Problem {
             name: name.to_string(),
             kernel,
             shape: contract.shape,
+            premises,
             buffers,
             grid,
-            constants: constants.clone(),
+            constants,
+            text,
             ttir_hash: vosti_kernels::ttir_hash(ttir).to_hex().to_string(),
-            ttir: ttir.to_string(),
-        };
-        problem.check_roles()?;
-        Ok(problem)
+            statement,
+        })
     }
 
     /// The same declarations around another kernel: what the fuzzer mutates.
@@ -193,14 +273,17 @@ impl Problem {
             name: self.name.clone(),
             kernel,
             shape: self.shape,
+            premises: self.premises,
             buffers: self.buffers.clone(),
             grid: self.grid.clone(),
             constants: self.constants.clone(),
+            text: self.text.clone(),
             ttir_hash: self.ttir_hash.clone(),
-            ttir: self.ttir.clone(),
+            statement: self.statement.clone(),
         }
     }
 
+    /// An integer that the contract takes.
     pub fn int(&self, name: &str) -> Option<i128> {
         match self.constants.get(name) {
             Some(Const::Int(v)) => Some(i128::from(*v)),
@@ -210,155 +293,192 @@ impl Problem {
 
     /// How the keys are split, if they are.
     pub fn splits(&self) -> Option<Splits> {
-        let size = self.int("SPLIT").filter(|size| *size > 0)?;
-        let rows = self.int("ROWS").filter(|rows| *rows > 0)?;
-        Some(Splits { size, rows })
+        self.premises.splits()
     }
 
     pub fn role(&self, role: Role) -> Option<usize> {
         self.buffers.iter().position(|b| b.role == role)
     }
+}
 
-    /// The roles that a shape needs, and constants its premises are made of.
-    fn check_roles(&self) -> Result<(), ProblemError> {
-        let (roles, constants): (&[Role], &[&str]) = match self.shape {
-            Shape::Rowwise => (&[Role::Rows, Role::Out(0)], &[]),
-            Shape::StoreKv => (&[Role::Rows, Role::Slots, Role::CacheK, Role::CacheV], &["KV_HEADS", "PAGE", "D"]),
-            Shape::Attend => (
-                &[
-                    Role::In(0),
-                    Role::Out(0),
-                    Role::PageTable,
-                    Role::TileTable,
-                    Role::TileRow,
-                    Role::TileRows,
-                    Role::TilePos,
-                    Role::CacheK,
-                    Role::CacheV,
-                ],
-                &["HEADS", "KV_HEADS", "PAGE", "D", "WINDOW", "BQ"],
-            ),
-            Shape::AttendPart => (
-                &[
-                    Role::In(0),
-                    Role::Out(0),
-                    Role::Scratch(0),
-                    Role::PageTable,
-                    Role::TileTable,
-                    Role::TileRow,
-                    Role::TileRows,
-                    Role::TilePos,
-                    Role::CacheK,
-                    Role::CacheV,
-                ],
-                &["HEADS", "KV_HEADS", "PAGE", "D", "SPLIT", "ROWS", "BQ"],
-            ),
-            Shape::AttendCombine => (
-                &[Role::Scratch(0), Role::Out(0), Role::TileRow, Role::TileRows, Role::TilePos],
-                &["HEADS", "D", "SPLIT", "ROWS", "BQ"],
-            ),
-        };
-        let fail = |why: String| Err(ProblemError::Contract { kernel: self.name.clone(), why });
-        for role in roles {
-            if self.role(*role).is_none() {
-                return fail(format!("the shape {:?} needs the role {role:?}", self.shape));
-            }
-        }
-        for name in constants {
-            if self.int(name).is_none_or(|v| v < 0) {
-                return fail(format!("the shape {:?} needs the constant {name}", self.shape));
-            }
-        }
-        let split = matches!(self.shape, Shape::AttendPart | Shape::AttendCombine);
-        if split && (self.splits().is_none() || self.int("WINDOW").is_some_and(|window| window > 0)) {
-            return fail("keys are split where there is no window, by a SPLIT and for a number of ROWS".into());
-        }
-        self.check_extents()
+/// What an annotation says that holds all of a contract.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Written {
+    shape: Shape,
+    grid: Vec<String>,
+    params: BTreeMap<String, String>,
+    #[serde(default)]
+    text: Vec<String>,
+    #[serde(default)]
+    constants: BTreeMap<String, toml::Value>,
+    #[serde(default)]
+    shapes: BTreeMap<String, Vec<String>>,
+}
+
+/// What an annotation would be that held the constants and the geometry too.
+fn stated(annotation: &str, constants: &BTreeMap<String, Const>, geometry: &Geometry) -> String {
+    let mut all = format!("text = {:?}\n{annotation}\n[constants]\n", geometry.text);
+    constants.iter().for_each(|(name, value)| all += &format!("{name} = {value}\n"));
+    all += "[shapes]\n";
+    geometry.shapes.iter().for_each(|(param, extents)| all += &format!("{param} = {extents:?}\n"));
+    all
+}
+
+type Constants = BTreeMap<String, Const>;
+
+/// Words of extents and grids.
+const WORDS: [&str; 6] = ["rows", "packed", "context", "splits", "tiles", "length"];
+
+/// Constants that only shape the text, and those that the contract takes.
+fn divided(constants: &Constants, text: &[String]) -> Result<(Constants, Constants), String> {
+    if let Some(word) = constants.keys().find(|name| WORDS.contains(&name.as_str())) {
+        return Err(format!("`{word}` is a word of contracts, and no name of a constant"));
     }
-
-    /// What a role's rows are: per row of the launch, gathered, or the same in every step.
-    fn check_extents(&self) -> Result<(), ProblemError> {
-        let gathers = self.role(Role::RowIndex).is_some();
-        for (i, b) in self.buffers.iter().enumerate() {
-            let (fits, wants) = match (b.role, b.dims[0]) {
-                (Role::In(_), Dim::Packed) => (gathers, "`packed` rows, which need a row_index"),
-                (Role::In(_), outer) => (outer == Dim::Rows && !gathers, "`rows`, or `packed` where rows are gathered"),
-                (Role::Out(_), outer) => (outer == Dim::Rows, "`rows`"),
-                (Role::Scratch(_), outer) => {
-                    let rows = self.splits().map(|splits| Dim::Const(splits.rows));
-                    let fits = outer == Dim::Splits && b.dims.get(1).copied() == rows;
-                    (fits, "`splits`, and the next ROWS")
-                }
-                (Role::Weight(_), outer) => (matches!(outer, Dim::Const(_) | Dim::Context), "what no step changes"),
-                _ => (true, ""),
-            };
-            let why = match self.buffers[..i].iter().find(|other| other.role == b.role) {
-                Some(other) => format!("`{}` and `{}` have one role, {:?}", other.name, b.name, b.role),
-                None if fits => continue,
-                None => format!("the outermost extent of `{}`, whose role is {:?}, must be {wants}", b.name, b.role),
-            };
-            return Err(ProblemError::Contract { kernel: self.name.clone(), why });
+    for (i, name) in text.iter().enumerate() {
+        if !constants.contains_key(name) || text[..i].contains(name) {
+            return Err(format!("`text` names {name} twice, or there is no such constant"));
         }
-        Ok(())
+    }
+    Ok(constants.clone().into_iter().partition(|(name, _)| text.contains(name)))
+}
+
+/// The element type that a contract's words stand for.
+fn scalar(elem: Elem, act: Act) -> Scalar {
+    match (elem, act) {
+        (Elem::I32, _) => Scalar::I32,
+        (Elem::F32, _) | (Elem::Act, Act::F32) => Scalar::F32,
+        (Elem::Act, Act::Bf16) => Scalar::Bf16,
     }
 }
 
 struct Maker<'a> {
     name: &'a str,
-    constants: &'a BTreeMap<String, Const>,
-    extents: &'a Extents,
+    act: Act,
+    /// Those that do not only shape the text.
+    constants: &'a Constants,
+    geometry: &'a Geometry,
+    /// Constants that something asked for.
+    taken: RefCell<BTreeSet<String>>,
 }
 
 impl Maker<'_> {
-    fn value(&self, text: &str) -> Result<i128, ProblemError> {
-        let lookup = |name: &str| match self.constants.get(name) {
-            Some(Const::Int(v)) => Some(*v),
+    fn int(&self, name: &str) -> Option<i64> {
+        match self.constants.get(name) {
+            Some(Const::Int(v)) => {
+                self.taken.borrow_mut().insert(name.to_string());
+                Some(*v)
+            }
             _ => None,
-        };
+        }
+    }
+
+    fn fail<T>(&self, why: String) -> Result<T, ProblemError> {
+        Err(ProblemError::Contract { kernel: self.name.to_string(), why })
+    }
+
+    /// The parameters that this specialisation has.
+    fn present(&self, contract: &Contract) -> Result<Vec<vosti_kernels::Param>, ProblemError> {
+        let mut params = vec![];
+        for p in &contract.params {
+            match p.only_if.as_ref().map(|name| (name, self.int(name))) {
+                Some((name, None)) => {
+                    return self.fail(format!("`{}` is there if {name}, which is no integer of the contract", p.name));
+                }
+                Some((_, Some(0))) => {}
+                _ => params.push(p.clone()),
+            }
+        }
+        Ok(params)
+    }
+
+    fn value(&self, text: &str) -> Result<i128, ProblemError> {
         let bad = |why: String| ProblemError::Extent { kernel: self.name.to_string(), text: text.to_string(), why };
-        match vosti_kernels::expr::eval(text, &lookup) {
+        match vosti_kernels::expr::eval(text, &|name| self.int(name)) {
             Ok(v) if v > 0 => Ok(i128::from(v)),
             Ok(v) => Err(bad(format!("{v} is not positive"))),
             Err(error) => Err(bad(error.to_string())),
         }
     }
 
-    fn axis(&self, text: &str) -> Result<Axis, ProblemError> {
+    /// An axis counts what the shape has: rows, or tiles, or what is split.
+    fn axis(&self, shape: Shape, text: &str) -> Result<Axis, ProblemError> {
         let text = text.trim();
-        if text == "tiles" {
-            return Ok(Axis::Tiles);
-        }
-        if text == "rows" {
-            return Ok(Axis::RowsOver(1));
-        }
         let over = |what: &str| text.strip_prefix(what)?.strip_prefix(',')?.strip_suffix(')');
-        match (over("cdiv(rows"), over("cdiv(length"), over("above(length")) {
-            (Some(n), _, _) => Ok(Axis::RowsOver(self.value(n)?)),
-            (_, Some(n), _) => Ok(Axis::LengthOver(self.value(n)?)),
-            (_, _, Some(n)) => Ok(Axis::LengthAbove(self.value(n)?)),
-            _ => Ok(Axis::Const(self.value(text)?)),
+        let (axis, fits) = match (self.axis_of_rows(text)?, over("cdiv(length"), over("above(length")) {
+            (Some(axis @ (Axis::Tiles | Axis::TilesTimes(_))), _, _) => (axis, shape.attends()),
+            (Some(axis), _, _) => (axis, !shape.attends()),
+            (_, Some(n), _) => (Axis::LengthOver(self.value(n)?), shape.splits()),
+            (_, _, Some(n)) => (Axis::LengthAbove(self.value(n)?), shape.splits()),
+            _ => (Axis::Const(self.value(text)?), true),
+        };
+        match axis {
+            Axis::Const(n) if n > i128::from(i32::MAX) => self.fail(format!("{n} programs on an axis are too many")),
+            _ if !fits => self.fail(format!("an axis of `{text}` means nothing where the shape is {shape:?}")),
+            _ => Ok(axis),
         }
     }
 
-    fn buffer(&self, p: &vosti_kernels::Param) -> Result<Buffer, ProblemError> {
-        let dims = match p.role {
-            Role::Rows => vec![Dim::Const(1)],
-            Role::Tokens | Role::Positions | Role::RowIndex | Role::Slots => vec![Dim::Rows],
-            Role::PageTable => vec![Dim::TableLen],
-            Role::TileTable | Role::TileRow | Role::TileRows | Role::TilePos => vec![Dim::Tiles],
-            Role::CacheK | Role::CacheV => vec![
-                Dim::Pages,
-                Dim::Const(self.value("KV_HEADS")?),
-                Dim::Const(self.value("PAGE")?),
-                Dim::Const(self.value("D")?),
-            ],
-            Role::In(_) | Role::Out(_) | Role::Weight(_) | Role::Scratch(_) => self.declared(&p.name)?,
-        };
-        Ok(Buffer { name: p.name.clone(), role: p.role, dims })
+    /// An axis of rows or tiles, alone or as one with an axis of a number of programs that no step changes.
+    fn axis_of_rows(&self, text: &str) -> Result<Option<Axis>, ProblemError> {
+        for (at, _) in text.match_indices('*') {
+            // A product alone: what is added to it is no part of the number.
+            let times = &text[at + 1..];
+            if times.contains(['+', '-', '/']) {
+                continue;
+            }
+            let Ok(times) = self.value(times) else { continue };
+            match self.rows_alone(text[..at].trim())? {
+                Some(Axis::RowsOver(over)) => return Ok(Some(Axis::RowsTimes { over, times })),
+                Some(Axis::Tiles) => return Ok(Some(Axis::TilesTimes(times))),
+                _ => {}
+            }
+        }
+        self.rows_alone(text)
     }
 
-    fn declared(&self, param: &str) -> Result<Vec<Dim>, ProblemError> {
-        let Some(texts) = self.extents.get(param).filter(|t| !t.is_empty()) else {
+    fn rows_alone(&self, text: &str) -> Result<Option<Axis>, ProblemError> {
+        let over = text.strip_prefix("cdiv(rows").and_then(|t| t.strip_prefix(',')?.strip_suffix(')'));
+        Ok(match (text, over) {
+            ("tiles", _) => Some(Axis::Tiles),
+            ("rows", _) => Some(Axis::RowsOver(1)),
+            (_, Some(n)) if !n.contains(['(', ')']) => Some(Axis::RowsOver(self.value(n)?)),
+            _ => None,
+        })
+    }
+
+    fn buffer(&self, shape: Shape, p: &vosti_kernels::Param, found: Scalar) -> Result<Buffer, ProblemError> {
+        let wanted = scalar(p.elem, self.act);
+        if wanted != found {
+            return Err(ProblemError::Type { kernel: self.name.to_string(), param: p.name.clone(), found, wanted });
+        }
+        let own = match p.role {
+            Role::Rows => Some(vec![Dim::Const(1)]),
+            Role::Tokens | Role::Positions | Role::RowIndex | Role::Slots => Some(vec![Dim::Rows]),
+            Role::PageTable => Some(vec![Dim::TableLen]),
+            Role::TileTable | Role::TileRow | Role::TileRows | Role::TilePos => Some(vec![Dim::Tiles]),
+            Role::CacheK | Role::CacheV => {
+                let [heads, page, d] = ["KV_HEADS", "PAGE", "D"].map(|name| self.value(name).map(Dim::Const));
+                Some(vec![Dim::Pages, heads?, page?, d?])
+            }
+            Role::In(_) | Role::Out(_) | Role::Weight(_) | Role::Scratch(_) => None,
+        };
+        if own.is_some() && self.geometry.shapes.contains_key(&p.name) {
+            return self.fail(format!("`{}` has the extents of its role, and others are declared", p.name));
+        }
+        let dims = own.map_or_else(|| self.declared(shape, &p.name), Ok)?;
+        let elements = dims.iter().try_fold(1i64, |n, dim| match dim {
+            Dim::Const(c) => n.checked_mul(i64::try_from(*c).ok()?),
+            _ => Some(n),
+        });
+        match elements {
+            Some(_) => Ok(Buffer { name: p.name.clone(), role: p.role, elem: found, dims }),
+            None => self.fail(format!("`{}` has more elements than 64 bits count", p.name)),
+        }
+    }
+
+    fn declared(&self, shape: Shape, param: &str) -> Result<Vec<Dim>, ProblemError> {
+        let Some(texts) = self.geometry.shapes.get(param).filter(|t| !t.is_empty()) else {
             return Err(ProblemError::NoExtents { kernel: self.name.to_string(), param: param.to_string() });
         };
         let mut dims = vec![];
@@ -367,7 +487,7 @@ impl Maker<'_> {
                 (0, "rows") => Dim::Rows,
                 (0, "packed") => Dim::Packed,
                 (0, "context") => Dim::Context,
-                (0, "splits") => Dim::Splits,
+                (0, "splits") if shape.splits() => Dim::Splits(self.value("SPLIT")?),
                 _ => Dim::Const(self.value(text)?),
             });
         }

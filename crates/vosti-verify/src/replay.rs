@@ -2,15 +2,17 @@
 //!
 //! Batches are random; the chosen rows agree, everything that the contract leaves open differs: other
 //! rows, batch sizes, pages, stale cache, what outputs held before, program order, undefined lanes.
-//! A difference in the chosen cells is a counterexample, whatever the verifier thinks.
+//! A difference in the chosen cells is a counterexample, whatever the verifier thinks: the contract is read
+//! here by [`crate::reading`], which shares nothing with the verifier's reading. A run takes bounded memory and time: what
+//! would take more is not run, which is an outcome of its own and never agreement.
 
-use crate::problem::{Axis, Dim, Problem};
+use crate::problem::Problem;
+use crate::reading::{Extent, Kind, Parameter, Reading, What, Work};
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use std::collections::BTreeMap;
-use vosti_kernels::{Role, Shape};
-use vosti_tile::Scalar;
-use vosti_tile::interp::{Buffer, Options, Order, Undefined, run};
+use vosti_tile::interp::{Buffer, Fault, Options, Order, Undefined, run};
+use vosti_tile::{Kernel, OpKind, Scalar};
 
 /// What a replay showed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +21,26 @@ pub enum Outcome {
     Same,
     /// They do not, or a run stopped: in words.
     Different(String),
+    /// There was no run: it would take too long, or the contract is not understood.
+    NotRun(String),
 }
+
+impl Outcome {
+    /// The difference, if there is one.
+    pub fn different(self) -> Option<String> {
+        match self {
+            Outcome::Different(how) => Some(how),
+            Outcome::Same | Outcome::NotRun(_) => None,
+        }
+    }
+}
+
+/// Elements of the buffers of a run, together.
+const ELEMENTS: usize = 1 << 20;
+/// Programs of a run.
+const PROGRAMS: usize = 1 << 14;
+/// Lanes that the operations of a run compute, together: a second or less.
+const LANES: u64 = 1 << 27;
 
 /// Seeded random numbers.
 pub struct Random(SplitMix64);
@@ -61,19 +82,18 @@ impl Random {
 
 /// One run being made: sizes, and buffers by parameter.
 struct Side<'p> {
-    problem: &'p Problem,
+    kernel: &'p Kernel,
+    reading: &'p Reading,
     rows: usize,
     packed: usize,
-    context: usize,
     pages: usize,
-    tiles: usize,
     ints: BTreeMap<&'static str, Vec<i32>>,
     buffers: Vec<Buffer>,
 }
 
 const ROPE: usize = 128;
 
-fn put(buffer: &mut Buffer, index: usize, x: f32) {
+pub(crate) fn put(buffer: &mut Buffer, index: usize, x: f32) {
     match buffer {
         Buffer::F32(v) => v[index] = x,
         Buffer::Bf16(v) => v[index] = (x.to_bits() >> 16) as u16,
@@ -82,134 +102,156 @@ fn put(buffer: &mut Buffer, index: usize, x: f32) {
     }
 }
 
-impl<'p> Side<'p> {
-    fn new(problem: &'p Problem) -> Side<'p> {
-        Side { problem, rows: 1, packed: 1, context: ROPE, pages: 1, tiles: 1, ints: BTreeMap::new(), buffers: vec![] }
-    }
+type Made<T> = Result<T, String>;
 
-    fn dim(&self, dim: Dim) -> usize {
-        match dim {
-            Dim::Const(n) => n as usize,
-            Dim::Rows => self.rows,
-            Dim::Packed => self.packed,
-            Dim::Context => self.context,
-            Dim::Pages => self.pages,
-            Dim::Tiles => self.tiles,
-            Dim::TableLen => self.ints.get("page_table").map_or(1, Vec::len),
-            Dim::Splits => 1,
-        }
-    }
+/// A buffer of zeros, out of what is left of a run's memory.
+pub(crate) fn zeros(elem: Scalar, extents: &[usize], left: &mut usize) -> Made<Buffer> {
+    let len = extents.iter().try_fold(1usize, |n, extent| n.checked_mul(*extent));
+    let rest = len.and_then(|len| left.checked_sub(len)).ok_or("its buffers are too large to run".to_string())?;
+    *left = rest;
+    Ok(Buffer::zeros(elem, len.unwrap_or(0)))
+}
 
-    /// Elements of one outermost entry of a buffer.
-    fn stride(&self, param: usize) -> usize {
-        self.problem.buffers[param].dims[1..].iter().map(|d| self.dim(*d)).product()
+pub(crate) fn memory() -> usize {
+    ELEMENTS
+}
+
+/// Runs a launch within bounds.
+pub(crate) fn launch(kernel: &Kernel, buffers: &mut Vec<Buffer>, grid: [usize; 3], random: &mut Random) -> Outcome {
+    let programs = grid.iter().try_fold(1usize, |n, axis| n.checked_mul(*axis));
+    if programs.is_none_or(|n| n > PROGRAMS) {
+        return Outcome::NotRun(format!("{grid:?} programs are too many to run"));
+    }
+    let mut widest = 1;
+    kernel.walk(&mut |op| {
+        let lanes = op.results.iter().map(|v| kernel.ty(*v).lanes()).max().unwrap_or(1);
+        let deep = match &op.kind {
+            OpKind::Dot { a, .. } => kernel.ty(*a).shape().last().copied().unwrap_or(1),
+            _ => 1,
+        };
+        widest = widest.max(lanes as u64 * deep as u64);
+    });
+    let options = Options {
+        undefined: Undefined::Poison(random.draw()),
+        order: Order::Shuffled(random.draw()),
+        operations_max: Some((LANES / widest).clamp(1_000, 2_000_000)),
+    };
+    match run(kernel, buffers, grid, &options) {
+        Ok(()) => Outcome::Same,
+        Err(error) if matches!(error.reason, Fault::Operations { .. }) => Outcome::NotRun(error.to_string()),
+        Err(error) => Outcome::Different(format!("stops: {error}")),
+    }
+}
+
+impl Side<'_> {
+    fn extents(&self, p: &Parameter) -> Made<Vec<usize>> {
+        let heads = |name| self.reading.natural(name);
+        Ok(match p.what {
+            What::RowCount => vec![1],
+            What::Token | What::Position | What::Gathered | What::Slot => vec![self.rows],
+            What::Keys | What::Values => vec![self.pages, heads("KV_HEADS")?, heads("PAGE")?, heads("D")?],
+            What::In(_) | What::Out(_) | What::Weight(_) => {
+                let extent = |e: &Extent| match e {
+                    Extent::Number(n) => Ok(*n),
+                    Extent::Rows => Ok(self.rows),
+                    Extent::Packed => Ok(self.packed),
+                    Extent::Context => Ok(ROPE),
+                    Extent::Splits => Err(format!("splits of `{}`", p.name)),
+                };
+                p.extents.iter().map(extent).collect::<Made<_>>()?
+            }
+            _ => return Err(format!("a {:?} in a launch over rows", p.what)),
+        })
     }
 
     /// Buffers of the right sizes: metadata as set, the rest random; weights from their own seed.
-    fn fill(&mut self, random: &mut Random, weights: u64) {
-        for (i, b) in self.problem.buffers.iter().enumerate() {
-            let elem = self.problem.kernel.params[i].elem;
-            let len: usize = b.dims.iter().map(|d| self.dim(*d)).product();
-            let mut buffer = Buffer::zeros(elem, len);
-            let metadata = match b.role {
-                Role::Rows => Some(vec![self.rows as i32]),
-                role => name(role).and_then(|n| self.ints.get(n).cloned()),
+    fn fill(&mut self, random: &mut Random, weights: u64) -> Made<()> {
+        let mut left = memory();
+        for p in &self.reading.parameters {
+            let mut buffer = zeros(p.holds, &self.extents(p)?, &mut left)?;
+            let metadata = match p.what {
+                What::RowCount => Some(vec![self.rows as i32]),
+                what => name(what).and_then(|n| self.ints.get(n).cloned()),
             };
-            let cache = matches!(b.role, Role::CacheK | Role::CacheV);
-            let mut own = Random::new(weights ^ (i as u64) << 32);
-            for at in 0..len {
-                if let Some(list) = &metadata {
-                    buffer.set_bits(at, list[at] as u32 as u64);
-                } else if matches!(b.role, Role::Weight(_)) {
-                    put(&mut buffer, at, own.float(false));
-                } else {
-                    put(&mut buffer, at, random.float(!cache));
+            let cache = matches!(p.what, What::Keys | What::Values);
+            let which = if let What::Weight(i) = p.what { i as u64 } else { 0 };
+            let mut own = Random::new(weights ^ which << 32);
+            for at in 0..buffer.len() {
+                match &metadata {
+                    Some(list) => buffer.set_bits(at, list[at] as u32 as u64),
+                    None if matches!(p.what, What::Weight(_)) => put(&mut buffer, at, own.float(false)),
+                    None => put(&mut buffer, at, random.float(!cache)),
                 }
             }
             self.buffers.push(buffer);
         }
+        Ok(())
     }
 
-    /// In half of the runs with programs to spare.
-    fn grid(&self, random: &mut Random) -> [usize; 3] {
-        let mut grid = [1; 3];
-        for (i, axis) in self.problem.grid.iter().enumerate() {
-            grid[i] = match axis {
-                Axis::Const(n) => *n as usize,
-                Axis::Tiles => self.tiles,
-                Axis::RowsOver(n) => self.rows.div_ceil(*n as usize) + random.below(2) * random.between(1, 3),
-                Axis::LengthOver(_) | Axis::LengthAbove(_) => 1,
-            };
+    fn run(&mut self, random: &mut Random) -> Outcome {
+        // In half of the runs with programs to spare.
+        let tile = self.reading.rows_of_a_program().unwrap_or(1);
+        let rows = self.rows + random.below(2) * random.between(1, 3) * tile;
+        match self.reading.grid(Work { rows, ..Work::default() }) {
+            Ok(grid) => launch(self.kernel, &mut self.buffers, grid, random),
+            Err(why) => Outcome::NotRun(why),
         }
-        grid
-    }
-
-    fn run(&mut self, random: &mut Random) -> Result<(), String> {
-        let options = Options {
-            undefined: Undefined::Poison(random.draw()),
-            order: Order::Shuffled(random.draw()),
-            operations_max: Some(2_000_000),
-        };
-        let grid = self.grid(random);
-        run(&self.problem.kernel, &mut self.buffers, grid, &options).map_err(|e| e.to_string())
     }
 }
 
-fn name(role: Role) -> Option<&'static str> {
-    Some(match role {
-        Role::Tokens => "tokens",
-        Role::Positions => "positions",
-        Role::RowIndex => "row_index",
-        Role::Slots => "slots",
-        Role::PageTable => "page_table",
-        Role::TileTable => "tile_table",
-        Role::TileRow => "tile_row",
-        Role::TileRows => "tile_rows",
-        Role::TilePos => "tile_pos",
+fn name(what: What) -> Option<&'static str> {
+    Some(match what {
+        What::Token => "tokens",
+        What::Position => "positions",
+        What::Gathered => "row_index",
+        What::Slot => "slots",
         _ => return None,
     })
-}
-
-/// True if a replay would take longer than a moment.
-pub fn too_large(problem: &Problem) -> bool {
-    let size = |b: &crate::problem::Buffer| {
-        let many = |dim: &Dim| match dim {
-            Dim::Const(n) => *n,
-            Dim::Splits => 4,
-            _ => 64,
-        };
-        b.dims.iter().map(many).product::<i128>()
-    };
-    problem.buffers.iter().any(|b| size(b) > 1 << 18)
 }
 
 /// One random pair of related runs.
 pub fn replay(left: &Problem, right: &Problem, seed: u64) -> Outcome {
     let mut random = Random::new(seed);
-    match left.shape {
-        shape if shape.attends() => crate::replay_attend::replay(left, right, &mut random),
-        _ => replay_rows(left, right, &mut random),
+    let read = |problem: &Problem| Reading::of(&problem.statement, &problem.kernel);
+    let made = read(left).and_then(|l| Ok((l, read(right)?)));
+    let (l, r) = match made {
+        Ok(both) => both,
+        Err(why) => return Outcome::NotRun(format!("the replay does not understand the contract: {why}")),
+    };
+    let sides = [(&left.kernel, &l), (&right.kernel, &r)];
+    let outcome = match (l.kind, r.kind) {
+        (a, b) if a != b => Err("contracts of two shapes".into()),
+        (Kind::Rows | Kind::Store, _) => replay_rows(sides, &mut random),
+        _ => crate::replay_attend::replay(sides, &mut random),
+    };
+    outcome.unwrap_or_else(Outcome::NotRun)
+}
+
+/// The first of several replays that differs; that there was none that ran is told too.
+pub fn search(left: &Problem, right: &Problem, seeds: std::ops::Range<u64>) -> Outcome {
+    let (mut ran, mut why) = (false, String::from("no replay was asked for"));
+    for seed in seeds {
+        match replay(left, right, seed) {
+            Outcome::Different(how) => return Outcome::Different(format!("seed {seed}: {how}")),
+            Outcome::Same => ran = true,
+            // Others would not run either.
+            Outcome::NotRun(reason) => {
+                why = reason;
+                if !ran {
+                    break;
+                }
+            }
+        }
     }
+    if ran { Outcome::Same } else { Outcome::NotRun(why) }
 }
 
-/// The first of several replays that differs.
-pub fn search(left: &Problem, right: &Problem, seeds: std::ops::Range<u64>) -> Option<String> {
-    if too_large(left) || too_large(right) {
-        return None;
-    }
-    seeds.into_iter().find_map(|seed| match replay(left, right, seed) {
-        Outcome::Same => None,
-        Outcome::Different(how) => Some(format!("seed {seed}: {how}")),
-    })
-}
+type Sides<'p> = [(&'p Kernel, &'p Reading); 2];
 
-fn tile_rows(problem: &Problem) -> usize {
-    problem.grid.iter().find_map(|a| if let Axis::RowsOver(n) = a { Some(*n as usize) } else { None }).unwrap_or(1)
-}
-
-fn replay_rows(left: &Problem, right: &Problem, random: &mut Random) -> Outcome {
+fn replay_rows(sides: Sides, random: &mut Random) -> Made<Outcome> {
     let weights = random.draw();
-    let mut sides = [rows_side(left, random), rows_side(right, random)];
+    let [left, right] = sides;
+    let mut sides = [rows_side(left, random)?, rows_side(right, random)?];
     let count = random.between(1, sides[0].rows.min(sides[1].rows).min(4));
     let mut pairs = vec![];
     let (mut a, mut b): (Vec<usize>, Vec<usize>) = ((0..sides[0].rows).collect(), (0..sides[1].rows).collect());
@@ -225,35 +267,37 @@ fn replay_rows(left: &Problem, right: &Problem, random: &mut Random) -> Outcome 
         }
     }
     for side in &mut sides {
-        side.fill(random, weights);
+        side.fill(random, weights)?;
     }
     for &(l, r) in &pairs {
-        share_row(&mut sides, l, r, random);
+        share_row(&mut sides, l, r, random)?;
     }
     for (side, word) in sides.iter_mut().zip(["L", "R"]) {
         let before = side.buffers.clone();
-        if let Err(error) = side.run(random) {
-            return Outcome::Different(format!("run {word} stops: {error}"));
+        match side.run(random) {
+            Outcome::Same => {}
+            Outcome::Different(how) => return Ok(Outcome::Different(format!("run {word} {how}"))),
+            not_run => return Ok(not_run),
         }
-        if let Some(stray) = stray_write(side, &before) {
-            return Outcome::Different(format!("run {word}: {stray}"));
+        if let Some(stray) = stray_write(side, &before)? {
+            return Ok(Outcome::Different(format!("run {word}: {stray}")));
         }
     }
     compare_rows(&sides, &pairs)
 }
 
-fn rows_side<'p>(problem: &'p Problem, random: &mut Random) -> Side<'p> {
-    let mut side = Side::new(problem);
-    let tile = tile_rows(problem);
+fn rows_side<'p>((kernel, reading): (&'p Kernel, &'p Reading), random: &mut Random) -> Made<Side<'p>> {
+    let mut side = Side { kernel, reading, rows: 1, packed: 1, pages: 1, ints: BTreeMap::new(), buffers: vec![] };
+    let tile = reading.rows_of_a_program()?;
     side.rows = random.between(1, 3 * tile + 2);
     side.packed = side.rows + random.below(9);
     let rows = side.rows;
     let mut list = |n: usize| (0..rows).map(|_| random.below(n) as i32).collect::<Vec<_>>();
-    if problem.role(Role::Tokens).is_some() {
-        let v = problem.int("V").unwrap_or(1) as usize;
-        side.ints.insert("tokens", list(v));
+    if reading.find(What::Token).is_some() {
+        let vocabulary = i32::try_from(reading.natural("V")?).map_err(|error| error.to_string())?;
+        side.ints.insert("tokens", list(vocabulary as usize));
     }
-    if problem.role(Role::Positions).is_some() {
+    if reading.find(What::Position).is_some() {
         side.ints.insert("positions", list(ROPE));
     }
     let distinct = |random: &mut Random, n: usize| {
@@ -262,111 +306,112 @@ fn rows_side<'p>(problem: &'p Problem, random: &mut Random) -> Side<'p> {
         all.truncate(rows);
         all
     };
-    if problem.role(Role::RowIndex).is_some() {
+    if reading.find(What::Gathered).is_some() {
         side.ints.insert("row_index", distinct(random, side.packed));
     }
-    if problem.role(Role::Slots).is_some() {
-        let page = problem.int("PAGE").unwrap_or(1) as usize;
+    if reading.kind == Kind::Store {
+        let page = reading.natural("PAGE")?;
         side.pages = rows.div_ceil(page) + 1 + random.below(3);
+        if side.pages.checked_mul(page).is_none_or(|slots| slots > ELEMENTS) {
+            return Err("its cache is too large to run".into());
+        }
         side.ints.insert("slots", distinct(random, side.pages * page));
     }
-    side
+    Ok(side)
 }
 
 /// Copies the chosen row's inputs from L to R.
-fn share_row(sides: &mut [Side; 2], l: usize, r: usize, random: &mut Random) {
+fn share_row(sides: &mut [Side; 2], l: usize, r: usize, random: &mut Random) -> Made<()> {
     let source = |side: &Side, row: usize| side.ints.get("row_index").map_or(row, |v| v[row] as usize);
     let (sl, sr) = (source(&sides[0], l), source(&sides[1], r));
-    for i in 0..sides[0].problem.buffers.len() {
-        let role = sides[0].problem.buffers[i].role;
-        if !matches!(role, Role::In(_)) {
+    for (i, p) in sides[0].reading.parameters.iter().enumerate() {
+        if !matches!(p.what, What::In(_)) {
             continue;
         }
-        let Some(j) = sides[1].problem.role(role) else { continue };
-        let n = sides[0].stride(i);
+        let j = sides[1].reading.find(p.what).ok_or("another input")?;
+        let n = p.inner(1);
         for c in 0..n {
-            let x = random.float(false);
-            put(&mut sides[0].buffers[i], sl * n + c, x);
+            put(&mut sides[0].buffers[i], sl * n + c, random.float(false));
             let bits = sides[0].buffers[i].bits(sl * n + c);
             sides[1].buffers[j].set_bits(sr * n + c, bits);
         }
     }
+    Ok(())
 }
 
-/// A cell changed that the contract does not name.
-fn stray_write(side: &Side, before: &[Buffer]) -> Option<String> {
-    let kv = side.problem.shape == Shape::StoreKv;
-    for (i, b) in side.problem.buffers.iter().enumerate() {
-        let cache = matches!(b.role, Role::CacheK | Role::CacheV);
-        if matches!(b.role, Role::Out(_)) {
+/// A cell changed that the contract does not name, or one that it names is not finite.
+fn stray_write(side: &Side, before: &[Buffer]) -> Made<Option<String>> {
+    for (i, p) in side.reading.parameters.iter().enumerate() {
+        if matches!(p.what, What::Out(_)) {
             continue;
         }
-        let slots = side.ints.get("slots").filter(|_| kv && cache);
-        for at in 0..before[i].len() {
-            if before[i].bits(at) == side.buffers[i].bits(at) {
-                continue;
+        let cache = matches!(p.what, What::Keys | What::Values) && side.reading.kind == Kind::Store;
+        let named: Vec<usize> = if cache {
+            (0..side.rows).map(|row| row_cells(side, row)).collect::<Made<Vec<_>>>()?.concat()
+        } else {
+            vec![]
+        };
+        let mut own = vec![false; before[i].len()];
+        named.iter().for_each(|at| own[*at] = true);
+        for (at, own) in own.into_iter().enumerate() {
+            if !own && before[i].bits(at) != side.buffers[i].bits(at) {
+                return Ok(Some(format!("element {at} of `{}` changed", p.name)));
             }
-            let named = slots.is_some_and(|s| s.contains(&(slot_of(side.problem, at) as i32)));
-            if !named {
-                return Some(format!("element {at} of `{}` changed", b.name));
+            if own && !value(&side.buffers[i], at).is_finite() {
+                return Ok(Some(format!("element {at} of `{}` is not finite", p.name)));
             }
         }
     }
-    None
+    Ok(None)
 }
 
-fn slot_of(problem: &Problem, at: usize) -> usize {
-    let n = |name: &str| problem.int(name).unwrap_or(1) as usize;
-    let (heads, page, d) = (n("KV_HEADS"), n("PAGE"), n("D"));
-    at / (heads * page * d) * page + at / d % page
-}
-
-fn compare_rows(sides: &[Side; 2], pairs: &[(usize, usize)]) -> Outcome {
+fn compare_rows(sides: &[Side; 2], pairs: &[(usize, usize)]) -> Made<Outcome> {
     for &(l, r) in pairs {
-        for (i, b) in sides[0].problem.buffers.iter().enumerate() {
-            let Some(j) = sides[1].problem.role(b.role) else { continue };
-            let cells: Vec<(usize, usize)> = match b.role {
-                Role::Out(_) => {
-                    let n = sides[0].stride(i);
+        for (i, p) in sides[0].reading.parameters.iter().enumerate() {
+            let cells: Vec<(usize, usize)> = match p.what {
+                What::Out(_) => {
+                    let n = p.inner(1);
                     (0..n).map(|c| (l * n + c, r * n + c)).collect()
                 }
-                Role::CacheK | Role::CacheV => {
-                    let cells = |side: &Side, row: usize| row_cells(side, row);
-                    cells(&sides[0], l).into_iter().zip(cells(&sides[1], r)).collect()
+                What::Keys | What::Values => {
+                    row_cells(&sides[0], l)?.into_iter().zip(row_cells(&sides[1], r)?).collect()
                 }
                 _ => continue,
             };
+            let j = sides[1].reading.find(p.what).ok_or("another output")?;
             for (x, y) in cells {
                 if let Some(how) = differ(&sides[0].buffers[i], x, &sides[1].buffers[j], y) {
                     let batches = (sides[0].rows, sides[1].rows);
-                    return Outcome::Different(format!(
+                    return Ok(Outcome::Different(format!(
                         "row {l} of {} and row {r} of {} have equal inputs, but `{}` differs at {x} and {y}: {how}",
-                        batches.0, batches.1, b.name
-                    ));
+                        batches.0, batches.1, p.name
+                    )));
                 }
             }
         }
     }
-    Outcome::Same
+    Ok(Outcome::Same)
 }
 
-fn row_cells(side: &Side, row: usize) -> Vec<usize> {
-    let n = |name: &str| side.problem.int(name).unwrap_or(1) as usize;
-    let (heads, page, d) = (n("KV_HEADS"), n("PAGE"), n("D"));
-    let slot = side.ints["slots"][row] as usize;
+fn row_cells(side: &Side, row: usize) -> Made<Vec<usize>> {
+    let n = |name: &str| side.reading.natural(name);
+    let (heads, page, d) = (n("KV_HEADS")?, n("PAGE")?, n("D")?);
+    let slot = side.ints.get("slots").ok_or("a cache without slots")?[row] as usize;
     let at = |h: usize, c: usize| ((slot / page * heads + h) * page + slot % page) * d + c;
-    (0..heads).flat_map(|h| (0..d).map(move |c| (h, c))).map(|(h, c)| at(h, c)).collect()
+    Ok((0..heads).flat_map(|h| (0..d).map(move |c| (h, c))).map(|(h, c)| at(h, c)).collect())
+}
+
+fn value(buffer: &Buffer, at: usize) -> f32 {
+    match buffer.elem() {
+        Scalar::Bf16 => f32::from_bits((buffer.bits(at) as u32) << 16),
+        _ => f32::from_bits(buffer.bits(at) as u32),
+    }
 }
 
 /// Different bits, in words. All NaNs are one.
 pub(crate) fn differ(a: &Buffer, i: usize, b: &Buffer, j: usize) -> Option<String> {
-    let (x, y) = (a.bits(i), b.bits(j));
-    let value = |bits: u64| match a.elem() {
-        Scalar::Bf16 => f32::from_bits((bits as u32) << 16),
-        _ => f32::from_bits(bits as u32),
-    };
-    let (u, v) = (value(x), value(y));
-    if x == y || (u.is_nan() && v.is_nan()) {
+    let (x, y, u, v) = (a.bits(i), b.bits(j), value(a, i), value(b, j));
+    if a.elem() == b.elem() && (x == y || (u.is_nan() && v.is_nan())) {
         return None;
     }
     Some(format!("{u:e} ({x:#x}) and {v:e} ({y:#x})"))

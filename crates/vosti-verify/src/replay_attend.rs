@@ -1,26 +1,21 @@
 //! Related runs of attention, whole or one launch of two: one request's rows as prefill in one run and in other chunks
 //! in the other.
 
-use crate::problem::{Axis, Dim, Problem, Splits};
-use crate::replay::{Outcome, Random, differ};
-use vosti_kernels::{Role, Shape};
-use vosti_tile::interp::{Buffer, Options, Order, Undefined, run};
+use crate::reading::{Extent, Kind, Parameter, Reading, What, Work};
+use crate::replay::{Outcome, Random, differ, launch, memory, put, zeros};
+use vosti_tile::Kernel;
+use vosti_tile::interp::Buffer;
 
 struct Dims {
+    kind: Kind,
     heads: usize,
     kv: usize,
     page: usize,
     d: usize,
     window: usize,
     bq: usize,
-    splits: Option<Splits>,
-}
-
-impl Dims {
-    /// Whether a row at position `p` sees keys of a split.
-    fn begins(&self, split: usize, p: usize) -> bool {
-        self.splits.is_none_or(|splits| split as i128 * splits.size <= p as i128)
-    }
+    /// Keys of a split, and rows that its scratch has.
+    splits: Option<(usize, usize)>,
 }
 
 /// The history that both runs share: keys, values and queries by position, and from where on numbers of partial results.
@@ -38,7 +33,8 @@ struct Sequence {
 }
 
 struct Run<'p> {
-    problem: &'p Problem,
+    kernel: &'p Kernel,
+    reading: &'p Reading,
     buffers: Vec<Buffer>,
     tiles: usize,
     /// More than any row's position.
@@ -49,18 +45,20 @@ struct Run<'p> {
     positions: Vec<usize>,
 }
 
-fn dims(problem: &Problem) -> Dims {
-    let n = |name: &str| problem.int(name).unwrap_or(0) as usize;
-    Dims {
-        heads: n("HEADS"),
-        kv: n("KV_HEADS").max(1),
+fn dims(reading: &Reading) -> Result<Dims, String> {
+    let n = |name: &str| reading.natural(name);
+    let split = matches!(reading.kind, Kind::Part | Kind::Combine);
+    Ok(Dims {
+        kind: reading.kind,
+        heads: n("HEADS")?,
         // Partial results lie in no pages.
-        page: if problem.shape == Shape::AttendCombine { 16 } else { n("PAGE") },
-        d: n("D"),
-        window: n("WINDOW"),
-        bq: n("BQ"),
-        splits: problem.splits(),
-    }
+        kv: if reading.kind == Kind::Combine { 1 } else { n("KV_HEADS")? },
+        page: if reading.kind == Kind::Combine { 16 } else { n("PAGE")? },
+        d: n("D")?,
+        window: if reading.kind == Kind::Attend { reading.whole("WINDOW")? } else { 0 },
+        bq: n("BQ")?,
+        splits: if split { Some((n("SPLIT")?, n("ROWS")?)) } else { None },
+    })
 }
 
 fn number(random: &mut Random) -> f32 {
@@ -68,21 +66,26 @@ fn number(random: &mut Random) -> f32 {
     if random.below(16) == 0 { x * 1e-20 } else { x }
 }
 
-fn put(buffer: &mut Buffer, index: usize, x: f32) {
-    match buffer {
-        Buffer::F32(v) => v[index] = x,
-        Buffer::Bf16(v) => v[index] = (x.to_bits() >> 16) as u16,
-        _ => {}
+/// Into how many positions a run goes: a few pages, and into the third split where that is not too far.
+fn longest(d: &Dims) -> Result<usize, String> {
+    let of_a_position = [d.heads, 2 * d.kv].map(|heads| heads.checked_mul(d.d));
+    let [Some(queries), Some(keys)] = of_a_position else { return Err("its heads are too large to run".into()) };
+    let most = memory() / 4 / (queries + keys).max(1);
+    let (pages, splits) = (4 * d.page, d.splits.map_or(0, |(size, _)| 3 * size));
+    match pages.max(splits) {
+        all if all <= most => Ok(all),
+        _ if pages <= most => Ok(pages),
+        _ => Err("a run of a few pages is too large".into()),
     }
 }
 
-pub(crate) fn replay(left: &Problem, right: &Problem, random: &mut Random) -> Outcome {
-    let d = dims(left);
-    if d.page == 0 || d.bq == 0 || dims(right).bq == 0 {
-        return Outcome::Same;
+pub(crate) fn replay(sides: [(&Kernel, &Reading); 2], random: &mut Random) -> Result<Outcome, String> {
+    let (d, other) = (dims(sides[0].1)?, dims(sides[1].1)?);
+    let model = |d: &Dims| (d.heads, d.kv, d.page, d.d, d.window, d.splits);
+    if model(&d) != model(&other) {
+        return Err("two contracts of other heads, pages, windows or splits".into());
     }
-    // A few pages, and into the third split where there are some.
-    let length = random.between(1, (4 * d.page).max(d.splits.map_or(0, |splits| 3 * splits.size as usize)));
+    let length = random.between(1, longest(&d)?);
     let parts = random.draw();
     let mut numbers = |n: usize| (0..n).map(|_| number(random)).collect::<Vec<_>>();
     let history = History {
@@ -91,98 +94,95 @@ pub(crate) fn replay(left: &Problem, right: &Problem, random: &mut Random) -> Ou
         queries: numbers(length * d.heads * d.d),
         parts,
     };
-    let chunk = |random: &mut Random, p: usize| {
-        let first = p.saturating_sub(random.below(2 * d.bq + 1));
-        let end = (p + 1 + random.below(2 * d.bq)).min(length);
+    // A step has no more rows than scratch.
+    let room = d.splits.map_or(usize::MAX, |(_, rows)| rows);
+    let chunk = |random: &mut Random, p: usize, bq: usize| {
+        let first = p.saturating_sub(random.below(2 * bq + 1).min(room - 1));
+        let end = (p + 1 + random.below(2 * bq)).min(length).min(first.saturating_add(room));
         (first, end - first)
     };
     let p = random.below(length);
-    let (a, b) = (chunk(random, p), chunk(random, p));
+    let (a, b) = (chunk(random, p, d.bq), chunk(random, p, other.bq));
     let oldest = if d.window > 0 { (p + 1).saturating_sub(d.window) } else { 0 };
-    let mut runs = [make(left, &history, a, oldest, random), make(right, &history, b, oldest, random)];
+    let mut runs = [make(sides[0], &history, a, oldest, random)?, make(sides[1], &history, b, oldest, random)?];
     for (r, word) in runs.iter_mut().zip(["L", "R"]) {
-        let options = Options {
-            undefined: Undefined::Poison(random.draw()),
-            order: Order::Shuffled(random.draw()),
-            operations_max: Some(2_000_000),
-        };
-        let mut grid = [1; 3];
-        for (i, axis) in r.problem.grid.iter().enumerate() {
-            grid[i] = match axis {
-                Axis::Const(n) => *n as usize,
-                Axis::Tiles => r.tiles,
-                Axis::RowsOver(_) => 1,
-                // Half of the runs have some to spare.
-                Axis::LengthOver(n) => r.length.div_ceil(*n as usize) + random.below(2) * random.between(1, 3),
-                Axis::LengthAbove(n) => usize::from(r.length > *n as usize).max(random.below(2)),
-            };
-        }
+        // Half of the runs have some to spare.
+        let spare = random.below(2) * random.between(1, 3) * d.splits.map_or(1, |(size, _)| size);
+        let work = Work { rows: r.positions.len(), tiles: r.tiles, length: r.length + spare };
         let before = r.buffers.clone();
-        if let Err(error) = run(&r.problem.kernel, &mut r.buffers, grid, &options) {
-            return Outcome::Different(format!("run {word} stops: {error}"));
+        match launch(r.kernel, &mut r.buffers, r.reading.grid(work)?, random) {
+            Outcome::Same => {}
+            Outcome::Different(how) => return Ok(Outcome::Different(format!("run {word} {how}"))),
+            not_run => return Ok(not_run),
         }
         if let Some(stray) = stray_write(r, &d, &before) {
-            return Outcome::Different(format!("run {word}: {stray}"));
+            return Ok(Outcome::Different(format!("run {word}: {stray}")));
         }
     }
     compare(&runs, &d, p)
 }
 
 /// Every position that both runs compute and whose window they share: all of them, or those from `p` on.
-fn compare(runs: &[Run; 2], d: &Dims, p: usize) -> Outcome {
-    let problem = runs[0].problem;
-    for (i, b) in problem.buffers.iter().enumerate().filter(|(_, b)| problem.shape.writes(b.role)) {
-        let Some(j) = runs[1].problem.role(b.role) else { continue };
-        let named = |q: usize| (d.window == 0 || q >= p) && d.names(problem, b.role, q);
+fn compare(runs: &[Run; 2], d: &Dims, p: usize) -> Result<Outcome, String> {
+    for (i, param) in runs[0].reading.parameters.iter().enumerate().filter(|(_, param)| d.writes(param.what)) {
+        let j = runs[1].reading.find(param.what).ok_or("another output")?;
+        let other = &runs[1].reading.parameters[j];
+        let named = |q: usize| (d.window == 0 || q >= p) && d.names(param.what, q);
         for (q, l) in runs[0].row_of.iter().filter(|(q, _)| named(*q)) {
             let Some((_, r)) = runs[1].row_of.iter().find(|(other, _)| other == q) else { continue };
-            let cells = d.cells(problem, i, *l, *q).zip(d.cells(runs[1].problem, j, *r, *q));
+            let cells = d.cells(param, *l, *q).zip(d.cells(other, *r, *q));
             for (c, (x, y)) in cells.enumerate() {
                 if let Some(how) = differ(&runs[0].buffers[i], x, &runs[1].buffers[j], y) {
-                    let name = &b.name;
-                    return Outcome::Different(format!(
+                    let name = &param.name;
+                    return Ok(Outcome::Different(format!(
                         "position {q} is row {l} of one run and row {r} of the other; column {c} of `{name}` differs: {how}"
-                    ));
+                    )));
                 }
             }
         }
     }
-    Outcome::Same
+    Ok(Outcome::Same)
 }
 
-/// A row of an output changed that the op's other launch writes.
+/// What the kernel does not write changed, or a row of an output that the op's other launch writes.
 fn stray_write(run: &Run, d: &Dims, before: &[Buffer]) -> Option<String> {
-    let outs = run.problem.buffers.iter().enumerate().filter(|(_, b)| matches!(b.role, Role::Out(_)));
-    for (i, b) in outs {
-        for (row, q) in run.positions.iter().enumerate().filter(|(_, q)| !d.names(run.problem, b.role, **q)) {
+    for (i, p) in run.reading.parameters.iter().enumerate() {
+        if !d.writes(p.what) && !before[i].same_bits(&run.buffers[i]) {
+            return Some(format!("`{}` changed", p.name));
+        }
+        if !matches!(p.what, What::Out(_)) {
+            continue;
+        }
+        for (row, q) in run.positions.iter().enumerate().filter(|(_, q)| !d.names(p.what, **q)) {
             let changed = |at: &usize| before[i].bits(*at) != run.buffers[i].bits(*at);
-            if d.cells(run.problem, i, row, *q).any(|at| changed(&at)) {
-                return Some(format!("row {row} of `{}`, at position {q}, is the other launch's, and changed", b.name));
+            if d.cells(p, row, *q).any(|at| changed(&at)) {
+                return Some(format!("row {row} of `{}`, at position {q}, is the other launch's, and changed", p.name));
             }
         }
     }
     None
 }
 
-/// Elements of a row of a buffer that has rows, where keys are split of one split's row.
-fn width(problem: &Problem, param: usize) -> usize {
-    let buffer = &problem.buffers[param];
-    let outer = if let Role::Scratch(_) = buffer.role { 2 } else { 1 };
-    buffer.dims[outer..].iter().map(|dim| if let Dim::Const(n) = dim { *n as usize } else { 1 }).product()
-}
-
 impl Dims {
-    /// Whether a kernel's contract names a row's cells of a role, by the row's position.
-    fn names(&self, problem: &Problem, role: Role, position: usize) -> bool {
-        problem.shape.early_rows(role).is_none_or(|early| self.begins(1, position) != early)
+    fn writes(&self, what: What) -> bool {
+        matches!(what, What::Out(_)) || (matches!(what, What::Scratch(_)) && self.kind == Kind::Part)
+    }
+
+    /// Whether a kernel's contract names a row's cells of a parameter, by the row's position: the first of two launches
+    /// writes rows before the first split's end and partial results of the others, which the second writes.
+    fn names(&self, what: What, position: usize) -> bool {
+        let Some((size, _)) = self.splits else { return true };
+        let early = position < size;
+        early == (self.kind == Kind::Part && matches!(what, What::Out(_)))
     }
 
     /// Cells of a row of a buffer, of all splits that a row at `position` sees.
-    fn cells(&self, problem: &Problem, param: usize, row: usize, position: usize) -> impl Iterator<Item = usize> {
-        let n = width(problem, param);
-        let (splits, rows) = match (problem.buffers[param].role, self.splits) {
-            (Role::Scratch(_), Some(splits)) => (position / splits.size as usize + 1, splits.rows as usize),
-            _ => (1, 0),
+    fn cells(&self, p: &Parameter, row: usize, position: usize) -> impl Iterator<Item = usize> {
+        let scratch = matches!(p.what, What::Scratch(_));
+        let n = p.inner(if scratch { 2 } else { 1 });
+        let (splits, rows) = match self.splits.filter(|_| scratch) {
+            Some((size, rows)) => (position / size + 1, rows),
+            None => (1, 0),
         };
         (0..splits).flat_map(move |split| (0..n).map(move |c| (split * rows + row) * n + c))
     }
@@ -190,15 +190,15 @@ impl Dims {
 
 /// A batch that holds the chunk of the shared request among others, in random pages.
 fn make<'p>(
-    problem: &'p Problem,
+    (kernel, reading): (&'p Kernel, &'p Reading),
     history: &History,
     chunk: (usize, usize),
     oldest: usize,
     random: &mut Random,
-) -> Run<'p> {
-    let d = dims(problem);
+) -> Result<Run<'p>, String> {
+    let d = dims(reading)?;
     let mut sequences = vec![Sequence { first: chunk.0, rows: chunk.1, shared: true }];
-    let mut room = d.splits.map_or(usize::MAX, |splits| (splits.rows as usize).saturating_sub(chunk.1));
+    let mut room = d.splits.map_or(usize::MAX, |(_, rows)| rows.saturating_sub(chunk.1));
     for _ in 0..random.below(3) {
         let (first, rows) = (random.below(2 * d.page), random.between(1, 2 * d.bq));
         if rows <= room {
@@ -239,9 +239,9 @@ fn make<'p>(
     random.shuffle(&mut tiles);
     let reached = sequences.iter().map(|s| s.first + s.rows).max().unwrap_or(1);
     let length = reached + random.below(2) * random.below(4 * d.page);
-    let mut out = Run { problem, buffers: vec![], tiles: tiles.len(), length, row_of, positions };
-    fill(&mut out, &d, history, (row, pages), (&table, &tiles, &shared_table), oldest, random);
-    out
+    let mut out = Run { kernel, reading, buffers: vec![], tiles: tiles.len(), length, row_of, positions };
+    fill(&mut out, &d, history, (row, pages), (&table, &tiles, &shared_table), oldest, random)?;
+    Ok(out)
 }
 
 fn fill(
@@ -252,43 +252,52 @@ fn fill(
     (table, tiles, shared): (&[i32], &[[i32; 4]], &[i32]),
     oldest: usize,
     random: &mut Random,
-) {
-    for (i, b) in out.problem.buffers.iter().enumerate() {
-        let elem = out.problem.kernel.params[i].elem;
+) -> Result<(), String> {
+    let mut left = memory();
+    let mut numbers = |p: &Parameter, extents: &[usize], random: &mut Random| {
+        let mut buffer = zeros(p.holds, extents, &mut left)?;
+        (0..buffer.len()).for_each(|at| put(&mut buffer, at, number(random)));
+        Ok::<_, String>(buffer)
+    };
+    for p in &out.reading.parameters {
         let column = |k: usize| Buffer::I32(tiles.iter().map(|t| t[k]).collect());
-        let random_floats = |random: &mut Random, n: usize| {
-            let mut buffer = Buffer::zeros(elem, n);
-            (0..n).for_each(|at| put(&mut buffer, at, number(random)));
-            buffer
-        };
-        let width = if b.dims.len() > 1 { width(out.problem, i) } else { 1 };
-        let buffer = match b.role {
-            Role::TileTable => column(0),
-            Role::TileRow => column(1),
-            Role::TileRows => column(2),
-            Role::TilePos => column(3),
-            Role::PageTable => Buffer::I32(table.to_vec()),
-            Role::In(_) => {
-                let mut buffer = random_floats(random, rows * width);
+        let width = p.inner(1);
+        let buffer = match p.what {
+            What::TileTable => column(0),
+            What::TileRow => column(1),
+            What::TileRows => column(2),
+            What::TilePos => column(3),
+            What::Page => Buffer::I32(table.to_vec()),
+            What::In(0) if p.extents[0] == Extent::Rows && width == d.heads * d.d => {
+                let mut buffer = numbers(p, &[rows, width], random)?;
                 for (p, row) in &out.row_of {
                     (0..width).for_each(|c| put(&mut buffer, row * width + c, history.queries[p * width + c]));
                 }
                 buffer
             }
-            Role::Scratch(which) => {
-                let (size, rows_max) = d.splits.map_or((1, rows), |s| (s.size as usize, s.rows as usize));
-                let mut buffer = random_floats(random, out.length.div_ceil(size) * rows_max * width);
-                for (p, row) in &out.row_of {
-                    let mut shared = Random::new(history.parts ^ (*p * 8 + which) as u64);
-                    for at in d.cells(out.problem, i, *row, *p) {
+            What::Out(_) if p.extents[0] == Extent::Rows => numbers(p, &[rows, width], random)?,
+            What::Weight(i) => {
+                let Extent::Number(outer) = p.extents[0] else { return Err(format!("rows of `{}`", p.name)) };
+                numbers(p, &[outer, width], &mut Random::new(history.parts ^ (i as u64) << 40))?
+            }
+            What::Scratch(which) => {
+                let (size, rows_max) = d.splits.ok_or("scratch without splits")?;
+                if p.extents.get(..2) != Some(&[Extent::Splits, Extent::Number(rows_max)]) {
+                    return Err(format!("the extents of `{}`", p.name));
+                }
+                let mut buffer = numbers(p, &[out.length.div_ceil(size), rows_max, p.inner(2)], random)?;
+                // What one run leaves the other takes.
+                for (position, row) in out.row_of.iter().filter(|_| d.kind == Kind::Combine) {
+                    let mut shared = Random::new(history.parts ^ (*position * 8 + which) as u64);
+                    for at in d.cells(p, *row, *position) {
                         put(&mut buffer, at, number(&mut shared));
                     }
                 }
                 buffer
             }
-            Role::CacheK | Role::CacheV => {
-                let mut buffer = random_floats(random, pages * d.kv * d.page * d.d);
-                let source = if b.role == Role::CacheK { &history.keys } else { &history.values };
+            What::Keys | What::Values => {
+                let mut buffer = numbers(p, &[pages, d.kv, d.page, d.d], random)?;
+                let source = if p.what == What::Keys { &history.keys } else { &history.values };
                 let end = source.len() / (d.kv * d.d);
                 for p in oldest..end.min(shared.len() * d.page) {
                     let page = shared[p / d.page];
@@ -302,8 +311,9 @@ fn fill(
                 }
                 buffer
             }
-            _ => random_floats(random, rows * width),
+            what => return Err(format!("a {what:?} in a launch over query tiles")),
         };
         out.buffers.push(buffer);
     }
+    Ok(())
 }

@@ -6,7 +6,8 @@
 
 use crate::integers::{bool_binary, compare, int_binary, range, reshape};
 use crate::problem::Problem;
-use crate::term::{Term, Terms};
+use crate::quantify::{every_lane, some_lane};
+use crate::term::{Node, Term, Terms};
 use crate::world::World;
 use std::collections::HashMap;
 use vosti_tile::{Binary, Cast, Line, Literal, Op, OpKind, Scalar, Value};
@@ -233,6 +234,7 @@ impl<'k> Run<'k> {
                     }
                 }
             }
+            OpKind::Reduce { op: f, x, axis } => self.reduce(t, *f, *x, *axis, idx, env),
             OpKind::If { cond, then, otherwise } => {
                 let c = self.int(t, *cond, &[], env)?;
                 let a = self.int(t, then.yields[result], idx, env)?;
@@ -250,6 +252,45 @@ impl<'k> Run<'k> {
             },
             _ => None,
         })
+    }
+
+    /// Reductions of masks: of booleans, and of numbers that a mask chooses between two constants of.
+    fn reduce(&mut self, t: &mut Terms, f: Binary, x: Value, axis: usize, idx: &[Term], env: &Env) -> Option<Term> {
+        use Binary::*;
+        if f.is_float() || !matches!(f, Or | And | MaxS | MinS | MaxU | MinU | Add) {
+            return None;
+        }
+        let n = self.shape(x)[axis] as i128;
+        let since = t.mark();
+        let lane = t.fresh("any", (Some(0), Some(n - 1)));
+        let mut lanes = idx.to_vec();
+        lanes.insert(axis, lane);
+        let value = self.int(t, x, &lanes, env).ok()?;
+        if t.is_bool(value) {
+            return match f {
+                Or | MaxU => some_lane(t, value, lane, n, since),
+                And | MinU => every_lane(t, value, lane, n, since),
+                _ => None, // a true i1 is -1 to a signed maximum
+            };
+        }
+        let Node::Ite(chosen, yes, no) = *t.node(value) else {
+            return None;
+        };
+        let (a, b) = (t.as_int(yes)?, t.as_int(no)?);
+        if matches!(f, Add) {
+            // Of ones and zeros: none, or from one to all.
+            let some = ((a, b) == (1, 0)).then(|| some_lane(t, chosen, lane, n, since))??;
+            let count = t.fresh(&format!("count@{}", self.world.side), (Some(1), Some(n)));
+            return Some(t.ite(some, count, no));
+        }
+        // Unsigned orders and bitwise operations are the signed order on 0 and 1.
+        if !matches!(f, MaxS | MinS) && !matches!((a, b), (1, 0) | (0, 1)) {
+            return None;
+        }
+        let largest = matches!(f, MaxS | MaxU | Or);
+        let wins = if (a > b) == largest { some_lane } else { every_lane };
+        let wins = wins(t, chosen, lane, n, since)?;
+        Some(t.ite(wins, yes, no))
     }
 
     fn cast(&mut self, t: &mut Terms, f: Cast, x: Value, to: Scalar, idx: &[Term], env: &Env) -> Eval<Option<Term>> {

@@ -1,33 +1,86 @@
 //! Finds the program and lane that write a given cell. What it finds is a guess that the solver checks.
 
-use crate::term::{Term, Terms};
+use crate::term::{Node, Term, Terms};
 use crate::world::World;
 use std::collections::HashMap;
 use vosti_kernels::Role;
 
-/// Terms for `unknowns` under which `offset` is likely to equal `target`.
+/// What is sought, and the largest value of each unknown where it is not the constant that bounds it.
+struct Unknowns {
+    list: Vec<Term>,
+    last: HashMap<Term, Term>,
+}
+
+/// Terms for unknowns under which `offset` is likely to equal `target`.
 ///
 /// First the metadata that both mention is made equal (the row whose slot it is, the tile whose first
-/// row it is), then what is left is read as digits: the unknown with the largest coefficient first.
+/// row it is), then what is left is read as digits: the unknown with the largest coefficient first. One whose quotient and
+/// remainder occur is two digits; one that counts down is counted from its last value.
 pub fn witness(
     t: &mut Terms,
     offset: Term,
     target: Term,
-    unknowns: &[Term],
+    (unknowns, last): (&[Term], &HashMap<Term, Term>),
     world: &World,
 ) -> Option<Vec<(Term, Term)>> {
+    let mut unknowns = Unknowns { list: unknowns.to_vec(), last: last.clone() };
+    let mut offset = offset;
+    let mut halves = vec![];
+    while let Some((unknown, d)) = quotient(t, offset, &unknowns.list) {
+        let (outer, inner) = unknowns.split(t, unknown, d);
+        let first = t.scale(outer, d);
+        let whole = t.add(first, inner);
+        offset = put(t, offset, &[(unknown, whole)]);
+        halves.push((unknown, d, outer, inner));
+    }
     let mut found: Vec<(Term, Term)> = vec![];
     for role in [Role::TileRow, Role::Slots] {
         let wanted = world.applications(t, role, &[target]);
         let given = world.applications(t, role, &[offset]);
         if let (Some((_, b)), Some((_, a))) = (wanted.first(), given.first()) {
             let (a, b) = (put(t, *a, &found), *b);
-            digits(t, a, b, unknowns, &mut found)?;
+            digits(t, a, b, &unknowns, &mut found)?;
         }
     }
     let rest = put(t, offset, &found);
-    digits(t, rest, target, unknowns, &mut found)?;
+    digits(t, rest, target, &unknowns, &mut found)?;
+    // The last that was split was split from an earlier one.
+    for (whole, d, outer, inner) in halves.into_iter().rev() {
+        let zero = t.int(0);
+        let mut digit = |half| match found.iter().position(|(unknown, _)| *unknown == half) {
+            Some(at) => found.swap_remove(at).1,
+            None => zero,
+        };
+        let (outer, inner) = (digit(outer), digit(inner));
+        let first = t.scale(outer, d);
+        found.push((whole, t.add(first, inner)));
+    }
     Some(found)
+}
+
+impl Unknowns {
+    /// `unknown` as `d * outer + inner`.
+    fn split(&mut self, t: &mut Terms, unknown: Term, d: i128) -> (Term, Term) {
+        let hi = t.bounds(unknown).1.map(|hi| hi.div_euclid(d));
+        let (outer, inner) = (t.fresh("outer", (Some(0), hi)), t.fresh("inner", (Some(0), Some(d - 1))));
+        self.list.retain(|other| *other != unknown);
+        // A half that has one value is that number, and nothing is sought.
+        self.list.extend([outer, inner].into_iter().filter(|half| t.as_int(*half).is_none()));
+        if let Some(last) = self.last.get(&unknown).copied() {
+            let last = t.div(last, d);
+            self.last.insert(outer, last);
+        }
+        (outer, inner)
+    }
+}
+
+/// An unknown of which `term` has a quotient or remainder, and the smallest divisor of one.
+fn quotient(t: &Terms, term: Term, unknowns: &[Term]) -> Option<(Term, i128)> {
+    let divided = |s: Term| match t.node(s) {
+        Node::Div(x, d) | Node::Mod(x, d) if unknowns.contains(x) => Some((*x, *d)),
+        _ => None,
+    };
+    t.reachable(&[term]).into_iter().filter_map(divided).min_by_key(|(_, d)| *d)
 }
 
 fn put(t: &mut Terms, term: Term, found: &[(Term, Term)]) -> Term {
@@ -35,21 +88,35 @@ fn put(t: &mut Terms, term: Term, found: &[(Term, Term)]) -> Term {
     t.substitute(term, &map)
 }
 
-fn digits(t: &mut Terms, offset: Term, target: Term, unknowns: &[Term], found: &mut Vec<(Term, Term)>) -> Option<()> {
+fn digits(t: &mut Terms, offset: Term, target: Term, unknowns: &Unknowns, found: &mut Vec<(Term, Term)>) -> Option<()> {
     let (c, parts) = t.linear(offset);
-    let (mut free, known): (Vec<_>, Vec<_>) = parts.into_iter().partition(|(p, _)| unknowns.contains(p));
-    if known.iter().any(|(p, _)| t.mentions(*p, unknowns)) {
+    let (mut free, known): (Vec<_>, Vec<_>) = parts.into_iter().partition(|(p, _)| unknowns.list.contains(p));
+    if known.iter().any(|(p, _)| t.mentions(*p, &unknowns.list)) {
         return None;
     }
     let known = t.from_linear(c, known);
     let mut rest = t.sub(target, known);
+    let mut down = vec![];
+    for (unknown, k) in free.iter_mut().filter(|(_, k)| *k < 0) {
+        // k * u is k * last + |k| * (last - u).
+        let last = match (unknowns.last.get(unknown), t.bounds(*unknown).1) {
+            (Some(last), _) => *last,
+            (None, Some(hi)) => t.int(hi),
+            (None, None) => return None,
+        };
+        let all = t.scale(last, *k);
+        rest = t.sub(rest, all);
+        *k = -*k;
+        down.push((*unknown, last));
+    }
     free.sort_by_key(|(_, k)| std::cmp::Reverse(*k));
     for (unknown, k) in free {
-        if k <= 0 {
-            return None;
-        }
         let digit = t.div(rest, k);
         rest = t.rem(rest, k);
+        let digit = match down.iter().find(|(u, _)| *u == unknown) {
+            Some((_, last)) => t.sub(*last, digit),
+            None => digit,
+        };
         found.push((unknown, digit));
     }
     Some(())

@@ -1,65 +1,43 @@
-//! What a proof trusts, for `vosti verify --tcb`.
+//! What a proof trusts, for `vosti verify --tcb` and `docs/trust.md`. The list itself is `trusted.rs`.
 
-/// Lines of Rust of the parts that a wrong `Proved` could come from.
-const RULES: &[(&str, &str, &str)] = &[
-    ("terms", include_str!("term.rs"), "simplification of integer and boolean terms"),
-    ("symbolic runs", include_str!("run.rs"), "what an index, a mask or a pointer is"),
-    ("integers", include_str!("integers.rs"), "integer operations and reshapes as terms"),
-    ("premises", include_str!("world.rs"), "what the core guarantees about metadata"),
-    ("contracts", include_str!("problem.rs"), "shapes, roles, extents"),
-    ("extents", include_str!("geometry.toml"), "declared extents of the kernels' buffers"),
-    ("one run", include_str!("unary.rs"), "bounds, wrap-around, coverage, one writer"),
-    ("backward rules", include_str!("equal.rs"), "which operand lanes must agree"),
-    ("loops", include_str!("loops.rs"), "induction and iterations that change nothing"),
-    ("memory", include_str!("memory.rs"), "which loaded cells the contract calls equal"),
-    ("forward facts", include_str!("facts.rs"), "zeros, -inf, finite cells"),
-    ("contexts", include_str!("prover.rs"), "what is assumed where"),
-    ("statement", include_str!("verify.rs"), "what is proved"),
-    ("solver", include_str!("solver.rs"), "SMT-LIB text, and which answers are believed"),
-    ("process", include_str!("process.rs"), "what a program said"),
-];
+use crate::trusted::{OUTSIDE, Room, TRUSTED};
 
 /// The seam names, behind the sentence of each clause, the shape that discharges it and the law that watches it.
 const SEAM: &str = include_str!("../../vosti-core/src/seam.rs");
 
-const REST: &[&str] = &[
-    "Triton's front end (Python source to TTIR): the checked-in TTIR is regenerated and compared in the tests",
-    "the lifting of TTIR to tile IR (crates/vosti-tile): compared with an independent evaluator of the TTIR text",
-    "the CPU executor (crates/vosti-cpu): compared bit for bit with the plain interpreter",
-    "on a GPU: Triton's compiler, the driver, the hardware; no law has run there yet",
-    "Z3: answers are checked in, a seeded share is solved again; cvc5 is asked the same where there is one",
-    "the fit of contracts to ops (crates/vosti/src/bundle/fit.rs): role by role, over the program's own extents",
-    "the composition of attention's two launches (crates/vosti/src/bundle/compose.rs): constants, scratch and roles compared",
-    "the devices' wiring of buffers to kernel parameters: device laws, the determinism suite",
-];
-
 /// The list, as text.
 pub fn text() -> String {
-    let mut out = String::from("A kernel proof trusts, in this crate:\n");
-    let mut total = 0;
-    for (name, source, what) in RULES {
-        let lines = source.lines().filter(|l| !l.trim().is_empty() && !l.trim().starts_with("//")).count();
-        total += lines;
-        out.push_str(&format!("  {lines:5} lines  {name}: {what}\n"));
+    let mut out = String::new();
+    for room in Room::ALL {
+        out.push_str(&format!("{}\n", room.question()));
+        for file in TRUSTED.iter().filter(|file| file.room == room) {
+            out.push_str(&format!("  {:5} lines  {}: {}\n", file.lines(), file.path, file.decides));
+        }
+        out.push_str(&format!("               watched by {}\n", room.watched_by()));
     }
-    out.push_str(&format!("  {total:5} lines in all\nand outside of it:\n"));
-    for line in REST {
-        out.push_str(&format!("  {line}\n"));
-    }
+    let total: usize = TRUSTED.iter().map(|file| file.lines()).sum();
+    out.push_str(&format!("{total} lines in all. Trusted besides:\n"));
+    OUTSIDE.iter().for_each(|line| out.push_str(&format!("  {line}\n")));
     out.push_str(
         "Each clause of the seam (vosti-core/src/seam.rs): what discharges it, and the law that watches it.\n",
     );
     out.push_str("Laws have run on cpu (vosti-cpu/tests/laws.rs), and never yet on a GPU:\n");
-    for clause in clauses(SEAM) {
+    for clause in seam() {
         out.push_str(&format!("  {}\n    {}; law {}\n", clause.sentence, clause.by, clause.law));
     }
     out
 }
 
-struct Clause {
-    sentence: String,
-    by: String,
-    law: String,
+/// The clauses of the seam.
+pub fn seam() -> Vec<Clause> {
+    clauses(SEAM)
+}
+
+/// A clause of the seam: what it says, what discharges it, and the law that watches it.
+pub struct Clause {
+    pub sentence: String,
+    pub by: String,
+    pub law: String,
 }
 
 /// Comments of the form `Sentence. (What discharges it. Law: its_name.)`
@@ -104,7 +82,9 @@ mod tests {
             .count();
         assert!(named > 15 && clauses(SEAM).len() == named, "{named} laws, {} clauses", clauses(SEAM).len());
         let text = text();
-        for part in ["contract.shape = attend; law attention_sees_its_window_in_order", "never yet on a GPU"] {
+        for part in
+            ["contract.shape = attend; law attention_sees_its_window_in_order", "never yet on a GPU", "bundle/fit.rs"]
+        {
             assert!(text.contains(part), "{text}");
         }
     }

@@ -4,6 +4,7 @@
 //! which is justified here, operation by operation in program order.
 
 use crate::integers::range;
+use crate::premises::Premises;
 use crate::problem::Dim;
 use crate::prover::{Access, Prover, Side, Site};
 use crate::solve::witness;
@@ -73,7 +74,7 @@ impl<'k> Prover<'k, '_> {
                     self.divisor(side, site, *b)?;
                 }
                 use Binary::*;
-                if matches!(op, Add | Sub | Mul | MaxS | MinS | DivS | RemS) {
+                if matches!(op, Add | Sub | Mul | MaxS | MinS | DivS | RemS | Shl) {
                     let _ = a;
                     return self.fits(side, site, site.op.results[0]);
                 }
@@ -165,13 +166,13 @@ impl<'k> Prover<'k, '_> {
         let size = world.size(&mut self.t, &buffer);
         let zero = self.t.int(0);
         let mut inside = self.t.within(zero, access.offset, size);
-        if let Dim::Splits = buffer.dims[0] {
+        if let Dim::Splits(keys) = buffer.dims[0] {
             // The same, and easier for the solver: inner coordinates are below their extents by what they are.
             let outer = self.under(&access.guard.clone(), |p| {
                 Ok(p.coordinates(side, access.param, access.offset)?.first().copied())
             })?;
             if let Some(outer) = outer {
-                let splits = world.dim(&mut self.t, Dim::Splits);
+                let splits = world.dim(&mut self.t, Dim::Splits(keys));
                 inside = self.t.within(zero, outer, splits);
             }
         }
@@ -208,7 +209,9 @@ impl<'k> Prover<'k, '_> {
         let [(slot, row)] = slots[..] else {
             return self.fail(Obligation::ExactEffect, line, "the address is not made from one row's slot");
         };
-        let page = self.runs[side.index()].problem.int("PAGE").unwrap_or(1).max(1);
+        let Some(page) = problem.premises.page() else {
+            return self.fail(Obligation::ExactEffect, line, "the cache has no pages");
+        };
         self.under(&store.guard.clone(), |p| {
             let c = p.coordinates(side, store.param, store.offset)?;
             let (number, within) = (p.t.div(slot, page), p.t.rem(slot, page));
@@ -227,6 +230,7 @@ impl<'k> Prover<'k, '_> {
     /// launch writes the rows on the other side.
     fn own_row(&mut self, side: Side, store: &Access<'k>, early: bool) -> Proof {
         let line = store.site.op.line;
+        let role = self.runs[side.index()].problem.buffers[store.param].role;
         let world = self.runs[side.index()].world.clone();
         let firsts = world.applications(&self.t, Role::TileRow, &[store.offset]);
         let [(first, tile)] = firsts[..] else {
@@ -241,7 +245,10 @@ impl<'k> Prover<'k, '_> {
             };
             let (zero, position) = (p.t.int(0), p.t.add(start, lane));
             let live = p.t.within(zero, lane, rows);
-            let own = world.in_first_split(&mut p.t, position, early);
+            let shape = p.runs[side.index()].problem.shape;
+            let Some(own) = world.named(&mut p.t, shape, role, position) else {
+                return p.fail(Obligation::Subset, line, "no splits");
+            };
             let goal = p.t.and(&[live, own]);
             let which = if early { "before" } else { "after" };
             if p.holds(goal, || format!("a store goes to a row of its tile {which} the first split's end"))? {
@@ -287,8 +294,7 @@ impl<'k> Prover<'k, '_> {
         }
         let mut facts = chosen.facts.clone();
         let mut outer = chosen.row;
-        if problem.shape == Shape::StoreKv {
-            let page = problem.int("PAGE").unwrap_or(1).max(1);
+        if let Premises::StoreKv { page } = problem.premises {
             let slot = world.read(&mut self.t, Role::Slots, chosen.row).unwrap_or(chosen.row);
             outer = self.t.div(slot, page);
             inner[1].0 = self.t.rem(slot, page);
@@ -310,10 +316,10 @@ impl<'k> Prover<'k, '_> {
 
     /// That the contract names the chosen row's cells of a role, where it does not name them of every row.
     pub fn named(&mut self, side: Side, role: Role) -> Option<Term> {
-        let early = self.runs[side.index()].problem.shape.early_rows(role)?;
+        let shape = self.runs[side.index()].problem.shape;
         let position = self.chosen[side.index()].position?;
         let world = self.runs[side.index()].world.clone();
-        Some(world.in_first_split(&mut self.t, position, early))
+        world.named(&mut self.t, shape, role, position)
     }
 
     fn coverage(&mut self, side: Side, stores: &[Access<'k>]) -> Proof {
@@ -352,7 +358,11 @@ impl<'k> Prover<'k, '_> {
         let guard = self.t.and(&store.guard);
         let conjuncts: HashMap<Term, Term> = self.t.conjuncts(guard).into_iter().map(|g| (g, yes)).collect();
         let offset = self.t.substitute(store.offset, &conjuncts);
-        let Some(mut map) = witness(&mut self.t, offset, target, &unknowns, &world) else {
+        let mut last = HashMap::new();
+        for (pid, programs) in store.site.env.pids.iter().zip(world.grid) {
+            last.insert(*pid, self.t.add_int(programs, -1));
+        }
+        let Some(mut map) = witness(&mut self.t, offset, target, (&unknowns, &last), &world) else {
             return Ok(None);
         };
         // On an axis that the address does not mention, the first program.

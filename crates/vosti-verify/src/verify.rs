@@ -2,7 +2,8 @@
 
 use crate::certificate::StandsFor;
 use crate::equal::{At, Mode};
-use crate::problem::{Problem, ProblemError};
+use crate::premises::Premises;
+use crate::problem::{Axis, Problem, ProblemError};
 use crate::prover::{Access, Prover, Side};
 use crate::solver::{Solver, SolverError};
 use crate::term::Term;
@@ -95,7 +96,7 @@ pub fn verify_or_refute(
 ) -> Result<Report, SolverError> {
     let mut report = verify_pair(left, right, solver)?;
     if let Verdict::Unknown(failure) = &report.verdict
-        && let Some(counterexample) = crate::replay::search(left, right, 0..replays)
+        && let Some(counterexample) = crate::replay::search(left, right, 0..replays).different()
     {
         report.verdict = Verdict::Refuted { failure: failure.clone(), counterexample };
     }
@@ -130,18 +131,14 @@ pub fn verify_in_place_of(
 
 /// The contract in a word or two.
 pub fn contract_name(problem: &Problem) -> String {
-    match (problem.shape, problem.int("WINDOW")) {
-        (Shape::Rowwise, _) => "row-wise".into(),
-        (Shape::StoreKv, _) => "exact effect".into(),
-        (Shape::Attend, Some(w)) if w > 0 => format!("causal, window {w}"),
-        (Shape::Attend, _) => "causal".into(),
-        (Shape::AttendPart, _) => format!("causal, splits of {}", split_size(problem)),
-        (Shape::AttendCombine, _) => format!("sum of splits of {}", split_size(problem)),
+    match problem.premises {
+        Premises::Rowwise { .. } => "row-wise".into(),
+        Premises::StoreKv { .. } => "exact effect".into(),
+        Premises::Attend { window: Some(w), .. } => format!("causal, window {w}"),
+        Premises::Attend { window: None, .. } => "causal".into(),
+        Premises::AttendPart { splits, .. } => format!("causal, splits of {}", splits.size),
+        Premises::AttendCombine { splits, .. } => format!("sum of splits of {}", splits.size),
     }
-}
-
-fn split_size(problem: &Problem) -> i128 {
-    problem.splits().map_or(0, |splits| splits.size)
 }
 
 /// The claim as a person would say it.
@@ -165,26 +162,26 @@ fn claim(problem: &Problem) -> String {
         same.push("stand at the same position".into());
     }
     let same = same.join(" and ");
-    match (problem.shape, problem.int("WINDOW").filter(|w| *w > 0)) {
-        (Shape::Rowwise, _) => format!(
+    match problem.premises {
+        Premises::Rowwise { .. } => format!(
             "claim: if row x of run L and row y of run R {same}, {outs}[x, :] of L and {outs}[y, :] of R are the same, whatever else is in the two batches"
         ),
-        (Shape::StoreKv, _) => format!(
+        Premises::StoreKv { .. } => format!(
             "claim: if row x of run L and row y of run R {same}, the cells of their slots get the same, finite values, and only slots of live rows are written"
         ),
-        (Shape::AttendPart, _) => {
-            let (size, parts) = (split_size(problem), names(|r| matches!(r, Role::Scratch(_))));
+        Premises::AttendPart { splits, .. } => {
+            let (size, parts) = (splits.size, names(|r| matches!(r, Role::Scratch(_))));
             format!(
                 "claim: if position p is row x of run L and row y of run R, with the same query and the same keys and values at 0 <= j <= p through each run's page table, then, if p < {size}, {outs}[x, :] of L and {outs}[y, :] of R are the same, and otherwise, for each split s with s * {size} <= p, {parts}[s, x] of L and {parts}[s, y] of R are, whatever pages, chunks, other keys and other requests there are; rows of {outs} at other positions are left alone"
             )
         }
-        (Shape::AttendCombine, _) => {
-            let (size, parts) = (split_size(problem), names(|r| matches!(r, Role::Scratch(_))));
+        Premises::AttendCombine { splits, .. } => {
+            let (size, parts) = (splits.size, names(|r| matches!(r, Role::Scratch(_))));
             format!(
                 "claim: if position p >= {size} is row x of run L and row y of run R, with {parts}[s, x] of L and {parts}[s, y] of R the same for each split s with s * {size} <= p, {outs}[x, :] of L and {outs}[y, :] of R are the same, whatever stands in other splits and rows; rows of {outs} at other positions are left alone"
             )
         }
-        (Shape::Attend, window) => {
+        Premises::Attend { window, .. } => {
             let keys = window.map_or("0 <= j <= p".to_string(), |w| format!("p - {w} < j <= p"));
             format!(
                 "claim: if position p is row x of run L and row y of run R, with the same query and the same keys and values at {keys} through each run's page table, {outs}[x, :] of L and {outs}[y, :] of R are the same, whatever pages, chunks, other keys and other requests there are"
@@ -218,12 +215,16 @@ fn compatible(p: &Prover) -> Proof {
     }
     for buffer in &a.buffers {
         let twin = b.buffers.iter().find(|o| o.role == buffer.role);
-        if twin.is_none_or(|t| t.dims != buffer.dims) {
-            let why = format!("`{}` has no counterpart of the same extents in the other kernel", buffer.name);
+        if twin.is_none_or(|t| (&t.dims, t.elem) != (&buffer.dims, buffer.elem)) {
+            let why = format!("`{}` has no counterpart of the same extents and type in the other kernel", buffer.name);
             return p.fail(Obligation::Subset, line, why);
         }
     }
-    if a.buffers.len() != b.buffers.len() || a.int("WINDOW") != b.int("WINDOW") || a.splits() != b.splits() {
+    let premises = [a, b].map(|problem| {
+        let own = problem.premises;
+        (own.vocabulary(), own.page(), own.window(), own.splits())
+    });
+    if a.buffers.len() != b.buffers.len() || premises[0] != premises[1] {
         return p.fail(Obligation::Subset, line, "the two kernels have different buffers, windows or splits");
     }
     Ok(())
@@ -339,9 +340,9 @@ fn chosen_cells(p: &mut Prover, a: &Access, b: &Access) -> Proof<Vec<Term>> {
             facts.extend(p.named(if side == 0 { Side::L } else { Side::R }, role));
             continue;
         }
-        let page = p.runs[side].problem.int("PAGE").unwrap_or(1).max(1);
         let world = p.runs[side].world.clone();
-        let Some(slot) = world.read(&mut p.t, Role::Slots, row) else {
+        let slot = world.read(&mut p.t, Role::Slots, row).zip(p.runs[side].problem.premises.page());
+        let Some((slot, page)) = slot else {
             return p.fail(Obligation::Subset, a.site.op.line, "no slots");
         };
         let (number, within) = (p.t.div(slot, page), p.t.rem(slot, page));
@@ -372,6 +373,16 @@ fn newest_pages(p: &mut Prover, tiles: [Term; 2], position: Term, page: i128) ->
     })
 }
 
+/// The grid's axis of rows or tiles, whichever it is, and how many of its programs a row tile has.
+fn axis_of_rows(problem: &Problem) -> (usize, i128) {
+    let times = |axis: &Axis| match axis {
+        Axis::RowsOver(_) | Axis::Tiles => Some(1),
+        Axis::RowsTimes { times, .. } | Axis::TilesTimes(times) => Some(*times),
+        Axis::Const(_) | Axis::LengthOver(_) | Axis::LengthAbove(_) => None,
+    };
+    problem.grid.iter().enumerate().find_map(|(at, axis)| Some((at, times(axis)?))).unwrap_or((0, 1))
+}
+
 /// The premises have a model in which the two runs are really apart: different rows, batch sizes, programs, pages and
 /// slots; at least three tiles, the row not in the first.
 fn separated(p: &mut Prover, a: &Access, b: &Access, role: Role) -> Proof<bool> {
@@ -381,34 +392,40 @@ fn separated(p: &mut Prover, a: &Access, b: &Access, role: Role) -> Proof<bool> 
     differ(p, &mut apart, rl, rr);
     let (ml, mr) = (p.runs[0].world.rows, p.runs[1].world.rows);
     differ(p, &mut apart, ml, mr);
-    differ(p, &mut apart, a.site.env.pids[0], b.site.env.pids[0]);
+    let (axis, times) = axis_of_rows(p.runs[0].problem);
+    let (other, other_times) = axis_of_rows(p.runs[1].problem);
+    let (here, there) = (a.site.env.pids[axis], b.site.env.pids[other]);
+    let (tile, other_tile) = (p.t.div(here, times), p.t.div(there, other_times));
+    differ(p, &mut apart, tile, other_tile);
     if let (Some(x), Some(y)) = (p.chosen[0].tile, p.chosen[1].tile) {
         differ(p, &mut apart, x, y);
         for role in [Role::TileRows, Role::TileTable, Role::TilePos] {
             let (wl, wr) = (p.runs[0].world.clone(), p.runs[1].world.clone());
-            if role == Role::TilePos && p.runs[0].problem.int("BQ") == Some(1) {
+            if role == Role::TilePos && p.runs[0].problem.premises.tile_rows() == Some(1) {
                 continue;
             }
             let read = [wl.read(&mut p.t, role, x), wr.read(&mut p.t, role, y)];
             if let [Some(u), Some(v)] = read {
-                if role == Role::TileRows && p.runs[0].problem.int("BQ") == Some(1) {
+                if role == Role::TileRows && p.runs[0].problem.premises.tile_rows() == Some(1) {
                     continue;
                 }
                 differ(p, &mut apart, u, v);
             }
         }
-        let page = p.runs[0].problem.int("PAGE").unwrap_or(1).max(1);
         if let Some(position) = p.chosen[0].position {
+            let page = p.runs[0].problem.premises.page();
             let splits = p.runs[0].problem.splits();
             let early = p.runs[0].problem.shape.early_rows(role) == Some(true);
             let far = match splits {
-                Some(splits) if early => (3 * page).min(splits.size - 1),
-                _ => 3 * page,
+                Some(splits) if early => (3 * page.unwrap_or(1)).min(splits.size - 1),
+                _ => 3 * page.unwrap_or(1),
             };
             let far = p.t.int(far);
             apart.push(p.t.le(far, position));
-            let pages = newest_pages(p, [x, y], position, page);
-            differ(p, &mut apart, pages[0], pages[1]);
+            if let Some(page) = page {
+                let pages = newest_pages(p, [x, y], position, page);
+                differ(p, &mut apart, pages[0], pages[1]);
+            }
         }
         if let (Role::Scratch(_), Some(split)) = (role, p.chosen[0].split) {
             apart.push(p.t.le(one, split));
@@ -421,10 +438,10 @@ fn separated(p: &mut Prover, a: &Access, b: &Access, role: Role) -> Proof<bool> 
             differ(p, &mut apart, u, v);
         }
     }
-    let programs = p.runs[0].world.programs_needed(0);
-    let three = p.t.int(3);
+    let programs = p.runs[0].world.programs_needed(axis);
+    let three = p.t.int(3 * times);
     apart.push(p.t.le(three, programs));
-    apart.push(p.t.le(one, a.site.env.pids[0]));
+    apart.push(p.t.le(one, tile));
     let len = p.context.len();
     p.context.extend(apart);
     let possible = p.satisfiable();

@@ -5,7 +5,8 @@
 //! the applications that occur in a question; a fact that is not instantiated can only lose a proof.
 //! These are the premises of the contracts in `docs/kernel-verification.md`.
 
-use crate::problem::{Axis, Buffer, Dim, Problem, Splits, limit};
+use crate::premises::{Premises, Splits};
+use crate::problem::{Axis, Buffer, Dim, Problem, limit};
 use crate::term::{Bounds, Node, Term, Terms};
 use vosti_kernels::{Role, Shape};
 
@@ -27,12 +28,7 @@ pub struct World {
     /// On an axis of rows or of length a launch may have more programs than the contract's: the programs, and the least
     /// there are.
     at_least: Vec<(Term, Term)>,
-    /// Extents of token, slot and tile values.
-    vocabulary: i128,
-    page: i128,
-    tile_rows_max: i128,
-    window: Option<i128>,
-    splits: Option<Splits>,
+    premises: Premises,
 }
 
 fn natural(hi: i128) -> Bounds {
@@ -41,13 +37,10 @@ fn natural(hi: i128) -> Bounds {
 
 impl World {
     pub fn new(t: &mut Terms, problem: &Problem, side: &'static str) -> World {
-        let page = problem.int("PAGE").unwrap_or(1).max(1);
-        let vocabulary = match problem.role(Role::Tokens) {
-            Some(_) => problem.int("V").unwrap_or(1),
-            None => 1,
-        };
+        let premises = problem.premises;
         // Devices refuse larger steps.
-        let rows_max = problem.splits().map_or(limit::ROWS, |splits| splits.rows.min(limit::ROWS));
+        let rows_max = premises.splits().map_or(limit::ROWS, |splits| splits.rows.min(limit::ROWS));
+        let pages_max = premises.page().map_or(limit::SLOTS, |page| limit::SLOTS / page);
         let named = |t: &mut Terms, n: &str, lo: i128, hi: i128| t.var(&format!("{n}@{side}"), (Some(lo), Some(hi)));
         let mut world = World {
             side,
@@ -55,17 +48,13 @@ impl World {
             packed: named(t, "packed", 1, limit::ROWS),
             // The rope tables belong to the deployment: both runs have the same.
             context: t.var("context", (Some(1), Some(limit::CONTEXT))),
-            pages: named(t, "pages", 1, limit::SLOTS / page),
+            pages: named(t, "pages", 1, pages_max),
             tiles: named(t, "tiles", 1, limit::TILES),
             table_len: named(t, "table_len", 1, limit::TABLE),
             length: named(t, "length", 1, limit::CONTEXT),
             grid: [t.int(1); 3],
             at_least: vec![],
-            vocabulary,
-            page,
-            tile_rows_max: problem.int("BQ").unwrap_or(1),
-            window: problem.int("WINDOW").filter(|w| *w > 0),
-            splits: problem.splits(),
+            premises,
         };
         for (axis, programs) in problem.grid.iter().enumerate() {
             world.grid[axis] = match programs {
@@ -76,6 +65,13 @@ impl World {
                     let least = t.div(up, *n);
                     let most = (limit::ROWS + n - 1) / n;
                     world.spare(t, axis, least, 1, most)
+                }
+                Axis::TilesTimes(times) => t.scale(world.tiles, *times),
+                Axis::RowsTimes { over, times } => {
+                    let up = t.add_int(world.rows, over - 1);
+                    let tiles = t.div(up, *over);
+                    let least = t.scale(tiles, *times);
+                    world.spare(t, axis, least, 1, (limit::ROWS + over - 1) / over * times)
                 }
                 Axis::LengthOver(n) => {
                     let up = t.add_int(world.length, n - 1);
@@ -114,8 +110,7 @@ impl World {
             Dim::Pages => self.pages,
             Dim::Tiles => self.tiles,
             Dim::TableLen => self.table_len,
-            Dim::Splits => {
-                let size = self.splits.map_or(1, |splits| splits.size);
+            Dim::Splits(size) => {
                 let up = t.add_int(self.context, size - 1);
                 t.div(up, size)
             }
@@ -136,16 +131,17 @@ impl World {
         format!("{name}@{}", self.side)
     }
 
+    /// None also where the shape has no premise about such a buffer, so that nothing is known of it.
     fn metadata(&self, role: Role) -> Option<(&'static str, Bounds)> {
         Some(match role {
-            Role::Tokens => ("tokens", natural(self.vocabulary - 1)),
+            Role::Tokens => ("tokens", natural(self.premises.vocabulary()? - 1)),
             Role::Positions => ("positions", natural(limit::CONTEXT - 1)),
             Role::RowIndex => ("row_index", natural(limit::ROWS - 1)),
             Role::Slots => ("slots", natural(limit::SLOTS - 1)),
-            Role::PageTable => ("page_table", (Some(-1), Some(limit::SLOTS / self.page))),
+            Role::PageTable => ("page_table", (Some(-1), Some(limit::SLOTS / self.premises.page()?))),
             Role::TileTable => ("tile_table", (Some(-1), Some(limit::TABLE))),
             Role::TileRow => ("tile_row", natural(limit::ROWS)),
-            Role::TileRows => ("tile_rows", natural(self.tile_rows_max)),
+            Role::TileRows => ("tile_rows", natural(self.premises.tile_rows()?)),
             Role::TilePos => ("tile_pos", natural(limit::CONTEXT)),
             _ => return None,
         })
@@ -160,8 +156,9 @@ impl World {
         Some(t.apply(&self.function(name), vec![index], bounds))
     }
 
+    /// As [`World::read`]; of a role that is no metadata nothing is known.
     fn at(&self, t: &mut Terms, role: Role, index: Term) -> Term {
-        self.read(t, role, index).unwrap_or_else(|| t.int(0))
+        self.read(t, role, index).unwrap_or_else(|| t.fresh("unknown", (None, None)))
     }
 
     /// Applications of this world's function of `role` in `term`: each with its argument.
@@ -217,9 +214,10 @@ impl World {
 
     /// Slots of live rows are in the cache and distinct.
     fn slot_facts(&self, t: &mut Terms, slots: &[(Term, Term)], facts: &mut Vec<Term>) {
+        let Some(page) = self.premises.page() else { return };
         for (i, (value, index)) in slots.iter().enumerate() {
             let live = self.is_row(t, *index);
-            let capacity = t.scale(self.pages, self.page);
+            let capacity = t.scale(self.pages, page);
             let below = t.lt(*value, capacity);
             facts.push(t.implies(live, below));
             for (other, other_index) in &slots[..i] {
@@ -239,8 +237,7 @@ impl World {
         let zero = t.int(0);
         for (i, tile) in tiles.iter().enumerate() {
             let exists = t.within(zero, *tile, self.tiles);
-            let [row, rows, pos, table] =
-                [Role::TileRow, Role::TileRows, Role::TilePos, Role::TileTable].map(|role| self.at(t, role, *tile));
+            let [row, rows, pos] = [Role::TileRow, Role::TileRows, Role::TilePos].map(|role| self.at(t, role, *tile));
             let end = t.add(row, rows);
             let last = t.add(pos, rows);
             let (fits, below) = (t.le(end, self.rows), t.le(last, self.context));
@@ -248,7 +245,7 @@ impl World {
             facts.push(t.implies(exists, ranges));
             let used = t.lt(zero, rows);
             let live = t.and(&[exists, used]);
-            if self.splits.is_some() {
+            if self.premises.splits().is_some() {
                 let reached = t.le(last, self.length);
                 facts.push(t.implies(live, reached));
             }
@@ -264,45 +261,58 @@ impl World {
                 let both = t.and(&[exists, other_exists]);
                 facts.push(t.implies(both, apart));
             }
-            let newest = t.add_int(last, -1);
-            let newest_page = t.div(newest, self.page);
-            let table_last = t.add(table, newest_page);
-            let (starts, ends) = (t.le(zero, table), t.lt(table_last, self.table_len));
-            let in_table = t.and(&[starts, ends]);
-            facts.push(t.implies(live, in_table));
-            let oldest_page = self.oldest_page(t, pos);
-            for (entry, index) in entries {
-                let logical = t.sub(*index, table);
-                let (old, new) = (t.le(oldest_page, logical), t.le(logical, newest_page));
-                let seen = t.and(&[live, old, new]);
-                let page = t.within(zero, *entry, self.pages);
-                facts.push(t.implies(seen, page));
+            if let Some(page) = self.premises.page() {
+                self.page_facts(t, *tile, (pos, last, page), live, entries, facts);
             }
         }
     }
 
-    /// The first logical page that a row at `position` sees.
-    fn oldest_page(&self, t: &mut Terms, position: Term) -> Term {
-        let first = self.oldest_key(t, position);
-        t.div(first, self.page)
+    /// The entries of a live tile's page table, from its first row's oldest key to its last row's newest, are pages.
+    fn page_facts(
+        &self,
+        t: &mut Terms,
+        tile: Term,
+        (pos, last, page): (Term, Term, i128),
+        live: Term,
+        entries: &[(Term, Term)],
+        facts: &mut Vec<Term>,
+    ) {
+        let (zero, table) = (t.int(0), self.at(t, Role::TileTable, tile));
+        let newest = t.add_int(last, -1);
+        let newest_page = t.div(newest, page);
+        let table_last = t.add(table, newest_page);
+        let (starts, ends) = (t.le(zero, table), t.lt(table_last, self.table_len));
+        let in_table = t.and(&[starts, ends]);
+        facts.push(t.implies(live, in_table));
+        let oldest = self.oldest_key(t, pos);
+        let oldest_page = t.div(oldest, page);
+        for (entry, index) in entries {
+            let logical = t.sub(*index, table);
+            let (old, new) = (t.le(oldest_page, logical), t.le(logical, newest_page));
+            let seen = t.and(&[live, old, new]);
+            let page = t.within(zero, *entry, self.pages);
+            facts.push(t.implies(seen, page));
+        }
     }
 
     /// A split begins at a row's position or before: the row sees keys of it.
-    pub fn begins(&self, t: &mut Terms, split: Term, position: Term) -> Term {
-        let first = t.scale(split, self.splits.map_or(1, |splits| splits.size));
+    pub fn begins(&self, t: &mut Terms, splits: Splits, split: Term, position: Term) -> Term {
+        let first = t.scale(split, splits.size);
         t.le(first, position)
     }
 
-    /// A position is in the first split, so that its row sees no other: true, or the opposite.
-    pub fn in_first_split(&self, t: &mut Terms, position: Term, early: bool) -> Term {
-        let end = t.int(self.splits.map_or(0, |splits| splits.size));
-        if early { t.lt(position, end) } else { t.le(end, position) }
+    /// That the contract names cells of a role of a row at `position`, where it does not name them of every row: the row
+    /// sees the first split alone, or the opposite.
+    pub fn named(&self, t: &mut Terms, shape: Shape, role: Role, position: Term) -> Option<Term> {
+        let (early, splits) = shape.early_rows(role).zip(self.premises.splits())?;
+        let end = t.int(splits.size);
+        Some(if early { t.lt(position, end) } else { t.le(end, position) })
     }
 
     /// The first key that a row at `position` sees.
     pub fn oldest_key(&self, t: &mut Terms, position: Term) -> Term {
         let zero = t.int(0);
-        match self.window {
+        match self.premises.window() {
             None => zero,
             Some(w) => {
                 let start = t.add_int(position, 1 - w);
@@ -333,9 +343,9 @@ impl Chosen {
     pub fn new(t: &mut Terms, problem: &Problem, world: &World) -> Chosen {
         let side = world.side;
         let zero = t.int(0);
-        if problem.shape.attends() {
+        if let Some(tile_rows) = problem.premises.tile_rows() {
             let tile = t.var(&format!("tile@{side}"), natural(limit::TILES));
-            let lane = t.var(&format!("lane@{side}"), natural(world.tile_rows_max - 1));
+            let lane = t.var(&format!("lane@{side}"), natural(tile_rows - 1));
             let exists = t.lt(tile, world.tiles);
             let rows = world.at(t, Role::TileRows, tile);
             let inside = t.within(zero, lane, rows);
@@ -343,9 +353,13 @@ impl Chosen {
             let start = world.at(t, Role::TilePos, tile);
             let (row, position) = (t.add(first, lane), t.add(start, lane));
             let mut facts = vec![exists, inside];
-            let split = (problem.shape == Shape::AttendPart).then_some(world.splits).flatten().map(|splits| {
+            let of = match problem.premises {
+                Premises::AttendPart { splits, .. } => Some(splits),
+                _ => None,
+            };
+            let split = of.map(|splits| {
                 let split = t.var(&format!("split@{side}"), natural(limit::CONTEXT / splits.size));
-                facts.push(world.begins(t, split, position));
+                facts.push(world.begins(t, splits, split, position));
                 split
             });
             return Chosen { row, source: row, tile: Some(tile), position: Some(position), split, facts };

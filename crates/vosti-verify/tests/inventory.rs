@@ -1,24 +1,19 @@
 //! The inventory is proved, from the checked-in answers and a share of them solved again; certificates
 //! are made for it, bound to it, and refused for anything else.
 
-use std::path::Path;
-use vosti_verify::{
-    Assumption, Certificate, Options, Problem, Solver, find_z3, record, solver, verify_all, verify_texts,
-};
+mod common;
 
-fn have_z3() -> bool {
-    let found = !Solver::new(find_z3(), vosti_verify::Cache::none()).version().is_empty();
-    if !found {
-        assert!(std::env::var_os("CI").is_none(), "CI must have z3");
-        println!("no z3: nothing is solved again; pip install z3-solver=={}", solver::WANTED);
-    }
-    found
-}
+use std::path::Path;
+use vosti_verify::{Assumption, Certificate, Options, Problem, record, verify_all, verify_texts};
 
 #[test]
 fn every_specialisation_is_proved_from_the_checked_in_answers() {
-    let options =
-        Options { read_only: true, recheck_percent: if have_z3() { 5 } else { 0 }, seed: 20, ..Options::default() };
+    let options = Options {
+        read_only: true,
+        recheck_percent: if common::solver().is_some() { 5 } else { 0 },
+        seed: 20,
+        ..Options::default()
+    };
     let inventory = verify_all(&options).unwrap();
     assert!(inventory.entries.len() >= 100);
     assert_eq!(inventory.counts.disagreed, 0);
@@ -69,7 +64,7 @@ fn every_specialisation_of_higher_row_tiles_is_certified_to_give_the_bits_of_the
 /// The proof that one stands for the other is of both texts.
 #[test]
 fn a_specialisation_that_gives_other_bits_than_the_lowest_gets_no_certificate() {
-    if !have_z3() {
+    if common::solver().is_none() {
         return;
     }
     let [low, high] = ["BM16-BN64", "BM64-BN64"].map(|tile| format!("linear_add-bf16-BK64-{tile}-K576-N576-SWAP1"));

@@ -1,15 +1,13 @@
 //! Two specialisations of one kernel against each other: other row tiles are proved equal under listed
 //! assumptions, another order of sums is refused.
 
+mod common;
+
 use std::path::Path;
-use vosti_verify::{Assumption, Cache, Case, Report, Solver, Verdict, find_z3, verify_or_refute};
+use vosti_verify::{Assumption, Case, Report, Verdict, verify_or_refute};
 
 fn pair(left: &str, right: &str) -> Option<Report> {
-    let mut solver = Solver::new(find_z3(), Cache::none());
-    if solver.version().is_empty() {
-        println!("skipped: no z3");
-        return None;
-    }
+    let mut solver = common::solver()?;
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../filetests/pairs");
     let read = |name: &str| Case::read(&folder.join(format!("{name}.py"))).unwrap();
     let (left, right) = (read(left), read(right));

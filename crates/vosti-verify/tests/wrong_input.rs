@@ -1,8 +1,11 @@
 //! A contract that does not parse, names a missing parameter or contradicts itself, and TTIR outside the subset: one clear
 //! message with the place, never `Proved`, never a panic. (Solvers: `tests/solver.rs`.)
 
+mod common;
+
+use sha2::{Digest as _, Sha256};
 use std::path::Path;
-use vosti_verify::{Cache, Case, Problem, Report, Solver, Verdict, find_z3, verify};
+use vosti_verify::{Case, Problem, Report, Verdict, verify};
 
 /// `filetests/pass/NAME` with one piece of its source, and one of its TTIR, replaced.
 fn changed(name: &str, python: [&str; 2], ttir: [&str; 2]) -> Case {
@@ -12,9 +15,20 @@ fn changed(name: &str, python: [&str; 2], ttir: [&str; 2]) -> Case {
     assert!(source.contains(python[0]) && text.contains(ttir[0]), "{name}: nothing to replace");
     let copy = tempfile::tempdir().unwrap();
     let path = copy.path().join(format!("{name}.py"));
-    std::fs::write(&path, source.replacen(python[0], python[1], 1)).unwrap();
-    std::fs::write(path.with_extension("ttir"), text.replacen(ttir[0], ttir[1], 1)).unwrap();
+    let (source, text) = (source.replacen(python[0], python[1], 1), text.replacen(ttir[0], ttir[1], 1));
+    std::fs::write(&path, &source).unwrap();
+    std::fs::write(path.with_extension("ttir"), made_from(name, &source, &text)).unwrap();
     Case::read(&path).unwrap()
+}
+
+/// A TTIR that says that it was made from this source, and so.
+fn made_from(name: &str, source: &str, ttir: &str) -> String {
+    let hash = |text: &str| Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let body: Vec<&str> = ttir.lines().filter(|line| !line.starts_with("//")).collect();
+    let body = body.join("\n") + "\n";
+    let lines = ttir.lines().filter(|line| line.starts_with("// python lines")).collect::<String>();
+    let made = format!("// made-from sha256 {} {name}.py\n// module sha256 {}\n", hash(source), hash(&body));
+    format!("{made}{body}{lines}\n")
 }
 
 /// The one line that a user sees of a kernel that cannot be read.
@@ -56,7 +70,8 @@ fn a_contract_that_names_a_missing_parameter_is_refused_by_name() {
         (["# x = \"in 0\"\n", ""], "`x` of the TTIR has no role"),
         (["# x = [\"rows\", \"K\"]\n", ""], "no extents are declared for `x`"),
         (["# w = [\"N\", \"K\"]", "# w = [\"N\", \"DEPTH\"]"], "DEPTH"),
-        (["# rows = \"rows\"", "# rows = \"tokens\""], "needs the role Rows"),
+        (["# rows = \"rows\"", "# rows = \"positions\""], "needs the role Rows"),
+        (["# rows = \"rows\"", "# rows = \"tokens\""], "needs the constant V"),
     ] {
         let line = refused(&changed("linear", python, SAME));
         assert!(line.contains(says), "{says:?} is not in {line}");
@@ -78,10 +93,7 @@ fn a_contract_that_contradicts_itself_is_refused() {
         assert!(line.contains(says), "{says:?} is not in {line}");
     }
     // Well formed, and no run meets it: that takes the solver.
-    let mut solver = Solver::new(find_z3(), Cache::none());
-    if solver.version().is_empty() {
-        return println!("skipped: no z3");
-    }
+    let Some(mut solver) = common::solver() else { return };
     let case = changed("attend", ["# BQ = 4", "# BQ = 0"], SAME);
     let report = verify(case.problem.as_ref().unwrap(), &mut solver).unwrap();
     let line = report.verdict.to_string();
@@ -112,5 +124,71 @@ fn a_specialisation_that_does_not_exist_is_refused() {
     {
         let Err(error) = Problem::of_text(stem, "module {}") else { panic!("{stem} was accepted") };
         assert!(error.to_string().contains(says), "{error}");
+    }
+}
+
+#[test]
+fn a_ttir_that_was_not_made_from_the_python_beside_it_is_refused_with_what_to_run() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../filetests/pass");
+    let read = |ending: &str| std::fs::read_to_string(folder.join(format!("linear.{ending}"))).unwrap();
+    let copy = tempfile::tempdir().unwrap();
+    let path = copy.path().join("linear.py");
+    let case = |source: &str, ttir: &str| {
+        std::fs::write(&path, source).unwrap();
+        std::fs::write(path.with_extension("ttir"), ttir).unwrap();
+        Case::read(&path).unwrap()
+    };
+    let (source, ttir) = (read("py"), read("ttir"));
+    assert!(case(&source, &ttir).problem.is_ok());
+    let other = std::fs::read_to_string(folder.join("linear_add.ttir")).unwrap();
+    let unsaid: String = ttir.lines().filter(|l| !l.starts_with("// made-from")).map(|l| format!("{l}\n")).collect();
+    for (source, ttir, says) in [
+        (source.replace("* BM", "* BM + 1"), ttir.clone(), "linear.py is not what it was made from"),
+        (source.replace("# K = 40", "# K = 41"), ttir.clone(), "linear.py is not what it was made from"),
+        (source.clone(), ttir.replacen("constant 16", "constant 15", 1), "its text is not what was made"),
+        (source.clone(), other, "made from linear_add.py"),
+        (source.clone(), unsaid, "does not say that it was made from this file"),
+    ] {
+        let line = refused(&case(&source, &ttir));
+        assert!(line.contains(says) && line.contains("run `python filetests/make.py"), "{says:?} is not in {line}");
+    }
+}
+
+/// Each with its text unchanged: what differs is the contract alone.
+#[test]
+fn a_contract_that_says_more_or_less_than_its_shape_asks_for_is_refused() {
+    for (name, python, says) in [
+        ("linear", ["# BK = 16", "# BK = 16\n# SPLIT = 32\n# ROWS = 512"], "ROWS is taken by no premise of Rowwise"),
+        ("linear", ["# BK = 16", "# BK = 16\n# EPS = 0.5"], "EPS is taken by no premise"),
+        ("linear", ["# BK = 16", "# BK = 16\n# HEADS = 6"], "HEADS is taken by no premise"),
+        ("store_kv", ["# BM = 16", "# BM = 16\n# WINDOW = 6"], "WINDOW is taken by no premise"),
+        ("linear", ["# text = [\"BK\"]", "# text = [\"BK\", \"BK\"]"], "names BK twice"),
+        ("linear", ["# text = [\"BK\"]", "# text = [\"BK\", \"BQ\"]"], "no such constant"),
+        ("linear", ["# text = [\"BK\"]", "# text = [\"BK\", \"N\"]"], "`N` is not known here"),
+        ("linear", ["# K = 40", "# K = 40.0"], "`K` is not known here"),
+        ("linear", ["# K = 40", "# K = 4611686018427387904"], "more elements than 64 bits count"),
+        ("linear", ["# N = 24", "# N = 9223372036854775807"], "more elements than 64 bits count"),
+        ("linear", ["\"cdiv(N, BN)\"", "\"cdiv(length, BN)\""], "means nothing where the shape is Rowwise"),
+        ("linear", ["\"cdiv(N, BN)\"", "\"9223372036854775807\""], "too many"),
+        ("linear", ["# w = [\"N\", \"K\"]", "# w = [\"N\", \"K\"]\n# z = [\"N\"]"], "`z`, which is no parameter"),
+        ("linear", ["# w = \"weight 0\"", "# w = \"slots\""], "holds bf16 in the TTIR and i32"),
+        (
+            "linear",
+            ["# w = \"weight 0\"", "# w = \"weight 0 f32\""],
+            "`w` holds bf16 in the TTIR and f32 in the contract",
+        ),
+        ("linear", ["# w = \"weight 0\"", "# w = \"weight 0 if NORM\""], "`w` is there if NORM"),
+        ("embed", ["# V = 50", "# V = 0"], "needs V from 1 to"),
+        ("embed", ["# V = 50", "# V = 50.0"], "needs the constant V"),
+        ("attend", ["# WINDOW = 0", "# WINDOW = -1"], "needs WINDOW from 0 to"),
+        ("attend", ["# HEADS = 6", "# HEADS = 7"], "no multiple"),
+        ("attend", ["# PAGE = 16", "# PAGE = 2147483648"], "needs PAGE from 1 to"),
+        ("attend", ["# BQ = 4", "# BQ = 1048577"], "needs BQ from 0 to"),
+        ("attend", ["# BQ = 4", "# BQ = 4\n# SPLIT = 32"], "SPLIT is taken by no premise of Attend"),
+        ("attend_part", ["# SPLIT = 32", "# SPLIT = 8388608"], "needs SPLIT from 1 to"),
+        ("attend_part", ["# ROWS = 64", "# ROWS = 2097152"], "needs ROWS from 1 to"),
+    ] {
+        let line = refused(&changed(name, python, SAME));
+        assert!(line.contains(says), "{says:?} is not in {line}");
     }
 }

@@ -15,12 +15,18 @@ pub enum WiringError {
     Role { spec: String, role: String },
     #[error("parameter `{param}` of {spec} has another element type than the buffer it shares")]
     Element { spec: String, param: String },
+    #[error("{spec}: the TTIR takes `{found}` where the contract has `{wanted}`: run `cargo xtask ttir`")]
+    Signature { spec: String, found: String, wanted: String },
     #[error("{spec} has other parameters than the kernel in whose place it may run")]
     Unlike { spec: String },
     #[error(
         "the program's logits are not read as they must be: by one op, alone, that writes one number a selected row, and besides only for lists"
     )]
     Outputs,
+    #[error(
+        "steps of {rows} rows ({selected} selected) over contexts of {context} tokens in {tables} page tables are more than kernels are proved for: choose fewer rows or a shorter context"
+    )]
+    TooLarge { rows: usize, selected: usize, context: u32, tables: usize },
     #[error("weight `{name}`: {error}")]
     Weight { name: String, error: WeightError },
     #[error("weight `{name}` is not {elem}, which its kernels read")]

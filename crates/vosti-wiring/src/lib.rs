@@ -12,8 +12,9 @@ pub mod weights;
 pub mod wiring;
 
 pub use error::WiringError;
-pub use step::{Ints, Meta, Metadata, listed};
+pub use step::{Ints, Metadata, image, listed};
 pub use uniform::Uniform;
+pub use vosti_core::{Image, Meta, Tiling};
 pub use vosti_kernels::{Quantised, TensorData};
 pub use weights::{WeightError, Weights};
-pub use wiring::{Bound, Kernel, Lists, Outputs, Size, Tiling, Wired, Wiring, caches, outputs, wire};
+pub use wiring::{Bound, Kernel, Lists, Outputs, Size, Wired, Wiring, caches, outputs, signature, wire};

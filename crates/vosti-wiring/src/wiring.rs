@@ -3,10 +3,9 @@
 //! Read next: [`crate::step`].
 
 use crate::error::WiringError;
-use crate::step::Meta;
 use std::collections::HashMap;
-use vosti_core::{BufferDecl, Dtype, Op, PAGE, Program, RowSet, StepPlan, Token};
-use vosti_kernels::{Binding, Const, Contract, Extent, Launch, Role, Scratch, Spec};
+use vosti_core::{BufferDecl, Dtype, Meta, Op, PAGE, Program, RowSet, StepPlan, Tiling, Token};
+use vosti_kernels::{Act, Binding, Const, Contract, Elem, Extent, Launch, Role, Scratch, Spec};
 use vosti_tile::Scalar;
 
 /// A specialisation as a device holds it: lifted, compiled or loaded.
@@ -58,16 +57,6 @@ impl Size {
     }
 }
 
-/// Query tiles of one height over one group's page tables.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tiling {
-    pub height: usize,
-    pub group: usize,
-    /// The packed rows whose tiles these are; tiles count them from the first.
-    pub first: usize,
-    pub end: usize,
-}
-
 /// A launch of the program, in order.
 #[derive(Clone, Debug)]
 pub struct Wired {
@@ -110,6 +99,29 @@ pub struct Wiring<K> {
     pub scratch: Vec<(usize, Scratch)>,
     /// The element type that the kernels agree on for each buffer.
     elems: HashMap<Bound, Scalar>,
+}
+
+/// Refuses a text whose parameters are not the contract's, in order, each of its element type.
+pub fn signature(kernel: &vosti_tile::Kernel, contract: &Contract, spec: &Spec) -> Result<(), WiringError> {
+    for i in 0..contract.params.len().max(kernel.params.len()) {
+        let (wanted, found) = (contract.params.get(i), kernel.params.get(i));
+        let wanted = wanted.map(|p| (p.name.clone(), scalar(p.elem, spec.act)));
+        let found = found.map(|p| (p.name.clone(), p.elem));
+        if wanted != found {
+            let words =
+                |param: Option<(String, Scalar)>| param.map_or("none".into(), |(name, elem)| format!("{name}: {elem}"));
+            return Err(WiringError::Signature { spec: spec.to_string(), found: words(found), wanted: words(wanted) });
+        }
+    }
+    Ok(())
+}
+
+fn scalar(elem: Elem, act: Act) -> Scalar {
+    match (elem, act) {
+        (Elem::I32, _) => Scalar::I32,
+        (Elem::Act, Act::Bf16) => Scalar::Bf16,
+        (Elem::F32, _) | (Elem::Act, Act::F32) => Scalar::F32,
+    }
 }
 
 struct Builder<K, F> {
@@ -497,6 +509,19 @@ mod tests {
         let mut program = program();
         program.ops.truncate(2);
         assert_eq!(outputs(&program).unwrap(), Outputs { best: 1, lists: None });
+    }
+
+    #[test]
+    fn a_text_whose_parameters_are_not_the_contracts_is_refused_by_name() {
+        let stem = vosti_kernels::ttir_stems().into_iter().find(|stem| stem.starts_with("gather-bf16")).unwrap();
+        let (spec, text) = (vosti_kernels::parse_stem(stem).unwrap(), vosti_kernels::ttir_by_stem(stem).unwrap());
+        let contract = vosti_kernels::contract("gather").unwrap().of(&spec);
+        let check = |text: &str| signature(&vosti_tile::lift(text).unwrap(), &contract, &spec);
+        check(text).unwrap();
+        for (old, new, says) in [("bf16", "f32", "`x: f32`"), ("%residual", "%rest", "`rest: f32`")] {
+            let error = check(&text.replace(old, new)).unwrap_err().to_string();
+            assert!(error.contains(stem) && error.contains(says), "{error}");
+        }
     }
 
     #[test]

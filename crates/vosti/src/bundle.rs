@@ -16,6 +16,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 use vosti_cuda::Image;
+use vosti_kernels::Act;
 use vosti_model::ModelPlan;
 use vosti_verify::certificate::StandsFor;
 use vosti_verify::{CertificateError, Certificates, Problem, ProblemError, record};
@@ -144,6 +145,8 @@ impl Bundle {
     /// a contract that is what the op needs; or two launches have such, whose contracts together are.
     pub fn admit(&self, plan: &ModelPlan) -> Result<(), BundleError> {
         let mut problems: HashMap<String, Problem> = HashMap::new();
+        // What activations are: of the first launch, so every other must agree with it.
+        let mut act: Option<Act> = None;
         for (index, op) in plan.program.ops.iter().enumerate() {
             let binding = plan.bindings.get(fit::binding_of(op) as usize);
             let launches = binding.map_or(&[][..], |binding| &binding.launches);
@@ -168,7 +171,8 @@ impl Bundle {
                         problems.insert(kernel.clone(), self.certified(&kernel)?);
                     }
                     let weights = launch.weights.iter().map(|name| plan.weights.get(name)).collect();
-                    let bound = fit::Bound { stage: *stage, weights, scratch };
+                    let act = *act.get_or_insert(launch.spec.act);
+                    let bound = fit::Bound { stage: *stage, weights, scratch, act };
                     fit::check(&plan.program, op, &problems[&kernel], &bound).map_err(|why| misfit(&kernel, why))?;
                     if kernel != first {
                         self.stands_for(&kernel, &problems[&first]).map_err(|why| misfit(&kernel, why))?;

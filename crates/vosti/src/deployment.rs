@@ -1,7 +1,7 @@
 //! A model bound to this machine: its program, its weights and the identity of everything that fixes its bits.
 //!
-//! The fingerprint covers what can change a bit of an answer, and nothing else: not the thread count, not the pool,
-//! not the policy. Two deployments with one fingerprint give one answer.
+//! The fingerprint covers what can change a bit of an answer or its length (the program's context), and nothing else: not the
+//! thread count, not the pool, not the policy. Two deployments with one fingerprint give one answer.
 
 use crate::bundle::{Bundle, BundleError, manifest};
 use crate::check::{CheckError, Facts, Setup, Subject, prompts};
@@ -57,7 +57,7 @@ pub enum DeployError {
     #[error("--context {asked} is longer than the model's own, {most} tokens: give at most that, or leave it out")]
     Context { asked: u32, most: u32 },
     #[error(
-        "{pages} KV pages are {} MiB, which this machine does not give ({error}): ask for less with --kv-pages or --kv-memory",
+        "{pages} KV pages are {} MiB, which this machine does not give ({error}): ask for less with --kv-pages or --kv-memory, or for a shorter --context",
         bytes >> 20
     )]
     NoMemory { pages: usize, bytes: u64, error: io::Error },
@@ -101,6 +101,8 @@ impl Default for Room {
     }
 }
 
+/// So many sequences that are decoded at once are a crowd: weights that are kept small are no faster for them.
+pub const CROWD: usize = 5;
 /// The kernels' target on this machine's processor.
 pub const TARGET: &str = "cpu";
 /// Whether a target's programs list each row's largest logits. From a GPU rows have to be brought; the processor has them at hand

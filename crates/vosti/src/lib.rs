@@ -12,6 +12,7 @@ pub mod deployment;
 pub mod device;
 pub mod fetch;
 pub mod laws;
+pub mod pool;
 pub mod probe;
 pub mod source;
 pub mod watch;

@@ -111,7 +111,7 @@ fn a_second_launch_that_does_not_go_on_where_the_first_stops_is_refused() {
         }),
         ("`accs` has another element type", |_, c| {
             let i = at(c, Role::Scratch(2));
-            c.kernel.params[i].elem = Scalar::Bf16;
+            c.buffers[i].elem = Scalar::Bf16;
         }),
         ("a AttendPart after a AttendCombine is no attention", std::mem::swap),
     ];
@@ -168,7 +168,7 @@ fn each_of_the_two_needs_its_own_certificate() {
 fn a_launch_that_is_not_its_part_of_the_op_is_refused() {
     let plan = plan("cpu");
     let scratch = plan.bindings.iter().find(|b| b.launches.len() == 2).unwrap().scratch.clone();
-    let bound = |stage| fit::Bound { stage, weights: vec![], scratch: &scratch };
+    let bound = |stage| fit::Bound { stage, weights: vec![], scratch: &scratch, act: Act::Bf16 };
     let op = plan.program.ops.iter().find(|op| attends(op)).unwrap();
     let (mut part, mut combine) = halves();
     fit::check(&plan.program, op, &part, &bound(Shape::AttendPart)).unwrap();

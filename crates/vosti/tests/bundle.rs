@@ -4,7 +4,7 @@ mod common;
 
 use vosti::bundle::manifest::Model;
 use vosti::bundle::{Bundle, BundleError};
-use vosti_core::Op;
+use vosti_core::{Dtype, Op};
 use vosti_kernels::{Act, Const};
 use vosti_model::{ModelPlan, PlanOptions};
 use vosti_verify::{Certificate, CertificateError};
@@ -160,10 +160,30 @@ fn attention_over_another_window_is_refused() {
     }
 }
 
+fn dtype(plan: &mut ModelPlan, old: Dtype, new: Dtype) {
+    plan.program.buffers.iter_mut().find(|buffer| buffer.dtype == old).unwrap().dtype = new;
+}
+
+/// A certificate for it would not help: the text is not the contract's.
+#[test]
+fn a_kernel_of_other_element_types_is_refused_by_name() {
+    let plan = gemma();
+    let specs = vosti_model::plan::specs(&plan).into_iter().map(|spec| spec.to_string());
+    let kernel = specs.into_iter().find(|kernel| kernel.starts_with("gather-")).unwrap();
+    let text = bundle().ttir(&kernel).unwrap().replace("bf16", "f32");
+    refused(
+        bundle().with_ttir(&kernel, &text).admit(&plan),
+        &[&kernel, "`x` holds f32 in the TTIR and bf16 in the contract"],
+    );
+}
+
 #[test]
 fn extents_that_are_not_the_programs_are_refused() {
     type Change = fn(&mut ModelPlan);
-    let changes: [(&str, Change); 7] = [
+    let changes: [(&str, Change); 10] = [
+        ("the op gives f32", |p| dtype(p, Dtype::Act, Dtype::F32)),
+        ("the op gives bf16", |p| dtype(p, Dtype::F32, Dtype::Act)),
+        ("proved for tokens below", |p| p.program.vocab += 1),
         ("wide, the op's buffer", |p| p.program.buffers[0].width += 16),
         ("pages of", |p| p.program.groups[0].head_dim *= 2),
         ("pages of", |p| p.program.groups[0].kv_heads += 1),

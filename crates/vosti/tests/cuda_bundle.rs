@@ -2,10 +2,7 @@
 //! Nothing here runs on a GPU. What compiles needs Triton (`cargo xtask python`).
 
 mod common;
-#[path = "../../vosti-cuda/tests/python/mod.rs"]
-mod python;
 
-use python::python;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
@@ -24,6 +21,11 @@ fn plan(name: &str) -> ModelPlan {
     let decoder = vosti_model::families::from_config(name, &config).unwrap();
     vosti_model::plan(&decoder, &PlanOptions { target: TARGET, act: Act::Bf16, context: Some(1024), lists: true })
         .unwrap()
+}
+
+/// A Python with the pinned Triton.
+fn python() -> Option<PathBuf> {
+    vosti_test_tools::python(vosti_cuda::toolchain::REQUIREMENT)
 }
 
 fn files() -> Model {

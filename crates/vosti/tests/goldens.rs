@@ -208,13 +208,24 @@ fn check_tiny(name: &str) -> (usize, usize) {
 }
 
 /// Random models; `crates/vosti-model/goldens/tiny.py` makes them.
-const TINY: [&str; 6] = [
+const TINY: [&str; 17] = [
     "llama",         // scaled rope, tied embeddings
     "llama-untied",  // groups of three heads, a head of its own
+    "qwen2",         // biases of queries, keys and values
     "qwen3",         // norms of queries and keys
+    "ministral",     // windows
+    "ministral3",    // YaRN, queries scaled by position
+    "phi3",          // fused tensors, a part of each head rotates, longrope
+    "gemma2",        // soft caps of scores
     "gemma3",        // windows, softcap
     "gemma4",        // keys as values
     "gemma4-shared", // layers that share a cache
+    "olmo2",         // norms of outputs alone, of queries and keys whole
+    "olmo3",         // the same with windows, and YaRN without
+    "granite",       // multipliers
+    "granite4",      // the same in one tensor for gate and up
+    "smollm3",       // a layer without rotation
+    "ernie4_5",      // pairs that rotate are neighbours in the files
 ];
 
 #[test]

@@ -204,9 +204,7 @@ impl Watch for Counting {
 /// What the probe wrote is what sums in FP64 give, but for rounding; and a wrong number in it is seen.
 fn in_fp64(dump: &Path, kernels: usize) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    let python = target.join("python/bin/python");
-    if Command::new(&python).args(["-c", "import numpy"]).output().is_ok_and(|ran| ran.status.success()) {
+    if let Some(python) = vosti_test_tools::python("numpy") {
         let judge = || Command::new(&python).arg(root.join("bench/gpu/fp64.py")).arg(dump).output().unwrap();
         let ran = judge();
         let said = String::from_utf8_lossy(&ran.stdout).into_owned();
@@ -228,8 +226,6 @@ fn in_fp64(dump: &Path, kernels: usize) {
         };
         std::fs::read_dir(dump).unwrap().for_each(|file| wrong(&file.unwrap().path()));
         assert_eq!(judge().status.code(), Some(1), "a wrong number was not seen");
-    } else {
-        println!("skipped: no numpy; run `cargo xtask python`");
     }
 }
 
@@ -269,10 +265,7 @@ fn steps_that_select_more_rows_than_there_are_logits_for_are_split() {
 /// GPU, which is said, and the tables are printed.
 #[test]
 fn the_script_runs_every_step_and_says_what_it_could_not() {
-    if Command::new("python3").arg("-V").output().is_err() {
-        println!("skipped: no python3 for the tables");
-        return;
-    }
+    let Some(python) = vosti_test_tools::python("json") else { return };
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");
@@ -325,7 +318,7 @@ fn the_script_runs_every_step_and_says_what_it_could_not() {
     assert_eq!(run(&[("STEPS", "bench everything")]).0, Some(2));
     // Evidence that is missing is said, not only that something is.
     std::fs::write(out.join("check.json"), LACKING).unwrap();
-    let table = Command::new("python3").arg(root.join("bench/gpu/table.py")).arg(&out).output().unwrap();
+    let table = Command::new(python).arg(root.join("bench/gpu/table.py")).arg(&out).output().unwrap();
     let said = String::from_utf8_lossy(&table.stdout).into_owned();
     assert!(said.contains("**FAILED**") && said.contains("- prefix: no cache hit was seen"), "{said}");
 }

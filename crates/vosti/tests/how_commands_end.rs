@@ -149,3 +149,13 @@ fn an_interrupted_fetch_says_how_to_go_on() {
     let (code, error) = interrupted_at(child, "");
     assert_eq!((code, error.trim()), (Some(130), "vosti: interrupted: run the same command again to go on"));
 }
+
+#[test]
+fn the_families_are_listed_with_an_example_of_each() {
+    let listed = vosti().args(["models", "--families"]).output().expect("the binary starts");
+    assert_eq!(listed.status.code(), Some(0));
+    let text = String::from_utf8_lossy(&listed.stdout).into_owned();
+    for family in &vosti_model::families::FAMILIES {
+        assert!(text.contains(family.name) && text.contains(family.examples[0]), "{}:\n{text}", family.name);
+    }
+}

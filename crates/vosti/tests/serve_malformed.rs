@@ -3,8 +3,9 @@
 
 mod serve;
 
-use serve::{Server, python, script, succeeds};
+use serve::{Server, script, succeeds};
 use std::process::Command;
+use vosti_test_tools::python;
 
 #[test]
 fn requests_made_from_the_published_document_never_break_the_server() {

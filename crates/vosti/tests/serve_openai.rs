@@ -2,8 +2,9 @@
 
 mod serve;
 
-use serve::{Server, python, script, succeeds};
+use serve::{Server, script, succeeds};
 use std::process::Command;
+use vosti_test_tools::python;
 
 fn vosti(arguments: &[&str]) -> (i32, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_vosti")).args(arguments).output().expect("the binary starts");

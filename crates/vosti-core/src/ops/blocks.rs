@@ -3,6 +3,7 @@
 
 use super::pages::*;
 use crate::block::{Block, Parent};
+use crate::effects::*;
 use crate::error::CoreError;
 use crate::ids::{BlockId, NO_PAGE, PAGE, RequestId, Token};
 use crate::invariant::*;
@@ -39,16 +40,7 @@ impl<S: Sampler> State<S> {
             final(self).inv(*fixed), final(self).dev@ == old(self).dev@,
             out is Ok <==> old(self).legal_publish(id),
             out is Err ==> *final(self) == *old(self),
-            out == Ok::<Option<BlockId>, CoreError>(None) ==> *final(self) == *old(self),
-            out matches Ok(block) ==> (block is Some <==> old(self).publishable(id)),
-            out matches Ok(Some(block)) ==> {
-                let r = old(self).requests@[id.slot as int]->0;
-                let b = final(self).blocks@[block.slot as int]->0;
-                &&& final(self).log@ == old(self).log@
-                &&& final(self).published(block) && block.serial == old(self).next_block
-                &&& final(self).requests@[id.slot as int]->0.chain@ == r.chain@.push(block)
-                &&& b.parent == r.chain_parent() && b.depth == r.chain@.len()
-            },
+            out matches Ok(block) ==> old(self).did_publish(*final(self), id, block),
     {
         let ghost before = *self;
         let ghost rslot = id.slot as int;
@@ -135,12 +127,7 @@ impl<S: Sampler> State<S> {
             final(self).inv(*fixed), final(self).dev@ == old(self).dev@,
             out is Ok <==> old(self).legal_attach(id, block_id),
             out is Err ==> *final(self) == *old(self),
-            out is Ok ==> {
-                let r = old(self).requests@[id.slot as int]->0;
-                let r2 = final(self).requests@[id.slot as int]->0;
-                &&& final(self).log@ == old(self).log@ && final(self).known(id)
-                &&& r2.chain@ == r.chain@.push(block_id) && r2.cached == r.cached + PAGE
-            },
+            out is Ok ==> old(self).did_attach(*final(self), id, block_id),
     {
         let ghost before = *self;
         let ghost rslot = id.slot as int;
@@ -220,7 +207,7 @@ impl<S: Sampler> State<S> {
             final(self).inv(*fixed), final(self).dev@ == old(self).dev@,
             out is Ok <==> old(self).legal_evict(id),
             out is Err ==> *final(self) == *old(self),
-            out is Ok ==> final(self).log@ == old(self).log@ && !final(self).published(id),
+            out is Ok ==> old(self).did_evict(*final(self), id),
     {
         let ghost before = *self;
         let block = match self.block(id) {
@@ -268,8 +255,7 @@ impl<S: Sampler> State<S> {
             final(self).inv(*fixed), final(self).dev@ == old(self).dev@,
             out is Ok <==> old(self).legal_evict_page(id, group),
             out is Err ==> *final(self) == *old(self),
-            out is Ok ==> final(self).log@ == old(self).log@ && final(self).published(id)
-                && final(self).blocks@[id.slot as int]->0.pages@[group as int] == NO_PAGE,
+            out is Ok ==> old(self).did_evict_page(*final(self), id, group),
     {
         let ghost before = *self;
         let block = match self.block(id) {

@@ -1,6 +1,7 @@
 //! The end of a step: sample where histories end, accept drafts that came true, cache what was computed.
 
 use super::lifecycle::*;
+use crate::effects::*;
 use crate::error::CoreError;
 use crate::ids::{NO_PAGE, PAGE, RequestId, Token};
 use crate::invariant::*;
@@ -33,6 +34,10 @@ pub struct Record {
     pub selected: usize,
     /// The token's place in the history.
     pub position: usize,
+    /// Its row of logits is on the host, for `Core::row`.
+    pub whole: bool,
+    /// Its place among the records of its commit.
+    pub index: usize,
 }
 
 /// The event that a record is.
@@ -42,6 +47,41 @@ pub open(crate) spec fn record_event(logits: Seq<Bits>, r: Record) -> Event<Bits
 
 pub open(crate) spec fn record_events(logits: Seq<Bits>, records: Seq<Record>) -> Seq<Event<Bits, Bits>> {
     records.map_values(|r: Record| record_event(logits, r))
+}
+
+/// What a record says is so: its logits and its token stand at its position in its request's view, and its request is done with
+/// it exactly if the reference run is.
+pub open(crate) spec fn record_ok(world: World, log: Seq<Event<Bits, Bits>>, logits: Seq<Bits>, brought: spec_fn(int, Reads) -> bool, r: Record) -> bool {
+    let v = views(log)[r.request.serial];
+    let k = r.position - v.prompt.len();
+    &&& views(log).contains_key(r.request.serial)
+    &&& 0 <= k < v.entries.len() && r.selected < logits.len()
+    &&& v.entries[k] == Entry { logits: logits[r.selected as int], token: r.token }
+    &&& r.done == reference(world, v.prompt, v.initial, (k + 1) as nat).done
+    &&& r.whole ==> brought(r.selected as int, Reads::Row)
+}
+
+pub open(crate) spec fn records_ok(world: World, log: Seq<Event<Bits, Bits>>, logits: Seq<Bits>, brought: spec_fn(int, Reads) -> bool, records: Seq<Record>) -> bool {
+    forall|i: int| 0 <= i < records.len() ==> (#[trigger] records[i]).index == i && record_ok(world, log, logits, brought, records[i])
+}
+
+/// It stays so, whatever is seen after it.
+pub(crate) proof fn lemma_record_kept(world: World, log: Seq<Event<Bits, Bits>>, event: Event<Bits, Bits>, logits: Seq<Bits>, brought: spec_fn(int, Reads) -> bool, r: Record)
+    requires record_ok(world, log, logits, brought, r), follows(views(log), event),
+    ensures record_ok(world, log.push(event), logits, brought, r),
+{
+    lemma_event(log, event);
+}
+
+pub(crate) proof fn lemma_records_kept<D: Device>(world: World, log: Seq<Event<Bits, Bits>>, event: Event<Bits, Bits>, device: D, records: Seq<Record>)
+    requires records_ok(world, log, device.logits_rows(), device.brought(), records), orderly(log.push(event)),
+    ensures records_ok(world, log.push(event), device.logits_rows(), device.brought(), records),
+{
+    lemma_event(log, event);
+    assert forall|i: int| 0 <= i < records.len() implies (#[trigger] records[i]).index == i
+        && record_ok(world, log.push(event), device.logits_rows(), device.brought(), records[i]) by {
+        lemma_record_kept(world, log, event, device.logits_rows(), device.brought(), records[i]);
+    }
 }
 
 /// The sampler's choice of a row of the device, by what it reads of it.
@@ -72,11 +112,9 @@ impl<S: Sampler> State<S> {
             out is Err ==> *final(self) == *old(self),
             out matches Ok(records) ==> {
                 &&& final(self).log@ == old(self).log@ + record_events(device.logits_rows(), records@)
-                &&& final(self).phase is Idle
-                // Every request of the step is committed, every other is as it was.
-                &&& final(self).requests@.len() == old(self).requests@.len()
-                &&& forall|s: int| 0 <= s < old(self).requests@.len() ==> #[trigger] pending(
-                    old(self).plan, old(self).requests@[s], final(self).requests@[s], old(self).plan.sequences@.len() as int)
+                &&& old(self).did_commit(*final(self))
+                &&& records_ok(final(self).world(*fixed), final(self).log@, device.logits_rows(), device.brought(), records@)
+                &&& forall|i: int| 0 <= i < records@.len() ==> final(self).known((#[trigger] records@[i]).request)
             },
     {
         match self.phase {
@@ -96,16 +134,19 @@ impl<S: Sampler> State<S> {
                 *self == (State { requests: self.requests, log: self.log, ..before }),
                 i <= before.plan.sequences@.len(),
                 self.requests@.len() == before.requests@.len(),
-                forall|s: int| 0 <= s < before.requests@.len() ==> #[trigger] pending(before.plan, before.requests@[s], self.requests@[s], i as int),
+                forall|s: int| 0 <= s < before.requests@.len() ==> #[trigger] pending::<S>(before.plan, before.requests@[s], self.requests@[s], i as int),
                 self.log@ == before.log@ + record_events(logits, records@),
+                records_ok(before.world(*fixed), self.log@, logits, device.brought(), records@),
+                forall|j: int| 0 <= j < records@.len() ==> self.known((#[trigger] records@[j]).request),
             decreases self.plan.sequences.len() - i,
         {
             let slot = self.plan.sequences[i].request.slot;
             let ghost now = *self;
+            let ghost records0 = records@;
             proof {
                 reveal(State::inv_step);
                 assert(before.seq_linked(fixed.program, i as int)) by { let _ = before.plan.sequences@[i as int]; }
-                assert(pending(before.plan, before.requests@[slot as int], self.requests@[slot as int], i as int));
+                assert(pending::<S>(before.plan, before.requests@[slot as int], self.requests@[slot as int], i as int));
                 lemma_ready(*fixed, before, now, i as int);
             }
             if let Some(mut request) = self.requests[slot].take() {
@@ -115,8 +156,13 @@ impl<S: Sampler> State<S> {
             }
             proof {
                 lemma_committed(*fixed, before, now, *self, i as int);
-                assert forall|s: int| 0 <= s < before.requests@.len() implies #[trigger] pending(before.plan, before.requests@[s], self.requests@[s], i + 1) by {
-                    assert(pending(before.plan, before.requests@[s], now.requests@[s], i as int));
+                assert forall|j: int| 0 <= j < records@.len() implies self.known((#[trigger] records@[j]).request) by {
+                    if j < records0.len() {
+                        assert(now.known(records0[j].request));
+                    }
+                }
+                assert forall|s: int| 0 <= s < before.requests@.len() implies #[trigger] pending::<S>(before.plan, before.requests@[s], self.requests@[s], i + 1) by {
+                    assert(pending::<S>(before.plan, before.requests@[s], now.requests@[s], i as int));
                     if s != slot && live(before.requests@, s) && before.requests@[s]->0.planned == Some(i) {
                         assert(before.plan.sequences@[i as int].request.slot == s);
                     }
@@ -127,7 +173,7 @@ impl<S: Sampler> State<S> {
         proof {
             reveal(State::inv_step);
             assert forall|s: int| live(self.requests@, s) implies (#[trigger] self.requests@[s]->0).planned is None by {
-                assert(pending(before.plan, before.requests@[s], self.requests@[s], i as int));
+                assert(pending::<S>(before.plan, before.requests@[s], self.requests@[s], i as int));
                 assert(live(before.requests@, s));
                 assert(before.requests@[s]->0.planned is Some ==> before.requests@[s]->0.planned->0 < i);
             }
@@ -164,8 +210,14 @@ fn commit_sequence<D: Device<Logits = S::Logits, Top = S::Top>, S: Sampler>(
         view_ok(world@, views(old(log)@)[old(request).serial]),
         run_ok::<S>(world@, views(old(log)@)[old(request).serial], *old(request)),
         old(log)@ == base@ + record_events(device.logits_rows(), old(records)@),
+        records_ok(world@, old(log)@, device.logits_rows(), device.brought(), old(records)@),
     ensures
-        committed(*plan, index as int, *old(request), *final(request)),
+        records_ok(world@, final(log)@, device.logits_rows(), device.brought(), final(records)@),
+        // What it adds is of its own request.
+        old(records)@.len() <= final(records)@.len(),
+        forall|i: int| 0 <= i < old(records)@.len() ==> final(records)@[i] == old(records)@[i],
+        forall|i: int| old(records)@.len() <= i < final(records)@.len() ==> (#[trigger] final(records)@[i]).request == plan.sequences@[index as int].request,
+        committed::<S>(*plan, index as int, *old(request), *final(request)),
         request_shape(fixed.program, *final(request)),
         logged(old(log)@, final(log)@, old(request).serial),
         view_ok(world@, views(final(log)@)[old(request).serial]),
@@ -175,6 +227,7 @@ fn commit_sequence<D: Device<Logits = S::Logits, Top = S::Top>, S: Sampler>(
     let ghost r0 = *request;
     let ghost serial = request.serial;
     let ghost log0 = log@;
+    let ghost first = records@;
     let ghost logits = device.logits_rows();
     let sequence = &plan.sequences[index];
     let ghost s = plan.sequences@[index as int];
@@ -224,6 +277,10 @@ fn commit_sequence<D: Device<Logits = S::Logits, Top = S::Top>, S: Sampler>(
             view_ok(world@, views(log@)[serial]),
             run_ok::<S>(world@, views(log@)[serial], *request),
             log@ == base@ + record_events(logits, records@),
+            records_ok(world@, log@, logits, device.brought(), records@),
+            first.len() <= records@.len(), forall|i: int| 0 <= i < first.len() ==> records@[i] == first[i],
+            forall|i: int| first.len() <= i < records@.len() ==> (#[trigger] records@[i]).request == s.request,
+            !go ==> ended::<S>(*plan, index as int, r0, *request),
         decreases s.drafts + 1 - accepted, (if go { 1int } else { 0int }),
     {
         let selected = first_selected + accepted;
@@ -237,7 +294,7 @@ fn commit_sequence<D: Device<Logits = S::Logits, Top = S::Top>, S: Sampler>(
             Reads::Row => fixed.sampler.sample(&mut request.state, device.logits(selected)),
         };
         let position = request.history.len();
-        let record = Record { request: sequence.request, token, done, selected, position };
+        let record = Record { request: sequence.request, token, done, selected, position, whole: sequence.whole, index: records.len() };
         let ghost records0 = records@;
         let ghost log1 = log@;
         records.push(record);
@@ -262,6 +319,19 @@ fn commit_sequence<D: Device<Logits = S::Logits, Top = S::Top>, S: Sampler>(
             lemma_logits_causal(world@.w, world@.program, ext, history, p);
             assert((fixed.choice@)(state, logits[selected as int]) == chosen::<D, S>(fixed.sampler.w(), state, logits[selected as int]));
             lemma_emitted(world@, seen, history, state, logits[selected as int], token, S::state_bits(&request.state), done);
+            lemma_reference(world@, seen.prompt, seen.initial, seen.entries.len(), seen.entries.len());
+            assert(records_ok(world@, log@, logits, device.brought(), records@)) by {
+                assert forall|i: int| 0 <= i < records@.len() implies (#[trigger] records@[i]).index == i
+                    && record_ok(world@, log@, logits, device.brought(), records@[i]) by {
+                    if i < records0.len() {
+                        assert(records@[i] == records0[i]);
+                        lemma_record_kept(world@, log1, event, logits, device.brought(), records0[i]);
+                    } else {
+                        assert(s.whole ==> s.brings(Reads::Row));
+                        assert(device.brought()(s.compact(s.selected - s.drafts - 1 + accepted), Reads::Row) || !s.whole);
+                    }
+                }
+            }
             assert(logged(log0, log@, serial)) by {
                 assert(views(log@) =~= views(log0).insert(serial, views(log@)[serial]));
             }

@@ -1,6 +1,7 @@
 //! Requests come and go: admit, preempt, abort, finish.
 
 use super::pages::*;
+use crate::effects::*;
 use crate::error::CoreError;
 use crate::ids::{NO_PAGE, PAGE, RequestId, Token};
 use crate::invariant::*;
@@ -42,8 +43,7 @@ impl<S: Sampler> State<S> {
             out is Ok <==> old(self).legal_admit(*fixed, prompt@),
             out is Err ==> *final(self) == *old(self),
             out matches Ok(id) ==> {
-                &&& final(self).known(id)
-                &&& id.serial == old(self).next_request
+                &&& old(self).did_admit(*final(self), id, prompt@, salt, S::state_bits(&state))
                 &&& final(self).log@ == old(self).log@.push(
                     Event::Admitted { request: id.serial, prompt: prompt@, initial: S::state_bits(&state) })
             },
@@ -137,13 +137,7 @@ impl<S: Sampler> State<S> {
             final(self).inv(*fixed), final(self).dev@ == old(self).dev@,
             out is Ok <==> old(self).legal_preempt(id),
             out is Err ==> *final(self) == *old(self),
-            out is Ok ==> {
-                let r = final(self).requests@[id.slot as int]->0;
-                // Nothing is cached; history and sampler state stay.
-                &&& final(self).log@ == old(self).log@ && final(self).known(id)
-                &&& r == (Request { tables: r.tables, chain: r.chain, cached: 0, ..old(self).requests@[id.slot as int]->0 })
-                &&& forall|g: int| 0 <= g < r.tables@.len() ==> (#[trigger] r.tables@[g])@.len() == 0
-            },
+            out is Ok ==> old(self).did_preempt(*final(self), id),
     {
         self.mutable(id)?;
         let ghost before = *self;
@@ -183,7 +177,7 @@ impl<S: Sampler> State<S> {
             final(self).inv(*fixed), final(self).dev@ == old(self).dev@,
             out is Ok <==> old(self).legal_abort(id),
             out is Err ==> *final(self) == *old(self),
-            out is Ok ==> final(self).log@ == old(self).log@ && !final(self).known(id),
+            out is Ok ==> old(self).did_remove(*final(self), id) && final(self).log@ == old(self).log@,
     {
         self.mutable(id)?;
         let ghost before = *self;
@@ -207,7 +201,7 @@ impl<S: Sampler> State<S> {
             final(self).inv(*fixed), final(self).dev@ == old(self).dev@,
             out is Ok <==> old(self).legal_finish(*fixed, id),
             out is Err ==> *final(self) == *old(self),
-            out is Ok ==> !final(self).known(id)
+            out is Ok ==> old(self).did_remove(*final(self), id)
                 && final(self).log@ == old(self).log@.push(Event::Completed { request: id.serial }),
     {
         let request = self.mutable(id)?;

@@ -1,5 +1,6 @@
 //! A request's own pages: take one, release those behind the window, release all.
 
+use crate::effects::*;
 use crate::error::CoreError;
 use crate::ids::{NO_PAGE, PAGE, RequestId};
 use crate::invariant::*;
@@ -37,9 +38,7 @@ impl<S: Sampler> State<S> {
             final(self).inv(*fixed), final(self).dev@ == old(self).dev@,
             out is Ok <==> old(self).legal_take_page(*fixed, id, group),
             out is Err ==> *final(self) == *old(self),
-            out is Ok ==> final(self).log@ == old(self).log@ && final(self).known(id)
-                && final(self).requests@[id.slot as int]->0.tables@[group as int]@.len()
-                    == old(self).requests@[id.slot as int]->0.tables@[group as int]@.len() + 1,
+            out is Ok ==> old(self).did_take_page(*final(self), id, group),
     {
         proof {
             reveal(State::inv_shape);
@@ -78,6 +77,8 @@ impl<S: Sampler> State<S> {
         proof {
             let slot = id.slot as int;
             let r2 = self.requests@[slot]->0;
+            assert(r2.tables@[group as int]@.drop_last() =~= r.tables@[group as int]@);
+            assert(0 <= r2.tables@[group as int]@.last());
             assert(table_ok(before.pools@, before.blocks@, r, slot));
             assert(request_shape(fixed.program, r2)) by {
                 assert forall|g: int| 0 <= g < r2.tables@.len() implies r2.chain@.len() <= (#[trigger] r2.tables@[g])@.len()
@@ -130,14 +131,7 @@ impl<S: Sampler> State<S> {
             final(self).inv(*fixed), final(self).dev@ == old(self).dev@,
             out is Ok <==> old(self).legal_release_behind(id, group),
             out is Err ==> *final(self) == *old(self),
-            out is Ok ==> {
-                let r = old(self).requests@[id.slot as int]->0;
-                let r2 = final(self).requests@[id.slot as int]->0;
-                // Exactly the pages wholly behind the window of the next position are let go.
-                &&& final(self).log@ == old(self).log@ && final(self).known(id)
-                &&& r2 == (Request { tables: r2.tables, ..r })
-                &&& behind_released(r.tables@, r2.tables@, group as int, r.window_page(fixed.program.groups@[group as int]))
-            },
+            out matches Ok(pages) ==> old(self).did_release_behind(*final(self), fixed.program, id, group, pages),
     {
         proof {
             reveal(State::inv_shape);
@@ -170,7 +164,7 @@ impl<S: Sampler> State<S> {
             let mut page: usize = 0;
             while page < end && page < request.tables[group].len()
                 invariant
-                    page <= end, released <= page, group < before.pools@.len() == r.tables@.len(),
+                    page <= end, released == held(r.tables@[group as int]@, page as int), released <= page, group < before.pools@.len() == r.tables@.len(),
                     *self == (State { requests: self.requests, pools: self.pools, ..before }),
                     self.requests@ == before.requests@.update(slot, None),
                     0 <= slot < before.requests@.len(), slot == id.slot,

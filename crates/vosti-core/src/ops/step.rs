@@ -1,5 +1,6 @@
 //! A step up to its logits: begin, put rows in, run.
 
+use crate::effects::*;
 use crate::error::CoreError;
 use crate::ids::{NO_PAGE, PAGE, RequestId, Token};
 use crate::invariant::*;
@@ -31,7 +32,7 @@ impl<S: Sampler> State<S> {
             final(self).inv(*fixed), final(self).dev@ == old(self).dev@,
             out is Ok <==> old(self).legal_plan_begin(),
             out is Err ==> *final(self) == *old(self),
-            out is Ok ==> final(self).log@ == old(self).log@ && final(self).phase is Planning,
+            out is Ok ==> old(self).did_plan_begin(*final(self)),
     {
         match self.phase {
             Phase::Idle => {
@@ -55,7 +56,7 @@ impl<S: Sampler> State<S> {
             final(self).inv(*fixed), final(self).dev@ == old(self).dev@,
             out is Ok <==> old(self).legal_plan_cancel(),
             out is Err ==> *final(self) == *old(self),
-            out is Ok ==> final(self).log@ == old(self).log@ && final(self).phase is Idle,
+            out is Ok ==> old(self).did_drop_step(*final(self)),
     {
         match self.phase {
             Phase::Idle => Err(CoreError::NoStep),
@@ -93,8 +94,7 @@ impl<S: Sampler> State<S> {
             final(self).inv(*fixed), final(self).dev@ == old(self).dev@,
             out is Ok <==> old(self).legal_plan_rows(*fixed, id, rows, drafts@, select),
             out is Err ==> *final(self) == *old(self),
-            out is Ok ==> final(self).log@ == old(self).log@
-                && final(self).plan.sequences@.len() == old(self).plan.sequences@.len() + 1,
+            out is Ok ==> old(self).did_plan_rows(*final(self), id, rows, drafts@, select),
     {
         let selected = self.check_rows(fixed, id, rows, drafts, select)?;
         let ghost before = *self;
@@ -227,9 +227,9 @@ impl<S: Sampler> State<S> {
                 && wanted_brought(old(self).plan, dev@.brought),
             failed ==> kept_outside(fixed.program, old(self).plan, old(self).dev@.cache, dev@.cache),
         ensures
-            final(self).inv(*fixed), final(self).dev@ == dev@, final(self).log@ == old(self).log@,
-            !failed ==> final(self).phase is Ran && final(self).plan == old(self).plan,
-            failed ==> final(self).phase is Idle,
+            final(self).inv(*fixed), final(self).dev@ == dev@,
+            !failed ==> old(self).did_run(*final(self)),
+            failed ==> old(self).did_drop_step(*final(self)),
     {
         let ghost before = *self;
         self.dev = dev;
@@ -246,7 +246,7 @@ impl<S: Sampler> State<S> {
     pub(crate) fn drop_step(&mut self, fixed: &Fixed<S>)
         requires old(self).inv(*fixed),
         ensures
-            final(self).inv(*fixed), final(self).phase is Idle, final(self).log@ == old(self).log@, final(self).dev@ == old(self).dev@,
+            final(self).inv(*fixed), final(self).dev@ == old(self).dev@, old(self).did_drop_step(*final(self)),
     {
         let ghost before = *self;
         let mut i: usize = 0;
@@ -320,7 +320,9 @@ impl SeqPlan {
 }
 
 /// The rows are brought to the host whatever the sampler reads.
-fn shows(select: Select) -> bool {
+fn shows(select: Select) -> (yes: bool)
+    ensures yes <==> !(select is Last),
+{
     match select {
         Select::Last => false,
         Select::Shown | Select::All => true,

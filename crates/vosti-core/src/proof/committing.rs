@@ -20,11 +20,11 @@ use vstd::prelude::*;
 verus! {
 
 /// A request as it was if its sequence is not among the first n, else committed.
-pub open(crate) spec fn pending<T>(plan: StepPlan, was: Option<Request<T>>, is: Option<Request<T>>, n: int) -> bool {
+pub open(crate) spec fn pending<S: Sampler>(plan: StepPlan, was: Option<Request<S::State>>, is: Option<Request<S::State>>, n: int) -> bool {
     match (was, is) {
         (None, None) => true,
         (Some(r), Some(r2)) => if r.planned is Some && r.planned->0 < n {
-            committed(plan, r.planned->0 as int, r, r2)
+            committed::<S>(plan, r.planned->0 as int, r, r2)
         } else {
             r2 == r
         },
@@ -70,7 +70,7 @@ pub open(crate) spec fn agree_before(a: Seq<Token>, b: Seq<Token>, n: int) -> bo
 }
 
 /// What committing a sequence does to its request.
-pub open(crate) spec fn committed<T>(plan: StepPlan, q: int, r: Request<T>, r2: Request<T>) -> bool {
+pub open(crate) spec fn committed<S: Sampler>(plan: StepPlan, q: int, r: Request<S::State>, r2: Request<S::State>) -> bool {
     let s = plan.sequences@[q];
     &&& r2 == (Request { history: r2.history, cached: r2.cached, done: r2.done, state: r2.state, planned: None, ..r })
     &&& r.history@.len() <= r2.history@.len()
@@ -80,6 +80,21 @@ pub open(crate) spec fn committed<T>(plan: StepPlan, q: int, r: Request<T>, r2: 
     &&& r2.cached <= s.first_position + s.rows
     &&& s.emits <==> r.history@.len() < r2.history@.len()
     &&& agree_before(r.history@ + drafts_of(plan, q), r2.history@, r2.cached as int)
+    &&& s.emits ==> ended::<S>(plan, q, r, r2)
+    // Without a choice there is no other state.
+    &&& !s.emits ==> r2.done == r.done && r2.state == r.state && r2.history == r.history
+}
+
+/// It went on as long as it could: the request is done, the drafts are used up, the next draft is not the token that came, or the
+/// sampler now reads what was not brought to the host.
+pub open(crate) spec fn ended<S: Sampler>(plan: StepPlan, q: int, r: Request<S::State>, r2: Request<S::State>) -> bool {
+    let s = plan.sequences@[q];
+    let drafts = drafts_of(plan, q);
+    let n = r2.history@.len() - r.history@.len();
+    ||| r2.done
+    ||| n == s.drafts + 1
+    ||| 1 <= n <= s.drafts && drafts[n - 1] != r2.history@.last()
+    ||| !s.brings(S::reads_of(S::state_bits(&r2.state)))
 }
 
 /// Only this request's view has changed.
@@ -169,7 +184,7 @@ pub(crate) proof fn lemma_committed<S: Sampler>(fixed: Fixed<S>, a: State<S>, no
             &&& live(now.requests@, slot) && now.requests@[slot] == a.requests@[slot]
             &&& b.requests@[slot] is Some
             &&& b.requests@ =~= now.requests@.update(slot, b.requests@[slot])
-            &&& committed(a.plan, q, r, r2)
+            &&& committed::<S>(a.plan, q, r, r2)
             &&& request_shape(fixed.program, r2)
             &&& logged(now.log@, b.log@, r.serial)
             &&& view_ok(a.world(fixed), views(b.log@)[r.serial])

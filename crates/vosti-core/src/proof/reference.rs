@@ -1,9 +1,10 @@
 //! The reference run: what a request's records would be if it were alone, each token from one cold forward of the whole
-//! history. And: requests whose records are prefixes of one reference run are answered alike.
+//! history. And: two worlds that are one W have one reference run, and requests whose records are prefixes of it are answered
+//! alike.
 
 use super::canonical::*;
 use crate::ids::Token;
-use crate::program::Program;
+use crate::program::*;
 use crate::seam::*;
 use crate::spec::*;
 use vstd::prelude::*;
@@ -15,6 +16,33 @@ pub ghost struct World {
     pub w: Kernels,
     pub program: Program,
     pub choice: spec_fn(Bits, Bits) -> (Token, Bits, bool),
+}
+
+/// Two ops mean the same.
+pub open(crate) spec fn same_op(a: Op, b: Op) -> bool {
+    match (a, b) {
+        (Op::Embed { k, out }, Op::Embed { k: k2, out: out2 }) => k == k2 && out == out2,
+        (Op::Rowwise { k, ins, outs, rows }, Op::Rowwise { k: k2, ins: ins2, outs: outs2, rows: rows2 }) =>
+            k == k2 && ins@ == ins2@ && outs@ == outs2@ && rows == rows2,
+        (Op::StoreKv { k, ins, layer }, Op::StoreKv { k: k2, ins: ins2, layer: layer2 }) => k == k2 && ins@ == ins2@ && layer == layer2,
+        (Op::Attend { k, q, layer, out, window }, Op::Attend { k: k2, q: q2, layer: layer2, out: out2, window: window2 }) =>
+            k == k2 && q == q2 && layer == layer2 && out == out2 && window == window2,
+        _ => false,
+    }
+}
+
+/// Two programs mean the same: op by op, the same logits buffer, the same context.
+pub open(crate) spec fn same_program(a: Program, b: Program) -> bool {
+    &&& a.ops@.len() == b.ops@.len() && a.logits == b.logits && a.context == b.context
+    &&& forall|n: int| 0 <= n < a.ops@.len() ==> same_op(#[trigger] a.ops@[n], b.ops@[n])
+}
+
+/// Two worlds are one W: the kernels' functions, what the program means, and the sampler's choice of each row in each state.
+/// Nothing is said of devices, pages, limits or types.
+pub open(crate) spec fn share_w(a: World, b: World) -> bool {
+    &&& a.w == b.w
+    &&& same_program(a.program, b.program)
+    &&& forall|state: Bits, row: Bits| #[trigger] (a.choice)(state, row) == (b.choice)(state, row)
 }
 
 /// Where the reference run of a request is after some records.
@@ -70,15 +98,95 @@ pub proof fn lemma_reference(world: World, prompt: Seq<Token>, initial: Bits, m:
     }
 }
 
-pub proof fn lemma_alike(world: World, a: Seen<Bits, Bits>, b: Seen<Bits, Bits>)
-    requires view_ok(world, a), view_ok(world, b),
+/// What a program means depends on nothing but its ops.
+proof fn lemma_same_canon(w: Kernels, a: Program, b: Program, n: nat, h: Seq<Token>, p: int, x: u32)
+    requires same_program(a, b),
+    ensures canon(w, a, n, h, p, x) == canon(w, b, n, h, p, x),
+    decreases n, 0nat,
+{
+    if n != 0 && n <= a.ops@.len() {
+        let m = (n - 1) as nat;
+        assert(same_op(a.ops@[m as int], b.ops@[m as int]));
+        lemma_same_canon(w, a, b, m, h, p, x);
+        match a.ops@[m as int] {
+            Op::Rowwise { ins, .. } => lemma_same_ins(w, a, b, m, h, p, ins@),
+            Op::Attend { q, layer, window, .. } => {
+                lemma_same_canon(w, a, b, m, h, p, q);
+                let s = canon_kvs(w, a, m, h, p, layer, window);
+                let t = canon_kvs(w, b, m, h, p, layer, window);
+                assert forall|j: int| 0 <= j < window_span(window, p) implies s[j] == t[j] by {
+                    lemma_same_kv(w, a, b, m, h, window_lo(window, p) + j, layer);
+                }
+                assert(s =~= t);
+            },
+            _ => {},
+        }
+    }
+}
+
+proof fn lemma_same_ins(w: Kernels, a: Program, b: Program, n: nat, h: Seq<Token>, p: int, ins: Seq<u32>)
+    requires same_program(a, b),
+    ensures canon_ins(w, a, n, h, p, ins) == canon_ins(w, b, n, h, p, ins),
+    decreases n, 2nat,
+{
+    let s = canon_ins(w, a, n, h, p, ins);
+    let t = canon_ins(w, b, n, h, p, ins);
+    assert forall|i: int| 0 <= i < ins.len() implies s[i] == t[i] by {
+        lemma_same_canon(w, a, b, n, h, p, ins[i]);
+    }
+    assert(s =~= t);
+}
+
+proof fn lemma_same_kv(w: Kernels, a: Program, b: Program, n: nat, h: Seq<Token>, j: int, layer: u32)
+    requires same_program(a, b),
+    ensures canon_kv(w, a, n, h, j, layer) == canon_kv(w, b, n, h, j, layer),
+    decreases n, 1nat,
+{
+    if n != 0 && n <= a.ops@.len() {
+        let m = (n - 1) as nat;
+        assert(same_op(a.ops@[m as int], b.ops@[m as int]));
+        lemma_same_kv(w, a, b, m, h, j, layer);
+        if let Op::StoreKv { ins, .. } = a.ops@[m as int] {
+            lemma_same_ins(w, a, b, m, h, j, ins@);
+        }
+    }
+}
+
+/// Worlds that are one W have one reference run.
+pub proof fn lemma_same_reference(a: World, b: World, prompt: Seq<Token>, initial: Bits, n: nat)
+    requires share_w(a, b),
+    ensures reference(a, prompt, initial, n) == reference(b, prompt, initial, n),
+    decreases n,
+{
+    if n > 0 {
+        lemma_same_reference(a, b, prompt, initial, (n - 1) as nat);
+        let at = reference(a, prompt, initial, (n - 1) as nat);
+        lemma_same_canon(a.w, a.program, b.program, a.program.ops@.len(), at.history, at.history.len() - 1, a.program.logits);
+        let logits = canon_logits(a.w, a.program, at.history, at.history.len() - 1);
+        assert((a.choice)(at.state, logits) == (b.choice)(at.state, logits));
+    }
+}
+
+pub proof fn lemma_share_itself(a: World)
+    ensures share_w(a, a),
+{
+}
+
+/// Two views of one W, each a prefix of its reference run, are alike.
+pub proof fn lemma_alike(one: World, a: Seen<Bits, Bits>, other: World, b: Seen<Bits, Bits>)
+    requires view_ok(one, a), view_ok(other, b), share_w(one, other),
     ensures answered_alike(a, b),
 {
+    let (n, m) = (a.entries.len(), b.entries.len());
+    lemma_same_reference(one, other, b.prompt, b.initial, m);
     if a.prompt == b.prompt && a.initial == b.initial {
-        if a.entries.len() <= b.entries.len() {
-            lemma_reference(world, a.prompt, a.initial, a.entries.len(), b.entries.len());
+        lemma_same_reference(one, other, a.prompt, a.initial, n);
+        if n <= m {
+            lemma_reference(one, a.prompt, a.initial, n, m);
+            assert(n < m ==> !reference(other, b.prompt, b.initial, n).done);
         } else {
-            lemma_reference(world, a.prompt, a.initial, b.entries.len(), a.entries.len());
+            lemma_reference(one, a.prompt, a.initial, m, n);
+            assert(!reference(one, a.prompt, a.initial, m).done);
         }
     }
 }
@@ -87,16 +195,6 @@ pub proof fn lemma_alike(world: World, a: Seen<Bits, Bits>, b: Seen<Bits, Bits>)
 pub open(crate) spec fn views_ok(world: World, log: Seq<Event<Bits, Bits>>) -> bool {
     &&& orderly(log)
     &&& forall|k: u64| #[trigger] views(log).contains_key(k) ==> view_ok(world, views(log)[k])
-}
-
-pub proof fn lemma_deterministic(world: World, log: Seq<Event<Bits, Bits>>)
-    requires views_ok(world, log),
-    ensures deterministic(log),
-{
-    assert forall|a: u64, b: u64| views(log).contains_key(a) && views(log).contains_key(b)
-        implies answered_alike(#[trigger] views(log)[a], #[trigger] views(log)[b]) by {
-        lemma_alike(world, views(log)[a], views(log)[b]);
-    }
 }
 
 } // verus!

@@ -1,15 +1,16 @@
-//! A device and a sampler that meet the contracts of `seam.rs`, verified: so the contracts do not contradict each other,
-//! for any program that passes its check and any plan that the core makes.
+//! A device and a sampler that meet the contracts of `seam.rs`, verified: so the contracts do not contradict each other, for any
+//! program that passes its check and any plan that the core makes.
 //!
-//! The device's rows are ghost values: it executes nothing. Its sampler counts down. `scenario` drives the core over
-//! both through admission, chunks, drafts, records, publication, attachment, preemption and eviction; a test runs it.
+//! They are as contrary as the contracts let them be, so that a contract which asks for more than it says is not met: pools
+//! differ by group, slots begin infinite, runs fail when they are told to, with the cache intact or not, what a failed run may
+//! change it does change, nothing is brought to the host but what was asked for, and tokens, lists and rows vary. Most values
+//! are ghosts, but rows of logits are there: by the device's kernels a row's contents are its position.
+//!
+//! `witness.rs` runs the core over both.
 
 use super::canonical::*;
 use super::forward::*;
 use super::reference::*;
-use super::trace::*;
-use crate::core::Core;
-use crate::error::CoreError;
 use crate::ids::{BlockId, NO_PAGE, PAGE, RequestId, Token};
 use crate::ops::commit::*;
 use crate::plan::*;
@@ -21,17 +22,39 @@ use vstd::prelude::*;
 
 verus! {
 
-/// A device whose rows are ghost values.
+/// A contrary device.
 pub struct Symbolic {
     pub(crate) rows_max: usize,
+    /// Pages of the first group; each next group has one more.
     pub(crate) pages: usize,
-    pub(crate) w: Ghost<Kernels>,
+    /// What the next runs end with, and which of them is next.
+    pub(crate) failures: Vec<Option<DeviceError>>,
+    pub(crate) next: usize,
     pub(crate) cache: Ghost<spec_fn(u32, int, int) -> Bits>,
     /// Room for as many rows of logits as a step may select, and how many there are.
-    pub(crate) logits: Vec<Ghost<Bits>>,
+    pub(crate) logits: Vec<Shown>,
     pub(crate) count: usize,
     /// What of each is on the host.
     pub(crate) brought: Ghost<spec_fn(int, Reads) -> bool>,
+    pub(crate) errors: Ghost<Seq<DeviceError>>,
+}
+
+/// A row of logits: its contents, and those of its list.
+#[derive(Clone, Copy)]
+pub struct Shown {
+    pub(crate) row: u64,
+    pub(crate) list: u64,
+}
+
+/// Its kernels. Rows may hold anything, slots only what is finite.
+pub open(crate) spec fn kernels() -> Kernels {
+    Kernels {
+        embed: |k: u32, token: Token| Bits { code: token - 7 },
+        rowwise: |k: u32, ins: Seq<Bits>, out: int, position: int| Bits { code: position },
+        store: |k: u32, ins: Seq<Bits>, position: int| Bits { code: if ins.len() > 0 && ins[0].code > 0 { ins[0].code } else { 0 } },
+        attend: |k: u32, q: Bits, kv: Seq<Bits>, position: int| Bits { code: if kv.len() > 0 { q.code - kv.last().code } else { q.code } },
+        finite: |kv: Bits| kv.code >= 0,
+    }
 }
 
 /// One op, as a function of memory.
@@ -206,44 +229,130 @@ proof fn lemma_memories(limits: Limits, w: Kernels, program: Program, plan: Step
     }
 }
 
-impl Symbolic {
-    /// A device with so many pages per group. Any kernels will do whose rows are all finite.
-    pub fn new(rows_max: usize, pages: usize) -> Self {
-        let ghost w = Kernels {
-            embed: |k: u32, token: Token| Bits { code: token as int },
-            rowwise: |k: u32, ins: Seq<Bits>, out: int, position: int| Bits { code: position },
-            store: |k: u32, ins: Seq<Bits>, position: int| Bits { code: position },
-            attend: |k: u32, q: Bits, kv: Seq<Bits>, position: int| q,
-            finite: |kv: Bits| true,
-        };
-        Symbolic {
-            rows_max,
-            pages,
-            w: Ghost(w),
-            cache: Ghost(|layer: u32, page: int, offset: int| Bits { code: 0 }),
-            logits: blank_rows(rows_max),
-            count: 0,
-            brought: Ghost(|i: int, what: Reads| false),
+/// Rows of a Selected buffer that was written hold their positions: only row-wise ops write such a buffer.
+proof fn lemma_positions(limits: Limits, program: Program, plan: StepPlan, start: Memory, n: nat, b: u32, t: int)
+    requires
+        program.wf(), plan_ok(limits, program, plan), n <= program.ops@.len(), 0 <= t < plan.selected@.len(),
+        b < program.buffers@.len(), program.buffers@[b as int].rows is Selected, program.written(n as int, b),
+    ensures (memories(kernels(), program, plan, start, n).last().rows)(b, t).code == plan.positions@[plan.selected@[t] as int],
+    decreases n,
+{
+    reveal(Program::written);
+    if n > 0 {
+        let m = (n - 1) as nat;
+        assert(program.op_wf(m as int)) by { reveal(Program::ops_wf); }
+        lemma_memories(limits, kernels(), program, plan, start, m);
+        let (ms, a) = (memories(kernels(), program, plan, start, n), memories(kernels(), program, plan, start, m).last());
+        assert(ms.last() == apply(kernels(), program, plan, program.ops@[m as int], a));
+        if program.ops@[m as int].writes(b) {
+            if let Op::Rowwise { outs, rows, .. } = program.ops@[m as int] {
+                let o = outs@.index_of(b);
+                assert(outs@[o] == b && program.writable(outs@[o], rows));
+            }
+        } else {
+            lemma_positions(limits, program, plan, start, m, b, t);
         }
-    }
-
-    /// The kernels, made finite.
-    spec fn kernels(self) -> Kernels {
-        Kernels { finite: |kv: Bits| true, ..self.w@ }
     }
 }
 
-impl Device for Symbolic {
-    type Logits = Ghost<Bits>;
+/// Every selected row is a packed row.
+proof fn lemma_selected(limits: Limits, program: Program, plan: StepPlan)
+    requires plan_packed(limits, program, plan),
+    ensures forall|t: int| 0 <= t < plan.selected@.len() ==> (#[trigger] plan.selected@[t]) < plan.positions@.len(),
+{
+    reveal(plan_packed);
+    assert forall|t: int| 0 <= t < plan.selected@.len() implies (#[trigger] plan.selected@[t]) < plan.positions@.len() by {
+        let q = lemma_selected_of(plan.sequences@, plan.sequences@.len() as int, t);
+        let s = plan.sequences@[q];
+        assert(seq_ok(limits, program, plan, q));
+        assert(plan.selected@[s.compact(t - s.first_selected)] == s.row(s.unselected() + (t - s.first_selected)));
+    }
+}
 
-    type Top = Ghost<Bits>;
+/// The sequence that a selected row is of.
+proof fn lemma_selected_of(sequences: Seq<SeqPlan>, n: int, t: int) -> (q: int)
+    requires 0 <= n <= sequences.len(), 0 <= t < selected_before(sequences, n),
+    ensures 0 <= q < n, selected_before(sequences, q) <= t < selected_before(sequences, q) + sequences[q].selected,
+    decreases n,
+{
+    if t >= selected_before(sequences, n - 1) { n - 1 } else { lemma_selected_of(sequences, n - 1, t) }
+}
+
+/// Slots stay finite: store kernels store what is finite, and nothing else writes.
+proof fn lemma_stays_finite(limits: Limits, program: Program, plan: StepPlan, start: Memory, n: nat)
+    requires n <= program.ops@.len(), all_finite(kernels(), start.cache),
+    ensures all_finite(kernels(), memories(kernels(), program, plan, start, n).last().cache),
+    decreases n,
+{
+    if n > 0 {
+        lemma_stays_finite(limits, program, plan, start, (n - 1) as nat);
+        let a = memories(kernels(), program, plan, start, (n - 1) as nat).last();
+        let b = memories(kernels(), program, plan, start, n).last();
+        assert(b == apply(kernels(), program, plan, program.ops@[n - 1], a));
+        assert forall|layer: u32, page: int, offset: int| (kernels().finite)(#[trigger] (b.cache)(layer, page, offset)) by {
+            assert((kernels().finite)((a.cache)(layer, page, offset)));
+        }
+    }
+}
+
+/// The row of logits of a position.
+pub open(crate) spec fn shown(position: u32) -> Shown {
+    Shown { row: position as u64, list: (position / 2) as u64 }
+}
+
+/// Room for so many rows.
+fn blank_rows(n: usize) -> (rows: Vec<Shown>)
+    ensures rows@.len() == n,
+{
+    let mut rows: Vec<Shown> = Vec::with_capacity(n);
+    let mut i: usize = 0;
+    while i < n
+        invariant i <= n, rows@.len() == i,
+        decreases n - i,
+    {
+        rows.push(Shown { row: 0, list: 0 });
+        i += 1;
+    }
+    rows
+}
+
+impl Symbolic {
+    /// A device with so many rows and pages, whose runs end like this, one after the other; those after them are fine.
+    pub fn new(rows_max: usize, pages: usize, failures: Vec<Option<DeviceError>>) -> (device: Self)
+        ensures
+            device.w() == kernels(), device.limits().rows == rows_max, device.limits().selected == rows_max,
+            forall|g: int| #[trigger] (device.limits().pages)(g) == pages_of(pages, g),
+    {
+        Symbolic {
+            rows_max,
+            pages,
+            failures,
+            next: 0,
+            cache: Ghost(|layer: u32, page: int, offset: int| Bits { code: -1 }),
+            logits: blank_rows(rows_max),
+            count: 0,
+            brought: Ghost(|i: int, what: Reads| false),
+            errors: Ghost(Seq::empty()),
+        }
+    }
+}
+
+/// Each group has one page more than the one before it.
+pub open(crate) spec fn pages_of(first: usize, group: int) -> usize {
+    if 0 <= group && first + group <= usize::MAX { (first + group) as usize } else { usize::MAX }
+}
+
+impl Device for Symbolic {
+    type Logits = u64;
+
+    type Top = u64;
 
     closed spec fn w(&self) -> Kernels {
-        self.kernels()
+        kernels()
     }
 
     closed spec fn limits(&self) -> Limits {
-        Limits { rows: self.rows_max, selected: self.logits.len(), pages: |g: int| self.pages, top: 1 }
+        Limits { rows: self.rows_max, selected: self.logits.len(), pages: |g: int| pages_of(self.pages, g), top: 3 }
     }
 
     closed spec fn cache(&self) -> spec_fn(u32, int, int) -> Bits {
@@ -251,23 +360,27 @@ impl Device for Symbolic {
     }
 
     closed spec fn logits_rows(&self) -> Seq<Bits> {
-        Seq::new(if self.count <= self.logits@.len() { self.count as nat } else { 0 }, |t: int| self.logits@[t]@)
+        Seq::new(if self.count <= self.logits@.len() { self.count as nat } else { 0 }, |t: int| Bits { code: self.logits@[t].row as int })
     }
 
-    closed spec fn logits_of<'a>(bits: Bits) -> &'a Ghost<Bits> {
-        &Ghost(bits)
+    closed spec fn logits_of<'a>(bits: Bits) -> &'a u64 {
+        &(bits.code as u64)
     }
 
     closed spec fn best_of(bits: Bits) -> Token {
-        0
+        (bits.code % 7) as u32
     }
 
-    closed spec fn top_of<'a>(bits: Bits) -> &'a Ghost<Bits> {
-        &Ghost(bits)
+    closed spec fn top_of<'a>(bits: Bits) -> &'a u64 {
+        &((bits.code / 2) as u64)
     }
 
     closed spec fn brought(&self) -> spec_fn(int, Reads) -> bool {
-        self.brought@
+        |i: int, what: Reads| (self.brought@)(i, what) && (what is Top ==> self.logits@[i].list == self.logits@[i].row / 2)
+    }
+
+    closed spec fn errors(&self) -> Seq<DeviceError> {
+        self.errors@
     }
 
     fn rows_max(&self) -> usize {
@@ -279,40 +392,61 @@ impl Device for Symbolic {
     }
 
     fn pages(&self, group: usize) -> usize {
-        self.pages
+        if self.pages <= usize::MAX - group { self.pages + group } else { usize::MAX }
     }
 
     fn top_max(&self) -> usize {
-        1
+        3
     }
 
     fn clear(&mut self) {
+        self.cache = Ghost(|layer: u32, page: int, offset: int| Bits { code: 0 });
     }
 
     fn run(&mut self, program: &Program, plan: &StepPlan) -> Result<(), DeviceError> {
-        let ghost w = self.kernels();
-        let ghost limits = self.limits();
-        let ghost start = Memory { rows: |b: u32, t: int| Bits { code: 0 }, cache: self.cache@ };
-        let ghost ms = memories(w, *program, *plan, start, program.ops@.len());
-        let ghost last = ms[ms.len() - 1];
-        let ghost rows = Seq::new(plan.selected@.len(), |t: int| (last.rows)(program.logits, t));
         let ghost before = self.cache@;
+        let mut failure: Option<DeviceError> = None;
+        if self.next < self.failures.len() {
+            core::mem::swap(&mut self.failures[self.next], &mut failure);
+            self.next += 1;
+        }
+        if let Some(error) = failure {
+            self.errors = Ghost(self.errors@.push(error));
+            self.brought = Ghost(|i: int, what: Reads| false);
+            if error.intact {
+                self.cache = Ghost(|layer: u32, page: int, offset: int| if written_slot(*plan, group_of(*program, layer), page, offset) {
+                    Bits { code: 13 }
+                } else {
+                    before(layer, page, offset)
+                });
+            } else {
+                self.cache = Ghost(|layer: u32, page: int, offset: int| Bits { code: -13 });
+            }
+            return Err(error);
+        }
+        let ghost start = Memory { rows: |b: u32, t: int| Bits { code: -1 }, cache: before };
+        let ghost ms = memories(kernels(), *program, *plan, start, program.ops@.len());
+        let ghost last = ms[ms.len() - 1];
         proof {
-            lemma_memories(limits, w, *program, *plan, start, program.ops@.len());
+            lemma_memories(self.limits(), kernels(), *program, *plan, start, program.ops@.len());
+            reveal(plan_packed);
         }
         self.cache = Ghost(last.cache);
+        let ghost now = *self;
+        proof { lemma_selected(old(self).limits(), *program, *plan); }
         let n = plan.selected.len();
         let capacity = self.logits.len();
-        proof { reveal(plan_packed); }
         let mut i: usize = 0;
         while i < n
             invariant
-                i <= n <= self.logits@.len(), n == rows.len(), self.logits@.len() == capacity,
-                *self == (Symbolic { logits: self.logits, cache: Ghost(last.cache), ..*old(self) }),
-                forall|j: int| 0 <= j < i ==> (#[trigger] self.logits@[j])@ == rows[j],
+                i <= n <= capacity, n == plan.selected@.len(), self.logits@.len() == capacity,
+                forall|j: int| 0 <= j < n ==> (#[trigger] plan.selected@[j]) < plan.positions@.len(),
+                *self == (Symbolic { logits: self.logits, ..now }),
+                forall|j: int| 0 <= j < i ==> #[trigger] self.logits@[j] == shown(plan.positions@[plan.selected@[j] as int]),
             decreases n - i,
         {
-            self.logits[i] = Ghost(rows[i as int]);
+            let position = plan.positions[plan.selected[i] as usize] as u64;
+            self.logits[i] = Shown { row: position, list: position / 2 };
             i += 1;
         }
         self.count = n;
@@ -321,202 +455,29 @@ impl Device for Symbolic {
             && plan.sequences@[q].brings(what) && 0 <= i < plan.sequences@[q].selected
             && row == #[trigger] plan.sequences@[q].compact(i));
         proof {
-            assert(self.logits_rows() =~= rows);
-            assert(chain_ran(w, *program, *plan, ms));
+            assert(chain_ran(kernels(), *program, *plan, ms));
+            assert forall|t: int| 0 <= t < self.logits_rows().len() implies #[trigger] self.logits_rows()[t] == (last.rows)(program.logits, t) by {
+                lemma_positions(old(self).limits(), *program, *plan, start, program.ops@.len(), program.logits, t);
+            }
+            lemma_stays_finite(old(self).limits(), *program, *plan, start, program.ops@.len());
+            assert forall|q: int, i: int, what: Reads| 0 <= q < plan.sequences@.len() && plan.sequences@[q].brings(what)
+                && 0 <= i < plan.sequences@[q].selected implies #[trigger] (self.brought())(plan.sequences@[q].compact(i), what) by {
+                assert(seq_ok(old(self).limits(), *program, *plan, q)) by { let _ = plan.sequences@[q]; }
+            }
         }
         Ok(())
     }
 
-    fn logits(&self, selected: usize) -> &Ghost<Bits> {
-        proof { assert(self.logits_rows()[selected as int] == self.logits@[selected as int]@); }
-        &self.logits[selected]
+    fn logits(&self, selected: usize) -> &u64 {
+        &self.logits[selected].row
     }
 
     fn best(&self, selected: usize) -> Token {
-        0
+        (self.logits[selected].row % 7) as u32
     }
 
-    fn top(&self, selected: usize) -> &Ghost<Bits> {
-        proof { assert(self.logits_rows()[selected as int] == self.logits@[selected as int]@); }
-        &self.logits[selected]
-    }
-}
-
-/// Room for so many rows.
-fn blank_rows(n: usize) -> Vec<Ghost<Bits>> {
-    let mut out: Vec<Ghost<Bits>> = Vec::with_capacity(n);
-    let mut i: usize = 0;
-    while i < n
-        invariant i <= n,
-        decreases n - i,
-    {
-        out.push(Ghost(Bits { code: 0 }));
-        i += 1;
-    }
-    out
-}
-
-/// What the scenario saw.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Scene {
-    pub records: usize,
-    pub published: usize,
-    pub attached: usize,
-    pub evicted: usize,
-}
-
-/// A program of every kind of op over one group.
-fn small_program() -> (program: Program)
-    ensures program.groups@.len() == 1,
-{
-    let row = BufferDecl { width: 1, dtype: Dtype::Act, rows: RowSet::All };
-    let mut buffers = Vec::new();
-    buffers.push(row);
-    buffers.push(row);
-    buffers.push(BufferDecl { width: 9, dtype: Dtype::F32, rows: RowSet::Selected });
-    let mut groups = Vec::new();
-    groups.push(GroupDecl { window: None, kv_heads: 1, head_dim: 1 });
-    let mut layers = Vec::new();
-    layers.push(LayerDecl { group: 0 });
-    let mut ops = Vec::new();
-    ops.push(Op::Embed { k: 0, out: 0 });
-    ops.push(Op::StoreKv { k: 0, ins: one(0), layer: 0 });
-    ops.push(Op::Attend { k: 0, q: 0, layer: 0, out: 1, window: None });
-    ops.push(Op::Rowwise { k: 0, ins: one(1), outs: one(2), rows: RowSet::Selected });
-    Program { ops, buffers, groups, layers, logits: 2, vocab: 9, context: 200, kernels: 1 }
-}
-
-fn one(x: u32) -> (list: Vec<u32>)
-    ensures list@ == seq![x],
-{
-    let mut list = Vec::new();
-    list.push(x);
-    proof { assert(list@ =~= seq![x]); }
-    list
-}
-
-fn zeros(n: usize) -> Vec<Token> {
-    let mut prompt: Vec<Token> = Vec::new();
-    let mut i: usize = 0;
-    while i < n
-        invariant i <= n,
-        decreases n - i,
-    {
-        prompt.push(0);
-        i += 1;
-    }
-    prompt
-}
-
-/// One step of one request with these rows and drafts; how many records it gave.
-fn step(core: &mut Core<Symbolic, Countdown>, id: RequestId, rows: usize, drafts: &[Token]) -> Result<usize, CoreError> {
-    core.plan_begin()?;
-    core.plan_rows(id, rows, drafts, Select::Last)?;
-    core.run()?;
-    let records = core.commit()?;
-    Ok(records.len())
-}
-
-/// Admit, chunk, emit, draft, publish; admit again, attach, emit; preempt, attach again, emit; evict. `Err` would be a
-/// refusal.
-pub fn scenario() -> Result<Scene, CoreError> {
-    let mut core = Core::new(Symbolic::new(128, 8), Countdown { vocab: 9 }, small_program())?;
-    let first = core.admit(zeros(70), 0, 5)?;
-    core.take_page(first, 0)?;
-    core.take_page(first, 0)?;
-    let mut records = step(&mut core, first, 40, zeros(0).as_slice())?;
-    records = records.saturating_add(step(&mut core, first, 30, zeros(0).as_slice())?);
-    // The sampler counts down from 5: the next tokens are 4 and 3, so the second draft is wrong.
-    let mut drafts: Vec<Token> = Vec::new();
-    drafts.push(4);
-    drafts.push(8);
-    records = records.saturating_add(step(&mut core, first, 1, drafts.as_slice())?);
-    let block = match core.publish(first)? {
-        Some(block) => block,
-        None => return Err(CoreError::BlockMismatch),
-    };
-    let second = core.admit(zeros(70), 0, 1)?;
-    core.attach(second, block)?;
-    core.take_page(second, 0)?;
-    records = records.saturating_add(step(&mut core, second, 6, zeros(0).as_slice())?);
-    core.finish(second)?;
-    // The first loses its pages, finds its own block again, and computes the rest: 73 tokens, 64 of them attached.
-    core.preempt(first)?;
-    core.attach(first, block)?;
-    core.take_page(first, 0)?;
-    records = records.saturating_add(step(&mut core, first, 9, zeros(0).as_slice())?);
-    core.abort(first)?;
-    core.evict(block)?;
-    Ok(Scene { records, published: 1, attached: 2, evicted: 1 })
-}
-
-/// A sampler that counts down: its state is how many tokens are left. It reads rows while more than three are, and a
-/// list when two are.
-pub struct Countdown {
-    pub(crate) vocab: u32,
-}
-
-impl Sampler for Countdown {
-    type Logits = Ghost<Bits>;
-
-    type Top = Ghost<Bits>;
-
-    type State = u32;
-
-    closed spec fn w(&self) -> Bits {
-        Bits { code: self.vocab as int }
-    }
-
-    closed spec fn state_bits(state: &u32) -> Bits {
-        Bits { code: *state as int }
-    }
-
-    closed spec fn choice(w: Bits, state: Bits, logits: &Ghost<Bits>) -> (Token, Bits, bool) {
-        (
-            if state.code < w.code { state.code as u32 } else { 0 },
-            Bits { code: if state.code > 0 { state.code - 1 } else { 0 } },
-            state.code <= 1,
-        )
-    }
-
-    closed spec fn choice_best(w: Bits, state: Bits, best: Token) -> (Token, Bits, bool) {
-        Self::choice(w, state, &Ghost(state))
-    }
-
-    closed spec fn choice_top(w: Bits, state: Bits, top: &Ghost<Bits>) -> (Token, Bits, bool) {
-        Self::choice(w, state, top)
-    }
-
-    closed spec fn reads_of(state: Bits) -> Reads {
-        if state.code > 3 { Reads::Row } else if state.code == 2 { Reads::Top } else { Reads::Best }
-    }
-
-    closed spec fn vocab_limit(&self) -> u32 {
-        if self.vocab == 0 { 1 } else { self.vocab }
-    }
-
-    fn vocab(&self) -> u32 {
-        if self.vocab == 0 { 1 } else { self.vocab }
-    }
-
-    fn sample(&self, state: &mut u32, logits: &Ghost<Bits>) -> (Token, bool) {
-        let n = *state;
-        if n > 0 {
-            *state = n - 1;
-        }
-        (if n < self.vocab { n } else { 0 }, n <= 1)
-    }
-
-    fn reads(&self, state: &u32) -> Reads {
-        if *state > 3 { Reads::Row } else if *state == 2 { Reads::Top } else { Reads::Best }
-    }
-
-    fn sample_best(&self, state: &mut u32, best: Token) -> (Token, bool) {
-        self.sample(state, &Ghost(Bits { code: 0 }))
-    }
-
-    fn sample_top(&self, state: &mut u32, top: &Ghost<Bits>) -> (Token, bool) {
-        self.sample(state, top)
+    fn top(&self, selected: usize) -> &u64 {
+        &self.logits[selected].list
     }
 }
 

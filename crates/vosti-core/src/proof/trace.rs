@@ -1,4 +1,5 @@
-//! The trace relation, exactly what the operations of the core ensure, and the theorem: every trace is deterministic.
+//! The trace relation, exactly what the operations of the core ensure, and the theorem: any two executions that share W are
+//! deterministic.
 
 use super::canonical::*;
 use super::forward::*;
@@ -6,6 +7,7 @@ use super::reference::*;
 use super::stepping::*;
 use crate::block::*;
 use crate::core::Core;
+use crate::effects::*;
 use crate::error::CoreError;
 use crate::ids::{BlockId, NO_PAGE, PAGE, RequestId, Token};
 use crate::invariant::*;
@@ -20,9 +22,9 @@ use vstd::prelude::*;
 
 verus! {
 
-/// An operation and its arguments. The salt and the pages involved are no part of what is promised.
+/// An operation and its arguments.
 pub ghost enum Call {
-    Admit { prompt: Seq<Token>, state: Bits },
+    Admit { prompt: Seq<Token>, salt: u64, state: Bits },
     Attach { request: RequestId, block: BlockId },
     TakePage { request: RequestId, group: usize },
     ReleaseBehind { request: RequestId, group: usize },
@@ -43,10 +45,14 @@ pub ghost enum Call {
 pub ghost enum Answer {
     /// Not legal: nothing changed.
     Refused,
-    /// The device failed: the step is abandoned.
-    Failed,
+    /// The device failed with this error: the step is abandoned.
+    Failed { error: DeviceError },
     /// A new request.
-    Admitted { request: u64 },
+    Admitted { request: RequestId },
+    /// Pages were let go.
+    Released { pages: usize },
+    /// A block was published, or there was none to publish.
+    Published { block: Option<BlockId> },
     /// Records, and the rows of logits that the device holds.
     Committed { records: Seq<Record>, logits: Seq<Bits> },
     /// Anything else.
@@ -59,7 +65,21 @@ pub open(crate) spec fn answer<T>(out: Result<T, CoreError>) -> Answer {
 
 pub open(crate) spec fn answer_admit(out: Result<RequestId, CoreError>) -> Answer {
     match out {
-        Ok(id) => Answer::Admitted { request: id.serial },
+        Ok(id) => Answer::Admitted { request: id },
+        Err(_) => Answer::Refused,
+    }
+}
+
+pub open(crate) spec fn answer_release(out: Result<usize, CoreError>) -> Answer {
+    match out {
+        Ok(pages) => Answer::Released { pages },
+        Err(_) => Answer::Refused,
+    }
+}
+
+pub open(crate) spec fn answer_publish(out: Result<Option<BlockId>, CoreError>) -> Answer {
+    match out {
+        Ok(block) => Answer::Published { block },
         Err(_) => Answer::Refused,
     }
 }
@@ -67,7 +87,7 @@ pub open(crate) spec fn answer_admit(out: Result<RequestId, CoreError>) -> Answe
 pub open(crate) spec fn answer_run(out: Result<(), CoreError>) -> Answer {
     match out {
         Ok(()) => Answer::Done,
-        Err(CoreError::Device { .. }) => Answer::Failed,
+        Err(CoreError::Device { error }) => Answer::Failed { error },
         Err(_) => Answer::Refused,
     }
 }
@@ -112,7 +132,8 @@ pub open(crate) spec fn legal<D: Device, S: Sampler<Logits = D::Logits, Top = D:
 /// What a client sees of a call and its answer.
 pub open(crate) spec fn events(call: Call, answer: Answer) -> Seq<Event<Bits, Bits>> {
     match (call, answer) {
-        (Call::Admit { prompt, state }, Answer::Admitted { request }) => seq![Event::Admitted { request, prompt, initial: state }],
+        (Call::Admit { prompt, state, .. }, Answer::Admitted { request }) =>
+            seq![Event::Admitted { request: request.serial, prompt, initial: state }],
         (Call::Commit, Answer::Committed { records, logits }) => record_events(logits, records),
         (Call::Finish { request }, Answer::Done) => seq![Event::Completed { request: request.serial }],
         _ => Seq::empty(),
@@ -123,62 +144,163 @@ pub open(crate) spec fn events(call: Call, answer: Answer) -> Seq<Event<Bits, Bi
 pub open(crate) spec fn fits(call: Call, answer: Answer) -> bool {
     match answer {
         Answer::Refused => true,
-        Answer::Failed => call is Run,
+        Answer::Failed { .. } => call is Run,
         Answer::Admitted { .. } => call is Admit,
+        Answer::Released { .. } => call is ReleaseBehind,
+        Answer::Published { .. } => call is Publish,
         Answer::Committed { .. } => call is Commit,
-        Answer::Done => !(call is Admit) && !(call is Commit),
+        Answer::Done => !(call is Admit) && !(call is ReleaseBehind) && !(call is Publish) && !(call is Commit),
     }
 }
 
-/// What every operation ensures: it is refused exactly when it is not legal, refusal changes nothing, the weights stay,
-/// the client sees the call's events and nothing else, the logits of records are the device's, and the core is sound.
+/// What the call did to the state. Each `did_*` stands in `effects.rs`.
+pub open(crate) spec fn did<S: Sampler>(program: Program, old: State<S>, call: Call, answer: Answer, new: State<S>) -> bool {
+    match (call, answer) {
+        (Call::Admit { prompt, salt, state }, Answer::Admitted { request }) => old.did_admit(new, request, prompt, salt, state),
+        (Call::Attach { request, block }, _) => old.did_attach(new, request, block),
+        (Call::TakePage { request, group }, _) => old.did_take_page(new, request, group),
+        (Call::ReleaseBehind { request, group }, Answer::Released { pages }) => old.did_release_behind(new, program, request, group, pages),
+        (Call::Publish { request }, Answer::Published { block }) => old.did_publish(new, request, block),
+        (Call::Evict { block }, _) => old.did_evict(new, block),
+        (Call::EvictPage { block, group }, _) => old.did_evict_page(new, block, group),
+        (Call::Preempt { request }, _) => old.did_preempt(new, request),
+        (Call::Abort { request }, _) => old.did_remove(new, request),
+        (Call::Finish { request }, _) => old.did_remove(new, request),
+        (Call::PlanBegin, _) => old.did_plan_begin(new),
+        (Call::PlanRows { request, rows, drafts, select }, _) => old.did_plan_rows(new, request, rows, drafts, select),
+        (Call::PlanCancel, _) => old.did_drop_step(new),
+        (Call::Run, Answer::Failed { .. }) => old.did_drop_step(new),
+        (Call::Run, _) => old.did_run(new),
+        (Call::Commit, _) => old.did_commit(new),
+        _ => false,
+    }
+}
+
+/// The device did what the answer says: it failed with the error that is told, or it did not fail. Only `run` uses it.
+pub open(crate) spec fn device_did<D: Device>(old: D, call: Call, answer: Answer, new: D) -> bool {
+    &&& new.limits() == old.limits()
+    &&& !(call is Run && !(answer is Refused)) ==> new == old
+    &&& new.errors() == match answer { Answer::Failed { error } => old.errors().push(error), _ => old.errors() }
+}
+
+/// What every operation ensures.
 pub open(crate) spec fn next<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(old: Core<D, S>, call: Call, answer: Answer, new: Core<D, S>) -> bool {
+    // It is refused exactly when it is not legal, and then nothing changes.
     &&& answer is Refused <==> !legal(old, call)
     &&& fits(call, answer)
     &&& answer is Refused ==> new == old
+    // W stays, and the device is used for what it is there for.
     &&& new.world() == old.world()
-    &&& !(call is Run) ==> new.spec_device() == old.spec_device()
+    &&& device_did(old.spec_device(), call, answer, new.spec_device())
+    // The client sees the call's events and nothing else; the logits of records are the device's, and can be had.
     &&& new.log() == old.log() + events(call, answer)
-    &&& answer matches Answer::Committed { logits, .. } ==> logits == new.spec_device().logits_rows()
+    &&& answer matches Answer::Committed { records, logits } ==> {
+        &&& logits == new.spec_device().logits_rows()
+        &&& new.held() == records
+        &&& records_ok(new.world(), new.log(), logits, new.spec_device().brought(), records)
+        &&& forall|i: int| 0 <= i < records.len() ==> new.spec_request((#[trigger] records[i]).request) is Some
+    }
+    // It does what it is for. Only a device that has lost its cache leaves the core without a state.
+    &&& !(answer is Refused) ==> match answer {
+        Answer::Failed { error } if !error.intact => new.spec_state() is None,
+        _ => new.spec_state() is Some && did(old.world().program, old.spec_state()->0, call, answer, new.spec_state()->0),
+    }
     &&& new.sound()
 }
 
-/// A core, the calls on it, what came back, and what it became after each.
-pub open(crate) spec fn is_trace<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(cores: Seq<Core<D, S>>, calls: Seq<Call>, answers: Seq<Answer>) -> bool {
-    &&& cores.len() == calls.len() + 1 && answers.len() == calls.len()
-    &&& cores[0].sound() && cores[0].log().len() == 0
-    &&& forall|i: int| 0 <= i < calls.len() ==> #[trigger] next(cores[i], calls[i], answers[i], cores[i + 1])
-}
-
-/// What clients saw of the first n calls.
-pub open(crate) spec fn trace_events(calls: Seq<Call>, answers: Seq<Answer>, n: int) -> Seq<Event<Bits, Bits>>
-    decreases n,
-{
-    if n <= 0 { Seq::empty() } else { trace_events(calls, answers, n - 1) + events(calls[n - 1], answers[n - 1]) }
-}
-
-proof fn lemma_trace<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(cores: Seq<Core<D, S>>, calls: Seq<Call>, answers: Seq<Answer>, n: int)
-    requires is_trace(cores, calls, answers), 0 <= n <= calls.len(),
-    ensures cores[n].log() == trace_events(calls, answers, n), cores[n].sound(),
-    decreases n,
-{
-    if n == 0 {
-        assert(cores[0].log() =~= trace_events(calls, answers, 0));
-    } else {
-        lemma_trace(cores, calls, answers, n - 1);
-        assert(next(cores[n - 1], calls[n - 1], answers[n - 1], cores[n - 1 + 1]));
+/// A core as it is built: of this device, sampler and program, without requests and blocks, all its pages free.
+pub open(crate) spec fn built<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(core: Core<D, S>, device: D, sampler: S, program: Program) -> bool {
+    &&& core.sound() && core.log().len() == 0
+    &&& core.world().w == device.w() && core.world().program == program
+    &&& forall|state: Bits, row: Bits| #[trigger] (core.world().choice)(state, row) == chosen::<D, S>(sampler.w(), state, row)
+    &&& core.spec_device().limits() == device.limits()
+    &&& core.spec_state() matches Some(s) && {
+        &&& s.phase is Idle && s.requests@.len() == 0 && s.blocks@.len() == 0 && s.next_request == 0
+        &&& s.pools@.len() == program.groups@.len()
+        &&& forall|g: int| 0 <= g < s.pools@.len() ==> (#[trigger] s.pools@[g]).free@.len() == (device.limits().pages)(g)
+                && s.pools@[g].pages@.len() == (device.limits().pages)(g)
     }
 }
 
-/// Every trace of core operations is deterministic, whatever the policy that chose them.
-pub proof fn theorem_deterministic<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(cores: Seq<Core<D, S>>, calls: Seq<Call>, answers: Seq<Answer>)
-    requires is_trace(cores, calls, answers),
-    ensures deterministic(trace_events(calls, answers, calls.len() as int)),
+/// An execution of the engine: a core as it was built, the calls on it, what came back, and what the core became after each.
+/// After a restart begins another one.
+pub ghost struct Execution<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>> {
+    pub cores: Seq<Core<D, S>>,
+    pub calls: Seq<Call>,
+    pub answers: Seq<Answer>,
+}
+
+impl<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>> Execution<D, S> {
+    /// It began with a core that nobody had called, and each call did what the operation ensures.
+    pub open(crate) spec fn ok(self) -> bool {
+        &&& self.cores.len() == self.calls.len() + 1 && self.answers.len() == self.calls.len()
+        &&& self.cores[0].sound() && self.cores[0].log().len() == 0
+        &&& forall|i: int| 0 <= i < self.calls.len() ==> #[trigger] next(self.cores[i], self.calls[i], self.answers[i], self.cores[i + 1])
+    }
+
+    /// What clients saw of the first n calls.
+    pub open(crate) spec fn events(self, n: int) -> Seq<Event<Bits, Bits>>
+        decreases n,
+    {
+        if n <= 0 { Seq::empty() } else { self.events(n - 1) + events(self.calls[n - 1], self.answers[n - 1]) }
+    }
+
+    /// What clients saw of all of them.
+    pub open(crate) spec fn trace(self) -> Seq<Event<Bits, Bits>> {
+        self.events(self.calls.len() as int)
+    }
+
+    /// Its W.
+    pub open(crate) spec fn world(self) -> World {
+        self.cores[0].world()
+    }
+
+    proof fn lemma_upto(self, n: int)
+        requires self.ok(), 0 <= n <= self.calls.len(),
+        ensures self.cores[n].log() == self.events(n), self.cores[n].sound(), self.cores[n].world() == self.world(),
+        decreases n,
+    {
+        if n == 0 {
+            assert(self.cores[0].log() =~= self.events(0));
+        } else {
+            self.lemma_upto(n - 1);
+            assert(next(self.cores[n - 1], self.calls[n - 1], self.answers[n - 1], self.cores[n - 1 + 1]));
+        }
+    }
+
+    /// Every view of an execution is a prefix of the reference run of its W.
+    proof fn lemma_views(self)
+        requires self.ok(),
+        ensures views_ok(self.world(), self.trace()),
+    {
+        let n = self.calls.len() as int;
+        self.lemma_upto(n);
+        self.cores[n].lemma_sound();
+    }
+}
+
+/// Any two executions that share W are deterministic, on whatever devices and pools, whatever the policies that chose the calls.
+pub proof fn theorem_deterministic<
+    D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>, E: Device, T: Sampler<Logits = E::Logits, Top = E::Top>,
+>(one: Execution<D, S>, other: Execution<E, T>)
+    requires one.ok(), other.ok(), share_w(one.world(), other.world()),
+    ensures deterministic(one.trace(), other.trace()),
 {
-    let n = calls.len() as int;
-    lemma_trace(cores, calls, answers, n);
-    cores[n].lemma_sound();
-    lemma_deterministic(cores[n].world(), cores[n].log());
+    one.lemma_views();
+    other.lemma_views();
+    assert forall|a: u64, b: u64| views(one.trace()).contains_key(a) && views(other.trace()).contains_key(b)
+        implies answered_alike(#[trigger] views(one.trace())[a], #[trigger] views(other.trace())[b]) by {
+        lemma_alike(one.world(), views(one.trace())[a], other.world(), views(other.trace())[b]);
+    }
+}
+
+/// Two requests of one execution that ask the same are answered the same.
+pub proof fn corollary_one_execution<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(one: Execution<D, S>)
+    requires one.ok(),
+    ensures deterministic(one.trace(), one.trace()),
+{
+    lemma_share_itself(one.world());
+    theorem_deterministic(one, one);
 }
 
 /// The step theorem, of the core: once a step has run, every selected row of logits on the device (those of records, and
@@ -188,19 +310,32 @@ pub(crate) proof fn theorem_step<D: Device, S: Sampler<Logits = D::Logits, Top =
     requires
         core.sound(),
         core.spec_state() matches Some(s) && s.phase is Ran && 0 <= q < s.plan.sequences@.len() && 0 <= i < s.plan.sequences@[q].selected,
-    ensures
-        ({
-            let s = core.spec_state()->0;
-            let sequence = s.plan.sequences@[q];
-            core.spec_device().logits_rows()[sequence.compact(i)] == canon_logits(core.world().w, core.world().program, s.seq_history(q),
-                sequence.position(sequence.unselected() + i))
-        }),
+    ensures core.spec_device().logits_rows()[core.spec_state()->0.plan.sequences@[q].compact(i)] == core.step_logits(q, i),
 {
     core.lemma_state();
     let s = core.spec_state()->0;
     reveal(State::inv_ran);
     reveal(logits_ok);
     assert(s.histories()[q] == s.seq_history(q));
+}
+
+/// What the step's sequences want of their selected rows is on the host.
+pub(crate) proof fn lemma_brought<S: Sampler>(fixed: Fixed<S>, state: State<S>, q: int, i: int, what: Reads)
+    requires
+        state.inv(fixed), state.phase is Ran, 0 <= q < state.plan.sequences@.len(), 0 <= i < state.plan.sequences@[q].selected,
+        state.plan.sequences@[q].brings(what),
+    ensures
+        0 <= state.plan.sequences@[q].compact(i) < state.dev@.logits.len(), state.plan.sequences@[q].compact(i) <= usize::MAX,
+        (state.dev@.brought)(state.plan.sequences@[q].compact(i), what),
+{
+    reveal(State::inv_ran);
+    reveal(State::inv_step);
+    reveal(logits_ok);
+    reveal(plan_packed);
+    let s = state.plan.sequences@[q];
+    assert(seq_ok(state.dev@.limits, fixed.program, state.plan, q));
+    let n = state.plan.selected.len();
+    assert(n == state.plan.selected@.len());
 }
 
 /// Tenants are apart: every block in a request's chain, and every block that such a block continues, has the request's

@@ -74,8 +74,8 @@ pub struct Answer {
     pub reason: FinishReason,
 }
 
-/// Computes it: the reference run of the design. `tokens_max` is `Engine::sequence_tokens_max`.
-pub fn answer(program: &Program, seed: u64, request: &Request, choice: u32, tokens_max: usize) -> Answer {
+/// Computes it: the reference run of the design. No pool is in it: the request and the program's context say where it ends.
+pub fn answer(program: &Program, seed: u64, request: &Request, choice: u32) -> Answer {
     let sampler = TokenSampler::new(program.vocab);
     let mut state = SamplerState::new(&request.sampling, &request.prompt, choice);
     let mut reference = Reference::new(program, seed);
@@ -84,7 +84,7 @@ pub fn answer(program: &Program, seed: u64, request: &Request, choice: u32, toke
     loop {
         let (token, _) = sampler.sample(&mut state, &logits[logits.len() - 1]);
         tokens.push(token);
-        let full = request.prompt.len() + tokens.len() >= tokens_max;
+        let full = request.prompt.len() + tokens.len() >= program.context as usize;
         let reason = state.finish().or(full.then_some(FinishReason::ContextFull));
         if let Some(reason) = reason {
             return Answer { tokens, logits, reason };

@@ -9,6 +9,27 @@ use vosti_engine::{EngineError, Request, RequestId, Sampling, StepReport};
 
 const NO_PAGE: i32 = -1;
 
+/// The pool refuses a request only if some group cannot hold it: the pages that its positions see at one time, counted
+/// position by position. A request that is taken may therefore have its whole answer.
+pub fn refused_exactly_if_the_pool_is_too_small(
+    engine: &SimEngine,
+    request: &Request,
+    checked: &Result<(), EngineError>,
+) -> Result<(), Violation> {
+    let program = engine.program();
+    let tokens = request.prompt.len().saturating_add(request.sampling.tokens_max).min(program.context as usize);
+    let fits = program.groups.iter().enumerate().all(|(group, decl)| {
+        let first = |position: usize| decl.window.map_or(0, |w| (position + 1).saturating_sub(w as usize) / PAGE);
+        let most = (0..tokens - 1).map(|position| position / PAGE + 1 - first(position)).max();
+        most.unwrap_or(0) <= engine.core().pages(group)
+    });
+    match checked {
+        Ok(()) if fits => Ok(()),
+        Err(EngineError::ExceedsPool { .. }) if !fits => Ok(()),
+        outcome => violated(format!("{tokens} tokens fit: {fits}, and the engine says {outcome:?}")),
+    }
+}
+
 /// Every page is free, or one request's own, or one block's, and nothing else.
 pub fn pages_have_one_owner(engine: &SimEngine) -> Result<(), Violation> {
     let core = engine.core();

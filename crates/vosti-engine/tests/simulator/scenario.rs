@@ -46,6 +46,12 @@ pub fn program(random: &mut Random) -> Program {
     symbolic::program(&windows, &layers, random.range(4, 30) as u32, context)
 }
 
+/// Pages of each group's pool.
+pub fn pages(random: &mut Random, program: &Program) -> Vec<usize> {
+    let most = random.pick(&[6, 9, 9, 24]);
+    program.groups.iter().map(|_| random.range(2, most)).collect()
+}
+
 pub fn policy(random: &mut Random) -> Policy {
     let ngram = Speculation::Ngram {
         ngram_min: random.range(1, 2),
@@ -100,9 +106,11 @@ fn sampling(random: &mut Random, vocab: u32) -> Sampling {
     Sampling::new(params).expect("parameters in range")
 }
 
-pub fn request(random: &mut Random, vocab: u32, tokens_max: usize) -> Request {
+/// Its length is up to the context, whatever the pool holds.
+pub fn request(random: &mut Random, program: &Program) -> Request {
+    let vocab = program.vocab;
     Request {
-        prompt: prompt(random, vocab, tokens_max - 1),
+        prompt: prompt(random, vocab, program.context as usize - 1),
         sampling: sampling(random, vocab),
         choices: random.pick(&[1, 1, 1, 2, 3]),
         token_logits: random.one_in(2),
@@ -127,4 +135,14 @@ impl Drafter for Successors {
     }
 
     fn forget(&mut self, _: u64) {}
+}
+
+/// The same request, shortened until a pool that holds `tokens` of one sequence takes it.
+pub fn shortened(mut request: Request, tokens: usize) -> Request {
+    request.prompt.truncate(tokens - 1);
+    let left = tokens - request.prompt.len();
+    let tokens_max = request.sampling.tokens_max.min(left);
+    let params = SamplingParams { tokens_max, ..SamplingParams::clone(&request.sampling) };
+    request.sampling = Sampling::new(params).expect("fewer tokens are as valid");
+    request
 }

@@ -129,6 +129,8 @@ pub struct Outcome {
     /// Steps that failed with the cache intact, and caches lost.
     pub failures: u64,
     pub losses: u64,
+    /// Requests that the pool could not hold to their ends.
+    pub refused: u64,
 }
 
 impl Outcome {
@@ -148,6 +150,7 @@ impl Outcome {
         total.finished += counters.finished;
         self.failures += one.failures;
         self.losses += one.losses;
+        self.refused += one.refused;
     }
 }
 
@@ -169,8 +172,7 @@ pub fn simulate(seed: u64, fault: Option<Fault>) -> Result<Outcome, Violation> {
     let mut random = Random::new(seed);
     let program = scenario::program(&mut random);
     let weights = random.next();
-    let most = random.pick(&[6, 9, 9, 24]);
-    let pages: Vec<usize> = program.groups.iter().map(|_| random.range(2, most)).collect();
+    let pages = scenario::pages(&mut random, &program);
     let (rows_max, selected_max) = (random.pick(&[8, 64, 300]), random.pick(&[1, 3, 64, 300]));
     let trigger = Trigger::default();
     let machine = Machine { program: &program, pages, rows_max, selected_max, weights, fault, trigger };
@@ -198,7 +200,7 @@ impl World<'_> {
         let mut steps = 0;
         while to_arrive > 0 || !self.engine.is_idle() {
             while to_arrive > 0 && (self.engine.is_idle() || self.random.one_in(4)) {
-                let request = self.next_request();
+                let request = self.next_request()?;
                 self.arrive(request)?;
                 to_arrive -= 1;
             }
@@ -213,21 +215,39 @@ impl World<'_> {
         if let Some(open) = self.clients.iter().find(|(_, c)| !c.finished) {
             return violated(format!("{:?} never ended", open.0));
         }
-        self.outcome.add(&Outcome { counters: *self.engine.counters(), failures: 0, losses: 0 });
+        self.outcome.add(&Outcome { counters: *self.engine.counters(), ..Outcome::default() });
         checkers::nothing_is_left(&mut self.engine)
     }
 
-    fn next_request(&mut self) -> Request {
-        let tokens_max = self.engine.sequence_tokens_max();
-        scenario::request(&mut self.random, self.program.vocab, tokens_max)
+    /// A request that the pool holds; one that it does not hold must be refused, and is made shorter.
+    fn next_request(&mut self) -> Result<Request, Violation> {
+        let request = scenario::request(&mut self.random, self.program);
+        let checked = self.engine.check(&request);
+        checkers::refused_exactly_if_the_pool_is_too_small(&self.engine, &request, &checked)?;
+        if checked.is_ok() {
+            return Ok(request);
+        }
+        self.outcome.refused += 1;
+        Ok(scenario::shortened(request, self.engine.tokens_held()))
+    }
+
+    /// After a loss: with a pool of its own if that holds what is open, else with the pool that held it before.
+    fn another_engine(&mut self, open: &BTreeMap<u64, Request>) -> Result<SimEngine, Violation> {
+        let policy = *self.engine.policy();
+        let before = std::mem::replace(&mut self.machine.pages, scenario::pages(&mut self.random, self.program));
+        let engine = self.machine.engine(policy)?;
+        if open.values().all(|request| engine.check(request).is_ok()) {
+            return Ok(engine);
+        }
+        self.machine.pages = before;
+        self.machine.engine(policy)
     }
 
     fn arrive(&mut self, request: Request) -> Result<(), Violation> {
-        let tokens_max = self.engine.sequence_tokens_max();
         let id = self.engine.submit(request.clone()).map_err(|e| Violation(e.to_string()))?;
         for choice in 0..request.choices {
             let client = Client {
-                answer: answer(self.program, self.machine.weights, &request, choice, tokens_max),
+                answer: answer(self.program, self.machine.weights, &request, choice),
                 request: request.clone(),
                 prompt_rows: 0,
                 tokens: 0,
@@ -317,8 +337,7 @@ impl World<'_> {
     fn start_again(&mut self) -> Result<(), Violation> {
         self.outcome.losses += 1;
         checkers::a_lost_cache_refuses_everything(&mut self.engine)?;
-        self.outcome.add(&Outcome { counters: *self.engine.counters(), failures: 0, losses: 0 });
-        self.engine = self.machine.engine(*self.engine.policy())?;
+        self.outcome.add(&Outcome { counters: *self.engine.counters(), ..Outcome::default() });
         let mut open: BTreeMap<u64, Request> = BTreeMap::new();
         for ((id, _), client) in std::mem::take(&mut self.clients) {
             if !client.finished && !client.aborted {
@@ -327,6 +346,7 @@ impl World<'_> {
         }
         self.histories.clear();
         self.blocks.clear();
+        self.engine = self.another_engine(&open)?;
         open.into_values().try_for_each(|request| self.arrive(request))
     }
 }

@@ -4,14 +4,21 @@
 //!
 //! Source: transformers `models/gemma3`; the GGUF window pattern and 27B's scale are llama.cpp's.
 
-use super::{Family, expect_activation, gguf_scaling, llama, refuse_bias, rope_scaling};
+use super::rotary::{gguf_scaling, rope_scaling};
+use super::{Family, expect_activation, llama, refuse_bias};
 use crate::config::{Fields, layer_count, sliding_layers};
-use crate::decoder::{Activation, Decoder, Layer, Naming, Rope, RopeScaling};
+use crate::decoder::{Activation, Decoder, Layer, Naming, QkNorm, Rope, RopeScaling};
 use crate::error::{ModelError, Result};
 use crate::gguf::Metadata;
 
-pub(super) const FAMILY: Family =
-    Family { model_types: &["gemma3_text", "gemma3"], architecture: "gemma3", from_config, from_gguf };
+pub(super) const FAMILY: Family = Family {
+    name: "Gemma 3",
+    model_types: &["gemma3_text", "gemma3"],
+    architecture: "gemma3",
+    examples: &["google/gemma-3-4b-it"],
+    from_config,
+    from_gguf,
+};
 
 const GLOBAL_THETA: f64 = 1_000_000.0;
 const LOCAL_THETA: f64 = 10_000.0;
@@ -46,6 +53,7 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
         eps: fields.f64_or("rms_norm_eps", 1e-6)?,
         embed_scale: f64::from(hidden).sqrt(),
         final_softcap: fields.f64_or("final_logit_softcapping", 0.0)?,
+        logits_divisor: 1.0,
         tied: true,
         naming: Naming::HuggingFace,
         norm_offset: 1.0,
@@ -64,7 +72,7 @@ fn global_rope(fields: &Fields, head_dim: u32) -> Result<Rope> {
             None => (theta, RopeScaling::None),
         },
     };
-    Ok(Rope { theta, head_dim, scaling })
+    Ok(Rope { scaling, ..Rope::plain(theta, head_dim) })
 }
 
 fn local_rope(fields: &Fields, head_dim: u32) -> Result<Rope> {
@@ -73,7 +81,7 @@ fn local_rope(fields: &Fields, head_dim: u32) -> Result<Rope> {
         Some(p) => (p.f64_or("rope_theta", theta)?, rope_scaling(&p)?),
         None => (theta, RopeScaling::None),
     };
-    Ok(Rope { theta, head_dim, scaling })
+    Ok(Rope { scaling, ..Rope::plain(theta, head_dim) })
 }
 
 fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
@@ -86,8 +94,8 @@ fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
     let pattern = metadata.u32_or("gemma3.attention.sliding_window_pattern", 6)?.max(1);
     let theta = metadata.f64_or("gemma3.rope.freq_base", GLOBAL_THETA)?;
     let local_theta = metadata.f64_or("gemma3.rope.freq_base_swa", LOCAL_THETA)?;
-    let global = Rope { theta, head_dim, scaling: gguf_scaling(metadata, "gemma3")? };
-    let local = Rope { theta: local_theta, head_dim, scaling: RopeScaling::None };
+    let global = Rope { scaling: gguf_scaling(metadata, "gemma3")?, ..Rope::plain(theta, head_dim) };
+    let local = Rope::plain(local_theta, head_dim);
     // The file does not say `query_pre_attn_scalar`: it is the head size, but for the 62 layers of 27B.
     let scalar = if count == 62 { f64::from(hidden) / f64::from(heads.max(1)) } else { f64::from(head_dim) };
     let base = Layer {
@@ -102,6 +110,7 @@ fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
         eps: metadata.eps("gemma3.attention.layer_norm_rms_epsilon")?,
         embed_scale: f64::from(hidden).sqrt(),
         final_softcap: metadata.f64_or("gemma3.final_logit_softcapping", 0.0)?,
+        logits_divisor: 1.0,
         tied: true,
         naming: Naming::Gguf,
         norm_offset: 0.0,
@@ -112,7 +121,7 @@ fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
 
 fn layer(heads: u32, kv_heads: u32, head_dim: u32, intermediate: u32) -> Layer {
     Layer {
-        qk_norm: true,
+        qk_norm: QkNorm::Heads,
         activation: Activation::GeluTanh,
         post_norms: true,
         ..llama::layer(heads, kv_heads, head_dim, intermediate)

@@ -6,13 +6,16 @@
 //! Source: transformers `models/gemma4` and `models/gemma4_unified`, version 5.23.0. Per-layer embeddings
 //! (E2B, E4B) and experts (26B-A4B) are refused by name.
 
-use super::{Family, expect_activation, gguf_scaling, llama, refuse_bias, rope_scaling};
+use super::rotary::{gguf_scaling, rope_scaling};
+use super::{Family, expect_activation, llama, refuse_bias};
 use crate::config::{Fields, layer_count, sliding_layers};
-use crate::decoder::{Activation, Decoder, Layer, Naming, Rope, RopeScaling};
+use crate::decoder::{Activation, Decoder, Layer, Naming, QkNorm, Rope, RopeScaling};
 use crate::error::{ModelError, Result};
 use crate::gguf::Metadata;
 
 pub(super) const FAMILY: Family = Family {
+    name: NAME,
+    examples: &["google/gemma-4-31b-it"],
     model_types: &["gemma4_text", "gemma4_unified_text", "gemma4", "gemma4_unified"],
     architecture: "gemma4",
     from_config,
@@ -61,6 +64,7 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
         eps: fields.f64_or("rms_norm_eps", 1e-6)?,
         embed_scale: f64::from(hidden).sqrt(),
         final_softcap: fields.f64_or("final_logit_softcapping", 0.0)?,
+        logits_divisor: 1.0,
         tied: true,
         naming: Naming::HuggingFace,
         norm_offset: 0.0,
@@ -114,14 +118,14 @@ fn refuse_features(fields: &Fields) -> Result<()> {
 
 fn rope(fields: &Fields, kind: &str, head_dim: u32) -> Result<Rope> {
     if let Some(p) = fields.object("rope_parameters").and_then(|p| p.object(kind)) {
-        return Ok(Rope { theta: p.f64("rope_theta")?, head_dim, scaling: rope_scaling(&p)? });
+        return Ok(Rope { scaling: rope_scaling(&p)?, ..Rope::plain(p.f64("rope_theta")?, head_dim) });
     }
     Ok(match kind {
         "full_attention" => {
             let scaling = RopeScaling::Proportional { fraction: FULL_FRACTION, factor: 1.0 };
-            Rope { theta: 1_000_000.0, head_dim, scaling }
+            Rope { scaling, ..Rope::plain(1_000_000.0, head_dim) }
         }
-        _ => Rope { theta: 10_000.0, head_dim, scaling: RopeScaling::None },
+        _ => Rope::plain(10_000.0, head_dim),
     })
 }
 
@@ -143,8 +147,8 @@ fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
     let window = metadata.u32("gemma4.attention.sliding_window")?;
     let theta = metadata.f64_or("gemma4.rope.freq_base", 1_000_000.0)?;
     let local_theta = metadata.f64_or("gemma4.rope.freq_base_swa", 10_000.0)?;
-    let local_rope = Rope { theta: local_theta, head_dim, scaling: RopeScaling::None };
-    let global_rope = Rope { theta, head_dim: global_head_dim, scaling: gguf_scaling(metadata, "gemma4")? };
+    let local_rope = Rope::plain(local_theta, head_dim);
+    let global_rope = Rope { scaling: gguf_scaling(metadata, "gemma4")?, ..Rope::plain(theta, global_head_dim) };
     let mut layers: Vec<Layer> = (0..count)
         .map(|i| {
             let (window, rope) = if sliding[i] { (Some(window), &local_rope) } else { (None, &global_rope) };
@@ -167,6 +171,7 @@ fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
         eps: metadata.eps("gemma4.attention.layer_norm_rms_epsilon")?,
         embed_scale: f64::from(hidden).sqrt(),
         final_softcap: metadata.f64_or("gemma4.final_logit_softcapping", 0.0)?,
+        logits_divisor: 1.0,
         tied: true,
         naming: Naming::Gguf,
         norm_offset: 0.0,
@@ -178,7 +183,7 @@ fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
 fn layer(heads: u32, kv_heads: u32, head_dim: u32, intermediate: u32) -> Layer {
     Layer {
         scale: 1.0,
-        qk_norm: true,
+        qk_norm: QkNorm::Heads,
         v_norm: true,
         activation: Activation::GeluTanh,
         post_norms: true,

@@ -1,34 +1,64 @@
-//! Llama 3.x and what shares its architecture: SmolLM2. Grouped heads, SiLU, rotary embeddings with
-//! Llama 3.1's scaling, two norms a layer.
+//! Llama and what shares its architecture: grouped heads, SiLU, rotary embeddings, two norms a layer.
 //!
-//! Source: transformers `models/llama`; llama.cpp's conversion interleaves the rows of Q and K.
+//! Source: transformers `models/llama`; llama.cpp's conversion interleaves the rows of Q and K. Other families read what they
+//! share with Llama by [`read_config`] and [`read_gguf`], and change what differs.
 
-use super::{Family, expect_activation, gguf_scaling, refuse_bias, rope_of};
+use super::rotary::{gguf_rope, rope_of};
+use super::{Family, expect_activation, refuse_bias};
 use crate::config::{Fields, layer_count};
-use crate::decoder::{Activation, Decoder, Layer, Naming, Rope};
+use crate::decoder::{Activation, Decoder, Layer, Naming, QkNorm, Rope};
 use crate::error::Result;
 use crate::gguf::Metadata;
 
-pub(super) const FAMILY: Family = Family { model_types: &["llama"], architecture: "llama", from_config, from_gguf };
+pub(super) const FAMILY: Family = Family {
+    name: "Llama",
+    model_types: &["llama"],
+    architecture: "llama",
+    examples: &[
+        "meta-llama/Llama-3.1-8B-Instruct",
+        "meta-llama/Llama-2-7b-chat-hf",
+        "HuggingFaceTB/SmolLM2-1.7B-Instruct",
+        "TinyLlama/TinyLlama-1.1B-Chat-v1.0",
+        "tiiuae/Falcon3-7B-Instruct",
+        "deepseek-ai/DeepSeek-R1-Distill-Llama-8B",
+    ],
+    from_config,
+    from_gguf,
+};
 
 fn from_config(fields: &Fields) -> Result<Decoder> {
-    refuse_bias(fields, "Llama")?;
-    expect_activation(fields, "Llama", "hidden_act", &["silu"])?;
+    refuse_bias(fields, FAMILY.name)?;
+    read_config(fields, FAMILY.name, 10_000.0)
+}
+
+fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
+    Ok(Decoder { permuted: true, ..read_gguf(metadata, FAMILY.name, FAMILY.architecture, 10_000.0)? })
+}
+
+/// A `config.json` that says what Llama's says, its layers all alike. Biases are the caller's.
+pub(super) fn read_config(fields: &Fields, family: &'static str, theta: f64) -> Result<Decoder> {
+    expect_activation(fields, family, "hidden_act", &["silu"])?;
     let hidden = fields.u32("hidden_size")?;
     let heads = fields.u32("num_attention_heads")?;
-    let head_dim = fields.u32_or("head_dim", hidden / heads.max(1))?;
+    let head_dim = match fields.u32_opt("head_dim")? {
+        Some(head_dim) => head_dim,
+        None => hidden.checked_div(heads).filter(|d| d * heads == hidden).ok_or_else(|| {
+            fields.bad("num_attention_heads", format!("is {heads}, not a divisor of hidden_size {hidden}"))
+        })?,
+    };
     let layer = Layer {
-        rope: rope_of(fields, head_dim, 10_000.0)?,
+        rope: rope_of(fields, head_dim, theta)?,
         ..layer(heads, fields.u32_or("num_key_value_heads", heads)?, head_dim, fields.u32("intermediate_size")?)
     };
     Ok(Decoder {
-        family: "Llama",
+        family,
         vocab: fields.u32("vocab_size")?,
         hidden,
         context: fields.u32("max_position_embeddings")?,
         eps: fields.f64_or("rms_norm_eps", 1e-6)?,
         embed_scale: 1.0,
         final_softcap: 0.0,
+        logits_divisor: 1.0,
         tied: false,
         naming: Naming::HuggingFace,
         norm_offset: 0.0,
@@ -37,29 +67,31 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
     })
 }
 
-fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
-    let hidden = metadata.u32("llama.embedding_length")?;
-    let heads = metadata.u32("llama.attention.head_count")?;
-    let head_dim = metadata.u32_or("llama.attention.key_length", hidden / heads.max(1))?;
-    let theta = metadata.f64_or("llama.rope.freq_base", 10_000.0)?;
-    let kv_heads = metadata.u32_or("llama.attention.head_count_kv", heads)?;
+/// GGUF metadata that say what Llama's say, layers all alike, rows of Q and K in Hugging Face's order.
+pub(super) fn read_gguf(metadata: &Metadata, family: &'static str, architecture: &str, theta: f64) -> Result<Decoder> {
+    let key = |name: &str| format!("{architecture}.{name}");
+    let hidden = metadata.u32(&key("embedding_length"))?;
+    let heads = metadata.u32(&key("attention.head_count"))?;
+    let head_dim = metadata.u32_or(&key("attention.key_length"), hidden.checked_div(heads).unwrap_or(0))?;
+    let kv_heads = metadata.u32_or(&key("attention.head_count_kv"), heads)?;
     let layer = Layer {
-        rope: Rope { theta, head_dim, scaling: gguf_scaling(metadata, "llama")? },
-        ..layer(heads, kv_heads, head_dim, metadata.u32("llama.feed_forward_length")?)
+        rope: gguf_rope(metadata, architecture, head_dim, theta)?,
+        ..layer(heads, kv_heads, head_dim, metadata.u32(&key("feed_forward_length"))?)
     };
     Ok(Decoder {
-        family: "Llama",
+        family,
         vocab: metadata.vocabulary()?,
         hidden,
-        context: metadata.u32("llama.context_length")?,
-        eps: metadata.eps("llama.attention.layer_norm_rms_epsilon")?,
+        context: metadata.u32(&key("context_length"))?,
+        eps: metadata.eps(&key("attention.layer_norm_rms_epsilon"))?,
         embed_scale: 1.0,
         final_softcap: 0.0,
+        logits_divisor: 1.0,
         tied: false,
         naming: Naming::Gguf,
         norm_offset: 0.0,
-        permuted: true,
-        layers: vec![layer; metadata.layers("llama.block_count")? as usize],
+        permuted: false,
+        layers: vec![layer; metadata.layers(&key("block_count"))? as usize],
     })
 }
 
@@ -72,14 +104,19 @@ pub(super) fn layer(heads: u32, kv_heads: u32, head_dim: u32, intermediate: u32)
         window: None,
         scale: f64::from(head_dim).powf(-0.5),
         softcap: 0.0,
-        qk_norm: false,
+        qk_norm: QkNorm::None,
+        qkv_bias: false,
+        fused_qkv: false,
+        fused_perceptron: false,
         v_norm: false,
         keys_as_values: false,
         cache_of: None,
-        rope: Rope { theta: 10_000.0, head_dim, scaling: crate::decoder::RopeScaling::None },
+        rope: Rope::plain(10_000.0, head_dim),
         intermediate,
         activation: Activation::Silu,
+        pre_norms: true,
         post_norms: false,
+        residual_scale: 1.0,
         scaled: false,
     }
 }

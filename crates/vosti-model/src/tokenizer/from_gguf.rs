@@ -1,26 +1,17 @@
-//! Tokenizers rebuilt from GGUF metadata: byte-level BPE with llama.cpp's pre-tokenizers, and Gemma's
-//! sentencepiece BPE, whose merges the file has from Gemma 4 on.
+//! Tokenizers rebuilt from GGUF metadata: byte-level BPE with llama.cpp's pre-tokenizers, and sentencepiece's BPE (Llama 2,
+//! Mistral, Phi 3, Gemma), whose merges follow from the scores or, from Gemma 4 on, are in the file.
+//!
+//! Files are untrusted: nothing here indexes by what a file says without asking. Read next: `pre.rs`.
 
 use tokenizers::models::bpe::BPE;
-use tokenizers::normalizers::{NFC, Replace};
-use tokenizers::pre_tokenizers::PreTokenizerWrapper;
-use tokenizers::pre_tokenizers::byte_level::ByteLevel;
-use tokenizers::pre_tokenizers::digits::Digits;
-use tokenizers::pre_tokenizers::sequence::Sequence;
-use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
-use tokenizers::{AddedToken, NormalizerWrapper, SplitDelimiterBehavior};
+use tokenizers::normalizers::{Prepend, Replace, Sequence};
+use tokenizers::{AddedToken, NormalizerWrapper};
 
 use super::bytes::{ByteTable, Kind, Writing};
+use super::pre::{self, unknown};
 use super::{END_OF_TURN, Tokenizer};
 use crate::error::{ModelError, Result};
 use crate::gguf::{Metadata, Strings};
-
-/// llama.cpp's names of pre-tokenizers that are reproduced here.
-const KNOWN: [&str; 7] = ["smollm", "llama-bpe", "llama-v3", "llama3", "qwen2", "default (Gemma 3)", "gemma4"];
-
-const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-const QWEN2: &str =
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
 // Token types of the GGUF specification.
 const NORMAL: i64 = 1;
@@ -43,35 +34,40 @@ impl Tokenizer {
         let mut words = Words::read(metadata)?;
         let eos = words.eos(metadata)?;
         let model = metadata.str("tokenizer.ggml.model")?;
-        let pre = metadata.str_opt("tokenizer.ggml.pre")?.unwrap_or("default");
-        let (inner, writing) = match (model, pre) {
-            ("gpt2", _) => (byte_level(metadata, &mut words, pre)?, Writing::ByteLevel),
-            ("llama", "default") => {
+        let (inner, writing, add_bos) = match model {
+            "gpt2" => {
+                let pre = pre::find(metadata.str_opt("tokenizer.ggml.pre")?.unwrap_or("default"))?;
+                (byte_level(metadata, &mut words, pre)?, Writing::ByteLevel, pre.add_bos)
+            }
+            "llama" => {
                 let merges = splits(&words, scores(metadata, &words)?);
-                (sentencepiece(metadata, &mut words, merges)?, Writing::Sentencepiece)
+                (sentencepiece(metadata, &mut words, merges)?, Writing::Sentencepiece, true)
             }
-            ("gemma4", _) => {
+            "gemma4" => {
                 let merges = merges(metadata, &words)?;
-                (sentencepiece(metadata, &mut words, merges)?, Writing::Sentencepiece)
+                (sentencepiece(metadata, &mut words, merges)?, Writing::Sentencepiece, true)
             }
-            ("llama", _) => return Err(unknown(pre)),
-            _ => return Err(unknown(&format!("{pre}` of model `{model}"))),
+            other => return Err(unknown(&format!("{other} (tokenizer.ggml.model)"))),
         };
-        let inner = words.add_special(inner)?;
+        let inner = words.add_special(inner, strips_after(metadata)?)?;
         let pieces = words.tokens.iter().zip(words.kinds).map(|(text, kind)| Some((text, kind_of(*kind))));
+        let default_bos = (model == "llama").then_some(1).filter(|_| words.tokens.len() > 1);
         Ok(Self {
             inner,
             table: ByteTable::new(writing, pieces),
-            bos: words.id(metadata, "tokenizer.ggml.bos_token_id")?,
+            bos: words.id(metadata, "tokenizer.ggml.bos_token_id")?.or(default_bos),
             eos,
             // llama.cpp adds it for Gemma 4 whatever the file says: early files say no.
-            add_bos: model == "gemma4" || metadata.bool_or("tokenizer.ggml.add_bos_token", model == "llama")?,
+            add_bos: model == "gemma4" || metadata.bool_or("tokenizer.ggml.add_bos_token", add_bos)?,
         })
     }
 }
 
-fn unknown(pre: &str) -> ModelError {
-    ModelError::Pretokenizer { name: pre.to_string(), known: KNOWN.to_vec() }
+/// Whether a control token swallows the white space after it: so say the `tokenizer.json` files of Phi 3 and 3.5, and GGUF
+/// files have no field for it.
+fn strips_after(metadata: &Metadata) -> Result<bool> {
+    let phi3 = metadata.str_opt("general.architecture")? == Some("phi3");
+    Ok(phi3 && metadata.str("tokenizer.ggml.model")? == "llama")
 }
 
 fn failed(error: impl std::fmt::Display) -> ModelError {
@@ -126,11 +122,16 @@ impl<'a> Words<'a> {
         std::mem::take(&mut self.ids)
     }
 
-    /// Adds the control and user-defined tokens, which are matched before anything else.
-    fn add_special(&self, mut inner: tokenizers::Tokenizer) -> Result<tokenizers::Tokenizer> {
+    /// Adds the control and user-defined tokens, which are matched before anything else. `strip`: white space after them
+    /// belongs to them, but for those that begin and end a text.
+    fn add_special(&self, mut inner: tokenizers::Tokenizer, strip: bool) -> Result<tokenizers::Tokenizer> {
+        const PLAIN: [&str; 3] = ["<unk>", "<s>", "<|endoftext|>"];
         let of = |kind: i64| {
             let chosen = self.tokens.iter().zip(self.kinds).filter(move |(text, k)| **k == kind && !text.is_empty());
-            chosen.map(move |(text, _)| AddedToken::from(text, kind == CONTROL).normalized(false))
+            chosen.map(move |(text, _)| {
+                let token = AddedToken::from(text, kind == CONTROL).normalized(false);
+                token.rstrip(strip && !PLAIN.contains(&text))
+            })
         };
         inner.add_special_tokens(of(CONTROL)).map_err(failed)?;
         inner.add_tokens(of(USER_DEFINED)).map_err(failed)?;
@@ -138,24 +139,11 @@ impl<'a> Words<'a> {
     }
 }
 
-fn byte_level(metadata: &Metadata, words: &mut Words, pre: &str) -> Result<tokenizers::Tokenizer> {
-    let bytes = |regex| PreTokenizerWrapper::from(ByteLevel::new(false, true, regex));
-    let split = |regex: &str| {
-        Split::new(SplitPattern::Regex(regex.into()), SplitDelimiterBehavior::Isolated, false).map_err(failed)
-    };
-    let (steps, whole_words) = match pre {
-        "smollm" => (vec![Digits::new(true).into(), bytes(true)], false),
-        "llama-bpe" | "llama-v3" | "llama3" => (vec![split(LLAMA3)?.into(), bytes(false)], true),
-        "qwen2" => (vec![split(QWEN2)?.into(), bytes(false)], false),
-        _ => return Err(unknown(pre)),
-    };
+fn byte_level(metadata: &Metadata, words: &mut Words, pre: &pre::Pre) -> Result<tokenizers::Tokenizer> {
     let merges = merges(metadata, words)?;
-    let bpe = BPE::builder().vocab_and_merges(words.take_ids(), merges).ignore_merges(whole_words);
+    let bpe = BPE::builder().vocab_and_merges(words.take_ids(), merges).ignore_merges(pre.whole_words);
     let mut inner = tokenizers::Tokenizer::new(bpe.build().map_err(failed)?);
-    inner.with_pre_tokenizer(Some(Sequence::new(steps)));
-    if pre == "qwen2" {
-        inner.with_normalizer(Some(NFC)).map_err(failed)?;
-    }
+    pre.apply(&mut inner)?;
     Ok(inner)
 }
 
@@ -187,11 +175,9 @@ pub(super) fn check_merges(ids: &Vocab, merges: &[(String, String)]) -> std::res
     Ok(())
 }
 
-/// Gemma's: no words, spaces are `▁`, a character outside the vocabulary is its bytes.
+/// Sentencepiece's: no words, spaces are `▁`, a character outside the vocabulary is its bytes. Unless the file says no, a
+/// text between control tokens begins with a space (Llama 2; not Gemma).
 fn sentencepiece(metadata: &Metadata, words: &mut Words, merges: Merges) -> Result<tokenizers::Tokenizer> {
-    if metadata.bool_or("tokenizer.ggml.add_space_prefix", true)? {
-        return Err(unknown("default` with a space prefix (Llama 2)`"));
-    }
     let unknown_token = words.id(metadata, "tokenizer.ggml.unknown_token_id")?.unwrap_or(0);
     let unknown_token = words.tokens.get(unknown_token as usize).unwrap_or_default();
     let bpe = BPE::builder()
@@ -200,8 +186,11 @@ fn sentencepiece(metadata: &Metadata, words: &mut Words, merges: Merges) -> Resu
         .fuse_unk(true)
         .unk_token(unknown_token.to_string());
     let mut inner = tokenizers::Tokenizer::new(bpe.build().map_err(failed)?);
-    let spaces = Replace::new(" ", "\u{2581}").map_err(failed)?;
-    inner.with_normalizer(Some(NormalizerWrapper::from(spaces))).map_err(failed)?;
+    let mut steps = vec![NormalizerWrapper::from(Replace::new(" ", "\u{2581}").map_err(failed)?)];
+    if metadata.bool_or("tokenizer.ggml.add_space_prefix", true)? {
+        steps.insert(0, Prepend::new("\u{2581}".into()).into());
+    }
+    inner.with_normalizer(Some(NormalizerWrapper::from(Sequence::new(steps)))).map_err(failed)?;
     Ok(inner)
 }
 
@@ -214,7 +203,7 @@ fn scores<'a>(metadata: &'a Metadata, words: &Words) -> Result<&'a [f32]> {
     Ok(scores)
 }
 
-/// Gemma 3: every split of a normal token into two tokens is a merge; best score first, then lowest ids.
+/// From scores alone: every split of a normal token into two tokens is a merge; best score first, then lowest ids.
 fn splits(words: &Words, scores: &[f32]) -> Merges {
     /// Longest token that is split: a hostile file's long ones would cost their length squared.
     const BYTES_MAX: usize = 512;

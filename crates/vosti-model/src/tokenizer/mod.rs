@@ -8,6 +8,7 @@ mod bytes;
 mod detokenizer;
 mod from_gguf;
 mod from_json;
+mod pre;
 
 use std::collections::BTreeSet;
 
@@ -38,7 +39,8 @@ impl Tokenizer {
         Ok(ids)
     }
 
-    /// The text of tokens; control tokens add nothing, broken UTF-8 is replaced.
+    /// The text of tokens; control tokens add nothing, broken UTF-8 is replaced. A space that encoding put in front (Llama 2)
+    /// stays there.
     pub fn decode(&self, tokens: &[u32]) -> String {
         let mut bytes = Vec::new();
         for token in tokens {
@@ -79,5 +81,5 @@ impl Tokenizer {
 }
 
 /// Control tokens that end a turn, whatever the file declares: chat models end with one of these.
-const END_OF_TURN: [&str; 6] =
-    ["<|im_end|>", "<end_of_turn>", "<|eot_id|>", "<|endoftext|>", "<|end_of_text|>", "<turn|>"];
+const END_OF_TURN: [&str; 7] =
+    ["<|im_end|>", "<end_of_turn>", "<|eot_id|>", "<|endoftext|>", "<|end_of_text|>", "<turn|>", "<|end|>"];

@@ -2,14 +2,17 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use vosti_server::UnknownFields;
 use vosti_server::api::body::{Body, parse};
 use vosti_server::api::chat::ChatRequest;
 use vosti_server::api::completions::CompletionRequest;
 use vosti_server::api::tokenize::{DetokenizeRequest, TokenizeRequest};
 
 fn reads<T: Body>(bytes: &[u8]) {
-    if let Err(error) = parse::<T>(bytes) {
-        assert!(error.status.is_client_error());
+    for unknown in [UnknownFields::Refuse, UnknownFields::Warn] {
+        if let Err(error) = parse::<T>(bytes, unknown) {
+            assert!(error.status.is_client_error());
+        }
     }
 }
 

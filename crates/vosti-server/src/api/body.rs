@@ -1,52 +1,65 @@
 //! From bytes to a request type: every way in which a body can be wrong becomes a 4xx that names the place.
 
 use super::ApiError;
+use super::foreign::{self, Place};
 use crate::app::App;
+use crate::config::UnknownFields;
 use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
 use axum::http::header::CONTENT_TYPE;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A request body's type.
 pub trait Body: DeserializeOwned {
-    /// Fields that OpenAI's or vLLM's API has and this server has not: name, why, and values that ask for nothing (a
-    /// null never does).
-    const UNSUPPORTED: &'static [Unsupported];
+    /// Where the fields of other engines may stand.
+    const PLACES: &'static [Place];
 }
 
-/// See [`Body::UNSUPPORTED`].
-pub struct Unsupported {
-    pub name: &'static str,
-    pub why: &'static str,
-    /// JSON texts.
-    pub harmless: &'static [&'static str],
-}
+/// Fields of one body that are ignored at most, where that is wanted.
+const IGNORED_MAX: usize = 64;
 
-/// Reads a body. Never fails but with an [`ApiError`], whatever the bytes are.
-pub fn parse<T: Body>(bytes: &[u8]) -> Result<T, ApiError> {
+/// Reads a body, and names the fields that were ignored. Never fails but with an [`ApiError`], whatever the bytes are.
+pub fn parse<T: Body>(bytes: &[u8], unknown: UnknownFields) -> Result<(T, Vec<String>), ApiError> {
     let first = match read(bytes) {
-        Ok(request) => return Ok(request),
+        Ok(request) => return Ok((request, Vec::new())),
         Err(error) => error,
     };
-    if unknown_field(&first).is_none() {
+    let Ok(mut value @ Value::Object(_)) = serde_json::from_slice::<Value>(bytes) else { return Err(first) };
+    let ignore = unknown == UnknownFields::Warn;
+    let mut ignored = Vec::new();
+    if !foreign::strip(&mut value, T::PLACES, ignore.then_some(&mut ignored))? && !ignore {
         return Err(first);
     }
-    // Clients that send every field they know send null for those they do not use.
-    let Ok(Value::Object(mut members)) = serde_json::from_slice::<Value>(bytes) else {
-        return Err(first);
-    };
-    for unsupported in T::UNSUPPORTED {
-        let Some(value) = members.get(unsupported.name) else { continue };
-        if !value.is_null() && !unsupported.harmless.contains(&value.to_string().as_str()) {
-            let message = format!("{} is not supported: {}", unsupported.name, unsupported.why);
-            return Err(ApiError::unsupported(unsupported.name, message));
+    loop {
+        let error = match read(&serde_json::to_vec(&value).unwrap_or_default()) {
+            Ok(request) => return Ok((request, ignored)),
+            Err(error) => error,
+        };
+        match unknown_field(&error) {
+            Some(path) if ignore && ignored.len() < IGNORED_MAX && remove(&mut value, path) => {
+                ignored.push(path.to_string());
+            }
+            _ => return Err(error),
         }
-        members.shift_remove(unsupported.name);
     }
-    read(&serde_json::to_vec(&members).unwrap_or_default())
+}
+
+/// Takes out what is at a path like `messages[0].weight`.
+fn remove(value: &mut Value, path: &str) -> bool {
+    let (holder, name) = path.rsplit_once('.').unwrap_or(("", path));
+    let mut at = value;
+    for step in holder.split(['.', '[']).filter(|step| !step.is_empty()) {
+        let next = match step.strip_suffix(']') {
+            Some(index) => index.parse().ok().and_then(|index: usize| at.get_mut(index)),
+            None => at.get_mut(step),
+        };
+        let Some(next) = next else { return false };
+        at = next;
+    }
+    at.as_object_mut().and_then(|members| members.shift_remove(name)).is_some()
 }
 
 fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
@@ -82,6 +95,20 @@ fn describe(error: &serde_json::Error, path: String) -> ApiError {
     ApiError::field(&path, format!("{path}: {message}"))
 }
 
+/// The fields of a request that were ignored, on their way to the response's headers.
+#[derive(Clone, Default)]
+pub struct Ignored(Arc<Mutex<Vec<String>>>);
+
+impl Ignored {
+    fn add(&self, fields: Vec<String>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(fields);
+    }
+
+    pub fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
 /// A parsed body, for handlers.
 pub struct Payload<T>(pub T);
 
@@ -95,8 +122,11 @@ impl<T: Body> FromRequest<Arc<App>> for Payload<T> {
         if !media.is_some_and(|media| media.eq_ignore_ascii_case("application/json")) {
             return Err(ApiError::media_type());
         }
+        let told = request.extensions().get::<Ignored>().cloned().unwrap_or_default();
         let bytes = receive(request, app).await?;
-        parse(&bytes).map(Payload)
+        let (request, ignored) = parse(&bytes, app.config.unknown_fields)?;
+        told.add(ignored);
+        Ok(Payload(request))
     }
 }
 

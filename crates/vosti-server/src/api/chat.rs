@@ -1,7 +1,8 @@
 //! `/v1/chat/completions`.
 
-use super::body::{Body, Payload, Unsupported};
-use super::fields::{Shared, request, unsupported};
+use super::body::{Body, Payload};
+use super::fields::{Shared, request};
+use super::foreign::Place;
 use super::logprobs::{ChatLogprob, ChatLogprobs, PromptLogprobs, prompt_entry};
 use super::messages::{self, CalledFunction, FunctionKind, Message, Tool, ToolCall, ToolChoice};
 use super::prepare::{self, Ask, Plan};
@@ -10,7 +11,7 @@ use super::{ApiError, ErrorBody};
 use crate::answer::{Answers, Delta, End};
 use crate::app::App;
 use crate::flow::{Flow, Step};
-use crate::grammar::tools::{Call, Piece, Reader, Tools, rendering};
+use crate::grammar::tools::{Piece, Reader, Tools, rendering};
 use crate::grammar::{Grammar, GrammarError};
 use crate::receipt::Receipt;
 use crate::service::Service;
@@ -30,7 +31,8 @@ request! {
     pub struct ChatRequest {
         pub messages: Vec<Message>,
         /// The same as `max_tokens`; give one of them. Default: what the context leaves.
-        #[schema(minimum = 1)]
+        #[schema(minimum = -1, value_type = Option<i64>)]
+        #[serde(default, deserialize_with = "crate::api::fields::tokens")]
         pub max_completion_tokens: Option<usize>,
         /// Log-probabilities of the answer's tokens. Default false.
         pub logprobs: Option<bool>,
@@ -48,6 +50,9 @@ request! {
         /// Further variables of the chat template, such as `enable_thinking`.
         #[schema(value_type = Option<Object>)]
         pub chat_template_kwargs: Option<Map<String, Value>>,
+        /// How much a model that thinks shall think: the template sees it as `reasoning_effort`, and `enable_thinking` false
+        /// for `none` and true for others. Models that do not think answer alike.
+        pub reasoning_effort: Option<String>,
         /// The day, YYYY-MM-DD, that a chat template may ask for. Default 2024-07-26, always: equal requests shall have
         /// equal answers tomorrow.
         pub vosti_date: Option<String>,
@@ -55,38 +60,16 @@ request! {
 }
 
 impl Body for ChatRequest {
-    const UNSUPPORTED: &'static [Unsupported] = unsupported! {
-        "best_of": "ask for n choices and choose yourself",
-        "echo": "the chat template's text is not part of the answer",
-        "functions": "use tools" or "[]",
-        "function_call": "use tool_choice",
-        "store": "nothing is kept" or "false",
-        "metadata": "nothing is kept" or "{}",
-        "service_tier": "all requests are served alike" or "\"auto\"" or "\"default\"",
-        "reasoning_effort": "say it in chat_template_kwargs if the template knows it",
-        "verbosity": "say it in the prompt",
-        "modalities": "answers are text" or "[\"text\"]",
-        "audio": "answers are text",
-        "prediction": "start the server with --speculate",
-        "web_search_options": "the server does not search",
-        "safety_identifier": "the server keeps no record of users",
-        "prompt_cache_key": "use cache_salt",
-        "min_tokens": "forbid the end with logit_bias, or use ignore_eos" or "0",
-        "include_stop_str_in_output": "stop strings never show" or "false",
-        "skip_special_tokens": "control tokens have no text" or "true",
-        "spaces_between_special_tokens": "control tokens have no text" or "true" or "false",
-        "continue_final_message": "render the prompt yourself and use /v1/completions" or "false",
-        "chat_template": "the model's own is used",
-        "truncate_prompt_tokens": "shorten the prompt yourself",
-        "use_beam_search": "the engine samples" or "false",
-        "length_penalty": "the engine samples" or "1.0" or "1",
-        "priority": "requests are served in order" or "0",
-        "guided_json": "use response_format",
-        "guided_regex": "use response_format with a JSON schema",
-        "guided_choice": "use response_format with a JSON schema",
-        "guided_grammar": "use response_format with a JSON schema",
-        "structured_outputs": "use response_format",
-    };
+    const PLACES: &'static [Place] = &[
+        Place::Completion,
+        Place::Chat,
+        Place::StreamOptions,
+        Place::Message,
+        Place::Part,
+        Place::Call,
+        Place::Tool,
+        Place::Function,
+    ];
 }
 
 /// A whole answer.
@@ -185,12 +168,28 @@ pub struct ChatDelta {
     pub tool_calls: Vec<ToolCallDelta>,
 }
 
-/// A call, whole: calls are not given out in parts.
+/// A call, or more of its arguments.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct ToolCallDelta {
+    /// Of the call in its answer.
     pub index: usize,
-    #[serde(flatten)]
-    pub call: ToolCall,
+    /// Where the call begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// `function`, where the call begins.
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    pub kind: Option<FunctionKind>,
+    pub function: FunctionDelta,
+}
+
+/// Name and arguments, or more of the arguments.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub struct FunctionDelta {
+    /// Where the call begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// More of the JSON.
+    pub arguments: String,
 }
 
 /// Continues a conversation.
@@ -211,7 +210,6 @@ pub async fn complete(
     let choices = prepare::choices(&app, &shared)?;
     let places = app.places.take(choices as usize, service.identity.running_max)?;
     let (stream, include_usage) = wants_stream(&shared)?;
-    let with_tools = request.tools.as_ref().is_some_and(|tools| !tools.is_empty());
 
     let (of, with) = (app.clone(), service.clone());
     let begin = async {
@@ -222,7 +220,7 @@ pub async fn complete(
     let (plan, running) = arrival.within(&app.config.limits, begin).await?;
     let answers = Answers::new(1, choices, &plan.job.sampling, &service.text);
     let flow = Flow::new(app.clone(), running, answers, &plan.job, arrival);
-    let writer = ChatWriter::new(service, plan, with_tools, include_usage);
+    let writer = ChatWriter::new(service, plan, include_usage);
     if stream {
         return Ok(stream::respond(flow, writer));
     }
@@ -232,31 +230,34 @@ pub async fn complete(
 /// Whether to stream, and with the usage at the end.
 pub fn wants_stream(shared: &Shared) -> Result<(bool, bool), ApiError> {
     let stream = shared.stream.unwrap_or(false);
-    if !stream && shared.stream_options.is_some() {
-        return Err(ApiError::field("stream_options", "stream_options needs stream"));
-    }
     if stream && shared.prompt_logprobs.is_some() {
         return Err(ApiError::field("prompt_logprobs", "prompt_logprobs does not come with stream"));
     }
-    let usage = shared.stream_options.as_ref().and_then(|options| options.include_usage);
-    Ok((stream, usage.unwrap_or(false)))
+    let usage = shared.stream_options.as_ref().and_then(|options| options.include_usage).unwrap_or(false);
+    if usage && !stream {
+        return Err(ApiError::field("stream_options", "stream_options.include_usage needs stream"));
+    }
+    Ok((stream, usage))
 }
 
 /// Renders, tokenizes and checks.
 fn plan(app: &App, service: &Service, request: ChatRequest, mut shared: Shared) -> Result<Plan, ApiError> {
-    if request.top_logprobs.is_some() && request.logprobs != Some(true) {
+    if request.top_logprobs.is_some_and(|top| top > 0) && request.logprobs != Some(true) {
         return Err(ApiError::field("top_logprobs", "top_logprobs needs logprobs"));
     }
     prepare::check_top("top_logprobs", request.top_logprobs)?;
     match (shared.max_tokens, request.max_completion_tokens) {
-        (Some(_), Some(_)) => {
-            let message = "give max_tokens or max_completion_tokens, not both";
+        (Some(tokens), Some(same)) if tokens != same => {
+            let message = "max_tokens and max_completion_tokens differ: give one of them";
             return Err(ApiError::field("max_completion_tokens", message));
         }
         (None, tokens) => shared.max_tokens = tokens,
         _ => {}
     }
     let tools = messages::tools(request.tools, request.tool_choice, request.parallel_tool_calls)?;
+    // A base model has no template, and says so when the messages are rendered.
+    let template = service.language.chat().map_or("", |template| template.source());
+    let tools = tools.map(|tools| tools.for_template(template));
     let format = prepare::grammar(shared.response_format.take());
     let grammar = match (&tools, format) {
         (Some(_), Some(_)) => {
@@ -267,7 +268,8 @@ fn plan(app: &App, service: &Service, request: ChatRequest, mut shared: Shared) 
         (None, format) => format,
     };
     let list = messages::list(request.messages)?;
-    let options = options(request.add_generation_prompt, request.vosti_date.as_deref(), request.chat_template_kwargs)?;
+    let variables = with_effort(request.chat_template_kwargs, request.reasoning_effort);
+    let options = options(request.add_generation_prompt, request.vosti_date.as_deref(), variables)?;
     let date = request.vosti_date.unwrap_or_else(|| "2024-07-26".into());
     let text = render(service, &list, tools.as_ref(), options)?;
     let tokens = encode(service, &text, shared.add_special_tokens.unwrap_or(false), "messages")?;
@@ -283,7 +285,16 @@ fn plan(app: &App, service: &Service, request: ChatRequest, mut shared: Shared) 
         grammar,
         date: Some(date),
     };
-    prepare::plan(app, service, shared, ask)
+    Ok(Plan { tools, ..prepare::plan(app, service, shared, ask)? })
+}
+
+/// The template's variables with what `reasoning_effort` says, unless they say it themselves.
+fn with_effort(variables: Option<Map<String, Value>>, effort: Option<String>) -> Option<Map<String, Value>> {
+    let Some(effort) = effort else { return variables };
+    let mut variables = variables.unwrap_or_default();
+    variables.entry("enable_thinking").or_insert((effort != "none").into());
+    variables.entry("reasoning_effort").or_insert(effort.into());
+    Some(variables)
 }
 
 /// What the template is rendered with.
@@ -369,8 +380,8 @@ struct Writing {
 }
 
 impl ChatWriter {
-    fn new(service: Arc<Service>, plan: Plan, with_tools: bool, include_usage: bool) -> Self {
-        let writing = |_| Writing { begun: false, reader: with_tools.then(Reader::default), calls: 0 };
+    fn new(service: Arc<Service>, plan: Plan, include_usage: bool) -> Self {
+        let writing = |_| Writing { begun: false, reader: plan.tools.as_ref().map(Reader::new), calls: 0 };
         let choices = (0..plan.job.choices).map(writing).collect();
         Self { service, plan, include_usage, id: id("chatcmpl"), created: now(), choices }
     }
@@ -391,17 +402,24 @@ impl ChatWriter {
         for piece in pieces {
             match piece {
                 Piece::Text(text) => more.content.get_or_insert_default().push_str(&text),
-                Piece::Call(call) => {
-                    more.tool_calls.push(ToolCallDelta {
-                        index: writing.calls,
-                        call: called(&self.id, delta.index, writing.calls, call),
-                    });
+                Piece::Call { name } => {
+                    more.tool_calls.push(begun(&self.id, delta.index, writing.calls, name));
                     writing.calls += 1;
                 }
+                Piece::Arguments(json) => match more.tool_calls.last_mut() {
+                    Some(call) => call.function.arguments += &json,
+                    None => more.tool_calls.push(ToolCallDelta {
+                        index: writing.calls - 1,
+                        id: None,
+                        kind: None,
+                        function: FunctionDelta { name: None, arguments: json },
+                    }),
+                },
             }
         }
+        let called = writing.reader.as_ref().is_some_and(Reader::called);
         let finish_reason = delta.end.as_ref().map(|end| match end.reason.as_api() {
-            "stop" if writing.calls > 0 => "tool_calls",
+            "stop" if called => "tool_calls",
             reason => reason,
         });
         let logprobs = delta.token.as_ref().and_then(|generated| {
@@ -475,11 +493,16 @@ impl ChatWriter {
     }
 }
 
-fn called(id: &str, answer: usize, index: usize, call: Call) -> ToolCall {
-    let function = CalledFunction { name: call.name, arguments: call.arguments };
+/// The beginning of a call.
+fn begun(id: &str, answer: usize, index: usize, name: String) -> ToolCallDelta {
     // Of the response's own name: unique, and short enough for templates that show it.
     let suffix = id.rsplit('-').next().unwrap_or(id);
-    ToolCall { id: format!("call_{suffix}_{answer}_{index}"), kind: FunctionKind::Function, function }
+    ToolCallDelta {
+        index,
+        id: Some(format!("call_{suffix}_{answer}_{index}")),
+        kind: Some(FunctionKind::Function),
+        function: FunctionDelta { name: Some(name), arguments: String::new() },
+    }
 }
 
 impl ChatChoice {
@@ -487,7 +510,17 @@ impl ChatChoice {
         if let Some(text) = more.delta.content {
             self.message.content.get_or_insert_default().push_str(&text);
         }
-        self.message.tool_calls.extend(more.delta.tool_calls.into_iter().map(|delta| delta.call));
+        for delta in more.delta.tool_calls {
+            let FunctionDelta { name, arguments } = delta.function;
+            match (delta.id, self.message.tool_calls.last_mut()) {
+                (None, Some(call)) => call.function.arguments += &arguments,
+                (id, _) => self.message.tool_calls.push(ToolCall {
+                    id: id.unwrap_or_default(),
+                    kind: FunctionKind::Function,
+                    function: CalledFunction { name: name.unwrap_or_default(), arguments },
+                }),
+            }
+        }
         if let (Some(all), Some(more)) = (&mut self.logprobs, more.logprobs) {
             all.content.extend(more.content);
         }

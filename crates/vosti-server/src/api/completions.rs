@@ -1,8 +1,9 @@
 //! `/v1/completions`: text or tokens to be continued, or looked at.
 
-use super::body::{Body, Payload, Unsupported};
+use super::body::{Body, Payload};
 use super::chat::{encode, receipt, wants_stream};
-use super::fields::{Shared, request, unsupported};
+use super::fields::{Shared, request};
+use super::foreign::Place;
 use super::logprobs::{PromptLogprobs, TextLogprobs, prompt_entry};
 use super::prepare::{self, Ask, Plan};
 use super::usage::{Usage, id, now};
@@ -66,24 +67,7 @@ impl Prompt {
 }
 
 impl Body for CompletionRequest {
-    const UNSUPPORTED: &'static [Unsupported] = unsupported! {
-        "best_of": "ask for n choices and choose yourself",
-        "suffix": "the models here continue text, they do not fill gaps",
-        "min_tokens": "forbid the end with logit_bias, or use ignore_eos" or "0",
-        "include_stop_str_in_output": "stop strings never show" or "false",
-        "skip_special_tokens": "control tokens have no text" or "true",
-        "spaces_between_special_tokens": "control tokens have no text" or "true" or "false",
-        "truncate_prompt_tokens": "shorten the prompt yourself",
-        "use_beam_search": "the engine samples" or "false",
-        "length_penalty": "the engine samples" or "1.0" or "1",
-        "priority": "requests are served in order" or "0",
-        "prompt_embeds": "send text or tokens",
-        "guided_json": "use response_format",
-        "guided_regex": "use response_format with a JSON schema",
-        "guided_choice": "use response_format with a JSON schema",
-        "guided_grammar": "use response_format with a JSON schema",
-        "structured_outputs": "use response_format",
-    };
+    const PLACES: &'static [Place] = &[Place::Completion, Place::Text, Place::StreamOptions];
 }
 
 /// A whole answer, or a part of a streamed one.

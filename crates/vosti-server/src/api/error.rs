@@ -129,7 +129,7 @@ impl From<EngineError> for ApiError {
     fn from(error: EngineError) -> Self {
         let message = error.to_string();
         match error {
-            EngineError::PromptExceedsContext { .. } | EngineError::PromptExceedsPool { .. } => {
+            EngineError::PromptExceedsContext { .. } | EngineError::ExceedsPool { .. } => {
                 Self::context_length("prompt", message)
             }
             EngineError::EmptyPrompt | EngineError::TokenOutsideVocabulary { .. } => Self::field("prompt", message),

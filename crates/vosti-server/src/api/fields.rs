@@ -1,6 +1,7 @@
 //! The fields that chat and text completions share. Their comments are the API's documentation.
 
-use serde::Deserialize;
+use serde::de::{Error, Unexpected};
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use utoipa::ToSchema;
 
@@ -14,8 +15,9 @@ macro_rules! request {
             $($(#[$field_meta])* pub $field: $type,)*
             /// The served model's name; any other is refused. May be left out.
             pub model: Option<String>,
-            /// Most tokens to generate. Together with the prompt they must fit the context.
-            #[schema(minimum = 0)]
+            /// Most tokens to generate. Together with the prompt they must fit the context; -1: what it leaves.
+            #[schema(minimum = -1, value_type = Option<i64>)]
+            #[serde(default, deserialize_with = "crate::api::fields::tokens")]
             pub max_tokens: Option<usize>,
             /// 0 always takes the most likely token. Default 1, whatever the model's generation_config.json says.
             #[schema(minimum = 0, maximum = 100)]
@@ -167,10 +169,13 @@ pub struct JsonSchema {
     pub strict: Option<bool>,
 }
 
-/// Fields that OpenAI's or vLLM's completions have and ours have not; both kinds of request refuse them.
-macro_rules! unsupported {
-    ($($name:literal: $why:literal $(or $harmless:literal)*,)*) => {
-        &[$($crate::api::body::Unsupported { name: $name, why: $why, harmless: &[$($harmless),*] },)*]
-    };
+/// `max_tokens` of a request that wants what the context leaves: -1.
+pub const UNLIMITED: usize = usize::MAX;
+
+/// Reads a number of tokens, or -1.
+pub fn tokens<'de, D: Deserializer<'de>>(source: D) -> Result<Option<usize>, D::Error> {
+    let Some(tokens) = Option::<i64>::deserialize(source)? else { return Ok(None) };
+    let wrong =
+        || D::Error::invalid_value(Unexpected::Signed(tokens), &"at least 0, or -1 for what the context leaves");
+    if tokens == -1 { Ok(Some(UNLIMITED)) } else { usize::try_from(tokens).map(Some).map_err(|_| wrong()) }
 }
-pub(crate) use unsupported;

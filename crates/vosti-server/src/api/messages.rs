@@ -2,8 +2,10 @@
 
 use super::ApiError;
 use crate::grammar::tools::{Choice, Function, Tools};
-use serde::{Deserialize, Serialize};
+use serde::de::{self, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, json};
+use std::fmt;
 use utoipa::ToSchema;
 
 /// One message.
@@ -11,6 +13,7 @@ use utoipa::ToSchema;
 #[serde(deny_unknown_fields)]
 pub struct Message {
     pub role: Role,
+    #[serde(default, deserialize_with = "content")]
     pub content: Option<Content>,
     /// Of who speaks; templates that know names show it.
     pub name: Option<String>,
@@ -18,8 +21,10 @@ pub struct Message {
     pub tool_calls: Option<Vec<ToolCall>>,
     /// Which call a `tool` message answers.
     pub tool_call_id: Option<String>,
-    /// Must be null: clients send it back from answers.
-    pub refusal: Option<String>,
+    /// What the assistant thought, for templates that show it.
+    pub reasoning_content: Option<String>,
+    /// The same under vLLM's name.
+    pub reasoning: Option<String>,
 }
 
 /// Who speaks. `developer` means `system`.
@@ -35,10 +40,7 @@ pub enum Role {
 
 /// A text, or parts that are joined with a line break.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
-#[serde(
-    untagged,
-    expecting = "expected a text, or a list of {\"type\": \"text\", \"text\": ...}; images, audio and files are not supported"
-)]
+#[serde(untagged)]
 pub enum Content {
     Text(String),
     Parts(Vec<Part>),
@@ -48,7 +50,48 @@ pub enum Content {
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Part {
-    Text { text: String },
+    Text {
+        text: String,
+    },
+    /// What an assistant said instead of an answer.
+    Refusal {
+        refusal: String,
+    },
+}
+
+/// Reads a content so that an error says which part is wrong.
+fn content<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Content>, D::Error> {
+    source.deserialize_any(ContentVisitor)
+}
+
+struct ContentVisitor;
+
+impl<'de> Visitor<'de> for ContentVisitor {
+    type Value = Option<Content>;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("a text, or a list of {\"type\": \"text\", \"text\": ...}")
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(Some(Content::Text(text.to_string())))
+    }
+
+    fn visit_string<E: de::Error>(self, text: String) -> Result<Self::Value, E> {
+        Ok(Some(Content::Text(text)))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+        let mut parts = Vec::new();
+        while let Some(part) = list.next_element()? {
+            parts.push(part);
+        }
+        Ok(Some(Content::Parts(parts)))
+    }
 }
 
 impl Content {
@@ -56,8 +99,10 @@ impl Content {
         match self {
             Self::Text(text) => text,
             Self::Parts(parts) => {
-                let texts: Vec<String> = parts.into_iter().map(|Part::Text { text }| text).collect();
-                texts.join("\n")
+                let text = |part| match part {
+                    Part::Text { text } | Part::Refusal { refusal: text } => text,
+                };
+                parts.into_iter().map(text).collect::<Vec<String>>().join("\n")
             }
         }
     }
@@ -171,9 +216,6 @@ impl Message {
             Role::Assistant => "assistant",
             Role::Tool => "tool",
         };
-        if self.refusal.is_some() {
-            return wrong("refusal", "is not supported: leave it out");
-        }
         if self.tool_calls.is_some() && self.role != Role::Assistant {
             return wrong("tool_calls", "belongs to a message of the assistant");
         }
@@ -190,6 +232,8 @@ impl Message {
         message.extend(self.name.map(|name| ("name".to_string(), name.into())));
         message.extend(self.tool_call_id.map(|id| ("tool_call_id".to_string(), id.into())));
         message.extend(calls.map(|calls| ("tool_calls".to_string(), json!(calls))));
+        let thought = self.reasoning_content.or(self.reasoning);
+        message.extend(thought.map(|text| ("reasoning_content".to_string(), text.into())));
         Ok(message.into())
     }
 }

@@ -1,13 +1,14 @@
 //! The HTTP surface: one file per family of endpoints, what they share beside them.
 //!
 //! `body.rs` turns bytes into a request type, `fields.rs` has the fields that both kinds of completion take,
-//! `prepare.rs` turns them into a job for the engine.
+//! `prepare.rs` turns them into a job for the engine, `foreign.rs` is the table of what other engines' clients send.
 
 pub mod body;
 pub mod chat;
 pub mod completions;
 mod error;
 pub mod fields;
+pub mod foreign;
 pub mod logprobs;
 pub mod messages;
 pub mod models;

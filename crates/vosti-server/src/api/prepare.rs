@@ -1,11 +1,12 @@
 //! From a request's shared fields to a job for the engine: every value is checked here, once.
 
-use super::fields::{ResponseFormat, Shared};
+use super::fields::{ResponseFormat, Shared, UNLIMITED};
 use super::logprobs::TOP_MAX;
 use super::usage::fresh;
 use super::{ApiError, chat};
 use crate::app::App;
 use crate::grammar::Grammar;
+use crate::grammar::tools::Tools;
 use crate::receipt::Parameters;
 use crate::service::Service;
 use crate::submit::Job;
@@ -32,6 +33,8 @@ pub struct Plan {
     /// The day that the chat template saw.
     pub date: Option<String>,
     pub model: String,
+    /// What the answer may call.
+    pub tools: Option<Tools>,
 }
 
 /// What the endpoint adds to the shared fields.
@@ -84,6 +87,7 @@ pub fn plan(app: &App, service: &Service, shared: Shared, ask: Ask) -> Result<Pl
     let tokens_max = match shared.max_tokens {
         Some(0) if score_only => 1,
         Some(0) => return Err(ApiError::field("max_tokens", "max_tokens is 0: ask for at least one token")),
+        Some(UNLIMITED) => room,
         Some(tokens) if tokens > room => return Err(too_long(service, &ask.prompts, tokens)),
         Some(tokens) => tokens,
         None => ask.tokens_default.unwrap_or(room).min(room),
@@ -99,7 +103,17 @@ pub fn plan(app: &App, service: &Service, shared: Shared, ask: Ask) -> Result<Pl
     let (logprobs, prompt_logprobs) = (ask.logprobs, ask.prompt_logprobs);
     let job = Job { prompts, sampling, choices, logprobs, prompt_logprobs, salt, digest };
     let (date, model) = (ask.date, app.model_name().to_string());
-    Ok(Plan { job, seed, score_only, return_token_ids, prompt_logprobs: own_prompt_logprobs, parameters, date, model })
+    Ok(Plan {
+        job,
+        seed,
+        score_only,
+        return_token_ids,
+        prompt_logprobs: own_prompt_logprobs,
+        parameters,
+        date,
+        model,
+        tools: None,
+    })
 }
 
 /// Tokens that the context leaves to the answer of the longest prompt.

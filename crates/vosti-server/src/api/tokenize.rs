@@ -1,6 +1,7 @@
 //! `/tokenize` and `/detokenize`, as vLLM has them.
 
-use super::body::{Body, Payload, Unsupported};
+use super::body::{Body, Payload};
+use super::foreign::Place;
 use super::messages::{Message, Tool};
 use super::{ApiError, ErrorBody, chat};
 use crate::app::App;
@@ -32,7 +33,7 @@ pub struct TokenizeRequest {
 }
 
 impl Body for TokenizeRequest {
-    const UNSUPPORTED: &'static [Unsupported] = &[];
+    const PLACES: &'static [Place] = &[Place::Message, Place::Part, Place::Call, Place::Tool, Place::Function];
 }
 
 /// A text's tokens.
@@ -55,7 +56,7 @@ pub struct DetokenizeRequest {
 }
 
 impl Body for DetokenizeRequest {
-    const UNSUPPORTED: &'static [Unsupported] = &[];
+    const PLACES: &'static [Place] = &[];
 }
 
 /// The text of tokens.

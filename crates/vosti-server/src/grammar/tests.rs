@@ -101,28 +101,53 @@ fn tools(choice: Choice, parallel: bool) -> Grammar {
     Grammar::Tools(Tools::new(functions, choice, parallel).expect("tools"))
 }
 
-fn calls(text: &str) -> Vec<tools::Call> {
-    let mut reader = Reader::default();
-    let mut pieces = reader.push(text);
-    pieces.extend(reader.finish());
-    let calls = pieces.into_iter().filter_map(|piece| match piece {
-        Piece::Call(call) => Some(call),
-        Piece::Text(_) => None,
-    });
-    calls.collect()
+/// Names and arguments.
+fn calls(grammar: &Grammar, text: &str) -> Vec<(String, Value)> {
+    let Grammar::Tools(tools) = grammar else { panic!("no tools") };
+    let mut calls: Vec<(String, String)> = Vec::new();
+    for piece in Reader::new(tools).push(text) {
+        match piece {
+            Piece::Call { name } => calls.push((name, String::new())),
+            Piece::Arguments(json) => calls.last_mut().expect("a call has begun").1 += &json,
+            Piece::Text(text) => panic!("no call: {text}"),
+        }
+    }
+    calls.into_iter().map(|(name, json)| (name, serde_json::from_str(&json).expect("JSON"))).collect()
+}
+
+/// `tools` as a chat template of each form would have them.
+fn in_every_form(choice: &Choice, parallel: bool) -> Vec<Grammar> {
+    let templates = ["", "<|python_tag|> \"parameters\": ", "[TOOL_CALLS] [", "[TOOL_CALLS][", "[TOOL_CALLS] [ARGS]"];
+    let of = |template: &&str| match tools(choice.clone(), parallel) {
+        Grammar::Tools(tools) => Grammar::Tools(tools.for_template(template)),
+        grammar => grammar,
+    };
+    templates.iter().map(of).collect()
 }
 
 #[test]
-fn a_required_tool_is_called_with_arguments_that_fit() {
-    for seed in 0..12 {
-        let text = text(&tools(Choice::Required, false), seed);
-        let calls = calls(&text);
-        assert_eq!(calls.len(), 1, "{text}");
-        let arguments: Value = serde_json::from_str(&calls[0].arguments).expect("JSON");
-        match calls[0].name.as_str() {
-            "get" => assert!(arguments["age"].as_u64().is_some_and(|age| age <= 150), "{text}"),
-            name => assert_eq!((name, arguments), ("now", json!({})), "{text}"),
+fn a_required_tool_is_called_with_arguments_that_fit_in_every_form() {
+    for grammar in in_every_form(&Choice::Required, false) {
+        for seed in 0..6 {
+            let text = text(&grammar, seed);
+            let calls = calls(&grammar, &text);
+            assert_eq!(calls.len(), 1, "{text}");
+            let (name, arguments) = &calls[0];
+            match name.as_str() {
+                "get" => assert!(arguments["age"].as_u64().is_some_and(|age| age <= 150), "{text}"),
+                name => assert_eq!((name, arguments), ("now", &json!({})), "{text}"),
+            }
         }
+    }
+}
+
+#[test]
+fn several_calls_come_in_every_form_that_has_them() {
+    for grammar in in_every_form(&Choice::Required, true) {
+        let most = (0..20).map(|seed| calls(&grammar, &text(&grammar, seed)).len()).max();
+        let one =
+            matches!(&grammar, Grammar::Tools(tools) if serde_json::to_value(tools).unwrap()["format"] == "llama");
+        assert_eq!(most > Some(1), !one, "{grammar:?}");
     }
 }
 

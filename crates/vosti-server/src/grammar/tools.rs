@@ -1,16 +1,19 @@
 //! Functions that a model may call: how they are shown to it, what a call must look like, and how calls are read back.
 //!
-//! A call is written in the form that many models are trained on (Hermes, Qwen): a tag, an object with `name` and
-//! `arguments`, the closing tag. A chat template that writes this form itself gets the functions as its `tools`; for any
-//! other template they are put into the system message, and earlier calls and results into ordinary messages, so that
-//! tools work with every chat model. The grammar makes each call well-formed and its arguments valid, always.
+//! A call is written in the form that the chat template writes (`shape.rs` has the forms), and such a template gets the
+//! functions as its `tools`. For a template that knows no tools the form is Hermes's: the functions are put into the system
+//! message, and earlier calls and results into ordinary messages, so that tools work with every chat model. The grammar
+//! makes each call well-formed and its arguments valid, always. `reader.rs` reads them back.
+
+pub mod reader;
+pub mod shape;
 
 use super::json_rule;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use shape::Format;
 
-const OPEN: &str = "<tool_call>";
-const CLOSE: &str = "</tool_call>";
+pub use reader::{Piece, Reader};
 
 /// Most functions of a request.
 pub const FUNCTIONS_MAX: usize = 128;
@@ -46,6 +49,8 @@ pub struct Tools {
     choice: Choice,
     /// More than one call may come.
     parallel: bool,
+    #[serde(default)]
+    format: Format,
 }
 
 /// Tools that make no sense.
@@ -89,8 +94,13 @@ impl Tools {
         }
         match &choice {
             Choice::Named(name) if !functions.iter().any(|f| f.name == *name) => Err(ToolsError::Unknown(name.clone())),
-            _ => Ok(Self { functions, choice, parallel }),
+            _ => Ok(Self { functions, choice, parallel, format: Format::default() }),
         }
+    }
+
+    /// With calls as this chat template writes them.
+    pub fn for_template(self, template: &str) -> Self {
+        Self { format: Format::of_template(template).unwrap_or_default(), ..self }
     }
 
     /// Whether and which functions are called.
@@ -98,29 +108,37 @@ impl Tools {
         &self.choice
     }
 
-    /// In llguidance's notation: calls, and under `Auto` text that does not hold the opening tag, or text up to it.
+    /// In llguidance's notation: calls, and under `Auto` text that does not hold the mark of a call, or text up to it.
     pub(super) fn grammar(&self) -> String {
+        let shape = self.format.shape();
         let callable = |function: &&Function| match &self.choice {
             Choice::Named(name) => function.name == *name,
             Choice::Auto | Choice::Required => true,
         };
         let functions: Vec<&Function> = self.functions.iter().filter(callable).collect();
+        let literal = |text: &str| if text.is_empty() { String::new() } else { Value::from(text).to_string() };
         let several = self.parallel && !matches!(self.choice, Choice::Named(_));
-        let more = if several { r#"("\n" call)*"# } else { "" };
+        let more = shape.next.filter(|_| several).map(|next| format!("({} function)*", literal(next)));
+        let (mark, pattern) = (literal(shape.mark), escaped(shape.mark));
         let mut rules = match self.choice {
-            Choice::Auto => {
-                let text = format!("TEXT: /(?s:.*)/ & ~/(?s:.*){OPEN}(?s:.*)/\n");
-                let before = format!("before[suffix=\"{OPEN}\"]: /(?s:.*)/\n");
-                format!("start: TEXT | before body {more}\n{text}{before}")
+            Choice::Auto if shape.anywhere => {
+                let text = format!("TEXT: /(?s:.*)/ & ~/(?s:.*){pattern}(?s:.*)/\n");
+                let before = format!("before[suffix={mark}]: /(?s:.*)/\n");
+                format!("start: TEXT | before calls\n{text}{before}")
             }
-            Choice::Required | Choice::Named(_) => format!("start: call {more}\n"),
+            Choice::Auto => {
+                let text = format!("TEXT: /(?s:.*)/ & ~/{pattern}(?s:.*)/\n");
+                format!("start: TEXT | {mark} calls\n{text}")
+            }
+            Choice::Required | Choice::Named(_) => format!("start: {mark} calls\n"),
         };
-        rules += &format!("call: \"{OPEN}\" body\nbody: \"\\n\" function \"\\n{CLOSE}\"\n");
+        rules +=
+            &format!("calls: {} function {} {}\n", literal(shape.head), more.unwrap_or_default(), literal(shape.tail));
         let names: Vec<String> = (0..functions.len()).map(|i| format!("function_{i}")).collect();
         rules += &format!("function: {}\n", names.join(" | "));
         for (name, function) in names.iter().zip(functions) {
-            let head = Value::from(format!("{{\"name\": \"{}\", \"arguments\": ", function.name));
-            rules += &format!("{name}: {head} {} \"}}\"\n", json_rule(&function.arguments()));
+            let head = literal(&format!("{}{}", function.name, shape.middle));
+            rules += &format!("{name}: {head} {}\n", json_rule(&function.arguments()));
         }
         rules
     }
@@ -139,7 +157,7 @@ impl Tools {
             text.push('\n');
         }
         text += "</tools>\nTo call one, write its name and arguments as JSON between tags:\n";
-        text + &format!("{OPEN}\n{{\"name\": \"NAME\", \"arguments\": {{}}}}\n{CLOSE}")
+        text + &written("\"NAME\"", "{}")
     }
 }
 
@@ -167,7 +185,7 @@ pub struct Rendering {
 
 /// Fits a conversation to a template: `messages` is the API's list, already checked; `template` the template's text.
 pub fn rendering(messages: &[Value], tools: Option<&Tools>, template: &str) -> Rendering {
-    if template.contains(OPEN) {
+    if Format::of_template(template).is_some() {
         let messages = messages.iter().map(with_parsed_arguments).collect();
         return Rendering { messages, tools: tools.map(Tools::list) };
     }
@@ -211,97 +229,20 @@ fn without_calls(message: &Value) -> Value {
         if !content.is_empty() {
             content.push('\n');
         }
-        content += &format!("{OPEN}\n{{\"name\": {name}, \"arguments\": {arguments}}}\n{CLOSE}");
+        content += &written(&name.to_string(), arguments);
     }
     json!({ "role": message["role"], "content": content })
 }
 
-/// A call that a model made.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Call {
-    pub name: String,
-    /// JSON, as the model wrote it.
-    pub arguments: String,
+/// A call in Hermes's form.
+fn written(name: &str, arguments: &str) -> String {
+    format!("<tool_call>\n{{\"name\": {name}, \"arguments\": {arguments}}}\n</tool_call>")
 }
 
-/// A part of an answer with tools.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Piece {
-    Text(String),
-    /// Complete: calls are not given out in parts.
-    Call(Call),
-}
-
-/// Reads an answer as it comes: text goes on at once, but what may begin a call waits until it is one.
-#[derive(Clone, Debug, Default)]
-pub struct Reader {
-    pending: String,
-    calls: usize,
-}
-
-impl Reader {
-    /// Calls seen so far.
-    pub fn calls(&self) -> usize {
-        self.calls
-    }
-
-    /// The pieces that `text` makes certain.
-    pub fn push(&mut self, text: &str) -> Vec<Piece> {
-        self.pending += text;
-        let mut pieces = Vec::new();
-        while let Some(open) = self.pending.find(OPEN) {
-            // White space around a call is not text.
-            let before = self.pending.drain(..open).collect::<String>();
-            self.give_text(&mut pieces, before.trim_end().to_string());
-            // An argument may hold the closing tag: the call ends at the first that leaves whole JSON before it.
-            let inside = |end: usize| &self.pending[OPEN.len()..end];
-            let mut ends = self.pending.match_indices(CLOSE).map(|(end, _)| end);
-            let Some((end, call)) = ends.find_map(|end| Some((end, parse(inside(end))?))) else {
-                return pieces;
-            };
-            self.calls += 1;
-            pieces.push(Piece::Call(call));
-            self.pending.drain(..end + CLOSE.len());
-        }
-        let sure = self.pending.len() - held(&self.pending);
-        let text: String = self.pending.drain(..sure).collect();
-        self.give_text(&mut pieces, text);
-        pieces
-    }
-
-    /// What is left at the end of the answer: a call that was cut off is text.
-    pub fn finish(&mut self) -> Vec<Piece> {
-        let mut pieces = Vec::new();
-        let text = std::mem::take(&mut self.pending);
-        self.give_text(&mut pieces, text);
-        pieces
-    }
-
-    fn give_text(&self, pieces: &mut Vec<Piece>, text: String) {
-        let between_calls = self.calls > 0 && text.trim().is_empty();
-        if !text.is_empty() && !between_calls {
-            pieces.push(Piece::Text(text));
-        }
-    }
-}
-
-/// Bytes at the end that may belong to a call: white space, and the beginning of the tag.
-fn held(text: &str) -> usize {
-    let tag = (1..OPEN.len()).rev().find(|n| text.ends_with(&OPEN[..*n])).unwrap_or(0);
-    let before = &text[..text.len() - tag];
-    tag + before.len() - before.trim_end().len()
-}
-
-/// `{"name": ..., "arguments": ...}`, the arguments' own text kept.
-fn parse(inside: &str) -> Option<Call> {
-    #[derive(Deserialize)]
-    struct Written<'a> {
-        name: String,
-        #[serde(borrow)]
-        arguments: &'a serde_json::value::RawValue,
-    }
-    let written: Written = serde_json::from_str(inside.trim()).ok()?;
-    Some(Call { name: written.name, arguments: written.arguments.get().to_string() })
+/// A text as a regular expression for itself, between slashes.
+fn escaped(text: &str) -> String {
+    let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_string() } else { format!("\\x{{{:x}}}", u32::from(c)) };
+    text.chars().map(letter).collect()
 }
 
 #[cfg(test)]

@@ -321,11 +321,57 @@ async fn json_and_tools_come_through_both_ways() {
     let call = &choice["message"]["tool_calls"][0]["function"];
     assert_eq!(call["name"], "look");
     let streamed = server.post(CHAT, with(body, json!({"stream": true}))).await.chunks();
-    let parts: Vec<&Value> =
-        streamed.iter().flat_map(|c| c["choices"][0]["delta"]["tool_calls"].as_array()).flatten().collect();
-    assert_eq!(parts.len(), 1);
-    assert_eq!((&parts[0]["function"], &parts[0]["index"]), (call, &json!(0)));
+    assert_eq!(streamed_calls(&streamed), std::slice::from_ref(call));
     assert_eq!(streamed.last().unwrap()["choices"][0]["finish_reason"], "tool_calls");
+}
+
+/// Functions of the calls in a stream, put together as a client does.
+fn streamed_calls(chunks: &[Value]) -> Vec<Value> {
+    let mut calls: Vec<Value> = Vec::new();
+    for part in chunks.iter().flat_map(|c| c["choices"][0]["delta"]["tool_calls"].as_array()).flatten() {
+        let index = part["index"].as_u64().unwrap() as usize;
+        if part["id"].is_string() {
+            assert_eq!((index, &part["type"]), (calls.len(), &json!("function")));
+            calls.push(part["function"].clone());
+        } else {
+            let all = format!(
+                "{}{}",
+                calls[index]["arguments"].as_str().unwrap(),
+                part["function"]["arguments"].as_str().unwrap()
+            );
+            calls[index]["arguments"] = all.into();
+        }
+    }
+    calls
+}
+
+#[tokio::test]
+async fn a_call_that_max_tokens_cuts_comes_once_and_only_as_a_call() {
+    let server = toy();
+    let schema = json!({"type": "object", "properties": {"a": {"type": "integer", "minimum": 0, "maximum": 9}},
+        "required": ["a"], "additionalProperties": false});
+    let tools = json!({"tools": [{"type": "function", "function": {"name": "look", "parameters": schema}}],
+        "tool_choice": "required"});
+    let ask = |tokens: usize| with(with(chat("call"), tools.clone()), json!({"max_tokens": tokens}));
+    let mut names = 0;
+    // Two calls and a little: every token is a byte.
+    for tokens in 1..150 {
+        let whole = server.ok(CHAT, ask(tokens)).await;
+        let message = &whole["choices"][0]["message"];
+        let calls: Vec<Value> =
+            message["tool_calls"].as_array().into_iter().flatten().map(|call| call["function"].clone()).collect();
+        let streamed = server.post(CHAT, with(ask(tokens), json!({"stream": true}))).await.chunks();
+        assert_eq!(streamed_calls(&streamed), calls, "{tokens} tokens");
+        let text = message["content"].as_str().unwrap_or_default();
+        let parts: String = streamed.iter().filter_map(|c| c["choices"][0]["delta"]["content"].as_str()).collect();
+        assert_eq!((text, parts.as_str()), ("", ""), "{tokens} tokens");
+        assert!(calls.len() >= names && calls.iter().all(|call| call["name"] == "look"), "{calls:?}");
+        names = calls.len();
+        if let Some(arguments) = calls.last().and_then(|call| call["arguments"].as_str()) {
+            assert!("{\"a\": 0}".starts_with(&arguments.replace(|c: char| c.is_ascii_digit(), "0")), "{arguments}");
+        }
+    }
+    assert!(names >= 1);
 }
 
 #[tokio::test]

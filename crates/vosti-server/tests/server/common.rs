@@ -14,7 +14,8 @@ use vosti_engine::symbolic::{SymbolicDevice, program};
 use vosti_engine::{Engine, EngineHandle, Policy, Status};
 use vosti_model::{ChatTemplate, ModelError, Tokenizer};
 use vosti_server::app::{App, router};
-use vosti_server::{Identity, Language, Limits, ServerConfig, Service};
+use vosti_server::cors::Origins;
+use vosti_server::{Identity, Language, Limits, ServerConfig, Service, UnknownFields};
 
 /// 256 bytes, and two control tokens.
 pub const VOCAB: u32 = 258;
@@ -150,12 +151,24 @@ pub struct Options {
     pub gated: bool,
     pub log_prompts: bool,
     pub chat: bool,
+    pub unknown_fields: UnknownFields,
+    pub cors_origins: Origins,
 }
 
 impl Default for Options {
     fn default() -> Self {
         let (limits, policy) = (Limits::default(), Policy::default());
-        Self { limits, api_keys: Vec::new(), policy, pages: PAGES, gated: false, log_prompts: false, chat: true }
+        Self {
+            limits,
+            api_keys: Vec::new(),
+            policy,
+            pages: PAGES,
+            gated: false,
+            log_prompts: false,
+            chat: true,
+            unknown_fields: UnknownFields::Refuse,
+            cors_origins: Origins::None,
+        }
     }
 }
 
@@ -166,6 +179,8 @@ pub fn config(options: &Options) -> ServerConfig {
         api_keys: options.api_keys.clone(),
         limits: options.limits,
         log_prompts: options.log_prompts,
+        unknown_fields: options.unknown_fields,
+        cors_origins: options.cors_origins.clone(),
         ..ServerConfig::default()
     }
 }
@@ -180,7 +195,7 @@ pub fn service(options: &Options) -> (Arc<Service>, EngineHandle, Option<Mutex<S
     let identity = Identity {
         fingerprint: "vosti-toy".into(),
         vocab: VOCAB,
-        context: engine.sequence_tokens_max(),
+        context: CONTEXT as usize,
         running_max: options.policy.running_max,
     };
     let (engine, _thread) = EngineHandle::spawn(engine).unwrap();

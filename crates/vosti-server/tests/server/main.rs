@@ -3,6 +3,7 @@
 mod answers;
 mod common;
 mod documents;
+mod fields;
 mod hostile;
 mod load;
 mod refusals;

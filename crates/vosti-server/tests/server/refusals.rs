@@ -1,10 +1,11 @@
 //! What is refused, and how: by name, with a status that clients act on, before anything is queued.
 
-use crate::common::{Options, chat, completion, get, serve, toy, with};
+use crate::common::{Answer, Options, chat, completion, get, serve, toy, with};
 use axum::body::Body;
 use axum::http::Request;
 use serde_json::{Value, json};
 use vosti_server::Limits;
+use vosti_server::cors::Origins;
 
 const CHAT: &str = "/v1/chat/completions";
 const TEXT: &str = "/v1/completions";
@@ -14,7 +15,7 @@ async fn a_field_that_is_not_there_is_refused_by_name() {
     let server = toy();
     for (path, base) in [(CHAT, chat("x")), (TEXT, completion("x"))] {
         for (field, value) in [
-            ("best_of", json!(1)),
+            ("best_of", json!(2)),
             ("temperatur", json!(1)),
             ("use_beam_search", json!(true)),
             ("min_tokens", json!(3)),
@@ -83,6 +84,9 @@ async fn each_wrong_value_names_its_field() {
         ("messages", json!([])),
         ("messages[0].role", json!([{"role": "robot", "content": "x"}])),
         ("messages[0].content", json!([{"role": "user"}])),
+        ("messages[0].content", json!([{"role": "user", "content": 3}])),
+        ("messages[0].content[0]", json!([{"role": "user", "content": [{"text": "x"}]}])),
+        ("messages[0].content[1]", json!([{"role": "user", "content": [{"type": "text", "text": "x"}, 3]}])),
         ("top_logprobs", json!(3)),
         ("tool_choice", json!("required")),
         ("vosti_date", json!("tomorrow")),
@@ -135,6 +139,49 @@ async fn no_other_site_is_let_in() {
         assert_eq!(told, None, "{method} {path}");
     }
     assert_eq!(server.send(ask("OPTIONS", CHAT)).await.status, 405);
+}
+
+#[tokio::test]
+async fn the_sites_that_are_named_are_let_in() {
+    let site = "https://app.example";
+    let origins = Origins::parse(&[site.to_string()]).unwrap();
+    let server = serve(&Options { api_keys: vec!["secret".into()], cors_origins: origins, ..Options::default() });
+    let ask = |method: &str, origin: &str| {
+        let request = Request::builder().method(method).uri(CHAT).header("origin", origin);
+        let request = request.header("content-type", "application/json").header("authorization", "Bearer secret");
+        let request = request.header("access-control-request-method", "POST");
+        let request = request.header("access-control-request-headers", "authorization,content-type,x-stainless-os");
+        request.body(Body::from(chat("x").to_string())).unwrap()
+    };
+    let told = |answer: &Answer, name: &str| answer.headers.get(name).map(|value| value.to_str().unwrap().to_string());
+    let preflight = server.send(ask("OPTIONS", site)).await;
+    assert_eq!(preflight.status, 200, "a browser asks without a key");
+    assert_eq!(told(&preflight, "access-control-allow-origin").as_deref(), Some(site));
+    let headers = told(&preflight, "access-control-allow-headers").unwrap();
+    assert!(headers.contains("authorization") && headers.contains("x-stainless-os"), "{headers}");
+    let answer = server.send(ask("POST", site)).await;
+    assert_eq!((answer.status.as_u16(), told(&answer, "access-control-allow-origin").as_deref()), (200, Some(site)));
+    assert!(told(&answer, "access-control-expose-headers").unwrap().contains("x-request-id"));
+    for method in ["OPTIONS", "POST"] {
+        let other = server.send(ask(method, "https://elsewhere.example")).await;
+        assert_eq!(told(&other, "access-control-allow-origin"), None, "{method}");
+    }
+    let open = serve(&Options { cors_origins: Origins::All, ..Options::default() });
+    let anyone = open.send(ask("OPTIONS", "https://elsewhere.example")).await;
+    assert_eq!(told(&anyone, "access-control-allow-origin").as_deref(), Some("*"));
+}
+
+#[tokio::test]
+async fn a_requests_name_is_echoed_if_it_can_be_shown() {
+    let server = toy();
+    let named = |id: &str| Request::get("/health").header("x-request-id", id).body(Body::empty()).unwrap();
+    for good in ["a-1", "trace/7:x=y", &"x".repeat(128)] {
+        assert_eq!(server.send(named(good)).await.headers["x-request-id"], good);
+    }
+    for bad in ["", "a b", "<b>", &"x".repeat(129)] {
+        let told = server.send(named(bad)).await.headers["x-request-id"].to_str().unwrap().to_string();
+        assert!(told.starts_with("req-"), "{bad:?}: {told}");
+    }
 }
 
 #[tokio::test]

@@ -49,7 +49,7 @@ pub fn check(part: &Problem, combine: &Problem) -> Result<(), String> {
         let (name, role) = (&buffer.name, buffer.role);
         match role {
             Role::TileTable | Role::TileRow | Role::TileRows | Role::TilePos => {}
-            Role::Out(_) | Role::Scratch(_) => same_cells(part, combine, buffer)?,
+            Role::Out(_) | Role::Scratch(_) => same_cells(part, buffer)?,
             _ => return Err(format!("its parameter `{name}` ({role:?}) is nothing that the first launch promises")),
         }
     }
@@ -60,7 +60,7 @@ pub fn check(part: &Problem, combine: &Problem) -> Result<(), String> {
 }
 
 /// A scratch or an output of the second launch is one of the first, cell by cell.
-fn same_cells(part: &Problem, combine: &Problem, buffer: &Buffer) -> Result<(), String> {
+fn same_cells(part: &Problem, buffer: &Buffer) -> Result<(), String> {
     let (name, role) = (&buffer.name, buffer.role);
     let Some(written) = part.role(role) else {
         return Err(format!("its parameter `{name}` ({role:?}) is nothing that the first launch writes"));
@@ -69,8 +69,7 @@ fn same_cells(part: &Problem, combine: &Problem, buffer: &Buffer) -> Result<(), 
         let (here, there) = (&buffer.dims, &part.buffers[written].dims);
         return Err(format!("its parameter `{name}` has the extents {here:?}, the first launch writes {there:?}"));
     }
-    let elem = |problem: &Problem| problem.role(role).map(|i| problem.kernel.params[i].elem);
-    match elem(part) == elem(combine) {
+    match part.buffers[written].elem == buffer.elem {
         true => Ok(()),
         false => Err(format!("its parameter `{name}` has another element type than the first launch writes")),
     }

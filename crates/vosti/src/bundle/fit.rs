@@ -5,9 +5,10 @@
 //! nothing. The check goes role by role; no kernel is known by name. Where an op is two launches, each is checked for its
 //! part here, and `compose.rs` says whether the two are the op.
 
-use vosti_core::{Op, PAGE, Program, RowSet};
-use vosti_kernels::{Role, Scratch, Shape};
+use vosti_core::{Dtype, Op, PAGE, Program, RowSet};
+use vosti_kernels::{Act, Role, Scratch, Shape};
 use vosti_model::Recipe;
+use vosti_tile::Scalar;
 use vosti_verify::Problem;
 use vosti_verify::problem::{Buffer, Dim, limit};
 
@@ -68,6 +69,8 @@ pub struct Bound<'a> {
     pub weights: Vec<Option<&'a Recipe>>,
     /// The op's scratches.
     pub scratch: &'a [Scratch],
+    /// What activations and caches of the program hold.
+    pub act: Act,
 }
 
 /// Refuses a contract that does not give what the op promises, or needs of this launch.
@@ -79,8 +82,12 @@ pub fn check(program: &Program, op: &Op, problem: &Problem, launch: &Bound) -> R
     if i128::from(program.context) > limit::CONTEXT {
         return Err(format!("contexts up to {} are proved, the program has {}", limit::CONTEXT, program.context));
     }
+    if let Some(tokens) = problem.premises.vocabulary().filter(|tokens| *tokens < i128::from(program.vocab)) {
+        return Err(format!("it is proved for tokens below {tokens}, the program's vocabulary is {}", program.vocab));
+    }
     for buffer in &problem.buffers {
         let name = &buffer.name;
+        types(program, &used, buffer, launch.act).map_err(|why| format!("its parameter `{name}` {why}"))?;
         let fits =
             role(program, &used, problem, buffer, launch).map_err(|why| format!("its parameter `{name}` {why}"))?;
         if !fits {
@@ -125,10 +132,31 @@ fn role(program: &Program, used: &Use, problem: &Problem, buffer: &Buffer, launc
     }
 }
 
+/// A buffer must hold what the contract says. Weights are made for whoever reads them, so theirs only have to be numbers.
+fn types(program: &Program, used: &Use, buffer: &Buffer, act: Act) -> Result<(), String> {
+    let own = if act == Act::Bf16 { Scalar::Bf16 } else { Scalar::F32 };
+    let of = |list: &[u32], i: usize| {
+        let decl = list.get(i).and_then(|b| program.buffers.get(*b as usize));
+        decl.map(|decl| if decl.dtype == Dtype::F32 { Scalar::F32 } else { own })
+    };
+    let given = match buffer.role {
+        Role::In(i) => of(used.ins, i),
+        Role::Out(i) => of(used.outs, i),
+        Role::CacheK | Role::CacheV => Some(own),
+        Role::Scratch(_) => Some(Scalar::F32),
+        Role::Weight(_) => Some(if buffer.elem == Scalar::F32 { Scalar::F32 } else { own }),
+        _ => Some(Scalar::I32),
+    };
+    match given {
+        Some(given) if given != buffer.elem => Err(format!("holds {}, the op gives {given}", buffer.elem)),
+        _ => Ok(()),
+    }
+}
+
 /// What a device allocates for the op's scratch must be what the contract says it is.
 fn scratch(problem: &Problem, buffer: &Buffer, given: &Scratch) -> Result<bool, String> {
     let keys = problem.splits().map(|splits| splits.size);
-    let splits = buffer.dims.first() == Some(&Dim::Splits) && keys == Some(given.keys as i128);
+    let splits = buffer.dims.first() == Some(&Dim::Splits(given.keys as i128));
     let rows = buffer.dims.get(1) == Some(&Dim::Const(given.rows as i128));
     match splits && rows && width(&buffer.dims[1..]) == Some(given.width as i128) {
         true => Ok(true),
@@ -198,8 +226,7 @@ fn cache(program: &Program, layer: u32, dims: &[Dim]) -> Result<bool, String> {
 }
 
 fn attend(used: &Use, problem: &Problem) -> Result<(), String> {
-    // Where keys are split there is no window.
-    let proved = problem.int("WINDOW").unwrap_or(if problem.splits().is_some() { 0 } else { -1 });
+    let proved = problem.premises.window().unwrap_or(0);
     let words = |w: i128| if w == 0 { "no window".to_string() } else { format!("a window of {w}") };
     match used.window {
         Some(0) => Err("the op's window shows nothing".into()),

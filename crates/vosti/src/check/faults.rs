@@ -25,12 +25,13 @@ pub enum Fault {
     CachedTooLong,
     SelectedRowOff,
     SamplerAdvanced,
+    EndsWithPool,
     ConstantLogits,
     NotANumber,
 }
 
 impl Fault {
-    pub const ALL: [Fault; 14] = [
+    pub const ALL: [Fault; 15] = [
         Fault::ReductionOrder,
         Fault::SplitByLength,
         Fault::BatchScale,
@@ -43,6 +44,7 @@ impl Fault {
         Fault::CachedTooLong,
         Fault::SelectedRowOff,
         Fault::SamplerAdvanced,
+        Fault::EndsWithPool,
         Fault::ConstantLogits,
         Fault::NotANumber,
     ];
@@ -61,6 +63,7 @@ impl Fault {
             Fault::CachedTooLong => "a page's first key is believed to be cached",
             Fault::SelectedRowOff => "the logits of the wrong row are returned",
             Fault::SamplerAdvanced => "random numbers depend on the order of requests",
+            Fault::EndsWithPool => "an answer ends where the page pool does",
             Fault::ConstantLogits => "every logits vector is the same constant",
             Fault::NotANumber => "every logit is NaN",
         }
@@ -227,6 +230,13 @@ mod tests {
     fn every_fault_is_caught() {
         let result = self_test(&Silent).unwrap();
         assert!(result.passed(), "\n{}", result.table());
+    }
+
+    #[test]
+    fn an_answer_that_ends_with_the_pool_is_caught_by_the_relation_of_pools_alone() {
+        let toy = Toy::new(Some(Fault::EndsWithPool));
+        let report = check(&toy, Profile::quick(toy.facts().window), &Silent).unwrap();
+        assert_eq!(Caught::new(Fault::EndsWithPool.name(), &report).failed, ["pools"], "\n{}", report.table());
     }
 
     #[test]

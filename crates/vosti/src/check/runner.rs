@@ -4,7 +4,7 @@ use super::evidence::Row;
 use super::{CheckError, Setup, Subject};
 use crate::watch::Watch;
 use std::collections::BTreeMap;
-use vosti_engine::{Counters, Engine, Event, FinishReason, Request, RequestId, StepReport, Token, Usage};
+use vosti_engine::{Counters, Engine, EngineError, Event, FinishReason, Request, RequestId, StepReport, Token, Usage};
 
 /// What one choice of one request gave.
 #[derive(Clone, Debug, Default)]
@@ -66,6 +66,17 @@ impl<'a, S: Subject> Runner<'a, S> {
 
     pub fn counters(&self) -> Counters {
         *self.engine.counters()
+    }
+
+    /// Whether the engine takes the request: its pool holds all of it.
+    pub fn admits(&self, request: &Request) -> Result<bool, CheckError> {
+        let mut request = request.clone();
+        self.subject.tamper(&mut request);
+        match self.engine.check(&request) {
+            Ok(()) => Ok(true),
+            Err(EngineError::ExceedsPool { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Runs all requests at once, to their ends.

@@ -199,6 +199,8 @@ pub struct Toy {
     program: Program,
     fault: Option<Fault>,
     submitted: Cell<u64>,
+    /// Tokens in the pool of the device that was made last.
+    pool_tokens: Cell<usize>,
 }
 
 impl Toy {
@@ -212,7 +214,7 @@ impl Toy {
             context: CONTEXT as usize,
             window: Some(WINDOW as usize),
         };
-        Toy { facts, program: program(), fault, submitted: Cell::new(0) }
+        Toy { facts, program: program(), fault, submitted: Cell::new(0), pool_tokens: Cell::new(0) }
     }
 }
 
@@ -229,6 +231,7 @@ impl Subject for Toy {
 
     fn device(&self, setup: &Setup) -> Result<ToyDevice, CheckError> {
         let pages = setup.pool_tokens.div_ceil(PAGE).max(1);
+        self.pool_tokens.set(pages * PAGE);
         let cache = || vec![0; pages * PAGE];
         Ok(ToyDevice {
             fault: self.fault,
@@ -242,11 +245,16 @@ impl Subject for Toy {
 
     fn tamper(&self, request: &mut Request) {
         self.submitted.set(self.submitted.get() + 1);
-        if self.fault == Some(Fault::SamplerAdvanced) {
-            let params: &SamplingParams = &request.sampling;
-            let seed = params.seed.wrapping_add(self.submitted.get());
-            let params = SamplingParams { seed, ..params.clone() };
-            request.sampling = Sampling::new(params).expect("another seed is as valid");
+        let mut params = SamplingParams::clone(&request.sampling);
+        match self.fault {
+            Some(Fault::SamplerAdvanced) => params.seed = params.seed.wrapping_add(self.submitted.get()),
+            Some(Fault::EndsWithPool) => {
+                // The last token takes no place.
+                let left = (self.pool_tokens.get() + 1).saturating_sub(request.prompt.len());
+                params.tokens_max = params.tokens_max.min(left.max(1));
+            }
+            _ => return,
         }
+        request.sampling = Sampling::new(params).expect("another seed and fewer tokens are as valid");
     }
 }

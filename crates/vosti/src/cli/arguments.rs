@@ -1,10 +1,14 @@
 //! Every flag, parsed once.
 
+mod serve;
+
 pub use super::values::Device;
 use super::values::{Weights, at_least_one, bias, date, size, threads, whole};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use vosti::catalogue;
+
+pub use serve::{LogFormat, Serve, UnknownFields};
 
 /// Language models whose answers do not depend on what else the machine is doing
 ///
@@ -31,7 +35,7 @@ pub enum Command {
     /// Serves a model over HTTP, as OpenAI's API
     Serve(Serve),
     /// Lists the models that are known by name
-    Models,
+    Models(super::models::Models),
     /// Fetches a model of the catalogue and prints where it is
     Pull(Pull),
     /// Shows the tokens of a text
@@ -52,7 +56,7 @@ pub enum Command {
     Laws(Laws),
 }
 
-/// What it runs on.
+/// What it runs on, and how long a sequence may get there.
 #[derive(Args, Clone)]
 pub struct Hardware {
     /// What to run on; cuda runs a bundle of `vosti prepare --target cuda-...`
@@ -67,9 +71,14 @@ pub struct Hardware {
     #[arg(long, value_name = "FOLDER")]
     pub bundle: Option<PathBuf>,
 
-    /// How a processor keeps weights: small, or in BF16, which is larger and gives the same bits
-    #[arg(long, value_enum, default_value = "as-they-come", value_name = "FORM")]
-    pub weights: Weights,
+    /// Longest sequence, prompt and answer, at most the model's own; part of the fingerprint [default: the model's own]
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(16..))]
+    pub context: Option<u32>,
+
+    /// How a processor keeps weights: small, or in BF16, which is larger and gives the same bits [default: small where at most
+    /// four answers run at once]
+    #[arg(long, value_enum, value_name = "FORM")]
+    pub weights: Option<Weights>,
 }
 
 /// Which model, on how much of the machine.
@@ -82,17 +91,13 @@ pub struct Engine {
     #[command(flatten)]
     pub hardware: Hardware,
 
-    /// Memory for keys and values, e.g. 512M or 2G [default: what the command needs, at most 1G; on a GPU what is free]
+    /// Memory for keys and values, e.g. 512M or 2G [default: what its sequences need, at most 1G or one of them; on a GPU what is free]
     #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "kv_pages")]
     pub kv_memory: Option<u64>,
 
     /// The same as a number of pages of 64 tokens
     #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true)]
     pub kv_pages: Option<usize>,
-
-    /// Longest sequence, prompt and answer, at most the model's own; part of the fingerprint [default: the model's own]
-    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(16..))]
-    pub context: Option<u32>,
 
     /// Guess tokens from the text so far and check the guesses; changes speed, never an answer
     #[arg(long)]
@@ -198,77 +203,6 @@ pub struct Chat {
     pub engine: Engine,
     #[command(flatten)]
     pub sampling: Sampling,
-}
-
-/// How the server's log is written.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum LogFormat {
-    Text,
-    Json,
-    Off,
-}
-
-/// `vosti serve`
-#[derive(Args)]
-pub struct Serve {
-    /// The address to listen on; 0.0.0.0 is every one of this machine
-    #[arg(long, default_value = "127.0.0.1", value_name = "ADDRESS")]
-    pub host: std::net::IpAddr,
-
-    /// The port; 0 takes a free one
-    #[arg(long, default_value_t = 8000)]
-    pub port: u16,
-
-    /// Serve only to clients with this key; may be given several times [also: $VOSTI_API_KEY]
-    #[arg(long, value_name = "KEY")]
-    pub api_key: Vec<String>,
-
-    /// What clients call the model; may be given several times [default: the model's name]
-    #[arg(long, value_name = "NAME")]
-    pub served_model_name: Vec<String>,
-
-    /// Answers that may wait; more are refused with 429
-    #[arg(long, default_value_t = 256, value_name = "N", value_parser = whole::<usize>, allow_negative_numbers = true)]
-    pub max_queue: usize,
-
-    /// Connections; more wait until one closes
-    #[arg(long, default_value_t = 1024, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
-    pub max_connections: u32,
-
-    /// Largest request body
-    #[arg(long, default_value = "4M", value_name = "SIZE", value_parser = size)]
-    pub max_body_size: u64,
-
-    /// Most choices (n) of one request
-    #[arg(long, default_value_t = 128, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub max_choices: u32,
-
-    /// From a request's arrival to its answer's end
-    #[arg(long, default_value_t = 600, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86400))]
-    pub request_timeout: u64,
-
-    /// Close connections on which the client does nothing for so long
-    #[arg(long, default_value_t = 60, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86400))]
-    pub idle_timeout: u64,
-
-    /// PEM file with the certificate chain: serve https
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
-    pub tls_cert: Option<PathBuf>,
-
-    /// PEM file with its private key
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    pub tls_key: Option<PathBuf>,
-
-    /// How the log is written, on standard error
-    #[arg(long, value_enum, default_value = "text")]
-    pub log_format: LogFormat,
-
-    /// Write prompts to the log; otherwise no text of a request is ever logged
-    #[arg(long)]
-    pub log_prompts: bool,
-
-    #[command(flatten)]
-    pub engine: Engine,
 }
 
 /// Where `pull` looks.

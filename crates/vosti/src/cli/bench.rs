@@ -15,7 +15,8 @@ pub fn run(arguments: &Bench) -> Result<Outcome> {
         !arguments.profile || arguments.on.hardware.device == Device::Cpu,
         "--profile times the processor's kernels; a GPU's launches are not waited for one by one: leave it out"
     );
-    let deployment = open::load(&arguments.on.model, &open::options(&arguments.on.hardware, None))?;
+    let crowded = arguments.decode > 0 && arguments.batch.iter().any(|batch| *batch >= CROWD);
+    let deployment = open::load(&arguments.on.model, &open::options(&arguments.on.hardware, crowded))?;
     if let Some(trace) = arguments.agentic {
         return agents(&deployment, trace, arguments.on.json);
     }

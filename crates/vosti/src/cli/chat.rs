@@ -14,13 +14,13 @@ use vosti_model::{ChatOptions, Date};
 
 pub fn run(arguments: &Chat) -> Result<Outcome> {
     let flags = &arguments.engine;
-    let deployment = open::load(&flags.model, &open::options(&flags.hardware, flags.context))?;
+    let deployment = open::load(&flags.model, &open::options(&flags.hardware, false))?;
     let own = deployment.text()?;
     let template = own.chat()?; // a base model says so before anything is computed
     let context = deployment.program().context as usize;
     let seed = sampling::seed(&arguments.sampling);
     let sampling = sampling::checked(&arguments.sampling, seed, &deployment)?;
-    let mut engine = open::engine(&deployment, flags, context)?;
+    let mut engine = open::engine_for_any(&deployment, flags, 1)?;
     open::banner(&deployment, &engine);
     eprintln!(
         "seed         {seed}\n\nWrite a message and press Enter. Ctrl-C ends an answer, Ctrl-C at the prompt or Ctrl-D the conversation.\n"
@@ -36,8 +36,8 @@ pub fn run(arguments: &Chat) -> Result<Outcome> {
         messages.push(json!({ "role": "user", "content": line.trim() }));
         let text = template.render(&Value::Array(messages.clone()), &rendering)?;
         let prompt = own.tokenizer.encode(&text, false)?;
-        if prompt.len() >= engine.sequence_tokens_max() {
-            eprintln!("the conversation has {} tokens and no longer fits: start a new one", prompt.len());
+        if prompt.len() >= context {
+            eprintln!("the conversation has {} tokens and the context is {context}: start a new one", prompt.len());
             break;
         }
         let submitted = submit(&mut engine, Request::new(prompt, sampling.clone()), &arguments.sampling.stop)?;

@@ -16,7 +16,7 @@ pub fn run(arguments: &Check) -> Result<Outcome> {
     if let Some(url) = &arguments.endpoint {
         return measure(arguments, url, files);
     }
-    let deployment = open::load(&arguments.model, &open::options(&arguments.hardware, None))?;
+    let deployment = open::load(&arguments.model, &open::options(&arguments.hardware, false))?;
     let program = std::env::current_exe().ok();
     let subject = Real::new(deployment, program.map(|path| (path, again(arguments))));
     if arguments.probe {
@@ -49,6 +49,9 @@ fn again(arguments: &Check) -> Vec<String> {
     let mut flags = vec!["--model".into(), arguments.model.clone()];
     if hardware.device == Device::Cuda {
         flags.extend(["--device".into(), "cuda".into()]);
+    }
+    if let Some(context) = hardware.context {
+        flags.extend(["--context".into(), context.to_string()]);
     }
     if let Some(folder) = &hardware.bundle {
         flags.extend(["--bundle".into(), folder.display().to_string()]);

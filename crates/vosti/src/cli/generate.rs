@@ -6,13 +6,16 @@ use super::output::print;
 use super::stream::{stream, submit};
 use super::{Outcome, sampling};
 use anyhow::{Context, Result};
+use vosti::deployment::CROWD;
+use vosti::pool::Demand;
 use vosti_engine::Request;
 use vosti_model::{ChatOptions, Date, Text};
 
 pub fn run(arguments: &Generate) -> Result<Outcome> {
     let text = text_or_stdin(&arguments.prompt)?;
     let flags = &arguments.engine;
-    let options = open::options(&flags.hardware, flags.context);
+    let crowded = arguments.choices as usize >= CROWD;
+    let options = open::options(&flags.hardware, crowded);
     let deployment = open::load(&flags.model, &options)?;
     let own = deployment.text()?;
     let prompt = tokens(own, &text, arguments)?;
@@ -23,9 +26,10 @@ pub fn run(arguments: &Generate) -> Result<Outcome> {
     let mut request = Request::new(prompt, sampling::checked(&arguments.sampling, seed, &deployment)?);
     request.choices = arguments.choices;
 
-    let room = request.prompt.len().saturating_add(arguments.sampling.max_tokens);
-    let room = room.min(deployment.program().context as usize).saturating_mul(arguments.choices as usize);
-    let mut engine = open::engine(&deployment, flags, room)?;
+    let tokens = request.prompt.len().saturating_add(arguments.sampling.max_tokens);
+    let tokens = tokens.min(deployment.program().context as usize);
+    let demand = Demand { tokens, sequences: arguments.choices as usize };
+    let mut engine = open::engine(&deployment, flags, demand)?;
     let submitted = submit(&mut engine, request, &arguments.sampling.stop)?;
     // Nothing can be refused any more.
     open::banner(&deployment, &engine);

@@ -67,7 +67,7 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
         Command::Generate(arguments) => generate::run(&arguments),
         Command::Chat(arguments) => chat::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
-        Command::Models => models::list(),
+        Command::Models(arguments) => models::run(&arguments),
         Command::Pull(arguments) => models::pull(&arguments),
         Command::Tokenize(arguments) => tokenize::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),

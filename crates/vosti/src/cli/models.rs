@@ -4,12 +4,40 @@ use super::Outcome;
 use super::arguments::{From, Pull};
 use super::bar::{Bar, Unit};
 use super::output::print;
+use clap::Args;
 use std::fmt::Write as _;
 use vosti::catalogue;
 use vosti::fetch::{Cache, FetchError, Source};
+use vosti_model::families::FAMILIES;
 
-/// Lists the catalogue.
-pub fn list() -> anyhow::Result<Outcome> {
+/// `vosti models`
+#[derive(Args)]
+pub struct Models {
+    /// Lists the model families instead: what any GGUF file or Hugging Face folder may be
+    #[arg(long)]
+    pub families: bool,
+}
+
+/// Lists the catalogue, or the families.
+pub fn run(arguments: &Models) -> anyhow::Result<Outcome> {
+    if arguments.families { families() } else { catalogue() }
+}
+
+/// Each family: its names in `config.json` and in GGUF files, and published models of it.
+fn families() -> anyhow::Result<Outcome> {
+    let mut out = String::new();
+    for family in &FAMILIES {
+        let types = family.model_types.join(", ");
+        writeln!(out, "{:<10} config.json: {types}; GGUF: {}", family.name, family.architecture)?;
+        for example in family.examples {
+            writeln!(out, "{:<10} {example}", "")?;
+        }
+    }
+    print(&out)?;
+    Ok(Outcome::Done)
+}
+
+fn catalogue() -> anyhow::Result<Outcome> {
     let cache = Cache::of_user()?;
     let mut out = String::new();
     for model in catalogue::models() {
@@ -17,7 +45,10 @@ pub fn list() -> anyhow::Result<Outcome> {
         let default = if model.name == catalogue::DEFAULT { " (default)" } else { "" };
         writeln!(out, "{:<16} {:>4} MB  {here:<12} {}{default}", model.name, model.bytes / 1_000_000, model.about)?;
     }
-    writeln!(out, "\nA path to a GGUF file or a Hugging Face folder works too: --model PATH")?;
+    writeln!(
+        out,
+        "\nA path to a GGUF file or a Hugging Face folder works too: --model PATH; of which models: --families"
+    )?;
     print(&out)?;
     Ok(Outcome::Done)
 }

@@ -11,12 +11,10 @@ use vosti::catalogue;
 use vosti::deployment::{Deployment, Options, Room, Storage};
 use vosti::device::{AnyDevice, On, first_gpu};
 use vosti::fetch::{Cache, FetchError, Source};
+use vosti::pool::{self, Demand, Origin};
 use vosti::watch::counted;
 use vosti_core::{Device as _, PAGE};
 use vosti_engine::{Engine, Policy, Speculation};
-
-/// KV memory that a command takes without being told.
-const KV_BYTES_DEFAULT: u64 = 1 << 30;
 
 /// The model's file or folder; a catalogue name is fetched first if it is not here.
 pub fn find(name: &str) -> Result<PathBuf> {
@@ -36,17 +34,20 @@ pub fn find(name: &str) -> Result<PathBuf> {
     Err(FetchError::UnknownModel { name: name.into() }.into())
 }
 
-/// What the flags say of the machine.
-pub fn options(hardware: &Hardware, context: Option<u32>) -> Options {
+/// What the flags say of the machine; crowded if many answers will be computed at once.
+pub fn options(hardware: &Hardware, crowded: bool) -> Options {
     let on = match hardware.device {
         Device::Cpu => On::Cpu,
         Device::Cuda => On::Gpu(first_gpu),
     };
     let storage = match hardware.weights {
-        Weights::AsTheyCome => Storage::AsTheyCome,
-        Weights::Expanded => Storage::Expanded,
+        Some(Weights::AsTheyCome) => Storage::AsTheyCome,
+        Some(Weights::Expanded) => Storage::Expanded,
+        None if crowded => Storage::Expanded,
+        None => Storage::AsTheyCome,
     };
-    Options { threads: hardware.threads, context, bundle: hardware.bundle.clone(), on, storage }
+    let Hardware { threads, context, bundle, .. } = hardware.clone();
+    Options { threads, context, bundle, on, storage }
 }
 
 /// Loads a model with a progress bar.
@@ -56,15 +57,25 @@ pub fn load(name: &str, options: &Options) -> Result<Deployment> {
     Deployment::load(name, &path, options, &bar).with_context(|| format!("cannot load {name}"))
 }
 
-/// An engine with room for `tokens` (rounded up to pages), or for what the flags say.
-pub fn engine(deployment: &Deployment, flags: &Flags, tokens: usize) -> Result<Engine<AnyDevice>> {
+/// An engine for requests that are not known yet, `sequences` at a time: its pool holds the longest that the context allows.
+pub fn engine_for_any(deployment: &Deployment, flags: &Flags, sequences: usize) -> Result<Engine<AnyDevice>> {
+    let demand = Demand { tokens: deployment.program().context as usize, sequences };
+    let engine = engine(deployment, flags, demand)?;
+    let flagged = flags.kv_pages.is_some() || flags.kv_memory.is_some();
+    let bundle = deployment.bundle().manifest().is_some();
+    let origin = Origin { free_memory: deployment.gpu().is_some() && !flagged, bundle };
+    pool::check(deployment.program(), engine.device().pages(0), deployment.page_bytes(), origin)?;
+    Ok(engine)
+}
+
+/// An engine whose pool is as large as the flags say, or as the demand is. It refuses what its pool does not hold.
+pub fn engine(deployment: &Deployment, flags: &Flags, demand: Demand) -> Result<Engine<AnyDevice>> {
     let page_bytes = deployment.page_bytes();
-    let wanted = tokens.min(deployment.program().context as usize).div_ceil(PAGE);
     let pages = match (flags.kv_pages, flags.kv_memory) {
         (Some(pages), _) => Some(pages),
         (None, Some(bytes)) => Some((bytes / page_bytes) as usize),
         (None, None) if deployment.gpu().is_some() => None,
-        (None, None) => Some(wanted.min((KV_BYTES_DEFAULT / page_bytes) as usize)),
+        (None, None) => Some(pool::pages_default(deployment.program(), page_bytes, demand)),
     };
     if pages == Some(0) {
         anyhow::bail!(

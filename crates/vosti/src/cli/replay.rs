@@ -18,12 +18,12 @@ use vosti_server::receipt::{Chain, Divergence, Receipt};
 pub fn run(arguments: &Replay) -> Result<Outcome> {
     let receipt = read(&arguments.receipt)?;
     let model = arguments.model.as_ref().unwrap_or(&receipt.model);
-    let options = open::options(&arguments.hardware, None);
+    let options = open::options(&arguments.hardware, false);
     let deployment = open::load(model, &options).context("the receipt's model; --model names another file of it")?;
     ensure!(
         deployment.fingerprint() == receipt.fingerprint,
         "the receipt is of deployment {}, this is {}: only one with the same program, kernels, model files and numerics \
-         promises the same bits; use the version and the model that the receipt was made with",
+         promises the same bits; use the version, the model and the --context that the receipt was made with",
         receipt.fingerprint,
         deployment.fingerprint()
     );
@@ -100,11 +100,7 @@ fn answer(deployment: &Deployment, receipt: &Receipt, under_load: bool) -> Resul
 /// The request of a receipt.
 fn request(deployment: &Deployment, receipt: &Receipt) -> Result<Request> {
     let text = deployment.text()?;
-    let mut parameters = receipt.parameters.clone();
-    if receipt.finish_reason == "length" {
-        // It may have been cut by the server's memory, which says nothing about this one.
-        parameters.max_tokens = receipt.tokens.len().max(1);
-    }
+    let parameters = &receipt.parameters;
     let constraint = match &parameters.grammar {
         Some(grammar) => Some(Grammars::new(&text.tokenizer, deployment.program().vocab)?.compile(grammar)?),
         None => None,

@@ -1,6 +1,6 @@
 //! `vosti serve`: listens at once, loads the model, serves until a signal, drains. A second signal ends it.
 
-use super::arguments::{LogFormat, Serve};
+use super::arguments::{LogFormat, Serve, UnknownFields};
 use super::{Outcome, interrupt, open};
 use anyhow::{Context, Result};
 use std::panic;
@@ -14,16 +14,15 @@ use tracing_subscriber::util::SubscriberInitExt;
 use vosti::catalogue;
 use vosti_engine::handle::EngineThread;
 use vosti_engine::{EngineHandle, Policy};
+use vosti_server::cors::Origins;
 use vosti_server::{Identity, Limits, Server, ServerConfig, ServerHandle, Service, TlsFiles};
 
-/// Memory for keys and values, unless the flags say.
-const KV_BYTES_DEFAULT: u64 = 1 << 30;
 /// Threads that speak HTTP; the work is in the engine.
 const HTTP_THREADS: usize = 2;
 
 pub fn run(arguments: &Serve) -> Result<Outcome> {
     log(arguments);
-    let config = config(arguments);
+    let config = config(arguments)?;
     let scheme = if config.tls.is_some() { "https" } else { "http" };
     let (keys, name) = (config.api_keys.len(), config.model_names[0].clone());
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
@@ -80,17 +79,14 @@ fn load(arguments: &Serve) -> Result<(Arc<Service>, EngineHandle, EngineThread)>
     // One core is for HTTP, tokenizing and grammars.
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     flags.hardware.threads.get_or_insert((cores - 1).max(1));
-    let options = open::options(&flags.hardware, flags.context);
+    let options = open::options(&flags.hardware, true);
     let deployment = open::load(&flags.model, &options)?;
-    if flags.kv_pages.is_none() && flags.kv_memory.is_none() && deployment.gpu().is_none() {
-        flags.kv_memory = Some(KV_BYTES_DEFAULT);
-    }
-    let engine = open::engine(&deployment, &flags, usize::MAX)?;
+    let engine = open::engine_for_any(&deployment, &flags, Policy::default().running_max)?;
     open::banner(&deployment, &engine);
     let identity = Identity {
         fingerprint: deployment.fingerprint().to_string(),
         vocab: deployment.program().vocab,
-        context: engine.sequence_tokens_max(),
+        context: deployment.program().context as usize,
         running_max: engine.policy().running_max,
     };
     let (engine, thread) = EngineHandle::spawn(engine)?;
@@ -98,7 +94,7 @@ fn load(arguments: &Serve) -> Result<(Arc<Service>, EngineHandle, EngineThread)>
     Ok((Arc::new(service), engine, thread))
 }
 
-fn config(arguments: &Serve) -> ServerConfig {
+fn config(arguments: &Serve) -> Result<ServerConfig> {
     let environment = std::env::var("VOSTI_API_KEY").ok();
     let keys = arguments.api_key.iter().cloned().chain(environment).filter(|key| !key.is_empty());
     let tls = arguments.tls_cert.clone().zip(arguments.tls_key.clone());
@@ -106,7 +102,7 @@ fn config(arguments: &Serve) -> ServerConfig {
     if model_names.is_empty() {
         model_names.push(name(&arguments.engine.model));
     }
-    ServerConfig {
+    Ok(ServerConfig {
         host: arguments.host,
         port: arguments.port,
         model_names,
@@ -121,7 +117,12 @@ fn config(arguments: &Serve) -> ServerConfig {
             idle_time_max: Duration::from_secs(arguments.idle_timeout),
         },
         log_prompts: arguments.log_prompts,
-    }
+        unknown_fields: match arguments.unknown_fields {
+            UnknownFields::Refuse => vosti_server::UnknownFields::Refuse,
+            UnknownFields::Warn => vosti_server::UnknownFields::Warn,
+        },
+        cors_origins: Origins::parse(&arguments.cors_origin).context("--cors-origin")?,
+    })
 }
 
 /// A catalogue name as it is, a path without folders and extension.

@@ -122,9 +122,7 @@ impl Streamed {
 
     fn ended(&self) -> &'static str {
         match self.reasons.first() {
-            Some(Some(FinishReason::ContextFull)) => {
-                "; ended: the context or the KV pool is full (--context, --kv-memory)"
-            }
+            Some(Some(FinishReason::ContextFull)) => "; ended: the context is full (--context)",
             Some(Some(FinishReason::Length)) => "; ended at --max-tokens",
             Some(Some(FinishReason::Aborted)) => "; interrupted",
             _ => "",

@@ -140,24 +140,6 @@ impl Streamed {
     }
 }
 
-/// A Python that has these packages: `VOSTI_PYTHON`, what `cargo xtask python` made, or python3. Without one it says that
-/// the test is skipped.
-pub fn python(packages: &str) -> Option<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2)?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    let chosen = std::env::var_os("VOSTI_PYTHON").map(PathBuf::from);
-    let candidates = [chosen, Some(target.join("python/bin/python")), Some("python3".into())];
-    let has = |python: &PathBuf| {
-        let check = Command::new(python).args(["-c", &format!("import {packages}")]).output();
-        check.is_ok_and(|output| output.status.success())
-    };
-    let found = candidates.into_iter().flatten().find(has);
-    if found.is_none() {
-        println!("skipped: no python3 with {packages}; run `cargo xtask python`");
-    }
-    found
-}
-
 /// A script of this folder, or one by its path from the root of the repository.
 pub fn script(name: &str) -> PathBuf {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));

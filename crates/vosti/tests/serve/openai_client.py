@@ -141,6 +141,26 @@ def tools():
     told = ASK + [{"role": "assistant", "content": None, "tool_calls": [call]},
                   {"role": "tool", "tool_call_id": "c1", "content": "sunny"}]
     claim("a tool's result is taken", chat(messages=told, tools=[WEATHER]).choices[0].finish_reason)
+    said = answer.choices[0].message.model_dump()
+    result = {"role": "tool", "tool_call_id": said["tool_calls"][0]["id"], "content": "sunny"}
+    claim("an answer may be sent back as it came", chat(messages=[*ASK, said, result], tools=[WEATHER]).choices[0].finish_reason)
+
+
+def cuts():
+    """A call that max_tokens cuts off comes once, and only as a call."""
+    for tokens in range(1, 40):
+        ask = dict(tools=[WEATHER], tool_choice="required", max_tokens=tokens, seed=3)
+        whole = chat(**ask).choices[0].message
+        parts = [choice.delta for chunk in chat(stream=True, **ask) for choice in chunk.choices]
+        calls = [call for delta in parts for call in delta.tool_calls or []]
+        text = "".join(delta.content or "" for delta in parts)
+        arguments = {}
+        for call in calls:
+            arguments[call.index] = arguments.get(call.index, "") + call.function.arguments
+        wanted = [call.function.arguments for call in whole.tool_calls or []]
+        if (text, whole.content or "", [arguments[index] for index in sorted(arguments)]) != ("", "", wanted):
+            claim(f"a call cut at {tokens} tokens comes once", False, (whole, parts))
+    claim("a call that is cut comes once, and only as a call", True)
 
 
 def errors():
@@ -180,6 +200,6 @@ def receipts():
             json.dump(receipt, out)
 
 
-for part in (models, chats, streams, logprobs, choices, schemas, tools, errors, aborts, receipts):
+for part in (models, chats, streams, logprobs, choices, schemas, tools, cuts, errors, aborts, receipts):
     part()
 print("all claims hold")

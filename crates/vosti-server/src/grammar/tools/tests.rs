@@ -1,6 +1,7 @@
-//! Names are checked, conversations fitted to templates, calls read back whatever way they are cut.
+//! Names are checked, conversations fitted to templates, calls read back wherever an answer is cut.
 
 use super::*;
+use proptest::prelude::*;
 
 fn function(name: &str) -> Function {
     Function { name: name.into(), description: None, parameters: None }
@@ -19,47 +20,140 @@ fn tools_that_make_no_sense_are_refused_by_name() {
     assert_eq!(new(vec![odd], Choice::Auto), Err(ToolsError::Parameters { index: 0 }));
 }
 
-const ANSWER: &str = "I look.\n<tool_call>\n{\"name\": \"get\", \"arguments\": {\"tag\": \"</tool_call>\"}}\n</tool_call>\n\
-                      <tool_call>\n{\"name\": \"put\", \"arguments\": {}}\n</tool_call>";
-
-fn pieces() -> Vec<Piece> {
-    let call = |name: &str, arguments: &str| Piece::Call(Call { name: name.into(), arguments: arguments.into() });
-    vec![Piece::Text("I look.".into()), call("get", "{\"tag\": \"</tool_call>\"}"), call("put", "{}")]
+/// What an answer holds.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Told {
+    text: String,
+    calls: Vec<(String, String)>,
 }
 
-/// Text beside text becomes one.
-fn join(pieces: Vec<Piece>) -> Vec<Piece> {
-    let mut joined: Vec<Piece> = Vec::new();
+/// Reads parts of an answer, and puts together what comes out, as a client does.
+fn told<'a>(tools: &Tools, parts: impl IntoIterator<Item = &'a str>) -> (Told, bool) {
+    let (mut reader, mut told) = (Reader::new(tools), Told::default());
+    let mut pieces: Vec<Piece> = parts.into_iter().flat_map(|part| reader.push(part)).collect();
+    pieces.extend(reader.finish());
     for piece in pieces {
-        match (joined.last_mut(), piece) {
-            (Some(Piece::Text(before)), Piece::Text(text)) => before.push_str(&text),
-            (_, piece) => joined.push(piece),
+        match piece {
+            Piece::Text(text) => told.text += &text,
+            Piece::Call { name } => told.calls.push((name, String::new())),
+            Piece::Arguments(json) => told.calls.last_mut().expect("a call has begun").1 += &json,
         }
     }
-    joined
+    (told, reader.called())
+}
+
+/// The text of an answer in a form; without a mark if it calls nothing.
+fn written_as(shape: &shape::Shape, whole: &Told) -> String {
+    let mut answer = whole.text.clone();
+    for (index, (name, arguments)) in whole.calls.iter().enumerate() {
+        let begin = format!("{}{}", shape.mark, shape.head);
+        answer += if index == 0 { &begin } else { shape.next.expect("one call only") };
+        answer += &format!("{name}{}{arguments}", shape.middle);
+    }
+    answer + if whole.calls.is_empty() { "" } else { shape.tail }
+}
+
+/// JSON with what could be taken for the form's own text.
+fn arguments() -> impl Strategy<Value = String> {
+    let text = prop_oneof![
+        ".{0,6}",
+        Just("</tool_call>".to_string()),
+        Just("}\n</tool_call>\n<tool_call>\n{\"name\": \"".to_string()),
+        Just("[TOOL_CALLS][ARGS]}]".to_string()),
+        Just("\\\"}]{[\\".to_string()),
+    ];
+    let leaf = prop_oneof![
+        text.prop_map(Value::from),
+        any::<i32>().prop_map(Value::from),
+        any::<bool>().prop_map(Value::from),
+        Just(Value::Null),
+    ];
+    let value = leaf.prop_recursive(3, 8, 3, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+            prop::collection::btree_map(".{0,3}", inner, 0..3).prop_map(|members| json!(members)),
+        ]
+    });
+    prop::collection::btree_map("[a-z\"]{1,3}", value, 0..3).prop_map(|members| json!(members).to_string())
+}
+
+fn answers() -> impl Strategy<Value = (Format, bool, Told)> {
+    let text = prop_oneof![Just(String::new()), "[a-zé <\\n\\[{\"]{0,12}", "(<tool_cal|\\[TOOL_|\\{\"name| \n){0,2}"];
+    let call = ("[a-z_-]{1,8}", arguments());
+    let calls = prop::collection::vec(call, 0..4);
+    (prop::sample::select(Format::ALL.to_vec()), any::<bool>(), text, calls).prop_map(|(format, auto, text, calls)| {
+        let shape = format.shape();
+        let (mut text, mut calls) = (text.replace(shape.mark, ""), calls);
+        if !auto || (!shape.anywhere && !calls.is_empty()) {
+            text.clear();
+        }
+        calls.truncate(if shape.next.is_some() { 4 } else { 1 });
+        if !auto && calls.is_empty() {
+            calls.push(("f".into(), "{}".into()));
+        }
+        // Text that ends as a mark begins would read otherwise with the mark behind it.
+        if !calls.is_empty() {
+            text.push_str(if text.is_empty() { "" } else { "." });
+        }
+        (format, auto, Told { text, calls })
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    /// Every form, every cut of the answer's end, and every way of cutting what comes into parts.
+    #[test]
+    fn a_cut_answer_is_a_beginning_of_the_whole_one_and_nothing_comes_twice(
+        (format, auto, whole) in answers(), part in 1usize..9,
+    ) {
+        let choice = if auto { Choice::Auto } else { Choice::Required };
+        let tools = Tools { format, ..Tools::new(vec![function("f")], choice, true).expect("tools") };
+        let shape = format.shape();
+        let answer = written_as(shape, &whole);
+        let letters: Vec<char> = answer.chars().collect();
+        for cut in 0..=letters.len() {
+            let given: String = letters[..cut].iter().collect();
+            let parts: Vec<String> = letters[..cut].chunks(part).map(|part| part.iter().collect()).collect();
+            let (read, called) = told(&tools, [given.as_str()]);
+            prop_assert_eq!(&told(&tools, parts.iter().map(String::as_str)).0, &read, "in parts of {}", part);
+            // Text: of the answer's own text, then at most the beginning of a mark.
+            let rest = read.text.strip_prefix(&whole.text).unwrap_or("");
+            let own = whole.text.starts_with(&read.text);
+            prop_assert!(own || (auto && rest.len() < shape.mark.len() && shape.mark.starts_with(rest)), "{:?}", read);
+            prop_assert!(auto || read.text.is_empty(), "{:?}", read);
+            prop_assert!(rest.is_empty() || read.calls.is_empty(), "{:?}", read);
+            // Calls: all but the last are the whole answer's, and the last is a beginning of it.
+            prop_assert!(read.calls.len() <= whole.calls.len());
+            for (index, ((name, json), (want, all))) in read.calls.iter().zip(&whole.calls).enumerate() {
+                let last = index + 1 == read.calls.len();
+                let fits = if last { all.starts_with(json.as_str()) } else { all == json };
+                prop_assert!(name == want && fits, "{:?}", read);
+            }
+            let complete = !read.calls.is_empty() && read.calls[..] == whole.calls[..read.calls.len()];
+            prop_assert!(!called || complete, "{:?}", read);
+        }
+        let (read, called) = told(&tools, [answer.as_str()]);
+        prop_assert_eq!(called, !whole.calls.is_empty());
+        prop_assert_eq!(read, whole);
+    }
 }
 
 #[test]
-fn calls_are_read_the_same_however_the_answer_is_cut() {
-    for cut in 1..=ANSWER.len() {
-        let mut reader = Reader::default();
-        let mut found = Vec::new();
-        for part in ANSWER.as_bytes().chunks(cut) {
-            found.extend(reader.push(std::str::from_utf8(part).expect("the answer is ASCII")));
-        }
-        found.extend(reader.finish());
-        assert_eq!(join(found), pieces(), "cut every {cut} bytes");
-        assert_eq!(reader.calls(), 2);
-    }
+fn a_call_cut_in_its_closing_tag_is_a_call_and_not_text() {
+    let tools = Tools::new(vec![function("get")], Choice::Auto, true).expect("tools");
+    let one = "I look.\n<tool_call>\n{\"name\": \"get\", \"arguments\": {\"tag\": \"</tool_call>\"}}\n</tool";
+    let call = ("get".to_string(), "{\"tag\": \"</tool_call>\"}".to_string());
+    assert_eq!(told(&tools, [one]), (Told { text: "I look.".into(), calls: vec![call.clone()] }, true));
+    let two = format!("{one}_call>\n<tool_call>\n{{\"name\": \"get\", \"argum");
+    assert_eq!(told(&tools, [two.as_str()]), (Told { text: "I look.".into(), calls: vec![call] }, false));
 }
 
 #[test]
-fn text_without_a_call_comes_whole_and_a_call_cut_short_stays_text() {
-    for text in ["a < b <tool", "<tool_call>\n{\"name\": \"g", "é \n\n", "x</tool_call>"] {
-        let mut reader = Reader::default();
-        let mut found = reader.push(text);
-        found.extend(reader.finish());
-        assert_eq!(join(found), [Piece::Text(text.into())], "{text:?}");
+fn text_without_a_call_comes_whole() {
+    let tools = Tools::new(vec![function("get")], Choice::Auto, true).expect("tools");
+    for text in ["a < b <tool", "é \n\n", "x</tool_call>"] {
+        assert_eq!(told(&tools, [text]).0, Told { text: text.into(), calls: vec![] }, "{text:?}");
     }
 }
 
@@ -90,4 +184,21 @@ fn earlier_calls_and_results_reach_any_template() {
     let knows = rendering(&messages, None, "... <tool_call> ...").messages;
     assert_eq!(knows[0]["tool_calls"][0]["function"]["arguments"], json!({ "a": 1 }));
     assert_eq!(knows[1], messages[1]);
+}
+
+#[test]
+fn a_template_says_how_its_model_calls() {
+    for (template, format) in [
+        ("'<tool_call>\\n{\"name\": \"'", Some(Format::Hermes)),
+        (
+            "{{- '{\"name\": \"' + tool_call.name + '\", ' }}{{- '\"parameters\": ' }} {{- \"<|python_tag|>\" }}",
+            Some(Format::Llama),
+        ),
+        ("{{- \"[TOOL_CALLS] [\" }}", Some(Format::MistralSpaced)),
+        ("{{- \"[TOOL_CALLS][\" }}", Some(Format::MistralList)),
+        ("{{- '[TOOL_CALLS]' + name + '[ARGS]' + arguments }}", Some(Format::MistralArgs)),
+        ("{{ messages }}", None),
+    ] {
+        assert_eq!(Format::of_template(template), format, "{template}");
+    }
 }

@@ -6,6 +6,7 @@ mod choices;
 mod chunk;
 mod decode;
 mod machine;
+mod pools;
 mod prefix;
 mod pressure;
 mod speculation;
@@ -20,12 +21,13 @@ use vosti_core::PAGE;
 use vosti_engine::{Policy, Request, Sampling};
 
 /// In the order of the report.
-pub const NAMES: [&str; 10] = [
+pub const NAMES: [&str; 11] = [
     "batch",
     "chunk",
     "prefill-decode",
     "prefix",
     "pressure",
+    "pools",
     "arrivals",
     "speculation",
     "choices",
@@ -63,6 +65,7 @@ impl<'a, S: Subject> Suite<'a, S> {
             "prefill-decode" => Some(decode::run(self)?),
             "prefix" => Some(prefix::run(self)?),
             "pressure" => Some(pressure::run(self)?),
+            "pools" => Some(pools::run(self)?),
             "arrivals" => Some(arrivals::run(self)?),
             "speculation" => Some(speculation::run(self)?),
             "choices" => Some(choices::run(self)?),

@@ -1,0 +1,232 @@
+//! What kernels read of a step: tokens, positions, slots, page tables and query tiles, as one array of integers in which each
+//! array has its place.
+//!
+//! The memory is a device's; this module must never keep any, and a step allocates nothing. No kernel takes a scalar that
+//! changes from step to step, so what was recorded or compiled before stays right while places do.
+//!
+//! Read next: `premises.rs` (what the array says), `layout.rs` (where), `fill.rs` and `put.rs` (how it is written).
+
+use crate::ids::PAGE;
+use crate::layout::*;
+use crate::plan::StepPlan;
+use crate::premises::*;
+use crate::program::*;
+use crate::proof::image::*;
+use crate::seam::*;
+use vstd::prelude::*;
+
+verus! {
+
+/// Why no array can be laid out, or a step not be filled in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ImageError {
+    /// More rows, positions, tokens, tilings or entries of page tables than kernels are proved for.
+    TooLarge,
+    /// The device's array has fewer integers than it must have.
+    Memory,
+    /// More rows or selected rows than there is room for.
+    Rows { rows: usize, selected: usize },
+    /// A sequence's rows are not packed, or its page tables are too short.
+    Sequence { index: usize },
+}
+
+/// The layout of a step's metadata in a device's array of integers.
+pub struct Image {
+    /// None only while a step is filled in.
+    layout: Option<Layout>,
+}
+
+impl Image {
+    #[verifier::type_invariant]
+    pub closed spec fn sound(self) -> bool {
+        self.layout matches Some(layout) ==> layout.wf()
+    }
+
+    pub closed spec fn spec_layout(self) -> Option<Layout> {
+        self.layout
+    }
+
+    /// Room for steps of `rows_max` rows of which `selected_max` are selected.
+    pub fn new(program: &Program, tilings: &[Tiling], rows_max: usize, selected_max: usize) -> (out: Result<Image, ImageError>)
+        ensures out matches Ok(image) ==> image.made_for(*program) && image.takes(rows_max, selected_max),
+    {
+        match Layout::new(program, tilings, rows_max, selected_max) {
+            Ok(layout) => Ok(Image { layout: Some(layout) }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Integers that the array must have.
+    pub fn len(&self) -> (n: usize)
+        ensures self.says_len(n),
+    {
+        match &self.layout {
+            Some(layout) => layout.len,
+            None => 0,
+        }
+    }
+
+    /// Where an array is: as in the largest step, unless a step was packed. Nowhere, if there is none.
+    pub fn place(&self, meta: Meta) -> (place: Place)
+        ensures self.says_place(meta, place),
+    {
+        proof { use_type_invariant(self); }
+        let nowhere = Place { start: 0, len: 0 };
+        let Some(layout) = &self.layout else { return nowhere };
+        let (groups, tilings) = (layout.groups, layout.tilings.len());
+        let there = match meta {
+            Meta::Slots { group } => group < groups,
+            Meta::TileTable { tiling } | Meta::TileRow { tiling } | Meta::TileRows { tiling } | Meta::TilePos { tiling } => tiling < tilings,
+            _ => true,
+        };
+        if there { layout.place(meta) } else { nowhere }
+    }
+
+    /// Rows, and selected rows, that launches are made for: those of the step, or more.
+    pub fn launched(&self) -> (out: (usize, usize))
+        ensures self.says_launched(out.0, out.1),
+    {
+        match &self.layout {
+            Some(layout) => (layout.rows, layout.selected),
+            None => (0, 0),
+        }
+    }
+
+    /// Tiles of the step, those without rows included.
+    pub fn tiles(&self, tiling: usize) -> (n: usize)
+        ensures self.says_tiles(tiling, n),
+    {
+        match &self.layout {
+            Some(layout) => if tiling < layout.counts.len() { layout.counts[tiling] } else { 0 },
+            None => 0,
+        }
+    }
+
+    /// Positions that the longest sequence of the step reaches.
+    pub fn length(&self) -> (n: usize)
+        ensures self.says_length(n),
+    {
+        match &self.layout {
+            Some(layout) => layout.length,
+            None => 0,
+        }
+    }
+
+    /// Gives each array the place that it has in the largest step, as it had to begin with.
+    pub fn spread(&mut self) {
+        proof { use_type_invariant(&*self); }
+        if let Some(mut layout) = self.open() {
+            let (rows, selected) = (layout.rows_max, layout.selected_max);
+            layout.lay_out(rows, selected);
+            self.layout = Some(layout);
+        }
+    }
+
+    /// Fills in a step, each array at its place in the largest step. On an error the array is as it was.
+    pub fn fill(&mut self, cells: &mut [i32], plan: &StepPlan) -> (out: Result<(), ImageError>)
+        ensures
+            out is Err ==> final(cells)@ == old(cells)@,
+            forall|limits: Limits, program: Program| #[trigger] plan_ok(limits, program, *plan) && program.wf() && old(self).made_for(program)
+                && pages_small(limits, program) ==> {
+                &&& old(self).takes(limits.rows, limits.selected) && old(self).has_room(old(cells)@) ==> out is Ok
+                &&& out is Ok ==> final(self).told(final(cells)@, *plan)
+            },
+    {
+        proof { use_type_invariant(&*self); }
+        let Some(mut layout) = self.open() else { return Err(ImageError::Memory) };
+        let ghost before = layout;
+        let out = layout.fill(cells, plan);
+        proof { lemma_filled(before, layout, cells@, *plan, out is Ok); }
+        self.layout = Some(layout);
+        out
+    }
+
+    /// As `fill`, in places no larger than the step's launches need, so that little of the array is used. Places depend on how
+    /// many rows the launches are made for and on nothing else.
+    ///
+    /// With a `room` launches are made as large as those of a step of so many rows of one request each, all selected. There are
+    /// no rows to pad with: the kernels read how many there are, and tiles to spare have none, which is what their proofs say
+    /// of programs to spare. A room that does not hold the plan is an error too.
+    pub fn pack(&mut self, cells: &mut [i32], plan: &StepPlan, room: Option<usize>) -> (out: Result<(), ImageError>)
+        ensures
+            out is Err ==> final(cells)@ == old(cells)@,
+            forall|limits: Limits, program: Program| #[trigger] plan_ok(limits, program, *plan) && program.wf() && old(self).made_for(program)
+                && pages_small(limits, program) ==> {
+                &&& old(self).takes(limits.rows, limits.selected) && old(self).has_room(old(cells)@)
+                        && old(self).room_holds(*plan, room) ==> out is Ok
+                &&& out is Ok ==> final(self).told(final(cells)@, *plan)
+            },
+    {
+        proof { use_type_invariant(&*self); }
+        let Some(mut layout) = self.open() else { return Err(ImageError::Memory) };
+        let ghost before = layout;
+        let out = layout.pack(cells, plan, room);
+        proof { lemma_filled(before, layout, cells@, *plan, out is Ok); }
+        self.layout = Some(layout);
+        out
+    }
+
+    /// Takes the layout out while a step is filled in.
+    fn open(&mut self) -> (out: Option<Layout>)
+        ensures *final(self) == (Image { layout: None }), out == old(self).layout, old(self).sound(),
+    {
+        proof { use_type_invariant(&*self); }
+        let mut layout: Option<Layout> = None;
+        core::mem::swap(&mut self.layout, &mut layout);
+        layout
+    }
+
+    pub open(crate) spec fn says_len(self, n: usize) -> bool {
+        self.spec_layout() matches Some(layout) ==> n == layout.len
+    }
+
+    pub open(crate) spec fn says_place(self, meta: Meta, place: Place) -> bool {
+        self.spec_layout() matches Some(layout) ==> (layout.has(meta) ==> place.start == layout.start_of(meta))
+    }
+
+    pub open(crate) spec fn says_launched(self, rows: usize, selected: usize) -> bool {
+        self.spec_layout() matches Some(layout) ==> rows == layout.rows && selected == layout.selected
+    }
+
+    pub open(crate) spec fn says_tiles(self, tiling: usize, n: usize) -> bool {
+        self.spec_layout() matches Some(layout) ==> (tiling < layout.counts@.len() ==> n == layout.counts@[tiling as int])
+    }
+
+    pub open(crate) spec fn says_length(self, n: usize) -> bool {
+        self.spec_layout() matches Some(layout) ==> n == layout.length
+    }
+
+    /// The room holds the plan, and the array the room.
+    pub open(crate) spec fn room_holds(self, plan: StepPlan, room: Option<usize>) -> bool {
+        self.spec_layout() matches Some(layout) && layout.room_holds(plan, room)
+    }
+
+    /// It was made for this program, whose sizes are within the bounds of the proofs.
+    pub open(crate) spec fn made_for(self, program: Program) -> bool {
+        self.spec_layout() matches Some(layout) && layout.made_for(program)
+    }
+
+    /// Steps of so many rows and selected rows fit.
+    pub open(crate) spec fn takes(self, rows: usize, selected: usize) -> bool {
+        self.spec_layout() matches Some(layout) && rows <= layout.rows_max && selected <= layout.selected_max
+    }
+
+    /// The array is as long as `len` says.
+    pub open(crate) spec fn has_room(self, cells: Seq<i32>) -> bool {
+        self.spec_layout() matches Some(layout) && layout.len <= cells.len()
+    }
+
+    /// The array holds the plan's step.
+    pub open(crate) spec fn told(self, cells: Seq<i32>, plan: StepPlan) -> bool {
+        self.spec_layout() matches Some(layout) && layout.told(cells, plan)
+    }
+}
+
+/// An array's place: from its first integer on, as many as there is room for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    pub start: usize,
+    pub len: usize,
+}
+
+} // verus!

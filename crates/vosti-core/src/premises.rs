@@ -1,0 +1,212 @@
+//! The premises of kernel contracts, as the core keeps them: what a step's array of integers says (`told`, of the plan), and
+//! what follows from it in the words of the kernel verifier (`vosti-verify`'s `World`). Its bounds stand here once.
+//!
+//! A reader who trusts the seam and the kernel verifier reads this file as the joint between the two. It must never say less
+//! than `World::facts` takes: `tests/premises.rs` of `vosti-wiring` holds both to the same filled arrays.
+//! Read next: `image.rs` (the code that fills the array).
+
+use crate::ids::{NO_PAGE, PAGE};
+use crate::layout::Layout;
+use crate::plan::{SeqPlan, StepPlan};
+use crate::program::*;
+use crate::seam::*;
+use vstd::prelude::*;
+
+verus! {
+
+/// Packed rows of a step, at most: what kernels are proved for.
+pub const ROWS_MAX: usize = 0x10_0000;
+
+/// Positions of a request, at most.
+pub const CONTEXT_MAX: usize = 0x40_0000;
+
+/// Entries of the page tables of all groups in a step, at most.
+pub const TABLE_MAX: usize = 0x1000_0000;
+
+/// Which array of a step's metadata.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Meta {
+    /// How many packed rows there are.
+    Rows,
+    /// How many selected rows.
+    Selected,
+    /// Of each row.
+    Tokens,
+    Positions,
+    /// The packed row of each selected row.
+    RowIndex,
+    /// The slot of each row in a group's pages.
+    Slots { group: usize },
+    /// Of all groups: a tile's table says where in it its sequence's begins.
+    PageTables,
+    TileTable { tiling: usize },
+    TileRow { tiling: usize },
+    TileRows { tiling: usize },
+    TilePos { tiling: usize },
+}
+
+/// Query tiles of one height over one group's page tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tiling {
+    pub height: usize,
+    pub group: usize,
+    /// The packed rows whose tiles these are; tiles count them from the first.
+    pub first: usize,
+    pub end: usize,
+}
+
+/// The i-th integer of an array that begins at `start`.
+pub open(crate) spec fn at(cells: Seq<i32>, start: int, i: int) -> int {
+    cells[start + i] as int
+}
+
+/// Pages up to a sequence's last row.
+pub open(crate) spec fn pages_of(s: SeqPlan) -> int {
+    (s.first_position + s.rows + PAGE - 1) / (PAGE as int)
+}
+
+/// Entries of one group's page tables of the first q sequences.
+pub open(crate) spec fn entries_before(sequences: Seq<SeqPlan>, q: int) -> int
+    decreases q,
+{
+    if q <= 0 { 0 } else { entries_before(sequences, q - 1) + pages_of(sequences[q - 1]) }
+}
+
+/// The slot of a sequence's i-th row in a group.
+pub open(crate) spec fn slot_of(s: SeqPlan, group: int, i: int) -> int {
+    s.page(group, s.position(i)) * PAGE + s.position(i) % (PAGE as int)
+}
+
+/// Rows of a step of so many that are a tiling's.
+pub open(crate) spec fn rows_of(of: Tiling, rows: int) -> int {
+    let end = if rows < of.end { rows } else { of.end as int };
+    if of.first < end { end - of.first } else { 0 }
+}
+
+/// Every slot of a group has a number that an `i32` holds: the core takes no other device.
+pub open(crate) spec fn pages_small(limits: Limits, program: Program) -> bool {
+    forall|g: int| 0 <= g < program.groups@.len() ==> #[trigger] (limits.pages)(g) <= COUNT_MAX / PAGE
+}
+
+impl Layout {
+    pub open(crate) spec fn read(self, cells: Seq<i32>, meta: Meta, i: int) -> int {
+        at(cells, self.start_of(meta), i)
+    }
+
+    /// There is such an array.
+    pub open(crate) spec fn has(self, meta: Meta) -> bool {
+        match meta {
+            Meta::Slots { group } => group < self.groups,
+            Meta::TileTable { tiling } => tiling < self.tilings@.len(),
+            Meta::TileRow { tiling } => tiling < self.tilings@.len(),
+            Meta::TileRows { tiling } => tiling < self.tilings@.len(),
+            Meta::TilePos { tiling } => tiling < self.tilings@.len(),
+            _ => true,
+        }
+    }
+
+    /// It was laid out for this program, whose sizes are within the bounds of the proofs.
+    pub open(crate) spec fn made_for(self, program: Program) -> bool {
+        self.groups == program.groups@.len() && self.context == program.context && program.vocab <= COUNT_MAX
+    }
+
+    /// Entries of the page tables of all groups.
+    pub open(crate) spec fn table_len(self) -> int {
+        self.groups * self.entries
+    }
+
+    /// Counts, tokens, positions and gathered rows are the plan's.
+    pub open(crate) spec fn rows_told(self, cells: Seq<i32>, plan: StepPlan) -> bool {
+        &&& self.read(cells, Meta::Rows, 0) == plan.tokens@.len()
+        &&& self.read(cells, Meta::Selected, 0) == plan.selected@.len()
+        &&& forall|t: int| 0 <= t < plan.tokens@.len() ==> #[trigger] self.read(cells, Meta::Tokens, t) == plan.tokens@[t]
+        &&& forall|t: int| 0 <= t < plan.tokens@.len() ==> #[trigger] self.read(cells, Meta::Positions, t) == plan.positions@[t]
+        &&& forall|t: int| 0 <= t < plan.selected@.len() ==> #[trigger] self.read(cells, Meta::RowIndex, t) == plan.selected@[t]
+    }
+
+    /// Each row's slot is the one that it writes.
+    pub open(crate) spec fn slot_told(self, cells: Seq<i32>, plan: StepPlan, g: int, q: int, i: int) -> bool {
+        self.read(cells, Meta::Slots { group: g as usize }, plan.sequences@[q].row(i)) == slot_of(plan.sequences@[q], g, i)
+    }
+
+    /// Tile k of a tiling: the packed row at which it begins, how many it has, the position of the first, its table.
+    pub open(crate) spec fn tile(self, cells: Seq<i32>, x: int, k: int) -> Tile {
+        let tiling = x as usize;
+        Tile {
+            row: self.read(cells, Meta::TileRow { tiling }, k),
+            rows: self.read(cells, Meta::TileRows { tiling }, k),
+            pos: self.read(cells, Meta::TilePos { tiling }, k),
+            table: self.read(cells, Meta::TileTable { tiling }, k),
+        }
+    }
+
+    /// Packed row t is this lane of this tile.
+    pub open(crate) spec fn lane_of(self, cells: Seq<i32>, x: int, t: int, k: int, lane: int) -> bool {
+        let tile = self.tile(cells, x, k);
+        0 <= k < self.counts@[x] && 0 <= lane < tile.rows && self.tilings@[x].first + tile.row + lane == t
+    }
+
+    pub open(crate) spec fn in_a_tile(self, cells: Seq<i32>, x: int, t: int) -> bool {
+        exists|k: int, lane: int| #[trigger] self.lane_of(cells, x, t, k, lane)
+    }
+
+    /// Every row of the tiling is in a tile, and in one only.
+    pub open(crate) spec fn tiles_cover(self, cells: Seq<i32>, plan: StepPlan, x: int) -> bool {
+        let first = self.tilings@[x].first;
+        &&& forall|t: int| first <= t < first + rows_of(self.tilings@[x], plan.tokens@.len() as int)
+                ==> #[trigger] self.in_a_tile(cells, x, t)
+        &&& forall|t: int, k: int, lane: int, k2: int, lane2: int| #[trigger] self.lane_of(cells, x, t, k, lane)
+                && #[trigger] self.lane_of(cells, x, t, k2, lane2) ==> k == k2 && lane == lane2
+    }
+
+    /// A tile has no rows, or is of one sequence.
+    pub open(crate) spec fn tile_told(self, cells: Seq<i32>, plan: StepPlan, x: int, k: int) -> bool {
+        let tile = self.tile(cells, x, k);
+        tile == spare_tile() || exists|q: int| self.tile_of(cells, plan, x, tile, q)
+    }
+
+    /// The tile's rows are this sequence's, at its positions, and its table is the sequence's.
+    pub open(crate) spec fn tile_of(self, cells: Seq<i32>, plan: StepPlan, x: int, tile: Tile, q: int) -> bool {
+        let s = plan.sequences@[q];
+        let of = self.tilings@[x];
+        &&& 0 <= q < plan.sequences@.len()
+        &&& 1 <= tile.rows <= of.height && 0 <= tile.row
+        &&& s.first_row <= of.first + tile.row && of.first + tile.row + tile.rows <= s.first_row + s.rows
+        &&& of.first + tile.row + tile.rows <= of.end
+        &&& tile.pos == s.position(of.first + tile.row - s.first_row)
+        &&& self.table_told(cells, s, of.group as int, tile.table)
+    }
+
+    /// From `table` on stand the sequence's pages in the group, up to its last row's.
+    pub open(crate) spec fn table_told(self, cells: Seq<i32>, s: SeqPlan, g: int, table: int) -> bool {
+        &&& 0 <= table && table + pages_of(s) <= self.table_len()
+        &&& forall|l: int| 0 <= l < pages_of(s) ==> #[trigger] self.read(cells, Meta::PageTables, table + l) == s.tables@[g]@[l]
+    }
+
+    /// The array holds the plan's step.
+    pub open(crate) spec fn told(self, cells: Seq<i32>, plan: StepPlan) -> bool {
+        &&& self.rows_told(cells, plan)
+        &&& forall|g: int, q: int, i: int| 0 <= g < self.groups && 0 <= q < plan.sequences@.len() && 0 <= i < plan.sequences@[q].rows
+                ==> #[trigger] self.slot_told(cells, plan, g, q, i)
+        &&& forall|x: int| 0 <= x < self.tilings@.len() ==> #[trigger] self.tiles_cover(cells, plan, x)
+        &&& forall|x: int, k: int| 0 <= x < self.tilings@.len() && 0 <= k < self.counts@[x] ==> #[trigger] self.tile_told(cells, plan, x, k)
+        // Launches are made for all of it, and have tiles within their arrays.
+        &&& plan.tokens@.len() <= self.rows && plan.selected@.len() <= self.selected
+        &&& forall|q: int| 0 <= q < plan.sequences@.len() ==> (#[trigger] plan.sequences@[q]).first_position + plan.sequences@[q].rows <= self.length
+    }
+}
+
+/// The tile of no rows.
+pub open(crate) spec fn spare_tile() -> Tile {
+    Tile { row: 0, rows: 0, pos: 0, table: -1 }
+}
+
+/// A query tile.
+pub ghost struct Tile {
+    pub row: int,
+    pub rows: int,
+    pub pos: int,
+    pub table: int,
+}
+
+} // verus!

@@ -1,0 +1,387 @@
+//! Progress. Safety is kept by a core that does nothing; these theorems say that a policy which wants to get on can. A request
+//! that stands in an idle core, with as many pages free as it lacks, is served by the calls that one expects: none of them is
+//! refused, and unless the device fails, more of it is cached, and its view grows where its rows reach the end of its history.
+
+use super::canonical::*;
+use super::committing::*;
+use super::forward::*;
+use super::reference::*;
+use super::stepping::*;
+use super::trace::*;
+use crate::block::{Block, Parent};
+use crate::core::Core;
+use crate::effects::*;
+use crate::ids::{BlockId, NO_PAGE, PAGE, RequestId, Token};
+use crate::invariant::*;
+use crate::ops::blocks::*;
+use crate::ops::commit::*;
+use crate::ops::pages::*;
+use crate::plan::*;
+use crate::program::*;
+use crate::request::Request;
+use crate::seam::*;
+use crate::spec::*;
+use crate::state::*;
+use vstd::prelude::*;
+
+verus! {
+
+/// Pages of a table that reaches up to position `end`.
+pub open(crate) spec fn pages_upto(end: int) -> int {
+    (end - 1) / PAGE as int + 1
+}
+
+/// The pages that a request's table of a group lacks for positions below `end`.
+pub open(crate) spec fn short<T>(r: Request<T>, g: int, end: int) -> int {
+    if r.tables@[g]@.len() < pages_upto(end) { pages_upto(end) - r.tables@[g]@.len() } else { 0 }
+}
+
+/// As far as the table reaches, every page that the window of the next position sees is there. So it is in a request that was
+/// just admitted or preempted.
+pub open(crate) spec fn unbroken<T>(r: Request<T>, g: int, decl: GroupDecl) -> bool {
+    forall|page: int| r.window_page(decl) <= page < r.tables@[g]@.len() ==> #[trigger] r.has_page(g, page)
+}
+
+/// The request may go on by so many rows: no step is in flight, it is live and not complete, and the device takes that much.
+pub open(crate) spec fn may_go_on<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(core: Core<D, S>, id: RequestId, rows: usize) -> bool {
+    let r = core.spec_request(id)->0;
+    &&& core.sound() && core.spec_state() is Some && core.spec_state()->0.phase is Idle
+    &&& core.spec_request(id) is Some && !r.is_complete(core.world().program.context)
+    &&& 1 <= rows <= r.history@.len() - r.cached
+    &&& rows <= core.spec_device().limits().rows && 1 <= core.spec_device().limits().selected
+    &&& forall|g: int| 0 <= g < r.tables@.len() ==> #[trigger] unbroken(r, g, core.world().program.groups@[g])
+}
+
+/// How many of the first n are this group.
+pub open(crate) spec fn taken(groups: Seq<usize>, n: int, g: int) -> int
+    decreases n,
+{
+    if n <= 0 { 0 } else { taken(groups, n - 1, g) + if groups[n - 1] == g { 1int } else { 0 } }
+}
+
+/// The pages taken are those that the rows lack, and so many are free.
+pub open(crate) spec fn enough<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(core: Core<D, S>, id: RequestId, rows: usize, groups: Seq<usize>) -> bool {
+    let r = core.spec_request(id)->0;
+    &&& forall|i: int| 0 <= i < groups.len() ==> (#[trigger] groups[i]) < r.tables@.len()
+    &&& forall|g: int| 0 <= g < r.tables@.len() ==> #[trigger] taken(groups, groups.len() as int, g) == short(r, g, r.cached + rows)
+            && short(r, g, r.cached + rows) <= core.spec_state()->0.pools@[g].free@.len()
+}
+
+/// What a policy calls: the missing pages, in any order, then one step of the request alone.
+pub open(crate) spec fn is_script(calls: Seq<Call>, id: RequestId, rows: usize, groups: Seq<usize>) -> bool {
+    let n = groups.len() as int;
+    &&& calls.len() == n + 4
+    &&& forall|i: int| 0 <= i < n ==> #[trigger] calls[i] == (Call::TakePage { request: id, group: groups[i] })
+    &&& calls[n] is PlanBegin
+    &&& calls[n + 1] == (Call::PlanRows { request: id, rows, drafts: Seq::empty(), select: Select::Last })
+    &&& calls[n + 2] is Run
+    &&& calls[n + 3] is Commit
+}
+
+/// Each call did what the operation ensures.
+pub open(crate) spec fn ran_through<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(cores: Seq<Core<D, S>>, calls: Seq<Call>, answers: Seq<Answer>) -> bool {
+    &&& cores.len() == calls.len() + 1 && answers.len() == calls.len()
+    &&& forall|i: int| 0 <= i < calls.len() ==> #[trigger] next(cores[i], calls[i], answers[i], cores[i + 1])
+}
+
+proof fn lemma_taken_grows(groups: Seq<usize>, i: int, n: int, g: int)
+    requires 0 <= i <= n,
+    ensures 0 <= taken(groups, i, g) <= taken(groups, n, g),
+    decreases n,
+{
+    if i < n {
+        lemma_taken_grows(groups, i, n - 1, g);
+    } else if i > 0 {
+        lemma_taken_grows(groups, i - 1, n - 1, g);
+    }
+}
+
+/// What may be said of a request in an idle core.
+pub(crate) proof fn lemma_idle_request<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(core: Core<D, S>, id: RequestId)
+    requires core.sound(), core.spec_state() is Some, core.spec_state()->0.phase is Idle, core.spec_request(id) is Some,
+    ensures
+        ({
+            let s = core.spec_state()->0;
+            &&& s.free_to_change(id) && s.plan.sequences@.len() == 0 && s.plan.tokens@.len() == 0 && s.plan.selected@.len() == 0
+            &&& request_shape(core.world().program, core.spec_request(id)->0)
+            &&& s.pools@.len() == core.world().program.groups@.len()
+            &&& core.world().program == core.spec_fixed().program
+            &&& core.spec_fixed().rows_max == core.spec_device().limits().rows && core.spec_fixed().selected_max == core.spec_device().limits().selected
+        }),
+{
+    core.lemma_state();
+    let s = core.spec_state()->0;
+    reveal(State::inv_step);
+    reveal(State::inv_shape);
+    reveal(plan_packed);
+    let r = s.requests@[id.slot as int]->0;
+    assert(live(s.requests@, id.slot as int));
+    assert(rows_before(s.plan.sequences@, 0) == 0 && selected_before(s.plan.sequences@, 0) == 0);
+}
+
+/// After i of the pages.
+proof fn lemma_pages<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(
+    cores: Seq<Core<D, S>>, calls: Seq<Call>, answers: Seq<Answer>, id: RequestId, rows: usize, groups: Seq<usize>, i: int)
+    requires
+        ran_through(cores, calls, answers), is_script(calls, id, rows, groups), may_go_on(cores[0], id, rows), enough(cores[0], id, rows, groups),
+        0 <= i <= groups.len(),
+    ensures
+        ({
+            let (r, r2) = (cores[0].spec_request(id)->0, cores[i].spec_request(id)->0);
+            &&& may_go_on(cores[i], id, rows)
+            &&& cores[i].world() == cores[0].world() && cores[i].log() == cores[0].log()
+            &&& cores[i].spec_device() == cores[0].spec_device()
+            &&& r2 == (Request { tables: r2.tables, ..r }) && r2.tables@.len() == r.tables@.len()
+            &&& forall|g: int| 0 <= g < r.tables@.len() ==> (#[trigger] r2.tables@[g])@.len() == r.tables@[g]@.len() + taken(groups, i, g)
+            &&& forall|g: int| 0 <= g < r.tables@.len() ==> (#[trigger] cores[i].spec_state()->0.pools@[g]).free@.len()
+                    == cores[0].spec_state()->0.pools@[g].free@.len() - taken(groups, i, g)
+            &&& forall|j: int| 0 <= j < i ==> !((#[trigger] answers[j]) is Refused)
+        }),
+    decreases i,
+{
+    lemma_idle_request(cores[0], id);
+    if i > 0 {
+        lemma_pages(cores, calls, answers, id, rows, groups, i - 1);
+        let (a, b) = (cores[i - 1], cores[i - 1 + 1]);
+        let group = groups[i - 1];
+        assert(calls[i - 1] == (Call::TakePage { request: id, group }));
+        assert(next(a, calls[i - 1], answers[i - 1], b));
+        lemma_idle_request(a, id);
+        let (r, r1, r2) = (cores[0].spec_request(id)->0, a.spec_request(id)->0, b.spec_request(id)->0);
+        let end = r.cached + rows;
+        lemma_taken_grows(groups, i - 1, i, group as int);
+        lemma_taken_grows(groups, i, groups.len() as int, group as int);
+        assert(taken(groups, groups.len() as int, group as int) == short(r, group as int, end));
+        assert(r1.tables@[group as int]@.len() == r.tables@[group as int]@.len() + taken(groups, i - 1, group as int));
+        assert(a.spec_state()->0.pools@[group as int].free@.len() == cores[0].spec_state()->0.pools@[group as int].free@.len() - taken(groups, i - 1, group as int));
+        assert(end <= cores[0].world().program.context);
+        assert(pages_upto(end) <= context_pages(cores[0].world().program.context));
+        let s = a.spec_state()->0;
+        assert(s.requests@[id.slot as int]->0 == r1);
+        assert(taken(groups, i, group as int) == taken(groups, i - 1, group as int) + 1);
+        assert(r1.tables@[group as int]@.len() < pages_upto(end));
+        assert(s.pools@[group as int].free@.len() > 0);
+        assert(s.legal_take_page(a.spec_fixed(), id, group));
+        assert(legal(a, calls[i - 1]));
+        assert(b.log() =~= a.log());
+        assert forall|g: int| 0 <= g < r.tables@.len() implies (#[trigger] r2.tables@[g])@.len() == r.tables@[g]@.len() + taken(groups, i, g) by {
+            assert(r1.tables@[g]@.len() == r.tables@[g]@.len() + taken(groups, i - 1, g));
+            if g == group {
+                assert(r2.tables@[g]@.drop_last() == r1.tables@[g]@);
+            }
+        }
+        assert forall|g: int| 0 <= g < r.tables@.len() implies (#[trigger] b.spec_state()->0.pools@[g]).free@.len()
+            == cores[0].spec_state()->0.pools@[g].free@.len() - taken(groups, i, g) by {
+            assert(a.spec_state()->0.pools@[g].free@.len() == cores[0].spec_state()->0.pools@[g].free@.len() - taken(groups, i - 1, g));
+        }
+        assert forall|g: int| 0 <= g < r2.tables@.len() implies #[trigger] unbroken(r2, g, b.world().program.groups@[g]) by {
+            assert(unbroken(r1, g, a.world().program.groups@[g]));
+            assert forall|page: int| r2.window_page(b.world().program.groups@[g]) <= page < r2.tables@[g]@.len() implies #[trigger] r2.has_page(g, page) by {
+                if page < r1.tables@[g]@.len() {
+                    assert(r1.has_page(g, page));
+                    assert(g == group ==> r2.tables@[g]@.drop_last()[page] == r2.tables@[g]@[page]);
+                }
+            }
+        }
+    }
+}
+
+/// The request's place in its view: its history is its prompt and the view's tokens.
+proof fn lemma_view_length<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(core: Core<D, S>, id: RequestId)
+    requires core.sound(), core.spec_request(id) is Some,
+    ensures
+        views(core.log()).contains_key(id.serial),
+        views(core.log())[id.serial].entries.len() == core.spec_request(id)->0.history@.len() - core.spec_request(id)->0.prompt,
+{
+    core.lemma_state();
+    let s = core.spec_state()->0;
+    reveal(State::inv_log);
+    reveal(State::inv_shape);
+    let r = s.requests@[id.slot as int]->0;
+    assert(live(s.requests@, id.slot as int));
+    let v = views(s.log@)[r.serial];
+    assert(run_ok::<S>(core.world(), v, r));
+    lemma_reference(core.world(), v.prompt, v.initial, v.entries.len(), v.entries.len());
+}
+
+/// Progress: none of the calls is refused; if the device does not fail, more of the request is cached afterwards, and if the rows
+/// reached the end of its history its view has grown.
+pub(crate) proof fn theorem_progress<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(
+    cores: Seq<Core<D, S>>, calls: Seq<Call>, answers: Seq<Answer>, id: RequestId, rows: usize, groups: Seq<usize>)
+    requires
+        ran_through(cores, calls, answers), is_script(calls, id, rows, groups), may_go_on(cores[0], id, rows), enough(cores[0], id, rows, groups),
+        cores[groups.len() as int + 3].spec_device().errors() == cores[0].spec_device().errors(),
+    ensures
+        forall|i: int| 0 <= i < calls.len() ==> !((#[trigger] answers[i]) is Refused) && !(answers[i] is Failed),
+        cores.last().spec_request(id) is Some,
+        cores.last().spec_request(id)->0.cached >= cores[0].spec_request(id)->0.cached + rows,
+        rows == cores[0].spec_request(id)->0.history@.len() - cores[0].spec_request(id)->0.cached
+            ==> views(cores.last().log())[id.serial].entries.len() > views(cores[0].log())[id.serial].entries.len(),
+{
+    let n = groups.len() as int;
+    lemma_pages(cores, calls, answers, id, rows, groups, n);
+    let (a, b, c, d, e) = (cores[n], cores[n + 1], cores[n + 2], cores[n + 3], cores[n + 4]);
+    let r0 = cores[0].spec_request(id)->0;
+    let r = a.spec_request(id)->0;
+    let end = r.cached + rows;
+    lemma_idle_request(cores[0], id);
+    lemma_idle_request(a, id);
+    assert(next(a, calls[n], answers[n], cores[n + 1]));
+    assert(legal(a, calls[n]));
+    let s = b.spec_state()->0;
+    assert(b.spec_fixed().program == b.world().program && b.spec_fixed().rows_max == b.spec_device().limits().rows
+        && b.spec_fixed().selected_max == b.spec_device().limits().selected) by { b.lemma_state(); }
+    assert forall|g: int| 0 <= g < s.pools@.len() implies #[trigger] r.covers(g, b.spec_fixed().program.groups@[g], end + 0) by {
+        assert(taken(groups, n, g) == short(r0, g, end));
+        assert(r.tables@[g]@.len() == r0.tables@[g]@.len() + taken(groups, n, g));
+        assert(unbroken(r, g, a.world().program.groups@[g]));
+        assert forall|page: int| r.window_page(b.spec_fixed().program.groups@[g]) <= page <= (end - 1) / PAGE as int implies #[trigger] r.has_page(g, page) by {
+            assert(page < r.tables@[g]@.len());
+        }
+    }
+    assert(tokens_in(Seq::<Token>::empty(), b.spec_fixed().program.vocab)) by { reveal(tokens_in); }
+    assert(s.requests@[id.slot as int]->0 == r);
+    assert(legal(b, calls[n + 1]));
+    assert(next(b, calls[n + 1], answers[n + 1], cores[n + 1 + 1]));
+    assert(next(c, calls[n + 2], answers[n + 2], cores[n + 2 + 1]));
+    assert(c.spec_state()->0.plan.sequences@.len() == 1);
+    assert(legal(c, calls[n + 2]));
+    assert(c.spec_device() == cores[0].spec_device());
+    assert(answers[n + 2] is Done) by {
+        if answers[n + 2] is Failed {
+            assert(d.spec_device().errors().len() == c.spec_device().errors().len() + 1);
+        }
+    }
+    assert(legal(d, calls[n + 3]));
+    assert(next(d, calls[n + 3], answers[n + 3], cores[n + 3 + 1]));
+    let slot = id.slot as int;
+    let (was, is) = (d.spec_state()->0, e.spec_state()->0);
+    let q = was.plan.sequences@[0];
+    assert(was.requests@[slot]->0 == (Request { planned: Some(0usize), ..r }));
+    assert(pending::<S>(was.plan, was.requests@[slot], is.requests@[slot], 1));
+    assert(committed::<S>(was.plan, 0, was.requests@[slot]->0, is.requests@[slot]->0));
+    assert(q.drafts == 0 && q.rows == rows && q.first_position == r.cached);
+    assert forall|i: int| 0 <= i < calls.len() implies !((#[trigger] answers[i]) is Refused) && !(answers[i] is Failed) by {
+        if i < n {
+            assert(next(cores[i], calls[i], answers[i], cores[i + 1]));
+            assert(calls[i] == (Call::TakePage { request: id, group: groups[i] }));
+        }
+    }
+    lemma_view_length(cores[0], id);
+    lemma_view_length(e, id);
+}
+
+/// A request that was just admitted gets its first record by one step, if a device takes its prompt in one and pages are free.
+pub(crate) proof fn corollary_first_record<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(
+    before: Core<D, S>, prompt: Seq<Token>, salt: u64, state: Bits, id: RequestId,
+    cores: Seq<Core<D, S>>, calls: Seq<Call>, answers: Seq<Answer>, groups: Seq<usize>)
+    requires
+        before.sound(), before.spec_state() matches Some(s) && s.phase is Idle,
+        next(before, Call::Admit { prompt, salt, state }, Answer::Admitted { request: id }, cores[0]),
+        prompt.len() <= before.spec_device().limits().rows, 1 <= before.spec_device().limits().selected, prompt.len() <= usize::MAX,
+        ran_through(cores, calls, answers), is_script(calls, id, prompt.len() as usize, groups), enough(cores[0], id, prompt.len() as usize, groups),
+        cores[groups.len() as int + 3].spec_device().errors() == cores[0].spec_device().errors(),
+    ensures
+        forall|i: int| 0 <= i < calls.len() ==> !((#[trigger] answers[i]) is Refused),
+        views(cores.last().log())[id.serial].entries.len() > 0,
+{
+    let core = cores[0];
+    let r = core.spec_request(id)->0;
+    assert(legal(before, Call::Admit { prompt, salt, state }));
+    lemma_idle_request(core, id);
+    before.lemma_state();
+    assert forall|g: int| 0 <= g < r.tables@.len() implies #[trigger] unbroken(r, g, core.world().program.groups@[g]) by {
+        assert(r.tables@[g]@.len() == 0);
+        assert forall|page: int| r.window_page(core.world().program.groups@[g]) <= page < r.tables@[g]@.len() implies #[trigger] r.has_page(g, page) by {
+            assert(r.window_page(core.world().program.groups@[g]) >= 0);
+        }
+    }
+    assert(may_go_on(core, id, prompt.len() as usize));
+    theorem_progress(cores, calls, answers, id, prompt.len() as usize, groups);
+}
+
+/// Nobody stays stuck on the pages that it has: in an idle core any request may be preempted, and then it lacks none within.
+pub(crate) proof fn theorem_preemption_heals<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(core: Core<D, S>, id: RequestId, answer: Answer, new: Core<D, S>)
+    requires
+        core.sound(), core.spec_state() is Some, core.spec_state()->0.phase is Idle, core.spec_request(id) is Some,
+        next(core, Call::Preempt { request: id }, answer, new),
+    ensures
+        answer is Done, new.spec_request(id) is Some, new.spec_request(id)->0.cached == 0,
+        new.spec_request(id)->0.history == core.spec_request(id)->0.history,
+        forall|g: int, decl: GroupDecl| 0 <= g < new.spec_request(id)->0.tables@.len() ==> #[trigger] unbroken(new.spec_request(id)->0, g, decl),
+{
+    lemma_idle_request(core, id);
+    assert(legal(core, Call::Preempt { request: id }));
+    let r = new.spec_request(id)->0;
+    assert forall|g: int, decl: GroupDecl| 0 <= g < r.tables@.len() implies #[trigger] unbroken(r, g, decl) by {
+        assert(r.tables@[g]@.len() == 0);
+        assert forall|page: int| r.window_page(decl) <= page < r.tables@[g]@.len() implies #[trigger] r.has_page(g, page) by {
+            assert(r.window_page(decl) >= 0);
+        }
+    }
+}
+
+/// The prefix cache attaches: a registered block that continues the chain of a request in an idle core, and stands for the
+/// beginning of its history, is attached. What it holds is then cached.
+pub(crate) proof fn theorem_prefix_attaches<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(
+    core: Core<D, S>, id: RequestId, block: BlockId, answer: Answer, new: Core<D, S>)
+    requires
+        core.sound(), core.spec_state() is Some, core.spec_state()->0.phase is Idle, core.spec_request(id) is Some, core.spec_block(block) is Some,
+        only_chained(core.spec_request(id)->0),
+        ({
+            let (s, r, b) = (core.spec_state()->0, core.spec_request(id)->0, core.spec_block(block)->0);
+            let prefix = s.prefixes@[b.serial];
+            &&& b.depth == r.chain@.len() && b.parent == r.chain_parent()
+            &&& prefix.len() < r.history@.len() && prefix == r.history@.take(prefix.len() as int)
+        }),
+        next(core, Call::Attach { request: id, block }, answer, new),
+    ensures
+        answer is Done, new.spec_request(id) is Some,
+        new.spec_request(id)->0.cached == core.spec_request(id)->0.cached + PAGE,
+        new.spec_request(id)->0.chain@ == core.spec_request(id)->0.chain@.push(block),
+{
+    lemma_idle_request(core, id);
+    core.lemma_state();
+    let (s, r, b) = (core.spec_state()->0, core.spec_request(id)->0, core.spec_block(block)->0);
+    reveal(State::inv_blocks);
+    assert(registered(s.blocks@, block.slot as int));
+    assert(block_shape(core.world().program, s.prefixes@, s.salts@, b));
+    let (prefix, depth) = (s.prefixes@[b.serial], b.depth as int);
+    assert(b.tokens@ =~= r.history@.subrange(depth * PAGE, (depth + 1) * PAGE)) by {
+        assert forall|i: int| 0 <= i < PAGE implies b.tokens@[i] == r.history@[depth * PAGE + i] by {
+            assert(b.tokens@[i] == prefix[depth * PAGE + i]);
+            assert(prefix[depth * PAGE + i] == r.history@.take(prefix.len() as int)[depth * PAGE + i]);
+        }
+    }
+    assert(legal(core, Call::Attach { request: id, block }));
+}
+
+/// The first block of one request serves another of the same tenant that begins alike.
+pub(crate) proof fn corollary_first_block_is_shared<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(
+    core: Core<D, S>, one: RequestId, other: RequestId, answer: Answer, new: Core<D, S>)
+    requires
+        core.sound(), core.spec_state() is Some, core.spec_state()->0.phase is Idle, core.spec_request(one) is Some, core.spec_request(other) is Some,
+        ({
+            let (a, b) = (core.spec_request(one)->0, core.spec_request(other)->0);
+            &&& a.chain@.len() > 0 && core.spec_block(a.chain@[0]) is Some && core.spec_block(a.chain@[0])->0.depth == 0
+            &&& only_chained(b) && b.chain@.len() == 0 && a.salt == b.salt
+            &&& PAGE < b.history@.len() && a.history@.take(PAGE as int) == b.history@.take(PAGE as int)
+        }),
+        next(core, Call::Attach { request: other, block: core.spec_request(one)->0.chain@[0] }, answer, new),
+    ensures answer is Done, new.spec_request(other)->0.cached == PAGE,
+{
+    lemma_idle_request(core, one);
+    core.lemma_state();
+    let s = core.spec_state()->0;
+    let (a, b) = (core.spec_request(one)->0, core.spec_request(other)->0);
+    let id = a.chain@[0];
+    reveal(State::inv_chains);
+    reveal(State::inv_blocks);
+    assert(live(s.requests@, one.slot as int) && registered(s.blocks@, id.slot as int));
+    assert(chain_ok(s.prefixes@, s.salts@, a));
+    assert(a.history@.subrange(0, PAGE as int) =~= a.history@.take(PAGE as int));
+    assert(block_shape(core.world().program, s.prefixes@, s.salts@, core.spec_block(id)->0));
+    theorem_prefix_attaches(core, other, id, answer, new);
+}
+
+} // verus!

@@ -1,0 +1,492 @@
+//! The statement's own tests: for each clause of the promise, of W, of `next` and of the seam, what it accepts and what it refuses.
+//! A statement that is weakened or made impossible still verifies everywhere else; it dies here. `lemma_accepts_*` shows an example
+//! of what must be allowed, `lemma_refuses_*` of what must not be.
+//!
+//! What the seam accepts is also shown by `symbolic.rs`, what `next` accepts by `witness.rs`, and that the calls of one who wants to
+//! get on are legal by `progress.rs`. What each `legal_*` accepts and refuses stands in `suite_legal.rs`.
+
+use super::canonical::*;
+use super::committing::*;
+use super::reference::*;
+use super::trace::*;
+use crate::block::*;
+use crate::core::Core;
+use crate::effects::*;
+use crate::ids::{BlockId, NO_PAGE, PAGE, RequestId, Token};
+use crate::invariant::*;
+use crate::ops::commit::*;
+use crate::plan::*;
+use crate::program::*;
+use crate::request::Request;
+use crate::seam::*;
+use crate::spec::*;
+use crate::state::*;
+use vstd::prelude::*;
+
+verus! {
+
+// ---- spec.rs
+
+type E = Event<Bits, Bits>;
+
+spec fn bits(code: int) -> Bits {
+    Bits { code }
+}
+
+spec fn entry(logits: int, token: u32) -> Entry<Bits> {
+    Entry { logits: bits(logits), token }
+}
+
+spec fn came(request: u64) -> E {
+    Event::Admitted { request, prompt: seq![3u32, 4], initial: bits(5) }
+}
+
+spec fn told(request: u64, logits: int, token: u32) -> E {
+    Event::Emitted { request, entry: entry(logits, token) }
+}
+
+spec fn over(request: u64) -> E {
+    Event::Completed { request }
+}
+
+/// A request that asks what `came` asks, with these records.
+spec fn seen(entries: Seq<Entry<Bits>>, completed: bool) -> Seen<Bits, Bits> {
+    Seen { prompt: seq![3u32, 4], initial: bits(5), entries, completed }
+}
+
+/// `views` and `orderly` of a trace and one more event.
+proof fn lemma_push(trace: Seq<E>, event: E)
+    ensures
+        views(trace.push(event)) == after(views(trace), event),
+        orderly(trace.push(event)) <==> orderly(trace) && follows(views(trace), event),
+{
+    assert(trace.push(event).drop_last() =~= trace);
+}
+
+/// An admission makes a view; a record adds to its end; a completion marks it; other views stay.
+proof fn lemma_accepts_after(v: Map<u64, Seen<Bits, Bits>>, a: u64, b: u64, entries: Seq<Entry<Bits>>)
+    requires a != b, v.contains_key(a), v.contains_key(b), v[a] == seen(entries, false),
+    ensures
+        after(v, told(a, 1, 2))[a] == seen(entries.push(entry(1, 2)), false), after(v, told(a, 1, 2))[b] == v[b],
+        after(v, over(a))[a] == seen(entries, true), after(v, over(a))[b] == v[b],
+        after(v.remove(a), came(a))[a] == seen(Seq::empty(), false), after(v.remove(a), came(a))[b] == v[b],
+{
+}
+
+/// What is told of a request that never came makes no view.
+proof fn lemma_refuses_views_from_nothing(v: Map<u64, Seen<Bits, Bits>>, a: u64)
+    requires !v.contains_key(a),
+    ensures after(v, told(a, 1, 2)) == v, after(v, over(a)) == v,
+{
+}
+
+/// A whole life is orderly: admitted, records, completed; and so are two at once.
+proof fn lemma_accepts_orderly()
+    ensures orderly(seq![came(1), told(1, 1, 2), came(2), told(2, 1, 2), told(1, 3, 4), over(1)]),
+{
+    let t: Seq<E> = Seq::empty();
+    lemma_push(t, came(1));
+    lemma_push(t.push(came(1)), told(1, 1, 2));
+    lemma_push(t.push(came(1)).push(told(1, 1, 2)), came(2));
+    lemma_push(t.push(came(1)).push(told(1, 1, 2)).push(came(2)), told(2, 1, 2));
+    lemma_push(t.push(came(1)).push(told(1, 1, 2)).push(came(2)).push(told(2, 1, 2)), told(1, 3, 4));
+    lemma_push(t.push(came(1)).push(told(1, 1, 2)).push(came(2)).push(told(2, 1, 2)).push(told(1, 3, 4)), over(1));
+    assert(seq![came(1), told(1, 1, 2), came(2), told(2, 1, 2), told(1, 3, 4), over(1)]
+        =~= t.push(came(1)).push(told(1, 1, 2)).push(came(2)).push(told(2, 1, 2)).push(told(1, 3, 4)).push(over(1)));
+}
+
+/// An identity comes once; nothing is told of whoever did not come, nor after the end; nobody ends twice.
+proof fn lemma_refuses_disorder(v: Map<u64, Seen<Bits, Bits>>, a: u64)
+    ensures
+        v.contains_key(a) ==> !follows(v, came(a)),
+        !v.contains_key(a) ==> !follows(v, told(a, 1, 2)) && !follows(v, over(a)),
+        v.contains_key(a) && v[a].completed ==> !follows(v, told(a, 1, 2)) && !follows(v, over(a)),
+{
+}
+
+/// Disorder is not forgotten, whatever comes after it.
+proof fn lemma_refuses_early_disorder(last: E)
+    ensures !orderly(seq![told(1, 1, 2), last]),
+{
+    let t: Seq<E> = Seq::empty();
+    lemma_push(t, told(1, 1, 2));
+    lemma_push(t.push(told(1, 1, 2)), last);
+    assert(seq![told(1, 1, 2), last] =~= t.push(told(1, 1, 2)).push(last));
+}
+
+/// One may have come further than the other.
+proof fn lemma_accepts_comparable(a: Seq<Entry<Bits>>, more: Seq<Entry<Bits>>)
+    ensures comparable(a, a + more), comparable(a + more, a), comparable(a, a), comparable(Seq::empty(), a),
+{
+    assert(a.is_prefix_of(a + more)) by { assert((a + more).subrange(0, a.len() as int) =~= a); }
+}
+
+/// One bit of one row of logits, or one token, and they are not.
+proof fn lemma_refuses_another_row(a: Seq<Entry<Bits>>, b: Seq<Entry<Bits>>, i: int)
+    requires 0 <= i < a.len(), i < b.len(), a[i].logits != b[i].logits || a[i].token != b[i].token,
+    ensures !comparable(a, b),
+{
+    if a.is_prefix_of(b) {
+        assert(a[i] == b.subrange(0, a.len() as int)[i]);
+    }
+    if b.is_prefix_of(a) {
+        assert(b[i] == a.subrange(0, b.len() as int)[i]);
+    }
+}
+
+/// Who asks otherwise may be answered otherwise, and who has not come to an end may be behind.
+proof fn lemma_accepts_answers(a: Seen<Bits, Bits>, b: Seen<Bits, Bits>, x: Seq<Entry<Bits>>, more: Seq<Entry<Bits>>)
+    ensures
+        a.prompt != b.prompt || a.initial != b.initial ==> answered_alike(a, b),
+        answered_alike(seen(x, false), seen(x + more, true)), answered_alike(seen(x + more, false), seen(x, false)),
+        answered_alike(seen(x, true), seen(x, true)),
+{
+    lemma_accepts_comparable(x, more);
+}
+
+/// Who asks the same is not answered otherwise, and of two that are over none is behind.
+proof fn lemma_refuses_answers(x: Seq<Entry<Bits>>, y: Seq<Entry<Bits>>, p: bool, q: bool)
+    ensures
+        !comparable(x, y) ==> !answered_alike(seen(x, p), seen(y, q)),
+        x != y ==> !answered_alike(seen(x, true), seen(y, true)),
+{
+}
+
+/// One request, one record.
+spec fn life(request: u64, logits: int, token: u32) -> Seq<E> {
+    Seq::empty().push(came(request)).push(told(request, logits, token))
+}
+
+proof fn lemma_life(request: u64, logits: int, token: u32)
+    ensures
+        orderly(life(request, logits, token)), views(life(request, logits, token)).contains_key(request),
+        views(life(request, logits, token))[request] == seen(seq![entry(logits, token)], false),
+        forall|a: u64| #[trigger] views(life(request, logits, token)).contains_key(a) ==> a == request,
+{
+    let t: Seq<E> = Seq::empty();
+    lemma_push(t, came(request));
+    lemma_push(t.push(came(request)), told(request, logits, token));
+    assert(Seq::<Entry<Bits>>::empty().push(entry(logits, token)) =~= seq![entry(logits, token)]);
+    assert(views(t) =~= Map::empty());
+}
+
+/// Two executions that tell the same are deterministic; identities need not agree.
+proof fn lemma_accepts_two_traces()
+    ensures deterministic(life(1, 1, 2), life(7, 1, 2)),
+{
+    lemma_life(1, 1, 2);
+    lemma_life(7, 1, 2);
+}
+
+/// Two executions that tell one record otherwise are not, though each for itself is.
+proof fn lemma_refuses_two_traces(x: int, y: int, token: u32)
+    requires x != y,
+    ensures !deterministic(life(1, x, token), life(1, y, token)), deterministic(life(1, x, token), life(1, x, token)),
+{
+    lemma_life(1, x, token);
+    lemma_life(1, y, token);
+    let (one, other) = (life(1, x, token), life(1, y, token));
+    lemma_refuses_another_row(seq![entry(x, token)], seq![entry(y, token)], 0);
+    assert(!answered_alike(views(one)[1u64], views(other)[1u64]));
+}
+
+/// A trace that is out of order is no part of a deterministic pair, on neither side.
+proof fn lemma_refuses_disorderly_traces(one: Seq<E>, other: Seq<E>)
+    requires !orderly(one) || !orderly(other),
+    ensures !deterministic(one, other),
+{
+}
+
+// ---- W
+
+/// W is the kernels' functions, what the program means, its context, and the sampler's choice: who shares W shares each.
+proof fn lemma_refuses_another_w(a: World, b: World, n: int, state: Bits, row: Bits)
+    requires share_w(a, b),
+    ensures
+        a.w == b.w, a.program.context == b.program.context, a.program.logits == b.program.logits, a.program.ops@.len() == b.program.ops@.len(),
+        0 <= n < a.program.ops@.len() ==> same_op(a.program.ops@[n], b.program.ops@[n]),
+        (a.choice)(state, row) == (b.choice)(state, row),
+{
+}
+
+/// Ops of other kinds, kernels, inputs, outputs, layers or windows are not the same.
+proof fn lemma_refuses_another_op(a: Op, b: Op)
+    requires same_op(a, b),
+    ensures
+        a.kernel() == b.kernel(), forall|x: u32| a.writes(x) == b.writes(x), forall|l: u32| a.stores(l) == b.stores(l),
+        a matches Op::Rowwise { ins, outs, rows, .. } ==> b matches Op::Rowwise { ins: ins2, outs: outs2, rows: rows2, .. } && ins@ == ins2@ && outs@ == outs2@ && rows == rows2,
+        a matches Op::StoreKv { ins, .. } ==> b matches Op::StoreKv { ins: ins2, .. } && ins@ == ins2@,
+        a matches Op::Attend { q, layer, window, .. } ==> b matches Op::Attend { q: q2, layer: layer2, window: window2, .. } && q == q2 && layer == layer2 && window == window2,
+{
+}
+
+// ---- next
+
+/// What is refused changes nothing and is not told; what is legal is not refused.
+proof fn lemma_refuses_wrong_refusals<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(old: Core<D, S>, call: Call, answer: Answer, new: Core<D, S>)
+    requires next(old, call, answer, new),
+    ensures
+        answer is Refused ==> !legal(old, call) && new == old && new.log() == old.log(),
+        !legal(old, call) ==> answer is Refused,
+        old.spec_state() is None ==> answer is Refused,
+{
+    assert(old.log() + Seq::<E>::empty() =~= old.log());
+}
+
+/// W does not change under way, nor the device's limits, and what runs on it is what `run` runs.
+proof fn lemma_refuses_another_world<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(old: Core<D, S>, call: Call, answer: Answer, new: Core<D, S>)
+    requires next(old, call, answer, new),
+    ensures
+        new.world() == old.world(), new.spec_device().limits() == old.spec_device().limits(), new.sound(),
+        !(call is Run) ==> new.spec_device() == old.spec_device(),
+{
+}
+
+/// The client sees admissions, records and completions, and of nothing else anything.
+proof fn lemma_refuses_invented_events<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(old: Core<D, S>, call: Call, answer: Answer, new: Core<D, S>)
+    requires next(old, call, answer, new),
+    ensures
+        !(call is Admit) && !(call is Commit) && !(call is Finish) ==> new.log() == old.log(),
+        call is Abort ==> new.log() == old.log(),
+        (call matches Call::Admit { prompt, state, .. } && answer matches Answer::Admitted { request }
+            && new.log() != old.log().push(Event::Admitted { request: request.serial, prompt, initial: state })) ==> false,
+        (call matches Call::Finish { request } && answer is Done && new.log() != old.log().push(Event::Completed { request: request.serial })) ==> false,
+{
+    assert(old.log() + Seq::<E>::empty() =~= old.log());
+    if let Call::Admit { prompt, state, .. } = call {
+        if let Answer::Admitted { request } = answer {
+            let event = Event::Admitted { request: request.serial, prompt, initial: state };
+            assert(old.log() + seq![event] =~= old.log().push(event));
+        }
+    }
+    if let Call::Finish { request } = call {
+        let event: E = Event::Completed { request: request.serial };
+        assert(old.log() + seq![event] =~= old.log().push(event));
+    }
+}
+
+/// Each record of a commit is told, in order, with the row of logits that the device holds, and what it says is so.
+proof fn lemma_refuses_other_records<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(old: Core<D, S>, records: Seq<Record>, logits: Seq<Bits>, new: Core<D, S>, i: int)
+    requires next(old, Call::Commit, Answer::Committed { records, logits }, new), 0 <= i < records.len(),
+    ensures
+        new.log().len() == old.log().len() + records.len(),
+        new.log()[old.log().len() + i] == (Event::Emitted { request: records[i].request.serial,
+            entry: Entry { logits: new.spec_device().logits_rows()[records[i].selected as int], token: records[i].token } }),
+        ({
+            let v = views(new.log())[records[i].request.serial];
+            let k = records[i].position - v.prompt.len();
+            &&& 0 <= k < v.entries.len() && v.entries[k].token == records[i].token
+            &&& v.entries[k].logits == new.spec_device().logits_rows()[records[i].selected as int]
+            // `done` is the reference run's, not the core's.
+            &&& records[i].done == reference(new.world(), v.prompt, v.initial, (k + 1) as nat).done
+        }),
+        new.spec_request(records[i].request) is Some,
+        records[i].whole ==> new.holds(records[i]),
+{
+    assert(new.log()[old.log().len() + i] == record_events(logits, records)[i]);
+    assert(record_ok(new.world(), new.log(), logits, new.spec_device().brought(), records[i]));
+}
+
+/// A failure is one that the device gave, with the device's own words; and what it gave is told.
+proof fn lemma_refuses_fabricated_failures<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(old: Core<D, S>, call: Call, answer: Answer, new: Core<D, S>)
+    requires next(old, call, answer, new),
+    ensures
+        new.spec_device().errors() == old.spec_device().errors() ==> !(answer is Failed),
+        answer matches Answer::Failed { error } ==> new.spec_device().errors() == old.spec_device().errors().push(error),
+        !(answer is Failed) ==> new.spec_device().errors() == old.spec_device().errors(),
+{
+    if let Answer::Failed { error } = answer {
+        assert(old.spec_device().errors().push(error).len() == old.spec_device().errors().len() + 1);
+    }
+}
+
+/// Only a device that lost its cache leaves the core without a state.
+proof fn lemma_refuses_poisoning<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(old: Core<D, S>, call: Call, answer: Answer, new: Core<D, S>)
+    requires next(old, call, answer, new), old.spec_state() is Some,
+    ensures new.spec_state() is None <==> (answer matches Answer::Failed { error } && !error.intact),
+{
+}
+
+/// What is attached, taken, published or evicted is there or gone afterwards.
+proof fn lemma_refuses_idle_operations<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(old: Core<D, S>, call: Call, answer: Answer, new: Core<D, S>)
+    requires next(old, call, answer, new), !(answer is Refused),
+    ensures
+        call matches Call::Attach { request, block } ==> new.spec_request(request)->0.chain@.last() == block
+            && new.spec_request(request)->0.cached == old.spec_request(request)->0.cached + PAGE,
+        call matches Call::TakePage { request, group } ==> new.spec_request(request)->0.tables@[group as int]@.len()
+            == old.spec_request(request)->0.tables@[group as int]@.len() + 1,
+        call matches Call::Publish { request } ==> (answer matches Answer::Published { block } && (block matches Some(block) ==>
+            new.spec_block(block) is Some && new.spec_request(request)->0.chain@.last() == block)),
+        call matches Call::Evict { block } ==> new.spec_block(block) is None,
+        call matches Call::EvictPage { block, group } ==> new.spec_block(block)->0.pages@[group as int] == NO_PAGE,
+        call matches Call::Preempt { request } ==> new.spec_request(request)->0.cached == 0 && new.spec_request(request)->0.history == old.spec_request(request)->0.history,
+        call matches Call::Abort { request } ==> new.spec_request(request) is None,
+        call matches Call::Finish { request } ==> new.spec_request(request) is None,
+        call is PlanBegin ==> new.spec_state()->0.phase is Planning,
+        call is PlanRows ==> new.spec_state()->0.plan.sequences@.len() == old.spec_state()->0.plan.sequences@.len() + 1,
+        call is PlanCancel ==> new.spec_state()->0.phase is Idle,
+        call is Run && answer is Done ==> new.spec_state()->0.phase is Ran && new.spec_state()->0.plan == old.spec_state()->0.plan,
+        call is Commit ==> new.spec_state()->0.phase is Idle,
+{
+    if let Call::Attach { request, block } = call {
+        assert(new.spec_request(request)->0.chain@.last() == block);
+    }
+    if let Call::TakePage { request, group } = call {
+        let (table, before) = (new.spec_request(request)->0.tables@[group as int]@, old.spec_request(request)->0.tables@[group as int]@);
+        assert(table.drop_last() == before);
+    }
+    if let Call::Publish { request } = call {
+        if let Answer::Published { block: Some(block) } = answer {
+            assert(new.spec_request(request)->0.chain@.last() == block);
+        }
+    }
+}
+
+/// A commit that discards is none: what the step computed of a request is cached, its sampler's token is in its history, and drafts
+/// that came true are in it too.
+proof fn lemma_refuses_a_discarding_commit<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(old: Core<D, S>, answer: Answer, new: Core<D, S>, q: int)
+    requires
+        old.sound(), next(old, Call::Commit, answer, new), !(answer is Refused),
+        old.spec_state() matches Some(s) && 0 <= q < s.plan.sequences@.len(),
+    ensures
+        ({
+            let s = old.spec_state()->0.plan.sequences@[q];
+            let (r, r2) = (old.spec_request(s.request)->0, new.spec_request(s.request)->0);
+            let n = r2.history@.len() - r.history@.len();
+            &&& new.spec_request(s.request) is Some && r2.planned is None
+            &&& !s.emits ==> n == 0 && r2.cached == r.cached + s.rows
+            &&& s.emits ==> 1 <= n && r2.cached == r2.history@.len() - 1
+            // The drafts are all right, all that comes of them can be read, and nobody is done: then all are taken.
+            &&& s.emits && !r2.done && s.brings(S::reads_of(S::state_bits(&r2.state)))
+                && (1 <= n <= s.drafts ==> drafts_of(old.spec_state()->0.plan, q)[n - 1] == r2.history@.last()) ==> n == s.drafts + 1
+        }),
+{
+    old.lemma_state();
+    let (a, b) = (old.spec_state()->0, new.spec_state()->0);
+    reveal(State::inv_step);
+    assert(a.seq_linked(old.spec_fixed().program, q)) by { let _ = a.plan.sequences@[q]; }
+    let slot = a.plan.sequences@[q].request.slot as int;
+    let n = a.plan.sequences.len();
+    assert(n == a.plan.sequences@.len());
+    assert(live(a.requests@, slot));
+    assert(pending::<S>(a.plan, a.requests@[slot], b.requests@[slot], a.plan.sequences@.len() as int));
+}
+
+/// A core is built of what it is given.
+proof fn lemma_refuses_another_core<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(core: Core<D, S>, device: D, sampler: S, program: Program, state: Bits, row: Bits)
+    requires built(core, device, sampler, program),
+    ensures
+        core.sound(), core.log().len() == 0, core.world().w == device.w(), core.world().program == program,
+        (core.world().choice)(state, row) == chosen::<D, S>(sampler.w(), state, row),
+        core.spec_state() is Some,
+{
+}
+
+// ---- seam.rs: what a device did
+
+/// An op's outputs are its kernel's: another value at one row, and it did not run.
+proof fn lemma_refuses_another_value(w: Kernels, program: Program, plan: StepPlan, op: Op, a: Memory, b: Memory, t: int, n: int, i: int, o: int)
+    requires op_ran(w, program, plan, op, a, b), 0 <= t, 0 <= o,
+    ensures
+        op matches Op::Embed { k, out } ==> t < plan.tokens@.len() ==> (b.rows)(out, t) == (w.embed)(k, plan.tokens@[t]),
+        op matches Op::Rowwise { k, ins, outs, rows: RowSet::All } ==> o < outs@.len() && t < plan.tokens@.len()
+            ==> (b.rows)(outs@[o], t) == (w.rowwise)(k, ins_at(a, ins@, t), o, plan.positions@[t] as int),
+        op matches Op::Rowwise { k, ins, outs, rows: RowSet::Selected } ==> o < outs@.len() && t < plan.selected@.len()
+            ==> (b.rows)(outs@[o], t) == (w.rowwise)(k, ins_selected(program, plan, a, ins@, t), o, plan.positions@[plan.selected@[t] as int] as int),
+        op matches Op::Attend { k, q, layer, out, window } ==> 0 <= n < plan.sequences@.len() && 0 <= i < plan.sequences@[n].rows
+            ==> (b.rows)(out, plan.sequences@[n].row(i)) == (w.attend)(k, (a.rows)(q, plan.sequences@[n].row(i)),
+                kv_seen(program, plan.sequences@[n], a, layer, window, plan.sequences@[n].position(i)), plan.sequences@[n].position(i)),
+{
+}
+
+/// Stores write the step's slots, and nothing else writes any slot or any other buffer.
+proof fn lemma_refuses_stray_writes(w: Kernels, program: Program, plan: StepPlan, op: Op, a: Memory, b: Memory, x: u32, t: int, layer: u32, page: int, offset: int, q: int, i: int)
+    requires op_ran(w, program, plan, op, a, b),
+    ensures
+        !op.writes(x) ==> (b.rows)(x, t) == (a.rows)(x, t),
+        !op.stores(layer) || !written_slot(plan, group_of(program, layer), page, offset) ==> (b.cache)(layer, page, offset) == (a.cache)(layer, page, offset),
+        op matches Op::StoreKv { k, ins, layer: l } ==> (l == layer && writes_slot(plan, group_of(program, layer), q, i, page, offset)
+            ==> (b.cache)(layer, page, offset) == (w.store)(k, ins_at(a, ins@, plan.sequences@[q].row(i)), plan.sequences@[q].position(i))),
+{
+    match op {
+        Op::Embed { out, .. } => assert(seq![out].contains(x) ==> x == out),
+        Op::Attend { out, .. } => assert(seq![out].contains(x) ==> x == out),
+        _ => {},
+    }
+}
+
+/// A program ran from its first op to its last, on the cache as it was, and the logits are its logits buffer.
+proof fn lemma_refuses_half_a_run(w: Kernels, program: Program, plan: StepPlan, before: spec_fn(u32, int, int) -> Bits, after: spec_fn(u32, int, int) -> Bits, logits: Seq<Bits>)
+    requires ran(w, program, plan, before, after, logits),
+    ensures
+        logits.len() == plan.selected@.len(),
+        exists|ms: Seq<Memory>| #[trigger] chain_ran(w, program, plan, ms) && ms[0].cache == before && ms.last().cache == after
+            && ms.len() == program.ops@.len() + 1
+            && (forall|t: int| 0 <= t < logits.len() ==> #[trigger] logits[t] == (ms.last().rows)(program.logits, t)),
+{
+    let ms = choose|ms: Seq<Memory>| #[trigger] chain_ran(w, program, plan, ms) && ms[0].cache == before
+        && ms[ms.len() - 1].cache == after && logits.len() == plan.selected@.len()
+        && forall|t: int| 0 <= t < logits.len() ==> #[trigger] logits[t] == (ms[ms.len() - 1].rows)(program.logits, t);
+    assert(chain_ran(w, program, plan, ms));
+}
+
+/// What is kept is kept in every slot outside the write set, and what is finite is finite everywhere.
+proof fn lemma_refuses_lost_slots(program: Program, plan: StepPlan, w: Kernels, before: spec_fn(u32, int, int) -> Bits, after: spec_fn(u32, int, int) -> Bits, layer: u32, page: int, offset: int)
+    ensures
+        kept_outside(program, plan, before, after) && !written_slot(plan, group_of(program, layer), page, offset)
+            ==> after(layer, page, offset) == before(layer, page, offset),
+        all_finite(w, after) ==> (w.finite)(after(layer, page, offset)),
+{
+}
+
+/// What a plan wants is brought, of every selected row of every sequence; the best token always is.
+proof fn lemma_refuses_less_than_wanted(plan: StepPlan, brought: spec_fn(int, Reads) -> bool, q: int, i: int)
+    requires wanted_brought(plan, brought), 0 <= q < plan.sequences@.len(), 0 <= i < plan.sequences@[q].selected,
+    ensures
+        brought(plan.sequences@[q].compact(i), Reads::Best),
+        plan.sequences@[q].whole ==> brought(plan.sequences@[q].compact(i), Reads::Row),
+        plan.sequences@[q].top ==> brought(plan.sequences@[q].compact(i), Reads::Top),
+{
+    let s = plan.sequences@[q];
+    assert(s.brings(Reads::Best) && s.brings(Reads::Row) == s.whole && s.brings(Reads::Top) == s.top);
+}
+
+/// What a device may rely on: rows packed and in range, each request once, each slot written once, each page there.
+proof fn lemma_refuses_wrong_plans(limits: Limits, program: Program, plan: StepPlan, q: int, i: int, g: int, j: int)
+    requires plan_ok(limits, program, plan), 0 <= q < plan.sequences@.len(), 0 <= i < plan.sequences@[q].rows, 0 <= g < program.groups@.len(),
+    ensures
+        ({
+            let s = plan.sequences@[q];
+            let t = s.row(i);
+            &&& 1 <= plan.tokens@.len() <= limits.rows && plan.selected@.len() <= limits.selected
+            &&& 0 <= t < plan.tokens@.len() && plan.tokens@[t] < program.vocab && plan.positions@[t] == s.position(i) && s.position(i) < program.context
+            // The page of its own position, and every page that it sees.
+            &&& window_lo(program.groups@[g].window, s.first_position as int) <= j <= s.position(i) ==> s.has_page(g, j) && 0 <= s.page(g, j) < (limits.pages)(g)
+            // Nobody else writes there, and its request stands nowhere else.
+            &&& forall|p: int| 0 <= p < plan.sequences@.len() && (#[trigger] plan.sequences@[p]).request.slot == s.request.slot ==> p == q
+            &&& forall|p: int, x: int| #[trigger] writes_slot(plan, g, p, x, s.page(g, s.position(i)), s.position(i) % (PAGE as int)) ==> p == q && x == i
+        }),
+{
+    reveal(plan_packed);
+    let s = plan.sequences@[q];
+    assert(seq_ok(limits, program, plan, q));
+    assert(writes_slot(plan, g, q, i, s.page(g, s.position(i)), s.position(i) % (PAGE as int)));
+    assert(plan.positions@[s.row(i)] == s.position(i));
+}
+
+/// And each row is of one sequence: they follow each other and leave none over.
+proof fn lemma_refuses_loose_rows(limits: Limits, program: Program, plan: StepPlan)
+    requires plan_packed(limits, program, plan), plan.sequences@.len() == 2,
+    ensures
+        plan.sequences@[0].first_row == 0 && plan.sequences@[1].first_row == plan.sequences@[0].rows,
+        plan.tokens@.len() == plan.sequences@[0].rows + plan.sequences@[1].rows,
+        plan.sequences@[0].first_selected == 0 && plan.sequences@[1].first_selected == plan.sequences@[0].selected,
+        plan.selected@.len() == plan.sequences@[0].selected + plan.sequences@[1].selected,
+{
+    reveal(plan_packed);
+    let (a, b) = (plan.sequences@[0], plan.sequences@[1]);
+    reveal_with_fuel(rows_before, 3);
+    reveal_with_fuel(selected_before, 3);
+}
+
+} // verus!

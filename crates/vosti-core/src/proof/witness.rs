@@ -1,0 +1,451 @@
+//! The theorems are about something: a sampler beside the contrary device of `symbolic.rs`, a scenario that runs all of the
+//! core's operations over both, and two executions, on other pools, with other failures, whose traces are proved to be traces
+//! of one W. Tests run them: each ends in records, so nothing in it was refused.
+
+use super::reference::*;
+use super::symbolic::*;
+use super::trace::*;
+use crate::core::Core;
+use crate::error::CoreError;
+use crate::ids::{BlockId, NO_PAGE, PAGE, RequestId, Token};
+use crate::ops::commit::*;
+use crate::plan::*;
+use crate::program::*;
+use crate::seam::*;
+use crate::spec::*;
+use crate::state::*;
+use vstd::prelude::*;
+
+verus! {
+
+/// A sampler whose state is how many tokens are left. It takes the row's number below the vocabulary, reads rows while more than
+/// three are left, lists when two are, and else the best token.
+pub struct Countdown {
+    pub(crate) vocab: u32,
+}
+
+impl Countdown {
+    spec fn after(state: Bits) -> Bits {
+        Bits { code: if state.code > 0 { state.code - 1 } else { 0 } }
+    }
+
+    /// One token less is left.
+    fn count(&self, state: &mut u32, token: Token) -> (out: (Token, bool))
+        ensures
+            out.0 == token % self.vocab_limit(), out.1 == (*old(state) <= 1),
+            Self::state_bits(final(state)) == Self::after(Self::state_bits(old(state))),
+    {
+        let n = *state;
+        if n > 0 {
+            *state = n - 1;
+        }
+        (token % self.vocab(), n <= 1)
+    }
+}
+
+/// A token of what a row, a list or a best token is.
+spec fn taken_from(w: Bits, state: Bits, token: int) -> (Token, Bits, bool) {
+    ((token % (if w.code > 0 { w.code } else { 1 })) as u32, Countdown::after(state), state.code <= 1)
+}
+
+impl Sampler for Countdown {
+    type Logits = u64;
+
+    type Top = u64;
+
+    type State = u32;
+
+    closed spec fn w(&self) -> Bits {
+        Bits { code: self.vocab as int }
+    }
+
+    closed spec fn state_bits(state: &u32) -> Bits {
+        Bits { code: *state as int }
+    }
+
+    closed spec fn choice(w: Bits, state: Bits, logits: &u64) -> (Token, Bits, bool) {
+        taken_from(w, state, (*logits % 0x1_0000_0000) as int)
+    }
+
+    closed spec fn choice_best(w: Bits, state: Bits, best: Token) -> (Token, Bits, bool) {
+        taken_from(w, state, best as int)
+    }
+
+    closed spec fn choice_top(w: Bits, state: Bits, top: &u64) -> (Token, Bits, bool) {
+        taken_from(w, state, (*top % 0x1_0000_0000) as int)
+    }
+
+    closed spec fn reads_of(state: Bits) -> Reads {
+        if state.code > 3 { Reads::Row } else if state.code == 2 { Reads::Top } else { Reads::Best }
+    }
+
+    closed spec fn vocab_limit(&self) -> u32 {
+        if self.vocab == 0 { 1 } else { self.vocab }
+    }
+
+    fn vocab(&self) -> u32 {
+        if self.vocab == 0 { 1 } else { self.vocab }
+    }
+
+    fn sample(&self, state: &mut u32, logits: &u64) -> (Token, bool) {
+        self.count(state, (*logits % 0x1_0000_0000) as u32)
+    }
+
+    fn reads(&self, state: &u32) -> Reads {
+        if *state > 3 { Reads::Row } else if *state == 2 { Reads::Top } else { Reads::Best }
+    }
+
+    fn sample_best(&self, state: &mut u32, best: Token) -> (Token, bool) {
+        self.count(state, best)
+    }
+
+    fn sample_top(&self, state: &mut u32, top: &u64) -> (Token, bool) {
+        self.count(state, (*top % 0x1_0000_0000) as u32)
+    }
+}
+
+/// What the scenario saw.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Scene {
+    pub records: usize,
+    pub published: usize,
+    pub attached: usize,
+    pub evicted: usize,
+}
+
+/// The program has an op of every kind over one group.
+spec fn is_small(program: Program) -> bool {
+    &&& program.ops@.len() == 4 && program.logits == 2 && program.context == 200
+    &&& program.ops@[0] == (Op::Embed { k: 0, out: 0 })
+    &&& program.ops@[1] matches Op::StoreKv { k, ins, layer } && k == 0 && ins@ == seq![0u32] && layer == 0
+    &&& program.ops@[2] == (Op::Attend { k: 0, q: 0, layer: 0, out: 1, window: None })
+    &&& program.ops@[3] matches Op::Rowwise { k, ins, outs, rows } && k == 0 && ins@ == seq![1u32] && outs@ == seq![2u32] && rows is Selected
+}
+
+fn small_program() -> (program: Program)
+    ensures is_small(program),
+{
+    let row = BufferDecl { width: 1, dtype: Dtype::Act, rows: RowSet::All };
+    let mut buffers = Vec::new();
+    buffers.push(row);
+    buffers.push(row);
+    buffers.push(BufferDecl { width: 9, dtype: Dtype::F32, rows: RowSet::Selected });
+    let mut groups = Vec::new();
+    groups.push(GroupDecl { window: None, kv_heads: 1, head_dim: 1 });
+    let mut layers = Vec::new();
+    layers.push(LayerDecl { group: 0 });
+    let mut ops = Vec::new();
+    ops.push(Op::Embed { k: 0, out: 0 });
+    ops.push(Op::StoreKv { k: 0, ins: one(0), layer: 0 });
+    ops.push(Op::Attend { k: 0, q: 0, layer: 0, out: 1, window: None });
+    ops.push(Op::Rowwise { k: 0, ins: one(1), outs: one(2), rows: RowSet::Selected });
+    Program { ops, buffers, groups, layers, logits: 2, vocab: 9, context: 200, kernels: 1 }
+}
+
+fn one(x: u32) -> (list: Vec<u32>)
+    ensures list@ == seq![x],
+{
+    let mut list = Vec::new();
+    list.push(x);
+    proof { assert(list@ =~= seq![x]); }
+    list
+}
+
+fn zeros(n: usize) -> (prompt: Vec<Token>)
+    ensures prompt@ == Seq::new(n as nat, |i: int| 0u32),
+{
+    let mut prompt: Vec<Token> = Vec::new();
+    let mut i: usize = 0;
+    while i < n
+        invariant i <= n, prompt@ =~= Seq::new(i as nat, |i: int| 0u32),
+        decreases n - i,
+    {
+        prompt.push(0);
+        i += 1;
+    }
+    prompt
+}
+
+/// A run that fails, with the cache intact or not.
+fn failure(intact: bool) -> Option<DeviceError> {
+    Some(DeviceError { message: String::new(), intact })
+}
+
+/// One step of one request with these rows and drafts; how many records it gave.
+fn step(core: &mut Core<Symbolic, Countdown>, id: RequestId, rows: usize, drafts: &[Token]) -> Result<usize, CoreError> {
+    core.plan_begin()?;
+    core.plan_rows(id, rows, drafts, Select::Last)?;
+    core.run()?;
+    let records = core.commit()?;
+    Ok(records.len())
+}
+
+/// Admit, chunk, emit, draft, publish; admit again, attach, emit; preempt, attach again, emit; evict. `Err` would be a
+/// refusal.
+pub fn scenario() -> Result<Scene, CoreError> {
+    let mut core = Core::new(Symbolic::new(128, 8, Vec::new()), Countdown { vocab: 9 }, small_program())?;
+    let first = core.admit(zeros(70), 0, 5)?;
+    core.take_page(first, 0)?;
+    core.take_page(first, 0)?;
+    let mut records = step(&mut core, first, 40, zeros(0).as_slice())?;
+    records = records.saturating_add(step(&mut core, first, 30, zeros(0).as_slice())?);
+    // A row's token is its position's number below 9, a best token's its position's number below 7: the next are those of
+    // positions 70 and 71, 7 and 1. So the second draft is wrong.
+    let mut drafts: Vec<Token> = Vec::new();
+    drafts.push(7);
+    drafts.push(8);
+    records = records.saturating_add(step(&mut core, first, 1, drafts.as_slice())?);
+    let block = match core.publish(first)? {
+        Some(block) => block,
+        None => return Err(CoreError::BlockMismatch),
+    };
+    let second = core.admit(zeros(70), 0, 1)?;
+    core.attach(second, block)?;
+    core.take_page(second, 0)?;
+    records = records.saturating_add(step(&mut core, second, 6, zeros(0).as_slice())?);
+    core.finish(second)?;
+    // The first loses its pages, finds its own block again, and computes the rest: 73 tokens, 64 of them attached.
+    core.preempt(first)?;
+    core.attach(first, block)?;
+    core.take_page(first, 0)?;
+    records = records.saturating_add(step(&mut core, first, 9, zeros(0).as_slice())?);
+    core.abort(first)?;
+    core.evict(block)?;
+    Ok(Scene { records, published: 1, attached: 2, evicted: 1 })
+}
+
+/// An execution that was run, as far as it came.
+pub struct Witness {
+    pub(crate) core: Core<Symbolic, Countdown>,
+    pub(crate) execution: Ghost<Execution<Symbolic, Countdown>>,
+    /// Records and completions that clients saw.
+    pub records: usize,
+    pub completed: usize,
+}
+
+impl Witness {
+    /// What it holds is an execution, of this W, and so many events were seen.
+    pub closed spec fn ok(self) -> bool {
+        &&& self.execution@.ok() && self.execution@.cores.last() == self.core
+        &&& self.core.log() == self.execution@.trace()
+        &&& of_small(self.execution@.world())
+    }
+
+    /// What its clients saw.
+    pub closed spec fn trace(self) -> Seq<Event<Bits, Bits>> {
+        self.execution@.trace()
+    }
+}
+
+/// The W of all witnesses.
+spec fn of_small(world: World) -> bool {
+    &&& world.w == kernels() && is_small(world.program)
+    &&& forall|state: Bits, row: Bits| #[trigger] (world.choice)(state, row) == chosen::<Symbolic, Countdown>(Bits { code: 9 }, state, row)
+}
+
+/// One more call makes a longer execution.
+proof fn lemma_longer(e: Execution<Symbolic, Countdown>, call: Call, answer: Answer, new: Core<Symbolic, Countdown>)
+    requires e.ok(), next(e.cores.last(), call, answer, new), e.cores.last().log() == e.trace(),
+    ensures
+        ({
+            let longer = Execution { cores: e.cores.push(new), calls: e.calls.push(call), answers: e.answers.push(answer) };
+            longer.ok() && longer.world() == e.world() && longer.trace() == new.log() && longer.cores.last() == new
+        }),
+{
+    let n = e.calls.len() as int;
+    let longer = Execution { cores: e.cores.push(new), calls: e.calls.push(call), answers: e.answers.push(answer) };
+    assert forall|i: int| 0 <= i < longer.calls.len() implies #[trigger] next(longer.cores[i], longer.calls[i], longer.answers[i], longer.cores[i + 1]) by {
+        if i < n {
+            assert(next(e.cores[i], e.calls[i], e.answers[i], e.cores[i + 1]));
+        }
+    }
+    lemma_same_events(e, longer, n);
+}
+
+proof fn lemma_same_events(a: Execution<Symbolic, Countdown>, b: Execution<Symbolic, Countdown>, n: int)
+    requires
+        n <= a.calls.len() <= b.calls.len(), a.answers.len() == a.calls.len(), b.answers.len() == b.calls.len(),
+        forall|i: int| 0 <= i < n ==> a.calls[i] == b.calls[i] && a.answers[i] == b.answers[i],
+    ensures a.events(n) == b.events(n),
+    decreases n,
+{
+    if n > 0 {
+        lemma_same_events(a, b, n - 1);
+    }
+}
+
+impl Witness {
+    fn begin(pages: usize, failures: Vec<Option<DeviceError>>) -> (out: Result<Self, CoreError>)
+        ensures out matches Ok(w) ==> w.ok(),
+    {
+        let core = Core::new(Symbolic::new(128, pages, failures), Countdown { vocab: 9 }, small_program())?;
+        let ghost e = Execution { cores: seq![core], calls: seq![], answers: seq![] };
+        proof { assert(e.events(0) =~= core.log()); }
+        Ok(Witness { core, execution: Ghost(e), records: 0, completed: 0 })
+    }
+
+    /// Writes a call down.
+    fn note(&mut self, was: Ghost<Self>, call: Ghost<Call>, answer: Ghost<Answer>)
+        requires
+            was@.ok(), next(was@.core, call@, answer@, old(self).core), old(self).execution == was@.execution,
+        ensures final(self).ok(), final(self).core == old(self).core,
+    {
+        let ghost e = self.execution@;
+        proof { lemma_longer(e, call@, answer@, self.core); }
+        self.execution = Ghost(Execution { cores: e.cores.push(self.core), calls: e.calls.push(call@), answers: e.answers.push(answer@) });
+    }
+
+    fn admit(&mut self, tokens: usize, state: u32) -> (out: Result<RequestId, CoreError>)
+        requires old(self).ok(),
+        ensures final(self).ok(),
+    {
+        let ghost was = *self;
+        let prompt = zeros(tokens);
+        let ghost call = Call::Admit { prompt: prompt@, salt: 0, state: Countdown::state_bits(&state) };
+        let out = self.core.admit(prompt, 0, state);
+        self.note(Ghost(was), Ghost(call), Ghost(answer_admit(out)));
+        out
+    }
+
+    fn take_page(&mut self, id: RequestId) -> (out: Result<(), CoreError>)
+        requires old(self).ok(),
+        ensures final(self).ok(),
+    {
+        let ghost was = *self;
+        let out = self.core.take_page(id, 0);
+        self.note(Ghost(was), Ghost(Call::TakePage { request: id, group: 0 }), Ghost(answer(out)));
+        out
+    }
+
+    /// Begins a step, puts rows in, runs. What the device said.
+    fn run(&mut self, id: RequestId, rows: usize, select: Select) -> (out: Result<(), CoreError>)
+        requires old(self).ok(),
+        ensures final(self).ok(),
+    {
+        let ghost was = *self;
+        let out = self.core.plan_begin();
+        self.note(Ghost(was), Ghost(Call::PlanBegin), Ghost(answer(out)));
+        out?;
+        let ghost was = *self;
+        let drafts = zeros(0);
+        let out = self.core.plan_rows(id, rows, drafts.as_slice(), select);
+        self.note(Ghost(was), Ghost(Call::PlanRows { request: id, rows, drafts: drafts@, select }), Ghost(answer(out)));
+        out?;
+        let ghost was = *self;
+        let out = self.core.run();
+        self.note(Ghost(was), Ghost(Call::Run), Ghost(answer_run(out)));
+        out
+    }
+
+    fn commit(&mut self) -> (out: Result<(), CoreError>)
+        requires old(self).ok(),
+        ensures final(self).ok(),
+    {
+        let ghost was = *self;
+        let out = self.core.commit();
+        self.note(Ghost(was), Ghost(Call::Commit), Ghost(answer_commit(out, self.core.spec_device().logits_rows())));
+        let records = out?;
+        let mut i: usize = 0;
+        while i < records.len()
+            invariant i <= records@.len(), self.ok(),
+            decreases records.len() - i,
+        {
+            if self.core.row(&records[i]).is_some() {
+                self.records = self.records.saturating_add(1);
+            }
+            i += 1;
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, id: RequestId) -> (out: Result<(), CoreError>)
+        requires old(self).ok(),
+        ensures final(self).ok(),
+    {
+        let ghost was = *self;
+        let out = self.core.finish(id);
+        self.note(Ghost(was), Ghost(Call::Finish { request: id }), Ghost(answer(out)));
+        out?;
+        self.completed = self.completed.saturating_add(1);
+        Ok(())
+    }
+
+    /// One request for so many tokens after a prompt, chunk by chunk. A run that fails is tried again.
+    fn serve(&mut self, prompt: usize, tokens: u32, chunk: usize) -> (out: Result<(), CoreError>)
+        requires old(self).ok(),
+        ensures final(self).ok(),
+    {
+        let id = self.admit(prompt, tokens)?;
+        self.take_page(id)?;
+        let mut steps: usize = 0;
+        while steps < 100 && !self.core.complete(id)
+            invariant self.ok(),
+            decreases 100 - steps,
+        {
+            let left = match self.core.request(id) {
+                Some(request) => request.history().len().saturating_sub(request.cached()),
+                None => 0,
+            };
+            let rows = if left < chunk { left } else { chunk };
+            if self.run(id, rows, Select::Shown).is_ok() {
+                self.commit()?;
+            }
+            steps += 1;
+        }
+        self.finish(id)
+    }
+}
+
+/// Two executions of one W: on other pools, in other chunks, with other requests beside it; of the second one the runs fail at
+/// times, and after its last run its device has lost its cache. Whatever was asked of both was answered alike.
+pub fn two_executions() -> (out: Result<(Witness, Witness), CoreError>)
+    ensures
+        out matches Ok((one, other)) ==> one.ok() && other.ok()
+            && deterministic(one.trace(), other.trace()) && deterministic(one.trace(), one.trace()),
+{
+    let mut one = Witness::begin(8, Vec::new())?;
+    one.serve(3, 4, 64)?;
+    let mut failures: Vec<Option<DeviceError>> = Vec::new();
+    failures.push(failure(true));
+    failures.push(None);
+    failures.push(failure(true));
+    let mut other = Witness::begin(2, failures)?;
+    other.serve(5, 1, 2)?;
+    other.serve(3, 4, 1)?;
+    proof {
+        lemma_one_w(one.execution@.world(), other.execution@.world());
+        theorem_deterministic(one.execution@, other.execution@);
+        corollary_one_execution(one.execution@);
+    }
+    Ok((one, other))
+}
+
+/// A device that loses its cache leaves a core that refuses everything; what clients saw before stays as it was.
+pub fn lost_execution() -> (out: Result<Witness, CoreError>)
+    ensures out matches Ok(one) ==> one.ok() && deterministic(one.trace(), one.trace()),
+{
+    let mut failures: Vec<Option<DeviceError>> = Vec::new();
+    failures.push(None);
+    failures.push(failure(false));
+    let mut one = Witness::begin(2, failures)?;
+    one.serve(3, 1, 64)?;
+    let id = one.admit(3, 1)?;
+    one.take_page(id)?;
+    if one.run(id, 3, Select::Last).is_ok() || one.admit(3, 1).is_ok() {
+        return Err(CoreError::NoStep);
+    }
+    proof { corollary_one_execution(one.execution@); }
+    Ok(one)
+}
+
+/// Worlds built of the same parts are one W, though nothing says that their programs are one value.
+proof fn lemma_one_w(a: World, b: World)
+    requires of_small(a), of_small(b),
+    ensures share_w(a, b),
+{
+    assert forall|n: int| 0 <= n < a.program.ops@.len() implies same_op(#[trigger] a.program.ops@[n], b.program.ops@[n]) by {
+        assert(n == 0 || n == 1 || n == 2 || n == 3);
+    }
+}
+
+} // verus!

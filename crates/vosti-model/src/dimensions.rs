@@ -1,0 +1,81 @@
+//! What dimensions a decoder may have: one clear error for each way they can be wrong, with the field and its bounds.
+//!
+//! It runs before anything is allocated from them. Fields are named as `config.json` names them, also for GGUF files.
+
+use crate::decoder::{Decoder, Layer, QkNorm};
+use crate::error::{ModelError, Result};
+
+type Wrong = (&'static str, String);
+
+/// Refuses dimensions that no kernel serves, before anything is allocated from them.
+pub(crate) fn check_dimensions(d: &Decoder, file: &str) -> Result<()> {
+    let layers = d.layers.iter().enumerate();
+    let found = whole(d).or_else(|| layers.filter_map(|(i, layer)| self::layer(i, layer)).next());
+    match found {
+        None => Ok(()),
+        Some((key, why)) => Err(ModelError::Config { file: file.into(), key: key.into(), why }),
+    }
+}
+
+/// What is wrong with a number that must lie between two others, if it is.
+fn outside(key: &'static str, value: u32, low: u32, high: u32, step: u32) -> Option<Wrong> {
+    let multiple = if step > 1 { format!(" a multiple of {step}") } else { String::new() };
+    let bad = !(low..=high).contains(&value) || !value.is_multiple_of(step);
+    bad.then(|| (key, format!("is {value}, not{multiple} between {low} and {high}")))
+}
+
+/// What is wrong with a number that must be positive, if it is.
+fn not_positive(key: &'static str, value: f64) -> Option<Wrong> {
+    let good = value.is_finite() && value > 0.0;
+    (!good).then(|| (key, format!("is {value}, not a positive number")))
+}
+
+fn whole(d: &Decoder) -> Option<Wrong> {
+    let eps = d.eps.is_finite() && d.eps > 0.0 && d.eps < 1.0;
+    outside("vocab_size", d.vocab, 2, 1 << 21, 1)
+        .or_else(|| outside("hidden_size", d.hidden, 16, 1 << 16, 16))
+        .or_else(|| outside("max_position_embeddings", d.context, 1, 1 << 22, 1))
+        .or_else(|| outside("num_hidden_layers", d.layers.len().try_into().unwrap_or(u32::MAX), 1, 1024, 1))
+        .or_else(|| (!eps).then(|| ("rms_norm_eps", format!("is {}, not between 0 and 1", d.eps))))
+        .or_else(|| not_positive("embedding_multiplier", d.embed_scale))
+        .or_else(|| not_positive("logits_scaling", d.logits_divisor.into()))
+        .or_else(|| capped("final_logit_softcapping", d.final_softcap))
+}
+
+/// A soft cap is a positive number, or zero for none.
+fn capped(key: &'static str, cap: f64) -> Option<Wrong> {
+    let good = cap.is_finite() && cap >= 0.0;
+    (!good).then(|| (key, format!("is {cap}, neither a positive number nor 0")))
+}
+
+fn layer(i: usize, layer: &Layer) -> Option<Wrong> {
+    let (heads, kv_heads, head_dim) = (layer.heads, layer.kv_heads, layer.head_dim);
+    let power = head_dim.is_power_of_two() && (16..=512).contains(&head_dim);
+    let divides = kv_heads > 0 && heads.is_multiple_of(kv_heads);
+    let rope = &layer.rope;
+    let normed = layer.qk_norm != QkNorm::None || layer.qkv_bias;
+    let turning = rope.rotary == 0 || rope.rotary == head_dim || !normed;
+    outside("num_attention_heads", heads, 1, 1024, 1)
+        .or_else(|| {
+            let why = format!("is {kv_heads} in layer {i}, not a number that divides {heads} heads");
+            (!divides).then_some(("num_key_value_heads", why))
+        })
+        .or_else(|| {
+            let why = format!("is {head_dim} in layer {i}, not a power of two between 16 and 512");
+            (!power).then_some(("head_dim", why))
+        })
+        .or_else(|| outside("intermediate_size", layer.intermediate, 16, 1 << 18, 16))
+        .or_else(|| (layer.window == Some(0)).then(|| ("sliding_window", "is 0, not a positive number".into())))
+        .or_else(|| not_positive("rope_theta", rope.theta))
+        .or_else(|| {
+            let why = format!("gives {} rotating numbers of a head of {head_dim}, not an even part of it", rope.rotary);
+            (rope.rotary > head_dim || !rope.rotary.is_multiple_of(2)).then_some(("partial_rotary_factor", why))
+        })
+        .or_else(|| {
+            let why = "rotates a part of heads that have biases or norms, which no kernel does".to_string();
+            (!turning).then_some(("partial_rotary_factor", why))
+        })
+        .or_else(|| not_positive("query_pre_attn_scalar or attention_multiplier", layer.scale))
+        .or_else(|| capped("attn_logit_softcapping", layer.softcap))
+        .or_else(|| not_positive("residual_multiplier", layer.residual_scale))
+}

@@ -1,0 +1,28 @@
+//! ERNIE 4.5, dense: Llama's layer. The checkpoints themselves have the two halves of a head interleaved, as llama.cpp stores
+//! Llama's.
+//!
+//! Source: transformers `models/ernie4_5`; llama.cpp's `ernie4_5`, which changes no order.
+
+use super::{Family, llama, refuse_flag};
+use crate::config::Fields;
+use crate::decoder::Decoder;
+use crate::error::Result;
+use crate::gguf::Metadata;
+
+pub(super) const FAMILY: Family = Family {
+    name: "ERNIE 4.5",
+    model_types: &["ernie4_5"],
+    architecture: "ernie4_5",
+    examples: &["baidu/ERNIE-4.5-0.3B-PT"],
+    from_config,
+    from_gguf,
+};
+
+fn from_config(fields: &Fields) -> Result<Decoder> {
+    refuse_flag(fields, FAMILY.name, "use_bias")?;
+    Ok(Decoder { permuted: true, tied: true, ..llama::read_config(fields, FAMILY.name, 500_000.0)? })
+}
+
+fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
+    Ok(Decoder { permuted: true, ..llama::read_gguf(metadata, FAMILY.name, FAMILY.architecture, 500_000.0)? })
+}

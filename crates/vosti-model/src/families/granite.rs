@@ -1,0 +1,97 @@
+//! Granite 3 and 4, dense: Llama's layer, with factors on the embeddings, on the scores, on what joins the residual stream,
+//! and a divisor of the logits, which by definition here divides the final norm's weights.
+//!
+//! Granite 4's dense models come as `granitemoehybrid` with attention in every layer and no experts: its perceptron is called
+//! a shared expert and has gate and up in one tensor, and positions may go without rotation. Layers of other kinds and experts
+//! are refused by name. Source: transformers `models/granite` and `models/granitemoehybrid`; llama.cpp's `granite`.
+
+use super::{Family, llama, refuse_bias};
+use crate::config::{Fields, layer_count};
+use crate::decoder::{Decoder, Naming, Rope};
+use crate::error::{ModelError, Result};
+use crate::gguf::Metadata;
+
+pub(super) const FAMILY: Family = Family {
+    name: "Granite",
+    model_types: &["granite", "granitemoehybrid"],
+    architecture: "granite",
+    examples: &["ibm-granite/granite-3.3-2b-instruct", "ibm-granite/granite-4.0-1b"],
+    from_config,
+    from_gguf,
+};
+
+/// The four factors.
+struct Factors {
+    embeddings: f64,
+    scores: Option<f64>,
+    residual: f64,
+    logits: f64,
+}
+
+fn from_config(fields: &Fields) -> Result<Decoder> {
+    refuse_bias(fields, FAMILY.name)?;
+    let factors = Factors {
+        embeddings: fields.f64_or("embedding_multiplier", 1.0)?,
+        scores: Some(fields.f64_or("attention_multiplier", 1.0)?),
+        residual: fields.f64_or("residual_multiplier", 1.0)?,
+        logits: fields.f64_or("logits_scaling", 1.0)?,
+    };
+    let mut decoder = llama::read_config(fields, FAMILY.name, 10_000.0)?;
+    if fields.str_opt("model_type")? == Some("granitemoehybrid") {
+        hybrid(fields, &mut decoder)?;
+    }
+    Ok(scaled(decoder, &factors))
+}
+
+/// What Granite 4 says otherwise.
+fn hybrid(fields: &Fields, decoder: &mut Decoder) -> Result<()> {
+    let refuse = |feature: String| Err(ModelError::Feature { family: FAMILY.name, feature });
+    if fields.u32_or("num_local_experts", 0)? != 0 {
+        return refuse("a mixture of experts (num_local_experts)".into());
+    }
+    let key = if fields.get("layer_types").is_some() { "layer_types" } else { "layers_block_type" };
+    let kinds = fields.strings_opt(key)?.unwrap_or_default();
+    if let Some(kind) = kinds.iter().find(|kind| !["attention", "full_attention"].contains(kind)) {
+        return refuse(format!("{key} with {kind}"));
+    }
+    if kinds.len() != layer_count(fields, "num_hidden_layers")? as usize {
+        return refuse(format!("{key} that does not name attention for each layer"));
+    }
+    let rotates = match fields.str_opt("position_embedding_type")? {
+        Some("rope") => true,
+        Some("nope") | None => false,
+        Some(other) => return refuse(format!("position_embedding_type = {other}")),
+    };
+    decoder.naming = Naming::GraniteHybrid;
+    for layer in &mut decoder.layers {
+        layer.intermediate = fields.u32_or("shared_intermediate_size", 1024)?;
+        layer.fused_perceptron = true;
+        if !rotates {
+            layer.rope = Rope::still(layer.head_dim);
+        }
+    }
+    Ok(())
+}
+
+fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
+    // Stored in f32, meant in decimal (0.22 is stored as 0.219999999).
+    let decimal = |stored: f64| format!("{}", stored as f32).parse().unwrap_or(stored);
+    let factors = Factors {
+        embeddings: decimal(metadata.f64_or("granite.embedding_scale", 1.0)?),
+        scores: metadata.f64_opt("granite.attention.scale")?.filter(|scale| *scale != 0.0).map(decimal),
+        residual: decimal(metadata.f64_or("granite.residual_scale", 1.0)?),
+        logits: metadata.f64("granite.logit_scale")?,
+    };
+    let decoder = llama::read_gguf(metadata, FAMILY.name, FAMILY.architecture, 10_000.0)?;
+    Ok(scaled(Decoder { permuted: true, ..decoder }, &factors))
+}
+
+fn scaled(mut decoder: Decoder, factors: &Factors) -> Decoder {
+    decoder.embed_scale = factors.embeddings;
+    decoder.logits_divisor = factors.logits as f32;
+    for layer in &mut decoder.layers {
+        layer.scale = factors.scores.unwrap_or(layer.scale);
+        layer.residual_scale = factors.residual;
+    }
+    decoder
+}

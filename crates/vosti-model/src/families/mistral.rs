@@ -1,0 +1,64 @@
+//! Mistral, Ministral and the text part of Mistral Small: Llama's layer with a head size of its own and, in some models, a
+//! window in all layers or in those that `layer_types` names. Ministral 3 multiplies queries by a factor of their position,
+//! which by definition here is part of the queries' cosines and sines.
+//!
+//! Source: transformers `models/mistral`, `models/ministral` and `models/ministral3`. GGUF files call all but Ministral 3
+//! `llama`, and do not say the window.
+
+use super::{Family, llama, refuse_bias};
+use crate::config::{Fields, sliding_types};
+use crate::decoder::Decoder;
+use crate::error::Result;
+use crate::gguf::Metadata;
+
+pub(super) const FAMILY: Family = Family {
+    name: "Mistral",
+    model_types: &["mistral", "ministral", "ministral3"],
+    architecture: "mistral3",
+    examples: &[
+        "mistralai/Mistral-7B-Instruct-v0.3",
+        "mistralai/Ministral-8B-Instruct-2410",
+        "mistralai/Ministral-3-8B-Instruct-2512",
+        "mistralai/Mistral-Nemo-Instruct-2407",
+    ],
+    from_config,
+    from_gguf,
+};
+
+fn from_config(fields: &Fields) -> Result<Decoder> {
+    refuse_bias(fields, FAMILY.name)?;
+    let mut decoder = llama::read_config(fields, FAMILY.name, 10_000.0)?;
+    let count = decoder.layers.len();
+    // A window that the model's context fits into hides nothing.
+    let window = fields.u32_opt("sliding_window")?.filter(|window| *window < decoder.context);
+    let sliding = sliding_types(fields, count)?.unwrap_or(vec![true; count]);
+    let parameters = fields.object("rope_parameters").or_else(|| fields.object("rope_scaling"));
+    let temperature = match parameters {
+        Some(p) => p.f64_opt("llama_4_scaling_beta")?.map(|beta| (p, beta)),
+        None => None,
+    };
+    let temperature = match temperature {
+        Some((p, beta)) => Some((beta, positive(p.f64("original_max_position_embeddings")?))),
+        None => None,
+    };
+    for (layer, sliding) in decoder.layers.iter_mut().zip(sliding) {
+        layer.window = window.filter(|_| sliding);
+        layer.rope.temperature = temperature;
+    }
+    Ok(decoder)
+}
+
+fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
+    let mut decoder = llama::read_gguf(metadata, FAMILY.name, FAMILY.architecture, 10_000.0)?;
+    let beta = metadata.f64_or("mistral3.attention.temperature_scale", 0.0)?;
+    if beta != 0.0 {
+        let original = positive(metadata.f64("mistral3.rope.scaling.original_context_length")?);
+        decoder.layers.iter_mut().for_each(|layer| layer.rope.temperature = Some((beta, original)));
+    }
+    Ok(Decoder { permuted: true, ..decoder })
+}
+
+/// Positions are divided by it.
+fn positive(original: f64) -> f64 {
+    original.max(1.0)
+}

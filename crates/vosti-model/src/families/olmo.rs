@@ -1,0 +1,75 @@
+//! OLMo 2 and 3: a layer's halves normalise their outputs and not their inputs, and queries and keys are normed whole, all
+//! heads together. OLMo 3 has windows in most layers, and YaRN in those without.
+//!
+//! The stream is rounded to the activations' type where a half reads it. Source: transformers `models/olmo2` and
+//! `models/olmo3`; llama.cpp's `olmo2`.
+
+use super::rotary::{rope_of, rope_scaling};
+use super::{Family, llama, refuse_bias};
+use crate::config::{Fields, sliding_types};
+use crate::decoder::{Decoder, QkNorm, RopeScaling};
+use crate::error::Result;
+use crate::gguf::Metadata;
+
+pub(super) const FAMILY: Family = Family {
+    name: "OLMo 2",
+    model_types: &["olmo2", "olmo3"],
+    architecture: "olmo2",
+    examples: &["allenai/OLMo-2-1124-7B-Instruct", "allenai/Olmo-3-7B-Instruct"],
+    from_config,
+    from_gguf,
+};
+
+fn from_config(fields: &Fields) -> Result<Decoder> {
+    refuse_bias(fields, FAMILY.name)?;
+    if fields.str_opt("model_type")? != Some("olmo3") {
+        return Ok(outer_norms(llama::read_config(fields, FAMILY.name, 10_000.0)?));
+    }
+    let plain = fields.without(&["rope_scaling", "rope_parameters"]);
+    let mut decoder = outer_norms(llama::read_config(&plain, "OLMo 3", 500_000.0)?);
+    let (count, window) = (decoder.layers.len(), fields.u32_or("sliding_window", 4096)?);
+    let sliding = match sliding_types(fields, count)? {
+        Some(sliding) => sliding,
+        None => (0..count).map(|i| (i + 1) % 4 != 0).collect(),
+    };
+    for (layer, sliding) in decoder.layers.iter_mut().zip(sliding) {
+        layer.window = sliding.then_some(window);
+        let kind = if sliding { "sliding_attention" } else { "full_attention" };
+        match fields.object("rope_parameters").and_then(|p| p.object(kind)) {
+            Some(p) => {
+                layer.rope.theta = p.f64_or("rope_theta", layer.rope.theta)?;
+                layer.rope.scaling = rope_scaling(&p)?;
+            }
+            None if sliding => {}
+            None => layer.rope = rope_of(fields, layer.head_dim, 500_000.0)?,
+        }
+    }
+    Ok(decoder)
+}
+
+fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
+    let mut decoder = outer_norms(llama::read_gguf(metadata, FAMILY.name, FAMILY.architecture, 500_000.0)?);
+    if let Some(window) = metadata.u32_opt("olmo2.attention.sliding_window")?.filter(|window| *window > 0) {
+        decoder.family = "OLMo 3";
+        let key = "olmo2.attention.sliding_window_pattern";
+        let sliding = match metadata.get(key) {
+            Some(_) => metadata.bools(key, decoder.layers.len())?,
+            None => (0..decoder.layers.len()).map(|i| (i + 1) % 4 != 0).collect(),
+        };
+        for (layer, _) in decoder.layers.iter_mut().zip(sliding).filter(|(_, sliding)| *sliding) {
+            layer.window = Some(window);
+            layer.rope.theta = metadata.f64_or("olmo2.rope.freq_base_swa", layer.rope.theta)?;
+            layer.rope.scaling = RopeScaling::None;
+        }
+    }
+    Ok(decoder)
+}
+
+fn outer_norms(mut decoder: Decoder) -> Decoder {
+    for layer in &mut decoder.layers {
+        layer.pre_norms = false;
+        layer.post_norms = true;
+        layer.qk_norm = QkNorm::Whole;
+    }
+    decoder
+}

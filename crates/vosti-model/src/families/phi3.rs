@@ -1,0 +1,71 @@
+//! Phi 3, 3.5 and 4, and Phi 4 mini: Llama's layer with one tensor for queries, keys and values and one for gate and up; a
+//! part of each head may rotate; longrope, whose factors are those of the positions that a deployment serves.
+//!
+//! Where a part of a head rotates, its rows are put in the order that [`crate::recipe::HeadRows`] describes, and scores add up
+//! in that order. Source: transformers `models/phi3`; llama.cpp's `phi3`, whose files say a window that llama.cpp does not use
+//! and transformers does.
+
+use super::rotary::{longrope, rope_type};
+use super::{Family, llama, refuse_bias};
+use crate::config::Fields;
+use crate::decoder::{Decoder, Rope, RopeScaling};
+use crate::error::Result;
+use crate::gguf::Metadata;
+
+pub(super) const FAMILY: Family = Family {
+    name: "Phi 3",
+    model_types: &["phi3"],
+    architecture: "phi3",
+    examples: &[
+        "microsoft/Phi-3-mini-4k-instruct",
+        "microsoft/Phi-3.5-mini-instruct",
+        "microsoft/Phi-4-mini-instruct",
+        "microsoft/phi-4",
+    ],
+    from_config,
+    from_gguf,
+};
+
+fn from_config(fields: &Fields) -> Result<Decoder> {
+    refuse_bias(fields, FAMILY.name)?;
+    // Its scaling is read below: to the shared reader the embedding is plain.
+    let mut decoder = llama::read_config(&fields.without(&["rope_scaling", "rope_parameters"]), FAMILY.name, 10_000.0)?;
+    let head_dim = decoder.layers[0].head_dim;
+    let parameters = fields.object("rope_parameters").or_else(|| fields.object("rope_scaling"));
+    let old = parameters.unwrap_or(*fields);
+    let share = old.f64_or("partial_rotary_factor", fields.f64_or("partial_rotary_factor", 1.0)?)?;
+    let rotary = (f64::from(head_dim) * share.clamp(0.0, 2.0)) as u32;
+    let theta = old.f64_or("rope_theta", fields.f64_or("rope_theta", 10_000.0)?)?;
+    let scaling = match parameters {
+        // Its early files say `su` or `yarn` for the same.
+        Some(p) if ["longrope", "su", "yarn"].contains(&rope_type(&p)?) => {
+            longrope(fields, &p, rotary, decoder.context)?
+        }
+        Some(p) => super::rotary::rope_scaling(&p)?,
+        None => RopeScaling::None,
+    };
+    let rope = Rope { rotary, scaling, ..Rope::plain(theta, head_dim) };
+    let window = fields.u32_opt("sliding_window")?;
+    fuse(&mut decoder, rope, window);
+    Ok(decoder)
+}
+
+fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
+    let mut decoder = llama::read_gguf(metadata, FAMILY.name, FAMILY.architecture, 10_000.0)?;
+    let rope = decoder.layers[0].rope.clone();
+    let rotary = metadata.u32_or("phi3.rope.dimension_count", rope.head_dim)?;
+    let window = metadata.u32_opt("phi3.attention.sliding_window")?.filter(|window| *window > 0);
+    fuse(&mut decoder, Rope { rotary, ..rope }, window);
+    Ok(decoder)
+}
+
+fn fuse(decoder: &mut Decoder, rope: Rope, window: Option<u32>) {
+    // A window that the model's context fits into hides nothing.
+    let window = window.filter(|window| *window < decoder.context);
+    for layer in &mut decoder.layers {
+        layer.fused_qkv = true;
+        layer.fused_perceptron = true;
+        layer.rope = rope.clone();
+        layer.window = window;
+    }
+}

@@ -1,0 +1,129 @@
+//! How each weight that a plan names is made from a model's tensors.
+//!
+//! A recipe names tensors and what to do with them, and holds none. Read next: `weights.rs`, which makes the weights.
+
+use crate::decoder::Rope;
+
+/// How one weight is made from the model's tensors.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Recipe {
+    /// A matrix `[sum of rows, columns]` in the activation type: tensors stacked by rows.
+    Matrix {
+        /// The tensors, first rows first.
+        parts: Vec<MatrixPart>,
+        /// Width of every part.
+        columns: usize,
+    },
+    /// A vector in f32: `(parts + offset) / divisor`, element by element.
+    Vector {
+        /// Tensors of one axis, first elements first.
+        parts: Vec<MatrixPart>,
+        /// Added to every element.
+        offset: f32,
+        /// Divides every sum.
+        divisor: f32,
+    },
+    /// A vector in f32: one stored scalar, repeated.
+    Repeat {
+        /// The name of a tensor of one element.
+        tensor: String,
+        /// How often it is repeated.
+        length: usize,
+    },
+    /// A rotary table `[positions, head_dim / 2]` in f32.
+    Rope {
+        /// Its frequencies.
+        rope: Rope,
+        /// First axis.
+        positions: usize,
+        /// Sines instead of cosines.
+        sine: bool,
+    },
+}
+
+impl Recipe {
+    /// The extents of the weight it makes.
+    pub fn shape(&self) -> Vec<usize> {
+        match self {
+            Recipe::Matrix { parts, columns } => vec![parts.iter().map(|part| part.rows).sum(), *columns],
+            Recipe::Vector { parts, .. } => vec![parts.iter().map(|part| part.rows).sum()],
+            Recipe::Repeat { length, .. } => vec![*length],
+            Recipe::Rope { rope, positions, .. } => vec![*positions, rope.head_dim as usize / 2],
+        }
+    }
+}
+
+/// Rows of a tensor: of a [`Recipe::Matrix`], or elements of a [`Recipe::Vector`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct MatrixPart {
+    /// The tensor's name.
+    pub tensor: String,
+    /// The tensor's rows.
+    pub of: usize,
+    /// The first of them that is meant.
+    pub first: usize,
+    /// How many are meant.
+    pub rows: usize,
+    /// How the rows of each head lie, where they are queries or keys.
+    pub heads: Option<HeadRows>,
+}
+
+/// The order of a head's rows. Kernels rotate row d with row d + D / 2, so rows that rotate come first in either half of the
+/// head, and rows that stand still behind them. Scores add up in that order: for a model that rotates a part of each head it
+/// is the definition of their bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeadRows {
+    /// Rows of a head.
+    pub size: usize,
+    /// Those that rotate: a tensor has them first, row d to be rotated with row d + rotary / 2.
+    pub rotary: usize,
+    /// The tensor has llama.cpp's order: the two halves of a head interleaved.
+    pub interleaved: bool,
+}
+
+impl MatrixPart {
+    /// All rows of a tensor, in its order.
+    pub fn whole(tensor: String, rows: usize) -> Self {
+        Self { tensor, of: rows, first: 0, rows, heads: None }
+    }
+
+    /// The tensor's row that is this part's row.
+    pub fn stored(&self, row: usize) -> usize {
+        self.first + self.heads.map_or(row, |heads| heads.stored(row))
+    }
+}
+
+impl HeadRows {
+    fn stored(&self, row: usize) -> usize {
+        let (size, half) = (self.size, self.size / 2);
+        let (head, within) = (row / size, row % size);
+        let (side, pair) = (within / half, within % half);
+        let turning = self.rotary / 2;
+        let own = match pair < turning {
+            true => side * turning + pair,
+            false => self.rotary + side * (half - turning) + pair - turning,
+        };
+        head * size + if self.interleaved { 2 * (own % half) + own / half } else { own }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stored(size: usize, rotary: usize, interleaved: bool) -> Vec<usize> {
+        let heads = Some(HeadRows { size, rotary, interleaved });
+        let part = MatrixPart { first: 3, heads, ..MatrixPart::whole("w".into(), 8) };
+        (0..8).map(|row| part.stored(row) - 3).collect()
+    }
+
+    #[test]
+    fn a_heads_rows_are_taken_from_where_the_file_has_them() {
+        // A head of four rows a0 a1 | b0 b1 is stored a0 b0 a1 b1.
+        assert_eq!(stored(4, 4, true), [0, 2, 1, 3, 4, 6, 5, 7]);
+        assert_eq!(stored(8, 8, false), [0, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(stored(8, 0, false), [0, 1, 2, 3, 4, 5, 6, 7]);
+        // Of eight rows four rotate, 0 with 2 and 1 with 3: so they must lie four apart.
+        assert_eq!(stored(8, 4, false), [0, 1, 4, 5, 2, 3, 6, 7]);
+    }
+}

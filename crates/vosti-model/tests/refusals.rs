@@ -1,0 +1,144 @@
+//! A configuration that Vosti does not run is refused in one line that names the field: its bounds, the feature that stopped it,
+//! or why no engine with this promise can run it. Nothing is allocated from its numbers.
+
+use serde_json::{Value, json};
+use vosti_model::families::{self, FAMILIES};
+
+fn tiny(name: &str) -> Value {
+    let path = format!("{}/tests/tiny/{name}/config.json", env!("CARGO_MANIFEST_DIR"));
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+/// The message for a tiny model's configuration with one key changed; a null removes it.
+fn refusal(name: &str, key: &str, value: Value) -> String {
+    let mut config = tiny(name);
+    config[key] = value.clone();
+    match families::from_config("config.json", &config) {
+        Ok(_) => panic!("{name} with {key} = {value} is accepted"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn dimensions_out_of_range_are_refused_with_their_field_and_bounds() {
+    let huge = json!(1u64 << 63);
+    for (key, value, bounds) in [
+        ("num_attention_heads", huge.clone(), "not a whole number below 2^32"),
+        ("num_attention_heads", json!(0), "not a divisor of hidden_size 64"),
+        ("num_attention_heads", json!(3), "not a divisor of hidden_size 64"),
+        ("num_attention_heads", json!(-4), "not a whole number below 2^32"),
+        ("num_key_value_heads", json!(0), "not a number that divides 4 heads"),
+        ("num_key_value_heads", json!(3), "not a number that divides 4 heads"),
+        ("num_key_value_heads", huge.clone(), "not a whole number below 2^32"),
+        ("num_hidden_layers", json!(0), "not between 1 and 1024"),
+        ("num_hidden_layers", json!(u32::MAX), "not between 1 and 1024"),
+        ("head_dim", json!(0), "between 16 and 512"),
+        ("head_dim", json!(1u32 << 31), "between 16 and 512"),
+        ("hidden_size", json!(0), "between 16 and 65536"),
+        ("intermediate_size", json!(0), "between 16 and 262144"),
+        ("intermediate_size", json!(u32::MAX), "between 16 and 262144"),
+        ("vocab_size", json!(1), "between 2 and 2097152"),
+        ("vocab_size", json!(u32::MAX), "between 2 and 2097152"),
+        ("max_position_embeddings", json!(0), "between 1 and 4194304"),
+        ("rms_norm_eps", json!(-1.0), "between 0 and 1"),
+        ("rope_theta", json!(0.0), "not a positive number"),
+        ("hidden_size", Value::Null, "is missing"),
+    ] {
+        let mut config = tiny("qwen2");
+        config["head_dim"] = if key == "num_attention_heads" { Value::Null } else { json!(16) };
+        config[key] = value.clone();
+        let error = families::from_config("config.json", &config).unwrap_err().to_string();
+        assert!(error.contains(&format!("`{key}`")) && error.contains(bounds), "{key} = {value}: {error}");
+        assert!(!error.contains('\n'), "{error}");
+    }
+    let heads = refusal("llama-untied", "num_attention_heads", json!(1u32 << 31));
+    assert!(heads.contains("num_attention_heads"), "{heads}");
+    let mut config = tiny("qwen2");
+    (config["head_dim"], config["num_attention_heads"]) = (json!(16), json!(1u32 << 31));
+    let error = families::from_config("config.json", &config).unwrap_err().to_string();
+    assert!(error.contains("`num_attention_heads` is 2147483648, not between 1 and 1024"), "{error}");
+}
+
+#[test]
+fn factors_out_of_range_are_refused_by_their_field() {
+    for (name, key, value) in [
+        ("granite", "residual_multiplier", json!(0.0)),
+        ("granite", "logits_scaling", json!(0.0)),
+        ("granite", "embedding_multiplier", json!(-1.0)),
+        ("granite", "attention_multiplier", json!(0.0)),
+        ("gemma2", "attn_logit_softcapping", json!(-1.0)),
+        ("gemma2", "sliding_window", json!(0)),
+        ("phi3", "partial_rotary_factor", json!(1.5)),
+        ("smollm3", "no_rope_layer_interval", json!(0)),
+        ("smollm3", "no_rope_layers", json!([1])),
+        ("olmo3", "layer_types", json!(["full_attention"])),
+        ("ministral", "layer_types", json!(["full_attention", "linear_attention", "full_attention"])),
+    ] {
+        let error = refusal(name, key, value);
+        let field = if key == "partial_rotary_factor" { "short_factor" } else { key };
+        assert!(error.contains(field) || error.contains(key), "{name}: {error}");
+    }
+    let short = json!({"type": "longrope", "short_factor": [1.0], "long_factor": [1.0]});
+    assert!(refusal("phi3", "rope_scaling", short).contains("`short_factor` is not 6 positive numbers"));
+}
+
+#[test]
+fn a_scaling_that_depends_on_a_requests_length_is_refused_with_the_reason() {
+    for name in ["qwen2", "ministral", "olmo2", "granite", "smollm3", "phi3"] {
+        let error = refusal(name, "rope_scaling", json!({"rope_type": "dynamic", "factor": 2.0}));
+        assert!(error.contains("`rope_type` is `dynamic`"), "{error}");
+        assert!(error.contains("how long a request is") && error.contains("yarn"), "{error}");
+    }
+    let error = refusal("qwen2", "rope_scaling", json!({"rope_type": "spiral"}));
+    assert!(error.contains("`rope_type` is `spiral`; supported are default"), "{error}");
+}
+
+#[test]
+fn a_feature_that_no_kernel_has_is_named_by_its_field() {
+    for (name, key, value) in [
+        ("olmo2", "attention_bias", json!(true)),
+        ("granite", "mlp_bias", json!(true)),
+        ("qwen2", "hidden_act", json!("relu")),
+        ("smollm3", "use_sliding_window", json!(true)),
+        ("gemma2", "use_bidirectional_attention", json!(true)),
+        ("granite4", "num_local_experts", json!(8)),
+        ("granite4", "layer_types", json!(["attention", "mamba", "attention"])),
+        ("granite4", "position_embedding_type", json!("alibi")),
+    ] {
+        let error = refusal(name, key, value);
+        assert!(error.contains(key) && error.contains("vosti models --families"), "{name}: {error}");
+    }
+}
+
+#[test]
+fn an_unknown_architecture_is_told_which_there_are() {
+    let error = refusal("qwen2", "model_type", json!("mamba2"));
+    assert!(error.contains("`mamba2`") && error.contains("vosti models --families"), "{error}");
+    for family in &FAMILIES {
+        assert!(family.model_types.iter().all(|name| error.contains(name)), "{error}");
+        assert!(!family.examples.is_empty(), "{}", family.name);
+    }
+}
+
+#[test]
+fn mistral_without_layer_types_has_its_window_in_every_layer_unless_its_context_fits_in() {
+    let mut config = tiny("ministral");
+    config["model_type"] = json!("mistral");
+    config.as_object_mut().unwrap().remove("layer_types");
+    let windows = |config: &Value| -> Vec<Option<u32>> {
+        families::from_config("config.json", config).unwrap().layers.iter().map(|layer| layer.window).collect()
+    };
+    assert_eq!(windows(&config), [Some(50); 3]);
+    config["sliding_window"] = json!(512);
+    assert_eq!(windows(&config), [None; 3]);
+}
+
+#[test]
+fn qwen_2_has_its_window_from_the_layer_that_it_names() {
+    let mut config = tiny("qwen2");
+    (config["use_sliding_window"], config["sliding_window"], config["max_window_layers"]) =
+        (json!(true), json!(50), json!(2));
+    let decoder = families::from_config("config.json", &config).unwrap();
+    let windows: Vec<Option<u32>> = decoder.layers.iter().map(|layer| layer.window).collect();
+    assert_eq!(windows, [None, None, Some(50)]);
+}

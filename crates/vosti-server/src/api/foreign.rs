@@ -1,0 +1,307 @@
+//! The fields that OpenAI, vLLM, SGLang and their clients send and that no request type here has: which values are taken, and
+//! why no other is. One table: requests are read by it, `docs/api.md` shows it, a test walks it.
+//!
+//! A value is taken if the answer without the field is the answer that it asks for. A null always is. A row never makes a
+//! field do something: a field that does something belongs to a request type.
+
+use super::ApiError;
+use serde_json::Value;
+
+/// Where a field comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    OpenAi,
+    Vllm,
+    Sglang,
+    /// LiteLLM, LangChain and others that translate between APIs.
+    Clients,
+}
+
+impl Engine {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OpenAi => "OpenAI",
+            Self::Vllm => "vLLM",
+            Self::Sglang => "SGLang",
+            Self::Clients => "clients",
+        }
+    }
+}
+
+/// Values that are taken.
+#[derive(Clone, Copy, Debug)]
+pub enum Taken {
+    /// Only null.
+    Null,
+    /// These JSON texts.
+    These(&'static [&'static str]),
+    /// Every value: none of them changes an answer.
+    Any,
+    /// The value of this field of the same object, or 1 where that is missing.
+    As(&'static str),
+}
+
+/// The object that holds a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A chat or text completion.
+    Completion,
+    Chat,
+    Text,
+    StreamOptions,
+    Message,
+    Part,
+    Call,
+    Tool,
+    Function,
+}
+
+impl Place {
+    /// From the request's own members down; `*` is every entry of a list.
+    pub fn path(self) -> &'static [&'static str] {
+        match self {
+            Self::Completion | Self::Chat | Self::Text => &[],
+            Self::StreamOptions => &["stream_options"],
+            Self::Message => &["messages", "*"],
+            Self::Part => &["messages", "*", "content", "*"],
+            Self::Call => &["messages", "*", "tool_calls", "*"],
+            Self::Tool => &["tools", "*"],
+            Self::Function => &["tools", "*", "function"],
+        }
+    }
+}
+
+/// A row.
+#[derive(Clone, Copy, Debug)]
+pub struct Foreign {
+    pub place: Place,
+    pub name: &'static str,
+    pub engines: &'static [Engine],
+    pub taken: Taken,
+    /// What a value that is taken means here, or what to do instead of another.
+    pub means: &'static str,
+}
+
+/// Rows of one place: `name, engines, taken, means;`.
+macro_rules! rows {
+    ($($place:ident { $($name:ident: $($engine:ident)+, $taken:expr, $means:literal;)* })*) => {
+        &[$($(Foreign {
+            place: Place::$place,
+            name: stringify!($name),
+            engines: &[$(Engine::$engine),+],
+            taken: $taken,
+            means: $means,
+        },)*)*]
+    };
+}
+
+const FALSE: Taken = Taken::These(&["false"]);
+const TRUE: Taken = Taken::These(&["true"]);
+const ZERO: Taken = Taken::These(&["0"]);
+const EMPTY_LIST: Taken = Taken::These(&["[]"]);
+const EMPTY_OBJECT: Taken = Taken::These(&["{}"]);
+use Taken::{Any, As, Null, These};
+
+/// The table.
+pub const FIELDS: &[Foreign] = rows! {
+    Completion {
+        best_of: OpenAi Sglang, As("n"), "every answer is given out: ask for n choices and choose yourself";
+        use_beam_search: Vllm, FALSE, "the engine samples";
+        length_penalty: Vllm, These(&["1", "1.0"]), "the engine samples";
+        watermarking: Vllm, FALSE, "no answer has a watermark";
+        include_stop_str_in_output: Vllm, FALSE, "stop strings never show";
+        no_stop_trim: Sglang, FALSE, "stop strings never show";
+        stop_regex: Sglang, EMPTY_LIST, "use stop";
+        skip_special_tokens: Vllm Sglang, TRUE, "control tokens have no text";
+        spaces_between_special_tokens: Vllm, Any, "control tokens have no text";
+        truncate_prompt_tokens: Vllm, Null, "shorten the prompt yourself";
+        truncation_side: Vllm, Any, "no prompt is truncated";
+        allowed_token_ids: Vllm, Null, "use logit_bias or a grammar";
+        bad_words: Vllm, EMPTY_LIST, "use logit_bias";
+        logits_processors: Vllm, EMPTY_LIST, "requests bring no code";
+        custom_logit_processor: Sglang, Null, "requests bring no code";
+        custom_params: Sglang, EMPTY_OBJECT, "requests bring no code";
+        logprob_token_ids: Vllm, Null, "use top_logprobs";
+        repetition_detection: Vllm, Null, "use repetition_penalty, or stop reading";
+        thinking_token_budget: Vllm, These(&["-1"]), "use max_tokens";
+        return_tokens_as_token_ids: Vllm, FALSE, "use return_token_ids";
+        return_token_offsets: Vllm, FALSE, "text_offset of logprobs has them";
+        return_hidden_states: Sglang, FALSE, "hidden states stay on the device";
+        return_routed_experts: Sglang, FALSE, "no model here has experts";
+        routed_experts_start_len: Sglang, ZERO, "no model here has experts";
+        routed_experts_prompt_start: Vllm, ZERO, "no model here has experts";
+        return_cached_tokens_details: Sglang, FALSE, "usage.prompt_tokens_details has the sum";
+        return_mm_kwargs: Vllm, Any, "answers are to text";
+        images_config: Sglang, Any, "answers are to text";
+        kv_transfer_params: Vllm, EMPTY_OBJECT, "prefill and decode run in one process";
+        ec_transfer_params: Vllm, EMPTY_OBJECT, "prefill and decode run in one process";
+        bootstrap_host: Sglang, Null, "prefill and decode run in one process";
+        bootstrap_port: Sglang, Null, "prefill and decode run in one process";
+        bootstrap_room: Sglang, Null, "prefill and decode run in one process";
+        routed_dp_rank: Sglang, Any, "one engine serves, and every engine would answer alike";
+        disagg_prefill_dp_rank: Sglang, Any, "one engine serves, and every engine would answer alike";
+        data_parallel_rank: Sglang, Any, "one engine serves, and every engine would answer alike";
+        vllm_xargs: Vllm, EMPTY_OBJECT, "the engine has no extensions";
+        lora_path: Sglang, Null, "the model is served as it is";
+        session_params: Sglang, EMPTY_OBJECT, "send the whole conversation: its prefix is cached";
+        session_id: Vllm Sglang, Any, "prefixes are cached whoever sends them";
+        request_id: Vllm, Any, "answers have ids of their own; the header x-request-id is echoed";
+        rid: Sglang, Any, "answers have ids of their own; the header x-request-id is echoed";
+        extra_key: Sglang, Any, "use cache_salt to separate caches";
+        custom_labels: Sglang, Any, "metrics have no labels of requests";
+        priority: Vllm Sglang, Any, "requests are served in order";
+        stream_interval: Vllm, Any, "each token is sent as it comes";
+        ngram_corpus_id: Sglang, Any, "drafts change no answer";
+        min_tokens: Vllm Sglang, ZERO, "forbid the end with logit_bias, or use ignore_eos";
+        structured_outputs: Vllm, Null, "use response_format";
+        guided_json: Vllm, Null, "use response_format";
+        guided_regex: Vllm, Null, "use response_format with a JSON schema";
+        guided_choice: Vllm, Null, "use response_format with a JSON schema";
+        guided_grammar: Vllm, Null, "use response_format with a JSON schema";
+        json_schema: Sglang, Null, "use response_format";
+        regex: Sglang, Null, "use response_format with a JSON schema";
+        ebnf: Sglang, Null, "use response_format with a JSON schema";
+        guided_decoding_backend: Vllm, Any, "llguidance holds answers to grammars";
+        guided_whitespace_pattern: Vllm, Null, "say it in the schema with x-guidance";
+    }
+    Chat {
+        functions: OpenAi, EMPTY_LIST, "use tools";
+        function_call: OpenAi, These(&["\"none\"", "\"auto\""]), "use tool_choice";
+        store: OpenAi, Any, "nothing is kept after the answer";
+        metadata: OpenAi, Any, "nothing is kept after the answer";
+        service_tier: OpenAi, Any, "requests are served alike";
+        verbosity: OpenAi, These(&["\"medium\""]), "say it in the prompt";
+        modalities: OpenAi, These(&["[\"text\"]"]), "answers are text";
+        audio: OpenAi, Null, "answers are text";
+        prediction: OpenAi, Any, "drafts change no answer; --speculate makes them";
+        moderation: OpenAi, Null, "the server does not moderate";
+        web_search_options: OpenAi, Null, "the server does not search";
+        safety_identifier: OpenAi, Any, "the server keeps no record of users";
+        prompt_cache_key: OpenAi, Any, "every prefix is cached; use cache_salt to separate them";
+        prompt_cache_retention: OpenAi, Any, "prefixes stay as long as there is room";
+        prompt_cache_options: OpenAi, Any, "every prefix is cached; use cache_salt to separate them";
+        echo: Vllm, FALSE, "the chat template's text is not part of the answer";
+        documents: Vllm, EMPTY_LIST, "put them into a message";
+        media_io_kwargs: Vllm, Any, "answers are to text";
+        mm_processor_kwargs: Vllm, Any, "answers are to text";
+        max_dynamic_patch: Sglang, Any, "answers are to text";
+        min_dynamic_patch: Sglang, Any, "answers are to text";
+        use_audio_in_video: Sglang, Any, "answers are to text";
+        return_prompt_text: Vllm, FALSE, "/tokenize renders conversations";
+        return_prompt_token_ids: Sglang, FALSE, "use return_token_ids";
+        return_meta_info: Sglang, FALSE, "usage and finish_reason have it";
+        task: Sglang, Null, "say it in the prompt";
+        input_ids: Sglang, Null, "use /v1/completions";
+        continue_final_message: Vllm Sglang, FALSE, "render the prompt yourself and use /v1/completions";
+        chat_template: Vllm, Null, "the model's own is used";
+        include_reasoning: Vllm, TRUE, "an answer is given out as the model wrote it";
+        separate_reasoning: Sglang, TRUE, "an answer is given out as the model wrote it";
+        stream_reasoning: Sglang, TRUE, "an answer is streamed as it comes";
+    }
+    Text {
+        suffix: OpenAi Vllm Sglang, These(&["\"\""]), "the models here continue text, they do not fill gaps";
+        prompt_embeds: Vllm, Null, "send text or tokens";
+    }
+    StreamOptions {
+        include_obfuscation: OpenAi, Any, "chunks are not padded";
+        continuous_usage_stats: Vllm Sglang, FALSE, "the last chunk has the usage";
+    }
+    Message {
+        annotations: OpenAi Vllm, EMPTY_LIST, "the server does not search";
+        audio: OpenAi Vllm, Null, "answers are to text";
+        function_call: OpenAi Vllm, Null, "use tool_calls";
+        refusal: OpenAi Vllm, These(&["\"\""]), "put it into content";
+        cache_control: Clients, Any, "every prefix is cached";
+        provider_specific_fields: Clients, Any, "no template knows them";
+        thinking_blocks: Clients, EMPTY_LIST, "use reasoning_content";
+        images: Clients, EMPTY_LIST, "images are not supported: send text";
+        tools: Sglang, EMPTY_LIST, "put them into the request's tools";
+    }
+    Part {
+        cache_control: Clients, Any, "every prefix is cached";
+        prompt_cache_breakpoint: OpenAi, Any, "every prefix is cached";
+        annotations: Clients, EMPTY_LIST, "the server does not search";
+        image_url: OpenAi Vllm Sglang, Null, "images are not supported: send text";
+        input_audio: OpenAi Vllm, Null, "audio is not supported: send text";
+        audio_url: Vllm Sglang, Null, "audio is not supported: send text";
+        video_url: Vllm Sglang, Null, "video is not supported: send text";
+        file: OpenAi, Null, "files are not supported: send their text";
+    }
+    Call {
+        index: OpenAi Sglang, Any, "calls come in their order";
+        cache_control: Clients, Any, "every prefix is cached";
+    }
+    Tool {
+        cache_control: Clients, Any, "every prefix is cached";
+        defer_loading: Vllm Sglang, FALSE, "the model is told of every tool";
+    }
+    Function {
+        cache_control: Clients, Any, "every prefix is cached";
+        defer_loading: Vllm Sglang, FALSE, "the model is told of every tool";
+    }
+};
+
+impl Foreign {
+    /// Whether the answer without the field is the one that this value asks for. `beside` holds the field.
+    fn takes(&self, value: &Value, beside: &Value) -> bool {
+        let default = Value::from(1);
+        value.is_null()
+            || match self.taken {
+                Taken::Null => false,
+                Taken::Any => true,
+                Taken::These(values) => values.contains(&value.to_string().as_str()),
+                Taken::As(name) => value == beside.get(name).filter(|other| !other.is_null()).unwrap_or(&default),
+            }
+    }
+}
+
+/// Takes the fields of the table out of a request. A value that is not taken is an error, or `ignored` where the operator
+/// wants that. True if there was one of them.
+pub fn strip(request: &mut Value, places: &[Place], mut ignored: Option<&mut Vec<String>>) -> Result<bool, ApiError> {
+    let mut found = false;
+    for place in places {
+        let rows: Vec<&Foreign> = FIELDS.iter().filter(|row| row.place == *place).collect();
+        visit(request, place.path(), String::new(), &mut |object, path| {
+            for row in &rows {
+                let Some(value) = object.get(row.name) else { continue };
+                let full = if path.is_empty() { row.name.to_string() } else { format!("{path}.{}", row.name) };
+                match &mut ignored {
+                    _ if row.takes(value, object) => {}
+                    Some(ignored) => ignored.push(full),
+                    None => {
+                        let message = format!("{full} is not supported with this value: {}", row.means);
+                        return Err(ApiError::unsupported(full, message));
+                    }
+                }
+                found = true;
+                object.as_object_mut().and_then(|members| members.shift_remove(row.name));
+            }
+            Ok(())
+        })?;
+    }
+    Ok(found)
+}
+
+/// Calls `each` with every object at `path` and the way to it.
+fn visit(
+    value: &mut Value,
+    path: &[&str],
+    way: String,
+    each: &mut impl FnMut(&mut Value, &str) -> Result<(), ApiError>,
+) -> Result<(), ApiError> {
+    match (path.split_first(), value) {
+        (None, value @ Value::Object(_)) => each(value, &way),
+        (Some((&"*", rest)), Value::Array(list)) => list
+            .iter_mut()
+            .enumerate()
+            .try_for_each(|(index, entry)| visit(entry, rest, format!("{way}[{index}]"), each)),
+        (Some((name, rest)), Value::Object(members)) => match members.get_mut(*name) {
+            Some(member) => {
+                let way = if way.is_empty() { (*name).to_string() } else { format!("{way}.{name}") };
+                visit(member, rest, way, each)
+            }
+            None => Ok(()),
+        },
+        _ => Ok(()),
+    }
+}

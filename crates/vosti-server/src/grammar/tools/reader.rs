@@ -1,0 +1,198 @@
+//! Reads an answer with tools as it comes: what is text, what is a call.
+//!
+//! The answer was held to a grammar, so that the reader only has to know where in it the answer is. It gives each byte of
+//! text and of arguments out once, and never takes it back: a call that the end of the answer cuts off has a name and the
+//! arguments that came. What is cut off before the name is whole is neither text nor a call.
+
+use super::shape::Shape;
+use super::{Choice, Tools};
+
+/// A part of an answer with tools.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Piece {
+    Text(String),
+    /// A call begins; its arguments follow.
+    Call {
+        name: String,
+    },
+    /// More of the last call's arguments, JSON as the model wrote it.
+    Arguments(String),
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Reader {
+    shape: &'static Shape,
+    state: State,
+    calls: usize,
+}
+
+/// Where in the answer the reader is.
+#[derive(Clone, Debug)]
+enum State {
+    /// In text, of which this much may begin a call and is held back.
+    Text(String),
+    /// In text that no call follows.
+    Plain,
+    /// In front of a name: these bytes of literal text are still to come.
+    Head(usize),
+    /// In a name, or in the literal text that follows it.
+    Name(String),
+    Arguments(Json),
+    /// Behind arguments: this much of the literal text has come.
+    After(String),
+}
+
+impl Reader {
+    /// Of an answer that `tools` describes.
+    pub fn new(tools: &Tools) -> Self {
+        let shape = tools.format.shape();
+        let state = match tools.choice {
+            Choice::Auto => State::Text(String::new()),
+            Choice::Required | Choice::Named(_) => State::Head(shape.mark.len() + shape.head.len()),
+        };
+        Self { shape, state, calls: 0 }
+    }
+
+    /// There are calls, and the last one came to its arguments' end.
+    pub fn called(&self) -> bool {
+        self.calls > 0 && matches!(self.state, State::After(_))
+    }
+
+    /// The pieces that `text` makes certain.
+    pub fn push(&mut self, text: &str) -> Vec<Piece> {
+        let mut pieces = Vec::new();
+        for letter in text.chars() {
+            self.step(letter, &mut pieces);
+        }
+        let State::Text(held) = &mut self.state else { return pieces };
+        let sure = held.len() - held_back(held, self.shape);
+        if sure > 0 {
+            give(&mut pieces, Piece::Text(held.drain(..sure).collect()));
+            if !self.shape.anywhere {
+                self.state = State::Plain;
+            }
+        }
+        pieces
+    }
+
+    /// What is left at the end of the answer: text that was held back and begins no call.
+    pub fn finish(&mut self) -> Vec<Piece> {
+        match &mut self.state {
+            State::Text(held) if !held.is_empty() => vec![Piece::Text(std::mem::take(held))],
+            _ => Vec::new(),
+        }
+    }
+
+    fn step(&mut self, letter: char, pieces: &mut Vec<Piece>) {
+        match &mut self.state {
+            State::Text(held) => {
+                held.push(letter);
+                if let Some(text) = held.strip_suffix(self.shape.mark)
+                    && (self.shape.anywhere || text.is_empty())
+                {
+                    // White space before a call is not text.
+                    let text = text.trim_end();
+                    if !text.is_empty() {
+                        give(pieces, Piece::Text(text.to_string()));
+                    }
+                    self.state = self.name_after(self.shape.head.len());
+                }
+            }
+            State::Plain => give(pieces, Piece::Text(letter.to_string())),
+            State::Head(left) => {
+                let left = left.saturating_sub(letter.len_utf8());
+                self.state = self.name_after(left);
+            }
+            State::Name(name) => {
+                name.push(letter);
+                let whole = name.strip_suffix(self.shape.middle).map(str::to_string);
+                if let Some(name) = whole {
+                    self.calls += 1;
+                    pieces.push(Piece::Call { name });
+                    self.state = State::Arguments(Json::default());
+                }
+            }
+            State::Arguments(json) => {
+                let place = json.step(letter);
+                if place != Place::Behind {
+                    give(pieces, Piece::Arguments(letter.to_string()));
+                }
+                match place {
+                    Place::Inside => {}
+                    Place::Last => self.state = State::After(String::new()),
+                    Place::Behind => self.state = State::After(letter.to_string()),
+                }
+            }
+            State::After(seen) => {
+                seen.push(letter);
+                match self.shape.next {
+                    Some(next) if next == seen => self.state = State::Name(String::new()),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn name_after(&self, left: usize) -> State {
+        if left == 0 { State::Name(String::new()) } else { State::Head(left) }
+    }
+}
+
+/// Pieces beside pieces of their kind become one.
+fn give(pieces: &mut Vec<Piece>, piece: Piece) {
+    match (pieces.last_mut(), piece) {
+        (Some(Piece::Text(before)), Piece::Text(more)) => before.push_str(&more),
+        (Some(Piece::Arguments(before)), Piece::Arguments(more)) => before.push_str(&more),
+        (_, piece) => pieces.push(piece),
+    }
+}
+
+/// Bytes at the end of a text that may belong to a call: white space, and the beginning of the mark.
+fn held_back(text: &str, shape: &Shape) -> usize {
+    if !shape.anywhere {
+        return if shape.mark.starts_with(text) { text.len() } else { 0 };
+    }
+    let mark = (1..shape.mark.len()).rev().find(|n| text.ends_with(&shape.mark[..*n])).unwrap_or(0);
+    let before = &text[..text.len() - mark];
+    mark + before.len() - before.trim_end().len()
+}
+
+/// Finds the end of a JSON value.
+#[derive(Clone, Debug, Default)]
+struct Json {
+    depth: usize,
+    in_text: bool,
+    escaped: bool,
+}
+
+/// Of a letter in or behind a JSON value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Inside,
+    Last,
+    Behind,
+}
+
+impl Json {
+    fn step(&mut self, letter: char) -> Place {
+        if self.in_text {
+            let escaped = std::mem::replace(&mut self.escaped, false);
+            self.escaped = letter == '\\' && !escaped;
+            self.in_text = letter != '"' || escaped;
+            return Place::Inside;
+        }
+        match letter {
+            '"' => self.in_text = true,
+            '{' | '[' => self.depth += 1,
+            // A number or a text has no last letter of its own.
+            '}' | ']' if self.depth == 0 => return Place::Behind,
+            '}' | ']' => {
+                self.depth -= 1;
+                return if self.depth == 0 { Place::Last } else { Place::Inside };
+            }
+            _ => {}
+        }
+        Place::Inside
+    }
+}

@@ -1,0 +1,98 @@
+//! How models write calls: one row of literal text per form. The grammar is made from a row, and the reader reads by it.
+//!
+//! Nothing here knows functions or schemas; a form that no row describes does not exist.
+
+use serde::{Deserialize, Serialize};
+
+/// The forms, by the models that are trained on them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Format {
+    /// Hermes, Qwen 2.5 and 3: `<tool_call>`, an object with `name` and `arguments`, `</tool_call>`. Taught in the system
+    /// message to models whose templates know no tools.
+    #[default]
+    Hermes,
+    /// Llama 3.1 and later: an object with `name` and `parameters`, and nothing else in the answer.
+    Llama,
+    /// Mistral 7B v0.3: `[TOOL_CALLS] `, a list of objects.
+    MistralSpaced,
+    /// Mistral Nemo and Small: `[TOOL_CALLS]`, a list of objects.
+    MistralList,
+    /// Mistral from 2025 on: `[TOOL_CALLS]`, a name, `[ARGS]`, the arguments, for each call.
+    MistralArgs,
+}
+
+/// The literal parts of an answer with calls: `mark head NAME middle ARGUMENTS (next NAME middle ARGUMENTS)* tail`.
+#[derive(Debug)]
+pub struct Shape {
+    /// Begins the calls. Text that holds it is no text.
+    pub mark: &'static str,
+    /// Text may come before the mark; otherwise only an answer that begins with the mark calls.
+    pub anywhere: bool,
+    pub head: &'static str,
+    pub middle: &'static str,
+    /// Between one call's arguments and the next call's name; none: an answer has one call.
+    pub next: Option<&'static str>,
+    pub tail: &'static str,
+}
+
+impl Format {
+    pub const ALL: [Self; 5] = [Self::Hermes, Self::Llama, Self::MistralSpaced, Self::MistralList, Self::MistralArgs];
+
+    /// The form that a chat template writes; none if it knows no tools.
+    pub fn of_template(template: &str) -> Option<Self> {
+        let has = |text: &str| template.contains(text);
+        // Templates of models that were made from others hold several; the most particular comes first.
+        if has("[TOOL_CALLS]") {
+            return Some(match (has("[ARGS]"), has("[TOOL_CALLS] [")) {
+                (true, _) => Self::MistralArgs,
+                (false, true) => Self::MistralSpaced,
+                (false, false) => Self::MistralList,
+            });
+        }
+        if has(Self::Hermes.shape().mark) {
+            return Some(Self::Hermes);
+        }
+        (has("<|python_tag|>") && has("\"parameters\": ")).then_some(Self::Llama)
+    }
+
+    pub fn shape(self) -> &'static Shape {
+        match self {
+            Self::Hermes => &Shape {
+                mark: "<tool_call>",
+                anywhere: true,
+                head: "\n{\"name\": \"",
+                middle: "\", \"arguments\": ",
+                next: Some("}\n</tool_call>\n<tool_call>\n{\"name\": \""),
+                tail: "}\n</tool_call>",
+            },
+            Self::Llama => &Shape {
+                mark: "{\"name\": \"",
+                anywhere: false,
+                head: "",
+                middle: "\", \"parameters\": ",
+                next: None,
+                tail: "}",
+            },
+            Self::MistralSpaced => &Shape { head: " [{\"name\": \"", ..MISTRAL_LIST },
+            Self::MistralList => &MISTRAL_LIST,
+            Self::MistralArgs => &Shape {
+                mark: "[TOOL_CALLS]",
+                anywhere: true,
+                head: "",
+                middle: "[ARGS]",
+                next: Some("[TOOL_CALLS]"),
+                tail: "",
+            },
+        }
+    }
+}
+
+const MISTRAL_LIST: Shape = Shape {
+    mark: "[TOOL_CALLS]",
+    anywhere: true,
+    head: "[{\"name\": \"",
+    middle: "\", \"arguments\": ",
+    next: Some("}, {\"name\": \""),
+    tail: "}]",
+};

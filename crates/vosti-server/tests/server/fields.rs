@@ -1,0 +1,215 @@
+//! Fields that other engines have: each is in a request type here or in the table, and the table is kept to.
+
+use crate::common::{Options, Toyserver, chat, completion, serve, toy, with};
+use serde_json::{Value, json};
+use vosti_server::UnknownFields;
+use vosti_server::api::foreign::{Engine, FIELDS, Foreign, Place, Taken};
+
+const CHAT: &str = "/v1/chat/completions";
+const TEXT: &str = "/v1/completions";
+
+/// Names in the request classes of the engines, as published: `openai` 2.54.0 (`completion_create_params.py`), vLLM
+/// `002032ee` (`chat_completion/protocol.py`, `completion/protocol.py`), SGLang `004c82e0` (`openai/protocol.py`).
+const PUBLISHED: [(Engine, &str, &str); 6] = [
+    (
+        Engine::OpenAi,
+        "ChatRequest",
+        "audio frequency_penalty function_call functions logit_bias logprobs max_completion_tokens max_tokens messages \
+         metadata modalities model moderation n parallel_tool_calls prediction presence_penalty prompt_cache_key \
+         prompt_cache_options prompt_cache_retention reasoning_effort response_format safety_identifier seed service_tier \
+         stop store stream stream_options temperature tool_choice tools top_logprobs top_p user verbosity \
+         web_search_options",
+    ),
+    (
+        Engine::OpenAi,
+        "CompletionRequest",
+        "best_of echo frequency_penalty logit_bias logprobs max_tokens model n presence_penalty prompt seed stop stream \
+         stream_options suffix temperature top_p user",
+    ),
+    (
+        Engine::Vllm,
+        "ChatRequest",
+        "messages model frequency_penalty logit_bias logprobs top_logprobs max_tokens max_completion_tokens n \
+         presence_penalty response_format seed stop stream stream_options temperature top_p tools tool_choice \
+         reasoning_effort thinking_token_budget include_reasoning parallel_tool_calls user use_beam_search top_k min_p \
+         repetition_penalty watermarking length_penalty stop_token_ids include_stop_str_in_output ignore_eos min_tokens \
+         skip_special_tokens spaces_between_special_tokens truncate_prompt_tokens truncation_side prompt_logprobs \
+         logprob_token_ids allowed_token_ids bad_words echo add_generation_prompt continue_final_message \
+         add_special_tokens documents chat_template chat_template_kwargs media_io_kwargs mm_processor_kwargs \
+         structured_outputs priority request_id session_id return_tokens_as_token_ids return_token_ids \
+         routed_experts_prompt_start return_token_offsets return_prompt_text return_mm_kwargs cache_salt \
+         kv_transfer_params ec_transfer_params vllm_xargs repetition_detection stream_interval",
+    ),
+    (
+        Engine::Vllm,
+        "CompletionRequest",
+        "model prompt echo frequency_penalty logit_bias logprobs max_tokens n presence_penalty seed stop stream \
+         stream_options suffix temperature top_p user use_beam_search top_k min_p repetition_penalty watermarking \
+         length_penalty stop_token_ids include_stop_str_in_output ignore_eos min_tokens skip_special_tokens \
+         spaces_between_special_tokens truncate_prompt_tokens truncation_side allowed_token_ids prompt_logprobs \
+         logprob_token_ids bad_words prompt_embeds add_special_tokens response_format structured_outputs priority \
+         request_id session_id return_tokens_as_token_ids return_token_ids routed_experts_prompt_start \
+         return_token_offsets return_mm_kwargs cache_salt kv_transfer_params ec_transfer_params vllm_xargs \
+         repetition_detection thinking_token_budget stream_interval",
+    ),
+    (
+        Engine::Sglang,
+        "ChatRequest",
+        "messages model frequency_penalty logit_bias logprobs top_logprobs max_tokens max_completion_tokens n \
+         presence_penalty response_format seed stop stream stream_options temperature top_p user tools tool_choice \
+         parallel_tool_calls return_hidden_states return_routed_experts routed_experts_start_len \
+         return_cached_tokens_details return_prompt_token_ids return_token_ids return_meta_info reasoning_effort task \
+         top_k min_p min_tokens regex ebnf repetition_penalty stop_token_ids stop_regex no_stop_trim ignore_eos \
+         continue_final_message skip_special_tokens lora_path session_id session_params separate_reasoning \
+         stream_reasoning chat_template_kwargs max_dynamic_patch min_dynamic_patch use_audio_in_video images_config \
+         custom_logit_processor custom_params input_ids rid extra_key cache_salt ngram_corpus_id priority bootstrap_host \
+         bootstrap_port bootstrap_room routed_dp_rank disagg_prefill_dp_rank data_parallel_rank",
+    ),
+    (
+        Engine::Sglang,
+        "CompletionRequest",
+        "model prompt best_of echo frequency_penalty logit_bias logprobs max_tokens n presence_penalty seed stop stream \
+         stream_options suffix temperature top_p user return_hidden_states return_routed_experts routed_experts_start_len \
+         return_cached_tokens_details return_token_ids top_k min_p min_tokens json_schema regex ebnf repetition_penalty \
+         stop_token_ids stop_regex no_stop_trim ignore_eos skip_special_tokens lora_path session_id session_params \
+         response_format custom_params custom_logit_processor images_config bootstrap_host bootstrap_port bootstrap_room \
+         routed_dp_rank disagg_prefill_dp_rank data_parallel_rank rid extra_key cache_salt ngram_corpus_id priority \
+         custom_labels",
+    ),
+];
+
+#[test]
+fn every_field_of_every_engine_is_in_a_type_or_in_the_table() {
+    let document = serde_json::to_value(vosti_server::openapi::document()).unwrap();
+    for (engine, request, names) in PUBLISHED {
+        let own = if request == "ChatRequest" { Place::Chat } else { Place::Text };
+        for name in names.split_whitespace() {
+            let typed = document["components"]["schemas"][request]["properties"].get(name).is_some();
+            let row = FIELDS.iter().find(|row| row.name == name && [Place::Completion, own].contains(&row.place));
+            assert!(typed != row.is_some(), "{request} of {engine:?}: {name} is once in a type or in the table");
+            assert!(row.is_none_or(|row| row.engines.contains(&engine)), "{engine:?} has {name} too");
+        }
+    }
+}
+
+/// A request with a value at a row's place.
+fn asking(row: &Foreign, value: Value) -> (&'static str, Value) {
+    let tool = json!({"type": "function", "function": {"name": "f"}});
+    let call = json!({"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}});
+    let mut body = match row.place {
+        Place::Text => completion("x"),
+        Place::StreamOptions => with(chat("x"), json!({"stream": true, "stream_options": {}})),
+        Place::Message | Place::Part | Place::Call => with(
+            chat("x"),
+            json!({"messages": [{"role": "assistant", "content": [{"type": "text", "text": "x"}], "tool_calls": [call]}]}),
+        ),
+        Place::Tool | Place::Function => with(chat("x"), json!({"tools": [tool]})),
+        Place::Completion | Place::Chat => chat("x"),
+    };
+    let pointer: String =
+        row.place.path().iter().map(|step| if *step == "*" { "/0".into() } else { format!("/{step}") }).collect();
+    let holder = body.pointer_mut(&pointer).unwrap().as_object_mut().unwrap();
+    holder.insert(row.name.into(), value);
+    (if row.place == Place::Text { TEXT } else { CHAT }, body)
+}
+
+async fn asks(server: &Toyserver, row: &Foreign, value: Value) -> (u16, String, String) {
+    let (path, body) = asking(row, value);
+    let answer = server.post(path, with(body, json!({"max_tokens": 1}))).await;
+    if answer.status == 200 { (200, String::new(), String::new()) } else { answer.error() }
+}
+
+#[tokio::test]
+async fn the_table_is_kept_to() {
+    let server = toy();
+    let odd = json!({"vosti": ["no such value"]});
+    for row in FIELDS {
+        let values: Vec<Value> = match row.taken {
+            Taken::Null => vec![],
+            Taken::Any => vec![odd.clone(), json!(true), json!(7), json!("x")],
+            Taken::As(_) => vec![json!(1)],
+            Taken::These(values) => values.iter().map(|text| serde_json::from_str(text).unwrap()).collect(),
+        };
+        for value in values.into_iter().chain([Value::Null]) {
+            let (status, _, message) = asks(&server, row, value.clone()).await;
+            assert_eq!(status, 200, "{row:?} takes {value}: {message}");
+        }
+        if !matches!(row.taken, Taken::Any) {
+            let (status, param, message) = asks(&server, row, odd.clone()).await;
+            assert_eq!(status, 400, "{row:?}");
+            assert!(param.ends_with(row.name) && message.contains(row.means), "{param}: {message}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn best_of_is_n_or_refused() {
+    let server = toy();
+    server.ok(TEXT, with(completion("x"), json!({"best_of": 2, "n": 2}))).await;
+    let refused = server.post(TEXT, with(completion("x"), json!({"best_of": 2}))).await;
+    assert_eq!((refused.error().0, refused.error().1.as_str()), (400, "best_of"));
+}
+
+/// As vllm-router 0.1.17 sends every request.
+#[tokio::test]
+async fn a_routers_defaults_change_nothing() {
+    let server = toy();
+    let sent = json!({"no_stop_trim": false, "separate_reasoning": true, "stream_reasoning": true, "include_reasoning": true,
+        "return_hidden_states": false, "skip_special_tokens": true, "ignore_eos": false, "continue_final_message": false,
+        "lora_path": null, "session_params": null});
+    let plain = server.ok(CHAT, chat("x")).await;
+    let routed = server.ok(CHAT, with(chat("x"), sent)).await;
+    assert_eq!(plain["choices"], routed["choices"]);
+}
+
+/// `messages.append(choice.message.model_dump())` of the official client, LiteLLM's the same with more.
+#[tokio::test]
+async fn an_answer_may_be_sent_back_as_it_came() {
+    let server = toy();
+    let answer = json!({"content": "hm", "refusal": null, "role": "assistant", "annotations": null, "audio": null,
+        "function_call": null, "tool_calls": null, "reasoning_content": "thought", "provider_specific_fields": {"refusal": null}});
+    let user =
+        json!({"role": "user", "content": [{"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}]});
+    server.ok(CHAT, with(chat(""), json!({"messages": [user, answer, user]}))).await;
+}
+
+#[tokio::test]
+async fn an_image_is_refused_as_one() {
+    let server = toy();
+    let image = json!({"type": "image_url", "image_url": {"url": "data:"}});
+    let body =
+        with(chat(""), json!({"messages": [{"role": "user", "content": [{"type": "text", "text": "x"}, image]}]}));
+    let (status, param, message) = server.post(CHAT, body).await.error();
+    assert_eq!((status, param.as_str()), (400, "messages[0].content[1].image_url"));
+    assert!(message.contains("images are not supported"), "{message}");
+}
+
+#[tokio::test]
+async fn no_limit_means_what_the_context_leaves() {
+    let server = toy();
+    let ask =
+        |tokens: Value| with(completion("x"), json!({"max_tokens": tokens, "ignore_eos": true, "temperature": 0}));
+    let whole = server.ok(TEXT, ask(json!(-1))).await;
+    assert_eq!(whole["usage"]["total_tokens"], crate::common::CONTEXT);
+    assert_eq!(server.post(TEXT, ask(json!(-2))).await.error().1, "max_tokens");
+    let both = |a: i64, b: i64| with(chat("x"), json!({"max_tokens": a, "max_completion_tokens": b}));
+    server.ok(CHAT, both(3, 3)).await;
+    assert_eq!(server.post(CHAT, both(3, 4)).await.error().1, "max_completion_tokens");
+}
+
+#[tokio::test]
+async fn unknown_fields_may_be_ignored_and_are_named_then() {
+    let server = serve(&Options { unknown_fields: UnknownFields::Warn, ..Options::default() });
+    let more = json!({"temperatur": 1, "suffix": "x", "use_beam_search": true, "stream_options": {"odd": 1}});
+    let body = with(chat("x"), more);
+    let body = with(body, json!({"messages": [{"role": "user", "content": "x", "weight": 1}]}));
+    let answer = server.post(CHAT, body).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    let mut named: Vec<&str> = answer.headers["x-vosti-ignored"].to_str().unwrap().split(", ").collect();
+    named.sort_unstable();
+    assert_eq!(named, ["messages[0].weight", "stream_options.odd", "suffix", "temperatur", "use_beam_search"]);
+    assert_eq!(answer.json()["choices"], server.ok(CHAT, chat("x")).await["choices"]);
+    // What is wrong stays wrong.
+    assert_eq!(server.post(CHAT, with(chat("x"), json!({"temperature": "warm"}))).await.error().1, "temperature");
+    assert!(!server.post(CHAT, chat("x")).await.headers.contains_key("x-vosti-ignored"));
+}

@@ -1,0 +1,67 @@
+//! How tests find the programs that they compare with: Python and its packages, an SMT solver, a browser,
+//! llama.cpp's source.
+//!
+//! A test whose tool is missing prints one line and ends, so that `cargo test` works on any machine. Under
+//! `cargo xtask test`, which CI runs, the same test fails: a check that did not run has not passed.
+//! Only `[dev-dependencies]` and `xtask` name this crate.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Set by `cargo xtask test`: every tool must be there.
+pub const REQUIRED: &str = "VOSTI_TEST_TOOLS_REQUIRED";
+
+/// Whether a missing tool is a failure.
+pub fn required() -> bool {
+    std::env::var_os(REQUIRED).is_some()
+}
+
+/// Passes `found` on; if it is false, says that `what` is missing and `how` to get it.
+///
+/// # Panics
+/// If tools are required and this one is missing.
+pub fn have(found: bool, what: &str, how: &str) -> bool {
+    assert!(found || !required(), "this test needs {what}: {how}");
+    if !found {
+        println!("skipped: this test needs {what}: {how}");
+    }
+    found
+}
+
+/// A Python that has a package, named as pip does (`numpy`, `triton==3.6.0`): `VOSTI_PYTHON`, the environment that
+/// `cargo xtask python` makes, or `python3`. `None` if there is none, see [`have`].
+pub fn python(package: &str) -> Option<PathBuf> {
+    let check = match package.split_once("==") {
+        Some((name, version)) => format!("import {name}; assert {name}.__version__ == '{version}'"),
+        None => format!("import {package}"),
+    };
+    let given = std::env::var_os("VOSTI_PYTHON").map(PathBuf::from);
+    let made = target().join("python/bin/python");
+    let candidates = [given, Some(made), Some("python3".into())];
+    let found = candidates.into_iter().flatten().find(|python| ends_well(Command::new(python).args(["-c", &check])));
+    have(found.is_some(), &format!("a Python with {package}"), "run `cargo xtask python`");
+    found
+}
+
+/// A headless browser of Chromium's kind. `None` if there is none, see [`have`].
+pub fn chromium() -> Option<&'static str> {
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    let found = names.into_iter().find(|name| ends_well(Command::new(name).arg("--version")));
+    have(found.is_some(), "Chromium", "on Debian, `apt-get install chromium`");
+    found
+}
+
+/// A folder of llama.cpp's source, by its path there. `None` if it was not fetched, see [`have`].
+pub fn llama_cpp(folder: &str) -> Option<PathBuf> {
+    let path = target().join("llama.cpp/llama.cpp").join(folder);
+    have(path.is_dir(), "llama.cpp's source", "run `cargo xtask llama-cpp`").then_some(path)
+}
+
+fn target() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
+}
+
+fn ends_well(command: &mut Command) -> bool {
+    command.output().is_ok_and(|output| output.status.success())
+}

@@ -1,0 +1,191 @@
+//! The premises and the roles of each shape: what it asks for, that it is there, and that nothing else is.
+//!
+//! [`of`] reads constants by the names that a shape gives them and no others: a constant called `SPLIT` means something in
+//! the shapes whose keys are split, and nothing in a row-wise one. All of [`Premises`] was found in the contract; nothing has
+//! a default. Read next: [`crate::world`], which makes facts of them.
+
+use crate::problem::{Buffer, Dim, limit};
+use vosti_kernels::{Role, Shape};
+
+/// Splits of the keys: split s begins at position s * size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Splits {
+    pub size: i128,
+    /// Rows that a step may have: scratch has as many for each split.
+    pub rows: i128,
+}
+
+/// What a shape's premises are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Premises {
+    /// The vocabulary where rows have tokens.
+    Rowwise {
+        vocabulary: Option<i128>,
+    },
+    StoreKv {
+        page: i128,
+    },
+    Attend {
+        page: i128,
+        tile_rows: i128,
+        window: Option<i128>,
+    },
+    AttendPart {
+        page: i128,
+        tile_rows: i128,
+        splits: Splits,
+    },
+    AttendCombine {
+        tile_rows: i128,
+        splits: Splits,
+    },
+}
+
+impl Premises {
+    /// Tokens are below this.
+    pub fn vocabulary(self) -> Option<i128> {
+        match self {
+            Premises::Rowwise { vocabulary } => vocabulary,
+            _ => None,
+        }
+    }
+
+    /// Positions of a page.
+    pub fn page(self) -> Option<i128> {
+        match self {
+            Premises::StoreKv { page } | Premises::Attend { page, .. } | Premises::AttendPart { page, .. } => {
+                Some(page)
+            }
+            Premises::Rowwise { .. } | Premises::AttendCombine { .. } => None,
+        }
+    }
+
+    /// Rows that a query tile has at most.
+    pub fn tile_rows(self) -> Option<i128> {
+        match self {
+            Premises::Attend { tile_rows, .. }
+            | Premises::AttendPart { tile_rows, .. }
+            | Premises::AttendCombine { tile_rows, .. } => Some(tile_rows),
+            Premises::Rowwise { .. } | Premises::StoreKv { .. } => None,
+        }
+    }
+
+    /// Keys that a row sees at most.
+    pub fn window(self) -> Option<i128> {
+        match self {
+            Premises::Attend { window, .. } => window,
+            _ => None,
+        }
+    }
+
+    pub fn splits(self) -> Option<Splits> {
+        match self {
+            Premises::AttendPart { splits, .. } | Premises::AttendCombine { splits, .. } => Some(splits),
+            _ => None,
+        }
+    }
+}
+
+type Int<'a> = &'a dyn Fn(&str) -> Option<i64>;
+
+/// The premises of a shape whose rows have tokens or not; `int` gives an integer of the contract, and notes that it was taken.
+pub fn of(shape: Shape, tokens: bool, int: Int) -> Result<Premises, String> {
+    // Below these no range of metadata is empty, nor wider than its 32 bits.
+    let range = |least: i128, most: i128, name: &str| match int(name).map(i128::from) {
+        Some(v) if (least..=most).contains(&v) => Ok(v),
+        Some(v) => Err(format!("the shape {shape:?} needs {name} from {least} to {most}, and it is {v}")),
+        None => Err(format!("the shape {shape:?} needs the constant {name}, an integer")),
+    };
+    // Heads say what a row of queries is, and what the other launch of an op must mean by it.
+    if shape.attends() {
+        let [heads, groups, d] = ["HEADS", "KV_HEADS", "D"].map(|name| range(1, limit::SLOTS, name));
+        let (heads, groups, _) = (heads?, groups?, d?);
+        if heads % groups != 0 {
+            return Err(format!("{heads} HEADS are no multiple of {groups} KV_HEADS"));
+        }
+    }
+    let splits = || {
+        let (size, rows) = (range(1, limit::CONTEXT, "SPLIT")?, range(1, limit::ROWS, "ROWS")?);
+        Ok::<_, String>(Splits { size, rows })
+    };
+    // A tile without rows is padding: a contract whose tiles have none contradicts itself, which the proof finds.
+    let tile_rows = || range(0, limit::ROWS, "BQ");
+    let page = || range(1, limit::SLOTS, "PAGE");
+    Ok(match shape {
+        Shape::Rowwise => Premises::Rowwise { vocabulary: tokens.then(|| range(1, limit::SLOTS, "V")).transpose()? },
+        Shape::StoreKv => Premises::StoreKv { page: page()? },
+        Shape::Attend => {
+            let window = Some(range(0, limit::CONTEXT, "WINDOW")?).filter(|window| *window > 0);
+            Premises::Attend { page: page()?, tile_rows: tile_rows()?, window }
+        }
+        Shape::AttendPart => Premises::AttendPart { page: page()?, tile_rows: tile_rows()?, splits: splits()? },
+        Shape::AttendCombine => Premises::AttendCombine { tile_rows: tile_rows()?, splits: splits()? },
+    })
+}
+
+/// The roles that a shape needs.
+fn needed(shape: Shape) -> &'static [Role] {
+    use Role::*;
+    match shape {
+        Shape::Rowwise => &[Rows, Out(0)],
+        Shape::StoreKv => &[Rows, Slots, CacheK, CacheV],
+        Shape::Attend => &[In(0), Out(0), PageTable, TileTable, TileRow, TileRows, TilePos, CacheK, CacheV],
+        Shape::AttendPart => {
+            &[In(0), Out(0), Scratch(0), PageTable, TileTable, TileRow, TileRows, TilePos, CacheK, CacheV]
+        }
+        Shape::AttendCombine => &[Scratch(0), Out(0), TileRow, TileRows, TilePos],
+    }
+}
+
+/// Whether a role means something in a shape that does not need it.
+fn permitted(shape: Shape, role: Role) -> bool {
+    match (shape, role) {
+        (Shape::Rowwise, Role::In(_) | Role::Out(_) | Role::Tokens | Role::Positions | Role::RowIndex) => true,
+        (Shape::StoreKv, Role::In(_) | Role::Positions) => true,
+        (Shape::AttendPart | Shape::AttendCombine, Role::Scratch(_)) => true,
+        (Shape::AttendCombine, Role::Weight(_)) => false,
+        (_, Role::Weight(_)) => true,
+        _ => false,
+    }
+}
+
+/// Refuses roles that the shape lacks or has no meaning for, two of one role, and extents that a role does not have.
+pub fn check(shape: Shape, premises: Premises, buffers: &[Buffer], int: Int) -> Result<(), String> {
+    if let Some(role) = needed(shape).iter().find(|role| buffers.iter().all(|b| b.role != **role)) {
+        return Err(format!("the shape {shape:?} needs the role {role:?}"));
+    }
+    let gathers = buffers.iter().any(|b| b.role == Role::RowIndex);
+    for (i, b) in buffers.iter().enumerate() {
+        let (name, role) = (&b.name, b.role);
+        if let Some(other) = buffers[..i].iter().find(|other| other.role == role) {
+            return Err(format!("`{}` and `{name}` have one role, {role:?}", other.name));
+        }
+        if !needed(shape).contains(&role) && !permitted(shape, role) {
+            return Err(format!("`{name}` has the role {role:?}, which means nothing where the shape is {shape:?}"));
+        }
+        let (fits, wants) = match (role, b.dims[0]) {
+            (Role::In(_), Dim::Packed) => (gathers, "`packed` rows, which need a row_index"),
+            (Role::In(_), outer) => (outer == Dim::Rows && !gathers, "`rows`, or `packed` where rows are gathered"),
+            (Role::Out(_), outer) => (outer == Dim::Rows, "`rows`"),
+            (Role::Scratch(_), outer) => {
+                let splits = premises.splits().map(|s| [Dim::Splits(s.size), Dim::Const(s.rows)]);
+                let found = b.dims.get(1).map(|rows| [outer, *rows]);
+                (splits.is_some() && splits == found, "`splits`, and the next ROWS")
+            }
+            (Role::Weight(_), outer) => (matches!(outer, Dim::Const(_) | Dim::Context), "what no step changes"),
+            _ => (true, ""),
+        };
+        if !fits {
+            return Err(format!("the outermost extent of `{name}`, whose role is {role:?}, must be {wants}"));
+        }
+        let inner = b.dims[1..].iter().map(|dim| if let Dim::Const(n) = dim { Some(*n) } else { None });
+        let width: Option<i128> = inner.product();
+        if shape.attends() && matches!(role, Role::In(_) | Role::Out(_)) {
+            let heads = int("HEADS").zip(int("D")).map(|(heads, d)| i128::from(heads) * i128::from(d));
+            if width.is_none() || width != heads {
+                return Err(format!("a row of `{name}` must hold D numbers of each of HEADS heads"));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,314 @@
+//! The replay's own reading of a contract: what two runs are made from, out of the annotation's text.
+//!
+//! A proof and the runs that test it must not share a reading: what one misunderstands the other would too. So nothing here
+//! calls the verifier's problem, premises or world, nor the kernels' reader of contracts or of expressions, and none of
+//! them may call this. What is not understood is an error, never a guess. Read next: [`crate::replay`].
+
+use crate::problem::Statement;
+use std::collections::BTreeMap;
+use vosti_kernels::Act;
+use vosti_tile::{Kernel, Scalar};
+
+/// What a launcher puts into a parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    In(usize),
+    Out(usize),
+    Weight(usize),
+    Scratch(usize),
+    RowCount,
+    Token,
+    Position,
+    Gathered,
+    Slot,
+    Page,
+    TileTable,
+    TileRow,
+    TileRows,
+    TilePos,
+    Keys,
+    Values,
+}
+
+/// What a contract's shape says of the whole launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Rows,
+    Store,
+    Attend,
+    Part,
+    Combine,
+}
+
+/// An extent of a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    Number(usize),
+    Rows,
+    Packed,
+    Context,
+    Splits,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Parameter {
+    pub name: String,
+    pub what: What,
+    pub holds: Scalar,
+    /// Of what has no extents of its own.
+    pub extents: Vec<Extent>,
+}
+
+impl Parameter {
+    /// Elements of one entry of the first `outer` extents.
+    pub fn inner(&self, outer: usize) -> usize {
+        self.extents.iter().skip(outer).map(|e| if let Extent::Number(n) = e { *n } else { 1 }).product()
+    }
+}
+
+/// A contract, read.
+pub(crate) struct Reading {
+    pub kind: Kind,
+    /// In the order in which the kernel takes them.
+    pub parameters: Vec<Parameter>,
+    axes: Vec<String>,
+    integers: BTreeMap<String, i64>,
+}
+
+/// Work of one launch.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Work {
+    pub rows: usize,
+    pub tiles: usize,
+    pub length: usize,
+}
+
+/// No extent of a run that is made here is larger.
+const LARGEST: i64 = 1 << 40;
+
+impl Reading {
+    pub fn of(statement: &Statement, kernel: &Kernel) -> Result<Reading, String> {
+        let table: toml::Table =
+            statement.text.parse().map_err(|error: toml::de::Error| error.message().to_string())?;
+        let known = ["shape", "grid", "params", "constants", "text", "shapes"];
+        if let Some(key) = table.keys().find(|key| !known.contains(&key.as_str())) {
+            return Err(format!("the key {key}"));
+        }
+        let kind = match table.get("shape").and_then(toml::Value::as_str) {
+            Some("rowwise") => Kind::Rows,
+            Some("store_kv") => Kind::Store,
+            Some("attend") => Kind::Attend,
+            Some("attend_part") => Kind::Part,
+            Some("attend_combine") => Kind::Combine,
+            other => return Err(format!("the shape {other:?}")),
+        };
+        let empty = toml::Table::new();
+        let section = |name: &str| match table.get(name) {
+            None => Ok(&empty),
+            Some(value) => value.as_table().ok_or(format!("{name} is no table")),
+        };
+        let only_text = texts(table.get("text"))?;
+        let mut integers = BTreeMap::new();
+        for (name, value) in section("constants")?.iter().filter(|(name, _)| !only_text.contains(name)) {
+            integers.extend(value.as_integer().map(|value| (name.clone(), value)));
+        }
+        let axes = texts(table.get("grid"))?;
+        let mut reading = Reading { kind, parameters: vec![], axes, integers };
+        let (roles, shapes) = (section("params")?, section("shapes")?);
+        for param in &kernel.params {
+            let role = roles.get(&param.name).and_then(toml::Value::as_str);
+            let role = role.ok_or(format!("no role for {}", param.name))?;
+            let extents = texts(shapes.get(&param.name))?;
+            let parameter = reading.parameter(&param.name, role, &extents, statement.act)?;
+            reading.parameters.push(parameter);
+        }
+        for (name, role) in roles.iter().filter(|(name, _)| kernel.param(name).is_none()) {
+            let absent = role.as_str().and_then(|role| role.split_once(" if ")).map(|(_, constant)| constant.trim());
+            if absent.and_then(|constant| reading.integers.get(constant)) != Some(&0) {
+                return Err(format!("the kernel does not take {name}"));
+            }
+        }
+        Ok(reading)
+    }
+
+    fn parameter(&self, name: &str, role: &str, extents: &[String], act: Act) -> Result<Parameter, String> {
+        let (role, condition) = role.split_once(" if ").map_or((role, None), |(role, c)| (role, Some(c.trim())));
+        if condition.is_some_and(|constant| self.integers.get(constant).is_none_or(|value| *value == 0)) {
+            return Err(format!("{name} is not there by the contract"));
+        }
+        let words: Vec<&str> = role.split_whitespace().collect();
+        let number = |text: &str| text.parse::<usize>().map_err(|_| format!("the role {role}"));
+        let own = match act {
+            Act::Bf16 => Scalar::Bf16,
+            Act::F32 => Scalar::F32,
+        };
+        let (what, holds) = match words[..] {
+            ["in", i] => (What::In(number(i)?), own),
+            ["in", i, "f32"] => (What::In(number(i)?), Scalar::F32),
+            ["out", i] => (What::Out(number(i)?), own),
+            ["out", i, "f32"] => (What::Out(number(i)?), Scalar::F32),
+            ["weight", i] => (What::Weight(number(i)?), own),
+            ["weight", i, "f32"] => (What::Weight(number(i)?), Scalar::F32),
+            ["scratch", i] | ["scratch", i, "f32"] => (What::Scratch(number(i)?), Scalar::F32),
+            ["rows"] => (What::RowCount, Scalar::I32),
+            ["tokens"] => (What::Token, Scalar::I32),
+            ["positions"] => (What::Position, Scalar::I32),
+            ["row_index"] => (What::Gathered, Scalar::I32),
+            ["slots"] => (What::Slot, Scalar::I32),
+            ["page_table"] => (What::Page, Scalar::I32),
+            ["tile_table"] => (What::TileTable, Scalar::I32),
+            ["tile_row"] => (What::TileRow, Scalar::I32),
+            ["tile_rows"] => (What::TileRows, Scalar::I32),
+            ["tile_pos"] => (What::TilePos, Scalar::I32),
+            ["cache_k"] => (What::Keys, own),
+            ["cache_v"] => (What::Values, own),
+            _ => return Err(format!("the role {role} of {name}")),
+        };
+        let mut list = vec![];
+        for (i, text) in extents.iter().enumerate() {
+            list.push(match (i, text.as_str()) {
+                (0, "rows") => Extent::Rows,
+                (0, "packed") => Extent::Packed,
+                (0, "context") => Extent::Context,
+                (0, "splits") => Extent::Splits,
+                _ => match self.value(text, None)? {
+                    n @ 1..=LARGEST => Extent::Number(n as usize),
+                    n => return Err(format!("an extent of {n}")),
+                },
+            });
+        }
+        let needs = matches!(what, What::In(_) | What::Out(_) | What::Weight(_) | What::Scratch(_));
+        match needs != list.is_empty() {
+            true => Ok(Parameter { name: name.to_string(), what, holds, extents: list }),
+            false => Err(format!("the extents of {name}")),
+        }
+    }
+
+    pub fn find(&self, what: What) -> Option<usize> {
+        self.parameters.iter().position(|p| p.what == what)
+    }
+
+    /// A constant of the contract, at least 1.
+    pub fn natural(&self, name: &str) -> Result<usize, String> {
+        match self.integers.get(name) {
+            Some(n @ 1..=LARGEST) => Ok(*n as usize),
+            other => Err(format!("{name} is {other:?}")),
+        }
+    }
+
+    /// A constant of the contract that may be 0.
+    pub fn whole(&self, name: &str) -> Result<usize, String> {
+        if self.integers.get(name) == Some(&0) { Ok(0) } else { self.natural(name) }
+    }
+
+    /// Programs of a launch for this much work.
+    pub fn grid(&self, work: Work) -> Result<[usize; 3], String> {
+        let mut grid = [1; 3];
+        if self.axes.is_empty() || self.axes.len() > 3 {
+            return Err(format!("a grid of {} axes", self.axes.len()));
+        }
+        for (axis, text) in self.axes.iter().enumerate() {
+            let programs = self.value(text, Some(work))?;
+            grid[axis] = usize::try_from(programs).map_err(|_| format!("{programs} programs"))?;
+        }
+        Ok(grid)
+    }
+
+    /// After how many rows the grid has a program more.
+    pub fn rows_of_a_program(&self) -> Result<usize, String> {
+        let programs = |rows| self.grid(Work { rows, ..Work::default() });
+        let one = programs(1)?;
+        for rows in 1..512 {
+            if programs(rows + 1)? != one {
+                return Ok(rows);
+            }
+        }
+        Ok(1)
+    }
+
+    fn value(&self, text: &str, work: Option<Work>) -> Result<i64, String> {
+        let mut tokens = words(text);
+        tokens.reverse();
+        let lookup = |name: &str| match (name, work) {
+            ("rows", Some(work)) => Some(work.rows as i64),
+            ("tiles", Some(work)) => Some(work.tiles as i64),
+            ("length", Some(work)) => Some(work.length as i64),
+            _ => self.integers.get(name).copied(),
+        };
+        let value = sum(&mut tokens, &lookup).ok_or(format!("`{text}` has no value"))?;
+        if tokens.is_empty() { Ok(value) } else { Err(format!("`{text}` goes on after its value")) }
+    }
+}
+
+fn texts(value: Option<&toml::Value>) -> Result<Vec<String>, String> {
+    let Some(value) = value else { return Ok(vec![]) };
+    let list = value.as_array().map(|list| list.iter().map(|text| text.as_str().map(String::from)).collect());
+    list.flatten().ok_or(format!("{value} is no list of texts"))
+}
+
+/// Names, numbers and signs, in order.
+fn words(text: &str) -> Vec<&str> {
+    let (mut words, mut rest) = (vec![], text.trim_start());
+    while let Some(first) = rest.chars().next() {
+        let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let end = if word(first) { rest.find(|c| !word(c)).unwrap_or(rest.len()) } else { first.len_utf8() };
+        words.push(&rest[..end]);
+        rest = rest[end..].trim_start();
+    }
+    words
+}
+
+type Lookup<'a> = &'a dyn Fn(&str) -> Option<i64>;
+
+/// Tokens are taken from the end.
+fn sum(tokens: &mut Vec<&str>, lookup: Lookup) -> Option<i64> {
+    let mut total = product(tokens, lookup)?;
+    while let Some(sign @ ("+" | "-")) = tokens.last().copied() {
+        tokens.pop();
+        let next = product(tokens, lookup)?;
+        total = if sign == "+" { total.checked_add(next)? } else { total.checked_sub(next)? };
+    }
+    Some(total)
+}
+
+fn product(tokens: &mut Vec<&str>, lookup: Lookup) -> Option<i64> {
+    let mut total = atom(tokens, lookup)?;
+    while let Some(sign @ ("*" | "/")) = tokens.last().copied() {
+        tokens.pop();
+        let next = atom(tokens, lookup)?;
+        total = match sign {
+            "*" => total.checked_mul(next)?,
+            _ if next > 0 && total % next == 0 => total / next,
+            _ => return None,
+        };
+    }
+    Some(total)
+}
+
+fn atom(tokens: &mut Vec<&str>, lookup: Lookup) -> Option<i64> {
+    let word = tokens.pop()?;
+    if word == "(" {
+        let value = sum(tokens, lookup)?;
+        return (tokens.pop()? == ")").then_some(value);
+    }
+    if tokens.last() != Some(&"(") || !word.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        return word.parse().ok().or_else(|| lookup(word));
+    }
+    tokens.pop();
+    let a = sum(tokens, lookup)?;
+    let mut rest = vec![];
+    while tokens.last() == Some(&",") {
+        tokens.pop();
+        rest.push(sum(tokens, lookup)?);
+    }
+    if tokens.pop()? != ")" {
+        return None;
+    }
+    match (word, &rest[..]) {
+        ("cdiv", [b]) if a >= 0 && *b > 0 => Some(a / b + i64::from(a % b > 0)),
+        ("above", [b]) => Some(i64::from(a > *b)),
+        ("min", [b]) => Some(a.min(*b)),
+        ("max", [b]) => Some(a.max(*b)),
+        _ => None,
+    }
+}

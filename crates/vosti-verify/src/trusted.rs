@@ -1,0 +1,191 @@
+//! What must I audit? This list and nothing else: the certificates' hash, `vosti verify --tcb`, `docs/trust.md` and the
+//! tree's rules are made from it. A file stands here if a mistake in it could make a wrong promise look proved.
+//!
+//! The order is the reading order of an audit. The list must never hold what only searches, prints or refutes; a test
+//! holds it against the folders, so that a new file is either here or in [`SEARCHES`].
+
+/// What a trusted file is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Room {
+    Promise,
+    Assumption,
+    Contract,
+    Meaning,
+    Rule,
+    Admission,
+    Wiring,
+}
+
+impl Room {
+    pub const ALL: [Room; 7] =
+        [Room::Promise, Room::Assumption, Room::Contract, Room::Meaning, Room::Rule, Room::Admission, Room::Wiring];
+
+    /// What a reader looks for there.
+    pub fn question(self) -> &'static str {
+        match self {
+            Room::Promise => "What is promised?",
+            Room::Assumption => "What is assumed of devices and samplers?",
+            Room::Contract => "What does a kernel promise, and how is that read?",
+            Room::Meaning => "What does a kernel's text mean?",
+            Room::Rule => "By which rules is a kernel proved?",
+            Room::Admission => "Which proof discharges which op of a model?",
+            Room::Wiring => "Which memory is which parameter?",
+        }
+    }
+
+    /// What watches the room, besides readers.
+    pub fn watched_by(self) -> &'static str {
+        match self {
+            Room::Promise => "examples that it accepts and refuses, proved with the core; mutants that weaken it",
+            Room::Assumption => "a verified device that meets it; device laws on every real device (`vosti laws`)",
+            Room::Contract => "a second reader in the replays; the fuzzer, which changes contracts too",
+            Room::Meaning => {
+                "an independent evaluator of the TTIR text; the executor against the interpreter, bit for bit"
+            }
+            Room::Rule => "broken kernels that must be refused; the fuzzer: what is proved is run",
+            Room::Admission => "bundles that must be refused; the determinism suite",
+            Room::Wiring => "device laws, the determinism suite",
+        }
+    }
+}
+
+/// A file to audit.
+pub struct Trusted {
+    /// From the repository's root.
+    pub path: &'static str,
+    pub room: Room,
+    /// What it decides.
+    pub decides: &'static str,
+    pub text: &'static str,
+    /// A change of it makes every certificate stale: it decides what is proved of a kernel.
+    pub in_certificates: bool,
+}
+
+impl Trusted {
+    /// Lines that are neither empty nor comments.
+    pub fn lines(&self) -> usize {
+        self.text.lines().filter(|line| !line.trim().is_empty() && !line.trim().starts_with("//")).count()
+    }
+}
+
+macro_rules! trusted {
+    ($($room:ident $certificates:literal $path:literal $decides:literal,)*) => {
+        &[$(Trusted {
+            path: $path,
+            room: Room::$room,
+            decides: $decides,
+            text: include_str!(concat!("../../../", $path)),
+            in_certificates: $certificates,
+        }),*]
+    };
+}
+
+/// Everything that must be audited. `true`: the certificates' hash covers it.
+pub const TRUSTED: &[Trusted] = trusted![
+    Promise false "crates/vosti-core/src/spec.rs" "the statement of the theorem",
+    Promise false "crates/vosti-core/src/proof/trace.rs" "what an operation may do, and what a client sees of it (`next`, `events`)",
+    Promise false "crates/vosti-core/src/effects.rs" "what each operation does",
+    Promise false "crates/vosti-core/src/premises.rs" "what the array holds that kernels read of a step",
+    Assumption false "crates/vosti-core/src/seam.rs" "the contracts of `Device` and `Sampler`",
+    Contract true "kernels/src/contract.rs" "roles, shapes and grids of the contracts in `kernels/*.py`",
+    Contract true "kernels/src/expr.rs" "the arithmetic of extents and grids",
+    Contract true "crates/vosti-verify/src/problem.rs" "what a contract says of a kernel's parameters",
+    Contract true "crates/vosti-verify/src/geometry.toml" "the extents of the kernels' buffers",
+    Contract true "crates/vosti-verify/src/premises.rs" "which premises a shape has, and of which constants",
+    Contract true "crates/vosti-verify/src/world.rs" "what the core guarantees about a step's metadata",
+    Contract false "crates/vosti-verify/src/case.rs" "the same for a kernel of one's own",
+    Meaning true "crates/vosti-tile/src/parse.rs" "TTIR text to a syntax tree",
+    Meaning true "crates/vosti-tile/src/lift.rs" "operations of control flow",
+    Meaning true "crates/vosti-tile/src/lift/simple.rs" "all other operations",
+    Meaning true "crates/vosti-tile/src/build.rs" "types, shapes and constants of operations",
+    Meaning true "crates/vosti-tile/src/ir.rs" "the operations of tile IR",
+    Meaning false "crates/vosti-tile/src/numerics/mod.rs" "casts, comparison, products and sums of pairs",
+    Meaning false "crates/vosti-tile/src/numerics/fold.rs" "the order of sums",
+    Meaning false "crates/vosti-tile/src/numerics/math.rs" "exponentials, roots",
+    Meaning false "crates/vosti-tile/src/numerics/mode.rs" "denormals and rounding of the processor",
+    Meaning false "crates/vosti-tile/src/numerics/soft.rs" "fused multiply-add where a processor has none",
+    Rule true "crates/vosti-verify/src/verify.rs" "the statement that is proved of a kernel",
+    Rule true "crates/vosti-verify/src/prover.rs" "what is assumed where",
+    Rule true "crates/vosti-verify/src/run.rs" "what an index, a mask or a pointer is",
+    Rule true "crates/vosti-verify/src/integers.rs" "integer operations and reshapes as terms",
+    Rule true "crates/vosti-verify/src/term.rs" "simplification of integer and boolean terms",
+    Rule true "crates/vosti-verify/src/quantify.rs" "what it means that any lane of a mask is true",
+    Rule true "crates/vosti-verify/src/unary.rs" "bounds, wrap-around, coverage, one writer",
+    Rule true "crates/vosti-verify/src/equal.rs" "which operand lanes must agree",
+    Rule true "crates/vosti-verify/src/loops.rs" "induction, and iterations that change nothing",
+    Rule true "crates/vosti-verify/src/memory.rs" "which loaded cells the contract calls equal",
+    Rule true "crates/vosti-verify/src/facts.rs" "zeros, minus infinity, finite cells",
+    Rule true "crates/vosti-verify/src/solve.rs" "which questions need the solver",
+    Rule true "crates/vosti-verify/src/solver.rs" "SMT-LIB text, and which answers are believed",
+    Rule true "crates/vosti-verify/src/process.rs" "what a solver said",
+    Rule true "crates/vosti-verify/src/cache.rs" "which recorded answers are believed",
+    Admission false "crates/vosti-verify/src/certificate.rs" "what a certificate is bound to",
+    Admission false "crates/vosti-verify/src/record.rs" "which certificates are checked in",
+    Admission false "crates/vosti-verify/src/trusted.rs" "this list",
+    Admission false "crates/vosti/src/bundle.rs" "no op without a fresh certificate that fits it",
+    Admission false "crates/vosti/src/bundle/fit.rs" "which contract an op needs",
+    Admission false "crates/vosti/src/bundle/compose.rs" "when two launches are one op's",
+    Wiring false "crates/vosti-wiring/src/wiring.rs" "which buffer is bound to which parameter",
+    Wiring false "crates/vosti-wiring/src/step.rs" "which verified part of a step's array is whose",
+    Wiring false "crates/vosti-wiring/src/weights.rs" "which part of a weight is which row",
+];
+
+/// What lies beside trusted files and need not be audited, with the reason.
+pub const SEARCHES: &[(&str, &str)] = &[
+    ("crates/vosti-verify/src/certificate.schema.json", "the form of a certificate, for other readers"),
+    (
+        "crates/vosti-verify/src/inventory.rs",
+        "walks over kernels; one that it forgets has no certificate and is refused",
+    ),
+    ("crates/vosti-verify/src/lib.rs", "names the modules"),
+    ("crates/vosti-verify/src/mutate.rs", "makes wrong kernels for the fuzzer"),
+    ("crates/vosti-verify/src/mutate_contract.rs", "makes wrong contracts for the fuzzer"),
+    ("crates/vosti-verify/src/reading.rs", "the replays' own reading of contracts: it can refute and never prove"),
+    ("crates/vosti-verify/src/replay.rs", "runs a kernel twice: it can refute and never prove"),
+    ("crates/vosti-verify/src/replay_attend.rs", "the same for attention"),
+    ("crates/vosti-verify/src/show.rs", "tells a proof as a person would"),
+    ("crates/vosti-verify/src/tcb.rs", "prints this list"),
+    ("crates/vosti-verify/src/verdict.rs", "names of verdicts, obligations and assumptions"),
+    ("crates/vosti-tile/src/error.rs", "messages"),
+    ("crates/vosti-tile/src/generate.rs", "random kernels for tests"),
+    ("crates/vosti-tile/src/lib.rs", "names the modules"),
+    ("crates/vosti-tile/src/print.rs", "tile IR for people"),
+    ("crates/vosti-wiring/src/error.rs", "messages"),
+    ("crates/vosti-wiring/src/lib.rs", "names the modules"),
+    ("crates/vosti-wiring/src/uniform.rs", "random weights for benchmarks"),
+];
+
+/// What is trusted and is no file of ours.
+pub const OUTSIDE: &[&str] = &[
+    "Verus, Z3 and rustc; an answer of Z3 that is checked in is solved again by a seeded share",
+    "Triton's front end (Python source to TTIR): the checked-in TTIR is made again and compared in the tests",
+    "the CPU executor (`crates/vosti-cpu`): compared bit for bit with the interpreter of tile IR",
+    "the processor's keeping of the assumptions that certificates list: probed at start and by `vosti laws`",
+    "on a GPU, Triton's compiler, the driver and the hardware: compiled kernels are inspected, and no law has run there yet",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    #[test]
+    fn every_file_beside_a_trusted_one_is_listed_or_said_to_be_no_part_of_a_proof() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let listed: BTreeSet<&str> = TRUSTED.iter().map(|t| t.path).chain(SEARCHES.iter().map(|s| s.0)).collect();
+        assert_eq!(listed.len(), TRUSTED.len() + SEARCHES.len(), "a file is listed twice");
+        for folder in ["crates/vosti-verify/src", "crates/vosti-tile/src", "crates/vosti-wiring/src"] {
+            for entry in std::fs::read_dir(root.join(folder)).unwrap() {
+                let name = entry.unwrap().file_name().into_string().unwrap();
+                let path = format!("{folder}/{name}");
+                assert!(!name.contains('.') || listed.contains(path.as_str()), "{path}: trusted, or why not?");
+            }
+        }
+    }
+
+    #[test]
+    fn the_list_is_in_reading_order() {
+        assert!(TRUSTED.is_sorted_by_key(|trusted| trusted.room));
+    }
+}

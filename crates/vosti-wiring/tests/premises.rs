@@ -1,0 +1,388 @@
+//! The premises of kernel proofs hold of what a step's metadata say: the kernel verifier's own facts (`World`), evaluated on
+//! arrays that were filled in from plans of a core. What the core proves of the same arrays is `vosti-core`'s `premises.rs`;
+//! if either side drifts, a fact is false here.
+
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use std::collections::HashMap;
+use vosti_core::*;
+use vosti_kernels::{Role, Shape};
+use vosti_verify::Problem;
+use vosti_verify::term::{Bounds, Node, Term, Terms};
+use vosti_verify::world::World;
+use vosti_wiring::{Metadata, Size, image};
+
+const ROWS: usize = 700;
+const CONTEXT: u32 = 2000;
+const PAGES: usize = 90;
+const VOCAB: u32 = 50;
+
+/// Computes nothing: plans alone matter here.
+struct Idle;
+
+impl Device for Idle {
+    type Logits = ();
+    type Top = ();
+
+    fn rows_max(&self) -> usize {
+        ROWS
+    }
+
+    fn selected_max(&self) -> usize {
+        ROWS
+    }
+
+    fn pages(&self, _: usize) -> usize {
+        PAGES
+    }
+
+    fn top_max(&self) -> usize {
+        1
+    }
+
+    fn clear(&mut self) {}
+
+    fn run(&mut self, _: &Program, _: &StepPlan) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn logits(&self, _: usize) -> &() {
+        &()
+    }
+
+    fn best(&self, _: usize) -> Token {
+        7
+    }
+
+    fn top(&self, _: usize) -> &() {
+        &()
+    }
+}
+
+struct Seven;
+
+impl Sampler for Seven {
+    type Logits = ();
+    type Top = ();
+    type State = ();
+
+    fn vocab(&self) -> u32 {
+        VOCAB
+    }
+
+    fn sample(&self, _: &mut (), _: &()) -> (Token, bool) {
+        (7, false)
+    }
+
+    fn reads(&self, _: &()) -> Reads {
+        Reads::Best
+    }
+
+    fn sample_best(&self, _: &mut (), _: Token) -> (Token, bool) {
+        (7, false)
+    }
+
+    fn sample_top(&self, _: &mut (), _: &()) -> (Token, bool) {
+        (7, false)
+    }
+}
+
+const WINDOW: u32 = 37;
+
+/// Two groups: all keys, and a window of 37.
+fn program() -> Program {
+    let buffer = |width, rows| BufferDecl { width, dtype: Dtype::F32, rows };
+    let group = |window| GroupDecl { window, kv_heads: 1, head_dim: 16 };
+    let store = |layer| Op::StoreKv { k: 0, ins: vec![0], layer };
+    let attend = |layer, out, window| Op::Attend { k: 0, q: 0, layer, out, window };
+    Program {
+        ops: vec![
+            Op::Embed { k: 0, out: 0 },
+            store(0),
+            attend(0, 1, None),
+            store(1),
+            attend(1, 2, Some(WINDOW)),
+            Op::Rowwise { k: 0, ins: vec![2], outs: vec![3], rows: RowSet::Selected },
+        ],
+        buffers: vec![
+            buffer(4, RowSet::All),
+            buffer(4, RowSet::All),
+            buffer(4, RowSet::All),
+            buffer(VOCAB, RowSet::Selected),
+        ],
+        groups: vec![group(None), group(Some(WINDOW))],
+        layers: vec![LayerDecl { group: 0 }, LayerDecl { group: 1 }],
+        logits: 3,
+        vocab: VOCAB,
+        context: CONTEXT,
+        kernels: 1,
+    }
+}
+
+/// Any requests, any rows of each, with drafts, with pages behind windows given back.
+fn plan_something(core: &mut Core<Idle, Seven>, live: &mut Vec<RequestId>, rng: &mut Xoshiro256PlusPlus) {
+    let mut below = |n: usize| (rng.next_u64() % n as u64) as usize;
+    if live.len() < 9 && below(2) == 0 {
+        let long = below(3) == 0;
+        let len = 1 + below(90) + if long { 520 } else { 0 };
+        let prompt = (0..len).map(|_| below(VOCAB as usize) as Token).collect();
+        live.push(core.admit(prompt, 0, ()).unwrap());
+    }
+    for id in live.iter().copied() {
+        let end = core.request(id).unwrap().history().len() + 3;
+        for group in 0..2 {
+            if below(2) == 0 {
+                core.release_behind(id, group).unwrap();
+            }
+            while core.request(id).unwrap().table(group).len() * PAGE < end && core.take_page(id, group).is_ok() {}
+        }
+    }
+    core.plan_begin().unwrap();
+    for id in live.iter().copied() {
+        let request = core.request(id).unwrap();
+        let left = request.history().len() - request.cached();
+        let rows = if below(3) == 0 { 1 + below(left) } else { left };
+        let drafts = vec![7; if rows == left { below(3) } else { 0 }];
+        let select = [Select::Last, Select::All][below(2)];
+        if below(5) > 0 {
+            // Where there is no room the request waits.
+            let _ = core.plan_rows(id, rows, &drafts, select);
+        }
+    }
+}
+
+/// A kernel whose premises are looked at, and what its parameters are bound to.
+struct Reader {
+    problem: Problem,
+    /// Of its layer.
+    group: usize,
+    tiling: usize,
+    size: Size,
+}
+
+fn reader(stem: &str, group: usize, tiling: usize, size: Size) -> Reader {
+    Reader { problem: Problem::of_stem(stem).unwrap(), group, tiling, size }
+}
+
+const ATTEND: &str = "attend-f32-BQ32-D32-GP2-HEADS4-KV_HEADS2-PAGE64-SCALE1.0-SOFTCAP0.0-WINDOW37";
+const PART: &str = "attend_part-f32-BQ16-D16-GP4-HEADS6-KV_HEADS2-PAGE64-ROWS512-SCALE0.25-SOFTCAP0.0-SPLIT128";
+const COMBINE: &str = "attend_combine-f32-BQ16-D16-HEADS6-KV_HEADS2-ROWS512-SPLIT128";
+const STORE: &str = "store_kv-f32-BM64-D32-EPS1e-6-KV_HEADS1-K_OFFSET128-NORM1-PAGE64-STRIDE192-V_NORM0-V_OFFSET160";
+const GATHER: &str = "gather-f32-BH64-BM64-H64-K128";
+const EMBED: &str = "embed-bf16-BH1024-BM16-H2560-SCALE50.59644256269407-V262208";
+
+fn tilings() -> Vec<Tiling> {
+    let tiling = |height, group, first, end| Tiling { height, group, first, end };
+    vec![tiling(32, 1, 0, usize::MAX), tiling(16, 0, 0, 512), tiling(16, 0, 512, 1024)]
+}
+
+fn readers() -> Vec<Reader> {
+    let rope = vosti_kernels::ttir_stems().into_iter().find(|stem| stem.starts_with("rope_q-f32")).unwrap();
+    vec![
+        reader(ATTEND, 1, 0, Size::Tiles(0)),
+        reader(PART, 0, 1, Size::Tiles(1)),
+        reader(PART, 0, 2, Size::Tiles(2)),
+        reader(COMBINE, 0, 2, Size::Tiles(2)),
+        reader(STORE, 0, 0, Size::Rows),
+        reader(STORE, 1, 0, Size::Rows),
+        reader(EMBED, 0, 0, Size::Rows),
+        reader(rope, 0, 0, Size::Rows),
+        reader(GATHER, 0, 0, Size::Selected),
+    ]
+}
+
+/// Metadata roles, the names of their functions in a world, and the arrays that the wiring binds them to.
+fn metas(reader: &Reader) -> Vec<(Role, &'static str, Meta)> {
+    let Reader { group, tiling, .. } = *reader;
+    vec![
+        (Role::Tokens, "tokens@L", Meta::Tokens),
+        (Role::Positions, "positions@L", Meta::Positions),
+        (Role::RowIndex, "row_index@L", Meta::RowIndex),
+        (Role::Slots, "slots@L", Meta::Slots { group }),
+        (Role::PageTable, "page_table@L", Meta::PageTables),
+        (Role::TileTable, "tile_table@L", Meta::TileTable { tiling }),
+        (Role::TileRow, "tile_row@L", Meta::TileRow { tiling }),
+        (Role::TileRows, "tile_rows@L", Meta::TileRows { tiling }),
+        (Role::TilePos, "tile_pos@L", Meta::TilePos { tiling }),
+    ]
+}
+
+/// The values of one filled array, for the terms of a world.
+struct Values<'a> {
+    cells: &'a [i32],
+    sizes: HashMap<String, i128>,
+    arrays: HashMap<&'static str, usize>,
+}
+
+impl Values<'_> {
+    fn of(&self, t: &Terms, term: Term) -> i128 {
+        let of = |term: &Term| self.of(t, *term);
+        match t.node(term) {
+            Node::Linear { c, parts } => c + parts.iter().map(|(term, k)| of(term) * k).sum::<i128>(),
+            Node::Var { name, .. } => self.sizes[name],
+            // Facts also speak of arrays that the kernel does not have: those are anything that is allowed, here zeros.
+            Node::Apply { function, args, .. } => self
+                .arrays
+                .get(function.as_str())
+                .map_or(0, |start| self.cells[start + usize::try_from(of(&args[0])).unwrap()].into()),
+            Node::Product(a, b) => of(a) * of(b),
+            Node::Div(a, d) => of(a).div_euclid(*d),
+            Node::Mod(a, d) => of(a).rem_euclid(*d),
+            Node::Ite(c, a, b) => of(if of(c) == 1 { a } else { b }),
+            Node::Bool(b) => (*b).into(),
+            Node::BoolVar(name) => panic!("an unknown fact {name}"),
+            Node::Le(a) => (of(a) <= 0).into(),
+            Node::Zero(a) => (of(a) == 0).into(),
+            Node::Not(a) => 1 - of(a),
+            Node::And(all) => all.iter().all(|a| of(a) == 1).into(),
+            Node::Or(all) => all.iter().any(|a| of(a) == 1).into(),
+        }
+    }
+
+    /// Within the bounds that a variable or an array's element is declared with.
+    fn bounded(&self, t: &Terms, term: Term) -> bool {
+        let (value, (lo, hi)): (i128, Bounds) = match t.node(term) {
+            Node::Var { bounds, .. } | Node::Apply { bounds, .. } => (self.of(t, term), *bounds),
+            _ => return true,
+        };
+        lo.is_none_or(|lo| lo <= value) && hi.is_none_or(|hi| value <= hi)
+    }
+}
+
+/// How many of a kernel's premises were looked at; the first that does not hold is an error.
+fn premises(reader: &Reader, plan: &StepPlan, metadata: &Metadata<Vec<i32>>, cells: &[i32]) -> Result<usize, String> {
+    let (mut t, extent) = (Terms::default(), metadata.extent(reader.size));
+    let world = World::new(&mut t, &reader.problem, "L");
+    let metas: Vec<_> = metas(reader).into_iter().filter(|(role, ..)| reader.problem.role(*role).is_some()).collect();
+    let attends = reader.problem.shape.attends() || reader.problem.shape == Shape::AttendCombine;
+    let tiling = &tilings()[reader.tiling];
+    let rows = match reader.size {
+        Size::Selected => plan.selected().len(),
+        _ if attends => plan.rows().min(tiling.end).saturating_sub(tiling.first),
+        _ => plan.rows(),
+    };
+    if rows == 0 {
+        assert_eq!(extent.tiles, 0, "launches without rows have no programs");
+        return Ok(0);
+    }
+    let table_len = metadata.place(Meta::PageTables).len();
+    let size = |name: &str, value: usize| (name.to_string(), value as i128);
+    let sizes = HashMap::from([
+        size("rows@L", rows),
+        size("packed@L", plan.rows()),
+        size("context", CONTEXT as usize),
+        size("pages@L", PAGES),
+        size("tiles@L", extent.tiles.max(1)),
+        size("table_len@L", if metas.iter().any(|m| m.0 == Role::PageTable) { table_len } else { TABLE_MAX }),
+        size("length@L", extent.length.max(1)),
+    ]);
+    let arrays = metas.iter().map(|(_, name, meta)| (*name, metadata.place(*meta).start)).collect();
+    let values = Values { cells, sizes, arrays };
+    // Every element of every array that the kernel may load: of tiles those of few, for each is held against each.
+    let mut question = vec![world.rows, world.packed, world.context, world.pages, world.table_len, world.length];
+    for (role, _, meta) in &metas {
+        let len = match role {
+            Role::PageTable => table_len,
+            Role::TileTable | Role::TileRow | Role::TileRows | Role::TilePos => extent.tiles,
+            _ => rows,
+        };
+        assert!(len <= metadata.place(*meta).len(), "{role:?}");
+        let most = if matches!(role, Role::PageTable) { len } else { len.min(60) };
+        for i in (len - most..len).chain(0..most.min(4)) {
+            let index = t.int(i as i128);
+            question.push(world.read(&mut t, *role, index).unwrap());
+        }
+    }
+    let facts = world.facts(&mut t, &question);
+    for term in t.reachable(&question) {
+        if !values.bounded(&t, term) {
+            return Err(format!("{:?} is {}", t.node(term), values.of(&t, term)));
+        }
+    }
+    match facts.iter().find(|fact| values.of(&t, **fact) != 1) {
+        Some(fact) => Err(format!("{:?}", t.node(*fact))),
+        None => Ok(facts.len() + question.len()),
+    }
+}
+
+/// A core's plans, each filled in and packed, with room for more rows and without.
+fn filled(steps: usize, seed: u64, mut look: impl FnMut(&StepPlan, &Metadata<Vec<i32>>)) {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let mut core = Core::new(Idle, Seven, program()).unwrap();
+    let image = image(&program(), &tilings(), ROWS, ROWS).unwrap();
+    let len = image.len();
+    let mut metadata = Metadata::new(image, vec![-9; len]);
+    let mut live = vec![];
+    for _ in 0..steps {
+        plan_something(&mut core, &mut live, &mut rng);
+        if core.plan().sequences().is_empty() {
+            core.plan_cancel().unwrap();
+            live.drain(..).for_each(|id| core.abort(id).unwrap());
+            continue;
+        }
+        let plan = core.plan();
+        let single = plan.rows().max(plan.selected().len());
+        metadata.fill(plan).unwrap();
+        look(plan, &metadata);
+        for room in [None, Some(single), Some((single + 20).min(ROWS))] {
+            metadata.pack(plan, room).unwrap();
+            look(plan, &metadata);
+        }
+        core.run().unwrap();
+        core.commit().unwrap();
+        live.retain(|id| !core.complete(*id));
+    }
+}
+
+#[test]
+fn what_kernels_are_proved_under_holds_of_every_filled_step() {
+    let readers = readers();
+    let mut seen = vec![0; readers.len()];
+    filled(40, 1, |plan, metadata| {
+        for (reader, seen) in readers.iter().zip(&mut seen) {
+            *seen += premises(reader, plan, metadata, metadata.array())
+                .unwrap_or_else(|why| panic!("{}: {why}", reader.problem.name));
+        }
+    });
+    assert!(seen.iter().all(|seen| *seen > 100), "premises that were looked at: {seen:?}");
+}
+
+/// The array that a damage is in, the element, and what stands there then.
+type Damage = fn(&StepPlan, &Metadata<Vec<i32>>) -> (Meta, usize, i32);
+
+#[test]
+fn a_damaged_array_breaks_a_premise() {
+    let all = readers();
+    // Reader, and its damage.
+    let damages: [(usize, &str, Damage); 8] = [
+        (1, "a page outside the pool", |_, _| (Meta::PageTables, 0, PAGES as i32)),
+        (1, "no page where one is seen", |_, m| {
+            (Meta::PageTables, m.array()[m.place(Meta::TileTable { tiling: 1 }).start] as usize, -1)
+        }),
+        (0, "a table past the end", |_, m| (Meta::TileTable { tiling: 0 }, 0, m.place(Meta::PageTables).len() as i32)),
+        (0, "a row in two tiles", |p, _| {
+            (Meta::TileRow { tiling: 0 }, 0, i32::from(p.sequences().len() > 1 || p.rows() > 32))
+        }),
+        (0, "too many rows", |_, _| (Meta::TileRows { tiling: 0 }, 0, 33)),
+        (1, "a position past the context", |_, _| (Meta::TilePos { tiling: 1 }, 0, CONTEXT as i32)),
+        (4, "a slot outside the pool", |_, _| (Meta::Slots { group: 0 }, 0, (PAGES * PAGE) as i32)),
+        (4, "two rows of one slot", |p, m| {
+            (Meta::Slots { group: 0 }, 0, m.array()[m.place(Meta::Slots { group: 0 }).start + p.rows() - 1])
+        }),
+    ];
+    let mut broken = [0; 8];
+    filled(12, 2, |plan, metadata| {
+        if plan.rows() < 2 || plan.sequences().len() < 2 {
+            return;
+        }
+        for ((reader, _, damage), broken) in damages.iter().zip(&mut broken) {
+            let (meta, element, value) = damage(plan, metadata);
+            let mut cells = metadata.array().clone();
+            cells[metadata.place(meta).start + element] = value;
+            *broken += usize::from(premises(&all[*reader], plan, metadata, &cells).is_err());
+        }
+    });
+    for ((_, what, _), broken) in damages.iter().zip(broken) {
+        assert!(broken > 0, "{what}: every premise still holds");
+    }
+}

@@ -1,0 +1,46 @@
+//! `cargo xtask trust`: the page of what must be audited, made from the verifier's own list. It writes no fact of its own.
+
+use crate::root;
+use anyhow::Result;
+use vosti_verify::tcb;
+use vosti_verify::trusted::{OUTSIDE, Room, TRUSTED, Trusted};
+
+/// Where the page lies.
+pub const PAGE: &str = "docs/trust.md";
+
+/// Writes the page.
+pub fn run() -> Result<()> {
+    std::fs::write(root().join(PAGE), page())?;
+    println!("{PAGE}");
+    Ok(())
+}
+
+/// The page's text.
+pub fn page() -> String {
+    let mut out = String::from(
+        "<!-- made by `cargo xtask trust` from crates/vosti-verify/src/trusted.rs -->\n\
+         # What must be audited\n\n\
+         Whoever believes these files and the list at the end believes the promise; machines check the rest. The order is a \
+         reading\norder. `vosti verify --tcb` prints the same list and counts lines. A change of a file marked * makes every kernel certificate \
+         stale.\n",
+    );
+    for room in Room::ALL {
+        out += &format!(
+            "\n## {}\n\nWatched by {}.\n\n| file | decides |\n| --- | --- |\n",
+            room.question(),
+            room.watched_by()
+        );
+        for file in TRUSTED.iter().filter(|file| file.room == room) {
+            let star = if file.in_certificates { " *" } else { "" };
+            let Trusted { path, decides, .. } = file;
+            out += &format!("| [`{path}`](../{path}){star} | {decides} |\n");
+        }
+    }
+    out += "\n## Trusted besides\n\n";
+    OUTSIDE.iter().for_each(|line| out += &format!("- {line}\n"));
+    out += "\n## Each clause of the seam\n\n| clause | discharged by | law |\n| --- | --- | --- |\n";
+    for clause in tcb::seam() {
+        out += &format!("| {} | {} | `{}` |\n", clause.sentence, clause.by, clause.law);
+    }
+    out
+}
