@@ -49,6 +49,7 @@ pub enum Place {
     Chat,
     Text,
     StreamOptions,
+    StructuredOutputs,
     Message,
     Part,
     Call,
@@ -62,6 +63,7 @@ impl Place {
         match self {
             Self::Completion | Self::Chat | Self::Text => &[],
             Self::StreamOptions => &["stream_options"],
+            Self::StructuredOutputs => &["structured_outputs"],
             Self::Message => &["messages", "*"],
             Self::Part => &["messages", "*", "content", "*"],
             Self::Call => &["messages", "*", "tool_calls", "*"],
@@ -152,15 +154,7 @@ pub const FIELDS: &[Foreign] = rows! {
         priority: Vllm Sglang, Any, "requests are served in order";
         stream_interval: Vllm, Any, "each token is sent as it comes";
         ngram_corpus_id: Sglang, Any, "drafts change no answer";
-        min_tokens: Vllm Sglang, ZERO, "forbid the end with logit_bias, or use ignore_eos";
-        structured_outputs: Vllm, Null, "use response_format";
-        guided_json: Vllm, Null, "use response_format";
-        guided_regex: Vllm, Null, "use response_format with a JSON schema";
-        guided_choice: Vllm, Null, "use response_format with a JSON schema";
-        guided_grammar: Vllm, Null, "use response_format with a JSON schema";
-        json_schema: Sglang, Null, "use response_format";
-        regex: Sglang, Null, "use response_format with a JSON schema";
-        ebnf: Sglang, Null, "use response_format with a JSON schema";
+        ebnf: Sglang, Null, "use structured_outputs.grammar, in Lark's notation";
         guided_decoding_backend: Vllm, Any, "llguidance holds answers to grammars";
         guided_whitespace_pattern: Vllm, Null, "say it in the schema with x-guidance";
     }
@@ -192,10 +186,6 @@ pub const FIELDS: &[Foreign] = rows! {
         return_meta_info: Sglang, FALSE, "usage and finish_reason have it";
         task: Sglang, Null, "say it in the prompt";
         input_ids: Sglang, Null, "use /v1/completions";
-        continue_final_message: Vllm Sglang, FALSE, "render the prompt yourself and use /v1/completions";
-        chat_template: Vllm, Null, "the model's own is used";
-        include_reasoning: Vllm, TRUE, "an answer is given out as the model wrote it";
-        separate_reasoning: Sglang, TRUE, "an answer is given out as the model wrote it";
         stream_reasoning: Sglang, TRUE, "an answer is streamed as it comes";
     }
     Text {
@@ -205,6 +195,13 @@ pub const FIELDS: &[Foreign] = rows! {
     StreamOptions {
         include_obfuscation: OpenAi, Any, "chunks are not padded";
         continuous_usage_stats: Vllm Sglang, FALSE, "the last chunk has the usage";
+    }
+    StructuredOutputs {
+        structural_tag: Vllm, Null, "use tools";
+        whitespace_pattern: Vllm, Null, "say it in the schema with x-guidance";
+        disable_fallback: Vllm, Any, "llguidance holds answers to grammars";
+        disable_any_whitespace: Vllm, Any, "JSON comes on one line";
+        disable_additional_properties: Vllm, FALSE, "say it in the schema";
     }
     Message {
         annotations: OpenAi Vllm, EMPTY_LIST, "the server does not search";

@@ -6,6 +6,7 @@
 pub mod body;
 pub mod chat;
 pub mod completions;
+pub mod conversation;
 mod error;
 pub mod fields;
 pub mod foreign;
@@ -15,6 +16,7 @@ pub mod models;
 pub mod prepare;
 pub mod state;
 pub mod tokenize;
+pub mod turn;
 pub mod usage;
 
 pub use error::{ApiError, ErrorBody, ErrorObject};

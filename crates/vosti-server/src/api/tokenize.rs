@@ -1,9 +1,10 @@
 //! `/tokenize` and `/detokenize`, as vLLM has them.
 
 use super::body::{Body, Payload};
+use super::chat::ChatRequest;
 use super::foreign::Place;
 use super::messages::{Message, Tool};
-use super::{ApiError, ErrorBody, chat};
+use super::{ApiError, ErrorBody, conversation};
 use crate::app::App;
 use axum::Json;
 use axum::extract::State;
@@ -72,27 +73,31 @@ pub async fn tokenize(
     State(app): State<Arc<App>>,
     Payload(request): Payload<TokenizeRequest>,
 ) -> Result<Json<TokenizeResponse>, ApiError> {
-    let _busy = app.arrive();
+    let arrival = app.arrive();
     let service = app.service()?;
     super::prepare::check_model(&app, request.model.as_deref())?;
-    let work = move || {
-        let (text, special) = match (request.prompt, request.messages) {
-            (Some(text), None) => (text, true),
-            (None, Some(messages)) => {
-                let messages = super::messages::list(messages)?;
-                let tools = super::messages::tools(request.tools, None, None)?;
-                let options = chat::options(request.add_generation_prompt, None, request.chat_template_kwargs)?;
-                (chat::render(&service, &messages, tools.as_ref(), options)?, false)
-            }
-            _ => return Err(ApiError::field("prompt", "give either prompt or messages")),
-        };
-        let special = request.add_special_tokens.unwrap_or(special);
-        let tokens = chat::encode(&service, &text, special, "prompt")?;
-        let name = |token: &u32| service.tokenizer().token_name(*token).unwrap_or_default();
-        let token_strs = request.return_token_strs.unwrap_or(false).then(|| tokens.iter().map(name).collect());
-        Ok(TokenizeResponse { count: tokens.len(), max_model_len: service.identity.context, tokens, token_strs })
+    let tokens = match (request.prompt, request.messages) {
+        (Some(text), None) => {
+            let (service, special) = (service.clone(), request.add_special_tokens.unwrap_or(true));
+            app.prepare(move || conversation::encode(&service, &text, special, "prompt")).await?
+        }
+        (None, Some(messages)) => {
+            let conversation = ChatRequest {
+                messages,
+                tools: request.tools,
+                add_generation_prompt: request.add_generation_prompt,
+                add_special_tokens: request.add_special_tokens,
+                chat_template_kwargs: request.chat_template_kwargs,
+                ..ChatRequest::default()
+            };
+            conversation::prompt(app.clone(), conversation).await?
+        }
+        _ => return Err(ApiError::field("prompt", "give either prompt or messages")),
     };
-    app.prepare(work).await.map(Json)
+    drop(arrival);
+    let name = |token: &u32| service.tokenizer().token_name(*token).unwrap_or_default();
+    let token_strs = request.return_token_strs.unwrap_or(false).then(|| tokens.iter().map(name).collect());
+    Ok(Json(TokenizeResponse { count: tokens.len(), max_model_len: service.identity.context, tokens, token_strs }))
 }
 
 /// Tokens to text. Control tokens have none; what is no UTF-8 is replaced.

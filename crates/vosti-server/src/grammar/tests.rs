@@ -236,3 +236,37 @@ fn the_cache_is_bounded_and_keeps_what_is_used() {
     let key = blake3::hash(numbered(0).write().expect("a grammar").as_bytes());
     assert!(grammars.cached(&key).is_some());
 }
+
+#[test]
+fn a_regular_expression_a_choice_and_a_grammar_are_kept_to() {
+    let regex = Grammar::Regex("[a-c]{2}/\\d+\\/x".into());
+    let choice = Grammar::Choice(vec!["yes\n".into(), "\"no\"".into()]);
+    let lark = Grammar::Lark("start: \"a\" b+\nb: /[xy]/ \".\"".into());
+    for (grammar, good, bad) in [
+        (&regex, &["ab/1/x", "cc/007/x"][..], &["ab/1", "ab1/x", "dd/1/x", ""][..]),
+        (&choice, &["yes\n", "\"no\""], &["yes", "no", ""]),
+        (&lark, &["ax.", "ax.y."], &["a", "ax", "b"]),
+    ] {
+        assert!(good.iter().all(|text| allows(grammar, text)), "{grammar:?}");
+        assert!(!bad.iter().any(|text| allows(grammar, text)), "{grammar:?}");
+        assert!(good.iter().all(|text| allows(&grammar.clone().after(Some(Thinking::May)), text)), "{grammar:?}");
+        for (thinking, before) in [(Thinking::May, "<think>hm</think>\n\n"), (Thinking::Begun, "\nh<m </think>")] {
+            let thoughtful = grammar.clone().after(Some(thinking));
+            assert!(good.iter().all(|text| allows(&thoughtful, &format!("{before}{text}"))), "{thoughtful:?}");
+            assert!(!bad.iter().any(|text| allows(&thoughtful, &format!("{before}{text}"))), "{thoughtful:?}");
+        }
+    }
+    for wrong in [Grammar::Regex("(".into()), Grammar::Choice(vec![]), Grammar::Lark("start: nothing".into())] {
+        let error = grammars().compile(&wrong).err().expect("refused").to_string();
+        assert!(error.starts_with("structured_outputs."), "{error}");
+    }
+}
+
+#[test]
+fn calls_may_come_after_thoughts() {
+    let call = "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>";
+    let grammar = tools(Choice::Auto, true).after(Some(Thinking::May));
+    for good in ["Hi.".to_string(), call.into(), format!("<think>a <tool_call> b</think>\n\nNow.{call}")] {
+        assert!(allows(&grammar, &good), "{good:?}");
+    }
+}

@@ -9,6 +9,7 @@ pub mod reader;
 pub mod shape;
 
 use super::json_rule;
+use super::thought::OPEN;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use shape::Format;
@@ -108,8 +109,9 @@ impl Tools {
         &self.choice
     }
 
-    /// In llguidance's notation: calls, and under `Auto` text that does not hold the mark of a call, or text up to it.
-    pub(super) fn grammar(&self) -> String {
+    /// In llguidance's notation: calls, and under `Auto` text that does not hold the mark of a call, or text up to it. If
+    /// `thoughts` may come before, no text begins as they do: the lexer would not know which of the two it reads.
+    pub(super) fn grammar(&self, thoughts: bool) -> String {
         let shape = self.format.shape();
         let callable = |function: &&Function| match &self.choice {
             Choice::Named(name) => function.name == *name,
@@ -120,14 +122,15 @@ impl Tools {
         let several = self.parallel && !matches!(self.choice, Choice::Named(_));
         let more = shape.next.filter(|_| several).map(|next| format!("({} function)*", literal(next)));
         let (mark, pattern) = (literal(shape.mark), escaped(shape.mark));
+        let any = if thoughts { format!("/(?s:.*)/ & ~/{}(?s:.*)/", escaped(OPEN)) } else { "/(?s:.*)/".into() };
         let mut rules = match self.choice {
             Choice::Auto if shape.anywhere => {
-                let text = format!("TEXT: /(?s:.*)/ & ~/(?s:.*){pattern}(?s:.*)/\n");
-                let before = format!("before[suffix={mark}]: /(?s:.*)/\n");
+                let text = format!("TEXT: {any} & ~/(?s:.*){pattern}(?s:.*)/\n");
+                let before = format!("before[suffix={mark}]: {any}\n");
                 format!("start: TEXT | before calls\n{text}{before}")
             }
             Choice::Auto => {
-                let text = format!("TEXT: /(?s:.*)/ & ~/{pattern}(?s:.*)/\n");
+                let text = format!("TEXT: {any} & ~/{pattern}(?s:.*)/\n");
                 format!("start: TEXT | {mark} calls\n{text}")
             }
             Choice::Required | Choice::Named(_) => format!("start: {mark} calls\n"),

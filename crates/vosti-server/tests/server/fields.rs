@@ -103,6 +103,7 @@ fn asking(row: &Foreign, value: Value) -> (&'static str, Value) {
             chat("x"),
             json!({"messages": [{"role": "assistant", "content": [{"type": "text", "text": "x"}], "tool_calls": [call]}]}),
         ),
+        Place::StructuredOutputs => with(chat("x"), json!({"structured_outputs": {}})),
         Place::Tool | Place::Function => with(chat("x"), json!({"tools": [tool]})),
         Place::Completion | Place::Chat => chat("x"),
     };

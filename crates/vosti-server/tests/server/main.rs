@@ -2,6 +2,7 @@
 
 mod answers;
 mod common;
+mod conversations;
 mod documents;
 mod fields;
 mod hostile;

@@ -127,6 +127,7 @@ fn config(arguments: &Serve) -> Result<ServerConfig> {
             UnknownFields::Refuse => vosti_server::UnknownFields::Refuse,
             UnknownFields::Warn => vosti_server::UnknownFields::Warn,
         },
+        trust_chat_template: arguments.trust_request_chat_template,
         cors_origins: Origins::parse(&arguments.cors_origin).context("--cors-origin")?,
     })
 }
