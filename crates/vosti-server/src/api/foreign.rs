@@ -13,6 +13,7 @@ pub enum Engine {
     OpenAi,
     Vllm,
     Sglang,
+    Anthropic,
     /// LiteLLM, LangChain and others that translate between APIs.
     Clients,
 }
@@ -23,6 +24,7 @@ impl Engine {
             Self::OpenAi => "OpenAI",
             Self::Vllm => "vLLM",
             Self::Sglang => "SGLang",
+            Self::Anthropic => "Anthropic",
             Self::Clients => "clients",
         }
     }
@@ -55,13 +57,25 @@ pub enum Place {
     Call,
     Tool,
     Function,
+    /// A request of the Responses API.
+    Responses,
+    ResponsesText,
+    ResponsesItem,
+    ResponsesTool,
+    /// A request of the Messages API.
+    Messages,
+    MessagesSystem,
+    MessagesBlock,
+    /// In the result of a call.
+    MessagesText,
+    MessagesTool,
 }
 
 impl Place {
     /// From the request's own members down; `*` is every entry of a list.
     pub fn path(self) -> &'static [&'static str] {
         match self {
-            Self::Completion | Self::Chat | Self::Text => &[],
+            Self::Completion | Self::Chat | Self::Text | Self::Responses | Self::Messages => &[],
             Self::StreamOptions => &["stream_options"],
             Self::StructuredOutputs => &["structured_outputs"],
             Self::Message => &["messages", "*"],
@@ -69,6 +83,12 @@ impl Place {
             Self::Call => &["messages", "*", "tool_calls", "*"],
             Self::Tool => &["tools", "*"],
             Self::Function => &["tools", "*", "function"],
+            Self::ResponsesText => &["text"],
+            Self::ResponsesItem => &["input", "*"],
+            Self::ResponsesTool | Self::MessagesTool => &["tools", "*"],
+            Self::MessagesSystem => &["system", "*"],
+            Self::MessagesBlock => &["messages", "*", "content", "*"],
+            Self::MessagesText => &["messages", "*", "content", "*", "content", "*"],
         }
     }
 }
@@ -235,6 +255,83 @@ pub const FIELDS: &[Foreign] = rows! {
     Function {
         cache_control: Clients, Any, "every prefix is cached";
         defer_loading: Vllm Sglang, FALSE, "the model is told of every tool";
+    }
+    Responses {
+        background: OpenAi, FALSE, "the response comes on the request's connection";
+        context_management: OpenAi, EMPTY_LIST, "send what the model is to see";
+        conversation: OpenAi, Null, "nothing is kept between turns: send the whole conversation";
+        previous_response_id: OpenAi, Null, "nothing is kept between turns: send the whole conversation";
+        prompt: OpenAi, Null, "no prompts are kept here";
+        include: OpenAi, Any, "a response has all there is";
+        max_tool_calls: OpenAi, Any, "the server calls no tools itself";
+        metadata: OpenAi, Any, "nothing is kept after the answer";
+        store: OpenAi, Any, "nothing is kept after the answer";
+        moderation: OpenAi, Null, "the server does not moderate";
+        prompt_cache_key: OpenAi, Any, "every prefix is cached; use cache_salt to separate them";
+        prompt_cache_options: OpenAi, Any, "every prefix is cached; use cache_salt to separate them";
+        prompt_cache_retention: OpenAi, Any, "prefixes stay as long as there is room";
+        safety_identifier: OpenAi, Any, "the server keeps no record of users";
+        user: OpenAi, Any, "the server keeps no record of users";
+        service_tier: OpenAi, Any, "requests are served alike";
+        stream_options: OpenAi, Any, "events are not padded";
+        top_logprobs: OpenAi, ZERO, "use /v1/chat/completions";
+        truncation: OpenAi, These(&["\"disabled\""]), "shorten the conversation yourself";
+    }
+    ResponsesText {
+        verbosity: OpenAi, These(&["\"medium\""]), "say it in the prompt";
+    }
+    ResponsesItem {
+        id: OpenAi, Any, "items have their order";
+        status: OpenAi, Any, "an item is taken as it is";
+        phase: OpenAi, Any, "an item is taken as it is";
+        summary: OpenAi, Any, "a thought's content is what the template sees";
+        encrypted_content: OpenAi, Any, "thoughts are not encrypted here";
+        caller: OpenAi, Any, "the template sees the call";
+        namespace: OpenAi, Null, "give each function its own name";
+    }
+    ResponsesTool {
+        defer_loading: OpenAi, FALSE, "the model is told of every tool";
+        allowed_callers: OpenAi, These(&["[\"direct\"]"]), "the model calls its tools";
+        output_schema: OpenAi, Any, "results are taken as they come";
+    }
+    Messages {
+        cache_control: Anthropic, Any, "every prefix is cached";
+        container: Anthropic, Null, "the server runs no code";
+        context_management: Anthropic, Null, "send what the model is to see";
+        diagnostics: Anthropic, Null, "receipts say how an answer came about: vosti_digest";
+        inference_geo: Anthropic, Any, "the server is where it is";
+        mcp_servers: Anthropic, EMPTY_LIST, "the server calls no tools itself";
+        metadata: Anthropic, Any, "the server keeps no record of users";
+        output_config: Anthropic, EMPTY_OBJECT, "use /v1/chat/completions and response_format";
+        service_tier: Anthropic, Any, "requests are served alike";
+        speed: Anthropic, Any, "requests are served alike";
+        user_profile_id: Anthropic, Any, "the server keeps no record of users";
+        workspace_id: Anthropic, Any, "the server keeps no record of users";
+    }
+    MessagesSystem {
+        cache_control: Anthropic, Any, "every prefix is cached";
+        citations: Anthropic, EMPTY_LIST, "answers cite nothing";
+    }
+    MessagesBlock {
+        cache_control: Anthropic, Any, "every prefix is cached";
+        citations: Anthropic, EMPTY_LIST, "answers cite nothing";
+        caller: Anthropic, Any, "the template sees the call";
+        toolset_name: Anthropic, Null, "give each function its own name";
+        source: Anthropic, Null, "images and documents are not supported: send text";
+    }
+    MessagesText {
+        cache_control: Anthropic, Any, "every prefix is cached";
+        citations: Anthropic, EMPTY_LIST, "answers cite nothing";
+        source: Anthropic, Null, "images and documents are not supported: send text";
+    }
+    MessagesTool {
+        type: Anthropic, These(&["\"custom\""]), "the server calls no tools itself";
+        cache_control: Anthropic, Any, "every prefix is cached";
+        strict: Anthropic, Any, "the schema is always kept to";
+        eager_input_streaming: Anthropic, Any, "arguments are streamed as they come";
+        defer_loading: Anthropic, FALSE, "the model is told of every tool";
+        allowed_callers: Anthropic, These(&["[\"direct\"]"]), "the model calls its tools";
+        input_examples: Anthropic, EMPTY_LIST, "put them into the description";
     }
 };
 

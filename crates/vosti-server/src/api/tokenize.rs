@@ -100,6 +100,45 @@ pub async fn tokenize(
     Ok(Json(TokenizeResponse { count: tokens.len(), max_model_len: service.identity.context, tokens, token_strs }))
 }
 
+/// What a client needs to tokenize and render as this server does.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct TokenizerInfo {
+    /// `TokenizersBackend`: what Hugging Face calls a `tokenizer.json`.
+    pub tokenizer_class: &'static str,
+    /// Begins a text, if the model has such a token.
+    pub bos_token: Option<String>,
+    /// Ends one.
+    pub eos_token: Option<String>,
+    /// The same as `eos_token`: answers are never padded.
+    pub pad_token: Option<String>,
+    /// The chat template's text; a base model has none.
+    pub chat_template: Option<String>,
+    /// Most tokens of prompt and answer together.
+    pub model_max_length: usize,
+    pub vocab_size: u32,
+}
+
+/// The tokenizer's special tokens and the chat template.
+#[utoipa::path(get, path = "/tokenizer_info", tag = "tokens", security(("key" = [])),
+    responses((status = 200, body = TokenizerInfo), (status = 503, body = ErrorBody)))]
+pub async fn info(State(app): State<Arc<App>>) -> Result<Json<TokenizerInfo>, ApiError> {
+    let service = app.service()?;
+    let (tokenizer, template) = (service.tokenizer(), service.language.chat().ok());
+    let name = |token: Option<u32>| token.and_then(|token| tokenizer.token_name(token));
+    // Several tokens may end an answer; the template knows which one the model was trained with.
+    let own = template.map(|template| template.special_tokens().1.to_string()).filter(|text| !text.is_empty());
+    let eos_token = own.or_else(|| name(tokenizer.eos().next()));
+    Ok(Json(TokenizerInfo {
+        tokenizer_class: "TokenizersBackend",
+        bos_token: name(tokenizer.bos()),
+        pad_token: eos_token.clone(),
+        eos_token,
+        chat_template: template.map(|template| template.source().to_string()),
+        model_max_length: service.identity.context,
+        vocab_size: service.identity.vocab,
+    }))
+}
+
 /// Tokens to text. Control tokens have none; what is no UTF-8 is replaced.
 #[utoipa::path(post, path = "/detokenize", tag = "tokens", request_body = DetokenizeRequest, security(("key" = [])),
     responses((status = 200, body = DetokenizeResponse), (status = "4XX", body = ErrorBody), (status = 503, body = ErrorBody)))]

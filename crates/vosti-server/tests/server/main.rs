@@ -7,5 +7,6 @@ mod documents;
 mod fields;
 mod hostile;
 mod load;
+mod other_apis;
 mod refusals;
 mod sockets;
