@@ -265,7 +265,7 @@ fn premises(reader: &Reader, plan: &StepPlan, metadata: &Metadata<Vec<i32>>, cel
         assert_eq!(extent.tiles, 0, "launches without rows have no programs");
         return Ok(0);
     }
-    let table_len = metadata.place(Meta::PageTables).len();
+    let table_len = metadata.used() - metadata.place(Meta::PageTables).start;
     let size = |name: &str, value: usize| (name.to_string(), value as i128);
     let sizes = HashMap::from([
         size("rows@L", rows),
@@ -359,7 +359,9 @@ fn a_damaged_array_breaks_a_premise() {
         (1, "no page where one is seen", |_, m| {
             (Meta::PageTables, m.array()[m.place(Meta::TileTable { tiling: 1 }).start] as usize, -1)
         }),
-        (0, "a table past the end", |_, m| (Meta::TileTable { tiling: 0 }, 0, m.place(Meta::PageTables).len() as i32)),
+        (0, "a table past the end", |_, m| {
+            (Meta::TileTable { tiling: 0 }, 0, (m.used() - m.place(Meta::PageTables).start) as i32)
+        }),
         (0, "a row in two tiles", |p, _| {
             (Meta::TileRow { tiling: 0 }, 0, i32::from(p.sequences().len() > 1 || p.rows() > 32))
         }),
