@@ -98,6 +98,8 @@ pub fn case(stem: &str, rows: usize, seed: u64) -> Case {
         _ => 0,
     };
     let width = ["K", "N", "H", "STRIDE"].iter().map(|n| int(n)).max().unwrap().max(int("HEADS") * int("D"));
+    // Queries, keys and values of a row are side by side.
+    let width = width.max(int("Q") + 2 * int("KV"));
     // Rows of logits.
     let width = if width == 0 || spec.kernel == "topk_part" { int("V").max(width) } else { width };
     let (kv, d, page, bq) = (int("KV_HEADS").max(1), int("D").max(1), int("PAGE").max(1), int("BQ").max(1));

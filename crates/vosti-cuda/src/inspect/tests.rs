@@ -132,7 +132,7 @@ fn each_breach_in_the_texts_is_refused_by_name() {
         ),
         (ttir, "%rows: !tt.ptr<i32> {tt.divisibility = 16 : i32}", "%rows: !tt.ptr<i32>", "parameter rows is not"),
         (ttir, "%w: !tt.ptr<bf16>", "%w: !tt.ptr<f32>", "TTIR is not understood"),
-        (ttir, "%out", "%result", "parameter out of the contract is `result: bf16`"),
+        (ttir, "%out", "%result", "takes `result: bf16` where the contract has `out: bf16`"),
         (ptx, ".target sm_90a", ".target sm_90", "assembled for sm_90, not for sm_90a"),
         (ptx, ".target", ".tarmac", "no .target"),
         (ptx, ".visible .entry linear(", ".visible .entry other() { }\n.visible .entry linear(", "several kernels"),
