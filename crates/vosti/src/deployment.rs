@@ -3,7 +3,6 @@
 //! The fingerprint covers what can change a bit of an answer or its length (the program's context), and nothing else: not the
 //! thread count, not the pool, not the policy. Two deployments with one fingerprint give one answer.
 
-use crate::bundle::{Bundle, BundleError, manifest};
 use crate::check::{CheckError, Facts, Setup, Subject, prompts};
 use crate::device::{self, AnyDevice, Gpu, On};
 use crate::source::Source;
@@ -15,15 +14,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use thiserror::Error;
+use vosti_admission::{Bundle, BundleError, limits, manifest};
 use vosti_core::{PAGE, Program};
 pub use vosti_cpu::THREADS_MAX;
 use vosti_cpu::isa::Isa;
 use vosti_cpu::{Config, CpuDevice, CpuError, WeightCache};
 use vosti_cuda::{CudaDevice, CudaError, DriverError, Pages};
 use vosti_engine::{Engine, EngineError, Event, Policy};
-use vosti_kernels::{Act, ttir_hash};
+use vosti_kernels::{Act, CPU, ttir_hash};
 use vosti_model::{ModelError, ModelPlan, PlanOptions, Recipe, Text};
-use vosti_verify::problem::limit;
 use vosti_wiring::{TensorData, Uniform, WeightError, Weights};
 
 /// Why a model could not be deployed.
@@ -101,12 +100,10 @@ impl Default for Room {
 
 /// So many sequences that are decoded at once are a crowd ([`Options::crowded`]).
 pub const CROWD: usize = 5;
-/// The kernels' target on this machine's processor.
-pub const TARGET: &str = "cpu";
 /// Whether a target's programs list each row's largest logits. From a GPU rows have to be brought; the processor has them at hand
 /// and finds what it wants of one sooner than the kernels do (SmolLM2-135M: 7.3 ms a token, and 9.6 by lists).
 pub fn lists(target: &str) -> bool {
-    target != TARGET
+    target != CPU
 }
 /// Of a GPU's memory that weights and buffers leave free: what keys and values get if nobody says. Modules, recorded
 /// graphs and the driver itself take some.
@@ -152,8 +149,8 @@ impl Deployment {
         let (bundle, target, hardware) = match options.on {
             On::Cpu => {
                 let bundle = Bundle::open(options.bundle.as_deref())?;
-                bundle.check_target(TARGET)?;
-                (bundle, TARGET.to_string(), Hardware::Cpu { weights: Arc::default() })
+                bundle.check_target(CPU)?;
+                (bundle, CPU.to_string(), Hardware::Cpu { weights: Arc::default() })
             }
             On::Gpu(open) => {
                 let gpu = open()?;
@@ -309,7 +306,7 @@ impl Deployment {
     /// As [`Deployment::device`], for another program over the model's bindings and weights.
     pub fn device_for(&self, program: &Program, room: &Room) -> Result<AnyDevice, DeployError> {
         let (context, groups) = (self.program().context as usize, self.program().groups.len());
-        if let Some(what) = unproved(room.rows_max, context, groups) {
+        if let Some(what) = limits::unproved(room.rows_max, context, groups) {
             return Err(DeployError::Unproved(what));
         }
         // More bytes than an address has room for.
@@ -432,17 +429,6 @@ fn give_back() {
 /// log-probabilities or drafts are wanted; the engine makes more steps of what selects more.
 fn selected_max(room: &Room) -> usize {
     room.rows_max.min(SELECTED_MAX)
-}
-
-/// What no proof covers of steps of up to `rows` rows, in words. The page tables of all groups are one array.
-fn unproved(rows: usize, context: usize, groups: usize) -> Option<String> {
-    let all = || {
-        let (entries, most) = ((rows * groups * context.div_ceil(PAGE)) as i128, limit::TABLE);
-        (entries > most).then(|| {
-            format!("{entries} page table entries in a step, {groups} groups', and kernels are proved for up to {most}")
-        })
-    };
-    limit::exceeded(rows, context, PAGE).or_else(all)
 }
 
 /// What an instruction set is called.
@@ -577,21 +563,5 @@ impl Subject for Real {
             Ok(output) => Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_string())),
             Err(error) => Err(failed(error.to_string())),
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn page_tables_of_all_groups_are_within_what_is_proved() {
-        let (rows, context) = (1 << 14, PAGE << 14);
-        assert_eq!(unproved(rows, context, 1), None);
-        let both = unproved(rows, context, 2).unwrap();
-        assert!(both.starts_with("536870912 page table entries in a step, 2 groups', and"), "{both}");
-        assert_eq!(unproved(rows / 2, context, 2), None);
-        assert!(unproved(2 * rows, context, 1).unwrap().contains("page table entries"));
-        assert!(unproved(1, context * 1000, 9).unwrap().contains("tokens of context"));
     }
 }

@@ -5,7 +5,6 @@
 //! of the verified `vosti-core`. Read ARCHITECTURE.md next.
 
 pub mod bench;
-pub mod bundle;
 pub mod catalogue;
 pub mod check;
 pub mod deployment;

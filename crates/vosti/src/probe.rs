@@ -6,7 +6,6 @@
 
 mod dump;
 
-use crate::bundle::Bundle;
 use crate::deployment::{DeployError, Deployment, Room};
 use crate::device::AnyDevice;
 use crate::watch::Watch;
@@ -15,6 +14,7 @@ use serde::Serialize;
 use std::cell::Cell;
 use std::io;
 use std::path::{Path, PathBuf};
+use vosti_admission::Bundle;
 use vosti_cpu::isa::Isa;
 use vosti_cpu::layout::Layout;
 use vosti_cpu::plan::compile;

@@ -1,7 +1,7 @@
 //! Attention whose keys are split is admitted only if its two launches' contracts are together the op's: each condition of
 //! the composition rule, broken once, is refused by name.
 
-use vosti::bundle::{Bundle, compose, fit};
+use vosti_admission::{Bundle, launch_pair, op_contract};
 use vosti_core::Op;
 use vosti_kernels::{Act, Binding, Const, Role, Scratch, Shape};
 use vosti_model::{ModelPlan, PlanOptions};
@@ -22,7 +22,7 @@ fn attends(op: &Op) -> bool {
 
 fn binding(plan: &mut ModelPlan) -> &mut Binding {
     let op = plan.program.ops.iter().find(|op| attends(op)).unwrap();
-    &mut plan.bindings[fit::binding_of(op) as usize]
+    &mut plan.bindings[op_contract::binding_of(op) as usize]
 }
 
 fn halves() -> (Problem, Problem) {
@@ -116,11 +116,11 @@ fn a_second_launch_that_does_not_go_on_where_the_first_stops_is_refused() {
         ("a AttendPart after a AttendCombine is no attention", std::mem::swap),
     ];
     let (part, combine) = halves();
-    compose::check(&part, &combine).unwrap();
+    launch_pair::check(&part, &combine).unwrap();
     for (why, change) in changes {
         let (mut part, mut combine) = halves();
         change(&mut part, &mut combine);
-        refused(compose::check(&part, &combine), why);
+        refused(launch_pair::check(&part, &combine), why);
     }
 }
 
@@ -145,7 +145,7 @@ fn launches_that_are_not_those_two_in_that_order_are_refused() {
     }
     // Of what does not attend no two launches are one op.
     let mut plan = plan("cpu");
-    let split = fit::binding_of(plan.program.ops.iter().find(|op| attends(op)).unwrap());
+    let split = op_contract::binding_of(plan.program.ops.iter().find(|op| attends(op)).unwrap());
     let Op::Embed { k, .. } = &mut plan.program.ops[0] else { panic!("the first op embeds") };
     *k = split;
     refused(bundle.admit(&plan), "op 0 (Embed) runs 2 launches");
@@ -168,22 +168,31 @@ fn each_of_the_two_needs_its_own_certificate() {
 fn a_launch_that_is_not_its_part_of_the_op_is_refused() {
     let plan = plan("cpu");
     let scratch = plan.bindings.iter().find(|b| b.launches.len() == 2).unwrap().scratch.clone();
-    let bound = |stage| fit::Bound { stage, weights: vec![], scratch: &scratch, act: Act::Bf16 };
+    let bound = |stage| op_contract::Bound { stage, weights: vec![], scratch: &scratch, act: Act::Bf16 };
     let op = plan.program.ops.iter().find(|op| attends(op)).unwrap();
     let (mut part, mut combine) = halves();
-    fit::check(&plan.program, op, &part, &bound(Shape::AttendPart)).unwrap();
-    fit::check(&plan.program, op, &combine, &bound(Shape::AttendCombine)).unwrap();
+    op_contract::check(&plan.program, op, &part, &bound(Shape::AttendPart)).unwrap();
+    op_contract::check(&plan.program, op, &combine, &bound(Shape::AttendCombine)).unwrap();
 
     let Op::Attend { k, q, layer, out, .. } = op else { panic!("it attends") };
     let windowed = Op::Attend { k: *k, q: *q, layer: *layer, out: *out, window: Some(64) };
     for (problem, stage) in [(&part, Shape::AttendPart), (&combine, Shape::AttendCombine)] {
-        refused(fit::check(&plan.program, &windowed, problem, &bound(stage)), "no window, the op has a window of 64");
+        refused(
+            op_contract::check(&plan.program, &windowed, problem, &bound(stage)),
+            "no window, the op has a window of 64",
+        );
     }
     // Both write the output, each its rows.
     let out = part.role(Role::Out(0)).unwrap();
     part.buffers.remove(out);
-    refused(fit::check(&plan.program, op, &part, &bound(Shape::AttendPart)), "no parameter is the op's output 0");
+    refused(
+        op_contract::check(&plan.program, op, &part, &bound(Shape::AttendPart)),
+        "no parameter is the op's output 0",
+    );
     let out = combine.role(Role::Out(0)).unwrap();
     combine.buffers.remove(out);
-    refused(fit::check(&plan.program, op, &combine, &bound(Shape::AttendCombine)), "no parameter is the op's output 0");
+    refused(
+        op_contract::check(&plan.program, op, &combine, &bound(Shape::AttendCombine)),
+        "no parameter is the op's output 0",
+    );
 }

@@ -3,7 +3,7 @@
 //! The engine's proof assumes of each op what a contract's shape promises (`vosti-core/src/seam.rs`), over the
 //! program's own buffers, groups and window. A proved contract of another shape, or over other extents, discharges
 //! nothing. The check goes role by role; no kernel is known by name. Where an op is two launches, each is checked for its
-//! part here, and `compose.rs` says whether the two are the op.
+//! part here, and `launch_pair.rs` says whether the two are the op.
 
 use vosti_core::{Dtype, Op, PAGE, Program, RowSet};
 use vosti_kernels::{Act, Role, Scratch, Shape};

@@ -1,9 +1,7 @@
 //! No op runs a kernel without a fresh certificate that fits it: each way to be wrong is refused by name.
 
-mod common;
-
-use vosti::bundle::manifest::Model;
-use vosti::bundle::{Bundle, BundleError};
+use vosti_admission::manifest::Model;
+use vosti_admission::{Bundle, BundleError, op_contract};
 use vosti_core::{Dtype, Op};
 use vosti_kernels::{Act, Const};
 use vosti_model::{ModelPlan, PlanOptions};
@@ -31,7 +29,7 @@ fn bundle() -> Bundle {
 
 fn kernel_of(plan: &ModelPlan, wanted: impl Fn(&Op) -> bool) -> (usize, String) {
     let index = plan.program.ops.iter().position(wanted).unwrap();
-    let k = vosti::bundle::fit::binding_of(&plan.program.ops[index]) as usize;
+    let k = op_contract::binding_of(&plan.program.ops[index]) as usize;
     (index, plan.bindings[k].launches[0].spec.to_string())
 }
 
@@ -117,7 +115,7 @@ fn a_forged_certificate_is_refused() {
 #[test]
 fn an_op_bound_to_a_kernel_of_another_shape_is_refused() {
     let find = |plan: &ModelPlan, wanted: fn(&Op) -> bool| {
-        vosti::bundle::fit::binding_of(plan.program.ops.iter().find(|op| wanted(op)).unwrap())
+        op_contract::binding_of(plan.program.ops.iter().find(|op| wanted(op)).unwrap())
     };
     let plan = gemma();
     let embed = find(&plan, |op| matches!(op, Op::Embed { .. }));
@@ -134,7 +132,7 @@ fn an_op_bound_to_a_kernel_of_another_shape_is_refused() {
     ];
     for (name, other, part) in cases {
         let mut plan = gemma();
-        let op = plan.program.ops.iter_mut().find(|op| vosti::bundle::fit::name(op) == name).unwrap();
+        let op = plan.program.ops.iter_mut().find(|op| op_contract::name(op) == name).unwrap();
         match op {
             Op::Embed { k, .. } | Op::Rowwise { k, .. } | Op::StoreKv { k, .. } | Op::Attend { k, .. } => *k = other,
         }
@@ -215,7 +213,7 @@ fn an_op_of_several_launches_is_refused() {
 fn a_specialisation_that_nobody_proved_is_refused() {
     let mut plan = gemma();
     let (index, _) = kernel_of(&plan, |op| matches!(op, Op::Attend { window: Some(_), .. }));
-    let k = vosti::bundle::fit::binding_of(&plan.program.ops[index]) as usize;
+    let k = op_contract::binding_of(&plan.program.ops[index]) as usize;
     plan.bindings[k].launches[0].spec.constants.insert("WINDOW".into(), Const::Int(513));
     let kernel = plan.bindings[k].launches[0].spec.to_string();
     refused(bundle().admit(&plan), &["no certificate", &kernel]);
@@ -307,46 +305,4 @@ fn a_bundle_with_other_text_and_right_hashes_is_refused_by_its_certificate() {
     let error = read.admit(&plan).unwrap_err();
     let BundleError::Certificate { error, .. } = error else { panic!("{error}") };
     assert!(matches!(*error, CertificateError::Stale { what: "TTIR", .. }), "{error}");
-}
-
-#[test]
-fn a_prepared_model_runs_with_the_same_bits_and_another_is_refused_in_one_line() {
-    let place = tempfile::tempdir().unwrap();
-    let (model, bundle) = (place.path().join("model"), place.path().join("bundle"));
-    std::fs::create_dir(&model).unwrap();
-    common::tiny(&model);
-    let vosti = |arguments: &[&str]| {
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_vosti"));
-        let out = command.args(arguments).args(["--model", model.to_str().unwrap()]).output().unwrap();
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        (out.status.code(), text(&out.stdout), text(&out.stderr))
-    };
-    let folder = bundle.to_str().unwrap();
-    let prepare = |extra: &[&str]| {
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_vosti"));
-        let out = command.args(["prepare", model.to_str().unwrap(), "-o", folder]).args(extra).output().unwrap();
-        (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned())
-    };
-    assert_eq!(prepare(&[]).0, Some(0));
-    let (code, why) = prepare(&[]);
-    assert!(code == Some(2) && why.contains("--force") && why.lines().count() == 1, "{why}");
-    assert_eq!(prepare(&["--force"]).0, Some(0));
-    let (code, why) = prepare(&["--force", "--target", "abacus"]);
-    assert!(code == Some(2) && why.contains("abacus") && why.lines().count() == 1, "{why}");
-
-    let ask = ["generate", "hello", "-n", "8", "--seed", "7", "--ignore-eos"];
-    let plain = vosti(&ask);
-    assert_eq!(plain.0, Some(0), "{}", plain.2);
-    let bundled = vosti(&[&ask[..], &["--bundle", folder]].concat());
-    assert_eq!((bundled.0, &bundled.1), (Some(0), &plain.1), "{}", bundled.2);
-    let fingerprint = |text: &str| text.lines().find(|l| l.starts_with("fingerprint")).map(str::to_string);
-    assert!(fingerprint(&plain.2).is_some() && fingerprint(&plain.2) == fingerprint(&bundled.2));
-
-    let weights = model.join("model.safetensors");
-    let mut bytes = std::fs::read(&weights).unwrap();
-    *bytes.last_mut().unwrap() ^= 1;
-    std::fs::write(&weights, bytes).unwrap();
-    let (code, _, why) = vosti(&[&ask[..], &["--bundle", folder]].concat());
-    let lines: Vec<&str> = why.lines().filter(|l| l.starts_with("vosti: ")).collect();
-    assert!(code == Some(2) && lines.len() == 1 && lines[0].contains("another model"), "{why}");
 }

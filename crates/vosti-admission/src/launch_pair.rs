@@ -10,8 +10,8 @@
 //!   equal outputs; outputs at other positions are left alone.
 //!
 //! They chain to what the op promises if both mean the same by a row, its position, a split, a cell and the output, and if
-//! the second reads nothing else. That is what is checked here; that each launch does what the op allows is `fit.rs`'s
-//! business. Scratch is the op's own: nothing runs between its launches, and each of an op's scratches is another buffer.
+//! the second reads nothing else. That is what is checked here; that each launch does what the op allows is
+//! `op_contract.rs`'s business. Scratch is the op's own: nothing runs between its launches, and each of an op's scratches is another buffer.
 
 use vosti_kernels::{Role, Shape};
 use vosti_verify::Problem;

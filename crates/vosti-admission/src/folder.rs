@@ -3,14 +3,14 @@
 //! Written beside its place and renamed into it, so that there is never half a bundle. Read as untrusted: every file
 //! must have the manifest's hash. That its kernels are proved is for [`Bundle::admit`] to say.
 
-use super::manifest::{FORMAT, File, Kernel, Launch, Manifest, Model, Program};
-use super::{Bundle, BundleError, plan_hash};
-use crate::deployment::TARGET;
+use crate::bundle::{Bundle, plan_hash};
+use crate::error::BundleError;
+use crate::manifest::{FORMAT, File, Kernel, Launch, Manifest, Model, Program};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 use vosti_core::PAGE;
 use vosti_cuda::Image;
-use vosti_kernels::{parse_stem, ttir_hash};
+use vosti_kernels::{CPU, parse_stem, ttir_hash};
 use vosti_model::ModelPlan;
 use vosti_verify::Certificate;
 
@@ -144,7 +144,7 @@ impl Bundle {
                     put(folder, "cubin", format!("cubin/{kernel}.cubin"), &image.cubin)?,
                     put(folder, "launch", format!("launch/{kernel}.json"), image.record_json().as_bytes())?,
                 ]),
-                None if target == TARGET => {}
+                None if target == CPU => {}
                 None => return Err(BundleError::Uncompiled { kernel, target: target.into() }),
             }
             kernels.push(Kernel { ttir_hash: ttir_hash(text).to_hex().to_string(), specialisation: kernel, files });

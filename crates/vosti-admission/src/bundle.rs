@@ -3,64 +3,29 @@
 //! There are two kinds, and one path for both: the built-in bundle (every checked-in kernel and certificate, part of
 //! this binary) and a folder that `vosti prepare` wrote for one model. [`Bundle::admit`] is where proofs and engine
 //! meet: a program whose ops are not all discharged is refused before a weight is loaded. What a device then runs is
-//! the text that was admitted. Read next: `bundle/fit.rs`, `bundle/compose.rs`, `bundle/store.rs`.
+//! the text that was admitted. Read next: `op_contract.rs`, `launch_pair.rs`, `folder.rs`.
 
-pub mod compose;
-pub mod fit;
-pub mod manifest;
-mod store;
-
-use self::manifest::Manifest;
+use crate::manifest::Manifest;
+use crate::{BundleError, launch_pair, op_contract};
 use std::collections::{BTreeMap, HashMap};
-use std::io;
 use std::path::{Path, PathBuf};
-use thiserror::Error;
 use vosti_cuda::Image;
 use vosti_kernels::Act;
 use vosti_model::ModelPlan;
 use vosti_verify::certificate::StandsFor;
-use vosti_verify::{CertificateError, Certificates, Problem, ProblemError, record};
-
-/// Why a program may not run on a bundle, or a bundle cannot be read or written.
-#[derive(Debug, Error)]
-pub enum BundleError {
-    #[error("{origin}: there is no certificate for kernel {kernel}; {remedy}")]
-    Missing { origin: String, kernel: String, remedy: &'static str },
-    #[error("{origin}: {error}; {remedy}")]
-    Certificate { origin: String, error: Box<CertificateError>, remedy: &'static str },
-    #[error("{origin}: {error}; {remedy}")]
-    Kernel { origin: String, error: Box<ProblemError>, remedy: &'static str },
-    #[error("{origin}: kernel {kernel} does not fit op {index} ({op}): {why}")]
-    Misfit { origin: String, kernel: String, op: &'static str, index: usize, why: String },
-    #[error("op {index} ({op}) runs {launches} launches; contracts cover one, or two that attend")]
-    Launches { op: &'static str, index: usize, launches: usize },
-    #[error("{folder}: it was prepared for another {what} ({found}, here {wanted}); run `vosti prepare` for this one")]
-    Foreign { folder: String, what: &'static str, found: String, wanted: String },
-    #[error("{folder} is no bundle: {why}; run `vosti prepare`")]
-    Damaged { folder: String, why: String },
-    #[error("{folder} was prepared for {found}, and this device is {wanted}; run `vosti prepare --target {wanted}`")]
-    Target { folder: String, found: String, wanted: String },
-    #[error("{kernel} is not compiled for {target}")]
-    Uncompiled { kernel: String, target: String },
-    #[error("{} exists; give another folder, or --force to replace a bundle", path.display())]
-    Exists { path: PathBuf },
-    #[error("{} exists and is not a bundle; give another folder", path.display())]
-    NotABundle { path: PathBuf },
-    #[error("{}: {error}", path.display())]
-    Io { path: PathBuf, error: io::Error },
-}
+use vosti_verify::{CertificateError, Certificates, Problem, record};
 
 /// Certified kernels.
 #[derive(Clone, Debug)]
 pub struct Bundle {
     /// None: built in.
-    folder: Option<PathBuf>,
-    manifest: Option<Manifest>,
-    certificates: Certificates,
+    pub(crate) folder: Option<PathBuf>,
+    pub(crate) manifest: Option<Manifest>,
+    pub(crate) certificates: Certificates,
     /// TTIR by specialisation; the built-in bundle has every checked-in text besides.
-    texts: BTreeMap<String, String>,
+    pub(crate) texts: BTreeMap<String, String>,
     /// What was compiled from the texts, for a GPU target.
-    images: BTreeMap<String, Image>,
+    pub(crate) images: BTreeMap<String, Image>,
 }
 
 impl Bundle {
@@ -137,7 +102,7 @@ impl Bundle {
         }
     }
 
-    fn wrong(&self, error: CertificateError) -> BundleError {
+    pub(crate) fn wrong(&self, error: CertificateError) -> BundleError {
         BundleError::Certificate { origin: self.origin(), error: error.into(), remedy: self.remedy() }
     }
 
@@ -148,17 +113,17 @@ impl Bundle {
         // What activations are: of the first launch, so every other must agree with it.
         let mut act: Option<Act> = None;
         for (index, op) in plan.program.ops.iter().enumerate() {
-            let binding = plan.bindings.get(fit::binding_of(op) as usize);
+            let binding = plan.bindings.get(op_contract::binding_of(op) as usize);
             let launches = binding.map_or(&[][..], |binding| &binding.launches);
-            let stages = compose::stages(fit::shape(op), launches.len()).ok_or(BundleError::Launches {
-                op: fit::name(op),
+            let stages = launch_pair::stages(op_contract::shape(op), launches.len()).ok_or(BundleError::Launches {
+                op: op_contract::name(op),
                 index,
                 launches: launches.len(),
             })?;
             let misfit = |kernel: &str, why: String| BundleError::Misfit {
                 origin: self.origin(),
                 kernel: kernel.into(),
-                op: fit::name(op),
+                op: op_contract::name(op),
                 index,
                 why,
             };
@@ -172,8 +137,9 @@ impl Bundle {
                     }
                     let weights = launch.weights.iter().map(|name| plan.weights.get(name)).collect();
                     let act = *act.get_or_insert(launch.spec.act);
-                    let bound = fit::Bound { stage: *stage, weights, scratch, act };
-                    fit::check(&plan.program, op, &problems[&kernel], &bound).map_err(|why| misfit(&kernel, why))?;
+                    let bound = op_contract::Bound { stage: *stage, weights, scratch, act };
+                    op_contract::check(&plan.program, op, &problems[&kernel], &bound)
+                        .map_err(|why| misfit(&kernel, why))?;
                     if kernel != first {
                         self.stands_for(&kernel, &problems[&first]).map_err(|why| misfit(&kernel, why))?;
                     }
@@ -181,7 +147,7 @@ impl Bundle {
                 kernels.push(first);
             }
             if let [first, second] = &kernels[..] {
-                compose::check(&problems[first], &problems[second]).map_err(|why| misfit(second, why))?;
+                launch_pair::check(&problems[first], &problems[second]).map_err(|why| misfit(second, why))?;
             }
         }
         Ok(())
