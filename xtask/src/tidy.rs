@@ -194,6 +194,8 @@ const DIRECTIONS: &[(&str, &[&str])] = &[
         &["vosti-core", "vosti-cuda", "vosti-kernels", "vosti-model", "vosti-tile", "vosti-verify"],
     ),
     ("crates/vosti-engine", &["vosti-core"]),
+    ("crates/vosti-progress", &[]),
+    ("crates/vosti-determinism", &["vosti-core", "vosti-engine", "vosti-progress"]),
     ("crates/vosti-server", &["vosti-core", "vosti-model", "vosti-engine"]),
 ];
 

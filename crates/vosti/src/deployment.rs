@@ -2,16 +2,19 @@
 //!
 //! The fingerprint covers what can change a bit of an answer or its length (the program's context), and nothing else: not the
 //! thread count, not the pool, not the policy. Two deployments with one fingerprint give one answer.
+//! Read next: `deployment/fingerprint.rs`.
 
-use crate::check::{CheckError, Facts, Setup, Subject, prompts};
+mod fingerprint;
+mod subject;
+
+pub use subject::DeploymentSubject;
+
 use crate::device::{self, AnyDevice, Gpu, On};
 use crate::source::Source;
-use crate::watch::Watch;
 use std::cell::Cell;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 use thiserror::Error;
 use vosti_admission::{Bundle, BundleError, limits, manifest};
@@ -20,9 +23,10 @@ pub use vosti_cpu::THREADS_MAX;
 use vosti_cpu::isa::Isa;
 use vosti_cpu::{Config, CpuDevice, CpuError, WeightCache};
 use vosti_cuda::{CudaDevice, CudaError, DriverError, Pages};
-use vosti_engine::{Engine, EngineError, Event, Policy};
-use vosti_kernels::{Act, CPU, ttir_hash};
+use vosti_engine::{EngineError, Policy};
+use vosti_kernels::{Act, CPU};
 use vosti_model::{ModelError, ModelPlan, PlanOptions, Recipe, Text};
+use vosti_progress::Progress;
 use vosti_wiring::{TensorData, Uniform, WeightError, Weights};
 
 /// Why a model could not be deployed.
@@ -137,7 +141,7 @@ pub struct Deployment {
 
 impl Deployment {
     /// Opens the file or folder, loads every weight once, and computes the fingerprint.
-    pub fn load(name: &str, path: &Path, options: &Options, watch: &dyn Watch) -> Result<Self, DeployError> {
+    pub fn load(name: &str, path: &Path, options: &Options, progress: &dyn Progress) -> Result<Self, DeployError> {
         let threads = match options.threads {
             Some(threads) => threads,
             // Respects affinity and cgroup quotas.
@@ -194,7 +198,7 @@ impl Deployment {
             hardware,
             fingerprint: String::new(),
         };
-        deployment.warm(watch)?;
+        deployment.warm(progress)?;
         let text = text.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         deployment.text = text?.map(Arc::new);
         deployment.fingerprint = deployment.identify()?;
@@ -274,30 +278,6 @@ impl Deployment {
         program.layers.iter().map(|l| layer(l.group)).sum()
     }
 
-    /// What the determinism suite has to know.
-    pub fn facts(&self) -> Facts {
-        let tokenizer = self.text.as_ref().map(|text| &text.tokenizer);
-        let mut bytes = Vec::new();
-        let special = tokenizer.into_iter().flat_map(|tokenizer| {
-            let words = tokenizer.vocabulary() as u32;
-            let special = |token: &u32| {
-                bytes.clear();
-                tokenizer.append_bytes(*token, &mut bytes);
-                *token >= words || bytes.is_empty()
-            };
-            (0..self.program().vocab).filter(special).collect::<Vec<_>>()
-        });
-        Facts {
-            model: self.name.clone(),
-            fingerprint: self.fingerprint.clone(),
-            vocab: self.program().vocab,
-            bos: tokenizer.and_then(|tokenizer| tokenizer.bos()),
-            special: special.collect(),
-            context: self.program().context as usize,
-            window: self.program().groups.iter().filter_map(|g| g.window).min().map(|w| w as usize),
-        }
-    }
-
     /// A device with an empty pool. Weights are shared with every other device of this deployment.
     pub fn device(&self, room: &Room) -> Result<AnyDevice, DeployError> {
         self.device_for(self.program(), room)
@@ -317,9 +297,9 @@ impl Deployment {
         self.make(program, room, None)
     }
 
-    fn make(&self, program: &Program, room: &Room, watch: Option<&Watched>) -> Result<AnyDevice, DeployError> {
+    fn make(&self, program: &Program, room: &Room, progress: Option<&Watched>) -> Result<AnyDevice, DeployError> {
         let groups = self.program().groups.len();
-        let source = Watching { source: &self.source, plan: &self.plan, watch };
+        let source = Watching { source: &self.source, plan: &self.plan, progress };
         let bindings = &self.plan.bindings;
         match &self.hardware {
             Hardware::Cpu { weights } => {
@@ -358,60 +338,14 @@ impl Deployment {
     }
 
     /// Loads every weight into the cache that all devices share.
-    fn warm(&self, watch: &dyn Watch) -> Result<(), DeployError> {
-        watch.stage(&format!("loading {}", self.name), self.plan.weights.values().filter_map(bytes).sum());
+    fn warm(&self, progress: &dyn Progress) -> Result<(), DeployError> {
+        progress.stage(&format!("loading {}", self.name), self.plan.weights.values().filter_map(bytes).sum());
         let room = Room { pages: Some(1), rows_max: 1, threads: Some(1), isa: None };
-        match self.make(self.program(), &room, Some(&Watched { watch, loaded: Cell::new(0) })) {
+        match self.make(self.program(), &room, Some(&Watched { progress, loaded: Cell::new(0) })) {
             Ok(_) => Ok(()),
-            Err(_) if watch.cancelled() => Err(DeployError::Interrupted),
+            Err(_) if progress.cancelled() => Err(DeployError::Interrupted),
             Err(error) => Err(error),
         }
-    }
-
-    /// Hashes, in a fixed order: binary, page size, program, kernels, files, numbers.
-    fn identify(&self) -> Result<String, DeployError> {
-        let mut hash = blake3::Hasher::new();
-        let mut put = |what: &str, bytes: &[u8]| {
-            hash.update(what.as_bytes()).update(&(bytes.len() as u64).to_le_bytes()).update(bytes);
-        };
-        put("vosti", env!("CARGO_PKG_VERSION").as_bytes());
-        put("dequantiser", &vosti_model::dequantise::VERSION.to_le_bytes());
-        put("page", &(PAGE as u64).to_le_bytes());
-        put("program", format!("{:?}", self.program()).as_bytes());
-        for launch in self.plan.bindings.iter().flat_map(|binding| &binding.launches) {
-            for spec in launch.specs() {
-                put("launch", format!("{spec} {:?}", launch.weights).as_bytes());
-                put("ttir", ttir_hash(self.bundle.ttir(&spec.to_string()).unwrap_or_default()).as_bytes());
-            }
-        }
-        if let Some(gpu) = self.gpu() {
-            let about = gpu.about();
-            put("gpu", format!("{} {} {:?} {}", self.target, about.name, about.capability, about.driver).as_bytes());
-            let images = self.bundle.images().values();
-            images.for_each(|image| put("cubin", image.record.hashes.cubin.as_bytes()));
-        }
-        // Weights, tokenizer and template are in the model's files.
-        self.files.files.iter().for_each(|file| put("file", file.blake3.as_bytes()));
-        put("numbers", self.numeric_probe()?.as_bytes());
-        Ok(format!("vosti-{}", &hash.finalize().to_hex()[..32]))
-    }
-
-    /// The logits of a few fixed tokens: dot, exp, casts and all, on this machine.
-    fn numeric_probe(&self) -> Result<blake3::Hash, DeployError> {
-        let mut hash = blake3::Hasher::new();
-        let facts = self.facts();
-        let room = Room { pages: Some(1), rows_max: 16, ..Room::default() };
-        let policy = Policy { rows_step_max: 16, prefix_cache: false, ..Policy::default() };
-        let mut engine = Engine::new(self.device(&room)?, self.program().clone(), policy)?;
-        let len = 12.min(facts.context - 3);
-        let prompt = prompts::prompt(&facts, 0, "numeric probe", len);
-        engine.submit(vosti_engine::Request::new(prompt, vosti_engine::Sampling::greedy(2)))?;
-        engine.run_until_idle(&mut |event| {
-            if let Event::Token { logits: Some(logits), .. } = event {
-                logits.iter().for_each(|x| _ = hash.update(&x.to_bits().to_le_bytes()));
-            }
-        })?;
-        Ok(hash.finalize())
     }
 }
 
@@ -450,15 +384,15 @@ fn bytes(recipe: &Recipe) -> Option<u64> {
     Some(elem * recipe.shape().iter().product::<usize>() as u64)
 }
 
-/// The weights as a device asks for them, and who watches.
+/// The weights as a device asks for them, and who is told of it.
 struct Watching<'a> {
     source: &'a Source,
     plan: &'a ModelPlan,
-    watch: Option<&'a Watched<'a>>,
+    progress: Option<&'a Watched<'a>>,
 }
 
 struct Watched<'a> {
-    watch: &'a dyn Watch,
+    progress: &'a dyn Progress,
     /// In bytes.
     loaded: Cell<u64>,
 }
@@ -476,17 +410,17 @@ impl Weights for Watching<'_> {
     }
 
     fn rows(&self, name: &str, rows: Range<usize>) -> Result<TensorData, WeightError> {
-        if self.watch.is_some_and(|watched| watched.watch.cancelled()) {
+        if self.progress.is_some_and(|watched| watched.progress.cancelled()) {
             return Err("interrupted".into());
         }
         let data = self.source.rows(self.plan, name, rows)?;
-        if let Some(watched) = self.watch.filter(|_| !self.by_position(name)) {
+        if let Some(watched) = self.progress.filter(|_| !self.by_position(name)) {
             let bytes = match &data {
                 TensorData::Bf16(data) => 2 * data.len(),
                 TensorData::F32(data) => 4 * data.len(),
             };
             watched.loaded.set(watched.loaded.get() + bytes as u64);
-            watched.watch.done(watched.loaded.get());
+            watched.progress.done(watched.loaded.get());
         }
         Ok(data)
     }
@@ -497,71 +431,5 @@ impl Weights for Watching<'_> {
 
     fn by_position(&self, name: &str) -> bool {
         matches!(self.plan.weights.get(name), Some(Recipe::Rope { .. }))
-    }
-}
-
-/// A deployment as the determinism suite sees it.
-pub struct Real {
-    deployment: Deployment,
-    facts: Facts,
-    /// The program and the flags that a restarted process gets; none: no other process is asked.
-    restart: Option<(PathBuf, Vec<String>)>,
-}
-
-impl Real {
-    pub fn new(deployment: Deployment, restart: Option<(PathBuf, Vec<String>)>) -> Self {
-        let facts = deployment.facts();
-        Real { deployment, facts, restart }
-    }
-}
-
-impl Subject for Real {
-    type Device = AnyDevice;
-
-    fn facts(&self) -> &Facts {
-        &self.facts
-    }
-
-    fn program(&self) -> &Program {
-        self.deployment.program()
-    }
-
-    fn device(&self, setup: &Setup) -> Result<AnyDevice, CheckError> {
-        let isa = setup.instruction_set.as_deref();
-        let room = Room {
-            pages: Some(setup.pool_tokens.div_ceil(PAGE).max(1)),
-            rows_max: setup.rows_max,
-            threads: setup.threads,
-            isa: isa.and_then(|name| Isa::available().iter().copied().find(|isa| isa_name(*isa) == name)),
-        };
-        self.deployment.device(&room).map_err(|error| CheckError::Subject(error.to_string()))
-    }
-
-    fn thread_counts(&self) -> Vec<usize> {
-        match self.deployment.gpu() {
-            None => vec![1, 2, 4],
-            Some(_) => Vec::new(),
-        }
-    }
-
-    fn instruction_sets(&self) -> Vec<String> {
-        match self.deployment.gpu() {
-            None => Isa::available().iter().map(|isa| isa_name(*isa).to_string()).collect(),
-            Some(_) => Vec::new(),
-        }
-    }
-
-    fn restarted(&self, seed: u64) -> Option<Result<Vec<String>, CheckError>> {
-        let (program, flags) = self.restart.as_ref()?;
-        let mut command = Command::new(program);
-        command.args(["check", "--probe", "--seed", &seed.to_string()]).args(flags);
-        let failed = |why: String| CheckError::Subject(format!("another process could not be asked: {why}"));
-        Some(match command.output() {
-            Ok(output) if output.status.success() => {
-                Ok(String::from_utf8_lossy(&output.stdout).lines().map(String::from).collect())
-            }
-            Ok(output) => Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_string())),
-            Err(error) => Err(failed(error.to_string())),
-        })
     }
 }

@@ -6,7 +6,6 @@
 
 pub mod bench;
 pub mod catalogue;
-pub mod check;
 pub mod deployment;
 pub mod device;
 pub mod fetch;
@@ -14,4 +13,3 @@ pub mod laws;
 pub mod pool;
 pub mod probe;
 pub mod source;
-pub mod watch;

@@ -2,7 +2,7 @@
 
 use super::super::prompts::Random;
 use super::{Relation, Suite, demand, pairs_of_rows};
-use crate::check::{CheckError, Subject};
+use crate::{CheckError, Subject};
 use vosti_engine::{Drafter, Policy, Speculation, Token};
 
 const ROWS: usize = 256;
@@ -16,7 +16,7 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
         return Ok(relation);
     }
     let drafters = ["the answer with errors", "prompt lookup"];
-    suite.watch.stage("speculation", drafters.len() as u64);
+    suite.progress.stage("speculation", drafters.len() as u64);
     let (mut proposed, mut accepted) = (0, 0);
     for (done, name) in drafters.into_iter().enumerate() {
         let mut setup = suite.plain(&[], ROWS);
@@ -37,7 +37,7 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
         }
         proposed += runner.counters().drafts_proposed;
         accepted += runner.counters().drafts_accepted;
-        suite.watch.done(done as u64 + 1);
+        suite.progress.done(done as u64 + 1);
     }
     relation.saw("drafts accepted", accepted, 10);
     relation.saw("drafts rejected", proposed.saturating_sub(accepted), 10);

@@ -1,7 +1,7 @@
 //! Tokens decoded one by one, each prediction against a prefill of everything before it in a separate engine.
 
 use super::{Pair, Relation, Suite, last_logits};
-use crate::check::{CheckError, Subject};
+use crate::{CheckError, Subject};
 use std::collections::HashSet;
 use vosti_engine::{Request, Sampling};
 
@@ -12,7 +12,7 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
     let n = profile.decode_tokens;
     let lengths: Vec<usize> = profile.decode_lengths.iter().copied().filter(|len| suite.fits(*len, n)).collect();
     relation.dropped = (profile.decode_lengths.len() - lengths.len()) * n;
-    suite.watch.stage("prefill-decode", (lengths.len() * n) as u64);
+    suite.progress.stage("prefill-decode", (lengths.len() * n) as u64);
     let mut distinct = HashSet::new();
     let mut decode_steps = 0;
     for &len in &lengths {
@@ -31,7 +31,7 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
             let label = format!("len {len}, token {i}");
             relation.pairs.push(Pair::new(label, decoded.rows.get(i), again.rows.first(), None));
             distinct.extend(decoded.rows.get(i).map(|row| row.digest));
-            suite.watch.done(relation.pairs.len() as u64);
+            suite.progress.done(relation.pairs.len() as u64);
             let Some(token) = decoded.tokens.get(i) else {
                 continue;
             };

@@ -13,11 +13,11 @@ mod speculation;
 
 use super::runner::{Answer, Runner};
 use super::{CheckError, Facts, Options, Pair, Profile, Relation, Setup, Subject, prompts};
-use crate::watch::Watch;
 use std::cell::OnceCell;
 use std::time::Instant;
 use vosti_core::PAGE;
 use vosti_engine::{Policy, Request, Sampling};
+use vosti_progress::Progress;
 
 /// In the order of the report.
 pub const NAMES: [&str; 10] = [
@@ -37,7 +37,7 @@ pub const NAMES: [&str; 10] = [
 pub struct Suite<'a, S: Subject> {
     subject: &'a S,
     options: &'a Options,
-    watch: &'a dyn Watch,
+    progress: &'a dyn Progress,
     workload: OnceCell<Workload>,
 }
 
@@ -50,8 +50,8 @@ pub struct Workload {
 }
 
 impl<'a, S: Subject> Suite<'a, S> {
-    pub fn new(subject: &'a S, options: &'a Options, watch: &'a dyn Watch) -> Self {
-        Suite { subject, options, watch, workload: OnceCell::new() }
+    pub fn new(subject: &'a S, options: &'a Options, progress: &'a dyn Progress) -> Self {
+        Suite { subject, options, progress, workload: OnceCell::new() }
     }
 
     /// One relation, timed. None if this subject has nothing to compare in it.
@@ -114,7 +114,7 @@ impl<'a, S: Subject> Suite<'a, S> {
     }
 
     fn runner(&self, setup: &Setup, keep: bool) -> Result<Runner<'a, S>, CheckError> {
-        Runner::new(self.subject, setup, self.watch, keep)
+        Runner::new(self.subject, setup, self.progress, keep)
     }
 
     /// The workload and its reference, computed once.
@@ -127,13 +127,13 @@ impl<'a, S: Subject> Suite<'a, S> {
         let lengths: Vec<usize> = profile.workload.iter().copied().filter(fits).collect();
         let dropped = profile.workload.len() - lengths.len();
         let requests = prompts::workload(self.facts(), self.seed(), &lengths, profile.answer);
-        self.watch.stage("reference: each request alone", requests.len() as u64);
+        self.progress.stage("reference: each request alone", requests.len() as u64);
         let longest = requests.iter().map(|r| r.prompt.len()).max().unwrap_or(1);
         let mut runner = self.runner(&self.plain(&requests, longest), false)?;
         let mut alone = Vec::new();
         for request in &requests {
             alone.push(runner.alone(request)?);
-            self.watch.done(alone.len() as u64);
+            self.progress.done(alone.len() as u64);
         }
         Ok(self.workload.get_or_init(|| Workload { requests, alone, dropped }))
     }

@@ -1,7 +1,7 @@
 //! A prompt's last logits after one unchunked prefill, against after prefill in chunks.
 
 use super::{Pair, Relation, Suite, last_logits};
-use crate::check::{CheckError, Subject};
+use crate::{CheckError, Subject};
 use vosti_engine::Request;
 
 pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
@@ -14,7 +14,7 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
         return Ok(relation);
     }
     let requests: Vec<Request> = lengths.iter().map(|len| last_logits(suite.prompt("chunk", *len))).collect();
-    suite.watch.stage("chunk", (requests.len() * profile.chunk_budgets.len()) as u64);
+    suite.progress.stage("chunk", (requests.len() * profile.chunk_budgets.len()) as u64);
     let longest = requests.iter().max_by_key(|r| r.prompt.len()).expect("there are requests").clone();
 
     let mut whole = suite.runner(&suite.plain(std::slice::from_ref(&longest), longest.prompt.len()), true)?;
@@ -37,7 +37,7 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
             let label = format!("len {}, chunks of {budget}", request.prompt.len());
             let row = outcome.answer(0).rows.first();
             relation.pairs.push(Pair::new(label, reference.as_ref(), row, unchunked.clone().or(missing)));
-            suite.watch.done(relation.pairs.len() as u64);
+            suite.progress.done(relation.pairs.len() as u64);
         }
     }
     relation.saw("prefills in several chunks", chunked, 1);

@@ -91,7 +91,7 @@ code { word-break: break-all }
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::{Facts, Options, Profile};
+    use crate::{Facts, Options, Profile};
 
     #[test]
     fn the_picture_has_a_square_per_pair_and_shows_differences_and_missing_evidence() {

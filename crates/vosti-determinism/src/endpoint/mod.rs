@@ -10,22 +10,9 @@ mod report;
 
 pub use report::{Course, Report};
 
-use crate::watch::Watch;
+use crate::CheckError;
 use client::Client;
-use thiserror::Error;
-
-/// Why a server could not be measured.
-#[derive(Debug, Error)]
-pub enum EndpointError {
-    #[error("{0:?} is no server's address: give one like http://127.0.0.1:8000")]
-    Url(String),
-    #[error("{url}: {reason}")]
-    Http { url: String, reason: String },
-    #[error("{url} answered {status}: {says}")]
-    Refused { url: String, status: u16, says: String },
-    #[error("interrupted")]
-    Interrupted,
-}
+use vosti_progress::Progress;
 
 /// Which server, and how much is asked of it.
 #[derive(Clone, Debug)]
@@ -53,9 +40,9 @@ impl Default for Options {
 }
 
 /// Measures the server.
-pub fn run(options: &Options, watch: &dyn Watch) -> Result<Report, EndpointError> {
+pub fn run(options: &Options, progress: &dyn Progress) -> Result<Report, CheckError> {
     let client = Client::open(&options.url, options.key.clone(), options.model.clone())?;
-    let courses = courses::run(&client, options, watch)?;
+    let courses = courses::run(&client, options, progress)?;
     Ok(Report::new(&client, options, courses))
 }
 

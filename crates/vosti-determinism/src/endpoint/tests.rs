@@ -1,12 +1,12 @@
 //! The suite against a server of a few lines: one that answers by prompt alone passes, one that counts does not.
 
 use super::*;
-use crate::watch::Silent;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use vosti_progress::NoProgress;
 
 /// What a server answers to (prompt, requests in flight, requests so far).
 type Say = fn(&str, usize, usize) -> (String, f64);
@@ -84,7 +84,7 @@ fn answer(stream: TcpStream, mut reply: impl FnMut(&str, &Value) -> (u16, Value)
 
 fn measure(say: Say, completions: bool) -> Report {
     let options = Options { url: serve(say, completions), prompts: 3, together: vec![2, 4], ..Options::default() };
-    run(&options, &Silent).expect("measured")
+    run(&options, &NoProgress).expect("measured")
 }
 
 #[test]
@@ -126,7 +126,8 @@ fn one_bit_of_a_logprob_that_depends_on_the_past_fails() {
 
 #[test]
 fn what_cannot_be_measured_is_said() {
-    let wrong = |url: &str| run(&Options { url: url.into(), ..Options::default() }, &Silent).unwrap_err().to_string();
+    let wrong =
+        |url: &str| run(&Options { url: url.into(), ..Options::default() }, &NoProgress).unwrap_err().to_string();
     assert!(wrong("localhost:80").contains("http://"));
     assert!(wrong("http://127.0.0.1:9").contains("127.0.0.1:9"));
 }

@@ -5,10 +5,10 @@
 //! so they break the model's own.
 
 use super::{CheckError, Facts, Options, Profile, Report, Setup, Subject, toy::Toy};
-use crate::watch::{Quiet, Watch};
 use serde::Serialize;
 use vosti_core::Program;
 use vosti_engine::faulty::{self, FaultyDevice};
+use vosti_progress::{CancelOnly, Progress};
 
 /// A mistake inside a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,38 +118,38 @@ impl SelfTest {
 }
 
 /// Breaks the toy device in every way.
-pub fn self_test(watch: &dyn Watch) -> Result<SelfTest, CheckError> {
-    watch.stage("breaking the toy device", Fault::ALL.len() as u64);
+pub fn self_test(progress: &dyn Progress) -> Result<SelfTest, CheckError> {
+    progress.stage("breaking the toy device", Fault::ALL.len() as u64);
     let profile = |toy: &Toy| Profile::quick(toy.facts().window);
     let whole = Toy::new(None);
     let mut result = SelfTest {
         subject: whole.facts().model.clone(),
-        whole_passed: check(&whole, profile(&whole), watch)?.passed,
+        whole_passed: check(&whole, profile(&whole), progress)?.passed,
         caught: Vec::new(),
     };
     for fault in Fault::ALL {
         let toy = Toy::new(Some(fault));
-        let report = check(&toy, profile(&toy), watch)?;
+        let report = check(&toy, profile(&toy), progress)?;
         result.caught.push(Caught::new(fault.name(), &report));
-        watch.done(result.caught.len() as u64);
+        progress.done(result.caught.len() as u64);
     }
     Ok(result)
 }
 
 /// Breaks a subject's own device in every way that is possible from outside it.
-pub fn self_test_of<S: Subject>(subject: &S, watch: &dyn Watch) -> Result<SelfTest, CheckError> {
-    watch.stage("breaking the engine", faulty::Fault::ALL.len() as u64);
+pub fn self_test_of<S: Subject>(subject: &S, progress: &dyn Progress) -> Result<SelfTest, CheckError> {
+    progress.stage("breaking the engine", faulty::Fault::ALL.len() as u64);
     let profile = Profile::brief();
     let whole = Broken { inner: subject, fault: None };
     let mut result = SelfTest {
         subject: subject.facts().model.clone(),
-        whole_passed: check(&whole, profile.clone(), watch)?.passed,
+        whole_passed: check(&whole, profile.clone(), progress)?.passed,
         caught: Vec::new(),
     };
     for fault in faulty::Fault::ALL {
-        let report = check(&Broken { inner: subject, fault: Some(fault) }, profile.clone(), watch)?;
+        let report = check(&Broken { inner: subject, fault: Some(fault) }, profile.clone(), progress)?;
         result.caught.push(Caught::new(fault.name(), &report));
-        watch.done(result.caught.len() as u64);
+        progress.done(result.caught.len() as u64);
     }
     Ok(result)
 }
@@ -161,9 +161,9 @@ impl Caught {
     }
 }
 
-fn check<S: Subject>(subject: &S, profile: Profile, watch: &dyn Watch) -> Result<Report, CheckError> {
+fn check<S: Subject>(subject: &S, profile: Profile, progress: &dyn Progress) -> Result<Report, CheckError> {
     let options = Options { profile, prompt_max: None, only: Vec::new(), seed: 7 };
-    super::run(subject, &options, &Quiet(watch))
+    super::run(subject, &options, &CancelOnly(progress))
 }
 
 /// A subject with a fault around its device.
@@ -191,13 +191,13 @@ impl<S: Subject> Subject for Broken<'_, S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::watch::Silent;
     use std::cell::Cell;
+    use vosti_progress::NoProgress;
 
     /// Cancels from the n-th time that it is asked on, and counts the faults that were done with.
     struct Impatient(Cell<u32>, Cell<u64>);
 
-    impl Watch for Impatient {
+    impl Progress for Impatient {
         fn stage(&self, _label: &str, _total: u64) {}
         fn done(&self, units: u64) {
             self.1.set(units);
@@ -210,37 +210,37 @@ mod tests {
 
     #[test]
     fn a_self_test_ends_at_the_next_step_and_not_at_the_next_fault() {
-        let watch = Impatient(Cell::new(5), Cell::new(0));
-        assert!(matches!(self_test(&watch), Err(CheckError::Interrupted)));
-        assert_eq!(watch.1.get(), 0, "the fifth question comes long before the first fault");
-        let watch = Impatient(Cell::new(5), Cell::new(0));
-        assert!(matches!(self_test_of(&Toy::new(None), &watch), Err(CheckError::Interrupted)));
-        assert_eq!(watch.1.get(), 0);
+        let progress = Impatient(Cell::new(5), Cell::new(0));
+        assert!(matches!(self_test(&progress), Err(CheckError::Interrupted)));
+        assert_eq!(progress.1.get(), 0, "the fifth question comes long before the first fault");
+        let progress = Impatient(Cell::new(5), Cell::new(0));
+        assert!(matches!(self_test_of(&Toy::new(None), &progress), Err(CheckError::Interrupted)));
+        assert_eq!(progress.1.get(), 0);
     }
 
     #[test]
     fn the_whole_engine_passes() {
         let toy = Toy::new(None);
-        let report = check(&toy, Profile::quick(toy.facts().window), &Silent).unwrap();
+        let report = check(&toy, Profile::quick(toy.facts().window), &NoProgress).unwrap();
         assert!(report.passed, "\n{}", report.table());
     }
 
     #[test]
     fn every_fault_is_caught() {
-        let result = self_test(&Silent).unwrap();
+        let result = self_test(&NoProgress).unwrap();
         assert!(result.passed(), "\n{}", result.table());
     }
 
     #[test]
     fn an_answer_that_ends_with_the_pool_is_caught_by_the_relation_of_pools_alone() {
         let toy = Toy::new(Some(Fault::EndsWithPool));
-        let report = check(&toy, Profile::quick(toy.facts().window), &Silent).unwrap();
+        let report = check(&toy, Profile::quick(toy.facts().window), &NoProgress).unwrap();
         assert_eq!(Caught::new(Fault::EndsWithPool.name(), &report).failed, ["pools"], "\n{}", report.table());
     }
 
     #[test]
     fn every_fault_around_a_device_is_caught() {
-        let result = self_test_of(&Toy::new(None), &Silent).unwrap();
+        let result = self_test_of(&Toy::new(None), &NoProgress).unwrap();
         assert!(result.passed(), "\n{}", result.table());
     }
 }

@@ -3,8 +3,8 @@
 use super::super::profile::Arrangement;
 use super::super::prompts::Random;
 use super::{Pair, Relation, Suite, demand, last_logits};
-use crate::check::evidence::Row;
-use crate::check::{CheckError, Subject};
+use crate::evidence::Row;
+use crate::{CheckError, Subject};
 use std::collections::HashSet;
 use vosti_engine::Request;
 
@@ -22,7 +22,7 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
     }
     let requests: Vec<Request> = lengths.iter().map(|len| last_logits(suite.prompt("batch", *len))).collect();
     let total = requests.len() * profile.batches.len() + profile.repeats;
-    suite.watch.stage("batch", total as u64);
+    suite.progress.stage("batch", total as u64);
     let chunk = CHUNK.min(*lengths.iter().max().expect("there are lengths"));
 
     let mut alone = Vec::new();
@@ -45,7 +45,7 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
         let again = fresh.alone(&requests[i])?;
         let label = format!("len {}, alone again", lengths[i]);
         relation.pairs.push(Pair::new(label, alone[i].as_ref(), again.rows.first(), None));
-        suite.watch.done(relation.pairs.len() as u64);
+        suite.progress.done(relation.pairs.len() as u64);
     }
     Ok(relation)
 }
@@ -89,7 +89,7 @@ fn batches<S: Subject>(
             let row = outcome.answer(place).rows.first();
             relation.pairs.push(Pair::new(label, alone[i].as_ref(), row, missing.clone()));
         }
-        suite.watch.done(relation.pairs.len() as u64);
+        suite.progress.done(relation.pairs.len() as u64);
     }
     Ok(largest)
 }

@@ -5,7 +5,7 @@
 
 use super::super::prompts::Random;
 use super::{Relation, Suite, demand, need, pairs_of_rows};
-use crate::check::{CheckError, Subject};
+use crate::{CheckError, Subject};
 use vosti_core::PAGE;
 use vosti_engine::{Policy, Request};
 
@@ -32,7 +32,7 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
         relation.missing.push(format!("the largest request needs {largest} of {all} tokens, more than a third"));
         setup.pool_tokens = largest;
     }
-    suite.watch.stage("pressure", ROUNDS_MAX as u64);
+    suite.progress.stage("pressure", ROUNDS_MAX as u64);
     let profile = suite.profile();
     let mut runner = suite.runner(&setup, false)?;
     let mut asked = 0;
@@ -56,7 +56,7 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
             let label = format!("round {round}, len {}", workload.requests[i].prompt.len());
             pairs_of_rows(&mut relation, &label, &workload.alone[i], outcome.answer(place), false);
         }
-        suite.watch.done(round as u64 + 1);
+        suite.progress.done(round as u64 + 1);
         let counters = runner.counters();
         if counters.evictions >= profile.evictions_min && counters.preemptions - asked >= profile.preemptions_min {
             break;

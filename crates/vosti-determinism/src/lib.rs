@@ -7,42 +7,30 @@
 //! seen. Missing evidence is a failure.
 //!
 //! The suite is generic over the [`Subject`]: a real model on a device, the engine's symbolic device, or either
-//! of them broken on purpose ([`faults`]). Read [`profile`] for what is compared, then `relations/`.
+//! of them broken on purpose ([`faults`]). It must know no model, device or deployment by itself. Beside the suite:
+//! one request [run again](replay), and servers measured [from outside](endpoint).
+//! Read [`profile`] for what is compared, then `relations/`.
 
 pub mod endpoint;
+mod error;
 pub mod evidence;
 pub mod faults;
 pub mod html;
 pub mod profile;
 pub mod prompts;
 mod relations;
+pub mod replay;
 pub mod report;
 mod runner;
 pub mod subject;
 pub mod toy;
 
+pub use error::CheckError;
 pub use profile::Profile;
 pub use report::{Pair, Relation, Report};
 pub use subject::{Facts, Setup, Subject};
 
-use crate::watch::Watch;
-use thiserror::Error;
-use vosti_engine::EngineError;
-
-/// Why a check could not be carried out (as opposed to: was carried out and found something).
-#[derive(Debug, Error)]
-pub enum CheckError {
-    #[error("the engine refused: {0}")]
-    Engine(#[from] EngineError),
-    #[error("{0}")]
-    Subject(String),
-    #[error("interrupted")]
-    Interrupted,
-    #[error("no relation is called {name:?}: there are {known}")]
-    UnknownRelation { name: String, known: String },
-    #[error("every case is longer than {limit} tokens: raise --max-prompt")]
-    NothingLeft { limit: usize },
-}
+use vosti_progress::Progress;
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -57,18 +45,18 @@ pub struct Options {
 }
 
 /// Digests of the rows of a few fixed requests: what [`Subject::restarted`] gets from another process.
-pub fn probe<S: Subject>(subject: &S, seed: u64, watch: &dyn Watch) -> Result<Vec<String>, CheckError> {
+pub fn probe<S: Subject>(subject: &S, seed: u64, progress: &dyn Progress) -> Result<Vec<String>, CheckError> {
     let options = Options { profile: Profile::brief(), prompt_max: None, only: Vec::new(), seed };
-    relations::Suite::new(subject, &options, watch).probe()
+    relations::Suite::new(subject, &options, progress).probe()
 }
 
 /// Runs the suite.
-pub fn run<S: Subject>(subject: &S, options: &Options, watch: &dyn Watch) -> Result<Report, CheckError> {
+pub fn run<S: Subject>(subject: &S, options: &Options, progress: &dyn Progress) -> Result<Report, CheckError> {
     let known = relations::NAMES;
     if let Some(name) = options.only.iter().find(|name| !known.contains(&name.as_str())) {
         return Err(CheckError::UnknownRelation { name: name.clone(), known: known.join(", ") });
     }
-    let suite = relations::Suite::new(subject, options, watch);
+    let suite = relations::Suite::new(subject, options, progress);
     let mut relations = Vec::new();
     for name in known {
         if options.only.is_empty() || options.only.iter().any(|only| only == name) {

@@ -1,8 +1,8 @@
 //! Other thread counts, other instruction sets, another process: the same bits.
 
 use super::{Relation, Suite, demand, pairs_of_rows, prompts};
-use crate::check::runner::Answer;
-use crate::check::{CheckError, Pair, Setup, Subject};
+use crate::runner::Answer;
+use crate::{CheckError, Pair, Setup, Subject};
 use vosti_engine::Request;
 
 const ROWS: usize = 256;
@@ -22,7 +22,7 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Option<Relation>, CheckEr
     if threads.is_empty() && sets.is_empty() && restarted.is_none() {
         return Ok(None);
     }
-    suite.watch.stage("machine", (threads.len() + sets.len()) as u64);
+    suite.progress.stage("machine", (threads.len() + sets.len()) as u64);
     let setup = setup(suite, &requests);
     let reference = answers(suite, &setup, &requests)?;
     let mut done = 0;
@@ -32,7 +32,7 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Option<Relation>, CheckEr
             pairs_of_rows(relation, &label, alone, &answer, false);
         }
         done += 1;
-        suite.watch.done(done);
+        suite.progress.done(done);
         Ok(())
     };
     for n in &threads {

@@ -2,9 +2,9 @@
 
 use super::evidence::Row;
 use super::{CheckError, Setup, Subject};
-use crate::watch::Watch;
 use std::collections::BTreeMap;
 use vosti_engine::{Counters, Engine, EngineError, Event, FinishReason, Request, RequestId, StepReport, Token, Usage};
+use vosti_progress::Progress;
 
 /// What one choice of one request gave.
 #[derive(Clone, Debug, Default)]
@@ -53,15 +53,15 @@ impl Run {
 pub struct Runner<'a, S: Subject> {
     subject: &'a S,
     pub engine: Engine<S::Device>,
-    watch: &'a dyn Watch,
+    progress: &'a dyn Progress,
     keep: bool,
 }
 
 impl<'a, S: Subject> Runner<'a, S> {
     /// `keep`: whole rows are kept, to say how a pair differs.
-    pub fn new(subject: &'a S, setup: &Setup, watch: &'a dyn Watch, keep: bool) -> Result<Self, CheckError> {
+    pub fn new(subject: &'a S, setup: &Setup, progress: &'a dyn Progress, keep: bool) -> Result<Self, CheckError> {
         let engine = subject.engine(setup)?;
-        Ok(Runner { subject, engine, watch, keep })
+        Ok(Runner { subject, engine, progress, keep })
     }
 
     pub fn counters(&self) -> Counters {
@@ -103,7 +103,7 @@ impl<'a, S: Subject> Runner<'a, S> {
         let mut outcome = Outcome { answers: requests.iter().map(choices).collect(), steps: Vec::new() };
         let last_arrival = arrivals.iter().copied().max().unwrap_or(0);
         for step in 0.. {
-            if self.watch.cancelled() {
+            if self.progress.cancelled() {
                 return Err(CheckError::Interrupted);
             }
             for i in (0..requests.len()).filter(|&i| arrivals[i] == step) {

@@ -2,7 +2,7 @@
 
 use super::super::prompts::Random;
 use super::{Relation, Suite, demand, pairs_of_rows};
-use crate::check::{CheckError, Subject};
+use crate::{CheckError, Subject};
 use vosti_core::PAGE;
 use vosti_engine::{FinishReason, Order, Policy, Request};
 
@@ -23,7 +23,7 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
         ("random order", Policy { rows_step_max: 100, order: Order::Random(suite.seed()), ..Policy::default() }),
         ("few at a time", Policy { running_max: 3, rows_sequence_max: 48, prefix_cache: false, ..Policy::default() }),
     ];
-    suite.watch.stage("arrivals", policies.len() as u64);
+    suite.progress.stage("arrivals", policies.len() as u64);
     let (mut aborted, mut into_decode, mut together) = (0, 0, 0);
     for (done, (name, policy)) in policies.into_iter().enumerate() {
         let mut setup = suite.plain(&[], policy.rows_step_max);
@@ -49,7 +49,7 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
             pairs_of_rows(&mut relation, &label, alone, answer, gone);
         }
         together = together.max(runner.counters().sequences_step_max);
-        suite.watch.done(done as u64 + 1);
+        suite.progress.done(done as u64 + 1);
     }
     relation.saw("aborts", aborted, 2);
     relation.saw("arrivals among others", into_decode, 2);

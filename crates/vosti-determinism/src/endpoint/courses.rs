@@ -1,15 +1,16 @@
 //! The courses: one request alone, again, after others, beside others, beside itself.
 
+use super::Options;
 use super::client::{Asked, Client, Transcript};
 use super::report::Course;
-use super::{EndpointError, Options};
-use crate::check::prompts::Random;
-use crate::watch::Watch;
+use crate::CheckError;
+use crate::prompts::Random;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use vosti_progress::Progress;
 
 /// What is asked: a prompt, greedily or with a seed.
 #[derive(Clone, Debug)]
@@ -21,16 +22,16 @@ struct Question {
 struct Suite<'a> {
     client: &'a Client,
     options: &'a Options,
-    watch: &'a dyn Watch,
+    progress: &'a dyn Progress,
     done: Cell<usize>,
 }
 
 /// Asks everything; the first answers are the references of all others.
-pub fn run(client: &Client, options: &Options, watch: &dyn Watch) -> Result<Vec<Course>, EndpointError> {
-    let suite = Suite { client, options, watch, done: Cell::new(0) };
+pub fn run(client: &Client, options: &Options, progress: &dyn Progress) -> Result<Vec<Course>, CheckError> {
+    let suite = Suite { client, options, progress, done: Cell::new(0) };
     let known = suite.questions("known");
     let requests = known.len() * (5 + 2 * options.together.len()) + COPIES * COPIED_MAX.min(known.len());
-    watch.stage("asking", requests as u64);
+    progress.stage("asking", requests as u64);
 
     let reference = suite.ask(&known, 1)?.answers;
     let mut courses = vec![suite.course("alone, again", &known, &reference, 1)?];
@@ -85,7 +86,7 @@ impl Suite<'_> {
         questions: &[Question],
         reference: &[Transcript],
         together: usize,
-    ) -> Result<Course, EndpointError> {
+    ) -> Result<Course, CheckError> {
         let round = self.ask(questions, together)?;
         let mut course = Course::new(name);
         course.saw(&round);
@@ -94,7 +95,7 @@ impl Suite<'_> {
     }
 
     /// Each question after another that begins like it and ends otherwise: a cache may hold a part of its prompt.
-    fn after_relatives(&self, known: &[Question], reference: &[Transcript]) -> Result<Course, EndpointError> {
+    fn after_relatives(&self, known: &[Question], reference: &[Transcript]) -> Result<Course, CheckError> {
         let mut course = Course::new("after a relative");
         for (i, question) in known.iter().enumerate() {
             let half = question.prompt.char_indices().map(|(at, _)| at).nth(question.prompt.chars().count() / 2);
@@ -109,7 +110,7 @@ impl Suite<'_> {
     }
 
     /// Several copies of one question at the same time.
-    fn copies(&self, known: &[Question], reference: &[Transcript]) -> Result<Course, EndpointError> {
+    fn copies(&self, known: &[Question], reference: &[Transcript]) -> Result<Course, CheckError> {
         let mut course = Course::new(&format!("{COPIES} copies at once"));
         for (question, reference) in known.iter().zip(reference).take(COPIED_MAX) {
             let round = self.ask(&vec![question.clone(); COPIES], COPIES)?;
@@ -120,7 +121,7 @@ impl Suite<'_> {
     }
 
     /// New questions, seen first in company and then alone: a cold cache beside others, then a warm one.
-    fn first_seen_in_company(&self) -> Result<Course, EndpointError> {
+    fn first_seen_in_company(&self) -> Result<Course, CheckError> {
         let fresh = self.questions("fresh");
         let together = self.options.together.iter().copied().max().unwrap_or(8);
         let first = self.ask(&fresh, together)?;
@@ -130,21 +131,21 @@ impl Suite<'_> {
     }
 
     /// Asks all questions, `together` of them at a time, each beginning when another ends.
-    fn ask(&self, questions: &[Question], together: usize) -> Result<Round, EndpointError> {
+    fn ask(&self, questions: &[Question], together: usize) -> Result<Round, CheckError> {
         let start = Instant::now();
         let crowd = Crowd::new(self.client, questions);
         std::thread::scope(|scope| {
             let workers: Vec<_> = (0..together.min(questions.len())).map(|_| scope.spawn(|| crowd.work())).collect();
-            // Watchers stay on their own thread.
+            // Progress is told of on its own thread.
             while workers.iter().any(|worker| !worker.is_finished()) {
                 std::thread::sleep(Duration::from_millis(5));
-                self.watch.done((self.done.get() + crowd.answered()) as u64);
-                crowd.stop.fetch_or(self.watch.cancelled(), Ordering::Relaxed);
+                self.progress.done((self.done.get() + crowd.answered()) as u64);
+                crowd.stop.fetch_or(self.progress.cancelled(), Ordering::Relaxed);
             }
             let ends = workers.into_iter().map(|worker| worker.join().expect("no worker panics"));
             // A refusal says more than that the others stopped at it.
-            let failed: Vec<EndpointError> = ends.filter_map(Result::err).collect();
-            let refusal = failed.iter().position(|error| !matches!(error, EndpointError::Interrupted));
+            let failed: Vec<CheckError> = ends.filter_map(Result::err).collect();
+            let refusal = failed.iter().position(|error| !matches!(error, CheckError::Interrupted));
             failed.into_iter().nth(refusal.unwrap_or(0)).map_or(Ok(()), Err)
         })?;
         self.done.set(self.done.get() + questions.len());
@@ -177,12 +178,12 @@ impl<'a> Crowd<'a> {
     }
 
     /// One thread: takes the next question until none is left.
-    fn work(&self) -> Result<(), EndpointError> {
+    fn work(&self) -> Result<(), CheckError> {
         loop {
             let i = self.next.fetch_add(1, Ordering::Relaxed);
             let Some(question) = self.questions.get(i) else { return Ok(()) };
             if self.stop.load(Ordering::Relaxed) {
-                return Err(EndpointError::Interrupted);
+                return Err(CheckError::Interrupted);
             }
             let flying = self.flying.fetch_add(1, Ordering::Relaxed) + 1;
             self.most.fetch_max(flying, Ordering::Relaxed);

@@ -4,8 +4,8 @@
 //! One more request is longer than that pool holds: the pool must refuse it, and must not answer a part of it.
 
 use super::{Relation, Suite, demand, need, pairs_of_rows, prompts};
-use crate::check::runner::Answer;
-use crate::check::{CheckError, Pair, Subject};
+use crate::runner::Answer;
+use crate::{CheckError, Pair, Subject};
 use vosti_core::PAGE;
 use vosti_engine::room::tokens_in;
 use vosti_engine::{Counters, Policy, Request};
@@ -31,7 +31,7 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
     }
     let all = demand(&requests);
     let pools = [small, (all / 2 / PAGE * PAGE).max(small + PAGE), all];
-    suite.watch.stage("pools", pools.len() as u64);
+    suite.progress.stage("pools", pools.len() as u64);
     for (done, tokens) in pools.into_iter().enumerate() {
         let (refused, counters) = compare(suite, &mut relation, tokens / PAGE, &requests, &alone)?;
         if done == 0 {
@@ -39,7 +39,7 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
             relation.saw("evictions in it", counters.evictions, 1);
             relation.saw("requests refused by it", refused, u64::from(longer.is_some()));
         }
-        suite.watch.done(done as u64 + 1);
+        suite.progress.done(done as u64 + 1);
     }
     Ok(relation)
 }

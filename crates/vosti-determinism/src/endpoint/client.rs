@@ -3,7 +3,7 @@
 //! Servers differ: the log-probabilities of `/v1/completions` come as three lists or as one list of objects, and some
 //! servers have chats only. All of it becomes a [`Transcript`], whose numbers are the ones that were printed.
 
-use super::EndpointError;
+use crate::CheckError;
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -63,10 +63,10 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 impl Client {
     /// Finds the model's name, if none is given, and a route that answers.
-    pub fn open(url: &str, key: Option<String>, model: Option<String>) -> Result<Self, EndpointError> {
+    pub fn open(url: &str, key: Option<String>, model: Option<String>) -> Result<Self, CheckError> {
         let base = url.trim_end_matches('/').trim_end_matches("/v1").to_string();
         if !base.starts_with("http://") && !base.starts_with("https://") {
-            return Err(EndpointError::Url(url.into()));
+            return Err(CheckError::Url(url.into()));
         }
         let config = ureq::Agent::config_builder()
             .timeout_connect(Some(Duration::from_secs(10)))
@@ -91,13 +91,13 @@ impl Client {
         Ok(client)
     }
 
-    fn first_model(&self) -> Result<String, EndpointError> {
+    fn first_model(&self) -> Result<String, CheckError> {
         let (status, body) = self.call("/v1/models", None)?;
         let name = body["data"][0]["id"].as_str().map(String::from);
         name.ok_or_else(|| self.refused("/v1/models", status, &body))
     }
 
-    fn choose_route(&mut self) -> Result<String, EndpointError> {
+    fn choose_route(&mut self) -> Result<String, CheckError> {
         let asked = Asked { tokens: 1, temperature: 0.0, seed: 1 };
         let mut refusal = None;
         for route in [Route::Completions, Route::Chat] {
@@ -113,7 +113,7 @@ impl Client {
     }
 
     /// Asks once; waits while the server says that it is full.
-    pub fn ask(&self, prompt: &str, asked: Asked) -> Result<Transcript, EndpointError> {
+    pub fn ask(&self, prompt: &str, asked: Asked) -> Result<Transcript, CheckError> {
         let body = self.body(prompt, asked);
         let start = Instant::now();
         loop {
@@ -155,9 +155,9 @@ impl Client {
     }
 
     /// Status and JSON; what is not JSON becomes a string.
-    fn call(&self, path: &str, body: Option<&Value>) -> Result<(u16, Value), EndpointError> {
+    fn call(&self, path: &str, body: Option<&Value>) -> Result<(u16, Value), CheckError> {
         let url = format!("{}{path}", self.base);
-        let failed = |error: ureq::Error| EndpointError::Http { url: url.clone(), reason: error.to_string() };
+        let failed = |error: ureq::Error| CheckError::Http { url: url.clone(), reason: error.to_string() };
         let bearer = self.key.as_ref().map(|key| format!("Bearer {key}"));
         let mut response = match body {
             Some(body) => {
@@ -176,10 +176,10 @@ impl Client {
         Ok((status, serde_json::from_str(&text).unwrap_or(Value::String(text))))
     }
 
-    fn refused(&self, path: &str, status: u16, body: &Value) -> EndpointError {
+    fn refused(&self, path: &str, status: u16, body: &Value) -> CheckError {
         let message = body["error"]["message"].as_str().map_or_else(|| body.to_string(), String::from);
         let says = message.chars().take(300).collect();
-        EndpointError::Refused { url: format!("{}{path}", self.base), status, says }
+        CheckError::Refused { url: format!("{}{path}", self.base), status, says }
     }
 }
 

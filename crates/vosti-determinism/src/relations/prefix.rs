@@ -3,7 +3,7 @@
 use super::super::profile::Follow;
 use super::super::prompts::{Random, tokens};
 use super::{Pair, Relation, Suite, demand, last_logits};
-use crate::check::{CheckError, Subject};
+use crate::{CheckError, Subject};
 use vosti_core::PAGE;
 use vosti_engine::{Policy, Request, Sampling};
 
@@ -16,7 +16,7 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
     let claim = "A prefix taken from the cache gives the logits that computing it gives.";
     let mut relation = Relation::new("prefix", claim);
     let profile = suite.profile();
-    suite.watch.stage("prefix", profile.prefixes.len() as u64);
+    suite.progress.stage("prefix", profile.prefixes.len() as u64);
     let mut hits = 0;
     for &(len, follow) in &profile.prefixes {
         if !suite.fits(len + GENERATED + profile.prefix_more, 1) {
@@ -26,7 +26,7 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
         let (pair, hit) = compare(suite, len, follow)?;
         hits += u64::from(hit);
         relation.pairs.push(pair);
-        suite.watch.done(relation.pairs.len() as u64);
+        suite.progress.done(relation.pairs.len() as u64);
     }
     if !relation.pairs.is_empty() {
         relation.saw("cache hits", hits, 1);

@@ -1,7 +1,7 @@
 //! Several choices of one prompt together, against each of them alone with its seed.
 
 use super::{Relation, Suite, demand, pairs_of_rows, prompts};
-use crate::check::{CheckError, Subject};
+use crate::{CheckError, Subject};
 use std::collections::HashSet;
 use vosti_engine::{Policy, Request};
 
@@ -14,7 +14,7 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
     let lengths = [40usize, 130].into_iter().filter(|len| suite.fits(*len, profile.answer));
     let lengths: Vec<usize> = lengths.collect();
     relation.dropped = 2 - lengths.len();
-    suite.watch.stage("choices", lengths.len() as u64);
+    suite.progress.stage("choices", lengths.len() as u64);
     let (mut distinct, mut together, mut shared) = (0, 0, 0);
     for (done, &len) in lengths.iter().enumerate() {
         let mut request = Request::new(suite.prompt("choices", len), prompts::sampled(profile.answer, suite.seed()));
@@ -34,7 +34,7 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
         distinct = distinct.max(answers.len() as u64);
         together = together.max(runner.counters().sequences_step_max);
         shared += outcome.answers[0].iter().map(|answer| answer.usage.cached_tokens as u64).sum::<u64>();
-        suite.watch.done(done as u64 + 1);
+        suite.progress.done(done as u64 + 1);
     }
     if !lengths.is_empty() {
         relation.saw("different answers", distinct, 2);
