@@ -22,4 +22,4 @@ pub use error::KernelError;
 pub use inventory::{Kernel, contract, kernel, kernels, parse_stem, ttir, ttir_by_stem, ttir_hash, ttir_stems};
 pub use request::request;
 pub use spec::{Act, Binding, Const, Launch, Scratch, Spec, TensorData};
-pub use specialise::{CompileOptions, compile_options, higher, specialise, stands_for, targets};
+pub use specialise::{CPU, CompileOptions, compile_options, higher, specialise, stands_for, targets};
