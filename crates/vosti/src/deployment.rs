@@ -9,7 +9,7 @@ mod subject;
 
 pub use subject::DeploymentSubject;
 
-use crate::device::{self, AnyDevice, Gpu, On};
+use crate::device::{AnyDevice, Gpu, On};
 use crate::source::Source;
 use std::cell::Cell;
 use std::io;
@@ -22,7 +22,8 @@ use vosti_core::{PAGE, Program};
 pub use vosti_cpu::THREADS_MAX;
 use vosti_cpu::isa::Isa;
 use vosti_cpu::{Config, CpuDevice, CpuError, WeightCache};
-use vosti_cuda::{CudaDevice, CudaError, DriverError, Pages};
+use vosti_cuda::driver::About;
+use vosti_cuda::{Arch, CudaDevice, CudaError, DriverError, Pages};
 use vosti_engine::{EngineError, Policy};
 use vosti_kernels::{Act, CPU};
 use vosti_model::{ModelError, ModelPlan, PlanOptions, Recipe, Text};
@@ -159,7 +160,7 @@ impl Deployment {
             On::Gpu(open) => {
                 let gpu = open()?;
                 let bundle = Bundle::open(options.bundle.as_deref())?;
-                let target = device::target(&bundle, gpu.about())?;
+                let target = target(&bundle, gpu.about())?;
                 let weights = Arc::new(vosti_cuda::WeightCache::new(gpu.another()?));
                 (bundle, target, Hardware::Gpu { gpu, weights })
             }
@@ -346,6 +347,19 @@ impl Deployment {
             Err(_) if progress.cancelled() => Err(DeployError::Interrupted),
             Err(error) => Err(error),
         }
+    }
+}
+
+/// The target of a bundle's machine code, if a GPU of this kind runs it.
+fn target(bundle: &Bundle, about: &About) -> Result<String, DeployError> {
+    let none = || CudaError::NoTarget { name: about.name.clone(), capability: about.capability, known: Arch::known() };
+    let wanted = format!("cuda-{}", Arch::of_capability(about.capability).ok_or_else(none)?);
+    let Some(manifest) = bundle.manifest() else {
+        return Err(DeployError::NoBundle { target: wanted });
+    };
+    match Arch::of_target(&manifest.target) {
+        Ok(arch) if arch.runs_on(about.capability) => Ok(manifest.target.clone()),
+        _ => Err(BundleError::Target { folder: bundle.origin(), found: manifest.target.clone(), wanted }.into()),
     }
 }
 

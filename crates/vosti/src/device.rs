@@ -1,12 +1,9 @@
 //! The device that a deployment runs on, of whichever kind, and how a GPU is found.
 
-use crate::deployment::DeployError;
 use std::time::Instant;
-use vosti_admission::{Bundle, BundleError};
 use vosti_core::{Device, DeviceError, Program, StepPlan, Token};
 use vosti_cpu::CpuDevice;
-use vosti_cuda::driver::About;
-use vosti_cuda::{Arch, CudaDevice, CudaError, Driver, DriverError};
+use vosti_cuda::{CudaDevice, Driver, DriverError};
 
 /// A GPU, or in tests what stands in for one.
 pub type Gpu = Box<dyn Driver + Send>;
@@ -130,19 +127,6 @@ impl Device for AnyDevice {
             AnyDevice::Cpu(device) => device.top(selected),
             AnyDevice::Gpu(device) => device.top(selected),
         }
-    }
-}
-
-/// The target of a bundle's machine code, if a GPU of this kind runs it.
-pub fn target(bundle: &Bundle, about: &About) -> Result<String, DeployError> {
-    let none = || CudaError::NoTarget { name: about.name.clone(), capability: about.capability, known: Arch::known() };
-    let wanted = format!("cuda-{}", Arch::of_capability(about.capability).ok_or_else(none)?);
-    let Some(manifest) = bundle.manifest() else {
-        return Err(DeployError::NoBundle { target: wanted });
-    };
-    match Arch::of_target(&manifest.target) {
-        Ok(arch) if arch.runs_on(about.capability) => Ok(manifest.target.clone()),
-        _ => Err(BundleError::Target { folder: bundle.origin(), found: manifest.target.clone(), wanted }.into()),
     }
 }
 
