@@ -8,9 +8,9 @@ use anyhow::{Context, Result};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use vosti::catalogue;
-use vosti::deployment::{Deployment, Options, Room};
+use vosti::deployment::{DeployOptions, Deployment, DeviceConfig};
 use vosti::device::{AnyDevice, On, first_gpu};
-use vosti::fetch::{Cache, FetchError, Source};
+use vosti::fetch::{Cache, FetchError, Registry};
 use vosti::pool::{self, Demand, Origin};
 use vosti_core::{Device as _, PAGE};
 use vosti_engine::{Engine, Policy, Speculation};
@@ -18,7 +18,7 @@ use vosti_engine::{Engine, Policy, Speculation};
 /// The model's file or folder; a catalogue name is fetched first if it is not here.
 pub fn find(name: &str) -> Result<PathBuf> {
     if let Some(model) = catalogue::find(name) {
-        return Ok(Cache::of_user()?.fetch(model, Source::Any, &Bar::new(Unit::Bytes))?);
+        return Ok(Cache::of_user()?.fetch(model, Registry::Any, &Bar::new(Unit::Bytes))?);
     }
     let path = Path::new(name);
     if path.exists() {
@@ -34,17 +34,17 @@ pub fn find(name: &str) -> Result<PathBuf> {
 }
 
 /// What the flags say of the machine.
-pub fn options(hardware: &Hardware) -> Options {
+pub fn options(hardware: &Hardware) -> DeployOptions {
     let on = match hardware.device {
         Device::Cpu => On::Cpu,
         Device::Cuda => On::Gpu(first_gpu),
     };
     let Hardware { threads, context, bundle, .. } = hardware.clone();
-    Options { threads, context, bundle, on, crowded: false }
+    DeployOptions { threads, context, bundle, on, many_sequences: false }
 }
 
 /// Loads a model with a progress bar.
-pub fn load(name: &str, options: &Options) -> Result<Deployment> {
+pub fn load(name: &str, options: &DeployOptions) -> Result<Deployment> {
     let path = find(name)?;
     let bar = Bar::new(Unit::Bytes);
     Deployment::load(name, &path, options, &bar).with_context(|| format!("cannot load {name}"))
@@ -80,8 +80,8 @@ pub fn engine(deployment: &Deployment, flags: &Flags, demand: Demand) -> Result<
     let policy = Policy { speculation, ..Policy::default() };
     // Each row of a step has its keys in a place of the pool.
     let slots = pages.map_or(usize::MAX, |pages| pages.saturating_mul(PAGE));
-    let room = Room { pages, rows_max: policy.rows_step_max.min(slots), ..Room::default() };
-    Ok(Engine::new(deployment.device(&room)?, deployment.program().clone(), policy)?)
+    let config = DeviceConfig { pages, rows_max: policy.rows_step_max.min(slots), ..DeviceConfig::default() };
+    Ok(Engine::new(deployment.device(&config)?, deployment.program().clone(), policy)?)
 }
 
 /// What was opened, on stderr: stdout is for the answer.
