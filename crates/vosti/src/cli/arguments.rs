@@ -19,7 +19,7 @@ pub use serve::{LogFormat, Serve, UnknownFields};
 ///   vosti chat
 ///   vosti check --profile quick
 #[derive(Parser)]
-#[command(name = "vosti", version, verbatim_doc_comment, disable_help_subcommand = true)]
+#[command(name = "vosti", version, verbatim_doc_comment)]
 pub struct Vosti {
     #[command(subcommand)]
     pub command: Command,
@@ -53,6 +53,10 @@ pub enum Command {
     Probe(Probe),
     /// Watches on a device what the engine's proof assumes of it
     Laws(Laws),
+    /// Writes what completes commands and flags in a shell
+    Completions(super::manual::Completions),
+    /// Writes the manual pages
+    Man(super::manual::Man),
 }
 
 /// A kind of device.
@@ -215,6 +219,10 @@ pub struct Generate {
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub choices: u32,
 
+    /// Print the answers with their tokens as JSON, when they are whole
+    #[arg(long)]
+    pub json: bool,
+
     #[command(flatten)]
     pub engine: Engine,
     #[command(flatten)]
@@ -277,6 +285,10 @@ pub struct Tokenize {
     /// Print only the ids, on one line
     #[arg(long)]
     pub ids: bool,
+
+    /// Print a list of ids, names and bytes as JSON
+    #[arg(long, conflicts_with = "ids")]
+    pub json: bool,
 }
 
 /// Which suite.
@@ -454,9 +466,13 @@ pub struct Verify {
     #[arg(num_args = 0..=2, value_name = "KERNEL")]
     pub kernel: Vec<String>,
 
-    /// Tell each proof: cells, programs, loops, and every question to the solver
+    /// Tell the proof of the first kernel: cells, programs, loops, and the first questions to the solver
     #[arg(long)]
     pub explain: bool,
+
+    /// With --explain: tell every proof, and every question
+    #[arg(long, requires = "explain")]
+    pub all: bool,
 
     /// Say what a proof trusts, and do nothing else
     #[arg(long)]

@@ -3,12 +3,13 @@
 use super::arguments::Generate;
 use super::open::{self, text_or_stdin};
 use super::output::print;
-use super::stream::{stream, submit};
+use super::stream::{Streamed, stream, submit};
 use super::{Outcome, sampling};
 use anyhow::{Context, Result};
+use serde_json::{Value, json};
 use vosti::deployment::{DeployOptions, MANY_SEQUENCES};
 use vosti::pool::Demand;
-use vosti_engine::Request;
+use vosti_engine::{FinishReason, Request};
 use vosti_model::{ChatOptions, Date, Text};
 
 pub fn run(arguments: &Generate) -> Result<Outcome> {
@@ -34,19 +35,35 @@ pub fn run(arguments: &Generate) -> Result<Outcome> {
     // Nothing can be refused any more.
     open::banner(&deployment, &engine);
     eprintln!("sampling     {}\nseed         {seed}\n", sampling::effective(&arguments.sampling, own));
-    if !arguments.chat && arguments.choices == 1 {
+    let submitted = if arguments.json { submitted.unseen() } else { submitted };
+    if !arguments.chat && arguments.choices == 1 && !arguments.json {
         print(&text)?;
     }
     let streamed = stream(&mut engine, own, submitted)?;
-    if arguments.choices > 1 {
+    if arguments.json {
+        let fingerprint = deployment.fingerprint();
+        print(&format!("{:#}\n", described(&streamed, fingerprint, seed)))?;
+    } else if arguments.choices > 1 {
         for (i, answer) in streamed.texts.iter().enumerate() {
             print(&format!("--- choice {i}\n{answer}\n"))?;
         }
     }
-    print("\n")?;
+    if !arguments.json {
+        print("\n")?;
+    }
     eprintln!();
     streamed.report();
     Ok(if streamed.interrupted { Outcome::Interrupted } else { Outcome::Done })
+}
+
+/// The answers, and what it takes to have them again.
+fn described(streamed: &Streamed, fingerprint: &str, seed: u64) -> Value {
+    let choice = |choice: usize| {
+        let reason = streamed.reasons[choice].map(FinishReason::as_api);
+        json!({ "text": streamed.texts[choice], "tokens": streamed.tokens[choice], "finish_reason": reason })
+    };
+    let choices: Vec<Value> = (0..streamed.texts.len()).map(choice).collect();
+    json!({ "fingerprint": fingerprint, "seed": seed, "prompt_tokens": streamed.prompt_tokens, "choices": choices })
 }
 
 fn tokens(own: &Text, text: &str, arguments: &Generate) -> Result<Vec<u32>> {

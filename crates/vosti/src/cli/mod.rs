@@ -8,6 +8,7 @@ mod check;
 mod generate;
 mod interrupt;
 mod laws;
+mod manual;
 mod models;
 mod open;
 mod output;
@@ -76,6 +77,8 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
         Command::Probe(arguments) => probe::run(&arguments),
         Command::Laws(arguments) => laws::run(&arguments),
         Command::Prepare(arguments) => prepare::run(&arguments),
+        Command::Completions(arguments) => manual::completions(&arguments),
+        Command::Man(arguments) => manual::pages(&arguments),
     }
 }
 
@@ -105,17 +108,36 @@ fn refuse(error: &clap::Error) -> ExitCode {
         }
         _ => {
             let text = error.to_string();
-            let what: Vec<&str> = text.split("\n\n").next().unwrap_or("").lines().map(str::trim).collect();
-            eprintln!("vosti: {}; see --help", what.join(" ").trim_start_matches("error: "));
+            eprintln!("vosti: {}; see --help", refusal(&text));
             ExitCode::from(2)
         }
     }
+}
+
+/// What clap says is wrong, and what it thinks was meant, on one line.
+fn refusal(text: &str) -> String {
+    let one = |paragraph: &str| paragraph.lines().map(str::trim).collect::<Vec<_>>().join(" ");
+    let mut paragraphs = text.split("\n\n").map(one);
+    let what = paragraphs.next().unwrap_or_default();
+    let tip = paragraphs.find_map(|paragraph| Some(format!("; {}", paragraph.strip_prefix("tip: ")?)));
+    what.trim_start_matches("error: ").to_string() + &tip.unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use anyhow::Context;
+
+    #[test]
+    fn a_misspelt_flag_or_command_is_told_with_what_was_meant() {
+        let said = |words: &[&str]| refusal(&Vosti::try_parse_from(words).err().expect("refused").to_string());
+        assert!(
+            said(&["vosti", "serve", "--prot", "1"]).contains("'--port'"),
+            "{}",
+            said(&["vosti", "serve", "--prot", "1"])
+        );
+        assert!(said(&["vosti", "generat"]).contains("'generate'"), "{}", said(&["vosti", "generat"]));
+    }
 
     #[test]
     fn a_cause_that_a_message_holds_already_is_told_once() {

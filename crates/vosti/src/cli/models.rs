@@ -5,10 +5,11 @@ use super::arguments::{From, Pull};
 use super::bar::{Bar, Unit};
 use super::output::print;
 use clap::Args;
+use serde_json::{Value, json};
 use std::fmt::Write as _;
 use vosti::catalogue;
 use vosti::fetch::{Cache, FetchError, Registry};
-use vosti_model::families::FAMILIES;
+use vosti_model::families::{FAMILIES, Family};
 
 /// `vosti models`
 #[derive(Args)]
@@ -16,11 +17,41 @@ pub struct Models {
     /// Lists the model families instead: what any GGUF file or Hugging Face folder may be
     #[arg(long)]
     pub families: bool,
+
+    /// Writes the list as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Lists the catalogue, or the families.
 pub fn run(arguments: &Models) -> anyhow::Result<Outcome> {
-    if arguments.families { families() } else { catalogue() }
+    match (arguments.families, arguments.json) {
+        (false, false) => catalogue(),
+        (true, false) => families(),
+        (false, true) => listed(catalogue_json(&Cache::of_user()?)),
+        (true, true) => listed(families_json()),
+    }
+}
+
+fn listed(list: Value) -> anyhow::Result<Outcome> {
+    print(&format!("{list:#}\n"))?;
+    Ok(Outcome::Done)
+}
+
+fn families_json() -> Value {
+    let family = |family: &Family| {
+        json!({ "name": family.name, "model_types": family.model_types, "gguf": family.architecture,
+            "examples": family.examples })
+    };
+    FAMILIES.iter().map(family).collect()
+}
+
+fn catalogue_json(cache: &Cache) -> Value {
+    let entry = |model: &catalogue::Model| {
+        json!({ "name": model.name, "bytes": model.bytes, "here": cache.has(model), "about": model.about,
+            "license": model.license, "default": model.name == catalogue::DEFAULT })
+    };
+    catalogue::models().iter().map(entry).collect()
 }
 
 /// Each family: its names in `config.json` and in GGUF files, and published models of it.

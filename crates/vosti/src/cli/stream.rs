@@ -16,8 +16,9 @@ pub struct Streamed {
     pub texts: Vec<String>,
     pub tokens: Vec<Vec<Token>>,
     pub reasons: Vec<Option<FinishReason>>,
-    prompt_tokens: usize,
+    pub prompt_tokens: usize,
     cached_tokens: usize,
+    shown: bool,
     first: Duration,
     rest: Duration,
     pub interrupted: bool,
@@ -31,6 +32,15 @@ pub struct Submitted {
     stops: Vec<String>,
     prompt_tokens: usize,
     choices: usize,
+    /// A single choice is printed as it comes.
+    shown: bool,
+}
+
+impl Submitted {
+    /// Nothing of its answer is printed.
+    pub fn unseen(self) -> Self {
+        Self { shown: false, ..self }
+    }
 }
 
 /// Hands a request to the engine, which may refuse it: before anything is printed.
@@ -38,18 +48,19 @@ pub fn submit<D: FloatDevice>(engine: &mut Engine<D>, request: Request, stops: &
     let (prompt_tokens, choices) = (request.prompt.len(), request.choices as usize);
     // Nothing here looks at logits.
     let id = engine.submit(Request { token_logits: false, ..request })?;
-    Ok(Submitted { id, stops: stops.to_vec(), prompt_tokens, choices })
+    Ok(Submitted { id, stops: stops.to_vec(), prompt_tokens, choices, shown: choices == 1 })
 }
 
 /// Runs a request to its end, or to Ctrl-C. A single choice is printed as it comes, several at the end.
 pub fn stream<D: FloatDevice>(engine: &mut Engine<D>, text: &Arc<Text>, submitted: Submitted) -> Result<Streamed> {
-    let Submitted { id, stops, prompt_tokens, choices } = submitted;
+    let Submitted { id, stops, prompt_tokens, choices, shown } = submitted;
     let mut streams: Vec<TextStream> = (0..choices).map(|_| TextStream::new(sampling::text(text), &stops)).collect();
     let mut out = Streamed {
         texts: vec![String::new(); choices],
         tokens: vec![Vec::new(); choices],
         reasons: vec![None; choices],
         prompt_tokens,
+        shown,
         ..Streamed::default()
     };
     let start = Instant::now();
@@ -96,7 +107,7 @@ impl Streamed {
     }
 
     fn give(&mut self, choice: usize, text: String) {
-        if self.texts.len() == 1 {
+        if self.shown {
             self.unprinted = print(&text).err().or(self.unprinted.take());
         }
         self.texts[choice].push_str(&text);

@@ -1,5 +1,6 @@
 //! How the values of flags are read. What a reader refuses it names, with what would be right: the flag stands beside it.
 
+use std::net::IpAddr;
 use std::str::FromStr;
 use vosti::deployment::THREADS_MAX;
 
@@ -45,6 +46,14 @@ pub fn bias(text: &str) -> Result<(u32, f32), String> {
 /// `2024-07-26`.
 pub fn date(text: &str) -> Result<vosti_model::Date, String> {
     vosti_model::Date::parse(text).ok_or_else(|| "write a date like 2024-07-26".into())
+}
+
+/// An address of this machine.
+pub fn address(text: &str) -> Result<IpAddr, String> {
+    match text {
+        "localhost" => Ok(IpAddr::from([127, 0, 0, 1])),
+        text => text.parse().map_err(|_| "not an address: write numbers as in 127.0.0.1 or ::1, or localhost".into()),
+    }
 }
 
 #[cfg(test)]

@@ -51,12 +51,12 @@ pub fn run(arguments: &Verify) -> anyhow::Result<Outcome> {
     );
     let stale = inventory.not_as_recorded(bundle.certificates());
     let mut out = String::new();
-    for (report, _) in &inventory.entries {
+    for (index, (report, _)) in inventory.entries.iter().enumerate() {
         line(&mut out, report)?;
         let kernel = vosti_kernels::kernel(report.name.split('-').next().unwrap_or_default());
         source_line(&mut out, report, kernel.map_or("", |kernel| kernel.source))?;
-        if arguments.explain {
-            explain(&mut out, report)?;
+        if arguments.explain && (arguments.all || index == 0) {
+            explain(&mut out, report, arguments.all)?;
         }
     }
     totals(&mut out, &inventory, start.elapsed().as_secs_f64())?;
@@ -90,7 +90,7 @@ fn own(arguments: &Verify) -> anyhow::Result<Outcome> {
     line(&mut out, &report)?;
     source_line(&mut out, &report, &left.source)?;
     if arguments.explain {
-        explain(&mut out, &report)?;
+        explain(&mut out, &report, arguments.all)?;
     }
     assumptions(&mut out, report.assumptions.iter().copied())?;
     verdict(&out, report.verdict.is_proved())
@@ -177,9 +177,18 @@ fn line(out: &mut String, report: &Report) -> std::fmt::Result {
     writeln!(out, "{seconds:6.2} s  {:18} {}  {n} assumptions  {}", report.contract, report.verdict, report.name)
 }
 
-fn explain(out: &mut String, report: &Report) -> std::fmt::Result {
-    for step in &report.story {
+/// Lines of a proof that fit a screen with what stands around them.
+const SCREEN: usize = 30;
+
+fn explain(out: &mut String, report: &Report, all: bool) -> std::fmt::Result {
+    let shown = if all { report.story.len() } else { SCREEN };
+    for step in report.story.iter().take(shown) {
         writeln!(out, "    {}{}", "  ".repeat(step.depth), step.text)?;
     }
-    Ok(())
+    match report.story.len().saturating_sub(shown) {
+        0 => Ok(()),
+        more => {
+            writeln!(out, "    ... and {more} steps more: --explain --all tells them, and those of every other kernel")
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! The flags of `vosti serve`.
 
 use super::{Defaults, Engine};
-use crate::cli::values::{size, whole};
+use crate::cli::values::{address, size, whole};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
@@ -25,8 +25,8 @@ pub enum UnknownFields {
 /// `vosti serve`
 #[derive(Args)]
 pub struct Serve {
-    /// The address to listen on; 0.0.0.0 is every one of this machine
-    #[arg(long, default_value = "127.0.0.1", value_name = "ADDRESS")]
+    /// The address to listen on, or localhost; 0.0.0.0 is every one of this machine
+    #[arg(long, default_value = "127.0.0.1", value_name = "ADDRESS", value_parser = address)]
     pub host: std::net::IpAddr,
 
     /// The port; 0 takes a free one
