@@ -122,10 +122,12 @@ fn compiled(spec: &Spec, config: &Config, isa: Isa) -> Result<Compiled, CpuError
     let name = spec.to_string();
     let given = config.ttir.as_ref().and_then(|overrides| overrides.get(&name));
     let text = match given {
-        Some(text) => text.as_str(),
+        Some(text) => text.into(),
         None => vosti_kernels::ttir(spec).ok_or_else(|| CpuError::Ttir { spec: name.clone() })?,
     };
-    let kernel = vosti_tile::lift(text).map_err(|error| CpuError::Lift { spec: name.clone(), error })?;
+    let kernel = vosti_tile::lift(&text).map_err(|error| CpuError::Lift { spec: name.clone(), error })?;
+    // What follows from dimensions is known: a plan is that of a kernel made with constants.
+    let kernel = vosti_tile::fold(&kernel);
     let contract = vosti_kernels::contract(&spec.kernel)?.of(spec);
     vosti_wiring::signature(&kernel, &contract, spec)?;
     let plan = match config.mode {
