@@ -8,14 +8,15 @@ use crate::check::{CheckError, Facts, Setup, Subject, prompts};
 use crate::device::{self, AnyDevice, Gpu, On};
 use crate::source::Source;
 use crate::watch::Watch;
-use std::cell::Cell;
+use crate::weights::{Watched, Watching};
 use std::io;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use thiserror::Error;
 use vosti_core::{PAGE, Program};
+pub use vosti_cpu::Storage;
 pub use vosti_cpu::THREADS_MAX;
 use vosti_cpu::isa::Isa;
 use vosti_cpu::{Config, CpuDevice, CpuError, WeightCache};
@@ -24,7 +25,6 @@ use vosti_engine::{Engine, EngineError, Event, Policy};
 use vosti_kernels::{Act, ttir_hash};
 use vosti_model::{ModelError, ModelPlan, PlanOptions, Recipe, Text};
 use vosti_verify::problem::limit;
-use vosti_wiring::{TensorData, Uniform, WeightError, Weights};
 
 /// Why a model could not be deployed.
 #[derive(Debug, Error)]
@@ -77,8 +77,8 @@ pub struct Options {
     /// A folder that `vosti prepare` wrote; none: the built-in kernels and certificates.
     pub bundle: Option<PathBuf>,
     pub on: On,
-    /// Many sequences are decoded at once: a processor then computes more than it waits for memory.
-    pub crowded: bool,
+    /// How a processor keeps weights; changes no bit.
+    pub storage: Storage,
 }
 
 /// The room of one device.
@@ -91,15 +91,17 @@ pub struct Room {
     pub threads: Option<usize>,
     /// In place of the best.
     pub isa: Option<Isa>,
+    /// In place of the deployment's own.
+    pub storage: Option<Storage>,
 }
 
 impl Default for Room {
     fn default() -> Self {
-        Room { pages: Some(1), rows_max: Policy::default().rows_step_max, threads: None, isa: None }
+        Room { pages: Some(1), rows_max: Policy::default().rows_step_max, threads: None, isa: None, storage: None }
     }
 }
 
-/// So many sequences that are decoded at once are a crowd ([`Options::crowded`]).
+/// So many sequences that are decoded at once are a crowd: weights that are kept small are no faster for them.
 pub const CROWD: usize = 5;
 /// The kernels' target on this machine's processor.
 pub const TARGET: &str = "cpu";
@@ -133,7 +135,9 @@ pub struct Deployment {
     bundle: Bundle,
     files: manifest::Model,
     threads: usize,
-    crowded: bool,
+    storage: Storage,
+    /// Bytes and elements of all matrices, as they are kept.
+    matrices: (u64, u64),
     hardware: Hardware,
     fingerprint: String,
 }
@@ -193,11 +197,12 @@ impl Deployment {
             bundle,
             files,
             threads,
-            crowded: options.crowded,
+            storage: options.storage,
+            matrices: (0, 0),
             hardware,
             fingerprint: String::new(),
         };
-        deployment.warm(watch)?;
+        deployment.matrices = deployment.warm(watch)?;
         let text = text.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         deployment.text = text?.map(Arc::new);
         deployment.fingerprint = deployment.identify()?;
@@ -230,12 +235,10 @@ impl Deployment {
         }
     }
 
-    /// Bytes that a step reads for each element of a matrix; in code, if it has one.
+    /// Bytes that a step reads for each element of a matrix, as it is kept.
     pub fn element_bytes(&self) -> f64 {
-        match self.hardware {
-            Hardware::Cpu { .. } if !self.crowded => vosti_cpu::element_bits(Isa::detect()) / 8.0,
-            _ => 2.0,
-        }
+        let (bytes, elements) = self.matrices;
+        if elements == 0 { 2.0 } else { bytes as f64 / elements as f64 }
     }
 
     /// Worker threads of its devices, where a room does not say otherwise.
@@ -329,7 +332,7 @@ impl Deployment {
                 let (pages, threads) = (vec![room.pages.unwrap_or(1); groups], room.threads.unwrap_or(self.threads));
                 let mut config = Config::new(room.rows_max, selected_max(room), pages, threads);
                 config.isa = room.isa;
-                config.coded = !self.crowded;
+                config.storage = room.storage.unwrap_or(self.storage);
                 config.positions = longest(program, &config.pages);
                 config.ttir = Some(self.bundle.texts(&self.plan));
                 config.weights = Some(weights.clone());
@@ -361,11 +364,11 @@ impl Deployment {
     }
 
     /// Loads every weight into the cache that all devices share.
-    fn warm(&self, watch: &dyn Watch) -> Result<(), DeployError> {
+    fn warm(&self, watch: &dyn Watch) -> Result<(u64, u64), DeployError> {
         watch.stage(&format!("loading {}", self.name), self.plan.weights.values().filter_map(bytes).sum());
-        let room = Room { pages: Some(1), rows_max: 1, threads: Some(1), isa: None };
-        match self.make(self.program(), &room, Some(&Watched { watch, loaded: Cell::new(0) })) {
-            Ok(_) => Ok(()),
+        let room = Room { pages: Some(1), rows_max: 1, threads: Some(1), isa: None, storage: None };
+        match self.make(self.program(), &room, Some(&Watched { watch, loaded: AtomicU64::new(0) })) {
+            Ok(device) => Ok(device.matrices()),
             Err(_) if watch.cancelled() => Err(DeployError::Interrupted),
             Err(error) => Err(error),
         }
@@ -464,54 +467,10 @@ fn bytes(recipe: &Recipe) -> Option<u64> {
     Some(elem * recipe.shape().iter().product::<usize>() as u64)
 }
 
-/// The weights as a device asks for them, and who watches.
-struct Watching<'a> {
-    source: &'a Source,
-    plan: &'a ModelPlan,
-    watch: Option<&'a Watched<'a>>,
-}
-
-struct Watched<'a> {
-    watch: &'a dyn Watch,
-    /// In bytes.
-    loaded: Cell<u64>,
-}
-
 /// Positions that a request can have with so many pages, as far as they say: those of the layers without a window.
 fn longest(program: &Program, pages: &[usize]) -> Option<usize> {
     let groups = program.groups.iter().zip(pages).filter(|(group, _)| group.window.is_none());
     groups.map(|(_, pages)| pages.saturating_mul(PAGE)).min()
-}
-
-impl Weights for Watching<'_> {
-    fn shape(&self, name: &str) -> Result<Vec<usize>, WeightError> {
-        let recipe = self.plan.weights.get(name).ok_or_else(|| format!("the model has no weight {name}"))?;
-        Ok(recipe.shape())
-    }
-
-    fn rows(&self, name: &str, rows: Range<usize>) -> Result<TensorData, WeightError> {
-        if self.watch.is_some_and(|watched| watched.watch.cancelled()) {
-            return Err("interrupted".into());
-        }
-        let data = self.source.rows(self.plan, name, rows)?;
-        if let Some(watched) = self.watch.filter(|_| !self.by_position(name)) {
-            let bytes = match &data {
-                TensorData::Bf16(data) => 2 * data.len(),
-                TensorData::F32(data) => 4 * data.len(),
-            };
-            watched.loaded.set(watched.loaded.get() + bytes as u64);
-            watched.watch.done(watched.loaded.get());
-        }
-        Ok(data)
-    }
-
-    fn made(&self, name: &str) -> Option<Uniform> {
-        self.source.made(self.plan, name)
-    }
-
-    fn by_position(&self, name: &str) -> bool {
-        matches!(self.plan.weights.get(name), Some(Recipe::Rope { .. }))
-    }
 }
 
 /// A deployment as the determinism suite sees it.
@@ -546,6 +505,7 @@ impl Subject for Real {
             pages: Some(setup.pool_tokens.div_ceil(PAGE).max(1)),
             rows_max: setup.rows_max,
             threads: setup.threads,
+            storage: setup.expanded.then_some(Storage::Expanded),
             isa: isa.and_then(|name| Isa::available().iter().copied().find(|isa| isa_name(*isa) == name)),
         };
         self.deployment.device(&room).map_err(|error| CheckError::Subject(error.to_string()))
@@ -563,6 +523,10 @@ impl Subject for Real {
             None => Isa::available().iter().map(|isa| isa_name(*isa).to_string()).collect(),
             Some(_) => Vec::new(),
         }
+    }
+
+    fn stores(&self) -> bool {
+        self.deployment.element_bytes() < 2.0
     }
 
     fn restarted(&self, seed: u64) -> Option<Result<Vec<String>, CheckError>> {

@@ -16,3 +16,4 @@ pub mod pool;
 pub mod probe;
 pub mod source;
 pub mod watch;
+mod weights;

@@ -3,7 +3,7 @@
 //! The library never prints; the command line draws a bar from this.
 
 /// A watcher of stages, each of so many units (bytes, pairs, tensors).
-pub trait Watch {
+pub trait Watch: Sync {
     /// A new stage begins, of `total` units.
     fn stage(&self, label: &str, total: u64);
     /// So many units of the stage are done.

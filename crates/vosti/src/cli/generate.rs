@@ -6,7 +6,7 @@ use super::output::print;
 use super::stream::{stream, submit};
 use super::{Outcome, sampling};
 use anyhow::{Context, Result};
-use vosti::deployment::{CROWD, Options};
+use vosti::deployment::CROWD;
 use vosti::pool::Demand;
 use vosti_engine::Request;
 use vosti_model::{ChatOptions, Date, Text};
@@ -15,7 +15,7 @@ pub fn run(arguments: &Generate) -> Result<Outcome> {
     let text = text_or_stdin(&arguments.prompt)?;
     let flags = &arguments.engine;
     let crowded = arguments.choices as usize >= CROWD;
-    let options = Options { crowded, ..open::options(&flags.hardware) };
+    let options = open::options(&flags.hardware, crowded);
     let deployment = open::load(&flags.model, &options)?;
     let own = deployment.text()?;
     let prompt = tokens(own, &text, arguments)?;

@@ -3,11 +3,12 @@
 use super::arguments::{Device, Engine as Flags, Hardware};
 use super::bar::{Bar, Unit};
 use super::interrupt;
+use super::values::Weights;
 use anyhow::{Context, Result};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use vosti::catalogue;
-use vosti::deployment::{Deployment, Options, Room};
+use vosti::deployment::{Deployment, Options, Room, Storage};
 use vosti::device::{AnyDevice, On, first_gpu};
 use vosti::fetch::{Cache, FetchError, Source};
 use vosti::pool::{self, Demand, Origin};
@@ -33,14 +34,20 @@ pub fn find(name: &str) -> Result<PathBuf> {
     Err(FetchError::UnknownModel { name: name.into() }.into())
 }
 
-/// What the flags say of the machine.
-pub fn options(hardware: &Hardware) -> Options {
+/// What the flags say of the machine; crowded if many answers will be computed at once.
+pub fn options(hardware: &Hardware, crowded: bool) -> Options {
     let on = match hardware.device {
         Device::Cpu => On::Cpu,
         Device::Cuda => On::Gpu(first_gpu),
     };
+    let storage = match hardware.weights {
+        Some(Weights::AsTheyCome) => Storage::AsTheyCome,
+        Some(Weights::Expanded) => Storage::Expanded,
+        None if crowded => Storage::Expanded,
+        None => Storage::AsTheyCome,
+    };
     let Hardware { threads, context, bundle, .. } = hardware.clone();
-    Options { threads, context, bundle, on, crowded: false }
+    Options { threads, context, bundle, on, storage }
 }
 
 /// Loads a model with a progress bar.
@@ -90,6 +97,7 @@ pub fn banner(deployment: &Deployment, engine: &Engine<AnyDevice>) {
     let bytes = pages as u64 * deployment.page_bytes();
     eprintln!("model        {}", deployment.describe());
     eprintln!("device       {}", deployment.device_name());
+    eprintln!("weights      {:.2} bits each", 8.0 * deployment.element_bytes());
     eprintln!(
         "kv pool      {} of {PAGE} tokens: {} tokens, {:.1} MiB",
         counted(pages, "page"),
