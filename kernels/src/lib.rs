@@ -24,4 +24,4 @@ pub use inventory::{Kernel, contract, kernel, kernels, parse_stem, ttir, ttir_by
 pub use quantised::{Format, Quantised, Values};
 pub use request::request;
 pub use spec::{Act, Binding, Const, Launch, Scratch, Spec, TensorData};
-pub use specialise::{CompileOptions, compile_options, higher, specialise, stands_for, targets};
+pub use specialise::{CPU, CompileOptions, compile_options, higher, specialise, stands_for, targets};

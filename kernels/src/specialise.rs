@@ -107,6 +107,9 @@ pub fn compile_options(target: &str, spec: &Spec) -> Result<CompileOptions, Kern
     Ok(CompileOptions { num_warps: option("num_warps")?, num_stages: option("num_stages")? })
 }
 
+/// The target on a processor.
+pub const CPU: &str = "cpu";
+
 /// Targets that have tile constants.
 pub fn targets() -> impl Iterator<Item = &'static str> {
     TABLE.keys().map(String::as_str)

@@ -189,7 +189,13 @@ const DIRECTIONS: &[(&str, &[&str])] = &[
     ("crates/vosti-cpu", &["vosti-core", "vosti-kernels", "vosti-tile", "vosti-wiring"]),
     ("crates/vosti-cuda", &["vosti-core", "vosti-kernels", "vosti-tile", "vosti-wiring"]),
     ("crates/vosti-model", &["vosti-core", "vosti-kernels"]),
+    (
+        "crates/vosti-admission",
+        &["vosti-core", "vosti-cuda", "vosti-kernels", "vosti-model", "vosti-tile", "vosti-verify"],
+    ),
     ("crates/vosti-engine", &["vosti-core"]),
+    ("crates/vosti-progress", &[]),
+    ("crates/vosti-determinism", &["vosti-core", "vosti-engine", "vosti-progress"]),
     ("crates/vosti-server", &["vosti-core", "vosti-model", "vosti-engine"]),
 ];
 

@@ -83,7 +83,7 @@ mod tests {
         assert!(named > 15 && clauses(SEAM).len() == named, "{named} laws, {} clauses", clauses(SEAM).len());
         let text = text();
         for part in
-            ["contract.shape = attend; law attention_sees_its_window_in_order", "never yet on a GPU", "bundle/fit.rs"]
+            ["contract.shape = attend; law attention_sees_its_window_in_order", "never yet on a GPU", "op_contract.rs"]
         {
             assert!(text.contains(part), "{text}");
         }

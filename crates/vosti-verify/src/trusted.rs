@@ -122,9 +122,10 @@ pub const TRUSTED: &[Trusted] = trusted![
     Admission false "crates/vosti-verify/src/certificate.rs" "what a certificate is bound to",
     Admission false "crates/vosti-verify/src/record.rs" "which certificates are checked in",
     Admission false "crates/vosti-verify/src/trusted.rs" "this list",
-    Admission false "crates/vosti/src/bundle.rs" "no op without a fresh certificate that fits it",
-    Admission false "crates/vosti/src/bundle/fit.rs" "which contract an op needs",
-    Admission false "crates/vosti/src/bundle/compose.rs" "when two launches are one op's",
+    Admission false "crates/vosti-admission/src/bundle.rs" "no op without a fresh certificate that fits it",
+    Admission false "crates/vosti-admission/src/op_contract.rs" "which contract an op needs",
+    Admission false "crates/vosti-admission/src/launch_pair.rs" "when two launches are one op's",
+    Admission false "crates/vosti-admission/src/limits.rs" "how large a step is proved for",
     Wiring false "crates/vosti-wiring/src/wiring.rs" "which buffer is bound to which parameter",
     Wiring false "crates/vosti-wiring/src/step.rs" "which verified part of a step's array is whose",
     Wiring false "crates/vosti-wiring/src/weights.rs" "which part of a weight is which row",
@@ -150,6 +151,10 @@ pub const SEARCHES: &[(&str, &str)] = &[
     ("crates/vosti-tile/src/generate.rs", "random kernels for tests"),
     ("crates/vosti-tile/src/lib.rs", "names the modules"),
     ("crates/vosti-tile/src/print.rs", "tile IR for people"),
+    ("crates/vosti-admission/src/error.rs", "messages"),
+    ("crates/vosti-admission/src/folder.rs", "reads and writes folders; what it reads is admitted or refused"),
+    ("crates/vosti-admission/src/lib.rs", "names the modules"),
+    ("crates/vosti-admission/src/manifest.rs", "the form of a bundle's manifest"),
     ("crates/vosti-wiring/src/error.rs", "messages"),
     ("crates/vosti-wiring/src/lib.rs", "names the modules"),
     ("crates/vosti-wiring/src/uniform.rs", "random weights for benchmarks"),
@@ -175,7 +180,12 @@ mod tests {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let listed: BTreeSet<&str> = TRUSTED.iter().map(|t| t.path).chain(SEARCHES.iter().map(|s| s.0)).collect();
         assert_eq!(listed.len(), TRUSTED.len() + SEARCHES.len(), "a file is listed twice");
-        for folder in ["crates/vosti-verify/src", "crates/vosti-tile/src", "crates/vosti-wiring/src"] {
+        for folder in [
+            "crates/vosti-verify/src",
+            "crates/vosti-tile/src",
+            "crates/vosti-admission/src",
+            "crates/vosti-wiring/src",
+        ] {
             for entry in std::fs::read_dir(root.join(folder)).unwrap() {
                 let name = entry.unwrap().file_name().into_string().unwrap();
                 let path = format!("{folder}/{name}");

@@ -8,16 +8,16 @@ mod bound;
 
 pub use bound::Work;
 
-use crate::check::prompts;
 use crate::deployment::{DeployError, Deployment, Room};
 use crate::device::{self, AnyDevice};
-use crate::watch::Watch;
 use serde::Serialize;
 use std::fmt;
 use std::time::{Duration, Instant};
 use vosti_core::PAGE;
 use vosti_cpu::Ceilings;
+use vosti_determinism::prompts;
 use vosti_engine::{Engine, EngineError, Event, Policy, Request, Sampling, SamplingError, SamplingParams, StepReport};
+use vosti_progress::Progress;
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -130,26 +130,26 @@ pub fn run(
     cases: &[Case],
     draw: Draw,
     repeat: usize,
-    watch: &dyn Watch,
+    progress: &dyn Progress,
 ) -> Result<Report, BenchError> {
     draw.sampling(1)?;
     let context = deployment.program().context as usize;
     if let Some(needed) = cases.iter().map(|case| case.needs()).find(|needed| *needed > context) {
         return Err(BenchError::TooDeep { needed, context });
     }
-    watch.stage("measuring", (repeat * cases.len()) as u64);
+    progress.stage("measuring", (repeat * cases.len()) as u64);
     let before = ceilings(deployment)?;
     let mut rates = vec![Vec::new(); cases.len()];
     let mut kernels = vec![Vec::new(); cases.len()];
     for round in 0..repeat {
         for (i, case) in cases.iter().enumerate() {
-            let (rate, times) = measure(deployment, *case, draw, watch)?;
+            let (rate, times) = measure(deployment, *case, draw, progress)?;
             rates[i].push(rate);
             kernels[i] = times;
-            watch.done((round * cases.len() + i + 1) as u64);
+            progress.done((round * cases.len() + i + 1) as u64);
         }
     }
-    if watch.cancelled() {
+    if progress.cancelled() {
         return Err(BenchError::Interrupted);
     }
     let after = ceilings(deployment)?;
@@ -196,39 +196,39 @@ fn measure(
     deployment: &Deployment,
     case: Case,
     draw: Draw,
-    watch: &dyn Watch,
+    progress: &dyn Progress,
 ) -> Result<(f64, Vec<KernelTime>), BenchError> {
     let pages = case.needs().div_ceil(PAGE) * case.batch();
     let policy = Policy { prefix_cache: false, ..Policy::default() };
     let room = Room { pages: Some(pages), rows_max: policy.rows_step_max, ..Room::default() };
     let mut engine = Engine::new(deployment.device(&room)?, deployment.program().clone(), policy)?;
     match case {
-        Case::Prefill { tokens, depth } => prefill(deployment, &mut engine, tokens, depth, watch),
+        Case::Prefill { tokens, depth } => prefill(deployment, &mut engine, tokens, depth, progress),
         Case::Decode { tokens, batch, depth } => {
             // The first sequences generate while the last are prefilled: they get so many tokens more.
             let early = batch.max(1) * (1 + depth / policy.rows_step_max);
             let sampling = draw.sampling(tokens + 2 + early)?;
-            decode(deployment, &mut engine, (tokens, batch.max(1), depth), &sampling, watch)
+            decode(deployment, &mut engine, (tokens, batch.max(1), depth), &sampling, progress)
         }
     }
 }
 
-/// One step, unless the watcher has had enough: a case may take a minute.
+/// One step, unless it shall end: a case may take a minute.
 fn step(
     engine: &mut Engine<AnyDevice>,
-    watch: &dyn Watch,
+    progress: &dyn Progress,
     on_event: &mut dyn FnMut(Event<'_>),
 ) -> Result<StepReport, BenchError> {
-    match watch.cancelled() {
+    match progress.cancelled() {
         true => Err(BenchError::Interrupted),
         false => Ok(engine.step(on_event)?),
     }
 }
 
 /// Steps until nothing is left to do.
-fn finish(engine: &mut Engine<AnyDevice>, watch: &dyn Watch) -> Result<(), BenchError> {
+fn finish(engine: &mut Engine<AnyDevice>, progress: &dyn Progress) -> Result<(), BenchError> {
     while !engine.is_idle() {
-        step(engine, watch, &mut |_| {})?;
+        step(engine, progress, &mut |_| {})?;
     }
     Ok(())
 }
@@ -245,21 +245,21 @@ fn prefill(
     engine: &mut Engine<AnyDevice>,
     tokens: usize,
     depth: usize,
-    watch: &dyn Watch,
+    progress: &dyn Progress,
 ) -> Result<(f64, Vec<KernelTime>), BenchError> {
     // Warm: what a prompt of this length touches is in memory, as it is in a server.
     engine.submit(request(deployment, "warm", tokens, Sampling::greedy(1)))?;
-    finish(engine, watch)?;
+    finish(engine, progress)?;
     engine.submit(request(deployment, "bench", depth + tokens, Sampling::greedy(1)))?;
     let mut rows = 0;
     while rows < depth {
         engine.set_policy(Policy { rows_step_max: engine_step(depth - rows), ..*engine.policy() })?;
-        rows += step(engine, watch, &mut |_| {})?.rows;
+        rows += step(engine, progress, &mut |_| {})?.rows;
     }
     engine.set_policy(Policy { rows_step_max: Policy::default().rows_step_max, ..*engine.policy() })?;
     engine.device().take_times();
     let start = Instant::now();
-    finish(engine, watch)?;
+    finish(engine, progress)?;
     Ok(measured(tokens, start.elapsed(), engine))
 }
 
@@ -274,26 +274,26 @@ fn decode(
     engine: &mut Engine<AnyDevice>,
     (tokens, batch, depth): (usize, usize, usize),
     sampling: &Sampling,
-    watch: &dyn Watch,
+    progress: &dyn Progress,
 ) -> Result<(f64, Vec<KernelTime>), BenchError> {
     for i in 0..batch {
         engine.submit(request(deployment, &format!("bench {i}"), depth.max(1), sampling.clone()))?;
     }
     let mut begun = 0;
     while begun < batch {
-        step(engine, watch, &mut |event| {
+        step(engine, progress, &mut |event| {
             if let Event::Token { index: 0, .. } = event {
                 begun += 1;
             }
         })?;
     }
     // The first step in which all decode is recorded on a GPU: it is what a server does once.
-    step(engine, watch, &mut |_| {})?;
+    step(engine, progress, &mut |_| {})?;
     let mut given = 0;
     engine.device().take_times();
     let start = Instant::now();
     for _ in 0..tokens {
-        given += step(engine, watch, &mut |_| {})?.tokens;
+        given += step(engine, progress, &mut |_| {})?.tokens;
     }
     Ok(measured(given, start.elapsed(), engine))
 }

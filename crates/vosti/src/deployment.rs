@@ -2,29 +2,32 @@
 //!
 //! The fingerprint covers what can change a bit of an answer or its length (the program's context), and nothing else: not the
 //! thread count, not the pool, not the policy. Two deployments with one fingerprint give one answer.
+//! Read next: `deployment/fingerprint.rs`.
 
-use crate::bundle::{Bundle, BundleError, manifest};
-use crate::check::{CheckError, Facts, Setup, Subject, prompts};
+mod fingerprint;
+mod subject;
+
+pub use subject::DeploymentSubject;
+
 use crate::device::{self, AnyDevice, Gpu, On};
 use crate::source::Source;
-use crate::watch::Watch;
 use crate::weights::{Watched, Watching};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use thiserror::Error;
+use vosti_admission::{Bundle, BundleError, limits, manifest};
 use vosti_core::{PAGE, Program};
 pub use vosti_cpu::Storage;
 pub use vosti_cpu::THREADS_MAX;
 use vosti_cpu::isa::Isa;
 use vosti_cpu::{Config, CpuDevice, CpuError, WeightCache};
 use vosti_cuda::{CudaDevice, CudaError, DriverError, Pages};
-use vosti_engine::{Engine, EngineError, Event, Policy};
-use vosti_kernels::{Act, ttir_hash};
+use vosti_engine::{EngineError, Policy};
+use vosti_kernels::{Act, CPU};
 use vosti_model::{ModelError, ModelPlan, PlanOptions, Recipe, Text};
-use vosti_verify::problem::limit;
+use vosti_progress::Progress;
 
 /// Why a model could not be deployed.
 #[derive(Debug, Error)]
@@ -103,12 +106,10 @@ impl Default for Room {
 
 /// So many sequences that are decoded at once are a crowd: weights that are kept small are no faster for them.
 pub const CROWD: usize = 5;
-/// The kernels' target on this machine's processor.
-pub const TARGET: &str = "cpu";
 /// Whether a target's programs list each row's largest logits. From a GPU rows have to be brought; the processor has them at hand
 /// and finds what it wants of one sooner than the kernels do (SmolLM2-135M: 7.3 ms a token, and 9.6 by lists).
 pub fn lists(target: &str) -> bool {
-    target != TARGET
+    target != CPU
 }
 /// Of a GPU's memory that weights and buffers leave free: what keys and values get if nobody says. Modules, recorded
 /// graphs and the driver itself take some.
@@ -144,7 +145,7 @@ pub struct Deployment {
 
 impl Deployment {
     /// Opens the file or folder, loads every weight once, and computes the fingerprint.
-    pub fn load(name: &str, path: &Path, options: &Options, watch: &dyn Watch) -> Result<Self, DeployError> {
+    pub fn load(name: &str, path: &Path, options: &Options, progress: &dyn Progress) -> Result<Self, DeployError> {
         let threads = match options.threads {
             Some(threads) => threads,
             // Respects affinity and cgroup quotas.
@@ -156,8 +157,8 @@ impl Deployment {
         let (bundle, target, hardware) = match options.on {
             On::Cpu => {
                 let bundle = Bundle::open(options.bundle.as_deref())?;
-                bundle.check_target(TARGET)?;
-                (bundle, TARGET.to_string(), Hardware::Cpu { weights: Arc::default() })
+                bundle.check_target(CPU)?;
+                (bundle, CPU.to_string(), Hardware::Cpu { weights: Arc::default() })
             }
             On::Gpu(open) => {
                 let gpu = open()?;
@@ -202,7 +203,7 @@ impl Deployment {
             hardware,
             fingerprint: String::new(),
         };
-        deployment.matrices = deployment.warm(watch)?;
+        deployment.matrices = deployment.warm(progress)?;
         let text = text.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         deployment.text = text?.map(Arc::new);
         deployment.fingerprint = deployment.identify()?;
@@ -280,30 +281,6 @@ impl Deployment {
         program.layers.iter().map(|l| layer(l.group)).sum()
     }
 
-    /// What the determinism suite has to know.
-    pub fn facts(&self) -> Facts {
-        let tokenizer = self.text.as_ref().map(|text| &text.tokenizer);
-        let mut bytes = Vec::new();
-        let special = tokenizer.into_iter().flat_map(|tokenizer| {
-            let words = tokenizer.vocabulary() as u32;
-            let special = |token: &u32| {
-                bytes.clear();
-                tokenizer.append_bytes(*token, &mut bytes);
-                *token >= words || bytes.is_empty()
-            };
-            (0..self.program().vocab).filter(special).collect::<Vec<_>>()
-        });
-        Facts {
-            model: self.name.clone(),
-            fingerprint: self.fingerprint.clone(),
-            vocab: self.program().vocab,
-            bos: tokenizer.and_then(|tokenizer| tokenizer.bos()),
-            special: special.collect(),
-            context: self.program().context as usize,
-            window: self.program().groups.iter().filter_map(|g| g.window).min().map(|w| w as usize),
-        }
-    }
-
     /// A device with an empty pool. Weights are shared with every other device of this deployment.
     pub fn device(&self, room: &Room) -> Result<AnyDevice, DeployError> {
         self.device_for(self.program(), room)
@@ -312,7 +289,7 @@ impl Deployment {
     /// As [`Deployment::device`], for another program over the model's bindings and weights.
     pub fn device_for(&self, program: &Program, room: &Room) -> Result<AnyDevice, DeployError> {
         let (context, groups) = (self.program().context as usize, self.program().groups.len());
-        if let Some(what) = unproved(room.rows_max, context, groups) {
+        if let Some(what) = limits::unproved(room.rows_max, context, groups) {
             return Err(DeployError::Unproved(what));
         }
         // More bytes than an address has room for.
@@ -323,9 +300,9 @@ impl Deployment {
         self.make(program, room, None)
     }
 
-    fn make(&self, program: &Program, room: &Room, watch: Option<&Watched>) -> Result<AnyDevice, DeployError> {
+    fn make(&self, program: &Program, room: &Room, progress: Option<&Watched>) -> Result<AnyDevice, DeployError> {
         let groups = self.program().groups.len();
-        let source = Watching { source: &self.source, plan: &self.plan, watch };
+        let source = Watching { source: &self.source, plan: &self.plan, progress };
         let bindings = &self.plan.bindings;
         match &self.hardware {
             Hardware::Cpu { weights } => {
@@ -364,60 +341,14 @@ impl Deployment {
     }
 
     /// Loads every weight into the cache that all devices share.
-    fn warm(&self, watch: &dyn Watch) -> Result<(u64, u64), DeployError> {
-        watch.stage(&format!("loading {}", self.name), self.plan.weights.values().filter_map(bytes).sum());
+    fn warm(&self, progress: &dyn Progress) -> Result<(u64, u64), DeployError> {
+        progress.stage(&format!("loading {}", self.name), self.plan.weights.values().filter_map(bytes).sum());
         let room = Room { pages: Some(1), rows_max: 1, threads: Some(1), isa: None, storage: None };
-        match self.make(self.program(), &room, Some(&Watched { watch, loaded: AtomicU64::new(0) })) {
+        match self.make(self.program(), &room, Some(&Watched { progress, loaded: AtomicU64::new(0) })) {
             Ok(device) => Ok(device.matrices()),
-            Err(_) if watch.cancelled() => Err(DeployError::Interrupted),
+            Err(_) if progress.cancelled() => Err(DeployError::Interrupted),
             Err(error) => Err(error),
         }
-    }
-
-    /// Hashes, in a fixed order: binary, page size, program, kernels, files, numbers.
-    fn identify(&self) -> Result<String, DeployError> {
-        let mut hash = blake3::Hasher::new();
-        let mut put = |what: &str, bytes: &[u8]| {
-            hash.update(what.as_bytes()).update(&(bytes.len() as u64).to_le_bytes()).update(bytes);
-        };
-        put("vosti", env!("CARGO_PKG_VERSION").as_bytes());
-        put("dequantiser", &vosti_model::dequantise::VERSION.to_le_bytes());
-        put("page", &(PAGE as u64).to_le_bytes());
-        put("program", format!("{:?}", self.program()).as_bytes());
-        for launch in self.plan.bindings.iter().flat_map(|binding| &binding.launches) {
-            for spec in launch.specs() {
-                put("launch", format!("{spec} {:?}", launch.weights).as_bytes());
-                put("ttir", ttir_hash(self.bundle.ttir(&spec.to_string()).unwrap_or_default()).as_bytes());
-            }
-        }
-        if let Some(gpu) = self.gpu() {
-            let about = gpu.about();
-            put("gpu", format!("{} {} {:?} {}", self.target, about.name, about.capability, about.driver).as_bytes());
-            let images = self.bundle.images().values();
-            images.for_each(|image| put("cubin", image.record.hashes.cubin.as_bytes()));
-        }
-        // Weights, tokenizer and template are in the model's files.
-        self.files.files.iter().for_each(|file| put("file", file.blake3.as_bytes()));
-        put("numbers", self.numeric_probe()?.as_bytes());
-        Ok(format!("vosti-{}", &hash.finalize().to_hex()[..32]))
-    }
-
-    /// The logits of a few fixed tokens: dot, exp, casts and all, on this machine.
-    fn numeric_probe(&self) -> Result<blake3::Hash, DeployError> {
-        let mut hash = blake3::Hasher::new();
-        let facts = self.facts();
-        let room = Room { pages: Some(1), rows_max: 16, ..Room::default() };
-        let policy = Policy { rows_step_max: 16, prefix_cache: false, ..Policy::default() };
-        let mut engine = Engine::new(self.device(&room)?, self.program().clone(), policy)?;
-        let len = 12.min(facts.context - 3);
-        let prompt = prompts::prompt(&facts, 0, "numeric probe", len);
-        engine.submit(vosti_engine::Request::new(prompt, vosti_engine::Sampling::greedy(2)))?;
-        engine.run_until_idle(&mut |event| {
-            if let Event::Token { logits: Some(logits), .. } = event {
-                logits.iter().for_each(|x| _ = hash.update(&x.to_bits().to_le_bytes()));
-            }
-        })?;
-        Ok(hash.finalize())
     }
 }
 
@@ -435,17 +366,6 @@ fn give_back() {
 /// log-probabilities or drafts are wanted; the engine makes more steps of what selects more.
 fn selected_max(room: &Room) -> usize {
     room.rows_max.min(SELECTED_MAX)
-}
-
-/// What no proof covers of steps of up to `rows` rows, in words. The page tables of all groups are one array.
-fn unproved(rows: usize, context: usize, groups: usize) -> Option<String> {
-    let all = || {
-        let (entries, most) = ((rows * groups * context.div_ceil(PAGE)) as i128, limit::TABLE);
-        (entries > most).then(|| {
-            format!("{entries} page table entries in a step, {groups} groups', and kernels are proved for up to {most}")
-        })
-    };
-    limit::exceeded(rows, context, PAGE).or_else(all)
 }
 
 /// What an instruction set is called.
@@ -471,91 +391,4 @@ fn bytes(recipe: &Recipe) -> Option<u64> {
 fn longest(program: &Program, pages: &[usize]) -> Option<usize> {
     let groups = program.groups.iter().zip(pages).filter(|(group, _)| group.window.is_none());
     groups.map(|(_, pages)| pages.saturating_mul(PAGE)).min()
-}
-
-/// A deployment as the determinism suite sees it.
-pub struct Real {
-    deployment: Deployment,
-    facts: Facts,
-    /// The program and the flags that a restarted process gets; none: no other process is asked.
-    restart: Option<(PathBuf, Vec<String>)>,
-}
-
-impl Real {
-    pub fn new(deployment: Deployment, restart: Option<(PathBuf, Vec<String>)>) -> Self {
-        let facts = deployment.facts();
-        Real { deployment, facts, restart }
-    }
-}
-
-impl Subject for Real {
-    type Device = AnyDevice;
-
-    fn facts(&self) -> &Facts {
-        &self.facts
-    }
-
-    fn program(&self) -> &Program {
-        self.deployment.program()
-    }
-
-    fn device(&self, setup: &Setup) -> Result<AnyDevice, CheckError> {
-        let isa = setup.instruction_set.as_deref();
-        let room = Room {
-            pages: Some(setup.pool_tokens.div_ceil(PAGE).max(1)),
-            rows_max: setup.rows_max,
-            threads: setup.threads,
-            storage: setup.expanded.then_some(Storage::Expanded),
-            isa: isa.and_then(|name| Isa::available().iter().copied().find(|isa| isa_name(*isa) == name)),
-        };
-        self.deployment.device(&room).map_err(|error| CheckError::Subject(error.to_string()))
-    }
-
-    fn thread_counts(&self) -> Vec<usize> {
-        match self.deployment.gpu() {
-            None => vec![1, 2, 4],
-            Some(_) => Vec::new(),
-        }
-    }
-
-    fn instruction_sets(&self) -> Vec<String> {
-        match self.deployment.gpu() {
-            None => Isa::available().iter().map(|isa| isa_name(*isa).to_string()).collect(),
-            Some(_) => Vec::new(),
-        }
-    }
-
-    fn stores(&self) -> bool {
-        self.deployment.element_bytes() < 2.0
-    }
-
-    fn restarted(&self, seed: u64) -> Option<Result<Vec<String>, CheckError>> {
-        let (program, flags) = self.restart.as_ref()?;
-        let mut command = Command::new(program);
-        command.args(["check", "--probe", "--seed", &seed.to_string()]).args(flags);
-        let failed = |why: String| CheckError::Subject(format!("another process could not be asked: {why}"));
-        Some(match command.output() {
-            Ok(output) if output.status.success() => {
-                Ok(String::from_utf8_lossy(&output.stdout).lines().map(String::from).collect())
-            }
-            Ok(output) => Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_string())),
-            Err(error) => Err(failed(error.to_string())),
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn page_tables_of_all_groups_are_within_what_is_proved() {
-        let (rows, context) = (1 << 14, PAGE << 14);
-        assert_eq!(unproved(rows, context, 1), None);
-        let both = unproved(rows, context, 2).unwrap();
-        assert!(both.starts_with("536870912 page table entries in a step, 2 groups', and"), "{both}");
-        assert_eq!(unproved(rows / 2, context, 2), None);
-        assert!(unproved(2 * rows, context, 1).unwrap().contains("page table entries"));
-        assert!(unproved(1, context * 1000, 9).unwrap().contains("tokens of context"));
-    }
 }

@@ -1,8 +1,8 @@
 //! The device that a deployment runs on, of whichever kind, and how a GPU is found.
 
-use crate::bundle::{Bundle, BundleError};
 use crate::deployment::DeployError;
 use std::time::Instant;
+use vosti_admission::{Bundle, BundleError};
 use vosti_core::{Device, DeviceError, Program, StepPlan, Token};
 use vosti_cpu::CpuDevice;
 use vosti_cuda::driver::About;

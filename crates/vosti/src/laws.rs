@@ -6,12 +6,12 @@
 
 use crate::deployment::{DeployError, Deployment, Room};
 use crate::device::AnyDevice;
-use crate::watch::Watch;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::rc::Rc;
 use vosti_core::{Device, Op, PAGE, Program};
 use vosti_engine::laws::{Bench, Broken, Law, Subject, all};
+use vosti_progress::Progress;
 
 /// Rows of the largest step: every height of row tiles, and a ragged end.
 const ROWS_MAX: usize = 200;
@@ -67,7 +67,7 @@ pub fn named(only: &[String]) -> Result<Vec<Law<AnyDevice>>, LawsError> {
 }
 
 /// Watches laws on a deployment's device.
-pub fn run(deployment: Deployment, laws: Vec<Law<AnyDevice>>, watch: &dyn Watch) -> Result<Report, LawsError> {
+pub fn run(deployment: Deployment, laws: Vec<Law<AnyDevice>>, progress: &dyn Progress) -> Result<Report, LawsError> {
     let program = deployment.program().clone();
     if program.context < 160 {
         return Err(LawsError::Context(program.context));
@@ -89,15 +89,15 @@ pub fn run(deployment: Deployment, laws: Vec<Law<AnyDevice>>, watch: &dyn Watch)
             device.run(&Program { context: program.context - 1, ..program.clone() }, plan)
         },
     };
-    watch.stage("watching", laws.len() as u64);
+    progress.stage("watching", laws.len() as u64);
     let mut watched = vec![];
     for (law, broken_by) in laws {
-        if watch.cancelled() {
+        if progress.cancelled() {
             return Err(LawsError::Interrupted);
         }
         let broken = broken_by(&subject).err().map(|broken| broken.to_string());
         watched.push(Watched { law, broken, untried: untried(law, &program) });
-        watch.done(watched.len() as u64);
+        progress.done(watched.len() as u64);
     }
     Ok(Report {
         device: deployment.device_name(),

@@ -5,9 +5,7 @@
 //! of the verified `vosti-core`. Read ARCHITECTURE.md next.
 
 pub mod bench;
-pub mod bundle;
 pub mod catalogue;
-pub mod check;
 pub mod deployment;
 pub mod device;
 pub mod fetch;
@@ -15,5 +13,4 @@ pub mod laws;
 pub mod pool;
 pub mod probe;
 pub mod source;
-pub mod watch;
 mod weights;

@@ -6,15 +6,14 @@
 
 mod dump;
 
-use crate::bundle::Bundle;
 use crate::deployment::{DeployError, Deployment, Room};
 use crate::device::AnyDevice;
-use crate::watch::Watch;
 use dump::Dump;
 use serde::Serialize;
 use std::cell::Cell;
 use std::io;
 use std::path::{Path, PathBuf};
+use vosti_admission::Bundle;
 use vosti_cpu::isa::Isa;
 use vosti_cpu::layout::Layout;
 use vosti_cpu::plan::compile;
@@ -22,6 +21,7 @@ use vosti_cpu::plan::machine::{Machine, Param};
 use vosti_cuda::host::HostMemory;
 use vosti_cuda::probe::{Launched, Options, Probed};
 use vosti_kernels::Spec;
+use vosti_progress::Progress;
 use vosti_tile::numerics::FloatMode;
 
 /// Rows of a launch: several tiles of every kernel and a ragged end.
@@ -63,7 +63,7 @@ pub fn run(
     deployment: &Deployment,
     options: Options,
     dump: Option<&Path>,
-    watch: &dyn Watch,
+    progress: &dyn Progress,
 ) -> Result<Report, ProbeError> {
     let unwritten = |source| ProbeError::Dump { path: dump.unwrap_or(Path::new("")).to_path_buf(), source };
     let mut files = dump.map(Dump::new).transpose().map_err(unwritten)?;
@@ -73,7 +73,7 @@ pub fn run(
     let mut begun = false;
     let bundle = deployment.bundle();
     let mut reference = |spec: &Spec, buffers: &mut [Vec<u8>], grid: [usize; 3]| {
-        if watch.cancelled() {
+        if progress.cancelled() {
             stopped.set(true);
             return Err("interrupted".into());
         }
@@ -86,9 +86,9 @@ pub fn run(
     };
     let mut done = |kernel: usize, kernels: usize| {
         if !std::mem::replace(&mut begun, true) {
-            watch.stage("probing", kernels as u64);
+            progress.stage("probing", kernels as u64);
         }
-        watch.done(kernel as u64);
+        progress.done(kernel as u64);
     };
     let probed = device.probe(options, &mut reference, &mut keep, &mut done);
     if let Some(error) = failed {

@@ -1,38 +1,38 @@
-//! A deployment's weights as its devices ask for them, several threads at once, and who watches how far they are.
+//! A deployment's weights as its devices ask for them, several threads at once, and who is told of it.
 //!
 //! It reads and counts; what a weight is, is [`crate::source`]'s business.
 
 use crate::source::Source;
-use crate::watch::Watch;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use vosti_model::{ModelPlan, Recipe};
+use vosti_progress::Progress;
 use vosti_wiring::{Quantised, TensorData, Uniform, WeightError, Weights};
 
-/// The weights as a device asks for them, and who watches.
+/// The weights as a device asks for them, and who is told of it.
 pub struct Watching<'a> {
     pub source: &'a Source,
     pub plan: &'a ModelPlan,
-    pub watch: Option<&'a Watched<'a>>,
+    pub progress: Option<&'a Watched<'a>>,
 }
 
 pub struct Watched<'a> {
-    pub watch: &'a dyn Watch,
+    pub progress: &'a dyn Progress,
     /// In bytes of BF16 and FP32.
     pub loaded: AtomicU64,
 }
 
 impl Watching<'_> {
     fn check_cancelled(&self) -> Result<(), WeightError> {
-        match self.watch.is_some_and(|watched| watched.watch.cancelled()) {
+        match self.progress.is_some_and(|watched| watched.progress.cancelled()) {
             true => Err("interrupted".into()),
             false => Ok(()),
         }
     }
 
     fn loaded(&self, name: &str, bytes: usize) {
-        if let Some(watched) = self.watch.filter(|_| !self.by_position(name)) {
-            watched.watch.done(watched.loaded.fetch_add(bytes as u64, Relaxed) + bytes as u64);
+        if let Some(watched) = self.progress.filter(|_| !self.by_position(name)) {
+            watched.progress.done(watched.loaded.fetch_add(bytes as u64, Relaxed) + bytes as u64);
         }
     }
 }

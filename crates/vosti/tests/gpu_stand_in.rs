@@ -12,18 +12,18 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use vosti::bench::agentic::{Trace, play};
 use vosti::bench::{self, Case, Draw};
-use vosti::bundle::Bundle;
-use vosti::bundle::manifest::Model;
-use vosti::check::{Subject, prompts};
-use vosti::deployment::{Deployment, Options, Real, Room};
+use vosti::deployment::{Deployment, DeploymentSubject, Options, Room};
 use vosti::device::{Gpu, On, OpenGpu};
 use vosti::source::Source;
-use vosti::watch::{Silent, Watch};
+use vosti_admission::Bundle;
+use vosti_admission::manifest::Model;
 use vosti_core::Device as _;
 use vosti_cuda::DriverError;
+use vosti_determinism::{Subject, prompts};
 use vosti_engine::{Engine, Event, Policy, Request, Sampling};
 use vosti_kernels::Act;
 use vosti_model::PlanOptions;
+use vosti_progress::{NoProgress, Progress};
 
 /// A configuration alone, and its bundle.
 struct Place {
@@ -62,7 +62,7 @@ impl Place {
 
     fn load(&self, bundle: Option<&Path>, open: OpenGpu) -> Result<Deployment, String> {
         let options = Options { bundle: bundle.map(Path::to_path_buf), on: On::Gpu(open), ..Options::default() };
-        Deployment::load("random", &self.config(), &options, &Silent).map_err(|error| error.to_string())
+        Deployment::load("random", &self.config(), &options, &NoProgress).map_err(|error| error.to_string())
     }
 }
 
@@ -150,7 +150,7 @@ fn a_configuration_with_random_weights_answers_is_measured_and_probed() {
     assert!((1.0..12.0).contains(&spread), "logits spread by {spread}");
 
     let cases = [Case::Prefill { tokens: 20, depth: 64 }, Case::Decode { tokens: 2, batch: 4, depth: 0 }];
-    let report = bench::run(&deployment, &cases, Draw::default(), 1, &Silent).unwrap();
+    let report = bench::run(&deployment, &cases, Draw::default(), 1, &NoProgress).unwrap();
     assert!(report.cases.iter().all(|case| case.tokens_per_s > 0.0 && case.bytes_per_token > 0.0));
     assert!(report.read_bytes_per_s > 0.0 && report.dot_flops_per_s.is_none());
     assert!(report.cases[0].bound_tokens_per_s.is_none() && report.cases[1].bound_tokens_per_s.is_some());
@@ -161,17 +161,17 @@ fn a_configuration_with_random_weights_answers_is_measured_and_probed() {
     assert_eq!(counting.0.load(Relaxed), 5, "who wants no more waits for one step at most");
 
     let trace = Trace { sessions: 2, turns: 2, prompt: 80, shared: 64, input: 3, output: 4, pause_s: 0.01 };
-    let played = play(&deployment, trace, &Silent).unwrap();
+    let played = play(&deployment, trace, &NoProgress).unwrap();
     assert_eq!((played.tokens, played.session_s.len(), played.first_token_s.len()), (16, 2, 4));
 
     let options = vosti_cuda::probe::Options { cases: 6, references: 1, seed: 1 };
     let dump = place.folder.path().join("dump");
-    let probed = vosti::probe::run(&deployment, options, Some(&dump), &Silent).unwrap();
+    let probed = vosti::probe::run(&deployment, options, Some(&dump), &NoProgress).unwrap();
     assert!(probed.passed && probed.kernels.len() > 8, "{probed:?}");
     in_fp64(&dump, probed.kernels.len());
 
     // The suite sees a device without threads and instruction sets to compare.
-    let subject = Real::new(deployment, None);
+    let subject = DeploymentSubject::new(&deployment, None);
     assert!(subject.thread_counts().is_empty() && subject.instruction_sets().is_empty());
 }
 
@@ -182,7 +182,7 @@ fn device_laws_hold_on_a_models_own_program() {
     let deployment = place.load(Some(&place.bundle()), sound).unwrap();
     let named = ["embedding_depends_on_its_token", "attention_sees_its_window_in_order"];
     let laws = vosti::laws::named(&named.map(String::from)).unwrap();
-    let report = vosti::laws::run(deployment, laws, &Silent).unwrap();
+    let report = vosti::laws::run(deployment, laws, &NoProgress).unwrap();
     assert!(report.passed && report.laws.iter().map(|law| law.law).eq(named), "{:?}", report.laws);
     let untried = report.laws[1].untried.unwrap();
     assert!(report.laws[0].untried.is_none() && untried.contains("no page fell behind a window"), "{untried}");
@@ -192,7 +192,7 @@ fn device_laws_hold_on_a_models_own_program() {
 #[derive(Default)]
 struct Counting(AtomicUsize);
 
-impl Watch for Counting {
+impl Progress for Counting {
     fn stage(&self, _label: &str, _total: u64) {}
     fn done(&self, _units: u64) {}
     fn cancelled(&self) -> bool {
@@ -238,7 +238,7 @@ fn steps_that_select_more_rows_than_there_are_logits_for_are_split() {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("config.json");
     std::fs::write(&config, json.to_string()).unwrap();
-    let deployment = Deployment::load("random", &config, &Options::default(), &Silent).unwrap();
+    let deployment = Deployment::load("random", &config, &Options::default(), &NoProgress).unwrap();
     let seen = |rows_max: usize| {
         let room = Room { pages: Some(40), rows_max, ..Room::default() };
         let device = deployment.device(&room).unwrap();

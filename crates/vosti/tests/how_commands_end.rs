@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use vosti::bench::{self, BenchError, Case, Draw};
 use vosti::deployment::{DeployError, Deployment, Options};
-use vosti::watch::{Silent, Watch};
+use vosti_progress::{NoProgress, Progress};
 
 fn vosti() -> Command {
     Command::new(env!("CARGO_BIN_EXE_vosti"))
@@ -96,7 +96,7 @@ fn ctrl_c_at_the_prompt_ends_a_chat_at_once() {
 /// Wants an end from the n-th time that it is asked on.
 struct Impatient(AtomicU32);
 
-impl Watch for Impatient {
+impl Progress for Impatient {
     fn stage(&self, _label: &str, _total: u64) {}
     fn done(&self, _units: u64) {}
     fn cancelled(&self) -> bool {
@@ -109,7 +109,7 @@ impl Watch for Impatient {
 #[test]
 fn a_measurement_ends_within_a_case() {
     let (folder, _) = model();
-    let deployment = Deployment::load("tiny", folder.path(), &Options::default(), &Silent).expect("it loads");
+    let deployment = Deployment::load("tiny", folder.path(), &Options::default(), &NoProgress).expect("it loads");
     for case in [Case::Prefill { tokens: 300, depth: 100 }, Case::Decode { tokens: 20, batch: 2, depth: 20 }] {
         let ended = bench::run(&deployment, &[case], Draw::default(), 1, &Impatient(AtomicU32::new(3)));
         assert!(matches!(ended, Err(BenchError::Interrupted)), "{case:?}");
@@ -121,7 +121,7 @@ fn a_deployment_refuses_what_would_end_the_process() {
     let (folder, _) = model();
     for threads in [0, 1025, 1_000_000] {
         let options = Options { threads: Some(threads), ..Options::default() };
-        let loaded = Deployment::load("tiny", folder.path(), &options, &Silent);
+        let loaded = Deployment::load("tiny", folder.path(), &options, &NoProgress);
         assert!(matches!(loaded, Err(DeployError::Threads { asked }) if asked == threads));
     }
 }

@@ -1,8 +1,9 @@
-//! The page at `/`: chat, the engine's state, and one prompt under different loads side by side.
+//! The page at `/`: chat, the engine's state, and one request alone and among others side by side.
 //!
-//! One file without a build step. It must load nothing from anywhere else and show no text as HTML: its policy forbids the
-//! first, and it writes text through `textContent` alone. It asks the API like any other client, with the key that the
-//! user types; the page itself holds nothing secret and is open.
+//! One HTML file, one style and one script, sent as one document; there is no build step. The page must load nothing from
+//! anywhere else and show no text as HTML: its policy forbids the first, and it writes text through text nodes alone. It asks
+//! the API like any other client, with the key that the user types and that it does not keep; chats stay in the browser's
+//! own storage. The page itself holds nothing secret and is open.
 
 use axum::http::HeaderValue;
 use axum::http::header::{
@@ -14,7 +15,11 @@ use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 use std::sync::LazyLock;
 
-const PAGE: &str = include_str!("index.html");
+static PAGE: LazyLock<String> = LazyLock::new(|| {
+    let style = format!("<style>\n{}</style>", include_str!("page.css"));
+    let script = format!("<script>\n{}</script>", include_str!("page.js"));
+    include_str!("index.html").replacen("<style></style>", &style, 1).replacen("<script></script>", &script, 1)
+});
 
 /// The one script and the one style of the page, known by their hashes; requests to the server that the page came from; in
 /// no other page's frame.
@@ -46,7 +51,7 @@ pub async fn show() -> Response {
         (REFERRER_POLICY, fixed("no-referrer")),
         (CACHE_CONTROL, fixed("no-cache")),
     ];
-    (headers, PAGE).into_response()
+    (headers, PAGE.as_str()).into_response()
 }
 
 #[cfg(test)]
@@ -58,9 +63,10 @@ mod tests {
         for foreign in ["http://", "https://", "src=", "@import", "url("] {
             assert!(!PAGE.contains(foreign), "{foreign}");
         }
-        for dangerous in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "localStorage"] {
+        for dangerous in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "setHTML"] {
             assert!(!PAGE.contains(dangerous), "{dangerous}");
         }
+        assert!(PAGE.contains("look();") && PAGE.contains("color-scheme"), "the script and the style are in");
         // Only these two are hashed.
         assert_eq!((PAGE.matches("<script").count(), PAGE.matches("<style").count()), (1, 1));
         // The policy lets no handler in an attribute pass for ours.

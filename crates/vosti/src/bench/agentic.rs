@@ -2,13 +2,13 @@
 //! an answer out, a pause while a tool works, and the whole conversation again.
 
 use super::BenchError;
-use crate::check::prompts;
 use crate::deployment::{Deployment, Room};
-use crate::watch::Watch;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 use vosti_core::PAGE;
+use vosti_determinism::prompts;
 use vosti_engine::{Engine, Event, Policy, Request, RequestId, Sampling, Token};
+use vosti_progress::Progress;
 
 /// What is played.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -76,7 +76,7 @@ struct Session {
 }
 
 /// Plays a trace once, on a fresh engine.
-pub fn play(deployment: &Deployment, trace: Trace, watch: &dyn Watch) -> Result<Played, BenchError> {
+pub fn play(deployment: &Deployment, trace: Trace, progress: &dyn Progress) -> Result<Played, BenchError> {
     let context = deployment.program().context as usize;
     if trace.longest() + 2 > context {
         return Err(BenchError::TooDeep { needed: trace.longest() + 2, context });
@@ -90,9 +90,9 @@ pub fn play(deployment: &Deployment, trace: Trace, watch: &dyn Watch) -> Result<
     let shared = tokens("shared", trace.shared);
     if !shared.is_empty() {
         engine.submit(Request::new(shared.clone(), Sampling::greedy(1)))?;
-        super::finish(&mut engine, watch)?;
+        super::finish(&mut engine, progress)?;
     }
-    watch.stage("agents", (trace.sessions * trace.turns) as u64);
+    progress.stage("agents", (trace.sessions * trace.turns) as u64);
     let start = Instant::now();
     let begin = |i: usize| {
         let own = tokens(&format!("session {i}"), trace.prompt - trace.shared);
@@ -101,7 +101,7 @@ pub fn play(deployment: &Deployment, trace: Trace, watch: &dyn Watch) -> Result<
     let mut sessions: Vec<Session> = (0..trace.sessions).map(begin).collect();
     let (mut first_token_s, mut given, mut done) = (vec![], 0, 0);
     while sessions.iter().any(|session| session.ended.is_none()) {
-        if watch.cancelled() {
+        if progress.cancelled() {
             return Err(BenchError::Interrupted);
         }
         let now = Instant::now();
@@ -119,7 +119,7 @@ pub fn play(deployment: &Deployment, trace: Trace, watch: &dyn Watch) -> Result<
             // Everybody waits for a tool.
             let next = sessions.iter().filter(|s| s.ended.is_none()).map(|s| s.due).min();
             if let Some(due) = next {
-                // A pause may be long: the watcher is asked in between.
+                // A pause may be long: whether it shall end is asked in between.
                 std::thread::sleep(due.saturating_duration_since(Instant::now()).min(Duration::from_millis(50)));
             }
             continue;
@@ -147,7 +147,7 @@ pub fn play(deployment: &Deployment, trace: Trace, watch: &dyn Watch) -> Result<
                 Event::Prompt { .. } => {}
             }
         })?;
-        watch.done(done);
+        progress.done(done);
     }
     let seconds = |s: &Session| s.ended.unwrap_or(start).duration_since(start).as_secs_f64();
     let session_s: Vec<f64> = sessions.iter().map(seconds).collect();

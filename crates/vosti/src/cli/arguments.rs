@@ -503,7 +503,7 @@ pub struct Prepare {
     pub output: PathBuf,
 
     /// What the kernels run on: cpu, or cuda-sm80, -sm89, -sm90, -sm100 (compiled with Triton and checked)
-    #[arg(long, default_value = vosti::deployment::TARGET)]
+    #[arg(long, default_value = vosti_kernels::CPU)]
     pub target: String,
 
     /// A Python that has the pinned Triton [default: an environment of vosti's own, made with python3 and pip]

@@ -3,7 +3,7 @@
 use super::interrupt;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::sync::{Mutex, MutexGuard};
-use vosti::watch::Watch;
+use vosti_progress::Progress;
 
 /// What the units of a bar are.
 #[derive(Clone, Copy)]
@@ -12,7 +12,7 @@ pub enum Unit {
     Count,
 }
 
-/// A watcher that draws; it asks for an end after Ctrl-C.
+/// Draws progress; it asks for an end after Ctrl-C.
 pub struct Bar {
     unit: Unit,
     bar: Mutex<Option<ProgressBar>>,
@@ -37,7 +37,7 @@ impl Bar {
     }
 }
 
-impl Watch for Bar {
+impl Progress for Bar {
     fn stage(&self, label: &str, total: u64) {
         let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr_with_hz(10));
         bar.set_style(self.style());

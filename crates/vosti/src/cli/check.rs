@@ -7,8 +7,8 @@ use super::{Outcome, open};
 use anyhow::Result;
 use clap::ValueEnum;
 use std::path::Path;
-use vosti::check::{self, Profile, Subject, endpoint, faults, html};
-use vosti::deployment::Real;
+use vosti::deployment::DeploymentSubject;
+use vosti_determinism::{self as suite, Profile, Subject, endpoint, faults, html};
 
 pub fn run(arguments: &Check) -> Result<Outcome> {
     // Before the work, which may take hours.
@@ -18,9 +18,9 @@ pub fn run(arguments: &Check) -> Result<Outcome> {
     }
     let deployment = open::load(&arguments.model, &open::options(&arguments.hardware, false))?;
     let program = std::env::current_exe().ok();
-    let subject = Real::new(deployment, program.map(|path| (path, again(arguments))));
+    let subject = DeploymentSubject::new(&deployment, program.map(|path| (path, again(arguments))));
     if arguments.probe {
-        let digests = check::probe(&subject, arguments.seed, &Bar::new(Unit::Count))?;
+        let digests = suite::probe(&subject, arguments.seed, &Bar::new(Unit::Count))?;
         print(&digests.iter().map(|digest| format!("{digest}\n")).collect::<String>())?;
         return Ok(Outcome::Done);
     }
@@ -31,13 +31,13 @@ pub fn run(arguments: &Check) -> Result<Outcome> {
         ProfileName::Quick => Profile::quick(subject.facts().window),
         ProfileName::Paper => Profile::paper(subject.facts().window),
     };
-    let options = check::Options {
+    let options = suite::Options {
         profile,
         prompt_max: arguments.max_prompt,
         only: arguments.only.clone(),
         seed: arguments.seed,
     };
-    let report = check::run(&subject, &options, &Bar::new(Unit::Count))?;
+    let report = suite::run(&subject, &options, &Bar::new(Unit::Count))?;
     let page = files.html.is_some().then(|| html::page(&report));
     let json = serde_json::to_string_pretty(&report)?;
     files.finish(&json, page.as_deref(), &report.table(), report.passed)
@@ -78,7 +78,7 @@ fn measure(arguments: &Check, url: &str, files: Files) -> Result<Outcome> {
     files.finish(&serde_json::to_string_pretty(&report)?, None, &report.table(), report.passed)
 }
 
-fn self_test(subject: &Real, files: Files) -> Result<Outcome> {
+fn self_test(subject: &DeploymentSubject, files: Files) -> Result<Outcome> {
     let bar = Bar::new(Unit::Count);
     let results = [faults::self_test(&bar)?, faults::self_test_of(subject, &bar)?];
     drop(bar);

@@ -25,9 +25,8 @@ use arguments::{Command, Vosti};
 use clap::Parser;
 use clap::error::ErrorKind;
 use std::process::ExitCode;
-use vosti::check::CheckError;
-use vosti::check::endpoint::EndpointError;
 use vosti::fetch::FetchError;
+use vosti_determinism::CheckError;
 
 /// What a subcommand that ran to its end has to say.
 pub enum Outcome {
@@ -93,8 +92,7 @@ fn one_line(error: &anyhow::Error) -> String {
 
 fn is_interrupt(error: &anyhow::Error) -> bool {
     let fetch = matches!(error.downcast_ref(), Some(FetchError::Interrupted));
-    let endpoint = matches!(error.downcast_ref(), Some(EndpointError::Interrupted));
-    fetch || endpoint || matches!(error.downcast_ref(), Some(CheckError::Interrupted)) || interrupt::interrupted()
+    fetch || matches!(error.downcast_ref(), Some(CheckError::Interrupted)) || interrupt::interrupted()
 }
 
 /// Help and version as clap prints them; anything else as one line.

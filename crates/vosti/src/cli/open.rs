@@ -3,6 +3,7 @@
 use super::arguments::{Device, Engine as Flags, Hardware};
 use super::bar::{Bar, Unit};
 use super::interrupt;
+use super::output::counted;
 use super::values::Weights;
 use anyhow::{Context, Result};
 use std::io::Read;
@@ -12,7 +13,6 @@ use vosti::deployment::{Deployment, Options, Room, Storage};
 use vosti::device::{AnyDevice, On, first_gpu};
 use vosti::fetch::{Cache, FetchError, Source};
 use vosti::pool::{self, Demand, Origin};
-use vosti::watch::counted;
 use vosti_core::{Device as _, PAGE};
 use vosti_engine::{Engine, Policy, Speculation};
 

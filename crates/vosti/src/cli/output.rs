@@ -9,6 +9,11 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+/// How many of something, as people say it: `1 page`, `2 pages`.
+pub fn counted(n: usize, noun: &str) -> String {
+    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
+}
+
 /// Prints at once. A reader that left ends the process.
 pub fn print(text: &str) -> Result<()> {
     match write(text) {

@@ -4,14 +4,14 @@ use super::arguments::Prepare;
 use super::output::print;
 use super::{Outcome, open};
 use anyhow::{Context, Result};
-use vosti::bundle::Bundle;
-use vosti::bundle::manifest::Model as Files;
-use vosti::deployment::{TARGET, lists};
+use vosti::deployment::lists;
 use vosti::fetch::Cache;
 use vosti::source::Source;
+use vosti_admission::Bundle;
+use vosti_admission::manifest::Model as Files;
 use vosti_cuda::toolchain::REQUIREMENT;
 use vosti_cuda::{Arch, Image, Toolchain};
-use vosti_kernels::Act;
+use vosti_kernels::{Act, CPU};
 use vosti_model::{ModelPlan, PlanOptions};
 
 pub fn run(arguments: &Prepare) -> Result<Outcome> {
@@ -23,7 +23,7 @@ pub fn run(arguments: &Prepare) -> Result<Outcome> {
         .plan(&PlanOptions { target, act: Act::Bf16, context: arguments.context, lists: lists(target) })
         .with_context(cannot)?;
     let checked = vosti_model::check_kernels(&plan);
-    match target == TARGET {
+    match target == CPU {
         true => checked.with_context(cannot)?,
         false => checked.with_context(|| of_target(target)).with_context(cannot)?,
     }
@@ -31,7 +31,7 @@ pub fn run(arguments: &Prepare) -> Result<Outcome> {
         .map_err(|(path, error)| anyhow::anyhow!("{}: {error}", path.display()))?;
     let mut bundle = Bundle::built_in()?;
     bundle.admit(&plan)?;
-    if target != TARGET {
+    if target != CPU {
         bundle = bundle.with_images(compile(arguments, &plan).with_context(cannot)?);
     }
     let manifest = bundle.write(&arguments.output, arguments.force, files, target, &plan)?;
@@ -43,7 +43,7 @@ pub fn run(arguments: &Prepare) -> Result<Outcome> {
         manifest.target,
         manifest.context
     ))?;
-    if target != TARGET {
+    if target != CPU {
         print(&table(&bundle))?;
         print("What certificates assume of the device is untested: nothing here has run on a GPU.\n")?;
     }

@@ -1,16 +1,15 @@
 //! `vosti replay`: answers a receipt's request again, alone or under load, and compares every logits row's digest.
 
 use super::arguments::Replay;
+use super::bar::{Bar, Unit};
 use super::output::verdict;
 use super::{Outcome, interrupt, open, sampling};
 use anyhow::{Context, Result, bail, ensure};
 use std::io::Read;
 use std::path::Path;
-use vosti::check::{Facts, prompts};
-use vosti::deployment::{Deployment, Room};
-use vosti::device::AnyDevice;
-use vosti_core::PAGE;
-use vosti_engine::{Engine, Event, Policy, Request, RequestId, Token};
+use vosti::deployment::{Deployment, DeploymentSubject};
+use vosti_determinism::{CheckError, Subject, replay};
+use vosti_engine::{Request, Token};
 use vosti_model::Tokenizer;
 use vosti_server::grammar::Grammars;
 use vosti_server::receipt::{Chain, Divergence, Receipt};
@@ -68,33 +67,22 @@ fn read(path: &Path) -> Result<Receipt> {
 /// Tokens and chain of the receipt's choice, made again, and how many others ran with it.
 fn answer(deployment: &Deployment, receipt: &Receipt, under_load: bool) -> Result<(Vec<Token>, Chain, usize)> {
     let request = request(deployment, receipt)?;
-    let facts = deployment.facts();
-    if request.prompt.len() >= facts.context {
-        bail!("the receipt's prompt has {} tokens, the model's context is {}", request.prompt.len(), facts.context);
+    let subject = DeploymentSubject::new(deployment, None);
+    let context = subject.facts().context;
+    if request.prompt.len() >= context {
+        bail!("the receipt's prompt has {} tokens, the model's context is {context}", request.prompt.len());
     }
-    let others = if under_load { company(&facts, &request) } else { Vec::new() };
-    let mut engine = engine(deployment, &request, &others)?;
-    let mut watched = Watched { choice: receipt.choice, tokens: Vec::new(), chain: Chain::new(&request.prompt) };
-
-    // Half of the others are at work already when the request comes, and half come while it runs.
-    let (before, mut after) = (others.len() / 2, others);
-    let mut beside = 0;
-    for other in after.drain(..before) {
-        engine.submit(other)?;
-    }
-    engine.step(&mut |_| {})?;
-    let id = engine.submit(request)?;
-    while !watched.done(&engine, id) {
-        if interrupt::interrupted() {
-            bail!("interrupted");
-        }
-        if let Some(other) = after.pop() {
-            engine.submit(other)?;
-        }
-        let step = engine.step(&mut |event| watched.note(id, event))?;
-        beside = beside.max(step.sequences.saturating_sub(1));
-    }
-    Ok((watched.tokens, watched.chain, if under_load { beside } else { 0 }))
+    let (mut tokens, mut chain) = (Vec::new(), Chain::new(&request.prompt));
+    let mut note = |token: Token, logits: &[f32]| {
+        tokens.push(token);
+        chain.push(token, logits);
+    };
+    let beside = replay::again(&subject, request, receipt.choice, under_load, &Bar::new(Unit::Count), &mut note);
+    let beside = beside.map_err(|error| match error {
+        CheckError::Engine(error) => error.into(),
+        error => anyhow::Error::from(error),
+    })?;
+    Ok((tokens, chain, beside))
 }
 
 /// The request of a receipt.
@@ -110,55 +98,6 @@ fn request(deployment: &Deployment, receipt: &Receipt) -> Result<Request> {
     // Choices are numbered; those before this one come with it.
     request.choices = receipt.choice.checked_add(1).filter(|n| *n <= 1024).context("choice is out of range")?;
     Ok(request)
-}
-
-/// Other requests: of many lengths, greedy and sampled, some beginning as the receipt's prompt does.
-fn company(facts: &Facts, request: &Request) -> Vec<Request> {
-    let lengths = [9usize, 200, 33, 64, 130, 17, 90, 300, 50, 71, 128, 12];
-    let fitting: Vec<usize> = lengths.into_iter().filter(|len| len + 40 < facts.context).collect();
-    let mut others = prompts::workload(facts, 1, &fitting, 32);
-    for (i, other) in others.iter_mut().enumerate().filter(|(i, _)| i % 3 == 0) {
-        let shared = request.prompt.len() * (i % 4 + 1) / 4;
-        other.prompt = [&request.prompt[..shared], other.prompt.as_slice()].concat();
-        other.prompt.truncate(facts.context - 40);
-    }
-    others
-}
-
-/// An engine with room for all of it; prompts of a crowd come in small chunks.
-fn engine(deployment: &Deployment, request: &Request, others: &[Request]) -> Result<Engine<AnyDevice>> {
-    let context = deployment.program().context as usize;
-    let longest = |r: &Request| r.prompt.len().saturating_add(r.sampling.tokens_max).min(context) + PAGE;
-    let tokens: usize = others.iter().map(longest).sum::<usize>() + longest(request) * request.choices as usize;
-    let policy = match others {
-        [] => Policy::default(),
-        _ => Policy { rows_step_max: 96, rows_sequence_max: 40, ..Policy::default() },
-    };
-    let room = Room { pages: Some(tokens.div_ceil(PAGE)), rows_max: policy.rows_step_max, ..Room::default() };
-    Ok(Engine::new(deployment.device(&room)?, deployment.program().clone(), policy)?)
-}
-
-/// The receipt's choice as it is made again.
-struct Watched {
-    choice: u32,
-    tokens: Vec<Token>,
-    chain: Chain,
-}
-
-impl Watched {
-    fn note(&mut self, id: RequestId, event: Event<'_>) {
-        if let Event::Token { request, choice, token, logits: Some(logits), .. } = event
-            && (request, choice) == (id, self.choice)
-        {
-            self.tokens.push(token);
-            self.chain.push(token, logits);
-        }
-    }
-
-    /// Nothing of the request is left in the engine.
-    fn done(&self, engine: &Engine<AnyDevice>, id: RequestId) -> bool {
-        engine.core_requests().iter().all(|(request, choice, _)| (*request, *choice) != (id, self.choice))
-    }
 }
 
 /// One line about the first difference.

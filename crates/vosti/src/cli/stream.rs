@@ -1,11 +1,10 @@
 //! One request through an engine: prints its text as it comes, and says how fast it came.
 
-use super::output::print;
+use super::output::{counted, print};
 use super::{interrupt, sampling};
 use anyhow::Result;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use vosti::watch::counted;
 use vosti_engine::text::TextStream;
 use vosti_engine::{Engine, Event, FinishReason, FloatDevice, Request, RequestId, Token};
 use vosti_model::Text;

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Instant;
-use vosti::bundle::Bundle;
+use vosti_admission::Bundle;
 use vosti_verify::{
     Assumption, Cache, Case, Inventory, Options, Report, Solver, find_cvc5, find_z3, tcb, verify_all, verify_or_refute,
     verify_texts,
@@ -131,7 +131,7 @@ fn assumptions(out: &mut String, used: impl Iterator<Item = Assumption>) -> std:
     if used.is_empty() {
         return Ok(());
     }
-    let untested: Vec<_> = vosti_kernels::targets().filter(|target| *target != "cpu").collect();
+    let untested: Vec<_> = vosti_kernels::targets().filter(|target| *target != vosti_kernels::CPU).collect();
     writeln!(out, "assumptions (probed on cpu; untested on {}):", untested.join(", "))?;
     for assumption in used {
         writeln!(out, "  {assumption}: {}", assumption.words())?;

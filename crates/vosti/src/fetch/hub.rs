@@ -5,12 +5,12 @@
 
 use super::{FetchError, copy_hashed, hex};
 use crate::catalogue::Model;
-use crate::watch::Watch;
 use sha2::{Digest, Sha256};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::Path;
 use std::time::Duration;
+use vosti_progress::Progress;
 
 /// Which hub, as whom.
 #[derive(Clone, Debug)]
@@ -34,13 +34,13 @@ pub fn fetch(
     endpoint: &Endpoint,
     staging: &Path,
     whole: &Path,
-    watch: &dyn Watch,
+    progress: &dyn Progress,
 ) -> Result<(), FetchError> {
     let partial = staging.join("hub.partial");
-    watch.stage(&format!("fetching {}", model.name), model.bytes);
-    let found = match download(model, endpoint, &partial, watch) {
+    progress.stage(&format!("fetching {}", model.name), model.bytes);
+    let found = match download(model, endpoint, &partial, progress) {
         Ok(found) => found,
-        Err(_) if watch.cancelled() => return Err(FetchError::Interrupted),
+        Err(_) if progress.cancelled() => return Err(FetchError::Interrupted),
         Err(error) => return Err(error),
     };
     if found != model.sha256 {
@@ -51,11 +51,11 @@ pub fn fetch(
 }
 
 /// Downloads the rest of `partial` and returns the hash of the whole.
-fn download(model: &Model, endpoint: &Endpoint, partial: &Path, watch: &dyn Watch) -> Result<String, FetchError> {
+fn download(model: &Model, endpoint: &Endpoint, partial: &Path, progress: &dyn Progress) -> Result<String, FetchError> {
     let hub = &model.hub;
     let url = format!("{}/{}/resolve/{}/{}", endpoint.url, hub.repository, hub.revision, hub.path);
     let http = |reason: String| FetchError::Http { url: url.clone(), reason };
-    let (mut hash, have) = resume(partial, model.bytes, watch);
+    let (mut hash, have) = resume(partial, model.bytes, progress);
     let mut request = agent().get(&url).header("user-agent", concat!("vosti/", env!("CARGO_PKG_VERSION")));
     if let Some(token) = &endpoint.token {
         request = request.header("authorization", format!("Bearer {token}"));
@@ -86,7 +86,7 @@ fn download(model: &Model, endpoint: &Endpoint, partial: &Path, watch: &dyn Watc
         .map_err(FetchError::io(partial))?;
     // One byte more than expected is enough to know that this is not the file.
     let mut body = io::Read::take(response.into_body().into_reader(), model.bytes - start + 1);
-    let copied = copy_hashed(&mut body, &mut out, &mut hash, start, watch).map_err(|e| http(e.to_string()))?;
+    let copied = copy_hashed(&mut body, &mut out, &mut hash, start, progress).map_err(|e| http(e.to_string()))?;
     out.sync_all().map_err(FetchError::io(partial))?;
     if start + copied < model.bytes {
         return Err(http(format!("the connection ended at byte {} of {}", start + copied, model.bytes)));
@@ -95,12 +95,12 @@ fn download(model: &Model, endpoint: &Endpoint, partial: &Path, watch: &dyn Watc
 }
 
 /// Hash and length of what an earlier try left; an over-long leftover is thrown away.
-fn resume(partial: &Path, bytes_max: u64, watch: &dyn Watch) -> (Sha256, u64) {
+fn resume(partial: &Path, bytes_max: u64, progress: &dyn Progress) -> (Sha256, u64) {
     let mut hash = Sha256::new();
     let Ok(mut file) = File::open(partial) else {
         return (hash, 0);
     };
-    match copy_hashed(&mut file, &mut io::sink(), &mut hash, 0, watch) {
+    match copy_hashed(&mut file, &mut io::sink(), &mut hash, 0, progress) {
         Ok(have) if have <= bytes_max => (hash, have),
         _ => {
             let _ = fs::remove_file(partial);

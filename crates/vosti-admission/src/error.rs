@@ -1,0 +1,35 @@
+//! What can be wrong with a bundle, or with a plan that shall run on one.
+
+use std::io;
+use std::path::PathBuf;
+use thiserror::Error;
+use vosti_verify::{CertificateError, ProblemError};
+
+/// Why a program may not run on a bundle, or a bundle cannot be read or written.
+#[derive(Debug, Error)]
+pub enum BundleError {
+    #[error("{origin}: there is no certificate for kernel {kernel}; {remedy}")]
+    Missing { origin: String, kernel: String, remedy: &'static str },
+    #[error("{origin}: {error}; {remedy}")]
+    Certificate { origin: String, error: Box<CertificateError>, remedy: &'static str },
+    #[error("{origin}: {error}; {remedy}")]
+    Kernel { origin: String, error: Box<ProblemError>, remedy: &'static str },
+    #[error("{origin}: kernel {kernel} does not fit op {index} ({op}): {why}")]
+    Misfit { origin: String, kernel: String, op: &'static str, index: usize, why: String },
+    #[error("op {index} ({op}) runs {launches} launches; contracts cover one, or two that attend")]
+    Launches { op: &'static str, index: usize, launches: usize },
+    #[error("{folder}: it was prepared for another {what} ({found}, here {wanted}); run `vosti prepare` for this one")]
+    Foreign { folder: String, what: &'static str, found: String, wanted: String },
+    #[error("{folder} is no bundle: {why}; run `vosti prepare`")]
+    Damaged { folder: String, why: String },
+    #[error("{folder} was prepared for {found}, and this device is {wanted}; run `vosti prepare --target {wanted}`")]
+    Target { folder: String, found: String, wanted: String },
+    #[error("{kernel} is not compiled for {target}")]
+    Uncompiled { kernel: String, target: String },
+    #[error("{} exists; give another folder, or --force to replace a bundle", path.display())]
+    Exists { path: PathBuf },
+    #[error("{} exists and is not a bundle; give another folder", path.display())]
+    NotABundle { path: PathBuf },
+    #[error("{}: {error}", path.display())]
+    Io { path: PathBuf, error: io::Error },
+}

@@ -1,0 +1,234 @@
+//! A bundle as a folder: `manifest.json`, `ttir/`, `certificates/`, and for a GPU target `cubin/`, `launch/`.
+//!
+//! Written beside its place and renamed into it, so that there is never half a bundle. Read as untrusted: every file
+//! must have the manifest's hash. That its kernels are proved is for [`Bundle::admit`] to say.
+
+use crate::bundle::{Bundle, plan_hash};
+use crate::error::BundleError;
+use crate::manifest::{FORMAT, File, Kernel, Launch, Manifest, Model, Program};
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+use vosti_core::PAGE;
+use vosti_cuda::Image;
+use vosti_kernels::{CPU, parse_stem, ttir_hash};
+use vosti_model::ModelPlan;
+use vosti_verify::Certificate;
+
+const MANIFEST: &str = "manifest.json";
+
+fn io(path: &Path) -> impl FnOnce(std::io::Error) -> BundleError {
+    let path = path.to_path_buf();
+    |error| BundleError::Io { path, error }
+}
+
+impl Bundle {
+    /// Reads a folder that [`Bundle::write`] wrote.
+    pub fn read(folder: &Path) -> Result<Bundle, BundleError> {
+        let damaged = |why: String| BundleError::Damaged { folder: folder.display().to_string(), why };
+        let path = folder.join(MANIFEST);
+        let text = fs::read_to_string(&path).map_err(|error| damaged(format!("{MANIFEST}: {error}")))?;
+        let manifest: Manifest =
+            serde_json::from_str(&text).map_err(|error| damaged(format!("{MANIFEST}: {error}")))?;
+        if manifest.format != FORMAT {
+            return Err(damaged(format!("its format is `{}`, this binary reads `{FORMAT}`", manifest.format)));
+        }
+        let mut bundle = Bundle {
+            folder: Some(folder.to_path_buf()),
+            manifest: None,
+            certificates: Default::default(),
+            texts: Default::default(),
+            images: Default::default(),
+        };
+        for kernel in &manifest.kernels {
+            let name = &kernel.specialisation;
+            let (mut cubin, mut launch) = (None, None);
+            for file in &kernel.files {
+                let bytes = contents(folder, file).map_err(damaged)?;
+                let text =
+                    || String::from_utf8(bytes.clone()).map_err(|_| damaged(format!("{} is not text", file.path)));
+                match file.kind.as_str() {
+                    "ttir" => _ = bundle.texts.insert(name.clone(), text()?),
+                    "certificate" => {
+                        let read = Certificate::from_json(name, &text()?).map_err(|error| bundle.wrong(error))?;
+                        bundle.certificates.insert(name.clone(), read);
+                    }
+                    "cubin" => cubin = Some(bytes),
+                    "launch" => launch = Some(text()?),
+                    other => return Err(damaged(format!("{} is a `{other}`, which nothing reads", file.path))),
+                }
+            }
+            if bundle.texts.get(name).map(|text| ttir_hash(text).to_hex().to_string()).as_ref()
+                != Some(&kernel.ttir_hash)
+            {
+                return Err(damaged(format!("{name} has no TTIR of the hash that {MANIFEST} names")));
+            }
+            if let Some(image) = image(name, &bundle.texts[name], cubin, launch).map_err(damaged)? {
+                bundle.images.insert(name.clone(), image);
+            }
+        }
+        bundle.manifest = Some(manifest);
+        Ok(bundle)
+    }
+
+    /// Refuses a bundle in a folder that was prepared for another kind of device, before anything else is read.
+    pub fn check_target(&self, target: &str) -> Result<(), BundleError> {
+        match &self.manifest {
+            Some(manifest) if manifest.target != target => Err(BundleError::Target {
+                folder: self.origin(),
+                found: manifest.target.clone(),
+                wanted: target.into(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses a bundle in a folder that was prepared for another model, target or program.
+    pub fn check_origin(&self, model: &Model, target: &str, plan: &ModelPlan) -> Result<(), BundleError> {
+        let Some(manifest) = &self.manifest else { return Ok(()) };
+        let hash = plan_hash(plan);
+        let short = |hash: &str| hash.chars().take(16).collect::<String>();
+        let pairs = [
+            ("target", manifest.target.clone(), target.to_string()),
+            ("model", short(&manifest.model.hash), short(&model.hash)),
+            ("context", manifest.context.to_string(), plan.program.context.to_string()),
+            ("page size", manifest.program.page.to_string(), PAGE.to_string()),
+            ("program", short(&manifest.program.hash), short(&hash)),
+        ];
+        match pairs.into_iter().find(|(_, found, wanted)| found != wanted) {
+            None => Ok(()),
+            Some((what, found, wanted)) => Err(BundleError::Foreign { folder: self.origin(), what, found, wanted }),
+        }
+    }
+
+    /// Writes the part of this bundle that a plan needs, for a model, to `folder`.
+    pub fn write(
+        &self,
+        folder: &Path,
+        force: bool,
+        model: Model,
+        target: &str,
+        plan: &ModelPlan,
+    ) -> Result<Manifest, BundleError> {
+        self.admit(plan)?;
+        replaceable(folder, force)?;
+        let parent = folder.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        fs::create_dir_all(parent).map_err(io(parent))?;
+        let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let beside = |what: &str| parent.join(format!(".{name}.{what}-{}", std::process::id()));
+        let fresh = Scratch(beside("new"));
+        let manifest = self.fill(&fresh.0, model, target, plan)?;
+        let old = Scratch(beside("old"));
+        if folder.exists() {
+            fs::rename(folder, &old.0).map_err(io(folder))?;
+        }
+        fs::rename(&fresh.0, folder).map_err(|error| {
+            _ = fs::rename(&old.0, folder);
+            io(folder)(error)
+        })?;
+        Ok(manifest)
+    }
+
+    fn fill(&self, folder: &Path, model: Model, target: &str, plan: &ModelPlan) -> Result<Manifest, BundleError> {
+        let mut kernels = vec![];
+        for spec in vosti_model::plan::specs(plan) {
+            let kernel = spec.to_string();
+            let (Some(text), Some(certificate)) = (self.ttir(&kernel), self.certificates.get(&kernel)) else {
+                continue; // no op uses it: `admit` has asked for all that are used
+            };
+            let mut files = vec![
+                put(folder, "ttir", format!("ttir/{kernel}.ttir"), text.as_bytes())?,
+                put(folder, "certificate", format!("certificates/{kernel}.json"), certificate.to_json().as_bytes())?,
+            ];
+            match self.images.get(&kernel) {
+                Some(image) => files.extend([
+                    put(folder, "cubin", format!("cubin/{kernel}.cubin"), &image.cubin)?,
+                    put(folder, "launch", format!("launch/{kernel}.json"), image.record_json().as_bytes())?,
+                ]),
+                None if target == CPU => {}
+                None => return Err(BundleError::Uncompiled { kernel, target: target.into() }),
+            }
+            kernels.push(Kernel { ttir_hash: ttir_hash(text).to_hex().to_string(), specialisation: kernel, files });
+        }
+        let launches = plan.bindings.iter().enumerate().flat_map(|(k, binding)| {
+            let launch = move |launch: &vosti_kernels::Launch| Launch {
+                k,
+                specialisation: launch.spec.to_string(),
+                higher: launch.higher.iter().map(ToString::to_string).collect(),
+                weights: launch.weights.clone(),
+            };
+            binding.launches.iter().map(launch)
+        });
+        let manifest = Manifest {
+            format: FORMAT.into(),
+            vosti: env!("CARGO_PKG_VERSION").into(),
+            target: target.into(),
+            model,
+            context: plan.program.context,
+            program: Program {
+                hash: plan_hash(plan),
+                page: PAGE,
+                ops: plan.program.ops.iter().map(|op| format!("{op:?}")).collect(),
+            },
+            launches: launches.collect(),
+            kernels,
+        };
+        let text = serde_json::to_string_pretty(&manifest).unwrap_or_default() + "\n";
+        put(folder, "manifest", MANIFEST.into(), text.as_bytes())?;
+        Ok(manifest)
+    }
+}
+
+/// A folder that is gone when this is.
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn put(folder: &Path, kind: &str, path: String, bytes: &[u8]) -> Result<File, BundleError> {
+    let to = folder.join(&path);
+    let parent = to.parent().unwrap_or(folder);
+    fs::create_dir_all(parent).map_err(io(parent))?;
+    fs::write(&to, bytes).map_err(io(&to))?;
+    Ok(File { kind: kind.into(), path, blake3: blake3::hash(bytes).to_hex().to_string() })
+}
+
+/// The compiled kernel, if there is one; half of one is damage.
+fn image(name: &str, ttir: &str, cubin: Option<Vec<u8>>, launch: Option<String>) -> Result<Option<Image>, String> {
+    let spec = parse_stem(name).ok_or_else(|| format!("{name} is no specialisation that this binary knows"))?;
+    match (cubin, launch) {
+        (None, None) => Ok(None),
+        (Some(cubin), Some(launch)) => {
+            Image::read(&spec, ttir, &launch, cubin).map(Some).map_err(|error| error.to_string())
+        }
+        _ => Err(format!("{name} has not both machine code and the record of how to launch it")),
+    }
+}
+
+fn contents(folder: &Path, file: &File) -> Result<Vec<u8>, String> {
+    let path = Path::new(&file.path);
+    if !path.components().all(|part| matches!(part, Component::Normal(_))) {
+        return Err(format!("{} is not a path inside it", file.path));
+    }
+    let bytes = fs::read(folder.join(path)).map_err(|error| format!("{}: {error}", file.path))?;
+    match blake3::hash(&bytes).to_hex().as_str() == file.blake3 {
+        true => Ok(bytes),
+        false => Err(format!("{} is not the file that {MANIFEST} names (its hash differs)", file.path)),
+    }
+}
+
+/// Only a bundle is ever replaced, and only if asked to.
+fn replaceable(folder: &Path, force: bool) -> Result<(), BundleError> {
+    let path = folder.to_path_buf();
+    if !folder.exists() {
+        return Ok(());
+    }
+    let empty = fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none());
+    match (folder.join(MANIFEST).is_file(), empty, force) {
+        (_, true, _) | (true, _, true) => Ok(()),
+        (true, _, false) => Err(BundleError::Exists { path }),
+        (false, _, _) => Err(BundleError::NotABundle { path }),
+    }
+}

@@ -1,0 +1,76 @@
+//! Whether two launches' contracts together are an op's.
+//!
+//! Attention may be two launches: partial results by split of the keys, then their combination. What one promises and the
+//! other asks for are premises and promises of built-in shapes (`docs/kernel-verification.md`), about two runs L and R. With
+//! S keys to a split:
+//!
+//! - the first: rows at one position p with the same query, keys and values have, if p < S, equal outputs, and else equal
+//!   partial results of every split that begins at p or before; outputs at other positions are left alone;
+//! - the second: rows at one position p >= S with equal partial results of every split that begins at p or before have
+//!   equal outputs; outputs at other positions are left alone.
+//!
+//! They chain to what the op promises if both mean the same by a row, its position, a split, a cell and the output, and if
+//! the second reads nothing else. That is what is checked here; that each launch does what the op allows is
+//! `op_contract.rs`'s business. Scratch is the op's own: nothing runs between its launches, and each of an op's scratches is another buffer.
+
+use vosti_kernels::{Role, Shape};
+use vosti_verify::Problem;
+use vosti_verify::problem::Buffer;
+
+/// The shapes of an op's launches, if contracts of so many can be the op's.
+pub fn stages(op: Shape, launches: usize) -> Option<&'static [Shape]> {
+    match (op, launches) {
+        (Shape::Rowwise, 1) => Some(&[Shape::Rowwise]),
+        (Shape::StoreKv, 1) => Some(&[Shape::StoreKv]),
+        (Shape::Attend, 1) => Some(&[Shape::Attend]),
+        (Shape::Attend, 2) => Some(&[Shape::AttendPart, Shape::AttendCombine]),
+        _ => None,
+    }
+}
+
+/// What both launches must mean the same by: split boundaries, rows of scratch, heads and their columns, rows of a tile.
+const SHARED: [&str; 6] = ["SPLIT", "ROWS", "HEADS", "KV_HEADS", "D", "BQ"];
+
+/// Refuses a second launch that does not go on where the first stops.
+pub fn check(part: &Problem, combine: &Problem) -> Result<(), String> {
+    if (part.shape, combine.shape) != (Shape::AttendPart, Shape::AttendCombine) {
+        return Err(format!("a {:?} after a {:?} is no attention", combine.shape, part.shape));
+    }
+    for name in SHARED {
+        match (part.int(name), combine.int(name)) {
+            (Some(a), Some(b)) if a == b => {}
+            (a, b) => {
+                let words = |value: Option<i128>| value.map_or("none".into(), |value| value.to_string());
+                return Err(format!("{name} is {} in the first launch and {} in this one", words(a), words(b)));
+            }
+        }
+    }
+    for buffer in &combine.buffers {
+        let (name, role) = (&buffer.name, buffer.role);
+        match role {
+            Role::TileTable | Role::TileRow | Role::TileRows | Role::TilePos => {}
+            Role::Out(_) | Role::Scratch(_) => same_cells(part, buffer)?,
+            _ => return Err(format!("its parameter `{name}` ({role:?}) is nothing that the first launch promises")),
+        }
+    }
+    match part.buffers.iter().find(|b| part.shape.writes(b.role) && combine.role(b.role).is_none()) {
+        Some(left) => Err(format!("it does not go on with `{}` ({:?}) of the first launch", left.name, left.role)),
+        None => Ok(()),
+    }
+}
+
+/// A scratch or an output of the second launch is one of the first, cell by cell.
+fn same_cells(part: &Problem, buffer: &Buffer) -> Result<(), String> {
+    let (name, role) = (&buffer.name, buffer.role);
+    let Some(written) = part.role(role) else {
+        return Err(format!("its parameter `{name}` ({role:?}) is nothing that the first launch writes"));
+    };
+    if part.buffers[written].dims != buffer.dims {
+        let (here, there) = (&buffer.dims, &part.buffers[written].dims);
+        return Err(format!("its parameter `{name}` has the extents {here:?}, the first launch writes {there:?}"));
+    }
+    match part.buffers[written].elem == buffer.elem {
+        true => Ok(()),
+        false => Err(format!("its parameter `{name}` has another element type than the first launch writes")),
+    }
+}

@@ -1,0 +1,241 @@
+//! Whether a kernel's contract is what the op that uses it needs.
+//!
+//! The engine's proof assumes of each op what a contract's shape promises (`vosti-core/src/seam.rs`), over the
+//! program's own buffers, groups and window. A proved contract of another shape, or over other extents, discharges
+//! nothing. The check goes role by role; no kernel is known by name. Where an op is two launches, each is checked for its
+//! part here, and `launch_pair.rs` says whether the two are the op.
+
+use vosti_core::{Dtype, Op, PAGE, Program, RowSet};
+use vosti_kernels::{Act, Role, Scratch, Shape};
+use vosti_model::Recipe;
+use vosti_tile::Scalar;
+use vosti_verify::Problem;
+use vosti_verify::problem::{Buffer, Dim, limit};
+
+/// What an op gives the kernel that computes it.
+struct Use<'a> {
+    name: &'static str,
+    shape: Shape,
+    ins: &'a [u32],
+    outs: &'a [u32],
+    rows: RowSet,
+    layer: Option<u32>,
+    window: Option<u32>,
+}
+
+/// Which binding of the model's table an op uses.
+pub fn binding_of(op: &Op) -> u32 {
+    match op {
+        Op::Embed { k, .. } | Op::Rowwise { k, .. } | Op::StoreKv { k, .. } | Op::Attend { k, .. } => *k,
+    }
+}
+
+fn usage(op: &Op) -> Use<'_> {
+    let base =
+        Use { name: "Embed", shape: Shape::Rowwise, ins: &[], outs: &[], rows: RowSet::All, layer: None, window: None };
+    match op {
+        Op::Embed { out, .. } => Use { outs: std::slice::from_ref(out), ..base },
+        Op::Rowwise { ins, outs, rows, .. } => Use { name: "Rowwise", ins, outs, rows: *rows, ..base },
+        Op::StoreKv { ins, layer, .. } => {
+            Use { name: "StoreKv", shape: Shape::StoreKv, ins, layer: Some(*layer), ..base }
+        }
+        Op::Attend { q, layer, out, window, .. } => Use {
+            name: "Attend",
+            shape: Shape::Attend,
+            ins: std::slice::from_ref(q),
+            outs: std::slice::from_ref(out),
+            layer: Some(*layer),
+            window: *window,
+            ..base
+        },
+    }
+}
+
+/// What an op is called in messages.
+pub fn name(op: &Op) -> &'static str {
+    usage(op).name
+}
+
+/// The shape of an op's contract.
+pub fn shape(op: &Op) -> Shape {
+    usage(op).shape
+}
+
+/// A launch of an op.
+pub struct Bound<'a> {
+    /// The contract's shape that the op needs of it.
+    pub stage: Shape,
+    /// The recipes of its weights.
+    pub weights: Vec<Option<&'a Recipe>>,
+    /// The op's scratches.
+    pub scratch: &'a [Scratch],
+    /// What activations and caches of the program hold.
+    pub act: Act,
+}
+
+/// Refuses a contract that does not give what the op promises, or needs of this launch.
+pub fn check(program: &Program, op: &Op, problem: &Problem, launch: &Bound) -> Result<(), String> {
+    let used = usage(op);
+    if problem.shape != launch.stage {
+        return Err(format!("its contract has the shape {:?}, the op needs {:?}", problem.shape, launch.stage));
+    }
+    if i128::from(program.context) > limit::CONTEXT {
+        return Err(format!("contexts up to {} are proved, the program has {}", limit::CONTEXT, program.context));
+    }
+    if let Some(tokens) = problem.premises.vocabulary().filter(|tokens| *tokens < i128::from(program.vocab)) {
+        return Err(format!("it is proved for tokens below {tokens}, the program's vocabulary is {}", program.vocab));
+    }
+    for buffer in &problem.buffers {
+        let name = &buffer.name;
+        types(program, &used, buffer, launch.act).map_err(|why| format!("its parameter `{name}` {why}"))?;
+        let fits =
+            role(program, &used, problem, buffer, launch).map_err(|why| format!("its parameter `{name}` {why}"))?;
+        if !fits {
+            return Err(format!("its parameter `{name}` has the role {:?}, which the op does not give", buffer.role));
+        }
+    }
+    for i in 0..used.outs.len() {
+        if problem.role(Role::Out(i)).is_none() {
+            return Err(format!("no parameter is the op's output {i}"));
+        }
+    }
+    if used.shape == Shape::Attend {
+        attend(&used, problem)?;
+    }
+    Ok(())
+}
+
+/// False: the op does not give such a thing. An error: it gives another one.
+fn role(program: &Program, used: &Use, problem: &Problem, buffer: &Buffer, launch: &Bound) -> Result<bool, String> {
+    let rowwise = used.shape == Shape::Rowwise;
+    let embed = rowwise && used.name == "Embed";
+    let all = used.rows == RowSet::All;
+    match buffer.role {
+        Role::In(i) => used.ins.get(i).map_or(Ok(false), |b| rows(program, used, *b, &buffer.dims)),
+        Role::Out(i) => used.outs.get(i).map_or(Ok(false), |b| rows(program, used, *b, &buffer.dims)),
+        Role::Weight(i) => match launch.weights.get(i) {
+            None => Err(format!("is weight {i}, and the launch binds {}", launch.weights.len())),
+            Some(None) => Err("is bound to a weight that the model does not have".into()),
+            Some(Some(recipe)) => weight(program, embed, recipe, &buffer.dims),
+        },
+        Role::Rows => Ok(used.shape != Shape::Attend),
+        Role::Tokens => Ok(embed),
+        // A selected row's position stands at its packed index, which a contract over positions does not say.
+        Role::Positions => Ok((rowwise && !embed && all) || used.shape == Shape::StoreKv),
+        Role::RowIndex => Ok(rowwise && !all),
+        Role::Slots => Ok(used.shape == Shape::StoreKv),
+        Role::PageTable | Role::TileTable | Role::TileRow | Role::TileRows | Role::TilePos => {
+            Ok(used.shape == Shape::Attend)
+        }
+        Role::Scratch(i) => launch.scratch.get(i).map_or(Ok(false), |given| scratch(problem, buffer, given)),
+        Role::CacheK | Role::CacheV => used.layer.map_or(Ok(false), |layer| cache(program, layer, &buffer.dims)),
+    }
+}
+
+/// A buffer must hold what the contract says. Weights are made for whoever reads them, so theirs only have to be numbers.
+fn types(program: &Program, used: &Use, buffer: &Buffer, act: Act) -> Result<(), String> {
+    let own = if act == Act::Bf16 { Scalar::Bf16 } else { Scalar::F32 };
+    let of = |list: &[u32], i: usize| {
+        let decl = list.get(i).and_then(|b| program.buffers.get(*b as usize));
+        decl.map(|decl| if decl.dtype == Dtype::F32 { Scalar::F32 } else { own })
+    };
+    let given = match buffer.role {
+        Role::In(i) => of(used.ins, i),
+        Role::Out(i) => of(used.outs, i),
+        Role::CacheK | Role::CacheV => Some(own),
+        Role::Scratch(_) => Some(Scalar::F32),
+        Role::Weight(_) => Some(if buffer.elem == Scalar::F32 { Scalar::F32 } else { own }),
+        _ => Some(Scalar::I32),
+    };
+    match given {
+        Some(given) if given != buffer.elem => Err(format!("holds {}, the op gives {given}", buffer.elem)),
+        _ => Ok(()),
+    }
+}
+
+/// What a device allocates for the op's scratch must be what the contract says it is.
+fn scratch(problem: &Problem, buffer: &Buffer, given: &Scratch) -> Result<bool, String> {
+    let keys = problem.splits().map(|splits| splits.size);
+    let splits = buffer.dims.first() == Some(&Dim::Splits(given.keys as i128));
+    let rows = buffer.dims.get(1) == Some(&Dim::Const(given.rows as i128));
+    match splits && rows && width(&buffer.dims[1..]) == Some(given.width as i128) {
+        true => Ok(true),
+        false => Err(format!(
+            "has the extents {:?} for each split of {} keys, the op's scratch {} rows of {} numbers for each {} keys",
+            &buffer.dims[1..],
+            keys.unwrap_or(0),
+            given.rows,
+            given.width,
+            given.keys
+        )),
+    }
+}
+
+/// Elements of a row.
+fn width(dims: &[Dim]) -> Option<i128> {
+    dims[1..].iter().try_fold(1i128, |n, dim| match dim {
+        Dim::Const(c) => n.checked_mul(*c),
+        _ => None,
+    })
+}
+
+/// A row buffer must be as wide as the contract says, and hold the rows that it means.
+fn rows(program: &Program, used: &Use, buffer: u32, dims: &[Dim]) -> Result<bool, String> {
+    let Some(given) = program.buffers.get(buffer as usize) else { return Ok(false) };
+    let width = width(dims);
+    if width != Some(i128::from(given.width)) {
+        let width = width.map_or("?".into(), |w| w.to_string());
+        return Err(format!("is {width} wide, the op's buffer {buffer} is {}", given.width));
+    }
+    let meant = match dims.first() {
+        Some(Dim::Rows) => used.rows,
+        Some(Dim::Packed) => RowSet::All,
+        _ => return Ok(false),
+    };
+    if meant != given.rows {
+        return Err(format!("holds {meant:?} rows, the op's buffer {buffer} {:?}", given.rows));
+    }
+    Ok(true)
+}
+
+fn weight(program: &Program, embed: bool, recipe: &Recipe, dims: &[Dim]) -> Result<bool, String> {
+    let shape = recipe.shape();
+    let same = shape.len() == dims.len()
+        && shape.iter().zip(dims).all(|(n, dim)| match dim {
+            Dim::Const(c) => *n as i128 == *c,
+            Dim::Context => *n as i128 >= i128::from(program.context),
+            _ => false,
+        });
+    if !same {
+        return Err(format!("has the extents {dims:?}, the model's weight {shape:?}"));
+    }
+    if embed && shape.first() != Some(&(program.vocab as usize)) {
+        return Err(format!("has {:?} rows for a vocabulary of {}", shape.first(), program.vocab));
+    }
+    Ok(true)
+}
+
+fn cache(program: &Program, layer: u32, dims: &[Dim]) -> Result<bool, String> {
+    let Some(layer) = program.layers.get(layer as usize) else { return Ok(false) };
+    let Some(group) = program.groups.get(layer.group as usize) else { return Ok(false) };
+    let wanted = [i128::from(group.kv_heads), PAGE as i128, i128::from(group.head_dim)].map(Dim::Const);
+    if dims.first() != Some(&Dim::Pages) || dims[1..] != wanted {
+        return Err(format!("has pages of {:?}, the op's cache {wanted:?}", &dims[1..]));
+    }
+    Ok(true)
+}
+
+fn attend(used: &Use, problem: &Problem) -> Result<(), String> {
+    let proved = problem.premises.window().unwrap_or(0);
+    let words = |w: i128| if w == 0 { "no window".to_string() } else { format!("a window of {w}") };
+    match used.window {
+        Some(0) => Err("the op's window shows nothing".into()),
+        window => {
+            let wanted = i128::from(window.unwrap_or(0));
+            match proved == wanted {
+                true => Ok(()),
+                false => Err(format!("it is proved for {}, the op has {}", words(proved), words(wanted))),
+            }
+        }
+    }
+}

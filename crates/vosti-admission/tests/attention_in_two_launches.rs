@@ -1,0 +1,198 @@
+//! Attention whose keys are split is admitted only if its two launches' contracts are together the op's: each condition of
+//! the composition rule, broken once, is refused by name.
+
+use vosti_admission::{Bundle, launch_pair, op_contract};
+use vosti_core::Op;
+use vosti_kernels::{Act, Binding, Const, Role, Scratch, Shape};
+use vosti_model::{ModelPlan, PlanOptions};
+use vosti_tile::Scalar;
+use vosti_verify::Problem;
+use vosti_verify::problem::Dim;
+
+fn plan(target: &str) -> ModelPlan {
+    let path = format!("{}/../vosti-model/configs/smollm2-135m.json", env!("CARGO_MANIFEST_DIR"));
+    let config = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let decoder = vosti_model::families::from_config("smollm2-135m", &config).unwrap();
+    vosti_model::plan(&decoder, &PlanOptions { target, act: Act::Bf16, context: Some(1024), lists: false }).unwrap()
+}
+
+fn attends(op: &Op) -> bool {
+    matches!(op, Op::Attend { .. })
+}
+
+fn binding(plan: &mut ModelPlan) -> &mut Binding {
+    let op = plan.program.ops.iter().find(|op| attends(op)).unwrap();
+    &mut plan.bindings[op_contract::binding_of(op) as usize]
+}
+
+fn halves() -> (Problem, Problem) {
+    let mut plan = plan("cpu");
+    let [part, combine] = &binding(&mut plan).launches[..] else { panic!("attention is two launches") };
+    let problem = |spec: &vosti_kernels::Spec| Problem::of_stem(&spec.to_string()).unwrap();
+    (problem(&part.spec), problem(&combine.spec))
+}
+
+#[track_caller]
+fn refused<E: std::fmt::Display>(result: Result<(), E>, part: &str) {
+    let Err(why) = result else { panic!("it must be refused: {part}") };
+    assert!(why.to_string().contains(part), "{part:?} is not in {why}");
+}
+
+#[test]
+fn both_launches_of_every_target_are_admitted() {
+    for target in ["cpu", "cuda-sm90"] {
+        let plan = &mut plan(target);
+        Bundle::built_in().unwrap().admit(plan).unwrap();
+        let own = binding(plan);
+        assert_eq!(
+            own.launches.iter().map(|l| l.spec.kernel.as_str()).collect::<Vec<_>>(),
+            ["attend_part", "attend_combine"]
+        );
+        let of = |width| Scratch { keys: 1024, rows: 512, width };
+        assert_eq!(own.scratch, [of(9), of(9), of(9 * 64)]);
+    }
+}
+
+#[test]
+fn a_second_launch_that_does_not_go_on_where_the_first_stops_is_refused() {
+    type Change = fn(&mut Problem, &mut Problem);
+    fn set(problem: &mut Problem, name: &str) {
+        let value = problem.int(name).unwrap() as i64;
+        problem.constants.insert(name.into(), Const::Int(2 * value));
+    }
+    fn at(problem: &Problem, role: Role) -> usize {
+        problem.role(role).unwrap()
+    }
+    fn forget(problem: &mut Problem, role: Role) {
+        let i = at(problem, role);
+        problem.buffers.remove(i);
+        problem.kernel.params.remove(i);
+    }
+    let changes: [(&str, Change); 18] = [
+        ("SPLIT is 1024 in the first launch and 2048", |_, c| set(c, "SPLIT")),
+        ("SPLIT is none", |p, _| _ = p.constants.remove("SPLIT")),
+        ("ROWS is 1024 in the first launch and 512", |p, _| set(p, "ROWS")),
+        ("HEADS is 9 in the first launch and 18", |_, c| set(c, "HEADS")),
+        ("KV_HEADS is 3 in the first launch and 6", |_, c| set(c, "KV_HEADS")),
+        ("D is 64 in the first launch and 128", |_, c| set(c, "D")),
+        ("BQ is 16 in the first launch and 32", |_, c| set(c, "BQ")),
+        ("`tile_pos` (Positions) is nothing that the first launch promises", |_, c| {
+            let i = at(c, Role::TilePos);
+            c.buffers[i].role = Role::Positions;
+        }),
+        ("`tile_row` (In(0)) is nothing", |_, c| {
+            let i = at(c, Role::TileRow);
+            c.buffers[i].role = Role::In(0);
+        }),
+        ("`tops` (CacheK) is nothing", |_, c| {
+            let i = at(c, Role::Scratch(0));
+            c.buffers[i].role = Role::CacheK;
+        }),
+        ("`accs` (Scratch(3)) is nothing that the first launch writes", |_, c| {
+            let i = at(c, Role::Scratch(2));
+            c.buffers[i].role = Role::Scratch(3);
+        }),
+        ("`totals` (Scratch(1)) is nothing that the first launch writes", |p, _| {
+            forget(p, Role::Scratch(1));
+        }),
+        ("`out` (Out(0)) is nothing that the first launch writes", |p, _| {
+            forget(p, Role::Out(0));
+        }),
+        ("`out` has the extents", |p, _| {
+            let i = at(p, Role::Out(0));
+            p.buffers[i].dims[1] = Dim::Const(15);
+        }),
+        ("does not go on with `totals` (Scratch(1))", |_, c| {
+            forget(c, Role::Scratch(1));
+        }),
+        ("`tops` has the extents", |_, c| {
+            let i = at(c, Role::Scratch(0));
+            c.buffers[i].dims[1] = Dim::Const(15);
+        }),
+        ("`accs` has another element type", |_, c| {
+            let i = at(c, Role::Scratch(2));
+            c.buffers[i].elem = Scalar::Bf16;
+        }),
+        ("a AttendPart after a AttendCombine is no attention", std::mem::swap),
+    ];
+    let (part, combine) = halves();
+    launch_pair::check(&part, &combine).unwrap();
+    for (why, change) in changes {
+        let (mut part, mut combine) = halves();
+        change(&mut part, &mut combine);
+        refused(launch_pair::check(&part, &combine), why);
+    }
+}
+
+#[test]
+fn launches_that_are_not_those_two_in_that_order_are_refused() {
+    type Change = fn(&mut Binding);
+    let changes: [(&str, Change); 8] = [
+        ("the shape AttendCombine, the op needs AttendPart", |b| b.launches.reverse()),
+        ("the shape AttendPart, the op needs Attend", |b| _ = b.launches.pop()),
+        ("the shape AttendPart, the op needs AttendCombine", |b| b.launches[1] = b.launches[0].clone()),
+        ("3 launches", |b| b.launches.push(b.launches[1].clone())),
+        ("numbers for each 1024 keys", |b| b.scratch[2].width += 1),
+        ("scratch 511 rows of 9 numbers", |b| b.scratch[0].rows -= 1),
+        ("numbers for each 2048 keys", |b| b.scratch[1].keys *= 2),
+        ("the role Scratch(2), which the op does not give", |b| _ = b.scratch.pop()),
+    ];
+    let bundle = Bundle::built_in().unwrap();
+    for (why, change) in changes {
+        let mut plan = plan("cpu");
+        change(binding(&mut plan));
+        refused(bundle.admit(&plan), why);
+    }
+    // Of what does not attend no two launches are one op.
+    let mut plan = plan("cpu");
+    let split = op_contract::binding_of(plan.program.ops.iter().find(|op| attends(op)).unwrap());
+    let Op::Embed { k, .. } = &mut plan.program.ops[0] else { panic!("the first op embeds") };
+    *k = split;
+    refused(bundle.admit(&plan), "op 0 (Embed) runs 2 launches");
+}
+
+#[test]
+fn each_of_the_two_needs_its_own_certificate() {
+    let plan = plan("cpu");
+    let own = plan.bindings.iter().find(|b| b.launches.len() == 2).unwrap();
+    for launch in &own.launches {
+        let kernel = launch.spec.to_string();
+        let mut certificates = Bundle::built_in().unwrap().certificates().clone();
+        certificates.remove(&kernel);
+        refused(Bundle::built_in().unwrap().with_certificates(certificates).admit(&plan), &kernel);
+    }
+}
+
+/// What the op allows a launch of two.
+#[test]
+fn a_launch_that_is_not_its_part_of_the_op_is_refused() {
+    let plan = plan("cpu");
+    let scratch = plan.bindings.iter().find(|b| b.launches.len() == 2).unwrap().scratch.clone();
+    let bound = |stage| op_contract::Bound { stage, weights: vec![], scratch: &scratch, act: Act::Bf16 };
+    let op = plan.program.ops.iter().find(|op| attends(op)).unwrap();
+    let (mut part, mut combine) = halves();
+    op_contract::check(&plan.program, op, &part, &bound(Shape::AttendPart)).unwrap();
+    op_contract::check(&plan.program, op, &combine, &bound(Shape::AttendCombine)).unwrap();
+
+    let Op::Attend { k, q, layer, out, .. } = op else { panic!("it attends") };
+    let windowed = Op::Attend { k: *k, q: *q, layer: *layer, out: *out, window: Some(64) };
+    for (problem, stage) in [(&part, Shape::AttendPart), (&combine, Shape::AttendCombine)] {
+        refused(
+            op_contract::check(&plan.program, &windowed, problem, &bound(stage)),
+            "no window, the op has a window of 64",
+        );
+    }
+    // Both write the output, each its rows.
+    let out = part.role(Role::Out(0)).unwrap();
+    part.buffers.remove(out);
+    refused(
+        op_contract::check(&plan.program, op, &part, &bound(Shape::AttendPart)),
+        "no parameter is the op's output 0",
+    );
+    let out = combine.role(Role::Out(0)).unwrap();
+    combine.buffers.remove(out);
+    refused(
+        op_contract::check(&plan.program, op, &combine, &bound(Shape::AttendCombine)),
+        "no parameter is the op's output 0",
+    );
+}

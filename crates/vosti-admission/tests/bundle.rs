@@ -1,0 +1,308 @@
+//! No op runs a kernel without a fresh certificate that fits it: each way to be wrong is refused by name.
+
+use vosti_admission::manifest::Model;
+use vosti_admission::{Bundle, BundleError, op_contract};
+use vosti_core::{Dtype, Op};
+use vosti_kernels::{Act, Const};
+use vosti_model::{ModelPlan, PlanOptions};
+use vosti_verify::{Certificate, CertificateError};
+
+/// A plan of a published model: gemma has layers with a window and without.
+fn plan(name: &str, context: u32) -> ModelPlan {
+    plan_for("cpu", name, context)
+}
+
+fn plan_for(target: &str, name: &str, context: u32) -> ModelPlan {
+    let path = format!("{}/../vosti-model/configs/{name}.json", env!("CARGO_MANIFEST_DIR"));
+    let config = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let decoder = vosti_model::families::from_config(name, &config).unwrap();
+    vosti_model::plan(&decoder, &PlanOptions { target, act: Act::Bf16, context: Some(context), lists: true }).unwrap()
+}
+
+fn gemma() -> ModelPlan {
+    plan("gemma-3-270m", 1024)
+}
+
+fn bundle() -> Bundle {
+    Bundle::built_in().unwrap()
+}
+
+fn kernel_of(plan: &ModelPlan, wanted: impl Fn(&Op) -> bool) -> (usize, String) {
+    let index = plan.program.ops.iter().position(wanted).unwrap();
+    let k = op_contract::binding_of(&plan.program.ops[index]) as usize;
+    (index, plan.bindings[k].launches[0].spec.to_string())
+}
+
+/// One line that names the kernel.
+fn refused(result: Result<(), BundleError>, parts: &[&str]) {
+    let message = result.expect_err("it must be refused").to_string();
+    assert!(!message.contains('\n'), "{message}");
+    for part in parts {
+        assert!(message.contains(part), "{part:?} is not in {message}");
+    }
+}
+
+#[test]
+fn every_known_model_is_admitted() {
+    for name in ["smollm2-135m", "llama-3.2-1b", "qwen3-0.6b", "gemma-3-270m", "gemma-4-12b"] {
+        bundle().admit(&plan(name, 1024)).unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+}
+
+#[test]
+fn a_kernel_without_a_certificate_is_refused() {
+    let plan = gemma();
+    let (_, kernel) = kernel_of(&plan, |op| matches!(op, Op::Attend { .. }));
+    let mut certificates = bundle().certificates().clone();
+    certificates.remove(&kernel);
+    let refusal = bundle().with_certificates(certificates).admit(&plan);
+    refused(refusal, &["no certificate", &kernel, "vosti verify --record"]);
+}
+
+/// Which of them runs depends on how many rows there are.
+#[test]
+fn row_tiles_that_are_not_proved_to_give_the_bits_of_the_lowest_are_refused() {
+    let plan = plan_for("cuda-sm90", "smollm2-135m", 1024);
+    bundle().admit(&plan).unwrap();
+    let launch = plan.bindings.iter().flat_map(|b| &b.launches).find(|launch| !launch.higher.is_empty()).unwrap();
+    let (first, higher) = (launch.spec.to_string(), launch.higher[1].to_string());
+    let with = |change: fn(&mut Certificate)| {
+        let mut certificates = bundle().certificates().clone();
+        change(certificates.get_mut(&higher).unwrap());
+        bundle().with_certificates(certificates).admit(&plan)
+    };
+    refused(with(|c| c.stands_for.clear()), &["does not say that it gives the bits", &first, &higher]);
+    refused(with(|c| c.stands_for[0].ttir_hash = "0".repeat(64)), &["does not say that", &first, &higher]);
+    refused(with(|c| c.stands_for[0].kernel.push('0')), &["does not say that", &first, &higher]);
+}
+
+#[test]
+fn a_certificate_of_another_text_is_refused() {
+    let plan = gemma();
+    let (_, kernel) = kernel_of(&plan, |op| matches!(op, Op::StoreKv { .. }));
+    let text = bundle().ttir(&kernel).unwrap().replacen("dense<0.000000e+00>", "dense<1.000000e+00>", 1);
+    assert_ne!(text, bundle().ttir(&kernel).unwrap());
+    refused(bundle().with_ttir(&kernel, &text).admit(&plan), &["another TTIR", &kernel]);
+}
+
+#[test]
+fn text_that_does_not_lift_is_refused() {
+    let plan = gemma();
+    let (_, kernel) = kernel_of(&plan, |op| matches!(op, Op::Embed { .. }));
+    refused(bundle().with_ttir(&kernel, "module {\n  hello\n}\n").admit(&plan), &[&kernel]);
+}
+
+#[test]
+fn a_forged_certificate_is_refused() {
+    type Forgery = fn(&mut vosti_verify::Certificate);
+    let forgeries: [(&str, Forgery); 6] = [
+        ("another TTIR", |c| c.ttir_hash = "0".repeat(64)),
+        ("another verifier", |c| c.verifier = "vosti-verify 0.1.0 00000000".into()),
+        ("another contract", |c| c.contract.shape = "rowwise".into()),
+        ("another set of constants", |c| _ = c.constants.insert("WINDOW".into(), "7".into())),
+        ("another set of bounds", |c| _ = c.bounds.insert("context".into(), i64::MAX)),
+        ("is of format", |c| c.format = "vosti-certificate/0".into()),
+    ];
+    let plan = gemma();
+    let (_, kernel) = kernel_of(&plan, |op| matches!(op, Op::Attend { .. }));
+    for (part, forge) in forgeries {
+        let mut certificates = bundle().certificates().clone();
+        forge(certificates.get_mut(&kernel).unwrap());
+        refused(bundle().with_certificates(certificates).admit(&plan), &[part, &kernel]);
+    }
+}
+
+#[test]
+fn an_op_bound_to_a_kernel_of_another_shape_is_refused() {
+    let find = |plan: &ModelPlan, wanted: fn(&Op) -> bool| {
+        op_contract::binding_of(plan.program.ops.iter().find(|op| wanted(op)).unwrap())
+    };
+    let plan = gemma();
+    let embed = find(&plan, |op| matches!(op, Op::Embed { .. }));
+    let rowwise = find(&plan, |op| matches!(op, Op::Rowwise { .. }));
+    let store = find(&plan, |op| matches!(op, Op::StoreKv { .. }));
+    let attend = find(&plan, |op| matches!(op, Op::Attend { .. }));
+    let cases = [
+        ("Embed", attend, "the shape Attend"),
+        ("Embed", rowwise, "`x` has the role In(0)"),
+        ("Rowwise", attend, "the shape Attend"),
+        ("Rowwise", embed, "`tokens` has the role Tokens"),
+        ("StoreKv", rowwise, "the shape Rowwise"),
+        ("Attend", store, "the shape StoreKv"),
+    ];
+    for (name, other, part) in cases {
+        let mut plan = gemma();
+        let op = plan.program.ops.iter_mut().find(|op| op_contract::name(op) == name).unwrap();
+        match op {
+            Op::Embed { k, .. } | Op::Rowwise { k, .. } | Op::StoreKv { k, .. } | Op::Attend { k, .. } => *k = other,
+        }
+        refused(bundle().admit(&plan), &[part, &format!("({name})")]);
+    }
+}
+
+#[test]
+fn attention_over_another_window_is_refused() {
+    let windowed = |op: &Op| matches!(op, Op::Attend { window: Some(_), .. });
+    let full = |op: &Op| matches!(op, Op::Attend { window: None, .. });
+    for (wanted, forged, part) in [
+        (&windowed as &dyn Fn(&Op) -> bool, Some(511), "a window of 512, the op has a window of 511"),
+        (&windowed, None, "a window of 512, the op has no window"),
+        (&windowed, Some(0), "shows nothing"),
+        (&full, Some(512), "no window, the op has a window of 512"),
+    ] {
+        let mut plan = gemma();
+        let (index, kernel) = kernel_of(&plan, wanted);
+        let Op::Attend { window, .. } = &mut plan.program.ops[index] else { unreachable!("it is one") };
+        *window = forged;
+        refused(bundle().admit(&plan), &[part, &kernel, &format!("op {index} (Attend)")]);
+    }
+}
+
+fn dtype(plan: &mut ModelPlan, old: Dtype, new: Dtype) {
+    plan.program.buffers.iter_mut().find(|buffer| buffer.dtype == old).unwrap().dtype = new;
+}
+
+/// A certificate for it would not help: the text is not the contract's.
+#[test]
+fn a_kernel_of_other_element_types_is_refused_by_name() {
+    let plan = gemma();
+    let specs = vosti_model::plan::specs(&plan).into_iter().map(|spec| spec.to_string());
+    let kernel = specs.into_iter().find(|kernel| kernel.starts_with("embed-")).unwrap();
+    // The same parameters, tokens of 64 bits: its proof went through once.
+    let text = include_str!("../../../filetests/broken/embed_tokens_in_64_bits.ttir");
+    refused(
+        bundle().with_ttir(&kernel, text).admit(&plan),
+        &[&kernel, "`tokens` holds i64 in the TTIR and i32 in the contract"],
+    );
+}
+
+#[test]
+fn extents_that_are_not_the_programs_are_refused() {
+    type Change = fn(&mut ModelPlan);
+    let changes: [(&str, Change); 10] = [
+        ("the op gives f32", |p| dtype(p, Dtype::Act, Dtype::F32)),
+        ("the op gives bf16", |p| dtype(p, Dtype::F32, Dtype::Act)),
+        ("proved for tokens below", |p| p.program.vocab += 1),
+        ("wide, the op's buffer", |p| p.program.buffers[0].width += 16),
+        ("pages of", |p| p.program.groups[0].head_dim *= 2),
+        ("pages of", |p| p.program.groups[0].kv_heads += 1),
+        ("for a vocabulary of", |p| p.program.vocab -= 1),
+        ("contexts up to", |p| p.program.context = u32::MAX),
+        ("the model's weight", |p| p.program.context += 1),
+        ("does not have", |p| p.weights.clear()),
+    ];
+    for (part, change) in changes {
+        let mut plan = gemma();
+        change(&mut plan);
+        refused(bundle().admit(&plan), &[part]);
+    }
+}
+
+#[test]
+fn an_op_of_several_launches_is_refused() {
+    let mut plan = gemma();
+    let (_, kernel) = kernel_of(&plan, |op| matches!(op, Op::Rowwise { .. }));
+    let binding = plan.bindings.iter_mut().find(|b| b.launches[0].spec.to_string() == kernel).unwrap();
+    binding.launches.push(binding.launches[0].clone());
+    refused(bundle().admit(&plan), &["2 launches"]);
+    plan.bindings.clear();
+    refused(bundle().admit(&plan), &["0 launches"]);
+}
+
+#[test]
+fn a_specialisation_that_nobody_proved_is_refused() {
+    let mut plan = gemma();
+    let (index, _) = kernel_of(&plan, |op| matches!(op, Op::Attend { window: Some(_), .. }));
+    let k = op_contract::binding_of(&plan.program.ops[index]) as usize;
+    plan.bindings[k].launches[0].spec.constants.insert("WINDOW".into(), Const::Int(513));
+    let kernel = plan.bindings[k].launches[0].spec.to_string();
+    refused(bundle().admit(&plan), &["no certificate", &kernel]);
+}
+
+fn files() -> Model {
+    Model { name: "gemma".into(), family: "gemma3".into(), hash: "1".repeat(64), files: vec![] }
+}
+
+#[test]
+fn a_bundle_in_a_folder_is_what_was_written_and_for_that_model_only() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join("bundle");
+    let plan = gemma();
+    let written = bundle().write(&folder, false, files(), "cpu", &plan).unwrap();
+    let read = Bundle::read(&folder).unwrap();
+    assert_eq!(read.manifest(), Some(&written));
+    read.admit(&plan).unwrap();
+    read.check_origin(&files(), "cpu", &plan).unwrap();
+    assert_eq!(read.texts(&plan), bundle().texts(&plan));
+
+    let other = Model { hash: "2".repeat(64), ..files() };
+    refused(read.check_origin(&other, "cpu", &plan), &["another model", "vosti prepare"]);
+    refused(read.check_origin(&files(), "cuda-sm90", &plan), &["another target"]);
+    let longer = self::plan("gemma-3-270m", 2048);
+    refused(read.check_origin(&files(), "cpu", &longer), &["another context"]);
+    let mut changed = gemma();
+    changed.program.ops.swap(0, 1);
+    refused(read.check_origin(&files(), "cpu", &changed), &["another program"]);
+    refused(read.admit(&self::plan("smollm2-135m", 1024)), &["no certificate", "vosti prepare"]);
+    assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 1, "nothing is left beside it");
+}
+
+#[test]
+fn a_folder_is_replaced_only_if_it_is_a_bundle_and_only_when_asked() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join("bundle");
+    let plan = gemma();
+    let write = |force| bundle().write(&folder, force, files(), "cpu", &plan).map(drop);
+    write(false).unwrap();
+    refused(write(false), &["exists", "--force"]);
+    std::fs::write(folder.join("leftover"), "").unwrap();
+    write(true).unwrap();
+    assert!(!folder.join("leftover").exists());
+    std::fs::remove_file(folder.join("manifest.json")).unwrap();
+    refused(write(true), &["not a bundle"]);
+    assert!(folder.join("ttir").exists(), "what is no bundle is left alone");
+}
+
+#[test]
+fn a_damaged_bundle_is_refused() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join("bundle");
+    let manifest = bundle().write(&folder, false, files(), "cpu", &gemma()).unwrap();
+    let ttir = manifest.kernels[0].file("ttir").unwrap().path.clone();
+    let certificate = manifest.kernels[0].file("certificate").unwrap().path.clone();
+    let damage = |path: &str, change: &dyn Fn(&str) -> String, part: &str| {
+        let path = folder.join(path);
+        let good = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, change(&good)).unwrap();
+        refused(Bundle::read(&folder).map(drop), &[part]);
+        std::fs::write(&path, good).unwrap();
+    };
+    damage(&ttir, &|text| text.replacen("tt.func", "tt.funk", 1), "its hash differs");
+    damage(&certificate, &|text| text.replacen("cpu", "gpu", 1), "its hash differs");
+    damage("manifest.json", &|_| "{".into(), "manifest.json");
+    damage("manifest.json", &|text| text.replacen("vosti-bundle/1", "vosti-bundle/9", 1), "its format");
+    damage("manifest.json", &|text| text.replacen("ttir/", "../", 1), "not a path inside it");
+    refused(Bundle::read(place.path()).map(drop), &["no bundle"]);
+    Bundle::read(&folder).unwrap();
+}
+
+/// The manifest is no signature: who rewrites hashes too is stopped by the certificate.
+#[test]
+fn a_bundle_with_other_text_and_right_hashes_is_refused_by_its_certificate() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join("bundle");
+    let plan = gemma();
+    let mut manifest = bundle().write(&folder, false, files(), "cpu", &plan).unwrap();
+    let (_, kernel) = kernel_of(&plan, |op| matches!(op, Op::StoreKv { .. }));
+    let entry = manifest.kernels.iter_mut().find(|k| k.specialisation == kernel).unwrap();
+    let file = entry.files.iter_mut().find(|f| f.kind == "ttir").unwrap();
+    let text = std::fs::read_to_string(folder.join(&file.path)).unwrap().replacen("dense<0.0", "dense<1.0", 1);
+    std::fs::write(folder.join(&file.path), &text).unwrap();
+    file.blake3 = blake3::hash(text.as_bytes()).to_hex().to_string();
+    entry.ttir_hash = vosti_kernels::ttir_hash(&text).to_hex().to_string();
+    std::fs::write(folder.join("manifest.json"), serde_json::to_string(&manifest).unwrap()).unwrap();
+    let read = Bundle::read(&folder).unwrap();
+    let error = read.admit(&plan).unwrap_err();
+    let BundleError::Certificate { error, .. } = error else { panic!("{error}") };
+    assert!(matches!(*error, CertificateError::Stale { what: "TTIR", .. }), "{error}");
+}

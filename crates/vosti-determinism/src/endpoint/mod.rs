@@ -1,0 +1,50 @@
+//! `vosti check --endpoint URL`: does a server of the OpenAI API give one answer to one request, whatever else it does?
+//!
+//! From outside only what is printed can be compared: texts, tokens and log-probabilities, each exactly as printed. Every
+//! prompt is asked twice over, greedily and with a seed. The answer it got alone and first is the reference; every other
+//! course must print the same. Any server can be measured; nothing of ours is assumed. Read [`courses`] for the courses.
+
+mod client;
+mod courses;
+mod report;
+
+pub use report::{Course, Report};
+
+use crate::CheckError;
+use client::Client;
+use vosti_progress::Progress;
+
+/// Which server, and how much is asked of it.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub url: String,
+    /// For `Authorization: Bearer`.
+    pub key: Option<String>,
+    /// The name to ask for; none: the first that the server lists.
+    pub model: Option<String>,
+    /// Prompts; each is asked greedily and with a seed.
+    pub prompts: usize,
+    /// Tokens of each answer.
+    pub tokens: usize,
+    /// Requests at the same time, one course for each.
+    pub together: Vec<usize>,
+    /// Of prompts and orders. A server that has seen the prompts of a seed may have them in its cache.
+    pub seed: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let together = vec![2, 4, 8, 16];
+        Self { url: String::new(), key: None, model: None, prompts: 8, tokens: 24, together, seed: 1 }
+    }
+}
+
+/// Measures the server.
+pub fn run(options: &Options, progress: &dyn Progress) -> Result<Report, CheckError> {
+    let client = Client::open(&options.url, options.key.clone(), options.model.clone())?;
+    let courses = courses::run(&client, options, progress)?;
+    Ok(Report::new(&client, options, courses))
+}
+
+#[cfg(test)]
+mod tests;

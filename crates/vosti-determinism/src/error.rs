@@ -1,0 +1,25 @@
+//! Why something could not be compared (as opposed to: was compared and differs).
+
+use thiserror::Error;
+use vosti_engine::EngineError;
+
+/// Why a check could not be carried out.
+#[derive(Debug, Error)]
+pub enum CheckError {
+    #[error("the engine refused: {0}")]
+    Engine(#[from] EngineError),
+    #[error("{0}")]
+    Subject(String),
+    #[error("interrupted")]
+    Interrupted,
+    #[error("no relation is called {name:?}: there are {known}")]
+    UnknownRelation { name: String, known: String },
+    #[error("every case is longer than {limit} tokens: raise --max-prompt")]
+    NothingLeft { limit: usize },
+    #[error("{0:?} is no server's address: give one like http://127.0.0.1:8000")]
+    Url(String),
+    #[error("{url}: {reason}")]
+    Http { url: String, reason: String },
+    #[error("{url} answered {status}: {says}")]
+    Refused { url: String, status: u16, says: String },
+}

@@ -1,0 +1,247 @@
+//! `vosti check --self-test`: the engine broken on purpose, one fault at a time, and the suite must see each one.
+//!
+//! A suite that has never failed shows nothing. Each fault is a mistake that a real engine has made or could make.
+//! Those of [`Fault`] are inside a device, so they break the toy device; those of `vosti_engine::faulty` are around one,
+//! so they break the model's own.
+
+use super::{CheckError, Facts, Options, Profile, Report, Setup, Subject, toy::Toy};
+use serde::Serialize;
+use vosti_core::Program;
+use vosti_engine::faulty::{self, FaultyDevice};
+use vosti_progress::{CancelOnly, Progress};
+
+/// A mistake inside a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    ReductionOrder,
+    SplitByLength,
+    BatchScale,
+    StalePage,
+    UnguardedTile,
+    WindowByTile,
+    WrongPosition,
+    WrongPageTable,
+    RowMixing,
+    CachedTooLong,
+    SelectedRowOff,
+    SamplerAdvanced,
+    EndsWithPool,
+    ConstantLogits,
+    NotANumber,
+}
+
+impl Fault {
+    pub const ALL: [Fault; 15] = [
+        Fault::ReductionOrder,
+        Fault::SplitByLength,
+        Fault::BatchScale,
+        Fault::StalePage,
+        Fault::UnguardedTile,
+        Fault::WindowByTile,
+        Fault::WrongPosition,
+        Fault::WrongPageTable,
+        Fault::RowMixing,
+        Fault::CachedTooLong,
+        Fault::SelectedRowOff,
+        Fault::SamplerAdvanced,
+        Fault::EndsWithPool,
+        Fault::ConstantLogits,
+        Fault::NotANumber,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Fault::ReductionOrder => "reduction order depends on the batch",
+            Fault::SplitByLength => "decode splits the keys that prefill does not",
+            Fault::BatchScale => "a scale depends on the number of rows",
+            Fault::StalePage => "a reused page keeps its old owner's keys",
+            Fault::UnguardedTile => "masked keys of a tile enter the sum",
+            Fault::WindowByTile => "the window starts where the tile's first row's does",
+            Fault::WrongPosition => "positions count from the start of the chunk",
+            Fault::WrongPageTable => "a sequence reads its neighbour's pages",
+            Fault::RowMixing => "a row reads its neighbour in the tile",
+            Fault::CachedTooLong => "a page's first key is believed to be cached",
+            Fault::SelectedRowOff => "the logits of the wrong row are returned",
+            Fault::SamplerAdvanced => "random numbers depend on the order of requests",
+            Fault::EndsWithPool => "an answer ends where the page pool does",
+            Fault::ConstantLogits => "every logits vector is the same constant",
+            Fault::NotANumber => "every logit is NaN",
+        }
+    }
+}
+
+/// Whether one fault was caught, and by what.
+#[derive(Clone, Debug, Serialize)]
+pub struct Caught {
+    pub fault: &'static str,
+    /// Relations that failed; none means that the fault got through.
+    pub failed: Vec<&'static str>,
+    /// Pairs that differ, of all.
+    pub different: usize,
+    pub pairs: usize,
+}
+
+/// The suite against a whole device, then against each fault.
+#[derive(Clone, Debug, Serialize)]
+pub struct SelfTest {
+    pub subject: String,
+    /// Nothing is broken, and nothing may fail.
+    pub whole_passed: bool,
+    pub caught: Vec<Caught>,
+}
+
+impl SelfTest {
+    pub fn passed(&self) -> bool {
+        self.whole_passed && self.caught.iter().all(|caught| !caught.failed.is_empty())
+    }
+
+    /// The table for a terminal.
+    pub fn table(&self) -> String {
+        let whole = if self.whole_passed { "passed" } else { "FAILED" };
+        let mut out = format!("{}\n{:<52} {whole}\n", self.subject, "nothing broken");
+        for caught in &self.caught {
+            let by = match caught.failed.is_empty() {
+                true => "NOT CAUGHT".to_string(),
+                false => format!(
+                    "caught: {} of {} pairs differ; {}",
+                    caught.different,
+                    caught.pairs,
+                    caught.failed.join(", ")
+                ),
+            };
+            out += &format!("{:<52} {by}\n", caught.fault);
+        }
+        let count = self.caught.iter().filter(|caught| !caught.failed.is_empty()).count();
+        out += &format!("\n{count} of {} faults caught\n", self.caught.len());
+        out
+    }
+}
+
+/// Breaks the toy device in every way.
+pub fn self_test(progress: &dyn Progress) -> Result<SelfTest, CheckError> {
+    progress.stage("breaking the toy device", Fault::ALL.len() as u64);
+    let profile = |toy: &Toy| Profile::quick(toy.facts().window);
+    let whole = Toy::new(None);
+    let mut result = SelfTest {
+        subject: whole.facts().model.clone(),
+        whole_passed: check(&whole, profile(&whole), progress)?.passed,
+        caught: Vec::new(),
+    };
+    for fault in Fault::ALL {
+        let toy = Toy::new(Some(fault));
+        let report = check(&toy, profile(&toy), progress)?;
+        result.caught.push(Caught::new(fault.name(), &report));
+        progress.done(result.caught.len() as u64);
+    }
+    Ok(result)
+}
+
+/// Breaks a subject's own device in every way that is possible from outside it.
+pub fn self_test_of<S: Subject>(subject: &S, progress: &dyn Progress) -> Result<SelfTest, CheckError> {
+    progress.stage("breaking the engine", faulty::Fault::ALL.len() as u64);
+    let profile = Profile::brief();
+    let whole = Broken { inner: subject, fault: None };
+    let mut result = SelfTest {
+        subject: subject.facts().model.clone(),
+        whole_passed: check(&whole, profile.clone(), progress)?.passed,
+        caught: Vec::new(),
+    };
+    for fault in faulty::Fault::ALL {
+        let report = check(&Broken { inner: subject, fault: Some(fault) }, profile.clone(), progress)?;
+        result.caught.push(Caught::new(fault.name(), &report));
+        progress.done(result.caught.len() as u64);
+    }
+    Ok(result)
+}
+
+impl Caught {
+    fn new(fault: &'static str, report: &Report) -> Self {
+        let failed = report.relations.iter().filter(|r| !r.passed() && !r.skipped()).map(|r| r.name).collect();
+        Caught { fault, failed, different: report.pairs - report.pairs_equal, pairs: report.pairs }
+    }
+}
+
+fn check<S: Subject>(subject: &S, profile: Profile, progress: &dyn Progress) -> Result<Report, CheckError> {
+    let options = Options { profile, prompt_max: None, only: Vec::new(), seed: 7 };
+    super::run(subject, &options, &CancelOnly(progress))
+}
+
+/// A subject with a fault around its device.
+struct Broken<'a, S> {
+    inner: &'a S,
+    fault: Option<faulty::Fault>,
+}
+
+impl<S: Subject> Subject for Broken<'_, S> {
+    type Device = FaultyDevice<S::Device>;
+
+    fn facts(&self) -> &Facts {
+        self.inner.facts()
+    }
+
+    fn program(&self) -> &Program {
+        self.inner.program()
+    }
+
+    fn device(&self, setup: &Setup) -> Result<Self::Device, CheckError> {
+        Ok(FaultyDevice::new(self.inner.device(setup)?, self.fault))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    use vosti_progress::NoProgress;
+
+    /// Cancels from the n-th time that it is asked on, and counts the faults that were done with.
+    struct Impatient(AtomicU64, AtomicU64);
+
+    impl Progress for Impatient {
+        fn stage(&self, _label: &str, _total: u64) {}
+        fn done(&self, units: u64) {
+            self.1.store(units, Relaxed);
+        }
+        fn cancelled(&self) -> bool {
+            let left = self.0.load(Relaxed).saturating_sub(1);
+            self.0.store(left, Relaxed);
+            left == 0
+        }
+    }
+
+    #[test]
+    fn a_self_test_ends_at_the_next_step_and_not_at_the_next_fault() {
+        let progress = Impatient(AtomicU64::new(5), AtomicU64::new(0));
+        assert!(matches!(self_test(&progress), Err(CheckError::Interrupted)));
+        assert_eq!(progress.1.load(Relaxed), 0, "the fifth question comes long before the first fault");
+        let progress = Impatient(AtomicU64::new(5), AtomicU64::new(0));
+        assert!(matches!(self_test_of(&Toy::new(None), &progress), Err(CheckError::Interrupted)));
+        assert_eq!(progress.1.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn the_whole_engine_passes() {
+        let toy = Toy::new(None);
+        let report = check(&toy, Profile::quick(toy.facts().window), &NoProgress).unwrap();
+        assert!(report.passed, "\n{}", report.table());
+    }
+
+    #[test]
+    fn every_fault_is_caught() {
+        let result = self_test(&NoProgress).unwrap();
+        assert!(result.passed(), "\n{}", result.table());
+    }
+
+    #[test]
+    fn an_answer_that_ends_with_the_pool_is_caught_by_the_relation_of_pools_alone() {
+        let toy = Toy::new(Some(Fault::EndsWithPool));
+        let report = check(&toy, Profile::quick(toy.facts().window), &NoProgress).unwrap();
+        assert_eq!(Caught::new(Fault::EndsWithPool.name(), &report).failed, ["pools"], "\n{}", report.table());
+    }
+
+    #[test]
+    fn every_fault_around_a_device_is_caught() {
+        let result = self_test_of(&Toy::new(None), &NoProgress).unwrap();
+        assert!(result.passed(), "\n{}", result.table());
+    }
+}

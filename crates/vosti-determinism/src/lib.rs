@@ -1,0 +1,70 @@
+//! The determinism suite: does a request's every logits vector stay the same, bit for bit, whatever else
+//! the engine does?
+//!
+//! A *pair* is two complete logits vectors of one token history that two different courses of the engine
+//! gave. It passes only if all bits are equal **and** the evidence is there: finite, varied logits, and the
+//! event the relation is about (the batch, the chunks, the cache hit, the evictions, the drafts) actually
+//! seen. Missing evidence is a failure.
+//!
+//! The suite is generic over the [`Subject`]: a real model on a device, the engine's symbolic device, or either
+//! of them broken on purpose ([`faults`]). It must know no model, device or deployment by itself. Beside the suite:
+//! one request [run again](replay), and servers measured [from outside](endpoint).
+//! Read [`profile`] for what is compared, then `relations/`.
+
+pub mod endpoint;
+mod error;
+pub mod evidence;
+pub mod faults;
+pub mod html;
+pub mod profile;
+pub mod prompts;
+mod relations;
+pub mod replay;
+pub mod report;
+mod runner;
+pub mod subject;
+pub mod toy;
+
+pub use error::CheckError;
+pub use profile::Profile;
+pub use report::{Pair, Relation, Report};
+pub use subject::{Facts, Setup, Subject};
+
+use vosti_progress::Progress;
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub profile: Profile,
+    /// Cases with longer prompts are dropped and counted.
+    pub prompt_max: Option<usize>,
+    /// Only these relations; empty means all.
+    pub only: Vec<String>,
+    /// Seed of every random choice in the suite.
+    pub seed: u64,
+}
+
+/// Digests of the rows of a few fixed requests: what [`Subject::restarted`] gets from another process.
+pub fn probe<S: Subject>(subject: &S, seed: u64, progress: &dyn Progress) -> Result<Vec<String>, CheckError> {
+    let options = Options { profile: Profile::brief(), prompt_max: None, only: Vec::new(), seed };
+    relations::Suite::new(subject, &options, progress).probe()
+}
+
+/// Runs the suite.
+pub fn run<S: Subject>(subject: &S, options: &Options, progress: &dyn Progress) -> Result<Report, CheckError> {
+    let known = relations::NAMES;
+    if let Some(name) = options.only.iter().find(|name| !known.contains(&name.as_str())) {
+        return Err(CheckError::UnknownRelation { name: name.clone(), known: known.join(", ") });
+    }
+    let suite = relations::Suite::new(subject, options, progress);
+    let mut relations = Vec::new();
+    for name in known {
+        if options.only.is_empty() || options.only.iter().any(|only| only == name) {
+            relations.extend(suite.run(name)?);
+        }
+    }
+    if relations.iter().all(|relation| relation.pairs.is_empty()) {
+        return Err(CheckError::NothingLeft { limit: suite.length_max() });
+    }
+    Ok(Report::new(subject.facts(), options, relations))
+}

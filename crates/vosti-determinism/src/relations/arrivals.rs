@@ -1,0 +1,71 @@
+//! Requests that come while others decode, go at random, under other policies.
+
+use super::super::prompts::Random;
+use super::{Relation, Suite, demand, pairs_of_rows};
+use crate::{CheckError, Subject};
+use vosti_core::PAGE;
+use vosti_engine::{FinishReason, Order, Policy, Request};
+
+/// Requests arrive within so many steps.
+const ARRIVAL_STEPS: usize = 24;
+
+pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
+    let claim = "Arrivals, aborts and scheduling policy change no logits vector of any request.";
+    let mut relation = Relation::new("arrivals", claim);
+    let workload = suite.workload()?;
+    relation.dropped = workload.dropped;
+    if workload.requests.is_empty() {
+        return Ok(relation);
+    }
+    let policies = [
+        ("default", Policy { rows_step_max: 128, ..Policy::default() }),
+        ("newest first", Policy { rows_step_max: 64, order: Order::Lifo, decode_first: false, ..Policy::default() }),
+        ("random order", Policy { rows_step_max: 100, order: Order::Random(suite.seed()), ..Policy::default() }),
+        ("few at a time", Policy { running_max: 3, rows_sequence_max: 48, prefix_cache: false, ..Policy::default() }),
+    ];
+    suite.progress.stage("arrivals", policies.len() as u64);
+    let (mut aborted, mut into_decode, mut together) = (0, 0, 0);
+    for (done, (name, policy)) in policies.into_iter().enumerate() {
+        let mut setup = suite.plain(&[], policy.rows_step_max);
+        setup.policy = policy;
+        setup.pool_tokens = demand(&workload.requests) / PAGE * PAGE;
+        let mut runner = suite.runner(&setup, false)?;
+        let (requests, arrivals, aborts) = timetable(suite, &workload.requests, name);
+        let outcome = runner.run_meddled(&requests, &arrivals, &mut |engine, step, run| {
+            let running = engine.status().running;
+            into_decode += arrivals.iter().filter(|at| **at == step && step > 0 && running > 1).count() as u64;
+            for (i, at) in aborts.iter().enumerate() {
+                if *at == Some(step) {
+                    run.id(i).into_iter().for_each(|id| _ = engine.abort(id));
+                }
+            }
+            Ok(())
+        })?;
+        for (i, alone) in workload.alone.iter().enumerate() {
+            let answer = outcome.answer(i);
+            let gone = answer.reason == Some(FinishReason::Aborted);
+            aborted += u64::from(gone);
+            let label = format!("{name}, len {}", requests[i].prompt.len());
+            pairs_of_rows(&mut relation, &label, alone, answer, gone);
+        }
+        together = together.max(runner.counters().sequences_step_max);
+        suite.progress.done(done as u64 + 1);
+    }
+    relation.saw("aborts", aborted, 2);
+    relation.saw("arrivals among others", into_decode, 2);
+    relation.saw("sequences in a step", together, 2);
+    Ok(relation)
+}
+
+/// When each request arrives and, for a third of them, when it is aborted.
+type Timetable = (Vec<Request>, Vec<usize>, Vec<Option<usize>>);
+
+fn timetable<S: Subject>(suite: &Suite<'_, S>, requests: &[Request], name: &str) -> Timetable {
+    let mut random = Random::new(suite.seed(), &format!("arrivals {name}"));
+    let mut arrivals: Vec<usize> = requests.iter().map(|_| random.below(ARRIVAL_STEPS)).collect();
+    arrivals[0] = 0;
+    let answer = suite.profile().answer;
+    let abort = |i: usize| (i % 3 == 2).then(|| arrivals[i] + 1 + random.below(answer));
+    let aborts = (0..requests.len()).map(abort).collect();
+    (requests.to_vec(), arrivals, aborts)
+}

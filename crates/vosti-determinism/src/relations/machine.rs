@@ -1,0 +1,80 @@
+//! Other thread counts, other instruction sets, another process: the same bits.
+
+use super::{Relation, Suite, demand, pairs_of_rows, prompts};
+use crate::runner::Answer;
+use crate::{CheckError, Pair, Setup, Subject};
+use vosti_engine::Request;
+
+const ROWS: usize = 256;
+
+pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Option<Relation>, CheckError> {
+    let claim = "Threads, instruction set and a restart change no logits vector.";
+    let mut relation = Relation::new("machine", claim);
+    let asked = &suite.profile().machine;
+    let lengths: Vec<usize> = asked.iter().copied().filter(|len| suite.fits(*len, prompts::SHORT_ANSWER)).collect();
+    let requests = prompts::short(suite.facts(), suite.seed(), "machine", &lengths);
+    let (threads, sets) = (suite.subject.thread_counts(), suite.subject.instruction_sets());
+    relation.dropped = (asked.len() - lengths.len()) * (threads.len() + sets.len());
+    if requests.is_empty() {
+        return Ok(Some(relation));
+    }
+    let restarted = suite.subject.restarted(suite.seed()).transpose()?;
+    if threads.is_empty() && sets.is_empty() && restarted.is_none() {
+        return Ok(None);
+    }
+    suite.progress.stage("machine", (threads.len() + sets.len()) as u64);
+    let setup = setup(suite, &requests);
+    let reference = answers(suite, &setup, &requests)?;
+    let mut done = 0;
+    let mut compare = |relation: &mut Relation, what: String, setup: &Setup| -> Result<(), CheckError> {
+        for (alone, answer) in reference.iter().zip(answers(suite, setup, &requests)?) {
+            let label = format!("{what}, len {}", alone.usage.prompt_tokens);
+            pairs_of_rows(relation, &label, alone, &answer, false);
+        }
+        done += 1;
+        suite.progress.done(done);
+        Ok(())
+    };
+    for n in &threads {
+        compare(&mut relation, format!("{n} threads"), &Setup { threads: Some(*n), ..setup.clone() })?;
+    }
+    for set in &sets {
+        compare(&mut relation, set.clone(), &Setup { instruction_set: Some(set.clone()), ..setup.clone() })?;
+    }
+    relation.seen.push(("thread counts", threads.len() as u64));
+    relation.seen.push(("instruction sets", sets.len() as u64));
+    if let Some(digests) = restarted {
+        restart(&mut relation, &probe(suite)?, &digests);
+    }
+    Ok(Some(relation))
+}
+
+/// This process's answers to the probe against another's.
+fn restart(relation: &mut Relation, here: &[Answer], there: &[String]) {
+    let rows: Vec<_> = here.iter().flat_map(|answer| &answer.rows).collect();
+    for (i, row) in rows.iter().enumerate() {
+        let equal = there.get(i).is_some_and(|digest| *digest == row.digest.to_hex().as_str());
+        let difference = (!equal).then(|| "the restarted process gave another digest".to_string());
+        let label = format!("another process, row {i}");
+        relation.pairs.push(Pair { label, equal, difference, missing: row.insane.clone() });
+    }
+    relation.saw("rows of another process", there.len() as u64, rows.len() as u64);
+}
+
+/// What another process computes again.
+pub fn probe<S: Subject>(suite: &Suite<'_, S>) -> Result<Vec<Answer>, CheckError> {
+    let requests = prompts::probe(suite.facts(), suite.seed());
+    answers(suite, &setup(suite, &requests), &requests)
+}
+
+fn setup<S: Subject>(suite: &Suite<'_, S>, requests: &[Request]) -> Setup {
+    let mut setup = suite.plain(&[], ROWS);
+    setup.pool_tokens = demand(requests);
+    setup
+}
+
+/// The requests, one after the other in one engine.
+fn answers<S: Subject>(suite: &Suite<'_, S>, setup: &Setup, requests: &[Request]) -> Result<Vec<Answer>, CheckError> {
+    let mut runner = suite.runner(setup, false)?;
+    requests.iter().map(|request| runner.alone(request)).collect()
+}

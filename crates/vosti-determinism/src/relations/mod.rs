@@ -1,0 +1,178 @@
+//! The relations, one a file: the paper's four, then ours.
+
+mod arrivals;
+mod batch;
+mod choices;
+mod chunk;
+mod decode;
+mod machine;
+mod pools;
+mod prefix;
+mod pressure;
+mod speculation;
+mod storage;
+
+use super::runner::{Answer, Runner};
+use super::{CheckError, Facts, Options, Pair, Profile, Relation, Setup, Subject, prompts};
+use std::cell::OnceCell;
+use std::time::Instant;
+use vosti_core::PAGE;
+use vosti_engine::{Policy, Request, Sampling};
+use vosti_progress::Progress;
+
+/// In the order of the report.
+pub const NAMES: [&str; 11] = [
+    "batch",
+    "chunk",
+    "prefill-decode",
+    "prefix",
+    "pressure",
+    "pools",
+    "arrivals",
+    "speculation",
+    "choices",
+    "machine",
+    "storage",
+];
+
+/// One run of the suite.
+pub struct Suite<'a, S: Subject> {
+    subject: &'a S,
+    options: &'a Options,
+    progress: &'a dyn Progress,
+    workload: OnceCell<Workload>,
+}
+
+/// The requests of the relations beyond the paper, and what each gives when it runs alone.
+pub struct Workload {
+    pub requests: Vec<Request>,
+    pub alone: Vec<Answer>,
+    /// Requests that were too long.
+    pub dropped: usize,
+}
+
+impl<'a, S: Subject> Suite<'a, S> {
+    pub fn new(subject: &'a S, options: &'a Options, progress: &'a dyn Progress) -> Self {
+        Suite { subject, options, progress, workload: OnceCell::new() }
+    }
+
+    /// One relation, timed. None if this subject has nothing to compare in it.
+    pub fn run(&self, name: &str) -> Result<Option<Relation>, CheckError> {
+        let start = Instant::now();
+        let mut relation = match name {
+            "batch" => Some(batch::run(self)?),
+            "chunk" => Some(chunk::run(self)?),
+            "prefill-decode" => Some(decode::run(self)?),
+            "prefix" => Some(prefix::run(self)?),
+            "pressure" => Some(pressure::run(self)?),
+            "pools" => Some(pools::run(self)?),
+            "arrivals" => Some(arrivals::run(self)?),
+            "speculation" => Some(speculation::run(self)?),
+            "choices" => Some(choices::run(self)?),
+            "storage" => storage::run(self)?,
+            _ => machine::run(self)?,
+        };
+        if let Some(relation) = &mut relation {
+            relation.seconds = start.elapsed().as_secs_f64();
+        }
+        Ok(relation)
+    }
+
+    /// Digests of the probe's rows.
+    pub fn probe(&self) -> Result<Vec<String>, CheckError> {
+        let answers = machine::probe(self)?;
+        Ok(answers.iter().flat_map(|answer| &answer.rows).map(|row| row.digest.to_hex().to_string()).collect())
+    }
+
+    fn facts(&self) -> &Facts {
+        self.subject.facts()
+    }
+
+    fn profile(&self) -> &Profile {
+        &self.options.profile
+    }
+
+    fn seed(&self) -> u64 {
+        self.options.seed
+    }
+
+    /// The longest prompt that is compared.
+    pub fn length_max(&self) -> usize {
+        self.options.prompt_max.unwrap_or(usize::MAX).min(self.facts().context.saturating_sub(1))
+    }
+
+    /// Whether a case whose prompt is `prompt` and which then generates `answer` tokens is compared.
+    fn fits(&self, prompt: usize, answer: usize) -> bool {
+        prompt <= self.length_max() && prompt + answer <= self.facts().context
+    }
+
+    fn prompt(&self, label: &str, len: usize) -> Vec<vosti_engine::Token> {
+        prompts::prompt(self.facts(), self.seed(), label, len)
+    }
+
+    /// An engine without a prefix cache, with room for all of `requests` and steps of `rows`.
+    fn plain(&self, requests: &[Request], rows: usize) -> Setup {
+        let policy = Policy { rows_step_max: rows, prefix_cache: false, ..Policy::default() };
+        Setup {
+            policy,
+            pool_tokens: demand(requests),
+            rows_max: rows,
+            threads: None,
+            instruction_set: None,
+            expanded: false,
+        }
+    }
+
+    fn runner(&self, setup: &Setup, keep: bool) -> Result<Runner<'a, S>, CheckError> {
+        Runner::new(self.subject, setup, self.progress, keep)
+    }
+
+    /// The workload and its reference, computed once.
+    fn workload(&self) -> Result<&Workload, CheckError> {
+        if let Some(workload) = self.workload.get() {
+            return Ok(workload);
+        }
+        let profile = self.profile();
+        let fits = |len: &usize| self.fits(*len, profile.answer);
+        let lengths: Vec<usize> = profile.workload.iter().copied().filter(fits).collect();
+        let dropped = profile.workload.len() - lengths.len();
+        let requests = prompts::workload(self.facts(), self.seed(), &lengths, profile.answer);
+        self.progress.stage("reference: each request alone", requests.len() as u64);
+        let longest = requests.iter().map(|r| r.prompt.len()).max().unwrap_or(1);
+        let mut runner = self.runner(&self.plain(&requests, longest), false)?;
+        let mut alone = Vec::new();
+        for request in &requests {
+            alone.push(runner.alone(request)?);
+            self.progress.done(alone.len() as u64);
+        }
+        Ok(self.workload.get_or_init(|| Workload { requests, alone, dropped }))
+    }
+}
+
+/// Pages' worth of tokens that all requests together need, every choice counted.
+fn demand(requests: &[Request]) -> usize {
+    requests.iter().map(need).sum()
+}
+
+/// Pages' worth of tokens that one request needs.
+fn need(request: &Request) -> usize {
+    (request.prompt.len() + request.sampling.tokens_max).div_ceil(PAGE) * PAGE * request.choices as usize
+}
+
+/// A request for the one logits vector that follows `prompt`.
+fn last_logits(prompt: Vec<vosti_engine::Token>) -> Request {
+    Request::new(prompt, Sampling::greedy(1))
+}
+
+/// Every row of `answer` against the same row of `alone`. Rows that an abort kept from coming are not missed.
+fn pairs_of_rows(relation: &mut Relation, label: &str, alone: &Answer, answer: &Answer, aborted: bool) {
+    let rows = if aborted { answer.rows.len() } else { alone.rows.len().max(answer.rows.len()) };
+    for i in 0..rows {
+        let mut pair = Pair::new(format!("{label}, token {i}"), alone.rows.get(i), answer.rows.get(i), None);
+        if pair.equal && alone.tokens.get(i) != answer.tokens.get(i) {
+            pair.equal = false;
+            pair.difference = Some("the logits are equal and the sampled tokens are not".into());
+        }
+        relation.pairs.push(pair);
+    }
+}

@@ -1,0 +1,58 @@
+//! The identity of everything that fixes a deployment's bits.
+//!
+//! Whatever can change a bit of an answer or its length is hashed, in a fixed order; nothing else may be. The logits of a few
+//! tokens are in it too, so that a machine that computes otherwise is another deployment.
+
+use super::{DeployError, Deployment, Room};
+use vosti_core::PAGE;
+use vosti_determinism::prompts;
+use vosti_engine::{Engine, Event, Policy, Request, Sampling};
+use vosti_kernels::ttir_hash;
+
+impl Deployment {
+    /// Hashes, in a fixed order: binary, page size, program, kernels, files, numbers.
+    pub(super) fn identify(&self) -> Result<String, DeployError> {
+        let mut hash = blake3::Hasher::new();
+        let mut put = |what: &str, bytes: &[u8]| {
+            hash.update(what.as_bytes()).update(&(bytes.len() as u64).to_le_bytes()).update(bytes);
+        };
+        put("vosti", env!("CARGO_PKG_VERSION").as_bytes());
+        put("dequantiser", &vosti_model::dequantise::VERSION.to_le_bytes());
+        put("page", &(PAGE as u64).to_le_bytes());
+        put("program", format!("{:?}", self.program()).as_bytes());
+        for launch in self.plan.bindings.iter().flat_map(|binding| &binding.launches) {
+            for spec in launch.specs() {
+                put("launch", format!("{spec} {:?}", launch.weights).as_bytes());
+                put("ttir", ttir_hash(self.bundle.ttir(&spec.to_string()).unwrap_or_default()).as_bytes());
+            }
+        }
+        if let Some(gpu) = self.gpu() {
+            let about = gpu.about();
+            put("gpu", format!("{} {} {:?} {}", self.target, about.name, about.capability, about.driver).as_bytes());
+            let images = self.bundle.images().values();
+            images.for_each(|image| put("cubin", image.record.hashes.cubin.as_bytes()));
+        }
+        // Weights, tokenizer and template are in the model's files.
+        self.files.files.iter().for_each(|file| put("file", file.blake3.as_bytes()));
+        put("numbers", self.numeric_probe()?.as_bytes());
+        Ok(format!("vosti-{}", &hash.finalize().to_hex()[..32]))
+    }
+
+    /// The logits of a few fixed tokens: dot, exp, casts and all, on this machine.
+    fn numeric_probe(&self) -> Result<blake3::Hash, DeployError> {
+        let mut hash = blake3::Hasher::new();
+        let facts = self.facts();
+        let room = Room { pages: Some(1), rows_max: 16, ..Room::default() };
+        let policy = Policy { rows_step_max: 16, prefix_cache: false, ..Policy::default() };
+        let mut engine = Engine::new(self.device(&room)?, self.program().clone(), policy)?;
+        let len = 12.min(facts.context - 3);
+        let prompt = prompts::prompt(&facts, 0, "numeric probe", len);
+        engine.submit(Request::new(prompt, Sampling::greedy(2)))?;
+        engine.run_until_idle(&mut |event| {
+            if let Event::Token { logits: Some(logits), .. } = event {
+                logits.iter().for_each(|x| _ = hash.update(&x.to_bits().to_le_bytes()));
+            }
+        })?;
+        Ok(hash.finalize())
+    }
+}
