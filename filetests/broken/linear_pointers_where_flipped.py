@@ -1,7 +1,7 @@
 #: sibling: linear_pointers_where
 #: mistake: lanes that are not loaded are taken and the others are zero
 #: fails: undefined
-#: replay: none
+#: replay: differs
 """A linear layer: `out[t, n] = sum_k x[t, k] * w[n, k]`, accumulated in FP32 from k = 0 upwards."""
 import triton
 import triton.language as tl

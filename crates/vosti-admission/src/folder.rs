@@ -5,7 +5,7 @@
 
 use crate::bundle::{Bundle, plan_hash};
 use crate::error::BundleError;
-use crate::manifest::{FORMAT, File, Kernel, Launch, Manifest, Model, Program};
+use crate::manifest::{FORMAT, File, ForwardPass, Kernel, Launch, Manifest, Model};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 use vosti_core::PAGE;
@@ -164,7 +164,7 @@ impl Bundle {
             target: target.into(),
             model,
             context: plan.program.context,
-            program: Program {
+            program: ForwardPass {
                 hash: plan_hash(plan),
                 page: PAGE,
                 ops: plan.program.ops.iter().map(|op| format!("{op:?}")).collect(),

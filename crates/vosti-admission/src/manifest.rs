@@ -19,7 +19,7 @@ pub struct Manifest {
     pub model: Model,
     /// Longest sequence.
     pub context: u32,
-    pub program: Program,
+    pub program: ForwardPass,
     /// What each op's `k` stands for: one launch each, in order.
     pub launches: Vec<Launch>,
     /// Each specialisation once, sorted.
@@ -41,7 +41,7 @@ pub struct Model {
 /// The forward pass.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Program {
+pub struct ForwardPass {
     /// BLAKE3 over the program, its bindings and how each weight is made.
     pub hash: String,
     pub page: usize,

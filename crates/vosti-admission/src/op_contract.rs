@@ -219,7 +219,7 @@ fn cache(program: &Program, layer: u32, dims: &[Dim]) -> Result<bool, String> {
     let Some(layer) = program.layers.get(layer as usize) else { return Ok(false) };
     let Some(group) = program.groups.get(layer.group as usize) else { return Ok(false) };
     let wanted = [i128::from(group.kv_heads), PAGE as i128, i128::from(group.head_dim)].map(Dim::Const);
-    if dims.first() != Some(&Dim::Pages) || dims[1..] != wanted {
+    if dims.first() != Some(&Dim::Pages(PAGE as i128)) || dims[1..] != wanted {
         return Err(format!("has pages of {:?}, the op's cache {wanted:?}", &dims[1..]));
     }
     Ok(true)

@@ -113,7 +113,7 @@ pub fn wire(
     }
     let (kernels, launches) = (wired.kernels, wired.launches);
     let wiring = Wiring { kernels, launches, waits, rows, weights: loaded, cache_k, cache_v, scratch, metadata };
-    wiring.check_premises()?;
+    wiring.check_premises(program)?;
     Ok(wiring)
 }
 
@@ -220,31 +220,85 @@ impl Wiring {
         })
     }
 
-    /// What the kernels assume: addresses divisible as declared, and nothing read in place that the launch writes.
-    fn check_premises(&self) -> Result<(), CpuError> {
+    /// Refuses launches whose parameters do not lie as kernels and their proofs assume.
+    fn check_premises(&self, program: &Program) -> Result<(), CpuError> {
         for launch in &self.launches {
             let compiled = &self.kernels[launch.kernel];
-            let premise = |param: usize, what: &'static str| CpuError::Premise {
-                spec: compiled.spec.to_string(),
-                param: compiled.kernel.params[param].name.clone(),
-                what,
-            };
+            let mut lies = Vec::with_capacity(launch.params.len());
             for (i, bound) in launch.params.iter().enumerate() {
-                let buffer = self.buffer(*bound);
-                let address = buffer.region.base() as usize + self.part(*bound).start * buffer.elem.bytes();
-                if !address.is_multiple_of(compiled.kernel.params[i].divisibility.max(1) as usize) {
-                    return Err(premise(i, "has a declared alignment that its buffer lacks"));
-                }
-                let Some(plan) = &compiled.plan else { continue };
-                if plan.written[i] && !may_write(compiled.contract.params[i].role) {
-                    return Err(premise(i, "is written by the kernel against its role"));
-                }
-                let written = launch.params.iter().zip(&plan.written).any(|(other, w)| *w && other == bound);
-                if plan.read_in_place[i] && written {
-                    return Err(premise(i, "is read in place by a kernel that writes the same buffer"));
-                }
+                let (buffer, part) = (self.buffer(*bound), self.part(*bound));
+                let (base, size) = (buffer.region.base() as usize, buffer.elem.bytes());
+                let first = base + (part.start + launch.start(*bound, program)) * size;
+                let end =
+                    if matches!(bound, Bound::Meta(_)) { base + part.end * size } else { base + buffer.region.len() };
+                lies.push(Lies {
+                    bytes: first..end,
+                    divisibility: compiled.kernel.params[i].divisibility as usize,
+                    may_be_written: may_write(compiled.contract.params[i].role),
+                    written: compiled.plan.as_ref().is_some_and(|plan| plan.written[i]),
+                });
+            }
+            if let Some((param, what)) = broken_premise(&lies) {
+                let (spec, param) = (compiled.spec.to_string(), compiled.kernel.params[param].name.clone());
+                return Err(CpuError::Premise { spec, param, what });
             }
         }
         Ok(())
+    }
+}
+
+/// Where a parameter of a launch lies, and what is done with it.
+struct Lies {
+    bytes: Range<usize>,
+    /// Of its address, as the kernel's text declares it.
+    divisibility: usize,
+    /// By its role.
+    may_be_written: bool,
+    /// By the kernel's plan.
+    written: bool,
+}
+
+/// The parameter of a launch that breaks what kernels and their proofs assume: addresses are divisible as declared, and
+/// what a launch may write is no other parameter's memory.
+fn broken_premise(lies: &[Lies]) -> Option<(usize, &'static str)> {
+    for (i, a) in lies.iter().enumerate() {
+        if a.divisibility > 1 && !a.bytes.start.is_multiple_of(a.divisibility) {
+            return Some((i, "has a declared alignment that its buffer lacks"));
+        }
+        if a.written && !a.may_be_written {
+            return Some((i, "is written by the kernel against its role"));
+        }
+        let meets = |b: &Lies| a.bytes.start < b.bytes.end && b.bytes.start < a.bytes.end;
+        let others = lies.iter().enumerate().filter(|(j, _)| *j != i);
+        if a.may_be_written && others.into_iter().any(|(_, b)| meets(b)) {
+            return Some((i, "may be written, and shares memory with another parameter of the launch"));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lies(first: usize, end: usize, may_be_written: bool) -> Lies {
+        Lies { bytes: first..end, divisibility: 16, may_be_written, written: may_be_written }
+    }
+
+    #[test]
+    fn what_a_launch_writes_is_no_other_parameters_memory() {
+        let input = |first, end| lies(first, end, false);
+        assert_eq!(broken_premise(&[input(0, 64), input(0, 64), lies(64, 128, true), lies(128, 192, true)]), None);
+        for output in [lies(48, 128, true), lies(0, 64, true), lies(16, 32, true)] {
+            assert_eq!(broken_premise(&[input(0, 64), output]).unwrap().0, 1);
+        }
+        assert_eq!(broken_premise(&[lies(0, 64, true), lies(48, 128, true)]).unwrap().0, 0);
+    }
+
+    #[test]
+    fn addresses_are_divisible_as_the_kernels_text_declares() {
+        assert_eq!(broken_premise(&[lies(32, 64, false), lies(72, 96, false)]).unwrap().0, 1);
+        assert_eq!(broken_premise(&[lies(32, 64, false), Lies { divisibility: 8, ..lies(72, 96, false) }]), None);
+        assert_eq!(broken_premise(&[Lies { written: true, ..lies(0, 64, false) }]).unwrap().0, 0);
     }
 }

@@ -6,7 +6,7 @@ mod common;
 use common::{Flaw, StandIn, TARGET, images, numbers, plan};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use vosti_cuda::probe::{Options, Probed};
+use vosti_cuda::probe::{ProbeOptions, Probed};
 use vosti_cuda::{Config, CudaDevice, Image, TensorData, WeightError, Weights};
 use vosti_model::{ModelPlan, Recipe};
 use vosti_tile::interp::{Buffer, run};
@@ -69,7 +69,7 @@ fn probe(config: &str, flaw: Flaw, cases: usize) -> Vec<Probed> {
     let mut reference = |spec: &vosti_kernels::Spec, bytes: &mut [Vec<u8>], grid: [usize; 3]| {
         interpreted(&images, &spec.to_string(), bytes, grid)
     };
-    let options = Options { cases, references: 1, seed: 3 };
+    let options = ProbeOptions { cases, references: 1, seed: 3 };
     device.probe(options, &mut reference, &mut |_| Ok(()), &mut |_, _| ()).unwrap()
 }
 

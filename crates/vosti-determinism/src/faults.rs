@@ -4,7 +4,7 @@
 //! Those of [`Fault`] are inside a device, so they break the toy device; those of `vosti_engine::faulty` are around one,
 //! so they break the model's own.
 
-use super::{CheckError, Facts, Options, Profile, Report, Setup, Subject, toy::Toy};
+use super::{CheckError, Facts, Profile, Setup, Subject, SuiteOptions, SuiteReport, toy::Toy};
 use serde::Serialize;
 use vosti_core::Program;
 use vosti_engine::faulty::{self, FaultyDevice};
@@ -155,14 +155,14 @@ pub fn self_test_of<S: Subject>(subject: &S, progress: &dyn Progress) -> Result<
 }
 
 impl Caught {
-    fn new(fault: &'static str, report: &Report) -> Self {
+    fn new(fault: &'static str, report: &SuiteReport) -> Self {
         let failed = report.relations.iter().filter(|r| !r.passed() && !r.skipped()).map(|r| r.name).collect();
         Caught { fault, failed, different: report.pairs - report.pairs_equal, pairs: report.pairs }
     }
 }
 
-fn check<S: Subject>(subject: &S, profile: Profile, progress: &dyn Progress) -> Result<Report, CheckError> {
-    let options = Options { profile, prompt_max: None, only: Vec::new(), seed: 7 };
+fn check<S: Subject>(subject: &S, profile: Profile, progress: &dyn Progress) -> Result<SuiteReport, CheckError> {
+    let options = SuiteOptions { profile, prompt_max: None, only: Vec::new(), seed: 7 };
     super::run(subject, &options, &CancelOnly(progress))
 }
 

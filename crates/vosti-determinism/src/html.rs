@@ -1,13 +1,13 @@
 //! The report as one self-contained page with a picture: one square per pair, green where all bits match.
 
-use super::report::{Pair, Relation, Report};
+use super::report::{Pair, Relation, SuiteReport};
 use std::fmt::Write;
 
 const SQUARE: usize = 10;
 const COLUMNS: usize = 64;
 
 /// The page.
-pub fn page(report: &Report) -> String {
+pub fn page(report: &SuiteReport) -> String {
     let mut out = String::from(HEAD);
     let verdict = if report.passed { "passed" } else { "failed" };
     let _ = write!(
@@ -91,7 +91,7 @@ code { word-break: break-all }
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Facts, Options, Profile};
+    use crate::{Facts, Profile, SuiteOptions};
 
     #[test]
     fn the_picture_has_a_square_per_pair_and_shows_differences_and_missing_evidence() {
@@ -103,8 +103,8 @@ mod tests {
             missing: missing.map(String::from),
         };
         relation.pairs = vec![pair(true, None), pair(false, None), pair(true, Some("no hit"))];
-        let options = Options { profile: Profile::quick(None), prompt_max: None, only: vec![], seed: 1 };
-        let page = page(&Report::new(&Facts::default(), &options, vec![relation]));
+        let options = SuiteOptions { profile: Profile::quick(None), prompt_max: None, only: vec![], seed: 1 };
+        let page = page(&SuiteReport::new(&Facts::default(), &options, vec![relation]));
         assert_eq!(page.matches("<rect").count(), 3);
         assert!(page.contains("1 of 9 values differ") && page.contains("no hit"));
         assert!(page.contains("len 17 &amp; more") && page.contains("a &lt; b"));

@@ -27,14 +27,14 @@ pub mod toy;
 
 pub use error::CheckError;
 pub use profile::Profile;
-pub use report::{Pair, Relation, Report};
+pub use report::{Pair, Relation, SuiteReport};
 pub use subject::{Facts, Setup, Subject};
 
 use vosti_progress::Progress;
 
 /// What to run.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct SuiteOptions {
     pub profile: Profile,
     /// Cases with longer prompts are dropped and counted.
     pub prompt_max: Option<usize>,
@@ -45,13 +45,17 @@ pub struct Options {
 }
 
 /// Digests of the rows of a few fixed requests: what [`Subject::restarted`] gets from another process.
-pub fn probe<S: Subject>(subject: &S, seed: u64, progress: &dyn Progress) -> Result<Vec<String>, CheckError> {
-    let options = Options { profile: Profile::brief(), prompt_max: None, only: Vec::new(), seed };
-    relations::Suite::new(subject, &options, progress).probe()
+pub fn digests<S: Subject>(subject: &S, seed: u64, progress: &dyn Progress) -> Result<Vec<String>, CheckError> {
+    let options = SuiteOptions { profile: Profile::brief(), prompt_max: None, only: Vec::new(), seed };
+    relations::Suite::new(subject, &options, progress).digests()
 }
 
 /// Runs the suite.
-pub fn run<S: Subject>(subject: &S, options: &Options, progress: &dyn Progress) -> Result<Report, CheckError> {
+pub fn run<S: Subject>(
+    subject: &S,
+    options: &SuiteOptions,
+    progress: &dyn Progress,
+) -> Result<SuiteReport, CheckError> {
     let known = relations::NAMES;
     if let Some(name) = options.only.iter().find(|name| !known.contains(&name.as_str())) {
         return Err(CheckError::UnknownRelation { name: name.clone(), known: known.join(", ") });
@@ -66,5 +70,5 @@ pub fn run<S: Subject>(subject: &S, options: &Options, progress: &dyn Progress) 
     if relations.iter().all(|relation| relation.pairs.is_empty()) {
         return Err(CheckError::NothingLeft { limit: suite.length_max() });
     }
-    Ok(Report::new(subject.facts(), options, relations))
+    Ok(SuiteReport::new(subject.facts(), options, relations))
 }

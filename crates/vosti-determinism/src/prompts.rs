@@ -60,7 +60,7 @@ pub fn prompt(facts: &Facts, seed: u64, label: &str, len: usize) -> Vec<Token> {
 }
 
 /// Requests that a restarted process answers again.
-pub fn probe(facts: &Facts, seed: u64) -> Vec<Request> {
+pub fn reproduced(facts: &Facts, seed: u64) -> Vec<Request> {
     short(facts, seed, "probe", &[17, 64, 130])
 }
 

@@ -1,7 +1,7 @@
 //! What the suite found, as data: for the terminal, `--json` and `--html`.
 
 use super::evidence::Row;
-use super::{Facts, Options};
+use super::{Facts, SuiteOptions};
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -85,7 +85,7 @@ impl Relation {
 
 /// The suite's result.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct SuiteReport {
     pub model: String,
     pub fingerprint: String,
     pub profile: &'static str,
@@ -99,10 +99,10 @@ pub struct Report {
     pub relations: Vec<Relation>,
 }
 
-impl Report {
-    pub fn new(facts: &Facts, options: &Options, relations: Vec<Relation>) -> Self {
+impl SuiteReport {
+    pub fn new(facts: &Facts, options: &SuiteOptions, relations: Vec<Relation>) -> Self {
         let sum = |f: &dyn Fn(&Relation) -> usize| relations.iter().map(f).sum();
-        Report {
+        SuiteReport {
             model: facts.model.clone(),
             fingerprint: facts.fingerprint.clone(),
             profile: options.profile.name,

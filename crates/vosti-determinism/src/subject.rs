@@ -68,7 +68,7 @@ pub trait Subject {
         false
     }
 
-    /// Digests of [`super::prompts::probe`]'s rows, computed by another process; none where that cannot be.
+    /// Digests of [`super::prompts::reproduced`]'s rows, computed by another process; none where that cannot be.
     fn restarted(&self, _seed: u64) -> Option<Result<Vec<String>, CheckError>> {
         None
     }

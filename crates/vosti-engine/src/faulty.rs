@@ -164,25 +164,7 @@ impl<D: FloatDevice> Device for FaultyDevice<D> {
     type Logits = [f32];
     type Top = [(Token, f32)];
 
-    fn rows_max(&self) -> usize {
-        self.inner.rows_max()
-    }
-
-    fn selected_max(&self) -> usize {
-        self.inner.selected_max()
-    }
-
-    fn pages(&self, group: usize) -> usize {
-        self.inner.pages(group)
-    }
-
-    fn top_max(&self) -> usize {
-        self.inner.top_max()
-    }
-
-    fn clear(&mut self) {
-        self.inner.clear();
-    }
+    crate::forward_device!(device in [Self { inner: device, .. }]: limits, clear);
 
     fn run(&mut self, program: &Program, plan: &StepPlan) -> Result<(), DeviceError> {
         self.steps += 1;
@@ -262,25 +244,7 @@ impl<D: Device> Device for FailingDevice<D> {
     type Logits = D::Logits;
     type Top = D::Top;
 
-    fn rows_max(&self) -> usize {
-        self.inner.rows_max()
-    }
-
-    fn selected_max(&self) -> usize {
-        self.inner.selected_max()
-    }
-
-    fn pages(&self, group: usize) -> usize {
-        self.inner.pages(group)
-    }
-
-    fn top_max(&self) -> usize {
-        self.inner.top_max()
-    }
-
-    fn clear(&mut self) {
-        self.inner.clear();
-    }
+    crate::forward_device!(device in [Self { inner: device, .. }]: limits, clear, rows);
 
     fn run(&mut self, program: &Program, plan: &StepPlan) -> Result<(), DeviceError> {
         let error = |intact| Err(DeviceError { message: "told to fail; try again".into(), intact });
@@ -293,17 +257,5 @@ impl<D: Device> Device for FailingDevice<D> {
                 error(false)
             }
         }
-    }
-
-    fn logits(&self, selected: usize) -> &D::Logits {
-        self.inner.logits(selected)
-    }
-
-    fn best(&self, selected: usize) -> Token {
-        self.inner.best(selected)
-    }
-
-    fn top(&self, selected: usize) -> &D::Top {
-        self.inner.top(selected)
     }
 }

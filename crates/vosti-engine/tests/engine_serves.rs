@@ -276,25 +276,7 @@ impl Device for Flaky {
     type Logits = [f32];
     type Top = [(Token, f32)];
 
-    fn rows_max(&self) -> usize {
-        self.0.rows_max()
-    }
-
-    fn selected_max(&self) -> usize {
-        self.0.selected_max()
-    }
-
-    fn pages(&self, group: usize) -> usize {
-        self.0.pages(group)
-    }
-
-    fn top_max(&self) -> usize {
-        self.0.top_max()
-    }
-
-    fn clear(&mut self) {
-        self.0.clear();
-    }
+    vosti_engine::forward_device!(device in [Self(device, _)]: limits, clear, rows);
 
     fn run(&mut self, program: &Program, plan: &StepPlan) -> Result<(), DeviceError> {
         self.1 += 1;
@@ -302,18 +284,6 @@ impl Device for Flaky {
             return Err(DeviceError { message: "the wire came off; put it back".into(), intact: true });
         }
         self.0.run(program, plan)
-    }
-
-    fn logits(&self, selected: usize) -> &[f32] {
-        self.0.logits(selected)
-    }
-
-    fn best(&self, selected: usize) -> Token {
-        self.0.best(selected)
-    }
-
-    fn top(&self, selected: usize) -> &[(Token, f32)] {
-        self.0.top(selected)
     }
 }
 

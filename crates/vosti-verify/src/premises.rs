@@ -46,7 +46,18 @@ impl Premises {
     pub fn vocabulary(self) -> Option<i128> {
         match self {
             Premises::Rowwise { vocabulary } => vocabulary,
-            _ => None,
+            Premises::StoreKv { .. }
+            | Premises::Attend { .. }
+            | Premises::AttendPart { .. }
+            | Premises::AttendCombine { .. } => None,
+        }
+    }
+
+    /// Rows of a step: scratch has so many where keys are split, and devices refuse larger steps.
+    pub fn rows(self) -> i128 {
+        match self {
+            Premises::AttendPart { splits, .. } | Premises::AttendCombine { splits, .. } => splits.rows,
+            Premises::Rowwise { .. } | Premises::StoreKv { .. } | Premises::Attend { .. } => limit::ROWS,
         }
     }
 
@@ -74,14 +85,17 @@ impl Premises {
     pub fn window(self) -> Option<i128> {
         match self {
             Premises::Attend { window, .. } => window,
-            _ => None,
+            Premises::Rowwise { .. }
+            | Premises::StoreKv { .. }
+            | Premises::AttendPart { .. }
+            | Premises::AttendCombine { .. } => None,
         }
     }
 
     pub fn splits(self) -> Option<Splits> {
         match self {
             Premises::AttendPart { splits, .. } | Premises::AttendCombine { splits, .. } => Some(splits),
-            _ => None,
+            Premises::Rowwise { .. } | Premises::StoreKv { .. } | Premises::Attend { .. } => None,
         }
     }
 }
@@ -173,7 +187,10 @@ pub fn check(shape: Shape, premises: Premises, buffers: &[Buffer], int: Int) -> 
                 (splits.is_some() && splits == found, "`splits`, and the next ROWS")
             }
             (Role::Weight(_), outer) => (matches!(outer, Dim::Const(_) | Dim::Context), "what no step changes"),
-            _ => (true, ""),
+            // `problem.rs` gives metadata and caches the extents of their roles.
+            (Role::Rows | Role::Tokens | Role::Positions | Role::RowIndex | Role::Slots, _)
+            | (Role::PageTable | Role::TileTable | Role::TileRow | Role::TileRows | Role::TilePos, _)
+            | (Role::CacheK | Role::CacheV, _) => (true, ""),
         };
         if !fits {
             return Err(format!("the outermost extent of `{name}`, whose role is {role:?}, must be {wants}"));

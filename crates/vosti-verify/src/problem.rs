@@ -31,7 +31,10 @@ pub mod limit {
     /// What no proof covers, in words, of a device whose steps have up to `rows` rows of contexts of up to `context`
     /// tokens. A tile has a row, and a row at most one page table.
     pub fn exceeded(rows: usize, context: usize, page: usize) -> Option<String> {
-        let (rows, pages) = (rows as i128, context.div_ceil(page.max(1)) as i128);
+        if page == 0 {
+            return Some("pages of no positions, and kernels are proved for pages of one or more".into());
+        }
+        let (rows, pages) = (rows as i128, context.div_ceil(page) as i128);
         let bounds = [
             ("rows in a step", rows, ROWS.min(TILES)),
             ("tokens of context", context as i128, CONTEXT),
@@ -71,7 +74,8 @@ pub enum Dim {
     Rows,
     Packed,
     Context,
-    Pages,
+    /// Pages of so many positions.
+    Pages(i128),
     Tiles,
     TableLen,
     /// Splits of so many keys that the longest context that is served has.
@@ -458,8 +462,9 @@ impl Maker<'_> {
             Role::PageTable => Some(vec![Dim::TableLen]),
             Role::TileTable | Role::TileRow | Role::TileRows | Role::TilePos => Some(vec![Dim::Tiles]),
             Role::CacheK | Role::CacheV => {
-                let [heads, page, d] = ["KV_HEADS", "PAGE", "D"].map(|name| self.value(name).map(Dim::Const));
-                Some(vec![Dim::Pages, heads?, page?, d?])
+                let [heads, page, d] = ["KV_HEADS", "PAGE", "D"].map(|name| self.value(name));
+                let page = page?;
+                Some(vec![Dim::Pages(page), Dim::Const(heads?), Dim::Const(page), Dim::Const(d?)])
             }
             Role::In(_) | Role::Out(_) | Role::Weight(_) | Role::Scratch(_) => None,
         };

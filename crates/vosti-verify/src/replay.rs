@@ -107,9 +107,10 @@ type Made<T> = Result<T, String>;
 /// A buffer of zeros, out of what is left of a run's memory.
 pub(crate) fn zeros(elem: Scalar, extents: &[usize], left: &mut usize) -> Made<Buffer> {
     let len = extents.iter().try_fold(1usize, |n, extent| n.checked_mul(*extent));
-    let rest = len.and_then(|len| left.checked_sub(len)).ok_or("its buffers are too large to run".to_string())?;
-    *left = rest;
-    Ok(Buffer::zeros(elem, len.unwrap_or(0)))
+    let rest = len.and_then(|len| Some((len, left.checked_sub(len)?)));
+    let rest = rest.ok_or("its buffers are too large to run".to_string())?;
+    *left = rest.1;
+    Ok(Buffer::zeros(elem, rest.0))
 }
 
 pub(crate) fn memory() -> usize {
@@ -190,9 +191,11 @@ impl Side<'_> {
 
     fn run(&mut self, random: &mut Random) -> Outcome {
         // In half of the runs with programs to spare.
-        let tile = self.reading.rows_of_a_program().unwrap_or(1);
-        let rows = self.rows + random.below(2) * random.between(1, 3) * tile;
-        match self.reading.grid(Work { rows, ..Work::default() }) {
+        let grid = self.reading.rows_of_a_program().and_then(|tile| {
+            let rows = self.rows + random.below(2) * random.between(1, 3) * tile;
+            self.reading.grid(Work { rows, ..Work::default() })
+        });
+        match grid {
             Ok(grid) => launch(self.kernel, &mut self.buffers, grid, random),
             Err(why) => Outcome::NotRun(why),
         }

@@ -218,7 +218,7 @@ fn make<'p>(
         let base = table.len();
         let behind = if d.window > 0 { (s.first + 1).saturating_sub(d.window) / d.page } else { 0 };
         for i in 0..(s.first + s.rows).div_ceil(d.page) {
-            table.push(if i < behind { -1 } else { free.pop().unwrap_or(0) });
+            table.push(if i < behind { -1 } else { free.pop().ok_or("a run has too few pages")? });
         }
         if s.shared {
             shared_table = table[base..].to_vec();

@@ -295,7 +295,7 @@ impl<'k> Prover<'k, '_> {
         let mut facts = chosen.facts.clone();
         let mut outer = chosen.row;
         if let Premises::StoreKv { page } = problem.premises {
-            let slot = world.read(&mut self.t, Role::Slots, chosen.row).unwrap_or(chosen.row);
+            let slot = world.at(&mut self.t, Role::Slots, chosen.row);
             outer = self.t.div(slot, page);
             inner[1].0 = self.t.rem(slot, page);
         }

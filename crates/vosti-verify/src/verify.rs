@@ -367,20 +367,20 @@ fn newest_pages(p: &mut Prover, tiles: [Term; 2], position: Term, page: i128) ->
     let logical = p.t.div(position, page);
     [0, 1].map(|side| {
         let world = p.runs[side].world.clone();
-        let table = world.read(&mut p.t, Role::TileTable, tiles[side]).unwrap_or(logical);
+        let table = world.at(&mut p.t, Role::TileTable, tiles[side]);
         let index = p.t.add(table, logical);
-        world.read(&mut p.t, Role::PageTable, index).unwrap_or(index)
+        world.at(&mut p.t, Role::PageTable, index)
     })
 }
 
 /// The grid's axis of rows or tiles, whichever it is, and how many of its programs a row tile has.
-fn axis_of_rows(problem: &Problem) -> (usize, i128) {
+fn axis_of_rows(problem: &Problem) -> Option<(usize, i128)> {
     let times = |axis: &Axis| match axis {
         Axis::RowsOver(_) | Axis::Tiles => Some(1),
         Axis::RowsTimes { times, .. } | Axis::TilesTimes(times) => Some(*times),
         Axis::Const(_) | Axis::LengthOver(_) | Axis::LengthAbove(_) => None,
     };
-    problem.grid.iter().enumerate().find_map(|(at, axis)| Some((at, times(axis)?))).unwrap_or((0, 1))
+    problem.grid.iter().enumerate().find_map(|(at, axis)| Some((at, times(axis)?)))
 }
 
 /// The premises have a model in which the two runs are really apart: different rows, batch sizes, programs, pages and
@@ -392,8 +392,9 @@ fn separated(p: &mut Prover, a: &Access, b: &Access, role: Role) -> Proof<bool> 
     differ(p, &mut apart, rl, rr);
     let (ml, mr) = (p.runs[0].world.rows, p.runs[1].world.rows);
     differ(p, &mut apart, ml, mr);
-    let (axis, times) = axis_of_rows(p.runs[0].problem);
-    let (other, other_times) = axis_of_rows(p.runs[1].problem);
+    // Where no axis counts rows or tiles there are no programs of other rows to be apart.
+    let axes = [0, 1].map(|side| axis_of_rows(p.runs[side].problem));
+    let [Some((axis, times)), Some((other, other_times))] = axes else { return Ok(false) };
     let (here, there) = (a.site.env.pids[axis], b.site.env.pids[other]);
     let (tile, other_tile) = (p.t.div(here, times), p.t.div(there, other_times));
     differ(p, &mut apart, tile, other_tile);
@@ -413,16 +414,18 @@ fn separated(p: &mut Prover, a: &Access, b: &Access, role: Role) -> Proof<bool> 
             }
         }
         if let Some(position) = p.chosen[0].position {
-            let page = p.runs[0].problem.premises.page();
-            let splits = p.runs[0].problem.splits();
+            let premises = p.runs[0].problem.premises;
             let early = p.runs[0].problem.shape.early_rows(role) == Some(true);
-            let far = match splits {
-                Some(splits) if early => (3 * page.unwrap_or(1)).min(splits.size - 1),
-                _ => 3 * page.unwrap_or(1),
+            // Some pages into the request, or into its second split where results of splits are all that is read.
+            let far = match premises {
+                Premises::AttendPart { page, splits, .. } if early => (3 * page).min(splits.size - 1),
+                Premises::Attend { page, .. } | Premises::AttendPart { page, .. } => 3 * page,
+                Premises::AttendCombine { splits, .. } => splits.size,
+                Premises::Rowwise { .. } | Premises::StoreKv { .. } => 0,
             };
             let far = p.t.int(far);
             apart.push(p.t.le(far, position));
-            if let Some(page) = page {
+            if let Some(page) = premises.page() {
                 let pages = newest_pages(p, [x, y], position, page);
                 differ(p, &mut apart, pages[0], pages[1]);
             }

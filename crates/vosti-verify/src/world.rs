@@ -18,7 +18,6 @@ pub struct World {
     pub rows: Term,
     pub packed: Term,
     pub context: Term,
-    pub pages: Term,
     pub tiles: Term,
     pub table_len: Term,
     /// No row's position is this or more.
@@ -38,17 +37,13 @@ fn natural(hi: i128) -> Bounds {
 impl World {
     pub fn new(t: &mut Terms, problem: &Problem, side: &'static str) -> World {
         let premises = problem.premises;
-        // Devices refuse larger steps.
-        let rows_max = premises.splits().map_or(limit::ROWS, |splits| splits.rows.min(limit::ROWS));
-        let pages_max = premises.page().map_or(limit::SLOTS, |page| limit::SLOTS / page);
         let named = |t: &mut Terms, n: &str, lo: i128, hi: i128| t.var(&format!("{n}@{side}"), (Some(lo), Some(hi)));
         let mut world = World {
             side,
-            rows: named(t, "rows", 1, rows_max),
+            rows: named(t, "rows", 1, premises.rows()),
             packed: named(t, "packed", 1, limit::ROWS),
             // The rope tables belong to the deployment: both runs have the same.
             context: t.var("context", (Some(1), Some(limit::CONTEXT))),
-            pages: named(t, "pages", 1, pages_max),
             tiles: named(t, "tiles", 1, limit::TILES),
             table_len: named(t, "table_len", 1, limit::TABLE),
             length: named(t, "length", 1, limit::CONTEXT),
@@ -107,7 +102,7 @@ impl World {
             Dim::Rows => self.rows,
             Dim::Packed => self.packed,
             Dim::Context => self.context,
-            Dim::Pages => self.pages,
+            Dim::Pages(page) => self.pages(t, page),
             Dim::Tiles => self.tiles,
             Dim::TableLen => self.table_len,
             Dim::Splits(size) => {
@@ -115,6 +110,11 @@ impl World {
                 t.div(up, size)
             }
         }
+    }
+
+    /// Pages of `page` positions that the cache has.
+    fn pages(&self, t: &mut Terms, page: i128) -> Term {
+        t.var(&format!("pages@{}", self.side), (Some(1), Some(limit::SLOTS / page)))
     }
 
     /// Elements of a buffer.
@@ -157,7 +157,7 @@ impl World {
     }
 
     /// As [`World::read`]; of a role that is no metadata nothing is known.
-    fn at(&self, t: &mut Terms, role: Role, index: Term) -> Term {
+    pub fn at(&self, t: &mut Terms, role: Role, index: Term) -> Term {
         self.read(t, role, index).unwrap_or_else(|| t.fresh("unknown", (None, None)))
     }
 
@@ -217,7 +217,8 @@ impl World {
         let Some(page) = self.premises.page() else { return };
         for (i, (value, index)) in slots.iter().enumerate() {
             let live = self.is_row(t, *index);
-            let capacity = t.scale(self.pages, page);
+            let pages = self.pages(t, page);
+            let capacity = t.scale(pages, page);
             let below = t.lt(*value, capacity);
             facts.push(t.implies(live, below));
             for (other, other_index) in &slots[..i] {
@@ -290,8 +291,9 @@ impl World {
             let logical = t.sub(*index, table);
             let (old, new) = (t.le(oldest_page, logical), t.le(logical, newest_page));
             let seen = t.and(&[live, old, new]);
-            let page = t.within(zero, *entry, self.pages);
-            facts.push(t.implies(seen, page));
+            let pages = self.pages(t, page);
+            let exists = t.within(zero, *entry, pages);
+            facts.push(t.implies(seen, exists));
         }
     }
 

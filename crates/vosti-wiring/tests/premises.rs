@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use vosti_core::*;
 use vosti_kernels::{Role, Shape};
 use vosti_verify::Problem;
+use vosti_verify::problem::{Dim, limit};
 use vosti_verify::term::{Bounds, Node, Term, Terms};
 use vosti_verify::world::World;
 use vosti_wiring::{Metadata, Size, image};
@@ -279,7 +280,8 @@ fn premises(reader: &Reader, plan: &StepPlan, metadata: &Metadata<Vec<i32>>, cel
     let arrays = metas.iter().map(|(_, name, meta)| (*name, metadata.place(*meta).start)).collect();
     let values = Values { cells, sizes, arrays };
     // Every element of every array that the kernel may load: of tiles those of few, for each is held against each.
-    let mut question = vec![world.rows, world.packed, world.context, world.pages, world.table_len, world.length];
+    let mut question = vec![world.rows, world.packed, world.context, world.table_len, world.length];
+    question.extend(reader.problem.premises.page().map(|page| world.dim(&mut t, Dim::Pages(page))));
     for (role, _, meta) in &metas {
         let len = match role {
             Role::PageTable => table_len,
@@ -387,4 +389,24 @@ fn a_damaged_array_breaks_a_premise() {
     for ((_, what, _), broken) in damages.iter().zip(broken) {
         assert!(broken > 0, "{what}: every premise still holds");
     }
+}
+
+#[test]
+fn the_bounds_of_both_provers_are_one_and_the_core_refuses_what_is_above_them() {
+    assert_eq!((ROWS_MAX as i128, CONTEXT_MAX as i128, TABLE_MAX as i128), (limit::ROWS, limit::CONTEXT, limit::TABLE));
+    // A tile has a row: there are no more tiles than rows. Slots and pages are `i32`.
+    assert_eq!((limit::TILES, limit::SLOTS), (limit::ROWS, i128::from(i32::MAX)));
+    let made = |context: usize, rows: usize, selected: usize| {
+        let program = Program { context: context as u32, ..program() };
+        image(&program, &tilings(), rows, selected).is_ok()
+    };
+    assert!(made(PAGE, ROWS_MAX, ROWS_MAX));
+    assert!(!made(PAGE, ROWS_MAX + 1, 1));
+    assert!(!made(PAGE, 1, ROWS_MAX + 1));
+    assert!(made(CONTEXT_MAX, 1, 1));
+    assert!(!made(CONTEXT_MAX + 1, 1, 1));
+    // The page tables of the two groups are one array.
+    let most = TABLE_MAX / 2 / (CONTEXT_MAX / PAGE);
+    assert!(made(CONTEXT_MAX, most, 1));
+    assert!(!made(CONTEXT_MAX, most + 1, 1));
 }

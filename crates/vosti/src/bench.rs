@@ -8,7 +8,7 @@ mod bound;
 
 pub use bound::Work;
 
-use crate::deployment::{DeployError, Deployment, Room};
+use crate::deployment::{DeployError, Deployment, DeviceConfig};
 use crate::device::{self, AnyDevice};
 use serde::Serialize;
 use std::fmt;
@@ -71,7 +71,7 @@ pub struct KernelTime {
 
 /// Every case's rates, and what they are set against.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct BenchReport {
     /// What the machine could do, measured before and after the cases: the better of the two.
     pub read_bytes_per_s: f64,
     /// None on a GPU: `bench/gpu/torch_peer.py` measures its matrix ceiling.
@@ -131,7 +131,7 @@ pub fn run(
     draw: Draw,
     repeat: usize,
     progress: &dyn Progress,
-) -> Result<Report, BenchError> {
+) -> Result<BenchReport, BenchError> {
     draw.sampling(1)?;
     let context = deployment.program().context as usize;
     if let Some(needed) = cases.iter().map(|case| case.needs()).find(|needed| *needed > context) {
@@ -166,8 +166,8 @@ pub fn run(
         let (case, tokens_per_s) = (*case, median(&all));
         Measured { case, tokens_per_s, all, flops_per_token, bytes_per_token, bound_tokens_per_s, kernels }
     });
-    let device = deployment.device(&Room::default())?;
-    Ok(Report {
+    let device = deployment.device(&DeviceConfig::default())?;
+    Ok(BenchReport {
         read_bytes_per_s: ceilings.read_bytes_per_s,
         dot_flops_per_s: Some(ceilings.dot_flops_per_s).filter(|flops| flops.is_finite()),
         weight_bytes: device.bytes().0,
@@ -200,8 +200,8 @@ fn measure(
 ) -> Result<(f64, Vec<KernelTime>), BenchError> {
     let pages = case.needs().div_ceil(PAGE) * case.batch();
     let policy = Policy { prefix_cache: false, ..Policy::default() };
-    let room = Room { pages: Some(pages), rows_max: policy.rows_step_max, ..Room::default() };
-    let mut engine = Engine::new(deployment.device(&room)?, deployment.program().clone(), policy)?;
+    let config = DeviceConfig { pages: Some(pages), rows_max: policy.rows_step_max, ..DeviceConfig::default() };
+    let mut engine = Engine::new(deployment.device(&config)?, deployment.program().clone(), policy)?;
     match case {
         Case::Prefill { tokens, depth } => prefill(deployment, &mut engine, tokens, depth, progress),
         Case::Decode { tokens, batch, depth } => {

@@ -9,9 +9,9 @@ mod subject;
 
 pub use subject::DeploymentSubject;
 
-use crate::device::{self, AnyDevice, Gpu, On};
-use crate::source::Source;
-use crate::weights::{Watched, Watching};
+use crate::device::{AnyDevice, Gpu, On};
+use crate::model_source::ModelSource;
+use crate::weights::{DeviceWeights, LoadProgress};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,7 +23,8 @@ pub use vosti_cpu::Storage;
 pub use vosti_cpu::THREADS_MAX;
 use vosti_cpu::isa::Isa;
 use vosti_cpu::{Config, CpuDevice, CpuError, WeightCache};
-use vosti_cuda::{CudaDevice, CudaError, DriverError, Pages};
+use vosti_cuda::driver::About;
+use vosti_cuda::{Arch, CudaDevice, CudaError, DriverError, Pages};
 use vosti_engine::{EngineError, Policy};
 use vosti_kernels::{Act, CPU};
 use vosti_model::{ModelError, ModelPlan, PlanOptions, Recipe, Text};
@@ -72,7 +73,7 @@ pub enum DeployError {
 
 /// What a user may ask of a deployment.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct DeployOptions {
     /// Worker threads; none: the cores this process may use, cgroups respected.
     pub threads: Option<usize>,
     /// Longest sequence; none: the model's own.
@@ -84,9 +85,9 @@ pub struct Options {
     pub storage: Storage,
 }
 
-/// The room of one device.
+/// What one device shall have.
 #[derive(Clone, Debug)]
-pub struct Room {
+pub struct DeviceConfig {
     /// Pages of every cache group; none: as many as fit into a GPU's free memory, or one.
     pub pages: Option<usize>,
     pub rows_max: usize,
@@ -98,14 +99,20 @@ pub struct Room {
     pub storage: Option<Storage>,
 }
 
-impl Default for Room {
+impl Default for DeviceConfig {
     fn default() -> Self {
-        Room { pages: Some(1), rows_max: Policy::default().rows_step_max, threads: None, isa: None, storage: None }
+        DeviceConfig {
+            pages: Some(1),
+            rows_max: Policy::default().rows_step_max,
+            threads: None,
+            isa: None,
+            storage: None,
+        }
     }
 }
 
-/// So many sequences that are decoded at once are a crowd: weights that are kept small are no faster for them.
-pub const CROWD: usize = 5;
+/// From so many sequences on, that are decoded at once, weights that are kept small are no faster.
+pub const MANY_SEQUENCES: usize = 5;
 /// Whether a target's programs list each row's largest logits. From a GPU rows have to be brought; the processor has them at hand
 /// and finds what it wants of one sooner than the kernels do (SmolLM2-135M: 7.3 ms a token, and 9.6 by lists).
 pub fn lists(target: &str) -> bool {
@@ -127,7 +134,7 @@ enum Hardware {
 /// A model, planned, loaded and named.
 pub struct Deployment {
     name: String,
-    source: Source,
+    source: ModelSource,
     /// A configuration alone has none.
     text: Option<Arc<Text>>,
     plan: ModelPlan,
@@ -145,7 +152,12 @@ pub struct Deployment {
 
 impl Deployment {
     /// Opens the file or folder, loads every weight once, and computes the fingerprint.
-    pub fn load(name: &str, path: &Path, options: &Options, progress: &dyn Progress) -> Result<Self, DeployError> {
+    pub fn load(
+        name: &str,
+        path: &Path,
+        options: &DeployOptions,
+        progress: &dyn Progress,
+    ) -> Result<Self, DeployError> {
         let threads = match options.threads {
             Some(threads) => threads,
             // Respects affinity and cgroup quotas.
@@ -163,12 +175,12 @@ impl Deployment {
             On::Gpu(open) => {
                 let gpu = open()?;
                 let bundle = Bundle::open(options.bundle.as_deref())?;
-                let target = device::target(&bundle, gpu.about())?;
+                let target = target(&bundle, gpu.about())?;
                 let weights = Arc::new(vosti_cuda::WeightCache::new(gpu.another()?));
                 (bundle, target, Hardware::Gpu { gpu, weights })
             }
         };
-        let source = Source::open(path)?;
+        let source = ModelSource::open(path)?;
         let most = source.decoder().context;
         if let Some(asked) = options.context.filter(|asked| *asked > most) {
             return Err(DeployError::Context { asked, most });
@@ -242,7 +254,7 @@ impl Deployment {
         if elements == 0 { 2.0 } else { bytes as f64 / elements as f64 }
     }
 
-    /// Worker threads of its devices, where a room does not say otherwise.
+    /// Worker threads of its devices, where a configuration does not say otherwise.
     pub fn threads(&self) -> usize {
         self.threads
     }
@@ -282,48 +294,53 @@ impl Deployment {
     }
 
     /// A device with an empty pool. Weights are shared with every other device of this deployment.
-    pub fn device(&self, room: &Room) -> Result<AnyDevice, DeployError> {
-        self.device_for(self.program(), room)
+    pub fn device(&self, asked: &DeviceConfig) -> Result<AnyDevice, DeployError> {
+        self.device_for(self.program(), asked)
     }
 
     /// As [`Deployment::device`], for another program over the model's bindings and weights.
-    pub fn device_for(&self, program: &Program, room: &Room) -> Result<AnyDevice, DeployError> {
+    pub fn device_for(&self, program: &Program, asked: &DeviceConfig) -> Result<AnyDevice, DeployError> {
         let (context, groups) = (self.program().context as usize, self.program().groups.len());
-        if let Some(what) = limits::unproved(room.rows_max, context, groups) {
+        if let Some(what) = limits::unproved(asked.rows_max, context, groups) {
             return Err(DeployError::Unproved(what));
         }
         // More bytes than an address has room for.
-        let bytes = self.page_bytes().checked_mul(room.pages.unwrap_or(1) as u64);
+        let bytes = self.page_bytes().checked_mul(asked.pages.unwrap_or(1) as u64);
         if bytes.is_none_or(|bytes| bytes > isize::MAX as u64) {
-            return Err(self.no_memory(room, io::ErrorKind::OutOfMemory.into()));
+            return Err(self.no_memory(asked, io::ErrorKind::OutOfMemory.into()));
         }
-        self.make(program, room, None)
+        self.make(program, asked, None)
     }
 
-    fn make(&self, program: &Program, room: &Room, progress: Option<&Watched>) -> Result<AnyDevice, DeployError> {
+    fn make(
+        &self,
+        program: &Program,
+        asked: &DeviceConfig,
+        progress: Option<&LoadProgress>,
+    ) -> Result<AnyDevice, DeployError> {
         let groups = self.program().groups.len();
-        let source = Watching { source: &self.source, plan: &self.plan, progress };
+        let source = DeviceWeights { source: &self.source, plan: &self.plan, progress };
         let bindings = &self.plan.bindings;
         match &self.hardware {
             Hardware::Cpu { weights } => {
-                let (pages, threads) = (vec![room.pages.unwrap_or(1); groups], room.threads.unwrap_or(self.threads));
-                let mut config = Config::new(room.rows_max, selected_max(room), pages, threads);
-                config.isa = room.isa;
-                config.storage = room.storage.unwrap_or(self.storage);
+                let (pages, threads) = (vec![asked.pages.unwrap_or(1); groups], asked.threads.unwrap_or(self.threads));
+                let mut config = Config::new(asked.rows_max, selected_max(asked), pages, threads);
+                config.isa = asked.isa;
+                config.storage = asked.storage.unwrap_or(self.storage);
                 config.positions = longest(program, &config.pages);
                 config.ttir = Some(self.bundle.texts(&self.plan));
                 config.weights = Some(weights.clone());
                 let device = CpuDevice::new(program, bindings, &source, config).map_err(|error| match error {
                     CpuError::System(error) if error.kind() == io::ErrorKind::OutOfMemory => {
-                        self.no_memory(room, error)
+                        self.no_memory(asked, error)
                     }
                     error => error.into(),
                 });
                 Ok(AnyDevice::Cpu(device?.into()))
             }
             Hardware::Gpu { gpu, weights } => {
-                let mut config = vosti_cuda::Config::new(room.rows_max, selected_max(room), vec![]);
-                config.pages = match room.pages {
+                let mut config = vosti_cuda::Config::new(asked.rows_max, selected_max(asked), vec![]);
+                config.pages = match asked.pages {
                     Some(pages) => Pages::Each(vec![pages; groups]),
                     None => Pages::Fill { percent: POOL_PERCENT },
                 };
@@ -335,20 +352,33 @@ impl Deployment {
         }
     }
 
-    fn no_memory(&self, room: &Room, error: io::Error) -> DeployError {
-        let pages = room.pages.unwrap_or(1);
+    fn no_memory(&self, asked: &DeviceConfig, error: io::Error) -> DeployError {
+        let pages = asked.pages.unwrap_or(1);
         DeployError::NoMemory { pages, bytes: self.page_bytes().saturating_mul(pages as u64), error }
     }
 
     /// Loads every weight into the cache that all devices share.
     fn warm(&self, progress: &dyn Progress) -> Result<(u64, u64), DeployError> {
         progress.stage(&format!("loading {}", self.name), self.plan.weights.values().filter_map(bytes).sum());
-        let room = Room { pages: Some(1), rows_max: 1, threads: Some(1), isa: None, storage: None };
-        match self.make(self.program(), &room, Some(&Watched { progress, loaded: AtomicU64::new(0) })) {
+        let asked = DeviceConfig { pages: Some(1), rows_max: 1, threads: Some(1), isa: None, storage: None };
+        match self.make(self.program(), &asked, Some(&LoadProgress { progress, loaded: AtomicU64::new(0) })) {
             Ok(device) => Ok(device.matrices()),
             Err(_) if progress.cancelled() => Err(DeployError::Interrupted),
             Err(error) => Err(error),
         }
+    }
+}
+
+/// The target of a bundle's machine code, if a GPU of this kind runs it.
+fn target(bundle: &Bundle, about: &About) -> Result<String, DeployError> {
+    let none = || CudaError::NoTarget { name: about.name.clone(), capability: about.capability, known: Arch::known() };
+    let wanted = format!("cuda-{}", Arch::of_capability(about.capability).ok_or_else(none)?);
+    let Some(manifest) = bundle.manifest() else {
+        return Err(DeployError::NoBundle { target: wanted });
+    };
+    match Arch::of_target(&manifest.target) {
+        Ok(arch) if arch.runs_on(about.capability) => Ok(manifest.target.clone()),
+        _ => Err(BundleError::Target { folder: bundle.origin(), found: manifest.target.clone(), wanted }.into()),
     }
 }
 
@@ -364,8 +394,8 @@ fn give_back() {
 
 /// Rows of logits that a step may have. A step selects one row of a request that generates, and more only where a prompt's
 /// log-probabilities or drafts are wanted; the engine makes more steps of what selects more.
-fn selected_max(room: &Room) -> usize {
-    room.rows_max.min(SELECTED_MAX)
+fn selected_max(asked: &DeviceConfig) -> usize {
+    asked.rows_max.min(SELECTED_MAX)
 }
 
 /// What an instruction set is called.

@@ -1,12 +1,9 @@
 //! The device that a deployment runs on, of whichever kind, and how a GPU is found.
 
-use crate::deployment::DeployError;
 use std::time::Instant;
-use vosti_admission::{Bundle, BundleError};
-use vosti_core::{Device, DeviceError, Program, StepPlan, Token};
+use vosti_core::{Device, Token};
 use vosti_cpu::CpuDevice;
-use vosti_cuda::driver::About;
-use vosti_cuda::{Arch, CudaDevice, CudaError, Driver, DriverError};
+use vosti_cuda::{CudaDevice, Driver, DriverError};
 
 /// A GPU, or in tests what stands in for one.
 pub type Gpu = Box<dyn Driver + Send>;
@@ -80,81 +77,7 @@ impl Device for AnyDevice {
     type Logits = [f32];
     type Top = [(Token, f32)];
 
-    fn rows_max(&self) -> usize {
-        match self {
-            AnyDevice::Cpu(device) => device.rows_max(),
-            AnyDevice::Gpu(device) => device.rows_max(),
-        }
-    }
-
-    fn selected_max(&self) -> usize {
-        match self {
-            AnyDevice::Cpu(device) => device.selected_max(),
-            AnyDevice::Gpu(device) => device.selected_max(),
-        }
-    }
-
-    fn pages(&self, group: usize) -> usize {
-        match self {
-            AnyDevice::Cpu(device) => device.pages(group),
-            AnyDevice::Gpu(device) => device.pages(group),
-        }
-    }
-
-    fn top_max(&self) -> usize {
-        match self {
-            AnyDevice::Cpu(device) => device.top_max(),
-            AnyDevice::Gpu(device) => device.top_max(),
-        }
-    }
-
-    fn clear(&mut self) {
-        match self {
-            AnyDevice::Cpu(device) => device.clear(),
-            AnyDevice::Gpu(device) => device.clear(),
-        }
-    }
-
-    fn run(&mut self, program: &Program, plan: &StepPlan) -> Result<(), DeviceError> {
-        match self {
-            AnyDevice::Cpu(device) => device.run(program, plan),
-            AnyDevice::Gpu(device) => device.run(program, plan),
-        }
-    }
-
-    fn logits(&self, selected: usize) -> &[f32] {
-        match self {
-            AnyDevice::Cpu(device) => device.logits(selected),
-            AnyDevice::Gpu(device) => device.logits(selected),
-        }
-    }
-
-    fn best(&self, selected: usize) -> Token {
-        match self {
-            AnyDevice::Cpu(device) => device.best(selected),
-            AnyDevice::Gpu(device) => device.best(selected),
-        }
-    }
-
-    fn top(&self, selected: usize) -> &[(Token, f32)] {
-        match self {
-            AnyDevice::Cpu(device) => device.top(selected),
-            AnyDevice::Gpu(device) => device.top(selected),
-        }
-    }
-}
-
-/// The target of a bundle's machine code, if a GPU of this kind runs it.
-pub fn target(bundle: &Bundle, about: &About) -> Result<String, DeployError> {
-    let none = || CudaError::NoTarget { name: about.name.clone(), capability: about.capability, known: Arch::known() };
-    let wanted = format!("cuda-{}", Arch::of_capability(about.capability).ok_or_else(none)?);
-    let Some(manifest) = bundle.manifest() else {
-        return Err(DeployError::NoBundle { target: wanted });
-    };
-    match Arch::of_target(&manifest.target) {
-        Ok(arch) if arch.runs_on(about.capability) => Ok(manifest.target.clone()),
-        _ => Err(BundleError::Target { folder: bundle.origin(), found: manifest.target.clone(), wanted }.into()),
-    }
+    vosti_engine::forward_device!(device in [AnyDevice::Cpu(device), AnyDevice::Gpu(device)]: limits, clear, run, rows);
 }
 
 /// Bytes per second that a GPU reads and writes when it copies its own memory: the ceiling that decoding is set against.

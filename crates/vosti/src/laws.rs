@@ -4,7 +4,7 @@
 //! that they hold or break for the very kernels that answer; on a GPU there is no other way, for a bundle has no others.
 //! What a model cannot try is said. Read next: `vosti-core/src/seam.rs`.
 
-use crate::deployment::{DeployError, Deployment, Room};
+use crate::deployment::{DeployError, Deployment, DeviceConfig};
 use crate::device::AnyDevice;
 use serde::Serialize;
 use std::collections::HashMap;
@@ -37,7 +37,7 @@ pub enum LawsError {
 
 /// What came of one law.
 #[derive(Clone, Debug, Serialize)]
-pub struct Watched {
+pub struct LawResult {
     pub law: &'static str,
     /// How it was broken.
     pub broken: Option<String>,
@@ -47,12 +47,12 @@ pub struct Watched {
 
 /// What was found.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct LawsReport {
     pub device: String,
     pub model: String,
     pub fingerprint: String,
     pub passed: bool,
-    pub laws: Vec<Watched>,
+    pub laws: Vec<LawResult>,
 }
 
 /// Every law, or those of these names.
@@ -67,7 +67,11 @@ pub fn named(only: &[String]) -> Result<Vec<Law<AnyDevice>>, LawsError> {
 }
 
 /// Watches laws on a deployment's device.
-pub fn run(deployment: Deployment, laws: Vec<Law<AnyDevice>>, progress: &dyn Progress) -> Result<Report, LawsError> {
+pub fn run(
+    deployment: Deployment,
+    laws: Vec<Law<AnyDevice>>,
+    progress: &dyn Progress,
+) -> Result<LawsReport, LawsError> {
     let program = deployment.program().clone();
     if program.context < 160 {
         return Err(LawsError::Context(program.context));
@@ -90,26 +94,26 @@ pub fn run(deployment: Deployment, laws: Vec<Law<AnyDevice>>, progress: &dyn Pro
         },
     };
     progress.stage("watching", laws.len() as u64);
-    let mut watched = vec![];
+    let mut results = vec![];
     for (law, broken_by) in laws {
         if progress.cancelled() {
             return Err(LawsError::Interrupted);
         }
         let broken = broken_by(&subject).err().map(|broken| broken.to_string());
-        watched.push(Watched { law, broken, untried: untried(law, &program) });
-        progress.done(watched.len() as u64);
+        results.push(LawResult { law, broken, untried: untried(law, &program) });
+        progress.done(results.len() as u64);
     }
-    Ok(Report {
+    Ok(LawsReport {
         device: deployment.device_name(),
         model: deployment.describe(),
         fingerprint: deployment.fingerprint().to_string(),
-        passed: watched.iter().all(|watched| watched.broken.is_none()),
-        laws: watched,
+        passed: results.iter().all(|result| result.broken.is_none()),
+        laws: results,
     })
 }
 
 fn device(deployment: &Deployment, program: &Program) -> Result<AnyDevice, DeployError> {
-    deployment.device_for(program, &Room { pages: Some(PAGES), rows_max: ROWS_MAX, ..Room::default() })
+    deployment.device_for(program, &DeviceConfig { pages: Some(PAGES), rows_max: ROWS_MAX, ..DeviceConfig::default() })
 }
 
 /// The program with queries in the place of what attention makes of them: logits are then a function of a token and its

@@ -10,7 +10,7 @@ pub mod deployment;
 pub mod device;
 pub mod fetch;
 pub mod laws;
+pub mod model_source;
 pub mod pool;
 pub mod probe;
-pub mod source;
 mod weights;

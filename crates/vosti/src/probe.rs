@@ -6,7 +6,7 @@
 
 mod dump;
 
-use crate::deployment::{DeployError, Deployment, Room};
+use crate::deployment::{DeployError, Deployment, DeviceConfig};
 use crate::device::AnyDevice;
 use dump::Dump;
 use serde::Serialize;
@@ -19,7 +19,7 @@ use vosti_cpu::layout::Layout;
 use vosti_cpu::plan::compile;
 use vosti_cpu::plan::machine::{Machine, Param};
 use vosti_cuda::host::HostMemory;
-use vosti_cuda::probe::{Launched, Options, Probed};
+use vosti_cuda::probe::{Launched, ProbeOptions, Probed};
 use vosti_kernels::Spec;
 use vosti_progress::Progress;
 use vosti_tile::numerics::FloatMode;
@@ -48,7 +48,7 @@ pub enum ProbeError {
 
 /// What was found.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct ProbeReport {
     pub device: String,
     pub model: String,
     pub fingerprint: String,
@@ -61,14 +61,14 @@ pub struct Report {
 /// to the folder `dump`, weights and all.
 pub fn run(
     deployment: &Deployment,
-    options: Options,
+    options: ProbeOptions,
     dump: Option<&Path>,
     progress: &dyn Progress,
-) -> Result<Report, ProbeError> {
+) -> Result<ProbeReport, ProbeError> {
     let unwritten = |source| ProbeError::Dump { path: dump.unwrap_or(Path::new("")).to_path_buf(), source };
     let mut files = dump.map(Dump::new).transpose().map_err(unwritten)?;
-    let room = Room { pages: Some(PAGES), rows_max: ROWS_MAX, ..Room::default() };
-    let AnyDevice::Gpu(mut device) = deployment.device(&room)? else { return Err(ProbeError::NoGpu) };
+    let config = DeviceConfig { pages: Some(PAGES), rows_max: ROWS_MAX, ..DeviceConfig::default() };
+    let AnyDevice::Gpu(mut device) = deployment.device(&config)? else { return Err(ProbeError::NoGpu) };
     let stopped = Cell::new(false);
     let mut begun = false;
     let bundle = deployment.bundle();
@@ -99,7 +99,7 @@ pub fn run(
         Err(_) if stopped.get() => return Err(ProbeError::Interrupted),
         Err(error) => return Err(DeployError::from(error).into()),
     };
-    Ok(Report {
+    Ok(ProbeReport {
         device: deployment.device_name(),
         model: deployment.describe(),
         fingerprint: deployment.fingerprint().to_string(),

@@ -1,8 +1,8 @@
 //! A deployment's weights as its devices ask for them, several threads at once, and who is told of it.
 //!
-//! It reads and counts; what a weight is, is [`crate::source`]'s business.
+//! It reads and counts; what a weight is, is [`crate::model_source`]'s business.
 
-use crate::source::Source;
+use crate::model_source::ModelSource;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use vosti_model::{ModelPlan, Recipe};
@@ -10,34 +10,34 @@ use vosti_progress::Progress;
 use vosti_wiring::{Quantised, TensorData, Uniform, WeightError, Weights};
 
 /// The weights as a device asks for them, and who is told of it.
-pub struct Watching<'a> {
-    pub source: &'a Source,
+pub struct DeviceWeights<'a> {
+    pub source: &'a ModelSource,
     pub plan: &'a ModelPlan,
-    pub progress: Option<&'a Watched<'a>>,
+    pub progress: Option<&'a LoadProgress<'a>>,
 }
 
-pub struct Watched<'a> {
+pub struct LoadProgress<'a> {
     pub progress: &'a dyn Progress,
     /// In bytes of BF16 and FP32.
     pub loaded: AtomicU64,
 }
 
-impl Watching<'_> {
+impl DeviceWeights<'_> {
     fn check_cancelled(&self) -> Result<(), WeightError> {
-        match self.progress.is_some_and(|watched| watched.progress.cancelled()) {
+        match self.progress.is_some_and(|load| load.progress.cancelled()) {
             true => Err("interrupted".into()),
             false => Ok(()),
         }
     }
 
     fn loaded(&self, name: &str, bytes: usize) {
-        if let Some(watched) = self.progress.filter(|_| !self.by_position(name)) {
-            watched.progress.done(watched.loaded.fetch_add(bytes as u64, Relaxed) + bytes as u64);
+        if let Some(load) = self.progress.filter(|_| !self.by_position(name)) {
+            load.progress.done(load.loaded.fetch_add(bytes as u64, Relaxed) + bytes as u64);
         }
     }
 }
 
-impl Weights for Watching<'_> {
+impl Weights for DeviceWeights<'_> {
     fn shape(&self, name: &str) -> Result<Vec<usize>, WeightError> {
         let recipe = self.plan.weights.get(name).ok_or_else(|| format!("the model has no weight {name}"))?;
         Ok(recipe.shape())

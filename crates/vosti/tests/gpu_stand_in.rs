@@ -12,9 +12,9 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use vosti::bench::agentic::{Trace, play};
 use vosti::bench::{self, Case, Draw};
-use vosti::deployment::{Deployment, DeploymentSubject, Options, Room};
+use vosti::deployment::{DeployOptions, Deployment, DeploymentSubject, DeviceConfig};
 use vosti::device::{Gpu, On, OpenGpu};
-use vosti::source::Source;
+use vosti::model_source::ModelSource;
 use vosti_admission::Bundle;
 use vosti_admission::manifest::Model;
 use vosti_core::Device as _;
@@ -52,7 +52,7 @@ impl Place {
 
     /// As `vosti prepare` does, with TTIR in place of machine code.
     fn prepare(&self) {
-        let source = Source::open(&self.config()).unwrap();
+        let source = ModelSource::open(&self.config()).unwrap();
         let plan = source.plan(&PlanOptions { target: TARGET, act: Act::Bf16, context: None, lists: true }).unwrap();
         let files = Model::of_files("random", source.decoder().family, &self.config()).unwrap();
         let images = vosti_model::plan::specs(&plan).iter().map(image).collect();
@@ -61,7 +61,8 @@ impl Place {
     }
 
     fn load(&self, bundle: Option<&Path>, open: OpenGpu) -> Result<Deployment, String> {
-        let options = Options { bundle: bundle.map(Path::to_path_buf), on: On::Gpu(open), ..Options::default() };
+        let options =
+            DeployOptions { bundle: bundle.map(Path::to_path_buf), on: On::Gpu(open), ..DeployOptions::default() };
         Deployment::load("random", &self.config(), &options, &NoProgress).map_err(|error| error.to_string())
     }
 }
@@ -113,8 +114,8 @@ fn what_is_missing_or_does_not_fit_is_one_message_each() {
 /// Tokens and logits of some requests, in one engine.
 fn answers(deployment: &Deployment, lengths: &[usize]) -> Vec<(u64, usize, Vec<u32>)> {
     let policy = Policy { rows_step_max: 48, ..Policy::default() };
-    let room = Room { pages: Some(12), rows_max: 48, ..Room::default() };
-    let device = deployment.device(&room).unwrap();
+    let asked = DeviceConfig { pages: Some(12), rows_max: 48, ..DeviceConfig::default() };
+    let device = deployment.device(&asked).unwrap();
     let mut engine = Engine::new(device, deployment.program().clone(), policy).unwrap();
     for (i, length) in lengths.iter().enumerate() {
         let prompt = prompts::prompt(&deployment.facts(), 1, &format!("{}", i + 10 - lengths.len()), *length);
@@ -164,7 +165,7 @@ fn a_configuration_with_random_weights_answers_is_measured_and_probed() {
     let played = play(&deployment, trace, &NoProgress).unwrap();
     assert_eq!((played.tokens, played.session_s.len(), played.first_token_s.len()), (16, 2, 4));
 
-    let options = vosti_cuda::probe::Options { cases: 6, references: 1, seed: 1 };
+    let options = vosti_cuda::probe::ProbeOptions { cases: 6, references: 1, seed: 1 };
     let dump = place.folder.path().join("dump");
     let probed = vosti::probe::run(&deployment, options, Some(&dump), &NoProgress).unwrap();
     assert!(probed.passed && probed.kernels.len() > 8, "{probed:?}");
@@ -238,10 +239,10 @@ fn steps_that_select_more_rows_than_there_are_logits_for_are_split() {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("config.json");
     std::fs::write(&config, json.to_string()).unwrap();
-    let deployment = Deployment::load("random", &config, &Options::default(), &NoProgress).unwrap();
+    let deployment = Deployment::load("random", &config, &DeployOptions::default(), &NoProgress).unwrap();
     let seen = |rows_max: usize| {
-        let room = Room { pages: Some(40), rows_max, ..Room::default() };
-        let device = deployment.device(&room).unwrap();
+        let asked = DeviceConfig { pages: Some(40), rows_max, ..DeviceConfig::default() };
+        let device = deployment.device(&asked).unwrap();
         assert_eq!((device.rows_max(), device.selected_max()), (rows_max, rows_max.min(512)));
         let policy = Policy { rows_step_max: rows_max, ..Policy::default() };
         let mut engine = Engine::new(device, deployment.program().clone(), policy).unwrap();

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use vosti::bench::{self, BenchError, Case, Draw};
-use vosti::deployment::{DeployError, Deployment, Options};
+use vosti::deployment::{DeployError, DeployOptions, Deployment};
 use vosti_progress::{NoProgress, Progress};
 
 fn vosti() -> Command {
@@ -109,7 +109,7 @@ impl Progress for Impatient {
 #[test]
 fn a_measurement_ends_within_a_case() {
     let (folder, _) = model();
-    let deployment = Deployment::load("tiny", folder.path(), &Options::default(), &NoProgress).expect("it loads");
+    let deployment = Deployment::load("tiny", folder.path(), &DeployOptions::default(), &NoProgress).expect("it loads");
     for case in [Case::Prefill { tokens: 300, depth: 100 }, Case::Decode { tokens: 20, batch: 2, depth: 20 }] {
         let ended = bench::run(&deployment, &[case], Draw::default(), 1, &Impatient(AtomicU32::new(3)));
         assert!(matches!(ended, Err(BenchError::Interrupted)), "{case:?}");
@@ -120,7 +120,7 @@ fn a_measurement_ends_within_a_case() {
 fn a_deployment_refuses_what_would_end_the_process() {
     let (folder, _) = model();
     for threads in [0, 1025, 1_000_000] {
-        let options = Options { threads: Some(threads), ..Options::default() };
+        let options = DeployOptions { threads: Some(threads), ..DeployOptions::default() };
         let loaded = Deployment::load("tiny", folder.path(), &options, &NoProgress);
         assert!(matches!(loaded, Err(DeployError::Threads { asked }) if asked == threads));
     }

@@ -3,7 +3,7 @@
 //! Each equals the scalar definition of [`vosti_tile::numerics`] under its floating-point mode; tests compare them.
 //! Where a definition says "denormals flushed" and no arithmetic does it, integers do: a product with one would be
 //! optimised away, for the compiler knows nothing of the floating-point mode.
-//! Read next: [`super::hot`].
+//! Read next: [`super::simd`].
 
 #![allow(unsafe_op_in_unsafe_fn, clippy::missing_safety_doc)]
 
@@ -62,7 +62,7 @@ pub trait Lanes: Copy {
     /// 1 where the mask holds, else 0, as integers.
     unsafe fn truth(mask: Self::Mask) -> Self;
     /// Lanes l and l + 8, as in a tree of folds, down to one.
-    unsafe fn tree<F: super::hot::Function<Self>>(self) -> f32;
+    unsafe fn tree<F: super::simd::Function<Self>>(self) -> f32;
 }
 
 /// 512-bit vectors.
@@ -188,7 +188,7 @@ impl Lanes for Wide {
         unsafe { Wide(_mm512_castsi512_ps(_mm512_maskz_set1_epi32(mask, 1))) }
     }
     #[inline(always)]
-    unsafe fn tree<F: super::hot::Function<Self>>(self) -> f32 {
+    unsafe fn tree<F: super::simd::Function<Self>>(self) -> f32 {
         unsafe {
             // The upper half beside the lower one, and so on; lanes above are not looked at.
             let x = self;
@@ -366,7 +366,7 @@ impl Lanes for Pair {
         }
     }
     #[inline(always)]
-    unsafe fn tree<F: super::hot::Function<Self>>(self) -> f32 {
+    unsafe fn tree<F: super::simd::Function<Self>>(self) -> f32 {
         unsafe {
             let x = F::call(self, Pair(self.1, self.1));
             let x = F::call(x, Pair(_mm256_permute2f128_ps::<0x11>(x.0, x.0), x.1));

@@ -6,11 +6,11 @@
 //! Read next: [`ops`].
 
 #[cfg(target_arch = "x86_64")]
-mod hot;
-#[cfg(target_arch = "x86_64")]
 mod lanes;
 pub mod ops;
 pub mod reduce;
+#[cfg(target_arch = "x86_64")]
+mod simd;
 #[cfg(test)]
 mod tests;
 
@@ -56,9 +56,9 @@ pub struct Versions<F> {
 impl<F: Copy> Versions<F> {
     /// With loops over vector registers in place of the compiler's own.
     #[cfg(target_arch = "x86_64")]
-    fn with(self, hot: Option<hot::Hot<F>>) -> Self {
-        match hot {
-            Some(hot) => Self { portable: self.portable, avx2: hot.avx2, avx512: hot.avx512 },
+    fn with(self, simd: Option<simd::SimdFns<F>>) -> Self {
+        match simd {
+            Some(simd) => Self { portable: self.portable, avx2: simd.avx2, avx512: simd.avx512 },
             None => self,
         }
     }

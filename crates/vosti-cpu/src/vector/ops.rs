@@ -11,11 +11,11 @@ use super::{Map, MapFn, Versions, map1, map2, map3, versions};
 type F = Versions<MapFn>;
 
 /// The plain loop, with hand-written versions where there are some.
-macro_rules! hot {
-    ($plain:expr, $($hot:tt)*) => {{
+macro_rules! simd {
+    ($plain:expr, $($simd:tt)*) => {{
         let plain = $plain;
         #[cfg(target_arch = "x86_64")]
-        let plain = plain.map(|f| f.with(super::hot::$($hot)*));
+        let plain = plain.map(|f| f.with(super::simd::$($simd)*));
         plain
     }};
 }
@@ -84,7 +84,7 @@ macro_rules! int2 {
 }
 
 pub fn unary(op: Unary, elem: Scalar) -> Option<F> {
-    hot!(plain_unary(op, elem), unary(op, elem))
+    simd!(plain_unary(op, elem), unary(op, elem))
 }
 
 fn plain_unary(op: Unary, elem: Scalar) -> Option<F> {
@@ -120,7 +120,7 @@ macro_rules! divide {
 }
 
 pub fn binary(op: Binary, elem: Scalar) -> Option<F> {
-    hot!(plain_binary(op, elem), binary(op, elem))
+    simd!(plain_binary(op, elem), binary(op, elem))
 }
 
 fn plain_binary(op: Binary, elem: Scalar) -> Option<F> {
@@ -232,7 +232,7 @@ macro_rules! compare {
 }
 
 pub fn cmp_int(op: CmpInt, elem: Scalar) -> Option<F> {
-    hot!(plain_cmp_int(op, elem), cmp_int(op, elem))
+    simd!(plain_cmp_int(op, elem), cmp_int(op, elem))
 }
 
 fn plain_cmp_int(op: CmpInt, elem: Scalar) -> Option<F> {
@@ -261,7 +261,7 @@ macro_rules! compare_float {
 }
 
 pub fn cmp_float(op: CmpFloat, elem: Scalar) -> Option<F> {
-    hot!(plain_cmp_float(op, elem), cmp_float(op, elem))
+    simd!(plain_cmp_float(op, elem), cmp_float(op, elem))
 }
 
 fn plain_cmp_float(op: CmpFloat, elem: Scalar) -> Option<F> {
@@ -295,12 +295,12 @@ pub fn of_difference(op: Unary) -> Option<F> {
         Unary::Exp2 => Some(two!(f32, f32, f32, |a, b| math::exp2(numerics::sub(a, b)))),
         _ => None,
     };
-    hot!(plain, of_difference(op))
+    simd!(plain, of_difference(op))
 }
 
 /// Choice between elements of a size.
 pub fn select(bytes: usize) -> F {
-    hot!(Some(plain_select(bytes)), select(bytes)).expect("there is one")
+    simd!(Some(plain_select(bytes)), select(bytes)).expect("there is one")
 }
 
 fn plain_select(bytes: usize) -> F {
@@ -314,7 +314,7 @@ fn plain_select(bytes: usize) -> F {
 /// What a store of floats writes: the same bits, of NaNs one.
 pub fn stored(elem: Scalar) -> F {
     match elem {
-        Scalar::Bf16 | Scalar::F32 => hot!(plain_stored(elem), stored(crate::plan::size(elem))).expect("there is one"),
+        Scalar::Bf16 | Scalar::F32 => simd!(plain_stored(elem), stored(crate::plan::size(elem))).expect("there is one"),
         other => copy(crate::plan::size(other)),
     }
 }
@@ -328,7 +328,7 @@ fn plain_stored(elem: Scalar) -> Option<F> {
 
 /// The same bits.
 pub fn copy(bytes: usize) -> F {
-    hot!(Some(plain_copy(bytes)), copies(bytes)).expect("there is one")
+    simd!(Some(plain_copy(bytes)), copies(bytes)).expect("there is one")
 }
 
 fn plain_copy(bytes: usize) -> F {
@@ -340,7 +340,7 @@ fn plain_copy(bytes: usize) -> F {
 }
 
 pub fn cast(op: Cast, from: Scalar, to: Scalar) -> Option<F> {
-    hot!(plain_cast(op, from, to), cast(op, from, to))
+    simd!(plain_cast(op, from, to), cast(op, from, to))
 }
 
 fn plain_cast(op: Cast, from: Scalar, to: Scalar) -> Option<F> {

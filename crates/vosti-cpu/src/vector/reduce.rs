@@ -89,7 +89,7 @@ pub fn of(op: Binary, elem: Scalar, length: usize) -> Option<Versions<ReduceFn>>
     let plain = plain(op, elem);
     #[cfg(target_arch = "x86_64")]
     if length >= LANES && length.is_multiple_of(LANES) {
-        return plain.map(|f| f.with(super::hot::reduce(op, elem)));
+        return plain.map(|f| f.with(super::simd::reduce(op, elem)));
     }
     plain
 }

@@ -24,7 +24,7 @@ use vosti_wiring::{Bound, Size};
 
 /// How hard to try.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct ProbeOptions {
     /// Cases of each kernel, at least.
     pub cases: usize,
     /// Launches of each kernel that are compared with the reference.
@@ -143,7 +143,7 @@ impl<D: Driver> CudaDevice<D> {
     /// Probes every kernel of the program. What the device held is gone afterwards.
     pub fn probe(
         &mut self,
-        options: Options,
+        options: ProbeOptions,
         reference: Reference,
         keep: Keep,
         done: &mut dyn FnMut(usize, usize),
@@ -223,7 +223,7 @@ impl<D: Driver> CudaDevice<D> {
     fn probe_one(
         &mut self,
         lab: &Lab,
-        options: Options,
+        options: ProbeOptions,
         random: &mut Random,
         reference: Reference,
         keep: Keep,

@@ -1,6 +1,6 @@
 //! The courses: one request alone, again, after others, beside others, beside itself.
 
-use super::Options;
+use super::EndpointOptions;
 use super::client::{Asked, Client, Transcript};
 use super::report::Course;
 use crate::CheckError;
@@ -21,13 +21,13 @@ struct Question {
 
 struct Suite<'a> {
     client: &'a Client,
-    options: &'a Options,
+    options: &'a EndpointOptions,
     progress: &'a dyn Progress,
     done: Cell<usize>,
 }
 
 /// Asks everything; the first answers are the references of all others.
-pub fn run(client: &Client, options: &Options, progress: &dyn Progress) -> Result<Vec<Course>, CheckError> {
+pub fn run(client: &Client, options: &EndpointOptions, progress: &dyn Progress) -> Result<Vec<Course>, CheckError> {
     let suite = Suite { client, options, progress, done: Cell::new(0) };
     let known = suite.questions("known");
     let requests = known.len() * (5 + 2 * options.together.len()) + COPIES * COPIED_MAX.min(known.len());

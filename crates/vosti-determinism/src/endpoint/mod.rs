@@ -8,7 +8,7 @@ mod client;
 mod courses;
 mod report;
 
-pub use report::{Course, Report};
+pub use report::{Course, EndpointReport};
 
 use crate::CheckError;
 use client::Client;
@@ -16,7 +16,7 @@ use vosti_progress::Progress;
 
 /// Which server, and how much is asked of it.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct EndpointOptions {
     pub url: String,
     /// For `Authorization: Bearer`.
     pub key: Option<String>,
@@ -32,7 +32,7 @@ pub struct Options {
     pub seed: u64,
 }
 
-impl Default for Options {
+impl Default for EndpointOptions {
     fn default() -> Self {
         let together = vec![2, 4, 8, 16];
         Self { url: String::new(), key: None, model: None, prompts: 8, tokens: 24, together, seed: 1 }
@@ -40,10 +40,10 @@ impl Default for Options {
 }
 
 /// Measures the server.
-pub fn run(options: &Options, progress: &dyn Progress) -> Result<Report, CheckError> {
+pub fn run(options: &EndpointOptions, progress: &dyn Progress) -> Result<EndpointReport, CheckError> {
     let client = Client::open(&options.url, options.key.clone(), options.model.clone())?;
     let courses = courses::run(&client, options, progress)?;
-    Ok(Report::new(&client, options, courses))
+    Ok(EndpointReport::new(&client, options, courses))
 }
 
 #[cfg(test)]

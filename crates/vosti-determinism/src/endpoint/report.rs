@@ -1,6 +1,6 @@
 //! What was measured of a server, as data and as a table.
 
-use super::Options;
+use super::EndpointOptions;
 use super::client::{Client, Route, Transcript};
 use super::courses::Round;
 use serde::Serialize;
@@ -82,7 +82,7 @@ impl Course {
 
 /// A server, measured.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct EndpointReport {
     pub endpoint: String,
     pub model: String,
     /// What it calls its deployment.
@@ -97,8 +97,8 @@ pub struct Report {
     pub courses: Vec<Course>,
 }
 
-impl Report {
-    pub(super) fn new(client: &Client, options: &Options, courses: Vec<Course>) -> Self {
+impl EndpointReport {
+    pub(super) fn new(client: &Client, options: &EndpointOptions, courses: Vec<Course>) -> Self {
         Self {
             endpoint: options.url.clone(),
             model: client.model.clone(),

@@ -82,8 +82,13 @@ fn answer(stream: TcpStream, mut reply: impl FnMut(&str, &Value) -> (u16, Value)
     }
 }
 
-fn measure(say: Say, completions: bool) -> Report {
-    let options = Options { url: serve(say, completions), prompts: 3, together: vec![2, 4], ..Options::default() };
+fn measure(say: Say, completions: bool) -> EndpointReport {
+    let options = EndpointOptions {
+        url: serve(say, completions),
+        prompts: 3,
+        together: vec![2, 4],
+        ..EndpointOptions::default()
+    };
     run(&options, &NoProgress).expect("measured")
 }
 
@@ -126,8 +131,9 @@ fn one_bit_of_a_logprob_that_depends_on_the_past_fails() {
 
 #[test]
 fn what_cannot_be_measured_is_said() {
-    let wrong =
-        |url: &str| run(&Options { url: url.into(), ..Options::default() }, &NoProgress).unwrap_err().to_string();
+    let wrong = |url: &str| {
+        run(&EndpointOptions { url: url.into(), ..EndpointOptions::default() }, &NoProgress).unwrap_err().to_string()
+    };
     assert!(wrong("localhost:80").contains("http://"));
     assert!(wrong("http://127.0.0.1:9").contains("127.0.0.1:9"));
 }

@@ -44,12 +44,12 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Option<Relation>, CheckEr
     relation.seen.push(("thread counts", threads.len() as u64));
     relation.seen.push(("instruction sets", sets.len() as u64));
     if let Some(digests) = restarted {
-        restart(&mut relation, &probe(suite)?, &digests);
+        restart(&mut relation, &reproduced(suite)?, &digests);
     }
     Ok(Some(relation))
 }
 
-/// This process's answers to the probe against another's.
+/// This process's answers against another's.
 fn restart(relation: &mut Relation, here: &[Answer], there: &[String]) {
     let rows: Vec<_> = here.iter().flat_map(|answer| &answer.rows).collect();
     for (i, row) in rows.iter().enumerate() {
@@ -62,8 +62,8 @@ fn restart(relation: &mut Relation, here: &[Answer], there: &[String]) {
 }
 
 /// What another process computes again.
-pub fn probe<S: Subject>(suite: &Suite<'_, S>) -> Result<Vec<Answer>, CheckError> {
-    let requests = prompts::probe(suite.facts(), suite.seed());
+pub fn reproduced<S: Subject>(suite: &Suite<'_, S>) -> Result<Vec<Answer>, CheckError> {
+    let requests = prompts::reproduced(suite.facts(), suite.seed());
     answers(suite, &setup(suite, &requests), &requests)
 }
 

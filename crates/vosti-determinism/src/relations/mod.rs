@@ -13,7 +13,7 @@ mod speculation;
 mod storage;
 
 use super::runner::{Answer, Runner};
-use super::{CheckError, Facts, Options, Pair, Profile, Relation, Setup, Subject, prompts};
+use super::{CheckError, Facts, Pair, Profile, Relation, Setup, Subject, SuiteOptions, prompts};
 use std::cell::OnceCell;
 use std::time::Instant;
 use vosti_core::PAGE;
@@ -38,7 +38,7 @@ pub const NAMES: [&str; 11] = [
 /// One run of the suite.
 pub struct Suite<'a, S: Subject> {
     subject: &'a S,
-    options: &'a Options,
+    options: &'a SuiteOptions,
     progress: &'a dyn Progress,
     workload: OnceCell<Workload>,
 }
@@ -52,7 +52,7 @@ pub struct Workload {
 }
 
 impl<'a, S: Subject> Suite<'a, S> {
-    pub fn new(subject: &'a S, options: &'a Options, progress: &'a dyn Progress) -> Self {
+    pub fn new(subject: &'a S, options: &'a SuiteOptions, progress: &'a dyn Progress) -> Self {
         Suite { subject, options, progress, workload: OnceCell::new() }
     }
 
@@ -78,9 +78,9 @@ impl<'a, S: Subject> Suite<'a, S> {
         Ok(relation)
     }
 
-    /// Digests of the probe's rows.
-    pub fn probe(&self) -> Result<Vec<String>, CheckError> {
-        let answers = machine::probe(self)?;
+    /// Digests of the rows that another process computes again.
+    pub fn digests(&self) -> Result<Vec<String>, CheckError> {
+        let answers = machine::reproduced(self)?;
         Ok(answers.iter().flat_map(|answer| &answer.rows).map(|row| row.digest.to_hex().to_string()).collect())
     }
 

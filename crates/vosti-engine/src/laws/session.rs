@@ -24,43 +24,13 @@ impl<D: FloatDevice> Device for Lent<'_, D> {
     type Logits = [f32];
     type Top = [(Token, f32)];
 
-    fn rows_max(&self) -> usize {
-        self.device.rows_max()
-    }
-
-    fn selected_max(&self) -> usize {
-        self.device.selected_max()
-    }
-
-    fn pages(&self, group: usize) -> usize {
-        self.device.pages(group)
-    }
-
-    fn top_max(&self) -> usize {
-        self.device.top_max()
-    }
-
-    fn clear(&mut self) {
-        self.device.clear();
-    }
+    crate::forward_device!(device in [Self { device, .. }]: limits, clear, rows);
 
     fn run(&mut self, program: &Program, plan: &StepPlan) -> Result<(), DeviceError> {
         match self.refuses.take() {
             true => (self.refuse)(self.device, program, plan),
             false => self.device.run(program, plan),
         }
-    }
-
-    fn logits(&self, selected: usize) -> &[f32] {
-        self.device.logits(selected)
-    }
-
-    fn best(&self, selected: usize) -> Token {
-        self.device.best(selected)
-    }
-
-    fn top(&self, selected: usize) -> &[(Token, f32)] {
-        self.device.top(selected)
     }
 }
 

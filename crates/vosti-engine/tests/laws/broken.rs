@@ -181,21 +181,7 @@ impl<D: FloatDevice> Device for BrokenDevice<D> {
     type Logits = [f32];
     type Top = [(Token, f32)];
 
-    fn rows_max(&self) -> usize {
-        self.inner.rows_max()
-    }
-
-    fn selected_max(&self) -> usize {
-        self.inner.selected_max()
-    }
-
-    fn pages(&self, group: usize) -> usize {
-        self.inner.pages(group)
-    }
-
-    fn top_max(&self) -> usize {
-        self.inner.top_max()
-    }
+    vosti_engine::forward_device!(device in [Self { inner: device, .. }]: limits);
 
     fn clear(&mut self) {
         self.clears += 1;

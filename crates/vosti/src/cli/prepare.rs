@@ -6,7 +6,7 @@ use super::{Outcome, open};
 use anyhow::{Context, Result};
 use vosti::deployment::lists;
 use vosti::fetch::Cache;
-use vosti::source::Source;
+use vosti::model_source::ModelSource;
 use vosti_admission::Bundle;
 use vosti_admission::manifest::Model as Files;
 use vosti_cuda::toolchain::REQUIREMENT;
@@ -18,7 +18,7 @@ pub fn run(arguments: &Prepare) -> Result<Outcome> {
     let (name, target) = (&arguments.model, arguments.target.as_str());
     let path = open::find(name)?;
     let cannot = || format!("cannot prepare {name}");
-    let model = Source::open(&path).with_context(cannot)?;
+    let model = ModelSource::open(&path).with_context(cannot)?;
     let plan = model
         .plan(&PlanOptions { target, act: Act::Bf16, context: arguments.context, lists: lists(target) })
         .with_context(cannot)?;

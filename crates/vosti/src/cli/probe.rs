@@ -6,11 +6,11 @@ use super::output::verdict;
 use super::{Outcome, open};
 use anyhow::Result;
 use vosti::probe;
-use vosti_cuda::probe::Options;
+use vosti_cuda::probe::ProbeOptions;
 
 pub fn run(arguments: &Probe) -> Result<Outcome> {
     let deployment = open::load(&arguments.on.model, &open::options(&arguments.on.hardware, false))?;
-    let options = Options { cases: arguments.cases, references: arguments.references, seed: arguments.seed };
+    let options = ProbeOptions { cases: arguments.cases, references: arguments.references, seed: arguments.seed };
     let bar = Bar::new(Unit::Count);
     let report = probe::run(&deployment, options, arguments.dump.as_deref(), &bar)?;
     drop(bar);

@@ -3,7 +3,7 @@
 //! Whatever can change a bit of an answer or its length is hashed, in a fixed order; nothing else may be. The logits of a few
 //! tokens are in it too, so that a machine that computes otherwise is another deployment.
 
-use super::{DeployError, Deployment, Room};
+use super::{DeployError, Deployment, DeviceConfig};
 use vosti_core::PAGE;
 use vosti_determinism::prompts;
 use vosti_engine::{Engine, Event, Policy, Request, Sampling};
@@ -34,17 +34,17 @@ impl Deployment {
         }
         // Weights, tokenizer and template are in the model's files.
         self.files.files.iter().for_each(|file| put("file", file.blake3.as_bytes()));
-        put("numbers", self.numeric_probe()?.as_bytes());
+        put("numbers", self.numbers()?.as_bytes());
         Ok(format!("vosti-{}", &hash.finalize().to_hex()[..32]))
     }
 
     /// The logits of a few fixed tokens: dot, exp, casts and all, on this machine.
-    fn numeric_probe(&self) -> Result<blake3::Hash, DeployError> {
+    fn numbers(&self) -> Result<blake3::Hash, DeployError> {
         let mut hash = blake3::Hasher::new();
         let facts = self.facts();
-        let room = Room { pages: Some(1), rows_max: 16, ..Room::default() };
+        let config = DeviceConfig { pages: Some(1), rows_max: 16, ..DeviceConfig::default() };
         let policy = Policy { rows_step_max: 16, prefix_cache: false, ..Policy::default() };
-        let mut engine = Engine::new(self.device(&room)?, self.program().clone(), policy)?;
+        let mut engine = Engine::new(self.device(&config)?, self.program().clone(), policy)?;
         let len = 12.min(facts.context - 3);
         let prompt = prompts::prompt(&facts, 0, "numeric probe", len);
         engine.submit(Request::new(prompt, Sampling::greedy(2)))?;

@@ -1,6 +1,6 @@
 //! A deployment as the determinism suite sees it: engines to be made of it, and what may vary between them.
 
-use super::{Deployment, Room, isa_name};
+use super::{Deployment, DeviceConfig, isa_name};
 use crate::device::AnyDevice;
 use std::path::PathBuf;
 use std::process::Command;
@@ -63,14 +63,14 @@ impl Subject for DeploymentSubject<'_> {
 
     fn device(&self, setup: &Setup) -> Result<AnyDevice, CheckError> {
         let isa = setup.instruction_set.as_deref();
-        let room = Room {
+        let config = DeviceConfig {
             pages: Some(setup.pool_tokens.div_ceil(PAGE).max(1)),
             rows_max: setup.rows_max,
             threads: setup.threads,
             storage: setup.expanded.then_some(Storage::Expanded),
             isa: isa.and_then(|name| Isa::available().iter().copied().find(|isa| isa_name(*isa) == name)),
         };
-        self.deployment.device(&room).map_err(|error| CheckError::Subject(error.to_string()))
+        self.deployment.device(&config).map_err(|error| CheckError::Subject(error.to_string()))
     }
 
     fn thread_counts(&self) -> Vec<usize> {
@@ -94,7 +94,7 @@ impl Subject for DeploymentSubject<'_> {
     fn restarted(&self, seed: u64) -> Option<Result<Vec<String>, CheckError>> {
         let (program, flags) = self.restart.as_ref()?;
         let mut command = Command::new(program);
-        command.args(["check", "--probe", "--seed", &seed.to_string()]).args(flags);
+        command.args(["check", "--digests", "--seed", &seed.to_string()]).args(flags);
         let failed = |why: String| CheckError::Subject(format!("another process could not be asked: {why}"));
         Some(match command.output() {
             Ok(output) if output.status.success() => {

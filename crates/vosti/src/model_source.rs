@@ -21,37 +21,37 @@ const STRETCH_MIN: usize = 1 << 16;
 
 /// A model, or the shape of one.
 #[derive(Clone)]
-pub enum Source {
+pub enum ModelSource {
     Files(Arc<Model>),
     /// A `config.json` alone.
     Random(Arc<Decoder>),
 }
 
-impl Source {
+impl ModelSource {
     /// Opens a GGUF file, a Hugging Face folder, or a configuration alone (a `.json` file).
-    pub fn open(path: &Path) -> Result<Source, ModelError> {
+    pub fn open(path: &Path) -> Result<ModelSource, ModelError> {
         if path.extension().is_none_or(|extension| extension != "json") {
-            return Ok(Source::Files(Arc::new(Model::open(path)?)));
+            return Ok(ModelSource::Files(Arc::new(Model::open(path)?)));
         }
         let wrong = |why: String| ModelError::NotAModel { path: path.to_path_buf(), why };
         let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
         let json = serde_json::from_str(&text).map_err(|error| wrong(format!("it is not JSON: {error}")))?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        Ok(Source::Random(Arc::new(families::from_config(&name, &json)?)))
+        Ok(ModelSource::Random(Arc::new(families::from_config(&name, &json)?)))
     }
 
     pub fn decoder(&self) -> &Decoder {
         match self {
-            Source::Files(model) => &model.decoder,
-            Source::Random(decoder) => decoder,
+            ModelSource::Files(model) => &model.decoder,
+            ModelSource::Random(decoder) => decoder,
         }
     }
 
     /// Makes the tokenizer and the chat template, if there are files to make them of.
     pub fn text(&self) -> Result<Option<Text>, ModelError> {
         match self {
-            Source::Files(model) => model.text().map(Some),
-            Source::Random(_) => Ok(None),
+            ModelSource::Files(model) => model.text().map(Some),
+            ModelSource::Random(_) => Ok(None),
         }
     }
 
@@ -63,8 +63,8 @@ impl Source {
     /// How each element of a weight is made from its index, if it is of a random matrix.
     pub fn made(&self, plan: &ModelPlan, name: &str) -> Option<Uniform> {
         match self {
-            Source::Random(decoder) => matrix(plan.weights.get(name)?, decoder.vocab as usize, name),
-            Source::Files(_) => None,
+            ModelSource::Random(decoder) => matrix(plan.weights.get(name)?, decoder.vocab as usize, name),
+            ModelSource::Files(_) => None,
         }
     }
 
@@ -76,16 +76,16 @@ impl Source {
         rows: Range<usize>,
     ) -> Result<Option<Quantised>, WeightError> {
         match self {
-            Source::Random(_) => Ok(None),
-            Source::Files(model) => Ok(model.weights(plan, Act::Bf16).quantised(name, rows)?),
+            ModelSource::Random(_) => Ok(None),
+            ModelSource::Files(model) => Ok(model.weights(plan, Act::Bf16).quantised(name, rows)?),
         }
     }
 
     /// Some rows of a weight.
     pub fn rows(&self, plan: &ModelPlan, name: &str, rows: Range<usize>) -> Result<TensorData, WeightError> {
         let model = match self {
-            Source::Random(decoder) => return random(plan, decoder.vocab as usize, name, rows),
-            Source::Files(model) => model,
+            ModelSource::Random(decoder) => return random(plan, decoder.vocab as usize, name, rows),
+            ModelSource::Files(model) => model,
         };
         Ok(model.weights(plan, Act::Bf16).rows(name, rows)?)
     }

@@ -11,13 +11,13 @@ use super::reduce::{ReduceFn, Rows};
 use super::{Arg, LANES, Map, MapFn};
 
 /// Versions for 256 and 512 bits.
-pub struct Hot<F> {
+pub struct SimdFns<F> {
     pub avx2: F,
     pub avx512: F,
 }
 
 /// Builds a generic function for both vector widths.
-macro_rules! hot {
+macro_rules! simd {
     ($argument:ty, $body:ident $(, $extra:expr)*) => {{
         #[target_feature(enable = "avx2,fma")]
         unsafe fn avx2(argument: &$argument) {
@@ -29,7 +29,7 @@ macro_rules! hot {
             // SAFETY: as above.
             unsafe { $body::<Wide>(argument $(, $extra)*) }
         }
-        Some(Hot { avx2, avx512 })
+        Some(SimdFns { avx2, avx512 })
     }};
 }
 
@@ -333,88 +333,88 @@ unsafe fn fold_max<V: Lanes>(rows: &Rows) {
 }
 
 /// The loop for a function of one FP32 tile.
-pub fn unary(op: Unary, elem: Scalar) -> Option<Hot<MapFn>> {
+pub fn unary(op: Unary, elem: Scalar) -> Option<SimdFns<MapFn>> {
     match (op, elem) {
-        (Unary::Neg, Scalar::F32) => hot!(Map, neg),
-        (Unary::Abs, Scalar::F32) => hot!(Map, abs),
-        (Unary::Rsqrt, Scalar::F32) => hot!(Map, rsqrt),
-        (Unary::Exp2, Scalar::F32) => hot!(Map, exp2),
-        (Unary::Exp, Scalar::F32) => hot!(Map, exp),
+        (Unary::Neg, Scalar::F32) => simd!(Map, neg),
+        (Unary::Abs, Scalar::F32) => simd!(Map, abs),
+        (Unary::Rsqrt, Scalar::F32) => simd!(Map, rsqrt),
+        (Unary::Exp2, Scalar::F32) => simd!(Map, exp2),
+        (Unary::Exp, Scalar::F32) => simd!(Map, exp),
         _ => None,
     }
 }
 
 /// The loop for a function of a difference.
-pub fn of_difference(op: Unary) -> Option<Hot<MapFn>> {
+pub fn of_difference(op: Unary) -> Option<SimdFns<MapFn>> {
     match op {
-        Unary::Exp2 => hot!(Map, exp2_of_difference),
-        Unary::Exp => hot!(Map, exp_of_difference),
+        Unary::Exp2 => simd!(Map, exp2_of_difference),
+        Unary::Exp => simd!(Map, exp_of_difference),
         _ => None,
     }
 }
 
 /// The loop for a function of two FP32 tiles.
-pub fn binary(op: Binary, elem: Scalar) -> Option<Hot<MapFn>> {
+pub fn binary(op: Binary, elem: Scalar) -> Option<SimdFns<MapFn>> {
     match (op, elem) {
-        (Binary::AddF, Scalar::F32) => hot!(Map, add),
-        (Binary::SubF, Scalar::F32) => hot!(Map, sub),
-        (Binary::MulF, Scalar::F32) => hot!(Map, mul),
-        (Binary::DivF, Scalar::F32) => hot!(Map, div),
-        (Binary::MaxNumF, Scalar::F32) => hot!(Map, larger),
+        (Binary::AddF, Scalar::F32) => simd!(Map, add),
+        (Binary::SubF, Scalar::F32) => simd!(Map, sub),
+        (Binary::MulF, Scalar::F32) => simd!(Map, mul),
+        (Binary::DivF, Scalar::F32) => simd!(Map, div),
+        (Binary::MaxNumF, Scalar::F32) => simd!(Map, larger),
         _ => None,
     }
 }
 
-pub fn cmp_int(op: CmpInt, elem: Scalar) -> Option<Hot<MapFn>> {
+pub fn cmp_int(op: CmpInt, elem: Scalar) -> Option<SimdFns<MapFn>> {
     match (op, elem) {
-        (CmpInt::Sle, Scalar::I32) => hot!(Map, int_at_most),
-        (CmpInt::Slt, Scalar::I32) => hot!(Map, int_less),
-        (CmpInt::Sgt, Scalar::I32) => hot!(Map, int_greater),
+        (CmpInt::Sle, Scalar::I32) => simd!(Map, int_at_most),
+        (CmpInt::Slt, Scalar::I32) => simd!(Map, int_less),
+        (CmpInt::Sgt, Scalar::I32) => simd!(Map, int_greater),
         _ => None,
     }
 }
 
-pub fn cmp_float(op: CmpFloat, elem: Scalar) -> Option<Hot<MapFn>> {
+pub fn cmp_float(op: CmpFloat, elem: Scalar) -> Option<SimdFns<MapFn>> {
     match (op, elem) {
-        (CmpFloat::Ole, Scalar::F32) => hot!(Map, at_most),
+        (CmpFloat::Ole, Scalar::F32) => simd!(Map, at_most),
         _ => None,
     }
 }
 
-pub fn cast(op: Cast, from: Scalar, to: Scalar) -> Option<Hot<MapFn>> {
+pub fn cast(op: Cast, from: Scalar, to: Scalar) -> Option<SimdFns<MapFn>> {
     match (op, from, to) {
-        (Cast::ExtF, Scalar::Bf16, Scalar::F32) => hot!(Map, widen),
-        (Cast::TruncF, Scalar::F32, Scalar::Bf16) => hot!(Map, narrow),
+        (Cast::ExtF, Scalar::Bf16, Scalar::F32) => simd!(Map, widen),
+        (Cast::TruncF, Scalar::F32, Scalar::Bf16) => simd!(Map, narrow),
         _ => None,
     }
 }
 
-pub fn select(bytes: usize) -> Option<Hot<MapFn>> {
-    if bytes == 4 { hot!(Map, choose) } else { None }
+pub fn select(bytes: usize) -> Option<SimdFns<MapFn>> {
+    if bytes == 4 { simd!(Map, choose) } else { None }
 }
 
-pub fn copies(bytes: usize) -> Option<Hot<MapFn>> {
+pub fn copies(bytes: usize) -> Option<SimdFns<MapFn>> {
     match bytes {
-        2 => hot!(Map, copy16),
-        4 => hot!(Map, copy),
+        2 => simd!(Map, copy16),
+        4 => simd!(Map, copy),
         _ => None,
     }
 }
 
 /// What stores write: one NaN.
-pub fn stored(bytes: usize) -> Option<Hot<MapFn>> {
+pub fn stored(bytes: usize) -> Option<SimdFns<MapFn>> {
     match bytes {
-        2 => hot!(Map, stored_bf16),
-        4 => hot!(Map, stored_f32),
+        2 => simd!(Map, stored_bf16),
+        4 => simd!(Map, stored_f32),
         _ => None,
     }
 }
 
 /// The fold of rows of whole groups.
-pub fn reduce(op: Binary, elem: Scalar) -> Option<Hot<ReduceFn>> {
+pub fn reduce(op: Binary, elem: Scalar) -> Option<SimdFns<ReduceFn>> {
     match (op, elem) {
-        (Binary::AddF, Scalar::F32) => hot!(Rows, fold_add),
-        (Binary::MaxNumF, Scalar::F32) => hot!(Rows, fold_max),
+        (Binary::AddF, Scalar::F32) => simd!(Rows, fold_add),
+        (Binary::MaxNumF, Scalar::F32) => simd!(Rows, fold_max),
         _ => None,
     }
 }
