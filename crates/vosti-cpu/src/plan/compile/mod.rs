@@ -19,8 +19,8 @@ use vosti_tile::{Kernel, Literal, Op, OpKind, Region, Scalar, Value};
 
 use super::axes::Axes;
 use super::code::{Count, Instr, Lanes, Plan};
+use super::fusion;
 use super::slots::{Slot, Slots};
-use super::strips;
 use super::unswitch::{Unmasked, unmasked};
 use crate::isa::Isa;
 use tile::{Form, Pointer, Sym, Tile, wide};
@@ -134,7 +134,7 @@ impl<'k> Compiler<'k> {
         };
         Plan {
             sweep: dot::sweep(self.kernel, &self.made),
-            code: strips::join(self.code, most),
+            code: fusion::fuse(self.code, most),
             constants,
             scratch: self.slots.peak() + 256,
             counts: self.counts,
