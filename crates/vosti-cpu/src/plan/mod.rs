@@ -10,7 +10,7 @@ pub mod code;
 mod compile;
 mod fusion;
 pub mod machine;
-mod slots;
+mod scratch;
 mod unswitch;
 
 pub use code::Plan;

@@ -26,9 +26,9 @@ impl<'k> Compiler<'k> {
             && tile.form == Form::Cell
             && elem == Scalar::I32
         {
-            let a = Int::I32(tile.slot.at);
+            let a = Int::I32(tile.memory.at);
             let wide = self.fresh_form(op.results[0], Form::Cell);
-            self.code.push(Instr::Int { at: wide.slot.at, wide: true, op: IntOp::Add, a, b: Int::Const(0) });
+            self.code.push(Instr::Int { at: wide.memory.at, wide: true, op: IntOp::Add, a, b: Int::Const(0) });
             self.define(op.results[0], Sym::Tile(wide));
             return Ok(());
         }
@@ -65,7 +65,7 @@ impl<'k> Compiler<'k> {
             return self.unsupported("a difference");
         };
         let form = full_form(self.kernel.ty(result).shape());
-        let own = Rc::strong_count(&a.slot) == 1 && !Rc::ptr_eq(&a.slot, &b.slot) && a.form == form;
+        let own = Rc::strong_count(&a.memory) == 1 && !Rc::ptr_eq(&a.memory, &b.memory) && a.form == form;
         let tile = match self.hinted(result, form) {
             None if own => {
                 let places = [self.place(result, &a, form)?, self.place(result, &b, form)?];
@@ -156,7 +156,7 @@ impl<'k> Compiler<'k> {
         }
         let (a, b) = (self.whole(a)?.int(), self.whole(b)?.int());
         let tile = self.fresh_form(result, Form::Cell);
-        self.code.push(Instr::Int { at: tile.slot.at, wide: elem == Scalar::I64, op, a, b });
+        self.code.push(Instr::Int { at: tile.memory.at, wide: elem == Scalar::I64, op, a, b });
         Ok(Some(tile))
     }
 
@@ -243,8 +243,8 @@ impl<'k> Compiler<'k> {
         }
         for (tile, value) in tiles.iter().zip(operands) {
             // Held by the environment and by `tiles` only: nobody else will read it. Constants are everybody's.
-            let alone =
-                Rc::strong_count(&tile.slot) == 2 && tiles.iter().filter(|t| t.slot.at == tile.slot.at).count() == 1;
+            let alone = Rc::strong_count(&tile.memory) == 2
+                && tiles.iter().filter(|t| t.memory.at == tile.memory.at).count() == 1;
             let own = matches!(self.env.get(value), Some(Sym::Tile(_)));
             if alone && own && self.dying.contains(value) && tile.form == form && size(tile.elem) == size(elem) {
                 return Tile { elem, consecutive: false, ..tile.clone() };
@@ -262,12 +262,12 @@ impl<'k> Compiler<'k> {
     pub(super) fn hinted_over(&mut self, result: Value, form: Form, over: Option<Value>) -> Option<Tile> {
         let (target, argument) = self.hints.get(&result)?;
         let free = match self.env.get(argument) {
-            Some(Sym::Tile(held)) => self.dying.contains(argument) && Rc::ptr_eq(&held.slot, &target.slot),
+            Some(Sym::Tile(held)) => self.dying.contains(argument) && Rc::ptr_eq(&held.memory, &target.memory),
             Some(_) => false,
             None => true,
         };
         let over = over.filter(|v| self.dying.contains(v));
-        let views = self.env.iter().any(|(v, sym)| v != argument && Some(*v) != over && sym.holds(&target.slot));
+        let views = self.env.iter().any(|(v, sym)| v != argument && Some(*v) != over && sym.holds(&target.memory));
         (free && !views && target.form == form).then(|| target.clone())
     }
 
@@ -337,8 +337,8 @@ impl<'k> Compiler<'k> {
         }
         let target = self.fresh(result);
         self.code.push(Instr::Reshape {
-            dst: Place { at: target.slot.at, row: self.row_bytes(result), lanes: true },
-            src: Place { at: tile.slot.at, row: self.row_bytes(x), lanes: true },
+            dst: Place { at: target.memory.at, row: self.row_bytes(result), lanes: true },
+            src: Place { at: tile.memory.at, row: self.row_bytes(x), lanes: true },
             from: columns(from),
             to: columns(to),
             count: from.iter().product(),
@@ -364,8 +364,8 @@ impl<'k> Compiler<'k> {
                 let target = self.fresh(result);
                 let bytes = size(tile.elem);
                 self.code.push(Instr::Transpose {
-                    dst: Place { at: target.slot.at, row: self.row_bytes(result), lanes: true },
-                    src: Place { at: tile.slot.at, row: self.row_bytes(x), lanes: true },
+                    dst: Place { at: target.memory.at, row: self.row_bytes(result), lanes: true },
+                    src: Place { at: tile.memory.at, row: self.row_bytes(x), lanes: true },
                     rows: shape[rows],
                     columns: shape[columns],
                     bytes,
@@ -399,15 +399,15 @@ impl<'k> Compiler<'k> {
             // Along rows: turn them into columns first.
             let (rows, columns) = (shape[axis], shape[last]);
             let row_bytes = (rows.next_multiple_of(16) * size(elem)) as u32;
-            let slot = self.slots.take(columns * row_bytes as usize);
+            let memory = self.scratch.take(columns * row_bytes as usize);
             self.code.push(Instr::Transpose {
-                dst: Place { at: slot.at, row: row_bytes, lanes: true },
-                src: Place { at: source.slot.at, row, lanes: true },
+                dst: Place { at: memory.at, row: row_bytes, lanes: true },
+                src: Place { at: source.memory.at, row, lanes: true },
                 rows,
                 columns,
                 bytes: size(elem),
             });
-            source = Tile { slot, ..source };
+            source = Tile { memory, ..source };
             row = row_bytes;
         }
         let rows = match kept {
@@ -416,8 +416,8 @@ impl<'k> Compiler<'k> {
         };
         let length = self.count(shape[axis]);
         let dst = self.fresh(result);
-        let src = Place { at: source.slot.at, row, lanes: true };
-        self.code.push(Instr::Reduce { f: f.of(self.isa), dst: dst.slot.at, src, rows: rows.count, length });
+        let src = Place { at: source.memory.at, row, lanes: true };
+        self.code.push(Instr::Reduce { f: f.of(self.isa), dst: dst.memory.at, src, rows: rows.count, length });
         self.define(result, Sym::Tile(dst));
         Ok(())
     }
@@ -425,18 +425,18 @@ impl<'k> Compiler<'k> {
 
 impl Sym {
     /// True if the value lives in this place.
-    fn holds(&self, slot: &Rc<crate::plan::slots::Slot>) -> bool {
-        let part = |part: &Part| matches!(part, Part::Tile(tile) if Rc::ptr_eq(&tile.slot, slot));
+    fn holds(&self, memory: &Rc<crate::plan::scratch::Allocation>) -> bool {
+        let part = |part: &Part| matches!(part, Part::Tile(tile) if Rc::ptr_eq(&tile.memory, memory));
         match self {
-            Sym::Tile(tile) => Rc::ptr_eq(&tile.slot, slot),
+            Sym::Tile(tile) => Rc::ptr_eq(&tile.memory, memory),
             Sym::Sum(parts) | Sym::And(parts) => parts.iter().any(part),
             Sym::Pointer(pointer) => pointer.parts.iter().any(part),
             Sym::Block(block) | Sym::Pending { block, .. } => {
-                let whole = |w: &super::tile::Whole| matches!(w, super::tile::Whole::Cell(tile) if Rc::ptr_eq(&tile.slot, slot));
+                let whole = |w: &super::tile::Whole| matches!(w, super::tile::Whole::Cell(tile) if Rc::ptr_eq(&tile.memory, memory));
                 let array = &block.array;
                 block.offsets.iter().chain(&array.base).chain(&array.shape).chain(&array.strides).any(whole)
             }
-            Sym::Difference(a, b) => [a, b].iter().any(|tile| Rc::ptr_eq(&tile.slot, slot)),
+            Sym::Difference(a, b) => [a, b].iter().any(|tile| Rc::ptr_eq(&tile.memory, memory)),
             Sym::Const(_) => false,
         }
     }

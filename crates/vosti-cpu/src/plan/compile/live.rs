@@ -78,7 +78,7 @@ impl<'k> Compiler<'k> {
                 self.slice(*mask)?;
                 let tile = self.full(*mask)?;
                 // Held until the program has read it.
-                live.masks.push(tile.slot.at);
+                live.masks.push(tile.memory.at);
             }
             code.stores.push(live);
         }

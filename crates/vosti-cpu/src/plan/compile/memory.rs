@@ -54,9 +54,9 @@ impl<'k> Compiler<'k> {
                 (_, Whole::Const(0)) => continue,
                 (offset, by) => {
                     let (a, b) = (offset.int(), by.int());
-                    let slot = self.slots.take(64);
-                    let sum = Tile { slot, elem: vosti_tile::Scalar::I32, form: Form::Cell, consecutive: false };
-                    self.code.push(Instr::Int { at: sum.slot.at, wide: false, op: IntOp::Add, a, b });
+                    let memory = self.scratch.take(64);
+                    let sum = Tile { memory, elem: vosti_tile::Scalar::I32, form: Form::Cell, consecutive: false };
+                    self.code.push(Instr::Int { at: sum.memory.at, wide: false, op: IntOp::Add, a, b });
                     Whole::Cell(sum)
                 }
             };
@@ -92,7 +92,7 @@ impl<'k> Compiler<'k> {
             elem: self.elem(value),
             rows,
             columns,
-            tile: Place { at: tile.slot.at, row, lanes: true },
+            tile: Place { at: tile.memory.at, row, lanes: true },
             cells: Vec::new(),
             row_terms: Vec::new(),
             column_terms: Vec::new(),
@@ -143,7 +143,7 @@ impl<'k> Compiler<'k> {
                 Part::Const(_) => self.constant(vosti_tile::Literal::Int(0), vosti_tile::Scalar::I1),
                 Part::Tile(tile) => tile,
             };
-            let at = tile.slot.at;
+            let at = tile.memory.at;
             match tile.form {
                 Form::Cell => access.all_masks.push(at),
                 _ if scalar => return self.unsupported("a mask of this rank"),
@@ -285,7 +285,7 @@ impl<'k> Compiler<'k> {
             elem: tile.elem,
             rows,
             columns,
-            tile: Place { at: tile.slot.at, row, lanes: true },
+            tile: Place { at: tile.memory.at, row, lanes: true },
             padding,
         }
     }
@@ -314,14 +314,14 @@ impl<'k> Compiler<'k> {
         rows: Lanes,
         extents: [usize; 2],
         elem: vosti_tile::Scalar,
-    ) -> (BlockAccess, Rc<super::Slot>) {
+    ) -> (BlockAccess, Rc<super::Allocation>) {
         let row = (extents[1].next_multiple_of(16) * size(elem)) as u32;
-        let slot = self.slots.take(extents[0] * row as usize);
+        let memory = self.scratch.take(extents[0] * row as usize);
         let mut window = self.window(block, check);
         window.axes[0].extent = extents[0];
         window.axes[1].extent = extents[1];
         let columns = Lanes { count: self.count(extents[1]), live: None };
-        let tile = Place { at: slot.at, row, lanes: true };
-        (BlockAccess { window, elem, rows, columns, tile, padding }, slot)
+        let tile = Place { at: memory.at, row, lanes: true };
+        (BlockAccess { window, elem, rows, columns, tile, padding }, memory)
     }
 }

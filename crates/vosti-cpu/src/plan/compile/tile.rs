@@ -6,7 +6,7 @@ use vosti_tile::{Literal, Padding, Scalar, Value};
 
 use super::{Compiler, Result, full_form};
 use crate::plan::code::{Fill, Instr, Int, Ints, MapCode, Place};
-use crate::plan::slots::Slot;
+use crate::plan::scratch::Allocation;
 use crate::vector::{Versions, ops};
 
 /// Bytes of an element in scratch memory: truth values take four.
@@ -37,7 +37,7 @@ pub(crate) enum Form {
 /// A tile in scratch memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Tile {
-    pub slot: Rc<Slot>,
+    pub memory: Rc<Allocation>,
     pub elem: Scalar,
     pub form: Form,
     /// A vector whose lanes count upwards by one.
@@ -69,8 +69,8 @@ impl Whole {
     pub fn int(&self) -> Int {
         match self {
             Whole::Const(value) => Int::Const(*value),
-            Whole::Cell(tile) if tile.elem == Scalar::I64 => Int::I64(tile.slot.at),
-            Whole::Cell(tile) => Int::I32(tile.slot.at),
+            Whole::Cell(tile) if tile.elem == Scalar::I64 => Int::I64(tile.memory.at),
+            Whole::Cell(tile) => Int::I32(tile.memory.at),
         }
     }
 }
@@ -124,7 +124,7 @@ pub(crate) fn literal_bits(literal: Literal, elem: Scalar) -> u64 {
 
 impl Tile {
     pub fn ints(&self) -> Ints {
-        Ints { at: self.slot.at, wide: self.elem == Scalar::I64 }
+        Ints { at: self.memory.at, wide: self.elem == Scalar::I64 }
     }
 }
 
@@ -152,8 +152,8 @@ impl Compiler<'_> {
 
     /// A new place for a value in a form.
     pub(super) fn fresh_form(&mut self, value: Value, form: Form) -> Tile {
-        let slot = self.slots.take(self.bytes(value, form));
-        Tile { slot, elem: self.elem(value), form, consecutive: false }
+        let memory = self.scratch.take(self.bytes(value, form));
+        Tile { memory, elem: self.elem(value), form, consecutive: false }
     }
 
     /// A new place for all lanes of a value.
@@ -164,9 +164,9 @@ impl Compiler<'_> {
     /// A constant in scratch memory, set once per launch.
     pub(super) fn constant(&mut self, literal: Literal, elem: Scalar) -> Tile {
         let (bits, bytes) = (literal_bits(literal, elem), size(elem));
-        let slots = self.constant_slots.clone();
-        let slot = self.constants.entry((bits, bytes)).or_insert_with(|| slots.take(16 * bytes)).clone();
-        Tile { slot, elem, form: Form::Cell, consecutive: false }
+        let scratch = self.constant_scratch.clone();
+        let memory = self.constants.entry((bits, bytes)).or_insert_with(|| scratch.take(16 * bytes)).clone();
+        Tile { memory, elem, form: Form::Cell, consecutive: false }
     }
 
     /// A value as a tile in whatever form it has, spelling out lazy ones.
@@ -239,7 +239,7 @@ impl Compiler<'_> {
 
     /// How a tile is read by an operation over the lanes of a value of `form`.
     pub(super) fn place(&self, value: Value, tile: &Tile, form: Form) -> Result<Place> {
-        let at = tile.slot.at;
+        let at = tile.memory.at;
         let axes = wide(self.kernel.ty(value).shape());
         let bytes = size(tile.elem) as u32;
         match (form, tile.form) {
@@ -298,7 +298,7 @@ impl Compiler<'_> {
         };
         let columns = axes.last().map_or(1, |axis| shape[*axis]).next_multiple_of(16);
         let row = if dst.form == Form::Matrix { (columns * size(dst.elem)) as u32 } else { 0 };
-        let dst = Place { at: dst.slot.at, row, lanes: true };
+        let dst = Place { at: dst.memory.at, row, lanes: true };
         self.code.push(Instr::Map(MapCode { f: f.of(self.isa), dst, args, rows, groups }));
     }
 
