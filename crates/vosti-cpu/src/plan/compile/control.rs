@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use vosti_tile::{Literal, Op, OpKind, Region, Scalar, Value};
 
-use super::tile::{Block, Form, Sym, Tile, Whole};
-use super::{Compiler, Result, full_form};
+use super::tile::{Block, StoredLanes, Sym, Tile, Whole};
+use super::{Compiler, Result, all_stored};
 use crate::plan::code::{Instr, Int, IntOp, Test};
 
 /// How a loop carries a value.
@@ -112,15 +112,15 @@ impl<'k> Compiler<'k> {
             for side in [a, b] {
                 self.slice(*side)?;
                 let tile = self.tile(*side)?;
-                let count = match tile.form {
-                    Form::Cell => self.count(1),
-                    Form::Vector(axis) => self.lanes(*side, axis).count,
-                    Form::Matrix => break,
+                let count = match tile.stored {
+                    StoredLanes::Cell => self.count(1),
+                    StoredLanes::Vector(axis) => self.lanes(*side, axis).count,
+                    StoredLanes::Matrix => break,
                 };
-                sides.push((tile.ints(), count, tile.form, tile.consecutive));
+                sides.push((tile.ints(), count, tile.stored, tile.consecutive));
             }
-            let [(a, a_count, form, a_rises), (b, b_count, other, b_rises)] = sides[..] else { continue };
-            let paired = form == other && form != Form::Cell;
+            let [(a, a_count, stored, a_rises), (b, b_count, other, b_rises)] = sides[..] else { continue };
+            let paired = stored == other && stored != StoredLanes::Cell;
             tests.push(Test { op: *op, a, a_count, b, b_count, paired, a_rises, b_rises });
         }
         self.dying = dying;
@@ -130,7 +130,7 @@ impl<'k> Compiler<'k> {
         }
         let memory = self.scratch.take(64);
         self.code.push(Instr::AllTrue { at: memory.at, tests });
-        Ok(Some(Tile { memory, elem: Scalar::I1, form: Form::Cell, consecutive: false }))
+        Ok(Some(Tile { memory, elem: Scalar::I1, stored: StoredLanes::Cell, consecutive: false }))
     }
 
     /// Forgets what a body defined.
@@ -155,11 +155,11 @@ impl<'k> Compiler<'k> {
             return self.unsupported("a loop that carries pointers");
         }
         let tile = self.tile(init)?;
-        let full = full_form(self.kernel.ty(arg).shape());
+        let full = all_stored(self.kernel.ty(arg).shape());
         let constant = matches!(self.env.get(&init), Some(Sym::Const(_)));
         // Held by the environment and here: the loop may overwrite it.
         let alone = once && !constant && Rc::strong_count(&tile.memory) == 2 && self.dying.contains(&init);
-        if alone && tile.form == full {
+        if alone && tile.stored == full {
             self.env.remove(&init);
             return Ok(Carried::Tile(Tile { consecutive: false, ..tile }));
         }
@@ -188,7 +188,7 @@ impl<'k> Compiler<'k> {
     /// A place of its own for an offset.
     fn offset_cell(&mut self, offset: &Whole) -> Result<Tile> {
         let memory = self.scratch.take(64);
-        let cell = Tile { memory, elem: Scalar::I32, form: Form::Cell, consecutive: false };
+        let cell = Tile { memory, elem: Scalar::I32, stored: StoredLanes::Cell, consecutive: false };
         self.set_cell(&cell, offset);
         Ok(cell)
     }
@@ -205,7 +205,7 @@ impl<'k> Compiler<'k> {
             match item {
                 Carried::Tile(target) => {
                     let mut from = self.tile(yields[i])?;
-                    if Rc::ptr_eq(&from.memory, &target.memory) && from.form == target.form {
+                    if Rc::ptr_eq(&from.memory, &target.memory) && from.stored == target.stored {
                         continue;
                     }
                     let shared =

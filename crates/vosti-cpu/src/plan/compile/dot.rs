@@ -6,7 +6,7 @@ use std::rc::Rc;
 use vosti_tile::{Kernel, Literal, Op, OpKind, Scalar, Value};
 
 use super::tile::{Block, Sym, Tile, Whole, size};
-use super::{Allocation, Compiler, Result, full_form};
+use super::{Allocation, Compiler, Result, all_stored};
 use crate::layout::Layout;
 use crate::plan::code::{DotCode, Instr, Lanes, Operand};
 
@@ -54,7 +54,7 @@ impl<'k> Compiler<'k> {
         if self.kernel.ty(result).shape()[1] < 2 {
             return self.unsupported("a dot with one column");
         }
-        let full = full_form(self.kernel.ty(result).shape());
+        let full = all_stored(self.kernel.ty(result).shape());
         let uses_hint = |c: &Self, tile: &Tile| {
             others.iter().any(|v| matches!(c.env.get(v), Some(Sym::Tile(t)) if Rc::ptr_eq(&t.memory, &tile.memory)))
         };
@@ -72,7 +72,7 @@ impl<'k> Compiler<'k> {
         }
         let own = matches!(self.env.get(&acc), Some(Sym::Tile(_)));
         let alone = own && Rc::strong_count(&start.memory) == 2 && self.dying.contains(&acc) && !others.contains(&acc);
-        if alone && start.form == full {
+        if alone && start.stored == full {
             return Ok((start, true));
         }
         let target = self.fresh(result);

@@ -23,7 +23,7 @@ use super::fusion;
 use super::scratch::{Allocation, ScratchAllocator};
 use super::unswitch::{Unmasked, unmasked};
 use crate::isa::Isa;
-use tile::{Form, Pointer, Sym, Tile, wide};
+use tile::{Pointer, StoredLanes, Sym, Tile, wide};
 
 /// A kernel that the compiler does not take.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -287,11 +287,11 @@ fn region_reads(region: &Region, visit: &mut impl FnMut(Value)) {
     region.yields.iter().copied().for_each(visit);
 }
 
-/// The form that holds every lane of a value of this shape.
-fn full_form(shape: &[usize]) -> Form {
+/// What stores every lane of a value of this shape.
+fn all_stored(shape: &[usize]) -> StoredLanes {
     match wide(shape)[..] {
-        [] => Form::Cell,
-        [axis] => Form::Vector(axis),
-        _ => Form::Matrix,
+        [] => StoredLanes::Cell,
+        [axis] => StoredLanes::Vector(axis),
+        _ => StoredLanes::Matrix,
     }
 }
