@@ -147,7 +147,7 @@ impl Machine {
             unsafe {
                 match instr {
                     Instr::Map(map) => self.map(map, 0, self.n(map.rows)),
-                    Instr::Strips(maps) => self.strips(maps),
+                    Instr::FusedMaps(maps) => self.fused_maps(maps),
                     Instr::Reduce { f, dst, src, rows, length } => f(&vector::reduce::Rows {
                         dst: self.base.add(*dst as usize),
                         src: self.base.add(src.at as usize),
@@ -268,7 +268,7 @@ impl Machine {
         }
     }
 
-    unsafe fn strips(&mut self, maps: &[MapCode]) {
+    unsafe fn fused_maps(&mut self, maps: &[MapCode]) {
         let rows = self.n(maps[0].rows);
         let strip = (STRIP / self.n(maps[0].groups).max(1)).max(1);
         for first in (0..rows).step_by(strip) {
