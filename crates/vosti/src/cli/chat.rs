@@ -23,7 +23,8 @@ pub fn run(arguments: &Chat) -> Result<Outcome> {
     let mut engine = open::engine_for_any(&deployment, flags, 1)?;
     open::banner(&deployment, &engine);
     eprintln!(
-        "seed         {seed}\n\nWrite a message and press Enter. Ctrl-C ends an answer, Ctrl-C at the prompt or Ctrl-D the conversation.\n"
+        "sampling     {}\nseed         {seed}\n\nWrite a message and press Enter. Ctrl-C ends an answer, Ctrl-C at the prompt or Ctrl-D the conversation.\n",
+        sampling::effective(&arguments.sampling, own)
     );
 
     let rendering = ChatOptions { date: arguments.date.unwrap_or(Date::DEFAULT), ..ChatOptions::default() };

@@ -33,7 +33,7 @@ pub fn run(arguments: &Generate) -> Result<Outcome> {
     let submitted = submit(&mut engine, request, &arguments.sampling.stop)?;
     // Nothing can be refused any more.
     open::banner(&deployment, &engine);
-    eprintln!("seed         {seed}\n");
+    eprintln!("sampling     {}\nseed         {seed}\n", sampling::effective(&arguments.sampling, own));
     if !arguments.chat && arguments.choices == 1 {
         print(&text)?;
     }

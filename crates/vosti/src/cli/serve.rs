@@ -35,7 +35,8 @@ pub fn run(arguments: &Serve) -> Result<Outcome> {
     eprintln!("listening    {scheme}://{address} (503 until the model is loaded)");
 
     let (service, engine, thread) = load(arguments)?;
-    eprintln!("serving      {name} at {scheme}://{address}/v1, temperature 1 unless asked otherwise, {}", access(keys));
+    eprintln!("sampling     {}, unless a request says otherwise", service.defaults);
+    eprintln!("serving      {name} at {scheme}://{address}/v1, {}", access(keys));
     handle.ready(service);
     let ended = runtime.block_on(async {
         let mut engine_ended = tokio::task::spawn_blocking(move || thread.join());
@@ -89,8 +90,9 @@ fn load(arguments: &Serve) -> Result<(Arc<Service>, EngineHandle, EngineThread)>
         context: deployment.program().context as usize,
         running_max: engine.policy().running_max,
     };
+    let text = deployment.text()?;
     let (engine, thread) = EngineHandle::spawn(engine)?;
-    let service = Service::new(engine.clone(), deployment.text()?.clone(), identity)?;
+    let service = Service::new(engine.clone(), text.clone(), identity, arguments.defaults.of(text))?;
     Ok((Arc::new(service), engine, thread))
 }
 
@@ -121,6 +123,7 @@ fn config(arguments: &Serve) -> Result<ServerConfig> {
             UnknownFields::Refuse => vosti_server::UnknownFields::Refuse,
             UnknownFields::Warn => vosti_server::UnknownFields::Warn,
         },
+        trust_chat_template: arguments.trust_request_chat_template,
         cors_origins: Origins::parse(&arguments.cors_origin).context("--cors-origin")?,
     })
 }
