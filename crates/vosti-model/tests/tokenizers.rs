@@ -120,7 +120,7 @@ fn control_tokens_that_mark_calls_and_thoughts_have_text_and_others_have_none() 
     let special = |id: u32, content: &str| serde_json::json!({"id": id, "content": content, "special": true, "lstrip": false, "rstrip": false, "normalized": false, "single_word": false});
     let of = |names: &[&str]| {
         let added: Vec<_> = names.iter().enumerate().map(|(id, name)| special(1 + id as u32, name)).collect();
-        let json = serde_json::json!({"version": "1.0", "added_tokens": added, "decoder": {"type": "ByteLevel"},
+        let json = serde_json::json!({"version": "1.0", "added_tokens": added, "decoder": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": false},
             "model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}});
         Tokenizer::from_json(json, &serde_json::Value::Null, &[]).unwrap()
     };
