@@ -3,7 +3,7 @@
 //! The token is a function of the request's state and the logits row, and of nothing else: no clock, no call count,
 //! no other request. Everything that decides (penalty counts, position, stop strings, grammar) is in the explicit
 //! `SamplerState`; ties go to the lower token id; the arithmetic is `math.rs`. The order of the transformations: logit
-//! bias, constraint, repetition, presence and frequency penalties; then greedy, or temperature, min-p, top-k, top-p, draw.
+//! bias, constraint, repetition, presence and frequency penalties, stop tokens ruled out before `tokens_min`; then greedy, or temperature, min-p, top-k, top-p, draw.
 //!
 //! What a choice reads of its row is no more than it needs: greedy ones the best token, those among the k largest the device's
 //! list of them, if it is as long. The token is the one that the row would give.
@@ -55,7 +55,9 @@ impl SamplerState {
             generated: 0,
             prompt: prompt_tokens.iter().copied().collect(),
             counts: BTreeMap::new(),
-            stops: text.map(|text| StopMatcher::new(text.clone(), &sampling.stop_strings)),
+            stops: text.map(|text| {
+                StopMatcher::new(text.clone(), &sampling.stop_strings).with_tokens_min(sampling.tokens_min)
+            }),
             constraint: sampling.constraint.as_ref().map(|make| make()),
             finish: None,
             sampling: sampling.clone(),
@@ -83,7 +85,8 @@ impl SamplerState {
     }
 
     fn changes_logits(&self) -> bool {
-        self.counts_tokens() || !self.sampling.logit_bias.is_empty() || self.constraint.is_some()
+        let p = &self.sampling;
+        self.counts_tokens() || !p.logit_bias.is_empty() || self.constraint.is_some() || p.tokens_min > 0
     }
 
     /// What the choice reads of the row.
@@ -125,6 +128,9 @@ impl SamplerState {
             let penalty = p.presence_penalty + p.frequency_penalty * *count as f32;
             logits[*token as usize] -= penalty;
         }
+        if self.generated < p.tokens_min {
+            forbid(&p.stop_tokens, logits);
+        }
     }
 
     /// Takes the sampled token into the state; true if it is the last.
@@ -149,6 +155,19 @@ impl SamplerState {
             None
         };
         self.finish.is_some()
+    }
+}
+
+/// Rules tokens out, unless nothing else is left. `tokens` is sorted.
+fn forbid(tokens: &[Token], logits: &mut [f32]) {
+    let listed = |token: usize| tokens.binary_search(&(token as Token)).is_ok();
+    if !logits.iter().enumerate().any(|(token, logit)| *logit > f32::NEG_INFINITY && !listed(token)) {
+        return;
+    }
+    for token in tokens {
+        if let Some(logit) = logits.get_mut(*token as usize) {
+            *logit = f32::NEG_INFINITY;
+        }
     }
 }
 

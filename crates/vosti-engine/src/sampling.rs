@@ -35,6 +35,9 @@ pub struct SamplingParams {
     pub text: Option<Arc<dyn TokenText>>,
     /// Makes a constraint (a grammar, a schema) for each choice.
     pub constraint: Option<MakeConstraint>,
+    /// So many tokens come before a stop token may, unless a constraint leaves nothing else, and a stop string ends the answer
+    /// from this token on. A complete constraint ends it in any case.
+    pub tokens_min: usize,
     /// At most this many tokens, at least 1. The context is a limit in any case.
     pub tokens_max: usize,
     /// Draws are a function of (seed, choice index, position) and of nothing else.
@@ -56,6 +59,7 @@ impl Default for SamplingParams {
             stop_strings: Vec::new(),
             text: None,
             constraint: None,
+            tokens_min: 0,
             tokens_max: usize::MAX,
             seed: 0,
         }
@@ -75,6 +79,7 @@ impl std::fmt::Debug for SamplingParams {
             .field("logit_bias", &self.logit_bias)
             .field("stop_tokens", &self.stop_tokens)
             .field("stop_strings", &self.stop_strings)
+            .field("tokens_min", &self.tokens_min)
             .field("tokens_max", &self.tokens_max)
             .field("seed", &self.seed)
             .finish_non_exhaustive()

@@ -29,13 +29,20 @@ pub struct StopMatcher {
     /// The last `longest - 1` bytes seen.
     tail: VecDeque<u8>,
     scratch: Vec<u8>,
+    /// Tokens that no stop string ends yet.
+    early: usize,
 }
 
 impl StopMatcher {
     /// `stops` must hold no empty string; `Sampling::new` checks.
     pub fn new(text: Arc<dyn TokenText>, stops: &[String]) -> Self {
         let stops = stops.iter().map(|s| s.as_bytes().to_vec()).collect();
-        Self { text, stops, tail: VecDeque::new(), scratch: Vec::new() }
+        Self { text, stops, tail: VecDeque::new(), scratch: Vec::new(), early: 0 }
+    }
+
+    /// The same for an answer of at least so many tokens: stop strings that are complete before do not count.
+    pub fn with_tokens_min(self, tokens_min: usize) -> Self {
+        Self { early: tokens_min.saturating_sub(1), ..self }
     }
 
     /// Takes one token; gives the index of a stop string that its bytes complete, if any: the one whose end comes
@@ -44,9 +51,15 @@ impl StopMatcher {
         let mut bytes = std::mem::take(&mut self.scratch);
         bytes.clear();
         self.text.append_bytes(token, &mut bytes);
-        let found = bytes.iter().find_map(|byte| self.push_byte(*byte));
+        let early = self.early > 0;
+        self.early = self.early.saturating_sub(1);
+        // Every byte goes in, for what comes after an early one.
+        let found = bytes.iter().fold(None, |found, byte| {
+            let here = self.push_byte(*byte);
+            found.or(here)
+        });
         self.scratch = bytes;
-        found
+        found.filter(|_| !early)
     }
 
     fn push_byte(&mut self, byte: u8) -> Option<usize> {
@@ -69,13 +82,26 @@ pub struct TextStream {
     /// Bytes not given out yet.
     pending: Vec<u8>,
     stopped: bool,
+    /// Tokens that no stop string ends yet.
+    early: usize,
 }
 
 impl TextStream {
     /// Empty stop strings are ignored.
     pub fn new(text: Arc<dyn TokenText>, stops: &[String]) -> Self {
         let stops = stops.iter().filter(|s| !s.is_empty());
-        Self { text, stops: stops.map(|s| s.as_bytes().to_vec()).collect(), pending: Vec::new(), stopped: false }
+        Self {
+            text,
+            stops: stops.map(|s| s.as_bytes().to_vec()).collect(),
+            pending: Vec::new(),
+            stopped: false,
+            early: 0,
+        }
+    }
+
+    /// The same for an answer of at least so many tokens: stop strings that are complete before do not count.
+    pub fn with_tokens_min(self, tokens_min: usize) -> Self {
+        Self { early: tokens_min.saturating_sub(1), ..self }
     }
 
     /// True once a stop string was seen; no text comes after.
@@ -90,7 +116,9 @@ impl TextStream {
         }
         let from = self.pending.len();
         self.text.append_bytes(token, &mut self.pending);
-        if let Some(start) = self.find_stop(from) {
+        let early = self.early > 0;
+        self.early = self.early.saturating_sub(1);
+        if let Some(start) = self.find_stop(from).filter(|_| !early) {
             self.pending.truncate(start);
             self.stopped = true;
             return self.finish();
@@ -212,6 +240,19 @@ mod tests {
                 shown.stopped()
             });
             assert_eq!(at, matched(of, stops).map(|(t, _)| t), "{stops:?}");
+        }
+    }
+
+    #[test]
+    fn a_stop_string_that_is_complete_before_the_least_length_does_not_count() {
+        let of: &[&[u8]] = &[b"aba", b"ab", b"ba", b"abx", b"ab"];
+        let stops = ["ab".to_string()];
+        for (tokens_min, at, text) in [(0, 0, ""), (1, 0, ""), (2, 1, "aba"), (3, 3, "abaabba"), (5, 4, "abaabbaabx")] {
+            let mut matcher = StopMatcher::new(pieces(of), &stops).with_tokens_min(tokens_min);
+            assert_eq!((0..of.len() as u32).find(|t| matcher.push(*t).is_some()), Some(at), "{tokens_min}");
+            let mut stream = TextStream::new(pieces(of), &stops).with_tokens_min(tokens_min);
+            let shown: String = (0..of.len() as u32).map(|t| stream.push(t)).collect();
+            assert_eq!((shown.as_str(), stream.stopped()), (text, true), "{tokens_min}");
         }
     }
 }

@@ -114,6 +114,7 @@ impl Date {
 }
 
 /// A model's chat template and the special tokens that it may print.
+#[derive(Clone)]
 pub struct ChatTemplate {
     source: String,
     bos_token: String,
@@ -146,6 +147,16 @@ impl ChatTemplate {
         let environment = template.environment(Date::DEFAULT).map_err(failed)?;
         environment.template_from_str(&template.source).map_err(failed)?;
         Ok(template)
+    }
+
+    /// Another template for the same model.
+    pub fn with_source(&self, source: String) -> Result<Self> {
+        Self::new(source, self.bos_token.clone(), self.eos_token.clone())
+    }
+
+    /// The texts of the tokens that begin and end a text, empty if there are none.
+    pub fn special_tokens(&self) -> (&str, &str) {
+        (&self.bos_token, &self.eos_token)
     }
 
     /// The template's text, its marks of generated parts as `if true`.

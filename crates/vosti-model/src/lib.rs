@@ -11,6 +11,7 @@
 pub mod chat;
 mod config;
 pub mod decoder;
+mod defaults;
 pub mod dequantise;
 mod dimensions;
 mod error;
@@ -28,6 +29,7 @@ mod tokenizer;
 mod weights;
 
 pub use chat::{ChatOptions, ChatTemplate, Date};
+pub use defaults::SamplingDefaults;
 pub use error::{ModelError, Result};
 pub use files::{RawTensor, TensorFiles};
 pub use inventory::{check_kernels, inventory};

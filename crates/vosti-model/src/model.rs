@@ -7,6 +7,7 @@ use vosti_kernels::Act;
 
 use crate::chat::ChatTemplate;
 use crate::decoder::Decoder;
+use crate::defaults::SamplingDefaults;
 use crate::error::{ModelError, Result};
 use crate::families;
 use crate::files::{TensorFiles, read_json, read_small};
@@ -24,11 +25,13 @@ pub struct Model {
     path: PathBuf,
 }
 
-/// How a model reads and writes. Made apart from the rest: a large vocabulary takes a second.
+/// How a model reads, writes and is sampled. Made apart from the rest: a large vocabulary takes a second.
 pub struct Text {
     /// Its tokenizer.
     pub tokenizer: Tokenizer,
     chat: Option<ChatTemplate>,
+    /// How it is sampled unless a request says otherwise.
+    pub sampling: SamplingDefaults,
 }
 
 impl Model {
@@ -54,7 +57,7 @@ impl Model {
     pub fn text(&self) -> Result<Text> {
         let text = match self.files.metadata() {
             Some(metadata) => text_of_gguf(metadata)?,
-            None => Text { tokenizer: Tokenizer::from_folder(&self.path)?, chat: chat_of_folder(&self.path)? },
+            None => text_of_folder(&self.path)?,
         };
         // A tokenizer may know fewer tokens than the matrix has rows (padding), never more.
         let (words, rows) = (text.tokenizer.vocabulary(), self.decoder.vocab as usize);
@@ -93,7 +96,16 @@ fn text_of_gguf(metadata: &Metadata) -> Result<Text> {
     };
     let (bos, eos) = (name("tokenizer.ggml.bos_token_id")?, name("tokenizer.ggml.eos_token_id")?);
     let chat = template.map(|source| ChatTemplate::new(source, bos, eos)).transpose()?;
-    Ok(Text { tokenizer, chat })
+    Ok(Text { tokenizer, chat, sampling: SamplingDefaults::from_gguf(metadata)? })
+}
+
+fn text_of_folder(folder: &Path) -> Result<Text> {
+    let config = folder.join("generation_config.json");
+    let sampling = match config.exists() {
+        true => SamplingDefaults::from_json(&read_json(&config)?)?,
+        false => SamplingDefaults::default(),
+    };
+    Ok(Text { tokenizer: Tokenizer::from_folder(folder)?, chat: chat_of_folder(folder)?, sampling })
 }
 
 /// `chat_template.jinja`, or `chat_template` in `tokenizer_config.json`: a text, or a list of named ones.

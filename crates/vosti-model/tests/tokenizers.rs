@@ -114,3 +114,21 @@ fn a_tokenizer_json_of_llama_2s_form_has_a_space_in_front_and_bytes_for_the_rest
     assert_eq!(tokenizer.decode(&[1, 263, 259, 3 + 0xc3, 3 + 0xa9, 2]), " Hi é");
     assert_eq!(tokenizer.eos().collect::<Vec<_>>(), [2]);
 }
+
+#[test]
+fn control_tokens_that_mark_calls_and_thoughts_have_text_and_others_have_none() {
+    let special = |id: u32, content: &str| serde_json::json!({"id": id, "content": content, "special": true, "lstrip": false, "rstrip": false, "normalized": false, "single_word": false});
+    let of = |names: &[&str]| {
+        let added: Vec<_> = names.iter().enumerate().map(|(id, name)| special(1 + id as u32, name)).collect();
+        let json = serde_json::json!({"version": "1.0", "added_tokens": added, "decoder": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": false},
+            "model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}});
+        Tokenizer::from_json(json, &serde_json::Value::Null, &[]).unwrap()
+    };
+    let mistral = of(&["[TOOL_CALLS]", "[INST]", "<|end|>"]);
+    assert_eq!(mistral.decode(&[1, 0, 2, 3]), "[TOOL_CALLS]a");
+    assert_eq!(mistral.eos().collect::<Vec<_>>(), [3]);
+    // Where messages have channels, their end is not the answer's.
+    let harmony = of(&["<|channel|>", "<|end|>", "<|return|>"]);
+    assert_eq!(harmony.decode(&[1, 0, 2, 3]), "<|channel|>a<|end|>");
+    assert_eq!(harmony.eos().collect::<Vec<_>>(), [3]);
+}

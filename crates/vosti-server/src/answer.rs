@@ -58,7 +58,7 @@ struct Answer {
 impl Answers {
     pub fn new(prompts: usize, choices: u32, sampling: &Sampling, text: &Arc<dyn TokenText>) -> Self {
         let answer = |_| Answer {
-            stream: TextStream::new(text.clone(), &sampling.stop_strings),
+            stream: TextStream::new(text.clone(), &sampling.stop_strings).with_tokens_min(sampling.tokens_min),
             whole: TextStream::new(text.clone(), &[]),
             chars: 0,
             tokens: Vec::new(),

@@ -42,6 +42,7 @@ fn foreign(out: &mut String) {
         let only = match row.place {
             Place::Chat => ", chat",
             Place::Text => ", text",
+            Place::Responses | Place::ResponsesItem | Place::ResponsesText | Place::ResponsesTool => ", responses",
             _ => "",
         };
         let engines: Vec<&str> = row.engines.iter().map(|engine| engine.name()).collect();

@@ -1,7 +1,7 @@
 //! The application: its state, its phases, its routes. No sockets here: `listen.rs` has them, tests go without.
 
 use crate::api::body::Ignored;
-use crate::api::{ApiError, chat, completions, models, state, tokenize};
+use crate::api::{ApiError, anthropic, chat, completions, models, responses, state, tokenize};
 use crate::auth::{self, Keys};
 use crate::config::ServerConfig;
 use crate::flow::Arrival;
@@ -142,10 +142,15 @@ pub fn router(app: Arc<App>) -> Router {
     let guarded = Router::new()
         .route("/v1/chat/completions", post(chat::complete))
         .route("/v1/completions", post(completions::complete))
+        .route("/v1/responses", post(responses::respond))
+        .route("/v1/messages", post(anthropic::create))
+        .route("/v1/messages/count_tokens", post(anthropic::count))
+        .route("/v1/embeddings", post(|| async { ApiError::no_embeddings() }))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{*name}", get(models::one))
         .route("/tokenize", post(tokenize::tokenize))
         .route("/detokenize", post(tokenize::detokenize))
+        .route("/tokenizer_info", get(tokenize::info))
         .route_layer(middleware::from_fn_with_state(app.clone(), auth::check));
     let open = Router::new()
         .route("/", get(page::show))

@@ -33,10 +33,12 @@ impl Keys {
 /// Lets a request through if the API is open or it brings a key.
 pub async fn check(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let header = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let token = header.and_then(|value| {
+    let bearer = header.and_then(|value| {
         let (scheme, token) = value.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
     });
+    // Anthropic's clients have a header of their own.
+    let token = bearer.or_else(|| request.headers().get("x-api-key").and_then(|value| value.to_str().ok()));
     match token {
         _ if app.keys.open() => next.run(request).await,
         Some(token) if app.keys.accept(token) => next.run(request).await,

@@ -20,6 +20,8 @@ pub struct ServerConfig {
     /// Write prompts and answers to the log. Otherwise no text of a request is ever logged.
     pub log_prompts: bool,
     pub unknown_fields: UnknownFields,
+    /// Requests may bring a chat template. It is a program: it ends, but may take a core and memory until then.
+    pub trust_chat_template: bool,
     /// Sites whose pages may use the API from a browser.
     pub cors_origins: Origins,
 }
@@ -82,6 +84,7 @@ impl Default for ServerConfig {
             limits: Limits::default(),
             log_prompts: false,
             unknown_fields: UnknownFields::default(),
+            trust_chat_template: false,
             cors_origins: Origins::default(),
         }
     }

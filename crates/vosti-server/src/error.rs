@@ -16,6 +16,10 @@ pub enum ServerError {
     Tls(String),
     #[error("the tokenizer cannot guide structured output: {0}")]
     Grammar(#[from] crate::grammar::GrammarError),
+    #[error(
+        "{source_file} has sampling defaults that are not possible: {why}; mend it, or serve with --generation-config none"
+    )]
+    Defaults { source_file: &'static str, why: vosti_engine::SamplingError },
     #[error("the engine ended: {0}")]
     Engine(String),
     /// An origin that no browser sends.

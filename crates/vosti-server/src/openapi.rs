@@ -1,6 +1,6 @@
 //! The OpenAPI document, made from the types that the handlers take and give.
 
-use crate::api::{chat, completions, models, state, tokenize};
+use crate::api::{anthropic, chat, completions, models, responses, state, tokenize};
 use utoipa::openapi::OpenApi;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi as _};
@@ -14,7 +14,8 @@ use utoipa::{Modify, OpenApi as _};
             value asks for nothing."
     ),
     paths(
-        chat::complete, completions::complete, models::list, models::one, tokenize::tokenize, tokenize::detokenize,
+        chat::complete, completions::complete, responses::respond, anthropic::create, anthropic::count, models::list,
+        models::one, tokenize::tokenize, tokenize::detokenize, tokenize::info,
         state::health, state::ready, state::status, state::metrics, state::openapi
     ),
     tags(

@@ -80,6 +80,8 @@ pub struct Parameters {
     pub logit_bias: Vec<(Token, f32)>,
     pub stop: Vec<String>,
     pub stop_tokens: Vec<Token>,
+    #[serde(default)]
+    pub min_tokens: usize,
     pub max_tokens: usize,
     /// What the answer was held to: a schema, tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -100,6 +102,7 @@ impl Parameters {
             logit_bias: sampling.logit_bias.clone(),
             stop: sampling.stop_strings.clone(),
             stop_tokens: sampling.stop_tokens.clone(),
+            min_tokens: sampling.tokens_min,
             max_tokens: sampling.tokens_max,
             grammar,
         }
@@ -125,6 +128,7 @@ impl Parameters {
             stop_strings: self.stop.clone(),
             text: Some(text),
             constraint,
+            tokens_min: self.min_tokens,
             tokens_max: self.max_tokens,
             seed,
         })

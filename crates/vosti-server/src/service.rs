@@ -3,9 +3,9 @@
 use crate::error::ServerError;
 use crate::grammar::Grammars;
 use std::sync::Arc;
-use vosti_engine::EngineHandle;
 use vosti_engine::text::TokenText;
-use vosti_model::{ChatTemplate, ModelError, Text, Tokenizer};
+use vosti_engine::{EngineHandle, Sampling, SamplingParams};
+use vosti_model::{ChatTemplate, ModelError, SamplingDefaults, Text, Tokenizer};
 
 /// A model's tokenizer and chat template.
 pub trait Language: Send + Sync + 'static {
@@ -43,17 +43,26 @@ pub struct Service {
     pub engine: EngineHandle,
     pub language: Arc<dyn Language>,
     pub identity: Identity,
+    /// What a request gets that does not say how it is sampled.
+    pub defaults: SamplingDefaults,
     pub grammars: Grammars,
     /// Bytes of tokens, for stop strings and streams.
     pub text: Arc<dyn TokenText>,
 }
 
 impl Service {
-    pub fn new(engine: EngineHandle, language: Arc<dyn Language>, identity: Identity) -> Result<Self, ServerError> {
+    pub fn new(
+        engine: EngineHandle,
+        language: Arc<dyn Language>,
+        identity: Identity,
+        defaults: SamplingDefaults,
+    ) -> Result<Self, ServerError> {
+        // Said now, once, and not to every request.
+        checked(&defaults)?;
         let grammars = Grammars::new(language.tokenizer(), identity.vocab)?;
         let of = language.clone();
         let text = Arc::new(move |token: u32, out: &mut Vec<u8>| of.tokenizer().append_bytes(token, out));
-        Ok(Self { engine, language, identity, grammars, text })
+        Ok(Self { engine, language, identity, defaults, grammars, text })
     }
 
     pub fn tokenizer(&self) -> &Tokenizer {
@@ -66,4 +75,17 @@ impl Service {
         self.tokenizer().append_bytes(token, &mut bytes);
         bytes
     }
+}
+
+fn checked(defaults: &SamplingDefaults) -> Result<(), ServerError> {
+    let params = SamplingParams {
+        temperature: defaults.temperature,
+        top_k: defaults.top_k,
+        top_p: defaults.top_p,
+        min_p: defaults.min_p,
+        repetition_penalty: defaults.repetition_penalty,
+        ..SamplingParams::default()
+    };
+    let source_file = defaults.source.unwrap_or("the model");
+    Sampling::new(params).map(drop).map_err(|why| ServerError::Defaults { source_file, why })
 }

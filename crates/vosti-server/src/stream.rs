@@ -6,6 +6,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use serde::Serialize;
+use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::time::Duration;
@@ -14,11 +15,29 @@ use std::time::Duration;
 pub trait Writer: Send + 'static {
     type Chunk: Serialize;
 
+    /// What is sent behind the last chunk.
+    const END: Option<&'static str> = Some("[DONE]");
+
+    /// The event's name, in an API that names events.
+    fn name(_chunk: &Self::Chunk) -> Option<&str> {
+        None
+    }
+
+    /// The chunks before the first step.
+    fn begin(&mut self, _flow: &Flow) -> Vec<Self::Chunk> {
+        Vec::new()
+    }
+
     /// The chunks that a step makes, perhaps none.
     fn step(&mut self, flow: &Flow, step: Step) -> Vec<Self::Chunk>;
 
     /// The chunks after the last answer's end.
     fn end(&mut self, flow: &Flow) -> Vec<Self::Chunk>;
+
+    /// The last event of an answer that failed.
+    fn failed(&mut self, error: &ApiError) -> Value {
+        json!(error.body())
+    }
 }
 
 /// A comment goes out after this long without an event, so that nobody in between thinks the connection dead.
@@ -31,8 +50,9 @@ struct State<W> {
 }
 
 /// The response. It holds the flow: when the client is gone the response is dropped, and the request aborted.
-pub fn respond<W: Writer>(flow: Flow, writer: W) -> Response {
-    let state = State { flow: Some(flow), writer, ready: VecDeque::new() };
+pub fn respond<W: Writer>(flow: Flow, mut writer: W) -> Response {
+    let ready = writer.begin(&flow).iter().map(event::<W>).collect();
+    let state = State { flow: Some(flow), writer, ready };
     let events = stream::unfold(state, |mut state| async move {
         while state.ready.is_empty() {
             state.advance().await?;
@@ -51,24 +71,31 @@ impl<W: Writer> State<W> {
             Ok(Some(step)) => self.writer.step(flow, step),
             Ok(None) => {
                 let last = self.writer.end(flow);
-                self.ready.extend(last.iter().map(data));
-                self.ready.push_back(Event::default().data("[DONE]"));
+                self.ready.extend(last.iter().map(event::<W>));
+                self.ready.extend(W::END.map(|end| Event::default().data(end)));
                 self.flow = None;
                 return Some(());
             }
             Err(error) => {
-                self.ready.push_back(failed(&error));
+                let body = self.writer.failed(&error);
+                // Only an API that names its events names this one.
+                let named = if W::END.is_none() { Event::default().event("error") } else { Event::default() };
+                self.ready.push_back(named.data(one_line(&body)));
                 self.flow = None;
                 return Some(());
             }
         };
-        self.ready.extend(chunks.iter().map(data));
+        self.ready.extend(chunks.iter().map(event::<W>));
         Some(())
     }
 }
 
-fn data<T: Serialize>(chunk: &T) -> Event {
-    Event::default().data(one_line(chunk))
+fn event<W: Writer>(chunk: &W::Chunk) -> Event {
+    let event = Event::default().data(one_line(chunk));
+    match W::name(chunk) {
+        Some(name) => event.event(name),
+        None => event,
+    }
 }
 
 /// As JSON in which no character ends a line, not even to clients that cut events as Python's `str.splitlines` does.
@@ -79,10 +106,6 @@ fn one_line<T: Serialize>(chunk: &T) -> String {
     let ends = [('\u{85}', "\\u0085"), ('\u{2028}', "\\u2028"), ('\u{2029}', "\\u2029")];
     ends.into_iter()
         .fold(json, |json, (end, escaped)| if json.contains(end) { json.replace(end, escaped) } else { json })
-}
-
-fn failed(error: &ApiError) -> Event {
-    data(&error.body())
 }
 
 #[cfg(test)]

@@ -189,3 +189,17 @@ fn strange_rows_give_a_token_and_no_panic() {
         }
     }
 }
+
+#[test]
+fn no_stop_token_comes_before_the_least_length_unless_nothing_else_is_left() {
+    let sampler = TokenSampler::new(6);
+    // Token 1 is the largest, and stops.
+    let params = SamplingParams { stop_tokens: vec![1], tokens_min: 2, ..SamplingParams::default() };
+    let mut long = state(params.clone());
+    assert_eq!(sampler.sample(&mut long, &ROW), (3, false));
+    assert_eq!(sampler.sample(&mut long, &ROW), (3, false));
+    assert_eq!(sampler.sample(&mut long, &ROW), (1, true));
+    assert_eq!(long.finish(), Some(FinishReason::StopToken(1)));
+    let only = [f32::NEG_INFINITY, 0.0, f32::NEG_INFINITY, f32::NEG_INFINITY, f32::NEG_INFINITY, f32::NEG_INFINITY];
+    assert_eq!(sampler.sample(&mut state(params), &only), (1, true));
+}

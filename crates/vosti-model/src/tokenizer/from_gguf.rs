@@ -9,7 +9,7 @@ use tokenizers::{AddedToken, NormalizerWrapper};
 
 use super::bytes::{ByteTable, Kind, Writing};
 use super::pre::{self, unknown};
-use super::{END_OF_TURN, Tokenizer};
+use super::{HARMONY, Tokenizer, ends_of_turn, marks};
 use crate::error::{ModelError, Result};
 use crate::gguf::{Metadata, Strings};
 
@@ -50,7 +50,12 @@ impl Tokenizer {
             other => return Err(unknown(&format!("{other} (tokenizer.ggml.model)"))),
         };
         let inner = words.add_special(inner, strips_after(metadata)?)?;
-        let pieces = words.tokens.iter().zip(words.kinds).map(|(text, kind)| Some((text, kind_of(*kind))));
+        let harmony = inner.token_to_id(HARMONY).is_some();
+        let kind = |text: &str, kind: i64| match kind_of(kind) {
+            Kind::Control if marks(text, harmony) => Kind::Verbatim,
+            kind => kind,
+        };
+        let pieces = words.tokens.iter().zip(words.kinds).map(|(text, own)| Some((text, kind(text, *own))));
         let default_bos = (model == "llama").then_some(1).filter(|_| words.tokens.len() > 1);
         Ok(Self {
             inner,
@@ -112,7 +117,7 @@ impl<'a> Words<'a> {
         for key in ["eos", "eot", "eom"] {
             ends.extend(self.id(metadata, &format!("tokenizer.ggml.{key}_token_id"))?);
         }
-        let by_name = END_OF_TURN.iter().filter_map(|name| self.ids.get(*name));
+        let by_name = ends_of_turn(self.ids.contains_key(HARMONY)).filter_map(|name| self.ids.get(name));
         ends.extend(by_name.filter(|id| self.kinds[**id as usize] == CONTROL));
         Ok(ends)
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::bytes::{ByteTable, Kind, Writing, byte_of};
-use super::{END_OF_TURN, Tokenizer};
+use super::{HARMONY, Tokenizer, ends_of_turn, marks};
 use crate::error::{ModelError, Result};
 use crate::files::read_json;
 
@@ -39,7 +39,8 @@ impl Tokenizer {
             eos.extend(ids(config.get("eos_token_id")).chain(ids(config.pointer("/text_config/eos_token_id"))));
         }
         let special = inner.get_added_tokens_decoder();
-        eos.extend(END_OF_TURN.iter().filter_map(|name| inner.token_to_id(name)).filter(|id| special.contains_key(id)));
+        let ends = ends_of_turn(inner.token_to_id(HARMONY).is_some());
+        eos.extend(ends.filter_map(|name| inner.token_to_id(name)).filter(|id| special.contains_key(id)));
         eos.retain(|id| (*id as usize) < table.len());
         let add_bos = settings.get("add_bos_token").and_then(Value::as_bool).unwrap_or(false);
         Ok(Self { inner, table, bos, eos, add_bos })
@@ -113,10 +114,11 @@ fn byte_table(inner: &tokenizers::Tokenizer, writing: Writing) -> Result<ByteTab
         return Err(ModelError::Tokenizer(format!("tokenizer.json has {length} tokens")));
     }
     let added = inner.get_added_tokens_decoder();
+    let harmony = vocab.contains_key(HARMONY);
     let mut tokens: Vec<Option<(&str, Kind)>> = vec![None; length];
     for (text, id) in &vocab {
         let kind = match added.get(id) {
-            Some(token) if token.special => Kind::Control,
+            Some(token) if token.special && !marks(text, harmony) => Kind::Control,
             Some(_) => Kind::Verbatim,
             None if writing == Writing::Sentencepiece && byte_of(text).is_some() => Kind::Byte,
             None => Kind::Piece,

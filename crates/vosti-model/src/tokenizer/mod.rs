@@ -81,5 +81,42 @@ impl Tokenizer {
 }
 
 /// Control tokens that end a turn, whatever the file declares: chat models end with one of these.
-const END_OF_TURN: [&str; 7] =
-    ["<|im_end|>", "<end_of_turn>", "<|eot_id|>", "<|endoftext|>", "<|end_of_text|>", "<turn|>", "<|end|>"];
+const END_OF_TURN: [&str; 9] = [
+    "<|im_end|>",
+    "<end_of_turn>",
+    "<|eot_id|>",
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "<turn|>",
+    "<|end|>",
+    "<|return|>",
+    "<|call|>",
+];
+
+/// Control tokens that mark calls and thoughts in an answer. They have text, for those who read it.
+const MARKS: [&str; 10] = [
+    "[TOOL_CALLS]",
+    "[ARGS]",
+    "<tool_call>",
+    "</tool_call>",
+    "<think>",
+    "</think>",
+    HARMONY,
+    "<|message|>",
+    "<|constrain|>",
+    "<|start|>",
+];
+
+/// In a vocabulary with this token `<|end|>` ends one of an answer's messages, not the answer.
+const HARMONY: &str = "<|channel|>";
+const END_OF_MESSAGE: &str = "<|end|>";
+
+/// Whether a control token has text.
+fn marks(token: &str, harmony: bool) -> bool {
+    MARKS.contains(&token) || (harmony && token == END_OF_MESSAGE)
+}
+
+/// The texts of tokens that end a turn.
+fn ends_of_turn(harmony: bool) -> impl Iterator<Item = &'static str> {
+    END_OF_TURN.into_iter().filter(move |end| !(harmony && *end == END_OF_MESSAGE))
+}

@@ -6,6 +6,8 @@ use vosti_server::UnknownFields;
 use vosti_server::api::body::{Body, parse};
 use vosti_server::api::chat::ChatRequest;
 use vosti_server::api::completions::CompletionRequest;
+use vosti_server::api::anthropic::MessagesRequest;
+use vosti_server::api::responses::ResponsesRequest;
 use vosti_server::api::tokenize::{DetokenizeRequest, TokenizeRequest};
 
 fn reads<T: Body>(bytes: &[u8]) {
@@ -21,4 +23,6 @@ fuzz_target!(|bytes: &[u8]| {
     reads::<CompletionRequest>(bytes);
     reads::<TokenizeRequest>(bytes);
     reads::<DetokenizeRequest>(bytes);
+    reads::<ResponsesRequest>(bytes);
+    reads::<MessagesRequest>(bytes);
 });

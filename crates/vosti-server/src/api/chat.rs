@@ -1,21 +1,21 @@
 //! `/v1/chat/completions`.
 
 use super::body::{Body, Payload};
+use super::conversation::{self, Begun};
 use super::fields::{Shared, request};
 use super::foreign::Place;
 use super::logprobs::{ChatLogprob, ChatLogprobs, PromptLogprobs, prompt_entry};
-use super::messages::{self, CalledFunction, FunctionKind, Message, Tool, ToolCall, ToolChoice};
-use super::prepare::{self, Ask, Plan};
+use super::messages::{CalledFunction, FunctionKind, Message, Tool, ToolCall, ToolChoice};
+use super::prepare::Plan;
+use super::turn::{Part, Turn};
 use super::usage::{Usage, id, now};
 use super::{ApiError, ErrorBody};
 use crate::answer::{Answers, Delta, End};
 use crate::app::App;
 use crate::flow::{Flow, Step};
-use crate::grammar::tools::{Piece, Reader, Tools, rendering};
-use crate::grammar::{Grammar, GrammarError};
 use crate::receipt::Receipt;
 use crate::service::Service;
-use crate::{stream, submit};
+use crate::stream;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -24,10 +24,10 @@ use serde_json::{Map, Value};
 use std::sync::Arc;
 use utoipa::ToSchema;
 use vosti_engine::Token;
-use vosti_model::{ChatOptions, Date};
 
 request! {
     /// A conversation to be continued.
+    #[derive(Default)]
     pub struct ChatRequest {
         pub messages: Vec<Message>,
         /// The same as `max_tokens`; give one of them. Default: what the context leaves.
@@ -47,6 +47,14 @@ request! {
         pub parallel_tool_calls: Option<bool>,
         /// End the prompt with the header of the assistant's turn. Default true.
         pub add_generation_prompt: Option<bool>,
+        /// Leave the last message open, so that the answer continues it. Default false; not with `add_generation_prompt`.
+        pub continue_final_message: Option<bool>,
+        /// Give out what a model that thinks thought, in `reasoning_content`. Default true.
+        pub include_reasoning: Option<bool>,
+        /// Tell thoughts from the answer. Default true; otherwise both are `content`, as the model wrote them.
+        pub separate_reasoning: Option<bool>,
+        /// A chat template instead of the model's own. Only on servers that run with `--trust-request-chat-template`.
+        pub chat_template: Option<String>,
         /// Further variables of the chat template, such as `enable_thinking`.
         #[schema(value_type = Option<Object>)]
         pub chat_template_kwargs: Option<Map<String, Value>>,
@@ -69,6 +77,7 @@ impl Body for ChatRequest {
         Place::Call,
         Place::Tool,
         Place::Function,
+        Place::StructuredOutputs,
     ];
 }
 
@@ -121,6 +130,9 @@ pub struct AssistantMessage {
     pub content: Option<String>,
     /// Always null.
     pub refusal: Option<String>,
+    /// What a model that thinks thought before it answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning_content: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
 }
@@ -164,6 +176,9 @@ pub struct ChatDelta {
     pub role: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
+    /// What a model that thinks thinks before it answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning_content: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCallDelta>,
 }
@@ -202,24 +217,7 @@ pub async fn complete(
     State(app): State<Arc<App>>,
     Payload(request): Payload<ChatRequest>,
 ) -> Result<Response, ApiError> {
-    let arrival = app.arrive();
-    let service = app.service()?;
-    let mut request = request;
-    let shared = request.shared();
-    prepare::check_model(&app, shared.model.as_deref())?;
-    let choices = prepare::choices(&app, &shared)?;
-    let places = app.places.take(choices as usize, service.identity.running_max)?;
-    let (stream, include_usage) = wants_stream(&shared)?;
-
-    let (of, with) = (app.clone(), service.clone());
-    let begin = async {
-        let plan = app.prepare(move || plan(&of, &with, request, shared)).await?;
-        let running = submit::submit(&service, &plan.job, places).await?;
-        Ok((plan, running))
-    };
-    let (plan, running) = arrival.within(&app.config.limits, begin).await?;
-    let answers = Answers::new(1, choices, &plan.job.sampling, &service.text);
-    let flow = Flow::new(app.clone(), running, answers, &plan.job, arrival);
+    let Begun { service, plan, flow, stream, include_usage } = conversation::begin(app, request).await?;
     let writer = ChatWriter::new(service, plan, include_usage);
     if stream {
         return Ok(stream::respond(flow, writer));
@@ -238,104 +236,6 @@ pub fn wants_stream(shared: &Shared) -> Result<(bool, bool), ApiError> {
         return Err(ApiError::field("stream_options", "stream_options.include_usage needs stream"));
     }
     Ok((stream, usage))
-}
-
-/// Renders, tokenizes and checks.
-fn plan(app: &App, service: &Service, request: ChatRequest, mut shared: Shared) -> Result<Plan, ApiError> {
-    if request.top_logprobs.is_some_and(|top| top > 0) && request.logprobs != Some(true) {
-        return Err(ApiError::field("top_logprobs", "top_logprobs needs logprobs"));
-    }
-    prepare::check_top("top_logprobs", request.top_logprobs)?;
-    match (shared.max_tokens, request.max_completion_tokens) {
-        (Some(tokens), Some(same)) if tokens != same => {
-            let message = "max_tokens and max_completion_tokens differ: give one of them";
-            return Err(ApiError::field("max_completion_tokens", message));
-        }
-        (None, tokens) => shared.max_tokens = tokens,
-        _ => {}
-    }
-    let tools = messages::tools(request.tools, request.tool_choice, request.parallel_tool_calls)?;
-    // A base model has no template, and says so when the messages are rendered.
-    let template = service.language.chat().map_or("", |template| template.source());
-    let tools = tools.map(|tools| tools.for_template(template));
-    let format = prepare::grammar(shared.response_format.take());
-    let grammar = match (&tools, format) {
-        (Some(_), Some(_)) => {
-            let message = "response_format and tools exclude each other: leave one out, or set tool_choice to none";
-            return Err(ApiError::field("response_format", message));
-        }
-        (Some(tools), None) => Some(Grammar::Tools(tools.clone())),
-        (None, format) => format,
-    };
-    let list = messages::list(request.messages)?;
-    let variables = with_effort(request.chat_template_kwargs, request.reasoning_effort);
-    let options = options(request.add_generation_prompt, request.vosti_date.as_deref(), variables)?;
-    let date = request.vosti_date.unwrap_or_else(|| "2024-07-26".into());
-    let text = render(service, &list, tools.as_ref(), options)?;
-    let tokens = encode(service, &text, shared.add_special_tokens.unwrap_or(false), "messages")?;
-    if app.config.log_prompts {
-        tracing::info!(prompt = text, "prompt");
-    }
-    let ask = Ask {
-        prompts: vec![tokens],
-        tokens_default: None,
-        may_score: false,
-        logprobs: request.logprobs.unwrap_or(false).then(|| request.top_logprobs.unwrap_or(0)),
-        prompt_logprobs: shared.prompt_logprobs,
-        grammar,
-        date: Some(date),
-    };
-    Ok(Plan { tools, ..prepare::plan(app, service, shared, ask)? })
-}
-
-/// The template's variables with what `reasoning_effort` says, unless they say it themselves.
-fn with_effort(variables: Option<Map<String, Value>>, effort: Option<String>) -> Option<Map<String, Value>> {
-    let Some(effort) = effort else { return variables };
-    let mut variables = variables.unwrap_or_default();
-    variables.entry("enable_thinking").or_insert((effort != "none").into());
-    variables.entry("reasoning_effort").or_insert(effort.into());
-    Some(variables)
-}
-
-/// What the template is rendered with.
-pub fn options(
-    add_generation_prompt: Option<bool>,
-    date: Option<&str>,
-    variables: Option<Map<String, Value>>,
-) -> Result<ChatOptions, ApiError> {
-    let wrong = || ApiError::field("vosti_date", "vosti_date must be a day like 2024-07-26");
-    Ok(ChatOptions {
-        add_generation_prompt: add_generation_prompt.unwrap_or(true),
-        date: date.map_or(Some(Date::DEFAULT), Date::parse).ok_or_else(wrong)?,
-        tools: None,
-        variables: variables.unwrap_or_default(),
-    })
-}
-
-/// The conversation as the model's text.
-pub fn render(
-    service: &Service,
-    messages: &[Value],
-    tools: Option<&Tools>,
-    options: ChatOptions,
-) -> Result<String, ApiError> {
-    let template = service.language.chat().map_err(|error| ApiError::field("messages", error.to_string()))?;
-    let rendering = rendering(messages, tools, template.source());
-    let options = ChatOptions { tools: rendering.tools, ..options };
-    let text = template.render(&rendering.messages, &options);
-    text.map_err(|error| ApiError::field("messages", error.to_string()))
-}
-
-/// Tokens of a text.
-pub fn encode(service: &Service, text: &str, special: bool, param: &str) -> Result<Vec<Token>, ApiError> {
-    let tokens = service.tokenizer().encode(text, special);
-    tokens.map_err(|error| ApiError::field(param, error.to_string()))
-}
-
-/// A grammar that is refused, as the field it came from.
-pub fn grammar_error(grammar: Option<&Grammar>, error: &GrammarError) -> ApiError {
-    let param = if matches!(grammar, Some(Grammar::Tools(_))) { "tools" } else { "response_format" };
-    ApiError::field(param, error.to_string())
 }
 
 /// The receipt of one answer, if it has a chain.
@@ -374,53 +274,46 @@ struct ChatWriter {
 /// One answer as it is written.
 struct Writing {
     begun: bool,
-    /// With tools: what is text and what is a call.
-    reader: Option<Reader>,
+    turn: Turn,
     calls: usize,
 }
 
 impl ChatWriter {
     fn new(service: Arc<Service>, plan: Plan, include_usage: bool) -> Self {
-        let writing = |_| Writing { begun: false, reader: plan.tools.as_ref().map(Reader::new), calls: 0 };
-        let choices = (0..plan.job.choices).map(writing).collect();
-        Self { service, plan, include_usage, id: id("chatcmpl"), created: now(), choices }
+        let id = id("chatcmpl");
+        let writing = |answer| Writing { begun: false, turn: Turn::new(&plan, &id, answer), calls: 0 };
+        let choices = (0..plan.job.choices as usize).map(writing).collect();
+        Self { service, plan, include_usage, id, created: now(), choices }
     }
 
     /// What one update adds to its answer, as the API shows it. The only place where this is decided.
     fn choice(&mut self, answers: &Answers, delta: &Delta) -> ChatChunkChoice {
         let writing = &mut self.choices[delta.index];
-        let mut pieces = match &mut writing.reader {
-            Some(reader) => reader.push(&delta.text),
-            None if delta.text.is_empty() => Vec::new(),
-            None => vec![Piece::Text(delta.text.clone())],
-        };
-        if let (Some(reader), Some(_)) = (&mut writing.reader, &delta.end) {
-            pieces.extend(reader.finish());
-        }
         let role = (!std::mem::replace(&mut writing.begun, true)).then_some("assistant");
         let mut more = ChatDelta { role, ..ChatDelta::default() };
-        for piece in pieces {
-            match piece {
-                Piece::Text(text) => more.content.get_or_insert_default().push_str(&text),
-                Piece::Call { name } => {
-                    more.tool_calls.push(begun(&self.id, delta.index, writing.calls, name));
+        for part in writing.turn.take(delta) {
+            match part {
+                Part::Thought(text) => more.reasoning_content.get_or_insert_default().push_str(&text),
+                Part::Text(text) => more.content.get_or_insert_default().push_str(&text),
+                Part::Call { id, name } => {
+                    let function = FunctionDelta { name: Some(name), arguments: String::new() };
+                    let (id, kind) = (Some(id), Some(FunctionKind::Function));
+                    more.tool_calls.push(ToolCallDelta { index: writing.calls, id, kind, function });
                     writing.calls += 1;
                 }
-                Piece::Arguments(json) => match more.tool_calls.last_mut() {
+                Part::Arguments(json) => match more.tool_calls.last_mut() {
                     Some(call) => call.function.arguments += &json,
-                    None => more.tool_calls.push(ToolCallDelta {
-                        index: writing.calls - 1,
-                        id: None,
-                        kind: None,
-                        function: FunctionDelta { name: None, arguments: json },
-                    }),
+                    None => {
+                        let function = FunctionDelta { name: None, arguments: json };
+                        let index = writing.calls - 1;
+                        more.tool_calls.push(ToolCallDelta { index, id: None, kind: None, function });
+                    }
                 },
             }
         }
-        let called = writing.reader.as_ref().is_some_and(Reader::called);
-        let finish_reason = delta.end.as_ref().map(|end| match end.reason.as_api() {
-            "stop" if called => "tool_calls",
-            reason => reason,
+        let finish_reason = delta.end.as_ref().map(|end| match writing.turn.called(end) {
+            true => "tool_calls",
+            false => end.reason.as_api(),
         });
         let logprobs = delta.token.as_ref().and_then(|generated| {
             let of = ChatLogprob::of(&self.service, generated.token, generated.logprobs.as_ref()?);
@@ -484,7 +377,13 @@ impl ChatWriter {
     fn empty(&self, index: usize) -> ChatChoice {
         ChatChoice {
             index,
-            message: AssistantMessage { role: "assistant", content: None, refusal: None, tool_calls: Vec::new() },
+            message: AssistantMessage {
+                role: "assistant",
+                content: None,
+                refusal: None,
+                reasoning_content: None,
+                tool_calls: Vec::new(),
+            },
             logprobs: self.plan.job.logprobs.map(|_| ChatLogprobs::default()),
             finish_reason: "length",
             token_ids: self.plan.return_token_ids.then(Vec::new),
@@ -493,20 +392,11 @@ impl ChatWriter {
     }
 }
 
-/// The beginning of a call.
-fn begun(id: &str, answer: usize, index: usize, name: String) -> ToolCallDelta {
-    // Of the response's own name: unique, and short enough for templates that show it.
-    let suffix = id.rsplit('-').next().unwrap_or(id);
-    ToolCallDelta {
-        index,
-        id: Some(format!("call_{suffix}_{answer}_{index}")),
-        kind: Some(FunctionKind::Function),
-        function: FunctionDelta { name: Some(name), arguments: String::new() },
-    }
-}
-
 impl ChatChoice {
     fn append(&mut self, more: ChatChunkChoice) {
+        if let Some(text) = more.delta.reasoning_content {
+            self.message.reasoning_content.get_or_insert_default().push_str(&text);
+        }
         if let Some(text) = more.delta.content {
             self.message.content.get_or_insert_default().push_str(&text);
         }
@@ -545,7 +435,7 @@ impl stream::Writer for ChatWriter {
         let Step::Answer(delta) = step else { return Vec::new() };
         let choice = self.choice(&flow.answers, &delta);
         let d = &choice.delta;
-        let says = d.role.is_some() || d.content.is_some() || !d.tool_calls.is_empty();
+        let says = d.role.is_some() || d.content.is_some() || d.reasoning_content.is_some() || !d.tool_calls.is_empty();
         let shows = choice.logprobs.is_some() || choice.token_ids.is_some() || choice.finish_reason.is_some();
         if says || shows { vec![self.chunk(vec![choice], None)] } else { Vec::new() }
     }

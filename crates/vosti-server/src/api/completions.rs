@@ -1,7 +1,8 @@
 //! `/v1/completions`: text or tokens to be continued, or looked at.
 
 use super::body::{Body, Payload};
-use super::chat::{encode, receipt, wants_stream};
+use super::chat::{receipt, wants_stream};
+use super::conversation::encode;
 use super::fields::{Shared, request};
 use super::foreign::Place;
 use super::logprobs::{PromptLogprobs, TextLogprobs, prompt_entry};
@@ -67,7 +68,7 @@ impl Prompt {
 }
 
 impl Body for CompletionRequest {
-    const PLACES: &'static [Place] = &[Place::Completion, Place::Text, Place::StreamOptions];
+    const PLACES: &'static [Place] = &[Place::Completion, Place::Text, Place::StreamOptions, Place::StructuredOutputs];
 }
 
 /// A whole answer, or a part of a streamed one.
@@ -171,7 +172,7 @@ fn plan(app: &App, service: &Service, request: CompletionRequest, mut shared: Sh
         may_score: echo || shared.prompt_logprobs.is_some(),
         logprobs: request.logprobs,
         prompt_logprobs: of_prompt,
-        grammar: prepare::grammar(shared.response_format.take()),
+        grammar: prepare::grammar(&mut shared)?,
         date: None,
     };
     prepare::check_top("prompt_logprobs", shared.prompt_logprobs)?;

@@ -10,6 +10,9 @@ use vosti_engine::EngineError;
 /// The body of every answer that is not a success.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct ErrorBody {
+    /// `error`: Anthropic's clients look for it.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
     pub error: ErrorObject,
 }
 
@@ -84,6 +87,12 @@ impl ApiError {
         Self::new(StatusCode::NOT_FOUND, "invalid_request_error", "not_found", message)
     }
 
+    /// 404: an endpoint that servers of other models have.
+    pub fn no_embeddings() -> Self {
+        let message = "there are no embeddings here: the models of this server continue text";
+        Self::new(StatusCode::NOT_FOUND, "invalid_request_error", "not_found", message)
+    }
+
     pub fn method_not_allowed() -> Self {
         let message = "this path takes another method; /openapi.json says which";
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "invalid_request_error", "method_not_allowed", message)
@@ -121,7 +130,7 @@ impl ApiError {
     }
 
     pub fn body(&self) -> ErrorBody {
-        ErrorBody { error: self.object.clone() }
+        ErrorBody { kind: "error", error: self.object.clone() }
     }
 }
 

@@ -19,19 +19,20 @@ macro_rules! request {
             #[schema(minimum = -1, value_type = Option<i64>)]
             #[serde(default, deserialize_with = "crate::api::fields::tokens")]
             pub max_tokens: Option<usize>,
-            /// 0 always takes the most likely token. Default 1, whatever the model's generation_config.json says.
+            /// 0 always takes the most likely token. Default: the model's, as `/v1/models` says, else 1.
             #[schema(minimum = 0, maximum = 100)]
             pub temperature: Option<f32>,
-            /// Keep the most likely tokens that together have this probability. Default 1: all.
+            /// Keep the most likely tokens that together have this probability. Default: the model's, else 1: all.
             #[schema(exclusive_minimum = 0, maximum = 1)]
             pub top_p: Option<f32>,
-            /// Keep this many of the most likely tokens; 0 or -1, the default, keeps all.
+            /// Keep this many of the most likely tokens; 0 or -1 keeps all. Default: the model's, else all.
             #[schema(minimum = -1)]
             pub top_k: Option<i64>,
-            /// Drop tokens less likely than this times the most likely. Default 0: none.
+            /// Drop tokens less likely than this times the most likely. Default: the model's, else 0: none.
             #[schema(minimum = 0, maximum = 1)]
             pub min_p: Option<f32>,
-            /// Divides positive and multiplies negative logits of tokens in the prompt or the answer. Default 1: none.
+            /// Divides positive and multiplies negative logits of tokens in the prompt or the answer. Default: the model's, else 1:
+            /// none.
             #[schema(exclusive_minimum = 0, maximum = 100)]
             pub repetition_penalty: Option<f32>,
             /// Subtracted from the logits of tokens in the answer. Default 0.
@@ -53,6 +54,10 @@ macro_rules! request {
             pub stop: Option<$crate::api::fields::Stop>,
             /// The answer ends at any of these tokens; they do not show.
             pub stop_token_ids: Option<Vec<u32>>,
+            /// So many tokens come before an end-of-text token or one of `stop_token_ids` may, and stop strings that are complete
+            /// before do not count. A grammar that is complete ends the answer in any case. Default 0.
+            #[schema(minimum = 0)]
+            pub min_tokens: Option<usize>,
             /// Go on after the model's end-of-text token. Default false.
             pub ignore_eos: Option<bool>,
             /// Send the answer as server-sent events. Default false.
@@ -61,6 +66,22 @@ macro_rules! request {
             pub stream_options: Option<$crate::api::fields::StreamOptions>,
             /// What the answer must be: text, any JSON object, or JSON by a schema.
             pub response_format: Option<$crate::api::fields::ResponseFormat>,
+            /// The same and more, as vLLM has it: a schema, a regular expression, a choice or a grammar.
+            pub structured_outputs: Option<$crate::api::fields::StructuredOutputs>,
+            /// `structured_outputs.json` under vLLM's earlier name.
+            #[schema(value_type = Option<Object>)]
+            pub guided_json: Option<serde_json::Value>,
+            /// `structured_outputs.json` under SGLang's name, as text.
+            #[schema(value_type = Option<String>)]
+            pub json_schema: Option<serde_json::Value>,
+            /// `structured_outputs.regex` under vLLM's earlier name.
+            pub guided_regex: Option<String>,
+            /// `structured_outputs.regex` under SGLang's name.
+            pub regex: Option<String>,
+            /// `structured_outputs.choice` under vLLM's earlier name.
+            pub guided_choice: Option<Vec<String>>,
+            /// `structured_outputs.grammar` under vLLM's earlier name.
+            pub guided_grammar: Option<String>,
             /// Log-probabilities of the prompt's tokens, each with this many of the most likely. Not with `stream`.
             #[schema(minimum = 0, maximum = 20)]
             pub prompt_logprobs: Option<usize>,
@@ -96,10 +117,18 @@ macro_rules! request {
                     seed: self.seed.take(),
                     stop: self.stop.take(),
                     stop_token_ids: self.stop_token_ids.take(),
+                    min_tokens: self.min_tokens,
                     ignore_eos: self.ignore_eos,
                     stream: self.stream,
                     stream_options: self.stream_options.take(),
                     response_format: self.response_format.take(),
+                    structured_outputs: self.structured_outputs.take(),
+                    guided_json: self.guided_json.take(),
+                    json_schema: self.json_schema.take(),
+                    guided_regex: self.guided_regex.take(),
+                    regex: self.regex.take(),
+                    guided_choice: self.guided_choice.take(),
+                    guided_grammar: self.guided_grammar.take(),
                     prompt_logprobs: self.prompt_logprobs,
                     return_token_ids: self.return_token_ids,
                     add_special_tokens: self.add_special_tokens,
@@ -153,6 +182,23 @@ pub enum ResponseFormat {
     JsonObject {},
     /// JSON that a schema describes.
     JsonSchema { json_schema: JsonSchema },
+}
+
+/// What the answer must be, in vLLM's words; one of them.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StructuredOutputs {
+    /// JSON that this schema describes, given as an object or as text.
+    #[schema(value_type = Option<Object>)]
+    pub json: Option<Value>,
+    /// Any JSON object.
+    pub json_object: Option<bool>,
+    /// Text that this expression matches as a whole, in the syntax of Rust's `regex` crate.
+    pub regex: Option<String>,
+    /// One of these texts.
+    pub choice: Option<Vec<String>>,
+    /// A grammar in Lark's notation, as llguidance has it.
+    pub grammar: Option<String>,
 }
 
 /// A schema with a name.

@@ -13,6 +13,7 @@ pub enum Engine {
     OpenAi,
     Vllm,
     Sglang,
+    Anthropic,
     /// LiteLLM, LangChain and others that translate between APIs.
     Clients,
 }
@@ -23,6 +24,7 @@ impl Engine {
             Self::OpenAi => "OpenAI",
             Self::Vllm => "vLLM",
             Self::Sglang => "SGLang",
+            Self::Anthropic => "Anthropic",
             Self::Clients => "clients",
         }
     }
@@ -49,24 +51,44 @@ pub enum Place {
     Chat,
     Text,
     StreamOptions,
+    StructuredOutputs,
     Message,
     Part,
     Call,
     Tool,
     Function,
+    /// A request of the Responses API.
+    Responses,
+    ResponsesText,
+    ResponsesItem,
+    ResponsesTool,
+    /// A request of the Messages API.
+    Messages,
+    MessagesSystem,
+    MessagesBlock,
+    /// In the result of a call.
+    MessagesText,
+    MessagesTool,
 }
 
 impl Place {
     /// From the request's own members down; `*` is every entry of a list.
     pub fn path(self) -> &'static [&'static str] {
         match self {
-            Self::Completion | Self::Chat | Self::Text => &[],
+            Self::Completion | Self::Chat | Self::Text | Self::Responses | Self::Messages => &[],
             Self::StreamOptions => &["stream_options"],
+            Self::StructuredOutputs => &["structured_outputs"],
             Self::Message => &["messages", "*"],
             Self::Part => &["messages", "*", "content", "*"],
             Self::Call => &["messages", "*", "tool_calls", "*"],
             Self::Tool => &["tools", "*"],
             Self::Function => &["tools", "*", "function"],
+            Self::ResponsesText => &["text"],
+            Self::ResponsesItem => &["input", "*"],
+            Self::ResponsesTool | Self::MessagesTool => &["tools", "*"],
+            Self::MessagesSystem => &["system", "*"],
+            Self::MessagesBlock => &["messages", "*", "content", "*"],
+            Self::MessagesText => &["messages", "*", "content", "*", "content", "*"],
         }
     }
 }
@@ -152,15 +174,7 @@ pub const FIELDS: &[Foreign] = rows! {
         priority: Vllm Sglang, Any, "requests are served in order";
         stream_interval: Vllm, Any, "each token is sent as it comes";
         ngram_corpus_id: Sglang, Any, "drafts change no answer";
-        min_tokens: Vllm Sglang, ZERO, "forbid the end with logit_bias, or use ignore_eos";
-        structured_outputs: Vllm, Null, "use response_format";
-        guided_json: Vllm, Null, "use response_format";
-        guided_regex: Vllm, Null, "use response_format with a JSON schema";
-        guided_choice: Vllm, Null, "use response_format with a JSON schema";
-        guided_grammar: Vllm, Null, "use response_format with a JSON schema";
-        json_schema: Sglang, Null, "use response_format";
-        regex: Sglang, Null, "use response_format with a JSON schema";
-        ebnf: Sglang, Null, "use response_format with a JSON schema";
+        ebnf: Sglang, Null, "use structured_outputs.grammar, in Lark's notation";
         guided_decoding_backend: Vllm, Any, "llguidance holds answers to grammars";
         guided_whitespace_pattern: Vllm, Null, "say it in the schema with x-guidance";
     }
@@ -192,10 +206,6 @@ pub const FIELDS: &[Foreign] = rows! {
         return_meta_info: Sglang, FALSE, "usage and finish_reason have it";
         task: Sglang, Null, "say it in the prompt";
         input_ids: Sglang, Null, "use /v1/completions";
-        continue_final_message: Vllm Sglang, FALSE, "render the prompt yourself and use /v1/completions";
-        chat_template: Vllm, Null, "the model's own is used";
-        include_reasoning: Vllm, TRUE, "an answer is given out as the model wrote it";
-        separate_reasoning: Sglang, TRUE, "an answer is given out as the model wrote it";
         stream_reasoning: Sglang, TRUE, "an answer is streamed as it comes";
     }
     Text {
@@ -205,6 +215,13 @@ pub const FIELDS: &[Foreign] = rows! {
     StreamOptions {
         include_obfuscation: OpenAi, Any, "chunks are not padded";
         continuous_usage_stats: Vllm Sglang, FALSE, "the last chunk has the usage";
+    }
+    StructuredOutputs {
+        structural_tag: Vllm, Null, "use tools";
+        whitespace_pattern: Vllm, Null, "say it in the schema with x-guidance";
+        disable_fallback: Vllm, Any, "llguidance holds answers to grammars";
+        disable_any_whitespace: Vllm, Any, "JSON comes on one line";
+        disable_additional_properties: Vllm, FALSE, "say it in the schema";
     }
     Message {
         annotations: OpenAi Vllm, EMPTY_LIST, "the server does not search";
@@ -238,6 +255,83 @@ pub const FIELDS: &[Foreign] = rows! {
     Function {
         cache_control: Clients, Any, "every prefix is cached";
         defer_loading: Vllm Sglang, FALSE, "the model is told of every tool";
+    }
+    Responses {
+        background: OpenAi, FALSE, "the response comes on the request's connection";
+        context_management: OpenAi, EMPTY_LIST, "send what the model is to see";
+        conversation: OpenAi, Null, "nothing is kept between turns: send the whole conversation";
+        previous_response_id: OpenAi, Null, "nothing is kept between turns: send the whole conversation";
+        prompt: OpenAi, Null, "no prompts are kept here";
+        include: OpenAi, Any, "a response has all there is";
+        max_tool_calls: OpenAi, Any, "the server calls no tools itself";
+        metadata: OpenAi, Any, "nothing is kept after the answer";
+        store: OpenAi, Any, "nothing is kept after the answer";
+        moderation: OpenAi, Null, "the server does not moderate";
+        prompt_cache_key: OpenAi, Any, "every prefix is cached; use cache_salt to separate them";
+        prompt_cache_options: OpenAi, Any, "every prefix is cached; use cache_salt to separate them";
+        prompt_cache_retention: OpenAi, Any, "prefixes stay as long as there is room";
+        safety_identifier: OpenAi, Any, "the server keeps no record of users";
+        user: OpenAi, Any, "the server keeps no record of users";
+        service_tier: OpenAi, Any, "requests are served alike";
+        stream_options: OpenAi, Any, "events are not padded";
+        top_logprobs: OpenAi, ZERO, "use /v1/chat/completions";
+        truncation: OpenAi, These(&["\"disabled\""]), "shorten the conversation yourself";
+    }
+    ResponsesText {
+        verbosity: OpenAi, These(&["\"medium\""]), "say it in the prompt";
+    }
+    ResponsesItem {
+        id: OpenAi, Any, "items have their order";
+        status: OpenAi, Any, "an item is taken as it is";
+        phase: OpenAi, Any, "an item is taken as it is";
+        summary: OpenAi, Any, "a thought's content is what the template sees";
+        encrypted_content: OpenAi, Any, "thoughts are not encrypted here";
+        caller: OpenAi, Any, "the template sees the call";
+        namespace: OpenAi, Null, "give each function its own name";
+    }
+    ResponsesTool {
+        defer_loading: OpenAi, FALSE, "the model is told of every tool";
+        allowed_callers: OpenAi, These(&["[\"direct\"]"]), "the model calls its tools";
+        output_schema: OpenAi, Any, "results are taken as they come";
+    }
+    Messages {
+        cache_control: Anthropic, Any, "every prefix is cached";
+        container: Anthropic, Null, "the server runs no code";
+        context_management: Anthropic, Null, "send what the model is to see";
+        diagnostics: Anthropic, Null, "receipts say how an answer came about: vosti_digest";
+        inference_geo: Anthropic, Any, "the server is where it is";
+        mcp_servers: Anthropic, EMPTY_LIST, "the server calls no tools itself";
+        metadata: Anthropic, Any, "the server keeps no record of users";
+        output_config: Anthropic, EMPTY_OBJECT, "use /v1/chat/completions and response_format";
+        service_tier: Anthropic, Any, "requests are served alike";
+        speed: Anthropic, Any, "requests are served alike";
+        user_profile_id: Anthropic, Any, "the server keeps no record of users";
+        workspace_id: Anthropic, Any, "the server keeps no record of users";
+    }
+    MessagesSystem {
+        cache_control: Anthropic, Any, "every prefix is cached";
+        citations: Anthropic, EMPTY_LIST, "answers cite nothing";
+    }
+    MessagesBlock {
+        cache_control: Anthropic, Any, "every prefix is cached";
+        citations: Anthropic, EMPTY_LIST, "answers cite nothing";
+        caller: Anthropic, Any, "the template sees the call";
+        toolset_name: Anthropic, Null, "give each function its own name";
+        source: Anthropic, Null, "images and documents are not supported: send text";
+    }
+    MessagesText {
+        cache_control: Anthropic, Any, "every prefix is cached";
+        citations: Anthropic, EMPTY_LIST, "answers cite nothing";
+        source: Anthropic, Null, "images and documents are not supported: send text";
+    }
+    MessagesTool {
+        type: Anthropic, These(&["\"custom\""]), "the server calls no tools itself";
+        cache_control: Anthropic, Any, "every prefix is cached";
+        strict: Anthropic, Any, "the schema is always kept to";
+        eager_input_streaming: Anthropic, Any, "arguments are streamed as they come";
+        defer_loading: Anthropic, FALSE, "the model is told of every tool";
+        allowed_callers: Anthropic, These(&["[\"direct\"]"]), "the model calls its tools";
+        input_examples: Anthropic, EMPTY_LIST, "put them into the description";
     }
 };
 

@@ -95,7 +95,7 @@ impl<'de> Visitor<'de> for ContentVisitor {
 }
 
 impl Content {
-    fn into_text(self) -> String {
+    pub(super) fn into_text(self) -> String {
         match self {
             Self::Text(text) => text,
             Self::Parts(parts) => {
@@ -205,6 +205,19 @@ pub fn list(messages: Vec<Message>) -> Result<Vec<Value>, ApiError> {
 }
 
 impl Message {
+    /// Of someone who has said nothing yet.
+    pub fn of(role: Role) -> Self {
+        Self {
+            role,
+            content: None,
+            name: None,
+            tool_calls: None,
+            tool_call_id: None,
+            reasoning_content: None,
+            reasoning: None,
+        }
+    }
+
     fn into_json(self, index: usize) -> Result<Value, ApiError> {
         let wrong = |field: &str, what: &str| {
             let param = format!("messages[{index}].{field}");

@@ -3,9 +3,12 @@
 //! `body.rs` turns bytes into a request type, `fields.rs` has the fields that both kinds of completion take,
 //! `prepare.rs` turns them into a job for the engine, `foreign.rs` is the table of what other engines' clients send.
 
+pub mod anthropic;
+pub mod blocks;
 pub mod body;
 pub mod chat;
 pub mod completions;
+pub mod conversation;
 mod error;
 pub mod fields;
 pub mod foreign;
@@ -13,8 +16,10 @@ pub mod logprobs;
 pub mod messages;
 pub mod models;
 pub mod prepare;
+pub mod responses;
 pub mod state;
 pub mod tokenize;
+pub mod turn;
 pub mod usage;
 
 pub use error::{ApiError, ErrorBody, ErrorObject};

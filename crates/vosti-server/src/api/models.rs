@@ -29,10 +29,26 @@ pub struct ModelCard {
     pub max_model_len: usize,
     /// What fixes the bits of every answer.
     pub system_fingerprint: String,
+    /// What a request gets that does not say how it is sampled.
+    pub default_sampling_params: DefaultSampling,
+}
+
+/// The model's own defaults, or OpenAI's.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct DefaultSampling {
+    pub temperature: f32,
+    pub top_p: f32,
+    /// 0: all.
+    pub top_k: u32,
+    pub min_p: f32,
+    pub repetition_penalty: f32,
+    /// Who says so: `generation_config.json`, the GGUF file, or null, OpenAI.
+    pub source: Option<&'static str>,
 }
 
 fn card(app: &App, name: &str) -> Result<ModelCard, ApiError> {
     let service = app.service()?;
+    let defaults = &service.defaults;
     Ok(ModelCard {
         id: name.to_string(),
         object: "model",
@@ -40,6 +56,14 @@ fn card(app: &App, name: &str) -> Result<ModelCard, ApiError> {
         owned_by: "vosti",
         max_model_len: service.identity.context,
         system_fingerprint: service.identity.fingerprint.clone(),
+        default_sampling_params: DefaultSampling {
+            temperature: defaults.temperature,
+            top_p: defaults.top_p,
+            top_k: defaults.top_k,
+            min_p: defaults.min_p,
+            repetition_penalty: defaults.repetition_penalty,
+            source: defaults.source,
+        },
     })
 }
 

@@ -2,14 +2,15 @@
 
 use super::fields::{ResponseFormat, Shared, UNLIMITED};
 use super::logprobs::TOP_MAX;
+use super::turn::Shape;
 use super::usage::fresh;
-use super::{ApiError, chat};
+use super::{ApiError, conversation};
 use crate::app::App;
 use crate::grammar::Grammar;
-use crate::grammar::tools::Tools;
 use crate::receipt::Parameters;
 use crate::service::Service;
 use crate::submit::Job;
+use serde_json::Value;
 use std::sync::Arc;
 use vosti_engine::{Sampling, SamplingError, SamplingParams, Token};
 
@@ -33,8 +34,7 @@ pub struct Plan {
     /// The day that the chat template saw.
     pub date: Option<String>,
     pub model: String,
-    /// What the answer may call.
-    pub tools: Option<Tools>,
+    pub shape: Shape,
 }
 
 /// What the endpoint adds to the shared fields.
@@ -69,13 +69,46 @@ pub fn check_model(app: &App, name: Option<&str>) -> Result<(), ApiError> {
     }
 }
 
-/// The grammar that `response_format` asks for.
-pub fn grammar(format: Option<ResponseFormat>) -> Option<Grammar> {
-    match format? {
-        ResponseFormat::Text {} => None,
-        ResponseFormat::JsonObject {} => Some(Grammar::JsonObject),
-        ResponseFormat::JsonSchema { json_schema } => Some(Grammar::JsonSchema(json_schema.schema)),
+/// The grammar that a request asks for, in whichever of the ways.
+pub fn grammar(shared: &mut Shared) -> Result<Option<Grammar>, ApiError> {
+    let format = match shared.response_format.take() {
+        None | Some(ResponseFormat::Text {}) => None,
+        Some(ResponseFormat::JsonObject {}) => Some(Grammar::JsonObject),
+        Some(ResponseFormat::JsonSchema { json_schema }) => Some(Grammar::JsonSchema(json_schema.schema)),
+    };
+    let outputs = shared.structured_outputs.take().unwrap_or_default();
+    let mut asked: Vec<Grammar> = format.into_iter().collect();
+    for (name, schema) in [
+        ("structured_outputs", outputs.json),
+        ("guided_json", shared.guided_json.take()),
+        ("json_schema", shared.json_schema.take()),
+    ] {
+        asked.extend(schema.map(|schema| json_schema(name, schema)).transpose()?);
     }
+    asked.extend(outputs.json_object.unwrap_or(false).then_some(Grammar::JsonObject));
+    asked.extend(
+        [outputs.regex, shared.guided_regex.take(), shared.regex.take()].into_iter().flatten().map(Grammar::Regex),
+    );
+    asked.extend([outputs.choice, shared.guided_choice.take()].into_iter().flatten().map(Grammar::Choice));
+    asked.extend([outputs.grammar, shared.guided_grammar.take()].into_iter().flatten().map(Grammar::Lark));
+    match asked.len() {
+        0 | 1 => Ok(asked.pop()),
+        _ => {
+            let message =
+                "the answer is to keep to several things at once: ask for one schema, expression, choice or grammar";
+            Err(ApiError::field("structured_outputs", message))
+        }
+    }
+}
+
+/// A schema, as an object or as its text.
+fn json_schema(name: &str, schema: Value) -> Result<Grammar, ApiError> {
+    let schema = match schema {
+        Value::String(text) => serde_json::from_str(&text)
+            .map_err(|error| ApiError::field(name, format!("{name} is no JSON schema: {error}")))?,
+        schema => schema,
+    };
+    Ok(Grammar::JsonSchema(schema))
 }
 
 /// Checks everything and makes the job. May compile a grammar: not for a thread that others wait for.
@@ -112,7 +145,7 @@ pub fn plan(app: &App, service: &Service, shared: Shared, ask: Ask) -> Result<Pl
         parameters,
         date,
         model,
-        tools: None,
+        shape: Shape::default(),
     })
 }
 
@@ -180,17 +213,18 @@ fn sampling(
     tokens_max: usize,
     seed: u64,
 ) -> Result<Sampling, ApiError> {
+    let defaults = &service.defaults;
     let ignore_eos = shared.ignore_eos.unwrap_or(false);
     let mut stop_tokens: Vec<Token> = if ignore_eos { Vec::new() } else { service.tokenizer().eos().collect() };
     stop_tokens.extend(tokens_of(service, "stop_token_ids", shared.stop_token_ids.unwrap_or_default())?);
     let compiled = grammar.map(|grammar| service.grammars.compile(grammar)).transpose();
-    let constraint = compiled.map_err(|error| chat::grammar_error(grammar, &error))?;
+    let constraint = compiled.map_err(|error| conversation::grammar_error(grammar, &error))?;
     let params = SamplingParams {
-        temperature: shared.temperature.unwrap_or(1.0),
-        top_k: top_k(shared.top_k)?,
-        top_p: shared.top_p.unwrap_or(1.0),
-        min_p: shared.min_p.unwrap_or(0.0),
-        repetition_penalty: shared.repetition_penalty.unwrap_or(1.0),
+        temperature: shared.temperature.unwrap_or(defaults.temperature),
+        top_k: shared.top_k.map_or(Ok(defaults.top_k), top_k)?,
+        top_p: shared.top_p.unwrap_or(defaults.top_p),
+        min_p: shared.min_p.unwrap_or(defaults.min_p),
+        repetition_penalty: shared.repetition_penalty.unwrap_or(defaults.repetition_penalty),
         presence_penalty: shared.presence_penalty.unwrap_or(0.0),
         frequency_penalty: shared.frequency_penalty.unwrap_or(0.0),
         logit_bias: biases(service, shared.logit_bias.unwrap_or_default())?,
@@ -198,6 +232,7 @@ fn sampling(
         stop_strings: stops(shared.stop.map(|stop| stop.into_list()).unwrap_or_default())?,
         text: Some(service.text.clone()),
         constraint,
+        tokens_min: tokens_min(shared.min_tokens, tokens_max)?,
         tokens_max,
         seed,
     };
@@ -212,9 +247,19 @@ fn sampling(
     })
 }
 
-fn top_k(top_k: Option<i64>) -> Result<u32, ApiError> {
+fn tokens_min(tokens: Option<usize>, tokens_max: usize) -> Result<usize, ApiError> {
+    match tokens.unwrap_or(0) {
+        tokens if tokens > tokens_max => {
+            let message = format!("min_tokens is {tokens} and the answer has at most {tokens_max} tokens");
+            Err(ApiError::field("min_tokens", message))
+        }
+        tokens => Ok(tokens),
+    }
+}
+
+fn top_k(top_k: i64) -> Result<u32, ApiError> {
     let wrong = |k: i64| ApiError::field("top_k", format!("top_k is {k}; it must be at least 1, or 0 or -1 for all"));
-    match top_k.unwrap_or(0) {
+    match top_k {
         -1 => Ok(0),
         k => u32::try_from(k).map_err(|_| wrong(k)),
     }

@@ -1,9 +1,10 @@
 //! `/tokenize` and `/detokenize`, as vLLM has them.
 
 use super::body::{Body, Payload};
+use super::chat::ChatRequest;
 use super::foreign::Place;
 use super::messages::{Message, Tool};
-use super::{ApiError, ErrorBody, chat};
+use super::{ApiError, ErrorBody, conversation};
 use crate::app::App;
 use axum::Json;
 use axum::extract::State;
@@ -72,27 +73,70 @@ pub async fn tokenize(
     State(app): State<Arc<App>>,
     Payload(request): Payload<TokenizeRequest>,
 ) -> Result<Json<TokenizeResponse>, ApiError> {
-    let _busy = app.arrive();
+    let arrival = app.arrive();
     let service = app.service()?;
     super::prepare::check_model(&app, request.model.as_deref())?;
-    let work = move || {
-        let (text, special) = match (request.prompt, request.messages) {
-            (Some(text), None) => (text, true),
-            (None, Some(messages)) => {
-                let messages = super::messages::list(messages)?;
-                let tools = super::messages::tools(request.tools, None, None)?;
-                let options = chat::options(request.add_generation_prompt, None, request.chat_template_kwargs)?;
-                (chat::render(&service, &messages, tools.as_ref(), options)?, false)
-            }
-            _ => return Err(ApiError::field("prompt", "give either prompt or messages")),
-        };
-        let special = request.add_special_tokens.unwrap_or(special);
-        let tokens = chat::encode(&service, &text, special, "prompt")?;
-        let name = |token: &u32| service.tokenizer().token_name(*token).unwrap_or_default();
-        let token_strs = request.return_token_strs.unwrap_or(false).then(|| tokens.iter().map(name).collect());
-        Ok(TokenizeResponse { count: tokens.len(), max_model_len: service.identity.context, tokens, token_strs })
+    let tokens = match (request.prompt, request.messages) {
+        (Some(text), None) => {
+            let (service, special) = (service.clone(), request.add_special_tokens.unwrap_or(true));
+            app.prepare(move || conversation::encode(&service, &text, special, "prompt")).await?
+        }
+        (None, Some(messages)) => {
+            let conversation = ChatRequest {
+                messages,
+                tools: request.tools,
+                add_generation_prompt: request.add_generation_prompt,
+                add_special_tokens: request.add_special_tokens,
+                chat_template_kwargs: request.chat_template_kwargs,
+                ..ChatRequest::default()
+            };
+            conversation::prompt(app.clone(), conversation).await?
+        }
+        _ => return Err(ApiError::field("prompt", "give either prompt or messages")),
     };
-    app.prepare(work).await.map(Json)
+    drop(arrival);
+    let name = |token: &u32| service.tokenizer().token_name(*token).unwrap_or_default();
+    let token_strs = request.return_token_strs.unwrap_or(false).then(|| tokens.iter().map(name).collect());
+    Ok(Json(TokenizeResponse { count: tokens.len(), max_model_len: service.identity.context, tokens, token_strs }))
+}
+
+/// What a client needs to tokenize and render as this server does.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct TokenizerInfo {
+    /// `TokenizersBackend`: what Hugging Face calls a `tokenizer.json`.
+    pub tokenizer_class: &'static str,
+    /// Begins a text, if the model has such a token.
+    pub bos_token: Option<String>,
+    /// Ends one.
+    pub eos_token: Option<String>,
+    /// The same as `eos_token`: answers are never padded.
+    pub pad_token: Option<String>,
+    /// The chat template's text; a base model has none.
+    pub chat_template: Option<String>,
+    /// Most tokens of prompt and answer together.
+    pub model_max_length: usize,
+    pub vocab_size: u32,
+}
+
+/// The tokenizer's special tokens and the chat template.
+#[utoipa::path(get, path = "/tokenizer_info", tag = "tokens", security(("key" = [])),
+    responses((status = 200, body = TokenizerInfo), (status = 503, body = ErrorBody)))]
+pub async fn info(State(app): State<Arc<App>>) -> Result<Json<TokenizerInfo>, ApiError> {
+    let service = app.service()?;
+    let (tokenizer, template) = (service.tokenizer(), service.language.chat().ok());
+    let name = |token: Option<u32>| token.and_then(|token| tokenizer.token_name(token));
+    // Several tokens may end an answer; the template knows which one the model was trained with.
+    let own = template.map(|template| template.special_tokens().1.to_string()).filter(|text| !text.is_empty());
+    let eos_token = own.or_else(|| name(tokenizer.eos().next()));
+    Ok(Json(TokenizerInfo {
+        tokenizer_class: "TokenizersBackend",
+        bos_token: name(tokenizer.bos()),
+        pad_token: eos_token.clone(),
+        eos_token,
+        chat_template: template.map(|template| template.source().to_string()),
+        model_max_length: service.identity.context,
+        vocab_size: service.identity.vocab,
+    }))
 }
 
 /// Tokens to text. Control tokens have none; what is no UTF-8 is replaced.

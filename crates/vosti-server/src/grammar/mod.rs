@@ -3,8 +3,11 @@
 //! llguidance says which tokens may come next; the sampler draws among them. What may come next must be a function of the
 //! grammar and of the tokens accepted so far, so each choice gets a parser of its own, cloned with its caches from one
 //! that has seen no token: llguidance's limits count what is not cached yet, and a parser that other requests had warmed
-//! would reach them elsewhere. No time limit exists in it. Read [`tools`] for how functions are shown and called.
+//! would reach them elsewhere. No time limit exists in it. Read [`tools`] for how functions are shown and called, [`thought`]
+//! for models that think first.
 
+pub mod harmony;
+pub mod thought;
 pub mod tools;
 
 use llguidance::api::TopLevelGrammar;
@@ -14,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
+use thought::Thinking;
 use vosti_engine::Token;
 use vosti_engine::sampler::Constraint;
 use vosti_engine::sampling::MakeConstraint;
@@ -29,6 +33,18 @@ pub enum Grammar {
     JsonSchema(Value),
     /// Text with calls of these functions, or such calls only.
     Tools(tools::Tools),
+    /// Text that this regular expression matches as a whole.
+    Regex(String),
+    /// One of these texts.
+    Choice(Vec<String>),
+    /// A grammar in Lark's notation, as llguidance has it.
+    Lark(String),
+    /// Thoughts, and then what the grammar says.
+    AfterThoughts {
+        /// How they begin.
+        thinking: Thinking,
+        grammar: Box<Grammar>,
+    },
 }
 
 /// Why there is no constraint.
@@ -126,21 +142,67 @@ impl Grammars {
 impl Grammar {
     /// As a grammar in llguidance's notation.
     fn write(&self) -> Result<String, GrammarError> {
+        self.write_within(false)
+    }
+
+    /// The same; `thoughts` may come before it, and no text is to be taken for them.
+    fn write_within(&self, thoughts: bool) -> Result<String, GrammarError> {
         match self {
             Self::JsonObject => Ok(format!("start: {}", json_rule(&json!({ "type": "object" })))),
             Self::JsonSchema(schema) if schema.is_object() => Ok(format!("start: {}", json_rule(schema))),
             Self::JsonSchema(_) => Err(GrammarError::Refused { what: self.what(), why: "it is no object".into() }),
-            Self::Tools(tools) => Ok(tools.grammar()),
+            Self::Tools(tools) => Ok(tools.grammar(thoughts)),
+            Self::Regex(pattern) => Ok(format!("start: /{}/", slashed(pattern))),
+            Self::Choice(texts) if texts.is_empty() => {
+                Err(GrammarError::Refused { what: self.what(), why: "it is empty".into() })
+            }
+            Self::Choice(texts) => {
+                let texts: Vec<String> = texts.iter().map(|text| Value::from(text.as_str()).to_string()).collect();
+                Ok(format!("start: {}", texts.join(" | ")))
+            }
+            Self::Lark(grammar) => Ok(grammar.clone()),
+            // The forms of tools know where Harmony's thoughts are.
+            Self::AfterThoughts { thinking: Thinking::Harmony, grammar } if matches!(**grammar, Self::Tools(_)) => {
+                grammar.write_within(true)
+            }
+            Self::AfterThoughts { thinking, grammar } => Ok(thinking.before(&grammar.write_within(true)?)),
         }
     }
 
     /// The API's name of what is compiled, for messages.
-    fn what(&self) -> &'static str {
+    pub(crate) fn what(&self) -> &'static str {
         match self {
             Self::JsonObject | Self::JsonSchema(_) => "response_format.json_schema.schema",
             Self::Tools(_) => "tools",
+            Self::Regex(_) => "structured_outputs.regex",
+            Self::Choice(_) => "structured_outputs.choice",
+            Self::Lark(_) => "structured_outputs.grammar",
+            Self::AfterThoughts { grammar, .. } => grammar.what(),
         }
     }
+
+    /// The same for an answer that may begin with thoughts.
+    pub fn after(self, thinking: Option<Thinking>) -> Self {
+        match thinking {
+            None => self,
+            Some(thinking) => Self::AfterThoughts { thinking, grammar: Box::new(self) },
+        }
+    }
+}
+
+/// A regular expression as it stands between slashes on one line.
+fn slashed(pattern: &str) -> String {
+    let (mut out, mut escaped) = (String::new(), false);
+    for letter in pattern.chars() {
+        match letter {
+            '/' if !escaped => out.push_str("\\/"),
+            '\n' if escaped => out.push('n'),
+            '\n' => out.push_str("\\n"),
+            letter => out.push(letter),
+        }
+        escaped = letter == '\\' && !escaped;
+    }
+    out
 }
 
 /// A schema inside a grammar. JSON comes on one line with a space after `,` and `:`, as Python writes it: a small model

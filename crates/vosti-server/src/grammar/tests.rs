@@ -105,11 +105,11 @@ fn tools(choice: Choice, parallel: bool) -> Grammar {
 fn calls(grammar: &Grammar, text: &str) -> Vec<(String, Value)> {
     let Grammar::Tools(tools) = grammar else { panic!("no tools") };
     let mut calls: Vec<(String, String)> = Vec::new();
-    for piece in Reader::new(tools).push(text) {
+    for piece in Reader::new(tools).expect("a row").push(text) {
         match piece {
             Piece::Call { name } => calls.push((name, String::new())),
             Piece::Arguments(json) => calls.last_mut().expect("a call has begun").1 += &json,
-            Piece::Text(text) => panic!("no call: {text}"),
+            Piece::Text(text) | Piece::Thought(text) => panic!("no call: {text}"),
         }
     }
     calls.into_iter().map(|(name, json)| (name, serde_json::from_str(&json).expect("JSON"))).collect()
@@ -235,4 +235,62 @@ fn the_cache_is_bounded_and_keeps_what_is_used() {
     }
     let key = blake3::hash(numbered(0).write().expect("a grammar").as_bytes());
     assert!(grammars.cached(&key).is_some());
+}
+
+#[test]
+fn a_regular_expression_a_choice_and_a_grammar_are_kept_to() {
+    let regex = Grammar::Regex("[a-c]{2}/\\d+\\/x".into());
+    let choice = Grammar::Choice(vec!["yes\n".into(), "\"no\"".into()]);
+    let lark = Grammar::Lark("start: \"a\" b+\nb: /[xy]/ \".\"".into());
+    for (grammar, good, bad) in [
+        (&regex, &["ab/1/x", "cc/007/x"][..], &["ab/1", "ab1/x", "dd/1/x", ""][..]),
+        (&choice, &["yes\n", "\"no\""], &["yes", "no", ""]),
+        (&lark, &["ax.", "ax.y."], &["a", "ax", "b"]),
+    ] {
+        assert!(good.iter().all(|text| allows(grammar, text)), "{grammar:?}");
+        assert!(!bad.iter().any(|text| allows(grammar, text)), "{grammar:?}");
+        assert!(good.iter().all(|text| allows(&grammar.clone().after(Some(Thinking::May)), text)), "{grammar:?}");
+        for (thinking, before) in [(Thinking::May, "<think>hm</think>\n\n"), (Thinking::Begun, "\nh<m </think>")] {
+            let thoughtful = grammar.clone().after(Some(thinking));
+            assert!(good.iter().all(|text| allows(&thoughtful, &format!("{before}{text}"))), "{thoughtful:?}");
+            assert!(!bad.iter().any(|text| allows(&thoughtful, &format!("{before}{text}"))), "{thoughtful:?}");
+        }
+    }
+    for wrong in [Grammar::Regex("(".into()), Grammar::Choice(vec![]), Grammar::Lark("start: nothing".into())] {
+        let error = grammars().compile(&wrong).err().expect("refused").to_string();
+        assert!(error.starts_with("structured_outputs."), "{error}");
+    }
+}
+
+#[test]
+fn calls_may_come_after_thoughts() {
+    let call = "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>";
+    let grammar = tools(Choice::Auto, true).after(Some(Thinking::May));
+    for good in ["Hi.".to_string(), call.into(), format!("<think>a <tool_call> b</think>\n\nNow.{call}")] {
+        assert!(allows(&grammar, &good), "{good:?}");
+    }
+}
+
+#[test]
+fn harmonys_answers_are_held_in_their_channels() {
+    let named = |tools: Grammar| match tools {
+        Grammar::Tools(tools) => Grammar::Tools(tools.for_template("<|channel|><|message|>")),
+        grammar => grammar,
+    };
+    let auto = named(tools(Choice::Auto, true)).after(Some(Thinking::Harmony));
+    let required = named(tools(Choice::Required, true)).after(Some(Thinking::Harmony));
+    let choice = Grammar::Choice(vec!["yes".into()]).after(Some(Thinking::Harmony));
+    let call = "<|channel|>commentary to=functions.now <|constrain|>json<|message|>{}";
+    let wrong = "<|channel|>commentary to=functions.then <|constrain|>json<|message|>{}";
+    let (yes, no) = ("<|channel|>final<|message|>yes", "<|channel|>final<|message|>no");
+    for thought in ["", "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant"] {
+        let good = [(&auto, call), (&auto, yes), (&auto, no), (&required, call), (&choice, yes)];
+        let bad = [(&auto, wrong), (&required, yes), (&choice, no), (&choice, call), (&auto, "yes")];
+        for (grammar, text) in good {
+            assert!(allows(grammar, &format!("{thought}{text}")), "{grammar:?} {thought}{text}");
+        }
+        for (grammar, text) in bad {
+            assert!(!allows(grammar, &format!("{thought}{text}")), "{grammar:?} {thought}{text}");
+        }
+    }
 }

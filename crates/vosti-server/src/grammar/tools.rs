@@ -8,7 +8,8 @@
 pub mod reader;
 pub mod shape;
 
-use super::json_rule;
+use super::thought::OPEN;
+use super::{harmony, json_rule};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use shape::Format;
@@ -108,26 +109,33 @@ impl Tools {
         &self.choice
     }
 
-    /// In llguidance's notation: calls, and under `Auto` text that does not hold the mark of a call, or text up to it.
-    pub(super) fn grammar(&self) -> String {
-        let shape = self.format.shape();
-        let callable = |function: &&Function| match &self.choice {
-            Choice::Named(name) => function.name == *name,
-            Choice::Auto | Choice::Required => true,
+    /// The functions that the choice leaves.
+    pub(super) fn callable(&self) -> impl Iterator<Item = &Function> {
+        let named = match &self.choice {
+            Choice::Named(name) => Some(name),
+            Choice::Auto | Choice::Required => None,
         };
-        let functions: Vec<&Function> = self.functions.iter().filter(callable).collect();
+        self.functions.iter().filter(move |function| named.is_none_or(|name| function.name == *name))
+    }
+
+    /// In llguidance's notation: calls, and under `Auto` text that does not hold the mark of a call, or text up to it. If
+    /// `thoughts` may come before, no text begins as they do: the lexer would not know which of the two it reads.
+    pub(super) fn grammar(&self, thoughts: bool) -> String {
+        let Some(shape) = self.format.shape() else { return harmony::of_tools(self) };
+        let functions: Vec<&Function> = self.callable().collect();
         let literal = |text: &str| if text.is_empty() { String::new() } else { Value::from(text).to_string() };
         let several = self.parallel && !matches!(self.choice, Choice::Named(_));
         let more = shape.next.filter(|_| several).map(|next| format!("({} function)*", literal(next)));
         let (mark, pattern) = (literal(shape.mark), escaped(shape.mark));
+        let any = if thoughts { format!("/(?s:.*)/ & ~/{}(?s:.*)/", escaped(OPEN)) } else { "/(?s:.*)/".into() };
         let mut rules = match self.choice {
             Choice::Auto if shape.anywhere => {
-                let text = format!("TEXT: /(?s:.*)/ & ~/(?s:.*){pattern}(?s:.*)/\n");
-                let before = format!("before[suffix={mark}]: /(?s:.*)/\n");
+                let text = format!("TEXT: {any} & ~/(?s:.*){pattern}(?s:.*)/\n");
+                let before = format!("before[suffix={mark}]: {any}\n");
                 format!("start: TEXT | before calls\n{text}{before}")
             }
             Choice::Auto => {
-                let text = format!("TEXT: /(?s:.*)/ & ~/{pattern}(?s:.*)/\n");
+                let text = format!("TEXT: {any} & ~/{pattern}(?s:.*)/\n");
                 format!("start: TEXT | {mark} calls\n{text}")
             }
             Choice::Required | Choice::Named(_) => format!("start: {mark} calls\n"),
@@ -163,7 +171,7 @@ impl Tools {
 
 impl Function {
     /// The schema of its arguments, which are an object if it does not say what they are.
-    fn arguments(&self) -> Value {
+    pub(super) fn arguments(&self) -> Value {
         let Some(mut schema) = self.parameters.clone() else {
             return json!({ "type": "object", "properties": {}, "additionalProperties": false });
         };
@@ -186,7 +194,7 @@ pub struct Rendering {
 /// Fits a conversation to a template: `messages` is the API's list, already checked; `template` the template's text.
 pub fn rendering(messages: &[Value], tools: Option<&Tools>, template: &str) -> Rendering {
     if Format::of_template(template).is_some() {
-        let messages = messages.iter().map(with_parsed_arguments).collect();
+        let messages = messages.iter().map(with_parsed_arguments).map(with_thoughts_twice).collect();
         return Rendering { messages, tools: tools.map(Tools::list) };
     }
     let mut plain: Vec<Value> = messages.iter().map(without_calls).collect();
@@ -211,6 +219,14 @@ fn with_parsed_arguments(message: &Value) -> Value {
         if let Some(parsed) = arguments.as_str().and_then(|text| serde_json::from_str(text).ok()) {
             *arguments = parsed;
         }
+    }
+    message
+}
+
+/// What the assistant thought is `reasoning_content` to most templates, and `thinking` to gpt-oss's.
+fn with_thoughts_twice(mut message: Value) -> Value {
+    if let Some(thought) = message.get("reasoning_content").cloned() {
+        message["thinking"] = thought;
     }
     message
 }

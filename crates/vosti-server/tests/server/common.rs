@@ -12,7 +12,7 @@ use tower::ServiceExt;
 use vosti_core::{Device, DeviceError, Program, StepPlan};
 use vosti_engine::symbolic::{SymbolicDevice, program};
 use vosti_engine::{Engine, EngineHandle, Policy, Status};
-use vosti_model::{ChatTemplate, ModelError, Tokenizer};
+use vosti_model::{ChatTemplate, ModelError, SamplingDefaults, Tokenizer};
 use vosti_server::app::{App, router};
 use vosti_server::cors::Origins;
 use vosti_server::{Identity, Language, Limits, ServerConfig, Service, UnknownFields};
@@ -79,7 +79,7 @@ pub fn tokenizer() -> Tokenizer {
     Tokenizer::from_json(json, &json!({"eos_token": "<|im_end|>"}), &[]).unwrap()
 }
 
-const TEMPLATE: &str = "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n\
+pub const TEMPLATE: &str = "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n\
     {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
 /// Steps only when it is let.
@@ -123,6 +123,9 @@ pub struct Options {
     pub chat: bool,
     pub unknown_fields: UnknownFields,
     pub cors_origins: Origins,
+    pub trust_chat_template: bool,
+    pub template: String,
+    pub defaults: SamplingDefaults,
 }
 
 impl Default for Options {
@@ -138,6 +141,9 @@ impl Default for Options {
             chat: true,
             unknown_fields: UnknownFields::Refuse,
             cors_origins: Origins::None,
+            trust_chat_template: false,
+            template: TEMPLATE.into(),
+            defaults: SamplingDefaults::default(),
         }
     }
 }
@@ -151,6 +157,7 @@ pub fn config(options: &Options) -> ServerConfig {
         log_prompts: options.log_prompts,
         unknown_fields: options.unknown_fields,
         cors_origins: options.cors_origins.clone(),
+        trust_chat_template: options.trust_chat_template,
         ..ServerConfig::default()
     }
 }
@@ -169,9 +176,9 @@ pub fn service(options: &Options) -> (Arc<Service>, EngineHandle, Option<Mutex<S
         running_max: options.policy.running_max,
     };
     let (engine, _thread) = EngineHandle::spawn(engine).unwrap();
-    let template = || ChatTemplate::new(TEMPLATE.into(), String::new(), "<|im_end|>".into()).unwrap();
+    let template = || ChatTemplate::new(options.template.clone(), String::new(), "<|im_end|>".into()).unwrap();
     let toy = Toy { tokenizer: tokenizer(), chat: options.chat.then(template) };
-    let service = Service::new(engine.clone(), Arc::new(toy), identity).unwrap();
+    let service = Service::new(engine.clone(), Arc::new(toy), identity, options.defaults.clone()).unwrap();
     (Arc::new(service), engine, options.gated.then_some(Mutex::new(open)))
 }
 

@@ -16,7 +16,7 @@ async fn every_path_of_the_document_is_served() {
     let server = toy();
     let document = server.send(get("/openapi.json")).await.json();
     let paths = document["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 11);
+    assert_eq!(paths.len(), 15);
     for path in paths.keys() {
         let answer = server.send(get(&path.replace("{name}", "toy"))).await;
         assert_ne!(answer.status, 404, "{path}");
@@ -27,7 +27,16 @@ async fn every_path_of_the_document_is_served() {
 fn the_document_refuses_what_the_server_refuses() {
     let document = serde_json::to_value(vosti_server::openapi::document()).unwrap();
     let schemas = &document["components"]["schemas"];
-    for name in ["ChatRequest", "CompletionRequest", "Message", "TokenizeRequest", "DetokenizeRequest"] {
+    for name in [
+        "ChatRequest",
+        "CompletionRequest",
+        "Message",
+        "TokenizeRequest",
+        "DetokenizeRequest",
+        "ResponsesRequest",
+        "MessagesRequest",
+        "CountRequest",
+    ] {
         assert_eq!(schemas[name]["additionalProperties"], Value::Bool(false), "{name}");
     }
     let temperature = &schemas["ChatRequest"]["properties"]["temperature"];

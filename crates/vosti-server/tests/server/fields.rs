@@ -8,9 +8,10 @@ use vosti_server::api::foreign::{Engine, FIELDS, Foreign, Place, Taken};
 const CHAT: &str = "/v1/chat/completions";
 const TEXT: &str = "/v1/completions";
 
-/// Names in the request classes of the engines, as published: `openai` 2.54.0 (`completion_create_params.py`), vLLM
+/// Names in the request classes of the engines, as published: `openai` 2.54.0 (`completion_create_params.py`,
+/// `response_create_params.py`), `anthropic` 2.12.0 (`message_create_params.py`), vLLM
 /// `002032ee` (`chat_completion/protocol.py`, `completion/protocol.py`), SGLang `004c82e0` (`openai/protocol.py`).
-const PUBLISHED: [(Engine, &str, &str); 6] = [
+const PUBLISHED: [(Engine, &str, &str); 9] = [
     (
         Engine::OpenAi,
         "ChatRequest",
@@ -25,6 +26,25 @@ const PUBLISHED: [(Engine, &str, &str); 6] = [
         "CompletionRequest",
         "best_of echo frequency_penalty logit_bias logprobs max_tokens model n presence_penalty prompt seed stop stream \
          stream_options suffix temperature top_p user",
+    ),
+    (
+        Engine::OpenAi,
+        "ResponsesRequest",
+        "background context_management conversation include input instructions max_output_tokens max_tool_calls metadata \
+         model moderation parallel_tool_calls previous_response_id prompt prompt_cache_key prompt_cache_options \
+         prompt_cache_retention reasoning safety_identifier service_tier store stream stream_options temperature text \
+         tool_choice tools top_logprobs top_p truncation user",
+    ),
+    (
+        Engine::Anthropic,
+        "MessagesRequest",
+        "max_tokens messages model cache_control container diagnostics inference_geo metadata output_config service_tier \
+         speed stop_sequences stream system temperature thinking tool_choice tools top_k top_p user_profile_id workspace_id",
+    ),
+    (
+        Engine::Anthropic,
+        "CountRequest",
+        "messages model cache_control output_config speed system thinking tool_choice tools user_profile_id workspace_id",
     ),
     (
         Engine::Vllm,
@@ -82,10 +102,15 @@ const PUBLISHED: [(Engine, &str, &str); 6] = [
 fn every_field_of_every_engine_is_in_a_type_or_in_the_table() {
     let document = serde_json::to_value(vosti_server::openapi::document()).unwrap();
     for (engine, request, names) in PUBLISHED {
-        let own = if request == "ChatRequest" { Place::Chat } else { Place::Text };
+        let places: &[Place] = match request {
+            "ChatRequest" => &[Place::Completion, Place::Chat],
+            "CompletionRequest" => &[Place::Completion, Place::Text],
+            "ResponsesRequest" => &[Place::Responses],
+            _ => &[Place::Messages],
+        };
         for name in names.split_whitespace() {
             let typed = document["components"]["schemas"][request]["properties"].get(name).is_some();
-            let row = FIELDS.iter().find(|row| row.name == name && [Place::Completion, own].contains(&row.place));
+            let row = FIELDS.iter().find(|row| row.name == name && places.contains(&row.place));
             assert!(typed != row.is_some(), "{request} of {engine:?}: {name} is once in a type or in the table");
             assert!(row.is_none_or(|row| row.engines.contains(&engine)), "{engine:?} has {name} too");
         }
@@ -96,6 +121,7 @@ fn every_field_of_every_engine_is_in_a_type_or_in_the_table() {
 fn asking(row: &Foreign, value: Value) -> (&'static str, Value) {
     let tool = json!({"type": "function", "function": {"name": "f"}});
     let call = json!({"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}});
+    let said = json!({"role": "user", "content": [{"type": "text", "text": "x"}]});
     let mut body = match row.place {
         Place::Text => completion("x"),
         Place::StreamOptions => with(chat("x"), json!({"stream": true, "stream_options": {}})),
@@ -103,19 +129,40 @@ fn asking(row: &Foreign, value: Value) -> (&'static str, Value) {
             chat("x"),
             json!({"messages": [{"role": "assistant", "content": [{"type": "text", "text": "x"}], "tool_calls": [call]}]}),
         ),
+        Place::StructuredOutputs => with(chat("x"), json!({"structured_outputs": {}})),
         Place::Tool | Place::Function => with(chat("x"), json!({"tools": [tool]})),
         Place::Completion | Place::Chat => chat("x"),
+        Place::Responses | Place::ResponsesItem | Place::ResponsesText | Place::ResponsesTool => {
+            json!({"input": [{"role": "user", "content": "x"}], "text": {}, "tools": [{"type": "function", "name": "f"}]})
+        }
+        Place::MessagesText => {
+            let result = json!({"type": "tool_result", "tool_use_id": "c", "content": [{"type": "text", "text": "x"}]});
+            json!({"messages": [{"role": "user", "content": [result]}]})
+        }
+        Place::Messages | Place::MessagesSystem | Place::MessagesBlock | Place::MessagesTool => {
+            json!({"messages": [said], "system": [{"type": "text", "text": "x"}],
+                "tools": [{"name": "f", "input_schema": {"type": "object"}}]})
+        }
+    };
+    let path = match row.place {
+        Place::Text => TEXT,
+        Place::Responses | Place::ResponsesItem | Place::ResponsesText | Place::ResponsesTool => "/v1/responses",
+        Place::Messages | Place::MessagesText | Place::MessagesSystem | Place::MessagesBlock | Place::MessagesTool => {
+            "/v1/messages"
+        }
+        _ => CHAT,
     };
     let pointer: String =
         row.place.path().iter().map(|step| if *step == "*" { "/0".into() } else { format!("/{step}") }).collect();
     let holder = body.pointer_mut(&pointer).unwrap().as_object_mut().unwrap();
     holder.insert(row.name.into(), value);
-    (if row.place == Place::Text { TEXT } else { CHAT }, body)
+    (path, body)
 }
 
 async fn asks(server: &Toyserver, row: &Foreign, value: Value) -> (u16, String, String) {
     let (path, body) = asking(row, value);
-    let answer = server.post(path, with(body, json!({"max_tokens": 1}))).await;
+    let limit = if path == "/v1/responses" { "max_output_tokens" } else { "max_tokens" };
+    let answer = server.post(path, with(body, json!({limit: 1}))).await;
     if answer.status == 200 { (200, String::new(), String::new()) } else { answer.error() }
 }
 

@@ -113,6 +113,22 @@ fn name() -> impl Strategy<Value = String> {
         "strict",
         "minimum",
         "maxLength",
+        "input",
+        "instructions",
+        "max_output_tokens",
+        "system",
+        "thinking",
+        "call_id",
+        "output",
+        "tool_use_id",
+        "input_schema",
+        "stop_sequences",
+        "min_tokens",
+        "structured_outputs",
+        "guided_regex",
+        "guided_choice",
+        "guided_grammar",
+        "continue_final_message",
     ];
     prop_oneof![9 => prop::sample::select(known.to_vec()).prop_map(String::from), 1 => ".{0,6}"]
 }
@@ -126,6 +142,9 @@ fn nearly() -> impl Strategy<Value = Value> {
         Just(json!({"messages": [{"role": "user", "content": "hi"}], "max_tokens": 3,
             "tools": [{"type": "function", "function": {"name": "f"}}]})),
         Just(json!({"tokens": [1, 2]})),
+        Just(json!({"input": "hi", "max_output_tokens": 3})),
+        Just(json!({"messages": [{"role": "user", "content": [{"type": "text", "text": "hi"}]}], "max_tokens": 3,
+            "system": "s"})),
     ];
     (base, prop::collection::vec((name(), value()), 0..3)).prop_map(|(mut base, more)| {
         base.as_object_mut().unwrap().extend(more);
@@ -164,11 +183,19 @@ fn no_body_ends_in_a_server_error() {
     runtime.block_on(async {
         let limits = Limits { answers_max: 10_000, ..Limits::default() };
         let server = serve(&Options { limits, ..Options::default() });
-        let paths = ["/v1/chat/completions", "/v1/completions", "/tokenize", "/detokenize"];
+        let paths = [
+            "/v1/chat/completions",
+            "/v1/completions",
+            "/tokenize",
+            "/detokenize",
+            "/v1/responses",
+            "/v1/messages",
+            "/v1/messages/count_tokens",
+        ];
         let (mut taken, mut refused) = (0, 0);
         while refused < REFUSED {
             let body = strategy.new_tree(&mut runner).unwrap().current();
-            let path = if body.starts_with(b"{\"prompt\"") { paths[1] } else { paths[(taken + refused) % 4] };
+            let path = if body.starts_with(b"{\"prompt\"") { paths[1] } else { paths[(taken + refused) % paths.len()] };
             let request = Request::post(path).header("content-type", "application/json");
             let request = request.body(Body::from(body.clone())).unwrap();
             let answer = server.router.clone().oneshot(request).await.unwrap();

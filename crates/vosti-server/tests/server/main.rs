@@ -2,9 +2,11 @@
 
 mod answers;
 mod common;
+mod conversations;
 mod documents;
 mod fields;
 mod hostile;
 mod load;
+mod other_apis;
 mod refusals;
 mod sockets;

@@ -18,8 +18,7 @@ async fn a_field_that_is_not_there_is_refused_by_name() {
             ("best_of", json!(2)),
             ("temperatur", json!(1)),
             ("use_beam_search", json!(true)),
-            ("min_tokens", json!(3)),
-            ("guided_json", json!({})),
+            ("ebnf", json!("root ::= x")),
         ] {
             let (status, param, message) = server.post(path, with(base.clone(), json!({field: value}))).await.error();
             assert_eq!((status, param.as_str()), (400, field), "{message}");

@@ -2,7 +2,8 @@
 
 mod serve;
 
-use super::values::{at_least_one, bias, date, size, threads, whole};
+pub use super::values::Device;
+use super::values::{Weights, at_least_one, bias, date, size, threads, whole};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use vosti::catalogue;
@@ -55,14 +56,6 @@ pub enum Command {
     Laws(Laws),
 }
 
-/// A kind of device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Device {
-    Cpu,
-    /// The first NVIDIA GPU
-    Cuda,
-}
-
 /// What it runs on, and how long a sequence may get there.
 #[derive(Args, Clone)]
 pub struct Hardware {
@@ -81,6 +74,11 @@ pub struct Hardware {
     /// Longest sequence, prompt and answer, at most the model's own; part of the fingerprint [default: the model's own]
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(16..))]
     pub context: Option<u32>,
+
+    /// How a processor keeps weights: small, or in BF16, which is larger and gives the same bits [default: small where at most
+    /// four answers run at once]
+    #[arg(long, value_enum, value_name = "FORM")]
+    pub weights: Option<Weights>,
 }
 
 /// Which model, on how much of the machine.
@@ -106,6 +104,34 @@ pub struct Engine {
     pub speculate: bool,
 }
 
+/// Whose sampling defaults are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum GenerationConfig {
+    /// The model's: generation_config.json of its folder, or what its GGUF file says
+    Auto,
+    /// OpenAI's: temperature 1 and every token
+    #[value(alias = "vllm")]
+    None,
+}
+
+/// What is sampled by if nobody says otherwise.
+#[derive(Args, Clone)]
+pub struct Defaults {
+    /// Whose sampling defaults to take
+    #[arg(long, value_enum, default_value = "auto")]
+    pub generation_config: GenerationConfig,
+}
+
+impl Defaults {
+    /// Those of a model, or OpenAI's.
+    pub fn of(&self, text: &vosti_model::Text) -> vosti_model::SamplingDefaults {
+        match self.generation_config {
+            GenerationConfig::Auto => text.sampling.clone(),
+            GenerationConfig::None => vosti_model::SamplingDefaults::default(),
+        }
+    }
+}
+
 /// How the next token is chosen.
 #[derive(Args, Clone)]
 pub struct Sampling {
@@ -120,25 +146,28 @@ pub struct Sampling {
     #[arg(short, long, value_parser = whole::<u64>, allow_negative_numbers = true)]
     pub seed: Option<u64>,
 
-    /// 0 always takes the most likely token; higher is more varied
-    #[arg(long, default_value_t = 0.7, allow_negative_numbers = true)]
-    pub temperature: f32,
+    #[command(flatten)]
+    pub defaults: Defaults,
 
-    /// Keep only the K most likely tokens; 0 keeps all
-    #[arg(long, default_value_t = 0, value_name = "K", value_parser = whole::<u32>, allow_negative_numbers = true)]
-    pub top_k: u32,
+    /// 0 always takes the most likely token; higher is more varied [default: the model's, else 1]
+    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    pub temperature: Option<f32>,
 
-    /// Keep the most likely tokens that together have this probability
-    #[arg(long, default_value_t = 0.95, value_name = "P", allow_negative_numbers = true)]
-    pub top_p: f32,
+    /// Keep only the K most likely tokens; 0 keeps all [default: the model's, else 0]
+    #[arg(long, value_name = "K", value_parser = whole::<u32>, allow_negative_numbers = true)]
+    pub top_k: Option<u32>,
 
-    /// Drop tokens less likely than this times the most likely one
-    #[arg(long, default_value_t = 0.0, value_name = "P", allow_negative_numbers = true)]
-    pub min_p: f32,
+    /// Keep the most likely tokens that together have this probability [default: the model's, else 1]
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    pub top_p: Option<f32>,
 
-    /// Above 1, tokens already in the prompt or answer become less likely
-    #[arg(long, default_value_t = 1.0, value_name = "X", allow_negative_numbers = true)]
-    pub repetition_penalty: f32,
+    /// Drop tokens less likely than this times the most likely one [default: the model's, else 0]
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    pub min_p: Option<f32>,
+
+    /// Above 1, tokens already in the prompt or answer become less likely [default: the model's, else 1]
+    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    pub repetition_penalty: Option<f32>,
 
     /// Subtracted from tokens already in the answer
     #[arg(long, default_value_t = 0.0, value_name = "X", allow_negative_numbers = true)]
@@ -356,7 +385,7 @@ pub struct Bench {
     #[arg(short = 'n', long, default_value_t = 64, value_name = "TOKENS", value_parser = whole::<usize>, allow_negative_numbers = true)]
     pub decode: usize,
 
-    /// Sequences that decode together; with 5 or more of any, a processor keeps all weights as `serve` does, in BF16
+    /// Sequences that decode together
     #[arg(short, long, value_delimiter = ',', default_value = "1,4,8", value_name = "N,...", value_parser = at_least_one)]
     pub batch: Vec<usize>,
 

@@ -14,7 +14,7 @@ use vosti_model::{ChatOptions, Date};
 
 pub fn run(arguments: &Chat) -> Result<Outcome> {
     let flags = &arguments.engine;
-    let deployment = open::load(&flags.model, &open::options(&flags.hardware))?;
+    let deployment = open::load(&flags.model, &open::options(&flags.hardware, false))?;
     let own = deployment.text()?;
     let template = own.chat()?; // a base model says so before anything is computed
     let context = deployment.program().context as usize;
@@ -23,7 +23,8 @@ pub fn run(arguments: &Chat) -> Result<Outcome> {
     let mut engine = open::engine_for_any(&deployment, flags, 1)?;
     open::banner(&deployment, &engine);
     eprintln!(
-        "seed         {seed}\n\nWrite a message and press Enter. Ctrl-C ends an answer, Ctrl-C at the prompt or Ctrl-D the conversation.\n"
+        "sampling     {}\nseed         {seed}\n\nWrite a message and press Enter. Ctrl-C ends an answer, Ctrl-C at the prompt or Ctrl-D the conversation.\n",
+        sampling::effective(&arguments.sampling, own)
     );
 
     let rendering = ChatOptions { date: arguments.date.unwrap_or(Date::DEFAULT), ..ChatOptions::default() };

@@ -6,7 +6,7 @@ use super::output::print;
 use super::stream::{stream, submit};
 use super::{Outcome, sampling};
 use anyhow::{Context, Result};
-use vosti::deployment::{DeployOptions, MANY_SEQUENCES};
+use vosti::deployment::MANY_SEQUENCES;
 use vosti::pool::Demand;
 use vosti_engine::Request;
 use vosti_model::{ChatOptions, Date, Text};
@@ -15,7 +15,7 @@ pub fn run(arguments: &Generate) -> Result<Outcome> {
     let text = text_or_stdin(&arguments.prompt)?;
     let flags = &arguments.engine;
     let many_sequences = arguments.choices as usize >= MANY_SEQUENCES;
-    let options = DeployOptions { many_sequences, ..open::options(&flags.hardware) };
+    let options = open::options(&flags.hardware, many_sequences);
     let deployment = open::load(&flags.model, &options)?;
     let own = deployment.text()?;
     let prompt = tokens(own, &text, arguments)?;
@@ -33,7 +33,7 @@ pub fn run(arguments: &Generate) -> Result<Outcome> {
     let submitted = submit(&mut engine, request, &arguments.sampling.stop)?;
     // Nothing can be refused any more.
     open::banner(&deployment, &engine);
-    eprintln!("seed         {seed}\n");
+    eprintln!("sampling     {}\nseed         {seed}\n", sampling::effective(&arguments.sampling, own));
     if !arguments.chat && arguments.choices == 1 {
         print(&text)?;
     }

@@ -12,7 +12,6 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use vosti::catalogue;
-use vosti::deployment::DeployOptions;
 use vosti_engine::handle::EngineThread;
 use vosti_engine::{EngineHandle, Policy};
 use vosti_server::cors::Origins;
@@ -36,7 +35,8 @@ pub fn run(arguments: &Serve) -> Result<Outcome> {
     eprintln!("listening    {scheme}://{address} (503 until the model is loaded)");
 
     let (service, engine, thread) = load(arguments)?;
-    eprintln!("serving      {name} at {scheme}://{address}/v1, temperature 1 unless asked otherwise, {}", access(keys));
+    eprintln!("sampling     {}, unless a request says otherwise", service.defaults);
+    eprintln!("serving      {name} at {scheme}://{address}/v1, {}", access(keys));
     handle.ready(service);
     let ended = runtime.block_on(async {
         let mut engine_ended = tokio::task::spawn_blocking(move || thread.join());
@@ -80,7 +80,7 @@ fn load(arguments: &Serve) -> Result<(Arc<Service>, EngineHandle, EngineThread)>
     // One core is for HTTP, tokenizing and grammars.
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     flags.hardware.threads.get_or_insert((cores - 1).max(1));
-    let options = DeployOptions { many_sequences: true, ..open::options(&flags.hardware) };
+    let options = open::options(&flags.hardware, true);
     let deployment = open::load(&flags.model, &options)?;
     let engine = open::engine_for_any(&deployment, &flags, Policy::default().running_max)?;
     open::banner(&deployment, &engine);
@@ -90,8 +90,9 @@ fn load(arguments: &Serve) -> Result<(Arc<Service>, EngineHandle, EngineThread)>
         context: deployment.program().context as usize,
         running_max: engine.policy().running_max,
     };
+    let text = deployment.text()?;
     let (engine, thread) = EngineHandle::spawn(engine)?;
-    let service = Service::new(engine.clone(), deployment.text()?.clone(), identity)?;
+    let service = Service::new(engine.clone(), text.clone(), identity, arguments.defaults.of(text))?;
     Ok((Arc::new(service), engine, thread))
 }
 
@@ -122,6 +123,7 @@ fn config(arguments: &Serve) -> Result<ServerConfig> {
             UnknownFields::Refuse => vosti_server::UnknownFields::Refuse,
             UnknownFields::Warn => vosti_server::UnknownFields::Warn,
         },
+        trust_chat_template: arguments.trust_request_chat_template,
         cors_origins: Origins::parse(&arguments.cors_origin).context("--cors-origin")?,
     })
 }

@@ -10,6 +10,8 @@ use super::{Choice, Tools};
 /// A part of an answer with tools.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
+    /// Of a model that thinks between its words; this reader knows none.
+    Thought(String),
     Text(String),
     /// A call begins; its arguments follow.
     Call {
@@ -44,14 +46,14 @@ enum State {
 }
 
 impl Reader {
-    /// Of an answer that `tools` describes.
-    pub fn new(tools: &Tools) -> Self {
-        let shape = tools.format.shape();
+    /// Of an answer that `tools` describes; none for Harmony, which has a reader of its own.
+    pub fn new(tools: &Tools) -> Option<Self> {
+        let shape = tools.format.shape()?;
         let state = match tools.choice {
             Choice::Auto => State::Text(String::new()),
             Choice::Required | Choice::Named(_) => State::Head(shape.mark.len() + shape.head.len()),
         };
-        Self { shape, state, calls: 0 }
+        Some(Self { shape, state, calls: 0 })
     }
 
     /// There are calls, and the last one came to its arguments' end.

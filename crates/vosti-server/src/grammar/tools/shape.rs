@@ -2,6 +2,7 @@
 //!
 //! Nothing here knows functions or schemas; a form that no row describes does not exist.
 
+use crate::grammar::harmony;
 use serde::{Deserialize, Serialize};
 
 /// The forms, by the models that are trained on them.
@@ -18,6 +19,8 @@ pub enum Format {
     MistralSpaced,
     /// Mistral Nemo and Small: `[TOOL_CALLS]`, a list of objects.
     MistralList,
+    /// gpt-oss: messages to functions (`harmony.rs`), which no row describes.
+    Harmony,
     /// Mistral from 2025 on: `[TOOL_CALLS]`, a name, `[ARGS]`, the arguments, for each call.
     MistralArgs,
 }
@@ -37,8 +40,6 @@ pub struct Shape {
 }
 
 impl Format {
-    pub const ALL: [Self; 5] = [Self::Hermes, Self::Llama, Self::MistralSpaced, Self::MistralList, Self::MistralArgs];
-
     /// The form that a chat template writes; none if it knows no tools.
     pub fn of_template(template: &str) -> Option<Self> {
         let has = |text: &str| template.contains(text);
@@ -50,43 +51,44 @@ impl Format {
                 (false, false) => Self::MistralList,
             });
         }
-        if has(Self::Hermes.shape().mark) {
+        if harmony::writes(template) {
+            return Some(Self::Harmony);
+        }
+        if has(HERMES.mark) {
             return Some(Self::Hermes);
         }
         (has("<|python_tag|>") && has("\"parameters\": ")).then_some(Self::Llama)
     }
 
-    pub fn shape(self) -> &'static Shape {
+    /// Its row; Harmony has none.
+    pub fn shape(self) -> Option<&'static Shape> {
         match self {
-            Self::Hermes => &Shape {
-                mark: "<tool_call>",
-                anywhere: true,
-                head: "\n{\"name\": \"",
-                middle: "\", \"arguments\": ",
-                next: Some("}\n</tool_call>\n<tool_call>\n{\"name\": \""),
-                tail: "}\n</tool_call>",
-            },
-            Self::Llama => &Shape {
-                mark: "{\"name\": \"",
-                anywhere: false,
-                head: "",
-                middle: "\", \"parameters\": ",
-                next: None,
-                tail: "}",
-            },
-            Self::MistralSpaced => &Shape { head: " [{\"name\": \"", ..MISTRAL_LIST },
-            Self::MistralList => &MISTRAL_LIST,
-            Self::MistralArgs => &Shape {
-                mark: "[TOOL_CALLS]",
-                anywhere: true,
-                head: "",
-                middle: "[ARGS]",
-                next: Some("[TOOL_CALLS]"),
-                tail: "",
-            },
+            Self::Hermes => Some(&HERMES),
+            Self::Llama => Some(&LLAMA),
+            Self::MistralSpaced => Some(&MISTRAL_SPACED),
+            Self::MistralList => Some(&MISTRAL_LIST),
+            Self::MistralArgs => Some(&MISTRAL_ARGS),
+            Self::Harmony => None,
         }
     }
 }
+
+const HERMES: Shape = Shape {
+    mark: "<tool_call>",
+    anywhere: true,
+    head: "\n{\"name\": \"",
+    middle: "\", \"arguments\": ",
+    next: Some("}\n</tool_call>\n<tool_call>\n{\"name\": \""),
+    tail: "}\n</tool_call>",
+};
+
+const LLAMA: Shape =
+    Shape { mark: "{\"name\": \"", anywhere: false, head: "", middle: "\", \"parameters\": ", next: None, tail: "}" };
+
+const MISTRAL_SPACED: Shape = Shape { head: " [{\"name\": \"", ..MISTRAL_LIST };
+
+const MISTRAL_ARGS: Shape =
+    Shape { mark: "[TOOL_CALLS]", anywhere: true, head: "", middle: "[ARGS]", next: Some("[TOOL_CALLS]"), tail: "" };
 
 const MISTRAL_LIST: Shape = Shape {
     mark: "[TOOL_CALLS]",

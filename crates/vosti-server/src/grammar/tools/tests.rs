@@ -29,11 +29,12 @@ struct Told {
 
 /// Reads parts of an answer, and puts together what comes out, as a client does.
 fn told<'a>(tools: &Tools, parts: impl IntoIterator<Item = &'a str>) -> (Told, bool) {
-    let (mut reader, mut told) = (Reader::new(tools), Told::default());
+    let (mut reader, mut told) = (Reader::new(tools).expect("a row"), Told::default());
     let mut pieces: Vec<Piece> = parts.into_iter().flat_map(|part| reader.push(part)).collect();
     pieces.extend(reader.finish());
     for piece in pieces {
         match piece {
+            Piece::Thought(_) => panic!("a thought"),
             Piece::Text(text) => told.text += &text,
             Piece::Call { name } => told.calls.push((name, String::new())),
             Piece::Arguments(json) => told.calls.last_mut().expect("a call has begun").1 += &json,
@@ -77,12 +78,15 @@ fn arguments() -> impl Strategy<Value = String> {
     prop::collection::btree_map("[a-z\"]{1,3}", value, 0..3).prop_map(|members| json!(members).to_string())
 }
 
+const FORMATS: [Format; 5] =
+    [Format::Hermes, Format::Llama, Format::MistralSpaced, Format::MistralList, Format::MistralArgs];
+
 fn answers() -> impl Strategy<Value = (Format, bool, Told)> {
     let text = prop_oneof![Just(String::new()), "[a-zé <\\n\\[{\"]{0,12}", "(<tool_cal|\\[TOOL_|\\{\"name| \n){0,2}"];
     let call = ("[a-z_-]{1,8}", arguments());
     let calls = prop::collection::vec(call, 0..4);
-    (prop::sample::select(Format::ALL.to_vec()), any::<bool>(), text, calls).prop_map(|(format, auto, text, calls)| {
-        let shape = format.shape();
+    (prop::sample::select(FORMATS.to_vec()), any::<bool>(), text, calls).prop_map(|(format, auto, text, calls)| {
+        let shape = format.shape().expect("a row");
         let (mut text, mut calls) = (text.replace(shape.mark, ""), calls);
         if !auto || (!shape.anywhere && !calls.is_empty()) {
             text.clear();
@@ -109,7 +113,7 @@ proptest! {
     ) {
         let choice = if auto { Choice::Auto } else { Choice::Required };
         let tools = Tools { format, ..Tools::new(vec![function("f")], choice, true).expect("tools") };
-        let shape = format.shape();
+        let shape = format.shape().expect("a row");
         let answer = written_as(shape, &whole);
         let letters: Vec<char> = answer.chars().collect();
         for cut in 0..=letters.len() {

@@ -1,6 +1,6 @@
 //! The flags of `vosti serve`.
 
-use super::Engine;
+use super::{Defaults, Engine};
 use crate::cli::values::{size, whole};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -81,6 +81,10 @@ pub struct Serve {
     #[arg(long, value_enum, default_value = "refuse")]
     pub unknown_fields: UnknownFields,
 
+    /// Take chat templates that requests bring: programs, which may take a core and memory until they are stopped
+    #[arg(long)]
+    pub trust_request_chat_template: bool,
+
     /// How the log is written, on standard error
     #[arg(long, value_enum, default_value = "text")]
     pub log_format: LogFormat,
@@ -89,6 +93,8 @@ pub struct Serve {
     #[arg(long)]
     pub log_prompts: bool,
 
+    #[command(flatten)]
+    pub defaults: Defaults,
     #[command(flatten)]
     pub engine: Engine,
 }

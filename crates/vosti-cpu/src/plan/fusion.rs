@@ -1,4 +1,4 @@
-//! Maps over the same rows that follow on one another, joined: the machine takes them a few rows at a time.
+//! Maps over the same rows that follow on one another, fused: the machine takes them a few rows at a time.
 //!
 //! A tile of 64 by 64 numbers is a third of a first-level cache, and a chain of maps over several such tiles reads each from
 //! the next level. In strips a chain stays in the nearest one. The order of work changes and no operation does: every
@@ -9,8 +9,8 @@ use std::collections::HashSet;
 
 use super::code::{Count, Instr, MapCode, Place};
 
-/// Joins chains; jumps go where they went. `most` is the largest number that an entry of the table of counts can have.
-pub fn join(code: Vec<Instr>, most: impl Fn(Count) -> usize) -> Vec<Instr> {
+/// Fuses chains; jumps go where they went. `most` is the largest number that an entry of the table of counts can have.
+pub fn fuse(code: Vec<Instr>, most: impl Fn(Count) -> usize) -> Vec<Instr> {
     let targets: HashSet<usize> = code.iter().filter_map(target).collect();
     let mut joined: Vec<Instr> = Vec::with_capacity(code.len());
     let mut moved = Vec::with_capacity(code.len() + 1);
@@ -24,7 +24,7 @@ pub fn join(code: Vec<Instr>, most: impl Fn(Count) -> usize) -> Vec<Instr> {
         {
             let mut chain = chain.to_vec();
             chain.push(*next);
-            *before = Instr::Strips(chain);
+            *before = Instr::FusedMaps(chain);
             moved.push(joined.len() - 1);
             continue;
         }
@@ -57,7 +57,7 @@ fn target(instr: &Instr) -> Option<usize> {
 fn chain(instr: &Instr) -> Option<&[MapCode]> {
     match instr {
         Instr::Map(map) => Some(std::slice::from_ref(map)),
-        Instr::Strips(chain) => Some(chain),
+        Instr::FusedMaps(chain) => Some(chain),
         _ => None,
     }
 }

@@ -5,15 +5,12 @@
 //! and four bits in place of the rest of its exponent: where that stands in the panel's table of 16, of which the first is
 //! zero's. A panel with more stays as it is. Which of the two a panel has changes no bit of a result.
 //!
-//! A weight is a list of where its panels begin, and these one behind the other, each at a multiple of 64 bytes.
 //! Elements are in the order of `RowPanels`; the 128 of a step along k (64 columns of two) are four registers of 32 words.
 //! Two registers are interleaved from 64 lower and 64 upper bytes, in groups of eight ([`place`]): a step has `[2][64]` lower
 //! bytes, `[64]` bytes of four bits for each of the two, and `[2]` words with a bit for each sign.
-//! Read next: [`crate::micro`].
+//! Read next: [`super`], [`crate::micro`].
 
-use crate::isa::Isa;
 use crate::layout::PANEL;
-use crate::micro;
 
 /// Bytes of a panel's table of exponents, 16, each without its last bit; aligned.
 pub const TABLE: usize = 64;
@@ -31,77 +28,6 @@ const WINDOW: u8 = 15;
 /// Bytes of a panel in code whose rows have this length, which is even.
 pub fn panel_bytes(row_len: usize) -> usize {
     (TABLE + row_len / 2 * STEP).next_multiple_of(BYTES)
-}
-
-/// Bytes that so many panels take at most.
-pub fn bytes_max(panels: usize, row_len: usize) -> usize {
-    list_bytes(panels) + panels * panel_bytes(row_len).max(2 * PANEL * row_len)
-}
-
-/// Bytes of the list of so many panels.
-fn list_bytes(panels: usize) -> usize {
-    (8 * panels).next_multiple_of(BYTES)
-}
-
-/// Where a panel begins: its table, or its elements if it has no code.
-#[derive(Clone, Copy)]
-pub struct Panel {
-    pub at: *const u8,
-    pub coded: bool,
-}
-
-/// The panel of a number.
-///
-/// # Safety
-/// `base` is a coded weight that has the panel.
-#[inline(always)]
-pub unsafe fn panel(base: *const u8, number: usize) -> Panel {
-    // SAFETY: the caller's; the list says where the panel is.
-    unsafe {
-        let entry = *base.cast::<u64>().add(number);
-        Panel { at: base.add((entry & !1) as usize), coded: entry & 1 == 0 }
-    }
-}
-
-/// A weight that is being put into code, panel by panel.
-pub struct Writer {
-    panels: usize,
-    done: usize,
-    used: usize,
-}
-
-impl Writer {
-    pub fn new(panels: usize) -> Self {
-        Self { panels, done: 0, used: list_bytes(panels) }
-    }
-
-    /// Adds a panel, in the order of `RowPanels`, to what `out` has so far.
-    pub fn add(&mut self, panel: &[u16], out: &mut [u8], encode: fn(&[u16], &mut [u8]) -> bool) {
-        assert!(self.done < self.panels);
-        let (raw, row_len) = (2 * panel.len(), panel.len() / PANEL);
-        let coded = encode(panel, &mut out[self.used..][..panel_bytes(row_len)]);
-        if !coded {
-            for (bytes, bits) in out[self.used..][..raw].chunks_exact_mut(2).zip(panel) {
-                bytes.copy_from_slice(&bits.to_le_bytes());
-            }
-        }
-        out[8 * self.done..][..8].copy_from_slice(&(self.used as u64 | u64::from(!coded)).to_ne_bytes());
-        self.used += if coded { panel_bytes(row_len) } else { raw };
-        self.done += 1;
-    }
-
-    /// Bytes that all panels took.
-    pub fn used(&self) -> usize {
-        self.used
-    }
-}
-
-/// Bits that an element of a BF16 weight takes, if it has a code and `isa` reads it.
-pub fn element_bits(isa: Isa) -> f64 {
-    match micro::kernels(isa).coded {
-        Some(_) => 8.0 * STEP as f64 / ELEMENTS as f64,
-        None => 16.0,
-    }
 }
 
 /// An exponent without its last bit.
@@ -132,30 +58,16 @@ pub fn write_table(below: u8, table: &mut [u8]) {
     }
 }
 
-/// The element of a flat index.
+/// The k-th element of a row of a panel.
 ///
 /// # Safety
-/// `base` is a coded weight with rows of this length that has the element.
+/// It is a panel in this form that has the element.
 #[inline(always)]
-pub unsafe fn element(base: *const u8, row_len: usize, index: usize) -> u16 {
-    // SAFETY: the caller's.
-    unsafe { element_of_row(base, index / row_len, index % row_len) }
-}
-
-/// The k-th element of a row.
-///
-/// # Safety
-/// As for [`element`].
-#[inline(always)]
-pub unsafe fn element_of_row(base: *const u8, row: usize, k: usize) -> u16 {
-    let i = row % PANEL * 2 + k % 2;
+pub unsafe fn element(panel: *const u8, row: usize, k: usize) -> u16 {
+    let i = row * 2 + k % 2;
     let (register, byte) = place(i);
     // SAFETY: the caller's promise; every part lies within its panel.
     unsafe {
-        let Panel { at: panel, coded } = panel(base, row / PANEL);
-        if !coded {
-            return *panel.cast::<u16>().add(k / 2 * ELEMENTS + i);
-        }
         let step = panel.add(TABLE + k / 2 * STEP);
         let lower = u16::from(*step.add(register * BYTES + byte));
         let code = *step.add(FOURS + byte) >> (4 * register) & 15;
@@ -168,6 +80,7 @@ pub unsafe fn element_of_row(base: *const u8, row: usize, k: usize) -> u16 {
 pub(crate) mod tests {
     use super::*;
     use crate::layout::Layout;
+    use crate::storage::{self, Form, Packed, Writer, bytes_max, panel};
     use rand_xoshiro::SplitMix64;
     use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 
@@ -202,31 +115,34 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn every_element_comes_back() {
+    fn every_element_comes_back_and_a_panel_with_more_exponents_stays() {
         for (rows, row_len) in [(64, 2), (130, 16), (1, 4), (64, 70)] {
             for (low, high) in [(100, 129), (1, 20), (1, 30), (226, 255), (128, 128)] {
                 let mut source = numbers(rows * row_len, low, high);
+                if rows > 2 * PANEL {
+                    // In the second of several panels one element too many.
+                    source[70 * row_len] = if low > 100 { 2 << 7 } else { 200 << 7 };
+                }
                 let order = Layout::RowPanels { row_len, pair: 2 };
                 let mut panels = vec![0; order.footprint(source.len())];
                 order.pack(0, &source, &mut panels);
-                // In the second of several panels one element too many: it stays as it is.
-                if rows > 2 * PANEL {
-                    source[70 * row_len] = if low > 100 { 2 << 7 } else { 200 << 7 };
-                    order.pack(0, &source, &mut panels);
-                }
                 let count = rows.div_ceil(PANEL);
-                let (mut writer, mut coded) = (Writer::new(count), vec![0u64; bytes_max(count, row_len) / 8]);
+                let (mut writer, mut stored) = (Writer::new(count), vec![0u64; bytes_max(count, row_len) / 8]);
                 // SAFETY: as many bytes.
-                let out = unsafe { std::slice::from_raw_parts_mut(coded.as_mut_ptr().cast::<u8>(), 8 * coded.len()) };
+                let out = unsafe { std::slice::from_raw_parts_mut(stored.as_mut_ptr().cast::<u8>(), 8 * stored.len()) };
                 for panel in panels.chunks(PANEL * row_len) {
-                    writer.add(panel, out, encode);
+                    let mut bytes = vec![0; panel_bytes(row_len)];
+                    let coded = encode(panel, &mut bytes);
+                    let packed = if coded { Packed { form: Form::Exponents, bytes } } else { storage::plain(panel) };
+                    writer.add(&packed, out);
                 }
+                let base = stored.as_ptr().cast();
                 // SAFETY: it has the panel.
-                let coded_panels = (0..count).filter(|number| unsafe { panel(coded.as_ptr().cast(), *number).coded });
-                assert_eq!(coded_panels.count(), if rows > 2 * PANEL { count - 1 } else { count });
+                let coded = (0..count).filter(|number| unsafe { panel(base, *number).form } == Form::Exponents);
+                assert_eq!(coded.count(), if rows > 2 * PANEL { count - 1 } else { count });
                 for (i, bits) in source.iter().enumerate() {
                     // SAFETY: it has the element.
-                    assert_eq!(unsafe { element(coded.as_ptr().cast(), row_len, i) }, *bits, "{rows}x{row_len} {i}");
+                    assert_eq!(unsafe { storage::element(base, row_len, i) }, *bits, "{rows}x{row_len} {i}");
                 }
             }
         }

@@ -16,25 +16,25 @@ struct Free {
 
 /// An allocator of scratch bytes for the time in which a plan is made.
 #[derive(Clone, Default, Debug)]
-pub struct Slots(Rc<RefCell<Free>>);
+pub struct ScratchAllocator(Rc<RefCell<Free>>);
 
 /// A place in use; dropping the last handle frees it.
 #[derive(Debug)]
-pub struct Slot {
+pub struct Allocation {
     pub at: u32,
     pub bytes: u32,
-    owner: Slots,
+    owner: ScratchAllocator,
 }
 
-impl Slots {
+impl ScratchAllocator {
     /// An allocator of places from an offset on.
     pub fn starting_at(offset: usize) -> Self {
-        let slots = Self::default();
-        slots.0.borrow_mut().end = offset as u32;
-        slots
+        let scratch = Self::default();
+        scratch.0.borrow_mut().end = offset as u32;
+        scratch
     }
 
-    pub fn take(&self, bytes: usize) -> Rc<Slot> {
+    pub fn take(&self, bytes: usize) -> Rc<Allocation> {
         let bytes = (bytes.max(1) as u32).next_multiple_of(ALIGN);
         let mut free = self.0.borrow_mut();
         let found = free.ranges.iter().position(|(_, size)| *size >= bytes);
@@ -55,7 +55,7 @@ impl Slots {
                 at
             }
         };
-        Rc::new(Slot { at, bytes, owner: self.clone() })
+        Rc::new(Allocation { at, bytes, owner: self.clone() })
     }
 
     /// The most bytes ever in use.
@@ -64,7 +64,7 @@ impl Slots {
     }
 }
 
-impl Drop for Slot {
+impl Drop for Allocation {
     fn drop(&mut self) {
         let mut free = self.owner.0.borrow_mut();
         let i = free.ranges.partition_point(|(at, _)| *at < self.at);
@@ -87,13 +87,13 @@ mod tests {
 
     #[test]
     fn freed_places_are_joined_and_used_again() {
-        let slots = Slots::default();
-        let (a, b, c) = (slots.take(64), slots.take(100), slots.take(64));
+        let scratch = ScratchAllocator::default();
+        let (a, b, c) = (scratch.take(64), scratch.take(100), scratch.take(64));
         assert_eq!((a.at, b.at, c.at), (0, 64, 192));
         drop(a);
         drop(b);
-        let d = slots.take(192);
+        let d = scratch.take(192);
         assert_eq!(d.at, 0);
-        assert_eq!(slots.peak(), 256);
+        assert_eq!(scratch.peak(), 256);
     }
 }

@@ -1,0 +1,112 @@
+//! An answer as a list of blocks, each of which begins, grows and ends: what OpenAI's Responses and Anthropic's Messages show.
+//!
+//! One block is open at most, and only the last one is. Nothing here knows how an API writes a block.
+
+use super::turn::Part;
+
+/// Text or thoughts that came together, or one call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Block {
+    Thought(String),
+    Text(String),
+    Call { id: String, name: String, arguments: String },
+}
+
+/// What happens to a block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    Begin,
+    More(String),
+    End,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Blocks {
+    pub all: Vec<Block>,
+    open: bool,
+}
+
+impl Blocks {
+    /// Takes parts of the answer, and says what happens to which block.
+    pub fn take(&mut self, parts: Vec<Part>) -> Vec<(usize, Change)> {
+        let mut changes = Vec::new();
+        for part in parts {
+            let (kind, more) = match part {
+                Part::Thought(text) => (Some(Block::Thought(String::new())), text),
+                Part::Text(text) => (Some(Block::Text(String::new())), text),
+                Part::Call { id, name } => {
+                    self.begin(Block::Call { id, name, arguments: String::new() }, &mut changes);
+                    continue;
+                }
+                Part::Arguments(json) => (None, json),
+            };
+            if let Some(kind) = kind
+                && !(self.open && self.all.last().is_some_and(|last| same_kind(last, &kind)))
+            {
+                self.begin(kind, &mut changes);
+            }
+            let Some(Block::Thought(all) | Block::Text(all) | Block::Call { arguments: all, .. }) = self.all.last_mut()
+            else {
+                continue;
+            };
+            all.push_str(&more);
+            changes.push((self.all.len() - 1, Change::More(more)));
+        }
+        changes
+    }
+
+    /// The end of the answer.
+    pub fn finish(&mut self) -> Vec<(usize, Change)> {
+        match std::mem::take(&mut self.open) {
+            true => vec![(self.all.len() - 1, Change::End)],
+            false => Vec::new(),
+        }
+    }
+
+    fn begin(&mut self, block: Block, changes: &mut Vec<(usize, Change)>) {
+        changes.extend(self.finish());
+        self.all.push(block);
+        self.open = true;
+        changes.push((self.all.len() - 1, Change::Begin));
+    }
+}
+
+fn same_kind(one: &Block, other: &Block) -> bool {
+    matches!((one, other), (Block::Thought(_), Block::Thought(_)) | (Block::Text(_), Block::Text(_)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_begin_grow_and_end_one_after_the_other() {
+        let mut blocks = Blocks::default();
+        let call = |id: &str| Part::Call { id: id.into(), name: "f".into() };
+        let mut changes =
+            blocks.take(vec![Part::Thought("a".into()), Part::Thought("b".into()), Part::Text("c".into())]);
+        changes.extend(blocks.take(vec![Part::Text("d".into()), call("1"), Part::Arguments("{}".into()), call("2")]));
+        changes.extend(blocks.finish());
+        let more = |text: &str| Change::More(text.into());
+        use Change::{Begin, End};
+        let wanted = [
+            (0, Begin),
+            (0, more("a")),
+            (0, more("b")),
+            (0, End),
+            (1, Begin),
+            (1, more("c")),
+            (1, more("d")),
+            (1, End),
+            (2, Begin),
+            (2, more("{}")),
+            (2, End),
+            (3, Begin),
+            (3, End),
+        ];
+        assert_eq!(changes, wanted);
+        assert_eq!(blocks.all[..2], [Block::Thought("ab".into()), Block::Text("cd".into())]);
+        assert_eq!(blocks.finish(), []);
+    }
+}

@@ -1,0 +1,234 @@
+//! From a conversation to a request that runs: every API that has conversations comes through here.
+//!
+//! Templates, tools, thoughts and grammars meet here; how an API shows the answer is not known.
+
+use super::ApiError;
+use super::chat::{ChatRequest, wants_stream};
+use super::fields::Shared;
+use super::messages;
+use super::prepare::{self, Ask, Plan};
+use super::turn::Shape;
+use crate::answer::Answers;
+use crate::app::App;
+use crate::flow::Flow;
+use crate::grammar::thought::Thinking;
+use crate::grammar::tools::{Tools, rendering};
+use crate::grammar::{Grammar, GrammarError};
+use crate::service::Service;
+use crate::submit;
+use serde_json::{Map, Value};
+use std::borrow::Cow;
+use std::sync::Arc;
+use vosti_engine::Token;
+use vosti_model::{ChatOptions, ChatTemplate, Date};
+
+/// A request in the engine, and how its answer is wanted.
+pub struct Begun {
+    pub service: Arc<Service>,
+    pub plan: Plan,
+    pub flow: Flow,
+    pub stream: bool,
+    pub include_usage: bool,
+}
+
+/// Checks a conversation and hands it to the engine.
+pub async fn begin(app: Arc<App>, mut request: ChatRequest) -> Result<Begun, ApiError> {
+    let arrival = app.arrive();
+    let service = app.service()?;
+    let shared = request.shared();
+    prepare::check_model(&app, shared.model.as_deref())?;
+    let choices = prepare::choices(&app, &shared)?;
+    let places = app.places.take(choices as usize, service.identity.running_max)?;
+    let (stream, include_usage) = wants_stream(&shared)?;
+    let (of, with) = (app.clone(), service.clone());
+    let work = async {
+        let plan = app.prepare(move || plan(&of, &with, request, shared)).await?;
+        let running = submit::submit(&service, &plan.job, places).await?;
+        Ok((plan, running))
+    };
+    let (plan, running) = arrival.within(&app.config.limits, work).await?;
+    let answers = Answers::new(1, choices, &plan.job.sampling, &service.text);
+    let flow = Flow::new(app.clone(), running, answers, &plan.job, arrival);
+    Ok(Begun { service, plan, flow, stream, include_usage })
+}
+
+/// The prompt of a conversation, and nothing else of it.
+pub async fn prompt(app: Arc<App>, mut request: ChatRequest) -> Result<Vec<Token>, ApiError> {
+    let _busy = app.arrive();
+    let service = app.service()?;
+    let shared = request.shared();
+    prepare::check_model(&app, shared.model.as_deref())?;
+    let of = app.clone();
+    let work = move || {
+        let tools = tools(&service, &mut request)?;
+        let (text, _) = rendered(&of, &service, &mut request, tools.as_ref())?;
+        encode(&service, &text, shared.add_special_tokens.unwrap_or(false), "messages")
+    };
+    app.prepare(work).await
+}
+
+/// Renders, tokenizes and checks.
+fn plan(app: &App, service: &Service, mut request: ChatRequest, mut shared: Shared) -> Result<Plan, ApiError> {
+    if request.top_logprobs.is_some_and(|top| top > 0) && request.logprobs != Some(true) {
+        return Err(ApiError::field("top_logprobs", "top_logprobs needs logprobs"));
+    }
+    prepare::check_top("top_logprobs", request.top_logprobs)?;
+    match (shared.max_tokens, request.max_completion_tokens) {
+        (Some(tokens), Some(same)) if tokens != same => {
+            let message = "max_tokens and max_completion_tokens differ: give one of them";
+            return Err(ApiError::field("max_completion_tokens", message));
+        }
+        (None, tokens) => shared.max_tokens = tokens,
+        _ => {}
+    }
+    let tools = tools(service, &mut request)?;
+    let grammar = match (&tools, prepare::grammar(&mut shared)?) {
+        (Some(_), Some(_)) => {
+            let message = "response_format and tools exclude each other: leave one out, or set tool_choice to none";
+            return Err(ApiError::field("response_format", message));
+        }
+        (Some(tools), None) => Some(Grammar::Tools(tools.clone())),
+        (None, format) => format,
+    };
+    let (text, thinking) = rendered(app, service, &mut request, tools.as_ref())?;
+    let date = request.vosti_date.unwrap_or_else(|| "2024-07-26".into());
+    let tokens = encode(service, &text, shared.add_special_tokens.unwrap_or(false), "messages")?;
+    if app.config.log_prompts {
+        tracing::info!(prompt = text, "prompt");
+    }
+    let shape = Shape {
+        tools,
+        thinking: thinking.filter(|_| request.separate_reasoning.unwrap_or(true)),
+        thoughts_hidden: !request.include_reasoning.unwrap_or(true),
+    };
+    let ask = Ask {
+        prompts: vec![tokens],
+        tokens_default: None,
+        may_score: false,
+        logprobs: request.logprobs.unwrap_or(false).then(|| request.top_logprobs.unwrap_or(0)),
+        prompt_logprobs: shared.prompt_logprobs,
+        grammar: grammar.map(|grammar| grammar.after(thinking)),
+        date: Some(date),
+    };
+    Ok(Plan { shape, ..prepare::plan(app, service, shared, ask)? })
+}
+
+/// The tools that may be called, in the form that the model's template has.
+fn tools(service: &Service, request: &mut ChatRequest) -> Result<Option<Tools>, ApiError> {
+    let tools = messages::tools(request.tools.take(), request.tool_choice.take(), request.parallel_tool_calls)?;
+    // A base model has no template, and says so when the messages are rendered.
+    let template = service.language.chat().map_or("", |template| template.source());
+    Ok(tools.map(|tools| tools.for_template(template)))
+}
+
+/// The conversation as the model's text, and whether the model thinks before it answers it.
+fn rendered(
+    app: &App,
+    service: &Service,
+    request: &mut ChatRequest,
+    tools: Option<&Tools>,
+) -> Result<(String, Option<Thinking>), ApiError> {
+    let mut list = messages::list(std::mem::take(&mut request.messages))?;
+    let open = request.continue_final_message.unwrap_or(false);
+    if open && request.add_generation_prompt == Some(true) {
+        let message = "continue_final_message leaves no room for add_generation_prompt: set one of them";
+        return Err(ApiError::field("continue_final_message", message));
+    }
+    let add_generation_prompt = Some(request.add_generation_prompt.unwrap_or(true) && !open);
+    let variables = with_effort(request.chat_template_kwargs.take(), request.reasoning_effort.take());
+    let options = options(add_generation_prompt, request.vosti_date.as_deref(), variables)?;
+    let template = template(app, service, request.chat_template.take())?;
+    if open {
+        mark_end(&mut list)?;
+    }
+    let text = render(&template, &list, tools, options)?;
+    let text = if open { cut(text)? } else { text };
+    let thinking = Thinking::of(template.source(), &text).filter(|_| !open);
+    Ok((text, thinking))
+}
+
+/// Where the open message ends, while it is rendered. No text of a user is likely to hold it, and one that does is refused.
+const END: &str = "\u{f8ff}vosti-end-of-open-message\u{f8ff}";
+
+fn mark_end(list: &mut [Value]) -> Result<(), ApiError> {
+    let wrong = || ApiError::field("continue_final_message", "the last message has no text to be continued");
+    let last = list.last_mut().ok_or_else(wrong)?;
+    let text = last["content"].as_str().ok_or_else(wrong)?;
+    last["content"] = format!("{text}{END}").into();
+    Ok(())
+}
+
+fn cut(text: String) -> Result<String, ApiError> {
+    match text.split_once(END) {
+        Some((before, after)) if !after.contains(END) => Ok(before.to_string()),
+        _ => {
+            let message = "the chat template does not show the last message once: it cannot be continued";
+            Err(ApiError::field("continue_final_message", message))
+        }
+    }
+}
+
+/// The model's template, or the request's if such are trusted.
+fn template<'a>(app: &App, service: &'a Service, own: Option<String>) -> Result<Cow<'a, ChatTemplate>, ApiError> {
+    let template = service.language.chat().map_err(|error| ApiError::field("messages", error.to_string()))?;
+    match own {
+        None => Ok(Cow::Borrowed(template)),
+        Some(_) if !app.config.trust_chat_template => {
+            let message = "chat_template is not supported: start the server with --trust-request-chat-template";
+            Err(ApiError::unsupported("chat_template", message))
+        }
+        Some(source) => {
+            let own = template.with_source(source);
+            own.map(Cow::Owned).map_err(|error| ApiError::field("chat_template", error.to_string()))
+        }
+    }
+}
+
+/// The template's variables with what `reasoning_effort` says, unless they say it themselves.
+fn with_effort(variables: Option<Map<String, Value>>, effort: Option<String>) -> Option<Map<String, Value>> {
+    let Some(effort) = effort else { return variables };
+    let mut variables = variables.unwrap_or_default();
+    variables.entry("enable_thinking").or_insert((effort != "none").into());
+    variables.entry("reasoning_effort").or_insert(effort.into());
+    Some(variables)
+}
+
+/// What the template is rendered with.
+pub fn options(
+    add_generation_prompt: Option<bool>,
+    date: Option<&str>,
+    variables: Option<Map<String, Value>>,
+) -> Result<ChatOptions, ApiError> {
+    let wrong = || ApiError::field("vosti_date", "vosti_date must be a day like 2024-07-26");
+    Ok(ChatOptions {
+        add_generation_prompt: add_generation_prompt.unwrap_or(true),
+        date: date.map_or(Some(Date::DEFAULT), Date::parse).ok_or_else(wrong)?,
+        tools: None,
+        variables: variables.unwrap_or_default(),
+    })
+}
+
+/// The conversation as the model's text.
+fn render(
+    template: &ChatTemplate,
+    messages: &[Value],
+    tools: Option<&Tools>,
+    options: ChatOptions,
+) -> Result<String, ApiError> {
+    let rendering = rendering(messages, tools, template.source());
+    let options = ChatOptions { tools: rendering.tools, ..options };
+    let text = template.render(&rendering.messages, &options);
+    text.map_err(|error| ApiError::field("messages", error.to_string()))
+}
+
+/// Tokens of a text.
+pub fn encode(service: &Service, text: &str, special: bool, param: &str) -> Result<Vec<Token>, ApiError> {
+    let tokens = service.tokenizer().encode(text, special);
+    tokens.map_err(|error| ApiError::field(param, error.to_string()))
+}
+
+/// A grammar that is refused, as the field it came from.
+pub fn grammar_error(grammar: Option<&Grammar>, error: &GrammarError) -> ApiError {
+    let what = grammar.map_or("response_format", Grammar::what);
+    ApiError::field(what.split('.').next().unwrap_or(what), error.to_string())
+}

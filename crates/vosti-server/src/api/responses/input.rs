@@ -1,0 +1,326 @@
+//! A request of the Responses API as a conversation.
+
+use crate::api::ApiError;
+use crate::api::body::Body;
+use crate::api::chat::ChatRequest;
+use crate::api::fields::{JsonSchema, ResponseFormat};
+use crate::api::foreign::Place;
+use crate::api::messages::{
+    CalledFunction, Content, DescribedFunction, FunctionKind, FunctionName, Message, NamedTool, Part, Role, Tool,
+    ToolCall, ToolChoice, ToolMode,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+/// A conversation to be continued, in OpenAI's newer form.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ResponsesRequest {
+    /// The served model's name; any other is refused. May be left out.
+    pub model: Option<String>,
+    /// A text of the user, or the items of a conversation.
+    pub input: Input,
+    /// A system message in front of it.
+    pub instructions: Option<String>,
+    /// Most tokens to generate. Default: what the context leaves.
+    #[schema(minimum = 1)]
+    pub max_output_tokens: Option<usize>,
+    /// See ChatRequest.
+    pub temperature: Option<f32>,
+    /// See ChatRequest.
+    pub top_p: Option<f32>,
+    /// See ChatRequest.
+    pub top_k: Option<i64>,
+    /// See ChatRequest.
+    #[schema(value_type = Option<i64>)]
+    pub seed: Option<serde_json::Number>,
+    /// Send the response as server-sent events. Default false.
+    pub stream: Option<bool>,
+    /// Functions that the model may call.
+    pub tools: Option<Vec<FunctionTool>>,
+    /// Whether it calls them. Default: it decides.
+    pub tool_choice: Option<Choice>,
+    /// More than one call may come. Default true.
+    pub parallel_tool_calls: Option<bool>,
+    /// What the text must be.
+    pub text: Option<Text>,
+    /// How much a model that thinks shall think.
+    pub reasoning: Option<Reasoning>,
+    /// See ChatRequest.
+    pub cache_salt: Option<String>,
+    /// See ChatRequest.
+    pub vosti_date: Option<String>,
+    /// See ChatRequest.
+    pub vosti_digest: Option<bool>,
+}
+
+impl Body for ResponsesRequest {
+    const PLACES: &'static [Place] =
+        &[Place::Responses, Place::ResponsesItem, Place::ResponsesTool, Place::ResponsesText];
+}
+
+/// What is continued.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(untagged, expecting = "expected a text, or a list of messages, function_call and function_call_output items")]
+pub enum Input {
+    Text(String),
+    Items(Vec<Item>),
+}
+
+impl Default for Input {
+    fn default() -> Self {
+        Self::Items(Vec::new())
+    }
+}
+
+/// An item of a conversation: a message, or what its `type` says.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Item {
+    /// `message` (the default), `function_call`, `function_call_output` or `reasoning`.
+    #[serde(rename = "type")]
+    pub kind: Option<String>,
+    /// Of a message.
+    pub role: Option<Role>,
+    /// Of a message or of reasoning.
+    pub content: Option<ItemContent>,
+    /// Of a call and its output.
+    pub call_id: Option<String>,
+    /// Of a called function.
+    pub name: Option<String>,
+    /// Of a called function, JSON.
+    pub arguments: Option<String>,
+    /// Of a function_call_output.
+    pub output: Option<ItemContent>,
+}
+
+/// A text, or parts of one.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(
+    untagged,
+    expecting = "expected a text, or a list of {\"type\": \"input_text\", \"text\": ...}; images and files are not supported"
+)]
+pub enum ItemContent {
+    Text(String),
+    Parts(Vec<ItemPart>),
+}
+
+/// A part of an item's text.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum ItemPart {
+    InputText { text: String },
+    OutputText { text: String },
+    ReasoningText { text: String },
+    Refusal { refusal: String },
+}
+
+impl ItemContent {
+    fn into_content(self) -> Content {
+        match self {
+            Self::Text(text) => Content::Text(text),
+            Self::Parts(parts) => {
+                let part = |part| match part {
+                    ItemPart::InputText { text }
+                    | ItemPart::OutputText { text }
+                    | ItemPart::ReasoningText { text }
+                    | ItemPart::Refusal { refusal: text } => Part::Text { text },
+                };
+                Content::Parts(parts.into_iter().map(part).collect())
+            }
+        }
+    }
+}
+
+/// A function that the model may call.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FunctionTool {
+    /// `function`.
+    #[serde(rename = "type")]
+    pub kind: FunctionKind,
+    pub name: String,
+    pub description: Option<String>,
+    #[schema(value_type = Option<Object>)]
+    pub parameters: Option<Value>,
+    /// The schema is always kept to.
+    pub strict: Option<bool>,
+}
+
+/// Whether tools are used.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(untagged, expecting = "expected \"none\", \"auto\", \"required\" or {\"type\": \"function\", \"name\": ...}")]
+pub enum Choice {
+    Mode(ToolMode),
+    Named {
+        #[serde(rename = "type")]
+        kind: FunctionKind,
+        name: String,
+    },
+}
+
+/// What the text must be.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Text {
+    pub format: Option<Format>,
+}
+
+/// Text, any JSON object, or JSON by a schema.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Format {
+    Text {},
+    JsonObject {},
+    JsonSchema {
+        name: Option<String>,
+        description: Option<String>,
+        #[schema(value_type = Object)]
+        schema: Value,
+        strict: Option<bool>,
+    },
+}
+
+/// How much a model that thinks shall think.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Reasoning {
+    /// As `reasoning_effort` of a ChatRequest.
+    pub effort: Option<String>,
+    /// Taken and not used: thoughts are given out as they are.
+    pub summary: Option<String>,
+}
+
+impl ResponsesRequest {
+    /// The fields that the response repeats.
+    pub fn echo(&self) -> Value {
+        let format = match self.text.as_ref().and_then(|text| text.format.as_ref()) {
+            None | Some(Format::Text {}) => json!({ "type": "text" }),
+            Some(Format::JsonObject {}) => json!({ "type": "json_object" }),
+            Some(Format::JsonSchema { name, description, schema, strict }) => {
+                json!({ "type": "json_schema", "name": name, "description": description, "schema": schema, "strict": strict })
+            }
+        };
+        let choice = match &self.tool_choice {
+            None | Some(Choice::Mode(ToolMode::Auto)) => json!("auto"),
+            Some(Choice::Mode(ToolMode::None)) => json!("none"),
+            Some(Choice::Mode(ToolMode::Required)) => json!("required"),
+            Some(Choice::Named { name, .. }) => json!({ "type": "function", "name": name }),
+        };
+        let effort = self.reasoning.as_ref().and_then(|reasoning| reasoning.effort.clone());
+        json!({
+            "instructions": self.instructions, "max_output_tokens": self.max_output_tokens, "metadata": {},
+            "parallel_tool_calls": self.parallel_tool_calls.unwrap_or(true),
+            "reasoning": { "effort": effort, "summary": null }, "text": { "format": format },
+            "tool_choice": choice, "tools": self.tools.clone().unwrap_or_default(), "user": null,
+        })
+    }
+
+    /// The same as a chat request.
+    pub fn into_chat(self) -> Result<ChatRequest, ApiError> {
+        let mut messages = Vec::new();
+        messages.extend(self.instructions.map(|text| said(Role::System, Content::Text(text))));
+        match self.input {
+            Input::Text(text) => messages.push(said(Role::User, Content::Text(text))),
+            Input::Items(items) if items.is_empty() => {
+                return Err(ApiError::field("input", "input is empty: give a text"));
+            }
+            Input::Items(items) => conversation(items, &mut messages)?,
+        }
+        let tool = |tool: FunctionTool| Tool {
+            kind: FunctionKind::Function,
+            function: DescribedFunction {
+                name: tool.name,
+                description: tool.description,
+                parameters: tool.parameters,
+                strict: tool.strict,
+            },
+        };
+        let choice = |choice| match choice {
+            Choice::Mode(mode) => ToolChoice::Mode(mode),
+            Choice::Named { kind, name } => ToolChoice::Named(NamedTool { kind, function: FunctionName { name } }),
+        };
+        let format = |format| match format {
+            Format::Text {} => ResponseFormat::Text {},
+            Format::JsonObject {} => ResponseFormat::JsonObject {},
+            Format::JsonSchema { name, description, schema, strict } => {
+                ResponseFormat::JsonSchema { json_schema: JsonSchema { name, description, schema, strict } }
+            }
+        };
+        Ok(ChatRequest {
+            messages,
+            model: self.model,
+            max_tokens: self.max_output_tokens,
+            temperature: self.temperature,
+            top_p: self.top_p,
+            top_k: self.top_k,
+            seed: self.seed,
+            stream: self.stream,
+            tools: self.tools.map(|tools| tools.into_iter().map(tool).collect()),
+            tool_choice: self.tool_choice.map(choice),
+            parallel_tool_calls: self.parallel_tool_calls,
+            response_format: self.text.and_then(|text| text.format).map(format),
+            reasoning_effort: self.reasoning.and_then(|reasoning| reasoning.effort),
+            cache_salt: self.cache_salt,
+            vosti_date: self.vosti_date,
+            vosti_digest: self.vosti_digest,
+            ..ChatRequest::default()
+        })
+    }
+}
+
+fn said(role: Role, content: Content) -> Message {
+    Message { content: Some(content), ..Message::of(role) }
+}
+
+/// Items as messages: thoughts and calls belong to the assistant's message beside them.
+fn conversation(items: Vec<Item>, messages: &mut Vec<Message>) -> Result<(), ApiError> {
+    // Whether the last message is the assistant's and still open.
+    let mut open = false;
+    for (index, item) in items.into_iter().enumerate() {
+        let missing = |field: &str| {
+            let param = format!("input[{index}].{field}");
+            ApiError::field(&param, format!("{param} is missing"))
+        };
+        let kind = item.kind.as_deref().unwrap_or("message");
+        let assistant = matches!(kind, "function_call" | "reasoning") || item.role == Some(Role::Assistant);
+        if assistant && !open {
+            messages.push(Message::of(Role::Assistant));
+        }
+        open = assistant;
+        let last = messages.last_mut();
+        match (kind, last) {
+            ("message", Some(last)) if assistant => {
+                last.content = Some(item.content.ok_or_else(|| missing("content"))?.into_content());
+            }
+            ("message", _) => {
+                let role = item.role.ok_or_else(|| missing("role"))?;
+                messages.push(said(role, item.content.ok_or_else(|| missing("content"))?.into_content()));
+            }
+            ("reasoning", Some(last)) => {
+                last.reasoning_content = item.content.map(|content| content.into_content().into_text());
+            }
+            ("function_call", Some(last)) => last.tool_calls.get_or_insert_default().push(ToolCall {
+                id: item.call_id.ok_or_else(|| missing("call_id"))?,
+                kind: FunctionKind::Function,
+                function: CalledFunction {
+                    name: item.name.ok_or_else(|| missing("name"))?,
+                    arguments: item.arguments.unwrap_or_else(|| "{}".into()),
+                },
+            }),
+            ("function_call_output", _) => {
+                let mut message = said(Role::Tool, item.output.ok_or_else(|| missing("output"))?.into_content());
+                message.tool_call_id = Some(item.call_id.ok_or_else(|| missing("call_id"))?);
+                messages.push(message);
+            }
+            (kind, _) => {
+                let param = format!("input[{index}].type");
+                let message =
+                    format!("{param} is {kind:?}: messages, calls, their outputs and reasoning are supported");
+                return Err(ApiError::field(param, message));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,135 @@
+//! One turn of the assistant as it comes: thoughts, text and calls, told apart once for every API that shows them.
+//!
+//! Every byte of the answer's text is in one part, in the order in which it came. Nothing here knows how an API writes parts.
+
+use super::prepare::Plan;
+use crate::answer::{Delta, End};
+use crate::grammar::harmony::Harmony;
+use crate::grammar::thought::{Said, Thinker, Thinking};
+use crate::grammar::tools::{Piece, Reader, Tools};
+
+/// What a conversation's answer may hold, and what of it is shown.
+#[derive(Clone, Debug, Default)]
+pub struct Shape {
+    pub tools: Option<Tools>,
+    /// Thoughts are told apart from the answer.
+    pub thinking: Option<Thinking>,
+    /// And not shown.
+    pub thoughts_hidden: bool,
+}
+
+/// More of a turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    Thought(String),
+    Text(String),
+    Call {
+        id: String,
+        name: String,
+    },
+    /// Of the last call, JSON.
+    Arguments(String),
+}
+
+/// See the module.
+pub struct Turn {
+    reading: Reading,
+    thoughts_hidden: bool,
+    /// For the ids of calls.
+    name: String,
+    calls: usize,
+}
+
+/// Who tells the parts apart.
+enum Reading {
+    /// Tags around thoughts, and calls in the text behind them; either may be absent.
+    Tags {
+        thinker: Option<Thinker>,
+        reader: Option<Reader>,
+    },
+    Harmony(Harmony),
+}
+
+impl Turn {
+    /// `id` is the response's, `answer` the turn's place in it.
+    pub fn new(plan: &Plan, id: &str, answer: usize) -> Self {
+        // Of the response's own name: unique, and short enough for templates that show it.
+        let suffix = id.rsplit('-').next().unwrap_or(id);
+        let shape = &plan.shape;
+        let reading = match shape.thinking {
+            Some(Thinking::Harmony) => Reading::Harmony(Harmony::default()),
+            thinking => Reading::Tags {
+                thinker: thinking.map(|thinking| Thinker::new(thinking == Thinking::Begun)),
+                reader: shape.tools.as_ref().and_then(Reader::new),
+            },
+        };
+        Self { reading, thoughts_hidden: shape.thoughts_hidden, name: format!("{suffix}_{answer}"), calls: 0 }
+    }
+
+    /// The parts that an update makes certain.
+    pub fn take(&mut self, delta: &Delta) -> Vec<Part> {
+        let mut pieces = self.reading.push(&delta.text);
+        if delta.end.is_some() {
+            pieces.extend(self.reading.finish());
+        }
+        pieces.into_iter().filter_map(|piece| self.part(piece)).collect()
+    }
+
+    fn part(&mut self, piece: Piece) -> Option<Part> {
+        Some(match piece {
+            Piece::Thought(_) if self.thoughts_hidden => return None,
+            Piece::Thought(text) => Part::Thought(text),
+            Piece::Text(text) => Part::Text(text),
+            Piece::Arguments(json) => Part::Arguments(json),
+            Piece::Call { name } => {
+                self.calls += 1;
+                Part::Call { id: format!("call_{}_{}", self.name, self.calls - 1), name }
+            }
+        })
+    }
+
+    /// The turn ended with calls, all of them whole.
+    pub fn called(&self, end: &End) -> bool {
+        let called = match &self.reading {
+            Reading::Tags { reader, .. } => reader.as_ref().is_some_and(Reader::called),
+            Reading::Harmony(harmony) => harmony.called(),
+        };
+        called && end.reason.as_api() == "stop"
+    }
+}
+
+impl Reading {
+    fn push(&mut self, text: &str) -> Vec<Piece> {
+        match self {
+            _ if text.is_empty() => Vec::new(),
+            Self::Harmony(harmony) => harmony.push(text),
+            Self::Tags { thinker: Some(thinker), reader } => read(thinker.push(text), reader),
+            Self::Tags { thinker: None, reader } => read(vec![Said::Answer(text.to_string())], reader),
+        }
+    }
+
+    fn finish(&mut self) -> Vec<Piece> {
+        match self {
+            Self::Harmony(harmony) => harmony.finish(),
+            Self::Tags { thinker, reader } => {
+                let said = thinker.as_mut().map(Thinker::finish).unwrap_or_default();
+                let mut pieces = read(said, reader);
+                pieces.extend(reader.as_mut().map(Reader::finish).unwrap_or_default());
+                pieces
+            }
+        }
+    }
+}
+
+/// What is behind thoughts may hold calls.
+fn read(said: Vec<Said>, reader: &mut Option<Reader>) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    for said in said {
+        match (said, &mut *reader) {
+            (Said::Thought(text), _) => pieces.push(Piece::Thought(text)),
+            (Said::Answer(text), Some(reader)) => pieces.extend(reader.push(&text)),
+            (Said::Answer(text), None) => pieces.push(Piece::Text(text)),
+        }
+    }
+    pieces
+}

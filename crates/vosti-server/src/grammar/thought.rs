@@ -1,0 +1,212 @@
+//! What a model thinks before it answers: `<think>`, thoughts, `</think>`.
+//!
+//! A chat template that writes these tags belongs to a model that thinks (Qwen 3, DeepSeek R1 and what was made from them).
+//! The thinker tells thoughts from the answer as both come; like the reader of calls it gives each byte out once. The tags, and
+//! white space beside them, are neither. gpt-oss's thoughts are in [`super::harmony`].
+
+use super::harmony;
+use serde::{Deserialize, Serialize};
+
+/// Begins thoughts.
+pub(super) const OPEN: &str = "<think>";
+const CLOSE: &str = "</think>";
+
+/// How an answer begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Thinking {
+    /// The model may open its thoughts.
+    May,
+    /// The prompt has opened them.
+    Begun,
+    /// Harmony's tags tell them apart.
+    Harmony,
+}
+
+impl Thinking {
+    /// Of a chat template and a prompt that was rendered with it; none if the model does not think, or if the prompt has closed
+    /// its thoughts.
+    pub fn of(template: &str, prompt: &str) -> Option<Self> {
+        let prompt = prompt.trim_end();
+        match () {
+            () if harmony::writes(template) => Some(Self::Harmony),
+            () if !template.contains(CLOSE) || prompt.ends_with(CLOSE) => None,
+            () if prompt.ends_with(OPEN) => Some(Self::Begun),
+            () => Some(Self::May),
+        }
+    }
+
+    /// A grammar in llguidance's notation with thoughts before what it allows. Its rules must not be named as these are.
+    pub fn before(self, grammar: &str) -> String {
+        // A rule begins a line.
+        let answer = format!("\n{grammar}").replacen("\nstart:", "\nthoughtful_answer:", 1);
+        let rest = format!("thoughts[suffix=\"{CLOSE}\"]: /(?s:.*)/\n");
+        let start = match self {
+            Self::May => format!("start: (\"{OPEN}\" thoughts /\\n{{0,2}}/)? thoughtful_answer"),
+            Self::Harmony => return harmony::before(grammar),
+            Self::Begun => "start: thoughts /\\n{0,2}/ thoughtful_answer".to_string(),
+        };
+        format!("{start}\n{rest}{}", answer.trim_start())
+    }
+}
+
+/// More of a thought, or of the answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Said {
+    Thought(String),
+    Answer(String),
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Thinker(State);
+
+#[derive(Clone, Debug)]
+enum State {
+    /// Nothing is certain: all that came.
+    Before(String),
+    /// In thoughts. Held back: white space, and what may be the closing tag. True: something was given out.
+    Inside(String, bool),
+    /// Behind thoughts, where white space is dropped.
+    Behind,
+    Answer,
+}
+
+impl Thinker {
+    /// `begun`: the prompt has opened the thoughts.
+    pub fn new(begun: bool) -> Self {
+        Self(if begun { State::Inside(String::new(), false) } else { State::Before(String::new()) })
+    }
+
+    /// What `text` makes certain.
+    pub fn push(&mut self, text: &str) -> Vec<Said> {
+        let mut said = Vec::new();
+        let mut text = text.to_string();
+        while !text.is_empty() {
+            text = self.step(text, &mut said);
+        }
+        said
+    }
+
+    /// What is left at the answer's end.
+    pub fn finish(&mut self) -> Vec<Said> {
+        match std::mem::replace(&mut self.0, State::Answer) {
+            State::Before(held) if !held.is_empty() => vec![Said::Answer(held)],
+            State::Inside(held, _) if !held.trim_end().is_empty() => vec![Said::Thought(held.trim_end().to_string())],
+            _ => Vec::new(),
+        }
+    }
+
+    /// Takes text in the state it is in, and gives back what belongs to the next.
+    fn step(&mut self, text: String, said: &mut Vec<Said>) -> String {
+        match &mut self.0 {
+            State::Before(held) => {
+                held.push_str(&text);
+                if let Some(rest) = held.trim_start().strip_prefix(OPEN) {
+                    let rest = rest.to_string();
+                    self.0 = State::Inside(String::new(), false);
+                    return rest;
+                }
+                if OPEN.starts_with(held.trim_start()) {
+                    return String::new();
+                }
+                let rest = std::mem::take(held);
+                self.0 = State::Answer;
+                rest
+            }
+            State::Inside(held, begun) => {
+                held.push_str(&text);
+                if !*begun {
+                    *held = held.trim_start().to_string();
+                }
+                if let Some((thought, rest)) = held.split_once(CLOSE) {
+                    let (thought, rest) = (thought.trim_end().to_string(), rest.to_string());
+                    if !thought.is_empty() {
+                        said.push(Said::Thought(thought));
+                    }
+                    self.0 = State::Behind;
+                    return rest;
+                }
+                let tag = (1..CLOSE.len()).rev().find(|n| held.ends_with(&CLOSE[..*n])).unwrap_or(0);
+                let sure = held[..held.len() - tag].trim_end().len();
+                if sure > 0 {
+                    *begun = true;
+                    said.push(Said::Thought(held.drain(..sure).collect()));
+                }
+                String::new()
+            }
+            State::Behind => {
+                let rest = text.trim_start();
+                if !rest.is_empty() {
+                    self.0 = State::Answer;
+                }
+                rest.to_string()
+            }
+            State::Answer => {
+                said.push(Said::Answer(text));
+                String::new()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn told<'a>(thinking: Thinking, parts: impl IntoIterator<Item = &'a str>) -> (String, String) {
+        let mut thinker = Thinker::new(thinking == Thinking::Begun);
+        let mut said: Vec<Said> = parts.into_iter().flat_map(|part| thinker.push(part)).collect();
+        said.extend(thinker.finish());
+        let (mut thoughts, mut answer) = (String::new(), String::new());
+        for said in said {
+            match said {
+                Said::Thought(text) => thoughts += &text,
+                Said::Answer(text) => answer += &text,
+            }
+        }
+        (thoughts, answer)
+    }
+
+    proptest! {
+        #[test]
+        fn a_cut_answer_is_a_beginning_of_the_whole_one(
+            begun in any::<bool>(),
+            thoughts in "([a-zé <]|</thin|\n){0,12}",
+            answer in "([a-zé <]|<think>|</think>|\n){0,12}",
+            part in 1usize..7,
+        ) {
+            let (thoughts, answer) = (thoughts.trim(), answer.trim_start());
+            let (thinking, open) = if begun { (Thinking::Begun, "\n") } else { (Thinking::May, "\n<think>\n") };
+            let text = format!("{open}{thoughts}\n</think>\n\n{answer}");
+            let letters: Vec<char> = text.chars().collect();
+            for cut in 0..=letters.len() {
+                let given: String = letters[..cut].iter().collect();
+                let parts: Vec<String> = letters[..cut].chunks(part).map(|part| part.iter().collect()).collect();
+                let read = told(thinking, [given.as_str()]);
+                prop_assert_eq!(&told(thinking, parts.iter().map(String::as_str)), &read);
+                let tag = read.0.strip_prefix(thoughts).map(str::trim_start).unwrap_or("");
+                prop_assert!(thoughts.starts_with(&read.0) || "</think>".starts_with(tag), "{:?}", read);
+                prop_assert!(answer.starts_with(&read.1) || open.starts_with(&read.1), "{:?}", read);
+            }
+            prop_assert_eq!(told(thinking, [text.as_str()]), (thoughts.to_string(), answer.to_string()));
+        }
+    }
+
+    #[test]
+    fn an_answer_without_thoughts_is_an_answer() {
+        for text in ["", "Hi.", " <thin", "a <think> b </think> c"] {
+            assert_eq!(told(Thinking::May, [text]), (String::new(), text.to_string()), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_template_and_the_prompt_say_whether_the_model_thinks() {
+        let qwen = "... '</think>' ...";
+        assert_eq!(Thinking::of(qwen, "<|im_start|>assistant\n"), Some(Thinking::May));
+        assert_eq!(Thinking::of(qwen, "assistant\n<think>\n"), Some(Thinking::Begun));
+        assert_eq!(Thinking::of(qwen, "assistant\n<think>\n\n</think>\n\n"), None);
+        assert_eq!(Thinking::of("plain", "assistant\n"), None);
+    }
+}

@@ -1,0 +1,178 @@
+//! What a conversation may ask of its answer: thoughts, least lengths, grammars, an open message, a template.
+
+use crate::common::{END, Options, TEMPLATE, Toyserver, chat, completion, serve, toy, with};
+use serde_json::{Value, json};
+use vosti_model::SamplingDefaults;
+
+const CHAT: &str = "/v1/chat/completions";
+const TEXT: &str = "/v1/completions";
+
+fn content(body: &Value) -> &str {
+    body["choices"][0]["message"]["content"].as_str().unwrap()
+}
+
+#[tokio::test]
+async fn an_answer_has_its_least_length_and_a_receipt_says_so() {
+    let server = toy();
+    // Nothing is likelier than the end.
+    let ends =
+        json!({"logit_bias": {END.to_string(): 100}, "temperature": 0, "return_token_ids": true, "max_tokens": 9});
+    let tokens = |body: &Value| body["choices"][0]["token_ids"].as_array().unwrap().len();
+    assert_eq!(tokens(&server.ok(CHAT, with(chat("x"), ends.clone())).await), 1);
+    let more = json!({"min_tokens": 5, "vosti_digest": true});
+    let long = server.ok(CHAT, with(with(chat("x"), ends.clone()), more)).await;
+    assert_eq!(tokens(&long), 6, "five, and the end");
+    assert_eq!(long["choices"][0]["vosti_receipt"]["parameters"]["min_tokens"], 5);
+    let refused = server.post(CHAT, with(with(chat("x"), ends), json!({"min_tokens": 10}))).await;
+    assert_eq!(refused.error().1, "min_tokens");
+    // A stop string that is complete before does not count, streamed or not.
+    let free = server.ok(TEXT, with(completion("x"), json!({"ignore_eos": true, "return_token_ids": true}))).await;
+    let stop = json!({"stop": [""], "ignore_eos": true});
+    assert_eq!(server.post(TEXT, with(completion("x"), stop)).await.status, 400);
+    let text = free["choices"][0]["text"].as_str().unwrap();
+    let Some(first) = text.chars().find(|c| c.is_ascii()) else { return };
+    let body = with(completion("x"), json!({"ignore_eos": true, "min_tokens": 20, "stop": first.to_string()}));
+    let whole = server.ok(TEXT, body.clone()).await;
+    assert!(whole["usage"]["completion_tokens"].as_u64().unwrap() >= 20);
+    let streamed = server.post(TEXT, with(body, json!({"stream": true}))).await.chunks();
+    let parts: String = streamed.iter().filter_map(|chunk| chunk["choices"][0]["text"].as_str()).collect();
+    assert_eq!(whole["choices"][0]["text"], parts);
+}
+
+#[tokio::test]
+async fn an_answer_keeps_to_an_expression_a_choice_a_grammar_or_a_schema_under_every_name() {
+    let server = toy();
+    let schema = json!({"type": "object", "properties": {"a": {"enum": [1, 2]}}, "required": ["a"], "additionalProperties": false});
+    let objects = ["{\"a\": 1}", "{\"a\": 2}"];
+    let digits: Vec<String> = (0..100).map(|n| format!("<{n:02}>")).collect();
+    let digits: Vec<&str> = digits.iter().map(String::as_str).collect();
+    for (ask, allowed) in [
+        (json!({"structured_outputs": {"json": schema}}), &objects[..]),
+        (json!({"structured_outputs": {"json": schema.to_string()}}), &objects),
+        (json!({"guided_json": schema}), &objects),
+        (json!({"json_schema": schema.to_string()}), &objects),
+        (json!({"structured_outputs": {"regex": "<[0-9]{2}>"}}), &digits),
+        (json!({"guided_regex": "<[0-9]{2}>"}), &digits),
+        (json!({"regex": "<[0-9]{2}>"}), &digits),
+        (json!({"structured_outputs": {"choice": ["yes", "no"]}}), &["yes", "no"]),
+        (json!({"guided_choice": ["yes", "no"]}), &["yes", "no"]),
+        (json!({"structured_outputs": {"grammar": "start: \"a\" | \"b\""}}), &["a", "b"]),
+        (json!({"guided_grammar": "start: \"a\" | \"b\""}), &["a", "b"]),
+    ] {
+        let body = with(chat("x"), ask.clone());
+        let answer = server.ok(CHAT, body.clone()).await;
+        assert!(allowed.contains(&content(&answer)), "{ask}: {answer}");
+        assert_eq!(
+            answer["choices"],
+            server.ok(CHAT, body).await["choices"],
+            "{ask}: the same request, the same answer"
+        );
+        let text = server.ok(TEXT, with(completion("x"), ask.clone())).await;
+        assert!(allowed.contains(&text["choices"][0]["text"].as_str().unwrap()), "{ask}: {text}");
+    }
+    for (ask, field) in [
+        (json!({"guided_json": "{"}), "guided_json"),
+        (json!({"guided_regex": "("}), "structured_outputs"),
+        (json!({"guided_choice": []}), "structured_outputs"),
+        (json!({"guided_grammar": "start: nowhere"}), "structured_outputs"),
+        (json!({"guided_regex": "a", "structured_outputs": {"choice": ["b"]}}), "structured_outputs"),
+        (json!({"structured_outputs": {"odd": 1}}), "structured_outputs.odd"),
+    ] {
+        let (status, param, message) = server.post(CHAT, with(chat("x"), ask)).await.error();
+        assert_eq!((status, param.as_str()), (400, field), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn an_open_message_is_continued() {
+    let server = toy();
+    let messages = json!([{"role": "user", "content": "x"}, {"role": "assistant", "content": "Well, "}]);
+    let open = json!({"messages": messages, "continue_final_message": true, "return_token_ids": true});
+    let answer = server.ok(CHAT, with(chat(""), open.clone())).await;
+    let prompt = server.ok("/detokenize", json!({"tokens": answer["prompt_token_ids"]})).await;
+    // Control tokens have no text.
+    assert_eq!(prompt["prompt"], "user\nx\nassistant\nWell, ");
+    let both = with(chat(""), with(open.clone(), json!({"add_generation_prompt": true})));
+    assert_eq!(server.post(CHAT, both).await.error().1, "continue_final_message");
+    let call = json!({"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}});
+    let silent = json!([{"role": "assistant", "content": null, "tool_calls": [call]}]);
+    let silent = with(chat(""), with(open, json!({"messages": silent})));
+    assert_eq!(server.post(CHAT, silent).await.error().1, "continue_final_message");
+}
+
+#[tokio::test]
+async fn a_requests_template_is_used_only_where_it_is_trusted() {
+    let own = json!({"chat_template": "{{ messages[0].content }}!", "return_token_ids": true});
+    let (status, param, message) = toy().post(CHAT, with(chat("x"), own.clone())).await.error();
+    assert_eq!((status, param.as_str()), (400, "chat_template"));
+    assert!(message.contains("--trust-request-chat-template"), "{message}");
+    let server = serve(&Options { trust_chat_template: true, ..Options::default() });
+    let answer = server.ok(CHAT, with(chat("x"), own)).await;
+    assert_eq!(answer["prompt_token_ids"], json!([120, 33]));
+    let wrong = server.post(CHAT, with(chat("x"), json!({"chat_template": "{% if %}"}))).await;
+    assert_eq!((wrong.error().0, wrong.error().1.as_str()), (400, "chat_template"));
+}
+
+/// A server whose model thinks, and whose answers are what a grammar leaves.
+fn thinker(begun: bool) -> Toyserver {
+    let open = if begun { "{% if add_generation_prompt %}<think>\n{% endif %}" } else { "" };
+    // The template names the closing tag, as those of models that think do.
+    serve(&Options { template: format!("{TEMPLATE}{open}{{# </think> #}}"), ..Options::default() })
+}
+
+#[tokio::test]
+async fn thoughts_are_told_from_the_answer_streamed_or_not() {
+    for begun in [false, true] {
+        let server = thinker(begun);
+        // The whole text, by a grammar that has the thoughts in it; `begun` needs no opening tag.
+        let open = if begun { "" } else { "<think>\\n" };
+        let grammar = format!("start: \"{open}hm \" /[a-z]{{3}}/ \"\\n</think>\\n\\nYes\" /[.!]/");
+        let body = with(completion("x"), json!({"guided_grammar": grammar}));
+        let text = server.ok(TEXT, body).await["choices"][0]["text"].as_str().unwrap().to_string();
+        assert!(text.contains("</think>"), "{text}");
+
+        // In a chat the grammar is the answer's, and thoughts may come before it.
+        let choice = json!({"guided_choice": ["Yes.", "No."], "max_tokens": 400, "logit_bias": {"60": 20}});
+        let ask = |more: Value| with(with(chat("x"), choice.clone()), more);
+        let whole = server.ok(CHAT, ask(json!({}))).await;
+        let message = &whole["choices"][0]["message"];
+        let streamed = server.post(CHAT, ask(json!({"stream": true}))).await.chunks();
+        for field in ["content", "reasoning_content"] {
+            let parts: String = streamed.iter().filter_map(|c| c["choices"][0]["delta"][field].as_str()).collect();
+            assert_eq!(message[field].as_str().unwrap_or_default(), parts, "{field}");
+        }
+        let mixed = server.ok(CHAT, ask(json!({"separate_reasoning": false}))).await;
+        assert!(mixed["choices"][0]["message"].get("reasoning_content").is_none());
+        let hidden = server.ok(CHAT, ask(json!({"include_reasoning": false}))).await;
+        assert_eq!(hidden["choices"][0]["message"]["content"], message["content"]);
+        assert!(hidden["choices"][0]["message"].get("reasoning_content").is_none());
+        if whole["choices"][0]["finish_reason"] == "stop" {
+            assert!(["Yes.", "No."].contains(&content(&whole)), "{whole}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_does_not_say_how_it_is_sampled_gets_the_models_defaults() {
+    let defaults = SamplingDefaults {
+        temperature: 0.5,
+        top_k: 7,
+        top_p: 0.875,
+        min_p: 0.125,
+        repetition_penalty: 1.5,
+        source: None,
+    };
+    let server = serve(&Options { defaults, ..Options::default() });
+    let said = json!({"temperature": 0.5, "top_k": 7, "top_p": 0.875, "min_p": 0.125, "repetition_penalty": 1.5});
+    let card = server.send(crate::common::get("/v1/models")).await.json()["data"][0]["default_sampling_params"].clone();
+    for (name, value) in said.as_object().unwrap() {
+        assert_eq!(&card[name], value, "{name}");
+    }
+    let silent = json!({"messages": [{"role": "user", "content": "x"}], "seed": 5, "max_tokens": 24});
+    let silent_answer = server.ok(CHAT, silent.clone()).await;
+    assert_eq!(content(&silent_answer), content(&toy().ok(CHAT, with(silent.clone(), said)).await));
+    // What a request says counts.
+    let plain = json!({"temperature": 1, "top_k": -1, "top_p": 1, "min_p": 0, "repetition_penalty": 1});
+    let plain_answer = server.ok(CHAT, with(silent.clone(), plain)).await;
+    assert_eq!(content(&plain_answer), content(&toy().ok(CHAT, silent).await));
+}

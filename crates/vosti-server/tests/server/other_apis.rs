@@ -1,0 +1,258 @@
+//! The Responses and Messages APIs: the same answers as the chat API's, in their own words.
+
+use crate::common::{Answer, Options, TEMPLATE, chat, get, serve, toy, with};
+use axum::body::Body;
+use axum::http::Request;
+use serde_json::{Value, json};
+
+const CHAT: &str = "/v1/chat/completions";
+const RESPONSES: &str = "/v1/responses";
+const MESSAGES: &str = "/v1/messages";
+
+/// The events of a stream: each is named as it says itself.
+fn events(answer: &Answer) -> Vec<Value> {
+    let blocks = answer.text.split("\n\n").filter(|block| !block.is_empty());
+    let event = |block: &str| {
+        let name = block.lines().find_map(|line| line.strip_prefix("event: ")).expect("a name");
+        let data = block.lines().find_map(|line| line.strip_prefix("data: ")).expect("data");
+        let data: Value = serde_json::from_str(data).unwrap();
+        assert_eq!(data["type"], name);
+        data
+    };
+    blocks.map(event).collect()
+}
+
+fn kinds(events: &[Value]) -> Vec<&str> {
+    let mut kinds: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    kinds.dedup();
+    kinds
+}
+
+fn schema() -> Value {
+    json!({"type": "object", "properties": {"a": {"type": "integer", "minimum": 0, "maximum": 9}}, "required": ["a"],
+        "additionalProperties": false})
+}
+
+/// Without what differs from one response to the next.
+fn same(mut body: Value) -> Value {
+    fn strip(value: &mut Value) {
+        match value {
+            Value::Object(members) => {
+                for name in ["id", "call_id", "created_at", "cached_tokens", "usage"] {
+                    members.shift_remove(name);
+                }
+                members.values_mut().for_each(strip);
+            }
+            Value::Array(list) => list.iter_mut().for_each(strip),
+            _ => {}
+        }
+    }
+    strip(&mut body);
+    body
+}
+
+#[tokio::test]
+async fn a_response_has_the_chats_text_streamed_or_not() {
+    let server = toy();
+    let system = json!([{"role": "system", "content": "s"}, {"role": "user", "content": "hi"}]);
+    let wanted = server.ok(CHAT, with(chat(""), json!({"messages": system}))).await;
+    let ask = json!({"model": "toy", "input": "hi", "instructions": "s", "max_output_tokens": 24, "seed": 5,
+        "metadata": {"a": "b"}, "store": true, "include": ["reasoning.encrypted_content"]});
+    let whole = server.ok(RESPONSES, ask.clone()).await;
+    assert_eq!(whole["output"][0]["content"][0]["text"], wanted["choices"][0]["message"]["content"]);
+    assert_eq!(
+        (&whole["status"], &whole["incomplete_details"]["reason"]),
+        (&json!("incomplete"), &json!("max_output_tokens"))
+    );
+    assert_eq!(whole["usage"]["output_tokens"], 24);
+    assert_eq!(whole["vosti_seed"], 5);
+    let events = events(&server.post(RESPONSES, with(ask, json!({"stream": true}))).await);
+    assert_eq!(
+        kinds(&events),
+        [
+            "response.created",
+            "response.in_progress",
+            "response.output_item.added",
+            "response.content_part.added",
+            "response.output_text.delta",
+            "response.output_text.done",
+            "response.content_part.done",
+            "response.output_item.done",
+            "response.incomplete"
+        ]
+    );
+    for (number, event) in events.iter().enumerate() {
+        assert_eq!(event["sequence_number"], number);
+    }
+    let text: String = events.iter().filter_map(|event| event["delta"].as_str()).collect();
+    assert_eq!(whole["output"][0]["content"][0]["text"], text);
+    assert_eq!(same(events.last().unwrap()["response"].clone()), same(whole));
+}
+
+#[tokio::test]
+async fn a_response_calls_functions_and_takes_their_outputs() {
+    let server = toy();
+    let tool = json!({"type": "function", "name": "look", "description": "d", "parameters": schema(), "strict": true});
+    let ask = json!({"input": [{"role": "user", "content": [{"type": "input_text", "text": "go"}]}], "tools": [tool],
+        "tool_choice": "required", "parallel_tool_calls": false, "seed": 5, "max_output_tokens": 200});
+    let whole = server.ok(RESPONSES, ask.clone()).await;
+    let call = &whole["output"][0];
+    assert_eq!(
+        (&call["type"], &call["name"], &whole["status"]),
+        (&json!("function_call"), &json!("look"), &json!("completed"))
+    );
+    let arguments: Value = serde_json::from_str(call["arguments"].as_str().unwrap()).unwrap();
+    assert!(arguments["a"].as_u64().unwrap() <= 9);
+    let events = events(&server.post(RESPONSES, with(ask.clone(), json!({"stream": true}))).await);
+    let parts: String = events.iter().filter_map(|event| event["delta"].as_str()).collect();
+    assert_eq!(call["arguments"], parts);
+    assert_eq!(same(events.last().unwrap()["response"].clone()), same(whole.clone()));
+    // The output goes back as it came, with the call's result.
+    let mut input = ask["input"].as_array().unwrap().clone();
+    input.push(call.clone());
+    input.push(json!({"type": "function_call_output", "call_id": call["call_id"], "output": "sunny"}));
+    server.ok(RESPONSES, with(ask, json!({"input": input, "tool_choice": "none"}))).await;
+}
+
+#[tokio::test]
+async fn a_response_keeps_to_a_schema_and_refuses_by_name() {
+    let server = toy();
+    let format = json!({"format": {"type": "json_schema", "name": "x", "schema": schema(), "strict": true}});
+    let answer = server.ok(RESPONSES, json!({"input": "x", "text": format, "max_output_tokens": 50})).await;
+    let text = answer["output"][0]["content"][0]["text"].as_str().unwrap();
+    assert!(serde_json::from_str::<Value>(text).unwrap()["a"].is_u64(), "{text}");
+    for (more, field) in [
+        (json!({"previous_response_id": "resp_1"}), "previous_response_id"),
+        (json!({"background": true}), "background"),
+        (json!({"frobnicate": 1}), "frobnicate"),
+        (json!({"input": []}), "input"),
+        (json!({"input": [{"type": "web_search_call"}]}), "input[0].type"),
+        (json!({"input": [{"role": "user"}]}), "input[0].content"),
+        (json!({"tools": [{"type": "web_search"}]}), "tools[0].type"),
+    ] {
+        let (status, param, message) = server.post(RESPONSES, with(json!({"input": "x"}), more)).await.error();
+        assert_eq!((status, param.as_str()), (400, field), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn a_message_has_the_chats_text_streamed_or_not() {
+    let server = toy();
+    let conversation = json!([{"role": "system", "content": "s"}, {"role": "user", "content": "hi"}]);
+    let wanted = server.ok(CHAT, with(chat(""), json!({"messages": conversation}))).await;
+    let ask = json!({"model": "toy", "system": [{"type": "text", "text": "s", "cache_control": {"type": "ephemeral"}}],
+        "messages": [{"role": "user", "content": [{"type": "text", "text": "hi"}]}], "max_tokens": 24, "seed": 5,
+        "metadata": {"user_id": "u"}});
+    let whole = server.ok(MESSAGES, ask.clone()).await;
+    assert_eq!(whole["content"][0]["text"], wanted["choices"][0]["message"]["content"]);
+    assert_eq!((&whole["stop_reason"], &whole["usage"]["output_tokens"]), (&json!("max_tokens"), &json!(24)));
+    let events = events(&server.post(MESSAGES, with(ask.clone(), json!({"stream": true}))).await);
+    assert_eq!(
+        kinds(&events),
+        [
+            "message_start",
+            "content_block_start",
+            "content_block_delta",
+            "content_block_stop",
+            "message_delta",
+            "message_stop"
+        ]
+    );
+    let text: String = events.iter().filter_map(|event| event["delta"]["text"].as_str()).collect();
+    assert_eq!(whole["content"][0]["text"], text);
+    let counted = json!({"messages": ask["messages"], "system": ask["system"]});
+    let count = server.ok("/v1/messages/count_tokens", counted).await["input_tokens"].as_u64();
+    assert_eq!(count, wanted["usage"]["prompt_tokens"].as_u64());
+    // What the assistant has begun is continued; a stop sequence is named.
+    let first = text.chars().find(|c| c.is_ascii()).unwrap_or('x').to_string();
+    let stopped = server.ok(MESSAGES, with(ask.clone(), json!({"stop_sequences": [first]}))).await;
+    if stopped["stop_reason"] == "stop_sequence" {
+        assert_eq!(stopped["stop_sequence"], first);
+    }
+    let open = json!([{"role": "user", "content": "x"}, {"role": "assistant", "content": "Well, "}]);
+    let open = server.ok(MESSAGES, with(ask, json!({"messages": open}))).await;
+    let same = json!({"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "x"},
+        {"role": "assistant", "content": "Well, "}], "continue_final_message": true});
+    assert_eq!(
+        open["content"][0]["text"],
+        server.ok(CHAT, with(chat(""), same)).await["choices"][0]["message"]["content"]
+    );
+}
+
+#[tokio::test]
+async fn a_message_uses_tools_and_takes_their_results() {
+    let server = toy();
+    let tool = json!({"name": "look", "description": "d", "input_schema": schema(), "type": "custom"});
+    let user = json!({"role": "user", "content": "go"});
+    let ask = json!({"messages": [user], "tools": [tool], "max_tokens": 200, "seed": 5,
+        "tool_choice": {"type": "any", "disable_parallel_tool_use": true}});
+    let whole = server.ok(MESSAGES, ask.clone()).await;
+    let call = &whole["content"][0];
+    assert_eq!(
+        (&call["type"], &call["name"], &whole["stop_reason"]),
+        (&json!("tool_use"), &json!("look"), &json!("tool_use"))
+    );
+    let events = events(&server.post(MESSAGES, with(ask.clone(), json!({"stream": true}))).await);
+    let parts: String = events.iter().filter_map(|event| event["delta"]["partial_json"].as_str()).collect();
+    assert_eq!(serde_json::from_str::<Value>(&parts).unwrap(), call["input"]);
+    let result =
+        json!({"type": "tool_result", "tool_use_id": call["id"], "content": [{"type": "text", "text": "sunny"}]});
+    let told = json!([user, {"role": "assistant", "content": whole["content"]}, {"role": "user", "content": [result]}]);
+    server.ok(MESSAGES, with(ask.clone(), json!({"messages": told, "tool_choice": {"type": "none"}}))).await;
+    for (more, field) in [
+        (json!({"messages": [{"role": "system", "content": "x"}]}), "messages[0].role"),
+        (json!({"messages": [{"role": "assistant", "content": [result]}]}), "messages[0].content[0]"),
+        (json!({"container": "c"}), "container"),
+        (json!({"frobnicate": 1}), "frobnicate"),
+        (
+            json!({"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]}),
+            "messages[0].content[0].source",
+        ),
+    ] {
+        let (status, param, message) = server.post(MESSAGES, with(ask.clone(), more)).await.error();
+        assert_eq!((status, param.as_str()), (400, field), "{message}");
+    }
+    let refused = server.post(MESSAGES, json!({"messages": []})).await.json();
+    assert_eq!(refused["type"], "error", "Anthropic's clients look for it: {refused}");
+}
+
+#[tokio::test]
+async fn thoughts_are_blocks_of_their_own() {
+    let template = format!("{TEMPLATE}{{% if add_generation_prompt %}}<think>\n{{% endif %}}{{# </think> #}}");
+    let server = serve(&Options { template, ..Options::default() });
+    let message = server.ok(MESSAGES, json!({"messages": [{"role": "user", "content": "x"}], "max_tokens": 20})).await;
+    assert_eq!(message["content"][0]["type"], "thinking");
+    let response = server.ok(RESPONSES, json!({"input": "x", "max_output_tokens": 20})).await;
+    assert_eq!(response["output"][0]["type"], "reasoning");
+    assert_eq!(response["output"][0]["content"][0]["type"], "reasoning_text");
+    // They go back as they came.
+    let told = json!([{"role": "user", "content": "x"}, {"role": "assistant", "content": message["content"]},
+        {"role": "user", "content": "y"}]);
+    server.ok(MESSAGES, json!({"messages": told, "max_tokens": 2})).await;
+    let items = json!([{"role": "user", "content": "x"}, response["output"][0], {"role": "assistant", "content": "z"},
+        {"role": "user", "content": "y"}]);
+    server.ok(RESPONSES, json!({"input": items, "max_output_tokens": 2})).await;
+}
+
+#[tokio::test]
+async fn anthropics_header_opens_the_api() {
+    let server = serve(&Options { api_keys: vec!["secret".into()], ..Options::default() });
+    let ask = |key: &str| {
+        let body = json!({"messages": [{"role": "user", "content": "x"}], "max_tokens": 1});
+        let request = Request::post(MESSAGES).header("content-type", "application/json").header("x-api-key", key);
+        request.body(Body::from(body.to_string())).unwrap()
+    };
+    assert_eq!(server.send(ask("secret")).await.status, 200);
+    assert_eq!(server.send(ask("wrong")).await.status, 401);
+}
+
+#[tokio::test]
+async fn the_tokenizer_describes_itself_and_embeddings_are_refused_as_such() {
+    let server = toy();
+    let info = server.send(get("/tokenizer_info")).await.json();
+    assert_eq!((&info["eos_token"], &info["bos_token"]), (&json!("<|im_end|>"), &Value::Null));
+    assert_eq!((&info["chat_template"], &info["vocab_size"]), (&json!(TEMPLATE), &json!(crate::common::VOCAB)));
+    let (status, _, message) = server.post("/v1/embeddings", json!({"input": "x"})).await.error();
+    assert_eq!(status, 404);
+    assert!(message.contains("embeddings"), "{message}");
+}
