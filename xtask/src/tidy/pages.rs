@@ -92,7 +92,7 @@ fn counts(files: &[File]) -> Vec<Count> {
     let neutral = number("crates/vosti-core/mutants/neutral/", ".patch");
     vec![
         Count { before: "", after: " verified, 0 errors", is: verified },
-        Count { before: "", after: " checked-in specialisations", is: number("kernels/ttir/", ".ttir") },
+        Count { before: "", after: " checked-in texts", is: number("kernels/ttir/", ".ttir") },
         Count { before: "", after: " broken kernels", is: number("filetests/broken/", ".py") },
         Count { before: "", after: " wrong and ", is: number("crates/vosti-core/mutants/", ".patch") },
         Count { before: "", after: " neutral versions", is: neutral },
