@@ -53,8 +53,12 @@ def render(path):
     known = set(sys.modules)
     spec.loader.exec_module(module)
     written = contract(path)
+    kinds = {"dim": "i32", "number": "fp32"}
+    scalars = {param: kinds[role.split()[0]] for param, role in written["params"].items() if role.split()[0] in kinds}
+    scalars |= {param: kind for param, kind in types(path).items() if param in scalars}
     pointers = {param: element(role, "bf16") for param, role in written["params"].items()} | types(path)
-    lines, python = ttir.split_locations(ttir.lower(module.kernel, written["constants"], pointers), name)
+    constants = written.get("constants", {})
+    lines, python = ttir.split_locations(ttir.lower(module.kernel, constants, pointers, scalars), name)
     table, previous = [], None
     for number, line in enumerate(python, 1):
         if line != previous:

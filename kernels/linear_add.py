@@ -13,10 +13,12 @@ from product import plus, start, upright
 # rows = "rows"
 # w = "weight 0"
 # out = "out 0 f32"
+# K = "dim 1..1048576"
+# N = "dim 1..1048576"
 # ///
 @triton.jit
-def linear_add(x, residual, rows, w, out, K: tl.constexpr, N: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
-               BK: tl.constexpr, SWAP: tl.constexpr):
+def linear_add(x, residual, rows, w, out, K, N, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+               SWAP: tl.constexpr):
     m = tl.load(rows)
     row = tl.program_id(0) * BM
     col = tl.program_id(1) * BN

@@ -16,16 +16,18 @@ from product import plus, start, upright
 # rows = "rows"
 # w = "weight 0"
 # out = "out 0"
+# K = "dim 1..1048576"
+# N = "dim 1..1048576"
 # ///
 @triton.jit
-def linear_glu(x, rows, w, out, K: tl.constexpr, N: tl.constexpr, ACT: tl.constexpr, BM: tl.constexpr,
-               BN: tl.constexpr, BK: tl.constexpr, SWAP: tl.constexpr):
+def linear_glu(x, rows, w, out, K, N, ACT: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+               SWAP: tl.constexpr):
     m = tl.load(rows)
     row = tl.program_id(0) * BM
     col = tl.program_id(1) * BN
     x_tile = tl.make_block_ptr(x, (m, K), (K, 1), (row, 0), (BM, BK), (1, 0))
     gate_tile = tl.make_block_ptr(w, (K, N), (1, K), (0, col), (BK, BN), (0, 1))
-    up_tile = tl.make_block_ptr(w + N * K, (K, N), (1, K), (0, col), (BK, BN), (0, 1))
+    up_tile = tl.make_block_ptr(w + N.to(tl.int64) * K, (K, N), (1, K), (0, col), (BK, BN), (0, 1))
     gate = start(BM, BN, SWAP)
     up = start(BM, BN, SWAP)
     for _ in range(0, K, BK):

@@ -2,7 +2,7 @@
 
     python kernels/ttir.py OUT_DIR < specs.json
 
-Reads a JSON list of {"stem", "kernel", "act", "constants", "pointers"}, where pointers gives the element type
+Reads a JSON list of {"stem", "kernel", "act", "scalars", "constants", "pointers"}, where pointers gives the element type
 of each parameter or null where it does not exist, and writes OUT_DIR/<stem>.ttir. `cargo xtask ttir` makes
 the list from the model families and runs this; the text it writes holds no
 path and no location. A trailing table maps TTIR lines to Python lines, for messages.
@@ -32,13 +32,16 @@ def kernel(name):
     return getattr(module, name)
 
 
-def lower(fn, constants, pointers):
-    """The TTIR module of one specialisation. A parameter without an element type is absent (None)."""
+def lower(fn, constants, pointers, scalars={}):
+    """The TTIR module of one specialisation. A parameter without an element type is absent (None). Scalars stay parameters,
+    without attributes: the text is for all of their values."""
     signature, constexprs, attributes = {}, {}, {}
     for index, name in enumerate(fn.arg_names):
         if name in constants:
             signature[name] = "constexpr"
             constexprs[(index,)] = constants[name]
+        elif name in scalars:
+            signature[name] = scalars[name]
         elif pointers[name] is None:
             signature[name] = "constexpr"
             constexprs[(index,)] = None
@@ -100,7 +103,7 @@ def made_from(name):
 def render(spec):
     fn = kernel(spec["kernel"])
     digest = hashlib.sha256(made_from(spec["kernel"])).hexdigest()
-    lines, python = split_locations(lower(fn, spec["constants"], spec["pointers"]),
+    lines, python = split_locations(lower(fn, spec["constants"], spec["pointers"], spec["scalars"]),
                                     spec["kernel"] + ".py")
     assert not any("loc(" in line or ".py" in line for line in lines), "a location is left in the TTIR"
     table, previous = [], None

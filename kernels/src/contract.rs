@@ -126,6 +126,61 @@ pub struct Param {
     pub only_if: Option<String>,
 }
 
+/// A parameter that is no buffer: the same number for as long as a device lives, bound when it is made. One text, and one
+/// proof, for all its values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Number {
+    pub name: String,
+    pub kind: NumberKind,
+}
+
+/// What a [`Number`] may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NumberKind {
+    /// An `i32` in `lo..=hi`: extents, strides and what programs count are made of it.
+    Dimension { lo: i64, hi: i64 },
+    /// An `f32` of which nothing is known.
+    Float,
+}
+
+impl Number {
+    /// `dim 1..65536` or `number`; none if it is a role of a buffer.
+    pub fn parse(name: &str, text: &str) -> Option<Result<Number, String>> {
+        let bad = |why: &str| Err(format!("`{text}` is no range for `{name}`: {why}"));
+        let number = |kind| Ok(Number { name: name.to_string(), kind });
+        let text = text.trim();
+        if text == "number" {
+            return Some(number(NumberKind::Float));
+        }
+        let range = text.strip_prefix("dim")?.trim();
+        let Some((lo, hi)) = range.split_once("..") else { return Some(bad("write `dim 1..65536`")) };
+        Some(match (lo.trim().parse::<i64>(), hi.trim().parse::<i64>()) {
+            (Ok(lo), Ok(hi)) if 0 <= lo && lo < hi && hi <= i64::from(i32::MAX) => {
+                number(NumberKind::Dimension { lo, hi })
+            }
+            (Ok(_), Ok(_)) => bad("the first is below the second, and both are natural numbers of 31 bits"),
+            _ => bad("its ends are numbers"),
+        })
+    }
+
+    /// The constant that the number is bound to, as TTIR writes it; none if it cannot be.
+    pub fn literal(&self, value: &Const) -> Option<String> {
+        match (self.kind, value) {
+            (NumberKind::Dimension { .. }, Const::Int(v)) => i32::try_from(*v).ok().map(|v| format!("{v} : i32")),
+            (NumberKind::Float, Const::Float(v)) => Some(format!("0x{:08X} : f32", (*v as f32).to_bits())),
+            _ => None,
+        }
+    }
+
+    /// Triton's name of its type.
+    pub fn triton(&self) -> &'static str {
+        match self.kind {
+            NumberKind::Dimension { .. } => "i32",
+            NumberKind::Float => "fp32",
+        }
+    }
+}
+
 /// A kernel's contract.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contract {
@@ -134,6 +189,8 @@ pub struct Contract {
     /// rows or a longer length than there are is proved too: its programs to spare do nothing.
     pub grid: Vec<String>,
     pub params: Vec<Param>,
+    /// What is bound when a device is made, in signature order.
+    pub numbers: Vec<Number>,
 }
 
 /// How much there is to do in one launch; a grid is a function of it and of the constants.
@@ -196,9 +253,13 @@ pub(crate) fn parse(
     if written.grid.is_empty() || written.grid.len() > 3 {
         return Err(bad("a grid has one to three axes".into()));
     }
-    let mut params: Vec<Param> = vec![];
+    let (mut params, mut numbers): (Vec<Param>, Vec<Number>) = (vec![], vec![]);
     for name in parameters {
         let text = written.params.remove(name).ok_or_else(|| bad(format!("parameter `{name}` has no role")))?;
+        if let Some(number) = Number::parse(name, &text) {
+            numbers.push(number.map_err(bad)?);
+            continue;
+        }
         let param = Param::parse(name, &text)
             .filter(|p| p.only_if.as_ref().is_none_or(|c| constants.contains(c)))
             .ok_or_else(|| bad(format!("`{text}` is not a role for `{name}`")))?;
@@ -210,7 +271,7 @@ pub(crate) fn parse(
     if let Some(name) = written.params.keys().next() {
         return Err(bad(format!("the kernel has no parameter `{name}`")));
     }
-    Ok(Contract { shape: written.shape, grid: written.grid, params })
+    Ok(Contract { shape: written.shape, grid: written.grid, params, numbers })
 }
 
 /// The TOML between `# /// contract` and `# ///`, and the line of the Python source at which it starts.

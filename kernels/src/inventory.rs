@@ -1,9 +1,10 @@
 //! Every kernel by name: its source, its constants and its contract; and the TTIR of specialisations.
 
-use crate::contract::{self, Contract};
+use crate::contract::{self, Contract, NumberKind};
 use crate::error::KernelError;
 use crate::spec::{Act, Const, Spec};
 use include_dir::{Dir, include_dir};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
@@ -47,7 +48,7 @@ pub struct Kernel {
     pub name: &'static str,
     /// The Python text.
     pub source: &'static str,
-    /// Its `tl.constexpr` parameters, in signature order.
+    /// Its `tl.constexpr` parameters and then the numbers that are bound later, each in signature order.
     pub constants: Vec<String>,
     pub contract: Contract,
 }
@@ -86,6 +87,7 @@ fn read(name: &'static str, source: &'static str) -> Result<Kernel, KernelError>
         }
     }
     let contract = contract::parse(name, source, &parameters, &constants)?;
+    constants.extend(contract.numbers.iter().map(|number| number.name.clone()));
     Ok(Kernel { name, source, constants, contract })
 }
 
@@ -109,9 +111,31 @@ pub fn contract(kernel_name: &str) -> Result<&'static Contract, KernelError> {
     Ok(&kernel(kernel_name)?.contract)
 }
 
-/// The checked-in TTIR file of a specialisation.
-pub fn ttir(spec: &Spec) -> Option<&'static str> {
-    TTIR.get_file(format!("{spec}.ttir"))?.contents_utf8()
+/// The TTIR of a specialisation: the checked-in text of its tile constants, bound to its dimensions and numbers.
+pub fn ttir(spec: &Spec) -> Option<Cow<'static, str>> {
+    bind(ttir_by_stem(&spec.text().to_string())?, spec)
+}
+
+/// A text with the specialisation's dimensions and numbers in the place of the parameters: a constant for each, in front of
+/// the function's first operation and in the line of its signature, so that every line stays where it was. Nothing else is
+/// changed. None if the specialisation lacks one, or the text has no such parameter.
+pub fn bind<'t>(text: &'t str, spec: &Spec) -> Option<Cow<'t, str>> {
+    let numbers = &kernel(&spec.kernel).ok()?.contract.numbers;
+    if numbers.is_empty() {
+        return Some(Cow::Borrowed(text));
+    }
+    let start = text.find("tt.func public @")?;
+    let end = start + text[start..].find('\n')?;
+    let mut signature = text[start..end].to_string();
+    let mut constants = String::new();
+    for number in numbers {
+        let parameter = format!(", %{}: {}", number.name, if number.triton() == "i32" { "i32" } else { "f32" });
+        let at = signature.find(&parameter).filter(|at| signature[at + parameter.len()..].starts_with([',', ')']))?;
+        signature.replace_range(at..at + parameter.len(), "");
+        let value = number.literal(spec.constants.get(&number.name)?)?;
+        constants += &format!(" %{} = arith.constant {value}", number.name);
+    }
+    Some(Cow::Owned([&text[..start], &signature, &constants, &text[end..]].concat()))
 }
 
 /// File stems of all checked-in TTIR, sorted.
@@ -126,11 +150,33 @@ pub fn ttir_by_stem(stem: &str) -> Option<&'static str> {
     TTIR.get_file(format!("{stem}.ttir"))?.contents_utf8()
 }
 
+/// Specialisations to try: of each checked-in text itself, or with dimensions that are small, ragged or a model's.
+pub fn examples() -> Vec<Spec> {
+    const SIZES: [[i64; 2]; 4] = [[40, 24], [97, 130], [1, 1], [576, 320]];
+    let mut all = vec![];
+    for text in ttir_stems().into_iter().filter_map(parse_stem) {
+        let Ok(kernel) = kernel(&text.kernel) else { continue };
+        let numbers = &kernel.contract.numbers;
+        for sizes in SIZES.iter().take(if numbers.is_empty() { 1 } else { SIZES.len() }) {
+            let mut spec = text.clone();
+            for (number, size) in numbers.iter().zip(sizes.iter().cycle()) {
+                let value = match number.kind {
+                    NumberKind::Dimension { lo, hi } => Const::Int((*size).clamp(lo, hi)),
+                    NumberKind::Float => Const::Float(0.75),
+                };
+                spec.constants.insert(number.name.clone(), value);
+            }
+            all.push(spec);
+        }
+    }
+    all
+}
+
 /// Reads a file stem back: `linear-bf16-BK64-BM64-BN64-K576-N960-SWAP0`.
 pub fn parse_stem(stem: &str) -> Option<Spec> {
     let (name, rest) = stem.split_once('-')?;
     let kernel = kernel(name).ok()?;
-    let (act, mut rest) = rest.split_once('-')?;
+    let (act, rest) = rest.split_once('-')?;
     let act = match act {
         "bf16" => Act::Bf16,
         "f32" => Act::F32,
@@ -138,6 +184,17 @@ pub fn parse_stem(stem: &str) -> Option<Spec> {
     };
     let mut names = kernel.constants.clone();
     names.sort();
+    let bound = constants_of(&names, rest).or_else(|| {
+        // A text's own name, of whatever dimensions.
+        names.retain(|name| kernel.contract.numbers.iter().all(|number| number.name != *name));
+        constants_of(&names, rest)
+    });
+    let spec = Spec { kernel: name.to_string(), act, constants: bound? };
+    (spec.to_string() == stem).then_some(spec)
+}
+
+/// `BK64-BM64`, read by the constants' names in order.
+fn constants_of(names: &[String], mut rest: &str) -> Option<BTreeMap<String, Const>> {
     let mut constants = BTreeMap::new();
     for (i, name) in names.iter().enumerate() {
         let value = rest.strip_prefix(name.as_str())?;
@@ -148,8 +205,7 @@ pub fn parse_stem(stem: &str) -> Option<Spec> {
         constants.insert(name.clone(), constant);
         rest = value[end..].strip_prefix('-').unwrap_or("");
     }
-    let spec = Spec { kernel: name.to_string(), act, constants };
-    (spec.to_string() == stem).then_some(spec)
+    Some(constants)
 }
 
 /// What identifies a specialisation's TTIR: the hash of its text without comments, which are the

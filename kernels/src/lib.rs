@@ -13,13 +13,17 @@ pub mod contract;
 pub mod error;
 pub mod expr;
 pub mod inventory;
+pub mod quantised;
 pub mod request;
 pub mod spec;
 pub mod specialise;
 
-pub use contract::{Contract, Elem, Extent, Param, Role, Shape};
+pub use contract::{Contract, Elem, Extent, Number, NumberKind, Param, Role, Shape};
 pub use error::KernelError;
-pub use inventory::{Kernel, contract, kernel, kernels, parse_stem, ttir, ttir_by_stem, ttir_hash, ttir_stems};
+pub use inventory::{
+    Kernel, bind, contract, examples, kernel, kernels, parse_stem, ttir, ttir_by_stem, ttir_hash, ttir_stems,
+};
+pub use quantised::{Format, Quantised, Values};
 pub use request::request;
 pub use spec::{Act, Binding, Const, Launch, Scratch, Spec, TensorData};
 pub use specialise::{CPU, CompileOptions, compile_options, higher, specialise, stands_for, targets};

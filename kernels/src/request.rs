@@ -5,15 +5,25 @@ use crate::inventory::kernel;
 use crate::spec::{Const, Spec};
 use std::fmt::Write;
 
-/// A JSON list of `{stem, kernel, act, constants, pointers}`; a parameter that the specialisation does
+/// A JSON list of `{stem, kernel, act, scalars, constants, pointers}`; a parameter that the specialisation does
 /// not have is null.
 pub fn request(specs: &[Spec]) -> Result<String, KernelError> {
     let mut out = String::from("[");
     for (i, spec) in specs.iter().enumerate() {
         let act = crate::contract::Elem::Act.triton(spec.act);
         let separator = if i == 0 { "" } else { "," };
-        write!(out, "{separator}\n{{\"stem\": \"{spec}\", \"kernel\": \"{}\", \"act\": \"{act}\", ", spec.kernel).ok();
-        let constants = spec.constants.iter().map(|(name, value)| match value {
+        write!(
+            out,
+            "{separator}\n{{\"stem\": \"{}\", \"kernel\": \"{}\", \"act\": \"{act}\", ",
+            spec.text(),
+            spec.kernel
+        )
+        .ok();
+        let numbers = &kernel(&spec.kernel)?.contract.numbers;
+        let scalar = |number: &crate::Number| format!("\"{}\": \"{}\"", number.name, number.triton());
+        write!(out, "\"scalars\": {{{}}}, ", numbers.iter().map(scalar).collect::<Vec<_>>().join(", ")).ok();
+        let text = spec.text();
+        let constants = text.constants.iter().map(|(name, value)| match value {
             Const::Int(v) => format!("\"{name}\": {v}"),
             Const::Float(v) => format!("\"{name}\": {v:?}"),
         });

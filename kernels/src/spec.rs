@@ -94,9 +94,10 @@ impl fmt::Display for Const {
     }
 }
 
-/// One specialisation of one kernel: all constants fixed by the model's dimensions and the target.
+/// One specialisation of one kernel: all constants and dimensions fixed by the model and the target.
 ///
-/// Its `Display` is the file stem of its TTIR: `linear-bf16-BK64-BM64-BN64-K576-N960-SWAP0`.
+/// Its `Display` is its name: `linear-bf16-BK64-BM64-BN64-K576-N960-SWAP0`. That of its [`Spec::text`] is the file stem of its
+/// TTIR: `linear-bf16-BK64-BM64-BN64-SWAP0`, for `K` and `N` are parameters there.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Spec {
     pub kernel: String,
@@ -120,6 +121,18 @@ impl fmt::Display for Spec {
             write!(f, "-{name}{value}")?;
         }
         Ok(())
+    }
+}
+
+impl Spec {
+    /// The specialisation's text: without the dimensions and numbers that the text takes as parameters. One text, and one
+    /// proof of it, is that of every specialisation with its tile constants.
+    pub fn text(&self) -> Spec {
+        let mut text = self.clone();
+        if let Ok(contract) = crate::contract(&self.kernel) {
+            contract.numbers.iter().for_each(|number| _ = text.constants.remove(&number.name));
+        }
+        text
     }
 }
 

@@ -124,7 +124,11 @@ pub(crate) fn tiles(target: &str, kernel: &str) -> Result<&'static Tiles, Kernel
 /// every constant of the kernel that `specialisations.toml` does not compute. If there are several, the one of the smallest
 /// row tiles.
 pub fn specialise(target: &str, kernel_name: &str, act: Act, dims: &[(&str, Const)]) -> Result<Spec, KernelError> {
-    Ok(all(target, kernel_name, act, dims)?.swap_remove(0))
+    let spec = all(target, kernel_name, act, dims)?.swap_remove(0);
+    match kernel(kernel_name)?.constants.iter().find(|c| !spec.constants.contains_key(*c)) {
+        Some(name) => Err(KernelError::Missing { kernel: kernel_name.to_string(), name: name.clone() }),
+        None => Ok(spec),
+    }
 }
 
 /// The specialisations with higher row tiles that may run in the place of `spec`, lowest first; none if `spec` is not what
@@ -135,12 +139,13 @@ pub fn higher(target: &str, spec: &Spec) -> Result<Vec<Spec>, KernelError> {
     Ok(if all[0] == *spec { rest } else { vec![] })
 }
 
-/// The specialisations in whose place `spec` may run on some target, so that it has to be proved to give their bits.
+/// The specialisations in whose place `spec` may run on some target, so that it has to be proved to give their bits. Of a
+/// text ([`Spec::text`]), the texts.
 pub fn stands_for(spec: &Spec) -> Vec<Spec> {
     let mut found = vec![];
     for target in targets() {
         let first = tiles(target, &spec.kernel)
-            .and_then(|tiles| specialise(target, &spec.kernel, spec.act, &dims(tiles, spec)));
+            .and_then(|tiles| Ok(all(target, &spec.kernel, spec.act, &dims(tiles, spec))?.swap_remove(0)));
         let stands = |first: &Spec| higher(target, first).is_ok_and(|higher| higher.contains(spec));
         found.extend(first.ok().filter(stands));
     }
@@ -155,7 +160,8 @@ fn dims<'a>(tiles: &Tiles, spec: &'a Spec) -> Vec<(&'a str, Const)> {
     own.map(|(name, value)| (name.as_str(), *value)).collect()
 }
 
-/// The specialisations for a model's dimensions, by the height of their row tiles. There is one at least.
+/// The specialisations for a model's dimensions, by the height of their row tiles. There is one at least. Without any of
+/// the numbers that are bound later, their texts.
 fn all(target: &str, kernel_name: &str, act: Act, dims: &[(&str, Const)]) -> Result<Vec<Spec>, KernelError> {
     kernel(kernel_name)?;
     let heights = tiles(target, kernel_name)?.values().map(Tile::heights).max().unwrap_or(1);
@@ -185,7 +191,10 @@ fn at(target: &str, kernel_name: &str, act: Act, dims: &[(&str, Const)], height:
         sizes.push((name.clone(), Const::Int(crate::expr::eval(text, &lookup)?)));
     }
     constants.extend(sizes);
-    match kernel.constants.iter().find(|c| !constants.contains_key(*c)) {
+    let numbers = &kernel.contract.numbers;
+    let text = numbers.iter().all(|number| !constants.contains_key(&number.name));
+    let later = |name: &String| text && numbers.iter().any(|number| number.name == *name);
+    match kernel.constants.iter().find(|c| !constants.contains_key(*c) && !later(c)) {
         Some(name) => Err(KernelError::Missing { kernel: kernel_name.to_string(), name: name.clone() }),
         None => Ok(Spec { kernel: kernel_name.to_string(), act, constants }),
     }

@@ -1,4 +1,4 @@
-//! `cargo xtask ttir`: the TTIR of every specialisation that any model configuration needs.
+//! `cargo xtask ttir`: the TTIR texts of every specialisation that any model configuration needs.
 //!
 //! The list comes from the model families, the text from Triton's front end (`kernels/ttir.py`). With
 //! `--check` nothing is written: what would be is compared with what is checked in.
@@ -41,7 +41,7 @@ pub fn run(check: bool) -> Result<()> {
         let missing = names.iter().find(|name| !known.contains(**name));
         ensure!(missing.is_none(), "{target}: no configuration is called {missing:?}");
         inventory.retain(|(name, _)| names.is_empty() || names.contains(&name.as_str()));
-        specs.extend(inventory.into_iter().flat_map(|(_, list)| list));
+        specs.extend(inventory.into_iter().flat_map(|(_, list)| list).map(|spec| spec.text()));
     }
     let specs: Vec<Spec> = specs.into_iter().collect();
     let folder = root().join("kernels/ttir");

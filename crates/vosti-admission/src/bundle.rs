@@ -7,10 +7,11 @@
 
 use crate::manifest::Manifest;
 use crate::{BundleError, launch_pair, op_contract};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use vosti_cuda::Image;
-use vosti_kernels::Act;
+use vosti_kernels::{Act, Spec};
 use vosti_model::ModelPlan;
 use vosti_verify::certificate::StandsFor;
 use vosti_verify::{CertificateError, Certificates, Problem, record};
@@ -22,7 +23,7 @@ pub struct Bundle {
     pub(crate) folder: Option<PathBuf>,
     pub(crate) manifest: Option<Manifest>,
     pub(crate) certificates: Certificates,
-    /// TTIR by specialisation; the built-in bundle has every checked-in text besides.
+    /// TTIR by its name, without dimensions; the built-in bundle has every checked-in text besides.
     pub(crate) texts: BTreeMap<String, String>,
     /// What was compiled from the texts, for a GPU target.
     pub(crate) images: BTreeMap<String, Image>,
@@ -78,16 +79,21 @@ impl Bundle {
         &self.certificates
     }
 
-    /// A kernel's TTIR.
+    /// A text, by its name: what was proved, with dimensions as parameters.
     pub fn ttir(&self, kernel: &str) -> Option<&str> {
         let built_in = || self.folder.is_none().then(|| vosti_kernels::ttir_by_stem(kernel)).flatten();
         self.texts.get(kernel).map(String::as_str).or_else(built_in)
     }
 
+    /// A specialisation's text, bound to its dimensions.
+    pub fn bound(&self, spec: &Spec) -> Option<Cow<'_, str>> {
+        vosti_kernels::bind(self.ttir(&spec.text().to_string())?, spec)
+    }
+
     /// TTIR of every kernel of the plan, as devices take it.
     pub fn texts(&self, plan: &ModelPlan) -> HashMap<String, String> {
-        let specs = vosti_model::plan::specs(plan).into_iter().map(|spec| spec.to_string());
-        specs.filter_map(|kernel| Some((kernel.clone(), self.ttir(&kernel)?.to_string()))).collect()
+        let specs = vosti_model::plan::specs(plan).into_iter();
+        specs.filter_map(|spec| Some((spec.to_string(), self.bound(&spec)?.into_owned()))).collect()
     }
 
     /// What a message calls it.
@@ -131,9 +137,12 @@ impl Bundle {
             let mut kernels = vec![];
             for (launch, stage) in launches.iter().zip(stages) {
                 let first = launch.spec.to_string();
-                for kernel in launch.specs().map(ToString::to_string) {
+                for spec in launch.specs() {
+                    let kernel = spec.to_string();
                     if !problems.contains_key(&kernel) {
-                        problems.insert(kernel.clone(), self.certified(&kernel)?);
+                        let proved = self.certified(&spec.text().to_string())?;
+                        let of = proved.at(&spec.constants).map_err(|why| misfit(&kernel, why))?;
+                        problems.insert(kernel.clone(), of);
                     }
                     let weights = launch.weights.iter().map(|name| plan.weights.get(name)).collect();
                     let act = *act.get_or_insert(launch.spec.act);
@@ -141,7 +150,8 @@ impl Bundle {
                     op_contract::check(&plan.program, op, &problems[&kernel], &bound)
                         .map_err(|why| misfit(&kernel, why))?;
                     if kernel != first {
-                        self.stands_for(&kernel, &problems[&first]).map_err(|why| misfit(&kernel, why))?;
+                        self.stands_for(&spec.text().to_string(), &problems[&first])
+                            .map_err(|why| misfit(&kernel, why))?;
                     }
                 }
                 kernels.push(first);

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 use vosti_core::PAGE;
 use vosti_cuda::Image;
-use vosti_kernels::{CPU, parse_stem, ttir_hash};
+use vosti_kernels::{CPU, Spec, parse_stem, ttir_hash};
 use vosti_model::ModelPlan;
 use vosti_verify::Certificate;
 
@@ -41,28 +41,36 @@ impl Bundle {
         };
         for kernel in &manifest.kernels {
             let name = &kernel.specialisation;
+            let Some(spec) = parse_stem(name) else {
+                return Err(damaged(format!("{name} is no specialisation that this binary knows")));
+            };
+            // Specialisations of several dimensions have one text and one certificate.
+            let text_name = spec.text().to_string();
             let (mut cubin, mut launch) = (None, None);
             for file in &kernel.files {
                 let bytes = contents(folder, file).map_err(damaged)?;
                 let text =
                     || String::from_utf8(bytes.clone()).map_err(|_| damaged(format!("{} is not text", file.path)));
                 match file.kind.as_str() {
-                    "ttir" => _ = bundle.texts.insert(name.clone(), text()?),
+                    "ttir" => _ = bundle.texts.insert(text_name.clone(), text()?),
                     "certificate" => {
-                        let read = Certificate::from_json(name, &text()?).map_err(|error| bundle.wrong(error))?;
-                        bundle.certificates.insert(name.clone(), read);
+                        let read = Certificate::from_json(&text_name, &text()?).map_err(|error| bundle.wrong(error))?;
+                        bundle.certificates.insert(text_name.clone(), read);
                     }
                     "cubin" => cubin = Some(bytes),
                     "launch" => launch = Some(text()?),
                     other => return Err(damaged(format!("{} is a `{other}`, which nothing reads", file.path))),
                 }
             }
-            if bundle.texts.get(name).map(|text| ttir_hash(text).to_hex().to_string()).as_ref()
+            if bundle.texts.get(&text_name).map(|text| ttir_hash(text).to_hex().to_string()).as_ref()
                 != Some(&kernel.ttir_hash)
             {
                 return Err(damaged(format!("{name} has no TTIR of the hash that {MANIFEST} names")));
             }
-            if let Some(image) = image(name, &bundle.texts[name], cubin, launch).map_err(damaged)? {
+            let Some(bound) = bundle.bound(&spec) else {
+                return Err(damaged(format!("{name} has a text that does not take its dimensions")));
+            };
+            if let Some(image) = image(&spec, &bound, cubin, launch).map_err(damaged)? {
                 bundle.images.insert(name.clone(), image);
             }
         }
@@ -132,12 +140,13 @@ impl Bundle {
         let mut kernels = vec![];
         for spec in vosti_model::plan::specs(plan) {
             let kernel = spec.to_string();
-            let (Some(text), Some(certificate)) = (self.ttir(&kernel), self.certificates.get(&kernel)) else {
+            let of = spec.text().to_string();
+            let (Some(text), Some(certificate)) = (self.ttir(&of), self.certificates.get(&of)) else {
                 continue; // no op uses it: `admit` has asked for all that are used
             };
             let mut files = vec![
-                put(folder, "ttir", format!("ttir/{kernel}.ttir"), text.as_bytes())?,
-                put(folder, "certificate", format!("certificates/{kernel}.json"), certificate.to_json().as_bytes())?,
+                put(folder, "ttir", format!("ttir/{of}.ttir"), text.as_bytes())?,
+                put(folder, "certificate", format!("certificates/{of}.json"), certificate.to_json().as_bytes())?,
             ];
             match self.images.get(&kernel) {
                 Some(image) => files.extend([
@@ -196,14 +205,13 @@ fn put(folder: &Path, kind: &str, path: String, bytes: &[u8]) -> Result<File, Bu
 }
 
 /// The compiled kernel, if there is one; half of one is damage.
-fn image(name: &str, ttir: &str, cubin: Option<Vec<u8>>, launch: Option<String>) -> Result<Option<Image>, String> {
-    let spec = parse_stem(name).ok_or_else(|| format!("{name} is no specialisation that this binary knows"))?;
+fn image(spec: &Spec, ttir: &str, cubin: Option<Vec<u8>>, launch: Option<String>) -> Result<Option<Image>, String> {
     match (cubin, launch) {
         (None, None) => Ok(None),
         (Some(cubin), Some(launch)) => {
-            Image::read(&spec, ttir, &launch, cubin).map(Some).map_err(|error| error.to_string())
+            Image::read(spec, ttir, &launch, cubin).map(Some).map_err(|error| error.to_string())
         }
-        _ => Err(format!("{name} has not both machine code and the record of how to launch it")),
+        _ => Err(format!("{spec} has not both machine code and the record of how to launch it")),
     }
 }
 

@@ -30,7 +30,7 @@ fn bundle() -> Bundle {
 fn kernel_of(plan: &ModelPlan, wanted: impl Fn(&Op) -> bool) -> (usize, String) {
     let index = plan.program.ops.iter().position(wanted).unwrap();
     let k = op_contract::binding_of(&plan.program.ops[index]) as usize;
-    (index, plan.bindings[k].launches[0].spec.to_string())
+    (index, plan.bindings[k].launches[0].spec.text().to_string())
 }
 
 /// One line that names the kernel.
@@ -65,15 +65,33 @@ fn row_tiles_that_are_not_proved_to_give_the_bits_of_the_lowest_are_refused() {
     let plan = plan_for("cuda-sm90", "smollm2-135m", 1024);
     bundle().admit(&plan).unwrap();
     let launch = plan.bindings.iter().flat_map(|b| &b.launches).find(|launch| !launch.higher.is_empty()).unwrap();
-    let (first, higher) = (launch.spec.to_string(), launch.higher[1].to_string());
+    let (first, higher) = (launch.spec.text().to_string(), launch.higher[1].text().to_string());
+    let shown = launch.higher[1].to_string();
     let with = |change: fn(&mut Certificate)| {
         let mut certificates = bundle().certificates().clone();
         change(certificates.get_mut(&higher).unwrap());
         bundle().with_certificates(certificates).admit(&plan)
     };
-    refused(with(|c| c.stands_for.clear()), &["does not say that it gives the bits", &first, &higher]);
-    refused(with(|c| c.stands_for[0].ttir_hash = "0".repeat(64)), &["does not say that", &first, &higher]);
-    refused(with(|c| c.stands_for[0].kernel.push('0')), &["does not say that", &first, &higher]);
+    refused(with(|c| c.stands_for.clear()), &["does not say that it gives the bits", &first, &shown]);
+    refused(with(|c| c.stands_for[0].ttir_hash = "0".repeat(64)), &["does not say that", &first, &shown]);
+    refused(with(|c| c.stands_for[0].kernel.push('0')), &["does not say that", &first, &shown]);
+}
+
+/// One text is proved for all dimensions in a range: a model's are looked at when it is admitted.
+#[test]
+fn dimensions_out_of_the_proved_range_or_not_the_models_are_refused_by_name() {
+    let with = |name: &str, value: Const| {
+        let mut plan = gemma();
+        let mut launches = plan.bindings.iter_mut().flat_map(|b| &mut b.launches);
+        let launch = launches.find(|launch| launch.spec.kernel == "linear").unwrap();
+        assert!(launch.spec.constants.insert(name.into(), value).is_some());
+        bundle().admit(&plan)
+    };
+    refused(with("K", Const::Int((1 << 20) + 1)), &["linear-bf16", "K is 1048577", "proved for 1 to 1048576"]);
+    refused(with("N", Const::Int(0)), &["linear-bf16", "N is 0", "proved for 1 to 1048576"]);
+    refused(with("N", Const::Int(i64::MIN)), &["linear-bf16", "proved for 1 to 1048576"]);
+    refused(with("K", Const::Float(640.0)), &["linear-bf16", "K is 640.0"]);
+    refused(with("K", Const::Int(639)), &["linear-bf16", "is 639 wide"]);
 }
 
 #[test]

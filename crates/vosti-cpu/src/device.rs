@@ -15,6 +15,7 @@ use vosti_wiring::{Bound, Outputs, WiringError, listed, outputs};
 
 use crate::isa::Isa;
 use crate::launch::{self, Ahead, Fault, Ready, Units};
+use crate::layout::Layout;
 use crate::plan::machine::{Machine, Param};
 use crate::pool::Pool;
 use crate::weights::{Buffer, WeightCache, Weights};
@@ -28,6 +29,16 @@ pub enum Mode {
     Fast,
     /// The interpreter of tile IR, one operation at a time.
     Plain,
+}
+
+/// How weights of BF16 dots lie in memory; the bits are the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Storage {
+    /// In their file's blocks; or, where they come in BF16 and the instruction set has that, in 13 bits.
+    #[default]
+    AsTheyCome,
+    /// In BF16.
+    Expanded,
 }
 
 /// A device's limits and how it runs.
@@ -48,9 +59,7 @@ pub struct Config {
     pub isa: Option<Isa>,
     /// Fill lanes that nothing defines with NaN, infinities and random bits from this seed.
     pub poison: Option<u64>,
-    /// Keep weights of BF16 dots in 13 bits, without loss, where the instruction set has that: quicker for a few rows at a
-    /// time, which wait for memory, and slower for more.
-    pub coded: bool,
+    pub storage: Storage,
     /// TTIR in place of the checked-in text, by specialisation: for tests.
     pub ttir: Option<HashMap<String, String>>,
     /// Shared with other devices of the same model: weights are loaded once for all.
@@ -69,7 +78,7 @@ impl Config {
             mode: Mode::Fast,
             isa: None,
             poison: None,
-            coded: true,
+            storage: Storage::AsTheyCome,
             ttir: None,
             weights: None,
         }
@@ -178,6 +187,13 @@ impl CpuDevice {
             self.wiring.weights.iter().map(|b| b.region.len()).sum(),
             sum(&self.wiring.cache_k) + sum(&self.wiring.cache_v),
         )
+    }
+
+    /// Bytes and elements of the matrices that dots read, as they are kept.
+    pub fn matrices(&self) -> (usize, usize) {
+        let panels = |buffer: &&Arc<Buffer>| buffer.layout != Layout::RowMajor;
+        let matrices = self.wiring.weights.iter().filter(panels);
+        matrices.fold((0, 0), |(bytes, elements), b| (bytes + b.region.len(), elements + b.len))
     }
 
     /// Grids and units of all launches, for the step that the metadata say.

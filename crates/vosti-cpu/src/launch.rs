@@ -12,11 +12,11 @@ use std::time::Instant;
 use vosti_tile::interp::{self, Memory, Options, Undefined};
 use vosti_tile::{Kernel, Scalar};
 
-use crate::coded;
 use crate::layout::Layout;
 use crate::plan::Plan;
 use crate::plan::machine::{Machine, Param};
 use crate::pool::Worker;
+use crate::storage;
 
 /// One launch of the step being run.
 pub struct Ready {
@@ -256,10 +256,10 @@ impl Memory for Buffers<'_> {
     }
 
     fn load(&self, param: usize, index: usize) -> u64 {
-        if let Param { base, len, layout: Layout::CodedPanels { row_len } } = self.params[param] {
+        if let Param { base, len, layout: Layout::StoredPanels { row_len } } = self.params[param] {
             assert!(index < len);
             // SAFETY: the index is within the buffer.
-            return unsafe { coded::element(base, row_len, index) }.into();
+            return unsafe { storage::element(base, row_len, index) }.into();
         }
         let (at, bytes) = self.at(param, index);
         let mut bits = [0; 8];

@@ -4,7 +4,7 @@
 //! the order in which the register kernel reads them, and every other access goes through the bijection.
 //! Read next: [`crate::micro`].
 
-use crate::coded;
+use crate::storage;
 
 /// Columns of the dot's output per packed panel, and rows of a block of [`Layout::RowPairs`].
 pub const PANEL: usize = 64;
@@ -20,8 +20,9 @@ pub enum Layout {
     /// Contracted along rows, pairs of rows interleaved, in blocks of 64 rows by 64 columns (or all, if 64 does not divide
     /// them) that a dot reads from one end to the other: `[row / 64][column / 64][row % 64 / pair][column % 64][pair]`.
     RowPairs { row_len: usize, pair: usize },
-    /// As `RowPanels` of BF16 pairs, in code ([`crate::coded`]): elements have no position, and are read, not written.
-    CodedPanels { row_len: usize },
+    /// As `RowPanels` of BF16 pairs, each panel in a form of its own ([`crate::storage`]): elements have no position, and are
+    /// read, not written.
+    StoredPanels { row_len: usize },
 }
 
 /// Columns of a block of [`Layout::RowPairs`].
@@ -45,7 +46,7 @@ impl Layout {
                 let block = (row / PANEL) * PANEL * row_len + (column / wide) * PANEL * wide;
                 block + (row % PANEL / pair) * wide * pair + (column % wide) * pair + row % pair
             }
-            Layout::CodedPanels { .. } => unreachable!("an element in code has no position"),
+            Layout::StoredPanels { .. } => unreachable!("an element of a stored panel has no position"),
         }
     }
 
@@ -53,16 +54,16 @@ impl Layout {
     pub fn footprint(&self, len: usize) -> usize {
         match *self {
             Layout::RowMajor => len,
-            Layout::RowPanels { row_len, .. } | Layout::RowPairs { row_len, .. } | Layout::CodedPanels { row_len } => {
+            Layout::RowPanels { row_len, .. } | Layout::RowPairs { row_len, .. } | Layout::StoredPanels { row_len } => {
                 len.div_ceil(row_len).next_multiple_of(PANEL) * row_len
             }
         }
     }
 
-    /// Bytes of memory that `len` elements of so many bytes take, in code at most.
+    /// Bytes of memory that `len` elements of so many bytes take, stored at most.
     pub fn bytes(&self, len: usize, element: usize) -> usize {
         match *self {
-            Layout::CodedPanels { row_len } => coded::bytes_max(len.div_ceil(row_len).div_ceil(PANEL), row_len),
+            Layout::StoredPanels { row_len } => storage::bytes_max(len.div_ceil(row_len).div_ceil(PANEL), row_len),
             _ => self.footprint(len) * element,
         }
     }
@@ -75,7 +76,7 @@ impl Layout {
             Layout::RowPairs { row_len, pair } => {
                 row_len > 0 && PANEL.is_multiple_of(pair) && len.is_multiple_of(row_len)
             }
-            Layout::CodedPanels { row_len } => row_len > 0 && row_len % 2 == 0 && len.is_multiple_of(row_len),
+            Layout::StoredPanels { row_len } => row_len > 0 && row_len % 2 == 0 && len.is_multiple_of(row_len),
         }
     }
 

@@ -5,7 +5,6 @@
 //! Read next: [`device`], then [`layout`] and [`micro`].
 
 mod ceilings;
-mod coded;
 pub mod device;
 pub mod isa;
 mod launch;
@@ -15,13 +14,13 @@ pub mod micro;
 pub mod plan;
 pub mod pool;
 pub mod probe;
+pub mod storage;
 pub mod vector;
 pub mod weights;
 mod wiring;
 
 pub use ceilings::{Ceilings, ceilings};
-pub use coded::element_bits;
-pub use device::{Config, CpuDevice, CpuError, Mode};
+pub use device::{Config, CpuDevice, CpuError, Mode, Storage};
 pub use pool::THREADS_MAX;
 pub use probe::probe;
-pub use weights::{TensorData, WeightCache, WeightError, Weights};
+pub use weights::{Quantised, TensorData, WeightCache, WeightError, Weights};

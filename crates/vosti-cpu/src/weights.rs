@@ -1,41 +1,38 @@
 //! How weights are kept: once each, in the layout that their dots read.
 
-use crate::coded::Writer;
 use crate::device::CpuError;
 use crate::layout::{Layout, PANEL};
 use crate::memory::{Arena, Plain, Region};
+use crate::micro::EncodeFn;
+use crate::storage::{Form, Packed, Writer, blocks, exponents, plain};
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use vosti_tile::Scalar;
-pub use vosti_wiring::{TensorData, WeightError, Weights};
-
-/// Codes a panel, if it has a code.
-type Encode = fn(&[u16], &mut [u8]) -> bool;
+use vosti_wiring::WiringError;
+pub use vosti_wiring::{Quantised, TensorData, WeightError, Weights};
 
 /// Elements that are asked for at once: enough to be quick, few enough to be nothing beside the weights.
 const PART: usize = 1 << 20;
 
-/// A weight's name, its elements and its layout.
-type Packed = (String, Scalar, Option<Layout>);
+/// A weight's name, its elements and its layout, and whether panels that come in BF16 are kept in 13 bits.
+type Key = (String, Scalar, Option<Layout>, bool);
 
 /// Packed weights that several devices of one model share: each is loaded and packed once for all of them.
 #[derive(Debug, Default)]
 pub struct WeightCache {
-    packed: Mutex<HashMap<Packed, Arc<Buffer>>>,
+    packed: Mutex<HashMap<Key, Arc<Buffer>>>,
 }
 
 impl WeightCache {
     /// The weight's first `len` elements or more in this form, made by `pack` if no device has asked for as many yet.
     pub(crate) fn get<E>(
         &self,
-        name: &str,
-        elem: Scalar,
-        layout: Option<Layout>,
+        key: Key,
         len: usize,
         pack: impl FnOnce() -> Result<Buffer, E>,
     ) -> Result<Arc<Buffer>, E> {
         let mut packed = self.packed.lock().unwrap_or_else(|e| e.into_inner());
-        let key = (name.to_string(), elem, layout);
         if let Some(found) = packed.get(&key).filter(|found| found.len >= len) {
             return Ok(found.clone());
         }
@@ -70,24 +67,13 @@ impl Buffer {
         elem: Scalar,
         (rows, columns): (usize, usize),
         wanted: Option<Layout>,
-        encode: Option<Encode>,
+        encode: Option<EncodeFn>,
     ) -> Result<Self, CpuError> {
         let part = (PART / columns.max(1)).next_multiple_of(PANEL).max(PANEL);
         let mut buffer = Self::zeroed(arena, elem, rows * columns, wanted)?;
-        if let (Layout::CodedPanels { row_len }, Some(encode)) = (buffer.layout, encode) {
-            let mut writer = Writer::new(rows.div_ceil(PANEL));
-            let (order, mut panel) = (Layout::RowPanels { row_len, pair: 2 }, vec![0; PANEL * row_len]);
-            let bytes = buffer.region.len();
-            vosti_wiring::weights::read(weights, name, elem, rows, part, |_, data| {
-                let TensorData::Bf16(data) = data else { unreachable!("BF16 was asked for") };
-                for rows in data.chunks(panel.len()) {
-                    panel.fill(0);
-                    order.pack(0, rows, &mut panel);
-                    writer.add(&panel, buffer.region.as_mut_slice(bytes), encode);
-                }
-                Ok::<_, CpuError>(())
-            })?;
-            arena.shrink(&mut buffer.region, writer.used());
+        if let Layout::StoredPanels { row_len } = buffer.layout {
+            let used = buffer.store(weights, name, rows, row_len, encode)?;
+            arena.shrink(&mut buffer.region, used);
             return Ok(buffer);
         }
         vosti_wiring::weights::read(weights, name, elem, rows, part, |first, data| {
@@ -100,9 +86,71 @@ impl Buffer {
         Ok(buffer)
     }
 
+    /// Packs a weight's panels, each in its form, on all cores; gives the bytes that they took.
+    fn store(
+        &mut self,
+        weights: &dyn Weights,
+        name: &str,
+        rows: usize,
+        row_len: usize,
+        encode: Option<EncodeFn>,
+    ) -> Result<usize, CpuError> {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let panels = rows.div_ceil(PANEL);
+        // Panels that a thread packs before they are put down: as many as are no memory to speak of.
+        let share = (PART / (PANEL * row_len)).max(1);
+        let (mut writer, bytes) = (Writer::new(panels), self.region.len());
+        let pack = |panels: Range<usize>| -> Result<Vec<Packed>, CpuError> {
+            panels.map(|i| packed(weights, name, i * PANEL..rows.min((i + 1) * PANEL), row_len, encode)).collect()
+        };
+        for first in (0..panels).step_by(share * threads) {
+            let starts = (first..panels.min(first + share * threads)).step_by(share);
+            let parts = starts.map(|start| start..panels.min(start + share));
+            let done: Vec<_> = std::thread::scope(|scope| {
+                let others: Vec<_> = parts.map(|part| scope.spawn(|| pack(part))).collect();
+                others.into_iter().map(|other| other.join().unwrap_or_else(|p| std::panic::resume_unwind(p))).collect()
+            });
+            for part in done {
+                for panel in part? {
+                    writer.add(&panel, self.region.as_mut_slice(bytes));
+                }
+            }
+        }
+        Ok(writer.used())
+    }
+
     /// Packs elements from the flat index `first` on.
     fn put<T: Plain>(&mut self, first: usize, data: &[T]) {
         let footprint = self.layout.footprint(self.len);
         self.layout.pack(first, data, self.region.as_mut_slice(footprint));
     }
+}
+
+/// A panel of a weight: some rows, in the form that they come in, or in 13 bits if they have few exponents.
+fn packed(
+    weights: &dyn Weights,
+    name: &str,
+    rows: Range<usize>,
+    row_len: usize,
+    encode: Option<EncodeFn>,
+) -> Result<Packed, CpuError> {
+    let quantised = weights.quantised(name, rows.clone());
+    let quantised = quantised.map_err(|error| WiringError::Weight { name: name.into(), error })?;
+    if let Some(quantised) = quantised {
+        let form = Form::Blocks(quantised.format);
+        return Ok(Packed { form, bytes: blocks::Shape::of(quantised.format).pack(&quantised) });
+    }
+    let mut panel = vec![0; PANEL * row_len];
+    vosti_wiring::weights::read_rows(weights, name, Scalar::Bf16, rows, |data| {
+        let TensorData::Bf16(data) = data else { unreachable!("BF16 was asked for") };
+        Layout::RowPanels { row_len, pair: 2 }.pack(0, &data, &mut panel);
+        Ok::<_, CpuError>(())
+    })?;
+    if let Some(encode) = encode {
+        let mut bytes = vec![0; exponents::panel_bytes(row_len)];
+        if encode(&panel, &mut bytes) {
+            return Ok(Packed { form: Form::Exponents, bytes });
+        }
+    }
+    Ok(plain(&panel))
 }

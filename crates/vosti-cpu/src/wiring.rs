@@ -12,8 +12,7 @@ use vosti_kernels::{Binding, Contract, Role, Spec};
 use vosti_tile::{Kernel, Scalar};
 use vosti_wiring::{Bound, Ints, Metadata, Wired, caches};
 
-use crate::coded;
-use crate::device::{Config, CpuError, Mode};
+use crate::device::{Config, CpuError, Mode, Storage};
 use crate::isa::Isa;
 use crate::launch::Panels;
 use crate::layout::{Layout, PANEL};
@@ -95,20 +94,20 @@ pub fn wire(
     }
     let mut loaded = Vec::new();
     let mut chunks = Arena::default();
-    let coded = micro::kernels(isa).coded.filter(|_| config.coded).map(|coded| coded.encode);
+    let encode = micro::kernels(isa).encode;
     for (i, name) in wired.weights.iter().enumerate() {
         let (elem, mut layout) = (wired.elem(Bound::Weight(i)), layout(Bound::Weight(i)));
         let (mut rows, columns) = vosti_wiring::weights::shape(weights, name)?;
         let panels = Layout::RowPanels { row_len: columns, pair: 2 };
-        if elem == Scalar::Bf16 && layout == Some(panels) && coded.is_some() {
-            layout = Some(Layout::CodedPanels { row_len: columns });
+        if config.storage == Storage::AsTheyCome && elem == Scalar::Bf16 && layout == Some(panels) {
+            layout = Some(Layout::StoredPanels { row_len: columns });
         }
         if weights.by_position(name) {
             rows = rows.min(config.positions.unwrap_or(rows));
         }
-        let mut pack = || Buffer::packed(&mut chunks, weights, name, elem, (rows, columns), layout, coded);
+        let mut pack = || Buffer::packed(&mut chunks, weights, name, elem, (rows, columns), layout, encode);
         loaded.push(match &config.weights {
-            Some(cache) => cache.get(name, elem, layout, rows * columns, pack)?,
+            Some(cache) => cache.get((name.clone(), elem, layout, encode.is_some()), rows * columns, pack)?,
             None => Arc::new(pack()?),
         });
     }
@@ -122,10 +121,12 @@ fn compiled(spec: &Spec, config: &Config, isa: Isa) -> Result<Compiled, CpuError
     let name = spec.to_string();
     let given = config.ttir.as_ref().and_then(|overrides| overrides.get(&name));
     let text = match given {
-        Some(text) => text.as_str(),
+        Some(text) => text.into(),
         None => vosti_kernels::ttir(spec).ok_or_else(|| CpuError::Ttir { spec: name.clone() })?,
     };
-    let kernel = vosti_tile::lift(text).map_err(|error| CpuError::Lift { spec: name.clone(), error })?;
+    let kernel = vosti_tile::lift(&text).map_err(|error| CpuError::Lift { spec: name.clone(), error })?;
+    // What follows from dimensions is known: a plan is that of a kernel made with constants.
+    let kernel = vosti_tile::fold(&kernel);
     let contract = vosti_kernels::contract(&spec.kernel)?.of(spec);
     vosti_wiring::signature(&kernel, &contract, spec)?;
     let plan = match config.mode {
@@ -211,7 +212,10 @@ impl Wiring {
             };
             let panel = match weight.layout {
                 Layout::RowPanels { row_len, .. } => PANEL * row_len * weight.elem.bytes(),
-                Layout::CodedPanels { row_len } => coded::panel_bytes(row_len),
+                // Their mean, near enough for what is fetched ahead.
+                Layout::StoredPanels { row_len } => {
+                    weight.region.len() / weight.len.div_ceil(row_len).div_ceil(PANEL).max(1)
+                }
                 _ => return None,
             };
             Some(Panels { base: weight.region.base(), panel, all: weight.region.len() })

@@ -9,7 +9,8 @@ use vosti_core::{
     BufferDecl, Core, Dtype, GroupDecl, LayerDecl, Op, Program, Reads, RequestId, RowSet, Sampler, Select, Token,
 };
 use vosti_cpu::isa::Isa;
-use vosti_cpu::{Config, CpuDevice, Mode, TensorData, WeightError, Weights, element_bits};
+use vosti_cpu::storage::exponents;
+use vosti_cpu::{Config, CpuDevice, Mode, Quantised, Storage, TensorData, WeightError, Weights};
 use vosti_kernels::{Act, Binding, Const, specialise};
 
 struct Random(Act);
@@ -160,6 +161,8 @@ impl Sampler for Keep {
 
 type Engine = Core<CpuDevice, Keep>;
 
+const STORAGE: [Storage; 2] = [Storage::Expanded, Storage::AsTheyCome];
+
 fn engine(act: Act, change: impl FnOnce(&mut Config)) -> Engine {
     let (program, bindings) = program(act);
     let mut config = Config::new(160, 8, vec![40], 1);
@@ -233,14 +236,14 @@ fn fast_equals_plain_for_any_threads_batch_and_instruction_set() {
         assert!(want.iter().flatten().flatten().all(|x| f32::from_bits(*x).is_finite()));
         assert_ne!(want[0][0], want[1][0]);
         for threads in [1, 2, 5] {
-            let sets = Isa::available().iter().flat_map(|isa| [(*isa, true), (*isa, false)]);
-            for (isa, coded) in sets {
+            let sets = Isa::available().iter().flat_map(|isa| STORAGE.map(|storage| (*isa, storage)));
+            for (isa, storage) in sets {
                 let change =
-                    |c: &mut Config| (c.threads, c.isa, c.poison, c.coded) = (threads, Some(isa), Some(5), coded);
+                    |c: &mut Config| (c.threads, c.isa, c.poison, c.storage) = (threads, Some(isa), Some(5), storage);
                 let mut core = engine(act, change);
                 assert_eq!(core.device().interpreted(), Vec::<String>::new());
-                assert!(alone(&mut core) == want, "{act:?} {threads} {isa:?} {coded} alone");
-                assert!(together(&mut core) == want, "{act:?} {threads} {isa:?} {coded} together");
+                assert!(alone(&mut core) == want, "{act:?} {threads} {isa:?} {storage:?} alone");
+                assert!(together(&mut core) == want, "{act:?} {threads} {isa:?} {storage:?} together");
             }
         }
     }
@@ -319,17 +322,107 @@ fn tables_are_as_long_as_requests_may_be_and_longer_ones_are_refused() {
 }
 
 #[test]
-fn weights_in_code_take_less_and_a_panel_without_stays() {
-    let bytes = |isa, coded| engine(Act::Bf16, |c| (c.isa, c.coded) = (Some(isa), coded)).device().bytes().0;
+fn weights_in_13_bits_take_less_and_a_panel_without_stays() {
+    let bytes = |isa, storage| engine(Act::Bf16, |c| (c.isa, c.storage) = (Some(isa), storage)).device().bytes().0;
     for isa in Isa::available() {
-        let (plain, coded) = (bytes(*isa, false), bytes(*isa, true));
+        let (plain, stored) = STORAGE.map(|storage| bytes(*isa, storage)).into();
         // Matrices, panels of each, and their width: the tied embedding, projections, outputs, perceptrons; of the last,
         // `down.1`, the panel has too many exponents. The list of panels takes 64 bytes.
-        let matrices = [(1, 4, 64), (2, 2, 64), (2, 1, 64), (2, 4, 64), (1, 1, 128)];
-        let saved = |(_, n, width): &(_, usize, usize)| n * (64 * width * 2 - (64 + width / 2 * 208)) - 64;
-        let saved = matrices.iter().map(|matrix| matrix.0 * saved(matrix)).sum::<usize>() - 64;
-        let expected = if element_bits(*isa) < 16.0 { plain - saved } else { plain };
-        assert_eq!(coded, expected, "{isa:?}");
+        let matrices = [(1, 4, 64), (2, 2, 64), (2, 1, 64), (2, 4, 64), (2, 1, 128)];
+        let lists = 64 * matrices.iter().map(|matrix| matrix.0).sum::<usize>();
+        let saved = |(_, n, width): &(_, usize, usize)| n * (64 * width * 2 - exponents::panel_bytes(*width));
+        let saved = matrices.iter().map(|matrix| matrix.0 * saved(matrix)).sum::<usize>() - saved(&(1, 1, 128));
+        // Regions are as large as their parts.
+        let encodes = vosti_cpu::micro::kernels(*isa).encode.is_some();
+        assert_eq!(stored, plain + lists - if encodes { saved } else { 0 }, "{isa:?}");
+    }
+}
+
+/// The weights above, in blocks of a format: what is read expanded is what the blocks say.
+struct InBlocks(&'static vosti_kernels::Format);
+
+impl InBlocks {
+    fn all(&self, name: &str) -> Option<(Quantised, usize)> {
+        let shape = Random(Act::Bf16).shape(name).unwrap();
+        let matrix = !matches!(name.split('.').next(), Some("norm" | "cos" | "sin"));
+        // Every panel but the last of the embedding, and no panel of one layer's outputs.
+        (matrix && name != "out.1" && shape[1].is_multiple_of(self.0.chunk)).then(|| {
+            let seed = name.bytes().fold(7u64, |s, b| (s ^ u64::from(b)).wrapping_mul(0x100000001b3));
+            (quantised(self.0, shape[0], shape[1], seed), if name == "embed" { 192 } else { shape[0] })
+        })
+    }
+}
+
+fn quantised(format: &'static vosti_kernels::Format, rows: usize, columns: usize, seed: u64) -> Quantised {
+    let mut random = SplitMix64::seed_from_u64(seed);
+    let mut out = Quantised::new(format, columns);
+    let mut half = |scale: f32| {
+        let number = scale * ((random.next_u64() >> 40) as f32 / (1 << 24) as f32 + 0.5);
+        (number.to_bits() >> 13 & 0x3ff | ((number.to_bits() >> 23) - 112) << 10) as u16
+    };
+    let blocks = rows * columns / format.chunk;
+    out.scales = (0..blocks).map(|_| half(0.4 / (1 << format.bits) as f32)).collect();
+    out.minima = (0..if format.minimum { blocks } else { 0 }).map(|_| half(0.2)).collect();
+    out.codes = (0..rows * columns).map(|_| (random.next_u64() & ((1 << format.bits) - 1)) as u8).collect();
+    out
+}
+
+impl Weights for InBlocks {
+    fn shape(&self, name: &str) -> Result<Vec<usize>, WeightError> {
+        Random(Act::Bf16).shape(name)
+    }
+
+    fn by_position(&self, name: &str) -> bool {
+        Random(Act::Bf16).by_position(name)
+    }
+
+    fn rows(&self, name: &str, rows: Range<usize>) -> Result<TensorData, WeightError> {
+        let Some((all, _)) = self.all(name) else { return Random(Act::Bf16).rows(name, rows) };
+        let value = |i: usize| {
+            let half =
+                |bits: u16| f32::from_bits((u32::from(bits >> 10 & 31) + 112) << 23 | u32::from(bits & 0x3ff) << 13);
+            let minimum = all.minima.get(i / self.0.chunk).map_or(0.0, |m| half(*m));
+            let number = half(all.scales[i / self.0.chunk]) * self.0.value(all.codes[i]) - minimum;
+            let bits = number.to_bits();
+            ((bits + 0x7fff + (bits >> 16 & 1)) >> 16) as u16
+        };
+        Ok(TensorData::Bf16((rows.start * all.columns..rows.end * all.columns).map(value).collect()))
+    }
+
+    fn quantised(&self, name: &str, rows: Range<usize>) -> Result<Option<Quantised>, WeightError> {
+        let Some((mut all, most)) = self.all(name).filter(|(_, most)| rows.end <= *most) else { return Ok(None) };
+        let blocks = all.columns / self.0.chunk;
+        all.scales = all.scales[rows.start * blocks..rows.end * blocks].to_vec();
+        if self.0.minimum {
+            all.minima = all.minima[rows.start * blocks..rows.end * blocks].to_vec();
+        }
+        all.codes = all.codes[rows.start * all.columns..rows.end * all.columns].to_vec();
+        assert!(rows.end <= most);
+        Ok(Some(all))
+    }
+}
+
+#[test]
+fn weights_kept_in_blocks_give_the_bits_of_their_expansion() {
+    for format in vosti_kernels::quantised::FORMATS.iter().filter(|format| !format.two_levels()) {
+        let engine = |isa, mode, storage, threads| {
+            let (program, bindings) = program(Act::Bf16);
+            let mut config = Config::new(160, 8, vec![40], threads);
+            (config.isa, config.mode, config.storage, config.poison) = (Some(isa), mode, storage, Some(3));
+            let device = CpuDevice::new(&program, &bindings, &InBlocks(format), config).unwrap();
+            Core::new(device, Keep, program).unwrap()
+        };
+        let mut expanded = engine(Isa::detect(), Mode::Fast, Storage::Expanded, 2);
+        let want = alone(&mut expanded);
+        assert!(want.iter().flatten().flatten().all(|x| f32::from_bits(*x).is_finite()));
+        for isa in Isa::available() {
+            let mut core = engine(*isa, Mode::Fast, Storage::AsTheyCome, 2);
+            assert!(core.device().bytes().0 < expanded.device().bytes().0);
+            assert!(alone(&mut core) == want, "{} {isa:?} alone", format.name);
+            assert!(together(&mut core) == want, "{} {isa:?} together", format.name);
+        }
+        let mut plain = engine(Isa::detect(), Mode::Plain, Storage::AsTheyCome, 1);
+        assert!(alone(&mut plain) == want, "{} one operation at a time", format.name);
     }
 }
 

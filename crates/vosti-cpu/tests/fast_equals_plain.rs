@@ -11,10 +11,10 @@ use vosti_kernels::Const;
 #[test]
 fn every_specialisation_has_a_plan() {
     let mut failures = Vec::new();
-    for stem in vosti_kernels::ttir_stems() {
-        let kernel = vosti_tile::lift(vosti_kernels::ttir_by_stem(stem).unwrap()).unwrap();
+    for spec in vosti_kernels::examples() {
+        let kernel = vosti_tile::fold(&vosti_tile::lift(&vosti_kernels::ttir(&spec).unwrap()).unwrap());
         if let Err(e) = vosti_cpu::plan::compile(&kernel, Isa::Portable) {
-            failures.push(format!("{stem}: {e}"));
+            failures.push(format!("{spec}: {e}"));
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
@@ -48,7 +48,8 @@ fn row_counts(stem: &str) -> &'static [usize] {
 #[test]
 fn plans_have_the_interpreters_bits() {
     let only = std::env::var("VOSTI_STEM").unwrap_or_default();
-    let stems: Vec<&str> = vosti_kernels::ttir_stems().into_iter().filter(|stem| stem.contains(&only)).collect();
+    let stems = vosti_kernels::examples().into_iter().map(|spec| spec.to_string());
+    let stems: Vec<String> = stems.filter(|stem| stem.contains(&only)).collect();
     let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {

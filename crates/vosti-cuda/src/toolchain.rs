@@ -86,7 +86,8 @@ impl Toolchain {
             let missing = || CudaError::Ttir { spec: spec.to_string() };
             vosti_kernels::ttir(spec).map(|text| (spec.clone(), text)).ok_or_else(missing)
         };
-        let kernels = specs.iter().map(text).collect::<Result<Vec<_>, _>>()?;
+        let texts = specs.iter().map(text).collect::<Result<Vec<_>, _>>()?;
+        let kernels: Vec<(Spec, &str)> = texts.iter().map(|(spec, text)| (spec.clone(), text.as_ref())).collect();
         self.compile(target, &kernels)
     }
 }

@@ -77,7 +77,7 @@ fn proved_kernels_compile_and_pass_every_check() {
     for artifact in compile(&tool) {
         let facts = inspect(&artifact, Arch::Sm90).unwrap();
         println!("{}: {facts:?}", artifact.spec);
-        let text = ttir(&artifact.spec).unwrap();
+        let text = &*ttir(&artifact.spec).unwrap();
         assert_eq!(artifact.hashes().ttir, ttir_hash(text).to_hex().to_string());
         let image = Image::of(artifact.clone(), Arch::Sm90).unwrap();
         let read = |ttir: &str, cubin: Vec<u8>| Image::read(&image.spec, ttir, &image.record_json(), cubin);

@@ -191,31 +191,32 @@ impl<S: Subject> Subject for Broken<'_, S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::cell::Cell;
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
     use vosti_progress::NoProgress;
 
     /// Cancels from the n-th time that it is asked on, and counts the faults that were done with.
-    struct Impatient(Cell<u32>, Cell<u64>);
+    struct Impatient(AtomicU64, AtomicU64);
 
     impl Progress for Impatient {
         fn stage(&self, _label: &str, _total: u64) {}
         fn done(&self, units: u64) {
-            self.1.set(units);
+            self.1.store(units, Relaxed);
         }
         fn cancelled(&self) -> bool {
-            self.0.set(self.0.get().saturating_sub(1));
-            self.0.get() == 0
+            let left = self.0.load(Relaxed).saturating_sub(1);
+            self.0.store(left, Relaxed);
+            left == 0
         }
     }
 
     #[test]
     fn a_self_test_ends_at_the_next_step_and_not_at_the_next_fault() {
-        let progress = Impatient(Cell::new(5), Cell::new(0));
+        let progress = Impatient(AtomicU64::new(5), AtomicU64::new(0));
         assert!(matches!(self_test(&progress), Err(CheckError::Interrupted)));
-        assert_eq!(progress.1.get(), 0, "the fifth question comes long before the first fault");
-        let progress = Impatient(Cell::new(5), Cell::new(0));
+        assert_eq!(progress.1.load(Relaxed), 0, "the fifth question comes long before the first fault");
+        let progress = Impatient(AtomicU64::new(5), AtomicU64::new(0));
         assert!(matches!(self_test_of(&Toy::new(None), &progress), Err(CheckError::Interrupted)));
-        assert_eq!(progress.1.get(), 0);
+        assert_eq!(progress.1.load(Relaxed), 0);
     }
 
     #[test]

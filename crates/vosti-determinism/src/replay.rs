@@ -75,7 +75,7 @@ fn setup(facts: &Facts, request: &Request, others: &[Request]) -> Setup {
         _ => Policy { rows_step_max: 96, rows_sequence_max: 40, ..Policy::default() },
     };
     let rows_max = policy.rows_step_max;
-    Setup { policy, pool_tokens, rows_max, threads: None, instruction_set: None }
+    Setup { policy, pool_tokens, rows_max, threads: None, instruction_set: None, expanded: false }
 }
 
 #[cfg(test)]

@@ -33,6 +33,8 @@ pub struct Setup {
     pub threads: Option<usize>,
     /// Instruction set, one of [`Subject::instruction_sets`]; none: the best.
     pub instruction_set: Option<String>,
+    /// Weights in BF16, where the subject keeps them in less.
+    pub expanded: bool,
 }
 
 /// Makes engines, and says what it makes them of.
@@ -59,6 +61,11 @@ pub trait Subject {
     /// Instruction sets of this machine to compare.
     fn instruction_sets(&self) -> Vec<String> {
         Vec::new()
+    }
+
+    /// Whether weights are kept in another form than the dots', so that both can be compared.
+    fn stores(&self) -> bool {
+        false
     }
 
     /// Digests of [`super::prompts::reproduced`]'s rows, computed by another process; none where that cannot be.

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use vosti_kernels::Act;
+use vosti_model::dequantise::GgmlType;
 use vosti_model::gguf::Metadata;
 use vosti_model::{ChatOptions, ChatTemplate, PlanOptions, TensorFiles, Tokenizer, families, plan};
 
@@ -18,6 +19,18 @@ pub fn gguf(data: &[u8]) -> bool {
         encodes(&tokenizer);
     }
     true
+}
+
+/// Bytes taken as whole blocks of the type with a code expand to finite numbers, or some block is named.
+pub fn blocks(code: u32, data: &[u8]) -> bool {
+    let Some(kind) = GgmlType::from_code(code) else { return false };
+    let whole = data.len() / kind.block_bytes();
+    let bytes = &data[..whole * kind.block_bytes()];
+    let mut out = vec![0.0; whole * kind.block_elements()];
+    kind.expand(bytes, &mut out);
+    let refused = kind.first_not_finite(bytes);
+    assert!(kind.format().is_none() || refused.is_some() || out.iter().all(|value| value.is_finite()));
+    whole > 0 && refused.is_none()
 }
 
 /// A config.json of any bytes gives a plan that the core accepts, or an error.

@@ -272,17 +272,22 @@ def chats(smollm2):
     write("chat.json", dict(date="2025-02-09", templates=templates, chats=CHATS, cases=cases))
 
 
+# Where each quantised type's blocks have halves.
+FP16_SCALES = {"Q8_0": [0], "Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q2_K": [80, 82], "Q3_K": [108], "Q4_K": [0, 2],
+               "Q5_K": [0, 2], "Q6_K": [208], "IQ4_NL": [0], "IQ4_XS": [0], "MXFP4": []}
+
+
 def blocks():
-    generator = numpy.random.default_rng(3)
     out = {}
-    for name in ["F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K"]:
+    for name in ["F16", "BF16", *FP16_SCALES]:
         kind = gguf.GGMLQuantizationType[name]
         elements, size = gguf.GGML_QUANT_SIZES[kind]
         count = 512 if elements == 1 else 8
+        generator = numpy.random.default_rng([3, kind])
         data = generator.integers(0, 256, (count, size), dtype=numpy.uint8)
-        scales = {"Q8_0": [0], "Q4_0": [0], "Q5_0": [0], "Q4_1": [0, 2], "Q5_1": [0, 2], "Q4_K": [0, 2], "Q5_K": [0, 2],
-                  "Q6_K": [208]}.get(name, [])
-        for at in scales:  # random halves would be infinite or NaN now and then
+        if name == "MXFP4":  # from 253 on some of a block is infinite
+            data[:, 0] %= 253
+        for at in FP16_SCALES.get(name, []):  # random halves would be infinite or NaN now and then
             data[:, at:at + 2] = generator.normal(0, 0.05, (count, 1)).astype(numpy.float16).view(numpy.uint8)
         if elements == 1:
             data = generator.normal(0, 3, count).astype(numpy.float32)

@@ -82,7 +82,7 @@ impl SamplingDefaults {
 /// 0 and -1 are both in use for all tokens.
 fn top_k(k: f64) -> Option<u32> {
     match k {
-        k if k == -1.0 => Some(0),
+        -1.0 => Some(0),
         k if k.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(&k) => Some(k as u32),
         _ => None,
     }

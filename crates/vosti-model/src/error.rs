@@ -114,6 +114,19 @@ pub enum ModelError {
         /// The supported types.
         known: Vec<&'static str>,
     },
+    /// A quantised block has a scale that no weight can have.
+    #[error(
+        "tensor `{tensor}`: the scale of block {block} ({kind}) is not a finite number; the file is damaged or was badly \
+         made, fetch it again"
+    )]
+    NotFinite {
+        /// The tensor's name.
+        tensor: String,
+        /// The block's number in the tensor.
+        block: usize,
+        /// The block's type.
+        kind: &'static str,
+    },
     /// The tokenizer's pre-tokenizer is not one that Vosti reproduces.
     #[error("unsupported tokenizer `{name}` (tokenizer.ggml.pre); supported are {}", known.join(", "))]
     Pretokenizer {

@@ -53,6 +53,9 @@ pub struct Place {
 /// models of transformers 5 and 4, bare models.
 const PREFIXES: [&str; 5] = ["model.", "model.language_model.", "language_model.model.", "", "language_model."];
 
+/// No page is larger on the systems that this runs on: a smaller one is only given back in more than one.
+const PAGE_BYTES: usize = 64 << 10;
+
 impl TensorFiles {
     /// Maps a GGUF file and parses its header.
     pub fn open_gguf(path: &Path) -> Result<Self> {
@@ -93,6 +96,24 @@ impl TensorFiles {
         match self {
             Self::Gguf { metadata, .. } => Some(metadata),
             Self::Safetensors { .. } => None,
+        }
+    }
+
+    /// Gives the system back the pages that lie wholly in these bytes of a tensor: they were read, and count as this process's
+    /// memory until then. Reading them again is right, and brings them back.
+    pub fn give_back(&self, bytes: &[u8]) {
+        let maps = match self {
+            Self::Gguf { map, .. } => std::slice::from_ref(map),
+            Self::Safetensors { maps, .. } => maps.as_slice(),
+        };
+        let start = bytes.as_ptr() as usize;
+        let Some(map) = maps.iter().find(|map| map.as_ptr_range().contains(&bytes.as_ptr())) else { return };
+        let first = (start - map.as_ptr() as usize).next_multiple_of(PAGE_BYTES);
+        let end = (start + bytes.len() - map.as_ptr() as usize) / PAGE_BYTES * PAGE_BYTES;
+        // SAFETY: the map is of a file, shared or private and never written: pages come back as they were.
+        #[cfg(unix)]
+        if first < end {
+            let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, first, end - first) };
         }
     }
 

@@ -305,7 +305,7 @@ impl TensorHead {
         let damaged = |why: String| ModelError::Damaged { file: file.into(), why };
         let kind = GgmlType::from_code(kind).ok_or_else(|| ModelError::TensorType {
             name: name.clone(),
-            found: format!("GGML type {kind}"),
+            found: GgmlType::unread(kind),
             known: GgmlType::names(),
         })?;
         let shape: Option<Vec<usize>> = shape.iter().map(|n| usize::try_from(*n).ok()).collect();

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use vosti_kernels::{Act, TensorData};
+use vosti_kernels::{Act, Quantised, TensorData};
 
 use crate::decoder::Rope;
-use crate::dequantise::GgmlType;
+use crate::dequantise::{Block, GgmlType};
 use crate::error::{ModelError, Result};
 use crate::files::{RawTensor, TensorFiles};
 use crate::plan::ModelPlan;
@@ -33,6 +33,12 @@ pub trait WeightSource {
     /// # Panics
     /// If the rows are not in the weight's shape.
     fn rows(&self, name: &str, rows: Range<usize>) -> Result<TensorData>;
+
+    /// The same rows as their blocks say, if all of them are quantised alike and their scales are FP16's.
+    ///
+    /// # Panics
+    /// As [`WeightSource::rows`].
+    fn quantised(&self, name: &str, rows: Range<usize>) -> Result<Option<Quantised>>;
 
     /// A whole weight.
     fn load(&self, name: &str) -> Result<Tensor> {
@@ -65,18 +71,70 @@ impl<'a> Weights<'a> {
             Act::Bf16 => TensorData::Bf16(Vec::with_capacity(elements)),
             Act::F32 => TensorData::F32(Vec::with_capacity(elements)),
         };
+        self.each_part(parts, columns, rows, |part, raw, rows| {
+            append_rows(raw, part, columns, rows, &mut data);
+            Ok(())
+        })?;
+        Ok(data)
+    }
+
+    /// Gives the parts of a matrix that some rows are in, and which of each, to `each`. Blocks of them that nobody can
+    /// expand are refused; pages that hold only them are given back, for they are not read again.
+    fn each_part(
+        &self,
+        parts: &[MatrixPart],
+        columns: usize,
+        rows: Range<usize>,
+        mut each: impl FnMut(&MatrixPart, &RawTensor<'_>, Range<usize>) -> Result<()>,
+    ) -> Result<()> {
         let mut first = 0;
         for part in parts {
             let within = rows.start.max(first)..rows.end.min(first + part.rows);
             if !within.is_empty() {
                 let raw = self.files.tensor(&part.tensor)?;
                 expect_shape(&part.tensor, &raw, &[part.of, columns])?;
-                append_rows(&raw, part, columns, within.start - first..within.end - first, &mut data);
+                let within = within.start - first..within.end - first;
+                let (start, bytes) = stored(&raw, part, columns, within.clone());
+                if let Some(block) = raw.kind.first_not_finite(bytes) {
+                    let block = start / raw.kind.block_bytes() + block;
+                    return Err(ModelError::NotFinite { tensor: part.tensor.clone(), block, kind: raw.kind.name() });
+                }
+                each(part, &raw, within)?;
+                self.files.give_back(bytes);
             }
             first += part.rows;
         }
         assert!(rows.end <= first, "rows {rows:?} of {first}");
-        Ok(data)
+        Ok(())
+    }
+
+    /// See [`WeightSource::quantised`].
+    fn blocks(&self, parts: &[MatrixPart], columns: usize, rows: Range<usize>) -> Result<Option<Quantised>> {
+        let mut kinds = vec![];
+        let mut first = 0;
+        for part in parts {
+            if rows.start < first + part.rows && first < rows.end {
+                kinds.push(self.files.tensor(&part.tensor)?.kind);
+            }
+            first += part.rows;
+        }
+        let Some(format) = kinds.first().and_then(|kind| kind.format()) else { return Ok(None) };
+        if kinds.iter().any(|kind| *kind != kinds[0]) {
+            return Ok(None);
+        }
+        let (mut out, mut exact) = (Quantised::new(format, columns), true);
+        out.codes.reserve(rows.len() * columns);
+        self.each_part(parts, columns, rows, |part, raw, rows| {
+            let mut block = Block::default();
+            for row in rows {
+                for bytes in stored_row(raw, part, columns, row).chunks_exact(raw.kind.block_bytes()) {
+                    block.read(raw.kind, bytes);
+                    exact &= append_block(&block, &mut out);
+                }
+            }
+            Ok(())
+        })?;
+        Ok(exact.then_some(out))
     }
 
     /// A whole tensor in f32; it must have `length` elements.
@@ -126,6 +184,32 @@ impl WeightSource for Weights<'_> {
             Recipe::Rope { rope, positions, sine } => TensorData::F32(self.rope(rope, *positions, rows, *sine)?),
         })
     }
+
+    fn quantised(&self, name: &str, rows: Range<usize>) -> Result<Option<Quantised>> {
+        match self.recipe(name)? {
+            Recipe::Matrix { parts, columns } if self.act == Act::Bf16 => self.blocks(parts, *columns, rows),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// Appends a block to rows of its format; false if its scales are no FP16's.
+fn append_block(block: &Block, out: &mut Quantised) -> bool {
+    let format = out.format;
+    let groups = format.chunk / format.group;
+    let (d, m) = (half::f16::from_f32(block.d), half::f16::from_f32(block.m));
+    out.scales.push(d.to_bits());
+    out.codes.extend(&block.codes[..format.chunk]);
+    if format.two_levels() {
+        out.group_scales.extend(&block.scales[..groups]);
+    }
+    if format.minimum {
+        out.minima.push(m.to_bits());
+        if format.two_levels() {
+            out.group_minima.extend(&block.minima[..groups]);
+        }
+    }
+    d.to_f32() == block.d && m.to_f32() == block.m
 }
 
 /// Rows of a rotary table that needs no file; none for any other recipe.
@@ -147,10 +231,9 @@ fn expect_shape(name: &str, raw: &RawTensor, expected: &[usize]) -> Result<()> {
 
 /// Expands some rows of a part one by one, in the order that the recipe asks for.
 fn append_rows(raw: &RawTensor, part: &MatrixPart, columns: usize, rows: Range<usize>, data: &mut TensorData) {
-    let row_bytes = columns / raw.kind.block_elements() * raw.kind.block_bytes();
     let mut row = vec![0.0f32; columns];
     for i in rows {
-        let bytes = &raw.bytes[part.stored(i) * row_bytes..][..row_bytes];
+        let bytes = stored_row(raw, part, columns, i);
         match data {
             TensorData::Bf16(out) if raw.kind == GgmlType::BF16 => {
                 out.extend(bytes.chunks_exact(2).map(|b| u16::from_le_bytes([b[0], b[1]])));
@@ -167,6 +250,26 @@ fn append_rows(raw: &RawTensor, part: &MatrixPart, columns: usize, rows: Range<u
             }
         }
     }
+}
+
+/// Bytes of a row as it is stored.
+fn row_bytes(kind: GgmlType, columns: usize) -> usize {
+    columns / kind.block_elements() * kind.block_bytes()
+}
+
+/// The bytes of one of a part's rows.
+fn stored_row<'a>(raw: &RawTensor<'a>, part: &MatrixPart, columns: usize, row: usize) -> &'a [u8] {
+    let bytes = row_bytes(raw.kind, columns);
+    &raw.bytes[part.stored(row) * bytes..][..bytes]
+}
+
+/// Where the bytes of some of a part's rows begin, and they: of whole heads where rows of a head are stored in another order.
+fn stored<'a>(raw: &RawTensor<'a>, part: &MatrixPart, columns: usize, rows: Range<usize>) -> (usize, &'a [u8]) {
+    let head = part.heads.map_or(1, |heads| heads.size);
+    let bytes = row_bytes(raw.kind, columns);
+    let (start, end) = (rows.start / head * head, rows.end.next_multiple_of(head));
+    let (start, end) = ((part.first + start) * bytes, (part.first + end) * bytes);
+    (start, &raw.bytes[start..end])
 }
 
 /// Rounds to nearest, ties to even; without a branch, so that loops over it become vector code.

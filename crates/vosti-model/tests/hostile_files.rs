@@ -72,7 +72,8 @@ fn a_gguf_whose_sizes_lie_is_refused() {
     Gguf::new(1, 0).tensor(&[33], 8, 0).refused("not whole blocks");
     Gguf::new(1, 0).tensor(&[0], 0, 0).refused("empty");
     Gguf::new(1, 0).tensor(&[1; 9], 0, 0).refused("9 axes");
-    Gguf::new(1, 0).tensor(&[256], 16, 0).refused("unsupported type GGML type 16");
+    Gguf::new(1, 0).tensor(&[256], 16, 0).refused("unsupported type IQ2_XXS (GGML type 16)");
+    Gguf::new(1, 0).tensor(&[256], 99, 0).refused("tensor `t` has the unsupported type GGML type 99");
 }
 
 #[test]
@@ -292,6 +293,19 @@ fn ten_thousand_damaged_ggufs_give_errors_and_never_panic() {
         parsed += usize::from(targets::gguf(&chance.damage(&seed)));
     }
     assert!(parsed > 100, "only {parsed} got past the header: the damage is too coarse to test what follows");
+}
+
+#[test]
+fn random_blocks_of_every_type_expand_or_are_refused_and_never_panic() {
+    let mut chance = Chance::new(5);
+    let mut expanded = 0;
+    for code in 0..64 {
+        for _ in 0..50 {
+            let bytes: Vec<u8> = (0..chance.below(600)).map(|_| chance.next() as u8).collect();
+            expanded += usize::from(targets::blocks(code, &bytes));
+        }
+    }
+    assert!(expanded > 300, "{expanded} expanded");
 }
 
 #[test]

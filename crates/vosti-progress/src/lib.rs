@@ -3,8 +3,8 @@
 //! What loads, fetches, compares or measures takes a [`Progress`]; the command line draws a bar from it. Libraries never
 //! print, and nothing that is computed may depend on it. Read next: the command's `cli/bar.rs`, which draws.
 
-/// Is told of stages, each of so many units (bytes, pairs, tensors), and may end the work.
-pub trait Progress {
+/// Is told of stages, each of so many units (bytes, pairs, tensors), and may end the work. Several threads may tell it.
+pub trait Progress: Sync {
     /// A new stage begins, of `total` units.
     fn stage(&self, label: &str, total: u64);
     /// So many units of the stage are done.

@@ -38,6 +38,7 @@ type Result<T> = std::result::Result<T, TypeError>;
 pub struct Builder {
     name: String,
     params: Vec<Param>,
+    scalars: Vec<ScalarParam>,
     values: Vec<ValueInfo>,
     /// Integers that every lane of a value is known to be.
     known: HashMap<Value, i64>,
@@ -59,14 +60,21 @@ pub struct OpenFor {
 
 impl Builder {
     pub fn new(name: &str) -> Builder {
-        let (params, values, known) = (vec![], vec![], HashMap::new());
-        Builder { name: name.to_string(), params, values, known, open: vec![vec![]], line: Line::default() }
+        let (params, scalars, values, known) = (vec![], vec![], vec![], HashMap::new());
+        Builder { name: name.to_string(), params, scalars, values, known, open: vec![vec![]], line: Line::default() }
     }
 
     /// Adds a pointer parameter.
     pub fn param(&mut self, name: &str, elem: Scalar, divisibility: u32) -> Value {
         let value = self.value(Type::Pointers { shape: vec![], elem }, name);
         self.params.push(Param { name: name.to_string(), value, elem, divisibility });
+        value
+    }
+
+    /// Adds a number that is bound before the kernel runs.
+    pub fn scalar(&mut self, name: &str, elem: Scalar) -> Value {
+        let value = self.value(Type::scalar(elem), name);
+        self.scalars.push(ScalarParam { name: name.to_string(), value, elem });
         value
     }
 
@@ -194,7 +202,7 @@ impl Builder {
         assert!(self.open.is_empty(), "a region is still open");
         let mut used = vec![false; self.values.len()];
         sweep(&mut body, &mut used);
-        Kernel { name: self.name, params: self.params, values: self.values, body }
+        Kernel { name: self.name, params: self.params, scalars: self.scalars, values: self.values, body }
     }
 
     fn bad<T>(&self, op: &'static str, wants: &'static str, found: Value) -> Result<T> {

@@ -430,6 +430,15 @@ pub struct Param {
     pub divisibility: u32,
 }
 
+/// A number that is the same for as long as a device lives: an `I32` dimension, or an `F32`. [`crate::bind()`] puts a constant in
+/// its place before anything runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScalarParam {
+    pub name: String,
+    pub value: Value,
+    pub elem: Scalar,
+}
+
 /// Type and name of a value; the name is for people and need not be unique.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValueInfo {
@@ -442,6 +451,8 @@ pub struct ValueInfo {
 pub struct Kernel {
     pub name: String,
     pub params: Vec<Param>,
+    /// None in a kernel that is bound.
+    pub scalars: Vec<ScalarParam>,
     pub values: Vec<ValueInfo>,
     pub body: Vec<Op>,
 }

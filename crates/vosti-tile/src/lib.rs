@@ -4,6 +4,7 @@
 //! a [`Kernel`], has three consumers: the verifier, the CPU executor and the interpreter here. This
 //! crate knows no kernel by name and depends on nothing of ours. Read next: [`ir`], then [`numerics`].
 
+pub mod bind;
 pub mod build;
 pub mod error;
 pub mod generate;
@@ -14,6 +15,7 @@ pub mod numerics;
 mod parse;
 pub mod print;
 
+pub use bind::{BindError, bind, fold};
 pub use error::{LiftError, Reason};
 pub use ir::*;
 pub use lift::lift;

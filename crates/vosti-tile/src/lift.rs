@@ -108,7 +108,7 @@ impl<'t> Lift<'t> {
         Ok(self.builder.finish())
     }
 
-    /// The public function's parameters: pointers, with the divisibility that launchers promise.
+    /// The public function's parameters: pointers, with the divisibility that launchers promise, and numbers that are bound.
     fn parameters(&mut self) -> Result<()> {
         self.cursor.expect("(")?;
         let mut first = true;
@@ -119,9 +119,18 @@ impl<'t> Lift<'t> {
             let name = self.cursor.value_name()?;
             self.cursor.expect(":")?;
             let ty = self.cursor.ty()?;
-            let Type::Pointers { elem, .. } = ty else {
-                let what = format!("parameter `{name}` is {ty}: what changes from step to step comes from a buffer");
-                return self.cursor.fail(Reason::Unsupported { what });
+            let elem = match ty {
+                Type::Pointers { elem, .. } => elem,
+                Type::Tile { shape, elem: elem @ (Scalar::I32 | Scalar::F32) } if shape.is_empty() => {
+                    // Without attributes: nothing is assumed of a dimension but what the contract says.
+                    let value = self.builder.scalar(name, elem);
+                    self.scope.insert(name, vec![value]);
+                    continue;
+                }
+                ty => {
+                    let what = format!("parameter `{name}` is {ty}: it is a pointer, or an i32 or f32 that is bound");
+                    return self.cursor.fail(Reason::Unsupported { what });
+                }
             };
             let mut divisibility = 1;
             for (key, value) in self.cursor.attributes()? {

@@ -11,7 +11,8 @@ impl fmt::Display for Kernel {
             let name = self.shown(p.value);
             format!("{name}: *{} align {}", p.elem, p.divisibility)
         });
-        writeln!(f, "kernel {}({}) {{", self.name, params.collect::<Vec<_>>().join(", "))?;
+        let scalars = self.scalars.iter().map(|p| format!("{}: {}", self.shown(p.value), p.elem));
+        writeln!(f, "kernel {}({}) {{", self.name, params.chain(scalars).collect::<Vec<_>>().join(", "))?;
         let mut text = String::new();
         self.print_ops(&self.body, 1, &mut text)?;
         write!(f, "{text}}}")

@@ -43,7 +43,7 @@ fn write_buffers(launch: &common::Launch, folder: &Path, when: &str) {
 /// Runs the interpreter and leaves everything that the evaluator needs in `folder`.
 fn record(launch: &mut common::Launch, folder: &Path) {
     std::fs::create_dir_all(folder).unwrap();
-    std::fs::write(folder.join("kernel.ttir"), vosti_kernels::ttir(&launch.spec).unwrap()).unwrap();
+    std::fs::write(folder.join("kernel.ttir"), &*vosti_kernels::ttir(&launch.spec).unwrap()).unwrap();
     write_buffers(launch, folder, "before");
     let (mut trace, mut values) = (vec![], vec![]);
     let mut observe = |op: &vosti_tile::Op, lanes: &[f32]| {

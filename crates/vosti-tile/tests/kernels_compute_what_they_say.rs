@@ -221,7 +221,7 @@ const RAGGED: &str = include_str!("../../../filetests/pass/argmax.ttir");
 #[test]
 fn best_is_where_the_first_largest_logit_stands() {
     for spec in small("argmax") {
-        is_best(vosti_kernels::ttir(&spec).unwrap(), int(&spec, "V"), int(&spec, "BM")).unwrap();
+        is_best(&vosti_kernels::ttir(&spec).unwrap(), int(&spec, "V"), int(&spec, "BM")).unwrap();
     }
     is_best(RAGGED, 40, 4).unwrap();
 }
@@ -298,7 +298,7 @@ fn lists_are_the_largest_logits_in_order() {
         let spec = small(kernel).into_iter().find(|spec| int(spec, name) == value);
         vosti_kernels::ttir(&spec.unwrap_or_else(|| panic!("no {kernel} with {name} = {value}"))).unwrap()
     };
-    is_top([text("topk_part", "V", 256), text("topk_combine", "N", 64)], 256, 256, 64).unwrap();
+    is_top([&text("topk_part", "V", 256), &text("topk_combine", "N", 64)], 256, 256, 64).unwrap();
 }
 
 #[test]

@@ -67,11 +67,16 @@ fn types_outside_the_subset_are_refused() {
 }
 
 #[test]
-fn a_scalar_parameter_is_refused_for_it_changes_from_step_to_step() {
-    let text = "module {\n  tt.func public @k(%x: !tt.ptr<f32>, %rows: i32) {\n    tt.return\n  }\n}\n";
-    let error = lift(text).unwrap_err();
-    assert!(error.to_string().contains("comes from a buffer"), "{error}");
-    assert_eq!(error.ttir_line, 2);
+fn a_scalar_parameter_is_an_i32_or_f32_without_attributes_and_nothing_runs_before_it_is_bound() {
+    let text = "module {\n  tt.func public @k(%x: !tt.ptr<f32>, %K: i32) {\n    tt.return\n  }\n}\n";
+    let kernel = lift(text).unwrap();
+    let mut memory = vec![vosti_tile::interp::Buffer::F32(vec![0.0])];
+    let error = vosti_tile::interp::run(&kernel, &mut memory, [1; 3], &Default::default()).unwrap_err();
+    assert!(error.to_string().contains("`K` is not bound"), "{error}");
+    for other in ["i64", "i1", "bf16", "tensor<4xi32>", "i32 {tt.divisibility = 16 : i32}"] {
+        let error = lift(&text.replace("%K: i32", &format!("%K: {other}"))).unwrap_err();
+        assert_eq!(error.ttir_line, 2, "{error}");
+    }
 }
 
 #[test]

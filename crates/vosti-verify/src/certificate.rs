@@ -5,14 +5,15 @@
 //! A certificate is a record of what was proved, not a signature: whoever may write it may lie in it, and
 //! `vosti verify` proves again what it says. Read next: [`crate::record`].
 
-use crate::problem::{Dim, Problem, limit};
+use crate::dimension::Scaled;
+use crate::problem::{Axis, Dim, Problem, limit};
 use crate::verdict::{Assumption, Verdict};
 use crate::verify::{Report, contract_name};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 use thiserror::Error;
-use vosti_kernels::Shape;
+use vosti_kernels::{Number, NumberKind, Shape};
 
 pub const FORMAT: &str = "vosti-certificate/1";
 
@@ -51,6 +52,9 @@ pub struct Contract {
     pub words: String,
     pub grid: Vec<String>,
     pub roles: Vec<Role>,
+    /// What is proved for every value: `K: 1..1048576`, both ends included, and `SCALE: float`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub numbers: Vec<String>,
 }
 
 /// Another kernel of the same contract: rows of equal inputs have equal outputs, one run by it and one by the certified one.
@@ -118,9 +122,30 @@ fn shape_name(shape: Shape) -> &'static str {
     }
 }
 
-fn extent(dim: &Dim) -> String {
+/// So many times a dimension, in words.
+fn scaled(problem: &Problem, of: Scaled) -> String {
+    let name = &problem.numbers[of.number].name;
+    if of.times == 1 { name.clone() } else { format!("{} * {name}", of.times) }
+}
+
+fn axis(problem: &Problem, axis: &Axis) -> String {
+    match axis {
+        Axis::Of { of, over } => format!("cdiv({}, {over})", scaled(problem, *of)),
+        other => format!("{other:?}"),
+    }
+}
+
+fn number(number: &Number) -> String {
+    match number.kind {
+        NumberKind::Dimension { lo, hi } => format!("{}: {lo}..{hi}", number.name),
+        NumberKind::Float => format!("{}: float", number.name),
+    }
+}
+
+fn extent(problem: &Problem, dim: &Dim) -> String {
     match dim {
         Dim::Const(n) => n.to_string(),
+        Dim::Of(of) => scaled(problem, *of),
         Dim::Splits(_) => "splits".into(),
         other => format!("{other:?}").to_lowercase(),
     }
@@ -130,7 +155,7 @@ fn contract(problem: &Problem) -> Contract {
     Contract {
         shape: shape_name(problem.shape).into(),
         words: contract_name(problem),
-        grid: problem.grid.iter().map(|g| format!("{g:?}")).collect(),
+        grid: problem.grid.iter().map(|g| axis(problem, g)).collect(),
         roles: problem
             .buffers
             .iter()
@@ -138,9 +163,10 @@ fn contract(problem: &Problem) -> Contract {
                 param: b.name.clone(),
                 role: format!("{:?}", b.role),
                 holds: b.elem.to_string(),
-                extents: b.dims.iter().map(extent).collect(),
+                extents: b.dims.iter().map(|dim| extent(problem, dim)).collect(),
             })
             .collect(),
+        numbers: problem.numbers.iter().map(number).collect(),
     }
 }
 

@@ -9,6 +9,7 @@
 pub mod cache;
 pub mod case;
 pub mod certificate;
+pub mod dimension;
 pub mod equal;
 pub mod facts;
 mod integers;
@@ -17,6 +18,7 @@ pub mod loops;
 pub mod memory;
 pub mod mutate;
 pub mod mutate_contract;
+mod polynomial;
 pub mod premises;
 pub mod problem;
 mod process;

@@ -82,6 +82,12 @@ impl<'k> Prover<'k, '_> {
     fn same_cell(&mut self, role: Role, l: (usize, Term), r: (usize, Term)) -> Proof<(Term, &'static str)> {
         let shape = self.runs[0].problem.shape;
         match role {
+            Role::Weight(_) if self.by_coordinates(Side::L, l.0) => {
+                let a = self.coordinates(Side::L, l.0, l.1)?;
+                let b = self.coordinates(Side::R, r.0, r.1)?;
+                let same: Vec<Term> = a.into_iter().zip(b).map(|(x, y)| self.t.eq(x, y)).collect();
+                Ok((self.t.and(&same), "the same weight"))
+            }
             Role::Weight(_) => Ok((self.t.eq(l.1, r.1), "the same weight")),
             Role::In(_) => {
                 let a = self.coordinates(Side::L, l.0, l.1)?;

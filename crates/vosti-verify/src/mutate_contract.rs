@@ -18,7 +18,7 @@ pub struct ContractMutant {
 
 const SHAPES: [&str; 5] = ["rowwise", "store_kv", "attend", "attend_part", "attend_combine"];
 
-const ROLES: [&str; 28] = [
+const ROLES: [&str; 33] = [
     "in 0",
     "in 1",
     "in 2",
@@ -47,6 +47,11 @@ const ROLES: [&str; 28] = [
     "cache_k",
     "cache_v",
     "rows f32",
+    "dim 1..1048576",
+    "dim 1..2147483647",
+    "dim 0..64",
+    "dim 5..6",
+    "number",
 ];
 
 /// Names that some shape gives a meaning to.

@@ -186,7 +186,9 @@ pub fn check(shape: Shape, premises: Premises, buffers: &[Buffer], int: Int) -> 
                 let found = b.dims.get(1).map(|rows| [outer, *rows]);
                 (splits.is_some() && splits == found, "`splits`, and the next ROWS")
             }
-            (Role::Weight(_), outer) => (matches!(outer, Dim::Const(_) | Dim::Context), "what no step changes"),
+            (Role::Weight(_), outer) => {
+                (matches!(outer, Dim::Const(_) | Dim::Of(_) | Dim::Context), "what no step changes")
+            }
             // `problem.rs` gives metadata and caches the extents of their roles.
             (Role::Rows | Role::Tokens | Role::Positions | Role::RowIndex | Role::Slots, _)
             | (Role::PageTable | Role::TileTable | Role::TileRow | Role::TileRows | Role::TilePos, _)

@@ -6,13 +6,14 @@
 //! default, and so is a constant, an extent or a role that nothing asks for. A constant means something only where the shape,
 //! a role, an extent or the grid takes it. Read next: `premises.rs`, then [`crate::world`].
 
+use crate::dimension::{self, Scaled};
 use crate::premises::{self, Premises, Splits};
 use serde::Deserialize;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 use thiserror::Error;
-use vosti_kernels::{Act, Const, Contract, Elem, Role, Shape};
+use vosti_kernels::{Act, Const, Contract, Elem, Number, Role, Shape};
 use vosti_tile::{Kernel, Scalar};
 
 /// Bounds that the core or the launcher enforce; every proof is relative to them.
@@ -71,6 +72,8 @@ pub enum ProblemError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dim {
     Const(i128),
+    /// So many times a dimension, of any value in its range.
+    Of(Scaled),
     Rows,
     Packed,
     Context,
@@ -97,6 +100,11 @@ pub struct Buffer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Axis {
     Const(i128),
+    /// `cdiv(of, over)`
+    Of {
+        of: Scaled,
+        over: i128,
+    },
     /// As many as tile buffers have entries: those without rows are padding.
     Tiles,
     /// `cdiv(rows, n)`, or more, up to what [`limit::ROWS`] rows have: a launch that was recorded once serves
@@ -124,6 +132,8 @@ pub struct Problem {
     pub premises: Premises,
     pub buffers: Vec<Buffer>,
     pub grid: Vec<Axis>,
+    /// Dimensions and numbers that the kernel takes as parameters, in its order.
+    pub numbers: Vec<Number>,
     /// Those that the contract takes.
     pub constants: BTreeMap<String, Const>,
     /// Those that only shape the text: no premise, extent or grid sees them.
@@ -205,12 +215,16 @@ impl Problem {
             };
             constants.insert(key, value);
         }
-        let mut params = vec![];
+        let (mut params, mut numbers) = (vec![], vec![]);
         for (param, text) in &written.params {
+            if let Some(number) = Number::parse(param, text) {
+                numbers.push(number.map_err(bad)?);
+                continue;
+            }
             let wrong = || bad(format!("`{text}` is not a role for `{param}`"));
             params.push(vosti_kernels::Param::parse(param, text).ok_or_else(wrong)?);
         }
-        let contract = Contract { shape: written.shape, grid: written.grid, params };
+        let contract = Contract { shape: written.shape, grid: written.grid, params, numbers };
         let geometry = Geometry { text: written.text, shapes: written.shapes };
         Problem::new(name, ttir, &contract, &constants, &geometry, statement)
     }
@@ -228,8 +242,21 @@ impl Problem {
             vosti_tile::lift(ttir).map_err(|source| ProblemError::Lift { kernel: name.to_string(), source })?;
         let bad = |why: String| ProblemError::Contract { kernel: name.to_string(), why };
         let (text, constants) = divided(constants, &geometry.text).map_err(bad)?;
-        let maker =
-            Maker { name, act: statement.act, constants: &constants, geometry, taken: RefCell::new(BTreeSet::new()) };
+        let taken = |name: &str| {
+            constants.contains_key(name)
+                || text.contains_key(name)
+                || WORDS.contains(&name)
+                || name.contains(['@', '|'])
+        };
+        let numbers = dimension::numbers(name, &kernel, &contract.numbers, taken)?;
+        let maker = Maker {
+            name,
+            act: statement.act,
+            constants: &constants,
+            numbers: &numbers,
+            geometry,
+            taken: RefCell::new(BTreeSet::new()),
+        };
         let params = maker.present(contract)?;
         let tokens = params.iter().any(|p| p.role == Role::Tokens);
         let premises = premises::of(contract.shape, tokens, &|name| maker.int(name)).map_err(bad)?;
@@ -264,6 +291,7 @@ impl Problem {
             premises,
             buffers,
             grid,
+            numbers,
             constants,
             text,
             ttir_hash: vosti_kernels::ttir_hash(ttir).to_hex().to_string(),
@@ -280,6 +308,7 @@ impl Problem {
             premises: self.premises,
             buffers: self.buffers.clone(),
             grid: self.grid.clone(),
+            numbers: self.numbers.clone(),
             constants: self.constants.clone(),
             text: self.text.clone(),
             ttir_hash: self.ttir_hash.clone(),
@@ -361,6 +390,7 @@ struct Maker<'a> {
     act: Act,
     /// Those that do not only shape the text.
     constants: &'a Constants,
+    numbers: &'a [Number],
     geometry: &'a Geometry,
     /// Constants that something asked for.
     taken: RefCell<BTreeSet<String>>,
@@ -414,12 +444,34 @@ impl Maker<'_> {
             (Some(axis), _, _) => (axis, !shape.attends()),
             (_, Some(n), _) => (Axis::LengthOver(self.value(n)?), shape.splits()),
             (_, _, Some(n)) => (Axis::LengthAbove(self.value(n)?), shape.splits()),
-            _ => (Axis::Const(self.value(text)?), true),
+            _ => (self.axis_of_dimensions(text)?, true),
         };
         match axis {
             Axis::Const(n) if n > i128::from(i32::MAX) => self.fail(format!("{n} programs on an axis are too many")),
             _ if !fits => self.fail(format!("an axis of `{text}` means nothing where the shape is {shape:?}")),
             _ => Ok(axis),
+        }
+    }
+
+    /// So many times a dimension, if one occurs.
+    fn scaled(&self, text: &str) -> Result<Option<Scaled>, ProblemError> {
+        let bad = |why| ProblemError::Extent { kernel: self.name.to_string(), text: text.to_string(), why };
+        dimension::scaled(text, self.numbers, |text| self.value(text)).map_err(bad)
+    }
+
+    /// An axis that no step changes.
+    fn axis_of_dimensions(&self, text: &str) -> Result<Axis, ProblemError> {
+        let inner = text.strip_prefix("cdiv(").and_then(|t| t.strip_suffix(')')?.rsplit_once(','));
+        let (of, over) = match inner {
+            Some((of, over)) => (self.scaled(of)?, over.trim()),
+            None => (self.scaled(text)?, "1"),
+        };
+        let Some(of) = of else { return Ok(Axis::Const(self.value(text)?)) };
+        let over = self.value(over)?;
+        let most = dimension::range(&self.numbers[of.number]).and_then(|(_, hi)| hi.checked_mul(of.times));
+        match most.and_then(|most| most.checked_add(over)) {
+            Some(most) if most / over <= i128::from(i32::MAX) => Ok(Axis::Of { of, over }),
+            _ => self.fail(format!("an axis of `{text}` may have too many programs")),
         }
     }
 
@@ -493,7 +545,10 @@ impl Maker<'_> {
                 (0, "packed") => Dim::Packed,
                 (0, "context") => Dim::Context,
                 (0, "splits") if shape.splits() => Dim::Splits(self.value("SPLIT")?),
-                _ => Dim::Const(self.value(text)?),
+                _ => match self.scaled(text)? {
+                    Some(of) => Dim::Of(of),
+                    None => Dim::Const(self.value(text)?),
+                },
             });
         }
         Ok(dims)

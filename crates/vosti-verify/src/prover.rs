@@ -3,14 +3,15 @@
 //! `holds` is the only way to ask a question about what is assumed; a `false` from it means "not
 //! proved" and nothing more. Read next: [`crate::unary`], then [`crate::equal`].
 
+use crate::dimension::Scaled;
 use crate::equal::{Frame, Goal};
-use crate::problem::Problem;
+use crate::problem::{Dim, Problem};
 use crate::run::{Env, Run, Trip};
 use crate::solver::{Answer, Solver, query};
 use crate::term::{Bounds, Term, Terms};
 use crate::verdict::{Assumption, Failure, Obligation, Proof, Step, Trouble};
 use crate::world::{Chosen, World};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use vosti_tile::{Line, Op, OpKind};
 
 /// Which run.
@@ -116,11 +117,18 @@ impl<'k, 's> Prover<'k, 's> {
         }
     }
 
-    fn ask(&mut self, asserted: Vec<Term>) -> Proof<Answer> {
+    /// Whether all of `asserted` can hold, with `map`'s terms in the place of others.
+    fn ask(&mut self, asserted: Vec<Term>, map: &HashMap<Term, Term>) -> Proof<Answer> {
         if asserted.iter().any(|a| self.t.as_bool(*a) == Some(false)) {
             return Ok(Answer::Unsat);
         }
         let mut asserted = self.with_facts(asserted);
+        if !map.is_empty() {
+            asserted = asserted.into_iter().map(|term| self.t.substitute(term, map)).collect();
+            if asserted.iter().any(|a| self.t.as_bool(*a) == Some(false)) {
+                return Ok(Answer::Unsat);
+            }
+        }
         asserted.retain(|a| self.t.as_bool(*a) != Some(true));
         if self.t.overflowed {
             return Ok(Answer::Unknown);
@@ -139,22 +147,33 @@ impl<'k, 's> Prover<'k, 's> {
         }
         let mut asserted = self.context.clone();
         asserted.push(self.t.not(goal));
-        let proved = self.ask(asserted)? == Answer::Unsat;
+        let proved = self.ask(asserted, &HashMap::new())? == Answer::Unsat;
         let word = if proved { "proved" } else { "not shown" };
         self.tell(format!("solver: {}: {word}", what()));
         Ok(proved)
     }
 
-    /// True if what is assumed can really hold: a model was found.
+    /// True if what is assumed can really hold: a model was found. Where there are dimensions, one for each of two sets of
+    /// them: with numbers in their place no product is left of which the solver knows bounds only.
     pub fn satisfiable(&mut self) -> Proof<bool> {
-        let asserted = self.context.clone();
-        Ok(self.ask(asserted)? == Answer::Sat)
+        let context = self.context.clone();
+        let numbers = self.runs[0].world.numbers.clone();
+        let sets = if numbers.iter().any(Option::is_some) { 2 } else { 1 };
+        for which in 0..sets {
+            let values = self.runs[0].problem.witness(which);
+            let pairs = numbers.iter().zip(values).filter_map(|(symbol, value)| Some(((*symbol)?, value?)));
+            let map: HashMap<Term, Term> = pairs.map(|(symbol, value)| (symbol, self.t.int(value))).collect();
+            if self.ask(context.clone(), &map)? != Answer::Sat {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// True if what is assumed is contradictory.
     pub fn impossible(&mut self) -> Proof<bool> {
         let asserted = self.context.clone();
-        Ok(self.ask(asserted)? == Answer::Unsat)
+        Ok(self.ask(asserted, &HashMap::new())? == Answer::Unsat)
     }
 
     /// Runs `body` with more assumptions. If it fails where nothing can happen, it has not failed.
@@ -288,6 +307,29 @@ impl<'k, 's> Prover<'k, 's> {
         Ok(Access { site: site.clone(), write, param, offset, lanes: lanes.to_vec(), guard, unchecked })
     }
 
+    /// An offset as a multiple of an extent that is made of a dimension, and the rest, which is proved to be below it. Only
+    /// then are there no other two: what does not split is not understood.
+    fn split(&mut self, side: Side, offset: Term, of: Scaled) -> Proof<(Term, Term)> {
+        let name = self.runs[side.index()].problem.numbers[of.number].name.clone();
+        let Some(symbol) = self.runs[side.index()].world.numbers[of.number] else {
+            return self.fail(Obligation::Subset, Line::default(), "an extent is no integer");
+        };
+        let (q, r) = self.t.divided_by(offset, of.times, symbol);
+        let (zero, n) = (self.t.int(0), self.t.scale(symbol, of.times));
+        let inside = self.t.within(zero, r, n);
+        if self.holds(inside, || format!("a coordinate of an offset lies below {} * {name}", of.times))? {
+            return Ok((q, r));
+        }
+        let why =
+            format!("a coordinate is not shown to lie from 0 to below {} * {name}: it may be in another row", of.times);
+        self.fail(Obligation::InBounds, Line::default(), why)
+    }
+
+    /// That an extent but the outermost is made of a dimension: then offsets are compared by their coordinates alone.
+    pub fn by_coordinates(&self, side: Side, param: usize) -> bool {
+        self.runs[side.index()].problem.buffers[param].dims[1..].iter().any(|dim| matches!(dim, Dim::Of(_)))
+    }
+
     /// An offset as coordinates in its buffer, outermost first. Exact: the offset is their row-major
     /// combination, and all but the outermost are in range where the offset is in the buffer.
     pub fn coordinates(&mut self, side: Side, param: usize, offset: Term) -> Proof<Vec<Term>> {
@@ -295,8 +337,15 @@ impl<'k, 's> Prover<'k, 's> {
         let mut out = vec![];
         let mut rest = offset;
         for dim in dims[1..].iter().rev() {
-            let crate::problem::Dim::Const(n) = *dim else {
-                return self.fail(Obligation::Subset, Line::default(), "an inner extent is not constant");
+            let n = match *dim {
+                Dim::Const(n) => n,
+                Dim::Of(of) => {
+                    let (q, r) = self.split(side, rest, of)?;
+                    out.push(r);
+                    rest = q;
+                    continue;
+                }
+                _ => return self.fail(Obligation::Subset, Line::default(), "an inner extent is not constant"),
             };
             let (q, r) = self.t.parts(rest, n);
             let (zero, n_term) = (self.t.int(0), self.t.int(n));

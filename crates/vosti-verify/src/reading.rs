@@ -75,6 +75,28 @@ pub(crate) struct Reading {
     integers: BTreeMap<String, i64>,
 }
 
+/// What a kernel takes besides buffers, in its order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Free {
+    /// A natural number between these.
+    Natural {
+        name: String,
+        least: i64,
+        most: i64,
+    },
+    Float {
+        name: String,
+    },
+}
+
+impl Free {
+    pub fn name(&self) -> &str {
+        match self {
+            Free::Natural { name, .. } | Free::Float { name } => name,
+        }
+    }
+}
+
 /// Work of one launch.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Work {
@@ -86,8 +108,34 @@ pub(crate) struct Work {
 /// No extent of a run that is made here is larger.
 const LARGEST: i64 = 1 << 40;
 
+/// What a contract leaves to whoever makes a run: dimensions with their ranges, and floats.
+pub(crate) fn free(statement: &Statement, kernel: &Kernel) -> Result<Vec<Free>, String> {
+    let table: toml::Table = statement.text.parse().map_err(|error: toml::de::Error| error.message().to_string())?;
+    let roles = table.get("params").and_then(toml::Value::as_table).ok_or("no params")?;
+    let mut list = vec![];
+    for scalar in &kernel.scalars {
+        let name = scalar.name.clone();
+        let role = roles.get(&name).and_then(toml::Value::as_str).ok_or(format!("no role for {name}"))?;
+        let words: Vec<&str> = role.split_whitespace().collect();
+        list.push(match words[..] {
+            ["number"] => Free::Float { name },
+            ["dim", ends] => {
+                let ends: Vec<i64> = ends.split("..").map_while(|end| end.parse().ok()).collect();
+                let [least, most] = ends[..] else { return Err(format!("the range of {name}")) };
+                if least < 0 || most <= least || most > i64::from(i32::MAX) {
+                    return Err(format!("the range of {name}"));
+                }
+                Free::Natural { name, least, most }
+            }
+            _ => return Err(format!("the role {role} of {name}")),
+        });
+    }
+    Ok(list)
+}
+
 impl Reading {
-    pub fn of(statement: &Statement, kernel: &Kernel) -> Result<Reading, String> {
+    /// `dimensions` are what a run draws for what is free.
+    pub fn of(statement: &Statement, kernel: &Kernel, dimensions: &BTreeMap<String, i64>) -> Result<Reading, String> {
         let table: toml::Table =
             statement.text.parse().map_err(|error: toml::de::Error| error.message().to_string())?;
         let known = ["shape", "grid", "params", "constants", "text", "shapes"];
@@ -112,6 +160,11 @@ impl Reading {
         for (name, value) in section("constants")?.iter().filter(|(name, _)| !only_text.contains(name)) {
             integers.extend(value.as_integer().map(|value| (name.clone(), value)));
         }
+        for (name, value) in dimensions {
+            if integers.insert(name.clone(), *value).is_some() || only_text.contains(name) {
+                return Err(format!("{name} is a constant and a dimension"));
+            }
+        }
         let axes = texts(table.get("grid"))?;
         let mut reading = Reading { kind, parameters: vec![], axes, integers };
         let (roles, shapes) = (section("params")?, section("shapes")?);
@@ -122,7 +175,8 @@ impl Reading {
             let parameter = reading.parameter(&param.name, role, &extents, statement.act)?;
             reading.parameters.push(parameter);
         }
-        for (name, role) in roles.iter().filter(|(name, _)| kernel.param(name).is_none()) {
+        let taken = |name: &str| kernel.param(name).is_some() || kernel.scalars.iter().any(|s| s.name == name);
+        for (name, role) in roles.iter().filter(|(name, _)| !taken(name)) {
             let absent = role.as_str().and_then(|role| role.split_once(" if ")).map(|(_, constant)| constant.trim());
             if absent.and_then(|constant| reading.integers.get(constant)) != Some(&0) {
                 return Err(format!("the kernel does not take {name}"));

@@ -7,12 +7,12 @@
 //! would take more is not run, which is an outcome of its own and never agreement.
 
 use crate::problem::Problem;
-use crate::reading::{Extent, Kind, Parameter, Reading, What, Work};
+use crate::reading::{self, Extent, Free, Kind, Parameter, Reading, What, Work};
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use std::collections::BTreeMap;
 use vosti_tile::interp::{Buffer, Fault, Options, Order, Undefined, run};
-use vosti_tile::{Kernel, OpKind, Scalar};
+use vosti_tile::{Kernel, Literal, OpKind, Scalar};
 
 /// What a replay showed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -212,16 +212,55 @@ fn name(what: What) -> Option<&'static str> {
     })
 }
 
+/// What both runs of a pair have for dimensions and numbers.
+struct Drawn {
+    integers: BTreeMap<String, i64>,
+    values: BTreeMap<String, Literal>,
+}
+
+/// Sizes about which tiles are, and others that no tile divides.
+const SIZES: [i64; 20] = [1, 2, 3, 5, 7, 8, 15, 16, 17, 24, 31, 33, 40, 47, 63, 64, 65, 72, 100, 130];
+
+/// Dimensions are drawn small and ragged, so that tails and the first cells of the next row are reached.
+fn drawn(left: &Problem, right: &Problem, random: &mut Random) -> Made<Drawn> {
+    let free = reading::free(&left.statement, &left.kernel)?;
+    if reading::free(&right.statement, &right.kernel)? != free {
+        return Err("two lists of dimensions".into());
+    }
+    let mut drawn = Drawn { integers: BTreeMap::new(), values: BTreeMap::new() };
+    for number in free {
+        let name = number.name().to_string();
+        let value = match number {
+            Free::Float { .. } => Literal::float(random.float(false)),
+            Free::Natural { least, most, .. } => {
+                let value = SIZES[random.below(SIZES.len())].clamp(least, most);
+                drawn.integers.insert(name.clone(), value);
+                Literal::Int(value)
+            }
+        };
+        if drawn.values.insert(name.clone(), value).is_some() {
+            return Err(format!("{name} twice"));
+        }
+    }
+    Ok(drawn)
+}
+
 /// One random pair of related runs.
 pub fn replay(left: &Problem, right: &Problem, seed: u64) -> Outcome {
     let mut random = Random::new(seed);
-    let read = |problem: &Problem| Reading::of(&problem.statement, &problem.kernel);
-    let made = read(left).and_then(|l| Ok((l, read(right)?)));
-    let (l, r) = match made {
+    let made = drawn(left, right, &mut random).and_then(|drawn| {
+        let read = |problem: &Problem| -> Made<(Kernel, Reading)> {
+            let reading = Reading::of(&problem.statement, &problem.kernel, &drawn.integers)?;
+            let kernel = vosti_tile::bind(&problem.kernel, &drawn.values).map_err(|error| error.to_string())?;
+            Ok((kernel, reading))
+        };
+        Ok((read(left)?, read(right)?))
+    });
+    let ((left, l), (right, r)) = match made {
         Ok(both) => both,
         Err(why) => return Outcome::NotRun(format!("the replay does not understand the contract: {why}")),
     };
-    let sides = [(&left.kernel, &l), (&right.kernel, &r)];
+    let sides = [(&left, &l), (&right, &r)];
     let outcome = match (l.kind, r.kind) {
         (a, b) if a != b => Err("contracts of two shapes".into()),
         (Kind::Rows | Kind::Store, _) => replay_rows(sides, &mut random),

@@ -61,6 +61,8 @@ pub struct Block {
 #[derive(Clone, Copy)]
 pub enum Def<'k> {
     Param(usize),
+    /// A dimension or a number, by its place.
+    Number(usize),
     Op(&'k Op, usize),
     Index(&'k Op),
     Arg(&'k Op, usize),
@@ -80,6 +82,9 @@ impl<'k> Run<'k> {
         let mut defs = vec![Def::Nothing; kernel.values.len()];
         for (i, p) in kernel.params.iter().enumerate() {
             defs[p.value.index()] = Def::Param(i);
+        }
+        for (i, p) in kernel.scalars.iter().enumerate() {
+            defs[p.value.index()] = Def::Number(i);
         }
         kernel.walk(&mut |op| {
             for (i, r) in op.results.iter().enumerate() {
@@ -162,6 +167,10 @@ impl<'k> Run<'k> {
             Def::Op(op, result) => match self.int_op(t, op, result, idx, env)? {
                 Some(term) => Ok(term),
                 None => Ok(self.opaque(t, v)),
+            },
+            Def::Number(i) => match self.world.numbers.get(i).copied().flatten() {
+                Some(term) => Ok(term),
+                None => self.stop(Line::default(), "a float is used as an integer"),
             },
             Def::Index(op) => match env.iteration(v) {
                 Some(done) => self.index_at(t, op, done, env),

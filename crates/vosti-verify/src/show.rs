@@ -27,7 +27,7 @@ impl Terms {
             }
             Node::Var { name, .. } => plain(name),
             Node::Apply { function, args, .. } => format!("{}[{}]", plain(function), self.show(args[0])),
-            Node::Product(a, b) => format!("{} * {}", part(*a), part(*b)),
+            Node::Product(factors) => factors.iter().map(|f| part(*f)).collect::<Vec<_>>().join(" * "),
             Node::Div(a, d) => format!("{} / {d}", part(*a)),
             Node::Mod(a, d) => format!("{} mod {d}", part(*a)),
             _ => "...".into(),

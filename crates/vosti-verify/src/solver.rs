@@ -236,7 +236,15 @@ pub fn query(terms: &Terms, asserted: &[Term]) -> String {
                 continue;
             }
             Node::Linear { c, parts } => linear(*c, parts, &names),
-            Node::Product(a, b) => format!("(* {} {})", name(a), name(b)),
+            // Any number between the bounds: what follows from more is not asked for, and what follows from less is true.
+            Node::Product(factors) if factors.iter().any(|f| terms.is_dimension(*f)) => {
+                let short = format!("n{}", names.len());
+                writeln!(out, "(declare-const {short} Int)").ok();
+                bounded(&mut out, &short, &terms.bounds(t));
+                names.insert(t, short);
+                continue;
+            }
+            Node::Product(factors) => format!("(* {})", factors.iter().map(name).collect::<Vec<_>>().join(" ")),
             Node::Div(a, d) => format!("(div {} {d})", name(a)),
             Node::Mod(a, d) => format!("(mod {} {d})", name(a)),
             Node::Ite(c, a, b) => format!("(ite {} {} {})", name(c), name(a), name(b)),

@@ -5,7 +5,7 @@
 //! facts that hold everywhere: the bounds with which a variable or function was declared. It must
 //! never use a path condition. Read next: [`crate::solver`].
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// A term: an index into the [`Terms`] that made it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -31,7 +31,8 @@ pub enum Node {
         args: Vec<Term>,
         bounds: Bounds,
     },
-    Product(Term, Term),
+    /// Of two or more, none of them a sum: see [`crate::polynomial`].
+    Product(Vec<Term>),
     /// Floor division by a positive constant.
     Div(Term, i128),
     /// Its remainder, in `0..divisor`.
@@ -54,6 +55,7 @@ pub struct Terms {
     index: HashMap<Node, Term>,
     bounds: Vec<Bounds>,
     fresh: u32,
+    dimensions: HashSet<Term>,
     /// An intermediate constant left `i128`: nothing built since may be trusted.
     pub overflowed: bool,
 }
@@ -63,7 +65,7 @@ impl Terms {
         &self.nodes[t.0 as usize]
     }
 
-    fn make(&mut self, node: Node) -> Term {
+    pub(crate) fn make(&mut self, node: Node) -> Term {
         if let Some(t) = self.index.get(&node) {
             return *t;
         }
@@ -97,6 +99,7 @@ impl Terms {
                 (a.map(|v| v.div_euclid(*d)), b.map(|v| v.div_euclid(*d)))
             }
             Node::Mod(_, d) => (Some(0), Some(*d - 1)),
+            Node::Product(factors) => self.product_bounds(factors),
             Node::Ite(_, a, b) => {
                 let ((al, ah), (bl, bh)) = (self.bounds(*a), self.bounds(*b));
                 (al.zip(bl).map(|(x, y)| x.min(y)), ah.zip(bh).map(|(x, y)| x.max(y)))
@@ -121,6 +124,17 @@ impl Terms {
             return self.int(a);
         }
         self.make(Node::Var { name: name.to_string(), bounds })
+    }
+
+    /// A dimension: a variable by whose products the solver is not asked.
+    pub fn dimension(&mut self, name: &str, bounds: Bounds) -> Term {
+        let t = self.var(name, bounds);
+        self.dimensions.insert(t);
+        t
+    }
+
+    pub fn is_dimension(&self, t: Term) -> bool {
+        self.dimensions.contains(&t)
     }
 
     /// A new variable; the name is unique and depends only on how many came before.
@@ -183,10 +197,9 @@ impl Terms {
             };
         }
         sum.retain(|_, k| *k != 0);
-        let mut parts: Vec<_> = sum.into_iter().collect();
-        if let Some(joined) = self.rejoin(&parts) {
-            parts = joined;
-            return self.from_linear(c, parts);
+        let parts: Vec<_> = sum.into_iter().collect();
+        if let Some(joined) = self.rejoined(&parts) {
+            return self.from_linear(c, joined);
         }
         if c == 0 && parts.len() == 1 && parts[0].1 == 1 {
             return parts[0].0;
@@ -194,27 +207,7 @@ impl Terms {
         self.make(Node::Linear { c, parts })
     }
 
-    /// `d * k * (x / d) + k * (x mod d)` is `k * x`.
-    fn rejoin(&self, parts: &[(Term, i128)]) -> Option<Vec<(Term, i128)>> {
-        for (m, k) in parts {
-            let Node::Mod(x, d) = self.node(*m) else {
-                continue;
-            };
-            let quotient = |(q, j): &&(Term, i128)| {
-                matches!(self.node(*q), Node::Div(y, e) if (y, e) == (x, d)) && Some(*j) == k.checked_mul(*d)
-            };
-            if let Some((q, _)) = parts.iter().find(quotient) {
-                let rest = parts.iter().filter(|(t, _)| t != q && t != m).copied();
-                let (c, inner) = self.linear(*x);
-                if c == 0 && inner.iter().all(|(_, v)| v.checked_mul(*k).is_some()) {
-                    return Some(rest.chain(inner.into_iter().map(|(t, v)| (t, v * k))).collect());
-                }
-            }
-        }
-        None
-    }
-
-    fn checked(&mut self, v: Option<i128>) -> i128 {
+    pub(crate) fn checked(&mut self, v: Option<i128>) -> i128 {
         v.unwrap_or_else(|| {
             self.overflowed = true;
             0
@@ -250,17 +243,6 @@ impl Terms {
     pub fn sub(&mut self, a: Term, b: Term) -> Term {
         let b = self.scale(b, -1);
         self.add(a, b)
-    }
-
-    pub fn mul(&mut self, a: Term, b: Term) -> Term {
-        match (self.as_int(a), self.as_int(b)) {
-            (_, Some(k)) => self.scale(a, k),
-            (Some(k), _) => self.scale(b, k),
-            _ => {
-                let (a, b) = (a.min(b), a.max(b));
-                self.make(Node::Product(a, b))
-            }
-        }
     }
 
     /// `t = q * d + r`, where q takes the parts that are multiples of `d`; r may have any range.
@@ -472,7 +454,7 @@ impl Terms {
         match self.node(t) {
             Node::Linear { parts, .. } => parts.iter().map(|(t, _)| *t).collect(),
             Node::Apply { args, .. } => args.clone(),
-            Node::Product(a, b) => vec![*a, *b],
+            Node::Product(factors) => factors.clone(),
             Node::Div(a, _) | Node::Mod(a, _) | Node::Le(a) | Node::Zero(a) | Node::Not(a) => {
                 vec![*a]
             }
@@ -524,7 +506,10 @@ impl Terms {
                 sum
             }
             Node::Apply { function, args, bounds } => self.apply(&function, list(&args), bounds),
-            Node::Product(a, b) => self.mul(done[&a], done[&b]),
+            Node::Product(factors) => {
+                let one = self.int(1);
+                factors.iter().fold(one, |product, f| self.mul(product, done[f]))
+            }
             Node::Div(a, d) => self.div(done[&a], d),
             Node::Mod(a, d) => self.rem(done[&a], d),
             Node::Ite(c, a, b) => self.ite(done[&c], done[&a], done[&b]),

@@ -82,14 +82,17 @@ macro_rules! trusted {
 
 /// Everything that must be audited. `true`: the certificates' hash covers it.
 pub const TRUSTED: &[Trusted] = trusted![
-    Promise false "crates/vosti-core/src/spec.rs" "the statement of the theorem",
-    Promise false "crates/vosti-core/src/proof/trace.rs" "what an operation may do, and what a client sees of it (`next`, `events`)",
-    Promise false "crates/vosti-core/src/effects.rs" "what each operation does",
-    Promise false "crates/vosti-core/src/premises.rs" "what the array holds that kernels read of a step",
-    Assumption false "crates/vosti-core/src/seam.rs" "the contracts of `Device` and `Sampler`",
+    Promise false "crates/vosti-core/src/trusted/spec.rs" "the statement of the theorem",
+    Promise false "crates/vosti-core/src/trusted/meaning.rs" "what a forward pass is, and a request's reference run",
+    Promise false "crates/vosti-core/src/trusted/next.rs" "what an execution is, what clients see of it, and when two share W",
+    Promise false "crates/vosti-core/src/trusted/legal.rs" "when each operation may run",
+    Promise false "crates/vosti-core/src/trusted/effects.rs" "what each operation does",
+    Promise false "crates/vosti-core/src/trusted/premises.rs" "what the array holds that kernels read of a step",
+    Assumption false "crates/vosti-core/src/trusted/seam.rs" "the contracts of `Device` and `Sampler`",
     Contract true "kernels/src/contract.rs" "roles, shapes and grids of the contracts in `kernels/*.py`",
     Contract true "kernels/src/expr.rs" "the arithmetic of extents and grids",
     Contract true "crates/vosti-verify/src/problem.rs" "what a contract says of a kernel's parameters",
+    Contract true "crates/vosti-verify/src/dimension.rs" "dimensions: their ranges, extents of them, and whether a model's are in range",
     Contract true "crates/vosti-verify/src/geometry.toml" "the extents of the kernels' buffers",
     Contract true "crates/vosti-verify/src/premises.rs" "which premises a shape has, and of which constants",
     Contract true "crates/vosti-verify/src/world.rs" "what the core guarantees about a step's metadata",
@@ -99,6 +102,8 @@ pub const TRUSTED: &[Trusted] = trusted![
     Meaning true "crates/vosti-tile/src/lift/simple.rs" "all other operations",
     Meaning true "crates/vosti-tile/src/build.rs" "types, shapes and constants of operations",
     Meaning true "crates/vosti-tile/src/ir.rs" "the operations of tile IR",
+    Meaning false "kernels/src/inventory.rs" "a text with constants in the place of its dimensions (`bind`)",
+    Meaning false "crates/vosti-tile/src/bind.rs" "the same of tile IR, and what follows from constants",
     Meaning false "crates/vosti-tile/src/numerics/mod.rs" "casts, comparison, products and sums of pairs",
     Meaning false "crates/vosti-tile/src/numerics/fold.rs" "the order of sums",
     Meaning false "crates/vosti-tile/src/numerics/math.rs" "exponentials, roots",
@@ -109,6 +114,7 @@ pub const TRUSTED: &[Trusted] = trusted![
     Rule true "crates/vosti-verify/src/run.rs" "what an index, a mask or a pointer is",
     Rule true "crates/vosti-verify/src/integers.rs" "integer operations and reshapes as terms",
     Rule true "crates/vosti-verify/src/term.rs" "simplification of integer and boolean terms",
+    Rule true "crates/vosti-verify/src/polynomial.rs" "products of terms, and how an offset falls apart by a stride",
     Rule true "crates/vosti-verify/src/quantify.rs" "what it means that any lane of a mask is true",
     Rule true "crates/vosti-verify/src/unary.rs" "bounds, wrap-around, coverage, one writer",
     Rule true "crates/vosti-verify/src/equal.rs" "which operand lanes must agree",
@@ -133,6 +139,7 @@ pub const TRUSTED: &[Trusted] = trusted![
 
 /// What lies beside trusted files and need not be audited, with the reason.
 pub const SEARCHES: &[(&str, &str)] = &[
+    ("crates/vosti-core/src/trusted/mod.rs", "names the modules"),
     ("crates/vosti-verify/src/certificate.schema.json", "the form of a certificate, for other readers"),
     (
         "crates/vosti-verify/src/inventory.rs",
@@ -181,6 +188,7 @@ mod tests {
         let listed: BTreeSet<&str> = TRUSTED.iter().map(|t| t.path).chain(SEARCHES.iter().map(|s| s.0)).collect();
         assert_eq!(listed.len(), TRUSTED.len() + SEARCHES.len(), "a file is listed twice");
         for folder in [
+            "crates/vosti-core/src/trusted",
             "crates/vosti-verify/src",
             "crates/vosti-tile/src",
             "crates/vosti-admission/src",

@@ -163,6 +163,10 @@ impl<'k> Prover<'k, '_> {
         }
         let buffer = self.runs[side.index()].problem.buffers[access.param].clone();
         let world = self.runs[side.index()].world.clone();
+        if self.by_coordinates(side, access.param) {
+            let outer = world.dim(&mut self.t, buffer.dims[0]);
+            return self.in_rows(side, &access, outer);
+        }
         let size = world.size(&mut self.t, &buffer);
         let zero = self.t.int(0);
         let mut inside = self.t.within(zero, access.offset, size);
@@ -190,6 +194,28 @@ impl<'k> Prover<'k, '_> {
                 format!("an axis of `{name}` that is not boundary-checked may leave the block's shape")
             };
             p.fail(Obligation::InBounds, line, why)
+        })
+    }
+
+    /// As above where extents are made of dimensions: all coordinates but the outermost are in range as an offset is split,
+    /// and the outermost is below its extent.
+    fn in_rows(&mut self, side: Side, access: &Access<'k>, outer: Term) -> Proof {
+        let (axes, line) = (self.t.and(&access.unchecked), access.site.op.line);
+        let name = self.runs[side.index()].problem.buffers[access.param].name.clone();
+        self.under(&access.guard.clone(), |p| {
+            if !p.holds(axes, || "lanes of unchecked axes are inside the block's shape".into())? {
+                let why = format!("an axis of `{name}` that is not boundary-checked may leave the block's shape");
+                return p.fail(Obligation::InBounds, line, why);
+            }
+            p.under(&access.unchecked.clone(), |p| {
+                let c = p.coordinates(side, access.param, access.offset).map_err(|trouble| trouble.at(line))?;
+                let zero = p.t.int(0);
+                let inside = p.t.within(zero, c[0], outer);
+                if p.holds(inside, || format!("an access to `{name}` is inside it"))? {
+                    return Ok(());
+                }
+                p.fail(Obligation::InBounds, line, format!("an access to `{name}` may lie outside of it"))
+            })
         })
     }
 
@@ -275,12 +301,12 @@ impl<'k> Prover<'k, '_> {
         self.fail(Obligation::Finite, line, "the cache may come to hold NaN or an infinity")
     }
 
-    /// The cells that the contract promises: constraints, and the flat offset in `param`.
-    fn promised(&mut self, side: Side, param: usize) -> (Vec<Term>, Term) {
+    /// The cells that the contract promises: constraints, and the coordinates in `param`.
+    fn promised(&mut self, side: Side, param: usize) -> (Vec<Term>, Vec<Term>) {
         let problem = self.runs[side.index()].problem;
         let world = self.runs[side.index()].world.clone();
         let chosen = self.chosen[side.index()].clone();
-        let mut inner = vec![];
+        let (mut inner, mut below) = (vec![], vec![]);
         let role = problem.buffers[param].role;
         let names: &[&str] = match (problem.shape, role) {
             (Shape::StoreKv, _) => &["head", "place", "column"],
@@ -288,30 +314,48 @@ impl<'k> Prover<'k, '_> {
             _ => &["column"],
         };
         for (i, dim) in problem.buffers[param].dims[1..].iter().enumerate() {
-            let Dim::Const(n) = dim else { continue };
+            let n = world.dim(&mut self.t, *dim);
             let name = names.get(i).unwrap_or(&"column");
-            inner.push((self.t.fresh(name, (Some(0), Some(*n - 1))), *n));
+            let most = self.t.bounds(n).1.map(|most| most - 1);
+            let lane = self.t.fresh(name, (Some(0), most));
+            if self.t.as_int(n).is_none() {
+                below.push(self.t.lt(lane, n));
+            }
+            inner.push(lane);
         }
-        let mut facts = chosen.facts.clone();
+        let mut facts = [chosen.facts.clone(), below].concat();
         let mut outer = chosen.row;
         if let Premises::StoreKv { page } = problem.premises {
             let slot = world.at(&mut self.t, Role::Slots, chosen.row);
             outer = self.t.div(slot, page);
-            inner[1].0 = self.t.rem(slot, page);
+            inner[1] = self.t.rem(slot, page);
         }
         if let (Role::Scratch(_), Some(split)) = (role, chosen.split) {
             outer = split;
-            inner[0].0 = chosen.row;
+            inner[0] = chosen.row;
         }
         facts.extend(self.named(side, role));
         let zero = self.t.int(0);
         facts.push(self.t.le(zero, outer));
-        let mut offset = outer;
-        for (lane, n) in inner {
-            offset = self.t.scale(offset, n);
-            offset = self.t.add(offset, lane);
+        inner.insert(0, outer);
+        (facts, inner)
+    }
+
+    /// What is compared of a cell: its flat offset, or its coordinates where extents are made of dimensions. `offset` is the
+    /// row-major combination of the coordinates.
+    fn place(&mut self, side: Side, param: usize, coordinates: &[Term]) -> Vec<Term> {
+        if self.by_coordinates(side, param) {
+            return coordinates.to_vec();
         }
-        (facts, offset)
+        let dims = self.runs[side.index()].problem.buffers[param].dims.clone();
+        let world = self.runs[side.index()].world.clone();
+        let mut offset = coordinates[0];
+        for (lane, dim) in coordinates[1..].iter().zip(&dims[1..]) {
+            let n = world.dim(&mut self.t, *dim);
+            offset = self.t.mul(offset, n);
+            offset = self.t.add(offset, *lane);
+        }
+        vec![offset]
     }
 
     /// That the contract names the chosen row's cells of a role, where it does not name them of every row.
@@ -328,9 +372,10 @@ impl<'k> Prover<'k, '_> {
             (0..problem.buffers.len()).filter(|i| problem.shape.writes(problem.buffers[*i].role)).collect();
         for param in params {
             let (facts, target) = self.promised(side, param);
+            let target = self.place(side, param, &target);
             let mut ways = vec![];
             for store in stores.iter().filter(|s| s.param == param) {
-                ways.extend(self.way(side, store, target)?);
+                ways.extend(self.way(side, store, &target)?);
             }
             let any = self.t.or(&ways);
             let name = problem.buffers[param].name.clone();
@@ -346,7 +391,7 @@ impl<'k> Prover<'k, '_> {
     }
 
     /// A program, iteration and lane of `store` that writes `target`, as the condition that it does.
-    fn way(&mut self, side: Side, store: &Access<'k>, target: Term) -> Proof<Option<Term>> {
+    fn way(&mut self, side: Side, store: &Access<'k>, target: &[Term]) -> Proof<Option<Term>> {
         let mut unknowns: Vec<Term> = store.site.env.pids.to_vec();
         unknowns.extend(store.site.env.loops.iter().map(|(_, t)| *t));
         unknowns.extend(&store.lanes);
@@ -357,14 +402,28 @@ impl<'k> Prover<'k, '_> {
         let yes = self.t.bool(true);
         let guard = self.t.and(&store.guard);
         let conjuncts: HashMap<Term, Term> = self.t.conjuncts(guard).into_iter().map(|g| (g, yes)).collect();
-        let offset = self.t.substitute(store.offset, &conjuncts);
+        // Coordinates that make up the offset whatever the numbers are: to be at the target's is to be there.
+        let place = match self.by_coordinates(side, store.param) {
+            false => vec![store.offset],
+            true => self.under(&store.guard.clone(), |p| p.coordinates(side, store.param, store.offset))?,
+        };
+        if place.len() != target.len() {
+            return Ok(None); // no lane is ever written
+        }
+        let offsets: Vec<Term> = place.iter().map(|at| self.t.substitute(*at, &conjuncts)).collect();
         let mut last = HashMap::new();
         for (pid, programs) in store.site.env.pids.iter().zip(world.grid) {
             last.insert(*pid, self.t.add_int(programs, -1));
         }
-        let Some(mut map) = witness(&mut self.t, offset, target, (&unknowns, &last), &world) else {
-            return Ok(None);
-        };
+        let mut map = vec![];
+        for (offset, target) in offsets.into_iter().zip(target) {
+            let offset = self.t.substitute(offset, &map.iter().copied().collect());
+            unknowns.retain(|unknown| map.iter().all(|(known, _)| known != unknown));
+            let Some(more) = witness(&mut self.t, offset, *target, (&unknowns, &last), &world) else {
+                return Ok(None);
+            };
+            map.extend(more);
+        }
         // On an axis that the address does not mention, the first program.
         for pid in store.site.env.pids {
             if unknowns.contains(&pid) && map.iter().all(|(unknown, _)| *unknown != pid) {
@@ -388,8 +447,10 @@ impl<'k> Prover<'k, '_> {
         for g in &store.guard {
             conditions.push(self.t.substitute(*g, &map));
         }
-        let written = self.t.substitute(store.offset, &map);
-        conditions.push(self.t.eq(written, target));
+        for (at, target) in place.into_iter().zip(target) {
+            let written = self.t.substitute(at, &map);
+            conditions.push(self.t.eq(written, *target));
+        }
         Ok(Some(self.t.and(&conditions)))
     }
 

@@ -97,6 +97,18 @@ pub enum Trouble {
 
 pub type Proof<T = ()> = Result<T, Trouble>;
 
+impl Trouble {
+    /// The same, at this line if it has none.
+    pub fn at(mut self, line: Line) -> Trouble {
+        if let Trouble::Failed(failure) = &mut self
+            && failure.ttir_line.is_none()
+        {
+            (failure.ttir_line, failure.python_line) = (Some(line.ttir).filter(|l| *l > 0), line.python);
+        }
+        self
+    }
+}
+
 impl From<SolverError> for Trouble {
     fn from(error: SolverError) -> Trouble {
         Trouble::Solver(error)

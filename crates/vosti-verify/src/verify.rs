@@ -224,6 +224,13 @@ fn compatible(p: &Prover) -> Proof {
         let own = problem.premises;
         (own.vocabulary(), own.page(), own.window(), own.splits())
     });
+    if a.numbers != b.numbers {
+        return p.fail(
+            Obligation::Subset,
+            line,
+            "the two kernels have other dimensions, or take them in another order",
+        );
+    }
     if a.buffers.len() != b.buffers.len() || premises[0] != premises[1] {
         return p.fail(Obligation::Subset, line, "the two kernels have different buffers, windows or splits");
     }
@@ -378,7 +385,7 @@ fn axis_of_rows(problem: &Problem) -> Option<(usize, i128)> {
     let times = |axis: &Axis| match axis {
         Axis::RowsOver(_) | Axis::Tiles => Some(1),
         Axis::RowsTimes { times, .. } | Axis::TilesTimes(times) => Some(*times),
-        Axis::Const(_) | Axis::LengthOver(_) | Axis::LengthAbove(_) => None,
+        Axis::Const(_) | Axis::Of { .. } | Axis::LengthOver(_) | Axis::LengthAbove(_) => None,
     };
     problem.grid.iter().enumerate().find_map(|(at, axis)| Some((at, times(axis)?)))
 }

@@ -5,10 +5,11 @@
 //! the applications that occur in a question; a fact that is not instantiated can only lose a proof.
 //! These are the premises of the contracts in `docs/kernel-verification.md`.
 
+use crate::dimension::range;
 use crate::premises::{Premises, Splits};
 use crate::problem::{Axis, Buffer, Dim, Problem, limit};
 use crate::term::{Bounds, Node, Term, Terms};
-use vosti_kernels::{Role, Shape};
+use vosti_kernels::{Number, Role, Shape};
 
 /// The symbolic sizes of one invocation.
 #[derive(Clone, Debug)]
@@ -22,12 +23,19 @@ pub struct World {
     pub table_len: Term,
     /// No row's position is this or more.
     pub length: Term,
+    /// The dimensions among the problem's numbers: both runs have the same.
+    pub numbers: Vec<Option<Term>>,
     /// Programs on each axis.
     pub grid: [Term; 3],
     /// On an axis of rows or of length a launch may have more programs than the contract's: the programs, and the least
     /// there are.
     at_least: Vec<(Term, Term)>,
     premises: Premises,
+}
+
+fn dimension(t: &mut Terms, number: &Number) -> Option<Term> {
+    let (lo, hi) = range(number)?;
+    Some(t.dimension(&format!("dim {}", number.name), (Some(lo), Some(hi))))
 }
 
 fn natural(hi: i128) -> Bounds {
@@ -47,6 +55,7 @@ impl World {
             tiles: named(t, "tiles", 1, limit::TILES),
             table_len: named(t, "table_len", 1, limit::TABLE),
             length: named(t, "length", 1, limit::CONTEXT),
+            numbers: problem.numbers.iter().map(|number| dimension(t, number)).collect(),
             grid: [t.int(1); 3],
             at_least: vec![],
             premises,
@@ -54,6 +63,11 @@ impl World {
         for (axis, programs) in problem.grid.iter().enumerate() {
             world.grid[axis] = match programs {
                 Axis::Const(n) => t.int(*n),
+                Axis::Of { of, over } => {
+                    let size = world.dim(t, Dim::Of(*of));
+                    let up = t.add_int(size, over - 1);
+                    t.div(up, *over)
+                }
                 Axis::Tiles => world.tiles,
                 Axis::RowsOver(n) => {
                     let up = t.add_int(world.rows, n - 1);
@@ -99,6 +113,11 @@ impl World {
     pub fn dim(&self, t: &mut Terms, dim: Dim) -> Term {
         match dim {
             Dim::Const(n) => t.int(n),
+            // A float is no extent: `scaled` refuses it.
+            Dim::Of(of) => match self.numbers[of.number] {
+                Some(n) => t.scale(n, of.times),
+                None => t.fresh("unknown", (None, None)),
+            },
             Dim::Rows => self.rows,
             Dim::Packed => self.packed,
             Dim::Context => self.context,

@@ -58,7 +58,7 @@ fn every_specialisation_of_higher_row_tiles_is_certified_to_give_the_bits_of_the
             seen += 1;
         }
     }
-    assert!(seen >= 40, "{seen} of them");
+    assert!(seen >= 10, "{seen} of them");
 }
 
 /// The proof that one stands for the other is of both texts.
@@ -67,7 +67,7 @@ fn a_specialisation_that_gives_other_bits_than_the_lowest_gets_no_certificate() 
     if common::solver().is_none() {
         return;
     }
-    let [low, high] = ["BM16-BN64", "BM64-BN64"].map(|tile| format!("linear_add-bf16-BK64-{tile}-K576-N576-SWAP1"));
+    let [low, high] = ["BM16-BN64", "BM64-BN64"].map(|tile| format!("linear_add-bf16-BK64-{tile}-SWAP1"));
     let [first, text] = [&low, &high].map(|stem| vosti_kernels::ttir_by_stem(stem).unwrap());
     let proved = |first: &str| {
         let first = first.to_string().leak();
@@ -79,8 +79,8 @@ fn a_specialisation_that_gives_other_bits_than_the_lowest_gets_no_certificate() 
         (report.verdict.is_proved(), report.verdict.to_string())
     };
     assert!(proved(first).0);
-    // The residual is subtracted there; one K tile fewer is summed there.
-    for (from, to) in [("arith.addf", "arith.subf"), ("arith.constant 576 : i32", "arith.constant 512 : i32")] {
+    // The residual is subtracted there; K tiles are summed as far as N goes there.
+    for (from, to) in [("arith.addf", "arith.subf"), ("arith.bitcast %K : i32", "arith.bitcast %N : i32")] {
         assert!(first.contains(from));
         let (proved, verdict) = proved(&first.replace(from, to));
         assert!(!proved, "{verdict}");
@@ -141,7 +141,7 @@ fn a_certificate_for_something_else_is_refused() {
 
 #[test]
 fn the_schema_names_every_field_of_a_certificate() {
-    let options = Options { prefix: "attend-f32".into(), read_only: true, ..Options::default() };
+    let options = Options { prefix: "linear-f32".into(), read_only: true, ..Options::default() };
     let inventory = verify_all(&options).unwrap();
     let certificate = inventory.entries[0].1.as_ref().unwrap();
     let value: serde_json::Value = serde_json::from_str(&certificate.to_json()).unwrap();

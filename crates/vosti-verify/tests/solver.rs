@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use vosti_verify::{Cache, Problem, Solver, SolverError, verify};
 
 fn error(program: &str) -> SolverError {
-    let problem = Problem::of_stem("linear-f32-BK64-BM64-BN64-K576-N960-SWAP0").unwrap();
+    let problem = Problem::of_stem("linear-f32-BK64-BM64-BN64-SWAP0").unwrap();
     let mut solver = Solver::new(PathBuf::from(program), Cache::none());
     verify(&problem, &mut solver).unwrap_err()
 }
@@ -36,7 +36,7 @@ fn a_solver_that_babbles_proves_nothing() {
 
 #[test]
 fn a_read_only_cache_refuses_what_it_does_not_know() {
-    let problem = Problem::of_stem("linear-f32-BK64-BM64-BN64-K576-N960-SWAP0").unwrap();
+    let problem = Problem::of_stem("linear-f32-BK64-BM64-BN64-SWAP0").unwrap();
     let mut cache = Cache::none();
     cache.read_only = true;
     let mut solver = Solver::new(PathBuf::from("/nonexistent/z3"), cache);
@@ -96,7 +96,7 @@ fn a_second_solver_that_disagrees_stops_the_proof() {
     let solver = |second: &PathBuf| Solver::new(yes.clone(), Cache::none()).with_second(Some(second.clone()));
     let error = solver(&no).check("(assert true)\n").unwrap_err();
     assert!(matches!(error, SolverError::Disagree { .. }), "{error}");
-    let problem = Problem::of_stem("linear-f32-BK64-BM64-BN64-K576-N960-SWAP0").unwrap();
+    let problem = Problem::of_stem("linear-f32-BK64-BM64-BN64-SWAP0").unwrap();
     assert!(verify(&problem, &mut solver(&no)).is_err());
     for (second, seconded) in [(&yes, 1), (&unsure, 0)] {
         let mut solver = solver(second);
@@ -113,7 +113,7 @@ fn a_second_solver_that_disagrees_stops_the_proof() {
 fn a_solver_that_always_says_unsat_proves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let program = script(&folder, "z3", "while read line; do [ \"$line\" = '(check-sat)' ] && echo unsat; done");
-    let problem = Problem::of_stem("linear-f32-BK64-BM64-BN64-K576-N960-SWAP0").unwrap();
+    let problem = Problem::of_stem("linear-f32-BK64-BM64-BN64-SWAP0").unwrap();
     let report = verify(&problem, &mut Solver::new(program, Cache::none())).unwrap();
     let failure = report.verdict.failure().expect("it is not proved");
     assert_eq!(failure.obligation, vosti_verify::Obligation::Premises, "{failure}");
@@ -125,7 +125,7 @@ fn a_solver_that_always_says_unsat_proves_nothing() {
 fn a_solver_that_gives_up_proves_nothing_and_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let program = script(&folder, "z3", "while read line; do [ \"$line\" = '(check-sat)' ] && echo timeout; done");
-    let problem = Problem::of_stem("linear-f32-BK64-BM64-BN64-K576-N960-SWAP0").unwrap();
+    let problem = Problem::of_stem("linear-f32-BK64-BM64-BN64-SWAP0").unwrap();
     let report = verify(&problem, &mut Solver::new(program, Cache::none())).unwrap();
     let failure = report.verdict.failure().expect("it is not proved");
     assert!(failure.to_string().contains("the solver gave up"), "{failure}");

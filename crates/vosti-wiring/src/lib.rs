@@ -15,6 +15,6 @@ pub use error::WiringError;
 pub use step::{Ints, Metadata, image, listed};
 pub use uniform::Uniform;
 pub use vosti_core::{Image, Meta, Tiling};
-pub use vosti_kernels::TensorData;
+pub use vosti_kernels::{Quantised, TensorData};
 pub use weights::{WeightError, Weights};
 pub use wiring::{Bound, Kernel, Lists, Outputs, Size, Wired, Wiring, caches, outputs, signature, wire};

@@ -3,20 +3,26 @@
 use crate::error::WiringError;
 use crate::uniform::Uniform;
 use std::ops::Range;
-use vosti_kernels::TensorData;
+use vosti_kernels::{Quantised, TensorData};
 use vosti_tile::Scalar;
 use vosti_tile::numerics::from_bf16;
 
 /// Whatever went wrong in the weights' source.
 pub type WeightError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Where a device gets its weights from, by the names in the bindings. It asks for one at a time, each once, in parts.
-pub trait Weights {
+/// Where a device gets its weights from, by the names in the bindings. It asks for one at a time, in parts,
+/// which several threads may ask for at once.
+pub trait Weights: Sync {
     /// The weight's axes, slowest first.
     fn shape(&self, name: &str) -> Result<Vec<usize>, WeightError>;
 
     /// The elements of some rows (indices of the first axis), row-major.
     fn rows(&self, name: &str, rows: Range<usize>) -> Result<TensorData, WeightError>;
+
+    /// The same rows as blocks, if that is how they are stored and all are alike: a device may keep these instead.
+    fn quantised(&self, _name: &str, _rows: Range<usize>) -> Result<Option<Quantised>, WeightError> {
+        Ok(None)
+    }
 
     /// How every element is made from its index, where it is no file's: a device may make the weight itself, in BF16.
     fn made(&self, _name: &str) -> Option<Uniform> {
@@ -45,19 +51,32 @@ pub fn read<E: From<WiringError>>(
     part: usize,
     mut put: impl FnMut(usize, TensorData) -> Result<(), E>,
 ) -> Result<(), E> {
-    let failed = |error: WeightError| WiringError::Weight { name: name.into(), error };
     let (_, columns) = shape(weights, name)?;
     for start in (0..rows).step_by(part.max(1)) {
         let end = rows.min(start + part.max(1));
-        let data = match (weights.rows(name, start..end).map_err(failed)?, elem) {
-            (data @ TensorData::Bf16(_), Scalar::Bf16) | (data @ TensorData::F32(_), Scalar::F32) => data,
-            (TensorData::Bf16(data), Scalar::F32) => TensorData::F32(data.into_iter().map(from_bf16).collect()),
-            _ => return Err(WiringError::WeightType { name: name.into(), elem }.into()),
-        };
-        if data.len() != (end - start) * columns {
-            return Err(failed("its source gave rows of another length than its shape's".into()).into());
-        }
-        put(start * columns, data)?;
+        read_rows(weights, name, elem, start..end, |data| put(start * columns, data))?;
     }
     Ok(())
+}
+
+/// Gives some rows of a weight to `put` as the kernels' element type.
+pub fn read_rows<E: From<WiringError>>(
+    weights: &dyn Weights,
+    name: &str,
+    elem: Scalar,
+    rows: Range<usize>,
+    put: impl FnOnce(TensorData) -> Result<(), E>,
+) -> Result<(), E> {
+    let failed = |error: WeightError| WiringError::Weight { name: name.into(), error };
+    let (_, columns) = shape(weights, name)?;
+    let count = rows.len();
+    let data = match (weights.rows(name, rows).map_err(failed)?, elem) {
+        (data @ TensorData::Bf16(_), Scalar::Bf16) | (data @ TensorData::F32(_), Scalar::F32) => data,
+        (TensorData::Bf16(data), Scalar::F32) => TensorData::F32(data.into_iter().map(from_bf16).collect()),
+        _ => return Err(WiringError::WeightType { name: name.into(), elem }.into()),
+    };
+    if data.len() != count * columns {
+        return Err(failed("its source gave rows of another length than its shape's".into()).into());
+    }
+    put(data)
 }

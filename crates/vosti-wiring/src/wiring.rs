@@ -101,7 +101,7 @@ pub struct Wiring<K> {
     elems: HashMap<Bound, Scalar>,
 }
 
-/// Refuses a text whose parameters are not the contract's, in order, each of its element type.
+/// Refuses a text whose parameters are not the contract's, in order, each of its element type, or that is not bound.
 pub fn signature(kernel: &vosti_tile::Kernel, contract: &Contract, spec: &Spec) -> Result<(), WiringError> {
     for i in 0..contract.params.len().max(kernel.params.len()) {
         let (wanted, found) = (contract.params.get(i), kernel.params.get(i));
@@ -112,6 +112,10 @@ pub fn signature(kernel: &vosti_tile::Kernel, contract: &Contract, spec: &Spec) 
                 |param: Option<(String, Scalar)>| param.map_or("none".into(), |(name, elem)| format!("{name}: {elem}"));
             return Err(WiringError::Signature { spec: spec.to_string(), found: words(found), wanted: words(wanted) });
         }
+    }
+    if let Some(scalar) = kernel.scalars.first() {
+        let found = format!("{}: {}, which is not bound", scalar.name, scalar.elem);
+        return Err(WiringError::Signature { spec: spec.to_string(), found, wanted: "none".into() });
     }
     Ok(())
 }

@@ -226,7 +226,7 @@ impl Values<'_> {
                 .arrays
                 .get(function.as_str())
                 .map_or(0, |start| self.cells[start + usize::try_from(of(&args[0])).unwrap()].into()),
-            Node::Product(a, b) => of(a) * of(b),
+            Node::Product(factors) => factors.iter().map(of).product(),
             Node::Div(a, d) => of(a).div_euclid(*d),
             Node::Mod(a, d) => of(a).rem_euclid(*d),
             Node::Ite(c, a, b) => of(if of(c) == 1 { a } else { b }),

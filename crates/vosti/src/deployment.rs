@@ -11,14 +11,15 @@ pub use subject::DeploymentSubject;
 
 use crate::device::{AnyDevice, Gpu, On};
 use crate::model_source::ModelSource;
-use std::cell::Cell;
+use crate::weights::{DeviceWeights, LoadProgress};
 use std::io;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use thiserror::Error;
 use vosti_admission::{Bundle, BundleError, limits, manifest};
 use vosti_core::{PAGE, Program};
+pub use vosti_cpu::Storage;
 pub use vosti_cpu::THREADS_MAX;
 use vosti_cpu::isa::Isa;
 use vosti_cpu::{Config, CpuDevice, CpuError, WeightCache};
@@ -28,7 +29,6 @@ use vosti_engine::{EngineError, Policy};
 use vosti_kernels::{Act, CPU};
 use vosti_model::{ModelError, ModelPlan, PlanOptions, Recipe, Text};
 use vosti_progress::Progress;
-use vosti_wiring::{TensorData, Uniform, WeightError, Weights};
 
 /// Why a model could not be deployed.
 #[derive(Debug, Error)]
@@ -81,8 +81,8 @@ pub struct DeployOptions {
     /// A folder that `vosti prepare` wrote; none: the built-in kernels and certificates.
     pub bundle: Option<PathBuf>,
     pub on: On,
-    /// Many sequences are decoded at once: a processor then computes more than it waits for memory.
-    pub many_sequences: bool,
+    /// How a processor keeps weights; changes no bit.
+    pub storage: Storage,
 }
 
 /// What one device shall have.
@@ -95,15 +95,23 @@ pub struct DeviceConfig {
     pub threads: Option<usize>,
     /// In place of the best.
     pub isa: Option<Isa>,
+    /// In place of the deployment's own.
+    pub storage: Option<Storage>,
 }
 
 impl Default for DeviceConfig {
     fn default() -> Self {
-        DeviceConfig { pages: Some(1), rows_max: Policy::default().rows_step_max, threads: None, isa: None }
+        DeviceConfig {
+            pages: Some(1),
+            rows_max: Policy::default().rows_step_max,
+            threads: None,
+            isa: None,
+            storage: None,
+        }
     }
 }
 
-/// From so many sequences on, that are decoded at once, [`DeployOptions::many_sequences`] holds.
+/// From so many sequences on, that are decoded at once, weights that are kept small are no faster.
 pub const MANY_SEQUENCES: usize = 5;
 /// Whether a target's programs list each row's largest logits. From a GPU rows have to be brought; the processor has them at hand
 /// and finds what it wants of one sooner than the kernels do (SmolLM2-135M: 7.3 ms a token, and 9.6 by lists).
@@ -135,7 +143,9 @@ pub struct Deployment {
     bundle: Bundle,
     files: manifest::Model,
     threads: usize,
-    many_sequences: bool,
+    storage: Storage,
+    /// Bytes and elements of all matrices, as they are kept.
+    matrices: (u64, u64),
     hardware: Hardware,
     fingerprint: String,
 }
@@ -200,11 +210,12 @@ impl Deployment {
             bundle,
             files,
             threads,
-            many_sequences: options.many_sequences,
+            storage: options.storage,
+            matrices: (0, 0),
             hardware,
             fingerprint: String::new(),
         };
-        deployment.warm(progress)?;
+        deployment.matrices = deployment.warm(progress)?;
         let text = text.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         deployment.text = text?.map(Arc::new);
         deployment.fingerprint = deployment.identify()?;
@@ -237,12 +248,10 @@ impl Deployment {
         }
     }
 
-    /// Bytes that a step reads for each element of a matrix; in code, if it has one.
+    /// Bytes that a step reads for each element of a matrix, as it is kept.
     pub fn element_bytes(&self) -> f64 {
-        match self.hardware {
-            Hardware::Cpu { .. } if !self.many_sequences => vosti_cpu::element_bits(Isa::detect()) / 8.0,
-            _ => 2.0,
-        }
+        let (bytes, elements) = self.matrices;
+        if elements == 0 { 2.0 } else { bytes as f64 / elements as f64 }
     }
 
     /// Worker threads of its devices, where a configuration does not say otherwise.
@@ -317,7 +326,7 @@ impl Deployment {
                 let (pages, threads) = (vec![asked.pages.unwrap_or(1); groups], asked.threads.unwrap_or(self.threads));
                 let mut config = Config::new(asked.rows_max, selected_max(asked), pages, threads);
                 config.isa = asked.isa;
-                config.coded = !self.many_sequences;
+                config.storage = asked.storage.unwrap_or(self.storage);
                 config.positions = longest(program, &config.pages);
                 config.ttir = Some(self.bundle.texts(&self.plan));
                 config.weights = Some(weights.clone());
@@ -349,11 +358,11 @@ impl Deployment {
     }
 
     /// Loads every weight into the cache that all devices share.
-    fn warm(&self, progress: &dyn Progress) -> Result<(), DeployError> {
+    fn warm(&self, progress: &dyn Progress) -> Result<(u64, u64), DeployError> {
         progress.stage(&format!("loading {}", self.name), self.plan.weights.values().filter_map(bytes).sum());
-        let asked = DeviceConfig { pages: Some(1), rows_max: 1, threads: Some(1), isa: None };
-        match self.make(self.program(), &asked, Some(&LoadProgress { progress, loaded: Cell::new(0) })) {
-            Ok(_) => Ok(()),
+        let asked = DeviceConfig { pages: Some(1), rows_max: 1, threads: Some(1), isa: None, storage: None };
+        match self.make(self.program(), &asked, Some(&LoadProgress { progress, loaded: AtomicU64::new(0) })) {
+            Ok(device) => Ok(device.matrices()),
             Err(_) if progress.cancelled() => Err(DeployError::Interrupted),
             Err(error) => Err(error),
         }
@@ -408,52 +417,8 @@ fn bytes(recipe: &Recipe) -> Option<u64> {
     Some(elem * recipe.shape().iter().product::<usize>() as u64)
 }
 
-/// The weights as a device asks for them, and who is told of it.
-struct DeviceWeights<'a> {
-    source: &'a ModelSource,
-    plan: &'a ModelPlan,
-    progress: Option<&'a LoadProgress<'a>>,
-}
-
-struct LoadProgress<'a> {
-    progress: &'a dyn Progress,
-    /// In bytes.
-    loaded: Cell<u64>,
-}
-
 /// Positions that a request can have with so many pages, as far as they say: those of the layers without a window.
 fn longest(program: &Program, pages: &[usize]) -> Option<usize> {
     let groups = program.groups.iter().zip(pages).filter(|(group, _)| group.window.is_none());
     groups.map(|(_, pages)| pages.saturating_mul(PAGE)).min()
-}
-
-impl Weights for DeviceWeights<'_> {
-    fn shape(&self, name: &str) -> Result<Vec<usize>, WeightError> {
-        let recipe = self.plan.weights.get(name).ok_or_else(|| format!("the model has no weight {name}"))?;
-        Ok(recipe.shape())
-    }
-
-    fn rows(&self, name: &str, rows: Range<usize>) -> Result<TensorData, WeightError> {
-        if self.progress.is_some_and(|load| load.progress.cancelled()) {
-            return Err("interrupted".into());
-        }
-        let data = self.source.rows(self.plan, name, rows)?;
-        if let Some(load) = self.progress.filter(|_| !self.by_position(name)) {
-            let bytes = match &data {
-                TensorData::Bf16(data) => 2 * data.len(),
-                TensorData::F32(data) => 4 * data.len(),
-            };
-            load.loaded.set(load.loaded.get() + bytes as u64);
-            load.progress.done(load.loaded.get());
-        }
-        Ok(data)
-    }
-
-    fn made(&self, name: &str) -> Option<Uniform> {
-        self.source.made(self.plan, name)
-    }
-
-    fn by_position(&self, name: &str) -> bool {
-        matches!(self.plan.weights.get(name), Some(Recipe::Rope { .. }))
-    }
 }

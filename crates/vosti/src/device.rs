@@ -43,6 +43,17 @@ impl AnyDevice {
         }
     }
 
+    /// Bytes and elements of the matrices that dots read, as they are kept.
+    pub fn matrices(&self) -> (u64, u64) {
+        match self {
+            AnyDevice::Cpu(device) => {
+                let (bytes, elements) = device.matrices();
+                (bytes as u64, elements as u64)
+            }
+            AnyDevice::Gpu(_) => (0, 0),
+        }
+    }
+
     /// Bytes of random weights that a GPU made itself.
     pub fn made(&self) -> u64 {
         match self {

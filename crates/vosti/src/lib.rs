@@ -1,8 +1,9 @@
 //! Vosti: language-model inference whose logits do not depend on what else the server is doing.
 //!
-//! This is the library facade and the parts of the command line that others may want to call: the
-//! [`catalogue`] of pinned models and how they are [`fetch`]ed. The engine itself is `vosti-engine`, on top
-//! of the verified `vosti-core`. Read ARCHITECTURE.md next.
+//! This is what the command is made of: the [`catalogue`] of pinned models and how they are [`fetch`]ed, the [`deployment`]
+//! of one on this machine, and what is measured and watched there. It must decide nothing that is trusted: which kernels may
+//! run is `vosti-admission`'s to say. The engine itself is `vosti-engine`, on top of the verified `vosti-core`.
+//! Read ARCHITECTURE.md next.
 
 pub mod bench;
 pub mod catalogue;
@@ -13,3 +14,4 @@ pub mod laws;
 pub mod model_source;
 pub mod pool;
 pub mod probe;
+mod weights;

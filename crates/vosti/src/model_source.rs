@@ -14,7 +14,7 @@ use std::{fs, thread};
 use vosti_kernels::Act;
 use vosti_model::decoder::Decoder;
 use vosti_model::{Model, ModelError, ModelPlan, PlanOptions, Recipe, Text, WeightSource, families, plan};
-use vosti_wiring::{TensorData, Uniform, WeightError};
+use vosti_wiring::{Quantised, TensorData, Uniform, WeightError};
 
 /// Numbers that are worth a thread.
 const STRETCH_MIN: usize = 1 << 16;
@@ -65,6 +65,19 @@ impl ModelSource {
         match self {
             ModelSource::Random(decoder) => matrix(plan.weights.get(name)?, decoder.vocab as usize, name),
             ModelSource::Files(_) => None,
+        }
+    }
+
+    /// Some rows of a weight as their blocks say, if they are stored so.
+    pub fn quantised(
+        &self,
+        plan: &ModelPlan,
+        name: &str,
+        rows: Range<usize>,
+    ) -> Result<Option<Quantised>, WeightError> {
+        match self {
+            ModelSource::Random(_) => Ok(None),
+            ModelSource::Files(model) => Ok(model.weights(plan, Act::Bf16).quantised(name, rows)?),
         }
     }
 

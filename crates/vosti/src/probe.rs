@@ -111,8 +111,8 @@ pub fn run(
 
 /// Runs the first, the last and some other programs of a launch.
 fn on_this_processor(bundle: &Bundle, spec: &Spec, buffers: &mut [Vec<u8>], grid: [usize; 3]) -> Result<(), String> {
-    let text = bundle.ttir(&spec.to_string()).ok_or("the bundle has no TTIR for it")?;
-    let kernel = vosti_tile::lift(text).map_err(|error| error.to_string())?;
+    let text = bundle.bound(spec).ok_or("the bundle has no TTIR for it")?;
+    let kernel = vosti_tile::lift(&text).map_err(|error| error.to_string())?;
     let isa = Isa::detect();
     let plan = compile(&kernel, isa).map_err(|error| error.to_string())?;
     let mut machine = Machine::new(isa, plan.scratch, None).map_err(|error: io::Error| error.to_string())?;

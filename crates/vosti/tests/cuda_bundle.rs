@@ -175,6 +175,6 @@ fn checked_in_text_is_what_the_toolchain_takes() {
     for spec in specs {
         let stem = spec.to_string();
         assert_eq!(parse_stem(&stem).as_ref(), Some(&spec));
-        assert_eq!(ttir(&spec), bundle.ttir(&stem));
+        assert_eq!(ttir(&spec), bundle.bound(&spec));
     }
 }

@@ -6,10 +6,10 @@
 mod stand_in;
 
 use stand_in::{StandIn, TARGET, image};
-use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use vosti::bench::agentic::{Trace, play};
 use vosti::bench::{self, Case, Draw};
 use vosti::deployment::{DeployOptions, Deployment, DeploymentSubject, DeviceConfig};
@@ -159,7 +159,7 @@ fn a_configuration_with_random_weights_answers_is_measured_and_probed() {
     let counting = Counting::default();
     bench::run(&deployment, &cases[1..], Draw { temperature: 1.0, top_k: 40 }, 1, &counting).unwrap();
     // A prompt's step, the one that is recorded, two of a token each; and once before the table.
-    assert_eq!(counting.0.get(), 5, "who wants no more waits for one step at most");
+    assert_eq!(counting.0.load(Relaxed), 5, "who wants no more waits for one step at most");
 
     let trace = Trace { sessions: 2, turns: 2, prompt: 80, shared: 64, input: 3, output: 4, pause_s: 0.01 };
     let played = play(&deployment, trace, &NoProgress).unwrap();
@@ -191,13 +191,13 @@ fn device_laws_hold_on_a_models_own_program() {
 
 /// How often it was asked whether the work shall end.
 #[derive(Default)]
-struct Counting(Cell<usize>);
+struct Counting(AtomicUsize);
 
 impl Progress for Counting {
     fn stage(&self, _label: &str, _total: u64) {}
     fn done(&self, _units: u64) {}
     fn cancelled(&self) -> bool {
-        self.0.set(self.0.get() + 1);
+        self.0.fetch_add(1, Relaxed);
         false
     }
 }

@@ -2,11 +2,11 @@
 
 mod common;
 
-use std::cell::Cell;
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use vosti::bench::{self, BenchError, Case, Draw};
 use vosti::deployment::{DeployError, DeployOptions, Deployment};
 use vosti_progress::{NoProgress, Progress};
@@ -94,14 +94,15 @@ fn ctrl_c_at_the_prompt_ends_a_chat_at_once() {
 }
 
 /// Wants an end from the n-th time that it is asked on.
-struct Impatient(Cell<u32>);
+struct Impatient(AtomicU32);
 
 impl Progress for Impatient {
     fn stage(&self, _label: &str, _total: u64) {}
     fn done(&self, _units: u64) {}
     fn cancelled(&self) -> bool {
-        self.0.set(self.0.get().saturating_sub(1));
-        self.0.get() == 0
+        let left = self.0.load(Relaxed).saturating_sub(1);
+        self.0.store(left, Relaxed);
+        left == 0
     }
 }
 
@@ -110,7 +111,7 @@ fn a_measurement_ends_within_a_case() {
     let (folder, _) = model();
     let deployment = Deployment::load("tiny", folder.path(), &DeployOptions::default(), &NoProgress).expect("it loads");
     for case in [Case::Prefill { tokens: 300, depth: 100 }, Case::Decode { tokens: 20, batch: 2, depth: 20 }] {
-        let ended = bench::run(&deployment, &[case], Draw::default(), 1, &Impatient(Cell::new(3)));
+        let ended = bench::run(&deployment, &[case], Draw::default(), 1, &Impatient(AtomicU32::new(3)));
         assert!(matches!(ended, Err(BenchError::Interrupted)), "{case:?}");
     }
 }

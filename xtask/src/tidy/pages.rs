@@ -92,7 +92,7 @@ fn counts(files: &[File]) -> Vec<Count> {
     let neutral = number("crates/vosti-core/mutants/neutral/", ".patch");
     vec![
         Count { before: "", after: " verified, 0 errors", is: verified },
-        Count { before: "", after: " checked-in specialisations", is: number("kernels/ttir/", ".ttir") },
+        Count { before: "", after: " checked-in texts", is: number("kernels/ttir/", ".ttir") },
         Count { before: "", after: " broken kernels", is: number("filetests/broken/", ".py") },
         Count { before: "", after: " wrong and ", is: number("crates/vosti-core/mutants/", ".patch") },
         Count { before: "", after: " neutral versions", is: neutral },
@@ -137,7 +137,10 @@ mod tests {
     fn a_file_that_is_not_there_is_seen_and_one_that_is_is_not() {
         let cited = |text: &str| cited_files_exist(&page(text)).len();
         assert_eq!(cited("see `docs/nothing.md`, kernels/nothing.py and vosti-core/src/nothing.rs."), 3);
-        assert_eq!(cited("see [it](docs/a.md), `crates/vosti-core/src/spec.rs`, `kernels/*.py`, docs/NAME.md"), 0);
+        assert_eq!(
+            cited("see [it](docs/a.md), `crates/vosti-core/src/trusted/spec.rs`, `kernels/*.py`, docs/NAME.md"),
+            0
+        );
     }
 
     #[test]

@@ -9,10 +9,15 @@
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
+mod avx2_stored;
+#[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "x86_64")]
+mod avx512_stored;
 mod portable;
 
 use crate::isa::Isa;
+use crate::storage::{Form, Panel};
 
 /// Columns that one vector register group of a packed operand holds.
 pub const LANES: usize = 16;
@@ -55,31 +60,38 @@ impl<T> Dot<T> {
 /// nobody else writes them meanwhile, and the instruction set is present.
 pub type DotFn<T> = unsafe fn(&Dot<T>);
 
-/// What an instruction set does with a panel in code ([`crate::coded`]).
+/// A right operand that is kept in another form: a panel, the first step that is read, and where to leave what was expanded.
 #[derive(Clone, Copy, Debug)]
-pub struct CodedFns {
-    /// A dot with at most a panel's columns, whose `b` is the panel's first step and whose `b_step` nobody reads; and
-    /// the panel's table.
-    ///
-    /// # Safety
-    /// As for [`DotFn`].
-    pub dot: unsafe fn(&Dot<u16>, *const u8),
-    /// Decodes so many steps, with the panel's table, into the order of [`crate::layout::Layout::RowPanels`].
-    ///
-    /// # Safety
-    /// The steps are readable, and the result has room for 128 elements of each.
-    pub expand: unsafe fn(*const u8, *const u8, usize, *mut u16),
-    /// Codes a panel; false if it has too many exponents.
-    pub encode: fn(&[u16], &mut [u8]) -> bool,
+pub struct Stored {
+    pub panel: Panel,
+    pub step: usize,
+    /// In the order of [`crate::layout::Layout::RowPanels`]; null: nowhere.
+    pub keep: *mut u16,
 }
+
+/// A dot with at most a panel's columns, of which neither `b` nor `b_step` is read. What is expanded is left for others only
+/// if there are [`Kernels::leave`] rows.
+///
+/// # Safety
+/// As for [`DotFn`]; the panel is not in BF16, has the steps, and begins them at a multiple of its form's granule, as does
+/// their number; where it is left has room for 128 elements a step.
+pub type StoredFn = unsafe fn(&Dot<u16>, &Stored);
+
+/// Writes a panel of BF16 in 13 bits; false if it has too many exponents.
+pub type EncodeFn = fn(&[u16], &mut [u8]) -> bool;
 
 /// The register kernels of one instruction set.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernels {
     pub bf16: DotFn<u16>,
     pub f32: DotFn<f32>,
-    /// None: weights are kept as they are.
-    pub coded: Option<CodedFns>,
+    pub stored: StoredFn,
+    /// Rows for which a panel of a form is expanded on the way and left nowhere.
+    pub few: fn(Form) -> usize,
+    /// Where there are more, the first so many leave it for the others.
+    pub leave: usize,
+    /// None: weights that come in BF16 stay so.
+    pub encode: Option<EncodeFn>,
 }
 
 /// The register kernels for `isa`, which the machine must have.
@@ -89,13 +101,65 @@ pub fn kernels(isa: Isa) -> Kernels {
         #[cfg(target_arch = "x86_64")]
         Isa::Avx512 => {
             // SAFETY: the instruction set is there, as asserted.
-            let encode = |panel: &[u16], out: &mut [u8]| unsafe { avx512::encode(panel, out) };
-            let coded = CodedFns { dot: avx512::coded_bf16, expand: avx512::expand, encode };
-            Kernels { bf16: avx512::bf16, f32: avx512::f32, coded: Some(coded) }
+            let encode = |panel: &[u16], out: &mut [u8]| unsafe { avx512_stored::encode(panel, out) };
+            let (stored, few, leave) = (avx512_stored::dot as StoredFn, avx512_stored::few as _, avx512_stored::ROWS);
+            Kernels { bf16: avx512::bf16, f32: avx512::f32, stored, few, leave, encode: Some(encode) }
         }
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => Kernels { bf16: avx2::bf16, f32: avx2::f32, coded: None },
-        _ => Kernels { bf16: portable::bf16, f32: portable::f32, coded: None },
+        Isa::Avx2 => {
+            let stored = avx2_stored::dot;
+            Kernels { bf16: avx2::bf16, f32: avx2::f32, stored, few: |_| 4, leave: 4, encode: None }
+        }
+        _ => {
+            let stored = portable::stored;
+            Kernels { bf16: portable::bf16, f32: portable::f32, stored, few: |_| 4, leave: 4, encode: None }
+        }
+    }
+}
+
+/// Expands some steps of a panel, from a first one on, at most a unit's, into the order of `RowPanels`.
+type ExpandFn = unsafe fn(&Panel, usize, usize, *mut u16);
+
+/// A dot with a stored panel and any number of rows. A few expand it on the way; where there are more, the first few leave it
+/// in BF16 for the others. Without room for that, all expand it.
+///
+/// # Safety
+/// As for [`StoredFn`].
+pub unsafe fn dot_stored(kernels: &Kernels, dot: &Dot<u16>, stored: &Stored) {
+    // SAFETY: the caller's; what was expanded has all of the dot's steps.
+    unsafe {
+        if dot.rows <= (kernels.few)(stored.panel.form) || stored.keep.is_null() {
+            return (kernels.stored)(dot, &Stored { keep: std::ptr::null_mut(), ..*stored });
+        }
+        (kernels.stored)(&Dot { rows: kernels.leave, ..*dot }, stored);
+        (kernels.bf16)(&Dot {
+            a: dot.a.add(kernels.leave * dot.a_row),
+            b: stored.keep,
+            b_step: 2 * crate::layout::PANEL,
+            c: dot.c.add(kernels.leave * dot.c_row),
+            rows: dot.rows - kernels.leave,
+            ..*dot
+        });
+    }
+}
+
+/// A dot with a panel that is expanded a unit at a time.
+///
+/// # Safety
+/// As for [`StoredFn`]; `dot` and `expand` may be run.
+#[inline(always)]
+unsafe fn by_units(dot: &Dot<u16>, stored: &Stored, bf16: DotFn<u16>, expand: ExpandFn) {
+    use crate::storage::blocks::PAIRS;
+    let mut buffer = [0u16; PAIRS * 2 * crate::layout::PANEL];
+    for first in (0..dot.steps).step_by(PAIRS) {
+        // SAFETY: the caller's.
+        unsafe {
+            let steps = PAIRS.min(dot.steps - first);
+            let b = if stored.keep.is_null() { buffer.as_mut_ptr() } else { stored.keep.add(first * 128) };
+            expand(&stored.panel, stored.step + first, steps, b);
+            let accumulate = dot.accumulate || first > 0;
+            bf16(&Dot { a: dot.a.add(2 * first), b, b_step: 128, steps, accumulate, ..*dot });
+        }
     }
 }
 

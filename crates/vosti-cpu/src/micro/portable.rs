@@ -2,7 +2,10 @@
 
 use vosti_tile::numerics::{dot_bf16_step, dot_f32_step};
 
-use super::{Dot, LANES};
+use super::{Dot, LANES, Stored, by_units};
+use crate::layout::PANEL;
+use crate::storage::blocks::{PAIRS, Shape};
+use crate::storage::{Form, Panel, exponents};
 
 /// # Safety
 /// See [`super::DotFn`].
@@ -44,6 +47,39 @@ pub unsafe fn f32(dot: &Dot<f32>) {
                     }
                 }
                 c.cast::<[f32; LANES]>().write_unaligned(acc);
+            }
+        }
+    }
+}
+
+/// # Safety
+/// See [`super::StoredFn`].
+pub unsafe fn stored(dot: &Dot<u16>, stored: &Stored) {
+    // SAFETY: the caller's.
+    unsafe { by_units(dot, stored, bf16, expand) }
+}
+
+/// Element by element.
+///
+/// # Safety
+/// See [`super::ExpandFn`].
+pub(super) unsafe fn expand(panel: &Panel, first: usize, steps: usize, out: *mut u16) {
+    // SAFETY: the caller's: elements of the panel, and as much room.
+    unsafe {
+        match panel.form {
+            Form::Blocks(format) if steps == PAIRS => {
+                let out = std::slice::from_raw_parts_mut(out, PAIRS * 2 * PANEL);
+                Shape::of(format).expand(panel.at, first / PAIRS, out);
+            }
+            form => {
+                for i in 0..steps * 2 * PANEL {
+                    let (row, k) = (i % (2 * PANEL) / 2, 2 * (first + i / (2 * PANEL)) + i % 2);
+                    *out.add(i) = match form {
+                        Form::Bf16 => unreachable!("a panel in BF16 is read as it is"),
+                        Form::Exponents => exponents::element(panel.at, row, k),
+                        Form::Blocks(format) => Shape::of(format).element(panel.at, row, k),
+                    };
+                }
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Every instruction set, row count and split of columns gives the bits of the definition.
 
 use super::*;
-use crate::coded;
+use crate::storage::{Form, blocks, exponents};
 use vosti_tile::numerics::FloatMode;
 
 /// A small generator (xorshift) of BF16 values from denormal to large.
@@ -87,8 +87,45 @@ fn all_instruction_sets_and_row_counts_give_the_same_bits() {
     }
 }
 
+/// Every dot with a stored panel, and what it leaves behind, against the same panel in BF16.
+fn check_stored(isa: Isa, stored: Panel, panel: &[u16], steps: usize, first: usize) {
+    let kernels = kernels(isa);
+    let name = format!("{isa:?} {:?}", stored.form);
+    for rows in [1, 2, 4, 6, 7, 13, 24, 25] {
+        let a = values(rows * steps * 2, 3 + rows as u64);
+        for columns in [16, 48, 64] {
+            for (accumulate, keeps) in [(false, false), (true, false), (false, rows == kernels.leave)] {
+                let start: Vec<f32> = (0..rows * columns).map(|i| i as f32 - 7.5).collect();
+                let (mut want, mut got) = (start.clone(), start);
+                let mut kept = vec![0u16; if keeps { panel.len() } else { 0 }];
+                let keep = if keeps { kept.as_mut_ptr() } else { std::ptr::null_mut() };
+                let dot = |b: *const u16, c: &mut [f32]| Dot {
+                    a: a.as_ptr(),
+                    a_row: steps * 2,
+                    b,
+                    b_step: 128,
+                    c: c.as_mut_ptr(),
+                    c_row: columns,
+                    rows,
+                    columns,
+                    steps,
+                    accumulate,
+                };
+                // SAFETY: as many rows, steps and columns as the operands have.
+                unsafe {
+                    portable::bf16(&dot(panel.as_ptr(), &mut want));
+                    (kernels.stored)(&dot(std::ptr::null(), &mut got), &Stored { panel: stored, step: first, keep });
+                }
+                let bits = |v: &[f32]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+                assert_eq!(bits(&got), bits(&want), "{name} {rows}x{columns} {accumulate}");
+                assert!(!keeps || kept == panel, "{name}: what is left behind");
+            }
+        }
+    }
+}
+
 #[test]
-fn a_panel_in_code_gives_the_bits_of_the_panel() {
+fn a_panel_in_13_bits_gives_the_bits_of_the_panel() {
     let _mode = FloatMode::set();
     let steps = 37;
     // Zeros, denormals and 30 exponents.
@@ -97,52 +134,44 @@ fn a_panel_in_code_gives_the_bits_of_the_panel() {
         .enumerate()
         .map(|(i, bits)| if bits & 0x7f80 == 0 { bits } else { bits & 0x807f | (100 + i as u16 % 30) << 7 })
         .collect();
-    let mut code = vec![0; coded::panel_bytes(2 * steps)];
+    let mut code = vec![0; exponents::panel_bytes(2 * steps)];
+    assert!(exponents::tests::encode(&panel, &mut code));
     for isa in Isa::available() {
-        let Some(fns) = kernels(*isa).coded else { continue };
-        assert!((fns.encode)(&panel, &mut code));
-        let mut want = vec![0; code.len()];
-        assert!(coded::tests::encode(&panel, &mut want));
-        assert_eq!(code, want);
+        check_stored(*isa, Panel { at: code.as_ptr(), form: Form::Exponents }, &panel, steps, 0);
+        let Some(encode) = kernels(*isa).encode else { continue };
+        let mut got = vec![0; code.len()];
+        assert!(encode(&panel, &mut got));
+        assert_eq!(got, code);
         for other in (0..256).map(|exponent| exponent << 7 | 5) {
             let mut panel = panel.clone();
             panel[333] = other;
             let (mut got, mut want) = (code.clone(), code.clone());
-            assert_eq!((fns.encode)(&panel, &mut got), coded::tests::encode(&panel, &mut want), "{other:x}");
+            assert_eq!(encode(&panel, &mut got), exponents::tests::encode(&panel, &mut want), "{other:x}");
             assert_eq!(got, want, "{other:x}");
         }
-        let (table, at) = (code.as_ptr(), code[coded::TABLE..].as_ptr());
-        let mut decoded = vec![0; panel.len()];
-        // SAFETY: the panel's steps and as much room.
-        unsafe { (fns.expand)(at, table, steps, decoded.as_mut_ptr()) };
-        assert_eq!(decoded, panel);
-        for rows in [1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 20] {
-            let a = values(rows * steps * 2, 3 + rows as u64);
-            for columns in [16, 32, 48, 64] {
-                for accumulate in [false, true] {
-                    let start: Vec<f32> = (0..rows * columns).map(|i| i as f32 - 7.5).collect();
-                    let (mut want, mut got) = (start.clone(), start);
-                    let dot = |b: *const u16, c: &mut [f32]| Dot {
-                        a: a.as_ptr(),
-                        a_row: steps * 2,
-                        b,
-                        b_step: 128,
-                        c: c.as_mut_ptr(),
-                        c_row: columns,
-                        rows,
-                        columns,
-                        steps,
-                        accumulate,
-                    };
-                    // SAFETY: as many rows, steps and columns as the operands have.
-                    unsafe {
-                        portable::bf16(&dot(panel.as_ptr(), &mut want));
-                        (fns.dot)(&dot(at.cast(), &mut got), table);
-                    }
-                    let bits = |v: &[f32]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-                    assert_eq!(bits(&got), bits(&want), "{isa:?} {rows}x{columns} {accumulate}");
-                }
-            }
+    }
+}
+
+#[test]
+fn a_panel_of_any_format_gives_the_bits_of_its_expansion() {
+    let _mode = FloatMode::set();
+    for format in &vosti_kernels::quantised::FORMATS {
+        let (columns, steps) = (768, 768 / 2);
+        let source = blocks::tests::random(format, 64, columns, 9);
+        let mut panel = vec![0; 64 * columns];
+        for (i, element) in panel.iter_mut().enumerate() {
+            *element = blocks::tests::value(&source, i % 128 / 2, i / 128 * 2 + i % 2);
+        }
+        // Aligned as in a weight.
+        let bytes = blocks::Shape::of(format).pack(&source);
+        let mut room = vec![0u8; bytes.len() + 64];
+        let at = room.as_ptr().align_offset(64);
+        room[at..][..bytes.len()].copy_from_slice(&bytes);
+        let stored = Panel { at: room[at..].as_ptr(), form: Form::Blocks(format) };
+        for isa in Isa::available() {
+            check_stored(*isa, stored, &panel, steps, 0);
+            // From the middle of a chunk on.
+            check_stored(*isa, stored, &panel[48 * 128..][..64 * 128], 64, 48);
         }
     }
 }

@@ -199,7 +199,7 @@ pub struct MapCode {
 pub enum Instr {
     Map(MapCode),
     /// Several over the same rows, a few rows at a time: what one leaves is still in the nearest cache for the next.
-    Strips(Vec<MapCode>),
+    FusedMaps(Vec<MapCode>),
     /// Folds the lanes of each row: `length` of them.
     Reduce {
         f: ReduceFn,

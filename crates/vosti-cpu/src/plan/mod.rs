@@ -8,9 +8,9 @@
 mod axes;
 pub mod code;
 mod compile;
+mod fusion;
 pub mod machine;
-mod slots;
-mod strips;
+mod scratch;
 mod unswitch;
 
 pub use code::Plan;

@@ -91,7 +91,7 @@ pub fn case(stem: &str, rows: usize, seed: u64) -> Case {
     let spec = parse_stem(stem);
     assert_eq!(spec.to_string(), stem, "the stem is read back");
     let contract = vosti_kernels::contract(&spec.kernel).unwrap().of(&spec);
-    let kernel = vosti_tile::lift(vosti_kernels::ttir_by_stem(stem).unwrap()).unwrap();
+    let kernel = vosti_tile::fold(&vosti_tile::lift(&vosti_kernels::ttir(&spec).unwrap()).unwrap());
     let mut rng = Rng::new(seed);
     let int = |name: &str| match spec.constants.get(name) {
         Some(Const::Int(v)) => *v as usize,

@@ -500,7 +500,7 @@ impl Driver for StandIn {
 /// An image whose machine code is its TTIR, which the stand-in executes. The compiler's numbers are made up, but for
 /// those that the target's table fixes.
 pub fn image(spec: &Spec) -> Image {
-    let text = ttir(spec).unwrap_or_else(|| panic!("{spec}"));
+    let text = &*ttir(spec).unwrap_or_else(|| panic!("{spec}"));
     // Specialisations of another target are not in the table.
     let options = compile_options(TARGET, spec).unwrap_or(CompileOptions { num_warps: 4, num_stages: 1 });
     let params = vosti_kernels::contract(&spec.kernel).unwrap().of(spec).params.len();

@@ -10,6 +10,7 @@ mod pools;
 mod prefix;
 mod pressure;
 mod speculation;
+mod storage;
 
 use super::runner::{Answer, Runner};
 use super::{CheckError, Facts, Pair, Profile, Relation, Setup, Subject, SuiteOptions, prompts};
@@ -20,7 +21,7 @@ use vosti_engine::{Policy, Request, Sampling};
 use vosti_progress::Progress;
 
 /// In the order of the report.
-pub const NAMES: [&str; 10] = [
+pub const NAMES: [&str; 11] = [
     "batch",
     "chunk",
     "prefill-decode",
@@ -31,6 +32,7 @@ pub const NAMES: [&str; 10] = [
     "speculation",
     "choices",
     "machine",
+    "storage",
 ];
 
 /// One run of the suite.
@@ -67,6 +69,7 @@ impl<'a, S: Subject> Suite<'a, S> {
             "arrivals" => Some(arrivals::run(self)?),
             "speculation" => Some(speculation::run(self)?),
             "choices" => Some(choices::run(self)?),
+            "storage" => storage::run(self)?,
             _ => machine::run(self)?,
         };
         if let Some(relation) = &mut relation {
@@ -110,7 +113,14 @@ impl<'a, S: Subject> Suite<'a, S> {
     /// An engine without a prefix cache, with room for all of `requests` and steps of `rows`.
     fn plain(&self, requests: &[Request], rows: usize) -> Setup {
         let policy = Policy { rows_step_max: rows, prefix_cache: false, ..Policy::default() };
-        Setup { policy, pool_tokens: demand(requests), rows_max: rows, threads: None, instruction_set: None }
+        Setup {
+            policy,
+            pool_tokens: demand(requests),
+            rows_max: rows,
+            threads: None,
+            instruction_set: None,
+            expanded: false,
+        }
     }
 
     fn runner(&self, setup: &Setup, keep: bool) -> Result<Runner<'a, S>, CheckError> {

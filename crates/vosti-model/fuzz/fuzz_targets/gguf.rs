@@ -1,4 +1,4 @@
-//! See `targets::gguf`.
+//! See `targets::gguf` and `targets::blocks`.
 #![no_main]
 
 #[allow(dead_code)]
@@ -7,4 +7,7 @@ mod targets;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     targets::gguf(data);
+    if let [code, blocks @ ..] = data {
+        targets::blocks((*code).into(), blocks);
+    }
 });

@@ -65,6 +65,8 @@ pub enum Fault {
     Operations { max: u64 },
     #[error("the kernel takes {wants} buffers of the parameters' types, got something else at {at}")]
     Buffers { wants: usize, at: usize },
+    #[error("`{name}` is not bound")]
+    Unbound { name: String },
     #[error("a grid of {grid:?} programs is more than 2^31 - 1 on an axis")]
     Grid { grid: [usize; 3] },
 }
@@ -143,6 +145,9 @@ pub fn run_observed<M: Memory>(
     if let Some(at) = wrong {
         return Err(fault(Fault::Buffers { wants: kernel.params.len(), at }));
     }
+    if let Some(scalar) = kernel.scalars.first() {
+        return Err(fault(Fault::Unbound { name: scalar.name.clone() }));
+    }
     if grid.iter().any(|n| *n > i32::MAX as usize) {
         return Err(fault(Fault::Grid { grid }));
     }
@@ -220,6 +225,11 @@ pub(crate) struct Machine<'a, M> {
 }
 
 type Step<T> = Result<T, Fault>;
+
+/// What an operation on two integers gives, where it gives something.
+pub(crate) fn scalar_int(op: Binary, a: i64, b: i64, elem: Scalar) -> Option<i64> {
+    elementwise::binary_int(op, a, b, elem).ok()
+}
 
 impl<M: Memory> Machine<'_, M> {
     fn program(&mut self) -> Step<()> {

@@ -54,8 +54,8 @@ pub const CONTEXT: usize = 600;
 
 /// Binds random data to a checked-in specialisation.
 pub fn launch(spec: &Spec, sequences: &Sequences, seed: u64) -> Launch {
-    let text = vosti_kernels::ttir(spec).unwrap_or_else(|| panic!("{spec}.ttir is not checked in"));
-    let kernel = vosti_tile::lift(text).unwrap_or_else(|error| panic!("{spec}: {error}"));
+    let text = vosti_kernels::ttir(spec).unwrap_or_else(|| panic!("{spec} has no checked-in text"));
+    let kernel = vosti_tile::lift(&text).unwrap_or_else(|error| panic!("{spec}: {error}"));
     let contract = vosti_kernels::contract(&spec.kernel).unwrap().of(spec);
     let mut random = Random::new(seed);
     let rows: usize = sequences.iter().map(|s| s.0).sum();
@@ -165,11 +165,7 @@ fn metadata(spec: &Spec, sequences: &Sequences, random: &mut Random) -> BTreeMap
 pub fn some_of_each(most: usize) -> Vec<Spec> {
     let mut chosen = vec![];
     for kernel in vosti_kernels::kernels() {
-        let mut specs: Vec<Spec> = vosti_kernels::ttir_stems()
-            .into_iter()
-            .filter_map(vosti_kernels::parse_stem)
-            .filter(|s| s.kernel == kernel.name)
-            .collect();
+        let mut specs: Vec<Spec> = vosti_kernels::examples().into_iter().filter(|s| s.kernel == kernel.name).collect();
         specs.sort_by_key(work);
         chosen.extend(specs.into_iter().take(most));
     }

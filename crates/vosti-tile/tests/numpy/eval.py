@@ -80,6 +80,8 @@ def parse(path):
             head = text.split("(", 1)[1] if '@"' not in text else text.split('"(', 1)[1]
             current = functions[name] = (re.findall(r"(%[\w.$\-]+):", head), [], "public" in text)
             stack = [current[1]]
+            # Binding puts its constants into the line of the signature.
+            stack[0].extend(Op(bound.strip(), number) for bound in re.findall(r"%\w+ = arith\.constant [^%]+", head))
             dead = False
         elif re.match(r"\^bb\d+:", text):
             dead = True  # a block that nothing jumps to

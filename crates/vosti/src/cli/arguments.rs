@@ -2,7 +2,8 @@
 
 mod serve;
 
-use super::values::{at_least_one, bias, date, size, threads, whole};
+pub use super::values::Device;
+use super::values::{Weights, at_least_one, bias, date, size, threads, whole};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use vosti::catalogue;
@@ -59,14 +60,6 @@ pub enum Command {
     Man(super::manual::Man),
 }
 
-/// A kind of device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Device {
-    Cpu,
-    /// The first NVIDIA GPU
-    Cuda,
-}
-
 /// What it runs on, and how long a sequence may get there.
 #[derive(Args, Clone)]
 pub struct Hardware {
@@ -85,6 +78,11 @@ pub struct Hardware {
     /// Longest sequence, prompt and answer, at most the model's own; part of the fingerprint [default: the model's own]
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(16..))]
     pub context: Option<u32>,
+
+    /// How a processor keeps weights: small, or in BF16, which is larger and gives the same bits [default: small where at most
+    /// four answers run at once]
+    #[arg(long, value_enum, value_name = "FORM")]
+    pub weights: Option<Weights>,
 }
 
 /// Which model, on how much of the machine.
@@ -399,7 +397,7 @@ pub struct Bench {
     #[arg(short = 'n', long, default_value_t = 64, value_name = "TOKENS", value_parser = whole::<usize>, allow_negative_numbers = true)]
     pub decode: usize,
 
-    /// Sequences that decode together; with 5 or more of any, a processor keeps all weights as `serve` does, in BF16
+    /// Sequences that decode together
     #[arg(short, long, value_delimiter = ',', default_value = "1,4,8", value_name = "N,...", value_parser = at_least_one)]
     pub batch: Vec<usize>,
 

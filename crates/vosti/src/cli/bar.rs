@@ -2,7 +2,7 @@
 
 use super::interrupt;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::cell::RefCell;
+use std::sync::{Mutex, MutexGuard};
 use vosti_progress::Progress;
 
 /// What the units of a bar are.
@@ -15,12 +15,16 @@ pub enum Unit {
 /// Draws progress; it asks for an end after Ctrl-C.
 pub struct Bar {
     unit: Unit,
-    bar: RefCell<Option<ProgressBar>>,
+    bar: Mutex<Option<ProgressBar>>,
 }
 
 impl Bar {
     pub fn new(unit: Unit) -> Self {
-        Bar { unit, bar: RefCell::new(None) }
+        Bar { unit, bar: Mutex::new(None) }
+    }
+
+    fn bar(&self) -> MutexGuard<'_, Option<ProgressBar>> {
+        self.bar.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     fn style(&self) -> ProgressStyle {
@@ -38,13 +42,13 @@ impl Progress for Bar {
         let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr_with_hz(10));
         bar.set_style(self.style());
         bar.set_message(label.to_string());
-        if let Some(old) = self.bar.replace(Some(bar)) {
+        if let Some(old) = self.bar().replace(bar) {
             old.finish_and_clear();
         }
     }
 
     fn done(&self, units: u64) {
-        if let Some(bar) = &*self.bar.borrow() {
+        if let Some(bar) = &*self.bar() {
             bar.set_position(units);
         }
     }
@@ -56,7 +60,7 @@ impl Progress for Bar {
 
 impl Drop for Bar {
     fn drop(&mut self) {
-        if let Some(bar) = self.bar.take() {
+        if let Some(bar) = self.bar().take() {
             bar.finish_and_clear();
         }
     }

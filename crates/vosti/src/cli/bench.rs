@@ -7,7 +7,7 @@ use super::{Outcome, open};
 use anyhow::{Result, ensure};
 use vosti::bench::agentic::{self, Trace};
 use vosti::bench::{self, Case, Draw};
-use vosti::deployment::{DeployOptions, Deployment, MANY_SEQUENCES};
+use vosti::deployment::{Deployment, MANY_SEQUENCES};
 
 pub fn run(arguments: &Bench) -> Result<Outcome> {
     ensure!(arguments.prefill + arguments.decode > 0, "--prefill 0 and --decode 0 leave nothing to measure");
@@ -16,8 +16,7 @@ pub fn run(arguments: &Bench) -> Result<Outcome> {
         "--profile times the processor's kernels; a GPU's launches are not waited for one by one: leave it out"
     );
     let many_sequences = arguments.decode > 0 && arguments.batch.iter().any(|batch| *batch >= MANY_SEQUENCES);
-    let options = DeployOptions { many_sequences, ..open::options(&arguments.on.hardware) };
-    let deployment = open::load(&arguments.on.model, &options)?;
+    let deployment = open::load(&arguments.on.model, &open::options(&arguments.on.hardware, many_sequences))?;
     if let Some(trace) = arguments.agentic {
         return agents(&deployment, trace, arguments.on.json);
     }
@@ -38,7 +37,8 @@ pub fn run(arguments: &Bench) -> Result<Outcome> {
         print(&format!("{}\n", serde_json::to_string_pretty(&report)?))?;
         return Ok(Outcome::Done);
     }
-    print(&format!("{}, {}\n", deployment.describe(), deployment.device_name()))?;
+    let bits = 8.0 * deployment.element_bytes();
+    print(&format!("{}, {}, {bits:.2} bits a weight\n", deployment.describe(), deployment.device_name()))?;
     let dot = report.dot_flops_per_s.map_or("not measured".into(), |flops| format!("{:.0} GFLOP/s", flops * 1e-9));
     print(&format!("at most      reads {:.1} GB/s, BF16 dots {dot}\n", report.read_bytes_per_s * 1e-9))?;
     print(&format!(

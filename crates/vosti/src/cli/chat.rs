@@ -14,7 +14,7 @@ use vosti_model::{ChatOptions, Date};
 
 pub fn run(arguments: &Chat) -> Result<Outcome> {
     let flags = &arguments.engine;
-    let deployment = open::load(&flags.model, &open::options(&flags.hardware))?;
+    let deployment = open::load(&flags.model, &open::options(&flags.hardware, false))?;
     let own = deployment.text()?;
     let template = own.chat()?; // a base model says so before anything is computed
     let context = deployment.program().context as usize;

@@ -5,6 +5,7 @@ use super::bar::{Bar, Unit};
 use super::output::{Promised, judged, print, verdict};
 use super::{Outcome, open};
 use anyhow::Result;
+use clap::ValueEnum;
 use std::path::Path;
 use vosti::deployment::DeploymentSubject;
 use vosti_determinism::endpoint::{self, EndpointOptions};
@@ -16,7 +17,7 @@ pub fn run(arguments: &Check) -> Result<Outcome> {
     if let Some(url) = &arguments.endpoint {
         return measure(arguments, url, files);
     }
-    let deployment = open::load(&arguments.model, &open::options(&arguments.hardware))?;
+    let deployment = open::load(&arguments.model, &open::options(&arguments.hardware, false))?;
     let program = std::env::current_exe().ok();
     let subject = DeploymentSubject::new(&deployment, program.map(|path| (path, again(arguments))));
     if arguments.digests {
@@ -51,6 +52,9 @@ fn again(arguments: &Check) -> Vec<String> {
     }
     if let Some(folder) = &hardware.bundle {
         flags.extend(["--bundle".into(), folder.display().to_string()]);
+    }
+    if let Some(value) = hardware.weights.and_then(|weights| weights.to_possible_value()) {
+        flags.extend(["--weights".into(), value.get_name().into()]);
     }
     flags
 }

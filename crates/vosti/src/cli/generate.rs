@@ -7,7 +7,7 @@ use super::stream::{Streamed, stream, submit};
 use super::{Outcome, sampling};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use vosti::deployment::{DeployOptions, MANY_SEQUENCES};
+use vosti::deployment::MANY_SEQUENCES;
 use vosti::pool::Demand;
 use vosti_engine::{FinishReason, Request};
 use vosti_model::{ChatOptions, Date, Text};
@@ -16,7 +16,7 @@ pub fn run(arguments: &Generate) -> Result<Outcome> {
     let text = text_or_stdin(&arguments.prompt)?;
     let flags = &arguments.engine;
     let many_sequences = arguments.choices as usize >= MANY_SEQUENCES;
-    let options = DeployOptions { many_sequences, ..open::options(&flags.hardware) };
+    let options = open::options(&flags.hardware, many_sequences);
     let deployment = open::load(&flags.model, &options)?;
     let own = deployment.text()?;
     let prompt = tokens(own, &text, arguments)?;

@@ -4,11 +4,12 @@ use super::arguments::{Device, Engine as Flags, Hardware};
 use super::bar::{Bar, Unit};
 use super::interrupt;
 use super::output::counted;
+use super::values::Weights;
 use anyhow::{Context, Result};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use vosti::catalogue;
-use vosti::deployment::{DeployOptions, Deployment, DeviceConfig};
+use vosti::deployment::{DeployOptions, Deployment, DeviceConfig, Storage};
 use vosti::device::{AnyDevice, On, first_gpu};
 use vosti::fetch::{Cache, FetchError, Registry};
 use vosti::pool::{self, Demand, Origin};
@@ -33,14 +34,20 @@ pub fn find(name: &str) -> Result<PathBuf> {
     Err(FetchError::UnknownModel { name: name.into() }.into())
 }
 
-/// What the flags say of the machine.
-pub fn options(hardware: &Hardware) -> DeployOptions {
+/// What the flags say of the machine; `many_sequences` if five or more will be decoded at once.
+pub fn options(hardware: &Hardware, many_sequences: bool) -> DeployOptions {
     let on = match hardware.device {
         Device::Cpu => On::Cpu,
         Device::Cuda => On::Gpu(first_gpu),
     };
+    let storage = match hardware.weights {
+        Some(Weights::AsTheyCome) => Storage::AsTheyCome,
+        Some(Weights::Expanded) => Storage::Expanded,
+        None if many_sequences => Storage::Expanded,
+        None => Storage::AsTheyCome,
+    };
     let Hardware { threads, context, bundle, .. } = hardware.clone();
-    DeployOptions { threads, context, bundle, on, many_sequences: false }
+    DeployOptions { threads, context, bundle, on, storage }
 }
 
 /// Loads a model with a progress bar.
@@ -90,6 +97,7 @@ pub fn banner(deployment: &Deployment, engine: &Engine<AnyDevice>) {
     let bytes = pages as u64 * deployment.page_bytes();
     eprintln!("model        {}", deployment.describe());
     eprintln!("device       {}", deployment.device_name());
+    eprintln!("weights      {:.2} bits each", 8.0 * deployment.element_bytes());
     eprintln!(
         "kv pool      {} of {PAGE} tokens: {} tokens, {:.1} MiB",
         counted(pages, "page"),

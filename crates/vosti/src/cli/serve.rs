@@ -12,7 +12,6 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use vosti::catalogue;
-use vosti::deployment::DeployOptions;
 use vosti_engine::handle::EngineThread;
 use vosti_engine::{EngineHandle, Policy};
 use vosti_server::cors::Origins;
@@ -81,7 +80,7 @@ fn load(arguments: &Serve) -> Result<(Arc<Service>, EngineHandle, EngineThread)>
     // One core is for HTTP, tokenizing and grammars.
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     flags.hardware.threads.get_or_insert((cores - 1).max(1));
-    let options = DeployOptions { many_sequences: true, ..open::options(&flags.hardware) };
+    let options = open::options(&flags.hardware, true);
     let deployment = open::load(&flags.model, &options)?;
     let engine = open::engine_for_any(&deployment, &flags, Policy::default().running_max)?;
     open::banner(&deployment, &engine);

@@ -1,8 +1,26 @@
 //! How the values of flags are read. What a reader refuses it names, with what would be right: the flag stands beside it.
 
+use clap::ValueEnum;
 use std::net::IpAddr;
 use std::str::FromStr;
 use vosti::deployment::THREADS_MAX;
+
+/// A kind of device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Device {
+    Cpu,
+    /// The first NVIDIA GPU
+    Cuda,
+}
+
+/// How a processor keeps weights.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weights {
+    /// A quantised file's own blocks; what comes in BF16 in 13 bits where the processor reads them
+    AsTheyCome,
+    /// BF16
+    Expanded,
+}
 
 /// A whole number, of as many bits as its type has.
 pub fn whole<T: FromStr>(text: &str) -> Result<T, String> {

@@ -23,7 +23,7 @@ impl Deployment {
         for launch in self.plan.bindings.iter().flat_map(|binding| &binding.launches) {
             for spec in launch.specs() {
                 put("launch", format!("{spec} {:?}", launch.weights).as_bytes());
-                put("ttir", ttir_hash(self.bundle.ttir(&spec.to_string()).unwrap_or_default()).as_bytes());
+                put("ttir", ttir_hash(self.bundle.ttir(&spec.text().to_string()).unwrap_or_default()).as_bytes());
             }
         }
         if let Some(gpu) = self.gpu() {

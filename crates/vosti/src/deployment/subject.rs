@@ -5,6 +5,7 @@ use crate::device::AnyDevice;
 use std::path::PathBuf;
 use std::process::Command;
 use vosti_core::{PAGE, Program};
+use vosti_cpu::Storage;
 use vosti_cpu::isa::Isa;
 use vosti_determinism::{CheckError, Facts, Setup, Subject};
 
@@ -66,6 +67,7 @@ impl Subject for DeploymentSubject<'_> {
             pages: Some(setup.pool_tokens.div_ceil(PAGE).max(1)),
             rows_max: setup.rows_max,
             threads: setup.threads,
+            storage: setup.expanded.then_some(Storage::Expanded),
             isa: isa.and_then(|name| Isa::available().iter().copied().find(|isa| isa_name(*isa) == name)),
         };
         self.deployment.device(&config).map_err(|error| CheckError::Subject(error.to_string()))
@@ -83,6 +85,10 @@ impl Subject for DeploymentSubject<'_> {
             None => Isa::available().iter().map(|isa| isa_name(*isa).to_string()).collect(),
             Some(_) => Vec::new(),
         }
+    }
+
+    fn stores(&self) -> bool {
+        self.deployment.element_bytes() < 2.0
     }
 
     fn restarted(&self, seed: u64) -> Option<Result<Vec<String>, CheckError>> {

@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use vosti_tile::{Literal, Op, OpKind, Region, Scalar, Value};
 
-use super::tile::{Block, Form, Sym, Tile, Whole};
-use super::{Compiler, Result, full_form};
+use super::tile::{Block, StoredLanes, Sym, Tile, Whole};
+use super::{Compiler, Result, all_stored};
 use crate::plan::code::{Instr, Int, IntOp, Test};
 
 /// How a loop carries a value.
@@ -32,7 +32,7 @@ impl<'k> Compiler<'k> {
             carried.push(self.enter_argument(args[i], inits[i], body.yields[i], once)?);
         }
         let enter = self.code.len();
-        self.code.push(Instr::Enter { index: counter.slot.at, wide, lo: lo.int(), hi: hi.int(), end: 0 });
+        self.code.push(Instr::Enter { index: counter.memory.at, wide, lo: lo.int(), hi: hi.int(), end: 0 });
         self.define(*index, Sym::Tile(counter.clone()));
         for (arg, carried) in args.iter().zip(&carried) {
             let sym = match carried {
@@ -48,12 +48,12 @@ impl<'k> Compiler<'k> {
             && let Some(flag) = self.all_true(&other.masks)?
         {
             let unless = self.code.len();
-            self.code.push(Instr::Unless { cond: flag.slot.at, to: 0 });
+            self.code.push(Instr::Unless { cond: flag.memory.at, to: 0 });
             let inside = self.env.clone();
             self.body(&other.body, &carried, args, &own)?;
             jump = Some(self.code.len());
             self.code.push(Instr::Jump { to: 0 });
-            self.code[unless] = Instr::Unless { cond: flag.slot.at, to: self.code.len() };
+            self.code[unless] = Instr::Unless { cond: flag.memory.at, to: self.code.len() };
             self.env = inside;
         }
         self.body(body, &carried, args, &own)?;
@@ -62,7 +62,7 @@ impl<'k> Compiler<'k> {
         if let Some(jump) = jump {
             self.code[jump] = Instr::Jump { to: self.code.len() };
         }
-        let again = Instr::Again { index: counter.slot.at, wide, hi: hi.int(), step: step.int(), start: enter + 1 };
+        let again = Instr::Again { index: counter.memory.at, wide, hi: hi.int(), step: step.int(), start: enter + 1 };
         self.code.push(again);
         let end = self.code.len();
         if let Instr::Enter { end: target, .. } = &mut self.code[enter] {
@@ -112,15 +112,15 @@ impl<'k> Compiler<'k> {
             for side in [a, b] {
                 self.slice(*side)?;
                 let tile = self.tile(*side)?;
-                let count = match tile.form {
-                    Form::Cell => self.count(1),
-                    Form::Vector(axis) => self.lanes(*side, axis).count,
-                    Form::Matrix => break,
+                let count = match tile.stored {
+                    StoredLanes::Cell => self.count(1),
+                    StoredLanes::Vector(axis) => self.lanes(*side, axis).count,
+                    StoredLanes::Matrix => break,
                 };
-                sides.push((tile.ints(), count, tile.form, tile.consecutive));
+                sides.push((tile.ints(), count, tile.stored, tile.consecutive));
             }
-            let [(a, a_count, form, a_rises), (b, b_count, other, b_rises)] = sides[..] else { continue };
-            let paired = form == other && form != Form::Cell;
+            let [(a, a_count, stored, a_rises), (b, b_count, other, b_rises)] = sides[..] else { continue };
+            let paired = stored == other && stored != StoredLanes::Cell;
             tests.push(Test { op: *op, a, a_count, b, b_count, paired, a_rises, b_rises });
         }
         self.dying = dying;
@@ -128,9 +128,9 @@ impl<'k> Compiler<'k> {
         if tests.len() != masks.len() {
             return Ok(None);
         }
-        let slot = self.slots.take(64);
-        self.code.push(Instr::AllTrue { at: slot.at, tests });
-        Ok(Some(Tile { slot, elem: Scalar::I1, form: Form::Cell, consecutive: false }))
+        let memory = self.scratch.take(64);
+        self.code.push(Instr::AllTrue { at: memory.at, tests });
+        Ok(Some(Tile { memory, elem: Scalar::I1, stored: StoredLanes::Cell, consecutive: false }))
     }
 
     /// Forgets what a body defined.
@@ -155,11 +155,11 @@ impl<'k> Compiler<'k> {
             return self.unsupported("a loop that carries pointers");
         }
         let tile = self.tile(init)?;
-        let full = full_form(self.kernel.ty(arg).shape());
+        let full = all_stored(self.kernel.ty(arg).shape());
         let constant = matches!(self.env.get(&init), Some(Sym::Const(_)));
         // Held by the environment and here: the loop may overwrite it.
-        let alone = once && !constant && Rc::strong_count(&tile.slot) == 2 && self.dying.contains(&init);
-        if alone && tile.form == full {
+        let alone = once && !constant && Rc::strong_count(&tile.memory) == 2 && self.dying.contains(&init);
+        if alone && tile.stored == full {
             self.env.remove(&init);
             return Ok(Carried::Tile(Tile { consecutive: false, ..tile }));
         }
@@ -187,15 +187,15 @@ impl<'k> Compiler<'k> {
 
     /// A place of its own for an offset.
     fn offset_cell(&mut self, offset: &Whole) -> Result<Tile> {
-        let slot = self.slots.take(64);
-        let cell = Tile { slot, elem: Scalar::I32, form: Form::Cell, consecutive: false };
+        let memory = self.scratch.take(64);
+        let cell = Tile { memory, elem: Scalar::I32, stored: StoredLanes::Cell, consecutive: false };
         self.set_cell(&cell, offset);
         Ok(cell)
     }
 
     fn set_cell(&mut self, cell: &Tile, value: &Whole) {
         let (a, b) = (value.int(), Int::Const(0));
-        self.code.push(Instr::Int { at: cell.slot.at, wide: false, op: IntOp::Add, a, b });
+        self.code.push(Instr::Int { at: cell.memory.at, wide: false, op: IntOp::Add, a, b });
     }
 
     fn yield_arguments(&mut self, carried: &[Carried], args: &[Value], yields: &[Value]) -> Result<()> {
@@ -205,11 +205,11 @@ impl<'k> Compiler<'k> {
             match item {
                 Carried::Tile(target) => {
                     let mut from = self.tile(yields[i])?;
-                    if Rc::ptr_eq(&from.slot, &target.slot) && from.form == target.form {
+                    if Rc::ptr_eq(&from.memory, &target.memory) && from.stored == target.stored {
                         continue;
                     }
                     let shared =
-                        carried.iter().any(|c| matches!(c, Carried::Tile(t) if Rc::ptr_eq(&t.slot, &from.slot)));
+                        carried.iter().any(|c| matches!(c, Carried::Tile(t) if Rc::ptr_eq(&t.memory, &from.memory)));
                     if shared {
                         let aside = self.fresh(args[i]);
                         self.copy(args[i], &from, &aside)?;
@@ -226,7 +226,7 @@ impl<'k> Compiler<'k> {
                     }
                     for (cell, offset) in cells.iter().zip(&next.offsets) {
                         if let Some(cell) = cell {
-                            let own = matches!(offset, Whole::Cell(tile) if Rc::ptr_eq(&tile.slot, &cell.slot));
+                            let own = matches!(offset, Whole::Cell(tile) if Rc::ptr_eq(&tile.memory, &cell.memory));
                             if !own {
                                 self.set_cell(cell, offset);
                             }
@@ -248,12 +248,12 @@ impl<'k> Compiler<'k> {
             return self.unsupported("a branch that chooses a pointer");
         }
         let unless = self.code.len();
-        self.code.push(Instr::Unless { cond: cond.slot.at, to: 0 });
+        self.code.push(Instr::Unless { cond: cond.memory.at, to: 0 });
         let lazy = self.lazy_values();
         self.arm(op, then, &targets)?;
         let jump = self.code.len();
         self.code.push(Instr::Jump { to: 0 });
-        self.code[unless] = Instr::Unless { cond: cond.slot.at, to: jump + 1 };
+        self.code[unless] = Instr::Unless { cond: cond.memory.at, to: jump + 1 };
         self.restore(&lazy);
         self.arm(op, otherwise, &targets)?;
         self.restore(&lazy);

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use vosti_tile::{Kernel, Literal, Op, OpKind, Scalar, Value};
 
 use super::tile::{Block, Sym, Tile, Whole, size};
-use super::{Compiler, Result, Slot, full_form};
+use super::{Allocation, Compiler, Result, all_stored};
 use crate::layout::Layout;
 use crate::plan::code::{DotCode, Instr, Lanes, Operand};
 
@@ -54,9 +54,9 @@ impl<'k> Compiler<'k> {
         if self.kernel.ty(result).shape()[1] < 2 {
             return self.unsupported("a dot with one column");
         }
-        let full = full_form(self.kernel.ty(result).shape());
+        let full = all_stored(self.kernel.ty(result).shape());
         let uses_hint = |c: &Self, tile: &Tile| {
-            others.iter().any(|v| matches!(c.env.get(v), Some(Sym::Tile(t)) if Rc::ptr_eq(&t.slot, &tile.slot)))
+            others.iter().any(|v| matches!(c.env.get(v), Some(Sym::Tile(t)) if Rc::ptr_eq(&t.memory, &tile.memory)))
         };
         let hinted = self.hinted_over(result, full, Some(acc)).filter(|tile| !uses_hint(self, tile));
         if let Some(Sym::Const(Literal::Float(0))) = self.env.get(&acc) {
@@ -65,14 +65,14 @@ impl<'k> Compiler<'k> {
         }
         let start = self.tile(acc)?;
         if let Some(target) = hinted {
-            if !Rc::ptr_eq(&target.slot, &start.slot) {
+            if !Rc::ptr_eq(&target.memory, &start.memory) {
                 self.copy(result, &start, &target)?;
             }
             return Ok((target, true));
         }
         let own = matches!(self.env.get(&acc), Some(Sym::Tile(_)));
-        let alone = own && Rc::strong_count(&start.slot) == 2 && self.dying.contains(&acc) && !others.contains(&acc);
-        if alone && start.form == full {
+        let alone = own && Rc::strong_count(&start.memory) == 2 && self.dying.contains(&acc) && !others.contains(&acc);
+        if alone && start.stored == full {
             return Ok((start, true));
         }
         let target = self.fresh(result);
@@ -96,38 +96,38 @@ impl<'k> Compiler<'k> {
         }
         let rows = self.lanes(result, 0);
         let all = Lanes { count: self.count(depth), live: None };
-        let mut held: Vec<Rc<Slot>> = Vec::new();
+        let mut held: Vec<Rc<Allocation>> = Vec::new();
         let a = match left {
             Source::Tile(tile) => {
                 let row = self.row_bytes(a);
-                held.push(tile.slot.clone());
-                Operand::Scratch { at: tile.slot.at, row }
+                held.push(tile.memory.clone());
+                Operand::Scratch { at: tile.memory.at, row }
             }
             Source::Memory(loaded) => {
                 self.read_in_place[loaded.block.array.param] = true;
                 let extents = [height, depth];
-                let (access, slot) =
+                let (access, memory) =
                     self.operand_access(&loaded.block, &loaded.check, loaded.padding, rows, extents, elem);
-                held.push(slot);
+                held.push(memory);
                 Operand::Memory(access)
             }
         };
         let b = match right {
             Source::Tile(tile) => {
                 let row = self.row_bytes(b);
-                held.push(tile.slot.clone());
-                Operand::Scratch { at: tile.slot.at, row }
+                held.push(tile.memory.clone());
+                Operand::Scratch { at: tile.memory.at, row }
             }
             Source::Memory(loaded) => {
                 self.want(&loaded.block, elem);
                 let extents = [depth, columns];
-                let (access, slot) =
+                let (access, memory) =
                     self.operand_access(&loaded.block, &loaded.check, loaded.padding, all, extents, elem);
-                held.push(slot);
+                held.push(memory);
                 Operand::Memory(access)
             }
         };
-        let packed = self.slots.take(depth * columns.next_multiple_of(16) * size(elem));
+        let packed = self.scratch.take(depth * columns.next_multiple_of(16) * size(elem));
         let code = DotCode {
             elem,
             rows,
@@ -135,7 +135,7 @@ impl<'k> Compiler<'k> {
             depth,
             a,
             b,
-            dst: dst.slot.at,
+            dst: dst.memory.at,
             dst_row: self.row_bytes(result),
             accumulate,
             b_packed: packed.at,

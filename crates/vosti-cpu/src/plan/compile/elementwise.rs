@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use vosti_tile::{Binary, Cast, Literal, Op, OpKind, Scalar, Value};
 
-use super::tile::{Form, Part, Sym, Tile, size, wide};
-use super::{Compiler, Result, full_form};
+use super::tile::{Part, StoredLanes, Sym, Tile, size, wide};
+use super::{Compiler, Result, all_stored};
 use crate::plan::code::{Instr, Int, IntOp, Lanes, Place};
 use crate::vector::{MapFn, Versions, ops, reduce};
 
@@ -23,12 +23,12 @@ impl<'k> Compiler<'k> {
             return Ok(());
         }
         if let (OpKind::Cast { op: Cast::ExtS, .. }, Some(Sym::Tile(tile))) = (&op.kind, self.env.get(&operands[0]))
-            && tile.form == Form::Cell
+            && tile.stored == StoredLanes::Cell
             && elem == Scalar::I32
         {
-            let a = Int::I32(tile.slot.at);
-            let wide = self.fresh_form(op.results[0], Form::Cell);
-            self.code.push(Instr::Int { at: wide.slot.at, wide: true, op: IntOp::Add, a, b: Int::Const(0) });
+            let a = Int::I32(tile.memory.at);
+            let wide = self.fresh_stored(op.results[0], StoredLanes::Cell);
+            self.code.push(Instr::Int { at: wide.memory.at, wide: true, op: IntOp::Add, a, b: Int::Const(0) });
             self.define(op.results[0], Sym::Tile(wide));
             return Ok(());
         }
@@ -54,7 +54,7 @@ impl<'k> Compiler<'k> {
             consecutive = tile.consecutive;
         }
         let mut tile = self.map(op.results[0], f, &operands)?;
-        tile.consecutive = consecutive && matches!(tile.form, Form::Vector(_));
+        tile.consecutive = consecutive && matches!(tile.stored, StoredLanes::Vector(_));
         self.define(op.results[0], Sym::Tile(tile));
         Ok(())
     }
@@ -64,11 +64,11 @@ impl<'k> Compiler<'k> {
         let Some(Sym::Difference(a, b)) = self.env.remove(&x) else {
             return self.unsupported("a difference");
         };
-        let form = full_form(self.kernel.ty(result).shape());
-        let own = Rc::strong_count(&a.slot) == 1 && !Rc::ptr_eq(&a.slot, &b.slot) && a.form == form;
-        let tile = match self.hinted(result, form) {
+        let stored = all_stored(self.kernel.ty(result).shape());
+        let own = Rc::strong_count(&a.memory) == 1 && !Rc::ptr_eq(&a.memory, &b.memory) && a.stored == stored;
+        let tile = match self.hinted(result, stored) {
             None if own => {
-                let places = [self.place(result, &a, form)?, self.place(result, &b, form)?];
+                let places = [self.place(result, &a, stored)?, self.place(result, &b, stored)?];
                 self.emit_map(result, f, &a, &places);
                 Tile { consecutive: false, ..a }
             }
@@ -101,7 +101,7 @@ impl<'k> Compiler<'k> {
         let ands = binary == Binary::And && elem == Scalar::I1;
         if adds || ands {
             let (x, y) = (self.parts(a, adds)?, self.parts(b, adds)?);
-            if x.len() + y.len() > 2 || self.forms_differ(&x, &y) {
+            if x.len() + y.len() > 2 || self.stored_differ(&x, &y) {
                 let parts = x.into_iter().chain(y).collect();
                 self.define(result, if adds { Sym::Sum(parts) } else { Sym::And(parts) });
                 return Ok(());
@@ -121,7 +121,7 @@ impl<'k> Compiler<'k> {
         }
         let is_consecutive = |c: &Self, v: &Value| matches!(c.env.get(v), Some(Sym::Tile(t)) if t.consecutive);
         let is_cell = |c: &Self, v: &Value| match c.env.get(v) {
-            Some(Sym::Tile(tile)) => tile.form == Form::Cell,
+            Some(Sym::Tile(tile)) => tile.stored == StoredLanes::Cell,
             Some(Sym::Const(_)) => true,
             _ => false,
         };
@@ -147,7 +147,7 @@ impl<'k> Compiler<'k> {
         };
         let cell = |c: &Self, v: &Value| match c.env.get(v) {
             Some(Sym::Const(Literal::Int(_))) => true,
-            Some(Sym::Tile(tile)) => tile.form == Form::Cell,
+            Some(Sym::Tile(tile)) => tile.stored == StoredLanes::Cell,
             _ => false,
         };
         let elem = self.elem(a);
@@ -155,8 +155,8 @@ impl<'k> Compiler<'k> {
             return Ok(None);
         }
         let (a, b) = (self.whole(a)?.int(), self.whole(b)?.int());
-        let tile = self.fresh_form(result, Form::Cell);
-        self.code.push(Instr::Int { at: tile.slot.at, wide: elem == Scalar::I64, op, a, b });
+        let tile = self.fresh_stored(result, StoredLanes::Cell);
+        self.code.push(Instr::Int { at: tile.memory.at, wide: elem == Scalar::I64, op, a, b });
         Ok(Some(tile))
     }
 
@@ -190,9 +190,11 @@ impl<'k> Compiler<'k> {
         })
     }
 
-    fn forms_differ(&self, x: &[Part], y: &[Part]) -> bool {
+    fn stored_differ(&self, x: &[Part], y: &[Part]) -> bool {
         match (x, y) {
-            ([Part::Tile(a)], [Part::Tile(b)]) => a.form != b.form && a.form != Form::Cell && b.form != Form::Cell,
+            ([Part::Tile(a)], [Part::Tile(b)]) => {
+                a.stored != b.stored && a.stored != StoredLanes::Cell && b.stored != StoredLanes::Cell
+            }
             _ => false,
         }
     }
@@ -221,63 +223,63 @@ impl<'k> Compiler<'k> {
         tiles: &[Tile],
         operands: &[Value],
     ) -> Result<Tile> {
-        let full = full_form(self.kernel.ty(result).shape());
-        let form = tiles.iter().fold(Form::Cell, |form, tile| match (form, tile.form) {
-            (Form::Cell, other) => other,
-            (form, Form::Cell) => form,
+        let full = all_stored(self.kernel.ty(result).shape());
+        let stored = tiles.iter().fold(StoredLanes::Cell, |stored, tile| match (stored, tile.stored) {
+            (StoredLanes::Cell, other) => other,
+            (stored, StoredLanes::Cell) => stored,
             (a, b) if a == b => a,
-            _ => Form::Matrix,
+            _ => StoredLanes::Matrix,
         });
-        let form = if form == Form::Matrix { full } else { form };
-        let places: Vec<Place> = tiles.iter().map(|t| self.place(result, t, form)).collect::<Result<_>>()?;
-        let dst = self.target(result, form, tiles, operands);
+        let stored = if stored == StoredLanes::Matrix { full } else { stored };
+        let places: Vec<Place> = tiles.iter().map(|t| self.place(result, t, stored)).collect::<Result<_>>()?;
+        let dst = self.target(result, stored, tiles, operands);
         self.emit_map(result, f, &dst, &places);
         Ok(dst)
     }
 
-    /// Where a result goes: the loop argument it replaces, a dying operand of the same form, or a new place.
-    fn target(&mut self, result: Value, form: Form, tiles: &[Tile], operands: &[Value]) -> Tile {
+    /// Where a result goes: the loop argument it replaces, a dying operand of the same stored lanes, or a new place.
+    fn target(&mut self, result: Value, stored: StoredLanes, tiles: &[Tile], operands: &[Value]) -> Tile {
         let elem = self.elem(result);
-        if let Some(target) = self.hinted(result, form) {
+        if let Some(target) = self.hinted(result, stored) {
             return target;
         }
         for (tile, value) in tiles.iter().zip(operands) {
             // Held by the environment and by `tiles` only: nobody else will read it. Constants are everybody's.
-            let alone =
-                Rc::strong_count(&tile.slot) == 2 && tiles.iter().filter(|t| t.slot.at == tile.slot.at).count() == 1;
+            let alone = Rc::strong_count(&tile.memory) == 2
+                && tiles.iter().filter(|t| t.memory.at == tile.memory.at).count() == 1;
             let own = matches!(self.env.get(value), Some(Sym::Tile(_)));
-            if alone && own && self.dying.contains(value) && tile.form == form && size(tile.elem) == size(elem) {
+            if alone && own && self.dying.contains(value) && tile.stored == stored && size(tile.elem) == size(elem) {
                 return Tile { elem, consecutive: false, ..tile.clone() };
             }
         }
-        self.fresh_form(result, form)
+        self.fresh_stored(result, stored)
     }
 
     /// The loop argument's place for a yielded value, if the argument is not read after this operation.
-    pub(super) fn hinted(&mut self, result: Value, form: Form) -> Option<Tile> {
-        self.hinted_over(result, form, None)
+    pub(super) fn hinted(&mut self, result: Value, stored: StoredLanes) -> Option<Tile> {
+        self.hinted_over(result, stored, None)
     }
 
     /// As [`Compiler::hinted`], where the operand `over` may lie in that place: the operation overwrites it as it reads it.
-    pub(super) fn hinted_over(&mut self, result: Value, form: Form, over: Option<Value>) -> Option<Tile> {
+    pub(super) fn hinted_over(&mut self, result: Value, stored: StoredLanes, over: Option<Value>) -> Option<Tile> {
         let (target, argument) = self.hints.get(&result)?;
         let free = match self.env.get(argument) {
-            Some(Sym::Tile(held)) => self.dying.contains(argument) && Rc::ptr_eq(&held.slot, &target.slot),
+            Some(Sym::Tile(held)) => self.dying.contains(argument) && Rc::ptr_eq(&held.memory, &target.memory),
             Some(_) => false,
             None => true,
         };
         let over = over.filter(|v| self.dying.contains(v));
-        let views = self.env.iter().any(|(v, sym)| v != argument && Some(*v) != over && sym.holds(&target.slot));
-        (free && !views && target.form == form).then(|| target.clone())
+        let views = self.env.iter().any(|(v, sym)| v != argument && Some(*v) != over && sym.holds(&target.memory));
+        (free && !views && target.stored == stored).then(|| target.clone())
     }
 
     /// A value whose axes are another's, moved; axes of extent 1 come and go.
     pub(super) fn view(&mut self, result: Value, x: Value, moved: impl Fn(usize) -> usize) -> Result<()> {
         let rename = |part: &Part| match part {
             Part::Tile(tile) => Part::Tile(Tile {
-                form: match tile.form {
-                    Form::Vector(axis) => Form::Vector(moved(axis)),
-                    form => form,
+                stored: match tile.stored {
+                    StoredLanes::Vector(axis) => StoredLanes::Vector(moved(axis)),
+                    stored => stored,
                 },
                 ..tile.clone()
             }),
@@ -297,7 +299,7 @@ impl<'k> Compiler<'k> {
             _ => Sym::Tile(self.tile(x)?),
         };
         if let Sym::Tile(tile) = &sym
-            && tile.form == Form::Matrix
+            && tile.stored == StoredLanes::Matrix
             && wide(self.kernel.ty(x).shape()).len() != wide(self.kernel.ty(result).shape()).len()
         {
             return self.unsupported("a broadcast of this rank");
@@ -332,13 +334,13 @@ impl<'k> Compiler<'k> {
         let columns = |shape: &[usize]| wide(shape).last().map_or(1, |axis| shape[*axis]);
         if columns(from) % 16 == 0 && columns(to) % 16 == 0 {
             // No padding on either side: the same bytes.
-            self.define(result, Sym::Tile(Tile { form: full_form(to), consecutive: false, ..tile }));
+            self.define(result, Sym::Tile(Tile { stored: all_stored(to), consecutive: false, ..tile }));
             return Ok(());
         }
         let target = self.fresh(result);
         self.code.push(Instr::Reshape {
-            dst: Place { at: target.slot.at, row: self.row_bytes(result), lanes: true },
-            src: Place { at: tile.slot.at, row: self.row_bytes(x), lanes: true },
+            dst: Place { at: target.memory.at, row: self.row_bytes(result), lanes: true },
+            src: Place { at: tile.memory.at, row: self.row_bytes(x), lanes: true },
             from: columns(from),
             to: columns(to),
             count: from.iter().product(),
@@ -358,14 +360,14 @@ impl<'k> Compiler<'k> {
         };
         let ordered = axes.windows(2).all(|w| back(w[0]) < back(w[1]));
         match tile {
-            Some(tile) if tile.form == Form::Matrix && !ordered => {
+            Some(tile) if tile.stored == StoredLanes::Matrix && !ordered => {
                 let [rows, columns] = axes[..] else { return self.unsupported("a transposition of this rank") };
                 let shape = kernel.ty(x).shape();
                 let target = self.fresh(result);
                 let bytes = size(tile.elem);
                 self.code.push(Instr::Transpose {
-                    dst: Place { at: target.slot.at, row: self.row_bytes(result), lanes: true },
-                    src: Place { at: tile.slot.at, row: self.row_bytes(x), lanes: true },
+                    dst: Place { at: target.memory.at, row: self.row_bytes(result), lanes: true },
+                    src: Place { at: tile.memory.at, row: self.row_bytes(x), lanes: true },
                     rows: shape[rows],
                     columns: shape[columns],
                     bytes,
@@ -399,15 +401,15 @@ impl<'k> Compiler<'k> {
             // Along rows: turn them into columns first.
             let (rows, columns) = (shape[axis], shape[last]);
             let row_bytes = (rows.next_multiple_of(16) * size(elem)) as u32;
-            let slot = self.slots.take(columns * row_bytes as usize);
+            let memory = self.scratch.take(columns * row_bytes as usize);
             self.code.push(Instr::Transpose {
-                dst: Place { at: slot.at, row: row_bytes, lanes: true },
-                src: Place { at: source.slot.at, row, lanes: true },
+                dst: Place { at: memory.at, row: row_bytes, lanes: true },
+                src: Place { at: source.memory.at, row, lanes: true },
                 rows,
                 columns,
                 bytes: size(elem),
             });
-            source = Tile { slot, ..source };
+            source = Tile { memory, ..source };
             row = row_bytes;
         }
         let rows = match kept {
@@ -416,8 +418,8 @@ impl<'k> Compiler<'k> {
         };
         let length = self.count(shape[axis]);
         let dst = self.fresh(result);
-        let src = Place { at: source.slot.at, row, lanes: true };
-        self.code.push(Instr::Reduce { f: f.of(self.isa), dst: dst.slot.at, src, rows: rows.count, length });
+        let src = Place { at: source.memory.at, row, lanes: true };
+        self.code.push(Instr::Reduce { f: f.of(self.isa), dst: dst.memory.at, src, rows: rows.count, length });
         self.define(result, Sym::Tile(dst));
         Ok(())
     }
@@ -425,18 +427,18 @@ impl<'k> Compiler<'k> {
 
 impl Sym {
     /// True if the value lives in this place.
-    fn holds(&self, slot: &Rc<crate::plan::slots::Slot>) -> bool {
-        let part = |part: &Part| matches!(part, Part::Tile(tile) if Rc::ptr_eq(&tile.slot, slot));
+    fn holds(&self, memory: &Rc<crate::plan::scratch::Allocation>) -> bool {
+        let part = |part: &Part| matches!(part, Part::Tile(tile) if Rc::ptr_eq(&tile.memory, memory));
         match self {
-            Sym::Tile(tile) => Rc::ptr_eq(&tile.slot, slot),
+            Sym::Tile(tile) => Rc::ptr_eq(&tile.memory, memory),
             Sym::Sum(parts) | Sym::And(parts) => parts.iter().any(part),
             Sym::Pointer(pointer) => pointer.parts.iter().any(part),
             Sym::Block(block) | Sym::Pending { block, .. } => {
-                let whole = |w: &super::tile::Whole| matches!(w, super::tile::Whole::Cell(tile) if Rc::ptr_eq(&tile.slot, slot));
+                let whole = |w: &super::tile::Whole| matches!(w, super::tile::Whole::Cell(tile) if Rc::ptr_eq(&tile.memory, memory));
                 let array = &block.array;
                 block.offsets.iter().chain(&array.base).chain(&array.shape).chain(&array.strides).any(whole)
             }
-            Sym::Difference(a, b) => [a, b].iter().any(|tile| Rc::ptr_eq(&tile.slot, slot)),
+            Sym::Difference(a, b) => [a, b].iter().any(|tile| Rc::ptr_eq(&tile.memory, memory)),
             Sym::Const(_) => false,
         }
     }

@@ -56,7 +56,7 @@ impl<'k> Compiler<'k> {
         }
         // What was computed for all lanes is computed again for the live ones; scalars stay.
         self.env.retain(|_, sym| match sym {
-            Sym::Tile(tile) => tile.form == super::Form::Cell,
+            Sym::Tile(tile) => tile.stored == super::StoredLanes::Cell,
             Sym::Const(_) | Sym::Block(_) => true,
             Sym::Pointer(pointer) => pointer.parts.is_empty(),
             _ => false,
@@ -78,7 +78,7 @@ impl<'k> Compiler<'k> {
                 self.slice(*mask)?;
                 let tile = self.full(*mask)?;
                 // Held until the program has read it.
-                live.masks.push(tile.slot.at);
+                live.masks.push(tile.memory.at);
             }
             code.stores.push(live);
         }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use vosti_tile::{OpKind, Padding, Value};
 
-use super::tile::{Array, Block, Form, Part, Pointer, Sym, Tile, Whole, size, wide};
+use super::tile::{Array, Block, Part, Pointer, StoredLanes, Sym, Tile, Whole, size, wide};
 use super::{Compiler, Result};
 use crate::plan::code::{BlockAccess, Fill, Instr, IntOp, Lanes, Place, PointerAccess, Window, WindowAxis};
 
@@ -54,9 +54,10 @@ impl<'k> Compiler<'k> {
                 (_, Whole::Const(0)) => continue,
                 (offset, by) => {
                     let (a, b) = (offset.int(), by.int());
-                    let slot = self.slots.take(64);
-                    let sum = Tile { slot, elem: vosti_tile::Scalar::I32, form: Form::Cell, consecutive: false };
-                    self.code.push(Instr::Int { at: sum.slot.at, wide: false, op: IntOp::Add, a, b });
+                    let memory = self.scratch.take(64);
+                    let sum =
+                        Tile { memory, elem: vosti_tile::Scalar::I32, stored: StoredLanes::Cell, consecutive: false };
+                    self.code.push(Instr::Int { at: sum.memory.at, wide: false, op: IntOp::Add, a, b });
                     Whole::Cell(sum)
                 }
             };
@@ -86,13 +87,13 @@ impl<'k> Compiler<'k> {
         };
         let (rows, columns) = self.rows_and_columns(value);
         let axes = wide(self.kernel.ty(value).shape());
-        let row = if tile.form == Form::Matrix { self.row_bytes(value) } else { 0 };
+        let row = if tile.stored == StoredLanes::Matrix { self.row_bytes(value) } else { 0 };
         let mut access = PointerAccess {
             param: pointer.param,
             elem: self.elem(value),
             rows,
             columns,
-            tile: Place { at: tile.slot.at, row, lanes: true },
+            tile: Place { at: tile.memory.at, row, lanes: true },
             cells: Vec::new(),
             row_terms: Vec::new(),
             column_terms: Vec::new(),
@@ -113,18 +114,18 @@ impl<'k> Compiler<'k> {
                 }
                 Part::Tile(tile) => tile,
             };
-            match tile.form {
-                Form::Cell => access.cells.push(Whole::Cell(tile.clone()).int()),
-                Form::Vector(axis) if axes.last() == Some(&axis) => {
+            match tile.stored {
+                StoredLanes::Cell => access.cells.push(Whole::Cell(tile.clone()).int()),
+                StoredLanes::Vector(axis) if axes.last() == Some(&axis) => {
                     rising += if tile.consecutive { 1 } else { 2 };
                     access.column_terms.push(tile.ints());
                 }
-                Form::Vector(axis) if axes.len() == 2 && axis == axes[0] => access.row_terms.push(tile.ints()),
-                Form::Matrix => {
+                StoredLanes::Vector(axis) if axes.len() == 2 && axis == axes[0] => access.row_terms.push(tile.ints()),
+                StoredLanes::Matrix => {
                     let row = axes.last().map_or(1, |a| self.kernel.ty(value).shape()[*a]).next_multiple_of(16);
                     access.lane_terms.push((tile.ints(), (row * size(tile.elem)) as u32));
                 }
-                Form::Vector(_) => return self.unsupported("an address of this rank"),
+                StoredLanes::Vector(_) => return self.unsupported("an address of this rank"),
             }
         }
         access.consecutive = rising == 1;
@@ -143,17 +144,17 @@ impl<'k> Compiler<'k> {
                 Part::Const(_) => self.constant(vosti_tile::Literal::Int(0), vosti_tile::Scalar::I1),
                 Part::Tile(tile) => tile,
             };
-            let at = tile.slot.at;
-            match tile.form {
-                Form::Cell => access.all_masks.push(at),
+            let at = tile.memory.at;
+            match tile.stored {
+                StoredLanes::Cell => access.all_masks.push(at),
                 _ if scalar => return self.unsupported("a mask of this rank"),
-                Form::Vector(axis) if axes.last() == Some(&axis) => access.column_masks.push(at),
-                Form::Vector(axis) if axes.len() == 2 && axis == axes[0] => access.row_masks.push(at),
-                Form::Matrix => {
+                StoredLanes::Vector(axis) if axes.last() == Some(&axis) => access.column_masks.push(at),
+                StoredLanes::Vector(axis) if axes.len() == 2 && axis == axes[0] => access.row_masks.push(at),
+                StoredLanes::Matrix => {
                     let row = axes.last().map_or(1, |a| self.kernel.ty(value).shape()[*a]).next_multiple_of(16);
                     access.lane_masks.push((at, (row * 4) as u32));
                 }
-                Form::Vector(_) => return self.unsupported("a mask of this rank"),
+                StoredLanes::Vector(_) => return self.unsupported("a mask of this rank"),
             }
         }
         Ok(())
@@ -276,8 +277,8 @@ impl<'k> Compiler<'k> {
                 }
             }
         };
-        let row = match tile.form {
-            Form::Matrix if columns_extent > 1 => self.row_bytes(value),
+        let row = match tile.stored {
+            StoredLanes::Matrix if columns_extent > 1 => self.row_bytes(value),
             _ => size(tile.elem) as u32,
         };
         BlockAccess {
@@ -285,7 +286,7 @@ impl<'k> Compiler<'k> {
             elem: tile.elem,
             rows,
             columns,
-            tile: Place { at: tile.slot.at, row, lanes: true },
+            tile: Place { at: tile.memory.at, row, lanes: true },
             padding,
         }
     }
@@ -296,7 +297,7 @@ impl<'k> Compiler<'k> {
         };
         let source = self.axes.merges.get(&value).copied().unwrap_or(value);
         let tile = if source == value { self.full(value)? } else { self.tile(value)? };
-        if tile.form == Form::Matrix && block.array.extents.last() == Some(&1) {
+        if tile.stored == StoredLanes::Matrix && block.array.extents.last() == Some(&1) {
             return self.unsupported("a store of this rank");
         }
         let access = self.block_access(source, &block, check, Padding::Undefined, &tile);
@@ -314,14 +315,14 @@ impl<'k> Compiler<'k> {
         rows: Lanes,
         extents: [usize; 2],
         elem: vosti_tile::Scalar,
-    ) -> (BlockAccess, Rc<super::Slot>) {
+    ) -> (BlockAccess, Rc<super::Allocation>) {
         let row = (extents[1].next_multiple_of(16) * size(elem)) as u32;
-        let slot = self.slots.take(extents[0] * row as usize);
+        let memory = self.scratch.take(extents[0] * row as usize);
         let mut window = self.window(block, check);
         window.axes[0].extent = extents[0];
         window.axes[1].extent = extents[1];
         let columns = Lanes { count: self.count(extents[1]), live: None };
-        let tile = Place { at: slot.at, row, lanes: true };
-        (BlockAccess { window, elem, rows, columns, tile, padding }, slot)
+        let tile = Place { at: memory.at, row, lanes: true };
+        (BlockAccess { window, elem, rows, columns, tile, padding }, memory)
     }
 }

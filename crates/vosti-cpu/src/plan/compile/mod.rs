@@ -19,11 +19,11 @@ use vosti_tile::{Kernel, Literal, Op, OpKind, Region, Scalar, Value};
 
 use super::axes::Axes;
 use super::code::{Count, Instr, Lanes, Plan};
-use super::slots::{Slot, Slots};
-use super::strips;
+use super::fusion;
+use super::scratch::{Allocation, ScratchAllocator};
 use super::unswitch::{Unmasked, unmasked};
 use crate::isa::Isa;
-use tile::{Form, Pointer, Sym, Tile, wide};
+use tile::{Pointer, StoredLanes, Sym, Tile, wide};
 
 /// A kernel that the compiler does not take.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -45,7 +45,7 @@ pub fn compile(kernel: &Kernel, isa: Isa) -> Result<Plan> {
     compiler.parameters();
     compiler.find_live()?;
     compiler.region(&kernel.body, &[], &[])?;
-    if compiler.constant_slots.peak() > CONSTANTS_MAX {
+    if compiler.constant_scratch.peak() > CONSTANTS_MAX {
         return compiler.unsupported("a kernel with this many constants");
     }
     Ok(compiler.finish())
@@ -60,7 +60,7 @@ struct Compiler<'k> {
     uses: HashMap<Value, usize>,
     axes: Axes,
     made: HashMap<Value, &'k Op>,
-    slots: Slots,
+    scratch: ScratchAllocator,
     code: Vec<Instr>,
     env: HashMap<Value, Sym>,
     /// Values whose last use is the operation being compiled.
@@ -72,9 +72,9 @@ struct Compiler<'k> {
     /// Per class of axes: its number among the live axes.
     live: HashMap<usize, u16>,
     live_axes: Vec<(Count, usize)>,
-    constants: HashMap<(u64, usize), Rc<Slot>>,
+    constants: HashMap<(u64, usize), Rc<Allocation>>,
     /// Constants have scratch of their own: places that come and go must not reach them.
-    constant_slots: Slots,
+    constant_scratch: ScratchAllocator,
     wanted: Vec<Option<crate::layout::Layout>>,
     written: Vec<bool>,
     read_in_place: Vec<bool>,
@@ -93,7 +93,7 @@ impl<'k> Compiler<'k> {
             uses: uses(kernel),
             axes: Axes::of(kernel),
             made,
-            slots: Slots::starting_at(CONSTANTS_MAX),
+            scratch: ScratchAllocator::starting_at(CONSTANTS_MAX),
             code: Vec::new(),
             env: HashMap::new(),
             dying: HashSet::new(),
@@ -103,7 +103,7 @@ impl<'k> Compiler<'k> {
             live: HashMap::new(),
             live_axes: Vec::new(),
             constants: HashMap::new(),
-            constant_slots: Slots::default(),
+            constant_scratch: ScratchAllocator::default(),
             wanted: vec![None; params],
             written: vec![false; params],
             read_in_place: vec![false; params],
@@ -118,9 +118,9 @@ impl<'k> Compiler<'k> {
     }
 
     fn finish(self) -> Plan {
-        let mut constants = vec![0; self.constant_slots.peak()];
-        for ((bits, bytes), slot) in &self.constants {
-            for lane in constants[slot.at as usize..].chunks_exact_mut(*bytes).take(16) {
+        let mut constants = vec![0; self.constant_scratch.peak()];
+        for ((bits, bytes), memory) in &self.constants {
+            for lane in constants[memory.at as usize..].chunks_exact_mut(*bytes).take(16) {
                 lane.copy_from_slice(&bits.to_le_bytes()[..*bytes]);
             }
         }
@@ -134,9 +134,9 @@ impl<'k> Compiler<'k> {
         };
         Plan {
             sweep: dot::sweep(self.kernel, &self.made),
-            code: strips::join(self.code, most),
+            code: fusion::fuse(self.code, most),
             constants,
-            scratch: self.slots.peak() + 256,
+            scratch: self.scratch.peak() + 256,
             counts: self.counts,
             live: self.live_axes,
             wanted: self.wanted,
@@ -206,12 +206,12 @@ impl<'k> Compiler<'k> {
         match &op.kind {
             ProgramId { axis } => {
                 let tile = self.fresh(result);
-                self.code.push(Instr::ProgramId { at: tile.slot.at, axis: *axis });
+                self.code.push(Instr::ProgramId { at: tile.memory.at, axis: *axis });
                 self.define(result, Sym::Tile(tile));
             }
             NumPrograms { axis } => {
                 let tile = self.fresh(result);
-                self.code.push(Instr::NumPrograms { at: tile.slot.at, axis: *axis });
+                self.code.push(Instr::NumPrograms { at: tile.memory.at, axis: *axis });
                 self.define(result, Sym::Tile(tile));
             }
             Constant { value, .. } => self.define(result, Sym::Const(*value)),
@@ -235,7 +235,7 @@ impl<'k> Compiler<'k> {
             Range { start, .. } => {
                 let mut tile = self.fresh(result);
                 let lanes = self.lanes(result, 0);
-                self.code.push(Instr::Range { at: tile.slot.at, lanes, start: *start });
+                self.code.push(Instr::Range { at: tile.memory.at, lanes, start: *start });
                 tile.consecutive = true;
                 self.define(result, Sym::Tile(tile));
             }
@@ -287,11 +287,11 @@ fn region_reads(region: &Region, visit: &mut impl FnMut(Value)) {
     region.yields.iter().copied().for_each(visit);
 }
 
-/// The form that holds every lane of a value of this shape.
-fn full_form(shape: &[usize]) -> Form {
+/// What stores every lane of a value of this shape.
+fn all_stored(shape: &[usize]) -> StoredLanes {
     match wide(shape)[..] {
-        [] => Form::Cell,
-        [axis] => Form::Vector(axis),
-        _ => Form::Matrix,
+        [] => StoredLanes::Cell,
+        [axis] => StoredLanes::Vector(axis),
+        _ => StoredLanes::Matrix,
     }
 }

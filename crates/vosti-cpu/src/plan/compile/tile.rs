@@ -4,9 +4,9 @@ use std::rc::Rc;
 
 use vosti_tile::{Literal, Padding, Scalar, Value};
 
-use super::{Compiler, Result, full_form};
+use super::{Compiler, Result, all_stored};
 use crate::plan::code::{Fill, Instr, Int, Ints, MapCode, Place};
-use crate::plan::slots::Slot;
+use crate::plan::scratch::Allocation;
 use crate::vector::{Versions, ops};
 
 /// Bytes of an element in scratch memory: truth values take four.
@@ -23,9 +23,9 @@ pub(crate) fn wide(shape: &[usize]) -> Vec<usize> {
     (0..shape.len()).filter(|i| shape[*i] > 1).collect()
 }
 
-/// Which lanes are spelled out; the others repeat them.
+/// Which lanes of a tile are stored; the others repeat them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum StoredLanes {
     /// One element for all.
     Cell,
     /// One element per lane of an axis.
@@ -37,9 +37,9 @@ pub(crate) enum Form {
 /// A tile in scratch memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Tile {
-    pub slot: Rc<Slot>,
+    pub memory: Rc<Allocation>,
     pub elem: Scalar,
-    pub form: Form,
+    pub stored: StoredLanes,
     /// A vector whose lanes count upwards by one.
     pub consecutive: bool,
 }
@@ -69,8 +69,8 @@ impl Whole {
     pub fn int(&self) -> Int {
         match self {
             Whole::Const(value) => Int::Const(*value),
-            Whole::Cell(tile) if tile.elem == Scalar::I64 => Int::I64(tile.slot.at),
-            Whole::Cell(tile) => Int::I32(tile.slot.at),
+            Whole::Cell(tile) if tile.elem == Scalar::I64 => Int::I64(tile.memory.at),
+            Whole::Cell(tile) => Int::I32(tile.memory.at),
         }
     }
 }
@@ -124,7 +124,7 @@ pub(crate) fn literal_bits(literal: Literal, elem: Scalar) -> u64 {
 
 impl Tile {
     pub fn ints(&self) -> Ints {
-        Ints { at: self.slot.at, wide: self.elem == Scalar::I64 }
+        Ints { at: self.memory.at, wide: self.elem == Scalar::I64 }
     }
 }
 
@@ -136,13 +136,13 @@ impl Compiler<'_> {
         (columns.next_multiple_of(16) * size(self.elem(value))) as u32
     }
 
-    /// Scratch bytes of a value in a form.
-    pub(super) fn bytes(&self, value: Value, form: Form) -> usize {
+    /// Scratch bytes of a value of which such lanes are stored.
+    pub(super) fn bytes(&self, value: Value, stored: StoredLanes) -> usize {
         let shape = self.kernel.ty(value).shape();
-        match form {
-            Form::Cell => 16 * size(self.elem(value)),
-            Form::Vector(axis) => shape[axis].next_multiple_of(16) * size(self.elem(value)),
-            Form::Matrix => {
+        match stored {
+            StoredLanes::Cell => 16 * size(self.elem(value)),
+            StoredLanes::Vector(axis) => shape[axis].next_multiple_of(16) * size(self.elem(value)),
+            StoredLanes::Matrix => {
                 let axes = wide(shape);
                 let rows: usize = axes[..axes.len().saturating_sub(1)].iter().map(|i| shape[*i]).product();
                 rows * self.row_bytes(value) as usize
@@ -150,26 +150,26 @@ impl Compiler<'_> {
         }
     }
 
-    /// A new place for a value in a form.
-    pub(super) fn fresh_form(&mut self, value: Value, form: Form) -> Tile {
-        let slot = self.slots.take(self.bytes(value, form));
-        Tile { slot, elem: self.elem(value), form, consecutive: false }
+    /// A new place for a value of which such lanes are stored.
+    pub(super) fn fresh_stored(&mut self, value: Value, stored: StoredLanes) -> Tile {
+        let memory = self.scratch.take(self.bytes(value, stored));
+        Tile { memory, elem: self.elem(value), stored, consecutive: false }
     }
 
     /// A new place for all lanes of a value.
     pub(super) fn fresh(&mut self, value: Value) -> Tile {
-        self.fresh_form(value, full_form(self.kernel.ty(value).shape()))
+        self.fresh_stored(value, all_stored(self.kernel.ty(value).shape()))
     }
 
     /// A constant in scratch memory, set once per launch.
     pub(super) fn constant(&mut self, literal: Literal, elem: Scalar) -> Tile {
         let (bits, bytes) = (literal_bits(literal, elem), size(elem));
-        let slots = self.constant_slots.clone();
-        let slot = self.constants.entry((bits, bytes)).or_insert_with(|| slots.take(16 * bytes)).clone();
-        Tile { slot, elem, form: Form::Cell, consecutive: false }
+        let scratch = self.constant_scratch.clone();
+        let memory = self.constants.entry((bits, bytes)).or_insert_with(|| scratch.take(16 * bytes)).clone();
+        Tile { memory, elem, stored: StoredLanes::Cell, consecutive: false }
     }
 
-    /// A value as a tile in whatever form it has, spelling out lazy ones.
+    /// A value as a tile of whichever lanes it has stored, spelling out lazy ones.
     pub(super) fn tile(&mut self, value: Value) -> Result<Tile> {
         match self.env.get(&value) {
             Some(Sym::Tile(tile)) => Ok(tile.clone()),
@@ -237,23 +237,25 @@ impl Compiler<'_> {
         Ok(Whole::Cell(self.tile(value)?))
     }
 
-    /// How a tile is read by an operation over the lanes of a value of `form`.
-    pub(super) fn place(&self, value: Value, tile: &Tile, form: Form) -> Result<Place> {
-        let at = tile.slot.at;
+    /// How a tile is read by an operation over the lanes of a value of which `stored` are.
+    pub(super) fn place(&self, value: Value, tile: &Tile, stored: StoredLanes) -> Result<Place> {
+        let at = tile.memory.at;
         let axes = wide(self.kernel.ty(value).shape());
         let bytes = size(tile.elem) as u32;
-        match (form, tile.form) {
-            (_, Form::Cell) => Ok(Place { at, row: 0, lanes: false }),
-            (Form::Vector(a), Form::Vector(b)) if a == b => Ok(Place { at, row: 0, lanes: true }),
-            (Form::Matrix, Form::Matrix) => {
+        match (stored, tile.stored) {
+            (_, StoredLanes::Cell) => Ok(Place { at, row: 0, lanes: false }),
+            (StoredLanes::Vector(a), StoredLanes::Vector(b)) if a == b => Ok(Place { at, row: 0, lanes: true }),
+            (StoredLanes::Matrix, StoredLanes::Matrix) => {
                 let shape = self.kernel.ty(value).shape();
                 let columns = axes.last().map_or(1, |axis| shape[*axis]);
                 Ok(Place { at, row: columns.next_multiple_of(16) as u32 * bytes, lanes: true })
             }
-            (Form::Matrix, Form::Vector(axis)) if axes.len() == 2 && axis == axes[0] => {
+            (StoredLanes::Matrix, StoredLanes::Vector(axis)) if axes.len() == 2 && axis == axes[0] => {
                 Ok(Place { at, row: bytes, lanes: false })
             }
-            (Form::Matrix, Form::Vector(axis)) if axes.last() == Some(&axis) => Ok(Place { at, row: 0, lanes: true }),
+            (StoredLanes::Matrix, StoredLanes::Vector(axis)) if axes.last() == Some(&axis) => {
+                Ok(Place { at, row: 0, lanes: true })
+            }
             _ => self.unsupported("a broadcast of this rank"),
         }
     }
@@ -261,7 +263,7 @@ impl Compiler<'_> {
     /// Every lane of a value spelled out.
     pub(super) fn full(&mut self, value: Value) -> Result<Tile> {
         let tile = self.tile(value)?;
-        if tile.form == full_form(self.kernel.ty(value).shape()) {
+        if tile.stored == all_stored(self.kernel.ty(value).shape()) {
             return Ok(tile);
         }
         let target = self.fresh(value);
@@ -269,10 +271,10 @@ impl Compiler<'_> {
         Ok(target)
     }
 
-    /// Copies a tile into a place of equal or fuller form.
+    /// Copies a tile into a place that stores the same lanes or more.
     pub(super) fn copy(&mut self, value: Value, from: &Tile, to: &Tile) -> Result<()> {
         let f: Versions<crate::vector::MapFn> = ops::copy(size(to.elem));
-        let source = self.place(value, from, to.form)?;
+        let source = self.place(value, from, to.stored)?;
         self.emit_map(value, f, to, &[source]);
         Ok(())
     }
@@ -284,10 +286,10 @@ impl Compiler<'_> {
         let axes = wide(self.kernel.ty(value).shape());
         let one = self.count(1);
         let shape = self.kernel.ty(value).shape().to_vec();
-        let (rows, groups) = match dst.form {
-            Form::Cell => (one, one),
-            Form::Vector(axis) => (one, self.groups(value, axis)),
-            Form::Matrix => {
+        let (rows, groups) = match dst.stored {
+            StoredLanes::Cell => (one, one),
+            StoredLanes::Vector(axis) => (one, self.groups(value, axis)),
+            StoredLanes::Matrix => {
                 let (last, leading) = axes.split_last().expect("a matrix has axes");
                 let rows = match leading {
                     [axis] => self.lanes(value, *axis).count,
@@ -297,8 +299,8 @@ impl Compiler<'_> {
             }
         };
         let columns = axes.last().map_or(1, |axis| shape[*axis]).next_multiple_of(16);
-        let row = if dst.form == Form::Matrix { (columns * size(dst.elem)) as u32 } else { 0 };
-        let dst = Place { at: dst.slot.at, row, lanes: true };
+        let row = if dst.stored == StoredLanes::Matrix { (columns * size(dst.elem)) as u32 } else { 0 };
+        let dst = Place { at: dst.memory.at, row, lanes: true };
         self.code.push(Instr::Map(MapCode { f: f.of(self.isa), dst, args, rows, groups }));
     }
 
@@ -309,7 +311,7 @@ impl Compiler<'_> {
             return Ok(Fill::Bits(literal_bits(*literal, self.elem(other))));
         }
         let tile = self.tile(other)?;
-        let form = full_form(self.kernel.ty(value).shape());
-        Ok(Fill::Tile(self.place(value, &tile, form)?))
+        let stored = all_stored(self.kernel.ty(value).shape());
+        Ok(Fill::Tile(self.place(value, &tile, stored)?))
     }
 }

@@ -3,10 +3,10 @@
 use vosti_tile::{Padding, Scalar};
 
 use super::{Fault, Machine, Param};
-use crate::coded;
 use crate::layout::{Layout, PANEL, block_columns};
 use crate::plan::code::{BlockAccess, Fill, Int, Ints, Lanes, PointerAccess};
 use crate::plan::size;
+use crate::storage;
 use crate::vector::{Arg, LANES, Map};
 
 /// A run of elements of one row: flat index of the first, flat distance, how many.
@@ -240,8 +240,8 @@ impl Machine {
         unsafe {
             let tile = self.base.add(at);
             match (direction, elem) {
-                (Direction::Load, Scalar::Bf16) if let Layout::CodedPanels { row_len } = param.layout => {
-                    load_coded(param, row_len, run, tile.cast())
+                (Direction::Load, Scalar::Bf16) if let Layout::StoredPanels { row_len } = param.layout => {
+                    load_stored(param, row_len, run, tile.cast())
                 }
                 (Direction::Load, Scalar::I1) => load_truth(param, run, tile),
                 (Direction::Store, Scalar::I1) => store_truth(param, run, tile),
@@ -477,12 +477,12 @@ unsafe fn load_run<T: Copy>(param: &Param, run: Run, tile: *mut T) {
     }
 }
 
-unsafe fn load_coded(param: &Param, row_len: usize, run: Run, tile: *mut u16) {
+unsafe fn load_stored(param: &Param, row_len: usize, run: Run, tile: *mut u16) {
     let (row, first) = (run.index as usize / row_len, run.index as usize % row_len);
     if run.stride == 1 && first + run.count <= row_len {
         for i in 0..run.count {
             // SAFETY: the caller checked every index.
-            unsafe { *tile.add(i) = coded::element_of_row(param.base, row, first + i) }
+            unsafe { *tile.add(i) = storage::element_of_row(param.base, row, first + i) }
         }
         return;
     }
@@ -490,7 +490,7 @@ unsafe fn load_coded(param: &Param, row_len: usize, run: Run, tile: *mut u16) {
         // SAFETY: the caller checked every index.
         unsafe {
             let index = (run.index + i as i64 * run.stride) as usize;
-            *tile.add(i) = coded::element(param.base, row_len, index);
+            *tile.add(i) = storage::element(param.base, row_len, index);
         }
     }
 }

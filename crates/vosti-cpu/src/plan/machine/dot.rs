@@ -2,23 +2,18 @@
 
 use vosti_tile::Scalar;
 
-use super::{Machine, Param};
-use crate::coded;
+use super::{Expanded, Machine, Param};
 use crate::layout::{Layout, PANEL, block_columns};
 use crate::memory::Region;
-use crate::micro::{CodedFns, Dot, DotFn};
+use crate::micro::{Dot, DotFn, Stored, dot_stored};
 use crate::plan::code::{BlockAccess, DotCode, Int, Operand};
+use crate::storage::{self, Form};
 
-/// Rows for which a panel in code is decoded in registers, as often as it is read. For more it is decoded once, and kept for
-/// the programs that follow.
-const IN_REGISTERS: usize = 12;
-
-/// A right operand in code: its first panel and k.
-struct Coded {
+/// A right operand in stored panels: its first panel and k.
+struct Panels {
     weight: *const u8,
     panel: usize,
     k: usize,
-    fns: CodedFns,
 }
 
 /// Where a right operand's columns start: address, elements between steps, columns that follow on.
@@ -36,27 +31,32 @@ impl Machine {
         unsafe {
             match code.elem {
                 Scalar::F32 => self.dot_of::<f32>(params, code, self.kernels.f32, 1),
-                _ => match self.coded(params, code) {
-                    Some(panels) => self.dot_coded(params, code, panels),
+                _ => match self.stored(params, code) {
+                    Some(panels) => self.dot_stored(params, code, panels),
                     None => self.dot_of::<u16>(params, code, self.kernels.bf16, 2),
                 },
             }
         }
     }
 
-    /// The right operand in code, if it is, lies at the panels' edges and is wholly inside.
+    /// The right operand in stored panels, if it is, lies at their edges and is wholly inside.
     #[inline(always)]
-    unsafe fn coded(&self, params: &[Param], code: &DotCode) -> Option<Coded> {
+    unsafe fn stored(&self, params: &[Param], code: &DotCode) -> Option<Panels> {
         let Operand::Memory(access) = &code.b else { return None };
-        let Layout::CodedPanels { row_len } = params[access.window.param].layout else { return None };
-        let fns = self.kernels.coded?;
+        let Layout::StoredPanels { row_len } = params[access.window.param].layout else { return None };
         let plain = Param { layout: Layout::RowPanels { row_len, pair: 2 }, ..params[access.window.param] };
         // SAFETY: numbers of the plan.
         let (row, k) = unsafe { self.panels(&plain, row_len, access, code, 2)? };
-        Some(Coded { weight: plain.base, panel: row / PANEL, k, fns })
+        let panels = Panels { weight: plain.base, panel: row / PANEL, k };
+        let granular = (0..code.columns.div_ceil(PANEL)).all(|i| {
+            // SAFETY: the operand is inside the weight.
+            let granule = unsafe { storage::panel(panels.weight, panels.panel + i) }.form.granule();
+            k.is_multiple_of(granule) && code.depth.is_multiple_of(granule)
+        });
+        granular.then_some(panels)
     }
 
-    unsafe fn dot_coded(&mut self, params: &[Param], code: &DotCode, right: Coded) {
+    unsafe fn dot_stored(&mut self, params: &[Param], code: &DotCode, right: Panels) {
         let rows = self.n(code.rows.count);
         if rows == 0 {
             return;
@@ -65,10 +65,9 @@ impl Machine {
         unsafe {
             let (a, a_row) = self.left::<u16>(params, code, rows);
             let c = self.base.add(code.dst as usize).cast::<f32>();
-            let steps = code.depth / 2;
             for column in (0..code.columns).step_by(PANEL) {
-                let panel = coded::panel(right.weight, right.panel + column / PANEL);
-                let mut dot = Dot {
+                let panel = storage::panel(right.weight, right.panel + column / PANEL);
+                let dot = Dot {
                     a,
                     a_row,
                     b: panel.at.cast::<u16>().add(right.k * PANEL),
@@ -77,47 +76,45 @@ impl Machine {
                     c_row: code.dst_row as usize / 4,
                     rows,
                     columns: PANEL.min(code.columns - column),
-                    steps,
+                    steps: code.depth / 2,
                     accumulate: code.accumulate,
                 };
-                if !panel.coded {
-                    (self.kernels.bf16)(&dot);
-                    continue;
-                }
-                let at = panel.at.add(coded::TABLE + right.k / 2 * coded::STEP);
-                let few = rows <= IN_REGISTERS;
-                match if few { None } else { self.decode(right.fns, panel.at, at, steps) } {
-                    Some(decoded) => {
-                        dot.b = decoded;
-                        (self.kernels.bf16)(&dot);
-                    }
-                    // Few rows, or no memory for the decoded panel.
-                    None => {
-                        dot.b = at.cast();
-                        (right.fns.dot)(&dot, panel.at);
-                    }
+                match panel.form {
+                    Form::Bf16 => (self.kernels.bf16)(&dot),
+                    _ => self.dot_panel(dot, Stored { panel, step: right.k / 2, keep: std::ptr::null_mut() }),
                 }
             }
         }
     }
 
-    /// The steps of a panel from `at` on, decoded; none if there is no memory for it.
-    unsafe fn decode(&mut self, fns: CodedFns, table: *const u8, at: *const u8, steps: usize) -> Option<*const u16> {
-        if let Some(known) = self.decoded.iter().find(|known| known.steps == at && known.count == steps) {
-            return Some(known.elements.base().cast());
+    /// A panel that is not in BF16. What more than a few rows expand is there for the programs that follow.
+    unsafe fn dot_panel(&mut self, dot: Dot<u16>, mut stored: Stored) {
+        if dot.rows > (self.kernels.few)(stored.panel.form) {
+            let known = |known: &&Expanded| {
+                known.panel == stored.panel.at && known.step == stored.step && known.steps == dot.steps
+            };
+            if let Some(known) = self.expanded.iter().find(known) {
+                // SAFETY: the caller's; all of the dot's steps were expanded.
+                return unsafe { (self.kernels.bf16)(&Dot { b: known.elements.base().cast(), ..dot }) };
+            }
+            stored.keep = self.room(stored.panel.at, stored.step, dot.steps).unwrap_or(std::ptr::null_mut());
         }
-        self.decoded.swap(0, 1);
-        let [_, oldest] = &mut self.decoded;
+        // SAFETY: the caller's.
+        unsafe { dot_stored(&self.kernels, &dot, &stored) }
+    }
+
+    /// Room for a panel that will be expanded now; none if there is no memory for it.
+    fn room(&mut self, panel: *const u8, step: usize, steps: usize) -> Option<*mut u16> {
+        self.expanded.swap(0, 1);
+        let [_, oldest] = &mut self.expanded;
         // Large pages begin with this.
         let bytes = (steps * 2 * PANEL * 2).max(2 << 20);
+        oldest.panel = std::ptr::null();
         if oldest.elements.len() < bytes {
-            (oldest.steps, oldest.elements) = (std::ptr::null(), Region::zeroed(bytes).ok()?);
+            oldest.elements = Region::zeroed(bytes).ok()?;
         }
-        let elements = oldest.elements.base().cast();
-        // SAFETY: the caller's steps; the region has room for them.
-        unsafe { (fns.expand)(at, table, steps, elements) };
-        (oldest.steps, oldest.count) = (at, steps);
-        Some(elements)
+        (oldest.panel, oldest.step, oldest.steps) = (panel, step, steps);
+        Some(oldest.elements.base().cast())
     }
 
     unsafe fn dot_of<T: Copy>(&mut self, params: &[Param], code: &DotCode, kernel: DotFn<T>, pair: usize) {
@@ -256,7 +253,7 @@ impl Machine {
                     next: PANEL * row_len * bytes,
                 })
             }
-            Layout::RowPanels { .. } | Layout::CodedPanels { .. } => None,
+            Layout::RowPanels { .. } | Layout::StoredPanels { .. } => None,
             Layout::RowPairs { row_len, pair: p } => {
                 let matches = p == pair && wide.stride == Int::Const(1) && deep.stride == Int::Const(row_len as i64);
                 let (row, column) = (base / row_len + deep_offset, base % row_len + wide_offset);

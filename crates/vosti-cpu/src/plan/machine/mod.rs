@@ -40,8 +40,8 @@ pub struct Machine {
     /// Per live axis: its live lanes are the first ones.
     prefix: Vec<bool>,
     kernels: Kernels,
-    /// Panels that were decoded, the next to be replaced first.
-    decoded: [Decoded; 2],
+    /// Panels that were expanded, the next to be replaced first.
+    expanded: [Expanded; 2],
     moves: Moves,
     program: [i32; 3],
     grid: [i32; 3],
@@ -67,16 +67,17 @@ fn integer(op: IntOp, a: i64, b: i64) -> i64 {
     }
 }
 
-/// Steps of a coded panel, decoded: programs that follow on one another read the same one, or the same two in turn.
-struct Decoded {
-    steps: *const u8,
-    count: usize,
+/// Steps of a stored panel in BF16: programs that follow on one another read the same one, or the same two in turn.
+struct Expanded {
+    panel: *const u8,
+    step: usize,
+    steps: usize,
     elements: Region,
 }
 
-impl Decoded {
+impl Expanded {
     fn none() -> std::io::Result<Self> {
-        Ok(Self { steps: std::ptr::null(), count: 0, elements: Region::zeroed(0)? })
+        Ok(Self { panel: std::ptr::null(), step: 0, steps: 0, elements: Region::zeroed(0)? })
     }
 }
 
@@ -103,7 +104,7 @@ impl Machine {
             lists: Vec::new(),
             prefix: Vec::new(),
             kernels: micro::kernels(isa),
-            decoded: [Decoded::none()?, Decoded::none()?],
+            expanded: [Expanded::none()?, Expanded::none()?],
             moves: Moves {
                 copy16: ops::copy(2).of(isa),
                 copy32: ops::copy(4).of(isa),
@@ -146,7 +147,7 @@ impl Machine {
             unsafe {
                 match instr {
                     Instr::Map(map) => self.map(map, 0, self.n(map.rows)),
-                    Instr::Strips(maps) => self.strips(maps),
+                    Instr::FusedMaps(maps) => self.fused_maps(maps),
                     Instr::Reduce { f, dst, src, rows, length } => f(&vector::reduce::Rows {
                         dst: self.base.add(*dst as usize),
                         src: self.base.add(src.at as usize),
@@ -267,7 +268,7 @@ impl Machine {
         }
     }
 
-    unsafe fn strips(&mut self, maps: &[MapCode]) {
+    unsafe fn fused_maps(&mut self, maps: &[MapCode]) {
         let rows = self.n(maps[0].rows);
         let strip = (STRIP / self.n(maps[0].groups).max(1)).max(1);
         for first in (0..rows).step_by(strip) {

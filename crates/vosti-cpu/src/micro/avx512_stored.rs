@@ -1,0 +1,412 @@
+//! Dots with panels that are kept in another form, expanded in 512-bit registers on the way.
+//!
+//! A few rows expand elements in registers only. Where there are more, the first six leave what they expanded behind for the
+//! others.
+//! Read next: [`crate::storage`].
+
+use std::arch::x86_64::*;
+
+use super::avx512::AHEAD;
+use super::{Dot, LANES, Stored};
+use crate::storage::blocks::{PAIRS, REGISTER, STRIPE, STRIPES, Shape};
+use crate::storage::{Form, exponents};
+
+/// Rows of a block that takes all stripes of a panel: four accumulators each.
+pub const ROWS: usize = 6;
+
+/// Rows of a block that takes two stripes.
+const ROWS_OF_TWO: usize = 8;
+
+/// Rows for which elements are expanded in registers and left nowhere.
+pub fn few(form: Form) -> usize {
+    match form {
+        Form::Blocks(_) => ROWS_OF_TWO,
+        _ => 2 * ROWS,
+    }
+}
+
+/// # Safety
+/// See [`super::StoredFn`].
+pub unsafe fn dot(dot: &Dot<u16>, stored: &Stored) {
+    // SAFETY: the caller vouches for the instruction set, the operands and the panel.
+    unsafe {
+        match stored.panel.form {
+            Form::Bf16 => unreachable!("a panel in BF16 is read as it is"),
+            Form::Exponents => exponents_rows(dot, stored),
+            Form::Blocks(format) => {
+                let shape = &Shape::of(format);
+                match (shape.low, shape.high) {
+                    (2, 0) => blocks_rows::<2, 0>(dot, stored, shape),
+                    (2, _) => blocks_rows::<2, 1>(dot, stored, shape),
+                    (4, 0) => blocks_rows::<4, 0>(dot, stored, shape),
+                    (4, 1) => blocks_rows::<4, 1>(dot, stored, shape),
+                    (4, _) => blocks_rows::<4, 2>(dot, stored, shape),
+                    _ => blocks_rows::<8, 0>(dot, stored, shape),
+                }
+            }
+        }
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+unsafe fn exponents_rows(dot: &Dot<u16>, stored: &Stored) {
+    let mut r = 0;
+    while r < dot.rows {
+        let left = dot.rows - r;
+        let rows = left.div_ceil(left.div_ceil(ROWS));
+        // SAFETY: the caller's; rows are within the product.
+        unsafe {
+            match rows {
+                1 => exponents_block::<1>(dot, r, stored),
+                2 => exponents_block::<2>(dot, r, stored),
+                3 => exponents_block::<3>(dot, r, stored),
+                4 => exponents_block::<4>(dot, r, stored),
+                5 => exponents_block::<5>(dot, r, stored),
+                _ => exponents_block::<6>(dot, r, stored),
+            }
+        }
+        r += rows;
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+unsafe fn blocks_rows<const LOW: u32, const HIGH: u32>(dot: &Dot<u16>, stored: &Stored, shape: &Shape) {
+    macro_rules! block {
+        ($r:ident, $there:ident, $rows:literal, $stripes:literal) => {
+            for stripe in (0..STRIPES.min(dot.columns / LANES)).step_by($stripes) {
+                // SAFETY: the caller's; rows and stripes are within the product.
+                unsafe { blocks_block::<LOW, HIGH, $rows, $stripes>(dot, $r, $there, stripe, stored, shape) }
+            }
+        };
+    }
+    let mut r = 0;
+    while r < dot.rows {
+        // As even as can be: nine rows are five and four.
+        let left = dot.rows - r;
+        let rows = left.div_ceil(left.div_ceil(ROWS_OF_TWO));
+        match rows {
+            1 => block!(r, rows, 1, 4),
+            2 => block!(r, rows, 2, 4),
+            3 => block!(r, rows, 3, 4),
+            4 => block!(r, rows, 4, 4),
+            5 => block!(r, rows, 5, 4),
+            6 => block!(r, rows, 6, 4),
+            _ => block!(r, rows, 8, 2),
+        }
+        r += rows;
+    }
+}
+
+/// Up to `R` rows, the last as often as there are fewer, by `G` stripes of a panel of blocks, or as many of them as there are columns
+/// for.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+unsafe fn blocks_block<const LOW: u32, const HIGH: u32, const R: usize, const G: usize>(
+    dot: &Dot<u16>,
+    r: usize,
+    rows: usize,
+    stripe: usize,
+    stored: &Stored,
+    shape: &Shape,
+) {
+    // SAFETY: rows r..r+rows are within the product; units are the panel's; prefetches may point anywhere.
+    unsafe {
+        let (a, _, c) = dot.part(r, LANES * stripe, 0);
+        // Up to six rows there are as many.
+        let row = |r: usize| if R > ROWS { r.min(rows - 1) } else { r };
+        let there = (dot.columns / LANES).min(STRIPES) - stripe;
+        let [low_table, high_table] = shape.tables().map(|table| _mm512_loadu_ps(table.as_ptr()));
+        let mut acc = [[_mm512_setzero_ps(); R]; G];
+        if dot.accumulate {
+            for (g, acc) in acc.iter_mut().enumerate().take(there) {
+                for (r, acc) in acc.iter_mut().enumerate() {
+                    *acc = _mm512_loadu_ps(c.add(row(r) * dot.c_row + LANES * g));
+                }
+            }
+        }
+        let first = stored.step / PAIRS;
+        for unit in 0..dot.steps / PAIRS {
+            let (chunk, place) = shape.places(first + unit);
+            let (chunk, place) = (stored.panel.at.add(chunk), stored.panel.at.add(place));
+            macro_rules! fetch {
+                ($at:expr) => {
+                    // The first stripes fetch the others' registers too.
+                    if stripe == 0 {
+                        for other in 0..STRIPES / G {
+                            let at = $at.wrapping_add(AHEAD + other * G * shape.stripe);
+                            _mm_prefetch::<_MM_HINT_T0>(at.cast());
+                        }
+                    }
+                };
+            }
+            macro_rules! stripe {
+                ($g:literal) => {
+                    if $g < G {
+                        let mut q = place.add(shape.unit_head + (stripe + $g) * shape.stripe);
+                        let mut h = q.add(REGISTER * LOW as usize);
+                        let mut high = _mm512_setzero_si512();
+                        let mut scales = Scales::of(shape, chunk, place, stripe + $g, 0);
+                        let mut pair = PAIRS * unit;
+                        for half in 0..2 {
+                            if half > 0 && shape.groups > 1 {
+                                scales = Scales::of(shape, chunk, place, stripe + $g, 1);
+                            }
+                            if HIGH > 1 || HIGH > 0 && half == 0 {
+                                fetch!(h);
+                                high = _mm512_loadu_si512(h.cast());
+                                h = h.add(REGISTER);
+                            }
+                            for _ in 0..LOW / 2 {
+                                fetch!(q);
+                                let mut low = _mm512_loadu_si512(q.cast());
+                                q = q.add(REGISTER);
+                                for _ in 0..16 / LOW {
+                                    let x = value::<LOW, HIGH>(&mut low, &mut high, low_table, high_table);
+                                    let y = value::<LOW, HIGH>(&mut low, &mut high, low_table, high_table);
+                                    let x = _mm512_fmsub_ps(x, scales.scale[0], scales.minimum[0]);
+                                    let y = _mm512_fmsub_ps(y, scales.scale[1], scales.minimum[1]);
+                                    let column = _mm512_cvtne2ps_pbh(y, x);
+                                    if R == ROWS && !stored.keep.is_null() {
+                                        let to = stored.keep.add(128 * pair + 32 * (stripe + $g));
+                                        let column = std::mem::transmute::<__m512bh, __m512i>(column);
+                                        _mm512_storeu_si512(to.cast(), column);
+                                    }
+                                    for (r, acc) in acc[$g % G].iter_mut().enumerate() {
+                                        let both = a.add(row(r) * dot.a_row + 2 * pair).cast::<i32>().read_unaligned();
+                                        let both: __m512bh = std::mem::transmute(_mm512_set1_epi32(both));
+                                        *acc = _mm512_dpbf16_ps(*acc, both, column);
+                                    }
+                                    pair += 1;
+                                }
+                            }
+                        }
+                    }
+                };
+            }
+            stripe!(0);
+            stripe!(1);
+            stripe!(2);
+            stripe!(3);
+        }
+        for (g, acc) in acc.iter().enumerate().take(there) {
+            for (r, acc) in acc.iter().enumerate() {
+                _mm512_storeu_ps(c.add(row(r) * dot.c_row + LANES * g), *acc);
+            }
+        }
+    }
+}
+
+/// A lane's next value: what its lowest bits stand for, which are shifted out.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+#[inline]
+fn value<const LOW: u32, const HIGH: u32>(
+    low: &mut __m512i,
+    high: &mut __m512i,
+    low_table: __m512,
+    high_table: __m512,
+) -> __m512 {
+    if LOW == 8 {
+        let value = _mm512_cvtepi32_ps(_mm512_srai_epi32::<24>(_mm512_slli_epi32::<24>(*low)));
+        *low = _mm512_srli_epi32::<8>(*low);
+        return value;
+    }
+    let value = _mm512_permutexvar_ps(*low, low_table);
+    *low = if LOW == 4 { _mm512_srli_epi32::<4>(*low) } else { _mm512_srli_epi32::<2>(*low) };
+    if HIGH == 0 {
+        return value;
+    }
+    let above = _mm512_permutexvar_ps(*high, high_table);
+    *high = if HIGH == 1 { _mm512_srli_epi32::<1>(*high) } else { _mm512_srli_epi32::<2>(*high) };
+    _mm512_add_ps(value, above)
+}
+
+/// What a stripe's values are multiplied by, and what is subtracted: rows 0 to 7, and 8 to 15, each row twice.
+struct Scales {
+    scale: [__m512; 2],
+    minimum: [__m512; 2],
+}
+
+impl Scales {
+    /// Of one of a unit's groups.
+    ///
+    /// # Safety
+    /// The chunk and the unit are there.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+    #[inline]
+    unsafe fn of(shape: &Shape, chunk: *const u8, unit: *const u8, stripe: usize, group: usize) -> Self {
+        let twice = [
+            _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7),
+            _mm512_setr_epi32(8, 8, 9, 9, 10, 10, 11, 11, 12, 12, 13, 13, 14, 14, 15, 15),
+        ];
+        // SAFETY: the caller's; places of the shape.
+        unsafe {
+            let all = |level: usize| {
+                let halves = chunk.add((level * STRIPES + stripe) * STRIPE * 2);
+                let whole = _mm512_cvtph_ps(_mm256_loadu_si256(halves.cast()));
+                if shape.unit_head == 0 {
+                    return whole;
+                }
+                let bytes = unit.add(((level * shape.groups + group) * STRIPES + stripe) * STRIPE);
+                let bytes = _mm512_cvtepi8_epi32(_mm_loadu_si128(bytes.cast()));
+                _mm512_mul_ps(whole, _mm512_cvtepi32_ps(bytes))
+            };
+            let scale = all(0);
+            let minimum = if shape.format.minimum { all(1) } else { _mm512_setzero_ps() };
+            Self {
+                scale: twice.map(|order| _mm512_permutexvar_ps(order, scale)),
+                minimum: twice.map(|order| _mm512_permutexvar_ps(order, minimum)),
+            }
+        }
+    }
+}
+
+/// What decoding a panel in 13 bits takes.
+struct Decoder {
+    /// The panel's exponents, in each quarter.
+    table: __m512i,
+    four_bits: __m512i,
+    sign: __m512i,
+}
+
+impl Decoder {
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+    #[inline]
+    unsafe fn new(table: *const u8) -> Self {
+        // SAFETY: the caller's table.
+        let table = unsafe { _mm512_broadcast_i32x4(_mm_loadu_si128(table.cast())) };
+        Self { table, four_bits: _mm512_set1_epi8(15), sign: _mm512_set1_epi8(-128) }
+    }
+
+    /// A step's four registers.
+    ///
+    /// # Safety
+    /// The step is readable.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+    #[inline]
+    unsafe fn step(&self, step: *const u8) -> [__m512i; 4] {
+        // SAFETY: every part lies within the step.
+        unsafe {
+            let fours = _mm512_loadu_si512(step.add(exponents::FOURS).cast());
+            let signs = step.add(exponents::SIGNS).cast::<u64>();
+            let [a, b] = self.two(step, fours, signs.read_unaligned());
+            let [c, d] = self.two(step.add(64), _mm512_srli_epi16::<4>(fours), signs.add(1).read_unaligned());
+            [a, b, c, d]
+        }
+    }
+
+    /// Two registers of their lower bytes, of bytes whose lowest four bits are codes, and signs.
+    ///
+    /// # Safety
+    /// The lower bytes are readable.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+    #[inline]
+    unsafe fn two(&self, lower: *const u8, codes: __m512i, signs: u64) -> [__m512i; 2] {
+        // SAFETY: the caller's.
+        let lower = unsafe { _mm512_loadu_si512(lower.cast()) };
+        let upper = _mm512_shuffle_epi8(self.table, _mm512_and_si512(codes, self.four_bits));
+        let upper = _mm512_mask_add_epi8(upper, signs, upper, self.sign);
+        [_mm512_unpacklo_epi8(lower, upper), _mm512_unpackhi_epi8(lower, upper)]
+    }
+}
+
+/// `R` rows by a panel in 13 bits, or as many of its registers as there are columns for.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+unsafe fn exponents_block<const R: usize>(dot: &Dot<u16>, r: usize, stored: &Stored) {
+    // SAFETY: rows r..r+R are within the product, and so are the registers below `there`.
+    unsafe {
+        let table = stored.panel.at;
+        let steps = table.add(exponents::TABLE + stored.step * exponents::STEP);
+        let decoder = Decoder::new(table);
+        let (a, _, c) = dot.part(r, 0, 2);
+        let there = (dot.columns / LANES).min(4);
+        let mut acc = [[_mm512_setzero_ps(); 4]; R];
+        if dot.accumulate {
+            for (r, row) in acc.iter_mut().enumerate() {
+                for (g, acc) in row.iter_mut().enumerate().take(there) {
+                    *acc = _mm512_loadu_ps(c.add(r * dot.c_row + LANES * g));
+                }
+            }
+        }
+        for step in 0..dot.steps {
+            let at = steps.add(step * exponents::STEP);
+            if r == 0 {
+                for line in 0..exponents::STEP.div_ceil(64) {
+                    _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(AHEAD + 64 * line).cast());
+                }
+            }
+            let columns = decoder.step(at);
+            if R == ROWS && !stored.keep.is_null() {
+                for (g, column) in columns.into_iter().enumerate() {
+                    _mm512_storeu_si512(stored.keep.add(128 * step + 32 * g).cast(), column);
+                }
+            }
+            for (r, row) in acc.iter_mut().enumerate() {
+                let pair = a.add(r * dot.a_row + 2 * step).cast::<i32>().read_unaligned();
+                let pair: __m512bh = std::mem::transmute(_mm512_set1_epi32(pair));
+                for (acc, column) in row.iter_mut().zip(columns) {
+                    *acc = _mm512_dpbf16_ps(*acc, pair, std::mem::transmute::<__m512i, __m512bh>(column));
+                }
+            }
+        }
+        for (r, row) in acc.iter().enumerate() {
+            for (g, acc) in row.iter().enumerate().take(there) {
+                _mm512_storeu_ps(c.add(r * dot.c_row + LANES * g), *acc);
+            }
+        }
+    }
+}
+
+/// Codes a panel that is in the order of `RowPanels`; false if it has too many exponents, and then nothing is written.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+pub fn encode(panel: &[u16], out: &mut [u8]) -> bool {
+    assert!(panel.len().is_multiple_of(128) && out.len() >= exponents::TABLE + panel.len() / 128 * exponents::STEP);
+    let (exponent, one) = (_mm512_set1_epi8(0x7f), _mm512_set1_epi8(1));
+    // Zero becomes the largest.
+    let (mut most, mut least) = (_mm512_setzero_si512(), _mm512_set1_epi8(-1));
+    for elements in panel.chunks_exact(64) {
+        // SAFETY: two registers of words.
+        let upper = unsafe { packed(elements.as_ptr()) }[1];
+        let upper = _mm512_and_si512(upper, exponent);
+        most = _mm512_max_epu8(most, upper);
+        least = _mm512_min_epu8(least, _mm512_sub_epi8(upper, one));
+    }
+    let bytes = |register: __m512i| {
+        let mut bytes = [0u8; 64];
+        // SAFETY: as many bytes.
+        unsafe { _mm512_storeu_si512(bytes.as_mut_ptr().cast(), register) };
+        bytes
+    };
+    let most = bytes(most).into_iter().max().unwrap_or(0);
+    let least = bytes(least).into_iter().min().unwrap_or(0).wrapping_add(1);
+    let Some(below) = exponents::below(most, least) else { return false };
+    exponents::write_table(below, out);
+    let below = _mm512_set1_epi8(below as i8);
+    for (elements, step) in panel.chunks_exact(128).zip(out[exponents::TABLE..].chunks_exact_mut(exponents::STEP)) {
+        // SAFETY: four registers of words; every part lies within the step.
+        unsafe {
+            let pairs = [packed(elements.as_ptr()), packed(elements.as_ptr().add(64))];
+            let codes = pairs.map(|[_, upper]| _mm512_subs_epu8(_mm512_and_si512(upper, exponent), below));
+            let fours = _mm512_or_si512(codes[0], _mm512_slli_epi16::<4>(codes[1]));
+            let step = step.as_mut_ptr();
+            _mm512_storeu_si512(step.add(exponents::FOURS).cast(), fours);
+            for (i, [lower, upper]) in pairs.into_iter().enumerate() {
+                _mm512_storeu_si512(step.add(64 * i).cast(), lower);
+                step.add(exponents::SIGNS).cast::<u64>().add(i).write_unaligned(_mm512_movepi8_mask(upper));
+            }
+        }
+    }
+    true
+}
+
+/// Two registers of words as one of their lower and one of their upper bytes: what [`Decoder::two`] interleaves.
+///
+/// # Safety
+/// 64 words are readable.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+#[inline]
+unsafe fn packed(words: *const u16) -> [__m512i; 2] {
+    // SAFETY: the caller's.
+    let (a, b) = unsafe { (_mm512_loadu_si512(words.cast()), _mm512_loadu_si512(words.add(32).cast())) };
+    let low = _mm512_set1_epi16(0xff);
+    let lower = _mm512_packus_epi16(_mm512_and_si512(a, low), _mm512_and_si512(b, low));
+    [lower, _mm512_packus_epi16(_mm512_srli_epi16::<8>(a), _mm512_srli_epi16::<8>(b))]
+}

@@ -1,0 +1,162 @@
+//! BF16 weights in 13 bits, without loss: what decoding reads is what it waits for.
+//!
+//! A panel of 64 rows has few exponents: weights are spread about zero, and of two of one panel the smaller is hardly ever
+//! less than a 2^28th of the larger. So each element keeps its lower byte (mantissa, and the exponent's last bit) and its sign,
+//! and four bits in place of the rest of its exponent: where that stands in the panel's table of 16, of which the first is
+//! zero's. A panel with more stays as it is. Which of the two a panel has changes no bit of a result.
+//!
+//! Elements are in the order of `RowPanels`; the 128 of a step along k (64 columns of two) are four registers of 32 words.
+//! Two registers are interleaved from 64 lower and 64 upper bytes, in groups of eight ([`place`]): a step has `[2][64]` lower
+//! bytes, `[64]` bytes of four bits for each of the two, and `[2]` words with a bit for each sign.
+//! Read next: [`super`], [`crate::micro`].
+
+use crate::layout::PANEL;
+
+/// Bytes of a panel's table of exponents, 16, each without its last bit; aligned.
+pub const TABLE: usize = 64;
+/// Where a step's four bits begin, and its signs.
+pub const FOURS: usize = ELEMENTS;
+pub const SIGNS: usize = FOURS + BYTES;
+/// Bytes of a step.
+pub const STEP: usize = SIGNS + ELEMENTS / 8;
+const ELEMENTS: usize = 2 * PANEL;
+/// Bytes of a register.
+const BYTES: usize = 64;
+/// Codes that are not zero's.
+const WINDOW: u8 = 15;
+
+/// Bytes of a panel in code whose rows have this length, which is even.
+pub fn panel_bytes(row_len: usize) -> usize {
+    (TABLE + row_len / 2 * STEP).next_multiple_of(BYTES)
+}
+
+/// An exponent without its last bit.
+#[cfg(test)]
+fn upper(bits: u16) -> u8 {
+    (bits >> 8) as u8 & 0x7f
+}
+
+/// Which of the two registers of bytes the i-th element of a step is in, and where: eight bytes belong to the first
+/// register of words, the next eight to the second.
+#[inline(always)]
+fn place(i: usize) -> (usize, usize) {
+    let (register, word) = (i / 32, i % 32);
+    (register / 2, word / 8 * 16 + register % 2 * 8 + word % 8)
+}
+
+/// What lies below every code but zero's, from the largest and the least upper part but zero of a panel; none if these are
+/// too far apart.
+pub fn below(most: u8, least: u8) -> Option<u8> {
+    let below = most.saturating_sub(WINDOW);
+    (most == 0 || least > below).then_some(below)
+}
+
+/// Writes a panel's table.
+pub fn write_table(below: u8, table: &mut [u8]) {
+    for (code, entry) in table[..TABLE].iter_mut().enumerate() {
+        *entry = if (1..=usize::from(WINDOW)).contains(&code) { below + code as u8 } else { 0 };
+    }
+}
+
+/// The k-th element of a row of a panel.
+///
+/// # Safety
+/// It is a panel in this form that has the element.
+#[inline(always)]
+pub unsafe fn element(panel: *const u8, row: usize, k: usize) -> u16 {
+    let i = row * 2 + k % 2;
+    let (register, byte) = place(i);
+    // SAFETY: the caller's promise; every part lies within its panel.
+    unsafe {
+        let step = panel.add(TABLE + k / 2 * STEP);
+        let lower = u16::from(*step.add(register * BYTES + byte));
+        let code = *step.add(FOURS + byte) >> (4 * register) & 15;
+        let sign = *step.add(SIGNS + register * 8 + byte / 8) >> (byte % 8) & 1;
+        u16::from(sign) << 15 | u16::from(*panel.add(code.into())) << 8 | lower
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::layout::Layout;
+    use crate::storage::{self, Form, Packed, Writer, bytes_max, panel};
+    use rand_xoshiro::SplitMix64;
+    use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
+
+    /// Codes a panel that is in the order of `RowPanels`, one element after the other; false if it has too many exponents.
+    pub(crate) fn encode(panel: &[u16], out: &mut [u8]) -> bool {
+        let most = panel.iter().map(|bits| upper(*bits)).max().unwrap_or(0);
+        let least = panel.iter().map(|bits| upper(*bits)).filter(|upper| *upper > 0).min().unwrap_or(0);
+        let Some(below) = below(most, least) else { return false };
+        let (table, steps) = out.split_at_mut(TABLE);
+        write_table(below, table);
+        for (elements, step) in panel.chunks_exact(ELEMENTS).zip(steps.chunks_exact_mut(STEP)) {
+            step.fill(0);
+            for (i, bits) in elements.iter().enumerate() {
+                let (register, byte) = place(i);
+                step[register * BYTES + byte] = *bits as u8;
+                step[FOURS + byte] |= upper(*bits).saturating_sub(below) << (4 * register);
+                step[SIGNS + register * 8 + byte / 8] |= ((bits >> 15) as u8) << (byte % 8);
+            }
+        }
+        true
+    }
+
+    /// Numbers with exponents `low..=high`, and zeros and denormals of both signs.
+    fn numbers(count: usize, low: u16, high: u16) -> Vec<u16> {
+        let mut random = SplitMix64::seed_from_u64(7);
+        let mut number = || {
+            let bits = random.next_u64();
+            let exponent = if bits >> 60 == 0 { 0 } else { low + (bits >> 32) as u16 % (high - low + 1) };
+            bits as u16 & 0x807f | exponent << 7
+        };
+        (0..count).map(|_| number()).collect()
+    }
+
+    #[test]
+    fn every_element_comes_back_and_a_panel_with_more_exponents_stays() {
+        for (rows, row_len) in [(64, 2), (130, 16), (1, 4), (64, 70)] {
+            for (low, high) in [(100, 129), (1, 20), (1, 30), (226, 255), (128, 128)] {
+                let mut source = numbers(rows * row_len, low, high);
+                if rows > 2 * PANEL {
+                    // In the second of several panels one element too many.
+                    source[70 * row_len] = if low > 100 { 2 << 7 } else { 200 << 7 };
+                }
+                let order = Layout::RowPanels { row_len, pair: 2 };
+                let mut panels = vec![0; order.footprint(source.len())];
+                order.pack(0, &source, &mut panels);
+                let count = rows.div_ceil(PANEL);
+                let (mut writer, mut stored) = (Writer::new(count), vec![0u64; bytes_max(count, row_len) / 8]);
+                // SAFETY: as many bytes.
+                let out = unsafe { std::slice::from_raw_parts_mut(stored.as_mut_ptr().cast::<u8>(), 8 * stored.len()) };
+                for panel in panels.chunks(PANEL * row_len) {
+                    let mut bytes = vec![0; panel_bytes(row_len)];
+                    let coded = encode(panel, &mut bytes);
+                    let packed = if coded { Packed { form: Form::Exponents, bytes } } else { storage::plain(panel) };
+                    writer.add(&packed, out);
+                }
+                let base = stored.as_ptr().cast();
+                // SAFETY: it has the panel.
+                let coded = (0..count).filter(|number| unsafe { panel(base, *number).form } == Form::Exponents);
+                assert_eq!(coded.count(), if rows > 2 * PANEL { count - 1 } else { count });
+                for (i, bits) in source.iter().enumerate() {
+                    // SAFETY: it has the element.
+                    assert_eq!(unsafe { storage::element(base, row_len, i) }, *bits, "{rows}x{row_len} {i}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_panel_with_more_exponents_has_no_code() {
+        let mut out = vec![0; panel_bytes(2)];
+        assert!(encode(&[100 << 7; ELEMENTS], &mut out));
+        // 100 and 101 are one entry of the table: 28 more fit above, or below.
+        for (other, has) in [(130, false), (129, true), (72, true), (71, false), (1, true), (0, true)] {
+            let mut panel = [100 << 7; ELEMENTS];
+            panel[5] = other << 7 | 3;
+            assert_eq!(encode(&panel, &mut out), has, "{other}");
+        }
+    }
+}

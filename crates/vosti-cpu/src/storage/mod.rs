@@ -1,0 +1,165 @@
+//! How the panels of a BF16 matrix are kept, where that is not as the dot reads them: in fewer bytes, and the same to the bit.
+//!
+//! Decoding a few rows waits for weights to come from memory, so they are kept small and expanded on the way to the dot. A
+//! panel has one of three forms: BF16 as in `RowPanels`, 13 bits an element ([`exponents`], for weights that come in BF16), or
+//! the blocks of a quantised file ([`blocks`]). All are forms of the same BF16 numbers, and each panel of a weight may have
+//! another: which one changes no bit of a result.
+//!
+//! A weight is a list of where its panels begin, and these one behind the other, each at a multiple of 64 bytes. Elements are
+//! read one by one through [`element_of_row`]; dots and whole panels are [`crate::micro`]'s.
+//! Read next: [`blocks`], [`exponents`], [`crate::micro`].
+
+pub mod blocks;
+pub mod exponents;
+
+use vosti_kernels::Format;
+use vosti_kernels::quantised::FORMATS;
+
+use crate::layout::PANEL;
+
+/// What every part of a weight in panels begins at a multiple of, bytes.
+pub const ALIGN: usize = 64;
+
+/// How a panel is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// In the order of `RowPanels`.
+    Bf16,
+    /// In 13 bits.
+    Exponents,
+    /// The blocks of this format.
+    Blocks(&'static Format),
+}
+
+impl Form {
+    /// Its number in a list of panels, below [`ALIGN`].
+    fn number(self) -> usize {
+        match self {
+            Form::Bf16 => 0,
+            Form::Exponents => 1,
+            Form::Blocks(format) => {
+                2 + FORMATS.iter().position(|known| known == format).expect("a format is one of all")
+            }
+        }
+    }
+
+    fn of(number: usize) -> Self {
+        match number {
+            0 => Form::Bf16,
+            1 => Form::Exponents,
+            _ => Form::Blocks(&FORMATS[number - 2]),
+        }
+    }
+
+    /// Bytes of a panel whose rows have this length.
+    pub fn bytes(self, row_len: usize) -> usize {
+        match self {
+            Form::Bf16 => 2 * PANEL * row_len,
+            Form::Exponents => exponents::panel_bytes(row_len),
+            Form::Blocks(format) => blocks::Shape::of(format).panel_bytes(row_len),
+        }
+    }
+
+    /// Elements along k of which a dot may begin at a multiple: others find the operand through a copy.
+    pub fn granule(self) -> usize {
+        match self {
+            Form::Bf16 | Form::Exponents => 2,
+            Form::Blocks(_) => blocks::UNIT,
+        }
+    }
+}
+
+/// Bytes that so many panels take at most.
+pub fn bytes_max(panels: usize, row_len: usize) -> usize {
+    list_bytes(panels) + panels * Form::Bf16.bytes(row_len).max(exponents::panel_bytes(row_len))
+}
+
+/// Bytes of the list of so many panels.
+fn list_bytes(panels: usize) -> usize {
+    (8 * panels).next_multiple_of(ALIGN)
+}
+
+/// Where a panel begins, and its form.
+#[derive(Clone, Copy, Debug)]
+pub struct Panel {
+    pub at: *const u8,
+    pub form: Form,
+}
+
+/// The panel of a number.
+///
+/// # Safety
+/// `base` is a weight in panels that has it.
+#[inline(always)]
+pub unsafe fn panel(base: *const u8, number: usize) -> Panel {
+    // SAFETY: the caller's; the list says where the panel is.
+    unsafe {
+        let entry = *base.cast::<u64>().add(number) as usize;
+        Panel { at: base.add(entry / ALIGN * ALIGN), form: Form::of(entry % ALIGN) }
+    }
+}
+
+/// A panel as it will be kept.
+pub struct Packed {
+    pub form: Form,
+    pub bytes: Vec<u8>,
+}
+
+/// A weight that is being made of its panels, one after the other.
+pub struct Writer {
+    panels: usize,
+    done: usize,
+    used: usize,
+}
+
+impl Writer {
+    pub fn new(panels: usize) -> Self {
+        Self { panels, done: 0, used: list_bytes(panels) }
+    }
+
+    /// Adds a panel to what `out` has so far.
+    pub fn add(&mut self, panel: &Packed, out: &mut [u8]) {
+        assert!(self.done < self.panels);
+        out[self.used..][..panel.bytes.len()].copy_from_slice(&panel.bytes);
+        out[8 * self.done..][..8].copy_from_slice(&((self.used + panel.form.number()) as u64).to_ne_bytes());
+        self.used += panel.bytes.len().next_multiple_of(ALIGN);
+        self.done += 1;
+    }
+
+    /// Bytes that all panels took.
+    pub fn used(&self) -> usize {
+        self.used
+    }
+}
+
+/// The element of a flat index.
+///
+/// # Safety
+/// `base` is a weight in panels with rows of this length that has the element.
+#[inline(always)]
+pub unsafe fn element(base: *const u8, row_len: usize, index: usize) -> u16 {
+    // SAFETY: the caller's.
+    unsafe { element_of_row(base, index / row_len, index % row_len) }
+}
+
+/// The k-th element of a row.
+///
+/// # Safety
+/// As for [`element`].
+#[inline(always)]
+pub unsafe fn element_of_row(base: *const u8, row: usize, k: usize) -> u16 {
+    // SAFETY: the caller's promise; every part lies within its panel.
+    unsafe {
+        let Panel { at, form } = panel(base, row / PANEL);
+        match form {
+            Form::Bf16 => *at.cast::<u16>().add(k / 2 * 2 * PANEL + row % PANEL * 2 + k % 2),
+            Form::Exponents => exponents::element(at, row % PANEL, k),
+            Form::Blocks(format) => blocks::Shape::of(format).element(at, row % PANEL, k),
+        }
+    }
+}
+
+/// A panel in the order of `RowPanels`, as bytes.
+pub fn plain(panel: &[u16]) -> Packed {
+    Packed { form: Form::Bf16, bytes: panel.iter().flat_map(|bits| bits.to_ne_bytes()).collect() }
+}

@@ -1,0 +1,48 @@
+//! Weights expanded to BF16, and as they come: the same bits, for each request alone and for all together.
+
+use super::{Relation, Suite, demand, pairs_of_rows, prompts};
+use crate::{CheckError, Setup, Subject};
+
+const ROWS: usize = 256;
+
+pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Option<Relation>, CheckError> {
+    if !suite.subject.stores() {
+        return Ok(None);
+    }
+    let claim = "Weights expanded to BF16 change no logits vector.";
+    let mut relation = Relation::new("storage", claim);
+    let asked = &suite.profile().machine;
+    let lengths: Vec<usize> = asked.iter().copied().filter(|len| suite.fits(*len, prompts::SHORT_ANSWER)).collect();
+    let requests = prompts::short(suite.facts(), suite.seed(), "storage", &lengths);
+    relation.dropped = asked.len() - lengths.len();
+    if requests.is_empty() {
+        return Ok(Some(relation));
+    }
+    let setup = Setup { pool_tokens: demand(&requests), ..suite.plain(&[], ROWS) };
+    let expanded = Setup { expanded: true, ..setup.clone() };
+    let instruction_sets = suite.subject.instruction_sets();
+    suite.progress.stage("storage", instruction_sets.len() as u64 + 1);
+    let mut reference = suite.runner(&expanded, false)?;
+    let alone: Vec<_> = requests.iter().map(|request| reference.alone(request)).collect::<Result<_, _>>()?;
+    drop(reference);
+    suite.progress.done(1);
+    for (done, set) in instruction_sets.iter().enumerate() {
+        let setup = Setup { instruction_set: Some(set.clone()), ..setup.clone() };
+        let mut runner = suite.runner(&setup, false)?;
+        for (reference, request) in alone.iter().zip(&requests) {
+            let label = format!("{set}, len {}", reference.usage.prompt_tokens);
+            pairs_of_rows(&mut relation, &label, reference, &runner.alone(request)?, false);
+        }
+        // Steps of more rows than expand a panel on the way.
+        let mut runner = suite.runner(&setup, false)?;
+        let together = runner.run(&requests)?;
+        for (i, reference) in alone.iter().enumerate() {
+            let answer = together.answer(i);
+            let label = format!("{set}, together, len {}", reference.usage.prompt_tokens);
+            pairs_of_rows(&mut relation, &label, reference, answer, false);
+        }
+        suite.progress.done(done as u64 + 2);
+    }
+    relation.seen.push(("instruction sets", instruction_sets.len() as u64));
+    Ok(Some(relation))
+}

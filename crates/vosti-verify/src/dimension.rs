@@ -1,0 +1,162 @@
+//! Dimensions and numbers of a kernel: what its text takes as parameters, and one proof covers all values of.
+//!
+//! A dimension is an integer in the range that the contract declares, the same in both runs, and nothing else is known of it
+//! in a proof. Extents and axes are made of it: so many times one dimension. A number is a float of which nothing is known.
+//! [`Problem::at`] is the contract of one model's values, for whoever asks whether a certificate fits; it refuses what is
+//! out of range. Nothing here has a default. Read next: [`crate::problem`], then [`crate::polynomial`].
+
+use crate::problem::{Axis, Dim, Problem, ProblemError};
+use std::collections::BTreeMap;
+use vosti_kernels::{Const, Number, NumberKind};
+use vosti_tile::{Kernel, Scalar};
+
+/// So many times a dimension, by its place among the problem's numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scaled {
+    pub times: i128,
+    pub number: usize,
+}
+
+/// Inclusive ends.
+pub fn range(number: &Number) -> Option<(i128, i128)> {
+    match number.kind {
+        NumberKind::Dimension { lo, hi } => Some((lo.into(), hi.into())),
+        NumberKind::Float => None,
+    }
+}
+
+/// The contract's numbers in the order of the kernel's parameters; each must be one, of its type, and only once.
+pub(crate) fn numbers(
+    name: &str,
+    kernel: &Kernel,
+    declared: &[Number],
+    taken: impl Fn(&str) -> bool,
+) -> Result<Vec<Number>, ProblemError> {
+    let mut list: Vec<Number> = vec![];
+    for scalar in &kernel.scalars {
+        let Some(number) = declared.iter().find(|number| number.name == scalar.name) else {
+            return Err(ProblemError::NoRole { kernel: name.to_string(), param: scalar.name.clone() });
+        };
+        let wanted = match number.kind {
+            NumberKind::Dimension { .. } => Scalar::I32,
+            NumberKind::Float => Scalar::F32,
+        };
+        if wanted != scalar.elem {
+            let (kernel, param, found) = (name.to_string(), scalar.name.clone(), scalar.elem);
+            return Err(ProblemError::Type { kernel, param, found, wanted });
+        }
+        if list.contains(number) || taken(&number.name) {
+            let why = format!("`{}` is the name of two things", number.name);
+            return Err(ProblemError::Contract { kernel: name.to_string(), why });
+        }
+        list.push(number.clone());
+    }
+    match declared.iter().find(|number| !list.contains(number)) {
+        Some(number) => Err(ProblemError::NoParam { kernel: name.to_string(), param: number.name.clone() }),
+        None => Ok(list),
+    }
+}
+
+/// A text that is so many times one dimension, and no dimension may be 0 there. `value` gives what has a number. None if no
+/// dimension occurs.
+pub(crate) fn scaled(
+    text: &str,
+    numbers: &[Number],
+    value: impl Fn(&str) -> Result<i128, ProblemError>,
+) -> Result<Option<Scaled>, String> {
+    let (mut times, mut found) = (1i128, None);
+    let factors: Vec<&str> = text.split('*').map(str::trim).collect();
+    let is_name = |word: &&str| numbers.iter().any(|number| number.name == *word);
+    if !factors.iter().any(is_name) {
+        return Ok(None);
+    }
+    for factor in factors {
+        match numbers.iter().position(|number| number.name == factor) {
+            Some(_) if found.is_some() => return Err(format!("`{text}` is a product of two dimensions")),
+            Some(at) => match range(&numbers[at]) {
+                Some((lo, _)) if lo >= 1 => found = Some(at),
+                _ => return Err(format!("`{factor}` is no dimension that is 1 at least")),
+            },
+            None => {
+                let by = value(factor).map_err(|error| error.to_string())?;
+                times = times.checked_mul(by).ok_or_else(|| format!("`{text}` is too large"))?;
+            }
+        }
+    }
+    Ok(found.map(|number| Scaled { times, number }))
+}
+
+impl Problem {
+    /// The contract of these dimensions and numbers: without any, and with constants in their place. The kernel stays what was
+    /// proved.
+    pub fn at(&self, values: &BTreeMap<String, Const>) -> Result<Problem, String> {
+        let mut found = vec![];
+        for number in &self.numbers {
+            let name = &number.name;
+            found.push(match (values.get(name), range(number)) {
+                (Some(Const::Int(v)), Some((lo, hi))) if (lo..=hi).contains(&i128::from(*v)) => Some(i128::from(*v)),
+                (Some(value), Some((lo, hi))) => {
+                    return Err(format!("{name} is {value}, and it is proved for {lo} to {hi}"));
+                }
+                (Some(Const::Float(_)), None) => None,
+                _ => return Err(format!("{name} has no value of its type")),
+            });
+        }
+        let size = |of: Scaled| found.get(of.number).copied().flatten().and_then(|v| of.times.checked_mul(v));
+        let mut bound = self.with_kernel(self.kernel.clone());
+        for dim in bound.buffers.iter_mut().flat_map(|buffer| &mut buffer.dims) {
+            if let Dim::Of(of) = *dim {
+                *dim = Dim::Const(size(of).ok_or("an extent is too large")?);
+            }
+        }
+        for axis in &mut bound.grid {
+            if let Axis::Of { of, over } = *axis {
+                let programs = size(of).and_then(|n| n.checked_add(over - 1)).ok_or("an axis is too long")?;
+                *axis = Axis::Const(programs.div_euclid(over));
+            }
+        }
+        bound.numbers.clear();
+        Ok(bound)
+    }
+
+    /// Values for all dimensions, in the ranges: the `which`-th of those that premises are tried with. No two dimensions have
+    /// one value where the ranges leave room, and none is a multiple of a tile.
+    pub(crate) fn witness(&self, which: usize) -> Vec<Option<i128>> {
+        let of = |(i, number): (usize, &Number)| {
+            let (lo, hi) = range(number)?;
+            let step = [37, 3][which.min(1)];
+            Some((lo + step * (i as i128 + 1)).min(hi - i128::try_from(which).unwrap_or(0)).max(lo))
+        };
+        self.numbers.iter().enumerate().map(of).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers() -> Vec<Number> {
+        ["K dim 1..64", "Z dim 0..9", "S number"]
+            .map(|text| {
+                let (name, text) = text.split_once(' ').unwrap();
+                Number::parse(name, text).unwrap().unwrap()
+            })
+            .to_vec()
+    }
+
+    #[test]
+    fn an_extent_is_so_many_times_one_dimension_and_nothing_else() {
+        let value = |text: &str| match text {
+            "2" => Ok(2),
+            _ => Err(ProblemError::NoTtir { stem: text.into() }),
+        };
+        let read = |text| scaled(text, &numbers(), value);
+        assert_eq!(read("K"), Ok(Some(Scaled { times: 1, number: 0 })));
+        assert_eq!(read("2 * K"), Ok(Some(Scaled { times: 2, number: 0 })));
+        assert_eq!(read("2"), Ok(None));
+        for (text, part) in [("K * K", "two dimensions"), ("Z", "1 at least"), ("2 * S", "1 at least"), ("Q * K", "Q")]
+        {
+            assert!(read(text).unwrap_err().contains(part), "{text}");
+        }
+    }
+}

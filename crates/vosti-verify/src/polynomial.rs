@@ -1,0 +1,214 @@
+//! Products of terms: a sum of monomials, so that two polynomials that are the same are the same [`Term`].
+//!
+//! Strides are dimensions, so an offset is a polynomial: `row * K + col`. Nothing here asks a solver: [`Terms::divided_by`]
+//! takes the parts of an offset that are multiples of a dimension apart from the others, which is an identity whatever the
+//! numbers are. That the rest is a column, at least 0 and below K, is proved apart ([`crate::prover`]), and without it
+//! nothing follows. To the solver a product with a dimension in it is a number between bounds and nothing more
+//! ([`crate::solver`]). Read next: [`crate::term`].
+
+use crate::term::{Bounds, Node, Term, Terms};
+
+impl Terms {
+    pub fn mul(&mut self, a: Term, b: Term) -> Term {
+        match (self.as_int(a), self.as_int(b)) {
+            (_, Some(k)) => return self.scale(a, k),
+            (Some(k), _) => return self.scale(b, k),
+            _ => {}
+        }
+        let ((ca, pa), (cb, pb)) = (self.linear(a), self.linear(b));
+        let mut parts = vec![];
+        let c = self.checked(ca.checked_mul(cb));
+        for (list, by) in [(&pa, cb), (&pb, ca)] {
+            for (t, k) in list {
+                let k = self.checked(k.checked_mul(by));
+                parts.push((*t, k));
+            }
+        }
+        for (x, j) in &pa {
+            for (y, k) in &pb {
+                let k = self.checked(j.checked_mul(*k));
+                let factors = [self.factors(*x), self.factors(*y)].concat();
+                parts.push((self.monomial(factors), k));
+            }
+        }
+        self.from_linear(c, parts)
+    }
+
+    /// What a part of a sum is the product of.
+    pub fn factors(&self, t: Term) -> Vec<Term> {
+        match self.node(t) {
+            Node::Product(factors) => factors.clone(),
+            _ => vec![t],
+        }
+    }
+
+    /// The product of parts of sums; there is one at least.
+    fn monomial(&mut self, mut factors: Vec<Term>) -> Term {
+        factors.sort_unstable();
+        match factors[..] {
+            [t] => t,
+            _ => self.make(Node::Product(factors)),
+        }
+    }
+
+    /// `t = q * (times * symbol) + r`: q takes the parts that are multiples. An identity, whatever the numbers; r may have any
+    /// range.
+    pub fn divided_by(&mut self, t: Term, times: i128, symbol: Term) -> (Term, Term) {
+        let (c, parts) = self.linear(t);
+        let (mut q, mut r) = (self.int(0), vec![]);
+        for (part, k) in parts {
+            let mut factors = self.factors(part);
+            match factors.iter().position(|f| *f == symbol) {
+                Some(at) if k % times == 0 => {
+                    factors.remove(at);
+                    let one = self.int(1);
+                    let rest = if factors.is_empty() { one } else { self.monomial(factors) };
+                    let rest = self.scale(rest, k / times);
+                    q = self.add(q, rest);
+                }
+                _ => r.push((part, k)),
+            }
+        }
+        (q, self.from_linear(c, r))
+    }
+
+    /// `d * k * (x / d) * y + k * (x mod d) * y` is `k * x * y`.
+    pub(crate) fn rejoined(&mut self, parts: &[(Term, i128)]) -> Option<Vec<(Term, i128)>> {
+        for (m, k) in parts {
+            let factors = self.factors(*m);
+            for (at, factor) in factors.iter().enumerate() {
+                let Node::Mod(x, d) = *self.node(*factor) else { continue };
+                let mut others = factors.clone();
+                others.remove(at);
+                let Some((q, _)) = parts.iter().find(|(q, j)| {
+                    let mut same = self.factors(*q);
+                    let quotient = same.iter().position(|f| *self.node(*f) == Node::Div(x, d));
+                    quotient.is_some_and(|at| {
+                        same.remove(at);
+                        same == others && Some(*j) == k.checked_mul(d)
+                    })
+                }) else {
+                    continue;
+                };
+                let (c, inner) = self.linear(x);
+                let fits = inner.iter().all(|(_, v)| v.checked_mul(*k).is_some()) && c.checked_mul(*k).is_some();
+                if !fits || (others.is_empty() && c != 0) {
+                    continue;
+                }
+                let mut joined: Vec<(Term, i128)> = parts.iter().filter(|(t, _)| t != q && t != m).copied().collect();
+                for (t, v) in inner {
+                    let factors = [self.factors(t), others.clone()].concat();
+                    joined.push((self.monomial(factors), v * k));
+                }
+                if c != 0 {
+                    joined.push((self.monomial(others), c * k));
+                }
+                return Some(joined);
+            }
+        }
+        None
+    }
+
+    /// Bounds of a product, of its factors'.
+    pub(crate) fn product_bounds(&self, factors: &[Term]) -> Bounds {
+        let mut bounds = (Some(1), Some(1));
+        for factor in factors {
+            bounds = times(bounds, self.bounds(*factor));
+        }
+        bounds
+    }
+}
+
+fn times(a: Bounds, b: Bounds) -> Bounds {
+    if let ((Some(al), Some(ah)), (Some(bl), Some(bh))) = (a, b) {
+        let corners = [(al, bl), (al, bh), (ah, bl), (ah, bh)].map(|(x, y): (i128, i128)| x.checked_mul(y));
+        if let [Some(w), Some(x), Some(y), Some(z)] = corners {
+            return (Some(w.min(x).min(y).min(z)), Some(w.max(x).max(y).max(z)));
+        }
+    }
+    let natural = |bounds: Bounds| bounds.0.filter(|lo| *lo >= 0);
+    (natural(a).zip(natural(b)).and_then(|(x, y)| x.checked_mul(y)), None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    fn natural(t: &mut Terms, name: &str) -> Term {
+        t.var(name, (Some(0), Some(1 << 20)))
+    }
+
+    #[test]
+    fn products_of_sums_are_sums_of_products_however_they_are_made() {
+        let mut t = Terms::default();
+        let [a, b, c] = ["a", "b", "c"].map(|name| natural(&mut t, name));
+        let sum = t.add(a, b);
+        let whole = t.mul(sum, c);
+        let (ac, bc) = (t.mul(c, a), t.mul(b, c));
+        assert_eq!(whole, t.add(ac, bc));
+        let (ab, three) = (t.mul(a, b), t.add_int(c, 3));
+        let (left, right) = (t.mul(ab, three), t.mul(b, three));
+        assert_eq!(left, t.mul(a, right));
+    }
+
+    #[test]
+    fn an_offset_falls_apart_by_its_stride_and_by_no_other_dimension() {
+        let mut t = Terms::default();
+        let [row, col, k, n] = ["row", "col", "K", "N"].map(|name| natural(&mut t, name));
+        let start = t.mul(row, k);
+        let offset = t.add(start, col);
+        assert_eq!(t.divided_by(offset, 1, k), (row, col));
+        let zero = t.int(0);
+        assert_eq!(t.divided_by(offset, 1, n), (zero, offset));
+        // Not by twice it either: an odd row begins in the middle.
+        assert_eq!(t.divided_by(offset, 2, k), (zero, offset));
+        let twice = t.scale(start, 2);
+        assert_eq!(t.divided_by(twice, 2, k), (row, zero));
+    }
+
+    #[test]
+    fn what_a_division_leaves_is_the_same_number_whatever_the_numbers_are() {
+        let mut t = Terms::default();
+        let [row, col, k] = ["row", "col", "K"].map(|name| natural(&mut t, name));
+        let (square, cube) = (t.mul(k, k), t.mul(row, k));
+        let (a, b, c) = (t.scale(square, 3), t.scale(cube, -5), t.scale(col, 7));
+        let (d, e) = (t.scale(k, 4), t.int(9));
+        let offset = t.sum(&[a, b, c, d, e]);
+        let (q, r) = t.divided_by(offset, 1, k);
+        let back = t.mul(q, k);
+        assert_eq!(t.add(back, r), offset);
+        for values in [[3, 8, 5], [0, 1, 1], [7, 0, 2]] {
+            let map: HashMap<Term, Term> = [row, col, k].into_iter().zip(values.map(|v: i128| t.int(v))).collect();
+            let [row, col, k] = values;
+            let found = t.substitute(offset, &map);
+            assert_eq!(t.as_int(found), Some(3 * k * k - 5 * row * k + 7 * col + 4 * k + 9));
+        }
+    }
+
+    #[test]
+    fn quotient_and_remainder_join_under_a_stride() {
+        let mut t = Terms::default();
+        let [x, k] = ["x", "K"].map(|name| natural(&mut t, name));
+        let (q, m) = (t.div(x, 64), t.rem(x, 64));
+        let (whole, part) = (t.mul(q, k), t.mul(m, k));
+        let whole = t.scale(whole, 64);
+        assert_eq!(t.add(whole, part), t.mul(x, k));
+        let wrong = t.scale(part, 2);
+        assert_ne!(t.add(whole, wrong), t.mul(x, k));
+    }
+
+    #[test]
+    fn bounds_of_a_product_hold_at_every_corner() {
+        let mut t = Terms::default();
+        let (a, b) = (t.var("a", (Some(-3), Some(4))), t.var("b", (Some(-5), Some(2))));
+        let product = t.mul(a, b);
+        assert_eq!(t.bounds(product), (Some(-20), Some(15)));
+        let free = t.var("free", (Some(2), None));
+        let open = t.mul(free, a);
+        assert_eq!(t.bounds(open), (None, None));
+        let natural = natural(&mut t, "n");
+        let open = t.mul(free, natural);
+        assert_eq!(t.bounds(open), (Some(0), None));
+    }
+}

@@ -1,0 +1,73 @@
+//! A deployment's weights as its devices ask for them, several threads at once, and who is told of it.
+//!
+//! It reads and counts; what a weight is, is [`crate::model_source`]'s business.
+
+use crate::model_source::ModelSource;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use vosti_model::{ModelPlan, Recipe};
+use vosti_progress::Progress;
+use vosti_wiring::{Quantised, TensorData, Uniform, WeightError, Weights};
+
+/// The weights as a device asks for them, and who is told of it.
+pub struct DeviceWeights<'a> {
+    pub source: &'a ModelSource,
+    pub plan: &'a ModelPlan,
+    pub progress: Option<&'a LoadProgress<'a>>,
+}
+
+pub struct LoadProgress<'a> {
+    pub progress: &'a dyn Progress,
+    /// In bytes of BF16 and FP32.
+    pub loaded: AtomicU64,
+}
+
+impl DeviceWeights<'_> {
+    fn check_cancelled(&self) -> Result<(), WeightError> {
+        match self.progress.is_some_and(|load| load.progress.cancelled()) {
+            true => Err("interrupted".into()),
+            false => Ok(()),
+        }
+    }
+
+    fn loaded(&self, name: &str, bytes: usize) {
+        if let Some(load) = self.progress.filter(|_| !self.by_position(name)) {
+            load.progress.done(load.loaded.fetch_add(bytes as u64, Relaxed) + bytes as u64);
+        }
+    }
+}
+
+impl Weights for DeviceWeights<'_> {
+    fn shape(&self, name: &str) -> Result<Vec<usize>, WeightError> {
+        let recipe = self.plan.weights.get(name).ok_or_else(|| format!("the model has no weight {name}"))?;
+        Ok(recipe.shape())
+    }
+
+    fn rows(&self, name: &str, rows: Range<usize>) -> Result<TensorData, WeightError> {
+        self.check_cancelled()?;
+        let data = self.source.rows(self.plan, name, rows)?;
+        self.loaded(
+            name,
+            match &data {
+                TensorData::Bf16(data) => 2 * data.len(),
+                TensorData::F32(data) => 4 * data.len(),
+            },
+        );
+        Ok(data)
+    }
+
+    fn quantised(&self, name: &str, rows: Range<usize>) -> Result<Option<Quantised>, WeightError> {
+        self.check_cancelled()?;
+        let quantised = self.source.quantised(self.plan, name, rows)?;
+        self.loaded(name, quantised.as_ref().map_or(0, |rows| 2 * rows.codes.len()));
+        Ok(quantised)
+    }
+
+    fn made(&self, name: &str) -> Option<Uniform> {
+        self.source.made(self.plan, name)
+    }
+
+    fn by_position(&self, name: &str) -> bool {
+        matches!(self.plan.weights.get(name), Some(Recipe::Rope { .. }))
+    }
+}

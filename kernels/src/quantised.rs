@@ -1,0 +1,120 @@
+//! Rows of a block-quantised weight, unpacked without loss: what a file's blocks say, in one form for all their types.
+//!
+//! Every element is `f32(scale * value - minimum)` and then rounded to BF16, where `scale` is its chunk's `d`, times its group's
+//! own where the format has such, and `minimum` is made alike; `value` is the small integer that its code stands for. Both
+//! products are exact in FP32 for every format (11 bits of an FP16, at most 7 of a group's scale and 7 of a value), so only the
+//! subtraction rounds, and a fused multiply-add gives the same bits. The formats themselves are `vosti-model`'s to read.
+//! Read next: [`crate::spec::TensorData`].
+
+/// What a code stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Values {
+    /// The code, plus this.
+    From(i16),
+    /// One of 16 numbers.
+    Table(&'static [i8; 16]),
+}
+
+/// How a quantised type's elements are made.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Format {
+    /// GGML's name.
+    pub name: &'static str,
+    /// Of a code: 2, 3, 4, 5, 6 or 8.
+    pub bits: usize,
+    pub values: Values,
+    /// Elements that share a scale: 16 or 32.
+    pub group: usize,
+    /// Elements that share a `d`: 32 or 256. Groups of a longer chunk have scales of their own, which multiply it.
+    pub chunk: usize,
+    /// Whether something is subtracted.
+    pub minimum: bool,
+}
+
+impl Format {
+    const fn small(name: &'static str, bits: usize, values: Values, minimum: bool) -> Self {
+        Self { name, bits, values, group: 32, chunk: 32, minimum }
+    }
+
+    const fn large(name: &'static str, bits: usize, first: i16, group: usize, minimum: bool) -> Self {
+        Self { name, bits, values: Values::From(first), group, chunk: 256, minimum }
+    }
+
+    /// Whether groups have scales of their own.
+    pub fn two_levels(&self) -> bool {
+        self.chunk > self.group
+    }
+
+    /// What a code stands for.
+    #[inline(always)]
+    pub fn value(&self, code: u8) -> f32 {
+        match self.values {
+            Values::From(first) => f32::from(i16::from(code) + first),
+            Values::Table(values) => f32::from(values[usize::from(code & 15)]),
+        }
+    }
+}
+
+const IQ4: Values = Values::Table(&[-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113]);
+const FP4: Values = Values::Table(&[0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12]);
+
+/// Every format. A device may name one by its number.
+pub static FORMATS: [Format; 13] = [
+    Format::small("Q8_0", 8, Values::From(-128), false),
+    Format::small("Q4_0", 4, Values::From(-8), false),
+    Format::small("Q4_1", 4, Values::From(0), true),
+    Format::small("Q5_0", 5, Values::From(-16), false),
+    Format::small("Q5_1", 5, Values::From(0), true),
+    Format::large("Q2_K", 2, 0, 16, true),
+    Format::large("Q3_K", 3, -4, 16, false),
+    Format::large("Q4_K", 4, 0, 32, true),
+    Format::large("Q5_K", 5, 0, 32, true),
+    Format::large("Q6_K", 6, -32, 16, false),
+    Format::small("IQ4_NL", 4, IQ4, false),
+    Format { name: "IQ4_XS", bits: 4, values: IQ4, group: 32, chunk: 256, minimum: false },
+    Format::small("MXFP4", 4, FP4, false),
+];
+
+/// The format of a name, and its number.
+pub fn format(name: &str) -> Option<(usize, &'static Format)> {
+    FORMATS.iter().enumerate().find(|(_, format)| format.name == name)
+}
+
+/// Rows of one format, each as many elements.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Quantised {
+    pub format: &'static Format,
+    pub columns: usize,
+    /// `[row][chunk]`, FP16 bit patterns.
+    pub scales: Vec<u16>,
+    /// As `scales`; empty if the format subtracts nothing.
+    pub minima: Vec<u16>,
+    /// `[row][group]`; empty if the format has one level.
+    pub group_scales: Vec<i8>,
+    /// As `group_scales`; empty too if the format subtracts nothing.
+    pub group_minima: Vec<i8>,
+    /// `[row][column]`.
+    pub codes: Vec<u8>,
+}
+
+impl Quantised {
+    /// No rows yet.
+    pub fn new(format: &'static Format, columns: usize) -> Self {
+        assert!(columns.is_multiple_of(format.chunk));
+        let none = Vec::new;
+        Self {
+            format,
+            columns,
+            scales: none(),
+            minima: none(),
+            group_scales: vec![],
+            group_minima: vec![],
+            codes: vec![],
+        }
+    }
+
+    /// How many rows there are.
+    pub fn rows(&self) -> usize {
+        self.codes.len() / self.columns
+    }
+}
