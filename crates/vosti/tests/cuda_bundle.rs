@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use vosti_admission::Bundle;
 use vosti_admission::manifest::{Manifest, Model};
 use vosti_cuda::{Arch, Image, Toolchain};
-use vosti_kernels::{Act, parse_stem, ttir};
+use vosti_kernels::{Act, parse_stem, ttir, ttir_hash};
 use vosti_model::{ModelPlan, PlanOptions};
 use vosti_verify::certificate::Probed;
 
@@ -78,9 +78,11 @@ fn every_kernel_of_two_models_is_compiled_checked_and_bundled() {
         for kernel in &manifest.kernels {
             let kinds: Vec<&str> = kernel.files.iter().map(|file| file.kind.as_str()).collect();
             assert_eq!(kinds, ["ttir", "certificate", "cubin", "launch"]);
-            // Side by side: the text that was proved, and the machine code that was made of it.
-            let record = &read.images()[&kernel.specialisation].record;
-            let (hashes, facts) = (&record.hashes, &record.facts);
+            // Side by side: the text that was proved, and the machine code that was made of it, bound to the model's dimensions.
+            let image = &read.images()[&kernel.specialisation];
+            let (hashes, facts) = (&image.record.hashes, &image.record.facts);
+            let certificate = &read.certificates()[&image.spec.text().to_string()];
+            let bound = read.bound(&image.spec).unwrap();
             println!(
                 "{} | {} | {} | {} | {}",
                 kernel.specialisation,
@@ -89,9 +91,10 @@ fn every_kernel_of_two_models_is_compiled_checked_and_bundled() {
                 facts.matrix_instructions,
                 facts.async_copies
             );
-            assert_eq!(hashes.ttir, read.certificates()[&kernel.specialisation].ttir_hash);
+            assert_eq!(kernel.ttir_hash, certificate.ttir_hash);
+            assert_eq!(hashes.ttir, ttir_hash(&bound).to_hex().as_str());
             assert_eq!(hashes.cubin, kernel.file("cubin").unwrap().blake3);
-            for assumed in &read.certificates()[&kernel.specialisation].assumptions {
+            for assumed in &certificate.assumptions {
                 let untested = assumed.probed.iter().filter(|(_, seen)| **seen == Probed::UntestedOnTarget);
                 let gpus = ["cuda-sm100", "cuda-sm80", "cuda-sm89", "cuda-sm90"]; // nobody has run it there
                 assert!(untested.map(|(target, _)| target.as_str()).eq(gpus), "{assumed:?}");
