@@ -36,7 +36,7 @@ pub enum Command {
     Serve(Serve),
     /// Lists the models that are known by name
     Models(super::models::Models),
-    /// Fetches a model of the catalogue and prints where it is
+    /// Fetches a model and prints where it is
     Pull(Pull),
     /// Shows the tokens of a text
     Tokenize(Tokenize),
@@ -258,10 +258,10 @@ pub enum From {
 /// `vosti pull`
 #[derive(Args)]
 pub struct Pull {
-    /// A name from `vosti models`
+    /// A name from `vosti models`, or ORG/REPO[:QUANT][@REVISION] of a hub (`HF_ENDPOINT`, `HF_TOKEN`)
     pub name: String,
 
-    /// Where to fetch from
+    /// Where to fetch what `vosti models` lists from
     #[arg(long, value_enum, default_value = "any")]
     pub from: From,
 }

@@ -8,6 +8,8 @@ use clap::Args;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use vosti::catalogue;
+use vosti::fetch::hub::Endpoint;
+use vosti::fetch::repository::{self, HubCache, Repository};
 use vosti::fetch::{Cache, FetchError, Registry};
 use vosti_model::families::{FAMILIES, Family};
 
@@ -78,7 +80,7 @@ fn catalogue() -> anyhow::Result<Outcome> {
     }
     writeln!(
         out,
-        "\nA path to a GGUF file or a Hugging Face folder works too: --model PATH; of which models: --families"
+        "\nA path to a GGUF file or a Hugging Face folder works too, and ORG/REPO[:QUANT] of a hub; of which models: --families"
     )?;
     print(&out)?;
     Ok(Outcome::Done)
@@ -87,6 +89,13 @@ fn catalogue() -> anyhow::Result<Outcome> {
 /// Fetches one model and prints its path.
 pub fn pull(arguments: &Pull) -> anyhow::Result<Outcome> {
     let name = &arguments.name;
+    if let (None, Ok(repository)) = (catalogue::find(name), name.parse::<Repository>()) {
+        let found =
+            repository::fetch(&repository, &Endpoint::of_user(), &HubCache::of_user()?, &Bar::new(Unit::Bytes))?;
+        eprintln!("{}: commit {}", repository.name, found.commit);
+        print(&format!("{}\n", found.path.display()))?;
+        return Ok(Outcome::Done);
+    }
     let model = catalogue::find(name).ok_or_else(|| FetchError::UnknownModel { name: name.clone() })?;
     let source = match arguments.from {
         From::Any => Registry::Any,

@@ -1,4 +1,4 @@
-//! A file of a Hugging Face hub, by plain ranged GET.
+//! A file of a Hugging Face hub, by plain ranged GET: one of the catalogue, or one of a repository (`repository.rs`).
 //!
 //! `HF_ENDPOINT` and `HF_TOKEN` mean what they mean to Hugging Face's own client. A partial file is
 //! continued from its end with a `Range` request; the finished file must have the catalogue's SHA-256.
@@ -26,6 +26,18 @@ impl Endpoint {
         let url = var("HF_ENDPOINT").unwrap_or_else(|| "https://huggingface.co".into());
         Endpoint { url: url.trim_end_matches('/').to_string(), token: var("HF_TOKEN") }
     }
+
+    /// Asks for what is at this address, from this byte on.
+    pub(crate) fn get(&self, url: &str, from: u64) -> Result<ureq::http::Response<ureq::Body>, ureq::Error> {
+        let mut request = agent().get(url).header("user-agent", concat!("vosti/", env!("CARGO_PKG_VERSION")));
+        if let Some(token) = &self.token {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        if from > 0 {
+            request = request.header("range", format!("bytes={from}-"));
+        }
+        request.call()
+    }
 }
 
 /// Puts the model's verified bytes at `whole`; `staging` keeps the partial file between tries.
@@ -38,7 +50,9 @@ pub fn fetch(
 ) -> Result<(), FetchError> {
     let partial = staging.join("hub.partial");
     progress.stage(&format!("fetching {}", model.name), model.bytes);
-    let found = match download(model, endpoint, &partial, progress) {
+    let hub = &model.hub;
+    let url = format!("{}/{}/resolve/{}/{}", endpoint.url, hub.repository, hub.revision, hub.path);
+    let found = match download(&url, endpoint, model.bytes, &partial, progress) {
         Ok(found) => found,
         Err(_) if progress.cancelled() => return Err(FetchError::Interrupted),
         Err(error) => return Err(error),
@@ -50,23 +64,20 @@ pub fn fetch(
     fs::rename(&partial, whole).map_err(FetchError::io(whole))
 }
 
-/// Downloads the rest of `partial` and returns the hash of the whole.
-fn download(model: &Model, endpoint: &Endpoint, partial: &Path, progress: &dyn Progress) -> Result<String, FetchError> {
-    let hub = &model.hub;
-    let url = format!("{}/{}/resolve/{}/{}", endpoint.url, hub.repository, hub.revision, hub.path);
-    let http = |reason: String| FetchError::Http { url: url.clone(), reason };
-    let (mut hash, have) = resume(partial, model.bytes, progress);
-    let mut request = agent().get(&url).header("user-agent", concat!("vosti/", env!("CARGO_PKG_VERSION")));
-    if let Some(token) = &endpoint.token {
-        request = request.header("authorization", format!("Bearer {token}"));
-    }
-    if have == model.bytes {
+/// Downloads the rest of `partial`, `bytes` in all, and returns the SHA-256 of the whole.
+pub(crate) fn download(
+    url: &str,
+    endpoint: &Endpoint,
+    bytes: u64,
+    partial: &Path,
+    progress: &dyn Progress,
+) -> Result<String, FetchError> {
+    let http = |reason: String| FetchError::Http { url: url.to_string(), reason };
+    let (mut hash, have) = resume(partial, bytes, progress);
+    if have == bytes && partial.exists() {
         return Ok(hex(hash));
     }
-    if have > 0 {
-        request = request.header("range", format!("bytes={have}-"));
-    }
-    let response = request.call().map_err(|error| http(error.to_string()))?;
+    let response = endpoint.get(url, have).map_err(|error| http(error.to_string()))?;
     let continued = have > 0 && response.status() == 206;
     if continued {
         let range = response.headers().get("content-range").and_then(|v| v.to_str().ok()).unwrap_or("");
@@ -85,11 +96,11 @@ fn download(model: &Model, endpoint: &Endpoint, partial: &Path, progress: &dyn P
         .open(partial)
         .map_err(FetchError::io(partial))?;
     // One byte more than expected is enough to know that this is not the file.
-    let mut body = io::Read::take(response.into_body().into_reader(), model.bytes - start + 1);
+    let mut body = io::Read::take(response.into_body().into_reader(), bytes - start + 1);
     let copied = copy_hashed(&mut body, &mut out, &mut hash, start, progress).map_err(|e| http(e.to_string()))?;
     out.sync_all().map_err(FetchError::io(partial))?;
-    if start + copied < model.bytes {
-        return Err(http(format!("the connection ended at byte {} of {}", start + copied, model.bytes)));
+    if start + copied < bytes {
+        return Err(http(format!("the connection ended at byte {} of {}", start + copied, bytes)));
     }
     Ok(hex(hash))
 }

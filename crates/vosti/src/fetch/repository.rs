@@ -1,0 +1,346 @@
+//! Any model of a hub by name: `ORG/REPO`, with `:QUANT` for one GGUF file of several and `@REVISION` for other than `main`.
+//!
+//! What is fetched lies where Hugging Face's own client keeps it (`HF_HUB_CACHE`, or `hub` in `HF_HOME`), in its layout, so that
+//! either uses what the other fetched. A file appears under its name only when its bytes are all there and have the hash that
+//! the hub's listing says; a branch is recorded only when all files are there. What is whole is used without asking the hub
+//! ([`HubCache::find`]); [`fetch`] asks it. Read next: `hub.rs` (how bytes come).
+
+use super::hub::{self, Endpoint};
+use super::{FetchError, lock};
+use serde::Deserialize;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use vosti_progress::Progress;
+
+/// The quantisation that is taken where several are there and none is named: what llama.cpp takes.
+const QUANT_DEFAULT: &str = "Q4_K_M";
+
+/// What a Hugging Face folder is read for, beside its tensors.
+const BESIDE: [&str; 7] = [
+    "config.json",
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "chat_template.jinja",
+    "chat_template.json",
+];
+
+/// A model on a hub.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Repository {
+    /// `ORG/REPO`.
+    pub name: String,
+    pub quant: Option<String>,
+    /// A branch, a tag or a commit.
+    pub revision: String,
+}
+
+impl FromStr for Repository {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (text, revision) = text.split_once('@').unwrap_or((text, "main"));
+        let (name, quant) = text.split_once(':').map_or((text, None), |(name, quant)| (name, Some(quant.to_string())));
+        let word = |word: &str| {
+            !word.is_empty()
+                && !word.starts_with('.')
+                && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+        };
+        let (org, repo) = name.split_once('/').ok_or(())?;
+        let file = [".gguf", ".json", ".safetensors"].iter().any(|end| repo.ends_with(end));
+        let right = word(org) && word(repo) && !file && quant.as_deref().is_none_or(word) && word(revision);
+        right.then(|| Repository { name: name.into(), quant, revision: revision.into() }).ok_or(())
+    }
+}
+
+/// A model that is here, whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// A GGUF file, or a folder.
+    pub path: PathBuf,
+    /// The commit that its files are of.
+    pub commit: String,
+}
+
+/// The folder that Hugging Face's client keeps models in.
+#[derive(Clone, Debug)]
+pub struct HubCache {
+    root: PathBuf,
+}
+
+impl HubCache {
+    /// `HF_HUB_CACHE`, or `hub` in `HF_HOME`, or `~/.cache/huggingface/hub`.
+    pub fn of_user() -> Result<Self, FetchError> {
+        let from = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let cache = || from("XDG_CACHE_HOME").or_else(|| Some(from("HOME")?.join(".cache")));
+        let home = || from("HF_HOME").or_else(|| Some(cache()?.join("huggingface")));
+        let root = from("HF_HUB_CACHE").or_else(|| Some(home()?.join("hub")));
+        root.map(|root| HubCache { root }).ok_or(FetchError::NoCacheDirectory)
+    }
+
+    pub fn at(root: &Path) -> Self {
+        HubCache { root: root.to_path_buf() }
+    }
+
+    fn folder(&self, repository: &Repository) -> PathBuf {
+        self.root.join(format!("models--{}", repository.name.replace('/', "--")))
+    }
+
+    /// The model as it was last fetched, by whichever client; none if it is not here or not whole.
+    pub fn find(&self, repository: &Repository) -> Option<Found> {
+        let folder = self.folder(repository);
+        let commit = match fs::read_to_string(folder.join("refs").join(&repository.revision)) {
+            Ok(commit) => commit.trim().to_string(),
+            Err(_) => repository.revision.clone(),
+        };
+        let snapshot = folder.join("snapshots").join(&commit);
+        let names: Vec<String> =
+            fs::read_dir(&snapshot).ok()?.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+        let chosen = choose(repository, names.iter().map(String::as_str)).ok()?;
+        let whole = |name: &&str| snapshot.join(name).exists();
+        match chosen {
+            Chosen::File(name) => whole(&name).then(|| Found { path: snapshot.join(name), commit: commit.clone() }),
+            Chosen::Folder(_) => {
+                let index = fs::read_to_string(snapshot.join("model.safetensors.index.json")).unwrap_or_default();
+                #[derive(Deserialize, Default)]
+                struct Index {
+                    weight_map: std::collections::BTreeMap<String, String>,
+                }
+                let index: Index = serde_json::from_str(&index).unwrap_or_default();
+                let all = index.weight_map.values().all(|name| snapshot.join(name).exists());
+                all.then(|| Found { path: snapshot.clone(), commit: commit.clone() })
+            }
+        }
+    }
+}
+
+/// What of a repository is a model.
+#[derive(Debug, PartialEq, Eq)]
+enum Chosen<'a> {
+    File(&'a str),
+    Folder(Vec<&'a str>),
+}
+
+/// The GGUF file of the quantisation, or the folder's files; or what stands in the way.
+fn choose<'a>(repository: &Repository, names: impl Iterator<Item = &'a str> + Clone) -> Result<Chosen<'a>, String> {
+    let here: Vec<&str> = names.clone().filter(|name| !name.contains('/')).collect();
+    let tensors = here.iter().any(|name| name.ends_with(".safetensors"));
+    if repository.quant.is_none() && tensors && here.contains(&"config.json") {
+        let wanted = |name: &&str| {
+            BESIDE.contains(name) || name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json")
+        };
+        return Ok(Chosen::Folder(here.into_iter().filter(wanted).collect()));
+    }
+    // A projector for images is no model, and a quantisation in parts is several files.
+    let models: Vec<&str> =
+        names.filter(|name| name.ends_with(".gguf") && !name.to_lowercase().contains("mmproj")).collect();
+    let of = |quant: &str| models.iter().copied().filter(|name| quant_of(name).eq_ignore_ascii_case(quant)).collect();
+    let listed = || models.iter().map(|name| quant_of(name)).collect::<Vec<_>>().join(", ");
+    let found: Vec<&str> = match &repository.quant {
+        Some(quant) => of(quant),
+        None if models.len() == 1 => models.clone(),
+        None => of(QUANT_DEFAULT),
+    };
+    match found[..] {
+        [one] => Ok(Chosen::File(one)),
+        [] if models.is_empty() => Err("it has no GGUF file, and no safetensors beside a config.json".into()),
+        [] => Err(format!(
+            "it has no {}; say which after a colon: {}",
+            repository.quant.as_deref().unwrap_or(QUANT_DEFAULT),
+            listed()
+        )),
+        _ => Err(format!("{} are several files, and a model must be one: {}", found.len(), found.join(", "))),
+    }
+}
+
+/// `Q4_K_M` of `x-Q4_K_M.gguf` and `x.Q4_K_M.gguf`.
+fn quant_of(name: &str) -> &str {
+    let stem = name.strip_suffix(".gguf").unwrap_or(name);
+    stem.rsplit(['-', '.', '/']).next().unwrap_or(stem)
+}
+
+/// The hub's answer for a revision.
+#[derive(Deserialize)]
+struct Listing {
+    sha: String,
+    siblings: Vec<Sibling>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Sibling {
+    rfilename: String,
+    size: Option<u64>,
+    blob_id: Option<String>,
+    lfs: Option<Lfs>,
+}
+
+#[derive(Deserialize)]
+struct Lfs {
+    sha256: String,
+}
+
+/// Brings the model here, or what is missing of it, as the hub has it now.
+pub fn fetch(
+    repository: &Repository,
+    endpoint: &Endpoint,
+    cache: &HubCache,
+    progress: &dyn Progress,
+) -> Result<Found, FetchError> {
+    let wrong = |reason: String| FetchError::Repository { name: repository.name.clone(), reason };
+    let listing = listing(repository, endpoint)?;
+    let names = listing.siblings.iter().map(|file| file.rfilename.as_str());
+    let chosen = choose(repository, names).map_err(&wrong)?;
+    let plain = |name: &str| Path::new(name).components().all(|part| matches!(part, std::path::Component::Normal(_)));
+    let folder = cache.folder(repository);
+    let snapshot = folder.join("snapshots").join(&listing.sha);
+    if !plain(&listing.sha) {
+        return Err(wrong(format!("the hub says that {:?} is its commit", listing.sha)));
+    }
+    let made = |path: &Path| fs::create_dir_all(path).map_err(FetchError::io(path));
+    [folder.join("blobs"), folder.join("refs"), snapshot.clone()].iter().try_for_each(|path| made(path))?;
+    let _lock = lock(&folder.join(".vosti.lock"), progress)?;
+    let wanted = match &chosen {
+        Chosen::File(name) => vec![*name],
+        Chosen::Folder(names) => names.clone(),
+    };
+    for file in listing.siblings.iter().filter(|file| wanted.contains(&file.rfilename.as_str())) {
+        if !plain(&file.rfilename) {
+            return Err(wrong(format!("the hub says that {:?} is a file of it", file.rfilename)));
+        }
+        bring(repository, endpoint, &listing.sha, file, &folder, &snapshot, progress)?;
+    }
+    let branch = folder.join("refs").join(&repository.revision);
+    if repository.revision != listing.sha {
+        fs::write(&branch, &listing.sha).map_err(FetchError::io(&branch))?;
+    }
+    let path = match chosen {
+        Chosen::File(name) => snapshot.join(name),
+        Chosen::Folder(_) => snapshot,
+    };
+    Ok(Found { path, commit: listing.sha })
+}
+
+fn listing(repository: &Repository, endpoint: &Endpoint) -> Result<Listing, FetchError> {
+    let Repository { name, revision, .. } = repository;
+    let url = format!("{}/api/models/{name}/revision/{revision}?blobs=true", endpoint.url);
+    let http = |reason: String| FetchError::Http { url: url.clone(), reason };
+    match endpoint.get(&url, 0) {
+        Ok(mut answer) => {
+            let text = answer.body_mut().read_to_string().map_err(|error| http(error.to_string()))?;
+            serde_json::from_str(&text).map_err(|error| http(format!("its answer is not a list of files: {error}")))
+        }
+        Err(ureq::Error::StatusCode(401 | 403)) => Err(FetchError::Repository {
+            name: name.clone(),
+            reason: "the hub wants to know who asks: accept its terms there if it has some, and set HF_TOKEN".into(),
+        }),
+        Err(ureq::Error::StatusCode(404)) => Err(FetchError::Repository {
+            name: name.clone(),
+            reason: format!("the hub has no such model, or no {revision} of it"),
+        }),
+        Err(error) => Err(http(error.to_string())),
+    }
+}
+
+/// One file, under its name in the snapshot.
+fn bring(
+    repository: &Repository,
+    endpoint: &Endpoint,
+    commit: &str,
+    file: &Sibling,
+    folder: &Path,
+    snapshot: &Path,
+    progress: &dyn Progress,
+) -> Result<(), FetchError> {
+    let (name, model) = (&file.rfilename, &repository.name);
+    let wrong = |reason: &str| FetchError::Repository { name: model.clone(), reason: format!("{name}: {reason}") };
+    let bytes = file.size.ok_or_else(|| wrong("the hub does not say its size"))?;
+    let identity = file.lfs.as_ref().map(|lfs| &lfs.sha256).or(file.blob_id.as_ref());
+    let identity = identity.filter(|id| id.chars().all(|c| c.is_ascii_hexdigit()) && id.len() >= 40);
+    let identity = identity.ok_or_else(|| wrong("the hub does not say its hash"))?;
+    let link = snapshot.join(name);
+    if fs::metadata(&link).is_ok_and(|here| here.len() == bytes) {
+        return Ok(());
+    }
+    let blob = folder.join("blobs").join(identity);
+    if !fs::metadata(&blob).is_ok_and(|here| here.len() == bytes) {
+        let partial = blob.with_extension("incomplete");
+        progress.stage(&format!("fetching {name}"), bytes);
+        let url = format!("{}/{model}/resolve/{commit}/{name}", endpoint.url);
+        let found = match hub::download(&url, endpoint, bytes, &partial, progress) {
+            Err(_) if progress.cancelled() => return Err(FetchError::Interrupted),
+            found => found?,
+        };
+        let found = if file.lfs.is_some() { found } else { git_blob(&partial).map_err(FetchError::io(&partial))? };
+        if found != *identity {
+            let _ = fs::remove_file(&partial);
+            return Err(FetchError::WrongHash { what: name.clone(), expected: identity.clone(), found });
+        }
+        fs::rename(&partial, &blob).map_err(FetchError::io(&blob))?;
+    }
+    let parent = link.parent().expect("a snapshot's file has a folder");
+    fs::create_dir_all(parent).map_err(FetchError::io(parent))?;
+    let up = "../".repeat(2 + Path::new(name).components().count() - 1);
+    let _ = fs::remove_file(&link);
+    point(Path::new(&format!("{up}blobs/{identity}")), &blob, &link).map_err(FetchError::io(&link))
+}
+
+/// The name in the snapshot is a link to the blob, as in Hugging Face's layout.
+fn point(relative: &Path, _blob: &Path, link: &Path) -> io::Result<()> {
+    #[cfg(unix)]
+    return std::os::unix::fs::symlink(relative, link);
+    #[cfg(not(unix))]
+    return fs::hard_link(_blob, link);
+}
+
+/// What git calls the content of a file: small files have no other hash on a hub.
+fn git_blob(path: &Path) -> io::Result<String> {
+    use sha1::{Digest, Sha1};
+    let content = fs::read(path)?;
+    let mut hash = Sha1::new();
+    hash.update(format!("blob {}\0", content.len()));
+    hash.update(&content);
+    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_a_repository_or_is_not() {
+        let parsed = |text: &str| text.parse::<Repository>().ok().map(|r| (r.name, r.quant, r.revision));
+        let of = |name: &str, quant: Option<&str>, revision: &str| {
+            Some((name.to_string(), quant.map(str::to_string), revision.to_string()))
+        };
+        assert_eq!(parsed("org/repo"), of("org/repo", None, "main"));
+        assert_eq!(parsed("org/repo:Q8_0"), of("org/repo", Some("Q8_0"), "main"));
+        assert_eq!(parsed("org/repo:Q8_0@v1.0"), of("org/repo", Some("Q8_0"), "v1.0"));
+        for no in ["repo", "./x", "a/b/c", "a/b.gguf", "/a/b", "a/", "a/..", "a/b:", "a/b@", "a/b@../c", "a b/c"] {
+            assert_eq!(parsed(no), None, "{no}");
+        }
+    }
+
+    #[test]
+    fn one_file_is_chosen_or_the_reason_names_what_there_is() {
+        let chosen = |text: &str, names: &[&'static str]| {
+            choose(&text.parse().unwrap(), names.iter().copied()).map(|chosen| match chosen {
+                Chosen::File(name) => vec![name],
+                Chosen::Folder(names) => names,
+            })
+        };
+        let quants = ["README.md", "m-Q4_K_M.gguf", "m-Q8_0.gguf", "mmproj-m-f16.gguf"];
+        assert_eq!(chosen("o/r", &quants).unwrap(), ["m-Q4_K_M.gguf"]);
+        assert_eq!(chosen("o/r:q8_0", &quants).unwrap(), ["m-Q8_0.gguf"]);
+        let why = chosen("o/r:Q2_K", &quants).unwrap_err();
+        assert!(why.contains("Q2_K") && why.contains("Q4_K_M, Q8_0"), "{why}");
+        let folder = ["config.json", "model.safetensors", "tokenizer.json", "model.gguf", "onnx/model.onnx"];
+        assert_eq!(chosen("o/r", &folder).unwrap(), ["config.json", "model.safetensors", "tokenizer.json"]);
+        assert!(chosen("o/r", &["pytorch_model.bin", "config.json"]).unwrap_err().contains("no GGUF file"));
+        let parts = ["m-Q4_K_M/m-Q4_K_M-00001-of-00002.gguf", "m-Q4_K_M/m-Q4_K_M-00002-of-00002.gguf"];
+        assert!(chosen("o/r", &parts).is_err());
+    }
+}

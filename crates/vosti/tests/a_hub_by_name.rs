@@ -1,0 +1,178 @@
+//! `ORG/REPO[:QUANT]` against a hub of our own, which serves real files as Hugging Face's does: what is fetched is whole and
+//! pinned, what is interrupted goes on, what is here needs no hub, and what is wrong is one line.
+
+mod common;
+
+use serde_json::{Value, json};
+use sha1::Sha1;
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::{Arc, Mutex};
+
+const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
+
+/// A hub with models, and what it is asked.
+struct Hub {
+    url: String,
+    asked: Arc<Mutex<Vec<String>>>,
+    /// Ends each body after so many bytes.
+    cut: Arc<Mutex<Option<usize>>>,
+}
+
+type Files = BTreeMap<String, Vec<u8>>;
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A file as the hub lists it: large ones by SHA-256, small ones by git's name for them.
+fn listed(name: &str, bytes: &[u8]) -> Value {
+    let mut git = Sha1::new();
+    git.update(format!("blob {}\0", bytes.len()));
+    git.update(bytes);
+    let mut file = json!({ "rfilename": name, "size": bytes.len(), "blobId": hex(&git.finalize()) });
+    if name.ends_with(".safetensors") || name.ends_with(".gguf") {
+        file["lfs"] = json!({ "sha256": hex(&Sha256::digest(bytes)), "size": bytes.len(), "pointerSize": 134 });
+    }
+    file
+}
+
+impl Hub {
+    fn start(models: BTreeMap<&'static str, Files>) -> Hub {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (asked, cut) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(None)));
+        let (log, ends) = (asked.clone(), cut.clone());
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                answer(stream.unwrap(), &models, &log, *ends.lock().unwrap());
+            }
+        });
+        Hub { url, asked, cut }
+    }
+
+    /// Runs the command with this hub and a cache in `home`.
+    fn vosti(&self, home: &Path, arguments: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_vosti"));
+        command.args(arguments).env("HF_ENDPOINT", &self.url).env("HF_HOME", home).env_remove("HF_HUB_CACHE");
+        command.env_remove("HF_TOKEN").output().expect("the binary starts")
+    }
+
+    fn asked(&self) -> Vec<String> {
+        std::mem::take(&mut *self.asked.lock().unwrap())
+    }
+}
+
+fn answer(mut stream: TcpStream, models: &BTreeMap<&str, Files>, log: &Mutex<Vec<String>>, cut: Option<usize>) {
+    let mut lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
+    let Some(first) = lines.next() else { return };
+    let path = first.split(' ').nth(1).unwrap_or_default().to_string();
+    let headers: Vec<String> = lines.take_while(|line| !line.is_empty()).map(|line| line.to_lowercase()).collect();
+    let from = headers.iter().find_map(|line| line.strip_prefix("range: bytes=")?.trim_end_matches('-').parse().ok());
+    log.lock().unwrap().push(from.map_or(path.clone(), |from: usize| format!("{path} from {from}")));
+    let (status, body) = match found(&path, models) {
+        Some(body) if from.is_some() => ("206 Partial Content", body),
+        Some(body) => ("200 OK", body),
+        None if path.contains("/gated/") => ("401 Unauthorized", Vec::new()),
+        None => ("404 Not Found", Vec::new()),
+    };
+    let start = from.unwrap_or(0).min(body.len());
+    let head = format!(
+        "HTTP/1.1 {status}\r\ncontent-length: {}\r\ncontent-range: bytes {start}-{}/{}\r\nconnection: close\r\n\r\n",
+        body.len() - start,
+        body.len().saturating_sub(1),
+        body.len()
+    );
+    let body = &body[start..];
+    let whole = path.starts_with("/api/");
+    let body = &body[..if whole { body.len() } else { cut.unwrap_or(body.len()).min(body.len()) }];
+    let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
+}
+
+fn found(path: &str, models: &BTreeMap<&str, Files>) -> Option<Vec<u8>> {
+    if let Some(rest) = path.strip_prefix("/api/models/") {
+        let (name, _) = rest.split_once("/revision/main?blobs=true")?;
+        let files: Vec<Value> = models.get(name)?.iter().map(|(name, bytes)| listed(name, bytes)).collect();
+        return Some(json!({ "id": name, "sha": COMMIT, "siblings": files }).to_string().into_bytes());
+    }
+    let (name, file) = path[1..].split_once(&format!("/resolve/{COMMIT}/"))?;
+    models.get(name)?.get(file).cloned()
+}
+
+fn said(output: &Output) -> (String, String) {
+    (String::from_utf8_lossy(&output.stdout).into_owned(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// A hub with a folder of safetensors, and a real GGUF file beside others in one repository.
+fn hub() -> Hub {
+    let folder = tempfile::tempdir().unwrap();
+    common::tiny(folder.path());
+    let read =
+        |entry: std::fs::DirEntry| (entry.file_name().into_string().unwrap(), std::fs::read(entry.path()).unwrap());
+    let mut tiny: Files = std::fs::read_dir(folder.path()).unwrap().map(|entry| read(entry.unwrap())).collect();
+    tiny.insert("README.md".into(), b"# not read".to_vec());
+    tiny.insert("onnx/model.onnx".into(), vec![0; 1000]);
+    let gguf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../vosti-model/tests/text/tiny-gemma4.gguf");
+    let gguf = std::fs::read(gguf).unwrap();
+    let quants = [("tiny-Q4_K_M.gguf", gguf.clone()), ("tiny-Q8_0.gguf", gguf), ("mmproj-tiny-f16.gguf", vec![1; 9])];
+    let quants = quants.into_iter().map(|(name, bytes)| (name.to_string(), bytes)).collect();
+    Hub::start([("org/tiny", tiny), ("org/tiny-GGUF", quants)].into())
+}
+
+#[test]
+fn a_folder_is_fetched_whole_pinned_and_used_without_the_hub_afterwards() {
+    let (hub, home) = (hub(), tempfile::tempdir().unwrap());
+    let generate = ["generate", "ab", "--model", "org/tiny", "-n", "4"];
+    *hub.cut.lock().unwrap() = Some(2_000);
+    let (_, error) = said(&hub.vosti(home.path(), &["pull", "org/tiny"]));
+    assert!(error.contains("the connection ended at byte 2000"), "{error}");
+    let snapshot = home.path().join("hub/models--org--tiny/snapshots").join(COMMIT);
+    assert!(
+        !snapshot.join("model.safetensors").exists() && !home.path().join("hub/models--org--tiny/refs/main").exists()
+    );
+    *hub.cut.lock().unwrap() = None;
+    hub.asked();
+
+    let (path, error) = said(&hub.vosti(home.path(), &["pull", "org/tiny"]));
+    assert_eq!(path.trim(), snapshot.to_str().unwrap(), "{error}");
+    assert!(error.contains(COMMIT), "the commit is printed: {error}");
+    let asked = hub.asked();
+    assert!(asked.iter().any(|path| path.ends_with("from 2000")), "it goes on where it was cut: {asked:?}");
+    assert!(!asked.iter().any(|path| path.contains("README") || path.contains("onnx")), "{asked:?}");
+    // Small files by their content, the tensors as a link to what carries their hash: Hugging Face's layout.
+    let blob = std::fs::read_link(snapshot.join("model.safetensors")).unwrap();
+    let bytes = std::fs::read(snapshot.join("model.safetensors")).unwrap();
+    assert_eq!(blob, Path::new("../../blobs").join(hex(&Sha256::digest(&bytes))));
+
+    let here = hub.vosti(home.path(), &generate);
+    assert!(here.status.success() && !here.stdout.is_empty(), "{:?}", said(&here));
+    assert_eq!(hub.asked(), Vec::<String>::new(), "what is here is used without asking");
+    std::fs::remove_file(snapshot.join("model.safetensors")).unwrap();
+    assert_eq!(hub.vosti(home.path(), &generate).stdout, here.stdout, "what was lost is brought again");
+}
+
+#[test]
+fn one_quantisation_of_several_is_taken_by_its_name_and_wrong_names_are_one_line() {
+    let (hub, home) = (hub(), tempfile::tempdir().unwrap());
+    let (path, error) = said(&hub.vosti(home.path(), &["pull", "org/tiny-GGUF"]));
+    assert!(path.trim().ends_with("tiny-Q4_K_M.gguf"), "{path} {error}");
+    let (path, error) = said(&hub.vosti(home.path(), &["pull", "org/tiny-GGUF:q8_0"]));
+    assert!(path.trim().ends_with("tiny-Q8_0.gguf"), "{path} {error}");
+    let refused = [
+        (["pull", "org/tiny-GGUF:Q2_K"], "Q4_K_M, Q8_0"),
+        (["pull", "org/nothing"], "no such model"),
+        (["pull", "gated/model"], "HF_TOKEN"),
+        (["tokenize", "--model=org/nothing"], "is no path here"),
+    ];
+    for (words, says) in refused {
+        let words: Vec<&str> = words.into_iter().chain((words[0] == "tokenize").then_some("x")).collect();
+        let output = hub.vosti(home.path(), &words);
+        let (out, error) = said(&output);
+        assert_eq!((output.status.code(), out.as_str()), (Some(2), ""), "{error}");
+        assert!(error.starts_with("vosti: ") && error.lines().count() == 1 && error.contains(says), "{error}");
+    }
+}
