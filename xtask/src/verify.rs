@@ -50,9 +50,9 @@ struct Receipt {
 /// Lines of the core by the room they stand in, comments and blank lines not counted.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Lines {
-    /// `spec.rs` and `premises.rs`: what is promised to clients, and to kernels.
+    /// `trusted/` but the seam: what is promised to clients and to kernels, and of what.
     spec: usize,
-    /// `seam.rs`: what is assumed.
+    /// `trusted/seam.rs`: what is assumed.
     trusted: usize,
     /// `proof/` and `invariant.rs`.
     proof: usize,
@@ -279,8 +279,8 @@ fn count(texts: &[(String, String)]) -> Lines {
     for (name, text) in texts {
         let code = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("//")).count();
         let room = match name.as_str() {
-            "spec.rs" | "premises.rs" => &mut lines.spec,
-            "seam.rs" => &mut lines.trusted,
+            "trusted/seam.rs" => &mut lines.trusted,
+            name if name.starts_with("trusted/") => &mut lines.spec,
             "invariant.rs" => &mut lines.proof,
             name if name.starts_with("proof/") => &mut lines.proof,
             _ => &mut lines.exec,

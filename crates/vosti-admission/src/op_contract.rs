@@ -1,6 +1,6 @@
 //! Whether a kernel's contract is what the op that uses it needs.
 //!
-//! The engine's proof assumes of each op what a contract's shape promises (`vosti-core/src/seam.rs`), over the
+//! The engine's proof assumes of each op what a contract's shape promises (`vosti-core/src/trusted/seam.rs`), over the
 //! program's own buffers, groups and window. A proved contract of another shape, or over other extents, discharges
 //! nothing. The check goes role by role; no kernel is known by name. Where an op is two launches, each is checked for its
 //! part here, and `launch_pair.rs` says whether the two are the op.

@@ -5,6 +5,8 @@
 
 use crate::block::{Block, Parent};
 use crate::ids::{BlockId, NO_PAGE, PAGE, RequestId, Token};
+use crate::meaning::*;
+use crate::next::*;
 use crate::pages::{Page, Pool};
 use crate::plan::{SeqPlan, StepPlan};
 use crate::program::*;

@@ -3,9 +3,9 @@
 //!
 //! It decides nothing about *which* request runs: policy lives outside and may call the operations of [`Core`] in
 //! any order with any arguments. Each operation is `Ok` exactly when its `legal_*` predicate holds and changes nothing
-//! otherwise. Trust stands in `seam.rs` only; what is promised stands in `spec.rs`.
+//! otherwise. What must be read to believe the proof stands in `trusted/`, and nothing else does.
 //!
-//! Read next: `spec.rs` (the promise), `seam.rs` (what is assumed of a device), `program.rs` (a forward pass as data),
+//! Read next: `trusted/` (what is promised, what is assumed), `program.rs` (a forward pass as data),
 //! `state.rs` (the state and its invariant), `ops/` (the operations), `proof/`.
 
 // What the verifier takes is not always what clippy would write: no iterator chains, no let chains, `&Vec` for its view,
@@ -35,7 +35,6 @@
 mod block;
 mod check;
 mod core;
-mod effects;
 mod error;
 mod fill;
 mod ids;
@@ -45,14 +44,14 @@ mod layout;
 mod ops;
 mod pages;
 mod plan;
-mod premises;
 mod program;
 mod proof;
 mod put;
 mod request;
-mod seam;
-mod spec;
 mod state;
+mod trusted;
+
+use trusted::{effects, legal, meaning, next, premises, seam, spec};
 
 pub use block::{Block, Parent};
 pub use core::Core;

@@ -1,6 +1,7 @@
 //! The state of the core. Only `ops/` changes it; `core.rs` keeps it behind a type invariant.
 
 use crate::block::Block;
+use crate::effects::*;
 use crate::error::CoreError;
 use crate::ids::{BlockId, NO_PAGE, PAGE, RequestId, Token};
 use crate::invariant::*;

@@ -151,6 +151,20 @@ fn no_public_function_has_a_precondition() {
     }
 }
 
+/// What must be read lies together: it holds no proof, and no word that only a proof defines.
+#[test]
+fn what_is_trusted_stands_apart_from_proofs() {
+    let trusted: Vec<_> =
+        all().into_iter().filter(|(f, _)| f.components().any(|c| c.as_os_str() == "trusted")).collect();
+    assert!(trusted.len() >= 8);
+    for (file, text) in trusted {
+        for line in text.lines().map(code) {
+            let apart = !line.contains("proof fn") && !line.contains("crate::proof");
+            assert!(apart, "{}: `{line}`", file.display());
+        }
+    }
+}
+
 #[test]
 fn files_fit_a_reader() {
     for (file, text) in all() {

@@ -1,4 +1,4 @@
-//! Device laws: each contract of `vosti-core/src/seam.rs`, watched on a real device.
+//! Device laws: each contract of `vosti-core/src/trusted/seam.rs`, watched on a real device.
 //!
 //! The proof assumes these contracts; nothing can prove them of a device that is ordinary Rust, or silicon. But all of
 //! them relate runs: a request alone and cold, and the same request packed with others, paged, in chunks, must give the

@@ -3,7 +3,7 @@
 use crate::trusted::{OUTSIDE, Room, TRUSTED};
 
 /// The seam names, behind the sentence of each clause, the shape that discharges it and the law that watches it.
-const SEAM: &str = include_str!("../../vosti-core/src/seam.rs");
+const SEAM: &str = include_str!("../../vosti-core/src/trusted/seam.rs");
 
 /// The list, as text.
 pub fn text() -> String {
@@ -19,7 +19,7 @@ pub fn text() -> String {
     out.push_str(&format!("{total} lines in all. Trusted besides:\n"));
     OUTSIDE.iter().for_each(|line| out.push_str(&format!("  {line}\n")));
     out.push_str(
-        "Each clause of the seam (vosti-core/src/seam.rs): what discharges it, and the law that watches it.\n",
+        "Each clause of the seam (vosti-core/src/trusted/seam.rs): what discharges it, and the law that watches it.\n",
     );
     out.push_str("Laws have run on cpu (vosti-cpu/tests/laws.rs), and never yet on a GPU:\n");
     for clause in seam() {

@@ -2,7 +2,7 @@
 //!
 //! The laws are `vosti-engine`'s (`laws.rs`), which tests run on small programs. Here the program is a deployment's own, so
 //! that they hold or break for the very kernels that answer; on a GPU there is no other way, for a bundle has no others.
-//! What a model cannot try is said. Read next: `vosti-core/src/seam.rs`.
+//! What a model cannot try is said. Read next: `vosti-core/src/trusted/seam.rs`.
 
 use crate::deployment::{DeployError, Deployment, DeviceConfig};
 use crate::device::AnyDevice;

@@ -137,7 +137,10 @@ mod tests {
     fn a_file_that_is_not_there_is_seen_and_one_that_is_is_not() {
         let cited = |text: &str| cited_files_exist(&page(text)).len();
         assert_eq!(cited("see `docs/nothing.md`, kernels/nothing.py and vosti-core/src/nothing.rs."), 3);
-        assert_eq!(cited("see [it](docs/a.md), `crates/vosti-core/src/spec.rs`, `kernels/*.py`, docs/NAME.md"), 0);
+        assert_eq!(
+            cited("see [it](docs/a.md), `crates/vosti-core/src/trusted/spec.rs`, `kernels/*.py`, docs/NAME.md"),
+            0
+        );
     }
 
     #[test]

@@ -5,6 +5,7 @@ use super::Core;
 use crate::block::Block;
 use crate::ids::{BlockId, RequestId, Token};
 use crate::invariant::*;
+use crate::next::*;
 use crate::ops::commit::*;
 use crate::pages::Pool;
 use crate::plan::{Reads, StepPlan};

@@ -7,6 +7,7 @@ use crate::effects::*;
 use crate::error::CoreError;
 use crate::ids::{BlockId, NO_PAGE, PAGE, RequestId, Token};
 use crate::invariant::*;
+use crate::legal::*;
 use crate::pages::{Page, Pool};
 use crate::program::*;
 use crate::proof::canonical::*;
@@ -23,17 +24,6 @@ use vstd::prelude::*;
 verus! {
 
 impl<S: Sampler> State<S> {
-    /// The request is live and in no step; if there is a full cached page to publish, identities are left.
-    pub open(crate) spec fn legal_publish(self, id: RequestId) -> bool {
-        self.free_to_change(id) && (self.publishable(id) ==> self.next_block < u64::MAX)
-    }
-
-    /// The page after the request's chain is full and cached.
-    pub open(crate) spec fn publishable(self, id: RequestId) -> bool {
-        let r = self.requests@[id.slot as int]->0;
-        (r.chain@.len() + 1) * PAGE <= r.cached
-    }
-
     pub(crate) fn publish(&mut self, fixed: &Fixed<S>, id: RequestId) -> (out: Result<Option<BlockId>, CoreError>)
         requires old(self).inv(*fixed),
         ensures
@@ -104,21 +94,6 @@ impl<S: Sampler> State<S> {
             lemma_publish(*fixed, before, *self, id, block, vacant);
         }
         Ok(Some(block))
-    }
-
-    /// The request is live, in no step, has no page of its own and nothing cached but its chain; the block is
-    /// registered, continues the chain (depth, parent, tokens), and leaves a position to compute.
-    pub open(crate) spec fn legal_attach(self, id: RequestId, block_id: BlockId) -> bool {
-        let r = self.requests@[id.slot as int]->0;
-        let b = self.blocks@[block_id.slot as int]->0;
-        let depth = r.chain@.len();
-        &&& self.free_to_change(id)
-        &&& self.published(block_id)
-        &&& only_chained(r)
-        &&& (depth + 1) * PAGE < r.history@.len()
-        &&& b.depth == depth
-        &&& b.parent == r.chain_parent()
-        &&& b.tokens@ == r.history@.subrange(depth * PAGE, (depth + 1) * PAGE)
     }
 
     pub(crate) fn attach(&mut self, fixed: &Fixed<S>, id: RequestId, block_id: BlockId) -> (out: Result<(), CoreError>)
@@ -195,12 +170,6 @@ impl<S: Sampler> State<S> {
         Ok(())
     }
 
-    /// The block is registered, and no request's table has a page of it.
-    pub open(crate) spec fn legal_evict(self, id: BlockId) -> bool {
-        &&& self.published(id)
-        &&& forall|g: int| 0 <= g < self.pools@.len() ==> !#[trigger] self.in_use(id, self.blocks@[id.slot as int]->0.depth as int, g)
-    }
-
     pub(crate) fn evict(&mut self, fixed: &Fixed<S>, id: BlockId) -> (out: Result<(), CoreError>)
         requires old(self).inv(*fixed),
         ensures
@@ -239,14 +208,6 @@ impl<S: Sampler> State<S> {
             lemma_evict(*fixed, before, *self, id);
         }
         Ok(())
-    }
-
-    /// The block is registered and has a page in this group, which no request's table has.
-    pub open(crate) spec fn legal_evict_page(self, id: BlockId, group: usize) -> bool {
-        &&& self.published(id)
-        &&& group < self.pools@.len()
-        &&& self.blocks@[id.slot as int]->0.pages@[group as int] != NO_PAGE
-        &&& !self.in_use(id, self.blocks@[id.slot as int]->0.depth as int, group as int)
     }
 
     pub(crate) fn evict_page(&mut self, fixed: &Fixed<S>, id: BlockId, group: usize) -> (out: Result<(), CoreError>)
@@ -432,12 +393,6 @@ fn release_pages(pools: &mut Vec<Pool>, pages: &Vec<i32>, slot: Ghost<int>)
         }
         group += 1;
     }
-}
-
-/// Everything that the request has cached came from its chain, and it has no page of its own.
-pub open(crate) spec fn only_chained<T>(r: Request<T>) -> bool {
-    &&& r.cached == r.chain@.len() * PAGE
-    &&& forall|g: int| 0 <= g < r.tables@.len() ==> (#[trigger] r.tables@[g])@.len() == r.chain@.len()
 }
 
 /// Whether everything that the request has cached came from its chain, and it has no page of its own.

@@ -5,6 +5,8 @@ use crate::effects::*;
 use crate::error::CoreError;
 use crate::ids::{NO_PAGE, PAGE, RequestId, Token};
 use crate::invariant::*;
+use crate::meaning::*;
+use crate::next::*;
 use crate::pages::{Page, Pool};
 use crate::plan::{Reads, StepPlan};
 use crate::program::*;
@@ -40,31 +42,6 @@ pub struct Record {
     pub index: usize,
 }
 
-/// The event that a record is.
-pub open(crate) spec fn record_event(logits: Seq<Bits>, r: Record) -> Event<Bits, Bits> {
-    Event::Emitted { request: r.request.serial, entry: Entry { logits: logits[r.selected as int], token: r.token } }
-}
-
-pub open(crate) spec fn record_events(logits: Seq<Bits>, records: Seq<Record>) -> Seq<Event<Bits, Bits>> {
-    records.map_values(|r: Record| record_event(logits, r))
-}
-
-/// What a record says is so: its logits and its token stand at its position in its request's view, and its request is done with
-/// it exactly if the reference run is.
-pub open(crate) spec fn record_ok(world: World, log: Seq<Event<Bits, Bits>>, logits: Seq<Bits>, brought: spec_fn(int, Reads) -> bool, r: Record) -> bool {
-    let v = views(log)[r.request.serial];
-    let k = r.position - v.prompt.len();
-    &&& views(log).contains_key(r.request.serial)
-    &&& 0 <= k < v.entries.len() && r.selected < logits.len()
-    &&& v.entries[k] == Entry { logits: logits[r.selected as int], token: r.token }
-    &&& r.done == reference(world, v.prompt, v.initial, (k + 1) as nat).done
-    &&& r.whole ==> brought(r.selected as int, Reads::Row)
-}
-
-pub open(crate) spec fn records_ok(world: World, log: Seq<Event<Bits, Bits>>, logits: Seq<Bits>, brought: spec_fn(int, Reads) -> bool, records: Seq<Record>) -> bool {
-    forall|i: int| 0 <= i < records.len() ==> (#[trigger] records[i]).index == i && record_ok(world, log, logits, brought, records[i])
-}
-
 /// It stays so, whatever is seen after it.
 pub(crate) proof fn lemma_record_kept(world: World, log: Seq<Event<Bits, Bits>>, event: Event<Bits, Bits>, logits: Seq<Bits>, brought: spec_fn(int, Reads) -> bool, r: Record)
     requires record_ok(world, log, logits, brought, r), follows(views(log), event),
@@ -84,26 +61,12 @@ pub(crate) proof fn lemma_records_kept<D: Device>(world: World, log: Seq<Event<B
     }
 }
 
-/// The sampler's choice of a row of the device, by what it reads of it.
-pub open(crate) spec fn chosen<D: Device<Logits = S::Logits, Top = S::Top>, S: Sampler>(w: Bits, state: Bits, row: Bits) -> (Token, Bits, bool) {
-    match S::reads_of(state) {
-        Reads::Best => S::choice_best(w, state, D::best_of(row)),
-        Reads::Top => S::choice_top(w, state, D::top_of(row)),
-        Reads::Row => S::choice(w, state, D::logits_of(row)),
-    }
-}
-
 /// The world's choice is the sampler's, of the device's rows.
 pub open(crate) spec fn chooses<D: Device<Logits = S::Logits, Top = S::Top>, S: Sampler>(fixed: Fixed<S>) -> bool {
     forall|state: Bits, row: Bits| #[trigger] (fixed.choice@)(state, row) == chosen::<D, S>(fixed.sampler.w(), state, row)
 }
 
 impl<S: Sampler> State<S> {
-    /// The step in flight has been run.
-    pub open(crate) spec fn legal_commit(self) -> bool {
-        self.phase is Ran
-    }
-
     pub(crate) fn commit<D: Device<Logits = S::Logits, Top = S::Top>>(&mut self, fixed: &Fixed<S>, device: &D) -> (out: Result<Vec<Record>, CoreError>)
         requires old(self).inv(*fixed), old(self).dev@ == device_view(*device), chooses::<D, S>(*fixed),
         ensures

@@ -29,13 +29,6 @@ pub(crate) proof fn lemma_event(log: Seq<Event<Bits, Bits>>, event: Event<Bits, 
 }
 
 impl<S: Sampler> State<S> {
-    /// The prompt has tokens, all in the vocabulary, and leaves room for one more; identities are left.
-    pub open(crate) spec fn legal_admit(self, fixed: Fixed<S>, prompt: Seq<Token>) -> bool {
-        &&& 0 < prompt.len() < fixed.program.context
-        &&& tokens_in(prompt, fixed.program.vocab)
-        &&& self.next_request < u64::MAX
-    }
-
     pub(crate) fn admit(&mut self, fixed: &Fixed<S>, prompt: Vec<Token>, salt: u64, state: S::State) -> (out: Result<RequestId, CoreError>)
         requires old(self).inv(*fixed),
         ensures
@@ -126,11 +119,6 @@ impl<S: Sampler> State<S> {
         Ok(RequestId { slot, serial })
     }
 
-    /// The request is live and in no step.
-    pub open(crate) spec fn legal_preempt(self, id: RequestId) -> bool {
-        self.free_to_change(id)
-    }
-
     pub(crate) fn preempt(&mut self, fixed: &Fixed<S>, id: RequestId) -> (out: Result<(), CoreError>)
         requires old(self).inv(*fixed),
         ensures
@@ -166,11 +154,6 @@ impl<S: Sampler> State<S> {
         Ok(())
     }
 
-    /// The request is live and in no step.
-    pub open(crate) spec fn legal_abort(self, id: RequestId) -> bool {
-        self.free_to_change(id)
-    }
-
     pub(crate) fn abort(&mut self, fixed: &Fixed<S>, id: RequestId) -> (out: Result<(), CoreError>)
         requires old(self).inv(*fixed),
         ensures
@@ -188,11 +171,6 @@ impl<S: Sampler> State<S> {
             lemma_frame(*fixed, before, *self, id.slot as int);
         }
         Ok(())
-    }
-
-    /// The request is live, in no step, and complete: its sampler ended it, or its history fills the context.
-    pub open(crate) spec fn legal_finish(self, fixed: Fixed<S>, id: RequestId) -> bool {
-        self.free_to_change(id) && self.requests@[id.slot as int]->0.is_complete(fixed.program.context)
     }
 
     pub(crate) fn finish(&mut self, fixed: &Fixed<S>, id: RequestId) -> (out: Result<(), CoreError>)

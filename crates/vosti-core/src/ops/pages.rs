@@ -4,6 +4,7 @@ use crate::effects::*;
 use crate::error::CoreError;
 use crate::ids::{NO_PAGE, PAGE, RequestId};
 use crate::invariant::*;
+use crate::legal::*;
 use crate::pages::{Page, Pool};
 use crate::program::*;
 use crate::proof::canonical::*;
@@ -18,20 +19,7 @@ use vstd::prelude::*;
 
 verus! {
 
-/// Pages that cover a context.
-pub open(crate) spec fn context_pages(context: u32) -> int {
-    (context - 1) / PAGE as int + 1
-}
-
 impl<S: Sampler> State<S> {
-    /// The request is live and in no step, its table does not yet cover the context, and the group has a free page.
-    pub open(crate) spec fn legal_take_page(self, fixed: Fixed<S>, id: RequestId, group: usize) -> bool {
-        &&& self.free_to_change(id)
-        &&& group < self.pools@.len()
-        &&& self.requests@[id.slot as int]->0.tables@[group as int]@.len() < context_pages(fixed.program.context)
-        &&& self.pools@[group as int].free@.len() > 0
-    }
-
     pub(crate) fn take_page(&mut self, fixed: &Fixed<S>, id: RequestId, group: usize) -> (out: Result<(), CoreError>)
         requires old(self).inv(*fixed),
         ensures
@@ -118,11 +106,6 @@ impl<S: Sampler> State<S> {
             lemma_frame(*fixed, before, *self, slot);
         }
         Ok(())
-    }
-
-    /// The request is live and in no step, and the group exists.
-    pub open(crate) spec fn legal_release_behind(self, id: RequestId, group: usize) -> bool {
-        self.free_to_change(id) && group < self.pools@.len()
     }
 
     pub(crate) fn release_behind(&mut self, fixed: &Fixed<S>, id: RequestId, group: usize) -> (out: Result<usize, CoreError>)
@@ -241,19 +224,6 @@ impl<S: Sampler> State<S> {
         }
         Ok(released)
     }
-}
-
-/// The tables differ in one group only, where the entries before `end` are gone and the others stay.
-pub open(crate) spec fn behind_released(a: Seq<Vec<i32>>, b: Seq<Vec<i32>>, group: int, end: int) -> bool {
-    &&& b.len() == a.len()
-    &&& forall|g: int| 0 <= g < a.len() ==> (#[trigger] b[g])@.len() == a[g]@.len()
-    &&& forall|g: int, i: int| 0 <= g < a.len() && 0 <= i < a[g]@.len()
-            ==> #[trigger] b[g]@[i] == if g == group && i < end { NO_PAGE } else { a[g]@[i] }
-}
-
-/// Pages changed hands only by becoming free.
-pub open(crate) spec fn freed_only(a: Seq<Pool>, b: Seq<Pool>) -> bool {
-    forall|g: int, p: int| 0 <= g < b.len() && 0 <= p < b[g].pages@.len() ==> #[trigger] b[g].pages@[p] == a[g].pages@[p] || b[g].pages@[p] is Free
 }
 
 /// If the page is the request's, its table has it, at an index that is at least `from`.

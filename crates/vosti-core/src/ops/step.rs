@@ -4,6 +4,7 @@ use crate::effects::*;
 use crate::error::CoreError;
 use crate::ids::{NO_PAGE, PAGE, RequestId, Token};
 use crate::invariant::*;
+use crate::legal::*;
 use crate::pages::{Page, Pool};
 use crate::plan::{Reads, Select, SeqPlan, StepPlan};
 use crate::program::*;
@@ -21,11 +22,6 @@ use vstd::prelude::*;
 verus! {
 
 impl<S: Sampler> State<S> {
-    /// No step is in flight.
-    pub open(crate) spec fn legal_plan_begin(self) -> bool {
-        self.phase is Idle
-    }
-
     pub(crate) fn plan_begin(&mut self, fixed: &Fixed<S>) -> (out: Result<(), CoreError>)
         requires old(self).inv(*fixed),
         ensures
@@ -45,11 +41,6 @@ impl<S: Sampler> State<S> {
         }
     }
 
-    /// A step is in flight, run or not.
-    pub open(crate) spec fn legal_plan_cancel(self) -> bool {
-        !(self.phase is Idle)
-    }
-
     pub(crate) fn plan_cancel(&mut self, fixed: &Fixed<S>) -> (out: Result<(), CoreError>)
         requires old(self).inv(*fixed),
         ensures
@@ -65,27 +56,6 @@ impl<S: Sampler> State<S> {
                 Ok(())
             },
         }
-    }
-
-    /// These rows may join the step.
-    pub open(crate) spec fn legal_plan_rows(self, fixed: Fixed<S>, id: RequestId, rows: usize, drafts: Seq<Token>, select: Select) -> bool {
-        let r = self.requests@[id.slot as int]->0;
-        let left = r.history@.len() - r.cached;
-        let total = rows + drafts.len();
-        // A step is being planned, and the request is live, not in it, and not complete.
-        &&& self.phase is Planning
-        &&& self.free_to_change(id)
-        &&& !r.is_complete(fixed.program.context)
-        // Rows of the history, and drafts only after its last.
-        &&& 1 <= rows <= left
-        &&& drafts.len() > 0 ==> rows == left
-        &&& r.history@.len() + drafts.len() < fixed.program.context
-        &&& tokens_in(drafts, fixed.program.vocab)
-        // The device has room.
-        &&& self.plan.tokens@.len() + total <= fixed.rows_max
-        &&& self.plan.selected@.len() + selected_rows(rows, drafts.len(), left, select) <= fixed.selected_max
-        // Every page that the rows read or write is there.
-        &&& forall|g: int| 0 <= g < self.pools@.len() ==> #[trigger] r.covers(g, fixed.program.groups@[g], r.cached + total)
     }
 
     pub(crate) fn plan_rows(&mut self, fixed: &Fixed<S>, id: RequestId, rows: usize, drafts: &[Token], select: Select) -> (out: Result<(), CoreError>)
@@ -197,11 +167,6 @@ impl<S: Sampler> State<S> {
         }
         proof { assert(tokens_in(drafts@, fixed.program.vocab)); }
         Ok(selected)
-    }
-
-    /// A step with rows has been planned and not run.
-    pub open(crate) spec fn legal_run(self) -> bool {
-        self.phase is Planning && self.plan.sequences@.len() > 0
     }
 
     /// Whether the step may run now.

@@ -1,90 +1,12 @@
-//! What a program means: the value of a buffer at a position of a history, with no batch, page or schedule. And
-//! causality: it depends on the history up to that position only.
+//! Causality: what a program means at a position (`trusted/meaning.rs`) depends on the history up to that position only.
 
 use crate::ids::Token;
+use crate::meaning::*;
 use crate::program::*;
 use crate::seam::*;
 use vstd::prelude::*;
 
 verus! {
-
-/// Buffer `b` at position `p` of history `h`, after the first `n` ops.
-pub open(crate) spec fn canon(w: Kernels, prog: Program, n: nat, h: Seq<Token>, p: int, b: u32) -> Bits
-    decreases n, 0nat,
-{
-    if n == 0 || n > prog.ops@.len() {
-        Bits { code: 0 }
-    } else {
-        let m = (n - 1) as nat;
-        match prog.ops@[m as int] {
-            Op::Embed { k, out } => if b == out {
-                (w.embed)(k, h[p])
-            } else {
-                canon(w, prog, m, h, p, b)
-            },
-            Op::Rowwise { k, ins, outs, .. } => if outs@.contains(b) {
-                (w.rowwise)(k, canon_ins(w, prog, m, h, p, ins@), outs@.index_of(b), p)
-            } else {
-                canon(w, prog, m, h, p, b)
-            },
-            Op::StoreKv { .. } => canon(w, prog, m, h, p, b),
-            Op::Attend { k, q, layer, out, window } => if b == out {
-                (w.attend)(k, canon(w, prog, m, h, p, q), canon_kvs(w, prog, m, h, p, layer, window), p)
-            } else {
-                canon(w, prog, m, h, p, b)
-            },
-        }
-    }
-}
-
-pub open(crate) spec fn canon_ins(w: Kernels, prog: Program, n: nat, h: Seq<Token>, p: int, ins: Seq<u32>) -> Seq<Bits>
-    decreases n, 2nat,
-{
-    Seq::new(ins.len(), |i: int| canon(w, prog, n, h, p, ins[i]))
-}
-
-pub open(crate) spec fn canon_kvs(
-    w: Kernels,
-    prog: Program,
-    n: nat,
-    h: Seq<Token>,
-    p: int,
-    layer: u32,
-    window: Option<u32>,
-) -> Seq<Bits>
-    decreases n, 2nat,
-{
-    Seq::new(window_span(window, p), |j: int| canon_kv(w, prog, n, h, window_lo(window, p) + j, layer))
-}
-
-/// The KV row of a layer at position `j`, after the first `n` ops.
-pub open(crate) spec fn canon_kv(w: Kernels, prog: Program, n: nat, h: Seq<Token>, j: int, layer: u32) -> Bits
-    decreases n, 1nat,
-{
-    if n == 0 || n > prog.ops@.len() {
-        Bits { code: 0 }
-    } else {
-        let m = (n - 1) as nat;
-        match prog.ops@[m as int] {
-            Op::StoreKv { k, ins, layer: l } => if l == layer {
-                (w.store)(k, canon_ins(w, prog, m, h, j, ins@), j)
-            } else {
-                canon_kv(w, prog, m, h, j, layer)
-            },
-            _ => canon_kv(w, prog, m, h, j, layer),
-        }
-    }
-}
-
-/// The whole program's logits for a position.
-pub open(crate) spec fn canon_logits(w: Kernels, prog: Program, h: Seq<Token>, p: int) -> Bits {
-    canon(w, prog, prog.ops@.len(), h, p, prog.logits)
-}
-
-/// The whole program's KV row.
-pub open(crate) spec fn kv_row(w: Kernels, prog: Program, h: Seq<Token>, j: int, layer: u32) -> Bits {
-    canon_kv(w, prog, prog.ops@.len(), h, j, layer)
-}
 
 /// Two histories are the same up to a position.
 pub open(crate) spec fn agree(a: Seq<Token>, b: Seq<Token>, p: int) -> bool {

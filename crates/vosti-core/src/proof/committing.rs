@@ -6,8 +6,11 @@ use super::forward::*;
 use super::frame::*;
 use super::reference::*;
 use super::stepping::*;
+use crate::effects::*;
 use crate::ids::{NO_PAGE, PAGE, RequestId, Token};
 use crate::invariant::*;
+use crate::meaning::*;
+use crate::next::*;
 use crate::pages::{Page, Pool};
 use crate::plan::*;
 use crate::program::*;
@@ -18,25 +21,6 @@ use crate::state::*;
 use vstd::prelude::*;
 
 verus! {
-
-/// A request as it was if its sequence is not among the first n, else committed.
-pub open(crate) spec fn pending<S: Sampler>(plan: StepPlan, was: Option<Request<S::State>>, is: Option<Request<S::State>>, n: int) -> bool {
-    match (was, is) {
-        (None, None) => true,
-        (Some(r), Some(r2)) => if r.planned is Some && r.planned->0 < n {
-            committed::<S>(plan, r.planned->0 as int, r, r2)
-        } else {
-            r2 == r
-        },
-        _ => false,
-    }
-}
-
-/// The drafts of a sequence.
-pub open(crate) spec fn drafts_of(plan: StepPlan, q: int) -> Seq<Token> {
-    let s = plan.sequences@[q];
-    plan.tokens@.subrange(s.first_row + s.rows - s.drafts, s.first_row + s.rows)
-}
 
 /// What committing sequence q starts from.
 pub open(crate) spec fn ready<T>(world: World, plan: StepPlan, q: int, r: Request<T>, logits: Seq<Bits>) -> bool {
@@ -62,39 +46,6 @@ pub open(crate) spec fn readable<S: Sampler>(plan: StepPlan, q: int, r: Request<
     let s = plan.sequences@[q];
     &&& s.brings(S::reads_of(S::state_bits(&r.state)))
     &&& forall|i: int, what: Reads| 0 <= i < s.selected && s.brings(what) ==> #[trigger] brought(s.compact(i), what)
-}
-
-/// Two histories agree on the first n tokens.
-pub open(crate) spec fn agree_before(a: Seq<Token>, b: Seq<Token>, n: int) -> bool {
-    n <= a.len() && n <= b.len() && forall|i: int| 0 <= i < n ==> #[trigger] a[i] == b[i]
-}
-
-/// What committing a sequence does to its request.
-pub open(crate) spec fn committed<S: Sampler>(plan: StepPlan, q: int, r: Request<S::State>, r2: Request<S::State>) -> bool {
-    let s = plan.sequences@[q];
-    &&& r2 == (Request { history: r2.history, cached: r2.cached, done: r2.done, state: r2.state, planned: None, ..r })
-    &&& r.history@.len() <= r2.history@.len()
-    &&& forall|i: int| 0 <= i < r.history@.len() ==> #[trigger] r2.history@[i] == r.history@[i]
-    // All rows are cached, but drafts only as far as they were emitted: the last token emitted is yet to be computed.
-    &&& r2.cached == if s.emits { r2.history@.len() - 1 } else { s.first_position + s.rows }
-    &&& r2.cached <= s.first_position + s.rows
-    &&& s.emits <==> r.history@.len() < r2.history@.len()
-    &&& agree_before(r.history@ + drafts_of(plan, q), r2.history@, r2.cached as int)
-    &&& s.emits ==> ended::<S>(plan, q, r, r2)
-    // Without a choice there is no other state.
-    &&& !s.emits ==> r2.done == r.done && r2.state == r.state && r2.history == r.history
-}
-
-/// It went on as long as it could: the request is done, the drafts are used up, the next draft is not the token that came, or the
-/// sampler now reads what was not brought to the host.
-pub open(crate) spec fn ended<S: Sampler>(plan: StepPlan, q: int, r: Request<S::State>, r2: Request<S::State>) -> bool {
-    let s = plan.sequences@[q];
-    let drafts = drafts_of(plan, q);
-    let n = r2.history@.len() - r.history@.len();
-    ||| r2.done
-    ||| n == s.drafts + 1
-    ||| 1 <= n <= s.drafts && drafts[n - 1] != r2.history@.last()
-    ||| !s.brings(S::reads_of(S::state_bits(&r2.state)))
 }
 
 /// Only this request's view has changed.

@@ -3,6 +3,7 @@
 
 use super::canonical::*;
 use crate::ids::{NO_PAGE, PAGE, Token};
+use crate::meaning::*;
 use crate::plan::{SeqPlan, StepPlan};
 use crate::program::*;
 use crate::seam::*;

@@ -5,8 +5,11 @@ use super::canonical::*;
 use super::forward::*;
 use super::reference::*;
 use crate::block::Block;
+use crate::effects::*;
 use crate::ids::{NO_PAGE, PAGE, Token};
 use crate::invariant::*;
+use crate::meaning::*;
+use crate::next::*;
 use crate::pages::{Page, Pool};
 use crate::plan::*;
 use crate::program::*;
@@ -32,11 +35,6 @@ pub open(crate) spec fn touchable(page: Page, slot: int) -> bool {
         Page::Owned { request, .. } => request == slot,
         Page::Registered { .. } => false,
     }
-}
-
-/// Every other slot holds what it held.
-pub open(crate) spec fn others_same<T>(a: Slots<T>, b: Slots<T>, slot: int) -> bool {
-    forall|t: int| t != slot ==> (live(a, t) <==> #[trigger] live(b, t)) && (live(b, t) ==> b[t] == a[t])
 }
 
 /// Every block stays, and every prefix.
@@ -77,11 +75,6 @@ pub open(crate) spec fn log_kept<S: Sampler>(world: World, a: State<S>, b: State
 
 pub open(crate) spec fn step_same<S: Sampler>(a: State<S>, b: State<S>) -> bool {
     b.plan == a.plan && b.phase == a.phase
-}
-
-/// The page names the request in this slot.
-pub open(crate) spec fn names_slot(page: Page, slot: int) -> bool {
-    page matches Page::Owned { request, .. } && request == slot
 }
 
 /// Pages that changed hands, or are the request's, are where they say.

@@ -1,4 +1,4 @@
-//! The proofs. They state nothing that a reader must trust: `spec.rs` and `seam.rs` do.
+//! The proofs. They state nothing that a reader must trust: the files of `trusted/` do.
 
 pub(crate) mod canonical;
 pub(crate) mod committing;

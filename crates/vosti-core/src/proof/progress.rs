@@ -13,6 +13,8 @@ use crate::core::Core;
 use crate::effects::*;
 use crate::ids::{BlockId, NO_PAGE, PAGE, RequestId, Token};
 use crate::invariant::*;
+use crate::legal::*;
+use crate::next::*;
 use crate::ops::blocks::*;
 use crate::ops::commit::*;
 use crate::ops::pages::*;

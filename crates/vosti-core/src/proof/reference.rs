@@ -4,72 +4,14 @@
 
 use super::canonical::*;
 use crate::ids::Token;
+use crate::meaning::*;
+use crate::next::*;
 use crate::program::*;
 use crate::seam::*;
 use crate::spec::*;
 use vstd::prelude::*;
 
 verus! {
-
-/// What the deployment fixes: kernels, program, and the sampler's choice for a state and a row of logits.
-pub ghost struct World {
-    pub w: Kernels,
-    pub program: Program,
-    pub choice: spec_fn(Bits, Bits) -> (Token, Bits, bool),
-}
-
-/// Two ops mean the same.
-pub open(crate) spec fn same_op(a: Op, b: Op) -> bool {
-    match (a, b) {
-        (Op::Embed { k, out }, Op::Embed { k: k2, out: out2 }) => k == k2 && out == out2,
-        (Op::Rowwise { k, ins, outs, rows }, Op::Rowwise { k: k2, ins: ins2, outs: outs2, rows: rows2 }) =>
-            k == k2 && ins@ == ins2@ && outs@ == outs2@ && rows == rows2,
-        (Op::StoreKv { k, ins, layer }, Op::StoreKv { k: k2, ins: ins2, layer: layer2 }) => k == k2 && ins@ == ins2@ && layer == layer2,
-        (Op::Attend { k, q, layer, out, window }, Op::Attend { k: k2, q: q2, layer: layer2, out: out2, window: window2 }) =>
-            k == k2 && q == q2 && layer == layer2 && out == out2 && window == window2,
-        _ => false,
-    }
-}
-
-/// Two programs mean the same: op by op, the same logits buffer, the same context.
-pub open(crate) spec fn same_program(a: Program, b: Program) -> bool {
-    &&& a.ops@.len() == b.ops@.len() && a.logits == b.logits && a.context == b.context
-    &&& forall|n: int| 0 <= n < a.ops@.len() ==> same_op(#[trigger] a.ops@[n], b.ops@[n])
-}
-
-/// Two worlds are one W: the kernels' functions, what the program means, and the sampler's choice of each row in each state.
-/// Nothing is said of devices, pages, limits or types.
-pub open(crate) spec fn share_w(a: World, b: World) -> bool {
-    &&& a.w == b.w
-    &&& same_program(a.program, b.program)
-    &&& forall|state: Bits, row: Bits| #[trigger] (a.choice)(state, row) == (b.choice)(state, row)
-}
-
-/// Where the reference run of a request is after some records.
-pub ghost struct Point {
-    pub history: Seq<Token>,
-    pub state: Bits,
-    pub entries: Seq<Entry<Bits>>,
-    pub done: bool,
-}
-
-/// One more record.
-pub open(crate) spec fn next_point(world: World, at: Point) -> Point {
-    let logits = canon_logits(world.w, world.program, at.history, at.history.len() - 1);
-    let (token, state, done) = (world.choice)(at.state, logits);
-    Point { history: at.history.push(token), state, entries: at.entries.push(Entry { logits, token }), done }
-}
-
-/// The reference run after n records.
-pub open(crate) spec fn reference(world: World, prompt: Seq<Token>, initial: Bits, n: nat) -> Point
-    decreases n,
-{
-    if n == 0 {
-        Point { history: prompt, state: initial, entries: Seq::empty(), done: false }
-    } else {
-        next_point(world, reference(world, prompt, initial, (n - 1) as nat))
-    }
-}
 
 /// A view's records are a prefix of its reference run that does not pass its end, and if completed reaches it.
 pub open(crate) spec fn view_ok(world: World, v: Seen<Bits, Bits>) -> bool {

@@ -5,6 +5,7 @@ use super::forward::*;
 use super::frame::*;
 use super::reference::*;
 use crate::block::{Block, Parent};
+use crate::effects::*;
 use crate::ids::{BlockId, NO_PAGE, PAGE, RequestId, Token};
 use crate::invariant::*;
 use crate::ops::blocks::*;
@@ -22,15 +23,6 @@ verus! {
 /// A block's page in group g is nothing or registered by it.
 pub open(crate) spec fn page_registered(pools: Seq<Pool>, pages: Seq<i32>, slot: int, g: int) -> bool {
     pages[g] != NO_PAGE ==> 0 <= pages[g] < pools[g].pages@.len() && registered_by(pools[g].pages@[pages[g] as int], slot)
-}
-
-/// Only these pages changed hands.
-pub open(crate) spec fn pools_released(a: Seq<Pool>, b: Seq<Pool>, pages: Seq<i32>) -> bool {
-    &&& b.len() == a.len()
-    &&& forall|g: int| 0 <= g < b.len() ==> (#[trigger] b[g]).wf() && b[g].pages@.len() == a[g].pages@.len()
-    &&& forall|g: int, p: int| 0 <= g < b.len() && 0 <= p < b[g].pages@.len() && p != pages[g]
-            ==> #[trigger] b[g].pages@[p] == a[g].pages@[p]
-    &&& forall|g: int, p: int| 0 <= g < b.len() && 0 <= p < b[g].pages@.len() && p == pages[g] ==> (#[trigger] b[g].pages@[p]) is Free
 }
 
 /// Attaching a block that continues the chain with the history's own tokens.

@@ -4,8 +4,10 @@ use super::canonical::*;
 use super::forward::*;
 use super::frame::*;
 use super::reference::*;
+use crate::effects::*;
 use crate::ids::{NO_PAGE, PAGE, RequestId, Token};
 use crate::invariant::*;
+use crate::legal::*;
 use crate::pages::{Page, Pool};
 use crate::plan::*;
 use crate::program::*;
@@ -16,37 +18,6 @@ use crate::state::*;
 use vstd::prelude::*;
 
 verus! {
-
-/// How many rows of a sequence are selected.
-pub open(crate) spec fn selected_rows(rows: usize, drafts: nat, left: int, select: Select) -> int {
-    match select {
-        Select::All => rows + drafts as int,
-        Select::Last | Select::Shown => if rows == left { 1 + drafts as int } else { 0 },
-    }
-}
-
-/// The tokens, positions and selected rows that a sequence adds to the plan.
-pub open(crate) spec fn row_tokens(s: SeqPlan, history: Seq<Token>, drafts: Seq<Token>) -> Seq<Token> {
-    history.subrange(s.first_position as int, s.first_position + s.rows - s.drafts) + drafts
-}
-
-pub open(crate) spec fn row_positions(s: SeqPlan) -> Seq<u32> {
-    Seq::new(s.rows as nat, |i: int| s.position(i) as u32)
-}
-
-pub open(crate) spec fn row_selected(s: SeqPlan) -> Seq<u32> {
-    Seq::new(s.selected as nat, |i: int| s.row(s.unselected() + i) as u32)
-}
-
-/// A request as it was, out of the step if its sequence is among the first n.
-pub open(crate) spec fn unpinned<T>(was: Option<Request<T>>, is: Option<Request<T>>, n: int) -> bool {
-    match (was, is) {
-        (None, None) => true,
-        (Some(r), Some(r2)) => r2 == (Request { planned: r2.planned, ..r })
-            && r2.planned == (if r.planned is Some && r.planned->0 < n { None } else { r.planned }),
-        _ => false,
-    }
-}
 
 /// A request's place in the step matters to nothing else.
 pub(crate) proof fn lemma_repin<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: State<S>, slot: int)
@@ -129,29 +100,6 @@ proof fn lemma_before_push(sequences: Seq<SeqPlan>, s: SeqPlan, q: int)
     if q > 0 {
         lemma_before_push(sequences, s, q - 1);
     }
-}
-
-/// One more sequence in the step: its request names it, and its rows are the request's.
-pub open(crate) spec fn sequence_added<S: Sampler>(a: State<S>, b: State<S>, id: RequestId, rows: int, drafts: Seq<Token>, selected: int) -> bool {
-    let slot = id.slot as int;
-    let r = a.requests@[slot]->0;
-    let r2 = b.requests@[slot]->0;
-    let n = a.plan.sequences@.len() as int;
-    let s = b.plan.sequences@[n];
-    &&& b == (State { requests: b.requests, plan: b.plan, ..a })
-    &&& b.requests@ == a.requests@.update(slot, Some(r2))
-    &&& r2 == (Request { planned: Some(n as usize), ..r })
-    &&& b.plan.sequences@ == a.plan.sequences@.push(s)
-    &&& b.plan.tokens@ == a.plan.tokens@ + row_tokens(s, r.history@, drafts)
-    &&& b.plan.positions@ == a.plan.positions@ + row_positions(s)
-    &&& b.plan.selected@ == a.plan.selected@ + row_selected(s)
-    &&& s.request == id && s.first_row == a.plan.tokens@.len() && s.rows == rows + drafts.len()
-    &&& s.first_position == r.cached && s.drafts == drafts.len() && s.first_selected == a.plan.selected@.len()
-    &&& s.selected == selected && s.emits == (r.cached + rows == r.history@.len())
-    &&& s.tables@.len() == r.tables@.len()
-    &&& forall|g: int| 0 <= g < s.tables@.len() ==> (#[trigger] s.tables@[g])@ == r.tables@[g]@
-    &&& s.brings(S::reads_of(S::state_bits(&r.state)))
-    &&& n <= usize::MAX
 }
 
 /// What planning looks at: a request's own shape, and that the step so far is within the device's limits.

@@ -14,6 +14,8 @@ use crate::core::Core;
 use crate::effects::*;
 use crate::ids::{BlockId, NO_PAGE, PAGE, RequestId, Token};
 use crate::invariant::*;
+use crate::meaning::*;
+use crate::next::*;
 use crate::ops::commit::*;
 use crate::plan::*;
 use crate::program::*;

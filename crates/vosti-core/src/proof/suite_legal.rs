@@ -10,6 +10,8 @@ use crate::block::*;
 use crate::core::Core;
 use crate::ids::{BlockId, NO_PAGE, PAGE, RequestId, Token};
 use crate::invariant::*;
+use crate::legal::*;
+use crate::next::*;
 use crate::ops::blocks::*;
 use crate::ops::pages::*;
 use crate::plan::*;

@@ -8,6 +8,8 @@ use super::trace::*;
 use crate::core::Core;
 use crate::error::CoreError;
 use crate::ids::{BlockId, NO_PAGE, PAGE, RequestId, Token};
+use crate::meaning::*;
+use crate::next::*;
 use crate::ops::commit::*;
 use crate::plan::*;
 use crate::program::*;

@@ -127,7 +127,7 @@ fn every_fault_breaks_a_law() {
 /// In the seam, `Law: name.` ends the sentence above each clause that promises something.
 #[test]
 fn every_clause_of_the_seam_has_its_law() {
-    let seam = include_str!("../../../vosti-core/src/seam.rs");
+    let seam = include_str!("../../../vosti-core/src/trusted/seam.rs");
     let laws: Vec<&str> = seam.split("Law: ").skip(1).filter_map(|rest| rest.split('.').next()).collect();
     let named: BTreeSet<&str> = laws.iter().copied().collect();
     assert_eq!(named.len(), laws.len(), "a law is named twice");

@@ -3,7 +3,7 @@
 //! policy, the other requests, their order, what failed, what was restarted between.
 //!
 //! This file knows no engine: no page, batch or schedule. A trace is the finite sequence of what one execution did that its
-//! clients can see. `proof/trace.rs` says what an execution is and what sharing W means (`Execution`, `share_w`), and proves
+//! clients can see. `next.rs` says what an execution is and what sharing W means (`Execution`, `share_w`), and `proof/trace.rs` proves
 //! `deterministic` of the traces of every two that share it (`theorem_deterministic`).
 
 use vstd::prelude::*;

@@ -1,4 +1,4 @@
-//! What is assumed: the contracts of a device and of a sampler. Beside `spec.rs` the only file to be audited.
+//! What is assumed: the contracts of a device and of a sampler. No other file assumes anything.
 //!
 //! Each clause has an English sentence that names the kernel contract that discharges it, and the law that watches it
 //! on real devices (`vosti-engine/src/laws.rs`, run by each device's `tests/laws.rs`). The functions of weights and

@@ -1,25 +1,151 @@
-//! What each operation does when it is legal, one predicate an operation, beside the `legal_*` predicates in `ops/` that say
-//! when. Together they are `next` in `proof/trace.rs`: without them a core that plans nothing and commits nothing would keep
+//! What each operation does when it is legal, one predicate an operation, beside the `legal_*` predicates of `legal.rs` that
+//! say when. Together they are `next` in `next.rs`: without them a core that plans nothing and commits nothing would keep
 //! every promise. They speak of what policy sees: requests, blocks, free pages, the step.
 
+use super::legal::*;
+use super::seam::*;
+use super::spec::*;
 use crate::block::{Block, Parent};
 use crate::ids::{BlockId, NO_PAGE, PAGE, RequestId, Token};
 use crate::invariant::*;
-use crate::ops::pages::*;
 use crate::pages::{Page, Pool};
 use crate::plan::{Reads, Select, SeqPlan, StepPlan};
 use crate::program::*;
-use crate::proof::committing::*;
-use crate::proof::frame::*;
-use crate::proof::sharing::*;
-use crate::proof::stepping::*;
 use crate::request::Request;
-use crate::seam::*;
-use crate::spec::*;
 use crate::state::*;
 use vstd::prelude::*;
 
 verus! {
+
+/// Two histories agree on the first n tokens.
+pub open(crate) spec fn agree_before(a: Seq<Token>, b: Seq<Token>, n: int) -> bool {
+    n <= a.len() && n <= b.len() && forall|i: int| 0 <= i < n ==> #[trigger] a[i] == b[i]
+}
+
+/// The drafts of a sequence.
+pub open(crate) spec fn drafts_of(plan: StepPlan, q: int) -> Seq<Token> {
+    let s = plan.sequences@[q];
+    plan.tokens@.subrange(s.first_row + s.rows - s.drafts, s.first_row + s.rows)
+}
+
+/// It went on as long as it could: the request is done, the drafts are used up, the next draft is not the token that came, or the
+/// sampler now reads what was not brought to the host.
+pub open(crate) spec fn ended<S: Sampler>(plan: StepPlan, q: int, r: Request<S::State>, r2: Request<S::State>) -> bool {
+    let s = plan.sequences@[q];
+    let drafts = drafts_of(plan, q);
+    let n = r2.history@.len() - r.history@.len();
+    ||| r2.done
+    ||| n == s.drafts + 1
+    ||| 1 <= n <= s.drafts && drafts[n - 1] != r2.history@.last()
+    ||| !s.brings(S::reads_of(S::state_bits(&r2.state)))
+}
+
+/// What committing a sequence does to its request.
+pub open(crate) spec fn committed<S: Sampler>(plan: StepPlan, q: int, r: Request<S::State>, r2: Request<S::State>) -> bool {
+    let s = plan.sequences@[q];
+    &&& r2 == (Request { history: r2.history, cached: r2.cached, done: r2.done, state: r2.state, planned: None, ..r })
+    &&& r.history@.len() <= r2.history@.len()
+    &&& forall|i: int| 0 <= i < r.history@.len() ==> #[trigger] r2.history@[i] == r.history@[i]
+    // All rows are cached, but drafts only as far as they were emitted: the last token emitted is yet to be computed.
+    &&& r2.cached == if s.emits { r2.history@.len() - 1 } else { s.first_position + s.rows }
+    &&& r2.cached <= s.first_position + s.rows
+    &&& s.emits <==> r.history@.len() < r2.history@.len()
+    &&& agree_before(r.history@ + drafts_of(plan, q), r2.history@, r2.cached as int)
+    &&& s.emits ==> ended::<S>(plan, q, r, r2)
+    // Without a choice there is no other state.
+    &&& !s.emits ==> r2.done == r.done && r2.state == r.state && r2.history == r.history
+}
+
+/// The tokens, positions and selected rows that a sequence adds to the plan.
+pub open(crate) spec fn row_tokens(s: SeqPlan, history: Seq<Token>, drafts: Seq<Token>) -> Seq<Token> {
+    history.subrange(s.first_position as int, s.first_position + s.rows - s.drafts) + drafts
+}
+
+pub open(crate) spec fn row_positions(s: SeqPlan) -> Seq<u32> {
+    Seq::new(s.rows as nat, |i: int| s.position(i) as u32)
+}
+
+pub open(crate) spec fn row_selected(s: SeqPlan) -> Seq<u32> {
+    Seq::new(s.selected as nat, |i: int| s.row(s.unselected() + i) as u32)
+}
+
+/// A request as it was if its sequence is not among the first n, else committed.
+pub open(crate) spec fn pending<S: Sampler>(plan: StepPlan, was: Option<Request<S::State>>, is: Option<Request<S::State>>, n: int) -> bool {
+    match (was, is) {
+        (None, None) => true,
+        (Some(r), Some(r2)) => if r.planned is Some && r.planned->0 < n {
+            committed::<S>(plan, r.planned->0 as int, r, r2)
+        } else {
+            r2 == r
+        },
+        _ => false,
+    }
+}
+
+/// The page names the request in this slot.
+pub open(crate) spec fn names_slot(page: Page, slot: int) -> bool {
+    page matches Page::Owned { request, .. } && request == slot
+}
+
+/// Every other slot holds what it held.
+pub open(crate) spec fn others_same<T>(a: Slots<T>, b: Slots<T>, slot: int) -> bool {
+    forall|t: int| t != slot ==> (live(a, t) <==> #[trigger] live(b, t)) && (live(b, t) ==> b[t] == a[t])
+}
+
+/// Only these pages changed hands.
+pub open(crate) spec fn pools_released(a: Seq<Pool>, b: Seq<Pool>, pages: Seq<i32>) -> bool {
+    &&& b.len() == a.len()
+    &&& forall|g: int| 0 <= g < b.len() ==> (#[trigger] b[g]).wf() && b[g].pages@.len() == a[g].pages@.len()
+    &&& forall|g: int, p: int| 0 <= g < b.len() && 0 <= p < b[g].pages@.len() && p != pages[g]
+            ==> #[trigger] b[g].pages@[p] == a[g].pages@[p]
+    &&& forall|g: int, p: int| 0 <= g < b.len() && 0 <= p < b[g].pages@.len() && p == pages[g] ==> (#[trigger] b[g].pages@[p]) is Free
+}
+
+/// A request as it was, out of the step if its sequence is among the first n.
+pub open(crate) spec fn unpinned<T>(was: Option<Request<T>>, is: Option<Request<T>>, n: int) -> bool {
+    match (was, is) {
+        (None, None) => true,
+        (Some(r), Some(r2)) => r2 == (Request { planned: r2.planned, ..r })
+            && r2.planned == (if r.planned is Some && r.planned->0 < n { None } else { r.planned }),
+        _ => false,
+    }
+}
+
+/// One more sequence in the step: its request names it, and its rows are the request's.
+pub open(crate) spec fn sequence_added<S: Sampler>(a: State<S>, b: State<S>, id: RequestId, rows: int, drafts: Seq<Token>, selected: int) -> bool {
+    let slot = id.slot as int;
+    let r = a.requests@[slot]->0;
+    let r2 = b.requests@[slot]->0;
+    let n = a.plan.sequences@.len() as int;
+    let s = b.plan.sequences@[n];
+    &&& b == (State { requests: b.requests, plan: b.plan, ..a })
+    &&& b.requests@ == a.requests@.update(slot, Some(r2))
+    &&& r2 == (Request { planned: Some(n as usize), ..r })
+    &&& b.plan.sequences@ == a.plan.sequences@.push(s)
+    &&& b.plan.tokens@ == a.plan.tokens@ + row_tokens(s, r.history@, drafts)
+    &&& b.plan.positions@ == a.plan.positions@ + row_positions(s)
+    &&& b.plan.selected@ == a.plan.selected@ + row_selected(s)
+    &&& s.request == id && s.first_row == a.plan.tokens@.len() && s.rows == rows + drafts.len()
+    &&& s.first_position == r.cached && s.drafts == drafts.len() && s.first_selected == a.plan.selected@.len()
+    &&& s.selected == selected && s.emits == (r.cached + rows == r.history@.len())
+    &&& s.tables@.len() == r.tables@.len()
+    &&& forall|g: int| 0 <= g < s.tables@.len() ==> (#[trigger] s.tables@[g])@ == r.tables@[g]@
+    &&& s.brings(S::reads_of(S::state_bits(&r.state)))
+    &&& n <= usize::MAX
+}
+
+/// The tables differ in one group only, where the entries before `end` are gone and the others stay.
+pub open(crate) spec fn behind_released(a: Seq<Vec<i32>>, b: Seq<Vec<i32>>, group: int, end: int) -> bool {
+    &&& b.len() == a.len()
+    &&& forall|g: int| 0 <= g < a.len() ==> (#[trigger] b[g])@.len() == a[g]@.len()
+    &&& forall|g: int, i: int| 0 <= g < a.len() && 0 <= i < a[g]@.len()
+            ==> #[trigger] b[g]@[i] == if g == group && i < end { NO_PAGE } else { a[g]@[i] }
+}
+
+/// Pages changed hands only by becoming free.
+pub open(crate) spec fn freed_only(a: Seq<Pool>, b: Seq<Pool>) -> bool {
+    forall|g: int, p: int| 0 <= g < b.len() && 0 <= p < b[g].pages@.len() ==> #[trigger] b[g].pages@[p] == a[g].pages@[p] || b[g].pages@[p] is Free
+}
 
 /// The pages of the request in this slot are free, and every other page has the owner that it had.
 pub open(crate) spec fn let_go(a: Seq<Pool>, b: Seq<Pool>, slot: int) -> bool {
