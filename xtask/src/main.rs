@@ -9,6 +9,7 @@ mod tidy;
 mod trust;
 mod ttir;
 mod verify;
+mod wheel;
 
 use clap::{Parser, Subcommand};
 use std::path::{Path, PathBuf};
@@ -47,6 +48,8 @@ enum Task {
     VerifyMutants(mutants::Mutants),
     /// Makes the Python environment of the developer tools under target/ and prints its interpreter
     Python,
+    /// Builds the Python package as a wheel and prints where it is
+    Wheel(wheel::Wheel),
     /// Fetches llama.cpp's source, whose vocabularies and chat templates tests read, and prints its folder
     LlamaCpp,
 }
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         Task::Bench(bench) => bench::run(&bench),
         Task::Test => test::run(),
         Task::Verify { check } => verify::run(check),
+        Task::Wheel(options) => wheel::run(&options),
         Task::VerifyMutants(options) => mutants::run(&options),
         Task::Tidy => tidy::run(),
         Task::Trust => trust::run(),

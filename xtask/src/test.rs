@@ -1,6 +1,6 @@
 //! `cargo xtask test`: everything that a change must pass, in one command. CI runs this and nothing else.
 
-use crate::{llama_cpp, python, run_command, tidy, verify};
+use crate::{llama_cpp, python, run_command, tidy, verify, wheel};
 use anyhow::Result;
 use std::process::Command;
 use std::time::Instant;
@@ -20,6 +20,7 @@ const STEPS: &[Step] = &[
         let mut tests = Command::new(env!("CARGO"));
         run_command(tests.args(["test", "--workspace", "--no-fail-fast"]).env(vosti_test_tools::REQUIRED, "1"))
     }),
+    ("python package", wheel::test),
     // The executor's bits as users build it: an optimiser that tries harder knows nothing of the floating-point mode.
     ("release bits", || cargo(&["test", "--release", "-p", "vosti-tile", "-p", "vosti-cpu"])),
 ];

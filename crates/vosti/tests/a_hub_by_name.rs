@@ -126,7 +126,7 @@ fn hub() -> Hub {
 #[test]
 fn a_folder_is_fetched_whole_pinned_and_used_without_the_hub_afterwards() {
     let (hub, home) = (hub(), tempfile::tempdir().unwrap());
-    let generate = ["generate", "ab", "--model", "org/tiny", "-n", "4"];
+    let generate = ["generate", "ab", "--model", "org/tiny", "-n", "4", "--seed", "1"];
     *hub.cut.lock().unwrap() = Some(2_000);
     let (_, error) = said(&hub.vosti(home.path(), &["pull", "org/tiny"]));
     assert!(error.contains("the connection ended at byte 2000"), "{error}");

@@ -66,6 +66,12 @@ pub fn from_config(file: &str, config: &Value) -> Result<Decoder> {
     let family = FAMILIES.iter().find(|f| f.model_types.contains(&name));
     let known = || FAMILIES.iter().flat_map(|f| f.model_types.iter().copied()).collect();
     let family = family.ok_or_else(|| ModelError::Architecture { name: name.into(), known: known() })?;
+    // Its tensors have other names and types than the family's: so say it before one of them is missed.
+    if let Some(stored) = root.object("quantization_config").or(fields.object("quantization_config")) {
+        let method = stored.str_opt("quant_method")?.unwrap_or("an unnamed method");
+        let feature = format!("weights stored by {method} (quantization_config); its BF16 or GGUF version has others");
+        return Err(ModelError::Feature { family: family.name, feature });
+    }
     let mut decoder = (family.from_config)(&fields)?;
     // A multimodal checkpoint may say it at its root only.
     decoder.tied = fields.bool_or("tie_word_embeddings", root.bool_or("tie_word_embeddings", decoder.tied)?)?;

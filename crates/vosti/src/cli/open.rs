@@ -7,44 +7,16 @@ use super::output::counted;
 use super::values::Weights;
 use anyhow::{Context, Result};
 use std::io::Read;
-use std::path::{Path, PathBuf};
-use vosti::catalogue;
+use std::path::PathBuf;
 use vosti::deployment::{DeployOptions, Deployment, DeviceConfig, Storage};
 use vosti::device::{AnyDevice, On, first_gpu};
-use vosti::fetch::hub::Endpoint;
-use vosti::fetch::repository::{self, HubCache, Repository};
-use vosti::fetch::{Cache, FetchError, Registry};
 use vosti::pool::{self, Demand, Origin};
 use vosti_core::{Device as _, PAGE};
 use vosti_engine::{Engine, Policy, Speculation};
 
 /// The model's file or folder; a name of the catalogue or of a hub is fetched first if it is not here.
 pub fn find(name: &str) -> Result<PathBuf> {
-    if let Some(model) = catalogue::find(name) {
-        return Ok(Cache::of_user()?.fetch(model, Registry::Any, &Bar::new(Unit::Bytes))?);
-    }
-    let path = Path::new(name);
-    if path.exists() {
-        return Ok(path.to_path_buf());
-    }
-    if let Ok(repository) = name.parse::<Repository>() {
-        let cache = HubCache::of_user()?;
-        // What is here is used as it is: `vosti pull` looks for newer.
-        if let Some(found) = cache.find(&repository) {
-            return Ok(found.path);
-        }
-        let found = repository::fetch(&repository, &Endpoint::of_user(), &cache, &Bar::new(Unit::Bytes))
-            .with_context(|| format!("{name} is no path here, and could not be had from the hub"))?;
-        eprintln!("{}: commit {}", repository.name, found.commit);
-        return Ok(found.path);
-    }
-    if name.contains(['/', '.']) {
-        anyhow::bail!(
-            "{name}: no such file or folder; --model takes a GGUF file, a Hugging Face folder, ORG/REPO[:QUANT] of a hub, or one of {}",
-            catalogue::names()
-        );
-    }
-    Err(FetchError::UnknownModel { name: name.into() }.into())
+    Ok(vosti::fetch::find(name, &Bar::new(Unit::Bytes))?)
 }
 
 /// What the flags say of the machine; `many_sequences` if five or more will be decoded at once.

@@ -97,10 +97,13 @@ pub(crate) fn download(
         .map_err(FetchError::io(partial))?;
     // One byte more than expected is enough to know that this is not the file.
     let mut body = io::Read::take(response.into_body().into_reader(), bytes - start + 1);
-    let copied = copy_hashed(&mut body, &mut out, &mut hash, start, progress).map_err(|e| http(e.to_string()))?;
+    let copied = copy_hashed(&mut body, &mut out, &mut hash, start, progress);
     out.sync_all().map_err(FetchError::io(partial))?;
-    if start + copied < bytes {
-        return Err(http(format!("the connection ended at byte {} of {}", start + copied, bytes)));
+    let have = fs::metadata(partial).map_err(FetchError::io(partial))?.len();
+    let ended = |why: String| http(format!("the connection ended at byte {have} of {bytes}{why}: try again to go on"));
+    copied.map_err(|error| ended(format!(" ({error})")))?;
+    if have < bytes {
+        return Err(ended(String::new()));
     }
     Ok(hex(hash))
 }

