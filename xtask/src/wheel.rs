@@ -44,8 +44,7 @@ fn build(name: &str, settings: &[&str]) -> Result<PathBuf> {
         fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())?;
     }
     // Not a wheel that an earlier build left in a cache.
-    let arguments =
-        ["-m", "pip", "wheel", "--no-cache-dir", "--disable-pip-version-check", "--no-deps", "--wheel-dir"];
+    let arguments = ["-m", "pip", "wheel", "--no-cache-dir", "--disable-pip-version-check", "--no-deps", "--wheel-dir"];
     let mut pip = Command::new("python3");
     run_command(pip.args(arguments).arg(&folder).args(settings).arg(root().join(PACKAGE)))
         .context("a wheel is built by python3 with pip")?;

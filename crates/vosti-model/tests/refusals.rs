@@ -142,3 +142,16 @@ fn qwen_2_has_its_window_from_the_layer_that_it_names() {
     let windows: Vec<Option<u32>> = decoder.layers.iter().map(|layer| layer.window).collect();
     assert_eq!(windows, [None, None, Some(50)]);
 }
+
+#[test]
+fn weights_that_a_folder_stores_by_another_method_are_refused_by_its_name() {
+    for (stored, says) in [
+        (json!({ "quant_method": "awq", "bits": 4 }), "weights stored by awq"),
+        (json!({ "quant_method": "gptq", "bits": 4, "group_size": 128 }), "weights stored by gptq"),
+        (json!({ "quant_method": "fp8", "weight_block_size": [128, 128] }), "weights stored by fp8"),
+        (json!({ "bits": 4 }), "weights stored by an unnamed method"),
+    ] {
+        let why = refusal("llama", "quantization_config", stored);
+        assert!(why.contains(says) && why.contains("quantization_config") && why.contains("GGUF"), "{why}");
+    }
+}

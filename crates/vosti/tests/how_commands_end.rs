@@ -93,6 +93,40 @@ fn ctrl_c_at_the_prompt_ends_a_chat_at_once() {
     assert_eq!(interrupted_at(child, "Write a message").0, Some(130));
 }
 
+#[test]
+fn commands_of_a_conversation_are_obeyed_and_a_wrong_one_does_not_end_it() {
+    use std::io::Write;
+    let (folder, model) = model();
+    let saved = folder.path().join("talk.json");
+    let mut chat = vosti();
+    chat.args(["chat", "--model", &model, "-n", "4", "--ignore-eos", "--seed", "5", "--system", "be brief"]);
+    let mut child =
+        chat.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let lines = format!(
+        "/help\nab\n/set temperature hot\n/set max_tokens 0\n/nothing\n/regenerate\n/system\n/set seed 9\n//ab\n/save {}\n/quit\nnever read\n",
+        saved.display()
+    );
+    child.stdin.take().expect("piped").write_all(lines.as_bytes()).expect("written");
+    let result = child.wait_with_output().expect("it ends");
+    let error = String::from_utf8_lossy(&result.stderr);
+    assert!(result.status.success(), "{error}");
+    for said in [
+        "/regenerate ",
+        "\"hot\" is no value for temperature",
+        "tokens_max is 0",
+        "there is no /nothing",
+        "seed         6",
+    ] {
+        assert!(error.contains(said), "{said}: {error}");
+    }
+    let saved: serde_json::Value = serde_json::from_slice(&std::fs::read(saved).expect("saved")).expect("JSON");
+    let roles: Vec<_> =
+        saved["messages"].as_array().expect("a list").iter().map(|m| m["role"].as_str().unwrap()).collect();
+    assert_eq!(roles, ["user", "assistant", "user", "assistant"], "the system message is gone: {saved}");
+    assert_eq!((&saved["seed"], &saved["messages"][2]["content"]), (&9.into(), &"/ab".into()));
+    assert!(saved["fingerprint"].as_str().is_some_and(|name| !name.is_empty()));
+}
+
 /// Wants an end from the n-th time that it is asked on.
 struct Impatient(AtomicU32);
 

@@ -1,63 +1,159 @@
 //! `vosti chat`: a conversation on the terminal. Every turn's prompt is the whole conversation; its beginning comes
-//! from the prefix cache, with the same bits as if it were computed.
+//! from the prefix cache, with the same bits as if it were computed. Lines that begin with `/` are commands ([`command`]);
+//! how a line is read is [`prompt`]'s.
 
-use super::arguments::Chat;
+mod command;
+mod prompt;
+
+use super::arguments::{Chat, Sampling};
 use super::open;
-use super::output::print;
+use super::output::{Promised, print};
 use super::stream::{stream, submit};
 use super::{Outcome, interrupt, sampling};
-use anyhow::Result;
+use anyhow::{Result, bail};
+use command::Command;
+use prompt::{Line, Prompt};
 use serde_json::{Value, json};
-use std::io::{BufRead, IsTerminal};
-use vosti_engine::Request;
+use std::path::Path;
+use vosti::deployment::Deployment;
+use vosti::device::AnyDevice;
+use vosti_engine::{Engine, Request};
 use vosti_model::{ChatOptions, Date};
 
 pub fn run(arguments: &Chat) -> Result<Outcome> {
     let flags = &arguments.engine;
     let deployment = open::load(&flags.model, &open::options(&flags.hardware, false))?;
     let own = deployment.text()?;
-    let template = own.chat()?; // a base model says so before anything is computed
-    let context = deployment.program().context as usize;
+    own.chat()?; // a base model says so before anything is computed
     let seed = sampling::seed(&arguments.sampling);
-    let sampling = sampling::checked(&arguments.sampling, seed, &deployment)?;
-    let mut engine = open::engine_for_any(&deployment, flags, 1)?;
+    sampling::checked(&arguments.sampling, seed, &deployment)?;
+    let engine = open::engine_for_any(&deployment, flags, 1)?;
     open::banner(&deployment, &engine);
     eprintln!(
-        "sampling     {}\nseed         {seed}\n\nWrite a message and press Enter. Ctrl-C ends an answer, Ctrl-C at the prompt or Ctrl-D the conversation.\n",
+        "sampling     {}\nseed         {seed}\n\nWrite a message and press Enter; /help lists commands. Ctrl-C ends an answer, Ctrl-C at the prompt or \
+         Ctrl-D the conversation.\n",
         sampling::effective(&arguments.sampling, own)
     );
+    let mut conversation = Conversation {
+        deployment: &deployment,
+        engine,
+        sampling: arguments.sampling.clone(),
+        seed,
+        rendering: ChatOptions { date: arguments.date.unwrap_or(Date::DEFAULT), ..ChatOptions::default() },
+        messages: Vec::new(),
+    };
+    conversation.system(arguments.system.as_deref().unwrap_or_default());
+    let mut prompt = Prompt::new();
+    loop {
+        let line = match prompt.line()? {
+            Line::Text(line) => line,
+            Line::Interrupted => return Ok(Outcome::Interrupted),
+            Line::End => return Ok(Outcome::Done),
+        };
+        let told = match Command::parse(line.trim()) {
+            Ok(Command::Say(text)) if text.is_empty() => Ok(()),
+            Ok(Command::Say(text)) => conversation.say(&text),
+            Ok(Command::Quit) => return Ok(Outcome::Done),
+            Ok(command) => conversation.obey(command),
+            Err(why) => Err(why),
+        };
+        // What is wrong with one line does not end the conversation.
+        if let Err(error) = told {
+            eprintln!("{error:#}\n");
+        }
+    }
+}
 
-    let rendering = ChatOptions { date: arguments.date.unwrap_or(Date::DEFAULT), ..ChatOptions::default() };
-    let mut messages: Vec<Value> = Vec::new();
-    messages.extend(arguments.system.iter().map(|text| json!({ "role": "system", "content": text })));
-    while let Some(line) = read_line()? {
-        if line.trim().is_empty() {
-            continue;
+/// What has been said, and by what it goes on.
+struct Conversation<'a> {
+    deployment: &'a Deployment,
+    engine: Engine<AnyDevice>,
+    sampling: Sampling,
+    seed: u64,
+    rendering: ChatOptions,
+    messages: Vec<Value>,
+}
+
+impl Conversation<'_> {
+    fn obey(&mut self, command: Command) -> Result<()> {
+        match command {
+            Command::Help => eprintln!("{}", command::HELP),
+            Command::System(text) => self.system(&text),
+            Command::Set(name, value) => {
+                let mut changed = self.sampling.clone();
+                command::set(&mut changed, &name, &value)?;
+                let seed = changed.seed.unwrap_or(self.seed);
+                sampling::checked(&changed, seed, self.deployment)?;
+                (self.sampling, self.seed) = (changed, seed);
+                let own = self.deployment.text()?;
+                eprintln!("sampling     {}\nseed         {seed}\n", sampling::effective(&self.sampling, own));
+            }
+            Command::Save(path) => self.save(&path)?,
+            Command::Regenerate => {
+                if self.messages.last().is_none_or(|message| message["role"] != "assistant") {
+                    bail!("there is no answer yet: nothing to ask for again");
+                }
+                // With the same seed it would be the same answer.
+                self.seed = self.seed.wrapping_add(1);
+                eprintln!("seed         {}", self.seed);
+                let before = self.messages.pop();
+                let answered = self.answer();
+                self.messages.extend(before.filter(|_| answered.is_err()));
+                answered?;
+            }
+            Command::Say(_) | Command::Quit => {}
         }
-        messages.push(json!({ "role": "user", "content": line.trim() }));
-        let text = template.render(&Value::Array(messages.clone()), &rendering)?;
+        Ok(())
+    }
+
+    /// Makes this what the model is told first; an empty text leaves it out.
+    fn system(&mut self, text: &str) {
+        if self.messages.first().is_some_and(|message| message["role"] == "system") {
+            self.messages.remove(0);
+        }
+        if !text.is_empty() {
+            self.messages.insert(0, json!({ "role": "system", "content": text }));
+        }
+    }
+
+    fn say(&mut self, text: &str) -> Result<()> {
+        self.messages.push(json!({ "role": "user", "content": text }));
+        let answered = self.answer();
+        if answered.is_err() {
+            self.messages.pop();
+        }
+        answered
+    }
+
+    /// Adds the model's answer to what was said.
+    fn answer(&mut self) -> Result<()> {
+        let own = self.deployment.text()?;
+        let text = own.chat()?.render(&Value::Array(self.messages.clone()), &self.rendering)?;
         let prompt = own.tokenizer.encode(&text, false)?;
+        let context = self.deployment.program().context as usize;
         if prompt.len() >= context {
-            eprintln!("the conversation has {} tokens and the context is {context}: start a new one", prompt.len());
-            break;
+            bail!("the conversation has {} tokens and the context is {context}: start a new one", prompt.len());
         }
-        let submitted = submit(&mut engine, Request::new(prompt, sampling.clone()), &arguments.sampling.stop)?;
-        let streamed = stream(&mut engine, own, submitted)?;
+        let checked = sampling::checked(&self.sampling, self.seed, self.deployment)?;
+        let submitted = submit(&mut self.engine, Request::new(prompt, checked), &self.sampling.stop)?;
+        let streamed = stream(&mut self.engine, own, submitted)?;
         print("\n")?;
         streamed.report();
         eprintln!();
         interrupt::reset();
-        messages.push(json!({ "role": "assistant", "content": streamed.texts[0] }));
+        self.messages.push(json!({ "role": "assistant", "content": streamed.texts[0] }));
+        Ok(())
     }
-    Ok(Outcome::Done)
-}
 
-/// The next line, None at the end of input. Ctrl-C ends the process.
-fn read_line() -> Result<Option<String>> {
-    if std::io::stdin().is_terminal() {
-        print("> ")?;
+    /// Everything that it takes to have the conversation again.
+    fn save(&self, path: &Path) -> Result<()> {
+        let own = self.deployment.text()?;
+        let saved = json!({
+            "fingerprint": self.deployment.fingerprint(), "seed": self.seed,
+            "sampling": sampling::effective(&self.sampling, own).to_string(), "messages": self.messages,
+        });
+        Promised::new(path)?.keep(&format!("{saved:#}\n"))?;
+        eprintln!("saved to {}\n", path.display());
+        Ok(())
     }
-    let mut line = String::new();
-    let read = interrupt::ends_at_once(|| std::io::stdin().lock().read_line(&mut line));
-    Ok((read? > 0).then_some(line))
 }

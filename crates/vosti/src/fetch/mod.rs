@@ -128,6 +128,11 @@ impl Cache {
         self.root.join("tools").join(name)
     }
 
+    /// Where lines of conversations are kept.
+    pub fn history(&self) -> PathBuf {
+        self.root.join("chat_history")
+    }
+
     /// Where the model's file is, or will be.
     pub fn path(&self, model: &Model) -> PathBuf {
         self.root.join("models").join(Self::key(model)).join(&model.file)

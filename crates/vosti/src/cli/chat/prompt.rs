@@ -1,0 +1,64 @@
+//! How a line of a conversation is read: with editing, history and pastes of several lines on a terminal, as it comes from a
+//! pipe. The history is kept between conversations; one that cannot be kept is no reason to end.
+
+use super::super::interrupt;
+use anyhow::{Context, Result};
+use rustyline::error::ReadlineError;
+use rustyline::history::FileHistory;
+use rustyline::{Config, Editor};
+use std::io::{BufRead, IsTerminal};
+use std::path::PathBuf;
+use vosti::fetch::Cache;
+
+const LINES_KEPT: usize = 1000;
+
+pub enum Line {
+    Text(String),
+    /// Ctrl-C at the prompt.
+    Interrupted,
+    End,
+}
+
+pub struct Prompt {
+    /// On a terminal.
+    editor: Option<Editor<(), FileHistory>>,
+    history: Option<PathBuf>,
+}
+
+impl Prompt {
+    pub fn new() -> Self {
+        let history = Cache::of_user().ok().map(|cache| cache.history());
+        let config =
+            Config::builder().max_history_size(LINES_KEPT).map(|builder| builder.auto_add_history(true).build());
+        let terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+        let mut editor = config.ok().filter(|_| terminal).and_then(|config| Editor::with_config(config).ok());
+        if let (Some(editor), Some(path)) = (&mut editor, &history) {
+            let _ = editor.load_history(path);
+        }
+        Prompt { editor, history }
+    }
+
+    /// The next line, or what a user pasted.
+    pub fn line(&mut self) -> Result<Line> {
+        let Some(editor) = &mut self.editor else { return piped() };
+        match editor.readline("> ") {
+            Ok(line) => {
+                if let Some(path) = &self.history {
+                    let _ = path.parent().map(std::fs::create_dir_all);
+                    let _ = editor.append_history(path);
+                }
+                Ok(Line::Text(line))
+            }
+            Err(ReadlineError::Interrupted) => Ok(Line::Interrupted),
+            Err(ReadlineError::Eof) => Ok(Line::End),
+            Err(error) => Err(error).context("cannot read from the terminal"),
+        }
+    }
+}
+
+/// A line of standard input. Ctrl-C ends the process.
+fn piped() -> Result<Line> {
+    let mut line = String::new();
+    let read = interrupt::ends_at_once(|| std::io::stdin().lock().read_line(&mut line));
+    Ok(if read? > 0 { Line::Text(line) } else { Line::End })
+}
