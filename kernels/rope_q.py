@@ -1,7 +1,7 @@
 """Rotary position embedding of the query heads, after an RMS norm per head when NORM is 1.
 
 Head `h` lies in columns `OFFSET + h * D` of the fused projection; the rotation pairs column d with
-d + D / 2. `cos` and `sin` are FP32 tables `[context, D / 2]`.
+d + D / 2. `cos` and `sin` are FP32 tables `[context, D / 2]`. All heads lie in the projection: the condition says so.
 """
 import triton
 import triton.language as tl
@@ -10,6 +10,7 @@ import triton.language as tl
 # /// contract
 # shape = "rowwise"
 # grid = ["cdiv(rows, BM)", "HEADS"]
+# where = ["OFFSET + HEADS * D <= STRIDE"]
 # [params]
 # qkv = "in 0"
 # rows = "rows"
@@ -18,10 +19,14 @@ import triton.language as tl
 # sin = "weight 1 f32"
 # norm_w = "weight 2 f32 if NORM"
 # out = "out 0"
+# HEADS = "dim 1..4096"
+# STRIDE = "dim 1..1048576"
+# OFFSET = "dim 0..1048576"
+# EPS = "number"
 # ///
 @triton.jit
-def rope_q(qkv, rows, positions, cos, sin, norm_w, out, HEADS: tl.constexpr, D: tl.constexpr, STRIDE: tl.constexpr,
-           OFFSET: tl.constexpr, NORM: tl.constexpr, EPS: tl.constexpr, BM: tl.constexpr):
+def rope_q(qkv, rows, positions, cos, sin, norm_w, out, HEADS, STRIDE, OFFSET, EPS, D: tl.constexpr,
+           NORM: tl.constexpr, BM: tl.constexpr):
     HALF: tl.constexpr = D // 2
     m = tl.load(rows)
     row = tl.program_id(0) * BM

@@ -2,7 +2,8 @@
 
 Keys are normed per head (NORM) and rotated; values are normed without a weight when V_NORM is 1.
 What is not finite is stored as 0: attention multiplies masked lanes by zero, and `0 * inf` is not 0.
-The bound is the largest BF16, so that the cast does not overflow either.
+The bound is the largest BF16, so that the cast does not overflow either. All heads of keys and of values lie in the
+projection: the conditions say so.
 """
 import triton
 import triton.language as tl
@@ -11,6 +12,7 @@ import triton.language as tl
 # /// contract
 # shape = "store_kv"
 # grid = ["cdiv(rows, BM)", "KV_HEADS"]
+# where = ["K_OFFSET + KV_HEADS * D <= STRIDE", "V_OFFSET + KV_HEADS * D <= STRIDE"]
 # [params]
 # qkv = "in 0"
 # rows = "rows"
@@ -21,11 +23,15 @@ import triton.language as tl
 # norm_w = "weight 2 f32 if NORM"
 # cache_k = "cache_k"
 # cache_v = "cache_v"
+# KV_HEADS = "dim 1..4096"
+# STRIDE = "dim 1..1048576"
+# K_OFFSET = "dim 0..1048576"
+# V_OFFSET = "dim 0..1048576"
+# EPS = "number"
 # ///
 @triton.jit
-def store_kv(qkv, rows, positions, slots, cos, sin, norm_w, cache_k, cache_v, KV_HEADS: tl.constexpr, D: tl.constexpr,
-             PAGE: tl.constexpr, STRIDE: tl.constexpr, K_OFFSET: tl.constexpr, V_OFFSET: tl.constexpr,
-             NORM: tl.constexpr, V_NORM: tl.constexpr, EPS: tl.constexpr, BM: tl.constexpr):
+def store_kv(qkv, rows, positions, slots, cos, sin, norm_w, cache_k, cache_v, KV_HEADS, STRIDE, K_OFFSET, V_OFFSET, EPS,
+             D: tl.constexpr, PAGE: tl.constexpr, NORM: tl.constexpr, V_NORM: tl.constexpr, BM: tl.constexpr):
     LARGEST: tl.constexpr = 3.3895313892515355e38
     HALF: tl.constexpr = D // 2
     m = tl.load(rows)

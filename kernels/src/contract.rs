@@ -191,6 +191,8 @@ pub struct Contract {
     pub params: Vec<Param>,
     /// What is bound when a device is made, in signature order.
     pub numbers: Vec<Number>,
+    /// What holds between dimensions; the verifier reads it.
+    pub conditions: Vec<String>,
 }
 
 /// How much there is to do in one launch; a grid is a function of it and of the constants.
@@ -238,6 +240,8 @@ struct Written {
     shape: Shape,
     grid: Vec<String>,
     params: BTreeMap<String, String>,
+    #[serde(default, rename = "where")]
+    conditions: Vec<String>,
 }
 
 /// Reads the contract above kernel `kernel` in its Python source. `parameters` are the names that the
@@ -271,7 +275,7 @@ pub(crate) fn parse(
     if let Some(name) = written.params.keys().next() {
         return Err(bad(format!("the kernel has no parameter `{name}`")));
     }
-    Ok(Contract { shape: written.shape, grid: written.grid, params, numbers })
+    Ok(Contract { shape: written.shape, grid: written.grid, params, numbers, conditions: written.conditions })
 }
 
 /// The TOML between `# /// contract` and `# ///`, and the line of the Python source at which it starts.

@@ -153,23 +153,46 @@ pub fn ttir_by_stem(stem: &str) -> Option<&'static str> {
 /// Specialisations to try: of each checked-in text itself, or with dimensions that are small, ragged or a model's.
 pub fn examples() -> Vec<Spec> {
     const SIZES: [[i64; 2]; 4] = [[40, 24], [97, 130], [1, 1], [576, 320]];
+    // Of what is never many: heads.
+    const COUNTS: [[i64; 2]; 4] = [[3, 2], [5, 3], [1, 1], [2, 4]];
     let mut all = vec![];
     for text in ttir_stems().into_iter().filter_map(parse_stem) {
         let Ok(kernel) = kernel(&text.kernel) else { continue };
         let numbers = &kernel.contract.numbers;
-        for sizes in SIZES.iter().take(if numbers.is_empty() { 1 } else { SIZES.len() }) {
+        for which in 0..if numbers.is_empty() { 1 } else { SIZES.len() } {
             let mut spec = text.clone();
-            for (number, size) in numbers.iter().zip(sizes.iter().cycle()) {
+            for (i, number) in numbers.iter().enumerate() {
                 let value = match number.kind {
-                    NumberKind::Dimension { lo, hi } => Const::Int((*size).clamp(lo, hi)),
+                    NumberKind::Dimension { lo, hi: hi @ ..=4096 } => Const::Int(COUNTS[which][i % 2].clamp(lo, hi)),
+                    NumberKind::Dimension { lo, hi } => Const::Int(SIZES[which][i % 2].clamp(lo, hi)),
                     NumberKind::Float => Const::Float(0.75),
                 };
                 spec.constants.insert(number.name.clone(), value);
             }
+            kernel.contract.conditions.iter().for_each(|condition| meet(&mut spec, condition));
             all.push(spec);
         }
     }
     all
+}
+
+/// `A <= B`, by a larger dimension B, or a smaller A below a constant.
+fn meet(spec: &mut Spec, condition: &str) {
+    let lookup = |name: &str| match spec.constants.get(name) {
+        Some(Const::Int(value)) => Some(*value),
+        _ => None,
+    };
+    let Some((left, right)) = condition.split_once("<=").map(|(left, right)| (left.trim(), right.trim())) else {
+        return;
+    };
+    let (Ok(a), Ok(b)) = (crate::expr::eval(left, &lookup), crate::expr::eval(right, &lookup)) else { return };
+    let bound = |name: &str| {
+        kernel(&spec.kernel).is_ok_and(|kernel| kernel.contract.numbers.iter().any(|number| number.name == name))
+    };
+    let (name, value) = if bound(right) { (right, a) } else { (left, b) };
+    if a > b && bound(name) {
+        spec.constants.insert(name.to_string(), Const::Int(value));
+    }
 }
 
 /// Reads a file stem back: `linear-bf16-BK64-BM64-BN64-K576-N960-SWAP0`.

@@ -55,6 +55,9 @@ pub struct Contract {
     /// What is proved for every value: `K: 1..1048576`, both ends included, and `SCALE: float`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub numbers: Vec<String>,
+    /// For the values of which all of these hold: `OFFSET + HEADS * D <= STRIDE`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<String>,
 }
 
 /// Another kernel of the same contract: rows of equal inputs have equal outputs, one run by it and one by the certified one.
@@ -167,6 +170,7 @@ fn contract(problem: &Problem) -> Contract {
             })
             .collect(),
         numbers: problem.numbers.iter().map(number).collect(),
+        conditions: problem.conditions.iter().map(|condition| condition.text.clone()).collect(),
     }
 }
 

@@ -64,26 +64,35 @@ pub(crate) fn scaled(
     numbers: &[Number],
     value: impl Fn(&str) -> Result<i128, ProblemError>,
 ) -> Result<Option<Scaled>, String> {
-    let (mut times, mut found) = (1i128, None);
-    let factors: Vec<&str> = text.split('*').map(str::trim).collect();
-    let is_name = |word: &&str| numbers.iter().any(|number| number.name == *word);
-    if !factors.iter().any(is_name) {
+    if !text.split('*').any(|word| numbers.iter().any(|number| number.name == word.trim())) {
         return Ok(None);
     }
-    for factor in factors {
+    let (times, number) = factors(text, numbers, &value)?;
+    match number.map(|at| (at, range(&numbers[at]))) {
+        Some((number, Some((1.., _)))) => Ok(Some(Scaled { times, number })),
+        Some((at, _)) => Err(format!("`{}` is no dimension that is 1 at least", numbers[at].name)),
+        None => Ok(None),
+    }
+}
+
+/// A product of constants and of one dimension at most: how many times, and which.
+pub(crate) fn factors(
+    text: &str,
+    numbers: &[Number],
+    value: &impl Fn(&str) -> Result<i128, ProblemError>,
+) -> Result<(i128, Option<usize>), String> {
+    let (mut times, mut found) = (1i128, None);
+    for factor in text.split('*').map(str::trim) {
         match numbers.iter().position(|number| number.name == factor) {
             Some(_) if found.is_some() => return Err(format!("`{text}` is a product of two dimensions")),
-            Some(at) => match range(&numbers[at]) {
-                Some((lo, _)) if lo >= 1 => found = Some(at),
-                _ => return Err(format!("`{factor}` is no dimension that is 1 at least")),
-            },
+            Some(at) => found = Some(at),
             None => {
                 let by = value(factor).map_err(|error| error.to_string())?;
                 times = times.checked_mul(by).ok_or_else(|| format!("`{text}` is too large"))?;
             }
         }
     }
-    Ok(found.map(|number| Scaled { times, number }))
+    Ok((times, found))
 }
 
 impl Problem {
@@ -102,6 +111,11 @@ impl Problem {
                 _ => return Err(format!("{name} has no value of its type")),
             });
         }
+        if let Some(missed) = self.conditions.iter().find(|condition| !condition.holds(&found)) {
+            let words: Vec<String> =
+                self.numbers.iter().zip(&found).filter_map(|(n, v)| Some(format!("{} {}", n.name, (*v)?))).collect();
+            return Err(format!("it is proved where {}, which is not so of {}", missed.text, words.join(", ")));
+        }
         let size = |of: Scaled| found.get(of.number).copied().flatten().and_then(|v| of.times.checked_mul(v));
         let mut bound = self.with_kernel(self.kernel.clone());
         for dim in bound.buffers.iter_mut().flat_map(|buffer| &mut buffer.dims) {
@@ -116,18 +130,21 @@ impl Problem {
             }
         }
         bound.numbers.clear();
+        bound.conditions.clear();
         Ok(bound)
     }
 
     /// Values for all dimensions, in the ranges: the `which`-th of those that premises are tried with. No two dimensions have
-    /// one value where the ranges leave room, and none is a multiple of a tile.
+    /// one value where the ranges leave room, and none is a multiple of a tile, unless a condition makes it so.
     pub(crate) fn witness(&self, which: usize) -> Vec<Option<i128>> {
         let of = |(i, number): (usize, &Number)| {
             let (lo, hi) = range(number)?;
             let step = [37, 3][which.min(1)];
             Some((lo + step * (i as i128 + 1)).min(hi - i128::try_from(which).unwrap_or(0)).max(lo))
         };
-        self.numbers.iter().enumerate().map(of).collect()
+        let mut values: Vec<Option<i128>> = self.numbers.iter().enumerate().map(of).collect();
+        self.conditions.iter().for_each(|condition| condition.meet(&mut values, &self.numbers));
+        values
     }
 }
 

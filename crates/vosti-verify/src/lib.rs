@@ -9,6 +9,7 @@
 pub mod cache;
 pub mod case;
 pub mod certificate;
+pub mod condition;
 pub mod dimension;
 pub mod equal;
 pub mod facts;

@@ -6,6 +6,7 @@
 //! default, and so is a constant, an extent or a role that nothing asks for. A constant means something only where the shape,
 //! a role, an extent or the grid takes it. Read next: `premises.rs`, then [`crate::world`].
 
+use crate::condition::Condition;
 use crate::dimension::{self, Scaled};
 use crate::premises::{self, Premises, Splits};
 use serde::Deserialize;
@@ -134,6 +135,8 @@ pub struct Problem {
     pub grid: Vec<Axis>,
     /// Dimensions and numbers that the kernel takes as parameters, in its order.
     pub numbers: Vec<Number>,
+    /// What holds between dimensions.
+    pub conditions: Vec<Condition>,
     /// Those that the contract takes.
     pub constants: BTreeMap<String, Const>,
     /// Those that only shape the text: no premise, extent or grid sees them.
@@ -146,7 +149,7 @@ pub struct Problem {
 /// A contract as it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statement {
-    /// TOML: shape, grid, params, constants, text, shapes.
+    /// TOML: shape, grid, where, params, constants, text, shapes.
     pub text: String,
     /// What `in`, `out`, `weight` and the caches hold if they do not say.
     pub act: Act,
@@ -224,7 +227,8 @@ impl Problem {
             let wrong = || bad(format!("`{text}` is not a role for `{param}`"));
             params.push(vosti_kernels::Param::parse(param, text).ok_or_else(wrong)?);
         }
-        let contract = Contract { shape: written.shape, grid: written.grid, params, numbers };
+        let contract =
+            Contract { shape: written.shape, grid: written.grid, params, numbers, conditions: written.conditions };
         let geometry = Geometry { text: written.text, shapes: written.shapes };
         Problem::new(name, ttir, &contract, &constants, &geometry, statement)
     }
@@ -278,6 +282,7 @@ impl Problem {
         }
         premises::check(contract.shape, premises, &buffers, &|name| maker.int(name)).map_err(bad)?;
         let grid = contract.grid.iter().map(|g| maker.axis(contract.shape, g)).collect::<Result<_, _>>()?;
+        let conditions = contract.conditions.iter().map(|text| maker.condition(text)).collect::<Result<_, _>>()?;
         if let Some(unused) = constants.keys().find(|name| !maker.taken.borrow().contains(*name)) {
             return fail(format!(
                 "the constant {unused} is taken by no premise of {:?}, no extent and no axis of the grid; if it only shapes the text, say so: text = [\"{unused}\"]",
@@ -292,6 +297,7 @@ impl Problem {
             buffers,
             grid,
             numbers,
+            conditions,
             constants,
             text,
             ttir_hash: vosti_kernels::ttir_hash(ttir).to_hex().to_string(),
@@ -309,6 +315,7 @@ impl Problem {
             buffers: self.buffers.clone(),
             grid: self.grid.clone(),
             numbers: self.numbers.clone(),
+            conditions: self.conditions.clone(),
             constants: self.constants.clone(),
             text: self.text.clone(),
             ttir_hash: self.ttir_hash.clone(),
@@ -341,6 +348,8 @@ pub(crate) struct Written {
     shape: Shape,
     grid: Vec<String>,
     params: BTreeMap<String, String>,
+    #[serde(default, rename = "where")]
+    conditions: Vec<String>,
     #[serde(default)]
     text: Vec<String>,
     #[serde(default)]
@@ -459,6 +468,10 @@ impl Maker<'_> {
         dimension::scaled(text, self.numbers, |text| self.value(text)).map_err(bad)
     }
 
+    fn condition(&self, text: &str) -> Result<Condition, ProblemError> {
+        Condition::read(text, self.numbers, |text| self.value(text)).or_else(|why| self.fail(why))
+    }
+
     /// An axis that no step changes.
     fn axis_of_dimensions(&self, text: &str) -> Result<Axis, ProblemError> {
         let inner = text.strip_prefix("cdiv(").and_then(|t| t.strip_suffix(')')?.rsplit_once(','));
@@ -514,9 +527,8 @@ impl Maker<'_> {
             Role::PageTable => Some(vec![Dim::TableLen]),
             Role::TileTable | Role::TileRow | Role::TileRows | Role::TilePos => Some(vec![Dim::Tiles]),
             Role::CacheK | Role::CacheV => {
-                let [heads, page, d] = ["KV_HEADS", "PAGE", "D"].map(|name| self.value(name));
-                let page = page?;
-                Some(vec![Dim::Pages(page), Dim::Const(heads?), Dim::Const(page), Dim::Const(d?)])
+                let (page, d) = (self.value("PAGE")?, self.value("D")?);
+                Some(vec![Dim::Pages(page), self.extent("KV_HEADS")?, Dim::Const(page), Dim::Const(d)])
             }
             Role::In(_) | Role::Out(_) | Role::Weight(_) | Role::Scratch(_) => None,
         };
@@ -545,12 +557,16 @@ impl Maker<'_> {
                 (0, "packed") => Dim::Packed,
                 (0, "context") => Dim::Context,
                 (0, "splits") if shape.splits() => Dim::Splits(self.value("SPLIT")?),
-                _ => match self.scaled(text)? {
-                    Some(of) => Dim::Of(of),
-                    None => Dim::Const(self.value(text)?),
-                },
+                _ => self.extent(text)?,
             });
         }
         Ok(dims)
+    }
+
+    fn extent(&self, text: &str) -> Result<Dim, ProblemError> {
+        Ok(match self.scaled(text)? {
+            Some(of) => Dim::Of(of),
+            None => Dim::Const(self.value(text)?),
+        })
     }
 }

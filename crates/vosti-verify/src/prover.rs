@@ -161,6 +161,9 @@ impl<'k, 's> Prover<'k, 's> {
         let sets = if numbers.iter().any(Option::is_some) { 2 } else { 1 };
         for which in 0..sets {
             let values = self.runs[0].problem.witness(which);
+            if !self.runs[0].problem.conditions.iter().all(|condition| condition.holds(&values)) {
+                return Ok(false);
+            }
             let pairs = numbers.iter().zip(values).filter_map(|(symbol, value)| Some(((*symbol)?, value?)));
             let map: HashMap<Term, Term> = pairs.map(|(symbol, value)| (symbol, self.t.int(value))).collect();
             if self.ask(context.clone(), &map)? != Answer::Sat {

@@ -133,12 +133,51 @@ pub(crate) fn free(statement: &Statement, kernel: &Kernel) -> Result<Vec<Free>, 
     Ok(list)
 }
 
+/// Changes what was drawn so that the contract's conditions hold, which say of one dimension or constant that it is no less
+/// than a sum: that dimension is raised, or what is compared with a constant lowered. An error if they do not hold then.
+pub(crate) fn meet(statement: &Statement, free: &[Free], drawn: &mut BTreeMap<String, i64>) -> Result<(), String> {
+    let table: toml::Table = statement.text.parse().map_err(|error: toml::de::Error| error.message().to_string())?;
+    let constants = table.get("constants").and_then(toml::Value::as_table);
+    let fixed = |name: &str| constants.and_then(|list| list.get(name)).and_then(toml::Value::as_integer);
+    let range = |name: &str| {
+        free.iter().find_map(|number| match number {
+            Free::Natural { name: own, least, most } if own == name => Some((*least, *most)),
+            _ => None,
+        })
+    };
+    let value = |drawn: &BTreeMap<String, i64>, text: &str| {
+        let mut tokens = words(text);
+        tokens.reverse();
+        let value = sum(&mut tokens, &|name| drawn.get(name).copied().or_else(|| fixed(name)));
+        value.filter(|_| tokens.is_empty()).ok_or(format!("`{text}` has no value"))
+    };
+    let mut conditions = vec![];
+    for text in texts(table.get("where"))? {
+        let (left, right) = text.split_once("<=").ok_or(format!("the condition {text}"))?;
+        conditions.push((left.trim().to_string(), right.trim().to_string()));
+    }
+    for (left, right) in &conditions {
+        let (a, b) = (value(drawn, left)?, value(drawn, right)?);
+        match (range(left), range(right)) {
+            (_, Some((_, most))) if a > b => _ = drawn.insert(right.clone(), a.min(most)),
+            (Some((least, _)), None) if a > b => _ = drawn.insert(left.clone(), b.max(least)),
+            _ => {}
+        }
+    }
+    for (left, right) in conditions {
+        if value(drawn, &left)? > value(drawn, &right)? {
+            return Err(format!("no dimensions were found where {left} <= {right}"));
+        }
+    }
+    Ok(())
+}
+
 impl Reading {
     /// `dimensions` are what a run draws for what is free.
     pub fn of(statement: &Statement, kernel: &Kernel, dimensions: &BTreeMap<String, i64>) -> Result<Reading, String> {
         let table: toml::Table =
             statement.text.parse().map_err(|error: toml::de::Error| error.message().to_string())?;
-        let known = ["shape", "grid", "params", "constants", "text", "shapes"];
+        let known = ["shape", "grid", "where", "params", "constants", "text", "shapes"];
         if let Some(key) = table.keys().find(|key| !known.contains(&key.as_str())) {
             return Err(format!("the key {key}"));
         }

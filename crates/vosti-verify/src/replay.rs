@@ -221,6 +221,9 @@ struct Drawn {
 /// Sizes about which tiles are, and others that no tile divides.
 const SIZES: [i64; 20] = [1, 2, 3, 5, 7, 8, 15, 16, 17, 24, 31, 33, 40, 47, 63, 64, 65, 72, 100, 130];
 
+/// Of a dimension that is never larger only the smallest are drawn.
+const FEW: i64 = 4096;
+
 /// Dimensions are drawn small and ragged, so that tails and the first cells of the next row are reached.
 fn drawn(left: &Problem, right: &Problem, random: &mut Random) -> Made<Drawn> {
     let free = reading::free(&left.statement, &left.kernel)?;
@@ -228,21 +231,25 @@ fn drawn(left: &Problem, right: &Problem, random: &mut Random) -> Made<Drawn> {
         return Err("two lists of dimensions".into());
     }
     let mut drawn = Drawn { integers: BTreeMap::new(), values: BTreeMap::new() };
-    for number in free {
+    for number in &free {
         let name = number.name().to_string();
-        let value = match number {
-            Free::Float { .. } => Literal::float(random.float(false)),
+        match number {
+            Free::Float { .. } => _ = drawn.values.insert(name, Literal::float(random.float(false))),
             Free::Natural { least, most, .. } => {
-                let value = SIZES[random.below(SIZES.len())].clamp(least, most);
-                drawn.integers.insert(name.clone(), value);
-                Literal::Int(value)
+                // What counts heads is multiplied by their size.
+                let sizes = if *most <= FEW { &SIZES[..6] } else { &SIZES[..] };
+                drawn.integers.insert(name, sizes[random.below(sizes.len())].clamp(*least, *most));
             }
-        };
-        if drawn.values.insert(name.clone(), value).is_some() {
-            return Err(format!("{name} twice"));
         }
     }
-    Ok(drawn)
+    for problem in [left, right] {
+        reading::meet(&problem.statement, &free, &mut drawn.integers)?;
+    }
+    drawn.values.extend(drawn.integers.iter().map(|(name, value)| (name.clone(), Literal::Int(*value))));
+    match drawn.values.len() == free.len() {
+        true => Ok(drawn),
+        false => Err("one name of two dimensions".into()),
+    }
 }
 
 /// One random pair of related runs.

@@ -224,11 +224,11 @@ fn compatible(p: &Prover) -> Proof {
         let own = problem.premises;
         (own.vocabulary(), own.page(), own.window(), own.splits())
     });
-    if a.numbers != b.numbers {
+    if (&a.numbers, &a.conditions) != (&b.numbers, &b.conditions) {
         return p.fail(
             Obligation::Subset,
             line,
-            "the two kernels have other dimensions, or take them in another order",
+            "the two kernels have other dimensions or conditions, or take them in another order",
         );
     }
     if a.buffers.len() != b.buffers.len() || premises[0] != premises[1] {

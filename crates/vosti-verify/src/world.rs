@@ -25,6 +25,8 @@ pub struct World {
     pub length: Term,
     /// The dimensions among the problem's numbers: both runs have the same.
     pub numbers: Vec<Option<Term>>,
+    /// What holds between them, and of which.
+    conditions: Vec<(Term, Vec<Term>)>,
     /// Programs on each axis.
     pub grid: [Term; 3],
     /// On an axis of rows or of length a launch may have more programs than the contract's: the programs, and the least
@@ -56,10 +58,12 @@ impl World {
             table_len: named(t, "table_len", 1, limit::TABLE),
             length: named(t, "length", 1, limit::CONTEXT),
             numbers: problem.numbers.iter().map(|number| dimension(t, number)).collect(),
+            conditions: vec![],
             grid: [t.int(1); 3],
             at_least: vec![],
             premises,
         };
+        world.conditions = problem.conditions.iter().filter_map(|c| c.fact(t, &world.numbers)).collect();
         for (axis, programs) in problem.grid.iter().enumerate() {
             world.grid[axis] = match programs {
                 Axis::Const(n) => t.int(*n),
@@ -201,6 +205,11 @@ impl World {
         for (programs, least) in &self.at_least {
             if question.iter().any(|q| t.mentions(*q, &[*programs])) {
                 facts.push(t.le(*least, *programs));
+            }
+        }
+        for (holds, symbols) in &self.conditions {
+            if question.iter().any(|q| t.mentions(*q, symbols)) {
+                facts.push(*holds);
             }
         }
         let apps = |t: &Terms, role| self.applications(t, role, question);
