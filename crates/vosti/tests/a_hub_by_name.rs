@@ -118,7 +118,8 @@ fn hub() -> Hub {
     tiny.insert("onnx/model.onnx".into(), vec![0; 1000]);
     let gguf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../vosti-model/tests/text/tiny-gemma4.gguf");
     let gguf = std::fs::read(gguf).unwrap();
-    let quants = [("tiny-Q4_K_M.gguf", gguf.clone()), ("tiny-Q8_0.gguf", gguf), ("mmproj-tiny-f16.gguf", vec![1; 9])];
+    let quants =
+        [("tiny-Q4_K_M.gguf", gguf.clone()), ("Q8_0/tiny-Q8_0.gguf", gguf), ("mmproj-tiny-f16.gguf", vec![1; 9])];
     let quants = quants.into_iter().map(|(name, bytes)| (name.to_string(), bytes)).collect();
     Hub::start([("org/tiny", tiny), ("org/tiny-GGUF", quants)].into())
 }
@@ -161,7 +162,10 @@ fn one_quantisation_of_several_is_taken_by_its_name_and_wrong_names_are_one_line
     let (path, error) = said(&hub.vosti(home.path(), &["pull", "org/tiny-GGUF"]));
     assert!(path.trim().ends_with("tiny-Q4_K_M.gguf"), "{path} {error}");
     let (path, error) = said(&hub.vosti(home.path(), &["pull", "org/tiny-GGUF:q8_0"]));
-    assert!(path.trim().ends_with("tiny-Q8_0.gguf"), "{path} {error}");
+    assert!(path.trim().ends_with("Q8_0/tiny-Q8_0.gguf"), "{path} {error}");
+    hub.asked();
+    let (_, error) = said(&hub.vosti(home.path(), &["tokenize", "x", "--model", "org/tiny-GGUF:q8_0"]));
+    assert_eq!(hub.asked(), Vec::<String>::new(), "what is here is used without asking: {error}");
     let refused = [
         (["pull", "org/tiny-GGUF:Q2_K"], "Q4_K_M, Q8_0"),
         (["pull", "org/nothing"], "no such model"),

@@ -97,8 +97,7 @@ impl HubCache {
             Err(_) => repository.revision.clone(),
         };
         let snapshot = folder.join("snapshots").join(&commit);
-        let names: Vec<String> =
-            fs::read_dir(&snapshot).ok()?.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+        let names = names_in(&snapshot, 1);
         let chosen = choose(repository, names.iter().map(String::as_str)).ok()?;
         let whole = |name: &&str| snapshot.join(name).exists();
         match chosen {
@@ -115,6 +114,22 @@ impl HubCache {
             }
         }
     }
+}
+
+/// The files of a folder and of those in it, so many levels down, as a listing names them.
+fn names_in(folder: &Path, levels: usize) -> Vec<String> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        match entry.path().is_dir() && levels > 0 {
+            true => {
+                names.extend(names_in(&entry.path(), levels - 1).into_iter().map(|below| format!("{name}/{below}")))
+            }
+            false => names.push(name),
+        }
+    }
+    names.sort();
+    names
 }
 
 /// What of a repository is a model.
