@@ -60,7 +60,8 @@ pub fn check(part: &Problem, combine: &Problem) -> Result<(), String> {
 }
 
 /// Extents with those inside of a row as one: one launch may count heads and columns, the other columns alone.
-fn cells(dims: &[Dim]) -> (Vec<Dim>, Option<i128>) {
+/// None where what is inside of a row is no number.
+fn cells(dims: &[Dim]) -> Option<(Vec<Dim>, i128)> {
     let outer = dims.iter().take_while(|dim| !matches!(dim, Dim::Const(_))).count();
     // Rows of scratch are a constant, and no part of one of its rows.
     let outer = if matches!(dims.first(), Some(Dim::Splits(_))) { outer + 1 } else { outer };
@@ -69,7 +70,7 @@ fn cells(dims: &[Dim]) -> (Vec<Dim>, Option<i128>) {
         Dim::Const(c) => n.checked_mul(*c),
         _ => None,
     });
-    (outer.to_vec(), count)
+    Some((outer.to_vec(), count?))
 }
 
 /// A scratch or an output of the second launch is one of the first, cell by cell.
@@ -79,7 +80,7 @@ fn same_cells(part: &Problem, buffer: &Buffer) -> Result<(), String> {
         return Err(format!("its parameter `{name}` ({role:?}) is nothing that the first launch writes"));
     };
     let (here, there) = (&buffer.dims, &part.buffers[written].dims);
-    if cells(here) != cells(there) {
+    if cells(here).is_none() || cells(here) != cells(there) {
         return Err(format!("its parameter `{name}` has the extents {here:?}, the first launch writes {there:?}"));
     }
     match part.buffers[written].elem == buffer.elem {
