@@ -8,7 +8,7 @@ import triton.language as tl
 
 
 @triton.jit
-def state(parts, at, first, end, HEADS: tl.constexpr, BQ: tl.constexpr, WIDTH: tl.constexpr):
+def state(parts, at, first, end, HEADS, BQ: tl.constexpr, WIDTH: tl.constexpr):
     """Partial results for the rows `first` to `end` of a tile; `at` counts heads before the wanted one's in row 0."""
     tile = tl.make_block_ptr(parts + at * WIDTH, (end, WIDTH), (HEADS * WIDTH, 1), (first, 0), (BQ, WIDTH), (1, 0))
     return tl.load(tile, boundary_check=(0,), padding_option="zero")
@@ -25,11 +25,12 @@ def state(parts, at, first, end, HEADS: tl.constexpr, BQ: tl.constexpr, WIDTH: t
 # totals = "scratch 1 f32"
 # accs = "scratch 2 f32"
 # out = "out 0"
+# HEADS = "dim 1..4096"
+# KV_HEADS = "dim 1..4096"
 # ///
 @triton.jit
-def attend_combine(tile_row, tile_rows, tile_pos, tops, totals, accs, out,
-                   HEADS: tl.constexpr, KV_HEADS: tl.constexpr, D: tl.constexpr, SPLIT: tl.constexpr,
-                   ROWS: tl.constexpr, BQ: tl.constexpr):
+def attend_combine(tile_row, tile_rows, tile_pos, tops, totals, accs, out, HEADS, KV_HEADS, D: tl.constexpr,
+                   SPLIT: tl.constexpr, ROWS: tl.constexpr, BQ: tl.constexpr):
     # KV_HEADS is there for the tile's height, which is `attend_part`'s.
     tile = tl.program_id(0)
     head = tl.program_id(1)

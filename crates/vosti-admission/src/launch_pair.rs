@@ -15,7 +15,7 @@
 
 use vosti_kernels::{Role, Shape};
 use vosti_verify::Problem;
-use vosti_verify::problem::Buffer;
+use vosti_verify::problem::{Buffer, Dim};
 
 /// The shapes of an op's launches, if contracts of so many can be the op's.
 pub fn stages(op: Shape, launches: usize) -> Option<&'static [Shape]> {
@@ -59,14 +59,28 @@ pub fn check(part: &Problem, combine: &Problem) -> Result<(), String> {
     }
 }
 
+/// Extents with those inside of a row as one: one launch may count heads and columns, the other columns alone.
+/// None where what is inside of a row is no number.
+fn cells(dims: &[Dim]) -> Option<(Vec<Dim>, i128)> {
+    let outer = dims.iter().take_while(|dim| !matches!(dim, Dim::Const(_))).count();
+    // Rows of scratch are a constant, and no part of one of its rows.
+    let outer = if matches!(dims.first(), Some(Dim::Splits(_))) { outer + 1 } else { outer };
+    let (outer, inner) = dims.split_at(outer.min(dims.len()));
+    let count = inner.iter().try_fold(1i128, |n, dim| match dim {
+        Dim::Const(c) => n.checked_mul(*c),
+        _ => None,
+    });
+    Some((outer.to_vec(), count?))
+}
+
 /// A scratch or an output of the second launch is one of the first, cell by cell.
 fn same_cells(part: &Problem, buffer: &Buffer) -> Result<(), String> {
     let (name, role) = (&buffer.name, buffer.role);
     let Some(written) = part.role(role) else {
         return Err(format!("its parameter `{name}` ({role:?}) is nothing that the first launch writes"));
     };
-    if part.buffers[written].dims != buffer.dims {
-        let (here, there) = (&buffer.dims, &part.buffers[written].dims);
+    let (here, there) = (&buffer.dims, &part.buffers[written].dims);
+    if cells(here).is_none() || cells(here) != cells(there) {
         return Err(format!("its parameter `{name}` has the extents {here:?}, the first launch writes {there:?}"));
     }
     match part.buffers[written].elem == buffer.elem {

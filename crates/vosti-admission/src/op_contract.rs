@@ -226,7 +226,11 @@ fn cache(program: &Program, layer: u32, dims: &[Dim]) -> Result<bool, String> {
 }
 
 fn attend(used: &Use, problem: &Problem) -> Result<(), String> {
-    let proved = problem.premises.window().unwrap_or(0);
+    let proved = match problem.premises.window() {
+        None => 0,
+        Some(Dim::Const(keys)) => keys,
+        Some(other) => return Err(format!("its window is {other:?}, which is no number")),
+    };
     let words = |w: i128| if w == 0 { "no window".to_string() } else { format!("a window of {w}") };
     match used.window {
         Some(0) => Err("the op's window shows nothing".into()),

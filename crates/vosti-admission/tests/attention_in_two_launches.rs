@@ -28,7 +28,8 @@ fn binding(plan: &mut ModelPlan) -> &mut Binding {
 fn halves() -> (Problem, Problem) {
     let mut plan = plan("cpu");
     let [part, combine] = &binding(&mut plan).launches[..] else { panic!("attention is two launches") };
-    let problem = |spec: &vosti_kernels::Spec| Problem::of_stem(&spec.to_string()).unwrap();
+    let problem =
+        |spec: &vosti_kernels::Spec| Problem::of_stem(&spec.text().to_string()).unwrap().at(&spec.constants).unwrap();
     (problem(&part.spec), problem(&combine.spec))
 }
 
@@ -156,7 +157,7 @@ fn each_of_the_two_needs_its_own_certificate() {
     let plan = plan("cpu");
     let own = plan.bindings.iter().find(|b| b.launches.len() == 2).unwrap();
     for launch in &own.launches {
-        let kernel = launch.spec.to_string();
+        let kernel = launch.spec.text().to_string();
         let mut certificates = Bundle::built_in().unwrap().certificates().clone();
         certificates.remove(&kernel);
         refused(Bundle::built_in().unwrap().with_certificates(certificates).admit(&plan), &kernel);

@@ -1,6 +1,6 @@
 //! No op runs a kernel without a fresh certificate that fits it: each way to be wrong is refused by name.
 
-use vosti_admission::manifest::Model;
+use vosti_admission::manifest::{Kernel, Model};
 use vosti_admission::{Bundle, BundleError, op_contract};
 use vosti_core::{Dtype, Op};
 use vosti_kernels::{Act, Const};
@@ -304,6 +304,12 @@ fn a_damaged_bundle_is_refused() {
     Bundle::read(&folder).unwrap();
 }
 
+fn rehash(entry: &mut Kernel, text: &str) {
+    let file = entry.files.iter_mut().find(|f| f.kind == "ttir").unwrap();
+    file.blake3 = blake3::hash(text.as_bytes()).to_hex().to_string();
+    entry.ttir_hash = vosti_kernels::ttir_hash(text).to_hex().to_string();
+}
+
 /// The manifest is no signature: who rewrites hashes too is stopped by the certificate.
 #[test]
 fn a_bundle_with_other_text_and_right_hashes_is_refused_by_its_certificate() {
@@ -312,12 +318,13 @@ fn a_bundle_with_other_text_and_right_hashes_is_refused_by_its_certificate() {
     let plan = gemma();
     let mut manifest = bundle().write(&folder, false, files(), "cpu", &plan).unwrap();
     let (_, kernel) = kernel_of(&plan, |op| matches!(op, Op::StoreKv { .. }));
-    let entry = manifest.kernels.iter_mut().find(|k| k.specialisation == kernel).unwrap();
-    let file = entry.files.iter_mut().find(|f| f.kind == "ttir").unwrap();
-    let text = std::fs::read_to_string(folder.join(&file.path)).unwrap().replacen("dense<0.0", "dense<1.0", 1);
-    std::fs::write(folder.join(&file.path), &text).unwrap();
-    file.blake3 = blake3::hash(text.as_bytes()).to_hex().to_string();
-    entry.ttir_hash = vosti_kernels::ttir_hash(&text).to_hex().to_string();
+    let own = |name: &str| vosti_kernels::parse_stem(name).is_some_and(|spec| spec.text().to_string() == kernel);
+    let path = folder.join(format!("ttir/{kernel}.ttir"));
+    let text = std::fs::read_to_string(&path).unwrap().replacen("dense<0.0", "dense<1.0", 1);
+    std::fs::write(&path, &text).unwrap();
+    // Layers of other dimensions have one text.
+    let entries = manifest.kernels.iter_mut().filter(|k| own(&k.specialisation));
+    assert!(entries.map(|entry| rehash(entry, &text)).count() > 0);
     std::fs::write(folder.join("manifest.json"), serde_json::to_string(&manifest).unwrap()).unwrap();
     let read = Bundle::read(&folder).unwrap();
     let error = read.admit(&plan).unwrap_err();

@@ -456,7 +456,10 @@ fn attend(first: &mut Launch, sequences: &Sequences) -> Launch {
         combine.act == first.spec.act && combine.constants.iter().all(|(name, c)| first.spec.constants[name] == *c)
     };
     let combines = vosti_kernels::ttir_stems().into_iter().filter(|s| s.starts_with("attend_combine-"));
-    let combine = combines.filter_map(vosti_kernels::parse_stem).find(same).unwrap();
+    let mut combine = combines.filter_map(vosti_kernels::parse_stem).find(same).unwrap();
+    for name in ["HEADS", "KV_HEADS"] {
+        combine.constants.insert(name.into(), first.spec.constants[name]);
+    }
     let mut second = launch(&combine, sequences, 1);
     for (role, buffer) in second.roles.iter().zip(&mut second.buffers) {
         if let Role::Scratch(_) | Role::Out(_) = role {

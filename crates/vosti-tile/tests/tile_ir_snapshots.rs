@@ -20,7 +20,7 @@ fn attention_guards_its_state_by_touched_pages() {
 
 #[test]
 fn attention_folds_a_rows_splits_in_order() {
-    insta::assert_snapshot!(printed("attend_combine-bf16-BQ16-D64-HEADS9-KV_HEADS3-ROWS512-SPLIT1024"));
+    insta::assert_snapshot!(printed("attend_combine-bf16-BQ16-D64-ROWS512-SPLIT1024"));
 }
 
 #[test]

@@ -145,7 +145,8 @@ fn number(number: &Number) -> String {
     }
 }
 
-fn extent(problem: &Problem, dim: &Dim) -> String {
+/// An extent or a window, in words.
+pub(crate) fn extent(problem: &Problem, dim: &Dim) -> String {
     match dim {
         Dim::Const(n) => n.to_string(),
         Dim::Of(of) => scaled(problem, *of),

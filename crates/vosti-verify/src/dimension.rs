@@ -5,6 +5,7 @@
 //! [`Problem::at`] is the contract of one model's values, for whoever asks whether a certificate fits; it refuses what is
 //! out of range. Nothing here has a default. Read next: [`crate::problem`], then [`crate::polynomial`].
 
+use crate::premises::Premises;
 use crate::problem::{Axis, Dim, Problem, ProblemError};
 use std::collections::BTreeMap;
 use vosti_kernels::{Const, Number, NumberKind};
@@ -123,11 +124,20 @@ impl Problem {
                 *dim = Dim::Const(size(of).ok_or("an extent is too large")?);
             }
         }
+        if let Premises::Attend { window: Some(window), .. } = &mut bound.premises
+            && let Dim::Of(of) = *window
+        {
+            *window = Dim::Const(size(of).ok_or("a window is too large")?);
+        }
         for axis in &mut bound.grid {
             if let Axis::Of { of, over } = *axis {
                 let programs = size(of).and_then(|n| n.checked_add(over - 1)).ok_or("an axis is too long")?;
                 *axis = Axis::Const(programs.div_euclid(over));
             }
+        }
+        for (number, value) in self.numbers.iter().zip(&found) {
+            let value = value.and_then(|v| i64::try_from(v).ok());
+            bound.constants.extend(value.map(|v| (number.name.clone(), Const::Int(v))));
         }
         bound.numbers.clear();
         bound.conditions.clear();

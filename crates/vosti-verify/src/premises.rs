@@ -28,7 +28,8 @@ pub enum Premises {
     Attend {
         page: i128,
         tile_rows: i128,
-        window: Option<i128>,
+        /// A number or a dimension.
+        window: Option<Dim>,
     },
     AttendPart {
         page: i128,
@@ -82,7 +83,7 @@ impl Premises {
     }
 
     /// Keys that a row sees at most.
-    pub fn window(self) -> Option<i128> {
+    pub fn window(self) -> Option<Dim> {
         match self {
             Premises::Attend { window, .. } => window,
             Premises::Rowwise { .. }
@@ -102,22 +103,47 @@ impl Premises {
 
 type Int<'a> = &'a dyn Fn(&str) -> Option<i64>;
 
+/// What a row of queries or of outputs of attention is made of: D numbers of each head. Heads are HEADS or, where `GROUP` is
+/// a dimension, as many for each of KV_HEADS.
+pub fn heads(shape: Shape, grouped: bool, extent: &dyn Fn(&str) -> Option<Dim>) -> Result<Vec<Dim>, String> {
+    if !shape.attends() {
+        return Ok(vec![]);
+    }
+    let of = |name: &str| extent(name).ok_or(format!("the shape {shape:?} needs {name}, a dimension or a constant"));
+    if grouped {
+        return ["KV_HEADS", "GROUP", "D"].into_iter().map(of).collect();
+    }
+    let (heads, groups, d) = (of("HEADS")?, of("KV_HEADS")?, of("D")?);
+    match (heads, groups) {
+        (Dim::Const(heads), Dim::Const(groups)) if heads % groups != 0 => {
+            Err(format!("{heads} HEADS are no multiple of {groups} KV_HEADS"))
+        }
+        _ => Ok(vec![heads, d]),
+    }
+}
+
+/// Elements of extents whose numbers are known: how many times, and which dimensions.
+fn elements(dims: &[Dim]) -> Option<(i128, Vec<usize>)> {
+    dims.iter().try_fold((1i128, vec![]), |(n, mut list), dim| match dim {
+        Dim::Const(c) => Some((n.checked_mul(*c)?, list)),
+        Dim::Of(of) => {
+            list.push(of.number);
+            list.sort_unstable();
+            Some((n.checked_mul(of.times)?, list))
+        }
+        _ => None,
+    })
+}
+
 /// The premises of a shape whose rows have tokens or not; `int` gives an integer of the contract, and notes that it was taken.
-pub fn of(shape: Shape, tokens: bool, int: Int) -> Result<Premises, String> {
+/// `window` is the dimension that the window is, if it is one.
+pub fn of(shape: Shape, tokens: bool, window: Option<Dim>, int: Int) -> Result<Premises, String> {
     // Below these no range of metadata is empty, nor wider than its 32 bits.
     let range = |least: i128, most: i128, name: &str| match int(name).map(i128::from) {
         Some(v) if (least..=most).contains(&v) => Ok(v),
         Some(v) => Err(format!("the shape {shape:?} needs {name} from {least} to {most}, and it is {v}")),
         None => Err(format!("the shape {shape:?} needs the constant {name}, an integer")),
     };
-    // Heads say what a row of queries is, and what the other launch of an op must mean by it.
-    if shape.attends() {
-        let [heads, groups, d] = ["HEADS", "KV_HEADS", "D"].map(|name| range(1, limit::SLOTS, name));
-        let (heads, groups, _) = (heads?, groups?, d?);
-        if heads % groups != 0 {
-            return Err(format!("{heads} HEADS are no multiple of {groups} KV_HEADS"));
-        }
-    }
     let splits = || {
         let (size, rows) = (range(1, limit::CONTEXT, "SPLIT")?, range(1, limit::ROWS, "ROWS")?);
         Ok::<_, String>(Splits { size, rows })
@@ -129,7 +155,8 @@ pub fn of(shape: Shape, tokens: bool, int: Int) -> Result<Premises, String> {
         Shape::Rowwise => Premises::Rowwise { vocabulary: tokens.then(|| range(1, limit::SLOTS, "V")).transpose()? },
         Shape::StoreKv => Premises::StoreKv { page: page()? },
         Shape::Attend => {
-            let window = Some(range(0, limit::CONTEXT, "WINDOW")?).filter(|window| *window > 0);
+            let constant = || Ok::<_, String>(Some(range(0, limit::CONTEXT, "WINDOW")?).filter(|window| *window > 0));
+            let window = window.map_or_else(|| Ok(constant()?.map(Dim::Const)), |of| Ok::<_, String>(Some(of)))?;
             Premises::Attend { page: page()?, tile_rows: tile_rows()?, window }
         }
         Shape::AttendPart => Premises::AttendPart { page: page()?, tile_rows: tile_rows()?, splits: splits()? },
@@ -164,7 +191,7 @@ fn permitted(shape: Shape, role: Role) -> bool {
 }
 
 /// Refuses roles that the shape lacks or has no meaning for, two of one role, and extents that a role does not have.
-pub fn check(shape: Shape, premises: Premises, buffers: &[Buffer], int: Int) -> Result<(), String> {
+pub fn check(shape: Shape, premises: Premises, buffers: &[Buffer], heads: &[Dim]) -> Result<(), String> {
     if let Some(role) = needed(shape).iter().find(|role| buffers.iter().all(|b| b.role != **role)) {
         return Err(format!("the shape {shape:?} needs the role {role:?}"));
     }
@@ -197,13 +224,12 @@ pub fn check(shape: Shape, premises: Premises, buffers: &[Buffer], int: Int) -> 
         if !fits {
             return Err(format!("the outermost extent of `{name}`, whose role is {role:?}, must be {wants}"));
         }
-        let inner = b.dims[1..].iter().map(|dim| if let Dim::Const(n) = dim { Some(*n) } else { None });
-        let width: Option<i128> = inner.product();
-        if shape.attends() && matches!(role, Role::In(_) | Role::Out(_)) {
-            let heads = int("HEADS").zip(int("D")).map(|(heads, d)| i128::from(heads) * i128::from(d));
-            if width.is_none() || width != heads {
-                return Err(format!("a row of `{name}` must hold D numbers of each of HEADS heads"));
-            }
+        let width = elements(&b.dims[1..]);
+        if shape.attends()
+            && matches!(role, Role::In(_) | Role::Out(_))
+            && (width.is_none() || width != elements(heads))
+        {
+            return Err(format!("a row of `{name}` must hold D numbers of each of HEADS heads"));
         }
     }
     Ok(())

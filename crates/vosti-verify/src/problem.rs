@@ -263,7 +263,8 @@ impl Problem {
         };
         let params = maker.present(contract)?;
         let tokens = params.iter().any(|p| p.role == Role::Tokens);
-        let premises = premises::of(contract.shape, tokens, &|name| maker.int(name)).map_err(bad)?;
+        let window = maker.window(contract.shape)?;
+        let premises = premises::of(contract.shape, tokens, window, &|name| maker.int(name)).map_err(bad)?;
         let mut buffers = vec![];
         for param in &kernel.params {
             let Some(p) = params.iter().find(|p| p.name == param.name) else {
@@ -280,7 +281,9 @@ impl Problem {
         if contract.grid.is_empty() || contract.grid.len() > 3 {
             return fail("a grid has one to three axes".to_string());
         }
-        premises::check(contract.shape, premises, &buffers, &|name| maker.int(name)).map_err(bad)?;
+        let grouped = maker.number("GROUP").is_some();
+        let heads = premises::heads(contract.shape, grouped, &|name| maker.extent(name).ok()).map_err(bad)?;
+        premises::check(contract.shape, premises, &buffers, &heads).map_err(bad)?;
         let grid = contract.grid.iter().map(|g| maker.axis(contract.shape, g)).collect::<Result<_, _>>()?;
         let conditions = contract.conditions.iter().map(|text| maker.condition(text)).collect::<Result<_, _>>()?;
         if let Some(unused) = constants.keys().find(|name| !maker.taken.borrow().contains(*name)) {
@@ -466,6 +469,19 @@ impl Maker<'_> {
     fn scaled(&self, text: &str) -> Result<Option<Scaled>, ProblemError> {
         let bad = |why| ProblemError::Extent { kernel: self.name.to_string(), text: text.to_string(), why };
         dimension::scaled(text, self.numbers, |text| self.value(text)).map_err(bad)
+    }
+
+    fn number(&self, name: &str) -> Option<&Number> {
+        self.numbers.iter().find(|number| number.name == name)
+    }
+
+    /// The dimension that is a window, in the range that constants have.
+    fn window(&self, shape: Shape) -> Result<Option<Dim>, ProblemError> {
+        let Some(number) = self.number("WINDOW").filter(|_| shape == Shape::Attend) else { return Ok(None) };
+        match dimension::range(number) {
+            Some((1.., ..=limit::CONTEXT)) => self.extent("WINDOW").map(Some),
+            _ => self.fail(format!("the shape {shape:?} needs WINDOW from 1 to {}", limit::CONTEXT)),
+        }
     }
 
     fn condition(&self, text: &str) -> Result<Condition, ProblemError> {

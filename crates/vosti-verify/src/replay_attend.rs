@@ -50,7 +50,7 @@ fn dims(reading: &Reading) -> Result<Dims, String> {
     let split = matches!(reading.kind, Kind::Part | Kind::Combine);
     Ok(Dims {
         kind: reading.kind,
-        heads: n("HEADS")?,
+        heads: n("HEADS").or_else(|_| Ok::<_, String>(n("KV_HEADS")? * n("GROUP")?))?,
         // Partial results lie in no pages.
         kv: if reading.kind == Kind::Combine { 1 } else { n("KV_HEADS")? },
         page: if reading.kind == Kind::Combine { 16 } else { n("PAGE")? },

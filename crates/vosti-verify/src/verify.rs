@@ -1,6 +1,7 @@
 //! One contract, proved or not: unary obligations of both runs, premises, then the relation.
 
 use crate::certificate::StandsFor;
+use crate::certificate::extent;
 use crate::equal::{At, Mode};
 use crate::premises::Premises;
 use crate::problem::{Axis, Problem, ProblemError};
@@ -134,7 +135,7 @@ pub fn contract_name(problem: &Problem) -> String {
     match problem.premises {
         Premises::Rowwise { .. } => "row-wise".into(),
         Premises::StoreKv { .. } => "exact effect".into(),
-        Premises::Attend { window: Some(w), .. } => format!("causal, window {w}"),
+        Premises::Attend { window: Some(w), .. } => format!("causal, window {}", extent(problem, &w)),
         Premises::Attend { window: None, .. } => "causal".into(),
         Premises::AttendPart { splits, .. } => format!("causal, splits of {}", splits.size),
         Premises::AttendCombine { splits, .. } => format!("sum of splits of {}", splits.size),
@@ -182,7 +183,7 @@ fn claim(problem: &Problem) -> String {
             )
         }
         Premises::Attend { window, .. } => {
-            let keys = window.map_or("0 <= j <= p".to_string(), |w| format!("p - {w} < j <= p"));
+            let keys = window.map_or("0 <= j <= p".to_string(), |w| format!("p - {} < j <= p", extent(problem, &w)));
             format!(
                 "claim: if position p is row x of run L and row y of run R, with the same query and the same keys and values at {keys} through each run's page table, {outs}[x, :] of L and {outs}[y, :] of R are the same, whatever pages, chunks, other keys and other requests there are"
             )

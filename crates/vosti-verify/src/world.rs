@@ -345,7 +345,9 @@ impl World {
         match self.premises.window() {
             None => zero,
             Some(w) => {
-                let start = t.add_int(position, 1 - w);
+                let w = self.dim(t, w);
+                let start = t.sub(position, w);
+                let start = t.add_int(start, 1);
                 t.max(zero, start)
             }
         }

@@ -141,7 +141,7 @@ fn a_certificate_for_something_else_is_refused() {
 
 #[test]
 fn the_schema_names_every_field_of_a_certificate() {
-    let options = Options { prefix: "linear-f32".into(), read_only: true, ..Options::default() };
+    let options = Options { prefix: "rope_q-f32".into(), read_only: true, ..Options::default() };
     let inventory = verify_all(&options).unwrap();
     let certificate = inventory.entries[0].1.as_ref().unwrap();
     let value: serde_json::Value = serde_json::from_str(&certificate.to_json()).unwrap();

@@ -167,7 +167,7 @@ fn reader(stem: &str, group: usize, tiling: usize, size: Size) -> Reader {
 
 const ATTEND: &str = "attend-f32-BQ32-D32-GP2-HEADS4-KV_HEADS2-PAGE64-SCALE1.0-SOFTCAP0.0-WINDOW37";
 const PART: &str = "attend_part-f32-BQ16-D16-GP4-HEADS6-KV_HEADS2-PAGE64-ROWS512-SCALE0.25-SOFTCAP0.0-SPLIT128";
-const COMBINE: &str = "attend_combine-f32-BQ16-D16-HEADS6-KV_HEADS2-ROWS512-SPLIT128";
+const COMBINE: &str = "attend_combine-f32-BQ16-D16-ROWS512-SPLIT128";
 const STORE: &str = "store_kv-f32-BM64-D32-NORM1-PAGE64-V_NORM0";
 const GATHER: &str = "gather-f32-BH64-BM64-H64-K128";
 const EMBED: &str = "embed-bf16-BH1024-BM16-H2560-SCALE50.59644256269407-V262208";
