@@ -167,7 +167,7 @@ fn one_quantisation_of_several_is_taken_by_its_name_and_wrong_names_are_one_line
     let (_, error) = said(&hub.vosti(home.path(), &["tokenize", "x", "--model", "org/tiny-GGUF:q8_0"]));
     assert_eq!(hub.asked(), Vec::<String>::new(), "what is here is used without asking: {error}");
     let refused = [
-        (["pull", "org/tiny-GGUF:Q2_K"], "Q4_K_M, Q8_0"),
+        (["pull", "org/tiny-GGUF:Q2_K"], "Q8_0, Q4_K_M"),
         (["pull", "org/nothing"], "no such model"),
         (["pull", "gated/model"], "HF_TOKEN"),
         (["tokenize", "--model=org/nothing"], "is no path here"),
