@@ -76,6 +76,9 @@ class TestLLM(unittest.TestCase):
 
     def test_ctrl_c_ends_a_call_and_the_next_one_runs(self):
         params = SamplingParams(temperature=0, max_tokens=400, ignore_eos=True)
+        # A job in the background is started with Ctrl-C ignored, and Python leaves it so.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.addCleanup(signal.signal, signal.SIGINT, before)
         timer = threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT))
         timer.start()
         with self.assertRaises(KeyboardInterrupt):
