@@ -171,15 +171,7 @@ impl PyEngine {
         let jobs = jobs.collect::<PyResult<Vec<Job>>>()?;
         py.detach(|| {
             let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
-            requests::run(&mut engine, jobs, own, &mut |count| {
-                Python::attach(|py| {
-                    py.check_signals()?;
-                    match (&done, count) {
-                        (Some(done), Some(count)) => done.call1(py, (count,)).map(drop),
-                        _ => Ok(()),
-                    }
-                })
-            })
+            requests::run(&mut engine, jobs, own, &mut |count| tell(done.as_ref(), count))
         })
     }
 
@@ -198,19 +190,22 @@ impl PyEngine {
         }
         let scores = py.detach(|| {
             let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
-            requests::score(&mut engine, sequences, &mut |count| {
-                Python::attach(|py| {
-                    py.check_signals()?;
-                    match (&done, count) {
-                        (Some(done), Some(count)) => done.call1(py, (count,)).map(drop),
-                        _ => Ok(()),
-                    }
-                })
-            })
+            requests::score(&mut engine, sequences, &mut |count| tell(done.as_ref(), count))
         })?;
         let bytes = |row: Vec<f32>| row.into_iter().flat_map(f32::to_ne_bytes).collect::<Vec<u8>>();
         Ok(scores.into_iter().map(|row| PyBytes::new(py, &bytes(row)).unbind()).collect())
     }
+}
+
+/// Between two steps: signals that Python has, and how many requests are finished.
+fn tell(done: Option<&Py<PyAny>>, count: Option<usize>) -> PyResult<()> {
+    Python::attach(|py| {
+        py.check_signals()?;
+        match (done, count) {
+            (Some(done), Some(count)) => done.call1(py, (count,)).map(drop),
+            _ => Ok(()),
+        }
+    })
 }
 
 /// What the engine says went wrong while it ran.

@@ -106,43 +106,77 @@ struct Growing {
     answered: Answered,
     streams: Vec<Option<TextStream>>,
     logprobs: Option<usize>,
-    left: usize,
 }
 
-/// Runs jobs to their ends. `tell` is asked after each step, with the number of finished jobs if it has grown; its error ends
-/// everything.
+/// Is asked after each step, with the number of finished requests if it has grown.
+pub type Tell<'a> = &'a mut dyn FnMut(Option<usize>) -> PyResult<()>;
+
+/// Runs jobs to their ends.
 pub fn run(
     engine: &mut Engine<AnyDevice>,
     jobs: Vec<Job>,
     own: Option<&Arc<Text>>,
-    tell: &mut dyn FnMut(Option<usize>) -> PyResult<()>,
+    tell: Tell<'_>,
 ) -> PyResult<Vec<Answered>> {
-    let (mut growing, mut place) = (Vec::with_capacity(jobs.len()), HashMap::with_capacity(jobs.len()));
-    for job in jobs {
+    let mut growing: Vec<Growing> = Vec::with_capacity(jobs.len());
+    let requests = jobs.into_iter().map(|job| {
         let choices = job.request.choices as usize;
-        let id = match engine.submit(job.request) {
-            Ok(id) => id,
-            Err(error) => {
-                abandon(engine, place.into_keys())?;
-                return Err(super::refused(format!("prompt {}: {error}", growing.len())));
-            }
-        };
-        place.insert(id, growing.len());
         let stream = || own.map(|own| TextStream::new(token_text(own), &job.stops));
         let empty = Choice { logprobs: job.logprobs.map(|_| Vec::new()), ..Choice::default() };
         growing.push(Growing {
             answered: Answered { choices: vec![empty; choices], cached_tokens: 0 },
             streams: (0..choices).map(|_| stream()).collect(),
             logprobs: job.logprobs,
-            left: choices,
         });
+        job.request
+    });
+    let place = submit(engine, requests, "prompt")?;
+    drive(engine, place, &mut |at, event| growing[at].note(event), tell)?;
+    Ok(growing.into_iter().map(Growing::whole).collect())
+}
+
+/// All requests, or none of them: whose place in the list each is.
+fn submit(
+    engine: &mut Engine<AnyDevice>,
+    requests: impl Iterator<Item = Request>,
+    kind: &str,
+) -> PyResult<HashMap<RequestId, Waiting>> {
+    let mut place = HashMap::new();
+    for (at, request) in requests.enumerate() {
+        let choices = request.choices;
+        match engine.submit(request) {
+            Ok(id) => _ = place.insert(id, Waiting { at, choices }),
+            Err(error) => {
+                abandon(engine, place.into_keys())?;
+                return Err(super::refused(format!("{kind} {at}: {error}")));
+            }
+        }
     }
+    Ok(place)
+}
+
+/// A request's place in its call, and how many of its answers are not finished.
+struct Waiting {
+    at: usize,
+    choices: u32,
+}
+
+/// Runs requests to their ends; an error of `tell` ends them all.
+fn drive(
+    engine: &mut Engine<AnyDevice>,
+    mut place: HashMap<RequestId, Waiting>,
+    note: &mut dyn FnMut(usize, &Event<'_>),
+    tell: Tell<'_>,
+) -> PyResult<()> {
     let (mut finished, mut told) = (0, 0);
     while !engine.is_idle() {
         let step = engine.step(&mut |event| {
-            let Some(at) = place.get(&event.request()) else { return };
-            growing[*at].note(&event);
-            finished += usize::from(growing[*at].left == 0 && matches!(event, Event::Finished { .. }));
+            let Some(waiting) = place.get_mut(&event.request()) else { return };
+            note(waiting.at, &event);
+            if let Event::Finished { .. } = event {
+                waiting.choices -= 1;
+                finished += usize::from(waiting.choices == 0);
+            }
         });
         step.map_err(failed)?;
         let more = (finished > told).then_some(finished);
@@ -152,7 +186,7 @@ pub fn run(
             return Err(error);
         }
     }
-    Ok(growing.into_iter().map(Growing::whole).collect())
+    Ok(())
 }
 
 /// Ends requests whose answers nobody waits for.
@@ -179,7 +213,6 @@ impl Growing {
             Event::Finished { reason, usage, .. } => {
                 choice.finish_reason = Some(reason.as_api());
                 self.answered.cached_tokens = self.answered.cached_tokens.max(usage.cached_tokens);
-                self.left -= 1;
             }
             Event::Prompt { .. } => {}
         }
@@ -196,44 +229,19 @@ impl Growing {
 }
 
 /// Log-probabilities of each sequence's tokens after the first.
-pub fn score(
-    engine: &mut Engine<AnyDevice>,
-    sequences: Vec<Vec<u32>>,
-    tell: &mut dyn FnMut(Option<usize>) -> PyResult<()>,
-) -> PyResult<Vec<Vec<f32>>> {
+pub fn score(engine: &mut Engine<AnyDevice>, sequences: Vec<Vec<u32>>, tell: Tell<'_>) -> PyResult<Vec<Vec<f32>>> {
     let mut scores: Vec<Vec<f32>> = sequences.iter().map(|tokens| vec![0.0; tokens.len() - 1]).collect();
-    let mut place = HashMap::with_capacity(sequences.len());
-    for (at, tokens) in sequences.iter().enumerate() {
+    let requests = sequences.iter().map(|tokens| {
         let mut request = Request::new(tokens.clone(), Sampling::greedy(1));
         (request.token_logits, request.prompt_logits) = (false, true);
-        let id = match engine.submit(request) {
-            Ok(id) => id,
-            Err(error) => {
-                abandon(engine, place.into_keys())?;
-                return Err(super::refused(format!("sequence {at}: {error}")));
-            }
-        };
-        place.insert(id, at);
-    }
-    let (mut finished, mut told) = (0, 0);
-    while !engine.is_idle() {
-        let step = engine.step(&mut |event| {
-            let Some(at) = place.get(&event.request()) else { return };
-            match event {
-                Event::Prompt { position, logits, .. } => {
-                    scores[*at][position] = logprobs(logits, sequences[*at][position + 1], 0).logprob;
-                }
-                Event::Finished { .. } => finished += 1,
-                Event::Token { .. } => {}
-            }
-        });
-        step.map_err(failed)?;
-        let more = (finished > told).then_some(finished);
-        told = finished;
-        if let Err(error) = tell(more) {
-            abandon(engine, place.into_keys())?;
-            return Err(error);
+        request
+    });
+    let place = submit(engine, requests, "sequence")?;
+    let mut note = |at: usize, event: &Event<'_>| {
+        if let Event::Prompt { position, logits, .. } = event {
+            scores[at][*position] = logprobs(logits, sequences[at][position + 1], 0).logprob;
         }
-    }
+    };
+    drive(engine, place, &mut note, tell)?;
     Ok(scores)
 }

@@ -95,7 +95,10 @@ fn answer(mut stream: TcpStream, models: &BTreeMap<&str, Files>, log: &Mutex<Vec
 
 fn found(path: &str, models: &BTreeMap<&str, Files>) -> Option<Vec<u8>> {
     if let Some(rest) = path.strip_prefix("/api/models/") {
-        let (name, _) = rest.split_once("/revision/main?blobs=true")?;
+        let (name, revision) = rest.split_once("/revision/")?;
+        if !["main?blobs=true", &format!("{COMMIT}?blobs=true")].contains(&revision) {
+            return None;
+        }
         let files: Vec<Value> = models.get(name)?.iter().map(|(name, bytes)| listed(name, bytes)).collect();
         return Some(json!({ "id": name, "sha": COMMIT, "siblings": files }).to_string().into_bytes());
     }
@@ -135,6 +138,16 @@ fn a_folder_is_fetched_whole_pinned_and_used_without_the_hub_afterwards() {
     assert!(
         !snapshot.join("model.safetensors").exists() && !home.path().join("hub/models--org--tiny/refs/main").exists()
     );
+    // Not even by its commit is it taken for whole.
+    let pinned = format!("org/tiny@{COMMIT}");
+    assert!(!hub.vosti(home.path(), &["pull", &pinned]).status.success());
+    *hub.cut.lock().unwrap() = None;
+    hub.asked();
+    assert!(hub.vosti(home.path(), &["tokenize", "x", "--model", &pinned]).status.success());
+    assert!(!hub.asked().is_empty(), "what is not whole is asked for");
+    std::fs::remove_dir_all(home.path().join("hub")).unwrap();
+    *hub.cut.lock().unwrap() = Some(2_000);
+    hub.vosti(home.path(), &["pull", "org/tiny"]);
     *hub.cut.lock().unwrap() = None;
     hub.asked();
 

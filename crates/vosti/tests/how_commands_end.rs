@@ -103,22 +103,18 @@ fn commands_of_a_conversation_are_obeyed_and_a_wrong_one_does_not_end_it() {
     let mut child =
         chat.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
     let lines = format!(
-        "/help\nab\n/set temperature hot\n/set max_tokens 0\n/nothing\n/regenerate\n/system\n/set seed 9\n//ab\n/save {}\n/quit\nnever read\n",
+        "/help\nab\n/set temperature hot\n/set max_tokens 0\n/nothing\n/regenerate\n/set top_k 3\n/system\n/set seed 9\n//ab\n/save {}\n/quit\nnever read\n",
         saved.display()
     );
     child.stdin.take().expect("piped").write_all(lines.as_bytes()).expect("written");
     let result = child.wait_with_output().expect("it ends");
     let error = String::from_utf8_lossy(&result.stderr);
     assert!(result.status.success(), "{error}");
-    for said in [
-        "/regenerate ",
-        "\"hot\" is no value for temperature",
-        "tokens_max is 0",
-        "there is no /nothing",
-        "seed         6",
-    ] {
+    for said in ["/regenerate ", "\"hot\" is no value for temperature", "tokens_max is 0", "there is no /nothing"] {
         assert!(error.contains(said), "{said}: {error}");
     }
+    let seeds: Vec<&str> = error.lines().filter_map(|line| line.strip_prefix("seed         ")).collect();
+    assert_eq!(seeds, ["5", "6", "6", "9"], "/regenerate takes the next, and /set of another value keeps it");
     let saved: serde_json::Value = serde_json::from_slice(&std::fs::read(saved).expect("saved")).expect("JSON");
     let roles: Vec<_> =
         saved["messages"].as_array().expect("a list").iter().map(|m| m["role"].as_str().unwrap()).collect();

@@ -88,7 +88,7 @@ pub struct Hardware {
 /// Which model, on how much of the machine.
 #[derive(Args, Clone)]
 pub struct Engine {
-    /// A name from `vosti models`, a GGUF file, or a Hugging Face folder
+    /// A name from `vosti models` or ORG/REPO[:QUANT] of a hub, a GGUF file, or a Hugging Face folder
     #[arg(short, long, default_value = catalogue::DEFAULT, value_name = "NAME|PATH")]
     pub model: String,
 
@@ -272,7 +272,7 @@ pub struct Tokenize {
     /// The text; - reads it from standard input
     pub text: String,
 
-    /// A name from `vosti models`, a GGUF file, or a Hugging Face folder
+    /// A name from `vosti models` or ORG/REPO[:QUANT] of a hub, a GGUF file, or a Hugging Face folder
     #[arg(short, long, default_value = catalogue::DEFAULT, value_name = "NAME|PATH")]
     pub model: String,
 
@@ -378,7 +378,7 @@ pub struct Replay {
     #[arg(long)]
     pub under_load: bool,
 
-    /// A name from `vosti models`, a GGUF file, or a Hugging Face folder [default: the receipt's model]
+    /// A name from `vosti models` or ORG/REPO[:QUANT] of a hub, a GGUF file, or a Hugging Face folder [default: the receipt's model]
     #[arg(short, long, value_name = "NAME|PATH")]
     pub model: Option<String>,
 

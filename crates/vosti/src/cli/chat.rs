@@ -37,8 +37,7 @@ pub fn run(arguments: &Chat) -> Result<Outcome> {
     let mut conversation = Conversation {
         deployment: &deployment,
         engine,
-        sampling: arguments.sampling.clone(),
-        seed,
+        sampling: Sampling { seed: Some(seed), ..arguments.sampling.clone() },
         rendering: ChatOptions { date: arguments.date.unwrap_or(Date::DEFAULT), ..ChatOptions::default() },
         messages: Vec::new(),
     };
@@ -57,9 +56,11 @@ pub fn run(arguments: &Chat) -> Result<Outcome> {
             Ok(command) => conversation.obey(command),
             Err(why) => Err(why),
         };
-        // What is wrong with one line does not end the conversation.
-        if let Err(error) = told {
-            eprintln!("{error:#}\n");
+        match told {
+            Ok(()) => {}
+            // What is wrong with one line does not end the conversation; an answer that broke off does.
+            Err(error) if conversation.engine.is_idle() => eprintln!("{error:#}\n"),
+            Err(error) => return Err(error),
         }
     }
 }
@@ -68,13 +69,17 @@ pub fn run(arguments: &Chat) -> Result<Outcome> {
 struct Conversation<'a> {
     deployment: &'a Deployment,
     engine: Engine<AnyDevice>,
+    /// With a seed.
     sampling: Sampling,
-    seed: u64,
     rendering: ChatOptions,
     messages: Vec<Value>,
 }
 
 impl Conversation<'_> {
+    fn seed(&self) -> u64 {
+        self.sampling.seed.unwrap_or_default()
+    }
+
     fn obey(&mut self, command: Command) -> Result<()> {
         match command {
             Command::Help => eprintln!("{}", command::HELP),
@@ -82,11 +87,10 @@ impl Conversation<'_> {
             Command::Set(name, value) => {
                 let mut changed = self.sampling.clone();
                 command::set(&mut changed, &name, &value)?;
-                let seed = changed.seed.unwrap_or(self.seed);
-                sampling::checked(&changed, seed, self.deployment)?;
-                (self.sampling, self.seed) = (changed, seed);
-                let own = self.deployment.text()?;
-                eprintln!("sampling     {}\nseed         {seed}\n", sampling::effective(&self.sampling, own));
+                sampling::checked(&changed, changed.seed.unwrap_or_default(), self.deployment)?;
+                self.sampling = changed;
+                let now = sampling::effective(&self.sampling, self.deployment.text()?);
+                eprintln!("sampling     {now}\nseed         {}\n", self.seed());
             }
             Command::Save(path) => self.save(&path)?,
             Command::Regenerate => {
@@ -94,8 +98,8 @@ impl Conversation<'_> {
                     bail!("there is no answer yet: nothing to ask for again");
                 }
                 // With the same seed it would be the same answer.
-                self.seed = self.seed.wrapping_add(1);
-                eprintln!("seed         {}", self.seed);
+                self.sampling.seed = Some(self.seed().wrapping_add(1));
+                eprintln!("seed         {}", self.seed());
                 let before = self.messages.pop();
                 let answered = self.answer();
                 self.messages.extend(before.filter(|_| answered.is_err()));
@@ -134,7 +138,7 @@ impl Conversation<'_> {
         if prompt.len() >= context {
             bail!("the conversation has {} tokens and the context is {context}: start a new one", prompt.len());
         }
-        let checked = sampling::checked(&self.sampling, self.seed, self.deployment)?;
+        let checked = sampling::checked(&self.sampling, self.seed(), self.deployment)?;
         let submitted = submit(&mut self.engine, Request::new(prompt, checked), &self.sampling.stop)?;
         let streamed = stream(&mut self.engine, own, submitted)?;
         print("\n")?;
@@ -145,11 +149,11 @@ impl Conversation<'_> {
         Ok(())
     }
 
-    /// Everything that it takes to have the conversation again.
+    /// What was said, by which deployment, and what the next answer is sampled by: earlier answers may have had another seed.
     fn save(&self, path: &Path) -> Result<()> {
         let own = self.deployment.text()?;
         let saved = json!({
-            "fingerprint": self.deployment.fingerprint(), "seed": self.seed,
+            "fingerprint": self.deployment.fingerprint(), "seed": self.seed(),
             "sampling": sampling::effective(&self.sampling, own).to_string(), "messages": self.messages,
         });
         Promised::new(path)?.keep(&format!("{saved:#}\n"))?;

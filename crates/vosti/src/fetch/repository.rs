@@ -2,7 +2,7 @@
 //!
 //! What is fetched lies where Hugging Face's own client keeps it (`HF_HUB_CACHE`, or `hub` in `HF_HOME`), in its layout, so that
 //! either uses what the other fetched. A file appears under its name only when its bytes are all there and have the hash that
-//! the hub's listing says; a branch is recorded only when all files are there. What is whole is used without asking the hub
+//! the hub's listing says; a revision is recorded only when all files are there. What is whole is used without asking the hub
 //! ([`HubCache::find`]); [`fetch`] asks it. Read next: `hub.rs` (how bytes come).
 
 use super::hub::{self, Endpoint};
@@ -92,10 +92,7 @@ impl HubCache {
     /// The model as it was last fetched, by whichever client; none if it is not here or not whole.
     pub fn find(&self, repository: &Repository) -> Option<Found> {
         let folder = self.folder(repository);
-        let commit = match fs::read_to_string(folder.join("refs").join(&repository.revision)) {
-            Ok(commit) => commit.trim().to_string(),
-            Err(_) => repository.revision.clone(),
-        };
+        let commit = fs::read_to_string(folder.join("refs").join(&repository.revision)).ok()?.trim().to_string();
         let snapshot = folder.join("snapshots").join(&commit);
         let names = names_in(&snapshot, 1);
         let chosen = choose(repository, names.iter().map(String::as_str)).ok()?;
@@ -109,7 +106,9 @@ impl HubCache {
                     weight_map: std::collections::BTreeMap<String, String>,
                 }
                 let index: Index = serde_json::from_str(&index).unwrap_or_default();
-                let all = index.weight_map.values().all(|name| snapshot.join(name).exists());
+                // Other clients record a branch before its files are there.
+                let text = snapshot.join("tokenizer.json").exists();
+                let all = text && index.weight_map.values().all(|name| snapshot.join(name).exists());
                 all.then(|| Found { path: snapshot.clone(), commit: commit.clone() })
             }
         }
@@ -229,9 +228,7 @@ pub fn fetch(
         bring(repository, endpoint, &listing.sha, file, &folder, &snapshot, progress)?;
     }
     let branch = folder.join("refs").join(&repository.revision);
-    if repository.revision != listing.sha {
-        fs::write(&branch, &listing.sha).map_err(FetchError::io(&branch))?;
-    }
+    fs::write(&branch, &listing.sha).map_err(FetchError::io(&branch))?;
     let path = match chosen {
         Chosen::File(name) => snapshot.join(name),
         Chosen::Folder(_) => snapshot,

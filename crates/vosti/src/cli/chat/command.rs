@@ -9,7 +9,7 @@ pub const HELP: &str = "\
 /system TEXT      tell the model who it is; without a text, nothing
 /set NAME VALUE   temperature, top_p, top_k, min_p, repetition_penalty, presence_penalty, frequency_penalty, max_tokens, seed
 /regenerate       ask for the last answer again, with the next seed
-/save FILE        write the conversation, its fingerprint and seed as JSON
+/save FILE        write what was said, the fingerprint and the current seed as JSON
 /quit             end
 //TEXT            a message that begins with a slash
 ";
