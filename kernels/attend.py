@@ -1,9 +1,11 @@
-"""Paged causal attention with an online softmax, full or windowed, one query tile and KV head a program.
+"""Paged causal attention over a window with an online softmax, one query tile and KV head a program.
 
 A query tile holds up to BQ rows of one request. Lane `t * GP + g` is row t of the tile and the g-th
-query head of the KV head's group, so that grouped heads share the keys they read. The loop runs over
-the logical pages of the request, by absolute index and in order: what a row sees does not depend on
-the tile it lies in. Full attention over long contexts is `attend_part` and `attend_combine` instead.
+query head of the KV head's group, so that grouped heads share the keys they read: KV_HEADS groups of GROUP
+heads, which fit the GP lanes. The loop runs over the logical pages of the request, by absolute index and in
+order: what a row sees does not depend on the tile it lies in. A row sees WINDOW keys at most, itself among
+them. What SLOPE, CAP and SPAN are, `online_softmax` says. Attention without a window is `attend_part` and
+`attend_combine`.
 """
 import triton
 import triton.language as tl
@@ -13,6 +15,7 @@ from online_softmax import over_pages
 # /// contract
 # shape = "attend"
 # grid = ["tiles", "KV_HEADS"]
+# where = ["GROUP <= GP"]
 # [params]
 # q = "in 0"
 # tile_table = "tile_table"
@@ -23,12 +26,18 @@ from online_softmax import over_pages
 # cache_k = "cache_k"
 # cache_v = "cache_v"
 # out = "out 0"
+# KV_HEADS = "dim 1..1024"
+# GROUP = "dim 1..1024"
+# WINDOW = "dim 1..4194304"
+# SLOPE = "number"
+# CAP = "number"
+# SPAN = "number"
 # ///
 @triton.jit
 def attend(q, tile_table, tile_row, tile_rows, tile_pos, page_table, cache_k, cache_v, out,
-           HEADS: tl.constexpr, KV_HEADS: tl.constexpr, D: tl.constexpr, PAGE: tl.constexpr, WINDOW: tl.constexpr,
-           SCALE: tl.constexpr, SOFTCAP: tl.constexpr, BQ: tl.constexpr, GP: tl.constexpr):
-    GROUP: tl.constexpr = HEADS // KV_HEADS
+           KV_HEADS, GROUP, WINDOW, SLOPE, CAP, SPAN, D: tl.constexpr, PAGE: tl.constexpr, CAPPED: tl.constexpr,
+           BQ: tl.constexpr, GP: tl.constexpr):
+    HEADS = KV_HEADS * GROUP
     LANES: tl.constexpr = BQ * GP
     tile = tl.program_id(0)
     kv = tl.program_id(1)
@@ -44,13 +53,11 @@ def attend(q, tile_table, tile_row, tile_rows, tile_pos, page_table, cache_k, ca
     p = start + tl.arange(0, LANES) // GP  # each lane's logical position
 
     # Pages that any row of the tile sees. A padding tile (count = 0) sees none and reads no table.
-    page_lo = 0
-    if WINDOW > 0:
-        page_lo = tl.maximum(start - (WINDOW - 1), 0) // PAGE
+    page_lo = tl.maximum(start - (WINDOW - 1), 0) // PAGE
     page_hi = tl.where(count > 0, (start + count + (PAGE - 1)) // PAGE, 0)
 
-    top, total, acc = over_pages(queries, p, kv, table, page_lo, page_hi, page_table, cache_k, cache_v, LANES, KV_HEADS,
-                                 D, PAGE, WINDOW, SCALE, SOFTCAP)
+    top, total, acc = over_pages(queries, p, kv, table, page_lo, page_hi, page_table, cache_k, cache_v, KV_HEADS,
+                                 WINDOW, SLOPE, CAP if CAPPED else None, SPAN if CAPPED else None, LANES, D, PAGE)
     # Unseen keys of a seen page added +0 or -0: `+ 0.0` makes an underflowed -0 forget which.
     result = acc / total[:, None] + 0.0
     out_tile = tl.make_block_ptr(out + kv * (GROUP * D), (first + count, GROUP, D), (HEADS * D, D, 1), (first, 0, 0),

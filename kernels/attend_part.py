@@ -3,7 +3,7 @@
 Split s holds the keys at positions s * SPLIT to (s + 1) * SPLIT - 1: boundaries of the request's own positions, whatever
 its length, its queries or the batch. A row at a position below SPLIT sees keys of the first split alone, and is done here.
 Of other rows each program leaves what an online softmax over its split's keys has come to, in FP32: the largest score, the
-sum of weights and the weighted sum of values of each row and head. Lanes are those of `attend`.
+sum of weights and the weighted sum of values of each row and head. Lanes are those of `attend`, and so are SLOPE, CAP and SPAN.
 """
 import triton
 import triton.language as tl
@@ -13,6 +13,7 @@ from online_softmax import over_pages
 # /// contract
 # shape = "attend_part"
 # grid = ["tiles", "KV_HEADS", "cdiv(length, SPLIT)"]
+# where = ["GROUP <= GP"]
 # [params]
 # q = "in 0"
 # tile_table = "tile_table"
@@ -26,13 +27,17 @@ from online_softmax import over_pages
 # totals = "scratch 1 f32"
 # accs = "scratch 2 f32"
 # out = "out 0"
+# KV_HEADS = "dim 1..1024"
+# GROUP = "dim 1..1024"
+# SLOPE = "number"
+# CAP = "number"
+# SPAN = "number"
 # ///
 @triton.jit
 def attend_part(q, tile_table, tile_row, tile_rows, tile_pos, page_table, cache_k, cache_v, tops, totals, accs, out,
-                HEADS: tl.constexpr, KV_HEADS: tl.constexpr, D: tl.constexpr, PAGE: tl.constexpr,
-                SCALE: tl.constexpr, SOFTCAP: tl.constexpr, SPLIT: tl.constexpr, ROWS: tl.constexpr,
-                BQ: tl.constexpr, GP: tl.constexpr):
-    GROUP: tl.constexpr = HEADS // KV_HEADS
+                KV_HEADS, GROUP, SLOPE, CAP, SPAN, D: tl.constexpr, PAGE: tl.constexpr, CAPPED: tl.constexpr,
+                SPLIT: tl.constexpr, ROWS: tl.constexpr, BQ: tl.constexpr, GP: tl.constexpr):
+    HEADS = KV_HEADS * GROUP
     LANES: tl.constexpr = BQ * GP
     tile = tl.program_id(0)
     kv = tl.program_id(1)
@@ -54,8 +59,8 @@ def attend_part(q, tile_table, tile_row, tile_rows, tile_pos, page_table, cache_
     page_lo = split * (SPLIT // PAGE)
     seen_hi = tl.where(reached, (start + count + (PAGE - 1)) // PAGE, 0)
     page_hi = tl.minimum(seen_hi, page_lo + SPLIT // PAGE)
-    top, total, acc = over_pages(queries, p, kv, table, page_lo, page_hi, page_table, cache_k, cache_v, LANES, KV_HEADS,
-                                 D, PAGE, 0, SCALE, SOFTCAP)
+    top, total, acc = over_pages(queries, p, kv, table, page_lo, page_hi, page_table, cache_k, cache_v, KV_HEADS,
+                                 None, SLOPE, CAP if CAPPED else None, SPAN if CAPPED else None, LANES, D, PAGE)
 
     # Unseen keys of a seen page added +0 or -0: `+ 0.0` makes an underflowed -0 forget which, here and below.
     if split == 0:

@@ -8,10 +8,14 @@ import triton.language as tl
 
 
 @triton.jit
-def over_pages(queries, p, kv, table, page_lo, page_hi, page_table, cache_k, cache_v, LANES: tl.constexpr,
-               KV_HEADS: tl.constexpr, D: tl.constexpr, PAGE: tl.constexpr, WINDOW: tl.constexpr, SCALE: tl.constexpr,
-               SOFTCAP: tl.constexpr):
-    """The largest score, the sum of weights and the weighted sum of values of each lane, whose position is `p`."""
+def over_pages(queries, p, kv, table, page_lo, page_hi, page_table, cache_k, cache_v, KV_HEADS, WINDOW, SLOPE, CAP, SPAN,
+               LANES: tl.constexpr, D: tl.constexpr, PAGE: tl.constexpr):
+    """The largest score, the sum of weights and the weighted sum of values of each lane, whose position is `p`.
+
+    WINDOW is None where there is none, and so is CAP. SLOPE has the scale of scores and the base of their exponential in it:
+    a dot product times SLOPE is a score in units of log 2 or, where scores are capped to -CAP..CAP, twice the score over CAP
+    in these units. SPAN is 2 * CAP.
+    """
     LOG2E: tl.constexpr = 1.4426950408889634
     top = tl.full((LANES,), float("-inf"), tl.float32)  # largest score so far
     total = tl.zeros((LANES,), tl.float32)  # sum of weights so far
@@ -22,16 +26,14 @@ def over_pages(queries, p, kv, table, page_lo, page_hi, page_table, cache_k, cac
         keys = tl.load(tl.make_block_ptr(cache_k + base, (D, PAGE), (1, D), (0, 0), (D, PAGE), (0, 1)))
         values = tl.load(tl.make_block_ptr(cache_v + base, (PAGE, D), (D, 1), (0, 0), (PAGE, D), (1, 0)))
         scores = tl.dot(queries, keys, input_precision="ieee")
-        if SOFTCAP > 0.0:
-            scores = SOFTCAP - (2.0 * SOFTCAP) / (tl.exp2(scores * (2.0 * LOG2E * SCALE / SOFTCAP)) + 1.0)
-            scores = scores * LOG2E
-        else:
-            scores = scores * (SCALE * LOG2E)
+        scores = scores * SLOPE
+        if CAP is not None:  # c * tanh(x / c) = c - 2c / (exp(2x / c) + 1)
+            scores = (CAP - SPAN / (tl.exp2(scores) + 1.0)) * LOG2E
 
         j = i * PAGE + tl.arange(0, PAGE)
         seen = j[None, :] <= p[:, None]
         touched = i * PAGE <= p  # some key of this page is seen by the lane
-        if WINDOW > 0:
+        if WINDOW is not None:
             seen = seen & (j[None, :] > p[:, None] - WINDOW)
             touched = touched & (i * PAGE + (PAGE - 1) > p - WINDOW)
         scores = tl.where(seen, scores, float("-inf"))

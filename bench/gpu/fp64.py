@@ -203,8 +203,10 @@ def store_kv(l):
 
 def scores(l, window=0):
     """For each chosen row: the row, its position, and of the keys that it sees scores, how far off they may be, values."""
-    count, kv, d, page = (l.int(n) for n in ("HEADS", "KV_HEADS", "D", "PAGE"))
-    scale, cap, group = l.constants["SCALE"], l.constants["SOFTCAP"], count // kv
+    kv, group, d, page = (l.int(n) for n in ("KV_HEADS", "GROUP", "D", "PAGE"))
+    # Half a cap, if there is one, is in the slope, and the base of its exponential.
+    count, cap = kv * group, l.constants["CAP"]
+    scale = l.constants["SLOPE"] * np.log(2) * (cap / 2 if cap else 1)
     keys, values = (l[name].reshape(-1, kv, page, d) for name in ("cache_k", "cache_v"))
     queries = l.inputs("q", count * d).reshape(-1, kv, group, d)
     for i, row in enumerate(l.rows):
@@ -240,7 +242,7 @@ def attend(l):
 
 def attend_part(l):
     """Outputs of rows before the first split's end; of others what each split that they see comes to."""
-    heads, split, d, height = l.int("HEADS"), l.int("SPLIT"), l.int("D"), l.int("ROWS")
+    heads, split, d, height = l.int("KV_HEADS") * l.int("GROUP"), l.int("SPLIT"), l.int("D"), l.int("ROWS")
     cells = {name: ([], [], []) for name in ("out", "tops", "totals", "accs")}
 
     def cell(name, at, value, off):

@@ -15,6 +15,7 @@ pub mod expr;
 pub mod inventory;
 pub mod quantised;
 pub mod request;
+pub mod scores;
 pub mod spec;
 pub mod specialise;
 
@@ -25,5 +26,6 @@ pub use inventory::{
 };
 pub use quantised::{Format, Quantised, Values};
 pub use request::request;
+pub use scores::scores;
 pub use spec::{Act, Binding, Const, Launch, Scratch, Spec, TensorData};
 pub use specialise::{CPU, CompileOptions, compile_options, higher, specialise, stands_for, targets};

@@ -1,5 +1,6 @@
 //! Names of kernel specialisations, and what an op's `k` is bound to.
 
+use crate::error::KernelError;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
@@ -185,15 +186,15 @@ impl Binding {
     }
 
     /// Attention in two launches, specialised for the same heads and splits: partial results, then their combination.
-    /// None if a constant is missing.
-    pub fn split(part: Spec, combine: Spec) -> Option<Binding> {
+    /// An error if a constant is missing.
+    pub fn split(part: Spec, combine: Spec) -> Result<Binding, KernelError> {
         let int = |name: &str| match part.constants.get(name) {
-            Some(Const::Int(value)) => usize::try_from(*value).ok(),
-            _ => None,
+            Some(Const::Int(value @ 0..)) => Ok(*value as usize),
+            _ => Err(KernelError::Missing { kernel: part.kernel.clone(), name: name.to_string() }),
         };
-        let of = Scratch { keys: int("SPLIT")?, rows: int("ROWS")?, width: int("HEADS")? };
+        let of = Scratch { keys: int("SPLIT")?, rows: int("ROWS")?, width: int("KV_HEADS")? * int("GROUP")? };
         let scratch = vec![of, of, Scratch { width: of.width * int("D")?, ..of }];
         let launches = [part, combine].map(|spec| Launch { spec, higher: vec![], weights: vec![] }).into();
-        Some(Binding { launches, scratch })
+        Ok(Binding { launches, scratch })
     }
 }

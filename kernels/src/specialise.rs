@@ -203,6 +203,7 @@ fn at(target: &str, kernel_name: &str, act: Act, dims: &[(&str, Const)], height:
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scores;
 
     #[test]
     fn tile_constants_come_from_the_target_and_the_dimensions() {
@@ -236,8 +237,8 @@ mod tests {
     fn compile_options_follow_the_dimensions_and_are_no_constants() {
         let attend = |d: i64| {
             let dims =
-                [("HEADS", 8), ("KV_HEADS", 2), ("D", d), ("PAGE", 64), ("WINDOW", 0)].map(|(n, v)| (n, v.into()));
-            let dims = [&dims[..], &[("SCALE", 1.0.into()), ("SOFTCAP", 0.0.into())]].concat();
+                [("KV_HEADS", 2), ("GROUP", 4), ("D", d), ("PAGE", 64), ("WINDOW", 9)].map(|(n, v)| (n, v.into()));
+            let dims = [&dims[..], &scores(1.0, 0.0)].concat();
             specialise("cuda-sm90", "attend", Act::Bf16, &dims).unwrap()
         };
         assert!(!attend(128).to_string().contains("num_"));
@@ -288,10 +289,9 @@ mod tests {
     fn heads_of_256_load_no_page_ahead_on_sm89_and_everything_else_is_shared() {
         for kernel in ["attend", "attend_part"] {
             let of = |d: i64| {
-                let dims = [("HEADS", 16), ("KV_HEADS", 8), ("D", d), ("PAGE", 64)].map(|(n, v)| (n, v.into()));
-                let scores = [("SCALE", 1.0.into()), ("SOFTCAP", 0.0.into())];
+                let dims = [("KV_HEADS", 8), ("GROUP", 2), ("D", d), ("PAGE", 64)].map(|(n, v)| (n, v.into()));
                 let window = (kernel == "attend").then_some(("WINDOW", 512.into()));
-                let dims: Vec<_> = dims.into_iter().chain(scores).chain(window).collect();
+                let dims: Vec<_> = dims.into_iter().chain(scores(1.0, 0.0)).chain(window).collect();
                 let spec = |target| specialise(target, kernel, Act::Bf16, &dims).unwrap();
                 assert_eq!(spec("cuda-sm89"), spec("cuda-sm90"));
                 ["cuda-sm89", "cuda-sm90"].map(|target| compile_options(target, &spec(target)).unwrap().num_stages)
@@ -300,13 +300,20 @@ mod tests {
         }
     }
 
+    /// Both launches of attention.
+    fn halves(target: &str, heads: i64, kv_heads: i64, d: i64) -> [Spec; 2] {
+        let [all, own, group, d, page] =
+            [("HEADS", heads), ("KV_HEADS", kv_heads), ("GROUP", heads / kv_heads), ("D", d), ("PAGE", 64)]
+                .map(|(name, value)| (name, Const::Int(value)));
+        let part = [&[own, group, d, page], &scores(1.0, 0.0)[..]].concat();
+        [("attend_part", &part[..]), ("attend_combine", &[all, own, d])]
+            .map(|(kernel, dims)| specialise(target, kernel, Act::Bf16, dims).unwrap())
+    }
+
     #[test]
     fn heads_of_512_have_half_the_query_tile_on_gpus_and_both_launches_the_same() {
         let rows = |target: &str, heads: i64, kv_heads: i64, d: i64| {
-            let dims = [("HEADS", heads), ("KV_HEADS", kv_heads), ("D", d)].map(|(n, v)| (n, v.into()));
-            let scores = [("PAGE", 64.into()), ("SCALE", 1.0.into()), ("SOFTCAP", 0.0.into())];
-            let part = specialise(target, "attend_part", Act::Bf16, &[&dims[..], &scores].concat()).unwrap();
-            let combine = specialise(target, "attend_combine", Act::Bf16, &dims).unwrap();
+            let [part, combine] = halves(target, heads, kv_heads, d);
             assert_eq!(part.constants["BQ"], combine.constants["BQ"]);
             part.constants["BQ"]
         };
@@ -320,11 +327,8 @@ mod tests {
     #[test]
     fn splits_are_whole_pages_and_follow_the_models_heads_alone() {
         let splits = |target: &str, heads: i64, d: i64| {
-            let dims = [("HEADS", heads), ("KV_HEADS", heads / 2), ("D", d)].map(|(n, v)| (n, v.into()));
-            let scores = [("PAGE", 64.into()), ("SCALE", 1.0.into()), ("SOFTCAP", 0.0.into())];
-            let part = specialise(target, "attend_part", Act::Bf16, &[&dims[..], &scores].concat()).unwrap();
-            let combine = specialise(target, "attend_combine", Act::Bf16, &dims).unwrap();
-            for name in ["SPLIT", "ROWS", "BQ", "HEADS", "KV_HEADS", "D"] {
+            let [part, combine] = halves(target, heads, heads / 2, d);
+            for name in ["SPLIT", "ROWS", "BQ", "KV_HEADS", "D"] {
                 assert_eq!(part.constants[name], combine.constants[name], "{target} {name}");
             }
             let Const::Int(split) = part.constants["SPLIT"] else { panic!("{part}") };

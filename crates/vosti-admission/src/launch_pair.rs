@@ -29,7 +29,16 @@ pub fn stages(op: Shape, launches: usize) -> Option<&'static [Shape]> {
 }
 
 /// What both launches must mean the same by: split boundaries, rows of scratch, heads and their columns, rows of a tile.
-const SHARED: [&str; 6] = ["SPLIT", "ROWS", "HEADS", "KV_HEADS", "D", "BQ"];
+const SHARED: [&str; 6] = ["SPLIT", "ROWS", HEADS, "KV_HEADS", "D", "BQ"];
+const HEADS: &str = "HEADS";
+
+/// A constant or a bound dimension. The first launch counts heads by groups.
+fn number(problem: &Problem, name: &str) -> Option<i128> {
+    match (name, problem.shape) {
+        (HEADS, Shape::AttendPart) => problem.int("KV_HEADS")?.checked_mul(problem.int("GROUP")?),
+        _ => problem.int(name),
+    }
+}
 
 /// Refuses a second launch that does not go on where the first stops.
 pub fn check(part: &Problem, combine: &Problem) -> Result<(), String> {
@@ -37,7 +46,7 @@ pub fn check(part: &Problem, combine: &Problem) -> Result<(), String> {
         return Err(format!("a {:?} after a {:?} is no attention", combine.shape, part.shape));
     }
     for name in SHARED {
-        match (part.int(name), combine.int(name)) {
+        match (number(part, name), number(combine, name)) {
             (Some(a), Some(b)) if a == b => {}
             (a, b) => {
                 let words = |value: Option<i128>| value.map_or("none".into(), |value| value.to_string());

@@ -69,11 +69,13 @@ fn a_second_launch_that_does_not_go_on_where_the_first_stops_is_refused() {
         problem.buffers.remove(i);
         problem.kernel.params.remove(i);
     }
-    let changes: [(&str, Change); 18] = [
+    let changes: [(&str, Change); 20] = [
         ("SPLIT is 1024 in the first launch and 2048", |_, c| set(c, "SPLIT")),
         ("SPLIT is none", |p, _| _ = p.constants.remove("SPLIT")),
         ("ROWS is 1024 in the first launch and 512", |p, _| set(p, "ROWS")),
         ("HEADS is 9 in the first launch and 18", |_, c| set(c, "HEADS")),
+        ("HEADS is 18 in the first launch and 9", |p, _| set(p, "GROUP")),
+        ("HEADS is none", |p, _| _ = p.constants.remove("GROUP")),
         ("KV_HEADS is 3 in the first launch and 6", |_, c| set(c, "KV_HEADS")),
         ("D is 64 in the first launch and 128", |_, c| set(c, "D")),
         ("BQ is 16 in the first launch and 32", |_, c| set(c, "BQ")),

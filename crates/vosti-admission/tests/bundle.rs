@@ -3,7 +3,7 @@
 use vosti_admission::manifest::{Kernel, Model};
 use vosti_admission::{Bundle, BundleError, op_contract};
 use vosti_core::{Dtype, Op};
-use vosti_kernels::{Act, Const};
+use vosti_kernels::{Act, Const, Spec};
 use vosti_model::{ModelPlan, PlanOptions};
 use vosti_verify::{Certificate, CertificateError};
 
@@ -31,6 +31,12 @@ fn kernel_of(plan: &ModelPlan, wanted: impl Fn(&Op) -> bool) -> (usize, String) 
     let index = plan.program.ops.iter().position(wanted).unwrap();
     let k = op_contract::binding_of(&plan.program.ops[index]) as usize;
     (index, plan.bindings[k].launches[0].spec.text().to_string())
+}
+
+/// What the first launch of an op runs.
+fn first_of(plan: &mut ModelPlan, index: usize) -> &mut Spec {
+    let k = op_contract::binding_of(&plan.program.ops[index]) as usize;
+    &mut plan.bindings[k].launches[0].spec
 }
 
 /// One line that names the kernel.
@@ -169,7 +175,8 @@ fn attention_over_another_window_is_refused() {
         (&full, Some(512), "no window, the op has a window of 512"),
     ] {
         let mut plan = gemma();
-        let (index, kernel) = kernel_of(&plan, wanted);
+        let (index, _) = kernel_of(&plan, wanted);
+        let kernel = first_of(&mut plan, index).to_string();
         let Op::Attend { window, .. } = &mut plan.program.ops[index] else { unreachable!("it is one") };
         *window = forged;
         refused(bundle().admit(&plan), &[part, &kernel, &format!("op {index} (Attend)")]);
@@ -231,10 +238,29 @@ fn an_op_of_several_launches_is_refused() {
 fn a_specialisation_that_nobody_proved_is_refused() {
     let mut plan = gemma();
     let (index, _) = kernel_of(&plan, |op| matches!(op, Op::Attend { window: Some(_), .. }));
-    let k = op_contract::binding_of(&plan.program.ops[index]) as usize;
-    plan.bindings[k].launches[0].spec.constants.insert("WINDOW".into(), Const::Int(513));
-    let kernel = plan.bindings[k].launches[0].spec.to_string();
+    let spec = first_of(&mut plan, index);
+    spec.constants.insert("BQ".into(), Const::Int(13));
+    let kernel = spec.text().to_string();
     refused(bundle().admit(&plan), &["no certificate", &kernel]);
+}
+
+#[test]
+fn attention_of_dimensions_that_nobody_proved_is_refused() {
+    let changes: [(&str, i64, &str); 5] = [
+        ("GROUP", 5, "it is proved where GROUP <= GP, which is not so of KV_HEADS 1, GROUP 5, WINDOW 512"),
+        ("GROUP", 0, "GROUP is 0, and it is proved for 1 to 1024"),
+        ("KV_HEADS", 1025, "KV_HEADS is 1025, and it is proved for 1 to 1024"),
+        ("WINDOW", 0, "WINDOW is 0, and it is proved for 1 to 4194304"),
+        ("WINDOW", 513, "it is proved for a window of 513, the op has a window of 512"),
+    ];
+    for (name, value, why) in changes {
+        let mut plan = gemma();
+        let (index, _) = kernel_of(&plan, |op| matches!(op, Op::Attend { window: Some(_), .. }));
+        let spec = first_of(&mut plan, index);
+        spec.constants.insert(name.into(), Const::Int(value));
+        let kernel = spec.to_string();
+        refused(bundle().admit(&plan), &[why, &kernel]);
+    }
 }
 
 fn files() -> Model {

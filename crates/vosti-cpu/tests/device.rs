@@ -11,7 +11,7 @@ use vosti_core::{
 use vosti_cpu::isa::Isa;
 use vosti_cpu::storage::exponents;
 use vosti_cpu::{Config, CpuDevice, Mode, Quantised, Storage, TensorData, WeightError, Weights};
-use vosti_kernels::{Act, Binding, Const, specialise};
+use vosti_kernels::{Act, Binding, Const, scores, specialise};
 
 struct Random(Act);
 
@@ -58,8 +58,8 @@ fn program(act: Act) -> (Program, Vec<Binding>) {
     let spec = |kernel: &str, dims: &[(&str, Const)]| specialise("cpu", kernel, act, dims).unwrap();
     let (i, f) = (Const::Int, Const::Float);
     let heads = [("HEADS", i(4)), ("KV_HEADS", i(2)), ("D", i(16))];
-    let scores = [("PAGE", i(64)), ("SCALE", f(0.25)), ("SOFTCAP", f(0.0))];
-    let part = spec("attend_part", &[&heads[..], &scores].concat());
+    let groups = [("KV_HEADS", i(2)), ("GROUP", i(2)), ("D", i(16)), ("PAGE", i(64))];
+    let part = spec("attend_part", &[&groups[..], &scores(0.25, 0.0)].concat());
     // The first binding: attention, in two launches.
     let mut bindings = vec![Binding::split(part, spec("attend_combine", &heads)).unwrap()];
     let mut bind = |spec, weights: &[&str], layer: u32| {

@@ -30,8 +30,10 @@ fn row_counts(stem: &str) -> &'static [usize] {
         Some(Const::Int(v)) => *v <= limit,
         _ => true,
     };
-    let pages =
-        if spec.constants.contains_key("BQ") { at_most("HEADS", 9) && at_most("D", 256) } else { at_most("D", 512) };
+    let pages = match spec.constants.contains_key("BQ") {
+        true => at_most("HEADS", 9) && (at_most("KV_HEADS", 3) || at_most("GROUP", 2)) && at_most("D", 256),
+        false => at_most("D", 512),
+    };
     let quick = pages && at_most("K", 1536) && at_most("H", 1024) && (at_most("K", 100) || at_most("N", 3072));
     match quick {
         // Whoever looks through a row of logits does so for each row.

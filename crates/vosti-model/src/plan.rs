@@ -482,18 +482,18 @@ impl Builder<'_> {
 
     /// How a layer attends: with its keys split where it has no window.
     fn attend(&mut self, layer: &Layer) -> Result<u32> {
-        let heads = [("HEADS", int(layer.heads)), ("KV_HEADS", int(layer.kv_heads)), ("D", int(layer.head_dim))];
+        let [kv_heads, d] = [("KV_HEADS", int(layer.kv_heads)), ("D", int(layer.head_dim))];
+        let group = ("GROUP", int(layer.heads / layer.kv_heads.max(1)));
         let page = ("PAGE", int(vosti_core::PAGE as u32));
-        let scores = [("SCALE", Const::Float(layer.scale)), ("SOFTCAP", Const::Float(layer.softcap))];
-        if layer.window.is_none() {
-            let part = self.spec("attend_part", &[&heads[..], &[page], &scores].concat())?;
-            let combine = self.spec("attend_combine", &heads)?;
-            if let Some(binding) = Binding::split(part, combine) {
-                return Ok(self.binding(binding));
+        let dims = [&[kv_heads, group, d, page], &vosti_kernels::scores(layer.scale, layer.softcap)[..]].concat();
+        match layer.window {
+            Some(window) => self.bind("attend", &[&dims[..], &[("WINDOW", int(window))]].concat(), Vec::new()),
+            None => {
+                let part = self.spec("attend_part", &dims)?;
+                let combine = self.spec("attend_combine", &[("HEADS", int(layer.heads)), kv_heads, d])?;
+                Ok(self.binding(Binding::split(part, combine)?))
             }
         }
-        let window = ("WINDOW", int(layer.window.unwrap_or(0)));
-        self.bind("attend", &[&heads[..], &[page, window], &scores].concat(), Vec::new())
     }
 
     fn tensor(&self, slot: Slot, index: usize) -> String {

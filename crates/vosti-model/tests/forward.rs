@@ -179,16 +179,19 @@ impl<'a> Evaluator<'a> {
 
     fn attend(&mut self, k: u32, q: u32, layer: usize, out: u32, window: Option<u32>) {
         let launch = self.launch(k);
-        let (heads, kv_heads, d) = (int(launch, "HEADS"), int(launch, "KV_HEADS"), int(launch, "D"));
+        let (kv_heads, group, d) = (int(launch, "KV_HEADS"), int(launch, "GROUP"), int(launch, "D"));
+        let heads = kv_heads * group;
         let known = launch.spec.constants.contains_key("WINDOW");
         assert_eq!(if known { int(launch, "WINDOW") } else { 0 }, window.unwrap_or(0) as usize);
-        let (scale, cap) = (float(launch, "SCALE"), float(launch, "SOFTCAP"));
+        // Half a cap, if there is one, is in the slope, and the base of its exponential.
+        let (slope, cap) = (float(launch, "SLOPE") * std::f32::consts::LN_2, float(launch, "CAP"));
+        let scale = if int(launch, "CAPPED") == 1 { slope * cap / 2.0 } else { slope };
         let (keys, values) = &self.caches[layer];
         let mut result = Vec::new();
         for (p, row) in self.buffers[q as usize].chunks(heads * d).enumerate() {
             let first = window.map_or(0, |w| (p + 1).saturating_sub(w as usize));
             for head in 0..heads {
-                let at = |j: usize| (j * kv_heads + head / (heads / kv_heads)) * d;
+                let at = |j: usize| (j * kv_heads + head / group) * d;
                 let query = &row[head * d..][..d];
                 let score = |j: usize| {
                     let score = scale * query.iter().zip(&keys[at(j)..]).map(|(a, b)| a * b).sum::<f32>();

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Launch, Random, Sequences, int, launch, some_of_each};
+use common::{Launch, Random, Sequences, heads, int, launch, some_of_each};
 use vosti_kernels::{Act, Const, Role, Spec};
 use vosti_tile::interp::{Buffer, Options, Order, Undefined, run};
 
@@ -422,18 +422,19 @@ fn store_kv_writes_its_slots_with_finite_numbers_and_nothing_else() {
 /// Attention of one row and head in FP64.
 fn attended(l: &Launch, row: usize, head: usize, position: usize, pages: &[usize]) -> Vec<f64> {
     let spec = &l.spec;
-    let [heads, kv_heads, d, page] = ["HEADS", "KV_HEADS", "D", "PAGE"].map(|n| int(spec, n));
+    let [kv_heads, group, d, page] = ["KV_HEADS", "GROUP", "D", "PAGE"].map(|n| int(spec, n));
+    let heads = kv_heads * group;
     let window = if spec.constants.contains_key("WINDOW") { int(spec, "WINDOW") } else { 0 };
     let (q, keys, values) = (wide(l, Role::In(0)), wide(l, Role::CacheK), wide(l, Role::CacheV));
     let q = &q[(row * heads + head) * d..][..d];
     let first = if window > 0 { (position + 1).saturating_sub(window) } else { 0 };
-    let cell = |j: usize| (pages[j / page] * kv_heads + head / (heads / kv_heads)) * page * d + j % page * d;
-    let cap = float(spec, "SOFTCAP");
-    let score = |j: usize| {
-        let s: f64 = q.iter().zip(&keys[cell(j)..]).map(|(q, k)| q * k).sum::<f64>() * float(spec, "SCALE");
-        if cap > 0.0 { cap * (s / cap).tanh() } else { s }
+    let cell = |j: usize| (pages[j / page] * kv_heads + head / group) * page * d + j % page * d;
+    let [slope, cap, span] = ["SLOPE", "CAP", "SPAN"].map(|n| float(spec, n));
+    let weight = |j: usize| {
+        let s: f64 = q.iter().zip(&keys[cell(j)..]).map(|(q, k)| q * k).sum::<f64>() * slope;
+        if int(spec, "CAPPED") == 1 { (cap - span / (s.exp2() + 1.0)).exp() } else { s.exp2() }
     };
-    let weights: Vec<f64> = (first..=position).map(|j| score(j).exp()).collect();
+    let weights: Vec<f64> = (first..=position).map(weight).collect();
     let total: f64 = weights.iter().sum();
     (0..d)
         .map(|i| (first..=position).zip(&weights).map(|(j, w)| w * values[cell(j) + i]).sum::<f64>() / total)
@@ -443,7 +444,7 @@ fn attended(l: &Launch, row: usize, head: usize, position: usize, pages: &[usize
 /// Attention in one launch, and the first launch of attention in two.
 fn attentions() -> Vec<Spec> {
     let specs = [small("attend"), small("attend_part")].concat();
-    specs.into_iter().filter(|s| int(s, "D") <= 64 && int(s, "HEADS") < 30).collect()
+    specs.into_iter().filter(|s| int(s, "D") <= 64 && heads(s) < 30).collect()
 }
 
 /// Runs attention, with the second launch if it has one, over the same sequences; its output.
@@ -457,8 +458,8 @@ fn attend(first: &mut Launch, sequences: &Sequences) -> Launch {
     };
     let combines = vosti_kernels::ttir_stems().into_iter().filter(|s| s.starts_with("attend_combine-"));
     let mut combine = combines.filter_map(vosti_kernels::parse_stem).find(same).unwrap();
-    for name in ["HEADS", "KV_HEADS"] {
-        combine.constants.insert(name.into(), first.spec.constants[name]);
+    for (name, value) in [("HEADS", heads(&first.spec)), ("KV_HEADS", int(&first.spec, "KV_HEADS"))] {
+        combine.constants.insert(name.into(), Const::Int(value as i64));
     }
     let mut second = launch(&combine, sequences, 1);
     for (role, buffer) in second.roles.iter().zip(&mut second.buffers) {
@@ -475,7 +476,7 @@ fn attention_is_a_softmax_over_the_window() {
     for spec in attentions() {
         let sequences: &Sequences = &[(3, 61), (1, 200), (9, 0)];
         let mut l = launch(&spec, sequences, 16);
-        let (heads, page) = (int(&spec, "HEADS"), int(&spec, "PAGE"));
+        let (heads, page) = (heads(&spec), int(&spec, "PAGE"));
         let table = ints(&l, Role::PageTable);
         let (mut y, mut row, mut start) = (vec![], 0, 0);
         for (count, first) in sequences {
@@ -497,7 +498,8 @@ fn chunk(spec: &Spec, rows: std::ops::Range<usize>, companions: &Sequences, seed
     let mut sequences = companions.to_vec();
     sequences.push((rows.len(), rows.start));
     let mut l = launch(spec, &sequences, seed);
-    let [heads, kv_heads, d, page] = ["HEADS", "KV_HEADS", "D", "PAGE"].map(|n| int(spec, n));
+    let [kv_heads, d, page] = ["KV_HEADS", "D", "PAGE"].map(|n| int(spec, n));
+    let heads = heads(spec);
     let before: usize = companions.iter().map(|s| s.0).sum();
     let table = ints(&l, Role::PageTable);
     let pages = table[table.len() - rows.end.div_ceil(page)..].to_vec();

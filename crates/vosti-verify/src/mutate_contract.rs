@@ -55,8 +55,8 @@ const ROLES: [&str; 33] = [
 ];
 
 /// Names that some shape gives a meaning to.
-const NAMES: [&str; 12] =
-    ["SPLIT", "ROWS", "V", "PAGE", "WINDOW", "BQ", "HEADS", "KV_HEADS", "D", "BM", "rows", "NORM"];
+const NAMES: [&str; 13] =
+    ["SPLIT", "ROWS", "V", "PAGE", "WINDOW", "BQ", "HEADS", "KV_HEADS", "GROUP", "D", "BM", "rows", "NORM"];
 
 const AXES: [&str; 11] = [
     "rows",

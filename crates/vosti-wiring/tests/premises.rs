@@ -165,8 +165,8 @@ fn reader(stem: &str, group: usize, tiling: usize, size: Size) -> Reader {
     Reader { problem: Problem::of_stem(stem).unwrap(), group, tiling, size }
 }
 
-const ATTEND: &str = "attend-f32-BQ32-D32-GP2-HEADS4-KV_HEADS2-PAGE64-SCALE1.0-SOFTCAP0.0-WINDOW37";
-const PART: &str = "attend_part-f32-BQ16-D16-GP4-HEADS6-KV_HEADS2-PAGE64-ROWS512-SCALE0.25-SOFTCAP0.0-SPLIT128";
+const ATTEND: &str = "attend-f32-BQ32-CAPPED0-D32-GP2-PAGE64";
+const PART: &str = "attend_part-f32-BQ16-CAPPED0-D16-GP4-PAGE64-ROWS512-SPLIT128";
 const COMBINE: &str = "attend_combine-f32-BQ16-D16-ROWS512-SPLIT128";
 const STORE: &str = "store_kv-f32-BM64-D32-NORM1-PAGE64-V_NORM0";
 const GATHER: &str = "gather-f32-BH64-BM64-H64-K128";
@@ -276,6 +276,7 @@ fn premises(reader: &Reader, plan: &StepPlan, metadata: &Metadata<Vec<i32>>, cel
         size("tiles@L", extent.tiles.max(1)),
         size("table_len@L", if metas.iter().any(|m| m.0 == Role::PageTable) { table_len } else { TABLE_MAX }),
         size("length@L", extent.length.max(1)),
+        size("dim WINDOW", WINDOW as usize),
     ]);
     let arrays = metas.iter().map(|(_, name, meta)| (*name, metadata.place(*meta).start)).collect();
     let values = Values { cells, sizes, arrays };

@@ -97,7 +97,8 @@ pub fn case(stem: &str, rows: usize, seed: u64) -> Case {
         Some(Const::Int(v)) => *v as usize,
         _ => 0,
     };
-    let width = ["K", "N", "H", "STRIDE"].iter().map(|n| int(n)).max().unwrap().max(int("HEADS") * int("D"));
+    let heads = int("HEADS").max(int("KV_HEADS") * int("GROUP"));
+    let width = ["K", "N", "H", "STRIDE"].iter().map(|n| int(n)).max().unwrap().max(heads * int("D"));
     // Queries, keys and values of a row are side by side.
     let width = width.max(int("Q") + 2 * int("KV"));
     // Rows of logits.
@@ -133,7 +134,7 @@ pub fn case(stem: &str, rows: usize, seed: u64) -> Case {
     pos.push(0);
     let tiles = table.len();
     let length = (0..tiles).map(|t| (pos[t] + count[t]) as usize).max().unwrap_or(0);
-    let states = length.div_ceil(int("SPLIT").max(1)) * int("ROWS") * int("HEADS");
+    let states = length.div_ceil(int("SPLIT").max(1)) * int("ROWS") * heads;
     let mut slots: Vec<i32> = (0..(pages * page) as i32).collect();
     for i in 0..slots.len() {
         let j = i + rng.below(slots.len() - i);

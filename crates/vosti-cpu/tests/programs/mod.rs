@@ -5,7 +5,7 @@ use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use std::ops::Range;
 use vosti_core::{BufferDecl, Dtype, GroupDecl, LayerDecl, Op, Program, RowSet};
-use vosti_kernels::{Act, Binding, Const, Spec, specialise};
+use vosti_kernels::{Act, Binding, Const, Spec, scores, specialise};
 use vosti_wiring::{TensorData, WeightError, Weights};
 
 pub const VOCAB: u32 = 256;
@@ -129,15 +129,15 @@ impl Builder {
         store.push(eps);
         let k = self.bind(spec("store_kv", &store), &["cos", "sin", &name("head_norm")]);
         self.ops.push(Op::StoreKv { k, ins: vec![qkv], layer });
-        let heads = dims(&[("HEADS", 4), ("KV_HEADS", 1), ("D", 32)]);
-        let scores = [("SCALE", Const::Float(0.2041241452319315)), ("SOFTCAP", Const::Float(0.0))];
-        let of = |more: &[(&'static str, i64)]| [&heads[..], &dims(more), &scores].concat();
+        let groups = dims(&[("KV_HEADS", 1), ("GROUP", 4), ("D", 32), ("PAGE", 64)]);
+        let of = |more: &[(&'static str, i64)]| [&groups[..], &dims(more), &scores(0.2041241452319315, 0.0)].concat();
         let k = match window {
-            Some(window) => self.bind(spec("attend", &of(&[("PAGE", 64), ("WINDOW", i64::from(window))])), &[]),
+            Some(window) => self.bind(spec("attend", &of(&[("WINDOW", i64::from(window))])), &[]),
             // In two launches: splits of 128 keys.
             None => {
-                let part = spec("attend_part", &of(&[("PAGE", 64)]));
-                self.binding(Binding::split(part, spec("attend_combine", &heads)).unwrap())
+                let heads = dims(&[("HEADS", 4), ("KV_HEADS", 1), ("D", 32)]);
+                let combine = spec("attend_combine", &heads);
+                self.binding(Binding::split(spec("attend_part", &of(&[])), combine).unwrap())
             }
         };
         let seen = self.buffer(128, Dtype::Act, RowSet::All);

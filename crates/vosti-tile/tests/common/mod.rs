@@ -82,15 +82,20 @@ pub fn floats(elem: Scalar, len: usize, random: &mut Random) -> Buffer {
     }
 }
 
+/// Query heads of attention.
+pub fn heads(spec: &Spec) -> usize {
+    if spec.constants.contains_key("GROUP") { int(spec, "KV_HEADS") * int(spec, "GROUP") } else { int(spec, "HEADS") }
+}
+
 /// How many elements a float parameter's buffer has.
 fn elements(spec: &Spec, role: Role, name: &str, rows: usize) -> usize {
     let int = |name: &str| int(spec, name);
     match (spec.kernel.as_str(), role) {
         (_, Role::CacheK | Role::CacheV) => POOL * int("KV_HEADS") * int("PAGE") * int("D"),
         (_, Role::Scratch(i)) => {
-            CONTEXT.div_ceil(int("SPLIT")) * int("ROWS") * int("HEADS") * if i == 2 { int("D") } else { 1 }
+            CONTEXT.div_ceil(int("SPLIT")) * int("ROWS") * heads(spec) * if i == 2 { int("D") } else { 1 }
         }
-        ("attend" | "attend_part" | "attend_combine", _) => rows * int("HEADS") * int("D"),
+        ("attend" | "attend_part" | "attend_combine", _) => rows * heads(spec) * int("D"),
         (_, Role::Weight(_)) if matches!(name, "cos" | "sin") => CONTEXT * int("D") / 2,
         (_, Role::Weight(_)) if name == "norm_w" => int("D"),
         ("rope_q" | "store_kv", Role::In(_)) => rows * int("STRIDE"),

@@ -1,0 +1,39 @@
+//! What attention kernels take in the place of a scale and a soft cap.
+//!
+//! Products of a model's numbers are made here, in 64 bits, and rounded once, when a text is bound. A kernel that made them
+//! would round each factor, and a model's bits would be others. Read next: `kernels/online_softmax.py`.
+
+use crate::spec::Const;
+use std::f64::consts::LOG2_E;
+
+/// The constant `CAPPED` and the numbers `SLOPE`, `CAP` and `SPAN` of scores that are `scale` times a dot product, capped
+/// softly to `-softcap..softcap` unless `softcap` is 0.
+pub fn scores(scale: f64, softcap: f64) -> [(&'static str, Const); 4] {
+    let capped = softcap > 0.0;
+    let slope = if capped { 2.0 * LOG2_E * scale / softcap } else { scale * LOG2_E };
+    let numbers = [("SLOPE", slope), ("CAP", softcap), ("SPAN", 2.0 * softcap)];
+    let [slope, cap, span] = numbers.map(|(name, value)| (name, Const::Float(value)));
+    [("CAPPED", Const::Int(capped.into())), slope, cap, span]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Those that Triton's front end folds out of `SCALE * LOG2E` and `2.0 * LOG2E * SCALE / SOFTCAP`.
+    #[test]
+    fn numbers_have_the_bits_that_a_text_made_of_constants_has() {
+        let bits = |scale, softcap| {
+            scores(scale, softcap).map(|(_, value)| match value {
+                Const::Int(v) => v as u32,
+                Const::Float(v) => (v as f32).to_bits(),
+            })
+        };
+        assert_eq!(bits(0.125, 0.0), [0, 0x3e38aa3b, 0, 0]);
+        assert_eq!(bits(0.08838834764831845, 0.0), [0, 0x3e0293ee, 0, 0]);
+        assert_eq!(bits(0.07715167498104596, 0.0), [0, 0x3de3f494, 0, 0]);
+        assert_eq!(bits(0.2041241452319315, 0.0), [0, 0x3e96c740, 0, 0]);
+        let [two, four] = [2.0f32, 4.0].map(f32::to_bits);
+        assert_eq!(bits(0.25, 2.0), [1, 0x3eb8aa3b, two, four]);
+    }
+}
