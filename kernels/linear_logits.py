@@ -1,4 +1,7 @@
-"""The lm head: logits in FP32, softly capped to (-SOFTCAP, SOFTCAP) unless SOFTCAP is 0."""
+"""The lm head: logits in FP32, softly capped to (-CAP, CAP) if CAPPED is 1.
+
+SPAN is 2 CAP and SLOPE is 2 / CAP (`scores.rs`).
+"""
 import triton
 import triton.language as tl
 from product import plus, start, upright
@@ -13,11 +16,14 @@ from product import plus, start, upright
 # w = "weight 0"
 # out = "out 0 f32"
 # K = "dim 1..1048576"
-# N = "dim 1..1048576"
+# N = "dim 1..2097152"
+# SLOPE = "number"
+# CAP = "number"
+# SPAN = "number"
 # ///
 @triton.jit
-def linear_logits(x, rows, w, out, K, N, SOFTCAP: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
-                  SWAP: tl.constexpr):
+def linear_logits(x, rows, w, out, K, N, SLOPE, CAP, SPAN, CAPPED: tl.constexpr, BM: tl.constexpr,
+                  BN: tl.constexpr, BK: tl.constexpr, SWAP: tl.constexpr):
     m = tl.load(rows)
     row = tl.program_id(0) * BM
     col = tl.program_id(1) * BN
@@ -30,7 +36,7 @@ def linear_logits(x, rows, w, out, K, N, SOFTCAP: tl.constexpr, BM: tl.constexpr
         acc = plus(acc, a, b, SWAP)
         x_tile = tl.advance(x_tile, (0, BK))
         w_tile = tl.advance(w_tile, (BK, 0))
-    if SOFTCAP > 0.0:  # c * tanh(x / c) = c - 2c / (exp(2x / c) + 1)
-        acc = SOFTCAP - (2.0 * SOFTCAP) / (tl.exp(acc * (2.0 / SOFTCAP)) + 1.0)
+    if CAPPED:  # c * tanh(x / c) = c - 2c / (exp(2x / c) + 1)
+        acc = CAP - SPAN / (tl.exp(acc * SLOPE) + 1.0)
     out_tile = tl.make_block_ptr(out, (m, N), (N, 1), (row, col), (BM, BN), (1, 0))
     tl.store(out_tile, upright(acc, SWAP), boundary_check=(0, 1))

@@ -105,7 +105,7 @@ def linear_bias(l):
 
 def linear_logits(l):
     value, off = linear(l)["out"]
-    cap = l.constants["SOFTCAP"]
+    cap = l.constants["CAP"]
     return {"out": (cap * np.tanh(value / cap), off + 16 * F32 * cap) if cap else (value, off)}
 
 

@@ -1,4 +1,4 @@
-//! What attention kernels take in the place of a scale and a soft cap.
+//! What kernels take in the place of a scale and a soft cap.
 //!
 //! Products of a model's numbers are made here, in 64 bits, and rounded once, when a text is bound. A kernel that made them
 //! would round each factor, and a model's bits would be others. Read next: `kernels/online_softmax.py`.
@@ -6,14 +6,19 @@
 use crate::spec::Const;
 use std::f64::consts::LOG2_E;
 
-/// The constant `CAPPED` and the numbers `SLOPE`, `CAP` and `SPAN` of scores that are `scale` times a dot product, capped
-/// softly to `-softcap..softcap` unless `softcap` is 0.
-pub fn scores(scale: f64, softcap: f64) -> [(&'static str, Const); 4] {
+/// The constant `CAPPED` and the numbers `SLOPE`, `CAP` and `SPAN` of `softcap tanh(slope x / softcap)`, which kernels compute as
+/// `CAP - SPAN / (exp(SLOPE x) + 1)`, or of `slope x` if `softcap` is 0.
+pub fn capped(softcap: f64, slope: f64) -> [(&'static str, Const); 4] {
     let capped = softcap > 0.0;
-    let slope = if capped { 2.0 * LOG2_E * scale / softcap } else { scale * LOG2_E };
+    let slope = if capped { 2.0 * slope / softcap } else { slope };
     let numbers = [("SLOPE", slope), ("CAP", softcap), ("SPAN", 2.0 * softcap)];
     let [slope, cap, span] = numbers.map(|(name, value)| (name, Const::Float(value)));
     [("CAPPED", Const::Int(capped.into())), slope, cap, span]
+}
+
+/// Those of attention's scores, which are `scale` times a dot product and whose exponentials are powers of two.
+pub fn scores(scale: f64, softcap: f64) -> [(&'static str, Const); 4] {
+    capped(softcap, scale * LOG2_E)
 }
 
 #[cfg(test)]
@@ -35,5 +40,17 @@ mod tests {
         assert_eq!(bits(0.2041241452319315, 0.0), [0, 0x3e96c740, 0, 0]);
         let [two, four] = [2.0f32, 4.0].map(f32::to_bits);
         assert_eq!(bits(0.25, 2.0), [1, 0x3eb8aa3b, two, four]);
+    }
+
+    #[test]
+    fn the_numbers_are_those_of_a_hyperbolic_tangent() {
+        for (cap, scale, x) in [(30.0, 1.0, 17.5), (50.0, 0.0625, -400.0), (2.0, 0.25, 0.5)] {
+            let [slope, c, span] = [1, 2, 3].map(|at| match capped(cap, scale)[at].1 {
+                Const::Float(value) => value,
+                Const::Int(value) => panic!("{value}"),
+            });
+            let gave = c - span / ((slope * x).exp() + 1.0);
+            assert!((gave - cap * (scale * x / cap).tanh()).abs() < 1e-12 * cap, "{gave}");
+        }
     }
 }

@@ -11,7 +11,7 @@ use vosti_core::{
 use vosti_cpu::isa::Isa;
 use vosti_cpu::storage::exponents;
 use vosti_cpu::{Config, CpuDevice, Mode, Quantised, Storage, TensorData, WeightError, Weights};
-use vosti_kernels::{Act, Binding, Const, scores, specialise};
+use vosti_kernels::{Act, Binding, Const, capped, scores, specialise};
 
 struct Random(Act);
 
@@ -120,7 +120,7 @@ fn program(act: Act) -> (Program, Vec<Binding>) {
         ops.push(row(bind(spec("linear_add", &[("K", i(128)), ("N", i(64))]), &["down"], layer), &[6, 1], &[0], all));
     }
     let gather = spec("gather", &[("K", i(64)), ("H", i(64))]);
-    let logits = spec("linear_logits", &[("K", i(64)), ("N", i(256)), ("SOFTCAP", f(0.0))]);
+    let logits = spec("linear_logits", &[&[("K", i(64)), ("N", i(256))], &capped(0.0, 1.0)[..]].concat());
     ops.push(row(bind(gather, &[], 0), &[5, 0], &[9, 10], RowSet::Selected));
     ops.push(row(bind(norm, &["norm"], 9), &[10], &[7], RowSet::Selected));
     ops.push(row(bind(logits, &["embed"], 0), &[7], &[8], RowSet::Selected));

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use vosti_core::{BufferDecl, Dtype, GroupDecl, LayerDecl, Op, Program, RowSet};
-use vosti_kernels::{Act, Binding, Const, Launch, Spec};
+use vosti_kernels::{Act, Binding, Const, Launch, Spec, capped};
 
 use crate::decoder::{Activation, Decoder, Layer, QkNorm, Rope};
 use crate::error::Result;
@@ -149,7 +149,7 @@ impl Builder<'_> {
         let logits = self.buffer(d.vocab, Dtype::F32, RowSet::Selected);
         let k = self.bind(
             "linear_logits",
-            &[("K", int(d.hidden)), ("N", int(d.vocab)), ("SOFTCAP", Const::Float(d.final_softcap))],
+            &[&[("K", int(d.hidden)), ("N", int(d.vocab))], &capped(d.final_softcap, 1.0)[..]].concat(),
             vec![head],
         )?;
         self.push_rowwise(k, vec![normed], vec![logits]);

@@ -97,7 +97,7 @@ impl<'a> Evaluator<'a> {
             "round_stream" => x.clone(),
             "norm_qk" => self.norm_qk(launch, x),
             "linear_logits" => {
-                let cap = float(launch, "SOFTCAP");
+                let cap = float(launch, "CAP");
                 let logits = self.linear(launch, x, int(launch, "N"));
                 logits.into_iter().map(|v| if cap > 0.0 { cap * (v / cap).tanh() } else { v }).collect()
             }

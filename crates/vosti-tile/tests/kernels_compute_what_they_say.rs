@@ -83,9 +83,9 @@ fn linear_kernels_are_matrix_products() {
                     let bias = wide(&l, Role::Weight(1));
                     y.iter_mut().enumerate().for_each(|(i, y)| *y += bias[i % n]);
                 }
-                "linear_logits" if float(&spec, "SOFTCAP") > 0.0 => {
-                    let cap = float(&spec, "SOFTCAP");
-                    y.iter_mut().for_each(|y| *y = cap * (*y / cap).tanh());
+                "linear_logits" if int(&spec, "CAPPED") == 1 => {
+                    let [cap, span, slope] = ["CAP", "SPAN", "SLOPE"].map(|name| float(&spec, name));
+                    y.iter_mut().for_each(|y| *y = cap - span / ((*y * slope).exp() + 1.0));
                 }
                 "linear_glu" => {
                     let gelu = |g: f64| 0.5 * g * (1.0 + (0.797_884_560_802_865_4 * (g + 0.044715 * g * g * g)).tanh());

@@ -5,7 +5,7 @@ use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use std::ops::Range;
 use vosti_core::{BufferDecl, Dtype, GroupDecl, LayerDecl, Op, Program, RowSet};
-use vosti_kernels::{Act, Binding, Const, Spec, scores, specialise};
+use vosti_kernels::{Act, Binding, Const, Spec, capped, scores, specialise};
 use vosti_wiring::{TensorData, WeightError, Weights};
 
 pub const VOCAB: u32 = 256;
@@ -166,7 +166,7 @@ impl Builder {
         self.ops.push(Op::Rowwise { k, ins: vec![wide, x], outs: vec![chosen, stream], rows: RowSet::Selected });
         let x = self.add(chosen, stream, weight);
         let row = self.norm(x);
-        let head = [("K", int(64)), ("N", int(i64::from(VOCAB))), ("SOFTCAP", Const::Float(0.0))];
+        let head = [&[("K", int(64)), ("N", int(i64::from(VOCAB)))], &capped(0.0, 1.0)[..]].concat();
         let k = self.bind(spec("linear_logits", &head), &["head"]);
         let logits = self.buffer(VOCAB as usize, Dtype::F32, RowSet::Selected);
         self.ops.push(Op::Rowwise { k, ins: vec![row], outs: vec![logits], rows: RowSet::Selected });
