@@ -7,15 +7,17 @@ from selection import select
 # /// contract
 # shape = "rowwise"
 # grid = ["cdiv(rows, BM)"]
+# where = ["N <= BN"]
 # [params]
 # x = "in 0 f32"
 # at = "in 1 f32"
 # rows = "rows"
 # values = "out 0 f32"
 # columns = "out 1 f32"
+# N = "dim 1..1048576"
 # ///
 @triton.jit
-def topk_combine(x, at, rows, values, columns, N: tl.constexpr, K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
+def topk_combine(x, at, rows, values, columns, N, K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
     m = tl.load(rows)
     row = tl.program_id(0) * BM
     x_tile = tl.make_block_ptr(x, (m, N), (N, 1), (row, 0), (BM, BN), (1, 0))

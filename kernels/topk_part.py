@@ -1,26 +1,29 @@
 """The first launch of top-k: the K largest logits of each stretch of PART columns, and where they stand, as numbers.
 
-A denormal counts as zero and is written as zero, whatever a comparison takes it for.
+A denormal counts as zero and is written as zero, whatever a comparison takes it for. PARTS stretches hold all V logits,
+which are NONE at most, so that FP32 holds the number of each.
 """
 import triton
 import triton.language as tl
-from selection import NONE, select
+from selection import select
 
 LEAST_NORMAL = tl.constexpr(1.1754943508222875e-38)
 
 
 # /// contract
 # shape = "rowwise"
-# grid = ["cdiv(rows, BM)", "cdiv(V, PART)"]
+# grid = ["cdiv(rows, BM)", "PARTS"]
+# where = ["V <= PARTS * PART"]
 # [params]
 # x = "in 0 f32"
 # rows = "rows"
 # values = "out 0 f32"
 # columns = "out 1 f32"
+# V = "dim 1..16777216"
+# PARTS = "dim 1..4096"
 # ///
 @triton.jit
-def topk_part(x, rows, values, columns, V: tl.constexpr, PART: tl.constexpr, K: tl.constexpr, BM: tl.constexpr):
-    tl.static_assert(V <= NONE)
+def topk_part(x, rows, values, columns, V, PARTS, PART: tl.constexpr, K: tl.constexpr, BM: tl.constexpr):
     m = tl.load(rows)
     row = tl.program_id(0) * BM
     part = tl.program_id(1)
@@ -29,7 +32,7 @@ def topk_part(x, rows, values, columns, V: tl.constexpr, PART: tl.constexpr, K: 
     v = tl.where(tl.abs(v) < LEAST_NORMAL, 0.0, v)
     column = (part * PART + tl.arange(0, PART)).to(tl.float32)[None, :]
     v, column = select(v, column, K, BM)
-    WIDTH: tl.constexpr = (V + PART - 1) // PART * K
+    WIDTH = PARTS * K
     values_tile = tl.make_block_ptr(values, (m, WIDTH), (WIDTH, 1), (row, part * K), (BM, K), (1, 0))
     tl.store(values_tile, v, boundary_check=(0,))
     columns_tile = tl.make_block_ptr(columns, (m, WIDTH), (WIDTH, 1), (row, part * K), (BM, K), (1, 0))

@@ -309,7 +309,7 @@ def topk_part(l):
     x, part, k = l.inputs("x", l.int("V")), l.int("PART"), l.int("K")
     x = np.where(np.abs(x) < np.finfo(np.float32).tiny, 0, x)
     columns = np.broadcast_to(np.arange(l.int("V"), dtype=np.float64), x.shape)
-    parts = [largest(x[:, at:at + part], columns[:, at:at + part], k) for at in range(0, l.int("V"), part)]
+    parts = [largest(x[:, at:at + part], columns[:, at:at + part], k) for at in range(0, l.int("PARTS") * part, part)]
     values, columns = (np.concatenate(each, axis=1) for each in zip(*parts))
     return {"values": (values, 0), "columns": (columns, 0)}
 

@@ -176,7 +176,7 @@ pub fn examples() -> Vec<Spec> {
     all
 }
 
-/// `A <= B`, by a larger dimension B, or a smaller A below a constant.
+/// `A <= B * n`, by a larger dimension B, or a smaller A below a constant.
 fn meet(spec: &mut Spec, condition: &str) {
     let lookup = |name: &str| match spec.constants.get(name) {
         Some(Const::Int(value)) => Some(*value),
@@ -189,7 +189,10 @@ fn meet(spec: &mut Spec, condition: &str) {
     let bound = |name: &str| {
         kernel(&spec.kernel).is_ok_and(|kernel| kernel.contract.numbers.iter().any(|number| number.name == name))
     };
-    let (name, value) = if bound(right) { (right, a) } else { (left, b) };
+    let (x, y) = right.split_once('*').map_or((right, "1"), |(x, y)| (x.trim(), y.trim()));
+    let (raised, times) = if bound(x) { (x, y) } else { (y, x) };
+    let times = crate::expr::eval(times, &lookup).map_or(1, |times| times.max(1));
+    let (name, value) = if bound(raised) { (raised, (a + times - 1) / times) } else { (left, b) };
     if a > b && bound(name) {
         spec.constants.insert(name.to_string(), Const::Int(value));
     }

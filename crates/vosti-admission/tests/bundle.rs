@@ -263,6 +263,23 @@ fn attention_of_dimensions_that_nobody_proved_is_refused() {
     }
 }
 
+/// 262,144 logits are 64 parts of 4,096.
+#[test]
+fn a_list_of_fewer_parts_than_hold_all_logits_is_refused() {
+    let changes = [
+        (63, "it is proved where V <= PARTS * PART, which is not so of V 262144, PARTS 63"),
+        (65, "`values` is 4160 wide, the op's buffer"),
+    ];
+    for (parts, why) in changes {
+        let mut plan = gemma();
+        let mut launches = plan.bindings.iter_mut().flat_map(|binding| &mut binding.launches);
+        let spec = &mut launches.find(|launch| launch.spec.kernel == "topk_part").unwrap().spec;
+        assert_eq!(spec.constants.insert("PARTS".into(), Const::Int(parts)), Some(Const::Int(64)));
+        let kernel = spec.to_string();
+        refused(bundle().admit(&plan), &[why, &kernel]);
+    }
+}
+
 fn files() -> Model {
     Model { name: "gemma".into(), family: "gemma3".into(), hash: "1".repeat(64), files: vec![] }
 }

@@ -38,7 +38,7 @@ fn row_counts(stem: &str) -> &'static [usize] {
     match quick {
         // Whoever looks through a row of logits does so for each row.
         true if !(spec.kernel == "argmax" || spec.kernel.starts_with("topk"))
-            || at_most("V", 256) && at_most("N", 64) =>
+            || at_most("V", 256) && at_most("PART", 256) && at_most("BN", 64) =>
         {
             &[1, 3, 67]
         }

@@ -166,10 +166,12 @@ impl Builder<'_> {
     fn lists(&mut self, logits: u32) -> Result<()> {
         let vocab = self.decoder.vocab;
         let part = vocab.min(LIST_PART).next_power_of_two();
-        let found = vocab.div_ceil(part) * LISTED;
+        let parts = vocab.div_ceil(part);
+        let found = parts * LISTED;
         let mut pair = |width: u32| [0; 2].map(|_: u32| self.buffer(width, Dtype::F32, RowSet::Selected)).to_vec();
         let (candidates, list) = (pair(found), pair(LISTED));
-        let k = self.bind("topk_part", &[("V", int(vocab)), ("PART", int(part)), ("K", int(LISTED))], Vec::new())?;
+        let dims = [("V", int(vocab)), ("PARTS", int(parts)), ("PART", int(part)), ("K", int(LISTED))];
+        let k = self.bind("topk_part", &dims, Vec::new())?;
         self.push_rowwise(k, vec![logits], candidates.clone());
         let k = self.bind("topk_combine", &[("N", int(found)), ("K", int(LISTED))], Vec::new())?;
         self.push_rowwise(k, candidates, list);

@@ -294,11 +294,17 @@ const PARTS: [&str; 2] =
 #[test]
 fn lists_are_the_largest_logits_in_order() {
     is_top(PARTS, 40, 16, 4).unwrap();
-    let text = |kernel: &str, name: &str, value: usize| {
-        let spec = small(kernel).into_iter().find(|spec| int(spec, name) == value);
-        vosti_kernels::ttir(&spec.unwrap_or_else(|| panic!("no {kernel} with {name} = {value}"))).unwrap()
+    let text = |kernel: &str, tiles: (&str, usize), dims: &[(&str, usize)]| {
+        let mut spec = small(kernel).into_iter().find(|spec| int(spec, tiles.0) == tiles.1).unwrap();
+        spec.constants.extend(dims.iter().map(|(name, value)| (name.to_string(), Const::Int(*value as i64))));
+        vosti_kernels::ttir(&spec).unwrap()
     };
-    is_top([&text("topk_part", "V", 256), &text("topk_combine", "N", 64)], 256, 256, 64).unwrap();
+    for (v, tile) in [(256usize, 64), (1, 64), (97, 64), (257, 1024), (700, 1024)] {
+        let parts = v.div_ceil(256);
+        let first = text("topk_part", ("PART", 256), &[("V", v), ("PARTS", parts)]);
+        let second = text("topk_combine", ("BN", tile), &[("N", parts * 64)]);
+        is_top([&first, &second], v, 256, 64).unwrap();
+    }
 }
 
 #[test]

@@ -2,8 +2,8 @@
 //!
 //! A proof takes them as facts of both runs; premises must have a model that meets them ([`Problem::witness`]), and
 //! [`Problem::at`] refuses a model's dimensions that do not. So what is proved under a condition is only ever used where it
-//! holds. Each side is a sum of so many times a dimension, and of constants; the right side is one dimension or constant, so
-//! that it is plain which one gives way where values are drawn. Nothing else is understood. Read next: [`crate::dimension`].
+//! holds. The left side is a sum of so many times a dimension, and of constants; the right side is so many times one dimension, or a
+//! constant, so that it is plain which one gives way where values are drawn. Nothing else is understood. Read next: [`crate::dimension`].
 //!
 //! [`Problem::at`]: crate::Problem::at
 
@@ -35,9 +35,6 @@ impl Condition {
         for (part, sign) in sides {
             let (times, number) = factors(part, numbers, &value)?;
             match number {
-                Some(_) if sign < 0 && times != 1 => {
-                    return Err(format!("`{part}` is not one dimension or a constant"));
-                }
                 Some(number) => condition.parts.push(Scaled { times: sign * times, number }),
                 None => condition.constant += sign * times,
             }
@@ -67,8 +64,9 @@ impl Condition {
         let right = self.parts.iter().find(|part| part.times < 0);
         let Some(part) = right.or(self.parts.first()) else { return };
         let (Some(value), Some((lo, hi))) = (values[part.number], range(&numbers[part.number])) else { return };
-        // One dimension less by this is enough, for the other side has none.
-        let by = if part.times < 0 { excess } else { -((excess + part.times - 1) / part.times) };
+        // This is enough where it is on the right, or where the other side has no dimension.
+        let steps = (excess + part.times.abs() - 1) / part.times.abs();
+        let by = if part.times < 0 { steps } else { -steps };
         values[part.number] = Some((value + by).clamp(lo, hi));
     }
 
@@ -114,6 +112,8 @@ mod tests {
         assert!(with(3, 4, 67) && with(0, 1, 16));
         assert!(!with(3, 4, 66) && !with(1, 1, 16));
         assert!(!condition.holds(&[Some(1), None, Some(0), None]));
+        let twice = read("S <= H * 2").unwrap();
+        assert!(twice.holds(&[Some(5), Some(10), None, None]) && !twice.holds(&[Some(5), Some(11), None, None]));
         let group = read("H <= D").unwrap();
         assert!(group.holds(&[Some(16), None, None, None]) && !group.holds(&[Some(17), None, None, None]));
     }
@@ -123,6 +123,9 @@ mod tests {
         let mut values = [Some(4), Some(1), Some(3), None];
         read("O + H * D <= S").unwrap().meet(&mut values, &numbers());
         assert_eq!(values, [Some(4), Some(67), Some(3), None]);
+        let mut values = [Some(4), Some(30), None, None];
+        read("S + 1 <= 3 * H").unwrap().meet(&mut values, &numbers());
+        assert_eq!(values[0], Some(11));
         let mut values = [Some(40), None, None, None];
         read("2 * H <= 7").unwrap().meet(&mut values, &numbers());
         assert_eq!(values[0], Some(3));
@@ -130,7 +133,8 @@ mod tests {
 
     #[test]
     fn what_is_not_linear_or_has_no_dimension_is_refused() {
-        for text in ["H * S <= O", "H < S", "H <= 2 * S", "H <= O + S", "F <= 3", "3 <= 4", "H - 1 <= S", "X <= S"] {
+        for text in ["H * S <= O", "H < S", "H <= 2 * S * O", "H <= O + S", "F <= 3", "3 <= 4", "H - 1 <= S", "X <= S"]
+        {
             assert!(read(text).is_err(), "{text}");
         }
     }

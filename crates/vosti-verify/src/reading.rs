@@ -133,8 +133,9 @@ pub(crate) fn free(statement: &Statement, kernel: &Kernel) -> Result<Vec<Free>, 
     Ok(list)
 }
 
-/// Changes what was drawn so that the contract's conditions hold, which say of one dimension or constant that it is no less
-/// than a sum: that dimension is raised, or what is compared with a constant lowered. An error if they do not hold then.
+/// Changes what was drawn so that the contract's conditions hold, which say of so many times one dimension, or of a constant, that
+/// it is no less than a sum: that dimension is raised, or what is compared with a constant lowered. An error if they do not
+/// hold then.
 pub(crate) fn meet(statement: &Statement, free: &[Free], drawn: &mut BTreeMap<String, i64>) -> Result<(), String> {
     let table: toml::Table = statement.text.parse().map_err(|error: toml::de::Error| error.message().to_string())?;
     let constants = table.get("constants").and_then(toml::Value::as_table);
@@ -158,8 +159,13 @@ pub(crate) fn meet(statement: &Statement, free: &[Free], drawn: &mut BTreeMap<St
     }
     for (left, right) in &conditions {
         let (a, b) = (value(drawn, left)?, value(drawn, right)?);
-        match (range(left), range(right)) {
-            (_, Some((_, most))) if a > b => _ = drawn.insert(right.clone(), a.min(most)),
+        let (x, y) = right.split_once('*').map_or((right.as_str(), "1"), |(x, y)| (x.trim(), y.trim()));
+        let (raised, times) = if range(x).is_some() { (x, y) } else { (y, x) };
+        let times = value(drawn, times)?.max(1);
+        match (range(left), range(raised)) {
+            (_, Some((_, most))) if a > b => {
+                _ = drawn.insert(raised.into(), (a / times + i64::from(a % times > 0)).min(most))
+            }
             (Some((least, _)), None) if a > b => _ = drawn.insert(left.clone(), b.max(least)),
             _ => {}
         }

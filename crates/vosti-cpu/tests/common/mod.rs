@@ -102,7 +102,8 @@ pub fn case(stem: &str, rows: usize, seed: u64) -> Case {
     // Queries, keys and values of a row are side by side.
     let width = width.max(int("Q") + 2 * int("KV"));
     // Rows of logits.
-    let width = if width == 0 || spec.kernel == "topk_part" { int("V").max(width) } else { width };
+    let width =
+        if width == 0 || spec.kernel == "topk_part" { int("V").max(int("PARTS") * int("K")).max(width) } else { width };
     let (kv, d, page, bq) = (int("KV_HEADS").max(1), int("D").max(1), int("PAGE").max(1), int("BQ").max(1));
     let context = 512;
     let pages = 24;

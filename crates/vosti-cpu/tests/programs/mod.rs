@@ -173,8 +173,8 @@ impl Builder {
         let k = self.bind(spec("argmax", &[("V", int(i64::from(VOCAB)))]), &[]);
         let best = self.buffer(1, Dtype::F32, RowSet::Selected);
         self.ops.push(Op::Rowwise { k, ins: vec![logits], outs: vec![best], rows: RowSet::Selected });
-        let dims = [("V", int(i64::from(VOCAB))), ("PART", int(i64::from(VOCAB))), ("K", int(LISTED))];
-        let found = self.list(spec("topk_part", &dims), vec![logits]);
+        let dims = [("V", i64::from(VOCAB)), ("PARTS", 1), ("PART", i64::from(VOCAB)), ("K", LISTED)];
+        let found = self.list(spec("topk_part", &dims.map(|(name, value)| (name, int(value)))), vec![logits]);
         self.list(spec("topk_combine", &[("N", int(LISTED)), ("K", int(LISTED))]), found);
         let group = |window| GroupDecl { window, kv_heads: 1, head_dim: 32 };
         let program = Program {

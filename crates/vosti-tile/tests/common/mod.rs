@@ -103,7 +103,7 @@ fn elements(spec: &Spec, role: Role, name: &str, rows: usize) -> usize {
         ("argmax", Role::In(_)) => rows * int("V"),
         ("argmax", _) => rows,
         ("topk_part", Role::In(_)) => rows * int("V"),
-        ("topk_part", _) => rows * int("V").div_ceil(int("PART")) * int("K"),
+        ("topk_part", _) => rows * int("PARTS") * int("K"),
         ("topk_combine", Role::In(_)) => rows * int("N"),
         ("topk_combine", _) => rows * int("K"),
         ("embed", Role::Weight(_)) => int("V") * int("H"),
