@@ -14,14 +14,18 @@ LEAST_OF_ZEROS = tl.constexpr(-1.1754942106924411e-38)
 # /// contract
 # shape = "rowwise"
 # grid = ["cdiv(rows, BM)"]
+# text = ["BV"]
 # [params]
 # x = "in 0 f32"
 # rows = "rows"
 # out = "out 0 f32"
+# V = "dim 1..16777216"
+# [shapes]
+# x = ["rows", "V"]
+# out = ["rows"]
 # ///
 @triton.jit
-def argmax(x, rows, out, V: tl.constexpr, BM: tl.constexpr, BV: tl.constexpr):
-    tl.static_assert(V <= NONE)
+def argmax(x, rows, out, V, BM: tl.constexpr, BV: tl.constexpr):
     m = tl.load(rows)
     row = tl.program_id(0) * BM
     x_tile = tl.make_block_ptr(x, (m, V), (V, 1), (row, 0), (BM, BV), (1, 0))
@@ -35,16 +39,14 @@ def argmax(x, rows, out, V: tl.constexpr, BM: tl.constexpr, BV: tl.constexpr):
     zeros = tl.full((BM,), LEAST_OF_ZEROS, tl.float32)
     least = tl.where(tl.abs(least) < LEAST_NORMAL, zeros, least)[:, None]
 
-    # From the last block to the first: what is found later stands before.
-    last = (V - 1) // BV * BV
-    x_tile = tl.make_block_ptr(x, (m, V), (V, 1), (row, last), (BM, BV), (1, 0))
-    column = (last + tl.arange(0, BV)).to(tl.float32)[None, :]
+    x_tile = tl.make_block_ptr(x, (m, V), (V, 1), (row, 0), (BM, BV), (1, 0))
+    column = tl.arange(0, BV).to(tl.float32)[None, :]
     at = tl.full((BM, BV), NONE, tl.float32)
     for _ in range(0, V, BV):
         v = tl.load(x_tile, boundary_check=(0, 1), padding_option="nan")
-        at = tl.where(least <= v, column, at)
-        column -= BV
-        x_tile = tl.advance(x_tile, (0, -BV))
+        at = tl.minimum(at, tl.where(least <= v, column, NONE))
+        column += BV
+        x_tile = tl.advance(x_tile, (0, BV))
     first = tl.min(at, 1)
     first = tl.where(first == NONE, 0.0, first)
     out_tile = tl.make_block_ptr(out, (m,), (1,), (row,), (BM,), (0,))

@@ -10,8 +10,10 @@ import triton.language as tl
 @triton.jit
 def state(parts, at, first, end, HEADS, BQ: tl.constexpr, WIDTH: tl.constexpr):
     """Partial results for the rows `first` to `end` of a tile; `at` counts heads before the wanted one's in row 0."""
-    tile = tl.make_block_ptr(parts + at * WIDTH, (end, WIDTH), (HEADS * WIDTH, 1), (first, 0), (BQ, WIDTH), (1, 0))
-    return tl.load(tile, boundary_check=(0,), padding_option="zero")
+    ROOM: tl.constexpr = triton.next_power_of_2(WIDTH)
+    CHECK: tl.constexpr = (0,) if WIDTH == ROOM else (0, 1)
+    tile = tl.make_block_ptr(parts + at * WIDTH, (end, WIDTH), (HEADS * WIDTH, 1), (first, 0), (BQ, ROOM), (1, 0))
+    return tl.load(tile, boundary_check=CHECK, padding_option="zero")
 
 
 # /// contract
@@ -27,11 +29,17 @@ def state(parts, at, first, end, HEADS, BQ: tl.constexpr, WIDTH: tl.constexpr):
 # out = "out 0"
 # HEADS = "dim 1..4096"
 # KV_HEADS = "dim 1..4096"
+# [shapes]
+# tops = ["splits", "ROWS", "HEADS"]
+# totals = ["splits", "ROWS", "HEADS"]
+# accs = ["splits", "ROWS", "HEADS", "D"]
+# out = ["rows", "HEADS", "D"]
 # ///
 @triton.jit
 def attend_combine(tile_row, tile_rows, tile_pos, tops, totals, accs, out, HEADS, KV_HEADS, D: tl.constexpr,
                    SPLIT: tl.constexpr, ROWS: tl.constexpr, BQ: tl.constexpr):
     # KV_HEADS is there for the tile's height, which is `attend_part`'s.
+    DP: tl.constexpr = triton.next_power_of_2(D)
     tile = tl.program_id(0)
     head = tl.program_id(1)
     row = tl.load(tile_row + tile)
@@ -66,5 +74,5 @@ def attend_combine(tile_row, tile_rows, tile_pos, tops, totals, accs, out, HEADS
         acc = tl.where(touched, new_acc, acc)
 
     result = acc / total + 0.0
-    out_tile = tl.make_block_ptr(out + head * D, (end, D), (HEADS * D, 1), (first, 0), (BQ, D), (1, 0))
-    tl.store(out_tile, result.to(out.dtype.element_ty), boundary_check=(0,))
+    out_tile = tl.make_block_ptr(out + head * D, (end, D), (HEADS * D, 1), (first, 0), (BQ, DP), (1, 0))
+    tl.store(out_tile, result.to(out.dtype.element_ty), boundary_check=(0,) if D == DP else (0, 1))

@@ -14,6 +14,7 @@ from online_softmax import over_pages
 # shape = "attend_part"
 # grid = ["tiles", "KV_HEADS", "cdiv(length, SPLIT)"]
 # where = ["GROUP <= GP"]
+# text = ["CAPPED"]
 # [params]
 # q = "in 0"
 # tile_table = "tile_table"
@@ -32,6 +33,12 @@ from online_softmax import over_pages
 # SLOPE = "number"
 # CAP = "number"
 # SPAN = "number"
+# [shapes]
+# q = ["rows", "KV_HEADS", "GROUP", "D"]
+# tops = ["splits", "ROWS", "KV_HEADS", "GROUP"]
+# totals = ["splits", "ROWS", "KV_HEADS", "GROUP"]
+# accs = ["splits", "ROWS", "KV_HEADS", "GROUP", "D"]
+# out = ["rows", "KV_HEADS", "GROUP", "D"]
 # ///
 @triton.jit
 def attend_part(q, tile_table, tile_row, tile_rows, tile_pos, page_table, cache_k, cache_v, tops, totals, accs, out,
@@ -39,6 +46,8 @@ def attend_part(q, tile_table, tile_row, tile_rows, tile_pos, page_table, cache_
                 SPLIT: tl.constexpr, ROWS: tl.constexpr, BQ: tl.constexpr, GP: tl.constexpr):
     HEADS = KV_HEADS * GROUP
     LANES: tl.constexpr = BQ * GP
+    DP: tl.constexpr = triton.next_power_of_2(D)
+    CHECK: tl.constexpr = (0, 1) if D == DP else (0, 1, 2)
     tile = tl.program_id(0)
     kv = tl.program_id(1)
     split = tl.program_id(2)
@@ -50,9 +59,9 @@ def attend_part(q, tile_table, tile_row, tile_rows, tile_pos, page_table, cache_
     # The tile's rows end at `end`; a split behind the tile's last row has none, and leaves everything as it was.
     reached = (count > 0) & (split * SPLIT < start + count)
     end = tl.where(reached, first + count, 0)
-    q_tile = tl.make_block_ptr(q + kv * (GROUP * D), (end, GROUP, D), (HEADS * D, D, 1), (first, 0, 0), (BQ, GP, D),
+    q_tile = tl.make_block_ptr(q + kv * (GROUP * D), (end, GROUP, D), (HEADS * D, D, 1), (first, 0, 0), (BQ, GP, DP),
                                (2, 1, 0))
-    queries = tl.reshape(tl.load(q_tile, boundary_check=(0, 1), padding_option="zero"), (LANES, D))
+    queries = tl.reshape(tl.load(q_tile, boundary_check=CHECK, padding_option="zero"), (LANES, DP))
     p = start + tl.arange(0, LANES) // GP  # each lane's logical position
 
     # The split's pages that any row of the tile sees.
@@ -60,22 +69,22 @@ def attend_part(q, tile_table, tile_row, tile_rows, tile_pos, page_table, cache_
     seen_hi = tl.where(reached, (start + count + (PAGE - 1)) // PAGE, 0)
     page_hi = tl.minimum(seen_hi, page_lo + SPLIT // PAGE)
     top, total, acc = over_pages(queries, p, kv, table, page_lo, page_hi, page_table, cache_k, cache_v, KV_HEADS,
-                                 None, SLOPE, CAP if CAPPED else None, SPAN if CAPPED else None, LANES, D, PAGE)
+                                 None, SLOPE, CAP if CAPPED else None, SPAN if CAPPED else None, LANES, D, DP, PAGE)
 
     # Unseen keys of a seen page added +0 or -0: `+ 0.0` makes an underflowed -0 forget which, here and below.
     if split == 0:
         done = first + tl.minimum(count, SPLIT - start)  # rows from here on see other splits too
         result = acc / total[:, None] + 0.0
         out_tile = tl.make_block_ptr(out + kv * (GROUP * D), (done, GROUP, D), (HEADS * D, D, 1), (first, 0, 0),
-                                     (BQ, GP, D), (2, 1, 0))
-        tl.store(out_tile, tl.reshape(result.to(out.dtype.element_ty), (BQ, GP, D)), boundary_check=(0, 1))
+                                     (BQ, GP, DP), (2, 1, 0))
+        tl.store(out_tile, tl.reshape(result.to(out.dtype.element_ty), (BQ, GP, DP)), boundary_check=CHECK)
     if start + count > SPLIT:
         head = split.to(tl.int64) * (ROWS * HEADS) + kv * GROUP
         top_tile = tl.make_block_ptr(tops + head, (end, GROUP, 1), (HEADS, 1, 1), (first, 0, 0), (BQ, GP, 1), (2, 1, 0))
         total_tile = tl.make_block_ptr(totals + head, (end, GROUP, 1), (HEADS, 1, 1), (first, 0, 0), (BQ, GP, 1),
                                        (2, 1, 0))
-        acc_tile = tl.make_block_ptr(accs + head * D, (end, GROUP, D), (HEADS * D, D, 1), (first, 0, 0), (BQ, GP, D),
+        acc_tile = tl.make_block_ptr(accs + head * D, (end, GROUP, D), (HEADS * D, D, 1), (first, 0, 0), (BQ, GP, DP),
                                      (2, 1, 0))
         tl.store(top_tile, tl.reshape(top[:, None], (BQ, GP, 1)), boundary_check=(0, 1))
         tl.store(total_tile, tl.reshape(total[:, None], (BQ, GP, 1)), boundary_check=(0, 1))
-        tl.store(acc_tile, tl.reshape(acc + 0.0, (BQ, GP, D)), boundary_check=(0, 1))
+        tl.store(acc_tile, tl.reshape(acc + 0.0, (BQ, GP, DP)), boundary_check=CHECK)

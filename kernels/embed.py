@@ -11,9 +11,15 @@ import triton.language as tl
 # rows = "rows"
 # w = "weight 0"
 # out = "out 0 f32"
+# V = "dim 1..2097152"
+# H = "dim 1..1048576"
+# SCALE = "number"
+# [shapes]
+# w = ["V", "H"]
+# out = ["rows", "H"]
 # ///
 @triton.jit
-def embed(tokens, rows, w, out, V: tl.constexpr, H: tl.constexpr, SCALE: tl.constexpr, BM: tl.constexpr,
+def embed(tokens, rows, w, out, V, H, SCALE, BM: tl.constexpr,
           BH: tl.constexpr):
     m = tl.load(rows)
     row = tl.program_id(0) * BM

@@ -9,6 +9,7 @@ import triton.language as tl
 # /// contract
 # shape = "rowwise"
 # grid = ["cdiv(rows, BM)"]
+# text = ["BH"]
 # [params]
 # x = "in 0"
 # residual = "in 1 f32"
@@ -16,9 +17,16 @@ import triton.language as tl
 # rows = "rows"
 # out = "out 0"
 # stream = "out 1 f32"
+# K = "dim 1..1048576"
+# H = "dim 1..1048576"
+# [shapes]
+# x = ["packed", "K"]
+# residual = ["packed", "H"]
+# out = ["rows", "K"]
+# stream = ["rows", "H"]
 # ///
 @triton.jit
-def gather(x, residual, row_index, rows, out, stream, K: tl.constexpr, H: tl.constexpr, BM: tl.constexpr,
+def gather(x, residual, row_index, rows, out, stream, K, H, BM: tl.constexpr,
            BH: tl.constexpr):
     m = tl.load(rows)
     row = tl.program_id(0) * BM

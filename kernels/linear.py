@@ -7,6 +7,7 @@ from product import plus, start, upright
 # /// contract
 # shape = "rowwise"
 # grid = ["cdiv(rows, BM)", "cdiv(N, BN)"]
+# text = ["BK", "SWAP"]
 # [params]
 # x = "in 0"
 # rows = "rows"
@@ -14,6 +15,10 @@ from product import plus, start, upright
 # out = "out 0"
 # K = "dim 1..1048576"
 # N = "dim 1..1048576"
+# [shapes]
+# x = ["rows", "K"]
+# w = ["N", "K"]
+# out = ["rows", "N"]
 # ///
 @triton.jit
 def linear(x, rows, w, out, K, N, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, SWAP: tl.constexpr):

@@ -7,6 +7,7 @@ from product import plus, start, upright
 # /// contract
 # shape = "rowwise"
 # grid = ["cdiv(rows, BM)", "cdiv(N, BN)"]
+# text = ["BK", "SWAP"]
 # [params]
 # x = "in 0"
 # residual = "in 1 f32"
@@ -15,6 +16,11 @@ from product import plus, start, upright
 # out = "out 0 f32"
 # K = "dim 1..1048576"
 # N = "dim 1..1048576"
+# [shapes]
+# x = ["rows", "K"]
+# residual = ["rows", "N"]
+# w = ["N", "K"]
+# out = ["rows", "N"]
 # ///
 @triton.jit
 def linear_add(x, residual, rows, w, out, K, N, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,

@@ -10,6 +10,7 @@ from product import plus, start, upright
 # /// contract
 # shape = "rowwise"
 # grid = ["cdiv(rows, BM)", "cdiv(N, BN)"]
+# text = ["BK", "SWAP"]
 # [params]
 # x = "in 0"
 # residual = "in 1 f32"
@@ -19,6 +20,11 @@ from product import plus, start, upright
 # K = "dim 1..1048576"
 # N = "dim 1..1048576"
 # SCALE = "number"
+# [shapes]
+# x = ["rows", "K"]
+# residual = ["rows", "N"]
+# w = ["N", "K"]
+# out = ["rows", "N"]
 # ///
 @triton.jit
 def linear_add_scaled(x, residual, rows, w, out, K, N, SCALE, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,

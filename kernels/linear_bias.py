@@ -7,6 +7,7 @@ from product import plus, start, upright
 # /// contract
 # shape = "rowwise"
 # grid = ["cdiv(rows, BM)", "cdiv(N, BN)"]
+# text = ["BK", "SWAP"]
 # [params]
 # x = "in 0"
 # rows = "rows"
@@ -15,6 +16,11 @@ from product import plus, start, upright
 # out = "out 0"
 # K = "dim 1..1048576"
 # N = "dim 1..1048576"
+# [shapes]
+# x = ["rows", "K"]
+# w = ["N", "K"]
+# bias = ["N"]
+# out = ["rows", "N"]
 # ///
 @triton.jit
 def linear_bias(x, rows, w, bias, out, K, N, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,

@@ -11,6 +11,7 @@ from product import plus, start, upright
 # /// contract
 # shape = "rowwise"
 # grid = ["cdiv(rows, BM)", "cdiv(N, BN)"]
+# text = ["ACT", "BK", "SWAP"]
 # [params]
 # x = "in 0"
 # rows = "rows"
@@ -18,6 +19,10 @@ from product import plus, start, upright
 # out = "out 0"
 # K = "dim 1..1048576"
 # N = "dim 1..1048576"
+# [shapes]
+# x = ["rows", "K"]
+# w = ["2 * N", "K"]
+# out = ["rows", "N"]
 # ///
 @triton.jit
 def linear_glu(x, rows, w, out, K, N, ACT: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,

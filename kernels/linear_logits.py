@@ -10,6 +10,7 @@ from product import plus, start, upright
 # /// contract
 # shape = "rowwise"
 # grid = ["cdiv(rows, BM)", "cdiv(N, BN)"]
+# text = ["BK", "CAPPED", "SWAP"]
 # [params]
 # x = "in 0"
 # rows = "rows"
@@ -20,6 +21,10 @@ from product import plus, start, upright
 # SLOPE = "number"
 # CAP = "number"
 # SPAN = "number"
+# [shapes]
+# x = ["rows", "K"]
+# w = ["N", "K"]
+# out = ["rows", "N"]
 # ///
 @triton.jit
 def linear_logits(x, rows, w, out, K, N, SLOPE, CAP, SPAN, CAPPED: tl.constexpr, BM: tl.constexpr,

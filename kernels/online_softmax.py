@@ -9,22 +9,28 @@ import triton.language as tl
 
 @triton.jit
 def over_pages(queries, p, kv, table, page_lo, page_hi, page_table, cache_k, cache_v, KV_HEADS, WINDOW, SLOPE, CAP, SPAN,
-               LANES: tl.constexpr, D: tl.constexpr, PAGE: tl.constexpr):
+               LANES: tl.constexpr, D: tl.constexpr, DP: tl.constexpr, PAGE: tl.constexpr):
     """The largest score, the sum of weights and the weighted sum of values of each lane, whose position is `p`.
 
     WINDOW is None where there is none, and so is CAP. SLOPE has the scale of scores and the base of their exponential in it:
     a dot product times SLOPE is a score in units of log 2 or, where scores are capped to -CAP..CAP, twice the score over CAP
-    in these units. SPAN is 2 * CAP.
+    in these units. SPAN is 2 * CAP. A head has D numbers, and a tile room for DP: behind a head's last there are zeros.
     """
     LOG2E: tl.constexpr = 1.4426950408889634
     top = tl.full((LANES,), float("-inf"), tl.float32)  # largest score so far
     total = tl.zeros((LANES,), tl.float32)  # sum of weights so far
-    acc = tl.zeros((LANES, D), tl.float32)
+    acc = tl.zeros((LANES, DP), tl.float32)
     for i in range(page_lo, page_hi):
         page = tl.load(page_table + table + i)
         base = (page.to(tl.int64) * KV_HEADS + kv) * (PAGE * D)
-        keys = tl.load(tl.make_block_ptr(cache_k + base, (D, PAGE), (1, D), (0, 0), (D, PAGE), (0, 1)))
-        values = tl.load(tl.make_block_ptr(cache_v + base, (PAGE, D), (D, 1), (0, 0), (PAGE, D), (1, 0)))
+        k_tile = tl.make_block_ptr(cache_k + base, (D, PAGE), (1, D), (0, 0), (DP, PAGE), (0, 1))
+        v_tile = tl.make_block_ptr(cache_v + base, (PAGE, D), (D, 1), (0, 0), (PAGE, DP), (1, 0))
+        if D == DP:
+            keys = tl.load(k_tile)
+            values = tl.load(v_tile)
+        else:
+            keys = tl.load(k_tile, boundary_check=(0,), padding_option="zero")
+            values = tl.load(v_tile, boundary_check=(1,), padding_option="zero")
         scores = tl.dot(queries, keys, input_precision="ieee")
         scores = scores * SLOPE
         if CAP is not None:  # c * tanh(x / c) = c - 2c / (exp(2x / c) + 1)

@@ -6,15 +6,23 @@ import triton.language as tl
 # /// contract
 # shape = "rowwise"
 # grid = ["cdiv(rows, BM)"]
+# text = ["BH"]
 # [params]
 # residual = "in 0 f32"
 # x = "in 1"
 # rows = "rows"
 # w = "weight 0 f32"
 # out = "out 0 f32"
+# H = "dim 1..1048576"
+# EPS = "number"
+# [shapes]
+# residual = ["rows", "H"]
+# x = ["rows", "H"]
+# w = ["H"]
+# out = ["rows", "H"]
 # ///
 @triton.jit
-def rmsnorm_add(residual, x, rows, w, out, H: tl.constexpr, EPS: tl.constexpr, BM: tl.constexpr, BH: tl.constexpr):
+def rmsnorm_add(residual, x, rows, w, out, H, EPS, BM: tl.constexpr, BH: tl.constexpr):
     m = tl.load(rows)
     row = tl.program_id(0) * BM
     x_tile = tl.make_block_ptr(x, (m, H), (H, 1), (row, 0), (BM, BH), (1, 0))

@@ -9,6 +9,7 @@ import triton.language as tl
 # /// contract
 # shape = "rowwise"
 # grid = ["cdiv(rows, BM)"]
+# text = ["BH"]
 # [params]
 # residual = "in 0 f32"
 # x = "in 1"
@@ -16,9 +17,17 @@ import triton.language as tl
 # w = "weight 0 f32"
 # factor = "weight 1 f32"
 # out = "out 0 f32"
+# H = "dim 1..1048576"
+# EPS = "number"
+# [shapes]
+# residual = ["rows", "H"]
+# x = ["rows", "H"]
+# w = ["H"]
+# factor = ["H"]
+# out = ["rows", "H"]
 # ///
 @triton.jit
-def rmsnorm_add_scaled(residual, x, rows, w, factor, out, H: tl.constexpr, EPS: tl.constexpr, BM: tl.constexpr,
+def rmsnorm_add_scaled(residual, x, rows, w, factor, out, H, EPS, BM: tl.constexpr,
                        BH: tl.constexpr):
     m = tl.load(rows)
     row = tl.program_id(0) * BM

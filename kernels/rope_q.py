@@ -5,6 +5,18 @@ d + D / 2. `cos` and `sin` are FP32 tables `[context, D / 2]`. All heads lie in 
 """
 import triton
 import triton.language as tl
+from rotation import rotated
+
+
+@triton.jit
+def half(out, x, m, row, col, WIDTH, HALF: tl.constexpr, BM: tl.constexpr):
+    ROOM: tl.constexpr = triton.next_power_of_2(HALF)
+    if HALF == ROOM:
+        tile = tl.make_block_ptr(out, (m, WIDTH), (WIDTH, 1), (row, col), (BM, ROOM), (1, 0))
+        tl.store(tile, x.to(out.dtype.element_ty), boundary_check=(0,))
+    else:
+        tile = tl.make_block_ptr(out, (m, col + HALF), (WIDTH, 1), (row, col), (BM, ROOM), (1, 0))
+        tl.store(tile, x.to(out.dtype.element_ty), boundary_check=(0, 1))
 
 
 # /// contract
@@ -23,6 +35,12 @@ import triton.language as tl
 # STRIDE = "dim 1..1048576"
 # OFFSET = "dim 0..1048576"
 # EPS = "number"
+# [shapes]
+# qkv = ["rows", "STRIDE"]
+# cos = ["context", "D / 2"]
+# sin = ["context", "D / 2"]
+# norm_w = ["D"]
+# out = ["rows", "HEADS", "D"]
 # ///
 @triton.jit
 def rope_q(qkv, rows, positions, cos, sin, norm_w, out, HEADS, STRIDE, OFFSET, EPS, D: tl.constexpr,
@@ -31,23 +49,7 @@ def rope_q(qkv, rows, positions, cos, sin, norm_w, out, HEADS, STRIDE, OFFSET, E
     m = tl.load(rows)
     row = tl.program_id(0) * BM
     head = tl.program_id(1)
-    col = OFFSET + head * D
-    a_tile = tl.make_block_ptr(qkv, (m, STRIDE), (STRIDE, 1), (row, col), (BM, HALF), (1, 0))
-    b_tile = tl.make_block_ptr(qkv, (m, STRIDE), (STRIDE, 1), (row, col + HALF), (BM, HALF), (1, 0))
-    a = tl.load(a_tile, boundary_check=(0,), padding_option="zero").to(tl.float32)
-    b = tl.load(b_tile, boundary_check=(0,), padding_option="zero").to(tl.float32)
-    d = tl.arange(0, HALF)
-    if NORM:
-        scale = tl.rsqrt(tl.sum(a * a + b * b, 1) / D + EPS)
-        a = a * scale[:, None] * tl.load(norm_w + d)[None, :]
-        b = b * scale[:, None] * tl.load(norm_w + HALF + d)[None, :]
-
-    t = row + tl.arange(0, BM)
-    position = tl.load(positions + t, mask=t < m, other=0)
-    entry = position[:, None] * HALF + d[None, :]
-    c = tl.load(cos + entry, mask=(t < m)[:, None], other=0.0)
-    s = tl.load(sin + entry, mask=(t < m)[:, None], other=0.0)
-    out_a = tl.make_block_ptr(out, (m, HEADS * D), (HEADS * D, 1), (row, head * D), (BM, HALF), (1, 0))
-    out_b = tl.make_block_ptr(out, (m, HEADS * D), (HEADS * D, 1), (row, head * D + HALF), (BM, HALF), (1, 0))
-    tl.store(out_a, (a * c - b * s).to(out.dtype.element_ty), boundary_check=(0,))
-    tl.store(out_b, (b * c + a * s).to(out.dtype.element_ty), boundary_check=(0,))
+    a, b = rotated(qkv, positions, cos, sin, norm_w, m, row, OFFSET + head * D, STRIDE, EPS if NORM else None, D,
+                   NORM, BM)
+    half(out, a, m, row, head * D, HEADS * D, HALF, BM)
+    half(out, b, m, row, head * D + HALF, HEADS * D, HALF, BM)

@@ -10,9 +10,13 @@ import triton.language as tl
 # x = "in 0 f32"
 # rows = "rows"
 # out = "out 0"
+# H = "dim 1..1048576"
+# [shapes]
+# x = ["rows", "H"]
+# out = ["rows", "H"]
 # ///
 @triton.jit
-def round_stream(x, rows, out, H: tl.constexpr, BM: tl.constexpr, BH: tl.constexpr):
+def round_stream(x, rows, out, H, BM: tl.constexpr, BH: tl.constexpr):
     m = tl.load(rows)
     row = tl.program_id(0) * BM
     col = tl.program_id(1) * BH

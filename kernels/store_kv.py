@@ -7,12 +7,14 @@ projection: the conditions say so.
 """
 import triton
 import triton.language as tl
+from rotation import columns, rotated
 
 
 # /// contract
 # shape = "store_kv"
 # grid = ["cdiv(rows, BM)", "KV_HEADS"]
 # where = ["K_OFFSET + KV_HEADS * D <= STRIDE", "V_OFFSET + KV_HEADS * D <= STRIDE"]
+# text = ["V_NORM"]
 # [params]
 # qkv = "in 0"
 # rows = "rows"
@@ -28,45 +30,37 @@ import triton.language as tl
 # K_OFFSET = "dim 0..1048576"
 # V_OFFSET = "dim 0..1048576"
 # EPS = "number"
+# [shapes]
+# qkv = ["rows", "STRIDE"]
+# cos = ["context", "D / 2"]
+# sin = ["context", "D / 2"]
+# norm_w = ["D"]
 # ///
 @triton.jit
 def store_kv(qkv, rows, positions, slots, cos, sin, norm_w, cache_k, cache_v, KV_HEADS, STRIDE, K_OFFSET, V_OFFSET, EPS,
              D: tl.constexpr, PAGE: tl.constexpr, NORM: tl.constexpr, V_NORM: tl.constexpr, BM: tl.constexpr):
     LARGEST: tl.constexpr = 3.3895313892515355e38
     HALF: tl.constexpr = D // 2
+    RAGGED: tl.constexpr = D < triton.next_power_of_2(D)
     m = tl.load(rows)
     row = tl.program_id(0) * BM
     head = tl.program_id(1)
-    col = K_OFFSET + head * D
-    a_tile = tl.make_block_ptr(qkv, (m, STRIDE), (STRIDE, 1), (row, col), (BM, HALF), (1, 0))
-    b_tile = tl.make_block_ptr(qkv, (m, STRIDE), (STRIDE, 1), (row, col + HALF), (BM, HALF), (1, 0))
-    v_tile = tl.make_block_ptr(qkv, (m, STRIDE), (STRIDE, 1), (row, V_OFFSET + head * D), (BM, D), (1, 0))
-    a = tl.load(a_tile, boundary_check=(0,), padding_option="zero").to(tl.float32)
-    b = tl.load(b_tile, boundary_check=(0,), padding_option="zero").to(tl.float32)
-    v = tl.load(v_tile, boundary_check=(0,), padding_option="zero").to(tl.float32)
-    d = tl.arange(0, HALF)
-    if NORM:
-        scale = tl.rsqrt(tl.sum(a * a + b * b, 1) / D + EPS)
-        a = a * scale[:, None] * tl.load(norm_w + d)[None, :]
-        b = b * scale[:, None] * tl.load(norm_w + HALF + d)[None, :]
+    k_a, k_b = rotated(qkv, positions, cos, sin, norm_w, m, row, K_OFFSET + head * D, STRIDE,
+                       EPS if NORM else None, D, NORM, BM)
+    v = columns(qkv, m, row, V_OFFSET + head * D, STRIDE, D, BM)
     if V_NORM:
         v = v * tl.rsqrt(tl.sum(v * v, 1) / D + EPS)[:, None]
-
-    t = row + tl.arange(0, BM)
-    live = (t < m)[:, None]
-    position = tl.load(positions + t, mask=t < m, other=0)
-    entry = position[:, None] * HALF + d[None, :]
-    c = tl.load(cos + entry, mask=live, other=0.0)
-    s = tl.load(sin + entry, mask=live, other=0.0)
-    k_a = a * c - b * s
-    k_b = b * c + a * s
     k_a = tl.where(tl.abs(k_a) <= LARGEST, k_a, 0.0).to(cache_k.dtype.element_ty)
     k_b = tl.where(tl.abs(k_b) <= LARGEST, k_b, 0.0).to(cache_k.dtype.element_ty)
     v = tl.where(tl.abs(v) <= LARGEST, v, 0.0).to(cache_v.dtype.element_ty)
 
+    t = row + tl.arange(0, BM)
+    live = (t < m)[:, None]
+    d = tl.arange(0, triton.next_power_of_2(HALF))[None, :]
+    e = tl.arange(0, triton.next_power_of_2(D))[None, :]
     slot = tl.load(slots + t, mask=t < m, other=0)
     line = ((slot // PAGE).to(tl.int64) * KV_HEADS + head) * PAGE + slot % PAGE
-    cell = line[:, None] * D + d[None, :]
-    tl.store(cache_k + cell, k_a, mask=live)
-    tl.store(cache_k + (cell + HALF), k_b, mask=live)
-    tl.store(cache_v + (line[:, None] * D + tl.arange(0, D)[None, :]), v, mask=live)
+    cell = line[:, None] * D + d
+    tl.store(cache_k + cell, k_a, mask=live & (d < HALF) if RAGGED else live)
+    tl.store(cache_k + (cell + HALF), k_b, mask=live & (d < HALF) if RAGGED else live)
+    tl.store(cache_v + (line[:, None] * D + e), v, mask=live & (e < D) if RAGGED else live)

@@ -15,6 +15,11 @@ from selection import select
 # values = "out 0 f32"
 # columns = "out 1 f32"
 # N = "dim 1..1048576"
+# [shapes]
+# x = ["rows", "N"]
+# at = ["rows", "N"]
+# values = ["rows", "K"]
+# columns = ["rows", "K"]
 # ///
 @triton.jit
 def topk_combine(x, at, rows, values, columns, N, K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):

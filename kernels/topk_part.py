@@ -21,6 +21,10 @@ LEAST_NORMAL = tl.constexpr(1.1754943508222875e-38)
 # columns = "out 1 f32"
 # V = "dim 1..16777216"
 # PARTS = "dim 1..4096"
+# [shapes]
+# x = ["rows", "V"]
+# values = ["rows", "PARTS", "K"]
+# columns = ["rows", "PARTS", "K"]
 # ///
 @triton.jit
 def topk_part(x, rows, values, columns, V, PARTS, PART: tl.constexpr, K: tl.constexpr, BM: tl.constexpr):

@@ -191,8 +191,14 @@ pub struct Contract {
     pub params: Vec<Param>,
     /// What is bound when a device is made, in signature order.
     pub numbers: Vec<Number>,
-    /// What holds between dimensions; the verifier reads it.
+    /// What holds between dimensions; the verifier reads it, and the rest.
     pub conditions: Vec<String>,
+    /// Constants that only shape the text: no premise, extent or axis takes them.
+    pub text: Vec<String>,
+    /// Extents of the buffers whose role has none of its own, outermost first, dense: numbers, constants, so many times a
+    /// dimension, `rows` (of this launch), `packed` (rows of the step, where a kernel gathers), `context` (the rope's limit) and
+    /// `splits` (of SPLIT keys, that the longest context has).
+    pub shapes: BTreeMap<String, Vec<String>>,
 }
 
 /// How much there is to do in one launch; a grid is a function of it and of the constants.
@@ -242,6 +248,9 @@ struct Written {
     params: BTreeMap<String, String>,
     #[serde(default, rename = "where")]
     conditions: Vec<String>,
+    #[serde(default)]
+    text: Vec<String>,
+    shapes: BTreeMap<String, Vec<String>>,
 }
 
 /// Reads the contract above kernel `kernel` in its Python source. `parameters` are the names that the
@@ -275,7 +284,8 @@ pub(crate) fn parse(
     if let Some(name) = written.params.keys().next() {
         return Err(bad(format!("the kernel has no parameter `{name}`")));
     }
-    Ok(Contract { shape: written.shape, grid: written.grid, params, numbers, conditions: written.conditions })
+    let Written { shape, grid, conditions, text, shapes, .. } = written;
+    Ok(Contract { shape, grid, params, numbers, conditions, text, shapes })
 }
 
 /// The TOML between `# /// contract` and `# ///`, and the line of the Python source at which it starts.
@@ -363,7 +373,7 @@ mod tests {
 
     fn contract(params: &str) -> Result<Contract, String> {
         let source = format!(
-            "# /// contract\n# shape = \"rowwise\"\n# grid = [\"cdiv(rows, BM)\"]\n# [params]\n{params}\n# ///\n"
+            "# /// contract\n# shape = \"rowwise\"\n# grid = [\"cdiv(rows, BM)\"]\n# [params]\n{params}\n# [shapes]\n# ///\n"
         );
         let names = ["x".to_string(), "norm_w".to_string()];
         parse("k", &source, &names, &["BM".to_string(), "NORM".to_string()]).map_err(|e| e.to_string())

@@ -40,7 +40,7 @@ const SOURCES: &[(&str, &str)] = sources![
 ];
 
 /// What several kernels import.
-const SHARED: &[(&str, &str)] = sources!["online_softmax", "product", "selection"];
+const SHARED: &[(&str, &str)] = sources!["online_softmax", "product", "rotation", "selection"];
 
 /// A kernel: one Triton source with its contract.
 #[derive(Clone, Debug)]
@@ -152,7 +152,7 @@ pub fn ttir_by_stem(stem: &str) -> Option<&'static str> {
 
 /// Specialisations to try: of each checked-in text itself, or with dimensions that are small, ragged or a model's.
 pub fn examples() -> Vec<Spec> {
-    const SIZES: [[i64; 2]; 4] = [[40, 24], [97, 130], [1, 1], [576, 320]];
+    const SIZES: [[i64; 3]; 4] = [[40, 24, 75], [97, 130, 290], [1, 1, 3], [576, 320, 1000]];
     // Of what is never many: heads.
     const COUNTS: [[i64; 2]; 4] = [[3, 2], [5, 3], [1, 1], [2, 4]];
     let mut all = vec![];
@@ -164,7 +164,7 @@ pub fn examples() -> Vec<Spec> {
             for (i, number) in numbers.iter().enumerate() {
                 let value = match number.kind {
                     NumberKind::Dimension { lo, hi: hi @ ..=4096 } => Const::Int(COUNTS[which][i % 2].clamp(lo, hi)),
-                    NumberKind::Dimension { lo, hi } => Const::Int(SIZES[which][i % 2].clamp(lo, hi)),
+                    NumberKind::Dimension { lo, hi } => Const::Int(SIZES[which][i % 3].clamp(lo, hi)),
                     NumberKind::Float => Const::Float(0.75),
                 };
                 spec.constants.insert(number.name.clone(), value);

@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn splits_are_whole_pages_and_follow_the_models_heads_alone() {
+    fn splits_are_whole_pages_and_follow_the_size_of_a_head_alone() {
         let splits = |target: &str, heads: i64, d: i64| {
             let [part, combine] = halves(target, heads, heads / 2, d);
             for name in ["SPLIT", "ROWS", "BQ", "KV_HEADS", "D"] {
@@ -335,9 +335,9 @@ mod tests {
             assert_eq!(split % 64, 0);
             split
         };
-        let models = [(2, 16), (6, 16), (10, 64), (32, 128)];
+        let models = [(2, 16), (32, 16), (4, 32), (10, 64), (32, 80), (32, 128)];
         for target in ["cpu", "cuda-sm90"] {
-            assert_eq!(models.map(|(heads, d)| splits(target, heads, d)), [64, 128, 1024, 2048]);
+            assert_eq!(models.map(|(heads, d)| splits(target, heads, d)), [64, 64, 256, 1024, 1024, 1024]);
         }
     }
 

@@ -1,4 +1,4 @@
-//! `cargo xtask ttir`: the TTIR texts of every specialisation that any model configuration needs.
+//! `cargo xtask ttir`: the TTIR texts that any model of a supported family needs.
 //!
 //! The list comes from the model families, the text from Triton's front end (`kernels/ttir.py`). With
 //! `--check` nothing is written: what would be is compared with what is checked in.
@@ -12,36 +12,14 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use vosti_kernels::Spec;
 
-/// Targets whose TTIR is checked in, and the configurations of each; none named: all of the inventory.
-///
-/// Each specialisation is proved in CI, so a GPU target has the models that `docs/gpu.md` is about, and the one that tests run.
-const TARGETS: [(&str, &[&str]); 2] = [
-    ("cpu", &[]),
-    (
-        "cuda-sm90",
-        &[
-            "gemma-3-12b-bf16",
-            "gemma-3-27b-bf16",
-            "gemma-3-4b-bf16",
-            "gemma-4-12b-bf16",
-            "gemma-4-31b-bf16",
-            "llama-3.1-8b-bf16",
-            "llama-3.2-3b-bf16",
-            "smollm2-135m-bf16",
-        ],
-    ),
-];
+/// Targets whose TTIR is checked in. Other GPUs' is that of one (`specialisations.toml`).
+const TARGETS: [&str; 2] = ["cpu", "cuda-sm90"];
 
 /// Writes `kernels/ttir/`, or compares it.
 pub fn run(check: bool) -> Result<()> {
     let mut specs = BTreeSet::new();
-    for (target, names) in TARGETS {
-        let mut inventory = vosti_model::inventory(target)?;
-        let known: BTreeSet<String> = inventory.iter().map(|(name, _)| name.clone()).collect();
-        let missing = names.iter().find(|name| !known.contains(**name));
-        ensure!(missing.is_none(), "{target}: no configuration is called {missing:?}");
-        inventory.retain(|(name, _)| names.is_empty() || names.contains(&name.as_str()));
-        specs.extend(inventory.into_iter().flat_map(|(_, list)| list).map(|spec| spec.text()));
+    for target in TARGETS {
+        specs.extend(vosti_model::inventory(target)?);
     }
     let specs: Vec<Spec> = specs.into_iter().collect();
     let folder = root().join("kernels/ttir");

@@ -82,7 +82,12 @@ pub fn check(program: &Program, op: &Op, problem: &Problem, launch: &Bound) -> R
     if i128::from(program.context) > limit::CONTEXT {
         return Err(format!("contexts up to {} are proved, the program has {}", limit::CONTEXT, program.context));
     }
-    if let Some(tokens) = problem.premises.vocabulary().filter(|tokens| *tokens < i128::from(program.vocab)) {
+    let tokens = match problem.premises.vocabulary() {
+        Some(Dim::Const(tokens)) => tokens,
+        Some(_) => return Err("its vocabulary is not bound".into()),
+        None => i128::MAX,
+    };
+    if tokens < i128::from(program.vocab) {
         return Err(format!("it is proved for tokens below {tokens}, the program's vocabulary is {}", program.vocab));
     }
     for buffer in &problem.buffers {

@@ -4,7 +4,7 @@
 use vosti_admission::{Bundle, launch_pair, op_contract};
 use vosti_core::Op;
 use vosti_kernels::{Act, Binding, Const, Role, Scratch, Shape};
-use vosti_model::{ModelPlan, PlanOptions};
+use vosti_model::{ModelPlan, Target};
 use vosti_tile::Scalar;
 use vosti_verify::Problem;
 use vosti_verify::problem::Dim;
@@ -13,7 +13,7 @@ fn plan(target: &str) -> ModelPlan {
     let path = format!("{}/../vosti-model/configs/smollm2-135m.json", env!("CARGO_MANIFEST_DIR"));
     let config = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let decoder = vosti_model::families::from_config("smollm2-135m", &config).unwrap();
-    vosti_model::plan(&decoder, &PlanOptions { target, act: Act::Bf16, context: Some(1024), lists: false }).unwrap()
+    vosti_model::plan(&decoder, &Target::named(target), Some(1024)).unwrap()
 }
 
 fn attends(op: &Op) -> bool {

@@ -3,8 +3,8 @@
 use vosti_admission::manifest::{Kernel, Model};
 use vosti_admission::{Bundle, BundleError, op_contract};
 use vosti_core::{Dtype, Op};
-use vosti_kernels::{Act, Const, Spec};
-use vosti_model::{ModelPlan, PlanOptions};
+use vosti_kernels::{Const, Spec};
+use vosti_model::{ModelPlan, Target};
 use vosti_verify::{Certificate, CertificateError};
 
 /// A plan of a published model: gemma has layers with a window and without.
@@ -16,7 +16,7 @@ fn plan_for(target: &str, name: &str, context: u32) -> ModelPlan {
     let path = format!("{}/../vosti-model/configs/{name}.json", env!("CARGO_MANIFEST_DIR"));
     let config = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let decoder = vosti_model::families::from_config(name, &config).unwrap();
-    vosti_model::plan(&decoder, &PlanOptions { target, act: Act::Bf16, context: Some(context), lists: true }).unwrap()
+    vosti_model::plan(&decoder, &Target::named(target).with_lists(), Some(context)).unwrap()
 }
 
 fn gemma() -> ModelPlan {
@@ -191,10 +191,10 @@ fn dtype(plan: &mut ModelPlan, old: Dtype, new: Dtype) {
 #[test]
 fn a_kernel_of_other_element_types_is_refused_by_name() {
     let plan = gemma();
-    let specs = vosti_model::plan::specs(&plan).into_iter().map(|spec| spec.to_string());
+    let specs = vosti_model::plan::specs(&plan).into_iter().map(|spec| spec.text().to_string());
     let kernel = specs.into_iter().find(|kernel| kernel.starts_with("embed-")).unwrap();
     // The same parameters, tokens of 64 bits: its proof went through once.
-    let text = include_str!("../../../filetests/broken/embed_tokens_in_64_bits.ttir");
+    let text = include_str!("../../../filetests/broken/any_embed_tokens_in_64_bits.ttir");
     refused(
         bundle().with_ttir(&kernel, text).admit(&plan),
         &[&kernel, "`tokens` holds i64 in the TTIR and i32 in the contract"],
@@ -227,7 +227,7 @@ fn extents_that_are_not_the_programs_are_refused() {
 fn an_op_of_several_launches_is_refused() {
     let mut plan = gemma();
     let (_, kernel) = kernel_of(&plan, |op| matches!(op, Op::Rowwise { .. }));
-    let binding = plan.bindings.iter_mut().find(|b| b.launches[0].spec.to_string() == kernel).unwrap();
+    let binding = plan.bindings.iter_mut().find(|b| b.launches[0].spec.text().to_string() == kernel).unwrap();
     binding.launches.push(binding.launches[0].clone());
     refused(bundle().admit(&plan), &["2 launches"]);
     plan.bindings.clear();

@@ -23,18 +23,27 @@ fn every_specialisation_has_a_plan() {
 /// Blocks of columns that are tried of a large matrix.
 const COLUMNS_MAX: usize = 4;
 
-/// Rows of the cases of a specialisation: of one that takes long to interpret fewer.
+/// Rows of the cases of a specialisation: of one that takes long to interpret fewer, and of very large heads none, for the
+/// same text is tried with fewer of them.
 fn row_counts(stem: &str) -> &'static [usize] {
     let spec = parse_stem(stem);
     let at_most = |name: &str, limit: i64| match spec.constants.get(name) {
         Some(Const::Int(v)) => *v <= limit,
         _ => true,
     };
-    let pages = match spec.constants.contains_key("BQ") {
-        true => at_most("HEADS", 9) && (at_most("KV_HEADS", 3) || at_most("GROUP", 2)) && at_most("D", 256),
-        false => at_most("D", 512),
+    let count = |name: &str| match spec.constants.get(name) {
+        Some(Const::Int(v)) => *v,
+        _ => 1,
     };
-    let quick = pages && at_most("K", 1536) && at_most("H", 1024) && (at_most("K", 100) || at_most("N", 3072));
+    // Numbers of a row in all heads.
+    let heads = if spec.constants.contains_key("HEADS") { count("HEADS") } else { count("KV_HEADS") * count("GROUP") };
+    if heads * count("D") > 3072 {
+        return &[];
+    }
+    let quick = heads * count("D") <= 256
+        && at_most("K", 1536)
+        && at_most("H", 1024)
+        && (at_most("K", 100) || at_most("N", 3072));
     match quick {
         // Whoever looks through a row of logits does so for each row.
         true if !(spec.kernel == "argmax" || spec.kernel.starts_with("topk"))

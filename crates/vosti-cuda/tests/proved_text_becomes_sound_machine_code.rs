@@ -59,9 +59,9 @@ fn large_heads_fit_or_are_refused_by_name() {
         let artifacts = tool.compile_checked_in(&format!("cuda-{arch}"), &[spec]).unwrap();
         inspect(&artifacts[0], arch).map_err(|error| error.to_string())
     };
-    let of_256 = "attend_part-bf16-BQ32-CAP0.0-CAPPED0-D256-GP2-GROUP2-KV_HEADS4-PAGE64-ROWS512-SLOPE0.09016844-SPAN0.0-SPLIT2048";
+    let of_256 = "attend_part-bf16-BQ32-CAP0.0-CAPPED0-D256-GP2-GROUP2-KV_HEADS4-PAGE64-ROWS512-SLOPE0.09016844-SPAN0.0-SPLIT1024";
     let of_512 =
-        "attend_part-bf16-BQ4-CAP0.0-CAPPED0-D512-GP8-GROUP8-KV_HEADS4-PAGE64-ROWS512-SLOPE1.442695-SPAN0.0-SPLIT2048";
+        "attend_part-bf16-BQ4-CAP0.0-CAPPED0-D512-GP8-GROUP8-KV_HEADS4-PAGE64-ROWS512-SLOPE1.442695-SPAN0.0-SPLIT1024";
     assert!(inspected(Arch::Sm89, of_256).unwrap().shared_dynamic <= Arch::Sm89.shared_bytes_max());
     for arch in [Arch::Sm80, Arch::Sm90, Arch::Sm100] {
         let facts = inspected(arch, of_512).unwrap();

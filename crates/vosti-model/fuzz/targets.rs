@@ -2,10 +2,9 @@
 //! got past its parser.
 
 use std::path::Path;
-use vosti_kernels::Act;
 use vosti_model::dequantise::GgmlType;
 use vosti_model::gguf::Metadata;
-use vosti_model::{ChatOptions, ChatTemplate, PlanOptions, TensorFiles, Tokenizer, families, plan};
+use vosti_model::{ChatOptions, ChatTemplate, Target, TensorFiles, Tokenizer, families, plan};
 
 const TEXT: &str = "Hello, naïve 日本 🙂 42\n";
 
@@ -13,7 +12,7 @@ const TEXT: &str = "Hello, naïve 日本 🙂 42\n";
 pub fn gguf(data: &[u8]) -> bool {
     let Ok(metadata) = Metadata::parse("fuzz.gguf", data) else { return false };
     if let Ok(decoder) = families::from_gguf(&metadata) {
-        plan(&decoder, &PlanOptions { target: "cpu", act: Act::Bf16, context: Some(8), lists: true }).ok();
+        plan(&decoder, &Target::named("cpu").with_lists(), Some(8)).ok();
     }
     if let Ok(tokenizer) = Tokenizer::from_gguf(&metadata) {
         encodes(&tokenizer);
@@ -37,7 +36,7 @@ pub fn blocks(code: u32, data: &[u8]) -> bool {
 pub fn config(data: &[u8]) -> bool {
     let Ok(config) = serde_json::from_slice(data) else { return false };
     let Ok(decoder) = families::from_config("config.json", &config) else { return false };
-    let plan = plan(&decoder, &PlanOptions { target: "cpu", act: Act::Bf16, context: Some(8), lists: true });
+    let plan = plan(&decoder, &Target::named("cpu").with_lists(), Some(8));
     plan.is_ok_and(|plan| {
         assert!(plan.program.check().is_ok());
         true

@@ -4,13 +4,14 @@
 
 use crate::decoder::{Decoder, Layer, QkNorm};
 use crate::error::{ModelError, Result};
+use crate::inventory::{GROUP_MAX, VOCABULARY_MAX};
 
 type Wrong = (&'static str, String);
 
 /// Refuses dimensions that no kernel serves, before anything is allocated from them.
-pub(crate) fn check_dimensions(d: &Decoder, file: &str) -> Result<()> {
+pub(crate) fn check_dimensions(d: &Decoder, sizes: &[u32], file: &str) -> Result<()> {
     let layers = d.layers.iter().enumerate();
-    let found = whole(d).or_else(|| layers.filter_map(|(i, layer)| self::layer(i, layer)).next());
+    let found = whole(d).or_else(|| layers.filter_map(|(i, layer)| self::layer(i, layer, sizes)).next());
     match found {
         None => Ok(()),
         Some((key, why)) => Err(ModelError::Config { file: file.into(), key: key.into(), why }),
@@ -32,7 +33,7 @@ fn not_positive(key: &'static str, value: f64) -> Option<Wrong> {
 
 fn whole(d: &Decoder) -> Option<Wrong> {
     let eps = d.eps.is_finite() && d.eps > 0.0 && d.eps < 1.0;
-    outside("vocab_size", d.vocab, 2, 1 << 21, 1)
+    outside("vocab_size", d.vocab, 2, VOCABULARY_MAX, 1)
         .or_else(|| outside("hidden_size", d.hidden, 16, 1 << 16, 16))
         .or_else(|| outside("max_position_embeddings", d.context, 1, 1 << 22, 1))
         .or_else(|| outside("num_hidden_layers", d.layers.len().try_into().unwrap_or(u32::MAX), 1, 1024, 1))
@@ -48,9 +49,8 @@ fn capped(key: &'static str, cap: f64) -> Option<Wrong> {
     (!good).then(|| (key, format!("is {cap}, neither a positive number nor 0")))
 }
 
-fn layer(i: usize, layer: &Layer) -> Option<Wrong> {
+fn layer(i: usize, layer: &Layer, sizes: &[u32]) -> Option<Wrong> {
     let (heads, kv_heads, head_dim) = (layer.heads, layer.kv_heads, layer.head_dim);
-    let power = head_dim.is_power_of_two() && (16..=512).contains(&head_dim);
     let divides = kv_heads > 0 && heads.is_multiple_of(kv_heads);
     let rope = &layer.rope;
     let normed = layer.qk_norm != QkNorm::None || layer.qkv_bias;
@@ -61,8 +61,13 @@ fn layer(i: usize, layer: &Layer) -> Option<Wrong> {
             (!divides).then_some(("num_key_value_heads", why))
         })
         .or_else(|| {
-            let why = format!("is {head_dim} in layer {i}, not a power of two between 16 and 512");
-            (!power).then_some(("head_dim", why))
+            let why = format!("is {kv_heads} in layer {i}: more than {GROUP_MAX} of {heads} heads would share a key's");
+            (heads > kv_heads * GROUP_MAX).then_some(("num_key_value_heads", why))
+        })
+        .or_else(|| {
+            let known: Vec<String> = sizes.iter().map(|size| size.to_string()).collect();
+            let why = format!("is {head_dim} in layer {i}, not one of {}", known.join(", "));
+            (!sizes.contains(&head_dim)).then_some(("head_dim", why))
         })
         .or_else(|| outside("intermediate_size", layer.intermediate, 16, 1 << 18, 16))
         .or_else(|| (layer.window == Some(0)).then(|| ("sliding_window", "is 0, not a positive number".into())))

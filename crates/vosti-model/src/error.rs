@@ -74,11 +74,8 @@ pub enum ModelError {
         /// The feature.
         feature: String,
     },
-    /// No kernel was generated for a shape this model has.
-    #[error(
-        "no kernel `{spec}` is built in: this model's dimensions are not in the inventory; add its config.json to \
-         crates/vosti-model/configs and run `cargo xtask ttir`"
-    )]
+    /// No kernel was generated for what shapes a text.
+    #[error("no kernel `{spec}` is built in: only texts that `crates/vosti-model/src/inventory.rs` lists are")]
     NoKernel {
         /// The specialisation's name.
         spec: String,

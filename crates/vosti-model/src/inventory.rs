@@ -1,83 +1,106 @@
-//! Every model configuration that kernels are generated for, and the specialisations each needs.
+//! The kernel texts that are checked in: those that any model of a supported family needs.
 //!
-//! `cargo xtask ttir` makes the TTIR of exactly these. To serve a model with other dimensions, add its
-//! `config.json` to `configs/` and run it again.
+//! A text has a model's dimensions as parameters; what shapes it is the head size, the query heads that share a key's, and what
+//! a family computes. So the list is every family at every head size and group, and a model adds nothing to it.
+//! `cargo xtask ttir` makes the TTIR of exactly these. Read next: `plan.rs`, `kernels/specialisations.toml`.
 
-use vosti_kernels::{Act, Spec};
+use std::collections::BTreeSet;
 
+use vosti_kernels::{Act, CPU, Spec};
+
+use crate::decoder::Decoder;
 use crate::error::{ModelError, Result};
 use crate::families;
-use crate::plan::{ModelPlan, PlanOptions, plan, specs};
+use crate::plan::{LIST_PART, ModelPlan, Target, plan, specs};
 
-macro_rules! configs {
-    ($($name:literal),* $(,)?) => { &[$(($name, include_str!(concat!("../configs/", $name, ".json")))),*] };
+macro_rules! texts {
+    ($($name:literal in $path:literal),* $(,)?) => { &[$(($name, include_str!($path))),*] };
 }
 
-/// Published models, by their catalogue names.
-const MODELS: &[(&str, &str)] = configs![
-    "smollm2-135m",
-    "smollm2-360m",
-    "smollm2-1.7b",
-    "llama-3.2-1b",
-    "llama-3.2-3b",
-    "llama-3.1-8b",
-    "qwen3-0.6b",
-    "qwen3-1.7b",
-    "qwen3-4b",
-    "qwen3-8b",
-    "gemma-3-270m",
-    "gemma-3-1b",
-    "gemma-3-4b",
-    "gemma-3-12b",
-    "gemma-3-27b",
-    "gemma-4-12b",
-    "gemma-4-31b",
-];
-
-macro_rules! tiny {
-    ($($name:literal),* $(,)?) => {
-        &[$(($name, include_str!(concat!("../tests/tiny/", $name, "/config.json")))),*]
-    };
-}
-
-/// Tiny random models of every family, for tests against transformers; in BF16 and in FP32.
-const TINY: &[(&str, &str)] = tiny![
-    "llama",
-    "llama-untied",
-    "qwen2",
-    "qwen3",
-    "ministral",
-    "ministral3",
-    "phi3",
-    "gemma2",
-    "gemma3",
-    "gemma4",
-    "gemma4-shared",
-    "olmo2",
-    "olmo3",
-    "granite",
-    "granite4",
-    "smollm3",
-    "ernie4_5",
+/// Every family once or more: tiny models, which tests run in BF16 and, against transformers, in FP32.
+const TINY: &[(&str, &str)] = texts![
+    "llama" in "../tests/tiny/llama/config.json",
+    "llama-untied" in "../tests/tiny/llama-untied/config.json",
+    "qwen2" in "../tests/tiny/qwen2/config.json",
+    "qwen3" in "../tests/tiny/qwen3/config.json",
+    "ministral" in "../tests/tiny/ministral/config.json",
+    "ministral3" in "../tests/tiny/ministral3/config.json",
+    "phi3" in "../tests/tiny/phi3/config.json",
+    "gemma2" in "../tests/tiny/gemma2/config.json",
+    "gemma3" in "../tests/tiny/gemma3/config.json",
+    "gemma4" in "../tests/tiny/gemma4/config.json",
+    "gemma4-shared" in "../tests/tiny/gemma4-shared/config.json",
+    "olmo2" in "../tests/tiny/olmo2/config.json",
+    "olmo3" in "../tests/tiny/olmo3/config.json",
+    "granite" in "../tests/tiny/granite/config.json",
+    "granite4" in "../tests/tiny/granite4/config.json",
+    "smollm3" in "../tests/tiny/smollm3/config.json",
+    "ernie4_5" in "../tests/tiny/ernie4_5/config.json",
 ];
 
 /// Models whose weights the tests fetch: in FP32 too, against transformers' FP32.
-const FETCHED: [&str; 2] = ["smollm2-135m", "gemma-3-270m"];
+const FETCHED: &[(&str, &str)] = texts![
+    "smollm2-135m" in "../configs/smollm2-135m.json",
+    "gemma-3-270m" in "../configs/gemma-3-270m.json",
+];
 
-/// The specialisations of every known configuration for a target, by configuration.
-pub fn inventory(target: &str) -> Result<Vec<(String, Vec<Spec>)>> {
-    let bf16 = MODELS.iter().chain(TINY).map(|(name, text)| (*name, *text, Act::Bf16));
-    let fetched = MODELS.iter().filter(|(name, _)| FETCHED.contains(name));
-    let f32 = fetched.chain(TINY).map(|(name, text)| (*name, *text, Act::F32));
-    let mut out = Vec::new();
-    for (name, text, act) in bf16.chain(f32) {
-        let config = serde_json::from_str(text)
-            .map_err(|e| ModelError::Damaged { file: format!("{name}.json"), why: e.to_string() })?;
-        let decoder = families::from_config(name, &config)?;
-        let plan = plan(&decoder, &PlanOptions { target, act, context: Some(1), lists: true })?;
-        out.push((format!("{name}-{act}"), specs(&plan)));
+/// Query heads that share a key's, up to the next power of two.
+const GROUPS: [u32; 5] = [1, 2, 4, 8, 16];
+/// Most query heads that share a key's.
+pub(crate) const GROUP_MAX: u32 = 16;
+
+/// Stretches of a vocabulary from which a row's list is made, up to the next power of two. The tiny models have one.
+const STRETCHES: [u32; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
+/// Most words of a vocabulary.
+pub(crate) const VOCABULARY_MAX: u32 = 128 * LIST_PART;
+
+/// The texts of a target.
+pub fn inventory(target: &str) -> Result<BTreeSet<Spec>> {
+    let mut texts = BTreeSet::new();
+    for (name, text) in TINY {
+        let (decoder, head_sizes) = read(name, text)?;
+        for &head_dim in head_sizes {
+            for group in GROUPS {
+                texts.extend(needed(&with_heads(&decoder, head_dim, group), target, Act::Bf16)?);
+            }
+        }
     }
-    Ok(out)
+    let (name, text) = TINY[0];
+    for stretches in STRETCHES {
+        let decoder = Decoder { vocab: stretches * LIST_PART, ..read(name, text)?.0 };
+        texts.extend(needed(&decoder, target, Act::Bf16)?);
+    }
+    if target == CPU {
+        for (name, text) in TINY.iter().chain(FETCHED) {
+            texts.extend(needed(&read(name, text)?.0, target, Act::F32)?);
+        }
+    }
+    Ok(texts)
+}
+
+/// A model, and the sizes of a head that its family has.
+fn read(name: &str, text: &str) -> Result<(Decoder, &'static [u32])> {
+    let config: serde_json::Value = serde_json::from_str(text)
+        .map_err(|e| ModelError::Damaged { file: format!("{name}.json"), why: e.to_string() })?;
+    let family = config["model_type"].as_str().and_then(families::of_model_type);
+    Ok((families::from_config(name, &config)?, family.map_or(&[], |family| family.heads)))
+}
+
+/// The model with one key head and a group of query heads, all of one size.
+fn with_heads(decoder: &Decoder, head_dim: u32, group: u32) -> Decoder {
+    let mut changed = decoder.clone();
+    for layer in &mut changed.layers {
+        let turning = layer.rope.rotary == layer.head_dim;
+        (layer.heads, layer.kv_heads, layer.head_dim) = (group, 1, head_dim);
+        layer.rope.head_dim = head_dim;
+        layer.rope.rotary = if turning { head_dim } else { layer.rope.rotary.min(head_dim) };
+    }
+    changed
+}
+
+fn needed(decoder: &Decoder, target: &str, act: Act) -> Result<impl Iterator<Item = Spec>> {
+    let plan = plan(decoder, &Target::named(target).with_act(act).with_lists(), Some(1))?;
+    Ok(specs(&plan).into_iter().map(|spec| spec.text()))
 }
 
 /// Refuses a plan one of whose kernels is not built in.

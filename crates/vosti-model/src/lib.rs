@@ -34,7 +34,7 @@ pub use error::{ModelError, Result};
 pub use files::{RawTensor, TensorFiles};
 pub use inventory::{check_kernels, inventory};
 pub use model::{Model, Text};
-pub use plan::{ModelPlan, PlanOptions, plan};
+pub use plan::{ModelPlan, Target, plan};
 pub use recipe::Recipe;
 pub use tokenizer::{Detokenizer, Tokenizer};
 pub use vosti_kernels::TensorData;

@@ -12,7 +12,7 @@ use crate::error::{ModelError, Result};
 use crate::families;
 use crate::files::{TensorFiles, read_json, read_small};
 use crate::gguf::Metadata;
-use crate::plan::{ModelPlan, PlanOptions, plan};
+use crate::plan::{ModelPlan, Target, plan};
 use crate::tokenizer::{Tokenizer, token_text};
 use crate::weights::Weights;
 
@@ -69,9 +69,9 @@ impl Model {
         Ok(text)
     }
 
-    /// Compiles the model for a deployment.
-    pub fn plan(&self, options: &PlanOptions) -> Result<ModelPlan> {
-        plan(&self.decoder, options)
+    /// Compiles the model for a target, see [`plan`].
+    pub fn plan(&self, target: &Target, context: Option<u32>) -> Result<ModelPlan> {
+        plan(&self.decoder, target, context)
     }
 
     /// The weights of one of this model's plans.

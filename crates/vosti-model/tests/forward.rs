@@ -9,7 +9,7 @@ use std::path::Path;
 use safetensors::SafeTensors;
 use vosti_core::Op;
 use vosti_kernels::{Act, Const, Launch};
-use vosti_model::{ModelPlan, PlanOptions, TensorData, TensorFiles, WeightSource, Weights, families, plan};
+use vosti_model::{ModelPlan, Target, TensorData, TensorFiles, WeightSource, Weights, families, plan};
 
 /// One sequence, from position 0, all rows selected.
 struct Evaluator<'a> {
@@ -241,7 +241,7 @@ fn check(name: &str) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tiny").join(name);
     let config = serde_json::from_slice(&std::fs::read(folder.join("config.json")).unwrap()).unwrap();
     let decoder = families::from_config("config.json", &config).unwrap();
-    let plan = plan(&decoder, &PlanOptions { target: "cpu", act: Act::F32, context: None, lists: true }).unwrap();
+    let plan = plan(&decoder, &Target::named("cpu").with_act(Act::F32).with_lists(), None).unwrap();
     let files = TensorFiles::open_folder(&folder).unwrap();
     let golden = std::fs::read(folder.join("golden.safetensors")).unwrap();
     let golden = SafeTensors::deserialize(&golden).unwrap();

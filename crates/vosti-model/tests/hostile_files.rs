@@ -9,7 +9,7 @@ use std::path::Path;
 
 use vosti_kernels::Act;
 use vosti_model::gguf::Metadata;
-use vosti_model::{ModelError, PlanOptions, TensorFiles, Tokenizer, WeightSource, Weights, families, plan};
+use vosti_model::{ModelError, Target, TensorFiles, Tokenizer, WeightSource, Weights, families, plan};
 
 /// A GGUF file being written.
 struct Gguf(Vec<u8>);
@@ -138,7 +138,7 @@ fn a_folder_whose_files_do_not_belong_together_is_refused() {
     let files = TensorFiles::open_folder(&root.join("qwen3")).unwrap();
     let config = serde_json::from_str(include_str!("tiny/llama/config.json")).unwrap();
     let decoder = families::from_config("config.json", &config).unwrap();
-    let plan = plan(&decoder, &PlanOptions { target: "cpu", act: Act::Bf16, context: None, lists: false }).unwrap();
+    let plan = plan(&decoder, &Target::named("cpu"), None).unwrap();
     let error = Weights::new(&files, &plan, Act::Bf16).load("layers.0.qkv").unwrap_err();
     assert!(matches!(error, ModelError::TensorShape { .. }), "{error}");
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use vosti_kernels::{Act, Scratch};
-use vosti_model::{PlanOptions, TensorFiles, WeightSource, Weights, families, inventory, plan};
+use vosti_model::{Target, TensorFiles, WeightSource, Weights, check_kernels, families, plan};
 
 #[test]
 fn every_known_configuration_gives_a_well_formed_program() {
@@ -18,8 +18,7 @@ fn every_known_configuration_gives_a_well_formed_program() {
             let config = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
             let decoder = families::from_config("config.json", &config).unwrap();
             for target in vosti_kernels::targets() {
-                let options = PlanOptions { target, act: Act::Bf16, context: None, lists: true };
-                let plan = plan(&decoder, &options).unwrap();
+                let plan = plan(&decoder, &Target::named(target).with_lists(), None).unwrap();
                 plan.program.check().unwrap_or_else(|e| panic!("{}: {e:?}", path.display()));
                 let bound = plan.bindings.iter().flat_map(|b| &b.launches).flat_map(|l| &l.weights);
                 for weight in bound {
@@ -34,8 +33,7 @@ fn every_known_configuration_gives_a_well_formed_program() {
 fn layers_of_equal_window_and_shape_share_a_cache_group() {
     let text = include_str!("../configs/gemma-4-31b.json");
     let decoder = families::from_config("gemma-4-31b", &serde_json::from_str(text).unwrap()).unwrap();
-    let plan =
-        plan(&decoder, &PlanOptions { target: "cpu", act: Act::Bf16, context: Some(4096), lists: true }).unwrap();
+    let plan = plan(&decoder, &Target::named("cpu").with_lists(), Some(4096)).unwrap();
     let shapes: Vec<_> = plan.program.groups.iter().map(|g| (g.window, g.kv_heads, g.head_dim)).collect();
     assert_eq!(shapes, [(Some(1024), 16, 256), (None, 4, 512)]);
     assert_eq!(plan.program.layers.len(), 60);
@@ -70,7 +68,7 @@ fn attentions(
     decoder: &vosti_model::decoder::Decoder,
     context: Option<u32>,
 ) -> Vec<(Option<u32>, Vec<String>, Vec<Scratch>)> {
-    let plan = plan(decoder, &PlanOptions { target: "cpu", act: Act::Bf16, context, lists: true }).unwrap();
+    let plan = plan(decoder, &Target::named("cpu").with_lists(), context).unwrap();
     let attends = plan.program.ops.iter().filter_map(|op| match op {
         vosti_core::Op::Attend { k, window, .. } => Some((*window, &plan.bindings[*k as usize])),
         _ => None,
@@ -109,7 +107,7 @@ fn keys_are_split_in_layers_without_a_window_whatever_the_context_is() {
 fn layers_that_share_a_cache_store_nothing() {
     let text = include_str!("tiny/gemma4-shared/config.json");
     let decoder = families::from_config("gemma4-shared", &serde_json::from_str(text).unwrap()).unwrap();
-    let plan = plan(&decoder, &PlanOptions { target: "cpu", act: Act::F32, context: None, lists: true }).unwrap();
+    let plan = plan(&decoder, &Target::named("cpu").with_act(Act::F32).with_lists(), None).unwrap();
     let stores = plan.program.ops.iter().filter(|op| matches!(op, vosti_core::Op::StoreKv { .. })).count();
     let attends: Vec<u32> = plan
         .program
@@ -132,7 +130,7 @@ fn every_weight_of_every_tiny_model_loads_in_the_shape_its_recipe_says() {
         let decoder = families::from_config("config.json", &config).unwrap();
         let files = TensorFiles::open_folder(&folder).unwrap();
         for act in [Act::Bf16, Act::F32] {
-            let plan = plan(&decoder, &PlanOptions { target: "cpu", act, context: None, lists: true }).unwrap();
+            let plan = plan(&decoder, &Target::named("cpu").with_act(act).with_lists(), None).unwrap();
             let weights = Weights::new(&files, &plan, act);
             for name in plan.weights.keys() {
                 let tensor = weights.load(name).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
@@ -143,9 +141,20 @@ fn every_weight_of_every_tiny_model_loads_in_the_shape_its_recipe_says() {
 }
 
 #[test]
-fn the_inventory_names_every_model_and_both_activation_types_of_the_tiny_ones() {
-    let inventory = inventory("cpu").unwrap();
-    assert!(inventory.iter().any(|(name, _)| name == "smollm2-135m-bf16"));
-    assert!(inventory.iter().any(|(name, _)| name == "gemma4-shared-f32"));
-    assert!(inventory.iter().all(|(_, specs)| !specs.is_empty()));
+fn every_published_model_has_its_kernels_built_in_on_every_target() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("configs");
+    let mut seen = 0;
+    for entry in std::fs::read_dir(root).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "json") {
+            let config = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+            let decoder = families::from_config("config.json", &config).unwrap();
+            for target in vosti_kernels::targets() {
+                let plan = plan(&decoder, &Target::named(target), None).unwrap();
+                check_kernels(&plan).unwrap_or_else(|error| panic!("{}, {target}: {error}", path.display()));
+            }
+            seen += 1;
+        }
+    }
+    assert!(seen >= 17);
 }

@@ -43,7 +43,10 @@ pub fn bind(kernel: &Kernel, values: &BTreeMap<String, Literal>) -> Result<Kerne
     Ok(bound)
 }
 
-/// Integer scalars that follow from constants, as constants.
+/// Largest integer up to which FP32 has every one.
+const EXACT: i64 = 1 << 24;
+
+/// Integer scalars that follow from constants, as constants, and such of them as FP32 has exactly, in FP32.
 pub fn fold(kernel: &Kernel) -> Kernel {
     let mut folded = kernel.clone();
     let mut known = HashMap::new();
@@ -63,6 +66,13 @@ fn fold_ops(ops: &mut [Op], types: &[Type], known: &mut HashMap<Value, i64>) {
             kind => {
                 let Some(result) = op.results.first().copied() else { continue };
                 let ty = &types[result.index()];
+                if let OpKind::Cast { op: Cast::IntToFloatS, x, to: Scalar::F32 } = kind
+                    && types[x.index()].elem() != Scalar::I1
+                    && let Some(value) = known.get(x).filter(|value| value.abs() <= EXACT)
+                {
+                    *kind = OpKind::Constant { value: Literal::float(*value as f32), ty: ty.clone() };
+                    continue;
+                }
                 if !ty.is_tile() || !ty.shape().is_empty() || !ty.elem().is_int() {
                     continue;
                 }
@@ -134,5 +144,19 @@ mod tests {
         assert_eq!(constants(&folded(7)), [7, 3, 21, 21]);
         let wrapped = i64::from((1i32 << 30).wrapping_mul(3));
         assert_eq!(constants(&folded(1 << 30)), [1 << 30, 3, wrapped, wrapped]);
+    }
+
+    #[test]
+    fn a_known_integer_that_fp32_has_is_a_constant_in_fp32_and_no_other() {
+        let text = "module {\n  tt.func public @k(%x: !tt.ptr<f32>, %K: i32) attributes {noinline = false} {\n    %a = arith.sitofp %K : i32 to f32\n    tt.store %x, %a : !tt.ptr<f32>\n    tt.return\n  }\n}\n";
+        let folded = |k: i64| {
+            let values = [("K".to_string(), Literal::Int(k))].into();
+            let kernel = fold(&bind(&lift(text).unwrap(), &values).unwrap());
+            kernel.body[1].kind.clone()
+        };
+        let constant = |v: f32| OpKind::Constant { value: Literal::float(v), ty: Type::scalar(Scalar::F32) };
+        assert_eq!(folded(7), constant(7.0));
+        assert_eq!(folded(-(1 << 24)), constant(-16_777_216.0));
+        assert!(matches!(folded((1 << 24) + 1), OpKind::Cast { op: Cast::IntToFloatS, .. }));
     }
 }

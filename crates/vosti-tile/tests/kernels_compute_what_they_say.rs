@@ -135,10 +135,10 @@ fn norms_divide_by_the_root_mean_square() {
 fn a_norm_of_queries_and_keys_takes_all_heads_together_and_leaves_values_alone() {
     for spec in small("norm_qk") {
         let mut l = launch(&spec, BATCH, 14);
-        let (q, kv, eps) = (int(&spec, "Q"), int(&spec, "KV"), float(&spec, "EPS"));
+        let (q, kv, stride, eps) = (int(&spec, "Q"), int(&spec, "KV"), int(&spec, "STRIDE"), float(&spec, "EPS"));
         let (q_w, k_w) = (wide(&l, Role::Weight(0)), wide(&l, Role::Weight(1)));
         let mut y = Vec::new();
-        for row in wide(&l, Role::In(0)).chunks(q + 2 * kv) {
+        for row in wide(&l, Role::In(0)).chunks(stride) {
             y.extend(normed(&row[..q], q, eps).iter().zip(&q_w).map(|(x, w)| x * w));
             y.extend(normed(&row[q..q + kv], kv, eps).iter().zip(&k_w).map(|(x, w)| x * w));
             y.extend(&row[q + kv..]);

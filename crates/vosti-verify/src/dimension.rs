@@ -124,10 +124,11 @@ impl Problem {
                 *dim = Dim::Const(size(of).ok_or("an extent is too large")?);
             }
         }
-        if let Premises::Attend { window: Some(window), .. } = &mut bound.premises
-            && let Dim::Of(of) = *window
+        if let Premises::Attend { window: Some(dim), .. } | Premises::Rowwise { vocabulary: Some(dim) } =
+            &mut bound.premises
+            && let Dim::Of(of) = *dim
         {
-            *window = Dim::Const(size(of).ok_or("a window is too large")?);
+            *dim = Dim::Const(size(of).ok_or("a dimension is too large")?);
         }
         for axis in &mut bound.grid {
             if let Axis::Of { of, over } = *axis {

@@ -18,9 +18,9 @@ pub struct Splits {
 /// What a shape's premises are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Premises {
-    /// The vocabulary where rows have tokens.
     Rowwise {
-        vocabulary: Option<i128>,
+        /// A number or a dimension, where rows have tokens.
+        vocabulary: Option<Dim>,
     },
     StoreKv {
         page: i128,
@@ -44,7 +44,7 @@ pub enum Premises {
 
 impl Premises {
     /// Tokens are below this.
-    pub fn vocabulary(self) -> Option<i128> {
+    pub fn vocabulary(self) -> Option<Dim> {
         match self {
             Premises::Rowwise { vocabulary } => vocabulary,
             Premises::StoreKv { .. }
@@ -135,9 +135,14 @@ fn elements(dims: &[Dim]) -> Option<(i128, Vec<usize>)> {
     })
 }
 
+/// What of a shape's premises is a dimension, if it is one.
+pub struct Dimensions {
+    pub vocabulary: Option<Dim>,
+    pub window: Option<Dim>,
+}
+
 /// The premises of a shape whose rows have tokens or not; `int` gives an integer of the contract, and notes that it was taken.
-/// `window` is the dimension that the window is, if it is one.
-pub fn of(shape: Shape, tokens: bool, window: Option<Dim>, int: Int) -> Result<Premises, String> {
+pub fn of(shape: Shape, tokens: bool, dimensions: Dimensions, int: Int) -> Result<Premises, String> {
     // Below these no range of metadata is empty, nor wider than its 32 bits.
     let range = |least: i128, most: i128, name: &str| match int(name).map(i128::from) {
         Some(v) if (least..=most).contains(&v) => Ok(v),
@@ -152,11 +157,16 @@ pub fn of(shape: Shape, tokens: bool, window: Option<Dim>, int: Int) -> Result<P
     let tile_rows = || range(0, limit::ROWS, "BQ");
     let page = || range(1, limit::SLOTS, "PAGE");
     Ok(match shape {
-        Shape::Rowwise => Premises::Rowwise { vocabulary: tokens.then(|| range(1, limit::SLOTS, "V")).transpose()? },
+        Shape::Rowwise => {
+            let constant = || Ok::<_, String>(Dim::Const(range(1, limit::SLOTS, "V")?));
+            let vocabulary = || dimensions.vocabulary.map_or_else(constant, Ok);
+            Premises::Rowwise { vocabulary: tokens.then(vocabulary).transpose()? }
+        }
         Shape::StoreKv => Premises::StoreKv { page: page()? },
         Shape::Attend => {
             let constant = || Ok::<_, String>(Some(range(0, limit::CONTEXT, "WINDOW")?).filter(|window| *window > 0));
-            let window = window.map_or_else(|| Ok(constant()?.map(Dim::Const)), |of| Ok::<_, String>(Some(of)))?;
+            let window =
+                dimensions.window.map_or_else(|| Ok(constant()?.map(Dim::Const)), |of| Ok::<_, String>(Some(of)))?;
             Premises::Attend { page: page()?, tile_rows: tile_rows()?, window }
         }
         Shape::AttendPart => Premises::AttendPart { page: page()?, tile_rows: tile_rows()?, splits: splits()? },

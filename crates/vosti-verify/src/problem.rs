@@ -1,7 +1,6 @@
-//! What is to be proved: one kernel specialisation, the role of each parameter, and its geometry.
+//! What is to be proved: one kernel specialisation, and the role and extents of each parameter.
 //!
-//! The contract's shape and roles come from the annotation beside the kernel; extents, and which constants only shape the
-//! text, from `geometry.toml` or, for kernels outside the inventory, from the annotation. Nothing here is read off the TTIR:
+//! All of it comes from the annotation beside the kernel and the constants of its text. Nothing here is read off the TTIR:
 //! what the kernel does is compared with what is declared. What a premise needs and is not there is an error, never a
 //! default, and so is a constant, an extent or a role that nothing asks for. A constant means something only where the shape,
 //! a role, an extent or the grid takes it. Read next: `premises.rs`, then [`crate::world`].
@@ -12,7 +11,6 @@ use crate::premises::{self, Premises, Splits};
 use serde::Deserialize;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::LazyLock;
 use thiserror::Error;
 use vosti_kernels::{Act, Const, Contract, Elem, Number, Role, Shape};
 use vosti_tile::{Kernel, Scalar};
@@ -55,7 +53,7 @@ pub enum ProblemError {
     NoRole { kernel: String, param: String },
     #[error("{kernel}: the contract gives a role to `{param}`, which the TTIR does not have")]
     NoParam { kernel: String, param: String },
-    #[error("{kernel}: no extents are declared for `{param}`: add them to geometry.toml or `[shapes]`")]
+    #[error("{kernel}: no extents are declared for `{param}`: add them to `[shapes]`")]
     NoExtents { kernel: String, param: String },
     #[error("{kernel}: `{text}` is not an extent ({why})")]
     Extent { kernel: String, text: String, why: String },
@@ -155,27 +153,6 @@ pub struct Statement {
     pub act: Act,
 }
 
-/// What a kernel's annotation leaves to `geometry.toml`.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Geometry {
-    /// Constants that only shape the text.
-    #[serde(default)]
-    pub text: Vec<String>,
-    /// Extents of each parameter whose role has none of its own.
-    pub shapes: BTreeMap<String, Vec<String>>,
-}
-
-static GEOMETRY: LazyLock<BTreeMap<String, Geometry>> = LazyLock::new(|| {
-    // The file is part of this crate, and the tests read it.
-    toml::from_str(include_str!("geometry.toml")).unwrap_or_else(|error| panic!("{error}"))
-});
-
-/// What `geometry.toml` declares for a kernel.
-pub fn declared(kernel: &str) -> Option<&'static Geometry> {
-    GEOMETRY.get(kernel)
-}
-
 impl Problem {
     /// The problem of a checked-in TTIR file, by its stem.
     pub fn of_stem(stem: &str) -> Result<Problem, ProblemError> {
@@ -189,10 +166,9 @@ impl Problem {
         let name = stem.split('-').next().unwrap_or_default();
         let kernel = vosti_kernels::kernel(name).map_err(|error| wrong(error.to_string()))?;
         let spec = vosti_kernels::parse_stem(stem).ok_or_else(|| wrong("it is no specialisation's name".into()))?;
-        let geometry = declared(name).ok_or_else(|| wrong("geometry.toml declares nothing for it".into()))?;
         let block = vosti_kernels::contract::block(kernel.source).map_err(wrong)?;
-        let statement = Statement { text: stated(&block.1, &spec.constants, geometry), act: spec.act };
-        Problem::new(stem, text, &kernel.contract, &spec.constants, geometry, statement)
+        let statement = Statement { text: stated(&block.1, &spec.constants), act: spec.act };
+        Problem::new(stem, text, &kernel.contract, &spec.constants, statement)
     }
 
     /// The problem of a kernel whose annotation says all of its contract.
@@ -227,10 +203,9 @@ impl Problem {
             let wrong = || bad(format!("`{text}` is not a role for `{param}`"));
             params.push(vosti_kernels::Param::parse(param, text).ok_or_else(wrong)?);
         }
-        let contract =
-            Contract { shape: written.shape, grid: written.grid, params, numbers, conditions: written.conditions };
-        let geometry = Geometry { text: written.text, shapes: written.shapes };
-        Problem::new(name, ttir, &contract, &constants, &geometry, statement)
+        let Written { shape, grid, conditions, text, shapes, .. } = written;
+        let contract = Contract { shape, grid, params, numbers, conditions, text, shapes };
+        Problem::new(name, ttir, &contract, &constants, statement)
     }
 
     fn new(
@@ -238,14 +213,13 @@ impl Problem {
         ttir: &str,
         contract: &Contract,
         constants: &BTreeMap<String, Const>,
-        geometry: &Geometry,
         statement: Statement,
     ) -> Result<Problem, ProblemError> {
         let fail = |why: String| Err(ProblemError::Contract { kernel: name.to_string(), why });
         let kernel =
             vosti_tile::lift(ttir).map_err(|source| ProblemError::Lift { kernel: name.to_string(), source })?;
         let bad = |why: String| ProblemError::Contract { kernel: name.to_string(), why };
-        let (text, constants) = divided(constants, &geometry.text).map_err(bad)?;
+        let (text, constants) = divided(constants, &contract.text).map_err(bad)?;
         let taken = |name: &str| {
             constants.contains_key(name)
                 || text.contains_key(name)
@@ -258,13 +232,16 @@ impl Problem {
             act: statement.act,
             constants: &constants,
             numbers: &numbers,
-            geometry,
+            shapes: &contract.shapes,
             taken: RefCell::new(BTreeSet::new()),
         };
         let params = maker.present(contract)?;
         let tokens = params.iter().any(|p| p.role == Role::Tokens);
-        let window = maker.window(contract.shape)?;
-        let premises = premises::of(contract.shape, tokens, window, &|name| maker.int(name)).map_err(bad)?;
+        let dimensions = premises::Dimensions {
+            vocabulary: maker.premise("V", tokens, limit::SLOTS)?,
+            window: maker.premise("WINDOW", contract.shape == Shape::Attend, limit::CONTEXT)?,
+        };
+        let premises = premises::of(contract.shape, tokens, dimensions, &|name| maker.int(name)).map_err(bad)?;
         let mut buffers = vec![];
         for param in &kernel.params {
             let Some(p) = params.iter().find(|p| p.name == param.name) else {
@@ -275,7 +252,7 @@ impl Problem {
         if let Some(p) = params.iter().find(|p| kernel.param(&p.name).is_none()) {
             return Err(ProblemError::NoParam { kernel: name.to_string(), param: p.name.clone() });
         }
-        if let Some(other) = geometry.shapes.keys().find(|other| contract.params.iter().all(|p| p.name != **other)) {
+        if let Some(other) = contract.shapes.keys().find(|other| contract.params.iter().all(|p| p.name != **other)) {
             return fail(format!("extents are declared for `{other}`, which is no parameter of the contract"));
         }
         if contract.grid.is_empty() || contract.grid.len() > 3 {
@@ -361,12 +338,10 @@ pub(crate) struct Written {
     shapes: BTreeMap<String, Vec<String>>,
 }
 
-/// What an annotation would be that held the constants and the geometry too.
-fn stated(annotation: &str, constants: &BTreeMap<String, Const>, geometry: &Geometry) -> String {
-    let mut all = format!("text = {:?}\n{annotation}\n[constants]\n", geometry.text);
+/// The annotation with the constants of one text.
+fn stated(annotation: &str, constants: &BTreeMap<String, Const>) -> String {
+    let mut all = format!("{annotation}\n[constants]\n");
     constants.iter().for_each(|(name, value)| all += &format!("{name} = {value}\n"));
-    all += "[shapes]\n";
-    geometry.shapes.iter().for_each(|(param, extents)| all += &format!("{param} = {extents:?}\n"));
     all
 }
 
@@ -403,7 +378,7 @@ struct Maker<'a> {
     /// Those that do not only shape the text.
     constants: &'a Constants,
     numbers: &'a [Number],
-    geometry: &'a Geometry,
+    shapes: &'a BTreeMap<String, Vec<String>>,
     /// Constants that something asked for.
     taken: RefCell<BTreeSet<String>>,
 }
@@ -475,12 +450,12 @@ impl Maker<'_> {
         self.numbers.iter().find(|number| number.name == name)
     }
 
-    /// The dimension that is a window, in the range that constants have.
-    fn window(&self, shape: Shape) -> Result<Option<Dim>, ProblemError> {
-        let Some(number) = self.number("WINDOW").filter(|_| shape == Shape::Attend) else { return Ok(None) };
+    /// A dimension that premises are made of where the shape has them, in the range that constants have.
+    fn premise(&self, name: &str, wanted: bool, most: i128) -> Result<Option<Dim>, ProblemError> {
+        let Some(number) = self.number(name).filter(|_| wanted) else { return Ok(None) };
         match dimension::range(number) {
-            Some((1.., ..=limit::CONTEXT)) => self.extent("WINDOW").map(Some),
-            _ => self.fail(format!("the shape {shape:?} needs WINDOW from 1 to {}", limit::CONTEXT)),
+            Some((1.., hi)) if hi <= most => self.extent(name).map(Some),
+            _ => self.fail(format!("the premises need {name} from 1 to {most}")),
         }
     }
 
@@ -548,7 +523,7 @@ impl Maker<'_> {
             }
             Role::In(_) | Role::Out(_) | Role::Weight(_) | Role::Scratch(_) => None,
         };
-        if own.is_some() && self.geometry.shapes.contains_key(&p.name) {
+        if own.is_some() && self.shapes.contains_key(&p.name) {
             return self.fail(format!("`{}` has the extents of its role, and others are declared", p.name));
         }
         let dims = own.map_or_else(|| self.declared(shape, &p.name), Ok)?;
@@ -563,7 +538,7 @@ impl Maker<'_> {
     }
 
     fn declared(&self, shape: Shape, param: &str) -> Result<Vec<Dim>, ProblemError> {
-        let Some(texts) = self.geometry.shapes.get(param).filter(|t| !t.is_empty()) else {
+        let Some(texts) = self.shapes.get(param).filter(|t| !t.is_empty()) else {
             return Err(ProblemError::NoExtents { kernel: self.name.to_string(), param: param.to_string() });
         };
         let mut dims = vec![];

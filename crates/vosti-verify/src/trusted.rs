@@ -94,7 +94,6 @@ pub const TRUSTED: &[Trusted] = trusted![
     Contract true "crates/vosti-verify/src/problem.rs" "what a contract says of a kernel's parameters",
     Contract true "crates/vosti-verify/src/condition.rs" "what holds between dimensions, and whether it does of a model's",
     Contract true "crates/vosti-verify/src/dimension.rs" "dimensions: their ranges, extents of them, and whether a model's are in range",
-    Contract true "crates/vosti-verify/src/geometry.toml" "the extents of the kernels' buffers",
     Contract true "crates/vosti-verify/src/premises.rs" "which premises a shape has, and of which constants",
     Contract true "crates/vosti-verify/src/world.rs" "what the core guarantees about a step's metadata",
     Contract false "crates/vosti-verify/src/case.rs" "the same for a kernel of one's own",

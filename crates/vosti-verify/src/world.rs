@@ -157,7 +157,13 @@ impl World {
     /// None also where the shape has no premise about such a buffer, so that nothing is known of it.
     fn metadata(&self, role: Role) -> Option<(&'static str, Bounds)> {
         Some(match role {
-            Role::Tokens => ("tokens", natural(self.premises.vocabulary()? - 1)),
+            Role::Tokens => {
+                let most = match self.premises.vocabulary()? {
+                    Dim::Const(tokens) => tokens,
+                    _ => limit::SLOTS,
+                };
+                ("tokens", natural(most - 1))
+            }
             Role::Positions => ("positions", natural(limit::CONTEXT - 1)),
             Role::RowIndex => ("row_index", natural(limit::ROWS - 1)),
             Role::Slots => ("slots", natural(limit::SLOTS - 1)),
@@ -216,6 +222,12 @@ impl World {
         for (value, index) in apps(t, Role::Positions) {
             let live = self.is_row(t, index);
             let below = t.lt(value, self.context);
+            facts.push(t.implies(live, below));
+        }
+        for (value, index) in apps(t, Role::Tokens) {
+            let Some(vocabulary) = self.premises.vocabulary() else { continue };
+            let (live, tokens) = (self.is_row(t, index), self.dim(t, vocabulary));
+            let below = t.lt(value, tokens);
             facts.push(t.implies(live, below));
         }
         for (value, index) in apps(t, Role::RowIndex) {

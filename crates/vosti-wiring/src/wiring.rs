@@ -517,15 +517,16 @@ mod tests {
 
     #[test]
     fn a_text_whose_parameters_are_not_the_contracts_is_refused_by_name() {
-        let stem = vosti_kernels::ttir_stems().into_iter().find(|stem| stem.starts_with("embed-bf16")).unwrap();
-        let (spec, text) = (vosti_kernels::parse_stem(stem).unwrap(), vosti_kernels::ttir_by_stem(stem).unwrap());
+        let spec = vosti_kernels::examples().into_iter().find(|spec| spec.kernel == "embed").unwrap();
+        let (stem, text) = (spec.to_string(), vosti_kernels::ttir(&spec).unwrap());
         let contract = vosti_kernels::contract("embed").unwrap().of(&spec);
         let check = |text: &str| signature(&vosti_tile::lift(text).unwrap(), &contract, &spec);
-        check(text).unwrap();
-        let wide = include_str!("../../../filetests/broken/embed_tokens_in_64_bits.ttir");
+        check(&text).unwrap();
+        let wide = include_str!("../../../filetests/broken/any_embed_tokens_in_64_bits.ttir");
+        let wide = vosti_kernels::bind(wide, &spec).unwrap();
         for (text, says) in [(wide.to_string(), "`tokens: i64`"), (text.replace("%rows", "%many"), "`many: i32`")] {
             let error = check(&text).unwrap_err().to_string();
-            assert!(error.contains(stem) && error.contains(says), "{error}");
+            assert!(error.contains(&stem) && error.contains(says), "{error}");
         }
     }
 

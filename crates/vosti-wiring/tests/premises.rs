@@ -166,11 +166,11 @@ fn reader(stem: &str, group: usize, tiling: usize, size: Size) -> Reader {
 }
 
 const ATTEND: &str = "attend-f32-BQ32-CAPPED0-D32-GP2-PAGE64";
-const PART: &str = "attend_part-f32-BQ16-CAPPED0-D16-GP4-PAGE64-ROWS512-SPLIT128";
-const COMBINE: &str = "attend_combine-f32-BQ16-D16-ROWS512-SPLIT128";
+const PART: &str = "attend_part-f32-BQ16-CAPPED0-D16-GP4-PAGE64-ROWS512-SPLIT64";
+const COMBINE: &str = "attend_combine-f32-BQ16-D16-ROWS512-SPLIT64";
 const STORE: &str = "store_kv-f32-BM64-D32-NORM1-PAGE64-V_NORM0";
-const GATHER: &str = "gather-f32-BH64-BM64-H64-K128";
-const EMBED: &str = "embed-bf16-BH1024-BM16-H2560-SCALE50.59644256269407-V262208";
+const GATHER: &str = "gather-f32-BH64-BM64";
+const EMBED: &str = "embed-bf16-BH1024-BM16";
 
 fn tilings() -> Vec<Tiling> {
     let tiling = |height, group, first, end| Tiling { height, group, first, end };
@@ -277,6 +277,7 @@ fn premises(reader: &Reader, plan: &StepPlan, metadata: &Metadata<Vec<i32>>, cel
         size("table_len@L", if metas.iter().any(|m| m.0 == Role::PageTable) { table_len } else { TABLE_MAX }),
         size("length@L", extent.length.max(1)),
         size("dim WINDOW", WINDOW as usize),
+        size("dim V", VOCAB as usize),
     ]);
     let arrays = metas.iter().map(|(_, name, meta)| (*name, metadata.place(*meta).start)).collect();
     let values = Values { cells, sizes, arrays };

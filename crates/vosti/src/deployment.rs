@@ -26,8 +26,8 @@ use vosti_cpu::{Config, CpuDevice, CpuError, WeightCache};
 use vosti_cuda::driver::About;
 use vosti_cuda::{Arch, CudaDevice, CudaError, DriverError, Pages};
 use vosti_engine::{EngineError, Policy};
-use vosti_kernels::{Act, CPU};
-use vosti_model::{ModelError, ModelPlan, PlanOptions, Recipe, Text};
+use vosti_kernels::CPU;
+use vosti_model::{ModelError, ModelPlan, Recipe, Target, Text};
 use vosti_progress::Progress;
 
 /// Why a model could not be deployed.
@@ -113,11 +113,6 @@ impl Default for DeviceConfig {
 
 /// From so many sequences on, that are decoded at once, weights that are kept small are no faster.
 pub const MANY_SEQUENCES: usize = 5;
-/// Whether a target's programs list each row's largest logits. From a GPU rows have to be brought; the processor has them at hand
-/// and finds what it wants of one sooner than the kernels do (SmolLM2-135M: 7.3 ms a token, and 9.6 by lists).
-pub fn lists(target: &str) -> bool {
-    target != CPU
-}
 /// Of a GPU's memory that weights and buffers leave free: what keys and values get if nobody says. Modules, recorded
 /// graphs and the driver itself take some.
 const POOL_PERCENT: u64 = 90;
@@ -186,7 +181,7 @@ impl Deployment {
             return Err(DeployError::Context { asked, most });
         }
         let context = options.context.or(bundle.manifest().map(|manifest| manifest.context));
-        let plan = source.plan(&PlanOptions { target: &target, act: Act::Bf16, context, lists: lists(&target) })?;
+        let plan = source.plan(&Target::named(&target), context)?;
         // Made beside the weights: a large vocabulary takes a second.
         let own = source.clone();
         let text = std::thread::spawn(move || {

@@ -157,8 +157,7 @@ fn untried(law: &str, program: &Program) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vosti_kernels::Act;
-    use vosti_model::PlanOptions;
+    use vosti_model::Target;
 
     #[test]
     fn without_attention_every_rowwise_kernel_is_left_and_reads_what_was_written() {
@@ -166,8 +165,8 @@ mod tests {
             let path = format!("{}/../vosti-model/configs/{name}.json", env!("CARGO_MANIFEST_DIR"));
             let config = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
             let decoder = vosti_model::families::from_config(name, &config).unwrap();
-            let plan = PlanOptions { target: "cpu", act: Act::Bf16, context: Some(512), lists: true };
-            let program = vosti_model::plan(&decoder, &plan).unwrap().program;
+            let target = Target::named("cpu").with_lists();
+            let program = vosti_model::plan(&decoder, &target, Some(512)).unwrap().program;
             let rows = without_attention(&program);
             let rowwise = |program: &Program| program.ops.iter().filter(|op| matches!(op, Op::Rowwise { .. })).count();
             assert_eq!(rowwise(&rows), rowwise(&program), "{name}");

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::{fs, thread};
 use vosti_kernels::Act;
 use vosti_model::decoder::Decoder;
-use vosti_model::{Model, ModelError, ModelPlan, PlanOptions, Recipe, Text, WeightSource, families, plan};
+use vosti_model::{Model, ModelError, ModelPlan, Recipe, Target, Text, WeightSource, families, plan};
 use vosti_wiring::{Quantised, TensorData, Uniform, WeightError};
 
 /// Numbers that are worth a thread.
@@ -55,9 +55,9 @@ impl ModelSource {
         }
     }
 
-    /// Compiles the model for a deployment.
-    pub fn plan(&self, options: &PlanOptions) -> Result<ModelPlan, ModelError> {
-        plan(self.decoder(), options)
+    /// Compiles the model for a target.
+    pub fn plan(&self, target: &Target, context: Option<u32>) -> Result<ModelPlan, ModelError> {
+        plan(self.decoder(), target, context)
     }
 
     /// How each element of a weight is made from its index, if it is of a random matrix.

@@ -19,7 +19,7 @@ use vosti_core::{Core, PAGE, Reads, Sampler, Select, Token};
 use vosti_cpu::{Config, CpuDevice};
 use vosti_kernels::Act;
 use vosti_model::decoder::Decoder;
-use vosti_model::{Detokenizer, ModelPlan, PlanOptions, TensorFiles, Tokenizer, WeightSource, families, plan};
+use vosti_model::{Detokenizer, ModelPlan, Target, TensorFiles, Tokenizer, WeightSource, families, plan};
 
 const KL_MAX: f32 = 1e-3;
 const TOP_SHARE_MIN: f32 = 0.99;
@@ -81,8 +81,7 @@ struct Run {
 
 impl Run {
     fn new(decoder: &Decoder, files: &TensorFiles, act: Act, longest: usize, chunk: usize) -> Self {
-        let plan = plan(decoder, &PlanOptions { target: "cpu", act, context: Some(longest as u32 + 1), lists: false })
-            .unwrap();
+        let plan = plan(decoder, &Target::named("cpu").with_act(act), Some(longest as u32 + 1)).unwrap();
         let weights = Source(vosti_model::Weights::new(files, &plan, act));
         let pages = vec![longest.div_ceil(PAGE) + 1; plan.program.groups.len()];
         let config = Config::new(chunk, chunk, pages, 2);

@@ -21,8 +21,7 @@ use vosti_core::Device as _;
 use vosti_cuda::DriverError;
 use vosti_determinism::{Subject, prompts};
 use vosti_engine::{Engine, Event, Policy, Request, Sampling};
-use vosti_kernels::Act;
-use vosti_model::PlanOptions;
+use vosti_model::Target;
 use vosti_progress::{NoProgress, Progress};
 
 /// A configuration alone, and its bundle.
@@ -53,7 +52,7 @@ impl Place {
     /// As `vosti prepare` does, with TTIR in place of machine code.
     fn prepare(&self) {
         let source = ModelSource::open(&self.config()).unwrap();
-        let plan = source.plan(&PlanOptions { target: TARGET, act: Act::Bf16, context: None, lists: true }).unwrap();
+        let plan = source.plan(&Target::named(TARGET).with_lists(), None).unwrap();
         let files = Model::of_files("random", source.decoder().family, &self.config()).unwrap();
         let images = vosti_model::plan::specs(&plan).iter().map(image).collect();
         let bundle = Bundle::built_in().unwrap().with_images(images);

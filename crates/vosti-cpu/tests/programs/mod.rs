@@ -27,8 +27,8 @@ impl Weights for Random {
         Ok(match kind(name) {
             "embed" | "head" => vec![VOCAB as usize, HIDDEN],
             "norm" => vec![HIDDEN],
-            "head_norm" => vec![32],
-            "cos" | "sin" => vec![512, 16],
+            "head_norm" => vec![16],
+            "cos" | "sin" => vec![512, 8],
             "qkv" => vec![192, HIDDEN],
             "out" => vec![HIDDEN, 128],
             "square" => vec![128, HIDDEN],
@@ -121,21 +121,21 @@ impl Builder {
         let normed = self.norm(x);
         let qkv = self.rowwise(linear, &[&name("qkv")], &[normed], 192);
         let eps = ("EPS", Const::Float(1e-6));
-        let mut rope = dims(&[("HEADS", 4), ("D", 32), ("STRIDE", 192), ("OFFSET", 0), ("NORM", 1)]);
+        let mut rope = dims(&[("HEADS", 8), ("D", 16), ("STRIDE", 192), ("OFFSET", 0), ("NORM", 1)]);
         rope.push(eps);
         let q = self.rowwise(spec("rope_q", &rope), &["cos", "sin", &name("head_norm")], &[qkv], 128);
-        let mut store = dims(&[("KV_HEADS", 1), ("D", 32), ("PAGE", 64), ("STRIDE", 192)]);
+        let mut store = dims(&[("KV_HEADS", 2), ("D", 16), ("PAGE", 64), ("STRIDE", 192)]);
         store.extend(dims(&[("K_OFFSET", 128), ("V_OFFSET", 160), ("NORM", 1), ("V_NORM", 0)]));
         store.push(eps);
         let k = self.bind(spec("store_kv", &store), &["cos", "sin", &name("head_norm")]);
         self.ops.push(Op::StoreKv { k, ins: vec![qkv], layer });
-        let groups = dims(&[("KV_HEADS", 1), ("GROUP", 4), ("D", 32), ("PAGE", 64)]);
+        let groups = dims(&[("KV_HEADS", 2), ("GROUP", 4), ("D", 16), ("PAGE", 64)]);
         let of = |more: &[(&'static str, i64)]| [&groups[..], &dims(more), &scores(0.2041241452319315, 0.0)].concat();
         let k = match window {
             Some(window) => self.bind(spec("attend", &of(&[("WINDOW", i64::from(window))])), &[]),
-            // In two launches: splits of 128 keys.
+            // In two launches: splits of 64 keys.
             None => {
-                let heads = dims(&[("HEADS", 4), ("KV_HEADS", 1), ("D", 32)]);
+                let heads = dims(&[("HEADS", 8), ("KV_HEADS", 2), ("D", 16)]);
                 let combine = spec("attend_combine", &heads);
                 self.binding(Binding::split(spec("attend_part", &of(&[])), combine).unwrap())
             }
@@ -176,7 +176,7 @@ impl Builder {
         let dims = [("V", i64::from(VOCAB)), ("PARTS", 1), ("PART", i64::from(VOCAB)), ("K", LISTED)];
         let found = self.list(spec("topk_part", &dims.map(|(name, value)| (name, int(value)))), vec![logits]);
         self.list(spec("topk_combine", &[("N", int(LISTED)), ("K", int(LISTED))]), found);
-        let group = |window| GroupDecl { window, kv_heads: 1, head_dim: 32 };
+        let group = |window| GroupDecl { window, kv_heads: 2, head_dim: 16 };
         let program = Program {
             ops: self.ops,
             buffers: self.buffers,

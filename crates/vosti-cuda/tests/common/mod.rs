@@ -17,8 +17,8 @@ use vosti_cpu::plan::{Plan, compile};
 use vosti_cuda::driver::{About, Address, Attributes, Call, Driver, DriverError, Function, Graph};
 use vosti_cuda::host::HostMemory;
 use vosti_cuda::{Facts, Hashes, Image, Metadata, Record};
-use vosti_kernels::{Act, CompileOptions, Spec, compile_options, ttir, ttir_hash};
-use vosti_model::{ModelPlan, PlanOptions};
+use vosti_kernels::{CompileOptions, Spec, compile_options, ttir, ttir_hash};
+use vosti_model::{ModelPlan, Target};
 use vosti_tile::interp::{Memory, Options, Undefined, run};
 use vosti_tile::numerics::{FloatMode, from_bf16, to_bf16};
 use vosti_tile::{Kernel, Scalar};
@@ -560,7 +560,7 @@ pub fn plan_up_to(config: &str, target: &str, layers: Option<usize>, context: u3
         config["num_hidden_layers"] = layers.into();
     }
     let decoder = vosti_model::families::from_config("config.json", &config).unwrap();
-    vosti_model::plan(&decoder, &PlanOptions { target, act: Act::Bf16, context: Some(context), lists: true }).unwrap()
+    vosti_model::plan(&decoder, &Target::named(target).with_lists(), Some(context)).unwrap()
 }
 
 /// Numbers that a weight's name decides, around zero, of a size that keeps logits sane.

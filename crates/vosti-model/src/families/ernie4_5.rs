@@ -14,6 +14,7 @@ pub(super) const FAMILY: Family = Family {
     model_types: &["ernie4_5"],
     architecture: "ernie4_5",
     examples: &["baidu/ERNIE-4.5-0.3B-PT"],
+    heads: super::HEADS,
     from_config,
     from_gguf,
 };

@@ -14,6 +14,7 @@ pub(super) const FAMILY: Family = Family {
     model_types: &["gemma2"],
     architecture: "gemma2",
     examples: &["google/gemma-2-2b-it"],
+    heads: super::POWERS,
     from_config,
     from_gguf,
 };

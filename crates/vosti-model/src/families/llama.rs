@@ -22,6 +22,7 @@ pub(super) const FAMILY: Family = Family {
         "tiiuae/Falcon3-7B-Instruct",
         "deepseek-ai/DeepSeek-R1-Distill-Llama-8B",
     ],
+    heads: super::HEADS,
     from_config,
     from_gguf,
 };

@@ -21,6 +21,7 @@ pub(super) const FAMILY: Family = Family {
         "mistralai/Ministral-3-8B-Instruct-2512",
         "mistralai/Mistral-Nemo-Instruct-2407",
     ],
+    heads: super::HEADS,
     from_config,
     from_gguf,
 };

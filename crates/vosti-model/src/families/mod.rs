@@ -35,12 +35,19 @@ pub struct Family {
     pub architecture: &'static str,
     /// Published models, as a Hugging Face hub names them.
     pub examples: &'static [&'static str],
+    /// Sizes of a head for which there are kernels.
+    pub heads: &'static [u32],
     from_config: fn(&Fields) -> Result<Decoder>,
     from_gguf: fn(&Metadata) -> Result<Decoder>,
 }
 
+/// Sizes of a head that families have.
+const HEADS: &[u32] = &[16, 32, 64, 80, 96, 112, 128, 256];
+/// Gemma's are powers of two.
+const POWERS: &[u32] = &[16, 32, 64, 128, 256];
+
 /// Every family, in the order of the README.
-pub const FAMILIES: [Family; 12] = [
+pub static FAMILIES: [Family; 12] = [
     llama::FAMILY,
     qwen2::FAMILY,
     qwen3::FAMILY,
@@ -55,6 +62,11 @@ pub const FAMILIES: [Family; 12] = [
     ernie4_5::FAMILY,
 ];
 
+/// The family with this `model_type`.
+pub(crate) fn of_model_type(name: &str) -> Option<&'static Family> {
+    FAMILIES.iter().find(|family| family.model_types.contains(&name))
+}
+
 /// Reads a `config.json`. `file` is its name for messages.
 pub fn from_config(file: &str, config: &Value) -> Result<Decoder> {
     let root = Fields::new(file, config)?;
@@ -63,7 +75,7 @@ pub fn from_config(file: &str, config: &Value) -> Result<Decoder> {
         Some(name) => name,
         None => root.str_opt("model_type")?.ok_or_else(|| root.bad("model_type", "is missing"))?,
     };
-    let family = FAMILIES.iter().find(|f| f.model_types.contains(&name));
+    let family = of_model_type(name);
     let known = || FAMILIES.iter().flat_map(|f| f.model_types.iter().copied()).collect();
     let family = family.ok_or_else(|| ModelError::Architecture { name: name.into(), known: known() })?;
     // Its tensors have other names and types than the family's: so say it before one of them is missed.
@@ -75,7 +87,7 @@ pub fn from_config(file: &str, config: &Value) -> Result<Decoder> {
     let mut decoder = (family.from_config)(&fields)?;
     // A multimodal checkpoint may say it at its root only.
     decoder.tied = fields.bool_or("tie_word_embeddings", root.bool_or("tie_word_embeddings", decoder.tied)?)?;
-    check_dimensions(&decoder, file)?;
+    check_dimensions(&decoder, family.heads, file)?;
     Ok(decoder)
 }
 
@@ -87,7 +99,7 @@ pub fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
     let family = family.ok_or_else(|| ModelError::Architecture { name: name.into(), known: known() })?;
     let mut decoder = (family.from_gguf)(metadata)?;
     decoder.tied = !metadata.has_tensor("output.weight");
-    check_dimensions(&decoder, metadata.file())?;
+    check_dimensions(&decoder, family.heads, metadata.file())?;
     Ok(decoder)
 }
 

@@ -22,6 +22,7 @@ pub(super) const FAMILY: Family = Family {
         "microsoft/Phi-4-mini-instruct",
         "microsoft/phi-4",
     ],
+    heads: super::HEADS,
     from_config,
     from_gguf,
 };

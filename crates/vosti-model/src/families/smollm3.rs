@@ -14,6 +14,7 @@ pub(super) const FAMILY: Family = Family {
     model_types: &["smollm3"],
     architecture: "smollm3",
     examples: &["HuggingFaceTB/SmolLM3-3B"],
+    heads: super::HEADS,
     from_config,
     from_gguf,
 };

@@ -111,7 +111,7 @@ fn elements(spec: &Spec, role: Role, name: &str, rows: usize) -> usize {
         ("gather", Role::In(0) | Role::Out(0)) => rows * int("K"),
         ("norm_qk", Role::Weight(0)) => int("Q"),
         ("norm_qk", Role::Weight(_)) => int("KV"),
-        ("norm_qk", _) => rows * (int("Q") + 2 * int("KV")),
+        ("norm_qk", _) => rows * int("STRIDE"),
         ("linear_bias", Role::Weight(1)) => int("N"),
         ("linear_glu", Role::Weight(_)) => 2 * int("N") * int("K"),
         (_, Role::Weight(_)) if spec.kernel.starts_with("linear") => int("N") * int("K"),

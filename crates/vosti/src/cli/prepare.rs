@@ -4,29 +4,22 @@ use super::arguments::Prepare;
 use super::output::print;
 use super::{Outcome, open};
 use anyhow::{Context, Result};
-use vosti::deployment::lists;
 use vosti::fetch::Cache;
 use vosti::model_source::ModelSource;
 use vosti_admission::Bundle;
 use vosti_admission::manifest::Model as Files;
 use vosti_cuda::toolchain::REQUIREMENT;
 use vosti_cuda::{Arch, Image, Toolchain};
-use vosti_kernels::{Act, CPU};
-use vosti_model::{ModelPlan, PlanOptions};
+use vosti_kernels::CPU;
+use vosti_model::{ModelPlan, Target};
 
 pub fn run(arguments: &Prepare) -> Result<Outcome> {
     let (name, target) = (&arguments.model, arguments.target.as_str());
     let path = open::find(name)?;
     let cannot = || format!("cannot prepare {name}");
     let model = ModelSource::open(&path).with_context(cannot)?;
-    let plan = model
-        .plan(&PlanOptions { target, act: Act::Bf16, context: arguments.context, lists: lists(target) })
-        .with_context(cannot)?;
-    let checked = vosti_model::check_kernels(&plan);
-    match target == CPU {
-        true => checked.with_context(cannot)?,
-        false => checked.with_context(|| of_target(target)).with_context(cannot)?,
-    }
+    let plan = model.plan(&Target::named(target), arguments.context).with_context(cannot)?;
+    vosti_model::check_kernels(&plan).with_context(cannot)?;
     let files = Files::of_files(name, model.decoder().family, &path)
         .map_err(|(path, error)| anyhow::anyhow!("{}: {error}", path.display()))?;
     let mut bundle = Bundle::built_in()?;
@@ -67,15 +60,6 @@ fn compile(arguments: &Prepare, plan: &ModelPlan) -> Result<Vec<Image>> {
     let images = artifacts.into_iter().map(|artifact| Image::of(artifact, arch)).collect::<Result<Vec<_>, _>>()?;
     vosti_cuda::alike(&plan.bindings, |spec| images.iter().find(|image| image.spec == *spec))?;
     Ok(images)
-}
-
-/// Which models have kernels for a target.
-fn of_target(target: &str) -> String {
-    let complete = |specs: &[vosti_kernels::Spec]| specs.iter().all(|spec| vosti_kernels::ttir(spec).is_some());
-    let inventory = vosti_model::inventory(target).unwrap_or_default();
-    let known = inventory.into_iter().filter(|(name, specs)| name.ends_with("-bf16") && complete(specs));
-    let names: Vec<String> = known.filter_map(|(name, _)| Some(name.strip_suffix("-bf16")?.to_string())).collect();
-    format!("{target} has kernels for {} (`TARGETS` in xtask/src/ttir.rs is the list)", names.join(", "))
 }
 
 /// What the checks found, a line a kernel.

@@ -1,21 +1,12 @@
 //! A model that fits a test.
 
+mod bytes;
+
 /// A tiny model with a tokenizer of single bytes.
 pub fn tiny(folder: &std::path::Path) {
     let source = format!("{}/../vosti-model/tests/tiny/llama", env!("CARGO_MANIFEST_DIR"));
     for file in ["config.json", "model.safetensors"] {
         std::fs::copy(format!("{source}/{file}"), folder.join(file)).unwrap();
     }
-    // How byte-level vocabularies write bytes: as themselves where they print, else from U+0100 on.
-    let prints = |b: u32| (0x21..0x7f).contains(&b) || (0xa1..0xad).contains(&b) || (0xae..0x100).contains(&b);
-    let letter = |b: u32| if prints(b) { b } else { 256 + (0..b).filter(|b| !prints(*b)).count() as u32 };
-    let vocab: serde_json::Map<String, serde_json::Value> =
-        (0..256).map(|b| (char::from_u32(letter(b)).unwrap().to_string(), b.into())).collect();
-    let level =
-        serde_json::json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false});
-    let tokenizer = serde_json::json!({
-        "version": "1.0", "added_tokens": [], "normalizer": null, "pre_tokenizer": level, "decoder": level,
-        "model": {"type": "BPE", "vocab": vocab, "merges": []},
-    });
-    std::fs::write(folder.join("tokenizer.json"), tokenizer.to_string()).unwrap();
+    bytes::tokenizer(folder);
 }
