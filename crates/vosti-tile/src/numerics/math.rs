@@ -89,22 +89,22 @@ pub fn rsqrt(x: f32) -> f32 {
 
 /// The natural logarithm, rounded from FP64.
 pub fn log(x: f32) -> f32 {
-    narrow(libm::log(super::flush(x).into()))
+    super::soft::round(libm::log(super::flush(x).into()))
 }
 
 /// The logarithm to base 2, rounded from FP64.
 pub fn log2(x: f32) -> f32 {
-    narrow(libm::log2(super::flush(x).into()))
+    super::soft::round(libm::log2(super::flush(x).into()))
 }
 
 /// The sine of x radians, rounded from FP64.
 pub fn sin(x: f32) -> f32 {
-    narrow(libm::sin(super::flush(x).into()))
+    super::soft::round(libm::sin(super::flush(x).into()))
 }
 
 /// The cosine of x radians, rounded from FP64.
 pub fn cos(x: f32) -> f32 {
-    narrow(libm::cos(super::flush(x).into()))
+    super::soft::round(libm::cos(super::flush(x).into()))
 }
 
 /// The largest integer not above x.
@@ -115,8 +115,4 @@ pub fn floor(x: f32) -> f32 {
 /// The smallest integer not below x.
 pub fn ceil(x: f32) -> f32 {
     libm::ceilf(super::flush(x))
-}
-
-fn narrow(x: f64) -> f32 {
-    super::flush(x as f32)
 }

@@ -2,14 +2,16 @@
 //!
 //! The interpreter calls these; the CPU executor's vector code equals them bit for bit, NaN payloads
 //! aside, which are never observed: stores and bit casts write one NaN. Denormals are zeros, of
-//! operands and of results (tiny after rounding), at every single step. On x86-64 the hardware does
-//! that under [`FloatMode`]; every worker holds one. Elsewhere [`soft`] does.
+//! operands and of results (tiny after rounding), at every single step. The hardware does that under
+//! [`FloatMode`]; every worker holds one. Where AArch64 differs, `edge` mends it.
 //!
 //! Functions are `inline(always)` and free of branches, so that repeated over lanes in a function that
 //! enables AVX they become vector code of the same bits. Nothing here may call a function of the
 //! platform's mathematics library, `fma` aside, which IEEE defines to the last bit.
 //! Read next: [`math`], [`fold`].
 
+#[cfg(any(test, target_arch = "aarch64"))]
+mod edge;
 pub mod fold;
 pub mod math;
 mod mode;
@@ -30,50 +32,57 @@ pub fn flush(x: f32) -> f32 {
     f32::from_bits(if bits & 0x7f80_0000 == 0 { bits & 0x8000_0000 } else { bits })
 }
 
-macro_rules! native {
+/// `a + b`.
+#[inline(always)]
+pub fn add(a: f32, b: f32) -> f32 {
+    a + b
+}
+
+/// `a - b`.
+#[inline(always)]
+pub fn sub(a: f32, b: f32) -> f32 {
+    a - b
+}
+
+/// The square root.
+#[inline(always)]
+pub fn sqrt(x: f32) -> f32 {
+    x.sqrt()
+}
+
+/// Operations whose result may round up to the smallest normal number.
+macro_rules! near_the_edge {
     ($(#[$doc:meta] $name:ident($($x:ident),*) = $native:expr;)*) => {$(
         #[$doc]
         #[inline(always)]
         pub fn $name($($x: f32),*) -> f32 {
             #[cfg(target_arch = "x86_64")]
             return $native;
-            #[cfg(not(target_arch = "x86_64"))]
-            return soft::$name($($x),*);
+            #[cfg(target_arch = "aarch64")]
+            return edge::$name($($x),*);
         }
     )*};
 }
 
-native! {
-    /// `a + b`.
-    add(a, b) = a + b;
-    /// `a - b`.
-    sub(a, b) = a - b;
+near_the_edge! {
     /// `a * b`.
     mul(a, b) = a * b;
     /// `a / b`.
     div(a, b) = a / b;
     /// `a * b + c`, rounded once.
     fma(a, b, c) = a.mul_add(b, c);
-    /// The square root.
-    sqrt(x) = x.sqrt();
-}
-
-/// `x` as a comparison sees it.
-#[inline(always)]
-fn seen(x: f32) -> f32 {
-    if cfg!(target_arch = "x86_64") { x } else { flush(x) }
 }
 
 /// `a < b`, false on NaN.
 #[inline(always)]
 pub fn less(a: f32, b: f32) -> bool {
-    seen(a) < seen(b)
+    a < b
 }
 
 /// `a == b`, false on NaN.
 #[inline(always)]
 pub fn equal(a: f32, b: f32) -> bool {
-    seen(a) == seen(b)
+    a == b
 }
 
 /// The larger; the other if one is NaN; `b` if equal, which tells zeros apart.

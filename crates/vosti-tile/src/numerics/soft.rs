@@ -1,17 +1,30 @@
-//! The same operations without a flushing floating-point unit, in integer and FP64 arithmetic.
+//! The same operations in integer and FP64 arithmetic: what tests compare the processor with, and how FP64 becomes FP32.
 //!
+//! They depend on no mode but rounding to nearest, and no kernel runs them.
 //! This is the semantics written out: flush the operands, compute the exact result, round once to 24
 //! bits, and flush what is then below the smallest normal number. FP64 holds sums, products, quotients
 //! and roots of FP32 closely enough that a second rounding changes nothing; `fma` rounds to odd first.
 
 use super::flush;
 
-/// Half an ulp under the smallest normal FP32: what rounds up to it is kept.
-const TINY: f64 = f64::from_bits(0x3810_0000_0000_0000 - (1 << 27));
+/// The smallest normal FP32.
+const NORMAL: f64 = f32::MIN_POSITIVE as f64;
+/// Half an ulp of the numbers under it below it: from there on, 24 bits round up to it, and it is kept.
+const TINY: f64 = f64::from_bits(NORMAL.to_bits() - (1 << 28));
 
 /// Rounds to FP32 and flushes what is tiny after rounding with an unbounded exponent.
-fn round(x: f64) -> f32 {
-    if x.abs() < TINY { 0f32.copysign(x as f32) } else { x as f32 }
+pub fn round(x: f64) -> f32 {
+    // Nothing below the smallest normal number is left to the processor, which may flush it before rounding.
+    match x.abs() {
+        tiny if tiny < TINY => 0f32.copysign(sign(x)),
+        below if below < NORMAL => f32::MIN_POSITIVE.copysign(sign(x)),
+        _ => x as f32,
+    }
+}
+
+/// One, with the sign of x.
+fn sign(x: f64) -> f32 {
+    if x.is_sign_negative() { -1.0 } else { 1.0 }
 }
 
 fn wide(x: f32) -> f64 {

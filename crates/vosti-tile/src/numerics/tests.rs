@@ -49,13 +49,55 @@ fn hardware_in_flushing_mode_equals_the_soft_definition() {
 }
 
 #[test]
-fn a_product_that_rounds_to_the_smallest_normal_is_kept() {
+fn a_result_that_rounds_to_the_smallest_normal_is_kept() {
+    let (smallest, one) = (f32::MIN_POSITIVE, f32::from_bits);
+    // Exactly 2^-126 - 2^-152 and the like: in the last half ulp below the smallest normal number.
+    let (a, b) = (one(0x0080_0001), one(0x3f7f_fffe));
     FloatMode::with(|| {
-        let smallest = f32::MIN_POSITIVE;
-        let kept = std::hint::black_box(f32::from_bits(0x0080_0001)) * f32::from_bits(0x3f7f_fffe);
-        assert_eq!(kept, soft::mul(f32::from_bits(0x0080_0001), f32::from_bits(0x3f7f_fffe)));
-        assert_eq!(soft::mul(smallest, 0.5), 0.0);
-        assert_eq!(soft::mul(-smallest, 0.5).to_bits(), 0x8000_0000);
+        let [a, b, smallest] = [a, b, smallest].map(std::hint::black_box);
+        for (result, soft) in [
+            (mul(a, b), soft::mul(a, b)),
+            (mul(-b, a), soft::mul(-b, a)),
+            (fma(a, b, 0.0), soft::fma(a, b, 0.0)),
+            (fma(-b, a, -0.0), soft::fma(-b, a, -0.0)),
+            (fma(smallest, one(0x3280_0000), -smallest), soft::fma(smallest, one(0x3280_0000), -smallest)),
+            (dot_bf16_step(-smallest, [0x3300, 0], [0x0080, 0]), -smallest),
+        ] {
+            assert_eq!(result.to_bits(), soft.to_bits(), "{result:e} {soft:e}");
+            assert_eq!(result.abs(), smallest);
+        }
+        assert_eq!(mul(smallest, 0.5), 0.0);
+        assert_eq!(mul(-smallest, 0.5).to_bits(), 0x8000_0000);
+    });
+}
+
+#[test]
+fn what_aarch64_puts_back_is_what_the_definition_keeps() {
+    // What a processor gives that flushes a result before it is rounded: zero for all that is below the smallest normal.
+    let before = |result: f32, exact: f64| if exact.abs() < f32::MIN_POSITIVE.into() { 0.0 } else { result };
+    let smallest = f64::from(f32::MIN_POSITIVE);
+    FloatMode::with(|| {
+        let (mut bits, mut kept) = (Bits(3), 0);
+        for _ in 0..2_000_000 {
+            // Factors whose product is within a few ulp of the smallest normal number.
+            let exponent = bits.next() % 125 + 1;
+            let a = f32::from_bits(exponent << 23 | bits.next() & 0x007f_ffff | bits.next() & 0x8000_0000);
+            let b = soft::round(smallest / f64::from(a)).to_bits().wrapping_add(bits.next() % 3).wrapping_sub(1);
+            let b = f32::from_bits(b);
+            let exact = f64::from(a) * f64::from(b);
+            assert!(same(mul(a, b), soft::mul(a, b)), "{a:e} * {b:e}: {:e}", mul(a, b));
+            assert!(same(fma(a, b, 0.0), soft::fma(a, b, 0.0)), "{a:e} * {b:e}: {:e}", fma(a, b, 0.0));
+            let product = before(a * b, exact);
+            let mended = edge::kept(product, a * edge::UP * b);
+            assert!(same(mended, soft::mul(a, b)), "{a:e} * {b:e}: {mended:e}");
+            assert!(same(edge::mul(a, b), soft::mul(a, b)) && same(edge::fma(a, b, 0.0), soft::fma(a, b, 0.0)));
+            kept += usize::from(mended != product);
+            let any = [bits.float(), bits.float(), bits.float()];
+            assert!(same(edge::mul(any[0], any[1]), soft::mul(any[0], any[1])), "{any:?}");
+            assert!(same(edge::div(any[0], any[1]), soft::div(any[0], any[1])), "{any:?}");
+            assert!(same(edge::fma(any[0], any[1], any[2]), soft::fma(any[0], any[1], any[2])), "{any:?}");
+        }
+        assert!(kept > 10_000, "{kept} products needed it");
     });
 }
 
@@ -180,7 +222,6 @@ fn dot_adds_the_odd_k_of_a_pair_first() {
 }
 
 #[test]
-#[cfg(target_arch = "x86_64")]
 fn the_mode_ends_with_its_guard() {
     let half_of = |x: f32| std::hint::black_box(x) * std::hint::black_box(0.5);
     let before = half_of(f32::MIN_POSITIVE);
