@@ -12,6 +12,8 @@ pub enum Isa {
     Avx2,
     /// 512-bit vectors with the BF16 pair dot product.
     Avx512,
+    /// 128-bit vectors of AArch64, which every such processor has; the vector loops are the compiler's.
+    Neon,
 }
 
 impl Isa {
@@ -39,6 +41,6 @@ impl Isa {
                 return &[Isa::Portable, Isa::Avx2];
             }
         }
-        &[Isa::Portable]
+        if cfg!(target_arch = "aarch64") { &[Isa::Portable, Isa::Neon] } else { &[Isa::Portable] }
     }
 }

@@ -59,13 +59,29 @@ impl Panels {
         if *done + 4 * LINE > (panels.len() * self.panel).min(AHEAD_MAX) || start + 4 * LINE > self.all {
             return;
         }
-        #[cfg(target_arch = "x86_64")]
         for line in 0..4 {
-            use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-            // SAFETY: a hint, to memory of the weight.
-            unsafe { _mm_prefetch::<_MM_HINT_T1>(self.base.add(start + line * LINE).cast()) }
+            // SAFETY: memory of the weight.
+            unsafe { into_second_level(self.base.add(start + line * LINE)) }
         }
         *done += 4 * LINE;
+    }
+}
+
+/// Asks for a cache line.
+///
+/// # Safety
+/// It is memory.
+#[inline(always)]
+unsafe fn into_second_level(line: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint, to what the caller says is memory.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(line.cast());
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as above.
+    unsafe {
+        std::arch::asm!("prfm pldl2keep, [{}]", in(reg) line, options(nostack, preserves_flags, readonly));
     }
 }
 

@@ -109,4 +109,11 @@ mod tests {
         }
         assert_eq!(probe(), probe());
     }
+
+    /// A change of a definition changes it; processors do not.
+    #[test]
+    fn every_processor_has_the_recorded_digest() {
+        let digest = blake3::Hash::from(probe()).to_hex();
+        assert_eq!(digest.as_str(), "45ecd5db40a2bfaa6f5b33bfab9396025976d4a04682a057499306722001748c");
+    }
 }

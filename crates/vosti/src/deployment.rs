@@ -399,6 +399,7 @@ pub fn isa_name(isa: Isa) -> &'static str {
         Isa::Portable => "portable",
         Isa::Avx2 => "avx2",
         Isa::Avx512 => "avx512-bf16",
+        Isa::Neon => "neon",
     }
 }
 

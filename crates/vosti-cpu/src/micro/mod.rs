@@ -14,6 +14,8 @@ mod avx2_stored;
 mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod avx512_stored;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod portable;
 
 use crate::isa::Isa;
@@ -109,6 +111,10 @@ pub fn kernels(isa: Isa) -> Kernels {
         Isa::Avx2 => {
             let stored = avx2_stored::dot;
             Kernels { bf16: avx2::bf16, f32: avx2::f32, stored, few: |_| 4, leave: 4, encode: None }
+        }
+        #[cfg(target_arch = "aarch64")]
+        Isa::Neon => {
+            Kernels { bf16: neon::bf16, f32: neon::f32, stored: neon::stored, few: |_| 4, leave: 4, encode: None }
         }
         _ => {
             let stored = portable::stored;

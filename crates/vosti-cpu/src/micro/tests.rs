@@ -52,6 +52,27 @@ fn run<T: Copy>(
 }
 
 #[test]
+fn a_sum_that_rounds_up_to_the_smallest_normal_number_is_kept() {
+    let _mode = FloatMode::set();
+    let (rows, columns, steps) = (5, 32, 3);
+    let smallest = f32::MIN_POSITIVE;
+    // 2^-76 squared is far below half an ulp of the smallest normal number, which only some elements lose it from.
+    let sign = |i: usize| if i % 3 == 0 { 0x8000 } else { 0 };
+    let a = vec![0x1980u16; rows * steps * 2];
+    let b: Vec<u16> = (0..columns * steps * 2).map(|i| 0x1980 | sign(i / 2 % columns)).collect();
+    let start: Vec<f32> = (0..rows * columns).map(|i| if i % 2 == 0 { smallest } else { -smallest }).collect();
+    for isa in Isa::available() {
+        let mut got = start.clone();
+        run(kernels(*isa).bf16, &a, &b, &mut got, rows, columns, steps, 2, true);
+        assert_eq!(got, start, "{isa:?}");
+        let wide = |x: &[u16]| x.iter().map(|x| f32::from_bits(u32::from(*x) << 16)).collect::<Vec<_>>();
+        let mut got = start.clone();
+        run(kernels(*isa).f32, &wide(&a), &wide(&b[..columns * steps]), &mut got, rows, columns, steps, 1, true);
+        assert_eq!(got, start, "{isa:?} f32");
+    }
+}
+
+#[test]
 fn all_instruction_sets_and_row_counts_give_the_same_bits() {
     let _mode = FloatMode::set();
     for (columns, steps) in [(64, 32), (16, 5), (48, 1), (160, 96)] {

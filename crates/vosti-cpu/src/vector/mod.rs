@@ -66,7 +66,7 @@ impl<F: Copy> Versions<F> {
     /// The version for `isa`.
     pub fn of(&self, isa: Isa) -> F {
         match isa {
-            Isa::Portable => self.portable,
+            Isa::Portable | Isa::Neon => self.portable,
             Isa::Avx2 => self.avx2,
             Isa::Avx512 => self.avx512,
         }

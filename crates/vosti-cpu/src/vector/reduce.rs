@@ -85,6 +85,7 @@ macro_rules! int {
 /// The fold with an operation, if it is one that folds.
 ///
 /// `length` is that of every row: the hand-written versions take whole groups of lanes.
+#[cfg_attr(not(target_arch = "x86_64"), expect(unused_variables, reason = "hand-written versions are x86-64's"))]
 pub fn of(op: Binary, elem: Scalar, length: usize) -> Option<Versions<ReduceFn>> {
     let plain = plain(op, elem);
     #[cfg(target_arch = "x86_64")]
