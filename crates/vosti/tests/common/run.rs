@@ -1,0 +1,140 @@
+//! One prompt on the CPU device, below the engine, and the tiny models that several tests run it with.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use vosti_core::{Core, PAGE, Reads, Sampler, Select, Token};
+use vosti_cpu::isa::Isa;
+use vosti_cpu::{Config, CpuDevice};
+use vosti_kernels::Act;
+use vosti_model::decoder::Decoder;
+use vosti_model::{ModelPlan, Target, TensorFiles, WeightSource, families, plan};
+
+/// Random models; `crates/vosti-model/goldens/tiny.py` makes them.
+pub const TINY: [&str; 17] = [
+    "llama",         // scaled rope, tied embeddings
+    "llama-untied",  // groups of three heads, a head of its own
+    "qwen2",         // biases of queries, keys and values
+    "qwen3",         // norms of queries and keys
+    "ministral",     // windows
+    "ministral3",    // YaRN, queries scaled by position
+    "phi3",          // fused tensors, a part of each head rotates, longrope
+    "gemma2",        // soft caps of scores
+    "gemma3",        // windows, softcap
+    "gemma4",        // keys as values
+    "gemma4-shared", // layers that share a cache
+    "olmo2",         // norms of outputs alone, of queries and keys whole
+    "olmo3",         // the same with windows, and YaRN without
+    "granite",       // multipliers
+    "granite4",      // the same in one tensor for gate and up
+    "smollm3",       // a layer without rotation
+    "ernie4_5",      // pairs that rotate are neighbours in the files
+];
+
+/// A tiny model's folder, what it is, and its tensors.
+pub fn tiny(name: &str) -> (PathBuf, Decoder, TensorFiles) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../vosti-model/tests/tiny").join(name);
+    let config = serde_json::from_slice(&std::fs::read(folder.join("config.json")).unwrap()).unwrap();
+    let decoder = families::from_config("config.json", &config).unwrap();
+    let files = TensorFiles::open_folder(&folder).unwrap();
+    (folder, decoder, files)
+}
+
+/// Ends every request at its first token.
+struct Once {
+    vocab: u32,
+}
+
+impl Sampler for Once {
+    type Logits = [f32];
+    type Top = [(Token, f32)];
+    type State = ();
+
+    fn vocab(&self) -> u32 {
+        self.vocab
+    }
+
+    fn sample(&self, (): &mut (), _: &[f32]) -> (Token, bool) {
+        (0, true)
+    }
+
+    fn reads(&self, (): &()) -> Reads {
+        Reads::Best
+    }
+
+    fn sample_best(&self, (): &mut (), _: Token) -> (Token, bool) {
+        (0, true)
+    }
+
+    fn sample_top(&self, (): &mut (), _: &[(Token, f32)]) -> (Token, bool) {
+        (0, true)
+    }
+}
+
+/// Weights of the model for the device.
+struct Source<'a>(vosti_model::Weights<'a>);
+
+impl vosti_cpu::Weights for Source<'_> {
+    fn shape(&self, name: &str) -> Result<Vec<usize>, vosti_cpu::WeightError> {
+        Ok(self.0.shape(name)?)
+    }
+
+    fn rows(&self, name: &str, rows: Range<usize>) -> Result<vosti_cpu::TensorData, vosti_cpu::WeightError> {
+        Ok(match self.0.rows(name, rows)? {
+            vosti_model::TensorData::Bf16(data) => vosti_cpu::TensorData::Bf16(data),
+            vosti_model::TensorData::F32(data) => vosti_cpu::TensorData::F32(data),
+        })
+    }
+}
+
+/// Runs one prompt at a time on the device, in chunks, and hands out the logits of every position.
+pub struct Run {
+    plan: ModelPlan,
+    core: Core<CpuDevice, Once>,
+    chunk: usize,
+}
+
+impl Run {
+    pub fn new(
+        decoder: &Decoder,
+        files: &TensorFiles,
+        act: Act,
+        longest: usize,
+        chunk: usize,
+        isa: Option<Isa>,
+    ) -> Self {
+        let plan = plan(decoder, &Target::named("cpu").with_act(act), Some(longest as u32 + 1)).unwrap();
+        let weights = Source(vosti_model::Weights::new(files, &plan, act));
+        let pages = vec![longest.div_ceil(PAGE) + 1; plan.program.groups.len()];
+        let config = Config { isa, ..Config::new(chunk, chunk, pages, 2) };
+        let device = CpuDevice::new(&plan.program, &plan.bindings, &weights, config).unwrap();
+        assert_eq!(device.interpreted(), Vec::<String>::new());
+        let core = Core::new(device, Once { vocab: decoder.vocab }, plan.program.clone()).unwrap();
+        Self { plan, core, chunk }
+    }
+
+    /// Calls `see(position, logits)` for every position of a prompt.
+    pub fn prompt(&mut self, tokens: &[u32], mut see: impl FnMut(usize, &[f32])) {
+        let core = &mut self.core;
+        let request = core.admit(tokens.to_vec(), 0, ()).unwrap();
+        for group in 0..self.plan.program.groups.len() {
+            for _ in 0..tokens.len().div_ceil(PAGE) {
+                core.take_page(request, group).unwrap();
+            }
+        }
+        let mut position = 0;
+        while position < tokens.len() {
+            let rows = self.chunk.min(tokens.len() - position);
+            core.plan_begin().unwrap();
+            core.plan_rows(request, rows, &[], Select::All).unwrap();
+            core.run().unwrap();
+            assert_eq!(core.plan().selected().len(), rows);
+            for row in 0..rows {
+                see(position + row, vosti_core::Device::logits(core.device(), row));
+            }
+            core.commit().unwrap();
+            position += rows;
+        }
+        core.finish(request).unwrap();
+    }
+}

@@ -1,0 +1,80 @@
+//! The CPU device's logits, bit for bit, on any machine: digests that were recorded once, of the tiny models of every family.
+//!
+//! Every instruction set of every processor must give them, with a prompt in chunks (prefill) and token by token (decode). A
+//! change of the definition of a number, of a kernel's order of operations or of a tiny model changes them on purpose: then
+//! replace the table by the one that the failing test prints. Never by a table of another instruction set alone.
+//! How close these logits are to other people's is said by `goldens.rs`.
+
+#[path = "common/run.rs"]
+mod run;
+
+use run::Run;
+use safetensors::SafeTensors;
+use vosti_cpu::isa::Isa;
+use vosti_kernels::Act;
+
+/// The first half of the BLAKE3 of every position's logits, with BF16 and with FP32 between kernels.
+const RECORDED: [(&str, [&str; 2]); 17] = [
+    ("llama", ["51d341077d4ba0d0a2a22259c7cfb971", "80f3e6bc816577ae9f464ae29b4c1397"]),
+    ("llama-untied", ["db18f4fe4ad8a1fec114f597f9190625", "d27bdff1bc666aa084b3805681983d83"]),
+    ("qwen2", ["1079bbc88750f63c9ef4a827892fbc40", "4110678161b9a0a7cfbf1aee51c5560d"]),
+    ("qwen3", ["250a7b2bb8043405a3b4da1807acfa19", "dfd076f3c379e978e5bb10202873300d"]),
+    ("ministral", ["cd7b2b69ef91ba458ea10d93897862c0", "297dfbc804eee545d8bd4dd7799b8d12"]),
+    ("ministral3", ["a35968c978e9ff1e803eea9f373f8b34", "7055a23bc1323eb45367551afa09852e"]),
+    ("phi3", ["e4f96960a2d054c225c7b5eba8f41e33", "15ede3a5653dcdcaea2e0ba212307272"]),
+    ("gemma2", ["01d2e50c1c4468c236b8271e371f8d45", "d9f5326053fb92cf5b8bc65dd1f2932b"]),
+    ("gemma3", ["de9c4508f2c0d5cc7179fbfc47c87ded", "17048da49ea64a2dfd8081f91c4e6f57"]),
+    ("gemma4", ["963ca5d9d52eccb08704fe56015e85ca", "bcea71c4dc7230ee5dbfe2e4e286118a"]),
+    ("gemma4-shared", ["1434ef06388b6733298851fc54ccf3db", "e3eefcffc9257bdbbc73ff01905dc188"]),
+    ("olmo2", ["3da8a0f3ee49c9a5cadb0d704aef43ac", "eecc5d63117fcaeb03c79680b6d79455"]),
+    ("olmo3", ["38cbdc6dfe6eca571dfa9d0abe2aff03", "1f190903f62555ed66be42fdf4115863"]),
+    ("granite", ["cd19de8acfd97544c61536f74014334a", "c481d0f7ac3893805423d4e6ecb89e65"]),
+    ("granite4", ["559429f731433465bde694e9e04b51ea", "e3f7564b05ee0743416c707d62491f48"]),
+    ("smollm3", ["d7fb8665560ad56672a34445347648de", "490ce66460b24ff6ee23423b07190e65"]),
+    ("ernie4_5", ["84dc7372e02b3a8ffe4f01edec19d8ca", "0f5265058f60f4597c70fd0ef3dd48fb"]),
+];
+
+/// The tokens of a tiny model's golden, of which the machine's own logits are taken.
+fn tokens(golden: &[u8]) -> Vec<u32> {
+    let golden = SafeTensors::deserialize(golden).unwrap();
+    let tokens = golden.tensor("tokens").unwrap();
+    tokens.data().chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
+}
+
+/// The digest of all logits of a model, computed by an instruction set in chunks of so many tokens.
+fn digest(name: &str, act: Act, isa: Isa, chunk: usize) -> String {
+    let (folder, decoder, files) = run::tiny(name);
+    let tokens = tokens(&std::fs::read(folder.join("golden.safetensors")).unwrap());
+    let mut hash = blake3::Hasher::new();
+    let mut spread = [f32::INFINITY, f32::NEG_INFINITY];
+    Run::new(&decoder, &files, act, tokens.len(), chunk, Some(isa)).prompt(&tokens, |_, row| {
+        for logit in row {
+            hash.update(&logit.to_bits().to_le_bytes());
+            assert!(logit.is_finite(), "{name}: {logit}");
+            spread = [spread[0].min(*logit), spread[1].max(*logit)];
+        }
+    });
+    // Constants have the same bits anywhere.
+    assert!(spread[1] - spread[0] > 1.0, "{name}: all logits are within {spread:?}");
+    hash.finalize().to_hex()[..32].to_owned()
+}
+
+#[test]
+fn every_processor_gives_the_recorded_logits_in_prefill_and_in_decode() {
+    let acts = [Act::Bf16, Act::F32];
+    let computed = run::TINY.map(|name| (name, acts.map(|act| digest(name, act, Isa::detect(), 47))));
+    for (name, [bf16, f32]) in &computed {
+        println!("    ({name:?}, [{bf16:?}, {f32:?}]),");
+    }
+    let recorded = RECORDED.map(|(name, digests)| (name, digests.map(str::to_owned)));
+    assert_eq!(computed, recorded, "this machine computes other bits than those that were recorded");
+    for (name, digests) in &recorded {
+        for (act, digest_recorded) in acts.into_iter().zip(digests) {
+            for isa in Isa::available() {
+                for chunk in [1, 64] {
+                    assert_eq!(digest(name, act, *isa, chunk), *digest_recorded, "{name} {act} {isa:?} by {chunk}");
+                }
+            }
+        }
+    }
+}
