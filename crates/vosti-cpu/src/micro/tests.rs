@@ -56,8 +56,8 @@ fn a_sum_that_rounds_up_to_the_smallest_normal_number_is_kept() {
     let _mode = FloatMode::set();
     let (rows, columns, steps) = (5, 32, 3);
     let smallest = f32::MIN_POSITIVE;
-    // 2^-76 squared is far below half an ulp of the smallest normal number, which only some elements lose it from.
-    let sign = |i: usize| if i % 3 == 0 { 0x8000 } else { 0 };
+    // A product, 2^-152, is far below half an ulp of the smallest normal number: every sum rounds back to it.
+    let sign = |i: usize| if i.is_multiple_of(3) { 0x8000 } else { 0 };
     let a = vec![0x1980u16; rows * steps * 2];
     let b: Vec<u16> = (0..columns * steps * 2).map(|i| 0x1980 | sign(i / 2 % columns)).collect();
     let start: Vec<f32> = (0..rows * columns).map(|i| if i % 2 == 0 { smallest } else { -smallest }).collect();
