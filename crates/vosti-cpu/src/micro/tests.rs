@@ -60,7 +60,8 @@ fn a_sum_that_rounds_up_to_the_smallest_normal_number_is_kept() {
     let sign = |i: usize| if i.is_multiple_of(3) { 0x8000 } else { 0 };
     let a = vec![0x1980u16; rows * steps * 2];
     let b: Vec<u16> = (0..columns * steps * 2).map(|i| 0x1980 | sign(i / 2 % columns)).collect();
-    let start: Vec<f32> = (0..rows * columns).map(|i| if i % 2 == 0 { smallest } else { -smallest }).collect();
+    let start: Vec<f32> =
+        (0..rows * columns).map(|i: usize| if i.is_multiple_of(2) { smallest } else { -smallest }).collect();
     for isa in Isa::available() {
         let mut got = start.clone();
         run(kernels(*isa).bf16, &a, &b, &mut got, rows, columns, steps, 2, true);
