@@ -74,13 +74,6 @@ impl Cache {
         self.answers.is_empty()
     }
 
-    /// Takes over the answers of another.
-    pub fn merge(&mut self, other: &Cache) {
-        for (hash, answer) in &other.answers {
-            self.answers.insert(hash.clone(), *answer);
-        }
-    }
-
     /// The text that [`Cache::from_text`] reads.
     pub fn to_text(&self) -> String {
         let mut text = String::from("# answers of the solver by question hash; made by `vosti verify --record`\n");

@@ -7,9 +7,9 @@ use crate::problem::Problem;
 use crate::record;
 use crate::solver::{Counts, Solver, SolverError, find_cvc5, find_z3};
 use crate::verify::{Report, verify_in_place_of, verify_or_refute};
+use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use vosti_kernels::stands_for;
 
 /// Pairs of runs that are tried on what is not proved.
@@ -99,24 +99,26 @@ pub fn verify_texts(texts: &[Text], find: Find, options: &Options) -> Result<Inv
     cache.recheck_percent = options.recheck_percent;
     cache.seed = options.seed;
     let version = Solver::new(find_z3(), Cache::none()).version();
-    let next = AtomicUsize::new(0);
+    let waiting: Mutex<VecDeque<usize>> = Mutex::new((0..texts.len()).collect());
+    let used: Arc<Mutex<Cache>> = Arc::default();
     let done: Mutex<Vec<(usize, Report, Option<Certificate>)>> = Mutex::new(vec![]);
-    let solvers: Mutex<Vec<Solver>> = Mutex::new(vec![]);
+    let asked: Mutex<Counts> = Mutex::default();
     let failed: Mutex<Option<SolverError>> = Mutex::new(None);
     std::thread::scope(|scope| {
-        for _ in 0..options.threads.clamp(1, texts.len().max(1)) {
-            scope.spawn(|| {
-                let mut solver = Solver::new(find_z3(), cache.clone()).with_second(find_cvc5());
-                while let Some((i, text)) = take(&next, texts) {
-                    match one(text, find, &mut solver) {
-                        Ok((report, certificate)) => lock(&done).push((i, report, certificate)),
+        for worker in 0..options.threads.clamp(1, texts.len().max(1)) {
+            let (waiting, used, done, asked, failed, cache) = (&waiting, &used, &done, &asked, &failed, &cache);
+            scope.spawn(move || {
+                let mut solver = Solver::new(find_z3(), cache.clone()).with_second(find_cvc5()).sharing(used);
+                while let Some(i) = take(waiting, worker) {
+                    match one(texts[i], find, &mut solver) {
+                        Ok((report, certificate)) => lock(done).push((i, report, certificate)),
                         Err(error) => {
-                            *lock(&failed) = Some(error);
-                            next.store(texts.len(), Ordering::Relaxed);
+                            *lock(failed) = Some(error);
+                            lock(waiting).clear();
                         }
                     }
                 }
-                lock(&solvers).push(solver);
+                lock(asked).add(&solver.counts);
             });
         }
     });
@@ -125,12 +127,8 @@ pub fn verify_texts(texts: &[Text], find: Find, options: &Options) -> Result<Inv
     }
     let mut done = std::mem::take(&mut *lock(&done));
     done.sort_by_key(|(i, _, _)| *i);
-    let (mut counts, mut answers) = (Counts::default(), Cache::none());
+    let (counts, mut answers) = (std::mem::take(&mut *lock(&asked)), std::mem::take(&mut *lock(&used)));
     answers.solver = cache.solver.clone();
-    for solver in lock(&solvers).iter() {
-        counts.add(&solver.counts);
-        answers.merge(&solver.used);
-    }
     if answers.solver != version && counts.asked > counts.rechecked + counts.gave_up + counts.disagreed {
         let both = if answers.solver.is_empty() { version.clone() } else { format!("{}; {version}", answers.solver) };
         answers.solver = both;
@@ -145,9 +143,11 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-fn take<'a>(next: &AtomicUsize, texts: &[Text<'a>]) -> Option<(usize, Text<'a>)> {
-    let i = next.fetch_add(1, Ordering::Relaxed);
-    texts.get(i).map(|s| (i, *s))
+/// The next text of a worker. Neighbours ask much the same, so two workers begin at the two ends: in step they would ask
+/// everything twice.
+fn take(waiting: &Mutex<VecDeque<usize>>, worker: usize) -> Option<usize> {
+    let mut waiting = lock(waiting);
+    if worker.is_multiple_of(2) { waiting.pop_front() } else { waiting.pop_back() }
 }
 
 fn one((stem, text): Text, find: Find, solver: &mut Solver) -> Result<(Report, Option<Certificate>), SolverError> {

@@ -9,6 +9,7 @@ use crate::process::{self, Dialect, Process};
 use crate::term::{Node, Term, Terms};
 use std::fmt::Write as _;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use thiserror::Error;
 
@@ -107,8 +108,8 @@ pub struct Solver {
     /// Asked what the first one is asked; a contradiction between them is an error.
     second: Option<Process>,
     pub cache: Cache,
-    /// The answers that were given, from wherever they came.
-    pub used: Cache,
+    /// The answers that were given, from wherever they came; several solvers may share them.
+    used: Arc<Mutex<Cache>>,
     pub counts: Counts,
     patience: Duration,
 }
@@ -119,10 +120,15 @@ impl Solver {
             first: Process::new(program, Dialect::Z3),
             second: None,
             cache,
-            used: Cache::none(),
+            used: Arc::default(),
             counts: Counts::default(),
             patience: PATIENCE,
         }
+    }
+
+    /// The same, which also knows what others are told.
+    pub fn sharing(self, used: &Arc<Mutex<Cache>>) -> Solver {
+        Solver { used: used.clone(), ..self }
     }
 
     /// The same with a second opinion on every question that is solved.
@@ -144,12 +150,17 @@ impl Solver {
     pub fn check(&mut self, query: &str) -> Result<Answer, SolverError> {
         let hash = Cache::key(query);
         let answer = self.answer(query, &hash)?;
-        self.used.put(hash, answer);
+        self.used().put(hash, answer);
         Ok(answer)
     }
 
+    fn used(&self) -> MutexGuard<'_, Cache> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn answer(&mut self, query: &str, hash: &str) -> Result<Answer, SolverError> {
-        if let Some(known) = self.used.get(hash) {
+        let told = self.used().get(hash);
+        if let Some(known) = told {
             self.counts.repeated += 1;
             return Ok(known);
         }

@@ -130,3 +130,13 @@ fn a_solver_that_gives_up_proves_nothing_and_is_named() {
     let failure = report.verdict.failure().expect("it is not proved");
     assert!(failure.to_string().contains("the solver gave up"), "{failure}");
 }
+
+/// In a scope Z3 leaves out passes that some questions need: what it gives up on there it is asked from a fresh start.
+#[cfg(unix)]
+#[test]
+fn what_is_given_up_in_a_scope_is_asked_afresh() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "word=unknown; while read line; do case \"$line\" in '(reset)') word=unsat;; '(check-sat)') echo $word;; esac; done";
+    let mut solver = Solver::new(script(&folder, "z3", text), Cache::none());
+    assert_eq!(solver.check("(assert false)\n").unwrap(), vosti_verify::solver::Answer::Unsat);
+}
