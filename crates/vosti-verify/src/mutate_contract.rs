@@ -1,4 +1,4 @@
-//! Small changes to a contract as it is written: shape, grid, roles, element types, constants, extents.
+//! Small changes to a contract as it is written: shape, grid, roles, element types, ranges, conditions, constants, extents.
 //!
 //! Text in, text out: the verifier and the replay each read the changed contract by themselves, and what is proved under it
 //! must run under it. Read next: [`crate::mutate`], for kernels.
@@ -82,6 +82,8 @@ pub fn contracts(statement: &Statement) -> Vec<ContractMutant> {
         .for_each(|shape| list.with(format!("shape {shape}"), |t| _ = t.insert("shape".into(), (*shape).into())));
     list.grids();
     list.roles();
+    list.ranges();
+    list.conditions();
     list.constants();
     list.extents();
     let other = if statement.act == Act::F32 { Act::Bf16 } else { Act::F32 };
@@ -177,6 +179,63 @@ impl List<'_> {
             let plain = own.trim_end_matches(" f32").to_string();
             self.with(format!("`{name}` is {plain}"), |t| set(t, name, plain.clone().into()));
         }
+    }
+
+    /// Of every dimension: wider, narrower, shifted, one value only.
+    fn ranges(&mut self) {
+        for name in self.names("params") {
+            let own = self.table["params"].get(&name).and_then(Value::as_str).unwrap_or_default();
+            let Some((lo, hi)) = own.strip_prefix("dim ").and_then(|range| range.split_once("..")) else { continue };
+            let (Ok(lo), Ok(hi)) = (lo.parse::<i64>(), hi.parse::<i64>()) else { continue };
+            let near = [(lo - 1, hi), (lo + 1, hi), (lo, hi + 1), (lo, hi - 1), (0, hi), (lo / 2, hi), (2 * lo, hi)];
+            let far = [(lo, 2 * hi), (lo, hi / 2), (lo, lo), (hi, hi), (-hi, hi), (lo, i64::from(i32::MAX)), (hi, lo)];
+            for (lo, hi) in near.into_iter().chain(far) {
+                self.with(format!("`{name}` is in {lo}..{hi}"), |t| {
+                    let params = t.get_mut("params").and_then(Value::as_table_mut);
+                    params.map(|params| params.insert(name.clone(), format!("dim {lo}..{hi}").into()));
+                });
+            }
+        }
+    }
+
+    /// Of every condition between dimensions: none, weaker, stronger, of other dimensions, the other way round.
+    fn conditions(&mut self) {
+        let own = self.table.get("where").and_then(Value::as_array).cloned().unwrap_or_default();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
+        let mut all: Vec<(String, Vec<Value>)> = vec![];
+        for (i, old) in own.iter().map(text).enumerate() {
+            let Some((left, right)) = old.split_once("<=") else { continue };
+            let (left, right) = (left.trim(), right.trim());
+            let mut changed = vec![format!("{right} <= {left}"), format!("{left} + 1 <= {right}")];
+            changed.extend([format!("{left} <= 2 * {right}"), format!("2 * {left} <= {right}")]);
+            changed.extend(left.split('+').map(|part| format!("{} <= {right}", part.trim())));
+            changed
+                .extend(self.dimensions().iter().flat_map(|d| [format!("{left} <= {d}"), format!("{d} <= {right}")]));
+            for new in changed {
+                let mut list = own.clone();
+                list[i] = new.clone().into();
+                all.push((format!("`{old}` is `{new}`"), list));
+            }
+            let mut list = own.clone();
+            list.remove(i);
+            all.push((format!("`{old}` dropped"), list));
+        }
+        let dimensions = self.dimensions();
+        for a in &dimensions {
+            for b in dimensions.iter().filter(|b| *b != a) {
+                all.push((format!("`{a} <= {b}` besides"), [&own[..], &[format!("{a} <= {b}").into()]].concat()));
+            }
+        }
+        for (what, new) in all {
+            self.with(what, |t| _ = t.insert("where".into(), Value::Array(new)));
+        }
+    }
+
+    /// Names of parameters that are dimensions.
+    fn dimensions(&self) -> Vec<String> {
+        let mut names = self.names("params");
+        names.retain(|name| self.table["params"][name].as_str().is_some_and(|role| role.starts_with("dim ")));
+        names
     }
 
     fn constants(&mut self) {

@@ -4,8 +4,11 @@
 mod common;
 
 use std::path::Path;
+use vosti_kernels::Act;
 use vosti_verify::mutate::mutants;
-use vosti_verify::{Case, replay, verify};
+use vosti_verify::mutate_contract::contracts;
+use vosti_verify::problem::Statement;
+use vosti_verify::{Case, Problem, replay, verify};
 
 #[test]
 fn what_is_proved_of_mutants_runs_invariant() {
@@ -32,4 +35,36 @@ fn what_is_proved_of_mutants_runs_invariant() {
         }
     }
     assert!(proved >= 10 && refused >= 10, "{proved} proved, {refused} refused");
+}
+
+/// Of contracts: conditions and ranges of dimensions are what a proof for all of them stands on.
+#[test]
+fn what_is_proved_under_changed_ranges_and_conditions_runs_invariant() {
+    let Some(mut solver) = common::solver() else { return };
+    let (mut proved, mut refused, mut turn) = (0, 0, 0);
+    for name in ["any_store_kv_ragged", "any_rope_q_ragged", "any_attend_combine_ragged", "any_linear"] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../filetests/pass/{name}.py"));
+        let case = Case::read(&path).unwrap();
+        let (_, text) = vosti_kernels::contract::block(&case.source).unwrap();
+        for mutant in contracts(&Statement { text, act: Act::Bf16 }) {
+            if !(mutant.what.contains("<=") || mutant.what.contains("..")) {
+                continue;
+            }
+            turn += 1;
+            if turn % 5 != 0 {
+                continue;
+            }
+            let Ok(problem) = Problem::of_statement(name, &case.ttir, mutant.statement) else {
+                refused += 1;
+                continue;
+            };
+            if verify(&problem, &mut solver).unwrap().verdict.is_proved() {
+                proved += 1;
+                assert_eq!(replay::search(&problem, &problem, 0..12), replay::Outcome::Same, "{name}: {}", mutant.what);
+            } else {
+                refused += 1;
+            }
+        }
+    }
+    assert!(proved >= 5 && refused >= 10, "{proved} proved, {refused} refused");
 }
