@@ -1,13 +1,14 @@
-//! `cargo xtask bench cpu`: this engine and llama.cpp in turn on the same machine, the same models in BF16.
+//! `cargo xtask bench cpu`: this engine and llama.cpp in turn on the same machine, on the same file.
 //!
-//! Each cell (a prompt length or batch, at a depth) is measured in pairs: ours, theirs, ours, theirs. What is
-//! reported is each side's median and the median of the pairs' ratios, which holds when the machine's speed
-//! drifts. Nothing here asserts a time.
+//! Weights are those of the file as people download it, and beside them llama.cpp on its own fastest form of the same size
+//! (Q4_0, which it rearranges as it loads); or BF16 for both. Each cell (a prompt length or batch, at a depth) is measured in
+//! rounds: ours, theirs, ours, theirs. What is reported is each side's median and the median of the rounds' ratios, which
+//! holds when the machine's speed drifts. Nothing here asserts a time.
 
 mod memory;
 mod peer;
 
-use crate::{root, run_command};
+use crate::{llama_cpp, root, run_command};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use serde_json::{Value, json};
@@ -30,9 +31,12 @@ pub struct Bench {
     /// Sequences that decode together
     #[arg(long, value_delimiter = ',', default_value = "1,4,8")]
     batch: Vec<usize>,
-    /// Models of the catalogue
-    #[arg(long, value_delimiter = ',', default_value = "smollm2-135m,gemma3-270m")]
+    /// Models of the catalogue, or `random-1.7b` and `random-8b`: Q4_K_M files of such a Llama with random weights
+    #[arg(long, value_delimiter = ',', default_value = "smollm2-135m,gemma3-270m,random-1.7b")]
     model: Vec<String>,
+    /// `file`: both engines on the file, and llama.cpp on its Q4_0; `bf16`: both engines on the same weights in BF16
+    #[arg(long, value_delimiter = ',', value_parser = ["file", "bf16"], default_value = "file,bf16")]
+    weights: Vec<String>,
     /// Threads of both engines
     #[arg(long, default_value_t = std::thread::available_parallelism().map_or(2, |n| n.get()))]
     threads: usize,
@@ -62,23 +66,23 @@ impl Cell {
     }
 }
 
+/// What is compared: our file, and the files that the peer runs, by what they are called in the report.
+struct Contest {
+    name: String,
+    ours: PathBuf,
+    theirs: Vec<(&'static str, PathBuf)>,
+}
+
 pub fn run(bench: &Bench) -> Result<()> {
     run_command(Command::new(env!("CARGO")).args(["build", "--release", "--package", "vosti"]))?;
-    let ours = target_folder().join("release/vosti");
-    let peer = peer::build()?;
+    let engines = Engines { vosti: target_folder().join("release/vosti"), peer: peer::build()? };
     let mut report = Vec::new();
     for name in &bench.model {
-        let downloaded = pull(&ours, name)?;
-        let model = peer.bf16(&downloaded, name)?;
-        for depth in &bench.depth {
-            report.push(measure(bench, &ours, &peer, name, &model, Cell::Prefill { depth: *depth })?);
-            for batch in &bench.batch {
-                let cell = Cell::Decode { batch: *batch, depth: *depth };
-                report.push(measure(bench, &ours, &peer, name, &model, cell)?);
-            }
+        let file = engines.file(name)?;
+        for weights in &bench.weights {
+            let contest = engines.contest(name, &file, weights)?;
+            report.extend(compare(bench, &engines, &contest)?);
         }
-        report.push(start_up(bench, &ours, &peer, name, &model)?);
-        report.push(memory(bench, &ours, &peer, name, &model)?);
     }
     if let Some(folder) = bench.out.parent() {
         fs::create_dir_all(root().join(folder))?;
@@ -88,59 +92,136 @@ pub fn run(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
+/// Every cell of one contest.
+fn compare(bench: &Bench, engines: &Engines, contest: &Contest) -> Result<Vec<Value>> {
+    let peers: Vec<&str> = contest.theirs.iter().map(|(label, _)| *label).collect();
+    println!("\n| {} | Vosti | {} | ratio |", contest.name, peers.join(" | "));
+    println!("| --- | --- | {} --- |", "--- | ".repeat(peers.len()));
+    let mut report = vec![];
+    for depth in &bench.depth {
+        report.push(measure(bench, engines, contest, Cell::Prefill { depth: *depth })?);
+        for batch in &bench.batch {
+            report.push(measure(bench, engines, contest, Cell::Decode { batch: *batch, depth: *depth })?);
+        }
+    }
+    report.push(start_up(bench, engines, contest)?);
+    report.push(memory(bench, engines, contest)?);
+    Ok(report)
+}
+
+struct Engines {
+    vosti: PathBuf,
+    peer: peer::Peer,
+}
+
+impl Engines {
+    /// The model as people have it.
+    fn file(&self, name: &str) -> Result<PathBuf> {
+        match name.strip_prefix("random-") {
+            Some("1.7b") => self.peer.random("1.7b", &pull(&self.vosti, "smollm2-135m")?),
+            Some("8b") => self.peer.random("8b", &llama_cpp::source()?.join("models/ggml-vocab-llama-bpe.gguf")),
+            Some(_) => bail!("{name} is no model of this benchmark: random-1.7b, random-8b"),
+            None => pull(&self.vosti, name),
+        }
+    }
+
+    fn contest(&self, name: &str, file: &Path, weights: &str) -> Result<Contest> {
+        let (ours, theirs) = if weights == "bf16" {
+            let same = self.peer.quantised(file, name, "BF16")?;
+            (same.clone(), vec![("llama.cpp", same)])
+        } else {
+            let rearranged = self.peer.quantised(file, name, "Q4_0")?;
+            (file.into(), vec![("llama.cpp", file.into()), ("llama.cpp, Q4_0", rearranged)])
+        };
+        Ok(Contest { name: format!("{name}, {weights}"), ours, theirs })
+    }
+
+    /// Our command that answers with so many tokens.
+    fn generate(&self, bench: &Bench, model: &Path, tokens: usize) -> Command {
+        let mut generate = Command::new(&self.vosti);
+        generate.args(["generate", "The three laws of robotics are", "-n", &tokens.to_string(), "--threads"]);
+        generate.arg(bench.threads.to_string()).arg("--model").arg(model);
+        generate
+    }
+}
+
 /// The folder that cargo builds into.
 pub fn target_folder() -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
-/// Pairs of runs of one cell.
-fn measure(bench: &Bench, ours: &Path, peer: &peer::Peer, name: &str, model: &Path, cell: Cell) -> Result<Value> {
-    let (mut us, mut them, mut of_bound) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..bench.pairs {
-        let (rate, bound) = vosti(ours, model, bench.threads, cell)?;
-        us.push(rate);
+/// Rounds of runs of one cell.
+fn measure(bench: &Bench, engines: &Engines, contest: &Contest, cell: Cell) -> Result<Value> {
+    let mut of_bound = Vec::new();
+    let us = || {
+        let (rate, bound) = vosti(&engines.vosti, &contest.ours, bench.threads, cell)?;
         of_bound.push(rate / bound);
-        them.push(peer.tokens_per_second(model, bench.threads, cell)?);
-    }
-    let mut row = row(name, &cell.name(), "tokens/s", &us, &them);
-    println!("|  | of the machine's bound | {:.0}% | | |", 100.0 * median(&of_bound));
+        Ok(rate)
+    };
+    let them = |model: &Path| engines.peer.tokens_per_second(model, bench.threads, cell);
+    let mut row = rounds(bench, contest, &cell.name(), "tokens/s", us, them)?;
+    println!("| of the machine's bound | {:.0}% | | |", 100.0 * median(&of_bound));
     row["of_bound"] = json!(of_bound);
     Ok(row)
 }
 
 /// Seconds from the start of the process to the end of its first token, loading included.
-fn start_up(bench: &Bench, ours: &Path, peer: &peer::Peer, name: &str, model: &Path) -> Result<Value> {
-    let (mut us, mut them) = (Vec::new(), Vec::new());
+fn start_up(bench: &Bench, engines: &Engines, contest: &Contest) -> Result<Value> {
+    let us = || seconds(&mut engines.generate(bench, &contest.ours, 1));
+    let them = |model: &Path| seconds(&mut engines.peer.first_token(model, bench.threads));
+    rounds(bench, contest, "process start to first token", "s", us, them)
+}
+
+/// Ours, then each of theirs, as often as is asked.
+fn rounds(
+    bench: &Bench,
+    contest: &Contest,
+    cell: &str,
+    unit: &str,
+    mut us: impl FnMut() -> Result<f64>,
+    them: impl Fn(&Path) -> Result<f64>,
+) -> Result<Value> {
+    let mut ours = vec![];
+    let mut theirs = vec![vec![]; contest.theirs.len()];
     for _ in 0..bench.pairs {
-        let mut generate = Command::new(ours);
-        generate.args(["generate", "The three laws of robotics are", "-n", "1", "--threads"]);
-        generate.arg(bench.threads.to_string()).arg("--model").arg(model);
-        us.push(seconds(&mut generate)?);
-        them.push(seconds(&mut peer.first_token(model, bench.threads))?);
+        ours.push(us()?);
+        for ((_, model), rates) in contest.theirs.iter().zip(&mut theirs) {
+            rates.push(them(model)?);
+        }
     }
-    Ok(row(name, "process start to first token", "s", &us, &them))
+    let mut row =
+        json!({ "model": contest.name, "cell": cell, "unit": unit, "vosti": ours, "median_vosti": median(&ours) });
+    let mut line = format!("| {cell} | {:.3} {unit} |", median(&ours));
+    let mut ratios = vec![];
+    for ((label, _), rates) in contest.theirs.iter().zip(&theirs) {
+        let each: Vec<f64> = ours.iter().zip(rates).map(|(a, b)| a / b).collect();
+        let [low, high] = [f64::INFINITY, 0.0];
+        let (low, high) = each.iter().fold((low, high), |(low, high), r| (low.min(*r), high.max(*r)));
+        line += &format!(" {:.3} |", median(rates));
+        ratios.push(format!("{:.2} ({low:.2} to {high:.2})", median(&each)));
+        row[*label] = json!({ "runs": rates, "median": median(rates), "median_ratio": median(&each) });
+    }
+    println!("{line} {} |", ratios.join(", "));
+    Ok(row)
 }
 
 /// Peak memory of a process, in MiB: of ours, that answers with 64 tokens; of theirs, that prefills 8 and decodes one.
-fn memory(bench: &Bench, ours: &Path, peer: &peer::Peer, name: &str, model: &Path) -> Result<Value> {
-    let mut generate = Command::new(ours);
-    generate.args(["generate", "The three laws of robotics are", "-n", "64", "--threads"]);
-    generate.arg(bench.threads.to_string()).arg("--model").arg(model);
-    let us = memory::peak(&mut generate)?;
-    let them = memory::peak(&mut peer.first_token(model, bench.threads))?;
+fn memory(bench: &Bench, engines: &Engines, contest: &Contest) -> Result<Value> {
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-    println!("| {name} | peak anonymous memory | {:.0} MiB | {:.0} MiB | |", mib(us.anonymous), mib(them.anonymous));
-    println!("| {name} | peak resident memory | {:.0} MiB | {:.0} MiB | |", mib(us.resident), mib(them.resident));
-    Ok(json!({ "model": name, "cell": "peak memory", "unit": "bytes",
-               "vosti": [us.anonymous, us.resident], "llama.cpp": [them.anonymous, them.resident] }))
-}
-
-fn row(model: &str, cell: &str, unit: &str, us: &[f64], them: &[f64]) -> Value {
-    let ratios: Vec<f64> = us.iter().zip(them).map(|(a, b)| a / b).collect();
-    let (a, b, ratio) = (median(us), median(them), median(&ratios));
-    println!("| {model} | {cell} | {a:.3} {unit} | {b:.3} {unit} | {ratio:.2} |");
-    json!({ "model": model, "cell": cell, "unit": unit, "vosti": us, "llama.cpp": them,
-            "median_vosti": a, "median_llama.cpp": b, "median_ratio": ratio })
+    let us = memory::peak(&mut engines.generate(bench, &contest.ours, 64))?;
+    let mut row = json!({ "model": contest.name, "cell": "peak memory", "unit": "bytes",
+                          "file": fs::metadata(&contest.ours)?.len(), "vosti": [us.anonymous, us.resident] });
+    let mut lines = [us.anonymous, us.resident].map(|bytes| format!("{:.0} MiB |", mib(bytes)));
+    for (label, model) in &contest.theirs {
+        let them = memory::peak(&mut engines.peer.first_token(model, bench.threads))?;
+        row[*label] = json!([them.anonymous, them.resident]);
+        for (line, bytes) in lines.iter_mut().zip([them.anonymous, them.resident]) {
+            *line += &format!(" {:.0} MiB |", mib(bytes));
+        }
+    }
+    println!("| peak anonymous memory | {} |", lines[0]);
+    println!("| peak resident memory | {} file: {:.0} MiB |", lines[1], mib(fs::metadata(&contest.ours)?.len()));
+    Ok(row)
 }
 
 fn median(values: &[f64]) -> f64 {

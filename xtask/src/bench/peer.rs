@@ -1,7 +1,7 @@
 //! llama.cpp, built from its PyPI source package, as the peer of the benchmarks.
 
 use super::{Cell, DECODE, PREFILL, output, target_folder};
-use crate::{llama_cpp, run_command};
+use crate::{llama_cpp, python, run_command};
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::fs;
@@ -38,13 +38,28 @@ impl Peer {
         self.folder.join("build/bin").join(name)
     }
 
-    /// The same weights in BF16, so that both engines read as many bytes.
-    pub fn bf16(&self, model: &Path, name: &str) -> Result<PathBuf> {
-        let made = self.folder.join(format!("{name}-bf16.gguf"));
+    /// The same weights in another form: BF16, or Q4_0, which it rearranges for the processor as it loads.
+    pub fn quantised(&self, model: &Path, name: &str, form: &str) -> Result<PathBuf> {
+        self.made(&format!("{name}-{form}.gguf"), |partial| {
+            let mut quantize = Command::new(self.binary("llama-quantize"));
+            run_command(quantize.arg("--allow-requantize").arg(model).arg(partial).arg(form))
+        })
+    }
+
+    /// A Llama of this shape with random weights in Q4_K_M, and another model's tokenizer.
+    pub fn random(&self, shape: &str, vocabulary: &Path) -> Result<PathBuf> {
+        self.made(&format!("random-{shape}-Q4_K_M.gguf"), |partial| {
+            let mut make = Command::new(python::interpreter()?);
+            run_command(make.arg("bench/cpu/random_model.py").arg(shape).arg(vocabulary).arg(partial))
+        })
+    }
+
+    /// A file that is there when it is whole.
+    fn made(&self, name: &str, make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
+        let made = self.folder.join(name);
         if !made.exists() {
             let partial = made.with_extension("partial");
-            let mut quantize = Command::new(self.binary("llama-quantize"));
-            run_command(quantize.arg("--allow-requantize").arg(model).arg(&partial).arg("BF16"))?;
+            make(&partial)?;
             fs::rename(partial, &made)?;
         }
         Ok(made)
