@@ -346,6 +346,7 @@ impl<D: FloatDevice> Engine<D> {
                 cached_tokens: None,
                 behind: vec![0; self.core.program().groups.len()],
                 generated: 0,
+                foreseen: request.foreseen.get(choice as usize).cloned().unwrap_or_default(),
                 reached: 0,
             };
             self.sequences.insert(serial, sequence);

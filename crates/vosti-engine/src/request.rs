@@ -21,12 +21,24 @@ pub struct Request {
     pub use_prefix_cache: bool,
     /// Separates prefix caches between tenants: blocks are shared only under equal salts.
     pub salt: u64,
+    /// Tokens that a choice is believed to begin with, by choice; none for choices that are not listed. They are drafts like any
+    /// other: many are checked in one step, and wrong ones change no bit.
+    pub foreseen: Vec<Vec<Token>>,
 }
 
 impl Request {
     /// A request with one choice, using the prefix cache and reporting its tokens' logits.
     pub fn new(prompt: Vec<Token>, sampling: Sampling) -> Self {
-        Self { prompt, sampling, choices: 1, token_logits: true, prompt_logits: false, use_prefix_cache: true, salt: 0 }
+        Self {
+            prompt,
+            sampling,
+            choices: 1,
+            token_logits: true,
+            prompt_logits: false,
+            use_prefix_cache: true,
+            salt: 0,
+            foreseen: Vec::new(),
+        }
     }
 }
 

@@ -144,10 +144,11 @@ impl<D: FloatDevice> Engine<D> {
 
     /// Guesses to check in this step, with pages for them; `end` is where the history ends.
     fn drafts(&mut self, serial: Serial, end: usize, rows: usize, step: &Step) -> Result<Vec<Token>, EngineError> {
-        let Some(drafter) = &mut self.drafter else {
+        let sequence = &self.sequences[&serial];
+        let (id, foreseen) = (sequence.core, sequence.foreseen.get(sequence.generated..).unwrap_or_default());
+        if foreseen.is_empty() && self.drafter.is_none() {
             return Ok(Vec::new());
-        };
-        let id = self.sequences[&serial].core;
+        }
         let Some(request) = self.core.request(id) else {
             return Ok(Vec::new());
         };
@@ -163,7 +164,10 @@ impl<D: FloatDevice> Engine<D> {
         if most == 0 {
             return Ok(Vec::new());
         }
-        let mut drafts = drafter.draft(serial, request.history(), most);
+        let mut drafts = match &mut self.drafter {
+            Some(drafter) if foreseen.is_empty() => drafter.draft(serial, request.history(), most),
+            _ => foreseen.iter().copied().take(most).collect(),
+        };
         let vocab = self.core.program().vocab;
         let valid = drafts.iter().take(most).take_while(|t| **t < vocab).count();
         // Nothing is evicted for a guess.

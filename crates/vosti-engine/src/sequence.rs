@@ -1,6 +1,6 @@
 //! One choice of one request, as the scheduler sees it. Its tokens, pages and sampler state are the core's.
 
-use crate::RequestId;
+use crate::{RequestId, Token};
 use vosti_core::RequestId as CoreId;
 
 /// Order of arrival: names a sequence inside the engine.
@@ -23,6 +23,8 @@ pub(crate) struct Sequence {
     /// Logical pages at the beginning of each group's table that were released behind the window.
     pub behind: Vec<usize>,
     pub generated: usize,
+    /// What it is believed to generate.
+    pub foreseen: Vec<Token>,
     /// The most positions that were ever cached: beyond them is progress.
     pub reached: usize,
 }

@@ -70,6 +70,25 @@ fn a_policy_with_a_zero_and_a_full_queue_are_refused() {
 }
 
 #[test]
+fn foreseen_tokens_take_fewer_steps_and_change_no_token() {
+    let program = one_group(400);
+    let sampling = || Sampling::greedy(60);
+    let mut engine_of = || engine(&program, &[16], Policy::default());
+    let steps = |engine: &Engine<SymbolicDevice>| engine.counters().steps;
+    let (mut plain, mut told, mut misled) = (engine_of(), engine_of(), engine_of());
+    plain.submit(Request::new(prompt(50, 3), sampling())).unwrap();
+    let (right, reason, _) = run(&mut plain)[&(0, 0)].clone();
+    told.submit(Request { foreseen: vec![right[..50].to_vec()], ..Request::new(prompt(50, 3), sampling()) }).unwrap();
+    let (tokens, ended, _) = run(&mut told)[&(0, 0)].clone();
+    assert_eq!((&tokens, ended), (&right, reason));
+    assert!(steps(&told) <= steps(&plain) - 45, "{} steps, {} without", steps(&told), steps(&plain));
+    let wrong: Vec<_> = right.iter().map(|token| (token + 1) % program.vocab).collect();
+    misled.submit(Request { foreseen: vec![wrong], ..Request::new(prompt(50, 3), sampling()) }).unwrap();
+    let (tokens, ended, _) = run(&mut misled)[&(0, 0)].clone();
+    assert_eq!((tokens, ended), (right, reason));
+}
+
+#[test]
 fn a_full_context_ends_with_length() {
     let program = one_group(100);
     let mut engine = engine(&program, &[8], Policy::default());

@@ -5,7 +5,7 @@
 //! generated, and are counted in the usage.
 
 use crate::receipt::Chain;
-use crate::submit::Update;
+use crate::submit::{Given, Job, Update};
 use std::sync::Arc;
 use vosti_engine::logprobs::Logprobs;
 use vosti_engine::text::{TextStream, TokenText};
@@ -28,6 +28,8 @@ pub struct Delta {
     pub text: String,
     pub token: Option<Generated>,
     pub end: Option<End>,
+    /// The client has it: it is computed again for what comes behind it, and not sent.
+    pub repeated: bool,
 }
 
 /// How an answer ended.
@@ -44,6 +46,8 @@ pub struct Answers {
     stop_tokens: Sampling,
     answers: Vec<Answer>,
     open: usize,
+    /// How an answer differs from what the client has of it.
+    departure: Option<String>,
 }
 
 struct Answer {
@@ -53,20 +57,23 @@ struct Answer {
     chars: usize,
     tokens: Vec<Token>,
     end: Option<End>,
+    given: Given,
 }
 
 impl Answers {
-    pub fn new(prompts: usize, choices: u32, sampling: &Sampling, text: &Arc<dyn TokenText>) -> Self {
-        let answer = |_| Answer {
+    pub fn new(job: &Job, text: &Arc<dyn TokenText>) -> Self {
+        let (sampling, choices) = (&job.sampling, job.choices as usize);
+        let answer = |index| Answer {
             stream: TextStream::new(text.clone(), &sampling.stop_strings).with_tokens_min(sampling.tokens_min),
             whole: TextStream::new(text.clone(), &[]),
             chars: 0,
             tokens: Vec::new(),
             end: None,
+            given: job.given.get(index).cloned().unwrap_or_default(),
         };
-        let all = prompts * choices as usize;
+        let all = job.answers();
         let answers: Vec<Answer> = (0..all).map(answer).collect();
-        Self { choices: choices as usize, stop_tokens: sampling.clone(), answers, open: all }
+        Self { choices, stop_tokens: sampling.clone(), answers, open: all, departure: None }
     }
 
     /// Takes an update; `None` for one that is not about an answer.
@@ -76,9 +83,18 @@ impl Answers {
                 let index = prompt * self.choices + choice as usize;
                 let shown = self.stop_tokens.stop_tokens.binary_search(&token).is_err();
                 let answer = &mut self.answers[index];
+                let position = answer.tokens.len();
+                let given = answer.given.tokens.get(position).copied();
+                if let Some(given) = given.filter(|given| *given != token) {
+                    let why = format!("token {given} at position {position}, where this request gives {token}");
+                    self.departure.get_or_insert(format!("choice {index} has {why}"));
+                } else if given.is_none() && answer.given.finished {
+                    let why = format!("ended after {position} tokens, where this request gives {token}");
+                    self.departure.get_or_insert(format!("choice {index} is said to have {why}"));
+                }
                 let (text, offset) = answer.push(token, shown);
                 let token = Some(Generated { token, logprobs, offset });
-                Some(Delta { index, text, token, end: None })
+                Some(Delta { index, text, token, end: None, repeated: given.is_some() })
             }
             Update::Finished { prompt, choice, reason, usage, chain } => {
                 let index = prompt * self.choices + choice as usize;
@@ -86,10 +102,28 @@ impl Answers {
                 let end = End { reason, usage, chain };
                 answer.end = Some(end.clone());
                 self.open -= 1;
-                Some(Delta { index, text: answer.stream.finish(), token: None, end: Some(end) })
+                let position = answer.tokens.len();
+                if position < answer.given.tokens.len() {
+                    let why = format!("a token at position {position}, where this request's answer has ended");
+                    self.departure.get_or_insert(format!("choice {index} has {why}"));
+                }
+                let repeated = answer.given.finished;
+                Some(Delta { index, text: answer.stream.finish(), token: None, end: Some(end), repeated })
             }
             Update::Prompt { .. } | Update::Broken => None,
         }
+    }
+
+    /// Some have not yet given again what the client has.
+    pub fn repeating(&self) -> bool {
+        self.answers.iter().any(|answer| {
+            answer.end.is_none() && (answer.tokens.len() < answer.given.tokens.len() || answer.given.finished)
+        })
+    }
+
+    /// How an answer differs from what the client says it has.
+    pub fn departure(&self) -> Option<&str> {
+        self.departure.as_deref()
     }
 
     /// All have ended.

@@ -8,6 +8,7 @@ use crate::app::App;
 use crate::config::Limits;
 use crate::limits::BusyGuard;
 use crate::submit::{Job, Running, Update};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vosti_engine::logprobs::Logprobs;
@@ -32,6 +33,8 @@ pub struct Flow {
     /// Per answer, when its last token came.
     last_token: Vec<Option<Instant>>,
     ended: bool,
+    /// Came before it was asked for.
+    ready: VecDeque<Step>,
     /// The request's own, so that what happens after the response's head is logged under its name.
     span: tracing::Span,
     _busy: BusyGuard,
@@ -43,15 +46,37 @@ impl Flow {
         app.metrics.prompt_tokens.inc_by(prompt_tokens as u64);
         let Arrival { at: arrival, busy } = arrival;
         let last_token = vec![None; job.answers()];
-        Self { app, running, answers, arrival, last_token, ended: false, span: tracing::Span::current(), _busy: busy }
+        let (ready, span) = (VecDeque::new(), tracing::Span::current());
+        Self { app, running, answers, arrival, last_token, ended: false, ready, span, _busy: busy }
+    }
+
+    /// Waits until every answer has given again what the client has of it: a request whose answers are others is refused, and
+    /// nothing of them is sent.
+    pub async fn repeat(&mut self) -> Result<(), ApiError> {
+        while self.answers.repeating() {
+            let step = self.come().await?;
+            self.ready.extend(step);
+        }
+        Ok(())
     }
 
     /// The next thing to show; none after the last answer's end.
     pub async fn next(&mut self) -> Result<Option<Step>, ApiError> {
-        if self.answers.done() {
-            self.ended = true;
-            return Ok(None);
+        loop {
+            if let Some(step) = self.ready.pop_front() {
+                return Ok(Some(step));
+            }
+            if self.answers.done() {
+                self.ended = true;
+                return Ok(None);
+            }
+            let step = self.come().await?;
+            self.ready.extend(step);
         }
+    }
+
+    /// What the next update shows, if anything.
+    async fn come(&mut self) -> Result<Option<Step>, ApiError> {
         let deadline = self.arrival + self.app.config.limits.request_time_max;
         let update = match tokio::time::timeout_at(deadline.into(), self.running.updates.recv()).await {
             Ok(update) => update,
@@ -68,6 +93,10 @@ impl Flow {
             None => Err(self.fail("engine_ended", vosti_engine::EngineError::Gone.into())),
             Some(update) => {
                 let delta = self.answers.take(update);
+                if let Some(why) = self.answers.departure() {
+                    let why = format!("{why}: vosti_resume is not of this request, its prompt, parameters and seed");
+                    return Err(self.fail("not_resumed", ApiError::field("vosti_resume", why)));
+                }
                 Ok(delta.map(|delta| {
                     self.account(&delta);
                     Step::Answer(delta)

@@ -68,7 +68,11 @@ impl<W: Writer> State<W> {
     async fn advance(&mut self) -> Option<()> {
         let flow = self.flow.as_mut()?;
         let chunks = match flow.next().await {
-            Ok(Some(step)) => self.writer.step(flow, step),
+            Ok(Some(step)) => {
+                let repeated = matches!(&step, Step::Answer(delta) if delta.repeated);
+                let chunks = self.writer.step(flow, step);
+                if repeated { Vec::new() } else { chunks }
+            }
             Ok(None) => {
                 let last = self.writer.end(flow);
                 self.ready.extend(last.iter().map(event::<W>));

@@ -28,12 +28,28 @@ pub struct Job {
     pub prompt_logprobs: Option<usize>,
     pub salt: u64,
     pub digest: bool,
+    /// What the client has of each answer; empty: of none.
+    pub given: Vec<Given>,
+}
+
+/// The part of an answer that came from another server, or from this one before.
+#[derive(Clone, Debug, Default)]
+pub struct Given {
+    pub tokens: Vec<Token>,
+    /// And its end.
+    pub finished: bool,
 }
 
 impl Job {
     /// Answers that will come.
     pub fn answers(&self) -> usize {
         self.prompts.len() * self.choices as usize
+    }
+
+    /// What the client has of a prompt's answers.
+    fn given_to(&self, prompt: usize) -> impl Iterator<Item = &Given> {
+        let choices = self.choices as usize;
+        self.given.iter().skip(prompt * choices).take(choices)
     }
 }
 
@@ -95,6 +111,7 @@ pub async fn submit(service: &Service, job: &Job, places: OwnedSemaphorePermit) 
             prompt_logits: job.prompt_logprobs.is_some(),
             use_prefix_cache: true,
             salt: job.salt,
+            foreseen: job.given_to(prompt).map(|given| given.tokens.clone()).collect(),
         };
         let sink = sink(job, prompt, sender.clone(), places.clone());
         let (reply, answer) = oneshot::channel();

@@ -117,6 +117,7 @@ pub fn request(random: &mut Random, program: &Program) -> Request {
         prompt_logits: random.one_in(5),
         use_prefix_cache: !random.one_in(8),
         salt: random.pick(&[0, 0, 0, 0, 0, 0, 1]),
+        foreseen: Vec::new(),
     }
 }
 

@@ -355,7 +355,10 @@ impl ChatWriter {
                     prompt_logprobs.get_or_insert_default().push(Some(entry));
                 }
                 Step::Answer(delta) => {
-                    let more = self.choice(&flow.answers, &delta);
+                    let mut more = self.choice(&flow.answers, &delta);
+                    if delta.repeated {
+                        more = ChatChunkChoice { delta: ChatDelta::default(), logprobs: None, token_ids: None, ..more };
+                    }
                     choices[more.index].append(more);
                 }
             }

@@ -148,8 +148,9 @@ pub async fn complete(
         Ok((plan, running))
     };
     let (plan, running) = arrival.within(&app.config.limits, begin).await?;
-    let answers = Answers::new(prompts, choices, &plan.job.sampling, &service.text);
-    let flow = Flow::new(app.clone(), running, answers, &plan.job, arrival);
+    let answers = Answers::new(&plan.job, &service.text);
+    let mut flow = Flow::new(app.clone(), running, answers, &plan.job, arrival);
+    flow.repeat().await?;
     let writer = TextWriter::new(service, plan, echo, include_usage);
     if stream {
         return Ok(stream::respond(flow, writer));
@@ -275,7 +276,11 @@ impl TextWriter {
                 // In order, from position 1 on.
                 Step::Prompt { prompt, logprobs, .. } => rows[prompt].push(logprobs),
                 Step::Answer(delta) => {
-                    let more = self.choice(&flow.answers, &delta);
+                    let mut more = self.choice(&flow.answers, &delta);
+                    if delta.repeated {
+                        let CompletionChoice { finish_reason, vosti_receipt, .. } = more;
+                        more = CompletionChoice { finish_reason, vosti_receipt, ..self.part(delta.index, false) };
+                    }
                     match &mut choices[delta.index] {
                         Some(choice) => choice.append(more),
                         none => *none = Some(more),

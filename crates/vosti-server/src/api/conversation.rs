@@ -47,8 +47,9 @@ pub async fn begin(app: Arc<App>, mut request: ChatRequest) -> Result<Begun, Api
         Ok((plan, running))
     };
     let (plan, running) = arrival.within(&app.config.limits, work).await?;
-    let answers = Answers::new(1, choices, &plan.job.sampling, &service.text);
-    let flow = Flow::new(app.clone(), running, answers, &plan.job, arrival);
+    let answers = Answers::new(&plan.job, &service.text);
+    let mut flow = Flow::new(app.clone(), running, answers, &plan.job, arrival);
+    flow.repeat().await?;
     Ok(Begun { service, plan, flow, stream, include_usage })
 }
 

@@ -71,6 +71,13 @@ impl ApiError {
         error
     }
 
+    /// 409: what the request goes on from is another deployment's.
+    pub fn conflict(param: &str, message: impl Into<String>) -> Self {
+        let mut error = Self::new(StatusCode::CONFLICT, "invalid_request_error", "wrong_fingerprint", message);
+        error.object.param = Some(param.into());
+        error
+    }
+
     pub fn unauthorized(message: &str) -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "authentication_error", "invalid_api_key", message)
     }

@@ -97,6 +97,9 @@ macro_rules! request {
             /// Add a receipt to each answer, `vosti_receipt`: a digest of every token and every bit of its logits, and
             /// all it takes to make the answer again with `vosti replay`. Default false.
             pub vosti_digest: Option<bool>,
+            /// Go on behind what another server of this fingerprint, or this one, has given of the answer to this very request. Give
+            /// the seed that it said.
+            pub vosti_resume: Option<$crate::api::resume::Resume>,
         }
 
         impl $name {
@@ -135,6 +138,7 @@ macro_rules! request {
                     cache_salt: self.cache_salt.take(),
                     user: self.user.take(),
                     vosti_digest: self.vosti_digest,
+                    vosti_resume: self.vosti_resume.take(),
                 }
             }
         }

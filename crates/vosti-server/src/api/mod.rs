@@ -17,6 +17,7 @@ pub mod messages;
 pub mod models;
 pub mod prepare;
 pub mod responses;
+pub mod resume;
 pub mod state;
 pub mod tokenize;
 pub mod turn;

@@ -112,7 +112,7 @@ fn json_schema(name: &str, schema: Value) -> Result<Grammar, ApiError> {
 }
 
 /// Checks everything and makes the job. May compile a grammar: not for a thread that others wait for.
-pub fn plan(app: &App, service: &Service, shared: Shared, ask: Ask) -> Result<Plan, ApiError> {
+pub fn plan(app: &App, service: &Service, mut shared: Shared, ask: Ask) -> Result<Plan, ApiError> {
     let choices = choices(app, &shared)?;
     check_top("prompt_logprobs", ask.prompt_logprobs)?;
     let room = room(service, &ask.prompts)?;
@@ -125,6 +125,12 @@ pub fn plan(app: &App, service: &Service, shared: Shared, ask: Ask) -> Result<Pl
         Some(tokens) => tokens,
         None => ask.tokens_default.unwrap_or(room).min(room),
     };
+    let resume = shared.vosti_resume.take();
+    let drawn = shared.temperature.unwrap_or(service.defaults.temperature) != 0.0;
+    if resume.is_some() && shared.seed.is_none() && drawn {
+        let message = "vosti_resume needs the seed that the answer had: its vosti_seed";
+        return Err(ApiError::field("seed", message));
+    }
     let seed = seed(&shared)?;
     let own_prompt_logprobs = shared.prompt_logprobs;
     let salt = shared.cache_salt.as_deref().map_or(0, salt);
@@ -132,9 +138,12 @@ pub fn plan(app: &App, service: &Service, shared: Shared, ask: Ask) -> Result<Pl
     let return_token_ids = shared.return_token_ids.unwrap_or(false);
     let sampling = sampling(service, shared, ask.grammar.as_ref(), tokens_max, seed)?;
     let parameters = digest.then(|| Parameters::of(&sampling, ask.grammar));
-    let prompts = ask.prompts.into_iter().map(Arc::from).collect();
+    let prompts: Vec<Arc<[Token]>> = ask.prompts.into_iter().map(Arc::from).collect();
     let (logprobs, prompt_logprobs) = (ask.logprobs, ask.prompt_logprobs);
-    let job = Job { prompts, sampling, choices, logprobs, prompt_logprobs, salt, digest };
+    let mut job = Job { prompts, sampling, choices, logprobs, prompt_logprobs, salt, digest, given: Vec::new() };
+    if let Some(resume) = resume {
+        job.given = resume.given(service, job.answers(), tokens_max)?;
+    }
     let (date, model) = (ask.date, app.model_name().to_string());
     Ok(Plan {
         job,

@@ -9,4 +9,5 @@ mod hostile;
 mod load;
 mod other_apis;
 mod refusals;
+mod resume;
 mod sockets;

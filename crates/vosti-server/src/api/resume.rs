@@ -1,0 +1,70 @@
+//! `vosti_resume`: an answer that goes on behind what the client has of it.
+//!
+//! The request runs as if it were new. What the client has is handed to the engine as drafts, so that many tokens are checked in a
+//! step, and goes through the same state (text, stop strings, grammar, calls, receipt) as in the answer that broke off; it is only
+//! not sent again. So the rest is what would have come, and tokens that the request cannot have given are found out. Nothing here
+//! decides what a token is.
+//! Read next: [`crate::answer`].
+
+use super::ApiError;
+use crate::service::Service;
+use crate::submit::Given;
+use serde::Deserialize;
+use utoipa::ToSchema;
+use vosti_engine::Token;
+
+/// What a client has of an answer.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Resume {
+    /// `system_fingerprint` of what it has. Another server's is refused with 409.
+    pub fingerprint: String,
+    /// What it has of each answer; those that are not here begin anew.
+    pub choices: Vec<ResumedChoice>,
+}
+
+/// What a client has of one answer.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ResumedChoice {
+    pub index: usize,
+    /// Every token so far (`return_token_ids` has them in each chunk).
+    pub token_ids: Vec<Token>,
+    /// Its end came too. Default false.
+    pub finished: Option<bool>,
+}
+
+impl Resume {
+    /// Of each of so many answers, which have at most so many tokens.
+    pub fn given(self, service: &Service, answers: usize, tokens_max: usize) -> Result<Vec<Given>, ApiError> {
+        let wanted = &service.identity.fingerprint;
+        if self.fingerprint != *wanted {
+            let message = format!("vosti_resume is of {}, and this server is {wanted}", self.fingerprint);
+            return Err(ApiError::conflict("vosti_resume", message));
+        }
+        let wrong = |message: String| Err(ApiError::field("vosti_resume", message));
+        let mut given = vec![None; answers];
+        for ResumedChoice { index, token_ids: tokens, finished } in self.choices {
+            let vocab = service.identity.vocab;
+            if index >= answers {
+                return wrong(format!("vosti_resume has choice {index}, and the request asks for {answers}"));
+            }
+            if let Some(position) = tokens.iter().position(|token| *token >= vocab) {
+                let token = tokens[position];
+                return wrong(format!(
+                    "choice {index} has token {token} at position {position}, and the vocabulary ends before {vocab}"
+                ));
+            }
+            if tokens.len() > tokens_max {
+                return wrong(format!(
+                    "choice {index} has a token at position {tokens_max}, where this request's answer has ended"
+                ));
+            }
+            let finished = finished.unwrap_or(false);
+            if given[index].replace(Given { tokens, finished }).is_some() {
+                return wrong(format!("vosti_resume has choice {index} twice"));
+            }
+        }
+        Ok(given.into_iter().map(Option::unwrap_or_default).collect())
+    }
+}
