@@ -9,11 +9,15 @@
 # plain python3 for the tables. VLLM may name a folder with files of vLLM's wheel, whose kernels are then compared too
 # (vllm_kernels.py says which files).
 #
-# Steps run in this order: bench torch sampling agentic probe fp64 laws check. Where a command may run for a limited time, STEPS="bench torch"
+# Steps are bench torch sampling agentic probe fp64 laws check, and run in this order or in that of STEPS. Where a command may run for a limited time, STEPS="bench torch"
 # names those of this run and LIMIT the seconds that each may take (then it is stopped, and the next one runs); several runs
 # share one OUT, whose tables are of everything in it. ONLY="batch,chunk" are check's relations; its result is then
 # OUT/check-batch-chunk.json. A step that fails is written down and the next one runs. At the end OUT.tar has all of OUT. The
 # exit code is 1 if any step of this run failed.
+#
+# DAY=1, DAY=2 and DAY=3 are three commands of at most nine minutes each, useful alone: is it right and how fast (probe of 64
+# cases, fp64, laws, bench); the peers and sampling; agents and the suite's first relations. TOTAL is the seconds of the whole
+# command: a step gets what is left of them, and is named if nothing is.
 #
 # Sizes, for a quick look: CASES PROFILE MAX_PROMPT PREFILL DECODE BATCH DEPTHS REPEAT TRACE SAMPLED (the batches of
 # sampling). DEVICE=cpu tries the script itself.
@@ -22,6 +26,13 @@ set -u
 vosti=$1 bundle=$2 model=$3 out=${4%/}
 here=$(cd "$(dirname "$0")" && pwd)
 device=${DEVICE:-cuda}
+case ${DAY:-} in
+    "") ;;
+    1) : "${STEPS:=probe fp64 laws bench}" "${CASES:=64}" "${REPEAT:=3}" "${TOTAL:=540}" ;;
+    2) : "${STEPS:=torch sampling}" "${REPEAT:=3}" "${TOTAL:=540}" ;;
+    3) : "${STEPS:=agentic check}" "${ONLY:=batch,chunk}" "${TOTAL:=540}" ;;
+    *) echo "DAY is 1, 2 or 3" >&2; exit 2 ;;
+esac
 steps=${STEPS:-bench torch sampling agentic probe fp64 laws check}
 for name in $steps; do
     case $name in
@@ -47,15 +58,26 @@ note() {
 
 # step NAME COMMAND...: its standard output is OUT/NAME.json, what it says OUT/NAME.log.
 step() {
-    local name=$1 start=$SECONDS within=()
+    local name=$1 start=$SECONDS within=() limit=${LIMIT:-}
     shift
-    [ -n "${LIMIT:-}" ] && within=(timeout -k 10 "$LIMIT")
+    if [ -n "${TOTAL:-}" ]; then
+        # Ten seconds are for the tables and the archive, ten for what does not stop when it is asked to.
+        local left=$((TOTAL - SECONDS - 20))
+        if [ $left -lt 5 ]; then
+            echo "== $name: no time is left of $TOTAL s"
+            note "$name" "no-time" 0
+            failed=1
+            return
+        fi
+        { [ -z "$limit" ] || [ "$limit" -gt $left ]; } && limit=$left
+    fi
+    [ -n "$limit" ] && within=(timeout -k 10 "$limit")
     echo "== $name: $*"
     # Should this script itself be stopped, the step is known to have begun.
     note "$name" stopped "$start"
     "${within[@]}" "$@" > "$out/$name.json" 2> "$out/$name.log"
     local code=$?
-    [ -n "${LIMIT:-}" ] && [ $code -eq 124 ] && echo "it was stopped after $LIMIT s: give LIMIT more, or the step less" >> "$out/$name.log"
+    [ -n "$limit" ] && [ $code -eq 124 ] && echo "it was stopped after $limit s: give LIMIT more, or the step less" >> "$out/$name.log"
     note "$name" $code $((SECONDS - start))
     [ $code -eq 0 ] && return
     failed=1
@@ -137,7 +159,8 @@ check() {
     step "$name" "$vosti" check "${where[@]}" --profile "${PROFILE:-paper}" "${some[@]}" --json -
 }
 
-for name in bench torch sampling agentic probe fp64 laws check; do
+# In the order in which they were asked for.
+for name in $steps; do
     wanted "$name" && "$name"
 done
 python3 "$here/table.py" "$out" > "$out/tables.md" && cat "$out/tables.md"

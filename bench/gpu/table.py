@@ -41,6 +41,8 @@ def steps(folder):
         name, code, seconds = line.split()
         if code == "stopped":
             print(f"\n`{name}` began and did not end: the script was stopped.")
+        elif code == "no-time":
+            print(f"\n`{name}` did not begin: no time was left of the command's.")
         elif code != "0":
             why = (lines(folder, f"{name}.log") or ["it says nothing"])[-1]
             print(f"\n`{name}` failed after {seconds} s: {why}")

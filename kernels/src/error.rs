@@ -18,7 +18,7 @@ pub enum KernelError {
     #[error("specialisations.toml: {0}")]
     Table(String),
     #[error(
-        "specialisations.toml: kernel `{kernel}` of `{target}` takes its tiles from `{of}`: num_warps and num_stages, \
+        "specialisations.toml: kernel `{kernel}` of `{target}` takes its tiles from `{of}`: num_warps, num_stages and heights, \
          not {name}, may be its own, for another tile is another TTIR and another proof"
     )]
     Override { target: String, of: String, kernel: String, name: String },

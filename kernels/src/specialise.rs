@@ -49,8 +49,10 @@ struct Table {
 static TABLE: LazyLock<Targets> =
     LazyLock::new(|| read(include_str!("../specialisations.toml")).unwrap_or_else(|error| panic!("{error}")));
 
-/// Keys of the table that say how TTIR is compiled: no constants of a kernel.
-const OPTIONS: [&str; 2] = ["num_warps", "num_stages"];
+/// Keys of the table that are no constants of a kernel: how its TTIR is compiled, and how many of its row tiles' heights a
+/// target has, lowest first (all, where it does not say).
+const OPTIONS: [&str; 3] = ["num_warps", "num_stages", HEIGHTS];
+const HEIGHTS: &str = "heights";
 
 fn read(text: &str) -> Result<Targets, KernelError> {
     let Table { same, mut own } = toml::from_str(text).map_err(|error| KernelError::Table(error.to_string()))?;
@@ -164,8 +166,17 @@ fn dims<'a>(tiles: &Tiles, spec: &'a Spec) -> Vec<(&'a str, Const)> {
 /// the numbers that are bound later, their texts.
 fn all(target: &str, kernel_name: &str, act: Act, dims: &[(&str, Const)]) -> Result<Vec<Spec>, KernelError> {
     kernel(kernel_name)?;
-    let heights = tiles(target, kernel_name)?.values().map(Tile::heights).max().unwrap_or(1);
-    (0..heights.max(1)).map(|height| at(target, kernel_name, act, dims, height)).collect()
+    let heights = heights_of(kernel_name, tiles(target, kernel_name)?)?;
+    (0..heights).map(|height| at(target, kernel_name, act, dims, height)).collect()
+}
+
+/// How many heights of row tiles a target has: all that are listed, or the lowest few.
+fn heights_of(kernel: &str, tiles: &Tiles) -> Result<usize, KernelError> {
+    let most = tiles.values().map(Tile::heights).max().unwrap_or(1);
+    let Some(text) = tiles.get(HEIGHTS).and_then(|tile| tile.at(0)) else { return Ok(most) };
+    let value = crate::expr::eval(text, &|_| None)?;
+    let refused = || KernelError::Expression { text: text.clone(), why: format!("{kernel} has {most} heights") };
+    usize::try_from(value).ok().filter(|value| (1..=most).contains(value)).ok_or_else(refused)
 }
 
 fn at(target: &str, kernel_name: &str, act: Act, dims: &[(&str, Const)], height: usize) -> Result<Spec, KernelError> {
@@ -243,7 +254,7 @@ mod tests {
         };
         assert!(!attend(128).to_string().contains("num_"));
         let options = |d| compile_options("cuda-sm90", &attend(d)).unwrap();
-        assert_eq!(options(128), CompileOptions { num_warps: 4, num_stages: 3 });
+        assert_eq!(options(128), CompileOptions { num_warps: 4, num_stages: 5 });
         assert_eq!(options(512), CompileOptions { num_warps: 8, num_stages: 1 });
         let error = compile_options("cpu", &attend(128)).unwrap_err().to_string();
         assert!(error.contains("num_warps") && error.contains("specialisations.toml"), "{error}");
@@ -253,7 +264,7 @@ mod tests {
     fn gpu_targets_have_one_table_and_so_one_text_and_one_proof() {
         let dims = [("K", Const::Int(576)), ("N", Const::Int(960))];
         let of = |target: &str| specialise(target, "linear", Act::Bf16, &dims).unwrap();
-        for target in ["cuda-sm80", "cuda-sm89", "cuda-sm100"] {
+        for target in ["cuda-sm80", "cuda-sm86", "cuda-sm89", "cuda-sm100", "cuda-sm120"] {
             assert_eq!(of(target), of("cuda-sm90"));
             let options = |target| compile_options(target, &of(target)).unwrap();
             assert_eq!(options(target), options("cuda-sm90"));
@@ -272,7 +283,10 @@ mod tests {
         };
         assert_eq!((linear("a"), linear("b")), (["64", "4", "4"], ["64", "4", "1"]));
         let cases = [
-            ("[b]\nlinear = { BM = \"32\" }", "of `b` takes its tiles from `a`: num_warps and num_stages, not BM"),
+            (
+                "[b]\nlinear = { BM = \"32\" }",
+                "of `b` takes its tiles from `a`: num_warps, num_stages and heights, not BM",
+            ),
             ("[b]\nlinear = { num_ctas = \"2\" }", "not num_ctas"),
             ("[b]\nembed = { num_warps = \"2\" }", "target `a` tiles kernel `embed`"),
             ("[b]\nlinear = \"1\"", "specialisations.toml: "),
@@ -286,17 +300,38 @@ mod tests {
     }
 
     #[test]
-    fn heads_of_256_load_no_page_ahead_on_sm89_and_everything_else_is_shared() {
-        for kernel in ["attend", "attend_part"] {
+    fn a_page_is_loaded_ahead_where_two_fit_and_the_text_is_shared() {
+        let targets = ["cuda-sm80", "cuda-sm86", "cuda-sm89", "cuda-sm90", "cuda-sm100", "cuda-sm120"];
+        for (kernel, target) in ["attend", "attend_part"].into_iter().flat_map(|k| targets.map(|t| (k, t))) {
             let of = |d: i64| {
                 let dims = [("KV_HEADS", 8), ("GROUP", 2), ("D", d), ("PAGE", 64)].map(|(n, v)| (n, v.into()));
                 let window = (kernel == "attend").then_some(("WINDOW", 512.into()));
                 let dims: Vec<_> = dims.into_iter().chain(scores(1.0, 0.0)).chain(window).collect();
                 let spec = |target| specialise(target, kernel, Act::Bf16, &dims).unwrap();
-                assert_eq!(spec("cuda-sm89"), spec("cuda-sm90"));
-                ["cuda-sm89", "cuda-sm90"].map(|target| compile_options(target, &spec(target)).unwrap().num_stages)
+                assert_eq!(spec(target), spec("cuda-sm90"));
+                compile_options(target, &spec(target)).unwrap().num_stages
             };
-            assert_eq!([of(64), of(128), of(256), of(512)], [[3, 3], [3, 3], [1, 2], [1, 1]], "{kernel}");
+            let large = if ["cuda-sm90", "cuda-sm100"].contains(&target) { 5 } else { 1 };
+            assert_eq!([of(64), of(80), of(128), of(256), of(512)], [5, 5, 5, large, 1], "{kernel} {target}");
+        }
+    }
+
+    #[test]
+    fn a_target_may_leave_out_the_highest_row_tiles() {
+        let dims = [("K", 4096.into()), ("N", 14336.into()), ("ACT", 0.into())];
+        let heights = |target: &str, kernel: &str| {
+            let dims = &dims[..if kernel == "linear_glu" { 3 } else { 2 }];
+            higher(target, &specialise(target, kernel, Act::Bf16, dims).unwrap()).unwrap().len()
+        };
+        assert_eq!((heights("cuda-sm90", "linear_glu"), heights("cuda-sm120", "linear_glu")), (2, 1));
+        assert_eq!((heights("cuda-sm90", "linear"), heights("cuda-sm120", "linear")), (2, 2));
+        for (heights, says) in [("0", "has 2 heights"), ("3", "has 2 heights"), ("K", "K")] {
+            let table = format!(
+                "[same]\nb = \"a\"\n[a]\nlinear = {{ BM = [\"1\", \"2\"] }}\n[b]\nlinear = {{ heights = \"{heights}\" }}"
+            );
+            let tiles = &read(&table).unwrap()["b"]["linear"];
+            let error = heights_of("linear", tiles).unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
         }
     }
 

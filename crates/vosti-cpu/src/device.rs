@@ -13,6 +13,7 @@ use vosti_kernels::{Binding, KernelError};
 use vosti_tile::LiftError;
 use vosti_wiring::{Bound, Outputs, WiringError, listed, outputs};
 
+use crate::draft::{Draft, Needs};
 use crate::isa::Isa;
 use crate::launch::{self, Ahead, Fault, Ready, Units};
 use crate::layout::Layout;
@@ -121,6 +122,17 @@ pub struct CpuDevice {
 unsafe impl Send for CpuDevice {}
 
 impl CpuDevice {
+    /// What a device like this takes beside its pool, told without reading a weight.
+    pub fn needs(
+        program: &Program,
+        bindings: &[Binding],
+        weights: &dyn Weights,
+        config: &Config,
+    ) -> Result<Needs, CpuError> {
+        let isa = config.isa.unwrap_or_else(Isa::detect);
+        Draft::new(program, bindings, config, isa)?.needs(program, weights, config)
+    }
+
     /// Compiles the program's kernels, loads its weights one at a time and allocates everything else.
     pub fn new(
         program: &Program,

@@ -31,6 +31,11 @@ pub fn block_columns(row_len: usize) -> usize {
 }
 
 impl Layout {
+    /// The layout that is wanted, if the length suits it; else row-major.
+    pub fn chosen(wanted: Option<Layout>, len: usize) -> Layout {
+        wanted.filter(|layout| layout.accepts(len)).unwrap_or(Layout::RowMajor)
+    }
+
     /// Where the element of flat index `index` lies.
     #[inline(always)]
     pub fn position(&self, index: usize) -> usize {

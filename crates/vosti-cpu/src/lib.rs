@@ -6,6 +6,7 @@
 
 mod ceilings;
 pub mod device;
+mod draft;
 pub mod isa;
 mod launch;
 pub mod layout;
@@ -21,6 +22,7 @@ mod wiring;
 
 pub use ceilings::{Ceilings, ceilings};
 pub use device::{Config, CpuDevice, CpuError, Mode, Storage};
+pub use draft::Needs;
 pub use pool::THREADS_MAX;
 pub use probe::probe;
 pub use weights::{Quantised, TensorData, WeightCache, WeightError, Weights};

@@ -7,7 +7,9 @@ use crate::micro::EncodeFn;
 use crate::storage::{Form, Packed, Writer, blocks, exponents, plain};
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
+use std::thread::ScopedJoinHandle;
 use vosti_tile::Scalar;
 use vosti_wiring::WiringError;
 pub use vosti_wiring::{Quantised, TensorData, WeightError, Weights};
@@ -54,7 +56,7 @@ pub struct Buffer {
 impl Buffer {
     /// Zeros, row-major unless the layout fits the length.
     pub fn zeroed(arena: &mut Arena, elem: Scalar, len: usize, wanted: Option<Layout>) -> std::io::Result<Self> {
-        let layout = wanted.filter(|l| l.accepts(len)).unwrap_or(Layout::RowMajor);
+        let layout = Layout::chosen(wanted, len);
         let region = arena.zeroed(layout.bytes(len, elem.bytes()))?;
         Ok(Self { region, elem, len, layout })
     }
@@ -95,27 +97,30 @@ impl Buffer {
         row_len: usize,
         encode: Option<EncodeFn>,
     ) -> Result<usize, CpuError> {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let panels = rows.div_ceil(PANEL);
-        // Panels that a thread packs before they are put down: as many as are no memory to speak of.
-        let share = (PART / (PANEL * row_len)).max(1);
-        let (mut writer, bytes) = (Writer::new(panels), self.region.len());
-        let pack = |panels: Range<usize>| -> Result<Vec<Packed>, CpuError> {
-            panels.map(|i| packed(weights, name, i * PANEL..rows.min((i + 1) * PANEL), row_len, encode)).collect()
-        };
-        for first in (0..panels).step_by(share * threads) {
-            let starts = (first..panels.min(first + share * threads)).step_by(share);
-            let parts = starts.map(|start| start..panels.min(start + share));
-            let done: Vec<_> = std::thread::scope(|scope| {
-                let others: Vec<_> = parts.map(|part| scope.spawn(|| pack(part))).collect();
-                others.into_iter().map(|other| other.join().unwrap_or_else(|p| std::panic::resume_unwind(p))).collect()
-            });
-            for part in done {
-                for panel in part? {
-                    writer.add(&panel, self.region.as_mut_slice(bytes));
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(panels);
+        let bytes = self.region.len();
+        let writer = Writer::new(panels, self.region.as_mut_slice(bytes));
+        let next = AtomicUsize::new(0);
+        let work = || -> Result<(), CpuError> {
+            loop {
+                let i = next.fetch_add(1, Relaxed);
+                if i >= panels {
+                    return Ok(());
                 }
+                let rows = i * PANEL..rows.min((i + 1) * PANEL);
+                // Others need not go on where one has failed.
+                let panel =
+                    packed(weights, name, rows, row_len, encode).inspect_err(|_| next.store(panels, Relaxed))?;
+                writer.put(i, &panel);
             }
-        }
+        };
+        std::thread::scope(|scope| {
+            let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+            let own = work();
+            let join = |other: ScopedJoinHandle<'_, _>| other.join().unwrap_or_else(|p| std::panic::resume_unwind(p));
+            others.into_iter().map(join).chain([own]).collect::<Result<(), CpuError>>()
+        })?;
         Ok(writer.used())
     }
 

@@ -1,9 +1,9 @@
-//! From a program and its bindings to launches on this machine's memory: kernels lifted and compiled once, buffers in the
-//! layouts that their plans read.
+//! From a program and its bindings to launches on this machine's memory: buffers in the layouts that their plans read.
 //!
-//! What each parameter is bound to is `vosti-wiring`'s business. Read next: [`crate::launch`].
+//! What each parameter is bound to is `vosti-wiring`'s business, and how each buffer lies [`crate::draft`]'s. Read next:
+//! [`crate::launch`].
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use vosti_kernels::{Binding, Contract, Role, Spec};
 use vosti_tile::{Kernel, Scalar};
 use vosti_wiring::{Bound, Ints, Metadata, Wired, caches};
 
-use crate::device::{Config, CpuError, Mode, Storage};
+use crate::device::{Config, CpuError};
+use crate::draft::{Draft, WeightOutline};
 use crate::isa::Isa;
 use crate::launch::Panels;
 use crate::layout::{Layout, PANEL};
 use crate::memory::Arena;
-use crate::micro;
-use crate::plan::{Plan, compile};
+use crate::plan::Plan;
 use crate::weights::{Buffer, Weights};
 
 /// A lifted specialisation.
@@ -72,10 +72,9 @@ pub fn wire(
     config: &Config,
     isa: Isa,
 ) -> Result<Wiring, CpuError> {
-    let wired = vosti_wiring::wire(program, bindings, config.rows_max, |spec| compiled(spec, config, isa))?;
-    let layouts = layouts(&wired);
-    let waits = waits(&wired);
-    let layout = |bound: Bound| layouts.get(&bound).copied();
+    let draft = Draft::new(program, bindings, config, isa)?;
+    let wired = &draft.wired;
+    let waits = waits(wired);
     let mut arena = Arena::default();
     let image = vosti_wiring::image(program, &wired.tilings, config.rows_max, config.selected_max)?;
     let ints = Buffer::zeroed(&mut arena, Scalar::I32, image.len(), None)?;
@@ -88,66 +87,26 @@ pub fn wire(
     let scratch = scratch.collect::<std::io::Result<_>>()?;
     let (mut cache_k, mut cache_v) = (Vec::new(), Vec::new());
     for (i, len) in caches(program, &config.pages)?.into_iter().enumerate() {
-        let mut cache = |bound| Buffer::zeroed(&mut arena, wired.elem(bound), len, layout(bound));
+        let mut cache = |bound| Buffer::zeroed(&mut arena, wired.elem(bound), len, draft.layout(bound));
         cache_k.push(cache(Bound::CacheK(i))?);
         cache_v.push(cache(Bound::CacheV(i))?);
     }
     let mut loaded = Vec::new();
     let mut chunks = Arena::default();
-    let encode = micro::kernels(isa).encode;
+    let encode = draft.encodes;
     for (i, name) in wired.weights.iter().enumerate() {
-        let (elem, mut layout) = (wired.elem(Bound::Weight(i)), layout(Bound::Weight(i)));
-        let (mut rows, columns) = vosti_wiring::weights::shape(weights, name)?;
-        let panels = Layout::RowPanels { row_len: columns, pair: 2 };
-        if config.storage == Storage::AsTheyCome && elem == Scalar::Bf16 && layout == Some(panels) {
-            layout = Some(Layout::StoredPanels { row_len: columns });
-        }
-        if weights.by_position(name) {
-            rows = rows.min(config.positions.unwrap_or(rows));
-        }
+        let WeightOutline { elem, rows, columns, layout } = draft.weight(i, weights, config)?;
         let mut pack = || Buffer::packed(&mut chunks, weights, name, elem, (rows, columns), layout, encode);
         loaded.push(match &config.weights {
             Some(cache) => cache.get((name.clone(), elem, layout, encode.is_some()), rows * columns, pack)?,
             None => Arc::new(pack()?),
         });
     }
+    let wired = draft.wired;
     let (kernels, launches) = (wired.kernels, wired.launches);
     let wiring = Wiring { kernels, launches, waits, rows, weights: loaded, cache_k, cache_v, scratch, metadata };
     wiring.check_premises(program)?;
     Ok(wiring)
-}
-
-fn compiled(spec: &Spec, config: &Config, isa: Isa) -> Result<Compiled, CpuError> {
-    let name = spec.to_string();
-    let given = config.ttir.as_ref().and_then(|overrides| overrides.get(&name));
-    let text = match given {
-        Some(text) => text.into(),
-        None => vosti_kernels::ttir(spec).ok_or_else(|| CpuError::Ttir { spec: name.clone() })?,
-    };
-    let kernel = vosti_tile::lift(&text).map_err(|error| CpuError::Lift { spec: name.clone(), error })?;
-    // What follows from dimensions is known: a plan is that of a kernel made with constants.
-    let kernel = vosti_tile::fold(&kernel);
-    let contract = vosti_kernels::contract(&spec.kernel)?.of(spec);
-    vosti_wiring::signature(&kernel, &contract, spec)?;
-    let plan = match config.mode {
-        Mode::Plain => None,
-        Mode::Fast => compile(&kernel, isa).ok(),
-    };
-    Ok(Compiled { spec: spec.clone(), contract, kernel, plan })
-}
-
-/// The layout that each buffer's first dot wants.
-fn layouts(wired: &vosti_wiring::Wiring<Compiled>) -> HashMap<Bound, Layout> {
-    let mut layouts = HashMap::new();
-    for launch in &wired.launches {
-        let Some(plan) = &wired.kernels[launch.kernel].plan else { continue };
-        for (bound, wanted) in launch.params.iter().zip(&plan.wanted) {
-            if let Some(layout) = wanted {
-                layouts.entry(*bound).or_insert(*layout);
-            }
-        }
-    }
-    layouts
 }
 
 /// Which launches must wait for earlier ones.

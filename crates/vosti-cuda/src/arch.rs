@@ -7,14 +7,32 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Arch {
     Sm80,
+    Sm86,
     Sm89,
     Sm90,
     Sm100,
+    Sm120,
+}
+
+/// Shared memory that every block takes for the system, and what shared memory is handed out in, in bytes.
+const RESERVED: u64 = 1 << 10;
+const SHARED_UNIT: u64 = 128;
+/// 32-bit registers of a multiprocessor, and what a warp gets at once.
+pub(crate) const REGISTERS: u32 = 64 << 10;
+const REGISTERS_OF_WARP_UNIT: u32 = 256;
+/// Threads of a warp.
+pub const WARP: u32 = 32;
+
+/// Bytes of shared memory, threads and blocks of a multiprocessor.
+struct Multiprocessor {
+    shared: u64,
+    threads: u32,
+    blocks: u32,
 }
 
 /// The fewest rows of `wgmma` and `tcgen05`.
 const MATRIX_ROWS: usize = 64;
-const ALL: [Arch; 4] = [Arch::Sm80, Arch::Sm89, Arch::Sm90, Arch::Sm100];
+const ALL: [Arch; 6] = [Arch::Sm80, Arch::Sm86, Arch::Sm89, Arch::Sm90, Arch::Sm100, Arch::Sm120];
 
 impl Arch {
     /// The architecture of a target such as `cuda-sm90`.
@@ -37,20 +55,44 @@ impl Arch {
     pub fn number(self) -> u32 {
         match self {
             Arch::Sm80 => 80,
+            Arch::Sm86 => 86,
             Arch::Sm89 => 89,
             Arch::Sm90 => 90,
             Arch::Sm100 => 100,
+            Arch::Sm120 => 120,
         }
     }
 
     /// Dynamic shared memory that one block may opt into, in bytes (CUDA C++ Programming Guide, technical
     /// specifications per compute capability: per-block maximum).
     pub fn shared_bytes_max(self) -> u64 {
-        match self {
-            Arch::Sm80 => 163 << 10,
-            Arch::Sm89 => 99 << 10,
-            Arch::Sm90 | Arch::Sm100 => 227 << 10,
-        }
+        self.multiprocessor().shared - RESERVED
+    }
+
+    /// What one multiprocessor has for the blocks on it (the same tables).
+    fn multiprocessor(self) -> Multiprocessor {
+        let (shared, threads, blocks) = match self {
+            Arch::Sm80 => (164 << 10, 2048, 32),
+            Arch::Sm86 => (100 << 10, 1536, 16),
+            Arch::Sm89 => (100 << 10, 1536, 24),
+            Arch::Sm90 | Arch::Sm100 => (228 << 10, 2048, 32),
+            Arch::Sm120 => (100 << 10, 1536, 24),
+        };
+        Multiprocessor { shared, threads, blocks }
+    }
+
+    /// Blocks that one multiprocessor holds at once, by their threads, registers of a thread and bytes of shared memory.
+    /// None fit if this is 0.
+    pub fn blocks_at_once(self, threads: u32, registers: u32, shared: u64) -> u32 {
+        let has = self.multiprocessor();
+        let warps = threads.div_ceil(WARP).max(1);
+        // Registers are handed out to a warp, in units.
+        let of_warp = (registers.max(1) * WARP).next_multiple_of(REGISTERS_OF_WARP_UNIT);
+        let by_shared = has.shared / (shared + RESERVED).next_multiple_of(SHARED_UNIT);
+        let by_shared = u32::try_from(by_shared).unwrap_or(u32::MAX);
+        [has.blocks, has.threads / (warps * WARP), REGISTERS / (of_warp * warps), by_shared]
+            .into_iter()
+            .fold(u32::MAX, u32::min)
     }
 
     /// What machine code is assembled for. An `a` runs on this architecture only.
@@ -68,7 +110,7 @@ impl Arch {
     }
 
     /// The PTX instruction that a dot of BF16 tiles with so many rows must have become. What came with sm90 and sm100
-    /// takes 64 rows and no fewer; smaller tiles have what came before them.
+    /// takes 64 rows and no fewer; smaller tiles have what came before them. sm120 has neither.
     pub fn matrix_instruction(self, rows: usize) -> &'static str {
         match self {
             Arch::Sm90 if rows >= MATRIX_ROWS => "wgmma.mma_async",
@@ -90,10 +132,16 @@ mod tests {
 
     #[test]
     fn code_for_one_architecture_runs_there_only() {
-        assert!(Arch::Sm90.runs_on((9, 0)) && Arch::Sm80.runs_on((8, 0)) && Arch::Sm80.runs_on((8, 6)));
-        for (arch, capability) in
-            [(Arch::Sm90, (9, 1)), (Arch::Sm90, (10, 0)), (Arch::Sm89, (8, 6)), (Arch::Sm80, (9, 0))]
-        {
+        assert!(Arch::Sm90.runs_on((9, 0)) && Arch::Sm80.runs_on((8, 0)) && Arch::Sm86.runs_on((8, 7)));
+        let not = [
+            (Arch::Sm90, (9, 1)),
+            (Arch::Sm90, (10, 0)),
+            (Arch::Sm89, (8, 6)),
+            (Arch::Sm80, (9, 0)),
+            (Arch::Sm100, (12, 0)),
+            (Arch::Sm120, (12, 1)),
+        ];
+        for (arch, capability) in not {
             assert!(!arch.runs_on(capability), "{arch} {capability:?}");
         }
     }
@@ -101,9 +149,21 @@ mod tests {
     #[test]
     fn a_device_has_the_newest_target_that_runs_on_it() {
         let of = Arch::of_capability;
-        assert_eq!((of((8, 0)), of((8, 6)), of((8, 9))), (Some(Arch::Sm80), Some(Arch::Sm80), Some(Arch::Sm89)));
-        assert_eq!((of((9, 0)), of((10, 0))), (Some(Arch::Sm90), Some(Arch::Sm100)));
-        assert_eq!((of((7, 5)), of((12, 0))), (None, None));
+        assert_eq!((of((8, 0)), of((8, 6)), of((8, 9))), (Some(Arch::Sm80), Some(Arch::Sm86), Some(Arch::Sm89)));
+        assert_eq!((of((9, 0)), of((10, 0)), of((12, 0))), (Some(Arch::Sm90), Some(Arch::Sm100), Some(Arch::Sm120)));
+        assert_eq!((of((7, 5)), of((11, 0))), (None, None));
+    }
+
+    #[test]
+    fn blocks_of_a_multiprocessor_are_limited_by_what_runs_out_first() {
+        // Registers, shared memory, threads, blocks.
+        assert_eq!(Arch::Sm90.blocks_at_once(128, 233, 114_696), 2);
+        assert_eq!(Arch::Sm90.blocks_at_once(128, 233, 0), 2);
+        assert_eq!(Arch::Sm90.blocks_at_once(128, 40, 81_920), 2);
+        assert_eq!(Arch::Sm89.blocks_at_once(128, 40, 90_120), 1);
+        assert_eq!((Arch::Sm80.blocks_at_once(512, 32, 0), Arch::Sm86.blocks_at_once(512, 32, 0)), (4, 3));
+        assert_eq!((Arch::Sm80.blocks_at_once(32, 16, 0), Arch::Sm86.blocks_at_once(32, 16, 0)), (32, 16));
+        assert_eq!(Arch::Sm120.blocks_at_once(128, 32, 120_000), 0);
     }
 
     #[test]
@@ -111,7 +171,7 @@ mod tests {
         assert_eq!(Arch::of_target("cuda-sm90").unwrap(), Arch::Sm90);
         for target in ["cpu", "cuda-sm70", "sm90"] {
             let error = Arch::of_target(target).unwrap_err().to_string();
-            assert!(error.contains("cuda-sm80, cuda-sm89, cuda-sm90, cuda-sm100"), "{error}");
+            assert!(error.contains("cuda-sm80, cuda-sm86, cuda-sm89, cuda-sm90, cuda-sm100, cuda-sm120"), "{error}");
         }
     }
 }

@@ -9,6 +9,8 @@ use std::ffi::{CString, c_int, c_void};
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 
+/// The largest share of shared memory that there is, in percent of the most.
+const CARVEOUT_PERCENT: c_int = 100;
 /// Parameters that a launch may have.
 const PARAMS_MAX: usize = 32;
 
@@ -107,8 +109,8 @@ pub struct Cuda {
 unsafe impl Send for Cuda {}
 
 impl Cuda {
-    /// The first GPU.
-    pub fn open() -> Result<Cuda, DriverError> {
+    /// The GPU of this index, as the driver counts them.
+    pub fn open(index: usize) -> Result<Cuda, DriverError> {
         // SAFETY: asks whether the library can be loaded; its initialisers are the vendor's.
         if !unsafe { sys::is_culib_present() } {
             return Err(DriverError::NoDriver);
@@ -119,8 +121,10 @@ impl Cuda {
         if count == 0 {
             return Err(DriverError::NoDevice);
         }
+        let ordinal = c_int::try_from(index).ok().filter(|ordinal| *ordinal < count);
+        let ordinal = ordinal.ok_or(DriverError::NoSuchDevice { index, count: count.unsigned_abs() })?;
         let (mut device, mut handle) = (0, null_mut());
-        call!(cuDeviceGet(&mut device, 0))?;
+        call!(cuDeviceGet(&mut device, ordinal))?;
         call!(cuDevicePrimaryCtxRetain(&mut handle, device))?;
         Cuda::on(Arc::new(Context { device, handle }), about(device)?)
     }
@@ -204,6 +208,10 @@ impl Driver for Cuda {
         loaded(unsafe { sys::cuModuleLoadData(&mut module, cubin.as_ptr().cast()) }, self.about.driver)?;
         self.modules.push(module);
         call!(cuModuleGetFunction(&mut function, module, name.as_ptr()))?;
+        // What a multiprocessor divides between shared memory and its cache goes to the former: more blocks fit at once, and
+        // two kernels in a row that divide it alike need not wait for one another.
+        let carveout = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
+        call!(cuFuncSetAttribute(function, carveout, CARVEOUT_PERCENT))?;
         self.functions.push(function);
         Ok(Function(self.functions.len() - 1))
     }

@@ -25,6 +25,8 @@ pub enum DriverError {
     NoDriver,
     #[error("the NVIDIA driver finds no GPU: see nvidia-smi, or run on the CPU")]
     NoDevice,
+    #[error("there is no GPU {index}: the driver finds {count}, and counts from 0 (see nvidia-smi -L)")]
+    NoSuchDevice { index: usize, count: u32 },
     #[error("{} did not fit into GPU memory ({call})", sized(*bytes))]
     Memory { call: &'static str, bytes: u64 },
     #[error(

@@ -135,6 +135,12 @@ pub enum Refusal {
     OtherLayout,
     #[error("its pipeline of {stages} stages loads nothing asynchronously")]
     NotPipelined { stages: u32 },
+    #[error(
+        "a loop with matrix products waits for all of its loads first: raise num_stages in specialisations.toml, or set it to 1"
+    )]
+    WaitsForAll,
+    #[error("its TTGIR's loads are not understood: {line}")]
+    Flight { line: String },
     #[error("the layout `{layout}` of its reductions is not defined in its TTGIR")]
     Layout { layout: String },
 }

@@ -4,14 +4,15 @@
 //! launcher relies on them: it passes one 8-byte pointer for each parameter of the contract and two for scratch, starts
 //! blocks of 32 threads a warp, and knows nothing else of a kernel. What no text can show (which bits a matrix
 //! instruction gives) is not checked here, nor anywhere without the device.
-//! Read next: [`mod@texts`], then the tests, which break each check once.
+//! Read next: [`mod@texts`], [`mod@flight`], then the tests, which break each check once.
 
+pub mod flight;
 pub mod texts;
 
 #[cfg(test)]
 mod tests;
 
-use crate::arch::Arch;
+use crate::arch::{Arch, REGISTERS, WARP};
 use crate::artifact::{Artifact, Metadata};
 use crate::error::{CudaError, Refusal};
 use serde::{Deserialize, Serialize};
@@ -20,12 +21,9 @@ use texts::{Log, Ptx, Sass};
 use vosti_kernels::{Contract, Spec};
 use vosti_tile::{Kernel, OpKind};
 
-/// Threads of a warp.
-pub const WARP: u32 = 32;
 /// Scratch pointers that Triton's backend adds after a kernel's own parameters: global, then profile.
 pub const SCRATCH_PARAMS: usize = 2;
-/// 32-bit registers of a multiprocessor, and what is handed out at once to a thread.
-const REGISTERS: u32 = 64 << 10;
+/// Registers that are handed out at once to a thread.
 const REGISTERS_UNIT: u32 = 8;
 /// Matrix instructions of all architectures here: a dot must become the one that its target has for it, and no other.
 const MATRIX_INSTRUCTIONS: [&str; 3] = ["mma.sync", "wgmma.mma_async", "tcgen05.mma"];
@@ -48,6 +46,10 @@ pub struct Facts {
     pub matrix_kinds: Vec<String>,
     /// Copies from global to shared memory that the program does not wait for at once.
     pub async_copies: usize,
+    /// Bytes that a block has on their way while the products of its loop run, at the least.
+    pub in_flight: u64,
+    /// Blocks that a multiprocessor holds at once.
+    pub blocks: u32,
     /// In the order of the text.
     pub reductions: Vec<Reduction>,
 }
@@ -99,6 +101,12 @@ fn examine(artifact: &Artifact, arch: Arch, contract: &Contract) -> Result<Facts
         matrix_instructions,
         matrix_kinds: matrix_kinds(&ptx),
         async_copies,
+        in_flight: flight::bytes(&artifact.ttgir)?,
+        blocks: arch.blocks_at_once(
+            metadata.num_warps * WARP,
+            log.registers,
+            metadata.shared.saturating_add(log.shared_static),
+        ),
         reductions: texts::reductions(&artifact.ttgir)?,
     })
 }

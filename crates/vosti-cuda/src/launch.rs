@@ -3,11 +3,11 @@
 //! Launching is where engines of this kind break silently, so what the compiler says, what the driver says and what is
 //! about to be passed are compared here, and a mismatch is an error before anything runs.
 
-use crate::arch::Arch;
+use crate::arch::{Arch, WARP};
 use crate::driver::{Address, Call, Driver, Function};
 use crate::error::{CudaError, Refusal};
 use crate::image::Image;
-use crate::inspect::{SCRATCH_PARAMS, WARP, launchable};
+use crate::inspect::{SCRATCH_PARAMS, launchable};
 use vosti_kernels::{Contract, Extent, Spec};
 use vosti_tile::Scalar;
 

@@ -1,6 +1,7 @@
 //! How weights get to the device: each once for all devices of a model, a part at a time, row-major.
 //!
-//! A part is expanded into page-locked memory while the part before it is on its way. Random weights are made there.
+//! Several threads read and expand parts; what comes first is copied into page-locked memory while another part is on its way
+//! to the GPU. Random weights are made there.
 
 use crate::driver::{Address, Driver};
 use crate::error::CudaError;
@@ -8,13 +9,18 @@ use crate::host::{HostMemory, bytes_of};
 use crate::uniform::Maker;
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::sync_channel;
 use std::sync::{Mutex, MutexGuard};
+use std::thread;
 use vosti_tile::Scalar;
 use vosti_wiring::{TensorData, Weights, weights};
 
 /// Elements that are asked for at once, and bytes that are copied at once.
 const PART: usize = 1 << 22;
 const STAGE: usize = 4 * PART;
+/// Threads that read parts; each holds one, and one more waits.
+const READERS_MAX: usize = 8;
 /// What the driver's allocations are multiples of, in bytes.
 pub(crate) const ALIGN: u64 = 256;
 
@@ -113,9 +119,8 @@ impl Held {
         while self.staging.len() < 2 {
             self.staging.push(self.driver.host(STAGE)?);
         }
-        let (rows, columns) = weights::shape(source, name)?;
         let mut turn = 0;
-        weights::read(source, name, elem, rows, PART / columns.max(1), |first, data| {
+        parts(source, name, elem, |first, data| {
             let bytes = match &data {
                 TensorData::Bf16(data) => bytes_of(data),
                 TensorData::F32(data) => bytes_of(data),
@@ -132,5 +137,102 @@ impl Held {
             }
             Ok(())
         })
+    }
+}
+
+/// Gives every part of a weight to `put` with the flat index of its first element, in the order in which threads have read
+/// them; the first error ends it.
+fn parts(
+    source: &dyn Weights,
+    name: &str,
+    elem: Scalar,
+    mut put: impl FnMut(usize, TensorData) -> Result<(), CudaError>,
+) -> Result<(), CudaError> {
+    let (rows, columns) = weights::shape(source, name)?;
+    let part = (PART / columns.max(1)).max(1);
+    let threads = thread::available_parallelism().map_or(2, usize::from).clamp(2, READERS_MAX);
+    let next = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        let (send, receive) = sync_channel(1);
+        for _ in 0..threads.min(rows.div_ceil(part)) {
+            let (send, next) = (send.clone(), &next);
+            scope.spawn(move || {
+                loop {
+                    let start = next.fetch_add(part, Relaxed);
+                    if start >= rows {
+                        return;
+                    }
+                    let mut read = None;
+                    let range = start..rows.min(start + part);
+                    let done = weights::read_rows(source, name, elem, range, |data| {
+                        read = Some(data);
+                        Ok::<_, CudaError>(())
+                    });
+                    // Nobody receives after an error.
+                    if send.send(done.map(|()| read.map(|data| (start * columns, data)))).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(send);
+        for read in receive {
+            if let Some((first, data)) = read? {
+                put(first, data)?;
+            }
+        }
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ops::Range;
+    use std::sync::Barrier;
+    use vosti_wiring::WeightError;
+
+    /// Four parts of two rows, each row its index; two are read at once or not at all.
+    struct Rows {
+        both: Barrier,
+        broken: Option<usize>,
+    }
+
+    impl Weights for Rows {
+        fn shape(&self, _: &str) -> Result<Vec<usize>, WeightError> {
+            Ok(vec![8, PART / 2])
+        }
+
+        fn rows(&self, _: &str, rows: Range<usize>) -> Result<TensorData, WeightError> {
+            self.both.wait();
+            if self.broken == Some(rows.start) {
+                return Err("a bad block".into());
+            }
+            Ok(TensorData::Bf16(rows.flat_map(|row| vec![row as u16; PART / 2]).collect()))
+        }
+    }
+
+    #[test]
+    fn parts_are_read_by_several_threads_and_each_comes_once_with_its_place() {
+        // Two threads whatever the machine has: the barrier is for two.
+        let source = Rows { both: Barrier::new(2), broken: None };
+        let mut seen = vec![];
+        parts(&source, "w", Scalar::Bf16, |first, data| {
+            let TensorData::Bf16(data) = data else { panic!("BF16") };
+            assert_eq!((data[0] as usize * (PART / 2), data.len()), (first, PART));
+            assert_eq!(data[PART - 1], data[0] + 1);
+            seen.push(first);
+            Ok(())
+        })
+        .unwrap();
+        seen.sort_unstable();
+        assert_eq!(seen, [0, PART, 2 * PART, 3 * PART]);
+    }
+
+    #[test]
+    fn one_part_that_cannot_be_read_is_the_error_of_the_weight() {
+        let source = Rows { both: Barrier::new(1), broken: Some(4) };
+        let error = parts(&source, "w", Scalar::Bf16, |_, _| Ok(())).unwrap_err().to_string();
+        assert!(error.contains("a bad block"), "{error}");
     }
 }

@@ -111,10 +111,10 @@ pub enum ModelError {
         /// The supported types.
         known: Vec<&'static str>,
     },
-    /// A quantised block has a scale that no weight can have.
+    /// A quantised block has a scale, or an element, that no weight can have.
     #[error(
-        "tensor `{tensor}`: the scale of block {block} ({kind}) is not a finite number; the file is damaged or was badly \
-         made, fetch it again"
+        "tensor `{tensor}`: block {block} ({kind}) is not of finite numbers; the file is damaged or was badly made, fetch \
+         it again"
     )]
     NotFinite {
         /// The tensor's name.
@@ -123,6 +123,16 @@ pub enum ModelError {
         block: usize,
         /// The block's type.
         kind: &'static str,
+    },
+    /// Small numbers whose scales are not beside them, or do not fit.
+    #[error(
+        "tensor `{tensor}`: {why}; the files do not belong together, or were made by a tool that Vosti does not know"
+    )]
+    Scales {
+        /// The tensor's name.
+        tensor: String,
+        /// What is missing or does not fit.
+        why: String,
     },
     /// The tokenizer's pre-tokenizer is not one that Vosti reproduces.
     #[error("unsupported tokenizer `{name}` (tokenizer.ggml.pre); supported are {}", known.join(", "))]

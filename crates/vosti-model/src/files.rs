@@ -10,6 +10,8 @@ use safetensors::{Dtype, SafeTensors};
 use crate::dequantise::GgmlType;
 use crate::error::{ModelError, Result};
 use crate::gguf::Metadata;
+use crate::matrix::Matrix;
+use crate::scaled::{Method, Stored};
 
 /// A tensor as it is stored.
 #[derive(Clone, Debug)]
@@ -37,6 +39,8 @@ pub enum TensorFiles {
         maps: Vec<Mmap>,
         /// File and place of each tensor.
         places: HashMap<String, Place>,
+        /// How weights are stored, if not as they are.
+        method: Option<Method>,
     },
 }
 
@@ -45,7 +49,7 @@ pub enum TensorFiles {
 pub struct Place {
     map: usize,
     shape: Vec<usize>,
-    kind: std::result::Result<GgmlType, String>,
+    dtype: Dtype,
     bytes: std::ops::Range<usize>,
 }
 
@@ -53,8 +57,8 @@ pub struct Place {
 /// models of transformers 5 and 4, bare models.
 const PREFIXES: [&str; 5] = ["model.", "model.language_model.", "language_model.model.", "", "language_model."];
 
-/// No page is larger on the systems that this runs on: a smaller one is only given back in more than one.
-const PAGE_BYTES: usize = 64 << 10;
+/// A multiple of every page on the systems that this runs on, and of what Linux maps around a page that is read.
+const PAGES_BYTES: usize = 2 << 20;
 
 impl TensorFiles {
     /// Maps a GGUF file and parses its header.
@@ -79,7 +83,7 @@ impl TensorFiles {
                 let place = Place {
                     map: maps.len(),
                     shape: view.shape().to_vec(),
-                    kind: kind_of(view.dtype()),
+                    dtype: view.dtype(),
                     bytes: begin..begin + view.data().len(),
                 };
                 if places.insert(name.to_string(), place).is_some() {
@@ -88,7 +92,15 @@ impl TensorFiles {
             }
             maps.push(map);
         }
-        Ok(Self::Safetensors { maps, places })
+        Ok(Self::Safetensors { maps, places, method: None })
+    }
+
+    /// The same with weights that a folder's configuration says are stored in another way.
+    pub fn stored_by(mut self, stored: Option<Method>) -> Self {
+        if let Self::Safetensors { method, .. } = &mut self {
+            *method = stored;
+        }
+        self
     }
 
     /// The GGUF header, if this is a GGUF file.
@@ -99,22 +111,21 @@ impl TensorFiles {
         }
     }
 
-    /// Gives the system back the pages that lie wholly in these bytes of a tensor: they were read, and count as this process's
-    /// memory until then. Reading them again is right, and brings them back.
+    /// Gives the system back the pages that these bytes of a tensor lie in: they were read, and count as this process's memory
+    /// until then. Rows that are packed together are smaller than a page often, so it is not only pages that lie wholly in
+    /// them. Reading them again is right, and brings them back.
     pub fn give_back(&self, bytes: &[u8]) {
         let maps = match self {
             Self::Gguf { map, .. } => std::slice::from_ref(map),
             Self::Safetensors { maps, .. } => maps.as_slice(),
         };
-        let start = bytes.as_ptr() as usize;
         let Some(map) = maps.iter().find(|map| map.as_ptr_range().contains(&bytes.as_ptr())) else { return };
-        let first = (start - map.as_ptr() as usize).next_multiple_of(PAGE_BYTES);
-        let end = (start + bytes.len() - map.as_ptr() as usize) / PAGE_BYTES * PAGE_BYTES;
+        let (base, start) = (map.as_ptr() as usize, bytes.as_ptr() as usize);
+        let first = (start / PAGES_BYTES * PAGES_BYTES).max(base) - base;
+        let end = ((start + bytes.len()).next_multiple_of(PAGES_BYTES) - base).min(map.len());
         // SAFETY: the map is of a file, shared or private and never written: pages come back as they were.
         #[cfg(unix)]
-        if first < end {
-            let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, first, end - first) };
-        }
+        let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, first, end - first) };
     }
 
     /// A tensor by its name without the checkpoint's prefix.
@@ -125,27 +136,37 @@ impl TensorFiles {
                 let info = metadata.tensor(name).ok_or_else(missing)?;
                 Ok(RawTensor { shape: info.shape.clone(), kind: info.kind, bytes: &map[info.bytes.clone()] })
             }
-            Self::Safetensors { maps, places } => {
-                let found = PREFIXES.iter().find_map(|prefix| places.get(&format!("{prefix}{name}")));
-                let place = found.ok_or_else(missing)?;
-                let kind = place.kind.clone().map_err(|found| ModelError::TensorType {
-                    name: name.to_string(),
-                    found,
-                    known: vec!["F32", "F16", "BF16"],
-                })?;
-                Ok(RawTensor { shape: place.shape.clone(), kind, bytes: &maps[place.map][place.bytes.clone()] })
+            Self::Safetensors { maps, places, .. } => {
+                let stored = find(maps, places, name).ok_or_else(missing)?;
+                let kind = match stored.dtype {
+                    Dtype::F32 => GgmlType::F32,
+                    Dtype::F16 => GgmlType::F16,
+                    Dtype::BF16 => GgmlType::BF16,
+                    other => {
+                        let (name, known) = (name.to_string(), vec!["F32", "F16", "BF16"]);
+                        return Err(ModelError::TensorType { name, found: format!("{other:?}"), known });
+                    }
+                };
+                Ok(RawTensor { shape: stored.shape.to_vec(), kind, bytes: stored.bytes })
             }
         }
     }
+
+    /// A tensor as rows, however they are stored.
+    pub(crate) fn matrix(&self, name: &str) -> Result<Matrix<'_>> {
+        if let Self::Safetensors { maps, places, method: Some(method) } = self
+            && let Some(scaled) = method.find(name, &|name| find(maps, places, name))?
+        {
+            return Ok(Matrix::Scaled(scaled));
+        }
+        self.tensor(name).map(Matrix::Tensor)
+    }
 }
 
-fn kind_of(dtype: Dtype) -> std::result::Result<GgmlType, String> {
-    match dtype {
-        Dtype::F32 => Ok(GgmlType::F32),
-        Dtype::F16 => Ok(GgmlType::F16),
-        Dtype::BF16 => Ok(GgmlType::BF16),
-        other => Err(format!("{other:?}")),
-    }
+/// A tensor of any type by its name without the checkpoint's prefix.
+fn find<'a>(maps: &'a [Mmap], places: &'a HashMap<String, Place>, name: &str) -> Option<Stored<'a>> {
+    let place = PREFIXES.iter().find_map(|prefix| places.get(&format!("{prefix}{name}")))?;
+    Some(Stored { shape: &place.shape, dtype: place.dtype, bytes: &maps[place.map][place.bytes.clone()] })
 }
 
 /// The safetensors files of a folder, from its index if it has one.

@@ -43,8 +43,10 @@ impl Model {
             if !config.exists() {
                 return Err(wrong("it has no config.json"));
             }
-            let decoder = families::from_config("config.json", &read_json(&config)?)?;
-            (decoder, TensorFiles::open_folder(path)?)
+            let config = read_json(&config)?;
+            let decoder = families::from_config("config.json", &config)?;
+            let method = families::method("config.json", &config)?;
+            (decoder, TensorFiles::open_folder(path)?.stored_by(method))
         } else {
             let files = TensorFiles::open_gguf(path)?;
             let metadata = files.metadata().ok_or_else(|| wrong("it has no GGUF header"))?;

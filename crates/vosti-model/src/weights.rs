@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use vosti_kernels::{Act, Quantised, TensorData};
+use vosti_kernels::{Act, Format, Quantised, TensorData};
 
 use crate::decoder::Rope;
-use crate::dequantise::{Block, GgmlType};
 use crate::error::{ModelError, Result};
-use crate::files::{RawTensor, TensorFiles};
+use crate::files::TensorFiles;
+use crate::matrix::Matrix;
 use crate::plan::ModelPlan;
 use crate::recipe::{MatrixPart, Recipe};
 use crate::rope;
@@ -39,6 +39,12 @@ pub trait WeightSource {
     /// # Panics
     /// As [`WeightSource::rows`].
     fn quantised(&self, name: &str, rows: Range<usize>) -> Result<Option<Quantised>>;
+
+    /// The format that [`WeightSource::quantised`] gives these rows in unless a scale is no FP16's, told without reading them.
+    ///
+    /// # Panics
+    /// As [`WeightSource::rows`].
+    fn format(&self, name: &str, rows: Range<usize>) -> Result<Option<&'static Format>>;
 
     /// A whole weight.
     fn load(&self, name: &str) -> Result<Tensor> {
@@ -71,9 +77,8 @@ impl<'a> Weights<'a> {
             Act::Bf16 => TensorData::Bf16(Vec::with_capacity(elements)),
             Act::F32 => TensorData::F32(Vec::with_capacity(elements)),
         };
-        self.each_part(parts, columns, rows, |part, raw, rows| {
-            append_rows(raw, part, columns, rows, &mut data);
-            Ok(())
+        self.each_part(parts, columns, rows, |part, matrix, rows| {
+            append_rows(matrix, part, columns, rows, &mut data);
         })?;
         Ok(data)
     }
@@ -85,22 +90,21 @@ impl<'a> Weights<'a> {
         parts: &[MatrixPart],
         columns: usize,
         rows: Range<usize>,
-        mut each: impl FnMut(&MatrixPart, &RawTensor<'_>, Range<usize>) -> Result<()>,
+        mut each: impl FnMut(&MatrixPart, &Matrix<'_>, Range<usize>),
     ) -> Result<()> {
         let mut first = 0;
         for part in parts {
             let within = rows.start.max(first)..rows.end.min(first + part.rows);
             if !within.is_empty() {
-                let raw = self.files.tensor(&part.tensor)?;
-                expect_shape(&part.tensor, &raw, &[part.of, columns])?;
+                let matrix = self.files.matrix(&part.tensor)?;
+                expect_shape(&part.tensor, matrix.shape(), &[part.of, columns])?;
                 let within = within.start - first..within.end - first;
-                let (start, bytes) = stored(&raw, part, columns, within.clone());
-                if let Some(block) = raw.kind.first_not_finite(bytes) {
-                    let block = start / raw.kind.block_bytes() + block;
-                    return Err(ModelError::NotFinite { tensor: part.tensor.clone(), block, kind: raw.kind.name() });
+                let stored = stored(part, within.clone());
+                if let Some((block, kind)) = matrix.first_not_finite(stored.clone()) {
+                    return Err(ModelError::NotFinite { tensor: part.tensor.clone(), block, kind });
                 }
-                each(part, &raw, within)?;
-                self.files.give_back(bytes);
+                each(part, &matrix, within);
+                self.files.give_back(matrix.bytes(stored));
             }
             first += part.rows;
         }
@@ -108,31 +112,32 @@ impl<'a> Weights<'a> {
         Ok(())
     }
 
-    /// See [`WeightSource::quantised`].
-    fn blocks(&self, parts: &[MatrixPart], columns: usize, rows: Range<usize>) -> Result<Option<Quantised>> {
-        let mut kinds = vec![];
-        let mut first = 0;
+    /// The format of some rows' blocks, if all have one.
+    fn format_of(&self, parts: &[MatrixPart], rows: Range<usize>) -> Result<Option<&'static Format>> {
+        let (mut first, mut found) = (0, None);
         for part in parts {
             if rows.start < first + part.rows && first < rows.end {
-                kinds.push(self.files.tensor(&part.tensor)?.kind);
+                let format = self.files.matrix(&part.tensor)?.format();
+                if format.is_none() || found.is_some_and(|found| Some(found) != format) {
+                    return Ok(None);
+                }
+                found = format;
             }
             first += part.rows;
         }
-        let Some(format) = kinds.first().and_then(|kind| kind.format()) else { return Ok(None) };
-        if kinds.iter().any(|kind| *kind != kinds[0]) {
-            return Ok(None);
+        Ok(found)
+    }
+
+    /// See [`WeightSource::quantised`].
+    fn blocks(&self, parts: &[MatrixPart], columns: usize, rows: Range<usize>) -> Result<Option<Quantised>> {
+        let Some(format) = self.format_of(parts, rows.clone())? else { return Ok(None) };
+        if !columns.is_multiple_of(format.chunk) {
+            return Ok(None); // The files do not belong together, which whoever reads the rows is told.
         }
         let (mut out, mut exact) = (Quantised::new(format, columns), true);
         out.codes.reserve(rows.len() * columns);
-        self.each_part(parts, columns, rows, |part, raw, rows| {
-            let mut block = Block::default();
-            for row in rows {
-                for bytes in stored_row(raw, part, columns, row).chunks_exact(raw.kind.block_bytes()) {
-                    block.read(raw.kind, bytes);
-                    exact &= append_block(&block, &mut out);
-                }
-            }
-            Ok(())
+        self.each_part(parts, columns, rows, |part, matrix, rows| {
+            rows.for_each(|row| exact &= matrix.append_blocks(part.stored(row), &mut out));
         })?;
         Ok(exact.then_some(out))
     }
@@ -191,25 +196,13 @@ impl WeightSource for Weights<'_> {
             _ => Ok(None),
         }
     }
-}
 
-/// Appends a block to rows of its format; false if its scales are no FP16's.
-fn append_block(block: &Block, out: &mut Quantised) -> bool {
-    let format = out.format;
-    let groups = format.chunk / format.group;
-    let (d, m) = (half::f16::from_f32(block.d), half::f16::from_f32(block.m));
-    out.scales.push(d.to_bits());
-    out.codes.extend(&block.codes[..format.chunk]);
-    if format.two_levels() {
-        out.group_scales.extend(&block.scales[..groups]);
-    }
-    if format.minimum {
-        out.minima.push(m.to_bits());
-        if format.two_levels() {
-            out.group_minima.extend(&block.minima[..groups]);
+    fn format(&self, name: &str, rows: Range<usize>) -> Result<Option<&'static Format>> {
+        match self.recipe(name)? {
+            Recipe::Matrix { parts, .. } if self.act == Act::Bf16 => self.format_of(parts, rows),
+            _ => Ok(None),
         }
     }
-    d.to_f32() == block.d && m.to_f32() == block.m
 }
 
 /// Rows of a rotary table that needs no file; none for any other recipe.
@@ -222,54 +215,38 @@ pub fn rotary(recipe: &Recipe, rows: Range<usize>) -> Option<Vec<f32>> {
     }
 }
 
-fn expect_shape(name: &str, raw: &RawTensor, expected: &[usize]) -> Result<()> {
-    if raw.shape == expected {
+fn expect_shape(name: &str, found: &[usize], expected: &[usize]) -> Result<()> {
+    if found == expected {
         return Ok(());
     }
-    Err(ModelError::TensorShape { name: name.into(), found: raw.shape.clone(), expected: expected.to_vec() })
+    Err(ModelError::TensorShape { name: name.into(), found: found.to_vec(), expected: expected.to_vec() })
 }
 
 /// Expands some rows of a part one by one, in the order that the recipe asks for.
-fn append_rows(raw: &RawTensor, part: &MatrixPart, columns: usize, rows: Range<usize>, data: &mut TensorData) {
+fn append_rows(matrix: &Matrix, part: &MatrixPart, columns: usize, rows: Range<usize>, data: &mut TensorData) {
     let mut row = vec![0.0f32; columns];
-    for i in rows {
-        let bytes = stored_row(raw, part, columns, i);
+    for stored in rows.map(|i| part.stored(i)) {
         match data {
-            TensorData::Bf16(out) if raw.kind == GgmlType::BF16 => {
-                out.extend(bytes.chunks_exact(2).map(|b| u16::from_le_bytes([b[0], b[1]])));
-            }
-            TensorData::Bf16(out) => {
-                raw.kind.expand(bytes, &mut row);
-                out.extend(row.iter().map(|v| to_bf16(*v)));
-            }
+            TensorData::Bf16(out) => match matrix.bf16(stored) {
+                Some(bytes) => out.extend(bytes.chunks_exact(2).map(|b| u16::from_le_bytes([b[0], b[1]]))),
+                None => {
+                    matrix.expand(stored, &mut row);
+                    out.extend(row.iter().map(|v| to_bf16(*v)));
+                }
+            },
             TensorData::F32(out) => {
-                raw.kind.expand(bytes, &mut row);
-                // A quantised model's weights are its BF16 expansion, whatever the activations are.
-                let rounds = raw.kind.block_elements() > 1;
+                matrix.expand(stored, &mut row);
+                let rounds = matrix.rounds();
                 out.extend(row.iter().map(|v| if rounds { from_bf16(to_bf16(*v)) } else { *v }));
             }
         }
     }
 }
 
-/// Bytes of a row as it is stored.
-fn row_bytes(kind: GgmlType, columns: usize) -> usize {
-    columns / kind.block_elements() * kind.block_bytes()
-}
-
-/// The bytes of one of a part's rows.
-fn stored_row<'a>(raw: &RawTensor<'a>, part: &MatrixPart, columns: usize, row: usize) -> &'a [u8] {
-    let bytes = row_bytes(raw.kind, columns);
-    &raw.bytes[part.stored(row) * bytes..][..bytes]
-}
-
-/// Where the bytes of some of a part's rows begin, and they: of whole heads where rows of a head are stored in another order.
-fn stored<'a>(raw: &RawTensor<'a>, part: &MatrixPart, columns: usize, rows: Range<usize>) -> (usize, &'a [u8]) {
+/// Where some of a part's rows lie in its tensor: whole heads, where rows of a head are stored in another order.
+fn stored(part: &MatrixPart, rows: Range<usize>) -> Range<usize> {
     let head = part.heads.map_or(1, |heads| heads.size);
-    let bytes = row_bytes(raw.kind, columns);
-    let (start, end) = (rows.start / head * head, rows.end.next_multiple_of(head));
-    let (start, end) = ((part.first + start) * bytes, (part.first + end) * bytes);
-    (start, &raw.bytes[start..end])
+    part.first + rows.start / head * head..part.first + rows.end.next_multiple_of(head)
 }
 
 /// Rounds to nearest, ties to even; without a branch, so that loops over it become vector code.

@@ -144,12 +144,20 @@ fn qwen_2_has_its_window_from_the_layer_that_it_names() {
     assert_eq!(windows, [None, None, Some(50)]);
 }
 
+fn compressed(format: &str, weights: Value) -> Value {
+    json!({ "quant_method": "compressed-tensors", "format": format, "config_groups": { "group_0": { "weights": weights } } })
+}
+
 #[test]
 fn weights_that_a_folder_stores_by_another_method_are_refused_by_its_name() {
     for (stored, says) in [
         (json!({ "quant_method": "awq", "bits": 4 }), "weights stored by awq"),
         (json!({ "quant_method": "gptq", "bits": 4, "group_size": 128 }), "weights stored by gptq"),
-        (json!({ "quant_method": "fp8", "weight_block_size": [128, 128] }), "weights stored by fp8"),
+        (json!({ "quant_method": "fp8", "fmt": "e5m2" }), "weights stored by fp8 in e5m2"),
+        (compressed("nvfp4-pack-quantized", json!({})), "weights stored by compressed-tensors in the format nvfp4"),
+        (compressed("pack-quantized", json!({ "num_bits": 3 })), "compressed-tensors of 3 bits (int)"),
+        (compressed("float-quantized", json!({ "num_bits": 4, "type": "float" })), "of 4 bits (float)"),
+        (compressed("pack-quantized", json!({ "num_bits": 4, "actorder": "group" })), "with actorder"),
         (json!({ "bits": 4 }), "weights stored by an unnamed method"),
     ] {
         let why = refusal("llama", "quantization_config", stored);

@@ -75,13 +75,15 @@ impl PyEngine {
             None if policy.running_max >= MANY_SEQUENCES => Storage::Expanded,
             None => Storage::AsTheyCome,
         };
-        let options = DeployOptions { threads, context, bundle: None, on: On::Cpu, storage };
+        // Each as long as the context allows.
+        let demand = Demand { tokens: usize::MAX, sequences: policy.running_max };
+        let pool = pool::Asked { pages: kv_pages, bytes: None, demand };
+        let options = DeployOptions { threads, context, bundle: None, on: On::Cpu, storage, pool };
         py.detach(|| {
             let path = vosti::fetch::find(model, &Quiet).map_err(refused)?;
             let deployment = Deployment::load(model, &path, &options, &Quiet).map_err(refused)?;
-            let demand = Demand { tokens: deployment.program().context as usize, sequences: policy.running_max };
             let page_bytes = deployment.page_bytes();
-            let pages = kv_pages.unwrap_or_else(|| pool::pages_default(deployment.program(), page_bytes, demand));
+            let pages = options.pool.pages(deployment.program(), page_bytes);
             let origin = Origin { free_memory: false, bundle: false };
             pool::check(deployment.program(), pages, page_bytes, origin).map_err(refused)?;
             let rows_max = policy.rows_step_max.min(pages.saturating_mul(vosti_core::PAGE));

@@ -3,7 +3,7 @@
 use crate::error::WiringError;
 use crate::uniform::Uniform;
 use std::ops::Range;
-use vosti_kernels::{Quantised, TensorData};
+use vosti_kernels::{Format, Quantised, TensorData};
 use vosti_tile::Scalar;
 use vosti_tile::numerics::from_bf16;
 
@@ -21,6 +21,12 @@ pub trait Weights: Sync {
 
     /// The same rows as blocks, if that is how they are stored and all are alike: a device may keep these instead.
     fn quantised(&self, _name: &str, _rows: Range<usize>) -> Result<Option<Quantised>, WeightError> {
+        Ok(None)
+    }
+
+    /// The format that [`Weights::quantised`] gives these rows in, told without reading them. Blocks whose scales are no FP16's
+    /// are the exception: they are found when they are read.
+    fn format(&self, _name: &str, _rows: Range<usize>) -> Result<Option<&'static Format>, WeightError> {
         Ok(None)
     }
 

@@ -10,7 +10,9 @@ mod subject;
 pub use subject::DeploymentSubject;
 
 use crate::device::{AnyDevice, Gpu, On};
+use crate::memory::{self, DoesNotFit, Taken};
 use crate::model_source::ModelSource;
+use crate::pool;
 use crate::weights::{DeviceWeights, LoadProgress};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -65,6 +67,8 @@ pub enum DeployError {
         bytes >> 20
     )]
     NoMemory { pages: usize, bytes: u64, error: io::Error },
+    #[error(transparent)]
+    DoesNotFit(#[from] DoesNotFit),
     #[error("{0}: take smaller steps or a shorter context")]
     Unproved(String),
     #[error("interrupted")]
@@ -83,6 +87,8 @@ pub struct DeployOptions {
     pub on: On,
     /// How a processor keeps weights; changes no bit.
     pub storage: Storage,
+    /// The pool that a device is going to have, as far as it is known: what does not fit beside the weights is refused.
+    pub pool: pool::Asked,
 }
 
 /// What one device shall have.
@@ -116,6 +122,9 @@ pub const MANY_SEQUENCES: usize = 5;
 /// Of a GPU's memory that weights and buffers leave free: what keys and values get if nobody says. Modules, recorded
 /// graphs and the driver itself take some.
 const POOL_PERCENT: u64 = 90;
+/// Rows of a step on a GPU: a matrix of 4,096 columns then has 512 tiles of 128 rows and columns for its multiprocessors, of
+/// which there are some 130, and 128 at the processor's 512 rows.
+pub const GPU_ROWS_STEP_MAX: usize = 2048;
 /// Rows of logits that a step may have. Each is a whole vocabulary wide, in page-locked memory too on a GPU: for steps of
 /// 32,768 rows, which the suite asks for, that many rows of 128,256 would be 16 GB.
 const SELECTED_MAX: usize = 512;
@@ -167,8 +176,8 @@ impl Deployment {
                 bundle.check_target(CPU)?;
                 (bundle, CPU.to_string(), Hardware::Cpu { weights: Arc::default() })
             }
-            On::Gpu(open) => {
-                let gpu = open()?;
+            On::Gpu(open, index) => {
+                let gpu = open(index)?;
                 let bundle = Bundle::open(options.bundle.as_deref())?;
                 let target = target(&bundle, gpu.about())?;
                 let weights = Arc::new(vosti_cuda::WeightCache::new(gpu.another()?));
@@ -182,6 +191,12 @@ impl Deployment {
         }
         let context = options.context.or(bundle.manifest().map(|manifest| manifest.context));
         let plan = source.plan(&Target::named(&target), context)?;
+        if options.bundle.is_none() {
+            vosti_model::check_kernels(&plan)?;
+        }
+        if let Hardware::Cpu { .. } = hardware {
+            taken(&source, &plan, &bundle, options).map_or(Ok(()), |taken| taken.check(memory::available()))?;
+        }
         // Made beside the weights: a large vocabulary takes a second.
         let own = source.clone();
         let text = std::thread::spawn(move || {
@@ -191,9 +206,6 @@ impl Deployment {
         });
         let files = manifest::Model::of_files(name, source.decoder().family, path)
             .map_err(|(path, error)| DeployError::Io { path, error })?;
-        if options.bundle.is_none() {
-            vosti_model::check_kernels(&plan)?;
-        }
         bundle.check_origin(&files, &target, &plan)?;
         bundle.admit(&plan)?;
         let mut deployment = Deployment {
@@ -243,6 +255,15 @@ impl Deployment {
         }
     }
 
+    /// What the scheduler may do where nobody says otherwise: a GPU has more rows in a step.
+    pub fn policy(&self) -> Policy {
+        let policy = Policy::default();
+        match self.hardware {
+            Hardware::Cpu { .. } => policy,
+            Hardware::Gpu { .. } => Policy { rows_step_max: GPU_ROWS_STEP_MAX, ..policy },
+        }
+    }
+
     /// Bytes that a step reads for each element of a matrix, as it is kept.
     pub fn element_bytes(&self) -> f64 {
         let (bytes, elements) = self.matrices;
@@ -279,13 +300,7 @@ impl Deployment {
 
     /// Bytes of one page in every cache group: keys and values of all layers.
     pub fn page_bytes(&self) -> u64 {
-        let program = self.program();
-        let layer = |group: u32| {
-            let group = &program.groups[group as usize];
-            // Two of them, two bytes each.
-            u64::from(group.kv_heads) * u64::from(group.head_dim) * PAGE as u64 * 4
-        };
-        program.layers.iter().map(|l| layer(l.group)).sum()
+        page_bytes(self.program())
     }
 
     /// A device with an empty pool. Weights are shared with every other device of this deployment.
@@ -362,6 +377,36 @@ impl Deployment {
             Err(error) => Err(error),
         }
     }
+}
+
+/// Bytes of one page in every cache group.
+fn page_bytes(program: &Program) -> u64 {
+    let layer = |group: u32| {
+        let group = &program.groups[group as usize];
+        // Two of them, two bytes each.
+        u64::from(group.kv_heads) * u64::from(group.head_dim) * PAGE as u64 * 4
+    };
+    program.layers.iter().map(|l| layer(l.group)).sum()
+}
+
+/// What a processor's memory would have to hold; none if there is something wrong with the model, which is told elsewhere.
+fn taken(source: &ModelSource, plan: &ModelPlan, bundle: &Bundle, options: &DeployOptions) -> Option<Taken> {
+    let (program, weights) = (&plan.program, DeviceWeights { source, plan, progress: None });
+    let page_bytes = page_bytes(program);
+    let pages = options.pool.pages(program, page_bytes);
+    let rows = Policy::default().rows_step_max;
+    let mut config = Config::new(rows, rows.min(SELECTED_MAX), vec![pages; program.groups.len()], 1);
+    config.positions = longest(program, &config.pages);
+    config.ttir = Some(bundle.texts(plan));
+    let mut needs = |storage| {
+        config.storage = storage;
+        CpuDevice::needs(program, &plan.bindings, &weights, &config).ok()
+    };
+    let needed = needs(options.storage)?;
+    let other = (options.storage == Storage::Expanded).then(|| needs(Storage::AsTheyCome));
+    let as_they_come = other.flatten().map(|needs| needs.weights);
+    let pool = page_bytes.saturating_mul(pages as u64);
+    Some(Taken { weights: needed.weights, pages, pool, buffers: needed.buffers, as_they_come })
 }
 
 /// The target of a bundle's machine code, if a GPU of this kind runs it.

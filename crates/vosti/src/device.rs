@@ -8,8 +8,8 @@ use vosti_cuda::{CudaDevice, Driver, DriverError};
 /// A GPU, or in tests what stands in for one.
 pub type Gpu = Box<dyn Driver + Send>;
 
-/// How a GPU is found.
-pub type OpenGpu = fn() -> Result<Gpu, DriverError>;
+/// How a GPU is found, by its index.
+pub type OpenGpu = fn(usize) -> Result<Gpu, DriverError>;
 
 /// What a deployment shall run on.
 #[derive(Clone, Copy, Debug, Default)]
@@ -17,12 +17,13 @@ pub enum On {
     /// This machine's processor.
     #[default]
     Cpu,
-    Gpu(OpenGpu),
+    /// The GPU of an index.
+    Gpu(OpenGpu, usize),
 }
 
-/// The first GPU of this machine.
-pub fn first_gpu() -> Result<Gpu, DriverError> {
-    Ok(Box::new(vosti_cuda::Cuda::open()?))
+/// A GPU of this machine.
+pub fn own_gpu(index: usize) -> Result<Gpu, DriverError> {
+    Ok(Box::new(vosti_cuda::Cuda::open(index)?))
 }
 
 /// A device of either kind.

@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::{fs, thread};
-use vosti_kernels::Act;
+use vosti_kernels::{Act, Format};
 use vosti_model::decoder::Decoder;
 use vosti_model::{Model, ModelError, ModelPlan, Recipe, Target, Text, WeightSource, families, plan};
 use vosti_wiring::{Quantised, TensorData, Uniform, WeightError};
@@ -78,6 +78,19 @@ impl ModelSource {
         match self {
             ModelSource::Random(_) => Ok(None),
             ModelSource::Files(model) => Ok(model.weights(plan, Act::Bf16).quantised(name, rows)?),
+        }
+    }
+
+    /// The format of these rows' blocks, told without reading them.
+    pub fn format(
+        &self,
+        plan: &ModelPlan,
+        name: &str,
+        rows: Range<usize>,
+    ) -> Result<Option<&'static Format>, WeightError> {
+        match self {
+            ModelSource::Random(_) => Ok(None),
+            ModelSource::Files(model) => Ok(model.weights(plan, Act::Bf16).format(name, rows)?),
         }
     }
 

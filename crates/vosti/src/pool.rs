@@ -2,7 +2,7 @@
 //!
 //! The pool never shortens an answer. A command that serves any request (`serve`, `chat`) needs a pool for the longest
 //! one, a sequence as long as the context, and ends at its start if there is none; a command that knows its requests takes
-//! what they need. Nothing here may look at free memory. Read next: `vosti_engine::room`.
+//! what they need. Nothing here may look at free memory ([`crate::memory`] refuses what does not fit). Read next: `vosti_engine::room`.
 
 use thiserror::Error;
 use vosti_core::Program;
@@ -14,15 +14,41 @@ const BYTES_DEFAULT: u64 = 1 << 30;
 /// What a command is going to ask of its pool.
 #[derive(Clone, Copy, Debug)]
 pub struct Demand {
-    /// Tokens of the longest sequence, prompt and answer.
+    /// Tokens of the longest sequence, prompt and answer; it is not longer than the context.
     pub tokens: usize,
     /// Sequences that run together.
     pub sequences: usize,
 }
 
+/// One page.
+impl Default for Demand {
+    fn default() -> Self {
+        Demand { tokens: 1, sequences: 1 }
+    }
+}
+
+/// How large a pool shall be: so many pages or bytes, or what there is to run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Asked {
+    pub pages: Option<usize>,
+    pub bytes: Option<u64>,
+    pub demand: Demand,
+}
+
+impl Asked {
+    /// Pages of every group.
+    pub fn pages(&self, program: &Program, page_bytes: u64) -> usize {
+        match (self.pages, self.bytes) {
+            (Some(pages), _) => pages,
+            (None, Some(bytes)) => (bytes / page_bytes.max(1)) as usize,
+            (None, None) => pages_default(program, page_bytes, self.demand),
+        }
+    }
+}
+
 /// Pages of every group, if nobody says how many: for all sequences, at most 1 GiB, and at least for one of them.
 pub fn pages_default(program: &Program, page_bytes: u64, demand: Demand) -> usize {
-    let one = pages_for(program, demand.tokens).into_iter().max().unwrap_or(1);
+    let one = pages_for(program, demand.tokens.min(program.context as usize)).into_iter().max().unwrap_or(1);
     let most = usize::try_from(BYTES_DEFAULT / page_bytes.max(1)).unwrap_or(usize::MAX);
     one.saturating_mul(demand.sequences).min(most).max(one)
 }

@@ -5,6 +5,7 @@
 use crate::model_source::ModelSource;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use vosti_kernels::Format;
 use vosti_model::{ModelPlan, Recipe};
 use vosti_progress::Progress;
 use vosti_wiring::{Quantised, TensorData, Uniform, WeightError, Weights};
@@ -61,6 +62,10 @@ impl Weights for DeviceWeights<'_> {
         let quantised = self.source.quantised(self.plan, name, rows)?;
         self.loaded(name, quantised.as_ref().map_or(0, |rows| 2 * rows.codes.len()));
         Ok(quantised)
+    }
+
+    fn format(&self, name: &str, rows: Range<usize>) -> Result<Option<&'static Format>, WeightError> {
+        self.source.format(self.plan, name, rows)
     }
 
     fn made(&self, name: &str) -> Option<Uniform> {

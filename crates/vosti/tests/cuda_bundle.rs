@@ -95,7 +95,7 @@ fn every_kernel_of_two_models_is_compiled_checked_and_bundled() {
             assert_eq!(hashes.cubin, kernel.file("cubin").unwrap().blake3);
             for assumed in &certificate.assumptions {
                 let untested = assumed.probed.iter().filter(|(_, seen)| **seen == Probed::UntestedOnTarget);
-                let gpus = ["cuda-sm100", "cuda-sm80", "cuda-sm89", "cuda-sm90"]; // nobody has run it there
+                let gpus = ["cuda-sm100", "cuda-sm120", "cuda-sm80", "cuda-sm86", "cuda-sm89", "cuda-sm90"]; // nobody has run it there
                 assert!(untested.map(|(target, _)| target.as_str()).eq(gpus), "{assumed:?}");
             }
         }
@@ -160,7 +160,7 @@ fn a_target_that_there_is_not_is_refused_by_name_in_one_line() {
     let model = tiny(place.path());
     let (code, why) = vosti(&["prepare", &model, "-o", folder.to_str().unwrap(), "--target", "cuda-sm70"]);
     assert!(code == Some(2) && why.lines().count() == 1 && why.contains("cuda-sm70"), "{why}");
-    assert!(why.contains("it has: cpu, cuda-sm80, cuda-sm89, cuda-sm90, cuda-sm100"), "{why}");
+    assert!(why.contains("it has: cpu, cuda-sm80, cuda-sm86, cuda-sm89, cuda-sm90, cuda-sm100, cuda-sm120"), "{why}");
     assert!(!folder.exists());
 }
 

@@ -61,12 +61,12 @@ impl Place {
 
     fn load(&self, bundle: Option<&Path>, open: OpenGpu) -> Result<Deployment, String> {
         let options =
-            DeployOptions { bundle: bundle.map(Path::to_path_buf), on: On::Gpu(open), ..DeployOptions::default() };
+            DeployOptions { bundle: bundle.map(Path::to_path_buf), on: On::Gpu(open, 0), ..DeployOptions::default() };
         Deployment::load("random", &self.config(), &options, &NoProgress).map_err(|error| error.to_string())
     }
 }
 
-fn sound() -> Result<Gpu, DriverError> {
+fn sound(_: usize) -> Result<Gpu, DriverError> {
     Ok(Box::new(StandIn::fast()))
 }
 
@@ -78,25 +78,25 @@ fn what_is_missing_or_does_not_fit_is_one_message_each() {
         let message = place.load(bundle, open).map(drop).unwrap_err();
         assert!(message.contains(says) && !message.contains('\n'), "{says}: {message}");
     };
-    refused(Some(&bundle), || Err(DriverError::NoDriver), "there is no NVIDIA driver here (libcuda is not found)");
-    refused(Some(&bundle), || Err(DriverError::NoDevice), "the NVIDIA driver finds no GPU");
+    refused(Some(&bundle), |_| Err(DriverError::NoDriver), "there is no NVIDIA driver here (libcuda is not found)");
+    refused(Some(&bundle), |_| Err(DriverError::NoDevice), "the NVIDIA driver finds no GPU");
     refused(None, sound, "run `vosti prepare MODEL --target cuda-sm90 -o FOLDER`");
-    fn ampere() -> Result<Gpu, DriverError> {
+    fn ampere(_: usize) -> Result<Gpu, DriverError> {
         let mut driver = StandIn::fast();
         driver.about.capability = (8, 6);
         Ok(Box::new(driver))
     }
-    fn old() -> Result<Gpu, DriverError> {
+    fn old(_: usize) -> Result<Gpu, DriverError> {
         let mut driver = StandIn::fast();
         driver.about.capability = (7, 5);
         Ok(Box::new(driver))
     }
-    fn small() -> Result<Gpu, DriverError> {
+    fn small(_: usize) -> Result<Gpu, DriverError> {
         let mut driver = StandIn::fast();
         driver.free = 40 << 20;
         Ok(Box::new(driver))
     }
-    refused(Some(&bundle), ampere, "prepared for cuda-sm90, and this device is cuda-sm80; run `vosti prepare --target");
+    refused(Some(&bundle), ampere, "prepared for cuda-sm90, and this device is cuda-sm86; run `vosti prepare --target");
     refused(Some(&bundle), old, "no kernels are made for stand-in of compute capability 7.5; there are targets");
     refused(Some(&bundle), small, "too little GPU memory");
     // Another model's bundle; one whose machine code is not the one that was checked; none at all.
@@ -316,6 +316,11 @@ fn the_script_runs_every_step_and_says_what_it_could_not() {
     assert!(code == Some(1) && said.matches("it was stopped after 0.001 s").count() == 4, "{said}");
     assert!(said.matches("pairs equal, passed.").count() == 2 && said.contains("Rates: not run."), "{said}");
     assert_eq!(run(&[("STEPS", "bench everything")]).0, Some(2));
+    assert_eq!(run(&[("DAY", "4")]).0, Some(2));
+    // A command that has no time left says of each step that it did not begin.
+    let (code, said) = run(&[("DAY", "1"), ("TOTAL", "20")]);
+    assert!(code == Some(1) && said.matches("no time is left of 20 s").count() == 3, "{said}");
+    assert!(said.contains("`bench` did not begin"), "{said}");
     // Evidence that is missing is said, not only that something is.
     std::fs::write(out.join("check.json"), LACKING).unwrap();
     let table = Command::new(python).arg(root.join("bench/gpu/table.py")).arg(&out).output().unwrap();

@@ -90,8 +90,23 @@ fn a_prompt_that_is_too_long_or_empty() {
     generate("a", &["--stop-token", "256"], "--stop-token names token 256, the vocabulary ends at 255");
     generate("a", &["--top-p", "2"], "top_p is 2");
     generate("a", &["--context", "513"], "--context 513 is longer than the model's own, 512 tokens");
-    generate("a", &["--kv-pages", "9999999999999"], "9999999999999 KV pages are");
+    generate("a", &["--kv-pages", "9999999999999"], "9999999999999 KV pages 245759999999975424 bytes");
     generate("a", &["--kv-pages", &usize::MAX.to_string()], "--kv-pages or --kv-memory");
+}
+
+/// More than any machine has: every layer of a thousand is as large as a model.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_model_that_does_not_fit_is_told_in_bytes_before_anything_is_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = folder.path().join("huge.json");
+    let text = r#"{"model_type": "llama", "vocab_size": 128256, "hidden_size": 65536, "intermediate_size": 262144,
+        "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "num_hidden_layers": 1000, "num_attention_heads": 512,
+        "num_key_value_heads": 512, "head_dim": 128, "rope_theta": 1e4, "tie_word_embeddings": false}"#;
+    std::fs::write(&config, text).expect("written");
+    let check = ["check", "--model", config.to_str().expect("a path")];
+    refused(&check, "bytes (");
+    refused(&check, "GiB): take a smaller model, or one of fewer bits a weight");
 }
 
 #[test]

@@ -79,6 +79,11 @@ unsafe fn blocks_rows<const LOW: u32, const HIGH: u32>(dot: &Dot<u16>, stored: &
             }
         };
     }
+    // Registers that do not suffice go to the stack, and lie across two lines of the cache if it is not aligned as they are. That it
+    // is, is only seen to where something on it asks for that.
+    let aligned = _mm512_setzero_si512();
+    // SAFETY: no instruction.
+    unsafe { std::arch::asm!("/* {0} */", in(reg) &aligned, options(nomem, nostack, preserves_flags)) };
     let mut r = 0;
     while r < dot.rows {
         // As even as can be: nine rows are five and four.

@@ -127,14 +127,16 @@ pub(crate) mod tests {
                 let mut panels = vec![0; order.footprint(source.len())];
                 order.pack(0, &source, &mut panels);
                 let count = rows.div_ceil(PANEL);
-                let (mut writer, mut stored) = (Writer::new(count), vec![0u64; bytes_max(count, row_len) / 8]);
+                let mut stored = vec![0u64; bytes_max(count, row_len).div_ceil(8)];
                 // SAFETY: as many bytes.
                 let out = unsafe { std::slice::from_raw_parts_mut(stored.as_mut_ptr().cast::<u8>(), 8 * stored.len()) };
-                for panel in panels.chunks(PANEL * row_len) {
+                let writer = Writer::new(count, out);
+                // In any order.
+                for (i, panel) in panels.chunks(PANEL * row_len).enumerate().rev() {
                     let mut bytes = vec![0; panel_bytes(row_len)];
                     let coded = encode(panel, &mut bytes);
                     let packed = if coded { Packed { form: Form::Exponents, bytes } } else { storage::plain(panel) };
-                    writer.add(&packed, out);
+                    writer.put(i, &packed);
                 }
                 let base = stored.as_ptr().cast();
                 // SAFETY: it has the panel.

@@ -12,6 +12,7 @@
 pub mod blocks;
 pub mod exponents;
 
+use std::sync::Mutex;
 use vosti_kernels::Format;
 use vosti_kernels::quantised::FORMATS;
 
@@ -75,7 +76,7 @@ pub fn bytes_max(panels: usize, row_len: usize) -> usize {
 }
 
 /// Bytes of the list of so many panels.
-fn list_bytes(panels: usize) -> usize {
+pub fn list_bytes(panels: usize) -> usize {
     (8 * panels).next_multiple_of(ALIGN)
 }
 
@@ -105,30 +106,43 @@ pub struct Packed {
     pub bytes: Vec<u8>,
 }
 
-/// A weight that is being made of its panels, one after the other.
-pub struct Writer {
-    panels: usize,
-    done: usize,
+/// A weight that is being made of its panels, by several threads and in any order.
+pub struct Writer<'a>(Mutex<Room<'a>>);
+
+/// What is not written yet.
+struct Room<'a> {
+    list: &'a mut [u8],
+    rest: &'a mut [u8],
     used: usize,
 }
 
-impl Writer {
-    pub fn new(panels: usize) -> Self {
-        Self { panels, done: 0, used: list_bytes(panels) }
+impl<'a> Writer<'a> {
+    /// Of so many panels, into bytes that [`bytes_max`] says.
+    pub fn new(panels: usize, out: &'a mut [u8]) -> Self {
+        let used = list_bytes(panels);
+        let (list, rest) = out.split_at_mut(used);
+        Self(Mutex::new(Room { list, rest, used }))
     }
 
-    /// Adds a panel to what `out` has so far.
-    pub fn add(&mut self, panel: &Packed, out: &mut [u8]) {
-        assert!(self.done < self.panels);
-        out[self.used..][..panel.bytes.len()].copy_from_slice(&panel.bytes);
-        out[8 * self.done..][..8].copy_from_slice(&((self.used + panel.form.number()) as u64).to_ne_bytes());
-        self.used += panel.bytes.len().next_multiple_of(ALIGN);
-        self.done += 1;
+    /// Puts down the panel of a number.
+    pub fn put(&self, number: usize, panel: &Packed) {
+        let place = {
+            let mut room = self.0.lock().unwrap_or_else(|e| e.into_inner());
+            let entry = (room.used + panel.form.number()) as u64;
+            room.list[8 * number..][..8].copy_from_slice(&entry.to_ne_bytes());
+            let rest = std::mem::take(&mut room.rest);
+            let bytes = panel.bytes.len().next_multiple_of(ALIGN).min(rest.len());
+            let (place, rest) = rest.split_at_mut(bytes);
+            (room.rest, room.used) = (rest, room.used + bytes);
+            place
+        };
+        // The system gives a page when it is first touched: each thread waits for its own.
+        place[..panel.bytes.len()].copy_from_slice(&panel.bytes);
     }
 
     /// Bytes that all panels took.
-    pub fn used(&self) -> usize {
-        self.used
+    pub fn used(self) -> usize {
+        self.0.into_inner().unwrap_or_else(|e| e.into_inner()).used
     }
 }
 

@@ -55,6 +55,12 @@ ptxas info    : Used 96 registers, used 1 barriers
 const TTGIR: &str = "\
 #blocked = #ttg.blocked<{sizePerThread = [1, 8]}>
 module {
+    %8 = scf.for %arg4 = %c0_i32 to %c576_i32 step %c64_i32 iter_args(%arg5 = %7) -> (i64) : i32 {
+      %9 = ttg.async_wait %arg5 {num = 1 : i32}
+      %10 = ttng.warp_group_dot %1, %2, %arg6 {isAsync = true} : tensor<64x16xf32, #mma>
+      %11 = ttg.async_copy_global_to_local %3, %4 : tensor<64x64x!tt.ptr<bf16>> -> <64x64xbf16, #shared, #smem, mutable>
+      %12 = ttg.async_commit_group tokens %11
+    }
     %21 = \"tt.reduce\"(%20#1) <{axis = 1 : i32}> ({
     ^bb0(%arg4: f32, %arg5: f32):
       tt.reduce.return %32 : f32
@@ -112,6 +118,8 @@ fn a_sound_kernel_passes_and_is_described() {
         matrix_instructions: 1,
         matrix_kinds: vec!["wgmma.mma_async.sync.aligned.m64n*k16.f32.bf16.bf16".into()],
         async_copies: 1,
+        in_flight: 8192,
+        blocks: 2,
         reductions: vec![Reduction { axis: 1, tile: tile.into() }],
     };
     assert_eq!(facts, wanted);
@@ -122,7 +130,7 @@ fn each_breach_in_the_texts_is_refused_by_name() {
     type Field = fn(&mut Artifact) -> &mut String;
     let (ttir, ptx): (Field, Field) = (|a| &mut a.ttir, |a| &mut a.ptx);
     let (sass, log, ttgir): (Field, Field, Field) = (|a| &mut a.sass, |a| &mut a.log, |a| &mut a.ttgir);
-    let cases: [(Field, &str, &str, &str); 30] = [
+    let cases: [(Field, &str, &str, &str); 32] = [
         (ttir, "tt.func public @linear(", "tt.func public @linear(%", "TTIR is not understood"),
         (
             ttir,
@@ -157,6 +165,8 @@ fn each_breach_in_the_texts_is_refused_by_name() {
         (log, "Used 96 registers", "Used 520 registers", "uses 520 registers a thread, and 128 threads have 255 each"),
         (log, "1 barriers", "1 barriers, 140000 bytes smem", "needs 238304 bytes of shared memory, a block has 232448"),
         (log, "Compiling", "Skipping", "not about one kernel"),
+        (ttgir, "num = 1 :", "num = 0 :", "waits for all of its loads first"),
+        (ttgir, "-> <64x64xbf16", "-> <64x?xbf16", "loads are not understood"),
         (ttgir, "#blocked = ", "#other = ", "layout `#blocked` of its reductions"),
     ];
     for (field, from, to, says) in cases {
@@ -187,7 +197,7 @@ fn dots_of_fewer_than_64_rows_have_the_instruction_that_their_rows_have_and_no_o
         matrix_instructions(&Ptx::read(&text).unwrap(), &dots(kernel, arch))
     };
     let (mma, wgmma, tcgen05) = ("mma.sync.aligned.m16n8k16", "wgmma.mma_async.sync", "tcgen05.mma.cta_group::1");
-    for (arch, own) in [(Arch::Sm80, mma), (Arch::Sm89, mma), (Arch::Sm90, wgmma), (Arch::Sm100, tcgen05)] {
+    for (arch, own) in [(Arch::Sm80, mma), (Arch::Sm90, wgmma), (Arch::Sm100, tcgen05), (Arch::Sm120, mma)] {
         for instruction in [mma, wgmma, tcgen05] {
             for (kernel, wanted) in [(&short, mma), (&tall, own)] {
                 let found = passes(kernel, arch, instruction);
@@ -242,7 +252,7 @@ fn only_alike_kernels_run_in_one_another_s_place() {
 
 #[test]
 fn a_kernel_for_one_architecture_is_refused_for_another() {
-    for arch in [Arch::Sm80, Arch::Sm89, Arch::Sm100] {
+    for arch in [Arch::Sm80, Arch::Sm86, Arch::Sm89, Arch::Sm100, Arch::Sm120] {
         let refused = inspect(&sound(), arch).unwrap_err().to_string();
         assert!(refused.contains(&arch.assembled()), "{refused}");
     }

@@ -24,6 +24,7 @@ use crate::decoder::Decoder;
 use crate::dimensions::check_dimensions;
 use crate::error::{ModelError, Result};
 use crate::gguf::Metadata;
+use crate::scaled::Method;
 
 /// A family: the names under which its configurations come, and how each kind is read.
 pub struct Family {
@@ -69,26 +70,33 @@ pub(crate) fn of_model_type(name: &str) -> Option<&'static Family> {
 
 /// Reads a `config.json`. `file` is its name for messages.
 pub fn from_config(file: &str, config: &Value) -> Result<Decoder> {
+    let (root, fields, family) = family_of(file, config)?;
+    // Weights that cannot be read: so say it before one of their tensors is missed.
+    Method::of(&root, &fields, family.name)?;
+    let mut decoder = (family.from_config)(&fields)?;
+    // A multimodal checkpoint may say it at its root only.
+    decoder.tied = fields.bool_or("tie_word_embeddings", root.bool_or("tie_word_embeddings", decoder.tied)?)?;
+    check_dimensions(&decoder, family.heads, file)?;
+    Ok(decoder)
+}
+
+/// How a `config.json` says that weights are stored; none if as plain numbers.
+pub fn method(file: &str, config: &Value) -> Result<Option<Method>> {
+    let (root, fields, family) = family_of(file, config)?;
+    Method::of(&root, &fields, family.name)
+}
+
+/// A configuration, the part of it that is the text model's, and the family that this names.
+fn family_of<'a>(file: &'a str, config: &'a Value) -> Result<(Fields<'a>, Fields<'a>, &'static Family)> {
     let root = Fields::new(file, config)?;
     let fields = root.object("text_config").unwrap_or(root);
     let name = match fields.str_opt("model_type")? {
         Some(name) => name,
         None => root.str_opt("model_type")?.ok_or_else(|| root.bad("model_type", "is missing"))?,
     };
-    let family = of_model_type(name);
     let known = || FAMILIES.iter().flat_map(|f| f.model_types.iter().copied()).collect();
-    let family = family.ok_or_else(|| ModelError::Architecture { name: name.into(), known: known() })?;
-    // Its tensors have other names and types than the family's: so say it before one of them is missed.
-    if let Some(stored) = root.object("quantization_config").or(fields.object("quantization_config")) {
-        let method = stored.str_opt("quant_method")?.unwrap_or("an unnamed method");
-        let feature = format!("weights stored by {method} (quantization_config); its BF16 or GGUF version has others");
-        return Err(ModelError::Feature { family: family.name, feature });
-    }
-    let mut decoder = (family.from_config)(&fields)?;
-    // A multimodal checkpoint may say it at its root only.
-    decoder.tied = fields.bool_or("tie_word_embeddings", root.bool_or("tie_word_embeddings", decoder.tied)?)?;
-    check_dimensions(&decoder, family.heads, file)?;
-    Ok(decoder)
+    let family = of_model_type(name).ok_or_else(|| ModelError::Architecture { name: name.into(), known: known() })?;
+    Ok((root, fields, family))
 }
 
 /// Reads the metadata of a GGUF file.

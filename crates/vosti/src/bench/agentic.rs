@@ -7,7 +7,7 @@ use serde::Serialize;
 use std::time::{Duration, Instant};
 use vosti_core::PAGE;
 use vosti_determinism::prompts;
-use vosti_engine::{Engine, Event, Policy, Request, RequestId, Sampling, Token};
+use vosti_engine::{Engine, Event, Request, RequestId, Sampling, Token};
 use vosti_progress::Progress;
 
 /// What is played.
@@ -81,7 +81,7 @@ pub fn play(deployment: &Deployment, trace: Trace, progress: &dyn Progress) -> R
     if trace.longest() + 2 > context {
         return Err(BenchError::TooDeep { needed: trace.longest() + 2, context });
     }
-    let policy = Policy::default();
+    let policy = deployment.policy();
     let pages = (trace.sessions + 1) * trace.longest().div_ceil(PAGE) + trace.sessions;
     let config = DeviceConfig { pages: Some(pages), rows_max: policy.rows_step_max, ..DeviceConfig::default() };
     let mut engine = Engine::new(deployment.device(&config)?, deployment.program().clone(), policy)?;

@@ -3,7 +3,7 @@
 mod serve;
 
 pub use super::values::Device;
-use super::values::{Weights, at_least_one, bias, date, size, threads, whole};
+use super::values::{Weights, at_least_one, bias, date, device, size, threads, whole};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use vosti::catalogue;
@@ -63,8 +63,8 @@ pub enum Command {
 /// What it runs on, and how long a sequence may get there.
 #[derive(Args, Clone)]
 pub struct Hardware {
-    /// What to run on; cuda runs a bundle of `vosti prepare --target cuda-...`
-    #[arg(long, value_enum, default_value = "cpu")]
+    /// What to run on: cpu, cuda or cuda:N (the first GPU, or number N from 0), which runs a bundle of `vosti prepare --target cuda-...`
+    #[arg(long, value_parser = device, default_value = "cpu", value_name = "DEVICE")]
     pub device: Device,
 
     /// Worker threads [default: the cores this process may use]
@@ -549,7 +549,7 @@ pub struct Prepare {
     #[arg(short, long, value_name = "FOLDER")]
     pub output: PathBuf,
 
-    /// What the kernels run on: cpu, or cuda-sm80, -sm89, -sm90, -sm100 (compiled with Triton and checked)
+    /// What the kernels run on: cpu, or cuda-sm80, -sm86, -sm89, -sm90, -sm100, -sm120 (compiled with Triton and checked)
     #[arg(long, default_value = vosti_kernels::CPU)]
     pub target: String,
 
@@ -564,6 +564,26 @@ pub struct Prepare {
     /// Replace a bundle that is there
     #[arg(long)]
     pub force: bool,
+
+    /// Print how long steps would take on a card, by kernel: arithmetic with named constants, no measurement
+    #[arg(long)]
+    pub report: bool,
+
+    /// The card of the report, such as h200 or rtx4090 [default: the target's first]
+    #[arg(long, value_name = "NAME", requires = "report")]
+    pub card: Option<String>,
+
+    /// Sequences that decode together in the report
+    #[arg(long, value_name = "N", default_value = "4", value_parser = at_least_one, requires = "report")]
+    pub batch: usize,
+
+    /// Positions that are cached in the report's decode steps
+    #[arg(long, value_name = "N", default_value = "2048,16384", value_delimiter = ',', value_parser = at_least_one, requires = "report")]
+    pub depth: Vec<usize>,
+
+    /// Rows of the report's prefill step
+    #[arg(long, value_name = "N", default_value = "2048", value_parser = at_least_one, requires = "report")]
+    pub prefill: usize,
 }
 
 #[cfg(test)]

@@ -15,14 +15,16 @@ use command::Command;
 use prompt::{Line, Prompt};
 use serde_json::{Value, json};
 use std::path::Path;
-use vosti::deployment::Deployment;
+use vosti::deployment::{DeployOptions, Deployment};
 use vosti::device::AnyDevice;
 use vosti_engine::{Engine, Request};
 use vosti_model::{ChatOptions, Date};
 
 pub fn run(arguments: &Chat) -> Result<Outcome> {
     let flags = &arguments.engine;
-    let deployment = open::load(&flags.model, &open::options(&flags.hardware, false))?;
+    let pool = open::asked(flags, open::any(1));
+    let options = DeployOptions { pool, ..open::options(&flags.hardware, false) };
+    let deployment = open::load(&flags.model, &options)?;
     let own = deployment.text()?;
     own.chat()?; // a base model says so before anything is computed
     let seed = sampling::seed(&arguments.sampling);

@@ -44,8 +44,8 @@ pub fn run(arguments: &Check) -> Result<Outcome> {
 fn again(arguments: &Check) -> Vec<String> {
     let hardware = &arguments.hardware;
     let mut flags = vec!["--model".into(), arguments.model.clone()];
-    if hardware.device == Device::Cuda {
-        flags.extend(["--device".into(), "cuda".into()]);
+    if let Device::Cuda(index) = hardware.device {
+        flags.extend(["--device".into(), format!("cuda:{index}")]);
     }
     if let Some(context) = hardware.context {
         flags.extend(["--context".into(), context.to_string()]);

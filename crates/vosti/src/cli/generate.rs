@@ -7,7 +7,7 @@ use super::stream::{Streamed, stream, submit};
 use super::{Outcome, sampling};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use vosti::deployment::MANY_SEQUENCES;
+use vosti::deployment::{DeployOptions, MANY_SEQUENCES};
 use vosti::pool::Demand;
 use vosti_engine::{FinishReason, Request};
 use vosti_model::{ChatOptions, Date, Text};
@@ -16,7 +16,10 @@ pub fn run(arguments: &Generate) -> Result<Outcome> {
     let text = text_or_stdin(&arguments.prompt)?;
     let flags = &arguments.engine;
     let many_sequences = arguments.choices as usize >= MANY_SEQUENCES;
-    let options = open::options(&flags.hardware, many_sequences);
+    // The prompt has no tokens yet.
+    let least = Demand { tokens: arguments.sampling.max_tokens, sequences: arguments.choices as usize };
+    let pool = open::asked(flags, least);
+    let options = DeployOptions { pool, ..open::options(&flags.hardware, many_sequences) };
     let deployment = open::load(&flags.model, &options)?;
     let own = deployment.text()?;
     let prompt = tokens(own, &text, arguments)?;
@@ -28,7 +31,6 @@ pub fn run(arguments: &Generate) -> Result<Outcome> {
     request.choices = arguments.choices;
 
     let tokens = request.prompt.len().saturating_add(arguments.sampling.max_tokens);
-    let tokens = tokens.min(deployment.program().context as usize);
     let demand = Demand { tokens, sequences: arguments.choices as usize };
     let mut engine = open::engine(&deployment, flags, demand)?;
     let submitted = submit(&mut engine, request, &arguments.sampling.stop)?;

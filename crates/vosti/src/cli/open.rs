@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use std::io::Read;
 use std::path::PathBuf;
 use vosti::deployment::{DeployOptions, Deployment, DeviceConfig, Storage};
-use vosti::device::{AnyDevice, On, first_gpu};
+use vosti::device::{AnyDevice, On, own_gpu};
 use vosti::pool::{self, Demand, Origin};
 use vosti_core::{Device as _, PAGE};
 use vosti_engine::{Engine, Policy, Speculation};
@@ -23,7 +23,7 @@ pub fn find(name: &str) -> Result<PathBuf> {
 pub fn options(hardware: &Hardware, many_sequences: bool) -> DeployOptions {
     let on = match hardware.device {
         Device::Cpu => On::Cpu,
-        Device::Cuda => On::Gpu(first_gpu),
+        Device::Cuda(index) => On::Gpu(own_gpu, index),
     };
     let storage = match hardware.weights {
         Some(Weights::AsTheyCome) => Storage::AsTheyCome,
@@ -32,7 +32,17 @@ pub fn options(hardware: &Hardware, many_sequences: bool) -> DeployOptions {
         None => Storage::AsTheyCome,
     };
     let Hardware { threads, context, bundle, .. } = hardware.clone();
-    DeployOptions { threads, context, bundle, on, storage }
+    DeployOptions { threads, context, bundle, on, storage, pool: pool::Asked::default() }
+}
+
+/// The pool that the flags say, or that the demand takes.
+pub fn asked(flags: &Flags, demand: Demand) -> pool::Asked {
+    pool::Asked { pages: flags.kv_pages, bytes: flags.kv_memory, demand }
+}
+
+/// Requests that are not known yet, `sequences` at a time: each as long as the context allows.
+pub fn any(sequences: usize) -> Demand {
+    Demand { tokens: usize::MAX, sequences }
 }
 
 /// Loads a model with a progress bar.
@@ -44,8 +54,7 @@ pub fn load(name: &str, options: &DeployOptions) -> Result<Deployment> {
 
 /// An engine for requests that are not known yet, `sequences` at a time: its pool holds the longest that the context allows.
 pub fn engine_for_any(deployment: &Deployment, flags: &Flags, sequences: usize) -> Result<Engine<AnyDevice>> {
-    let demand = Demand { tokens: deployment.program().context as usize, sequences };
-    let engine = engine(deployment, flags, demand)?;
+    let engine = engine(deployment, flags, any(sequences))?;
     let flagged = flags.kv_pages.is_some() || flags.kv_memory.is_some();
     let bundle = deployment.bundle().manifest().is_some();
     let origin = Origin { free_memory: deployment.gpu().is_some() && !flagged, bundle };
@@ -56,12 +65,9 @@ pub fn engine_for_any(deployment: &Deployment, flags: &Flags, sequences: usize) 
 /// An engine whose pool is as large as the flags say, or as the demand is. It refuses what its pool does not hold.
 pub fn engine(deployment: &Deployment, flags: &Flags, demand: Demand) -> Result<Engine<AnyDevice>> {
     let page_bytes = deployment.page_bytes();
-    let pages = match (flags.kv_pages, flags.kv_memory) {
-        (Some(pages), _) => Some(pages),
-        (None, Some(bytes)) => Some((bytes / page_bytes) as usize),
-        (None, None) if deployment.gpu().is_some() => None,
-        (None, None) => Some(pool::pages_default(deployment.program(), page_bytes, demand)),
-    };
+    // A GPU's pool fills its memory unless the flags say otherwise.
+    let fills = deployment.gpu().is_some() && flags.kv_pages.is_none() && flags.kv_memory.is_none();
+    let pages = (!fills).then(|| asked(flags, demand).pages(deployment.program(), page_bytes));
     if pages == Some(0) {
         anyhow::bail!(
             "the KV pool would hold no page: one takes {} KiB, give --kv-memory more",
@@ -69,7 +75,7 @@ pub fn engine(deployment: &Deployment, flags: &Flags, demand: Demand) -> Result<
         );
     }
     let speculation = if flags.speculate { Speculation::NGRAM } else { Speculation::Off };
-    let policy = Policy { speculation, ..Policy::default() };
+    let policy = Policy { speculation, ..deployment.policy() };
     // Each row of a step has its keys in a place of the pool.
     let slots = pages.map_or(usize::MAX, |pages| pages.saturating_mul(PAGE));
     let config = DeviceConfig { pages, rows_max: policy.rows_step_max.min(slots), ..DeviceConfig::default() };

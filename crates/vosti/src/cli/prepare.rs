@@ -4,6 +4,8 @@ use super::arguments::Prepare;
 use super::output::print;
 use super::{Outcome, open};
 use anyhow::{Context, Result};
+use vosti::estimate::card::{CARDS, CONSTANTS, Card};
+use vosti::estimate::{self, Step};
 use vosti::fetch::Cache;
 use vosti::model_source::ModelSource;
 use vosti_admission::Bundle;
@@ -15,6 +17,7 @@ use vosti_model::{ModelPlan, Target};
 
 pub fn run(arguments: &Prepare) -> Result<Outcome> {
     let (name, target) = (&arguments.model, arguments.target.as_str());
+    let card = arguments.report.then(|| card(arguments)).transpose()?;
     let path = open::find(name)?;
     let cannot = || format!("cannot prepare {name}");
     let model = ModelSource::open(&path).with_context(cannot)?;
@@ -38,6 +41,9 @@ pub fn run(arguments: &Prepare) -> Result<Outcome> {
     ))?;
     if target != CPU {
         print(&table(&bundle))?;
+        if let Some(card) = card {
+            report(arguments, &bundle, &plan, &card)?;
+        }
         print("What certificates assume of the device is untested: nothing here has run on a GPU.\n")?;
     }
     Ok(Outcome::Done)
@@ -62,15 +68,61 @@ fn compile(arguments: &Prepare, plan: &ModelPlan) -> Result<Vec<Image>> {
     Ok(images)
 }
 
+/// The card of the report, known before anything is compiled.
+fn card(arguments: &Prepare) -> Result<Card> {
+    let arch = Arch::of_target(&arguments.target).context("--report is of GPU targets")?;
+    let found = Card::find(arch, arguments.card.as_deref());
+    found.with_context(|| {
+        let known = CARDS.iter().filter(|card| card.arch == arch).map(|card| card.name).collect::<Vec<_>>().join(", ");
+        format!("--card: of {} there are {known}", arguments.target)
+    })
+}
+
+/// The estimates of a prefill and of decode steps, and what they take for granted.
+fn report(arguments: &Prepare, bundle: &Bundle, plan: &ModelPlan, card: &Card) -> Result<()> {
+    let decode = arguments.depth.iter().map(|depth| Step { sequences: arguments.batch, tokens: 1, depth: *depth });
+    let prefill = Step { sequences: 1, tokens: arguments.prefill.max(2), depth: 0 };
+    print(&format!(
+        "\nOn a {} ({} multiprocessors, reads at {:.2} TB/s, {:.0} TFLOP/s), estimated:\n",
+        card.name,
+        card.multiprocessors,
+        card.read() * 1e-12,
+        card.matrices() * 1e-12
+    ))?;
+    for step in decode.chain([prefill]) {
+        if step.depth + step.tokens > plan.program.context as usize {
+            print(&format!("\n{} positions are more than the context: left out\n", step.depth + step.tokens))?;
+            continue;
+        }
+        print(&format!("\n{}", estimate::estimate(plan, bundle.images(), card, step)?.table()))?;
+    }
+    print("\nWhat the estimate takes for granted:\n")?;
+    for constant in &CONSTANTS {
+        print(&format!("{:>6.2} {:<3} {} ({})\n", constant.value, constant.unit, constant.name, constant.source))?;
+    }
+    print("\n")?;
+    Ok(())
+}
+
 /// What the checks found, a line a kernel.
 fn table(bundle: &Bundle) -> String {
-    let mut out = format!("{:>9} {:>12} {:>7} {:>11}  kernel\n", "registers", "shared bytes", "matrix", "async loads");
+    let heads = ["registers", "shared bytes", "matrix", "async loads", "in flight", "blocks/SM"];
+    let line = |cells: [String; 6], name: &str| {
+        let [registers, shared, matrix, copies, flight, blocks] = cells;
+        format!("{registers:>9} {shared:>12} {matrix:>7} {copies:>11} {flight:>9} {blocks:>9}  {name}\n")
+    };
+    let mut out = line(heads.map(String::from), "kernel");
     for (name, image) in bundle.images() {
         let facts = &image.record.facts;
-        out += &format!(
-            "{:>9} {:>12} {:>7} {:>11}  {name}\n",
-            facts.registers, facts.shared_dynamic, facts.matrix_instructions, facts.async_copies
-        );
+        let cells = [
+            facts.registers.to_string(),
+            facts.shared_dynamic.to_string(),
+            facts.matrix_instructions.to_string(),
+            facts.async_copies.to_string(),
+            facts.in_flight.to_string(),
+            facts.blocks.to_string(),
+        ];
+        out += &line(cells, name);
     }
     out
 }

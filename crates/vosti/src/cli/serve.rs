@@ -12,6 +12,7 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use vosti::catalogue;
+use vosti::deployment::DeployOptions;
 use vosti_engine::handle::EngineThread;
 use vosti_engine::{EngineHandle, Policy};
 use vosti_server::cors::Origins;
@@ -80,9 +81,11 @@ fn load(arguments: &Serve) -> Result<(Arc<Service>, EngineHandle, EngineThread)>
     // One core is for HTTP, tokenizing and grammars.
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     flags.hardware.threads.get_or_insert((cores - 1).max(1));
-    let options = open::options(&flags.hardware, true);
+    let sequences = Policy::default().running_max;
+    let pool = open::asked(&flags, open::any(sequences));
+    let options = DeployOptions { pool, ..open::options(&flags.hardware, true) };
     let deployment = open::load(&flags.model, &options)?;
-    let engine = open::engine_for_any(&deployment, &flags, Policy::default().running_max)?;
+    let engine = open::engine_for_any(&deployment, &flags, sequences)?;
     open::banner(&deployment, &engine);
     let identity = Identity {
         fingerprint: deployment.fingerprint().to_string(),

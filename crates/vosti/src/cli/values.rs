@@ -5,12 +5,23 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use vosti::deployment::THREADS_MAX;
 
-/// A kind of device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+/// What to run on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Device {
     Cpu,
-    /// The first NVIDIA GPU
-    Cuda,
+    /// The NVIDIA GPU of this index.
+    Cuda(usize),
+}
+
+/// `cpu`, `cuda` (the first GPU), `cuda:1`.
+pub fn device(text: &str) -> Result<Device, String> {
+    match text.strip_prefix("cuda") {
+        Some("") => return Ok(Device::Cuda(0)),
+        Some(rest) => rest.strip_prefix(':').and_then(|index| index.parse().ok()).map(Device::Cuda),
+        None if text == "cpu" => Some(Device::Cpu),
+        None => None,
+    }
+    .ok_or_else(|| format!("`{text}` is not cpu, cuda (the first GPU) or cuda:N"))
 }
 
 /// How a processor keeps weights.

@@ -1,0 +1,152 @@
+//! What a device will be made of, before any of it is made: kernels compiled, parameters bound, how each buffer will lie.
+//!
+//! Nothing here allocates a buffer or reads a weight, so that a device that does not fit can be refused first ([`Needs`]).
+//! Read next: [`crate::wiring`], which makes the buffers.
+
+use std::collections::HashMap;
+
+use vosti_core::Program;
+use vosti_kernels::Binding;
+use vosti_tile::Scalar;
+use vosti_wiring::{Bound, WiringError, image};
+
+use crate::device::{Config, CpuError, Mode, Storage};
+use crate::isa::Isa;
+use crate::layout::{Layout, PANEL};
+use crate::micro;
+use crate::plan::compile;
+use crate::storage::{ALIGN, Form, list_bytes};
+use crate::weights::Weights;
+use crate::wiring::Compiled;
+
+/// Bytes that a device takes beside its pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Weights, as they are kept. Where they are kept in 13 bits, a few panels may take 16.
+    pub weights: u64,
+    /// What a step computes in.
+    pub buffers: u64,
+}
+
+/// A program's launches, and the layout that each buffer's first dot wants.
+pub struct Draft {
+    pub wired: vosti_wiring::Wiring<Compiled>,
+    pub encodes: Option<micro::EncodeFn>,
+    layouts: HashMap<Bound, Layout>,
+}
+
+/// A weight to be: type, axes and layout.
+pub struct WeightOutline {
+    pub elem: Scalar,
+    pub rows: usize,
+    pub columns: usize,
+    pub layout: Option<Layout>,
+}
+
+impl Draft {
+    pub fn new(program: &Program, bindings: &[Binding], config: &Config, isa: Isa) -> Result<Self, CpuError> {
+        let wired = vosti_wiring::wire(program, bindings, config.rows_max, |spec| compiled(spec, config, isa))?;
+        let layouts = layouts(&wired);
+        Ok(Self { wired, encodes: micro::kernels(isa).encode, layouts })
+    }
+
+    /// The layout that a buffer's first dot wants.
+    pub fn layout(&self, bound: Bound) -> Option<Layout> {
+        self.layouts.get(&bound).copied()
+    }
+
+    /// How the weight of a number will lie.
+    pub fn weight(&self, i: usize, weights: &dyn Weights, config: &Config) -> Result<WeightOutline, CpuError> {
+        let name = &self.wired.weights[i];
+        let (elem, mut layout) = (self.wired.elem(Bound::Weight(i)), self.layout(Bound::Weight(i)));
+        let (mut rows, columns) = vosti_wiring::weights::shape(weights, name)?;
+        let panels = Layout::RowPanels { row_len: columns, pair: 2 };
+        if config.storage == Storage::AsTheyCome && elem == Scalar::Bf16 && layout == Some(panels) {
+            layout = Some(Layout::StoredPanels { row_len: columns });
+        }
+        if weights.by_position(name) {
+            rows = rows.min(config.positions.unwrap_or(rows));
+        }
+        Ok(WeightOutline { elem, rows, columns, layout })
+    }
+
+    /// What the device will take beside its pool.
+    pub fn needs(&self, program: &Program, weights: &dyn Weights, config: &Config) -> Result<Needs, CpuError> {
+        let mut needs = Needs::default();
+        for i in 0..self.wired.weights.len() {
+            let outline = self.weight(i, weights, config)?;
+            let len = outline.rows * outline.columns;
+            needs.weights += match Layout::chosen(outline.layout, len) {
+                Layout::StoredPanels { row_len } => self.stored(weights, i, outline.rows, row_len)?,
+                layout => layout.bytes(len, outline.elem.bytes()) as u64,
+            };
+        }
+        let ints = image(program, &self.wired.tilings, config.rows_max, config.selected_max)?.len();
+        let rows = self.wired.rows(program, config.rows_max, config.selected_max)?;
+        let scratch = self.wired.scratches(program.context as usize);
+        let all = rows.into_iter().chain(scratch).chain([(Scalar::I32, ints)]);
+        needs.buffers = all.map(|(elem, len)| (len * elem.bytes()) as u64).sum();
+        Ok(needs)
+    }
+
+    /// Bytes of a weight's panels, each in the form that it comes in.
+    fn stored(&self, weights: &dyn Weights, i: usize, rows: usize, row_len: usize) -> Result<u64, CpuError> {
+        let name = &self.wired.weights[i];
+        let format = |rows| {
+            let failed = |error| WiringError::Weight { name: name.into(), error };
+            weights.format(name, rows).map_err(failed)
+        };
+        let bytes = |format| {
+            let form = match format {
+                Some(format) => Form::Blocks(format),
+                None if self.encodes.is_some() => Form::Exponents,
+                None => Form::Bf16,
+            };
+            form.bytes(row_len).next_multiple_of(ALIGN) as u64
+        };
+        let panels = rows.div_ceil(PANEL);
+        let list = list_bytes(panels) as u64;
+        // Most weights are of one format, and only parts stacked on one another are asked for one by one.
+        if let Some(format) = format(0..rows)? {
+            return Ok(list + panels as u64 * bytes(Some(format)));
+        }
+        let mut all = list;
+        for panel in 0..panels {
+            all += bytes(format(panel * PANEL..rows.min((panel + 1) * PANEL))?);
+        }
+        Ok(all)
+    }
+}
+
+fn compiled(spec: &vosti_kernels::Spec, config: &Config, isa: Isa) -> Result<Compiled, CpuError> {
+    let name = spec.to_string();
+    let given = config.ttir.as_ref().and_then(|overrides| overrides.get(&name));
+    let text = match given {
+        Some(text) => text.into(),
+        None => vosti_kernels::ttir(spec).ok_or_else(|| CpuError::Ttir { spec: name.clone() })?,
+    };
+    let kernel = vosti_tile::lift(&text).map_err(|error| CpuError::Lift { spec: name.clone(), error })?;
+    // What follows from dimensions is known: a plan is that of a kernel made with constants.
+    let kernel = vosti_tile::fold(&kernel);
+    let contract = vosti_kernels::contract(&spec.kernel)?.of(spec);
+    vosti_wiring::signature(&kernel, &contract, spec)?;
+    let plan = match config.mode {
+        Mode::Plain => None,
+        Mode::Fast => compile(&kernel, isa).ok(),
+    };
+    Ok(Compiled { spec: spec.clone(), contract, kernel, plan })
+}
+
+/// The layout that each buffer's first dot wants.
+fn layouts(wired: &vosti_wiring::Wiring<Compiled>) -> HashMap<Bound, Layout> {
+    let mut layouts = HashMap::new();
+    for launch in &wired.launches {
+        let Some(plan) = &wired.kernels[launch.kernel].plan else { continue };
+        for (bound, wanted) in launch.params.iter().zip(&plan.wanted) {
+            if let Some(layout) = wanted {
+                layouts.entry(*bound).or_insert(*layout);
+            }
+        }
+    }
+    layouts
+}

@@ -1,0 +1,132 @@
+//! What a loop with matrix products has on its way from memory while it computes, read from TTGIR.
+//!
+//! Copies are committed in groups, and a wait names how many of the last groups it leaves under way. The compiler puts the
+//! wait at the loop's start and the next copies at its end: what the wait leaves is what travels under the products. A loop
+//! that waits for all loads nothing while it computes, whatever its number of stages says.
+
+use crate::error::Refusal;
+
+/// Operations that are matrix products in TTGIR.
+const DOTS: [&str; 3] = ["tt.dot ", "ttng.warp_group_dot ", "ttng.tc_gen5_mma "];
+
+/// What happens in a loop, in the order of the text.
+enum Event {
+    Copy(u64),
+    Commit,
+    Wait(usize),
+    Dot,
+}
+
+/// The fewest bytes that a block has under way while a loop's products run; 0 where no loop with products copies
+/// asynchronously.
+pub fn bytes(ttgir: &str) -> Result<u64, Refusal> {
+    let lines: Vec<&str> = ttgir.lines().collect();
+    let mut fewest = None;
+    for (start, head) in lines.iter().enumerate().filter(|(_, line)| line.contains("scf.for ")) {
+        let end = lines[start + 1..].iter().position(|line| indent(line) <= indent(head));
+        let body = &lines[start + 1..end.map_or(lines.len(), |n| start + 1 + n)];
+        let innermost = !body.iter().any(|line| line.contains("scf.for "));
+        let events = body.iter().filter_map(|line| event(line).transpose()).collect::<Result<Vec<_>, _>>()?;
+        if innermost && events.iter().any(|event| matches!(event, Event::Dot)) {
+            let bytes = left_under_way(&events)?;
+            fewest = Some(fewest.map_or(bytes, |other: u64| other.min(bytes)));
+        }
+    }
+    Ok(fewest.unwrap_or(0))
+}
+
+fn indent(line: &str) -> usize {
+    line.len() - line.trim_start().len()
+}
+
+fn event(line: &str) -> Result<Option<Event>, Refusal> {
+    let misread = || Refusal::Flight { line: line.trim().to_string() };
+    if DOTS.iter().any(|dot| line.contains(dot)) {
+        return Ok(Some(Event::Dot));
+    }
+    if line.contains("ttg.async_commit_group") {
+        return Ok(Some(Event::Commit));
+    }
+    if line.contains("ttg.async_copy_global_to_local ") {
+        let (_, to) = line.rsplit_once("-> <").ok_or_else(misread)?;
+        return Ok(Some(Event::Copy(tile_bytes(to).ok_or_else(misread)?)));
+    }
+    if line.contains("ttg.async_wait ") {
+        let (_, left) = line.split_once("num = ").ok_or_else(misread)?;
+        let digits: String = left.chars().take_while(char::is_ascii_digit).collect();
+        return Ok(Some(Event::Wait(digits.parse().map_err(|_| misread())?)));
+    }
+    Ok(None)
+}
+
+/// `64x128xbf16, ...`
+fn tile_bytes(ty: &str) -> Option<u64> {
+    let mut parts: Vec<&str> = ty.split(',').next()?.split('x').collect();
+    let bits = parts.pop()?.trim_start_matches(|c: char| !c.is_ascii_digit()).parse::<u64>().ok()?;
+    let lanes = parts.iter().map(|n| n.parse::<u64>().ok()).product::<Option<u64>>()?;
+    Some(lanes * bits / 8)
+}
+
+/// The fewest bytes that a wait leaves: of the groups before it, the loop being a circle.
+fn left_under_way(events: &[Event]) -> Result<u64, Refusal> {
+    // Groups in order, and of each wait how many come before it.
+    let (mut groups, mut open, mut waits) = (vec![], 0, vec![]);
+    for event in events {
+        match event {
+            Event::Copy(bytes) => open += bytes,
+            Event::Commit => groups.push(std::mem::take(&mut open)),
+            Event::Wait(0) => return Err(Refusal::WaitsForAll),
+            Event::Wait(left) => waits.push((groups.len(), *left)),
+            Event::Dot => {}
+        }
+    }
+    let before = |at: usize, left: usize| match groups.len() {
+        0 => 0,
+        all => (1..=left).map(|back| groups[(at + all * left - back) % all]).sum::<u64>(),
+    };
+    Ok(waits.into_iter().map(|(at, left)| before(at, left)).min().unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOOP: &str = "\
+    %50 = ttg.async_commit_group tokens %49
+    %219:18 = scf.for %arg4 = %c0_i32 to %c4096_i32 step %c64_i32 iter_args(%arg5 = %c384_i64) -> (i64) : i32 {
+      %241 = ttg.async_wait %arg9, %arg16 {num = 3 : i32}
+      %246 = ttng.warp_group_dot %245, %243, %arg6 {isAsync = true} : !ttg.memdesc<64x64xbf16, #shared>
+      %266 = ttg.async_copy_global_to_local %257, %263 mask %265 : tensor<16x64x!tt.ptr<bf16>, #b> -> <16x64xbf16, #s, mutable>
+      %267 = ttg.async_commit_group tokens %266
+      %282 = ttg.async_copy_global_to_local %273, %279 : tensor<64x64x!tt.ptr<f32>, #b> -> <64x64xf32, #s, mutable>
+      %283 = ttg.async_commit_group tokens %282
+      scf.yield %283
+    }
+    %221 = ttg.async_wait {num = 0 : i32}
+";
+
+    #[test]
+    fn what_a_wait_leaves_is_counted_back_around_the_loop() {
+        // The last three groups: the second, the first, and the second of the iteration before.
+        assert_eq!(bytes(LOOP), Ok(2 * 64 * 64 * 4 + 16 * 64 * 2));
+        assert_eq!(bytes(&LOOP.replace("num = 3", "num = 1")), Ok(64 * 64 * 4));
+        assert_eq!(bytes("module {\n}\n"), Ok(0));
+    }
+
+    #[test]
+    fn a_loop_with_products_that_waits_for_all_is_refused_and_another_is_not() {
+        let waits = LOOP.replace("num = 3", "num = 0");
+        assert_eq!(bytes(&waits), Err(Refusal::WaitsForAll));
+        for dot in ["tt.dot", "ttng.tc_gen5_mma"] {
+            assert_eq!(bytes(&waits.replace("ttng.warp_group_dot", dot)), Err(Refusal::WaitsForAll));
+        }
+        assert_eq!(bytes(&waits.replace("ttng.warp_group_dot", "arith.addf")), Ok(0));
+    }
+
+    #[test]
+    fn a_copy_or_a_wait_that_is_not_understood_is_refused() {
+        for (from, to) in [("num = 3", "count = 3"), ("-> <16x64xbf16", "-> <16x?xbf16"), ("-> <16x64xbf16", "-> _")] {
+            assert!(matches!(bytes(&LOOP.replace(from, to)), Err(Refusal::Flight { .. })), "{to}");
+        }
+    }
+}

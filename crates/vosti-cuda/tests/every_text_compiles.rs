@@ -1,0 +1,81 @@
+//! Every checked-in text of GPUs, compiled and checked for every target: whatever a model of a supported family needs is one of
+//! these. Some minutes a target, so they are asked for by name:
+//!
+//!     cargo test -p vosti-cuda --test every_text_compiles -- --ignored --nocapture
+
+use vosti_cuda::toolchain::REQUIREMENT;
+use vosti_cuda::{Arch, Facts, Toolchain, inspect};
+use vosti_kernels::{Const, Spec, compile_options, examples};
+
+/// What is refused, and why. Everything else passes.
+fn refused(arch: Arch, spec: &Spec) -> Option<&'static str> {
+    let Some(Const::Int(d)) = spec.constants.get("D") else { return None };
+    let small = arch.shared_bytes_max() == 99 << 10;
+    match (spec.kernel.as_str(), d) {
+        // A page of keys and one of values are 128 KiB.
+        ("attend" | "attend_part", 257..) if small => Some("bytes of shared memory, a block has 101376"),
+        // Gemma 3 270M's and 1B's: 255 registers are not enough by a few.
+        ("attend", 129..=256) if [Arch::Sm86, Arch::Sm89].contains(&arch) && spec.constants["GP"] == Const::Int(4) => {
+            Some("bytes of registers to memory")
+        }
+        _ => None,
+    }
+}
+
+/// A page is on its way while another is computed with, unless two do not fit.
+fn loads_ahead(arch: Arch, spec: &Spec) -> bool {
+    let Some(Const::Int(d)) = spec.constants.get("D") else { return true };
+    *d <= if [Arch::Sm90, Arch::Sm100].contains(&arch) { 256 } else { 128 }
+}
+
+fn compiles(arch: Arch) {
+    let Some(python) = vosti_test_tools::python(REQUIREMENT) else { return };
+    let tool = Toolchain::with_python(python);
+    let target = format!("cuda-{arch}");
+    // The largest of the dimensions that an example has.
+    let mut of_text = std::collections::BTreeMap::new();
+    for spec in examples().into_iter().filter(|spec| compile_options(&target, spec).is_ok()) {
+        of_text.insert(spec.text().to_string(), spec);
+    }
+    let specs: Vec<Spec> = of_text.into_values().collect();
+    assert!(specs.len() > 100, "{}", specs.len());
+    let (mut worst, mut wrong): (Option<Facts>, Vec<String>) = (None, vec![]);
+    for some in specs.chunks(16) {
+        for artifact in tool.compile_checked_in(&target, some).unwrap() {
+            let spec = &artifact.spec;
+            match (inspect(&artifact, arch).map_err(|error| error.to_string()), refused(arch, spec)) {
+                (Ok(facts), None) => {
+                    if facts.matrix_instructions > 0 && (facts.in_flight > 0) != loads_ahead(arch, spec) {
+                        wrong.push(format!("{spec}: {} bytes under way", facts.in_flight));
+                    }
+                    if worst.as_ref().is_none_or(|worst| worst.registers < facts.registers) {
+                        worst = Some(facts);
+                    }
+                }
+                (Err(why), Some(says)) if why.contains(says) => println!("{why}"),
+                (found, wanted) => wrong.push(format!("{spec}: {found:?}, not {wanted:?}")),
+            }
+        }
+    }
+    println!("{target}: {} texts, at most {} registers", specs.len(), worst.map_or(0, |facts| facts.registers));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+macro_rules! targets {
+    ($($name:ident $arch:ident)*) => { $(
+        #[test]
+        #[ignore = "minutes: asked for by name"]
+        fn $name() {
+            compiles(Arch::$arch);
+        }
+    )* };
+}
+
+targets! {
+    every_text_passes_on_sm80 Sm80
+    every_text_passes_on_sm86 Sm86
+    every_text_passes_on_sm89 Sm89
+    every_text_passes_on_sm90 Sm90
+    every_text_passes_on_sm100 Sm100
+    every_text_passes_on_sm120 Sm120
+}

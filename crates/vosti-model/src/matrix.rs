@@ -1,0 +1,126 @@
+//! A matrix as a model's files store it, row by row: plain or quantised tensors, and small numbers with scales beside them.
+//!
+//! It reads what it is asked for and keeps nothing. Read next: `dequantise.rs`, `scaled.rs`.
+
+use std::ops::Range;
+
+use vosti_kernels::{Format, Quantised};
+
+use crate::dequantise::{Block, GgmlType};
+use crate::files::RawTensor;
+use crate::scaled::Scaled;
+
+/// Rows that are read one by one, by their place in the tensor.
+pub(crate) enum Matrix<'a> {
+    /// One of GGML's types, of which safetensors have three.
+    Tensor(RawTensor<'a>),
+    Scaled(Scaled<'a>),
+}
+
+impl<'a> Matrix<'a> {
+    /// Axes, slowest first.
+    pub fn shape(&self) -> &[usize] {
+        match self {
+            Matrix::Tensor(raw) => &raw.shape,
+            Matrix::Scaled(scaled) => &scaled.shape,
+        }
+    }
+
+    /// The bytes of some rows.
+    pub fn bytes(&self, rows: Range<usize>) -> &'a [u8] {
+        match self {
+            Matrix::Tensor(raw) => {
+                let row = row_bytes(raw);
+                &raw.bytes[rows.start * row..rows.end * row]
+            }
+            Matrix::Scaled(scaled) => scaled.bytes(rows),
+        }
+    }
+
+    /// The first block of some rows that is not made of finite numbers, and what kind of block that is. None of plain numbers.
+    pub fn first_not_finite(&self, rows: Range<usize>) -> Option<(usize, &'static str)> {
+        match self {
+            Matrix::Tensor(raw) => {
+                let before = rows.start * row_bytes(raw) / raw.kind.block_bytes();
+                let block = raw.kind.first_not_finite(self.bytes(rows))?;
+                Some((before + block, raw.kind.name()))
+            }
+            Matrix::Scaled(scaled) => scaled.first_not_finite(rows),
+        }
+    }
+
+    /// A row's elements, if they are BF16 already.
+    pub fn bf16(&self, row: usize) -> Option<&'a [u8]> {
+        match self {
+            Matrix::Tensor(raw) if raw.kind == GgmlType::BF16 => Some(self.bytes(row..row + 1)),
+            _ => None,
+        }
+    }
+
+    /// Whether an element is the BF16 rounding of what a row expands to, whatever the activations are.
+    pub fn rounds(&self) -> bool {
+        match self {
+            Matrix::Tensor(raw) => raw.kind.block_elements() > 1,
+            Matrix::Scaled(_) => true,
+        }
+    }
+
+    /// Expands a row.
+    pub fn expand(&self, row: usize, out: &mut [f32]) {
+        match self {
+            Matrix::Tensor(raw) => raw.kind.expand(self.bytes(row..row + 1), out),
+            Matrix::Scaled(scaled) => scaled.expand(row, out),
+        }
+    }
+
+    /// The format of its blocks, if it is in blocks that a device may keep.
+    pub fn format(&self) -> Option<&'static Format> {
+        match self {
+            Matrix::Tensor(raw) => raw.kind.format(),
+            Matrix::Scaled(scaled) => scaled.format(),
+        }
+    }
+
+    /// Appends a row's blocks; false if a scale is no FP16's.
+    pub fn append_blocks(&self, row: usize, out: &mut Quantised) -> bool {
+        match self {
+            Matrix::Tensor(raw) => {
+                let (mut block, mut exact) = (Block::default(), true);
+                for bytes in self.bytes(row..row + 1).chunks_exact(raw.kind.block_bytes()) {
+                    block.read(raw.kind, bytes);
+                    exact &= append_block(&block, out);
+                }
+                exact
+            }
+            Matrix::Scaled(scaled) => scaled.append_blocks(row, out),
+        }
+    }
+}
+
+/// Bytes of a row as it is stored.
+fn row_bytes(raw: &RawTensor<'_>) -> usize {
+    raw.shape.last().map_or(0, |columns| columns / raw.kind.block_elements() * raw.kind.block_bytes())
+}
+
+fn append_block(block: &Block, out: &mut Quantised) -> bool {
+    let format = out.format;
+    let groups = format.chunk / format.group;
+    out.codes.extend(&block.codes[..format.chunk]);
+    if format.two_levels() {
+        out.group_scales.extend(&block.scales[..groups]);
+        if format.minimum {
+            out.group_minima.extend(&block.minima[..groups]);
+        }
+    }
+    append_scales(block.d, block.m, out)
+}
+
+/// Appends a block's scale, and its minimum if the format has one; false if they are no FP16's.
+pub(crate) fn append_scales(scale: f32, minimum: f32, out: &mut Quantised) -> bool {
+    let (d, m) = (half::f16::from_f32(scale), half::f16::from_f32(minimum));
+    out.scales.push(d.to_bits());
+    if out.format.minimum {
+        out.minima.push(m.to_bits());
+    }
+    d.to_f32() == scale && (!out.format.minimum || m.to_f32() == minimum)
+}

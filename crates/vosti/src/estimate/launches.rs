@@ -1,0 +1,188 @@
+//! What each launch of a step has to do: its blocks, and what one of them reads, computes and waits for.
+//!
+//! Counted from the program, the contracts' grids and the tiles, as the device launches them. It never looks at what was
+//! measured. Read next: [`super::time`].
+
+use super::Step;
+use vosti_core::{Op, Program, RowSet};
+use vosti_kernels::{Const, Extent, KernelError, Launch, Spec};
+use vosti_model::{ModelPlan, Recipe};
+
+/// One launch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Work {
+    pub spec: Spec,
+    pub blocks: u64,
+    /// From memory, of all blocks together: what several read, once.
+    pub memory_bytes: f64,
+    /// From the second-level cache, of one block.
+    pub block_bytes: f64,
+    /// The part of what a block has on its way that comes from memory; rows of a matrix product come from the cache.
+    pub of_memory: f64,
+    /// Of one block, as large as its tile: nobody's rows too.
+    pub block_flops: f64,
+    /// Loads of a block that wait for one another, and pages of keys that it computes with one after the other.
+    pub loads: f64,
+    pub pages: f64,
+}
+
+fn number(spec: &Spec, name: &str) -> Option<f64> {
+    match spec.constants.get(name)? {
+        Const::Int(value) => Some(*value as f64),
+        Const::Float(_) => None,
+    }
+}
+
+/// The launches of a step, in order.
+pub fn of(plan: &ModelPlan, step: Step) -> Result<Vec<Work>, KernelError> {
+    let mut all = vec![];
+    for op in &plan.program.ops {
+        let (Op::Embed { k, .. } | Op::Rowwise { k, .. } | Op::StoreKv { k, .. } | Op::Attend { k, .. }) = op;
+        let binding = &plan.bindings[*k as usize];
+        let room = binding.scratch.iter().map(|scratch| scratch.rows.max(1)).min().unwrap_or(usize::MAX);
+        for launch in &binding.launches {
+            let work = match op {
+                Op::Attend { window, .. } => {
+                    let parts = (0..step.rows()).step_by(room);
+                    parts
+                        .map(|first| {
+                            attention(launch, step, first..step.rows().min(first.saturating_add(room)), *window)
+                        })
+                        .collect()
+                }
+                Op::Rowwise { ins, outs, rows, .. } => {
+                    let rows = if *rows == RowSet::All { step.rows() } else { step.sequences };
+                    vec![rowwise(plan, launch, rows, &[&ins[..], outs].concat())?]
+                }
+                Op::Embed { out, .. } => vec![rowwise(plan, launch, step.rows(), &[*out, *out])?],
+                Op::StoreKv { ins, .. } => vec![rowwise(plan, launch, step.rows(), &[&ins[..1], &ins[..1]].concat())?],
+            };
+            all.extend(work);
+        }
+    }
+    // Lists of largest logits are made in steps that want some; greedy ones do not.
+    all.retain(|work| !work.spec.kernel.starts_with("topk_") && work.blocks > 0);
+    Ok(all)
+}
+
+/// What a device runs of a launch: the lowest tile that holds all rows, or the highest (`vosti_cuda::device`).
+fn chosen(launch: &Launch, extent: Extent) -> Result<(&Spec, [usize; 3]), KernelError> {
+    let grid = |spec: &Spec| vosti_kernels::contract(&spec.kernel)?.of(spec).grid(spec, extent);
+    let (mut spec, mut blocks) = (&launch.spec, grid(&launch.spec)?);
+    for higher in launch.higher.iter() {
+        if blocks[0] <= 1 {
+            break;
+        }
+        (spec, blocks) = (higher, grid(higher)?);
+    }
+    Ok((spec, blocks))
+}
+
+fn rowwise(plan: &ModelPlan, launch: &Launch, rows: usize, buffers: &[u32]) -> Result<Work, KernelError> {
+    let (spec, grid) = chosen(launch, Extent { rows, tiles: 0, length: 0 })?;
+    let blocks = grid.iter().product::<usize>() as f64;
+    let matrices: f64 = launch.weights.iter().filter_map(|name| matrix(plan, name)).sum();
+    let moved: f64 = buffers.iter().map(|buffer| row_bytes(&plan.program, *buffer)).sum::<f64>() * rows as f64;
+    let work = Work {
+        spec: spec.clone(),
+        blocks: blocks as u64,
+        memory_bytes: moved,
+        block_bytes: moved / blocks.max(1.0),
+        of_memory: 1.0,
+        block_flops: 0.0,
+        loads: 2.0,
+        pages: 0.0,
+    };
+    let (Some(bk), Some(bm), Some(k)) = (number(spec, "BK"), number(spec, "BM"), number(spec, "K")) else {
+        // A row is gone through twice, a tile's columns at a time; a table's row is found through a token first.
+        let trips = ["H", "V"].iter().find_map(|n| Some((number(spec, n)? / number(spec, &format!("B{n}"))?).ceil()));
+        return Ok(Work { loads: 2.0 * trips.unwrap_or(1.0), ..work });
+    };
+    let columns = matrices / k / grid[1] as f64;
+    Ok(Work {
+        memory_bytes: 2.0 * matrices + moved,
+        // Rows that are nobody's are not loaded.
+        block_bytes: 2.0 * k.next_multiple(bk) * (columns + bm.min(rows as f64)),
+        of_memory: columns / (columns + bm),
+        block_flops: 2.0 * k.next_multiple(bk) * columns * bm,
+        loads: 1.0,
+        ..work
+    })
+}
+
+trait Multiple {
+    fn next_multiple(self, of: f64) -> f64;
+}
+
+impl Multiple for f64 {
+    fn next_multiple(self, of: f64) -> f64 {
+        (self / of).ceil() * of
+    }
+}
+
+/// Elements of a weight that is a matrix.
+fn matrix(plan: &ModelPlan, name: &str) -> Option<f64> {
+    let recipe = plan.weights.get(name).filter(|recipe| matches!(recipe, Recipe::Matrix { .. }))?;
+    Some(recipe.shape().iter().product::<usize>() as f64)
+}
+
+fn row_bytes(program: &Program, buffer: u32) -> f64 {
+    let declared = &program.buffers[buffer as usize];
+    // BF16 but for logits; what is FP32 besides is small.
+    f64::from(declared.width) * if buffer == program.logits { 4.0 } else { 2.0 }
+}
+
+/// Of a launch over some of the step's rows. Programs of splits that nobody reaches are not counted.
+fn attention(launch: &Launch, step: Step, rows: std::ops::Range<usize>, window: Option<u32>) -> Work {
+    let spec = &launch.spec;
+    let of = |name: &str| number(spec, name).unwrap_or(1.0);
+    let (d, height) = (of("D"), of("BQ"));
+    let heads = number(spec, "KV_HEADS").unwrap_or(1.0);
+    let combines = spec.kernel == "attend_combine";
+    let per_sequence = step.rows() / step.sequences.max(1);
+    let split = number(spec, "SPLIT").unwrap_or(f64::INFINITY);
+    let page = vosti_core::PAGE as f64;
+    let (mut blocks, mut pages, mut seen, mut splits) = (0.0, 0.0f64, 0.0, 1.0f64);
+    let tile_rows = (height as usize).min(per_sequence).max(1);
+    for first in rows.clone().step_by(tile_rows) {
+        let end = (step.depth + first % per_sequence + tile_rows) as f64;
+        let keys = end.min(window.map_or(f64::INFINITY, |w| f64::from(w) + tile_rows as f64));
+        let parts = if split.is_finite() { (end / split).ceil() } else { 1.0 };
+        blocks += parts;
+        pages = pages.max((keys.min(split) / page).ceil());
+        splits = splits.max(parts);
+        seen += keys;
+    }
+    if combines {
+        let tiles = rows.len().div_ceil(tile_rows) as f64;
+        let busy = if splits > 1.0 { tiles * of("HEADS") } else { 0.0 };
+        let bytes = splits * d * 4.0 * tile_rows as f64;
+        let total = bytes * busy;
+        // Splits are folded in order.
+        return Work {
+            spec: spec.clone(),
+            blocks: busy as u64,
+            memory_bytes: total,
+            block_bytes: bytes,
+            of_memory: 1.0,
+            block_flops: 0.0,
+            loads: 1.0 + splits,
+            pages: 0.0,
+        };
+    }
+    let lanes = height * of("GP");
+    let reaches = (step.depth + per_sequence) as f64;
+    let once = reaches.min(window.map_or(f64::INFINITY, |w| f64::from(w) + per_sequence as f64));
+    let sequences = (rows.len() as f64 / per_sequence as f64).max(1.0).min(step.sequences as f64);
+    let mean = seen / blocks.max(1.0);
+    Work {
+        spec: spec.clone(),
+        blocks: (blocks * heads) as u64,
+        memory_bytes: 4.0 * d * heads * once * sequences,
+        block_bytes: 4.0 * d * mean,
+        of_memory: 1.0,
+        block_flops: 4.0 * lanes * d * mean,
+        loads: 2.0,
+        pages,
+    }
+}

@@ -1,0 +1,256 @@
+//! How long a step would take on a card, by kernel: arithmetic on what the compiler made, and no measurement.
+//!
+//! A launch takes as long as the slowest of five: reading memory at the card's rate or at what its blocks have on their way,
+//! the second-level cache, the matrix units, and the loads and pages of one block one after the other. To that comes one
+//! latency, and a gap to the next launch. Nothing here decides what runs. Read next: [`card`], then [`launches`].
+
+pub mod card;
+pub mod launches;
+
+use crate::bench::{Case, Work as Least};
+use card::{Card, GAP_S, LATENCY_S, OWN_MATRIX_SHARE, PAGE_S, STEP_S};
+use launches::Work;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use vosti_cpu::Ceilings;
+use vosti_cuda::{Facts, Image};
+use vosti_kernels::KernelError;
+use vosti_model::ModelPlan;
+
+/// A step: each sequence has as many rows, after `depth` positions that are cached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    pub sequences: usize,
+    /// Rows of each.
+    pub tokens: usize,
+    pub depth: usize,
+}
+
+impl Step {
+    pub fn rows(self) -> usize {
+        self.sequences * self.tokens
+    }
+
+    fn case(self) -> Case {
+        match self.tokens {
+            1 => Case::Decode { tokens: 0, batch: self.sequences, depth: self.depth },
+            tokens => Case::Prefill { tokens, depth: self.depth },
+        }
+    }
+}
+
+/// All launches of one specialisation in a step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kernel {
+    pub name: String,
+    pub launches: usize,
+    /// Of all launches together; blocks and waves of the largest.
+    pub memory_bytes: f64,
+    pub flops: f64,
+    pub blocks: u64,
+    pub waves: u64,
+    pub seconds: f64,
+    pub gaps: f64,
+    /// What holds the largest launch back.
+    pub limit: &'static str,
+}
+
+/// A step's estimate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Estimate {
+    pub step: Step,
+    /// In the order of their first launch.
+    pub kernels: Vec<Kernel>,
+    pub seconds: f64,
+    /// If the card read or computed at its ceilings and did nothing else.
+    pub bound_s: f64,
+}
+
+/// Of a step of a plan whose kernels were compiled.
+pub fn estimate(
+    plan: &ModelPlan,
+    images: &BTreeMap<String, Image>,
+    card: &Card,
+    step: Step,
+) -> Result<Estimate, KernelError> {
+    let mut kernels: Vec<Kernel> = vec![];
+    for work in launches::of(plan, step)? {
+        let name = work.spec.to_string();
+        let Some(image) = images.get(&name) else { continue };
+        let (seconds, waves, limit) = time(&work, &image.record.facts, card);
+        let at = kernels.iter().position(|kernel| kernel.name == name).unwrap_or_else(|| {
+            let (launches, blocks, waves, limit) = (0, 0, 0, "");
+            let (memory_bytes, flops, seconds, gaps) = (0.0, 0.0, 0.0, 0.0);
+            kernels.push(Kernel { name, launches, memory_bytes, flops, blocks, waves, seconds, gaps, limit });
+            kernels.len() - 1
+        });
+        let kernel = &mut kernels[at];
+        if work.blocks >= kernel.blocks {
+            (kernel.blocks, kernel.waves, kernel.limit) = (work.blocks, waves, limit);
+        }
+        kernel.launches += 1;
+        kernel.memory_bytes += work.memory_bytes;
+        kernel.flops += work.block_flops * work.blocks as f64;
+        kernel.seconds += seconds;
+        kernel.gaps += GAP_S;
+    }
+    let ceilings = Ceilings { read_bytes_per_s: card.read(), dot_flops_per_s: card.matrices() };
+    let rate = Least::of(plan, step.case(), 2.0).bound(&ceilings);
+    let seconds = STEP_S + kernels.iter().map(|kernel| kernel.seconds + kernel.gaps).sum::<f64>();
+    Ok(Estimate { step, kernels, seconds, bound_s: step.rows() as f64 / rate.max(1e-12) })
+}
+
+/// Seconds of a launch, its waves, and what takes them.
+fn time(work: &Work, facts: &Facts, card: &Card) -> (f64, u64, &'static str) {
+    let units = f64::from(card.multiprocessors);
+    let blocks = work.blocks as f64;
+    let slots = units * f64::from(facts.blocks.max(1));
+    let waves = (blocks / slots).ceil();
+    // Little's law: so much on its way, for one latency. A kernel without a pipeline asks for all of a tile at once.
+    let way = match facts.in_flight {
+        0 => work.block_bytes / work.loads.max(1.0).max(work.pages),
+        bytes => bytes as f64 * work.of_memory,
+    };
+    let memory = work.memory_bytes / card.read().min(blocks.min(slots) * way / LATENCY_S);
+    let rounds = (blocks / units).ceil();
+    let cache = (blocks * work.block_bytes / card.cache()).max(rounds * work.block_bytes / card.port());
+    let matrices = rounds * work.block_flops / (OWN_MATRIX_SHARE * card.matrices() / units);
+    // A page that is not loaded ahead is waited for, and then computed with.
+    let page = if facts.in_flight > 0 { PAGE_S.max(LATENCY_S) } else { PAGE_S + LATENCY_S };
+    let chain = waves * (work.pages * page + (work.loads - 1.0) * LATENCY_S);
+    let all = [(memory, "memory"), (cache, "cache"), (matrices, "matrices"), (chain, "chain")];
+    let (slowest, limit) = all.into_iter().fold((0.0, "memory"), |a, b| if b.0 > a.0 { b } else { a });
+    let limit = if slowest < LATENCY_S { "latency" } else { limit };
+    (slowest + LATENCY_S, waves as u64, limit)
+}
+
+impl Estimate {
+    /// Of the bound.
+    pub fn share(&self) -> f64 {
+        self.bound_s / self.seconds
+    }
+
+    /// For people: a line a kernel.
+    pub fn table(&self) -> String {
+        let Step { sequences, tokens, depth } = self.step;
+        let tokens_per_s = self.step.rows() as f64 / self.seconds;
+        let what = match tokens {
+            1 => format!("decode, batch {sequences} after {depth}"),
+            _ => format!("prefill of {tokens} after {depth}"),
+        };
+        let mut out = format!(
+            "{what}: {:.3} ms a step, {tokens_per_s:.0} tokens/s, {:.0}% of the bound of {:.3} ms\n",
+            self.seconds * 1e3,
+            self.share() * 100.0,
+            self.bound_s * 1e3
+        );
+        let gaps: f64 = self.kernels.iter().map(|kernel| kernel.gaps).sum();
+        let launches: usize = self.kernels.iter().map(|kernel| kernel.launches).sum();
+        writeln!(out, "{launches} launches, {:.3} ms of gaps between them", gaps * 1e3).ok();
+        writeln!(
+            out,
+            "{:>8} {:>6} {:>8} {:>9} {:>10} {:>8} {:>6} {:>9}  kernel",
+            "launches", "share", "ms", "MB", "GFLOP", "blocks", "waves", "limit"
+        )
+        .ok();
+        for kernel in &self.kernels {
+            writeln!(
+                out,
+                "{:>8} {:>5.1}% {:>8.3} {:>9.1} {:>10.2} {:>8} {:>6} {:>9}  {}",
+                kernel.launches,
+                100.0 * (kernel.seconds + kernel.gaps) / self.seconds,
+                (kernel.seconds + kernel.gaps) * 1e3,
+                kernel.memory_bytes / 1e6,
+                kernel.flops / 1e9,
+                kernel.blocks,
+                kernel.waves,
+                kernel.limit,
+                kernel.name
+            )
+            .ok();
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vosti_cuda::Arch;
+    use vosti_kernels::parse_stem;
+
+    fn facts(in_flight: u64, blocks: u32) -> Facts {
+        Facts {
+            params: 0,
+            threads: 128,
+            registers: 64,
+            shared_dynamic: 0,
+            shared_static: 0,
+            matrix_instructions: 1,
+            matrix_kinds: vec![],
+            async_copies: 1,
+            in_flight,
+            blocks,
+            reductions: vec![],
+        }
+    }
+
+    fn work() -> Work {
+        Work {
+            spec: parse_stem("linear-bf16-BK64-BM16-BN64-K4096-N4096-SWAP1").unwrap(),
+            blocks: 264,
+            memory_bytes: 1e9,
+            block_bytes: 1e9 / 264.0,
+            of_memory: 1.0,
+            block_flops: 0.0,
+            loads: 1.0,
+            pages: 0.0,
+        }
+    }
+
+    #[test]
+    fn a_launch_is_held_back_by_what_is_scarcest() {
+        let card = Card::find(Arch::Sm90, None).unwrap();
+        assert_eq!((card.name, Card::find(Arch::Sm90, Some("h100")).unwrap().multiprocessors), ("h200", 132));
+        assert_eq!(Card::find(Arch::Sm90, Some("rtx4090")), None);
+        let of = |work: Work, facts: Facts| time(&work, &facts, &card);
+        let near = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-9;
+        let (seconds, waves, limit) = of(work(), facts(100_000, 2));
+        assert!(near(seconds, 1e9 / card.read() + LATENCY_S) && waves == 1 && limit == "memory", "{seconds}");
+        // Little is on its way: so much in each latency.
+        let few = of(work(), facts(1_000, 2)).0;
+        assert!(near(few, 1e9 / (264.0 * 1_000.0 / LATENCY_S) + LATENCY_S), "{few}");
+        // A wave and one block: the pages of two blocks, one after the other, loaded ahead or waited for.
+        let paged = Work { memory_bytes: 0.0, block_bytes: 0.0, blocks: 265, pages: 16.0, ..work() };
+        let (ahead, waves, limit) = of(paged.clone(), facts(32_768, 2));
+        assert!(near(ahead, 2.0 * 16.0 * PAGE_S + LATENCY_S) && waves == 2 && limit == "chain", "{ahead}");
+        let waited = of(paged, facts(0, 2)).0;
+        assert!(near(waited, 2.0 * 16.0 * (PAGE_S + LATENCY_S) + LATENCY_S), "{waited}");
+        let dots = Work { memory_bytes: 0.0, block_bytes: 0.0, block_flops: 1e9, ..work() };
+        assert_eq!(of(dots, facts(32_768, 2)).2, "matrices");
+        let idle = Work { memory_bytes: 1.0, block_bytes: 1.0, ..work() };
+        assert_eq!(of(idle, facts(32_768, 2)).2, "latency");
+    }
+
+    #[test]
+    fn a_step_has_the_launches_that_the_device_makes_and_reads_what_it_must() {
+        let path = format!("{}/../vosti-model/configs/llama-3.1-8b.json", env!("CARGO_MANIFEST_DIR"));
+        let config = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        let decoder = vosti_model::families::from_config("llama", &config).unwrap();
+        let plan = vosti_model::plan(&decoder, &vosti_model::Target::named("cuda-sm90"), None).unwrap();
+        let of = |step| launches::of(&plan, step).unwrap();
+        let decode = Step { sequences: 4, tokens: 1, depth: 2048 };
+        let all = of(decode);
+        assert_eq!(all.len(), 325);
+        let least = Least::of(&plan, decode.case(), 2.0).per_token().1 * 4.0;
+        let bytes: f64 = all.iter().map(|work| work.memory_bytes).sum();
+        assert!((1.0..1.02).contains(&(bytes / least)), "{}", bytes / least);
+        let blocks = |kernel: &str| all.iter().find(|work| work.spec.kernel == kernel).unwrap().blocks;
+        // Four rows; 64 columns each; three splits of four sequences and eight heads; a row and head each.
+        assert_eq!(["rmsnorm", "linear", "attend_part", "attend_combine"].map(blocks), [4, 96, 96, 128]);
+        // At most 512 rows of a launch of attention: four, of 2,048. No row of the first two reaches a second split.
+        let prefill = of(Step { sequences: 1, tokens: 2048, depth: 0 });
+        let many = |kernel: &str| prefill.iter().filter(|work| work.spec.kernel == kernel).count();
+        assert_eq!((many("attend_part"), many("attend_combine")), (128, 64));
+    }
+}
