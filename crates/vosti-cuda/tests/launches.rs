@@ -406,7 +406,7 @@ fn page_counts_must_be_those_of_the_program() {
 /// On a machine with a GPU it is opened; on any other there is one message that says what is missing.
 #[test]
 fn a_machine_without_a_gpu_is_told_so() {
-    match Cuda::open() {
+    match Cuda::open(0) {
         Ok(_) => println!("there is a GPU here: the message was not seen"),
         Err(error) => assert!(!error.to_string().contains('\n'), "{error}"),
     }

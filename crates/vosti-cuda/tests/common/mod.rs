@@ -530,6 +530,8 @@ pub fn image(spec: &Spec) -> Image {
         matrix_instructions: 0,
         matrix_kinds: vec![],
         async_copies: 0,
+        in_flight: 0,
+        blocks: 1,
         reductions: vec![],
     };
     let hash = |bytes: &[u8]| blake3::hash(bytes).to_hex().to_string();
