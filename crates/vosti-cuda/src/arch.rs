@@ -32,23 +32,26 @@ struct Multiprocessor {
 
 /// The fewest rows of `wgmma` and `tcgen05`.
 const MATRIX_ROWS: usize = 64;
-const ALL: [Arch; 6] = [Arch::Sm80, Arch::Sm86, Arch::Sm89, Arch::Sm90, Arch::Sm100, Arch::Sm120];
 
 impl Arch {
+    /// Oldest first.
+    pub const ALL: [Arch; 6] = [Arch::Sm80, Arch::Sm86, Arch::Sm89, Arch::Sm90, Arch::Sm100, Arch::Sm120];
+
     /// The architecture of a target such as `cuda-sm90`.
     pub fn of_target(target: &str) -> Result<Arch, CudaError> {
-        let named = target.strip_prefix("cuda-").and_then(|name| ALL.into_iter().find(|arch| arch.to_string() == name));
+        let named =
+            target.strip_prefix("cuda-").and_then(|name| Arch::ALL.into_iter().find(|arch| arch.to_string() == name));
         named.ok_or_else(|| CudaError::Target { target: target.to_string(), known: Arch::known() })
     }
 
     /// The architecture whose code a device of this compute capability runs.
     pub fn of_capability(capability: (u32, u32)) -> Option<Arch> {
-        ALL.into_iter().rfind(|arch| arch.runs_on(capability))
+        Arch::ALL.into_iter().rfind(|arch| arch.runs_on(capability))
     }
 
     /// Targets as people write them.
     pub fn known() -> String {
-        ALL.map(|arch| format!("cuda-{arch}")).join(", ")
+        Arch::ALL.map(|arch| format!("cuda-{arch}")).join(", ")
     }
 
     /// The number that tools call it by.

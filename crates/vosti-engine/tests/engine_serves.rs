@@ -73,7 +73,7 @@ fn a_policy_with_a_zero_and_a_full_queue_are_refused() {
 fn foreseen_tokens_take_fewer_steps_and_change_no_token() {
     let program = one_group(400);
     let sampling = || Sampling::greedy(60);
-    let mut engine_of = || engine(&program, &[16], Policy::default());
+    let engine_of = || engine(&program, &[16], Policy::default());
     let steps = |engine: &Engine<SymbolicDevice>| engine.counters().steps;
     let (mut plain, mut told, mut misled) = (engine_of(), engine_of(), engine_of());
     plain.submit(Request::new(prompt(50, 3), sampling())).unwrap();

@@ -79,10 +79,11 @@ unsafe fn blocks_rows<const LOW: u32, const HIGH: u32>(dot: &Dot<u16>, stored: &
             }
         };
     }
-    // Registers that do not suffice go to the stack, and lie across two lines of the cache if it is not aligned as they are. That it
-    // is, is only seen to where something on it asks for that.
+    // What does not fit into registers goes to the stack. The compiler aligns the stack to a line of the cache only if a value on it
+    // asks for that, as this one does; else a load from it may cross two lines.
     let aligned = _mm512_setzero_si512();
     // SAFETY: no instruction.
+    #[allow(clippy::pointers_in_nomem_asm_block, reason = "only the address counts")]
     unsafe { std::arch::asm!("/* {0} */", in(reg) &aligned, options(nomem, nostack, preserves_flags)) };
     let mut r = 0;
     while r < dot.rows {

@@ -1,7 +1,7 @@
-//! Every checked-in text of GPUs, compiled and checked for every target: whatever a model of a supported family needs is one of
-//! these. Some minutes a target, so they are asked for by name:
+//! Compiles every checked-in text of GPUs for every target and checks what comes: any model of a supported family needs only
+//! these. It takes some minutes a target; the exit code is 1 if a text fails.
 //!
-//!     cargo test -p vosti-cuda --test every_text_compiles -- --ignored --nocapture
+//!     cargo run -p vosti-cuda --example every_text [TARGET...]
 
 use vosti_cuda::toolchain::REQUIREMENT;
 use vosti_cuda::{Arch, Facts, Toolchain, inspect};
@@ -28,8 +28,8 @@ fn loads_ahead(arch: Arch, spec: &Spec) -> bool {
     *d <= if [Arch::Sm90, Arch::Sm100].contains(&arch) { 256 } else { 128 }
 }
 
-fn compiles(arch: Arch) {
-    let Some(python) = vosti_test_tools::python(REQUIREMENT) else { return };
+fn compiles(arch: Arch) -> bool {
+    let Some(python) = vosti_test_tools::python(REQUIREMENT) else { return false };
     let tool = Toolchain::with_python(python);
     let target = format!("cuda-{arch}");
     // The largest of the dimensions that an example has.
@@ -58,24 +58,18 @@ fn compiles(arch: Arch) {
         }
     }
     println!("{target}: {} texts, at most {} registers", specs.len(), worst.map_or(0, |facts| facts.registers));
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    wrong.iter().for_each(|line| eprintln!("wrong: {line}"));
+    wrong.is_empty()
 }
 
-macro_rules! targets {
-    ($($name:ident $arch:ident)*) => { $(
-        #[test]
-        #[ignore = "minutes: asked for by name"]
-        fn $name() {
-            compiles(Arch::$arch);
-        }
-    )* };
-}
-
-targets! {
-    every_text_passes_on_sm80 Sm80
-    every_text_passes_on_sm86 Sm86
-    every_text_passes_on_sm89 Sm89
-    every_text_passes_on_sm90 Sm90
-    every_text_passes_on_sm100 Sm100
-    every_text_passes_on_sm120 Sm120
+fn main() {
+    let asked: Vec<String> = std::env::args().skip(1).collect();
+    let wrong = |error: vosti_cuda::CudaError| -> ! {
+        eprintln!("{error}");
+        std::process::exit(2)
+    };
+    let targets = asked.iter().map(|target| Arch::of_target(target).unwrap_or_else(|error| wrong(error)));
+    let targets: Vec<Arch> = if asked.is_empty() { Arch::ALL.to_vec() } else { targets.collect() };
+    let failed = targets.into_iter().filter(|arch| !compiles(*arch)).count();
+    std::process::exit(i32::from(failed > 0));
 }
