@@ -84,7 +84,9 @@ unsafe fn blocks_rows<const LOW: u32, const HIGH: u32>(dot: &Dot<u16>, stored: &
     let aligned = _mm512_setzero_si512();
     // SAFETY: no instruction.
     #[allow(clippy::pointers_in_nomem_asm_block, reason = "only the address counts")]
-    unsafe { std::arch::asm!("/* {0} */", in(reg) &aligned, options(nomem, nostack, preserves_flags)) };
+    unsafe {
+        std::arch::asm!("/* {0} */", in(reg) &aligned, options(nomem, nostack, preserves_flags))
+    };
     let mut r = 0;
     while r < dot.rows {
         // As even as can be: nine rows are five and four.
