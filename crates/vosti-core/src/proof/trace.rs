@@ -72,6 +72,48 @@ pub proof fn corollary_one_execution<D: Device, S: Sampler<Logits = D::Logits, T
     theorem_deterministic(one, one);
 }
 
+/// An answer that is resumed. A client has the first `had` records of request `a`, and request `b` of another execution asks the same.
+/// Once `b` has come as far, its first records are what the client has, and what it gives behind them is what `a` gives behind them: as
+/// far as both have come, and wholly where both completed. So a server sends the rest and leaves out what the client has.
+pub proof fn corollary_resumed<
+    D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>, E: Device, T: Sampler<Logits = E::Logits, Top = E::Top>,
+>(one: Execution<D, S>, other: Execution<E, T>, a: u64, b: u64, had: int)
+    requires
+        one.ok(), other.ok(), share_w(one.world(), other.world()),
+        views(one.trace()).contains_key(a), views(other.trace()).contains_key(b),
+        views(one.trace())[a].prompt == views(other.trace())[b].prompt,
+        views(one.trace())[a].initial == views(other.trace())[b].initial,
+        0 <= had <= views(one.trace())[a].entries.len(), had <= views(other.trace())[b].entries.len(),
+    ensures
+        views(one.trace())[a].entries.take(had) == views(other.trace())[b].entries.take(had),
+        comparable(views(one.trace())[a].entries.skip(had), views(other.trace())[b].entries.skip(had)),
+        views(one.trace())[a].completed && views(other.trace())[b].completed
+            ==> views(one.trace())[a].entries.skip(had) == views(other.trace())[b].entries.skip(had),
+{
+    theorem_deterministic(one, other);
+    let (x, y) = (views(one.trace())[a], views(other.trace())[b]);
+    assert(answered_alike(x, y));
+    lemma_rest(x.entries, y.entries, had);
+}
+
+/// Of comparable records the first are the same, and the rest are comparable.
+proof fn lemma_rest<L>(x: Seq<Entry<L>>, y: Seq<Entry<L>>, had: int)
+    requires comparable(x, y), 0 <= had <= x.len(), had <= y.len(),
+    ensures x.take(had) == y.take(had), comparable(x.skip(had), y.skip(had)),
+{
+    let least = if x.len() <= y.len() { x.len() as int } else { y.len() as int };
+    assert(x.take(least) =~= y.take(least));
+    assert forall|i: int| 0 <= i < least implies x[i] == y[i] by {
+        assert(x.take(least)[i] == y.take(least)[i]);
+    }
+    assert(x.take(had) =~= y.take(had));
+    if x.len() <= y.len() {
+        assert(x.skip(had) =~= y.skip(had).subrange(0, x.skip(had).len() as int));
+    } else {
+        assert(y.skip(had) =~= x.skip(had).subrange(0, y.skip(had).len() as int));
+    }
+}
+
 /// The step theorem, of the core: once a step has run, every selected row of logits on the device (those of records, and
 /// those of prompt log-probabilities) is the cold-forward row of that request's history and drafts at that position,
 /// whatever else is in the batch. They stay until the next run.
