@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const PACKAGE: &str = "crates/vosti-python";
+/// What the package's tests need and its users may have.
+const TOOLS: [&str; 1] = ["httpx"];
 
 #[derive(clap::Args)]
 pub struct Wheel {
@@ -31,10 +33,15 @@ pub fn test() -> Result<()> {
     run_command(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))?;
     let python = folder.join("bin/python");
     let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
-    run_command(Command::new(&python).args(install).arg(&wheel))?;
+    run_command(Command::new(&python).args(install).arg(&wheel).args(TOOLS))?;
+    // A server for the tests of `vosti.client`.
+    run_command(Command::new(env!("CARGO")).args(["build", "--package", "vosti"]))?;
+    let command = target_folder().join("debug/vosti");
     // Away from the sources: what is imported is what was installed.
     let tests = root().join(PACKAGE).join("tests");
-    run_command(Command::new(&python).args(["-m", "unittest", "discover", "-v", "-s"]).arg(tests).current_dir(&folder))
+    let mut unittest = Command::new(&python);
+    unittest.args(["-m", "unittest", "discover", "-v", "-s"]).arg(tests);
+    run_command(unittest.env("VOSTI_BIN", command).current_dir(&folder))
 }
 
 /// Builds the wheel into a folder of its own and gives its path. pip fetches maturin for it.

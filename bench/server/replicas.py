@@ -1,0 +1,209 @@
+"""Three replicas behind haproxy, streams of all kinds, and a replica killed every few seconds: every client's stream is the one it
+would have been.
+
+    cargo build --release && cargo xtask wheel
+    python3 -m venv env && env/bin/pip install 'target/wheels/vosti-'*.whl httpx && apt-get install haproxy
+    env/bin/python bench/server/replicas.py --seconds 300
+
+Asks each of its questions once of an undisturbed replica, then again and again through the balancer, with `vosti.client`, while a
+replica is killed with SIGKILL and started again. Exit code 0 if no stream is lost and every byte of every stream is the same.
+"""
+import argparse
+import collections
+import hashlib
+import json
+import os
+import pathlib
+import random
+import signal
+import statistics
+import subprocess
+import threading
+import time
+
+import httpx
+from vosti import client
+
+ROOT = pathlib.Path(__file__).parents[2]
+SCHEMA = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 20}, "deep": {"type": "boolean"},
+          "fish": {"type": "array", "maxItems": 3, "items": {"enum": ["cod", "eel", "ray"]}}},
+          "required": ["name", "deep", "fish"], "additionalProperties": False}
+TOOL = {"type": "function", "function": {"name": "weather", "parameters": {
+    "type": "object", "properties": {"city": {"enum": ["Paris", "Rome"]}}, "required": ["city"], "additionalProperties": False}}}
+TEXT, CHAT = "/v1/completions", "/v1/chat/completions"
+KINDS = {
+    "greedy": (TEXT, {"temperature": 0}),
+    "sampled": (TEXT, {"temperature": 0.9, "top_k": 40}),
+    "three choices": (TEXT, {"temperature": 1, "n": 3}),
+    "penalties": (TEXT, {"temperature": 0.8, "repetition_penalty": 1.2, "presence_penalty": 0.4, "frequency_penalty": 0.3}),
+    "log-probabilities": (CHAT, {"logprobs": True, "top_logprobs": 3}),
+    "receipts": (TEXT, {"temperature": 0.7, "vosti_digest": True}),
+    "JSON schema": (CHAT, {"response_format": {"type": "json_schema",
+                                               "json_schema": {"name": "sea", "strict": True, "schema": SCHEMA}}}),
+    "tools": (CHAT, {"tools": [TOOL], "tool_choice": "required"}),
+}
+SUBJECTS = "the sea, mountains, winter, bread, a clock, the moon, horses, rain, iron, music, maps, glass, salt, tea, wind, night".split(", ")
+
+
+def question(number):
+    """(kind, path, body): 8 kinds of 8 subjects are 64 questions."""
+    kind = list(KINDS)[number % len(KINDS)]
+    path, own = KINDS[kind]
+    subject = SUBJECTS[number // len(KINDS) % len(SUBJECTS)]
+    asked = {"prompt": f"A few words about {subject}:"} if path == TEXT else {
+        "messages": [{"role": "user", "content": f"Tell me about {subject}."}]}
+    return kind, path, {"stream": True, "seed": number, "max_tokens": 48, **asked, **own}
+
+
+def whole(http, url, path, body):
+    """A stream's content by choice, each part joined; what is a response's own (its id, when it was made) is left out."""
+    choices = collections.defaultdict(lambda: collections.defaultdict(str))
+    ended = False
+    with http.stream("POST", url + path, json=body) as response:
+        if response.status_code != 200:
+            response.read()
+            raise AssertionError(f"{response.status_code}: {response.text}")
+        for line in response.iter_lines():
+            if line == "data: [DONE]":
+                ended = True
+            elif line.startswith("data: "):
+                chunk = json.loads(line[6:])
+                if "error" in chunk:
+                    raise AssertionError(chunk["error"])
+                for part in chunk["choices"]:
+                    at = choices[part["index"]]
+                    at["text"] += part.get("text") or ""
+                    for key, value in (part.get("delta") or {}).items():
+                        if key == "tool_calls":
+                            value = "".join((call["function"].get("name") or "") + (call["function"].get("arguments") or "")
+                                            for call in value)
+                        at[key] += value or ""
+                    for one in ((part.get("logprobs") or {}).get("content") or []):
+                        at["logprobs"] += json.dumps(one)
+                    at["receipt"] += (part.get("vosti_receipt") or {}).get("digest", "")
+                    at["finish"] += part.get("finish_reason") or ""
+    if not ended:
+        raise AssertionError("the stream has no end")
+    return json.dumps(choices, sort_keys=True)
+
+
+class Replicas:
+    def __init__(self, options):
+        self.options, self.killed, self.processes = options, 0, {}
+        self.ports = [options.port + 1 + i for i in range(options.replicas)]
+        self.logs = open(os.devnull, "w") if not options.logs else open(options.logs, "a")
+        for port in self.ports:
+            self.start(port)
+        for port in self.ports:
+            self.ready(port)
+
+    def start(self, port):
+        flags = ["--port", str(port), "--threads", str(self.options.threads), "--context", "1024", "--max-queue", "1000"]
+        self.processes[port] = subprocess.Popen([self.options.vosti, "serve", *flags, *self.options.flags.split()],
+                                                stdout=self.logs, stderr=self.logs)
+
+    @staticmethod
+    def ready(port):
+        end = time.monotonic() + 120
+        while time.monotonic() < end:
+            try:
+                if httpx.get(f"http://127.0.0.1:{port}/ready").status_code == 200:
+                    return
+            except httpx.TransportError:
+                pass
+            time.sleep(0.05)
+        raise SystemExit(f"no replica on port {port}")
+
+    def kill(self, port):
+        self.processes[port].send_signal(signal.SIGKILL)
+        self.processes[port].wait()
+        self.killed += 1
+        self.start(port)
+
+    def stop(self):
+        for process in self.processes.values():
+            process.kill()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--vosti", default=str(ROOT / "target/release/vosti"))
+    parser.add_argument("--flags", default="", help="more flags of `vosti serve`")
+    parser.add_argument("--replicas", type=int, default=3, choices=[2, 3])
+    parser.add_argument("--threads", type=int, default=1, help="of a replica")
+    parser.add_argument("--clients", type=int, default=64)
+    parser.add_argument("--seconds", type=float, default=300)
+    parser.add_argument("--every", type=float, default=5, help="seconds between two kills")
+    parser.add_argument("--port", type=int, default=8300)
+    parser.add_argument("--url", help="an ingress that runs already (kills nothing): Ray Serve's, say")
+    parser.add_argument("--logs", help="file for what the replicas say")
+    options = parser.parse_args()
+    replicas = Replicas(options)
+    first = f"http://127.0.0.1:{replicas.ports[0]}"
+    model = httpx.get(first + "/v1/models").json()["data"][0]["id"]
+    questions = [(kind, path, {"model": model, **body}) for kind, path, body in map(question, range(64))]
+    alone = {}
+
+    def undisturbed(numbers):
+        with httpx.Client(timeout=600) as http:
+            for number in numbers:
+                alone[number] = whole(http, first, *questions[number][1:])
+    together([threading.Thread(target=undisturbed, args=(range(i, 64, 8),)) for i in range(8)])
+    digest = hashlib.sha256("".join(alone[number] for number in range(64)).encode()).hexdigest()[:16]
+    print(f"undisturbed: {len(alone)} streams of {len(KINDS)} kinds, digest {digest}", flush=True)
+
+    environment = {**os.environ, "BIND": f"127.0.0.1:{options.port}"}
+    environment.update({f"REPLICA{i + 1}": f"127.0.0.1:{port}" for i, port in enumerate(replicas.ports)})
+    balancer = subprocess.Popen(["haproxy", "-f", str(ROOT / "deploy/haproxy/haproxy.cfg")], env=environment, stderr=replicas.logs)
+    waits, wrong, counts, end = [], [], collections.Counter(), time.monotonic() + options.seconds
+
+    def ask(worker):
+        with client.http(patience=60, on_resume=waits.append) as http:
+            number = worker
+            while time.monotonic() < end:
+                kind, path, body = questions[number % 64]
+                try:
+                    same = whole(http, f"http://127.0.0.1:{options.port}", path, body) == alone[number % 64]
+                    if not same:
+                        wrong.append(f"{kind} {number % 64} differs")
+                except Exception as error:  # Whatever it is, a stream was lost.
+                    wrong.append(f"{kind} {number % 64} was lost: {error!r}")
+                counts[kind] += 1
+                number += 7
+
+    workers = [threading.Thread(target=ask, args=(worker,)) for worker in range(options.clients)]
+    for worker in workers:
+        worker.start()
+    draw, turn = random.Random(1), 0
+    while time.monotonic() + options.every < end:
+        time.sleep(options.every)
+        port = replicas.ports[turn % len(replicas.ports)] if turn < len(replicas.ports) else draw.choice(replicas.ports)
+        # The last one that is up is not killed: nobody could go on with its streams.
+        for other in replicas.ports:
+            if other != port:
+                replicas.ready(other)
+        replicas.kill(port)
+        turn += 1
+    for worker in workers:
+        worker.join()
+    balancer.kill()
+    replicas.stop()
+    for line in wrong[:20]:
+        print("FAILED", line)
+    resumed = f"median {statistics.median(waits):.2f} s, 95% {sorted(waits)[int(0.95 * len(waits))]:.2f}, longest {max(waits):.2f}" if waits else "none"
+    print(f"{replicas.killed} kills in {options.seconds:g} s; {sum(counts.values())} streams by {options.clients} clients: "
+          + ", ".join(f"{kind} {count}" for kind, count in sorted(counts.items())))
+    print(f"{len(waits)} resumed; from the break to the next chunk: {resumed}")
+    print(f"{len(wrong)} differ or were lost")
+    raise SystemExit(bool(wrong) or not waits)
+
+
+def together(threads):
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+if __name__ == "__main__":
+    main()
