@@ -1,6 +1,7 @@
 //! Developer commands: `cargo xtask COMMAND`. One file each; this one only names them.
 
 mod bench;
+mod book;
 mod llama_cpp;
 mod mutants;
 mod python;
@@ -26,6 +27,8 @@ struct Arguments {
 enum Task {
     /// Measures this engine against llama.cpp, in turn, on this machine
     Bench(bench::Bench),
+    /// Builds the book of all pages and prints where it is
+    Book,
     /// Everything that a change must pass; what CI runs
     Test,
     /// Checks the tree's own rules: sizes, names, trust markers, dependency directions
@@ -57,6 +60,7 @@ enum Task {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Task::Bench(bench) => bench::run(&bench),
+        Task::Book => book::run(),
         Task::Test => test::run(),
         Task::Verify { check } => verify::run(check),
         Task::Wheel(options) => wheel::run(&options),

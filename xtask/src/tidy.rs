@@ -2,6 +2,7 @@
 //!
 //! Looks at what git tracks, so build outputs and scratch files do not count.
 
+pub mod links;
 mod pages;
 
 use crate::root;
@@ -27,6 +28,8 @@ const RULES: &[Rule] = &[
     nothing_is_left_undone,
     crates_depend_downwards,
     generated_files_say_by_what,
+    links::links_lead_somewhere,
+    links::the_book_has_every_page,
     pages::cited_files_exist,
     pages::counts_are_the_trees,
     pages::trust_page_is_the_list,
@@ -45,7 +48,7 @@ fn breaches(files: &[File]) -> Vec<String> {
     RULES.iter().flat_map(|rule| rule(files)).collect()
 }
 
-fn tracked() -> Result<Vec<File>> {
+pub fn tracked() -> Result<Vec<File>> {
     let listed = Command::new("git").args(["ls-files", "-z"]).current_dir(root()).output()?;
     ensure!(listed.status.success(), "git ls-files failed: tidy needs a git checkout");
     let names = String::from_utf8(listed.stdout)?;
