@@ -13,6 +13,7 @@ use pyo3::types::PyBytes;
 use replacement::PyReplacement;
 use requests::{Answered, Job, Params};
 use serde_json::Value;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use vosti::deployment::{DeployOptions, Deployment, DeviceConfig, MANY_SEQUENCES, Storage};
@@ -263,11 +264,21 @@ fn failed(error: impl std::fmt::Display) -> PyErr {
     PyRuntimeError::new_err(error.to_string())
 }
 
+/// The `vosti` command: a whole command line, its first word the script that runs it, to its exit code.
+#[pyfunction]
+fn command(py: Python<'_>, words: Vec<OsString>) -> u8 {
+    py.detach(|| {
+        let program = words.first().map(PathBuf::from);
+        vosti::cli::main(words, program)
+    })
+}
+
 #[pymodule]
 fn _vosti(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyEngine>()?;
     module.add_class::<PyReplacement>()?;
     module.add_class::<Answered>()?;
     module.add_class::<requests::Choice>()?;
+    module.add_function(wrap_pyfunction!(command, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

@@ -3,6 +3,8 @@ from typing import Callable, List, Optional, Sequence, Tuple
 
 __version__: str
 
+def command(words: List[str]) -> int: ...
+
 class Choice:
     text: str
     token_ids: List[int]
