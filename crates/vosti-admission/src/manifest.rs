@@ -96,13 +96,26 @@ impl Kernel {
 impl Model {
     /// Hashes the files that make a model: weights, configuration, tokenizer, chat template.
     pub fn of_files(name: &str, family: &str, path: &Path) -> Result<Model, (PathBuf, io::Error)> {
+        Self::of_contents(name, family, path, |_| None)
+    }
+
+    /// The same with other bytes in the place of the files that `held` has any for, by name.
+    pub fn of_contents<'a>(
+        name: &str,
+        family: &str,
+        path: &Path,
+        held: impl Fn(&str) -> Option<&'a [u8]>,
+    ) -> Result<Model, (PathBuf, io::Error)> {
         let (mut all, mut named) = (blake3::Hasher::new(), vec![]);
         for file in files(path).map_err(|error| (path.to_path_buf(), error))? {
             let mut content = blake3::Hasher::new();
-            content.update_mmap_rayon(&file).map_err(|error| (file.clone(), error))?;
+            let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            match held(&name) {
+                Some(bytes) => _ = content.update_rayon(bytes),
+                None => _ = content.update_mmap_rayon(&file).map_err(|error| (file.clone(), error))?,
+            }
             let hash = content.finalize();
             all.update(hash.as_bytes());
-            let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
             named.push(Named { name, blake3: hash.to_hex().to_string() });
         }
         let hash = all.finalize().to_hex().to_string();

@@ -89,6 +89,19 @@ pub enum ModelError {
         /// The tensor's name.
         name: String,
     },
+    /// Only the weights of a Hugging Face folder can be replaced.
+    #[error(
+        "weights are replaced by the names of a Hugging Face folder, and this model is none: load it from its folder"
+    )]
+    NotReplaceable,
+    /// A tensor that was given in the place of a file's does not fit.
+    #[error("tensor `{name}` {why}")]
+    Replacement {
+        /// The tensor's name.
+        name: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// A tensor has another shape than the configuration says.
     #[error(
         "tensor `{name}` has shape {found:?}, the configuration says {expected:?}; the files do not belong together"

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
 
 use memmap2::Mmap;
@@ -35,8 +36,8 @@ pub enum TensorFiles {
     },
     /// The safetensors files of a Hugging Face folder.
     Safetensors {
-        /// The mapped files.
-        maps: Vec<Mmap>,
+        /// The files.
+        shards: Vec<Shard>,
         /// File and place of each tensor.
         places: HashMap<String, Place>,
         /// How weights are stored, if not as they are.
@@ -44,13 +45,46 @@ pub enum TensorFiles {
     },
 }
 
+/// A safetensors file.
+pub struct Shard {
+    pub(crate) name: String,
+    pub(crate) content: Content,
+}
+
+/// A file's bytes.
+pub(crate) enum Content {
+    Mapped(Mmap),
+    /// In the place of the file on disk, see [`crate::Replacement`].
+    Held(Vec<u8>),
+}
+
+impl Shard {
+    fn mapped(&self) -> Option<&Mmap> {
+        match &self.content {
+            Content::Mapped(map) => Some(map),
+            Content::Held(_) => None,
+        }
+    }
+}
+
+impl Deref for Content {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Content::Mapped(map) => map,
+            Content::Held(bytes) => bytes,
+        }
+    }
+}
+
 /// Where a tensor of a safetensors file lies.
 #[derive(Clone, Debug)]
 pub struct Place {
-    map: usize,
-    shape: Vec<usize>,
-    dtype: Dtype,
-    bytes: std::ops::Range<usize>,
+    pub(crate) shard: usize,
+    pub(crate) shape: Vec<usize>,
+    pub(crate) dtype: Dtype,
+    pub(crate) bytes: Range<usize>,
 }
 
 /// What may stand before a text tensor's name in a Hugging Face checkpoint: text models, multimodal
@@ -70,9 +104,9 @@ impl TensorFiles {
 
     /// Maps every safetensors file of a folder: those the index names, or `model.safetensors`.
     pub fn open_folder(folder: &Path) -> Result<Self> {
-        let mut maps = Vec::new();
+        let mut shards = Vec::new();
         let mut places = HashMap::new();
-        for path in shards(folder)? {
+        for path in shard_paths(folder)? {
             let map = map_file(&path)?;
             let file = file_name(&path);
             let damaged = |why: String| ModelError::Damaged { file: file.clone(), why };
@@ -81,7 +115,7 @@ impl TensorFiles {
                 // The views borrow the map: their offset is their distance from its start.
                 let begin = view.data().as_ptr() as usize - map.as_ptr() as usize;
                 let place = Place {
-                    map: maps.len(),
+                    shard: shards.len(),
                     shape: view.shape().to_vec(),
                     dtype: view.dtype(),
                     bytes: begin..begin + view.data().len(),
@@ -90,9 +124,9 @@ impl TensorFiles {
                     return Err(damaged(format!("tensor `{name}` is in two files")));
                 }
             }
-            maps.push(map);
+            shards.push(Shard { name: file, content: Content::Mapped(map) });
         }
-        Ok(Self::Safetensors { maps, places, method: None })
+        Ok(Self::Safetensors { shards, places, method: None })
     }
 
     /// The same with weights that a folder's configuration says are stored in another way.
@@ -101,6 +135,15 @@ impl TensorFiles {
             *method = stored;
         }
         self
+    }
+
+    /// The bytes that stand in the place of a file of this name, if there are any.
+    pub fn held(&self, name: &str) -> Option<&[u8]> {
+        let Self::Safetensors { shards, .. } = self else { return None };
+        shards.iter().find_map(|shard| match &shard.content {
+            Content::Held(bytes) if shard.name == name => Some(bytes.as_slice()),
+            _ => None,
+        })
     }
 
     /// The GGUF header, if this is a GGUF file.
@@ -115,11 +158,12 @@ impl TensorFiles {
     /// until then. Rows that are packed together are smaller than a page often, so it is not only pages that lie wholly in
     /// them. Reading them again is right, and brings them back.
     pub fn give_back(&self, bytes: &[u8]) {
-        let maps = match self {
-            Self::Gguf { map, .. } => std::slice::from_ref(map),
-            Self::Safetensors { maps, .. } => maps.as_slice(),
+        let holds = |map: &&Mmap| map.as_ptr_range().contains(&bytes.as_ptr());
+        let map = match self {
+            Self::Gguf { map, .. } => Some(map).filter(holds),
+            Self::Safetensors { shards, .. } => shards.iter().filter_map(Shard::mapped).find(holds),
         };
-        let Some(map) = maps.iter().find(|map| map.as_ptr_range().contains(&bytes.as_ptr())) else { return };
+        let Some(map) = map else { return };
         let (base, start) = (map.as_ptr() as usize, bytes.as_ptr() as usize);
         let first = (start / PAGES_BYTES * PAGES_BYTES).max(base) - base;
         let end = ((start + bytes.len()).next_multiple_of(PAGES_BYTES) - base).min(map.len());
@@ -136,8 +180,8 @@ impl TensorFiles {
                 let info = metadata.tensor(name).ok_or_else(missing)?;
                 Ok(RawTensor { shape: info.shape.clone(), kind: info.kind, bytes: &map[info.bytes.clone()] })
             }
-            Self::Safetensors { maps, places, .. } => {
-                let stored = find(maps, places, name).ok_or_else(missing)?;
+            Self::Safetensors { shards, places, .. } => {
+                let stored = find(shards, places, name).ok_or_else(missing)?;
                 let kind = match stored.dtype {
                     Dtype::F32 => GgmlType::F32,
                     Dtype::F16 => GgmlType::F16,
@@ -154,8 +198,8 @@ impl TensorFiles {
 
     /// A tensor as rows, however they are stored.
     pub(crate) fn matrix(&self, name: &str) -> Result<Matrix<'_>> {
-        if let Self::Safetensors { maps, places, method: Some(method) } = self
-            && let Some(scaled) = method.find(name, &|name| find(maps, places, name))?
+        if let Self::Safetensors { shards, places, method: Some(method) } = self
+            && let Some(scaled) = method.find(name, &|name| find(shards, places, name))?
         {
             return Ok(Matrix::Scaled(scaled));
         }
@@ -164,13 +208,13 @@ impl TensorFiles {
 }
 
 /// A tensor of any type by its name without the checkpoint's prefix.
-fn find<'a>(maps: &'a [Mmap], places: &'a HashMap<String, Place>, name: &str) -> Option<Stored<'a>> {
+fn find<'a>(shards: &'a [Shard], places: &'a HashMap<String, Place>, name: &str) -> Option<Stored<'a>> {
     let place = PREFIXES.iter().find_map(|prefix| places.get(&format!("{prefix}{name}")))?;
-    Some(Stored { shape: &place.shape, dtype: place.dtype, bytes: &maps[place.map][place.bytes.clone()] })
+    Some(Stored { shape: &place.shape, dtype: place.dtype, bytes: &shards[place.shard].content[place.bytes.clone()] })
 }
 
 /// The safetensors files of a folder, from its index if it has one.
-fn shards(folder: &Path) -> Result<Vec<PathBuf>> {
+fn shard_paths(folder: &Path) -> Result<Vec<PathBuf>> {
     let index = folder.join("model.safetensors.index.json");
     if !index.exists() {
         let single = folder.join("model.safetensors");

@@ -13,6 +13,7 @@ use crate::families;
 use crate::files::{TensorFiles, read_json, read_small};
 use crate::gguf::Metadata;
 use crate::plan::{ModelPlan, Target, plan};
+use crate::replacement::Replacement;
 use crate::tokenizer::{Tokenizer, token_text};
 use crate::weights::Weights;
 
@@ -53,6 +54,16 @@ impl Model {
             (families::from_gguf(metadata)?, files)
         };
         Ok(Self { decoder, files, path: path.to_path_buf() })
+    }
+
+    /// Begins to replace every weight; the files on disk stay.
+    pub fn replacement(path: &Path) -> Result<Replacement> {
+        Replacement::of(Self::open(path)?.files)
+    }
+
+    /// The same model with these tensors in the place of its own.
+    pub fn with(self, replacement: Replacement) -> Result<Self> {
+        Ok(Self { files: replacement.whole()?, ..self })
     }
 
     /// Makes the tokenizer and the chat template.

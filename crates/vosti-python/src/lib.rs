@@ -2,21 +2,25 @@
 //!
 //! It must decide nothing: models, sampling and steps are those of the command and the server, so that one seed gives one
 //! answer in all three. The GIL is released while the engine works, and Ctrl-C ends it between two steps.
-//! Read next: `requests.rs`.
+//! Read next: `requests.rs`, then `replacement.rs`.
 
+mod replacement;
 mod requests;
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use replacement::PyReplacement;
 use requests::{Answered, Job, Params};
 use serde_json::Value;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use vosti::deployment::{DeployOptions, Deployment, DeviceConfig, MANY_SEQUENCES, Storage};
 use vosti::device::{AnyDevice, On};
 use vosti::pool::{self, Demand, Origin};
 use vosti_engine::{Engine, Policy, Speculation};
-use vosti_model::{ChatOptions, Date, Text};
+use vosti_model::{ChatOptions, Date, Replacement, Text};
 use vosti_progress::Progress;
 
 /// Shows nothing, and ends the work when Python has a signal.
@@ -33,11 +37,42 @@ impl Progress for Quiet {
 /// An engine, and what a caller may know of its deployment.
 #[pyclass(name = "Engine", frozen)]
 struct PyEngine {
-    fingerprint: String,
+    making: Making,
+    /// Of the weights that the engine has.
+    fingerprint: Mutex<String>,
     context: u32,
     vocabulary: u32,
     text: Option<Arc<Text>>,
     engine: Mutex<Engine<AnyDevice>>,
+}
+
+/// What an engine is made of, so that another can be made with other weights.
+struct Making {
+    name: String,
+    path: PathBuf,
+    options: DeployOptions,
+    policy: Policy,
+}
+
+impl Making {
+    /// A deployment and an engine over it; `tensors` stand in the place of its folder's.
+    fn make(&self, tensors: Option<Replacement>) -> PyResult<(Deployment, Engine<AnyDevice>)> {
+        let (path, options): (&Path, _) = (&self.path, &self.options);
+        let deployment = match tensors {
+            None => Deployment::load(&self.name, path, options, &Quiet),
+            Some(tensors) => Deployment::load_with(&self.name, path, tensors, options, &Quiet),
+        };
+        let deployment = deployment.map_err(refused)?;
+        let page_bytes = deployment.page_bytes();
+        let pages = options.pool.pages(deployment.program(), page_bytes);
+        let origin = Origin { free_memory: false, bundle: false };
+        pool::check(deployment.program(), pages, page_bytes, origin).map_err(refused)?;
+        let rows_max = self.policy.rows_step_max.min(pages.saturating_mul(vosti_core::PAGE));
+        let config = DeviceConfig { pages: Some(pages), rows_max, ..DeviceConfig::default() };
+        let device = deployment.device(&config).map_err(refused)?;
+        let engine = Engine::new(device, deployment.program().clone(), self.policy).map_err(refused)?;
+        Ok((deployment, engine))
+    }
 }
 
 fn refused(error: impl std::fmt::Display) -> PyErr {
@@ -81,29 +116,43 @@ impl PyEngine {
         let options = DeployOptions { threads, context, bundle: None, on: On::Cpu, storage, pool };
         py.detach(|| {
             let path = vosti::fetch::find(model, &Quiet).map_err(refused)?;
-            let deployment = Deployment::load(model, &path, &options, &Quiet).map_err(refused)?;
-            let page_bytes = deployment.page_bytes();
-            let pages = options.pool.pages(deployment.program(), page_bytes);
-            let origin = Origin { free_memory: false, bundle: false };
-            pool::check(deployment.program(), pages, page_bytes, origin).map_err(refused)?;
-            let rows_max = policy.rows_step_max.min(pages.saturating_mul(vosti_core::PAGE));
-            let config = DeviceConfig { pages: Some(pages), rows_max, ..DeviceConfig::default() };
-            let device = deployment.device(&config).map_err(refused)?;
-            let engine = Engine::new(device, deployment.program().clone(), policy).map_err(refused)?;
+            let making = Making { name: model.to_string(), path, options, policy };
+            let (deployment, engine) = making.make(None)?;
             Ok(PyEngine {
-                fingerprint: deployment.fingerprint().to_string(),
+                fingerprint: Mutex::new(deployment.fingerprint().to_string()),
                 context: deployment.program().context,
                 vocabulary: deployment.program().vocab,
                 text: deployment.text().ok().cloned(),
                 engine: Mutex::new(engine),
+                making,
             })
         })
     }
 
     /// What this deployment computes, by name: two with one fingerprint give one answer.
     #[getter]
-    fn fingerprint(&self) -> &str {
-        &self.fingerprint
+    fn fingerprint(&self) -> String {
+        self.fingerprint.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Begins to replace every weight: what is returned wants a tensor for each in the model's folder.
+    fn replacement(&self) -> PyResult<PyReplacement> {
+        let begun = vosti_model::Model::replacement(&self.making.path).map_err(refused)?;
+        Ok(PyReplacement::new(begun))
+    }
+
+    /// Replaces every weight, and forgets all keys and values. On an error nothing changes.
+    fn replace(&self, py: Python<'_>, tensors: &PyReplacement) -> PyResult<()> {
+        let tensors = tensors.take()?;
+        py.detach(|| {
+            let stays = |error| refused(format!("the weights stay as they are: {error}"));
+            let (deployment, engine) = self.making.make(Some(tensors)).map_err(stays)?;
+            let mut running = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
+            *running = engine;
+            let mut fingerprint = self.fingerprint.lock().unwrap_or_else(PoisonError::into_inner);
+            *fingerprint = deployment.fingerprint().to_string();
+            Ok(())
+        })
     }
 
     /// Longest sequence, prompt and answer.
@@ -215,10 +264,21 @@ fn failed(error: impl std::fmt::Display) -> PyErr {
     PyRuntimeError::new_err(error.to_string())
 }
 
+/// The `vosti` command: a whole command line, its first word the script that runs it, to its exit code.
+#[pyfunction]
+fn command(py: Python<'_>, words: Vec<OsString>) -> u8 {
+    py.detach(|| {
+        let program = words.first().map(PathBuf::from);
+        vosti::cli::main(words, program)
+    })
+}
+
 #[pymodule]
 fn _vosti(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyEngine>()?;
+    module.add_class::<PyReplacement>()?;
     module.add_class::<Answered>()?;
     module.add_class::<requests::Choice>()?;
+    module.add_function(wrap_pyfunction!(command, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

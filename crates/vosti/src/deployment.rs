@@ -29,7 +29,7 @@ use vosti_cuda::driver::About;
 use vosti_cuda::{Arch, CudaDevice, CudaError, DriverError, Pages};
 use vosti_engine::{EngineError, Policy};
 use vosti_kernels::CPU;
-use vosti_model::{ModelError, ModelPlan, Recipe, Target, Text};
+use vosti_model::{ModelError, ModelPlan, Recipe, Replacement, Target, Text};
 use vosti_progress::Progress;
 
 /// Why a model could not be deployed.
@@ -162,6 +162,27 @@ impl Deployment {
         options: &DeployOptions,
         progress: &dyn Progress,
     ) -> Result<Self, DeployError> {
+        Self::of(name, path, ModelSource::open(path)?, options, progress)
+    }
+
+    /// The same with these tensors in the place of the folder's: what a folder with such files is, to the fingerprint.
+    pub fn load_with(
+        name: &str,
+        path: &Path,
+        tensors: Replacement,
+        options: &DeployOptions,
+        progress: &dyn Progress,
+    ) -> Result<Self, DeployError> {
+        Self::of(name, path, ModelSource::with(path, tensors)?, options, progress)
+    }
+
+    fn of(
+        name: &str,
+        path: &Path,
+        source: ModelSource,
+        options: &DeployOptions,
+        progress: &dyn Progress,
+    ) -> Result<Self, DeployError> {
         let threads = match options.threads {
             Some(threads) => threads,
             // Respects affinity and cgroup quotas.
@@ -184,7 +205,6 @@ impl Deployment {
                 (bundle, target, Hardware::Gpu { gpu, weights })
             }
         };
-        let source = ModelSource::open(path)?;
         let most = source.decoder().context;
         if let Some(asked) = options.context.filter(|asked| *asked > most) {
             return Err(DeployError::Context { asked, most });
@@ -204,7 +224,7 @@ impl Deployment {
             give_back();
             text
         });
-        let files = manifest::Model::of_files(name, source.decoder().family, path)
+        let files = manifest::Model::of_contents(name, source.decoder().family, path, |file| source.held(file))
             .map_err(|(path, error)| DeployError::Io { path, error })?;
         bundle.check_origin(&files, &target, &plan)?;
         bundle.admit(&plan)?;

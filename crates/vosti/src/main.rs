@@ -3,10 +3,8 @@
 //! Exit codes: 0 done, 1 a check found a difference, 2 wrong input or a failure (one line on stderr says what and
 //! what to do), 130 interrupted.
 
-mod cli;
-
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    cli::main()
+    vosti::cli::main(std::env::args_os(), std::env::current_exe().ok()).into()
 }

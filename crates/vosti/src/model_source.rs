@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::{fs, thread};
 use vosti_kernels::{Act, Format};
 use vosti_model::decoder::Decoder;
-use vosti_model::{Model, ModelError, ModelPlan, Recipe, Target, Text, WeightSource, families, plan};
+use vosti_model::{Model, ModelError, ModelPlan, Recipe, Replacement, Target, Text, WeightSource, families, plan};
 use vosti_wiring::{Quantised, TensorData, Uniform, WeightError};
 
 /// Numbers that are worth a thread.
@@ -38,6 +38,19 @@ impl ModelSource {
         let json = serde_json::from_str(&text).map_err(|error| wrong(format!("it is not JSON: {error}")))?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         Ok(ModelSource::Random(Arc::new(families::from_config(&name, &json)?)))
+    }
+
+    /// The same model with these tensors in the place of its own.
+    pub fn with(path: &Path, tensors: Replacement) -> Result<ModelSource, ModelError> {
+        Ok(ModelSource::Files(Arc::new(Model::open(path)?.with(tensors)?)))
+    }
+
+    /// The bytes that stand in the place of a file of this name.
+    pub fn held(&self, name: &str) -> Option<&[u8]> {
+        match self {
+            ModelSource::Files(model) => model.files.held(name),
+            ModelSource::Random(_) => None,
+        }
     }
 
     pub fn decoder(&self) -> &Decoder {

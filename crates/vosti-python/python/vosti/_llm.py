@@ -9,6 +9,7 @@ import numpy as np
 from ._outputs import CompletionOutput, Logprob, RequestOutput
 from ._sampling import SamplingParams
 from ._vosti import Engine
+from ._weights import elements
 
 Prompt = Union[str, Sequence[int], Mapping[str, Any]]
 Messages = Sequence[Mapping[str, Any]]
@@ -31,6 +32,18 @@ class LLM:
     def fingerprint(self) -> str:
         """Names the deployment: two with one fingerprint give one answer."""
         return self._engine.fingerprint
+
+    def update_weights(self, weights: Mapping[str, Any]) -> None:
+        """Replaces every weight of a Hugging Face folder's model, by the names of its safetensors files: all, or none on an error.
+
+        A tensor is of NumPy, torch or JAX, and is rounded to the type in the files. The fingerprint becomes that of a folder with
+        such files; keys and values of former prompts are forgotten. A call that runs ends with the former weights. The former
+        weights stay in memory until the new ones are whole.
+        """
+        replacement = self._engine.replacement()
+        for name, stored in elements(weights, replacement.wanted()):
+            replacement.put(name, stored)
+        self._engine.replace(replacement)
 
     @property
     def max_model_len(self) -> int:

@@ -4,9 +4,9 @@ mod serve;
 
 pub use super::values::Device;
 use super::values::{Weights, at_least_one, bias, date, device, size, threads, whole};
+use crate::catalogue;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
-use vosti::catalogue;
 
 pub use serve::{LogFormat, Serve, UnknownFields};
 
@@ -425,9 +425,9 @@ pub struct Bench {
     /// Play sessions of agents instead: their turns, as SESSIONS,TURNS,PROMPT,SHARED,INPUT,OUTPUT,PAUSE
     #[arg(
         long, value_name = "TRACE", num_args = 0..=1, default_missing_value = "4,6,16384,8192,256,768,0.5",
-        value_parser = vosti::bench::agentic::Trace::parse
+        value_parser = crate::bench::agentic::Trace::parse
     )]
-    pub agentic: Option<vosti::bench::agentic::Trace>,
+    pub agentic: Option<crate::bench::agentic::Trace>,
 
     /// Repetitions; the median is reported
     #[arg(short, long, default_value_t = 3, value_name = "N", value_parser = at_least_one)]

@@ -4,10 +4,10 @@ use super::arguments::{Bench, Device};
 use super::bar::{Bar, Unit};
 use super::output::print;
 use super::{Outcome, open};
+use crate::bench::agentic::{self, Trace};
+use crate::bench::{self, Case, Draw};
+use crate::deployment::{Deployment, MANY_SEQUENCES};
 use anyhow::{Result, ensure};
-use vosti::bench::agentic::{self, Trace};
-use vosti::bench::{self, Case, Draw};
-use vosti::deployment::{Deployment, MANY_SEQUENCES};
 
 pub fn run(arguments: &Bench) -> Result<Outcome> {
     ensure!(arguments.prefill + arguments.decode > 0, "--prefill 0 and --decode 0 leave nothing to measure");

@@ -10,13 +10,13 @@ use super::open;
 use super::output::{Promised, print};
 use super::stream::{stream, submit};
 use super::{Outcome, interrupt, sampling};
+use crate::deployment::{DeployOptions, Deployment};
+use crate::device::AnyDevice;
 use anyhow::{Result, bail};
 use command::Command;
 use prompt::{Line, Prompt};
 use serde_json::{Value, json};
 use std::path::Path;
-use vosti::deployment::{DeployOptions, Deployment};
-use vosti::device::AnyDevice;
 use vosti_engine::{Engine, Request};
 use vosti_model::{ChatOptions, Date};
 

@@ -4,21 +4,20 @@ use super::arguments::{Check, Device, ProfileName};
 use super::bar::{Bar, Unit};
 use super::output::{Promised, judged, print, verdict};
 use super::{Outcome, open};
+use crate::deployment::DeploymentSubject;
 use anyhow::Result;
 use clap::ValueEnum;
-use std::path::Path;
-use vosti::deployment::DeploymentSubject;
+use std::path::{Path, PathBuf};
 use vosti_determinism::endpoint::{self, EndpointOptions};
 use vosti_determinism::{self as suite, Profile, Subject, SuiteOptions, faults, html};
 
-pub fn run(arguments: &Check) -> Result<Outcome> {
+pub fn run(arguments: &Check, program: Option<PathBuf>) -> Result<Outcome> {
     // Before the work, which may take hours.
     let files = Files::new(arguments)?;
     if let Some(url) = &arguments.endpoint {
         return measure(arguments, url, files);
     }
     let deployment = open::load(&arguments.model, &open::options(&arguments.hardware, false))?;
-    let program = std::env::current_exe().ok();
     let subject = DeploymentSubject::new(&deployment, program.map(|path| (path, again(arguments))));
     if arguments.digests {
         let digests = suite::digests(&subject, arguments.seed, &Bar::new(Unit::Count))?;

@@ -5,10 +5,10 @@ use super::open::{self, text_or_stdin};
 use super::output::print;
 use super::stream::{Streamed, stream, submit};
 use super::{Outcome, sampling};
+use crate::deployment::{DeployOptions, MANY_SEQUENCES};
+use crate::pool::Demand;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use vosti::deployment::{DeployOptions, MANY_SEQUENCES};
-use vosti::pool::Demand;
 use vosti_engine::{FinishReason, Request};
 use vosti_model::{ChatOptions, Date, Text};
 

@@ -4,8 +4,8 @@ use super::arguments::Laws;
 use super::bar::{Bar, Unit};
 use super::output::verdict;
 use super::{Outcome, open};
+use crate::laws;
 use anyhow::Result;
-use vosti::laws;
 
 pub fn run(arguments: &Laws) -> Result<Outcome> {
     let named = laws::named(&arguments.only)?;

@@ -22,11 +22,12 @@ mod tokenize;
 mod values;
 mod verify;
 
+use crate::fetch::FetchError;
 use arguments::{Command, Vosti};
 use clap::Parser;
 use clap::error::ErrorKind;
-use std::process::ExitCode;
-use vosti::fetch::FetchError;
+use std::ffi::OsString;
+use std::path::PathBuf;
 use vosti_determinism::CheckError;
 
 /// What a subcommand that ran to its end has to say.
@@ -37,32 +38,33 @@ pub enum Outcome {
     Interrupted,
 }
 
-/// Parses, runs, reports.
-pub fn main() -> ExitCode {
-    let arguments = match Vosti::try_parse() {
+/// Parses a command line, its first word the program's name, runs it and reports: the exit code. `program` is what runs it
+/// once more in a process of its own.
+pub fn main(words: impl IntoIterator<Item = OsString>, program: Option<PathBuf>) -> u8 {
+    let arguments = match Vosti::try_parse_from(words) {
         Ok(arguments) => arguments,
         Err(error) => return refuse(&error),
     };
     interrupt::install();
-    match run(arguments.command) {
-        Ok(Outcome::Done) => ExitCode::SUCCESS,
-        Ok(Outcome::Failed) => ExitCode::from(1),
-        Ok(Outcome::Interrupted) => ExitCode::from(130),
+    match run(arguments.command, program) {
+        Ok(Outcome::Done) => 0,
+        Ok(Outcome::Failed) => 1,
+        Ok(Outcome::Interrupted) => 130,
         Err(error) if is_interrupt(&error) => {
             // One that can be gone on with says so.
             let fetch = error.chain().find_map(|cause| cause.downcast_ref::<FetchError>());
             let fetch = fetch.filter(|cause| matches!(cause, FetchError::Interrupted));
             eprintln!("vosti: {}", fetch.map_or_else(|| "interrupted".into(), ToString::to_string));
-            ExitCode::from(130)
+            130
         }
         Err(error) => {
             eprintln!("vosti: {}", one_line(&error));
-            ExitCode::from(2)
+            2
         }
     }
 }
 
-fn run(command: Command) -> anyhow::Result<Outcome> {
+fn run(command: Command, program: Option<PathBuf>) -> anyhow::Result<Outcome> {
     match command {
         Command::Generate(arguments) => generate::run(&arguments),
         Command::Chat(arguments) => chat::run(&arguments),
@@ -70,7 +72,7 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
         Command::Models(arguments) => models::run(&arguments),
         Command::Pull(arguments) => models::pull(&arguments),
         Command::Tokenize(arguments) => tokenize::run(&arguments),
-        Command::Check(arguments) => check::run(&arguments),
+        Command::Check(arguments) => check::run(&arguments, program),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
@@ -99,17 +101,17 @@ fn is_interrupt(error: &anyhow::Error) -> bool {
 }
 
 /// Help and version as clap prints them; anything else as one line.
-fn refuse(error: &clap::Error) -> ExitCode {
+fn refuse(error: &clap::Error) -> u8 {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let unwritten = error.print().err().filter(|why| why.kind() != std::io::ErrorKind::BrokenPipe);
             unwritten.iter().for_each(|why| eprintln!("vosti: cannot write the help: {why}"));
-            ExitCode::from(if error.use_stderr() || unwritten.is_some() { 2 } else { 0 })
+            if error.use_stderr() || unwritten.is_some() { 2 } else { 0 }
         }
         _ => {
             let text = error.to_string();
             eprintln!("vosti: {}; see --help", refusal(&text));
-            ExitCode::from(2)
+            2
         }
     }
 }

@@ -4,13 +4,13 @@ use super::Outcome;
 use super::arguments::{From, Pull};
 use super::bar::{Bar, Unit};
 use super::output::print;
+use crate::catalogue;
+use crate::fetch::hub::Endpoint;
+use crate::fetch::repository::{self, HubCache, Repository};
+use crate::fetch::{Cache, FetchError, Registry};
 use clap::Args;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
-use vosti::catalogue;
-use vosti::fetch::hub::Endpoint;
-use vosti::fetch::repository::{self, HubCache, Repository};
-use vosti::fetch::{Cache, FetchError, Registry};
 use vosti_model::families::{FAMILIES, Family};
 
 /// `vosti models`

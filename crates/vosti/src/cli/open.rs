@@ -5,18 +5,18 @@ use super::bar::{Bar, Unit};
 use super::interrupt;
 use super::output::counted;
 use super::values::Weights;
+use crate::deployment::{DeployOptions, Deployment, DeviceConfig, Storage};
+use crate::device::{AnyDevice, On, own_gpu};
+use crate::pool::{self, Demand, Origin};
 use anyhow::{Context, Result};
 use std::io::Read;
 use std::path::PathBuf;
-use vosti::deployment::{DeployOptions, Deployment, DeviceConfig, Storage};
-use vosti::device::{AnyDevice, On, own_gpu};
-use vosti::pool::{self, Demand, Origin};
 use vosti_core::{Device as _, PAGE};
 use vosti_engine::{Engine, Policy, Speculation};
 
 /// The model's file or folder; a name of the catalogue or of a hub is fetched first if it is not here.
 pub fn find(name: &str) -> Result<PathBuf> {
-    Ok(vosti::fetch::find(name, &Bar::new(Unit::Bytes))?)
+    Ok(crate::fetch::find(name, &Bar::new(Unit::Bytes))?)
 }
 
 /// What the flags say of the machine; `many_sequences` if five or more will be decoded at once.

@@ -3,11 +3,11 @@
 use super::arguments::Prepare;
 use super::output::print;
 use super::{Outcome, open};
+use crate::estimate::card::{CARDS, CONSTANTS, Card};
+use crate::estimate::{self, Step};
+use crate::fetch::Cache;
+use crate::model_source::ModelSource;
 use anyhow::{Context, Result};
-use vosti::estimate::card::{CARDS, CONSTANTS, Card};
-use vosti::estimate::{self, Step};
-use vosti::fetch::Cache;
-use vosti::model_source::ModelSource;
 use vosti_admission::Bundle;
 use vosti_admission::manifest::Model as Files;
 use vosti_cuda::toolchain::REQUIREMENT;

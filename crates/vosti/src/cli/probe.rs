@@ -4,8 +4,8 @@ use super::arguments::Probe;
 use super::bar::{Bar, Unit};
 use super::output::verdict;
 use super::{Outcome, open};
+use crate::probe;
 use anyhow::Result;
-use vosti::probe;
 use vosti_cuda::probe::ProbeOptions;
 
 pub fn run(arguments: &Probe) -> Result<Outcome> {

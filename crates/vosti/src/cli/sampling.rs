@@ -1,9 +1,9 @@
 //! Sampling flags to the engine's checked parameters.
 
 use super::arguments::Sampling;
+use crate::deployment::Deployment;
 use anyhow::{Result, bail};
 use std::sync::Arc;
-use vosti::deployment::Deployment;
 use vosti_engine::SamplingParams;
 use vosti_engine::text::TokenText;
 use vosti_model::{SamplingDefaults, Text};

@@ -2,6 +2,8 @@
 
 use super::arguments::{LogFormat, Serve, UnknownFields};
 use super::{Outcome, interrupt, open};
+use crate::catalogue;
+use crate::deployment::DeployOptions;
 use anyhow::{Context, Result};
 use std::panic;
 use std::path::Path;
@@ -11,8 +13,6 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
-use vosti::catalogue;
-use vosti::deployment::DeployOptions;
 use vosti_engine::handle::EngineThread;
 use vosti_engine::{EngineHandle, Policy};
 use vosti_server::cors::Origins;

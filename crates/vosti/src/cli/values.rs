@@ -1,9 +1,9 @@
 //! How the values of flags are read. What a reader refuses it names, with what would be right: the flag stands beside it.
 
+use crate::deployment::THREADS_MAX;
 use clap::ValueEnum;
 use std::net::IpAddr;
 use std::str::FromStr;
-use vosti::deployment::THREADS_MAX;
 
 /// What to run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

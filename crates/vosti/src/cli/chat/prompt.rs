@@ -2,13 +2,13 @@
 //! pipe. The history is kept between conversations; one that cannot be kept is no reason to end.
 
 use super::super::interrupt;
+use crate::fetch::Cache;
 use anyhow::{Context, Result};
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
 use rustyline::{Config, Editor};
 use std::io::{BufRead, IsTerminal};
 use std::path::PathBuf;
-use vosti::fetch::Cache;
 
 const LINES_KEPT: usize = 1000;
 

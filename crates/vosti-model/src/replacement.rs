@@ -1,0 +1,84 @@
+//! Other tensors in the place of a folder's, in memory.
+//!
+//! A replacement is the folder's safetensors files with every tensor's bytes exchanged: the same names, shapes, types and layout,
+//! so that a folder with these files is the same model, to its hash. It never touches the files on disk.
+//! Read next: [`crate::TensorFiles`].
+
+use std::collections::BTreeSet;
+
+use crate::error::{ModelError, Result};
+use crate::files::{Content, Shard, TensorFiles};
+
+/// A tensor that a replacement must have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// Its name in the files, prefix and all.
+    pub name: String,
+    /// Its element type, as safetensors files write it.
+    pub dtype: String,
+    /// Axes, slowest first.
+    pub shape: Vec<usize>,
+}
+
+/// Files that are being filled.
+pub struct Replacement {
+    files: TensorFiles,
+    missing: BTreeSet<String>,
+}
+
+impl Replacement {
+    /// Takes the layout of these files. A GGUF file has none to take.
+    pub fn of(files: TensorFiles) -> Result<Self> {
+        let TensorFiles::Safetensors { mut shards, places, method } = files else {
+            return Err(ModelError::NotReplaceable);
+        };
+        for (index, shard) in shards.iter_mut().enumerate() {
+            let begins = places.values().filter(|place| place.shard == index).map(|place| place.bytes.start);
+            let header = begins.min().unwrap_or(shard.content.len());
+            let mut bytes = vec![0; shard.content.len()];
+            bytes[..header].copy_from_slice(&shard.content[..header]);
+            *shard = Shard { name: std::mem::take(&mut shard.name), content: Content::Held(bytes) };
+        }
+        let missing = places.keys().cloned().collect();
+        Ok(Self { files: TensorFiles::Safetensors { shards, places, method }, missing })
+    }
+
+    /// Every tensor that it must get, by name.
+    pub fn wanted(&self) -> Vec<Wanted> {
+        let TensorFiles::Safetensors { places, .. } = &self.files else { return Vec::new() };
+        let mut wanted: Vec<Wanted> = places
+            .iter()
+            .map(|(name, place)| Wanted {
+                name: name.clone(),
+                dtype: format!("{:?}", place.dtype),
+                shape: place.shape.clone(),
+            })
+            .collect();
+        wanted.sort_by(|a, b| a.name.cmp(&b.name));
+        wanted
+    }
+
+    /// Puts a tensor in: its elements in its type, row-major, little-endian.
+    pub fn put(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
+        let TensorFiles::Safetensors { shards, places, .. } = &mut self.files else {
+            return Err(ModelError::NotReplaceable);
+        };
+        let wrong = |why: String| ModelError::Replacement { name: name.into(), why };
+        let place = places.get(name).ok_or_else(|| wrong("is not in the model's files".into()))?;
+        let Content::Held(held) = &mut shards[place.shard].content else { return Err(ModelError::NotReplaceable) };
+        if bytes.len() != place.bytes.len() {
+            return Err(wrong(format!("has {} bytes, not {}", bytes.len(), place.bytes.len())));
+        }
+        held[place.bytes.clone()].copy_from_slice(bytes);
+        self.missing.remove(name);
+        Ok(())
+    }
+
+    /// The files, if every tensor was put in.
+    pub fn whole(self) -> Result<TensorFiles> {
+        match self.missing.into_iter().next() {
+            Some(name) => Err(ModelError::Replacement { name, why: "is missing".into() }),
+            None => Ok(self.files),
+        }
+    }
+}
