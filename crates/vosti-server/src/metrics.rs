@@ -10,6 +10,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use vosti_core::PAGE;
 use vosti_engine::handle::EngineHandle;
 use vosti_engine::{Counters, Status};
 
@@ -183,6 +184,12 @@ impl Collector for OfEngine {
             let metric = ConstGauge::new(value);
             metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)?;
         }
-        Ok(())
+        // Balancers that know where a prefix is cached take the size of a block and how many there are from here.
+        let pages: usize = seen.status.pages_total.iter().sum();
+        let cache = [("block_size", PAGE.to_string()), ("num_gpu_blocks", pages.to_string())];
+        let metric = ConstGauge::new(1.0);
+        let help = "The KV pool, by its labels";
+        let mut info = encoder.encode_descriptor("vllm:cache_config_info", help, None, metric.metric_type())?;
+        metric.encode(info.encode_family(&cache)?)
     }
 }

@@ -277,6 +277,7 @@ async fn metrics_count_what_happened() {
     assert!(value("vllm:prefix_cache_queries_total{") >= 390.0);
     assert_eq!(value("vllm:time_to_first_token_seconds_count{"), 3.0);
     assert_eq!(value("vllm:kv_cache_usage_perc{"), 0.0, "what is only cached is not in use");
+    assert_eq!(value("vllm:cache_config_info{model_name=\"toy\",block_size=\"64\",num_gpu_blocks="), 1.0);
     assert!(text.contains("vosti:requests_refused_total{model_name=\"toy\",reason=\"invalid\"} 1"));
     assert!(text.ends_with("# EOF\n"));
 }
