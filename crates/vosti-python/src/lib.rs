@@ -1,26 +1,30 @@
 //! `vosti._vosti`: the engine inside a Python process, as token ids in and out. What people use is `python/vosti`, on top of it.
 //!
 //! It must decide nothing: models, sampling and steps are those of the command and the server, so that one seed gives one
-//! answer in all three. The GIL is released while the engine works, and Ctrl-C ends it between two steps.
-//! Read next: `requests.rs`, then `replacement.rs`.
+//! answer in all three. The engine has a thread of its own; the GIL is released while a call waits for it.
+//! Read next: `requests.rs`, then `run.rs`.
 
+mod own;
 mod replacement;
 mod requests;
+mod run;
 
+use own::Own;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use replacement::PyReplacement;
-use requests::{Answered, Job, Params};
+use requests::{Asked, Had, Params};
+use run::{Answered, Choice, Run};
 use serde_json::Value;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vosti::deployment::{DeployOptions, Deployment, DeviceConfig, MANY_SEQUENCES, Storage};
-use vosti::device::{AnyDevice, On};
+use vosti::device::On;
 use vosti::pool::{self, Demand, Origin};
-use vosti_engine::{Engine, Policy, Speculation};
-use vosti_model::{ChatOptions, Date, Replacement, Text};
+use vosti_engine::{Engine, EngineHandle, Policy, Speculation};
+use vosti_model::{ChatOptions, Date, Replacement};
 use vosti_progress::Progress;
 
 /// Shows nothing, and ends the work when Python has a signal.
@@ -38,12 +42,16 @@ impl Progress for Quiet {
 #[pyclass(name = "Engine", frozen)]
 struct PyEngine {
     making: Making,
-    /// Of the weights that the engine has.
-    fingerprint: Mutex<String>,
-    context: u32,
-    vocabulary: u32,
-    text: Option<Arc<Text>>,
-    engine: Mutex<Engine<AnyDevice>>,
+    own: Arc<Own>,
+    started: Mutex<Started>,
+}
+
+/// The engine that new requests go to, and the name of its deployment. When the last handle is dropped it ends its work, and then
+/// its thread.
+#[derive(Clone)]
+pub(crate) struct Started {
+    engine: EngineHandle,
+    fingerprint: String,
 }
 
 /// What an engine is made of, so that another can be made with other weights.
@@ -56,7 +64,7 @@ struct Making {
 
 impl Making {
     /// A deployment and an engine over it; `tensors` stand in the place of its folder's.
-    fn make(&self, tensors: Option<Replacement>) -> PyResult<(Deployment, Engine<AnyDevice>)> {
+    fn make(&self, tensors: Option<Replacement>) -> PyResult<(Deployment, Started)> {
         let (path, options): (&Path, _) = (&self.path, &self.options);
         let deployment = match tensors {
             None => Deployment::load(&self.name, path, options, &Quiet),
@@ -71,7 +79,9 @@ impl Making {
         let config = DeviceConfig { pages: Some(pages), rows_max, ..DeviceConfig::default() };
         let device = deployment.device(&config).map_err(refused)?;
         let engine = Engine::new(device, deployment.program().clone(), self.policy).map_err(refused)?;
-        Ok((deployment, engine))
+        let (engine, _) = EngineHandle::spawn(engine).map_err(failed)?;
+        let fingerprint = deployment.fingerprint().to_string();
+        Ok((deployment, Started { engine, fingerprint }))
     }
 }
 
@@ -80,8 +90,30 @@ fn refused(error: impl std::fmt::Display) -> PyErr {
 }
 
 impl PyEngine {
-    fn own(&self) -> PyResult<&Arc<Text>> {
-        self.text.as_ref().ok_or_else(|| refused("this model has no tokenizer: it is a configuration alone"))
+    fn started(&self) -> Started {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Started> {
+        self.started.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All requests of a call, or none: to their ends.
+    fn all<T: Send>(
+        &self,
+        py: Python<'_>,
+        what: &str,
+        asked: Vec<Asked>,
+        read: fn(&Answered) -> T,
+        done: Option<&Py<PyAny>>,
+    ) -> PyResult<Vec<T>> {
+        py.detach(|| {
+            let (run, started, count) = (Run::new(self.own.clone()), self.started(), asked.len());
+            for (index, asked) in asked.into_iter().enumerate() {
+                run.submit(index, asked, &started).map_err(failed)?;
+            }
+            run.finish(what, count, read, &mut |count| tell(done, count))
+        })
     }
 }
 
@@ -117,22 +149,17 @@ impl PyEngine {
         py.detach(|| {
             let path = vosti::fetch::find(model, &Quiet).map_err(refused)?;
             let making = Making { name: model.to_string(), path, options, policy };
-            let (deployment, engine) = making.make(None)?;
-            Ok(PyEngine {
-                fingerprint: Mutex::new(deployment.fingerprint().to_string()),
-                context: deployment.program().context,
-                vocabulary: deployment.program().vocab,
-                text: deployment.text().ok().cloned(),
-                engine: Mutex::new(engine),
-                making,
-            })
+            let (deployment, started) = making.make(None)?;
+            let program = deployment.program();
+            let own = Own::new(&making.name, program.vocab, program.context, deployment.text().ok().cloned());
+            Ok(PyEngine { making, own: Arc::new(own), started: Mutex::new(started) })
         })
     }
 
     /// What this deployment computes, by name: two with one fingerprint give one answer.
     #[getter]
     fn fingerprint(&self) -> String {
-        self.fingerprint.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.started().fingerprint
     }
 
     /// Begins to replace every weight: what is returned wants a tensor for each in the model's folder.
@@ -146,11 +173,10 @@ impl PyEngine {
         let tensors = tensors.take()?;
         py.detach(|| {
             let stays = |error| refused(format!("the weights stay as they are: {error}"));
-            let (deployment, engine) = self.making.make(Some(tensors)).map_err(stays)?;
-            let mut running = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
-            *running = engine;
-            let mut fingerprint = self.fingerprint.lock().unwrap_or_else(PoisonError::into_inner);
-            *fingerprint = deployment.fingerprint().to_string();
+            let (_, started) = self.making.make(Some(tensors)).map_err(stays)?;
+            let former = std::mem::replace(&mut *self.lock(), started);
+            // What runs ends with the former weights.
+            former.engine.drain();
             Ok(())
         })
     }
@@ -158,31 +184,31 @@ impl PyEngine {
     /// Longest sequence, prompt and answer.
     #[getter]
     fn context(&self) -> u32 {
-        self.context
+        self.own.context
     }
 
     #[getter]
     fn vocabulary(&self) -> u32 {
-        self.vocabulary
+        self.own.vocabulary
     }
 
     /// The model's own sampling defaults, by the names of `SamplingParams`.
     fn defaults(&self) -> PyResult<(f32, u32, f32, f32, f32)> {
-        let own = &self.own()?.sampling;
+        let own = &self.own.text().map_err(refused)?.sampling;
         Ok((own.temperature, own.top_k, own.top_p, own.min_p, own.repetition_penalty))
     }
 
     #[pyo3(signature = (text, add_special_tokens = true))]
     fn tokenize(&self, text: &str, add_special_tokens: bool) -> PyResult<Vec<u32>> {
-        self.own()?.tokenizer.encode(text, add_special_tokens).map_err(refused)
+        self.own.text().map_err(refused)?.tokenizer.encode(text, add_special_tokens).map_err(refused)
     }
 
     fn detokenize(&self, tokens: Vec<u32>) -> PyResult<String> {
-        let (own, vocabulary) = (self.own()?, self.vocabulary);
-        match tokens.iter().find(|token| **token >= vocabulary) {
-            Some(token) => Err(refused(format!("token {token} is not in the vocabulary of {vocabulary}"))),
-            None => Ok(own.tokenizer.decode(&tokens)),
+        let text = self.own.text().map_err(refused)?;
+        if !tokens.is_empty() {
+            self.own.check(&tokens).map_err(refused)?;
         }
+        Ok(text.tokenizer.decode(&tokens))
     }
 
     /// The chat template's text of messages, tools and variables, all as JSON.
@@ -200,55 +226,56 @@ impl PyEngine {
             tools: tools.map(json).transpose()?,
             variables: json(variables)?.as_object().cloned().unwrap_or_default(),
         };
-        let template = self.own()?.chat().map_err(refused)?;
+        let template = self.own.text().map_err(refused)?.chat().map_err(refused)?;
         template.render(&json(messages)?, &options).map_err(refused)
     }
 
-    /// Answers each prompt as its parameters say. `done` is called with how many are.
+    /// A run that requests are added to one by one.
+    fn run(&self) -> Run {
+        Run::new(self.own.clone())
+    }
+
+    /// Compiles a grammar, so that the request that asks for it begins at once.
+    fn compile(&self, py: Python<'_>, grammar: &str) -> PyResult<()> {
+        let compile = || self.own.compile(&requests::read(grammar)?).map(drop);
+        py.detach(compile).map_err(refused)
+    }
+
+    /// Answers each prompt as its parameters say, behind what the caller has of it. `done` is called with how many are.
     fn generate(
         &self,
         py: Python<'_>,
         prompts: Vec<Vec<u32>>,
         params: Vec<Params>,
+        had: Vec<Option<Had>>,
         done: Option<Py<PyAny>>,
     ) -> PyResult<Vec<Answered>> {
-        if prompts.len() != params.len() {
-            return Err(refused(format!("{} prompts and {} sampling parameters", prompts.len(), params.len())));
+        let given = prompts.len();
+        if given != params.len() || given != had.len() {
+            return Err(refused(format!("{given} prompts and {} sampling parameters", params.len())));
         }
-        let own = self.text.as_ref();
-        let jobs = prompts.into_iter().zip(params).enumerate().map(|(i, (prompt, params))| {
-            Job::new(prompt, params, own, self.vocabulary).map_err(|why| refused(format!("prompt {i}: {why}")))
+        let fingerprint = self.fingerprint();
+        let asked = prompts.into_iter().zip(params).zip(had).enumerate().map(|(i, ((prompt, params), had))| {
+            let asked = params.asked(prompt, had, &self.own, &fingerprint);
+            asked.map_err(|why| refused(format!("prompt {i}: {why}")))
         });
-        let jobs = jobs.collect::<PyResult<Vec<Job>>>()?;
-        py.detach(|| {
-            let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
-            requests::run(&mut engine, jobs, own, &mut |count| tell(done.as_ref(), count))
-        })
+        let asked = asked.collect::<PyResult<Vec<Asked>>>()?;
+        self.all(py, "prompt", asked, Answered::clone, done.as_ref())
     }
 
     /// Log-probabilities of each sequence's tokens but the first, each given all before it: FP32, as bytes.
     fn score(&self, py: Python<'_>, sequences: Vec<Vec<u32>>, done: Option<Py<PyAny>>) -> PyResult<Vec<Py<PyBytes>>> {
-        let vocabulary = self.vocabulary;
-        for (i, sequence) in sequences.iter().enumerate() {
-            if sequence.len() < 2 || sequence.len() >= self.context as usize {
-                let length = sequence.len();
-                let range = self.context - 1;
-                return Err(refused(format!("sequence {i} has {length} tokens: 2 to {range} are scored")));
-            }
-            if let Some(token) = sequence.iter().find(|token| **token >= vocabulary) {
-                return Err(refused(format!("sequence {i}: token {token} is not in the vocabulary of {vocabulary}")));
-            }
-        }
-        let scores = py.detach(|| {
-            let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
-            requests::score(&mut engine, sequences, &mut |count| tell(done.as_ref(), count))
-        })?;
+        let asked = sequences.into_iter().enumerate().map(|(i, sequence)| {
+            requests::scored(sequence, &self.own).map_err(|why| refused(format!("sequence {i}: {why}")))
+        });
+        let asked = asked.collect::<PyResult<Vec<Asked>>>()?;
+        let scores = self.all(py, "sequence", asked, Answered::scores, done.as_ref())?;
         let bytes = |row: Vec<f32>| row.into_iter().flat_map(f32::to_ne_bytes).collect::<Vec<u8>>();
         Ok(scores.into_iter().map(|row| PyBytes::new(py, &bytes(row)).unbind()).collect())
     }
 }
 
-/// Between two steps: signals that Python has, and how many requests are finished.
+/// While a call waits: signals that Python has, and how many requests are finished.
 fn tell(done: Option<&Py<PyAny>>, count: Option<usize>) -> PyResult<()> {
     Python::attach(|py| {
         py.check_signals()?;
@@ -278,7 +305,8 @@ fn _vosti(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyEngine>()?;
     module.add_class::<PyReplacement>()?;
     module.add_class::<Answered>()?;
-    module.add_class::<requests::Choice>()?;
+    module.add_class::<Choice>()?;
+    module.add_class::<Run>()?;
     module.add_function(wrap_pyfunction!(command, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

@@ -1,12 +1,17 @@
 """The wheel as its user has it: `python -m unittest` in an environment that has nothing but the wheel and NumPy."""
+import dataclasses
+import json
 import os
 import signal
+import subprocess
+import sysconfig
+import tempfile
 import threading
 import unittest
 
 import numpy as np
 
-from vosti import LLM, SamplingParams
+from vosti import LLM, SamplingParams, StructuredOutputsParams
 
 PROMPTS = ["The capital of France is", "Once upon a time", "def add(a, b):", "1, 2, 3,", "Water boils at"]
 
@@ -51,6 +56,91 @@ class TestLLM(unittest.TestCase):
         self.assertEqual(choice.finish_reason, "stop")
         self.assertNotIn(".", choice.text)
 
+    def test_prompt_log_probabilities_are_those_of_a_score(self):
+        params = SamplingParams(temperature=0, max_tokens=1, prompt_logprobs=1)
+        output = self.llm.generate(PROMPTS[1], params)[0]
+        tokens = output.prompt_token_ids
+        rows = [row[token].logprob for row, token in zip(output.prompt_logprobs[1:], tokens[1:])]
+        self.assertIsNone(output.prompt_logprobs[0])
+        self.assertEqual(np.array(rows, dtype=np.float32).tobytes(), self.llm.score([tokens])[0].tobytes())
+
+    def test_an_answer_keeps_to_what_it_is_held_to(self):
+        schema = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 8}}, "required": ["name"],
+                  "additionalProperties": False}
+        held = {"json": schema, "regex": "[0-9]{3}-[0-9]{2}", "choice": ["yes", "no"], "grammar": 'start: "a" | "b" start'}
+        for name, value in held.items():
+            params = SamplingParams(seed=1, max_tokens=60, structured_outputs=StructuredOutputsParams(**{name: value}))
+            text = self.llm.generate(PROMPTS[0], params)[0].outputs[0].text
+            if name == "json":
+                self.assertEqual(list(json.loads(text)), ["name"])
+            else:
+                self.assertRegex(text, {"regex": "^[0-9]{3}-[0-9]{2}$", "choice": "^(yes|no)$", "grammar": "^b*a$"}[name])
+            as_text = StructuredOutputsParams(json=json.dumps(schema)) if name == "json" else params.structured_outputs
+            again = self.llm.generate(PROMPTS[0], dataclasses.replace(params, structured_outputs=as_text))[0]
+            self.assertEqual(again.outputs[0].text, text)
+
+    def test_an_answer_goes_on_behind_what_there_is_of_it(self):
+        kinds = [SamplingParams(temperature=0, max_tokens=12), SamplingParams(seed=2, n=2, max_tokens=12, logprobs=1),
+                 SamplingParams(seed=2, max_tokens=12, receipt=True, repetition_penalty=1.2)]
+        for params in kinds:
+            whole = self.llm.generate(PROMPTS[:2], params, use_tqdm=False)
+            for length in (0, 1, 7):
+                cut = [dataclasses.replace(output, outputs=[
+                    dataclasses.replace(choice, token_ids=choice.token_ids[:length], finish_reason=None)
+                    for choice in output.outputs]) for output in whole]
+                again = self.llm.generate(PROMPTS[:2], params, use_tqdm=False, resume=cut)
+                def without_time(outputs):
+                    return [[dataclasses.replace(choice, receipt=choice.receipt and {**choice.receipt, "created": 0})
+                             for choice in output.outputs] for output in outputs]
+                self.assertEqual(without_time(again), without_time(whole))
+            again = self.llm.generate(PROMPTS[:2], params, use_tqdm=False, resume=whole)
+            self.assertEqual(self.ids(again), self.ids(whole))
+
+    def test_an_answer_that_the_request_cannot_have_given_is_refused(self):
+        params = SamplingParams(temperature=0, max_tokens=8)
+        whole = self.llm.generate(PROMPTS[0], params)[0]
+        ids = whole.outputs[0].token_ids
+
+        def other(token_ids, **changes):
+            return dataclasses.replace(whole, outputs=[dataclasses.replace(
+                whole.outputs[0], token_ids=token_ids, finish_reason=None)], **changes)
+
+        wrong = [(other(ids[:3] + [ids[3] + 1]), "prompt 0: choice 0 has token .* at position 3"),
+                 (other(ids + [1]), "position 8, where this request's answer has ended"),
+                 (other([1 << 31]), "the vocabulary ends before"),
+                 (dataclasses.replace(other(ids[:3]), fingerprint="vosti-0"), "is of vosti-0, and this model is vosti-"),
+                 (dataclasses.replace(whole, outputs=whole.outputs * 2), "choice 1 is to be resumed, and the request asks for 1")]
+        for resume, says in wrong:
+            with self.assertRaisesRegex(ValueError, says):
+                self.llm.generate(PROMPTS[0], params, resume=resume)
+        self.assertEqual(self.ids(self.llm.generate(PROMPTS[0], params)), [[ids]])
+
+    def test_the_command_replays_a_receipt(self):
+        params = SamplingParams(seed=11, n=2, max_tokens=8, receipt=True,
+                                structured_outputs=StructuredOutputsParams(regex="[a-z ]+"))
+        receipt = self.llm.generate(PROMPTS[1], params)[0].outputs[1].receipt
+        command = os.path.join(sysconfig.get_path("scripts"), "vosti")
+        for change, code in (({}, 0), ({"seed": 12}, 1)):
+            with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+                json.dump({**receipt, **change}, file)
+                file.flush()
+                ended = subprocess.run([command, "replay", file.name, "--context", "512"], capture_output=True, text=True)
+            self.assertEqual(ended.returncode, code, ended.stdout + ended.stderr)
+
+    def test_calls_of_several_threads_run_together(self):
+        params = SamplingParams(seed=3, max_tokens=12)
+        expected, given = self.ids(self.llm.generate(PROMPTS, params, use_tqdm=False)), {}
+
+        def ask(place):
+            given[place] = self.ids(self.llm.generate(PROMPTS, params, use_tqdm=False))
+
+        threads = [threading.Thread(target=ask, args=(place,)) for place in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(list(given.values()), [expected] * 4)
+
     def test_a_chat_answers_by_the_model_s_template(self):
         messages = [{"role": "user", "content": "What is the capital of France?"}]
         output = self.llm.chat(messages, SamplingParams(temperature=0, max_tokens=24))[0]
@@ -65,7 +155,13 @@ class TestLLM(unittest.TestCase):
             (lambda: self.llm.generate("x", SamplingParams(max_tokens=-1)), "max_tokens"),
             (lambda: self.llm.generate(["x", "y"], [SamplingParams()]), "2 prompts and 1"),
             (lambda: self.llm.generate([[1] * 600]), "prompt 0"),
-            (lambda: self.llm.score([[5]]), "sequence 0 has 1 tokens"),
+            (lambda: self.llm.generate("x", SamplingParams(structured_outputs=StructuredOutputsParams())), "asks for nothing"),
+            (lambda: self.llm.generate("x", SamplingParams(structured_outputs=StructuredOutputsParams(regex="a", choice=["b"]))),
+             "regex and choice"),
+            (lambda: self.llm.generate("x", SamplingParams(structured_outputs=StructuredOutputsParams(regex="("))),
+             "prompt 0: structured_outputs cannot be turned into a grammar"),
+            (lambda: self.llm.generate(["x", "y"], resume=[None]), "2 prompts and 1 answers"),
+            (lambda: self.llm.score([[5]]), "sequence 0: it has 1 tokens"),
             (lambda: LLM("no-such-model"), "no model is called"),
             (lambda: LLM(weights="tiny"), "as-they-come"),
         ]

@@ -4,8 +4,8 @@
 //! token never show. Every generated token shows in token ids and log-probabilities, those of a stop string too: they were
 //! generated, and are counted in the usage.
 
+use crate::job::{Given, Job, Update};
 use crate::receipt::Chain;
-use crate::submit::{Given, Job, Update};
 use std::sync::Arc;
 use vosti_engine::logprobs::Logprobs;
 use vosti_engine::text::{TextStream, TokenText};

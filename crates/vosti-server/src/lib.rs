@@ -4,10 +4,10 @@
 //! decides an answer: requests are checked and turned into the engine's plain data, and what comes out is text and counts.
 //! It must never let a request take the engine with it.
 //!
-//! Read `app.rs` (state and routes), `api/chat.rs` (one endpoint from end to end), `submit.rs` (into the engine and out of
+//! Read `app.rs` (state and routes), `api/chat.rs` (one endpoint from end to end), `job.rs` (into the engine and out of
 //! it), `answer.rs` (tokens to text). `listen.rs` has the sockets.
 
-mod answer;
+pub mod answer;
 pub mod api;
 pub mod api_page;
 pub mod app;
@@ -17,6 +17,7 @@ pub mod cors;
 pub mod error;
 mod flow;
 pub mod grammar;
+pub mod job;
 mod limits;
 pub mod listen;
 mod metrics;

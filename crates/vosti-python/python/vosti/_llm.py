@@ -1,37 +1,19 @@
-"""A model in this process: text or token ids in and out."""
+"""Batches: a call that returns when every prompt is answered."""
 from __future__ import annotations
 
-import json
 from typing import Any, Callable, List, Mapping, Optional, Sequence, Union
 
 import numpy as np
 
-from ._outputs import CompletionOutput, Logprob, RequestOutput
+from ._model import Messages, Model, Prompt, score_rows, several
+from ._outputs import RequestOutput
 from ._sampling import SamplingParams
-from ._vosti import Engine
-from ._weights import elements
 
-Prompt = Union[str, Sequence[int], Mapping[str, Any]]
-Messages = Sequence[Mapping[str, Any]]
+Resume = Union[None, RequestOutput, Sequence[Optional[RequestOutput]]]
 
 
-class LLM:
-    """A model on this machine's processor.
-
-    `model` is a name of `vosti models`, a GGUF file, a Hugging Face folder, or `ORG/REPO[:QUANT]` of a hub. `max_model_len` is the
-    longest sequence (part of the fingerprint), `max_num_seqs` how many run at once: it changes no bit.
-    """
-
-    def __init__(self, model: str = "smollm2-135m", *, max_model_len: Optional[int] = None,
-                 max_num_seqs: Optional[int] = None, threads: Optional[int] = None, kv_pages: Optional[int] = None,
-                 weights: Optional[str] = None, speculate: bool = False) -> None:
-        self._engine = Engine(str(model), context=max_model_len, threads=threads, sequences=max_num_seqs,
-                              kv_pages=kv_pages, weights=weights, speculate=speculate)
-
-    @property
-    def fingerprint(self) -> str:
-        """Names the deployment: two with one fingerprint give one answer."""
-        return self._engine.fingerprint
+class LLM(Model):
+    __doc__ = Model.__doc__
 
     def update_weights(self, weights: Mapping[str, Any]) -> None:
         """Replaces every weight of a Hugging Face folder's model, by the names of its safetensors files: all, or none on an error.
@@ -40,97 +22,49 @@ class LLM:
         such files; keys and values of former prompts are forgotten. A call that runs ends with the former weights. The former
         weights stay in memory until the new ones are whole.
         """
-        replacement = self._engine.replacement()
-        for name, stored in elements(weights, replacement.wanted()):
-            replacement.put(name, stored)
-        self._engine.replace(replacement)
-
-    @property
-    def max_model_len(self) -> int:
-        return self._engine.context
-
-    def get_default_sampling_params(self) -> SamplingParams:
-        """The model's own, of its `generation_config.json` or GGUF file."""
-        temperature, top_k, top_p, min_p, repetition_penalty = self._engine.defaults()
-        return SamplingParams(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
-                              repetition_penalty=repetition_penalty)
-
-    def tokenize(self, text: str, add_special_tokens: bool = True) -> List[int]:
-        return self._engine.tokenize(text, add_special_tokens)
-
-    def detokenize(self, token_ids: Sequence[int]) -> str:
-        return self._engine.detokenize(list(token_ids))
+        self._replace(weights)
 
     def generate(self, prompts: Union[Prompt, Sequence[Prompt]],
                  sampling_params: Union[None, SamplingParams, Sequence[SamplingParams]] = None, *,
-                 use_tqdm: bool = True) -> List[RequestOutput]:
-        """Answers each prompt: a text, a list of token ids, or `{"prompt": ...}` or `{"prompt_token_ids": ...}`."""
-        given = [self._prompt(prompt) for prompt in _several(prompts)]
-        return self._run([text for text, _ in given], [tokens for _, tokens in given], sampling_params, use_tqdm)
+                 use_tqdm: bool = True, resume: Resume = None) -> List[RequestOutput]:
+        """Answers each prompt: a text, a list of token ids, or `{"prompt": ...}` or `{"prompt_token_ids": ...}`.
+
+        `resume` has, for each prompt, what there is of its answer already, or None: the answer goes on behind it, and is
+        returned whole.
+        """
+        given = [self._prompt(prompt) for prompt in several(prompts)]
+        return self._answer(given, sampling_params, use_tqdm, resume)
 
     def chat(self, messages: Union[Messages, Sequence[Messages]],
              sampling_params: Union[None, SamplingParams, Sequence[SamplingParams]] = None, *,
              use_tqdm: bool = True, add_generation_prompt: bool = True, tools: Optional[Sequence[Mapping]] = None,
-             chat_template_kwargs: Optional[Mapping[str, Any]] = None) -> List[RequestOutput]:
+             chat_template_kwargs: Optional[Mapping[str, Any]] = None, resume: Resume = None) -> List[RequestOutput]:
         """Answers one conversation or several, by the model's chat template."""
         one = len(messages) > 0 and isinstance(messages[0], Mapping)
-        offered = None if tools is None else json.dumps(list(tools))
-        variables = json.dumps(dict(chat_template_kwargs or {}))
-        texts = [self._engine.render(json.dumps(list(talk)), offered, variables, add_generation_prompt)
+        given = [self._rendered(talk, add_generation_prompt, tools, chat_template_kwargs)
                  for talk in ([messages] if one else messages)]
-        return self._run(texts, [self.tokenize(text, False) for text in texts], sampling_params, use_tqdm)
+        return self._answer(given, sampling_params, use_tqdm, resume)
 
     def score(self, sequences: Union[Prompt, Sequence[Prompt]], *, use_tqdm: bool = True) -> List[np.ndarray]:
         """Log-probabilities of each sequence's tokens but the first, given those before: float32, one shorter than the
         sequence. They are the bits that `generate` gives for the same tokens."""
-        tokens = [self._prompt(sequence)[1] for sequence in _several(sequences)]
+        tokens = [self._prompt(sequence)[1] for sequence in several(sequences)]
         with _Bar(len(tokens), "scored", use_tqdm) as bar:
-            rows = self._engine.score(tokens, bar.tell)
-        return [np.frombuffer(row, dtype=np.float32) for row in rows]
+            return score_rows(self._engine.score(tokens, bar.tell))
 
-    def _prompt(self, prompt: Prompt):
-        if isinstance(prompt, Mapping):
-            given = [prompt[key] for key in ("prompt", "prompt_token_ids") if key in prompt]
-            if len(given) != 1:
-                raise ValueError("a prompt is {'prompt': text} or {'prompt_token_ids': ids}")
-            prompt = given[0]
-        if isinstance(prompt, str):
-            return prompt, self.tokenize(prompt)
-        return None, [int(token) for token in prompt]
-
-    def _run(self, texts, tokens, sampling_params, use_tqdm) -> List[RequestOutput]:
+    def _answer(self, given, sampling_params, use_tqdm, resume) -> List[RequestOutput]:
         if sampling_params is None:
             sampling_params = self.get_default_sampling_params()
-        params = [sampling_params] * len(tokens) if isinstance(sampling_params, SamplingParams) else list(sampling_params)
-        if len(params) != len(tokens):
-            raise ValueError(f"{len(tokens)} prompts and {len(params)} sampling parameters")
-        with _Bar(len(tokens), "answered", use_tqdm) as bar:
-            answers = self._engine.generate(list(tokens), [p._checked() for p in params], bar.tell)
-        return [self._output(*parts) for parts in zip(texts, tokens, answers)]
-
-    def _output(self, text, tokens, answered) -> RequestOutput:
-        def choice(index, given):
-            listed = None
-            if given.logprobs is not None:
-                listed = [self._listed(token, *row) for token, row in zip(given.token_ids, given.logprobs)]
-            return CompletionOutput(index, given.text, given.token_ids, given.finish_reason, listed)
-
-        outputs = [choice(index, given) for index, given in enumerate(answered.choices)]
-        return RequestOutput(text, list(tokens), outputs, answered.cached_tokens)
-
-    def _listed(self, token, logprob, rank, top):
-        rows = {other: Logprob(value, place + 1, self.detokenize([other])) for place, (other, value) in enumerate(top)}
-        rows.setdefault(token, Logprob(logprob, rank, self.detokenize([token])))
-        return rows
-
-
-def _several(prompts) -> list:
-    """One prompt is a list of one."""
-    if isinstance(prompts, (str, Mapping)):
-        return [prompts]
-    prompts = list(prompts)
-    ids = prompts and all(isinstance(part, (int, np.integer)) for part in prompts)
-    return [prompts] if ids else prompts
+        params = [sampling_params] * len(given) if isinstance(sampling_params, SamplingParams) else list(sampling_params)
+        if len(params) != len(given):
+            raise ValueError(f"{len(given)} prompts and {len(params)} sampling parameters")
+        had = [resume] * len(given) if resume is None or isinstance(resume, RequestOutput) else list(resume)
+        if len(had) != len(given) or (isinstance(resume, RequestOutput) and len(given) != 1):
+            raise ValueError(f"{len(given)} prompts and {1 if isinstance(resume, RequestOutput) else len(had)} answers to resume")
+        with _Bar(len(given), "answered", use_tqdm) as bar:
+            answers = self._engine.generate([tokens for _, tokens in given], [p._checked() for p in params],
+                                            [one and one._had() for one in had], bar.tell)
+        return [self._output(str(place), *prompt, answered) for place, (prompt, answered) in enumerate(zip(given, answers))]
 
 
 class _Bar:

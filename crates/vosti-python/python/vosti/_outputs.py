@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, List, Optional
+from typing import Any, Dict, List, Optional
 
 
 @dataclass(frozen=True)
@@ -19,18 +19,29 @@ class CompletionOutput:
     index: int
     text: str
     token_ids: List[int]
-    #: "stop", "length" or "abort"
+    #: "stop", "length" or "abort"; None before the end.
     finish_reason: Optional[str]
     #: For each token: itself and the most likely ones, by token id. None unless `logprobs` was asked for.
     logprobs: Optional[List[Dict[int, Logprob]]]
+    #: For `vosti replay`, as JSON: with the answer's end, if `receipt` was asked for.
+    receipt: Optional[Dict[str, Any]] = None
 
 
 @dataclass(frozen=True)
 class RequestOutput:
+    request_id: str
     #: None if the prompt was given as token ids.
     prompt: Optional[str]
     prompt_token_ids: List[int]
+    #: For each token of the prompt, None for the first. None unless `prompt_logprobs` was asked for.
+    prompt_logprobs: Optional[List[Optional[Dict[int, Logprob]]]]
     outputs: List[CompletionOutput]
     #: Prompt tokens whose keys and values were in the cache already.
     num_cached_tokens: int
-    finished: bool = True
+    finished: bool
+    #: The deployment that answered: any with the same one goes on with an answer that broke off.
+    fingerprint: str
+
+    def _had(self) -> tuple:
+        """What a request that goes on with it is told."""
+        return self.fingerprint, [(list(choice.token_ids), choice.finish_reason in ("stop", "length")) for choice in self.outputs]

@@ -1,8 +1,41 @@
 """What a request asks of the sampler: vLLM's names, and its defaults where they mean the same."""
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Mapping, Optional, Sequence, Union
+import json
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, Mapping, Optional, Sequence, Union
+
+
+@dataclass(frozen=True)
+class StructuredOutputsParams:
+    """What an answer is held to: one of these."""
+
+    #: A JSON schema, as an object or as its text.
+    json: Union[None, str, Mapping[str, Any]] = None
+    #: The whole answer matches it.
+    regex: Optional[str] = None
+    #: The answer is one of these texts.
+    choice: Optional[Sequence[str]] = None
+    #: In Lark's notation, as llguidance has it.
+    grammar: Optional[str] = None
+    #: Any JSON object.
+    json_object: Optional[bool] = None
+
+    def _grammar(self) -> str:
+        """As the receipts have it."""
+        asked = [name for name, value in vars(self).items() if value not in (None, False)]
+        if len(asked) != 1:
+            raise ValueError("structured_outputs asks for " + (" and ".join(asked) or "nothing")
+                             + ": give one of json, regex, choice, grammar and json_object")
+        schema = self.json
+        if isinstance(schema, str):
+            try:
+                schema = json.loads(schema)
+            except ValueError as why:
+                raise ValueError(f"structured_outputs.json is no JSON schema: {why}") from why
+        return json.dumps({"json": {"json_schema": schema}, "regex": {"regex": self.regex}, "grammar": {"lark": self.grammar},
+                           "choice": {"choice": list(self.choice or ())}, "json_object": "json_object"}[asked[0]])
 
 
 @dataclass(frozen=True)
@@ -24,38 +57,23 @@ class SamplingParams:
     max_tokens: Optional[int] = 16
     min_tokens: int = 0
     logprobs: Optional[int] = None
+    prompt_logprobs: Optional[int] = None
     logit_bias: Optional[Mapping[int, float]] = None
+    structured_outputs: Optional[StructuredOutputsParams] = None
+    #: Each answer comes with what `vosti replay` needs to make it again and compare every logit.
+    receipt: bool = False
 
-    def _checked(self) -> _Checked:
-        stop = [self.stop] if isinstance(self.stop, str) else list(self.stop or ())
-        for name in ("max_tokens", "min_tokens", "logprobs"):
+    def _checked(self) -> SimpleNamespace:
+        """The same, as the engine reads it."""
+        for name in ("max_tokens", "min_tokens", "logprobs", "prompt_logprobs"):
             value = getattr(self, name)
             if value is not None and value < 0:
                 raise ValueError(f"{name} is {value}: it must not be negative")
-        return _Checked(
-            self.n, self.temperature, self.top_p, self.top_k, self.min_p, self.presence_penalty,
-            self.frequency_penalty, self.repetition_penalty, (self.seed or 0) % 2**64, stop,
-            list(self.stop_token_ids or ()), self.ignore_eos, self.max_tokens, self.min_tokens, self.logprobs,
-            [(int(token), float(bias)) for token, bias in (self.logit_bias or {}).items()])
-
-
-@dataclass(frozen=True)
-class _Checked:
-    """The same, as the engine reads it."""
-
-    n: int
-    temperature: float
-    top_p: float
-    top_k: int
-    min_p: float
-    presence_penalty: float
-    frequency_penalty: float
-    repetition_penalty: float
-    seed: int
-    stop: list = field(default_factory=list)
-    stop_token_ids: list = field(default_factory=list)
-    ignore_eos: bool = False
-    max_tokens: Optional[int] = 16
-    min_tokens: int = 0
-    logprobs: Optional[int] = None
-    logit_bias: list = field(default_factory=list)
+        return SimpleNamespace(**{
+            **vars(self),
+            "seed": (self.seed or 0) % 2**64,
+            "stop": [self.stop] if isinstance(self.stop, str) else list(self.stop or ()),
+            "stop_token_ids": list(self.stop_token_ids or ()),
+            "logit_bias": [(int(token), float(bias)) for token, bias in (self.logit_bias or {}).items()],
+            "grammar": self.structured_outputs and self.structured_outputs._grammar(),
+        })

@@ -3,21 +3,34 @@ from typing import Callable, List, Optional, Sequence, Tuple
 
 __version__: str
 
+Listed = Tuple[float, int, List[Tuple[int, float]]]
+#: A fingerprint, and for each choice its tokens and whether it has ended.
+Had = Tuple[str, List[Tuple[List[int], bool]]]
+
 def command(words: List[str]) -> int: ...
 
 class Choice:
     text: str
     token_ids: List[int]
     finish_reason: Optional[str]
-    logprobs: Optional[List[Tuple[float, int, List[Tuple[int, float]]]]]
+    logprobs: Optional[List[Listed]]
+    receipt: Optional[str]
 
 class Answered:
     choices: List[Choice]
+    prompt_logprobs: Optional[List[Listed]]
     cached_tokens: int
+    finished: bool
+    fingerprint: str
 
 class Replacement:
     def wanted(self) -> List[Tuple[str, str, List[int]]]: ...
     def put(self, name: str, elements: bytes) -> None: ...
+
+class Run:
+    def add(self, engine: Engine, index: int, prompt: List[int], params: object, had: Optional[Had]) -> None: ...
+    def take(self) -> List[Tuple[int, Optional[Answered], Optional[BaseException]]]: ...
+    def abort(self, index: int) -> None: ...
 
 class Engine:
     fingerprint: str
@@ -32,6 +45,8 @@ class Engine:
     def tokenize(self, text: str, add_special_tokens: bool = True) -> List[int]: ...
     def detokenize(self, tokens: List[int]) -> str: ...
     def render(self, messages: str, tools: Optional[str], variables: str, add_generation_prompt: bool) -> str: ...
-    def generate(self, prompts: List[List[int]], params: Sequence[object],
+    def compile(self, grammar: str) -> None: ...
+    def run(self) -> Run: ...
+    def generate(self, prompts: List[List[int]], params: Sequence[object], had: Sequence[Optional[Had]],
                  done: Optional[Callable[[int], None]]) -> List[Answered]: ...
     def score(self, sequences: List[List[int]], done: Optional[Callable[[int], None]]) -> List[bytes]: ...

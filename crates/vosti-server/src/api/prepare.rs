@@ -7,9 +7,9 @@ use super::usage::fresh;
 use super::{ApiError, conversation};
 use crate::app::App;
 use crate::grammar::Grammar;
+use crate::job::Job;
 use crate::receipt::Parameters;
 use crate::service::Service;
-use crate::submit::Job;
 use serde_json::Value;
 use std::sync::Arc;
 use vosti_engine::{Sampling, SamplingError, SamplingParams, Token};
@@ -142,7 +142,7 @@ pub fn plan(app: &App, service: &Service, mut shared: Shared, ask: Ask) -> Resul
     let (logprobs, prompt_logprobs) = (ask.logprobs, ask.prompt_logprobs);
     let mut job = Job { prompts, sampling, choices, logprobs, prompt_logprobs, salt, digest, given: Vec::new() };
     if let Some(resume) = resume {
-        job.given = resume.given(service, job.answers(), tokens_max)?;
+        job.given = resume.given(&service.identity.fingerprint, service.identity.vocab, job.answers(), tokens_max)?;
     }
     let (date, model) = (ask.date, app.model_name().to_string());
     Ok(Plan {

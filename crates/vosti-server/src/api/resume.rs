@@ -7,8 +7,7 @@
 //! Read next: [`crate::answer`].
 
 use super::ApiError;
-use crate::service::Service;
-use crate::submit::Given;
+use crate::job::Given;
 use serde::Deserialize;
 use utoipa::ToSchema;
 use vosti_engine::Token;
@@ -34,20 +33,36 @@ pub struct ResumedChoice {
     pub finished: Option<bool>,
 }
 
-impl Resume {
-    /// Of each of so many answers, which have at most so many tokens.
-    pub fn given(self, service: &Service, answers: usize, tokens_max: usize) -> Result<Vec<Given>, ApiError> {
-        let wanted = &service.identity.fingerprint;
-        if self.fingerprint != *wanted {
-            let message = format!("vosti_resume is of {}, and this server is {wanted}", self.fingerprint);
-            return Err(ApiError::conflict("vosti_resume", message));
+/// Why an answer cannot go on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ResumeError {
+    #[error("what is to be resumed is of {given}, and this model is {wanted}")]
+    Another { given: String, wanted: String },
+    #[error("{0}")]
+    Wrong(String),
+}
+
+impl From<ResumeError> for ApiError {
+    fn from(error: ResumeError) -> Self {
+        let message = error.to_string();
+        match error {
+            ResumeError::Another { .. } => ApiError::conflict("vosti_resume", message),
+            ResumeError::Wrong(_) => ApiError::field("vosti_resume", message),
         }
-        let wrong = |message: String| Err(ApiError::field("vosti_resume", message));
+    }
+}
+
+impl Resume {
+    /// Of each of so many answers, which have at most so many tokens, for a deployment of this name and vocabulary.
+    pub fn given(self, wanted: &str, vocab: u32, answers: usize, tokens_max: usize) -> Result<Vec<Given>, ResumeError> {
+        if self.fingerprint != *wanted {
+            return Err(ResumeError::Another { given: self.fingerprint, wanted: wanted.to_string() });
+        }
+        let wrong = |message: String| Err(ResumeError::Wrong(message));
         let mut given = vec![None; answers];
         for ResumedChoice { index, token_ids: tokens, finished } in self.choices {
-            let vocab = service.identity.vocab;
             if index >= answers {
-                return wrong(format!("vosti_resume has choice {index}, and the request asks for {answers}"));
+                return wrong(format!("choice {index} is to be resumed, and the request asks for {answers}"));
             }
             if let Some(position) = tokens.iter().position(|token| *token >= vocab) {
                 let token = tokens[position];
@@ -62,7 +77,7 @@ impl Resume {
             }
             let finished = finished.unwrap_or(false);
             if given[index].replace(Given { tokens, finished }).is_some() {
-                return wrong(format!("vosti_resume has choice {index} twice"));
+                return wrong(format!("choice {index} is to be resumed twice"));
             }
         }
         Ok(given.into_iter().map(Option::unwrap_or_default).collect())

@@ -1,0 +1,137 @@
+"""Streams: requests of an asyncio program that come and go while others run."""
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+import weakref
+from typing import Any, AsyncIterator, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+from ._model import Messages, Model, Prompt, score_rows, several
+from ._outputs import RequestOutput
+from ._sampling import SamplingParams
+
+
+class AsyncLLM(Model):
+    __doc__ = (Model.__doc__ or "") + """
+    Requests run together whenever they come; each gives what it would give alone. `shutdown` ends it.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._run = self._engine.run()
+        self._numbers = itertools.count()
+        self._queues: Dict[int, Tuple[asyncio.AbstractEventLoop, asyncio.Queue]] = {}
+        self._running: Dict[str, int] = {}
+        self._ended = threading.Event()
+        thread = threading.Thread(target=_hand_on, args=(weakref.ref(self), self._run, self._ended), daemon=True)
+        thread.start()
+        # Also at the interpreter's end, which a thread that waits in the engine must not outlive.
+        self._end = weakref.finalize(self, _end, self._ended, thread)
+
+    def generate(self, prompt: Prompt, sampling_params: Optional[SamplingParams] = None, request_id: Optional[str] = None, *,
+                 resume: Optional[RequestOutput] = None) -> AsyncIterator[RequestOutput]:
+        """The answer so far, again and again until it is whole. A generator that is closed gives its request up.
+
+        `resume` is what there is of the answer already: it goes on behind it.
+        """
+        return self._stream(*self._prompt(prompt), sampling_params, request_id, resume)
+
+    def chat(self, messages: Messages, sampling_params: Optional[SamplingParams] = None, request_id: Optional[str] = None, *,
+             add_generation_prompt: bool = True, tools: Optional[Sequence[Mapping]] = None,
+             chat_template_kwargs: Optional[Mapping[str, Any]] = None,
+             resume: Optional[RequestOutput] = None) -> AsyncIterator[RequestOutput]:
+        """The same for a conversation, by the model's chat template."""
+        text, tokens = self._rendered(messages, add_generation_prompt, tools, chat_template_kwargs)
+        return self._stream(text, tokens, sampling_params, request_id, resume)
+
+    async def score(self, sequences: Union[Prompt, Sequence[Prompt]]) -> List[np.ndarray]:
+        """As `LLM.score`."""
+        tokens = [self._prompt(sequence)[1] for sequence in several(sequences)]
+        return score_rows(await _aside(self._engine.score, tokens, None))
+
+    async def update_weights(self, weights: Mapping[str, Any]) -> None:
+        """As `LLM.update_weights`. Requests that run end with the former weights, those that come later have the new ones."""
+        await _aside(self._replace, weights)
+
+    async def abort(self, request_id: str) -> None:
+        """Gives a request up: its generator ends."""
+        number = self._running.get(request_id)
+        if number is not None:
+            self._run.abort(number)
+            self._deliver(number, None, None)
+
+    def shutdown(self) -> None:
+        """Gives every request up, and ends the thread."""
+        for number in list(self._queues):
+            self._run.abort(number)
+            self._deliver(number, None, None)
+        self._end()
+
+    async def _stream(self, text: Optional[str], tokens: List[int], sampling_params: Optional[SamplingParams],
+                      request_id: Optional[str], resume: Optional[RequestOutput]) -> AsyncIterator[RequestOutput]:
+        if self._ended.is_set():
+            raise RuntimeError("this AsyncLLM was shut down")
+        params = (sampling_params or self.get_default_sampling_params())._checked()
+        number = next(self._numbers)
+        name = str(number) if request_id is None else request_id
+        if name in self._running:
+            raise ValueError(f"a request called {name} runs already")
+        queue: asyncio.Queue = asyncio.Queue()
+        self._running[name] = number
+        self._queues[number] = asyncio.get_running_loop(), queue
+        try:
+            if params.grammar is not None:
+                await _aside(self._engine.compile, params.grammar)
+            self._run.add(self._engine, number, tokens, params, resume and resume._had())
+            finished = False
+            while not finished:
+                answered, error = await queue.get()
+                # Whoever reads slowly gets the newest.
+                while error is None and answered is not None and not queue.empty():
+                    answered, error = queue.get_nowait()
+                if error is not None:
+                    raise error
+                if answered is None:
+                    return
+                yield self._output(name, text, tokens, answered)
+                finished = answered.finished
+        finally:
+            del self._running[name], self._queues[number]
+            self._run.abort(number)
+
+    def _deliver(self, number: int, answered: Any, error: Optional[BaseException]) -> None:
+        at = self._queues.get(number)
+        if at is None:
+            return
+        loop, queue = at
+        try:
+            loop.call_soon_threadsafe(queue.put_nowait, (answered, error))
+        except RuntimeError:
+            # Its loop is closed: nobody waits.
+            self._run.abort(number)
+
+
+def _hand_on(owner: weakref.ref, run: Any, ended: threading.Event) -> None:
+    """What the engine has, to those who wait, until nobody holds the model."""
+    while not ended.is_set():
+        news = run.take()
+        model = owner()
+        if model is None:
+            return
+        for number, answered, error in news:
+            model._deliver(number, answered, error)
+        del model
+
+
+def _end(ended: threading.Event, thread: threading.Thread) -> None:
+    ended.set()
+    if thread is not threading.current_thread():
+        thread.join()
+
+
+async def _aside(call: Any, *arguments: Any) -> Any:
+    """On a thread of its own: the loop goes on."""
+    return await asyncio.get_running_loop().run_in_executor(None, call, *arguments)

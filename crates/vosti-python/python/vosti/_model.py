@@ -1,0 +1,105 @@
+"""What `LLM` and `AsyncLLM` share: a model in this process, its tokens, and what a request and an answer look like."""
+from __future__ import annotations
+
+import json
+from typing import Any, List, Mapping, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+from ._outputs import CompletionOutput, Logprob, RequestOutput
+from ._sampling import SamplingParams
+from ._vosti import Answered, Engine
+from ._weights import elements
+
+Prompt = Union[str, Sequence[int], Mapping[str, Any]]
+Messages = Sequence[Mapping[str, Any]]
+
+
+class Model:
+    """A model on this machine's processor.
+
+    `model` is a name of `vosti models`, a GGUF file, a Hugging Face folder, or `ORG/REPO[:QUANT]` of a hub. `max_model_len` is the
+    longest sequence (part of the fingerprint), `max_num_seqs` how many run at once: it changes no bit.
+    """
+
+    def __init__(self, model: str = "smollm2-135m", *, max_model_len: Optional[int] = None,
+                 max_num_seqs: Optional[int] = None, threads: Optional[int] = None, kv_pages: Optional[int] = None,
+                 weights: Optional[str] = None, speculate: bool = False) -> None:
+        self._engine = Engine(str(model), context=max_model_len, threads=threads, sequences=max_num_seqs,
+                              kv_pages=kv_pages, weights=weights, speculate=speculate)
+
+    @property
+    def fingerprint(self) -> str:
+        """Names the deployment: two with one fingerprint give one answer."""
+        return self._engine.fingerprint
+
+    @property
+    def max_model_len(self) -> int:
+        return self._engine.context
+
+    def get_default_sampling_params(self) -> SamplingParams:
+        """The model's own, of its `generation_config.json` or GGUF file."""
+        temperature, top_k, top_p, min_p, repetition_penalty = self._engine.defaults()
+        return SamplingParams(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
+                              repetition_penalty=repetition_penalty)
+
+    def tokenize(self, text: str, add_special_tokens: bool = True) -> List[int]:
+        return self._engine.tokenize(text, add_special_tokens)
+
+    def detokenize(self, token_ids: Sequence[int]) -> str:
+        return self._engine.detokenize(list(token_ids))
+
+    def _replace(self, weights: Mapping[str, Any]) -> None:
+        replacement = self._engine.replacement()
+        for name, stored in elements(weights, replacement.wanted()):
+            replacement.put(name, stored)
+        self._engine.replace(replacement)
+
+    def _prompt(self, prompt: Prompt) -> Tuple[Optional[str], List[int]]:
+        if isinstance(prompt, Mapping):
+            given = [prompt[key] for key in ("prompt", "prompt_token_ids") if key in prompt]
+            if len(given) != 1:
+                raise ValueError("a prompt is {'prompt': text} or {'prompt_token_ids': ids}")
+            prompt = given[0]
+        if isinstance(prompt, str):
+            return prompt, self.tokenize(prompt)
+        return None, [int(token) for token in prompt]
+
+    def _rendered(self, messages: Messages, add_generation_prompt: bool, tools: Optional[Sequence[Mapping]],
+                  variables: Optional[Mapping[str, Any]]) -> Tuple[str, List[int]]:
+        offered = None if tools is None else json.dumps(list(tools))
+        text = self._engine.render(json.dumps(list(messages)), offered, json.dumps(dict(variables or {})), add_generation_prompt)
+        return text, self.tokenize(text, False)
+
+    def _output(self, name: str, text: Optional[str], tokens: List[int], answered: Answered) -> RequestOutput:
+        def choice(index, given):
+            ids, listed = given.token_ids, given.logprobs
+            if listed is not None:
+                listed = [self._listed(token, *row) for token, row in zip(ids, listed)]
+            receipt = given.receipt and json.loads(given.receipt)
+            return CompletionOutput(index, given.text, ids, given.finish_reason, listed, receipt)
+
+        outputs = [choice(index, given) for index, given in enumerate(answered.choices)]
+        of_prompt = answered.prompt_logprobs
+        if of_prompt is not None:
+            of_prompt = [None, *(self._listed(token, *row) for token, row in zip(tokens[1:], of_prompt))]
+        return RequestOutput(name, text, tokens, of_prompt, outputs, answered.cached_tokens, answered.finished,
+                             answered.fingerprint)
+
+    def _listed(self, token: int, logprob: float, rank: int, top) -> dict:
+        rows = {other: Logprob(value, place + 1, self.detokenize([other])) for place, (other, value) in enumerate(top)}
+        rows.setdefault(token, Logprob(logprob, rank, self.detokenize([token])))
+        return rows
+
+
+def several(prompts) -> list:
+    """One prompt is a list of one."""
+    if isinstance(prompts, (str, Mapping)):
+        return [prompts]
+    prompts = list(prompts)
+    ids = prompts and all(isinstance(part, (int, np.integer)) for part in prompts)
+    return [prompts] if ids else prompts
+
+
+def score_rows(rows: Sequence[bytes]) -> List[np.ndarray]:
+    return [np.frombuffer(row, dtype=np.float32) for row in rows]

@@ -1,0 +1,60 @@
+//! What a model has besides its weights: tokens, text and grammars.
+
+use crate::requests::grammar_refused;
+use std::sync::{Arc, OnceLock};
+use vosti_engine::Token;
+use vosti_engine::sampling::MakeConstraint;
+use vosti_engine::text::TokenText;
+use vosti_model::Text;
+use vosti_server::grammar::{Grammar, Grammars};
+
+pub struct Own {
+    /// Of the model, for receipts: what the caller named it.
+    pub name: String,
+    pub vocabulary: u32,
+    /// Longest sequence, prompt and answer.
+    pub context: u32,
+    pub text: Option<Arc<Text>>,
+    /// Bytes of tokens; nothing if there is no tokenizer.
+    pub bytes: Arc<dyn TokenText>,
+    grammars: OnceLock<Result<Grammars, String>>,
+}
+
+impl Own {
+    pub fn new(name: &str, vocabulary: u32, context: u32, text: Option<Arc<Text>>) -> Self {
+        let of = text.clone();
+        let bytes = move |token: u32, out: &mut Vec<u8>| {
+            if let Some(of) = &of {
+                of.tokenizer.append_bytes(token, out);
+            }
+        };
+        Own { name: name.into(), vocabulary, context, text, bytes: Arc::new(bytes), grammars: OnceLock::new() }
+    }
+
+    pub fn text(&self) -> Result<&Arc<Text>, String> {
+        self.text.as_ref().ok_or_else(|| "this model has no tokenizer: it is a configuration alone".into())
+    }
+
+    /// Tokens that end an answer.
+    pub fn ends(&self) -> impl Iterator<Item = Token> {
+        self.text.iter().flat_map(|text| text.tokenizer.eos())
+    }
+
+    /// Refuses what no request can have.
+    pub fn check(&self, tokens: &[Token]) -> Result<(), String> {
+        if tokens.is_empty() {
+            return Err("it is empty: give at least one token".into());
+        }
+        match tokens.iter().find(|token| **token >= self.vocabulary) {
+            Some(token) => Err(format!("token {token} is not in the vocabulary of {}", self.vocabulary)),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes milliseconds, for large schemas more. The last few are kept.
+    pub fn compile(&self, grammar: &Grammar) -> Result<MakeConstraint, String> {
+        let text = self.text()?;
+        let make = || Grammars::new(&text.tokenizer, self.vocabulary).map_err(|error| error.to_string());
+        self.grammars.get_or_init(make).as_ref()?.compile(grammar).map_err(grammar_refused)
+    }
+}

@@ -1,0 +1,334 @@
+//! Requests in the engine, and what has come of them.
+//!
+//! A call of `LLM` is a run that ends; an `AsyncLLM` has one run that others are added to. The engine works on its own thread, so
+//! requests of several calls and threads are in its steps together: which, changes no bit. Dropping a run aborts what has not ended.
+
+use crate::own::Own;
+use crate::requests::{Asked, Had, Params};
+use crate::{Started, failed, refused};
+use pyo3::prelude::*;
+use std::collections::HashMap;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use vosti_engine::logprobs::Logprobs;
+use vosti_engine::{EngineError, Token};
+use vosti_server::answer::{Answers, Delta};
+use vosti_server::api::usage::now;
+use vosti_server::job::{InEngine, Update};
+use vosti_server::receipt::{Parameters, Receipt};
+
+/// How long Ctrl-C waits at most.
+const TICK: Duration = Duration::from_millis(50);
+
+/// One token's log-probability, its rank, and the most likely tokens with theirs.
+type Listed = (f32, usize, Vec<(Token, f32)>);
+
+/// One answer to a prompt.
+#[pyclass(get_all, frozen)]
+#[derive(Clone, Default)]
+pub struct Choice {
+    text: String,
+    token_ids: Vec<Token>,
+    finish_reason: Option<&'static str>,
+    logprobs: Option<Vec<Listed>>,
+    /// As JSON.
+    receipt: Option<String>,
+}
+
+/// All answers to one prompt.
+#[pyclass(get_all, frozen)]
+#[derive(Clone)]
+pub struct Answered {
+    choices: Vec<Choice>,
+    /// Of the prompt's tokens but the first.
+    prompt_logprobs: Option<Vec<Listed>>,
+    cached_tokens: usize,
+    finished: bool,
+    fingerprint: String,
+}
+
+impl Answered {
+    /// The log-probabilities alone.
+    pub fn scores(&self) -> Vec<f32> {
+        self.prompt_logprobs.iter().flatten().map(|row| row.0).collect()
+    }
+}
+
+/// What a request says of itself.
+enum Note {
+    Submitted(Result<InEngine, EngineError>),
+    Update(Update),
+    /// The engine let go of it.
+    Left,
+}
+
+type Notes = (usize, Note);
+
+/// The engine's end of a request's channel.
+struct Outlet {
+    index: usize,
+    notes: Sender<Notes>,
+}
+
+impl Drop for Outlet {
+    fn drop(&mut self) {
+        // A run that is gone needs no word.
+        let _ = self.notes.send((self.index, Note::Left));
+    }
+}
+
+/// Why a request has no answer.
+pub enum Failure {
+    Refused(String),
+    Failed(String),
+}
+
+impl Failure {
+    /// Of a prompt, or of a sequence.
+    pub fn of(self, what: &str) -> PyErr {
+        match self {
+            Failure::Refused(why) => refused(format!("{what}: {why}")),
+            Failure::Failed(why) => failed(why),
+        }
+    }
+}
+
+/// An answer that grows.
+struct Growing {
+    answers: Answers,
+    answered: Answered,
+    prompt: Arc<[Token]>,
+    parameters: Option<Parameters>,
+    seed: u64,
+    /// None until the engine has taken it.
+    in_engine: Option<InEngine>,
+    failure: Option<Failure>,
+    /// Something came that the caller does not have.
+    fresh: bool,
+    /// The caller is to see it. While an answer gives again what the caller has, nothing of the request is shown.
+    news: bool,
+}
+
+/// See the module.
+#[pyclass(frozen)]
+pub struct Run {
+    own: Arc<Own>,
+    sender: Sender<Notes>,
+    notes: Mutex<Receiver<Notes>>,
+    growing: Mutex<HashMap<usize, Growing>>,
+}
+
+/// Is asked while a call waits, with the number of finished requests if it has grown.
+pub type Tell<'a> = &'a mut dyn FnMut(Option<usize>) -> PyResult<()>;
+
+impl Run {
+    pub fn new(own: Arc<Own>) -> Self {
+        let (sender, notes) = channel();
+        Run { own, sender, notes: Mutex::new(notes), growing: Mutex::default() }
+    }
+
+    /// Hands a request to the engine, without waiting for it. `index` is the caller's name for it.
+    pub(crate) fn submit(&self, index: usize, asked: Asked, started: &Started) -> Result<(), EngineError> {
+        let Asked { job, parameters, seed } = asked;
+        let empty = Choice { logprobs: job.logprobs.map(|_| Vec::new()), ..Choice::default() };
+        let growing = Growing {
+            answers: Answers::new(&job, &self.own.bytes),
+            answered: Answered {
+                choices: vec![empty; job.answers()],
+                prompt_logprobs: job.prompt_logprobs.map(|_| Vec::new()),
+                cached_tokens: 0,
+                finished: false,
+                fingerprint: started.fingerprint.clone(),
+            },
+            prompt: job.prompts[0].clone(),
+            parameters,
+            seed,
+            in_engine: None,
+            failure: None,
+            fresh: false,
+            news: false,
+        };
+        self.growing().insert(index, growing);
+        let outlet = Outlet { index, notes: self.sender.clone() };
+        let sink = job.sink(0, move |update| outlet.notes.send((outlet.index, Note::Update(update))).is_ok());
+        let notes = self.sender.clone();
+        // If the run is gone, what is not sent is dropped: that aborts.
+        let told = move |outcome| _ = notes.send((index, Note::Submitted(outcome)));
+        InEngine::submit(&started.engine, job.request(0), sink, told)
+    }
+
+    /// Waits until requests 0 to `count` - 1 have ended, and gives what `read` reads of each.
+    pub fn finish<T>(&self, what: &str, count: usize, read: fn(&Answered) -> T, tell: Tell<'_>) -> PyResult<Vec<T>> {
+        let mut ended: Vec<Option<T>> = (0..count).map(|_| None).collect();
+        let (mut finished, mut told) = (0, 0);
+        while finished < count {
+            for index in self.wait(TICK) {
+                let mut growing = self.growing();
+                let done = |one: &mut Growing| one.answered.finished || one.failure.is_some();
+                if !growing.get_mut(&index).is_some_and(done) {
+                    continue;
+                }
+                // A finished one is let go of at once: ten thousand prompts are ten thousand of them.
+                let Some(mut one) = growing.remove(&index) else { continue };
+                if let Some(failure) = one.failure.take() {
+                    return Err(failure.of(&format!("{what} {index}")));
+                }
+                ended[index] = Some(read(&one.answered));
+                finished += 1;
+            }
+            tell((finished > told).then_some(finished))?;
+            told = finished;
+        }
+        Ok(ended.into_iter().flatten().collect())
+    }
+
+    /// Waits so long for news at most, takes all there are, and gives the requests that have some.
+    fn wait(&self, time: Duration) -> Vec<usize> {
+        let notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = notes.recv_timeout(time).ok();
+        let (mut growing, mut news) = (self.growing(), Vec::new());
+        while let Some((index, note)) = next {
+            // One that was given up is not there: what it says is dropped, and with its name it is aborted.
+            if let Some(one) = growing.get_mut(&index) {
+                one.take(note, &self.own);
+                if one.news {
+                    (one.fresh, one.news) = (false, false);
+                    news.push(index);
+                }
+            }
+            next = notes.try_recv().ok();
+        }
+        news.sort_unstable();
+        news.dedup();
+        news
+    }
+
+    fn growing(&self) -> MutexGuard<'_, HashMap<usize, Growing>> {
+        self.growing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A request's name, what it has so far, and the exception that it ended with.
+type News = (usize, Option<Answered>, Option<Py<PyAny>>);
+
+#[pymethods]
+impl Run {
+    /// Adds a request. What comes of it is `take`'s.
+    #[pyo3(signature = (engine, index, prompt, params, had))]
+    fn add(
+        &self,
+        engine: &crate::PyEngine,
+        index: usize,
+        prompt: Vec<Token>,
+        params: Params,
+        had: Option<Had>,
+    ) -> PyResult<()> {
+        let started = engine.started();
+        let asked = params.asked(prompt, had, &self.own, &started.fingerprint).map_err(refused)?;
+        self.submit(index, asked, &started).map_err(failed)
+    }
+
+    /// What has come since the last call; waits for it for a tenth of a second at most.
+    fn take(&self, py: Python<'_>) -> PyResult<Vec<News>> {
+        let news = py.detach(|| self.wait(2 * TICK));
+        let mut growing = self.growing();
+        let mut taken = Vec::with_capacity(news.len());
+        for index in news {
+            let Some(one) = growing.get_mut(&index) else { continue };
+            if let Some(failure) = one.failure.take() {
+                let error = failure.of("the request").into_value(py).into_any();
+                taken.push((index, None, Some(error)));
+                growing.remove(&index);
+            } else {
+                taken.push((index, Some(one.answered.clone()), None));
+                if one.answered.finished {
+                    growing.remove(&index);
+                }
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Gives a request up.
+    fn abort(&self, index: usize) {
+        let given_up = self.growing().remove(&index);
+        drop(given_up);
+    }
+}
+
+impl Growing {
+    fn take(&mut self, note: Note, own: &Own) {
+        if self.failure.is_some() || self.answered.finished {
+            return;
+        }
+        match note {
+            Note::Submitted(Ok(in_engine)) => self.in_engine = Some(in_engine),
+            Note::Submitted(Err(error)) => self.fail(Failure::Refused(error.to_string())),
+            Note::Left => self.fail(Failure::Failed("the engine ended, and this request with it".into())),
+            Note::Update(Update::Broken) => self.fail(Failure::Failed("the engine failed at this request".into())),
+            Note::Update(Update::Prompt { logprobs, .. }) => {
+                if let Some(rows) = &mut self.answered.prompt_logprobs {
+                    rows.push(listed(logprobs));
+                }
+            }
+            Note::Update(update) => {
+                let delta = self.answers.take(update);
+                if let Some(why) = self.answers.departure() {
+                    let why = format!("{why}: it is not of this request, its prompt, parameters and seed");
+                    self.fail(Failure::Refused(why));
+                } else if let Some(delta) = delta {
+                    self.grow(delta, own);
+                }
+            }
+        }
+    }
+
+    fn fail(&mut self, failure: Failure) {
+        self.failure = Some(failure);
+        self.in_engine = None;
+        self.news = true;
+    }
+
+    fn grow(&mut self, delta: Delta, own: &Own) {
+        self.fresh |= !delta.repeated;
+        self.news = self.answers.done() || self.fresh && !self.answers.repeating();
+        let choice = &mut self.answered.choices[delta.index];
+        choice.text.push_str(&delta.text);
+        if let Some(generated) = delta.token {
+            choice.token_ids.push(generated.token);
+            if let (Some(list), Some(logprobs)) = (&mut choice.logprobs, generated.logprobs) {
+                list.push(listed(logprobs));
+            }
+        }
+        if let Some(end) = delta.end {
+            let reason = end.reason.as_api();
+            choice.finish_reason = Some(reason);
+            if let (Some(parameters), Some(chain)) = (&self.parameters, end.chain) {
+                let receipt = Receipt {
+                    version: Receipt::VERSION,
+                    fingerprint: self.answered.fingerprint.clone(),
+                    model: own.name.clone(),
+                    created: now(),
+                    date: None,
+                    prompt: self.prompt.to_vec(),
+                    parameters: parameters.clone(),
+                    seed: self.seed,
+                    choice: delta.index as u32,
+                    tokens: choice.token_ids.clone(),
+                    finish_reason: reason.to_string(),
+                    links: chain.links().to_vec(),
+                    digest: chain.finish(),
+                };
+                // Plain data with string keys: writing it cannot fail.
+                choice.receipt = serde_json::to_string(&receipt).ok();
+            }
+            self.answered.cached_tokens = self.answered.cached_tokens.max(end.usage.cached_tokens);
+            self.answered.finished = self.answers.done();
+        }
+    }
+}
+
+fn listed(row: Logprobs) -> Listed {
+    (row.logprob, row.rank, row.top)
+}

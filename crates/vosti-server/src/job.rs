@@ -1,0 +1,181 @@
+//! A request as the engine takes it, and what its events become, free of logits.
+//!
+//! The sink runs on the engine's thread: it computes what needs the logits (log-probabilities, the digest) and hands the rest on.
+//! The server (`submit.rs`) and the Python package take it from there.
+//! Read next: `answer.rs`, which makes text of updates.
+
+use crate::receipt::Chain;
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use vosti_engine::handle::Sink;
+use vosti_engine::logprobs::{Logprobs, logprobs};
+use vosti_engine::{EngineError, EngineHandle, Event, FinishReason, Request, RequestId, Sampling, Token, Usage};
+
+/// Prompts to be answered, each `choices` times, with one set of parameters.
+pub struct Job {
+    pub prompts: Vec<Arc<[Token]>>,
+    pub sampling: Sampling,
+    pub choices: u32,
+    /// Log-probabilities of generated tokens, with this many of the most likely.
+    pub logprobs: Option<usize>,
+    /// The same for the prompt's tokens.
+    pub prompt_logprobs: Option<usize>,
+    pub salt: u64,
+    pub digest: bool,
+    /// What the client has of each answer; empty: of none.
+    pub given: Vec<Given>,
+}
+
+/// The part of an answer that came from another server, or from this one before.
+#[derive(Clone, Debug, Default)]
+pub struct Given {
+    pub tokens: Vec<Token>,
+    /// And its end.
+    pub finished: bool,
+}
+
+impl Job {
+    /// Answers that will come.
+    pub fn answers(&self) -> usize {
+        self.prompts.len() * self.choices as usize
+    }
+
+    /// The engine's request for one of the prompts.
+    pub fn request(&self, prompt: usize) -> Request {
+        Request {
+            prompt: self.prompts[prompt].to_vec(),
+            sampling: self.sampling.clone(),
+            choices: self.choices,
+            token_logits: self.logprobs.is_some() || self.digest,
+            prompt_logits: self.prompt_logprobs.is_some(),
+            use_prefix_cache: true,
+            salt: self.salt,
+            foreseen: self.given_to(prompt).map(|given| given.tokens.clone()).collect(),
+        }
+    }
+
+    /// Makes updates of one prompt's events, and hands them on until `send` gives false: nobody listens.
+    pub fn sink(&self, prompt: usize, send: impl FnMut(Update) -> bool + Send + 'static) -> Sink {
+        let tokens = self.prompts[prompt].clone();
+        let chain = || self.digest.then(|| Chain::new(&tokens));
+        let mut watcher = Watcher {
+            prompt,
+            logprobs: self.logprobs,
+            prompt_logprobs: self.prompt_logprobs.unwrap_or(0),
+            chains: (0..self.choices).map(|_| chain()).collect(),
+            tokens,
+            send,
+        };
+        Box::new(move |event| {
+            // A panic here would end the engine for everyone.
+            let taken = catch_unwind(AssertUnwindSafe(|| watcher.take(event)));
+            taken.unwrap_or_else(|_| {
+                (watcher.send)(Update::Broken);
+                ControlFlow::Break(())
+            })
+        })
+    }
+
+    /// What the client has of a prompt's answers.
+    fn given_to(&self, prompt: usize) -> impl Iterator<Item = &Given> {
+        let choices = self.choices as usize;
+        self.given.iter().skip(prompt * choices).take(choices)
+    }
+}
+
+/// What comes out of the engine, free of logits.
+#[derive(Debug)]
+pub enum Update {
+    /// Of prompt token `position`, 1 or more.
+    Prompt {
+        prompt: usize,
+        position: usize,
+        logprobs: Logprobs,
+    },
+    Token {
+        prompt: usize,
+        choice: u32,
+        token: Token,
+        logprobs: Option<Logprobs>,
+    },
+    Finished {
+        prompt: usize,
+        choice: u32,
+        reason: FinishReason,
+        usage: Usage,
+        chain: Option<Chain>,
+    },
+    /// The sink panicked, or lacks the logits it asked for; the request is aborted.
+    Broken,
+}
+
+/// A request in the engine. Dropping it aborts; one that has ended takes no notice.
+pub struct InEngine {
+    engine: EngineHandle,
+    id: RequestId,
+}
+
+impl InEngine {
+    /// Queues a request. `told` is called on the engine's thread: if nobody keeps what it is given, the request is aborted.
+    pub fn submit(
+        engine: &EngineHandle,
+        request: Request,
+        sink: Sink,
+        told: impl FnOnce(Result<InEngine, EngineError>) + Send + 'static,
+    ) -> Result<(), EngineError> {
+        let of = engine.clone();
+        engine.submit_then(request, sink, move |outcome| told(outcome.map(|id| InEngine { engine: of, id })))
+    }
+}
+
+impl Drop for InEngine {
+    fn drop(&mut self) {
+        self.engine.abort(self.id);
+    }
+}
+
+/// A sink's state.
+struct Watcher<S> {
+    prompt: usize,
+    tokens: Arc<[Token]>,
+    logprobs: Option<usize>,
+    prompt_logprobs: usize,
+    /// Per choice, if a digest is wanted.
+    chains: Vec<Option<Chain>>,
+    send: S,
+}
+
+impl<S: FnMut(Update) -> bool> Watcher<S> {
+    fn take(&mut self, event: Event<'_>) -> ControlFlow<()> {
+        let prompt = self.prompt;
+        let update = match event {
+            // Every choice computes the same rows.
+            Event::Prompt { choice, .. } if choice > 0 => return ControlFlow::Continue(()),
+            Event::Prompt { position, logits, .. } => {
+                let position = position + 1;
+                let logprobs = logprobs(logits, self.tokens[position], self.prompt_logprobs);
+                Update::Prompt { prompt, position, logprobs }
+            }
+            Event::Token { choice, token, logits, .. } => {
+                match (&mut self.chains[choice as usize], self.logprobs, logits) {
+                    (None, None, _) => Update::Token { prompt, choice, token, logprobs: None },
+                    (chain, top, Some(logits)) => {
+                        if let Some(chain) = chain {
+                            chain.push(token, logits);
+                        }
+                        let logprobs = top.map(|top| logprobs(logits, token, top));
+                        Update::Token { prompt, choice, token, logprobs }
+                    }
+                    // The request asked for them: an answer without is none.
+                    (_, _, None) => Update::Broken,
+                }
+            }
+            Event::Finished { choice, reason, usage, .. } => {
+                let chain = self.chains[choice as usize].take();
+                Update::Finished { prompt, choice, reason, usage, chain }
+            }
+        };
+        if (self.send)(update) { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    }
+}
