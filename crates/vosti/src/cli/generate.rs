@@ -41,7 +41,7 @@ pub fn run(arguments: &Generate) -> Result<Outcome> {
     if !arguments.chat && arguments.choices == 1 && !arguments.json {
         print(&text)?;
     }
-    let streamed = stream(&mut engine, own, submitted)?;
+    let streamed = stream(&mut engine, own, submitted, &mut print)?;
     if arguments.json {
         let fingerprint = deployment.fingerprint();
         print(&format!("{:#}\n", described(&streamed, fingerprint, seed)))?;

