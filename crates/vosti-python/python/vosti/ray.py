@@ -1,0 +1,256 @@
+"""Vosti on a Ray cluster: replicas of `vosti serve` behind one address, and an actor for batches.
+
+    serve run vosti.ray:app model=smollm2-135m replicas=3
+
+is a Ray Serve application with every path of `vosti serve`. A streamed completion goes on at another replica when its own
+dies, byte for byte; a request of any other kind whose answer has not begun is asked again.
+
+    ray.data.read_json("prompts.jsonl").map_batches(vosti.ray.Generate, fn_constructor_kwargs={"model": "smollm2-135m"},
+                                                    concurrency=4, batch_size=64)
+
+answers the column `prompt`. What comes out does not depend on the number of actors.
+
+The module needs `pip install vosti[ray]`.
+"""
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, AsyncIterator, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+
+import httpx
+from pydantic import BaseModel, ConfigDict
+from ray import serve
+from ray.exceptions import RayError
+from starlette.requests import Request
+from starlette.responses import JSONResponse, StreamingResponse
+
+from . import client
+
+#: Of one connection, so not handed on (RFC 9110, 7.6.1), and what a second hop says by itself.
+HOP = {"connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "proxy-authorization", "proxy-authenticate",
+       "host", "content-length"}
+#: What Serve's own proxy says of an answer.
+PROXY = {"date", "server", "x-request-id"}
+LISTENS = re.compile(r"http://127\.0\.0\.1:(\d+)")
+
+
+class Options(BaseModel):
+    """What `vosti.ray:app` takes."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    #: As `vosti serve --model` has it.
+    model: Optional[str] = None
+    #: As many replicas, always; or at most as many, where `min_replicas` says fewer.
+    replicas: int = 1
+    min_replicas: Optional[int] = None
+    #: With `min_replicas`: replicas are added until each has so many requests.
+    target_ongoing_requests: float = 16
+    #: Cores of a replica.
+    cpus: int = 1
+    #: More flags of `vosti serve`.
+    flags: str = ""
+    #: Seconds without a new part of a stream, over all replicas, until it is given up.
+    patience: float = 60
+
+
+def app(options: Options) -> serve.Application:
+    """The application: `serve run vosti.ray:app model=... replicas=...`, or `import_path` and `args` of a config file."""
+    many: Dict[str, Any] = {"num_replicas": options.replicas}
+    if options.min_replicas is not None:
+        many = {"autoscaling_config": {"min_replicas": options.min_replicas, "max_replicas": options.replicas,
+                                       "target_ongoing_requests": options.target_ongoing_requests}}
+    flags = shlex.split(options.flags)
+    if options.model is not None:
+        flags += ["--model", options.model]
+    replica = Replica.options(ray_actor_options={"num_cpus": options.cpus}, **many)
+    return Ingress.bind(replica.bind(["--threads", str(options.cpus), *flags]), options.patience)
+
+
+@serve.deployment(max_ongoing_requests=1000, health_check_period_s=1, health_check_timeout_s=10, graceful_shutdown_timeout_s=60)
+class Replica:
+    """One `vosti serve` in a process of its own, which dies with its actor."""
+
+    def __init__(self, flags: Sequence[str]) -> None:
+        beside = Path(sys.executable).parent / "vosti"
+        command = str(beside) if beside.exists() else shutil.which("vosti")
+        if command is None:
+            raise RuntimeError("no `vosti` command: the wheel installs it beside Python")
+        self._said = tempfile.NamedTemporaryFile("r", prefix="vosti-replica-", suffix=".log")
+        with open(self._said.name, "w") as said:
+            self._process = subprocess.Popen([command, "serve", "--host", "127.0.0.1", "--port", "0", *flags], stdout=said,
+                                             stderr=said, preexec_fn=_dies_with_parent)
+        self._http = httpx.AsyncClient(base_url=self._address(), timeout=None, limits=httpx.Limits(max_connections=None))
+
+    def _address(self) -> str:
+        """Waits until the server is ready."""
+        while True:
+            ended = self._process.poll() is not None
+            self._said.seek(0)
+            found = LISTENS.search(self._said.read())
+            if found:
+                try:
+                    if httpx.get(found[0] + "/ready").status_code == 200:
+                        return found[0]
+                except httpx.TransportError:
+                    pass
+            if ended:
+                raise RuntimeError(f"`vosti serve` ended: {self._last_words()}")
+            time.sleep(0.05)
+
+    def _last_words(self) -> str:
+        self._said.seek(0)
+        return self._said.read()[-2000:].strip()
+
+    async def ask(self, method: str, target: str, headers: List[Tuple[str, str]], body: bytes) -> AsyncIterator[Any]:
+        """Status and headers, then the bytes of the answer."""
+        request = self._http.build_request(method, target, headers=headers, content=body)
+        response = await self._http.send(request, stream=True)
+        try:
+            yield response.status_code, response.headers.multi_items()
+            async for piece in response.aiter_raw():
+                yield piece
+        finally:
+            await response.aclose()
+
+    async def check_health(self) -> None:
+        if self._process.poll() is not None:
+            raise RuntimeError(f"`vosti serve` ended: {self._last_words()}")
+
+    def __del__(self) -> None:
+        process = getattr(self, "_process", None)
+        if process is not None and process.poll() is None:
+            process.terminate()
+
+
+@serve.deployment(max_ongoing_requests=10_000)
+class Ingress:
+    """Every path of `vosti serve`, at whichever replica."""
+
+    def __init__(self, replica: serve.handle.DeploymentHandle, patience: float) -> None:
+        self._inner = _Replicas(replica)
+        self._transport = client.AsyncTransport(self._inner, patience=patience)
+        self._patience = patience
+
+    async def __call__(self, request: Request):
+        body = await request.body()
+        headers = [(name, value) for name, value in request.headers.items() if name not in HOP]
+        target = "http://vosti" + request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        try:
+            response = await self._first(httpx.Request(request.method, target, headers=headers, content=body))
+        except httpx.TransportError as error:
+            return JSONResponse({"error": {"message": f"no replica answers: {error}", "type": "server_error", "code": None}}, 503)
+        kept = {name: value for name, value in response.headers.items() if name not in HOP | PROXY}
+        return StreamingResponse(_pieces(response), response.status_code, kept)
+
+    async def _first(self, request: httpx.Request) -> httpx.Response:
+        """The beginning of an answer. Nothing of it was handed on yet, so another replica may be asked."""
+        end, wait = time.monotonic() + self._patience, client.WAIT_FIRST
+        while True:
+            try:
+                return await self._transport.handle_async_request(request)
+            except httpx.TransportError:
+                if time.monotonic() + wait > end:
+                    raise
+            await asyncio.sleep(wait)
+            wait = min(2 * wait, client.WAIT_MAX)
+
+
+class _Replicas(httpx.AsyncBaseTransport):
+    """Sends a request to a replica that Serve chooses. A replica that dies is a broken connection."""
+
+    def __init__(self, replica: serve.handle.DeploymentHandle) -> None:
+        self._ask = replica.options(stream=True).ask
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        headers = [(name, value) for name, value in request.headers.multi_items() if name.lower() not in HOP]
+        pieces = self._ask.remote(request.method, request.url.raw_path.decode(), headers, await request.aread())
+        stream = _Pieces(pieces)
+        status, answered = await stream.first()
+        return httpx.Response(status, headers=[pair for pair in answered if pair[0] not in HOP], stream=stream)
+
+
+class _Pieces(httpx.AsyncByteStream):
+    def __init__(self, pieces: serve.handle.DeploymentResponseGenerator) -> None:
+        self._pieces = pieces
+
+    async def first(self) -> Any:
+        try:
+            return await self._pieces.__anext__()
+        except (RayError, httpx.TransportError, StopAsyncIteration) as error:
+            raise httpx.ReadError(_line(error)) from error
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for piece in self._pieces:
+                yield piece
+        except (RayError, httpx.TransportError) as error:
+            raise httpx.ReadError(_line(error)) from error
+
+    async def aclose(self) -> None:
+        # The replica closes its connection, and the server gives the request up.
+        self._pieces.cancel()
+
+
+async def _pieces(response: httpx.Response) -> AsyncIterator[bytes]:
+    try:
+        async for piece in response.stream:
+            yield piece
+    finally:
+        await response.aclose()
+
+
+def _line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[-1]
+
+
+def _dies_with_parent() -> None:
+    """Linux: an actor that is killed takes its server along."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+class Generate:
+    """For `map_batches`: answers a column, and adds `text`, `token_ids`, `finish_reason` and `fingerprint`.
+
+    The column has texts, or arrays of token ids. `sampling_params` are for all rows; a column `seed`, if there is one, is each row's
+    own. The engine is in the actor's process.
+    """
+
+    def __init__(self, model: str, sampling_params: Union[None, Mapping[str, Any], Any] = None, column: str = "prompt",
+                 **llm: Any) -> None:
+        from . import LLM, SamplingParams
+
+        self._llm = LLM(model, **llm)
+        self._column = column
+        if sampling_params is None:
+            sampling_params = self._llm.get_default_sampling_params()
+        self._params = SamplingParams(**sampling_params) if isinstance(sampling_params, Mapping) else sampling_params
+
+    def __call__(self, batch: Dict[str, Any]) -> Dict[str, Any]:
+        import dataclasses
+
+        import numpy as np
+
+        if self._column not in batch:
+            raise ValueError(f"no column {self._column!r}: the rows have {', '.join(batch)}")
+        prompts = [row if isinstance(row, str) else [int(token) for token in row] for row in batch[self._column]]
+        params: Any = self._params
+        if "seed" in batch:
+            params = [dataclasses.replace(self._params, seed=int(seed)) for seed in batch["seed"]]
+        outputs = [output.outputs[0] for output in self._llm.generate(prompts, params, use_tqdm=False)]
+        tokens = np.empty(len(outputs), dtype=object)
+        tokens[:] = [np.asarray(output.token_ids, dtype=np.int64) for output in outputs]
+        return {**batch, "text": np.array([output.text for output in outputs], dtype=object), "token_ids": tokens,
+                "finish_reason": np.array([output.finish_reason for output in outputs], dtype=object),
+                "fingerprint": np.full(len(outputs), self._llm.fingerprint, dtype=object)}
