@@ -6,7 +6,7 @@ is a Ray Serve application with every path of `vosti serve`. A streamed completi
 dies, byte for byte; a request of any other kind whose answer has not begun is asked again.
 
     ray.data.read_json("prompts.jsonl").map_batches(vosti.ray.Generate, fn_constructor_kwargs={"model": "smollm2-135m"},
-                                                    concurrency=4, batch_size=64)
+                                                    compute=ray.data.ActorPoolStrategy(size=4), batch_size=64)
 
 answers the column `prompt`. What comes out does not depend on the number of actors.
 
