@@ -20,8 +20,8 @@ pub fn page() -> String {
     let mut out = String::from(
         "<!-- made by `cargo xtask trust` from crates/vosti-verify/src/trusted.rs -->\n\
          # What must be audited\n\n\
-         Whoever believes these files and the list at the end believes the promise; machines check the rest. The order is a \
-         reading\norder. `vosti verify --tcb` prints the same list and counts lines. A change of a file marked * makes every kernel certificate \
+         If these files and the list at the end are right, so is the promise: machines check everything else. Read them in this \
+         order.\n`vosti verify --tcb` prints the same list and counts lines. A change of a file marked * makes every kernel certificate \
          stale.\n",
     );
     for room in Room::ALL {
