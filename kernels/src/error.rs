@@ -1,4 +1,4 @@
-//! What can be wrong with a kernel's description or with a request for a specialisation.
+//! Errors in a kernel's description or in a request for a specialisation.
 
 use thiserror::Error;
 

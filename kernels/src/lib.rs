@@ -1,9 +1,8 @@
-//! The kernels as data: which exist, what each promises, and the TTIR of every specialisation.
+//! The kernels as data: their names, their contracts, and the TTIR of every specialisation.
 //!
-//! A kernel is one Triton source `kernels/<name>.py` with its contract in a comment block above it.
-//! A [`Spec`] names one specialisation of it (activation type and constants); its TTIR is checked in
-//! as `kernels/ttir/<spec>.ttir` and embedded here. A [`Binding`] is what an op's `k` stands for:
-//! specialisations bound to weights.
+//! A kernel is one Triton source `kernels/<name>.py` with its contract in a comment block above it. A [`Spec`] names one
+//! specialisation of it (activation type and constants); its TTIR is checked in as `kernels/ttir/<spec>.ttir` and embedded
+//! here. A [`Binding`] is the value that an op's `k` stands for: specialisations bound to weights.
 //!
 //! This crate must never launch anything, and never choose anything from a batch: where a kernel has row tiles of several
 //! heights, each is proved to give the bits of the lowest ([`stands_for`]), and the device chooses.

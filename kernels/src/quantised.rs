@@ -1,9 +1,9 @@
-//! Rows of a block-quantised weight, unpacked without loss: what a file's blocks say, in one form for all their types.
+//! Rows of a block-quantised weight, unpacked without loss: a file's blocks, in one form for all their types.
 //!
-//! Every element is `f32(scale * value - minimum)` and then rounded to BF16, where `scale` is its chunk's `d`, times its group's
-//! own where the format has such, and `minimum` is made alike; `value` is the small integer that its code stands for. Both
-//! products are exact in FP32 for every format (11 bits of an FP16, at most 7 of a group's scale and 7 of a value), so only the
-//! subtraction rounds, and a fused multiply-add gives the same bits. The formats themselves are `vosti-model`'s to read.
+//! Every element is `f32(scale * value - minimum)` and then rounded to BF16. `scale` is its chunk's `d`, times its group's
+//! own scale where the format has one, and `minimum` is made alike; `value` is the small integer of its code. Both products
+//! are exact in FP32 for every format (11 bits of an FP16, at most 7 of a group's scale and 7 of a value), so only the
+//! subtraction rounds, and a fused multiply-add gives the same bits. `vosti-model` reads the formats themselves.
 //! Read next: [`crate::spec::TensorData`].
 
 /// What a code stands for.

@@ -1,4 +1,4 @@
-//! What `kernels/ttir.py` reads: specialisations as JSON, with the element type of each parameter.
+//! The input of `kernels/ttir.py`: specialisations as JSON, with the element type of each parameter.
 
 use crate::error::KernelError;
 use crate::inventory::kernel;

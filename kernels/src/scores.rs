@@ -1,7 +1,7 @@
-//! What kernels take in the place of a scale and a soft cap.
+//! The numbers that kernels take in place of a scale and a soft cap.
 //!
-//! Products of a model's numbers are made here, in 64 bits, and rounded once, when a text is bound. A kernel that made them
-//! would round each factor, and a model's bits would be others. Read next: `kernels/online_softmax.py`.
+//! Products of a model's numbers are made here, in 64 bits, and rounded once, when a text is bound. A kernel that multiplied
+//! them itself would round each factor, and a model's bits would change. Read next: `kernels/online_softmax.py`.
 
 use crate::spec::Const;
 use std::f64::consts::LOG2_E;

@@ -1,7 +1,8 @@
 //! `cargo xtask book`: the pages of the root and of docs/ as one mdBook, without a warning and without a dead link.
 //!
-//! The book's source is a copy of the pages, and of the files that they link, in the places where they lie: so a link is right on a
-//! code host and in the book. Read next: `tidy/links.rs`, which checks the pages themselves in a second.
+//! The book's source is a copy of the pages, and of the files that they link, at the same relative paths: so a link works on
+//! a code host and in the book.
+//! Read next: `tidy/links.rs`, which checks the pages themselves in a second.
 
 use crate::bench::target_folder;
 use crate::tidy::links::{beside, links, pages};

@@ -46,6 +46,9 @@ enum Task {
         /// Compare the receipt instead of writing it
         #[arg(long)]
         check: bool,
+        /// Fail if Verus is missing, instead of comparing the receipt alone
+        #[arg(long)]
+        prove: bool,
     },
     /// Wrong versions of the core: each must fail at the obligation it names (needs Verus), and be seen running
     VerifyMutants(mutants::Mutants),
@@ -62,7 +65,7 @@ fn main() -> ExitCode {
         Task::Bench(bench) => bench::run(&bench),
         Task::Book => book::run(),
         Task::Test => test::run(),
-        Task::Verify { check } => verify::run(check),
+        Task::Verify { check, prove } => verify::run(check, prove),
         Task::Wheel(options) => wheel::run(&options),
         Task::VerifyMutants(options) => mutants::run(&options),
         Task::Tidy => tidy::run(),

@@ -1,7 +1,7 @@
-//! `cargo xtask verify-mutants`: what the core's proof is worth. A proof of everything proves nothing, so wrong versions of
-//! the core must fail it, each at the obligation that it names and not by the solver's limit; versions that only say
-//! the same otherwise (`neutral/`) must still pass. `--run` looks at the wrong versions from the other side: each must
-//! also fail the running tests that it names, or pass them if it says that it cannot be seen.
+//! `cargo xtask verify-mutants`: what the core's proof is worth. A prover that accepts everything proves nothing, so wrong
+//! versions of the core must fail the proof, each at the obligation that it names and not by the solver's limit. Versions
+//! that say the same in other words (`neutral/`) must still pass. `--run` looks at the wrong versions from the other side:
+//! each must also fail the running tests that it names, or pass them if it says that it cannot be seen.
 //!
 //! A patch begins with its fields, one a line:
 //!

@@ -1,7 +1,7 @@
 //! A Python environment with the pinned packages of `xtask/requirements.txt`, made under `target/`.
 //!
-//! Only developer commands need it (TTIR from Triton's front end, reference values). Packages come from the
-//! user's own index, as pip is configured.
+//! Only developer commands need it (TTIR from Triton's front end, reference values). Packages come from the user's own index,
+//! as pip is configured.
 
 use crate::{root, run_command};
 use anyhow::{Context, Result};

@@ -15,7 +15,7 @@ const STEPS: &[Step] = &[
     // Vocabularies and chat templates that tests read.
     ("llama.cpp's source", || llama_cpp::source().map(drop)),
     ("book", book::run),
-    ("core proof", || verify::run(true)),
+    ("core proof", || verify::run(true, false)),
     // Tests that compare with Python tools look for them in target/python. A missing tool fails its test here.
     ("tests", || {
         let mut tests = Command::new(env!("CARGO"));

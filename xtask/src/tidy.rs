@@ -1,6 +1,6 @@
-//! `cargo xtask tidy`: the tree's own rules, each with the reason it is there.
+//! `cargo xtask tidy`: the tree's own rules, each with its reason.
 //!
-//! Looks at what git tracks, so build outputs and scratch files do not count.
+//! It looks at the files that git tracks, so build outputs and scratch files do not count.
 
 pub mod links;
 mod pages;

@@ -1,4 +1,4 @@
-//! `cargo xtask trust`: the page of what must be audited, made from the verifier's own list. It writes no fact of its own.
+//! `cargo xtask trust`: writes the page of what must be audited from the verifier's own list. It adds no fact of its own.
 
 use crate::root;
 use anyhow::Result;

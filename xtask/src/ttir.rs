@@ -1,7 +1,7 @@
 //! `cargo xtask ttir`: the TTIR texts that any model of a supported family needs.
 //!
-//! The list comes from the model families, the text from Triton's front end (`kernels/ttir.py`). With
-//! `--check` nothing is written: what would be is compared with what is checked in.
+//! The list comes from the model families, the text from Triton's front end (`kernels/ttir.py`). With `--check` nothing is
+//! written: fresh texts are compared with the checked-in ones.
 
 use crate::{python, root};
 use anyhow::{Context, Result, ensure};

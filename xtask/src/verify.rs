@@ -1,12 +1,13 @@
-//! `cargo xtask verify`: checks the core's proof with Verus where it is installed, and that the proof receipt is of
-//! these sources. Read next: `mutants.rs`, what this proof is worth.
+//! `cargo xtask verify`: checks the core's proof with Verus where it is installed, and compares the proof receipt with the
+//! sources. Read next: `mutants.rs`, which measures the proof's worth.
 //!
-//! Cargo's cache does not see Verus' arguments and an unchanged crate prints nothing, so this command keeps a
-//! target folder for one set of arguments, forgets the core's part of it before each run, and wants the core's own
-//! result line with exactly as many obligations as the sources have: an exit code of 0 alone proves nothing.
+//! Cargo's cache does not see Verus' arguments, and an unchanged crate prints nothing. So this command keeps a target folder
+//! for one set of arguments, deletes the core's part of it before each run, and demands the core's own result line with
+//! exactly as many obligations as the sources have. An exit code of 0 alone proves nothing.
 //!
-//! Nothing in the receipt can be edited without this command noticing, verifier or not: every field follows from the sources,
-//! `Cargo.lock` and this file. That Verus was run on them is what a machine without Verus takes from it.
+//! Nothing in the receipt can be edited without this command noticing, with or without the verifier: every field follows from
+//! the sources, `Cargo.lock` and this file. A machine without Verus has to believe one thing, that Verus was run on these
+//! sources.
 
 use crate::bench::target_folder;
 use crate::root;
@@ -60,11 +61,12 @@ struct Lines {
     exec: usize,
 }
 
-/// Verifies if Verus is there and writes the receipt (`check`: compares it instead).
-pub fn run(check: bool) -> Result<()> {
+/// Verifies if Verus is there and writes the receipt. `check` compares the receipt instead; `prove` fails without Verus.
+pub fn run(check: bool, prove: bool) -> Result<()> {
     let core = root().join("crates/vosti-core");
     let expected = expected(&core)?;
     if !installed()? {
+        ensure!(!prove, "Verus {VERUS} is not on PATH: install it, or leave out --prove to compare the receipt alone");
         check_receipt(&expected)?;
         println!(
             "core proof: Verus {VERUS} is not on PATH, so only the receipt was compared; it is of these sources: {} \

@@ -1,4 +1,4 @@
-//! `cargo xtask wheel`: the Python package, as a wheel; and its tests, in an environment that has the wheel alone.
+//! `cargo xtask wheel`: builds the Python package as a wheel, and tests it in an environment that has only the wheel.
 
 use crate::bench::target_folder;
 use crate::{root, run_command};

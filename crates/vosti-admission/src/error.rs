@@ -1,4 +1,4 @@
-//! What can be wrong with a bundle, or with a plan that shall run on one.
+//! Errors of bundles, and of plans that are to run on one.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! A bundle as a folder: `manifest.json`, `ttir/`, `certificates/`, and for a GPU target `cubin/`, `launch/`.
 //!
-//! Written beside its place and renamed into it, so that there is never half a bundle. Read as untrusted: every file
-//! must have the manifest's hash. That its kernels are proved is for [`Bundle::admit`] to say.
+//! The folder is written under another name and then renamed, so half a bundle never exists. It is read as untrusted input:
+//! every file must have the manifest's hash. [`Bundle::admit`] checks that its kernels are proved.
 
 use crate::bundle::{Bundle, plan_hash};
 use crate::error::BundleError;

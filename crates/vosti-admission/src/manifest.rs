@@ -1,4 +1,4 @@
-//! `manifest.json` of a bundle: which model, which program, which kernels, and the hash of every file.
+//! `manifest.json` of a bundle: its model, its program, its kernels, and the hash of every file.
 
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};

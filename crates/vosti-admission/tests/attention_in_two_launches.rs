@@ -1,5 +1,5 @@
-//! Attention whose keys are split is admitted only if its two launches' contracts are together the op's: each condition of
-//! the composition rule, broken once, is refused by name.
+//! Attention in two launches is admitted only if the two contracts together are the op's. Each test breaks one condition of
+//! the composition rule, and the rule refuses it by name.
 
 use vosti_admission::{Bundle, launch_pair, op_contract};
 use vosti_core::Op;

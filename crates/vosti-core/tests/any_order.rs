@@ -1,6 +1,6 @@
-//! Operations in any order with any arguments, legal or not, on a device that fails at times: what is refused changes
-//! nothing, what is answered is right, and no page is lost. No engine would call the core like this; the proof says that
-//! it may. A failure names its seed: `play(seed)` is that game again.
+//! Operations in any order with any arguments, legal or not, on a device that fails at times: a refused call changes nothing,
+//! every answer is right, and no page is lost. No engine calls the core like this; the proof says that it may. A failure
+//! names its seed: `play(seed)` repeats that run.
 
 mod common;
 use common::*;

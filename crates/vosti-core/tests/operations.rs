@@ -1,5 +1,5 @@
-//! What the operations do, on a tiny device. The proof says that they are right for all inputs; these say that they
-//! are what a reader expects.
+//! What each operation does, on a tiny device. The proof says that the operations are right for all inputs; these tests show
+//! that they do what a reader expects.
 
 mod common;
 use common::*;

@@ -1,5 +1,5 @@
-//! Where trust may stand: nowhere but in the contracts of `seam.rs`. The verifier's own `--no-cheating` says the same; this
-//! test also holds on machines without it, and bans what that flag lets pass.
+//! Trust may stand only in the contracts of `seam.rs`. The verifier's own `--no-cheating` says the same; this test also works
+//! on machines without the verifier, and bans what that flag lets pass.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -2,8 +2,9 @@
 //!
 //!     cargo run --release -p vosti-cpu --example storage -- [WIDTH] [ROUNDS] [FORM...]
 //!
-//! One thread passes over 32 Mi weights in panels of WIDTH columns. Forms take turns; the best of ROUNDS passes of each counts,
-//! in time that the thread ran. It prints elements a nanosecond of BF16, and each form's rate as a multiple of that.
+//! One thread passes over 32 Mi weights in panels of WIDTH columns. The forms take turns, and the best of ROUNDS passes of
+//! each form counts, in the thread's own CPU time. The example prints elements per nanosecond for BF16, and each form's rate
+//! as a multiple of it.
 
 use vosti_cpu::isa::Isa;
 use vosti_cpu::micro::{Dot, Kernels, Stored, dot_stored, kernels};

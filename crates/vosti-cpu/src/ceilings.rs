@@ -1,5 +1,5 @@
-//! What this machine can do at most, to set measurements against: how fast workers read memory, and how fast they
-//! compute dots from cache.
+//! Upper limits of this machine, to compare measurements with: how fast the workers read memory, and how fast they compute
+//! dots from cache.
 
 use std::time::Instant;
 

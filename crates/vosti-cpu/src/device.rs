@@ -1,6 +1,6 @@
 //! The device: runs the core's steps on the workers.
 //!
-//! Everything is compiled, loaded and allocated when it is made; a step fills its metadata, hands the list of
+//! Everything is compiled, loaded and allocated when the device is made. A step fills in its metadata, hands the list of
 //! launches to the workers and waits.
 //! Read next: [`crate::wiring`], [`crate::launch`], [`crate::plan`].
 

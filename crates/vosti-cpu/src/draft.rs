@@ -1,6 +1,6 @@
-//! What a device will be made of, before any of it is made: kernels compiled, parameters bound, how each buffer will lie.
+//! The design of a device before it is built: kernels compiled, parameters bound, the layout of each buffer chosen.
 //!
-//! Nothing here allocates a buffer or reads a weight, so that a device that does not fit can be refused first ([`Needs`]).
+//! Nothing here allocates a buffer or reads a weight, so a device that does not fit can be refused first ([`Needs`]).
 //! Read next: [`crate::wiring`], which makes the buffers.
 
 use std::collections::HashMap;

@@ -1,9 +1,9 @@
-//! Running a step's launches on the workers: in which order programs run, and who takes them.
+//! Runs a step's launches on the workers: in which order programs run, and which worker takes them.
 //!
-//! Programs are taken from a counter, so a slow worker takes fewer; a worker that waits for the others fetches the weights
-//! that come next into its cache. Programs that read the same right operand of a dot follow on one another and are taken in
-//! runs, long ones first: a worker that reads memory from one place onwards reads it faster than one that reads every other
-//! panel, and reads a panel once. The last runs are single programs.
+//! Workers take programs from a counter, so a slow worker takes fewer. A worker that waits for the others prefetches the next
+//! weights into its cache. Programs that read the same right operand of a dot follow one another and are taken in runs, long
+//! runs first: a worker that reads memory sequentially reads it faster than one that reads every other panel, and it reads
+//! each panel once. The last runs are single programs.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};

@@ -1,7 +1,7 @@
-//! How a buffer's elements lie in memory: a bijection from the flat index a kernel sees to a position.
+//! The layout of a buffer's elements in memory: a bijection from the flat index that a kernel sees to a position.
 //!
-//! Kernels address a buffer as if it were row-major. The executor keeps matrices that a `dot` reads in
-//! the order in which the register kernel reads them, and every other access goes through the bijection.
+//! Kernels address a buffer as if it were row-major. The executor keeps matrices that a `dot` reads in the order in which the
+//! register kernel reads them, and every other access goes through the bijection.
 //! Read next: [`crate::micro`].
 
 use crate::storage;

@@ -1,6 +1,6 @@
-//! Zeroed memory straight from the operating system: untouched pages cost nothing, large pages are asked for.
+//! Zeroed memory straight from the operating system. Untouched pages cost nothing, and large pages are requested.
 //!
-//! Buffers come out of large chunks, so that small weights share large pages too.
+//! Buffers are cut from large chunks, so small weights share large pages too.
 //! Read next: [`crate::layout`].
 
 use std::sync::Arc;

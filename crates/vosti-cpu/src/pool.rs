@@ -1,8 +1,8 @@
 //! Worker threads that run one closure together and meet at barriers.
 //!
-//! A barrier spins for a while, because the other workers are usually microseconds behind, and then parks,
-//! because a spinning thread starves whoever holds the core it waits for. What is computed never depends on
-//! how many workers there are: they only divide independent work.
+//! A barrier spins for a while, because the other workers are usually microseconds behind, and then parks, because a spinning
+//! thread starves the thread it waits for if both share a core. Results never depend on the number of workers: they only
+//! divide independent work.
 //! Read next: [`crate::device`].
 
 use std::io::{Error, ErrorKind};

@@ -1,7 +1,7 @@
-//! A digest of what this machine computes: dot products, exponentials and casts on fixed inputs.
+//! A digest of this machine's arithmetic: dot products, exponentials and casts on fixed inputs.
 //!
-//! It is part of a deployment's fingerprint in place of a list of processor features: two machines with equal
-//! digests agree on these numbers, whatever they are made of.
+//! The digest is part of a deployment's fingerprint, in place of a list of processor features: two machines with equal
+//! digests agree on these numbers.
 
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};

@@ -1,4 +1,4 @@
-//! How weights are kept: once each, in the layout that their dots read.
+//! Loads weights: each weight once, in the layout that its dots read.
 
 use crate::device::CpuError;
 use crate::layout::{Layout, PANEL};

@@ -1,7 +1,7 @@
 //! From a program and its bindings to launches on this machine's memory: buffers in the layouts that their plans read.
 //!
-//! What each parameter is bound to is `vosti-wiring`'s business, and how each buffer lies [`crate::draft`]'s. Read next:
-//! [`crate::launch`].
+//! `vosti-wiring` decides which buffer each parameter gets, and [`crate::draft`] decides how each buffer is laid out.
+//! Read next: [`crate::launch`].
 
 use std::collections::HashSet;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! The whole device: fast equals plain, whatever the threads, the batch, the chunks and the pages.
+//! The whole device: fast mode equals plain mode, whatever the threads, the batch, the chunks and the pages.
 
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};

@@ -1,5 +1,5 @@
-//! Compiled plans give the interpreter's bits on 1,000 random tile programs, whatever the instruction set, the
-//! layout of the buffers and what undefined lanes hold.
+//! Compiled plans give the interpreter's bits on 1,000 random tile programs, whatever the instruction set, the layout of the
+//! buffers and the contents of undefined lanes.
 
 mod common;
 use common::{difference, fast};

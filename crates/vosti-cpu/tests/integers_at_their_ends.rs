@@ -1,5 +1,5 @@
-//! Integer arithmetic at the ends of the types has the interpreter's bits: sums, products and shifts wrap, quotients go
-//! towards zero, in tiles and in scalars. (What nothing defines, such as a division by zero, does not lift.)
+//! Integer arithmetic at the ends of the types has the interpreter's bits: sums, products and shifts wrap, quotients round
+//! towards zero, in tiles and in scalars. (An undefined operation, such as a division by zero, does not lift.)
 
 mod common;
 use common::{difference, fast, plan};

@@ -1,4 +1,4 @@
-//! The architectures that kernels are compiled for, and what of them the checks need.
+//! The architectures that kernels are compiled for, and the facts about them that the checks need.
 
 use crate::error::CudaError;
 use std::fmt;

@@ -1,6 +1,6 @@
-//! The GPU behind CUDA's driver interface. libcuda is loaded at run time; a machine without it builds and tests the rest.
+//! The GPU behind CUDA's driver interface. libcuda is loaded at run time; without it, everything else still builds and tests.
 //!
-//! No call here has been made on a GPU yet (`docs/gpu.md`).
+//! None of these calls has run on a GPU yet (`docs/gpu.md`).
 
 use crate::driver::{About, Address, Attributes, Call, Driver, DriverError, Function, Graph};
 use crate::host::HostMemory;

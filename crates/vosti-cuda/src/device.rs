@@ -1,9 +1,10 @@
 //! The device: runs the core's steps as launches on one GPU.
 //!
-//! Everything is loaded, uploaded and allocated when it is made. A step uploads its metadata, launches the program's
-//! kernels in order and waits once, for the best tokens, and for the lists and rows of logits that are wanted. Steps in which
-//! every request has one row are launched with room for the next of a few row counts, recorded on first use of each and
-//! replayed after that. No row is padding: how many there are is read from a buffer, and the proofs cover programs to spare.
+//! Everything is loaded, uploaded and allocated when the device is made. A step uploads its metadata, launches the program's
+//! kernels in order and waits once, for the best tokens and for the lists and rows of logits that are wanted. A step in which
+//! every request has one row is launched with room for the next of a few row counts; the launches are recorded on first use
+//! of each count and replayed after that. No row is padding: kernels read the row count from a buffer, and the proofs cover
+//! spare programs.
 //! Read next: [`crate::launch`], [`crate::step`].
 
 use crate::arch::Arch;

@@ -1,8 +1,8 @@
-//! What the launcher needs of a GPU: a small part of CUDA's driver interface, one stream.
+//! The few calls that the launcher needs of a GPU: a small part of CUDA's driver interface, on one stream.
 //!
-//! [`crate::cuda::Cuda`] is the real one; tests have one that executes TTIR in host memory and writes down what it is
-//! asked for. Everything but [`Driver::download`] and [`Driver::synchronise`] may return before it is done; what is asked
-//! for is done in order.
+//! [`crate::cuda::Cuda`] is the real implementation. Tests have one that executes TTIR in host memory and records the calls
+//! that it gets. Every call except [`Driver::download`] and [`Driver::synchronise`] may return before its work is done; work
+//! is done in order.
 
 use crate::host::HostMemory;
 use thiserror::Error;

@@ -1,4 +1,4 @@
-//! What can go wrong on the way from TTIR to a checked cubin.
+//! Errors on the way from TTIR to a checked cubin.
 
 use crate::driver::DriverError;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Host memory that a GPU copies to and from. Page-locked where the driver can, so that a copy waits for nothing.
+//! Host memory that a GPU copies to and from. It is page-locked where the driver can do that, so a copy waits for nothing.
 
 use std::ptr::NonNull;
 

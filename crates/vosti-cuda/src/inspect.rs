@@ -1,9 +1,9 @@
-//! What can be said of a compiled kernel without a GPU, and what is refused for it.
+//! What a compiled kernel shows without a GPU, and the reasons to refuse it.
 //!
 //! Each check is a function from one text of the artifact to `Ok` or one [`Refusal`]; [`inspect`] runs all of them. The
 //! launcher relies on them: it passes one 8-byte pointer for each parameter of the contract and two for scratch, starts
-//! blocks of 32 threads a warp, and knows nothing else of a kernel. What no text can show (which bits a matrix
-//! instruction gives) is not checked here, nor anywhere without the device.
+//! blocks of 32 threads a warp, and knows nothing else of a kernel. Properties that no text shows (the bits that a matrix
+//! instruction gives) are not checked here, and cannot be checked without the device.
 //! Read next: [`mod@texts`], [`mod@flight`], then the tests, which break each check once.
 
 pub mod flight;

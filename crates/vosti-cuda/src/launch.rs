@@ -1,7 +1,7 @@
-//! A kernel on the device, and everything that must hold when it is launched.
+//! A kernel on the device, and every condition of a launch.
 //!
-//! Launching is where engines of this kind break silently, so what the compiler says, what the driver says and what is
-//! about to be passed are compared here, and a mismatch is an error before anything runs.
+//! Engines of this kind break silently at a launch. So the compiler's facts, the driver's facts and the arguments of the
+//! launch are compared here, and a mismatch is an error before anything runs.
 
 use crate::arch::{Arch, WARP};
 use crate::driver::{Address, Call, Driver, Function};

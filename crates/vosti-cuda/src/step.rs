@@ -1,6 +1,6 @@
-//! A step's metadata on the device: one allocation, its image in host memory, and one upload of what the step uses.
+//! A step's metadata on the device: one allocation, its image in host memory, and one upload of the part that the step uses.
 //!
-//! What they say, and where each array is, is `vosti-wiring`'s business. Read next: [`crate::device`].
+//! `vosti-wiring` decides the contents and the place of each array. Read next: [`crate::device`].
 
 use crate::driver::{Address, Driver, DriverError};
 use crate::host::HostMemory;

@@ -1,4 +1,4 @@
-//! Random weights, made where they are used. See `uniform.ptx`.
+//! Random weights, made on the GPU that uses them. See `uniform.ptx`.
 
 use crate::driver::{Address, Call, Driver, DriverError, Function};
 use vosti_wiring::Uniform;

@@ -1,7 +1,7 @@
-//! How weights get to the device: each once for all devices of a model, a part at a time, row-major.
+//! Uploads weights to the device: each weight once for all devices of a model, a part at a time, row-major.
 //!
-//! Several threads read and expand parts; what comes first is copied into page-locked memory while another part is on its way
-//! to the GPU. Random weights are made there.
+//! Several threads read and expand parts. A finished part is copied into page-locked memory while another part is on its way
+//! to the GPU. Random weights are made on the GPU.
 
 use crate::driver::{Address, Driver};
 use crate::error::CudaError;

@@ -1,4 +1,5 @@
-//! What the device asks of a driver, and what it refuses before it asks. On a stand-in: nothing here runs on a GPU.
+//! The calls that the device makes to a driver, and the launches that it refuses first. On a stand-in: nothing here runs on a
+//! GPU.
 
 mod common;
 

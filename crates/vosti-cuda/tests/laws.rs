@@ -1,5 +1,5 @@
-//! The device laws of `vosti_engine::laws` on this device, over a stand-in that executes TTIR: of the device's own part
-//! (buffers, metadata, recordings, failures), nothing of a GPU's arithmetic.
+//! The device laws of `vosti_engine::laws` on this device, over a stand-in that executes TTIR. They test the device's own
+//! part (buffers, metadata, recordings, failures), and nothing of a GPU's arithmetic.
 
 mod common;
 #[path = "../../vosti-cpu/tests/programs/mod.rs"]

@@ -1,5 +1,5 @@
-//! The probes of a GPU's kernels, on a stand-in: they pass where the kernels are what they should be, and see each way in
-//! which the stand-in can be made to break a contract. Nothing here says anything of a GPU.
+//! The probes of a GPU's kernels, on a stand-in: they pass on correct kernels, and they notice each way in which the stand-in
+//! can be made to break a contract. This shows nothing about a GPU.
 
 mod common;
 

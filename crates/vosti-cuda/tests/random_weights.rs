@@ -1,5 +1,6 @@
-//! Random weights that the GPU makes itself are the host's, to the bit: `uniform.ptx`, executed thread by thread, and assembled
-//! for every target. Where the driver does not compile it, or makes something else, the host's are uploaded.
+//! Random weights that the GPU makes itself equal the host's, to the bit: `uniform.ptx` is executed thread by thread here,
+//! and assembled for every target. If the driver does not compile it, or it makes other numbers, the host's weights are
+//! uploaded.
 
 mod common;
 

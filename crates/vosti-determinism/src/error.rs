@@ -1,4 +1,4 @@
-//! Why something could not be compared (as opposed to: was compared and differs).
+//! Reasons why values could not be compared (a difference is a result, not an error).
 
 use thiserror::Error;
 use vosti_engine::EngineError;

@@ -1,4 +1,4 @@
-//! One logits vector: its bits, and whether it looks like one.
+//! One logits vector: its bits, and whether it is plausible as one.
 
 use std::fmt::Write;
 

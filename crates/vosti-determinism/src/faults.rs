@@ -1,8 +1,8 @@
-//! `vosti check --self-test`: the engine broken on purpose, one fault at a time, and the suite must see each one.
+//! `vosti check --self-test`: the engine broken on purpose, one fault at a time. The suite must notice each one.
 //!
-//! A suite that has never failed shows nothing. Each fault is a mistake that a real engine has made or could make.
-//! Those of [`Fault`] are inside a device, so they break the toy device; those of `vosti_engine::faulty` are around one,
-//! so they break the model's own.
+//! A suite that has never failed shows nothing. Each fault is a mistake that a real engine has made or could make. The faults
+//! of [`Fault`] are inside a device, so they break the toy device; those of `vosti_engine::faulty` wrap a device, so they
+//! break the model's own.
 
 use super::{CheckError, Facts, Profile, Setup, Subject, SuiteOptions, SuiteReport, toy::Toy};
 use serde::Serialize;

@@ -1,15 +1,12 @@
-//! The determinism suite: does a request's every logits vector stay the same, bit for bit, whatever else
-//! the engine does?
+//! The determinism suite: does every logits vector of a request stay the same, bit for bit, whatever else the engine does?
 //!
-//! A *pair* is two complete logits vectors of one token history that two different courses of the engine
-//! gave. It passes only if all bits are equal **and** the evidence is there: finite, varied logits, and the
-//! event the relation is about (the batch, the chunks, the cache hit, the evictions, the drafts) actually
-//! seen. Missing evidence is a failure.
+//! A *pair* is two complete logits vectors of one token history that two different runs of the engine gave. It passes only if
+//! all bits are equal **and** the evidence is there: the logits are finite and varied, and the relation's event (the batch,
+//! the chunks, the cache hit, the evictions, the drafts) occurred. Missing evidence is a failure.
 //!
-//! The suite is generic over the [`Subject`]: a real model on a device, the engine's symbolic device, or either
-//! of them broken on purpose ([`faults`]). It must know no model, device or deployment by itself. Beside the suite:
-//! one request [run again](replay), and servers measured [from outside](endpoint).
-//! Read [`profile`] for what is compared, then `relations/`.
+//! The suite is generic over the [`Subject`]: a real model on a device, the engine's symbolic device, or either of them
+//! broken on purpose ([`faults`]). It knows no model, device or deployment. Beside the suite, one request can be [run
+//! again](replay), and servers can be measured [from outside](endpoint). Read [`profile`] for the cases, then `relations/`.
 
 pub mod endpoint;
 mod error;

@@ -1,7 +1,7 @@
-//! What the suite compares: lengths, batch sizes, budgets and counts, as data.
+//! The suite's cases: lengths, batch sizes, budgets and counts, as data.
 //!
-//! `paper` has the lengths and counts of the published artefact, so that our table and the paper's stand side by
-//! side; `quick` has the same relations at lengths that two cores do in a minute.
+//! `paper` has the lengths and counts of the published artefact, so that our table and the paper's can be compared; `quick`
+//! has the same relations at lengths that two cores finish in a minute.
 
 /// How a batch is ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

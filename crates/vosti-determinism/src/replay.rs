@@ -1,7 +1,8 @@
-//! One request run again, alone or beside others, for whoever compares it with what it gave before.
+//! Runs one request again, alone or beside others, so that a caller can compare it with an earlier run.
 //!
-//! Which requests keep it company is fixed: they share its prompt's beginning, come before it and while it runs, and have
-//! their prompts cut into small chunks. Nothing here decides whether two runs agree; `vosti replay` does, by a receipt.
+//! The company is fixed: its requests share the beginning of the prompt, come before the request and while it runs, and have
+//! their prompts cut into small chunks. This module does not decide whether two runs agree; `vosti replay` does, with a
+//! receipt.
 
 use crate::{CheckError, Facts, Setup, Subject, prompts};
 use vosti_core::PAGE;

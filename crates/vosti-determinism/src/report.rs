@@ -1,4 +1,4 @@
-//! What the suite found, as data: for the terminal, `--json` and `--html`.
+//! The suite's results, as data: for the terminal, `--json` and `--html`.
 
 use super::evidence::Row;
 use super::{Facts, SuiteOptions};

@@ -1,4 +1,4 @@
-//! Drives engines through requests and remembers every logits row that came out.
+//! Drives engines through requests and records every logits row.
 
 use super::evidence::Row;
 use super::{CheckError, Setup, Subject};

@@ -1,4 +1,4 @@
-//! What is checked: something that makes engines of one deployment.
+//! The subject of a check: it makes engines of one deployment.
 
 use super::CheckError;
 use vosti_core::Program;

@@ -1,8 +1,8 @@
 //! A device without a model: two layers of paged "attention" over hashes, in a few dozen lines.
 //!
-//! Its KV cache is really paged and its sums are really floating point, so a [`Fault`] breaks it the way the same
-//! mistake breaks a real engine. It serves to show that the suite sees each fault, and that it passes without one.
-//! Layer 0 sees everything before a position (group 0), layer 1 a sliding window (group 1).
+//! Its KV cache is really paged and its sums are really floating point, so a [`Fault`] breaks it as the same mistake breaks a
+//! real engine. It shows that the suite notices each fault and passes without one. Layer 0 sees everything before a position
+//! (group 0), layer 1 a sliding window (group 1).
 
 use super::faults::Fault;
 use super::{CheckError, Facts, Setup, Subject};

@@ -1,7 +1,7 @@
-//! What a step costs besides the device: plan, launch and commit, with the device's best tokens.
+//! The cost of a step besides the device: plan, launch and commit, with the device's best tokens.
 //!
-//! `cargo run --release -p vosti-engine --example overhead` prints microseconds per decode step by number of requests,
-//! on a device that computes nothing.
+//! `cargo run --release -p vosti-engine --example overhead` prints microseconds per decode step by number of requests, on a
+//! device that computes nothing.
 
 use std::time::{Duration, Instant};
 use vosti_core::{Device, DeviceError, Program, StepPlan, Token};

@@ -1,4 +1,4 @@
-//! What one sampled token costs, by vocabulary and parameters.
+//! The cost of one sampled token, by vocabulary and parameters.
 //!
 //! `cargo run --release -p vosti-engine --example sampling` prints microseconds per token.
 

@@ -1,4 +1,4 @@
-//! Counts of what the engine did: evidence for `vosti check`, metrics for the server.
+//! Counts of the engine's events: evidence for `vosti check`, metrics for the server.
 
 /// Totals since the engine was made. They only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

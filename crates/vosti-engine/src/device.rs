@@ -1,5 +1,5 @@
-//! What the engine asks of a device beyond the core: rows of logits are numbers. And what a device that holds another one
-//! passes on to it, written once: [`forward_device`](crate::forward_device).
+//! The engine's demands on a device beyond the core's: rows of logits are numbers. [`forward_device`](crate::forward_device)
+//! passes every call on to an inner device, for devices that wrap another one.
 
 use vosti_core::{Device, Token};
 

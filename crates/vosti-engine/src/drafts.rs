@@ -1,5 +1,5 @@
-//! Draft tokens: guesses at what comes next, checked by the core against the sampler. A wrong guess costs time
-//! and changes nothing.
+//! Draft tokens: guesses at the next tokens, which the core checks against the sampler. A wrong guess costs time and changes
+//! nothing.
 
 use crate::Token;
 use crate::policy::Speculation;

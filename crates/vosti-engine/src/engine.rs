@@ -1,7 +1,7 @@
 //! The engine: a queue of requests over a core, one step at a time: `plan -> launch -> commit`.
 //!
-//! Every decision here is policy: the core checks each of them and computes the same bits whatever they are. Nothing
-//! here may compute a token or a logits row. Read next: `schedule.rs` (the planning of one step).
+//! Every decision here is policy: the core checks each of them and computes the same bits whatever they are. Nothing here may
+//! compute a token or a logits row. Read next: `schedule.rs` (the planning of one step).
 
 use crate::prefix::PrefixIndex;
 use crate::room;

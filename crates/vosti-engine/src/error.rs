@@ -1,4 +1,4 @@
-//! Everything the engine can refuse or fail at, with what to do about it.
+//! Everything that the engine can refuse or fail at, with advice on what to do.
 
 use crate::sampling::SamplingError;
 

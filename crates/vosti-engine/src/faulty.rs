@@ -1,7 +1,7 @@
-//! A device that is broken on purpose, around any device: what `vosti check --self-test` and the simulator must catch.
+//! Breaks any device on purpose; `vosti check --self-test` and the simulator must notice.
 //!
-//! Each fault is one that real engines have had. Never reachable from a serving path: only tests and `--self-test` build
-//! one. A fault inside a kernel (masks, windows, NaN lanes) belongs into the device itself; those here need no
+//! Each fault is one that real engines have had. No serving path can reach this module: only tests and `--self-test` build
+//! such a device. A fault inside a kernel (masks, windows, NaN lanes) belongs into the device itself; the faults here need no
 //! knowledge of it.
 
 use crate::{FloatDevice, math};

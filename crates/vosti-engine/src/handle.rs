@@ -1,8 +1,8 @@
 //! An engine on its own thread, for servers and command lines.
 //!
-//! A client gives a request and a sink; the engine's thread calls the sink with each of the request's events, logits
-//! included, and aborts the request as soon as the sink says that nobody listens. The thread parks while there is nothing
-//! to do. It must never hold work back: commands are taken in between any two steps.
+//! A client gives a request and a sink. The engine's thread calls the sink with each of the request's events, logits
+//! included, and aborts the request as soon as the sink says that nobody listens. The thread parks while there is nothing to
+//! do. It takes commands between any two steps, so a long queue never delays them.
 
 use crate::{Counters, Engine, EngineError, Event, FloatDevice, Policy, Request, RequestId, Status};
 use std::collections::HashMap;

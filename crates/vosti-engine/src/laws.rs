@@ -1,10 +1,10 @@
-//! Device laws: each contract of `vosti-core/src/trusted/seam.rs`, watched on a real device.
+//! Device laws: each contract of `vosti-core/src/trusted/seam.rs`, checked on a real device.
 //!
-//! The proof assumes these contracts; nothing can prove them of a device that is ordinary Rust, or silicon. But all of
-//! them relate runs: a request alone and cold, and the same request packed with others, paged, in chunks, must give the
-//! same bits. Each law is named in the seam behind the sentence that it watches. A device's crate runs them all with
+//! The proof assumes these contracts. Nothing can prove them of a device that is ordinary Rust, or silicon. But all of them
+//! relate runs: a request alone and cold, and the same request packed with others, paged, in chunks, must give the same bits.
+//! The seam names each law behind the sentence that it checks. A device's crate runs all laws with
 //! [`device_laws!`](crate::device_laws) on small programs of its own; `tests/laws.rs` breaks a device for each law. A law
-//! never says that a device is right: kernels' contracts are proved for that.
+//! never shows that a device is right: kernels' contracts are proved for that.
 
 mod session;
 

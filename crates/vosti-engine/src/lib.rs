@@ -1,12 +1,12 @@
 //! Policy over the core: continuous batching, prefix cache, speculation, sampling.
 //!
-//! `vosti-core` is the mechanism and is proved: whatever is asked of it, every logits row that leaves it is the
-//! canonical one. This crate decides *what* to ask, and is free to be clever. It must never compute a token
-//! or a logits row by itself.
+//! `vosti-core` is the mechanism and is proved: whatever the engine asks of it, every logits row that leaves it is the
+//! canonical one. This crate decides *what* to ask, and is free to be clever. It must never compute a token or a logits row
+//! by itself.
 //!
-//! Read `engine.rs` first: `plan -> launch -> commit`. Then `schedule.rs` (who runs, with which pages),
-//! `prefix.rs` (what is cached, what goes), `sampler.rs` (logits to token). `handle.rs` puts an engine on its own thread
-//! for servers. `symbolic.rs` is a device without a model: every logits row is a hash of its history.
+//! Read `engine.rs` first: `plan -> launch -> commit`. Then `schedule.rs` (who runs, with which pages), `prefix.rs` (which
+//! blocks are cached and evicted), `sampler.rs` (logits to token). `handle.rs` puts an engine on its own thread for servers.
+//! `symbolic.rs` is a device without a model: every logits row is a hash of its history.
 
 pub mod counters;
 mod device;

@@ -1,5 +1,5 @@
-//! The exponential that sampling uses: plain f32 multiplications and additions in a fixed order, so the same bits on
-//! every platform, with every vector width. Never `f32::exp`, which is whatever the platform gives.
+//! The exponential that sampling uses: plain f32 multiplications and additions in a fixed order, so it gives the same bits on
+//! every platform, with every vector width. `f32::exp` is never used: its bits depend on the platform.
 
 /// Below this, `exp_negative` is 0: such a weight is less than 2^-57 of the largest and cannot move a draw of 53 bits.
 pub const CUTOFF: f32 = -40.0;

@@ -1,4 +1,4 @@
-//! The knobs of the scheduler. Every setting gives the same bits; they differ in speed and memory only.
+//! The settings of the scheduler. Every setting gives the same bits; settings change only speed and memory.
 //!
 //! `vosti check` and the simulator vary all of them: a result that depends on one is a bug.
 

@@ -1,7 +1,7 @@
-//! The prefix cache's policy: which published blocks may continue a prompt, and which block goes when pages run out.
+//! The prefix cache's policy: which published blocks may continue a prompt, and which block to evict when pages run out.
 //!
-//! A hash proposes; the core compares tokens, depth and parent when a block is attached, so nothing here can share
-//! wrong bits: a mistake in this file costs hits, not answers. It must hold no page and no token by itself.
+//! A hash proposes a block; the core compares tokens, depth and parent before it attaches it. So a mistake in this file costs
+//! cache hits and never changes an answer. This module holds no page and no token.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};

@@ -1,8 +1,8 @@
 //! Random numbers as a pure function of (seed, choice, position): Philox4x32-10.
 //!
-//! Philox is the counter-based generator of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3"
-//! (SC 2011). It has no state to advance, so a draw cannot depend on time, on the batch or on the order of
-//! calls. It must stay that way: nothing here may hold state. Next: `sampler.rs`, its only caller.
+//! Philox is the counter-based generator of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011). It has no
+//! state to advance, so a draw cannot depend on time, on the batch or on the order of calls. Nothing here may ever hold
+//! state. Next: `sampler.rs`, its only caller.
 
 /// Multipliers and key increments of the paper's table 2 and section 4.3.
 const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];

@@ -1,4 +1,4 @@
-//! What goes into the engine and what comes out of it, as plain data.
+//! The engine's input and output, as plain data.
 
 use crate::Token;
 use crate::sampling::Sampling;

@@ -1,7 +1,7 @@
 //! How many pages a sequence takes, and how long a sequence a pool holds.
 //!
-//! How long an answer may get is the request's and the deployment's business. The pool decides only whether the engine
-//! takes the request at all: nothing here, and nothing anywhere, shortens an answer. Read next: `Engine::check`.
+//! The request and the deployment decide how long an answer may get. The pool decides only whether the engine accepts the
+//! request: nothing here, and nothing anywhere, shortens an answer. Read next: `Engine::check`.
 
 use vosti_core::{GroupDecl, PAGE, Program};
 

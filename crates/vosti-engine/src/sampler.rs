@@ -1,12 +1,14 @@
 //! Logits to token: the `Sampler` that the core calls at commit.
 //!
-//! The token is a function of the request's state and the logits row, and of nothing else: no clock, no call count,
-//! no other request. Everything that decides (penalty counts, position, stop strings, grammar) is in the explicit
-//! `SamplerState`; ties go to the lower token id; the arithmetic is `math.rs`. The order of the transformations: logit
-//! bias, constraint, repetition, presence and frequency penalties, stop tokens ruled out before `tokens_min`; then greedy, or temperature, min-p, top-k, top-p, draw.
+//! The token is a function of the request's state and the logits row, and of nothing else: no clock, no call count, no other
+//! request. The explicit `SamplerState` holds everything that decides (penalty counts, position, stop strings, grammar); ties
+//! go to the lower token id; the arithmetic is `math.rs`. The transformations come in this order: logit bias, constraint,
+//! repetition, presence and frequency penalties, stop tokens ruled out before `tokens_min`; then greedy, or temperature,
+//! min-p, top-k, top-p, draw.
 //!
-//! What a choice reads of its row is no more than it needs: greedy ones the best token, those among the k largest the device's
-//! list of them, if it is as long. The token is the one that the row would give.
+//! A choice reads no more of its row than it needs. A greedy choice reads the best token; a draw among the k largest reads
+//! the device's list of largest logits, if that list is long enough. The token is always the one that the whole row would
+//! give.
 
 use crate::sampling::{Sampling, SamplingParams};
 use crate::text::StopMatcher;

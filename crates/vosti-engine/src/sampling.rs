@@ -1,4 +1,4 @@
-//! What a user may ask of the sampler, checked once: a `Sampling` that exists is valid.
+//! Sampling parameters as a user gives them, checked once: a `Sampling` that exists is valid.
 
 use crate::Token;
 use crate::sampler::Constraint;

@@ -1,9 +1,9 @@
-//! The planning of one step: who takes part, with how many rows and drafts, and which pages make room for that.
+//! The planning of one step: which sequences take part, with how many rows and drafts, and which pages make room for them.
 //!
-//! Running sequences come first, in the policy's order; then waiting ones start. When pages run out: evict cached
-//! blocks, else shorten the chunk, else preempt the sequence that is last in the order (perhaps this one). The first in
-//! the order therefore always gets on, and every request ends: `Engine::check` takes none that the pool could not hold alone.
-//! No request ends because pages ran out.
+//! Running sequences come first, in the policy's order; then waiting ones start. When pages run out, the scheduler evicts
+//! cached blocks, else shortens the chunk, else preempts the sequence that is last in the order (perhaps this one). So the
+//! first sequence in the order always makes progress, and every request ends: `Engine::check` accepts none that the pool
+//! could not hold alone. No request ends because pages ran out.
 
 use crate::engine::refused;
 use crate::policy::Order;

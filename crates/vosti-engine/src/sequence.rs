@@ -1,4 +1,4 @@
-//! One choice of one request, as the scheduler sees it. Its tokens, pages and sampler state are the core's.
+//! One choice of one request, as the scheduler sees it. The core owns its tokens, pages and sampler state.
 
 use crate::{RequestId, Token};
 use vosti_core::RequestId as CoreId;

@@ -1,10 +1,10 @@
-//! A device without a model: every value is a hash of what it was computed from.
+//! A device without a model: every value is a hash of the values it was computed from.
 //!
-//! It interprets the program it is given over the real plan: KV values are written to the slots that the page tables
-//! name and read back through them, so a stale page, a wrong table, a missing position or a wrong window changes the
-//! hash of every row after it. `reference.rs` computes the same hashes from a token history alone.
+//! It interprets the program over the real plan: KV values are written to the slots that the page tables name and read back
+//! through them. So a stale page, a wrong table, a missing position or a wrong window changes the hash of every later row.
+//! `reference.rs` computes the same hashes from a token history alone.
 //!
-//! For tests, and for `vosti check`'s own tests. It also refuses plans that a real device could not run.
+//! It serves tests, among them `vosti check`'s own, and refuses plans that a real device could not run.
 
 mod reference;
 

@@ -1,8 +1,7 @@
 //! Tokens to text, one at a time: UTF-8 across token boundaries, and stop strings across both.
 //!
-//! Nothing here may look at anything but the tokens given so far: a stop string ends a sequence at the same token
-//! whatever else runs. The sampler's state holds a `StopMatcher` (it decides); a front end holds a `TextStream`
-//! (it shows).
+//! Nothing here may look at anything but the tokens so far: a stop string ends a sequence at the same token whatever else
+//! runs. The sampler's state holds a `StopMatcher`, which decides; a front end holds a `TextStream`, which shows.
 
 use crate::Token;
 use std::collections::VecDeque;

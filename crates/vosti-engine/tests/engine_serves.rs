@@ -1,4 +1,4 @@
-//! What a user of the engine may rely on, claim by claim, on the symbolic device.
+//! The guarantees to a user of the engine, claim by claim, on the symbolic device.
 
 use std::collections::BTreeMap;
 use vosti_core::{Device, DeviceError, PAGE, Program, StepPlan, Token};

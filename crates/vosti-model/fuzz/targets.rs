@@ -1,5 +1,5 @@
-//! What each fuzz target does with its input, and `tests/hostile_files.rs` with damaged files. Each says whether the input
-//! got past its parser.
+//! What each fuzz target does with its input, and `tests/hostile_files.rs` with damaged files. Each function says whether the
+//! input got past its parser.
 
 use std::path::Path;
 use vosti_model::dequantise::GgmlType;

@@ -1,6 +1,6 @@
-//! How a model's makers want it sampled: `generation_config.json` of a folder, `general.sampling.*` of a GGUF file.
+//! The sampling defaults of a model's makers: `generation_config.json` of a folder, `general.sampling.*` of a GGUF file.
 //!
-//! Ranges are the engine's to check, as they are of every request. Read next: `model.rs`, which holds the result.
+//! The engine checks their ranges, as it does for every request. Read next: `model.rs`, which holds the result.
 
 use std::fmt;
 

@@ -1,8 +1,8 @@
-//! GGML's element types: blocks unpacked, and expanded to f32.
+//! GGML's element types: unpacks blocks and expands them to f32.
 //!
-//! A quantised block is first unpacked into its scales and codes ([`Block`]), which a device may keep; its floats are made of
-//! them by one formula (`vosti_kernels::quantised`) and are the reference's (tested against the `gguf` package's NumPy code, bit
-//! for bit).
+//! A quantised block is first unpacked into its scales and codes ([`Block`]), which a device may keep. One formula
+//! (`vosti_kernels::quantised`) makes its floats of them, and they equal the reference's (tested against the `gguf` package's
+//! NumPy code, bit for bit).
 
 use vosti_kernels::Format;
 use vosti_kernels::quantised::format;

@@ -1,6 +1,6 @@
-//! What dimensions a decoder may have: one clear error for each way they can be wrong, with the field and its bounds.
+//! The dimensions that a decoder may have: one clear error for each way they can be wrong, with the field and its bounds.
 //!
-//! It runs before anything is allocated from them. Fields are named as `config.json` names them, also for GGUF files.
+//! The check runs before anything is allocated from them. Fields are named as in `config.json`, also for GGUF files.
 
 use crate::decoder::{Decoder, Layer, QkNorm};
 use crate::error::{ModelError, Result};

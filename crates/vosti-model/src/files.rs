@@ -1,4 +1,4 @@
-//! A model's tensors on disk: one GGUF file, or safetensors files with or without an index. Mapped, not read.
+//! A model's tensors on disk: one GGUF file, or safetensors files with or without an index. They are memory-mapped, not read.
 
 use std::collections::HashMap;
 use std::fs::File;

@@ -1,7 +1,7 @@
 //! GGUF files: header, metadata and tensor table, parsed with every size checked against the file.
 //!
-//! The file is untrusted: a count is believed only as far as the bytes that are left could hold it, so no
-//! allocation is larger than the file. Source: the GGUF specification of ggml.
+//! The file is untrusted: a count is refused if the remaining bytes cannot hold it, so no allocation is larger than the file.
+//! Source: the GGUF specification of ggml.
 //! Read next: `dequantise.rs`.
 
 use std::borrow::Cow;

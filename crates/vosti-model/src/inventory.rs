@@ -1,8 +1,8 @@
 //! The kernel texts that are checked in: those that any model of a supported family needs.
 //!
-//! A text has a model's dimensions as parameters; what shapes it is the head size, the query heads that share a key's, and what
-//! a family computes. So the list is every family at every head size and group, and a model adds nothing to it.
-//! `cargo xtask ttir` makes the TTIR of exactly these. Read next: `plan.rs`, `kernels/specialisations.toml`.
+//! A text has a model's dimensions as parameters. The head size, the number of query heads that share a key's, and the
+//! family's layer shape the text. So the list has every family at every head size and group, and a new model adds nothing to
+//! it. `cargo xtask ttir` makes the TTIR of exactly these. Read next: `plan.rs`, `kernels/specialisations.toml`.
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
 //! A matrix as a model's files store it, row by row: plain or quantised tensors, and small numbers with scales beside them.
 //!
-//! It reads what it is asked for and keeps nothing. Read next: `dequantise.rs`, `scaled.rs`.
+//! It reads only the rows that a caller asks for and keeps none. Read next: `dequantise.rs`, `scaled.rs`.
 
 use std::ops::Range;
 

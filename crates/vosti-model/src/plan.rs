@@ -1,7 +1,7 @@
-//! From a [`Decoder`] to what a device runs: the program, each op's kernels, and each weight's recipe.
+//! From a [`Decoder`] to the input of a device: the program, each op's kernels, and each weight's recipe.
 //!
-//! Nothing here depends on a batch, a query length or a phase: kernels are chosen from the model's
-//! dimensions and the target alone. Buffers ping-pong, so that no op reads a buffer it writes.
+//! Nothing here depends on a batch, a query length or a phase: kernels are chosen from the model's dimensions and the target
+//! alone. Buffers alternate, so that no op writes a buffer that it reads.
 //! Read next: `recipe.rs`, then `weights.rs`, which turns recipes into tensors.
 
 use std::collections::BTreeMap;

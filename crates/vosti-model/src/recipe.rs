@@ -1,6 +1,6 @@
-//! How each weight that a plan names is made from a model's tensors.
+//! How to make each weight that a plan names from a model's tensors.
 //!
-//! A recipe names tensors and what to do with them, and holds none. Read next: `weights.rs`, which makes the weights.
+//! A recipe names tensors and the operations on them, and holds none. Read next: `weights.rs`, which makes the weights.
 
 use crate::decoder::Rope;
 

@@ -1,7 +1,8 @@
-//! Other tensors in the place of a folder's, in memory.
+//! Replaces a folder's tensors with others, in memory.
 //!
-//! A replacement is the folder's safetensors files with every tensor's bytes exchanged: the same names, shapes, types and layout,
-//! so that a folder with these files is the same model, to its hash. It never touches the files on disk.
+//! A replacement is the folder's safetensors files with every tensor's bytes exchanged. Names, shapes, types and layout stay
+//! the same, so a folder with these files on disk would be the same model, down to its hash. The files on disk are never
+//! touched.
 //! Read next: [`crate::TensorFiles`].
 
 use std::collections::BTreeSet;

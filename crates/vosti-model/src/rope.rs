@@ -1,7 +1,7 @@
 //! Rotary tables in f32, computed as transformers does: f32 frequencies, f32 angles, then cosine and sine.
 //!
-//! Powers, sines, cosines and logarithms are libm's, so that a table is the same bits on every platform. Nothing here knows
-//! a request: a table depends on the model and on how many positions the deployment serves.
+//! Powers, sines, cosines and logarithms are libm's, so a table has the same bits on every platform. A table depends on the
+//! model and on the number of positions that the deployment serves, never on a request.
 
 use std::ops::Range;
 

@@ -1,9 +1,9 @@
 //! Small numbers with scales beside them, as Hugging Face folders store quantised weights: FP8, and compressed-tensors of 8
 //! and 4 bits.
 //!
-//! An element is `scale * (code - zero)`, computed in FP32 and then rounded to BF16; where scales are BF16 or FP16 the product
-//! is exact, so there is one rounding. Nothing here quantises activations: whatever the configuration says of them,
-//! they stay as they are. Read next: `matrix.rs`; `files.rs` finds the tensors.
+//! An element is `scale * (code - zero)`, computed in FP32 and then rounded to BF16. Where scales are BF16 or FP16 the
+//! product is exact, so there is one rounding. Activations are never quantised, whatever the configuration says. Read next:
+//! `matrix.rs`; `files.rs` finds the tensors.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Making each weight that a plan names: recipe, tensors of the files, one weight at a time.
+//! Makes each weight that a plan names: recipe and tensors to rows, one weight at a time.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

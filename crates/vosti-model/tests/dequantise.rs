@@ -1,10 +1,9 @@
-//! Expanded blocks equal the `gguf` package's NumPy code bit for bit: some that goldens/text.py made, and many more where there is
-//! a Python with the package.
+//! Expanded blocks equal the `gguf` package's NumPy code bit for bit: some blocks that goldens/text.py made, and many random
+//! ones.
 
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use safetensors::SafeTensors;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 use vosti_model::dequantise::GgmlType;
 
@@ -32,18 +31,6 @@ fn every_quantised_type_expands_to_the_references_floats() {
     }
 }
 
-/// A Python that has the package: `VOSTI_PYTHON`, what `cargo xtask python` made, or python3.
-fn python() -> Option<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    let chosen = std::env::var_os("VOSTI_PYTHON").map(PathBuf::from);
-    let candidates = [chosen, Some(target.join("python/bin/python")), Some("python3".into())];
-    candidates.into_iter().flatten().find(|python| {
-        let check = Command::new(python).args(["-c", "import gguf"]).output();
-        check.is_ok_and(|output| output.status.success())
-    })
-}
-
 /// Expands blocks of a type in one file into another.
 const REFERENCE: &str = "\
 import sys, gguf, numpy
@@ -55,10 +42,7 @@ gguf.dequantize(blocks, kind).astype(numpy.float32).tofile(sys.argv[3])
 /// Blocks of any bytes whose scales are finite: all halves there are, zero, denormal and negative ones among them.
 #[test]
 fn random_blocks_of_every_type_expand_to_the_references_floats() {
-    let Some(python) = python() else {
-        println!("skipped: no python3 with gguf; run `cargo xtask python`");
-        return;
-    };
+    let Some(python) = vosti_test_tools::python("gguf") else { return };
     let folder = std::env::temp_dir().join(format!("vosti-blocks-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let mut random = SplitMix64::seed_from_u64(18);

@@ -1,7 +1,7 @@
-//! Real vocabularies and chat templates, from llama.cpp's source: its vocabulary-only GGUF files give the tokens that its own
-//! tests expect, its templates the texts that transformers gives. `cargo xtask llama-cpp` fetches the files.
+//! Real vocabularies and chat templates from llama.cpp's source: its vocabulary-only GGUF files give the tokens that its own
+//! tests expect, and its templates give the texts that transformers gives. `cargo xtask llama-cpp` fetches the files.
 //!
-//! Without them the tests here say so and pass, but under `cargo xtask test`, which fetches them, they fail.
+//! Without the files these tests print a line and pass. Under `cargo xtask test`, which fetches them, they fail.
 
 use std::collections::HashMap;
 use std::path::Path;

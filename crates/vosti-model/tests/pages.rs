@@ -1,4 +1,4 @@
-//! Pages of a model's file are this process's memory only while rows of it are packed.
+//! Pages of a model's file count as this process's memory only while their rows are being packed.
 
 #![cfg(target_os = "linux")]
 

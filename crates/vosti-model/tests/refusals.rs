@@ -1,5 +1,5 @@
-//! A configuration that Vosti does not run is refused in one line that names the field: its bounds, the feature that stopped it,
-//! or why no engine with this promise can run it. Nothing is allocated from its numbers.
+//! A configuration that Vosti does not run is refused in one line that names the field: its bounds, the unsupported feature,
+//! or the reason why no engine with this promise can run it. Nothing is allocated from its numbers.
 
 use serde_json::{Value, json};
 use vosti_model::families::{self, FAMILIES};

@@ -1,4 +1,4 @@
-//! Weights that Hugging Face folders store with scales beside them are what NumPy reads of the same files, whole and in the
+//! Weights that Hugging Face folders store with scales beside them equal NumPy's reading of the same files, whole and in the
 //! blocks that a device keeps. `scaled/make.py` makes the folders.
 
 use rand_xoshiro::SplitMix64;

@@ -1,7 +1,7 @@
-//! Long work says how far it is, and asks whether it shall end.
+//! Long work reports its progress, and asks whether it should stop.
 //!
-//! What loads, fetches, compares or measures takes a [`Progress`]; the command line draws a bar from it. Libraries never
-//! print, and nothing that is computed may depend on it. Read next: the command's `cli/bar.rs`, which draws.
+//! Code that loads, fetches, compares or measures takes a [`Progress`]; the command line draws a bar from it. Libraries never
+//! print, and no result may depend on progress. Read next: the command's `cli/bar.rs`, which draws.
 
 /// Is told of stages, each of so many units (bytes, pairs, tensors), and may end the work. Several threads may tell it.
 pub trait Progress: Sync {

@@ -1,7 +1,8 @@
-//! `vosti._vosti`: the engine inside a Python process, as token ids in and out. What people use is `python/vosti`, on top of it.
+//! `vosti._vosti`: the engine inside a Python process, with token ids as input and output. People use `python/vosti`, on top
+//! of it.
 //!
-//! It must decide nothing: models, sampling and steps are those of the command and the server, so that one seed gives one
-//! answer in all three. The engine has a thread of its own; the GIL is released while a call waits for it.
+//! This module decides nothing: models, sampling and steps are those of the command and the server, so one seed gives one
+//! answer in all three. The engine has its own thread; the GIL is released while a call waits for it.
 //! Read next: `requests.rs`, then `run.rs`.
 
 mod own;

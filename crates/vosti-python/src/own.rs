@@ -1,4 +1,4 @@
-//! What a model has besides its weights: tokens, text and grammars.
+//! A model's other parts besides its weights: tokens, text and grammars.
 
 use crate::requests::grammar_refused;
 use std::sync::{Arc, OnceLock};

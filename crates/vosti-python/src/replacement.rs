@@ -1,6 +1,6 @@
-//! A model's weights, one tensor after another, until there is one for each: `LLM.update_weights` fills it.
+//! Collects a model's new weights, one tensor after another, until every tensor has one; `LLM.update_weights` fills it.
 //!
-//! Types, shapes and numbers are `_weights.py`'s to check; here a tensor is bytes of the length that its file has.
+//! `_weights.py` checks types, shapes and numbers; here a tensor is bytes of the length that its file has.
 
 use super::refused;
 use pyo3::prelude::*;

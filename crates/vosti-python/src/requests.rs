@@ -1,6 +1,6 @@
-//! What Python asks of the sampler, as a job for the engine.
+//! Turns Python's sampling parameters into a job for the engine.
 //!
-//! It is the server's job, so a request means here what it means there: constraints, receipts and resumption are its too.
+//! The job is the server's, so a request means the same here and there; constraints, receipts and resumption are shared too.
 //! Read next: `run.rs`.
 
 use crate::own::Own;

@@ -1,7 +1,8 @@
-//! Requests in the engine, and what has come of them.
+//! Requests in the engine, and their results so far.
 //!
-//! A call of `LLM` is a run that ends; an `AsyncLLM` has one run that others are added to. The engine works on its own thread, so
-//! requests of several calls and threads are in its steps together: which, changes no bit. Dropping a run aborts what has not ended.
+//! A call of `LLM` is a run that ends; an `AsyncLLM` has one run to which others are added. The engine works on its own
+//! thread, so a step may hold requests of several calls and threads; which of them share a step changes no bit. Dropping a
+//! run aborts its unfinished requests.
 
 use crate::own::Own;
 use crate::requests::{Asked, Had, Params};

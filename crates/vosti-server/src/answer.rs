@@ -1,8 +1,8 @@
-//! From updates to text: one answer's state, fed by both ways of giving it out, so that they cannot differ.
+//! From updates to text: the state of one answer. Streams and whole answers both read it, so they cannot differ.
 //!
-//! Text is held back while it may be part of a character or the beginning of a stop string; a stop string and a stop
-//! token never show. Every generated token shows in token ids and log-probabilities, those of a stop string too: they were
-//! generated, and are counted in the usage.
+//! Text is held back while it may be part of a character or the beginning of a stop string. Stop strings and stop tokens are
+//! never shown. Every generated token appears in token ids, log-probabilities and usage counts, including the tokens of a
+//! stop string.
 
 use crate::job::{Given, Job, Update};
 use crate::receipt::Chain;

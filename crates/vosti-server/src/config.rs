@@ -1,4 +1,4 @@
-//! What an operator may set, as plain data: the command line makes it, nothing here reads the environment.
+//! An operator's settings, as plain data: the command line makes it, and nothing here reads the environment.
 
 use crate::cors::Origins;
 use std::net::IpAddr;

@@ -1,7 +1,7 @@
-//! Other sites' pages: which of them may use the API from a browser.
+//! Which other sites' pages may use the API from a browser.
 //!
-//! Without an origin no header is sent, and browsers keep every other site's page out. Cookies are never part of it: who
-//! wants to guard the API sets a key.
+//! Without an allowed origin no header is sent, and browsers block every other site's page. Cookies are never used; an API
+//! key guards the API.
 
 use crate::error::ServerError;
 use axum::http::{HeaderName, HeaderValue, Method};

@@ -1,4 +1,4 @@
-//! Why a server could not start or go on. What a client did wrong is `api::error`.
+//! Reasons why a server could not start or go on. A client's mistake is an `api::error`.
 
 use std::io;
 use std::net::SocketAddr;

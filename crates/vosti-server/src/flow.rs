@@ -1,6 +1,6 @@
-//! A request that runs: its updates in order, until its end, its deadline or the engine's end; and the accounting.
+//! A running request: its updates in order until its end, its deadline or the engine's end; and the accounting.
 //!
-//! Dropping a flow aborts what runs and says in the log that the client left.
+//! Dropping a flow aborts the request and logs that the client left.
 
 use crate::answer::{Answers, Delta, End};
 use crate::api::ApiError;

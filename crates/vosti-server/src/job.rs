@@ -1,7 +1,7 @@
-//! A request as the engine takes it, and what its events become, free of logits.
+//! A request in the engine's form, and its events as updates that hold no logits.
 //!
-//! The sink runs on the engine's thread: it computes what needs the logits (log-probabilities, the digest) and hands the rest on.
-//! The server (`submit.rs`) and the Python package take it from there.
+//! The sink runs on the engine's thread: it computes the values that need logits (log-probabilities, the digest) and hands
+//! the rest on. The server (`submit.rs`) and the Python package both use it.
 //! Read next: `answer.rs`, which makes text of updates.
 
 use crate::receipt::Chain;

@@ -1,11 +1,12 @@
 //! An OpenAI-compatible server over the engine.
 //!
 //! It listens before the model is loaded, bounds everything that a client can make it hold, and logs no text. Nothing here
-//! decides an answer: requests are checked and turned into the engine's plain data, and what comes out is text and counts.
-//! It must never let a request take the engine with it.
+//! decides an answer: requests are checked and turned into the engine's plain data, and the engine's tokens are turned into
+//! text and counts. No request may bring the engine down.
 //!
-//! Read `app.rs` (state and routes), `api/chat.rs` (one endpoint from end to end), `job.rs` (into the engine and out of
-//! it), `answer.rs` (tokens to text). `listen.rs` has the sockets.
+//! Read `app.rs` (state and routes), `api/chat.rs` (one endpoint from end to end), `job.rs` (into the engine and out of it),
+//! `answer.rs` (tokens to text). `listen.rs` has the sockets. The book (`docs/`, built by `cargo xtask book`) has a page for
+//! operators, `docs/server.md`.
 
 pub mod answer;
 pub mod api;

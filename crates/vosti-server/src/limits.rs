@@ -1,4 +1,4 @@
-//! How much the server takes on: places for answers, threads for preparing them, and who is still busy.
+//! The server's limits: places for answers, threads for preparing them, and who is still busy.
 
 use crate::api::ApiError;
 use std::sync::Arc;

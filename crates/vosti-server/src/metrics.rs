@@ -1,5 +1,5 @@
-//! Numbers for Prometheus. A name that begins with `vllm:` means what it means in vLLM, so that dashboards made for it
-//! work; what vLLM does not have begins with `vosti:`. Nothing here holds text of a request.
+//! Numbers for Prometheus. A name that begins with `vllm:` means the same as in vLLM, so vLLM's dashboards work; other
+//! numbers begin with `vosti:`. Nothing here holds text of a request.
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};

@@ -1,10 +1,10 @@
-//! Receipts: what an answer was made of, so that anyone with the same deployment can make it again and compare.
+//! Receipts: a record of how an answer was made, so that anyone with the same deployment can make it again and compare.
 //!
-//! The digest is a chain over what the model computed and what was sampled from it: h(0) is the BLAKE3 hash of the
-//! prompt's token ids, little-endian u32; h(i+1) that of h(i), token i (little-endian u32) and the bits of the row of
-//! logits that it was sampled from (little-endian f32, the whole vocabulary, raw). The last one is the digest. The first
-//! four bytes of every h are kept as well, so that a replay can say at which token it diverged. Nothing here may depend on
-//! anything but (prompt, tokens, logits).
+//! The digest is a chain over the model's logits and the sampled tokens: h(0) is the BLAKE3 hash of the prompt's token ids,
+//! little-endian u32; h(i+1) is that of h(i), token i (little-endian u32) and the bits of the row of logits that it was
+//! sampled from (little-endian f32, the whole vocabulary, raw). The last one is the digest. A receipt also keeps the first
+//! four bytes of every h, so a replay can say at which token it diverged. Nothing here may depend on anything but (prompt,
+//! tokens, logits).
 
 use crate::grammar::Grammar;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! What is served: a model's text side, an engine that runs it, and the name of the deployment.
+//! The served model: its text side, an engine that runs it, and the name of the deployment.
 
 use crate::error::ServerError;
 use crate::grammar::Grammars;

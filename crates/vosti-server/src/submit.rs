@@ -1,8 +1,8 @@
-//! A request's way into the engine and its updates' way out.
+//! Sends a request to the engine and receives its updates.
 //!
-//! Updates go over a channel that never blocks. It is bounded by what a request can produce at all, its prompt and its tokens; a
-//! client that reads slowly makes it fill, and never makes the engine wait. A client that is gone drops [`Running`], which aborts:
-//! the pages are back within a step, in whatever state the request was.
+//! Updates go over a channel that never blocks. Its bound is the most that the request can produce, its prompt and its
+//! tokens; a client that reads slowly lets the channel fill and never makes the engine wait. A client that leaves drops
+//! [`Running`], which aborts: the pages are free again within a step, whatever the request's state.
 
 use crate::api::ApiError;
 use crate::job::{InEngine, Job, Update};

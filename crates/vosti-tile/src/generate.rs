@@ -1,9 +1,9 @@
-//! Random tile programs from a seed: what a fast executor is compared with the interpreter on.
+//! Random tile programs from a seed, to compare a fast executor with the interpreter.
 //!
-//! Every program is well typed, reads inside its buffers, observes no undefined lane, and no two of its
-//! programs write one cell: so its outputs are one value whatever the order. It mixes block pointers and
-//! pointer tensors with masks, ragged edges, gathers, loops that carry tiles and block pointers, branches,
-//! dots in a loop and of computed tiles, reductions along both axes, integers and casts.
+//! Every program is well typed, reads inside its buffers and observes no undefined lane, and no two programs of a launch
+//! write one cell. So its outputs are one value whatever the order. It mixes block pointers and pointer tensors with masks,
+//! ragged edges, gathers, loops that carry tiles and block pointers, branches, dots in a loop and of computed tiles,
+//! reductions along both axes, integers and casts.
 
 mod tiles;
 

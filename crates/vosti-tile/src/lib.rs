@@ -1,8 +1,8 @@
 //! Tile IR: TTIR text read into typed operations on tiles.
 //!
-//! [`lift()`] reads the text that Triton's front end wrote and refuses what it does not know. The result,
-//! a [`Kernel`], has three consumers: the verifier, the CPU executor and the interpreter here. This
-//! crate knows no kernel by name and depends on nothing of ours. Read next: [`ir`], then [`numerics`].
+//! [`lift()`] reads the text that Triton's front end wrote, and refuses operations that it does not know. The result, a
+//! [`Kernel`], has three consumers: the verifier, the CPU executor and the interpreter here. This crate knows no kernel by
+//! name and depends on no other crate of ours. Read next: [`ir`], then [`numerics`].
 
 pub mod bind;
 pub mod build;

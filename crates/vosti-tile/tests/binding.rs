@@ -1,4 +1,4 @@
-//! A bound text is the bound kernel, and nothing about it differs from what the text's parameters say.
+//! Binding a text equals binding its tile IR, and the bound kernel differs from the text only in its parameters' values.
 
 use std::collections::BTreeMap;
 use vosti_kernels::{Const, Spec, examples, ttir, ttir_by_stem};

@@ -1,4 +1,5 @@
-//! What a few kernels become. `INSTA_UPDATE=always cargo test -p vosti-tile --test tile_ir_snapshots` renews.
+//! The tile IR of a few kernels. `INSTA_UPDATE=always cargo test -p vosti-tile --test tile_ir_snapshots` renews the
+//! snapshots.
 
 /// The first checked-in specialisation of a kernel that fits a small model's stem.
 fn printed(stem: &str) -> String {

@@ -1,10 +1,10 @@
-//! Mutates the kernels of `filetests/pass` and their contracts; what the verifier proves must run invariant, under the
-//! replay's own reading of the very contract that it was proved under.
+//! Mutates the kernels of `filetests/pass` and their contracts. A mutant that the verifier proves must run invariant, under
+//! the replay's own reading of the contract under which it was proved.
 //!
-//! `fuzz SHARD SHARDS STRIDE REPLAYS` takes every STRIDE-th single change of a kernel whose turn is SHARD, `fuzz contracts SHARD
-//! SHARDS STRIDE REPLAYS` of a contract; `fuzz mixed SEED COUNT REPLAYS` takes COUNT random pairs of changes, of which at
-//! least one is the contract's; `fuzz twice SEED COUNT REPLAYS` two of the kernel. Prints counts, and every disagreement, which
-//! is a soundness bug.
+//! `fuzz SHARD SHARDS STRIDE REPLAYS` takes every STRIDE-th single change of a kernel whose turn is SHARD; `fuzz contracts
+//! SHARD SHARDS STRIDE REPLAYS` does the same for contracts. `fuzz mixed SEED COUNT REPLAYS` takes COUNT random pairs of
+//! changes, of which at least one is the contract's; `fuzz twice SEED COUNT REPLAYS` takes two changes of the kernel. The
+//! example prints counts, and every disagreement, which is a soundness bug.
 
 use std::collections::{BTreeMap, HashSet};
 use vosti_verify::mutate::{identity, mutants, twice};

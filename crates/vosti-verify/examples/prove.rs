@@ -1,5 +1,5 @@
-//! Proves checked-in specialisations whose file stem starts with the argument; `-v` tells the proof,
-//! `--record FOLDER` writes answers and certificates, `--no-cache` asks the solver everything.
+//! Proves checked-in specialisations whose file stem starts with the argument. `-v` prints the proof in words, `--record
+//! FOLDER` writes answers and certificates, `--no-cache` asks the solver everything.
 
 use std::time::Instant;
 use vosti_verify::{Options, verify_all};

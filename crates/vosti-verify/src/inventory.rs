@@ -1,5 +1,4 @@
-//! Many specialisations, proved on a few threads, each with a solver of its own: those that are checked in,
-//! or those of a bundle.
+//! Proves many specialisations on a few threads, each with its own solver: those that are checked in, or those of a bundle.
 
 use crate::cache::Cache;
 use crate::certificate::{Certificate, certificate};

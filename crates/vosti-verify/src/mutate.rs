@@ -1,4 +1,4 @@
-//! Small changes to a kernel, well typed by construction: what the fuzzer proves or refuses.
+//! Small changes to a kernel, well typed by construction: the fuzzer's mutants.
 
 use crate::replay::Random;
 use std::collections::HashSet;

@@ -1,7 +1,7 @@
 //! Small changes to a contract as it is written: shape, grid, roles, element types, ranges, conditions, constants, extents.
 //!
-//! Text in, text out: the verifier and the replay each read the changed contract by themselves, and what is proved under it
-//! must run under it. Read next: [`crate::mutate`], for kernels.
+//! Input and output are text: the verifier and the replay each read the changed contract by themselves, and a kernel that is
+//! proved under it must run invariant under it. Read next: [`crate::mutate`], for kernels.
 
 use crate::problem::Statement;
 use crate::replay::Random;

@@ -1,8 +1,8 @@
-//! The replay's own reading of a contract: what two runs are made from, out of the annotation's text.
+//! The replay's own reading of a contract: it makes the inputs of two runs from the annotation's text.
 //!
-//! A proof and the runs that test it must not share a reading: what one misunderstands the other would too. So nothing here
-//! calls the verifier's problem, premises or world, nor the kernels' reader of contracts or of expressions, and none of
-//! them may call this. What is not understood is an error, never a guess. Read next: [`crate::replay`].
+//! A proof and the runs that test it must not share a reader, because one misunderstanding would hide in both. So nothing
+//! here calls the verifier's problem, premises or world, nor the kernels' reader of contracts or of expressions, and none of
+//! them may call this. Text that is not understood is an error, never a guess. Read next: [`crate::replay`].
 
 use crate::problem::Statement;
 use std::collections::BTreeMap;

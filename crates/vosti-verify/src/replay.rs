@@ -1,10 +1,10 @@
 //! Two concrete runs that a contract relates, on the plain interpreter.
 //!
-//! Batches are random; the chosen rows agree, everything that the contract leaves open differs: other
-//! rows, batch sizes, pages, stale cache, what outputs held before, program order, undefined lanes.
-//! A difference in the chosen cells is a counterexample, whatever the verifier thinks: the contract is read
-//! here by [`crate::reading`], which shares nothing with the verifier's reading. A run takes bounded memory and time: what
-//! would take more is not run, which is an outcome of its own and never agreement.
+//! Batches are random. The chosen rows agree; everything that the contract leaves open differs: other rows, batch sizes,
+//! pages, stale cache, earlier contents of outputs, program order, undefined lanes. A difference in the chosen cells is a
+//! counterexample, whatever the verifier says: [`crate::reading`] reads the contract here, and shares nothing with the
+//! verifier's reader. A run takes bounded memory and time; a run that would take more is not started, which is an outcome of
+//! its own and never counts as agreement.
 
 use crate::problem::Problem;
 use crate::reading::{self, Extent, Free, Kind, Parameter, Reading, What, Work};

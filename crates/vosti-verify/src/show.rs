@@ -1,4 +1,4 @@
-//! Terms as a person would write them, for explanations: nothing is decided here.
+//! Prints terms in readable form, for explanations. Nothing is decided here.
 
 use crate::term::{Node, Term, Terms};
 

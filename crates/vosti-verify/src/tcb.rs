@@ -1,4 +1,4 @@
-//! What a proof trusts, for `vosti verify --tcb` and `docs/trust.md`. The list itself is `trusted.rs`.
+//! Prints what a proof trusts, for `vosti verify --tcb` and `docs/trust.md`. The list itself is `trusted.rs`.
 
 use crate::trusted::{OUTSIDE, Room, TRUSTED};
 

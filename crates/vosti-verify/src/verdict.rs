@@ -1,4 +1,4 @@
-//! What comes out: verdicts, the obligation that failed, assumptions, and the proof told in words.
+//! The results: verdicts, the obligation that failed, assumptions, and the proof in words.
 
 use crate::run::Stop;
 use crate::solver::SolverError;

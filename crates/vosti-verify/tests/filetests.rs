@@ -1,6 +1,5 @@
-//! `filetests/pass` is proved, `filetests/broken` is not: each broken kernel differs from a proved
-//! sibling in its mistake, fails at the obligation that it names, and where it says so two replayed
-//! runs have different bits.
+//! `filetests/pass` is proved, `filetests/broken` is not: each broken kernel differs from a proved sibling in its mistake and
+//! fails at the obligation that it names. Where it says so, two replayed runs have different bits.
 
 mod common;
 

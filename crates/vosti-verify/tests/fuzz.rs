@@ -1,5 +1,5 @@
-//! A sample of the fuzzer (`cargo run -p vosti-verify --example fuzz` runs all of it): a mutant that is
-//! proved runs invariant, and a mutant that changes nothing is proved.
+//! A sample of the fuzzer (`cargo run -p vosti-verify --example fuzz` runs all of it): a mutant that is proved runs
+//! invariant, and a mutant that changes nothing is proved.
 
 mod common;
 

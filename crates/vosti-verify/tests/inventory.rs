@@ -1,5 +1,5 @@
-//! The inventory is proved, from the checked-in answers and a share of them solved again; certificates
-//! are made for it, bound to it, and refused for anything else.
+//! The inventory is proved, from the checked-in answers and with a share of them solved again. Certificates are made for it,
+//! bound to it, and refused for anything else.
 
 mod common;
 

@@ -1,6 +1,6 @@
-//! Tries to break each assumption that certificates list, on every way this machine executes a kernel: the plain
-//! interpreter, and the CPU device's compiled plans with each instruction set, packed and row-major. On a GPU these
-//! have not run, and certificates say so.
+//! Tries to break each assumption that certificates list, on every way in which this machine executes a kernel: the plain
+//! interpreter, and the CPU device's compiled plans with each instruction set, packed and row-major. These probes have not
+//! run on a GPU, and certificates say so.
 
 #[path = "../../vosti-cpu/tests/common/mod.rs"]
 mod common;

@@ -1,4 +1,4 @@
-//! How long a step's metadata take to fill in: nanoseconds a step, the best of many, for plans of 1, 64 and 700 rows.
+//! How long filling in a step's metadata takes: nanoseconds a step, the best of many, for plans of 1, 64 and 700 rows.
 
 use std::time::Instant;
 use vosti_core::*;

@@ -1,5 +1,5 @@
-//! What every device does alike, whatever its memory is: which kernel each op is, which buffer each parameter is bound to,
-//! what a step's metadata say, how weights are read.
+//! The part that every device shares, whatever its memory is: which kernel each op is, which buffer each parameter is bound
+//! to, the contents of a step's metadata, the reading of weights.
 //!
 //! It holds no memory and launches nothing: a device gives it kernels and arrays of integers, and keeps both. It knows no
 //! kernel by name and chooses nothing from a batch.

@@ -1,5 +1,5 @@
-//! Random numbers in place of a weight: a function of the weight's name and the element's index, so that whoever makes them,
-//! in whatever parts, makes the same.
+//! Random numbers in place of a weight: a function of the weight's name and the element's index, so every maker gets the same
+//! numbers, in whatever parts.
 
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};

@@ -1,6 +1,6 @@
-//! The premises of kernel proofs hold of what a step's metadata say: the kernel verifier's own facts (`World`), evaluated on
-//! arrays that were filled in from plans of a core. What the core proves of the same arrays is `vosti-core`'s `premises.rs`;
-//! if either side drifts, a fact is false here.
+//! A step's metadata satisfies the premises of kernel proofs: the kernel verifier's own facts (`World`) are evaluated on
+//! arrays that were filled in from plans of a core. `vosti-core`'s `premises.rs` states what the core proves of the same
+//! arrays; if either side drifts, a fact is false here.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};

@@ -1,7 +1,7 @@
 //! Measures this engine: prefill and decode, in tokens per second, through the engine as a request goes.
 //!
-//! Each case runs in a fresh request without the prefix cache; the tokens before `depth` are computed first and not
-//! timed. Decode counts the tokens of all sequences of the batch.
+//! Each case runs in a fresh request without the prefix cache. The tokens before `depth` are computed first and not timed.
+//! Decode counts the tokens of all sequences of the batch.
 
 pub mod agentic;
 mod bound;

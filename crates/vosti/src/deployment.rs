@@ -1,7 +1,7 @@
 //! A model bound to this machine: its program, its weights and the identity of everything that fixes its bits.
 //!
-//! The fingerprint covers what can change a bit of an answer or its length (the program's context), and nothing else: not the
-//! thread count, not the pool, not the policy. Two deployments with one fingerprint give one answer.
+//! The fingerprint covers everything that can change a bit of an answer or its length (the program's context), and nothing
+//! else: not the thread count, not the pool, not the policy. Two deployments with one fingerprint give one answer.
 //! Read next: `deployment/fingerprint.rs`.
 
 mod fingerprint;

@@ -1,4 +1,4 @@
-//! The device that a deployment runs on, of whichever kind, and how a GPU is found.
+//! The device of a deployment, the CPU's or a GPU's, and how a GPU is found.
 
 use std::time::Instant;
 use vosti_core::{Device, Token};

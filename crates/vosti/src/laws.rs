@@ -1,8 +1,9 @@
-//! The device laws on a real device: what the engine's proof assumes of it, watched on the program of a model.
+//! The device laws on a real device: the assumptions that the engine's proof makes about it, checked on the program of a
+//! model.
 //!
 //! The laws are `vosti-engine`'s (`laws.rs`), which tests run on small programs. Here the program is a deployment's own, so
-//! that they hold or break for the very kernels that answer; on a GPU there is no other way, for a bundle has no others.
-//! What a model cannot try is said. Read next: `vosti-core/src/trusted/seam.rs`.
+//! the laws hold or break for the very kernels that answer. On a GPU there is no other way, because a bundle has no other
+//! kernels. The report names the laws that a model cannot try. Read next: `vosti-core/src/trusted/seam.rs`.
 
 use crate::deployment::{DeployError, Deployment, DeviceConfig};
 use crate::device::AnyDevice;

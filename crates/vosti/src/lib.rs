@@ -1,10 +1,15 @@
-//! Vosti: language-model inference whose logits do not depend on what else the server is doing.
+//! Vosti: language-model inference whose logits do not depend on the other work of the server.
 //!
-//! This is what the command is made of: the [`catalogue`] of pinned models and how they are [`fetch`]ed, the [`deployment`]
-//! of one on this machine, what is measured and watched there, and the command line ([`cli`]). It must decide nothing that is
-//! trusted: which kernels may run is `vosti-admission`'s to say. The engine itself is `vosti-engine`, on top of the verified
+//! The command consists of the [`catalogue`] of pinned models and the code that [`fetch`]es them, the [`deployment`] of a
+//! model on this machine, the measurements and checks of it, and the command line ([`cli`]). This crate decides nothing that
+//! is trusted: `vosti-admission` says which kernels may run. The engine itself is `vosti-engine`, on top of the verified
 //! `vosti-core`.
-//! Read ARCHITECTURE.md next.
+//!
+//! # Where to read
+//!
+//! The book explains all of it: `cargo xtask book` builds it under `target/book`, from the pages of `docs/`. Its first pages
+//! are README.md and `docs/start.md`; ARCHITECTURE.md is the map of the crates, `docs/proof-tour.md` the way through the
+//! proof, and CONTRIBUTING.md says where a model family, a kernel, an op and a sampling parameter go.
 
 pub mod bench;
 pub mod catalogue;

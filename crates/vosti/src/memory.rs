@@ -1,7 +1,7 @@
 //! How much memory there is, and whether a model fits into it, before any of the model is read.
 //!
-//! A system that runs out of memory ends a process without a word, after minutes of reading. Nothing here decides how large
-//! anything is: what does not fit is refused. Read next: `deployment.rs`.
+//! A system that runs out of memory kills a process without a message, after minutes of reading. Nothing here decides a size:
+//! a model that does not fit is refused. Read next: `deployment.rs`.
 
 use std::fs;
 use std::path::Path;

@@ -1,10 +1,10 @@
-//! Where a deployment's weights come from: a model's files, or random numbers where there is only a configuration.
+//! The source of a deployment's weights: a model's files, or random numbers where there is only a configuration.
 //!
 //! Random weights are a function of the weight's name and the element's index (`vosti_wiring::Uniform`), so nothing is
-//! downloaded and every run has the same. A GPU makes its matrices itself; else all cores of the host make them, a part at a
-//! time. Matrices are scaled by the square root of their width, so that activations keep their size from layer to layer; what is
-//! as high as the vocabulary four times that, so that logits have a spread of about four and an entropy that is neither none
-//! nor all.
+//! downloaded and every run has the same weights. A GPU makes its matrices itself; otherwise all cores of the host make them,
+//! a part at a time. Matrices are scaled by the square root of their width, so activations keep their size from layer to
+//! layer. Matrices as high as the vocabulary are scaled by four times that, so logits have a spread of about four and a
+//! moderate entropy.
 
 use std::num::NonZeroUsize;
 use std::ops::Range;

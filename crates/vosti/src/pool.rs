@@ -1,8 +1,9 @@
 //! How many KV pages a command takes, and whether they hold the deployment's context.
 //!
-//! The pool never shortens an answer. A command that serves any request (`serve`, `chat`) needs a pool for the longest
-//! one, a sequence as long as the context, and ends at its start if there is none; a command that knows its requests takes
-//! what they need. Nothing here may look at free memory ([`crate::memory`] refuses what does not fit). Read next: `vosti_engine::room`.
+//! The pool never shortens an answer. A command that serves any request (`serve`, `chat`) needs a pool for the longest one, a
+//! sequence as long as the context, and ends at its start if the pool is smaller. A command that knows its requests takes the
+//! pages that they need. Nothing here may look at free memory ([`crate::memory`] refuses a model that does not fit). Read
+//! next: `vosti_engine::room`.
 
 use thiserror::Error;
 use vosti_core::Program;

@@ -1,8 +1,8 @@
-//! Tries, on a GPU, what the certificates of its kernels assume, and compares each kernel with this machine's processor.
+//! Tries, on a GPU, the assumptions of its kernels' certificates, and compares each kernel with this machine's processor.
 //!
-//! The cases are `vosti-cuda`'s (`probe/`); here is the reference: the CPU device's compiled plans of the same TTIR, on some
-//! programs of each launch, which may add in another order than the GPU's matrix instructions do. The launches that are
-//! compared can be written to files (`dump.rs`), which `bench/gpu/fp64.py` compares with sums in FP64.
+//! The cases are `vosti-cuda`'s (`probe/`). The reference is here: the CPU device's compiled plans of the same TTIR, on some
+//! programs of each launch; they may add in another order than the GPU's matrix instructions. The compared launches can be
+//! written to files (`dump.rs`), which `bench/gpu/fp64.py` compares with sums in FP64.
 
 mod dump;
 

@@ -1,6 +1,6 @@
-//! A deployment's weights as its devices ask for them, several threads at once, and who is told of it.
+//! Reads a deployment's weights for its devices, on several threads, and reports progress.
 //!
-//! It reads and counts; what a weight is, is [`crate::model_source`]'s business.
+//! It reads and counts; [`crate::model_source`] knows what a weight is.
 
 use crate::model_source::ModelSource;
 use std::ops::Range;

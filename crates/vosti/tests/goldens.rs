@@ -1,14 +1,13 @@
-//! The CPU device's logits against Hugging Face transformers', teacher-forced: tiny random models of every
-//! family, and the two real models where their files are.
+//! The CPU device's logits against Hugging Face transformers', teacher-forced: tiny random models of every family, and the
+//! two real models where their files are.
 //!
-//! The goldens are made by `crates/vosti-model/goldens` with pinned versions; no test needs torch. The bounds:
-//! with FP32 activations 1e-4 of the largest logit; with BF16 twice what transformers' own BF16 is off from
-//! its FP32, the same best token at 99% of the positions, and a divergence of at most 1e-3 (of the tiny models at
-//! every position; of the real ones on average, and at no position more than twice transformers' own largest). Of the real
-//! models the best token is compared at every position, the 64 largest logits and the sum of all exponentials at 256, and all
-//! logits at 6 (SmolLM2) and 3 (Gemma 3). A tiny model has 150 positions, where one near tie is already 0.7%: the
-//! share of equal best tokens is over all of them. Prompts run in chunks, so that paging and chunked prefill are
-//! under test too.
+//! The goldens are made by `crates/vosti-model/goldens` with pinned versions; no test needs torch. The bounds are these. With
+//! FP32 activations: 1e-4 of the largest logit. With BF16: twice the difference between transformers' own BF16 and FP32, the
+//! same best token at 99% of the positions, and a divergence of at most 1e-3 (of the tiny models at every position; of the
+//! real ones on average, and at no position more than twice transformers' own largest). Of the real models the best token is
+//! compared at every position, the 64 largest logits and the sum of all exponentials at 256, and all logits at 6 (SmolLM2)
+//! and 3 (Gemma 3). A tiny model has 150 positions, where one near tie is already 0.7%, so the share of equal best tokens is
+//! over all of them together. Prompts run in chunks, so paging and chunked prefill are under test too.
 
 #[path = "common/run.rs"]
 mod run;

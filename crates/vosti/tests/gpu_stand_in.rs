@@ -1,6 +1,6 @@
-//! All that a GPU would do, on a stand-in that executes TTIR in host memory: a model of SmolLM2's shapes with one layer and
-//! random weights is prepared, opened, answers, and is measured and probed. It shows that on the day of a GPU only numbers
-//! are missing; it says nothing of a GPU.
+//! The whole path of a GPU, on a stand-in that executes TTIR in host memory: a model of SmolLM2's shapes with one layer and
+//! random weights is prepared, opened, answers, and is measured and probed. It shows that only numbers are missing until the
+//! first day on a GPU; it says nothing about a GPU.
 
 #[path = "../../vosti-cuda/tests/common/mod.rs"]
 mod stand_in;

@@ -1,4 +1,4 @@
-//! `vosti prepare` and `--bundle`: a bundle changes no bit, and is for its own model only.
+//! `vosti prepare` and `--bundle`: a bundle changes no bit, and only its own model can use it.
 
 mod common;
 

@@ -1,9 +1,9 @@
 //! The CPU device's logits, bit for bit, on any machine: digests that were recorded once, of the tiny models of every family.
 //!
 //! Every instruction set of every processor must give them, with a prompt in chunks (prefill) and token by token (decode). A
-//! change of the definition of a number, of a kernel's order of operations or of a tiny model changes them on purpose: then
-//! replace the table by the one that the failing test prints. Never by a table of another instruction set alone.
-//! How close these logits are to other people's is said by `goldens.rs`.
+//! change of a number's definition, of a kernel's order of operations or of a tiny model changes them on purpose: then
+//! replace the table by the one that the failing test prints, but never by a table of another instruction set alone.
+//! `goldens.rs` says how close these logits are to other implementations'.
 
 #[path = "common/run.rs"]
 mod run;

@@ -1,4 +1,4 @@
-//! The official `openai` package against `vosti serve`, and the receipt it got, replayed.
+//! The official `openai` package against `vosti serve`, and the receipt that it got, replayed.
 
 mod serve;
 

@@ -1,4 +1,4 @@
-//! Ends of a server: killed while it streams, drained, and told twice.
+//! How a server ends: killed while it streams, drained, and told twice.
 
 mod serve;
 

@@ -1,5 +1,5 @@
-//! `vosti verify` on kernels in files: what is broken fails at its Triton line and shows two runs that differ; two files are
-//! compared; what cannot be read is one line.
+//! `vosti verify` on kernels in files: a broken kernel fails at its Triton line and shows two runs that differ; two files are
+//! compared; an unreadable file gives one line.
 
 use std::path::PathBuf;
 use std::process::Command;

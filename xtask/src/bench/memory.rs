@@ -1,4 +1,4 @@
-//! How much memory a process takes at its peak, as Linux tells it.
+//! A process's peak memory, as Linux reports it.
 
 use anyhow::{Result, ensure};
 use std::fs;

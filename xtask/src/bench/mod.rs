@@ -2,8 +2,8 @@
 //!
 //! Weights are those of the file as people download it, and beside them llama.cpp on its own fastest form of the same size
 //! (Q4_0, which it rearranges as it loads); or BF16 for both. Each cell (a prompt length or batch, at a depth) is measured in
-//! rounds: ours, theirs, ours, theirs. What is reported is each side's median and the median of the rounds' ratios, which
-//! holds when the machine's speed drifts. Nothing here asserts a time.
+//! rounds: ours, theirs, ours, theirs. The report has each side's median and the median of the rounds' ratios, which is
+//! stable when the machine's speed drifts. Nothing here asserts a time.
 
 mod memory;
 mod peer;

@@ -1,5 +1,6 @@
-//! Rules for links between pages: what a link names is there, file and heading, and every page is in the book.
-//! What the World Wide Web holds is not looked at. Read next: `book.rs`, which makes the book and reads its links too.
+//! Rules for links between pages: the file and the heading of a link exist, and every page is in the book. Links to the World
+//! Wide Web are not checked.
+//! Read next: `book.rs`, which makes the book and checks its links too.
 
 use super::File;
 use crate::book::SUMMARY;

@@ -1,5 +1,5 @@
-//! Rules for what pages and comments claim of the tree: a file that is named exists, and a number that is counted
-//! is counted here. What a page measures (times, rates) is its own; this file must never judge prose.
+//! Rules for claims that pages and comments make about the tree: a named file exists, and a stated count is the tree's.
+//! Measurements (times, rates) are the page's own; this file must never judge prose.
 
 use super::{File, rust};
 use crate::{root, trust};
@@ -86,6 +86,10 @@ fn counts(files: &[File]) -> Vec<Count> {
         };
         files.iter().filter(inside).count()
     };
+    let saying = |folder: &str, line: &str| {
+        let python = |file: &&File| file.path.starts_with(folder) && file.path.ends_with(".py");
+        files.iter().filter(python).filter(|file| file.text.contains(line)).count()
+    };
     let receipt = files.iter().find(|file| file.path == "crates/vosti-core/proof-receipt.json");
     let receipt = receipt.and_then(|file| serde_json::from_str::<serde_json::Value>(&file.text).ok());
     let verified = receipt.and_then(|receipt| receipt["verified"].as_u64()).unwrap_or(0) as usize;
@@ -93,7 +97,14 @@ fn counts(files: &[File]) -> Vec<Count> {
     vec![
         Count { before: "", after: " verified, 0 errors", is: verified },
         Count { before: "", after: " checked-in texts", is: number("kernels/ttir/", ".ttir") },
+        Count { before: "", after: " kernels pass", is: number("filetests/pass/", ".py") },
         Count { before: "", after: " broken kernels", is: number("filetests/broken/", ".py") },
+        Count {
+            before: "",
+            after: " come with a replayed pair",
+            is: saying("filetests/broken/", "#: replay: differs\n"),
+        },
+        Count { before: "", after: " kernels, all with dimensions", is: saying("kernels/", "# /// contract\n") },
         Count { before: "", after: " wrong and ", is: number("crates/vosti-core/mutants/", ".patch") },
         Count { before: "", after: " neutral versions", is: neutral },
     ]

@@ -1,5 +1,5 @@
-//! A tiny device: a slot's KV is a hash of its whole prefix, logits hash what a position sees, in order. It asserts what a
-//! device may rely on, and fails when it is told to.
+//! A tiny device: a slot's KV is a hash of its whole prefix, and logits hash the positions that a row sees, in order. It
+//! asserts the guarantees that a device may rely on, and fails when it is told to.
 #![allow(dead_code)]
 
 use std::cell::Cell;

@@ -1,5 +1,5 @@
-//! Register kernels of up to 4 rows by 16 columns with 256-bit vectors: two fused multiply-adds stand for
-//! one BF16 pair, and the control register flushes as the BF16 instruction does by itself.
+//! Register kernels of up to 4 rows by 16 columns with 256-bit vectors. Two fused multiply-adds compute one BF16 pair; the
+//! control register flushes denormals as the BF16 instruction does by itself.
 
 use std::arch::x86_64::*;
 

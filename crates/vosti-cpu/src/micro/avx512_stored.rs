@@ -1,6 +1,6 @@
-//! Dots with panels that are kept in another form, expanded in 512-bit registers on the way.
+//! Dots over panels in a stored form, expanded in 512-bit registers.
 //!
-//! A few rows expand elements in registers only. Where there are more, the first six leave what they expanded behind for the
+//! With few rows, elements are expanded in registers only. With more, the first six rows store the expanded elements for the
 //! others.
 //! Read next: [`crate::storage`].
 

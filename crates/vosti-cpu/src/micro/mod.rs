@@ -1,9 +1,8 @@
-//! Register kernels: a few rows of a dot product at a time, the right operand read in place from its packed
-//! layout.
+//! Register kernels: a few rows of a dot product at a time; the right operand is read in place from its packed layout.
 //!
-//! All compute, for every output element and from its accumulator, k ascending by pairs,
-//! `acc = fma(lo, lo', fma(hi, hi', acc))` with lo the even and hi the odd k (BF16), or k ascending
-//! `acc = fma(a, b, acc)` (FP32), denormals flushed. Rows, columns and instruction sets do not change the bits.
+//! All of them compute the same for every output element, starting from its accumulator: k ascending by pairs, `acc = fma(lo,
+//! lo', fma(hi, hi', acc))` with lo the even and hi the odd k (BF16), or k ascending `acc = fma(a, b, acc)` (FP32), denormals
+//! flushed. Rows, columns and instruction sets do not change the bits.
 //! Read next: [`crate::layout`].
 
 #[cfg(target_arch = "x86_64")]

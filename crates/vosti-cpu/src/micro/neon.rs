@@ -1,9 +1,9 @@
-//! Register kernels of up to 4 rows by 16 columns with 128-bit vectors: two fused multiply-adds stand for one BF16 pair.
+//! Register kernels of up to 4 rows by 16 columns with 128-bit vectors. Two fused multiply-adds compute one BF16 pair.
 //!
-//! AArch64 flushes a result that is below the smallest normal number before it is rounded, the definition after
-//! (`vosti_tile::numerics`, `mode.rs`). The processor notes that it flushed a result in FPSR.UFC. So a block is computed by
-//! plain instructions and kept if nothing was flushed, and computed again by the portable kernel if something was.
-//! Never writes a block before that is known.
+//! AArch64 flushes a result that is below the smallest normal number before rounding; the definition flushes after rounding
+//! (`vosti_tile::numerics`, `mode.rs`). The processor sets FPSR.UFC when it flushes a result. So a block is first computed
+//! with plain instructions. If nothing was flushed, the result stands; otherwise the portable kernel computes the block
+//! again. A block is never written before that is known.
 
 use std::arch::aarch64::*;
 

@@ -1,4 +1,4 @@
-//! The register kernels in plain Rust: the definition that the others equal.
+//! The register kernels in plain Rust: the definition that all others equal.
 
 use vosti_tile::numerics::{dot_bf16_step, dot_f32_step};
 

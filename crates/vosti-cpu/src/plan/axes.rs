@@ -1,7 +1,7 @@
-//! Which axes of which tiles are the same, and which of them may leave lanes out.
+//! Finds which axes of different tiles are the same, and which axes may leave lanes out.
 //!
-//! Two axes are one if lane i of one only ever meets lane i of the other. An axis may be compacted to its
-//! live lanes if no operation mixes its lanes: it is never reduced, contracted, or a column axis.
+//! Two axes are the same if lane i of one only ever meets lane i of the other. An axis may be compacted to its live lanes if
+//! no operation mixes its lanes: it is never reduced, contracted, or a column axis.
 //! Read next: [`super::live`].
 
 use std::collections::HashMap;

@@ -1,6 +1,6 @@
 //! The instructions of a plan. Every operand is a place in the worker's scratch memory or a parameter.
 //!
-//! A tile's rows are padded to groups of 16 lanes; a scalar is one group of which the first lane counts.
+//! A tile's rows are padded to groups of 16 lanes. A scalar is one group, of which only the first lane counts.
 //! Read next: [`super::machine`].
 
 use vosti_tile::{Padding, Scalar};

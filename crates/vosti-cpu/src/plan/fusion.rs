@@ -1,8 +1,8 @@
-//! Maps over the same rows that follow on one another, fused: the machine takes them a few rows at a time.
+//! Fuses consecutive maps over the same rows, so that the machine runs them a few rows at a time.
 //!
-//! A tile of 64 by 64 numbers is a third of a first-level cache, and a chain of maps over several such tiles reads each from
-//! the next level. In strips a chain stays in the nearest one. The order of work changes and no operation does: every
-//! row of a map depends on the same row of its operands, or on what no map of the chain writes.
+//! A tile of 64 by 64 numbers is a third of a first-level cache, and a chain of maps over several such tiles would read each
+//! tile from the next level. In strips, a chain stays in the nearest cache. Only the order of work changes: every row of a
+//! map depends on the same row of its operands, or on values that no map of the chain writes.
 //! Read next: [`super::machine`].
 
 use std::collections::HashSet;

@@ -1,8 +1,7 @@
 //! Plans: a kernel's tile IR compiled once into a short list of vector, access and dot instructions.
 //!
-//! What a plan computes is what the interpreter computes, bit for bit. It differs in what it skips: lanes
-//! of a row axis that no store writes, copies of tiles that a dot can read in place, and loops that only
-//! feed a dot.
+//! A plan computes exactly what the interpreter computes, bit for bit. It skips work: lanes of a row axis that no store
+//! writes, copies of tiles that a dot can read in place, and loops that only feed a dot.
 //! Read next: [`code`], then [`compile()`], then [`machine`].
 
 mod axes;

@@ -1,4 +1,4 @@
-//! Scratch memory of a plan: places that are given back when the last user is gone.
+//! Scratch memory of a plan: a place is given back after its last use.
 
 use std::cell::RefCell;
 use std::rc::Rc;

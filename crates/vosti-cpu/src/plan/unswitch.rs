@@ -1,8 +1,8 @@
 //! Loop bodies without masks, for the iterations in which every mask is true.
 //!
-//! In most iterations of a masked loop no lane is masked. Where the masks are comparisons of integers that vary
-//! along one axis each, that is cheap to find out at the start of an iteration, and a second body without the
-//! masks and the choices they make computes the same.
+//! In most iterations of a masked loop no lane is masked. Where the masks are comparisons of integers that vary along one
+//! axis each, the plan can test this cheaply at the start of an iteration. A second body, without the masks and the selects
+//! that they control, then computes the same values.
 //! Read next: [`super::compile()`].
 
 use std::collections::{HashMap, HashSet};

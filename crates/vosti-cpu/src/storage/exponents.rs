@@ -1,9 +1,9 @@
-//! BF16 weights in 13 bits, without loss: what decoding reads is what it waits for.
+//! BF16 weights in 13 bits, without loss: decoding waits for the bytes that it reads, so fewer bytes are faster.
 //!
-//! A panel of 64 rows has few exponents: weights are spread about zero, and of two of one panel the smaller is hardly ever
-//! less than a 2^28th of the larger. So each element keeps its lower byte (mantissa, and the exponent's last bit) and its sign,
-//! and four bits in place of the rest of its exponent: where that stands in the panel's table of 16, of which the first is
-//! zero's. A panel with more stays as it is. Which of the two a panel has changes no bit of a result.
+//! A panel of 64 rows has few different exponents: weights are spread about zero, and of two weights of one panel the smaller
+//! is rarely less than 2^-28 of the larger. Each element keeps its lower byte (mantissa, and the exponent's last bit) and its
+//! sign. Four bits replace the rest of its exponent: they index the panel's table of 16 exponents, of which the first is
+//! zero's. A panel with more exponents stays as it is. Either form gives the same bits.
 //!
 //! Elements are in the order of `RowPanels`; the 128 of a step along k (64 columns of two) are four registers of 32 words.
 //! Two registers are interleaved from 64 lower and 64 upper bytes, in groups of eight ([`place`]): a step has `[2][64]` lower

@@ -1,12 +1,12 @@
-//! How the panels of a BF16 matrix are kept, where that is not as the dot reads them: in fewer bytes, and the same to the bit.
+//! Compact forms of a BF16 matrix's panels: fewer bytes than the dot reads, and exactly the same numbers.
 //!
-//! Decoding a few rows waits for weights to come from memory, so they are kept small and expanded on the way to the dot. A
-//! panel has one of three forms: BF16 as in `RowPanels`, 13 bits an element ([`exponents`], for weights that come in BF16), or
-//! the blocks of a quantised file ([`blocks`]). All are forms of the same BF16 numbers, and each panel of a weight may have
-//! another: which one changes no bit of a result.
+//! Decoding a few rows waits for weights from memory, so weights are kept small and expanded on the way to the dot. A panel
+//! has one of three forms: BF16 as in `RowPanels`, 13 bits an element ([`exponents`], for weights that the file has in BF16),
+//! or the blocks of a quantised file ([`blocks`]). All forms hold the same BF16 numbers. Each panel of a weight may have
+//! another form, and the form changes no bit of a result.
 //!
-//! A weight is a list of where its panels begin, and these one behind the other, each at a multiple of 64 bytes. Elements are
-//! read one by one through [`element_of_row`]; dots and whole panels are [`crate::micro`]'s.
+//! A weight is a list of its panels' offsets, followed by the panels, each at a multiple of 64 bytes. [`element_of_row`]
+//! reads single elements; [`crate::micro`] has dots and whole panels.
 //! Read next: [`blocks`], [`exponents`], [`crate::micro`].
 
 pub mod blocks;

@@ -1,8 +1,8 @@
-//! Sixteen FP32 lanes in vector registers: the operations that tiles spend their time in.
+//! Sixteen FP32 lanes in vector registers: the operations in which tiles spend their time.
 //!
-//! Each equals the scalar definition of [`vosti_tile::numerics`] under its floating-point mode; tests compare them.
-//! Where a definition says "denormals flushed" and no arithmetic does it, integers do: a product with one would be
-//! optimised away, for the compiler knows nothing of the floating-point mode.
+//! Each operation equals the scalar definition of [`vosti_tile::numerics`] under its floating-point mode; tests compare them.
+//! Where a definition says "denormals flushed" and no arithmetic follows that would flush them, integer operations do it: the
+//! compiler would remove a product by one, because it knows nothing of the floating-point mode.
 //! Read next: [`super::simd`].
 
 #![allow(unsafe_op_in_unsafe_fn, clippy::missing_safety_doc)]

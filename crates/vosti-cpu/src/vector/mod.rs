@@ -1,8 +1,8 @@
-//! Vector loops over tiles in scratch memory, one build per instruction set.
+//! Vector loops over tiles in scratch memory, compiled once per instruction set.
 //!
-//! A tile's rows are padded to whole groups of 16 lanes, so there is no tail: vector body and tail are one
-//! routine. What the padding lanes hold is never observed. The scalar functions are those of
-//! [`vosti_tile::numerics`]; here they are only repeated over lanes.
+//! A tile's rows are padded to whole groups of 16 lanes, so there is no tail: vector body and tail are one routine. The
+//! contents of padding lanes are never observed. The scalar functions are those of [`vosti_tile::numerics`], repeated over
+//! lanes.
 //! Read next: [`ops`].
 
 #[cfg(target_arch = "x86_64")]

@@ -1,4 +1,4 @@
-//! Which loop computes an operation of the tile IR: the scalar definition, repeated over lanes.
+//! Chooses the loop that computes an operation of the tile IR: the scalar definition, repeated over lanes.
 //!
 //! Truth values are 32-bit lanes of 0 or 1. BF16 arithmetic is FP32 arithmetic rounded once more.
 //! Read next: [`vosti_tile::numerics`].

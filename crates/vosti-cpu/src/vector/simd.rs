@@ -1,7 +1,7 @@
-//! The loops that tiles spend their time in, over [`Lanes`]; [`super::ops`] has the rest.
+//! The loops in which tiles spend their time, over [`Lanes`]; [`super::ops`] has the rest.
 //!
-//! Portable code and rare operations are loops over the scalar definitions; these are the same operations on
-//! sixteen lanes.
+//! Portable code and rare operations are loops over the scalar definitions. These loops do the same operations on sixteen
+//! lanes.
 
 use vosti_tile::numerics::math;
 use vosti_tile::{Binary, Cast, CmpFloat, CmpInt, Scalar, Unary};

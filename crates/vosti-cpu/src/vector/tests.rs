@@ -1,5 +1,5 @@
-//! The hand-written loops against the definitions that they repeat, on bit patterns from all over. Worth running with
-//! `--release` too: what the compiler may take for a no-operation depends on how hard it tries.
+//! The hand-written loops against the definitions that they repeat, on bit patterns of every kind. Run these with `--release`
+//! too: an optimising compiler may remove an operation that it takes for a no-operation.
 
 use vosti_tile::numerics::{self, FloatMode, math};
 use vosti_tile::{Binary, Cast, Scalar, Unary};

@@ -1,5 +1,5 @@
-//! Small programs of every kind of op, from checked-in TTIR, with random weights, BF16: what the device laws are tried on.
-//! Every device's tests include this file.
+//! Small programs of every kind of op, from checked-in TTIR, with random BF16 weights; the device laws run on them. Every
+//! device's tests include this file.
 
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};

@@ -1,8 +1,8 @@
-//! What a loop with matrix products has on its way from memory while it computes, read from TTGIR.
+//! How much a loop with matrix products loads while it computes, read from TTGIR.
 //!
-//! Copies are committed in groups, and a wait names how many of the last groups it leaves under way. The compiler puts the
-//! wait at the loop's start and the next copies at its end: what the wait leaves is what travels under the products. A loop
-//! that waits for all loads nothing while it computes, whatever its number of stages says.
+//! Copies are committed in groups, and a wait names how many of the last groups may still be under way. The compiler puts the
+//! wait at the start of the loop and the next copies at its end, so the groups that the wait leaves under way overlap with
+//! the products. A loop that waits for all groups loads nothing while it computes, whatever its number of stages says.
 
 use crate::error::Refusal;
 

@@ -1,4 +1,4 @@
-//! A kernel in a few lines that passes every check, then one breach of each: no check is there that cannot fail.
+//! A kernel in a few lines that passes every check, then one breach of each check: every check can fail.
 
 use super::*;
 use vosti_kernels::parse_stem;

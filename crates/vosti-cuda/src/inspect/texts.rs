@@ -1,4 +1,4 @@
-//! The texts that a compiler leaves, read as far as the checks ask: PTX, disassembly, the assembler's report, TTGIR.
+//! The texts that a compiler leaves, parsed as far as the checks need: PTX, disassembly, the assembler's report, TTGIR.
 
 use super::Reduction;
 use crate::error::Refusal;

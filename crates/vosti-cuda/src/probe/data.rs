@@ -1,4 +1,4 @@
-//! Random numbers for probes: those that break things are among them.
+//! Random numbers for probes, with the values among them that break kernels.
 
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};

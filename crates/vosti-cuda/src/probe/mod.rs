@@ -1,13 +1,14 @@
-//! Tries to break, on the device and in the very machine code that it runs, what certificates assume of it; and compares
-//! that code with a reference.
+//! Tries to break, on the device and in the machine code that runs there, the assumptions of certificates; and compares that
+//! code with a reference.
 //!
-//! A case is one row in two launches of a kernel that its contract relates: the row's own inputs are the same, all that the
-//! contract leaves open differs (how many rows, which row of which tile, what stands in the others and beyond the last,
-//! which pages, what the cache holds that the row may not see, how many programs to spare there are, as recorded launches
-//! have), and the row's outputs must have the same bits. Rows nobody chose hold NaN, infinities and huge numbers, caches huge finite ones; chosen rows hold -0 and what underflows. So lane
-//! locality and row uniformity of dot and reduce, masked lanes and padding are tried together, as the kernel uses them.
-//! Where kernels of several tile heights may run, the case's two launches are of two of them.
-//! It knows no kernel by name: roles and shapes say what is what. Read next: `sides.rs`.
+//! A case is one row in two launches of a kernel that its contract relates. The row's own inputs are the same. Everything
+//! that the contract leaves open differs: the number of rows, the row's place in its tile, the other rows and the memory
+//! beyond the last row, the pages, the cache entries that the row may not see, and the number of spare programs, which
+//! recorded launches have. The row's outputs must have the same bits. Other rows hold NaN, infinities and huge numbers, and
+//! caches hold huge finite numbers; chosen rows hold -0 and values that underflow. So lane locality and row uniformity of dot
+//! and reduce, masked lanes and padding are tried together, as the kernel uses them. Where kernels of several tile heights
+//! may run, the two launches of a case have different heights. The module knows no kernel by name: roles and shapes identify
+//! the parameters. Read next: `sides.rs`.
 
 mod data;
 mod sides;

@@ -1,4 +1,4 @@
-//! Two launches that a contract relates: their buffers, and which rows of one are which of the other.
+//! Two launches that a contract relates: their buffers, and the mapping between their rows.
 
 use super::data::{Random, put};
 use super::{Lab, Limits, Param};

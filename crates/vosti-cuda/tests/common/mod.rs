@@ -1,6 +1,6 @@
-//! A stand-in for a GPU: it checks what a driver and a device would check, executes lifted TTIR in host memory, and
-//! writes down what it is asked for. Its memory begins as noise. It knows nothing of threads, warps, shared memory or matrix
-//! instructions: that the launcher's numbers are passed on is all it can show of them.
+//! A stand-in for a GPU: it checks what a driver and a device would check, executes lifted TTIR in host memory, and records
+//! the calls that it gets. Its memory begins as noise. It knows nothing of threads, warps, shared memory or matrix
+//! instructions: of these it can only show that the launcher's numbers are passed on.
 #![allow(dead_code)]
 
 mod ptx;

@@ -1,7 +1,7 @@
-//! Speaks to a server of the OpenAI API, and reads what it printed: texts, tokens, log-probabilities.
+//! Speaks to a server of the OpenAI API, and reads its texts, tokens and log-probabilities.
 //!
-//! Servers differ: the log-probabilities of `/v1/completions` come as three lists or as one list of objects, and some
-//! servers have chats only. All of it becomes a [`Transcript`], whose numbers are the ones that were printed.
+//! Servers differ: the log-probabilities of `/v1/completions` come as three lists or as one list of objects, and some servers
+//! have only chats. All of it becomes a [`Transcript`], which holds the numbers exactly as the server printed them.
 
 use crate::CheckError;
 use serde_json::{Value, json};

@@ -1,8 +1,9 @@
 //! `vosti check --endpoint URL`: does a server of the OpenAI API give one answer to one request, whatever else it does?
 //!
-//! From outside only what is printed can be compared: texts, tokens and log-probabilities, each exactly as printed. Every
-//! prompt is asked twice over, greedily and with a seed. The answer it got alone and first is the reference; every other
-//! course must print the same. Any server can be measured; nothing of ours is assumed. Read [`courses`] for the courses.
+//! From outside, only printed values can be compared: texts, tokens and log-probabilities. Every prompt is asked twice,
+//! greedily and with a seed. The first answer, which the server gave with nothing else to do, is the reference, and every
+//! other course must print the same. Any server can be measured; the code assumes nothing of ours. [`courses`] has the
+//! courses.
 
 mod client;
 mod courses;

@@ -1,4 +1,4 @@
-//! What was measured of a server, as data and as a table.
+//! The measurements of a server, as data and as a table.
 
 use super::EndpointOptions;
 use super::client::{Client, Route, Transcript};

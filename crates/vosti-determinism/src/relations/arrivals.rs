@@ -1,4 +1,4 @@
-//! Requests that come while others decode, go at random, under other policies.
+//! Requests that arrive and are aborted at random while others decode, under several policies.
 
 use super::super::prompts::Random;
 use super::{Relation, Suite, demand, pairs_of_rows};

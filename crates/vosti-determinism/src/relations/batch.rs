@@ -1,4 +1,4 @@
-//! A prompt's last logits alone, against in a batch of any size, order and company.
+//! A prompt's last logits when it runs alone, against its last logits in batches of any size, order and company.
 
 use super::super::profile::Arrangement;
 use super::super::prompts::Random;

@@ -1,7 +1,7 @@
-//! Everything at once in a pool that holds less than a third of it: evictions and preemptions, and no bit changes.
+//! All events at once, in a pool that holds less than a third of the requests: evictions and preemptions, and no bit changes.
 //!
-//! A preemption that this relation asks for comes at any moment, also where the scheduler never would; only those that
-//! the scheduler made, because pages ran out, count as evidence.
+//! A preemption that this relation forces may come at any moment, also where the scheduler would never preempt. Only
+//! preemptions that the scheduler made because pages ran out count as evidence.
 
 use super::super::prompts::Random;
 use super::{Relation, Suite, demand, need, pairs_of_rows};

@@ -1,4 +1,5 @@
-//! Weights expanded to BF16, and as they come: the same bits, for each request alone and for all together.
+//! Weights expanded to BF16 against weights in the file's own form: the same bits, for each request alone and for all
+//! together.
 
 use super::{Relation, Suite, demand, pairs_of_rows, prompts};
 use crate::{CheckError, Setup, Subject};

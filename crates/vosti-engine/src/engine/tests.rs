@@ -1,4 +1,4 @@
-//! What only someone inside can break.
+//! Faults that only a test inside the module can cause.
 
 use super::*;
 use crate::symbolic::{SymbolicDevice, program};

@@ -1,4 +1,4 @@
-//! What each sampling parameter means, claim by claim.
+//! The meaning of each sampling parameter, claim by claim.
 
 use super::*;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What the symbolic device must compute, from a token history alone: no batch, no pages, no schedule.
+//! The values that the symbolic device must compute, from a token history alone: no batch, no pages, no schedule.
 
 use super::{Functions, visible};
 use crate::sampler::{SamplerState, TokenSampler};

@@ -1,5 +1,5 @@
-//! A device around the symbolic one that breaks one law, or none. It watches which slots are bad (garbage, not finite,
-//! overwritten by somebody) and damages the rows of logits that would see them.
+//! A device around the symbolic one that breaks one law, or none. It tracks which slots are bad (garbage, not finite,
+//! overwritten by another request) and damages the rows of logits that would see them.
 
 use std::cell::RefCell;
 use std::collections::HashSet;

@@ -1,4 +1,4 @@
-//! One checker per invariant. Each looks at the whole state and says what is wrong with it.
+//! One checker per invariant. Each looks at the whole state and reports its violation.
 
 use crate::world::{SimEngine, Violation, violated};
 use std::collections::{HashMap, HashSet};

@@ -1,6 +1,6 @@
 //! The engine against a symbolic device, driven by seeds: random programs, windows, pools, policies, arrivals, aborts,
-//! preemptions, drafts and steps that the device fails. Every invariant has its own checker (`checkers.rs`). A failure
-//! names its seed.
+//! preemptions, drafts and steps that the device fails. Every invariant has its own checker (`checkers.rs`). A failure names
+//! its seed.
 //!
 //!     cargo test -p vosti-engine --test simulator                          # 1,500 seeds, always the same
 //!     cargo test -p vosti-engine --test simulator -- --seed 77             # that run again
@@ -82,7 +82,7 @@ fn run_all(seeds: Range<u64>) -> Result<Outcome, (u64, Violation)> {
     let middle = seeds.start + (seeds.end - seeds.start) / 2;
     let (low, high) = std::thread::scope(|scope| {
         let low = scope.spawn(|| run(seeds.start..middle, None));
-        (run(middle..seeds.end, None), low.join().expect("the simulator does not panic"))
+        (run(middle..seeds.end, None), low.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     });
     let (mut total, high) = (low?, high?);
     total.add(&high);
@@ -92,7 +92,11 @@ fn run_all(seeds: Range<u64>) -> Result<Outcome, (u64, Violation)> {
 fn run(seeds: Range<u64>, fault: Option<Fault>) -> Result<Outcome, (u64, Violation)> {
     let mut total = Outcome::default();
     for seed in seeds {
-        total.add(&simulate(seed, fault).map_err(|violation| (seed, violation))?);
+        let played = std::panic::catch_unwind(|| simulate(seed, fault)).unwrap_or_else(|panic| {
+            eprintln!("seed {seed} panicked");
+            std::panic::resume_unwind(panic)
+        });
+        total.add(&played.map_err(|violation| (seed, violation))?);
     }
     Ok(total)
 }

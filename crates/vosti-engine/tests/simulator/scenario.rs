@@ -1,4 +1,4 @@
-//! What one seed stands for: a program, a device, a policy, requests.
+//! The meaning of one seed: a program, a device, a policy, requests.
 
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};

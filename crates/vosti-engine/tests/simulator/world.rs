@@ -1,4 +1,4 @@
-//! One run: an engine, its clients, and what they have seen so far.
+//! One run: an engine, its clients, and the events that they have seen so far.
 
 use crate::checkers;
 use crate::scenario::{self, Random, Successors};

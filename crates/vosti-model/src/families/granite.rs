@@ -1,8 +1,8 @@
-//! Granite 3 and 4, dense: Llama's layer, with factors on the embeddings, on the scores, on what joins the residual stream,
-//! and a divisor of the logits, which by definition here divides the final norm's weights.
+//! Granite 3 and 4, dense: Llama's layer, with factors on the embeddings, on the scores and on each addition to the residual
+//! stream, and a divisor of the logits. By definition here, that divisor divides the final norm's weights.
 //!
 //! Granite 4's dense models come as `granitemoehybrid` with attention in every layer and no experts: its perceptron is called
-//! a shared expert and has gate and up in one tensor, and positions may go without rotation. Layers of other kinds and experts
+//! a shared expert and has gate and up in one tensor, and its layers may have no rotation. Layers of other kinds and experts
 //! are refused by name. Source: transformers `models/granite` and `models/granitemoehybrid`; llama.cpp's `granite`.
 
 use super::{Family, llama, refuse_bias};

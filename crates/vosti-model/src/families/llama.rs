@@ -1,7 +1,7 @@
-//! Llama and what shares its architecture: grouped heads, SiLU, rotary embeddings, two norms a layer.
+//! Llama and models with its architecture: grouped heads, SiLU, rotary embeddings, two norms a layer.
 //!
-//! Source: transformers `models/llama`; llama.cpp's conversion interleaves the rows of Q and K. Other families read what they
-//! share with Llama by [`read_config`] and [`read_gguf`], and change what differs.
+//! Source: transformers `models/llama`; llama.cpp's conversion interleaves the rows of Q and K. Other families read the
+//! fields that they share with Llama by [`read_config`] and [`read_gguf`], and change the rest.
 
 use super::rotary::{gguf_rope, rope_of};
 use super::{Family, expect_activation, refuse_bias};

@@ -1,9 +1,9 @@
 //! Mistral, Ministral and the text part of Mistral Small: Llama's layer with a head size of its own and, in some models, a
-//! window in all layers or in those that `layer_types` names. Ministral 3 multiplies queries by a factor of their position,
-//! which by definition here is part of the queries' cosines and sines.
+//! window in all layers or in those that `layer_types` names. Ministral 3 multiplies queries by a factor of their position;
+//! by definition here, that factor is part of the queries' cosines and sines.
 //!
 //! Source: transformers `models/mistral`, `models/ministral` and `models/ministral3`. GGUF files call all but Ministral 3
-//! `llama`, and do not say the window.
+//! `llama`, and do not give the window.
 
 use super::{Family, llama, refuse_bias};
 use crate::config::{Fields, sliding_types};

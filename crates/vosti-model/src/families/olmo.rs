@@ -1,8 +1,8 @@
-//! OLMo 2 and 3: a layer's halves normalise their outputs and not their inputs, and queries and keys are normed whole, all
-//! heads together. OLMo 3 has windows in most layers, and YaRN in those without.
+//! OLMo 2 and 3: attention and perceptron normalise their outputs instead of their inputs, and queries and keys are
+//! normalised whole, all heads together. OLMo 3 has windows in most layers, and YaRN in those without.
 //!
-//! The stream is rounded to the activations' type where a half reads it. Source: transformers `models/olmo2` and
-//! `models/olmo3`; llama.cpp's `olmo2`.
+//! Attention and perceptron read the residual stream rounded to the activations' type. Source: transformers `models/olmo2`
+//! and `models/olmo3`; llama.cpp's `olmo2`.
 
 use super::rotary::{rope_of, rope_scaling};
 use super::{Family, llama, refuse_bias};

@@ -1,9 +1,10 @@
-//! Phi 3, 3.5 and 4, and Phi 4 mini: Llama's layer with one tensor for queries, keys and values and one for gate and up; a
-//! part of each head may rotate; longrope, whose factors are those of the positions that a deployment serves.
+//! Phi 3, 3.5 and 4, and Phi 4 mini: Llama's layer with one tensor for queries, keys and values and one for gate and up. In
+//! some models only a part of each head rotates. Longrope's factors are those for the number of positions that a deployment
+//! serves.
 //!
-//! Where a part of a head rotates, its rows are put in the order that [`crate::recipe::HeadRows`] describes, and scores add up
-//! in that order. Source: transformers `models/phi3`; llama.cpp's `phi3`, whose files say a window that llama.cpp does not use
-//! and transformers does.
+//! Where a part of a head rotates, its rows are put in the order that [`crate::recipe::HeadRows`] describes, and scores are
+//! summed in that order. Source: transformers `models/phi3`; llama.cpp's `phi3`. Its files name a window, which transformers
+//! uses and llama.cpp does not.
 
 use super::rotary::{longrope, rope_type};
 use super::{Family, llama, refuse_bias};

@@ -1,7 +1,7 @@
 //! Rotary embeddings as configurations describe them: `rope_theta`, `rope_scaling` or `rope_parameters` of a `config.json`,
 //! `rope.*` of a GGUF file.
 //!
-//! A scaling that depends on how long a request is never passes: the same token would get other logits in a longer request.
+//! A scaling that depends on a request's length is always refused: the same token would get other logits in a longer request.
 //! Read next: `rope.rs`, which makes the tables.
 
 use crate::config::Fields;

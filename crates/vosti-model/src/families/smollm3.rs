@@ -1,6 +1,6 @@
-//! SmolLM 3: Llama's layer, every fourth without rotation.
+//! SmolLM 3: Llama's layer; every fourth layer has no rotation.
 //!
-//! A layer without rotation has cosines of one and sines of zero: queries and keys pass as they are. Source: transformers
+//! A layer without rotation has cosines of one and sines of zero: queries and keys pass unchanged. Source: transformers
 //! `models/smollm3`; llama.cpp's `smollm3`, which takes every fourth layer whatever the model.
 
 use super::{Family, llama, refuse_bias, refuse_flag};

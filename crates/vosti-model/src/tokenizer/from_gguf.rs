@@ -1,7 +1,7 @@
 //! Tokenizers rebuilt from GGUF metadata: byte-level BPE with llama.cpp's pre-tokenizers, and sentencepiece's BPE (Llama 2,
 //! Mistral, Phi 3, Gemma), whose merges follow from the scores or, from Gemma 4 on, are in the file.
 //!
-//! Files are untrusted: nothing here indexes by what a file says without asking. Read next: `pre.rs`.
+//! Files are untrusted: every index from a file is checked before use. Read next: `pre.rs`.
 
 use tokenizers::models::bpe::BPE;
 use tokenizers::normalizers::{Prepend, Replace, Sequence};

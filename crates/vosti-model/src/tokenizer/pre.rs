@@ -1,9 +1,9 @@
-//! How byte-level tokenizers cut a text into words before they merge: llama.cpp's names (`tokenizer.ggml.pre`) and what
-//! each stands for.
+//! How byte-level tokenizers cut a text into words before they merge: llama.cpp's names (`tokenizer.ggml.pre`) and the
+//! regular expression of each.
 //!
 //! The expressions are those of the published `tokenizer.json` files. llama.cpp rewrites some of them for its own matcher:
-//! its forms of `tekken` and `gpt-4o` know no letter case outside ASCII. Nothing here guesses: a name that is not in
-//! [`PRE`] is refused.
+//! its forms of `tekken` and `gpt-4o` know no letter case outside ASCII. A name that is not in [`PRE`] is refused, never
+//! guessed.
 
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;

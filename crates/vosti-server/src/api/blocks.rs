@@ -1,6 +1,7 @@
-//! An answer as a list of blocks, each of which begins, grows and ends: what OpenAI's Responses and Anthropic's Messages show.
+//! An answer as a list of blocks, each of which begins, grows and ends: the form of OpenAI's Responses and Anthropic's
+//! Messages.
 //!
-//! One block is open at most, and only the last one is. Nothing here knows how an API writes a block.
+//! At most one block is open, and only the last one can be. Nothing here knows how an API writes a block.
 
 use super::turn::Part;
 

@@ -1,4 +1,4 @@
-//! `/v1/completions`: text or tokens to be continued, or looked at.
+//! `/v1/completions`: text or tokens to continue, or to score.
 
 use super::body::{Body, Payload};
 use super::chat::{receipt, wants_stream};

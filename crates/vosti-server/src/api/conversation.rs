@@ -1,6 +1,6 @@
-//! From a conversation to a request that runs: every API that has conversations comes through here.
+//! From a conversation to a request that runs: every API with conversations uses this module.
 //!
-//! Templates, tools, thoughts and grammars meet here; how an API shows the answer is not known.
+//! It combines templates, tools, thoughts and grammars; it does not know how an API shows the answer.
 
 use super::ApiError;
 use super::chat::{ChatRequest, wants_stream};

@@ -1,8 +1,8 @@
-//! The fields that OpenAI, vLLM, SGLang and their clients send and that no request type here has: which values are taken, and
-//! why no other is. One table: requests are read by it, `docs/api.md` shows it, a test walks it.
+//! The fields that OpenAI, vLLM, SGLang and their clients send and that no request type here has: which values are accepted,
+//! and why others are refused. One table serves all: requests are read by it, `docs/api.md` shows it, a test walks it.
 //!
-//! A value is taken if the answer without the field is the answer that it asks for. A null always is. A row never makes a
-//! field do something: a field that does something belongs to a request type.
+//! A value is accepted if the answer without the field is the answer that the value asks for. Null is always accepted. A row
+//! never makes a field do something: a field that does something belongs in a request type.
 
 use super::ApiError;
 use serde_json::Value;

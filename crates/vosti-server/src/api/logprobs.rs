@@ -1,5 +1,4 @@
-//! Log-probabilities as the API shows them: raw, of the logits as the model gave them, before temperature, bias,
-//! penalties and grammar.
+//! Log-probabilities as the API shows them: raw, of the model's own logits, before temperature, bias, penalties and grammar.
 
 use crate::answer::Generated;
 use crate::service::Service;

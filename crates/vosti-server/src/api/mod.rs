@@ -1,7 +1,7 @@
-//! The HTTP surface: one file per family of endpoints, what they share beside them.
+//! The HTTP surface: one file per family of endpoints, and the code that they share.
 //!
-//! `body.rs` turns bytes into a request type, `fields.rs` has the fields that both kinds of completion take,
-//! `prepare.rs` turns them into a job for the engine, `foreign.rs` is the table of what other engines' clients send.
+//! `body.rs` turns bytes into a request type, `fields.rs` has the fields that both kinds of completion take, `prepare.rs`
+//! turns them into a job for the engine, and `foreign.rs` is the table of the fields that clients of other engines send.
 
 pub mod anthropic;
 pub mod blocks;

@@ -1,4 +1,4 @@
-//! `/v1/models`: the one model that is served, under each of its names.
+//! `/v1/models`: the one served model, under each of its names.
 
 use super::{ApiError, ErrorBody};
 use crate::app::App;

@@ -1,9 +1,9 @@
-//! `vosti_resume`: an answer that goes on behind what the client has of it.
+//! `vosti_resume`: continues an answer after the part that a client already has.
 //!
-//! The request runs as if it were new. What the client has is handed to the engine as drafts, so that many tokens are checked in a
-//! step, and goes through the same state (text, stop strings, grammar, calls, receipt) as in the answer that broke off; it is only
-//! not sent again. So the rest is what would have come, and tokens that the request cannot have given are found out. Nothing here
-//! decides what a token is.
+//! The request runs as if it were new. The client's part goes to the engine as drafts, so that a step checks many tokens, and
+//! passes through the same state (text, stop strings, grammar, calls, receipt) as in the answer that broke off; only it is
+//! not sent again. So the rest is exactly what would have come, and tokens that the request cannot have given are detected.
+//! Nothing here decides a token.
 //! Read next: [`crate::answer`].
 
 use super::ApiError;

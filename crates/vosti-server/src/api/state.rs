@@ -1,4 +1,4 @@
-//! What a server says about itself: alive, ready, how busy. Open to everyone, so nothing here holds a request's text.
+//! A server's reports on itself: alive, ready, how busy. They are open to everyone, so nothing here holds a request's text.
 
 use crate::app::{App, Phase};
 use axum::Json;

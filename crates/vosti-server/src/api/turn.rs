@@ -1,6 +1,6 @@
-//! One turn of the assistant as it comes: thoughts, text and calls, told apart once for every API that shows them.
+//! One turn of the assistant as it comes: thoughts, text and calls, separated once for every API that shows them.
 //!
-//! Every byte of the answer's text is in one part, in the order in which it came. Nothing here knows how an API writes parts.
+//! Every byte of the answer's text is in exactly one part, in order. Nothing here knows how an API writes parts.
 
 use super::prepare::Plan;
 use crate::answer::{Delta, End};

@@ -1,8 +1,8 @@
-//! Harmony, in which gpt-oss answers: messages, each with a channel, that tags begin and end.
+//! Harmony, the format of gpt-oss's answers: messages, each with a channel, between tags.
 //!
-//! `analysis` is thoughts, `final` and `commentary` are text, and a message `to=functions.NAME` is a call with its
-//! arguments. The reader gives each byte of these out once; the tags are neither. Read [`super::thought`] for models that only
-//! mark their thoughts.
+//! `analysis` is thoughts, `final` and `commentary` are text, and a message `to=functions.NAME` is a call with its arguments.
+//! The reader hands out each byte of these once; tags are dropped. [`super::thought`] reads models that only mark their
+//! thoughts.
 
 use super::json_rule;
 use super::tools::{Choice, Piece, Tools};

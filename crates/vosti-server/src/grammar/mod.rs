@@ -1,10 +1,10 @@
 //! Structured output: a JSON schema, JSON, or calls of functions, as a constraint on the sampler.
 //!
-//! llguidance says which tokens may come next; the sampler draws among them. What may come next must be a function of the
-//! grammar and of the tokens accepted so far, so each choice gets a parser of its own, cloned with its caches from one
-//! that has seen no token: llguidance's limits count what is not cached yet, and a parser that other requests had warmed
-//! would reach them elsewhere. No time limit exists in it. Read [`tools`] for how functions are shown and called, [`thought`]
-//! for models that think first.
+//! llguidance says which tokens may come next; the sampler draws among them. That set must be a function of the grammar and
+//! of the tokens accepted so far. So each choice gets its own parser, cloned with its caches from one that has seen no token:
+//! llguidance's limits count work that is not cached yet, so a parser that other requests had warmed would reach them
+//! elsewhere. There is no time limit. [`tools`] says how functions are shown and called, [`thought`] handles models that
+//! think first.
 
 pub mod harmony;
 pub mod thought;

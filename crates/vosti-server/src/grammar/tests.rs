@@ -1,4 +1,4 @@
-//! Walks through grammars with a small vocabulary: what comes out is what was asked for, whatever the logits are.
+//! Walks through grammars with a small vocabulary: the output satisfies the grammar, whatever the logits are.
 
 use super::tools::{Choice, Function, Piece, Reader, Tools};
 use super::*;

@@ -1,8 +1,8 @@
-//! What a model thinks before it answers: `<think>`, thoughts, `</think>`.
+//! A model's thoughts before its answer: `<think>`, thoughts, `</think>`.
 //!
-//! A chat template that writes these tags belongs to a model that thinks (Qwen 3, DeepSeek R1 and what was made from them).
-//! The thinker tells thoughts from the answer as both come; like the reader of calls it gives each byte out once. The tags, and
-//! white space beside them, are neither. gpt-oss's thoughts are in [`super::harmony`].
+//! A chat template that writes these tags belongs to a model that thinks (Qwen 3, DeepSeek R1 and models made from them). The
+//! reader separates thoughts from the answer as both come and, like the reader of calls, hands out each byte once. The tags,
+//! and white space beside them, are dropped. gpt-oss's thoughts are in [`super::harmony`].
 
 use super::harmony;
 use serde::{Deserialize, Serialize};

@@ -1,9 +1,9 @@
-//! Functions that a model may call: how they are shown to it, what a call must look like, and how calls are read back.
+//! Functions that a model may call: how they are shown to it, how a call must look, and how calls are read back.
 //!
 //! A call is written in the form that the chat template writes (`shape.rs` has the forms), and such a template gets the
-//! functions as its `tools`. For a template that knows no tools the form is Hermes's: the functions are put into the system
-//! message, and earlier calls and results into ordinary messages, so that tools work with every chat model. The grammar
-//! makes each call well-formed and its arguments valid, always. `reader.rs` reads them back.
+//! functions as its `tools`. For a template without tools the form is Hermes's: the functions go into the system message, and
+//! earlier calls and results into ordinary messages, so tools work with every chat model. The grammar makes each call
+//! well-formed and its arguments valid, always. `reader.rs` reads them back.
 
 pub mod reader;
 pub mod shape;

@@ -1,9 +1,9 @@
 //! The page at `/`: chat, the engine's state, and one request alone and among others side by side.
 //!
-//! One HTML file, one style and one script, sent as one document; there is no build step. The page must load nothing from
-//! anywhere else and show no text as HTML: its policy forbids the first, and it writes text through text nodes alone. It asks
-//! the API like any other client, with the key that the user types and that it does not keep; chats stay in the browser's
-//! own storage. The page itself holds nothing secret and is open.
+//! One HTML file, one style and one script are sent as one document; there is no build step. The page loads nothing from
+//! elsewhere, which its policy enforces, and writes all text through text nodes, never as HTML. It uses the API like any
+//! other client, with the key that the user types and that it does not keep; chats stay in the browser's own storage. The
+//! page holds no secret and is open to everyone.
 
 use axum::http::HeaderValue;
 use axum::http::header::{

@@ -1,4 +1,4 @@
-//! What answers hold: streams, choices, batches, log-probabilities, stops, seeds, caches.
+//! The contents of answers: streams, choices, batches, log-probabilities, stops, seeds, caches.
 
 use crate::common::{Answer, CONTEXT, Options, Toyserver, VOCAB, chat, completion, serve, toy, with};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! What a conversation may ask of its answer: thoughts, least lengths, grammars, an open message, a template.
+//! The options of a conversation: thoughts, least lengths, grammars, an open message, a template.
 
 use crate::common::{END, Options, TEMPLATE, Toyserver, chat, completion, serve, toy, with};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Fields that other engines have: each is in a request type here or in the table, and the table is kept to.
+//! Fields of other engines: each is in a request type here or in the table, and the server does what the table says.
 
 use crate::common::{Options, Toyserver, chat, completion, serve, toy, with};
 use serde_json::{Value, json};

@@ -1,4 +1,5 @@
-//! Full queues, slow and absent clients, time limits, starts and ends: what is refused, and that everything comes back.
+//! Full queues, slow and absent clients, time limits, starts and ends: the right requests are refused, and all resources come
+//! back.
 
 use crate::common::{
     Options, Toyserver, chat, completion, config, eventually, get, metric, post, read, serve, service, toy, with,

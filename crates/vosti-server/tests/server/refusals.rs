@@ -1,4 +1,4 @@
-//! What is refused, and how: by name, with a status that clients act on, before anything is queued.
+//! Refusals: by name, with a status that clients act on, before anything is queued.
 
 use crate::common::{Answer, Options, chat, completion, get, serve, toy, with};
 use axum::body::Body;

@@ -1,4 +1,5 @@
-//! An answer that goes on behind what its client has: the rest is what would have come, and what cannot have come is refused.
+//! Answers that continue after the client's part: the rest is what would have come, and a part that cannot have come is
+//! refused.
 
 use crate::common::{Options, Toyserver, chat, completion, serve, toy, with};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Where kernels read and write: one buffer a parameter, elements as raw bits.
+//! The memory of kernels: one buffer per parameter, elements as raw bits.
 
 use crate::ir::Scalar;
 use crate::numerics;

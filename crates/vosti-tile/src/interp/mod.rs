@@ -1,7 +1,7 @@
 //! The plain interpreter: one operation at a time, nothing fused, every access checked.
 //!
-//! It is the meaning of a kernel. The CPU executor's fast paths are compared with it bit for bit, the
-//! verifier replays its counterexamples here, and probes run here. Slow and simple on purpose.
+//! It defines the meaning of a kernel. The CPU executor's fast paths are compared with it bit for bit, the verifier replays
+//! its counterexamples here, and probes run here. It is slow and simple on purpose.
 //! Read next: [`memory`], then `elementwise.rs`.
 
 mod elementwise;

@@ -1,4 +1,4 @@
-//! Random launches of kernels by the roles of their parameters: what a device would bind.
+//! Random launches of kernels by the roles of their parameters, as a device would bind them.
 #![allow(dead_code)] // each test uses its part
 
 use rand_xoshiro::SplitMix64;

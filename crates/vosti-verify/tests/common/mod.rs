@@ -1,4 +1,4 @@
-//! The solver that tests ask.
+//! The solver of the tests.
 
 use vosti_verify::solver::WANTED;
 use vosti_verify::{Cache, Solver, find_z3};

@@ -1,5 +1,5 @@
-//! A trace of agents: sessions that begin with a long prompt, part of it common and cached, and take turns: some tokens in,
-//! an answer out, a pause while a tool works, and the whole conversation again.
+//! A trace of agents: sessions begin with a long prompt, part of which is common and cached. Then they take turns: some
+//! tokens in, an answer out, a pause while a tool works, and the whole conversation again.
 
 use super::BenchError;
 use crate::deployment::{Deployment, DeviceConfig};

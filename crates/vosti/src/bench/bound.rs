@@ -1,4 +1,4 @@
-//! What a measured case has to compute and to read at least, and how long that takes at the machine's ceilings.
+//! The least work of a measured case (arithmetic and bytes read), and the time that it takes at the machine's ceilings.
 
 use super::Case;
 use vosti_core::{Op, Program, RowSet};

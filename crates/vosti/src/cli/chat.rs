@@ -1,6 +1,6 @@
-//! `vosti chat`: a conversation on the terminal. Every turn's prompt is the whole conversation; its beginning comes
-//! from the prefix cache, with the same bits as if it were computed. Lines that begin with `/` are commands ([`command`]);
-//! how a line is read is [`prompt`]'s, how an answer is shown on a terminal [`markdown`]'s. A pipe gets an answer as it is.
+//! `vosti chat`: a conversation on the terminal. Every turn's prompt is the whole conversation; its beginning comes from the
+//! prefix cache, with the same bits as if it were computed. Lines that begin with `/` are commands ([`command`]). [`prompt`]
+//! reads lines, and [`markdown`] shows an answer on a terminal. A pipe gets the answer unchanged.
 
 mod command;
 mod markdown;

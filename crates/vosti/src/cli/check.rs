@@ -1,4 +1,4 @@
-//! `vosti check`: runs the determinism suite and shows what it found.
+//! `vosti check`: runs the determinism suite and shows its results.
 
 use super::arguments::{Check, Device, ProfileName};
 use super::bar::{Bar, Unit};

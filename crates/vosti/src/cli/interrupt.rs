@@ -1,5 +1,5 @@
-//! Ctrl-C: the first ends the work at its next step, the second ends the process. While a command waits for its user
-//! there is no next step, and the first ends the process.
+//! Ctrl-C: the first ends the work at its next step, the second ends the process. While a command waits for its user there is
+//! no next step, so the first already ends the process.
 
 use std::io::IsTerminal;
 use std::sync::OnceLock;

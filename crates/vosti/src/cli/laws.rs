@@ -1,4 +1,4 @@
-//! `vosti laws`: watches on a device what the engine's proof assumes of it.
+//! `vosti laws`: checks on a device the assumptions that the engine's proof makes about it.
 
 use super::arguments::Laws;
 use super::bar::{Bar, Unit};

@@ -1,4 +1,4 @@
-//! `vosti completions` and `vosti man`: made from the flags themselves, so that they say what the command takes.
+//! `vosti completions` and `vosti man`: made from the flags themselves, so they always match the command.
 
 use super::Outcome;
 use super::arguments::Vosti;

@@ -1,4 +1,4 @@
-//! The command line: one file per subcommand, what they share beside them.
+//! The command line: one file per subcommand, and the code that they share.
 
 mod arguments;
 mod bar;

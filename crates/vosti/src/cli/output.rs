@@ -1,7 +1,7 @@
 //! Standard output, and the files that a command was asked to write.
 //!
 //! Standard output may be a pager that its user left, or a full disk. The first ends a command quietly, as it ends other
-//! filters; the second is an error. A check's verdict is never lost to either.
+//! filters; the second is an error. Neither can hide a check's verdict.
 
 use super::Outcome;
 use anyhow::{Context, Result, ensure};

@@ -1,4 +1,4 @@
-//! `vosti probe`: tries on a GPU what its kernels' certificates assume.
+//! `vosti probe`: tries on a GPU the assumptions of its kernels' certificates.
 
 use super::arguments::Probe;
 use super::bar::{Bar, Unit};

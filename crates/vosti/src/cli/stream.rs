@@ -1,4 +1,4 @@
-//! One request through an engine: shows its text as it comes, and says how fast it came.
+//! Runs one request through an engine: shows its text as it comes, and reports the speed.
 
 use super::output::counted;
 use super::{interrupt, sampling};

@@ -1,4 +1,4 @@
-//! How the values of flags are read. What a reader refuses it names, with what would be right: the flag stands beside it.
+//! Readers of flag values. An error names the value and the right form; clap prints the flag beside it.
 
 use crate::deployment::THREADS_MAX;
 use clap::ValueEnum;

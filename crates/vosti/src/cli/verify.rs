@@ -1,4 +1,4 @@
-//! `vosti verify`: proves every kernel specialisation, tells a proof, or names what stays trusted.
+//! `vosti verify`: proves every kernel specialisation, prints a proof in words, or lists what stays trusted.
 
 use super::Outcome;
 use super::arguments::Verify;

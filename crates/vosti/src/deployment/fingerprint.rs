@@ -1,7 +1,7 @@
 //! The identity of everything that fixes a deployment's bits.
 //!
-//! Whatever can change a bit of an answer or its length is hashed, in a fixed order; nothing else may be. The logits of a few
-//! tokens are in it too, so that a machine that computes otherwise is another deployment.
+//! Everything that can change a bit of an answer or its length is hashed, in a fixed order; nothing else may be. The logits
+//! of a few tokens are hashed too, so a machine that computes differently is another deployment.
 
 use super::{DeployError, Deployment, DeviceConfig};
 use vosti_core::PAGE;

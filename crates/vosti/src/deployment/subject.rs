@@ -1,4 +1,4 @@
-//! A deployment as the determinism suite sees it: engines to be made of it, and what may vary between them.
+//! A deployment as the determinism suite sees it: it makes engines, and names the settings that may vary between them.
 
 use super::{Deployment, DeviceConfig, isa_name};
 use crate::device::AnyDevice;

@@ -1,5 +1,5 @@
-//! Graphics cards in numbers, and the constants of the estimate. Each says where it is from; a first day on a GPU corrects
-//! those that say `assumed`, here and nowhere else.
+//! Graphics cards in numbers, and the constants of the estimate. Each constant names its source. The first day on a GPU will
+//! correct those that say `assumed`, here and nowhere else.
 
 use vosti_cuda::Arch;
 

@@ -1,7 +1,7 @@
-//! What each launch of a step has to do: its blocks, and what one of them reads, computes and waits for.
+//! The work of each launch of a step: its blocks, and the reads, arithmetic and waits of one block.
 //!
-//! Counted from the program, the contracts' grids and the tiles, as the device launches them. It never looks at what was
-//! measured. Read next: [`super::time`].
+//! It is counted from the program, the contracts' grids and the tiles, as the device launches them. Measurements never enter.
+//! Read next: [`super::time`].
 
 use super::Step;
 use vosti_core::{Op, Program, RowSet};

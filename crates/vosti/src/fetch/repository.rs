@@ -1,9 +1,10 @@
-//! Any model of a hub by name: `ORG/REPO`, with `:QUANT` for one GGUF file of several and `@REVISION` for other than `main`.
+//! Any model of a hub by name: `ORG/REPO`, with `:QUANT` for one GGUF file of several and `@REVISION` for a revision other
+//! than `main`.
 //!
-//! What is fetched lies where Hugging Face's own client keeps it (`HF_HUB_CACHE`, or `hub` in `HF_HOME`), in its layout, so that
-//! either uses what the other fetched. A file appears under its name only when its bytes are all there and have the hash that
-//! the hub's listing says; a revision is recorded only when all files are there. What is whole is used without asking the hub
-//! ([`HubCache::find`]); [`fetch`] asks it. Read next: `hub.rs` (how bytes come).
+//! Fetched files lie where Hugging Face's own client keeps them (`HF_HUB_CACHE`, or `hub` in `HF_HOME`), in its layout, so
+//! each client uses the other's files. A file appears under its name only when all its bytes are there and have the hash of
+//! the hub's listing; a revision is recorded only when all its files are there. Complete models are used without asking the
+//! hub ([`HubCache::find`]); [`fetch`] asks it. Read next: `hub.rs` (downloads).
 
 use super::hub::{self, Endpoint};
 use super::{FetchError, lock};

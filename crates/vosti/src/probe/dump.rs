@@ -1,8 +1,8 @@
-//! Probed launches as safetensors files, for `bench/gpu/fp64.py` or anything else that reads them.
+//! Probed launches as safetensors files, for `bench/gpu/fp64.py` or any other reader.
 //!
-//! Each parameter is a flat tensor under its name, as the launch found it; what the kernel wrote is `written.NAME`. `chosen`
-//! has the rows whose outputs mean something. The metadata name the specialisation and its constants. Weights are in the first
-//! file of each specialisation: its later launches have the same.
+//! Each parameter is a flat tensor under its name, with its contents before the launch; the kernel's output is
+//! `written.NAME`. `chosen` has the rows whose outputs are defined. The metadata name the specialisation and its constants.
+//! Weights are in the first file of each specialisation; its later launches have the same weights.
 
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,8 +1,8 @@
-//! Which lanes of an axis any store writes: found before anything else is computed.
+//! Finds which lanes of an axis any store writes, before anything else is computed.
 //!
-//! For every axis whose lanes are never mixed, the bounds and masks of the stores along it are computed
-//! first, for all lanes; from then on only the lanes that some store writes are held at all. Leaving out a
-//! bound is safe: it only makes more lanes live.
+//! For every axis whose lanes are never mixed, the plan first computes the bounds and masks of the stores along it, for all
+//! lanes. From then on it holds only the lanes that some store writes. Leaving out a bound is safe: it only makes more lanes
+//! live.
 
 use std::collections::HashMap;
 

@@ -1,8 +1,8 @@
-//! From tile IR to a plan, one pass in program order.
+//! From tile IR to a plan, in one pass in program order.
 //!
-//! Values stay symbolic as long as that is exact and cheap: constants, sums and conjunctions that become
-//! address terms, pointers, windows, and block loads that only a dot reads. What cannot be compiled is
-//! reported, never approximated; the device then interprets that kernel.
+//! Values stay symbolic as long as that is exact and cheap: constants, sums and conjunctions that become address terms,
+//! pointers, windows, and block loads that only a dot reads. An operation that cannot be compiled is reported, never
+//! approximated; the device then interprets that kernel.
 //! Read next: [`tile`], [`elementwise`], [`memory`], [`control`].
 
 mod control;

@@ -1,4 +1,4 @@
-//! What the compiler knows of a value: symbolic, or a tile in scratch memory and how much of its shape it spells out.
+//! The compiler's view of a value: symbolic, or a tile in scratch memory and the part of its shape that is spelled out there.
 
 use std::rc::Rc;
 

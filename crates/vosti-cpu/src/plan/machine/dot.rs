@@ -1,4 +1,4 @@
-//! Dots: operands read where they lie if layout, alignment and bounds allow, else through a copy.
+//! Dots: operands are read in place if layout, alignment and bounds allow it, otherwise from a copy.
 
 use vosti_tile::Scalar;
 

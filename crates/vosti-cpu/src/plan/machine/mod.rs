@@ -1,7 +1,7 @@
 //! Runs a plan, one program of the grid at a time, in a worker's scratch memory.
 //!
-//! Every access to a parameter is checked against its length, row by row; a kernel that leaves its buffers is a
-//! fault of the launch, never a stray read. Scratch places are in bounds by construction of the plan.
+//! Every access to a parameter is checked against its length, row by row: a kernel that leaves its buffers makes the launch
+//! fail, and never reads elsewhere. Scratch places are in bounds by construction of the plan.
 //! Read next: [`access`], [`dot`].
 
 mod access;

@@ -1,8 +1,8 @@
-//! Reads an answer with tools as it comes: what is text, what is a call.
+//! Reads an answer with tools as it comes, and separates text from calls.
 //!
-//! The answer was held to a grammar, so that the reader only has to know where in it the answer is. It gives each byte of
-//! text and of arguments out once, and never takes it back: a call that the end of the answer cuts off has a name and the
-//! arguments that came. What is cut off before the name is whole is neither text nor a call.
+//! A grammar constrained the answer, so the reader only has to track its position in the grammar. It hands out each byte of
+//! text and of arguments once, and never takes one back: a call that the end of the answer cuts off has a name and the
+//! arguments that came. A call that is cut off before its name is complete is dropped: it is neither text nor a call.
 
 use super::shape::Shape;
 use super::{Choice, Tools};

@@ -1,6 +1,7 @@
-//! How models write calls: one row of literal text per form. The grammar is made from a row, and the reader reads by it.
+//! The forms in which models write calls: one row of literal text per form. The grammar is made from a row, and the reader
+//! reads by it.
 //!
-//! Nothing here knows functions or schemas; a form that no row describes does not exist.
+//! Nothing here knows functions or schemas. A form without a row is not supported.
 
 use crate::grammar::harmony;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! What a line of a conversation asks for.
+//! The commands in a conversation's lines.
 
 use super::super::arguments::Sampling;
 use anyhow::{Result, anyhow, bail};

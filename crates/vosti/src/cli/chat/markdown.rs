@@ -1,6 +1,6 @@
-//! An answer as it streams, shown on a terminal: wrapped between words, and with the little Markdown that answers have (emphasis,
-//! code, headings, lists) in styles. It never sees a piece as a whole, so that any cut of a text shows the same; nothing but the
-//! marks of emphasis that was opened and closed disappears. Without styles every mark stays. Lines are [`Wrapped`]'s.
+//! Shows an answer on a terminal as it streams: wrapped between words, with the simple Markdown of answers (emphasis, code,
+//! headings, lists) in styles. It reads character by character, so the cuts of a stream never show. Only the marks of closed
+//! emphasis disappear; without styles every mark stays. [`Wrapped`] makes the lines.
 
 use super::wrap::{Style, Wrapped};
 

@@ -1,5 +1,5 @@
-//! How a line of a conversation is read: with editing, history and pastes of several lines on a terminal, as it comes from a
-//! pipe. The history is kept between conversations; one that cannot be kept is no reason to end.
+//! Reads a line of a conversation: with editing, history and pastes of several lines on a terminal, unchanged from a pipe.
+//! The history is kept between conversations; if it cannot be kept, the conversation goes on.
 
 use super::super::interrupt;
 use crate::fetch::Cache;

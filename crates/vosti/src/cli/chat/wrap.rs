@@ -1,5 +1,5 @@
-//! Text on a terminal, wrapped between words to its width, in styles. Characters come one by one, so that how a text was cut into
-//! pieces cannot show. What is no text (an escape sequence that a model wrote) is shown, never obeyed.
+//! Text on a terminal, wrapped between words to its width, in styles. It takes characters one by one, so the cuts of a text
+//! into pieces never show. An escape sequence that a model wrote is shown, never obeyed.
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
