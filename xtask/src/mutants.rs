@@ -148,9 +148,9 @@ fn must_verify(patch: &Patch) -> Result<String> {
         Outcome::Verified { verified, errors: 0, .. } => Ok(format!("verified ({verified}): {story}")),
         Outcome::Verified { failures, .. } => {
             let found: Vec<String> = failures.iter().map(Failure::to_string).collect();
-            bail!("it only says the same otherwise, and the proof breaks:\n  {}", found.join("\n  "))
+            bail!("it says the same in other words, and its proof fails:\n  {}", found.join("\n  "))
         }
-        Outcome::GaveUp => bail!("it only says the same otherwise, and the solver gave up"),
+        Outcome::GaveUp => bail!("it says the same in other words, and the solver gave up"),
         Outcome::Broken(text) => bail!("it does not compile:\n{text}"),
     }
 }

@@ -89,7 +89,9 @@ impl Config {
 /// Why a device could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum CpuError {
-    #[error("no TTIR is checked in for {spec}: add the model's dimensions to the inventory and run `cargo xtask ttir`")]
+    #[error(
+        "no TTIR is checked in for {spec}: list its text in crates/vosti-model/src/inventory.rs and run `cargo xtask ttir`"
+    )]
     Ttir { spec: String },
     #[error("{spec}: {error}")]
     Lift { spec: String, error: LiftError },

@@ -12,7 +12,7 @@ pub enum CudaError {
     #[error("there is no CUDA target `{target}`; there are {known}")]
     Target { target: String, known: String },
     #[error(
-        "no TTIR is checked in for {spec}: add the model to `TARGETS` in xtask/src/ttir.rs and run `cargo xtask ttir`"
+        "no TTIR is checked in for {spec}: list its text in crates/vosti-model/src/inventory.rs and run `cargo xtask ttir`"
     )]
     Ttir { spec: String },
     #[error("{tool}: {error}; compiling for CUDA needs python3 with venv and pip")]
@@ -20,12 +20,12 @@ pub enum CudaError {
     #[error("{tool} failed:\n{output}")]
     Tool { tool: String, output: String },
     #[error(
-        "{tool} ended well and wrote no kernels: --python wants a Python 3 that has {needs}; without it Vosti makes one itself"
+        "{tool} ended without an error and wrote no kernels: give --python a Python 3 that has {needs}, or leave it out"
     )]
     Wrote { tool: String, needs: &'static str },
     #[error("{}: {error}", path.display())]
     Io { path: PathBuf, error: std::io::Error },
-    #[error("{spec}: what Triton says of it is not understood: {why}")]
+    #[error("{spec}: Triton's record of it cannot be read: {why}")]
     Metadata { spec: String, why: String },
     #[error("{spec} for {target}: {refusal}")]
     Refused { spec: String, target: String, refusal: Refusal },
@@ -47,7 +47,7 @@ pub enum CudaError {
     Room { needs: u64, free: u64 },
     #[error(
         "too little GPU memory: the weights alone are {:.2} GB and {:.2} GB are free; use a smaller model or a larger \
-         GPU, or stop what else uses this one",
+         GPU, or stop other programs that use this one",
         *weights as f64 / 1e9,
         *free as f64 / 1e9
     )]
@@ -62,7 +62,7 @@ pub enum CudaError {
     RoomForBuffers { weights: u64, buffers: u64, free: u64, rows: usize, context: u32 },
     #[error(
         "{source}, with a context of {context} and steps of {rows} rows: lower --context, the pages of keys and values or \
-         the rows of a step, or stop what else uses the GPU"
+         the rows of a step, or stop other programs that use the GPU"
     )]
     Full { source: DriverError, rows: usize, context: u32 },
     #[error(
@@ -84,9 +84,9 @@ pub enum CudaError {
 /// Why a compiled kernel may not be launched.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Refusal {
-    #[error("its PTX is not understood: {0}")]
+    #[error("its PTX cannot be parsed: {0}")]
     Ptx(String),
-    #[error("its TTIR is not understood: {0}")]
+    #[error("its TTIR cannot be parsed: {0}")]
     Ttir(String),
     #[error("it is assembled for {found}, not for {wanted}: compile it for the target")]
     Assembled { found: String, wanted: String },
@@ -112,7 +112,7 @@ pub enum Refusal {
         "it spills {bytes} bytes of registers to memory: give it more warps or smaller tiles in specialisations.toml"
     )]
     Spills { bytes: u64 },
-    #[error("the assembler's report is not understood: {0}")]
+    #[error("the assembler's report cannot be parsed: {0}")]
     Log(String),
     #[error("the assembler serialises its matrix instructions: give it smaller tiles in specialisations.toml")]
     Serialised,
@@ -129,9 +129,9 @@ pub enum Refusal {
     NoMatrixInstructions { dots: usize, wanted: &'static str },
     #[error("it contains `{found}` instructions, and its dots should all be `{wanted}` on this target")]
     OtherMatrixInstructions { found: &'static str, wanted: String },
-    #[error("its matrix instructions are `{found}`, and `{wanted}` in the kernel in whose place it may run")]
+    #[error("its matrix instructions are `{found}`; the kernel that it may replace has `{wanted}`")]
     OtherKinds { found: String, wanted: String },
-    #[error("its reductions are laid out otherwise than in the kernel in whose place it may run")]
+    #[error("its reductions have another layout than in the kernel that it may replace")]
     OtherLayout,
     #[error("its pipeline of {stages} stages loads nothing asynchronously")]
     NotPipelined { stages: u32 },
@@ -139,7 +139,7 @@ pub enum Refusal {
         "a loop with matrix products waits for all of its loads first: raise num_stages in specialisations.toml, or set it to 1"
     )]
     WaitsForAll,
-    #[error("its TTGIR's loads are not understood: {line}")]
+    #[error("its TTGIR has a load that cannot be parsed: {line}")]
     Flight { line: String },
     #[error("the layout `{layout}` of its reductions is not defined in its TTGIR")]
     Layout { layout: String },

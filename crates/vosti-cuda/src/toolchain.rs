@@ -133,7 +133,7 @@ mod tests {
         let spec = vosti_kernels::parse_stem("linear-bf16-BK64-BM64-BN64-K576-N960-SWAP1").unwrap();
         let error = idle.compile_checked_in("cuda-sm90", &[spec]).unwrap_err().to_string();
         assert!(
-            error.starts_with("/bin/true ended well and wrote no kernels") && error.contains(REQUIREMENT),
+            error.starts_with("/bin/true ended without an error and wrote no kernels") && error.contains(REQUIREMENT),
             "{error}"
         );
         let missing = Toolchain::with_python("/nowhere/python".into());

@@ -326,7 +326,7 @@ fn row_tiles_of_another_kind_of_instruction_are_refused() {
     let name = "linear-bf16-BK64-BM64-BN64-K576-N960-SWAP1";
     images.get_mut(name).unwrap().record.facts.matrix_kinds = vec!["mma.sync".into()];
     let refused = device(dry(), &plan, &images).map(drop).unwrap_err().to_string();
-    assert!(refused.contains(name) && refused.contains("in the kernel in whose place it may run"), "{refused}");
+    assert!(refused.contains(name) && refused.contains("the kernel that it may replace has"), "{refused}");
 }
 
 #[test]

@@ -21,7 +21,7 @@ pub enum EngineError {
     TokenOutsideVocabulary { token: u32, position: usize, vocab: u32 },
     #[error("a request needs at least one choice")]
     NoChoices,
-    #[error("{waiting} requests are waiting already, the limit is {limit}: try again later")]
+    #[error("{waiting} requests are waiting, and the limit is {limit}: try again later")]
     QueueFull { waiting: usize, limit: usize },
     #[error(transparent)]
     Sampling(#[from] SamplingError),

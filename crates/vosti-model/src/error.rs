@@ -39,7 +39,7 @@ pub enum ModelError {
         file: String,
     },
     /// A version of the format that is not read.
-    #[error("{file}: unsupported GGUF version {version}: versions 2 and 3 are read; convert the model anew")]
+    #[error("{file}: unsupported GGUF version {version}: only versions 2 and 3 can be read; convert the model again")]
     GgufVersion {
         /// The file's name.
         file: String,

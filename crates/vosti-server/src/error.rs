@@ -6,13 +6,13 @@ use std::path::PathBuf;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    #[error("cannot listen on {address}: {error}; choose another --port, or stop what uses it")]
+    #[error("cannot listen on {address}: {error}; choose another --port, or stop the program that uses this one")]
     Bind { address: SocketAddr, error: io::Error },
     #[error("--tls-cert {}: {why}; give a PEM file with the certificate chain", path.display())]
     Certificates { path: PathBuf, why: String },
     #[error("--tls-key {}: {why}; give a PEM file with the private key", path.display())]
     Key { path: PathBuf, why: String },
-    #[error("the certificate and the key do not serve: {0}")]
+    #[error("the certificate and the key cannot be used together: {0}")]
     Tls(String),
     #[error("the tokenizer cannot guide structured output: {0}")]
     Grammar(#[from] crate::grammar::GrammarError),
@@ -23,6 +23,8 @@ pub enum ServerError {
     #[error("the engine ended: {0}")]
     Engine(String),
     /// An origin that no browser sends.
-    #[error("{0:?} is no origin: write scheme, host and port as in https://app.example or http://localhost:3000, or *")]
+    #[error(
+        "{0:?} is not an origin: write scheme, host and port as in https://app.example or http://localhost:3000, or *"
+    )]
     Origin(String),
 }

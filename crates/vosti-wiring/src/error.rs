@@ -17,7 +17,7 @@ pub enum WiringError {
     Element { spec: String, param: String },
     #[error("{spec}: the TTIR takes `{found}` where the contract has `{wanted}`: run `cargo xtask ttir`")]
     Signature { spec: String, found: String, wanted: String },
-    #[error("{spec} has other parameters than the kernel in whose place it may run")]
+    #[error("{spec} has other parameters than the kernel that it may replace")]
     Unlike { spec: String },
     #[error(
         "the program's logits are not read as they must be: by one op, alone, that writes one number a selected row, and besides only for lists"

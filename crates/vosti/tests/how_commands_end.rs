@@ -110,7 +110,7 @@ fn commands_of_a_conversation_are_obeyed_and_a_wrong_one_does_not_end_it() {
     let result = child.wait_with_output().expect("it ends");
     let error = String::from_utf8_lossy(&result.stderr);
     assert!(result.status.success(), "{error}");
-    for said in ["/regenerate ", "\"hot\" is no value for temperature", "tokens_max is 0", "there is no /nothing"] {
+    for said in ["/regenerate ", "\"hot\" is not a value for temperature", "tokens_max is 0", "there is no /nothing"] {
         assert!(error.contains(said), "{said}: {error}");
     }
     let seeds: Vec<&str> = error.lines().filter_map(|line| line.strip_prefix("seed         ")).collect();

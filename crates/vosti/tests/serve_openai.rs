@@ -50,5 +50,5 @@ fn replays(path: &str) {
     assert!(text.contains("vosti-0"), "{text}");
     let (code, text) = changed(&|receipt| *receipt = serde_json::Value::Null);
     assert_eq!(code, 2, "{text}");
-    assert!(text.contains("no receipt") && !text.contains("panicked"), "{text}");
+    assert!(text.contains("not a receipt") && !text.contains("panicked"), "{text}");
 }

@@ -87,7 +87,7 @@ fn a_prompt_that_is_too_long_or_empty() {
     generate(&"a".repeat(100), &["--context", "64"], "the model's context is 64");
     generate("", &[], "the prompt is empty");
     generate("a", &["--logit-bias", "256=1"], "the vocabulary ends at 255");
-    generate("a", &["--stop-token", "256"], "--stop-token names token 256, the vocabulary ends at 255");
+    generate("a", &["--stop-token", "256"], "--stop-token names token 256, but the vocabulary ends at 255");
     generate("a", &["--top-p", "2"], "top_p is 2");
     generate("a", &["--context", "513"], "--context 513 is longer than the model's own, 512 tokens");
     generate("a", &["--kv-pages", "9999999999999"], "9999999999999 KV pages 245759999999975424 bytes");

@@ -120,7 +120,7 @@ impl Engines {
         match name.strip_prefix("random-") {
             Some("1.7b") => self.peer.random("1.7b", &pull(&self.vosti, "smollm2-135m")?),
             Some("8b") => self.peer.random("8b", &llama_cpp::source()?.join("models/ggml-vocab-llama-bpe.gguf")),
-            Some(_) => bail!("{name} is no model of this benchmark: random-1.7b, random-8b"),
+            Some(_) => bail!("{name} is not a model of this benchmark; it has random-1.7b and random-8b"),
             None => pull(&self.vosti, name),
         }
     }

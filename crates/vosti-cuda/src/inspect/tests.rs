@@ -131,7 +131,7 @@ fn each_breach_in_the_texts_is_refused_by_name() {
     let (ttir, ptx): (Field, Field) = (|a| &mut a.ttir, |a| &mut a.ptx);
     let (sass, log, ttgir): (Field, Field, Field) = (|a| &mut a.sass, |a| &mut a.log, |a| &mut a.ttgir);
     let cases: [(Field, &str, &str, &str); 32] = [
-        (ttir, "tt.func public @linear(", "tt.func public @linear(%", "TTIR is not understood"),
+        (ttir, "tt.func public @linear(", "tt.func public @linear(%", "TTIR cannot be parsed"),
         (
             ttir,
             "%x: !tt.ptr<bf16> {tt.divisibility = 16",
@@ -139,7 +139,7 @@ fn each_breach_in_the_texts_is_refused_by_name() {
             "parameter x is not",
         ),
         (ttir, "%rows: !tt.ptr<i32> {tt.divisibility = 16 : i32}", "%rows: !tt.ptr<i32>", "parameter rows is not"),
-        (ttir, "%w: !tt.ptr<bf16>", "%w: !tt.ptr<f32>", "TTIR is not understood"),
+        (ttir, "%w: !tt.ptr<bf16>", "%w: !tt.ptr<f32>", "TTIR cannot be parsed"),
         (ttir, "%out", "%result", "takes `result: bf16` where the contract has `out: bf16`"),
         (ptx, ".target sm_90a", ".target sm_90", "assembled for sm_90, not for sm_90a"),
         (ptx, ".target", ".tarmac", "no .target"),
@@ -166,7 +166,7 @@ fn each_breach_in_the_texts_is_refused_by_name() {
         (log, "1 barriers", "1 barriers, 140000 bytes smem", "needs 238304 bytes of shared memory, a block has 232448"),
         (log, "Compiling", "Skipping", "not about one kernel"),
         (ttgir, "num = 1 :", "num = 0 :", "waits for all of its loads first"),
-        (ttgir, "-> <64x64xbf16", "-> <64x?xbf16", "loads are not understood"),
+        (ttgir, "-> <64x64xbf16", "-> <64x?xbf16", "a load that cannot be parsed"),
         (ttgir, "#blocked = ", "#other = ", "layout `#blocked` of its reductions"),
     ];
     for (field, from, to, says) in cases {

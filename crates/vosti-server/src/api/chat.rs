@@ -229,7 +229,7 @@ pub async fn complete(
 pub fn wants_stream(shared: &Shared) -> Result<(bool, bool), ApiError> {
     let stream = shared.stream.unwrap_or(false);
     if stream && shared.prompt_logprobs.is_some() {
-        return Err(ApiError::field("prompt_logprobs", "prompt_logprobs does not come with stream"));
+        return Err(ApiError::field("prompt_logprobs", "prompt_logprobs cannot be combined with stream"));
     }
     let usage = shared.stream_options.as_ref().and_then(|options| options.include_usage).unwrap_or(false);
     if usage && !stream {

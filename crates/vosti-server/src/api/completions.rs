@@ -138,7 +138,7 @@ pub async fn complete(
     let (stream, include_usage) = wants_stream(&shared)?;
     let echo = request.echo.unwrap_or(false);
     if stream && echo && request.logprobs.is_some() {
-        return Err(ApiError::field("stream", "echo with logprobs does not come with stream"));
+        return Err(ApiError::field("stream", "echo with logprobs cannot be combined with stream"));
     }
 
     let (of, with) = (app.clone(), service.clone());

@@ -152,7 +152,7 @@ fn rendered(
 const END: &str = "\u{f8ff}vosti-end-of-open-message\u{f8ff}";
 
 fn mark_end(list: &mut [Value]) -> Result<(), ApiError> {
-    let wrong = || ApiError::field("continue_final_message", "the last message has no text to be continued");
+    let wrong = || ApiError::field("continue_final_message", "the last message has no text to continue");
     let last = list.last_mut().ok_or_else(wrong)?;
     let text = last["content"].as_str().ok_or_else(wrong)?;
     last["content"] = format!("{text}{END}").into();

@@ -105,7 +105,7 @@ pub fn grammar(shared: &mut Shared) -> Result<Option<Grammar>, ApiError> {
 fn json_schema(name: &str, schema: Value) -> Result<Grammar, ApiError> {
     let schema = match schema {
         Value::String(text) => serde_json::from_str(&text)
-            .map_err(|error| ApiError::field(name, format!("{name} is no JSON schema: {error}")))?,
+            .map_err(|error| ApiError::field(name, format!("{name} is not a JSON schema: {error}")))?,
         schema => schema,
     };
     Ok(Grammar::JsonSchema(schema))

@@ -54,7 +54,7 @@ pub enum GrammarError {
     Refused { what: &'static str, why: String },
     #[error("structured output needs the model's tokenizer as bytes: {0}")]
     Tokenizer(String),
-    #[error("the grammar is {bytes} bytes long, at most {limit} are taken: send a smaller schema")]
+    #[error("the grammar is {bytes} bytes long and the limit is {limit}: send a smaller schema")]
     TooLong { bytes: usize, limit: usize },
 }
 

@@ -59,13 +59,15 @@ pub struct Tools {
 pub enum ToolsError {
     #[error("tools is empty: leave it out, or describe at least one function")]
     None,
-    #[error("there are {0} tools, at most {FUNCTIONS_MAX} are taken")]
+    #[error("there are {0} tools; the limit is {FUNCTIONS_MAX}")]
     TooMany(usize),
     #[error("tools[{index}].function.name is {name:?}: use 1 to 64 letters, digits, _ and -")]
     Name { index: usize, name: String },
-    #[error("tools[{index}].function.name is {name:?} a second time: give each function its own name")]
+    #[error("tools[{index}].function.name repeats {name:?}: give each function its own name")]
     Twice { index: usize, name: String },
-    #[error("tools[{index}].function.parameters is no JSON schema: give an object like {{\"type\": \"object\", ...}}")]
+    #[error(
+        "tools[{index}].function.parameters is not a JSON schema: give an object like {{\"type\": \"object\", ...}}"
+    )]
     Parameters { index: usize },
     #[error("tool_choice names {0:?}, which is not among the tools")]
     Unknown(String),

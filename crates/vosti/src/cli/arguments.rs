@@ -10,10 +10,10 @@ use std::path::PathBuf;
 
 pub use serve::{LogFormat, Serve, UnknownFields};
 
-/// Language models whose answers do not depend on what else the machine is doing
+/// Language models whose answers do not depend on the machine's other work
 ///
 /// For a fixed model and deployment, a request's logits are bit-for-bit the same alone or in a batch, prefilled in one
-/// piece or in chunks, with or without a prefix cache, with drafts on or off, under any load. `vosti check` shows it.
+/// piece or in chunks, with or without a prefix cache, with drafts on or off, under any load. `vosti check` tests this.
 ///
 /// Try:
 ///   vosti generate "The three laws of robotics are"
@@ -30,7 +30,7 @@ pub struct Vosti {
 pub enum Command {
     /// Continues a text
     Generate(Generate),
-    /// Talks with a model that has a chat template
+    /// Chats with a model that has a chat template
     Chat(Chat),
     /// Serves a model over HTTP, as OpenAI's API
     Serve(Serve),
@@ -50,20 +50,20 @@ pub enum Command {
     Verify(Verify),
     /// Writes a model's kernels and certificates to a folder
     Prepare(Prepare),
-    /// Tries on a GPU what its kernels' certificates assume
+    /// Tests on a GPU what its kernels' certificates assume
     Probe(Probe),
-    /// Watches on a device what the engine's proof assumes of it
+    /// Tests on a device what the engine's proof assumes of it
     Laws(Laws),
-    /// Writes what completes commands and flags in a shell
+    /// Prints a script that completes commands and flags in a shell
     Completions(super::manual::Completions),
     /// Writes the manual pages
     Man(super::manual::Man),
 }
 
-/// What it runs on, and how long a sequence may get there.
+/// The device, and the longest sequence on it.
 #[derive(Args, Clone)]
 pub struct Hardware {
-    /// What to run on: cpu, cuda or cuda:N (the first GPU, or number N from 0), which runs a bundle of `vosti prepare --target cuda-...`
+    /// Where to run: cpu, cuda (the first GPU) or cuda:N (number N from 0); a GPU runs a bundle of `vosti prepare --target cuda-...`
     #[arg(long, value_parser = device, default_value = "cpu", value_name = "DEVICE")]
     pub device: Device,
 
@@ -71,7 +71,7 @@ pub struct Hardware {
     #[arg(short, long, value_name = "N", value_parser = threads, allow_negative_numbers = true)]
     pub threads: Option<usize>,
 
-    /// Run what `vosti prepare` wrote to this folder, instead of the built-in kernels and certificates
+    /// Run the bundle that `vosti prepare` wrote to this folder, instead of the built-in kernels and certificates
     #[arg(long, value_name = "FOLDER")]
     pub bundle: Option<PathBuf>,
 
@@ -79,8 +79,8 @@ pub struct Hardware {
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(16..))]
     pub context: Option<u32>,
 
-    /// How a processor keeps weights: small, or in BF16, which is larger and gives the same bits [default: small where at most
-    /// four answers run at once]
+    /// How a processor keeps weights: small, or in BF16, which takes more memory; both give the same bits [default: small if at
+    /// most four answers run at once]
     #[arg(long, value_enum, value_name = "FORM")]
     pub weights: Option<Weights>,
 }
@@ -95,11 +95,12 @@ pub struct Engine {
     #[command(flatten)]
     pub hardware: Hardware,
 
-    /// Memory for keys and values, e.g. 512M or 2G [default: what its sequences need, at most 1G or one of them; on a GPU what is free]
+    /// Memory for keys and values, e.g. 512M or 2G [default: enough for its sequences, at most 1G or one sequence; on a GPU: all that
+    /// is free]
     #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "kv_pages")]
     pub kv_memory: Option<u64>,
 
-    /// The same as a number of pages of 64 tokens
+    /// Memory for keys and values, as a number of pages of 64 tokens
     #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true)]
     pub kv_pages: Option<usize>,
 
@@ -108,20 +109,20 @@ pub struct Engine {
     pub speculate: bool,
 }
 
-/// Whose sampling defaults are taken.
+/// Whose sampling defaults to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum GenerationConfig {
-    /// The model's: generation_config.json of its folder, or what its GGUF file says
+    /// The model's: generation_config.json of its folder, or the fields of its GGUF file
     Auto,
     /// OpenAI's: temperature 1 and every token
     #[value(alias = "vllm")]
     None,
 }
 
-/// What is sampled by if nobody says otherwise.
+/// Sampling parameters that no flag gives.
 #[derive(Args, Clone)]
 pub struct Defaults {
-    /// Whose sampling defaults to take
+    /// Whose sampling defaults to use
     #[arg(long, value_enum, default_value = "auto")]
     pub generation_config: GenerationConfig,
 }
@@ -193,7 +194,7 @@ pub struct Sampling {
     #[arg(long, value_name = "ID", value_parser = whole::<u32>, allow_negative_numbers = true)]
     pub stop_token: Vec<u32>,
 
-    /// Go on after the model's end-of-text token
+    /// Continue after the model's end-of-text token
     #[arg(long)]
     pub ignore_eos: bool,
 }
@@ -208,16 +209,15 @@ pub struct Generate {
     #[arg(short, long)]
     pub chat: bool,
 
-    /// With --chat: the date a chat template may ask for, so that the same words give the same tokens tomorrow [default:
-    /// fixed]
+    /// With --chat: the date that the chat template sees [default: a fixed one, so that a prompt has the same tokens every day]
     #[arg(long, value_name = "YYYY-MM-DD", value_parser = date, requires = "chat")]
     pub date: Option<vosti_model::Date>,
 
-    /// Answers to give; they share the prompt's memory
+    /// How many answers to give; they share the prompt's memory
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub choices: u32,
 
-    /// Print the answers with their tokens as JSON, when they are whole
+    /// Print the finished answers with their tokens, as JSON
     #[arg(long)]
     pub json: bool,
 
@@ -230,11 +230,11 @@ pub struct Generate {
 /// `vosti chat`
 #[derive(Args)]
 pub struct Chat {
-    /// A message that tells the model who it is
+    /// The system message
     #[arg(long, value_name = "TEXT")]
     pub system: Option<String>,
 
-    /// The date a chat template may ask for, so that the same words give the same tokens tomorrow [default: fixed]
+    /// The date that the chat template sees [default: a fixed one, so that a prompt has the same tokens every day]
     #[arg(long, value_name = "YYYY-MM-DD", value_parser = date)]
     pub date: Option<vosti_model::Date>,
 
@@ -244,7 +244,7 @@ pub struct Chat {
     pub sampling: Sampling,
 }
 
-/// Where `pull` looks.
+/// Where `pull` downloads from.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum From {
     /// pip, and the hub if that fails
@@ -305,11 +305,11 @@ pub struct Check {
     #[arg(long, value_enum, default_value = "quick")]
     pub profile: ProfileName,
 
-    /// Drop the cases with longer prompts, and say how many
+    /// Leave out cases with longer prompts; the table says how many
     #[arg(long, value_name = "TOKENS", value_parser = whole::<usize>, allow_negative_numbers = true)]
     pub max_prompt: Option<usize>,
 
-    /// Only these relations: batch, chunk, prefill-decode, prefix, pressure, arrivals, speculation, choices, machine
+    /// Only these relations: batch, chunk, prefill-decode, prefix, pressure, pools, arrivals, speculation, choices, machine, storage
     #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
     pub only: Vec<String>,
 
@@ -321,15 +321,15 @@ pub struct Check {
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 
-    /// Write the result to this file as a page with a picture of which pairs match
+    /// Write the result to this file as a page, with one square per pair
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
 
-    /// Break the engine on purpose, in many ways, and show that each one is caught
+    /// Break the engine on purpose, in many ways, and show that the suite notices each one
     #[arg(long, conflicts_with_all = ["profile", "max_prompt", "only", "seed", "html", "digests"])]
     pub self_test: bool,
 
-    /// Measure this server instead, through the OpenAI API: one like http://127.0.0.1:8000, of whatever make
+    /// Measure this server instead, such as http://127.0.0.1:8000; any server of the OpenAI API
     #[arg(long, value_name = "URL", conflicts_with_all = ["profile", "max_prompt", "only", "html", "self_test", "digests"])]
     pub endpoint: Option<String>,
 
@@ -345,7 +345,7 @@ pub struct Check {
     #[arg(long, value_name = "N", requires = "endpoint", default_value_t = 8, value_parser = at_least_one)]
     pub prompts: usize,
 
-    /// With --endpoint: tokens of each answer
+    /// With --endpoint: tokens per answer
     #[arg(long, value_name = "TOKENS", requires = "endpoint", default_value_t = 24, value_parser = at_least_one)]
     pub answer: usize,
 
@@ -371,10 +371,10 @@ pub struct Check {
 /// `vosti replay`
 #[derive(Args)]
 pub struct Replay {
-    /// A receipt, as a server gave it with an answer; - reads it from standard input
+    /// The receipt that a server gave with an answer; - reads it from standard input
     pub receipt: PathBuf,
 
-    /// Run other requests beside it in the same engine
+    /// Run other requests in the same engine at the same time
     #[arg(long)]
     pub under_load: bool,
 
@@ -389,11 +389,11 @@ pub struct Replay {
 /// `vosti bench`
 #[derive(Args)]
 pub struct Bench {
-    /// Prompt tokens of the prefill measurement; 0: none
+    /// Prompt tokens of the prefill measurement; 0 leaves it out
     #[arg(short, long, default_value_t = 512, value_name = "TOKENS", value_parser = whole::<usize>, allow_negative_numbers = true)]
     pub prefill: usize,
 
-    /// Tokens of each decode measurement; 0: none
+    /// Tokens of each decode measurement; 0 leaves it out
     #[arg(short = 'n', long, default_value_t = 64, value_name = "TOKENS", value_parser = whole::<usize>, allow_negative_numbers = true)]
     pub decode: usize,
 
@@ -408,7 +408,7 @@ pub struct Bench {
     )]
     pub depth: Vec<usize>,
 
-    /// Draw the tokens of decoding; 0 takes the most likely
+    /// Temperature at which decoding draws tokens; 0 takes the most likely
     #[arg(
         long,
         default_value_t = 0.0,
@@ -418,11 +418,11 @@ pub struct Bench {
     )]
     pub temperature: f32,
 
-    /// With --temperature: draw among the K most likely tokens; 0: among all
+    /// With --temperature: draw among the K most likely tokens; 0 draws among all
     #[arg(long, default_value_t = 0, value_name = "K", value_parser = whole::<u32>, allow_negative_numbers = true, conflicts_with = "agentic")]
     pub top_k: u32,
 
-    /// Play sessions of agents instead: their turns, as SESSIONS,TURNS,PROMPT,SHARED,INPUT,OUTPUT,PAUSE
+    /// Run sessions of agents instead, given as SESSIONS,TURNS,PROMPT,SHARED,INPUT,OUTPUT,PAUSE
     #[arg(
         long, value_name = "TRACE", num_args = 0..=1, default_missing_value = "4,6,16384,8192,256,768,0.5",
         value_parser = crate::bench::agentic::Trace::parse
@@ -433,7 +433,7 @@ pub struct Bench {
     #[arg(short, long, default_value_t = 3, value_name = "N", value_parser = at_least_one)]
     pub repeat: usize,
 
-    /// Show below each case where its time went, by kernel; on the processor only
+    /// Show the time of each kernel below each case; on the processor only
     #[arg(long, conflicts_with = "agentic")]
     pub profile: bool,
 
@@ -441,7 +441,7 @@ pub struct Bench {
     pub on: ModelAndDevice,
 }
 
-/// A model and the device that it is tried on.
+/// A model and the device to test it on.
 #[derive(Args)]
 pub struct ModelAndDevice {
     /// Print JSON
@@ -459,20 +459,20 @@ pub struct ModelAndDevice {
 /// `vosti verify`
 #[derive(Args)]
 pub struct Verify {
-    /// Only kernels whose specialisation starts with this, e.g. `attend` or `linear-bf16`; or a kernel of your own, a
-    /// `.py` with its contract and the `.ttir` beside it; two of those: whether they give the same bits
+    /// Only kernels whose specialisation starts with this, e.g. `attend` or `linear-bf16`; or your own kernel, a `.py` with its
+    /// contract and the `.ttir` beside it; with two of those, whether they give the same bits
     #[arg(num_args = 0..=2, value_name = "KERNEL")]
     pub kernel: Vec<String>,
 
-    /// Tell the proof of the first kernel: cells, programs, loops, and the first questions to the solver
+    /// Print the first kernel's proof in words: cells, programs, loops, and the first questions to the solver
     #[arg(long)]
     pub explain: bool,
 
-    /// With --explain: tell every proof, and every question
+    /// With --explain: print every proof, and every question
     #[arg(long, requires = "explain")]
     pub all: bool,
 
-    /// Say what a proof trusts, and do nothing else
+    /// List everything that a proof trusts, and prove nothing
     #[arg(long)]
     pub tcb: bool,
 
@@ -480,11 +480,11 @@ pub struct Verify {
     #[arg(long)]
     pub no_cache: bool,
 
-    /// Refuse questions without a checked-in answer, and solve a twentieth of those again
+    /// Fail on a question without a checked-in answer, and solve a twentieth of the questions again
     #[arg(long, conflicts_with = "no_cache")]
     pub read_only: bool,
 
-    /// Which answers `--read-only` solves again
+    /// Seed that chooses the questions which --read-only solves again
     #[arg(long, default_value_t = 0, value_name = "N", value_parser = whole::<u64>, allow_negative_numbers = true)]
     pub seed: u64,
 
@@ -492,11 +492,11 @@ pub struct Verify {
     #[arg(long, value_name = "FOLDER", conflicts_with = "record")]
     pub bundle: Option<PathBuf>,
 
-    /// Write the certificates of what is proved to this folder
+    /// Write the certificates of proved kernels to this folder
     #[arg(long, value_name = "FOLDER")]
     pub certificates: Option<PathBuf>,
 
-    /// Write the solver's answers and the certificates as they are checked in
+    /// Write the solver's answers and the certificates to the files that are checked in
     #[arg(
         long, value_name = "FOLDER", num_args = 0..=1, default_missing_value = "crates/vosti-verify/cache",
         conflicts_with_all = ["kernel", "read_only"]
@@ -507,15 +507,15 @@ pub struct Verify {
 /// `vosti probe`
 #[derive(Args)]
 pub struct Probe {
-    /// Random cases of each kernel
+    /// How many random cases of each kernel to try
     #[arg(long, default_value_t = 4096, value_name = "N", value_parser = at_least_one)]
     pub cases: usize,
 
-    /// Launches of each kernel that are compared with this machine's processor
+    /// How many launches of each kernel to compare with this machine's processor
     #[arg(long, default_value_t = 4, value_name = "N", value_parser = at_least_one)]
     pub references: usize,
 
-    /// Write those launches, weights and all, as safetensors files: bench/gpu/fp64.py compares them with FP64
+    /// Write the compared launches and their weights as safetensors files, which bench/gpu/fp64.py compares with FP64
     #[arg(long, value_name = "FOLDER")]
     pub dump: Option<PathBuf>,
 
@@ -549,7 +549,7 @@ pub struct Prepare {
     #[arg(short, long, value_name = "FOLDER")]
     pub output: PathBuf,
 
-    /// What the kernels run on: cpu, or cuda-sm80, -sm86, -sm89, -sm90, -sm100, -sm120 (compiled with Triton and checked)
+    /// The kernels' target: cpu, or cuda-sm80, -sm86, -sm89, -sm90, -sm100, -sm120 (compiled with Triton and checked)
     #[arg(long, default_value = vosti_kernels::CPU)]
     pub target: String,
 
@@ -561,11 +561,11 @@ pub struct Prepare {
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(16..))]
     pub context: Option<u32>,
 
-    /// Replace a bundle that is there
+    /// Replace an existing bundle
     #[arg(long)]
     pub force: bool,
 
-    /// Print how long steps would take on a card, by kernel: arithmetic with named constants, no measurement
+    /// Estimate how long steps take on a card, by kernel: arithmetic with named constants, no measurement
     #[arg(long)]
     pub report: bool,
 

@@ -109,7 +109,7 @@ impl Conversation<'_> {
             Command::Save(path) => self.save(&path)?,
             Command::Regenerate => {
                 if self.messages.last().is_none_or(|message| message["role"] != "assistant") {
-                    bail!("there is no answer yet: nothing to ask for again");
+                    bail!("there is no answer yet, so none can be replaced");
                 }
                 // With the same seed it would be the same answer.
                 self.sampling.seed = Some(self.seed().wrapping_add(1));

@@ -17,11 +17,11 @@ use vosti_model::families::{FAMILIES, Family};
 /// `vosti models`
 #[derive(Args)]
 pub struct Models {
-    /// Lists the model families instead: what any GGUF file or Hugging Face folder may be
+    /// List the supported model families instead
     #[arg(long)]
     pub families: bool,
 
-    /// Writes the list as JSON
+    /// Print the list as JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -93,8 +93,8 @@ fn catalogue() -> anyhow::Result<Outcome> {
     }
     writeln!(
         out,
-        "\nSizes with ~ are approximate, and their models come from a Hugging Face hub: --json names them. A path to a GGUF file or a\n\
-         Hugging Face folder works too, and ORG/REPO[:QUANT] of a hub; of which models: --families"
+        "\nSizes with ~ are approximate; those models come from a Hugging Face hub, and --json names their repositories.\n\
+         --model also takes a GGUF file, a Hugging Face folder, and ORG/REPO[:QUANT] of a hub; --families lists the supported families."
     )?;
     print(&out)?;
     Ok(Outcome::Done)
@@ -105,7 +105,7 @@ pub fn pull(arguments: &Pull) -> anyhow::Result<Outcome> {
     let name = catalogue::expand(&arguments.name);
     if let (None, Ok(repository)) = (catalogue::find(name), name.parse::<Repository>()) {
         if arguments.from == From::Pip {
-            bail!("{name} is a model of a hub, and pip has none of those: leave out --from pip");
+            bail!("{name} is a hub's model, which pip does not have: leave out --from pip");
         }
         let found =
             repository::fetch(&repository, &Endpoint::of_user(), &HubCache::of_user()?, &Bar::new(Unit::Bytes))?;

@@ -70,7 +70,7 @@ pub fn engine(deployment: &Deployment, flags: &Flags, demand: Demand) -> Result<
     let pages = (!fills).then(|| asked(flags, demand).pages(deployment.program(), page_bytes));
     if pages == Some(0) {
         anyhow::bail!(
-            "the KV pool would hold no page: one takes {} KiB, give --kv-memory more",
+            "the KV pool would hold no page: a page takes {} KiB, so raise --kv-memory",
             page_bytes.div_ceil(1024)
         );
     }

@@ -70,7 +70,7 @@ fn compile(arguments: &Prepare, plan: &ModelPlan) -> Result<Vec<Image>> {
 
 /// The card of the report, known before anything is compiled.
 fn card(arguments: &Prepare) -> Result<Card> {
-    let arch = Arch::of_target(&arguments.target).context("--report is of GPU targets")?;
+    let arch = Arch::of_target(&arguments.target).context("--report needs a GPU target")?;
     let found = Card::find(arch, arguments.card.as_deref());
     found.with_context(|| {
         let known = CARDS.iter().filter(|card| card.arch == arch).map(|card| card.name).collect::<Vec<_>>().join(", ");

@@ -56,11 +56,11 @@ fn read(path: &Path) -> Result<Receipt> {
         text = std::fs::read_to_string(path).with_context(|| format!("{shown}"))?;
     }
     let mut json: serde_json::Value =
-        serde_json::from_str(&text).with_context(|| format!("{shown} is no receipt: it is not JSON"))?;
+        serde_json::from_str(&text).with_context(|| format!("{shown} is not a receipt: it is not JSON"))?;
     let inside = json.pointer_mut("/choices/0/vosti_receipt").map(serde_json::Value::take);
     let receipt = inside.unwrap_or(json);
-    let receipt: Receipt = serde_json::from_value(receipt).with_context(|| format!("{shown} is no receipt"))?;
-    receipt.check().with_context(|| format!("{shown} is no sound receipt"))?;
+    let receipt: Receipt = serde_json::from_value(receipt).with_context(|| format!("{shown} is not a receipt"))?;
+    receipt.check().with_context(|| format!("{shown} is not a valid receipt"))?;
     Ok(receipt)
 }
 
@@ -70,7 +70,7 @@ fn answer(deployment: &Deployment, receipt: &Receipt, under_load: bool) -> Resul
     let subject = DeploymentSubject::new(deployment, None);
     let context = subject.facts().context;
     if request.prompt.len() >= context {
-        bail!("the receipt's prompt has {} tokens, the model's context is {context}", request.prompt.len());
+        bail!("the receipt's prompt has {} tokens and the model's context is {context}", request.prompt.len());
     }
     let (mut tokens, mut chain) = (Vec::new(), Chain::new(&request.prompt));
     let mut note = |token: Token, logits: &[f32]| {

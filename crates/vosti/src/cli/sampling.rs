@@ -40,10 +40,10 @@ pub fn effective(arguments: &Sampling, own: &Text) -> SamplingDefaults {
 pub fn checked(arguments: &Sampling, seed: u64, deployment: &Deployment) -> Result<vosti_engine::Sampling> {
     let (vocabulary, own) = (deployment.program().vocab, deployment.text()?);
     if let Some((token, _)) = arguments.logit_bias.iter().find(|(token, _)| *token >= vocabulary) {
-        bail!("--logit-bias names token {token}, the vocabulary ends at {}", vocabulary - 1);
+        bail!("--logit-bias names token {token}, but the vocabulary ends at {}", vocabulary - 1);
     }
     if let Some(token) = arguments.stop_token.iter().find(|token| **token >= vocabulary) {
-        bail!("--stop-token names token {token}, the vocabulary ends at {}", vocabulary - 1);
+        bail!("--stop-token names token {token}, but the vocabulary ends at {}", vocabulary - 1);
     }
     let effective = effective(arguments, own);
     let own_ends = own.tokenizer.eos().filter(|_| !arguments.ignore_eos);

@@ -5,7 +5,7 @@ use crate::cli::values::{address, size, whole};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
-/// How the server's log is written.
+/// The form of the server's log.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum LogFormat {
     Text,
@@ -13,7 +13,7 @@ pub enum LogFormat {
     Off,
 }
 
-/// What is done with fields that are not there.
+/// What the server does with unknown fields.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum UnknownFields {
     /// 400 that names the field
@@ -25,7 +25,7 @@ pub enum UnknownFields {
 /// `vosti serve`
 #[derive(Args)]
 pub struct Serve {
-    /// The address to listen on, or localhost; 0.0.0.0 is every one of this machine
+    /// The address to listen on, or localhost; 0.0.0.0 listens on every address of this machine
     #[arg(long, default_value = "127.0.0.1", value_name = "ADDRESS", value_parser = address)]
     pub host: std::net::IpAddr,
 
@@ -33,19 +33,19 @@ pub struct Serve {
     #[arg(long, default_value_t = 8000)]
     pub port: u16,
 
-    /// Serve only to clients with this key; may be given several times [also: $VOSTI_API_KEY]
+    /// Serve only clients with this key; may be given several times [also: $VOSTI_API_KEY]
     #[arg(long, value_name = "KEY")]
     pub api_key: Vec<String>,
 
-    /// What clients call the model; may be given several times [default: the model's name]
+    /// The model's name in the API; may be given several times [default: the model's own name]
     #[arg(long, value_name = "NAME")]
     pub served_model_name: Vec<String>,
 
-    /// Answers that may wait; more are refused with 429
+    /// How many answers may wait; more are refused with 429
     #[arg(long, default_value_t = 256, value_name = "N", value_parser = whole::<usize>, allow_negative_numbers = true)]
     pub max_queue: usize,
 
-    /// Connections; more wait until one closes
+    /// How many connections to serve; more wait until one closes
     #[arg(long, default_value_t = 1024, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub max_connections: u32,
 
@@ -57,11 +57,11 @@ pub struct Serve {
     #[arg(long, default_value_t = 128, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub max_choices: u32,
 
-    /// From a request's arrival to its answer's end
+    /// Longest time from a request's arrival to the end of its answer
     #[arg(long, default_value_t = 600, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86400))]
     pub request_timeout: u64,
 
-    /// Close connections on which the client does nothing for so long
+    /// Close a connection when its client is idle for this long
     #[arg(long, default_value_t = 60, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86400))]
     pub idle_timeout: u64,
 
@@ -77,15 +77,15 @@ pub struct Serve {
     #[arg(long, value_name = "ORIGIN")]
     pub cors_origin: Vec<String>,
 
-    /// What to do with a request that has a field which is not known, or not supported and could change the answer
+    /// What to do with a request that has an unknown field, or an unsupported one that could change the answer
     #[arg(long, value_enum, default_value = "refuse")]
     pub unknown_fields: UnknownFields,
 
-    /// Take chat templates that requests bring: programs, which may take a core and memory until they are stopped
+    /// Accept chat templates in requests: they are programs, which may use a core and memory until they are stopped
     #[arg(long)]
     pub trust_request_chat_template: bool,
 
-    /// How the log is written, on standard error
+    /// Form of the log, which goes to standard error
     #[arg(long, value_enum, default_value = "text")]
     pub log_format: LogFormat,
 

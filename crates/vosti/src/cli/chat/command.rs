@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 pub const HELP: &str = "\
-/system TEXT      tell the model who it is; without a text, nothing
+/system TEXT      set the system message; without a text, remove it
 /set NAME VALUE   temperature, top_p, top_k, min_p, repetition_penalty, presence_penalty, frequency_penalty, max_tokens, seed
-/regenerate       ask for the last answer again, with the next seed
-/save FILE        write what was said, the fingerprint and the current seed as JSON
+/regenerate       replace the last answer by a new one, with the next seed
+/save FILE        write the conversation, the fingerprint and the current seed as JSON
 /quit             end
 //TEXT            a message that begins with a slash
 ";
@@ -53,7 +53,7 @@ impl Command {
 /// Changes one parameter, by the name that the API has for it.
 pub fn set(sampling: &mut Sampling, name: &str, value: &str) -> Result<()> {
     fn read<T: FromStr>(name: &str, value: &str) -> Result<T> {
-        value.parse().map_err(|_| anyhow!("{value:?} is no value for {name}"))
+        value.parse().map_err(|_| anyhow!("{value:?} is not a value for {name}"))
     }
     match name.replace('-', "_").as_str() {
         "temperature" => sampling.temperature = Some(read(name, value)?),
