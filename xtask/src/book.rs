@@ -72,8 +72,9 @@ fn mdbook() -> Result<PathBuf> {
     let folder = target_folder().join("mdbook").join(MDBOOK);
     let program = folder.join("bin/mdbook");
     if !program.exists() {
-        // Without its server, its watcher and its search index.
-        let arguments = ["install", "mdbook", "--version", MDBOOK, "--locked", "--no-default-features", "--root"];
+        // Without its server, its watcher and its search index, and without optimisation: it makes some thirty pages.
+        let arguments =
+            ["install", "mdbook", "--version", MDBOOK, "--locked", "--debug", "--no-default-features", "--root"];
         run_command(Command::new(env!("CARGO")).args(arguments).arg(&folder).current_dir(target_folder()))?;
     }
     Ok(program)

@@ -1,21 +1,23 @@
 //! `cargo xtask test`: everything that a change must pass, in one command. CI runs this and nothing else.
 
 use crate::{book, llama_cpp, python, run_command, tidy, verify, wheel};
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use std::process::Command;
+use std::thread;
 use std::time::Instant;
 
 type Step = (&'static str, fn() -> Result<()>);
 
-const STEPS: &[Step] = &[
+/// Steps that need no tool from outside: they run while the tools are fetched.
+const WITHOUT_TOOLS: &[Step] = &[
     ("tidy", tidy::run),
     ("format", || cargo(&["fmt", "--all", "--check"])),
     ("clippy", || cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
-    ("python", || python::interpreter().map(drop)),
-    // Vocabularies and chat templates that tests read.
-    ("llama.cpp's source", || llama_cpp::source().map(drop)),
     ("book", book::run),
     ("core proof", || verify::run(true, false)),
+];
+
+const WITH_TOOLS: &[Step] = &[
     // Tests that compare with Python tools look for them in target/python. A missing tool fails its test here.
     ("tests", || {
         let mut tests = Command::new(env!("CARGO"));
@@ -26,19 +28,38 @@ const STEPS: &[Step] = &[
     ("release bits", || cargo(&["test", "--release", "-p", "vosti-tile", "-p", "vosti-cpu"])),
 ];
 
+/// The Python environment, and llama.cpp's source, whose vocabularies and chat templates tests read.
+fn fetch_tools() -> Result<()> {
+    python::interpreter()?;
+    llama_cpp::source().map(drop)
+}
+
 /// Runs every step, all of them even if one fails, and says which failed.
 pub fn run() -> Result<()> {
     let start = Instant::now();
     let mut failed = Vec::new();
-    for (name, step) in STEPS {
+    let (mut passed, mut took) = (0, Vec::new());
+    let mut take = |name: &'static str, step: Box<dyn FnOnce() -> Result<()>>| {
         println!("== {name}");
-        if let Err(error) = step() {
-            println!("== {name} failed: {error:#}");
-            failed.push(*name);
+        let begun = Instant::now();
+        match step() {
+            Ok(()) => passed += 1,
+            Err(error) => {
+                println!("== {name} failed: {error:#}");
+                failed.push(name);
+            }
         }
+        took.push(format!("{name} {:.0} s", begun.elapsed().as_secs_f64()));
+    };
+    let fetching = thread::spawn(fetch_tools);
+    for (name, step) in WITHOUT_TOOLS {
+        take(name, Box::new(step));
     }
-    let passed = STEPS.len() - failed.len();
-    println!("cargo xtask test took {:.0} s; its steps:", start.elapsed().as_secs_f64());
+    take("tools", Box::new(|| fetching.join().map_err(|_| anyhow!("fetching the tools ended without a reason"))?));
+    for (name, step) in WITH_TOOLS {
+        take(name, Box::new(step));
+    }
+    println!("cargo xtask test took {:.0} s: {}", start.elapsed().as_secs_f64(), took.join(", "));
     println!("{passed} passed, {} failed", failed.len());
     anyhow::ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
     Ok(())
