@@ -1,6 +1,6 @@
 //! `cargo xtask test`: everything that a change must pass, in one command. CI runs this and nothing else.
 
-use crate::{book, llama_cpp, python, run_command, tidy, verify, wheel};
+use crate::{book, helm, llama_cpp, python, run_command, tidy, verify, wheel};
 use anyhow::Result;
 use std::process::Command;
 use std::time::Instant;
@@ -14,6 +14,8 @@ const STEPS: &[Step] = &[
     ("python", || python::interpreter().map(drop)),
     // Vocabularies and chat templates that tests read.
     ("llama.cpp's source", || llama_cpp::source().map(drop)),
+    // Renders the chart that tests read.
+    ("helm", || helm::program().map(drop)),
     ("book", book::run),
     ("core proof", || verify::run(true)),
     // Tests that compare with Python tools look for them in target/python. A missing tool fails its test here.
