@@ -2,6 +2,7 @@
 
 mod bench;
 mod book;
+mod helm;
 mod llama_cpp;
 mod mutants;
 mod python;
@@ -58,6 +59,8 @@ enum Task {
     Wheel(wheel::Wheel),
     /// Fetches llama.cpp's source, whose vocabularies and chat templates tests read, and prints its folder
     LlamaCpp,
+    /// Fetches Helm, with which tests render the Kubernetes chart, and prints its path
+    Helm,
 }
 
 fn main() -> ExitCode {
@@ -72,6 +75,7 @@ fn main() -> ExitCode {
         Task::Trust => trust::run(),
         Task::Ttir { check } => ttir::run(check),
         Task::Python => python::interpreter().map(|path| println!("{}", path.display())),
+        Task::Helm => helm::program().map(|path| println!("{}", path.display())),
         Task::LlamaCpp => llama_cpp::source().map(|path| println!("{}", path.display())),
     };
     match result {

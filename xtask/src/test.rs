@@ -1,6 +1,6 @@
 //! `cargo xtask test`: everything that a change must pass, in one command. CI runs this and nothing else.
 
-use crate::{book, llama_cpp, python, run_command, tidy, verify, wheel};
+use crate::{book, helm, llama_cpp, python, run_command, tidy, verify, wheel};
 use anyhow::{Result, anyhow};
 use std::process::Command;
 use std::thread;
@@ -28,9 +28,11 @@ const WITH_TOOLS: &[Step] = &[
     ("release bits", || cargo(&["test", "--release", "-p", "vosti-tile", "-p", "vosti-cpu"])),
 ];
 
-/// The Python environment, and llama.cpp's source, whose vocabularies and chat templates tests read.
+/// The Python environment, Helm, which renders the chart, and llama.cpp's source, whose vocabularies and chat templates tests
+/// read.
 fn fetch_tools() -> Result<()> {
     python::interpreter()?;
+    helm::program()?;
     llama_cpp::source().map(drop)
 }
 

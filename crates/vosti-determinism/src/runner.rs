@@ -132,7 +132,7 @@ impl Outcome {
         };
         let answer = &mut self.answers[i][event.choice() as usize];
         match event {
-            Event::Prompt { .. } => {}
+            Event::Started { .. } | Event::Prompt { .. } => {}
             Event::Token { token, logits, position, .. } => {
                 // Every request of a check asks for its rows; one that is missing fails as no evidence.
                 let logits = logits.unwrap_or(&[]);

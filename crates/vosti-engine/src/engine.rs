@@ -107,6 +107,7 @@ impl<D: FloatDevice> Engine<D> {
         if decisions.is_empty() {
             return Ok(StepReport::default());
         }
+        self.report_started(&decisions, on_event);
         self.launch(&decisions)?;
         let tokens = self.commit(&decisions, on_event)?;
         self.report_ended(on_event);
@@ -266,6 +267,16 @@ impl<D: FloatDevice> Engine<D> {
         Ok(())
     }
 
+    fn report_started(&mut self, decisions: &[Decision], on_event: &mut dyn FnMut(Event<'_>)) {
+        for d in decisions {
+            let Some(sequence) = self.sequences.get_mut(&d.serial).filter(|sequence| !sequence.started) else {
+                continue;
+            };
+            sequence.started = true;
+            on_event(Event::Started { request: sequence.request, choice: sequence.choice });
+        }
+    }
+
     fn report_ended(&mut self, on_event: &mut dyn FnMut(Event<'_>)) {
         for Ended { request, choice, reason, usage } in self.ended.drain(..) {
             on_event(Event::Finished { request, choice, reason, usage });
@@ -344,6 +355,7 @@ impl<D: FloatDevice> Engine<D> {
                 token_logits: request.token_logits,
                 prompt_next: if request.prompt_logits { 0 } else { usize::MAX },
                 cached_tokens: None,
+                started: false,
                 behind: vec![0; self.core.program().groups.len()],
                 generated: 0,
                 foreseen: request.foreseen.get(choice as usize).cloned().unwrap_or_default(),

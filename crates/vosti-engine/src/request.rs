@@ -87,6 +87,8 @@ pub struct Usage {
 /// callback only: copy what you need. It is canonical: a function of the tokens up to `position` alone.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
+    /// The choice's first event: it holds pages, and its prompt is about to be computed.
+    Started { request: RequestId, choice: u32 },
     /// Only with `Request::prompt_logits`: the row after prompt position `position`, which predicts
     /// prompt token `position + 1`. In ascending order, for every position but the prompt's last, and once each.
     Prompt { request: RequestId, choice: u32, position: usize, logits: &'a [f32] },
@@ -108,13 +110,19 @@ pub enum Event<'a> {
 impl Event<'_> {
     pub fn request(&self) -> RequestId {
         match self {
-            Event::Prompt { request, .. } | Event::Token { request, .. } | Event::Finished { request, .. } => *request,
+            Event::Started { request, .. }
+            | Event::Prompt { request, .. }
+            | Event::Token { request, .. }
+            | Event::Finished { request, .. } => *request,
         }
     }
 
     pub fn choice(&self) -> u32 {
         match self {
-            Event::Prompt { choice, .. } | Event::Token { choice, .. } | Event::Finished { choice, .. } => *choice,
+            Event::Started { choice, .. }
+            | Event::Prompt { choice, .. }
+            | Event::Token { choice, .. }
+            | Event::Finished { choice, .. } => *choice,
         }
     }
 }

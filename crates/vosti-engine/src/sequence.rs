@@ -20,6 +20,8 @@ pub(crate) struct Sequence {
     pub prompt_next: usize,
     /// Prompt tokens found in the prefix cache when it was first scheduled.
     pub cached_tokens: Option<usize>,
+    /// `Event::Started` was reported.
+    pub started: bool,
     /// Logical pages at the beginning of each group's table that were released behind the window.
     pub behind: Vec<usize>,
     pub generated: usize,

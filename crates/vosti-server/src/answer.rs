@@ -80,7 +80,7 @@ impl Answers {
     pub fn take(&mut self, update: Update) -> Option<Delta> {
         match update {
             Update::Token { prompt, choice, token, logprobs } => {
-                let index = prompt * self.choices + choice as usize;
+                let index = self.index(prompt, choice);
                 let shown = self.stop_tokens.stop_tokens.binary_search(&token).is_err();
                 let answer = &mut self.answers[index];
                 let position = answer.tokens.len();
@@ -97,7 +97,7 @@ impl Answers {
                 Some(Delta { index, text, token, end: None, repeated: given.is_some() })
             }
             Update::Finished { prompt, choice, reason, usage, chain } => {
-                let index = prompt * self.choices + choice as usize;
+                let index = self.index(prompt, choice);
                 let answer = &mut self.answers[index];
                 let end = End { reason, usage, chain };
                 answer.end = Some(end.clone());
@@ -110,8 +110,13 @@ impl Answers {
                 let repeated = answer.given.finished;
                 Some(Delta { index, text: answer.stream.finish(), token: None, end: Some(end), repeated })
             }
-            Update::Prompt { .. } | Update::Broken => None,
+            Update::Started { .. } | Update::Prompt { .. } | Update::Broken => None,
         }
+    }
+
+    /// The place of a prompt's choice among all answers.
+    pub fn index(&self, prompt: usize, choice: u32) -> usize {
+        prompt * self.choices + choice as usize
     }
 
     /// Some have not yet given again what the client has.

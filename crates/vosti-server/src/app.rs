@@ -9,12 +9,14 @@ use crate::limits::{Busy, Places};
 use crate::metrics::Metrics;
 use crate::page;
 use crate::service::Service;
+use crate::trace;
 use axum::Router;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Uri};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use opentelemetry::context::FutureExt;
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -185,11 +187,16 @@ async fn observe(State(app): State<Arc<App>>, mut request: Request, next: Next) 
     request.extensions_mut().insert(ignored.clone());
     let method = request.method().clone();
     let path = request.extensions().get::<MatchedPath>().map_or("(none)", MatchedPath::as_str).to_string();
+    let trace = if app.config.traces { trace::begin(&request, &path, app.model_name(), &id) } else { None };
     let mut response = {
         let span = tracing::info_span!("request", id);
-        tracing::Instrument::instrument(next.run(request), span).await
+        let answer = next.run(request).with_context(trace.clone().unwrap_or_default());
+        tracing::Instrument::instrument(answer, span).await
     };
     let status = response.status().as_u16();
+    if let Some(trace) = trace {
+        trace::respond(&trace, status);
+    }
     app.metrics.responses.get_or_create(&[("status", status.to_string())]).inc();
     if let Some(reason) = refusal(status) {
         app.metrics.refused.get_or_create(&[("reason", reason.to_string())]).inc();

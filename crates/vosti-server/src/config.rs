@@ -24,6 +24,8 @@ pub struct ServerConfig {
     pub trust_chat_template: bool,
     /// Sites whose pages may use the API from a browser.
     pub cors_origins: Origins,
+    /// Requests become spans of the process's tracer (`opentelemetry::global`).
+    pub traces: bool,
 }
 
 /// What is done with a request that has a field which this server has not, and which could change its answer.
@@ -86,6 +88,7 @@ impl Default for ServerConfig {
             unknown_fields: UnknownFields::default(),
             trust_chat_template: false,
             cors_origins: Origins::default(),
+            traces: false,
         }
     }
 }

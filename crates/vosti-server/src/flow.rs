@@ -9,6 +9,7 @@ use crate::config::Limits;
 use crate::job::{Job, Update};
 use crate::limits::BusyGuard;
 use crate::submit::Running;
+use crate::trace::Trace;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -31,14 +32,23 @@ pub struct Flow {
     running: Running,
     pub answers: Answers,
     arrival: Instant,
-    /// Per answer, when its last token came.
-    last_token: Vec<Option<Instant>>,
+    /// Per answer.
+    times: Vec<Times>,
     ended: bool,
     /// Came before it was asked for.
     ready: VecDeque<Step>,
     /// The request's own, so that what happens after the response's head is logged under its name.
     span: tracing::Span,
+    trace: Option<Trace>,
     _busy: BusyGuard,
+}
+
+/// When things happened to an answer.
+#[derive(Clone, Copy, Default)]
+struct Times {
+    started: Option<Instant>,
+    first_token: Option<Instant>,
+    last_token: Option<Instant>,
 }
 
 impl Flow {
@@ -46,9 +56,10 @@ impl Flow {
         let prompt_tokens: usize = job.prompts.iter().map(|prompt| prompt.len()).sum();
         app.metrics.prompt_tokens.inc_by(prompt_tokens as u64);
         let Arrival { at: arrival, busy } = arrival;
-        let last_token = vec![None; job.answers()];
+        let times = vec![Times::default(); job.answers()];
         let (ready, span) = (VecDeque::new(), tracing::Span::current());
-        Self { app, running, answers, arrival, last_token, ended: false, ready, span, _busy: busy }
+        let trace = Trace::of_current_request(job, arrival);
+        Self { app, running, answers, arrival, times, ended: false, ready, span, trace, _busy: busy }
     }
 
     /// Waits until every answer has given again what the client has of it: a request whose answers are others is refused, and
@@ -87,6 +98,12 @@ impl Flow {
             Some(Update::Prompt { prompt, position, logprobs }) => {
                 Ok(Some(Step::Prompt { prompt, position, logprobs }))
             }
+            Some(Update::Started { prompt, choice, at }) => {
+                self.times[self.answers.index(prompt, choice)].started = Some(at);
+                self.app.metrics.queue_seconds.observe((at - self.arrival).as_secs_f64());
+                self.trace.iter_mut().for_each(|trace| trace.started(at));
+                Ok(None)
+            }
             Some(Update::Broken) => {
                 let error = ApiError::internal("the server failed at this request; others go on");
                 Err(self.fail("failed", error))
@@ -108,6 +125,7 @@ impl Flow {
 
     fn fail(&mut self, why: &'static str, error: ApiError) -> ApiError {
         self.ended = true;
+        self.trace.iter_mut().for_each(|trace| trace.failed(why));
         tracing::warn!(parent: &self.span, why, seconds = self.arrival.elapsed().as_secs_f64(), "request ended early");
         error
     }
@@ -116,8 +134,15 @@ impl Flow {
         let (metrics, now) = (&self.app.metrics, Instant::now());
         if delta.token.is_some() {
             metrics.generation_tokens.inc();
-            match self.last_token[delta.index].replace(now) {
-                None => metrics.first_token_seconds.observe((now - self.arrival).as_secs_f64()),
+            let times = &mut self.times[delta.index];
+            match times.last_token.replace(now) {
+                None => {
+                    times.first_token = Some(now);
+                    metrics.first_token_seconds.observe((now - self.arrival).as_secs_f64());
+                    let started = times.started.unwrap_or(self.arrival);
+                    metrics.prefill_seconds.observe((now - started).as_secs_f64());
+                    self.trace.iter_mut().for_each(|trace| trace.first_token(now));
+                }
                 Some(last) => metrics.between_tokens_seconds.observe((now - last).as_secs_f64()),
             }
         }
@@ -126,6 +151,11 @@ impl Flow {
         let reason = reason.as_api();
         metrics.answers.get_or_create(&[("finished_reason", reason.to_string())]).inc();
         metrics.answer_seconds.observe(seconds);
+        let Times { first_token, last_token, .. } = self.times[delta.index];
+        if let (Some(first), Some(last)) = (first_token, last_token) {
+            metrics.decode_seconds.observe((last - first).as_secs_f64());
+        }
+        self.trace.iter_mut().for_each(|trace| trace.answered(reason));
         metrics.prompt_length.observe(usage.prompt_tokens as f64);
         metrics.answer_length.observe(usage.generated_tokens as f64);
         tracing::info!(
@@ -142,6 +172,10 @@ impl Flow {
 
 impl Drop for Flow {
     fn drop(&mut self) {
+        let outcome = if self.ended { None } else { Some("client_left") };
+        if let Some(trace) = self.trace.take() {
+            trace.end(&self.answers.usage(), outcome);
+        }
         if !self.ended {
             tracing::info!(parent: &self.span, seconds = self.arrival.elapsed().as_secs_f64(), "client left; aborted");
         }

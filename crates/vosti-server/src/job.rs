@@ -8,6 +8,7 @@ use crate::receipt::Chain;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Instant;
 use vosti_engine::handle::Sink;
 use vosti_engine::logprobs::{Logprobs, logprobs};
 use vosti_engine::{EngineError, EngineHandle, Event, FinishReason, Request, RequestId, Sampling, Token, Usage};
@@ -87,6 +88,12 @@ impl Job {
 /// What comes out of the engine, free of logits.
 #[derive(Debug)]
 pub enum Update {
+    /// The choice's prompt is about to be computed.
+    Started {
+        prompt: usize,
+        choice: u32,
+        at: Instant,
+    },
     /// Of prompt token `position`, 1 or more.
     Prompt {
         prompt: usize,
@@ -150,6 +157,7 @@ impl<S: FnMut(Update) -> bool> Watcher<S> {
     fn take(&mut self, event: Event<'_>) -> ControlFlow<()> {
         let prompt = self.prompt;
         let update = match event {
+            Event::Started { choice, .. } => Update::Started { prompt, choice, at: Instant::now() },
             // Every choice computes the same rows.
             Event::Prompt { choice, .. } if choice > 0 => return ControlFlow::Continue(()),
             Event::Prompt { position, logits, .. } => {

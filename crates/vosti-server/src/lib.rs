@@ -29,6 +29,7 @@ pub mod service;
 mod stream;
 mod submit;
 mod tls;
+mod trace;
 
 pub use config::{Limits, ServerConfig, TlsFiles, UnknownFields};
 pub use error::ServerError;

@@ -30,6 +30,9 @@ pub struct Metrics {
     pub first_token_seconds: Histogram,
     pub between_tokens_seconds: Histogram,
     pub answer_seconds: Histogram,
+    pub queue_seconds: Histogram,
+    pub prefill_seconds: Histogram,
+    pub decode_seconds: Histogram,
     pub prompt_length: Histogram,
     pub answer_length: Histogram,
 }
@@ -68,6 +71,9 @@ impl Metrics {
             first_token_seconds: seconds(17, 0.001),
             between_tokens_seconds: seconds(14, 0.001),
             answer_seconds: seconds(17, 0.01),
+            queue_seconds: seconds(20, 0.001),
+            prefill_seconds: seconds(17, 0.001),
+            decode_seconds: seconds(17, 0.01),
             prompt_length: lengths(),
             answer_length: lengths(),
             registry: Registry::default(),
@@ -91,6 +97,13 @@ impl Metrics {
             &metrics.between_tokens_seconds,
         );
         add("vllm:e2e_request_latency_seconds", "From arrival to an answer's end", &metrics.answer_seconds);
+        add(
+            "vllm:request_queue_time_seconds",
+            "From arrival to when an answer's prompt is computed",
+            &metrics.queue_seconds,
+        );
+        add("vllm:request_prefill_time_seconds", "From then to an answer's first token", &metrics.prefill_seconds);
+        add("vllm:request_decode_time_seconds", "From an answer's first token to its last", &metrics.decode_seconds);
         add("vllm:request_prompt_tokens", "Prompt tokens per answer", &metrics.prompt_length);
         add("vllm:request_generation_tokens", "Generated tokens per answer", &metrics.answer_length);
         Self { registry, ..metrics }

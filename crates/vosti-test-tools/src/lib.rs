@@ -1,4 +1,5 @@
-//! How tests find the programs that they compare with: Python and its packages, an SMT solver, a browser, llama.cpp's source.
+//! How tests find the programs that they compare with: Python and its packages, an SMT solver, a browser, llama.cpp's source,
+//! Helm.
 //!
 //! A test whose tool is missing prints one line and ends, so `cargo test` works on any machine. Under `cargo xtask test`,
 //! which CI runs, the same test fails: a check that did not run has not passed. Only `[dev-dependencies]` and `xtask` name
@@ -54,6 +55,16 @@ pub fn chromium() -> Option<&'static str> {
 pub fn llama_cpp(folder: &str) -> Option<PathBuf> {
     let path = target().join("llama.cpp/llama.cpp").join(folder);
     have(path.is_dir(), "llama.cpp's source", "run `cargo xtask llama-cpp`").then_some(path)
+}
+
+/// Helm's program. `None` if it was not fetched, see [`have`].
+pub fn helm() -> Option<PathBuf> {
+    let path = target().join("helm/helm");
+    // The package that it comes in has none for other processors.
+    if cfg!(not(all(target_os = "linux", target_arch = "x86_64"))) {
+        return None;
+    }
+    have(path.is_file(), "Helm", "run `cargo xtask helm`").then_some(path)
 }
 
 fn target() -> PathBuf {

@@ -33,6 +33,7 @@ struct Client {
     answer: Answer,
     prompt_rows: usize,
     tokens: usize,
+    started: bool,
     aborted: bool,
     finished: bool,
 }
@@ -49,6 +50,12 @@ impl Client {
         }
         let prompt = self.request.prompt.len();
         match *event {
+            Event::Started { .. } if self.started => violated("started twice".into()),
+            Event::Started { .. } => {
+                self.started = true;
+                Ok(())
+            }
+            Event::Prompt { .. } | Event::Token { .. } if !self.started => violated("it never started".into()),
             Event::Prompt { position, logits, .. } => {
                 if !self.request.prompt_logits || position != self.prompt_rows || position + 1 >= prompt {
                     return violated(format!("prompt row {position} out of turn, {} were seen", self.prompt_rows));
@@ -302,7 +309,7 @@ impl World<'_> {
         let clients = &mut self.clients;
         let stepped = self.engine.step(&mut |event| {
             let key = (event.request().0, event.choice());
-            records += u32::from(!matches!(event, Event::Finished { .. }));
+            records += u32::from(!matches!(event, Event::Started { .. } | Event::Finished { .. }));
             if seen.is_ok() {
                 seen = match clients.get_mut(&key) {
                     Some(client) => client.see(&event).map_err(|v| Violation(format!("{key:?}: {v}"))),

@@ -3,6 +3,7 @@
 mod answers;
 mod common;
 mod conversations;
+mod dashboards;
 mod documents;
 mod fields;
 mod hostile;

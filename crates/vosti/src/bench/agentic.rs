@@ -144,7 +144,7 @@ pub fn play(deployment: &Deployment, trace: Trace, progress: &dyn Progress) -> R
                     session.due = end + Duration::from_secs_f64(trace.pause_s);
                     session.ended = (session.turn == trace.turns).then_some(end);
                 }
-                Event::Prompt { .. } => {}
+                Event::Started { .. } | Event::Prompt { .. } => {}
             }
         })?;
         progress.done(done);

@@ -19,6 +19,7 @@ mod sampling;
 mod serve;
 mod stream;
 mod tokenize;
+mod traces;
 mod values;
 mod verify;
 

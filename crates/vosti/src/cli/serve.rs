@@ -1,6 +1,7 @@
 //! `vosti serve`: listens at once, loads the model, serves until a signal, drains. A second signal ends it.
 
 use super::arguments::{LogFormat, Serve, UnknownFields};
+use super::traces::Traces;
 use super::{Outcome, interrupt, open};
 use crate::catalogue;
 use crate::deployment::DeployOptions;
@@ -23,7 +24,8 @@ const HTTP_THREADS: usize = 2;
 
 pub fn run(arguments: &Serve) -> Result<Outcome> {
     log(arguments);
-    let config = config(arguments)?;
+    let traces = Traces::start(arguments.otlp_endpoint.as_deref())?;
+    let config = config(arguments, traces.are_sent())?;
     let scheme = if config.tls.is_some() { "https" } else { "http" };
     let (keys, name) = (config.api_keys.len(), config.model_names[0].clone());
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
@@ -51,6 +53,7 @@ pub fn run(arguments: &Serve) -> Result<Outcome> {
     });
     // Threads that wait for nothing must not hold the process.
     runtime.shutdown_timeout(Duration::from_secs(1));
+    drop(traces);
     match ended? {
         Ok(Ok(())) => Ok(Outcome::Done),
         Ok(Err(error)) => Err(error).context("the engine ended"),
@@ -99,7 +102,7 @@ fn load(arguments: &Serve) -> Result<(Arc<Service>, EngineHandle, EngineThread)>
     Ok((Arc::new(service), engine, thread))
 }
 
-fn config(arguments: &Serve) -> Result<ServerConfig> {
+fn config(arguments: &Serve, traces: bool) -> Result<ServerConfig> {
     let environment = std::env::var("VOSTI_API_KEY").ok();
     let keys = arguments.api_key.iter().cloned().chain(environment).filter(|key| !key.is_empty());
     let tls = arguments.tls_cert.clone().zip(arguments.tls_key.clone());
@@ -128,6 +131,7 @@ fn config(arguments: &Serve) -> Result<ServerConfig> {
         },
         trust_chat_template: arguments.trust_request_chat_template,
         cors_origins: Origins::parse(&arguments.cors_origin).context("--cors-origin")?,
+        traces,
     })
 }
 

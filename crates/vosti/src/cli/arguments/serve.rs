@@ -93,6 +93,10 @@ pub struct Serve {
     #[arg(long)]
     pub log_prompts: bool,
 
+    /// Send traces to this collector: OTLP over HTTP, to URL/v1/traces [also: $OTEL_EXPORTER_OTLP_ENDPOINT]
+    #[arg(long, value_name = "URL")]
+    pub otlp_endpoint: Option<String>,
+
     #[command(flatten)]
     pub defaults: Defaults,
     #[command(flatten)]
