@@ -288,15 +288,27 @@ pub(crate) fn parse(
     Ok(Contract { shape, grid, params, numbers, conditions, text, shapes })
 }
 
-/// The TOML between `# /// contract` and `# ///`, and the line of the Python source at which it starts.
+/// The TOML between `# /// contract` and `# ///`, and the line of the Python source at which it starts. There is one such block,
+/// and each of its lines is a comment of one `#`, so that whoever reads the file reads the same contract.
 pub fn block(source: &str) -> Result<(usize, String), String> {
-    let Some(first) = source.lines().position(|l| l.trim() == "# /// contract") else {
+    let opens = |line: &str| line.trim() == "# /// contract";
+    let Some(first) = source.lines().position(opens) else {
         return Err("there is no `# /// contract` block above the kernel".into());
     };
+    if let Some(second) = source.lines().skip(first + 1).position(opens) {
+        return Err(format!("lines {} and {} both begin a contract", first + 1, first + second + 2));
+    }
     let rest = source.lines().skip(first + 1);
-    let block: Vec<&str> = rest.take_while(|l| l.trim() != "# ///").map(|l| l.trim_start_matches('#')).collect();
-    if source.lines().count() == first + 1 + block.len() {
+    let lines: Vec<&str> = rest.take_while(|l| l.trim() != "# ///").collect();
+    if source.lines().count() == first + 1 + lines.len() {
         return Err(format!("the `# /// contract` block of line {} is not closed by `# ///`", first + 1));
+    }
+    let mut block = vec![];
+    for (i, line) in lines.into_iter().enumerate() {
+        match line.strip_prefix('#') {
+            Some(text) if !text.starts_with('#') => block.push(text),
+            _ => return Err(format!("line {} of the contract is no comment of one `#`", first + i + 2)),
+        }
     }
     Ok((first + 2, block.join("\n")))
 }
@@ -391,6 +403,17 @@ mod tests {
         let with = contract.of(&spec(1));
         assert_eq!((with.params[1].role, with.params[1].elem), (Role::Weight(2), Elem::F32));
         assert_eq!(contract.grid(&spec(0), Extent { rows: 9, tiles: 0, length: 0 }), Ok([3, 1, 1]));
+    }
+
+    #[test]
+    fn a_file_has_one_contract_and_its_lines_are_comments_of_one_mark() {
+        let block =
+            |middle: &str, after: &str| block(&format!("import x\n# /// contract\n# a = 1\n{middle}# ///\n{after}"));
+        assert_eq!(block("#\n# b = 2\n", "").unwrap(), (3, " a = 1\n\n b = 2".into()));
+        assert!(block("", "\n  # /// contract \n# ///\n").unwrap_err().contains("lines 2 and 6"));
+        for other in ["## b = 2\n", "b = 2\n", "    # b = 2\n", "\n"] {
+            assert!(block(other, "").unwrap_err().starts_with("line 4 of the contract"), "{other}");
+        }
     }
 
     #[test]

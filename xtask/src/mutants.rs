@@ -15,13 +15,14 @@
 //! Read next: `verify.rs`.
 
 use crate::bench::target_folder;
-use crate::verify::{Failure, Outcome, VERUS, installed, verify};
+use crate::verify::{self, Failure, Outcome, VERUS, installed};
 use crate::{root, run_command};
 use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
-use std::{env, fs};
+use std::{env, fs, thread};
 
 const FOLDER: &str = "crates/vosti-core/mutants";
 /// Far longer than any of the suites takes: a mutant that hangs them has not been caught.
@@ -34,6 +35,9 @@ pub struct Mutants {
     /// Run the tests that must see each wrong version, instead of the verifier
     #[arg(long)]
     run: bool,
+    /// How many to verify at a time; one a processor if not given
+    #[arg(long)]
+    jobs: Option<usize>,
 }
 
 /// Who sees a wrong version when it runs; nobody: the code says why it cannot be seen.
@@ -103,33 +107,98 @@ pub fn run(options: &Mutants) -> Result<()> {
     let wrong: Vec<Patch> = patches(&root().join(FOLDER))?.into_iter().filter(wanted).collect();
     let neutral: Vec<Patch> = patches(&root().join(FOLDER).join("neutral"))?.into_iter().filter(wanted).collect();
     ensure!(!wrong.is_empty() || !neutral.is_empty(), "no patch of {FOLDER} has one of these names");
-    let mut failed = Vec::new();
-    let mut note = |patch: &Patch, outcome: Result<String>| match outcome {
-        Ok(what) => println!("{:32} {what}", patch.name),
-        Err(error) => {
-            println!("{:32} NOT AS IT SHOULD BE: {error:#}", patch.name);
-            failed.push(patch.name.clone());
+    // The longest first: the whole core is verified of what only says the same otherwise.
+    let all: Vec<(&Patch, bool)> = neutral.iter().map(|p| (p, false)).chain(wrong.iter().map(|p| (p, true))).collect();
+    let queue = Mutex::new((all.iter(), Vec::new()));
+    let jobs = options.jobs.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
+    // Tests run alone.
+    let jobs = if options.run { 1 } else { jobs.clamp(1, all.len()) };
+    let places = (0..jobs).map(|job| Place::new(job, !options.run)).collect::<Result<Vec<_>>>()?;
+    thread::scope(|scope| {
+        for place in &places {
+            scope.spawn(|| {
+                loop {
+                    let next = queue.lock().unwrap_or_else(PoisonError::into_inner).0.next();
+                    let Some((patch, is_wrong)) = next else { return };
+                    let outcome = match (options.run, is_wrong) {
+                        (false, true) => must_die(patch, place),
+                        (false, false) => must_verify(patch, place),
+                        (true, true) => must_be_seen(patch, place),
+                        (true, false) => must_pass(patch, place),
+                    };
+                    let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
+                    match outcome {
+                        Ok(what) => println!("{:32} {what}", patch.name),
+                        Err(error) => {
+                            println!("{:32} NOT AS IT SHOULD BE: {error:#}", patch.name);
+                            queue.1.push(patch.name.clone());
+                        }
+                    }
+                }
+            });
         }
-    };
-    for patch in &wrong {
-        note(patch, if options.run { must_be_seen(patch) } else { must_die(patch) });
-    }
-    for patch in &neutral {
-        note(patch, if options.run { must_pass(patch) } else { must_verify(patch) });
-    }
-    let (all, seconds) = (wrong.len() + neutral.len(), start.elapsed().as_secs());
+    });
+    let failed = queue.into_inner().unwrap_or_else(PoisonError::into_inner).1;
+    let (all, seconds) = (all.len(), start.elapsed().as_secs());
     println!("{} wrong and {} neutral versions in {seconds} s", wrong.len(), neutral.len());
     println!("{} passed, {} failed", all - failed.len(), failed.len());
     ensure!(failed.is_empty(), "not as they should be: {}", failed.join(", "));
     Ok(())
 }
 
+/// A copy of the workspace on which one version after the other is tried, and where its proofs are made.
+struct Place {
+    copy: PathBuf,
+    target: PathBuf,
+}
+
+impl Place {
+    fn new(job: usize, proofs: bool) -> Result<Place> {
+        let copy = target_folder().join(format!("mutant-{job}"));
+        if copy.exists() {
+            fs::remove_dir_all(&copy)?;
+        }
+        fs::create_dir_all(&copy)?;
+        // Cargo wants every member of the workspace; TTIR is large and nobody here reads it.
+        let files =
+            "Cargo.toml Cargo.lock rust-toolchain.toml crates kernels/Cargo.toml kernels/src kernels/build.rs xtask";
+        let script = format!("git ls-files -z {files} | grep -zv ttir/ | xargs -0 cp --parents -t \"$0\"");
+        run_command(Command::new("sh").args(["-c", &script]).arg(&copy))?;
+        let first = verify::target();
+        let place =
+            Place { target: if job == 0 { first.clone() } else { first.with_extension(job.to_string()) }, copy };
+        // vstd is verified once, not for each job.
+        if job > 0 && proofs && first.exists() && !place.target.exists() {
+            run_command(Command::new("cp").arg("-a").args([&first, &place.target]))?;
+        }
+        Ok(place)
+    }
+
+    /// The workspace as it is but for the patch, which must apply and change something. What it changed is put back after.
+    fn with<T>(&self, patch: &Patch, check: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
+        let changed: Vec<&str> = patch.text.lines().filter_map(|line| line.strip_prefix("+++ b/")).collect();
+        let mut apply = Command::new("patch");
+        apply.args(["--silent", "--no-backup-if-mismatch", "-p1", "-d"]).arg(&self.copy).arg("-i").arg(&patch.path);
+        let applied = run_command(&mut apply).context("the patch does not apply");
+        let differs =
+            |file: &&str| Ok::<_, std::io::Error>(fs::read(root().join(file))? != fs::read(self.copy.join(file))?);
+        let outcome = applied.and_then(|()| {
+            let all = changed.iter().map(differs).collect::<Result<Vec<_>, _>>()?;
+            ensure!(!all.is_empty() && all.iter().all(|differs| *differs), "it changes nothing");
+            check(&self.copy)
+        });
+        for file in changed {
+            fs::copy(root().join(file), self.copy.join(file))?;
+        }
+        outcome
+    }
+}
+
 /// The named obligation fails.
-fn must_die(patch: &Patch) -> Result<String> {
+fn must_die(patch: &Patch, place: &Place) -> Result<String> {
     let (story, module, named) = (patch.field("story")?, patch.field("dies in")?, patch.field("fails")?);
     patch.seen()?;
-    let copy = apply(patch)?;
-    match verify(&copy, &["--verify-only-module", module])? {
+    match place.with(patch, |copy| verify::verify(copy, &place.target, &["--verify-only-module", module]))? {
         Outcome::Verified { errors: 0, .. } => bail!("every obligation of module {module} still holds"),
         Outcome::Verified { failures, .. } => {
             let found: Vec<String> = failures.iter().map(Failure::to_string).collect();
@@ -142,9 +211,9 @@ fn must_die(patch: &Patch) -> Result<String> {
 }
 
 /// Nothing is wrong with it, and the whole proof says so.
-fn must_verify(patch: &Patch) -> Result<String> {
+fn must_verify(patch: &Patch, place: &Place) -> Result<String> {
     let story = patch.field("story")?;
-    match verify(&apply(patch)?, &[])? {
+    match place.with(patch, |copy| verify::verify(copy, &place.target, &[]))? {
         Outcome::Verified { verified, errors: 0, .. } => Ok(format!("verified ({verified}): {story}")),
         Outcome::Verified { failures, .. } => {
             let found: Vec<String> = failures.iter().map(Failure::to_string).collect();
@@ -156,24 +225,29 @@ fn must_verify(patch: &Patch) -> Result<String> {
 }
 
 /// It compiles as plain Rust, and running it is seen by whom it says.
-fn must_be_seen(patch: &Patch) -> Result<String> {
+fn must_be_seen(patch: &Patch, place: &Place) -> Result<String> {
     let (story, seen) = (patch.field("story")?, patch.seen()?);
-    let copy = apply(patch)?;
-    for suite in &seen {
-        ensure!(!passes(&copy, suite)?, "not seen by: {}", suite.name);
-    }
-    for suite in SUITES.iter().filter(|_| seen.is_empty()) {
-        ensure!(passes(&copy, suite)?, "it says that nobody sees it, and it is seen by: {}", suite.name);
-    }
+    place.with(patch, |copy| {
+        for suite in &seen {
+            ensure!(!passes(copy, suite)?, "not seen by: {}", suite.name);
+        }
+        for suite in SUITES.iter().filter(|_| seen.is_empty()) {
+            ensure!(passes(copy, suite)?, "it says that nobody sees it, and it is seen by: {}", suite.name);
+        }
+        Ok(())
+    })?;
     Ok(format!("{}: {story}", if seen.is_empty() { "runs unseen, as it says" } else { "seen" }))
 }
 
 /// It runs like the original.
-fn must_pass(patch: &Patch) -> Result<String> {
-    let (story, copy) = (patch.field("story")?, apply(patch)?);
-    for suite in &SUITES {
-        ensure!(passes(&copy, suite)?, "it does not pass: {}", suite.name);
-    }
+fn must_pass(patch: &Patch, place: &Place) -> Result<String> {
+    let story = patch.field("story")?;
+    place.with(patch, |copy| {
+        for suite in &SUITES {
+            ensure!(passes(copy, suite)?, "it does not pass: {}", suite.name);
+        }
+        Ok(())
+    })?;
     Ok(format!("runs alike: {story}"))
 }
 
@@ -193,24 +267,6 @@ fn passes(copy: &Path, suite: &Suite) -> Result<bool> {
     let ran = cargo(&mut limited)?;
     ensure!(ran.status.code() != Some(124), "the tests hang: they must end with an error");
     Ok(ran.status.success())
-}
-
-/// A copy of the workspace with the patch applied, always at the same place.
-fn apply(patch: &Patch) -> Result<PathBuf> {
-    let copy = target_folder().join("mutant");
-    if copy.exists() {
-        fs::remove_dir_all(&copy)?;
-    }
-    fs::create_dir_all(&copy)?;
-    // Cargo wants every member of the workspace; TTIR is large and nobody here reads it.
-    let files =
-        "Cargo.toml Cargo.lock rust-toolchain.toml crates kernels/Cargo.toml kernels/src kernels/build.rs xtask";
-    let script = format!("git ls-files -z {files} | grep -zv ttir/ | xargs -0 cp --parents -t \"$0\"");
-    run_command(Command::new("sh").args(["-c", &script]).arg(&copy))?;
-    let mut apply = Command::new("patch");
-    apply.args(["--silent", "-p1", "-d"]).arg(&copy).arg("-i").arg(&patch.path);
-    run_command(&mut apply).context("the patch does not apply")?;
-    Ok(copy)
 }
 
 #[cfg(test)]

@@ -76,7 +76,7 @@ pub fn run(check: bool, prove: bool) -> Result<()> {
         return Ok(());
     }
     let start = Instant::now();
-    let outcome = verify(&root(), &[])?;
+    let outcome = verify(&root(), &target(), &[])?;
     let Outcome::Verified { verified, errors, .. } = outcome else { bail!("the core does not verify: {outcome:?}") };
     println!("core proof: {verified} verified, {errors} errors in {:.0} s", start.elapsed().as_secs_f64());
     let Lines { spec, trusted, proof, exec } = &expected.lines;
@@ -185,22 +185,26 @@ fn failures(workspace: &Path, text: &str) -> Vec<Failure> {
     lines.windows(2).filter_map(failure).collect()
 }
 
+/// Where Verus keeps what it made of vstd and the core.
+pub fn target() -> PathBuf {
+    target_folder().join("verus")
+}
+
 /// Runs Verus on the core of a workspace, whatever cargo's cache believes.
-pub fn verify(workspace: &Path, extra: &[&str]) -> Result<Outcome> {
-    let target = target_folder().join("verus");
-    forget(&target)?;
+pub fn verify(workspace: &Path, target: &Path, extra: &[&str]) -> Result<Outcome> {
+    forget(target)?;
     // One stream, so that a result line stands after the crate it is of: vstd has a line of its own.
     let mut command = Command::new("sh");
     command.args(["-c", "exec cargo verus verify --fwd-verus-args-to roots -- \"$@\" 2>&1", "verus"]);
     command.args(ARGUMENTS).args(extra);
-    command.current_dir(workspace.join("crates/vosti-core")).env("CARGO_TARGET_DIR", &target);
+    command.current_dir(workspace.join("crates/vosti-core")).env("CARGO_TARGET_DIR", target);
     let result = command.output().context("cargo verus")?;
     let text = String::from_utf8_lossy(&result.stdout).into_owned();
     let own = text.rfind("Checking vosti-core ").map_or("", |at| &text[at..]);
     let line = own.lines().find_map(|line| line.trim().strip_prefix("verification results::"));
     let gave_up = text.contains("Resource limit (rlimit) exceeded");
     let Some(line) = line else {
-        forget(&target)?;
+        forget(target)?;
         return Ok(Outcome::Broken(text));
     };
     let number = |word: usize| line.split_whitespace().nth(word).and_then(|n| n.parse::<usize>().ok());

@@ -149,6 +149,7 @@ impl Bundle {
                     let bound = op_contract::Bound { stage: *stage, weights, scratch, act };
                     op_contract::check(&plan.program, op, &problems[&kernel], &bound)
                         .map_err(|why| misfit(&kernel, why))?;
+                    op_contract::grid(&problems[&kernel], spec).map_err(|why| misfit(&kernel, why))?;
                     if kernel != first {
                         self.stands_for(&spec.text().to_string(), &problems[&first])
                             .map_err(|why| misfit(&kernel, why))?;

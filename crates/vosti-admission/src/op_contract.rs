@@ -6,11 +6,11 @@
 //! part here, and `launch_pair.rs` says whether the two are the op.
 
 use vosti_core::{Dtype, Op, PAGE, Program, RowSet};
-use vosti_kernels::{Act, Role, Scratch, Shape};
+use vosti_kernels::{Act, Extent, Role, Scratch, Shape, Spec};
 use vosti_model::Recipe;
 use vosti_tile::Scalar;
 use vosti_verify::Problem;
-use vosti_verify::problem::{Buffer, Dim, limit};
+use vosti_verify::problem::{Axis, Buffer, Dim, limit};
 
 /// What an op gives the kernel that computes it.
 struct Use<'a> {
@@ -108,6 +108,41 @@ pub fn check(program: &Program, op: &Op, problem: &Problem, launch: &Bound) -> R
         attend(&used, problem)?;
     }
     Ok(())
+}
+
+/// Refuses a kernel whose launches have other numbers of programs than it is proved for: the launcher evaluates the contract's
+/// text, the proof's reading of it is an [`Axis`], and the two share no code.
+pub fn grid(problem: &Problem, spec: &Spec) -> Result<(), String> {
+    let contract = vosti_kernels::contract(&spec.kernel).map_err(|error| error.to_string())?.of(spec);
+    for n in [1, 2, 15, 16, 17, 64, 511, 512, 513, 4097] {
+        let launched =
+            contract.grid(spec, Extent { rows: n, tiles: n, length: n }).map_err(|error| error.to_string())?;
+        let proved = problem.grid.iter().map(|axis| programs(axis, n as i128));
+        let all = proved.chain(std::iter::repeat(Some(1))).zip(launched);
+        for (axis, (proved, launched)) in all.enumerate() {
+            if proved != Some(launched as i128) {
+                let proved = proved.map_or("?".into(), |programs| programs.to_string());
+                return Err(format!(
+                    "axis {axis} of {n} rows is proved for {proved} programs, and launched with {launched}"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Programs of an axis where there are n rows, tiles and positions.
+fn programs(axis: &Axis, n: i128) -> Option<i128> {
+    let over = |n: i128, by: i128| (n + by - 1).checked_div_euclid(by);
+    match *axis {
+        Axis::Const(programs) => Some(programs),
+        Axis::Of { .. } => None,
+        Axis::Tiles => Some(n),
+        Axis::RowsOver(by) | Axis::LengthOver(by) => over(n, by),
+        Axis::RowsTimes { over: by, times } => over(n, by)?.checked_mul(times),
+        Axis::TilesTimes(times) => n.checked_mul(times),
+        Axis::LengthAbove(length) => Some((n > length).into()),
+    }
 }
 
 /// False: the op does not give such a thing. An error: it gives another one.
@@ -244,6 +279,26 @@ fn attend(used: &Use, problem: &Problem) -> Result<(), String> {
             match proved == wanted {
                 true => Ok(()),
                 false => Err(format!("it is proved for {}, the op has {}", words(proved), words(wanted))),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_launch_of_more_or_fewer_programs_than_are_proved_is_refused() {
+        for spec in vosti_kernels::examples().into_iter().step_by(7) {
+            let text = spec.text().to_string();
+            let problem = Problem::of_text(&text, vosti_kernels::ttir_by_stem(&text).unwrap()).unwrap();
+            let mut problem = problem.at(&spec.constants).unwrap();
+            grid(&problem, &spec).unwrap_or_else(|why| panic!("{spec}: {why}"));
+            for axis in 0..problem.grid.len() {
+                let own = std::mem::replace(&mut problem.grid[axis], Axis::Const(1000));
+                assert!(grid(&problem, &spec).unwrap_err().starts_with(&format!("axis {axis}")), "{spec}");
+                problem.grid[axis] = own;
             }
         }
     }

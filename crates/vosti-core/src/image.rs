@@ -181,7 +181,7 @@ impl Image {
     }
 
     pub open(crate) spec fn says_place(self, meta: Meta, place: Place) -> bool {
-        self.spec_layout() matches Some(layout) ==> (layout.has(meta) ==> place.start == layout.start_of(meta))
+        self.spec_layout() matches Some(layout) ==> (layout.has(meta) ==> place.start == layout.start_of(meta) && place.len == layout.len_of(meta))
     }
 
     pub open(crate) spec fn says_launched(self, rows: usize, selected: usize) -> bool {

@@ -264,7 +264,7 @@ impl Layout {
     /// Where an array is, and how much room it has.
     pub(crate) fn place(&self, meta: Meta) -> (place: Place)
         requires self.wf(), self.has(meta),
-        ensures place.start == self.start_of(meta),
+        ensures place.start == self.start_of(meta), place.len == self.len_of(meta),
     {
         let (all, selected) = (Layout::line(self.room), Layout::line(self.room_selected));
         proof {
@@ -294,7 +294,8 @@ impl Layout {
     /// The tiling's i-th array.
     fn tile_place(&self, tiling: usize, i: usize) -> (place: Place)
         requires self.wf(), tiling < self.tilings@.len(), i <= 3,
-        ensures place.start == self.starts@[tiling as int] + i * self.stride(tiling as int),
+        ensures
+            place.start == self.starts@[tiling as int] + i * self.stride(tiling as int), place.len == self.most_tiles(tiling as int),
     {
         let most = Layout::rows_of(&self.tilings[tiling], self.room);
         proof { self.lemma_tiles_end(tiling as int); }

@@ -74,6 +74,10 @@ impl<'t> Lift<'t> {
                 Cursor { text: self.cursor.text, at: at + line.len() - body.len(), line: number as u32 + 1 };
             at += line.len();
             if !body.starts_with("tt.func") {
+                if body.split("//").next().is_some_and(|code| code.contains("tt.func")) {
+                    let what = "a function that does not begin its line".into();
+                    return cursor.fail(Reason::Unsupported { what });
+                }
                 continue;
             }
             cursor.expect("tt.func")?;

@@ -159,6 +159,17 @@ fn calls_to_nothing_and_recursion_are_refused() {
 }
 
 #[test]
+fn a_second_function_that_hides_in_a_line_is_refused() {
+    let hidden = |between: &str| {
+        format!(
+            "module {{\n  tt.func public @k(%x: !tt.ptr<f32>) {{\n    tt.return\n  }}{between}tt.func public @other(%x: !tt.ptr<f32>) {{\n    tt.return\n  }}\n}}\n"
+        )
+    };
+    assert!(lift(&hidden(" ")).unwrap_err().to_string().contains("does not begin its line"));
+    assert!(lift(&hidden("\n")).unwrap_err().to_string().contains("one public function"));
+}
+
+#[test]
 fn broken_text_is_refused_and_never_panics() {
     for text in [
         "",

@@ -82,6 +82,13 @@ pub(crate) fn factors(
     numbers: &[Number],
     value: &impl Fn(&str) -> Result<i128, ProblemError>,
 ) -> Result<(i128, Option<usize>), String> {
+    if !text.split('*').any(|word| numbers.iter().any(|number| number.name == word.trim())) {
+        return Ok((value(text.trim()).map_err(|error| error.to_string())?, None));
+    }
+    // A launcher reads `N * 0 + 1` as 1: what is no product has no factors.
+    if text.contains(['+', '-']) {
+        return Err(format!("`{}` is no product of constants and one dimension", text.trim()));
+    }
     let (mut times, mut found) = (1i128, None);
     for factor in text.split('*').map(str::trim) {
         match numbers.iter().position(|number| number.name == factor) {
@@ -174,14 +181,18 @@ mod tests {
 
     #[test]
     fn an_extent_is_so_many_times_one_dimension_and_nothing_else() {
-        let value = |text: &str| match text {
-            "2" => Ok(2),
-            _ => Err(ProblemError::NoTtir { stem: text.into() }),
+        let value = |text: &str| {
+            vosti_kernels::expr::eval(text, &|_| None)
+                .map(i128::from)
+                .map_err(|_| ProblemError::NoTtir { stem: text.into() })
         };
         let read = |text| scaled(text, &numbers(), value);
         assert_eq!(read("K"), Ok(Some(Scaled { times: 1, number: 0 })));
         assert_eq!(read("2 * K"), Ok(Some(Scaled { times: 2, number: 0 })));
         assert_eq!(read("2"), Ok(None));
+        for text in ["K * 0 + 1", "1 + 1 * K", "2 - 1 * K", "K * 3 - 2"] {
+            assert!(read(text).unwrap_err().contains("no product"), "{text}");
+        }
         for (text, part) in [("K * K", "two dimensions"), ("Z", "1 at least"), ("2 * S", "1 at least"), ("Q * K", "Q")]
         {
             assert!(read(text).unwrap_err().contains(part), "{text}");

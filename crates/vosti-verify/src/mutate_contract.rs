@@ -137,10 +137,15 @@ impl List<'_> {
             let mut new = grid.clone();
             new.swap(0, axis);
             all.push((format!("axes 0 and {axis} swapped"), new));
-            for name in self.names("constants") {
+            // A launcher knows which signs bind first.
+            let own = grid[axis].as_str().unwrap_or_default();
+            let near = ["* 0 + 1", "* 2 - 1", "* 1 + 0"].map(|more| format!("{own} {more}"));
+            let products = self.dimensions().into_iter().map(|name| format!("{name} * 0 + 1"));
+            let names = self.names("constants").into_iter().chain(self.dimensions());
+            for text in names.chain(near).chain(products) {
                 let mut new = grid.clone();
-                new[axis] = name.clone().into();
-                all.push((format!("axis {axis} is {name}"), new));
+                new[axis] = text.clone().into();
+                all.push((format!("axis {axis} is {text}"), new));
             }
         }
         for text in ["1", "2", "tiles", "rows"] {
@@ -293,9 +298,10 @@ impl List<'_> {
                 let words = ["rows", "packed", "context", "splits", "tiles", "1", "64"].map(String::from);
                 let own = dims[i].as_str().unwrap_or_default();
                 let near = [format!("{own} + 1"), format!("{own} - 1"), format!("2 * {own}"), format!("{own} / 2")];
-                for text in words.iter().chain(&near).chain(&constants) {
+                let near = near.into_iter().chain([format!("{own} * 1 + 1"), format!("2 - 1 * {own}")]);
+                for text in words.into_iter().chain(near).chain(constants.clone()) {
                     let mut new = dims.clone();
-                    new[i] = text.clone().into();
+                    new[i] = text.into();
                     all.push(new);
                 }
                 let mut new = dims.clone();

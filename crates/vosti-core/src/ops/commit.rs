@@ -77,7 +77,7 @@ impl<S: Sampler> State<S> {
                 &&& final(self).log@ == old(self).log@ + record_events(device.logits_rows(), records@)
                 &&& old(self).did_commit(*final(self))
                 &&& records_ok(final(self).world(*fixed), final(self).log@, device.logits_rows(), device.brought(), records@)
-                &&& forall|i: int| 0 <= i < records@.len() ==> final(self).known((#[trigger] records@[i]).request)
+                &&& forall|i: int| 0 <= i < records@.len() ==> final(self).known((#[trigger] records@[i]).request) && of_step(old(self).plan, records@[i])
             },
     {
         match self.phase {
@@ -100,7 +100,7 @@ impl<S: Sampler> State<S> {
                 forall|s: int| 0 <= s < before.requests@.len() ==> #[trigger] pending::<S>(before.plan, before.requests@[s], self.requests@[s], i as int),
                 self.log@ == before.log@ + record_events(logits, records@),
                 records_ok(before.world(*fixed), self.log@, logits, device.brought(), records@),
-                forall|j: int| 0 <= j < records@.len() ==> self.known((#[trigger] records@[j]).request),
+                forall|j: int| 0 <= j < records@.len() ==> self.known((#[trigger] records@[j]).request) && of_step(before.plan, records@[j]),
             decreases self.plan.sequences.len() - i,
         {
             let slot = self.plan.sequences[i].request.slot;
@@ -119,9 +119,11 @@ impl<S: Sampler> State<S> {
             }
             proof {
                 lemma_committed(*fixed, before, now, *self, i as int);
-                assert forall|j: int| 0 <= j < records@.len() implies self.known((#[trigger] records@[j]).request) by {
+                assert forall|j: int| 0 <= j < records@.len() implies self.known((#[trigger] records@[j]).request) && of_step(before.plan, records@[j]) by {
                     if j < records0.len() {
-                        assert(now.known(records0[j].request));
+                        assert(now.known(records0[j].request) && of_step(before.plan, records0[j]));
+                    } else {
+                        assert(of_sequence(before.plan, i as int, records@[j]));
                     }
                 }
                 assert forall|s: int| 0 <= s < before.requests@.len() implies #[trigger] pending::<S>(before.plan, before.requests@[s], self.requests@[s], i + 1) by {
@@ -165,6 +167,7 @@ fn commit_sequence<D: Device<Logits = S::Logits, Top = S::Top>, S: Sampler>(
     world: Ghost<World>,
 )
     requires
+        index < plan.sequences@.len(),
         chooses::<D, S>(*fixed), world@.choice == fixed.choice@, world@.program == fixed.program,
         fixed.sampler.vocab_limit() == fixed.program.vocab,
         ready(world@, *plan, index as int, *old(request), device.logits_rows()),
@@ -179,7 +182,7 @@ fn commit_sequence<D: Device<Logits = S::Logits, Top = S::Top>, S: Sampler>(
         // What it adds is of its own request.
         old(records)@.len() <= final(records)@.len(),
         forall|i: int| 0 <= i < old(records)@.len() ==> final(records)@[i] == old(records)@[i],
-        forall|i: int| old(records)@.len() <= i < final(records)@.len() ==> (#[trigger] final(records)@[i]).request == plan.sequences@[index as int].request,
+        forall|i: int| old(records)@.len() <= i < final(records)@.len() ==> of_sequence(*plan, index as int, #[trigger] final(records)@[i]),
         committed::<S>(*plan, index as int, *old(request), *final(request)),
         request_shape(fixed.program, *final(request)),
         logged(old(log)@, final(log)@, old(request).serial),
@@ -242,7 +245,7 @@ fn commit_sequence<D: Device<Logits = S::Logits, Top = S::Top>, S: Sampler>(
             log@ == base@ + record_events(logits, records@),
             records_ok(world@, log@, logits, device.brought(), records@),
             first.len() <= records@.len(), forall|i: int| 0 <= i < first.len() ==> records@[i] == first[i],
-            forall|i: int| first.len() <= i < records@.len() ==> (#[trigger] records@[i]).request == s.request,
+            forall|i: int| first.len() <= i < records@.len() ==> of_sequence(*plan, index as int, #[trigger] records@[i]),
             !go ==> ended::<S>(*plan, index as int, r0, *request),
         decreases s.drafts + 1 - accepted, (if go { 1int } else { 0int }),
     {

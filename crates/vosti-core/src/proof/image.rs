@@ -113,7 +113,7 @@ impl Layout {
     pub open(crate) spec fn tiling_written(self, cells: Seq<i32>, plan: StepPlan, x: int, count: int, by: Tiled) -> bool {
         &&& tiled(cells, self.starts@[x] as int, self.stride(x), self.tilings@[x], plan, self.entries as int, count,
                 rows_of(self.tilings@[x], plan.tokens@.len() as int), by)
-        &&& count <= self.counts@[x] <= self.stride(x)
+        &&& count <= self.counts@[x] <= self.most_tiles(x)
         &&& forall|k: int| count <= k < self.counts@[x] ==> #[trigger] tile_at(cells, self.starts@[x] as int, self.stride(x), k) == spare_tile()
     }
 
@@ -137,7 +137,13 @@ impl Layout {
         &&& self.slots_written(cells, plan, self.groups as int)
         &&& self.tiles_written(cells, plan, self.tilings@.len() as int)
         &&& self.tables_written(cells, plan, self.groups as int)
-        &&& plan.tokens@.len() <= self.rows && plan.selected@.len() <= self.selected
+        &&& self.len <= cells.len() && self.measured(plan)
+    }
+
+    /// What launches are made for holds the step, and is no more than there is room for.
+    pub open(crate) spec fn measured(self, plan: StepPlan) -> bool {
+        &&& plan.tokens@.len() <= self.rows <= self.room && plan.selected@.len() <= self.selected <= self.room_selected
+        &&& self.length <= CONTEXT_MAX
         &&& forall|q: int| 0 <= q < plan.sequences@.len() ==> (#[trigger] plan.sequences@[q]).first_position + plan.sequences@[q].rows <= self.length
     }
 
@@ -266,7 +272,7 @@ impl Layout {
         requires
             before.ready(plan), self.ready(plan), 0 <= x < self.tilings@.len(), before.tiles_written(a, plan, x),
             self == (Layout { counts: self.counts, ..before }), self.counts@ == before.counts@.update(x, self.counts@[x]),
-            count <= self.counts@[x] <= self.stride(x),
+            count <= self.counts@[x] <= self.most_tiles(x),
             kept(a, then, self.starts@[x] as int), kept(then, b, self.starts@[x] as int),
             tiled(then, self.starts@[x] as int, self.stride(x), self.tilings@[x], plan, self.entries as int, count,
                 rows_of(self.tilings@[x], plan.tokens@.len() as int), by),
@@ -323,8 +329,7 @@ impl Layout {
     /// What the parts of `write` left is there at the end: after rows `a`, slots `b`, tiles `c` and tables `d`.
     pub(crate) proof fn lemma_written(self, a: Seq<i32>, b: Seq<i32>, c: Seq<i32>, d: Seq<i32>, plan: StepPlan)
         requires
-            self.ready(plan), plan.tokens@.len() <= self.rows, plan.selected@.len() <= self.selected,
-            forall|q: int| 0 <= q < plan.sequences@.len() ==> (#[trigger] plan.sequences@[q]).first_position + plan.sequences@[q].rows <= self.length,
+            self.ready(plan), self.measured(plan), self.len <= d.len(),
             self.rows_written(a, plan), self.slots_written(b, plan, self.groups as int),
             self.tiles_written(c, plan, self.tilings@.len() as int), self.tables_written(d, plan, self.groups as int),
             kept(a, b, slots_at(self.room as int, self.room_selected as int, 0)), kept(b, c, self.tiles_start(0)), kept(c, d, self.tables as int),
@@ -409,6 +414,28 @@ impl Layout {
         }
         assert forall|x: int, k: int| 0 <= x < self.tilings@.len() && 0 <= k < self.counts@[x] implies #[trigger] self.tile_told(cells, plan, x, k) by {
             self.lemma_tile_told(cells, plan, x, k);
+        }
+        self.lemma_launched(cells, plan);
+        self.lemma_placed(cells, plan);
+    }
+
+    proof fn lemma_launched(self, cells: Seq<i32>, plan: StepPlan)
+        requires self.written(cells, plan),
+        ensures self.launched(plan),
+    {
+        let (g, e, m) = (self.groups as int, self.entries as int, self.entries_max as int);
+        assert(g * e <= g * m) by (nonlinear_arith) requires 0 <= g, e <= m {}
+        assert forall|x: int| 0 <= x < self.tilings@.len() implies #[trigger] self.counts@[x] <= ROWS_MAX by {
+            assert(self.some_tiles_written(cells, plan, x));
+        }
+    }
+
+    proof fn lemma_placed(self, cells: Seq<i32>, plan: StepPlan)
+        requires self.written(cells, plan),
+        ensures self.placed(plan),
+    {
+        assert forall|x: int| 0 <= x < self.tilings@.len() implies #[trigger] self.counts@[x] <= self.most_tiles(x) by {
+            assert(self.some_tiles_written(cells, plan, x));
         }
     }
 
@@ -554,7 +581,7 @@ pub(crate) proof fn lemma_owner(plan: StepPlan, t: int, n: int) -> (q: int)
 }
 
 /// The sequence of a selected row.
-proof fn lemma_selected_owner(plan: StepPlan, t: int, n: int) -> (q: int)
+pub(crate) proof fn lemma_selected_owner(plan: StepPlan, t: int, n: int) -> (q: int)
     requires
         0 <= n <= plan.sequences@.len(), 0 <= t < selected_before(plan.sequences@, n),
         forall|q: int| 0 <= q < plan.sequences@.len() ==> (#[trigger] plan.sequences@[q]).first_selected == selected_before(plan.sequences@, q),

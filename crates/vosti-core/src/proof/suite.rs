@@ -192,6 +192,34 @@ proof fn lemma_refuses_two_traces(x: int, y: int, token: u32)
     assert(!answered_alike(views(one)[1u64], views(other)[1u64]));
 }
 
+/// Nothing is special in the examples above: whatever the prompt, the state and the records, an event does this and may come then.
+proof fn lemma_any_event(v: Map<u64, Seen<Bits, Bits>>, request: u64, prompt: Seq<u32>, initial: Bits, entry: Entry<Bits>)
+    ensures
+        after(v, Event::Admitted { request, prompt, initial }) == v.insert(request, Seen { prompt, initial, entries: Seq::empty(), completed: false }),
+        v.contains_key(request) ==> after(v, Event::Emitted { request, entry })
+            == v.insert(request, Seen { entries: v[request].entries.push(entry), ..v[request] }),
+        v.contains_key(request) ==> after(v, Event::Completed { request }) == v.insert(request, Seen { completed: true, ..v[request] }),
+        !v.contains_key(request) ==> after(v, Event::Emitted { request, entry }) == v && after(v, Event::Completed { request }) == v,
+        follows(v, Event::Admitted { request, prompt, initial }) <==> !v.contains_key(request),
+        follows(v, Event::Emitted { request, entry }) <==> v.contains_key(request) && !v[request].completed,
+        follows(v, Event::<Bits, Bits>::Completed { request }) <==> v.contains_key(request) && !v[request].completed,
+{
+}
+
+/// Whatever is asked: who asks the same is answered the same.
+proof fn lemma_refuses_any_answers(a: Seen<Bits, Bits>, b: Seen<Bits, Bits>)
+    requires a.prompt == b.prompt, a.initial == b.initial, !comparable(a.entries, b.entries) || a.completed && b.completed && a.entries != b.entries,
+    ensures !answered_alike(a, b),
+{
+}
+
+/// In whatever traces, whoever the two are.
+proof fn lemma_refuses_any_traces(one: Seq<E>, other: Seq<E>, a: u64, b: u64)
+    requires views(one).contains_key(a), views(other).contains_key(b), !answered_alike(views(one)[a], views(other)[b]),
+    ensures !deterministic(one, other),
+{
+}
+
 /// A trace that is out of order is no part of a deterministic pair, on neither side.
 proof fn lemma_refuses_disorderly_traces(one: Seq<E>, other: Seq<E>)
     requires !orderly(one) || !orderly(other),
@@ -292,7 +320,14 @@ proof fn lemma_refuses_other_records<D: Device, S: Sampler<Logits = D::Logits, T
             new.world(), view_of(new, records[i]).prompt, view_of(new, records[i]).initial, (place(new, records[i]) + 1) as nat).done,
         new.spec_request(records[i].request) is Some,
         records[i].whole ==> new.holds(records[i]),
+        // Whoever is to see rows has them, and the record is of nobody else.
+        exists|q: int| 0 <= q < old.spec_state()->0.plan.sequences@.len() && (#[trigger] old.spec_state()->0.plan.sequences@[q]).request == records[i].request
+            && records[i].whole == old.spec_state()->0.plan.sequences@[q].whole,
+        records[i].index == i,
 {
+    let plan = old.spec_state()->0.plan;
+    let q = choose|q: int| of_sequence(plan, q, records[i]);
+    assert(of_step(plan, records[i]) && plan.sequences@[q].request == records[i].request);
     assert(new.log()[old.log().len() + i] == record_events(logits, records)[i]);
     assert(record_ok(new.world(), new.log(), logits, new.spec_device().brought(), records[i]));
 }

@@ -228,6 +228,15 @@ pub open(crate) spec fn records_ok(world: World, log: Seq<Event<Bits, Bits>>, lo
     forall|i: int| 0 <= i < records.len() ==> (#[trigger] records[i]).index == i && record_ok(world, log, logits, brought, records[i])
 }
 
+/// A record is of this sequence of a step, and its row of logits is on the host exactly if the plan wants it there.
+pub open(crate) spec fn of_sequence(plan: StepPlan, q: int, r: Record) -> bool {
+    0 <= q < plan.sequences@.len() && r.request == plan.sequences@[q].request && r.whole == plan.sequences@[q].whole
+}
+
+pub open(crate) spec fn of_step(plan: StepPlan, r: Record) -> bool {
+    exists|q: int| #[trigger] of_sequence(plan, q, r)
+}
+
 /// What every operation ensures.
 pub open(crate) spec fn next<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(old: Core<D, S>, call: Call, answer: Answer, new: Core<D, S>) -> bool {
     // It is refused exactly when it is not legal, and then nothing changes.
@@ -244,6 +253,7 @@ pub open(crate) spec fn next<D: Device, S: Sampler<Logits = D::Logits, Top = D::
         &&& new.held() == records
         &&& records_ok(new.world(), new.log(), logits, new.spec_device().brought(), records)
         &&& forall|i: int| 0 <= i < records.len() ==> new.spec_request((#[trigger] records[i]).request) is Some
+                && of_step(old.spec_state()->0.plan, records[i])
     }
     // It does what it is for. Only a device that has lost its cache leaves the core without a state.
     &&& !(answer is Refused) ==> match answer {

@@ -115,6 +115,40 @@ impl Layout {
         self.groups * self.entries
     }
 
+    /// Tiles that there is room for: each has a row.
+    pub open(crate) spec fn most_tiles(self, x: int) -> int {
+        rows_of(self.tilings@[x], self.room as int)
+    }
+
+    /// Integers of an array.
+    pub open(crate) spec fn len_of(self, meta: Meta) -> int {
+        match meta {
+            Meta::Rows => 1,
+            Meta::Selected => 1,
+            Meta::RowIndex => self.room_selected as int,
+            Meta::PageTables => self.table_len(),
+            Meta::TileTable { tiling } => self.most_tiles(tiling as int),
+            Meta::TileRow { tiling } => self.most_tiles(tiling as int),
+            Meta::TileRows { tiling } => self.most_tiles(tiling as int),
+            Meta::TilePos { tiling } => self.most_tiles(tiling as int),
+            _ => self.room as int,
+        }
+    }
+
+    /// Every array has as many integers as the step has rows, selected rows or tiles.
+    pub open(crate) spec fn placed(self, plan: StepPlan) -> bool {
+        &&& plan.tokens@.len() <= self.room && plan.selected@.len() <= self.room_selected
+        &&& forall|x: int| 0 <= x < self.tilings@.len() ==> #[trigger] self.counts@[x] <= self.most_tiles(x)
+    }
+
+    /// Launches are made for all of the step, and for no more than kernels are proved for.
+    pub open(crate) spec fn launched(self, plan: StepPlan) -> bool {
+        &&& plan.tokens@.len() <= self.rows <= ROWS_MAX && plan.selected@.len() <= self.selected <= ROWS_MAX
+        &&& forall|q: int| 0 <= q < plan.sequences@.len() ==> (#[trigger] plan.sequences@[q]).first_position + plan.sequences@[q].rows <= self.length
+        &&& self.length <= CONTEXT_MAX && self.context <= CONTEXT_MAX && self.table_len() <= TABLE_MAX
+        &&& forall|x: int| 0 <= x < self.tilings@.len() ==> #[trigger] self.counts@[x] <= ROWS_MAX
+    }
+
     /// Counts, tokens, positions and gathered rows are the plan's.
     pub open(crate) spec fn rows_told(self, cells: Seq<i32>, plan: StepPlan) -> bool {
         &&& self.read(cells, Meta::Rows, 0) == plan.tokens@.len()
@@ -190,9 +224,7 @@ impl Layout {
                 ==> #[trigger] self.slot_told(cells, plan, g, q, i)
         &&& forall|x: int| 0 <= x < self.tilings@.len() ==> #[trigger] self.tiles_cover(cells, plan, x)
         &&& forall|x: int, k: int| 0 <= x < self.tilings@.len() && 0 <= k < self.counts@[x] ==> #[trigger] self.tile_told(cells, plan, x, k)
-        // Launches are made for all of it, and have tiles within their arrays.
-        &&& plan.tokens@.len() <= self.rows && plan.selected@.len() <= self.selected
-        &&& forall|q: int| 0 <= q < plan.sequences@.len() ==> (#[trigger] plan.sequences@[q]).first_position + plan.sequences@[q].rows <= self.length
+        &&& self.placed(plan) && self.launched(plan)
     }
 }
 
