@@ -3,9 +3,8 @@
 A query tile holds up to BQ rows of one request. Lane `t * GP + g` is row t of the tile and the g-th
 query head of the KV head's group, so that grouped heads share the keys they read: KV_HEADS groups of GROUP
 heads, which fit the GP lanes. The loop runs over the logical pages of the request, by absolute index and in
-order: what a row sees does not depend on the tile it lies in. A head has D numbers, and a tile room for the
-next power of two. A row sees WINDOW keys at most, itself among
-them. What SLOPE, CAP and SPAN are, `online_softmax` says. Attention without a window is `attend_part` and
+order: what a row sees does not depend on the tile it lies in. A head has D numbers, and a tile room for DP, a power
+of two. A row sees WINDOW keys at most, itself among them. What SLOPE, CAP and SPAN are, `online_softmax` says. Attention without a window is `attend_part` and
 `attend_combine`.
 """
 import triton
@@ -16,7 +15,7 @@ from online_softmax import over_pages
 # /// contract
 # shape = "attend"
 # grid = ["tiles", "KV_HEADS"]
-# where = ["GROUP <= GP"]
+# where = ["GROUP <= GP", "D <= DP"]
 # text = ["CAPPED"]
 # [params]
 # q = "in 0"
@@ -30,6 +29,7 @@ from online_softmax import over_pages
 # out = "out 0"
 # KV_HEADS = "dim 1..1024"
 # GROUP = "dim 1..1024"
+# D = "dim 1..512"
 # WINDOW = "dim 1..4194304"
 # SLOPE = "number"
 # CAP = "number"
@@ -40,12 +40,10 @@ from online_softmax import over_pages
 # ///
 @triton.jit
 def attend(q, tile_table, tile_row, tile_rows, tile_pos, page_table, cache_k, cache_v, out,
-           KV_HEADS, GROUP, WINDOW, SLOPE, CAP, SPAN, D: tl.constexpr, PAGE: tl.constexpr, CAPPED: tl.constexpr,
-           BQ: tl.constexpr, GP: tl.constexpr):
+           KV_HEADS, GROUP, D, WINDOW, SLOPE, CAP, SPAN, PAGE: tl.constexpr, CAPPED: tl.constexpr, BQ: tl.constexpr,
+           GP: tl.constexpr, DP: tl.constexpr):
     HEADS = KV_HEADS * GROUP
     LANES: tl.constexpr = BQ * GP
-    DP: tl.constexpr = triton.next_power_of_2(D)
-    CHECK: tl.constexpr = (0, 1) if D == DP else (0, 1, 2)
     tile = tl.program_id(0)
     kv = tl.program_id(1)
     table = tl.load(tile_table + tile)
@@ -56,7 +54,7 @@ def attend(q, tile_table, tile_row, tile_rows, tile_pos, page_table, cache_k, ca
     # The tile's rows end at `first + count`: the rest, and the heads past the group, are padding.
     q_tile = tl.make_block_ptr(q + kv * (GROUP * D), (first + count, GROUP, D), (HEADS * D, D, 1), (first, 0, 0),
                                (BQ, GP, DP), (2, 1, 0))
-    queries = tl.reshape(tl.load(q_tile, boundary_check=CHECK, padding_option="zero"), (LANES, DP))
+    queries = tl.reshape(tl.load(q_tile, boundary_check=(0, 1, 2), padding_option="zero"), (LANES, DP))
     p = start + tl.arange(0, LANES) // GP  # each lane's logical position
 
     # Pages that any row of the tile sees. A padding tile (count = 0) sees none and reads no table.
@@ -64,9 +62,9 @@ def attend(q, tile_table, tile_row, tile_rows, tile_pos, page_table, cache_k, ca
     page_hi = tl.where(count > 0, (start + count + (PAGE - 1)) // PAGE, 0)
 
     top, total, acc = over_pages(queries, p, kv, table, page_lo, page_hi, page_table, cache_k, cache_v, KV_HEADS,
-                                 WINDOW, SLOPE, CAP if CAPPED else None, SPAN if CAPPED else None, LANES, D, DP, PAGE)
+                                 WINDOW, SLOPE, CAP if CAPPED else None, SPAN if CAPPED else None, D, LANES, DP, PAGE)
     # Unseen keys of a seen page added +0 or -0: `+ 0.0` makes an underflowed -0 forget which.
     result = acc / total[:, None] + 0.0
     out_tile = tl.make_block_ptr(out + kv * (GROUP * D), (first + count, GROUP, D), (HEADS * D, D, 1), (first, 0, 0),
                                  (BQ, GP, DP), (2, 1, 0))
-    tl.store(out_tile, tl.reshape(result.to(out.dtype.element_ty), (BQ, GP, DP)), boundary_check=CHECK)
+    tl.store(out_tile, tl.reshape(result.to(out.dtype.element_ty), (BQ, GP, DP)), boundary_check=(0, 1, 2))

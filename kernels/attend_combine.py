@@ -8,10 +8,10 @@ import triton.language as tl
 
 
 @triton.jit
-def state(parts, at, first, end, HEADS, BQ: tl.constexpr, WIDTH: tl.constexpr):
-    """Partial results for the rows `first` to `end` of a tile; `at` counts heads before the wanted one's in row 0."""
-    ROOM: tl.constexpr = triton.next_power_of_2(WIDTH)
-    CHECK: tl.constexpr = (0,) if WIDTH == ROOM else (0, 1)
+def state(parts, at, first, end, HEADS, WIDTH, BQ: tl.constexpr, ROOM: tl.constexpr):
+    """Partial results for the rows `first` to `end` of a tile: WIDTH numbers of each, in a tile with room for ROOM. `at` counts
+    heads before the wanted one's in row 0."""
+    CHECK: tl.constexpr = (0,) if ROOM == 1 else (0, 1)
     tile = tl.make_block_ptr(parts + at * WIDTH, (end, WIDTH), (HEADS * WIDTH, 1), (first, 0), (BQ, ROOM), (1, 0))
     return tl.load(tile, boundary_check=CHECK, padding_option="zero")
 
@@ -19,6 +19,7 @@ def state(parts, at, first, end, HEADS, BQ: tl.constexpr, WIDTH: tl.constexpr):
 # /// contract
 # shape = "attend_combine"
 # grid = ["tiles", "HEADS", "above(length, SPLIT)"]
+# where = ["D <= DP"]
 # [params]
 # tile_row = "tile_row"
 # tile_rows = "tile_rows"
@@ -29,6 +30,7 @@ def state(parts, at, first, end, HEADS, BQ: tl.constexpr, WIDTH: tl.constexpr):
 # out = "out 0"
 # HEADS = "dim 1..4096"
 # KV_HEADS = "dim 1..4096"
+# D = "dim 1..512"
 # [shapes]
 # tops = ["splits", "ROWS", "HEADS"]
 # totals = ["splits", "ROWS", "HEADS"]
@@ -36,10 +38,9 @@ def state(parts, at, first, end, HEADS, BQ: tl.constexpr, WIDTH: tl.constexpr):
 # out = ["rows", "HEADS", "D"]
 # ///
 @triton.jit
-def attend_combine(tile_row, tile_rows, tile_pos, tops, totals, accs, out, HEADS, KV_HEADS, D: tl.constexpr,
-                   SPLIT: tl.constexpr, ROWS: tl.constexpr, BQ: tl.constexpr):
+def attend_combine(tile_row, tile_rows, tile_pos, tops, totals, accs, out, HEADS, KV_HEADS, D, SPLIT: tl.constexpr,
+                   ROWS: tl.constexpr, BQ: tl.constexpr, DP: tl.constexpr):
     # KV_HEADS is there for the tile's height, which is `attend_part`'s.
-    DP: tl.constexpr = triton.next_power_of_2(D)
     tile = tl.program_id(0)
     head = tl.program_id(1)
     row = tl.load(tile_row + tile)
@@ -53,14 +54,14 @@ def attend_combine(tile_row, tile_rows, tile_pos, tops, totals, accs, out, HEADS
     p = start + skipped + tl.arange(0, BQ)[:, None]  # each row's logical position
 
     # Every row sees keys of the first split: what that came to is where the sum begins.
-    top = state(tops, head, first, end, HEADS, BQ, 1)
-    total = state(totals, head, first, end, HEADS, BQ, 1)
-    acc = state(accs, head, first, end, HEADS, BQ, D)
+    top = state(tops, head, first, end, HEADS, 1, BQ, 1)
+    total = state(totals, head, first, end, HEADS, 1, BQ, 1)
+    acc = state(accs, head, first, end, HEADS, D, BQ, DP)
     for s in range(1, tl.where(count > 0, (start + count + (SPLIT - 1)) // SPLIT, 0)):
         at = s.to(tl.int64) * (ROWS * HEADS) + head
-        part_top = state(tops, at, first, end, HEADS, BQ, 1)
-        part_total = state(totals, at, first, end, HEADS, BQ, 1)
-        part_acc = state(accs, at, first, end, HEADS, BQ, D)
+        part_top = state(tops, at, first, end, HEADS, 1, BQ, 1)
+        part_total = state(totals, at, first, end, HEADS, 1, BQ, 1)
+        part_acc = state(accs, at, first, end, HEADS, D, BQ, DP)
         new_top = tl.maximum(top, part_top)
         decay = tl.exp2(top - new_top)
         weight = tl.exp2(part_top - new_top)
@@ -75,4 +76,4 @@ def attend_combine(tile_row, tile_rows, tile_pos, tops, totals, accs, out, HEADS
 
     result = acc / total + 0.0
     out_tile = tl.make_block_ptr(out + head * D, (end, D), (HEADS * D, 1), (first, 0), (BQ, DP), (1, 0))
-    tl.store(out_tile, result.to(out.dtype.element_ty), boundary_check=(0,) if D == DP else (0, 1))
+    tl.store(out_tile, result.to(out.dtype.element_ty), boundary_check=(0, 1))

@@ -13,7 +13,7 @@ from online_softmax import over_pages
 # /// contract
 # shape = "attend_part"
 # grid = ["tiles", "KV_HEADS", "cdiv(length, SPLIT)"]
-# where = ["GROUP <= GP"]
+# where = ["GROUP <= GP", "D <= DP"]
 # text = ["CAPPED"]
 # [params]
 # q = "in 0"
@@ -30,6 +30,7 @@ from online_softmax import over_pages
 # out = "out 0"
 # KV_HEADS = "dim 1..1024"
 # GROUP = "dim 1..1024"
+# D = "dim 1..512"
 # SLOPE = "number"
 # CAP = "number"
 # SPAN = "number"
@@ -42,12 +43,10 @@ from online_softmax import over_pages
 # ///
 @triton.jit
 def attend_part(q, tile_table, tile_row, tile_rows, tile_pos, page_table, cache_k, cache_v, tops, totals, accs, out,
-                KV_HEADS, GROUP, SLOPE, CAP, SPAN, D: tl.constexpr, PAGE: tl.constexpr, CAPPED: tl.constexpr,
-                SPLIT: tl.constexpr, ROWS: tl.constexpr, BQ: tl.constexpr, GP: tl.constexpr):
+                KV_HEADS, GROUP, D, SLOPE, CAP, SPAN, PAGE: tl.constexpr, CAPPED: tl.constexpr, SPLIT: tl.constexpr,
+                ROWS: tl.constexpr, BQ: tl.constexpr, GP: tl.constexpr, DP: tl.constexpr):
     HEADS = KV_HEADS * GROUP
     LANES: tl.constexpr = BQ * GP
-    DP: tl.constexpr = triton.next_power_of_2(D)
-    CHECK: tl.constexpr = (0, 1) if D == DP else (0, 1, 2)
     tile = tl.program_id(0)
     kv = tl.program_id(1)
     split = tl.program_id(2)
@@ -61,7 +60,7 @@ def attend_part(q, tile_table, tile_row, tile_rows, tile_pos, page_table, cache_
     end = tl.where(reached, first + count, 0)
     q_tile = tl.make_block_ptr(q + kv * (GROUP * D), (end, GROUP, D), (HEADS * D, D, 1), (first, 0, 0), (BQ, GP, DP),
                                (2, 1, 0))
-    queries = tl.reshape(tl.load(q_tile, boundary_check=CHECK, padding_option="zero"), (LANES, DP))
+    queries = tl.reshape(tl.load(q_tile, boundary_check=(0, 1, 2), padding_option="zero"), (LANES, DP))
     p = start + tl.arange(0, LANES) // GP  # each lane's logical position
 
     # The split's pages that any row of the tile sees.
@@ -69,7 +68,7 @@ def attend_part(q, tile_table, tile_row, tile_rows, tile_pos, page_table, cache_
     seen_hi = tl.where(reached, (start + count + (PAGE - 1)) // PAGE, 0)
     page_hi = tl.minimum(seen_hi, page_lo + SPLIT // PAGE)
     top, total, acc = over_pages(queries, p, kv, table, page_lo, page_hi, page_table, cache_k, cache_v, KV_HEADS,
-                                 None, SLOPE, CAP if CAPPED else None, SPAN if CAPPED else None, LANES, D, DP, PAGE)
+                                 None, SLOPE, CAP if CAPPED else None, SPAN if CAPPED else None, D, LANES, DP, PAGE)
 
     # Unseen keys of a seen page added +0 or -0: `+ 0.0` makes an underflowed -0 forget which, here and below.
     if split == 0:
@@ -77,7 +76,7 @@ def attend_part(q, tile_table, tile_row, tile_rows, tile_pos, page_table, cache_
         result = acc / total[:, None] + 0.0
         out_tile = tl.make_block_ptr(out + kv * (GROUP * D), (done, GROUP, D), (HEADS * D, D, 1), (first, 0, 0),
                                      (BQ, GP, DP), (2, 1, 0))
-        tl.store(out_tile, tl.reshape(result.to(out.dtype.element_ty), (BQ, GP, DP)), boundary_check=CHECK)
+        tl.store(out_tile, tl.reshape(result.to(out.dtype.element_ty), (BQ, GP, DP)), boundary_check=(0, 1, 2))
     if start + count > SPLIT:
         head = split.to(tl.int64) * (ROWS * HEADS) + kv * GROUP
         top_tile = tl.make_block_ptr(tops + head, (end, GROUP, 1), (HEADS, 1, 1), (first, 0, 0), (BQ, GP, 1), (2, 1, 0))
@@ -87,4 +86,4 @@ def attend_part(q, tile_table, tile_row, tile_rows, tile_pos, page_table, cache_
                                      (2, 1, 0))
         tl.store(top_tile, tl.reshape(top[:, None], (BQ, GP, 1)), boundary_check=(0, 1))
         tl.store(total_tile, tl.reshape(total[:, None], (BQ, GP, 1)), boundary_check=(0, 1))
-        tl.store(acc_tile, tl.reshape(acc + 0.0, (BQ, GP, DP)), boundary_check=CHECK)
+        tl.store(acc_tile, tl.reshape(acc + 0.0, (BQ, GP, DP)), boundary_check=(0, 1, 2))

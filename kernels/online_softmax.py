@@ -9,7 +9,7 @@ import triton.language as tl
 
 @triton.jit
 def over_pages(queries, p, kv, table, page_lo, page_hi, page_table, cache_k, cache_v, KV_HEADS, WINDOW, SLOPE, CAP, SPAN,
-               LANES: tl.constexpr, D: tl.constexpr, DP: tl.constexpr, PAGE: tl.constexpr):
+               D, LANES: tl.constexpr, DP: tl.constexpr, PAGE: tl.constexpr):
     """The largest score, the sum of weights and the weighted sum of values of each lane, whose position is `p`.
 
     WINDOW is None where there is none, and so is CAP. SLOPE has the scale of scores and the base of their exponential in it:
@@ -25,12 +25,8 @@ def over_pages(queries, p, kv, table, page_lo, page_hi, page_table, cache_k, cac
         base = (page.to(tl.int64) * KV_HEADS + kv) * (PAGE * D)
         k_tile = tl.make_block_ptr(cache_k + base, (D, PAGE), (1, D), (0, 0), (DP, PAGE), (0, 1))
         v_tile = tl.make_block_ptr(cache_v + base, (PAGE, D), (D, 1), (0, 0), (PAGE, DP), (1, 0))
-        if D == DP:
-            keys = tl.load(k_tile)
-            values = tl.load(v_tile)
-        else:
-            keys = tl.load(k_tile, boundary_check=(0,), padding_option="zero")
-            values = tl.load(v_tile, boundary_check=(1,), padding_option="zero")
+        keys = tl.load(k_tile, boundary_check=(0,), padding_option="zero")
+        values = tl.load(v_tile, boundary_check=(1,), padding_option="zero")
         scores = tl.dot(queries, keys, input_precision="ieee")
         scores = scores * SLOPE
         if CAP is not None:  # c * tanh(x / c) = c - 2c / (exp(2x / c) + 1)

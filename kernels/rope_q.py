@@ -1,7 +1,7 @@
 """Rotary position embedding of the query heads, after an RMS norm per head when NORM is 1.
 
-Head `h` lies in columns `OFFSET + h * D` of the fused projection; the rotation pairs column d with
-d + D / 2. `cos` and `sin` are FP32 tables `[context, D / 2]`. All heads lie in the projection: the condition says so.
+A row of the fused projection has PACKED heads of 2 * HALF numbers, the queries' from head FIRST on; the rotation pairs number d
+of a head with d + HALF. `cos` and `sin` are FP32 tables `[context, HALF]`.
 """
 import triton
 import triton.language as tl
@@ -9,20 +9,15 @@ from rotation import rotated
 
 
 @triton.jit
-def half(out, x, m, row, col, WIDTH, HALF: tl.constexpr, BM: tl.constexpr):
-    ROOM: tl.constexpr = triton.next_power_of_2(HALF)
-    if HALF == ROOM:
-        tile = tl.make_block_ptr(out, (m, WIDTH), (WIDTH, 1), (row, col), (BM, ROOM), (1, 0))
-        tl.store(tile, x.to(out.dtype.element_ty), boundary_check=(0,))
-    else:
-        tile = tl.make_block_ptr(out, (m, col + HALF), (WIDTH, 1), (row, col), (BM, ROOM), (1, 0))
-        tl.store(tile, x.to(out.dtype.element_ty), boundary_check=(0, 1))
+def half(out, x, m, row, col, WIDTH, HALF, BM: tl.constexpr, HP: tl.constexpr):
+    tile = tl.make_block_ptr(out + col, (m, HALF), (WIDTH, 1), (row, 0), (BM, HP), (1, 0))
+    tl.store(tile, x.to(out.dtype.element_ty), boundary_check=(0, 1))
 
 
 # /// contract
 # shape = "rowwise"
 # grid = ["cdiv(rows, BM)", "HEADS"]
-# where = ["OFFSET + HEADS * D <= STRIDE"]
+# where = ["FIRST + HEADS <= PACKED", "HALF <= HP"]
 # [params]
 # qkv = "in 0"
 # rows = "rows"
@@ -32,24 +27,25 @@ def half(out, x, m, row, col, WIDTH, HALF: tl.constexpr, BM: tl.constexpr):
 # norm_w = "weight 2 f32 if NORM"
 # out = "out 0"
 # HEADS = "dim 1..4096"
-# STRIDE = "dim 1..1048576"
-# OFFSET = "dim 0..1048576"
+# HALF = "dim 1..256"
+# PACKED = "dim 1..4096"
+# FIRST = "dim 0..4096"
 # EPS = "number"
 # [shapes]
-# qkv = ["rows", "STRIDE"]
-# cos = ["context", "D / 2"]
-# sin = ["context", "D / 2"]
-# norm_w = ["D"]
-# out = ["rows", "HEADS", "D"]
+# qkv = ["rows", "PACKED", "2 * HALF"]
+# cos = ["context", "HALF"]
+# sin = ["context", "HALF"]
+# norm_w = ["2 * HALF"]
+# out = ["rows", "HEADS", "2 * HALF"]
 # ///
 @triton.jit
-def rope_q(qkv, rows, positions, cos, sin, norm_w, out, HEADS, STRIDE, OFFSET, EPS, D: tl.constexpr,
-           NORM: tl.constexpr, BM: tl.constexpr):
-    HALF: tl.constexpr = D // 2
+def rope_q(qkv, rows, positions, cos, sin, norm_w, out, HEADS, HALF, PACKED, FIRST, EPS, NORM: tl.constexpr,
+           BM: tl.constexpr, HP: tl.constexpr):
+    D = 2 * HALF
     m = tl.load(rows)
     row = tl.program_id(0) * BM
     head = tl.program_id(1)
-    a, b = rotated(qkv, positions, cos, sin, norm_w, m, row, OFFSET + head * D, STRIDE, EPS if NORM else None, D,
-                   NORM, BM)
-    half(out, a, m, row, head * D, HEADS * D, HALF, BM)
-    half(out, b, m, row, head * D + HALF, HEADS * D, HALF, BM)
+    a, b = rotated(qkv, positions, cos, sin, norm_w, m, row, (FIRST + head) * D, PACKED * D,
+                   HALF, EPS if NORM else None, NORM, BM, HP)
+    half(out, a, m, row, head * D, HEADS * D, HALF, BM, HP)
+    half(out, b, m, row, head * D + HALF, HEADS * D, HALF, BM, HP)

@@ -1,6 +1,6 @@
 """Heads of a fused projection: some columns of its rows, and the rotation of two halves by position.
 
-A head has D numbers, its halves D // 2, and a tile room for the next power of two: behind the last there are zeros, which
+A head has two halves of HALF numbers, and a tile room for HP of each, a power of two: behind the last there are zeros, which
 change no sum and are not stored.
 """
 import triton
@@ -8,45 +8,32 @@ import triton.language as tl
 
 
 @triton.jit
-def columns(qkv, m, row, col, STRIDE, WIDTH: tl.constexpr, BM: tl.constexpr):
+def columns(qkv, m, row, col, STRIDE, WIDTH, BM: tl.constexpr, ROOM: tl.constexpr):
     """WIDTH columns from `col` on of the rows from `row` on, in FP32."""
-    ROOM: tl.constexpr = triton.next_power_of_2(WIDTH)
-    if WIDTH == ROOM:
-        tile = tl.make_block_ptr(qkv, (m, STRIDE), (STRIDE, 1), (row, col), (BM, ROOM), (1, 0))
-        x = tl.load(tile, boundary_check=(0,), padding_option="zero")
-    else:
-        tile = tl.make_block_ptr(qkv, (m, col + WIDTH), (STRIDE, 1), (row, col), (BM, ROOM), (1, 0))
-        x = tl.load(tile, boundary_check=(0, 1), padding_option="zero")
-    return x.to(tl.float32)
+    tile = tl.make_block_ptr(qkv + col, (m, WIDTH), (STRIDE, 1), (row, 0), (BM, ROOM), (1, 0))
+    return tl.load(tile, boundary_check=(0, 1), padding_option="zero").to(tl.float32)
 
 
 @triton.jit
-def weights(w, WIDTH: tl.constexpr):
-    ROOM: tl.constexpr = triton.next_power_of_2(WIDTH)
+def weights(w, WIDTH, ROOM: tl.constexpr):
     d = tl.arange(0, ROOM)
-    if WIDTH == ROOM:
-        x = tl.load(w + d)
-    else:
-        x = tl.load(w + d, mask=d < WIDTH, other=0.0)
-    return x[None, :]
+    return tl.load(w + d, mask=d < WIDTH, other=0.0)[None, :]
 
 
 @triton.jit
-def rotated(qkv, positions, cos, sin, norm_w, m, row, col, STRIDE, EPS, D: tl.constexpr, NORM: tl.constexpr,
-            BM: tl.constexpr):
-    """Both halves of the head at `col`, normed by its weight where NORM is 1, then rotated."""
-    HALF: tl.constexpr = D // 2
-    ROOM: tl.constexpr = triton.next_power_of_2(HALF)
-    a = columns(qkv, m, row, col, STRIDE, HALF, BM)
-    b = columns(qkv, m, row, col + HALF, STRIDE, HALF, BM)
+def rotated(qkv, positions, cos, sin, norm_w, m, row, col, STRIDE, HALF, EPS, NORM: tl.constexpr,
+            BM: tl.constexpr, HP: tl.constexpr):
+    """Both halves of the head at column `col`, normed by its weight where NORM is 1, then rotated."""
+    a = columns(qkv, m, row, col, STRIDE, HALF, BM, HP)
+    b = columns(qkv, m, row, col + HALF, STRIDE, HALF, BM, HP)
     if NORM:
-        scale = tl.rsqrt(tl.sum(a * a + b * b, 1) / D + EPS)
-        a = a * scale[:, None] * weights(norm_w, HALF)
-        b = b * scale[:, None] * weights(norm_w + HALF, HALF)
+        scale = tl.rsqrt(tl.sum(a * a + b * b, 1) / (2 * HALF) + EPS)
+        a = a * scale[:, None] * weights(norm_w, HALF, HP)
+        b = b * scale[:, None] * weights(norm_w + HALF, HALF, HP)
 
     t = row + tl.arange(0, BM)
-    d = tl.arange(0, ROOM)
-    live = (t < m)[:, None] if HALF == ROOM else (t < m)[:, None] & (d < HALF)[None, :]
+    d = tl.arange(0, HP)
+    live = (t < m)[:, None] & (d < HALF)[None, :]
     position = tl.load(positions + t, mask=t < m, other=0)
     entry = position[:, None] * HALF + d[None, :]
     c = tl.load(cos + entry, mask=live, other=0.0)

@@ -167,14 +167,14 @@ def rmsnorm_add_scaled(l):
     return {"out": (value * factor, (off + 2 * F32 * np.abs(value)) * np.abs(factor))}
 
 
-def heads(l, offset, count):
-    d = l.int("D")
-    return l.inputs("qkv", l.int("STRIDE"))[:, offset:offset + count * d].reshape(-1, count, d)
+def heads(l, first, count):
+    d, packed = 2 * l.int("HALF"), l.int("PACKED")
+    return l.inputs("qkv", packed * d).reshape(-1, packed, d)[:, first:first + count]
 
 
 def turned(l, x):
     """Normed if the kernel does, and turned by its position."""
-    half, off = l.int("D") // 2, 4 * F32
+    half, off = l.int("HALF"), 4 * F32
     if l.int("NORM"):
         x, more = normed(x, l.constants["EPS"])
         x, off = x * l["norm_w"], off + more
@@ -187,18 +187,18 @@ def turned(l, x):
 
 
 def rope_q(l):
-    value, off = turned(l, heads(l, l.int("OFFSET"), l.int("HEADS")))
+    value, off = turned(l, heads(l, l.int("FIRST"), l.int("HEADS")))
     return {"out": (value.reshape(len(l.rows), -1), off.reshape(len(l.rows), -1))}
 
 
 def store_kv(l):
     kv = l.int("KV_HEADS")
-    values = heads(l, l.int("V_OFFSET"), kv)
+    values = heads(l, l.int("V_FIRST"), kv)
     off = 0.0 * values
     if l.int("V_NORM"):
         values, more = normed(values, l.constants["EPS"])
         off = np.abs(values) * more
-    return {"cache_k": turned(l, heads(l, l.int("K_OFFSET"), kv)), "cache_v": (values, off)}
+    return {"cache_k": turned(l, heads(l, l.int("K_FIRST"), kv)), "cache_v": (values, off)}
 
 
 def scores(l, window=0):
@@ -328,7 +328,7 @@ def found(l, name, like):
     if name in ("out", "stream", "values", "columns"):
         return written.reshape(-1, like.shape[1])[l.rows]
     page = l.int("PAGE")
-    cache = written.reshape(-1, l.int("KV_HEADS"), page, l.int("D"))
+    cache = written.reshape(-1, l.int("KV_HEADS"), page, 2 * l.int("HALF"))
     slots = l["slots"][l.rows]
     return cache[slots // page, :, slots % page, :]
 

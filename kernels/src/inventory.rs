@@ -155,6 +155,8 @@ pub fn examples() -> Vec<Spec> {
     const SIZES: [[i64; 3]; 4] = [[40, 24, 75], [97, 130, 290], [1, 1, 3], [576, 320, 1000]];
     // Of what is never many: heads.
     const COUNTS: [[i64; 2]; 4] = [[3, 2], [5, 3], [1, 1], [2, 4]];
+    // Eighths of the room that a head, or a half of one, fills; the third is one number more than half of it.
+    const EIGHTHS: [i64; 4] = [8, 5, 4, 6];
     let mut all = vec![];
     for text in ttir_stems().into_iter().filter_map(parse_stem) {
         let Ok(kernel) = kernel(&text.kernel) else { continue };
@@ -162,7 +164,16 @@ pub fn examples() -> Vec<Spec> {
         for which in 0..if numbers.is_empty() { 1 } else { SIZES.len() } {
             let mut spec = text.clone();
             for (i, number) in numbers.iter().enumerate() {
+                let room = match number.name.as_str() {
+                    "D" => text.constants.get("DP"),
+                    "HALF" => text.constants.get("HP"),
+                    _ => None,
+                };
                 let value = match number.kind {
+                    NumberKind::Dimension { lo, hi } if let Some(Const::Int(room)) = room => {
+                        let more = i64::from(which == 2);
+                        Const::Int((room * EIGHTHS[which] / 8 + more).clamp(lo, hi))
+                    }
                     NumberKind::Dimension { lo, hi: hi @ ..=4096 } => Const::Int(COUNTS[which][i % 2].clamp(lo, hi)),
                     NumberKind::Dimension { lo, hi } => Const::Int(SIZES[which][i % 3].clamp(lo, hi)),
                     NumberKind::Float => Const::Float(0.75),

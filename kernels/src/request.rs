@@ -51,7 +51,7 @@ mod tests {
     #[test]
     fn a_request_names_every_parameter_and_nulls_the_absent() {
         let dims =
-            [("HEADS", 2), ("D", 16), ("STRIDE", 64), ("OFFSET", 0), ("NORM", 0)].map(|(n, v)| (n, Const::Int(v)));
+            [("HEADS", 2), ("HALF", 8), ("PACKED", 4), ("FIRST", 0), ("NORM", 0)].map(|(n, v)| (n, Const::Int(v)));
         let dims = [&dims[..], &[("EPS", Const::Float(1e-6))]].concat();
         let spec = crate::specialise("cpu", "rope_q", Act::F32, &dims).unwrap();
         let json = request(&[spec]).unwrap();

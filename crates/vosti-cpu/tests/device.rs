@@ -72,15 +72,15 @@ fn program(act: Act) -> (Program, Vec<Binding>) {
     let norm = spec("rmsnorm", &[("H", i(64)), ("EPS", f(1e-6))]);
     let rope = spec(
         "rope_q",
-        &[("HEADS", i(4)), ("D", i(16)), ("STRIDE", i(128)), ("OFFSET", i(0)), ("NORM", i(0)), ("EPS", f(0.0))],
+        &[("HEADS", i(4)), ("HALF", i(8)), ("PACKED", i(8)), ("FIRST", i(0)), ("NORM", i(0)), ("EPS", f(0.0))],
     );
     let store = [
         ("KV_HEADS", i(2)),
-        ("D", i(16)),
+        ("HALF", i(8)),
         ("PAGE", i(64)),
-        ("STRIDE", i(128)),
-        ("K_OFFSET", i(64)),
-        ("V_OFFSET", i(96)),
+        ("PACKED", i(8)),
+        ("K_FIRST", i(4)),
+        ("V_FIRST", i(6)),
         ("NORM", i(0)),
         ("V_NORM", i(0)),
         ("EPS", f(0.0)),

@@ -60,6 +60,9 @@ CONFIGS = {
                          num_key_value_heads=2, tie_word_embeddings=False, rope_theta=100000.0, rms_norm_eps=1e-5),
     "qwen3": dict(SHARED, model_type="qwen3", num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=1,
                   head_dim=32, tie_word_embeddings=True, rope_theta=1000000.0),
+    "qwen3-ragged": dict(SHARED, model_type="qwen3", vocab_size=259, hidden_size=90, intermediate_size=150,
+                         num_hidden_layers=3, num_attention_heads=6, num_key_value_heads=2, head_dim=20,
+                         tie_word_embeddings=True, rope_theta=1000000.0),
     "gemma3": dict(SHARED, model_type="gemma3_text", num_hidden_layers=5, num_attention_heads=4, num_key_value_heads=1,
                    head_dim=32, sliding_window=50, layer_types=GEMMA_LAYERS, query_pre_attn_scalar=24,
                    rope_theta=1000000.0, rope_local_base_freq=10000.0, rope_scaling=dict(rope_type="linear", factor=8.0),
@@ -73,7 +76,8 @@ CONFIGS = {
 
 # Chosen so that no more than one position in a hundred has two tokens that tie within transformers' own BF16 error.
 SEEDS = {"qwen2": 100, "ministral": 100, "ministral3": 101, "phi3": 103, "gemma2": 6, "olmo2": 103, "olmo3": 100, "granite": 9,
-         "granite4": 10, "smollm3": 102, "ernie4_5": 103, "llama": 2000, "llama-untied": 12, "qwen3": 3002, "gemma3": 1003, "gemma4": 1004, "gemma4-shared": 1005}
+         "granite4": 10, "smollm3": 102, "ernie4_5": 103, "llama": 2000, "llama-untied": 12, "qwen3": 3002, "qwen3-ragged": 4007,
+         "gemma3": 1003, "gemma4": 1004, "gemma4-shared": 1005}
 
 
 def randomise(model, generator):

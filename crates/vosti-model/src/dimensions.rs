@@ -9,9 +9,9 @@ use crate::inventory::{GROUP_MAX, VOCABULARY_MAX};
 type Wrong = (&'static str, String);
 
 /// Refuses dimensions that no kernel serves, before anything is allocated from them.
-pub(crate) fn check_dimensions(d: &Decoder, sizes: &[u32], file: &str) -> Result<()> {
+pub(crate) fn check_dimensions(d: &Decoder, head_max: u32, file: &str) -> Result<()> {
     let layers = d.layers.iter().enumerate();
-    let found = whole(d).or_else(|| layers.filter_map(|(i, layer)| self::layer(i, layer, sizes)).next());
+    let found = whole(d).or_else(|| layers.filter_map(|(i, layer)| self::layer(i, layer, head_max)).next());
     match found {
         None => Ok(()),
         Some((key, why)) => Err(ModelError::Config { file: file.into(), key: key.into(), why }),
@@ -19,10 +19,9 @@ pub(crate) fn check_dimensions(d: &Decoder, sizes: &[u32], file: &str) -> Result
 }
 
 /// What is wrong with a number that must lie between two others, if it is.
-fn outside(key: &'static str, value: u32, low: u32, high: u32, step: u32) -> Option<Wrong> {
-    let multiple = if step > 1 { format!(" a multiple of {step}") } else { String::new() };
-    let bad = !(low..=high).contains(&value) || !value.is_multiple_of(step);
-    bad.then(|| (key, format!("is {value}, not{multiple} between {low} and {high}")))
+fn outside(key: &'static str, value: u32, low: u32, high: u32) -> Option<Wrong> {
+    let bad = !(low..=high).contains(&value);
+    bad.then(|| (key, format!("is {value}, not between {low} and {high}")))
 }
 
 /// What is wrong with a number that must be positive, if it is.
@@ -33,10 +32,10 @@ fn not_positive(key: &'static str, value: f64) -> Option<Wrong> {
 
 fn whole(d: &Decoder) -> Option<Wrong> {
     let eps = d.eps.is_finite() && d.eps > 0.0 && d.eps < 1.0;
-    outside("vocab_size", d.vocab, 2, VOCABULARY_MAX, 1)
-        .or_else(|| outside("hidden_size", d.hidden, 16, 1 << 16, 16))
-        .or_else(|| outside("max_position_embeddings", d.context, 1, 1 << 22, 1))
-        .or_else(|| outside("num_hidden_layers", d.layers.len().try_into().unwrap_or(u32::MAX), 1, 1024, 1))
+    outside("vocab_size", d.vocab, 2, VOCABULARY_MAX)
+        .or_else(|| outside("hidden_size", d.hidden, 1, 1 << 16))
+        .or_else(|| outside("max_position_embeddings", d.context, 1, 1 << 22))
+        .or_else(|| outside("num_hidden_layers", d.layers.len().try_into().unwrap_or(u32::MAX), 1, 1024))
         .or_else(|| (!eps).then(|| ("rms_norm_eps", format!("is {}, not between 0 and 1", d.eps))))
         .or_else(|| not_positive("embedding_multiplier", d.embed_scale))
         .or_else(|| not_positive("logits_scaling", d.logits_divisor.into()))
@@ -49,13 +48,13 @@ fn capped(key: &'static str, cap: f64) -> Option<Wrong> {
     (!good).then(|| (key, format!("is {cap}, neither a positive number nor 0")))
 }
 
-fn layer(i: usize, layer: &Layer, sizes: &[u32]) -> Option<Wrong> {
+fn layer(i: usize, layer: &Layer, head_max: u32) -> Option<Wrong> {
     let (heads, kv_heads, head_dim) = (layer.heads, layer.kv_heads, layer.head_dim);
     let divides = kv_heads > 0 && heads.is_multiple_of(kv_heads);
     let rope = &layer.rope;
     let normed = layer.qk_norm != QkNorm::None || layer.qkv_bias;
     let turning = rope.rotary == 0 || rope.rotary == head_dim || !normed;
-    outside("num_attention_heads", heads, 1, 1024, 1)
+    outside("num_attention_heads", heads, 1, 1024)
         .or_else(|| {
             let why = format!("is {kv_heads} in layer {i}, not a number that divides {heads} heads");
             (!divides).then_some(("num_key_value_heads", why))
@@ -65,11 +64,10 @@ fn layer(i: usize, layer: &Layer, sizes: &[u32]) -> Option<Wrong> {
             (heads > kv_heads * GROUP_MAX).then_some(("num_key_value_heads", why))
         })
         .or_else(|| {
-            let known: Vec<String> = sizes.iter().map(|size| size.to_string()).collect();
-            let why = format!("is {head_dim} in layer {i}, not one of {}", known.join(", "));
-            (!sizes.contains(&head_dim)).then_some(("head_dim", why))
+            let why = format!("is {head_dim} in layer {i}, not an even number between 2 and {head_max}");
+            (!(2..=head_max).contains(&head_dim) || !head_dim.is_multiple_of(2)).then_some(("head_dim", why))
         })
-        .or_else(|| outside("intermediate_size", layer.intermediate, 16, 1 << 18, 16))
+        .or_else(|| outside("intermediate_size", layer.intermediate, 1, 1 << 18))
         .or_else(|| (layer.window == Some(0)).then(|| ("sliding_window", "is 0, not a positive number".into())))
         .or_else(|| not_positive("rope_theta", rope.theta))
         .or_else(|| {

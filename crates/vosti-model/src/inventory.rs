@@ -1,8 +1,8 @@
 //! The kernel texts that are checked in: those that any model of a supported family needs.
 //!
-//! A text has a model's dimensions as parameters. The head size, the number of query heads that share a key's, and the
-//! family's layer shape the text. So the list has every family at every head size and group, and a new model adds nothing to
-//! it. `cargo xtask ttir` makes the TTIR of exactly these. Read next: `plan.rs`, `kernels/specialisations.toml`.
+//! A text has a model's dimensions as parameters. The room for a head, the number of query heads that share a key's, and the
+//! family's layer shape the text. So the list has every family at every room and group, and a new model adds nothing to it.
+//! `cargo xtask ttir` makes the TTIR of exactly these. Read next: `plan.rs`, `kernels/specialisations.toml`.
 
 use std::collections::BTreeSet;
 
@@ -23,6 +23,7 @@ const TINY: &[(&str, &str)] = texts![
     "llama-untied" in "../tests/tiny/llama-untied/config.json",
     "qwen2" in "../tests/tiny/qwen2/config.json",
     "qwen3" in "../tests/tiny/qwen3/config.json",
+    "qwen3-ragged" in "../tests/tiny/qwen3-ragged/config.json",
     "ministral" in "../tests/tiny/ministral/config.json",
     "ministral3" in "../tests/tiny/ministral3/config.json",
     "phi3" in "../tests/tiny/phi3/config.json",
@@ -44,6 +45,9 @@ const FETCHED: &[(&str, &str)] = texts![
     "gemma-3-270m" in "../configs/gemma-3-270m.json",
 ];
 
+/// Rooms for a head: one of any size is in the smallest that holds it.
+const ROOMS: [u32; 6] = [16, 32, 64, 128, 256, 512];
+
 /// Query heads that share a key's, up to the next power of two.
 const GROUPS: [u32; 5] = [1, 2, 4, 8, 16];
 /// Most query heads that share a key's.
@@ -58,10 +62,10 @@ pub(crate) const VOCABULARY_MAX: u32 = 128 * LIST_PART;
 pub fn inventory(target: &str) -> Result<BTreeSet<Spec>> {
     let mut texts = BTreeSet::new();
     for (name, text) in TINY {
-        let (decoder, head_sizes) = read(name, text)?;
-        for &head_dim in head_sizes {
+        let (decoder, largest) = read(name, text)?;
+        for room in ROOMS.into_iter().filter(|room| *room <= largest) {
             for group in GROUPS {
-                texts.extend(needed(&with_heads(&decoder, head_dim, group), target, Act::Bf16)?);
+                texts.extend(needed(&with_heads(&decoder, room, group), target, Act::Bf16)?);
             }
         }
     }
@@ -78,12 +82,12 @@ pub fn inventory(target: &str) -> Result<BTreeSet<Spec>> {
     Ok(texts)
 }
 
-/// A model, and the sizes of a head that its family has.
-fn read(name: &str, text: &str) -> Result<(Decoder, &'static [u32])> {
+/// A model, and the largest head of its family.
+fn read(name: &str, text: &str) -> Result<(Decoder, u32)> {
     let config: serde_json::Value = serde_json::from_str(text)
         .map_err(|e| ModelError::Damaged { file: format!("{name}.json"), why: e.to_string() })?;
     let family = config["model_type"].as_str().and_then(families::of_model_type);
-    Ok((families::from_config(name, &config)?, family.map_or(&[], |family| family.heads)))
+    Ok((families::from_config(name, &config)?, family.map_or(0, |family| family.head_max)))
 }
 
 /// The model with one key head and a group of query heads, all of one size.

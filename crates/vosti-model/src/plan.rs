@@ -124,21 +124,20 @@ struct Builder<'a> {
     ropes: Vec<Rope>,
 }
 
-/// Columns of a layer's fused projection.
+/// Heads of a row of a layer's fused projection: the queries', then from which on keys' and values' are.
 struct Projection {
-    width: u32,
-    k_offset: u32,
-    v_offset: u32,
+    heads: u32,
+    k_first: u32,
+    v_first: u32,
 }
 
 impl Layer {
     fn projection(&self) -> Projection {
-        let q = self.heads * self.head_dim;
-        let kv = self.kv_heads * self.head_dim;
+        let (q, kv) = (self.heads, self.kv_heads);
         match (self.cache_of, self.keys_as_values) {
-            (Some(_), _) => Projection { width: q, k_offset: 0, v_offset: 0 },
-            (None, true) => Projection { width: q + kv, k_offset: q, v_offset: q },
-            (None, false) => Projection { width: q + 2 * kv, k_offset: q, v_offset: q + kv },
+            (Some(_), _) => Projection { heads: q, k_first: 0, v_first: 0 },
+            (None, true) => Projection { heads: q + kv, k_first: q, v_first: q },
+            (None, false) => Projection { heads: q + 2 * kv, k_first: q, v_first: q + kv },
         }
     }
 }
@@ -247,12 +246,12 @@ impl Builder<'_> {
     fn attention(&mut self, index: usize, layer: &Layer, input: u32) -> Result<u32> {
         let d = self.decoder;
         let normed = self.enter(layer, &format!("layers.{index}.attention_norm"), Slot::AttentionNorm, index, input)?;
-        let columns = layer.projection();
-        let qkv = self.project(index, layer, columns.width, normed)?;
+        let packed = layer.projection();
+        let qkv = self.project(index, layer, packed.heads * layer.head_dim, normed)?;
 
         let cache = match layer.cache_of {
             Some(earlier) => self.cache_of_layer[earlier],
-            None => self.store(index, layer, &columns, qkv)?,
+            None => self.store(index, layer, &packed, qkv)?,
         };
         self.cache_of_layer.push(cache);
 
@@ -264,9 +263,9 @@ impl Builder<'_> {
         }
         let dims = [
             ("HEADS", int(layer.heads)),
-            ("D", int(layer.head_dim)),
-            ("STRIDE", int(columns.width)),
-            ("OFFSET", int(0)),
+            ("HALF", int(layer.head_dim / 2)),
+            ("PACKED", int(packed.heads)),
+            ("FIRST", int(0)),
             ("NORM", int(normed as u32)),
             ("EPS", Const::Float(eps)),
         ];
@@ -334,7 +333,7 @@ impl Builder<'_> {
     }
 
     /// Declares the layer's cache and stores its keys and values there.
-    fn store(&mut self, index: usize, layer: &Layer, columns: &Projection, qkv: u32) -> Result<u32> {
+    fn store(&mut self, index: usize, layer: &Layer, packed: &Projection, qkv: u32) -> Result<u32> {
         let group = self.group(layer);
         let cache = self.layers.len() as u32;
         self.layers.push(LayerDecl { group });
@@ -347,11 +346,11 @@ impl Builder<'_> {
         let eps = if normed || layer.v_norm { self.decoder.eps } else { 0.0 };
         let dims = [
             ("KV_HEADS", int(layer.kv_heads)),
-            ("D", int(layer.head_dim)),
+            ("HALF", int(layer.head_dim / 2)),
             ("PAGE", int(vosti_core::PAGE as u32)),
-            ("STRIDE", int(columns.width)),
-            ("K_OFFSET", int(columns.k_offset)),
-            ("V_OFFSET", int(columns.v_offset)),
+            ("PACKED", int(packed.heads)),
+            ("K_FIRST", int(packed.k_first)),
+            ("V_FIRST", int(packed.v_first)),
             ("NORM", int(normed as u32)),
             ("V_NORM", int(layer.v_norm as u32)),
             ("EPS", Const::Float(eps)),

@@ -105,7 +105,7 @@ impl<'a> Evaluator<'a> {
             "argmax" => x.chunks(int(launch, "V")).map(best).collect(),
             "rope_q" => {
                 let (heads, norm) = (int(launch, "HEADS"), int(launch, "NORM") == 1);
-                self.rotate(launch, x, int(launch, "OFFSET"), heads, norm)
+                self.rotate(launch, x, int(launch, "FIRST"), heads, norm)
             }
             other => panic!("{other}"),
         };
@@ -146,13 +146,13 @@ impl<'a> Evaluator<'a> {
         both.chunks(2 * n).flat_map(|row| (0..n).map(|j| act(row[j]) * row[n + j]).collect::<Vec<_>>()).collect()
     }
 
-    fn rotate(&self, launch: &Launch, x: &[f32], offset: usize, heads: usize, norm: bool) -> Vec<f32> {
-        let (d, stride) = (int(launch, "D"), int(launch, "STRIDE"));
+    fn rotate(&self, launch: &Launch, x: &[f32], first: usize, heads: usize, norm: bool) -> Vec<f32> {
+        let d = 2 * int(launch, "HALF");
         let (cos, sin) = (self.weight(launch, 0), self.weight(launch, 1));
         let mut out = Vec::new();
-        for (position, row) in x.chunks(stride).enumerate() {
+        for (position, row) in x.chunks(int(launch, "PACKED") * d).enumerate() {
             for head in 0..heads {
-                let mut v = row[offset + head * d..][..d].to_vec();
+                let mut v = row[(first + head) * d..][..d].to_vec();
                 if norm {
                     v = normed(&v, float(launch, "EPS"), Some(self.weight(launch, 2)));
                 }
@@ -167,9 +167,9 @@ impl<'a> Evaluator<'a> {
     fn store(&mut self, k: u32, qkv: u32, layer: usize) {
         let launch = self.launch(k);
         let x = &self.buffers[qkv as usize];
-        let (heads, d, stride) = (int(launch, "KV_HEADS"), int(launch, "D"), int(launch, "STRIDE"));
-        let keys = self.rotate(launch, x, int(launch, "K_OFFSET"), heads, int(launch, "NORM") == 1);
-        let columns = x.chunks(stride).flat_map(|row| row[int(launch, "V_OFFSET")..][..heads * d].to_vec());
+        let (heads, d, packed) = (int(launch, "KV_HEADS"), 2 * int(launch, "HALF"), int(launch, "PACKED"));
+        let keys = self.rotate(launch, x, int(launch, "K_FIRST"), heads, int(launch, "NORM") == 1);
+        let columns = x.chunks(packed * d).flat_map(|row| row[int(launch, "V_FIRST") * d..][..heads * d].to_vec());
         let mut values: Vec<f32> = columns.collect();
         if int(launch, "V_NORM") == 1 {
             values = values.chunks(d).flat_map(|v| normed(v, float(launch, "EPS"), None)).collect();

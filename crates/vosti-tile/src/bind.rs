@@ -3,7 +3,7 @@
 //! [`bind()`] is the meaning of a bound kernel: the operation at the front that gives each number its value, and nothing else
 //! changed. `vosti_kernels::bind` does the same to TTIR text, which is what a device lifts and a GPU's compiler gets; a test
 //! compares the two. [`fold`] makes constants of what follows from constants, so that a plan of a bound kernel is the plan of
-//! a kernel that was made with constants. It must never touch what a float or memory decides. Read next: [`crate::ir`].
+//! a kernel that was made with constants. It must never touch what a float or memory decides. Read next: `whole.rs`, [`crate::ir`].
 
 use crate::interp::scalar_int;
 use crate::ir::*;
@@ -46,13 +46,14 @@ pub fn bind(kernel: &Kernel, values: &BTreeMap<String, Literal>) -> Result<Kerne
 /// Largest integer up to which FP32 has every one.
 const EXACT: i64 = 1 << 24;
 
-/// Integer scalars that follow from constants, as constants, and such of them as FP32 has exactly, in FP32.
+/// Integer scalars that follow from constants, as constants, and such of them as FP32 has exactly, in FP32; without bounds and
+/// masks that always hold then (`whole.rs`).
 pub fn fold(kernel: &Kernel) -> Kernel {
     let mut folded = kernel.clone();
     let mut known = HashMap::new();
     let types: Vec<Type> = folded.values.iter().map(|info| info.ty.clone()).collect();
     fold_ops(&mut folded.body, &types, &mut known);
-    folded
+    crate::whole::whole(folded)
 }
 
 fn fold_ops(ops: &mut [Op], types: &[Type], known: &mut HashMap<Value, i64>) {

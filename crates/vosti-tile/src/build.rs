@@ -198,11 +198,9 @@ impl Builder {
 
     /// The finished kernel, without operations whose results nobody uses.
     pub fn finish(mut self) -> Kernel {
-        let mut body = self.open.pop().expect("the body is open");
+        let body = self.open.pop().expect("the body is open");
         assert!(self.open.is_empty(), "a region is still open");
-        let mut used = vec![false; self.values.len()];
-        sweep(&mut body, &mut used);
-        Kernel { name: self.name, params: self.params, scalars: self.scalars, values: self.values, body }
+        swept(Kernel { name: self.name, params: self.params, scalars: self.scalars, values: self.values, body })
     }
 
     fn bad<T>(&self, op: &'static str, wants: &'static str, found: Value) -> Result<T> {
@@ -457,6 +455,13 @@ impl Builder {
         }
         Ok(tc.clone())
     }
+}
+
+/// The kernel without operations whose results nobody uses.
+pub(crate) fn swept(mut kernel: Kernel) -> Kernel {
+    let mut used = vec![false; kernel.values.len()];
+    sweep(&mut kernel.body, &mut used);
+    kernel
 }
 
 /// Removes, last first, operations that write nothing and whose results nobody uses.

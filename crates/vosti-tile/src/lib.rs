@@ -14,6 +14,7 @@ pub mod lift;
 pub mod numerics;
 mod parse;
 pub mod print;
+mod whole;
 
 pub use bind::{BindError, bind, fold};
 pub use error::{LiftError, Reason};

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Launch, Random, Sequences, heads, int, launch, some_of_each};
+use common::{Launch, Random, Sequences, head, heads, int, launch, some_of_each};
 use vosti_kernels::{Act, Const, Role, Spec};
 use vosti_tile::interp::{Buffer, Options, Order, Undefined, run};
 
@@ -361,9 +361,9 @@ fn embed_copies_scaled_rows_of_the_table() {
 }
 
 /// A head of a projection after its norm and rotation, in FP64.
-fn rotated(l: &Launch, offset: usize, row: usize, norm: bool) -> Vec<f64> {
-    let (d, stride) = (int(&l.spec, "D"), int(&l.spec, "STRIDE"));
-    let mut x = wide(l, Role::In(0))[row * stride + offset..][..d].to_vec();
+fn rotated(l: &Launch, at: usize, row: usize, norm: bool) -> Vec<f64> {
+    let (d, packed) = (head(&l.spec), int(&l.spec, "PACKED"));
+    let mut x = wide(l, Role::In(0))[(row * packed + at) * d..][..d].to_vec();
     if norm {
         let w = wide(l, Role::Weight(2));
         x = normed(&x, d, float(&l.spec, "EPS"));
@@ -384,10 +384,10 @@ fn rotated(l: &Launch, offset: usize, row: usize, norm: bool) -> Vec<f64> {
 fn rope_rotates_halves_by_position() {
     for spec in small("rope_q") {
         let mut l = launch(&spec, &[(2, 61), (1, 200), (4, 0)], 14);
-        let (heads, d) = (int(&spec, "HEADS"), int(&spec, "D"));
+        let heads = int(&spec, "HEADS");
         let norm = int(&spec, "NORM") == 1;
         let y: Vec<f64> =
-            (0..7 * heads).flat_map(|i| rotated(&l, int(&spec, "OFFSET") + i % heads * d, i / heads, norm)).collect();
+            (0..7 * heads).flat_map(|i| rotated(&l, int(&spec, "FIRST") + i % heads, i / heads, norm)).collect();
         execute(&mut l);
         close(&spec, &wide(&l, Role::Out(0)), &y);
     }
@@ -397,19 +397,20 @@ fn rope_rotates_halves_by_position() {
 fn store_kv_writes_its_slots_with_finite_numbers_and_nothing_else() {
     for spec in small("store_kv") {
         let mut l = launch(&spec, &[(2, 61), (1, 200), (4, 0)], 15);
-        let [heads, d, page, stride] = ["KV_HEADS", "D", "PAGE", "STRIDE"].map(|n| int(&spec, n));
+        let [heads, page, packed] = ["KV_HEADS", "PAGE", "PACKED"].map(|n| int(&spec, n));
+        let d = head(&spec);
         let qkv = l.roles.iter().position(|r| *r == Role::In(0)).unwrap();
-        let v_offset = int(&spec, "V_OFFSET");
+        let [k_first, v_first] = ["K_FIRST", "V_FIRST"].map(|n| int(&spec, n));
         // The third row has an infinite value and a key of NaN.
-        l.buffers[qkv].set_bits(2 * stride + v_offset, if spec.act == Act::Bf16 { 0x7f80 } else { 0x7f80_0000 });
-        l.buffers[qkv]
-            .set_bits(2 * stride + int(&spec, "K_OFFSET"), if spec.act == Act::Bf16 { 0x7fc0 } else { 0x7fc0_0000 });
+        let cell = |first| (2 * packed + first) * d;
+        l.buffers[qkv].set_bits(cell(v_first), if spec.act == Act::Bf16 { 0x7f80 } else { 0x7f80_0000 });
+        l.buffers[qkv].set_bits(cell(k_first), if spec.act == Act::Bf16 { 0x7fc0 } else { 0x7fc0_0000 });
         let (mut keys, mut values) = (wide(&l, Role::CacheK), wide(&l, Role::CacheV));
         for (row, slot) in ints(&l, Role::Slots).into_iter().enumerate() {
             for head in 0..heads {
                 let cell = (slot / page * heads + head) * page * d + slot % page * d;
-                let k = rotated(&l, int(&spec, "K_OFFSET") + head * d, row, int(&spec, "NORM") == 1);
-                let mut v = wide(&l, Role::In(0))[row * stride + v_offset + head * d..][..d].to_vec();
+                let k = rotated(&l, k_first + head, row, int(&spec, "NORM") == 1);
+                let mut v = wide(&l, Role::In(0))[(row * packed + v_first + head) * d..][..d].to_vec();
                 if int(&spec, "V_NORM") == 1 {
                     v = normed(&v, d, float(&spec, "EPS"));
                 }
@@ -464,7 +465,9 @@ fn attend(first: &mut Launch, sequences: &Sequences) -> Launch {
     };
     let combines = vosti_kernels::ttir_stems().into_iter().filter(|s| s.starts_with("attend_combine-"));
     let mut combine = combines.filter_map(vosti_kernels::parse_stem).find(same).unwrap();
-    for (name, value) in [("HEADS", heads(&first.spec)), ("KV_HEADS", int(&first.spec, "KV_HEADS"))] {
+    for (name, value) in
+        [("HEADS", heads(&first.spec)), ("KV_HEADS", int(&first.spec, "KV_HEADS")), ("D", int(&first.spec, "D"))]
+    {
         combine.constants.insert(name.into(), Const::Int(value as i64));
     }
     let mut second = launch(&combine, sequences, 1);

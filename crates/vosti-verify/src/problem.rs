@@ -518,8 +518,11 @@ impl Maker<'_> {
             Role::PageTable => Some(vec![Dim::TableLen]),
             Role::TileTable | Role::TileRow | Role::TileRows | Role::TilePos => Some(vec![Dim::Tiles]),
             Role::CacheK | Role::CacheV => {
-                let (page, d) = (self.value("PAGE")?, self.value("D")?);
-                Some(vec![Dim::Pages(page), self.extent("KV_HEADS")?, Dim::Const(page), Dim::Const(d)])
+                let page = self.value("PAGE")?;
+                // What rotates halves counts these.
+                let own = self.number("D").is_some() || self.constants.contains_key("D");
+                let head = if !own && self.number("HALF").is_some() { "2 * HALF" } else { "D" };
+                Some(vec![Dim::Pages(page), self.extent("KV_HEADS")?, Dim::Const(page), self.extent(head)?])
             }
             Role::In(_) | Role::Out(_) | Role::Weight(_) | Role::Scratch(_) => None,
         };

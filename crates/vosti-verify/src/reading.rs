@@ -300,6 +300,11 @@ impl Reading {
         if self.integers.get(name) == Some(&0) { Ok(0) } else { self.natural(name) }
     }
 
+    /// Numbers of a head: D, or two halves.
+    pub fn head(&self) -> Result<usize, String> {
+        self.natural("D").or_else(|missing| Ok(2 * self.natural("HALF").map_err(|_: String| missing)?))
+    }
+
     /// Programs of a launch for this much work.
     pub fn grid(&self, work: Work) -> Result<[usize; 3], String> {
         let mut grid = [1; 3];

@@ -150,7 +150,7 @@ impl Side<'_> {
         Ok(match p.what {
             What::RowCount => vec![1],
             What::Token | What::Position | What::Gathered | What::Slot => vec![self.rows],
-            What::Keys | What::Values => vec![self.pages, heads("KV_HEADS")?, heads("PAGE")?, heads("D")?],
+            What::Keys | What::Values => vec![self.pages, heads("KV_HEADS")?, heads("PAGE")?, self.reading.head()?],
             What::In(_) | What::Out(_) | What::Weight(_) => {
                 let extent = |e: &Extent| match e {
                     Extent::Number(n) => Ok(*n),
@@ -444,7 +444,7 @@ fn compare_rows(sides: &[Side; 2], pairs: &[(usize, usize)]) -> Made<Outcome> {
 
 fn row_cells(side: &Side, row: usize) -> Made<Vec<usize>> {
     let n = |name: &str| side.reading.natural(name);
-    let (heads, page, d) = (n("KV_HEADS")?, n("PAGE")?, n("D")?);
+    let (heads, page, d) = (n("KV_HEADS")?, n("PAGE")?, side.reading.head()?);
     let slot = side.ints.get("slots").ok_or("a cache without slots")?[row] as usize;
     let at = |h: usize, c: usize| ((slot / page * heads + h) * page + slot % page) * d + c;
     Ok((0..heads).flat_map(|h| (0..d).map(move |c| (h, c))).map(|(h, c)| at(h, c)).collect())

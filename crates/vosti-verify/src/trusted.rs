@@ -104,6 +104,7 @@ pub const TRUSTED: &[Trusted] = trusted![
     Meaning true "crates/vosti-tile/src/ir.rs" "the operations of tile IR",
     Meaning false "kernels/src/inventory.rs" "a text with constants in the place of its dimensions (`bind`)",
     Meaning false "crates/vosti-tile/src/bind.rs" "the same of tile IR, and what follows from constants",
+    Meaning false "crates/vosti-tile/src/whole.rs" "which bounds and masks always hold then",
     Meaning false "crates/vosti-tile/src/numerics/mod.rs" "casts, comparison, products and sums of pairs",
     Meaning false "crates/vosti-tile/src/numerics/fold.rs" "the order of sums",
     Meaning false "crates/vosti-tile/src/numerics/math.rs" "exponentials, roots",

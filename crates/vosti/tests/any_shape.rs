@@ -1,7 +1,8 @@
 //! Models of shapes that are on no list run from the binary, and give the same bits whatever else happens.
 //!
-//! Shapes are drawn to be awkward: heads of every size and group, ragged widths, odd vocabularies. Weights are random. Two
-//! relations of `vosti check` are tried, or those that `VOSTI_RELATIONS` names, as `--only` does.
+//! Shapes are drawn to be awkward: heads that fill no tile, groups of every size, widths that nothing divides, odd
+//! vocabularies. Weights are random. Two relations of `vosti check` are tried, or those that `VOSTI_RELATIONS` names, as
+//! `--only` does.
 
 #[path = "common/bytes.rs"]
 mod bytes;
@@ -26,18 +27,18 @@ struct Shape {
 
 #[rustfmt::skip]
 const SHAPES: [Shape; 12] = [
-    Shape { family: "llama", hidden: 320, kv_heads: 5, group: 1, head: 64, intermediate: 864, vocab: 257 },
-    Shape { family: "llama", hidden: 480, kv_heads: 2, group: 3, head: 80, intermediate: 1_296, vocab: 1_021 },
+    Shape { family: "llama", hidden: 330, kv_heads: 5, group: 1, head: 72, intermediate: 866, vocab: 257 },
+    Shape { family: "llama", hidden: 478, kv_heads: 2, group: 3, head: 40, intermediate: 1_297, vocab: 1_021 },
     Shape { family: "llama", hidden: 1_040, kv_heads: 1, group: 7, head: 112, intermediate: 2_000, vocab: 4_099 },
     Shape { family: "llama", hidden: 5_120, kv_heads: 1, group: 2, head: 128, intermediate: 336, vocab: 1_009 },
     Shape { family: "qwen2", hidden: 896, kv_heads: 1, group: 8, head: 96, intermediate: 1_200, vocab: 5_003 },
-    Shape { family: "qwen2", hidden: 400, kv_heads: 3, group: 5, head: 64, intermediate: 1_104, vocab: 511 },
+    Shape { family: "qwen2", hidden: 405, kv_heads: 3, group: 5, head: 48, intermediate: 1_102, vocab: 511 },
     Shape { family: "qwen2", hidden: 672, kv_heads: 2, group: 6, head: 112, intermediate: 528, vocab: 777 },
-    Shape { family: "qwen3", hidden: 1_600, kv_heads: 1, group: 3, head: 256, intermediate: 464, vocab: 313 },
+    Shape { family: "qwen3", hidden: 1_600, kv_heads: 1, group: 3, head: 192, intermediate: 464, vocab: 313 },
     Shape { family: "qwen3", hidden: 352, kv_heads: 3, group: 2, head: 80, intermediate: 912, vocab: 2_311 },
-    Shape { family: "qwen3", hidden: 2_576, kv_heads: 2, group: 1, head: 96, intermediate: 688, vocab: 601 },
-    Shape { family: "phi3", hidden: 576, kv_heads: 6, group: 1, head: 96, intermediate: 1_568, vocab: 1_543 },
-    Shape { family: "phi3", hidden: 1_120, kv_heads: 2, group: 5, head: 112, intermediate: 752, vocab: 9_001 },
+    Shape { family: "qwen3", hidden: 2_570, kv_heads: 2, group: 1, head: 250, intermediate: 683, vocab: 601 },
+    Shape { family: "phi3", hidden: 576, kv_heads: 6, group: 1, head: 160, intermediate: 1_568, vocab: 1_543 },
+    Shape { family: "phi3", hidden: 1_121, kv_heads: 2, group: 5, head: 6, intermediate: 75, vocab: 9_001 },
 ];
 
 const LAYERS: usize = 2;

@@ -14,11 +14,12 @@ use vosti_cpu::isa::Isa;
 use vosti_kernels::Act;
 
 /// The first half of the BLAKE3 of every position's logits, with BF16 and with FP32 between kernels.
-const RECORDED: [(&str, [&str; 2]); 17] = [
+const RECORDED: [(&str, [&str; 2]); 18] = [
     ("llama", ["51d341077d4ba0d0a2a22259c7cfb971", "80f3e6bc816577ae9f464ae29b4c1397"]),
     ("llama-untied", ["db18f4fe4ad8a1fec114f597f9190625", "d27bdff1bc666aa084b3805681983d83"]),
     ("qwen2", ["1079bbc88750f63c9ef4a827892fbc40", "4110678161b9a0a7cfbf1aee51c5560d"]),
     ("qwen3", ["250a7b2bb8043405a3b4da1807acfa19", "dfd076f3c379e978e5bb10202873300d"]),
+    ("qwen3-ragged", ["912ef0e35be998d9b312c651aca0a814", "a1c08d4b0d6376ab2507abec21daf631"]),
     ("ministral", ["cd7b2b69ef91ba458ea10d93897862c0", "297dfbc804eee545d8bd4dd7799b8d12"]),
     ("ministral3", ["a35968c978e9ff1e803eea9f373f8b34", "7055a23bc1323eb45367551afa09852e"]),
     ("phi3", ["e4f96960a2d054c225c7b5eba8f41e33", "15ede3a5653dcdcaea2e0ba212307272"]),

@@ -98,13 +98,14 @@ pub fn case(stem: &str, rows: usize, seed: u64) -> Case {
         _ => 0,
     };
     let heads = int("HEADS").max(int("KV_HEADS") * int("GROUP"));
-    let width = ["K", "N", "H", "STRIDE"].iter().map(|n| int(n)).max().unwrap().max(heads * int("D"));
+    let d = int("D").max(2 * int("HALF"));
+    let width = ["K", "N", "H", "STRIDE"].iter().map(|n| int(n)).max().unwrap().max(heads.max(int("PACKED")) * d);
     // Queries, keys and values of a row are side by side.
     let width = width.max(int("Q") + 2 * int("KV"));
     // Rows of logits.
     let width =
         if width == 0 || spec.kernel == "topk_part" { int("V").max(int("PARTS") * int("K")).max(width) } else { width };
-    let (kv, d, page, bq) = (int("KV_HEADS").max(1), int("D").max(1), int("PAGE").max(1), int("BQ").max(1));
+    let (kv, d, page, bq) = (int("KV_HEADS").max(1), d.max(1), int("PAGE").max(1), int("BQ").max(1));
     let context = 512;
     let pages = 24;
     // Query tiles: sequences with a history, at most BQ rows a tile.

@@ -121,11 +121,11 @@ impl Builder {
         let normed = self.norm(x);
         let qkv = self.rowwise(linear, &[&name("qkv")], &[normed], 192);
         let eps = ("EPS", Const::Float(1e-6));
-        let mut rope = dims(&[("HEADS", 8), ("D", 16), ("STRIDE", 192), ("OFFSET", 0), ("NORM", 1)]);
+        let mut rope = dims(&[("HEADS", 8), ("HALF", 8), ("PACKED", 12), ("FIRST", 0), ("NORM", 1)]);
         rope.push(eps);
         let q = self.rowwise(spec("rope_q", &rope), &["cos", "sin", &name("head_norm")], &[qkv], 128);
-        let mut store = dims(&[("KV_HEADS", 2), ("D", 16), ("PAGE", 64), ("STRIDE", 192)]);
-        store.extend(dims(&[("K_OFFSET", 128), ("V_OFFSET", 160), ("NORM", 1), ("V_NORM", 0)]));
+        let mut store = dims(&[("KV_HEADS", 2), ("HALF", 8), ("PAGE", 64), ("PACKED", 12)]);
+        store.extend(dims(&[("K_FIRST", 8), ("V_FIRST", 10), ("NORM", 1), ("V_NORM", 0)]));
         store.push(eps);
         let k = self.bind(spec("store_kv", &store), &["cos", "sin", &name("head_norm")]);
         self.ops.push(Op::StoreKv { k, ins: vec![qkv], layer });

@@ -14,7 +14,7 @@ pub(super) const FAMILY: Family = Family {
     model_types: &["ernie4_5"],
     architecture: "ernie4_5",
     examples: &["baidu/ERNIE-4.5-0.3B-PT"],
-    heads: super::HEADS,
+    head_max: super::HEAD_MAX,
     from_config,
     from_gguf,
 };

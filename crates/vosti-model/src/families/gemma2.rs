@@ -14,7 +14,7 @@ pub(super) const FAMILY: Family = Family {
     model_types: &["gemma2"],
     architecture: "gemma2",
     examples: &["google/gemma-2-2b-it"],
-    heads: super::POWERS,
+    head_max: super::HEAD_MAX,
     from_config,
     from_gguf,
 };

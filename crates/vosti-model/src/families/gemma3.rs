@@ -16,7 +16,7 @@ pub(super) const FAMILY: Family = Family {
     model_types: &["gemma3_text", "gemma3"],
     architecture: "gemma3",
     examples: &["google/gemma-3-4b-it"],
-    heads: super::POWERS,
+    head_max: super::HEAD_MAX,
     from_config,
     from_gguf,
 };

@@ -18,7 +18,7 @@ pub(super) const FAMILY: Family = Family {
     examples: &["google/gemma-4-31b-it"],
     model_types: &["gemma4_text", "gemma4_unified_text", "gemma4", "gemma4_unified"],
     architecture: "gemma4",
-    heads: &[16, 32, 64, 128, 256, 512],
+    head_max: 512,
     from_config,
     from_gguf,
 };

@@ -16,7 +16,7 @@ pub(super) const FAMILY: Family = Family {
     model_types: &["granite", "granitemoehybrid"],
     architecture: "granite",
     examples: &["ibm-granite/granite-3.3-2b-instruct", "ibm-granite/granite-4.0-1b"],
-    heads: super::HEADS,
+    head_max: super::HEAD_MAX,
     from_config,
     from_gguf,
 };

@@ -22,7 +22,7 @@ pub(super) const FAMILY: Family = Family {
         "tiiuae/Falcon3-7B-Instruct",
         "deepseek-ai/DeepSeek-R1-Distill-Llama-8B",
     ],
-    heads: super::HEADS,
+    head_max: super::HEAD_MAX,
     from_config,
     from_gguf,
 };

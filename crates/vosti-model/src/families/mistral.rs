@@ -21,7 +21,7 @@ pub(super) const FAMILY: Family = Family {
         "mistralai/Ministral-3-8B-Instruct-2512",
         "mistralai/Mistral-Nemo-Instruct-2407",
     ],
-    heads: super::HEADS,
+    head_max: super::HEAD_MAX,
     from_config,
     from_gguf,
 };

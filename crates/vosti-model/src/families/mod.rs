@@ -36,16 +36,14 @@ pub struct Family {
     pub architecture: &'static str,
     /// Published models, as a Hugging Face hub names them.
     pub examples: &'static [&'static str],
-    /// Sizes of a head for which there are kernels.
-    pub heads: &'static [u32],
+    /// Most numbers of a head.
+    pub head_max: u32,
     from_config: fn(&Fields) -> Result<Decoder>,
     from_gguf: fn(&Metadata) -> Result<Decoder>,
 }
 
-/// Sizes of a head that families have.
-const HEADS: &[u32] = &[16, 32, 64, 80, 96, 112, 128, 256];
-/// Gemma's are powers of two.
-const POWERS: &[u32] = &[16, 32, 64, 128, 256];
+/// Most numbers of a head; Gemma 4 has larger ones.
+const HEAD_MAX: u32 = 256;
 
 /// Every family, in the order of the README.
 pub static FAMILIES: [Family; 12] = [
@@ -76,7 +74,7 @@ pub fn from_config(file: &str, config: &Value) -> Result<Decoder> {
     let mut decoder = (family.from_config)(&fields)?;
     // A multimodal checkpoint may say it at its root only.
     decoder.tied = fields.bool_or("tie_word_embeddings", root.bool_or("tie_word_embeddings", decoder.tied)?)?;
-    check_dimensions(&decoder, family.heads, file)?;
+    check_dimensions(&decoder, family.head_max, file)?;
     Ok(decoder)
 }
 
@@ -107,7 +105,7 @@ pub fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
     let family = family.ok_or_else(|| ModelError::Architecture { name: name.into(), known: known() })?;
     let mut decoder = (family.from_gguf)(metadata)?;
     decoder.tied = !metadata.has_tensor("output.weight");
-    check_dimensions(&decoder, family.heads, metadata.file())?;
+    check_dimensions(&decoder, family.head_max, metadata.file())?;
     Ok(decoder)
 }
 

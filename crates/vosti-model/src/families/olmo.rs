@@ -16,7 +16,7 @@ pub(super) const FAMILY: Family = Family {
     model_types: &["olmo2", "olmo3"],
     architecture: "olmo2",
     examples: &["allenai/OLMo-2-1124-7B-Instruct", "allenai/Olmo-3-7B-Instruct"],
-    heads: super::HEADS,
+    head_max: super::HEAD_MAX,
     from_config,
     from_gguf,
 };

@@ -23,7 +23,7 @@ pub(super) const FAMILY: Family = Family {
         "microsoft/Phi-4-mini-instruct",
         "microsoft/phi-4",
     ],
-    heads: super::HEADS,
+    head_max: super::HEAD_MAX,
     from_config,
     from_gguf,
 };

@@ -14,7 +14,7 @@ pub(super) const FAMILY: Family = Family {
     model_types: &["qwen2"],
     architecture: "qwen2",
     examples: &["Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen2-1.5B", "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B"],
-    heads: super::HEADS,
+    head_max: super::HEAD_MAX,
     from_config,
     from_gguf,
 };

@@ -13,7 +13,7 @@ pub(super) const FAMILY: Family = Family {
     model_types: &["qwen3"],
     architecture: "qwen3",
     examples: &["Qwen/Qwen3-4B"],
-    heads: super::HEADS,
+    head_max: super::HEAD_MAX,
     from_config,
     from_gguf,
 };

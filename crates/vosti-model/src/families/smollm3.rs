@@ -14,7 +14,7 @@ pub(super) const FAMILY: Family = Family {
     model_types: &["smollm3"],
     architecture: "smollm3",
     examples: &["HuggingFaceTB/SmolLM3-3B"],
-    heads: super::HEADS,
+    head_max: super::HEAD_MAX,
     from_config,
     from_gguf,
 };

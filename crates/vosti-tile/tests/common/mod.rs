@@ -87,19 +87,24 @@ pub fn heads(spec: &Spec) -> usize {
     if spec.constants.contains_key("GROUP") { int(spec, "KV_HEADS") * int(spec, "GROUP") } else { int(spec, "HEADS") }
 }
 
+/// Numbers of a head.
+pub fn head(spec: &Spec) -> usize {
+    if spec.constants.contains_key("HALF") { 2 * int(spec, "HALF") } else { int(spec, "D") }
+}
+
 /// How many elements a float parameter's buffer has.
 fn elements(spec: &Spec, role: Role, name: &str, rows: usize) -> usize {
     let int = |name: &str| int(spec, name);
     match (spec.kernel.as_str(), role) {
-        (_, Role::CacheK | Role::CacheV) => POOL * int("KV_HEADS") * int("PAGE") * int("D"),
+        (_, Role::CacheK | Role::CacheV) => POOL * int("KV_HEADS") * int("PAGE") * head(spec),
         (_, Role::Scratch(i)) => {
             CONTEXT.div_ceil(int("SPLIT")) * int("ROWS") * heads(spec) * if i == 2 { int("D") } else { 1 }
         }
         ("attend" | "attend_part" | "attend_combine", _) => rows * heads(spec) * int("D"),
-        (_, Role::Weight(_)) if matches!(name, "cos" | "sin") => CONTEXT * int("D") / 2,
-        (_, Role::Weight(_)) if name == "norm_w" => int("D"),
-        ("rope_q" | "store_kv", Role::In(_)) => rows * int("STRIDE"),
-        ("rope_q", _) => rows * int("HEADS") * int("D"),
+        (_, Role::Weight(_)) if matches!(name, "cos" | "sin") => CONTEXT * int("HALF"),
+        (_, Role::Weight(_)) if name == "norm_w" => head(spec),
+        ("rope_q" | "store_kv", Role::In(_)) => rows * int("PACKED") * head(spec),
+        ("rope_q", _) => rows * int("HEADS") * head(spec),
         ("argmax", Role::In(_)) => rows * int("V"),
         ("argmax", _) => rows,
         ("topk_part", Role::In(_)) => rows * int("V"),
@@ -182,5 +187,5 @@ fn work(spec: &Spec) -> i64 {
         Some(Const::Int(v)) => *v,
         _ => 1,
     };
-    of("N") * of("K") * of("H") * of("V") * of("D")
+    of("N") * of("K") * of("H") * of("V") * of("D") * of("HALF")
 }

@@ -11,11 +11,12 @@ use vosti_model::decoder::Decoder;
 use vosti_model::{ModelPlan, Target, TensorFiles, WeightSource, families, plan};
 
 /// Random models; `crates/vosti-model/goldens/tiny.py` makes them.
-pub const TINY: [&str; 17] = [
+pub const TINY: [&str; 18] = [
     "llama",         // scaled rope, tied embeddings
     "llama-untied",  // groups of three heads, a head of its own
     "qwen2",         // biases of queries, keys and values
     "qwen3",         // norms of queries and keys
+    "qwen3-ragged",  // heads of 20, three a group, and widths that no tile divides
     "ministral",     // windows
     "ministral3",    // YaRN, queries scaled by position
     "phi3",          // fused tensors, a part of each head rotates, longrope

@@ -1,0 +1,88 @@
+#: sibling: any_attend_combine_ragged
+#: mistake: sums of another head are read
+#: fails: in-bounds
+#: replay: differs
+"""The second launch of split attention: one row's partial results, folded split by split in order.
+
+A row at position p takes the splits s with s * SPLIT <= p, from the first on; that its tile has rows with more of them
+changes nothing. Rows at positions below SPLIT are done already and are left alone.
+"""
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def state(parts, at, first, end, HEADS, WIDTH, BQ: tl.constexpr, ROOM: tl.constexpr):
+    """Partial results for the rows `first` to `end` of a tile: WIDTH numbers of each, in a tile with room for ROOM. `at` counts
+    heads before the wanted one's in row 0."""
+    CHECK: tl.constexpr = (0,) if ROOM == 1 else (0, 1)
+    tile = tl.make_block_ptr(parts + at * WIDTH, (end, WIDTH), (HEADS * WIDTH, 1), (first, 0), (BQ, ROOM), (1, 0))
+    return tl.load(tile, boundary_check=CHECK, padding_option="zero")
+
+
+# /// contract
+# shape = "attend_combine"
+# grid = ["tiles", "HEADS", "above(length, SPLIT)"]
+# where = ["D <= DP"]
+# [params]
+# tile_row = "tile_row"
+# tile_rows = "tile_rows"
+# tile_pos = "tile_pos"
+# tops = "scratch 0 f32"
+# totals = "scratch 1 f32"
+# accs = "scratch 2 f32"
+# out = "out 0"
+# HEADS = "dim 1..4096"
+# KV_HEADS = "dim 1..4096"
+# D = "dim 1..512"
+# [constants]
+# SPLIT = 32
+# ROWS = 64
+# BQ = 4
+# DP = 32
+# [shapes]
+# tops = ["splits", "ROWS", "HEADS"]
+# totals = ["splits", "ROWS", "HEADS"]
+# accs = ["splits", "ROWS", "HEADS", "D"]
+# out = ["rows", "HEADS", "D"]
+# ///
+@triton.jit
+def kernel(tile_row, tile_rows, tile_pos, tops, totals, accs, out, HEADS, KV_HEADS, D, SPLIT: tl.constexpr,
+                   ROWS: tl.constexpr, BQ: tl.constexpr, DP: tl.constexpr):
+    # KV_HEADS is there for the tile's height, which is `attend_part`'s.
+    tile = tl.program_id(0)
+    head = tl.program_id(1)
+    row = tl.load(tile_row + tile)
+    count = tl.load(tile_rows + tile)
+    start = tl.load(tile_pos + tile)
+
+    # The tile's rows at position SPLIT and after it; where there are none, `first` is no less than `end`.
+    skipped = tl.maximum(SPLIT - start, 0)
+    first = row + skipped
+    end = row + count
+    p = start + skipped + tl.arange(0, BQ)[:, None]  # each row's logical position
+
+    # Every row sees keys of the first split: what that came to is where the sum begins.
+    top = state(tops, head, first, end, HEADS, 1, BQ, 1)
+    total = state(totals, head, first, end, HEADS, 1, BQ, 1)
+    acc = state(accs, head, first, end, HEADS, DP, BQ, DP)
+    for s in range(1, tl.where(count > 0, (start + count + (SPLIT - 1)) // SPLIT, 0)):
+        at = s.to(tl.int64) * (ROWS * HEADS) + head
+        part_top = state(tops, at, first, end, HEADS, 1, BQ, 1)
+        part_total = state(totals, at, first, end, HEADS, 1, BQ, 1)
+        part_acc = state(accs, at, first, end, HEADS, D, BQ, DP)
+        new_top = tl.maximum(top, part_top)
+        decay = tl.exp2(top - new_top)
+        weight = tl.exp2(part_top - new_top)
+        new_total = total * decay + part_total * weight
+        new_acc = acc * decay + part_acc * weight
+
+        # A split that begins behind a row leaves the row's state as it was, bit for bit.
+        touched = s * SPLIT <= p
+        top = tl.where(touched, new_top, top)
+        total = tl.where(touched, new_total, total)
+        acc = tl.where(touched, new_acc, acc)
+
+    result = acc / total + 0.0
+    out_tile = tl.make_block_ptr(out + head * D, (end, D), (HEADS * D, 1), (first, 0), (BQ, DP), (1, 0))
+    tl.store(out_tile, result.to(out.dtype.element_ty), boundary_check=(0, 1))
