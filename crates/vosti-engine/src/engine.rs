@@ -3,8 +3,8 @@
 //! Every decision here is policy: the core checks each of them and computes the same bits whatever they are. Nothing here may
 //! compute a token or a logits row. Read next: `schedule.rs` (the planning of one step).
 
+use crate::capacity;
 use crate::prefix::PrefixIndex;
-use crate::room;
 use crate::sampler::{SamplerState, TokenSampler};
 use crate::schedule::Decision;
 use crate::sequence::{Sequence, Serial};
@@ -302,7 +302,7 @@ impl<D: FloatDevice> Engine<D> {
         let groups = &core.program().groups;
         let windowed: Vec<bool> = groups.iter().map(|g| g.window.is_some()).collect();
         let pages: Vec<usize> = (0..groups.len()).map(|group| core.pages(group)).collect();
-        let tokens_held = room::tokens_in(core.program(), &pages);
+        let tokens_held = capacity::tokens_in(core.program(), &pages);
         Ok(Self {
             prefix: PrefixIndex::new(&windowed),
             drafter: crate::drafts::drafter(policy.speculation),

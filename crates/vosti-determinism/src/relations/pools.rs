@@ -7,7 +7,7 @@ use super::{Relation, Suite, demand, need, pairs_of_rows, prompts};
 use crate::runner::Answer;
 use crate::{CheckError, Pair, Subject};
 use vosti_core::PAGE;
-use vosti_engine::room::tokens_in;
+use vosti_engine::capacity::tokens_in;
 use vosti_engine::{Counters, Policy, Request};
 
 const ROWS: usize = 128;
