@@ -7,7 +7,7 @@ use std::{fs, io};
 /// The format's name; a reader refuses others.
 pub const FORMAT: &str = "vosti-bundle/1";
 
-/// What a bundle is for and what is in it.
+/// The purpose and the contents of a bundle.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
@@ -20,7 +20,7 @@ pub struct Manifest {
     /// Longest sequence.
     pub context: u32,
     pub program: ForwardPass,
-    /// What each op's `k` stands for: one launch each, in order.
+    /// The value of each op's `k`: one launch each, in order.
     pub launches: Vec<Launch>,
     /// Each specialisation once, sorted.
     pub kernels: Vec<Kernel>,

@@ -8,14 +8,14 @@ use std::fmt::Write;
 /// Two courses of the engine that must give one logits vector.
 #[derive(Clone, Debug, Serialize)]
 pub struct Pair {
-    /// What was compared, for a reader.
+    /// A description of the comparison.
     pub label: String,
     /// All bits are equal.
     pub equal: bool,
     /// How they differ.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub difference: Option<String>,
-    /// What should have been seen and was not.
+    /// Required events that did not occur.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
 }
@@ -44,7 +44,7 @@ impl Pair {
 #[derive(Clone, Debug, Serialize)]
 pub struct Relation {
     pub name: &'static str,
-    /// What a pass means, in one sentence.
+    /// The meaning of a pass, in one sentence.
     pub claim: &'static str,
     pub pairs: Vec<Pair>,
     /// Pairs left out because their prompt is longer than `--max-prompt` or the context.

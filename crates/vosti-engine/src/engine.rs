@@ -12,7 +12,7 @@ use crate::{Counters, Drafter, EngineError, Event, FinishReason, FloatDevice, Po
 use std::collections::{BTreeSet, HashMap};
 use vosti_core::{Core, CoreError, Program, Record};
 
-/// What one step did.
+/// A report of one step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepReport {
     /// Rows run on the device, drafts included. 0: nothing to do (or only aborts were reported).

@@ -83,7 +83,7 @@ pub struct Usage {
     pub generated_tokens: usize,
 }
 
-/// What a step reports. `logits` is the device's own row, complete (width = vocabulary), raw, valid during the
+/// One event of a step. `logits` is the device's own row, complete (width = vocabulary), raw, valid during the
 /// callback only: copy what you need. It is canonical: a function of the tokens up to `position` alone.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {

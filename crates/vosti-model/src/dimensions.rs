@@ -18,14 +18,14 @@ pub(crate) fn check_dimensions(d: &Decoder, sizes: &[u32], file: &str) -> Result
     }
 }
 
-/// What is wrong with a number that must lie between two others, if it is.
+/// The error of a number that must lie between two others, if it does not.
 fn outside(key: &'static str, value: u32, low: u32, high: u32, step: u32) -> Option<Wrong> {
     let multiple = if step > 1 { format!(" a multiple of {step}") } else { String::new() };
     let bad = !(low..=high).contains(&value) || !value.is_multiple_of(step);
     bad.then(|| (key, format!("is {value}, not{multiple} between {low} and {high}")))
 }
 
-/// What is wrong with a number that must be positive, if it is.
+/// The error of a number that must be positive, if it is not.
 fn not_positive(key: &'static str, value: f64) -> Option<Wrong> {
     let good = value.is_finite() && value > 0.0;
     (!good).then(|| (key, format!("is {value}, not a positive number")))

@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::recipe::{HeadRows, MatrixPart, Recipe};
 use crate::tensor_names::{Slot, tensor_name};
 
-/// What a plan is made for.
+/// The target of a plan.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
     /// `cpu`, `cuda-sm90`, ...
@@ -47,7 +47,7 @@ impl<'a> Target<'a> {
 pub struct ModelPlan {
     /// The forward pass as data.
     pub program: Program,
-    /// What each op's `k` stands for.
+    /// The binding of each op's `k`.
     pub bindings: Vec<Binding>,
     /// How each weight named by a binding is made from the files.
     pub weights: BTreeMap<String, Recipe>,
@@ -409,7 +409,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// What half a layer reads of the stream: its norm, or the stream itself in the activations' type.
+    /// The input of attention or perceptron: the norm of the residual stream, or the stream itself in the activations' type.
     fn enter(&mut self, layer: &Layer, name: &str, slot: Slot, index: usize, input: u32) -> Result<u32> {
         let hidden = self.decoder.hidden;
         if layer.pre_norms {

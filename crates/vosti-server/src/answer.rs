@@ -20,7 +20,7 @@ pub struct Generated {
     pub offset: usize,
 }
 
-/// What one update adds to an answer.
+/// The part that one update adds to an answer.
 #[derive(Debug, Default)]
 pub struct Delta {
     /// Place of the answer among all of the request: prompt by prompt, choice by choice.

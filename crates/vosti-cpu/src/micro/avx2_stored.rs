@@ -106,7 +106,7 @@ unsafe fn unit<const LOW: i32, const HIGH: i32, const TABLE: bool>(
     }
 }
 
-/// What the lowest bits of each lane stand for.
+/// The values of the lowest bits of each lane.
 #[target_feature(enable = "avx2,fma")]
 #[inline]
 fn value<const LOW: i32, const HIGH: i32, const TABLE: bool>(

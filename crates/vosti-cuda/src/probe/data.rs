@@ -35,7 +35,7 @@ impl Random {
         list
     }
 
-    /// What a row may hold: mostly moderate, both zeros, products that underflow.
+    /// Values of chosen rows: mostly moderate, both zeros, products that underflow.
     pub fn number(&mut self) -> f32 {
         let bits = self.draw();
         let x = (bits >> 40) as f32 / (1u64 << 22) as f32 - 2.0;
@@ -49,7 +49,7 @@ impl Random {
         }
     }
 
-    /// What nothing chosen may see.
+    /// Values that no chosen row may see.
     pub fn wild(&mut self) -> f32 {
         let bits = self.draw();
         match bits % 4 {
@@ -58,7 +58,7 @@ impl Random {
         }
     }
 
-    /// What a cache may hold where nothing chosen looks: any size, but finite, as stores see to it.
+    /// Values of a cache that no chosen row sees: of any size, but finite, because stores make them so.
     pub fn finite(&mut self) -> f32 {
         match self.below(4) {
             0 => [3e38, -3e38, 0.0, -0.0][self.below(4)],

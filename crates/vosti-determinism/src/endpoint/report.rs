@@ -85,7 +85,7 @@ impl Course {
 pub struct EndpointReport {
     pub endpoint: String,
     pub model: String,
-    /// What it calls its deployment.
+    /// The server's name for its deployment.
     pub system_fingerprint: String,
     pub route: &'static str,
     pub seed: u64,

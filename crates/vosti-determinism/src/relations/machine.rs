@@ -61,7 +61,7 @@ fn restart(relation: &mut Relation, here: &[Answer], there: &[String]) {
     relation.saw("rows of another process", there.len() as u64, rows.len() as u64);
 }
 
-/// What another process computes again.
+/// The work that another process repeats.
 pub fn reproduced<S: Subject>(suite: &Suite<'_, S>) -> Result<Vec<Answer>, CheckError> {
     let requests = prompts::reproduced(suite.facts(), suite.seed());
     answers(suite, &setup(suite, &requests), &requests)

@@ -12,7 +12,7 @@ pub(super) enum Writing {
     Sentencepiece,
 }
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A piece of text in the vocabulary's writing.
