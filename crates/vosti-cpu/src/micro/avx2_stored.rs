@@ -1,5 +1,5 @@
-//! Dots over panels in a stored form: 256-bit vectors expand one unit at a time into the nearest cache, and the dot reads it
-//! there.
+//! Dots with panels that are kept in another form: a unit at a time is expanded by 256-bit vectors into the nearest cache, and
+//! read from there.
 //!
 //! Read next: [`crate::storage`].
 
@@ -106,7 +106,7 @@ unsafe fn unit<const LOW: i32, const HIGH: i32, const TABLE: bool>(
     }
 }
 
-/// The values of the lowest bits of each lane.
+/// What the lowest bits of each lane stand for.
 #[target_feature(enable = "avx2,fma")]
 #[inline]
 fn value<const LOW: i32, const HIGH: i32, const TABLE: bool>(
