@@ -266,10 +266,12 @@ impl<D: Driver> CudaDevice<D> {
         self.weights.made()
     }
 
+    /// The driver that the device runs on.
     pub fn driver(&self) -> &D {
         &self.driver
     }
 
+    /// The same, to be changed: tests let it fail.
     pub fn driver_mut(&mut self) -> &mut D {
         &mut self.driver
     }

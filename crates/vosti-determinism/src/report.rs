@@ -57,6 +57,7 @@ pub struct Relation {
 }
 
 impl Relation {
+    /// A relation without a pair yet.
     pub fn new(name: &'static str, claim: &'static str) -> Self {
         Relation { name, claim, pairs: vec![], dropped: 0, seen: vec![], missing: vec![], seconds: 0.0 }
     }
@@ -69,10 +70,12 @@ impl Relation {
         }
     }
 
+    /// How many pairs are equal.
     pub fn equal(&self) -> usize {
         self.pairs.iter().filter(|pair| pair.equal).count()
     }
 
+    /// Whether every pair is equal and the required events occurred.
     pub fn passed(&self) -> bool {
         !self.pairs.is_empty() && self.missing.is_empty() && self.pairs.iter().all(Pair::passed)
     }
@@ -100,6 +103,7 @@ pub struct SuiteReport {
 }
 
 impl SuiteReport {
+    /// The report of a finished run.
     pub fn new(facts: &Facts, options: &SuiteOptions, relations: Vec<Relation>) -> Self {
         let sum = |f: &dyn Fn(&Relation) -> usize| relations.iter().map(f).sum();
         SuiteReport {

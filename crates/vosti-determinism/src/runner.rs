@@ -64,6 +64,7 @@ impl<'a, S: Subject> Runner<'a, S> {
         Ok(Runner { subject, engine, progress, keep })
     }
 
+    /// The engine's counts so far.
     pub fn counters(&self) -> Counters {
         *self.engine.counters()
     }

@@ -445,6 +445,7 @@ impl<D: FloatDevice> Engine<D> {
         self.sequences.is_empty() && self.ended.is_empty()
     }
 
+    /// The scheduler's settings.
     pub fn policy(&self) -> &Policy {
         &self.policy
     }
@@ -465,10 +466,12 @@ impl<D: FloatDevice> Engine<D> {
         self.drafter = drafter;
     }
 
+    /// Counts of events since the engine was made.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
+    /// The engine's present load: requests, pages, cached blocks.
     pub fn status(&self) -> Status {
         let groups = 0..self.core.program().groups.len();
         Status {
@@ -504,10 +507,12 @@ impl<D: FloatDevice> Engine<D> {
         &self.core
     }
 
+    /// The device that the core runs on.
     pub fn device(&self) -> &D {
         self.core.device()
     }
 
+    /// The program of every request.
     pub fn program(&self) -> &Program {
         self.core.program()
     }

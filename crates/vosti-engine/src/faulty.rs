@@ -84,6 +84,7 @@ struct Copied {
 }
 
 impl<D: FloatDevice> FaultyDevice<D> {
+    /// A device that passes every call on to `inner`, and breaks it by `fault` if there is one.
     pub fn new(inner: D, fault: Option<Fault>) -> Self {
         Self { inner, fault, steps: 0, rows: Vec::new(), blank: Vec::new() }
     }
@@ -231,6 +232,7 @@ pub struct FailingDevice<D> {
 }
 
 impl<D: Device> FailingDevice<D> {
+    /// A device whose steps fail when `trigger` says so.
     pub fn new(inner: D, trigger: Trigger) -> Self {
         Self { inner, trigger }
     }

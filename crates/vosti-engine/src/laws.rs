@@ -20,6 +20,7 @@ use vosti_core::{Device as _, DeviceError, PAGE, Program, Reads, RequestId, Sele
 #[error("{0}")]
 pub struct Broken(pub String);
 
+/// `Ok` if a law holds.
 pub type Verdict<T = ()> = Result<T, Broken>;
 
 fn broken<T>(what: impl Into<String>) -> Verdict<T> {

@@ -106,12 +106,14 @@ pub enum Event<'a> {
 }
 
 impl Event<'_> {
+    /// The request that the event belongs to.
     pub fn request(&self) -> RequestId {
         match self {
             Event::Prompt { request, .. } | Event::Token { request, .. } | Event::Finished { request, .. } => *request,
         }
     }
 
+    /// The choice of the request, from 0.
     pub fn choice(&self) -> u32 {
         match self {
             Event::Prompt { choice, .. } | Event::Token { choice, .. } | Event::Finished { choice, .. } => *choice,

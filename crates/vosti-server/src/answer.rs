@@ -61,6 +61,7 @@ struct Answer {
 }
 
 impl Answers {
+    /// The answer of a job before its first update.
     pub fn new(job: &Job, text: &Arc<dyn TokenText>) -> Self {
         let (sampling, choices) = (&job.sampling, job.choices as usize);
         let answer = |index| Answer {

@@ -9,10 +9,12 @@ use vosti_tile::numerics::{from_bf16, to_bf16};
 pub struct Random(SplitMix64);
 
 impl Random {
+    /// A generator that the seed fixes.
     pub fn new(seed: u64) -> Self {
         Self(SplitMix64::seed_from_u64(seed))
     }
 
+    /// The next 64 random bits.
     pub fn draw(&mut self) -> u64 {
         self.0.next_u64()
     }
@@ -27,6 +29,7 @@ impl Random {
         lo + self.below(hi.saturating_sub(lo) + 1)
     }
 
+    /// The numbers below `n` in random order.
     pub fn shuffled(&mut self, n: usize) -> Vec<usize> {
         let mut list: Vec<usize> = (0..n).collect();
         for i in (1..n).rev() {

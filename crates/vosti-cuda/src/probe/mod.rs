@@ -78,6 +78,7 @@ pub struct Probed {
 pub const ERROR_MAX: f64 = 1.0 / 32.0;
 
 impl Probed {
+    /// Whether no case showed a difference.
     pub fn passed(&self) -> bool {
         self.differs.is_none() && self.finite > 0.9 && self.compared > 0 && self.error_max <= ERROR_MAX
     }

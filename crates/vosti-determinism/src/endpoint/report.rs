@@ -75,6 +75,7 @@ impl Course {
         }
     }
 
+    /// Whether every course printed what the reference printed.
     pub fn passed(&self) -> bool {
         self.answers > 0 && self.texts_equal == self.answers && self.logprobs_equal == self.with_logprobs
     }

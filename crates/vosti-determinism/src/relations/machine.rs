@@ -7,6 +7,7 @@ use vosti_engine::Request;
 
 const ROWS: usize = 256;
 
+/// Runs the relation over the thread counts, instruction sets and restarts that the subject has.
 pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Option<Relation>, CheckError> {
     let claim = "Threads, instruction set and a restart change no logits vector.";
     let mut relation = Relation::new("machine", claim);

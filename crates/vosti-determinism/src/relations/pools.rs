@@ -12,6 +12,7 @@ use vosti_engine::{Counters, Policy, Request};
 
 const ROWS: usize = 128;
 
+/// Runs the relation.
 pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
     let claim = "The size of the page pool changes no logits vector and no end of any answer: what a pool cannot hold to \
                  its end is refused.";

@@ -19,6 +19,7 @@ pub enum Engine {
 }
 
 impl Engine {
+    /// The name in messages and in `docs/api.md`.
     pub fn name(self) -> &'static str {
         match self {
             Self::OpenAi => "OpenAI",
