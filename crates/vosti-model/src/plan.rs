@@ -33,10 +33,12 @@ impl<'a> Target<'a> {
         Self { name, act: Act::Bf16, lists: name != CPU }
     }
 
+    /// The same with another type of activations.
     pub fn with_act(self, act: Act) -> Self {
         Self { act, ..self }
     }
 
+    /// The same with lists of each row's largest logits.
     pub fn with_lists(self) -> Self {
         Self { lists: true, ..self }
     }
