@@ -1,9 +1,8 @@
-//! How tests find the programs that they compare with: Python and its packages, an SMT solver, a browser,
-//! llama.cpp's source.
+//! How tests find the programs that they compare with: Python and its packages, an SMT solver, a browser, llama.cpp's source.
 //!
-//! A test whose tool is missing prints one line and ends, so that `cargo test` works on any machine. Under
-//! `cargo xtask test`, which CI runs, the same test fails: a check that did not run has not passed.
-//! Only `[dev-dependencies]` and `xtask` name this crate.
+//! A test whose tool is missing prints one line and ends, so `cargo test` works on any machine. Under `cargo xtask test`,
+//! which CI runs, the same test fails: a check that did not run has not passed. Only `[dev-dependencies]` and `xtask` name
+//! this crate.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
