@@ -28,6 +28,7 @@ const RULES: &[Rule] = &[
     nothing_is_left_undone,
     crates_depend_downwards,
     generated_files_say_by_what,
+    tests_do_not_skip_by_themselves,
     links::links_lead_somewhere,
     links::the_book_has_every_page,
     pages::cited_files_exist,
@@ -230,6 +231,15 @@ fn generated_files_say_by_what(files: &[File]) -> Vec<String> {
     silent.map(|file| format!("{}: does not say by what command it was made", file.path)).collect()
 }
 
+/// A test that skips itself passes in CI too; `vosti_test_tools::have` fails there.
+fn tests_do_not_skip_by_themselves(files: &[File]) -> Vec<String> {
+    // In two pieces, so that this file does not break its own rule.
+    let mark = ["\"skip", "ped: "].concat();
+    let tests = rust(files).filter(|file| !file.path.starts_with("crates/vosti-test-tools/"));
+    let skipping = tests.filter(|file| file.text.contains(&mark));
+    skipping.map(|file| format!("{}: skips a test without vosti_test_tools::have", file.path)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -258,6 +268,8 @@ mod tests {
         assert_eq!(found(no_path_of_a_machine, "a.md", &["see /ho", "me/me/x"].concat()), 1);
         assert_eq!(found(nothing_is_left_undone, "a.rs", &["todo", "!()"].concat()), 1);
         assert_eq!(found(generated_files_say_by_what, "kernels/ttir/a.ttir", "module {}"), 1);
+        let skips = ["println!(\"skip", "ped: no z3\")"].concat();
+        assert_eq!(found(tests_do_not_skip_by_themselves, "crates/a/tests/a.rs", &skips), 1);
         let before = crates_depend_downwards(&[]).len();
         let core = file("crates/vosti-core/Cargo.toml", "[dependencies]\nvosti-engine.workspace = true\n");
         assert_eq!(crates_depend_downwards(&[core]).len(), before, "one file less is missing, one breach more");

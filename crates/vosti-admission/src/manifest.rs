@@ -7,7 +7,7 @@ use std::{fs, io};
 /// The format's name; a reader refuses others.
 pub const FORMAT: &str = "vosti-bundle/1";
 
-/// What a bundle is for and what is in it.
+/// The purpose and the contents of a bundle.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
@@ -20,7 +20,7 @@ pub struct Manifest {
     /// Longest sequence.
     pub context: u32,
     pub program: ForwardPass,
-    /// What each op's `k` stands for: one launch each, in order.
+    /// The value of each op's `k`: one launch each, in order.
     pub launches: Vec<Launch>,
     /// Each specialisation once, sorted.
     pub kernels: Vec<Kernel>,
@@ -49,6 +49,7 @@ pub struct ForwardPass {
     pub ops: Vec<String>,
 }
 
+/// One launch of the binding `k`: its specialisation, and the names of its weights.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Launch {
@@ -70,6 +71,7 @@ pub struct Kernel {
     pub files: Vec<File>,
 }
 
+/// A file of a kernel: its kind, path and hash.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct File {
@@ -80,6 +82,7 @@ pub struct File {
     pub blake3: String,
 }
 
+/// A file of the model: its name and hash.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Named {
@@ -88,6 +91,7 @@ pub struct Named {
 }
 
 impl Kernel {
+    /// The kernel's file of this kind (`ttir`, `certificate`, `cubin`, `launch`), if the bundle has one.
     pub fn file(&self, kind: &str) -> Option<&File> {
         self.files.iter().find(|file| file.kind == kind)
     }

@@ -124,7 +124,7 @@ pub struct CpuDevice {
 unsafe impl Send for CpuDevice {}
 
 impl CpuDevice {
-    /// What a device like this takes beside its pool, told without reading a weight.
+    /// The memory that such a device takes besides its pool, computed without reading a weight.
     pub fn needs(
         program: &Program,
         bindings: &[Binding],
@@ -233,7 +233,7 @@ impl CpuDevice {
         Ok(())
     }
 
-    /// What a row buffer of FP32 holds.
+    /// The contents of a row buffer of FP32.
     fn numbers(&self, buffer: usize) -> &[f32] {
         let buffer = &self.wiring.rows[buffer];
         buffer.region.as_slice::<f32>(buffer.len)
@@ -273,7 +273,7 @@ impl CpuDevice {
     }
 }
 
-/// What workers share of a step.
+/// The state of a step that workers share.
 struct Shared<'a> {
     launches: &'a [Ready],
     params: &'a [Param],

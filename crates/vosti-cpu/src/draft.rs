@@ -24,7 +24,7 @@ use crate::wiring::Compiled;
 pub struct Needs {
     /// Weights, as they are kept. Where they are kept in 13 bits, a few panels may take 16.
     pub weights: u64,
-    /// What a step computes in.
+    /// The element type in which a step computes.
     pub buffers: u64,
 }
 
@@ -70,7 +70,7 @@ impl Draft {
         Ok(WeightOutline { elem, rows, columns, layout })
     }
 
-    /// What the device will take beside its pool.
+    /// The memory that the device will take besides its pool.
     pub fn needs(&self, program: &Program, weights: &dyn Weights, config: &Config) -> Result<Needs, CpuError> {
         let mut needs = Needs::default();
         for i in 0..self.wired.weights.len() {

@@ -147,7 +147,7 @@ impl Units {
     }
 }
 
-/// What a kernel of the step runs as.
+/// The form in which a kernel of the step runs.
 pub struct Program<'a> {
     pub kernel: &'a Kernel,
     pub plan: Option<&'a Plan>,

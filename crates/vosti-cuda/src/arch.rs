@@ -72,7 +72,7 @@ impl Arch {
         self.multiprocessor().shared - RESERVED
     }
 
-    /// What one multiprocessor has for the blocks on it (the same tables).
+    /// The resources of one multiprocessor (the same tables).
     fn multiprocessor(self) -> Multiprocessor {
         let (shared, threads, blocks) = match self {
             Arch::Sm80 => (164 << 10, 2048, 32),
@@ -98,7 +98,7 @@ impl Arch {
             .fold(u32::MAX, u32::min)
     }
 
-    /// What machine code is assembled for. An `a` runs on this architecture only.
+    /// The assembler's name of the architecture. Code for a name with an `a` runs on this architecture only.
     pub fn assembled(self) -> String {
         let suffix = if self.number() >= 90 { "a" } else { "" };
         format!("sm_{}{suffix}", self.number())

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use vosti_kernels::{Spec, ttir_hash};
 
-/// What the compiler says of a kernel. Parameters and threads are not in it: they are read from the PTX.
+/// The compiler's record of a kernel. Parameters and threads are not in it: they are read from the PTX.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Metadata {

@@ -108,7 +108,7 @@ struct Listing {
 /// Bytes of everything but weights and caches.
 struct Fixed {
     rows: Vec<u64>,
-    /// What launches of an op hand each other.
+    /// The scratch buffers through which launches of an op pass results.
     handed: Vec<u64>,
     scratch: [u64; SCRATCH_PARAMS],
     metadata: u64,
@@ -266,10 +266,12 @@ impl<D: Driver> CudaDevice<D> {
         self.weights.made()
     }
 
+    /// The driver that the device runs on.
     pub fn driver(&self) -> &D {
         &self.driver
     }
 
+    /// The same, to be changed: tests let it fail.
     pub fn driver_mut(&mut self) -> &mut D {
         &mut self.driver
     }

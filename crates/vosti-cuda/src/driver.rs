@@ -18,7 +18,7 @@ pub struct Function(pub usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Graph(pub usize);
 
-/// What went wrong on the device's side.
+/// Failures on the device's side.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum DriverError {
     #[error("there is no NVIDIA driver here (libcuda is not found): install one, or run on the CPU")]
@@ -66,7 +66,7 @@ pub struct About {
     pub driver: u32,
 }
 
-/// What the driver says of a loaded kernel.
+/// The driver's facts about a loaded kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
     pub registers: u32,

@@ -29,21 +29,25 @@ impl HostMemory {
         HostMemory { at, bytes, _owner: owner }
     }
 
+    /// All of it, as bytes.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: it owns so many initialised bytes.
         unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.bytes) }
     }
 
+    /// All of it, as bytes that can be written.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: it owns so many initialised bytes, and is borrowed alone.
         unsafe { std::slice::from_raw_parts_mut(self.at.as_ptr(), self.bytes) }
     }
 
+    /// All of it, as 32-bit integers that can be written.
     pub fn ints_mut(&mut self) -> &mut [i32] {
         // SAFETY: as above, at a multiple of 8; every bit pattern is a value.
         unsafe { std::slice::from_raw_parts_mut(self.at.as_ptr().cast(), self.bytes / 4) }
     }
 
+    /// All of it, as FP32 numbers.
     pub fn floats(&self) -> &[f32] {
         // SAFETY: as above, at a multiple of 8; every bit pattern is a value.
         unsafe { std::slice::from_raw_parts(self.at.as_ptr().cast(), self.bytes / 4) }

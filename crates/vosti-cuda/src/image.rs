@@ -7,14 +7,14 @@ use crate::inspect::{Facts, inspect, interchangeable};
 use serde::{Deserialize, Serialize};
 use vosti_kernels::{Binding, Spec, ttir_hash};
 
-/// What is written beside a cubin.
+/// The record beside a cubin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
     /// Which machine code is of which text.
     pub hashes: Hashes,
     pub metadata: Metadata,
-    /// What the checks found.
+    /// The facts that the checks found.
     pub facts: Facts,
 }
 
@@ -58,7 +58,7 @@ impl Image {
         })
     }
 
-    /// What stands beside the cubin.
+    /// The record beside the cubin.
     pub fn record_json(&self) -> String {
         serde_json::to_string_pretty(&self.record).unwrap_or_default() + "\n"
     }

@@ -28,7 +28,7 @@ const REGISTERS_UNIT: u32 = 8;
 /// Matrix instructions of all architectures here: a dot must become the one that its target has for it, and no other.
 const MATRIX_INSTRUCTIONS: [&str; 3] = ["mma.sync", "wgmma.mma_async", "tcgen05.mma"];
 
-/// What was found in a kernel that passed.
+/// The facts about a kernel that passed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Facts {

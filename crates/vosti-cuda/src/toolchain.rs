@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use vosti_kernels::{Spec, compile_options};
 
-/// What pip installs: the version that the checked-in TTIR was made with.
+/// The requirement for pip: the version that made the checked-in TTIR.
 pub const REQUIREMENT: &str = "triton==3.6.0";
 const SCRIPT: &str = include_str!("../../../kernels/compile.py");
 

@@ -3,7 +3,7 @@
 use crate::driver::{Address, Call, Driver, DriverError, Function};
 use vosti_wiring::Uniform;
 
-/// What the driver compiles. A zero ends it there.
+/// The text that the driver compiles. It ends with a zero byte there.
 pub const PTX: &str = concat!(include_str!("uniform.ptx"), "\0");
 /// The kernel's name in it.
 pub const NAME: &str = "uniform";

@@ -21,7 +21,7 @@ const PART: usize = 1 << 22;
 const STAGE: usize = 4 * PART;
 /// Threads that read parts; each holds one, and one more waits.
 const READERS_MAX: usize = 8;
-/// What the driver's allocations are multiples of, in bytes.
+/// The unit of the driver's allocations, in bytes.
 pub(crate) const ALIGN: u64 = 256;
 
 /// Bytes that an allocation takes.

@@ -16,6 +16,7 @@ pub struct Row {
 }
 
 impl Row {
+    /// The evidence of one row; `keep` holds on to all of its logits, to say later where two rows differ.
     pub fn new(position: usize, logits: &[f32], keep: bool) -> Self {
         let mut hash = blake3::Hasher::new();
         let mut bytes = Vec::with_capacity(4096);

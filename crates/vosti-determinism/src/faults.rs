@@ -32,6 +32,7 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// Every fault, in the order of the self-test.
     pub const ALL: [Fault; 15] = [
         Fault::ReductionOrder,
         Fault::SplitByLength,
@@ -50,6 +51,7 @@ impl Fault {
         Fault::NotANumber,
     ];
 
+    /// The fault's name in the self-test's table.
     pub fn name(self) -> &'static str {
         match self {
             Fault::ReductionOrder => "reduction order depends on the batch",
@@ -92,6 +94,7 @@ pub struct SelfTest {
 }
 
 impl SelfTest {
+    /// Whether the suite noticed every fault, and passed without one.
     pub fn passed(&self) -> bool {
         self.whole_passed && self.caught.iter().all(|caught| !caught.failed.is_empty())
     }

@@ -29,7 +29,7 @@ pub use subject::{Facts, Setup, Subject};
 
 use vosti_progress::Progress;
 
-/// What to run.
+/// The options of a run.
 #[derive(Clone, Debug)]
 pub struct SuiteOptions {
     pub profile: Profile,

@@ -12,6 +12,7 @@ pub enum Arrangement {
 }
 
 impl Arrangement {
+    /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Arrangement::Natural => "natural",

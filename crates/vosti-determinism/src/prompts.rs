@@ -18,6 +18,7 @@ impl Random {
         Random(SplitMix64::from_seed(bytes.as_bytes()[..8].try_into().expect("eight bytes")))
     }
 
+    /// The next 64 random bits.
     pub fn draw(&mut self) -> u64 {
         self.0.next_u64()
     }

@@ -8,14 +8,14 @@ use std::fmt::Write;
 /// Two courses of the engine that must give one logits vector.
 #[derive(Clone, Debug, Serialize)]
 pub struct Pair {
-    /// What was compared, for a reader.
+    /// A description of the comparison.
     pub label: String,
     /// All bits are equal.
     pub equal: bool,
     /// How they differ.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub difference: Option<String>,
-    /// What should have been seen and was not.
+    /// Required events that did not occur.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
 }
@@ -44,7 +44,7 @@ impl Pair {
 #[derive(Clone, Debug, Serialize)]
 pub struct Relation {
     pub name: &'static str,
-    /// What a pass means, in one sentence.
+    /// The meaning of a pass, in one sentence.
     pub claim: &'static str,
     pub pairs: Vec<Pair>,
     /// Pairs left out because their prompt is longer than `--max-prompt` or the context.
@@ -57,6 +57,7 @@ pub struct Relation {
 }
 
 impl Relation {
+    /// A relation without a pair yet.
     pub fn new(name: &'static str, claim: &'static str) -> Self {
         Relation { name, claim, pairs: vec![], dropped: 0, seen: vec![], missing: vec![], seconds: 0.0 }
     }
@@ -69,10 +70,12 @@ impl Relation {
         }
     }
 
+    /// How many pairs are equal.
     pub fn equal(&self) -> usize {
         self.pairs.iter().filter(|pair| pair.equal).count()
     }
 
+    /// Whether every pair is equal and the required events occurred.
     pub fn passed(&self) -> bool {
         !self.pairs.is_empty() && self.missing.is_empty() && self.pairs.iter().all(Pair::passed)
     }
@@ -100,6 +103,7 @@ pub struct SuiteReport {
 }
 
 impl SuiteReport {
+    /// The report of a finished run.
     pub fn new(facts: &Facts, options: &SuiteOptions, relations: Vec<Relation>) -> Self {
         let sum = |f: &dyn Fn(&Relation) -> usize| relations.iter().map(f).sum();
         SuiteReport {

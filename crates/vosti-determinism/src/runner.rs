@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use vosti_engine::{Counters, Engine, EngineError, Event, FinishReason, Request, RequestId, StepReport, Token, Usage};
 use vosti_progress::Progress;
 
-/// What one choice of one request gave.
+/// The results of one choice of one request.
 #[derive(Clone, Debug, Default)]
 pub struct Answer {
     /// One row per generated token, in order.
@@ -18,7 +18,7 @@ pub struct Answer {
     pub first_step: usize,
 }
 
-/// What a run gave: per request (in the order asked) its choices, and what each step did.
+/// The results of a run: the choices of each request, in order, and a report of each step.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     pub answers: Vec<Vec<Answer>>,
@@ -32,7 +32,7 @@ impl Outcome {
     }
 }
 
-/// What may be done to the engine between two steps of a run.
+/// Actions on the engine between two steps of a run.
 pub type Meddle<'a, D> = &'a mut dyn FnMut(&mut Engine<D>, usize, &Run) -> Result<(), CheckError>;
 
 /// A run in progress: requests by id.
@@ -64,6 +64,7 @@ impl<'a, S: Subject> Runner<'a, S> {
         Ok(Runner { subject, engine, progress, keep })
     }
 
+    /// The engine's counts so far.
     pub fn counters(&self) -> Counters {
         *self.engine.counters()
     }

@@ -4,7 +4,7 @@ use super::CheckError;
 use vosti_core::Program;
 use vosti_engine::{Engine, FloatDevice, Policy, Request, Token};
 
-/// What the suite has to know about a model and its deployment.
+/// The facts about a model and its deployment that the suite needs.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// Shown in the report.

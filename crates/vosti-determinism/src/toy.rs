@@ -204,6 +204,7 @@ pub struct Toy {
 }
 
 impl Toy {
+    /// The toy subject, broken by `fault` if there is one.
     pub fn new(fault: Option<Fault>) -> Self {
         let facts = Facts {
             model: "toy device".into(),

@@ -44,6 +44,7 @@ struct NgramIndex {
 }
 
 impl NgramDrafter {
+    /// A drafter that looks for the last `ngram_max` to `ngram_min` tokens earlier in the text, and proposes at most `drafts_max`.
     pub fn new(ngram_min: usize, ngram_max: usize, drafts_max: usize) -> Self {
         let ngram_min = ngram_min.max(1);
         Self { ngram_min, ngram_max: ngram_max.max(ngram_min), drafts_max, indexes: HashMap::new() }

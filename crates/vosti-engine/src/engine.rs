@@ -3,8 +3,8 @@
 //! Every decision here is policy: the core checks each of them and computes the same bits whatever they are. Nothing here may
 //! compute a token or a logits row. Read next: `schedule.rs` (the planning of one step).
 
+use crate::capacity;
 use crate::prefix::PrefixIndex;
-use crate::room;
 use crate::sampler::{SamplerState, TokenSampler};
 use crate::schedule::Decision;
 use crate::sequence::{Sequence, Serial};
@@ -12,7 +12,7 @@ use crate::{Counters, Drafter, EngineError, Event, FinishReason, FloatDevice, Po
 use std::collections::{BTreeSet, HashMap};
 use vosti_core::{Core, CoreError, Program, Record};
 
-/// What one step did.
+/// A report of one step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepReport {
     /// Rows run on the device, drafts included. 0: nothing to do (or only aborts were reported).
@@ -313,7 +313,7 @@ impl<D: FloatDevice> Engine<D> {
         let groups = &core.program().groups;
         let windowed: Vec<bool> = groups.iter().map(|g| g.window.is_some()).collect();
         let pages: Vec<usize> = (0..groups.len()).map(|group| core.pages(group)).collect();
-        let tokens_held = room::tokens_in(core.program(), &pages);
+        let tokens_held = capacity::tokens_in(core.program(), &pages);
         Ok(Self {
             prefix: PrefixIndex::new(&windowed),
             drafter: crate::drafts::drafter(policy.speculation),
@@ -457,6 +457,7 @@ impl<D: FloatDevice> Engine<D> {
         self.sequences.is_empty() && self.ended.is_empty()
     }
 
+    /// The scheduler's settings.
     pub fn policy(&self) -> &Policy {
         &self.policy
     }
@@ -477,10 +478,12 @@ impl<D: FloatDevice> Engine<D> {
         self.drafter = drafter;
     }
 
+    /// Counts of events since the engine was made.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
+    /// The engine's present load: requests, pages, cached blocks.
     pub fn status(&self) -> Status {
         let groups = 0..self.core.program().groups.len();
         Status {
@@ -516,10 +519,12 @@ impl<D: FloatDevice> Engine<D> {
         &self.core
     }
 
+    /// The device that the core runs on.
     pub fn device(&self) -> &D {
         self.core.device()
     }
 
+    /// The program of every request.
     pub fn program(&self) -> &Program {
         self.core.program()
     }

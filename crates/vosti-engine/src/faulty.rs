@@ -9,7 +9,7 @@ use std::ops::RangeBounds;
 use std::sync::{Arc, Mutex, PoisonError};
 use vosti_core::{Device, DeviceError, Program, StepPlan, Token};
 
-/// What is broken.
+/// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Logits differ in the last bit when a step has more than one sequence: a reduction whose order depends on the
@@ -75,7 +75,7 @@ pub struct FaultyDevice<D> {
     blank: Vec<f32>,
 }
 
-/// What the host has of a selected row: its best token, and its logits and the largest of them if they were brought.
+/// The host's copy of a selected row: its best token, and its logits and the largest of them if they were brought.
 #[derive(Clone)]
 struct Copied {
     best: Token,
@@ -84,6 +84,7 @@ struct Copied {
 }
 
 impl<D: FloatDevice> FaultyDevice<D> {
+    /// A device that passes every call on to `inner`, and breaks it by `fault` if there is one.
     pub fn new(inner: D, fault: Option<Fault>) -> Self {
         Self { inner, fault, steps: 0, rows: Vec::new(), blank: Vec::new() }
     }
@@ -218,7 +219,7 @@ impl Trigger {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = failure;
     }
 
-    /// What is set and has not happened; it will not happen any more.
+    /// Takes back a failure that was set and has not happened yet.
     pub fn take(&self) -> Option<Failure> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -231,6 +232,7 @@ pub struct FailingDevice<D> {
 }
 
 impl<D: Device> FailingDevice<D> {
+    /// A device whose steps fail when `trigger` says so.
     pub fn new(inner: D, trigger: Trigger) -> Self {
         Self { inner, trigger }
     }

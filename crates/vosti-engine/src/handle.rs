@@ -83,6 +83,7 @@ impl EngineHandle {
         let _ = self.commands.send(Command::Abort(request));
     }
 
+    /// Changes the scheduler's settings before the next step. An error says that the engine has ended.
     pub fn set_policy(&self, policy: Policy) -> Result<(), EngineError> {
         self.ask(|reply| Command::SetPolicy(policy, reply))?
     }

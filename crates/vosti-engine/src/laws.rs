@@ -15,11 +15,12 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use vosti_core::{Device as _, DeviceError, PAGE, Program, Reads, RequestId, Select, StepPlan, Token};
 
-/// What a law found.
+/// A law's finding.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Broken(pub String);
 
+/// `Ok` if a law holds.
 pub type Verdict<T = ()> = Result<T, Broken>;
 
 fn broken<T>(what: impl Into<String>) -> Verdict<T> {

@@ -8,6 +8,7 @@
 //! blocks are cached and evicted), `sampler.rs` (logits to token). `handle.rs` puts an engine on its own thread for servers.
 //! `symbolic.rs` is a device without a model: every logits row is a hash of its history.
 
+pub mod capacity;
 pub mod counters;
 mod device;
 pub mod drafts;
@@ -22,7 +23,6 @@ pub mod policy;
 mod prefix;
 pub mod random;
 pub mod request;
-pub mod room;
 pub mod sampler;
 pub mod sampling;
 mod schedule;

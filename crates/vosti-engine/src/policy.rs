@@ -33,7 +33,7 @@ impl Speculation {
     pub const NGRAM: Self = Self::Ngram { ngram_min: 2, ngram_max: 4, drafts_max: 6 };
 }
 
-/// What the scheduler may do. `Default` is what the server uses.
+/// The scheduler's settings. The server uses `Default`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// Rows per step, at least 1. The device's own limit applies as well.

@@ -83,7 +83,7 @@ pub struct Usage {
     pub generated_tokens: usize,
 }
 
-/// What a step reports. `logits` is the device's own row, complete (width = vocabulary), raw, valid during the
+/// One event of a step. `logits` is the device's own row, complete (width = vocabulary), raw, valid during the
 /// callback only: copy what you need. It is canonical: a function of the tokens up to `position` alone.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
@@ -108,6 +108,7 @@ pub enum Event<'a> {
 }
 
 impl Event<'_> {
+    /// The request that the event belongs to.
     pub fn request(&self) -> RequestId {
         match self {
             Event::Started { request, .. }
@@ -117,6 +118,7 @@ impl Event<'_> {
         }
     }
 
+    /// The choice of the request, from 0.
     pub fn choice(&self) -> u32 {
         match self {
             Event::Started { choice, .. }

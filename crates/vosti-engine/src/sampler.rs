@@ -91,7 +91,7 @@ impl SamplerState {
         self.counts_tokens() || !p.logit_bias.is_empty() || self.constraint.is_some() || p.tokens_min > 0
     }
 
-    /// What the choice reads of the row.
+    /// The part of the row that the choice reads.
     fn reads(&self) -> Reads {
         let p = &self.sampling;
         match self.changes_logits() {
@@ -280,7 +280,7 @@ fn draw_listed(p: &SamplingParams, top: &[(Token, f32)], unit: f64) -> Token {
     walk(kept.iter().copied(), 0.0, unit * total(&kept)).unwrap_or(first)
 }
 
-/// What logits are multiplied with: finite even for the smallest temperature, so that the largest logit's own weight is 1.
+/// The factor of logits: finite even for the smallest temperature, so that the largest logit's own weight is 1.
 fn inverse(p: &SamplingParams) -> f32 {
     (1.0 / p.temperature).min(f32::MAX)
 }

@@ -11,7 +11,7 @@ use crate::sequence::{Sequence, Serial};
 use crate::{Engine, EngineError, FloatDevice};
 use vosti_core::{BlockId, PAGE, Select, Token};
 
-/// What one sequence does in the step.
+/// One sequence's part in the step.
 pub(crate) struct Decision {
     pub serial: Serial,
     pub core: vosti_core::RequestId,

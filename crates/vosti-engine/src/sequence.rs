@@ -25,7 +25,7 @@ pub(crate) struct Sequence {
     /// Logical pages at the beginning of each group's table that were released behind the window.
     pub behind: Vec<usize>,
     pub generated: usize,
-    /// What it is believed to generate.
+    /// The tokens that it will probably generate.
     pub foreseen: Vec<Token>,
     /// The most positions that were ever cached: beyond them is progress.
     pub reached: usize,

@@ -34,15 +34,18 @@ impl Functions {
         mix(mix(self.seed, op), u64::from(k))
     }
 
+    /// The hash that stands for an embedding.
     pub fn embed(self, k: u32, token: Token) -> u64 {
         mix(self.start(1, k), u64::from(token))
     }
 
+    /// The hash that stands for an output of a row-wise op at a position.
     pub fn rowwise(self, k: u32, out: usize, position: usize, ins: impl Iterator<Item = u64>) -> u64 {
         let hash = mix(mix(self.start(2, k), out as u64), position as u64);
         ins.fold(hash, mix)
     }
 
+    /// The hash that stands for a position's keys and values.
     pub fn store(self, k: u32, position: usize, ins: impl Iterator<Item = u64>) -> u64 {
         ins.fold(mix(self.start(3, k), position as u64), mix)
     }

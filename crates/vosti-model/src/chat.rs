@@ -121,12 +121,12 @@ pub struct ChatTemplate {
     eos_token: String,
 }
 
-/// What a rendering depends on besides the template.
+/// The inputs of a rendering besides the template.
 #[derive(Clone, Debug)]
 pub struct ChatOptions {
     /// End with the header of the assistant's turn.
     pub add_generation_prompt: bool,
-    /// What `strftime_now` sees.
+    /// The date that `strftime_now` sees.
     pub date: Date,
     /// The tools offered, as JSON schemas; `None` leaves `tools` null.
     pub tools: Option<serde_json::Value>,

@@ -16,6 +16,7 @@ pub(crate) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
+    /// The fields of a JSON object; an error if `value` is none.
     pub fn new(file: &'a str, value: &'a Value) -> Result<Self> {
         match value {
             Value::Object(object) => Ok(Self { file, object, hidden: &[] }),
@@ -38,15 +39,18 @@ impl<'a> Fields<'a> {
         self.object.keys().map(String::as_str)
     }
 
+    /// The object under `key`, if there is one.
     pub fn object(&self, key: &str) -> Option<Fields<'a>> {
         let object = self.get(key)?.as_object()?;
         Some(Fields { file: self.file, object, hidden: &[] })
     }
 
+    /// The error of a field, with the file's name.
     pub fn bad(&self, key: &str, why: impl Into<String>) -> ModelError {
         ModelError::Config { file: self.file.into(), key: key.into(), why: why.into() }
     }
 
+    /// The integer under `key`; `None` if it is missing or null, an error if it is no `u32`.
     pub fn u32_opt(&self, key: &str) -> Result<Option<u32>> {
         self.get(key)
             .map(|v| {
@@ -56,28 +60,34 @@ impl<'a> Fields<'a> {
             .transpose()
     }
 
+    /// The integer under `key`; an error if it is missing.
     pub fn u32(&self, key: &str) -> Result<u32> {
         self.u32_opt(key)?.ok_or_else(|| self.bad(key, "is missing"))
     }
 
+    /// The integer under `key`, or the default if it is missing.
     pub fn u32_or(&self, key: &str, default: u32) -> Result<u32> {
         Ok(self.u32_opt(key)?.unwrap_or(default))
     }
 
+    /// The number under `key`; `None` if it is missing or null.
     pub fn f64_opt(&self, key: &str) -> Result<Option<f64>> {
         self.get(key)
             .map(|v| v.as_f64().filter(|f| f.is_finite()).ok_or_else(|| self.bad(key, format!("is {v}, not a number"))))
             .transpose()
     }
 
+    /// The number under `key`, or the default if it is missing.
     pub fn f64_or(&self, key: &str, default: f64) -> Result<f64> {
         Ok(self.f64_opt(key)?.unwrap_or(default))
     }
 
+    /// The number under `key`; an error if it is missing.
     pub fn f64(&self, key: &str) -> Result<f64> {
         self.f64_opt(key)?.ok_or_else(|| self.bad(key, "is missing"))
     }
 
+    /// The flag under `key`, or the default if it is missing or null.
     pub fn bool_or(&self, key: &str, default: bool) -> Result<bool> {
         match self.get(key) {
             None => Ok(default),
@@ -86,6 +96,7 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// The text under `key`; `None` if it is missing or null.
     pub fn str_opt(&self, key: &str) -> Result<Option<&'a str>> {
         self.get(key).map(|v| v.as_str().ok_or_else(|| self.bad(key, format!("is {v}, not a string")))).transpose()
     }

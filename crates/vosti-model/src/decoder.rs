@@ -4,7 +4,7 @@
 //! kernel bindings and weight recipes. It must never hold anything that a batch could change.
 //! Read next: `families/llama.rs` for the plainest family, then `plan.rs`.
 
-/// What the multilayer perceptron applies to its gate.
+/// The function that the multilayer perceptron applies to its gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activation {
     /// `x * sigmoid(x)`.
@@ -112,7 +112,7 @@ impl Rope {
     }
 }
 
-/// What is RMS-normalised, with weights, before queries and keys are rotated.
+/// The RMS norm, with weights, before queries and keys are rotated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QkNorm {
     /// Nothing.

@@ -10,7 +10,7 @@ use crate::config::Fields;
 use crate::error::{ModelError, Result};
 use crate::gguf::{self, Metadata};
 
-/// What a request gets that does not say otherwise. The default is OpenAI's: the model's own distribution.
+/// The parameters of a request that gives none. The default is OpenAI's: the model's own distribution.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SamplingDefaults {
     /// 0 takes the most likely token.

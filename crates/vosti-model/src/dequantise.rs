@@ -84,7 +84,7 @@ impl GgmlType {
         TYPES.iter().find(|(_, known, _)| *known == code).map(|(kind, ..)| *kind)
     }
 
-    /// What a type that is not read is called, as far as it is known.
+    /// The name of an unsupported type, if it is known.
     pub fn unread(code: u32) -> String {
         match UNREAD.iter().find(|(known, _)| *known == code) {
             Some((_, name)) => format!("{name} (GGML type {code})"),
@@ -179,7 +179,7 @@ fn half16(b: &[u8], at: usize) -> f32 {
 pub struct Block {
     /// The block's scale.
     pub d: f32,
-    /// What its groups' minima are multiplied by. Subtracted: types that add have it negated.
+    /// The factor of its groups' minima. The product is subtracted; types that add have a negated factor.
     pub m: f32,
     /// Of each group.
     pub scales: [i8; 16],

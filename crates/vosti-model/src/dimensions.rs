@@ -18,13 +18,13 @@ pub(crate) fn check_dimensions(d: &Decoder, head_max: u32, file: &str) -> Result
     }
 }
 
-/// What is wrong with a number that must lie between two others, if it is.
+/// The error of a number that must lie between two others, if it does not.
 fn outside(key: &'static str, value: u32, low: u32, high: u32) -> Option<Wrong> {
     let bad = !(low..=high).contains(&value);
     bad.then(|| (key, format!("is {value}, not between {low} and {high}")))
 }
 
-/// What is wrong with a number that must be positive, if it is.
+/// The error of a number that must be positive, if it is not.
 fn not_positive(key: &'static str, value: f64) -> Option<Wrong> {
     let good = value.is_finite() && value > 0.0;
     (!good).then(|| (key, format!("is {value}, not a positive number")))

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// What can go wrong between a model's files and a runnable model.
+/// Errors between a model's files and a runnable model.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
     /// A file could not be read.
@@ -10,7 +10,7 @@ pub enum ModelError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's message.
         why: std::io::Error,
     },
     /// The path is neither a GGUF file nor a Hugging Face folder.
@@ -21,7 +21,7 @@ pub enum ModelError {
     NotAModel {
         /// The path.
         path: PathBuf,
-        /// What is missing or malformed.
+        /// The missing or malformed part.
         why: String,
     },
     /// A file contradicts its own format: truncated, overflowing, or hostile.
@@ -144,7 +144,7 @@ pub enum ModelError {
     Scales {
         /// The tensor's name.
         tensor: String,
-        /// What is missing or does not fit.
+        /// The part that is missing or does not fit.
         why: String,
     },
     /// The tokenizer's pre-tokenizer is not one that Vosti reproduces.

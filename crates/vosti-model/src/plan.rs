@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::recipe::{HeadRows, MatrixPart, Recipe};
 use crate::tensor_names::{Slot, tensor_name};
 
-/// What a plan is made for.
+/// The target of a plan.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
     /// `cpu`, `cuda-sm90`, ...
@@ -33,10 +33,12 @@ impl<'a> Target<'a> {
         Self { name, act: Act::Bf16, lists: name != CPU }
     }
 
+    /// The same with another type of activations.
     pub fn with_act(self, act: Act) -> Self {
         Self { act, ..self }
     }
 
+    /// The same with lists of each row's largest logits.
     pub fn with_lists(self) -> Self {
         Self { lists: true, ..self }
     }
@@ -47,7 +49,7 @@ impl<'a> Target<'a> {
 pub struct ModelPlan {
     /// The forward pass as data.
     pub program: Program,
-    /// What each op's `k` stands for.
+    /// The binding of each op's `k`.
     pub bindings: Vec<Binding>,
     /// How each weight named by a binding is made from the files.
     pub weights: BTreeMap<String, Recipe>,
@@ -408,7 +410,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// What half a layer reads of the stream: its norm, or the stream itself in the activations' type.
+    /// The input of attention or perceptron: the norm of the residual stream, or the stream itself in the activations' type.
     fn enter(&mut self, layer: &Layer, name: &str, slot: Slot, index: usize, input: u32) -> Result<u32> {
         let hidden = self.decoder.hidden;
         if layer.pre_norms {

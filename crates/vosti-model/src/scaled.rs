@@ -94,7 +94,7 @@ impl Method {
     }
 }
 
-/// What of a compressed-tensors configuration is not read.
+/// Fields of a compressed-tensors configuration that are not read.
 fn unread(stored: &Fields) -> Result<Option<String>> {
     const READ: [&str; 4] = ["pack-quantized", "int-quantized", "float-quantized", "naive-quantized"];
     let unread = |format: Option<&str>| match format {
@@ -263,7 +263,7 @@ impl<'a> Scales<'a> {
     }
 }
 
-/// What stands for zero, one for each scale.
+/// The codes of zero, one for each scale.
 struct Zeros<'a> {
     bytes: &'a [u8],
     /// In words of 32 bits: of rows that follow on one another.
@@ -378,7 +378,7 @@ impl<'a> Scaled<'a> {
     }
 }
 
-/// What an E4M3 byte stands for: a sign, four bits of exponent, three of significand. 127 and 255 are NaN.
+/// The value of an E4M3 byte: a sign, four bits of exponent, three of significand. 127 and 255 are NaN.
 fn float8(byte: u8) -> f32 {
     let (exponent, low) = (u32::from(byte >> 3 & 15), u32::from(byte & 7));
     let size = match (exponent, low) {

@@ -55,7 +55,7 @@ pub(crate) struct Started {
     fingerprint: String,
 }
 
-/// What an engine is made of, so that another can be made with other weights.
+/// The parts of an engine, so that another can be made with other weights.
 struct Making {
     name: String,
     path: PathBuf,
@@ -287,7 +287,7 @@ fn tell(done: Option<&Py<PyAny>>, count: Option<usize>) -> PyResult<()> {
     })
 }
 
-/// What the engine says went wrong while it ran.
+/// The engine's error while it ran.
 fn failed(error: impl std::fmt::Display) -> PyErr {
     PyRuntimeError::new_err(error.to_string())
 }

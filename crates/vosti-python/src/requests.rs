@@ -37,7 +37,7 @@ pub struct Params {
     receipt: bool,
 }
 
-/// What a caller has of an answer: the fingerprint that it is of, and each choice's tokens and whether it has ended.
+/// The part of an answer that a caller has: its fingerprint, and each choice's tokens and whether it has ended.
 pub type Had = (String, Vec<(Vec<Token>, bool)>);
 
 /// A job, and what a receipt says of it.

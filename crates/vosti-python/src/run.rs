@@ -56,7 +56,7 @@ impl Answered {
     }
 }
 
-/// What a request says of itself.
+/// A request's own fields.
 enum Note {
     Submitted(Result<InEngine, EngineError>),
     Update(Update),
@@ -230,7 +230,7 @@ impl Run {
         self.submit(index, asked, &started).map_err(failed)
     }
 
-    /// What has come since the last call; waits for it for a tenth of a second at most.
+    /// The results since the last call; waits for a tenth of a second at most.
     fn take(&self, py: Python<'_>) -> PyResult<Vec<News>> {
         let news = py.detach(|| self.wait(2 * TICK));
         let mut growing = self.growing();

@@ -20,7 +20,7 @@ pub struct Generated {
     pub offset: usize,
 }
 
-/// What one update adds to an answer.
+/// The part that one update adds to an answer.
 #[derive(Debug, Default)]
 pub struct Delta {
     /// Place of the answer among all of the request: prompt by prompt, choice by choice.
@@ -61,6 +61,7 @@ struct Answer {
 }
 
 impl Answers {
+    /// The answer of a job before its first update.
     pub fn new(job: &Job, text: &Arc<dyn TokenText>) -> Self {
         let (sampling, choices) = (&job.sampling, job.choices as usize);
         let answer = |index| Answer {

@@ -54,6 +54,7 @@ pub struct App {
 const PREPARING_MAX: usize = 2;
 
 impl App {
+    /// An application that is loading: it has no model yet.
     pub fn new(config: ServerConfig) -> Arc<Self> {
         Arc::new(Self {
             keys: Keys::new(&config.api_keys),
@@ -73,6 +74,7 @@ impl App {
         self.config.model_names.first().map_or("model", String::as_str)
     }
 
+    /// Loading, ready or draining.
     pub fn phase(&self) -> Phase {
         self.phase.borrow().clone()
     }

@@ -13,6 +13,7 @@ use subtle::{Choice, ConstantTimeEq};
 pub struct Keys(Vec<[u8; 32]>);
 
 impl Keys {
+    /// Accepts any of these keys; without a key, everyone.
     pub fn new(keys: &[String]) -> Self {
         Self(keys.iter().map(|key| *blake3::hash(key.as_bytes()).as_bytes()).collect())
     }

@@ -12,10 +12,12 @@ pub struct Places {
 }
 
 impl Places {
+    /// So many places, all free.
     pub fn new(all: usize) -> Self {
         Self { free: Arc::new(Semaphore::new(all)), all }
     }
 
+    /// How many places are in use.
     pub fn taken(&self) -> usize {
         self.all - self.free.available_permits()
     }
@@ -66,6 +68,7 @@ impl Busy {
     }
 }
 
+/// Counts as busy until it is dropped.
 pub struct BusyGuard(Busy);
 
 impl Drop for BusyGuard {

@@ -68,6 +68,7 @@ impl Server {
         self.listener.local_addr().ok()
     }
 
+    /// A handle to drain the server with.
     pub fn handle(&self) -> ServerHandle {
         ServerHandle(self.app.clone())
     }

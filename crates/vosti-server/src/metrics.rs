@@ -53,6 +53,7 @@ pub struct Snapshot {
 const AGE_MAX: Duration = Duration::from_millis(100);
 
 impl Metrics {
+    /// All numbers at zero, labelled with the model's name.
     pub fn new(model: &str) -> Self {
         let mut registry = Registry::default();
         let snapshot = Arc::new(Mutex::new(Snapshot::default()));

@@ -65,6 +65,7 @@ impl Service {
         Ok(Self { engine, language, identity, defaults, grammars, text })
     }
 
+    /// The served model's tokenizer.
     pub fn tokenizer(&self) -> &Tokenizer {
         self.language.tokenizer()
     }

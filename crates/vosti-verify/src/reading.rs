@@ -90,6 +90,7 @@ pub(crate) enum Free {
 }
 
 impl Free {
+    /// The parameter's name.
     pub fn name(&self) -> &str {
         match self {
             Free::Natural { name, .. } | Free::Float { name } => name,

@@ -46,10 +46,12 @@ const LANES: u64 = 1 << 27;
 pub struct Random(SplitMix64);
 
 impl Random {
+    /// A generator that the seed fixes.
     pub fn new(seed: u64) -> Self {
         Self(SplitMix64::seed_from_u64(seed))
     }
 
+    /// The next 64 random bits.
     pub fn draw(&mut self) -> u64 {
         self.0.next_u64()
     }
@@ -73,6 +75,7 @@ impl Random {
             _ => x,
         }
     }
+    /// Puts a list into random order.
     pub fn shuffle<T>(&mut self, list: &mut [T]) {
         for i in (1..list.len()).rev() {
             list.swap(i, self.below(i + 1));

@@ -95,6 +95,7 @@ pub enum Trouble {
     Solver(SolverError),
 }
 
+/// `Ok` if the step of a proof succeeded.
 pub type Proof<T = ()> = Result<T, Trouble>;
 
 impl Trouble {
@@ -139,6 +140,7 @@ pub enum Assumption {
 }
 
 impl Assumption {
+    /// The assumption as a sentence; certificates hold it.
     pub fn words(self) -> &'static str {
         use Assumption::*;
         match self {
@@ -168,6 +170,7 @@ impl fmt::Display for Assumption {
     }
 }
 
+/// The result of verifying one kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Proved,
@@ -180,12 +183,14 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// The obligation that failed, unless the kernel is proved.
     pub fn failure(&self) -> Option<&Failure> {
         match self {
             Verdict::Proved => None,
             Verdict::Refuted { failure, .. } | Verdict::Unknown(failure) => Some(failure),
         }
     }
+    /// Whether the kernel is proved.
     pub fn is_proved(&self) -> bool {
         *self == Verdict::Proved
     }

@@ -254,10 +254,12 @@ impl Deployment {
         self.text.as_ref().ok_or_else(|| DeployError::NoTokenizer(self.name.clone()))
     }
 
+    /// The model's program.
     pub fn program(&self) -> &Program {
         &self.plan.program
     }
 
+    /// The program with its bindings and weight recipes.
     pub fn plan(&self) -> &ModelPlan {
         &self.plan
     }

@@ -5,11 +5,13 @@
 //! is trusted: `vosti-admission` says which kernels may run. The engine itself is `vosti-engine`, on top of the verified
 //! `vosti-core`.
 //!
-//! # Where to read
+//! # The book
 //!
-//! The book explains all of it: `cargo xtask book` builds it under `target/book`, from the pages of `docs/`. Its first pages
-//! are README.md and `docs/start.md`; ARCHITECTURE.md is the map of the crates, `docs/proof-tour.md` the way through the
-//! proof, and CONTRIBUTING.md says where a model family, a kernel, an op and a sampling parameter go.
+//! [The book](../../book/index.html) explains all of it; `cargo xtask book` builds it, under `target/book`, beside this
+//! documentation. It begins with README.md and [ten minutes](../../book/docs/start.html). [The
+//! map](../../book/ARCHITECTURE.html) shows the crates, [the tour of the proof](../../book/docs/proof-tour.html) what is
+//! proved, and [Contributing](../../book/CONTRIBUTING.html) where a model family, a kernel, an op and a sampling parameter
+//! go.
 
 pub mod bench;
 pub mod catalogue;

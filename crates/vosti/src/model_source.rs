@@ -53,6 +53,7 @@ impl ModelSource {
         }
     }
 
+    /// The model's dimensions and switches.
     pub fn decoder(&self) -> &Decoder {
         match self {
             ModelSource::Files(model) => &model.decoder,

@@ -3,11 +3,11 @@
 //! The pool never shortens an answer. A command that serves any request (`serve`, `chat`) needs a pool for the longest one, a
 //! sequence as long as the context, and ends at its start if the pool is smaller. A command that knows its requests takes the
 //! pages that they need. Nothing here may look at free memory ([`crate::memory`] refuses a model that does not fit). Read
-//! next: `vosti_engine::room`.
+//! next: `vosti_engine::capacity`.
 
 use thiserror::Error;
 use vosti_core::Program;
-use vosti_engine::room::{pages_for, tokens_in};
+use vosti_engine::capacity::{pages_for, tokens_in};
 
 /// Keys and values of all the sequences of a command take no more, unless one of them alone does.
 const BYTES_DEFAULT: u64 = 1 << 30;

@@ -1,5 +1,5 @@
-//! Dots over panels in a stored form: 256-bit vectors expand one unit at a time into the nearest cache, and the dot reads it
-//! there.
+//! Dots with panels that are kept in another form: a unit at a time is expanded by 256-bit vectors into the nearest cache, and
+//! read from there.
 //!
 //! Read next: [`crate::storage`].
 

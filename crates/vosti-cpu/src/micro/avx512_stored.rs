@@ -267,7 +267,7 @@ impl Scales {
     }
 }
 
-/// What decoding a panel in 13 bits takes.
+/// The tables for decoding a panel in 13 bits.
 struct Decoder {
     /// The panel's exponents, in each quarter.
     table: __m512i,

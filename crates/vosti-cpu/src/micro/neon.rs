@@ -86,7 +86,7 @@ fn flushed(results: &Block) -> bool {
     flags & UFC != 0
 }
 
-/// What R rows of a block start from.
+/// The accumulators from which R rows of a block start.
 ///
 /// # Safety
 /// As for [`super::DotFn`].

@@ -36,7 +36,7 @@ pub struct Ints {
     pub wide: bool,
 }
 
-/// What lanes hold that a load does not read.
+/// The contents of lanes that a load does not read.
 #[derive(Clone, Copy, Debug)]
 pub enum Fill {
     /// The bits of an element.
@@ -288,7 +288,7 @@ pub enum Instr {
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub code: Vec<Instr>,
-    /// What the first bytes of scratch hold during a launch.
+    /// The contents of the first bytes of scratch during a launch.
     pub constants: Vec<u8>,
     /// Bytes of scratch a worker needs.
     pub scratch: usize,

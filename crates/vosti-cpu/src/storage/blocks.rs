@@ -1,14 +1,13 @@
 //! The blocks of a quantised file, rearranged so that a dot expands them in registers.
 //!
-//! A panel has its 64 rows side by side. Along k it is a list of chunks (elements that share a `d`). A chunk begins with the
-//! rows' scales, then their minima if the format has any, FP16; then come its units of 32 elements. Where groups have scales
-//! of their own, a unit begins with one byte per row and group, then as many bytes for minima. Then come the codes of its
-//! four stripes of 16 rows.
+//! A panel has its 64 rows side by side. Along k it is a list of chunks (elements that share a `d`): the rows' scales, then
+//! their minima if there are any, FP16; then the chunk's units of 32 elements. A unit has, where groups have scales of their
+//! own, a byte for each row and group, then as many minima; then the codes of its four stripes of 16 rows.
 //!
-//! The codes of a stripe are planes: first the low bits, then the high bits. A plane is a sequence of registers of 16 words
-//! of 32 bits. The word of lane 2 (row % 8) + k % 2 holds, in turn, the codes of that row and of the row eight further, for
-//! consecutive pairs of k. Shifted by a constant, a register holds eight rows' codes of a pair in the order in which
-//! `vcvtne2ps2bf16` of two such registers gives the operand of the dot.
+//! A stripe's codes are planes: of so many low bits, then of so many high bits. A plane is registers of 16 words of 32 bits;
+//! the word of lane 2 (row % 8) + k % 2 has the codes of that row and of the row eight further in turn, for pairs of k that
+//! follow on one another. Shifted by a constant, a register holds eight rows' codes of a pair in the order in which
+//! `vcvtne2ps2bf16` of two of them gives the operand of the dot.
 //! Read next: [`crate::micro`].
 
 use half::bf16;

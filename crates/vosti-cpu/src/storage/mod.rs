@@ -18,7 +18,7 @@ use vosti_kernels::quantised::FORMATS;
 
 use crate::layout::PANEL;
 
-/// What every part of a weight in panels begins at a multiple of, bytes.
+/// The alignment of every part of a weight in panels, in bytes.
 pub const ALIGN: usize = 64;
 
 /// How a panel is kept.
@@ -109,7 +109,7 @@ pub struct Packed {
 /// A weight that is being made of its panels, by several threads and in any order.
 pub struct Writer<'a>(Mutex<Room<'a>>);
 
-/// What is not written yet.
+/// The part that is not written yet.
 struct Room<'a> {
     list: &'a mut [u8],
     rest: &'a mut [u8],

@@ -311,7 +311,7 @@ fn plain_select(bytes: usize) -> F {
     }
 }
 
-/// What a store of floats writes: the same bits, of NaNs one.
+/// The bits that a store of floats writes: unchanged, but one NaN for all.
 pub fn stored(elem: Scalar) -> F {
     match elem {
         Scalar::Bf16 | Scalar::F32 => simd!(plain_stored(elem), stored(crate::plan::size(elem))).expect("there is one"),

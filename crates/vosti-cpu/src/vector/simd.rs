@@ -96,7 +96,7 @@ unsafe fn one<V: Lanes, F: Function<V>>(map: &Map) {
 /// that a loop calls in several places are not inlined into the code that enables the instruction set.
 pub trait Function<V> {
     unsafe fn call(a: V, b: V) -> V;
-    /// What a fold makes of each lane before it calls.
+    /// The map that a fold applies to each lane first.
     #[inline(always)]
     unsafe fn operand(x: V) -> V {
         x
@@ -401,7 +401,7 @@ pub fn copies(bytes: usize) -> Option<SimdFns<MapFn>> {
     }
 }
 
-/// What stores write: one NaN.
+/// The value that stores write: one NaN for all.
 pub fn stored(bytes: usize) -> Option<SimdFns<MapFn>> {
     match bytes {
         2 => simd!(Map, stored_bf16),

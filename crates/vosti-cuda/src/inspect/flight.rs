@@ -9,7 +9,7 @@ use crate::error::Refusal;
 /// Operations that are matrix products in TTGIR.
 const DOTS: [&str; 3] = ["tt.dot ", "ttng.warp_group_dot ", "ttng.tc_gen5_mma "];
 
-/// What happens in a loop, in the order of the text.
+/// The events in a loop, in the order of the text.
 enum Event {
     Copy(u64),
     Commit,

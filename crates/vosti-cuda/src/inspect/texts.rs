@@ -87,7 +87,7 @@ impl<'a> Sass<'a> {
     }
 }
 
-/// What the assembler reported of one kernel (`ptxas -v`), in bytes where not said otherwise.
+/// The assembler's report on one kernel (`ptxas -v`), in bytes unless a field says otherwise.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Log {
     pub registers: u32,

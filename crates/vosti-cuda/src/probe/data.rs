@@ -9,10 +9,12 @@ use vosti_tile::numerics::{from_bf16, to_bf16};
 pub struct Random(SplitMix64);
 
 impl Random {
+    /// A generator that the seed fixes.
     pub fn new(seed: u64) -> Self {
         Self(SplitMix64::seed_from_u64(seed))
     }
 
+    /// The next 64 random bits.
     pub fn draw(&mut self) -> u64 {
         self.0.next_u64()
     }
@@ -27,6 +29,7 @@ impl Random {
         lo + self.below(hi.saturating_sub(lo) + 1)
     }
 
+    /// The numbers below `n` in random order.
     pub fn shuffled(&mut self, n: usize) -> Vec<usize> {
         let mut list: Vec<usize> = (0..n).collect();
         for i in (1..n).rev() {
@@ -35,7 +38,7 @@ impl Random {
         list
     }
 
-    /// What a row may hold: mostly moderate, both zeros, products that underflow.
+    /// Values of chosen rows: mostly moderate, both zeros, products that underflow.
     pub fn number(&mut self) -> f32 {
         let bits = self.draw();
         let x = (bits >> 40) as f32 / (1u64 << 22) as f32 - 2.0;
@@ -49,7 +52,7 @@ impl Random {
         }
     }
 
-    /// What nothing chosen may see.
+    /// Values that no chosen row may see.
     pub fn wild(&mut self) -> f32 {
         let bits = self.draw();
         match bits % 4 {
@@ -58,7 +61,7 @@ impl Random {
         }
     }
 
-    /// What a cache may hold where nothing chosen looks: any size, but finite, as stores see to it.
+    /// Values of a cache that no chosen row sees: of any size, but finite, because stores make them so.
     pub fn finite(&mut self) -> f32 {
         match self.below(4) {
             0 => [3e38, -3e38, 0.0, -0.0][self.below(4)],

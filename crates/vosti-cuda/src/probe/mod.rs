@@ -45,7 +45,7 @@ pub struct Launched<'a> {
     pub chosen: Vec<usize>,
 }
 
-/// What a parameter of a launch held.
+/// The contents of a launch's parameter.
 #[derive(Clone, Copy, Debug)]
 pub struct Held<'a> {
     pub name: &'a str,
@@ -59,7 +59,7 @@ pub struct Held<'a> {
 /// Takes a launch that is compared, for a look of its own.
 pub type Keep<'a> = &'a mut dyn FnMut(&Launched) -> Result<(), String>;
 
-/// What came of one kernel.
+/// The result of probing one kernel.
 #[derive(Clone, Debug, Serialize)]
 pub struct Probed {
     pub kernel: String,
@@ -78,6 +78,7 @@ pub struct Probed {
 pub const ERROR_MAX: f64 = 1.0 / 32.0;
 
 impl Probed {
+    /// Whether no case showed a difference.
     pub fn passed(&self) -> bool {
         self.differs.is_none() && self.finite > 0.9 && self.compared > 0 && self.error_max <= ERROR_MAX
     }
@@ -106,7 +107,7 @@ struct Lab {
     limits: Limits,
 }
 
-/// What a side of a case may be.
+/// The choices for one side of a case.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
     rows: usize,
@@ -286,7 +287,7 @@ impl<D: Driver> CudaDevice<D> {
         Ok(side)
     }
 
-    /// What parameters held before a launch, the weights from the device.
+    /// The parameters' contents before a launch, with the weights read from the device.
     fn with_weights(&mut self, lab: &Lab, mut before: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, CudaError> {
         for (param, bytes) in lab.params.iter().zip(&mut before) {
             if matches!(param.role, Role::Weight(_)) {

@@ -7,7 +7,7 @@ use vosti_core::PAGE;
 use vosti_kernels::Role;
 use vosti_tile::Scalar;
 
-/// What an output holds before: a NaN that nobody stores.
+/// The contents of an output before a launch: a NaN that no kernel stores.
 const UNTOUCHED: u8 = 0xff;
 /// Rows beyond the last that must stay untouched.
 const BEYOND: usize = 8;
@@ -47,7 +47,7 @@ pub struct Side {
     source: Vec<i32>,
     slots: Vec<i32>,
     sequences: Vec<Sequence>,
-    /// What the caches held before, where they are written.
+    /// The caches' contents before the launch, if the launch writes them.
     caches: Vec<Vec<u8>>,
 }
 
@@ -197,7 +197,7 @@ impl Side {
         ints.into_iter().flat_map(i32::to_le_bytes).collect()
     }
 
-    /// What was written that the contract does not name, in words.
+    /// A description of written cells that the contract does not name.
     pub fn stray(&self, lab: &Lab) -> Option<String> {
         for (i, param) in lab.params.iter().enumerate() {
             let (name, after) = (&lab.contract.params[i].name, &self.buffers[i]);

@@ -1,5 +1,5 @@
-//! The part of PTX that `uniform.ptx` uses, executed thread after thread in host memory as the PTX ISA defines each
-//! instruction. Anything else is an error, and so is a register that was not declared or not written.
+//! As much of PTX as `uniform.ptx` has, one thread after the other: what the PTX ISA says of each instruction, in host memory.
+//! Anything else is an error, as is a register that was not declared or not written.
 
 use std::collections::HashMap;
 

@@ -33,7 +33,7 @@ pub enum Route {
     Chat,
 }
 
-/// What is asked, besides the prompt.
+/// The request's parameters besides the prompt.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
     pub tokens: usize,

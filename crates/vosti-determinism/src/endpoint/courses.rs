@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use vosti_progress::Progress;
 
-/// What is asked: a prompt, greedily or with a seed.
+/// A question: a prompt, greedily or with a seed.
 #[derive(Clone, Debug)]
 struct Question {
     prompt: String,
@@ -57,7 +57,7 @@ pub fn run(client: &Client, options: &EndpointOptions, progress: &dyn Progress) 
 const COPIES: usize = 8;
 const COPIED_MAX: usize = 4;
 
-/// What came of asking several questions.
+/// The answers to several questions.
 pub struct Round {
     pub answers: Vec<Transcript>,
     /// Most requests that were in flight at once.

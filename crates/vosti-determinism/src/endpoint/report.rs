@@ -75,6 +75,7 @@ impl Course {
         }
     }
 
+    /// Whether every course printed what the reference printed.
     pub fn passed(&self) -> bool {
         self.answers > 0 && self.texts_equal == self.answers && self.logprobs_equal == self.with_logprobs
     }
@@ -85,7 +86,7 @@ impl Course {
 pub struct EndpointReport {
     pub endpoint: String,
     pub model: String,
-    /// What it calls its deployment.
+    /// The server's name for its deployment.
     pub system_fingerprint: String,
     pub route: &'static str,
     pub seed: u64,

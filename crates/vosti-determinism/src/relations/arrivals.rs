@@ -9,6 +9,7 @@ use vosti_engine::{FinishReason, Order, Policy, Request};
 /// Requests arrive within so many steps.
 const ARRIVAL_STEPS: usize = 24;
 
+/// Runs the relation.
 pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
     let claim = "Arrivals, aborts and scheduling policy change no logits vector of any request.";
     let mut relation = Relation::new("arrivals", claim);

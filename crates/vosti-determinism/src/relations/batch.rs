@@ -11,6 +11,7 @@ use vosti_engine::Request;
 /// Rows of one sequence in one step, alone and in a batch, so that only the batch differs.
 const CHUNK: usize = 1024;
 
+/// Runs the relation.
 pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
     let mut relation = Relation::new("batch", "A prompt's last logits are the same alone and in a batch.");
     let profile = suite.profile();

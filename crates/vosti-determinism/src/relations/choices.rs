@@ -7,6 +7,7 @@ use vosti_engine::{Policy, Request};
 
 const ROWS: usize = 256;
 
+/// Runs the relation.
 pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
     let claim = "Choices that share a prompt's pages are what each of them is alone.";
     let mut relation = Relation::new("choices", claim);

@@ -4,6 +4,7 @@ use super::{Pair, Relation, Suite, last_logits};
 use crate::{CheckError, Subject};
 use vosti_engine::Request;
 
+/// Runs the relation.
 pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
     let claim = "A prompt's last logits do not depend on the chunks its prefill was cut into.";
     let mut relation = Relation::new("chunk", claim);

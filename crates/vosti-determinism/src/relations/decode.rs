@@ -5,6 +5,7 @@ use crate::{CheckError, Subject};
 use std::collections::HashSet;
 use vosti_engine::{Request, Sampling};
 
+/// Runs the relation.
 pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
     let claim = "Decoding a token gives the logits that a prefill of the same tokens gives.";
     let mut relation = Relation::new("prefill-decode", claim);

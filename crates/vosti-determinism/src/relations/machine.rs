@@ -7,6 +7,7 @@ use vosti_engine::Request;
 
 const ROWS: usize = 256;
 
+/// Runs the relation over the thread counts, instruction sets and restarts that the subject has.
 pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Option<Relation>, CheckError> {
     let claim = "Threads, instruction set and a restart change no logits vector.";
     let mut relation = Relation::new("machine", claim);
@@ -61,7 +62,7 @@ fn restart(relation: &mut Relation, here: &[Answer], there: &[String]) {
     relation.saw("rows of another process", there.len() as u64, rows.len() as u64);
 }
 
-/// What another process computes again.
+/// The work that another process repeats.
 pub fn reproduced<S: Subject>(suite: &Suite<'_, S>) -> Result<Vec<Answer>, CheckError> {
     let requests = prompts::reproduced(suite.facts(), suite.seed());
     answers(suite, &setup(suite, &requests), &requests)

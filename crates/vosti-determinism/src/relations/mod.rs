@@ -52,6 +52,7 @@ pub struct Workload {
 }
 
 impl<'a, S: Subject> Suite<'a, S> {
+    /// A run of the suite over a subject.
     pub fn new(subject: &'a S, options: &'a SuiteOptions, progress: &'a dyn Progress) -> Self {
         Suite { subject, options, progress, workload: OnceCell::new() }
     }

@@ -7,11 +7,12 @@ use super::{Relation, Suite, demand, need, pairs_of_rows, prompts};
 use crate::runner::Answer;
 use crate::{CheckError, Pair, Subject};
 use vosti_core::PAGE;
-use vosti_engine::room::tokens_in;
+use vosti_engine::capacity::tokens_in;
 use vosti_engine::{Counters, Policy, Request};
 
 const ROWS: usize = 128;
 
+/// Runs the relation.
 pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
     let claim = "The size of the page pool changes no logits vector and no end of any answer: what a pool cannot hold to \
                  its end is refused.";

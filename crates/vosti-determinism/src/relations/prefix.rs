@@ -12,6 +12,7 @@ const HIT_REQUIRED: usize = 128;
 /// Tokens a donor generates; `Follow::Generated` continues after them.
 const GENERATED: usize = 40;
 
+/// Runs the relation.
 pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
     let claim = "A prefix taken from the cache gives the logits that computing it gives.";
     let mut relation = Relation::new("prefix", claim);

@@ -15,6 +15,7 @@ const ROWS: usize = 128;
 /// The scheduler preempts when pages run out; a request is also picked at random every so many steps.
 const PREEMPT_EVERY: usize = 8;
 
+/// Runs the relation.
 pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
     let claim = "Evictions and preemptions change no logits vector of any request.";
     let mut relation = Relation::new("pressure", claim);

@@ -7,6 +7,7 @@ use vosti_engine::{Drafter, Policy, Speculation, Token};
 
 const ROWS: usize = 256;
 
+/// Runs the relation.
 pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
     let claim = "Drafts, accepted or rejected, change no logits vector and no token.";
     let mut relation = Relation::new("speculation", claim);

@@ -6,6 +6,7 @@ use crate::{CheckError, Setup, Subject};
 
 const ROWS: usize = 256;
 
+/// Runs the relation; `None` if the subject keeps weights in one form only.
 pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Option<Relation>, CheckError> {
     if !suite.subject.stores() {
         return Ok(None);

@@ -27,6 +27,7 @@ impl<'p> Reference<'p> {
         self.len
     }
 
+    /// Whether the history has no token.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -44,7 +44,7 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
     Ok(scaled(decoder, &factors))
 }
 
-/// What Granite 4 says otherwise.
+/// The fields that Granite 4 has in other places.
 fn hybrid(fields: &Fields, decoder: &mut Decoder) -> Result<()> {
     let refuse = |feature: String| Err(ModelError::Feature { family: FAMILY.name, feature });
     if fields.u32_or("num_local_experts", 0)? != 0 {

@@ -28,7 +28,7 @@ use crate::scaled::Method;
 
 /// A family: the names under which its configurations come, and how each kind is read.
 pub struct Family {
-    /// What its models are called, for messages.
+    /// The family's name in messages.
     pub name: &'static str,
     /// `model_type` values of `config.json` (of its `text_config`, if there is one).
     pub model_types: &'static [&'static str],

@@ -12,7 +12,7 @@ pub(super) enum Writing {
     Sentencepiece,
 }
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A piece of text in the vocabulary's writing.
@@ -71,6 +71,7 @@ impl ByteTable {
         }
     }
 
+    /// The bytes of a token; none for a token outside the vocabulary.
     pub fn get(&self, token: u32) -> &[u8] {
         let token = token as usize;
         let Some(end) = self.ends.get(token) else { return &[] };
@@ -78,6 +79,7 @@ impl ByteTable {
         &self.bytes[begin..*end]
     }
 
+    /// How many tokens the vocabulary has.
     pub fn len(&self) -> usize {
         self.ends.len()
     }

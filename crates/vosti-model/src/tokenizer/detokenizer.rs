@@ -34,7 +34,7 @@ impl<'a> Detokenizer<'a> {
         text
     }
 
-    /// What is still held at the end: a replacement character for a broken one.
+    /// The text that is still held at the end: a replacement character for a broken one.
     pub fn finish(self) -> String {
         String::from_utf8_lossy(&self.held).into_owned()
     }

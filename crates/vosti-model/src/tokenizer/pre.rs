@@ -14,7 +14,7 @@ use tokenizers::{NormalizerWrapper, SplitDelimiterBehavior, normalizers::NFC};
 
 use crate::error::{ModelError, Result};
 
-/// What cuts a text into words.
+/// The rules that cut a text into words.
 enum Cut {
     /// GPT-2's words.
     Words,

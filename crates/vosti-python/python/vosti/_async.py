@@ -1,4 +1,4 @@
-"""Streams: requests of an asyncio program that come and go while others run."""
+"""`AsyncLLM`: requests of an asyncio program, which start and end while others run."""
 from __future__ import annotations
 
 import asyncio
@@ -33,7 +33,7 @@ class AsyncLLM(Model):
 
     def generate(self, prompt: Prompt, sampling_params: Optional[SamplingParams] = None, request_id: Optional[str] = None, *,
                  resume: Optional[RequestOutput] = None) -> AsyncIterator[RequestOutput]:
-        """The answer so far, again and again until it is whole. A generator that is closed gives its request up.
+        """Yields the answer so far, repeatedly, until it is complete. Closing the generator aborts its request.
 
         `resume` is what there is of the answer already: it goes on behind it.
         """
@@ -53,18 +53,18 @@ class AsyncLLM(Model):
         return score_rows(await _aside(self._engine.score, tokens, None))
 
     async def update_weights(self, weights: Mapping[str, Any]) -> None:
-        """As `LLM.update_weights`. Requests that run end with the former weights, those that come later have the new ones."""
+        """As `LLM.update_weights`. Running requests end with the old weights; later requests use the new ones."""
         await _aside(self._replace, weights)
 
     async def abort(self, request_id: str) -> None:
-        """Gives a request up: its generator ends."""
+        """Aborts a request: its generator ends."""
         number = self._running.get(request_id)
         if number is not None:
             self._run.abort(number)
             self._deliver(number, None, None)
 
     def shutdown(self) -> None:
-        """Gives every request up, and ends the thread."""
+        """Aborts every request, and ends the thread."""
         for number in list(self._queues):
             self._run.abort(number)
             self._deliver(number, None, None)
@@ -115,7 +115,7 @@ class AsyncLLM(Model):
 
 
 def _hand_on(owner: weakref.ref, run: Any, ended: threading.Event) -> None:
-    """What the engine has, to those who wait, until nobody holds the model."""
+    """Hands the engine's results to the waiting generators, until nobody holds the model."""
     while not ended.is_set():
         news = run.take()
         model = owner()
@@ -133,5 +133,5 @@ def _end(ended: threading.Event, thread: threading.Thread) -> None:
 
 
 async def _aside(call: Any, *arguments: Any) -> Any:
-    """On a thread of its own: the loop goes on."""
+    """Runs on a thread of its own, so the event loop goes on."""
     return await asyncio.get_running_loop().run_in_executor(None, call, *arguments)

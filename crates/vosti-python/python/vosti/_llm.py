@@ -46,8 +46,8 @@ class LLM(Model):
         return self._answer(given, sampling_params, use_tqdm, resume)
 
     def score(self, sequences: Union[Prompt, Sequence[Prompt]], *, use_tqdm: bool = True) -> List[np.ndarray]:
-        """Log-probabilities of each sequence's tokens but the first, given those before: float32, one shorter than the
-        sequence. They are the bits that `generate` gives for the same tokens."""
+        """Log-probabilities of each sequence's tokens except the first, given the tokens before: float32, one fewer than
+        the sequence has tokens. They are the same bits that `generate` gives for these tokens."""
         tokens = [self._prompt(sequence)[1] for sequence in several(sequences)]
         with _Bar(len(tokens), "scored", use_tqdm) as bar:
             return score_rows(self._engine.score(tokens, bar.tell))

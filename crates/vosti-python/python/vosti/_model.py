@@ -1,4 +1,4 @@
-"""What `LLM` and `AsyncLLM` share: a model in this process, its tokens, and what a request and an answer look like."""
+"""The part that `LLM` and `AsyncLLM` share: a model in this process, its tokens, and the forms of requests and answers."""
 from __future__ import annotations
 
 import json
@@ -30,7 +30,7 @@ class Model:
 
     @property
     def fingerprint(self) -> str:
-        """Names the deployment: two with one fingerprint give one answer."""
+        """Names the deployment: two deployments with one fingerprint give the same answers."""
         return self._engine.fingerprint
 
     @property
@@ -38,7 +38,7 @@ class Model:
         return self._engine.context
 
     def get_default_sampling_params(self) -> SamplingParams:
-        """The model's own, of its `generation_config.json` or GGUF file."""
+        """The model's own defaults, from its `generation_config.json` or GGUF file."""
         temperature, top_k, top_p, min_p, repetition_penalty = self._engine.defaults()
         return SamplingParams(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
                               repetition_penalty=repetition_penalty)

@@ -1,4 +1,4 @@
-"""What comes back: vLLM's names."""
+"""Results, under vLLM's names."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -43,5 +43,5 @@ class RequestOutput:
     fingerprint: str
 
     def _had(self) -> tuple:
-        """What a request that goes on with it is told."""
+        """The part of an answer that a resuming request sends."""
         return self.fingerprint, [(list(choice.token_ids), choice.finish_reason in ("stop", "length")) for choice in self.outputs]

@@ -1,4 +1,4 @@
-"""What a request asks of the sampler: vLLM's names, and its defaults where they mean the same."""
+"""Sampling parameters, under vLLM's names, with its defaults where they mean the same."""
 from __future__ import annotations
 
 import json
@@ -9,7 +9,7 @@ from typing import Any, Mapping, Optional, Sequence, Union
 
 @dataclass(frozen=True)
 class StructuredOutputsParams:
-    """What an answer is held to: one of these."""
+    """A constraint on an answer: exactly one of these."""
 
     #: A JSON schema, as an object or as its text.
     json: Union[None, str, Mapping[str, Any]] = None
@@ -23,7 +23,7 @@ class StructuredOutputsParams:
     json_object: Optional[bool] = None
 
     def _grammar(self) -> str:
-        """As the receipts have it."""
+        """The form that receipts use."""
         asked = [name for name, value in vars(self).items() if value not in (None, False)]
         if len(asked) != 1:
             raise ValueError("structured_outputs asks for " + (" and ".join(asked) or "nothing")
@@ -40,7 +40,7 @@ class StructuredOutputsParams:
 
 @dataclass(frozen=True)
 class SamplingParams:
-    """Draws are a function of (seed, choice, position) alone; without a seed it is 0, so that a call gives the same again."""
+    """Draws are a function of (seed, choice, position) alone. The default seed is 0, so a call gives the same answer again."""
 
     n: int = 1
     temperature: float = 1.0
@@ -64,7 +64,7 @@ class SamplingParams:
     receipt: bool = False
 
     def _checked(self) -> SimpleNamespace:
-        """The same, as the engine reads it."""
+        """These parameters in the engine's form."""
         for name in ("max_tokens", "min_tokens", "logprobs", "prompt_logprobs"):
             value = getattr(self, name)
             if value is not None and value < 0:

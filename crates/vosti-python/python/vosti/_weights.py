@@ -35,7 +35,7 @@ def _list(names: Sequence[str]) -> str:
 
 
 def _array(name: str, tensor: Any) -> np.ndarray:
-    """A NumPy array of a tensor of NumPy, JAX, torch or what speaks DLPack; none of them is imported."""
+    """A NumPy array of a tensor of NumPy, JAX, torch or any other library with DLPack; none of them is imported."""
     if isinstance(tensor, np.ndarray):
         return tensor
     try:

@@ -30,7 +30,7 @@ OnResume = Optional[Callable[[float], None]]
 
 
 class ResumeRefused(Exception):
-    """No server goes on with this stream: another fingerprint (409), or an answer that the request cannot have given (400)."""
+    """No server can continue this stream: another fingerprint (409), or an answer that the request cannot have given (400)."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(f"{status}: {message}")
@@ -38,7 +38,7 @@ class ResumeRefused(Exception):
 
 
 class StreamLost(httpx.TransportError):
-    """The stream broke, and no server went on with it in time."""
+    """The stream broke, and no server continued it in time."""
 
 
 def http(*, patience: float = 60.0, on_resume: OnResume = None, **kwargs: Any) -> httpx.Client:
@@ -52,7 +52,7 @@ def async_http(*, patience: float = 60.0, on_resume: OnResume = None, **kwargs: 
 
 
 class _Answer:
-    """What came of one request, and what is asked next. It does no input or output."""
+    """The state of one request: what came of it, and the next request to send. It does no input or output."""
 
     def __init__(self, body: Dict[str, Any], patience: float, on_resume: OnResume) -> None:
         self.hide_tokens = not body.get("return_token_ids")
@@ -74,7 +74,7 @@ class _Answer:
         return json.dumps(body).encode()
 
     def take(self, line: str) -> bytes:
-        """What the caller gets for a line of the server's."""
+        """The caller's line for a line of the server."""
         if not line.startswith("data:"):
             return b""
         data = line[5:].strip()
@@ -147,7 +147,7 @@ def _streams(response: httpx.Response) -> bool:
 
 
 class _Lines:
-    """Lines of bytes that come in pieces."""
+    """Splits bytes that arrive in pieces into lines."""
 
     def __init__(self) -> None:
         self._rest = b""

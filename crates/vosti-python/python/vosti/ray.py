@@ -45,7 +45,7 @@ LISTENS = re.compile(r"http://127\.0\.0\.1:(\d+)")
 
 
 class Options(BaseModel):
-    """What `vosti.ray:app` takes."""
+    """The arguments of `vosti.ray:app`."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -135,7 +135,7 @@ class Replica:
 
 @serve.deployment(max_ongoing_requests=10_000)
 class Ingress:
-    """Every path of `vosti serve`, at whichever replica."""
+    """Every path of `vosti serve`, at any replica."""
 
     def __init__(self, replica: serve.handle.DeploymentHandle, patience: float) -> None:
         self._inner = _Replicas(replica)
@@ -215,7 +215,7 @@ def _line(error: BaseException) -> str:
 
 
 def _dies_with_parent() -> None:
-    """Linux: an actor that is killed takes its server along."""
+    """On Linux, killing an actor also kills its server."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 

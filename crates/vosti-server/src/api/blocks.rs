@@ -13,7 +13,7 @@ pub enum Block {
     Call { id: String, name: String, arguments: String },
 }
 
-/// What happens to a block.
+/// An event of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     Begin,

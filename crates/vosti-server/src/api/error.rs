@@ -16,7 +16,7 @@ pub struct ErrorBody {
     pub error: ErrorObject,
 }
 
-/// What went wrong and what to do about it.
+/// The problem, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct ErrorObject {
     /// For people.

@@ -19,6 +19,7 @@ pub enum Engine {
 }
 
 impl Engine {
+    /// The name in messages and in `docs/api.md`.
     pub fn name(self) -> &'static str {
         match self {
             Self::OpenAi => "OpenAI",
@@ -30,7 +31,7 @@ impl Engine {
     }
 }
 
-/// Values that are taken.
+/// Accepted values.
 #[derive(Clone, Copy, Debug)]
 pub enum Taken {
     /// Only null.
@@ -100,7 +101,7 @@ pub struct Foreign {
     pub name: &'static str,
     pub engines: &'static [Engine],
     pub taken: Taken,
-    /// What a value that is taken means here, or what to do instead of another.
+    /// The meaning of an accepted value here, or the alternative to a refused one.
     pub means: &'static str,
 }
 

@@ -37,7 +37,7 @@ pub struct Plan {
     pub shape: Shape,
 }
 
-/// What the endpoint adds to the shared fields.
+/// The endpoint's fields besides the shared ones.
 pub struct Ask {
     pub prompts: Vec<Vec<Token>>,
     /// Most tokens, if the request does not say; none: what the context leaves.

@@ -36,6 +36,7 @@ impl Buffer {
             Scalar::F32 => Buffer::F32(vec![0.0; len]),
         }
     }
+    /// The element type.
     pub fn elem(&self) -> Scalar {
         match self {
             Buffer::I1(_) => Scalar::I1,
@@ -45,6 +46,7 @@ impl Buffer {
             Buffer::F32(_) => Scalar::F32,
         }
     }
+    /// How many elements it has.
     pub fn len(&self) -> usize {
         match self {
             Buffer::I1(v) => v.len(),
@@ -54,6 +56,7 @@ impl Buffer {
             Buffer::F32(v) => v.len(),
         }
     }
+    /// Whether it has no element.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

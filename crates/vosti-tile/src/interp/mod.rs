@@ -51,6 +51,7 @@ pub struct RunError {
     pub reason: Fault,
 }
 
+/// Why a run stopped.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Fault {
     #[error("element {index} of `{param}`, which has {len}")]

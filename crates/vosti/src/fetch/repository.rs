@@ -82,6 +82,7 @@ impl HubCache {
         root.map(|root| HubCache { root }).ok_or(FetchError::NoCacheDirectory)
     }
 
+    /// The cache in this folder.
     pub fn at(root: &Path) -> Self {
         HubCache { root: root.to_path_buf() }
     }

@@ -91,7 +91,7 @@ pub(crate) struct Array {
     pub extents: Vec<usize>,
 }
 
-/// What the compiler knows of a value.
+/// The compiler's knowledge of a value.
 #[derive(Clone, Debug)]
 pub(crate) enum Sym {
     Const(Literal),
@@ -304,7 +304,7 @@ impl Compiler<'_> {
         self.code.push(Instr::Map(MapCode { f: f.of(self.isa), dst, args, rows, groups }));
     }
 
-    /// What a load leaves in lanes it does not read.
+    /// The contents of lanes that a load does not read.
     pub(super) fn fill(&mut self, value: Value, other: Option<Value>) -> Result<Fill> {
         let Some(other) = other else { return Ok(Fill::Undefined) };
         if let Some(Sym::Const(literal)) = self.env.get(&other) {
