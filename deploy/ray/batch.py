@@ -9,6 +9,7 @@ the size of the batches or the machines. Without a file, 2,000 prompts are made.
 import argparse
 import hashlib
 import json
+import os
 import time
 
 import ray
@@ -33,7 +34,9 @@ def main():
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--out", help="folder for Parquet files")
     options = parser.parse_args()
-    ray.init(logging_level="ERROR", log_to_driver=False)
+    # A cluster of this machine alone, if there is no other: actors hold their cores, and reading needs one more.
+    alone = {} if "RAY_ADDRESS" in os.environ else {"num_cpus": max(options.actors) * options.threads + 1}
+    ray.init(logging_level="ERROR", log_to_driver=False, **alone)
     ray.data.DataContext.get_current().enable_progress_bars = False
     hashes = set()
     for actors in options.actors:
