@@ -54,7 +54,12 @@ def main():
         cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
         path = glob.glob(os.path.join(cache, "vosti", "**", "*SmolLM2-135M*.gguf"), recursive=True)[0]
     place = (os.path.dirname(path), {"gguf_file": os.path.basename(path)}) if path.endswith(".gguf") else (path, {})
-    model = AutoModelForCausalLM.from_pretrained(place[0], dtype=torch.float32, **place[1])
+    read = AutoModelForCausalLM.from_pretrained(place[0], dtype=torch.float32, **place[1])
+    # A model that came from a GGUF file calls itself quantised and is not saved; its numbers in a model of its own are.
+    if hasattr(read.config, "quantization_config"):
+        del read.config.quantization_config
+    model = type(read)(read.config)
+    model.load_state_dict(read.state_dict())
     folder = tempfile.TemporaryDirectory()
     # Vosti runs what torch trains, rounded to BF16: the folder says so.
     model.to(torch.bfloat16).save_pretrained(folder.name)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Any, List, Tuple
 
+import numpy as np
 from lm_eval.api.model import TemplateLM
 
 from . import LLM, SamplingParams
@@ -46,7 +47,8 @@ class Vosti(TemplateLM):
         for output, (_, _, continuation) in zip(outputs, requests):
             tokens = output.prompt_token_ids[-len(continuation):]
             listed = [row[token] for row, token in zip(output.prompt_logprobs[-len(tokens):], tokens)]
-            found.append((sum(one.logprob for one in listed), all(one.rank == 1 for one in listed)))
+            # Added as the server's JSON has them, in float32's shortest digits, so that both ways give one sum.
+            found.append((sum(float(str(np.float32(one.logprob))) for one in listed), all(one.rank == 1 for one in listed)))
         return found
 
     def loglikelihood_rolling(self, requests, disable_tqdm: bool = False) -> List[float]:
