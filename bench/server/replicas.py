@@ -1,12 +1,15 @@
-"""Three replicas behind haproxy, streams of all kinds, and a replica killed every few seconds: every client's stream is the one it
-would have been.
+"""Three replicas behind haproxy, vllm-router or Ray Serve, streams of all kinds, and a replica killed every few seconds: every
+client's stream is the one it would have been.
 
     cargo build --release && cargo xtask wheel
     python3 -m venv env && env/bin/pip install 'target/wheels/vosti-'*.whl httpx && apt-get install haproxy
     env/bin/python bench/server/replicas.py --seconds 300
+    env/bin/pip install vllm-router && env/bin/python bench/server/replicas.py --router --seconds 300
+    env/bin/pip install "ray[serve,data]" && env/bin/python bench/server/replicas.py --ray --seconds 300
 
-Asks each of its questions once of an undisturbed replica, then again and again through the balancer, with `vosti.client`, while a
-replica is killed with SIGKILL and started again. Exit code 0 if no stream is lost and every byte of every stream is the same.
+Asks each of its questions once of an undisturbed replica, then again and again through the balancer, with `vosti.client`, or
+through Ray's ingress, while a replica is killed with SIGKILL and started again. Exit code 0 if no stream is lost and every byte of
+every stream is the same.
 """
 import argparse
 import collections
@@ -18,6 +21,7 @@ import random
 import signal
 import statistics
 import subprocess
+import sys
 import threading
 import time
 
@@ -42,6 +46,8 @@ KINDS = {
                                                "json_schema": {"name": "sea", "strict": True, "schema": SCHEMA}}}),
     "tools": (CHAT, {"tools": [TOOL], "tool_choice": "required"}),
 }
+# Of every replica, in any setting: `--context` decides the fingerprint.
+FLAGS = ["--context", "1024", "--max-queue", "1000"]
 SUBJECTS = "the sea, mountains, winter, bread, a clock, the moon, horses, rain, iron, music, maps, glass, salt, tea, wind, night".split(", ")
 
 
@@ -87,20 +93,36 @@ def whole(http, url, path, body):
     return json.dumps(choices, sort_keys=True)
 
 
-class Replicas:
+class Behind:
+    """Replicas as processes of this one, behind haproxy or vllm-router. The clients resume."""
+
     def __init__(self, options):
-        self.options, self.killed, self.processes = options, 0, {}
+        self.options, self.processes, self.turn, self.draw = options, {}, 0, random.Random(1)
         self.ports = [options.port + 1 + i for i in range(options.replicas)]
         self.logs = open(os.devnull, "w") if not options.logs else open(options.logs, "a")
         for port in self.ports:
             self.start(port)
         for port in self.ports:
             self.ready(port)
+        self.undisturbed, self.url = f"http://127.0.0.1:{self.ports[0]}", f"http://127.0.0.1:{options.port}"
+        self.balancer = self.balance()
+        self.waits = []
+
+    def balance(self):
+        """Starts the balancer."""
+        port = str(self.options.port)
+        if self.options.router:
+            urls = " ".join(f"http://127.0.0.1:{port}" for port in self.ports)
+            command = ["bash", str(ROOT / "deploy/vllm-router/run.sh")]
+            more = {"REPLICAS": urls, "PORT": port, "PYTHON": sys.executable}
+        else:
+            command, more = ["haproxy", "-f", str(ROOT / "deploy/haproxy/haproxy.cfg")], {"BIND": f"127.0.0.1:{port}"}
+            more.update({f"REPLICA{i + 1}": f"127.0.0.1:{port}" for i, port in enumerate(self.ports)})
+        return subprocess.Popen(command, env={**os.environ, **more}, stdout=self.logs, stderr=self.logs)
 
     def start(self, port):
-        flags = ["--port", str(port), "--threads", str(self.options.threads), "--context", "1024", "--max-queue", "1000"]
-        self.processes[port] = subprocess.Popen([self.options.vosti, "serve", *flags, *self.options.flags.split()],
-                                                stdout=self.logs, stderr=self.logs)
+        flags = ["--port", str(port), "--threads", str(self.options.threads), *FLAGS, *self.options.flags.split()]
+        self.processes[port] = subprocess.Popen([self.options.vosti, "serve", *flags], stdout=self.logs, stderr=self.logs)
 
     @staticmethod
     def ready(port):
@@ -114,20 +136,82 @@ class Replicas:
             time.sleep(0.05)
         raise SystemExit(f"no replica on port {port}")
 
-    def kill(self, port):
-        self.processes[port].send_signal(signal.SIGKILL)
+    def client(self):
+        return client.http(patience=60, on_resume=self.waits.append)
+
+    def kill(self):
+        port = self.ports[self.turn] if self.turn < len(self.ports) else self.draw.choice(self.ports)
+        self.turn += 1
+        # The last one that is up is not killed: nobody could go on with its streams.
+        for other in self.ports:
+            if other != port:
+                self.ready(other)
+        self.processes[port].kill()
         self.processes[port].wait()
-        self.killed += 1
         self.start(port)
 
+    def resumed(self):
+        return self.waits
+
     def stop(self):
-        for process in self.processes.values():
+        for process in [self.balancer, *self.processes.values()]:
             process.kill()
+
+
+class OnRay:
+    """Replicas of a Ray Serve application on this machine. Its ingress resumes, and the clients know nothing of it."""
+
+    def __init__(self, options):
+        import ray
+        from ray import serve
+        from vosti.ray import Options, app
+        self.serve, self.options, self.turn, self.draw = serve, options, 0, random.Random(1)
+        ray.init(num_cpus=options.replicas * options.threads + 2, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+        serve.start(http_options={"port": options.port})
+        flags = " ".join([*FLAGS, options.flags])
+        self.handle = serve.run(app(Options(replicas=options.replicas, cpus=options.threads, flags=flags)))
+        self.undisturbed = self.url = f"http://127.0.0.1:{options.port}"
+
+    @staticmethod
+    def client():
+        return httpx.Client(timeout=600)
+
+    @staticmethod
+    def servers():
+        """(actor, server) of each replica."""
+        pairs = []
+        for folder in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                command, parent = (folder / "cmdline").read_bytes().split(b"\0"), (folder / "stat").read_text().rsplit(")", 1)[1].split()[1]
+                title = (pathlib.Path("/proc") / parent / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if b"serve" in command and b"Replica" in title:
+                pairs.append((int(parent), int(folder.name)))
+        return pairs
+
+    def kill(self):
+        end = time.monotonic() + 120
+        while len(self.servers()) < 2:
+            if time.monotonic() > end:
+                raise SystemExit("Ray does not start its replicas again")
+            time.sleep(0.1)
+        # An actor, which takes its server along, and a server alone, in turn.
+        os.kill(self.draw.choice(self.servers())[self.turn % 2], signal.SIGKILL)
+        self.turn += 1
+
+    def resumed(self):
+        return self.handle.resumed.remote().result()
+
+    def stop(self):
+        self.serve.shutdown()
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--vosti", default=str(ROOT / "target/release/vosti"))
+    parser.add_argument("--ray", action="store_true", help="through `vosti.ray` instead of haproxy and `vosti.client`")
+    parser.add_argument("--router", action="store_true", help="behind vllm-router instead of haproxy")
+    parser.add_argument("--vosti", default=str(ROOT / "target/release/vosti"), help="the command (Ray takes the installed one)")
     parser.add_argument("--flags", default="", help="more flags of `vosti serve`")
     parser.add_argument("--replicas", type=int, default=3, choices=[2, 3])
     parser.add_argument("--threads", type=int, default=1, help="of a replica")
@@ -135,35 +219,29 @@ def main():
     parser.add_argument("--seconds", type=float, default=300)
     parser.add_argument("--every", type=float, default=5, help="seconds between two kills")
     parser.add_argument("--port", type=int, default=8300)
-    parser.add_argument("--url", help="an ingress that runs already (kills nothing): Ray Serve's, say")
     parser.add_argument("--logs", help="file for what the replicas say")
     options = parser.parse_args()
-    replicas = Replicas(options)
-    first = f"http://127.0.0.1:{replicas.ports[0]}"
-    model = httpx.get(first + "/v1/models").json()["data"][0]["id"]
+    replicas = (OnRay if options.ray else Behind)(options)
+    model = httpx.get(replicas.undisturbed + "/v1/models").json()["data"][0]["id"]
     questions = [(kind, path, {"model": model, **body}) for kind, path, body in map(question, range(64))]
     alone = {}
 
     def undisturbed(numbers):
         with httpx.Client(timeout=600) as http:
             for number in numbers:
-                alone[number] = whole(http, first, *questions[number][1:])
+                alone[number] = whole(http, replicas.undisturbed, *questions[number][1:])
     together([threading.Thread(target=undisturbed, args=(range(i, 64, 8),)) for i in range(8)])
     digest = hashlib.sha256("".join(alone[number] for number in range(64)).encode()).hexdigest()[:16]
     print(f"undisturbed: {len(alone)} streams of {len(KINDS)} kinds, digest {digest}", flush=True)
-
-    environment = {**os.environ, "BIND": f"127.0.0.1:{options.port}"}
-    environment.update({f"REPLICA{i + 1}": f"127.0.0.1:{port}" for i, port in enumerate(replicas.ports)})
-    balancer = subprocess.Popen(["haproxy", "-f", str(ROOT / "deploy/haproxy/haproxy.cfg")], env=environment, stderr=replicas.logs)
-    waits, wrong, counts, end = [], [], collections.Counter(), time.monotonic() + options.seconds
+    wrong, counts, end = [], collections.Counter(), time.monotonic() + options.seconds
 
     def ask(worker):
-        with client.http(patience=60, on_resume=waits.append) as http:
+        with replicas.client() as http:
             number = worker
             while time.monotonic() < end:
                 kind, path, body = questions[number % 64]
                 try:
-                    same = whole(http, f"http://127.0.0.1:{options.port}", path, body) == alone[number % 64]
+                    same = whole(http, replicas.url, path, body) == alone[number % 64]
                     if not same:
                         wrong.append(f"{kind} {number % 64} differs")
                 except Exception as error:  # Whatever it is, a stream was lost.
@@ -174,24 +252,19 @@ def main():
     workers = [threading.Thread(target=ask, args=(worker,)) for worker in range(options.clients)]
     for worker in workers:
         worker.start()
-    draw, turn = random.Random(1), 0
+    killed = 0
     while time.monotonic() + options.every < end:
         time.sleep(options.every)
-        port = replicas.ports[turn % len(replicas.ports)] if turn < len(replicas.ports) else draw.choice(replicas.ports)
-        # The last one that is up is not killed: nobody could go on with its streams.
-        for other in replicas.ports:
-            if other != port:
-                replicas.ready(other)
-        replicas.kill(port)
-        turn += 1
+        replicas.kill()
+        killed += 1
     for worker in workers:
         worker.join()
-    balancer.kill()
+    waits = sorted(replicas.resumed())
     replicas.stop()
     for line in wrong[:20]:
         print("FAILED", line)
-    resumed = f"median {statistics.median(waits):.2f} s, 95% {sorted(waits)[int(0.95 * len(waits))]:.2f}, longest {max(waits):.2f}" if waits else "none"
-    print(f"{replicas.killed} kills in {options.seconds:g} s; {sum(counts.values())} streams by {options.clients} clients: "
+    resumed = f"median {statistics.median(waits):.2f} s, 95% {waits[int(0.95 * len(waits))]:.2f}, longest {waits[-1]:.2f}" if waits else "none"
+    print(f"{killed} kills in {options.seconds:g} s; {sum(counts.values())} streams by {options.clients} clients: "
           + ", ".join(f"{kind} {count}" for kind, count in sorted(counts.items())))
     print(f"{len(waits)} resumed; from the break to the next chunk: {resumed}")
     print(f"{len(wrong)} differ or were lost")

@@ -15,6 +15,7 @@ The module needs `pip install vosti[ray]`.
 from __future__ import annotations
 
 import asyncio
+import collections
 import ctypes
 import re
 import shlex
@@ -25,12 +26,13 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, AsyncIterator, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, AsyncIterator, Deque, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import httpx
 from pydantic import BaseModel, ConfigDict
 from ray import serve
 from ray.exceptions import RayError
+from ray.util import metrics
 from starlette.requests import Request
 from starlette.responses import JSONResponse, StreamingResponse
 
@@ -138,9 +140,11 @@ class Ingress:
     """Every path of `vosti serve`, at any replica."""
 
     def __init__(self, replica: serve.handle.DeploymentHandle, patience: float) -> None:
-        self._inner = _Replicas(replica)
-        self._transport = client.AsyncTransport(self._inner, patience=patience)
+        self._transport = client.AsyncTransport(_Replicas(replica), patience=patience, on_resume=self._resumes)
         self._patience = patience
+        self._waits: Deque[float] = collections.deque(maxlen=10_000)
+        self._seconds = metrics.Histogram("vosti_resume_seconds", "From a stream's break to its next part, from another replica.",
+                                          boundaries=[0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60])
 
     async def __call__(self, request: Request):
         body = await request.body()
@@ -152,6 +156,14 @@ class Ingress:
             return JSONResponse({"error": {"message": f"no replica answers: {error}", "type": "server_error", "code": None}}, 503)
         kept = {name: value for name, value in response.headers.items() if name not in HOP | PROXY}
         return StreamingResponse(_pieces(response), response.status_code, kept)
+
+    async def resumed(self) -> List[float]:
+        """Of the streams that went on at another replica: seconds from the break to the next part."""
+        return list(self._waits)
+
+    def _resumes(self, seconds: float) -> None:
+        self._waits.append(seconds)
+        self._seconds.observe(seconds)
 
     async def _first(self, request: httpx.Request) -> httpx.Response:
         """The beginning of an answer. Nothing of it was handed on yet, so another replica may be asked."""
