@@ -126,7 +126,7 @@ pub fn read(json: &str) -> Result<Grammar, String> {
 /// In Python's words.
 pub fn grammar_refused(error: GrammarError) -> String {
     match error {
-        GrammarError::Refused { why, .. } => format!("structured_outputs cannot be turned into a grammar: {why}"),
+        GrammarError::Refused(why) => format!("structured_outputs cannot be turned into a grammar: {why}"),
         error => format!("structured_outputs: {error}"),
     }
 }

@@ -142,6 +142,13 @@ impl Answers {
         &self.answers[index].tokens
     }
 
+    /// The counts of a request that goes on: its prompts, and what its answers have. Cached tokens are known at an answer's end.
+    pub fn usage_so_far(&self, job: &Job) -> Usage {
+        let generated_tokens = self.answers.iter().map(|answer| answer.tokens.len()).sum();
+        let prompt_tokens = job.prompts.iter().map(|prompt| prompt.len()).sum();
+        Usage { prompt_tokens, generated_tokens, ..self.usage() }
+    }
+
     /// The whole request's counts: prompts once each, answers all.
     pub fn usage(&self) -> Usage {
         let mut sum = Usage::default();

@@ -42,7 +42,9 @@ fn foreign(out: &mut String) {
         let only = match row.place {
             Place::Chat => ", chat",
             Place::Text => ", text",
-            Place::Responses | Place::ResponsesItem | Place::ResponsesText | Place::ResponsesTool => ", responses",
+            Place::Responses | Place::ResponsesReasoning | Place::ResponsesTool => ", responses",
+            Place::Tokenize => ", tokenize",
+            Place::Detokenize => ", detokenize",
             _ => "",
         };
         let engines: Vec<&str> = row.engines.iter().map(|engine| engine.name()).collect();
@@ -50,6 +52,9 @@ fn foreign(out: &mut String) {
             Taken::Null => "null".to_string(),
             Taken::Any => "any".to_string(),
             Taken::As(name) => format!("the same as `{name}`"),
+            Taken::Of(names) => {
+                format!("a list of {}", names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "))
+            }
             Taken::These(values) => values.iter().map(|value| format!("`{value}`")).collect::<Vec<_>>().join(", "),
         };
         let path = path.trim_start_matches('.');

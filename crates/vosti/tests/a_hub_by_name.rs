@@ -96,7 +96,7 @@ fn answer(mut stream: TcpStream, models: &BTreeMap<&str, Files>, log: &Mutex<Vec
 fn found(path: &str, models: &BTreeMap<&str, Files>) -> Option<Vec<u8>> {
     if let Some(rest) = path.strip_prefix("/api/models/") {
         let (name, revision) = rest.split_once("/revision/")?;
-        if !["main?blobs=true", &format!("{COMMIT}?blobs=true")].contains(&revision) {
+        if !["main?blobs=true", "refs%2Fpr%2F1?blobs=true", &format!("{COMMIT}?blobs=true")].contains(&revision) {
             return None;
         }
         let files: Vec<Value> = models.get(name)?.iter().map(|(name, bytes)| listed(name, bytes)).collect();
@@ -166,6 +166,17 @@ fn a_folder_is_fetched_whole_pinned_and_used_without_the_hub_afterwards() {
     let here = hub.vosti(home.path(), &generate);
     assert!(here.status.success() && !here.stdout.is_empty(), "{:?}", said(&here));
     assert_eq!(hub.asked(), Vec::<String>::new(), "what is here is used without asking");
+    assert!(hub.vosti(home.path(), &["tokenize", "x", "--model", &pinned]).status.success());
+    assert_eq!(hub.asked(), Vec::<String>::new(), "its commit is here under the branch's name");
+
+    // A branch's name may hold slashes; the cache keeps it as Hugging Face's client does.
+    let slashed = ["tokenize", "x", "--model", "org/tiny@refs/pr/1"];
+    let (_, error) = said(&hub.vosti(home.path(), &slashed));
+    assert_eq!(hub.asked(), ["/api/models/org/tiny/revision/refs%2Fpr%2F1?blobs=true"], "{error}");
+    let recorded = home.path().join("hub/models--org--tiny/refs/refs/pr/1");
+    assert_eq!(std::fs::read_to_string(recorded).unwrap(), COMMIT);
+    assert!(hub.vosti(home.path(), &slashed).status.success() && hub.asked().is_empty());
+
     std::fs::remove_file(snapshot.join("model.safetensors")).unwrap();
     assert_eq!(hub.vosti(home.path(), &generate).stdout, here.stdout, "what was lost is brought again");
 }

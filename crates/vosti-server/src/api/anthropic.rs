@@ -35,7 +35,8 @@ pub async fn create(
     State(app): State<Arc<App>>,
     Payload(request): Payload<MessagesRequest>,
 ) -> Result<Response, ApiError> {
-    let Begun { service, plan, mut flow, stream, .. } = conversation::begin(app, request.into_chat()?).await?;
+    let begun = conversation::begin(app, request.into_chat()?).await;
+    let Begun { service, plan, mut flow, stream, .. } = begun.map_err(|error| error.renamed(&NAMES))?;
     let mut writer = MessagesWriter::new(service, plan);
     if stream {
         return Ok(stream::respond(flow, writer));
@@ -60,9 +61,19 @@ pub async fn count(
     State(app): State<Arc<App>>,
     Payload(request): Payload<CountRequest>,
 ) -> Result<Json<TokenCount>, ApiError> {
-    let tokens = conversation::prompt(app, request.into_chat()?).await?;
+    let tokens = conversation::prompt(app, request.into_chat()?).await.map_err(|error| error.renamed(&NAMES))?;
     Ok(Json(TokenCount { input_tokens: tokens.len() }))
 }
+
+/// What this API calls the fields of a chat request.
+const NAMES: [(&str, &str); 6] = [
+    (".function.parameters", ".input_schema"),
+    (".function", ""),
+    ("stop", "stop_sequences"),
+    ("response_format.json_schema", "output_config.format"),
+    ("response_format", "output_config.format"),
+    ("continue_final_message", "messages"),
+];
 
 /// Writes events, and the message they add up to.
 struct MessagesWriter {

@@ -18,11 +18,32 @@ pub trait Body: DeserializeOwned {
     const PLACES: &'static [Place];
 }
 
+/// Members of requests that hold JSON of the client's own, in which a null is a value; paths as in [`Place::path`].
+const FREE: [&[&str]; 12] = [
+    &["chat_template_kwargs"],
+    &["guided_json"],
+    &["json_schema"],
+    &["logit_bias"],
+    &["messages", "*", "content", "*", "input"],
+    &["output_config", "format", "schema"],
+    &["response_format", "json_schema", "schema"],
+    &["structured_outputs", "json"],
+    &["text", "format", "schema"],
+    &["tools", "*", "function", "parameters"],
+    &["tools", "*", "input_schema"],
+    &["tools", "*", "parameters"],
+];
+
 /// Fields of one body that are ignored at most, where that is wanted.
 const IGNORED_MAX: usize = 64;
 
 /// Reads a body, and names the fields that were ignored. Never fails but with an [`ApiError`], whatever the bytes are.
 pub fn parse<T: Body>(bytes: &[u8], unknown: UnknownFields) -> Result<(T, Vec<String>), ApiError> {
+    // A list would be read as the request's fields in their order.
+    let other = bytes.trim_ascii_start().first() != Some(&b'{');
+    if other && serde_json::from_slice::<Value>(bytes).is_ok() {
+        return Err(ApiError::invalid("the body is no JSON object"));
+    }
     let first = match read(bytes) {
         Ok(request) => return Ok((request, Vec::new())),
         Err(error) => error,
@@ -30,7 +51,8 @@ pub fn parse<T: Body>(bytes: &[u8], unknown: UnknownFields) -> Result<(T, Vec<St
     let Ok(mut value @ Value::Object(_)) = serde_json::from_slice::<Value>(bytes) else { return Err(first) };
     let ignore = unknown == UnknownFields::Warn;
     let mut ignored = Vec::new();
-    if !foreign::strip(&mut value, T::PLACES, ignore.then_some(&mut ignored))? && !ignore {
+    let nulls = without_nulls(&mut value, &FREE);
+    if !foreign::strip(&mut value, T::PLACES, ignore.then_some(&mut ignored))? && !nulls && !ignore {
         return Err(first);
     }
     loop {
@@ -44,6 +66,27 @@ pub fn parse<T: Body>(bytes: &[u8], unknown: UnknownFields) -> Result<(T, Vec<St
             }
             _ => return Err(error),
         }
+    }
+}
+
+/// Takes out members that are null, which ask for nothing, whatever their names are. True if there was one.
+fn without_nulls(value: &mut Value, free: &[&[&str]]) -> bool {
+    let below = |step: &str| -> Vec<&[&str]> {
+        free.iter().filter(|path| path.first() == Some(&step)).map(|path| &path[1..]).collect()
+    };
+    match value {
+        _ if free.contains(&[].as_slice()) => false,
+        Value::Object(members) => {
+            let before = members.len();
+            members.retain(|_, member| !member.is_null());
+            let found = members.len() < before;
+            members.iter_mut().fold(found, |found, (name, member)| without_nulls(member, &below(name)) | found)
+        }
+        Value::Array(list) => {
+            let free = below("*");
+            list.iter_mut().fold(false, |found, entry| without_nulls(entry, &free) | found)
+        }
+        _ => false,
     }
 }
 
@@ -82,6 +125,7 @@ fn describe(error: &serde_json::Error, path: String) -> ApiError {
     if !error.is_data() {
         return ApiError::invalid(format!("the body is not JSON: {message}"));
     }
+    let message = plain(&message);
     if let Some(rest) = message.strip_prefix("unknown field `") {
         let name = rest.split('`').next().unwrap_or_default().to_string();
         // The path ends with the object that holds the field, or with the field itself.
@@ -89,10 +133,33 @@ fn describe(error: &serde_json::Error, path: String) -> ApiError {
         let full = if inside.is_empty() || inside == "." { name } else { format!("{inside}.{name}") };
         return ApiError::unsupported(&full, format!("{full} is not a field of this request"));
     }
-    if path == "." || path.is_empty() {
+    let inside = path.trim_matches('.');
+    if let Some(rest) = message.strip_prefix("missing field `") {
+        let name = rest.split('`').next().unwrap_or_default();
+        let full = if inside.is_empty() { name.to_string() } else { format!("{inside}.{name}") };
+        return ApiError::field(&full, format!("{full} is missing"));
+    }
+    if inside.is_empty() {
         return ApiError::invalid(message);
     }
     ApiError::field(&path, format!("{path}: {message}"))
+}
+
+/// A message in JSON's words instead of Rust's, without the place in the body: the path says it.
+fn plain(message: &str) -> String {
+    let message = message.rsplit_once(" at line ").map_or(message, |(message, _)| message);
+    let Some((wrong, expected)) = message.split_once(", expected ") else { return message.to_string() };
+    let wrong = wrong.replace("sequence", "list").replace("map", "object");
+    let expected = match expected {
+        "usize" | "u64" | "u32" => "a whole number of at least 0",
+        "i64" => "a whole number",
+        "f32" => "a number",
+        "a sequence" => "a list",
+        "a map" => "an object",
+        _ if expected.starts_with("struct ") || expected.starts_with("internally tagged enum ") => "an object",
+        _ => expected,
+    };
+    format!("{wrong}, expected {expected}")
 }
 
 /// The fields of a request that were ignored, on their way to the response's headers.

@@ -2,7 +2,7 @@
 
 use super::body::{Body, Payload};
 use super::conversation::{self, Begun};
-use super::fields::{Shared, request};
+use super::fields::{Shared, UsageIn, request};
 use super::foreign::Place;
 use super::logprobs::{ChatLogprob, ChatLogprobs, PromptLogprobs, prompt_entry};
 use super::messages::{CalledFunction, FunctionKind, Message, Tool, ToolCall, ToolChoice};
@@ -148,7 +148,7 @@ pub struct ChatChunk {
     pub system_fingerprint: String,
     /// Empty in the chunk with the usage.
     pub choices: Vec<ChatChunkChoice>,
-    /// Only with `stream_options.include_usage`: null but in the last chunk.
+    /// Only with `stream_options.include_usage`: null but in the last chunk, or in every one with `continuous_usage_stats`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Usage>)]
     pub usage: Option<Option<Usage>>,
@@ -217,22 +217,27 @@ pub async fn complete(
     State(app): State<Arc<App>>,
     Payload(request): Payload<ChatRequest>,
 ) -> Result<Response, ApiError> {
-    let Begun { service, plan, flow, stream, include_usage } = conversation::begin(app, request).await?;
-    let writer = ChatWriter::new(service, plan, include_usage);
+    let Begun { service, plan, flow, stream, usage_in } = conversation::begin(app, request).await?;
+    let writer = ChatWriter::new(service, plan, usage_in);
     if stream {
         return Ok(stream::respond(flow, writer));
     }
     Ok(Json(writer.collect(flow).await?).into_response())
 }
 
-/// Whether to stream, and with the usage at the end.
-pub fn wants_stream(shared: &Shared) -> Result<(bool, bool), ApiError> {
+/// Whether to stream, and which chunks have the usage.
+pub fn wants_stream(shared: &Shared) -> Result<(bool, UsageIn), ApiError> {
     let stream = shared.stream.unwrap_or(false);
     if stream && shared.prompt_logprobs.is_some() {
         return Err(ApiError::field("prompt_logprobs", "prompt_logprobs cannot be combined with stream"));
     }
-    let usage = shared.stream_options.as_ref().and_then(|options| options.include_usage).unwrap_or(false);
-    if usage && !stream {
+    let options = shared.stream_options.clone().unwrap_or_default();
+    let usage = match (options.include_usage.unwrap_or(false), options.continuous_usage_stats.unwrap_or(false)) {
+        (true, true) => UsageIn::Each,
+        (true, false) => UsageIn::Last,
+        (false, _) => UsageIn::None,
+    };
+    if usage != UsageIn::None && !stream {
         return Err(ApiError::field("stream_options", "stream_options.include_usage needs stream"));
     }
     Ok((stream, usage))
@@ -264,7 +269,7 @@ pub fn receipt(service: &Service, plan: &Plan, answers: &Answers, delta: &Delta,
 struct ChatWriter {
     service: Arc<Service>,
     plan: Plan,
-    include_usage: bool,
+    usage_in: UsageIn,
     id: String,
     created: u64,
     /// Per answer.
@@ -279,11 +284,11 @@ struct Writing {
 }
 
 impl ChatWriter {
-    fn new(service: Arc<Service>, plan: Plan, include_usage: bool) -> Self {
+    fn new(service: Arc<Service>, plan: Plan, usage_in: UsageIn) -> Self {
         let id = id("chatcmpl");
         let writing = |answer| Writing { begun: false, turn: Turn::new(&plan, &id, answer), calls: 0 };
         let choices = (0..plan.job.choices as usize).map(writing).collect();
-        Self { service, plan, include_usage, id, created: now(), choices }
+        Self { service, plan, usage_in, id, created: now(), choices }
     }
 
     /// What one update adds to its answer, as the API shows it. The only place where this is decided.
@@ -338,7 +343,7 @@ impl ChatWriter {
             model: self.plan.model.clone(),
             system_fingerprint: self.service.identity.fingerprint.clone(),
             choices,
-            usage: self.include_usage.then_some(usage),
+            usage: (self.usage_in != UsageIn::None).then_some(usage),
             vosti_seed: self.plan.seed,
         }
     }
@@ -440,11 +445,12 @@ impl stream::Writer for ChatWriter {
         let d = &choice.delta;
         let says = d.role.is_some() || d.content.is_some() || d.reasoning_content.is_some() || !d.tool_calls.is_empty();
         let shows = choice.logprobs.is_some() || choice.token_ids.is_some() || choice.finish_reason.is_some();
-        if says || shows { vec![self.chunk(vec![choice], None)] } else { Vec::new() }
+        let usage = (self.usage_in == UsageIn::Each).then(|| flow.answers.usage_so_far(&self.plan.job).into());
+        if says || shows { vec![self.chunk(vec![choice], usage)] } else { Vec::new() }
     }
 
     fn end(&mut self, flow: &Flow) -> Vec<ChatChunk> {
         let usage: Usage = flow.answers.usage().into();
-        if self.include_usage { vec![self.chunk(Vec::new(), Some(usage))] } else { Vec::new() }
+        if self.usage_in != UsageIn::None { vec![self.chunk(Vec::new(), Some(usage))] } else { Vec::new() }
     }
 }

@@ -3,7 +3,7 @@
 use super::body::{Body, Payload};
 use super::chat::{receipt, wants_stream};
 use super::conversation::encode;
-use super::fields::{Shared, request};
+use super::fields::{Shared, UsageIn, request};
 use super::foreign::Place;
 use super::logprobs::{PromptLogprobs, TextLogprobs, prompt_entry};
 use super::prepare::{self, Ask, Plan};
@@ -83,7 +83,8 @@ pub struct Completion {
     pub system_fingerprint: String,
     /// Prompt by prompt, choice by choice.
     pub choices: Vec<CompletionChoice>,
-    /// Streamed, only with `stream_options.include_usage`, and null but in the last chunk.
+    /// Streamed, only with `stream_options.include_usage`: null but in the last chunk, or in every one with
+    /// `continuous_usage_stats`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Usage>)]
     pub usage: Option<Option<Usage>>,
@@ -135,7 +136,7 @@ pub async fn complete(
         return Err(ApiError::field("prompt", "prompt is empty: give at least one token"));
     }
     let places = app.places.take(prompts.saturating_mul(choices as usize), service.identity.running_max)?;
-    let (stream, include_usage) = wants_stream(&shared)?;
+    let (stream, usage_in) = wants_stream(&shared)?;
     let echo = request.echo.unwrap_or(false);
     if stream && echo && request.logprobs.is_some() {
         return Err(ApiError::field("stream", "echo with logprobs cannot be combined with stream"));
@@ -151,7 +152,7 @@ pub async fn complete(
     let answers = Answers::new(&plan.job, &service.text);
     let mut flow = Flow::new(app.clone(), running, answers, &plan.job, arrival);
     flow.repeat().await?;
-    let writer = TextWriter::new(service, plan, echo, include_usage);
+    let writer = TextWriter::new(service, plan, echo, usage_in);
     if stream {
         return Ok(stream::respond(flow, writer));
     }
@@ -173,8 +174,9 @@ fn plan(app: &App, service: &Service, request: CompletionRequest, mut shared: Sh
         may_score: echo || shared.prompt_logprobs.is_some(),
         logprobs: request.logprobs,
         prompt_logprobs: of_prompt,
-        grammar: prepare::grammar(&mut shared)?,
+        held: prepare::held(&mut shared)?,
         date: None,
+        source: "prompt",
     };
     prepare::check_top("prompt_logprobs", shared.prompt_logprobs)?;
     prepare::plan(app, service, shared, ask)
@@ -185,7 +187,7 @@ struct TextWriter {
     service: Arc<Service>,
     plan: Plan,
     echo: bool,
-    include_usage: bool,
+    usage_in: UsageIn,
     id: String,
     created: u64,
     /// Whether an answer's first chunk is written.
@@ -195,11 +197,11 @@ struct TextWriter {
 }
 
 impl TextWriter {
-    fn new(service: Arc<Service>, plan: Plan, echo: bool, include_usage: bool) -> Self {
+    fn new(service: Arc<Service>, plan: Plan, echo: bool, usage_in: UsageIn) -> Self {
         let chars = |prompt: &Arc<[Token]>| if echo { service.tokenizer().decode(prompt).chars().count() } else { 0 };
         let bases = plan.job.prompts.iter().map(chars).collect();
         let begun = vec![false; plan.job.answers()];
-        Self { service, plan, echo, include_usage, id: id("cmpl"), created: now(), begun, bases }
+        Self { service, plan, echo, usage_in, id: id("cmpl"), created: now(), begun, bases }
     }
 
     fn prompt_of(&self, index: usize) -> usize {
@@ -259,8 +261,7 @@ impl TextWriter {
         }
     }
 
-    fn usage(&self, answers: &Answers) -> Usage {
-        let mut usage = answers.usage();
+    fn shown(&self, mut usage: vosti_engine::Usage) -> Usage {
         if self.plan.score_only {
             usage.generated_tokens = 0;
         }
@@ -292,7 +293,7 @@ impl TextWriter {
         if self.plan.job.prompt_logprobs.is_some() {
             choices.iter_mut().for_each(|choice| self.put_prompt(choice, &rows[self.prompt_of(choice.index)]));
         }
-        let usage = self.usage(&flow.answers);
+        let usage = self.shown(flow.answers.usage());
         Ok(self.completion(choices, Some(Some(usage))))
     }
 
@@ -352,11 +353,16 @@ impl stream::Writer for TextWriter {
         if !says && choice.token_ids.is_none() && choice.prompt_token_ids.is_none() {
             return Vec::new();
         }
-        vec![self.completion(vec![choice], self.include_usage.then_some(None))]
+        let usage = match self.usage_in {
+            UsageIn::None => None,
+            UsageIn::Last => Some(None),
+            UsageIn::Each => Some(Some(self.shown(flow.answers.usage_so_far(&self.plan.job)))),
+        };
+        vec![self.completion(vec![choice], usage)]
     }
 
     fn end(&mut self, flow: &Flow) -> Vec<Completion> {
-        let usage = self.usage(&flow.answers);
-        if self.include_usage { vec![self.completion(Vec::new(), Some(Some(usage)))] } else { Vec::new() }
+        let usage = self.shown(flow.answers.usage());
+        if self.usage_in != UsageIn::None { vec![self.completion(Vec::new(), Some(Some(usage)))] } else { Vec::new() }
     }
 }

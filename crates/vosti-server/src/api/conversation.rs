@@ -4,9 +4,9 @@
 
 use super::ApiError;
 use super::chat::{ChatRequest, wants_stream};
-use super::fields::Shared;
+use super::fields::{Shared, UsageIn};
 use super::messages;
-use super::prepare::{self, Ask, Plan};
+use super::prepare::{self, Ask, Held, Plan};
 use super::turn::Shape;
 use crate::answer::Answers;
 use crate::app::App;
@@ -28,7 +28,7 @@ pub struct Begun {
     pub plan: Plan,
     pub flow: Flow,
     pub stream: bool,
-    pub include_usage: bool,
+    pub usage_in: UsageIn,
 }
 
 /// Checks a conversation and hands it to the engine.
@@ -39,7 +39,7 @@ pub async fn begin(app: Arc<App>, mut request: ChatRequest) -> Result<Begun, Api
     prepare::check_model(&app, shared.model.as_deref())?;
     let choices = prepare::choices(&app, &shared)?;
     let places = app.places.take(choices as usize, service.identity.running_max)?;
-    let (stream, include_usage) = wants_stream(&shared)?;
+    let (stream, usage_in) = wants_stream(&shared)?;
     let (of, with) = (app.clone(), service.clone());
     let work = async {
         let plan = app.prepare(move || plan(&of, &with, request, shared)).await?;
@@ -50,7 +50,7 @@ pub async fn begin(app: Arc<App>, mut request: ChatRequest) -> Result<Begun, Api
     let answers = Answers::new(&plan.job, &service.text);
     let mut flow = Flow::new(app.clone(), running, answers, &plan.job, arrival);
     flow.repeat().await?;
-    Ok(Begun { service, plan, flow, stream, include_usage })
+    Ok(Begun { service, plan, flow, stream, usage_in })
 }
 
 /// The prompt of a conversation, and nothing else of it.
@@ -74,6 +74,7 @@ fn plan(app: &App, service: &Service, mut request: ChatRequest, mut shared: Shar
         return Err(ApiError::field("top_logprobs", "top_logprobs needs logprobs"));
     }
     prepare::check_top("top_logprobs", request.top_logprobs)?;
+    let source_max = if shared.max_tokens.is_some() { "max_tokens" } else { "max_completion_tokens" };
     match (shared.max_tokens, request.max_completion_tokens) {
         (Some(tokens), Some(same)) if tokens != same => {
             let message = "max_tokens and max_completion_tokens differ: give one of them";
@@ -83,12 +84,12 @@ fn plan(app: &App, service: &Service, mut request: ChatRequest, mut shared: Shar
         _ => {}
     }
     let tools = tools(service, &mut request)?;
-    let grammar = match (&tools, prepare::grammar(&mut shared)?) {
-        (Some(_), Some(_)) => {
-            let message = "response_format and tools exclude each other: leave one out, or set tool_choice to none";
-            return Err(ApiError::field("response_format", message));
+    let held = match (&tools, prepare::held(&mut shared)?) {
+        (Some(_), Some(Held { param, .. })) => {
+            let message = format!("{param} and tools exclude each other: leave one out, or set tool_choice to none");
+            return Err(ApiError::field(param, message));
         }
-        (Some(tools), None) => Some(Grammar::Tools(tools.clone())),
+        (Some(tools), None) => Some(Held { grammar: Grammar::Tools(tools.clone()), param: "tools" }),
         (None, format) => format,
     };
     let (text, thinking) = rendered(app, service, &mut request, tools.as_ref())?;
@@ -108,10 +109,12 @@ fn plan(app: &App, service: &Service, mut request: ChatRequest, mut shared: Shar
         may_score: false,
         logprobs: request.logprobs.unwrap_or(false).then(|| request.top_logprobs.unwrap_or(0)),
         prompt_logprobs: shared.prompt_logprobs,
-        grammar: grammar.map(|grammar| grammar.after(thinking)),
+        held: held.map(|Held { grammar, param }| Held { grammar: grammar.after(thinking), param }),
         date: Some(date),
+        source: "messages",
     };
-    Ok(Plan { shape, ..prepare::plan(app, service, shared, ask)? })
+    let plan = prepare::plan(app, service, shared, ask);
+    Ok(Plan { shape, ..plan.map_err(|error| error.renamed(&[("max_tokens", source_max)]))? })
 }
 
 /// The tools that may be called, in the form that the model's template has.
@@ -228,8 +231,21 @@ pub fn encode(service: &Service, text: &str, special: bool, param: &str) -> Resu
     tokens.map_err(|error| ApiError::field(param, error.to_string()))
 }
 
-/// A grammar that is refused, as the field it came from.
-pub fn grammar_error(grammar: Option<&Grammar>, error: &GrammarError) -> ApiError {
-    let what = grammar.map_or("response_format", Grammar::what);
-    ApiError::field(what.split('.').next().unwrap_or(what), error.to_string())
+/// A grammar that is refused, as the field it came from; among tools the first that has no grammar by itself.
+pub fn grammar_error(service: &Service, held: &Held, error: &GrammarError) -> ApiError {
+    let refused = |param: &str, error: &GrammarError| {
+        let message = match error {
+            GrammarError::Refused(_) => format!("{param} {error}"),
+            GrammarError::TooLong { .. } | GrammarError::Tokenizer(_) => format!("{param}: {error}"),
+        };
+        ApiError::field(param, message)
+    };
+    let alone = held.grammar.tools().and_then(|tools| {
+        let schemas = tools.schemas().enumerate();
+        schemas.filter_map(|(index, schema)| Some((index, service.grammars.compile(&schema).err()?))).next()
+    });
+    match alone {
+        Some((index, error)) => refused(&format!("tools[{index}].function.parameters"), &error),
+        None => refused(held.param, error),
+    }
 }

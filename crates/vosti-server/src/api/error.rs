@@ -65,6 +65,20 @@ impl ApiError {
         error
     }
 
+    /// The same in the words of an API that has other names: `(here, there)`, whole paths or, behind a dot, steps of them.
+    pub fn renamed(mut self, names: &[(&str, &str)]) -> Self {
+        let Some(param) = self.object.param.take() else { return self };
+        let fits = |here: &str| match param.strip_prefix(here) {
+            Some(rest) => rest.is_empty() || rest.starts_with(['.', '[']),
+            None => here.starts_with('.') && param.contains(here),
+        };
+        let (here, there) = names.iter().find(|(here, _)| fits(here)).copied().unwrap_or_default();
+        let renamed = if here.is_empty() { param.clone() } else { param.replacen(here, there, 1) };
+        self.object.message = self.object.message.replace(&param, &renamed);
+        self.object.param = Some(renamed);
+        self
+    }
+
     pub fn context_length(param: &str, message: impl Into<String>) -> Self {
         let mut error = Self::field(param, message);
         error.object.code = Some("context_length_exceeded");
@@ -90,7 +104,11 @@ impl ApiError {
     }
 
     pub fn not_found(path: &str) -> Self {
-        let message = format!("there is nothing at {path}; /openapi.json lists what is");
+        let meant = path.trim_end_matches('/').trim_start_matches('/');
+        let paths = crate::openapi::document().paths.paths;
+        let near = [format!("/{meant}"), format!("/v1/{meant}")].into_iter().find(|near| paths.contains_key(near));
+        let hint = near.map_or("/openapi.json lists what is".to_string(), |near| format!("did you mean {near}?"));
+        let message = format!("there is nothing at {path}: {hint}");
         Self::new(StatusCode::NOT_FOUND, "invalid_request_error", "not_found", message)
     }
 

@@ -174,6 +174,16 @@ impl Stop {
 pub struct StreamOptions {
     /// A last chunk without choices has the usage. Default false.
     pub include_usage: Option<bool>,
+    /// Every chunk has the usage so far. Needs `include_usage`. Default false.
+    pub continuous_usage_stats: Option<bool>,
+}
+
+/// Which chunks of a stream have the usage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UsageIn {
+    None,
+    Last,
+    Each,
 }
 
 /// What the answer must be.

@@ -1,8 +1,9 @@
 //! The fields that OpenAI, vLLM, SGLang and their clients send and that no request type here has: which values are accepted,
 //! and why others are refused. One table serves all: requests are read by it, `docs/api.md` shows it, a test walks it.
 //!
-//! A value is accepted if the answer without the field is the answer that the value asks for. Null is always accepted. A row
-//! never makes a field do something: a field that does something belongs in a request type.
+//! A value is accepted if the answer without the field is the answer that the value asks for. Null is always accepted, here and
+//! elsewhere: `body.rs` removes nulls first. A row never makes a field do something: a field that does something belongs in a
+//! request type.
 
 use super::ApiError;
 use serde_json::Value;
@@ -42,6 +43,8 @@ pub enum Taken {
     Any,
     /// The value of this field of the same object, or 1 where that is missing.
     As(&'static str),
+    /// A list of any of these texts.
+    Of(&'static [&'static str]),
 }
 
 /// The object that holds a field.
@@ -61,7 +64,12 @@ pub enum Place {
     /// A request of the Responses API.
     Responses,
     ResponsesText,
+    ResponsesReasoning,
     ResponsesItem,
+    /// In what an item says.
+    ResponsesPart,
+    /// In the output of a call.
+    ResponsesOutput,
     ResponsesTool,
     /// A request of the Messages API.
     Messages,
@@ -70,6 +78,8 @@ pub enum Place {
     /// In the result of a call.
     MessagesText,
     MessagesTool,
+    Tokenize,
+    Detokenize,
 }
 
 impl Place {
@@ -77,6 +87,7 @@ impl Place {
     pub fn path(self) -> &'static [&'static str] {
         match self {
             Self::Completion | Self::Chat | Self::Text | Self::Responses | Self::Messages => &[],
+            Self::Tokenize | Self::Detokenize => &[],
             Self::StreamOptions => &["stream_options"],
             Self::StructuredOutputs => &["structured_outputs"],
             Self::Message => &["messages", "*"],
@@ -85,7 +96,10 @@ impl Place {
             Self::Tool => &["tools", "*"],
             Self::Function => &["tools", "*", "function"],
             Self::ResponsesText => &["text"],
+            Self::ResponsesReasoning => &["reasoning"],
             Self::ResponsesItem => &["input", "*"],
+            Self::ResponsesPart => &["input", "*", "content", "*"],
+            Self::ResponsesOutput => &["input", "*", "output", "*"],
             Self::ResponsesTool | Self::MessagesTool => &["tools", "*"],
             Self::MessagesSystem => &["system", "*"],
             Self::MessagesBlock => &["messages", "*", "content", "*"],
@@ -122,13 +136,23 @@ const FALSE: Taken = Taken::These(&["false"]);
 const TRUE: Taken = Taken::These(&["true"]);
 const ZERO: Taken = Taken::These(&["0"]);
 const EMPTY_LIST: Taken = Taken::These(&["[]"]);
+/// What a response has or never has: no tool of the server's own runs, and nothing is encrypted.
+const INCLUDED: [&str; 7] = [
+    "code_interpreter_call.outputs",
+    "computer_call_output.output.image_url",
+    "file_search_call.results",
+    "message.input_image.image_url",
+    "reasoning.encrypted_content",
+    "web_search_call.action.sources",
+    "web_search_call.results",
+];
 const EMPTY_OBJECT: Taken = Taken::These(&["{}"]);
-use Taken::{Any, As, Null, These};
+use Taken::{Any, As, Null, Of, These};
 
 /// The table.
 pub const FIELDS: &[Foreign] = rows! {
     Completion {
-        best_of: OpenAi Sglang, As("n"), "every answer is given out: ask for n choices and choose yourself";
+        best_of: OpenAi Vllm Sglang, As("n"), "every answer is given out: ask for n choices and choose yourself";
         use_beam_search: Vllm, FALSE, "the engine samples";
         length_penalty: Vllm, These(&["1", "1.0"]), "the engine samples";
         watermarking: Vllm, FALSE, "no answer has a watermark";
@@ -175,6 +199,8 @@ pub const FIELDS: &[Foreign] = rows! {
         priority: Vllm Sglang, Any, "requests are served in order";
         stream_interval: Vllm, Any, "each token is sent as it comes";
         ngram_corpus_id: Sglang, Any, "drafts change no answer";
+        structural_tag: Vllm, Null, "use tools";
+        early_stopping: Vllm, FALSE, "the engine samples";
         ebnf: Sglang, Null, "use structured_outputs.grammar, in Lark's notation";
         guided_decoding_backend: Vllm, Any, "llguidance holds answers to grammars";
         guided_whitespace_pattern: Vllm, Null, "say it in the schema with x-guidance";
@@ -206,6 +232,7 @@ pub const FIELDS: &[Foreign] = rows! {
         return_prompt_token_ids: Sglang, FALSE, "use return_token_ids";
         return_meta_info: Sglang, FALSE, "usage and finish_reason have it";
         task: Sglang, Null, "say it in the prompt";
+        reasoning: Sglang, EMPTY_OBJECT, "use reasoning_effort";
         input_ids: Sglang, Null, "use /v1/completions";
         stream_reasoning: Sglang, TRUE, "an answer is streamed as it comes";
     }
@@ -215,7 +242,6 @@ pub const FIELDS: &[Foreign] = rows! {
     }
     StreamOptions {
         include_obfuscation: OpenAi, Any, "chunks are not padded";
-        continuous_usage_stats: Vllm Sglang, FALSE, "the last chunk has the usage";
     }
     StructuredOutputs {
         structural_tag: Vllm, Null, "use tools";
@@ -258,28 +284,43 @@ pub const FIELDS: &[Foreign] = rows! {
         defer_loading: Vllm Sglang, FALSE, "the model is told of every tool";
     }
     Responses {
-        background: OpenAi, FALSE, "the response comes on the request's connection";
+        background: OpenAi Vllm Sglang, FALSE, "the response comes on the request's connection";
         context_management: OpenAi, EMPTY_LIST, "send what the model is to see";
         conversation: OpenAi, Null, "nothing is kept between turns: send the whole conversation";
-        previous_response_id: OpenAi, Null, "nothing is kept between turns: send the whole conversation";
-        prompt: OpenAi, Null, "no prompts are kept here";
-        include: OpenAi, Any, "a response has all there is";
-        max_tool_calls: OpenAi, Any, "the server calls no tools itself";
-        metadata: OpenAi, Any, "nothing is kept after the answer";
-        store: OpenAi, Any, "nothing is kept after the answer";
+        previous_response_id: OpenAi Vllm Sglang, Null, "nothing is kept between turns: send the whole conversation";
+        previous_response: Vllm, Null, "nothing is kept between turns: send the whole conversation";
+        previous_input_messages: Vllm, EMPTY_LIST, "put them into the input";
+        enable_response_messages: Vllm, FALSE, "output has what the model said";
+        skip_special_tokens: Vllm, TRUE, "control tokens have no text";
+        include_stop_str_in_output: Vllm, FALSE, "stop strings never show";
+        mm_processor_kwargs: Vllm, Any, "answers are to text";
+        vllm_xargs: Vllm, EMPTY_OBJECT, "the engine has no extensions";
+        priority: Vllm Sglang, Any, "requests are served in order";
+        request_id: Vllm Sglang, Any, "answers have ids of their own; the header x-request-id is echoed";
+        session_id: Sglang, Any, "prefixes are cached whoever sends them";
+        extra_key: Sglang, Any, "use cache_salt to separate caches";
+        ngram_corpus_id: Sglang, Any, "drafts change no answer";
+        prompt: OpenAi Vllm, Null, "no prompts are kept here";
+        include: OpenAi Vllm Sglang, Of(&INCLUDED), "use /v1/chat/completions for log-probabilities; else a response has all there is";
+        max_tool_calls: OpenAi Vllm Sglang, Any, "the server calls no tools itself";
+        metadata: OpenAi Vllm Sglang, Any, "nothing is kept after the answer";
+        store: OpenAi Vllm Sglang, Any, "nothing is kept after the answer";
         moderation: OpenAi, Null, "the server does not moderate";
-        prompt_cache_key: OpenAi, Any, "every prefix is cached; use cache_salt to separate them";
+        prompt_cache_key: OpenAi Vllm, Any, "every prefix is cached; use cache_salt to separate them";
         prompt_cache_options: OpenAi, Any, "every prefix is cached; use cache_salt to separate them";
         prompt_cache_retention: OpenAi, Any, "prefixes stay as long as there is room";
         safety_identifier: OpenAi, Any, "the server keeps no record of users";
-        user: OpenAi, Any, "the server keeps no record of users";
-        service_tier: OpenAi, Any, "requests are served alike";
+        user: OpenAi Vllm Sglang, Any, "the server keeps no record of users";
+        service_tier: OpenAi Vllm Sglang, Any, "requests are served alike";
         stream_options: OpenAi, Any, "events are not padded";
-        top_logprobs: OpenAi, ZERO, "use /v1/chat/completions";
-        truncation: OpenAi, These(&["\"disabled\""]), "shorten the conversation yourself";
+        top_logprobs: OpenAi Vllm Sglang, ZERO, "use /v1/chat/completions";
+        truncation: OpenAi Vllm Sglang, These(&["\"disabled\""]), "shorten the conversation yourself";
     }
     ResponsesText {
         verbosity: OpenAi, These(&["\"medium\""]), "say it in the prompt";
+    }
+    ResponsesReasoning {
+        generate_summary: OpenAi, Any, "thoughts are given out as they are";
     }
     ResponsesItem {
         id: OpenAi, Any, "items have their order";
@@ -289,6 +330,24 @@ pub const FIELDS: &[Foreign] = rows! {
         encrypted_content: OpenAi, Any, "thoughts are not encrypted here";
         caller: OpenAi, Any, "the template sees the call";
         namespace: OpenAi, Null, "give each function its own name";
+    }
+    ResponsesPart {
+        annotations: OpenAi, Any, "the text is what the template sees";
+        logprobs: OpenAi, Any, "the text is what the template sees";
+        cache_control: Clients, Any, "every prefix is cached";
+        prompt_cache_breakpoint: OpenAi, Any, "every prefix is cached";
+        image_url: OpenAi, Null, "images are not supported: send text";
+        input_audio: OpenAi, Null, "audio is not supported: send text";
+        file_id: OpenAi, Null, "images and files are not supported: send text";
+        file_data: OpenAi, Null, "files are not supported: send their text";
+        file_url: OpenAi, Null, "files are not supported: send their text";
+    }
+    ResponsesOutput {
+        prompt_cache_breakpoint: OpenAi, Any, "every prefix is cached";
+        image_url: OpenAi, Null, "images are not supported: send text";
+        file_id: OpenAi, Null, "images and files are not supported: send text";
+        file_data: OpenAi, Null, "files are not supported: send their text";
+        file_url: OpenAi, Null, "files are not supported: send their text";
     }
     ResponsesTool {
         defer_loading: OpenAi, FALSE, "the model is told of every tool";
@@ -302,8 +361,8 @@ pub const FIELDS: &[Foreign] = rows! {
         diagnostics: Anthropic, Null, "receipts say how an answer came about: vosti_digest";
         inference_geo: Anthropic, Any, "the server is where it is";
         mcp_servers: Anthropic, EMPTY_LIST, "the server calls no tools itself";
-        metadata: Anthropic, Any, "the server keeps no record of users";
-        output_config: Anthropic, EMPTY_OBJECT, "use /v1/chat/completions and response_format";
+        metadata: Anthropic Vllm, Any, "the server keeps no record of users";
+        kv_transfer_params: Vllm, EMPTY_OBJECT, "prefill and decode run in one process";
         service_tier: Anthropic, Any, "requests are served alike";
         speed: Anthropic, Any, "requests are served alike";
         user_profile_id: Anthropic, Any, "the server keeps no record of users";
@@ -334,19 +393,28 @@ pub const FIELDS: &[Foreign] = rows! {
         allowed_callers: Anthropic, These(&["[\"direct\"]"]), "the model calls its tools";
         input_examples: Anthropic, EMPTY_LIST, "put them into the description";
     }
+    Tokenize {
+        media_io_kwargs: Vllm, Any, "text has no media";
+        mm_processor_kwargs: Vllm, Any, "text has no media";
+    }
+    Detokenize {
+        skip_special_tokens: Sglang, TRUE, "control tokens have no text";
+    }
 };
 
 impl Foreign {
     /// Whether the answer without the field is the one that this value asks for. `beside` holds the field.
     fn takes(&self, value: &Value, beside: &Value) -> bool {
         let default = Value::from(1);
-        value.is_null()
-            || match self.taken {
-                Taken::Null => false,
-                Taken::Any => true,
-                Taken::These(values) => values.contains(&value.to_string().as_str()),
-                Taken::As(name) => value == beside.get(name).filter(|other| !other.is_null()).unwrap_or(&default),
+        match self.taken {
+            Taken::Null => false,
+            Taken::Any => true,
+            Taken::These(values) => values.contains(&value.to_string().as_str()),
+            Taken::As(name) => value == beside.get(name).unwrap_or(&default),
+            Taken::Of(names) => {
+                value.as_array().is_some_and(|list| list.iter().all(|entry| names.iter().any(|name| entry == name)))
             }
+        }
     }
 }
 

@@ -59,18 +59,23 @@ pub enum Part {
     },
 }
 
-/// Reads a content so that an error says which part is wrong.
 fn content<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Content>, D::Error> {
-    source.deserialize_any(ContentVisitor)
+    let expected = "a text, or a list of {\"type\": \"text\", \"text\": ...}";
+    source.deserialize_any(TextOrList { expected, text: Content::Text, list: Content::Parts })
 }
 
-struct ContentVisitor;
+/// Reads a text or a list so that an error says which entry is wrong, as an untagged enumeration's does not.
+pub struct TextOrList<T, O> {
+    pub expected: &'static str,
+    pub text: fn(String) -> O,
+    pub list: fn(Vec<T>) -> O,
+}
 
-impl<'de> Visitor<'de> for ContentVisitor {
-    type Value = Option<Content>;
+impl<'de, T: Deserialize<'de>, O> Visitor<'de> for TextOrList<T, O> {
+    type Value = Option<O>;
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("a text, or a list of {\"type\": \"text\", \"text\": ...}")
+        out.write_str(self.expected)
     }
 
     fn visit_unit<E: de::Error>(self) -> Result<Self::Value, E> {
@@ -78,19 +83,19 @@ impl<'de> Visitor<'de> for ContentVisitor {
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(Some(Content::Text(text.to_string())))
+        self.visit_string(text.to_string())
     }
 
     fn visit_string<E: de::Error>(self, text: String) -> Result<Self::Value, E> {
-        Ok(Some(Content::Text(text)))
+        Ok(Some((self.text)(text)))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
-        let mut parts = Vec::new();
-        while let Some(part) = list.next_element()? {
-            parts.push(part);
+        let mut entries = Vec::new();
+        while let Some(entry) = list.next_element()? {
+            entries.push(entry);
         }
-        Ok(Some(Content::Parts(parts)))
+        Ok(Some((self.list)(entries)))
     }
 }
 
@@ -114,15 +119,16 @@ impl Content {
 pub struct ToolCall {
     pub id: String,
     /// `function`.
-    #[serde(rename = "type")]
+    #[serde(rename = "type", default)]
     pub kind: FunctionKind,
     pub function: CalledFunction,
 }
 
 /// The only kind of tool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FunctionKind {
+    #[default]
     Function,
 }
 
@@ -140,7 +146,7 @@ pub struct CalledFunction {
 #[serde(deny_unknown_fields)]
 pub struct Tool {
     /// `function`.
-    #[serde(rename = "type")]
+    #[serde(rename = "type", default)]
     pub kind: FunctionKind,
     pub function: DescribedFunction,
 }
@@ -236,16 +242,19 @@ impl Message {
             return wrong("tool_call_id", "belongs to a message of role tool");
         }
         let calls = self.tool_calls.filter(|calls| !calls.is_empty());
-        if self.content.is_none() && calls.is_none() {
+        let thought = self.reasoning_content.or(self.reasoning);
+        // What the length cut off may be thoughts only.
+        let said = if thought.is_some() { Content::Text(String::new()).into() } else { None };
+        let content = self.content.or(said.filter(|_| self.role == Role::Assistant && calls.is_none()));
+        if content.is_none() && calls.is_none() {
             return wrong("content", "is missing");
         }
         let mut message = Map::new();
         message.insert("role".into(), role.into());
-        message.insert("content".into(), self.content.map(Content::into_text).into());
+        message.insert("content".into(), content.map(Content::into_text).into());
         message.extend(self.name.map(|name| ("name".to_string(), name.into())));
         message.extend(self.tool_call_id.map(|id| ("tool_call_id".to_string(), id.into())));
         message.extend(calls.map(|calls| ("tool_calls".to_string(), json!(calls))));
-        let thought = self.reasoning_content.or(self.reasoning);
         message.extend(thought.map(|text| ("reasoning_content".to_string(), text.into())));
         Ok(message.into())
     }
@@ -275,5 +284,5 @@ pub fn tools(
         parameters: tool.function.parameters,
     });
     let tools = Tools::new(functions.collect(), choice, parallel.unwrap_or(true));
-    tools.map(Some).map_err(|error| ApiError::field("tools", error.to_string()))
+    tools.map(Some).map_err(|error| ApiError::field(error.param(), error.to_string()))
 }

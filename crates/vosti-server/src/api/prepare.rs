@@ -46,8 +46,16 @@ pub struct Ask {
     pub may_score: bool,
     pub logprobs: Option<usize>,
     pub prompt_logprobs: Option<usize>,
-    pub grammar: Option<Grammar>,
+    pub held: Option<Held>,
     pub date: Option<String>,
+    /// The request's field that the prompts come from.
+    pub source: &'static str,
+}
+
+/// What the answer is held to, and the request's field that says so.
+pub struct Held {
+    pub grammar: Grammar,
+    pub param: &'static str,
 }
 
 /// The number of choices, checked before anything costs time.
@@ -62,7 +70,8 @@ pub fn choices(app: &App, shared: &Shared) -> Result<u32, ApiError> {
 /// Refuses a model that is not served.
 pub fn check_model(app: &App, name: Option<&str>) -> Result<(), ApiError> {
     match name {
-        Some(name) if !app.config.model_names.iter().any(|known| known == name) => {
+        // An empty name is none: some clients send one.
+        Some(name) if !name.is_empty() && !app.config.model_names.iter().any(|known| known == name) => {
             Err(ApiError::unknown_model(name, app.model_name()))
         }
         _ => Ok(()),
@@ -70,33 +79,42 @@ pub fn check_model(app: &App, name: Option<&str>) -> Result<(), ApiError> {
 }
 
 /// The grammar that a request asks for, in whichever of the ways.
-pub fn grammar(shared: &mut Shared) -> Result<Option<Grammar>, ApiError> {
+pub fn held(shared: &mut Shared) -> Result<Option<Held>, ApiError> {
+    let outputs = shared.structured_outputs.take().unwrap_or_default();
     let format = match shared.response_format.take() {
         None | Some(ResponseFormat::Text {}) => None,
-        Some(ResponseFormat::JsonObject {}) => Some(Grammar::JsonObject),
-        Some(ResponseFormat::JsonSchema { json_schema }) => Some(Grammar::JsonSchema(json_schema.schema)),
+        Some(ResponseFormat::JsonObject {}) => Some(("response_format", Grammar::JsonObject)),
+        Some(ResponseFormat::JsonSchema { json_schema }) => {
+            Some(("response_format.json_schema.schema", Grammar::JsonSchema(json_schema.schema)))
+        }
     };
-    let outputs = shared.structured_outputs.take().unwrap_or_default();
-    let mut asked: Vec<Grammar> = format.into_iter().collect();
-    for (name, schema) in [
-        ("structured_outputs", outputs.json),
+    let mut asked: Vec<(&'static str, Grammar)> = format.into_iter().collect();
+    for (param, schema) in [
+        ("structured_outputs.json", outputs.json),
         ("guided_json", shared.guided_json.take()),
         ("json_schema", shared.json_schema.take()),
     ] {
-        asked.extend(schema.map(|schema| json_schema(name, schema)).transpose()?);
+        asked.extend(schema.map(|schema| json_schema(param, schema)).transpose()?.map(|grammar| (param, grammar)));
     }
-    asked.extend(outputs.json_object.unwrap_or(false).then_some(Grammar::JsonObject));
-    asked.extend(
-        [outputs.regex, shared.guided_regex.take(), shared.regex.take()].into_iter().flatten().map(Grammar::Regex),
-    );
-    asked.extend([outputs.choice, shared.guided_choice.take()].into_iter().flatten().map(Grammar::Choice));
-    asked.extend([outputs.grammar, shared.guided_grammar.take()].into_iter().flatten().map(Grammar::Lark));
-    match asked.len() {
-        0 | 1 => Ok(asked.pop()),
-        _ => {
+    if outputs.json_object == Some(true) {
+        asked.push(("structured_outputs.json_object", Grammar::JsonObject));
+    }
+    let patterns = [
+        ("structured_outputs.regex", outputs.regex),
+        ("guided_regex", shared.guided_regex.take()),
+        ("regex", shared.regex.take()),
+    ];
+    let choices = [("structured_outputs.choice", outputs.choice), ("guided_choice", shared.guided_choice.take())];
+    let grammars = [("structured_outputs.grammar", outputs.grammar), ("guided_grammar", shared.guided_grammar.take())];
+    asked.extend(patterns.into_iter().filter_map(|(param, text)| Some((param, Grammar::Regex(text?)))));
+    asked.extend(choices.into_iter().filter_map(|(param, texts)| Some((param, Grammar::Choice(texts?)))));
+    asked.extend(grammars.into_iter().filter_map(|(param, text)| Some((param, Grammar::Lark(text?)))));
+    match &asked[..] {
+        [] | [_] => Ok(asked.pop().map(|(param, grammar)| Held { grammar, param })),
+        [(one, _), .., (other, _)] => {
             let message =
-                "the answer is to keep to several things at once: ask for one schema, expression, choice or grammar";
-            Err(ApiError::field("structured_outputs", message))
+                format!("{one} and {other} exclude each other: ask for one schema, expression, choice or grammar");
+            Err(ApiError::field(*other, message))
         }
     }
 }
@@ -115,7 +133,7 @@ fn json_schema(name: &str, schema: Value) -> Result<Grammar, ApiError> {
 pub fn plan(app: &App, service: &Service, mut shared: Shared, ask: Ask) -> Result<Plan, ApiError> {
     let choices = choices(app, &shared)?;
     check_top("prompt_logprobs", ask.prompt_logprobs)?;
-    let room = room(service, &ask.prompts)?;
+    let room = room(service, &ask)?;
     let score_only = ask.may_score && shared.max_tokens == Some(0);
     let tokens_max = match shared.max_tokens {
         Some(0) if score_only => 1,
@@ -136,8 +154,8 @@ pub fn plan(app: &App, service: &Service, mut shared: Shared, ask: Ask) -> Resul
     let salt = shared.cache_salt.as_deref().map_or(0, salt);
     let digest = shared.vosti_digest.unwrap_or(false);
     let return_token_ids = shared.return_token_ids.unwrap_or(false);
-    let sampling = sampling(service, shared, ask.grammar.as_ref(), tokens_max, seed)?;
-    let parameters = digest.then(|| Parameters::of(&sampling, ask.grammar));
+    let sampling = sampling(service, shared, ask.held.as_ref(), tokens_max, seed)?;
+    let parameters = digest.then(|| Parameters::of(&sampling, ask.held.map(|held| held.grammar)));
     let prompts: Vec<Arc<[Token]>> = ask.prompts.into_iter().map(Arc::from).collect();
     let (logprobs, prompt_logprobs) = (ask.logprobs, ask.prompt_logprobs);
     let mut job = Job { prompts, sampling, choices, logprobs, prompt_logprobs, salt, digest, given: Vec::new() };
@@ -159,21 +177,22 @@ pub fn plan(app: &App, service: &Service, mut shared: Shared, ask: Ask) -> Resul
 }
 
 /// Tokens that the context leaves to the answer of the longest prompt.
-fn room(service: &Service, prompts: &[Vec<Token>]) -> Result<usize, ApiError> {
+fn room(service: &Service, ask: &Ask) -> Result<usize, ApiError> {
     let context = service.identity.context;
+    let (prompts, source) = (&ask.prompts, ask.source);
     for (index, prompt) in prompts.iter().enumerate() {
         let which = if prompts.len() == 1 { "the prompt".to_string() } else { format!("prompt {index}") };
         if prompt.is_empty() {
-            return Err(ApiError::field("prompt", format!("{which} is empty: give at least one token")));
+            return Err(ApiError::field(source, format!("{which} is empty: give at least one token")));
         }
         if prompt.len() >= context {
             let message = format!("{which} has {} tokens and the context holds {context}: shorten it", prompt.len());
-            return Err(ApiError::context_length("prompt", message));
+            return Err(ApiError::context_length(source, message));
         }
         if let Some(token) = prompt.iter().find(|token| **token >= service.identity.vocab) {
             let vocab = service.identity.vocab;
             let message = format!("{which} has token {token}, and the vocabulary ends before {vocab}");
-            return Err(ApiError::field("prompt", message));
+            return Err(ApiError::field(source, message));
         }
     }
     Ok(context - prompts.iter().map(Vec::len).max().unwrap_or(0))
@@ -218,7 +237,7 @@ pub fn check_top(name: &str, top: Option<usize>) -> Result<(), ApiError> {
 fn sampling(
     service: &Service,
     shared: Shared,
-    grammar: Option<&Grammar>,
+    held: Option<&Held>,
     tokens_max: usize,
     seed: u64,
 ) -> Result<Sampling, ApiError> {
@@ -226,8 +245,11 @@ fn sampling(
     let ignore_eos = shared.ignore_eos.unwrap_or(false);
     let mut stop_tokens: Vec<Token> = if ignore_eos { Vec::new() } else { service.tokenizer().eos().collect() };
     stop_tokens.extend(tokens_of(service, "stop_token_ids", shared.stop_token_ids.unwrap_or_default())?);
-    let compiled = grammar.map(|grammar| service.grammars.compile(grammar)).transpose();
-    let constraint = compiled.map_err(|error| conversation::grammar_error(grammar, &error))?;
+    let compiled = |held: &Held| {
+        let constraint = service.grammars.compile(&held.grammar);
+        constraint.map_err(|error| conversation::grammar_error(service, held, &error))
+    };
+    let constraint = held.map(compiled).transpose()?;
     let params = SamplingParams {
         temperature: shared.temperature.unwrap_or(defaults.temperature),
         top_k: shared.top_k.map_or(Ok(defaults.top_k), top_k)?,

@@ -33,7 +33,8 @@ pub async fn respond(
     Payload(request): Payload<ResponsesRequest>,
 ) -> Result<Response, ApiError> {
     let echo = request.echo();
-    let Begun { service, plan, mut flow, stream, .. } = conversation::begin(app, request.into_chat()?).await?;
+    let begun = conversation::begin(app, request.into_chat()?).await;
+    let Begun { service, plan, mut flow, stream, .. } = begun.map_err(|error| error.renamed(&NAMES))?;
     let mut writer = ResponsesWriter::new(service, plan, echo);
     if stream {
         return Ok(stream::respond(flow, writer));
@@ -43,6 +44,17 @@ pub async fn respond(
     }
     Ok(Json(writer.response(&flow.answers)).into_response())
 }
+
+/// What this API calls the fields of a chat request.
+const NAMES: [(&str, &str); 7] = [
+    (".function", ""),
+    ("max_tokens", "max_output_tokens"),
+    ("max_completion_tokens", "max_output_tokens"),
+    ("messages", "input"),
+    ("response_format.json_schema", "text.format"),
+    ("response_format", "text.format"),
+    ("reasoning_effort", "reasoning.effort"),
+];
 
 /// Writes events, and the response they add up to.
 struct ResponsesWriter {

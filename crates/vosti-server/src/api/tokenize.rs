@@ -3,7 +3,7 @@
 use super::body::{Body, Payload};
 use super::chat::ChatRequest;
 use super::foreign::Place;
-use super::messages::{Message, Tool};
+use super::messages::{Message, Tool, ToolChoice};
 use super::{ApiError, ErrorBody, conversation};
 use crate::app::App;
 use axum::Json;
@@ -26,15 +26,27 @@ pub struct TokenizeRequest {
     pub add_special_tokens: Option<bool>,
     /// End with the header of the assistant's turn. Default true.
     pub add_generation_prompt: Option<bool>,
+    /// See ChatRequest.
+    pub continue_final_message: Option<bool>,
     pub tools: Option<Vec<Tool>>,
+    /// See ChatRequest.
+    pub tool_choice: Option<ToolChoice>,
+    /// See ChatRequest.
+    pub chat_template: Option<String>,
+    /// See ChatRequest.
     #[schema(value_type = Option<Object>)]
     pub chat_template_kwargs: Option<Map<String, Value>>,
+    /// See ChatRequest.
+    pub reasoning_effort: Option<String>,
+    /// See ChatRequest.
+    pub vosti_date: Option<String>,
     /// Add the tokens' texts. Default false.
     pub return_token_strs: Option<bool>,
 }
 
 impl Body for TokenizeRequest {
-    const PLACES: &'static [Place] = &[Place::Message, Place::Part, Place::Call, Place::Tool, Place::Function];
+    const PLACES: &'static [Place] =
+        &[Place::Tokenize, Place::Message, Place::Part, Place::Call, Place::Tool, Place::Function];
 }
 
 /// A text's tokens.
@@ -57,7 +69,7 @@ pub struct DetokenizeRequest {
 }
 
 impl Body for DetokenizeRequest {
-    const PLACES: &'static [Place] = &[];
+    const PLACES: &'static [Place] = &[Place::Detokenize];
 }
 
 /// The text of tokens.
@@ -85,9 +97,14 @@ pub async fn tokenize(
             let conversation = ChatRequest {
                 messages,
                 tools: request.tools,
+                tool_choice: request.tool_choice,
                 add_generation_prompt: request.add_generation_prompt,
+                continue_final_message: request.continue_final_message,
                 add_special_tokens: request.add_special_tokens,
+                chat_template: request.chat_template,
                 chat_template_kwargs: request.chat_template_kwargs,
+                reasoning_effort: request.reasoning_effort,
+                vosti_date: request.vosti_date,
                 ..ChatRequest::default()
             };
             conversation::prompt(app.clone(), conversation).await?

@@ -50,8 +50,8 @@ pub enum Grammar {
 /// Why there is no constraint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GrammarError {
-    #[error("{what} cannot be turned into a grammar: {why}")]
-    Refused { what: &'static str, why: String },
+    #[error("cannot be turned into a grammar: {0}")]
+    Refused(String),
     #[error("structured output needs the model's tokenizer as bytes: {0}")]
     Tokenizer(String),
     #[error("the grammar is {bytes} bytes long and the limit is {limit}: send a smaller schema")]
@@ -103,18 +103,18 @@ impl Grammars {
         let key = blake3::hash(written.as_bytes());
         let matcher = match self.cached(&key) {
             Some(matcher) => matcher,
-            None => self.keep(key, self.matcher(grammar, written)?),
+            None => self.keep(key, self.matcher(written)?),
         };
         let stops: Arc<[Token]> = self.stops.as_slice().into();
         Ok(Arc::new(move || Box::new(Guide { matcher: matcher.deep_clone(), stops: stops.clone() })))
     }
 
-    fn matcher(&self, grammar: &Grammar, written: String) -> Result<Matcher, GrammarError> {
+    fn matcher(&self, written: String) -> Result<Matcher, GrammarError> {
         let parser = self.factory.create_parser(TopLevelGrammar::from_lark(written));
         let matcher = Matcher::new(parser);
         match matcher.get_error() {
             None => Ok(matcher),
-            Some(why) => Err(GrammarError::Refused { what: grammar.what(), why: first_lines(&why) }),
+            Some(why) => Err(GrammarError::Refused(reason(&why))),
         }
     }
 
@@ -150,12 +150,10 @@ impl Grammar {
         match self {
             Self::JsonObject => Ok(format!("start: {}", json_rule(&json!({ "type": "object" })))),
             Self::JsonSchema(schema) if schema.is_object() => Ok(format!("start: {}", json_rule(schema))),
-            Self::JsonSchema(_) => Err(GrammarError::Refused { what: self.what(), why: "it is no object".into() }),
+            Self::JsonSchema(_) => Err(GrammarError::Refused("it is no object".into())),
             Self::Tools(tools) => Ok(tools.grammar(thoughts)),
             Self::Regex(pattern) => Ok(format!("start: /{}/", slashed(pattern))),
-            Self::Choice(texts) if texts.is_empty() => {
-                Err(GrammarError::Refused { what: self.what(), why: "it is empty".into() })
-            }
+            Self::Choice(texts) if texts.is_empty() => Err(GrammarError::Refused("it is empty".into())),
             Self::Choice(texts) => {
                 let texts: Vec<String> = texts.iter().map(|text| Value::from(text.as_str()).to_string()).collect();
                 Ok(format!("start: {}", texts.join(" | ")))
@@ -169,15 +167,12 @@ impl Grammar {
         }
     }
 
-    /// The API's name of what is compiled, for messages.
-    pub(crate) fn what(&self) -> &'static str {
+    /// The functions that it lets be called.
+    pub fn tools(&self) -> Option<&tools::Tools> {
         match self {
-            Self::JsonObject | Self::JsonSchema(_) => "response_format.json_schema.schema",
-            Self::Tools(_) => "tools",
-            Self::Regex(_) => "structured_outputs.regex",
-            Self::Choice(_) => "structured_outputs.choice",
-            Self::Lark(_) => "structured_outputs.grammar",
-            Self::AfterThoughts { grammar, .. } => grammar.what(),
+            Self::Tools(tools) => Some(tools),
+            Self::AfterThoughts { grammar, .. } => grammar.tools(),
+            _ => None,
         }
     }
 
@@ -224,10 +219,12 @@ fn word(tokenizer: &Tokenizer, token: Token) -> Vec<u8> {
     if bytes.first() == Some(&TokTrie::SPECIAL_TOKEN_MARKER) { Vec::new() } else { bytes }
 }
 
-/// A message without the positions and dumps that follow it.
-fn first_lines(why: &str) -> String {
-    let text: Vec<&str> = why.lines().map(str::trim).filter(|line| !line.is_empty()).take(3).collect();
-    text.join("; ")
+/// What llguidance says, without its excerpts of the grammar: its first line, and what an expression's own parser says below.
+fn reason(why: &str) -> String {
+    let mut lines = why.lines().map(str::trim).filter(|line| !line.is_empty());
+    let first = lines.next().unwrap_or_default();
+    let more = lines.find_map(|line| line.strip_prefix("error: ")).map(|error| format!(" {error}"));
+    first.to_string() + &more.unwrap_or_default()
 }
 
 /// One choice's way through a grammar.

@@ -9,7 +9,7 @@ pub mod reader;
 pub mod shape;
 
 use super::thought::OPEN;
-use super::{harmony, json_rule};
+use super::{Grammar, harmony, json_rule};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use shape::Format;
@@ -73,6 +73,18 @@ pub enum ToolsError {
     Unknown(String),
 }
 
+impl ToolsError {
+    /// The request's field that is wrong.
+    pub fn param(&self) -> String {
+        match self {
+            Self::None | Self::TooMany(_) => "tools".into(),
+            Self::Name { index, .. } | Self::Twice { index, .. } => format!("tools[{index}].function.name"),
+            Self::Parameters { index } => format!("tools[{index}].function.parameters"),
+            Self::Unknown(_) => "tool_choice".into(),
+        }
+    }
+}
+
 impl Tools {
     /// Checks names.
     pub fn new(functions: Vec<Function>, choice: Choice, parallel: bool) -> Result<Self, ToolsError> {
@@ -104,6 +116,11 @@ impl Tools {
     /// With calls as this chat template writes them.
     pub fn for_template(self, template: &str) -> Self {
         Self { format: Format::of_template(template).unwrap_or_default(), ..self }
+    }
+
+    /// What the arguments of each function must be.
+    pub fn schemas(&self) -> impl Iterator<Item = Grammar> {
+        self.functions.iter().map(|function| Grammar::JsonSchema(function.arguments()))
     }
 
     /// Whether and which functions are called.

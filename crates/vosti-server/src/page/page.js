@@ -249,8 +249,19 @@ function request(messages, seed) {
 // ---- The talk ----
 
 function drawn() {
-  $("talk").replaceChildren(...chat.messages.map((message, i) => shown(message, i)));
+  const said = chat.messages.map((message, i) => shown(message, i));
+  $("talk").replaceChildren(...(said.length ? said : [welcome()]));
   $("talk").scrollTop = $("talk").scrollHeight;
+}
+
+// What a chat shows before its first message.
+function welcome() {
+  const made = make("div", undefined, "welcome"), row = make("div");
+  row.append(...["Why is the sky blue?", "Write a haiku about winter.", "Explain recursion to a child."].map(text =>
+    button(text, undefined, () => { if (!talking) say(text); }, "")));
+  made.append(make("h2", "Ask the model something"), make("p", "The same words with the same seed give the same answer, to the last "
+    + "bit, whatever else the server does. “Same bits?” shows it for any answer."), row);
+  return made;
 }
 
 function shown(message, i) {
@@ -264,6 +275,7 @@ function shown(message, i) {
     if (i === chat.messages.length - 1) tools.append(button("Regenerate", "Answer again with the next seed", () => again(i)));
     if (message.tokens?.length) tools.append(button("Tokens", "Show tokens and their probabilities", () => fill(text, message, text.dataset.as !== "tokens")));
     if (message.content) tools.append(button("Same bits?", "Compare this answer alone and among others", () => compareOpen(i)));
+    if (message.ended === "length") tools.append(make("span", "cut off at its token limit"));
     if (message.seed !== undefined) tools.append(make("span", "seed " + message.seed));
     if (message.error) tools.prepend(make("span", message.error, "bad"));
   }
@@ -369,6 +381,7 @@ async function answer(seed) {
     for await (const chunk of events(await ask(body, control.signal))) {
       const choice = chunk.choices[0];
       message.content += choice?.delta?.content ?? "";
+      message.ended = choice?.finish_reason ?? message.ended;
       if (choice?.delta?.reasoning_content) message.thought = (message.thought ?? "") + choice.delta.reasoning_content;
       if (choice?.logprobs?.content) (message.tokens ??= []).push(...choice.logprobs.content);
       draw();

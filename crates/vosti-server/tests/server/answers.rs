@@ -385,3 +385,21 @@ async fn text_becomes_tokens_and_text_again() {
     let chat = server.ok("/tokenize", json!({"messages": [{"role": "user", "content": "x"}]})).await;
     assert_eq!(chat["tokens"][0], 256, "the template's own control tokens");
 }
+
+/// As load generators ask for it.
+#[tokio::test]
+async fn every_chunk_has_the_usage_so_far_if_that_is_asked_for() {
+    let server = toy();
+    let more = json!({"stream": true, "stream_options": {"include_usage": true, "continuous_usage_stats": true}, "n": 2,
+        "ignore_eos": true, "max_tokens": 9});
+    for (path, base) in [("/v1/chat/completions", chat("hi")), ("/v1/completions", completion("hi"))] {
+        let chunks = server.post(path, with(base, more.clone())).await.chunks();
+        let of = |chunk: &Value, name: &str| chunk["usage"][name].as_u64().expect("a count");
+        let counts: Vec<u64> = chunks.iter().map(|chunk| of(chunk, "completion_tokens")).collect();
+        assert!(counts.is_sorted() && counts[0] <= 2 && *counts.last().unwrap() == 18, "{path}: {counts:?}");
+        for chunk in &chunks {
+            assert_eq!(of(chunk, "prompt_tokens"), of(&chunks[0], "prompt_tokens"));
+            assert_eq!(of(chunk, "total_tokens"), of(chunk, "prompt_tokens") + of(chunk, "completion_tokens"));
+        }
+    }
+}

@@ -72,10 +72,10 @@ async fn an_answer_keeps_to_an_expression_a_choice_a_grammar_or_a_schema_under_e
     }
     for (ask, field) in [
         (json!({"guided_json": "{"}), "guided_json"),
-        (json!({"guided_regex": "("}), "structured_outputs"),
-        (json!({"guided_choice": []}), "structured_outputs"),
-        (json!({"guided_grammar": "start: nowhere"}), "structured_outputs"),
-        (json!({"guided_regex": "a", "structured_outputs": {"choice": ["b"]}}), "structured_outputs"),
+        (json!({"guided_regex": "("}), "guided_regex"),
+        (json!({"guided_choice": []}), "guided_choice"),
+        (json!({"guided_grammar": "start: nowhere"}), "guided_grammar"),
+        (json!({"guided_regex": "a", "structured_outputs": {"choice": ["b"]}}), "structured_outputs.choice"),
         (json!({"structured_outputs": {"odd": 1}}), "structured_outputs.odd"),
     ] {
         let (status, param, message) = server.post(CHAT, with(chat("x"), ask)).await.error();

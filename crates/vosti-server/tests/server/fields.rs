@@ -10,8 +10,10 @@ const TEXT: &str = "/v1/completions";
 
 /// Names in the request classes of the engines, as published: `openai` 2.54.0 (`completion_create_params.py`,
 /// `response_create_params.py`), `anthropic` 2.12.0 (`message_create_params.py`), vLLM
-/// `002032ee` (`chat_completion/protocol.py`, `completion/protocol.py`), SGLang `004c82e0` (`openai/protocol.py`).
-const PUBLISHED: [(Engine, &str, &str); 9] = [
+/// `002032ee` (`chat_completion/protocol.py`, `completion/protocol.py`), `010a69ce` (`responses/protocol.py`), `00589e56`
+/// (`anthropic/protocol.py`), `030ea52e` (`tokenize/protocol.py`) and 0.10 (`openai/protocol.py`), SGLang `004c82e0`
+/// (`openai/protocol.py`).
+const PUBLISHED: [(Engine, &str, &str); 17] = [
     (
         Engine::OpenAi,
         "ChatRequest",
@@ -96,6 +98,49 @@ const PUBLISHED: [(Engine, &str, &str); 9] = [
          routed_dp_rank disagg_prefill_dp_rank data_parallel_rank rid extra_key cache_salt ngram_corpus_id priority \
          custom_labels",
     ),
+    (
+        Engine::Vllm,
+        "ChatRequest",
+        "best_of early_stopping guided_choice guided_decoding_backend guided_grammar guided_json guided_regex \
+         guided_whitespace_pattern logits_processors structural_tag",
+    ),
+    (
+        Engine::Vllm,
+        "ResponsesRequest",
+        "background cache_salt enable_response_messages ignore_eos include include_stop_str_in_output input instructions \
+         logit_bias max_output_tokens max_tool_calls metadata mm_processor_kwargs model parallel_tool_calls \
+         previous_input_messages previous_response previous_response_id priority prompt prompt_cache_key reasoning \
+         repetition_penalty request_id seed service_tier skip_special_tokens stop store stream structured_outputs \
+         temperature text tool_choice tools top_k top_logprobs top_p truncation user vllm_xargs",
+    ),
+    (
+        Engine::Sglang,
+        "ResponsesRequest",
+        "background cache_salt chat_template_kwargs extra_key frequency_penalty include input instructions \
+         max_output_tokens max_tool_calls metadata min_p model ngram_corpus_id parallel_tool_calls presence_penalty \
+         previous_response_id priority reasoning repetition_penalty request_id service_tier session_id stop store stream \
+         temperature text tool_choice tools top_k top_logprobs top_p truncation user",
+    ),
+    (
+        Engine::Vllm,
+        "MessagesRequest",
+        "chat_template_kwargs kv_transfer_params max_tokens messages metadata model output_config stop_sequences stream \
+         system temperature tool_choice tools top_k top_p",
+    ),
+    (Engine::Vllm, "CountRequest", "chat_template_kwargs messages model system tool_choice tools"),
+    (
+        Engine::Vllm,
+        "TokenizeRequest",
+        "add_generation_prompt add_special_tokens chat_template chat_template_kwargs continue_final_message \
+         media_io_kwargs messages mm_processor_kwargs model prompt return_token_strs tools",
+    ),
+    (
+        Engine::Sglang,
+        "TokenizeRequest",
+        "add_special_tokens chat_template_kwargs continue_final_message messages model prompt reasoning_effort tool_choice \
+         tools",
+    ),
+    (Engine::Sglang, "DetokenizeRequest", "model skip_special_tokens tokens"),
 ];
 
 #[test]
@@ -106,6 +151,8 @@ fn every_field_of_every_engine_is_in_a_type_or_in_the_table() {
             "ChatRequest" => &[Place::Completion, Place::Chat],
             "CompletionRequest" => &[Place::Completion, Place::Text],
             "ResponsesRequest" => &[Place::Responses],
+            "TokenizeRequest" => &[Place::Tokenize],
+            "DetokenizeRequest" => &[Place::Detokenize],
             _ => &[Place::Messages],
         };
         for name in names.split_whitespace() {
@@ -132,9 +179,21 @@ fn asking(row: &Foreign, value: Value) -> (&'static str, Value) {
         Place::StructuredOutputs => with(chat("x"), json!({"structured_outputs": {}})),
         Place::Tool | Place::Function => with(chat("x"), json!({"tools": [tool]})),
         Place::Completion | Place::Chat => chat("x"),
-        Place::Responses | Place::ResponsesItem | Place::ResponsesText | Place::ResponsesTool => {
-            json!({"input": [{"role": "user", "content": "x"}], "text": {}, "tools": [{"type": "function", "name": "f"}]})
+        Place::Responses
+        | Place::ResponsesItem
+        | Place::ResponsesPart
+        | Place::ResponsesReasoning
+        | Place::ResponsesText
+        | Place::ResponsesTool => {
+            json!({"input": [{"role": "user", "content": [{"type": "input_text", "text": "x"}]}], "text": {}, "reasoning": {},
+                "tools": [{"type": "function", "name": "f"}]})
         }
+        Place::ResponsesOutput => {
+            let output = json!([{"type": "input_text", "text": "x"}]);
+            json!({"input": [{"type": "function_call_output", "call_id": "c", "output": output}]})
+        }
+        Place::Tokenize => json!({"messages": [said]}),
+        Place::Detokenize => json!({"tokens": [1]}),
         Place::MessagesText => {
             let result = json!({"type": "tool_result", "tool_use_id": "c", "content": [{"type": "text", "text": "x"}]});
             json!({"messages": [{"role": "user", "content": [result]}]})
@@ -146,7 +205,15 @@ fn asking(row: &Foreign, value: Value) -> (&'static str, Value) {
     };
     let path = match row.place {
         Place::Text => TEXT,
-        Place::Responses | Place::ResponsesItem | Place::ResponsesText | Place::ResponsesTool => "/v1/responses",
+        Place::Responses
+        | Place::ResponsesItem
+        | Place::ResponsesPart
+        | Place::ResponsesOutput
+        | Place::ResponsesReasoning
+        | Place::ResponsesText
+        | Place::ResponsesTool => "/v1/responses",
+        Place::Tokenize => "/tokenize",
+        Place::Detokenize => "/detokenize",
         Place::Messages | Place::MessagesText | Place::MessagesSystem | Place::MessagesBlock | Place::MessagesTool => {
             "/v1/messages"
         }
@@ -161,8 +228,12 @@ fn asking(row: &Foreign, value: Value) -> (&'static str, Value) {
 
 async fn asks(server: &Toyserver, row: &Foreign, value: Value) -> (u16, String, String) {
     let (path, body) = asking(row, value);
-    let limit = if path == "/v1/responses" { "max_output_tokens" } else { "max_tokens" };
-    let answer = server.post(path, with(body, json!({limit: 1}))).await;
+    let body = match path {
+        "/tokenize" | "/detokenize" => body,
+        "/v1/responses" => with(body, json!({"max_output_tokens": 1})),
+        _ => with(body, json!({"max_tokens": 1})),
+    };
+    let answer = server.post(path, body).await;
     if answer.status == 200 { (200, String::new(), String::new()) } else { answer.error() }
 }
 
@@ -175,6 +246,7 @@ async fn the_table_is_kept_to() {
             Taken::Null => vec![],
             Taken::Any => vec![odd.clone(), json!(true), json!(7), json!("x")],
             Taken::As(_) => vec![json!(1)],
+            Taken::Of(names) => vec![json!([]), json!([names[0]]), json!(names)],
             Taken::These(values) => values.iter().map(|text| serde_json::from_str(text).unwrap()).collect(),
         };
         for value in values.into_iter().chain([Value::Null]) {
@@ -259,4 +331,44 @@ async fn unknown_fields_may_be_ignored_and_are_named_then() {
     // What is wrong stays wrong.
     assert_eq!(server.post(CHAT, with(chat("x"), json!({"temperature": "warm"}))).await.error().1, "temperature");
     assert!(!server.post(CHAT, chat("x")).await.headers.contains_key("x-vosti-ignored"));
+}
+
+/// Whatever it is called and wherever it stands; in JSON of the client's own a null is a value.
+#[tokio::test]
+async fn a_null_asks_for_nothing() {
+    let server = toy();
+    let call = json!({"id": "c", "type": null, "index": null, "odd": null,
+        "function": {"name": "f", "arguments": "{}", "odd": null}});
+    let messages = json!([
+        {"role": "user", "content": [{"type": "text", "text": "x", "odd": null}], "odd": null, "name": null},
+        {"role": "assistant", "content": null, "tool_calls": [call], "odd": null},
+        {"role": "tool", "tool_call_id": "c", "content": "x", "odd": null},
+    ]);
+    let more = json!({"messages": messages, "odd": null, "response_format": {"type": "text", "json_schema": null},
+        "stream": true, "stream_options": {"include_usage": null, "odd": null}, "tool_choice": null,
+        "tools": [{"type": "function", "odd": null, "function": {"name": "f", "odd": null, "parameters": null}}],
+        "structured_outputs": {"json": null, "odd": null}});
+    let answer = server.post(CHAT, with(chat(""), more)).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    let schema = json!({"type": "object", "properties": {"a": {"const": null}}, "required": ["a"],
+        "additionalProperties": false});
+    let held = with(completion("x"), json!({"guided_json": schema, "odd": null, "min_p": null}));
+    assert_eq!(server.ok(TEXT, held).await["choices"][0]["text"], "{\"a\": null}");
+    let item = json!({"role": "user", "content": [{"type": "input_text", "text": "x", "odd": null}], "odd": null});
+    server.ok("/v1/responses", json!({"input": [item], "odd": null, "max_output_tokens": 1})).await;
+    let text = json!({"type": "text", "text": "x", "odd": null});
+    let body = json!({"messages": [{"role": "user", "content": [text], "odd": null}], "system": [text], "odd": null});
+    server.ok("/v1/messages", with(body, json!({"max_tokens": 1}))).await;
+    let none = server.post(CHAT, with(chat("x"), json!({"messages": null}))).await.error();
+    assert_eq!((none.0, none.1.as_str()), (400, "messages"), "{}", none.2);
+}
+
+/// Clients that put streamed parts together may leave out what says nothing.
+#[tokio::test]
+async fn a_kind_that_is_left_out_is_a_function() {
+    let server = toy();
+    let call = json!({"id": "c", "function": {"name": "f", "arguments": "{}"}});
+    let messages = json!([{"role": "user", "content": "x"}, {"role": "assistant", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": "x"}]);
+    server.ok(CHAT, with(chat(""), json!({"messages": messages, "tools": [{"function": {"name": "f"}}]}))).await;
 }

@@ -1,6 +1,6 @@
 //! The Responses and Messages APIs: the same answers as the chat API's, in their own words.
 
-use crate::common::{Answer, Options, TEMPLATE, chat, get, serve, toy, with};
+use crate::common::{Answer, Options, TEMPLATE, Toyserver, chat, get, serve, toy, with};
 use axum::body::Body;
 use axum::http::Request;
 use serde_json::{Value, json};
@@ -200,7 +200,7 @@ async fn a_message_uses_tools_and_takes_their_results() {
     let told = json!([user, {"role": "assistant", "content": whole["content"]}, {"role": "user", "content": [result]}]);
     server.ok(MESSAGES, with(ask.clone(), json!({"messages": told, "tool_choice": {"type": "none"}}))).await;
     for (more, field) in [
-        (json!({"messages": [{"role": "system", "content": "x"}]}), "messages[0].role"),
+        (json!({"messages": [{"role": "tool", "content": "x"}]}), "messages[0].role"),
         (json!({"messages": [{"role": "assistant", "content": [result]}]}), "messages[0].content[0]"),
         (json!({"container": "c"}), "container"),
         (json!({"frobnicate": 1}), "frobnicate"),
@@ -255,4 +255,87 @@ async fn the_tokenizer_describes_itself_and_embeddings_are_refused_as_such() {
     let (status, _, message) = server.post("/v1/embeddings", json!({"input": "x"})).await.error();
     assert_eq!(status, 404);
     assert!(message.contains("embeddings"), "{message}");
+}
+
+/// Tokens of a conversation, as `/tokenize` has them.
+async fn tokens(server: &Toyserver, more: Value) -> Value {
+    server.ok("/tokenize", more).await["tokens"].clone()
+}
+
+async fn prompt_of(server: &Toyserver, path: &str, body: Value) -> Value {
+    let body = with(body, json!({"vosti_digest": true, "seed": 5}));
+    let answer = server.ok(path, body).await;
+    answer["vosti_receipt"]["prompt"].clone()
+}
+
+/// What the assistant says in several items is all told, and thoughts that nobody can read leave nothing.
+#[tokio::test]
+async fn no_item_of_a_conversation_is_lost() {
+    let server = toy();
+    let said = |role: &str, text: &str| json!({"role": role, "content": text});
+    let items = json!([said("user", "x"), {"type": "reasoning", "summary": [], "encrypted_content": "e"}, said("user", "y"),
+        said("assistant", "a"), said("assistant", "b"), said("user", "z")]);
+    let prompt = prompt_of(&server, RESPONSES, json!({"input": items, "max_output_tokens": 1})).await;
+    let plain = json!([
+        said("user", "x"),
+        said("user", "y"),
+        said("assistant", "a"),
+        said("assistant", "b"),
+        said("user", "z")
+    ]);
+    assert_eq!(prompt, tokens(&server, json!({"messages": plain})).await);
+}
+
+#[tokio::test]
+async fn a_response_is_sampled_as_it_says() {
+    let server = toy();
+    let sampled = json!({"seed": 5, "min_p": 0.001, "repetition_penalty": 1.2, "presence_penalty": 0.5, "frequency_penalty": 0.1,
+        "logit_bias": {"65": 20, "66": 20, "67": 20}, "ignore_eos": true, "temperature": 1.5});
+    let wanted = server.ok(CHAT, with(with(chat("hi"), sampled.clone()), json!({"max_tokens": 20}))).await;
+    let ask = with(json!({"input": "hi", "max_output_tokens": 20}), sampled);
+    let response = server.ok(RESPONSES, ask.clone()).await;
+    assert_eq!(response["output"][0]["content"][0]["text"], wanted["choices"][0]["message"]["content"]);
+    let held = with(ask.clone(), json!({"structured_outputs": {"choice": ["yes", "no"]}, "ignore_eos": false}));
+    let text = server.ok(RESPONSES, held.clone()).await["output"][0]["content"][0]["text"].clone();
+    assert!(text == "yes" || text == "no", "{text}");
+    let stopped = server.ok(RESPONSES, with(held.clone(), json!({"stop": ["e", "o"]}))).await;
+    assert_ne!(stopped["output"][0]["content"][0]["text"], text);
+    let twice = with(held, json!({"text": {"format": {"type": "json_object"}}}));
+    assert_eq!(server.post(RESPONSES, twice).await.error().1, "structured_outputs.choice");
+}
+
+#[tokio::test]
+async fn a_message_keeps_to_its_output_config() {
+    let server = toy();
+    let user = json!([{"role": "user", "content": "x"}]);
+    let format = json!({"type": "json_schema", "schema": schema()});
+    let ask = json!({"messages": user, "max_tokens": 50, "output_config": {"format": format, "effort": "high"}});
+    let message = server.ok(MESSAGES, ask).await;
+    let text = message["content"][0]["text"].as_str().unwrap();
+    assert!(serde_json::from_str::<Value>(text).unwrap()["a"].is_u64(), "{text}");
+    // The template sees the effort; other servers' thoughts are left out, and a system message stays where it is.
+    let template = format!("{{{{ reasoning_effort }}}}{{{{ enable_thinking }}}}{{{{ odd }}}}{TEMPLATE}");
+    let server = serve(&Options { template, ..Options::default() });
+    let said = json!([{"role": "user", "content": "x"},
+        {"role": "assistant", "content": [{"type": "redacted_thinking", "data": "d"}, {"type": "text", "text": "y"}]},
+        {"role": "system", "content": "z"}, {"role": "user", "content": "w"}]);
+    let more = json!({"messages": said, "output_config": {"effort": "low"}, "thinking": {"type": "adaptive"},
+        "chat_template_kwargs": {"odd": 7}});
+    let prompt = prompt_of(&server, MESSAGES, with(more.clone(), json!({"max_tokens": 1}))).await;
+    let plain = json!([{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}, {"role": "system", "content": "z"},
+        {"role": "user", "content": "w"}]);
+    let variables = json!({"odd": 7, "enable_thinking": true, "reasoning_effort": "low"});
+    let wanted = tokens(&server, json!({"messages": plain, "chat_template_kwargs": variables})).await;
+    assert_eq!(prompt, wanted);
+    let counted = server.ok("/v1/messages/count_tokens", more).await["input_tokens"].as_u64().unwrap();
+    assert_eq!(counted as usize, wanted.as_array().unwrap().len());
+}
+
+#[tokio::test]
+async fn what_is_tokenized_is_what_a_chat_sees() {
+    let server = toy();
+    let ask = json!({"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "Well, "}],
+        "continue_final_message": true, "tools": [{"type": "function", "function": {"name": "f"}}], "tool_choice": "none"});
+    let chat = server.ok(CHAT, with(ask.clone(), json!({"max_tokens": 1, "return_token_ids": true}))).await;
+    assert_eq!(tokens(&server, ask).await, chat["prompt_token_ids"]);
 }

@@ -84,7 +84,7 @@ async fn each_wrong_value_names_its_field() {
         ("messages[0].role", json!([{"role": "robot", "content": "x"}])),
         ("messages[0].content", json!([{"role": "user"}])),
         ("messages[0].content", json!([{"role": "user", "content": 3}])),
-        ("messages[0].content[0]", json!([{"role": "user", "content": [{"text": "x"}]}])),
+        ("messages[0].content[0].type", json!([{"role": "user", "content": [{"text": "x"}]}])),
         ("messages[0].content[1]", json!([{"role": "user", "content": [{"type": "text", "text": "x"}, 3]}])),
         ("top_logprobs", json!(3)),
         ("tool_choice", json!("required")),
@@ -122,6 +122,12 @@ async fn what_is_no_request_at_all_is_refused_in_the_same_shape() {
     let plain = Request::post(TEXT).header("content-type", "text/plain").body(body("{}")).unwrap();
     assert_eq!(server.send(plain).await.status, 415, "another site's page cannot send JSON unasked");
     assert_eq!(server.send(get("/v1/nothing")).await.error().0, 404);
+    for near in ["/completions", "/v1/completions/", "//v1/completions"] {
+        let (status, _, message) = server.send(get(near)).await.error();
+        assert!(status == 404 && message.ends_with("did you mean /v1/completions?"), "{message}");
+    }
+    let list = server.send(json(r#"["x"]"#)).await.error();
+    assert_eq!((list.0, list.2.as_str()), (400, "the body is no JSON object"));
     assert_eq!(server.send(get(TEXT)).await.error().0, 405);
 }
 
@@ -218,4 +224,110 @@ async fn keys_guard_the_api_and_nothing_else_needs_one() {
     for path in ["/health", "/ready", "/metrics", "/status", "/openapi.json"] {
         assert_eq!(server.send(get(path)).await.status, 200, "{path}");
     }
+}
+
+/// In its own words, whichever API's request it is.
+#[tokio::test]
+async fn what_is_wrong_is_named_as_the_request_names_it() {
+    let server = toy();
+    let (long, image) = ("x".repeat(2000), json!({"type": "input_image", "image_url": "data:"}));
+    let (bad, many) = (json!({"type": "no"}), json!(vec!["x"; 33]));
+    let tool =
+        |name: &str, schema: &Value| json!({"type": "function", "function": {"name": name, "parameters": schema}});
+    let own = |name: &str, schema: &Value| json!({"type": "function", "name": name, "parameters": schema});
+    let good = json!({"type": "object"});
+    let format = json!({"type": "json_schema", "name": "x", "schema": bad});
+    let user = |content: Value| json!([{"role": "user", "content": content}]);
+    for (path, base, cases) in [
+        (
+            CHAT,
+            chat("x"),
+            vec![
+                (json!({"max_tokens": null, "max_completion_tokens": 5000}), "max_completion_tokens"),
+                (json!({"messages": user(json!(long))}), "messages"),
+                (json!({"messages": user(json!([{"type": "text", "text": long}]))}), "messages"),
+                (json!({"structured_outputs": {"regex": "("}}), "structured_outputs.regex"),
+                (json!({"structured_outputs": {"choice": []}}), "structured_outputs.choice"),
+                (json!({"guided_json": bad}), "guided_json"),
+                (json!({"guided_json": "{"}), "guided_json"),
+                (json!({"guided_regex": "a", "structured_outputs": {"choice": ["a"]}}), "structured_outputs.choice"),
+                (json!({"tools": [tool("f", &good), tool("g", &bad)]}), "tools[1].function.parameters"),
+                (json!({"tools": [tool("f g", &good)]}), "tools[0].function.name"),
+                (json!({"tools": [tool("f", &good), tool("f", &good)]}), "tools[1].function.name"),
+                (
+                    json!({"tools": [tool("f", &good)], "tool_choice": {"type": "function", "function": {"name": "g"}}}),
+                    "tool_choice",
+                ),
+                (json!({"tools": [tool("f", &good)], "guided_regex": "a"}), "guided_regex"),
+            ],
+        ),
+        (
+            "/v1/responses",
+            json!({"input": "x"}),
+            vec![
+                (json!({"input": null}), "input"),
+                (json!({"input": 3}), "input"),
+                (json!({"input": long, "max_output_tokens": 1}), "input"),
+                (json!({"max_output_tokens": 5000}), "max_output_tokens"),
+                (json!({"max_output_tokens": 0}), "max_output_tokens"),
+                (json!({"stop": many}), "stop"),
+                (json!({"temperature": -1}), "temperature"),
+                (json!({"text": {"format": format}}), "text.format.schema"),
+                (json!({"input": user(json!([image]))}), "input[0].content[0].image_url"),
+                (json!({"input": [{"role": "user", "content": "x", "odd": 1}]}), "input[0].odd"),
+                (json!({"input": [{"role": "robot", "content": "x"}]}), "input[0].role"),
+                (json!({"tools": [own("f g", &good)]}), "tools[0].name"),
+                (json!({"tools": [own("f", &bad)]}), "tools[0].parameters"),
+                (json!({"include": ["message.output_text.logprobs"]}), "include"),
+            ],
+        ),
+        (
+            "/v1/messages",
+            json!({"messages": user(json!("x")), "max_tokens": 3}),
+            vec![
+                (json!({"messages": []}), "messages"),
+                (json!({"messages": user(json!(long))}), "messages"),
+                (json!({"max_tokens": 5000}), "max_tokens"),
+                (json!({"stop_sequences": many}), "stop_sequences"),
+                (json!({"messages": [{"role": "tool", "content": "x"}]}), "messages[0].role"),
+                (
+                    json!({"messages": user(json!([{"type": "text", "text": "x"}, {"type": "image", "source": {}}]))}),
+                    "messages[0].content[1].source",
+                ),
+                (json!({"messages": user(json!([{"type": "video"}]))}), "messages[0].content[0].type"),
+                (json!({"tools": [{"name": "f", "input_schema": bad}]}), "tools[0].input_schema"),
+                (json!({"tools": [{"name": "f g", "input_schema": good}]}), "tools[0].name"),
+                (
+                    json!({"output_config": {"format": {"type": "json_schema", "schema": bad}}}),
+                    "output_config.format.schema",
+                ),
+            ],
+        ),
+        (TEXT, completion("x"), vec![(json!({"prompt": long}), "prompt"), (json!({"prompt": ["x", ""]}), "prompt")]),
+    ] {
+        for (more, field) in cases {
+            let (status, param, message) = server.post(path, with(base.clone(), more.clone())).await.error();
+            assert_eq!((status, param.as_str()), (400, field), "{path} {more}: {message}");
+            assert!(!message.contains('\n'), "{message}");
+        }
+    }
+    for (path, field) in
+        [(CHAT, "messages"), (TEXT, "prompt"), ("/v1/responses", "input"), ("/v1/messages", "messages")]
+    {
+        let (status, param, message) = server.post(path, json!({"model": "toy"})).await.error();
+        assert_eq!((status, param.as_str(), message), (400, field, format!("{field} is missing")));
+    }
+    for (more, says) in [
+        (json!({"min_tokens": -1}), "min_tokens: invalid value: integer `-1`, expected a whole number of at least 0"),
+        (json!({"temperature": "warm"}), "temperature: invalid type: string \"warm\", expected a number"),
+        (json!({"messages": "x"}), "messages: invalid type: string \"x\", expected a list"),
+        (json!({"chat_template_kwargs": []}), "chat_template_kwargs: invalid type: list, expected an object"),
+        (json!({"response_format": "json"}), "response_format: invalid type: string \"json\", expected an object"),
+        (json!({"guided_regex": "("}), "guided_regex cannot be turned into a grammar: "),
+        (json!({"guided_json": {"not": {}}}), "guided_json cannot be turned into a grammar: "),
+    ] {
+        let (_, _, message) = server.post(CHAT, with(chat("x"), more)).await.error();
+        assert!(message.starts_with(says) && !message.contains(';') && message.len() < 200, "{message}");
+    }
+    server.settles().await;
 }

@@ -14,8 +14,9 @@ pub use serve::{LogFormat, Serve, UnknownFields};
 
 /// Language models whose answers do not depend on the machine's other work
 ///
-/// For a fixed model and deployment, a request's logits are bit-for-bit the same alone or in a batch, prefilled in one
-/// piece or in chunks, with or without a prefix cache, with drafts on or off, under any load. `vosti check` tests this.
+/// For a fixed model and deployment, a request's logits are bit-for-bit the same
+/// alone or in a batch, prefilled in one piece or in chunks, with or without a
+/// prefix cache, with drafts on or off, under any load. `vosti check` tests this.
 ///
 /// Try:
 ///   vosti generate "The three laws of robotics are"
@@ -69,7 +70,7 @@ pub struct Hardware {
     #[arg(long, value_parser = device, default_value = "cpu", value_name = "DEVICE")]
     pub device: Device,
 
-    /// Worker threads [default: the cores this process may use]
+    /// Worker threads [default: the cores this process may use; `serve` leaves one of several to HTTP]
     #[arg(short, long, value_name = "N", value_parser = threads, allow_negative_numbers = true)]
     pub threads: Option<usize>,
 

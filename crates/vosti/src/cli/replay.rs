@@ -57,8 +57,10 @@ fn read(path: &Path) -> Result<Receipt> {
     }
     let mut json: serde_json::Value =
         serde_json::from_str(&text).with_context(|| format!("{shown} is not a receipt: it is not JSON"))?;
-    let inside = json.pointer_mut("/choices/0/vosti_receipt").map(serde_json::Value::take);
-    let receipt = inside.unwrap_or(json);
+    // A completion has it in its choice, a response and a message at its top.
+    let places = ["/choices/0/vosti_receipt", "/vosti_receipt"];
+    let inside = places.into_iter().find(|place| json.pointer(place).is_some());
+    let receipt = inside.and_then(|place| json.pointer_mut(place).map(serde_json::Value::take)).unwrap_or(json);
     let receipt: Receipt = serde_json::from_value(receipt).with_context(|| format!("{shown} is not a receipt"))?;
     receipt.check().with_context(|| format!("{shown} is not a valid receipt"))?;
     Ok(receipt)

@@ -5,6 +5,7 @@ use super::traces::Traces;
 use super::{Outcome, interrupt, open};
 use crate::catalogue;
 use crate::deployment::DeployOptions;
+use crate::fetch::repository::Repository;
 use anyhow::{Context, Result};
 use std::panic;
 use std::path::Path;
@@ -135,12 +136,12 @@ fn config(arguments: &Serve, traces: bool) -> Result<ServerConfig> {
     })
 }
 
-/// A catalogue name as it is, a path without folders and extension.
+/// A name of the catalogue or of a hub as it is, a path without folders and extension.
 fn name(model: &str) -> String {
-    if catalogue::knows(model) {
+    let path = Path::new(model);
+    if catalogue::knows(model) || (!path.exists() && model.parse::<Repository>().is_ok()) {
         return model.to_string();
     }
-    let path = Path::new(model);
     let stem = if path.extension().is_some_and(|e| e == "gguf") { path.file_stem() } else { path.file_name() };
     stem.map_or_else(|| model.to_string(), |stem| stem.to_string_lossy().into_owned())
 }

@@ -18,6 +18,9 @@ use vosti_progress::Progress;
 /// The quantisation that is taken where several are there and none is named: what llama.cpp takes.
 const QUANT_DEFAULT: &str = "Q4_K_M";
 
+/// Folders that a branch's name is looked for in.
+const REVISION_LEVELS: usize = 4;
+
 /// What a Hugging Face folder is read for, beside its tensors.
 const BESIDE: [&str; 7] = [
     "config.json",
@@ -52,7 +55,9 @@ impl FromStr for Repository {
         };
         let (org, repo) = name.split_once('/').ok_or(())?;
         let file = [".gguf", ".json", ".safetensors"].iter().any(|end| repo.ends_with(end));
-        let right = word(org) && word(repo) && !file && quant.as_deref().is_none_or(word) && word(revision);
+        // A branch, and a pull request's, may hold slashes.
+        let branch = revision.split('/').all(word);
+        let right = word(org) && word(repo) && !file && quant.as_deref().is_none_or(word) && branch;
         right.then(|| Repository { name: name.into(), quant, revision: revision.into() }).ok_or(())
     }
 }
@@ -94,7 +99,14 @@ impl HubCache {
     /// The model as it was last fetched, by whichever client; none if it is not here or not whole.
     pub fn find(&self, repository: &Repository) -> Option<Found> {
         let folder = self.folder(repository);
-        let commit = fs::read_to_string(folder.join("refs").join(&repository.revision)).ok()?.trim().to_string();
+        let refs = folder.join("refs");
+        let recorded = |name: &str| Some(fs::read_to_string(refs.join(name)).ok()?.trim().to_string());
+        // A commit is here if any branch was fetched when it was there.
+        let pinned = || {
+            let all = names_in(&refs, REVISION_LEVELS);
+            all.iter().filter_map(|name| recorded(name)).find(|commit| *commit == repository.revision)
+        };
+        let commit = recorded(&repository.revision).or_else(pinned)?;
         let snapshot = folder.join("snapshots").join(&commit);
         let names = names_in(&snapshot, 1);
         let chosen = choose(repository, names.iter().map(String::as_str)).ok()?;
@@ -230,6 +242,7 @@ pub fn fetch(
         bring(repository, endpoint, &listing.sha, file, &folder, &snapshot, progress)?;
     }
     let branch = folder.join("refs").join(&repository.revision);
+    made(branch.parent().expect("a branch's file has a folder"))?;
     fs::write(&branch, &listing.sha).map_err(FetchError::io(&branch))?;
     let path = match chosen {
         Chosen::File(name) => snapshot.join(name),
@@ -240,7 +253,7 @@ pub fn fetch(
 
 fn listing(repository: &Repository, endpoint: &Endpoint) -> Result<Listing, FetchError> {
     let Repository { name, revision, .. } = repository;
-    let url = format!("{}/api/models/{name}/revision/{revision}?blobs=true", endpoint.url);
+    let url = format!("{}/api/models/{name}/revision/{}?blobs=true", endpoint.url, revision.replace('/', "%2F"));
     let http = |reason: String| FetchError::Http { url: url.clone(), reason };
     match endpoint.get(&url, 0) {
         Ok(mut answer) => {
@@ -333,6 +346,11 @@ mod tests {
         assert_eq!(parsed("org/repo"), of("org/repo", None, "main"));
         assert_eq!(parsed("org/repo:Q8_0"), of("org/repo", Some("Q8_0"), "main"));
         assert_eq!(parsed("org/repo:Q8_0@v1.0"), of("org/repo", Some("Q8_0"), "v1.0"));
+        assert_eq!(parsed("org/repo@refs/pr/1"), of("org/repo", None, "refs/pr/1"));
+        assert_eq!(parsed("org/repo:Q8_0@feature/x"), of("org/repo", Some("Q8_0"), "feature/x"));
+        for no in ["a/b@x/", "a/b@/x", "a/b@x//y", "a/b@x/../../y", "a/b@x/.y"] {
+            assert_eq!(parsed(no), None, "{no}");
+        }
         for no in ["repo", "./x", "a/b/c", "a/b.gguf", "/a/b", "a/", "a/..", "a/b:", "a/b@", "a/b@../c", "a b/c"] {
             assert_eq!(parsed(no), None, "{no}");
         }

@@ -3,13 +3,13 @@
 use crate::api::ApiError;
 use crate::api::body::Body;
 use crate::api::chat::ChatRequest;
-use crate::api::fields::Stop;
+use crate::api::fields::{JsonSchema, ResponseFormat, Stop};
 use crate::api::foreign::Place;
 use crate::api::messages::{
-    CalledFunction, Content, DescribedFunction, FunctionKind, FunctionName, Message, NamedTool, Part, Role, Tool,
-    ToolCall, ToolChoice, ToolMode,
+    CalledFunction, Content, DescribedFunction, FunctionKind, FunctionName, Message, NamedTool, Part, Role, TextOrList,
+    Tool, ToolCall, ToolChoice, ToolMode,
 };
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, de};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
@@ -22,6 +22,7 @@ pub struct MessagesRequest {
     /// If the last is the assistant's, the answer continues it.
     pub messages: Vec<Turn>,
     /// A system message in front of them.
+    #[serde(default, deserialize_with = "texts")]
     pub system: Option<Texts>,
     /// Most tokens to generate. Default: what the context leaves.
     #[schema(minimum = 1)]
@@ -45,6 +46,11 @@ pub struct MessagesRequest {
     pub tool_choice: Option<Choice>,
     /// Whether a model that thinks shall think. Default: as its template says.
     pub thinking: Option<Thinking>,
+    /// How much it shall think, and what its answer must be.
+    pub output_config: Option<OutputConfig>,
+    /// See ChatRequest.
+    #[schema(value_type = Option<Object>)]
+    pub chat_template_kwargs: Option<Map<String, Value>>,
     /// See ChatRequest.
     pub cache_salt: Option<String>,
     /// See ChatRequest.
@@ -59,10 +65,14 @@ pub struct MessagesRequest {
 pub struct CountRequest {
     pub model: Option<String>,
     pub messages: Vec<Turn>,
+    #[serde(default, deserialize_with = "texts")]
     pub system: Option<Texts>,
     pub tools: Option<Vec<InputTool>>,
     pub tool_choice: Option<Choice>,
     pub thinking: Option<Thinking>,
+    pub output_config: Option<OutputConfig>,
+    #[schema(value_type = Option<Object>)]
+    pub chat_template_kwargs: Option<Map<String, Value>>,
 }
 
 const PLACES: &[Place] =
@@ -80,20 +90,24 @@ impl Body for CountRequest {
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Turn {
-    /// `user` or `assistant`.
+    /// `user` or `assistant`; also `system`.
     pub role: Role,
+    #[serde(deserialize_with = "blocks")]
     pub content: Blocks,
 }
 
 /// A text, or blocks.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
-#[serde(
-    untagged,
-    expecting = "expected a text, or a list of text, thinking, tool_use and tool_result blocks; images and documents are not supported"
-)]
+#[serde(untagged)]
 pub enum Blocks {
     Text(String),
     Blocks(Vec<Block>),
+}
+
+fn blocks<'de, D: Deserializer<'de>>(source: D) -> Result<Blocks, D::Error> {
+    let expected = "a text, or a list of text, thinking, tool_use and tool_result blocks";
+    let blocks = source.deserialize_any(TextOrList { expected, text: Blocks::Text, list: Blocks::Blocks })?;
+    blocks.ok_or_else(|| de::Error::invalid_type(de::Unexpected::Unit, &expected))
 }
 
 /// A part of a turn.
@@ -108,6 +122,10 @@ pub enum Block {
         /// Taken and not used.
         signature: Option<String>,
     },
+    /// Thoughts of another server, which nobody else can read: left out.
+    RedactedThinking {
+        data: String,
+    },
     ToolUse {
         id: String,
         name: String,
@@ -116,6 +134,7 @@ pub enum Block {
     },
     ToolResult {
         tool_use_id: String,
+        #[serde(default, deserialize_with = "texts")]
         content: Option<Texts>,
         /// Taken and not used: the text says it.
         is_error: Option<bool>,
@@ -124,10 +143,15 @@ pub enum Block {
 
 /// A text, or several that are joined with a line break.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
-#[serde(untagged, expecting = "expected a text, or a list of {\"type\": \"text\", \"text\": ...}")]
+#[serde(untagged)]
 pub enum Texts {
     Text(String),
     Blocks(Vec<TextBlock>),
+}
+
+fn texts<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Texts>, D::Error> {
+    let expected = "a text, or a list of {\"type\": \"text\", \"text\": ...}";
+    source.deserialize_any(TextOrList { expected, text: Texts::Text, list: Texts::Blocks })
 }
 
 /// A text.
@@ -175,6 +199,25 @@ pub enum Thinking {
     Disabled {},
 }
 
+/// How much a model that thinks shall think, and what its answer must be.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OutputConfig {
+    /// The template sees it as `reasoning_effort`. Models that do not think answer alike.
+    pub effort: Option<String>,
+    pub format: Option<OutputFormat>,
+}
+
+/// JSON by a schema.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+pub enum OutputFormat {
+    JsonSchema {
+        #[schema(value_type = Object)]
+        schema: Value,
+    },
+}
+
 impl Texts {
     fn into_content(self) -> Content {
         match self {
@@ -190,9 +233,9 @@ impl Texts {
 impl CountRequest {
     /// The same as a chat request.
     pub fn into_chat(self) -> Result<ChatRequest, ApiError> {
-        let Self { model, messages, system, tools, tool_choice, thinking } = self;
-        MessagesRequest { model, messages, system, tools, tool_choice, thinking, ..MessagesRequest::default() }
-            .into_chat()
+        let Self { model, messages, system, tools, tool_choice, thinking, output_config, chat_template_kwargs } = self;
+        let rest = MessagesRequest { output_config, chat_template_kwargs, ..MessagesRequest::default() };
+        MessagesRequest { model, messages, system, tools, tool_choice, thinking, ..rest }.into_chat()
     }
 }
 
@@ -230,9 +273,16 @@ impl MessagesRequest {
                 (Some(ToolChoice::Named(named)), disable_parallel_tool_use)
             }
         };
-        let variables = self.thinking.map(|thinking| {
-            let thinks = !matches!(thinking, Thinking::Disabled {});
-            Map::from_iter([("enable_thinking".to_string(), Value::from(thinks))])
+        let OutputConfig { effort, format } = self.output_config.unwrap_or_default();
+        let thinks = self.thinking.map(|thinking| !matches!(thinking, Thinking::Disabled {}));
+        let mut variables = self.chat_template_kwargs.unwrap_or_default();
+        for (name, value) in
+            [("enable_thinking", thinks.map(Value::from)), ("reasoning_effort", effort.map(Value::from))]
+        {
+            value.into_iter().for_each(|value| _ = variables.entry(name).or_insert(value));
+        }
+        let format = format.map(|OutputFormat::JsonSchema { schema }| ResponseFormat::JsonSchema {
+            json_schema: JsonSchema { name: None, description: None, schema, strict: None },
         });
         Ok(ChatRequest {
             messages,
@@ -248,7 +298,8 @@ impl MessagesRequest {
             tool_choice: choice,
             parallel_tool_calls: alone.map(|alone| !alone),
             continue_final_message: Some(open),
-            chat_template_kwargs: variables,
+            response_format: format,
+            chat_template_kwargs: Some(variables),
             cache_salt: self.cache_salt,
             vosti_date: self.vosti_date,
             vosti_digest: self.vosti_digest,
@@ -271,8 +322,8 @@ impl Turn {
     /// Results of calls are messages of their own, in front of what the user says with them.
     fn into_messages(self, index: usize, messages: &mut Vec<Message>) -> Result<(), ApiError> {
         let wrong = |at: String, why: &str| Err(ApiError::field(&at, format!("{at} {why}")));
-        if !matches!(self.role, Role::User | Role::Assistant) {
-            return wrong(format!("messages[{index}].role"), "must be user or assistant; system is a field of its own");
+        if !matches!(self.role, Role::User | Role::Assistant | Role::System) {
+            return wrong(format!("messages[{index}].role"), "must be user, assistant or system");
         }
         let blocks = match self.content {
             Blocks::Text(text) => vec![Block::Text { text }],
@@ -286,18 +337,19 @@ impl Turn {
             match block {
                 Block::Text { text } => texts.push(Part::Text { text }),
                 Block::Thinking { thinking, .. } if assistant => thoughts.push(thinking),
+                Block::RedactedThinking { .. } if assistant => {}
                 Block::ToolUse { id, name, input } if assistant => calls.push(ToolCall {
                     id,
                     kind: FunctionKind::Function,
                     function: CalledFunction { name, arguments: input.to_string() },
                 }),
-                Block::ToolResult { tool_use_id, content, .. } if !assistant => {
+                Block::ToolResult { tool_use_id, content, .. } if self.role == Role::User => {
                     let content = content.map_or(Content::Text(String::new()), Texts::into_content);
                     let of = Message::of(Role::Tool);
                     messages.push(Message { content: Some(content), tool_call_id: Some(tool_use_id), ..of });
                 }
                 Block::ToolResult { .. } => return wrong(at(), "belongs to a message of the user"),
-                Block::Thinking { .. } | Block::ToolUse { .. } => {
+                Block::Thinking { .. } | Block::RedactedThinking { .. } | Block::ToolUse { .. } => {
                     return wrong(at(), "belongs to a message of the assistant");
                 }
             }

@@ -3,14 +3,15 @@
 use crate::api::ApiError;
 use crate::api::body::Body;
 use crate::api::chat::ChatRequest;
-use crate::api::fields::{JsonSchema, ResponseFormat};
+use crate::api::fields::{JsonSchema, ResponseFormat, Stop, StructuredOutputs};
 use crate::api::foreign::Place;
 use crate::api::messages::{
-    CalledFunction, Content, DescribedFunction, FunctionKind, FunctionName, Message, NamedTool, Part, Role, Tool,
-    ToolCall, ToolChoice, ToolMode,
+    CalledFunction, Content, DescribedFunction, FunctionKind, FunctionName, Message, NamedTool, Part, Role, TextOrList,
+    Tool, ToolCall, ToolChoice, ToolMode,
 };
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde::{Deserialize, Deserializer, Serialize, de};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
 /// A conversation to be continued, in OpenAI's newer form.
@@ -20,6 +21,7 @@ pub struct ResponsesRequest {
     /// The served model's name; any other is refused. May be left out.
     pub model: Option<String>,
     /// A text of the user, or the items of a conversation.
+    #[serde(deserialize_with = "input")]
     pub input: Input,
     /// A system message in front of it.
     pub instructions: Option<String>,
@@ -33,8 +35,22 @@ pub struct ResponsesRequest {
     /// See ChatRequest.
     pub top_k: Option<i64>,
     /// See ChatRequest.
+    pub min_p: Option<f32>,
+    /// See ChatRequest.
+    pub repetition_penalty: Option<f32>,
+    /// See ChatRequest.
+    pub presence_penalty: Option<f32>,
+    /// See ChatRequest.
+    pub frequency_penalty: Option<f32>,
+    /// See ChatRequest.
+    pub logit_bias: Option<BTreeMap<String, f32>>,
+    /// See ChatRequest.
     #[schema(value_type = Option<i64>)]
     pub seed: Option<serde_json::Number>,
+    /// See ChatRequest.
+    pub stop: Option<Stop>,
+    /// See ChatRequest.
+    pub ignore_eos: Option<bool>,
     /// Send the response as server-sent events. Default false.
     pub stream: Option<bool>,
     /// Functions that the model may call.
@@ -45,8 +61,13 @@ pub struct ResponsesRequest {
     pub parallel_tool_calls: Option<bool>,
     /// What the text must be.
     pub text: Option<Text>,
+    /// See ChatRequest; this or `text.format`.
+    pub structured_outputs: Option<StructuredOutputs>,
     /// How much a model that thinks shall think.
     pub reasoning: Option<Reasoning>,
+    /// See ChatRequest.
+    #[schema(value_type = Option<Object>)]
+    pub chat_template_kwargs: Option<Map<String, Value>>,
     /// See ChatRequest.
     pub cache_salt: Option<String>,
     /// See ChatRequest.
@@ -56,16 +77,30 @@ pub struct ResponsesRequest {
 }
 
 impl Body for ResponsesRequest {
-    const PLACES: &'static [Place] =
-        &[Place::Responses, Place::ResponsesItem, Place::ResponsesTool, Place::ResponsesText];
+    const PLACES: &'static [Place] = &[
+        Place::Responses,
+        Place::ResponsesItem,
+        Place::ResponsesPart,
+        Place::ResponsesOutput,
+        Place::ResponsesTool,
+        Place::ResponsesText,
+        Place::ResponsesReasoning,
+        Place::StructuredOutputs,
+    ];
 }
 
 /// What is continued.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
-#[serde(untagged, expecting = "expected a text, or a list of messages, function_call and function_call_output items")]
+#[serde(untagged)]
 pub enum Input {
     Text(String),
     Items(Vec<Item>),
+}
+
+fn input<'de, D: Deserializer<'de>>(source: D) -> Result<Input, D::Error> {
+    let expected = "a text, or a list of messages, function_call and function_call_output items";
+    let input = source.deserialize_any(TextOrList { expected, text: Input::Text, list: Input::Items })?;
+    input.ok_or_else(|| de::Error::invalid_type(de::Unexpected::Unit, &expected))
 }
 
 impl Default for Input {
@@ -84,6 +119,7 @@ pub struct Item {
     /// Of a message.
     pub role: Option<Role>,
     /// Of a message or of reasoning.
+    #[serde(default, deserialize_with = "content")]
     pub content: Option<ItemContent>,
     /// Of a call and its output.
     pub call_id: Option<String>,
@@ -92,23 +128,26 @@ pub struct Item {
     /// Of a called function, JSON.
     pub arguments: Option<String>,
     /// Of a function_call_output.
+    #[serde(default, deserialize_with = "content")]
     pub output: Option<ItemContent>,
 }
 
 /// A text, or parts of one.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
-#[serde(
-    untagged,
-    expecting = "expected a text, or a list of {\"type\": \"input_text\", \"text\": ...}; images and files are not supported"
-)]
+#[serde(untagged)]
 pub enum ItemContent {
     Text(String),
     Parts(Vec<ItemPart>),
 }
 
+fn content<'de, D: Deserializer<'de>>(source: D) -> Result<Option<ItemContent>, D::Error> {
+    let expected = "a text, or a list of {\"type\": \"input_text\", \"text\": ...}";
+    source.deserialize_any(TextOrList { expected, text: ItemContent::Text, list: ItemContent::Parts })
+}
+
 /// A part of an item's text.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ItemPart {
     InputText { text: String },
     OutputText { text: String },
@@ -255,12 +294,21 @@ impl ResponsesRequest {
             temperature: self.temperature,
             top_p: self.top_p,
             top_k: self.top_k,
+            min_p: self.min_p,
+            repetition_penalty: self.repetition_penalty,
+            presence_penalty: self.presence_penalty,
+            frequency_penalty: self.frequency_penalty,
+            logit_bias: self.logit_bias,
             seed: self.seed,
+            stop: self.stop,
+            ignore_eos: self.ignore_eos,
             stream: self.stream,
             tools: self.tools.map(|tools| tools.into_iter().map(tool).collect()),
             tool_choice: self.tool_choice.map(choice),
             parallel_tool_calls: self.parallel_tool_calls,
             response_format: self.text.and_then(|text| text.format).map(format),
+            structured_outputs: self.structured_outputs,
+            chat_template_kwargs: self.chat_template_kwargs,
             reasoning_effort: self.reasoning.and_then(|reasoning| reasoning.effort),
             cache_salt: self.cache_salt,
             vosti_date: self.vosti_date,
@@ -285,7 +333,11 @@ fn conversation(items: Vec<Item>, messages: &mut Vec<Message>) -> Result<(), Api
         };
         let kind = item.kind.as_deref().unwrap_or("message");
         let assistant = matches!(kind, "function_call" | "reasoning") || item.role == Some(Role::Assistant);
-        if assistant && !open {
+        // A message says one text; what is thought comes before it.
+        let spoke = messages.last().is_some_and(|last| last.content.is_some());
+        let called = messages.last().is_some_and(|last| last.tool_calls.is_some());
+        let next = spoke && kind != "function_call" || called && kind == "reasoning";
+        if assistant && (!open || next) {
             messages.push(Message::of(Role::Assistant));
         }
         open = assistant;
@@ -299,7 +351,9 @@ fn conversation(items: Vec<Item>, messages: &mut Vec<Message>) -> Result<(), Api
                 messages.push(said(role, item.content.ok_or_else(|| missing("content"))?.into_content()));
             }
             ("reasoning", Some(last)) => {
-                last.reasoning_content = item.content.map(|content| content.into_content().into_text());
+                let more = item.content.map(|content| content.into_content().into_text());
+                let thoughts = last.reasoning_content.take().into_iter().chain(more).collect::<Vec<_>>();
+                last.reasoning_content = (!thoughts.is_empty()).then(|| thoughts.join("\n"));
             }
             ("function_call", Some(last)) => last.tool_calls.get_or_insert_default().push(ToolCall {
                 id: item.call_id.ok_or_else(|| missing("call_id"))?,
@@ -322,5 +376,12 @@ fn conversation(items: Vec<Item>, messages: &mut Vec<Message>) -> Result<(), Api
             }
         }
     }
+    // Thoughts that only another server can read leave nothing.
+    messages.retain(|message| {
+        message.role != Role::Assistant
+            || message.content.is_some()
+            || message.tool_calls.is_some()
+            || message.reasoning_content.is_some()
+    });
     Ok(())
 }
