@@ -211,7 +211,7 @@ impl<S: Subject> Subject for Broken<'_, S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
     use vosti_progress::NoProgress;
 
     /// Cancels from the n-th time that it is asked on, and counts the faults that were done with.
@@ -237,6 +237,30 @@ mod tests {
         let progress = Impatient(AtomicU64::new(5), AtomicU64::new(0));
         assert!(matches!(self_test_of(&Toy::new(None), &progress), Err(CheckError::Interrupted)));
         assert_eq!(progress.1.load(Relaxed), 0);
+    }
+
+    /// Ends the work when a stage of this name begins.
+    struct Until(&'static str, AtomicBool);
+
+    impl Progress for Until {
+        fn stage(&self, label: &str, _total: u64) {
+            self.1.fetch_or(label == self.0, Relaxed);
+        }
+        fn done(&self, _units: u64) {}
+        fn cancelled(&self) -> bool {
+            self.1.load(Relaxed)
+        }
+    }
+
+    #[test]
+    fn a_suite_that_is_ended_reports_the_relations_that_were_done_and_is_no_pass() {
+        let toy = Toy::new(None);
+        let profile = Profile::quick(toy.facts().window);
+        let report = check(&toy, profile.clone(), &[], &Until("chunk", AtomicBool::new(false))).unwrap();
+        assert!(report.interrupted && !report.passed && report.relations.len() == 1, "{report:?}");
+        assert!(report.relations[0].passed() && report.table().contains("interrupted: no verdict"), "{report:?}");
+        let nothing = check(&toy, profile, &[], &Until("batch", AtomicBool::new(false)));
+        assert!(matches!(nothing, Err(CheckError::Interrupted)));
     }
 
     #[test]
