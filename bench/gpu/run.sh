@@ -17,7 +17,8 @@
 # have everything in OUT. The exit code is 1 if any step of this run failed.
 #
 # DAY=1, DAY=2 and DAY=3 are three commands of at most nine minutes each, useful alone: is it right and how fast (probe of 64 cases,
-# fp64, laws, bench with the time of each kernel); Vosti and its peers in turn; sampling, agents and the suite's first relations.
+# fp64, laws, bench with the time of each kernel); Vosti and its peers in turn; sampling, agents and the suite's first relations. No step
+# takes all of the time: LIMIT is set.
 #
 # Sizes, for a quick look: CASES PROFILE MAX_PROMPT PREFILL DECODE BATCH DEPTHS REPEAT TRACE SAMPLED (the batches of
 # sampling). DEVICE=cpu tries the script itself.
@@ -28,9 +29,9 @@ here=$(cd "$(dirname "$0")" && pwd)
 device=${DEVICE:-cuda}
 case ${DAY:-} in
     "") ;;
-    1) : "${STEPS:=probe fp64 laws bench}" "${CASES:=64}" "${REPEAT:=3}" "${TOTAL:=540}" ;;
-    2) : "${STEPS:=bench torch}" "${ROUNDS:=3}" "${REPEAT:=1}" "${TOTAL:=540}" ;;
-    3) : "${STEPS:=sampling agentic check}" "${REPEAT:=3}" "${ONLY:=batch,chunk}" "${TOTAL:=540}" ;;
+    1) : "${STEPS:=probe fp64 laws bench}" "${CASES:=64}" "${REPEAT:=3}" "${LIMIT:=200}" "${TOTAL:=540}" ;;
+    2) : "${STEPS:=bench torch}" "${ROUNDS:=3}" "${REPEAT:=1}" "${LIMIT:=120}" "${TOTAL:=540}" ;;
+    3) : "${STEPS:=sampling agentic check}" "${REPEAT:=3}" "${ONLY:=batch,chunk}" "${LIMIT:=300}" "${TOTAL:=540}" ;;
     *) echo "DAY is 1, 2 or 3" >&2; exit 2 ;;
 esac
 steps=${STEPS:-bench torch sampling agentic probe fp64 laws check}

@@ -49,7 +49,7 @@ pub fn measure(driver: &mut dyn Driver, ptx: &str, extent: Extent) -> Result<Ban
     };
     match read {
         Some(bytes_per_s) => Ok(Bandwidth { bytes_per_s, read: true }),
-        None => Ok(Bandwidth { bytes_per_s: copies(driver, (most / 2).max(256))?, read: false }),
+        None => Ok(Bandwidth { bytes_per_s: copies(driver, (most / 8).max(256))?, read: false }),
     }
 }
 
