@@ -9,15 +9,16 @@
 # plain python3 for the tables. VLLM may name a folder with files of vLLM's wheel, whose kernels are then compared too
 # (vllm_kernels.py says which files).
 #
-# Steps are bench torch sampling agentic probe fp64 laws check, and run in this order or in that of STEPS. Where a command may run for a limited time, STEPS="bench torch"
-# names those of this run and LIMIT the seconds that each may take (then it is stopped, and the next one runs); several runs
-# share one OUT, whose tables are of everything in it. ONLY="batch,chunk" are check's relations; its result is then
-# OUT/check-batch-chunk.json. A step that fails is written down and the next one runs. At the end OUT.tar has all of OUT. The
-# exit code is 1 if any step of this run failed.
+# Steps are bench torch sampling agentic probe fp64 laws check, and run in this order or in that of STEPS; ROUNDS runs bench and
+# torch so often in turn, a file each (OUT/bench-1.json). LIMIT is the seconds that each step may take: then it is asked to stop,
+# which leaves what it has found until then, and the next one runs. TOTAL is the seconds of the whole command: a step gets what is
+# left of them, and is named if nothing is. Several runs share one OUT. ONLY="batch,chunk" are check's relations; its result is then
+# OUT/check-batch-chunk.json. A step that fails is written down and the next one runs. After each step OUT/tables.md and OUT.tar
+# have everything in OUT. The exit code is 1 if any step of this run failed.
 #
-# DAY=1, DAY=2 and DAY=3 are three commands of at most nine minutes each, useful alone: is it right and how fast (probe of 64
-# cases, fp64, laws, bench); the peers and sampling; agents and the suite's first relations. TOTAL is the seconds of the whole
-# command: a step gets what is left of them, and is named if nothing is.
+# DAY=1, DAY=2 and DAY=3 are three commands of at most nine minutes each, useful alone: is it right and how fast (probe of 64 cases,
+# fp64, laws, bench with the time of each kernel); Vosti and its peers in turn; sampling, agents and the suite's first relations. No step
+# takes all of the time: LIMIT is set.
 #
 # Sizes, for a quick look: CASES PROFILE MAX_PROMPT PREFILL DECODE BATCH DEPTHS REPEAT TRACE SAMPLED (the batches of
 # sampling). DEVICE=cpu tries the script itself.
@@ -28,9 +29,9 @@ here=$(cd "$(dirname "$0")" && pwd)
 device=${DEVICE:-cuda}
 case ${DAY:-} in
     "") ;;
-    1) : "${STEPS:=probe fp64 laws bench}" "${CASES:=64}" "${REPEAT:=3}" "${TOTAL:=540}" ;;
-    2) : "${STEPS:=torch sampling}" "${REPEAT:=3}" "${TOTAL:=540}" ;;
-    3) : "${STEPS:=agentic check}" "${ONLY:=batch,chunk}" "${TOTAL:=540}" ;;
+    1) : "${STEPS:=probe fp64 laws bench}" "${CASES:=64}" "${REPEAT:=3}" "${LIMIT:=200}" "${TOTAL:=540}" ;;
+    2) : "${STEPS:=bench torch}" "${ROUNDS:=3}" "${REPEAT:=1}" "${LIMIT:=120}" "${TOTAL:=540}" ;;
+    3) : "${STEPS:=sampling agentic check}" "${REPEAT:=3}" "${ONLY:=batch,chunk}" "${LIMIT:=300}" "${TOTAL:=540}" ;;
     *) echo "DAY is 1, 2 or 3" >&2; exit 2 ;;
 esac
 steps=${STEPS:-bench torch sampling agentic probe fp64 laws check}
@@ -79,10 +80,17 @@ step() {
     local code=$?
     [ -n "$limit" ] && [ $code -eq 124 ] && echo "it was stopped after $limit s: give LIMIT more, or the step less" >> "$out/$name.log"
     note "$name" $code $((SECONDS - start))
-    [ $code -eq 0 ] && return
-    failed=1
-    # The last line says why; a check that found something has its JSON all the same.
-    echo "   failed ($code): $(tail -n 1 "$out/$name.log")"
+    # The last line says why; a check that found something, and work that was stopped, have their JSON all the same.
+    [ $code -eq 0 ] || failed=1
+    [ $code -eq 0 ] || echo "   failed ($code): $(tail -n 1 "$out/$name.log")"
+    keep
+}
+
+# The tables, and everything in one file. Whole or not at all: this script may be stopped too.
+keep() {
+    python3 "$here/table.py" "$out" > "$out/tables.new" && mv "$out/tables.new" "$out/tables.md"
+    tar -cf "$out.tar.new" --exclude launches --exclude '*.new' -C "$(dirname "$out")" "$(basename "$out")" && mv "$out.tar.new" "$out.tar" ||
+        echo "== $out.tar could not be written"
 }
 
 {
@@ -92,8 +100,11 @@ step() {
 } > "$out/machine.txt"
 
 bench() {
-    step bench "$vosti" bench "${where[@]}" --prefill "${PREFILL:-2048}" --decode "${DECODE:-128}" --batch "${BATCH:-4}" \
-        --depth "${DEPTHS:-0,4096,8192,12288,16384}" --repeat "${REPEAT:-5}" --json
+    # The time of each kernel, once.
+    local more=()
+    [ -z "$turn" ] && more=(--profile)
+    step "bench$turn" "$vosti" bench "${where[@]}" --prefill "${PREFILL:-2048}" --decode "${DECODE:-128}" --batch "${BATCH:-4}" \
+        --depth "${DEPTHS:-0,4096,8192,12288,16384}" --repeat "${REPEAT:-5}" "${more[@]}" --json
 }
 
 torch() {
@@ -103,18 +114,24 @@ torch() {
         echo "== torch: $model has no config.json: not compared"
         return
     fi
-    if ! python3 -c 'import torch; assert torch.cuda.is_available()' 2> /dev/null; then
+    local on=(--device "$device")
+    if [ "$device" = cuda ] && ! python3 -c 'import torch; assert torch.cuda.is_available()' 2> /dev/null; then
         echo "== torch: python3 has no torch with CUDA: not compared"
         return
+    elif ! python3 -c 'import torch' 2> /dev/null; then
+        echo "== torch: python3 has no torch: not compared"
+        return
     fi
-    local peer=(python3 "$here/torch_peer.py" --config "$config" --prefill "${PREFILL:-2048}" --decode "${DECODE:-128}"
-        --batch "${BATCH:-4}" --depth "${DEPTHS:-0,4096,8192,12288,16384}" --repeat "${REPEAT:-5}")
-    step torch "${peer[@]}"
-    step no_split_k "${peer[@]}" --products no-split-k
-    if [ -n "${VLLM:-}" ]; then
-        step vllm "${peer[@]}" --vllm "$VLLM"
+    local peer=(python3 "$here/torch_peer.py" --config "$config" "${on[@]}")
+    local sizes=(--prefill "${PREFILL:-2048}" --decode "${DECODE:-128}" --batch "${BATCH:-4}"
+        --depth "${DEPTHS:-0,4096,8192,12288,16384}" --repeat "${REPEAT:-5}")
+    [ -n "${VLLM:-}" ] && sizes+=(--vllm "$VLLM")
+    step "torch$turn" "${peer[@]}" "${sizes[@]}"
+    step "invariant$turn" "${peer[@]}" "${sizes[@]}" --mode invariant
+    if [ -n "${VLLM:-}" ] && [ "$device" = cuda ]; then
+        step "triton$turn" "${peer[@]}" "${sizes[@]}" --mode triton
     else
-        echo "== vllm: VLLM names no folder with files of its wheel (bench/gpu/vllm_kernels.py): not compared"
+        echo "== triton: VLLM names no folder with files of its wheel (bench/gpu/vllm_kernels.py): not compared"
     fi
 }
 
@@ -160,9 +177,16 @@ check() {
 }
 
 # In the order in which they were asked for.
-for name in $steps; do
-    wanted "$name" && "$name"
+for round in $(seq "${ROUNDS:-1}"); do
+    turn=
+    [ "${ROUNDS:-1}" -gt 1 ] && turn=-$round
+    for name in $steps; do
+        case $name in
+            bench | torch) "$name" ;;
+            *) [ "$round" -eq 1 ] && "$name" ;;
+        esac
+    done
 done
-python3 "$here/table.py" "$out" > "$out/tables.md" && cat "$out/tables.md"
-tar -cf "$out.tar" -C "$(dirname "$out")" "$(basename "$out")" || echo "== $out.tar could not be written"
+keep
+cat "$out/tables.md"
 exit $failed

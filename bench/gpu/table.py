@@ -4,14 +4,43 @@
 """
 import json
 import pathlib
+import statistics
 import sys
 
 
 def read(folder, name):
+    """What a step wrote: one value, or one on each line, of which the last whole one counts."""
     try:
-        return json.loads((folder / f"{name}.json").read_text())
-    except (OSError, ValueError):
+        text = (folder / f"{name}.json").read_text()
+    except OSError:
         return None
+    for part in [text, *reversed(text.splitlines())]:
+        try:
+            found = json.loads(part)
+        except ValueError:
+            continue
+        return found if isinstance(found, dict) else None
+    return None
+
+
+def rounds(folder, name):
+    """A step that ran once, or several times in turn: of each case all rates, and their median. Ceilings are the best."""
+    names = sorted(path.stem for path in folder.glob(f"{name}*.json") if path.stem.removeprefix(name).strip("-0123456789") == "")
+    found = [one for one in (read(folder, name) for name in names) if one]
+    if not found:
+        return None
+    cases = {}
+    for case in (case for one in found for case in one["cases"]):
+        of = cases.setdefault(key(case), {**case, "all": []})
+        of["all"] += case["all"]
+        of["tokens_per_s"] = statistics.median(of["all"])
+        of["kernels"] = of.get("kernels") or case.get("kernels")
+    most = {name: max((one.get(name) or 0 for one in found)) for name in ("read_bytes_per_s", "dot_flops_per_s")}
+    return {**found[0], **most, "cases": list(cases.values())}
+
+
+def key(case):
+    return case["what"], case.get("batch", 1), case["depth"]
 
 
 def lines(folder, name):
@@ -39,7 +68,9 @@ def head(folder, bench):
 def steps(folder):
     for line in lines(folder, "steps.txt"):
         name, code, seconds = line.split()
-        if code == "stopped":
+        if code in ("124", "130", "137", "143"):
+            print(f"\n`{name}` was stopped after {seconds} s: what is told of it below is what it had found.")
+        elif code == "stopped":
             print(f"\n`{name}` began and did not end: the script was stopped.")
         elif code == "no-time":
             print(f"\n`{name}` did not begin: no time was left of the command's.")
@@ -50,7 +81,8 @@ def steps(folder):
 
 def relations(check):
     """One run of the suite, and what it lacks in words."""
-    verdict = "passed" if check["passed"] else "**FAILED**"
+    early = check.get("interrupted") and check["pairs_equal"] == check["pairs"]
+    verdict = "passed" if check["passed"] else "**stopped early**" if early else "**FAILED**"
     print(f"\n`vosti check`, profile {check['profile']}: {check['pairs_equal']} of {check['pairs']} pairs equal, {verdict}.")
     for relation in check["relations"]:
         for why in relation["missing"]:
@@ -59,7 +91,8 @@ def relations(check):
 
 def right(probe, fp64, laws, checks):
     if probe:
-        verdict = "all passed" if probe["passed"] else "**FAILED**"
+        sound = not any(kernel["differs"] for kernel in probe["kernels"])
+        verdict = "all passed" if probe["passed"] else "**stopped early**" if probe.get("interrupted") and sound else "**FAILED**"
         worst = max(kernel["error_max"] for kernel in probe["kernels"])
         cases = min(kernel["cases"] for kernel in probe["kernels"])
         print(f"\nProbes: {len(probe['kernels'])} kernels, at least {cases:,} cases each, {verdict}; largest error against the "
@@ -78,7 +111,8 @@ def right(probe, fp64, laws, checks):
         print("\nAgainst FP64: not run.")
     if laws:
         hold = [law for law in laws["laws"] if not law["broken"]]
-        print(f"\nDevice laws: {len(hold)} of {len(laws['laws'])} hold.")
+        early = ", and the others were not watched: it was stopped" if laws.get("interrupted") else ""
+        print(f"\nDevice laws: {len(hold)} of {len(laws['laws'])} hold{early}.")
         for law in laws["laws"]:
             for why in filter(None, (law["broken"], law["untried"])):
                 print(f"- {law['law']}: {why}")
@@ -94,25 +128,46 @@ def speed(bench, torch, others):
     if not bench:
         print("\nRates: not run.")
         return
-    key = lambda case: (case["what"], case.get("batch", 1), case["depth"])
-    rates = lambda peer: {key(case): case["tokens_per_s"] for case in (peer or {}).get("cases", [])}
-    peers, others = rates(torch), {name: rates(peer) for name, peer in others.items()}
+    of = lambda peer: {key(case): case for case in (peer or {}).get("cases", [])}
+    peers, others = of(torch), {name: of(peer) for name, peer in others.items()}
     ceiling = (torch or {}).get("dot_flops_per_s") or bench.get("dot_flops_per_s")
-    memory = bench["read_bytes_per_s"]
+    # The better of two ways to read.
+    memory = max(bench["read_bytes_per_s"], (torch or {}).get("read_bytes_per_s", 0))
     matrices = f"{ceiling * 1e-12:,.0f} TFLOP/s" if ceiling else "not measured"
     print(f"\nCeilings: memory {memory * 1e-9:,.0f} GB/s, matrices {matrices}.")
     titles = "".join(f" {name} |" for name in others)
     print(f"\n| tokens/s | Vosti | of ceiling | torch | ratio |{titles}\n| --- | --- | --- | --- | --- |{' --- |' * len(others)}")
     for case in bench["cases"]:
         own, depth, what = case["tokens_per_s"], case["depth"], case["what"]
-        peer = peers.get(key(case))
+        peer = peers.get(key(case), {})
         if what == "prefill":
             share, title = percent(own * case["flops_per_token"], ceiling), f"prefill {case['tokens']}"
         else:
             share, title = percent(own * case["bytes_per_token"], memory), f"decode, batch {case['batch']}"
-        ratio = f"{own / peer:.2f}" if peer else "-"
-        more = "".join(f" {rate(other.get(key(case)))} |" for other in others.values())
-        print(f"| {title}, depth {depth:,} | {rate(own)} | {share} | {rate(peer)} | {ratio} |{more}")
+        ratio = f"{own / peer['tokens_per_s']:.2f}" if peer else "-"
+        more = "".join(f" {told(other.get(key(case), {}))} |" for other in others.values())
+        print(f"| {title}, depth {depth:,} | {rate(own)} | {share} | {told(peer)} | {ratio} |{more}")
+    if any("logits_that_differ" in case for case in peers.values()):
+        print("\nBehind a peer's rate: how many of a row's logits are not those that the row has alone. Vosti's are proved equal.")
+
+
+def told(case):
+    """A peer's rate."""
+    if "logits_that_differ" not in case:
+        return rate(case.get("tokens_per_s"))
+    return f"{rate(case['tokens_per_s'])} ({case['logits_that_differ']:,} of {case['logits']:,})"
+
+
+def kernels(title, measured):
+    """Where the time of a few cases goes."""
+    for case in (measured or {}).get("cases", []):
+        all = sum(kernel["seconds"] for kernel in case.get("kernels") or [])
+        if not all:
+            continue
+        what = f"prefill {case['tokens']}" if case["what"] == "prefill" else f"decode, batch {case['batch']}"
+        print(f"\n{title}, {what}, depth {case['depth']:,}: {all * 1e3:,.2f} ms of which")
+        for kernel in sorted(case["kernels"], key=lambda kernel: -kernel["seconds"])[:8]:
+            print(f"- {100 * kernel['seconds'] / all:.1f}% {kernel['seconds'] * 1e3:,.3f} ms {kernel['name']}")
 
 
 def sampling(ways):
@@ -141,19 +196,23 @@ def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     folder = pathlib.Path(sys.argv[1])
-    bench, torch = read(folder, "bench"), read(folder, "torch")
+    bench, torch = rounds(folder, "bench"), rounds(folder, "torch")
     head(folder, bench)
     steps(folder)
     # Of all relations, or of some in each run.
     checks = [read(folder, path.stem) for path in sorted(folder.glob("check*.json"))]
     right(read(folder, "probe"), read(folder, "fp64"), read(folder, "laws"), [check for check in checks if check])
     # What was invariant beside it, if anything was compared.
-    others = {"torch, no split sums": read(folder, "no_split_k"), "vLLM's Triton kernels": read(folder, "vllm")}
+    others = {"torch, no split sums": rounds(folder, "invariant"), "vLLM's Triton kernels": rounds(folder, "triton")}
     speed(bench, torch, {name: peer for name, peer in others.items() if peer})
-    if not torch:
+    if torch:
+        print(f"\ntorch is {torch['torch']}: {torch['by']}.")
+    else:
         print("\ntorch: not run.")
     sampling({"greedy": read(folder, "greedy"), "from the 40 largest": read(folder, "top_k"), "from whole rows": read(folder, "whole_rows")})
     agents(read(folder, "agentic"))
+    kernels("Vosti", bench)
+    kernels("torch", torch)
 
 
 main()

@@ -1,18 +1,20 @@
-"""The same shapes through torch: cuBLAS matrices and scaled-dot-product attention, BF16, random weights, nothing invariant.
+"""The same shapes through torch, as good as its parts make it: BF16, random weights, ten or so kernels a layer.
 
     python3 bench/gpu/torch_peer.py --config config.json > torch.json
-    python3 bench/gpu/torch_peer.py --config config.json --products no-split-k > no-split-k.json
-    python3 bench/gpu/torch_peer.py --config config.json --vllm FOLDER > vllm.json
+    python3 bench/gpu/torch_peer.py --config config.json --mode invariant > invariant.json
+    python3 bench/gpu/torch_peer.py --config config.json --mode triton --vllm FOLDER > triton.json
+    python3 bench/gpu/torch_peer.py --config config.json --device cpu --values       # is it the model that it says?
 
-With `--vllm` matrices and norms go through vLLM's own batch-invariant Triton kernels, from files of its wheel
-(`vllm_kernels.py` says which). On Hopper and Blackwell vLLM itself takes them for some ops only and has cuBLASLt not split sums
-for matrices: `--products no-split-k` is that setting. Attention is torch's in all of them: vLLM's needs vLLM.
+Matrices are cuBLAS's; norms, rotation and the gate are one kernel each by `torch.compile`, with the addition before a norm in it;
+attention is FlashAttention 3 over pages where FOLDER has vLLM's build of it (`vllm_kernels.py`), else torch's own; decode is a
+CUDA graph. It is not vLLM: no scheduler, no sampling, no server, and one length stands for all of a measurement.
 
-Measures the device's ceilings (a copy, large BF16 matrix products), then prefill and decode as `vosti bench` does: prefill of
-one sequence after `depth` cached tokens, decode of a batch. Decode is recorded as a CUDA graph, as ours is. Only the
-configurations of Llama's kind are built; layers of Gemma have more norms, which cost little beside their matrices.
+`--mode invariant` is the setting of vLLM's batch-invariant mode on Hopper and Blackwell: cuBLASLt does not split sums, and
+FlashAttention has one split. `--mode triton` takes vLLM's own batch-invariant Triton kernels for matrices and norms.
 
-`--device cpu`, with small sizes, tries the script itself where there is no GPU: its numbers mean nothing then.
+Beside each rate of decoding stands how many bits of a row's logits are not those that the row has alone, and, on a GPU, where the
+time goes. `--values` compares the logits of a prompt in chunks and of decoding with a plain FP64 model of the same weights, and
+exits with 1 if they are further apart than rounding. Only configurations of Llama's kind are built.
 """
 import argparse
 import json
@@ -25,8 +27,39 @@ import torch
 import torch.nn.functional as F
 
 DEVICE, DTYPE = "cuda", torch.bfloat16
-# What computes `x @ weight.T` and root mean square norms.
-linear, norm = F.linear, lambda x, weight, eps: F.rms_norm(x, weight.shape, weight, eps)
+PAGE = 64
+THETA = 10000.0
+# What computes `x @ weight.T`, root mean square norms and attention over pages.
+linear, norm, flash, SPLITS = F.linear, None, None, 0
+
+
+def rms(x, weight, eps):
+    wide = x.float()
+    return (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps)).to(x.dtype) * weight
+
+
+def add_norm(x, more, weight, eps):
+    total = x + more
+    return total, rms(total, weight, eps)
+
+
+def gate(both):
+    left, right = both.chunk(2, dim=-1)
+    return F.silu(left.float()).to(both.dtype) * right
+
+
+def rotated(x, cos, sin):
+    """Rows by heads; the halves of a head are a number's two parts."""
+    a, b = x.float().chunk(2, dim=-1)
+    cos, sin = cos[:, None], sin[:, None]
+    return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1).to(x.dtype)
+
+
+def spread(qkv, cos, sin, heads, kv, dim):
+    """Queries and keys turned, and values, each contiguous."""
+    q, k, v = qkv.split([heads * dim, kv * dim, kv * dim], dim=-1)
+    q, k = q.unflatten(-1, (heads, dim)), k.unflatten(-1, (kv, dim))
+    return rotated(q, cos, sin), rotated(k, cos, sin), v.unflatten(-1, (kv, dim)).contiguous()
 
 
 def wait():
@@ -48,10 +81,10 @@ def timed(work, repeat):
 
 
 def ceilings():
-    n = 1 << (29 if DEVICE == "cuda" else 24)
-    a, b = torch.zeros(n, dtype=torch.uint8, device=DEVICE), torch.zeros(n, dtype=torch.uint8, device=DEVICE)
-    memory = 2 * n / min(timed(lambda: b.copy_(a), 20))
-    del a, b
+    """Bytes that are read in a second, and operations of large products."""
+    a = torch.randint(1 << 30, (1 << (29 if DEVICE == "cuda" else 22),), dtype=torch.int32, device=DEVICE)
+    memory = 4 * a.numel() / min(timed(a.sum, 20))
+    del a
     flops = 0.0
     for size in (4096, 8192) if DEVICE == "cuda" else (256,):
         x, y = (torch.randn(size, size, device=DEVICE, dtype=DTYPE) for _ in range(2))
@@ -68,57 +101,100 @@ class Model:
         self.dim = text.get("head_dim") or self.hidden // self.heads
         self.wide, self.vocab = text["intermediate_size"], text["vocab_size"]
         self.eps = text.get("rms_norm_eps", 1e-6)
+        torch.manual_seed(1)
 
         def matrix(rows, columns):
-            return torch.randn(rows, columns, device=DEVICE, dtype=DTYPE) * columns ** -0.5
+            return (torch.randn(rows, columns, device=DEVICE) * columns ** -0.5).to(DTYPE)
         q, kv = self.heads * self.dim, self.kv * self.dim
         self.weights = [(matrix(q + 2 * kv, self.hidden), matrix(self.hidden, q), matrix(2 * self.wide, self.hidden),
                          matrix(self.hidden, self.wide)) for _ in range(self.layers)]
         self.embed = matrix(self.vocab, self.hidden)
-        self.norm = torch.ones(self.hidden, device=DEVICE, dtype=DTYPE)
+        self.norm = (1 + 0.1 * torch.randn(self.hidden, device=DEVICE)).to(DTYPE)
 
     def cache(self, batch, length):
-        shape = (batch, self.kv, length, self.dim)
-        return [tuple(torch.randn(shape, device=DEVICE, dtype=DTYPE) for _ in range(2)) for _ in range(self.layers)]
+        """Random keys and values of every layer, each sequence's pages one after the other."""
+        shape = (batch * -(-length // PAGE), PAGE, self.kv, self.dim)
+        return [tuple(torch.randn(shape, device=DEVICE).to(DTYPE) for _ in range(2)) for _ in range(self.layers)]
 
-    def rope(self, positions):
-        half = torch.arange(self.dim // 2, device=DEVICE, dtype=torch.float32)
-        angles = positions[:, None].float() * 10000.0 ** (-half / (self.dim // 2))
-        return angles.cos().to(DTYPE), angles.sin().to(DTYPE)
-
-    def turn(self, x, cos, sin):
-        a, b = x.chunk(2, dim=-1)
-        return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)
-
-    def forward(self, tokens, depth, cache, last):
-        """Rows of `tokens` [batch, rows] after `depth` tokens; logits of each sequence's last row if `last`."""
-        batch, rows = tokens.shape
-        cos, sin = self.rope(torch.arange(depth, depth + rows, device=DEVICE))
-        x = F.embedding(tokens, self.embed)
+    def attend(self, q, keys, values, batch, rows, seen, fixed):
+        """Queries of `rows` last positions of `seen` over pages: rows by heads by numbers."""
+        if flash:
+            starts, lengths, table = fixed
+            return flash(q, keys, values, starts, lengths, table, rows, seen, self.dim ** -0.5, SPLITS)
+        pages = keys.shape[0] // batch
+        q = q.view(batch, rows, self.heads, self.dim).transpose(1, 2)
+        k, v = (x.view(batch, pages * PAGE, self.kv, self.dim)[:, :seen].transpose(1, 2) for x in (keys, values))
         mask = None
-        if rows > 1 and depth > 0:
+        if rows > 1 and seen > rows:
             from torch.nn.attention.bias import causal_lower_right
-            mask = causal_lower_right(rows, depth + rows)
+            mask = causal_lower_right(rows, seen)
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=rows > 1 and seen == rows,
+                                             enable_gqa=self.heads != self.kv)
+        return out.transpose(1, 2).reshape(batch * rows, self.heads, self.dim)
+
+    def prepared(self, batch, rows, depth, pages):
+        """What does not change while a step of this size is run again."""
+        angles = torch.arange(depth, depth + rows, device=DEVICE)[:, None].float()
+        angles = angles * THETA ** (-torch.arange(self.dim // 2, device=DEVICE).float() / (self.dim // 2))
+        cos, sin = (part.repeat(batch, 1) for part in (angles.cos(), angles.sin()))
+        ints = {"dtype": torch.int32, "device": DEVICE}
+        fixed = (torch.arange(0, batch * rows + 1, rows, **ints), torch.full((batch,), depth + rows, **ints),
+                 torch.arange(batch * pages, **ints).view(batch, pages))
+        return cos, sin, fixed
+
+    def forward(self, tokens, depth, cache, prepared):
+        """Logits of each sequence's last row; `tokens` are batch by rows."""
+        batch, rows = tokens.shape
+        cos, sin, fixed = prepared
+        x = F.embedding(tokens.reshape(-1), self.embed)
+        h = norm(x, self.norm, self.eps)
         for (qkv, out, up, down), (keys, values) in zip(self.weights, cache):
-            h = linear(norm(x, self.norm, self.eps), qkv)
-            q, k, v = h.split([self.heads * self.dim, self.kv * self.dim, self.kv * self.dim], dim=-1)
-            q, k, v = (t.view(batch, rows, -1, self.dim).transpose(1, 2) for t in (q, k, v))
-            keys[:, :, depth:depth + rows] = self.turn(k, cos, sin)
-            values[:, :, depth:depth + rows] = v
-            seen = depth + rows
-            a = F.scaled_dot_product_attention(self.turn(q, cos, sin), keys[:, :, :seen], values[:, :, :seen],
-                                               attn_mask=mask, is_causal=rows > 1 and depth == 0,
-                                               enable_gqa=self.heads != self.kv)
-            x = x + linear(a.transpose(1, 2).reshape(batch, rows, -1), out)
-            gate, factor = linear(norm(x, self.norm, self.eps), up).chunk(2, dim=-1)
-            x = x + linear(F.silu(gate) * factor, down)
-        return linear(norm(x[:, -1:], self.norm, self.eps), self.embed) if last else None
+            q, k, v = spread(linear(h, qkv), cos, sin, self.heads, self.kv, self.dim)
+            for kept, new in ((keys, k), (values, v)):
+                kept.view(batch, -1, self.kv, self.dim)[:, depth:depth + rows] = new.view(batch, rows, self.kv, self.dim)
+            a = self.attend(q, keys, values, batch, rows, depth + rows, fixed)
+            x, h = add_norm(x, linear(a.reshape(batch * rows, -1), out), self.norm, self.eps)
+            x, h = add_norm(x, linear(gate(linear(h, up)), down), self.norm, self.eps)
+        return linear(h.view(batch, rows, -1)[:, -1], self.embed)
+
+    def plainly(self, tokens):
+        """Logits of every row of one sequence in FP64, each thing written once more."""
+        wide = lambda x: x.double()
+        n = tokens.numel()
+        angle = torch.arange(n).double()[:, None] * THETA ** (-torch.arange(self.dim // 2).double() / (self.dim // 2))
+        turn = torch.polar(torch.ones_like(angle), angle).to(DEVICE)[:, None]
+
+        def rotate(x):
+            pair = torch.complex(x[..., :self.dim // 2], x[..., self.dim // 2:]) * turn
+            return torch.cat([pair.real, pair.imag], dim=-1)
+
+        def normed(x):
+            return x / (x.square().mean(-1, keepdim=True) + self.eps).sqrt() * wide(self.norm)
+        x = wide(self.embed)[tokens]
+        unseen = torch.ones(n, n, dtype=torch.bool, device=DEVICE).triu(1)
+        for qkv, out, up, down in self.weights:
+            rows = (normed(x) @ wide(qkv).T).view(n, -1, self.dim)
+            q, k = rotate(rows[:, :self.heads]), rotate(rows[:, self.heads:self.heads + self.kv])
+            k, v = (t.repeat_interleave(self.heads // self.kv, dim=1) for t in (k, rows[:, self.heads + self.kv:]))
+            scores = torch.einsum("qhd,khd->hqk", q, k) * self.dim ** -0.5
+            a = torch.einsum("hqk,khd->qhd", scores.masked_fill(unseen, -torch.inf).softmax(-1), v)
+            x = x + a.reshape(n, -1) @ wide(out).T
+            left, right = (normed(x) @ wide(up).T).chunk(2, dim=-1)
+            x = x + (left * torch.sigmoid(left) * right) @ wide(down).T
+        return normed(x) @ wide(self.embed).T
+
+
+def pages_of(cache, batch):
+    return cache[0][0].shape[0] // batch
 
 
 def prefill(model, tokens, depth, repeat):
     cache = model.cache(1, depth + tokens)
     ids = torch.randint(0, model.vocab, (1, tokens), device=DEVICE)
-    return [tokens / s for s in timed(lambda: model.forward(ids, depth, cache, True), repeat)]
+    prepared = model.prepared(1, tokens, depth, pages_of(cache, 1))
+    work = lambda: model.forward(ids, depth, cache, prepared)
+    rates = [tokens / s for s in timed(work, repeat)]
+    return {"all": rates, "kernels": kernels(work, 1)}
 
 
 def decode(model, tokens, batch, depth, repeat):
@@ -126,12 +202,40 @@ def decode(model, tokens, batch, depth, repeat):
     depth = max(depth, 1) + tokens // 2
     cache = model.cache(batch, depth + 1)
     ids = torch.randint(0, model.vocab, (batch, 1), device=DEVICE)
-    step = recorded(lambda: model.forward(ids, depth, cache, True))
+    prepared = model.prepared(batch, 1, depth, pages_of(cache, batch))
+    step = recorded(lambda: model.forward(ids, depth, cache, prepared))
 
     def steps():
         for _ in range(tokens):
-            ids.copy_(step().argmax(dim=-1))
-    return [tokens * batch / s for s in timed(steps, repeat)]
+            ids.copy_(step().argmax(dim=-1, keepdim=True))
+    rates = [tokens * batch / s for s in timed(steps, repeat)]
+    return {"all": rates, "kernels": kernels(step, 4), **bits(model, ids, depth, cache, step)}
+
+
+def bits(model, ids, depth, cache, step):
+    """How much of the first sequence's logits is another when it is alone."""
+    together = step()[0].clone()
+    pages = pages_of(cache, len(ids))
+    own = [tuple(x[:pages] for x in layer) for layer in cache]
+    alone = model.forward(ids[:1], depth, own, model.prepared(1, 1, depth, pages))[0]
+    same = torch.int16 if DTYPE == torch.bfloat16 else torch.int32
+    return {"logits": alone.numel(), "logits_that_differ": int((alone.view(same) != together.view(same)).sum())}
+
+
+def kernels(work, times):
+    """Seconds of each kernel, of one run, most first; nothing where it cannot be told."""
+    if DEVICE != "cuda":
+        return []
+    try:
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
+            for _ in range(times):
+                work()
+            wait()
+        all = [(event.key[:80], event.count / times, event.self_device_time_total * 1e-6 / times) for event in seen.key_averages()]
+        return [{"name": n, "launches": c, "seconds": s} for n, c, s in sorted(all, key=lambda k: -k[2]) if s > 0][:12]
+    except RuntimeError as error:
+        print(f"no times of kernels: {error}", file=sys.stderr)
+        return []
 
 
 def recorded(work):
@@ -155,21 +259,53 @@ def recorded(work):
     return replay
 
 
+def values(model):
+    """How far logits are from plain ones, in units of their root mean square: a prompt in chunks, then single tokens."""
+    length, chunks = 150, [97, 40, 1, 1, 1, 1, 9]
+    ids = torch.randint(0, model.vocab, (1, length), device=DEVICE)
+    wanted = model.plainly(ids[0])
+    cache, worst, depth = model.cache(1, length), 0.0, 0
+    for rows in chunks:
+        prepared = model.prepared(1, rows, depth, pages_of(cache, 1))
+        found = model.forward(ids[:, depth:depth + rows], depth, cache, prepared)[0].double()
+        depth += rows
+        row = wanted[depth - 1]
+        worst = max(worst, float((found - row).abs().max() / row.square().mean().sqrt()))
+    most = 1e-4 if DTYPE == torch.float32 else 0.15
+    json.dump({"device": DEVICE, "dtype": str(DTYPE), "worst": worst, "most": most, "passed": worst <= most}, sys.stdout)
+    print()
+    sys.exit(0 if worst <= most else 1)
+
+
 def choose(arguments):
-    """Sets what matrices and norms are computed by; gives it a name."""
-    global linear, norm
+    """Sets what computes matrices, norms and attention; gives it a name."""
+    global linear, norm, flash, SPLITS, add_norm, gate, spread
+    name = ["cuBLAS"]
+    if DEVICE == "cuda" or arguments.compile:
+        add_norm, gate, spread = (torch.compile(f, dynamic=False) for f in (add_norm, gate, spread))
+    norm = rms
     if arguments.vllm:
         import vllm_kernels
-        kernels = vllm_kernels.load(arguments.vllm)
-        linear, norm = kernels.linear_batch_invariant, kernels.rms_norm_batch_invariant
-        return "vLLM's Triton kernels"
-    if arguments.products == "no-split-k":
+        flash = vllm_kernels.flash(arguments.vllm) if DEVICE == "cuda" else None
+    if arguments.mode == "triton":
+        import vllm_kernels
+        made = vllm_kernels.load(arguments.vllm)
+        linear, norm = made.linear_batch_invariant, made.rms_norm_batch_invariant
+
+        def add_norm(x, more, weight, eps):
+            total = x + more
+            return total, norm(total, weight, eps)
+        name = ["vLLM's batch-invariant Triton kernels"]
+    if arguments.mode == "invariant":
         # As vLLM sets it: without a workspace nothing is split. Read when the library is first used.
         os.environ["CUBLAS_WORKSPACE_CONFIG"], os.environ["CUBLASLT_WORKSPACE_SIZE"] = ":16:8", "1"
         torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
-        torch.backends.cuda.preferred_blas_library(backend="cublaslt")
-        return "cuBLASLt without split sums"
-    return "torch"
+        if DEVICE == "cuda":
+            torch.backends.cuda.preferred_blas_library(backend="cublaslt")
+        name = ["cuBLASLt without split sums"]
+    SPLITS = 0 if arguments.mode == "fast" else 1
+    name.append("FlashAttention 3" + (", one split" if SPLITS else "") if flash else "torch's attention")
+    return ", ".join(name)
 
 
 def numbers(text):
@@ -185,29 +321,36 @@ def main():
     parser.add_argument("--batch", type=numbers, default=[4])
     parser.add_argument("--depth", type=numbers, default=[0, 4096, 8192, 12288, 16384])
     parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--products", choices=["torch", "no-split-k"], default="torch")
+    parser.add_argument("--mode", choices=["fast", "invariant", "triton"], default="fast")
     parser.add_argument("--vllm", metavar="FOLDER")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--values", action="store_true")
+    parser.add_argument("--dtype", choices=["bfloat16", "float32"], default="bfloat16")
+    parser.add_argument("--compile", action="store_true", help="on a processor too")
     arguments = parser.parse_args()
-    global DEVICE
-    DEVICE = arguments.device
-    products = choose(arguments)
+    if arguments.mode == "triton" and not arguments.vllm:
+        parser.error("--mode triton needs --vllm FOLDER")
+    global DEVICE, DTYPE
+    DEVICE, DTYPE = arguments.device, getattr(torch, arguments.dtype)
+    by = choose(arguments)
     with open(arguments.config) as file:
-        config = json.load(file)
+        model = Model(json.load(file))
+    if arguments.values:
+        values(model)
     memory, flops = ceilings()
-    model, cases = Model(config), []
+    report = {"device": torch.cuda.get_device_name() if DEVICE == "cuda" else "cpu: these numbers mean nothing",
+              "torch": torch.__version__, "by": by, "read_bytes_per_s": memory, "dot_flops_per_s": flops, "cases": []}
     for depth in arguments.depth:
-        rates = prefill(model, arguments.prefill, depth, arguments.repeat)
-        cases.append({"what": "prefill", "tokens": arguments.prefill, "depth": depth,
-                      "tokens_per_s": statistics.median(rates), "all": rates})
-        for batch in arguments.batch:
-            rates = decode(model, arguments.decode, batch, depth, arguments.repeat)
-            cases.append({"what": "decode", "tokens": arguments.decode, "batch": batch, "depth": depth,
-                          "tokens_per_s": statistics.median(rates), "all": rates})
-    name = torch.cuda.get_device_name() if DEVICE == "cuda" else "cpu: these numbers mean nothing"
-    json.dump({"device": name, "torch": torch.__version__, "products": products, "read_bytes_per_s": memory, "dot_flops_per_s": flops,
-               "cases": cases}, sys.stdout, indent=1)
-    print()
+        cases = [{"what": "prefill", "tokens": arguments.prefill, "depth": depth}]
+        cases += [{"what": "decode", "tokens": arguments.decode, "batch": batch, "depth": depth} for batch in arguments.batch]
+        for case in cases:
+            if case["what"] == "prefill":
+                found = prefill(model, arguments.prefill, depth, arguments.repeat)
+            else:
+                found = decode(model, arguments.decode, case["batch"], depth, arguments.repeat)
+            report["cases"].append({**case, "tokens_per_s": statistics.median(found["all"]), **found})
+            # All that is known so far, on a line of its own: the last one counts.
+            print(json.dumps(report), flush=True)
 
 
 main()

@@ -1,20 +1,45 @@
-"""vLLM's own batch-invariant Triton kernels, from files of its wheel, without installing it.
+"""vLLM's own kernels, from files of its wheel, without installing it.
 
     python3 -m pip download --no-deps --only-binary=:all: vllm==0.33.0
-    unzip vllm-0.33.0-*.whl 'vllm/model_executor/determinism/*' -d FOLDER
+    unzip vllm-0.33.0-*.whl 'vllm/model_executor/determinism/*' vllm/vllm_flash_attn/_vllm_fa3_C.abi3.so -d FOLDER
+    xz -9 FOLDER/vllm/vllm_flash_attn/_vllm_fa3_C.abi3.so          # 173 MB become 14, where what travels is limited
 
-`load(FOLDER)` gives the module: `linear_batch_invariant`, `rms_norm_batch_invariant` and more. What these files import from the
-rest of vLLM (its platform, its Triton, a few numbers) stands here in small. Written for 0.33.0; earlier wheels have the same in
+`load(FOLDER)` gives the batch-invariant Triton kernels as a module: `linear_batch_invariant`, `rms_norm_batch_invariant` and more.
+What these files import from the rest of vLLM (its platform, its Triton, a few numbers) stands here in small. `flash(FOLDER)` gives
+FlashAttention 3 over pages, or nothing. Written for 0.33.0; earlier wheels have the Triton kernels in
 `vllm/model_executor/layers/batch_invariant.py`, with other helpers.
 """
 import importlib.util
+import lzma
 import pathlib
 import sys
+import tempfile
 import types
 
 import torch
 
 PLACES = ["vllm/model_executor/determinism/batch_invariant.py", "vllm/model_executor/layers/batch_invariant.py"]
+FLASH = "vllm/vllm_flash_attn/_vllm_fa3_C.abi3.so"
+
+
+def flash(folder):
+    """Attention of packed rows over pages of keys and values, as vLLM calls it; none if the wheel's file is not there."""
+    path = pathlib.Path(folder) / FLASH
+    packed = path.with_name(path.name + ".xz")
+    if not path.is_file() and packed.is_file():
+        path = pathlib.Path(tempfile.mkdtemp()) / path.name
+        path.write_bytes(lzma.decompress(packed.read_bytes()))
+    if not path.is_file():
+        print(f"{folder} has no {FLASH}: torch's own attention is taken", file=sys.stderr)
+        return None
+    torch.ops.load_library(str(path))
+
+    def attend(q, keys, values, starts, lengths, table, rows, seen, scale, splits):
+        # In the order of vLLM's `flash_attn_interface.py`: its operation takes no names.
+        call = [q, keys, values, None, None, None, None, starts, None, None, None, lengths, rows, seen, table]
+        call += [None] * 8 + [scale, True, -1, -1, 0.0, True, None, splits, None, 0, None, 1, 0, None]
+        return torch.ops._vllm_fa3_C.fwd(*call)[0]
+    return attend
 
 
 class Platform:

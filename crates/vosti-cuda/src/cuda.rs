@@ -101,6 +101,9 @@ pub struct Cuda {
     modules: Vec<sys::CUmodule>,
     functions: Vec<sys::CUfunction>,
     graphs: Vec<sys::CUgraphExec>,
+    /// Made as they are needed; the first `marked` of them are marks.
+    events: Vec<sys::CUevent>,
+    marked: usize,
     allocations: Vec<sys::CUdeviceptr>,
 }
 
@@ -133,8 +136,8 @@ impl Cuda {
         context.enter()?;
         let mut stream = null_mut();
         call!(cuStreamCreate(&mut stream, sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32))?;
-        let (modules, functions, graphs, allocations) = (vec![], vec![], vec![], vec![]);
-        Ok(Cuda { about, context, stream, modules, functions, graphs, allocations })
+        let (modules, functions, graphs, events, allocations) = (vec![], vec![], vec![], vec![], vec![]);
+        Ok(Cuda { about, context, stream, modules, functions, graphs, events, marked: 0, allocations })
     }
 
     /// Makes this thread use the context.
@@ -291,6 +294,29 @@ impl Driver for Cuda {
         call!(cuLaunchKernel(function, x, y, z, threads, 1, 1, shared, self.stream, params.as_mut_ptr(), null_mut()))
     }
 
+    fn mark(&mut self) -> Result<(), DriverError> {
+        self.enter()?;
+        if self.marked == self.events.len() {
+            let mut event = null_mut();
+            call!(cuEventCreate(&mut event, sys::CUevent_flags::CU_EVENT_DEFAULT as u32))?;
+            self.events.push(event);
+        }
+        call!(cuEventRecord(self.events[self.marked], self.stream))?;
+        self.marked += 1;
+        Ok(())
+    }
+
+    fn laps(&mut self) -> Result<Vec<f64>, DriverError> {
+        self.synchronise()?;
+        let marks = &self.events[..std::mem::take(&mut self.marked)];
+        let lap = |two: &[sys::CUevent]| {
+            let mut milliseconds = 0.0f32;
+            call!(cuEventElapsedTime(&mut milliseconds, two[0], two[1]))?;
+            Ok(f64::from(milliseconds) * 1e-3)
+        };
+        marks.windows(2).map(lap).collect()
+    }
+
     fn begin_recording(&mut self) -> Result<(), DriverError> {
         self.enter()?;
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
@@ -325,6 +351,7 @@ impl Drop for Cuda {
         _ = self.enter();
         _ = call!(cuStreamSynchronize(self.stream));
         self.graphs.iter().for_each(|graph| _ = call!(cuGraphExecDestroy(*graph)));
+        self.events.iter().for_each(|event| _ = call!(cuEventDestroy_v2(*event)));
         self.allocations.iter().for_each(|at| _ = call!(cuMemFree_v2(*at)));
         self.modules.iter().for_each(|module| _ = call!(cuModuleUnload(*module)));
         _ = call!(cuStreamDestroy_v2(self.stream));

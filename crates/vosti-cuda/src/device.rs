@@ -17,8 +17,9 @@ use crate::launch::Code;
 use crate::step::Step;
 use crate::weights::{WeightCache, rounded};
 use std::collections::{BTreeMap, HashMap};
+use std::mem;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use vosti_core::{Device, DeviceError, Program, StepPlan, Token};
 use vosti_kernels::{Binding, Extent};
 use vosti_wiring::{Bound, Lists, Weights, Wired, Wiring, caches, listed, outputs, wire};
@@ -91,6 +92,8 @@ pub struct CudaDevice<D> {
     brought: Vec<(bool, bool)>,
     /// By the rows that there is room for, the positions that are served, and whether there are lists.
     graphs: HashMap<(usize, usize, bool), Graph>,
+    /// Seconds by specialisation, while launches are timed.
+    times: Option<Mutex<BTreeMap<String, f64>>>,
     /// Why nothing more can be run.
     broken: Option<String>,
 }
@@ -252,6 +255,7 @@ impl<D: Driver> CudaDevice<D> {
             listing,
             brought: vec![],
             graphs: HashMap::new(),
+            times: None,
             broken: None,
         })
     }
@@ -264,6 +268,18 @@ impl<D: Driver> CudaDevice<D> {
     /// Bytes of random weights that the GPU made itself.
     pub fn made(&self) -> u64 {
         self.weights.made()
+    }
+
+    /// From here on the device's clock is read around every launch. Steps are launched kernel by kernel for that, with the
+    /// programs that they have when they are recorded.
+    pub fn time_launches(&mut self) {
+        self.times = Some(Mutex::default());
+    }
+
+    /// Seconds that each specialisation has taken since the last call; nothing if launches are not timed.
+    pub fn take_times(&self) -> Vec<(String, f64)> {
+        let taken = self.times.as_ref().map(|times| mem::take(&mut *times.lock().unwrap_or_else(|e| e.into_inner())));
+        taken.into_iter().flatten().collect()
     }
 
     /// The driver that the device runs on.
@@ -290,11 +306,24 @@ impl<D: Driver> CudaDevice<D> {
     /// Every launch of the step that was filled, in order: over keys up to its own length, or up to another one.
     fn launch(&mut self, length: Option<usize>) -> Result<(), CudaError> {
         self.point();
+        let mut named = vec![];
+        if self.times.is_some() {
+            self.driver.mark()?;
+        }
         for (launch, pointers) in self.wiring.launches.iter().zip(&self.pointers) {
             let extent = self.step.extent(launch.size);
             let extent = Extent { length: length.unwrap_or(extent.length), ..extent };
             let kernel = chosen(&self.wiring.kernels, launch, extent)?;
             self.wiring.kernels[kernel].launch(&mut self.driver, extent, pointers)?;
+            if self.times.is_some() {
+                self.driver.mark()?;
+                named.push(kernel);
+            }
+        }
+        let Some(times) = &mut self.times else { return Ok(()) };
+        let times = times.get_mut().unwrap_or_else(|e| e.into_inner());
+        for (kernel, seconds) in named.into_iter().zip(self.driver.laps()?) {
+            *times.entry(self.wiring.kernels[kernel].spec.to_string()).or_default() += seconds;
         }
         Ok(())
     }
@@ -321,24 +350,26 @@ impl<D: Driver> CudaDevice<D> {
 
     fn run_filled(&mut self, plan: &StepPlan, room: Option<usize>) -> Result<(), CudaError> {
         self.step.upload(&mut self.driver, self.metadata)?;
+        let length = self.step.length().max(RECORDED_LENGTH).next_power_of_two().min(self.program.context as usize);
         match room {
-            Some(room) => {
-                let length = self.step.length().max(RECORDED_LENGTH).next_power_of_two();
-                let length = length.min(self.program.context as usize);
-                let which = (room, length, listed(plan));
-                let graph = match self.graphs.get(&which) {
-                    Some(graph) => *graph,
-                    None => {
-                        let graph = self.record(length)?;
-                        self.graphs.insert(which, graph);
-                        graph
-                    }
-                };
-                self.driver.replay(graph)?;
-            }
+            Some(_) if self.times.is_some() => self.launch(Some(length))?,
+            Some(room) => self.replay((room, length, listed(plan)))?,
             None => self.launch(None)?,
         }
         self.bring(plan)
+    }
+
+    /// Launches what was recorded for a room, a length and lists or none; records it first if it was not.
+    fn replay(&mut self, which: (usize, usize, bool)) -> Result<(), CudaError> {
+        let graph = match self.graphs.get(&which) {
+            Some(graph) => *graph,
+            None => {
+                let graph = self.record(which.1)?;
+                self.graphs.insert(which, graph);
+                graph
+            }
+        };
+        Ok(self.driver.replay(graph)?)
     }
 
     /// Copies every best token to the host, and the lists and rows of logits that are wanted there.

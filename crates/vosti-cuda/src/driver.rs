@@ -129,6 +129,12 @@ pub trait Driver {
 
     fn launch(&mut self, call: &Call) -> Result<(), DriverError>;
 
+    /// Marks this moment of the stream. Not while it is recorded.
+    fn mark(&mut self) -> Result<(), DriverError>;
+
+    /// Seconds from each mark to the next, by the device's clock, once everything has been waited for. Forgets the marks.
+    fn laps(&mut self) -> Result<Vec<f64>, DriverError>;
+
     /// From here on launches are recorded, and nothing else may be asked for.
     fn begin_recording(&mut self) -> Result<(), DriverError>;
 
@@ -179,6 +185,12 @@ impl<D: Driver + ?Sized> Driver for Box<D> {
     }
     fn launch(&mut self, call: &Call) -> Result<(), DriverError> {
         (**self).launch(call)
+    }
+    fn mark(&mut self) -> Result<(), DriverError> {
+        (**self).mark()
+    }
+    fn laps(&mut self) -> Result<Vec<f64>, DriverError> {
+        (**self).laps()
     }
     fn begin_recording(&mut self) -> Result<(), DriverError> {
         (**self).begin_recording()

@@ -7,6 +7,7 @@
 
 pub mod arch;
 pub mod artifact;
+pub mod bandwidth;
 pub mod cuda;
 pub mod device;
 pub mod driver;

@@ -186,6 +186,35 @@ fn a_recording_has_the_splits_of_the_longest_context() {
     );
 }
 
+/// The same launches as when nobody looks, each between two marks.
+#[test]
+fn launches_that_are_timed_are_those_of_a_recording() {
+    let plan = smol();
+    let launched = |timed: bool| {
+        let mut device = device(dry(), &plan, &images(&plan)).unwrap();
+        if timed {
+            device.time_launches();
+        }
+        let mut engine = Engine::new(device, plan.program.clone(), Policy::default()).unwrap();
+        engine.submit(Request::new((0..70).collect(), Sampling::greedy(2))).unwrap();
+        engine.run_until_idle(&mut |_| ()).unwrap();
+        let log = engine.device().driver().log();
+        let lines = log.into_iter().filter(|line| line.starts_with("launch ")).collect::<Vec<_>>();
+        (lines, engine.device().take_times())
+    };
+    let ((recorded, none), (timed, times)) = (launched(false), launched(true));
+    assert_eq!(recorded, timed);
+    assert!(none.is_empty() && times.len() > 8, "{times:?}");
+    // The stand-in's clock goes by launches.
+    let seconds: f64 = times.iter().map(|(_, seconds)| seconds).sum();
+    assert!((seconds * 1e6 - timed.len() as f64).abs() < 1e-3, "{seconds} {}", timed.len());
+    assert!(times.iter().all(|(name, _)| plan_has(&plan, name)), "{times:?}");
+}
+
+fn plan_has(plan: &ModelPlan, name: &str) -> bool {
+    vosti_model::plan::specs(plan).iter().any(|spec| spec.to_string() == name)
+}
+
 #[test]
 fn a_device_for_few_rows_is_asked_for_no_more_programs() {
     let plan = smol();

@@ -6,7 +6,7 @@ mod common;
 use common::{Flaw, StandIn, TARGET, images, numbers, plan};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use vosti_cuda::probe::{ProbeOptions, Probed};
+use vosti_cuda::probe::{Hooks, ProbeOptions, Probed};
 use vosti_cuda::{Config, CudaDevice, Image, TensorData, WeightError, Weights};
 use vosti_model::{ModelPlan, Recipe};
 use vosti_tile::interp::{Buffer, run};
@@ -70,7 +70,11 @@ fn probe(config: &str, flaw: Flaw, cases: usize) -> Vec<Probed> {
         interpreted(&images, &spec.to_string(), bytes, grid)
     };
     let options = ProbeOptions { cases, references: 1, seed: 3 };
-    device.probe(options, &mut reference, &mut |_| Ok(()), &mut |_, _| ()).unwrap()
+    let mut probed = vec![];
+    let mut done = |kernel, _| probed.push(kernel);
+    let hooks = Hooks { reference: &mut reference, keep: &mut |_| Ok(()), done: &mut done, ended: &|| false };
+    device.probe(options, hooks).unwrap();
+    probed
 }
 
 const LLAMA: &str = "tests/tiny/llama/config.json";

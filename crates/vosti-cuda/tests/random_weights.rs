@@ -6,7 +6,6 @@ mod common;
 
 use common::{StandIn, TARGET, images, plan};
 use std::ops::Range;
-use std::process::Command;
 use std::sync::Arc;
 use vosti_cuda::driver::Driver;
 use vosti_cuda::uniform::{Maker, PTX};
@@ -130,24 +129,7 @@ fn a_device_makes_its_matrices_or_takes_the_hosts() {
     assert!(bytes > 0 && none == 0 && nothing == 0);
 }
 
-/// By the assembler that Triton brings: the text is PTX, and needs no stack.
 #[test]
 fn it_assembles_for_every_target() {
-    let Some(python) = vosti_test_tools::python(vosti_cuda::toolchain::REQUIREMENT) else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let source = folder.path().join("uniform.ptx");
-    std::fs::write(&source, PTX.trim_end_matches('\0')).unwrap();
-    let bin = Command::new(python)
-        .args(["-c", "import triton, os; print(os.path.dirname(triton.__file__))"])
-        .output()
-        .unwrap();
-    let bin = format!("{}/backends/nvidia/bin", String::from_utf8(bin.stdout).unwrap().trim());
-    for (assembler, arch) in [("ptxas", "sm_80"), ("ptxas", "sm_89"), ("ptxas", "sm_90"), ("ptxas-blackwell", "sm_100")]
-    {
-        let mut run = Command::new(format!("{bin}/{assembler}"));
-        run.args(["-v", "-arch", arch, "-o"]).arg(folder.path().join("cubin")).arg(&source);
-        let out = run.output().unwrap();
-        let log = String::from_utf8_lossy(&out.stderr);
-        assert!(out.status.success() && log.contains("0 bytes stack frame, 0 bytes spill"), "{arch}: {log}");
-    }
+    common::assembles(PTX);
 }

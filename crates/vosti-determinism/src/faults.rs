@@ -186,7 +186,9 @@ fn check<S: Subject>(
 ) -> Result<SuiteReport, CheckError> {
     let only = only.iter().map(|name| name.to_string()).collect();
     let options = SuiteOptions { profile, prompt_max: None, only, seed: 7 };
-    super::run(subject, &options, &CancelOnly(progress))
+    let report = super::run(subject, &options, &CancelOnly(progress))?;
+    // What is missing of a suite that was ended is no fault that it noticed.
+    if report.interrupted { Err(CheckError::Interrupted) } else { Ok(report) }
 }
 
 /// A subject with a fault around its device.
@@ -214,7 +216,7 @@ impl<S: Subject> Subject for Broken<'_, S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
     use vosti_progress::NoProgress;
 
     /// Cancels from the n-th time that it is asked on, and counts the faults that were done with.
@@ -240,6 +242,31 @@ mod tests {
         let progress = Impatient(AtomicU64::new(5), AtomicU64::new(0));
         assert!(matches!(self_test_of(&Toy::new(None), &progress), Err(CheckError::Interrupted)));
         assert_eq!(progress.1.load(Relaxed), 0);
+    }
+
+    /// Ends the work when a stage of this name begins.
+    struct Until(&'static str, AtomicBool);
+
+    impl Progress for Until {
+        fn stage(&self, label: &str, _total: u64) {
+            self.1.fetch_or(label == self.0, Relaxed);
+        }
+        fn done(&self, _units: u64) {}
+        fn cancelled(&self) -> bool {
+            self.1.load(Relaxed)
+        }
+    }
+
+    #[test]
+    fn a_suite_that_is_ended_reports_the_relations_that_were_done_and_is_no_pass() {
+        let toy = Toy::new(None);
+        let profile = Profile::quick(toy.facts().window);
+        let options = SuiteOptions { profile, prompt_max: None, only: vec![], seed: 7 };
+        let until = |stage| crate::run(&toy, &options, &Until(stage, AtomicBool::new(false)));
+        let report = until("chunk").unwrap();
+        assert!(report.interrupted && !report.passed && report.relations.len() == 1, "{report:?}");
+        assert!(report.relations[0].passed() && report.table().contains("interrupted: no verdict"), "{report:?}");
+        assert!(matches!(until("batch"), Err(CheckError::Interrupted)));
     }
 
     #[test]

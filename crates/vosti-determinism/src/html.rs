@@ -104,7 +104,7 @@ mod tests {
         };
         relation.pairs = vec![pair(true, None), pair(false, None), pair(true, Some("no hit"))];
         let options = SuiteOptions { profile: Profile::quick(None), prompt_max: None, only: vec![], seed: 1 };
-        let page = page(&SuiteReport::new(&Facts::default(), &options, vec![relation]));
+        let page = page(&SuiteReport::new(&Facts::default(), &options, vec![relation], false));
         assert_eq!(page.matches("<rect").count(), 3);
         assert!(page.contains("1 of 9 values differ") && page.contains("no hit"));
         assert!(page.contains("len 17 &amp; more") && page.contains("a &lt; b"));

@@ -47,7 +47,7 @@ pub fn digests<S: Subject>(subject: &S, seed: u64, progress: &dyn Progress) -> R
     relations::Suite::new(subject, &options, progress).digests()
 }
 
-/// Runs the suite.
+/// Runs the suite. If the work is ended, the report has the relations that were done until then, and is no pass.
 pub fn run<S: Subject>(
     subject: &S,
     options: &SuiteOptions,
@@ -58,14 +58,20 @@ pub fn run<S: Subject>(
         return Err(CheckError::UnknownRelation { name: name.clone(), known: known.join(", ") });
     }
     let suite = relations::Suite::new(subject, options, progress);
-    let mut relations = Vec::new();
+    let (mut relations, mut interrupted) = (Vec::new(), false);
     for name in known {
         if options.only.is_empty() || options.only.iter().any(|only| only == name) {
-            relations.extend(suite.run(name)?);
+            match suite.run(name) {
+                Err(CheckError::Interrupted) if !relations.is_empty() => {
+                    interrupted = true;
+                    break;
+                }
+                relation => relations.extend(relation?),
+            }
         }
     }
     if relations.iter().all(|relation| relation.pairs.is_empty()) {
         return Err(CheckError::NothingLeft { limit: suite.length_max() });
     }
-    Ok(SuiteReport::new(subject.facts(), options, relations))
+    Ok(SuiteReport::new(subject.facts(), options, relations, interrupted))
 }

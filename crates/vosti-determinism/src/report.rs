@@ -99,12 +99,15 @@ pub struct SuiteReport {
     pub pairs_equal: usize,
     pub pairs_dropped: usize,
     pub seconds: f64,
+    /// It was ended early: not every relation was tried.
+    pub interrupted: bool,
     pub relations: Vec<Relation>,
 }
 
 impl SuiteReport {
-    /// The report of a finished run.
-    pub fn new(facts: &Facts, options: &SuiteOptions, relations: Vec<Relation>) -> Self {
+    /// The report of a run that ended, or that was interrupted.
+    pub fn new(facts: &Facts, options: &SuiteOptions, relations: Vec<Relation>, interrupted: bool) -> Self {
+        let passed = relations.iter().all(|r| r.passed() || r.skipped()) && relations.iter().any(Relation::passed);
         let sum = |f: &dyn Fn(&Relation) -> usize| relations.iter().map(f).sum();
         SuiteReport {
             model: facts.model.clone(),
@@ -112,7 +115,8 @@ impl SuiteReport {
             profile: options.profile.name,
             seed: options.seed,
             prompt_max: options.prompt_max,
-            passed: relations.iter().all(|r| r.passed() || r.skipped()) && relations.iter().any(Relation::passed),
+            passed: passed && !interrupted,
+            interrupted,
             pairs: sum(&|r| r.pairs.len()),
             pairs_equal: sum(&Relation::equal),
             pairs_dropped: sum(&|r| r.dropped),
@@ -156,6 +160,9 @@ impl SuiteReport {
         let verdict = match (self.passed, self.pairs_dropped) {
             (true, 0) => "passed: every pair is equal bit for bit, with evidence".to_string(),
             (true, n) => format!("passed: every pair is equal bit for bit, with evidence ({n} too long, dropped)"),
+            (false, _) if self.interrupted && self.relations.iter().all(|r| r.passed() || r.skipped()) => {
+                "interrupted: no verdict, the other relations were not tried".to_string()
+            }
             (false, _) => "FAILED".to_string(),
         };
         let _ = writeln!(out, "{verdict}");

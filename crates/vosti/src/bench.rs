@@ -57,7 +57,7 @@ pub struct Measured {
     pub bytes_per_token: f64,
     /// What the rate would be if nothing but the machine's ceilings held it back; none where they were not measured.
     pub bound_tokens_per_s: Option<f64>,
-    /// Where the time of the last repetition went; empty on a GPU, whose launches are not waited for one by one.
+    /// Where the time of the last repetition went; on a GPU of one more, which does not count, if that was asked for.
     pub kernels: Vec<KernelTime>,
 }
 
@@ -74,6 +74,8 @@ pub struct KernelTime {
 pub struct BenchReport {
     /// What the machine could do, measured before and after the cases: the better of the two.
     pub read_bytes_per_s: f64,
+    /// By reading alone; else by copies, each byte read and written.
+    pub read_alone: bool,
     /// None on a GPU: `bench/gpu/torch_peer.py` measures its matrix ceiling.
     pub dot_flops_per_s: Option<f64>,
     /// Bytes of the weights in memory.
@@ -85,6 +87,8 @@ pub struct BenchReport {
     pub fingerprint: String,
     /// How the tokens of decoding were chosen.
     pub draw: Draw,
+    /// It was ended early: cases have fewer repetitions, and those that were not measured are missing.
+    pub interrupted: bool,
     pub cases: Vec<Measured>,
 }
 
@@ -124,41 +128,64 @@ impl Case {
     }
 }
 
-/// Measures every case `repeat` times, in turn, so that drift of the machine touches all alike; and what the machine
-/// could do at most.
+/// How cases are measured.
+#[derive(Clone, Copy, Debug)]
+pub struct BenchOptions {
+    pub draw: Draw,
+    pub repeat: usize,
+    /// On a GPU, measure each case once more with every launch timed.
+    pub kernels: bool,
+}
+
+/// Measures every case some times, in turn, so that drift of the machine touches all alike; and what the machine could do at
+/// most. What was measured before the work was ended is reported.
 pub fn run(
     deployment: &Deployment,
     cases: &[Case],
-    draw: Draw,
-    repeat: usize,
+    options: BenchOptions,
     progress: &dyn Progress,
 ) -> Result<BenchReport, BenchError> {
+    let BenchOptions { draw, repeat, kernels: timed } = options;
     draw.sampling(1)?;
     let context = deployment.program().context as usize;
     if let Some(needed) = cases.iter().map(|case| case.needs()).find(|needed| *needed > context) {
         return Err(BenchError::TooDeep { needed, context });
     }
-    progress.stage("measuring", (repeat * cases.len()) as u64);
+    let timed = timed && deployment.gpu().is_some();
+    let rounds = repeat + usize::from(timed);
+    progress.stage("measuring", (rounds * cases.len()) as u64);
     let before = ceilings(deployment)?;
     let mut rates = vec![Vec::new(); cases.len()];
     let mut kernels = vec![Vec::new(); cases.len()];
-    for round in 0..repeat {
+    let mut interrupted = false;
+    'rounds: for round in 0..rounds {
         for (i, case) in cases.iter().enumerate() {
-            let (rate, times) = measure(deployment, *case, draw, progress)?;
-            rates[i].push(rate);
+            let (rate, times) = match measure(deployment, *case, draw, round == repeat, progress) {
+                Err(BenchError::Interrupted) => {
+                    interrupted = true;
+                    break 'rounds;
+                }
+                measured => measured?,
+            };
+            if round < repeat {
+                rates[i].push(rate);
+            }
             kernels[i] = times;
             progress.done((round * cases.len() + i + 1) as u64);
         }
     }
-    if progress.cancelled() {
+    interrupted |= progress.cancelled();
+    if interrupted && rates.iter().all(Vec::is_empty) {
         return Err(BenchError::Interrupted);
     }
-    let after = ceilings(deployment)?;
+    let after = if interrupted { before } else { ceilings(deployment)? };
+    let read_alone = before.1;
     let ceilings = Ceilings {
-        read_bytes_per_s: before.read_bytes_per_s.max(after.read_bytes_per_s),
-        dot_flops_per_s: before.dot_flops_per_s.max(after.dot_flops_per_s),
+        read_bytes_per_s: before.0.read_bytes_per_s.max(after.0.read_bytes_per_s),
+        dot_flops_per_s: before.0.dot_flops_per_s.max(after.0.dot_flops_per_s),
     };
-    let measured = cases.iter().zip(rates).zip(kernels).map(|((case, all), kernels)| {
+    let measured = cases.iter().zip(rates).zip(kernels).filter(|((_, all), _)| !all.is_empty());
+    let measured = measured.map(|((case, all), kernels)| {
         let work = Work::of(deployment.plan(), *case, deployment.element_bytes());
         let (flops_per_token, bytes_per_token) = work.per_token();
         // Where matrices are the limit and were not measured, memory says nothing.
@@ -170,6 +197,7 @@ pub fn run(
     let device = deployment.device(&DeviceConfig::default())?;
     Ok(BenchReport {
         read_bytes_per_s: ceilings.read_bytes_per_s,
+        read_alone,
         dot_flops_per_s: Some(ceilings.dot_flops_per_s).filter(|flops| flops.is_finite()),
         weight_bytes: device.bytes().0,
         made_bytes: device.made(),
@@ -177,17 +205,20 @@ pub fn run(
         model: deployment.describe(),
         fingerprint: deployment.fingerprint().to_string(),
         draw,
+        interrupted,
         cases: measured.collect(),
     })
 }
 
-/// What the device could do at most. A GPU's matrices are not measured here: no kernel of ours is a ceiling for another.
-fn ceilings(deployment: &Deployment) -> Result<Ceilings, BenchError> {
+/// What the device could do at most, and whether memory was only read. A GPU's matrices are not measured here: no kernel of
+/// ours is a ceiling for another.
+fn ceilings(deployment: &Deployment) -> Result<(Ceilings, bool), BenchError> {
     match deployment.gpu() {
-        None => Ok(vosti_cpu::ceilings(deployment.threads())?),
+        None => Ok((vosti_cpu::ceilings(deployment.threads())?, true)),
         Some(gpu) => {
-            let read_bytes_per_s = device::bandwidth(gpu).map_err(DeployError::from)?;
-            Ok(Ceilings { read_bytes_per_s, dot_flops_per_s: f64::INFINITY })
+            let found = device::bandwidth(gpu).map_err(DeployError::from)?;
+            let ceilings = Ceilings { read_bytes_per_s: found.bytes_per_s, dot_flops_per_s: f64::INFINITY };
+            Ok((ceilings, found.read))
         }
     }
 }
@@ -197,12 +228,17 @@ fn measure(
     deployment: &Deployment,
     case: Case,
     draw: Draw,
+    timed: bool,
     progress: &dyn Progress,
 ) -> Result<(f64, Vec<KernelTime>), BenchError> {
     let pages = case.needs().div_ceil(PAGE) * case.batch();
     let policy = Policy { prefix_cache: false, ..deployment.policy() };
     let config = DeviceConfig { pages: Some(pages), rows_max: policy.rows_step_max, ..DeviceConfig::default() };
-    let mut engine = Engine::new(deployment.device(&config)?, deployment.program().clone(), policy)?;
+    let mut device = deployment.device(&config)?;
+    if timed {
+        device.time_launches();
+    }
+    let mut engine = Engine::new(device, deployment.program().clone(), policy)?;
     match case {
         Case::Prefill { tokens, depth } => prefill(deployment, &mut engine, tokens, depth, progress),
         Case::Decode { tokens, batch, depth } => {

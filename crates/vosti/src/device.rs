@@ -1,8 +1,8 @@
 //! The device of a deployment, the CPU's or a GPU's, and how a GPU is found.
 
-use std::time::Instant;
 use vosti_core::{Device, Token};
 use vosti_cpu::CpuDevice;
+use vosti_cuda::bandwidth::{self, Bandwidth};
 use vosti_cuda::{CudaDevice, Driver, DriverError};
 
 /// A GPU, or in tests what stands in for one.
@@ -65,11 +65,18 @@ impl AnyDevice {
 }
 
 impl AnyDevice {
-    /// Seconds that each specialisation has taken since the last call. A GPU is not asked: launches are not waited for.
+    /// Seconds that each specialisation has taken since the last call: a GPU's if its launches are timed.
     pub fn take_times(&self) -> Vec<(String, f64)> {
         match self {
             AnyDevice::Cpu(device) => device.take_times(),
-            AnyDevice::Gpu(_) => Vec::new(),
+            AnyDevice::Gpu(device) => device.take_times(),
+        }
+    }
+
+    /// Has a GPU time its launches one by one, which makes its steps longer. A processor always does.
+    pub fn time_launches(&mut self) {
+        if let AnyDevice::Gpu(device) = self {
+            device.time_launches();
         }
     }
 }
@@ -81,24 +88,8 @@ impl Device for AnyDevice {
     vosti_engine::forward_device!(device in [AnyDevice::Cpu(device), AnyDevice::Gpu(device)]: limits, clear, run, rows);
 }
 
-/// Bytes per second that a GPU reads and writes when it copies its own memory: the ceiling that decoding is set against.
-pub fn bandwidth(gpu: &Gpu) -> Result<f64, DriverError> {
-    const MOST: u64 = 1 << 30;
-    const ROUNDS: usize = 7;
-    let mut own = gpu.another()?;
-    let bytes = (own.free_bytes()? / 4).clamp(256, MOST);
-    let (from, to) = (own.allocate(bytes)?, own.allocate(bytes)?);
-    own.zero(from, bytes)?;
-    own.synchronise()?;
-    let mut best = 0.0f64;
-    for _ in 0..ROUNDS {
-        let start = Instant::now();
-        for _ in 0..4 {
-            own.copy(from, to, bytes)?;
-        }
-        own.synchronise()?;
-        // Each byte is read and written.
-        best = best.max(8.0 * bytes as f64 / start.elapsed().as_secs_f64().max(1e-9));
-    }
-    Ok(best)
+/// What a GPU's memory gives at most.
+pub fn bandwidth(gpu: &Gpu) -> Result<Bandwidth, DriverError> {
+    // What it allocates goes with it.
+    bandwidth::measure(&mut *gpu.another()?, bandwidth::PTX, bandwidth::WHOLE)
 }

@@ -53,6 +53,8 @@ pub struct LawsReport {
     pub model: String,
     pub fingerprint: String,
     pub passed: bool,
+    /// It was ended early: not every law was watched.
+    pub interrupted: bool,
     pub laws: Vec<LawResult>,
 }
 
@@ -95,20 +97,25 @@ pub fn run(
         },
     };
     progress.stage("watching", laws.len() as u64);
-    let mut results = vec![];
+    let (mut results, mut interrupted) = (vec![], false);
     for (law, broken_by) in laws {
-        if progress.cancelled() {
-            return Err(LawsError::Interrupted);
+        interrupted = progress.cancelled();
+        if interrupted {
+            break;
         }
         let broken = broken_by(&subject).err().map(|broken| broken.to_string());
         results.push(LawResult { law, broken, untried: untried(law, &program) });
         progress.done(results.len() as u64);
     }
+    if results.is_empty() {
+        return Err(LawsError::Interrupted);
+    }
     Ok(LawsReport {
         device: deployment.device_name(),
         model: deployment.describe(),
         fingerprint: deployment.fingerprint().to_string(),
-        passed: results.iter().all(|result| result.broken.is_none()),
+        passed: results.iter().all(|result| result.broken.is_none()) && !interrupted,
+        interrupted,
         laws: results,
     })
 }

@@ -10,7 +10,6 @@ use crate::deployment::{DeployError, Deployment, DeviceConfig};
 use crate::device::AnyDevice;
 use dump::Dump;
 use serde::Serialize;
-use std::cell::Cell;
 use std::io;
 use std::path::{Path, PathBuf};
 use vosti_admission::Bundle;
@@ -19,7 +18,7 @@ use vosti_cpu::layout::Layout;
 use vosti_cpu::plan::compile;
 use vosti_cpu::plan::machine::{Machine, Param};
 use vosti_cuda::host::HostMemory;
-use vosti_cuda::probe::{Launched, ProbeOptions, Probed};
+use vosti_cuda::probe::{Hooks, Launched, ProbeOptions, Probed};
 use vosti_kernels::Spec;
 use vosti_progress::Progress;
 use vosti_tile::numerics::FloatMode;
@@ -54,6 +53,8 @@ pub struct ProbeReport {
     pub fingerprint: String,
     pub cases: usize,
     pub passed: bool,
+    /// It was ended early: not every kernel was probed.
+    pub interrupted: bool,
     pub kernels: Vec<Probed>,
 }
 
@@ -69,42 +70,41 @@ pub fn run(
     let mut files = dump.map(Dump::new).transpose().map_err(unwritten)?;
     let config = DeviceConfig { pages: Some(PAGES), rows_max: ROWS_MAX, ..DeviceConfig::default() };
     let AnyDevice::Gpu(mut device) = deployment.device(&config)? else { return Err(ProbeError::NoGpu) };
-    let stopped = Cell::new(false);
-    let mut begun = false;
     let bundle = deployment.bundle();
-    let mut reference = |spec: &Spec, buffers: &mut [Vec<u8>], grid: [usize; 3]| {
-        if progress.cancelled() {
-            stopped.set(true);
-            return Err("interrupted".into());
-        }
-        on_this_processor(bundle, spec, buffers, grid)
-    };
+    let mut reference =
+        |spec: &Spec, buffers: &mut [Vec<u8>], grid: [usize; 3]| on_this_processor(bundle, spec, buffers, grid);
     let mut failed = None;
     let mut keep = |launched: &Launched| {
         let written = files.as_mut().map_or(Ok(()), |files| files.write(launched));
         written.map_err(|error| failed.insert(error).to_string())
     };
-    let mut done = |kernel: usize, kernels: usize| {
-        if !std::mem::replace(&mut begun, true) {
-            progress.stage("probing", kernels as u64);
+    let (mut kernels, mut all) = (vec![], 0);
+    let mut done = |probed: Probed, of: usize| {
+        if kernels.is_empty() {
+            progress.stage("probing", of as u64);
         }
-        progress.done(kernel as u64);
+        all = of;
+        kernels.push(probed);
+        progress.done(kernels.len() as u64);
     };
-    let probed = device.probe(options, &mut reference, &mut keep, &mut done);
+    let ended = || progress.cancelled();
+    let hooks = Hooks { reference: &mut reference, keep: &mut keep, done: &mut done, ended: &ended };
+    let probed = device.probe(options, hooks);
     if let Some(error) = failed {
         return Err(unwritten(error));
     }
-    let kernels = match probed {
-        Ok(kernels) => kernels,
-        Err(_) if stopped.get() => return Err(ProbeError::Interrupted),
-        Err(error) => return Err(DeployError::from(error).into()),
-    };
+    probed.map_err(DeployError::from)?;
+    let interrupted = kernels.len() < all;
+    if kernels.is_empty() {
+        return Err(ProbeError::Interrupted);
+    }
     Ok(ProbeReport {
         device: deployment.device_name(),
         model: deployment.describe(),
         fingerprint: deployment.fingerprint().to_string(),
         cases: options.cases,
-        passed: kernels.iter().all(Probed::passed),
+        passed: kernels.iter().all(Probed::passed) && !interrupted,
+        interrupted,
         kernels,
     })
 }

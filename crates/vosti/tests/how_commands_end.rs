@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use vosti::bench::{self, BenchError, Case, Draw};
+use vosti::bench::{self, BenchError, BenchOptions, Case, Draw};
 use vosti::deployment::{DeployError, DeployOptions, Deployment};
 use vosti_progress::{NoProgress, Progress};
 
@@ -140,10 +140,16 @@ impl Progress for Impatient {
 fn a_measurement_ends_within_a_case() {
     let (folder, _) = model();
     let deployment = Deployment::load("tiny", folder.path(), &DeployOptions::default(), &NoProgress).expect("it loads");
-    for case in [Case::Prefill { tokens: 300, depth: 100 }, Case::Decode { tokens: 20, batch: 2, depth: 20 }] {
-        let ended = bench::run(&deployment, &[case], Draw::default(), 1, &Impatient(AtomicU32::new(3)));
+    let options = BenchOptions { draw: Draw::default(), repeat: 2, kernels: false };
+    let cases = [Case::Prefill { tokens: 300, depth: 100 }, Case::Decode { tokens: 20, batch: 2, depth: 20 }];
+    for case in cases {
+        let ended = bench::run(&deployment, &[case], options, &Impatient(AtomicU32::new(3)));
         assert!(matches!(ended, Err(BenchError::Interrupted)), "{case:?}");
     }
+    // What was measured before it is told.
+    let first =
+        bench::run(&deployment, &cases, options, &Impatient(AtomicU32::new(12))).expect("one case was measured");
+    assert!(first.interrupted && first.cases.len() == 1 && first.cases[0].all.len() == 1, "{first:?}");
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 use vosti_tile::Scalar;
 use vosti_tile::numerics::{from_bf16, to_bf16};
 
@@ -70,6 +72,28 @@ impl Random {
     }
 }
 
+/// Numbers that one thread makes before it asks for more.
+const PART: usize = 1 << 15;
+
+/// Fills a buffer with numbers, on all cores; which numbers does not depend on how many cores there are.
+pub fn fill(bytes: &mut [u8], elem: Scalar, random: &mut Random, next: fn(&mut Random) -> f32) {
+    let seed = random.draw();
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(bytes.len() / (PART * elem.bytes()));
+    let parts = Mutex::new(bytes.chunks_mut(PART * elem.bytes()).enumerate());
+    let work = || {
+        loop {
+            let part = parts.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let Some((index, part)) = part else { return };
+            let mut random = Random::new(seed.wrapping_add(index as u64));
+            (0..part.len() / elem.bytes()).for_each(|i| put(part, elem, i, next(&mut random)));
+        }
+    };
+    thread::scope(|scope| {
+        (1..threads).for_each(|_| drop(scope.spawn(work)));
+        work();
+    });
+}
+
 /// Numbers in a buffer of an element type.
 pub fn put(bytes: &mut [u8], elem: Scalar, index: usize, x: f32) {
     match elem {
@@ -94,4 +118,24 @@ pub fn differ(a: &[u8], b: &[u8], elem: Scalar) -> Option<usize> {
         let (x, y) = (get(a, elem, *i), get(b, elem, *i));
         x.to_bits() != y.to_bits() && !(x.is_nan() && y.is_nan())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A buffer of several parts and a ragged end.
+    #[test]
+    fn every_number_of_a_buffer_is_made_and_follows_from_the_seed() {
+        let made = |seed: u64| {
+            let mut bytes = vec![0xff; (3 * PART + 5) * 2];
+            fill(&mut bytes, Scalar::Bf16, &mut Random::new(seed), Random::number);
+            bytes
+        };
+        let bytes = made(1);
+        assert!(bytes == made(1) && bytes != made(2));
+        let parts: Vec<&[u8]> = bytes.chunks(PART * 2).collect();
+        assert!(parts.len() == 4 && parts[0] != parts[1] && parts[1] != parts[2]);
+        assert!((0..bytes.len() / 2).all(|i| get(&bytes, Scalar::Bf16, i).is_finite()), "one was not made");
+    }
 }

@@ -33,9 +33,6 @@ pub struct ProbeOptions {
     pub seed: u64,
 }
 
-/// Executes some programs of a kernel: its specialisation, a buffer for each parameter, the grid.
-pub type Reference<'a> = &'a mut dyn FnMut(&Spec, &mut [Vec<u8>], [usize; 3]) -> Result<(), String>;
-
 /// A launch that is compared with the reference, as bytes on the device.
 #[derive(Clone, Debug)]
 pub struct Launched<'a> {
@@ -56,8 +53,19 @@ pub struct Held<'a> {
     pub after: Option<&'a [u8]>,
 }
 
-/// Takes a launch that is compared, for a look of its own.
-pub type Keep<'a> = &'a mut dyn FnMut(&Launched) -> Result<(), String>;
+/// Executes some programs of a kernel: its specialisation, a buffer for each parameter, the grid.
+pub type Reference<'a> = &'a mut dyn FnMut(&Spec, &mut [Vec<u8>], [usize; 3]) -> Result<(), String>;
+
+/// What a probe is done with.
+pub struct Hooks<'a> {
+    pub reference: Reference<'a>,
+    /// Takes a launch that is compared, for a look of its own.
+    pub keep: &'a mut dyn FnMut(&Launched) -> Result<(), String>,
+    /// Is told what came of a kernel, and how many kernels there are.
+    pub done: &'a mut dyn FnMut(Probed, usize),
+    /// Whether the work shall end.
+    pub ended: &'a dyn Fn() -> bool,
+}
 
 /// The result of probing one kernel.
 #[derive(Clone, Debug, Serialize)]
@@ -143,25 +151,20 @@ impl Limits {
 
 impl<D: Driver> CudaDevice<D> {
     /// Probes every kernel of the program. What the device held is gone afterwards.
-    pub fn probe(
-        &mut self,
-        options: ProbeOptions,
-        reference: Reference,
-        keep: Keep,
-        done: &mut dyn FnMut(usize, usize),
-    ) -> Result<Vec<Probed>, CudaError> {
+    pub fn probe(&mut self, options: ProbeOptions, mut hooks: Hooks) -> Result<(), CudaError> {
         let kernels = self.wiring.kernels.len();
-        let mut all = vec![];
         // Sides may be as large as the largest step.
         self.step.spread();
         self.point();
         for kernel in 0..kernels {
             let lab = self.lab(kernel);
             let mut random = Random::new(options.seed ^ (kernel as u64) << 40);
-            all.push(self.probe_one(&lab, options, &mut random, reference, keep)?);
-            done(kernel + 1, kernels);
+            match self.probe_one(&lab, options, &mut random, &mut hooks)? {
+                Some(probed) => (hooks.done)(probed, kernels),
+                None => break,
+            }
         }
-        Ok(all)
+        Ok(())
     }
 
     /// The first launch of a kernel, ready to be changed.
@@ -222,29 +225,33 @@ impl<D: Driver> CudaDevice<D> {
         }
     }
 
+    /// None if the work shall end.
     fn probe_one(
         &mut self,
         lab: &Lab,
         options: ProbeOptions,
         random: &mut Random,
-        reference: Reference,
-        keep: Keep,
-    ) -> Result<Probed, CudaError> {
+        hooks: &mut Hooks,
+    ) -> Result<Option<Probed>, CudaError> {
         let mut probed =
             Probed { kernel: lab.spec.to_string(), cases: 0, differs: None, finite: 0.0, compared: 0, error_max: 0.0 };
         let (mut finite, mut numbers, mut round) = (0usize, 0usize, 0);
         while probed.cases < options.cases && probed.differs.is_none() {
+            if (hooks.ended)() {
+                return Ok(None);
+            }
             let (left, right, pairs) = sides::related(lab, random);
-            let before = left.buffers.clone();
-            let a = self.run_side(lab, lab.kernel, left)?;
             // More of them, should the programs that the reference ran have had no chosen row.
-            if round < options.references || (options.references > 0 && probed.compared == 0) {
+            let compared = round < options.references || (options.references > 0 && probed.compared == 0);
+            let before = compared.then(|| left.buffers.clone());
+            let a = self.run_side(lab, lab.kernel, left)?;
+            if let Some(before) = before {
                 let failed = |why: String| CudaError::Launch { spec: lab.spec.to_string(), why };
                 let before = self.with_weights(lab, before)?;
                 let chosen = pairs.iter().map(|(l, _)| l.row).collect();
-                keep(&launched(lab, &before, &a, chosen)).map_err(failed)?;
+                (hooks.keep)(&launched(lab, &before, &a, chosen)).map_err(failed)?;
                 let chosen: Vec<Row> = pairs.iter().map(|(l, _)| *l).collect();
-                compare(lab, before, &a, &chosen, reference, &mut probed)?;
+                compare(lab, before, &a, &chosen, hooks, &mut probed)?;
             }
             let b = self.run_side(lab, lab.twin, right)?;
             for (l, r) in &pairs {
@@ -268,7 +275,7 @@ impl<D: Driver> CudaDevice<D> {
             round += 1;
         }
         probed.finite = finite as f64 / numbers.max(1) as f64;
-        Ok(probed)
+        Ok(Some(probed))
     }
 
     /// Brings a side's buffers to the device, launches, and brings what it wrote back.
@@ -317,13 +324,13 @@ fn compare(
     before: Vec<Vec<u8>>,
     found: &Side,
     chosen: &[Row],
-    reference: Reference,
+    hooks: &mut Hooks,
     probed: &mut Probed,
 ) -> Result<(), CudaError> {
     let failed = |why: String| CudaError::Launch { spec: lab.spec.to_string(), why };
     let mut wanted = before.clone();
     let grid = lab.contract.grid(&lab.spec, found.extent(0))?;
-    reference(&lab.spec, &mut wanted, grid).map_err(failed)?;
+    (hooks.reference)(&lab.spec, &mut wanted, grid).map_err(failed)?;
     for (i, param) in lab.params.iter().enumerate().filter(|(_, p)| lab.contract.shape.writes(p.role)) {
         let (was, want, has) = (&before[i], &wanted[i], &found.buffers[i]);
         let size = param.elem.bytes();

@@ -1,6 +1,6 @@
 //! Two launches that a contract relates: their buffers, and the mapping between their rows.
 
-use super::data::{Random, put};
+use super::data::{Random, fill, put};
 use super::{Lab, Limits, Param};
 use std::fmt;
 use vosti_core::PAGE;
@@ -112,9 +112,7 @@ fn rows(lab: &Lab, random: &mut Random) -> (Side, Side, Vec<(Row, Row)>) {
         let row = param.width * param.elem.bytes();
         for (l, r) in &pairs {
             let (from, to) = (sides[0].source[*l] as usize, sides[1].source[*r] as usize);
-            for c in 0..param.width {
-                put(&mut sides[0].buffers[i], param.elem, from * param.width + c, random.number());
-            }
+            fill(&mut sides[0].buffers[i][from * row..][..row], param.elem, random, Random::number);
             let bytes = sides[0].buffers[i][from * row..][..row].to_vec();
             sides[1].buffers[i][to * row..][..row].copy_from_slice(&bytes);
         }
@@ -140,8 +138,8 @@ impl Side {
         let room = self.rows + self.spare + BEYOND;
         let buffers = lab.params.iter().map(|param| match param.role {
             Role::Weight(_) => vec![],
-            Role::In(_) => numbers(param, || random.wild()),
-            Role::CacheK | Role::CacheV => numbers(param, || random.finite()),
+            Role::In(_) => numbers(param, random, Random::wild),
+            Role::CacheK | Role::CacheV => numbers(param, random, Random::finite),
             Role::Out(_) => vec![UNTOUCHED; param.bytes.min(room * param.width * param.elem.bytes())],
             Role::Scratch(_) => {
                 let row = param.width * param.elem.bytes();
@@ -236,9 +234,9 @@ impl Side {
     }
 }
 
-fn numbers(param: &Param, mut next: impl FnMut() -> f32) -> Vec<u8> {
+fn numbers(param: &Param, random: &mut Random, next: fn(&mut Random) -> f32) -> Vec<u8> {
     let mut bytes = vec![0; param.bytes];
-    (0..param.bytes / param.elem.bytes()).for_each(|i| put(&mut bytes, param.elem, i, next()));
+    fill(&mut bytes, param.elem, random, next);
     bytes
 }
 

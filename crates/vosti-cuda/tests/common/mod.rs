@@ -9,6 +9,7 @@ use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard};
 use vosti_cpu::isa::Isa;
 use vosti_cpu::layout::Layout;
@@ -16,7 +17,7 @@ use vosti_cpu::plan::machine::{Machine, Param};
 use vosti_cpu::plan::{Plan, compile};
 use vosti_cuda::driver::{About, Address, Attributes, Call, Driver, DriverError, Function, Graph};
 use vosti_cuda::host::HostMemory;
-use vosti_cuda::{Facts, Hashes, Image, Metadata, Record};
+use vosti_cuda::{Arch, Facts, Hashes, Image, Metadata, Record};
 use vosti_kernels::{CompileOptions, Spec, compile_options, ttir, ttir_hash};
 use vosti_model::{ModelPlan, Target};
 use vosti_tile::interp::{Memory, Options, Undefined, run};
@@ -110,6 +111,9 @@ pub struct StandIn {
     /// What it has compiled. Functions from [`COMPILED`] on are these.
     compiled: Vec<ptx::Ptx>,
     recording: Option<Vec<Launched>>,
+    /// What its clock says at each mark: it goes on by a microsecond with each launch.
+    marks: Vec<usize>,
+    launches: usize,
     graphs: Vec<Vec<Launched>>,
 }
 
@@ -130,6 +134,8 @@ impl StandIn {
             loaded: vec![],
             compiled: vec![],
             recording: None,
+            marks: vec![],
+            launches: 0,
             graphs: vec![],
         }
     }
@@ -217,16 +223,24 @@ impl StandIn {
     /// Every thread of a launch of what it has compiled.
     fn threads(&self, ptx: &ptx::Ptx, call: &Call) -> Result<(), DriverError> {
         let mut heap = self.heap();
-        let mut store = |at: Address, bytes: [u8; 2]| {
-            let place = heap.within("cuLaunchKernel", at, 2).map_err(|error| error.to_string())?;
-            heap.bytes[place].copy_from_slice(&bytes);
-            Ok(())
-        };
-        for (block, thread) in (0..call.grid[0]).flat_map(|block| (0..call.threads).map(move |thread| (block, thread)))
-        {
-            let ran = ptx.run([block, call.threads, thread], call.pointers, &mut store);
+        let (blocks, threads) = (call.grid[0], call.threads);
+        for (block, index) in (0..blocks).flat_map(|block| (0..threads).map(move |index| (block, index))) {
+            let ran = ptx.run(ptx::Thread { block, blocks, index, threads }, call.pointers, &mut *heap);
             ran.map_err(|why| illegal("cuLaunchKernel", &why))?;
         }
+        Ok(())
+    }
+}
+
+impl ptx::Global for Heap {
+    fn load(&mut self, at: Address, bytes: usize) -> Result<Vec<u8>, String> {
+        let place = self.within("cuLaunchKernel", at, bytes as u64).map_err(|error| error.to_string())?;
+        Ok(self.bytes[place].to_vec())
+    }
+
+    fn store(&mut self, at: Address, bytes: &[u8]) -> Result<(), String> {
+        let place = self.within("cuLaunchKernel", at, bytes.len() as u64).map_err(|error| error.to_string())?;
+        self.bytes[place].copy_from_slice(bytes);
         Ok(())
     }
 }
@@ -436,6 +450,7 @@ impl Driver for StandIn {
     }
 
     fn launch(&mut self, call: &Call) -> Result<(), DriverError> {
+        self.launches += 1;
         if let Some(index) = call.function.0.checked_sub(COMPILED) {
             self.say(format!("launch {} grid {:?} threads {}", self.compiled[index].name, call.grid, call.threads));
             return self.threads(&self.compiled[index], call);
@@ -471,6 +486,19 @@ impl Driver for StandIn {
             }
             None => self.execute(&launched),
         }
+    }
+
+    fn mark(&mut self) -> Result<(), DriverError> {
+        if self.recording.is_some() {
+            return Err(illegal("cuEventRecord", "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"));
+        }
+        self.marks.push(self.launches);
+        Ok(())
+    }
+
+    fn laps(&mut self) -> Result<Vec<f64>, DriverError> {
+        let marks = std::mem::take(&mut self.marks);
+        Ok(marks.windows(2).map(|two| (two[1] - two[0]) as f64 * 1e-6).collect())
     }
 
     fn begin_recording(&mut self) -> Result<(), DriverError> {
@@ -571,4 +599,23 @@ pub fn numbers(name: &str, len: usize) -> Vec<f32> {
     let mut random = SplitMix64::seed_from_u64(seed);
     let mut next = || 0.4 * ((random.next_u64() >> 40) as f32 / (1 << 23) as f32 - 1.0);
     (0..len).map(|_| next()).collect()
+}
+
+/// By the assemblers that Triton brings, for every target and without a stack.
+pub fn assembles(ptx: &str) {
+    let Some(python) = vosti_test_tools::python(vosti_cuda::toolchain::REQUIREMENT) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("source.ptx");
+    std::fs::write(&source, ptx.trim_end_matches('\0')).unwrap();
+    let script = "import triton, os; print(os.path.dirname(triton.__file__))";
+    let triton = Command::new(python).args(["-c", script]).output().unwrap();
+    let bin = format!("{}/backends/nvidia/bin", String::from_utf8(triton.stdout).unwrap().trim());
+    for arch in Arch::ALL {
+        let assembler = if arch.number() >= 100 { "ptxas-blackwell" } else { "ptxas" };
+        let mut run = Command::new(format!("{bin}/{assembler}"));
+        run.arg("-v").arg(format!("-arch=sm_{}", arch.number()));
+        let out = run.arg("-o").arg(folder.path().join("cubin")).arg(&source).output().unwrap();
+        let log = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.success() && log.contains("0 bytes stack frame, 0 bytes spill"), "{arch}: {log}");
+    }
 }

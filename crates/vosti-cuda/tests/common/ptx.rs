@@ -1,9 +1,25 @@
-//! As much of PTX as `uniform.ptx` has, one thread after the other: what the PTX ISA says of each instruction, in host memory.
+//! As much of PTX as `uniform.ptx` and `read.ptx` have, one thread after the other: what the PTX ISA says of each instruction, in host memory.
 //! Anything else is an error, as is a register that was not declared or not written.
 
 use std::collections::HashMap;
 
-/// A kernel of straight code: parameters of 64 bits, one label at its end.
+/// Global memory.
+pub trait Global {
+    fn load(&mut self, at: u64, bytes: usize) -> Result<Vec<u8>, String>;
+    fn store(&mut self, at: u64, bytes: &[u8]) -> Result<(), String>;
+}
+
+/// A thread of a launch.
+#[derive(Clone, Copy)]
+pub struct Thread {
+    pub block: u32,
+    pub blocks: u32,
+    pub index: u32,
+    /// Of a block.
+    pub threads: u32,
+}
+
+/// A kernel: parameters of 64 bits, labels.
 pub struct Ptx {
     pub name: String,
     params: Vec<String>,
@@ -46,19 +62,15 @@ impl Ptx {
                 ptx.code.push(vec![line.into()]);
             } else {
                 let line = line.strip_suffix(';').ok_or_else(|| format!("{line}: no semicolon"))?;
-                ptx.code.push(line.split([' ', ',']).filter(|word| !word.is_empty()).map(String::from).collect());
+                ptx.code
+                    .push(line.split([' ', ',', '{', '}']).filter(|word| !word.is_empty()).map(String::from).collect());
             }
         }
         Ok(ptx)
     }
 
-    /// One thread: block, threads of a block, thread. `store` gets an address and two bytes.
-    pub fn run(
-        &self,
-        [block, threads, thread]: [u32; 3],
-        params: &[u64],
-        store: &mut dyn FnMut(u64, [u8; 2]) -> Outcome<()>,
-    ) -> Outcome<()> {
+    /// One thread.
+    pub fn run(&self, thread: Thread, params: &[u64], memory: &mut dyn Global) -> Outcome<()> {
         let mut values: HashMap<&str, u64> = HashMap::new();
         let code: Vec<Vec<&str>> = self.code.iter().map(|line| line.iter().map(String::as_str).collect()).collect();
         let mut at = 0;
@@ -84,7 +96,26 @@ impl Ptx {
                 }
                 ["st.global.u16", to, from] => {
                     let address = int(to.trim_matches(['[', ']']), "b64")?;
-                    store(address, (int(from, "b16")? as u16).to_le_bytes())?;
+                    memory.store(address, &(int(from, "b16")? as u16).to_le_bytes())?;
+                    continue;
+                }
+                ["st.global.u32", to, from] => {
+                    let address = int(to.trim_matches(['[', ']']), "b64")?;
+                    memory.store(address, &(int(from, "b32")? as u32).to_le_bytes())?;
+                    continue;
+                }
+                ["ld.global.v4.u32", ref to @ .., from] if to.len() == 4 => {
+                    let address = int(from.trim_matches(['[', ']']), "b64")?;
+                    if !address.is_multiple_of(16) {
+                        return Err(format!("{address:#x} is no multiple of 16"));
+                    }
+                    let bytes = memory.load(address, 16)?;
+                    for (register, word) in to.iter().zip(bytes.as_chunks::<4>().0) {
+                        if self.kind(register)? != "b32" {
+                            return Err(format!("{register} does not have 32 bits"));
+                        }
+                        values.insert(register, u32::from_le_bytes(*word).into());
+                    }
                     continue;
                 }
                 ["ld.param.u64", to, from] => {
@@ -93,9 +124,11 @@ impl Ptx {
                     (to, "b64", *params.get(index).ok_or("too few parameters")?)
                 }
                 ["cvta.to.global.u64", to, a] => (to, "b64", int(a, "b64")?),
-                ["mov.u32", to, "%ctaid.x"] => (to, "b32", block.into()),
-                ["mov.u32", to, "%ntid.x"] => (to, "b32", threads.into()),
-                ["mov.u32", to, "%tid.x"] => (to, "b32", thread.into()),
+                ["mov.u32", to, "%ctaid.x"] => (to, "b32", thread.block.into()),
+                ["mov.u32", to, "%nctaid.x"] => (to, "b32", thread.blocks.into()),
+                ["mov.u32", to, "%ntid.x"] => (to, "b32", thread.threads.into()),
+                ["mov.u32", to, "%tid.x"] => (to, "b32", thread.index.into()),
+                ["mov.u32", to, a] => (to, "b32", int(a, "b32")?),
                 // Bits to whatever they are wanted as.
                 ["mov.b32", to, a] => {
                     let kind = self.kind(to)?;
@@ -112,6 +145,7 @@ impl Ptx {
                 ["shr.u64", to, a, b] => (to, "b64", int(a, "b64")? >> int(b, "b32")?.min(63)),
                 ["shl.b64", to, a, b] => (to, "b64", int(a, "b64")? << int(b, "b32")?.min(63)),
                 ["setp.ge.u64", to, a, b] => (to, "pred", (int(a, "b64")? >= int(b, "b64")?).into()),
+                ["setp.ne.u64", to, a, b] => (to, "pred", (int(a, "b64")? != int(b, "b64")?).into()),
                 ["add.u32", to, a, b] => (to, "b32", (int(a, "b32")? + int(b, "b32")?) & 0xffff_ffff),
                 ["and.b32", to, a, b] => (to, "b32", int(a, "b32")? & int(b, "b32")?),
                 ["shr.u32", to, a, b] => (to, "b32", int(a, "b32")? >> int(b, "b32")?.min(31)),
@@ -148,7 +182,7 @@ impl Ptx {
         let number = match (word.strip_prefix("0f"), word.strip_prefix("0x")) {
             (Some(bits), _) if kind == "f32" => u64::from_str_radix(bits, 16).ok(),
             (_, Some(bits)) if kind != "f32" => u64::from_str_radix(bits, 16).ok(),
-            _ if kind != "f32" => word.parse().ok(),
+            _ if kind != "f32" => word.parse().ok().map(|number: i64| number as u64),
             _ => None,
         };
         number.ok_or_else(|| format!("{word} is no {kind}"))

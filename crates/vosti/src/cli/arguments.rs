@@ -346,7 +346,7 @@ pub struct Bench {
     #[arg(short, long, default_value_t = 3, value_name = "N", value_parser = at_least_one)]
     pub repeat: usize,
 
-    /// Show below each case where its time went, by kernel; on the processor only
+    /// Show below each case where its time went, by kernel; on a GPU that is one more repetition, which does not count
     #[arg(long, conflicts_with = "agentic")]
     pub profile: bool,
 

@@ -1,20 +1,16 @@
 //! `vosti bench`: a table of tokens per second.
 
-use super::arguments::{Bench, Device};
+use super::arguments::Bench;
 use super::bar::{Bar, Unit};
-use super::output::print;
+use super::output::{print, whole};
 use super::{Outcome, open};
 use crate::bench::agentic::{self, Trace};
-use crate::bench::{self, Case, Draw};
+use crate::bench::{self, BenchOptions, BenchReport, Case, Draw};
 use crate::deployment::{Deployment, MANY_SEQUENCES};
 use anyhow::{Result, ensure};
 
 pub fn run(arguments: &Bench) -> Result<Outcome> {
     ensure!(arguments.prefill + arguments.decode > 0, "--prefill 0 and --decode 0 leave nothing to measure");
-    ensure!(
-        !arguments.profile || arguments.on.hardware.device == Device::Cpu,
-        "--profile times the processor's kernels; a GPU's launches are not waited for one by one: leave it out"
-    );
     let many_sequences = arguments.decode > 0 && arguments.batch.iter().any(|batch| *batch >= MANY_SEQUENCES);
     let deployment = open::load(&arguments.on.model, &open::options(&arguments.on.hardware, many_sequences))?;
     if let Some(trace) = arguments.agentic {
@@ -30,17 +26,23 @@ pub fn run(arguments: &Bench) -> Result<Outcome> {
         }
     }
     let draw = Draw { temperature: arguments.temperature, top_k: arguments.top_k };
+    let options = BenchOptions { draw, repeat: arguments.repeat, kernels: arguments.profile };
     let bar = Bar::new(Unit::Count);
-    let report = bench::run(&deployment, &cases, draw, arguments.repeat, &bar)?;
+    let report = bench::run(&deployment, &cases, options, &bar)?;
     drop(bar);
-    if arguments.on.json {
-        print(&format!("{}\n", serde_json::to_string_pretty(&report)?))?;
-        return Ok(Outcome::Done);
+    match arguments.on.json {
+        true => print(&format!("{}\n", serde_json::to_string_pretty(&report)?))?,
+        false => table(&deployment, &report, arguments.profile)?,
     }
+    whole(Ok(Outcome::Done), report.interrupted)
+}
+
+fn table(deployment: &Deployment, report: &BenchReport, profile: bool) -> Result<()> {
     let bits = 8.0 * deployment.element_bytes();
     print(&format!("{}, {}, {bits:.2} bits a weight\n", deployment.describe(), deployment.device_name()))?;
     let dot = report.dot_flops_per_s.map_or("not measured".into(), |flops| format!("{:.0} GFLOP/s", flops * 1e-9));
-    print(&format!("at most      reads {:.1} GB/s, BF16 dots {dot}\n", report.read_bytes_per_s * 1e-9))?;
+    let moves = if report.read_alone { "reads" } else { "copies" };
+    print(&format!("at most      {moves} {:.1} GB/s, BF16 dots {dot}\n", report.read_bytes_per_s * 1e-9))?;
     print(&format!(
         "{:<10} {:>6} {:>6} {:>6} {:>12} {:>10} {:>10}\n",
         "what", "tokens", "batch", "depth", "tokens/s", "spread", "of bound"
@@ -48,12 +50,12 @@ pub fn run(arguments: &Bench) -> Result<Outcome> {
     for result in &report.cases {
         print(&format!("{result}\n"))?;
         let all: f64 = result.kernels.iter().map(|kernel| kernel.seconds).sum();
-        for kernel in result.kernels.iter().filter(|_| arguments.profile) {
+        for kernel in result.kernels.iter().filter(|_| profile) {
             let (ms, share) = (kernel.seconds * 1e3, 100.0 * kernel.seconds / all.max(1e-9));
             print(&format!("  {share:5.1}% {ms:9.2} ms  {}\n", kernel.name))?;
         }
     }
-    Ok(Outcome::Done)
+    Ok(())
 }
 
 fn agents(deployment: &Deployment, trace: Trace, json: bool) -> Result<Outcome> {

@@ -2,7 +2,7 @@
 
 use super::arguments::{Check, Device, ProfileName};
 use super::bar::{Bar, Unit};
-use super::output::{Promised, judged, print, verdict};
+use super::output::{Promised, judged, print, verdict, whole};
 use super::{Outcome, open};
 use crate::deployment::DeploymentSubject;
 use anyhow::Result;
@@ -36,7 +36,8 @@ pub fn run(arguments: &Check, program: Option<PathBuf>) -> Result<Outcome> {
     let report = suite::run(&subject, &options, &Bar::new(Unit::Count))?;
     let page = files.html.is_some().then(|| html::page(&report));
     let json = serde_json::to_string_pretty(&report)?;
-    files.finish(&json, page.as_deref(), &report.table(), report.passed)
+    let found = files.finish(&json, page.as_deref(), &report.table(), report.passed);
+    whole(found, report.interrupted)
 }
 
 /// The flags by which another process opens the same deployment.

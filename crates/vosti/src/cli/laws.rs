@@ -2,7 +2,7 @@
 
 use super::arguments::Laws;
 use super::bar::{Bar, Unit};
-use super::output::verdict;
+use super::output::{verdict, whole};
 use super::{Outcome, open};
 use crate::laws;
 use anyhow::Result;
@@ -14,7 +14,8 @@ pub fn run(arguments: &Laws) -> Result<Outcome> {
     let report = laws::run(deployment, named, &bar)?;
     drop(bar);
     if arguments.on.json {
-        return verdict(&format!("{}\n", serde_json::to_string_pretty(&report)?), report.passed);
+        let found = verdict(&format!("{}\n", serde_json::to_string_pretty(&report)?), report.passed);
+        return whole(found, report.interrupted);
     }
     let mut out = format!("{}, {}\n", report.model, report.device);
     for watched in &report.laws {
@@ -24,5 +25,6 @@ pub fn run(arguments: &Laws) -> Result<Outcome> {
             out += &format!("        {why}\n");
         }
     }
-    verdict(&out, report.passed)
+    let found = verdict(&out, report.passed);
+    whole(found, report.interrupted)
 }

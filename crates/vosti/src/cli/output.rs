@@ -41,6 +41,15 @@ pub fn judged(reported: Result<()>, passed: bool) -> Result<Outcome> {
     }
 }
 
+/// The outcome of work whose report was written, and which may have been ended early.
+pub fn whole(outcome: Result<Outcome>, interrupted: bool) -> Result<Outcome> {
+    if interrupted && outcome.is_ok() {
+        eprintln!("vosti: interrupted: the report has what was done until then");
+        return Ok(Outcome::Interrupted);
+    }
+    outcome
+}
+
 fn write(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())

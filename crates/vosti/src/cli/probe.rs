@@ -2,7 +2,7 @@
 
 use super::arguments::Probe;
 use super::bar::{Bar, Unit};
-use super::output::verdict;
+use super::output::{verdict, whole};
 use super::{Outcome, open};
 use crate::probe;
 use anyhow::Result;
@@ -15,7 +15,8 @@ pub fn run(arguments: &Probe) -> Result<Outcome> {
     let report = probe::run(&deployment, options, arguments.dump.as_deref(), &bar)?;
     drop(bar);
     if arguments.on.json {
-        return verdict(&format!("{}\n", serde_json::to_string_pretty(&report)?), report.passed);
+        let found = verdict(&format!("{}\n", serde_json::to_string_pretty(&report)?), report.passed);
+        return whole(found, report.interrupted);
     }
     let mut out = format!("{}, {}\n", report.model, report.device);
     out += &format!("{:<6} {:>6} {:>9} {:>10}  kernel\n", "", "cases", "compared", "error");
@@ -27,5 +28,6 @@ pub fn run(arguments: &Probe) -> Result<Outcome> {
             out += &format!("       {why}\n");
         }
     }
-    verdict(&out, report.passed)
+    let found = verdict(&out, report.passed);
+    whole(found, report.interrupted)
 }
