@@ -53,82 +53,97 @@ unsafe fn unit<const LOW: i32, const HIGH: i32, const TABLE: bool>(
     unsafe {
         let (chunk, place) = shape.places(unit);
         let (chunk, place) = (panel.add(chunk), panel.add(place));
-        let [tables, _] = shape.tables();
-        let tables = [_mm256_loadu_ps(tables.as_ptr()), _mm256_loadu_ps(tables.as_ptr().add(8))];
-        let first = match shape.format.values {
-            Values::From(first) if LOW != 8 => _mm256_set1_epi32(first.into()),
-            _ => _mm256_setzero_si256(),
-        };
+        let table = shape.table();
+        let table = [_mm256_loadu_ps(table.as_ptr()), _mm256_loadu_ps(table.as_ptr().add(8))];
+        let excess = [0, 1, 2].map(|byte| _mm256_set1_ps((1 << (23 - 8 * byte)) as f32 - shape.first()));
         for stripe in 0..STRIPES {
             let codes = place.add(shape.unit_head + stripe * shape.stripe);
             for half in 0..2 {
                 // Bytes of the half in a register.
                 let at = half * 32;
+                let load = |register: usize| _mm256_loadu_si256(codes.add(register * REGISTER + at).cast());
                 let mut scales = [_mm256_setzero_ps(); 2];
                 let mut minima = scales;
-                let mut high = _mm256_setzero_si256();
-                let mut low = high;
-                for pair in 0..PAIRS {
-                    if pair % (8 * shape.format.group / 16) == 0 {
-                        let group = pair * 2 / shape.format.group;
+                let mut low = _mm256_setzero_si256();
+                let mut high = low;
+                for four in 0..PAIRS / 4 {
+                    if four % (shape.format.group / 8) == 0 {
+                        let group = four * 8 / shape.format.group;
                         (scales, minima) = self::scales(shape, chunk, place, stripe, half, group);
                     }
-                    if pair % (16 / LOW as usize) == 0 {
-                        let register = pair / (16 / LOW as usize);
-                        low = _mm256_loadu_si256(codes.add(register * REGISTER + at).cast());
+                    if LOW < 8 && four % (4 / LOW.min(4) as usize) == 0 {
+                        low = load(four / (4 / LOW.min(4) as usize));
                     }
-                    if HIGH > 0 && pair % (16 / HIGH.max(1) as usize) == 0 {
-                        let register = LOW as usize + pair / (16 / HIGH.max(1) as usize);
-                        high = _mm256_loadu_si256(codes.add(register * REGISTER + at).cast());
+                    if HIGH > 0 && four % (4 / HIGH.max(1) as usize) == 0 {
+                        high = load(LOW as usize + four / (4 / HIGH.max(1) as usize));
                     }
-                    let mut elements = [_mm256_setzero_si256(); 2];
-                    for (i, element) in elements.iter_mut().enumerate() {
-                        let value = value::<LOW, HIGH, TABLE>(low, high, tables, first);
-                        low = if LOW == 8 {
-                            _mm256_srli_epi32::<8>(low)
-                        } else if LOW == 4 {
-                            _mm256_srli_epi32::<4>(low)
+                    let mut words = [low; 2];
+                    if LOW == 8 {
+                        words = [load(2 * four), load(2 * four + 1)];
+                    } else {
+                        words = words.map(|_| next::<LOW, HIGH>(&mut low, &mut high));
+                    }
+                    for i in 0..4 {
+                        let values: [__m256; 2] = if TABLE {
+                            let [x, y] = words.map(|word| looked_up(word, table));
+                            words = words.map(|word| _mm256_srli_epi32::<8>(word));
+                            [x, y]
+                        } else if LOW == 8 {
+                            let word = if i % 2 == 0 { words[i / 2] } else { _mm256_srli_epi32::<16>(words[i / 2]) };
+                            [0, 1].map(|byte| value::<LOW, HIGH>(word, byte, excess))
                         } else {
-                            _mm256_srli_epi32::<2>(low)
+                            words.map(|word| value::<LOW, HIGH>(word, i, excess))
                         };
-                        high = if HIGH == 2 { _mm256_srli_epi32::<2>(high) } else { _mm256_srli_epi32::<1>(high) };
-                        *element = rounded(_mm256_fmsub_ps(value, scales[i], minima[i]));
+                        let elements =
+                            [0, 1].map(|half| rounded(_mm256_fmsub_ps(values[half], scales[half], minima[half])));
+                        // Of each half of the register, four words of the first, and of the second.
+                        let packed = _mm256_packus_epi32(elements[0], elements[1]);
+                        let packed = _mm256_permute4x64_epi64::<0b11_01_10_00>(packed);
+                        let to = out.add((4 * four + i) * 128 + stripe * 32 + half * 8);
+                        _mm_storeu_si128(to.cast(), _mm256_castsi256_si128(packed));
+                        _mm_storeu_si128(to.add(16).cast(), _mm256_extracti128_si256::<1>(packed));
                     }
-                    // Of each half of the register, four words of the first, and of the second.
-                    let packed = _mm256_packus_epi32(elements[0], elements[1]);
-                    let packed = _mm256_permute4x64_epi64::<0b11_01_10_00>(packed);
-                    let to = out.add(pair * 128 + stripe * 32 + half * 8);
-                    _mm_storeu_si128(to.cast(), _mm256_castsi256_si128(packed));
-                    _mm_storeu_si128(to.add(16).cast(), _mm256_extracti128_si256::<1>(packed));
                 }
             }
         }
     }
 }
 
-/// What the lowest bits of each lane stand for.
+/// The next codes of four pairs, for the stripe's first rows or its last: one in each byte of the words.
 #[target_feature(enable = "avx2,fma")]
 #[inline]
-fn value<const LOW: i32, const HIGH: i32, const TABLE: bool>(
-    low: __m256i,
-    high: __m256i,
-    tables: [__m256; 2],
-    first: __m256i,
-) -> __m256 {
-    if LOW == 8 {
-        return _mm256_cvtepi32_ps(_mm256_srai_epi32::<24>(_mm256_slli_epi32::<24>(low)));
-    }
-    if TABLE {
-        let [below, above] = tables.map(|table| _mm256_permutevar8x32_ps(table, low));
-        return _mm256_blendv_ps(below, above, _mm256_castsi256_ps(_mm256_slli_epi32::<28>(low)));
-    }
-    let mut code = _mm256_and_si256(low, _mm256_set1_epi32((1 << LOW) - 1));
+fn next<const LOW: i32, const HIGH: i32>(low: &mut __m256i, high: &mut __m256i) -> __m256i {
+    let mut words = *low;
+    *low = if LOW == 4 { _mm256_srli_epi32::<4>(*low) } else { _mm256_srli_epi32::<2>(*low) };
     if HIGH > 0 {
-        let above = _mm256_and_si256(high, _mm256_set1_epi32((1 << HIGH) - 1));
-        let above = if LOW == 4 { _mm256_slli_epi32::<4>(above) } else { _mm256_slli_epi32::<2>(above) };
-        code = _mm256_or_si256(code, above);
+        let mask = _mm256_set1_epi8((1 << LOW.min(4)) - 1);
+        words = _mm256_or_si256(_mm256_and_si256(words, mask), _mm256_andnot_si256(mask, *high));
+        *high = if HIGH == 1 {
+            _mm256_or_si256(_mm256_srli_epi32::<1>(*high), _mm256_slli_epi32::<31>(*high))
+        } else {
+            _mm256_or_si256(_mm256_srli_epi32::<2>(*high), _mm256_slli_epi32::<30>(*high))
+        };
     }
-    _mm256_cvtepi32_ps(_mm256_add_epi32(code, first))
+    words
+}
+
+/// What the code in a byte of each word stands for: the mantissa of a float, less what that has besides.
+#[target_feature(enable = "avx2,fma")]
+#[inline]
+fn value<const LOW: i32, const HIGH: i32>(word: __m256i, byte: usize, excess: [__m256; 3]) -> __m256 {
+    let (word, byte) = if byte == 3 { (_mm256_srli_epi32::<8>(word), 2) } else { (word, byte) };
+    let mask = _mm256_set1_epi32(((1 << (LOW + HIGH)) - 1) << (8 * byte));
+    let exponent = _mm256_set1_epi32((127 + 23 - 8 * byte as i32) << 23);
+    let float = _mm256_or_si256(_mm256_and_si256(word, mask), exponent);
+    _mm256_sub_ps(_mm256_castsi256_ps(float), excess[byte])
+}
+
+/// What the lowest four bits of each word stand for.
+#[target_feature(enable = "avx2,fma")]
+#[inline]
+fn looked_up(word: __m256i, table: [__m256; 2]) -> __m256 {
+    let [below, above] = table.map(|table| _mm256_permutevar8x32_ps(table, word));
+    _mm256_blendv_ps(below, above, _mm256_castsi256_ps(_mm256_slli_epi32::<28>(word)))
 }
 
 /// FP32 rounded to BF16, nearest and ties to even, in the lower halves of lanes. Nothing is NaN.

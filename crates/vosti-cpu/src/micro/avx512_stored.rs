@@ -73,9 +73,12 @@ unsafe fn exponents_rows(dot: &Dot<u16>, stored: &Stored) {
 unsafe fn blocks_rows<const LOW: u32, const HIGH: u32>(dot: &Dot<u16>, stored: &Stored, shape: &Shape) {
     macro_rules! block {
         ($r:ident, $there:ident, $rows:literal, $stripes:literal) => {
+            block!($r, $there, $rows, $stripes, 1)
+        };
+        ($r:ident, $there:ident, $rows:literal, $stripes:literal, $together:literal) => {
             for stripe in (0..STRIPES.min(dot.columns / LANES)).step_by($stripes) {
                 // SAFETY: the caller's; rows and stripes are within the product.
-                unsafe { blocks_block::<LOW, HIGH, $rows, $stripes>(dot, $r, $there, stripe, stored, shape) }
+                unsafe { blocks_block::<LOW, HIGH, $rows, $stripes, $together>(dot, $r, $there, stripe, stored, shape) }
             }
         };
     }
@@ -93,8 +96,8 @@ unsafe fn blocks_rows<const LOW: u32, const HIGH: u32>(dot: &Dot<u16>, stored: &
         let left = dot.rows - r;
         let rows = left.div_ceil(left.div_ceil(ROWS_OF_TWO));
         match rows {
-            1 => block!(r, rows, 1, 4),
-            2 => block!(r, rows, 2, 4),
+            1 => block!(r, rows, 1, 4, 2),
+            2 => block!(r, rows, 2, 4, 2),
             3 => block!(r, rows, 3, 4),
             4 => block!(r, rows, 4, 4),
             5 => block!(r, rows, 5, 4),
@@ -106,9 +109,9 @@ unsafe fn blocks_rows<const LOW: u32, const HIGH: u32>(dot: &Dot<u16>, stored: &
 }
 
 /// Up to `R` rows, the last as often as there are fewer, by `G` stripes of a panel of blocks, or as many of them as there are columns
-/// for.
+/// for. `J` stripes are expanded at once: the sums of few rows would wait for one another.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
-unsafe fn blocks_block<const LOW: u32, const HIGH: u32, const R: usize, const G: usize>(
+unsafe fn blocks_block<const LOW: u32, const HIGH: u32, const R: usize, const G: usize, const J: usize>(
     dot: &Dot<u16>,
     r: usize,
     rows: usize,
@@ -122,7 +125,7 @@ unsafe fn blocks_block<const LOW: u32, const HIGH: u32, const R: usize, const G:
         // Up to six rows there are as many.
         let row = |r: usize| if R > ROWS { r.min(rows - 1) } else { r };
         let there = (dot.columns / LANES).min(STRIPES) - stripe;
-        let [low_table, high_table] = shape.tables().map(|table| _mm512_loadu_ps(table.as_ptr()));
+        let codes = Codes::of(shape);
         let mut acc = [[_mm512_setzero_ps(); R]; G];
         if dot.accumulate {
             for (g, acc) in acc.iter_mut().enumerate().take(there) {
@@ -135,65 +138,102 @@ unsafe fn blocks_block<const LOW: u32, const HIGH: u32, const R: usize, const G:
         for unit in 0..dot.steps / PAIRS {
             let (chunk, place) = shape.places(first + unit);
             let (chunk, place) = (stored.panel.at.add(chunk), stored.panel.at.add(place));
-            macro_rules! fetch {
-                ($at:expr) => {
-                    // The first stripes fetch the others' registers too.
-                    if stripe == 0 {
-                        for other in 0..STRIPES / G {
-                            let at = $at.wrapping_add(AHEAD + other * G * shape.stripe);
-                            _mm_prefetch::<_MM_HINT_T0>(at.cast());
-                        }
-                    }
-                };
-            }
-            macro_rules! stripe {
+            macro_rules! stripes {
                 ($g:literal) => {
                     if $g < G {
-                        let mut q = place.add(shape.unit_head + (stripe + $g) * shape.stripe);
-                        let mut h = q.add(REGISTER * LOW as usize);
-                        let mut high = _mm512_setzero_si512();
-                        let mut scales = Scales::of(shape, chunk, place, stripe + $g, 0);
+                        if J > 1 {
+                            // What is loaded for other stripes is not loaded ahead, to be spilled.
+                            std::arch::asm!("", options(nostack, preserves_flags));
+                        }
+                        let at = place.add(shape.unit_head + (stripe + $g) * shape.stripe);
+                        macro_rules! load {
+                            ($to:ident, $register:expr) => {
+                                for (j, to) in $to.iter_mut().enumerate() {
+                                    let at = at.add(j * shape.stripe + REGISTER * $register);
+                                    // The first stripes fetch the others' registers too.
+                                    for other in 0..if stripe == 0 { STRIPES / G } else { 0 } {
+                                        let ahead = at.wrapping_add(AHEAD + other * G * shape.stripe);
+                                        _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
+                                    }
+                                    *to = _mm512_loadu_si512(at.cast());
+                                }
+                            };
+                        }
+                        let zeros = [_mm512_setzero_si512(); J];
+                        let (mut low, mut high) = (zeros, zeros);
+                        let mut scales = [Scales::of(shape, chunk, place, stripe + $g, 0); J];
+                        for j in 1..J {
+                            scales[j] = Scales::of(shape, chunk, place, stripe + $g + j, 0);
+                        }
                         let mut pair = PAIRS * unit;
-                        for half in 0..2 {
-                            if half > 0 && shape.groups > 1 {
-                                scales = Scales::of(shape, chunk, place, stripe + $g, 1);
-                            }
-                            if HIGH > 1 || HIGH > 0 && half == 0 {
-                                fetch!(h);
-                                high = _mm512_loadu_si512(h.cast());
-                                h = h.add(REGISTER);
-                            }
-                            for _ in 0..LOW / 2 {
-                                fetch!(q);
-                                let mut low = _mm512_loadu_si512(q.cast());
-                                q = q.add(REGISTER);
-                                for _ in 0..16 / LOW {
-                                    let x = value::<LOW, HIGH>(&mut low, &mut high, low_table, high_table);
-                                    let y = value::<LOW, HIGH>(&mut low, &mut high, low_table, high_table);
-                                    let x = _mm512_fmsub_ps(x, scales.scale[0], scales.minimum[0]);
-                                    let y = _mm512_fmsub_ps(y, scales.scale[1], scales.minimum[1]);
-                                    let column = _mm512_cvtne2ps_pbh(y, x);
+                        macro_rules! multiply {
+                            ($j:ident, $x:expr, $y:expr) => {
+                                for $j in 0..J {
+                                    let (x, y) = ($x, $y);
+                                    let column = scales[$j].of_pair::<LOW, HIGH>(x, y);
                                     if R == ROWS && !stored.keep.is_null() {
-                                        let to = stored.keep.add(128 * pair + 32 * (stripe + $g));
+                                        let to = stored.keep.add(128 * pair + 32 * (stripe + $g + $j));
                                         let column = std::mem::transmute::<__m512bh, __m512i>(column);
                                         _mm512_storeu_si512(to.cast(), column);
                                     }
-                                    for (r, acc) in acc[$g % G].iter_mut().enumerate() {
+                                    for (r, acc) in acc[($g + $j) % G].iter_mut().enumerate() {
                                         let both = a.add(row(r) * dot.a_row + 2 * pair).cast::<i32>().read_unaligned();
                                         let both: __m512bh = std::mem::transmute(_mm512_set1_epi32(both));
                                         *acc = _mm512_dpbf16_ps(*acc, both, column);
                                     }
-                                    pair += 1;
+                                }
+                                pair += 1;
+                            };
+                        }
+                        for half in 0..2 {
+                            if half > 0 && shape.groups > 1 {
+                                for (j, scales) in scales.iter_mut().enumerate() {
+                                    *scales = Scales::of(shape, chunk, place, stripe + $g + j, 1);
+                                }
+                            }
+                            if HIGH > 1 || HIGH > 0 && half == 0 {
+                                load!(high, LOW as usize + half);
+                            }
+                            for register in 0..LOW as usize / 2 {
+                                load!(low, half * LOW as usize / 2 + register);
+                                if LOW == 4 && HIGH == 0 {
+                                    for _ in 0..4 {
+                                        multiply!(j, codes.look_up(&mut low[j]), codes.look_up(&mut low[j]));
+                                    }
+                                } else if LOW == 8 {
+                                    let value = Codes::value::<LOW, HIGH>;
+                                    multiply!(j, value(&codes, low[j], 0), value(&codes, low[j], 1));
+                                    for low in &mut low {
+                                        *low = _mm512_srli_epi32::<16>(*low);
+                                    }
+                                    multiply!(j, value(&codes, low[j], 0), value(&codes, low[j], 1));
+                                } else {
+                                    for _ in 0..4 / LOW {
+                                        let (mut x, mut y) = (zeros, zeros);
+                                        for j in 0..J {
+                                            x[j] = four_pairs::<LOW, HIGH>(&mut low[j], &mut high[j]);
+                                            y[j] = four_pairs::<LOW, HIGH>(&mut low[j], &mut high[j]);
+                                        }
+                                        let value = Codes::value::<LOW, HIGH>;
+                                        multiply!(j, value(&codes, x[j], 0), value(&codes, y[j], 0));
+                                        multiply!(j, value(&codes, x[j], 1), value(&codes, y[j], 1));
+                                        multiply!(j, value(&codes, x[j], 2), value(&codes, y[j], 2));
+                                        multiply!(j, value(&codes, x[j], 3), value(&codes, y[j], 3));
+                                    }
                                 }
                             }
                         }
                     }
                 };
             }
-            stripe!(0);
-            stripe!(1);
-            stripe!(2);
-            stripe!(3);
+            stripes!(0);
+            if J == 1 {
+                stripes!(1);
+            }
+            stripes!(2);
+            if J == 1 {
+                stripes!(3);
+            }
         }
         for (g, acc) in acc.iter().enumerate().take(there) {
             for (r, acc) in acc.iter().enumerate() {
@@ -203,37 +243,83 @@ unsafe fn blocks_block<const LOW: u32, const HIGH: u32, const R: usize, const G:
     }
 }
 
-/// A lane's next value: what its lowest bits stand for, which are shifted out.
+/// What codes stand for.
+struct Codes {
+    /// Of four bits.
+    table: __m512,
+    /// What is subtracted where a code is the mantissa's bits from the 0th, the 8th or the 16th on: what the float has besides the
+    /// code's value.
+    excess: [__m512; 3],
+}
+
+impl Codes {
+    #[target_feature(enable = "avx512f")]
+    #[inline]
+    fn of(shape: &Shape) -> Self {
+        // SAFETY: as many entries.
+        let table = unsafe { _mm512_loadu_ps(shape.table().as_ptr()) };
+        let excess = [0, 1, 2].map(|byte| _mm512_set1_ps((1 << (23 - 8 * byte)) as f32 - shape.first()));
+        Self { table, excess }
+    }
+
+    /// What the lowest four bits of each word stand for, which are shifted out.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+    #[inline]
+    fn look_up(&self, words: &mut __m512i) -> __m512 {
+        let value = _mm512_permutexvar_ps(*words, self.table);
+        *words = _mm512_srli_epi32::<4>(*words);
+        value
+    }
+
+    /// What the code in a byte of each word stands for. It becomes the mantissa of a float without being moved; what that has
+    /// too much is a power of two. All of it is exact.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+    #[inline]
+    fn value<const LOW: u32, const HIGH: u32>(&self, word: __m512i, byte: usize) -> __m512 {
+        let (word, byte) = if byte == 3 { (_mm512_srli_epi32::<8>(word), 2) } else { (word, byte) };
+        let mask = _mm512_set1_epi32(((1 << (LOW + HIGH)) - 1) << (8 * byte));
+        let exponent = _mm512_set1_epi32((127 + 23 - 8 * byte as i32) << 23);
+        // word & mask | exponent
+        let float = _mm512_ternarylogic_epi32::<0xea>(word, mask, exponent);
+        _mm512_sub_ps(_mm512_castsi512_ps(float), self.excess[byte])
+    }
+}
+
+/// The next codes of four pairs, for the stripe's first rows or its last: one in each byte of the words.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 #[inline]
-fn value<const LOW: u32, const HIGH: u32>(
-    low: &mut __m512i,
-    high: &mut __m512i,
-    low_table: __m512,
-    high_table: __m512,
-) -> __m512 {
-    if LOW == 8 {
-        let value = _mm512_cvtepi32_ps(_mm512_srai_epi32::<24>(_mm512_slli_epi32::<24>(*low)));
-        *low = _mm512_srli_epi32::<8>(*low);
-        return value;
-    }
-    let value = _mm512_permutexvar_ps(*low, low_table);
+fn four_pairs<const LOW: u32, const HIGH: u32>(low: &mut __m512i, high: &mut __m512i) -> __m512i {
+    let mut words = *low;
     *low = if LOW == 4 { _mm512_srli_epi32::<4>(*low) } else { _mm512_srli_epi32::<2>(*low) };
-    if HIGH == 0 {
-        return value;
+    if HIGH > 0 {
+        let mask = _mm512_set1_epi8((1 << LOW) - 1);
+        // Of the low bits where the mask is, else of the high bits.
+        words = _mm512_ternarylogic_epi32::<0xca>(mask, words, *high);
+        *high = if HIGH == 1 { _mm512_ror_epi32::<1>(*high) } else { _mm512_ror_epi32::<2>(*high) };
     }
-    let above = _mm512_permutexvar_ps(*high, high_table);
-    *high = if HIGH == 1 { _mm512_srli_epi32::<1>(*high) } else { _mm512_srli_epi32::<2>(*high) };
-    _mm512_add_ps(value, above)
+    words
 }
 
 /// What a stripe's values are multiplied by, and what is subtracted: rows 0 to 7, and 8 to 15, each row twice.
+#[derive(Clone, Copy)]
 struct Scales {
     scale: [__m512; 2],
     minimum: [__m512; 2],
 }
 
 impl Scales {
+    /// The operand of a dot: the first rows' values and the last rows'.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+    #[inline]
+    fn of_pair<const LOW: u32, const HIGH: u32>(&self, x: __m512, y: __m512) -> __m512bh {
+        // No format of this many bits subtracts.
+        if (LOW, HIGH) == (8, 0) || (LOW, HIGH) == (4, 2) || (LOW, HIGH) == (2, 1) {
+            return _mm512_cvtne2ps_pbh(_mm512_mul_ps(y, self.scale[1]), _mm512_mul_ps(x, self.scale[0]));
+        }
+        let x = _mm512_fmsub_ps(x, self.scale[0], self.minimum[0]);
+        _mm512_cvtne2ps_pbh(_mm512_fmsub_ps(y, self.scale[1], self.minimum[1]), x)
+    }
+
     /// Of one of a unit's groups.
     ///
     /// # Safety

@@ -5,9 +5,10 @@
 //! own, a byte for each row and group, then as many minima; then the codes of its four stripes of 16 rows.
 //!
 //! A stripe's codes are planes: of so many low bits, then of so many high bits. A plane is registers of 16 words of 32 bits;
-//! the word of lane 2 (row % 8) + k % 2 has the codes of that row and of the row eight further in turn, for pairs of k that
-//! follow on one another. Shifted by a constant, a register holds eight rows' codes of a pair in the order in which
-//! `vcvtne2ps2bf16` of two of them gives the operand of the dot.
+//! the word of lane 2 (row % 8) + k % 2 has codes of that row and of the row eight further. Shifted by a constant, a register
+//! holds eight rows' codes of a pair in the order in which `vcvtne2ps2bf16` of two of them gives the operand of the dot. The
+//! codes of four pairs begin at the same bit of the word's bytes, and high bits come to lie above them by a rotation, so that a
+//! mask joins those of four pairs at once (`low_place`, `high_place`).
 //! Read next: [`crate::micro`].
 
 use half::bf16;
@@ -24,6 +25,8 @@ pub const STRIPES: usize = PANEL / STRIPE;
 pub const PAIRS: usize = UNIT / 2;
 /// Bytes of a register.
 pub const REGISTER: usize = 64;
+/// Words of a register.
+const LANES: usize = 16;
 
 /// Where a format's parts lie in a panel.
 #[derive(Clone, Copy, Debug)]
@@ -107,17 +110,14 @@ impl Shape {
             }
             for (unit, codes) in rows.codes[row * rows.columns..][..rows.columns].chunks_exact(UNIT).enumerate() {
                 let at = self.places(unit).1 + self.unit_head + row / STRIPE * self.stripe;
-                let (low, high) = out[at..][..self.stripe].split_at_mut(REGISTER * self.low);
-                match self.low {
-                    2 => put::<2>(codes, 0, 0, row % STRIPE, low),
-                    4 => put::<4>(codes, 0, 0, row % STRIPE, low),
-                    // Signed: what a byte stands for is itself.
-                    _ => put::<8>(codes, 0, 0x80, row % STRIPE, low),
-                }
-                match self.high {
-                    1 => put::<1>(codes, self.low, 0, row % STRIPE, high),
-                    2 => put::<2>(codes, self.low, 0, row % STRIPE, high),
-                    _ => {}
+                let planes = &mut out[at..][..self.stripe];
+                match (self.low, self.high) {
+                    (2, 0) => put::<2, 0>(codes, row % STRIPE, planes),
+                    (2, _) => put::<2, 1>(codes, row % STRIPE, planes),
+                    (4, 0) => put::<4, 0>(codes, row % STRIPE, planes),
+                    (4, 1) => put::<4, 1>(codes, row % STRIPE, planes),
+                    (4, _) => put::<4, 2>(codes, row % STRIPE, planes),
+                    _ => put::<8, 0>(codes, row % STRIPE, planes),
                 }
             }
         }
@@ -156,16 +156,19 @@ impl Shape {
     /// `panel` is of this shape and has it.
     #[inline(always)]
     unsafe fn code(&self, panel: *const u8, row: usize, k: usize) -> u8 {
-        let within = k % UNIT;
+        let (within, lane) = (k % UNIT, row % 8 * 2 + k % 2);
+        let (pair, half) = (within / 2, row % STRIPE / 8);
         // SAFETY: the caller's; places of the shape.
         unsafe {
-            let stripe = panel.add(self.places(k / UNIT).1 + self.unit_head + row / STRIPE * self.stripe);
-            let low = get(stripe, self.low, row % STRIPE, within);
-            match (self.low, self.high) {
-                (8, _) => low ^ 0x80,
-                (_, 0) => low,
-                (_, high) => low | get(stripe.add(REGISTER * self.low), high, row % STRIPE, within) << self.low,
+            let stripe = panel.add(self.places(k / UNIT).1 + self.unit_head + row / STRIPE * self.stripe).cast::<u32>();
+            let (register, bit) = low_place(self.low, pair, half);
+            let low = stripe.add(register * LANES + lane).read() >> bit & ((1 << self.low) - 1);
+            if self.high == 0 {
+                return low as u8;
             }
+            let (register, bit) = high_place(self.low, self.high, pair, half);
+            let high = stripe.add((self.low + register) * LANES + lane).read() >> bit & ((1 << self.high) - 1);
+            (low | high << self.low) as u8
         }
     }
 
@@ -198,53 +201,58 @@ impl Shape {
         }
     }
 
-    /// What codes of the low plane stand for, and of the high plane: what they say adds up. Each has 16 entries, repeated as
-    /// often as there is room, so that whatever lies above a code in a lane says nothing. Bytes stand for themselves.
-    pub fn tables(&self) -> [[f32; 16]; 2] {
-        let low = |i: usize| i % (1 << self.low.min(4));
-        let first = match self.format.values {
+    /// What four bits stand for.
+    pub fn table(&self) -> [f32; 16] {
+        std::array::from_fn(|code| self.format.value(code as u8))
+    }
+
+    /// What is added to a code; nothing where codes are looked up.
+    pub fn first(&self) -> f32 {
+        match self.format.values {
             Values::From(first) => f32::from(first),
-            Values::Table(values) => return [std::array::from_fn(|i| f32::from(values[i])), [0.0; 16]],
-        };
-        match self.high {
-            0 => [std::array::from_fn(|i| low(i) as f32 + first), [0.0; 16]],
-            high => [
-                std::array::from_fn(|i| low(i) as f32),
-                std::array::from_fn(|i| ((i % (1 << high)) << self.low) as f32 + first),
-            ],
+            Values::Table(_) => 0.0,
         }
     }
 }
 
-/// Puts the bits of a row's codes above `shift` into a plane of `BITS`.
-fn put<const BITS: usize>(codes: &[u8], shift: usize, flip: u8, row: usize, plane: &mut [u8]) {
-    // Pairs of a word.
-    let pairs = 16 / BITS;
-    for (register, codes) in plane.chunks_exact_mut(REGISTER).zip(codes.chunks_exact(2 * pairs)) {
-        for parity in 0..2 {
-            let mut word = 0u32;
-            for pair in 0..pairs {
-                let code = u32::from((codes[2 * pair + parity] ^ flip) >> shift) & ((1 << BITS) - 1);
-                word |= code << (BITS * (2 * pair + row / 8));
-            }
-            let cell = &mut register[4 * (row % 8 * 2 + parity)..][..4];
-            let there = u32::from_le_bytes([cell[0], cell[1], cell[2], cell[3]]);
-            cell.copy_from_slice(&(there | word).to_le_bytes());
-        }
-    }
-}
-
-/// The bits of a row's k-th code in a plane.
-///
-/// # Safety
-/// The plane is there.
+/// Where the low bits of a pair's code are: the register of their plane and the lowest bit. `half` is 1 for a stripe's last rows.
 #[inline(always)]
-unsafe fn get(plane: *const u8, bits: usize, row: usize, k: usize) -> u8 {
-    let pairs = 16 / bits;
-    let (register, pair) = (k / 2 / pairs, k / 2 % pairs);
-    // SAFETY: the caller's.
-    let word = unsafe { plane.cast::<u32>().add(register * 16 + row % 8 * 2 + k % 2).read() };
-    (word >> (bits * (2 * pair + row / 8)) & ((1 << bits) - 1)) as u8
+fn low_place(low: usize, pair: usize, half: usize) -> (usize, usize) {
+    match low {
+        8 => (pair / 2, 8 * (pair % 2 * 2 + half)),
+        _ => (pair / (16 / low), 8 * (pair % 4) + low * (pair / 4 % (4 / low) * 2 + half)),
+    }
+}
+
+/// Where the high bits are: rotated to the right by what those before them take, they lie above the low bits.
+#[inline(always)]
+fn high_place(low: usize, high: usize, pair: usize, half: usize) -> (usize, usize) {
+    let turn = pair / 4 * 2 + half;
+    (turn / (8 / high), (low + 8 * (pair % 4) + high * (turn % (8 / high))) % 32)
+}
+
+/// Puts a row's codes of a unit into its stripe's planes.
+fn put<const LOW: usize, const HIGH: usize>(codes: &[u8], row: usize, planes: &mut [u8]) {
+    let half = row / 8;
+    let mut or = |register: usize, lane: usize, bits: u32| {
+        let cell = &mut planes[REGISTER * register + 4 * lane..][..4];
+        let there = u32::from_le_bytes([cell[0], cell[1], cell[2], cell[3]]);
+        cell.copy_from_slice(&(there | bits).to_le_bytes());
+    };
+    for parity in 0..2 {
+        let lane = row % 8 * 2 + parity;
+        let mut words = [0u32; LANES];
+        for pair in 0..PAIRS {
+            let code = u32::from(codes[2 * pair + parity]);
+            let (register, bit) = low_place(LOW, pair, half);
+            words[register] |= (code & ((1 << LOW) - 1)) << bit;
+            if HIGH > 0 {
+                let (register, bit) = high_place(LOW, HIGH.max(1), pair, half);
+                words[LOW + register] |= (code >> LOW) << bit;
+            }
+        }
+        words[..LOW + HIGH].iter().enumerate().for_each(|(register, word)| or(register, lane, *word));
+    }
 }
 
 #[cfg(test)]
