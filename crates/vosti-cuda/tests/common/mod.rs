@@ -1,13 +1,15 @@
 //! A stand-in for a GPU: it checks what a driver and a device would check, executes lifted TTIR in host memory, and records
 //! the calls that it gets. Its memory begins as noise. It knows nothing of threads, warps, shared memory or matrix
 //! instructions: of these it can only show that the launcher's numbers are passed on.
-#![allow(dead_code)]
+#![allow(dead_code, unused_imports)]
 
+mod image;
 mod ptx;
+
+pub use image::{image, images};
 
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -15,10 +17,9 @@ use vosti_cpu::isa::Isa;
 use vosti_cpu::layout::Layout;
 use vosti_cpu::plan::machine::{Machine, Param};
 use vosti_cpu::plan::{Plan, compile};
+use vosti_cuda::Arch;
 use vosti_cuda::driver::{About, Address, Attributes, Call, Driver, DriverError, Function, Graph};
 use vosti_cuda::host::HostMemory;
-use vosti_cuda::{Arch, Facts, Hashes, Image, Metadata, Record};
-use vosti_kernels::{CompileOptions, Spec, compile_options, ttir, ttir_hash};
 use vosti_model::{ModelPlan, Target};
 use vosti_tile::interp::{Memory, Options, Undefined, run};
 use vosti_tile::numerics::{FloatMode, from_bf16, to_bf16};
@@ -523,58 +524,6 @@ impl Driver for StandIn {
         self.say("synchronise".into());
         Ok(())
     }
-}
-
-/// An image whose machine code is its TTIR, which the stand-in executes. The compiler's numbers are made up, but for
-/// those that the target's table fixes.
-pub fn image(spec: &Spec) -> Image {
-    let text = &*ttir(spec).unwrap_or_else(|| panic!("{spec}"));
-    // Specialisations of another target are not in the table.
-    let options = compile_options(TARGET, spec).unwrap_or(CompileOptions { num_warps: 4, num_stages: 1 });
-    let params = vosti_kernels::contract(&spec.kernel).unwrap().of(spec).params.len();
-    let metadata = Metadata {
-        name: spec.kernel.clone(),
-        shared: if options.num_stages > 1 { 98_304 } else { 4096 },
-        num_warps: options.num_warps,
-        num_ctas: 1,
-        num_stages: options.num_stages,
-        global_scratch_size: 0,
-        global_scratch_align: 1,
-        profile_scratch_size: 0,
-        profile_scratch_align: 1,
-        tmem_size: 0,
-        launch_pdl: false,
-        launch_cooperative_grid: false,
-        enable_fp_fusion: false,
-        target: "sm_90a".into(),
-        triton: "3.6.0".into(),
-    };
-    let facts = Facts {
-        params: params + 2,
-        threads: 32 * options.num_warps,
-        registers: 100,
-        shared_dynamic: metadata.shared,
-        shared_static: 0,
-        matrix_instructions: 0,
-        matrix_kinds: vec![],
-        async_copies: 0,
-        in_flight: 0,
-        blocks: 1,
-        reductions: vec![],
-    };
-    let hash = |bytes: &[u8]| blake3::hash(bytes).to_hex().to_string();
-    let hashes = Hashes {
-        ttir: ttir_hash(text).to_hex().to_string(),
-        ttgir: hash(b""),
-        ptx: hash(b""),
-        cubin: hash(text.as_bytes()),
-    };
-    let record = Record { hashes, metadata, facts };
-    Image { spec: spec.clone(), ttir: text.into(), cubin: text.as_bytes().to_vec(), record }
-}
-
-pub fn images(plan: &ModelPlan) -> BTreeMap<String, Image> {
-    vosti_model::plan::specs(plan).iter().map(|spec| (spec.to_string(), image(spec))).collect()
 }
 
 /// A plan of a configuration in `vosti-model`, such as `tests/tiny/llama/config.json`.

@@ -1,0 +1,59 @@
+//! Images for the stand-in: their machine code is their TTIR.
+
+use super::TARGET;
+use std::collections::BTreeMap;
+use vosti_cuda::{Facts, Hashes, Image, Metadata, Record};
+use vosti_kernels::{CompileOptions, Spec, compile_options, ttir, ttir_hash};
+use vosti_model::ModelPlan;
+
+/// An image whose machine code is its TTIR, which the stand-in executes. The compiler's numbers are made up, but for
+/// those that the target's table fixes.
+pub fn image(spec: &Spec) -> Image {
+    let text = &*ttir(spec).unwrap_or_else(|| panic!("{spec}"));
+    // Specialisations of another target are not in the table.
+    let options = compile_options(TARGET, spec).unwrap_or(CompileOptions { num_warps: 4, num_stages: 1 });
+    let params = vosti_kernels::contract(&spec.kernel).unwrap().of(spec).params.len();
+    let metadata = Metadata {
+        name: spec.kernel.clone(),
+        shared: if options.num_stages > 1 { 98_304 } else { 4096 },
+        num_warps: options.num_warps,
+        num_ctas: 1,
+        num_stages: options.num_stages,
+        global_scratch_size: 0,
+        global_scratch_align: 1,
+        profile_scratch_size: 0,
+        profile_scratch_align: 1,
+        tmem_size: 0,
+        launch_pdl: false,
+        launch_cooperative_grid: false,
+        enable_fp_fusion: false,
+        target: "sm_90a".into(),
+        triton: "3.6.0".into(),
+    };
+    let facts = Facts {
+        params: params + 2,
+        threads: 32 * options.num_warps,
+        registers: 100,
+        shared_dynamic: metadata.shared,
+        shared_static: 0,
+        matrix_instructions: 0,
+        matrix_kinds: vec![],
+        async_copies: 0,
+        in_flight: 0,
+        blocks: 1,
+        reductions: vec![],
+    };
+    let hash = |bytes: &[u8]| blake3::hash(bytes).to_hex().to_string();
+    let hashes = Hashes {
+        ttir: ttir_hash(text).to_hex().to_string(),
+        ttgir: hash(b""),
+        ptx: hash(b""),
+        cubin: hash(text.as_bytes()),
+    };
+    let record = Record { hashes, metadata, facts };
+    Image { spec: spec.clone(), ttir: text.into(), cubin: text.as_bytes().to_vec(), record }
+}
+
+pub fn images(plan: &ModelPlan) -> BTreeMap<String, Image> {
+    vosti_model::plan::specs(plan).iter().map(|spec| (spec.to_string(), image(spec))).collect()
+}
