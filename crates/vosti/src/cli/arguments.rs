@@ -9,7 +9,7 @@ use crate::catalogue;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
-pub use sampling::{Defaults, GenerationConfig, Sampling};
+pub use sampling::{Defaults, Sampling};
 pub use serve::{LogFormat, Serve, UnknownFields};
 
 /// Language models whose answers do not depend on the machine's other work
