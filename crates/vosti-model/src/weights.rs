@@ -142,11 +142,14 @@ impl<'a> Weights<'a> {
         Ok(exact.then_some(out))
     }
 
-    /// A whole tensor in f32; it must have `length` elements.
+    /// A whole tensor in f32; it must have `length` elements, and none of a block that nobody can expand.
     fn floats(&self, name: &str, length: usize) -> Result<Vec<f32>> {
         let raw = self.files.tensor(name)?;
         if raw.shape.iter().product::<usize>() != length {
             return Err(ModelError::TensorShape { name: name.into(), found: raw.shape, expected: vec![length] });
+        }
+        if let Some(block) = raw.kind.first_not_finite(raw.bytes) {
+            return Err(ModelError::NotFinite { tensor: name.into(), block, kind: raw.kind.name() });
         }
         let mut out = vec![0.0; length];
         raw.kind.expand(raw.bytes, &mut out);

@@ -8,6 +8,7 @@ use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use std::path::Path;
 
 use vosti_kernels::Act;
+use vosti_model::dequantise::GgmlType;
 use vosti_model::gguf::Metadata;
 use vosti_model::{ModelError, Target, TensorFiles, Tokenizer, WeightSource, Weights, families, plan};
 
@@ -306,6 +307,94 @@ fn random_blocks_of_every_type_expand_or_are_refused_and_never_panic() {
         }
     }
     assert!(expanded > 300, "{expanded} expanded");
+}
+
+/// A file with a matrix of three rows and a norm, 256 columns each, in blocks of a type.
+fn blocks_gguf(kind: GgmlType, code: u32, block: &[u8]) -> Vec<u8> {
+    let row = 256 / kind.block_elements() * kind.block_bytes();
+    let mut file = Gguf::new(2, 8).string("general.architecture").u32(8).string("llama");
+    for (name, value) in [
+        ("embedding_length", 256),
+        ("attention.head_count", 4),
+        ("attention.head_count_kv", 2),
+        ("feed_forward_length", 128),
+        ("block_count", 1),
+        ("context_length", 128),
+    ] {
+        file = file.string(&format!("llama.{name}")).u32(4).u32(value);
+    }
+    file = file.string("llama.attention.layer_norm_rms_epsilon").u32(6).u32(1e-5f32.to_bits());
+    let norm = (3 * row as u64).next_multiple_of(32);
+    file = file.string("token_embd.weight").u32(2).u64(256).u64(3).u32(code).u64(0);
+    let mut bytes = file.string("output_norm.weight").u32(1).u64(256).u32(code).u64(norm).0;
+    let data = bytes.len().next_multiple_of(32);
+    bytes.resize(data, 0);
+    bytes.extend(block.iter().cycle().take(3 * row));
+    bytes.resize(data + norm as usize, 0);
+    bytes.extend(block.iter().cycle().take(row));
+    bytes.resize(bytes.len().next_multiple_of(32), 0);
+    bytes
+}
+
+#[test]
+fn a_scale_that_is_no_finite_number_is_refused_by_tensor_and_block_on_every_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.gguf");
+    let mut types = 0;
+    for (kind, code) in (0..64).filter_map(|code| Some((GgmlType::from_code(code)?, code))) {
+        let per_row = 256 / kind.block_elements();
+        let Some(format) = kind.format() else { continue };
+        types += 1;
+        // Where the block has an FP16, and what makes it infinite or NaN; MXFP4 has a power of two, of which two are too large.
+        let halves: &[usize] = match kind.name() {
+            "Q4_1" | "Q5_1" | "Q4_K" | "Q5_K" => &[0, 2],
+            "Q2_K" => &[80, 82],
+            "Q3_K" => &[108],
+            "Q6_K" => &[208],
+            _ => &[0],
+        };
+        let wrong: Vec<(usize, Vec<u8>)> = match kind.name() {
+            "MXFP4" => vec![(0, vec![253]), (0, vec![255])],
+            _ => halves.iter().flat_map(|at| [(*at, vec![0, 0x7c]), (*at, vec![1, 0xfe])]).collect(),
+        };
+        let block: Vec<u8> =
+            (0..kind.block_bytes()).map(|i| if kind.name() == "MXFP4" { 120 } else { i as u8 % 64 }).collect();
+        let whole = blocks_gguf(kind, code, &block);
+        let row = per_row * kind.block_bytes();
+        let norm = whole.len() - row.next_multiple_of(32);
+        let start = norm - (3 * row).next_multiple_of(32);
+        let outcome = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).unwrap();
+            let files = TensorFiles::open_gguf(&path).unwrap();
+            let decoder = families::from_gguf(files.metadata().unwrap()).unwrap();
+            let plan = plan(&decoder, &Target::named("cpu"), None).unwrap();
+            let weights = Weights::new(&files, &plan, Act::Bf16);
+            let expanded = weights.rows("embed", 1..3).map(drop);
+            let kept =
+                weights.quantised("embed", 1..3).map(|blocks| blocks.is_none_or(|blocks| blocks.format == format));
+            (expanded.err(), kept.map(|right| assert!(right)).err(), weights.load("final_norm").map(drop).err())
+        };
+        assert!(matches!(outcome(&whole), (None, None, None)), "{kind:?}: the file is right");
+        for (at, bits) in &wrong {
+            let mut bytes = whole.clone();
+            let bad = per_row + per_row / 2;
+            bytes[start + bad * kind.block_bytes() + at..][..bits.len()].copy_from_slice(bits);
+            let named = |error: Option<ModelError>, of: &str, block: usize| {
+                let error = error.expect("refused").to_string();
+                assert!(error.contains(&format!("`{of}`: block {block} ({})", kind.name())), "{error}");
+            };
+            let (expanded, kept, vector) = outcome(&bytes);
+            named(expanded, "token_embd.weight", bad);
+            named(kept, "token_embd.weight", bad);
+            assert!(vector.is_none());
+            let mut bytes = whole.clone();
+            bytes[norm + at..][..bits.len()].copy_from_slice(bits);
+            let (expanded, kept, vector) = outcome(&bytes);
+            assert!(expanded.is_none() && kept.is_none());
+            named(vector, "output_norm.weight", 0);
+        }
+    }
+    assert_eq!(types, 13);
 }
 
 #[test]
