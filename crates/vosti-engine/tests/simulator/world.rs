@@ -256,6 +256,7 @@ impl World<'_> {
             let client = Client {
                 answer: answer(self.program, self.machine.weights, &request, choice),
                 request: request.clone(),
+                started: false,
                 prompt_rows: 0,
                 tokens: 0,
                 aborted: false,
