@@ -55,58 +55,81 @@ unsafe fn unit<const LOW: i32, const HIGH: i32, const TABLE: bool>(
         let (chunk, place) = (panel.add(chunk), panel.add(place));
         let table = shape.table();
         let table = [_mm256_loadu_ps(table.as_ptr()), _mm256_loadu_ps(table.as_ptr().add(8))];
-        let excess = [0, 1, 2].map(|byte| _mm256_set1_ps((1 << (23 - 8 * byte)) as f32 - shape.first()));
+        let mut excess = [_mm256_setzero_ps(); 3];
+        for (byte, excess) in excess.iter_mut().enumerate() {
+            *excess = _mm256_set1_ps((1 << (23 - 8 * byte)) as f32 - shape.first());
+        }
+        let (per_low, per_high) = (4 / LOW.min(4) as usize, 4 / HIGH.max(1) as usize);
         for stripe in 0..STRIPES {
             let codes = place.add(shape.unit_head + stripe * shape.stripe);
             for half in 0..2 {
                 // Bytes of the half in a register.
-                let at = half * 32;
-                let load = |register: usize| _mm256_loadu_si256(codes.add(register * REGISTER + at).cast());
-                let mut scales = [_mm256_setzero_ps(); 2];
-                let mut minima = scales;
+                let at = codes.add(half * 32);
+                let mut scales = Scales::of(shape, chunk, place, stripe, half, 0);
                 let mut low = _mm256_setzero_si256();
                 let mut high = low;
                 for four in 0..PAIRS / 4 {
-                    if four % (shape.format.group / 8) == 0 {
-                        let group = four * 8 / shape.format.group;
-                        (scales, minima) = self::scales(shape, chunk, place, stripe, half, group);
+                    if four == 2 && shape.groups > 1 {
+                        scales = Scales::of(shape, chunk, place, stripe, half, 1);
                     }
-                    if LOW < 8 && four % (4 / LOW.min(4) as usize) == 0 {
-                        low = load(four / (4 / LOW.min(4) as usize));
-                    }
-                    if HIGH > 0 && four % (4 / HIGH.max(1) as usize) == 0 {
-                        high = load(LOW as usize + four / (4 / HIGH.max(1) as usize));
-                    }
-                    let mut words = [low; 2];
-                    if LOW == 8 {
-                        words = [load(2 * four), load(2 * four + 1)];
-                    } else {
-                        words = words.map(|_| next::<LOW, HIGH>(&mut low, &mut high));
-                    }
-                    for i in 0..4 {
-                        let values: [__m256; 2] = if TABLE {
-                            let [x, y] = words.map(|word| looked_up(word, table));
-                            words = words.map(|word| _mm256_srli_epi32::<8>(word));
-                            [x, y]
-                        } else if LOW == 8 {
-                            let word = if i % 2 == 0 { words[i / 2] } else { _mm256_srli_epi32::<16>(words[i / 2]) };
-                            [0, 1].map(|byte| value::<LOW, HIGH>(word, byte, excess))
-                        } else {
-                            words.map(|word| value::<LOW, HIGH>(word, i, excess))
+                    let to = out.add(4 * four * 128 + stripe * 32 + half * 8);
+                    // No closure: it would be compiled without the instruction set where it is not inlined.
+                    macro_rules! put {
+                        ($pair:literal, $x:expr, $y:expr) => {
+                            let x = rounded(_mm256_fmsub_ps($x, scales.scale[0], scales.minimum[0]));
+                            let y = rounded(_mm256_fmsub_ps($y, scales.scale[1], scales.minimum[1]));
+                            // Of each half of the register, four words of the first, and of the second.
+                            let packed = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packus_epi32(x, y));
+                            let to = to.add($pair * 128);
+                            _mm_storeu_si128(to.cast(), _mm256_castsi256_si128(packed));
+                            _mm_storeu_si128(to.add(16).cast(), _mm256_extracti128_si256::<1>(packed));
                         };
-                        let elements =
-                            [0, 1].map(|half| rounded(_mm256_fmsub_ps(values[half], scales[half], minima[half])));
-                        // Of each half of the register, four words of the first, and of the second.
-                        let packed = _mm256_packus_epi32(elements[0], elements[1]);
-                        let packed = _mm256_permute4x64_epi64::<0b11_01_10_00>(packed);
-                        let to = out.add((4 * four + i) * 128 + stripe * 32 + half * 8);
-                        _mm_storeu_si128(to.cast(), _mm256_castsi256_si128(packed));
-                        _mm_storeu_si128(to.add(16).cast(), _mm256_extracti128_si256::<1>(packed));
+                    }
+                    if LOW == 8 {
+                        let first = load(at, 2 * four);
+                        put!(0, value::<8, 0>(first, 0, &excess), value::<8, 0>(first, 1, &excess));
+                        let first = _mm256_srli_epi32::<16>(first);
+                        put!(1, value::<8, 0>(first, 0, &excess), value::<8, 0>(first, 1, &excess));
+                        let second = load(at, 2 * four + 1);
+                        put!(2, value::<8, 0>(second, 0, &excess), value::<8, 0>(second, 1, &excess));
+                        let second = _mm256_srli_epi32::<16>(second);
+                        put!(3, value::<8, 0>(second, 0, &excess), value::<8, 0>(second, 1, &excess));
+                        continue;
+                    }
+                    if four % per_low == 0 {
+                        low = load(at, four / per_low);
+                    }
+                    if HIGH > 0 && four % per_high == 0 {
+                        high = load(at, LOW as usize + four / per_high);
+                    }
+                    let x = next::<LOW, HIGH>(&mut low, &mut high);
+                    let y = next::<LOW, HIGH>(&mut low, &mut high);
+                    if TABLE {
+                        put!(0, looked_up::<0>(x, &table), looked_up::<0>(y, &table));
+                        put!(1, looked_up::<8>(x, &table), looked_up::<8>(y, &table));
+                        put!(2, looked_up::<16>(x, &table), looked_up::<16>(y, &table));
+                        put!(3, looked_up::<24>(x, &table), looked_up::<24>(y, &table));
+                    } else {
+                        put!(0, value::<LOW, HIGH>(x, 0, &excess), value::<LOW, HIGH>(y, 0, &excess));
+                        put!(1, value::<LOW, HIGH>(x, 1, &excess), value::<LOW, HIGH>(y, 1, &excess));
+                        put!(2, value::<LOW, HIGH>(x, 2, &excess), value::<LOW, HIGH>(y, 2, &excess));
+                        put!(3, value::<LOW, HIGH>(x, 3, &excess), value::<LOW, HIGH>(y, 3, &excess));
                     }
                 }
             }
         }
     }
+}
+
+/// Half of a stripe's register.
+///
+/// # Safety
+/// It is readable.
+#[target_feature(enable = "avx2")]
+#[inline]
+unsafe fn load(at: *const u8, register: usize) -> __m256i {
+    // SAFETY: the caller's.
+    unsafe { _mm256_loadu_si256(at.add(register * REGISTER).cast()) }
 }
 
 /// The next codes of four pairs, for the stripe's first rows or its last: one in each byte of the words.
@@ -130,7 +153,7 @@ fn next<const LOW: i32, const HIGH: i32>(low: &mut __m256i, high: &mut __m256i) 
 /// What the code in a byte of each word stands for: the mantissa of a float, less what that has besides.
 #[target_feature(enable = "avx2,fma")]
 #[inline]
-fn value<const LOW: i32, const HIGH: i32>(word: __m256i, byte: usize, excess: [__m256; 3]) -> __m256 {
+fn value<const LOW: i32, const HIGH: i32>(word: __m256i, byte: usize, excess: &[__m256; 3]) -> __m256 {
     let (word, byte) = if byte == 3 { (_mm256_srli_epi32::<8>(word), 2) } else { (word, byte) };
     let mask = _mm256_set1_epi32(((1 << (LOW + HIGH)) - 1) << (8 * byte));
     let exponent = _mm256_set1_epi32((127 + 23 - 8 * byte as i32) << 23);
@@ -138,11 +161,13 @@ fn value<const LOW: i32, const HIGH: i32>(word: __m256i, byte: usize, excess: [_
     _mm256_sub_ps(_mm256_castsi256_ps(float), excess[byte])
 }
 
-/// What the lowest four bits of each word stand for.
+/// What four bits of each word stand for.
 #[target_feature(enable = "avx2,fma")]
 #[inline]
-fn looked_up(word: __m256i, table: [__m256; 2]) -> __m256 {
-    let [below, above] = table.map(|table| _mm256_permutevar8x32_ps(table, word));
+fn looked_up<const BIT: i32>(word: __m256i, table: &[__m256; 2]) -> __m256 {
+    let word = _mm256_srli_epi32::<BIT>(word);
+    let below = _mm256_permutevar8x32_ps(table[0], word);
+    let above = _mm256_permutevar8x32_ps(table[1], word);
     _mm256_blendv_ps(below, above, _mm256_castsi256_ps(_mm256_slli_epi32::<28>(word)))
 }
 
@@ -158,34 +183,36 @@ fn rounded(x: __m256) -> __m256i {
 
 /// What half a stripe's values are multiplied by, and what is subtracted: rows 0 to 3 and 8 to 11, or the four after each,
 /// each row twice.
-#[target_feature(enable = "avx2,fma,f16c")]
-#[inline]
-unsafe fn scales(
-    shape: &Shape,
-    chunk: *const u8,
-    unit: *const u8,
-    stripe: usize,
-    half: usize,
-    group: usize,
-) -> ([__m256; 2], [__m256; 2]) {
-    let twice = _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3);
-    // SAFETY: places of the shape.
-    unsafe {
-        let all = |level: usize| {
-            let rows = [0, 8].map(|first| (level * STRIPES + stripe) * STRIPE + first + 4 * half);
-            rows.map(|row| {
-                let whole = _mm_cvtph_ps(_mm_loadl_epi64(chunk.add(2 * row).cast()));
-                let four = if shape.unit_head == 0 {
-                    whole
-                } else {
-                    let row = row + (level * shape.groups + group - level) * STRIPES * STRIPE;
-                    let bytes = _mm_cvtsi32_si128(unit.add(row).cast::<i32>().read_unaligned());
-                    _mm_mul_ps(whole, _mm_cvtepi32_ps(_mm_cvtepi8_epi32(bytes)))
-                };
-                _mm256_permutevar8x32_ps(_mm256_castps128_ps256(four), twice)
-            })
-        };
-        let minima = if shape.format.minimum { all(1) } else { [_mm256_setzero_ps(); 2] };
-        (all(0), minima)
+struct Scales {
+    scale: [__m256; 2],
+    minimum: [__m256; 2],
+}
+
+impl Scales {
+    /// Of one of a unit's groups.
+    ///
+    /// # Safety
+    /// The chunk and the unit are there.
+    #[target_feature(enable = "avx2,fma,f16c")]
+    #[inline]
+    unsafe fn of(shape: &Shape, chunk: *const u8, unit: *const u8, stripe: usize, half: usize, group: usize) -> Self {
+        let twice = _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3);
+        let mut levels = [[_mm256_setzero_ps(); 2]; 2];
+        for (level, both) in levels.iter_mut().enumerate().take(if shape.format.minimum { 2 } else { 1 }) {
+            for (i, numbers) in both.iter_mut().enumerate() {
+                let row = (level * STRIPES + stripe) * STRIPE + 8 * i + 4 * half;
+                // SAFETY: the caller's; places of the shape.
+                unsafe {
+                    let mut four = _mm_cvtph_ps(_mm_loadl_epi64(chunk.add(2 * row).cast()));
+                    if shape.unit_head > 0 {
+                        let row = row + (level * shape.groups + group - level) * STRIPES * STRIPE;
+                        let bytes = _mm_cvtsi32_si128(unit.add(row).cast::<i32>().read_unaligned());
+                        four = _mm_mul_ps(four, _mm_cvtepi32_ps(_mm_cvtepi8_epi32(bytes)));
+                    }
+                    *numbers = _mm256_permutevar8x32_ps(_mm256_castps128_ps256(four), twice);
+                }
+            }
+        }
+        Self { scale: levels[0], minimum: levels[1] }
     }
 }

@@ -1,7 +1,6 @@
 //! Dots over panels in a stored form, expanded in 512-bit registers.
 //!
-//! With few rows, elements are expanded in registers only. With more, the first six rows store the expanded elements for the
-//! others.
+//! With few rows, elements are expanded in registers only. With more, the first rows store the expanded elements for the others.
 //! Read next: [`crate::storage`].
 
 use std::arch::x86_64::*;
@@ -11,17 +10,28 @@ use super::{Dot, LANES, Stored};
 use crate::storage::blocks::{PAIRS, REGISTER, STRIPE, STRIPES, Shape};
 use crate::storage::{Form, exponents};
 
-/// Rows of a block that takes all stripes of a panel: four accumulators each.
-pub const ROWS: usize = 6;
+/// Rows of a block of a panel in 13 bits: four accumulators each.
+const ROWS: usize = 6;
 
-/// Rows of a block that takes two stripes.
-const ROWS_OF_TWO: usize = 8;
+/// Rows of a block of a panel in blocks: beside more accumulators there are too few registers for what expands them.
+const ROWS_OF_BLOCKS: usize = 4;
+
+/// Rows that leave a panel in blocks for others: as many sums as wait for nothing.
+const ROWS_THAT_LEAVE: usize = 2;
 
 /// Rows for which elements are expanded in registers and left nowhere.
 pub fn few(form: Form) -> usize {
     match form {
-        Form::Blocks(_) => ROWS_OF_TWO,
+        Form::Blocks(_) => ROWS_OF_BLOCKS,
         _ => 2 * ROWS,
+    }
+}
+
+/// Where there are more, the first so many leave them for the others.
+pub fn leave(form: Form) -> usize {
+    match form {
+        Form::Blocks(_) => ROWS_THAT_LEAVE,
+        _ => ROWS,
     }
 }
 
@@ -71,17 +81,6 @@ unsafe fn exponents_rows(dot: &Dot<u16>, stored: &Stored) {
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
 unsafe fn blocks_rows<const LOW: u32, const HIGH: u32>(dot: &Dot<u16>, stored: &Stored, shape: &Shape) {
-    macro_rules! block {
-        ($r:ident, $there:ident, $rows:literal, $stripes:literal) => {
-            block!($r, $there, $rows, $stripes, 1)
-        };
-        ($r:ident, $there:ident, $rows:literal, $stripes:literal, $together:literal) => {
-            for stripe in (0..STRIPES.min(dot.columns / LANES)).step_by($stripes) {
-                // SAFETY: the caller's; rows and stripes are within the product.
-                unsafe { blocks_block::<LOW, HIGH, $rows, $stripes, $together>(dot, $r, $there, stripe, stored, shape) }
-            }
-        };
-    }
     // What does not fit into registers goes to the stack. The compiler aligns the stack to a line of the cache only if a value on it
     // asks for that, as this one does; else a load from it may cross two lines.
     let aligned = _mm512_setzero_si512();
@@ -92,45 +91,42 @@ unsafe fn blocks_rows<const LOW: u32, const HIGH: u32>(dot: &Dot<u16>, stored: &
     };
     let mut r = 0;
     while r < dot.rows {
-        // As even as can be: nine rows are five and four.
+        // As even as can be: five rows are three and two.
         let left = dot.rows - r;
-        let rows = left.div_ceil(left.div_ceil(ROWS_OF_TWO));
-        match rows {
-            1 => block!(r, rows, 1, 4, 2),
-            2 => block!(r, rows, 2, 4, 2),
-            3 => block!(r, rows, 3, 4),
-            4 => block!(r, rows, 4, 4),
-            5 => block!(r, rows, 5, 4),
-            6 => block!(r, rows, 6, 4),
-            _ => block!(r, rows, 8, 2),
+        let rows = left.div_ceil(left.div_ceil(ROWS_OF_BLOCKS));
+        // SAFETY: the caller's; rows are within the product.
+        unsafe {
+            match rows {
+                1 => blocks_block::<LOW, HIGH, 1, 2, false>(dot, r, stored, shape),
+                2 if stored.keep.is_null() => blocks_block::<LOW, HIGH, 2, 2, false>(dot, r, stored, shape),
+                2 => blocks_block::<LOW, HIGH, 2, 2, true>(dot, r, stored, shape),
+                3 => blocks_block::<LOW, HIGH, 3, 1, false>(dot, r, stored, shape),
+                _ => blocks_block::<LOW, HIGH, 4, 1, false>(dot, r, stored, shape),
+            }
         }
         r += rows;
     }
 }
 
-/// Up to `R` rows, the last as often as there are fewer, by `G` stripes of a panel of blocks, or as many of them as there are columns
-/// for. `J` stripes are expanded at once: the sums of few rows would wait for one another.
+/// `R` rows by a panel of blocks, or as many of its stripes as there are columns for. `J` stripes are expanded at once: the sums of
+/// few rows would wait for one another.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
-unsafe fn blocks_block<const LOW: u32, const HIGH: u32, const R: usize, const G: usize, const J: usize>(
+unsafe fn blocks_block<const LOW: u32, const HIGH: u32, const R: usize, const J: usize, const KEEP: bool>(
     dot: &Dot<u16>,
     r: usize,
-    rows: usize,
-    stripe: usize,
     stored: &Stored,
     shape: &Shape,
 ) {
-    // SAFETY: rows r..r+rows are within the product; units are the panel's; prefetches may point anywhere.
+    // SAFETY: rows r..r+R are within the product; units are the panel's; prefetches may point anywhere.
     unsafe {
-        let (a, _, c) = dot.part(r, LANES * stripe, 0);
-        // Up to six rows there are as many.
-        let row = |r: usize| if R > ROWS { r.min(rows - 1) } else { r };
-        let there = (dot.columns / LANES).min(STRIPES) - stripe;
+        let (a, _, c) = dot.part(r, 0, 2);
+        let there = (dot.columns / LANES).min(STRIPES);
         let codes = Codes::of(shape);
-        let mut acc = [[_mm512_setzero_ps(); R]; G];
+        let mut acc = [[_mm512_setzero_ps(); R]; STRIPES];
         if dot.accumulate {
             for (g, acc) in acc.iter_mut().enumerate().take(there) {
                 for (r, acc) in acc.iter_mut().enumerate() {
-                    *acc = _mm512_loadu_ps(c.add(row(r) * dot.c_row + LANES * g));
+                    *acc = _mm512_loadu_ps(c.add(r * dot.c_row + LANES * g));
                 }
             }
         }
@@ -140,30 +136,22 @@ unsafe fn blocks_block<const LOW: u32, const HIGH: u32, const R: usize, const G:
             let (chunk, place) = (stored.panel.at.add(chunk), stored.panel.at.add(place));
             macro_rules! stripes {
                 ($g:literal) => {
-                    if $g < G {
-                        if J > 1 {
-                            // What is loaded for other stripes is not loaded ahead, to be spilled.
-                            std::arch::asm!("", options(nostack, preserves_flags));
-                        }
-                        let at = place.add(shape.unit_head + (stripe + $g) * shape.stripe);
+                    if $g % J == 0 {
+                        let at = place.add(shape.unit_head + $g * shape.stripe);
                         macro_rules! load {
                             ($to:ident, $register:expr) => {
                                 for (j, to) in $to.iter_mut().enumerate() {
                                     let at = at.add(j * shape.stripe + REGISTER * $register);
-                                    // The first stripes fetch the others' registers too.
-                                    for other in 0..if stripe == 0 { STRIPES / G } else { 0 } {
-                                        let ahead = at.wrapping_add(AHEAD + other * G * shape.stripe);
-                                        _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
-                                    }
+                                    _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(AHEAD).cast());
                                     *to = _mm512_loadu_si512(at.cast());
                                 }
                             };
                         }
                         let zeros = [_mm512_setzero_si512(); J];
                         let (mut low, mut high) = (zeros, zeros);
-                        let mut scales = [Scales::of(shape, chunk, place, stripe + $g, 0); J];
-                        for j in 1..J {
-                            scales[j] = Scales::of(shape, chunk, place, stripe + $g + j, 0);
+                        let mut scales = [Scales::of(shape, chunk, place, $g, 0); J];
+                        for (j, scales) in scales.iter_mut().enumerate().skip(1) {
+                            *scales = Scales::of(shape, chunk, place, $g + j, 0);
                         }
                         let mut pair = PAIRS * unit;
                         macro_rules! multiply {
@@ -171,13 +159,13 @@ unsafe fn blocks_block<const LOW: u32, const HIGH: u32, const R: usize, const G:
                                 for $j in 0..J {
                                     let (x, y) = ($x, $y);
                                     let column = scales[$j].of_pair::<LOW, HIGH>(x, y);
-                                    if R == ROWS && !stored.keep.is_null() {
-                                        let to = stored.keep.add(128 * pair + 32 * (stripe + $g + $j));
+                                    if KEEP {
+                                        let to = stored.keep.add(128 * pair + 32 * ($g + $j));
                                         let column = std::mem::transmute::<__m512bh, __m512i>(column);
                                         _mm512_storeu_si512(to.cast(), column);
                                     }
-                                    for (r, acc) in acc[($g + $j) % G].iter_mut().enumerate() {
-                                        let both = a.add(row(r) * dot.a_row + 2 * pair).cast::<i32>().read_unaligned();
+                                    for (r, acc) in acc[($g + $j) % STRIPES].iter_mut().enumerate() {
+                                        let both = a.add(r * dot.a_row + 2 * pair).cast::<i32>().read_unaligned();
                                         let both: __m512bh = std::mem::transmute(_mm512_set1_epi32(both));
                                         *acc = _mm512_dpbf16_ps(*acc, both, column);
                                     }
@@ -188,13 +176,17 @@ unsafe fn blocks_block<const LOW: u32, const HIGH: u32, const R: usize, const G:
                         for half in 0..2 {
                             if half > 0 && shape.groups > 1 {
                                 for (j, scales) in scales.iter_mut().enumerate() {
-                                    *scales = Scales::of(shape, chunk, place, stripe + $g + j, 1);
+                                    *scales = Scales::of(shape, chunk, place, $g + j, 1);
                                 }
                             }
                             if HIGH > 1 || HIGH > 0 && half == 0 {
                                 load!(high, LOW as usize + half);
                             }
                             for register in 0..LOW as usize / 2 {
+                                if J > 1 {
+                                    // What is not needed yet is not loaded ahead, to be spilled.
+                                    std::arch::asm!("", options(nostack, preserves_flags));
+                                }
                                 load!(low, half * LOW as usize / 2 + register);
                                 if LOW == 4 && HIGH == 0 {
                                     for _ in 0..4 {
@@ -227,17 +219,13 @@ unsafe fn blocks_block<const LOW: u32, const HIGH: u32, const R: usize, const G:
                 };
             }
             stripes!(0);
-            if J == 1 {
-                stripes!(1);
-            }
+            stripes!(1);
             stripes!(2);
-            if J == 1 {
-                stripes!(3);
-            }
+            stripes!(3);
         }
         for (g, acc) in acc.iter().enumerate().take(there) {
             for (r, acc) in acc.iter().enumerate() {
-                _mm512_storeu_ps(c.add(row(r) * dot.c_row + LANES * g), *acc);
+                _mm512_storeu_ps(c.add(r * dot.c_row + LANES * g), *acc);
             }
         }
     }

@@ -90,7 +90,7 @@ pub struct Kernels {
     /// Rows for which a panel of a form is expanded on the way and left nowhere.
     pub few: fn(Form) -> usize,
     /// Where there are more, the first so many leave it for the others.
-    pub leave: usize,
+    pub leave: fn(Form) -> usize,
     /// None: weights that come in BF16 stay so.
     pub encode: Option<EncodeFn>,
 }
@@ -103,21 +103,21 @@ pub fn kernels(isa: Isa) -> Kernels {
         Isa::Avx512 => {
             // SAFETY: the instruction set is there, as asserted.
             let encode = |panel: &[u16], out: &mut [u8]| unsafe { avx512_stored::encode(panel, out) };
-            let (stored, few, leave) = (avx512_stored::dot as StoredFn, avx512_stored::few as _, avx512_stored::ROWS);
+            let (stored, few, leave) = (avx512_stored::dot, avx512_stored::few, avx512_stored::leave);
             Kernels { bf16: avx512::bf16, f32: avx512::f32, stored, few, leave, encode: Some(encode) }
         }
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2 => {
             let stored = avx2_stored::dot;
-            Kernels { bf16: avx2::bf16, f32: avx2::f32, stored, few: |_| 4, leave: 4, encode: None }
+            Kernels { bf16: avx2::bf16, f32: avx2::f32, stored, few: |_| 4, leave: |_| 4, encode: None }
         }
         #[cfg(target_arch = "aarch64")]
         Isa::Neon => {
-            Kernels { bf16: neon::bf16, f32: neon::f32, stored: neon::stored, few: |_| 4, leave: 4, encode: None }
+            Kernels { bf16: neon::bf16, f32: neon::f32, stored: neon::stored, few: |_| 4, leave: |_| 4, encode: None }
         }
         _ => {
             let stored = portable::stored;
-            Kernels { bf16: portable::bf16, f32: portable::f32, stored, few: |_| 4, leave: 4, encode: None }
+            Kernels { bf16: portable::bf16, f32: portable::f32, stored, few: |_| 4, leave: |_| 4, encode: None }
         }
     }
 }
@@ -136,13 +136,14 @@ pub unsafe fn dot_stored(kernels: &Kernels, dot: &Dot<u16>, stored: &Stored) {
         if dot.rows <= (kernels.few)(stored.panel.form) || stored.keep.is_null() {
             return (kernels.stored)(dot, &Stored { keep: std::ptr::null_mut(), ..*stored });
         }
-        (kernels.stored)(&Dot { rows: kernels.leave, ..*dot }, stored);
+        let leave = (kernels.leave)(stored.panel.form);
+        (kernels.stored)(&Dot { rows: leave, ..*dot }, stored);
         (kernels.bf16)(&Dot {
-            a: dot.a.add(kernels.leave * dot.a_row),
+            a: dot.a.add(leave * dot.a_row),
             b: stored.keep,
             b_step: 2 * crate::layout::PANEL,
-            c: dot.c.add(kernels.leave * dot.c_row),
-            rows: dot.rows - kernels.leave,
+            c: dot.c.add(leave * dot.c_row),
+            rows: dot.rows - leave,
             ..*dot
         });
     }

@@ -116,7 +116,7 @@ fn check_stored(isa: Isa, stored: Panel, panel: &[u16], steps: usize, first: usi
     for rows in [1, 2, 4, 6, 7, 13, 24, 25] {
         let a = values(rows * steps * 2, 3 + rows as u64);
         for columns in [16, 48, 64] {
-            for (accumulate, keeps) in [(false, false), (true, false), (false, rows == kernels.leave)] {
+            for (accumulate, keeps) in [(false, false), (true, false), (false, rows == (kernels.leave)(stored.form))] {
                 let start: Vec<f32> = (0..rows * columns).map(|i| i as f32 - 7.5).collect();
                 let (mut want, mut got) = (start.clone(), start);
                 let mut kept = vec![0u16; if keeps { panel.len() } else { 0 }];
