@@ -25,7 +25,7 @@ fn a_file_that_is_no_model() {
         ("empty.gguf", &b""[..], "empty.gguf is damaged: it is empty"),
         ("text.gguf", b"hello, world", "text.gguf is not a GGUF file"),
         ("cut.gguf", b"GGUF\x03\0\0\0", "cut.gguf is damaged"),
-        ("next.gguf", b"GGUF\x09\0\0\0", "unsupported GGUF version 9: versions 2 and 3 are read"),
+        ("next.gguf", b"GGUF\x09\0\0\0", "unsupported GGUF version 9: only versions 2 and 3 can be read"),
     ];
     for (name, bytes, says) in files {
         let path = folder.path().join(name);
