@@ -108,7 +108,7 @@ class TestLLM(unittest.TestCase):
         wrong = [(other(ids[:3] + [ids[3] + 1]), "prompt 0: choice 0 has token .* at position 3"),
                  (other(ids + [1]), "position 8, where this request's answer has ended"),
                  (other([1 << 31]), "the vocabulary ends before"),
-                 (dataclasses.replace(other(ids[:3]), fingerprint="vosti-0"), "is of vosti-0, and this model is vosti-"),
+                 (dataclasses.replace(other(ids[:3]), fingerprint="vosti-0"), "fingerprint vosti-0, and this deployment has vosti-"),
                  (dataclasses.replace(whole, outputs=whole.outputs * 2), "choice 1 is to be resumed, and the request asks for 1")]
         for resume, says in wrong:
             with self.assertRaisesRegex(ValueError, says):

@@ -36,7 +36,7 @@ pub struct ResumedChoice {
 /// Why an answer cannot go on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResumeError {
-    #[error("the answer to resume has the fingerprint {given}, and this server has {wanted}")]
+    #[error("the answer to resume has the fingerprint {given}, and this deployment has {wanted}")]
     Another { given: String, wanted: String },
     #[error("{0}")]
     Wrong(String),
