@@ -21,7 +21,7 @@ use serde_json::Value;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use vosti::deployment::{DeployOptions, Deployment, DeviceConfig, MANY_SEQUENCES, Storage};
+use vosti::deployment::{DeployOptions, Deployment, DeviceConfig, Storage};
 use vosti::device::On;
 use vosti::pool::{self, Demand, Origin};
 use vosti_engine::{Engine, EngineHandle, Policy, Speculation};
@@ -137,11 +137,9 @@ impl PyEngine {
         policy.running_max = sequences.unwrap_or(policy.running_max);
         policy.speculation = if speculate { Speculation::NGRAM } else { Speculation::Off };
         let storage = match weights {
-            Some("as-they-come") => Storage::AsTheyCome,
+            None | Some("as-they-come") => Storage::AsTheyCome,
             Some("expanded") => Storage::Expanded,
             Some(other) => return Err(refused(format!("weights is {other:?}: as-they-come, expanded or None"))),
-            None if policy.running_max >= MANY_SEQUENCES => Storage::Expanded,
-            None => Storage::AsTheyCome,
         };
         // Each as long as the context allows.
         let demand = Demand { tokens: usize::MAX, sequences: policy.running_max };

@@ -117,8 +117,6 @@ impl Default for DeviceConfig {
     }
 }
 
-/// From so many sequences on, that are decoded at once, weights that are kept small are no faster.
-pub const MANY_SEQUENCES: usize = 5;
 /// Of a GPU's memory that weights and buffers leave free: what keys and values get if nobody says. Modules, recorded
 /// graphs and the driver itself take some.
 const POOL_PERCENT: u64 = 90;

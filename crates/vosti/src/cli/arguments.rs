@@ -82,10 +82,9 @@ pub struct Hardware {
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(16..))]
     pub context: Option<u32>,
 
-    /// How a processor keeps weights: small, or in BF16, which takes more memory; both give the same bits [default: small if at
-    /// most four answers run at once]
-    #[arg(long, value_enum, value_name = "FORM")]
-    pub weights: Option<Weights>,
+    /// How a processor keeps weights: small, or in BF16, which takes more memory; both give the same bits
+    #[arg(long, value_enum, value_name = "FORM", default_value_t = Weights::AsTheyCome)]
+    pub weights: Weights,
 }
 
 /// Which model, on how much of the machine.

@@ -6,13 +6,12 @@ use super::output::{print, whole};
 use super::{Outcome, open};
 use crate::bench::agentic::{self, Trace};
 use crate::bench::{self, BenchOptions, BenchReport, Case, Draw};
-use crate::deployment::{Deployment, MANY_SEQUENCES};
+use crate::deployment::Deployment;
 use anyhow::{Result, ensure};
 
 pub fn run(arguments: &Bench) -> Result<Outcome> {
     ensure!(arguments.prefill + arguments.decode > 0, "--prefill 0 and --decode 0 leave nothing to measure");
-    let many_sequences = arguments.decode > 0 && arguments.batch.iter().any(|batch| *batch >= MANY_SEQUENCES);
-    let deployment = open::load(&arguments.on.model, &open::options(&arguments.on.hardware, many_sequences))?;
+    let deployment = open::load(&arguments.on.model, &open::options(&arguments.on.hardware))?;
     if let Some(trace) = arguments.agentic {
         return agents(&deployment, trace, arguments.on.json);
     }

@@ -17,7 +17,7 @@ pub fn run(arguments: &Check, program: Option<PathBuf>) -> Result<Outcome> {
     if let Some(url) = &arguments.endpoint {
         return measure(arguments, url, files);
     }
-    let deployment = open::load(&arguments.model, &open::options(&arguments.hardware, false))?;
+    let deployment = open::load(&arguments.model, &open::options(&arguments.hardware))?;
     let subject = DeploymentSubject::new(&deployment, program.map(|path| (path, again(arguments))));
     if arguments.digests {
         let digests = suite::digests(&subject, arguments.seed, &Bar::new(Unit::Count))?;
@@ -53,7 +53,7 @@ fn again(arguments: &Check) -> Vec<String> {
     if let Some(folder) = &hardware.bundle {
         flags.extend(["--bundle".into(), folder.display().to_string()]);
     }
-    if let Some(value) = hardware.weights.and_then(|weights| weights.to_possible_value()) {
+    if let Some(value) = hardware.weights.to_possible_value() {
         flags.extend(["--weights".into(), value.get_name().into()]);
     }
     flags

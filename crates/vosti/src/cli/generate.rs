@@ -5,7 +5,7 @@ use super::open::{self, text_or_stdin};
 use super::output::print;
 use super::stream::{Streamed, stream, submit};
 use super::{Outcome, sampling};
-use crate::deployment::{DeployOptions, MANY_SEQUENCES};
+use crate::deployment::DeployOptions;
 use crate::pool::Demand;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -15,11 +15,10 @@ use vosti_model::{ChatOptions, Date, Text};
 pub fn run(arguments: &Generate) -> Result<Outcome> {
     let text = text_or_stdin(&arguments.prompt)?;
     let flags = &arguments.engine;
-    let many_sequences = arguments.choices as usize >= MANY_SEQUENCES;
     // The prompt has no tokens yet.
     let least = Demand { tokens: arguments.sampling.max_tokens, sequences: arguments.choices as usize };
     let pool = open::asked(flags, least);
-    let options = DeployOptions { pool, ..open::options(&flags.hardware, many_sequences) };
+    let options = DeployOptions { pool, ..open::options(&flags.hardware) };
     let deployment = open::load(&flags.model, &options)?;
     let own = deployment.text()?;
     let prompt = tokens(own, &text, arguments)?;

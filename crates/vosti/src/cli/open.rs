@@ -19,17 +19,15 @@ pub fn find(name: &str) -> Result<PathBuf> {
     Ok(crate::fetch::find(name, &Bar::new(Unit::Bytes))?)
 }
 
-/// What the flags say of the machine; `many_sequences` if five or more will be decoded at once.
-pub fn options(hardware: &Hardware, many_sequences: bool) -> DeployOptions {
+/// What the flags say of the machine.
+pub fn options(hardware: &Hardware) -> DeployOptions {
     let on = match hardware.device {
         Device::Cpu => On::Cpu,
         Device::Cuda(index) => On::Gpu(own_gpu, index),
     };
     let storage = match hardware.weights {
-        Some(Weights::AsTheyCome) => Storage::AsTheyCome,
-        Some(Weights::Expanded) => Storage::Expanded,
-        None if many_sequences => Storage::Expanded,
-        None => Storage::AsTheyCome,
+        Weights::AsTheyCome => Storage::AsTheyCome,
+        Weights::Expanded => Storage::Expanded,
     };
     let Hardware { threads, context, bundle, .. } = hardware.clone();
     DeployOptions { threads, context, bundle, on, storage, pool: pool::Asked::default() }
