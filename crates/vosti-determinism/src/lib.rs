@@ -32,6 +32,7 @@ use vosti_progress::Progress;
 /// The options of a run.
 #[derive(Clone, Debug)]
 pub struct SuiteOptions {
+    /// How much is run.
     pub profile: Profile,
     /// Cases with longer prompts are dropped and counted.
     pub prompt_max: Option<usize>,

@@ -14,9 +14,11 @@ use crate::ir::*;
 /// A kernel with a launch of it.
 #[derive(Clone, Debug)]
 pub struct Program {
+    /// Well typed; its text is within the subset that the lifting takes.
     pub kernel: Kernel,
     /// One a parameter; outputs hold garbage that no lane may keep where the program writes.
     pub buffers: Vec<Buffer>,
+    /// Programs on each axis.
     pub grid: [usize; 3],
 }
 

@@ -5,10 +5,12 @@
 //! name and depends on no other crate of ours. Read next: [`ir`], then [`numerics`].
 
 pub mod bind;
+#[allow(missing_docs, reason = "the messages of `TypeError` name its fields")]
 pub mod build;
 pub mod error;
 pub mod generate;
 pub mod interp;
+#[allow(missing_docs, reason = "operations and their operands have the names of MLIR; the operation's line says more")]
 pub mod ir;
 pub mod lift;
 pub mod numerics;

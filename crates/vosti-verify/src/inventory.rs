@@ -19,6 +19,7 @@ const REPLAYS: u64 = 30;
 pub struct Options {
     /// Only specialisations whose file stem starts with this.
     pub prefix: String,
+    /// Worker threads, each with a solver of its own.
     pub threads: usize,
     /// Do not use the checked-in answers.
     pub no_cache: bool,
@@ -26,6 +27,7 @@ pub struct Options {
     pub read_only: bool,
     /// Share of the cached answers to solve again, and from which seed.
     pub recheck_percent: u8,
+    /// Which share that is.
     pub seed: u64,
 }
 
@@ -38,8 +40,11 @@ impl Default for Options {
 
 /// What came of it.
 pub struct Inventory {
+    /// One a text, in the order of stems; a certificate where it was proved.
     pub entries: Vec<(Report, Option<Certificate>)>,
+    /// What the solvers were asked, by all threads.
     pub counts: Counts,
+    /// Name and version of the solver.
     pub solver: String,
     /// The answers that were used, to be checked in.
     pub answers: Cache,

@@ -35,8 +35,11 @@ pub fn seam() -> Vec<Clause> {
 
 /// A clause of the seam: what it says, what discharges it, and the law that watches it.
 pub struct Clause {
+    /// The English sentence above the clause.
     pub sentence: String,
+    /// The shape of kernels, or the code, that discharges it.
     pub by: String,
+    /// The device law that watches it.
     pub law: String,
 }
 

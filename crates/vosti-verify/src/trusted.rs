@@ -7,16 +7,24 @@
 /// What a trusted file is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Room {
+    /// The theorem and its terms.
     Promise,
+    /// The contracts of devices and samplers.
     Assumption,
+    /// The words of kernels' contracts.
     Contract,
+    /// The lifting and the numbers.
     Meaning,
+    /// The verifier's rules.
     Rule,
+    /// Certificates and who admits by them.
     Admission,
+    /// Buffers for parameters.
     Wiring,
 }
 
 impl Room {
+    /// In reading order.
     pub const ALL: [Room; 7] =
         [Room::Promise, Room::Assumption, Room::Contract, Room::Meaning, Room::Rule, Room::Admission, Room::Wiring];
 
@@ -53,9 +61,11 @@ impl Room {
 pub struct Trusted {
     /// From the repository's root.
     pub path: &'static str,
+    /// The part of an audit that it belongs to.
     pub room: Room,
     /// What it decides.
     pub decides: &'static str,
+    /// The whole file.
     pub text: &'static str,
     /// A change of it makes every certificate stale: it decides what is proved of a kernel.
     pub in_certificates: bool,
