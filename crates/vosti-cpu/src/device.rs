@@ -55,11 +55,13 @@ pub struct Config {
     pub positions: Option<usize>,
     /// Workers, the caller included.
     pub threads: usize,
+    /// Whether kernels are compiled to plans.
     pub mode: Mode,
     /// The fastest that the machine has if `None`.
     pub isa: Option<Isa>,
     /// Fill lanes that nothing defines with NaN, infinities and random bits from this seed.
     pub poison: Option<u64>,
+    /// The form in which quantised weights are kept.
     pub storage: Storage,
     /// TTIR in place of the checked-in text, by specialisation: for tests.
     pub ttir: Option<HashMap<String, String>>,
@@ -88,6 +90,7 @@ impl Config {
 
 /// Why a device could not be made.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each message names its fields")]
 pub enum CpuError {
     #[error(
         "no TTIR is checked in for {spec}: list its text in crates/vosti-model/src/inventory.rs and run `cargo xtask ttir`"

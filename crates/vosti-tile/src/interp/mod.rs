@@ -17,7 +17,7 @@ use thiserror::Error;
 /// What lanes hold that nothing defines: masked lanes without `other`, unpadded lanes outside a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Undefined {
-    /// Zero bits: what devices agree on where it matters to nobody.
+    /// Zero.
     #[default]
     Zero,
     /// NaN, infinities, huge and random numbers, drawn from this seed: nothing may depend on them.
