@@ -6,6 +6,8 @@
 //! does not understand. Reading order: [`problem`], [`world`], [`mod@unary`], [`equal`], [`loops`],
 //! [`memory`], [`mod@verify`].
 
+#![warn(missing_docs)]
+
 mod cache;
 mod case;
 pub mod certificate;
