@@ -15,7 +15,7 @@ use vosti_wiring::{Bound, Outputs, WiringError, listed, outputs};
 
 use crate::draft::{Draft, Needs};
 use crate::isa::Isa;
-use crate::launch::{self, Ahead, Fault, Ready, Units};
+use crate::launch::{self, Ahead, FirstFault, Ready, Units};
 use crate::layout::Layout;
 use crate::plan::machine::{Machine, Param};
 use crate::pool::Pool;
@@ -254,12 +254,12 @@ impl CpuDevice {
 
     fn launch(&mut self) -> Result<(), DeviceError> {
         let Self { launches, params, machines, pool, wiring, config, .. } = self;
-        let fault = Fault::default();
+        let fault = FirstFault::default();
         let shared = Shared { launches, params, kernels: &wiring.kernels };
         let outcome = pool.run(&|worker| {
             let mut machine = machines[worker.index].lock().unwrap_or_else(|e| e.into_inner());
             let Shared { launches, params, kernels } = shared.get();
-            let kernel = |i: usize| launch::Program { kernel: &kernels[i].kernel, plan: kernels[i].plan.as_ref() };
+            let kernel = |i: usize| launch::Executable { kernel: &kernels[i].kernel, plan: kernels[i].plan.as_ref() };
             // SAFETY: parameters are the device's own buffers, borrowed for the call; that programs of one launch
             // write disjoint cells is the kernels' contract, which the verifier proves.
             unsafe { launch::work(worker, &mut machine, launches, params, kernel, &fault, config.poison) }
