@@ -16,7 +16,7 @@ const REPLAYS: u64 = 30;
 
 /// How to verify.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct VerifyOptions {
     /// Only specialisations whose file stem starts with this.
     pub prefix: String,
     /// Worker threads, each with a solver of its own.
@@ -31,10 +31,10 @@ pub struct Options {
     pub seed: u64,
 }
 
-impl Default for Options {
-    fn default() -> Options {
+impl Default for VerifyOptions {
+    fn default() -> VerifyOptions {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Options { prefix: String::new(), threads, no_cache: false, read_only: false, recheck_percent: 0, seed: 0 }
+        VerifyOptions { prefix: String::new(), threads, no_cache: false, read_only: false, recheck_percent: 0, seed: 0 }
     }
 }
 
@@ -87,7 +87,7 @@ pub fn checked_in() -> Cache {
 pub type Text<'a> = (&'a str, &'a str);
 
 /// Proves every checked-in specialisation that the options name.
-pub fn verify_all(options: &Options) -> Result<Inventory, SolverError> {
+pub fn verify_all(options: &VerifyOptions) -> Result<Inventory, SolverError> {
     let stems = vosti_kernels::ttir_stems().into_iter().filter(|s| s.starts_with(&options.prefix));
     let texts: Vec<Text> = stems.map(|s| (s, vosti_kernels::ttir_by_stem(s).unwrap_or_default())).collect();
     verify_texts(&texts, &|stem| vosti_kernels::ttir_by_stem(stem), options)
@@ -97,7 +97,7 @@ pub fn verify_all(options: &Options) -> Result<Inventory, SolverError> {
 pub type Find<'a> = &'a (dyn Fn(&str) -> Option<&'a str> + Sync);
 
 /// Proves these specialisations, and of those that may run in another's place that they give its bits.
-pub fn verify_texts(texts: &[Text], find: Find, options: &Options) -> Result<Inventory, SolverError> {
+pub fn verify_texts(texts: &[Text], find: Find, options: &VerifyOptions) -> Result<Inventory, SolverError> {
     let mut cache = if options.no_cache { Cache::none() } else { checked_in() };
     cache.read_only = options.read_only;
     cache.recheck_percent = options.recheck_percent;

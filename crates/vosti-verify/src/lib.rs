@@ -50,7 +50,7 @@ pub mod world;
 pub use cache::Cache;
 pub use case::Case;
 pub use certificate::{Certificate, CertificateError, certificate};
-pub use inventory::{Inventory, Options, verify_all, verify_texts};
+pub use inventory::{Inventory, VerifyOptions, verify_all, verify_texts};
 pub use problem::{Problem, ProblemError};
 pub use record::Certificates;
 pub use solver::{Solver, SolverError, find_cvc5, find_z3};
