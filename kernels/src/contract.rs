@@ -101,7 +101,9 @@ pub enum Role {
 pub enum Elem {
     /// The specialisation's activation type.
     Act,
+    /// Single precision, whatever the activations are.
     F32,
+    /// Integers: ids, positions, slots, tables.
     I32,
 }
 
@@ -119,8 +121,11 @@ impl Elem {
 /// One kernel parameter, in signature order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Param {
+    /// As in the kernel's signature.
     pub name: String,
+    /// What the launcher binds to it.
     pub role: Role,
+    /// What its buffer holds.
     pub elem: Elem,
     /// The parameter exists only where this constant is not 0.
     pub only_if: Option<String>,
@@ -130,7 +135,9 @@ pub struct Param {
 /// proof, for all its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Number {
+    /// As in the kernel's signature.
     pub name: String,
+    /// Whether it is a dimension or a float, with the range of a dimension.
     pub kind: NumberKind,
 }
 
@@ -184,10 +191,12 @@ impl Number {
 /// A kernel's contract.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contract {
+    /// What the engine's proof needs of the kernel.
     pub shape: Shape,
     /// One expression per grid axis over constants and `rows`, `tiles`, `length`, e.g. `"cdiv(rows, BM)"`. A launch for more
     /// rows or a longer length than there are is proved too: its programs to spare do nothing.
     pub grid: Vec<String>,
+    /// All buffers, in signature order.
     pub params: Vec<Param>,
     /// What is bound when a device is made, in signature order.
     pub numbers: Vec<Number>,

@@ -4,6 +4,7 @@ use thiserror::Error;
 
 /// An error of this crate.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[expect(missing_docs, reason = "each message names its fields")]
 pub enum KernelError {
     #[error("there is no kernel `{kernel}`; kernels/*.py are: {known}")]
     Kernel { kernel: String, known: String },

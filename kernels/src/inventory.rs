@@ -45,11 +45,13 @@ const SHARED: &[(&str, &str)] = sources!["online_softmax", "product", "rotation"
 /// A kernel: one Triton source with its contract.
 #[derive(Clone, Debug)]
 pub struct Kernel {
+    /// The stem of `kernels/NAME.py`.
     pub name: &'static str,
     /// The Python text.
     pub source: &'static str,
     /// Its `tl.constexpr` parameters and then the numbers that are bound later, each in signature order.
     pub constants: Vec<String>,
+    /// The TOML above the kernel, parsed.
     pub contract: Contract,
 }
 

@@ -22,6 +22,7 @@ pub struct Format {
     pub name: &'static str,
     /// Of a code: 2, 3, 4, 5, 6 or 8.
     pub bits: usize,
+    /// How a code becomes a number.
     pub values: Values,
     /// Elements that share a scale: 16 or 32.
     pub group: usize,
@@ -83,7 +84,9 @@ pub fn format(name: &str) -> Option<(usize, &'static Format)> {
 /// Rows of one format, each as many elements.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quantised {
+    /// The same for all rows.
     pub format: &'static Format,
+    /// Elements a row: a multiple of the format's chunk.
     pub columns: usize,
     /// `[row][chunk]`, FP16 bit patterns.
     pub scales: Vec<u16>,

@@ -8,6 +8,7 @@ use std::ops::Range;
 /// Element type of activations and of the KV cache. Accumulation is always FP32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Act {
+    /// What every model runs in.
     Bf16,
     /// For tests against FP32 references only; weights are FP32 too.
     F32,
@@ -18,6 +19,7 @@ pub enum Act {
 pub enum TensorData {
     /// BF16 bit patterns.
     Bf16(Vec<u16>),
+    /// Single precision, for [`Act::F32`].
     F32(Vec<f32>),
 }
 
@@ -43,7 +45,9 @@ impl TensorData {
 /// A compile-time constant of a kernel.
 #[derive(Clone, Copy, Debug)]
 pub enum Const {
+    /// Printed in decimal in the stem.
     Int(i64),
+    /// A float that the text is specialised for.
     Float(f64),
 }
 
@@ -101,8 +105,11 @@ impl fmt::Display for Const {
 /// TTIR: `linear-bf16-BK64-BM64-BN64-SWAP0`, for `K` and `N` are parameters there.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Spec {
+    /// A stem of `kernels/*.py`.
     pub kernel: String,
+    /// The type of the kernel's activations.
     pub act: Act,
+    /// By the name of the `tl.constexpr` or of the number that is bound.
     pub constants: BTreeMap<String, Const>,
 }
 
@@ -140,16 +147,19 @@ impl Spec {
 /// One kernel launch: a specialisation and the weights its `weight` roles take, in order, by tensor name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {
+    /// The lowest row tile.
     pub spec: Spec,
     /// Specialisations of higher row tiles, lowest first, each proved to give the bits of `spec`: which of them runs may
     /// depend on how many rows there are.
     pub higher: Vec<Spec>,
+    /// Tensor names of the model, by the number of the `weight` role.
     pub weights: Vec<String>,
 }
 
 /// What an op's kernel identity `k` stands for. Most ops are one launch; several run in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binding {
+    /// In the order in which they run.
     pub launches: Vec<Launch>,
     /// What the launches hand each other, by the scratch's number.
     pub scratch: Vec<Scratch>,
@@ -159,9 +169,11 @@ pub struct Binding {
 /// serves, `rows` rows of `width` numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Scratch {
+    /// Positions that share a row set: the `SPLIT` of the launches.
     pub keys: usize,
     /// A step of more rows has no room in it.
     pub rows: usize,
+    /// FP32 numbers a row.
     pub width: usize,
 }
 

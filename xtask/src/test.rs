@@ -13,6 +13,10 @@ const WITHOUT_TOOLS: &[Step] = &[
     ("tidy", tidy::run),
     ("format", || cargo(&["fmt", "--all", "--check"])),
     ("clippy", || cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
+    ("rustdoc", || {
+        let mut doc = Command::new(env!("CARGO"));
+        run_command(doc.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))
+    }),
     ("book", book::run),
     ("core proof", || verify::run(true, false)),
 ];

@@ -3,7 +3,7 @@
 use crate::root;
 use anyhow::Result;
 use vosti_verify::tcb;
-use vosti_verify::trusted::{OUTSIDE, Room, TRUSTED, Trusted};
+use vosti_verify::trusted::{OUTSIDE, TRUSTED, Topic, Trusted};
 
 /// Where the page lies.
 pub const PAGE: &str = "docs/trust.md";
@@ -24,13 +24,13 @@ pub fn page() -> String {
          order.\n`vosti verify --tcb` prints the same list and counts lines. A change of a file marked * makes every kernel certificate \
          stale.\n",
     );
-    for room in Room::ALL {
+    for topic in Topic::ALL {
         out += &format!(
             "\n## {}\n\nWatched by {}.\n\n| file | decides |\n| --- | --- |\n",
-            room.question(),
-            room.watched_by()
+            topic.question(),
+            topic.watched_by()
         );
-        for file in TRUSTED.iter().filter(|file| file.room == room) {
+        for file in TRUSTED.iter().filter(|file| file.topic == topic) {
             let star = if file.in_certificates { " *" } else { "" };
             let Trusted { path, decides, .. } = file;
             out += &format!("| [`{path}`](../{path}){star} | {decides} |\n");

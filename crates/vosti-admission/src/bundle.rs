@@ -75,6 +75,7 @@ impl Bundle {
         self.manifest.as_ref()
     }
 
+    /// The certificates that ops were admitted by.
     pub fn certificates(&self) -> &Certificates {
         &self.certificates
     }

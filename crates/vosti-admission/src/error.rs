@@ -7,6 +7,7 @@ use vosti_verify::{CertificateError, ProblemError};
 
 /// Why a program may not run on a bundle, or a bundle cannot be read or written.
 #[derive(Debug, Error)]
+#[expect(missing_docs, reason = "each message names its fields")]
 pub enum BundleError {
     #[error("{origin}: there is no certificate for kernel {kernel}; {remedy}")]
     Missing { origin: String, kernel: String, remedy: &'static str },

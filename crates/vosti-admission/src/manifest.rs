@@ -11,14 +11,17 @@ pub const FORMAT: &str = "vosti-bundle/1";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
+    /// The version of this form; another one is refused.
     pub format: String,
     /// Version of the `vosti` that made it.
     pub vosti: String,
     /// `cpu`, `cuda-sm90`, ...
     pub target: String,
+    /// Compared with the model at hand when the bundle is opened.
     pub model: Model,
     /// Longest sequence.
     pub context: u32,
+    /// Compared with the program that the model gives now.
     pub program: ForwardPass,
     /// The value of each op's `k`: one launch each, in order.
     pub launches: Vec<Launch>,
@@ -32,9 +35,11 @@ pub struct Manifest {
 pub struct Model {
     /// For people; the files decide.
     pub name: String,
+    /// The family's name, for people.
     pub family: String,
     /// BLAKE3 over the contents of the model's files, sorted by name.
     pub hash: String,
+    /// In the order of names.
     pub files: Vec<Named>,
 }
 
@@ -44,6 +49,7 @@ pub struct Model {
 pub struct ForwardPass {
     /// BLAKE3 over the program, its bindings and how each weight is made.
     pub hash: String,
+    /// Tokens a KV page.
     pub page: usize,
     /// For people.
     pub ops: Vec<String>,
@@ -53,11 +59,14 @@ pub struct ForwardPass {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Launch {
+    /// The number that ops name.
     pub k: usize,
+    /// The specialisation's name, dimensions and all.
     pub specialisation: String,
     /// Specialisations of higher row tiles that may run in its place.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub higher: Vec<String>,
+    /// Tensor names, by the number of the `weight` role.
     pub weights: Vec<String>,
 }
 
@@ -65,9 +74,11 @@ pub struct Launch {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Kernel {
+    /// The stem of its TTIR.
     pub specialisation: String,
     /// Of the location-free text: what the certificate is bound to.
     pub ttir_hash: String,
+    /// One a kind.
     pub files: Vec<File>,
 }
 
@@ -75,6 +86,7 @@ pub struct Kernel {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct File {
+    /// `ttir`, `certificate`, or the name of a compiler's output.
     pub kind: String,
     /// In the bundle's folder, with `/`.
     pub path: String,
@@ -86,7 +98,9 @@ pub struct File {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Named {
+    /// The file's name, without its folder.
     pub name: String,
+    /// BLAKE3 of its contents, in hexadecimal.
     pub blake3: String,
 }
 

@@ -15,7 +15,7 @@ use vosti_wiring::{Bound, Outputs, WiringError, listed, outputs};
 
 use crate::draft::{Draft, Needs};
 use crate::isa::Isa;
-use crate::launch::{self, Ahead, Fault, Ready, Units};
+use crate::launch::{self, Ahead, FirstFault, Ready, Units};
 use crate::layout::Layout;
 use crate::plan::machine::{Machine, Param};
 use crate::pool::Pool;
@@ -55,11 +55,13 @@ pub struct Config {
     pub positions: Option<usize>,
     /// Workers, the caller included.
     pub threads: usize,
+    /// Whether kernels are compiled to plans.
     pub mode: Mode,
     /// The fastest that the machine has if `None`.
     pub isa: Option<Isa>,
     /// Fill lanes that nothing defines with NaN, infinities and random bits from this seed.
     pub poison: Option<u64>,
+    /// The form in which quantised weights are kept.
     pub storage: Storage,
     /// TTIR in place of the checked-in text, by specialisation: for tests.
     pub ttir: Option<HashMap<String, String>>,
@@ -88,6 +90,7 @@ impl Config {
 
 /// Why a device could not be made.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each message names its fields")]
 pub enum CpuError {
     #[error(
         "no TTIR is checked in for {spec}: list its text in crates/vosti-model/src/inventory.rs and run `cargo xtask ttir`"
@@ -251,12 +254,12 @@ impl CpuDevice {
 
     fn launch(&mut self) -> Result<(), DeviceError> {
         let Self { launches, params, machines, pool, wiring, config, .. } = self;
-        let fault = Fault::default();
+        let fault = FirstFault::default();
         let shared = Shared { launches, params, kernels: &wiring.kernels };
         let outcome = pool.run(&|worker| {
             let mut machine = machines[worker.index].lock().unwrap_or_else(|e| e.into_inner());
             let Shared { launches, params, kernels } = shared.get();
-            let kernel = |i: usize| launch::Program { kernel: &kernels[i].kernel, plan: kernels[i].plan.as_ref() };
+            let kernel = |i: usize| launch::Executable { kernel: &kernels[i].kernel, plan: kernels[i].plan.as_ref() };
             // SAFETY: parameters are the device's own buffers, borrowed for the call; that programs of one launch
             // write disjoint cells is the kernels' contract, which the verifier proves.
             unsafe { launch::work(worker, &mut machine, launches, params, kernel, &fault, config.poison) }

@@ -147,8 +147,8 @@ impl Units {
     }
 }
 
-/// The form in which a kernel of the step runs.
-pub struct Program<'a> {
+/// How a kernel of the step runs: by its plan, or by the interpreter if it has none.
+pub struct Executable<'a> {
     pub kernel: &'a Kernel,
     pub plan: Option<&'a Plan>,
 }
@@ -163,8 +163,8 @@ pub unsafe fn work<'a>(
     machine: &mut Machine,
     launches: &[Ready],
     params: &[Param],
-    kernel: impl Fn(usize) -> Program<'a>,
-    fault: &Fault,
+    kernel: impl Fn(usize) -> Executable<'a>,
+    fault: &FirstFault,
     poison: Option<u64>,
 ) {
     let mut start = Instant::now();
@@ -223,12 +223,12 @@ pub unsafe fn work<'a>(
 
 /// The first launch that left its buffers.
 #[derive(Default)]
-pub struct Fault {
+pub struct FirstFault {
     happened: AtomicBool,
     launch: AtomicUsize,
 }
 
-impl Fault {
+impl FirstFault {
     fn set(&self, launch: usize) {
         if !self.happened.swap(true, Relaxed) {
             self.launch.store(launch, Relaxed);

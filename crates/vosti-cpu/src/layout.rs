@@ -12,6 +12,7 @@ pub const PANEL: usize = 64;
 /// A buffer's memory order. `row_len` is the length of the contiguous axis in the kernel's view, `k` steps
 /// along the contracted axis, and `pair` is how many successive `k` lie side by side (2 for BF16, 1 for FP32).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the head says what `row_len` and `pair` are")]
 pub enum Layout {
     /// As the kernel sees it.
     RowMajor,

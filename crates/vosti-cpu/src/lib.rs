@@ -4,20 +4,22 @@
 //! here; a plain mode runs the interpreter of `vosti-tile` instead, and both give the same bits.
 //! Read next: [`device`], then [`layout`] and [`micro`].
 
+#![warn(missing_docs)]
+
 mod ceilings;
 pub mod device;
 mod draft;
 pub mod isa;
 mod launch;
 pub mod layout;
-pub mod memory;
+mod memory;
 pub mod micro;
 pub mod plan;
-pub mod pool;
-pub mod probe;
+mod pool;
+mod probe;
 pub mod storage;
-pub mod vector;
-pub mod weights;
+mod vector;
+mod weights;
 mod wiring;
 
 pub use ceilings::{Ceilings, ceilings};

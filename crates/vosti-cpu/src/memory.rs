@@ -83,10 +83,6 @@ impl Region {
         self.len
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     /// First byte. Writing through it is the launcher's business: it proves that workers write disjoint parts.
     pub fn base(&self) -> *mut u8 {
         // SAFETY: the region lies within its chunk.

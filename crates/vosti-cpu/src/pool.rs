@@ -94,11 +94,6 @@ pub struct Worker<'a> {
 }
 
 impl Worker<'_> {
-    /// How many workers run this job.
-    pub fn threads(&self) -> usize {
-        self.shared.threads
-    }
-
     /// Returns when every worker has called it. What each wrote before is visible to all after.
     pub fn barrier(&self) {
         self.barrier_while(|| ());

@@ -47,9 +47,13 @@ impl WeightCache {
 /// A buffer in memory: element type, length in elements, layout.
 #[derive(Debug)]
 pub struct Buffer {
+    /// The bytes.
     pub region: Region,
+    /// Of an element.
     pub elem: Scalar,
+    /// Elements, in the kernel's view.
     pub len: usize,
+    /// The order of the elements.
     pub layout: Layout,
 }
 

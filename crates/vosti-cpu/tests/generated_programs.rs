@@ -13,7 +13,7 @@ fn a_thousand_generated_programs_have_the_interpreters_bits() {
     let mut refused: std::collections::BTreeMap<&str, usize> = Default::default();
     let mut compiled = 0;
     for seed in 0..1000 {
-        let program = vosti_tile::generate::program(seed);
+        let program = vosti_tile::generate::random_kernel(seed);
         let mut want = program.buffers.clone();
         run(&program.kernel, &mut want, program.grid, &Options::default()).unwrap();
         let plan = match compile(&program.kernel, Isa::Portable) {

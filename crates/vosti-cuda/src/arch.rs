@@ -6,11 +6,17 @@ use std::fmt;
 /// A compute capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Arch {
+    /// A100.
     Sm80,
+    /// RTX 30 and A10.
     Sm86,
+    /// L4, L40 and RTX 40.
     Sm89,
+    /// H100, H200.
     Sm90,
+    /// B100, B200.
     Sm100,
+    /// RTX 50 and RTX PRO 6000 Blackwell.
     Sm120,
 }
 

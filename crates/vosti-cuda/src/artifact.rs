@@ -14,18 +14,28 @@ pub struct Metadata {
     pub name: String,
     /// Dynamic shared memory of a block, in bytes.
     pub shared: u64,
+    /// Warps of a block.
     pub num_warps: u32,
+    /// Blocks of a cluster.
     pub num_ctas: u32,
+    /// Loads in flight of a pipelined loop.
     pub num_stages: u32,
     /// Bytes a program.
     pub global_scratch_size: u64,
+    /// In bytes, of the whole.
     pub global_scratch_align: u64,
+    /// Bytes a program, for Triton's profiler.
     pub profile_scratch_size: u64,
+    /// In bytes, of the whole.
     pub profile_scratch_align: u64,
+    /// Columns of tensor memory.
     #[serde(default)]
     pub tmem_size: u64,
+    /// Whether a launch may overlap the one before.
     pub launch_pdl: bool,
+    /// Whether all blocks must run at once.
     pub launch_cooperative_grid: bool,
+    /// Whether the compiler could fuse a multiplication and an addition.
     pub enable_fp_fusion: bool,
     /// `sm_90a`
     pub target: String,
@@ -36,15 +46,21 @@ pub struct Metadata {
 /// A compiled specialisation. Nothing is checked yet: see [`crate::inspect()`].
 #[derive(Clone, Debug)]
 pub struct Artifact {
+    /// Which specialisation of which kernel it is.
     pub spec: Spec,
+    /// The proved text, which the compiler got.
     pub ttir: String,
+    /// Triton's GPU IR, made from the TTIR.
     pub ttgir: String,
+    /// The assembler text, made from the GPU IR.
     pub ptx: String,
+    /// The machine code, made from the PTX.
     pub cubin: Vec<u8>,
     /// The cubin, disassembled.
     pub sass: String,
     /// The assembler's report.
     pub log: String,
+    /// The compiler's record of it.
     pub metadata: Metadata,
 }
 
@@ -54,8 +70,11 @@ pub struct Artifact {
 pub struct Hashes {
     /// Of the location-free text, as certificates have it.
     pub ttir: String,
+    /// Of Triton's GPU IR.
     pub ttgir: String,
+    /// Of the assembler text.
     pub ptx: String,
+    /// Of the machine code.
     pub cubin: String,
 }
 

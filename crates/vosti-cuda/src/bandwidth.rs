@@ -33,6 +33,7 @@ pub const WHOLE: Extent = Extent { blocks: 8192, bytes_max: 2 << 30 };
 /// A rate and how it was found.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Bandwidth {
+    /// Bytes read, and written where it copies, a second.
     pub bytes_per_s: f64,
     /// By reading alone; else by copies, each byte read and written, which is the less of the two.
     pub read: bool,

@@ -37,9 +37,11 @@ const PAGES_MAX: u64 = (i32::MAX as usize / vosti_core::PAGE) as u64;
 /// How many pages each cache group has.
 #[derive(Clone, Debug)]
 pub enum Pages {
+    /// By cache group, in pages of [`vosti_core::PAGE`] tokens.
     Each(Vec<usize>),
     /// As many as fit into this share of the memory that weights leave free, the same for every group.
     Fill {
+        /// From 1 to 100.
         percent: u64,
     },
 }
@@ -51,6 +53,7 @@ pub struct Config {
     pub rows_max: usize,
     /// Selected rows that one step may have.
     pub selected_max: usize,
+    /// The size of the pool.
     pub pages: Pages,
     /// Record and replay launches.
     pub graphs: bool,
@@ -59,6 +62,7 @@ pub struct Config {
 }
 
 impl Config {
+    /// Limits and a pool; launches are recorded, and weights are the device's own.
     pub fn new(rows_max: usize, selected_max: usize, pages: Vec<usize>) -> Self {
         Self { rows_max, selected_max, pages: Pages::Each(pages), graphs: true, weights: None }
     }

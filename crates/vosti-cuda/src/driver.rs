@@ -20,6 +20,7 @@ pub struct Graph(pub usize);
 
 /// Failures on the device's side.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[expect(missing_docs, reason = "each message names its fields")]
 pub enum DriverError {
     #[error("there is no NVIDIA driver here (libcuda is not found): install one, or run on the CPU")]
     NoDriver,
@@ -57,6 +58,7 @@ fn sized(bytes: u64) -> String {
 /// A GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct About {
+    /// As the driver names it.
     pub name: String,
     /// Compute capability, such as (9, 0).
     pub capability: (u32, u32),
@@ -69,6 +71,7 @@ pub struct About {
 /// The driver's facts about a loaded kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
+    /// Registers of a thread.
     pub registers: u32,
     /// Local memory of a thread in bytes: spilled registers.
     pub local_bytes: u64,
@@ -81,6 +84,7 @@ pub struct Attributes {
 /// One launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call<'a> {
+    /// A loaded kernel.
     pub function: Function,
     /// Blocks.
     pub grid: [u32; 3],
@@ -94,6 +98,7 @@ pub struct Call<'a> {
 
 /// A GPU with one stream.
 pub trait Driver {
+    /// Name, capability and limits.
     fn about(&self) -> &About;
 
     /// Another stream on the same GPU: addresses are common, each frees what it allocated.
@@ -108,6 +113,7 @@ pub trait Driver {
     /// Loads machine code and finds the kernel of this name in it.
     fn load(&mut self, cubin: &[u8], name: &str) -> Result<Function, DriverError>;
 
+    /// Registers, spills and shared memory of a loaded kernel.
     fn attributes(&mut self, function: Function) -> Result<Attributes, DriverError>;
 
     /// Lets a kernel have this much dynamic shared memory. Without it there is 48 KiB.
@@ -116,6 +122,7 @@ pub trait Driver {
     /// Memory with any contents, at a multiple of 256, for as long as the driver lives. Not to be had: [`DriverError::Memory`].
     fn allocate(&mut self, bytes: u64) -> Result<Address, DriverError>;
 
+    /// Overwrites `bytes` bytes with zeros.
     fn zero(&mut self, at: Address, bytes: u64) -> Result<(), DriverError>;
 
     /// `bytes` stay as they are until something has been waited for.
@@ -127,6 +134,7 @@ pub trait Driver {
     /// From device memory to device memory.
     fn copy(&mut self, from: Address, to: Address, bytes: u64) -> Result<(), DriverError>;
 
+    /// Queues a launch.
     fn launch(&mut self, call: &Call) -> Result<(), DriverError>;
 
     /// Marks this moment of the stream. Not while it is recorded.
@@ -138,11 +146,13 @@ pub trait Driver {
     /// From here on launches are recorded, and nothing else may be asked for.
     fn begin_recording(&mut self) -> Result<(), DriverError>;
 
+    /// Ends the recording; nothing of it has run.
     fn end_recording(&mut self) -> Result<Graph, DriverError>;
 
     /// Launches what was recorded.
     fn replay(&mut self, graph: Graph) -> Result<(), DriverError>;
 
+    /// Waits until the stream has done all of it. Errors of earlier launches appear here.
     fn synchronise(&mut self) -> Result<(), DriverError>;
 }
 

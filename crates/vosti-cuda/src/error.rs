@@ -8,6 +8,7 @@ use vosti_wiring::WiringError;
 
 /// An error of this crate.
 #[derive(Debug, Error)]
+#[expect(missing_docs, reason = "each message names its fields")]
 pub enum CudaError {
     #[error("there is no CUDA target `{target}`; there are {known}")]
     Target { target: String, known: String },
@@ -83,6 +84,7 @@ pub enum CudaError {
 
 /// Why a compiled kernel may not be launched.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[expect(missing_docs, reason = "each message names its fields")]
 pub enum Refusal {
     #[error("its PTX cannot be parsed: {0}")]
     Ptx(String),

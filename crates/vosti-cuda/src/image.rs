@@ -13,6 +13,7 @@ use vosti_kernels::{Binding, Spec, ttir_hash};
 pub struct Record {
     /// Which machine code is of which text.
     pub hashes: Hashes,
+    /// The compiler's record of it.
     pub metadata: Metadata,
     /// The facts that the checks found.
     pub facts: Facts,
@@ -21,9 +22,13 @@ pub struct Record {
 /// A kernel that passed every check. There is no other way to make one but [`Image::read`], which asks for the hashes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
+    /// Which specialisation of which kernel it is.
     pub spec: Spec,
+    /// The proved text.
     pub ttir: String,
+    /// The machine code.
     pub cubin: Vec<u8>,
+    /// Hashes, the compiler's record, and what the checks found.
     pub record: Record,
 }
 

@@ -40,7 +40,9 @@ pub struct Facts {
     pub registers: u32,
     /// Shared memory of a block, in bytes: what a launch asks for, and what is in the code.
     pub shared_dynamic: u64,
+    /// Bytes that are in the code.
     pub shared_static: u64,
+    /// How many there are in the machine code.
     pub matrix_instructions: usize,
     /// Their kinds, sorted, each without how many columns it computes (`m64n*k16`).
     pub matrix_kinds: Vec<String>,
@@ -58,6 +60,7 @@ pub struct Facts {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reduction {
+    /// The axis that is folded.
     pub axis: u32,
     /// The tile's type, its layout written out.
     pub tile: String,

@@ -19,22 +19,29 @@ const GRID_MAX: [usize; 3] = [i32::MAX as usize, 65_535, 65_535];
 /// Bytes of scratch for one program, and the alignment of the whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scratch {
+    /// Of one program.
     pub bytes: u64,
+    /// Of the whole.
     pub align: u64,
 }
 
 /// A parameter's element type and the divisibility of its address that the code relies on.
 #[derive(Clone, Copy, Debug)]
 pub struct Premise {
+    /// What the parameter's buffer holds.
     pub elem: Scalar,
+    /// In bytes.
     pub divisibility: u64,
 }
 
 /// A kernel that is loaded.
 #[derive(Debug)]
 pub struct Code {
+    /// Which specialisation of which kernel it is.
     pub spec: Spec,
+    /// Roles and grid, for the launcher.
     pub contract: Contract,
+    /// One a parameter, in signature order.
     pub premises: Vec<Premise>,
     /// Global, then profile.
     pub scratch: [Scratch; SCRATCH_PARAMS],

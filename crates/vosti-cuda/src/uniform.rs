@@ -16,6 +16,7 @@ const COMPARED: usize = 64;
 pub struct Maker(Option<Function>);
 
 impl Maker {
+    /// Loads the kernel; without it, numbers are made on the host.
     pub fn new(driver: &mut dyn Driver) -> Maker {
         Maker::of(driver, PTX)
     }

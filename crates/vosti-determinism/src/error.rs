@@ -5,6 +5,7 @@ use vosti_engine::EngineError;
 
 /// Why a check could not be carried out.
 #[derive(Debug, Error)]
+#[expect(missing_docs, reason = "each message names its fields")]
 pub enum CheckError {
     #[error("the engine refused: {0}")]
     Engine(#[from] EngineError),

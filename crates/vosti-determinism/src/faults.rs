@@ -13,6 +13,7 @@ use vosti_progress::{CancelOnly, Progress};
 
 /// A mistake inside a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "`name` and the list below say what each does")]
 pub enum Fault {
     ReductionOrder,
     SplitByLength,
@@ -76,20 +77,24 @@ impl Fault {
 /// Whether one fault was caught, and by what.
 #[derive(Clone, Debug, Serialize)]
 pub struct Caught {
+    /// The fault's name.
     pub fault: &'static str,
     /// Relations that failed; none means that the fault got through.
     pub failed: Vec<&'static str>,
     /// Pairs that differ, of all.
     pub different: usize,
+    /// Pairs that were compared.
     pub pairs: usize,
 }
 
 /// The suite against a whole device, then against each fault.
 #[derive(Clone, Debug, Serialize)]
 pub struct SelfTest {
+    /// The model, as its facts name it.
     pub subject: String,
     /// Nothing is broken, and nothing may fail.
     pub whole_passed: bool,
+    /// In the order of [`Fault`].
     pub caught: Vec<Caught>,
 }
 

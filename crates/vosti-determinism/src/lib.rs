@@ -8,6 +8,8 @@
 //! broken on purpose ([`faults`]). It knows no model, device or deployment. Beside the suite, one request can be [run
 //! again](replay), and servers can be measured [from outside](endpoint). Read [`profile`] for the cases, then `relations/`.
 
+#![warn(missing_docs)]
+
 pub mod endpoint;
 mod error;
 pub mod evidence;
@@ -32,6 +34,7 @@ use vosti_progress::Progress;
 /// The options of a run.
 #[derive(Clone, Debug)]
 pub struct SuiteOptions {
+    /// How much is run.
     pub profile: Profile,
     /// Cases with longer prompts are dropped and counted.
     pub prompt_max: Option<usize>,

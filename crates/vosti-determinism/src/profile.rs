@@ -6,8 +6,11 @@
 /// How a batch is ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrangement {
+    /// As the prompts come.
     Natural,
+    /// The last prompt first.
     Reversed,
+    /// An order drawn from the suite's seed.
     Shuffled,
 }
 
@@ -38,14 +41,21 @@ pub enum Follow {
 /// The suite's dimensions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
+    /// As `--profile` takes it.
     pub name: &'static str,
+    /// Prompt lengths, in tokens, of the requests that are put in batches.
     pub batch_lengths: Vec<usize>,
+    /// How many run together, and in which order.
     pub batches: Vec<(usize, Arrangement)>,
     /// Prompts run again, alone, in a fresh engine.
     pub repeats: usize,
+    /// Prompt lengths, in tokens, that are computed in chunks.
     pub chunk_lengths: Vec<usize>,
+    /// Rows a step may have, for each of these lengths.
     pub chunk_budgets: Vec<usize>,
+    /// Prompt lengths, in tokens, whose answers are compared with one prefill.
     pub decode_lengths: Vec<usize>,
+    /// Tokens of such an answer.
     pub decode_tokens: usize,
     /// (donor length, what follows it).
     pub prefixes: Vec<(usize, Follow)>,
@@ -55,8 +65,11 @@ pub struct Profile {
     pub workload: Vec<usize>,
     /// Tokens each of them generates.
     pub answer: usize,
+    /// Fewer evictions than these are no evidence.
     pub evictions_min: u64,
+    /// Fewer preemptions than these are no evidence.
     pub preemptions_min: u64,
+    /// Answers to one prompt, where a relation asks for several.
     pub choices: u32,
     /// Prompt lengths that every thread count and every instruction set computes again.
     pub machine: Vec<usize>,

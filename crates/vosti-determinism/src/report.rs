@@ -43,9 +43,11 @@ impl Pair {
 /// One relation's pairs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Relation {
+    /// As `--relation` takes it.
     pub name: &'static str,
     /// The meaning of a pass, in one sentence.
     pub claim: &'static str,
+    /// Each a request in two surroundings.
     pub pairs: Vec<Pair>,
     /// Pairs left out because their prompt is longer than `--max-prompt` or the context.
     pub dropped: usize,
@@ -53,6 +55,7 @@ pub struct Relation {
     pub seen: Vec<(&'static str, u64)>,
     /// Evidence that the relation as a whole lacks.
     pub missing: Vec<String>,
+    /// Wall time of the relation.
     pub seconds: f64,
 }
 
@@ -89,18 +92,29 @@ impl Relation {
 /// The suite's result.
 #[derive(Clone, Debug, Serialize)]
 pub struct SuiteReport {
+    /// The model, as its facts name it.
     pub model: String,
+    /// Of the deployment.
     pub fingerprint: String,
+    /// The profile's name.
     pub profile: &'static str,
+    /// Of every random choice in the suite.
     pub seed: u64,
+    /// The longest prompt that was allowed; `None`: the context alone limits.
     pub prompt_max: Option<usize>,
+    /// Every relation passed.
     pub passed: bool,
+    /// Pairs that were compared.
     pub pairs: usize,
+    /// Pairs whose logits are equal, bit for bit.
     pub pairs_equal: usize,
+    /// Pairs that were too long.
     pub pairs_dropped: usize,
+    /// Wall time of the suite.
     pub seconds: f64,
     /// It was ended early: not every relation was tried.
     pub interrupted: bool,
+    /// In the order in which they ran.
     pub relations: Vec<Relation>,
 }
 

@@ -9,7 +9,9 @@ use vosti_engine::{Engine, FloatDevice, Policy, Request, Token};
 pub struct Facts {
     /// Shown in the report.
     pub model: String,
+    /// Names the deployment: equal for equal answers.
     pub fingerprint: String,
+    /// Tokens of the vocabulary: the width of a row of logits.
     pub vocab: u32,
     /// First token of every prompt, where the model has one.
     pub bos: Option<Token>,
@@ -24,6 +26,7 @@ pub struct Facts {
 /// One engine to be made. The deployment (weights, kernels, page size) is the subject's; this is what may vary.
 #[derive(Clone, Debug)]
 pub struct Setup {
+    /// The scheduler's settings.
     pub policy: Policy,
     /// Tokens for which the page pool has room.
     pub pool_tokens: usize,
@@ -39,10 +42,13 @@ pub struct Setup {
 
 /// Makes engines, and says what it makes them of.
 pub trait Subject {
+    /// What the engines run on.
     type Device: FloatDevice;
 
+    /// What the report and the prompts need to know.
     fn facts(&self) -> &Facts;
 
+    /// The forward pass that the engines run.
     fn program(&self) -> &Program;
 
     /// A device with an empty pool.

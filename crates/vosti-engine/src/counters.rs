@@ -21,19 +21,24 @@ pub struct Counters {
     pub requests: u64,
     /// Sequences (choices) finished or aborted.
     pub finished: u64,
+    /// Sequences that ended without a finish of their own.
     pub aborted: u64,
     /// Prompt tokens looked up in the prefix cache, and those found there.
     pub prefix_query_tokens: u64,
+    /// Prompt tokens that were found there.
     pub prefix_hit_tokens: u64,
     /// Prefix hits: times a sequence attached at least one block.
     pub prefix_hits: u64,
     /// Blocks registered in the prefix cache and evicted from it.
     pub published: u64,
+    /// Blocks that lost their pages to others.
     pub evictions: u64,
     /// Sequences that lost their pages and will recompute.
     pub preemptions: u64,
     /// Page-table entries released behind a sliding window.
     pub released_behind: u64,
+    /// Draft tokens that were run.
     pub drafts_proposed: u64,
+    /// Draft tokens that the sampler chose, too.
     pub drafts_accepted: u64,
 }

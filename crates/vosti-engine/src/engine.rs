@@ -17,6 +17,7 @@ use vosti_core::{Core, CoreError, Program, Record};
 pub struct StepReport {
     /// Rows run on the device, drafts included. 0: nothing to do (or only aborts were reported).
     pub rows: usize,
+    /// Sequences with at least one row.
     pub sequences: usize,
     /// Tokens given out.
     pub tokens: usize,
@@ -27,12 +28,15 @@ pub struct StepReport {
 pub struct Status {
     /// Sequences (choices) that hold pages, and that wait for them.
     pub running: usize,
+    /// Sequences without pages.
     pub waiting: usize,
     /// Per group of layers: pages free, pages in the pool.
     pub pages_free: Vec<usize>,
+    /// Pages in the pool, by group of layers.
     pub pages_total: Vec<usize>,
     /// Blocks registered in the prefix cache, and those of them that no sequence uses.
     pub blocks: usize,
+    /// Blocks that no sequence uses.
     pub blocks_unused: usize,
 }
 

@@ -4,6 +4,7 @@ use crate::sampling::SamplingError;
 
 /// Errors of `Engine`.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each message names its fields")]
 pub enum EngineError {
     #[error("the prompt is empty: give at least one token")]
     EmptyPrompt,

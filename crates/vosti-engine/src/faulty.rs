@@ -89,6 +89,7 @@ impl<D: FloatDevice> FaultyDevice<D> {
         Self { inner, fault, steps: 0, rows: Vec::new(), blank: Vec::new() }
     }
 
+    /// The device below.
     pub fn inner(&self) -> &D {
         &self.inner
     }
@@ -237,6 +238,7 @@ impl<D: Device> FailingDevice<D> {
         Self { inner, trigger }
     }
 
+    /// The device below.
     pub fn inner(&self) -> &D {
         &self.inner
     }

@@ -29,7 +29,9 @@ fn broken<T>(what: impl Into<String>) -> Verdict<T> {
 
 /// A program, and how to make a new device for it.
 pub struct Bench<D> {
+    /// The forward pass that laws run.
     pub program: Program,
+    /// Makes a device that has run nothing.
     pub device: Box<dyn Fn() -> Verdict<D>>,
 }
 

@@ -8,6 +8,7 @@ use crate::{Token, math};
 /// Log-probability of one token, its rank, and the most likely tokens.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Logprobs {
+    /// Natural logarithm of the token's probability, at most 0.
     pub logprob: f32,
     /// 1 for the most likely; of equals the lower id comes first.
     pub rank: usize,

@@ -18,12 +18,16 @@ pub enum Order {
 /// Whether and how draft tokens are proposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Speculation {
+    /// Every token costs a row of its own step.
     Off,
     /// Prompt lookup: the tokens that followed the latest earlier occurrence of the last `ngram_max` down to
     /// `ngram_min` tokens, at most `drafts_max` of them.
     Ngram {
+        /// Fewest tokens that must match.
         ngram_min: usize,
+        /// Most tokens that are matched.
         ngram_max: usize,
+        /// Most tokens proposed at once.
         drafts_max: usize,
     },
 }
@@ -42,6 +46,7 @@ pub struct Policy {
     pub rows_sequence_max: usize,
     /// Sequences that hold pages at the same time, at least 1.
     pub running_max: usize,
+    /// Who goes first among those that wait.
     pub order: Order,
     /// Reuse and register prefixes. Off: every sequence computes all its own positions.
     pub prefix_cache: bool,
@@ -49,6 +54,7 @@ pub struct Policy {
     /// `Engine::evict_all`, and what does not fit waits or is preempted; they go only where a sequence that runs alone
     /// would not get on.
     pub eviction: bool,
+    /// Drafts, for sequences that decode.
     pub speculation: Speculation,
     /// Rows of decoding sequences come first in a step, before prefill chunks take what is left.
     pub decode_first: bool,

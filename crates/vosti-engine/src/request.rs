@@ -8,6 +8,7 @@ use crate::sampling::Sampling;
 pub struct Request {
     /// Token ids, at least one. BOS, if the model wants it, is the caller's business.
     pub prompt: Vec<Token>,
+    /// How tokens are drawn, and where an answer ends.
     pub sampling: Sampling,
     /// Answers to this prompt; choice `c` draws with (seed, c, position). They share the prompt's pages.
     pub choices: u32,
@@ -77,15 +78,18 @@ impl FinishReason {
 /// Token counts of one choice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
+    /// Tokens of the prompt.
     pub prompt_tokens: usize,
     /// Prompt tokens that came from the prefix cache when the choice was first scheduled.
     pub cached_tokens: usize,
+    /// Tokens of the answer, the one that ended it among them.
     pub generated_tokens: usize,
 }
 
 /// One event of a step. `logits` is the device's own row, complete (width = vocabulary), raw, valid during the
 /// callback only: copy what you need. It is canonical: a function of the tokens up to `position` alone.
 #[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "the fields are those of the request: its id, the choice, its token at a position")]
 pub enum Event<'a> {
     /// The choice's first event: it holds pages, and its prompt is about to be computed.
     Started { request: RequestId, choice: u32 },

@@ -88,6 +88,7 @@ impl std::fmt::Debug for SamplingParams {
 
 /// A sampling parameter out of range.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[expect(missing_docs, reason = "each message names its fields")]
 pub enum SamplingError {
     #[error("{name} is {value}; it must be {range}")]
     OutOfRange { name: &'static str, value: f32, range: &'static str },

@@ -1,6 +1,6 @@
 //! A dense decoder as a family describes it: dimensions and switches, layer by layer, no tensors yet.
 //!
-//! A family reads its configuration into a [`Decoder`]; [`crate::plan`] turns any decoder into ops,
+//! A family reads its configuration into a [`Decoder`]; [`mod@crate::plan`] turns any decoder into ops,
 //! kernel bindings and weight recipes. It must never hold anything that a batch could change.
 //! Read next: `families/llama.rs` for the plainest family, then `plan.rs`.
 

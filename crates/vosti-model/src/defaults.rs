@@ -17,8 +17,11 @@ pub struct SamplingDefaults {
     pub temperature: f32,
     /// 0 keeps all.
     pub top_k: u32,
+    /// 1 keeps all.
     pub top_p: f32,
+    /// 0 keeps all.
     pub min_p: f32,
+    /// 1 changes nothing.
     pub repetition_penalty: f32,
     /// Who says so; none: nobody, or nothing of this.
     pub source: Option<&'static str>,

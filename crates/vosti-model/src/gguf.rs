@@ -49,6 +49,7 @@ impl Strings {
         self.ends.len()
     }
 
+    /// Whether there is no string.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }

@@ -6,7 +6,9 @@
 //!
 //! Files are untrusted: every loader gives one error for a damaged file, never a panic.
 //!
-//! Read next: [`decoder`], `families/llama.rs`, [`plan`], [`gguf`].
+//! Read next: [`decoder`], `families/llama.rs`, [`mod@plan`], [`gguf`].
+
+#![warn(missing_docs)]
 
 pub mod chat;
 mod config;

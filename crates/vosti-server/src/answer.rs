@@ -14,7 +14,9 @@ use vosti_engine::{FinishReason, Sampling, Token, Usage};
 /// A generated token.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Generated {
+    /// Its id.
     pub token: Token,
+    /// If the request asked for them.
     pub logprobs: Option<Logprobs>,
     /// Where its text begins, in characters of the answer's text.
     pub offset: usize,
@@ -25,8 +27,11 @@ pub struct Generated {
 pub struct Delta {
     /// Place of the answer among all of the request: prompt by prompt, choice by choice.
     pub index: usize,
+    /// Text that is now certain; it may be empty.
     pub text: String,
+    /// The token that the text came from, if this update has one.
     pub token: Option<Generated>,
+    /// Why it ended, in the last update.
     pub end: Option<End>,
     /// The client has it: it is computed again for what comes behind it, and not sent.
     pub repeated: bool,
@@ -35,8 +40,11 @@ pub struct Delta {
 /// How an answer ended.
 #[derive(Clone, Debug)]
 pub struct End {
+    /// A stop, or a limit.
     pub reason: FinishReason,
+    /// Tokens of this answer.
     pub usage: Usage,
+    /// The chain of digests, if the request asked for a receipt.
     pub chain: Option<Chain>,
 }
 

@@ -29,6 +29,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 pub enum Phase {
     /// Listening; the model is not there yet.
     Loading,
+    /// Serving.
     Ready(Arc<Service>),
     /// No new requests; those that run go on.
     Draining,
@@ -36,6 +37,7 @@ pub enum Phase {
 
 /// Shared by all handlers.
 pub struct App {
+    /// Addresses, keys, limits.
     pub config: ServerConfig,
     pub(crate) keys: Keys,
     pub(crate) metrics: Metrics,

@@ -8,6 +8,7 @@ use std::time::Duration;
 /// Where and how to serve.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
+    /// The address to listen on.
     pub host: IpAddr,
     /// 0 lets the system choose.
     pub port: u16,
@@ -15,10 +16,13 @@ pub struct ServerConfig {
     pub model_names: Vec<String>,
     /// Bearer tokens that open the API; none: it is open to whoever reaches the port.
     pub api_keys: Vec<String>,
+    /// Serve HTTPS; `None`: HTTP.
     pub tls: Option<TlsFiles>,
+    /// Sizes, times and counts that requests may not exceed.
     pub limits: Limits,
     /// Write prompts and answers to the log. Otherwise no text of a request is ever logged.
     pub log_prompts: bool,
+    /// What to do with fields of a request that no API has.
     pub unknown_fields: UnknownFields,
     /// Requests may bring a chat template. It is a program: it ends, but may take a core and memory until then.
     pub trust_chat_template: bool,
@@ -41,7 +45,9 @@ pub enum UnknownFields {
 /// A certificate chain and its private key, both PEM.
 #[derive(Clone, Debug)]
 pub struct TlsFiles {
+    /// The chain, the server's own certificate first.
     pub certificates: PathBuf,
+    /// Of the first certificate.
     pub key: PathBuf,
 }
 

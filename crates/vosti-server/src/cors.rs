@@ -11,9 +11,12 @@ use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 /// Sites whose pages may use the API.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Origins {
+    /// None but the server's own page.
     #[default]
     None,
+    /// Sites, as browsers send them in `Origin`.
     These(Vec<HeaderValue>),
+    /// Every site.
     All,
 }
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 /// Why a server could not start or go on.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each message names its fields")]
 pub enum ServerError {
     #[error("cannot listen on {address}: {error}; choose another --port, or stop the program that uses this one")]
     Bind { address: SocketAddr, error: io::Error },

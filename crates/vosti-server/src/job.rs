@@ -15,14 +15,19 @@ use vosti_engine::{EngineError, EngineHandle, Event, FinishReason, Request, Requ
 
 /// Prompts to be answered, each `choices` times, with one set of parameters.
 pub struct Job {
+    /// Token ids, BOS included.
     pub prompts: Vec<Arc<[Token]>>,
+    /// Of every choice; the choice and the seed tell their draws apart.
     pub sampling: Sampling,
+    /// Answers to each prompt.
     pub choices: u32,
     /// Log-probabilities of generated tokens, with this many of the most likely.
     pub logprobs: Option<usize>,
     /// The same for the prompt's tokens.
     pub prompt_logprobs: Option<usize>,
+    /// Requests of different salts share no cached prefix.
     pub salt: u64,
+    /// Hash every row of logits, for receipts.
     pub digest: bool,
     /// What the client has of each answer; empty: of none.
     pub given: Vec<Given>,
@@ -31,6 +36,7 @@ pub struct Job {
 /// The part of an answer that came from another server, or from this one before.
 #[derive(Clone, Debug, Default)]
 pub struct Given {
+    /// Its tokens so far.
     pub tokens: Vec<Token>,
     /// And its end.
     pub finished: bool,
@@ -87,6 +93,7 @@ impl Job {
 
 /// What comes out of the engine, free of logits.
 #[derive(Debug)]
+#[expect(missing_docs, reason = "fields count from 0: the prompt of the job, its choice, a position in the prompt")]
 pub enum Update {
     /// The choice's prompt is about to be computed.
     Started {

@@ -8,7 +8,13 @@
 //! `answer.rs` (tokens to text). `listen.rs` has the sockets. The book (`docs/`, built by `cargo xtask book`) has a page for
 //! operators, `docs/server.md`.
 
+#![warn(missing_docs)]
+
 pub mod answer;
+#[allow(
+    missing_docs,
+    reason = "fields have the names and the meaning of OpenAI's and Anthropic's; docs/api.md is made of them"
+)]
 pub mod api;
 pub mod api_page;
 pub mod app;

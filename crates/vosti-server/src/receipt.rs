@@ -69,6 +69,7 @@ fn hash_words(hasher: &mut blake3::Hasher, words: impl Iterator<Item = u32>) {
 /// All that decides an answer besides the deployment: the engine's sampling parameters as plain data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "the fields are those of `vosti_engine::SamplingParams`")]
 pub struct Parameters {
     pub temperature: f32,
     pub top_k: u32,
@@ -152,8 +153,11 @@ pub struct Receipt {
     pub date: Option<String>,
     /// The prompt as the model saw it.
     pub prompt: Vec<Token>,
+    /// How tokens were drawn, and where the answer had to end.
     pub parameters: Parameters,
+    /// Of the draws.
     pub seed: u64,
+    /// Which of the request's answers it is.
     pub choice: u32,
     /// The answer, its last token included.
     pub tokens: Vec<Token>,
@@ -167,6 +171,7 @@ pub struct Receipt {
 
 /// A receipt that cannot be one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "each message names its fields")]
 pub enum ReceiptError {
     #[error("its format is version {0}, this program reads version {known}", known = Receipt::VERSION)]
     Version(u32),
@@ -178,6 +183,7 @@ pub enum ReceiptError {
 
 /// The first place where a replay differs from its receipt.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "an index of a token, and what each side has there")]
 pub enum Divergence {
     /// Another token was sampled.
     Token { index: usize, receipt: Token, replay: Token },

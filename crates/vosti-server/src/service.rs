@@ -9,6 +9,7 @@ use vosti_model::{ChatTemplate, ModelError, SamplingDefaults, Text, Tokenizer};
 
 /// A model's tokenizer and chat template.
 pub trait Language: Send + Sync + 'static {
+    /// Text to tokens and back.
     fn tokenizer(&self) -> &Tokenizer;
 
     /// A base model has none, and says so.
@@ -40,17 +41,22 @@ pub struct Identity {
 
 /// A loaded model and its engine.
 pub struct Service {
+    /// Where requests go.
     pub engine: EngineHandle,
+    /// Tokenizer and chat template.
     pub language: Arc<dyn Language>,
+    /// The names that answers carry.
     pub identity: Identity,
     /// What a request gets that does not say how it is sampled.
     pub defaults: SamplingDefaults,
+    /// Makes constraints of schemas and tools.
     pub grammars: Grammars,
     /// Bytes of tokens, for stop strings and streams.
     pub text: Arc<dyn TokenText>,
 }
 
 impl Service {
+    /// A service. Sampling defaults out of range are an error, and so is a tokenizer whose tokens have no bytes.
     pub fn new(
         engine: EngineHandle,
         language: Arc<dyn Language>,

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use thiserror::Error;
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[expect(missing_docs, reason = "each message names its fields")]
 pub enum BindError {
     #[error("{kernel}: `{name}` is not bound")]
     Missing { kernel: String, name: String },

@@ -53,12 +53,15 @@ pub struct OpenFor {
     hi: Value,
     step: Value,
     inits: Vec<Value>,
+    /// The iteration's index, for the body.
     pub index: Value,
+    /// The values that iterations hand on, for the body.
     pub args: Vec<Value>,
     line: Line,
 }
 
 impl Builder {
+    /// An empty kernel of this name.
     pub fn new(name: &str) -> Builder {
         let (params, scalars, values, known) = (vec![], vec![], vec![], HashMap::new());
         Builder { name: name.to_string(), params, scalars, values, known, open: vec![vec![]], line: Line::default() }
@@ -78,6 +81,7 @@ impl Builder {
         value
     }
 
+    /// The type of a value that this builder made.
     pub fn ty(&self, value: Value) -> &Type {
         &self.values[value.index()].ty
     }
@@ -160,6 +164,8 @@ impl Builder {
         self.value(ty, "")
     }
 
+    /// Opens a loop over `lo..hi` by `step`. `inits` are what the first iteration gets; a body of other types is refused by
+    /// [`Builder::end_for`].
     pub fn begin_for(&mut self, lo: Value, hi: Value, step: Value, inits: Vec<Value>) -> Result<OpenFor> {
         let index = self.ty(lo).clone();
         if !index.shape().is_empty() || !index.is_tile() || !matches!(index.elem(), Scalar::I32 | Scalar::I64) {
@@ -174,6 +180,7 @@ impl Builder {
         Ok(OpenFor { lo, hi, step, inits, index, args, line: self.line })
     }
 
+    /// Closes the loop; `yields` go to the next iteration and, after the last, are the results.
     pub fn end_for(&mut self, open: OpenFor, yields: Vec<Value>) -> Result<Vec<Value>> {
         let OpenFor { lo, hi, step, inits, index, args, line } = open;
         self.same_list("for", &inits, &yields)?;

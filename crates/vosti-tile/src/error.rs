@@ -12,6 +12,7 @@ pub struct LiftError {
     pub ttir_line: u32,
     /// Line of the kernel's Python file, if the text's table of lines knows it.
     pub python_line: Option<u32>,
+    /// Why that line was refused.
     pub reason: Reason,
 }
 
@@ -21,6 +22,7 @@ fn python(line: &Option<u32>) -> String {
 
 /// What was wrong.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[expect(missing_docs, reason = "each message names its fields")]
 pub enum Reason {
     #[error("expected {expected}, found {found}")]
     Syntax { expected: String, found: String },

@@ -13,15 +13,17 @@ use crate::ir::*;
 
 /// A kernel with a launch of it.
 #[derive(Clone, Debug)]
-pub struct Program {
+pub struct RandomKernel {
+    /// Well typed; its text is within the subset that the lifting takes.
     pub kernel: Kernel,
     /// One a parameter; outputs hold garbage that no lane may keep where the program writes.
     pub buffers: Vec<Buffer>,
+    /// Programs on each axis.
     pub grid: [usize; 3],
 }
 
-/// The program of a seed.
-pub fn program(seed: u64) -> Program {
+/// The kernel of a seed.
+pub fn random_kernel(seed: u64) -> RandomKernel {
     let mut random = Random::new(seed);
     let sizes = Sizes::draw(&mut random);
     let mut generator = Generator::new(random, sizes);
@@ -344,7 +346,7 @@ impl Generator {
         }
     }
 
-    fn finish(mut self) -> Program {
+    fn finish(mut self) -> RandomKernel {
         let Sizes { rows, cols, k, bm, bn, act, .. } = self.sizes;
         let index = (0..rows).map(|_| self.below(rows) as i32).collect();
         let buffers = vec![
@@ -359,7 +361,7 @@ impl Generator {
             self.floats(Scalar::F32, rows),
         ];
         let grid = [rows.div_ceil(bm), cols.div_ceil(bn), 1];
-        Program { kernel: self.builder.finish(), buffers, grid }
+        RandomKernel { kernel: self.builder.finish(), buffers, grid }
     }
 
     /// Mostly small numbers; now and then one that overflows, flushes or is not a number.
@@ -390,7 +392,7 @@ mod tests {
     fn generated_programs_run_and_depend_on_no_order_and_no_undefined_lane() {
         let mut written = 0;
         for seed in 0..300 {
-            let Program { kernel, buffers, grid } = program(seed);
+            let RandomKernel { kernel, buffers, grid } = random_kernel(seed);
             let mut plain = buffers.clone();
             run(&kernel, &mut plain, grid, &Options::default())
                 .unwrap_or_else(|error| panic!("seed {seed}: {error}\n{kernel}"));
@@ -409,7 +411,7 @@ mod tests {
     fn generated_programs_use_every_kind_of_operation() {
         let mut seen = std::collections::BTreeSet::new();
         for seed in 0..300 {
-            program(seed).kernel.walk(&mut |op| {
+            random_kernel(seed).kernel.walk(&mut |op| {
                 let name = format!("{:?}", op.kind);
                 seen.insert(name.split([' ', '{', '(']).next().unwrap_or("").to_string());
             });

@@ -20,9 +20,11 @@ pub enum Scalar {
 }
 
 impl Scalar {
+    /// Whether it is a floating-point type.
     pub fn is_float(self) -> bool {
         matches!(self, Scalar::Bf16 | Scalar::F32)
     }
+    /// Whether it is an integer type, `I1` among them.
     pub fn is_int(self) -> bool {
         !self.is_float()
     }
@@ -56,12 +58,15 @@ pub enum Type {
 }
 
 impl Type {
+    /// The type of a single number.
     pub fn scalar(elem: Scalar) -> Type {
         Type::Tile { shape: vec![], elem }
     }
+    /// The type of a tile of numbers.
     pub fn tile(shape: impl Into<Shape>, elem: Scalar) -> Type {
         Type::Tile { shape: shape.into(), elem }
     }
+    /// Extents, outermost axis first; empty for a scalar.
     pub fn shape(&self) -> &[usize] {
         match self {
             Type::Tile { shape, .. } | Type::Pointers { shape, .. } | Type::Block { shape, .. } => shape,
@@ -77,6 +82,7 @@ impl Type {
     pub fn lanes(&self) -> usize {
         self.shape().iter().product()
     }
+    /// Whether it holds numbers, not addresses.
     pub fn is_tile(&self) -> bool {
         matches!(self, Type::Tile { .. })
     }
@@ -96,6 +102,7 @@ impl Type {
 pub struct Value(pub u32);
 
 impl Value {
+    /// Its place in [`Kernel::values`].
     pub fn index(self) -> usize {
         self.0 as usize
     }
@@ -106,10 +113,12 @@ impl Value {
 pub enum Literal {
     /// Sign extended; 0 or 1 for `I1`.
     Int(i64),
+    /// The bits of an FP32.
     Float(u32),
 }
 
 impl Literal {
+    /// A float constant of exactly this FP32.
     pub fn float(value: f32) -> Literal {
         Literal::Float(value.to_bits())
     }
@@ -168,6 +177,7 @@ pub enum Binary {
 }
 
 impl Binary {
+    /// Whether the operands are floats.
     pub fn is_float(self) -> bool {
         use Binary::*;
         matches!(self, AddF | SubF | MulF | DivF | MaxNumF | MinNumF | MaximumF | MinimumF)
@@ -238,7 +248,9 @@ pub enum Padding {
 /// A body with the values it hands on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Region {
+    /// In program order.
     pub ops: Vec<Op>,
+    /// The last of them, or of the region around: what the loop or branch gives.
     pub yields: Vec<Value>,
 }
 
@@ -415,16 +427,22 @@ pub struct Line {
 /// One operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Op {
+    /// The operation and its operands.
     pub kind: OpKind,
+    /// The values that it defines, in order.
     pub results: Vec<Value>,
+    /// Its place in the TTIR and in the Python source.
     pub line: Line,
 }
 
 /// A kernel parameter: always a pointer to the start of a buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Param {
+    /// As in the TTIR's signature.
     pub name: String,
+    /// The address of the buffer's first element.
     pub value: Value,
+    /// What the buffer holds.
     pub elem: Scalar,
     /// The address is a multiple of this many bytes: a premise that launchers check.
     pub divisibility: u32,
@@ -434,30 +452,40 @@ pub struct Param {
 /// its place before anything runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScalarParam {
+    /// As in the TTIR's signature.
     pub name: String,
+    /// The number, in the body.
     pub value: Value,
+    /// `I32` or `F32`.
     pub elem: Scalar,
 }
 
 /// Type and name of a value; the name is for people and need not be unique.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValueInfo {
+    /// Every use agrees with it.
     pub ty: Type,
+    /// As in the TTIR, if it has a name there.
     pub name: String,
 }
 
 /// A kernel specialisation: every program of the grid runs `body`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kernel {
+    /// As in the TTIR.
     pub name: String,
+    /// In signature order.
     pub params: Vec<Param>,
     /// None in a kernel that is bound.
     pub scalars: Vec<ScalarParam>,
+    /// By [`Value::index`].
     pub values: Vec<ValueInfo>,
+    /// In program order; operands come before their uses.
     pub body: Vec<Op>,
 }
 
 impl Kernel {
+    /// The type of a value of this kernel.
     pub fn ty(&self, value: Value) -> &Type {
         &self.values[value.index()].ty
     }

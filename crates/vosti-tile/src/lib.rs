@@ -4,11 +4,15 @@
 //! [`Kernel`], has three consumers: the verifier, the CPU executor and the interpreter here. This crate knows no kernel by
 //! name and depends on no other crate of ours. Read next: [`ir`], then [`numerics`].
 
+#![warn(missing_docs)]
+
 pub mod bind;
+#[allow(missing_docs, reason = "the messages of `TypeError` name its fields")]
 pub mod build;
 pub mod error;
 pub mod generate;
 pub mod interp;
+#[allow(missing_docs, reason = "operations and their operands have the names of MLIR; the operation's line says more")]
 pub mod ir;
 pub mod lift;
 pub mod numerics;

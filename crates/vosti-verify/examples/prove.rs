@@ -2,16 +2,16 @@
 //! FOLDER` writes answers and certificates, `--no-cache` asks the solver everything.
 
 use std::time::Instant;
-use vosti_verify::{Options, verify_all};
+use vosti_verify::{VerifyOptions, verify_all};
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let has = |flag: &str| args.iter().any(|a| a == flag);
     let record = args.iter().position(|a| a == "--record").and_then(|i| args.get(i + 1));
-    let options = Options {
+    let options = VerifyOptions {
         prefix: args.first().filter(|a| !a.starts_with('-')).cloned().unwrap_or_default(),
         no_cache: has("--no-cache"),
-        ..Options::default()
+        ..VerifyOptions::default()
     };
     let start = Instant::now();
     let inventory = match verify_all(&options) {

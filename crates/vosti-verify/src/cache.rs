@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 /// What the line that names the solver starts with.
 const SOLVER: &str = "# solver ";
 
+/// Recorded answers of a solver, by the hash of the question.
 #[derive(Clone, Default)]
 pub struct Cache {
     answers: BTreeMap<String, Answer>,
@@ -19,6 +20,7 @@ pub struct Cache {
     pub read_only: bool,
     /// Solve again where the hash, mixed with the seed, falls into this share (0 to 100).
     pub recheck_percent: u8,
+    /// Which share is solved again.
     pub seed: u64,
 }
 
@@ -43,14 +45,17 @@ impl Cache {
         cache
     }
 
+    /// The hash of a question's SMT-LIB text.
     pub fn key(query: &str) -> String {
         blake3::hash(query.as_bytes()).to_hex()[..32].to_string()
     }
 
+    /// The recorded answer, if there is one.
     pub fn get(&self, hash: &str) -> Option<Answer> {
         self.answers.get(hash).copied()
     }
 
+    /// Records an answer. `unknown` is never recorded.
     pub fn put(&mut self, hash: String, answer: Answer) {
         if answer != Answer::Unknown {
             self.answers.insert(hash, answer);
@@ -66,10 +71,12 @@ impl Cache {
         mixed.as_bytes()[0] as u32 * 100 < self.recheck_percent as u32 * 256
     }
 
+    /// How many answers are recorded.
     pub fn len(&self) -> usize {
         self.answers.len()
     }
 
+    /// Whether no answer is recorded.
     pub fn is_empty(&self) -> bool {
         self.answers.is_empty()
     }

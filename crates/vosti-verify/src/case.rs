@@ -12,8 +12,11 @@ use vosti_kernels::{Act, contract};
 
 /// One case: a kernel and what its comments say about it.
 pub struct Case {
+    /// The file's stem.
     pub name: String,
+    /// The Python text, contract and all.
     pub source: String,
+    /// The problem, or why the contract and the TTIR make none.
     pub problem: Result<Problem, ProblemError>,
     /// The TTIR, whatever it is.
     pub ttir: String,

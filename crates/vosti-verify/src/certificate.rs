@@ -15,6 +15,7 @@ use std::sync::LazyLock;
 use thiserror::Error;
 use vosti_kernels::{Number, NumberKind, Shape};
 
+/// The format that this binary writes and reads.
 pub const FORMAT: &str = "vosti-certificate/1";
 
 /// Whether an assumption has been probed where the kernel will run.
@@ -23,34 +24,47 @@ pub const FORMAT: &str = "vosti-certificate/1";
 pub enum Probed {
     /// `tests/probes.rs` tries to break it there.
     Passed,
+    /// No probe has run there.
     UntestedOnTarget,
 }
 
+/// An assumption of a proof.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Assumed {
+    /// Which one it is.
     pub name: Assumption,
+    /// The same as a sentence.
     pub statement: String,
+    /// By target: whether a probe tried to break it there.
     pub probed: BTreeMap<String, Probed>,
 }
 
+/// A parameter of the kernel, as the contract has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Role {
+    /// As in the kernel's signature.
     pub param: String,
+    /// As in the contract: `in 0`, `weight 0`, `page_table`.
     pub role: String,
     /// Its element type.
     pub holds: String,
+    /// Outermost first, in the words of the contract.
     pub extents: Vec<String>,
 }
 
+/// The contract that was proved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Contract {
     /// `rowwise`, `store_kv`, `attend`, `attend_part` or `attend_combine`.
     pub shape: String,
+    /// The promise as a sentence.
     pub words: String,
+    /// Programs on each axis, in the words of the contract.
     pub grid: Vec<String>,
+    /// In signature order.
     pub roles: Vec<Role>,
     /// What is proved for every value: `K: 1..1048576`, both ends included, and `SCALE: float`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -64,30 +78,41 @@ pub struct Contract {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StandsFor {
+    /// The stem of its TTIR.
     pub kernel: String,
+    /// BLAKE3 of its TTIR.
     pub ttir_hash: String,
 }
 
+/// What was proved of one TTIR, and upon what. Whoever runs the kernel checks all of it again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Certificate {
+    /// [`FORMAT`].
     pub format: String,
+    /// The stem of the TTIR.
     pub kernel: String,
+    /// BLAKE3 of the TTIR.
     pub ttir_hash: String,
+    /// Constants of the text, by name.
     pub constants: BTreeMap<String, String>,
+    /// What was proved.
     pub contract: Contract,
     /// Kernels in whose place this one may run: with the premises of their contract, it gives their bits.
     pub stands_for: Vec<StandsFor>,
     /// Bounds that the core or the launcher enforce.
     pub bounds: BTreeMap<String, i64>,
+    /// What the proof rests on besides.
     pub assumptions: Vec<Assumed>,
     /// Version and hash of the verifier's source.
     pub verifier: String,
+    /// Name and version of the solver that answered.
     pub solver: String,
 }
 
 /// What is wrong with a certificate; whoever loads it says what to do.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[expect(missing_docs, reason = "each message names its fields")]
 pub enum CertificateError {
     #[error("the certificate of {kernel} does not parse: {why}")]
     Malformed { kernel: String, why: String },
@@ -217,10 +242,12 @@ pub fn certificate(problem: &Problem, report: &Report, solver: &str) -> Option<C
 }
 
 impl Certificate {
+    /// Pretty-printed, with a line feed at the end: what is checked in.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
     }
 
+    /// Parses a certificate of `kernel`. Text of another form or format is an error that names the kernel.
     pub fn from_json(kernel: &str, text: &str) -> Result<Certificate, CertificateError> {
         serde_json::from_str(text)
             .map_err(|error| CertificateError::Malformed { kernel: kernel.to_string(), why: error.to_string() })

@@ -16,9 +16,10 @@ const REPLAYS: u64 = 30;
 
 /// How to verify.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct VerifyOptions {
     /// Only specialisations whose file stem starts with this.
     pub prefix: String,
+    /// Worker threads, each with a solver of its own.
     pub threads: usize,
     /// Do not use the checked-in answers.
     pub no_cache: bool,
@@ -26,20 +27,24 @@ pub struct Options {
     pub read_only: bool,
     /// Share of the cached answers to solve again, and from which seed.
     pub recheck_percent: u8,
+    /// Which share that is.
     pub seed: u64,
 }
 
-impl Default for Options {
-    fn default() -> Options {
+impl Default for VerifyOptions {
+    fn default() -> VerifyOptions {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Options { prefix: String::new(), threads, no_cache: false, read_only: false, recheck_percent: 0, seed: 0 }
+        VerifyOptions { prefix: String::new(), threads, no_cache: false, read_only: false, recheck_percent: 0, seed: 0 }
     }
 }
 
 /// What came of it.
 pub struct Inventory {
+    /// One a text, in the order of stems; a certificate where it was proved.
     pub entries: Vec<(Report, Option<Certificate>)>,
+    /// What the solvers were asked, by all threads.
     pub counts: Counts,
+    /// Name and version of the solver.
     pub solver: String,
     /// The answers that were used, to be checked in.
     pub answers: Cache,
@@ -82,7 +87,7 @@ pub fn checked_in() -> Cache {
 pub type Text<'a> = (&'a str, &'a str);
 
 /// Proves every checked-in specialisation that the options name.
-pub fn verify_all(options: &Options) -> Result<Inventory, SolverError> {
+pub fn verify_all(options: &VerifyOptions) -> Result<Inventory, SolverError> {
     let stems = vosti_kernels::ttir_stems().into_iter().filter(|s| s.starts_with(&options.prefix));
     let texts: Vec<Text> = stems.map(|s| (s, vosti_kernels::ttir_by_stem(s).unwrap_or_default())).collect();
     verify_texts(&texts, &|stem| vosti_kernels::ttir_by_stem(stem), options)
@@ -92,7 +97,7 @@ pub fn verify_all(options: &Options) -> Result<Inventory, SolverError> {
 pub type Find<'a> = &'a (dyn Fn(&str) -> Option<&'a str> + Sync);
 
 /// Proves these specialisations, and of those that may run in another's place that they give its bits.
-pub fn verify_texts(texts: &[Text], find: Find, options: &Options) -> Result<Inventory, SolverError> {
+pub fn verify_texts(texts: &[Text], find: Find, options: &VerifyOptions) -> Result<Inventory, SolverError> {
     let mut cache = if options.no_cache { Cache::none() } else { checked_in() };
     cache.read_only = options.read_only;
     cache.recheck_percent = options.recheck_percent;

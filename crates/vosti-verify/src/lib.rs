@@ -6,45 +6,51 @@
 //! does not understand. Reading order: [`problem`], [`world`], [`mod@unary`], [`equal`], [`loops`],
 //! [`memory`], [`mod@verify`].
 
-pub mod cache;
-pub mod case;
+#![warn(missing_docs)]
+
+mod cache;
+mod case;
 pub mod certificate;
-pub mod condition;
-pub mod dimension;
-pub mod equal;
-pub mod facts;
+mod condition;
+mod dimension;
+mod equal;
+mod facts;
 mod integers;
-pub mod inventory;
-pub mod loops;
-pub mod memory;
+mod inventory;
+mod loops;
+mod memory;
 pub mod mutate;
 pub mod mutate_contract;
 mod polynomial;
-pub mod premises;
+mod premises;
+#[allow(missing_docs, reason = "the messages of `ProblemError` name its fields")]
 pub mod problem;
 mod process;
-pub mod prover;
+mod prover;
 mod quantify;
 mod reading;
 pub mod record;
 pub mod replay;
 mod replay_attend;
-pub mod run;
+mod run;
 mod show;
-pub mod solve;
+mod solve;
+#[allow(missing_docs, reason = "the messages of `SolverError` name its fields")]
 pub mod solver;
 pub mod tcb;
+#[doc(hidden)] // public for the tests of this crate
 pub mod term;
 pub mod trusted;
-pub mod unary;
-pub mod verdict;
-pub mod verify;
+mod unary;
+mod verdict;
+mod verify;
+#[doc(hidden)] // public for the tests of this crate
 pub mod world;
 
 pub use cache::Cache;
 pub use case::Case;
 pub use certificate::{Certificate, CertificateError, certificate};
-pub use inventory::{Inventory, Options, verify_all, verify_texts};
+pub use inventory::{Inventory, VerifyOptions, verify_all, verify_texts};
 pub use problem::{Problem, ProblemError};
 pub use record::Certificates;
 pub use solver::{Solver, SolverError, find_cvc5, find_z3};

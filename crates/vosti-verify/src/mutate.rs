@@ -10,6 +10,7 @@ pub struct Mutant {
     pub what: String,
     /// The change keeps every result: swapped operands of a commutative operation.
     pub neutral: bool,
+    /// Well typed; it need not be right.
     pub kernel: Kernel,
 }
 

@@ -12,7 +12,9 @@ use vosti_kernels::Act;
 /// A changed contract.
 #[derive(Clone, Debug)]
 pub struct ContractMutant {
+    /// What was changed.
     pub what: String,
+    /// The contract with that change.
     pub statement: Statement,
 }
 

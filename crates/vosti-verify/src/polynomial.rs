@@ -9,6 +9,7 @@
 use crate::term::{Bounds, Node, Term, Terms};
 
 impl Terms {
+    /// The product, as a sum of monomials.
     pub fn mul(&mut self, a: Term, b: Term) -> Term {
         match (self.as_int(a), self.as_int(b)) {
             (_, Some(k)) => return self.scale(a, k),

@@ -45,6 +45,7 @@ pub mod limit {
     }
 }
 
+/// Why a contract and a TTIR make no problem.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ProblemError {
     #[error("{kernel}: {source}")]
@@ -70,15 +71,21 @@ pub enum ProblemError {
 /// One extent of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dim {
+    /// The same for every step and every model.
     Const(i128),
     /// So many times a dimension, of any value in its range.
     Of(Scaled),
+    /// The rows of the step.
     Rows,
+    /// The rows that logits are computed of.
     Packed,
+    /// The positions that a deployment serves.
     Context,
     /// Pages of so many positions.
     Pages(i128),
+    /// The row tiles of the step.
     Tiles,
+    /// The entries of the page table.
     TableLen,
     /// Splits of so many keys that the longest context that is served has.
     Splits(i128),
@@ -87,7 +94,9 @@ pub enum Dim {
 /// A parameter as the contract sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Buffer {
+    /// As in the kernel's signature.
     pub name: String,
+    /// What the launcher binds to it.
     pub role: Role,
     /// What the contract says that it holds, and the TTIR too.
     pub elem: Scalar,
@@ -98,10 +107,13 @@ pub struct Buffer {
 /// How many programs there are on a grid axis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Axis {
+    /// The same for every step.
     Const(i128),
     /// `cdiv(of, over)`
     Of {
+        /// Times a dimension.
         of: Scaled,
+        /// Columns of one program.
         over: i128,
     },
     /// As many as tile buffers have entries: those without rows are padding.
@@ -111,7 +123,9 @@ pub enum Axis {
     RowsOver(i128),
     /// `cdiv(rows, over) * times`: an axis of rows and one of `times` programs as one; or more, as above.
     RowsTimes {
+        /// Rows of one program.
         over: i128,
+        /// Programs for each tile of rows.
         times: i128,
     },
     /// `tiles * n`
@@ -123,13 +137,19 @@ pub enum Axis {
     LengthAbove(i128),
 }
 
+/// One kernel, its contract, and all that a proof may use of them.
 pub struct Problem {
     /// File stem of the TTIR.
     pub name: String,
+    /// The lifted TTIR.
     pub kernel: Kernel,
+    /// What is promised of the kernel.
     pub shape: Shape,
+    /// What the promise's premises take from the constants.
     pub premises: Premises,
+    /// In signature order.
     pub buffers: Vec<Buffer>,
+    /// Programs on each axis of the grid.
     pub grid: Vec<Axis>,
     /// Dimensions and numbers that the kernel takes as parameters, in its order.
     pub numbers: Vec<Number>,
@@ -139,6 +159,7 @@ pub struct Problem {
     pub constants: BTreeMap<String, Const>,
     /// Those that only shape the text: no premise, extent or grid sees them.
     pub text: BTreeMap<String, Const>,
+    /// BLAKE3 of the TTIR.
     pub ttir_hash: String,
     /// The contract as it is written: replays read it by themselves.
     pub statement: Statement,
@@ -316,6 +337,7 @@ impl Problem {
         self.premises.splits()
     }
 
+    /// The place of the buffer with this role.
     pub fn role(&self, role: Role) -> Option<usize> {
         self.buffers.iter().position(|b| b.role == role)
     }

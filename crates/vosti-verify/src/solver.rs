@@ -16,11 +16,15 @@ use thiserror::Error;
 /// What a solver says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
+    /// Some values meet the formula.
     Sat,
+    /// No values meet the formula: what was asked is proved.
     Unsat,
+    /// The solver gave up.
     Unknown,
 }
 
+/// Why a solver gave no answer that can be believed.
 #[derive(Debug, Error)]
 pub enum SolverError {
     #[error(
@@ -77,9 +81,11 @@ fn on_path(program: &str) -> Option<PathBuf> {
 /// Counts of what a [`Solver`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
+    /// Questions that a solver was asked.
     pub asked: u64,
     /// Of these, how many the second solver answered alike.
     pub seconded: u64,
+    /// Questions that a recorded answer settled.
     pub cached: u64,
     /// Questions that had come up before in this run.
     pub repeated: u64,
@@ -92,6 +98,7 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// Adds what another thread's solver counted.
     pub fn add(&mut self, other: &Counts) {
         self.asked += other.asked;
         self.seconded += other.seconded;
@@ -103,18 +110,22 @@ impl Counts {
     }
 }
 
+/// A solver's process with the recorded answers in front of it.
 pub struct Solver {
     first: Process,
     /// Asked what the first one is asked; a contradiction between them is an error.
     second: Option<Process>,
+    /// What was recorded before this run.
     pub cache: Cache,
     /// The answers that were given, from wherever they came; several solvers may share them.
     used: Arc<Mutex<Cache>>,
+    /// What this solver has done.
     pub counts: Counts,
     patience: Duration,
 }
 
 impl Solver {
+    /// Nothing starts before the first question that the cache does not answer.
     pub fn new(program: PathBuf, cache: Cache) -> Solver {
         Solver {
             first: Process::new(program, Dialect::Z3),
@@ -147,6 +158,7 @@ impl Solver {
         process::version(&self.first.program, self.patience.min(LIMIT))
     }
 
+    /// Answers one SMT-LIB question. A solver that is missing, dies or contradicts another is an error, never an answer.
     pub fn check(&mut self, query: &str) -> Result<Answer, SolverError> {
         let hash = Cache::key(query);
         let answer = self.answer(query, &hash)?;

@@ -1,6 +1,6 @@
 //! Prints what a proof trusts, for `vosti verify --tcb` and `docs/trust.md`. The list itself is `trusted.rs`.
 
-use crate::trusted::{OUTSIDE, Room, TRUSTED};
+use crate::trusted::{OUTSIDE, TRUSTED, Topic};
 
 /// The seam names, behind the sentence of each clause, the shape that discharges it and the law that watches it.
 const SEAM: &str = include_str!("../../vosti-core/src/trusted/seam.rs");
@@ -8,12 +8,12 @@ const SEAM: &str = include_str!("../../vosti-core/src/trusted/seam.rs");
 /// The list, as text.
 pub fn text() -> String {
     let mut out = String::new();
-    for room in Room::ALL {
-        out.push_str(&format!("{}\n", room.question()));
-        for file in TRUSTED.iter().filter(|file| file.room == room) {
+    for topic in Topic::ALL {
+        out.push_str(&format!("{}\n", topic.question()));
+        for file in TRUSTED.iter().filter(|file| file.topic == topic) {
             out.push_str(&format!("  {:5} lines  {}: {}\n", file.lines(), file.path, file.decides));
         }
-        out.push_str(&format!("               watched by {}\n", room.watched_by()));
+        out.push_str(&format!("               watched by {}\n", topic.watched_by()));
     }
     let total: usize = TRUSTED.iter().map(|file| file.lines()).sum();
     out.push_str(&format!("{total} lines in all. Trusted besides:\n"));
@@ -35,8 +35,11 @@ pub fn seam() -> Vec<Clause> {
 
 /// A clause of the seam: what it says, what discharges it, and the law that watches it.
 pub struct Clause {
+    /// The English sentence above the clause.
     pub sentence: String,
+    /// The shape of kernels, or the code, that discharges it.
     pub by: String,
+    /// The device law that watches it.
     pub law: String,
 }
 

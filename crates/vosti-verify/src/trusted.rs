@@ -6,45 +6,60 @@
 
 /// What a trusted file is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Room {
+pub enum Topic {
+    /// The theorem and its terms.
     Promise,
+    /// The contracts of devices and samplers.
     Assumption,
+    /// The words of kernels' contracts.
     Contract,
+    /// The lifting and the numbers.
     Meaning,
+    /// The verifier's rules.
     Rule,
+    /// Certificates and who admits by them.
     Admission,
+    /// Buffers for parameters.
     Wiring,
 }
 
-impl Room {
-    pub const ALL: [Room; 7] =
-        [Room::Promise, Room::Assumption, Room::Contract, Room::Meaning, Room::Rule, Room::Admission, Room::Wiring];
+impl Topic {
+    /// In reading order.
+    pub const ALL: [Topic; 7] = [
+        Topic::Promise,
+        Topic::Assumption,
+        Topic::Contract,
+        Topic::Meaning,
+        Topic::Rule,
+        Topic::Admission,
+        Topic::Wiring,
+    ];
 
     /// What a reader looks for there.
     pub fn question(self) -> &'static str {
         match self {
-            Room::Promise => "What is promised?",
-            Room::Assumption => "What is assumed of devices and samplers?",
-            Room::Contract => "What does a kernel promise, and how is that read?",
-            Room::Meaning => "What does a kernel's text mean?",
-            Room::Rule => "By which rules is a kernel proved?",
-            Room::Admission => "Which proof discharges which op of a model?",
-            Room::Wiring => "Which memory is which parameter?",
+            Topic::Promise => "What is promised?",
+            Topic::Assumption => "What is assumed of devices and samplers?",
+            Topic::Contract => "What does a kernel promise, and how is that read?",
+            Topic::Meaning => "What does a kernel's text mean?",
+            Topic::Rule => "By which rules is a kernel proved?",
+            Topic::Admission => "Which proof discharges which op of a model?",
+            Topic::Wiring => "Which memory is which parameter?",
         }
     }
 
-    /// What watches the room, besides readers.
+    /// What watches the topic, besides readers.
     pub fn watched_by(self) -> &'static str {
         match self {
-            Room::Promise => "examples that it accepts and refuses, proved with the core; mutants that weaken it",
-            Room::Assumption => "a verified device that meets it; device laws on every real device (`vosti laws`)",
-            Room::Contract => "a second reader in the replays; the fuzzer, which changes contracts too",
-            Room::Meaning => {
+            Topic::Promise => "examples that it accepts and refuses, proved with the core; mutants that weaken it",
+            Topic::Assumption => "a verified device that meets it; device laws on every real device (`vosti laws`)",
+            Topic::Contract => "a second reader in the replays; the fuzzer, which changes contracts too",
+            Topic::Meaning => {
                 "an independent evaluator of the TTIR text; the executor against the interpreter, bit for bit"
             }
-            Room::Rule => "broken kernels that must be refused; the fuzzer: what is proved is run",
-            Room::Admission => "bundles that must be refused; the determinism suite",
-            Room::Wiring => "device laws, the determinism suite",
+            Topic::Rule => "broken kernels that must be refused; the fuzzer: what is proved is run",
+            Topic::Admission => "bundles that must be refused; the determinism suite",
+            Topic::Wiring => "device laws, the determinism suite",
         }
     }
 }
@@ -53,9 +68,11 @@ impl Room {
 pub struct Trusted {
     /// From the repository's root.
     pub path: &'static str,
-    pub room: Room,
+    /// The part of an audit that it belongs to.
+    pub topic: Topic,
     /// What it decides.
     pub decides: &'static str,
+    /// The whole file.
     pub text: &'static str,
     /// A change of it makes every certificate stale: it decides what is proved of a kernel.
     pub in_certificates: bool,
@@ -69,10 +86,10 @@ impl Trusted {
 }
 
 macro_rules! trusted {
-    ($($room:ident $certificates:literal $path:literal $decides:literal,)*) => {
+    ($($topic:ident $certificates:literal $path:literal $decides:literal,)*) => {
         &[$(Trusted {
             path: $path,
-            room: Room::$room,
+            topic: Topic::$topic,
             decides: $decides,
             text: include_str!(concat!("../../../", $path)),
             in_certificates: $certificates,
@@ -206,6 +223,6 @@ mod tests {
 
     #[test]
     fn the_list_is_in_reading_order() {
-        assert!(TRUSTED.is_sorted_by_key(|trusted| trusted.room));
+        assert!(TRUSTED.is_sorted_by_key(|trusted| trusted.topic));
     }
 }

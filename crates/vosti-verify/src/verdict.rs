@@ -64,14 +64,18 @@ impl fmt::Display for Obligation {
 /// Why a proof failed, and where.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
+    /// The step that failed.
     pub obligation: Obligation,
     /// 1-based lines of the TTIR and of the Python source, where known.
     pub ttir_line: Option<u32>,
+    /// 1-based; `None` if the TTIR's table of lines does not say.
     pub python_line: Option<u32>,
+    /// What was found instead, for a person.
     pub why: String,
 }
 
 impl Failure {
+    /// A failure at this place; line 0 counts as unknown.
     pub fn new(obligation: Obligation, line: Line, why: impl Into<String>) -> Failure {
         Failure { obligation, ttir_line: Some(line.ttir).filter(|l| *l > 0), python_line: line.python, why: why.into() }
     }
@@ -91,7 +95,9 @@ impl fmt::Display for Failure {
 /// A failed step of a proof, or a solver that broke.
 #[derive(Debug)]
 pub enum Trouble {
+    /// A step that does not hold, or that the verifier cannot show.
     Failed(Failure),
+    /// A solver that is missing, died or contradicts.
     Solver(SolverError),
 }
 
@@ -125,6 +131,7 @@ impl From<Stop> for Trouble {
 /// Something a proof rests on that the tile IR does not say. None depends on the inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[expect(missing_docs, reason = "`statement` has a sentence for each")]
 pub enum Assumption {
     ElementwiseUniform,
     DotLaneLocal,
@@ -173,12 +180,16 @@ impl fmt::Display for Assumption {
 /// The result of verifying one kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
+    /// The contract holds of every input.
     Proved,
     /// Two executed runs that the contract relates gave different bits.
     Refuted {
+        /// The step that failed first.
         failure: Failure,
+        /// The inputs and the differing outputs, for a person.
         counterexample: String,
     },
+    /// Neither proved nor refuted; it counts as a failure.
     Unknown(Failure),
 }
 
@@ -211,6 +222,8 @@ impl fmt::Display for Verdict {
 /// One line of the proof, indented by how deep it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
+    /// How many steps it is part of.
     pub depth: usize,
+    /// What was shown, for a person.
     pub text: String,
 }

@@ -19,13 +19,19 @@ use vosti_tile::{Line, OpKind};
 pub struct Report {
     /// File stem of the TTIR; `A == B` for a pair.
     pub name: String,
+    /// The promise as a sentence.
     pub contract: String,
+    /// What came of it.
     pub verdict: Verdict,
+    /// What the proof rests on besides the tile IR.
     pub assumptions: Vec<Assumption>,
     /// Kernels whose bits it was proved to give.
     pub stands_for: Vec<StandsFor>,
+    /// The proof in steps, for `--explain`.
     pub story: Vec<Step>,
+    /// Questions to the solver or to its recorded answers.
     pub queries: u64,
+    /// For the whole verdict, solvers and replays included.
     pub time: Duration,
 }
 

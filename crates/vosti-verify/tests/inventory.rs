@@ -4,15 +4,15 @@
 mod common;
 
 use std::path::Path;
-use vosti_verify::{Assumption, Certificate, Options, Problem, record, verify_all, verify_texts};
+use vosti_verify::{Assumption, Certificate, Problem, VerifyOptions, record, verify_all, verify_texts};
 
 #[test]
 fn every_specialisation_is_proved_from_the_checked_in_answers() {
-    let options = Options {
+    let options = VerifyOptions {
         read_only: true,
         recheck_percent: if common::solver().is_some() { 5 } else { 0 },
         seed: 20,
-        ..Options::default()
+        ..VerifyOptions::default()
     };
     let inventory = verify_all(&options).unwrap();
     assert!(inventory.entries.len() >= 100);
@@ -72,7 +72,7 @@ fn a_specialisation_that_gives_other_bits_than_the_lowest_gets_no_certificate() 
     let proved = |first: &str| {
         let first = first.to_string().leak();
         let find = |stem: &str| if stem == low { Some(&*first) } else { None };
-        let inventory = verify_texts(&[(&high, text)], &find, &Options::default()).unwrap();
+        let inventory = verify_texts(&[(&high, text)], &find, &VerifyOptions::default()).unwrap();
         let [(report, certificate)] = &inventory.entries[..] else { panic!("one") };
         assert_eq!(report.verdict.is_proved(), certificate.is_some());
         assert_eq!(report.stands_for.len(), usize::from(certificate.is_some()));
@@ -89,7 +89,7 @@ fn a_specialisation_that_gives_other_bits_than_the_lowest_gets_no_certificate() 
 
 #[test]
 fn a_certificate_that_differs_from_the_recorded_one_is_stale() {
-    let options = Options { prefix: "rmsnorm".into(), read_only: true, ..Options::default() };
+    let options = VerifyOptions { prefix: "rmsnorm".into(), read_only: true, ..VerifyOptions::default() };
     let inventory = verify_all(&options).unwrap();
     let recorded = record::checked_in().unwrap();
     assert!(inventory.not_as_recorded(recorded).is_empty());
@@ -121,7 +121,7 @@ fn recorded_certificates_are_read_back_and_nonsense_is_not() {
 
 #[test]
 fn a_certificate_for_something_else_is_refused() {
-    let options = Options { prefix: "rmsnorm".into(), read_only: true, ..Options::default() };
+    let options = VerifyOptions { prefix: "rmsnorm".into(), read_only: true, ..VerifyOptions::default() };
     let inventory = verify_all(&options).unwrap();
     let [(_, Some(first)), (second, _), ..] = &inventory.entries[..] else { panic!("there are two") };
     let other = Problem::of_stem(&second.name).unwrap();
@@ -141,7 +141,7 @@ fn a_certificate_for_something_else_is_refused() {
 
 #[test]
 fn the_schema_names_every_field_of_a_certificate() {
-    let options = Options { prefix: "rope_q-f32".into(), read_only: true, ..Options::default() };
+    let options = VerifyOptions { prefix: "rope_q-f32".into(), read_only: true, ..VerifyOptions::default() };
     let inventory = verify_all(&options).unwrap();
     let certificate = inventory.entries[0].1.as_ref().unwrap();
     let value: serde_json::Value = serde_json::from_str(&certificate.to_json()).unwrap();

@@ -6,6 +6,7 @@ use vosti_tile::Scalar;
 
 /// An error of this crate.
 #[derive(Debug, Error)]
+#[expect(missing_docs, reason = "each message names its fields")]
 pub enum WiringError {
     #[error("{pages} page counts for {groups} cache groups: give one for each group of the program")]
     Groups { pages: usize, groups: usize },

@@ -9,7 +9,9 @@ use vosti_tile::numerics::to_bf16;
 /// the upper 24 bits count.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Uniform {
+    /// Another seed gives other numbers.
     pub seed: u64,
+    /// The largest magnitude.
     pub scale: f32,
 }
 

@@ -10,6 +10,7 @@ use vosti_tile::Scalar;
 
 /// A specialisation as a device holds it: lifted, compiled or loaded.
 pub trait Kernel {
+    /// Which specialisation of which kernel it is.
     fn spec(&self) -> &Spec;
 
     /// Of this specialisation: with the parameters that it has.
@@ -32,13 +33,16 @@ pub enum Bound {
     CacheV(usize),
     /// An index into [`Wiring::scratch`].
     Scratch(usize),
+    /// A part of the step's array.
     Meta(Meta),
 }
 
 /// How many programs a launch has depends on this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
+    /// On the rows of the step.
     Rows,
+    /// On the rows that logits are computed of.
     Selected,
     /// As selected in a step that wants lists of largest logits, and nothing in others.
     Listed,
@@ -64,6 +68,7 @@ pub struct Wired {
     pub kernel: usize,
     /// Kernels of higher row tiles that may run in its place, lowest first. A device that has no use for them runs the first.
     pub higher: Vec<usize>,
+    /// What the number of its programs depends on.
     pub size: Size,
     /// The row at which its row buffers begin: not 0 where scratch has no room for all rows of a step at once.
     pub first: usize,
@@ -91,9 +96,11 @@ impl Wired {
 pub struct Wiring<K> {
     /// Each specialisation once.
     pub kernels: Vec<K>,
+    /// In the order in which they run.
     pub launches: Vec<Wired>,
     /// Each name once.
     pub weights: Vec<String>,
+    /// Each row tiling that a kernel asks for, once.
     pub tilings: Vec<Tiling>,
     /// Scratch that ops share: which of an op's it is.
     pub scratch: Vec<(usize, Scratch)>,
@@ -365,13 +372,16 @@ impl<K> Wiring<K> {
 pub struct Outputs {
     /// The best token of each selected row, as a number.
     pub best: usize,
+    /// Where the program computes lists of the largest logits.
     pub lists: Option<Lists>,
 }
 
 /// The largest logits of each selected row in order, and the tokens that have them, as numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lists {
+    /// The row buffer of the logits.
     pub logits: usize,
+    /// The row buffer of the tokens.
     pub tokens: usize,
     /// How many a row has.
     pub most: usize,

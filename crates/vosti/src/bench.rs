@@ -22,6 +22,7 @@ use vosti_progress::Progress;
 /// What is measured.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(tag = "what", rename_all = "lowercase")]
+#[expect(missing_docs, reason = "lengths and depths in tokens, the batch in sequences")]
 pub enum Case {
     Prefill { tokens: usize, depth: usize },
     Decode { tokens: usize, batch: usize, depth: usize },
@@ -46,6 +47,7 @@ impl Draw {
 /// One case's rates.
 #[derive(Clone, Debug, Serialize)]
 pub struct Measured {
+    /// What ran.
     #[serde(flatten)]
     pub case: Case,
     /// Median over the repetitions.
@@ -54,6 +56,7 @@ pub struct Measured {
     pub all: Vec<f64>,
     /// What each token takes at least.
     pub flops_per_token: f64,
+    /// Weights once, and the token's keys and values.
     pub bytes_per_token: f64,
     /// What the rate would be if nothing but the machine's ceilings held it back; none where they were not measured.
     pub bound_tokens_per_s: Option<f64>,
@@ -66,6 +69,7 @@ pub struct Measured {
 pub struct KernelTime {
     /// The specialisation; `engine` is everything outside the device's launches.
     pub name: String,
+    /// Summed over its launches.
     pub seconds: f64,
 }
 
@@ -82,18 +86,23 @@ pub struct BenchReport {
     pub weight_bytes: u64,
     /// Of these, random ones that a GPU made itself; the host's are uploaded.
     pub made_bytes: u64,
+    /// The processor's or the GPU's name.
     pub device: String,
+    /// The model, as it was asked for.
     pub model: String,
+    /// Of the deployment.
     pub fingerprint: String,
     /// How the tokens of decoding were chosen.
     pub draw: Draw,
     /// It was ended early: cases have fewer repetitions, and those that were not measured are missing.
     pub interrupted: bool,
+    /// In the order in which they ran.
     pub cases: Vec<Measured>,
 }
 
 /// Why there is no measurement.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each message names its fields")]
 pub enum BenchError {
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -131,7 +140,9 @@ impl Case {
 /// How cases are measured.
 #[derive(Clone, Copy, Debug)]
 pub struct BenchOptions {
+    /// How the tokens of decoding are chosen.
     pub draw: Draw,
+    /// Repetitions of each case.
     pub repeat: usize,
     /// On a GPU, measure each case once more with every launch timed.
     pub kernels: bool,

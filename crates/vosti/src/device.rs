@@ -28,7 +28,9 @@ pub fn own_gpu(index: usize) -> Result<Gpu, DriverError> {
 
 /// A device of either kind.
 pub enum AnyDevice {
+    /// Runs plans of tile IR.
     Cpu(Box<CpuDevice>),
+    /// Launches a bundle's machine code.
     Gpu(Box<CudaDevice<Gpu>>),
 }
 

@@ -23,6 +23,7 @@ const WINDOW: u32 = 100;
 
 /// Why there is nothing to say.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each message names its fields")]
 pub enum LawsError {
     #[error(transparent)]
     Deploy(#[from] DeployError),
@@ -39,6 +40,7 @@ pub enum LawsError {
 /// What came of one law.
 #[derive(Clone, Debug, Serialize)]
 pub struct LawResult {
+    /// The law's name, as `--only` takes it.
     pub law: &'static str,
     /// How it was broken.
     pub broken: Option<String>,
@@ -49,12 +51,17 @@ pub struct LawResult {
 /// What was found.
 #[derive(Clone, Debug, Serialize)]
 pub struct LawsReport {
+    /// The processor's or the GPU's name.
     pub device: String,
+    /// The model, as it was asked for.
     pub model: String,
+    /// Of the deployment.
     pub fingerprint: String,
+    /// No law was broken.
     pub passed: bool,
     /// It was ended early: not every law was watched.
     pub interrupted: bool,
+    /// In the order in which they ran.
     pub laws: Vec<LawResult>,
 }
 

@@ -10,6 +10,7 @@ use thiserror::Error;
 /// What this process may still take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Available {
+    /// Bytes that it may still take.
     pub bytes: u64,
     /// What says so.
     pub by: &'static str,
@@ -92,10 +93,13 @@ fn reclaimable(folder: &Path, names: &[&str]) -> u64 {
 /// What a model takes, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
+    /// Of the weights, as they lie in memory.
     pub weights: u64,
+    /// Pages of keys and values.
     pub pages: usize,
     /// Of all pages.
     pub pool: u64,
+    /// Of the row buffers, the step's array and scratch.
     pub buffers: u64,
     /// Its weights in their file's blocks, if they would be expanded.
     pub as_they_come: Option<u64>,
@@ -109,7 +113,9 @@ pub struct Taken {
     self.available.by, told(self.available.bytes), self.advice()
 )]
 pub struct DoesNotFit {
+    /// What the model takes.
     pub taken: Taken,
+    /// What there is.
     pub available: Available,
 }
 

@@ -22,6 +22,7 @@ const STRETCH_MIN: usize = 1 << 16;
 /// A model, or the shape of one.
 #[derive(Clone)]
 pub enum ModelSource {
+    /// Configuration, weights and tokenizer.
     Files(Arc<Model>),
     /// A `config.json` alone.
     Random(Arc<Decoder>),

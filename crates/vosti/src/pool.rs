@@ -31,8 +31,11 @@ impl Default for Demand {
 /// How large a pool shall be: so many pages or bytes, or what there is to run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Asked {
+    /// `--kv-pages`.
     pub pages: Option<usize>,
+    /// `--kv-memory`, in bytes.
     pub bytes: Option<u64>,
+    /// What is to run, where neither is given.
     pub demand: Demand,
 }
 
@@ -58,12 +61,17 @@ pub fn pages_default(program: &Program, page_bytes: u64, demand: Demand) -> usiz
 #[derive(Debug, Error, PartialEq)]
 #[error("the context is {context} tokens, and {pool} {held} of one sequence ({pages} KV pages, {mib} MiB): {advice}")]
 pub struct TooSmall {
+    /// Tokens that a request may have.
     pub context: usize,
+    /// Tokens of one sequence that the pool holds.
     pub held: usize,
+    /// Pages of each cache group that there are.
     pub pages: usize,
+    /// The same in MiB.
     pub mib: u64,
     /// What holds too little, with its verb.
     pub pool: &'static str,
+    /// What to do about it.
     pub advice: String,
 }
 

@@ -32,6 +32,7 @@ const PROGRAMS_MAX: usize = 40;
 
 /// Why there is nothing to say.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each message names its fields")]
 pub enum ProbeError {
     #[error(
         "probes are for GPUs: give --device cuda and --bundle; `cargo test -p vosti-verify --test probes` tries processors"
@@ -48,13 +49,19 @@ pub enum ProbeError {
 /// What was found.
 #[derive(Clone, Debug, Serialize)]
 pub struct ProbeReport {
+    /// The GPU's name.
     pub device: String,
+    /// The model, as it was asked for.
     pub model: String,
+    /// Of the deployment.
     pub fingerprint: String,
+    /// Cases of each kernel, at least.
     pub cases: usize,
+    /// No case differs.
     pub passed: bool,
     /// It was ended early: not every kernel was probed.
     pub interrupted: bool,
+    /// One a specialisation.
     pub kernels: Vec<Probed>,
 }
 

@@ -29,12 +29,19 @@ pub const LANES: usize = 16;
 /// a [`crate::layout::Layout`]: `[columns][pair]`, successive steps `b_step` elements apart.
 #[derive(Clone, Copy, Debug)]
 pub struct Dot<T> {
+    /// The left operand, row-major.
     pub a: *const T,
+    /// Elements from one row of `a` to the next.
     pub a_row: usize,
+    /// The right operand, at its first step.
     pub b: *const T,
+    /// Elements from one step of `b` to the next.
     pub b_step: usize,
+    /// Accumulators, row-major; the product is added to them.
     pub c: *mut f32,
+    /// Elements from one row of `c` to the next.
     pub c_row: usize,
+    /// Rows of `a` and `c`.
     pub rows: usize,
     /// A multiple of [`LANES`].
     pub columns: usize,
@@ -64,7 +71,9 @@ pub type DotFn<T> = unsafe fn(&Dot<T>);
 /// A right operand that is kept in another form: a panel, the first step that is read, and where to leave what was expanded.
 #[derive(Clone, Copy, Debug)]
 pub struct Stored {
+    /// The panel and its form.
     pub panel: Panel,
+    /// The first step along k that is read.
     pub step: usize,
     /// In the order of [`crate::layout::Layout::RowPanels`]; null: nowhere.
     pub keep: *mut u16,
@@ -84,8 +93,11 @@ pub type EncodeFn = fn(&[u16], &mut [u8]) -> bool;
 /// The register kernels of one instruction set.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernels {
+    /// Both operands BF16.
     pub bf16: DotFn<u16>,
+    /// Both operands FP32.
     pub f32: DotFn<f32>,
+    /// The left operand BF16, the right one in a form of its own.
     pub stored: StoredFn,
     /// Rows for which a panel of a form is expanded on the way and left nowhere.
     pub few: fn(Form) -> usize,

@@ -56,6 +56,7 @@ pub struct Window {
     pub axes: Vec<WindowAxis>,
 }
 
+/// One axis of a window.
 #[derive(Clone, Copy, Debug)]
 pub struct WindowAxis {
     pub extent: usize,
@@ -142,6 +143,7 @@ pub struct LiveCode {
     pub stores: Vec<LiveStore>,
 }
 
+/// The conditions of one store: a lane is live for it if all of them hold.
 #[derive(Clone, Debug, Default)]
 pub struct LiveStore {
     /// Lane i has coordinate `(i / divide) % extent`; it is live if `0 <= offset + coordinate < shape`.
@@ -150,6 +152,7 @@ pub struct LiveStore {
     pub masks: Vec<u32>,
 }
 
+/// A bound of a store's lanes.
 #[derive(Clone, Copy, Debug)]
 pub struct LiveBound {
     pub divide: usize,
@@ -195,6 +198,7 @@ pub struct MapCode {
     pub groups: Count,
 }
 
+/// One instruction. Offsets of scratch memory are in bytes.
 #[derive(Clone, Debug)]
 pub enum Instr {
     Map(MapCode),

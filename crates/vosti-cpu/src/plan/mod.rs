@@ -5,6 +5,7 @@
 //! Read next: [`code`], then [`compile()`], then [`machine`].
 
 mod axes;
+#[allow(missing_docs, reason = "an instruction's line says what it does with its places in scratch, counts and bounds")]
 pub mod code;
 mod compile;
 mod fusion;

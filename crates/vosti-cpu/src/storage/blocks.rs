@@ -20,6 +20,7 @@ use crate::layout::PANEL;
 pub const UNIT: usize = 32;
 /// Rows of a stripe, and stripes of a panel.
 pub const STRIPE: usize = 16;
+/// Stripes of a panel.
 pub const STRIPES: usize = PANEL / STRIPE;
 /// Pairs of a unit.
 pub const PAIRS: usize = UNIT / 2;
@@ -31,9 +32,11 @@ const LANES: usize = 16;
 /// Where a format's parts lie in a panel.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
+    /// Codes, scales and minima as GGML has them.
     pub format: &'static Format,
     /// Bits of the low and of the high plane.
     pub low: usize,
+    /// Bits of the high plane; 0 where codes have 2 or 4 bits.
     pub high: usize,
     /// Groups of a unit: one or two.
     pub groups: usize,
@@ -48,6 +51,7 @@ pub struct Shape {
 }
 
 impl Shape {
+    /// Where this format's parts lie.
     #[inline(always)]
     pub fn of(format: &'static Format) -> Self {
         let (low, high) = match format.bits {

@@ -16,6 +16,7 @@ use crate::layout::PANEL;
 pub const TABLE: usize = 64;
 /// Where a step's four bits begin, and its signs.
 pub const FOURS: usize = ELEMENTS;
+/// Where a step's signs begin.
 pub const SIGNS: usize = FOURS + BYTES;
 /// Bytes of a step.
 pub const STEP: usize = SIGNS + ELEMENTS / 8;

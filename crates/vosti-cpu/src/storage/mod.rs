@@ -83,7 +83,9 @@ pub fn list_bytes(panels: usize) -> usize {
 /// Where a panel begins, and its form.
 #[derive(Clone, Copy, Debug)]
 pub struct Panel {
+    /// The panel's first byte.
     pub at: *const u8,
+    /// The form of its bytes.
     pub form: Form,
 }
 
@@ -102,7 +104,9 @@ pub unsafe fn panel(base: *const u8, number: usize) -> Panel {
 
 /// A panel as it will be kept.
 pub struct Packed {
+    /// The form of its bytes.
     pub form: Form,
+    /// Codes and tables, in the order that the form says.
     pub bytes: Vec<u8>,
 }
 

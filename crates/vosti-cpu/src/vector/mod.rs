@@ -22,6 +22,7 @@ pub const LANES: usize = 16;
 /// An operand of a map: where its first lane is and how it repeats.
 #[derive(Clone, Copy, Debug)]
 pub struct Arg {
+    /// The first lane's first byte.
     pub at: *const u8,
     /// Bytes from one row to the next; 0 if all rows read the same.
     pub row: usize,
@@ -32,10 +33,15 @@ pub struct Arg {
 /// `dst[r][j] = f(args[0][r][j], ..)` over `rows` rows of `groups` groups of lanes.
 #[derive(Clone, Copy, Debug)]
 pub struct Map {
+    /// The first lane of the first result row.
     pub dst: *mut u8,
+    /// Bytes from one result row to the next.
     pub dst_row: usize,
+    /// The operands; a function of fewer ignores the last.
     pub args: [Arg; 3],
+    /// Rows of the result.
     pub rows: usize,
+    /// Groups of lanes in a row.
     pub groups: usize,
 }
 
@@ -48,8 +54,11 @@ pub type MapFn = unsafe fn(&Map);
 /// One function per instruction set.
 #[derive(Clone, Copy)]
 pub struct Versions<F> {
+    /// For every machine.
     pub portable: F,
+    /// For AVX2 with FMA.
     pub avx2: F,
+    /// For AVX-512.
     pub avx512: F,
 }
 

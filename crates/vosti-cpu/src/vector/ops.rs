@@ -83,6 +83,7 @@ macro_rules! int2 {
     };
 }
 
+/// The lanes' function of one operand, or `None` if the type has none.
 pub fn unary(op: Unary, elem: Scalar) -> Option<F> {
     simd!(plain_unary(op, elem), unary(op, elem))
 }
@@ -119,6 +120,7 @@ macro_rules! divide {
     };
 }
 
+/// The lanes' function of two operands, or `None` if the type has none.
 pub fn binary(op: Binary, elem: Scalar) -> Option<F> {
     simd!(plain_binary(op, elem), binary(op, elem))
 }
@@ -202,6 +204,7 @@ pub fn add_or_and(elem: Scalar, add: bool) -> F {
     }
 }
 
+/// Multiplication and addition with one rounding, or `None` for integers.
 pub fn fma(elem: Scalar) -> Option<F> {
     match elem {
         Scalar::F32 => Some(three!(f32, f32, f32, f32, numerics::fma)),
@@ -231,6 +234,7 @@ macro_rules! compare {
     };
 }
 
+/// A comparison of integers as lanes of `I32`, or `None` if the type has none.
 pub fn cmp_int(op: CmpInt, elem: Scalar) -> Option<F> {
     simd!(plain_cmp_int(op, elem), cmp_int(op, elem))
 }
@@ -260,6 +264,7 @@ macro_rules! compare_float {
     };
 }
 
+/// A comparison of floats as lanes of `I32`, or `None` if the type has none.
 pub fn cmp_float(op: CmpFloat, elem: Scalar) -> Option<F> {
     simd!(plain_cmp_float(op, elem), cmp_float(op, elem))
 }
@@ -339,6 +344,7 @@ fn plain_copy(bytes: usize) -> F {
     }
 }
 
+/// A change of element type, or `None` if the tile IR has no such change.
 pub fn cast(op: Cast, from: Scalar, to: Scalar) -> Option<F> {
     simd!(plain_cast(op, from, to), cast(op, from, to))
 }

@@ -9,10 +9,15 @@ use super::{LANES, Versions, versions};
 /// `dst[r] = fold(src[r][0..length])`; rows of `src` are whole groups of lanes.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows {
+    /// One element a row.
     pub dst: *mut u8,
+    /// The first lane of the first row.
     pub src: *const u8,
+    /// Bytes from one row of `src` to the next.
     pub src_row: usize,
+    /// Rows to fold.
     pub rows: usize,
+    /// Lanes of a row that count.
     pub length: usize,
 }
 

@@ -17,6 +17,7 @@ pub struct Ptx<'a> {
 }
 
 impl<'a> Ptx<'a> {
+    /// Reads the header and the opcodes; text without an entry, a target or parameters is refused.
     pub fn read(text: &'a str) -> Result<Ptx<'a>, Refusal> {
         let missing = |what: &str| Refusal::Ptx(format!("it has no {what}"));
         let target = text.lines().find_map(|line| line.trim().strip_prefix(".target"));
@@ -64,10 +65,12 @@ fn opcodes(body: &str) -> Vec<&str> {
 pub struct Sass<'a> {
     /// The line that names the architecture.
     pub header: &'a str,
+    /// Of every instruction, modifiers included.
     pub opcodes: Vec<&'a str>,
 }
 
 impl<'a> Sass<'a> {
+    /// Reads the header and the opcodes.
     pub fn read(text: &'a str) -> Sass<'a> {
         // Up to sm90 a header's flags have it, from sm100 on a line of its own.
         let names = |line: &&str| line.starts_with(".headerflags") || line.starts_with(".target\tsm_");
@@ -90,16 +93,22 @@ impl<'a> Sass<'a> {
 /// The assembler's report on one kernel (`ptxas -v`), in bytes unless a field says otherwise.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Log {
+    /// Of a thread.
     pub registers: u32,
+    /// Of a thread.
     pub stack: u64,
+    /// Written by a thread.
     pub spill_stores: u64,
+    /// Read by a thread.
     pub spill_loads: u64,
+    /// Of a block.
     pub shared_static: u64,
     /// It put the matrix instructions one after the other.
     pub serialised: bool,
 }
 
 impl Log {
+    /// Reads the report; one that lacks a number is refused.
     pub fn read(text: &str) -> Result<Log, Refusal> {
         let not = |what: &str| Refusal::Log(format!("it says nothing of {what}"));
         let before = |what: &str| {

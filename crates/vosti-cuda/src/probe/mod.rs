@@ -30,13 +30,16 @@ pub struct ProbeOptions {
     pub cases: usize,
     /// Launches of each kernel that are compared with the reference.
     pub references: usize,
+    /// Of every random choice.
     pub seed: u64,
 }
 
 /// A launch that is compared with the reference, as bytes on the device.
 #[derive(Clone, Debug)]
 pub struct Launched<'a> {
+    /// Which specialisation of which kernel ran.
     pub spec: &'a Spec,
+    /// In signature order.
     pub params: Vec<Held<'a>>,
     /// Rows whose outputs mean something. Others were made of NaN, infinities and huge numbers.
     pub chosen: Vec<usize>,
@@ -45,9 +48,13 @@ pub struct Launched<'a> {
 /// The contents of a launch's parameter.
 #[derive(Clone, Copy, Debug)]
 pub struct Held<'a> {
+    /// As in the kernel's signature.
     pub name: &'a str,
+    /// As in the contract.
     pub role: Role,
+    /// What the buffer holds.
     pub elem: Scalar,
+    /// The bytes before the launch.
     pub before: &'a [u8],
     /// Where the kernel writes it.
     pub after: Option<&'a [u8]>,
@@ -58,6 +65,7 @@ pub type Reference<'a> = &'a mut dyn FnMut(&Spec, &mut [Vec<u8>], [usize; 3]) ->
 
 /// What a probe is done with.
 pub struct Hooks<'a> {
+    /// Says what the kernel should give.
     pub reference: Reference<'a>,
     /// Takes a launch that is compared, for a look of its own.
     pub keep: &'a mut dyn FnMut(&Launched) -> Result<(), String>,
@@ -70,7 +78,9 @@ pub struct Hooks<'a> {
 /// The result of probing one kernel.
 #[derive(Clone, Debug, Serialize)]
 pub struct Probed {
+    /// The specialisation's name.
     pub kernel: String,
+    /// Cases that ran.
     pub cases: usize,
     /// The first case whose bits differ, in words.
     pub differs: Option<String>,
@@ -79,6 +89,7 @@ pub struct Probed {
     /// Cells compared with the reference, and the largest error: of the cell or of the outputs' root mean square, whichever is
     /// larger.
     pub compared: usize,
+    /// The largest error of a cell.
     pub error_max: f64,
 }
 

@@ -18,6 +18,7 @@ use vosti_progress::Progress;
 /// Which server, and how much is asked of it.
 #[derive(Clone, Debug)]
 pub struct EndpointOptions {
+    /// The server's address, without `/v1`.
     pub url: String,
     /// For `Authorization: Bearer`.
     pub key: Option<String>,

@@ -10,8 +10,11 @@ use std::sync::atomic::Ordering;
 /// One course's answers, compared with the references.
 #[derive(Clone, Debug, Serialize)]
 pub struct Course {
+    /// How the requests were sent: alone, together, in another order.
     pub name: String,
+    /// Answers that were compared.
     pub answers: usize,
+    /// Answers whose text is the reference's.
     pub texts_equal: usize,
     /// Every printed number equal. Answers without log-probabilities do not count.
     pub logprobs_equal: usize,
@@ -25,10 +28,12 @@ pub struct Course {
     pub in_flight_max: usize,
     /// Prompt tokens from the cache, as the server reports them; none: it reports nothing.
     pub cached_tokens: Option<u64>,
+    /// From the first request to the last answer.
     pub seconds: f64,
 }
 
 impl Course {
+    /// A course without answers yet.
     pub fn new(name: &str) -> Self {
         Self {
             name: name.into(),
@@ -84,17 +89,25 @@ impl Course {
 /// A server, measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct EndpointReport {
+    /// The server's address.
     pub endpoint: String,
+    /// As `/v1/models` names it.
     pub model: String,
     /// The server's name for its deployment.
     pub system_fingerprint: String,
+    /// The path that was asked.
     pub route: &'static str,
+    /// Of every random choice.
     pub seed: u64,
+    /// Prompts a course.
     pub prompts: usize,
+    /// The most tokens of an answer.
     pub tokens: usize,
     /// Times the server was full and was asked again.
     pub full: u64,
+    /// Every text and every printed number was equal, and there were numbers to compare.
     pub passed: bool,
+    /// In the order in which they ran.
     pub courses: Vec<Course>,
 }
 

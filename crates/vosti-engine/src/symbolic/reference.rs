@@ -69,9 +69,11 @@ impl<'p> Reference<'p> {
 /// The one right answer to a choice of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
+    /// The answer's tokens.
     pub tokens: Vec<Token>,
     /// The logits after each position of prompt and answer, the last token's excepted.
     pub logits: Vec<Vec<f32>>,
+    /// Why it ends there.
     pub reason: FinishReason,
 }
 

@@ -171,6 +171,7 @@ impl Ignored {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(fields);
     }
 
+    /// Their names, each once handed out.
     pub fn take(&self) -> Vec<String> {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -79,6 +79,7 @@ impl ApiError {
         self
     }
 
+    /// 400: prompt and answer are longer than the context.
     pub fn context_length(param: &str, message: impl Into<String>) -> Self {
         let mut error = Self::field(param, message);
         error.object.code = Some("context_length_exceeded");
@@ -92,10 +93,12 @@ impl ApiError {
         error
     }
 
+    /// 401: no key, or one that is not served.
     pub fn unauthorized(message: &str) -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "authentication_error", "invalid_api_key", message)
     }
 
+    /// 404: a model by another name.
     pub fn unknown_model(name: &str, served: &str) -> Self {
         let message = format!("the model {name:?} is not served here; {served:?} is");
         let mut error = Self::new(StatusCode::NOT_FOUND, "invalid_request_error", "model_not_found", message);
@@ -103,6 +106,7 @@ impl ApiError {
         error
     }
 
+    /// 404: no such path; the message names a path that was probably meant.
     pub fn not_found(path: &str) -> Self {
         let meant = path.trim_end_matches('/').trim_start_matches('/');
         let paths = crate::openapi::document().paths.paths;
@@ -118,21 +122,25 @@ impl ApiError {
         Self::new(StatusCode::NOT_FOUND, "invalid_request_error", "not_found", message)
     }
 
+    /// 405: the path is there, for another method.
     pub fn method_not_allowed() -> Self {
         let message = "this path takes another method; /openapi.json says which";
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "invalid_request_error", "method_not_allowed", message)
     }
 
+    /// 415: the body is not announced as JSON.
     pub fn media_type() -> Self {
         let message = "send JSON with the header 'Content-Type: application/json'";
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "invalid_request_error", "unsupported_media_type", message)
     }
 
+    /// 413: the body is larger than `limit` bytes.
     pub fn too_large(limit: usize) -> Self {
         let message = format!("the body is larger than {limit} bytes, the server's --max-body-size");
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "invalid_request_error", "body_too_large", message)
     }
 
+    /// 429: the queue is full; try again after `retry_after` seconds.
     pub fn too_many(message: impl Into<String>, retry_after: u64) -> Self {
         let error = Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", "queue_full", message);
         Self { retry_after: Some(retry_after), ..error }
@@ -154,6 +162,7 @@ impl ApiError {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "server_error", "internal_error", message)
     }
 
+    /// The JSON that clients get.
     pub fn body(&self) -> ErrorBody {
         ErrorBody { kind: "error", error: self.object.clone() }
     }

@@ -160,6 +160,7 @@ pub enum Stop {
 }
 
 impl Stop {
+    /// The texts in order.
     pub fn into_list(self) -> Vec<String> {
         match self {
             Self::One(text) => vec![text],

@@ -91,6 +91,7 @@ pub fn token_text(service: &Service, token: Token) -> String {
 }
 
 impl ChatLogprob {
+    /// One token with the most likely ones beside it, as text and bytes.
     pub fn of(service: &Service, token: Token, logprobs: &Logprobs) -> Self {
         let top = logprobs.top.iter().map(|(token, logprob)| TopLogprob {
             token: token_text(service, *token),
@@ -115,10 +116,12 @@ impl TextLogprobs {
         self.top_logprobs.push(logprobs.map(|l| top_map(service, token, l)));
     }
 
+    /// Adds a generated token; `base` is where the answer's text begins, in characters.
     pub fn push_generated(&mut self, service: &Service, generated: &Generated, base: usize) {
         self.push(service, generated.token, base + generated.offset, generated.logprobs.as_ref());
     }
 
+    /// Adds the tokens of `more` behind these.
     pub fn append(&mut self, more: Self) {
         self.tokens.extend(more.tokens);
         self.token_logprobs.extend(more.token_logprobs);

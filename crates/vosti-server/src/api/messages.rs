@@ -176,6 +176,7 @@ pub enum ToolChoice {
     Named(NamedTool),
 }
 
+/// Whether the model may call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolMode {
@@ -196,6 +197,7 @@ pub struct NamedTool {
     pub function: FunctionName,
 }
 
+/// One of the request's functions.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FunctionName {

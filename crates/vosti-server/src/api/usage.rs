@@ -15,6 +15,7 @@ pub struct Usage {
     pub prompt_tokens_details: PromptTokensDetails,
 }
 
+/// Where prompt tokens came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct PromptTokensDetails {
     /// Prompt tokens that came from the prefix cache.

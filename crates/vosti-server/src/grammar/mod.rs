@@ -43,12 +43,14 @@ pub enum Grammar {
     AfterThoughts {
         /// How they begin.
         thinking: Thinking,
+        /// What the rest must be.
         grammar: Box<Grammar>,
     },
 }
 
 /// Why there is no constraint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "each message names its fields")]
 pub enum GrammarError {
     #[error("cannot be turned into a grammar: {0}")]
     Refused(String),

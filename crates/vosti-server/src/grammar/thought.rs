@@ -53,7 +53,9 @@ impl Thinking {
 /// More of a thought, or of the answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said {
+    /// More of the thought.
     Thought(String),
+    /// More of the answer.
     Answer(String),
 }
 

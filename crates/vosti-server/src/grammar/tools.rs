@@ -24,6 +24,7 @@ pub const FUNCTIONS_MAX: usize = 128;
 pub struct Function {
     /// Letters, digits, `_` and `-`, at most 64.
     pub name: String,
+    /// For the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// JSON schema of the arguments; none: no arguments.
@@ -56,6 +57,7 @@ pub struct Tools {
 
 /// Tools that make no sense.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "each message names its fields")]
 pub enum ToolsError {
     #[error("tools is empty: leave it out, or describe at least one function")]
     None,
@@ -205,6 +207,7 @@ impl Function {
 /// What a chat template is to be rendered with.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rendering {
+    /// A list of messages, as the template reads them.
     pub messages: Value,
     /// For the template's `tools`.
     pub tools: Option<Value>,

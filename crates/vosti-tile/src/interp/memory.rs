@@ -18,10 +18,15 @@ pub trait Memory {
 /// A buffer as a typed array. BF16 are raw bits.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Buffer {
+    /// One `bool` an element.
     I1(Vec<bool>),
+    /// Two's complement.
     I32(Vec<i32>),
+    /// Two's complement.
     I64(Vec<i64>),
+    /// Bit patterns.
     Bf16(Vec<u16>),
+    /// Values, denormals included as they are stored.
     F32(Vec<f32>),
 }
 
@@ -70,6 +75,7 @@ impl Buffer {
             Buffer::F32(v) => v[index].to_bits().into(),
         }
     }
+    /// Overwrites an element with the low bits of `bits`. Panics if `index` is outside the buffer.
     pub fn set_bits(&mut self, index: usize, bits: u64) {
         match self {
             Buffer::I1(v) => v[index] = bits & 1 != 0,

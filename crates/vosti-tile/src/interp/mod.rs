@@ -17,6 +17,7 @@ use thiserror::Error;
 /// What lanes hold that nothing defines: masked lanes without `other`, unpadded lanes outside a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Undefined {
+    /// Zero.
     #[default]
     Zero,
     /// NaN, infinities, huge and random numbers, drawn from this seed: nothing may depend on them.
@@ -26,16 +27,21 @@ pub enum Undefined {
 /// In which order the programs of a grid run: nothing may depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Order {
+    /// Axis 0 fastest, as launchers count.
     #[default]
     Ascending,
+    /// The last program first.
     Descending,
+    /// A permutation drawn from this seed.
     Shuffled(u64),
 }
 
 /// How to run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
+    /// What undefined lanes hold.
     pub undefined: Undefined,
+    /// Which program runs first.
     pub order: Order,
     /// Stop with an error after this many operations.
     pub operations_max: Option<u64>,
@@ -45,14 +51,19 @@ pub struct Options {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{kernel}, TTIR line {}{}, program {program:?}: {reason}", .line.ttir, .line.python.map(|l| format!(" (Python line {l})")).unwrap_or_default())]
 pub struct RunError {
+    /// Its name in the TTIR.
     pub kernel: String,
+    /// The operation that failed.
     pub line: Line,
+    /// The program's index on each axis of the grid.
     pub program: [usize; 3],
+    /// What went wrong there.
     pub reason: Fault,
 }
 
 /// Why a run stopped.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[expect(missing_docs, reason = "each message names its fields")]
 pub enum Fault {
     #[error("element {index} of `{param}`, which has {len}")]
     OutOfBounds { param: String, index: i64, len: usize },

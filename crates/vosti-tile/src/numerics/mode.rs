@@ -31,6 +31,7 @@ pub struct FloatMode {
 }
 
 impl FloatMode {
+    /// Sets this thread's rounding to nearest even and flushes denormals, until the guard is dropped.
     #[must_use = "the mode lasts as long as the guard"]
     #[inline(never)]
     pub fn set() -> FloatMode {

@@ -31,26 +31,32 @@ fn wide(x: f32) -> f64 {
     f64::from(flush(x))
 }
 
+/// A sum of two FP32, without the thread's floating-point mode.
 pub fn add(a: f32, b: f32) -> f32 {
     round(wide(a) + wide(b))
 }
 
+/// A difference of two FP32, without the thread's floating-point mode.
 pub fn sub(a: f32, b: f32) -> f32 {
     round(wide(a) - wide(b))
 }
 
+/// A product of two FP32, without the thread's floating-point mode.
 pub fn mul(a: f32, b: f32) -> f32 {
     round(wide(a) * wide(b))
 }
 
+/// A quotient of two FP32, without the thread's floating-point mode.
 pub fn div(a: f32, b: f32) -> f32 {
     round(wide(a) / wide(b))
 }
 
+/// The square root of an FP32, without the thread's floating-point mode.
 pub fn sqrt(x: f32) -> f32 {
     round(wide(x).sqrt())
 }
 
+/// `a * b + c` in FP32, rounded once, without the thread's floating-point mode.
 pub fn fma(a: f32, b: f32, c: f32) -> f32 {
     let (product, c) = (wide(a) * wide(b), wide(c)); // the product is exact
     let sum = product + c;

@@ -33,9 +33,11 @@ use vosti_determinism::CheckError;
 
 /// What a subcommand that ran to its end has to say.
 pub enum Outcome {
+    /// Exit code 0.
     Done,
     /// A check that found something.
     Failed,
+    /// Ctrl-C: exit code 130.
     Interrupted,
 }
 

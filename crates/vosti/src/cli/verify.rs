@@ -10,8 +10,8 @@ use std::path::Path;
 use std::time::Instant;
 use vosti_admission::Bundle;
 use vosti_verify::{
-    Assumption, Cache, Case, Inventory, Options, Report, Solver, find_cvc5, find_z3, tcb, verify_all, verify_or_refute,
-    verify_texts,
+    Assumption, Cache, Case, Inventory, Report, Solver, VerifyOptions, find_cvc5, find_z3, tcb, verify_all,
+    verify_or_refute, verify_texts,
 };
 
 /// Pairs of runs that are tried on a kernel of one's own that is not proved.
@@ -26,13 +26,13 @@ pub fn run(arguments: &Verify) -> anyhow::Result<Outcome> {
         return own(arguments);
     }
     anyhow::ensure!(arguments.kernel.len() < 2, "a pair is two files: vosti verify A.py B.py");
-    let options = Options {
+    let options = VerifyOptions {
         prefix: arguments.kernel.first().cloned().unwrap_or_default(),
         no_cache: arguments.no_cache,
         read_only: arguments.read_only,
         recheck_percent: if arguments.read_only { 5 } else { 0 },
         seed: arguments.seed,
-        ..Options::default()
+        ..VerifyOptions::default()
     };
     let start = Instant::now();
     let bundle = Bundle::open(arguments.bundle.as_deref())?;

@@ -44,6 +44,7 @@ pub struct DeploymentSubject<'a> {
 }
 
 impl<'a> DeploymentSubject<'a> {
+    /// The deployment as the suite sees it; `restart` is a program with the flags that make it answer alike.
     pub fn new(deployment: &'a Deployment, restart: Option<(PathBuf, Vec<String>)>) -> Self {
         let facts = deployment.facts();
         DeploymentSubject { deployment, facts, restart }

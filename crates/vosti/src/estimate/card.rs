@@ -6,11 +6,17 @@ use vosti_cuda::Arch;
 /// A card. Nominal rates are the vendor's data sheets': dense BF16 products with FP32 sums.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Card {
+    /// As `--card` takes it.
     pub name: &'static str,
+    /// The target that it runs.
     pub arch: Arch,
+    /// Of the whole card.
     pub multiprocessors: u32,
+    /// The boost clock.
     pub clock_per_s: f64,
+    /// Nominal.
     pub memory_bytes_per_s: f64,
+    /// Nominal, dense BF16 products with FP32 sums.
     pub matrix_flops_per_s: f64,
 }
 
@@ -33,22 +39,26 @@ pub const CARDS: [Card; 8] = [
 
 /// A number of the model, its unit and where it is from.
 pub struct Constant {
+    /// What it stands for.
     pub name: &'static str,
+    /// In the unit beside it.
     pub value: f64,
+    /// Empty for a share.
     pub unit: &'static str,
+    /// The measurement or the paper that it is from, or that it is assumed.
     pub source: &'static str,
 }
 
-pub const READ_SHARE: f64 = 0.9;
-pub const MATRIX_SHARE: f64 = 0.8;
-pub const OWN_MATRIX_SHARE: f64 = 0.85;
-pub const CACHE_BYTES_A_CLOCK: f64 = 40.0;
-pub const PORT_BYTES_A_CLOCK: f64 = 64.0;
-pub const CACHE_SHARE: f64 = 0.7;
-pub const LATENCY_S: f64 = 0.8e-6;
-pub const PAGE_S: f64 = 1.0e-6;
-pub const GAP_S: f64 = 1.0e-6;
-pub const STEP_S: f64 = 20e-6;
+pub(super) const READ_SHARE: f64 = 0.9;
+pub(super) const MATRIX_SHARE: f64 = 0.8;
+pub(super) const OWN_MATRIX_SHARE: f64 = 0.85;
+pub(super) const CACHE_BYTES_A_CLOCK: f64 = 40.0;
+pub(super) const PORT_BYTES_A_CLOCK: f64 = 64.0;
+pub(super) const CACHE_SHARE: f64 = 0.7;
+pub(super) const LATENCY_S: f64 = 0.8e-6;
+pub(super) const PAGE_S: f64 = 1.0e-6;
+pub(super) const GAP_S: f64 = 1.0e-6;
+pub(super) const STEP_S: f64 = 20e-6;
 
 /// What the estimate takes for granted, for people to read and to correct.
 pub const CONSTANTS: [Constant; 10] = [

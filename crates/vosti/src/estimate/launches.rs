@@ -11,7 +11,9 @@ use vosti_model::{ModelPlan, Recipe};
 /// One launch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Work {
+    /// Which specialisation of which kernel it is.
     pub spec: Spec,
+    /// Programs of the grid.
     pub blocks: u64,
     /// From memory, of all blocks together: what several read, once.
     pub memory_bytes: f64,
@@ -23,6 +25,7 @@ pub struct Work {
     pub block_flops: f64,
     /// Loads of a block that wait for one another, and pages of keys that it computes with one after the other.
     pub loads: f64,
+    /// Pages of keys of one block.
     pub pages: f64,
 }
 

@@ -6,7 +6,7 @@
 //! [`launches`].
 
 pub mod card;
-pub mod launches;
+mod launches;
 
 use crate::bench::{Case, Work as Least};
 use card::{Card, GAP_S, LATENCY_S, OWN_MATRIX_SHARE, PAGE_S, STEP_S};
@@ -21,13 +21,16 @@ use vosti_model::ModelPlan;
 /// A step: each sequence has as many rows, after `depth` positions that are cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
+    /// Sequences with rows.
     pub sequences: usize,
     /// Rows of each.
     pub tokens: usize,
+    /// Positions that are cached, of each sequence.
     pub depth: usize,
 }
 
 impl Step {
+    /// Rows of all sequences together.
     pub fn rows(self) -> usize {
         self.sequences * self.tokens
     }
@@ -43,14 +46,21 @@ impl Step {
 /// All launches of one specialisation in a step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kernel {
+    /// The specialisation's name.
     pub name: String,
+    /// Launches in a step.
     pub launches: usize,
     /// Of all launches together; blocks and waves of the largest.
     pub memory_bytes: f64,
+    /// Multiplications and additions, of all launches together.
     pub flops: f64,
+    /// Blocks of the largest launch.
     pub blocks: u64,
+    /// Waves of the largest launch.
     pub waves: u64,
+    /// Of all launches together, without gaps.
     pub seconds: f64,
+    /// Seconds between launches.
     pub gaps: f64,
     /// What holds the largest launch back.
     pub limit: &'static str,
@@ -59,9 +69,11 @@ pub struct Kernel {
 /// A step's estimate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Estimate {
+    /// What was estimated.
     pub step: Step,
     /// In the order of their first launch.
     pub kernels: Vec<Kernel>,
+    /// Of the whole step, gaps and the engine's work included.
     pub seconds: f64,
     /// If the card read or computed at its ceilings and did nothing else.
     pub bound_s: f64,

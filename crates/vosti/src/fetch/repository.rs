@@ -37,6 +37,7 @@ const BESIDE: [&str; 7] = [
 pub struct Repository {
     /// `ORG/REPO`.
     pub name: String,
+    /// `Q4_K_M` and the like; `None` where the name says none.
     pub quant: Option<String>,
     /// A branch, a tag or a commit.
     pub revision: String,

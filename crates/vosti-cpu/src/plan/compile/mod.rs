@@ -29,7 +29,9 @@ use tile::{Pointer, StoredLanes, Sym, Tile, wide};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("TTIR line {line}: {what} has no compiled form; the kernel is interpreted")]
 pub struct Unsupported {
+    /// 1-based line of the TTIR.
     pub line: u32,
+    /// The operation or the form of it.
     pub what: &'static str,
 }
 

@@ -19,15 +19,18 @@ use crate::vector::{self, Arg, ops};
 /// A buffer bound to a parameter.
 #[derive(Clone, Copy, Debug)]
 pub struct Param {
+    /// The first byte of the buffer.
     pub base: *mut u8,
     /// Elements, in the kernel's view.
     pub len: usize,
+    /// The order of its elements in memory.
     pub layout: Layout,
 }
 
 /// An access outside a buffer, or an integer division by zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
+    /// The place of the parameter in the signature.
     pub param: usize,
 }
 

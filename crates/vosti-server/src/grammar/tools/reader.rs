@@ -12,9 +12,11 @@ use super::{Choice, Tools};
 pub enum Piece {
     /// Of a model that thinks between its words; this reader knows none.
     Thought(String),
+    /// For people, not of a call.
     Text(String),
     /// A call begins; its arguments follow.
     Call {
+        /// One of the request's functions.
         name: String,
     },
     /// More of the last call's arguments, JSON as the model wrote it.

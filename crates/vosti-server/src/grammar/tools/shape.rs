@@ -33,10 +33,13 @@ pub struct Shape {
     pub mark: &'static str,
     /// Text may come before the mark; otherwise only an answer that begins with the mark calls.
     pub anywhere: bool,
+    /// Between the mark and the first name.
     pub head: &'static str,
+    /// Between a name and its arguments.
     pub middle: &'static str,
     /// Between one call's arguments and the next call's name; none: an answer has one call.
     pub next: Option<&'static str>,
+    /// After the last call's arguments.
     pub tail: &'static str,
 }
 
