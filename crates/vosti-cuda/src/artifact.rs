@@ -27,6 +27,8 @@ pub struct Metadata {
     pub launch_pdl: bool,
     pub launch_cooperative_grid: bool,
     pub enable_fp_fusion: bool,
+    /// The assembler's level of optimisation.
+    pub ptxas_level: u32,
     /// `sm_90a`
     pub target: String,
     /// Its version.
