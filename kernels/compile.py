@@ -53,6 +53,37 @@ def without_locations(text):
     return "\n".join(place.sub("", line) for line in lines) + "\n"
 
 
+def loads_ahead(text, stages):
+    """A loop with matrix products is pipelined as the options say. Another is so only if it carries a mark."""
+    if stages == 1 or "tt.dot " in text:
+        return text
+    lines, open_loops = text.splitlines(), []
+    for at, line in enumerate(lines):
+        margin = line[:len(line) - len(line.lstrip())]
+        if " scf.for " in line:
+            open_loops.append(margin)
+        elif open_loops and line == open_loops[-1] + "}":
+            open_loops.pop()
+            lines[at] += f" {{tt.num_stages = {stages} : i32}}"
+    if open_loops:
+        sys.exit("compile.py did not find where a loop ends")
+    return "\n".join(lines) + "\n"
+
+
+def assemble(arch, ptx, cubin):
+    """At the assembler's usual level, or at its first if that spills registers: what it says, and the level."""
+    name, target = "ptxas_blackwell" if arch >= 100 else "ptxas", target_of(arch)
+    for level in (3, 1):
+        log = tool(name, "-v", "--fmad=false", f"-O{level}", f"--gpu-name={target}", ptx, "-o", cubin)
+        if "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" in log:
+            break
+    return log, level
+
+
+def target_of(arch):
+    return f"sm_{arch}a" if arch >= 90 else f"sm_{arch}"
+
+
 def compile_one(request, arch, folder, out):
     from triton._C.libtriton import ir
     from triton.backends.compiler import GPUTarget
@@ -70,7 +101,7 @@ def compile_one(request, arch, folder, out):
     backend.load_dialects(context)
     source = os.path.join(folder, "kernel.ttir")
     with open(source, "w") as file:
-        file.write(request["ttir"])
+        file.write(loads_ahead(request["ttir"], request["num_stages"]))
     module = ir.parse_mlir_module(source, context)
     module.context = context
     metadata = {}
@@ -81,9 +112,7 @@ def compile_one(request, arch, folder, out):
             with open(os.path.join(out, f"{stem}.{name}"), "w") as file:
                 file.write(without_locations(str(module)) if name == "ttgir" else module)
     cubin = os.path.join(out, f"{stem}.cubin")
-    assembler = "ptxas_blackwell" if arch >= 100 else "ptxas"
-    target = f"sm_{arch}a" if arch >= 90 else f"sm_{arch}"
-    log = tool(assembler, "-v", "--fmad=false", f"--gpu-name={target}", os.path.join(out, f"{stem}.ptx"), "-o", cubin)
+    log, level = assemble(arch, os.path.join(out, f"{stem}.ptx"), cubin)
     with open(os.path.join(out, f"{stem}.log"), "w") as file:
         file.write(log)
     with open(os.path.join(out, f"{stem}.sass"), "w") as file:
@@ -92,9 +121,9 @@ def compile_one(request, arch, folder, out):
               "profile_scratch_align", "tmem_size")
     record = {name: metadata[name] for name in wanted if name in metadata}
     record.setdefault("num_warps", options.num_warps)
-    record.update(num_ctas=options.num_ctas, num_stages=options.num_stages, target=target,
+    record.update(num_ctas=options.num_ctas, num_stages=options.num_stages, target=target_of(arch),
                   launch_pdl=options.launch_pdl, launch_cooperative_grid=options.launch_cooperative_grid,
-                  enable_fp_fusion=options.enable_fp_fusion, triton=VERSION)
+                  enable_fp_fusion=options.enable_fp_fusion, ptxas_level=level, triton=VERSION)
     with open(os.path.join(out, f"{stem}.json"), "w") as file:
         json.dump(record, file, indent=1, sort_keys=True)
 

@@ -85,6 +85,8 @@ def relations(check):
     verdict = "passed" if check["passed"] else "**stopped early**" if early else "**FAILED**"
     print(f"\n`vosti check`, profile {check['profile']}: {check['pairs_equal']} of {check['pairs']} pairs equal, {verdict}.")
     for relation in check["relations"]:
+        if relation["interrupted"]:
+            print(f"- {relation['name']} was stopped after {len(relation['pairs'])} pairs")
         for why in relation["missing"]:
             print(f"- {relation['name']}: {why}")
 

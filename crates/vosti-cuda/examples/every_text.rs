@@ -9,17 +9,8 @@ use vosti_kernels::{Const, Spec, compile_options, examples};
 
 /// What is refused, and why. Everything else passes.
 fn refused(arch: Arch, spec: &Spec) -> Option<&'static str> {
-    let Some(Const::Int(d)) = spec.constants.get("D") else { return None };
-    let small = arch.shared_bytes_max() == 99 << 10;
-    match (spec.kernel.as_str(), d) {
-        // A page of keys and one of values are 128 KiB.
-        ("attend" | "attend_part", 257..) if small => Some("bytes of shared memory, a block has 101376"),
-        // Gemma 3 270M's and 1B's: 255 registers are not enough by a few.
-        ("attend", 129..=256) if [Arch::Sm86, Arch::Sm89].contains(&arch) && spec.constants["GP"] == Const::Int(4) => {
-            Some("bytes of registers to memory")
-        }
-        _ => None,
-    }
+    let attends = ["attend", "attend_part"].contains(&spec.kernel.as_str());
+    (attends && arch.has_room_for(spec).is_err()).then_some("bytes of shared memory, a block has")
 }
 
 /// A page is on its way while another is computed with, unless two do not fit.
@@ -40,11 +31,16 @@ fn compiles(arch: Arch) -> bool {
     let specs: Vec<Spec> = of_text.into_values().collect();
     assert!(specs.len() > 100, "{}", specs.len());
     let (mut worst, mut wrong): (Option<Facts>, Vec<String>) = (None, vec![]);
+    let (mut refusals, mut first) = (0, 0);
     for some in specs.chunks(16) {
         for artifact in tool.compile_checked_in(&target, some).unwrap() {
             let spec = &artifact.spec;
             match (inspect(&artifact, arch).map_err(|error| error.to_string()), refused(arch, spec)) {
                 (Ok(facts), None) => {
+                    if artifact.metadata.ptxas_level < 3 {
+                        first += 1;
+                        println!("{spec}: at the assembler's first level");
+                    }
                     if facts.matrix_instructions > 0 && (facts.in_flight > 0) != loads_ahead(arch, spec) {
                         wrong.push(format!("{spec}: {} bytes under way", facts.in_flight));
                     }
@@ -52,12 +48,19 @@ fn compiles(arch: Arch) -> bool {
                         worst = Some(facts);
                     }
                 }
-                (Err(why), Some(says)) if why.contains(says) => println!("{why}"),
+                (Err(why), Some(says)) if why.contains(says) => {
+                    refusals += 1;
+                    println!("{why}");
+                }
                 (found, wanted) => wrong.push(format!("{spec}: {found:?}, not {wanted:?}")),
             }
         }
     }
-    println!("{target}: {} texts, at most {} registers", specs.len(), worst.map_or(0, |facts| facts.registers));
+    println!(
+        "{target}: {} texts, {refusals} refused, the others without spills, {first} at the assembler's first level; at most {} registers",
+        specs.len(),
+        worst.map_or(0, |facts| facts.registers)
+    );
     wrong.iter().for_each(|line| eprintln!("wrong: {line}"));
     wrong.is_empty()
 }

@@ -37,6 +37,8 @@ pub struct Metadata {
     pub launch_cooperative_grid: bool,
     /// Whether the compiler could fuse a multiplication and an addition.
     pub enable_fp_fusion: bool,
+    /// The assembler's level of optimisation.
+    pub ptxas_level: u32,
     /// `sm_90a`
     pub target: String,
     /// Its version.

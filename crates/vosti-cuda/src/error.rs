@@ -16,6 +16,11 @@ pub enum CudaError {
         "no TTIR is checked in for {spec}: list its text in crates/vosti-model/src/inventory.rs and run `cargo xtask ttir`"
     )]
     Ttir { spec: String },
+    #[error(
+        "head_dim (or global_head_dim): {target} has no room for heads of {head}, at most {most}: a page of keys and one of \
+         values take {needs} bytes of shared memory, and a block has {has}"
+    )]
+    Heads { head: u64, target: String, most: u64, needs: u64, has: u64 },
     #[error("{tool}: {error}; compiling for CUDA needs python3 with venv and pip")]
     Start { tool: String, error: std::io::Error },
     #[error("{tool} failed:\n{output}")]
@@ -137,9 +142,7 @@ pub enum Refusal {
     OtherLayout,
     #[error("its pipeline of {stages} stages loads nothing asynchronously")]
     NotPipelined { stages: u32 },
-    #[error(
-        "a loop with matrix products waits for all of its loads first: raise num_stages in specialisations.toml, or set it to 1"
-    )]
+    #[error("a loop waits for all of its loads first: raise num_stages in specialisations.toml, or set it to 1")]
     WaitsForAll,
     #[error("its TTGIR has a load that cannot be parsed: {line}")]
     Flight { line: String },

@@ -177,7 +177,7 @@ pub fn self_test_of<S: Subject>(subject: &S, progress: &dyn Progress) -> Result<
 
 impl Caught {
     fn new(fault: &'static str, report: &SuiteReport) -> Self {
-        let failed = report.relations.iter().filter(|r| !r.passed() && !r.skipped()).map(|r| r.name).collect();
+        let failed = report.relations.iter().filter(|r| r.failed()).map(|r| r.name).collect();
         Caught { fault, failed, different: report.pairs - report.pairs_equal, pairs: report.pairs }
     }
 }
@@ -249,29 +249,64 @@ mod tests {
         assert_eq!(progress.1.load(Relaxed), 0);
     }
 
-    /// Ends the work when a stage of this name begins.
-    struct Until(&'static str, AtomicBool);
+    /// Ends the work when so many units of a stage of this name are done.
+    struct Until {
+        stage: &'static str,
+        units: u64,
+        in_stage: AtomicBool,
+        ended: AtomicBool,
+    }
 
     impl Progress for Until {
         fn stage(&self, label: &str, _total: u64) {
-            self.1.fetch_or(label == self.0, Relaxed);
+            self.in_stage.store(label == self.stage, Relaxed);
+            self.done(0);
         }
-        fn done(&self, _units: u64) {}
+        fn done(&self, units: u64) {
+            self.ended.fetch_or(self.in_stage.load(Relaxed) && units >= self.units, Relaxed);
+        }
         fn cancelled(&self) -> bool {
-            self.1.load(Relaxed)
+            self.ended.load(Relaxed)
         }
     }
 
     #[test]
-    fn a_suite_that_is_ended_reports_the_relations_that_were_done_and_is_no_pass() {
+    fn a_suite_that_is_ended_reports_what_was_compared_and_is_no_pass() {
         let toy = Toy::new(None);
         let profile = Profile::quick(toy.facts().window);
         let options = SuiteOptions { profile, prompt_max: None, only: vec![], seed: 7 };
-        let until = |stage| crate::run(&toy, &options, &Until(stage, AtomicBool::new(false)));
-        let report = until("chunk").unwrap();
+        let until = |stage, units| {
+            let (in_stage, ended) = (AtomicBool::new(false), AtomicBool::new(false));
+            crate::run(&toy, &options, &Until { stage, units, in_stage, ended })
+        };
+        let report = until("chunk", 0).unwrap();
         assert!(report.interrupted && !report.passed && report.relations.len() == 1, "{report:?}");
         assert!(report.relations[0].passed() && report.table().contains("interrupted: no verdict"), "{report:?}");
-        assert!(matches!(until("batch"), Err(CheckError::Interrupted)));
+        assert!(matches!(until("batch", 0), Err(CheckError::Interrupted)));
+        // In the middle of a relation: its pairs until then, and no verdict of it.
+        let report = until("chunk", 2).unwrap();
+        let [whole, cut] = &report.relations[..] else { panic!("{report:?}") };
+        assert!(whole.passed() && !whole.interrupted && cut.interrupted && cut.undecided() && !cut.passed());
+        assert_eq!((cut.name, cut.pairs.len()), ("chunk", 2));
+        assert_eq!((report.interrupted, report.passed, report.pairs), (true, false, whole.pairs.len() + 2));
+        let table = report.table();
+        assert!(table.contains("(ended early)") && table.contains("interrupted: no verdict"), "{table}");
+    }
+
+    #[test]
+    fn a_difference_that_was_found_before_the_end_is_a_failure() {
+        let toy = Toy::new(Some(Fault::SplitByLength));
+        let profile = Profile::quick(toy.facts().window);
+        let options = SuiteOptions { profile, prompt_max: None, only: vec![], seed: 7 };
+        let all = crate::run(&toy, &options, &NoProgress).unwrap();
+        let first = all.relations.iter().find(|relation| relation.pairs.iter().any(|pair| !pair.equal)).unwrap();
+        let units = 1 + first.pairs.iter().position(|pair| !pair.equal).unwrap() as u64;
+        let (in_stage, ended) = (AtomicBool::new(false), AtomicBool::new(false));
+        let progress = Until { stage: first.name, units, in_stage, ended };
+        let report = crate::run(&toy, &options, &progress).unwrap();
+        let cut = report.relations.last().unwrap();
+        assert!(cut.name == first.name && cut.failed() && !cut.undecided(), "{report:?}");
+        assert!(report.interrupted && report.table().contains("FAILED"), "{}", report.table());
     }
 
     #[test]

@@ -34,11 +34,14 @@ pub fn page(report: &SuiteReport) -> String {
 
 fn section(out: &mut String, relation: &Relation) {
     let verdict = if relation.passed() { "passed" } else { "failed" };
-    let verdict = if relation.skipped() { "skipped" } else { verdict };
+    let verdict = if relation.skipped() || relation.undecided() { "skipped" } else { verdict };
     let (equal, pairs) = (relation.equal(), relation.pairs.len());
     let name = relation.name;
     let _ =
         write!(out, "<h2>{name} <span class={verdict}>{equal} / {pairs}</span></h2>\n<p>{}", escape(relation.claim));
+    if relation.interrupted {
+        out.push_str(" It was ended early.");
+    }
     if relation.dropped > 0 {
         let _ = write!(out, " {} pairs were too long and dropped.", relation.dropped);
     }

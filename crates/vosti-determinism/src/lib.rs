@@ -50,7 +50,7 @@ pub fn digests<S: Subject>(subject: &S, seed: u64, progress: &dyn Progress) -> R
     relations::Suite::new(subject, &options, progress).digests()
 }
 
-/// Runs the suite. If the work is ended, the report has the relations that were done until then, and is no pass.
+/// Runs the suite. If the work is ended, the report has what was compared until then, and is no pass.
 pub fn run<S: Subject>(
     subject: &S,
     options: &SuiteOptions,
@@ -65,12 +65,13 @@ pub fn run<S: Subject>(
     for name in known {
         if options.only.is_empty() || options.only.iter().any(|only| only == name) {
             match suite.run(name) {
-                Err(CheckError::Interrupted) if !relations.is_empty() => {
-                    interrupted = true;
-                    break;
-                }
+                Err(CheckError::Interrupted) if !relations.is_empty() => interrupted = true,
                 relation => relations.extend(relation?),
             }
+            interrupted |= relations.last().is_some_and(|relation: &Relation| relation.interrupted);
+        }
+        if interrupted {
+            break;
         }
     }
     if relations.iter().all(|relation| relation.pairs.is_empty()) {

@@ -57,12 +57,23 @@ pub struct Relation {
     pub missing: Vec<String>,
     /// Wall time of the relation.
     pub seconds: f64,
+    /// It was ended early: there would have been more pairs, and not all events were counted.
+    pub interrupted: bool,
 }
 
 impl Relation {
     /// A relation without a pair yet.
     pub fn new(name: &'static str, claim: &'static str) -> Self {
-        Relation { name, claim, pairs: vec![], dropped: 0, seen: vec![], missing: vec![], seconds: 0.0 }
+        Relation {
+            name,
+            claim,
+            pairs: vec![],
+            dropped: 0,
+            seen: vec![],
+            missing: vec![],
+            seconds: 0.0,
+            interrupted: false,
+        }
     }
 
     /// Counts an event, of which at least `least` must have been seen.
@@ -80,7 +91,21 @@ impl Relation {
 
     /// Whether every pair is equal and the required events occurred.
     pub fn passed(&self) -> bool {
+        self.sound() && !self.interrupted
+    }
+
+    /// It was ended early, and nothing was wrong until then: no pass, and no failure either.
+    pub fn undecided(&self) -> bool {
+        self.sound() && self.interrupted
+    }
+
+    fn sound(&self) -> bool {
         !self.pairs.is_empty() && self.missing.is_empty() && self.pairs.iter().all(Pair::passed)
+    }
+
+    /// Something was wrong.
+    pub fn failed(&self) -> bool {
+        !self.sound() && !self.skipped()
     }
 
     /// Nothing was compared because every case was too long: no pass, and no failure either.
@@ -112,7 +137,7 @@ pub struct SuiteReport {
     pub pairs_dropped: usize,
     /// Wall time of the suite.
     pub seconds: f64,
-    /// It was ended early: not every relation was tried.
+    /// It was ended early: not everything was compared.
     pub interrupted: bool,
     /// In the order in which they ran.
     pub relations: Vec<Relation>,
@@ -152,6 +177,8 @@ impl SuiteReport {
                 ""
             } else if r.skipped() {
                 "  (all dropped)"
+            } else if r.undecided() {
+                "  (ended early)"
             } else {
                 "  FAILED"
             };
@@ -174,8 +201,8 @@ impl SuiteReport {
         let verdict = match (self.passed, self.pairs_dropped) {
             (true, 0) => "passed: every pair is equal bit for bit, with evidence".to_string(),
             (true, n) => format!("passed: every pair is equal bit for bit, with evidence ({n} too long, dropped)"),
-            (false, _) if self.interrupted && self.relations.iter().all(|r| r.passed() || r.skipped()) => {
-                "interrupted: no verdict, the other relations were not tried".to_string()
+            (false, _) if self.interrupted && !self.relations.iter().any(Relation::failed) => {
+                "interrupted: no verdict, the other pairs were not compared".to_string()
             }
             (false, _) => "FAILED".to_string(),
         };
@@ -187,7 +214,7 @@ impl SuiteReport {
     const LISTED_MAX: usize = 3;
 
     fn list_failures(&self, out: &mut String) {
-        for r in self.relations.iter().filter(|r| !r.passed() && !r.skipped()) {
+        for r in self.relations.iter().filter(|r| r.failed()) {
             for missing in &r.missing {
                 let _ = writeln!(out, "{}: no evidence: {missing}", r.name);
             }

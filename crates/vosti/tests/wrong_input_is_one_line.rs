@@ -163,3 +163,15 @@ fn flags_that_make_no_sense() {
     refused(&["check", "--profile", "fast"], "quick, paper");
     refused(&["no-such-command"], "no-such-command");
 }
+
+#[test]
+fn heads_that_a_target_has_no_room_for() {
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../vosti-model/configs/gemma-4-12b.json");
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("bundle");
+    let out = out.to_str().expect("a path");
+    let says = "cuda-sm86 has no room for heads of 512, at most 256";
+    // Before anything is compiled: no Python is looked for.
+    refused(&["prepare", model, "--target", "cuda-sm86", "--python", "/nowhere/python", "-o", out], says);
+    assert!(!Path::new(out).exists());
+}

@@ -1,8 +1,8 @@
-//! How much a loop with matrix products loads while it computes, read from TTGIR.
+//! How much a loop loads while it computes, read from TTGIR.
 //!
 //! Copies are committed in groups, and a wait names how many of the last groups may still be under way. The compiler puts the
 //! wait at the start of the loop and the next copies at its end, so the groups that the wait leaves under way overlap with
-//! the products. A loop that waits for all groups loads nothing while it computes, whatever its number of stages says.
+//! the arithmetic. A loop that waits for all groups loads nothing while it computes, whatever its number of stages says.
 
 use crate::error::Refusal;
 
@@ -17,7 +17,7 @@ enum Event {
     Dot,
 }
 
-/// The fewest bytes that a block has under way while a loop's products run; 0 where no loop with products copies
+/// The fewest bytes that a block has under way while a loop with products or copies computes; 0 where none copies
 /// asynchronously.
 pub fn bytes(ttgir: &str) -> Result<u64, Refusal> {
     let lines: Vec<&str> = ttgir.lines().collect();
@@ -27,7 +27,7 @@ pub fn bytes(ttgir: &str) -> Result<u64, Refusal> {
         let body = &lines[start + 1..end.map_or(lines.len(), |n| start + 1 + n)];
         let innermost = !body.iter().any(|line| line.contains("scf.for "));
         let events = body.iter().filter_map(|line| event(line).transpose()).collect::<Result<Vec<_>, _>>()?;
-        if innermost && events.iter().any(|event| matches!(event, Event::Dot)) {
+        if innermost && events.iter().any(|event| matches!(event, Event::Dot | Event::Copy(_))) {
             let bytes = left_under_way(&events)?;
             fewest = Some(fewest.map_or(bytes, |other: u64| other.min(bytes)));
         }
@@ -114,13 +114,18 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_with_products_that_waits_for_all_is_refused_and_another_is_not() {
+    fn a_loop_with_products_or_copies_that_waits_for_all_is_refused_and_another_is_not() {
         let waits = LOOP.replace("num = 3", "num = 0");
-        assert_eq!(bytes(&waits), Err(Refusal::WaitsForAll));
-        for dot in ["tt.dot", "ttng.tc_gen5_mma"] {
-            assert_eq!(bytes(&waits.replace("ttng.warp_group_dot", dot)), Err(Refusal::WaitsForAll));
+        let only =
+            |text: &str, what: &str| text.lines().filter(|l| !l.contains(what)).map(|l| format!("{l}\n")).collect();
+        let products: String = only(&waits, "async_copy");
+        for dot in ["ttng.warp_group_dot", "tt.dot", "ttng.tc_gen5_mma"] {
+            assert_eq!(bytes(&products.replace("ttng.warp_group_dot", dot)), Err(Refusal::WaitsForAll));
         }
-        assert_eq!(bytes(&waits.replace("ttng.warp_group_dot", "arith.addf")), Ok(0));
+        let copies: String = only(&waits, "warp_group_dot");
+        assert_eq!(bytes(&copies), Err(Refusal::WaitsForAll));
+        assert_eq!(bytes(&only(&copies, "async_copy")), Ok(0));
+        assert_eq!(bytes(&copies.replace("num = 0", "num = 3")), bytes(LOOP));
     }
 
     #[test]

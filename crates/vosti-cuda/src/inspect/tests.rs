@@ -92,6 +92,7 @@ fn sound() -> Artifact {
             launch_pdl: false,
             launch_cooperative_grid: false,
             enable_fp_fusion: false,
+            ptxas_level: 3,
             target: "sm_90a".into(),
             triton: "3.6.0".into(),
         },

@@ -27,6 +27,7 @@ pub fn image(spec: &Spec) -> Image {
         launch_pdl: false,
         launch_cooperative_grid: false,
         enable_fp_fusion: false,
+        ptxas_level: 3,
         target: "sm_90a".into(),
         triton: "3.6.0".into(),
     };

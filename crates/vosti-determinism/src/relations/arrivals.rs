@@ -9,14 +9,15 @@ use vosti_engine::{FinishReason, Order, Policy, Request};
 /// Requests arrive within so many steps.
 const ARRIVAL_STEPS: usize = 24;
 
+/// The meaning of a pass.
+pub const CLAIM: &str = "Arrivals, aborts and scheduling policy change no logits vector of any request.";
+
 /// Runs the relation.
-pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
-    let claim = "Arrivals, aborts and scheduling policy change no logits vector of any request.";
-    let mut relation = Relation::new("arrivals", claim);
+pub fn run<S: Subject>(suite: &Suite<'_, S>, relation: &mut Relation) -> Result<bool, CheckError> {
     let workload = suite.workload()?;
     relation.dropped = workload.dropped;
     if workload.requests.is_empty() {
-        return Ok(relation);
+        return Ok(true);
     }
     let policies = [
         ("default", Policy { rows_step_max: 128, ..Policy::default() }),
@@ -47,7 +48,7 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
             let gone = answer.reason == Some(FinishReason::Aborted);
             aborted += u64::from(gone);
             let label = format!("{name}, len {}", requests[i].prompt.len());
-            pairs_of_rows(&mut relation, &label, alone, answer, gone);
+            pairs_of_rows(relation, &label, alone, answer, gone);
         }
         together = together.max(runner.counters().sequences_step_max);
         suite.progress.done(done as u64 + 1);
@@ -55,7 +56,7 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
     relation.saw("aborts", aborted, 2);
     relation.saw("arrivals among others", into_decode, 2);
     relation.saw("sequences in a step", together, 2);
-    Ok(relation)
+    Ok(true)
 }
 
 /// When each request arrives and, for a third of them, when it is aborted.

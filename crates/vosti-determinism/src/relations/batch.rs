@@ -11,15 +11,17 @@ use vosti_engine::Request;
 /// Rows of one sequence in one step, alone and in a batch, so that only the batch differs.
 const CHUNK: usize = 1024;
 
+/// The meaning of a pass.
+pub const CLAIM: &str = "A prompt's last logits are the same alone and in a batch.";
+
 /// Runs the relation.
-pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
-    let mut relation = Relation::new("batch", "A prompt's last logits are the same alone and in a batch.");
+pub fn run<S: Subject>(suite: &Suite<'_, S>, relation: &mut Relation) -> Result<bool, CheckError> {
     let profile = suite.profile();
     let lengths: Vec<usize> = profile.batch_lengths.iter().copied().filter(|len| suite.fits(*len, 1)).collect();
     relation.dropped = (profile.batch_lengths.len() - lengths.len()) * profile.batches.len();
     if lengths.is_empty() {
         relation.dropped += profile.repeats;
-        return Ok(relation);
+        return Ok(true);
     }
     let requests: Vec<Request> = lengths.iter().map(|len| last_logits(suite.prompt("batch", *len))).collect();
     let total = requests.len() * profile.batches.len() + profile.repeats;
@@ -36,7 +38,7 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
 
     let mut largest = 0;
     for &(size, arrangement) in &profile.batches {
-        largest = largest.max(batches(suite, &mut relation, &requests, &alone, size, arrangement, chunk)?);
+        largest = largest.max(batches(suite, relation, &requests, &alone, size, arrangement, chunk)?);
     }
     relation.saw("sequences in a step", largest, profile.batches.iter().map(|b| b.0 as u64).max().unwrap_or(0));
 
@@ -48,7 +50,7 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
         relation.pairs.push(Pair::new(label, alone[i].as_ref(), again.rows.first(), None));
         suite.progress.done(relation.pairs.len() as u64);
     }
-    Ok(relation)
+    Ok(true)
 }
 
 /// All requests in batches of `size`; gives the most sequences seen in one step.

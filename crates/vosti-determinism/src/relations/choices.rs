@@ -7,10 +7,11 @@ use vosti_engine::{Policy, Request};
 
 const ROWS: usize = 256;
 
+/// The meaning of a pass.
+pub const CLAIM: &str = "Choices that share a prompt's pages are what each of them is alone.";
+
 /// Runs the relation.
-pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
-    let claim = "Choices that share a prompt's pages are what each of them is alone.";
-    let mut relation = Relation::new("choices", claim);
+pub fn run<S: Subject>(suite: &Suite<'_, S>, relation: &mut Relation) -> Result<bool, CheckError> {
     let profile = suite.profile();
     let lengths = [40usize, 130].into_iter().filter(|len| suite.fits(*len, profile.answer));
     let lengths: Vec<usize> = lengths.collect();
@@ -29,7 +30,7 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
         let mut runner = suite.runner(&setup, false)?;
         let outcome = runner.run(std::slice::from_ref(&request))?;
         for (c, (alone, answer)) in alone.answers[0].iter().zip(&outcome.answers[0]).enumerate() {
-            pairs_of_rows(&mut relation, &format!("len {len}, choice {c}"), alone, answer, false);
+            pairs_of_rows(relation, &format!("len {len}, choice {c}"), alone, answer, false);
         }
         let answers: HashSet<_> = outcome.answers[0].iter().map(|answer| &answer.tokens).collect();
         distinct = distinct.max(answers.len() as u64);
@@ -43,5 +44,5 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
         let least = if lengths.contains(&130) { 1 } else { 0 };
         relation.saw("tokens shared", shared, least);
     }
-    Ok(relation)
+    Ok(true)
 }

@@ -4,15 +4,16 @@ use super::{Pair, Relation, Suite, last_logits};
 use crate::{CheckError, Subject};
 use vosti_engine::Request;
 
+/// The meaning of a pass.
+pub const CLAIM: &str = "A prompt's last logits do not depend on the chunks its prefill was cut into.";
+
 /// Runs the relation.
-pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
-    let claim = "A prompt's last logits do not depend on the chunks its prefill was cut into.";
-    let mut relation = Relation::new("chunk", claim);
+pub fn run<S: Subject>(suite: &Suite<'_, S>, relation: &mut Relation) -> Result<bool, CheckError> {
     let profile = suite.profile();
     let lengths: Vec<usize> = profile.chunk_lengths.iter().copied().filter(|len| suite.fits(*len, 1)).collect();
     relation.dropped = (profile.chunk_lengths.len() - lengths.len()) * profile.chunk_budgets.len();
     if lengths.is_empty() {
-        return Ok(relation);
+        return Ok(true);
     }
     let requests: Vec<Request> = lengths.iter().map(|len| last_logits(suite.prompt("chunk", *len))).collect();
     suite.progress.stage("chunk", (requests.len() * profile.chunk_budgets.len()) as u64);
@@ -42,7 +43,7 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
         }
     }
     relation.saw("prefills in several chunks", chunked, 1);
-    Ok(relation)
+    Ok(true)
 }
 
 fn chunks(steps: &[vosti_engine::StepReport]) -> Vec<usize> {

@@ -7,21 +7,22 @@ use vosti_engine::Request;
 
 const ROWS: usize = 256;
 
+/// The meaning of a pass.
+pub const CLAIM: &str = "Threads, instruction set and a restart change no logits vector.";
+
 /// Runs the relation over the thread counts, instruction sets and restarts that the subject has.
-pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Option<Relation>, CheckError> {
-    let claim = "Threads, instruction set and a restart change no logits vector.";
-    let mut relation = Relation::new("machine", claim);
+pub fn run<S: Subject>(suite: &Suite<'_, S>, relation: &mut Relation) -> Result<bool, CheckError> {
     let asked = &suite.profile().machine;
     let lengths: Vec<usize> = asked.iter().copied().filter(|len| suite.fits(*len, prompts::SHORT_ANSWER)).collect();
     let requests = prompts::short(suite.facts(), suite.seed(), "machine", &lengths);
     let (threads, sets) = (suite.subject.thread_counts(), suite.subject.instruction_sets());
     relation.dropped = (asked.len() - lengths.len()) * (threads.len() + sets.len());
     if requests.is_empty() {
-        return Ok(Some(relation));
+        return Ok(true);
     }
     let restarted = suite.subject.restarted(suite.seed()).transpose()?;
     if threads.is_empty() && sets.is_empty() && restarted.is_none() {
-        return Ok(None);
+        return Ok(false);
     }
     suite.progress.stage("machine", (threads.len() + sets.len()) as u64);
     let setup = setup(suite, &requests);
@@ -37,17 +38,17 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Option<Relation>, CheckEr
         Ok(())
     };
     for n in &threads {
-        compare(&mut relation, format!("{n} threads"), &Setup { threads: Some(*n), ..setup.clone() })?;
+        compare(relation, format!("{n} threads"), &Setup { threads: Some(*n), ..setup.clone() })?;
     }
     for set in &sets {
-        compare(&mut relation, set.clone(), &Setup { instruction_set: Some(set.clone()), ..setup.clone() })?;
+        compare(relation, set.clone(), &Setup { instruction_set: Some(set.clone()), ..setup.clone() })?;
     }
     relation.seen.push(("thread counts", threads.len() as u64));
     relation.seen.push(("instruction sets", sets.len() as u64));
     if let Some(digests) = restarted {
-        restart(&mut relation, &reproduced(suite)?, &digests);
+        restart(relation, &reproduced(suite)?, &digests);
     }
-    Ok(Some(relation))
+    Ok(true)
 }
 
 /// This process's answers against another's.

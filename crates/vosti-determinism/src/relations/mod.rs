@@ -43,6 +43,9 @@ pub struct Suite<'a, S: Subject> {
     workload: OnceCell<Workload>,
 }
 
+/// Adds a relation's pairs, one after the other; false if the subject has nothing to compare.
+type Run<'a, S> = fn(&Suite<'a, S>, &mut Relation) -> Result<bool, CheckError>;
+
 /// The requests of the relations beyond the paper, and what each gives when it runs alone.
 pub struct Workload {
     pub requests: Vec<Request>,
@@ -57,26 +60,32 @@ impl<'a, S: Subject> Suite<'a, S> {
         Suite { subject, options, progress, workload: OnceCell::new() }
     }
 
-    /// One relation, timed. None if this subject has nothing to compare in it.
-    pub fn run(&self, name: &str) -> Result<Option<Relation>, CheckError> {
-        let start = Instant::now();
-        let mut relation = match name {
-            "batch" => Some(batch::run(self)?),
-            "chunk" => Some(chunk::run(self)?),
-            "prefill-decode" => Some(decode::run(self)?),
-            "prefix" => Some(prefix::run(self)?),
-            "pressure" => Some(pressure::run(self)?),
-            "pools" => Some(pools::run(self)?),
-            "arrivals" => Some(arrivals::run(self)?),
-            "speculation" => Some(speculation::run(self)?),
-            "choices" => Some(choices::run(self)?),
-            "storage" => storage::run(self)?,
-            _ => machine::run(self)?,
+    /// One relation, timed. None if this subject has nothing to compare in it. If the work is ended, the relation has the
+    /// pairs that were compared until then; it is an error if there are none.
+    pub fn run(&self, name: &'static str) -> Result<Option<Relation>, CheckError> {
+        let (claim, run): (&'static str, Run<'a, S>) = match name {
+            "batch" => (batch::CLAIM, batch::run),
+            "chunk" => (chunk::CLAIM, chunk::run),
+            "prefill-decode" => (decode::CLAIM, decode::run),
+            "prefix" => (prefix::CLAIM, prefix::run),
+            "pressure" => (pressure::CLAIM, pressure::run),
+            "pools" => (pools::CLAIM, pools::run),
+            "arrivals" => (arrivals::CLAIM, arrivals::run),
+            "speculation" => (speculation::CLAIM, speculation::run),
+            "choices" => (choices::CLAIM, choices::run),
+            "storage" => (storage::CLAIM, storage::run),
+            _ => (machine::CLAIM, machine::run),
         };
-        if let Some(relation) = &mut relation {
-            relation.seconds = start.elapsed().as_secs_f64();
-        }
-        Ok(relation)
+        let (start, mut relation) = (Instant::now(), Relation::new(name, claim));
+        let has_some = match run(self, &mut relation) {
+            Err(CheckError::Interrupted) if !relation.pairs.is_empty() => {
+                relation.interrupted = true;
+                true
+            }
+            has_some => has_some?,
+        };
+        relation.seconds = start.elapsed().as_secs_f64();
+        Ok(has_some.then_some(relation))
     }
 
     /// Digests of the rows that another process computes again.

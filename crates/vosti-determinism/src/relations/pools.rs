@@ -12,15 +12,16 @@ use vosti_engine::{Counters, Policy, Request};
 
 const ROWS: usize = 128;
 
-/// Runs the relation.
-pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
-    let claim = "The size of the page pool changes no logits vector and no end of any answer: what a pool cannot hold to \
+/// The meaning of a pass.
+pub const CLAIM: &str = "The size of the page pool changes no logits vector and no end of any answer: what a pool cannot hold to \
                  its end is refused.";
-    let mut relation = Relation::new("pools", claim);
+
+/// Runs the relation.
+pub fn run<S: Subject>(suite: &Suite<'_, S>, relation: &mut Relation) -> Result<bool, CheckError> {
     let workload = suite.workload()?;
     relation.dropped = workload.dropped;
     let Some(small) = workload.requests.iter().map(need).max() else {
-        return Ok(relation);
+        return Ok(true);
     };
     let (mut requests, mut alone) = (workload.requests.clone(), workload.alone.clone());
     let longer = longer(suite, small);
@@ -34,7 +35,7 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
     let pools = [small, (all / 2 / PAGE * PAGE).max(small + PAGE), all];
     suite.progress.stage("pools", pools.len() as u64);
     for (done, tokens) in pools.into_iter().enumerate() {
-        let (refused, counters) = compare(suite, &mut relation, tokens / PAGE, &requests, &alone)?;
+        let (refused, counters) = compare(suite, relation, tokens / PAGE, &requests, &alone)?;
         if done == 0 {
             relation.saw("preemptions in the smallest", counters.preemptions, 1);
             relation.saw("evictions in it", counters.evictions, 1);
@@ -42,7 +43,7 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
         }
         suite.progress.done(done as u64 + 1);
     }
-    Ok(relation)
+    Ok(true)
 }
 
 /// Runs what a pool takes, together, against each alone; gives how many requests it refused, and what happened.

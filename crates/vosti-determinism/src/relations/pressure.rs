@@ -15,14 +15,15 @@ const ROWS: usize = 128;
 /// The scheduler preempts when pages run out; a request is also picked at random every so many steps.
 const PREEMPT_EVERY: usize = 8;
 
+/// The meaning of a pass.
+pub const CLAIM: &str = "Evictions and preemptions change no logits vector of any request.";
+
 /// Runs the relation.
-pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
-    let claim = "Evictions and preemptions change no logits vector of any request.";
-    let mut relation = Relation::new("pressure", claim);
+pub fn run<S: Subject>(suite: &Suite<'_, S>, relation: &mut Relation) -> Result<bool, CheckError> {
     let workload = suite.workload()?;
     relation.dropped = workload.dropped;
     let Some(largest) = workload.requests.iter().map(need).max() else {
-        return Ok(relation);
+        return Ok(true);
     };
     let all = demand(&workload.requests);
     let mut setup = suite.plain(&[], ROWS);
@@ -55,7 +56,7 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
         })?;
         for (place, &i) in order.iter().enumerate() {
             let label = format!("round {round}, len {}", workload.requests[i].prompt.len());
-            pairs_of_rows(&mut relation, &label, &workload.alone[i], outcome.answer(place), false);
+            pairs_of_rows(relation, &label, &workload.alone[i], outcome.answer(place), false);
         }
         suite.progress.done(round as u64 + 1);
         let counters = runner.counters();
@@ -68,5 +69,5 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
     relation.saw("preemptions", counters.preemptions - asked, profile.preemptions_min);
     relation.seen.push(("more asked for", asked));
     relation.saw("cache hits", counters.prefix_hits, 1);
-    Ok(relation)
+    Ok(true)
 }

@@ -7,14 +7,15 @@ use vosti_engine::{Drafter, Policy, Speculation, Token};
 
 const ROWS: usize = 256;
 
+/// The meaning of a pass.
+pub const CLAIM: &str = "Drafts, accepted or rejected, change no logits vector and no token.";
+
 /// Runs the relation.
-pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
-    let claim = "Drafts, accepted or rejected, change no logits vector and no token.";
-    let mut relation = Relation::new("speculation", claim);
+pub fn run<S: Subject>(suite: &Suite<'_, S>, relation: &mut Relation) -> Result<bool, CheckError> {
     let workload = suite.workload()?;
     relation.dropped = workload.dropped;
     if workload.requests.is_empty() {
-        return Ok(relation);
+        return Ok(true);
     }
     let drafters = ["the answer with errors", "prompt lookup"];
     suite.progress.stage("speculation", drafters.len() as u64);
@@ -34,7 +35,7 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
         let outcome = runner.run(&workload.requests)?;
         for (i, alone) in workload.alone.iter().enumerate() {
             let label = format!("{name}, len {}", workload.requests[i].prompt.len());
-            pairs_of_rows(&mut relation, &label, alone, outcome.answer(i), false);
+            pairs_of_rows(relation, &label, alone, outcome.answer(i), false);
         }
         proposed += runner.counters().drafts_proposed;
         accepted += runner.counters().drafts_accepted;
@@ -42,7 +43,7 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Relation, CheckError> {
     }
     relation.saw("drafts accepted", accepted, 10);
     relation.saw("drafts rejected", proposed.saturating_sub(accepted), 10);
-    Ok(relation)
+    Ok(true)
 }
 
 /// Knows every answer, and gives wrong tokens in a third of the places.

@@ -6,19 +6,20 @@ use crate::{CheckError, Setup, Subject};
 
 const ROWS: usize = 256;
 
+/// The meaning of a pass.
+pub const CLAIM: &str = "Weights expanded to BF16 change no logits vector.";
+
 /// Runs the relation; `None` if the subject keeps weights in one form only.
-pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Option<Relation>, CheckError> {
+pub fn run<S: Subject>(suite: &Suite<'_, S>, relation: &mut Relation) -> Result<bool, CheckError> {
     if !suite.subject.stores() {
-        return Ok(None);
+        return Ok(false);
     }
-    let claim = "Weights expanded to BF16 change no logits vector.";
-    let mut relation = Relation::new("storage", claim);
     let asked = &suite.profile().machine;
     let lengths: Vec<usize> = asked.iter().copied().filter(|len| suite.fits(*len, prompts::SHORT_ANSWER)).collect();
     let requests = prompts::short(suite.facts(), suite.seed(), "storage", &lengths);
     relation.dropped = asked.len() - lengths.len();
     if requests.is_empty() {
-        return Ok(Some(relation));
+        return Ok(true);
     }
     let setup = Setup { pool_tokens: demand(&requests), ..suite.plain(&[], ROWS) };
     let expanded = Setup { expanded: true, ..setup.clone() };
@@ -33,7 +34,7 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Option<Relation>, CheckEr
         let mut runner = suite.runner(&setup, false)?;
         for (reference, request) in alone.iter().zip(&requests) {
             let label = format!("{set}, len {}", reference.usage.prompt_tokens);
-            pairs_of_rows(&mut relation, &label, reference, &runner.alone(request)?, false);
+            pairs_of_rows(relation, &label, reference, &runner.alone(request)?, false);
         }
         // Steps of more rows than expand a panel on the way.
         let mut runner = suite.runner(&setup, false)?;
@@ -41,10 +42,10 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>) -> Result<Option<Relation>, CheckEr
         for (i, reference) in alone.iter().enumerate() {
             let answer = together.answer(i);
             let label = format!("{set}, together, len {}", reference.usage.prompt_tokens);
-            pairs_of_rows(&mut relation, &label, reference, answer, false);
+            pairs_of_rows(relation, &label, reference, answer, false);
         }
         suite.progress.done(done as u64 + 2);
     }
     relation.seen.push(("instruction sets", instruction_sets.len() as u64));
-    Ok(Some(relation))
+    Ok(true)
 }

@@ -53,6 +53,8 @@ pub fn run(arguments: &Prepare) -> Result<Outcome> {
 fn compile(arguments: &Prepare, plan: &ModelPlan) -> Result<Vec<Image>> {
     let target = arguments.target.as_str();
     let arch = Arch::of_target(target)?;
+    let specs = vosti_model::plan::specs(plan);
+    specs.iter().try_for_each(|spec| arch.has_room_for(spec))?;
     let tool = match &arguments.python {
         Some(python) => Toolchain::with_python(python.clone()),
         None => {
@@ -60,7 +62,6 @@ fn compile(arguments: &Prepare, plan: &ModelPlan) -> Result<Vec<Image>> {
             Toolchain::install(&Cache::of_user()?.tool(REQUIREMENT))?
         }
     };
-    let specs = vosti_model::plan::specs(plan);
     eprintln!("compiling    {} kernels for {target}", specs.len());
     let artifacts = tool.compile_checked_in(target, &specs)?;
     let images = artifacts.into_iter().map(|artifact| Image::of(artifact, arch)).collect::<Result<Vec<_>, _>>()?;

@@ -27,6 +27,8 @@ pub struct Work {
     pub loads: f64,
     /// Pages of keys of one block.
     pub pages: f64,
+    /// Loads after these that a loop makes: they wait for one another if the loop loads nothing ahead.
+    pub turns: f64,
 }
 
 fn number(spec: &Spec, name: &str) -> Option<f64> {
@@ -95,6 +97,7 @@ fn rowwise(plan: &ModelPlan, launch: &Launch, rows: usize, buffers: &[u32]) -> R
         block_flops: 0.0,
         loads: 2.0,
         pages: 0.0,
+        turns: 0.0,
     };
     let (Some(bk), Some(bm), Some(k)) = (number(spec, "BK"), number(spec, "BM"), number(spec, "K")) else {
         // A row is gone through twice, a tile's columns at a time; a table's row is found through a token first.
@@ -161,16 +164,18 @@ fn attention(launch: &Launch, step: Step, rows: std::ops::Range<usize>, window: 
         let busy = if splits > 1.0 { tiles * of("HEADS") } else { 0.0 };
         let bytes = splits * d * 4.0 * tile_rows as f64;
         let total = bytes * busy;
-        // Splits are folded in order.
+        // Splits are folded in order, from the first on. A tile has room for rows that are nobody's.
+        let room = height * (d.max(of("DP")) + 2.0);
         return Work {
             spec: spec.clone(),
             blocks: busy as u64,
             memory_bytes: total,
             block_bytes: bytes,
-            of_memory: 1.0,
+            of_memory: tile_rows as f64 * d / room,
             block_flops: 0.0,
-            loads: 1.0 + splits,
+            loads: 2.0,
             pages: 0.0,
+            turns: splits - 1.0,
         };
     }
     let lanes = height * of("GP");
@@ -187,5 +192,6 @@ fn attention(launch: &Launch, step: Step, rows: std::ops::Range<usize>, window: 
         block_flops: 4.0 * lanes * d * mean,
         loads: 2.0,
         pages,
+        turns: 0.0,
     }
 }

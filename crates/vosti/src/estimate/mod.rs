@@ -119,9 +119,14 @@ fn time(work: &Work, facts: &Facts, card: &Card) -> (f64, u64, &'static str) {
     let blocks = work.blocks as f64;
     let slots = units * f64::from(facts.blocks.max(1));
     let waves = (blocks / slots).ceil();
+    // A loop's loads: of those that are on their way and the one that is waited for, a latency each time.
+    let turn_bytes = work.block_bytes / (work.turns + 1.0);
+    let ahead = (facts.in_flight as f64 * work.of_memory / turn_bytes.max(1.0)).round();
+    let waits = work.loads + (work.turns / (ahead + 1.0)).ceil();
     // Little's law: so much on its way, for one latency. A kernel without a pipeline asks for all of a tile at once.
     let way = match facts.in_flight {
-        0 => work.block_bytes / work.loads.max(1.0).max(work.pages),
+        0 => work.block_bytes / waits.max(1.0).max(work.pages),
+        _ if work.turns > 0.0 => turn_bytes * (ahead + 1.0),
         bytes => bytes as f64 * work.of_memory,
     };
     let memory = work.memory_bytes / card.read().min(blocks.min(slots) * way / LATENCY_S);
@@ -130,7 +135,7 @@ fn time(work: &Work, facts: &Facts, card: &Card) -> (f64, u64, &'static str) {
     let matrices = rounds * work.block_flops / (OWN_MATRIX_SHARE * card.matrices() / units);
     // A page that is not loaded ahead is waited for, and then computed with.
     let page = if facts.in_flight > 0 { PAGE_S.max(LATENCY_S) } else { PAGE_S + LATENCY_S };
-    let chain = waves * (work.pages * page + (work.loads - 1.0) * LATENCY_S);
+    let chain = waves * (work.pages * page + (waits - 1.0) * LATENCY_S);
     let all = [(memory, "memory"), (cache, "cache"), (matrices, "matrices"), (chain, "chain")];
     let (slowest, limit) = all.into_iter().fold((0.0, "memory"), |a, b| if b.0 > a.0 { b } else { a });
     let limit = if slowest < LATENCY_S { "latency" } else { limit };
@@ -218,6 +223,7 @@ mod tests {
             block_flops: 0.0,
             loads: 1.0,
             pages: 0.0,
+            turns: 0.0,
         }
     }
 
@@ -239,6 +245,10 @@ mod tests {
         assert!(near(ahead, 2.0 * 16.0 * PAGE_S + LATENCY_S) && waves == 2 && limit == "chain", "{ahead}");
         let waited = of(paged, facts(0, 2)).0;
         assert!(near(waited, 2.0 * 16.0 * (PAGE_S + LATENCY_S) + LATENCY_S), "{waited}");
+        // The first load and the loop's eight, one after the other; and with three more on their way, two times four.
+        let few = Work { memory_bytes: 0.0, block_bytes: 9.0 * 1024.0, turns: 8.0, blocks: 1, ..work() };
+        assert!(near(of(few.clone(), facts(0, 2)).0, 9.0 * LATENCY_S));
+        assert!(near(of(few, facts(3 * 1024, 2)).0, 3.0 * LATENCY_S));
         let dots = Work { memory_bytes: 0.0, block_bytes: 0.0, block_flops: 1e9, ..work() };
         assert_eq!(of(dots, facts(32_768, 2)).2, "matrices");
         let idle = Work { memory_bytes: 1.0, block_bytes: 1.0, ..work() };
