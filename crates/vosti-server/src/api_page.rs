@@ -32,7 +32,7 @@ fn foreign(out: &mut String) {
     out.push_str(
         "## Fields of other engines\n\nClients send fields that no type of this page has. A null is always taken, and a value of \
          this table: the answer without the field is the one it asks for. Any other value is refused by name, and so is any \
-         other field, unless the server runs with `--unknown-fields warn`. \"clients\" are LiteLLM, LangChain and others that \
+         other field, unless the server runs with `--unknown-fields warn`. A whole number may be written as 2.0. \"clients\" are LiteLLM, LangChain and others that \
          translate between APIs.\n\n| field | sent by | taken | |\n| --- | --- | --- | --- |\n",
     );
     for row in foreign::FIELDS {

@@ -48,11 +48,21 @@ pub struct App {
     /// When the server started, in seconds since 1970.
     pub started: u64,
     phase: watch::Sender<Phase>,
-    /// Tokenizing and compiling grammars take a core; a few at a time are enough.
+    /// Turns for [`Work::Text`] and [`Work::Grammar`].
     preparing: Arc<Semaphore>,
+    compiling: Arc<Semaphore>,
 }
 
-/// Requests prepared at the same time.
+/// What takes a core before a request runs. A grammar may take seconds, so text never waits for one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// Rendering and tokenizing.
+    Text,
+    /// The same, and compiling a grammar.
+    Grammar,
+}
+
+/// Requests prepared at the same time, of either kind.
 const PREPARING_MAX: usize = 2;
 
 impl App {
@@ -67,6 +77,7 @@ impl App {
             started: crate::api::usage::now(),
             phase: watch::Sender::new(Phase::Loading),
             preparing: Arc::new(Semaphore::new(PREPARING_MAX)),
+            compiling: Arc::new(Semaphore::new(PREPARING_MAX)),
             config,
         })
     }
@@ -127,11 +138,13 @@ impl App {
     /// Runs what takes a core where it does not hold up others.
     pub(crate) async fn prepare<T: Send + 'static>(
         &self,
+        kind: Work,
         work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
     ) -> Result<T, ApiError> {
         let failed = |_| ApiError::internal("the server failed to prepare this request; others go on");
         // The semaphore is never closed.
-        let turn = self.preparing.clone().acquire_owned().await.map_err(|_| ApiError::internal("the server ends"))?;
+        let turns = if kind == Work::Grammar { &self.compiling } else { &self.preparing };
+        let turn = turns.clone().acquire_owned().await.map_err(|_| ApiError::internal("the server ends"))?;
         // What it logs is the request's.
         let span = tracing::Span::current();
         // It runs to its end even if the client leaves, and keeps its turn so long.

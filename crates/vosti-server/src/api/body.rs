@@ -18,7 +18,7 @@ pub trait Body: DeserializeOwned {
     const PLACES: &'static [Place];
 }
 
-/// Members of requests that hold JSON of the client's own, in which a null is a value; paths as in [`Place::path`].
+/// Members of requests that hold JSON of the client's own, which stays as it is; paths as in [`Place::path`].
 const FREE: [&[&str]; 12] = [
     &["chat_template_kwargs"],
     &["guided_json"],
@@ -33,6 +33,9 @@ const FREE: [&[&str]; 12] = [
     &["tools", "*", "input_schema"],
     &["tools", "*", "parameters"],
 ];
+
+/// Up to here every whole number is a float.
+const EXACT_MAX: f64 = (1u64 << 53) as f64;
 
 /// Fields of one body that are ignored at most, where that is wanted.
 const IGNORED_MAX: usize = 64;
@@ -51,8 +54,8 @@ pub fn parse<T: Body>(bytes: &[u8], unknown: UnknownFields) -> Result<(T, Vec<St
     let Ok(mut value @ Value::Object(_)) = serde_json::from_slice::<Value>(bytes) else { return Err(first) };
     let ignore = unknown == UnknownFields::Warn;
     let mut ignored = Vec::new();
-    let nulls = without_nulls(&mut value, &FREE);
-    if !foreign::strip(&mut value, T::PLACES, ignore.then_some(&mut ignored))? && !nulls && !ignore {
+    let changed = simplify(&mut value, &FREE);
+    if !foreign::strip(&mut value, T::PLACES, ignore.then_some(&mut ignored))? && !changed && !ignore {
         return Err(first);
     }
     loop {
@@ -69,8 +72,9 @@ pub fn parse<T: Body>(bytes: &[u8], unknown: UnknownFields) -> Result<(T, Vec<St
     }
 }
 
-/// Takes out members that are null, which ask for nothing, whatever their names are. True if there was one.
-fn without_nulls(value: &mut Value, free: &[&[&str]]) -> bool {
+/// Takes out members that are null, which ask for nothing, whatever their names are, and writes 2.0 as 2: to JSON's schemas they
+/// are one number. True if there was one of these.
+fn simplify(value: &mut Value, free: &[&[&str]]) -> bool {
     let below = |step: &str| -> Vec<&[&str]> {
         free.iter().filter(|path| path.first() == Some(&step)).map(|path| &path[1..]).collect()
     };
@@ -80,12 +84,19 @@ fn without_nulls(value: &mut Value, free: &[&[&str]]) -> bool {
             let before = members.len();
             members.retain(|_, member| !member.is_null());
             let found = members.len() < before;
-            members.iter_mut().fold(found, |found, (name, member)| without_nulls(member, &below(name)) | found)
+            members.iter_mut().fold(found, |found, (name, member)| simplify(member, &below(name)) | found)
         }
         Value::Array(list) => {
             let free = below("*");
-            list.iter_mut().fold(false, |found, entry| without_nulls(entry, &free) | found)
+            list.iter_mut().fold(false, |found, entry| simplify(entry, &free) | found)
         }
+        Value::Number(number) => match number.as_f64().filter(|_| number.is_f64()) {
+            Some(float) if float.fract() == 0.0 && float.abs() <= EXACT_MAX => {
+                *number = (float as i64).into();
+                true
+            }
+            _ => false,
+        },
         _ => false,
     }
 }

@@ -335,6 +335,10 @@ impl ChatWriter {
         }
     }
 
+    fn usage(&self, usage: vosti_engine::Usage) -> Usage {
+        Usage::from(usage).with_thoughts(self.choices.iter().map(|writing| writing.turn.thought_tokens()).sum())
+    }
+
     fn chunk(&self, choices: Vec<ChatChunkChoice>, usage: Option<Usage>) -> ChatChunk {
         ChatChunk {
             id: self.id.clone(),
@@ -368,13 +372,14 @@ impl ChatWriter {
                 }
             }
         }
+        let usage = self.usage(flow.answers.usage());
         Ok(ChatCompletion {
             id: self.id,
             object: "chat.completion",
             created: self.created,
             system_fingerprint: self.service.identity.fingerprint.clone(),
             choices,
-            usage: flow.answers.usage().into(),
+            usage,
             prompt_logprobs,
             prompt_token_ids: self.plan.return_token_ids.then(|| prompt.to_vec()),
             vosti_seed: self.plan.seed,
@@ -445,12 +450,12 @@ impl stream::Writer for ChatWriter {
         let d = &choice.delta;
         let says = d.role.is_some() || d.content.is_some() || d.reasoning_content.is_some() || !d.tool_calls.is_empty();
         let shows = choice.logprobs.is_some() || choice.token_ids.is_some() || choice.finish_reason.is_some();
-        let usage = (self.usage_in == UsageIn::Each).then(|| flow.answers.usage_so_far(&self.plan.job).into());
+        let usage = (self.usage_in == UsageIn::Each).then(|| self.usage(flow.answers.usage_so_far(&self.plan.job)));
         if says || shows { vec![self.chunk(vec![choice], usage)] } else { Vec::new() }
     }
 
     fn end(&mut self, flow: &Flow) -> Vec<ChatChunk> {
-        let usage: Usage = flow.answers.usage().into();
+        let usage = self.usage(flow.answers.usage());
         if self.usage_in != UsageIn::None { vec![self.chunk(Vec::new(), Some(usage))] } else { Vec::new() }
     }
 }

@@ -144,7 +144,8 @@ pub async fn complete(
 
     let (of, with) = (app.clone(), service.clone());
     let begin = async {
-        let plan = app.prepare(move || plan(&of, &with, request, shared)).await?;
+        let kind = prepare::work(&shared, false);
+        let plan = app.prepare(kind, move || plan(&of, &with, request, shared)).await?;
         let running = submit::submit(&service, &plan.job, places).await?;
         Ok((plan, running))
     };

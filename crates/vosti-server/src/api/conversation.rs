@@ -9,7 +9,7 @@ use super::messages;
 use super::prepare::{self, Ask, Held, Plan};
 use super::turn::Shape;
 use crate::answer::Answers;
-use crate::app::App;
+use crate::app::{App, Work};
 use crate::flow::Flow;
 use crate::grammar::thought::Thinking;
 use crate::grammar::tools::{Tools, rendering};
@@ -42,7 +42,8 @@ pub async fn begin(app: Arc<App>, mut request: ChatRequest) -> Result<Begun, Api
     let (stream, usage_in) = wants_stream(&shared)?;
     let (of, with) = (app.clone(), service.clone());
     let work = async {
-        let plan = app.prepare(move || plan(&of, &with, request, shared)).await?;
+        let kind = prepare::work(&shared, request.tools.is_some());
+        let plan = app.prepare(kind, move || plan(&of, &with, request, shared)).await?;
         let running = submit::submit(&service, &plan.job, places).await?;
         Ok((plan, running))
     };
@@ -65,7 +66,7 @@ pub async fn prompt(app: Arc<App>, mut request: ChatRequest) -> Result<Vec<Token
         let (text, _) = rendered(&of, &service, &mut request, tools.as_ref())?;
         encode(&service, &text, shared.add_special_tokens.unwrap_or(false), "messages")
     };
-    app.prepare(work).await
+    app.prepare(Work::Text, work).await
 }
 
 /// Renders, tokenizes and checks.
@@ -84,13 +85,15 @@ fn plan(app: &App, service: &Service, mut request: ChatRequest, mut shared: Shar
         _ => {}
     }
     let tools = tools(service, &mut request)?;
-    let held = match (&tools, prepare::held(&mut shared)?) {
-        (Some(_), Some(Held { param, .. })) => {
-            let message = format!("{param} and tools exclude each other: leave one out, or set tool_choice to none");
-            return Err(ApiError::field(param, message));
+    let (tools, held) = match (tools, prepare::held(&mut shared)?) {
+        (Some(tools), format) => {
+            let (tools, param) = match format {
+                Some(Held { grammar, param }) => (tools.or(grammar), param),
+                None => (tools, "tools"),
+            };
+            (Some(tools.clone()), Some(Held { grammar: Grammar::Tools(tools), param }))
         }
-        (Some(tools), None) => Some(Held { grammar: Grammar::Tools(tools.clone()), param: "tools" }),
-        (None, format) => format,
+        (None, format) => (None, format),
     };
     let (text, thinking) = rendered(app, service, &mut request, tools.as_ref())?;
     let date = request.vosti_date.unwrap_or_else(|| "2024-07-26".into());

@@ -154,7 +154,7 @@ pub const FIELDS: &[Foreign] = rows! {
     Completion {
         best_of: OpenAi Vllm Sglang, As("n"), "every answer is given out: ask for n choices and choose yourself";
         use_beam_search: Vllm, FALSE, "the engine samples";
-        length_penalty: Vllm, These(&["1", "1.0"]), "the engine samples";
+        length_penalty: Vllm, These(&["1"]), "the engine samples";
         watermarking: Vllm, FALSE, "no answer has a watermark";
         include_stop_str_in_output: Vllm, FALSE, "stop strings never show";
         no_stop_trim: Sglang, FALSE, "stop strings never show";

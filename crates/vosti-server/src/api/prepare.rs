@@ -5,7 +5,7 @@ use super::logprobs::TOP_MAX;
 use super::turn::Shape;
 use super::usage::fresh;
 use super::{ApiError, conversation};
-use crate::app::App;
+use crate::app::{App, Work};
 use crate::grammar::Grammar;
 use crate::job::Job;
 use crate::receipt::Parameters;
@@ -76,6 +76,14 @@ pub fn check_model(app: &App, name: Option<&str>) -> Result<(), ApiError> {
         }
         _ => Ok(()),
     }
+}
+
+/// Whether a request comes with a grammar, which takes longer than its text.
+pub(crate) fn work(shared: &Shared, tools: bool) -> Work {
+    let outputs = shared.structured_outputs.is_some() || shared.guided_json.is_some() || shared.json_schema.is_some();
+    let texts = [&shared.guided_regex, &shared.regex, &shared.guided_grammar].iter().any(|text| text.is_some());
+    let format = !matches!(shared.response_format, None | Some(ResponseFormat::Text {}));
+    if tools || outputs || texts || format || shared.guided_choice.is_some() { Work::Grammar } else { Work::Text }
 }
 
 /// The grammar that a request asks for, in whichever of the ways.

@@ -203,7 +203,7 @@ impl ResponsesWriter {
             "input_tokens": usage.prompt_tokens,
             "input_tokens_details": { "cached_tokens": usage.cached_tokens },
             "output_tokens": usage.generated_tokens,
-            "output_tokens_details": { "reasoning_tokens": 0 },
+            "output_tokens_details": { "reasoning_tokens": self.turn.thought_tokens() },
             "total_tokens": usage.prompt_tokens + usage.generated_tokens,
         });
         let mut response = json!({

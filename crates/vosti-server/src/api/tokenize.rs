@@ -5,7 +5,7 @@ use super::chat::ChatRequest;
 use super::foreign::Place;
 use super::messages::{Message, Tool, ToolChoice};
 use super::{ApiError, ErrorBody, conversation};
-use crate::app::App;
+use crate::app::{App, Work};
 use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
@@ -91,7 +91,7 @@ pub async fn tokenize(
     let tokens = match (request.prompt, request.messages) {
         (Some(text), None) => {
             let (service, special) = (service.clone(), request.add_special_tokens.unwrap_or(true));
-            app.prepare(move || conversation::encode(&service, &text, special, "prompt")).await?
+            app.prepare(Work::Text, move || conversation::encode(&service, &text, special, "prompt")).await?
         }
         (None, Some(messages)) => {
             let conversation = ChatRequest {

@@ -38,6 +38,8 @@ pub struct Turn {
     /// For the ids of calls.
     name: String,
     calls: usize,
+    /// Tokens that came between the tags of thoughts.
+    thought_tokens: usize,
 }
 
 /// Who tells the parts apart.
@@ -63,12 +65,17 @@ impl Turn {
                 reader: shape.tools.as_ref().and_then(Reader::new),
             },
         };
-        Self { reading, thoughts_hidden: shape.thoughts_hidden, name: format!("{suffix}_{answer}"), calls: 0 }
+        let name = format!("{suffix}_{answer}");
+        Self { reading, thoughts_hidden: shape.thoughts_hidden, name, calls: 0, thought_tokens: 0 }
     }
 
     /// The parts that an update makes certain.
     pub fn take(&mut self, delta: &Delta) -> Vec<Part> {
+        let thought = self.reading.thinks();
         let mut pieces = self.reading.push(&delta.text);
+        if delta.token.is_some() && thought && self.reading.thinks() {
+            self.thought_tokens += 1;
+        }
         if delta.end.is_some() {
             pieces.extend(self.reading.finish());
         }
@@ -88,6 +95,11 @@ impl Turn {
         })
     }
 
+    /// Tokens of thoughts so far, shown or not.
+    pub fn thought_tokens(&self) -> usize {
+        self.thought_tokens
+    }
+
     /// The turn ended with calls, all of them whole.
     pub fn called(&self, end: &End) -> bool {
         let called = match &self.reading {
@@ -99,6 +111,13 @@ impl Turn {
 }
 
 impl Reading {
+    fn thinks(&self) -> bool {
+        match self {
+            Self::Harmony(harmony) => harmony.thinks(),
+            Self::Tags { thinker, .. } => thinker.as_ref().is_some_and(Thinker::thinks),
+        }
+    }
+
     fn push(&mut self, text: &str) -> Vec<Piece> {
         match self {
             _ if text.is_empty() => Vec::new(),

@@ -13,6 +13,9 @@ pub struct Usage {
     pub completion_tokens: usize,
     pub total_tokens: usize,
     pub prompt_tokens_details: PromptTokensDetails,
+    /// Of a conversation's answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub completion_tokens_details: Option<CompletionTokensDetails>,
 }
 
 /// Where prompt tokens came from.
@@ -22,6 +25,19 @@ pub struct PromptTokensDetails {
     pub cached_tokens: usize,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct CompletionTokensDetails {
+    /// Tokens of thoughts, without their tags, where thoughts are told from the answer.
+    pub reasoning_tokens: usize,
+}
+
+impl Usage {
+    /// With so many tokens of thoughts among the answers'.
+    pub fn with_thoughts(self, reasoning_tokens: usize) -> Self {
+        Self { completion_tokens_details: Some(CompletionTokensDetails { reasoning_tokens }), ..self }
+    }
+}
+
 impl From<vosti_engine::Usage> for Usage {
     fn from(usage: vosti_engine::Usage) -> Self {
         Self {
@@ -29,6 +45,7 @@ impl From<vosti_engine::Usage> for Usage {
             completion_tokens: usage.generated_tokens,
             total_tokens: usage.prompt_tokens + usage.generated_tokens,
             prompt_tokens_details: PromptTokensDetails { cached_tokens: usage.cached_tokens },
+            completion_tokens_details: None,
         }
     }
 }

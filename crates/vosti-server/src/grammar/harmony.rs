@@ -4,8 +4,8 @@
 //! The reader hands out each byte of these once; tags are dropped. [`super::thought`] reads models that only mark their
 //! thoughts.
 
-use super::json_rule;
 use super::tools::{Choice, Piece, Tools};
+use super::{json_rule, part};
 
 const MESSAGE: &str = "<|message|>";
 const TO: &str = "to=functions.";
@@ -21,15 +21,15 @@ pub fn writes(template: &str) -> bool {
 
 /// A grammar in llguidance's notation for thoughts, and then what `grammar` allows as the final message.
 pub fn before(grammar: &str) -> String {
-    let answer = format!("\n{grammar}").replacen("\nstart:", "\nharmony_answer:", 1);
-    format!("start: {THOUGHTS} \"<|channel|>final<|message|>\" harmony_answer\n{RULES}{}", answer.trim_start())
+    let answer = part(grammar, "harmony_answer");
+    format!("start: {THOUGHTS} \"<|channel|>final<|message|>\" harmony_answer\n{RULES}{answer}")
 }
 
 const THOUGHTS: &str = "(\"<|channel|>analysis<|message|>\" harmony_thoughts \"<|start|>assistant\")*";
 const RULES: &str = "harmony_thoughts[suffix=\"<|end|>\"]: /(?s:.*)/\n";
 
-/// The same for tools: thoughts, then a call, or under `Auto` text.
-pub(super) fn of_tools(tools: &Tools) -> String {
+/// The same for tools: thoughts, then a call, or under `Auto` text, of which `held` is the grammar if it has one.
+pub(super) fn of_tools(tools: &Tools, held: Option<&str>) -> String {
     let text = match tools.choice() {
         Choice::Auto => " | \"<|channel|>final<|message|>\" harmony_text",
         Choice::Required | Choice::Named(_) => "",
@@ -38,7 +38,7 @@ pub(super) fn of_tools(tools: &Tools) -> String {
     let names: Vec<String> = (0..functions.len()).map(|i| format!("function_{i}")).collect();
     let mut rules = format!("start: {THOUGHTS} (({}){text})\n{RULES}", names.join(" | "));
     if !text.is_empty() {
-        rules += "harmony_text: /(?s:.*)/\n";
+        rules += &held.map_or("harmony_text: /(?s:.*)/\n".into(), |grammar| part(grammar, "harmony_text"));
     }
     for (rule, function) in names.iter().zip(functions) {
         let head = format!("<|channel|>commentary {TO}{} <|constrain|>json{MESSAGE}", function.name);
@@ -96,6 +96,11 @@ impl Harmony {
             self.give(kind, held, &mut pieces);
         }
         pieces
+    }
+
+    /// In a thought.
+    pub fn thinks(&self) -> bool {
+        matches!(self.state, State::Body(Kind::Thought, _))
     }
 
     /// There are calls, and the last one's arguments are whole.

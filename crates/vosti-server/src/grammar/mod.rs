@@ -153,7 +153,7 @@ impl Grammar {
             Self::JsonObject => Ok(format!("start: {}", json_rule(&json!({ "type": "object" })))),
             Self::JsonSchema(schema) if schema.is_object() => Ok(format!("start: {}", json_rule(schema))),
             Self::JsonSchema(_) => Err(GrammarError::Refused("it is no object".into())),
-            Self::Tools(tools) => Ok(tools.grammar(thoughts)),
+            Self::Tools(tools) => tools.grammar(thoughts),
             Self::Regex(pattern) => Ok(format!("start: /{}/", slashed(pattern))),
             Self::Choice(texts) if texts.is_empty() => Err(GrammarError::Refused("it is empty".into())),
             Self::Choice(texts) => {
@@ -185,6 +185,12 @@ impl Grammar {
             Some(thinking) => Self::AfterThoughts { thinking, grammar: Box::new(self) },
         }
     }
+}
+
+/// A grammar whose first rule is `name` instead of `start`, to be a part of another. A rule begins a line.
+fn part(grammar: &str, name: &str) -> String {
+    let grammar = format!("\n{grammar}").replacen("\nstart:", &format!("\n{name}:"), 1);
+    format!("{}\n", grammar.trim())
 }
 
 /// A regular expression as it stands between slashes on one line.

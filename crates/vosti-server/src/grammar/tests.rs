@@ -18,8 +18,13 @@ fn words() -> Vec<Vec<u8>> {
     words
 }
 
-fn grammars() -> Grammars {
+fn fresh() -> Grammars {
     Grammars::of_words(words(), vec![STOP]).expect("a vocabulary")
+}
+
+fn grammars() -> &'static Grammars {
+    static GRAMMARS: std::sync::OnceLock<Grammars> = std::sync::OnceLock::new();
+    GRAMMARS.get_or_init(fresh)
 }
 
 /// Pseudo-random logits: a function of (seed, step).
@@ -189,6 +194,85 @@ fn under_auto_any_text_may_come_and_a_call_must_be_well_formed() {
     assert!(!allows(&tools(Choice::Auto, false), &format!("{call}\n{call}")));
 }
 
+/// Text that the grammar of an answer without calls allows, and text that it does not.
+fn held_texts() -> [(Grammar, [&'static str; 2], [&'static str; 3]); 4] {
+    let number = json!({ "type": "object", "properties": { "n": { "enum": [1, 2] } }, "required": ["n"],
+        "additionalProperties": false });
+    [
+        (Grammar::JsonSchema(number), ["{\"n\": 1}", "{\"n\": 2}"], ["{\"n\": 3}", "Hi.", ""]),
+        (Grammar::JsonObject, ["{}", "{\"a\": \"<tool_call>[TOOL_CALLS]\"}"], ["[]", "Hi. {}", ""]),
+        (Grammar::Regex("[a-c<\\[{]{1,3}".into()), ["ab", "<{"], ["x", "abca", ""]),
+        (Grammar::Choice(vec!["yes".into(), "{\"no\"".into()]), ["yes", "{\"no\""], ["yes.", "no", ""]),
+    ]
+}
+
+#[test]
+fn beside_tools_text_is_held_and_calls_are_allowed_in_every_form() {
+    for choice in [Choice::Auto, Choice::Required] {
+        for grammar in in_every_form(&choice, true) {
+            let Grammar::Tools(tools) = &grammar else { panic!("no tools") };
+            let call = (0..9).map(|seed| text(&in_required_form(tools), seed)).next().expect("a call");
+            for (held, good, bad) in held_texts() {
+                let json = matches!(held, Grammar::JsonObject | Grammar::JsonSchema(_));
+                let both = Grammar::Tools(tools.clone().or(held.clone()));
+                if choice == Choice::Auto && json && call.starts_with('{') {
+                    let error = grammars().compile(&both).err().expect("refused").to_string();
+                    assert!(error.contains("set tool_choice"), "{error}");
+                    continue;
+                }
+                for both in [both.clone(), both.clone().after(Some(Thinking::May))] {
+                    assert!(allows(&both, &call), "{both:?}: {call}");
+                    let free = choice == Choice::Auto;
+                    assert!(good.iter().all(|text| allows(&both, text) == free), "{both:?}");
+                    assert!(!bad.iter().any(|text| allows(&both, text)), "{both:?}");
+                    assert!(!allows(&both, &format!("Hm. {call}")), "text before a call is an answer that is not held");
+                }
+            }
+        }
+    }
+    let begins = tools(Choice::Auto, true);
+    let Grammar::Tools(begins) = begins else { panic!("no tools") };
+    let both = begins.or(Grammar::Choice(vec!["<tool_call> me".into()]));
+    assert!(grammars().compile(&Grammar::Tools(both)).is_err(), "no text may begin as a call does");
+}
+
+/// The same functions in the same form, of which one must be called.
+fn in_required_form(tools: &Tools) -> Grammar {
+    let mut written = serde_json::to_value(tools).expect("JSON");
+    written["choice"] = json!("required");
+    Grammar::Tools(serde_json::from_value(written).expect("tools"))
+}
+
+#[test]
+fn whatever_the_logits_say_an_answer_beside_tools_is_held_text_or_calls() {
+    for grammar in in_every_form(&Choice::Auto, true) {
+        let Grammar::Tools(tools) = grammar else { panic!("no tools") };
+        let both = tools.or(Grammar::JsonSchema(person()));
+        let Ok(make) = grammars().compile(&Grammar::Tools(both.clone())) else { continue };
+        let mut seen = [0, 0];
+        for seed in 0..40 {
+            let answer = walk(&mut *make(), seed).1;
+            let mut reader = Reader::new(&both).expect("a row");
+            let mut pieces = reader.push(&answer);
+            pieces.extend(reader.finish());
+            match &pieces[..] {
+                [Piece::Text(text)] => {
+                    assert_eq!(text, &answer);
+                    let value: Value = serde_json::from_str(text).unwrap_or_else(|e| panic!("{text}: {e}"));
+                    assert!(value["age"].as_u64().expect("a number") <= 150, "{text}");
+                }
+                pieces => {
+                    assert!(reader.called(), "{answer}");
+                    assert!(!pieces.iter().any(|piece| matches!(piece, Piece::Text(_))), "{answer}");
+                    calls(&Grammar::Tools(both.clone()), &answer);
+                }
+            }
+            seen[usize::from(reader.called())] += 1;
+        }
+        assert!(seen[0] > 0 && seen[1] > 0, "{seen:?}");
+    }
+}
+
 #[test]
 fn a_schema_that_no_grammar_can_be_made_of_is_refused_with_the_reason() {
     let compile = |schema| grammars().compile(&Grammar::JsonSchema(schema)).err().map(|e| e.to_string());
@@ -214,7 +298,7 @@ fn a_deep_schema_ends_in_an_answer_or_an_error() {
 
 #[test]
 fn a_choice_is_the_same_whatever_other_choices_did_before() {
-    let grammars = grammars();
+    let grammars = fresh();
     let make = grammars.compile(&Grammar::JsonSchema(person())).expect("a grammar");
     let alone = walk(&mut *make(), 7);
     let others: Vec<_> = (0..10).map(|seed| walk(&mut *make(), seed)).collect();
@@ -226,7 +310,7 @@ fn a_choice_is_the_same_whatever_other_choices_did_before() {
 
 #[test]
 fn the_cache_is_bounded_and_keeps_what_is_used() {
-    let grammars = grammars();
+    let grammars = fresh();
     let numbered = |n: usize| Grammar::JsonSchema(json!({ "const": n }));
     for n in 0..3 * CACHED_MAX {
         grammars.compile(&numbered(n)).expect("a grammar");
@@ -279,13 +363,16 @@ fn harmonys_answers_are_held_in_their_channels() {
     };
     let auto = named(tools(Choice::Auto, true)).after(Some(Thinking::Harmony));
     let required = named(tools(Choice::Required, true)).after(Some(Thinking::Harmony));
+    let Grammar::Tools(held) = named(tools(Choice::Auto, true)) else { panic!("no tools") };
+    let held = Grammar::Tools(held.or(Grammar::Choice(vec!["yes".into()]))).after(Some(Thinking::Harmony));
     let choice = Grammar::Choice(vec!["yes".into()]).after(Some(Thinking::Harmony));
     let call = "<|channel|>commentary to=functions.now <|constrain|>json<|message|>{}";
     let wrong = "<|channel|>commentary to=functions.then <|constrain|>json<|message|>{}";
     let (yes, no) = ("<|channel|>final<|message|>yes", "<|channel|>final<|message|>no");
     for thought in ["", "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant"] {
-        let good = [(&auto, call), (&auto, yes), (&auto, no), (&required, call), (&choice, yes)];
-        let bad = [(&auto, wrong), (&required, yes), (&choice, no), (&choice, call), (&auto, "yes")];
+        let good =
+            [(&auto, call), (&auto, yes), (&auto, no), (&required, call), (&choice, yes), (&held, call), (&held, yes)];
+        let bad = [(&auto, wrong), (&required, yes), (&choice, no), (&choice, call), (&auto, "yes"), (&held, no)];
         for (grammar, text) in good {
             assert!(allows(grammar, &format!("{thought}{text}")), "{grammar:?} {thought}{text}");
         }

@@ -4,7 +4,7 @@
 //! reader separates thoughts from the answer as both come and, like the reader of calls, hands out each byte once. The tags,
 //! and white space beside them, are dropped. gpt-oss's thoughts are in [`super::harmony`].
 
-use super::harmony;
+use super::{harmony, part};
 use serde::{Deserialize, Serialize};
 
 /// Begins thoughts.
@@ -38,15 +38,14 @@ impl Thinking {
 
     /// A grammar in llguidance's notation with thoughts before what it allows. Its rules must not be named as these are.
     pub fn before(self, grammar: &str) -> String {
-        // A rule begins a line.
-        let answer = format!("\n{grammar}").replacen("\nstart:", "\nthoughtful_answer:", 1);
+        let answer = part(grammar, "thoughtful_answer");
         let rest = format!("thoughts[suffix=\"{CLOSE}\"]: /(?s:.*)/\n");
         let start = match self {
             Self::May => format!("start: (\"{OPEN}\" thoughts /\\n{{0,2}}/)? thoughtful_answer"),
             Self::Harmony => return harmony::before(grammar),
             Self::Begun => "start: thoughts /\\n{0,2}/ thoughtful_answer".to_string(),
         };
-        format!("{start}\n{rest}{}", answer.trim_start())
+        format!("{start}\n{rest}{answer}")
     }
 }
 
@@ -75,6 +74,11 @@ enum State {
 }
 
 impl Thinker {
+    /// Thoughts have begun and not ended.
+    pub fn thinks(&self) -> bool {
+        matches!(self.0, State::Inside(..))
+    }
+
     /// `begun`: the prompt has opened the thoughts.
     pub fn new(begun: bool) -> Self {
         Self(if begun { State::Inside(String::new(), false) } else { State::Before(String::new()) })

@@ -9,10 +9,10 @@ pub mod reader;
 pub mod shape;
 
 use super::thought::OPEN;
-use super::{Grammar, harmony, json_rule};
+use super::{Grammar, GrammarError, harmony, json_rule, part, slashed};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use shape::Format;
+use shape::{Format, Shape};
 
 pub use reader::{Piece, Reader};
 
@@ -53,6 +53,9 @@ pub struct Tools {
     parallel: bool,
     #[serde(default)]
     format: Format,
+    /// What the answer must be where it calls nothing; none: any text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    text: Option<Box<Grammar>>,
 }
 
 /// Tools that make no sense.
@@ -111,13 +114,19 @@ impl Tools {
         }
         match &choice {
             Choice::Named(name) if !functions.iter().any(|f| f.name == *name) => Err(ToolsError::Unknown(name.clone())),
-            _ => Ok(Self { functions, choice, parallel, format: Format::default() }),
+            _ => Ok(Self { functions, choice, parallel, format: Format::default(), text: None }),
         }
     }
 
     /// With calls as this chat template writes them.
     pub fn for_template(self, template: &str) -> Self {
         Self { format: Format::of_template(template).unwrap_or_default(), ..self }
+    }
+
+    /// With `text` as the grammar of an answer that calls nothing. Then no text comes before calls: it would have to be an answer.
+    pub fn or(self, text: Grammar) -> Self {
+        let text = (self.choice == Choice::Auto).then(|| Box::new(text));
+        Self { text, ..self }
     }
 
     /// What the arguments of each function must be.
@@ -139,10 +148,18 @@ impl Tools {
         self.functions.iter().filter(move |function| named.is_none_or(|name| function.name == *name))
     }
 
+    /// Text may come before the mark of a call.
+    fn text_before_calls(&self, shape: &Shape) -> bool {
+        shape.anywhere && self.text.is_none()
+    }
+
     /// In llguidance's notation: calls, and under `Auto` text that does not hold the mark of a call, or text up to it. If
     /// `thoughts` may come before, no text begins as they do: the lexer would not know which of the two it reads.
-    pub(super) fn grammar(&self, thoughts: bool) -> String {
-        let Some(shape) = self.format.shape() else { return harmony::of_tools(self) };
+    pub(super) fn grammar(&self, thoughts: bool) -> Result<String, GrammarError> {
+        let Some(shape) = self.format.shape() else {
+            let held = self.text.as_ref().map(|grammar| grammar.write()).transpose()?;
+            return Ok(harmony::of_tools(self, held.as_deref()));
+        };
         let functions: Vec<&Function> = self.callable().collect();
         let literal = |text: &str| if text.is_empty() { String::new() } else { Value::from(text).to_string() };
         let several = self.parallel && !matches!(self.choice, Choice::Named(_));
@@ -150,6 +167,10 @@ impl Tools {
         let (mark, pattern) = (literal(shape.mark), escaped(shape.mark));
         let any = if thoughts { format!("/(?s:.*)/ & ~/{}(?s:.*)/", escaped(OPEN)) } else { "/(?s:.*)/".into() };
         let mut rules = match self.choice {
+            Choice::Auto if self.text.is_some() => {
+                let text = self.text.as_ref().map(|grammar| beside(grammar, shape)).transpose()?.unwrap_or_default();
+                format!("start: held_text | {mark} calls\n{}", part(&text, "held_text"))
+            }
             Choice::Auto if shape.anywhere => {
                 let text = format!("TEXT: {any} & ~/(?s:.*){pattern}(?s:.*)/\n");
                 let before = format!("before[suffix={mark}]: {any}\n");
@@ -169,7 +190,7 @@ impl Tools {
             let head = literal(&format!("{}{}", function.name, shape.middle));
             rules += &format!("{name}: {head} {}\n", json_rule(&function.arguments()));
         }
-        rules
+        Ok(rules)
     }
 
     /// The functions as a list that templates take.
@@ -187,6 +208,26 @@ impl Tools {
         }
         text += "</tools>\nTo call one, write its name and arguments as JSON between tags:\n";
         text + &written("\"NAME\"", "{}")
+    }
+}
+
+/// The grammar of a text that may stand where a call may: no text of it begins with the mark.
+fn beside(grammar: &Grammar, shape: &Shape) -> Result<String, GrammarError> {
+    let refused = |why: &str| Err(GrammarError::Refused(why.into()));
+    match grammar {
+        Grammar::Regex(pattern) => {
+            let text = format!("/{}/ & ~/{}(?s:.*)/", slashed(pattern), escaped(shape.mark));
+            Ok(format!("start: HELD_TEXT\nHELD_TEXT: {text}"))
+        }
+        Grammar::Choice(texts) if texts.iter().any(|text| text.starts_with(shape.mark)) => {
+            refused("one of its texts begins as a call does")
+        }
+        Grammar::Choice(_) => grammar.write(),
+        // The lexer reads `{` and what follows it in a call as one, so it cannot tell the two apart.
+        _ if !shape.anywhere => {
+            refused("beside tools, for this model's calls are JSON as its text would be: set tool_choice")
+        }
+        _ => grammar.write(),
     }
 }
 

@@ -325,6 +325,42 @@ async fn json_and_tools_come_through_both_ways() {
     assert_eq!(streamed.last().unwrap()["choices"][0]["finish_reason"], "tool_calls");
 }
 
+/// The model decides whether it calls; what it says instead is held, and a choice that leaves it no text holds nothing.
+#[tokio::test]
+async fn text_beside_tools_keeps_to_the_format_and_calls_are_allowed() {
+    let server = toy();
+    let schema = json!({"type": "object", "properties": {"a": {"type": "integer", "minimum": 0, "maximum": 9}},
+        "required": ["a"], "additionalProperties": false});
+    let ask = json!({"tools": [{"type": "function", "function": {"name": "look", "parameters": schema}}],
+        "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}, "max_tokens": 200});
+    for (first, called) in [("{", false), ("<", true)] {
+        let bias = json!({"logit_bias": {first.as_bytes()[0].to_string(): 100}});
+        let body = with(with(chat("x"), ask.clone()), bias);
+        let whole = server.ok(CHAT, body.clone()).await;
+        let choice = &whole["choices"][0];
+        let streamed = server.post(CHAT, with(body, json!({"stream": true}))).await.chunks();
+        if called {
+            assert_eq!(choice["finish_reason"], "tool_calls", "{choice}");
+            let call = &choice["message"]["tool_calls"][0]["function"];
+            assert_eq!(&streamed_calls(&streamed)[0], call);
+        } else {
+            assert_eq!(choice["finish_reason"], "stop", "{choice}");
+            let text = choice["message"]["content"].as_str().unwrap();
+            let said: Value = serde_json::from_str(text).unwrap();
+            assert!(said["a"].as_u64().unwrap() <= 9, "{text}");
+            let parts: String = streamed.iter().filter_map(|c| c["choices"][0]["delta"]["content"].as_str()).collect();
+            assert_eq!(parts, text);
+        }
+    }
+    let must = server.ok(CHAT, with(with(chat("x"), ask.clone()), json!({"tool_choice": "required"}))).await;
+    assert!(must["choices"][0]["message"]["tool_calls"].is_array(), "{must}");
+    let never = server.ok(CHAT, with(with(chat("x"), ask.clone()), json!({"tool_choice": "none"}))).await;
+    assert!(never["choices"][0]["message"]["content"].as_str().unwrap().starts_with("{\"a\": "), "{never}");
+    let wrong = json!({"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "no"}}}});
+    let (status, param, message) = server.post(CHAT, with(with(chat("x"), ask), wrong)).await.error();
+    assert_eq!((status, param.as_str()), (400, "response_format.json_schema.schema"), "{message}");
+}
+
 /// Functions of the calls in a stream, put together as a client does.
 fn streamed_calls(chunks: &[Value]) -> Vec<Value> {
     let mut calls: Vec<Value> = Vec::new();

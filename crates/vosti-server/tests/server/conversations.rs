@@ -152,6 +152,33 @@ async fn thoughts_are_told_from_the_answer_streamed_or_not() {
     }
 }
 
+/// A token is a byte here, and the opening tag has seven.
+#[tokio::test]
+async fn tokens_of_thoughts_are_counted_where_thoughts_are_told_from_the_answer() {
+    for (begun, tag) in [(false, "<think>".len()), (true, 0)] {
+        let server = thinker(begun);
+        let cut = json!({"guided_choice": ["Yes."], "max_tokens": 40, "logit_bias": {"60": 20}});
+        let ask = |more: Value| with(with(chat("x"), cut.clone()), more);
+        let counted = |body: &Value| body["usage"]["completion_tokens_details"]["reasoning_tokens"].clone();
+        let whole = server.ok(CHAT, ask(json!({}))).await;
+        assert_eq!(whole["choices"][0]["finish_reason"], "length", "it was cut while it thought: {whole}");
+        assert_eq!(counted(&whole), 40 - tag);
+        let stream = json!({"stream": true, "stream_options": {"include_usage": true}});
+        let streamed = server.post(CHAT, ask(stream)).await.chunks();
+        assert_eq!(counted(streamed.last().unwrap()), counted(&whole));
+        assert_eq!(counted(&server.ok(CHAT, ask(json!({"include_reasoning": false}))).await), counted(&whole));
+        assert_eq!(counted(&server.ok(CHAT, ask(json!({"separate_reasoning": false}))).await), 0);
+        let said = json!({"input": "x", "max_output_tokens": 40});
+        let response = server.ok("/v1/responses", said).await;
+        let thoughts = response["usage"]["output_tokens_details"]["reasoning_tokens"].as_u64().unwrap();
+        assert_eq!(thoughts > 0, begun, "only an open thought is sure to be one: {response}");
+    }
+    let plain = toy().ok(CHAT, chat("x")).await;
+    assert_eq!(plain["usage"]["completion_tokens_details"]["reasoning_tokens"], 0);
+    let text = toy().ok(TEXT, completion("x")).await;
+    assert!(text["usage"].get("completion_tokens_details").is_none(), "a text has no thoughts: {text}");
+}
+
 #[tokio::test]
 async fn a_request_that_does_not_say_how_it_is_sampled_gets_the_models_defaults() {
     let defaults = SamplingDefaults {

@@ -363,6 +363,29 @@ async fn a_null_asks_for_nothing() {
     assert_eq!((none.0, none.1.as_str()), (400, "messages"), "{}", none.2);
 }
 
+/// To a JSON schema 2.0 is an integer, and vLLM takes it for one.
+#[tokio::test]
+async fn a_whole_number_may_be_written_as_a_float() {
+    let server = toy();
+    let more = json!({"n": 2.0, "seed": 7.0, "max_tokens": 9.0, "top_k": 5.0, "logprobs": true, "top_logprobs": 2.0,
+        "stop_token_ids": [65.0], "min_tokens": 0.0, "best_of": 2.0, "length_penalty": 1.0});
+    let same = json!({"n": 2, "seed": 7, "max_tokens": 9, "top_k": 5, "logprobs": true, "top_logprobs": 2,
+        "stop_token_ids": [65], "min_tokens": 0});
+    let floats = server.ok(CHAT, with(chat("x"), more)).await;
+    assert_eq!(floats["choices"], server.ok(CHAT, with(chat("x"), same)).await["choices"]);
+    let tokens = with(completion(""), json!({"prompt": [65.0, 66.0]}));
+    let ids = with(completion(""), json!({"prompt": [65, 66]}));
+    assert_eq!(server.ok(TEXT, tokens).await["choices"], server.ok(TEXT, ids).await["choices"]);
+    for (field, value) in [("n", json!(1.5)), ("n", json!(1e300)), ("seed", json!(1e300)), ("max_tokens", json!(-2.0))]
+    {
+        let (status, param, message) = server.post(CHAT, with(chat("x"), json!({field: value}))).await.error();
+        assert_eq!((status, param.as_str()), (400, field), "{message}");
+    }
+    // JSON of the client's own stays as it is.
+    let body = with(completion("x"), json!({"guided_json": {"enum": ["2.0"]}, "n": 1.0}));
+    assert_eq!(server.ok(TEXT, body).await["choices"][0]["text"], "\"2.0\"");
+}
+
 /// Clients that put streamed parts together may leave out what says nothing.
 #[tokio::test]
 async fn a_kind_that_is_left_out_is_a_function() {

@@ -258,7 +258,7 @@ async fn what_is_wrong_is_named_as_the_request_names_it() {
                     json!({"tools": [tool("f", &good)], "tool_choice": {"type": "function", "function": {"name": "g"}}}),
                     "tool_choice",
                 ),
-                (json!({"tools": [tool("f", &good)], "guided_regex": "a"}), "guided_regex"),
+                (json!({"tools": [tool("f", &good)], "guided_regex": "("}), "guided_regex"),
             ],
         ),
         (

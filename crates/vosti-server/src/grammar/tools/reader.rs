@@ -27,6 +27,8 @@ pub enum Piece {
 #[derive(Clone, Debug)]
 pub struct Reader {
     shape: &'static Shape,
+    /// Text may come before calls.
+    anywhere: bool,
     state: State,
     calls: usize,
 }
@@ -55,7 +57,7 @@ impl Reader {
             Choice::Auto => State::Text(String::new()),
             Choice::Required | Choice::Named(_) => State::Head(shape.mark.len() + shape.head.len()),
         };
-        Some(Self { shape, state, calls: 0 })
+        Some(Self { shape, anywhere: tools.text_before_calls(shape), state, calls: 0 })
     }
 
     /// There are calls, and the last one came to its arguments' end.
@@ -70,10 +72,10 @@ impl Reader {
             self.step(letter, &mut pieces);
         }
         let State::Text(held) = &mut self.state else { return pieces };
-        let sure = held.len() - held_back(held, self.shape);
+        let sure = held.len() - held_back(held, self.shape.mark, self.anywhere);
         if sure > 0 {
             give(&mut pieces, Piece::Text(held.drain(..sure).collect()));
-            if !self.shape.anywhere {
+            if !self.anywhere {
                 self.state = State::Plain;
             }
         }
@@ -93,7 +95,7 @@ impl Reader {
             State::Text(held) => {
                 held.push(letter);
                 if let Some(text) = held.strip_suffix(self.shape.mark)
-                    && (self.shape.anywhere || text.is_empty())
+                    && (self.anywhere || text.is_empty())
                 {
                     // White space before a call is not text.
                     let text = text.trim_end();
@@ -153,11 +155,11 @@ fn give(pieces: &mut Vec<Piece>, piece: Piece) {
 }
 
 /// Bytes at the end of a text that may belong to a call: white space, and the beginning of the mark.
-fn held_back(text: &str, shape: &Shape) -> usize {
-    if !shape.anywhere {
-        return if shape.mark.starts_with(text) { text.len() } else { 0 };
+fn held_back(text: &str, mark: &str, anywhere: bool) -> usize {
+    if !anywhere {
+        return if mark.starts_with(text) { text.len() } else { 0 };
     }
-    let mark = (1..shape.mark.len()).rev().find(|n| text.ends_with(&shape.mark[..*n])).unwrap_or(0);
+    let mark = (1..mark.len()).rev().find(|n| text.ends_with(&mark[..*n])).unwrap_or(0);
     let before = &text[..text.len() - mark];
     mark + before.len() - before.trim_end().len()
 }
