@@ -1,8 +1,8 @@
-//! What must I audit? This list and nothing else: the certificates' hash, `vosti verify --tcb`, `docs/trust.md` and the
-//! tree's rules are made from it. A file stands here if a mistake in it could make a wrong promise look proved.
+//! The answer to "what must I audit?". The certificates' hash, `vosti verify --tcb`, `docs/trust.md` and the tree's rules are
+//! made from this list. A file stands here if a mistake in it could make a wrong promise look proved.
 //!
-//! The order is the reading order of an audit. The list must never hold what only searches, prints or refutes; a test
-//! holds it against the folders, so that a new file is either here or in [`SEARCHES`].
+//! The order is the reading order of an audit. Code that only searches, prints or refutes is not on it. A test compares the
+//! list with the folders, so a new file is either here or in [`SEARCHES`].
 
 /// What a trusted file is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,9 +1,9 @@
-//! The statement's own tests: for each clause of the promise, of W, of `next` and of the seam, what it accepts and what it refuses.
-//! A statement that is weakened or made impossible still verifies everywhere else; it dies here. `lemma_accepts_*` shows an example
-//! of what must be allowed, `lemma_refuses_*` of what must not be.
+//! Tests of the statement: for each clause of the promise, of W, of `next` and of the seam, what it accepts and what it
+//! refuses. A statement that is weakened or made impossible would still verify everywhere else; it fails here.
+//! `lemma_accepts_*` shows an example that must be allowed, `lemma_refuses_*` one that must not be.
 //!
-//! What the seam accepts is also shown by `symbolic.rs`, what `next` accepts by `witness.rs`, and that the calls of one who wants to
-//! get on are legal by `progress.rs`. What each `legal_*` accepts and refuses stands in `suite_legal.rs`.
+//! `symbolic.rs` also shows what the seam accepts, `witness.rs` what `next` accepts, and `progress.rs` that the calls of a
+//! policy that makes progress are legal. `suite_legal.rs` has what each `legal_*` accepts and refuses.
 
 use super::canonical::*;
 use super::committing::*;
