@@ -178,11 +178,21 @@ fn failures(workspace: &Path, text: &str) -> Vec<Failure> {
         let message = pair[0].strip_prefix("error: ")?;
         let mut place = pair[1].trim().strip_prefix("--> ")?.split(':');
         let (file, line) = (place.next()?, place.next()?.parse::<usize>().ok()?);
-        let source = fs::read_to_string(workspace.join(file)).ok()?;
-        let source = source.lines().nth(line - 1)?.trim().to_string();
-        Some(Failure { message: message.into(), source })
+        let text = fs::read_to_string(workspace.join(file)).ok()?;
+        Some(Failure { message: message.into(), source: named(&text, line)? })
     };
     lines.windows(2).filter_map(failure).collect()
+}
+
+/// A line of a source. A line that only opens a block says nothing by itself, so the function in which it stands comes first.
+fn named(text: &str, line: usize) -> Option<String> {
+    let upto: Vec<&str> = text.lines().take(line).collect();
+    let last = upto.get(line.checked_sub(1)?)?.trim();
+    if last.contains(char::is_alphanumeric) {
+        return Some(last.into());
+    }
+    let signature = upto.iter().rev().find_map(|line| line.split_once("fn "))?.1;
+    Some(format!("{}: {last}", signature.split(['<', '(']).next()?))
 }
 
 /// Where Verus keeps what it made of vstd and the core.
@@ -309,6 +319,14 @@ mod tests {
             // fn spoken_of() {\npub(crate) fn runs() -> u32 {\n    while false\n        decreases 0int,\n    {\n    }\n    \
             assert(x * y >= 0) by (nonlinear_arith)\n        requires x >= 0, y >= 0;\n    1\n}\n";
         assert_eq!(obligations(text), 7);
+    }
+
+    #[test]
+    fn an_obligation_is_named_by_its_line_or_by_its_function() {
+        let text = "proof fn lemma_a<S: Sampler>(x: int)\n    ensures\n        x == x,\n        ({\n            true\n        }),\n{\n}\n";
+        assert_eq!(named(text, 3).unwrap(), "x == x,");
+        assert_eq!(named(text, 4).unwrap(), "lemma_a: ({");
+        assert!(named(text, 0).is_none() && named(text, 99).is_none());
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! What a deployment runs: kernels, each with a certificate that fits the op it is used for.
+//! The kernels of a deployment, each with a certificate that fits the op it is used for.
 //!
-//! There are two kinds, and one path for both: the built-in bundle (every checked-in kernel and certificate, part of
-//! this binary) and a folder that `vosti prepare` wrote for one model. [`Bundle::admit`] is where proofs and engine
-//! meet: a program whose ops are not all discharged is refused before a weight is loaded. What a device then runs is
-//! the text that was admitted. Read next: `op_contract.rs`, `launch_pair.rs`, `folder.rs`.
+//! There are two kinds, with one code path for both: the built-in bundle (every checked-in kernel and certificate, part of
+//! this binary) and a folder that `vosti prepare` wrote for one model. Proofs meet the engine in [`Bundle::admit`]: a program
+//! with an op that no proof discharges is refused before a weight is loaded. A device then runs the text that was admitted.
+//! Read next: `op_contract.rs`, `launch_pair.rs`, `folder.rs`.
 
 use crate::manifest::Manifest;
 use crate::{BundleError, launch_pair, op_contract};

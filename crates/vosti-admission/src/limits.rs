@@ -1,4 +1,4 @@
-//! How large a step may be: kernels are proved for so many rows, tokens and page table entries, and no more.
+//! How large a step may be: kernels are proved for a maximal number of rows, tokens and page table entries.
 
 use vosti_core::PAGE;
 use vosti_verify::problem::limit;

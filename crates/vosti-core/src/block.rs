@@ -1,5 +1,5 @@
-//! A published block: one page of tokens at one place of a chain, and the physical pages that hold its KV. It is
-//! immutable; requests attach it after comparing its tokens, its depth and its parent's identity.
+//! A published block: one page of tokens at one place of a chain, and the physical pages that hold its KV. It is immutable; a
+//! request attaches it after the core compared its tokens, its depth and its parent's identity.
 
 use crate::ids::{NO_PAGE, Token};
 use vstd::prelude::*;

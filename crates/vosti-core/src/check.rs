@@ -1,8 +1,8 @@
-//! What makes a program well-formed, and the check that decides it. The core cannot be built around a program that has
-//! not passed.
+//! The conditions that make a program well-formed, and the check that decides them. The core cannot be built around a program
+//! that has not passed.
 //!
-//! A model's binding of buffers to kernel parameters (widths per kernel, arity per kernel) is checked where the kernels
-//! are known, by the devices; here stand the facts that the proof needs.
+//! Devices know the kernels, so they check how a model binds buffers to kernel parameters (widths per kernel, arity per
+//! kernel). This file has the facts that the proof needs.
 
 use crate::error::ProgramError;
 use crate::program::*;

@@ -1,7 +1,7 @@
-//! Filling in a step: its arrays are written in the order of their places, and none changes what stands before it. That is
-//! why each still says what it said when all are written.
+//! Fills in a step: its arrays are written in the order of their places, and no write changes an earlier array. So each array
+//! keeps its contents until all are written.
 //!
-//! It must never write to a plan's array before `check` took the plan. Read next: `put.rs`.
+//! Nothing may write a plan's array before `check` accepted the plan. Read next: `put.rs`.
 
 use crate::ids::PAGE;
 use crate::image::ImageError;

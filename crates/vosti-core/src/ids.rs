@@ -1,5 +1,5 @@
-//! Identities and the page size. An identity is a slot, where to look, and a serial that is never given out twice, so a
-//! stale or forged identity is recognised and refused.
+//! Identities and the page size. An identity is a slot, where to look, and a serial that is never reused, so a stale or
+//! forged identity is recognised and refused.
 
 use vstd::prelude::*;
 

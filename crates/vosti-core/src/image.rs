@@ -1,8 +1,8 @@
-//! What kernels read of a step: tokens, positions, slots, page tables and query tiles, as one array of integers in which each
-//! array has its place.
+//! The metadata that kernels read in a step: tokens, positions, slots, page tables and query tiles, as one array of integers
+//! in which each part has its place.
 //!
-//! The memory is a device's; this module must never keep any, and a step allocates nothing. No kernel takes a scalar that
-//! changes from step to step, so what was recorded or compiled before stays right while places do.
+//! The memory belongs to a device; this module keeps none, and a step allocates nothing. No kernel takes a scalar that
+//! changes from step to step, so a recorded or compiled launch stays right as long as the places do.
 //!
 //! Read next: `premises.rs` (what the array says), `layout.rs` (where), `fill.rs` and `put.rs` (how it is written).
 

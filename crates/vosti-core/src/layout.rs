@@ -1,7 +1,7 @@
-//! Where each array of a step's metadata is: the counts first, the page tables of all groups last, so that a step uses the
-//! array's beginning. Places are one behind the other, and depend on how many rows there is room for and on nothing else.
+//! The places of a step's metadata: the counts first, the page tables of all groups last, so that a step uses the beginning
+//! of the array. Places follow one another, and depend only on how many rows there is room for.
 //!
-//! It must never take a plan that kernels are not proved for. Read next: `fill.rs`.
+//! A plan for which kernels are not proved must never be accepted. Read next: `fill.rs`.
 
 use crate::ids::PAGE;
 use crate::image::{ImageError, Place};

@@ -1,12 +1,12 @@
-//! The verified core of Vosti: what a forward pass is, which pages a request may touch, and how a step is
-//! planned, run and committed.
+//! The verified core of Vosti: what a forward pass is, which pages a request may touch, and how a step is planned, run and
+//! committed.
 //!
-//! It decides nothing about *which* request runs: policy lives outside and may call the operations of [`Core`] in
-//! any order with any arguments. Each operation is `Ok` exactly when its `legal_*` predicate holds and changes nothing
-//! otherwise. What must be read to believe the proof stands in `trusted/`, and nothing else does.
+//! It does not decide *which* request runs: policy lives outside and may call the operations of [`Core`] in any order with
+//! any arguments. Each operation is `Ok` exactly when its `legal_*` predicate holds, and changes nothing otherwise. Only the
+//! files in `trusted/` must be read to believe the proof.
 //!
-//! Read next: `trusted/` (what is promised, what is assumed), `program.rs` (a forward pass as data),
-//! `state.rs` (the state and its invariant), `ops/` (the operations), `proof/`.
+//! Read next: `trusted/` (promise and assumptions), `program.rs` (a forward pass as data), `state.rs` (the state and its
+//! invariant), `ops/` (the operations), `proof/`.
 
 // What the verifier takes is not always what clippy would write: no iterator chains, no let chains, `&Vec` for its view,
 // `while` with a measure, `len() == 0`.

@@ -1,4 +1,4 @@
-//! What a device is asked to run: packed rows, one contiguous run per request. Only the core makes these.
+//! A step plan, the input of a device's run: packed rows, one contiguous run per request. Only the core makes plans.
 
 use crate::ids::{RequestId, Token};
 use vstd::prelude::*;

@@ -1,7 +1,7 @@
-//! How each array of a step's metadata is written: from `start` on, and nothing before it.
+//! Writes each array of a step's metadata, from `start` on and never before it.
 //!
-//! Nothing here knows where arrays are, and nothing may write before its `start`: that is how arrays that are written in
-//! the order of their places stay as they are. Read next: `image.rs`.
+//! Nothing here knows where arrays are. Because no write goes before its `start`, arrays that are written in the order of
+//! their places keep their contents. Read next: `image.rs`.
 
 use crate::ids::PAGE;
 use crate::plan::{SeqPlan, StepPlan};

@@ -1,9 +1,10 @@
-//! Binding: constants in the place of a kernel's dimensions and numbers, and the folding that Triton's front end does.
+//! Binding: puts constants in place of a kernel's dimensions and numbers, and does the folding of Triton's front end.
 //!
-//! [`bind()`] is the meaning of a bound kernel: the operation at the front that gives each number its value, and nothing else
-//! changed. `vosti_kernels::bind` does the same to TTIR text, which is what a device lifts and a GPU's compiler gets; a test
-//! compares the two. [`fold`] makes constants of what follows from constants, so that a plan of a bound kernel is the plan of
-//! a kernel that was made with constants. It must never touch what a float or memory decides. Read next: `whole.rs`, [`crate::ir`].
+//! [`bind()`] defines the meaning of a bound kernel: operations at its start give each number its value, and nothing else
+//! changes. `vosti_kernels::bind` does the same to TTIR text, which a device lifts and a GPU's compiler gets; a test compares
+//! the two. [`fold`] replaces operations on constants by their results, so that the plan of a bound kernel is the plan of a
+//! kernel that was made with constants. It must never touch an operation on floats or memory. Read next: `whole.rs`,
+//! [`crate::ir`].
 
 use crate::interp::scalar_int;
 use crate::ir::*;

@@ -1,9 +1,10 @@
 //! Conditions between dimensions: `OFFSET + HEADS * D <= STRIDE`, linear and declared in the contract (`where`).
 //!
-//! A proof takes them as facts of both runs; premises must have a model that meets them ([`Problem::witness`]), and
-//! [`Problem::at`] refuses a model's dimensions that do not. So what is proved under a condition is only ever used where it
-//! holds. The left side is a sum of so many times a dimension, and of constants; the right side is so many times one dimension, or a
-//! constant, so that it is plain which one gives way where values are drawn. Nothing else is understood. Read next: [`crate::dimension`].
+//! A proof takes them as facts of both runs. The premises must have a model that meets them ([`Problem::witness`]), and
+//! [`Problem::at`] refuses a model's dimensions that do not. So a proof under a condition is only ever used where the
+//! condition holds. The left side is a sum of multiples of dimensions and of constants; the right side is a multiple of one
+//! dimension, or a constant, so that it is clear which one gives way where values are drawn. Nothing else is understood. Read
+//! next: [`crate::dimension`].
 //!
 //! [`Problem::at`]: crate::Problem::at
 

@@ -1,9 +1,9 @@
-//! Dimensions and numbers of a kernel: what its text takes as parameters, and one proof covers all values of.
+//! Dimensions and numbers of a kernel: the parameters of its text for which one proof covers all values.
 //!
-//! A dimension is an integer in the range that the contract declares, the same in both runs, and nothing else is known of it
-//! in a proof. Extents and axes are made of it: so many times one dimension. A number is a float of which nothing is known.
-//! [`Problem::at`] is the contract of one model's values, for whoever asks whether a certificate fits; it refuses what is
-//! out of range. Nothing here has a default. Read next: [`crate::problem`], then [`crate::polynomial`].
+//! A dimension is an integer in the range that the contract declares, the same in both runs; a proof knows nothing else of
+//! it. Extents and axes are multiples of one dimension. A number is a float of which nothing is known. [`Problem::at`] is the
+//! contract of one model's values, for callers that ask whether a certificate fits; it refuses values out of range. Nothing
+//! here has a default. Read next: [`crate::problem`], then [`crate::polynomial`].
 
 use crate::premises::Premises;
 use crate::problem::{Axis, Dim, Problem, ProblemError};

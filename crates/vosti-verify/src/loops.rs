@@ -1,8 +1,8 @@
 //! Loops: induction over aligned iterations, and iterations that change nothing.
 //!
-//! What the outside needs of a loop's results is the induction hypothesis; what the body turns out to
-//! need of its arguments joins it until nothing new is needed. Two loops run the same iterations in the
-//! same order, or those that only one of them runs leave the needed state as it was, bit for bit.
+//! The induction hypothesis is the equality of a loop's results that the code after it needs. Equalities that the body needs
+//! of its arguments join it until nothing new is needed. Two loops run the same iterations in the same order, or the
+//! iterations that only one of them runs leave the needed state as it was, bit for bit.
 
 use crate::equal::{At, AxisRelation, Demand, Frame, Mode};
 use crate::prover::{Prover, Side};

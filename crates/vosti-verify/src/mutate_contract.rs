@@ -255,8 +255,9 @@ impl List<'_> {
             let old = self.table["constants"].get(&name).cloned();
             self.with(format!("{name} dropped"), |t| section(t, &|own| _ = own.remove(&name)));
             if let Some(v) = old.as_ref().and_then(Value::as_integer) {
-                let numbers = [v + 1, v - 1, 2 * v, v / 2, 0, 1, -v, -1, 512, 1 << 23, 1 << 31, 1 << 62, i64::MAX];
-                for new in numbers {
+                // A second change of a constant may begin at the largest number that there is.
+                let near = [v.wrapping_add(1), v.wrapping_sub(1), v.wrapping_mul(2), v / 2, v.wrapping_neg()];
+                for new in near.into_iter().chain([0, 1, -1, 512, 1 << 23, 1 << 31, 1 << 62, i64::MAX]) {
                     self.with(format!("{name} = {new}"), |t| {
                         section(t, &|own| _ = own.insert(name.clone(), new.into()))
                     });

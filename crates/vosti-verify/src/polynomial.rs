@@ -1,10 +1,10 @@
-//! Products of terms: a sum of monomials, so that two polynomials that are the same are the same [`Term`].
+//! Products of terms: a sum of monomials, so that equal polynomials are the same [`Term`].
 //!
 //! Strides are dimensions, so an offset is a polynomial: `row * K + col`. Nothing here asks a solver: [`Terms::divided_by`]
-//! takes the parts of an offset that are multiples of a dimension apart from the others, which is an identity whatever the
-//! numbers are. That the rest is a column, at least 0 and below K, is proved apart ([`crate::prover`]), and without it
-//! nothing follows. To the solver a product with a dimension in it is a number between bounds and nothing more
-//! ([`crate::solver`]). Read next: [`crate::term`].
+//! separates the parts of an offset that are multiples of a dimension from the others, which is an identity whatever the
+//! numbers are. [`crate::prover`] proves separately that the rest is a column, at least 0 and below K; without that nothing
+//! follows. To the solver, a product with a dimension in it is only a number between bounds ([`crate::solver`]). Read next:
+//! [`crate::term`].
 
 use crate::term::{Bounds, Node, Term, Terms};
 

@@ -1,8 +1,9 @@
-//! The premises and the roles of each shape: what it asks for, that it is there, and that nothing else is.
+//! The premises and the roles of each shape: what it needs, that the contract has all of it, and that the contract has
+//! nothing else.
 //!
-//! [`of`] reads constants by the names that a shape gives them and no others: a constant called `SPLIT` means something in
-//! the shapes whose keys are split, and nothing in a row-wise one. All of [`Premises`] was found in the contract; nothing has
-//! a default. Read next: [`crate::world`], which makes facts of them.
+//! [`of`] reads constants only by the names that a shape gives them: a constant called `SPLIT` means something in the shapes
+//! whose keys are split, and nothing in a row-wise one. All of [`Premises`] comes from the contract; nothing has a default.
+//! Read next: [`crate::world`], which makes facts of them.
 
 use crate::problem::{Buffer, Dim, limit};
 use vosti_kernels::{Role, Shape};

@@ -1,9 +1,9 @@
-//! What is to be proved: one kernel specialisation, and the role and extents of each parameter.
+//! The problem to be proved: one kernel specialisation, and the role and extents of each parameter.
 //!
-//! All of it comes from the annotation beside the kernel and the constants of its text. Nothing here is read off the TTIR:
-//! what the kernel does is compared with what is declared. What a premise needs and is not there is an error, never a
-//! default, and so is a constant, an extent or a role that nothing asks for. A constant means something only where the shape,
-//! a role, an extent or the grid takes it. Read next: `premises.rs`, then [`crate::world`].
+//! All of it comes from the annotation beside the kernel and the constants of its text. Nothing is read from the TTIR: the
+//! kernel's behaviour is compared with its declaration. A constant, extent or role that a premise needs and the contract
+//! lacks is an error, never a default; so is one that nothing uses. A constant means something only where the shape, a role,
+//! an extent or the grid uses it. Read next: `premises.rs`, then [`crate::world`].
 
 use crate::condition::Condition;
 use crate::dimension::{self, Scaled};

@@ -1,8 +1,8 @@
-//! What must I audit? This list and nothing else: the certificates' hash, `vosti verify --tcb`, `docs/trust.md` and the
-//! tree's rules are made from it. A file stands here if a mistake in it could make a wrong promise look proved.
+//! The answer to "what must I audit?". The certificates' hash, `vosti verify --tcb`, `docs/trust.md` and the tree's rules are
+//! made from this list. A file stands here if a mistake in it could make a wrong promise look proved.
 //!
-//! The order is the reading order of an audit. The list must never hold what only searches, prints or refutes; a test
-//! holds it against the folders, so that a new file is either here or in [`SEARCHES`].
+//! The order is the reading order of an audit. Code that only searches, prints or refutes is not on it. A test compares the
+//! list with the folders, so a new file is either here or in [`SEARCHES`].
 
 /// What a trusted file is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -108,6 +108,7 @@ pub const TRUSTED: &[Trusted] = trusted![
     Assumption false "crates/vosti-core/src/trusted/seam.rs" "the contracts of `Device` and `Sampler`",
     Contract true "kernels/src/contract.rs" "roles, shapes and grids of the contracts in `kernels/*.py`",
     Contract true "kernels/src/expr.rs" "the arithmetic of extents and grids",
+    Contract false "kernels/src/spec.rs" "which kernel and constants a specialisation is",
     Contract true "crates/vosti-verify/src/problem.rs" "what a contract says of a kernel's parameters",
     Contract true "crates/vosti-verify/src/condition.rs" "what holds between dimensions, and whether it does of a model's",
     Contract true "crates/vosti-verify/src/dimension.rs" "dimensions: their ranges, extents of them, and whether a model's are in range",
@@ -122,6 +123,9 @@ pub const TRUSTED: &[Trusted] = trusted![
     Meaning false "kernels/src/inventory.rs" "a text with constants in the place of its dimensions (`bind`)",
     Meaning false "crates/vosti-tile/src/bind.rs" "the same of tile IR, and what follows from constants",
     Meaning false "crates/vosti-tile/src/whole.rs" "which bounds and masks always hold then",
+    Meaning false "crates/vosti-tile/src/interp/mod.rs" "what an operation does: loops, products, sums, programs in order",
+    Meaning false "crates/vosti-tile/src/interp/elementwise.rs" "the same lane by lane: casts, arithmetic, comparisons",
+    Meaning false "crates/vosti-tile/src/interp/memory.rs" "the memory that it does it on: bits by parameter and element",
     Meaning false "crates/vosti-tile/src/numerics/mod.rs" "casts, comparison, products and sums of pairs",
     Meaning false "crates/vosti-tile/src/numerics/fold.rs" "the order of sums",
     Meaning false "crates/vosti-tile/src/numerics/math.rs" "exponentials, roots",
@@ -147,6 +151,7 @@ pub const TRUSTED: &[Trusted] = trusted![
     Admission false "crates/vosti-verify/src/certificate.rs" "what a certificate is bound to",
     Admission false "crates/vosti-verify/src/record.rs" "which certificates are checked in",
     Admission false "crates/vosti-verify/src/trusted.rs" "this list",
+    Admission false "kernels/src/specialise.rs" "which kernels of other row tiles must have the same bits",
     Admission false "crates/vosti-admission/src/bundle.rs" "no op without a fresh certificate that fits it",
     Admission false "crates/vosti-admission/src/op_contract.rs" "which contract an op needs",
     Admission false "crates/vosti-admission/src/launch_pair.rs" "when two launches are one op's",
@@ -173,9 +178,16 @@ pub const SEARCHES: &[(&str, &str)] = &[
     ("crates/vosti-verify/src/show.rs", "tells a proof as a person would"),
     ("crates/vosti-verify/src/tcb.rs", "prints this list"),
     ("crates/vosti-verify/src/verdict.rs", "names of verdicts, obligations and assumptions"),
+    ("kernels/src/error.rs", "messages"),
+    ("kernels/src/lib.rs", "names the modules"),
+    ("kernels/src/quantised.rs", "a file's weights as numbers: the same in every run"),
+    ("kernels/src/request.rs", "asks Triton for texts; what is proved is the text that came back"),
+    ("kernels/src/scores.rs", "a model's scales as numbers: the same in every run"),
     ("crates/vosti-tile/src/error.rs", "messages"),
     ("crates/vosti-tile/src/generate.rs", "random kernels for tests"),
+    ("crates/vosti-tile/src/generate/tiles.rs", "the same"),
     ("crates/vosti-tile/src/lib.rs", "names the modules"),
+    ("crates/vosti-tile/src/numerics/tests.rs", "tests"),
     ("crates/vosti-tile/src/print.rs", "tile IR for people"),
     ("crates/vosti-admission/src/error.rs", "messages"),
     ("crates/vosti-admission/src/folder.rs", "reads and writes folders; what it reads is admitted or refused"),
@@ -191,8 +203,10 @@ pub const OUTSIDE: &[&str] = &[
     "Verus, Z3 and rustc; an answer of Z3 that is checked in is solved again by a seeded share",
     "Triton's front end (Python source to TTIR): the checked-in TTIR is made again and compared in the tests",
     "the CPU executor (`crates/vosti-cpu`): compared bit for bit with the interpreter of tile IR",
+    "the sampler (`sampler.rs`, `sampling.rs`, `random.rs`, `math.rs` in `crates/vosti-engine/src`): its laws run in that crate's tests",
     "the processor's keeping of the assumptions that certificates list: probed at start and by `vosti laws`",
-    "on a GPU, Triton's compiler, the driver and the hardware: compiled kernels are inspected, and no law has run there yet",
+    "on a GPU, the host's code (`crates/vosti-cuda`), Triton's compiler, the driver and the hardware: compiled kernels are inspected, \
+     and no law has run there yet",
 ];
 
 #[cfg(test)]
@@ -206,17 +220,25 @@ mod tests {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let listed: BTreeSet<&str> = TRUSTED.iter().map(|t| t.path).chain(SEARCHES.iter().map(|s| s.0)).collect();
         assert_eq!(listed.len(), TRUSTED.len() + SEARCHES.len(), "a file is listed twice");
-        for folder in [
+        let mut folders: Vec<String> = [
             "crates/vosti-core/src/trusted",
             "crates/vosti-verify/src",
             "crates/vosti-tile/src",
             "crates/vosti-admission/src",
             "crates/vosti-wiring/src",
-        ] {
-            for entry in std::fs::read_dir(root.join(folder)).unwrap() {
+            "kernels/src",
+        ]
+        .map(String::from)
+        .into();
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(root.join(&folder)).unwrap() {
                 let name = entry.unwrap().file_name().into_string().unwrap();
                 let path = format!("{folder}/{name}");
-                assert!(!name.contains('.') || listed.contains(path.as_str()), "{path}: trusted, or why not?");
+                if !name.contains('.') {
+                    folders.push(path);
+                } else {
+                    assert!(listed.contains(path.as_str()), "{path}: trusted, or why not?");
+                }
             }
         }
     }

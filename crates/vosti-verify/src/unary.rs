@@ -1,7 +1,7 @@
 //! Obligations of one invocation: no wrap-around, accesses in bounds, coverage, one writer, exact effect.
 //!
-//! They come first: the relational argument reads integers as mathematical and metadata as in range,
-//! which is justified here, operation by operation in program order.
+//! They come first. The relational argument treats integers as mathematical and metadata as in range; this module justifies
+//! that, operation by operation in program order.
 
 use crate::integers::range;
 use crate::premises::Premises;

@@ -1,9 +1,9 @@
-//! What is known about an invocation's buffers: ranges of metadata, what the core guarantees about
-//! slots, tiles and page tables, and which rows two invocations share.
+//! What is known about an invocation's buffers: ranges of metadata, the core's guarantees about slots, tiles and page tables,
+//! and the rows that two invocations share.
 //!
-//! A metadata buffer is an uninterpreted function of the index. Facts about it are instantiated for
-//! the applications that occur in a question; a fact that is not instantiated can only lose a proof.
-//! These are the premises of the contracts in `docs/kernel-verification.md`.
+//! A metadata buffer is an uninterpreted function of the index. Facts about it are instantiated for the applications that
+//! occur in a question; a fact that is not instantiated can only lose a proof. These are the premises of the contracts in
+//! `docs/kernel-verification.md`.
 
 use crate::dimension::range;
 use crate::premises::{Premises, Splits};

@@ -1,7 +1,7 @@
 //! A step's metadata, as the kernels read it: tokens, positions, slots, page tables and query tiles.
 //!
-//! What the array says, and where each part of it is, is `vosti-core`'s business and proved there (`image.rs`,
-//! `premises.rs`). This module holds the device's array, and must never write to it.
+//! `vosti-core` decides and proves the contents and the place of each part (`image.rs`, `premises.rs`). This module holds the
+//! device's array, and must never write to it.
 
 use crate::error::WiringError;
 use crate::wiring::Size;

@@ -1,4 +1,4 @@
-//! Where weights come from: a source that is asked for some rows at a time, so that no weight is in memory twice.
+//! The source of weights: a device asks it for some rows at a time, so no weight is in memory twice.
 
 use crate::error::WiringError;
 use crate::uniform::Uniform;

@@ -1,5 +1,5 @@
-//! What policy may look at: the device, the step, requests, blocks and pages, and the rows of logits of records. Each says in its
-//! contract what it shows.
+//! What policy may see: the device, the step, requests, blocks and pages, and the rows of logits of records. Each view's
+//! contract says what it shows.
 
 use super::Core;
 use crate::block::Block;

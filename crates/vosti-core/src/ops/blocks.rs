@@ -1,5 +1,5 @@
-//! The prefix cache's mechanism: publish a committed block, attach one, evict one. Which blocks to try, and which to
-//! drop, is policy's business; what may be shared is decided here.
+//! The prefix cache's mechanism: publish a committed block, attach one, evict one. Policy chooses which blocks to try and to
+//! drop; this file decides which blocks may be shared.
 
 use super::pages::*;
 use crate::block::{Block, Parent};

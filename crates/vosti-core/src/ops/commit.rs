@@ -1,4 +1,4 @@
-//! The end of a step: sample where histories end, accept drafts that came true, cache what was computed.
+//! The end of a step: sample where histories end, accept drafts that came true, cache the computed rows.
 
 use super::lifecycle::*;
 use crate::effects::*;

@@ -1,5 +1,5 @@
-//! The operations, one file per concern. Each begins with its `legal_*` predicate and mirrors it in its checks; what
-//! follows the checks cannot fail.
+//! The operations, one file per concern. Each begins with its `legal_*` predicate and mirrors it in its checks; after the
+//! checks nothing can fail.
 
 pub(crate) mod blocks;
 pub(crate) mod commit;

@@ -1,5 +1,5 @@
-//! One request changes and the rest stays: the invariant is preserved if it holds of what is new. Every operation on a
-//! request outside the step goes through this.
+//! One request changes and the rest stays: the invariant is preserved if it holds for the new part. Every operation on a
+//! request outside the step uses this.
 
 use super::canonical::*;
 use super::forward::*;

@@ -1,6 +1,6 @@
-//! Progress. Safety is kept by a core that does nothing; these theorems say that a policy which wants to get on can. A request
-//! that stands in an idle core, with as many pages free as it lacks, is served by the calls that one expects: none of them is
-//! refused, and unless the device fails, more of it is cached, and its view grows where its rows reach the end of its history.
+//! Progress. A core that does nothing would be safe; these theorems say that a policy can also make progress. Take a request
+//! that stands in an idle core, with as many pages free as it lacks. The obvious calls serve it: none of them is refused, and
+//! unless the device fails, more of the request is cached, and its view grows where its rows reach the end of its history.
 
 use super::canonical::*;
 use super::committing::*;

@@ -1,5 +1,5 @@
-//! The reference run: what a request's records would be if it were alone, each token from one cold forward of the whole
-//! history. And: two worlds that are one W have one reference run, and requests whose records are prefixes of it are answered
+//! The reference run: the records that a request would get if it were alone, each token from one cold forward of the whole
+//! history. Two worlds that are one W have one reference run, and requests whose records are prefixes of it are answered
 //! alike.
 
 use super::canonical::*;

@@ -1,9 +1,9 @@
-//! The statement's own tests: for each clause of the promise, of W, of `next` and of the seam, what it accepts and what it refuses.
-//! A statement that is weakened or made impossible still verifies everywhere else; it dies here. `lemma_accepts_*` shows an example
-//! of what must be allowed, `lemma_refuses_*` of what must not be.
+//! Tests of the statement: for each clause of the promise, of W, of `next` and of the seam, what it accepts and what it
+//! refuses. A statement that is weakened or made impossible would still verify everywhere else; it fails here.
+//! `lemma_accepts_*` shows an example that must be allowed, `lemma_refuses_*` one that must not be.
 //!
-//! What the seam accepts is also shown by `symbolic.rs`, what `next` accepts by `witness.rs`, and that the calls of one who wants to
-//! get on are legal by `progress.rs`. What each `legal_*` accepts and refuses stands in `suite_legal.rs`.
+//! `symbolic.rs` also shows what the seam accepts, `witness.rs` what `next` accepts, and `progress.rs` that the calls of a
+//! policy that makes progress are legal. `suite_legal.rs` has what each `legal_*` accepts and refuses.
 
 use super::canonical::*;
 use super::committing::*;
@@ -431,13 +431,19 @@ proof fn lemma_refuses_a_discarding_commit<D: Device, S: Sampler<Logits = D::Log
     assert(pending::<S>(a.plan, a.requests@[slot], b.requests@[slot], a.plan.sequences@.len() as int));
 }
 
-/// A core is built of what it is given.
-proof fn lemma_refuses_another_core<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(core: Core<D, S>, device: D, sampler: S, program: Program, state: Bits, row: Bits)
+/// A core is built of what it is given, and nobody has called it: no request, no block, no step, and every page free.
+proof fn lemma_refuses_another_core<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(core: Core<D, S>, device: D, sampler: S, program: Program, state: Bits, row: Bits, g: int)
     requires built(core, device, sampler, program),
     ensures
         core.sound(), core.log().len() == 0, core.world().w == device.w(), core.world().program == program,
         (core.world().choice)(state, row) == chosen::<D, S>(sampler.w(), state, row),
-        core.spec_state() is Some,
+        core.spec_device().limits() == device.limits(), core.spec_state() is Some,
+        ({
+            let s = core.spec_state()->0;
+            &&& s.phase is Idle && s.requests@ =~= Seq::empty() && s.blocks@ =~= Seq::empty() && s.next_request == 0
+            &&& s.pools@.len() == program.groups@.len()
+            &&& 0 <= g < s.pools@.len() ==> s.pools@[g].free@.len() == (device.limits().pages)(g) && s.pools@[g].pages@.len() == (device.limits().pages)(g)
+        }),
 {
 }
 

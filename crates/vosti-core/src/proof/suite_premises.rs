@@ -195,6 +195,48 @@ proof fn lemma_facts_of_rows(layout: Layout, limits: Limits, program: Program, c
     }
 }
 
+/// A row's slot is the one of a sequence's row, in the group's pages.
+proof fn lemma_slot(layout: Layout, limits: Limits, program: Program, cells: Seq<i32>, plan: StepPlan, g: int, t: int) -> (of: (int, int))
+    requires
+        layout.told(cells, plan), plan_ok(limits, program, plan), layout.made_for(program), program.wf(), 0 <= g < layout.groups,
+        0 <= t < plan.tokens@.len(),
+    ensures
+        0 <= of.0 < plan.sequences@.len(), plan.sequences@[of.0].row(of.1) == t,
+        ({
+            let slot = layout.read(cells, Meta::Slots { group: g as usize }, t);
+            0 <= slot < (limits.pages)(g) * PAGE && writes_slot(plan, g, of.0, of.1, slot / PAGE as int, slot % (PAGE as int))
+        }),
+{
+    lemma_packed_of(limits, program, plan);
+    assert(plan.tokens@.len() == rows_before(plan.sequences@, plan.sequences@.len() as int)) by { reveal(plan_packed); }
+    let q = lemma_owner(plan, t, plan.sequences@.len() as int);
+    let s = plan.sequences@[q];
+    let i = t - s.first_row;
+    let (slot, page) = (layout.read(cells, Meta::Slots { group: g as usize }, t), s.page(g, s.position(i)));
+    lemma_refuses_another_slot(layout, cells, plan, g, q, i);
+    assert(0 <= page < (limits.pages)(g)) by {
+        assert(seq_ok(limits, program, plan, q)) by { reveal(plan_packed); }
+        assert(s.has_page(g, s.position(i)));
+    }
+    assert(0 <= slot < (limits.pages)(g) * PAGE) by (nonlinear_arith)
+        requires slot / PAGE as int == page, 0 <= page < (limits.pages)(g), PAGE == 64 {}
+    (q, i)
+}
+
+/// `slot_facts`: slots of rows are in the group's pages, and no two rows have one.
+proof fn lemma_facts_of_slots(layout: Layout, limits: Limits, program: Program, cells: Seq<i32>, plan: StepPlan, g: int, t: int, u: int)
+    requires
+        layout.told(cells, plan), plan_ok(limits, program, plan), layout.made_for(program), program.wf(), pages_small(limits, program), 0 <= g < layout.groups,
+        0 <= t < layout.read(cells, Meta::Rows, 0), 0 <= u < layout.read(cells, Meta::Rows, 0),
+    ensures
+        0 <= layout.read(cells, Meta::Slots { group: g as usize }, t) < (limits.pages)(g) * PAGE <= 0x7fff_ffff,
+        t != u ==> layout.read(cells, Meta::Slots { group: g as usize }, t) != layout.read(cells, Meta::Slots { group: g as usize }, u),
+{
+    lemma_slot(layout, limits, program, cells, plan, g, t);
+    lemma_slot(layout, limits, program, cells, plan, g, u);
+    lemma_refuses_another_program(layout, program, limits, g);
+}
+
 /// `tile_facts` and `page_facts`: a tile's rows are packed rows of no other tile, its positions within the context and the length that
 /// launches are made for, its table within the tables, and what its rows see of it, through the group's window or a narrower one, are pages.
 proof fn lemma_facts_of_tiles(layout: Layout, limits: Limits, program: Program, cells: Seq<i32>, plan: StepPlan, x: int, k: int, other: int, window: Option<u32>, l: int)

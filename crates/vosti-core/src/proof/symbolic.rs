@@ -1,10 +1,10 @@
-//! A device and a sampler that meet the contracts of `seam.rs`, verified: so the contracts do not contradict each other, for any
-//! program that passes its check and any plan that the core makes.
+//! A device and a sampler that meet the contracts of `seam.rs`, verified. So the contracts do not contradict each other, for
+//! any program that passes its check and any plan that the core makes.
 //!
-//! They are as contrary as the contracts let them be, so that a contract which asks for more than it says is not met: pools
-//! differ by group, slots begin infinite, runs fail when they are told to, with the cache intact or not, what a failed run may
-//! change it does change, nothing is brought to the host but what was asked for, and tokens, lists and rows vary. Most values
-//! are ghosts, but rows of logits are there: by the device's kernels a row's contents are its position.
+//! Both are as contrary as the contracts allow, so that a contract which asks for more than it says is not met: pools differ
+//! by group, slots begin infinite, runs fail on demand with the cache intact or not, a failed run changes everything that it
+//! may change, only requested rows reach the host, and tokens, lists and rows vary. Most values are ghosts, but rows of
+//! logits exist: by the device's kernels, the contents of a row are its position.
 //!
 //! `witness.rs` runs the core over both.
 

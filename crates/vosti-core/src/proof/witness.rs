@@ -1,6 +1,6 @@
-//! The theorems are about something: a sampler beside the contrary device of `symbolic.rs`, a scenario that runs all of the
-//! core's operations over both, and two executions, on other pools, with other failures, whose traces are proved to be traces
-//! of one W. Tests run them: each ends in records, so nothing in it was refused.
+//! The theorems are not empty: this file has a sampler beside the contrary device of `symbolic.rs`, a scenario that runs all
+//! of the core's operations over both, and two executions, on different pools and with different failures, whose traces are
+//! proved to be traces of one W. Tests run them: each ends in records, so none of its calls was refused.
 
 use super::reference::*;
 use super::symbolic::*;

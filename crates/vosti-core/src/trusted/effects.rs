@@ -1,6 +1,6 @@
-//! What each operation does when it is legal, one predicate an operation, beside the `legal_*` predicates of `legal.rs` that
-//! say when. Together they are `next` in `next.rs`: without them a core that plans nothing and commits nothing would keep
-//! every promise. They speak of what policy sees: requests, blocks, free pages, the step.
+//! The effect of each operation when it is legal, one predicate per operation; `legal.rs` says when it is legal. Together
+//! they are `next` in `next.rs`: without effects, a core that plans nothing and commits nothing would keep every promise. The
+//! predicates speak of what policy sees: requests, blocks, free pages, the step.
 
 use super::legal::*;
 use super::seam::*;

@@ -1,7 +1,7 @@
-//! What must be read to believe the proof, and nothing else: what is promised, what is assumed, and of which executions. No
-//! proof stands here. A reader begins with `spec.rs` (the promise) and `seam.rs` (what is assumed of a device and a sampler),
-//! then `meaning.rs` (a forward pass, and the reference run), `next.rs` (executions, and when two share W), `legal.rs` and `effects.rs` (when an operation may run and what it does),
-//! and `premises.rs` (what kernels read of a step).
+//! The files that must be read to believe the proof: the promise, the assumptions, and the executions that they are about. No
+//! proof stands here. Begin with `spec.rs` (the promise) and `seam.rs` (the assumptions about a device and a sampler). Then
+//! read `meaning.rs` (a forward pass, and the reference run), `next.rs` (executions, and when two share W), `legal.rs` and
+//! `effects.rs` (when an operation may run, and its effect), and `premises.rs` (what kernels read of a step).
 
 pub mod effects;
 pub mod legal;

@@ -1,8 +1,8 @@
-//! Of what determinism is promised: an execution is a core as it is built, the calls on it and what came back, each step as
-//! `next` says, which is literally what the operations of `core.rs` ensure; and `share_w` says when two executions share W.
+//! The terms of the promise. An execution is a newly built core, the calls on it and their results, where each step satisfies
+//! `next`, which is literally the `ensures` of the operations of `core.rs`. `share_w` says when two executions share W.
 //!
-//! A clause that is missing here makes the theorem speak of less; one that is wrong, no operation can ensure. The examples of
-//! `proof/suite.rs` and `proof/suite_legal.rs` hold each clause from both sides. Read next: `proof/trace.rs` (the theorem).
+//! If a clause is missing here, the theorem says less; if a clause is wrong, no operation can ensure it. The examples of
+//! `proof/suite.rs` and `proof/suite_legal.rs` test each clause from both sides. Read next: `proof/trace.rs` (the theorem).
 
 use super::effects::*;
 use super::legal::*;

@@ -1,9 +1,9 @@
-//! The premises of kernel contracts, as the core keeps them: what a step's array of integers says (`told`, of the plan), and
-//! what follows from it in the words of the kernel verifier (`vosti-verify`'s `World`). Its bounds stand here once.
+//! The premises of kernel contracts, as the core ensures them: what a step's array of integers says (`told`, about the plan),
+//! and what follows from it in the terms of the kernel verifier (`vosti-verify`'s `World`). Its bounds stand only here.
 //!
-//! A reader who trusts the seam and the kernel verifier reads this file as the joint between the two. It must never say less
-//! than `World::facts` takes: `tests/premises.rs` of `vosti-wiring` holds both to the same filled arrays.
-//! Read next: `image.rs` (the code that fills the array).
+//! This file is the joint between the seam and the kernel verifier. It must never say less than `World::facts` assumes:
+//! `tests/premises.rs` of `vosti-wiring` evaluates both on the same filled arrays. Read next: `image.rs` (the code that fills
+//! the array).
 
 use crate::ids::{NO_PAGE, PAGE};
 use crate::layout::Layout;

@@ -1,10 +1,10 @@
-//! The promise, Definition 1: any two executions that share W (weights, deployment and sampler) answer two requests with
-//! the same prompt and the same initial sampler state alike. Everything else may differ: the machine, the number of pages, the
-//! policy, the other requests, their order, what failed, what was restarted between.
+//! The promise, Definition 1: any two executions that share W (weights, deployment and sampler) answer two requests with the
+//! same prompt and the same initial sampler state alike. Everything else may differ: the machine, the number of pages, the
+//! policy, the other requests, their order, failures, restarts in between.
 //!
-//! This file knows no engine: no page, batch or schedule. A trace is the finite sequence of what one execution did that its
-//! clients can see. `next.rs` says what an execution is and what sharing W means (`Execution`, `share_w`), and `proof/trace.rs` proves
-//! `deterministic` of the traces of every two that share it (`theorem_deterministic`).
+//! This file knows no engine: no page, batch or schedule. A trace is the finite sequence of events in one execution that its
+//! clients can see. `next.rs` defines executions and sharing W (`Execution`, `share_w`), and `proof/trace.rs` proves
+//! `deterministic` for the traces of every two executions that share it (`theorem_deterministic`).
 
 use vstd::prelude::*;
 
