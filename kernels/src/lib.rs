@@ -8,8 +8,6 @@
 //! heights, each is proved to give the bits of the lowest ([`stands_for`]), and the device chooses.
 //! Read next: [`mod@contract`], then `kernels/linear.py`.
 
-#![warn(missing_docs)]
-
 #[allow(missing_docs, reason = "`NumberKind::Dimension` says what its bounds are")]
 pub mod contract;
 pub mod error;

@@ -8,8 +8,6 @@
 //! folders are not on it: what they read is admitted or refused. This crate runs no kernel and knows none by name.
 //! Read next: [`mod@bundle`], then [`op_contract`] and [`launch_pair`].
 
-#![warn(missing_docs)]
-
 pub mod bundle;
 mod error;
 mod folder;

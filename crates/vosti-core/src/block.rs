@@ -7,6 +7,7 @@ use vstd::prelude::*;
 verus! {
 
 /// What a block continues.
+#[allow(missing_docs, reason = "each line names its field")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Parent {
     /// Nothing: it is the first of a chain, in the tenant with this salt.

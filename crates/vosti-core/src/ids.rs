@@ -17,14 +17,18 @@ pub const NO_PAGE: i32 = -1;
 /// A request that the core has admitted. Its serial is never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RequestId {
+    /// Where its state lies; another request takes the slot later.
     pub slot: usize,
+    /// Counts admissions.
     pub serial: u64,
 }
 
 /// A published block: one page of tokens at one depth of one chain of blocks. Its serial is never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct BlockId {
+    /// Where its entry lies; another block takes the slot later.
     pub slot: usize,
+    /// Counts publications.
     pub serial: u64,
 }
 

@@ -18,6 +18,7 @@ use vstd::prelude::*;
 verus! {
 
 /// Why no array can be laid out, or a step not be filled in.
+#[allow(missing_docs, reason = "each line names its fields")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ImageError {
     /// More rows, positions, tokens, tilings or entries of page tables than kernels are proved for.
@@ -225,7 +226,9 @@ impl Image {
 /// An array's place: from its first integer on, as many as there is room for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
+    /// The array's first integer.
     pub start: usize,
+    /// Integers that it may have.
     pub len: usize,
 }
 

@@ -35,6 +35,7 @@
 mod block;
 mod check;
 mod core;
+#[allow(missing_docs, reason = "`advice` says what each refusal means; fields are what it is about")]
 mod error;
 mod fill;
 mod ids;

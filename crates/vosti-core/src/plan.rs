@@ -42,6 +42,7 @@ pub struct SeqPlan {
     pub drafts: usize,
     /// Its first row among the selected ones, and how many it has there: always its last rows.
     pub first_selected: usize,
+    /// How many selected rows it has.
     pub selected: usize,
     /// The lists of its selected rows' largest logits are brought to the host.
     pub top: bool,

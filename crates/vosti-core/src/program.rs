@@ -23,14 +23,18 @@ pub enum RowSet {
 pub enum Dtype {
     /// The model's activation type: BF16, or F32 in FP32 test programs.
     Act,
+    /// Single precision in every program.
     F32,
 }
 
 /// A buffer of rows, `width` elements each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BufferDecl {
+    /// Elements of a row.
     pub width: u32,
+    /// Type of an element.
     pub dtype: Dtype,
+    /// The rows that it holds.
     pub rows: RowSet,
 }
 
@@ -39,17 +43,21 @@ pub struct BufferDecl {
 pub struct GroupDecl {
     /// Keys visible to a position, itself included: position p sees j > p - window. None: all of them.
     pub window: Option<u32>,
+    /// Key heads, as many as value heads.
     pub kv_heads: u32,
+    /// Elements of a head.
     pub head_dim: u32,
 }
 
 /// One layer of KV cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LayerDecl {
+    /// An index into [`Program::groups`].
     pub group: u32,
 }
 
 /// One op. `k` names one kernel class bound to one set of weights: an index into the model's binding table.
+#[allow(missing_docs, reason = "each formula names its fields")]
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Op {
     /// `out[t] = f_k(token[t])`
@@ -65,12 +73,17 @@ pub enum Op {
 /// A forward pass.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Program {
+    /// In the order in which they run.
     pub ops: Vec<Op>,
+    /// Row buffers; ops name them by index.
     pub buffers: Vec<BufferDecl>,
+    /// Groups of cache layers; layers name them by index.
     pub groups: Vec<GroupDecl>,
+    /// Cache layers; ops name them by index.
     pub layers: Vec<LayerDecl>,
     /// An F32, Selected buffer as wide as the vocabulary.
     pub logits: u32,
+    /// Tokens of the vocabulary: every id is below it.
     pub vocab: u32,
     /// Positions a request may have, at most the length of the rope tables.
     pub context: u32,

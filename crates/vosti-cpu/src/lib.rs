@@ -4,8 +4,6 @@
 //! here; a plain mode runs the interpreter of `vosti-tile` instead, and both give the same bits.
 //! Read next: [`device`], then [`layout`] and [`micro`].
 
-#![warn(missing_docs)]
-
 mod ceilings;
 pub mod device;
 mod draft;

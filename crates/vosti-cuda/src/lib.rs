@@ -5,8 +5,6 @@
 //! tools of [`mod@toolchain`] only.
 //! Read next: [`mod@inspect`] for the build's side, [`mod@device`] for the run's.
 
-#![warn(missing_docs)]
-
 pub mod arch;
 pub mod artifact;
 pub mod bandwidth;

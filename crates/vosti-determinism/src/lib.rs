@@ -8,8 +8,6 @@
 //! broken on purpose ([`faults`]). It knows no model, device or deployment. Beside the suite, one request can be [run
 //! again](replay), and servers can be measured [from outside](endpoint). Read [`profile`] for the cases, then `relations/`.
 
-#![warn(missing_docs)]
-
 pub mod endpoint;
 mod error;
 pub mod evidence;

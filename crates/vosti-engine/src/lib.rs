@@ -8,8 +8,6 @@
 //! blocks are cached and evicted), `sampler.rs` (logits to token). `handle.rs` puts an engine on its own thread for servers.
 //! `symbolic.rs` is a device without a model: every logits row is a hash of its history.
 
-#![warn(missing_docs)]
-
 pub mod capacity;
 pub mod counters;
 mod device;

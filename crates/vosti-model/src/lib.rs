@@ -8,8 +8,6 @@
 //!
 //! Read next: [`decoder`], `families/llama.rs`, [`mod@plan`], [`gguf`].
 
-#![warn(missing_docs)]
-
 pub mod chat;
 mod config;
 pub mod decoder;

@@ -3,8 +3,6 @@
 //! Code that loads, fetches, compares or measures takes a [`Progress`]; the command line draws a bar from it. Libraries never
 //! print, and no result may depend on progress. Read next: the command's `cli/bar.rs`, which draws.
 
-#![warn(missing_docs)]
-
 /// Is told of stages, each of so many units (bytes, pairs, tensors), and may end the work. Several threads may tell it.
 pub trait Progress: Sync {
     /// A new stage begins, of `total` units.

@@ -8,8 +8,6 @@
 //! `answer.rs` (tokens to text). `listen.rs` has the sockets. The book (`docs/`, built by `cargo xtask book`) has a page for
 //! operators, `docs/server.md`.
 
-#![warn(missing_docs)]
-
 pub mod answer;
 #[allow(
     missing_docs,

@@ -5,8 +5,6 @@
 //! which CI runs, the same test fails: a check that did not run has not passed. Only `[dev-dependencies]` and `xtask` name
 //! this crate.
 
-#![warn(missing_docs)]
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

@@ -4,8 +4,6 @@
 //! [`Kernel`], has three consumers: the verifier, the CPU executor and the interpreter here. This crate knows no kernel by
 //! name and depends on no other crate of ours. Read next: [`ir`], then [`numerics`].
 
-#![warn(missing_docs)]
-
 pub mod bind;
 #[allow(missing_docs, reason = "the messages of `TypeError` name its fields")]
 pub mod build;

@@ -5,8 +5,6 @@
 //! kernel by name and chooses nothing from a batch.
 //! Read next: [`wiring`], then [`step`].
 
-#![warn(missing_docs)]
-
 pub mod error;
 pub mod step;
 pub mod uniform;

@@ -13,8 +13,6 @@
 //! proved, and [Contributing](../../book/CONTRIBUTING.html) where a model family, a kernel, an op and a sampling parameter
 //! go.
 
-#![warn(missing_docs)]
-
 pub mod bench;
 pub mod catalogue;
 pub mod cli;

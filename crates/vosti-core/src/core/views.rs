@@ -82,12 +82,14 @@ impl<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>> Core<D, S> {
         &self.device
     }
 
+    /// The sampler that draws every token.
     pub fn sampler(&self) -> (sampler: &S)
         ensures *sampler == self.spec_sampler(),
     {
         &self.fixed.sampler
     }
 
+    /// The forward pass that every step runs.
     pub fn program(&self) -> (program: &Program)
         ensures *program == self.spec_program(),
     {

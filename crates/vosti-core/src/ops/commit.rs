@@ -28,7 +28,9 @@ verus! {
 /// One token that left the core.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Record {
+    /// The request that it belongs to.
     pub request: RequestId,
+    /// The token that was chosen.
     pub token: Token,
     /// The request is done with this token.
     pub done: bool,

@@ -109,9 +109,13 @@ impl Sampler for Countdown {
 /// What the scenario saw.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Scene {
+    /// Tokens that left the core.
     pub records: usize,
+    /// Blocks that were published.
     pub published: usize,
+    /// Pages that a request took from published blocks.
     pub attached: usize,
+    /// Blocks that were evicted.
     pub evicted: usize,
 }
 
@@ -222,6 +226,7 @@ pub struct Witness {
     pub(crate) execution: Ghost<Execution<Symbolic, Countdown>>,
     /// Records and completions that clients saw.
     pub records: usize,
+    /// Requests that completed.
     pub completed: usize,
 }
 

@@ -24,6 +24,7 @@ pub const CONTEXT_MAX: usize = 0x40_0000;
 pub const TABLE_MAX: usize = 0x1000_0000;
 
 /// Which array of a step's metadata.
+#[allow(missing_docs, reason = "`group` and `tiling` are indices")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Meta {
     /// How many packed rows there are.
@@ -32,6 +33,7 @@ pub enum Meta {
     Selected,
     /// Of each row.
     Tokens,
+    /// Of each row, in its own sequence.
     Positions,
     /// The packed row of each selected row.
     RowIndex,
@@ -39,19 +41,26 @@ pub enum Meta {
     Slots { group: usize },
     /// Of all groups: a tile's table says where in it its sequence's begins.
     PageTables,
+    /// Where in the page tables each tile's sequence begins.
     TileTable { tiling: usize },
+    /// The first packed row of each tile.
     TileRow { tiling: usize },
+    /// How many rows each tile has.
     TileRows { tiling: usize },
+    /// The position of each tile's first row.
     TilePos { tiling: usize },
 }
 
 /// Query tiles of one height over one group's page tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tiling {
+    /// Rows of a tile, at most.
     pub height: usize,
+    /// The cache group whose page tables its tiles read.
     pub group: usize,
     /// The packed rows whose tiles these are; tiles count them from the first.
     pub first: usize,
+    /// The packed row behind the last one.
     pub end: usize,
 }
 

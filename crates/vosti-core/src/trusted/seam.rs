@@ -182,10 +182,13 @@ pub trait Device: Sized {
 
 /// Chooses tokens. Penalties, grammars, stop and length conditions are part of a request's state.
 pub trait Sampler: Sized {
+    /// One row of logits.
     type Logits: ?Sized;
 
+    /// A row's largest logits with their tokens.
     type Top: ?Sized;
 
+    /// What a request carries from token to token: its seed, its penalties, its grammar.
     type State;
 
     /// The sampler's identity: its code and fixed parameters.
