@@ -128,7 +128,8 @@ pub fn knows(name: &str) -> bool {
     names().any(|known| known == name)
 }
 
-fn names() -> impl Iterator<Item = &'static str> {
+/// Every name, in the order of `catalogue.toml`.
+pub fn names() -> impl Iterator<Item = &'static str> {
     let pinned = models().iter().map(|model| model.name.as_str());
     pinned.chain(shorts().iter().map(|short| short.name.as_str()))
 }

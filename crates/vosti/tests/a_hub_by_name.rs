@@ -243,3 +243,71 @@ fn a_short_name_is_the_hubs_name_and_is_listed() {
     let [one, other] = [long, "qwen3-0.6b"].map(|name| said(&hub.vosti(home.path(), &["pull", name])).0);
     assert!(one.trim().ends_with("Qwen3-0.6B-Q8_0.gguf") && one == other, "{one} {other}");
 }
+
+/// Completes each line with the script that `vosti completions bash` prints, as bash's readline does.
+const IN_BASH: &str = r#"
+source <("$0" completions bash)
+function="$(complete -p vosti)" && function="${function#*-F }" && function="${function%% *}"
+for line; do
+    COMP_LINE="$line" COMP_POINT="${#line}" COMP_WORDS=($line) COMP_CWORD=$((${#COMP_WORDS[@]} - 1)) COMPREPLY=()
+    [[ "$line" == *" " ]] && COMP_WORDS+=("") && ((++COMP_CWORD))
+    "$function" "$0" "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"
+    echo "${COMPREPLY[@]}"
+done
+"#;
+
+#[test]
+fn a_shell_completes_names_and_the_models_of_a_hub_that_are_on_disk() {
+    let (hub, home) = (hub(), tempfile::tempdir().unwrap());
+    for name in ["org/tiny", "org/tiny-GGUF:Q8_0"] {
+        assert!(hub.vosti(home.path(), &["pull", name]).status.success());
+    }
+    // Another client is fetching it.
+    std::fs::create_dir_all(home.path().join("hub/models--org--half/refs")).unwrap();
+    std::fs::write(home.path().join("hub/models--org--half/refs/main"), COMMIT).unwrap();
+    let (out, _) = said(&hub.vosti(home.path(), &["models"]));
+    let (_, also) = out.split_once("Also here:\n").expect("models of a hub");
+    let also: Vec<&str> = also.lines().take(2).map(|line| line.split("  ").next().unwrap()).collect();
+    assert_eq!(also, ["org/tiny", "org/tiny-GGUF:Q8_0"], "{out}");
+
+    let complete = |lines: &[&str]| -> Vec<String> {
+        let mut bash = Command::new("bash");
+        bash.args(["--norc", "-c", IN_BASH, env!("CARGO_BIN_EXE_vosti")]).args(lines);
+        let (out, error) = said(&bash.env("HF_HOME", home.path()).env_remove("HF_HUB_CACHE").output().unwrap());
+        assert_eq!(error, "");
+        out.lines().map(str::to_string).collect()
+    };
+    let completed = complete(&[
+        "vosti chat --model smollm2-1",
+        "vosti chat -m org/",
+        "vosti serve --port 1 --model org/tiny-GGUF:Q",
+        "vosti chat --model=org/tiny-",
+        "vosti pull org/tiny-GGUF",
+        "vosti chat --model ./",
+        "vosti chat --mod",
+        "vosti generate x --weights ",
+    ]);
+    let wanted = [
+        "smollm2-135m smollm2-1.7b",
+        "org/tiny org/tiny-GGUF:Q8_0",
+        // What follows the colon, which parts words there.
+        "Q8_0",
+        "org/tiny-GGUF:Q8_0",
+        "org/tiny-GGUF:Q8_0",
+        // Left to bash: files.
+        "",
+        "--model",
+        "as-they-come expanded",
+    ];
+    assert_eq!(completed, wanted);
+    let names = complete(&["vosti chat -m "]).concat();
+    assert!(vosti::catalogue::names().all(|name| names.split(' ').any(|known| known == name)), "{names}");
+    // zsh and fish ask for the same names.
+    for (shell, wants) in [("zsh", ":NAME|PATH:_vosti_models'"), ("fish", " -l model ")] {
+        let (script, _) = said(&hub.vosti(home.path(), &["completions", shell]));
+        let wanting: Vec<&str> = script.lines().filter(|line| line.contains(wants)).collect();
+        assert!(wanting.len() >= 9, "{shell}: {wanting:?}");
+        assert!(shell == "zsh" || wanting.iter().all(|line| line.ends_with("(vosti models --names)\"")), "{wanting:?}");
+        assert!(!script.contains("NAME|PATH:_default"), "{shell}");
+    }
+}

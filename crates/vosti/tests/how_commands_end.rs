@@ -241,3 +241,50 @@ fn a_conversation_is_wrapped_on_a_terminal_and_nowhere_else() {
     assert!(!shown.contains('\x1b'), "NO_COLOR: no styles");
     assert!(shown.matches('\n').count() > piped.matches('\n').count(), "it was wrapped: {shown:?}");
 }
+
+/// A person at a terminal: pastes, sets a value, recalls a line, saves, leaves with Ctrl-D. Ends with the command's exit code.
+const A_PERSON: &str = r#"
+import os, pty, signal, sys
+signal.alarm(300)
+child, terminal = pty.fork()
+if child == 0:
+    os.execv(sys.argv[2], sys.argv[2:])
+def until(*texts):
+    shown = b""
+    for text in texts:
+        while text not in shown:
+            shown += os.read(terminal, 4096)
+        shown = shown.split(text, 1)[1]
+def keys(text, *texts):
+    os.write(terminal, text)
+    until(*texts)
+PROMPT = b"\x1b[?2004h"
+until(PROMPT)
+keys(b"\x1b[200~one\ntwo\x1b[201~", b"two")
+keys(b"\r", b"answer ", PROMPT)
+keys(b"/set seed 9\r", b"seed         9", PROMPT)
+keys(b"\x1b[A\x1b[A\r", b"answer ", PROMPT)
+keys(b"/save " + sys.argv[1].encode() + b"\r", b"saved", PROMPT)
+os.write(terminal, b"\x04")
+try:
+    while os.read(terminal, 4096):
+        pass
+except OSError:
+    pass
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"#;
+
+#[test]
+fn a_person_at_a_terminal_pastes_lines_recalls_them_and_leaves() {
+    let (folder, model) = model();
+    let saved = folder.path().join("talk.json");
+    let mut person = Command::new("python3");
+    person.args(["-c", A_PERSON, saved.to_str().expect("a path"), env!("CARGO_BIN_EXE_vosti")]);
+    person.args(["chat", "--model", &model, "-n", "4", "--ignore-eos", "--seed", "5"]);
+    let result = person.env("XDG_CACHE_HOME", folder.path()).env("TERM", "xterm").output().expect("python3 starts");
+    assert!(result.status.success(), "{}", String::from_utf8_lossy(&result.stderr));
+    let saved: serde_json::Value = serde_json::from_slice(&std::fs::read(saved).expect("saved")).expect("JSON");
+    let said: Vec<_> = saved["messages"].as_array().expect("a list").iter().map(|m| &m["content"]).collect();
+    assert_eq!((said.len(), said[0], said[2]), (4, &"one\ntwo".into(), &"one\ntwo".into()), "{saved}");
+    assert_eq!(saved["seed"], 9);
+}

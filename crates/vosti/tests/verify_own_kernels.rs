@@ -66,3 +66,11 @@ fn what_cannot_be_read_is_one_line() {
         assert!(errors.contains(says), "{says:?} is not in {errors}");
     }
 }
+
+#[test]
+fn an_explanation_is_one_screen_however_many_kernels_have_the_name() {
+    let (code, out, _) = verify(&["store".into(), "--explain".into()]);
+    let total = out.lines().find_map(|line| line.split_once(" proved in ")?.0.split_once(" of ")).expect("a total");
+    assert!(code == 0 && total.0 == total.1 && total.0 != "1", "{out}");
+    assert!(out.contains("claim: ") && out.lines().count() <= 50, "{} lines: {out}", out.lines().count());
+}

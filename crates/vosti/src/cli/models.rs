@@ -6,12 +6,13 @@ use super::bar::{Bar, Unit};
 use super::output::print;
 use crate::catalogue;
 use crate::fetch::hub::Endpoint;
-use crate::fetch::repository::{self, HubCache, Repository};
+use crate::fetch::repository::{self, Found, HubCache, Repository};
 use crate::fetch::{Cache, FetchError, Registry};
 use anyhow::bail;
 use clap::Args;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
+use std::path::Path;
 use vosti_model::families::{FAMILIES, Family};
 
 /// `vosti models`
@@ -24,15 +25,45 @@ pub struct Models {
     /// Print the list as JSON
     #[arg(long)]
     pub json: bool,
+
+    /// Print the names alone, one a line: what a shell completes `--model` with
+    #[arg(long, hide = true, conflicts_with_all = ["families", "json"])]
+    pub names: bool,
 }
 
 /// Lists the catalogue, or the families.
 pub fn run(arguments: &Models) -> anyhow::Result<Outcome> {
+    if arguments.names {
+        return names();
+    }
     match (arguments.families, arguments.json) {
         (false, false) => catalogue(),
         (true, false) => families(),
         (false, true) => listed(catalogue_json(&Cache::of_user()?, &HubCache::of_user()?)),
         (true, true) => listed(families_json()),
+    }
+}
+
+/// The catalogue's names, then those of other models here.
+fn names() -> anyhow::Result<Outcome> {
+    let others = others(&HubCache::of_user()?).into_iter().map(|(name, _)| name);
+    let names: Vec<String> = catalogue::names().map(String::from).chain(others).collect();
+    print(&(names.join("\n") + "\n"))?;
+    Ok(Outcome::Done)
+}
+
+/// Models of a hub that are here and have no short name.
+fn others(hub: &HubCache) -> Vec<(String, Found)> {
+    let short = |name: &str| catalogue::shorts().iter().any(|short| short.hub == name);
+    hub.models().into_iter().filter(|(name, _)| !short(name)).collect()
+}
+
+/// Of a file, or of all files in a folder.
+fn bytes(found: &Found) -> u64 {
+    let of = |path: &Path| std::fs::metadata(path).map_or(0, |file| file.len());
+    match std::fs::read_dir(&found.path) {
+        Ok(files) => files.flatten().map(|file| of(&file.path())).sum(),
+        Err(_) => of(&found.path),
     }
 }
 
@@ -59,7 +90,12 @@ fn catalogue_json(cache: &Cache, hub: &HubCache) -> Value {
             "here": hub.find(&short.repository()).is_some(), "about": short.about(), "license": short.license,
             "default": false, "hub": short.hub, "family": short.family })
     };
-    catalogue::models().iter().map(pinned).chain(catalogue::shorts().iter().map(short)).collect()
+    let other = |(name, found): (String, Found)| {
+        json!({ "name": name, "bytes": bytes(&found), "approximate": false, "here": true,
+            "about": format!("commit {}", found.commit), "license": null, "default": false, "hub": name })
+    };
+    let catalogue = catalogue::models().iter().map(pinned).chain(catalogue::shorts().iter().map(short));
+    catalogue.chain(others(hub).into_iter().map(other)).collect()
 }
 
 /// Each family: its names in `config.json` and in GGUF files, and published models of it.
@@ -90,6 +126,13 @@ fn catalogue() -> anyhow::Result<Outcome> {
     for short in catalogue::shorts() {
         let size = format!("~{:.1} GB", short.megabytes as f64 / 1e3);
         line(&short.name, size, hub.find(&short.repository()).is_some(), &short.about())?;
+    }
+    let others = others(&hub);
+    if !others.is_empty() {
+        writeln!(out, "\nAlso here:")?;
+    }
+    for (name, found) in others {
+        writeln!(out, "{name}  {:.1} GB", bytes(&found) as f64 / 1e9)?;
     }
     writeln!(
         out,

@@ -52,6 +52,10 @@ pub fn run(arguments: &Verify) -> anyhow::Result<Outcome> {
     let stale = inventory.not_as_recorded(bundle.certificates());
     let mut out = String::new();
     for (index, (report, _)) in inventory.entries.iter().enumerate() {
+        // An explanation is one screen: of the other kernels only those that failed have a line.
+        if arguments.explain && !arguments.all && index > 0 && report.verdict.is_proved() {
+            continue;
+        }
         line(&mut out, report)?;
         let kernel = vosti_kernels::kernel(report.name.split('-').next().unwrap_or_default());
         source_line(&mut out, report, kernel.map_or("", |kernel| kernel.source))?;

@@ -99,16 +99,7 @@ impl HubCache {
 
     /// The model as it was last fetched, by whichever client; none if it is not here or not whole.
     pub fn find(&self, repository: &Repository) -> Option<Found> {
-        let folder = self.folder(repository);
-        let refs = folder.join("refs");
-        let recorded = |name: &str| Some(fs::read_to_string(refs.join(name)).ok()?.trim().to_string());
-        // A commit is here if any branch was fetched when it was there.
-        let pinned = || {
-            let all = names_in(&refs, REVISION_LEVELS);
-            all.iter().filter_map(|name| recorded(name)).find(|commit| *commit == repository.revision)
-        };
-        let commit = recorded(&repository.revision).or_else(pinned)?;
-        let snapshot = folder.join("snapshots").join(&commit);
+        let (snapshot, commit) = self.snapshot(repository)?;
         let names = names_in(&snapshot, 1);
         let chosen = choose(repository, names.iter().map(String::as_str)).ok()?;
         let whole = |name: &&str| snapshot.join(name).exists();
@@ -128,17 +119,59 @@ impl HubCache {
             }
         }
     }
+
+    /// The models here, named as `--model` takes them: a folder by its repository, a GGUF file with its quantisation.
+    pub fn models(&self) -> Vec<(String, Found)> {
+        let mut models = Vec::new();
+        for folder in names_below(&self.root) {
+            let Some((org, repo)) = folder.strip_prefix("models--").and_then(|name| name.split_once("--")) else {
+                continue;
+            };
+            let name = format!("{org}/{repo}");
+            let Ok(repository) = name.parse::<Repository>() else { continue };
+            if let Some(found) = self.find(&repository).filter(|found| found.path.is_dir()) {
+                models.push((name.clone(), found));
+            }
+            let files = self.snapshot(&repository).map(|(snapshot, _)| names_in(&snapshot, 1)).unwrap_or_default();
+            for file in files.iter().filter(|file| file.ends_with(".gguf")) {
+                let name = format!("{name}:{}", quant_of(file));
+                let found = name.parse().ok().and_then(|repository| self.find(&repository));
+                models.extend(found.map(|found| (name, found)));
+            }
+        }
+        models
+    }
+
+    /// Where the files of a revision are, and its commit.
+    fn snapshot(&self, repository: &Repository) -> Option<(PathBuf, String)> {
+        let folder = self.folder(repository);
+        let refs = folder.join("refs");
+        let recorded = |name: &str| Some(fs::read_to_string(refs.join(name)).ok()?.trim().to_string());
+        // A commit is here if any branch was fetched when it was there.
+        let pinned = || {
+            let all = names_in(&refs, REVISION_LEVELS);
+            all.iter().filter_map(|name| recorded(name)).find(|commit| *commit == repository.revision)
+        };
+        let commit = recorded(&repository.revision).or_else(pinned)?;
+        Some((folder.join("snapshots").join(&commit), commit))
+    }
+}
+
+/// The names of what is in a folder, in order.
+fn names_below(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort();
+    names
 }
 
 /// The files of a folder and of those in it, so many levels down, as a listing names them.
 fn names_in(folder: &Path, levels: usize) -> Vec<String> {
     let mut names = Vec::new();
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let Ok(name) = entry.file_name().into_string() else { continue };
-        match entry.path().is_dir() && levels > 0 {
-            true => {
-                names.extend(names_in(&entry.path(), levels - 1).into_iter().map(|below| format!("{name}/{below}")))
-            }
+    for name in names_below(folder) {
+        let path = folder.join(&name);
+        match path.is_dir() && levels > 0 {
+            true => names.extend(names_in(&path, levels - 1).into_iter().map(|below| format!("{name}/{below}"))),
             false => names.push(name),
         }
     }
