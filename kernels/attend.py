@@ -1,6 +1,6 @@
 """Paged causal attention over a window with an online softmax, one query tile and KV head a program.
 
-A query tile holds up to BQ rows of one request. Lane `t * GP + g` is row t of the tile and the g-th
+A query tile has up to HEIGHT rows of one request, and room for BQ. Lane `t * GP + g` is row t of the tile and the g-th
 query head of the KV head's group, so that grouped heads share the keys they read: KV_HEADS groups of GROUP
 heads, which fit the GP lanes. The loop runs over the logical pages of the request, by absolute index and in
 order: what a row sees does not depend on the tile it lies in. A head has D numbers, and a tile room for DP, a power
@@ -15,8 +15,7 @@ from online_softmax import over_pages
 # /// contract
 # shape = "attend"
 # grid = ["tiles", "KV_HEADS"]
-# where = ["GROUP <= GP", "D <= DP"]
-# text = ["CAPPED"]
+# where = ["GROUP <= GP", "D <= DP", "HEIGHT <= BQ"]
 # [params]
 # q = "in 0"
 # tile_table = "tile_table"
@@ -31,6 +30,8 @@ from online_softmax import over_pages
 # GROUP = "dim 1..1024"
 # D = "dim 1..512"
 # WINDOW = "dim 1..4194304"
+# HEIGHT = "dim 1..64"
+# CAPPED = "dim 0..1"
 # SLOPE = "number"
 # CAP = "number"
 # SPAN = "number"
@@ -40,7 +41,7 @@ from online_softmax import over_pages
 # ///
 @triton.jit
 def attend(q, tile_table, tile_row, tile_rows, tile_pos, page_table, cache_k, cache_v, out,
-           KV_HEADS, GROUP, D, WINDOW, SLOPE, CAP, SPAN, PAGE: tl.constexpr, CAPPED: tl.constexpr, BQ: tl.constexpr,
+           KV_HEADS, GROUP, D, WINDOW, HEIGHT, CAPPED, SLOPE, CAP, SPAN, PAGE: tl.constexpr, BQ: tl.constexpr,
            GP: tl.constexpr, DP: tl.constexpr):
     HEADS = KV_HEADS * GROUP
     LANES: tl.constexpr = BQ * GP
@@ -62,7 +63,7 @@ def attend(q, tile_table, tile_row, tile_rows, tile_pos, page_table, cache_k, ca
     page_hi = tl.where(count > 0, (start + count + (PAGE - 1)) // PAGE, 0)
 
     top, total, acc = over_pages(queries, p, kv, table, page_lo, page_hi, page_table, cache_k, cache_v, KV_HEADS,
-                                 WINDOW, SLOPE, CAP if CAPPED else None, SPAN if CAPPED else None, D, LANES, DP, PAGE)
+                                 WINDOW, CAPPED, SLOPE, CAP, SPAN, D, LANES, DP, PAGE)
     # Unseen keys of a seen page added +0 or -0: `+ 0.0` makes an underflowed -0 forget which.
     result = acc / total[:, None] + 0.0
     out_tile = tl.make_block_ptr(out + kv * (GROUP * D), (first + count, GROUP, D), (HEADS * D, D, 1), (first, 0, 0),

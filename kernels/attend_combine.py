@@ -19,7 +19,7 @@ def state(parts, at, first, end, HEADS, WIDTH, BQ: tl.constexpr, ROOM: tl.conste
 # /// contract
 # shape = "attend_combine"
 # grid = ["tiles", "HEADS", "above(length, SPLIT)"]
-# where = ["D <= DP"]
+# where = ["D <= DP", "HEIGHT <= BQ"]
 # [params]
 # tile_row = "tile_row"
 # tile_rows = "tile_rows"
@@ -31,6 +31,7 @@ def state(parts, at, first, end, HEADS, WIDTH, BQ: tl.constexpr, ROOM: tl.conste
 # HEADS = "dim 1..4096"
 # KV_HEADS = "dim 1..4096"
 # D = "dim 1..512"
+# HEIGHT = "dim 1..64"
 # [shapes]
 # tops = ["splits", "ROWS", "HEADS"]
 # totals = ["splits", "ROWS", "HEADS"]
@@ -38,9 +39,9 @@ def state(parts, at, first, end, HEADS, WIDTH, BQ: tl.constexpr, ROOM: tl.conste
 # out = ["rows", "HEADS", "D"]
 # ///
 @triton.jit
-def attend_combine(tile_row, tile_rows, tile_pos, tops, totals, accs, out, HEADS, KV_HEADS, D, SPLIT: tl.constexpr,
+def attend_combine(tile_row, tile_rows, tile_pos, tops, totals, accs, out, HEADS, KV_HEADS, D, HEIGHT, SPLIT: tl.constexpr,
                    ROWS: tl.constexpr, BQ: tl.constexpr, DP: tl.constexpr):
-    # KV_HEADS is there for the tile's height, which is `attend_part`'s.
+    # KV_HEADS and HEIGHT are `attend_part`'s: a tile has up to HEIGHT rows.
     tile = tl.program_id(0)
     head = tl.program_id(1)
     row = tl.load(tile_row + tile)

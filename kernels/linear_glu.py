@@ -11,7 +11,7 @@ from product import plus, start, upright
 # /// contract
 # shape = "rowwise"
 # grid = ["cdiv(rows, BM)", "cdiv(N, BN)"]
-# text = ["ACT", "BK", "SWAP"]
+# text = ["BK", "SWAP"]
 # [params]
 # x = "in 0"
 # rows = "rows"
@@ -19,14 +19,14 @@ from product import plus, start, upright
 # out = "out 0"
 # K = "dim 1..1048576"
 # N = "dim 1..1048576"
+# ACT = "dim 0..1"
 # [shapes]
 # x = ["rows", "K"]
 # w = ["2 * N", "K"]
 # out = ["rows", "N"]
 # ///
 @triton.jit
-def linear_glu(x, rows, w, out, K, N, ACT: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
-               SWAP: tl.constexpr):
+def linear_glu(x, rows, w, out, K, N, ACT, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, SWAP: tl.constexpr):
     m = tl.load(rows)
     row = tl.program_id(0) * BM
     col = tl.program_id(1) * BN

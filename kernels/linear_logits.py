@@ -10,7 +10,7 @@ from product import plus, start, upright
 # /// contract
 # shape = "rowwise"
 # grid = ["cdiv(rows, BM)", "cdiv(N, BN)"]
-# text = ["BK", "CAPPED", "SWAP"]
+# text = ["BK", "SWAP"]
 # [params]
 # x = "in 0"
 # rows = "rows"
@@ -18,6 +18,7 @@ from product import plus, start, upright
 # out = "out 0 f32"
 # K = "dim 1..1048576"
 # N = "dim 1..2097152"
+# CAPPED = "dim 0..1"
 # SLOPE = "number"
 # CAP = "number"
 # SPAN = "number"
@@ -27,8 +28,8 @@ from product import plus, start, upright
 # out = ["rows", "N"]
 # ///
 @triton.jit
-def linear_logits(x, rows, w, out, K, N, SLOPE, CAP, SPAN, CAPPED: tl.constexpr, BM: tl.constexpr,
-                  BN: tl.constexpr, BK: tl.constexpr, SWAP: tl.constexpr):
+def linear_logits(x, rows, w, out, K, N, CAPPED, SLOPE, CAP, SPAN, BM: tl.constexpr, BN: tl.constexpr,
+                  BK: tl.constexpr, SWAP: tl.constexpr):
     m = tl.load(rows)
     row = tl.program_id(0) * BM
     col = tl.program_id(1) * BN
@@ -41,7 +42,7 @@ def linear_logits(x, rows, w, out, K, N, SLOPE, CAP, SPAN, CAPPED: tl.constexpr,
         acc = plus(acc, a, b, SWAP)
         x_tile = tl.advance(x_tile, (0, BK))
         w_tile = tl.advance(w_tile, (BK, 0))
-    if CAPPED:  # c * tanh(x / c) = c - 2c / (exp(2x / c) + 1)
+    if CAPPED == 1:  # c * tanh(x / c) = c - 2c / (exp(2x / c) + 1)
         acc = CAP - SPAN / (tl.exp(acc * SLOPE) + 1.0)
     out_tile = tl.make_block_ptr(out, (m, N), (N, 1), (row, col), (BM, BN), (1, 0))
     tl.store(out_tile, upright(acc, SWAP), boundary_check=(0, 1))

@@ -8,12 +8,12 @@ import triton.language as tl
 
 
 @triton.jit
-def over_pages(queries, p, kv, table, page_lo, page_hi, page_table, cache_k, cache_v, KV_HEADS, WINDOW, SLOPE, CAP, SPAN,
-               D, LANES: tl.constexpr, DP: tl.constexpr, PAGE: tl.constexpr):
+def over_pages(queries, p, kv, table, page_lo, page_hi, page_table, cache_k, cache_v, KV_HEADS, WINDOW, CAPPED,
+               SLOPE, CAP, SPAN, D, LANES: tl.constexpr, DP: tl.constexpr, PAGE: tl.constexpr):
     """The largest score, the sum of weights and the weighted sum of values of each lane, whose position is `p`.
 
-    WINDOW is None where there is none, and so is CAP. SLOPE has the scale of scores and the base of their exponential in it:
-    a dot product times SLOPE is a score in units of log 2 or, where scores are capped to -CAP..CAP, twice the score over CAP
+    WINDOW is None where there is none. SLOPE has the scale of scores and the base of their exponential in it:
+    a dot product times SLOPE is a score in units of log 2 or, where CAPPED is 1 and scores are capped to -CAP..CAP, twice the score over CAP
     in these units. SPAN is 2 * CAP. A head has D numbers, and a tile room for DP: behind a head's last there are zeros.
     """
     LOG2E: tl.constexpr = 1.4426950408889634
@@ -29,7 +29,7 @@ def over_pages(queries, p, kv, table, page_lo, page_hi, page_table, cache_k, cac
         values = tl.load(v_tile, boundary_check=(1,), padding_option="zero")
         scores = tl.dot(queries, keys, input_precision="ieee")
         scores = scores * SLOPE
-        if CAP is not None:  # c * tanh(x / c) = c - 2c / (exp(2x / c) + 1)
+        if CAPPED == 1:  # c * tanh(x / c) = c - 2c / (exp(2x / c) + 1)
             scores = (CAP - SPAN / (tl.exp2(scores) + 1.0)) * LOG2E
 
         j = i * PAGE + tl.arange(0, PAGE)

@@ -14,7 +14,6 @@ from rotation import columns, rotated
 # shape = "store_kv"
 # grid = ["cdiv(rows, BM)", "KV_HEADS"]
 # where = ["K_FIRST + KV_HEADS <= PACKED", "V_FIRST + KV_HEADS <= PACKED", "HALF <= HP"]
-# text = ["V_NORM"]
 # [params]
 # qkv = "in 0"
 # rows = "rows"
@@ -30,6 +29,7 @@ from rotation import columns, rotated
 # PACKED = "dim 1..4096"
 # K_FIRST = "dim 0..4096"
 # V_FIRST = "dim 0..4096"
+# V_NORM = "dim 0..1"
 # EPS = "number"
 # [shapes]
 # qkv = ["rows", "PACKED", "2 * HALF"]
@@ -39,7 +39,7 @@ from rotation import columns, rotated
 # ///
 @triton.jit
 def store_kv(qkv, rows, positions, slots, cos, sin, norm_w, cache_k, cache_v, KV_HEADS, HALF, PACKED, K_FIRST, V_FIRST,
-             EPS, PAGE: tl.constexpr, NORM: tl.constexpr, V_NORM: tl.constexpr, BM: tl.constexpr, HP: tl.constexpr):
+             V_NORM, EPS, PAGE: tl.constexpr, NORM: tl.constexpr, BM: tl.constexpr, HP: tl.constexpr):
     LARGEST: tl.constexpr = 3.3895313892515355e38
     D = 2 * HALF
     m = tl.load(rows)
@@ -48,7 +48,7 @@ def store_kv(qkv, rows, positions, slots, cos, sin, norm_w, cache_k, cache_v, KV
     k_a, k_b = rotated(qkv, positions, cos, sin, norm_w, m, row, (K_FIRST + head) * D, PACKED * D,
                        HALF, EPS if NORM else None, NORM, BM, HP)
     v = columns(qkv, m, row, (V_FIRST + head) * D, PACKED * D, D, BM, 2 * HP)
-    if V_NORM:
+    if V_NORM == 1:
         v = v * tl.rsqrt(tl.sum(v * v, 1) / D + EPS)[:, None]
     k_a = tl.where(tl.abs(k_a) <= LARGEST, k_a, 0.0).to(cache_k.dtype.element_ty)
     k_b = tl.where(tl.abs(k_b) <= LARGEST, k_b, 0.0).to(cache_k.dtype.element_ty)

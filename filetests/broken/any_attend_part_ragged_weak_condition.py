@@ -17,7 +17,6 @@ from online_softmax import over_pages
 # shape = "attend_part"
 # grid = ["tiles", "KV_HEADS", "cdiv(length, SPLIT)"]
 # where = ["GROUP <= GP", "D <= DP + 1"]
-# text = ["CAPPED"]
 # [params]
 # q = "in 0"
 # tile_table = "tile_table"
@@ -34,12 +33,12 @@ from online_softmax import over_pages
 # KV_HEADS = "dim 1..1024"
 # GROUP = "dim 1..1024"
 # D = "dim 1..512"
+# CAPPED = "dim 0..1"
 # SLOPE = "number"
 # CAP = "number"
 # SPAN = "number"
 # [constants]
 # PAGE = 16
-# CAPPED = 0
 # SPLIT = 32
 # ROWS = 64
 # BQ = 4
@@ -54,7 +53,7 @@ from online_softmax import over_pages
 # ///
 @triton.jit
 def kernel(q, tile_table, tile_row, tile_rows, tile_pos, page_table, cache_k, cache_v, tops, totals, accs, out,
-                KV_HEADS, GROUP, D, SLOPE, CAP, SPAN, PAGE: tl.constexpr, CAPPED: tl.constexpr, SPLIT: tl.constexpr,
+                KV_HEADS, GROUP, D, CAPPED, SLOPE, CAP, SPAN, PAGE: tl.constexpr, SPLIT: tl.constexpr,
                 ROWS: tl.constexpr, BQ: tl.constexpr, GP: tl.constexpr, DP: tl.constexpr):
     HEADS = KV_HEADS * GROUP
     LANES: tl.constexpr = BQ * GP
@@ -79,7 +78,7 @@ def kernel(q, tile_table, tile_row, tile_rows, tile_pos, page_table, cache_k, ca
     seen_hi = tl.where(reached, (start + count + (PAGE - 1)) // PAGE, 0)
     page_hi = tl.minimum(seen_hi, page_lo + SPLIT // PAGE)
     top, total, acc = over_pages(queries, p, kv, table, page_lo, page_hi, page_table, cache_k, cache_v, KV_HEADS,
-                                 None, SLOPE, CAP if CAPPED else None, SPAN if CAPPED else None, D, LANES, DP, PAGE)
+                                 None, CAPPED, SLOPE, CAP, SPAN, D, LANES, DP, PAGE)
 
     # Unseen keys of a seen page added +0 or -0: `+ 0.0` makes an underflowed -0 forget which, here and below.
     if split == 0:

@@ -20,7 +20,6 @@ from online_softmax import over_pages
 # shape = "attend"
 # grid = ["tiles", "KV_HEADS"]
 # where = ["GROUP <= GP", "D <= DP"]
-# text = ["CAPPED"]
 # [params]
 # q = "in 0"
 # tile_table = "tile_table"
@@ -35,12 +34,12 @@ from online_softmax import over_pages
 # GROUP = "dim 1..1024"
 # D = "dim 1..512"
 # WINDOW = "dim 1..4194304"
+# CAPPED = "dim 0..1"
 # SLOPE = "number"
 # CAP = "number"
 # SPAN = "number"
 # [constants]
 # PAGE = 16
-# CAPPED = 0
 # BQ = 4
 # GP = 4
 # DP = 32
@@ -50,7 +49,7 @@ from online_softmax import over_pages
 # ///
 @triton.jit
 def kernel(q, tile_table, tile_row, tile_rows, tile_pos, page_table, cache_k, cache_v, out,
-           KV_HEADS, GROUP, D, WINDOW, SLOPE, CAP, SPAN, PAGE: tl.constexpr, CAPPED: tl.constexpr, BQ: tl.constexpr,
+           KV_HEADS, GROUP, D, WINDOW, CAPPED, SLOPE, CAP, SPAN, PAGE: tl.constexpr, BQ: tl.constexpr,
            GP: tl.constexpr, DP: tl.constexpr):
     HEADS = KV_HEADS * GROUP
     LANES: tl.constexpr = BQ * GP
@@ -72,7 +71,7 @@ def kernel(q, tile_table, tile_row, tile_rows, tile_pos, page_table, cache_k, ca
     page_hi = tl.where(count > 0, (start + count + (PAGE - 1)) // PAGE, 0)
 
     top, total, acc = over_pages(queries, p, kv, table, page_lo, page_hi, page_table, cache_k, cache_v, KV_HEADS,
-                                 WINDOW, SLOPE, CAP if CAPPED else None, SPAN if CAPPED else None, D, LANES, DP, PAGE)
+                                 WINDOW, CAPPED, SLOPE, CAP, SPAN, D, LANES, DP, PAGE)
     # Unseen keys of a seen page added +0 or -0: `+ 0.0` makes an underflowed -0 forget which.
     result = acc / total[:, None] + 0.0
     out_tile = tl.make_block_ptr(out + kv * (GROUP * D), (first + count, GROUP, D), (HEADS * D, D, 1), (first, 0, 0),

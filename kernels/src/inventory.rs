@@ -176,6 +176,8 @@ pub fn examples() -> Vec<Spec> {
                         let more = i64::from(which == 2);
                         Const::Int((room * EIGHTHS[which] / 8 + more).clamp(lo, hi))
                     }
+                    // A flag is 1 in some and 0 in others.
+                    NumberKind::Dimension { lo, hi: hi @ 1 } => Const::Int([lo, hi][which % 2]),
                     NumberKind::Dimension { lo, hi: hi @ ..=4096 } => Const::Int(COUNTS[which][i % 2].clamp(lo, hi)),
                     NumberKind::Dimension { lo, hi } => Const::Int(SIZES[which][i % 3].clamp(lo, hi)),
                     NumberKind::Float => Const::Float(0.75),

@@ -1,5 +1,6 @@
 //! Names of kernel specialisations, and what an op's `k` is bound to.
 
+use crate::contract::Elem;
 use crate::error::KernelError;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -133,12 +134,15 @@ impl fmt::Display for Spec {
 }
 
 impl Spec {
-    /// The specialisation's text: without the dimensions and numbers that the text takes as parameters. One text, and one
-    /// proof of it, is that of every specialisation with its tile constants.
+    /// The specialisation's text: without the dimensions and numbers that the text takes as parameters, and of BF16 where no
+    /// parameter holds activations. One text, and one proof of it, is that of every specialisation with its tile constants.
     pub fn text(&self) -> Spec {
         let mut text = self.clone();
         if let Ok(contract) = crate::contract(&self.kernel) {
             contract.numbers.iter().for_each(|number| _ = text.constants.remove(&number.name));
+            if contract.params.iter().all(|param| param.elem != Elem::Act) {
+                text.act = Act::Bf16;
+            }
         }
         text
     }

@@ -29,7 +29,7 @@ pub fn stages(op: Shape, launches: usize) -> Option<&'static [Shape]> {
 }
 
 /// What both launches must mean the same by: split boundaries, rows of scratch, heads and their columns, rows of a tile.
-const SHARED: [&str; 6] = ["SPLIT", "ROWS", HEADS, "KV_HEADS", "D", "BQ"];
+const SHARED: [&str; 6] = ["SPLIT", "ROWS", HEADS, "KV_HEADS", "D", "HEIGHT"];
 const HEADS: &str = "HEADS";
 
 /// A constant or a bound dimension. The first launch counts heads by groups.

@@ -78,7 +78,7 @@ fn a_second_launch_that_does_not_go_on_where_the_first_stops_is_refused() {
         ("HEADS is none", |p, _| _ = p.constants.remove("GROUP")),
         ("KV_HEADS is 3 in the first launch and 6", |_, c| set(c, "KV_HEADS")),
         ("D is 64 in the first launch and 128", |_, c| set(c, "D")),
-        ("BQ is 16 in the first launch and 32", |_, c| set(c, "BQ")),
+        ("HEIGHT is 16 in the first launch and 32", |_, c| set(c, "HEIGHT")),
         ("`tile_pos` (Positions) is nothing that the first launch promises", |_, c| {
             let i = at(c, Role::TilePos);
             c.buffers[i].role = Role::Positions;

@@ -246,8 +246,14 @@ fn a_specialisation_that_nobody_proved_is_refused() {
 
 #[test]
 fn attention_of_dimensions_that_nobody_proved_is_refused() {
-    let changes: [(&str, i64, &str); 5] = [
-        ("GROUP", 5, "it is proved where GROUP <= GP, which is not so of KV_HEADS 1, GROUP 5, D 256, WINDOW 512"),
+    let changes: [(&str, i64, &str); 7] = [
+        ("GROUP", 17, "it is proved where GROUP <= GP, which is not so of KV_HEADS 1, GROUP 17, D 256, WINDOW 512"),
+        (
+            "HEIGHT",
+            17,
+            "it is proved where HEIGHT <= BQ, which is not so of KV_HEADS 1, GROUP 4, D 256, WINDOW 512, HEIGHT 17",
+        ),
+        ("CAPPED", 2, "CAPPED is 2, and it is proved for 0 to 1"),
         ("GROUP", 0, "GROUP is 0, and it is proved for 1 to 1024"),
         ("KV_HEADS", 1025, "KV_HEADS is 1025, and it is proved for 1 to 1024"),
         ("WINDOW", 0, "WINDOW is 0, and it is proved for 1 to 4194304"),

@@ -13,8 +13,8 @@ fn toolchain() -> Option<Toolchain> {
 /// Both launches of attention, one with a matrix product and a sum (its lowest and its highest tiles), one with rows alone.
 fn specs() -> Vec<Spec> {
     let stems = [
-        "attend_part-bf16-BQ16-CAP0.0-CAPPED0-D64-DP64-GP4-GROUP3-KV_HEADS3-PAGE64-ROWS512-SLOPE0.18033688-SPAN0.0-SPLIT1024",
-        "attend_combine-bf16-BQ16-D64-DP64-HEADS9-KV_HEADS3-ROWS512-SPLIT1024",
+        "attend_part-bf16-BQ16-CAP0.0-CAPPED0-D64-DP64-GP4-GROUP3-HEIGHT16-KV_HEADS3-PAGE64-ROWS512-SLOPE0.18033688-SPAN0.0-SPLIT1024",
+        "attend_combine-bf16-BQ16-D64-DP64-HEADS9-HEIGHT16-KV_HEADS3-ROWS512-SPLIT1024",
         "linear_add-bf16-BK64-BM16-BN64-K576-N576-SWAP1",
         "linear_add-bf16-BK64-BM128-BN128-K576-N576-SWAP1",
         "rmsnorm-bf16-BH4096-BM1-EPS1e-5-H576",
@@ -60,8 +60,8 @@ fn large_heads_fit_or_are_refused_by_name() {
         let artifacts = tool.compile_checked_in(&format!("cuda-{arch}"), &[spec]).unwrap();
         inspect(&artifacts[0], arch).map_err(|error| error.to_string())
     };
-    let of_256 = "attend_part-bf16-BQ32-CAP0.0-CAPPED0-D256-DP256-GP2-GROUP2-KV_HEADS4-PAGE64-ROWS512-SLOPE0.09016844-SPAN0.0-SPLIT1024";
-    let of_512 = "attend_part-bf16-BQ4-CAP0.0-CAPPED0-D512-DP512-GP8-GROUP8-KV_HEADS4-PAGE64-ROWS512-SLOPE1.442695-SPAN0.0-SPLIT1024";
+    let of_256 = "attend_part-bf16-BQ32-CAP0.0-CAPPED0-D256-DP256-GP2-GROUP2-HEIGHT32-KV_HEADS4-PAGE64-ROWS512-SLOPE0.09016844-SPAN0.0-SPLIT1024";
+    let of_512 = "attend_part-bf16-BQ4-CAP0.0-CAPPED0-D512-DP512-GP8-GROUP8-HEIGHT4-KV_HEADS4-PAGE64-ROWS512-SLOPE1.442695-SPAN0.0-SPLIT1024";
     for (arch, under_way) in
         [(Arch::Sm80, 0), (Arch::Sm89, 0), (Arch::Sm120, 0), (Arch::Sm90, 65_540), (Arch::Sm100, 65_544)]
     {

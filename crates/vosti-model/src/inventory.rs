@@ -53,8 +53,8 @@ const GROUPS: [u32; 5] = [1, 2, 4, 8, 16];
 /// Most query heads that share a key's.
 pub(crate) const GROUP_MAX: u32 = 16;
 
-/// Stretches of a vocabulary from which a row's list is made, up to the next power of two. The tiny models have one.
-const STRETCHES: [u32; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
+/// Stretches of a vocabulary from which a row's list is made: the most of each room. The tiny models have one.
+const STRETCHES: [u32; 4] = [1, 16, 64, 128];
 /// Most words of a vocabulary.
 pub(crate) const VOCABULARY_MAX: u32 = 128 * LIST_PART;
 

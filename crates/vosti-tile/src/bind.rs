@@ -6,7 +6,7 @@
 //! kernel that was made with constants. It must never touch an operation on floats or memory. Read next: `whole.rs`,
 //! [`crate::ir`].
 
-use crate::interp::scalar_int;
+use crate::interp::{cmp_int, scalar_int};
 use crate::ir::*;
 use std::collections::{BTreeMap, HashMap};
 use thiserror::Error;
@@ -48,55 +48,86 @@ pub fn bind(kernel: &Kernel, values: &BTreeMap<String, Literal>) -> Result<Kerne
 /// Largest integer up to which FP32 has every one.
 const EXACT: i64 = 1 << 24;
 
-/// Integer scalars that follow from constants, as constants, and such of them as FP32 has exactly, in FP32; without bounds and
-/// masks that always hold then (`whole.rs`).
+/// Integer scalars that follow from constants, as constants, and such of them as FP32 has exactly, in FP32; the branch that a
+/// known condition takes, without the other; without bounds and masks that always hold then (`whole.rs`).
 pub fn fold(kernel: &Kernel) -> Kernel {
     let mut folded = kernel.clone();
-    let mut known = HashMap::new();
     let types: Vec<Type> = folded.values.iter().map(|info| info.ty.clone()).collect();
-    fold_ops(&mut folded.body, &types, &mut known);
+    Fold { types, known: HashMap::new(), stands_for: HashMap::new() }.ops(&mut folded.body);
     crate::whole::whole(folded)
 }
 
-fn fold_ops(ops: &mut [Op], types: &[Type], known: &mut HashMap<Value, i64>) {
-    for op in ops {
-        match &mut op.kind {
-            OpKind::For { body, .. } => fold_ops(&mut body.ops, types, known),
-            OpKind::If { then, otherwise, .. } => {
-                fold_ops(&mut then.ops, types, known);
-                fold_ops(&mut otherwise.ops, types, known);
-            }
-            kind => {
-                let Some(result) = op.results.first().copied() else { continue };
-                let ty = &types[result.index()];
-                if let OpKind::Cast { op: Cast::IntToFloatS, x, to: Scalar::F32 } = kind
-                    && types[x.index()].elem() != Scalar::I1
-                    && let Some(value) = known.get(x).filter(|value| value.abs() <= EXACT)
-                {
-                    *kind = OpKind::Constant { value: Literal::float(*value as f32), ty: ty.clone() };
-                    continue;
-                }
-                if !ty.is_tile() || !ty.shape().is_empty() || !ty.elem().is_int() {
-                    continue;
-                }
-                if let Some(value) = value(kind, types, known) {
-                    known.insert(result, value);
-                    *kind = OpKind::Constant { value: Literal::Int(value), ty: ty.clone() };
-                }
-            }
-        }
-    }
+struct Fold {
+    types: Vec<Type>,
+    /// Integer scalars, and 0 or 1 for comparisons of them.
+    known: HashMap<Value, i64>,
+    /// What a branch that is gone gave, by its results.
+    stands_for: HashMap<Value, Value>,
 }
 
-fn value(kind: &OpKind, types: &[Type], known: &HashMap<Value, i64>) -> Option<i64> {
-    match kind {
-        OpKind::Constant { value: Literal::Int(value), .. } => Some(*value),
-        OpKind::Cast { op: Cast::ExtS, x, .. } if types[x.index()].elem() != Scalar::I1 => known.get(x).copied(),
-        OpKind::Binary { op, a, b } => {
-            let (a, b, elem) = (known.get(a)?, known.get(b)?, types[a.index()].elem());
-            scalar_int(*op, *a, *b, elem)
+impl Fold {
+    fn ops(&mut self, ops: &mut Vec<Op>) {
+        for mut op in std::mem::take(ops) {
+            op.kind.rename(&|v| self.now(v));
+            match &mut op.kind {
+                OpKind::If { cond, then, otherwise } if let Some(known) = self.known.get(cond).copied() => {
+                    let taken = if known == 0 { otherwise } else { then };
+                    self.region(taken);
+                    self.stands_for.extend(op.results.iter().copied().zip(taken.yields.drain(..)));
+                    ops.append(&mut taken.ops);
+                    continue;
+                }
+                OpKind::If { then, otherwise, .. } => {
+                    self.region(then);
+                    self.region(otherwise);
+                }
+                OpKind::For { body, .. } => self.region(body),
+                kind => {
+                    if let Some(result) = op.results.first() {
+                        self.constant(kind, *result);
+                    }
+                }
+            }
+            ops.push(op);
         }
-        _ => None,
+    }
+
+    fn region(&mut self, region: &mut Region) {
+        self.ops(&mut region.ops);
+        region.yields.iter_mut().for_each(|v| *v = self.now(*v));
+    }
+
+    fn now(&self, v: Value) -> Value {
+        self.stands_for.get(&v).copied().unwrap_or(v)
+    }
+
+    fn constant(&mut self, kind: &mut OpKind, result: Value) {
+        let ty = &self.types[result.index()];
+        if let OpKind::Cast { op: Cast::IntToFloatS, x, to: Scalar::F32 } = kind
+            && self.types[x.index()].elem() != Scalar::I1
+            && let Some(value) = self.known.get(x).filter(|value| value.abs() <= EXACT)
+        {
+            *kind = OpKind::Constant { value: Literal::float(*value as f32), ty: ty.clone() };
+            return;
+        }
+        if !ty.is_tile() || !ty.shape().is_empty() || !ty.elem().is_int() {
+            return;
+        }
+        if let Some(value) = self.value(kind) {
+            self.known.insert(result, value);
+            *kind = OpKind::Constant { value: Literal::Int(value), ty: ty.clone() };
+        }
+    }
+
+    fn value(&self, kind: &OpKind) -> Option<i64> {
+        let elem = |v: &Value| self.types[v.index()].elem();
+        match kind {
+            OpKind::Constant { value: Literal::Int(value), .. } => Some(*value),
+            OpKind::Cast { op: Cast::ExtS, x, .. } if elem(x) != Scalar::I1 => self.known.get(x).copied(),
+            OpKind::Binary { op, a, b } => scalar_int(*op, *self.known.get(a)?, *self.known.get(b)?, elem(a)),
+            OpKind::CmpInt { op, a, b } => Some(cmp_int(*op, *self.known.get(a)?, *self.known.get(b)?, elem(a)).into()),
+            _ => None,
+        }
     }
 }
 
@@ -163,5 +194,44 @@ mod tests {
         assert_eq!(folded(7), constant(7.0));
         assert_eq!(folded(-(1 << 24)), constant(-16_777_216.0));
         assert!(matches!(folded((1 << 24) + 1), OpKind::Cast { op: Cast::IntToFloatS, .. }));
+    }
+
+    /// A kernel that adds where its flag is 1, in a loop whose carried value passes the branch.
+    fn flagged(branch: &str) -> String {
+        // A text without the branch and without the sum doubles what is carried.
+        let sum = if branch.contains("%sum") { "%sum" } else { "%acc" };
+        format!(
+            "module {{\n  tt.func public @k(%x: !tt.ptr<f32>, %FLAG: i32, %S: f32) attributes {{noinline = false}} {{\n    %zero = arith.constant 0 : i32\n    %one = arith.constant 1 : i32\n    %four = arith.constant 4 : i32\n    %start = tt.load %x : !tt.ptr<f32>\n    %end = scf.for %i = %zero to %four step %one iter_args(%acc = %start) -> (f32)  : i32 {{\n{branch}      %twice = arith.addf {sum}, {sum} : f32\n      scf.yield %twice : f32\n    }}\n    tt.store %x, %end : !tt.ptr<f32>\n    tt.return\n  }}\n}}\n"
+        )
+    }
+
+    /// A printed kernel with values by the order in which they occur.
+    fn numbered(text: &str) -> String {
+        let mut seen = vec![];
+        let mut parts = text.split('%');
+        let mut out = parts.next().unwrap_or_default().to_string();
+        for part in parts {
+            let end = part.find(|c: char| !c.is_alphanumeric() && c != '_' && c != '.').unwrap_or(part.len());
+            let (name, rest) = part.split_at(end);
+            let place = seen.iter().position(|other| *other == name).unwrap_or(seen.len());
+            if place == seen.len() {
+                seen.push(name);
+            }
+            out += &format!("%{place}{rest}");
+        }
+        out
+    }
+
+    #[test]
+    fn a_known_flag_leaves_the_kernel_of_the_branch_that_it_takes() {
+        let asked = "      %c = arith.cmpi eq, %FLAG, %one : i32\n      %sum = scf.if %c -> (f32) {\n        %more = arith.addf %acc, %S : f32\n        scf.yield %more : f32\n      } else {\n        scf.yield %acc : f32\n      }\n";
+        let folded = |branch: &str, flag: i64| {
+            let values = [("FLAG".to_string(), Literal::Int(flag)), ("S".to_string(), Literal::float(0.5))].into();
+            numbered(&fold(&bind(&lift(&flagged(branch)).unwrap(), &values).unwrap()).to_string())
+        };
+        // Texts that were made for one value of the flag.
+        assert_eq!(folded(asked, 1), folded("      %sum = arith.addf %acc, %S : f32\n", 1));
+        assert_eq!(folded(asked, 0), folded("", 0));
+        assert_ne!(folded(asked, 0), folded(asked, 1));
     }
 }

@@ -539,6 +539,37 @@ impl OpKind {
             If { cond, .. } => vec![*cond],
         }
     }
+    /// Puts other values in the place of those that it reads, its regions' own operands aside.
+    pub fn rename(&mut self, now: &dyn Fn(Value) -> Value) {
+        use OpKind::*;
+        let change = |v: &mut Value| *v = now(*v);
+        match self {
+            ProgramId { .. } | NumPrograms { .. } | Constant { .. } | Poison { .. } | Range { .. } => {}
+            Unary { x, .. }
+            | Cast { x, .. }
+            | Splat { x, .. }
+            | Broadcast { x, .. }
+            | ExpandDims { x, .. }
+            | Reshape { x, .. }
+            | Transpose { x, .. }
+            | Reduce { x, .. } => change(x),
+            Binary { a, b, .. } | CmpInt { a, b, .. } | CmpFloat { a, b, .. } => [a, b].into_iter().for_each(change),
+            Fma { a, b, c } => [a, b, c].into_iter().for_each(change),
+            Dot { a, b, acc } => [a, b, acc].into_iter().for_each(change),
+            Select { cond, a, b } => [cond, a, b].into_iter().for_each(change),
+            AddPtr { ptr, offset } => [ptr, offset].into_iter().for_each(change),
+            MakeBlock { base, shape, strides, offsets, .. } => {
+                std::iter::once(base).chain(shape).chain(strides).chain(offsets).for_each(change);
+            }
+            Advance { ptr, offsets } => std::iter::once(ptr).chain(offsets).for_each(change),
+            Load { ptr, mask, other } => std::iter::once(ptr).chain(mask).chain(other).for_each(change),
+            LoadBlock { ptr, .. } => change(ptr),
+            Store { ptr, value, mask } => [ptr, value].into_iter().chain(mask).for_each(change),
+            StoreBlock { ptr, value, .. } => [ptr, value].into_iter().for_each(change),
+            For { lo, hi, step, inits, .. } => [lo, hi, step].into_iter().chain(inits).for_each(change),
+            If { cond, .. } => change(cond),
+        }
+    }
     /// The operation's bodies.
     pub fn regions(&self) -> Vec<&Region> {
         match self {

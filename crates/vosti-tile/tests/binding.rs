@@ -1,8 +1,8 @@
 //! Binding a text equals binding its tile IR, and the bound kernel differs from the text only in its parameters' values.
 
 use std::collections::BTreeMap;
-use vosti_kernels::{Const, Spec, examples, ttir, ttir_by_stem};
-use vosti_tile::{Kernel, Line, Literal, Op, Value, bind, lift};
+use vosti_kernels::{Const, NumberKind, Spec, examples, ttir, ttir_by_stem};
+use vosti_tile::{Kernel, Line, Literal, Op, OpKind, Value, bind, fold, lift};
 
 fn values(spec: &Spec) -> BTreeMap<String, Literal> {
     let numbers = &vosti_kernels::contract(&spec.kernel).unwrap().numbers;
@@ -52,6 +52,27 @@ fn a_bound_text_lifts_to_the_bound_kernel() {
         seen += 1;
     }
     assert!(seen >= 20, "{seen}");
+}
+
+/// What a flag decides is decided when a device is made: a plan has no branch on a dimension.
+#[test]
+fn no_branch_on_a_dimension_is_left_in_a_folded_kernel() {
+    let branches = |kernel: &Kernel| {
+        let mut found = 0;
+        kernel.walk(&mut |op| found += usize::from(matches!(op.kind, OpKind::If { .. })));
+        found
+    };
+    let mut flags = 0;
+    for spec in examples() {
+        let text = lift(ttir_by_stem(&spec.text().to_string()).unwrap()).unwrap();
+        let numbers = &vosti_kernels::contract(&spec.kernel).unwrap().numbers;
+        let flag = numbers.iter().any(|number| matches!(number.kind, NumberKind::Dimension { hi: 1, .. }));
+        let (all, left) = (branches(&text), branches(&fold(&lift(&ttir(&spec).unwrap()).unwrap())));
+        // `attend_part` has two of what a program finds out.
+        assert_eq!(all - left, usize::from(flag), "{spec}");
+        flags += usize::from(flag);
+    }
+    assert!(flags >= 20, "{flags}");
 }
 
 #[test]

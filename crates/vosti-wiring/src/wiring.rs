@@ -310,9 +310,9 @@ fn index_of<T: PartialEq>(list: &mut Vec<T>, item: T) -> usize {
     })
 }
 
-/// Rows of a query tile.
+/// Most rows of a query tile.
 fn height(spec: &Spec) -> Option<usize> {
-    match spec.constants.get("BQ") {
+    match spec.constants.get("HEIGHT") {
         Some(Const::Int(height)) if *height > 0 => Some(*height as usize),
         _ => None,
     }

@@ -165,10 +165,10 @@ fn reader(stem: &str, group: usize, tiling: usize, size: Size) -> Reader {
     Reader { problem: Problem::of_stem(stem).unwrap(), group, tiling, size }
 }
 
-const ATTEND: &str = "attend-f32-BQ32-CAPPED0-DP32-GP2-PAGE64";
-const PART: &str = "attend_part-f32-BQ16-CAPPED0-DP16-GP4-PAGE64-ROWS512-SPLIT64";
-const COMBINE: &str = "attend_combine-f32-BQ16-DP16-ROWS512-SPLIT64";
-const STORE: &str = "store_kv-f32-BM64-HP16-NORM1-PAGE64-V_NORM0";
+const ATTEND: &str = "attend-f32-BQ64-DP64-GP2-PAGE64";
+const PART: &str = "attend_part-f32-BQ16-DP16-GP16-PAGE64-ROWS512-SPLIT64";
+const COMBINE: &str = "attend_combine-f32-BQ64-DP16-ROWS512-SPLIT64";
+const STORE: &str = "store_kv-f32-BM64-HP32-NORM1-PAGE64";
 const GATHER: &str = "gather-f32-BH64-BM64";
 const EMBED: &str = "embed-bf16-BH1024-BM16";
 

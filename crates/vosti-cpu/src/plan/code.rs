@@ -146,7 +146,7 @@ pub struct LiveCode {
 /// The conditions of one store: a lane is live for it if all of them hold.
 #[derive(Clone, Debug, Default)]
 pub struct LiveStore {
-    /// Lane i has coordinate `(i / divide) % extent`; it is live if `0 <= offset + coordinate < shape`.
+    /// A lane is live if `0 <= offset + coordinate < shape`.
     pub bounds: Vec<LiveBound>,
     /// I32 masks over the whole axis.
     pub masks: Vec<u32>,
@@ -155,10 +155,39 @@ pub struct LiveStore {
 /// A bound of a store's lanes.
 #[derive(Clone, Copy, Debug)]
 pub struct LiveBound {
-    pub divide: usize,
-    pub extent: usize,
+    pub axis: Coordinate,
     pub offset: Int,
     pub shape: Int,
+}
+
+/// Lane i's coordinate on an axis of a window: `(i / divide) % extent`. Tiles of kernels have powers of two, and an attention
+/// tile has more lanes than live ones: so it is a shift.
+#[derive(Clone, Copy, Debug)]
+pub enum Coordinate {
+    Shift { by: u32, mask: usize },
+    Divide { divide: usize, extent: usize },
+}
+
+impl Coordinate {
+    pub fn new(divide: usize, extent: usize) -> Self {
+        match divide.is_power_of_two() && extent.is_power_of_two() {
+            true => Self::Shift { by: divide.trailing_zeros(), mask: extent - 1 },
+            false => Self::Divide { divide, extent },
+        }
+    }
+
+    #[inline(always)]
+    pub fn of(self, lane: usize) -> usize {
+        match self {
+            Self::Shift { by, mask } => (lane >> by) & mask,
+            Self::Divide { divide, extent } => lane / divide % extent,
+        }
+    }
+
+    /// True if neighbours on the axis are neighbours among lanes.
+    pub fn is_innermost(self) -> bool {
+        matches!(self, Self::Shift { by: 0, .. } | Self::Divide { divide: 1, .. })
+    }
 }
 
 /// A comparison of integers that vary along one axis each.

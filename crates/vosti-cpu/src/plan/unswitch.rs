@@ -71,7 +71,7 @@ fn without_masks(kernel: &Kernel, body: &Region) -> Option<Unmasked> {
             _ => {}
         }
         let mut op = op.clone();
-        rename(&mut op.kind, &|v| now(&v));
+        op.kind.rename(&|v| now(&v));
         if op.kind.operands().iter().any(|v| held.contains(v)) {
             return None;
         }
@@ -118,35 +118,4 @@ fn sweep(ops: &mut Vec<Op>, yields: &[Value]) {
     }
     kept.reverse();
     *ops = kept;
-}
-
-/// Replaces the operands of an operation without regions.
-fn rename(kind: &mut OpKind, now: &dyn Fn(Value) -> Value) {
-    use OpKind::*;
-    let change = |v: &mut Value| *v = now(*v);
-    match kind {
-        ProgramId { .. } | NumPrograms { .. } | Constant { .. } | Poison { .. } | Range { .. } => {}
-        Unary { x, .. }
-        | Cast { x, .. }
-        | Splat { x, .. }
-        | Broadcast { x, .. }
-        | ExpandDims { x, .. }
-        | Reshape { x, .. }
-        | Transpose { x, .. }
-        | Reduce { x, .. } => change(x),
-        Binary { a, b, .. } | CmpInt { a, b, .. } | CmpFloat { a, b, .. } => [a, b].into_iter().for_each(change),
-        Fma { a, b, c } => [a, b, c].into_iter().for_each(change),
-        Dot { a, b, acc } => [a, b, acc].into_iter().for_each(change),
-        Select { cond, a, b } => [cond, a, b].into_iter().for_each(change),
-        AddPtr { ptr, offset } => [ptr, offset].into_iter().for_each(change),
-        MakeBlock { base, shape, strides, offsets, .. } => {
-            std::iter::once(base).chain(shape).chain(strides).chain(offsets).for_each(change);
-        }
-        Advance { ptr, offsets } => std::iter::once(ptr).chain(offsets).for_each(change),
-        Load { ptr, mask, other } => std::iter::once(ptr).chain(mask).chain(other).for_each(change),
-        LoadBlock { ptr, .. } => change(ptr),
-        Store { ptr, value, mask } => [ptr, value].into_iter().chain(mask).for_each(change),
-        StoreBlock { ptr, value, .. } => [ptr, value].into_iter().for_each(change),
-        For { .. } | If { .. } => {}
-    }
 }

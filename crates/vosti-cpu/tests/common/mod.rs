@@ -105,10 +105,10 @@ pub fn case(stem: &str, rows: usize, seed: u64) -> Case {
     // Rows of logits.
     let width =
         if width == 0 || spec.kernel == "topk_part" { int("V").max(int("PARTS") * int("K")).max(width) } else { width };
-    let (kv, d, page, bq) = (int("KV_HEADS").max(1), d.max(1), int("PAGE").max(1), int("BQ").max(1));
+    let (kv, d, page, bq) = (int("KV_HEADS").max(1), d.max(1), int("PAGE").max(1), int("HEIGHT").max(1));
     let context = 512;
     let pages = 24;
-    // Query tiles: sequences with a history, at most BQ rows a tile.
+    // Query tiles: sequences with a history, at most HEIGHT rows a tile.
     let (mut table, mut first, mut count, mut pos, mut flat) = (vec![], vec![], vec![], vec![], vec![]);
     let mut at = 0;
     while at < rows {

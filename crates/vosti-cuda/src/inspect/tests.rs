@@ -191,7 +191,7 @@ fn dots_of_fewer_than_64_rows_have_the_instruction_that_their_rows_have_and_no_o
         let kernel = vosti_tile::lift(vosti_kernels::ttir_by_stem(stems.find(gpu).unwrap()).unwrap());
         kernel.unwrap()
     };
-    let (short, tall) = (heads_of("-BQ4-CAPPED0-DP512-GP8-"), heads_of("-DP64-"));
+    let (short, tall) = (heads_of("-BQ4-DP512-GP8-"), heads_of("-BQ16-DP64-GP4-"));
     let passes = |kernel: &Kernel, arch: Arch, instruction: &str| {
         let text = PTX.replace("\tret;", &format!("\t{instruction} %f1;\n\tret;"));
         let text = text.replace("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16", instruction);

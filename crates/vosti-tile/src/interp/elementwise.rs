@@ -178,7 +178,7 @@ pub(super) fn binary_int(op: Binary, a: i64, b: i64, elem: Scalar) -> Step<i64> 
     Ok(wrap(result, elem))
 }
 
-fn cmp_int(op: CmpInt, a: i64, b: i64, elem: Scalar) -> bool {
+pub(crate) fn cmp_int(op: CmpInt, a: i64, b: i64, elem: Scalar) -> bool {
     let (sa, sb) = (signed(a, elem), signed(b, elem));
     let (ua, ub) = (unsigned(a, elem), unsigned(b, elem));
     match op {

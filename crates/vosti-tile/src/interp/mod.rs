@@ -243,6 +243,8 @@ pub(crate) fn scalar_int(op: Binary, a: i64, b: i64, elem: Scalar) -> Option<i64
     elementwise::binary_int(op, a, b, elem).ok()
 }
 
+pub(crate) use elementwise::cmp_int;
+
 impl<M: Memory> Machine<'_, M> {
     fn program(&mut self) -> Step<()> {
         for (i, param) in self.kernel.params.iter().enumerate() {

@@ -136,7 +136,7 @@ fn metadata(spec: &Spec, sequences: &Sequences, random: &mut Random) -> BTreeMap
     let mut free: Vec<i32> = (0..POOL as i32).collect();
     let (mut table, mut slots, mut positions) = (vec![], vec![], vec![]);
     let mut tiles: [Vec<i32>; 4] = Default::default();
-    let height = constant("BQ").unwrap_or(64);
+    let height = constant("HEIGHT").unwrap_or(64);
     let mut row = 0;
     for (count, first) in sequences {
         let start = table.len();

@@ -142,7 +142,7 @@ fn row_bytes(program: &Program, buffer: u32) -> f64 {
 fn attention(launch: &Launch, step: Step, rows: std::ops::Range<usize>, window: Option<u32>) -> Work {
     let spec = &launch.spec;
     let of = |name: &str| number(spec, name).unwrap_or(1.0);
-    let (d, height) = (of("D"), of("BQ"));
+    let (d, height) = (of("D"), of("HEIGHT"));
     let heads = number(spec, "KV_HEADS").unwrap_or(1.0);
     let combines = spec.kernel == "attend_combine";
     let per_sequence = step.rows() / step.sequences.max(1);

@@ -10,7 +10,7 @@ use vosti_tile::{Binary, OpKind, Value};
 
 use super::tile::{Sym, wide};
 use super::{Compiler, Result};
-use crate::plan::code::{Instr, LiveBound, LiveCode, LiveStore};
+use crate::plan::code::{Coordinate, Instr, LiveBound, LiveCode, LiveStore};
 
 /// One store's limits on one axis, before anything is compiled.
 struct Limits {
@@ -72,7 +72,7 @@ impl<'k> Compiler<'k> {
                 self.slice(*offset)?;
                 self.slice(*shape)?;
                 let (offset, shape) = (self.whole(*offset)?.int(), self.whole(*shape)?.int());
-                live.bounds.push(LiveBound { divide: *divide, extent: *extent, offset, shape });
+                live.bounds.push(LiveBound { axis: Coordinate::new(*divide, *extent), offset, shape });
             }
             for mask in &store.masks {
                 self.slice(*mask)?;

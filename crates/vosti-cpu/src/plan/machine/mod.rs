@@ -323,7 +323,7 @@ impl Machine {
         let axis = usize::from(code.axis);
         // SAFETY: bounds and masks are places of the plan.
         let simple = match &code.stores[..] {
-            [store] if store.masks.is_empty() && store.bounds.len() == 1 && store.bounds[0].divide == 1 => {
+            [store] if store.masks.is_empty() && store.bounds.len() == 1 && store.bounds[0].axis.is_innermost() => {
                 let (offset, shape) = unsafe { (self.int(store.bounds[0].offset), self.int(store.bounds[0].shape)) };
                 (offset >= 0).then(|| (shape - offset).clamp(0, code.extent as i64) as usize)
             }
@@ -354,7 +354,7 @@ impl Machine {
         code.stores.iter().any(|store| {
             // SAFETY: bounds and masks are places of the plan; masks have a lane for each of the axis.
             let bounds = store.bounds.iter().all(|bound| unsafe {
-                let at = self.int(bound.offset) + (lane / bound.divide % bound.extent) as i64;
+                let at = self.int(bound.offset) + bound.axis.of(lane) as i64;
                 at >= 0 && at < self.int(bound.shape)
             });
             // SAFETY: as above.
