@@ -251,6 +251,7 @@ function="$(complete -p vosti)" && function="${function#*-F }" && function="${fu
 for line; do
     COMP_LINE="$line" COMP_POINT="${#line}" COMP_WORDS=($line) COMP_CWORD=$((${#COMP_WORDS[@]} - 1)) COMPREPLY=()
     [[ "$line" == *" " ]] && COMP_WORDS+=("") && ((++COMP_CWORD))
+    COMP_WORDS[0]="$0"
     "$function" "$0" "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"
     echo "${COMPREPLY[@]}"
 done
