@@ -7,8 +7,6 @@
 //! [`crate::build::Builder`] is the only way to make a kernel, so every kernel is well typed. Read
 //! next: [`crate::lift()`].
 
-use std::fmt;
-
 /// Element type of a tile or of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scalar {
@@ -582,33 +580,5 @@ impl OpKind {
     pub fn touches_memory(&self) -> bool {
         use OpKind::*;
         matches!(self, Load { .. } | LoadBlock { .. } | Store { .. } | StoreBlock { .. })
-    }
-}
-
-impl fmt::Display for Scalar {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Scalar::I1 => "i1",
-            Scalar::I32 => "i32",
-            Scalar::I64 => "i64",
-            Scalar::Bf16 => "bf16",
-            Scalar::F32 => "f32",
-        })
-    }
-}
-
-impl fmt::Display for Type {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mark = match self {
-            Type::Tile { .. } => "",
-            Type::Pointers { .. } => "*",
-            Type::Block { .. } => "&",
-        };
-        write!(f, "{mark}{}", self.elem())?;
-        if !self.shape().is_empty() {
-            let axes: Vec<String> = self.shape().iter().map(|n| n.to_string()).collect();
-            write!(f, "[{}]", axes.join(", "))?;
-        }
-        Ok(())
     }
 }

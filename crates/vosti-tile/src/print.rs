@@ -128,3 +128,31 @@ fn lower(variant: &impl fmt::Debug) -> String {
     }
     out
 }
+
+impl fmt::Display for Scalar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Scalar::I1 => "i1",
+            Scalar::I32 => "i32",
+            Scalar::I64 => "i64",
+            Scalar::Bf16 => "bf16",
+            Scalar::F32 => "f32",
+        })
+    }
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mark = match self {
+            Type::Tile { .. } => "",
+            Type::Pointers { .. } => "*",
+            Type::Block { .. } => "&",
+        };
+        write!(f, "{mark}{}", self.elem())?;
+        if !self.shape().is_empty() {
+            let axes: Vec<String> = self.shape().iter().map(|n| n.to_string()).collect();
+            write!(f, "[{}]", axes.join(", "))?;
+        }
+        Ok(())
+    }
+}
