@@ -19,7 +19,7 @@ from online_softmax import over_pages
 # shape = "attend"
 # grid = ["tiles", "KV_HEADS"]
 # where = ["GROUP <= GP"]
-# text = ["CAPPED", "DP"]
+# text = ["DP"]
 # [params]
 # q = "in 0"
 # tile_table = "tile_table"

@@ -227,6 +227,9 @@ const SIZES: [i64; 20] = [1, 2, 3, 5, 7, 8, 15, 16, 17, 24, 31, 33, 40, 47, 63, 
 /// Of a dimension that is never larger only the smallest are drawn.
 const FEW: i64 = 4096;
 
+/// Of a dimension that chooses a branch.
+const FLAG: [i64; 2] = [0, 1];
+
 /// Dimensions are drawn small and ragged, so that tails and the first cells of the next row are reached.
 fn drawn(left: &Problem, right: &Problem, random: &mut Random) -> Made<Drawn> {
     let free = reading::free(&left.statement, &left.kernel)?;
@@ -239,8 +242,12 @@ fn drawn(left: &Problem, right: &Problem, random: &mut Random) -> Made<Drawn> {
         match number {
             Free::Float { .. } => _ = drawn.values.insert(name, Literal::float(random.float(false))),
             Free::Natural { least, most, .. } => {
-                // What counts heads is multiplied by their size.
-                let sizes = if *most <= FEW { &SIZES[..6] } else { &SIZES[..] };
+                // What counts heads is multiplied by their size; a flag is 0 as often as 1.
+                let sizes = match *most {
+                    1 => &FLAG[..],
+                    ..=FEW => &SIZES[..6],
+                    _ => &SIZES[..],
+                };
                 drawn.integers.insert(name, sizes[random.below(sizes.len())].clamp(*least, *most));
             }
         }
