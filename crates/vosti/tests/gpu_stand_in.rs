@@ -348,7 +348,7 @@ fn the_script_runs_every_step_and_says_what_it_could_not() {
 
 /// A report of the suite in which everything was equal and one thing was not seen.
 const LACKING: &str = r#"{"profile": "quick", "passed": false, "pairs": 3, "pairs_equal": 3, "relations": [
-    {"name": "prefix", "missing": ["no cache hit was seen"], "pairs": []}]}"#;
+    {"name": "prefix", "missing": ["no cache hit was seen"], "interrupted": false, "pairs": []}]}"#;
 
 /// On this machine: with a GPU the bundle is what is missing, without one the driver or the GPU.
 #[test]
