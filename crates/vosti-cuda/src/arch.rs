@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn heads_whose_keys_and_values_do_not_fit_shared_memory_are_refused_with_the_bound() {
         let spec = |head| {
-            let stem = format!("attend_combine-bf16-BQ4-D{head}-DP{head}-HEADS8-KV_HEADS1-ROWS512-SPLIT1024");
+            let stem = format!("attend_combine-bf16-BQ4-D{head}-DP{head}-HEADS8-HEIGHT4-KV_HEADS1-ROWS512-SPLIT1024");
             vosti_kernels::parse_stem(&stem).unwrap()
         };
         for arch in Arch::ALL {

@@ -82,7 +82,7 @@ fn large_heads_fit_or_are_refused_by_name() {
 #[test]
 fn the_combination_of_splits_has_the_next_ones_on_their_way() {
     let Some(tool) = toolchain() else { return };
-    let spec = parse_stem("attend_combine-bf16-BQ16-D128-DP128-HEADS32-KV_HEADS8-ROWS512-SPLIT1024").unwrap();
+    let spec = parse_stem("attend_combine-bf16-BQ16-D128-DP128-HEADS32-HEIGHT16-KV_HEADS8-ROWS512-SPLIT1024").unwrap();
     for arch in Arch::ALL {
         let artifacts = tool.compile_checked_in(&format!("cuda-{arch}"), std::slice::from_ref(&spec)).unwrap();
         // A split's weighted sums, and what is little beside them.
@@ -94,8 +94,7 @@ fn the_combination_of_splits_has_the_next_ones_on_their_way() {
 #[test]
 fn a_kernel_that_spills_is_assembled_with_less_optimisation() {
     let Some(tool) = toolchain() else { return };
-    let stem =
-        "attend-bf16-BQ16-CAP0.0-CAPPED0-D256-DP256-GP4-GROUP4-KV_HEADS1-PAGE64-SLOPE0.09016844-SPAN0.0-WINDOW512";
+    let stem = "attend-bf16-BQ16-CAP0.0-CAPPED0-D256-DP256-GP4-GROUP4-HEIGHT16-KV_HEADS1-PAGE64-SLOPE0.09016844-SPAN0.0-WINDOW512";
     let spec = parse_stem(stem).unwrap();
     for (arch, level) in [(Arch::Sm80, 3), (Arch::Sm86, 1), (Arch::Sm89, 1)] {
         let artifacts = tool.compile_checked_in(&format!("cuda-{arch}"), std::slice::from_ref(&spec)).unwrap();
