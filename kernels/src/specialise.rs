@@ -246,18 +246,21 @@ mod tests {
 
     #[test]
     fn compile_options_follow_the_dimensions_and_are_no_constants() {
-        let attend = |d: i64| {
+        let of = |target, d: i64| {
             let dims =
                 [("KV_HEADS", 2), ("GROUP", 4), ("D", d), ("PAGE", 64), ("WINDOW", 9)].map(|(n, v)| (n, v.into()));
             let dims = [&dims[..], &scores(1.0, 0.0)].concat();
-            specialise("cuda-sm90", "attend", Act::Bf16, &dims).unwrap()
+            specialise(target, "attend", Act::Bf16, &dims).unwrap()
         };
+        let attend = |d| of("cuda-sm90", d);
         assert!(!attend(128).to_string().contains("num_"));
         let options = |d| compile_options("cuda-sm90", &attend(d)).unwrap();
         assert_eq!(options(128), CompileOptions { num_warps: 4, num_stages: 5 });
         assert_eq!(options(512), CompileOptions { num_warps: 8, num_stages: 1 });
-        let error = compile_options("cpu", &attend(128)).unwrap_err().to_string();
-        assert!(error.contains("num_warps") && error.contains("specialisations.toml"), "{error}");
+        let error = |spec| compile_options("cpu", &spec).unwrap_err().to_string();
+        let (own, foreign) = (error(of("cpu", 128)), error(attend(128)));
+        assert!(own.contains("num_warps") && own.contains("specialisations.toml"), "{own}");
+        assert!(foreign.contains("does not give `attend-") && foreign.contains("`cpu`"), "{foreign}");
     }
 
     #[test]
