@@ -156,11 +156,17 @@ fn describe(error: &serde_json::Error, path: String) -> ApiError {
     ApiError::field(&path, format!("{path}: {message}"))
 }
 
-/// A message in JSON's words instead of Rust's, without the place in the body: the path says it.
+/// A message in JSON's words instead of Rust's, without the place in the body: the path says it. What the client wrote stays as
+/// it is.
 fn plain(message: &str) -> String {
-    let message = message.rsplit_once(" at line ").map_or(message, |(message, _)| message);
-    let Some((wrong, expected)) = message.split_once(", expected ") else { return message.to_string() };
-    let wrong = wrong.replace("sequence", "list").replace("map", "object");
+    let placed = message.rsplit_once(" at line ").filter(|(_, place)| place.split(" column ").all(is_number));
+    let message = placed.map_or(message, |(message, _)| message);
+    let Some((wrong, expected)) = message.rsplit_once(", expected ") else { return message.to_string() };
+    let wrong = match wrong {
+        "invalid type: sequence" => "invalid type: list",
+        "invalid type: map" => "invalid type: object",
+        _ => wrong,
+    };
     let expected = match expected {
         "usize" | "u64" | "u32" => "a whole number of at least 0",
         "i64" => "a whole number",
@@ -171,6 +177,10 @@ fn plain(message: &str) -> String {
         _ => expected,
     };
     format!("{wrong}, expected {expected}")
+}
+
+fn is_number(text: &str) -> bool {
+    text.parse::<u64>().is_ok()
 }
 
 /// The fields of a request that were ignored, on their way to the response's headers.
@@ -218,5 +228,27 @@ async fn receive(request: Request, app: &App) -> Result<Bytes, ApiError> {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(ApiError::too_large(limits.body_bytes_max)),
         Ok(Err(_)) => Err(ApiError::invalid("the body broke off")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::plain;
+
+    #[test]
+    fn a_message_is_in_jsons_words_and_what_the_client_wrote_is_not_changed() {
+        for (rust, told) in [
+            ("invalid type: map, expected a sequence at line 1 column 9", "invalid type: object, expected a list"),
+            ("invalid type: sequence, expected u32", "invalid type: list, expected a whole number of at least 0"),
+            ("unknown variant `map`, expected `user`", "unknown variant `map`, expected `user`"),
+            (
+                "invalid type: string \"a sequence\", expected f32",
+                "invalid type: string \"a sequence\", expected a number",
+            ),
+            ("unknown variant `x, expected i64`, expected `a`", "unknown variant `x, expected i64`, expected `a`"),
+            ("unknown field `here at line 3`", "unknown field `here at line 3`"),
+        ] {
+            assert_eq!(plain(rust), told);
+        }
     }
 }
