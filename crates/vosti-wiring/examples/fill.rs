@@ -1,77 +1,12 @@
 //! How long filling in a step's metadata takes: nanoseconds a step, the best of many, for plans of 1, 64 and 700 rows.
 
+#[path = "../tests/common/mod.rs"]
+mod common;
+
+use common::{Idle, Seven};
 use std::time::Instant;
 use vosti_core::*;
 use vosti_wiring::{Metadata, image};
-
-struct Idle;
-
-impl Device for Idle {
-    type Logits = ();
-    type Top = ();
-
-    fn rows_max(&self) -> usize {
-        1024
-    }
-
-    fn selected_max(&self) -> usize {
-        1024
-    }
-
-    fn pages(&self, _: usize) -> usize {
-        10_000
-    }
-
-    fn top_max(&self) -> usize {
-        1
-    }
-
-    fn clear(&mut self) {}
-
-    fn run(&mut self, _: &Program, _: &StepPlan) -> Result<(), DeviceError> {
-        Ok(())
-    }
-
-    fn logits(&self, _: usize) -> &() {
-        &()
-    }
-
-    fn best(&self, _: usize) -> Token {
-        7
-    }
-
-    fn top(&self, _: usize) -> &() {
-        &()
-    }
-}
-
-struct Seven;
-
-impl Sampler for Seven {
-    type Logits = ();
-    type Top = ();
-    type State = ();
-
-    fn vocab(&self) -> u32 {
-        50
-    }
-
-    fn sample(&self, _: &mut (), _: &()) -> (Token, bool) {
-        (7, false)
-    }
-
-    fn reads(&self, _: &()) -> Reads {
-        Reads::Best
-    }
-
-    fn sample_best(&self, _: &mut (), _: Token) -> (Token, bool) {
-        (7, false)
-    }
-
-    fn sample_top(&self, _: &mut (), _: &()) -> (Token, bool) {
-        (7, false)
-    }
-}
 
 fn program() -> Program {
     let buffer = |width, rows| BufferDecl { width, dtype: Dtype::F32, rows };
@@ -97,7 +32,7 @@ fn main() {
     let tiling = |height, group, first, end| Tiling { height, group, first, end };
     let tilings = [tiling(16, 0, 0, 512), tiling(16, 0, 512, 1024), tiling(16, 1, 0, usize::MAX)];
     for (requests, prompt) in [(1, 40), (64, 40), (64, 4000), (1, 700)] {
-        let mut core = Core::new(Idle, Seven, program()).unwrap();
+        let mut core = Core::new(Idle { rows: 1024, pages: 10_000 }, Seven { vocab: 50 }, program()).unwrap();
         let ids: Vec<_> = (0..requests).map(|_| core.admit(vec![1; prompt], 0, ()).unwrap()).collect();
         for id in &ids {
             for group in 0..2 {

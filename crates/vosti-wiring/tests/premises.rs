@@ -2,6 +2,9 @@
 //! arrays that were filled in from plans of a core. `vosti-core`'s `premises.rs` states what the core proves of the same
 //! arrays; if either side drifts, a fact is false here.
 
+mod common;
+
+use common::{Idle, Seven};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::collections::HashMap;
@@ -17,76 +20,6 @@ const ROWS: usize = 700;
 const CONTEXT: u32 = 2000;
 const PAGES: usize = 90;
 const VOCAB: u32 = 50;
-
-/// Computes nothing: plans alone matter here.
-struct Idle;
-
-impl Device for Idle {
-    type Logits = ();
-    type Top = ();
-
-    fn rows_max(&self) -> usize {
-        ROWS
-    }
-
-    fn selected_max(&self) -> usize {
-        ROWS
-    }
-
-    fn pages(&self, _: usize) -> usize {
-        PAGES
-    }
-
-    fn top_max(&self) -> usize {
-        1
-    }
-
-    fn clear(&mut self) {}
-
-    fn run(&mut self, _: &Program, _: &StepPlan) -> Result<(), DeviceError> {
-        Ok(())
-    }
-
-    fn logits(&self, _: usize) -> &() {
-        &()
-    }
-
-    fn best(&self, _: usize) -> Token {
-        7
-    }
-
-    fn top(&self, _: usize) -> &() {
-        &()
-    }
-}
-
-struct Seven;
-
-impl Sampler for Seven {
-    type Logits = ();
-    type Top = ();
-    type State = ();
-
-    fn vocab(&self) -> u32 {
-        VOCAB
-    }
-
-    fn sample(&self, _: &mut (), _: &()) -> (Token, bool) {
-        (7, false)
-    }
-
-    fn reads(&self, _: &()) -> Reads {
-        Reads::Best
-    }
-
-    fn sample_best(&self, _: &mut (), _: Token) -> (Token, bool) {
-        (7, false)
-    }
-
-    fn sample_top(&self, _: &mut (), _: &()) -> (Token, bool) {
-        (7, false)
-    }
-}
 
 const WINDOW: u32 = 37;
 
@@ -312,7 +245,7 @@ fn premises(reader: &Reader, plan: &StepPlan, metadata: &Metadata<Vec<i32>>, cel
 /// A core's plans, each filled in and packed, with room for more rows and without.
 fn filled(steps: usize, seed: u64, mut look: impl FnMut(&StepPlan, &Metadata<Vec<i32>>)) {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-    let mut core = Core::new(Idle, Seven, program()).unwrap();
+    let mut core = Core::new(Idle { rows: ROWS, pages: PAGES }, Seven { vocab: VOCAB }, program()).unwrap();
     let image = image(&program(), &tilings(), ROWS, ROWS).unwrap();
     let len = image.len();
     let mut metadata = Metadata::new(image, vec![-9; len]);
