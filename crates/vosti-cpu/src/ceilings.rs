@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::isa::Isa;
 use crate::memory::Region;
-use crate::micro::{self, Dot};
+use crate::micro::{self, Dot, DotFn};
 use crate::pool::Pool;
 
 /// The best of a few rounds, in a second or so.
@@ -21,13 +21,14 @@ const ROUNDS: usize = 5;
 const COLUMNS: usize = 64;
 
 /// Measures with `threads` workers.
-pub fn ceilings(threads: usize) -> std::io::Result<Ceilings> {
+pub fn ceilings(threads: usize, isa: Isa) -> std::io::Result<Ceilings> {
+    let kernel = micro::kernels(isa).bf16;
     let mut pool = Pool::new(threads)?;
-    Ok(Ceilings { read_bytes_per_s: read(&mut pool)?, dot_flops_per_s: dot(&mut pool)? })
+    Ok(Ceilings { read_bytes_per_s: read(&mut pool, kernel)?, dot_flops_per_s: dot(&mut pool, kernel)? })
 }
 
 /// One row against a long operand: as little work for each byte as a decode step does.
-fn read(pool: &mut Pool) -> std::io::Result<f64> {
+fn read(pool: &mut Pool, kernel: DotFn<u16>) -> std::io::Result<f64> {
     const BYTES: usize = 256 << 20;
     let threads = pool.threads();
     let mut memory = Region::zeroed(BYTES)?;
@@ -40,13 +41,13 @@ fn read(pool: &mut Pool) -> std::io::Result<f64> {
         let block = left.len() / 2;
         for first in (0..steps).step_by(block) {
             let b = part(worker).wrapping_add(first * 2 * COLUMNS);
-            dots(left, b, out, 1, block.min(steps - first));
+            dots(kernel, left, b, out, 1, block.min(steps - first));
         }
     });
     Ok(bytes as f64 / seconds)
 }
 
-fn dot(pool: &mut Pool) -> std::io::Result<f64> {
+fn dot(pool: &mut Pool, kernel: DotFn<u16>) -> std::io::Result<f64> {
     const ROWS: usize = 12;
     const STEPS: usize = 64;
     const REPEATS: usize = 20_000;
@@ -55,14 +56,14 @@ fn dot(pool: &mut Pool) -> std::io::Result<f64> {
     let flops = 4 * ROWS * COLUMNS * STEPS * REPEATS * pool.threads();
     let seconds = best(pool, |_, left, out| {
         for _ in 0..REPEATS {
-            dots(left, right.as_ptr(), out, ROWS, STEPS);
+            dots(kernel, left, right.as_ptr(), out, ROWS, STEPS);
         }
     });
     Ok(flops as f64 / seconds)
 }
 
 /// `rows` rows of the left operand, `2 * steps` elements each, times a right operand of 64 columns.
-fn dots(left: &[u16], b: *const u16, out: &mut [f32], rows: usize, steps: usize) {
+fn dots(kernel: DotFn<u16>, left: &[u16], b: *const u16, out: &mut [f32], rows: usize, steps: usize) {
     assert!(rows * 2 * steps <= left.len() && rows * COLUMNS <= out.len());
     let (a, c) = (left.as_ptr(), out.as_mut_ptr());
     let dot = Dot {
@@ -78,7 +79,7 @@ fn dots(left: &[u16], b: *const u16, out: &mut [f32], rows: usize, steps: usize)
         accumulate: true,
     };
     // SAFETY: `a` and `c` are as long as asserted; `b` has `steps` steps of 64 columns in both uses.
-    unsafe { (micro::kernels(Isa::detect()).bf16)(&dot) }
+    unsafe { kernel(&dot) }
 }
 
 /// Seconds of the quickest round.

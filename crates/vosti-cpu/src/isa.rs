@@ -17,6 +17,16 @@ pub enum Isa {
 }
 
 impl Isa {
+    /// What people call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Isa::Portable => "portable",
+            Isa::Avx2 => "avx2",
+            Isa::Avx512 => "avx512-bf16",
+            Isa::Neon => "neon",
+        }
+    }
+
     /// The fastest set this machine has.
     pub fn detect() -> Self {
         Self::available().last().copied().unwrap_or(Isa::Portable)

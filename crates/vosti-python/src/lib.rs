@@ -22,7 +22,6 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vosti::deployment::{DeployOptions, Deployment, DeviceConfig, Storage};
-use vosti::device::On;
 use vosti::pool::{self, Demand, Origin};
 use vosti_engine::{Engine, EngineHandle, Policy, Speculation};
 use vosti_model::{ChatOptions, Date, Replacement};
@@ -144,7 +143,7 @@ impl PyEngine {
         // Each as long as the context allows.
         let demand = Demand { tokens: usize::MAX, sequences: policy.running_max };
         let pool = pool::Asked { pages: kv_pages, bytes: None, demand };
-        let options = DeployOptions { threads, context, bundle: None, on: On::Cpu, storage, pool };
+        let options = DeployOptions { threads, context, storage, pool, ..DeployOptions::default() };
         py.detach(|| {
             let path = vosti::fetch::find(model, &Quiet).map_err(refused)?;
             let making = Making { name: model.to_string(), path, options, policy };

@@ -225,7 +225,7 @@ pub fn run(
 /// ours is a ceiling for another.
 fn ceilings(deployment: &Deployment) -> Result<(Ceilings, bool), BenchError> {
     match deployment.gpu() {
-        None => Ok((vosti_cpu::ceilings(deployment.threads())?, true)),
+        None => Ok((vosti_cpu::ceilings(deployment.threads(), deployment.isa())?, true)),
         Some(gpu) => {
             let found = device::bandwidth(gpu).map_err(DeployError::from)?;
             let ceilings = Ceilings { read_bytes_per_s: found.bytes_per_s, dot_flops_per_s: f64::INFINITY };

@@ -89,6 +89,8 @@ pub struct DeployOptions {
     pub on: On,
     /// How a processor keeps weights; changes no bit.
     pub storage: Storage,
+    /// A processor's instruction set; none: the fastest that this machine has. It changes no bit.
+    pub isa: Option<Isa>,
     /// The pool that a device is going to have, as far as it is known: what does not fit beside the weights is refused.
     pub pool: pool::Asked,
 }
@@ -102,7 +104,7 @@ pub struct DeviceConfig {
     pub rows_max: usize,
     /// In place of the deployment's own.
     pub threads: Option<usize>,
-    /// In place of the best.
+    /// In place of the deployment's own.
     pub isa: Option<Isa>,
     /// In place of the deployment's own.
     pub storage: Option<Storage>,
@@ -149,6 +151,7 @@ pub struct Deployment {
     files: manifest::Model,
     threads: usize,
     storage: Storage,
+    isa: Isa,
     /// Bytes and elements of all matrices, as they are kept.
     matrices: (u64, u64),
     hardware: Hardware,
@@ -239,6 +242,7 @@ impl Deployment {
             files,
             threads,
             storage: options.storage,
+            isa: options.isa.unwrap_or_else(Isa::detect),
             matrices: (0, 0),
             hardware,
             fingerprint: String::new(),
@@ -298,6 +302,11 @@ impl Deployment {
         self.threads
     }
 
+    /// Instruction set of its processor's kernels.
+    pub fn isa(&self) -> Isa {
+        self.isa
+    }
+
     /// BLAKE3 over all that fixes the bits.
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
@@ -318,7 +327,7 @@ impl Deployment {
             return format!("{}: {}, compute capability {major}.{minor}", self.target, about.name);
         }
         let plural = if self.threads == 1 { "" } else { "s" };
-        format!("cpu: {} thread{plural}, {}", self.threads, isa_name(Isa::detect()))
+        format!("cpu: {} thread{plural}, {}", self.threads, self.isa.name())
     }
 
     /// Bytes of one page in every cache group: keys and values of all layers.
@@ -358,7 +367,7 @@ impl Deployment {
             Hardware::Cpu { weights } => {
                 let (pages, threads) = (vec![asked.pages.unwrap_or(1); groups], asked.threads.unwrap_or(self.threads));
                 let mut config = Config::new(asked.rows_max, selected_max(asked), pages, threads);
-                config.isa = asked.isa;
+                config.isa = Some(asked.isa.unwrap_or(self.isa));
                 config.storage = asked.storage.unwrap_or(self.storage);
                 config.positions = longest(program, &config.pages);
                 config.ttir = Some(self.bundle.texts(&self.plan));
@@ -459,16 +468,6 @@ fn give_back() {
 /// log-probabilities or drafts are wanted; the engine makes more steps of what selects more.
 fn selected_max(asked: &DeviceConfig) -> usize {
     asked.rows_max.min(SELECTED_MAX)
-}
-
-/// What an instruction set is called.
-pub fn isa_name(isa: Isa) -> &'static str {
-    match isa {
-        Isa::Portable => "portable",
-        Isa::Avx2 => "avx2",
-        Isa::Avx512 => "avx512-bf16",
-        Isa::Neon => "neon",
-    }
 }
 
 /// Bytes of a weight as it is asked for; none if how much of it is depends on the pool.

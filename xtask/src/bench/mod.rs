@@ -40,9 +40,19 @@ pub struct Bench {
     /// Threads of both engines
     #[arg(long, default_value_t = std::thread::available_parallelism().map_or(2, |n| n.get()))]
     threads: usize,
+    /// Hold both engines to AVX2, on a machine that has more
+    #[arg(long)]
+    avx2: bool,
     /// Where to write the measurements
     #[arg(long, default_value = "target/bench-cpu.json")]
     out: PathBuf,
+}
+
+impl Bench {
+    /// What holds our command to it.
+    fn isa(&self) -> &'static [&'static str] {
+        if self.avx2 { &["--isa", "avx2"] } else { &[] }
+    }
 }
 
 const PREFILL: usize = 512;
@@ -75,7 +85,7 @@ struct Contest {
 
 pub fn run(bench: &Bench) -> Result<()> {
     run_command(Command::new(env!("CARGO")).args(["build", "--release", "--package", "vosti"]))?;
-    let engines = Engines { vosti: target_folder().join("release/vosti"), peer: peer::build()? };
+    let engines = Engines { vosti: target_folder().join("release/vosti"), peer: peer::build(bench.avx2)? };
     let mut report = Vec::new();
     for name in &bench.model {
         let file = engines.file(name)?;
@@ -140,7 +150,7 @@ impl Engines {
     fn generate(&self, bench: &Bench, model: &Path, tokens: usize) -> Command {
         let mut generate = Command::new(&self.vosti);
         generate.args(["generate", "The three laws of robotics are", "-n", &tokens.to_string(), "--threads"]);
-        generate.arg(bench.threads.to_string()).arg("--model").arg(model);
+        generate.arg(bench.threads.to_string()).args(bench.isa()).arg("--model").arg(model);
         generate
     }
 }
@@ -154,7 +164,7 @@ pub fn target_folder() -> PathBuf {
 fn measure(bench: &Bench, engines: &Engines, contest: &Contest, cell: Cell) -> Result<Value> {
     let mut of_bound = Vec::new();
     let us = || {
-        let (rate, bound) = vosti(&engines.vosti, &contest.ours, bench.threads, cell)?;
+        let (rate, bound) = vosti(&engines.vosti, &contest.ours, bench, cell)?;
         of_bound.push(rate / bound);
         Ok(rate)
     };
@@ -232,9 +242,10 @@ fn median(values: &[f64]) -> f64 {
 }
 
 /// One run of `vosti bench`: its rate, and what the machine's ceilings would allow.
-fn vosti(binary: &Path, model: &Path, threads: usize, cell: Cell) -> Result<(f64, f64)> {
+fn vosti(binary: &Path, model: &Path, bench: &Bench, cell: Cell) -> Result<(f64, f64)> {
     let mut command = Command::new(binary);
-    command.args(["bench", "--json", "--repeat", "1", "--threads", &threads.to_string(), "--model"]).arg(model);
+    command.args(["bench", "--json", "--repeat", "1", "--threads", &bench.threads.to_string(), "--model"]).arg(model);
+    command.args(bench.isa());
     let (test, batch, depth) = match cell {
         Cell::Prefill { depth } => ("prefill", 1, depth),
         Cell::Decode { batch, depth } => ("decode", batch, depth),

@@ -12,30 +12,37 @@ const TARGETS: [&str; 4] = ["llama-bench", "llama-batched-bench", "llama-quantiz
 
 pub struct Peer {
     folder: PathBuf,
+    /// Where it is built, in the folder.
+    build: &'static str,
 }
 
-/// Builds its source with cmake, once.
-pub fn build() -> Result<Peer> {
+/// What cmake is told for a processor that has AVX2 and nothing later.
+const AVX2: [&str; 5] = ["-DGGML_NATIVE=OFF", "-DGGML_AVX2=ON", "-DGGML_FMA=ON", "-DGGML_F16C=ON", "-DGGML_BMI2=ON"];
+
+/// Builds its source with cmake, once: for this machine, or for AVX2.
+pub fn build(avx2: bool) -> Result<Peer> {
     let source = llama_cpp::source()?;
     let folder = target_folder().join("llama.cpp");
-    let peer = Peer { folder: folder.clone() };
+    let peer = Peer { folder: folder.clone(), build: if avx2 { "build-avx2" } else { "build" } };
+    let build = folder.join(peer.build);
     if TARGETS.iter().all(|name| peer.binary(name).exists()) {
         return Ok(peer);
     }
     let mut configure = Command::new("cmake");
-    configure.arg("-S").arg(source).arg("-B").arg(folder.join("build"));
-    configure.args(["-DCMAKE_BUILD_TYPE=Release", "-DGGML_NATIVE=ON", "-DBUILD_SHARED_LIBS=OFF"]);
+    configure.arg("-S").arg(source).arg("-B").arg(&build);
+    configure.args(["-DCMAKE_BUILD_TYPE=Release", "-DBUILD_SHARED_LIBS=OFF"]);
+    configure.args(if avx2 { &AVX2[..] } else { &["-DGGML_NATIVE=ON"] });
     configure.args(["-DLLAMA_CURL=OFF", "-DLLAMA_OPENSSL=OFF", "-DLLAMA_BUILD_TESTS=OFF", "-DLLAMA_BUILD_UI=OFF"]);
     run_command(&mut configure).context("llama.cpp needs cmake and a C++ compiler")?;
     let mut compile = Command::new("cmake");
-    compile.arg("--build").arg(folder.join("build")).arg("--parallel").arg("--target").args(TARGETS);
+    compile.arg("--build").arg(&build).arg("--parallel").arg("--target").args(TARGETS);
     run_command(&mut compile)?;
     Ok(peer)
 }
 
 impl Peer {
     fn binary(&self, name: &str) -> PathBuf {
-        self.folder.join("build/bin").join(name)
+        self.folder.join(self.build).join("bin").join(name)
     }
 
     /// The same weights in another form: BF16, or Q4_0, which it rearranges for the processor as it loads.

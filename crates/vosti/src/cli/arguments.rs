@@ -4,10 +4,11 @@ mod sampling;
 mod serve;
 
 pub use super::values::Device;
-use super::values::{Weights, at_least_one, date, device, size, threads, whole};
+use super::values::{Weights, at_least_one, date, device, isa, size, threads, whole};
 use crate::catalogue;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
+use vosti_cpu::isa::Isa;
 
 pub use sampling::{Defaults, Sampling};
 pub use serve::{LogFormat, Serve, UnknownFields};
@@ -85,6 +86,10 @@ pub struct Hardware {
     /// How a processor keeps weights: small, or in BF16, which takes more memory; both give the same bits
     #[arg(long, value_enum, value_name = "FORM", default_value_t = Weights::AsTheyCome)]
     pub weights: Weights,
+
+    /// Instruction set of a processor's kernels, e.g. avx2; no bit depends on it [default: the fastest that this machine has]
+    #[arg(long, value_name = "NAME", value_parser = isa)]
+    pub isa: Option<Isa>,
 }
 
 /// Which model, on how much of the machine.

@@ -29,8 +29,8 @@ pub fn options(hardware: &Hardware) -> DeployOptions {
         Weights::AsTheyCome => Storage::AsTheyCome,
         Weights::Expanded => Storage::Expanded,
     };
-    let Hardware { threads, context, bundle, .. } = hardware.clone();
-    DeployOptions { threads, context, bundle, on, storage, pool: pool::Asked::default() }
+    let Hardware { threads, context, bundle, isa, .. } = hardware.clone();
+    DeployOptions { threads, context, bundle, on, storage, isa, pool: pool::Asked::default() }
 }
 
 /// The pool that the flags say, or that the demand takes.

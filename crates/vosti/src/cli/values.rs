@@ -4,6 +4,7 @@ use crate::deployment::THREADS_MAX;
 use clap::ValueEnum;
 use std::net::IpAddr;
 use std::str::FromStr;
+use vosti_cpu::isa::Isa;
 
 /// What to run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +44,14 @@ pub fn whole<T: FromStr>(text: &str) -> Result<T, String> {
 pub fn threads(text: &str) -> Result<usize, String> {
     let out = || format!("`{text}` is not a whole number from 1 to {THREADS_MAX}");
     text.parse().ok().filter(|n| (1..=THREADS_MAX).contains(n)).ok_or_else(out)
+}
+
+/// An instruction set that this machine has.
+pub fn isa(text: &str) -> Result<Isa, String> {
+    let available = Isa::available();
+    let names = || available.iter().map(|isa| isa.name()).collect::<Vec<_>>().join(", ");
+    let found = available.iter().copied().find(|isa| isa.name() == text);
+    found.ok_or_else(|| format!("`{text}` is not an instruction set of this machine, which has {}", names()))
 }
 
 /// A count of something that cannot be none.

@@ -1,6 +1,6 @@
 //! A deployment as the determinism suite sees it: it makes engines, and names the settings that may vary between them.
 
-use super::{Deployment, DeviceConfig, isa_name};
+use super::{Deployment, DeviceConfig};
 use crate::device::AnyDevice;
 use std::path::PathBuf;
 use std::process::Command;
@@ -69,7 +69,7 @@ impl Subject for DeploymentSubject<'_> {
             rows_max: setup.rows_max,
             threads: setup.threads,
             storage: setup.expanded.then_some(Storage::Expanded),
-            isa: isa.and_then(|name| Isa::available().iter().copied().find(|isa| isa_name(*isa) == name)),
+            isa: isa.and_then(|name| Isa::available().iter().copied().find(|isa| isa.name() == name)),
         };
         self.deployment.device(&config).map_err(|error| CheckError::Subject(error.to_string()))
     }
@@ -83,7 +83,7 @@ impl Subject for DeploymentSubject<'_> {
 
     fn instruction_sets(&self) -> Vec<String> {
         match self.deployment.gpu() {
-            None => Isa::available().iter().map(|isa| isa_name(*isa).to_string()).collect(),
+            None => Isa::available().iter().map(|isa| isa.name().to_string()).collect(),
             Some(_) => Vec::new(),
         }
     }
