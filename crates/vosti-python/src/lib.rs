@@ -85,6 +85,9 @@ impl Making {
     }
 }
 
+/// Requests that the engine has, as a multiple of those that run together.
+const AHEAD: usize = 2;
+
 fn refused(error: impl std::fmt::Display) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
@@ -98,21 +101,27 @@ impl PyEngine {
         self.started.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All requests of a call, or none: to their ends.
-    fn all<T: Send>(
+    /// All requests of a call, or none: to their ends. `asked` makes the request of each that is `given`, whose `what` it names
+    /// in an error. All are made once before any runs, so that a wrong one costs nothing; then each is made when its turn comes,
+    /// so that ten thousand take no more memory than what was given.
+    fn all<G: Clone + Send, T: Send>(
         &self,
         py: Python<'_>,
         what: &str,
-        asked: Vec<Asked>,
+        given: Vec<G>,
+        asked: impl Fn(G) -> Result<Asked, String> + Send,
         read: fn(&Answered) -> T,
         done: Option<&Py<PyAny>>,
     ) -> PyResult<Vec<T>> {
-        py.detach(|| {
-            let (run, started, count) = (Run::new(self.own.clone()), self.started(), asked.len());
-            for (index, asked) in asked.into_iter().enumerate() {
-                run.submit(index, asked, &started).map_err(failed)?;
-            }
-            run.finish(what, count, read, &mut |count| tell(done, count))
+        py.detach(move || {
+            let make =
+                |(index, given): (usize, G)| asked(given).map_err(|why| refused(format!("{what} {index}: {why}")));
+            given.iter().cloned().enumerate().try_for_each(|given| make(given).map(drop))?;
+            let (run, started) = (Run::new(self.own.clone()), self.started());
+            let ahead = AHEAD * self.making.policy.running_max;
+            run.all(what, given.into_iter().enumerate().map(make), ahead, &started, read, &mut |count| {
+                tell(done, count)
+            })
         })
     }
 }
@@ -253,21 +262,16 @@ impl PyEngine {
             return Err(refused(format!("{given} prompts and {} sampling parameters", params.len())));
         }
         let fingerprint = self.fingerprint();
-        let asked = prompts.into_iter().zip(params).zip(had).enumerate().map(|(i, ((prompt, params), had))| {
-            let asked = params.asked(prompt, had, &self.own, &fingerprint);
-            asked.map_err(|why| refused(format!("prompt {i}: {why}")))
-        });
-        let asked = asked.collect::<PyResult<Vec<Asked>>>()?;
-        self.all(py, "prompt", asked, Answered::clone, done.as_ref())
+        let given = prompts.into_iter().zip(params).zip(had).collect();
+        let asked =
+            |((prompt, params), had): ((Vec<u32>, Params), _)| params.asked(prompt, had, &self.own, &fingerprint);
+        self.all(py, "prompt", given, asked, Answered::clone, done.as_ref())
     }
 
     /// Log-probabilities of each sequence's tokens but the first, each given all before it: FP32, as bytes.
     fn score(&self, py: Python<'_>, sequences: Vec<Vec<u32>>, done: Option<Py<PyAny>>) -> PyResult<Vec<Py<PyBytes>>> {
-        let asked = sequences.into_iter().enumerate().map(|(i, sequence)| {
-            requests::scored(sequence, &self.own).map_err(|why| refused(format!("sequence {i}: {why}")))
-        });
-        let asked = asked.collect::<PyResult<Vec<Asked>>>()?;
-        let scores = self.all(py, "sequence", asked, Answered::scores, done.as_ref())?;
+        let asked = |sequence| requests::scored(sequence, &self.own);
+        let scores = self.all(py, "sequence", sequences, asked, Answered::scores, done.as_ref())?;
         let bytes = |row: Vec<f32>| row.into_iter().flat_map(f32::to_ne_bytes).collect::<Vec<u8>>();
         Ok(scores.into_iter().map(|row| PyBytes::new(py, &bytes(row)).unbind()).collect())
     }

@@ -13,7 +13,7 @@ use vosti_server::job::Job;
 use vosti_server::receipt::Parameters;
 
 /// `vosti.SamplingParams`, by its attributes.
-#[derive(FromPyObject)]
+#[derive(Clone, FromPyObject)]
 pub struct Params {
     n: u32,
     temperature: f32,

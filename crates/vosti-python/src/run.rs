@@ -159,18 +159,32 @@ impl Run {
         InEngine::submit(&started.engine, job.request(0), sink, told)
     }
 
-    /// Waits until requests 0 to `count` - 1 have ended, and gives what `read` reads of each.
-    pub fn finish<T>(&self, what: &str, count: usize, read: fn(&Answered) -> T, tell: Tell<'_>) -> PyResult<Vec<T>> {
+    /// Answers all requests, `ahead` of which the engine has at a time, and gives what `read` reads of each.
+    pub(crate) fn all<T>(
+        &self,
+        what: &str,
+        asked: impl ExactSizeIterator<Item = PyResult<Asked>>,
+        ahead: usize,
+        started: &Started,
+        read: fn(&Answered) -> T,
+        tell: Tell<'_>,
+    ) -> PyResult<Vec<T>> {
+        let count = asked.len();
+        let mut asked = asked.enumerate();
         let mut ended: Vec<Option<T>> = (0..count).map(|_| None).collect();
-        let (mut finished, mut told) = (0, 0);
+        let (mut submitted, mut finished, mut told) = (0, 0, 0);
         while finished < count {
+            for (index, asked) in asked.by_ref().take(ahead - (submitted - finished)) {
+                self.submit(index, asked?, started).map_err(failed)?;
+                submitted += 1;
+            }
             for index in self.wait(TICK) {
                 let mut growing = self.growing();
                 let done = |one: &mut Growing| one.answered.finished || one.failure.is_some();
                 if !growing.get_mut(&index).is_some_and(done) {
                     continue;
                 }
-                // A finished one is let go of at once: ten thousand prompts are ten thousand of them.
+                // A finished one is let go of at once.
                 let Some(mut one) = growing.remove(&index) else { continue };
                 if let Some(failure) = one.failure.take() {
                     return Err(failure.of(&format!("{what} {index}")));
