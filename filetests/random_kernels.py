@@ -88,6 +88,20 @@ class Text:
         """To a name of before, whose type stays."""
         name = self.random.choice(names[kind])
         self.line(depth, f"{name} = {self.expression(names, kind)}")
+        return name
+
+    def branch(self, depth, condition, name, values):
+        self.line(depth, f"if {condition}:")
+        self.line(depth + 1, f"{name} = {values[0]}")
+        self.line(depth, "else:")
+        self.line(depth + 1, f"{name} = {values[1]}")
+
+    def looked_at(self, names, depth, carried):
+        """What a loop gave decides a branch that gives the same either way, and is used after."""
+        tile, value = self.random.choice(names["t"]), self.expression(names, "t")
+        largest = {"t": f"tl.max(tl.max({carried}, 1), 0)", "v": f"tl.max({carried}, 0)", "s": carried}[carried[0]]
+        self.branch(depth, f"{largest} > 0.5", tile, [value, value])
+        self.line(depth, f"t0 = {tile} + {carried}{'[:, None]' if carried[0] == 'v' else ''}")
 
     def block(self, names, depth, count):
         for _ in range(count):
@@ -103,25 +117,23 @@ class Text:
                 names[kind].append(name)
             elif which < 0.75:
                 self.line(depth, f"for _ in {self.random.choice(RANGES)}:")
-                for _ in range(self.random.randint(1, 3)):
-                    self.assign(names, depth + 1, self.random.choice("tvs"))
+                carried = [self.assign(names, depth + 1, self.random.choice("tvvss")) for _ in range(self.random.randint(1, 3))]
                 if self.random.random() < 0.4:
                     self.block({kind: list(of) for kind, of in names.items()}, depth + 1, 1)
+                if self.random.random() < 0.5:
+                    self.looked_at(names, depth, self.random.choice(carried))
             else:
                 kind = self.random.choice("tv")
                 name, value = self.random.choice(names[kind]), self.expression(names, kind)
                 other = value if self.random.random() < 0.8 else self.expression(names, kind)
-                self.line(depth, f"if {self.filled(names, self.random.choice(CONDITIONS))}:")
-                self.line(depth + 1, f"{name} = {value}")
-                self.line(depth, "else:")
-                self.line(depth + 1, f"{name} = {other}")
+                self.branch(depth, self.filled(names, self.random.choice(CONDITIONS)), name, [value, other])
 
 
 def kernel(seed):
     text = Text(seed)
     names = {"t": ["t0", "t1"], "v": ["v0"], "s": ["s0"]}
     text.block(names, 0, text.random.randint(3, 9))
-    text.line(0, text.filled(names, "tl.store(out + at, {t} + {v}[:, None], mask=live)"))
+    text.line(0, text.filled(names, "tl.store(out + at, t0 + {t} + {v}[:, None], mask=live)"))
     return HEAD + "\n".join(text.lines) + "\n"
 
 
