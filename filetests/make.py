@@ -40,10 +40,17 @@ def sha256(data):
 
 
 def sources(path, known):
-    """The kernel's file, and those beside it or among the kernels from which it imports."""
-    folders = (os.path.dirname(os.path.abspath(path)), os.path.join(os.path.dirname(HERE), "kernels"))
-    files = [getattr(sys.modules[name], "__file__", None) for name in set(sys.modules) - known]
-    return [path] + sorted(f for f in files if f and os.path.dirname(os.path.abspath(f)) in folders)
+    """The kernel's file, and those beside it or among the kernels (or below) from which it imports. They are forgotten then, so
+    that the next kernel that imports them is made from them too."""
+    folders = [os.path.dirname(os.path.abspath(path)), os.path.join(os.path.dirname(HERE), "kernels")]
+    files = []
+    for name in set(sys.modules) - known:
+        file = getattr(sys.modules[name], "__file__", None)
+        file = file and os.path.abspath(file)
+        if file and "site-packages" not in file and any(file.startswith(folder + os.sep) for folder in folders):
+            files.append(file)
+            del sys.modules[name]
+    return [path] + sorted(files)
 
 
 def render(path):

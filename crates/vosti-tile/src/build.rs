@@ -120,8 +120,9 @@ impl Builder {
             OpKind::Splat { x, .. }
             | OpKind::Broadcast { x, .. }
             | OpKind::Reshape { x, .. }
-            | OpKind::ExpandDims { x, .. }
-            | OpKind::Cast { op: Cast::ExtS, x, .. } => self.known.get(x).copied(),
+            | OpKind::ExpandDims { x, .. } => self.known.get(x).copied(),
+            // A true i1 is -1 there.
+            OpKind::Cast { op: Cast::ExtS, x, .. } if self.ty(*x).elem() != Scalar::I1 => self.known.get(x).copied(),
             _ => None,
         }
     }

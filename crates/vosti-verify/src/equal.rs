@@ -10,6 +10,7 @@ use crate::prover::{Prover, Side};
 use crate::run::{Def, Env};
 use crate::term::Term;
 use crate::verdict::{Assumption, Obligation, Proof, Trouble};
+use std::collections::HashSet;
 use vosti_tile::{Binary, Cast, Line, Literal, Op, OpKind, Value};
 
 /// How equal.
@@ -65,6 +66,8 @@ pub struct Frame {
     pub index: [Value; 2],
     pub iteration: [Term; 2],
     pub demands: Vec<Demand>,
+    /// What was proved of the body under the demands, which are hypotheses until the induction closes: nobody may use it after.
+    pub proved: HashSet<Goal>,
     /// Variables made later belong to the body.
     pub floor: u32,
 }
@@ -72,11 +75,11 @@ pub struct Frame {
 impl<'k> Prover<'k, '_> {
     pub fn equal(&mut self, l: &At, r: &At, mode: Mode) -> Proof {
         let goal = (l.clone(), r.clone(), mode, self.context.clone());
-        if self.proved.contains(&goal) {
+        if self.proved.contains(&goal) || self.frames.iter().any(|frame| frame.proved.contains(&goal)) {
             return Ok(());
         }
         self.equal_fresh(l, r, mode)?;
-        self.proved.insert(goal);
+        self.frames.last_mut().map_or(&mut self.proved, |frame| &mut frame.proved).insert(goal);
         Ok(())
     }
 

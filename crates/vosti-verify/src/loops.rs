@@ -9,6 +9,7 @@ use crate::prover::{Prover, Side};
 use crate::run::{Def, Env, Trip};
 use crate::term::{Node, Term};
 use crate::verdict::{Failure, Obligation, Proof, Trouble};
+use std::collections::HashSet;
 use vosti_tile::{Line, Op, OpKind, Value};
 
 /// How the iterations of two loops correspond.
@@ -55,6 +56,7 @@ impl<'k> Prover<'k, '_> {
             index: [left.index, right.index],
             iteration: alignment.iteration,
             demands: vec![demand],
+            proved: HashSet::new(),
             floor,
         });
         self.depth += 1;

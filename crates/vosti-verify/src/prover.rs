@@ -38,6 +38,7 @@ pub struct Prover<'k, 's> {
     pub depth: usize,
     pub assumptions: BTreeSet<Assumption>,
     pub(crate) frames: Vec<Frame>,
+    /// Goals that hold outside of every loop that is being compared; the others are with their loops.
     pub(crate) proved: HashSet<Goal>,
     pub queries: u64,
     /// Questions that the solver could not answer in its time.

@@ -417,7 +417,10 @@ impl<'k> Run<'k> {
             OpKind::Splat { x, .. } | OpKind::Broadcast { x, .. } | OpKind::ExpandDims { x, .. } => {
                 self.constant(t, *x)
             }
-            OpKind::Cast { op: Cast::ExtS, x, .. } => self.constant(t, *x),
+            // A true i1 is -1 there, and its arithmetic wraps at once.
+            OpKind::Cast { op: Cast::ExtS, x, .. } if self.problem.kernel.ty(*x).elem() != Scalar::I1 => {
+                self.constant(t, *x)
+            }
             OpKind::Binary { op, a, b } => {
                 let (a, b) = (self.constant(t, *a)?, self.constant(t, *b)?);
                 let (a, b) = (t.int(a), t.int(b));

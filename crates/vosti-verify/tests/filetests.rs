@@ -65,3 +65,20 @@ fn broken_kernels_differ_from_a_passing_sibling_in_few_lines() {
         assert!((1..=8).contains(&(new + gone)), "{}: {new} new lines, {gone} gone", case.name);
     }
 }
+
+#[test]
+fn a_text_says_that_it_was_made_from_each_helper_that_its_python_imports() {
+    let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels");
+    let mut helped = 0;
+    for (path, case) in ["pass", "broken", "pairs"].into_iter().flat_map(cases) {
+        let helpers = case.source.lines().filter_map(|l| l.strip_prefix("from ")?.split(' ').next());
+        for helper in helpers.map(|name| format!("{name}.py")) {
+            if kernels.join(&helper).exists() || path.with_file_name(&helper).exists() {
+                let said = |l: &str| l.starts_with("// made-from ") && l.ends_with(&format!("/{helper}"));
+                assert!(case.ttir.lines().any(said), "{} says nothing of {helper}", case.name);
+                helped += 1;
+            }
+        }
+    }
+    assert!(helped >= 19, "{helped}");
+}

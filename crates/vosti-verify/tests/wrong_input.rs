@@ -5,7 +5,7 @@ mod common;
 
 use sha2::{Digest as _, Sha256};
 use std::path::Path;
-use vosti_verify::{Case, Problem, Report, Verdict, verify};
+use vosti_verify::{Case, Problem, Report, Verdict, replay, verify};
 
 /// `filetests/pass/NAME` with one piece of its source, and one of its TTIR, replaced.
 fn changed(name: &str, python: [&str; 2], ttir: [&str; 2]) -> Case {
@@ -113,6 +113,23 @@ fn ttir_outside_the_subset_is_refused_with_both_lines() {
     }
     let line = refused(&changed("linear", SAME, ["module {", "modul {"]));
     assert!(line.contains("TTIR line"), "{line}");
+}
+
+/// Triton's front end extends a bit without its sign, so no Python makes these.
+#[test]
+fn a_true_bit_whose_sign_is_extended_is_minus_one() {
+    const BIT: &str = "%bit = arith.constant dense<true> : tensor<4xi1>\n      %one = arith.extsi %bit : tensor<4xi1> to tensor<4xi32>\n      ";
+    let step = ["%p_21 = tt.addptr %p_13, %p_20", &format!("{BIT}%p_21 = tt.addptr %p_13, %one")];
+    let case = changed("sum_by_pointer", SAME, step);
+    let problem = case.problem.as_ref().unwrap();
+    // The pointer goes back, into the row before.
+    assert!(matches!(replay::search(problem, problem, 0..4), replay::Outcome::Different(_)));
+    let divided = ["%p_9 = arith.muli %row_5, %p_8", &format!("{BIT}%p_9 = arith.divsi %row_5, %one")];
+    let line = refused(&changed("sum_by_pointer", SAME, divided));
+    assert!(line.contains("a constant divisor other than 0 and -1"), "{line}");
+    let Some(mut solver) = common::solver() else { return };
+    let report = verify(problem, &mut solver).unwrap();
+    assert!(report.verdict.to_string().contains("a pointer moves by no constant in a loop"), "{}", report.verdict);
 }
 
 #[test]
