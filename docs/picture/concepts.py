@@ -99,7 +99,7 @@ def certificate():
 
 def fingerprint():
     p = Picture(640, 250, "What decides an answer is hashed into one name")
-    parts = ["program", "kernels", "weights", "tokenizer", "context", "version", "numeric probe"]
+    parts = ["program", "kernels", "weights", "tokenizer", "context", "version", "a few logits"]
     for i, part in enumerate(parts):
         p.box(20, 12 + 33 * i, 130, 27, part)
         p.arrow(152, 25 + 33 * i, 268, 124)

@@ -12,7 +12,7 @@ use vosti_wiring::{Bound, WiringError, image};
 
 use crate::device::{Config, CpuError, Mode, Storage};
 use crate::isa::Isa;
-use crate::layout::{Layout, PANEL};
+use crate::layout::Layout;
 use crate::micro;
 use crate::plan::compile;
 use crate::storage::{ALIGN, Form, list_bytes};
@@ -60,9 +60,12 @@ impl Draft {
         let name = &self.wired.weights[i];
         let (elem, mut layout) = (self.wired.elem(Bound::Weight(i)), self.layout(Bound::Weight(i)));
         let (mut rows, columns) = vosti_wiring::weights::shape(weights, name)?;
-        let panels = Layout::RowPanels { row_len: columns, pair: 2 };
-        if config.storage == Storage::AsTheyCome && elem == Scalar::Bf16 && layout == Some(panels) {
-            layout = Some(Layout::StoredPanels { row_len: columns });
+        if let Some(Layout::RowPanels { row_len, pair: 2, cut }) = layout
+            && config.storage == Storage::AsTheyCome
+            && elem == Scalar::Bf16
+            && row_len == columns
+        {
+            layout = Some(Layout::StoredPanels { row_len, cut });
         }
         if weights.by_position(name) {
             rows = rows.min(config.positions.unwrap_or(rows));
@@ -77,7 +80,9 @@ impl Draft {
             let outline = self.weight(i, weights, config)?;
             let len = outline.rows * outline.columns;
             needs.weights += match Layout::chosen(outline.layout, len) {
-                Layout::StoredPanels { row_len } => self.stored(weights, i, outline.rows, row_len)?,
+                layout @ Layout::StoredPanels { row_len, .. } => {
+                    self.stored(weights, i, outline.rows, layout, row_len)?
+                }
                 layout => layout.bytes(len, outline.elem.bytes()) as u64,
             };
         }
@@ -90,7 +95,14 @@ impl Draft {
     }
 
     /// Bytes of a weight's panels, each in the form that it comes in.
-    fn stored(&self, weights: &dyn Weights, i: usize, rows: usize, row_len: usize) -> Result<u64, CpuError> {
+    fn stored(
+        &self,
+        weights: &dyn Weights,
+        i: usize,
+        rows: usize,
+        layout: Layout,
+        row_len: usize,
+    ) -> Result<u64, CpuError> {
         let name = &self.wired.weights[i];
         let format = |rows| {
             let failed = |error| WiringError::Weight { name: name.into(), error };
@@ -104,7 +116,7 @@ impl Draft {
             };
             form.bytes(row_len).next_multiple_of(ALIGN) as u64
         };
-        let panels = rows.div_ceil(PANEL);
+        let panels = layout.panels(rows);
         let list = list_bytes(panels) as u64;
         // Most weights are of one format, and only parts stacked on one another are asked for one by one.
         if let Some(format) = format(0..rows)? {
@@ -112,7 +124,7 @@ impl Draft {
         }
         let mut all = list;
         for panel in 0..panels {
-            all += bytes(format(panel * PANEL..rows.min((panel + 1) * PANEL))?);
+            all += bytes(format(layout.panel_rows(panel, rows))?);
         }
         Ok(all)
     }

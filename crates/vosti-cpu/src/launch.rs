@@ -272,10 +272,10 @@ impl Memory for Buffers<'_> {
     }
 
     fn load(&self, param: usize, index: usize) -> u64 {
-        if let Param { base, len, layout: Layout::StoredPanels { row_len } } = self.params[param] {
+        if let Param { base, len, layout: layout @ Layout::StoredPanels { row_len, .. } } = self.params[param] {
             assert!(index < len);
             // SAFETY: the index is within the buffer.
-            return unsafe { storage::element(base, row_len, index) }.into();
+            return unsafe { storage::element_of_row(base, layout.place(index / row_len), index % row_len) }.into();
         }
         let (at, bytes) = self.at(param, index);
         let mut bits = [0; 8];

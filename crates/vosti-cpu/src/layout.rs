@@ -1,9 +1,12 @@
 //! The layout of a buffer's elements in memory: a bijection from the flat index that a kernel sees to a position.
 //!
 //! Kernels address a buffer as if it were row-major. The executor keeps matrices that a `dot` reads in the order in which the
-//! register kernel reads them, and every other access goes through the bijection.
+//! register kernel reads them, padded where a dimension is ragged, and every other access goes through the bijection.
 //! Read next: [`crate::micro`].
 
+use std::ops::Range;
+
+use crate::micro::LANES;
 use crate::storage;
 
 /// Columns of the dot's output per packed panel, and rows of a block of [`Layout::RowPairs`].
@@ -11,24 +14,40 @@ pub const PANEL: usize = 64;
 
 /// A buffer's memory order. `row_len` is the length of the contiguous axis in the kernel's view, `k` steps
 /// along the contracted axis, and `pair` is how many successive `k` lie side by side (2 for BF16, 1 for FP32).
+///
+/// Lines are padded where a dimension is ragged: what a dot reads beyond a row's last `k` or beyond the last row is +0, as the
+/// kernel's own bounds say, and no element has that place. `cut` is the number of rows after which a new panel begins, where a
+/// weight is several matrices of so many rows; 0 where it is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "the head says what `row_len` and `pair` are")]
+#[expect(missing_docs, reason = "the head says what `row_len`, `pair` and `cut` are")]
 pub enum Layout {
     /// As the kernel sees it.
     RowMajor,
     /// Contracted along the contiguous axis: rows in panels of 64, `[row / 64][k / pair][64][pair]`.
-    RowPanels { row_len: usize, pair: usize },
-    /// Contracted along rows, pairs of rows interleaved, in blocks of 64 rows by 64 columns (or all, if 64 does not divide
-    /// them) that a dot reads from one end to the other: `[row / 64][column / 64][row % 64 / pair][column % 64][pair]`.
+    RowPanels { row_len: usize, pair: usize, cut: usize },
+    /// Contracted along rows, pairs of rows interleaved, in blocks of 64 rows by 64 columns (or all, padded to a multiple of 16,
+    /// if 64 does not divide them) that a dot reads from one end to the other:
+    /// `[row / 64][column / 64][row % 64 / pair][column % 64][pair]`.
     RowPairs { row_len: usize, pair: usize },
     /// As `RowPanels` of BF16 pairs, each panel in a form of its own ([`crate::storage`]): elements have no position, and are
     /// read, not written.
-    StoredPanels { row_len: usize },
+    StoredPanels { row_len: usize, cut: usize },
 }
 
 /// Columns of a block of [`Layout::RowPairs`].
 pub fn block_columns(row_len: usize) -> usize {
-    if row_len.is_multiple_of(PANEL) { PANEL } else { row_len }
+    if row_len.is_multiple_of(PANEL) { PANEL } else { row_len.next_multiple_of(LANES) }
+}
+
+/// The columns of a row of [`Layout::RowPairs`] with its padding.
+pub fn padded_columns(row_len: usize) -> usize {
+    row_len.next_multiple_of(LANES)
+}
+
+/// The place of a row among rows and padding, where a new panel begins after every `cut` rows.
+#[inline(always)]
+fn placed(row: usize, cut: usize) -> usize {
+    if cut == 0 { row } else { row / cut * cut.next_multiple_of(PANEL) + row % cut }
 }
 
 impl Layout {
@@ -37,19 +56,46 @@ impl Layout {
         wanted.filter(|layout| layout.accepts(len)).unwrap_or(Layout::RowMajor)
     }
 
+    /// The place of a row among the rows of all panels.
+    #[inline(always)]
+    pub fn place(&self, row: usize) -> usize {
+        match *self {
+            Layout::RowPanels { cut, .. } | Layout::StoredPanels { cut, .. } => placed(row, cut),
+            Layout::RowMajor | Layout::RowPairs { .. } => row,
+        }
+    }
+
+    /// How many panels so many rows take.
+    pub fn panels(&self, rows: usize) -> usize {
+        rows.checked_sub(1).map_or(0, |last| self.place(last) / PANEL + 1)
+    }
+
+    /// The rows of a panel, of so many in all.
+    pub fn panel_rows(&self, panel: usize, rows: usize) -> Range<usize> {
+        let (first, cut) = match *self {
+            Layout::RowPanels { cut, .. } | Layout::StoredPanels { cut, .. } if cut > 0 => {
+                let each = cut.div_ceil(PANEL);
+                (panel / each * cut + panel % each * PANEL, panel / each * cut + cut)
+            }
+            _ => (panel * PANEL, rows),
+        };
+        first..(first + PANEL).min(cut).min(rows)
+    }
+
     /// Where the element of flat index `index` lies.
     #[inline(always)]
     pub fn position(&self, index: usize) -> usize {
         match *self {
             Layout::RowMajor => index,
-            Layout::RowPanels { row_len, pair } => {
-                let (row, k) = (index / row_len, index % row_len);
-                (row / PANEL) * PANEL * row_len + (k / pair) * PANEL * pair + (row % PANEL) * pair + k % pair
+            Layout::RowPanels { row_len, pair, cut } => {
+                let (row, k) = (placed(index / row_len, cut), index % row_len);
+                let padded = row_len.next_multiple_of(pair);
+                (row / PANEL) * PANEL * padded + (k / pair) * PANEL * pair + (row % PANEL) * pair + k % pair
             }
             Layout::RowPairs { row_len, pair } => {
                 let (row, column) = (index / row_len, index % row_len);
                 let wide = block_columns(row_len);
-                let block = (row / PANEL) * PANEL * row_len + (column / wide) * PANEL * wide;
+                let block = (row / PANEL) * PANEL * padded_columns(row_len) + (column / wide) * PANEL * wide;
                 block + (row % PANEL / pair) * wide * pair + (column % wide) * pair + row % pair
             }
             Layout::StoredPanels { .. } => unreachable!("an element of a stored panel has no position"),
@@ -60,29 +106,34 @@ impl Layout {
     pub fn footprint(&self, len: usize) -> usize {
         match *self {
             Layout::RowMajor => len,
-            Layout::RowPanels { row_len, .. } | Layout::RowPairs { row_len, .. } | Layout::StoredPanels { row_len } => {
-                len.div_ceil(row_len).next_multiple_of(PANEL) * row_len
+            Layout::RowPanels { row_len, pair, .. } => {
+                self.panels(len.div_ceil(row_len)) * PANEL * row_len.next_multiple_of(pair)
             }
+            Layout::StoredPanels { row_len, .. } => {
+                self.panels(len.div_ceil(row_len)) * PANEL * row_len.next_multiple_of(2)
+            }
+            Layout::RowPairs { row_len, .. } => len.div_ceil(row_len).next_multiple_of(PANEL) * padded_columns(row_len),
         }
     }
 
     /// Bytes of memory that `len` elements of so many bytes take, stored at most.
     pub fn bytes(&self, len: usize, element: usize) -> usize {
         match *self {
-            Layout::StoredPanels { row_len } => storage::bytes_max(len.div_ceil(row_len).div_ceil(PANEL), row_len),
+            Layout::StoredPanels { row_len, .. } => storage::bytes_max(self.panels(len.div_ceil(row_len)), row_len),
             _ => self.footprint(len) * element,
         }
     }
 
-    /// Whether the shape suits the layout: `pair` must divide what it splits.
+    /// Whether the shape suits the layout: whole rows.
     pub fn accepts(&self, len: usize) -> bool {
         match *self {
             Layout::RowMajor => true,
-            Layout::RowPanels { row_len, pair } => row_len > 0 && row_len % pair == 0 && len.is_multiple_of(row_len),
+            Layout::RowPanels { row_len, .. } | Layout::StoredPanels { row_len, .. } => {
+                row_len > 0 && len.is_multiple_of(row_len)
+            }
             Layout::RowPairs { row_len, pair } => {
                 row_len > 0 && PANEL.is_multiple_of(pair) && len.is_multiple_of(row_len)
             }
-            Layout::StoredPanels { row_len } => row_len > 0 && row_len % 2 == 0 && len.is_multiple_of(row_len),
         }
     }
 
@@ -92,11 +143,11 @@ impl Layout {
         assert!(target.len() >= self.footprint(first + source.len()));
         match *self {
             Layout::RowMajor => target[first..][..source.len()].copy_from_slice(source),
-            Layout::RowPanels { row_len, pair: 2 } if first.is_multiple_of(row_len) => {
+            Layout::RowPanels { row_len, pair: 2, .. } if first.is_multiple_of(row_len) => {
                 for (row, values) in (first / row_len..).zip(source.chunks(row_len)) {
-                    let start = (row / PANEL) * PANEL * row_len + (row % PANEL) * 2;
-                    for (cell, two) in target[start..].chunks_mut(PANEL * 2).zip(values.chunks_exact(2)) {
-                        cell[..2].copy_from_slice(two);
+                    let start = self.position(row * row_len);
+                    for (cell, two) in target[start..].chunks_mut(PANEL * 2).zip(values.chunks(2)) {
+                        cell[..two.len()].copy_from_slice(two);
                     }
                 }
             }
@@ -111,12 +162,16 @@ mod tests {
 
     #[test]
     fn every_layout_is_a_bijection_and_packing_follows_it() {
-        for (rows, row_len) in [(64, 16), (130, 8), (1, 2), (63, 64), (70, 128), (3, 80)] {
+        let shapes = [(64, 16), (130, 8), (1, 2), (63, 64), (70, 128), (3, 80), (65, 7), (2, 1), (190, 33), (129, 72)];
+        for (rows, row_len) in shapes {
             let len = rows * row_len;
             for layout in [
                 Layout::RowMajor,
-                Layout::RowPanels { row_len, pair: 2 },
-                Layout::RowPanels { row_len, pair: 1 },
+                Layout::RowPanels { row_len, pair: 2, cut: 0 },
+                Layout::RowPanels { row_len, pair: 2, cut: rows.div_ceil(2) },
+                Layout::RowPanels { row_len, pair: 2, cut: 3 },
+                Layout::RowPanels { row_len, pair: 1, cut: 0 },
+                Layout::RowPanels { row_len, pair: 1, cut: 70 },
                 Layout::RowPairs { row_len, pair: 2 },
                 Layout::RowPairs { row_len, pair: 1 },
             ] {
@@ -131,6 +186,11 @@ mod tests {
                     assert_eq!(target[layout.position(i)], *value, "{layout:?} {i}");
                 }
                 assert_eq!(target.iter().filter(|v| **v != 0).count(), len);
+                if let Layout::RowPanels { .. } = layout {
+                    let all: Vec<usize> =
+                        (0..layout.panels(rows)).flat_map(|panel| layout.panel_rows(panel, rows)).collect();
+                    assert_eq!(all, (0..rows).collect::<Vec<_>>(), "{layout:?}");
+                }
             }
         }
     }

@@ -4,6 +4,8 @@
 //! here; a plain mode runs the interpreter of `vosti-tile` instead, and both give the same bits.
 //! Read next: [`device`], then [`layout`] and [`micro`].
 
+#[cfg(test)]
+mod arithmetic;
 mod ceilings;
 pub mod device;
 mod draft;
@@ -14,7 +16,6 @@ mod memory;
 pub mod micro;
 pub mod plan;
 mod pool;
-mod probe;
 pub mod storage;
 mod vector;
 mod weights;
@@ -24,5 +25,4 @@ pub use ceilings::{Ceilings, ceilings};
 pub use device::{Config, CpuDevice, CpuError, Mode, Storage};
 pub use draft::Needs;
 pub use pool::THREADS_MAX;
-pub use probe::probe;
 pub use weights::{Quantised, TensorData, WeightCache, WeightError, Weights};

@@ -77,7 +77,7 @@ impl Buffer {
     ) -> Result<Self, CpuError> {
         let part = (PART / columns.max(1)).next_multiple_of(PANEL).max(PANEL);
         let mut buffer = Self::zeroed(arena, elem, rows * columns, wanted)?;
-        if let Layout::StoredPanels { row_len } = buffer.layout {
+        if let Layout::StoredPanels { row_len, .. } = buffer.layout {
             let used = buffer.store(weights, name, rows, row_len, encode)?;
             arena.shrink(&mut buffer.region, used);
             return Ok(buffer);
@@ -101,7 +101,8 @@ impl Buffer {
         row_len: usize,
         encode: Option<EncodeFn>,
     ) -> Result<usize, CpuError> {
-        let panels = rows.div_ceil(PANEL);
+        let layout = self.layout;
+        let panels = layout.panels(rows);
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(panels);
         let bytes = self.region.len();
         let writer = Writer::new(panels, self.region.as_mut_slice(bytes));
@@ -112,7 +113,7 @@ impl Buffer {
                 if i >= panels {
                     return Ok(());
                 }
-                let rows = i * PANEL..rows.min((i + 1) * PANEL);
+                let rows = layout.panel_rows(i, rows);
                 // Others need not go on where one has failed.
                 let panel =
                     packed(weights, name, rows, row_len, encode).inspect_err(|_| next.store(panels, Relaxed))?;
@@ -149,10 +150,11 @@ fn packed(
         let form = Form::Blocks(quantised.format);
         return Ok(Packed { form, bytes: blocks::Shape::of(quantised.format).pack(&quantised) });
     }
-    let mut panel = vec![0; PANEL * row_len];
+    let order = Layout::RowPanels { row_len, pair: 2, cut: 0 };
+    let mut panel = vec![0; order.footprint(PANEL * row_len)];
     vosti_wiring::weights::read_rows(weights, name, Scalar::Bf16, rows, |data| {
         let TensorData::Bf16(data) = data else { unreachable!("BF16 was asked for") };
-        Layout::RowPanels { row_len, pair: 2 }.pack(0, &data, &mut panel);
+        order.pack(0, &data, &mut panel);
         Ok::<_, CpuError>(())
     })?;
     if let Some(encode) = encode {

@@ -170,10 +170,10 @@ impl Wiring {
                 _ => return None,
             };
             let panel = match weight.layout {
-                Layout::RowPanels { row_len, .. } => PANEL * row_len * weight.elem.bytes(),
+                Layout::RowPanels { row_len, pair, .. } => PANEL * row_len.next_multiple_of(pair) * weight.elem.bytes(),
                 // Their mean, near enough for what is fetched ahead.
-                Layout::StoredPanels { row_len } => {
-                    weight.region.len() / weight.len.div_ceil(row_len).div_ceil(PANEL).max(1)
+                Layout::StoredPanels { row_len, .. } => {
+                    weight.region.len() / weight.layout.panels(weight.len.div_ceil(row_len)).max(1)
                 }
                 _ => return None,
             };

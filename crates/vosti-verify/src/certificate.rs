@@ -8,7 +8,7 @@
 use crate::dimension::Scaled;
 use crate::problem::{Axis, Dim, Problem, limit};
 use crate::verdict::{Assumption, Verdict};
-use crate::verify::{Report, contract_name};
+use crate::verify::{Verification, contract_name};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -223,8 +223,8 @@ pub fn assumed(name: Assumption) -> Assumed {
 }
 
 /// The certificate of a proof; none for anything else.
-pub fn certificate(problem: &Problem, report: &Report, solver: &str) -> Option<Certificate> {
-    if report.verdict != Verdict::Proved || report.name != problem.name {
+pub fn certificate(problem: &Problem, verification: &Verification, solver: &str) -> Option<Certificate> {
+    if verification.verdict != Verdict::Proved || verification.name != problem.name {
         return None;
     }
     Some(Certificate {
@@ -233,9 +233,9 @@ pub fn certificate(problem: &Problem, report: &Report, solver: &str) -> Option<C
         ttir_hash: problem.ttir_hash.clone(),
         constants: constants(problem),
         contract: contract(problem),
-        stands_for: report.stands_for.clone(),
+        stands_for: verification.stands_for.clone(),
         bounds: bounds(),
-        assumptions: report.assumptions.iter().map(|a| assumed(*a)).collect(),
+        assumptions: verification.assumptions.iter().map(|a| assumed(*a)).collect(),
         verifier: verifier().into(),
         solver: solver.into(),
     })

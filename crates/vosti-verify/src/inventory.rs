@@ -5,7 +5,7 @@ use crate::certificate::{Certificate, certificate};
 use crate::problem::Problem;
 use crate::record;
 use crate::solver::{Counts, Solver, SolverError, find_cvc5, find_z3};
-use crate::verify::{Report, verify_in_place_of, verify_or_refute};
+use crate::verify::{Verification, verify_in_place_of, verify_or_refute};
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -41,7 +41,7 @@ impl Default for VerifyOptions {
 /// What came of it.
 pub struct Inventory {
     /// One a text, in the order of stems; a certificate where it was proved.
-    pub entries: Vec<(Report, Option<Certificate>)>,
+    pub entries: Vec<(Verification, Option<Certificate>)>,
     /// What the solvers were asked, by all threads.
     pub counts: Counts,
     /// Name and version of the solver.
@@ -58,7 +58,7 @@ impl Inventory {
 
     /// Whether everything was proved, and no answer that was solved again came out otherwise.
     pub fn proved(&self) -> bool {
-        self.counts.disagreed == 0 && self.entries.iter().all(|(report, _)| report.verdict.is_proved())
+        self.counts.disagreed == 0 && self.entries.iter().all(|(verification, _)| verification.verdict.is_proved())
     }
 
     /// Kernels whose certificate is not among `recorded`, or differs from it in more than the solver.
@@ -105,7 +105,7 @@ pub fn verify_texts(texts: &[Text], find: Find, options: &VerifyOptions) -> Resu
     let version = Solver::new(find_z3(), Cache::none()).version();
     let waiting: Mutex<VecDeque<usize>> = Mutex::new((0..texts.len()).collect());
     let used: Arc<Mutex<Cache>> = Arc::default();
-    let done: Mutex<Vec<(usize, Report, Option<Certificate>)>> = Mutex::new(vec![]);
+    let done: Mutex<Vec<(usize, Verification, Option<Certificate>)>> = Mutex::new(vec![]);
     let asked: Mutex<Counts> = Mutex::default();
     let failed: Mutex<Option<SolverError>> = Mutex::new(None);
     std::thread::scope(|scope| {
@@ -115,7 +115,7 @@ pub fn verify_texts(texts: &[Text], find: Find, options: &VerifyOptions) -> Resu
                 let mut solver = Solver::new(find_z3(), cache.clone()).with_second(find_cvc5()).sharing(used);
                 while let Some(i) = take(waiting, worker) {
                     match one(texts[i], find, &mut solver) {
-                        Ok((report, certificate)) => lock(done).push((i, report, certificate)),
+                        Ok((verification, certificate)) => lock(done).push((i, verification, certificate)),
                         Err(error) => {
                             *lock(failed) = Some(error);
                             lock(waiting).clear();
@@ -139,7 +139,7 @@ pub fn verify_texts(texts: &[Text], find: Find, options: &VerifyOptions) -> Resu
     }
     let solver = answers.solver.clone();
     let certified = |c: Option<Certificate>| c.map(|c| Certificate { solver: solver.clone(), ..c });
-    let entries = done.into_iter().map(|(_, report, c)| (report, certified(c))).collect();
+    let entries = done.into_iter().map(|(_, verification, c)| (verification, certified(c))).collect();
     Ok(Inventory { entries, counts, solver: version, answers })
 }
 
@@ -154,22 +154,26 @@ fn take(waiting: &Mutex<VecDeque<usize>>, worker: usize) -> Option<usize> {
     if worker.is_multiple_of(2) { waiting.pop_front() } else { waiting.pop_back() }
 }
 
-fn one((stem, text): Text, find: Find, solver: &mut Solver) -> Result<(Report, Option<Certificate>), SolverError> {
+fn one(
+    (stem, text): Text,
+    find: Find,
+    solver: &mut Solver,
+) -> Result<(Verification, Option<Certificate>), SolverError> {
     let problem = match Problem::of_text(stem, text) {
-        Err(error) => return Ok((Report::refused(stem, &error), None)),
+        Err(error) => return Ok((Verification::refused(stem, &error), None)),
         Ok(problem) => problem,
     };
-    let mut report = verify_or_refute(&problem, &problem, REPLAYS, solver)?;
+    let mut verification = verify_or_refute(&problem, &problem, REPLAYS, solver)?;
     for first in vosti_kernels::parse_stem(stem).map_or(vec![], |spec| stands_for(&spec)) {
         let first = first.to_string();
         // One that is not there cannot run either.
         let Some(text) = find(&first) else { continue };
         match Problem::of_text(&first, text) {
-            _ if !report.verdict.is_proved() => break,
-            Err(error) => return Ok((Report::refused(stem, &error), None)),
-            Ok(first) => verify_in_place_of(&first, &problem, &mut report, REPLAYS, solver)?,
+            _ if !verification.verdict.is_proved() => break,
+            Err(error) => return Ok((Verification::refused(stem, &error), None)),
+            Ok(first) => verify_in_place_of(&first, &problem, &mut verification, REPLAYS, solver)?,
         }
     }
-    let certificate = certificate(&problem, &report, "");
-    Ok((report, certificate))
+    let certificate = certificate(&problem, &verification, "");
+    Ok((verification, certificate))
 }

@@ -204,7 +204,7 @@ pub const OUTSIDE: &[&str] = &[
     "Triton's front end (Python source to TTIR): the checked-in TTIR is made again and compared in the tests",
     "the CPU executor (`crates/vosti-cpu`): compared bit for bit with the interpreter of tile IR",
     "the sampler (`sampler.rs`, `sampling.rs`, `random.rs`, `math.rs` in `crates/vosti-engine/src`): its laws run in that crate's tests",
-    "the processor's keeping of the assumptions that certificates list: probed at start and by `vosti laws`",
+    "the processor's keeping of the assumptions that certificates list: `vosti laws` and `tests/probes.rs` try to break them",
     "on a GPU, the host's code (`crates/vosti-cuda`), Triton's compiler, the driver and the hardware: compiled kernels are inspected, \
      and no law has run there yet",
 ];

@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 use vosti_kernels::{Role, Shape};
 use vosti_tile::{Line, OpKind};
 
-/// The outcome for one contract.
+/// What came of verifying one contract: verdict, assumptions, proof and cost.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct Verification {
     /// File stem of the TTIR; `A == B` for a pair.
     pub name: String,
     /// The promise as a sentence.
@@ -35,14 +35,14 @@ pub struct Report {
     pub time: Duration,
 }
 
-impl Report {
-    /// A report for a kernel that could not even be read.
-    pub fn refused(name: &str, error: &ProblemError) -> Report {
+impl Verification {
+    /// Of a kernel that could not even be read.
+    pub fn refused(name: &str, error: &ProblemError) -> Verification {
         let line = match error {
             ProblemError::Lift { source, .. } => Line { ttir: source.ttir_line, python: source.python_line },
             _ => Line::default(),
         };
-        Report {
+        Verification {
             name: name.to_string(),
             contract: "?".into(),
             verdict: Verdict::Unknown(Failure::new(Obligation::Subset, line, error.to_string())),
@@ -56,12 +56,12 @@ impl Report {
 }
 
 /// Proves a kernel against itself, under the built-in shape of its contract.
-pub fn verify(problem: &Problem, solver: &mut Solver) -> Result<Report, SolverError> {
+pub fn verify(problem: &Problem, solver: &mut Solver) -> Result<Verification, SolverError> {
     verify_pair(problem, problem, solver)
 }
 
 /// Proves that two specialisations give equal selected outputs for equal selected inputs.
-pub fn verify_pair(left: &Problem, right: &Problem, solver: &mut Solver) -> Result<Report, SolverError> {
+pub fn verify_pair(left: &Problem, right: &Problem, solver: &mut Solver) -> Result<Verification, SolverError> {
     let start = Instant::now();
     let same = std::ptr::eq(left, right);
     let mut prover = Prover::new(left, right, solver);
@@ -81,7 +81,7 @@ pub fn verify_pair(left: &Problem, right: &Problem, solver: &mut Solver) -> Resu
         }
         Err(Trouble::Solver(error)) => return Err(error),
     };
-    Ok(Report {
+    Ok(Verification {
         name: if same { left.name.clone() } else { format!("{} == {}", left.name, right.name) },
         contract: contract_name(left),
         verdict,
@@ -100,14 +100,14 @@ pub fn verify_or_refute(
     right: &Problem,
     replays: u64,
     solver: &mut Solver,
-) -> Result<Report, SolverError> {
-    let mut report = verify_pair(left, right, solver)?;
-    if let Verdict::Unknown(failure) = &report.verdict
+) -> Result<Verification, SolverError> {
+    let mut verification = verify_pair(left, right, solver)?;
+    if let Verdict::Unknown(failure) = &verification.verdict
         && let Some(counterexample) = crate::replay::search(left, right, 0..replays).different()
     {
-        report.verdict = Verdict::Refuted { failure: failure.clone(), counterexample };
+        verification.verdict = Verdict::Refuted { failure: failure.clone(), counterexample };
     }
-    Ok(report)
+    Ok(verification)
 }
 
 /// Adds to a kernel's own proof that it gives the bits of another, in whose place it may run: a row of equal inputs has
@@ -115,23 +115,23 @@ pub fn verify_or_refute(
 pub fn verify_in_place_of(
     first: &Problem,
     problem: &Problem,
-    report: &mut Report,
+    verification: &mut Verification,
     replays: u64,
     solver: &mut Solver,
 ) -> Result<(), SolverError> {
     let pair = verify_or_refute(first, problem, replays, solver)?;
-    report.story.push(Step { depth: 0, text: format!("in the place of {}:", first.name) });
-    report.story.extend(pair.story.into_iter().map(|step| Step { depth: step.depth + 1, ..step }));
-    report.assumptions.extend(pair.assumptions);
-    report.assumptions.sort();
-    report.assumptions.dedup();
-    report.queries += pair.queries;
-    report.time += pair.time;
+    verification.story.push(Step { depth: 0, text: format!("in the place of {}:", first.name) });
+    verification.story.extend(pair.story.into_iter().map(|step| Step { depth: step.depth + 1, ..step }));
+    verification.assumptions.extend(pair.assumptions);
+    verification.assumptions.sort();
+    verification.assumptions.dedup();
+    verification.queries += pair.queries;
+    verification.time += pair.time;
     match pair.verdict.is_proved() {
         true => {
-            report.stands_for.push(StandsFor { kernel: first.name.clone(), ttir_hash: first.ttir_hash.clone() });
+            verification.stands_for.push(StandsFor { kernel: first.name.clone(), ttir_hash: first.ttir_hash.clone() });
         }
-        false => report.verdict = pair.verdict,
+        false => verification.verdict = pair.verdict,
     }
     Ok(())
 }

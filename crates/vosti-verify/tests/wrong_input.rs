@@ -5,7 +5,7 @@ mod common;
 
 use sha2::{Digest as _, Sha256};
 use std::path::Path;
-use vosti_verify::{Case, Problem, Report, Verdict, replay, verify};
+use vosti_verify::{Case, Problem, Verdict, Verification, replay, verify};
 
 /// `filetests/pass/NAME` with one piece of its source, and one of its TTIR, replaced.
 fn changed(name: &str, python: [&str; 2], ttir: [&str; 2]) -> Case {
@@ -34,10 +34,10 @@ fn made_from(name: &str, source: &str, ttir: &str) -> String {
 /// The one line that a user sees of a kernel that cannot be read.
 fn refused(case: &Case) -> String {
     let Err(error) = &case.problem else { panic!("{} was accepted", case.name) };
-    let report = Report::refused(&case.name, error);
-    let Verdict::Unknown(failure) = &report.verdict else { panic!("{}", report.verdict) };
+    let verification = Verification::refused(&case.name, error);
+    let Verdict::Unknown(failure) = &verification.verdict else { panic!("{}", verification.verdict) };
     assert_eq!(failure.obligation, vosti_verify::Obligation::Subset);
-    let line = report.verdict.to_string();
+    let line = verification.verdict.to_string();
     assert!(!line.contains('\n') && line.contains(&case.name), "{line}");
     line
 }
@@ -95,9 +95,9 @@ fn a_contract_that_contradicts_itself_is_refused() {
     // Well formed, and no run meets it: that takes the solver.
     let Some(mut solver) = common::solver() else { return };
     let case = changed("attend", ["# BQ = 4", "# BQ = 0"], SAME);
-    let report = verify(case.problem.as_ref().unwrap(), &mut solver).unwrap();
-    let line = report.verdict.to_string();
-    assert!(!report.verdict.is_proved() && line.contains("premises: the contract contradicts itself"), "{line}");
+    let verification = verify(case.problem.as_ref().unwrap(), &mut solver).unwrap();
+    let line = verification.verdict.to_string();
+    assert!(!verification.verdict.is_proved() && line.contains("premises: the contract contradicts itself"), "{line}");
 }
 
 #[test]

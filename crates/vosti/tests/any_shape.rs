@@ -3,9 +3,14 @@
 //! Shapes are drawn to be awkward: heads that fill no tile, groups of every size, widths that nothing divides, odd
 //! vocabularies. Weights are random. Two relations of `vosti check` are tried, or those that `VOSTI_RELATIONS` names, as
 //! `--only` does.
+//!
+//! Their logits are those of an evaluator in NumPy that reads the kernels' texts and shares no code with the engine: of
+//! each family's smallest model, or of all twelve with `VOSTI_SHAPES=all`.
 
 #[path = "common/bytes.rs"]
 mod bytes;
+#[path = "common/launches.rs"]
+mod launches;
 
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
@@ -13,6 +18,10 @@ use safetensors::tensor::{Dtype, TensorView};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Command;
+use vosti::deployment::{DeployOptions, Deployment, DeviceConfig};
+use vosti::model_source::ModelSource;
+
+use launches::Limits;
 
 /// A model's dimensions.
 struct Shape {
@@ -127,5 +136,36 @@ fn models_that_no_list_knows_give_the_same_bits_whatever_else_happens() {
         let told = format!("{}{}", String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
         assert!(run.status.success(), "{}: {told}", shape.name());
         println!("{}: {}", shape.name(), told.lines().last().unwrap_or_default());
+    }
+}
+
+#[test]
+fn logits_equal_those_of_an_evaluator_in_numpy_bit_for_bit() {
+    let Some(python) = vosti_test_tools::python("numpy") else { return };
+    let all = std::env::var("VOSTI_SHAPES").is_ok_and(|shapes| shapes == "all");
+    let smallest = |shape: &&Shape| {
+        let size =
+            |shape: &Shape| shape.tensors().iter().map(|(_, axes)| axes.iter().product::<usize>()).sum::<usize>();
+        SHAPES.iter().all(|other| other.family != shape.family || size(other) >= size(shape))
+    };
+    let chosen = SHAPES.iter().filter(|shape| all || smallest(shape));
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../vosti-tile/tests/numpy/whole.py");
+    for shape in chosen {
+        let folder = tempfile::tempdir().unwrap();
+        shape.write(folder.path());
+        let (options, quiet) = (DeployOptions { context: Some(256), ..Default::default() }, vosti_progress::NoProgress);
+        let deployment = Deployment::load("random", folder.path(), &options, &quiet).unwrap();
+        // Small heads have short splits: this prompt reaches the second.
+        let prompt = if shape.head <= 16 { 70 } else { 6 };
+        let limits = Limits { rows: 80, pages: 6 };
+        let asked = DeviceConfig { pages: Some(limits.pages), rows_max: limits.rows, ..Default::default() };
+        let device = deployment.device(&asked).unwrap();
+        let (plan, source) = (deployment.plan(), ModelSource::open(folder.path()).unwrap());
+        let texts = deployment.bundle().texts(plan);
+        launches::record(device, &source, plan, &texts, prompt, &limits, folder.path());
+        let run = Command::new(&python).arg(&script).arg(folder.path()).output().unwrap();
+        let told = format!("{}{}", String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+        println!("{}: {}", shape.name(), told.trim_end());
+        assert!(run.status.success(), "{}: {told}", shape.name());
     }
 }

@@ -90,7 +90,8 @@ impl Shape {
         (chunk, chunk + self.head + unit % self.units * self.unit())
     }
 
-    /// Packs up to 64 rows; those that are not there are zeros.
+    /// Packs up to 64 rows; those that are not there are zeros: their scales are, and their codes stand for no negative number, so
+    /// that no zero is negative.
     pub fn pack(&self, rows: &Quantised) -> Vec<u8> {
         assert!(rows.rows() <= PANEL && rows.format == self.format);
         let format = self.format;
@@ -113,19 +114,29 @@ impl Shape {
                 }
             }
             for (unit, codes) in rows.codes[row * rows.columns..][..rows.columns].chunks_exact(UNIT).enumerate() {
-                let at = self.places(unit).1 + self.unit_head + row / STRIPE * self.stripe;
-                let planes = &mut out[at..][..self.stripe];
-                match (self.low, self.high) {
-                    (2, 0) => put::<2, 0>(codes, row % STRIPE, planes),
-                    (2, _) => put::<2, 1>(codes, row % STRIPE, planes),
-                    (4, 0) => put::<4, 0>(codes, row % STRIPE, planes),
-                    (4, 1) => put::<4, 1>(codes, row % STRIPE, planes),
-                    (4, _) => put::<4, 2>(codes, row % STRIPE, planes),
-                    _ => put::<8, 0>(codes, row % STRIPE, planes),
-                }
+                self.put_unit(codes, row, unit, &mut out);
             }
         }
+        let positive = |code: &u8| format.value(*code).is_sign_positive();
+        let none = [(0..=u8::MAX).find(positive).expect("some code stands for no negative number"); UNIT];
+        for row in rows.rows()..PANEL {
+            (0..rows.columns / UNIT).for_each(|unit| self.put_unit(&none, row, unit, &mut out));
+        }
         out
+    }
+
+    /// Puts a row's codes of a unit into a panel of zeros.
+    fn put_unit(&self, codes: &[u8], row: usize, unit: usize, panel: &mut [u8]) {
+        let at = self.places(unit).1 + self.unit_head + row / STRIPE * self.stripe;
+        let planes = &mut panel[at..][..self.stripe];
+        match (self.low, self.high) {
+            (2, 0) => put::<2, 0>(codes, row % STRIPE, planes),
+            (2, _) => put::<2, 1>(codes, row % STRIPE, planes),
+            (4, 0) => put::<4, 0>(codes, row % STRIPE, planes),
+            (4, 1) => put::<4, 1>(codes, row % STRIPE, planes),
+            (4, _) => put::<4, 2>(codes, row % STRIPE, planes),
+            _ => put::<8, 0>(codes, row % STRIPE, planes),
+        }
     }
 
     /// A group's scale and minimum of a row: the group that the k-th element is in.
@@ -314,11 +325,12 @@ pub(crate) mod tests {
                 let shape = Shape::of(format);
                 let panel = shape.pack(&source);
                 assert_eq!(panel.len(), shape.panel_bytes(512));
-                for row in 0..rows {
+                for row in 0..PANEL {
                     for k in 0..512 {
                         // SAFETY: the panel has the element.
                         let got = unsafe { shape.element(panel.as_ptr(), row, k) };
-                        assert_eq!(got, value(&source, row, k), "{} {row} {k}", format.name);
+                        let want = if row < rows { value(&source, row, k) } else { 0 };
+                        assert_eq!(got, want, "{} {row} {k}", format.name);
                     }
                 }
             }

@@ -26,9 +26,9 @@ const BYTES: usize = 64;
 /// Codes that are not zero's.
 const WINDOW: u8 = 15;
 
-/// Bytes of a panel in code whose rows have this length, which is even.
+/// Bytes of a panel in code whose rows have this length; the last of an odd number is beside a zero.
 pub fn panel_bytes(row_len: usize) -> usize {
-    (TABLE + row_len / 2 * STEP).next_multiple_of(BYTES)
+    (TABLE + row_len.div_ceil(2) * STEP).next_multiple_of(BYTES)
 }
 
 /// An exponent without its last bit.
@@ -117,14 +117,14 @@ pub(crate) mod tests {
 
     #[test]
     fn every_element_comes_back_and_a_panel_with_more_exponents_stays() {
-        for (rows, row_len) in [(64, 2), (130, 16), (1, 4), (64, 70)] {
+        for (rows, row_len) in [(64, 2), (130, 16), (1, 4), (64, 70), (130, 7)] {
             for (low, high) in [(100, 129), (1, 20), (1, 30), (226, 255), (128, 128)] {
                 let mut source = numbers(rows * row_len, low, high);
                 if rows > 2 * PANEL {
                     // In the second of several panels one element too many.
                     source[70 * row_len] = if low > 100 { 2 << 7 } else { 200 << 7 };
                 }
-                let order = Layout::RowPanels { row_len, pair: 2 };
+                let order = Layout::RowPanels { row_len, pair: 2, cut: 0 };
                 let mut panels = vec![0; order.footprint(source.len())];
                 order.pack(0, &source, &mut panels);
                 let count = rows.div_ceil(PANEL);
@@ -133,7 +133,7 @@ pub(crate) mod tests {
                 let out = unsafe { std::slice::from_raw_parts_mut(stored.as_mut_ptr().cast::<u8>(), 8 * stored.len()) };
                 let writer = Writer::new(count, out);
                 // In any order.
-                for (i, panel) in panels.chunks(PANEL * row_len).enumerate().rev() {
+                for (i, panel) in panels.chunks(PANEL * row_len.next_multiple_of(2)).enumerate().rev() {
                     let mut bytes = vec![0; panel_bytes(row_len)];
                     let coded = encode(panel, &mut bytes);
                     let packed = if coded { Packed { form: Form::Exponents, bytes } } else { storage::plain(panel) };
@@ -145,7 +145,11 @@ pub(crate) mod tests {
                 assert_eq!(coded.count(), if rows > 2 * PANEL { count - 1 } else { count });
                 for (i, bits) in source.iter().enumerate() {
                     // SAFETY: it has the element.
-                    assert_eq!(unsafe { storage::element(base, row_len, i) }, *bits, "{rows}x{row_len} {i}");
+                    assert_eq!(
+                        unsafe { storage::element_of_row(base, i / row_len, i % row_len) },
+                        *bits,
+                        "{rows}x{row_len} {i}"
+                    );
                 }
             }
         }

@@ -55,7 +55,7 @@ impl Form {
     /// Bytes of a panel whose rows have this length.
     pub fn bytes(self, row_len: usize) -> usize {
         match self {
-            Form::Bf16 => 2 * PANEL * row_len,
+            Form::Bf16 => 2 * PANEL * row_len.next_multiple_of(2),
             Form::Exponents => exponents::panel_bytes(row_len),
             Form::Blocks(format) => blocks::Shape::of(format).panel_bytes(row_len),
         }
@@ -150,20 +150,10 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// The element of a flat index.
+/// The k-th element of a row, by the row's place among all panels' ([`crate::layout::Layout::place`]).
 ///
 /// # Safety
-/// `base` is a weight in panels with rows of this length that has the element.
-#[inline(always)]
-pub unsafe fn element(base: *const u8, row_len: usize, index: usize) -> u16 {
-    // SAFETY: the caller's.
-    unsafe { element_of_row(base, index / row_len, index % row_len) }
-}
-
-/// The k-th element of a row.
-///
-/// # Safety
-/// As for [`element`].
+/// `base` is a weight in panels that has the element.
 #[inline(always)]
 pub unsafe fn element_of_row(base: *const u8, row: usize, k: usize) -> u16 {
     // SAFETY: the caller's promise; every part lies within its panel.

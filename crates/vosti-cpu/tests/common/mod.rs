@@ -216,10 +216,29 @@ pub fn fast(
     packed: bool,
     poison: Option<u64>,
 ) -> Result<Vec<Buffer>, String> {
+    fast_with(kernel, plan, buffers, grid, isa, packed, poison, None)
+}
+
+/// The same with a parameter's buffer in a form of its own, which the launch only reads.
+#[allow(clippy::too_many_arguments, reason = "those of `fast` and one more")]
+pub fn fast_with(
+    kernel: &Kernel,
+    plan: &Plan,
+    buffers: &[Buffer],
+    grid: [usize; 3],
+    isa: Isa,
+    packed: bool,
+    poison: Option<u64>,
+    given: Option<(usize, Layout, &[u64])>,
+) -> Result<Vec<Buffer>, String> {
     let mut memory: Vec<(Vec<u64>, Layout, usize, usize)> = Vec::new();
     for (i, buffer) in buffers.iter().enumerate() {
         let len = buffer.len();
         let size = kernel.params[i].elem.bytes();
+        if let Some((_, layout, words)) = given.filter(|(param, ..)| *param == i) {
+            memory.push((words.to_vec(), layout, len, size));
+            continue;
+        }
         let layout = plan.wanted[i].filter(|l| packed && l.accepts(len)).unwrap_or(Layout::RowMajor);
         let mut words = vec![0u64; (layout.footprint(len) * size).div_ceil(8) + 8];
         let source = bytes(buffer);
@@ -257,7 +276,9 @@ pub fn fast(
     });
     outcome?;
     let mut result = buffers.to_vec();
-    for (buffer, (words, layout, len, size)) in result.iter_mut().zip(&memory) {
+    let others =
+        result.iter_mut().zip(&memory).enumerate().filter(|(i, _)| given.is_none_or(|(param, ..)| param != *i));
+    for (_, (buffer, (words, layout, len, size))) in others {
         for e in 0..*len {
             let mut bits = [0u8; 8];
             // SAFETY: within the footprint.

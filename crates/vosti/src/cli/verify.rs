@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Instant;
 use vosti_admission::Bundle;
 use vosti_verify::{
-    Assumption, Cache, Case, Inventory, Report, Solver, VerifyOptions, find_cvc5, find_z3, tcb, verify_all,
+    Assumption, Cache, Case, Inventory, Solver, Verification, VerifyOptions, find_cvc5, find_z3, tcb, verify_all,
     verify_or_refute, verify_texts,
 };
 
@@ -51,16 +51,16 @@ pub fn run(arguments: &Verify) -> anyhow::Result<Outcome> {
     );
     let stale = inventory.not_as_recorded(bundle.certificates());
     let mut out = String::new();
-    for (index, (report, _)) in inventory.entries.iter().enumerate() {
+    for (index, (verification, _)) in inventory.entries.iter().enumerate() {
         // An explanation is one screen: of the other kernels only those that failed have a line.
-        if arguments.explain && !arguments.all && index > 0 && report.verdict.is_proved() {
+        if arguments.explain && !arguments.all && index > 0 && verification.verdict.is_proved() {
             continue;
         }
-        line(&mut out, report)?;
-        let kernel = vosti_kernels::kernel(report.name.split('-').next().unwrap_or_default());
-        source_line(&mut out, report, kernel.map_or("", |kernel| kernel.source))?;
+        line(&mut out, verification)?;
+        let kernel = vosti_kernels::kernel(verification.name.split('-').next().unwrap_or_default());
+        source_line(&mut out, verification, kernel.map_or("", |kernel| kernel.source))?;
         if arguments.explain && (arguments.all || index == 0) {
-            explain(&mut out, report, arguments.all)?;
+            explain(&mut out, verification, arguments.all)?;
         }
     }
     totals(&mut out, &inventory, start.elapsed().as_secs_f64())?;
@@ -84,25 +84,25 @@ fn own(arguments: &Verify) -> anyhow::Result<Outcome> {
     }
     let (left, right) = (&cases[0], cases.last().unwrap_or(&cases[0]));
     let mut out = String::new();
-    let report = match (&left.problem, &right.problem) {
+    let verification = match (&left.problem, &right.problem) {
         (Ok(left), Ok(right)) => {
             let mut solver = Solver::new(find_z3(), Cache::none()).with_second(find_cvc5());
             verify_or_refute(left, right, REPLAYS, &mut solver)?
         }
-        (Err(error), _) | (_, Err(error)) => Report::refused(&left.name, error),
+        (Err(error), _) | (_, Err(error)) => Verification::refused(&left.name, error),
     };
-    line(&mut out, &report)?;
-    source_line(&mut out, &report, &left.source)?;
+    line(&mut out, &verification)?;
+    source_line(&mut out, &verification, &left.source)?;
     if arguments.explain {
-        explain(&mut out, &report, arguments.all)?;
+        explain(&mut out, &verification, arguments.all)?;
     }
-    assumptions(&mut out, report.assumptions.iter().copied())?;
-    verdict(&out, report.verdict.is_proved())
+    assumptions(&mut out, verification.assumptions.iter().copied())?;
+    verdict(&out, verification.verdict.is_proved())
 }
 
 /// The line of the Triton source at which a proof failed.
-fn source_line(out: &mut String, report: &Report, source: &str) -> std::fmt::Result {
-    let at = report.verdict.failure().and_then(|failure| failure.python_line).unwrap_or(0) as usize;
+fn source_line(out: &mut String, verification: &Verification, source: &str) -> std::fmt::Result {
+    let at = verification.verdict.failure().and_then(|failure| failure.python_line).unwrap_or(0) as usize;
     match source.lines().nth(at.wrapping_sub(1)) {
         Some(text) => writeln!(out, "          line {at}: {}", text.trim()),
         None => Ok(()),
@@ -175,21 +175,25 @@ fn write(inventory: &Inventory, arguments: &Verify) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn line(out: &mut String, report: &Report) -> std::fmt::Result {
-    let seconds = report.time.as_secs_f64();
-    let n = report.assumptions.len();
-    writeln!(out, "{seconds:6.2} s  {:18} {}  {n} assumptions  {}", report.contract, report.verdict, report.name)
+fn line(out: &mut String, verification: &Verification) -> std::fmt::Result {
+    let seconds = verification.time.as_secs_f64();
+    let n = verification.assumptions.len();
+    writeln!(
+        out,
+        "{seconds:6.2} s  {:18} {}  {n} assumptions  {}",
+        verification.contract, verification.verdict, verification.name
+    )
 }
 
 /// Lines of a proof that fit a screen with what stands around them.
 const SCREEN: usize = 30;
 
-fn explain(out: &mut String, report: &Report, all: bool) -> std::fmt::Result {
-    let shown = if all { report.story.len() } else { SCREEN };
-    for step in report.story.iter().take(shown) {
+fn explain(out: &mut String, verification: &Verification, all: bool) -> std::fmt::Result {
+    let shown = if all { verification.story.len() } else { SCREEN };
+    for step in verification.story.iter().take(shown) {
         writeln!(out, "    {}{}", "  ".repeat(step.depth), step.text)?;
     }
-    match report.story.len().saturating_sub(shown) {
+    match verification.story.len().saturating_sub(shown) {
         0 => Ok(()),
         more => {
             writeln!(out, "    ... and {more} steps more: --explain --all tells them, and those of every other kernel")

@@ -7,7 +7,7 @@ use vosti_tile::{Kernel, Literal, Op, OpKind, Scalar, Value};
 
 use super::tile::{Block, Sym, Tile, Whole, size};
 use super::{Allocation, Compiler, Result, all_stored};
-use crate::layout::Layout;
+use crate::layout::{Layout, PANEL};
 use crate::plan::code::{DotCode, Instr, Lanes, Operand};
 
 /// A loaded operand: its window and the axes checked, with the type's padding.
@@ -150,7 +150,14 @@ impl<'k> Compiler<'k> {
         self.read_in_place[param] = true;
         let pair = if elem == Scalar::Bf16 { 2 } else { 1 };
         let layout = match (&block.array.strides[0], &block.array.strides[1]) {
-            (Whole::Const(1), Whole::Const(row)) => Layout::RowPanels { row_len: *row as usize, pair },
+            (Whole::Const(1), Whole::Const(row)) => {
+                // Where the rows that this dot reads end, others may begin.
+                let cut = match &block.array.shape[1] {
+                    Whole::Const(rows) if *rows > 0 && rows % PANEL as i64 != 0 => *rows as usize,
+                    _ => 0,
+                };
+                Layout::RowPanels { row_len: *row as usize, pair, cut }
+            }
             (Whole::Const(row), Whole::Const(1)) if pair == 2 => Layout::RowPairs { row_len: *row as usize, pair },
             _ => Layout::RowMajor,
         };

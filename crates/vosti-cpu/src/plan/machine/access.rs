@@ -1,5 +1,7 @@
 //! Loads and stores between parameters and scratch, through a buffer's layout.
 
+use std::ops::Range;
+
 use vosti_tile::{Padding, Scalar};
 
 use super::{Fault, Machine, Param};
@@ -46,8 +48,13 @@ impl Machine {
             // SAFETY: as above.
             unsafe {
                 let row = self.window_row(access, r, columns);
-                if row.from > 0 || row.to < columns {
-                    self.pad(access, at, columns);
+                match self.in_order(access.columns) && row.from < row.to {
+                    true => {
+                        self.pad(access, at, 0..row.from);
+                        self.pad(access, at, row.to..columns);
+                    }
+                    false if row.from > 0 || row.to < columns => self.pad(access, at, 0..columns),
+                    false => {}
                 }
                 self.window_lanes(&param, access, row, at, Direction::Load);
             }
@@ -198,9 +205,9 @@ impl Machine {
         }
     }
 
-    unsafe fn pad(&mut self, access: &BlockAccess, at: usize, columns: usize) {
+    unsafe fn pad(&mut self, access: &BlockAccess, at: usize, columns: Range<usize>) {
         let bytes = size(access.elem);
-        for c in 0..columns {
+        for c in columns {
             let bits = match (access.padding, access.elem) {
                 (Padding::Zero, _) => 0,
                 (Padding::Nan, Scalar::Bf16) => 0x7fc0,
@@ -240,7 +247,7 @@ impl Machine {
         unsafe {
             let tile = self.base.add(at);
             match (direction, elem) {
-                (Direction::Load, Scalar::Bf16) if let Layout::StoredPanels { row_len } = param.layout => {
+                (Direction::Load, Scalar::Bf16) if let Layout::StoredPanels { row_len, .. } = param.layout => {
                     load_stored(param, row_len, run, tile.cast())
                 }
                 (Direction::Load, Scalar::I1) => load_truth(param, run, tile),
@@ -425,7 +432,7 @@ fn pattern(layout: Layout, run: Run) -> Option<(usize, isize)> {
 /// Where a run of whole pairs within a row of panels starts: pairs are `2 * PANEL` apart.
 #[inline(always)]
 fn paired_panel(layout: Layout, run: Run) -> Option<usize> {
-    let Layout::RowPanels { row_len, pair: 2 } = layout else { return None };
+    let Layout::RowPanels { row_len, pair: 2, .. } = layout else { return None };
     let index = run.index as usize;
     let whole = run.stride == 1 && index.is_multiple_of(2) && run.count.is_multiple_of(2);
     (whole && row_len.is_multiple_of(2) && index % row_len + run.count <= row_len).then(|| layout.position(index))
@@ -437,7 +444,7 @@ fn paired_panel(layout: Layout, run: Run) -> Option<usize> {
 fn each_panel_position(layout: Layout, run: Run, mut f: impl FnMut(usize, usize)) {
     let index = run.index as usize;
     match layout {
-        Layout::RowPanels { row_len, pair } if index % row_len + run.count <= row_len => {
+        Layout::RowPanels { row_len, pair, .. } if index % row_len + run.count <= row_len => {
             let start = layout.position(index - index % row_len);
             let first = index % row_len;
             for i in 0..run.count {
@@ -478,7 +485,7 @@ unsafe fn load_run<T: Copy>(param: &Param, run: Run, tile: *mut T) {
 }
 
 unsafe fn load_stored(param: &Param, row_len: usize, run: Run, tile: *mut u16) {
-    let (row, first) = (run.index as usize / row_len, run.index as usize % row_len);
+    let (row, first) = (param.layout.place(run.index as usize / row_len), run.index as usize % row_len);
     if run.stride == 1 && first + run.count <= row_len {
         for i in 0..run.count {
             // SAFETY: the caller checked every index.
@@ -490,7 +497,8 @@ unsafe fn load_stored(param: &Param, row_len: usize, run: Run, tile: *mut u16) {
         // SAFETY: the caller checked every index.
         unsafe {
             let index = (run.index + i as i64 * run.stride) as usize;
-            *tile.add(i) = storage::element(param.base, row_len, index);
+            let row = param.layout.place(index / row_len);
+            *tile.add(i) = storage::element_of_row(param.base, row, index % row_len);
         }
     }
 }

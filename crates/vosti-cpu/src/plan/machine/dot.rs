@@ -1,19 +1,20 @@
 //! Dots: operands are read in place if layout, alignment and bounds allow it, otherwise from a copy.
 
-use vosti_tile::Scalar;
+use vosti_tile::{Padding, Scalar};
 
 use super::{Expanded, Machine, Param};
 use crate::layout::{Layout, PANEL, block_columns};
 use crate::memory::Region;
 use crate::micro::{Dot, DotFn, Stored, dot_stored};
-use crate::plan::code::{BlockAccess, DotCode, Int, Operand};
+use crate::plan::code::{BlockAccess, DotCode, Int, Operand, WindowAxis};
 use crate::storage::{self, Form};
 
-/// A right operand in stored panels: its first panel and k.
+/// A right operand in stored panels: its first panel and k, and how many k lie there.
 struct Panels {
     weight: *const u8,
     panel: usize,
     k: usize,
+    depth: usize,
 }
 
 /// Where a right operand's columns start: address, elements between steps, columns that follow on.
@@ -23,6 +24,86 @@ struct Right {
     /// Columns per panel, and bytes between panels.
     panel: usize,
     next: usize,
+    /// The k and columns that lie there; those beyond are +0.
+    depth: usize,
+    columns: usize,
+}
+
+/// How far a dot's operands lie in memory, along k: beyond it they are +0. The left one is readable over the whole depth, or it ends
+/// where the right one does.
+#[derive(Clone, Copy)]
+struct Depth {
+    left: usize,
+    right: usize,
+    whole: usize,
+}
+
+/// Zeros in the place of what lies beyond an operand's end: a step of 64 columns of FP32 or of pairs of BF16.
+#[repr(align(64))]
+struct Zeros([u8; 4 * PANEL]);
+static ZEROS: Zeros = Zeros([0; 4 * PANEL]);
+
+/// Runs a dot whose operands may end before the dot does, as if zeros followed them. `run` runs steps from a number on, of which
+/// the right operand has all.
+///
+/// A product of two zeros is +0, and adding it a second time changes nothing: so one such step stands for all.
+///
+/// # Safety
+/// As for [`DotFn`], of the operands as far as they lie in memory.
+unsafe fn product<T: Copy>(
+    kernel: DotFn<T>,
+    dot: &Dot<T>,
+    depth: Depth,
+    pair: usize,
+    mut run: impl FnMut(&Dot<T>, usize),
+) {
+    let whole = depth.whole / pair;
+    // A right operand is padded to whole steps.
+    let readable = depth.left > depth.right;
+    let mut done = if readable { depth.right.div_ceil(pair) } else { depth.right / pair };
+    if done > 0 {
+        run(&Dot { steps: done, ..*dot }, 0);
+    }
+    if !readable && !depth.right.is_multiple_of(pair) {
+        for first in (0..dot.rows).step_by(PANEL) {
+            let rows = PANEL.min(dot.rows - first);
+            let mut last = [0u32; PANEL];
+            // SAFETY: the last element of rows of the left operand; a pair has room for it; rows of the product.
+            unsafe {
+                for (row, pair) in last[..rows].iter_mut().enumerate() {
+                    *std::ptr::from_mut(pair).cast::<T>() = *dot.a.add((first + row) * dot.a_row + depth.right - 1);
+                }
+                let (a, c) = (last.as_ptr().cast(), dot.c.add(first * dot.c_row));
+                let accumulate = dot.accumulate || done > 0;
+                // The step's number is where the right operand has it.
+                run(&Dot { a, a_row: pair, c, rows, steps: 1, accumulate, ..*dot }, done);
+            }
+        }
+        done += 1;
+    }
+    if done < whole {
+        let zeros = ZEROS.0.as_ptr().cast();
+        let rest = match readable {
+            // SAFETY: the left operand has them.
+            true => Dot { a: unsafe { dot.a.add(done * pair) }, steps: whole - done, ..*dot },
+            false => Dot { a: zeros, a_row: 0, steps: 1, ..*dot },
+        };
+        let rest = Dot { b: zeros, b_step: 0, accumulate: dot.accumulate || done > 0, ..rest };
+        // SAFETY: as above, and of zeros.
+        unsafe { in_zeros(kernel, &rest) }
+    }
+}
+
+/// A dot whose right operand is zeros: their columns at a time.
+///
+/// # Safety
+/// As for [`DotFn`].
+unsafe fn in_zeros<T: Copy>(kernel: DotFn<T>, dot: &Dot<T>) {
+    for column in (0..dot.columns).step_by(PANEL) {
+        let columns = PANEL.min(dot.columns - column);
+        // SAFETY: columns of the product.
+        unsafe { kernel(&Dot { c: dot.c.add(column), columns, ..*dot }) }
+    }
 }
 
 impl Machine {
@@ -39,19 +120,20 @@ impl Machine {
         }
     }
 
-    /// The right operand in stored panels, if it is, lies at their edges and is wholly inside.
+    /// The right operand in stored panels, if it is and begins at their edges.
     #[inline(always)]
     unsafe fn stored(&self, params: &[Param], code: &DotCode) -> Option<Panels> {
         let Operand::Memory(access) = &code.b else { return None };
-        let Layout::StoredPanels { row_len } = params[access.window.param].layout else { return None };
-        let plain = Param { layout: Layout::RowPanels { row_len, pair: 2 }, ..params[access.window.param] };
+        let Layout::StoredPanels { row_len, cut } = params[access.window.param].layout else { return None };
+        let plain = Param { layout: Layout::RowPanels { row_len, pair: 2, cut }, ..params[access.window.param] };
         // SAFETY: numbers of the plan.
-        let (row, k) = unsafe { self.panels(&plain, row_len, access, code, 2)? };
-        let panels = Panels { weight: plain.base, panel: row / PANEL, k };
+        let (row, k, depth) = unsafe { self.panels(&plain, row_len, access, code, 2)? };
+        let panels = Panels { weight: plain.base, panel: row / PANEL, k, depth };
         let granular = (0..code.columns.div_ceil(PANEL)).all(|i| {
             // SAFETY: the operand is inside the weight.
             let granule = unsafe { storage::panel(panels.weight, panels.panel + i) }.form.granule();
-            k.is_multiple_of(granule) && code.depth.is_multiple_of(granule)
+            // A pair is whole: a zero is beside the last of an odd number.
+            k.is_multiple_of(granule) && (granule == 2 || depth.is_multiple_of(granule))
         });
         granular.then_some(panels)
     }
@@ -63,8 +145,10 @@ impl Machine {
         }
         // SAFETY: as in `dot_of`.
         unsafe {
-            let (a, a_row) = self.left::<u16>(params, code, rows);
+            let (a, a_row, left) = self.left::<u16>(params, code, rows, right.depth);
+            let depth = Depth { left, right: right.depth, whole: code.depth };
             let c = self.base.add(code.dst as usize).cast::<f32>();
+            let bf16 = self.kernels.bf16;
             for column in (0..code.columns).step_by(PANEL) {
                 let panel = storage::panel(right.weight, right.panel + column / PANEL);
                 let dot = Dot {
@@ -79,17 +163,20 @@ impl Machine {
                     steps: code.depth / 2,
                     accumulate: code.accumulate,
                 };
-                match panel.form {
-                    Form::Bf16 => (self.kernels.bf16)(&dot),
-                    _ => self.dot_panel(dot, Stored { panel, step: right.k / 2, keep: std::ptr::null_mut() }),
-                }
+                product(bf16, &dot, depth, 2, |dot, first| match panel.form {
+                    Form::Bf16 => bf16(&Dot { b: dot.b.add(first * dot.b_step), ..*dot }),
+                    _ => {
+                        let step = right.k / 2 + first;
+                        self.dot_panel(*dot, Stored { panel, step, keep: std::ptr::null_mut() });
+                    }
+                });
             }
         }
     }
 
     /// A panel that is not in BF16. What more than a few rows expand is there for the programs that follow.
     unsafe fn dot_panel(&mut self, dot: Dot<u16>, mut stored: Stored) {
-        if dot.rows > (self.kernels.few)(stored.panel.form) {
+        if dot.steps > 1 && dot.rows > (self.kernels.few)(stored.panel.form) {
             let known = |known: &&Expanded| {
                 known.panel == stored.panel.at && known.step == stored.step && known.steps == dot.steps
             };
@@ -124,7 +211,6 @@ impl Machine {
         }
         // SAFETY: places of the plan; memory operands were checked when they were located.
         unsafe {
-            let (a, a_row) = self.left::<T>(params, code, rows);
             let right = match &code.b {
                 Operand::Memory(access) => match self.right(params, access, code, pair) {
                     Some(right) => right,
@@ -135,35 +221,55 @@ impl Machine {
                 },
                 Operand::Scratch { at, row } => self.pack::<T>(code, *at, *row, pair),
             };
+            let (a, a_row, left) = self.left::<T>(params, code, rows, right.depth);
+            let depth = Depth { left, right: right.depth, whole: code.depth };
             let c = self.base.add(code.dst as usize).cast::<f32>();
             let mut column = 0;
             while column < code.columns {
                 // Lanes past the last column are padding of the result's rows.
-                let columns = right.panel.min(code.columns - column).next_multiple_of(16);
-                kernel(&Dot {
+                let (there, columns) = match right.columns.saturating_sub(column) {
+                    0 => (false, (code.columns - column).min(PANEL)),
+                    more => (true, right.panel.min(more).min(code.columns - column)),
+                };
+                let columns = columns.next_multiple_of(16);
+                let dot = Dot {
                     a,
                     a_row,
-                    b: right.at.add(column / right.panel * right.next).cast(),
-                    b_step: right.step,
+                    b: if there {
+                        right.at.add(column / right.panel * right.next).cast()
+                    } else {
+                        ZEROS.0.as_ptr().cast()
+                    },
+                    b_step: if there { right.step } else { 0 },
                     c: c.add(column),
                     c_row: code.dst_row as usize / 4,
                     rows,
                     columns,
                     steps: code.depth / pair,
                     accumulate: code.accumulate,
+                };
+                product(kernel, &dot, depth, pair, |dot, first| {
+                    kernel(&Dot { b: dot.b.add(first * dot.b_step), ..*dot });
                 });
                 column += columns;
             }
         }
     }
 
-    /// The left operand's rows: address and elements between rows.
-    unsafe fn left<T: Copy>(&mut self, params: &[Param], code: &DotCode, rows: usize) -> (*const T, usize) {
+    /// The left operand's rows: address, elements between rows, and how many of a row lie there: all, or as many as of the right
+    /// operand if zeros follow.
+    unsafe fn left<T: Copy>(
+        &mut self,
+        params: &[Param],
+        code: &DotCode,
+        rows: usize,
+        right: usize,
+    ) -> (*const T, usize, usize) {
         // SAFETY: places of the plan; a memory operand is used only if all of it is inside its buffer.
         unsafe {
             let access = match &code.a {
                 Operand::Scratch { at, row } => {
-                    return (self.base.add(*at as usize).cast(), *row as usize / size_of::<T>());
+                    return (self.base.add(*at as usize).cast(), *row as usize / size_of::<T>(), code.depth);
                 }
                 Operand::Memory(access) => access,
             };
@@ -172,26 +278,42 @@ impl Machine {
             let base = access.window.base.iter().map(|int| self.int(*int)).sum::<i64>();
             let (row_offset, column_offset) = (self.int(row.offset), self.int(column.offset));
             let stride = self.int(row.stride);
-            let end = column_offset + code.depth as i64;
-            let columns_inside = !column.check || column_offset >= 0 && end <= self.int(column.shape);
+            let depth = self.reach(access, &column, column_offset, code.depth);
             let first = base + row_offset * stride + column_offset;
-            let last = first + (rows as i64 - 1) * stride + code.depth as i64 - 1;
+            let last = first + (rows as i64 - 1) * stride + depth as i64 - 1;
             let in_place = param.layout == Layout::RowMajor
                 && column.stride == Int::Const(1)
                 && stride >= 0
-                && columns_inside
+                && (depth == code.depth || depth == right && depth > 0)
                 && self.rows_inside(access, code.rows)
                 && first >= 0
                 && last < param.len as i64;
             if in_place {
-                return (param.base.cast::<T>().add(first as usize), stride as usize);
+                return (param.base.cast::<T>().add(first as usize), stride as usize, depth);
             }
             self.load_block(params, access);
-            (self.base.add(access.tile.at as usize).cast(), access.tile.row as usize / size_of::<T>())
+            (self.base.add(access.tile.at as usize).cast(), access.tile.row as usize / size_of::<T>(), code.depth)
         }
     }
 
-    /// The first row and k of a right operand in panels, if it begins at their edges and is wholly inside.
+    /// How many lanes of an axis are inside from its first on, if +0 follows; all, or 0 if nobody knows.
+    #[inline(always)]
+    unsafe fn reach(&self, access: &BlockAccess, axis: &WindowAxis, offset: i64, extent: usize) -> usize {
+        if !axis.check {
+            return extent;
+        }
+        // SAFETY: a number of the plan.
+        let inside = unsafe { self.int(axis.shape) }.saturating_sub(offset);
+        match inside >= extent as i64 {
+            _ if offset < 0 => 0,
+            true => extent,
+            false if access.padding == Padding::Zero => inside.max(0) as usize,
+            false => 0,
+        }
+    }
+
+    /// The place of the first row, the first k and how many k of a right operand in panels, if it begins at their edges, and ends
+    /// inside or where the padding begins.
     #[inline(always)]
     unsafe fn panels(
         &self,
@@ -200,57 +322,75 @@ impl Machine {
         access: &BlockAccess,
         code: &DotCode,
         pair: usize,
-    ) -> Option<(usize, usize)> {
+    ) -> Option<(usize, usize, usize)> {
         let [deep, wide] = [access.window.axes[0], access.window.axes[1]];
         // SAFETY: numbers of the plan.
-        let (base, deep_offset, wide_offset) = unsafe { self.inside_at(access, code)? };
+        let (base, k, column) = unsafe { self.origin(access, code)? };
+        // SAFETY: as above.
+        let (depth, columns) = unsafe {
+            let depth = self.reach(access, &deep, k as i64, code.depth);
+            (depth, self.reach(access, &wide, column as i64, code.columns))
+        };
         let matches = deep.stride == Int::Const(1) && wide.stride == Int::Const(row_len as i64);
-        let (row, within) = (base / row_len + wide_offset, base % row_len);
-        let aligned = within == 0 && row % PANEL == 0 && deep_offset % pair == 0;
-        let fits = deep_offset + code.depth <= row_len && (row + code.columns) * row_len <= param.len;
-        (matches && aligned && fits).then_some((row, deep_offset))
+        if !matches || depth == 0 || columns == 0 || base % row_len != 0 || k % pair != 0 || k + depth > row_len {
+            return None;
+        }
+        let row = base / row_len + column;
+        let place = param.layout.place(row);
+        // Every row's place follows on the one before, up to the last that is inside.
+        let follows = param.layout.place(row + columns - 1) == place + columns - 1;
+        // Zeros follow the last k of a row, and the last row of a matrix or of all.
+        let ends = |whole: bool, end: bool| whole || end;
+        let (rows, next) = (param.len / row_len, row + columns);
+        let last = next == rows || next < rows && param.layout.place(next) > place + columns;
+        let padded = place % PANEL + code.columns <= (place % PANEL + columns).next_multiple_of(PANEL);
+        let fits = next <= rows
+            && ends(depth == code.depth, k + depth == row_len)
+            && ends(columns == code.columns, last && padded);
+        (fits && follows && place % PANEL == 0).then_some((place, k, depth))
     }
 
-    /// Base and offsets of a right operand's window, if all of it is inside and its columns are whole groups of lanes.
+    /// Base and offsets of a right operand's window whose columns are whole groups of lanes.
     #[inline(always)]
-    unsafe fn inside_at(&self, access: &BlockAccess, code: &DotCode) -> Option<(usize, usize, usize)> {
+    unsafe fn origin(&self, access: &BlockAccess, code: &DotCode) -> Option<(usize, usize, usize)> {
         let [deep, wide] = [access.window.axes[0], access.window.axes[1]];
         // SAFETY: numbers of the plan.
         let (base, deep_offset, wide_offset) = unsafe {
             let base = access.window.base.iter().map(|int| self.int(*int)).sum::<i64>();
             (base, self.int(deep.offset), self.int(wide.offset))
         };
-        let inside = |axis: &crate::plan::code::WindowAxis, offset: i64, extent: usize| {
-            // SAFETY: as above.
-            !axis.check || offset >= 0 && offset + extent as i64 <= unsafe { self.int(axis.shape) }
-        };
-        if !inside(&deep, deep_offset, code.depth) || !inside(&wide, wide_offset, code.columns) || base < 0 {
-            return None;
-        }
-        if deep_offset < 0 || wide_offset < 0 || !code.columns.is_multiple_of(16) {
+        if base < 0 || deep_offset < 0 || wide_offset < 0 || !code.columns.is_multiple_of(16) {
             return None;
         }
         Some((base as usize, deep_offset as usize, wide_offset as usize))
     }
 
-    /// The right operand where it lies, if it lies packed and wholly inside.
+    /// The right operand where it lies, if it lies packed and inside, or in front of zeros.
     #[inline(always)]
     unsafe fn right(&self, params: &[Param], access: &BlockAccess, code: &DotCode, pair: usize) -> Option<Right> {
         let param = &params[access.window.param];
         let [deep, wide] = [access.window.axes[0], access.window.axes[1]];
         // SAFETY: numbers of the plan.
-        let (base, deep_offset, wide_offset) = unsafe { self.inside_at(access, code)? };
+        let (base, deep_offset, wide_offset) = unsafe { self.origin(access, code)? };
+        // SAFETY: as above.
+        let (depth, columns) = unsafe {
+            let depth = self.reach(access, &deep, deep_offset as i64, code.depth);
+            (depth, self.reach(access, &wide, wide_offset as i64, code.columns))
+        };
         let bytes = 4 / pair;
         match param.layout {
-            Layout::RowPanels { row_len, pair: p } if p == pair => {
+            Layout::RowPanels { row_len, pair: p, .. } if p == pair => {
                 // SAFETY: as above.
-                let (row, k) = unsafe { self.panels(param, row_len, access, code, pair)? };
+                let (place, k, depth) = unsafe { self.panels(param, row_len, access, code, pair)? };
+                let padded = row_len.next_multiple_of(pair);
                 Some(Right {
                     // SAFETY: the panel and everything after it that is read lies inside the buffer.
-                    at: unsafe { param.base.add((row * row_len + k * PANEL) * bytes) },
+                    at: unsafe { param.base.add((place * padded + k * PANEL) * bytes) },
                     step: PANEL * pair,
                     panel: PANEL,
-                    next: PANEL * row_len * bytes,
+                    next: PANEL * padded * bytes,
+                    depth,
+                    columns: code.columns,
                 })
             }
             Layout::RowPanels { .. } | Layout::StoredPanels { .. } => None,
@@ -259,15 +399,23 @@ impl Machine {
                 let (row, column) = (base / row_len + deep_offset, base % row_len + wide_offset);
                 let block = block_columns(row_len);
                 // Rows go on at one distance inside a block, and from block to block if there is one block in a row.
-                let even = row % pair == 0 && (row % PANEL + code.depth <= PANEL || block == row_len);
-                let fits = column + code.columns <= row_len && (row + code.depth) * row_len <= param.len;
-                let whole = column % block == 0 || column % block + code.columns <= block;
+                let even = row % pair == 0 && (row % PANEL + code.depth <= PANEL || block >= row_len);
+                // Zeros follow the last column of a row.
+                let end = column + columns == row_len && column % 16 == 0;
+                let fits = depth == code.depth
+                    && (columns == code.columns || columns > 0 && end)
+                    && column + columns <= row_len
+                    && (row + code.depth) * row_len <= param.len;
+                let there = columns.next_multiple_of(16);
+                let whole = column % block == 0 || column % block + there <= block;
                 (matches && even && fits && whole).then(|| Right {
                     // SAFETY: the blocks that are read lie inside the buffer.
                     at: unsafe { param.base.add(param.layout.position(row * row_len + column) * bytes) },
                     step: block * pair,
-                    panel: block.min(code.columns),
+                    panel: block.min(there),
                     next: PANEL * block * bytes,
+                    depth,
+                    columns: there,
                 })
             }
             Layout::RowMajor => {
@@ -276,13 +424,16 @@ impl Machine {
                     _ => return None,
                 };
                 let first = base + deep_offset * stride + wide_offset;
-                let fits = first + (code.depth - 1) * stride + code.columns <= param.len;
+                let inside = depth == code.depth && columns == code.columns;
+                let fits = inside && first + (code.depth - 1) * stride + code.columns <= param.len;
                 (pair == 1 && wide.stride == Int::Const(1) && fits).then(|| Right {
                     // SAFETY: as above.
                     at: unsafe { param.base.add(first * bytes) },
                     step: stride,
                     panel: code.columns,
                     next: 0,
+                    depth,
+                    columns,
                 })
             }
         }
@@ -303,7 +454,7 @@ impl Machine {
                 }
             }
             debug_assert_eq!(bytes, 4 / pair);
-            Right { at: to, step: padded * pair, panel: padded, next: 0 }
+            Right { at: to, step: padded * pair, panel: padded, next: 0, depth: code.depth, columns: code.columns }
         }
     }
 }
