@@ -3,9 +3,10 @@
 //! llguidance says which tokens may come next; the sampler draws among them. That set must be a function of the grammar and
 //! of the tokens accepted so far. So each choice gets its own parser, cloned with its caches from one that has seen no token:
 //! llguidance's limits count work that is not cached yet, so a parser that other requests had warmed would reach them
-//! elsewhere. There is no time limit. [`tools`] says how functions are shown and called, [`thought`] handles models that
-//! think first.
+//! elsewhere. Nothing has a time limit: `cost.rs` counts what compiling would cost, and refuses too much. [`tools`] says how
+//! functions are shown and called, [`thought`] handles models that think first.
 
+mod cost;
 pub mod harmony;
 pub mod thought;
 pub mod tools;
@@ -72,7 +73,7 @@ pub struct Grammars {
 const CACHED_MAX: usize = 32;
 
 /// A longer schema is refused: compiling takes time that nobody else may use.
-const BYTES_MAX: usize = 256 << 10;
+const BYTES_MAX: usize = 128 << 10;
 
 impl Grammars {
     /// For rows of `vocab` logits and this tokenizer's tokens.
@@ -102,6 +103,7 @@ impl Grammars {
         if written.len() > BYTES_MAX {
             return Err(GrammarError::TooLong { bytes: written.len(), limit: BYTES_MAX });
         }
+        cost::check(grammar)?;
         let key = blake3::hash(written.as_bytes());
         let matcher = match self.cached(&key) {
             Some(matcher) => matcher,

@@ -134,6 +134,11 @@ impl Tools {
         self.functions.iter().map(|function| Grammar::JsonSchema(function.arguments()))
     }
 
+    /// What the answer must be where it calls nothing.
+    pub(super) fn text(&self) -> Option<&Grammar> {
+        self.text.as_deref()
+    }
+
     /// Whether and which functions are called.
     pub fn choice(&self) -> &Choice {
         &self.choice
