@@ -107,7 +107,11 @@ impl Grammars {
         let key = blake3::hash(written.as_bytes());
         let matcher = match self.cached(&key) {
             Some(matcher) => matcher,
-            None => self.keep(key, self.matcher(written)?),
+            None => {
+                let matcher = self.matcher(written)?;
+                grammar.tools().map_or(Ok(()), |tools| self.check_openings(tools))?;
+                self.keep(key, matcher)
+            }
         };
         let stops: Arc<[Token]> = self.stops.as_slice().into();
         Ok(Arc::new(move || Box::new(Guide { matcher: matcher.deep_clone(), stops: stops.clone() })))
@@ -120,6 +124,22 @@ impl Grammars {
             None => Ok(matcher),
             Some(why) => Err(GrammarError::Refused(reason(&why))),
         }
+    }
+
+    /// That a call and a text beside it, where both are JSON, never begin alike.
+    fn check_openings(&self, tools: &tools::Tools) -> Result<(), GrammarError> {
+        let openings = tools.openings();
+        let Some(text) = tools.text().filter(|_| !openings.is_empty()) else { return Ok(()) };
+        let (mut text, mut both) = (self.matcher(text.write()?)?, self.matcher(tools.grammar(false)?)?);
+        for (opening, _) in &openings {
+            let tokens = self.factory.tok_env().tok_trie().greedy_tokenize(opening.as_bytes());
+            let reads = |matcher: &mut Matcher| matcher.validate_tokens(&tokens).is_ok_and(|read| read == tokens.len());
+            if reads(&mut text) || !reads(&mut both) {
+                let why = format!("beside tools: an answer may begin with {opening}, as a call does; set tool_choice");
+                return Err(GrammarError::Refused(why));
+            }
+        }
+        Ok(())
     }
 
     fn cached(&self, key: &blake3::Hash) -> Option<Arc<Matcher>> {

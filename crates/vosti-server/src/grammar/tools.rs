@@ -158,6 +158,18 @@ impl Tools {
         literals.anywhere && self.text.is_none()
     }
 
+    /// How each call begins, up to its arguments, with its function's name; none unless only that tells a call from the text of
+    /// an answer that calls nothing, because both are JSON.
+    pub(super) fn openings(&self) -> Vec<(String, String)> {
+        let literals = self.format.literals().filter(|literals| !literals.anywhere);
+        let json = matches!(self.text(), Some(Grammar::JsonObject | Grammar::JsonSchema(_)));
+        let opening = |name: &str, form: &Literals| format!("{}{}{name}{}", form.mark, form.head, form.middle);
+        match literals.filter(|_| json) {
+            Some(form) => self.callable().map(|f| (opening(&f.name, form), f.name.clone())).collect(),
+            None => Vec::new(),
+        }
+    }
+
     /// In llguidance's notation: calls, and under `Auto` text that does not hold the mark of a call, or text up to it. If
     /// `thoughts` may come before, no text begins as they do: the lexer would not know which of the two it reads.
     pub(super) fn grammar(&self, thoughts: bool) -> Result<String, GrammarError> {
@@ -171,7 +183,12 @@ impl Tools {
         let more = literals.next.filter(|_| several).map(|next| format!("({} function)*", literal(next)));
         let (mark, pattern) = (literal(literals.mark), escaped(literals.mark));
         let any = if thoughts { format!("/(?s:.*)/ & ~/{}(?s:.*)/", escaped(OPEN)) } else { "/(?s:.*)/".into() };
+        let openings = self.openings();
         let mut rules = match self.choice {
+            Choice::Auto if !openings.is_empty() => {
+                let text = self.text().map(Grammar::write).transpose()?.unwrap_or_default();
+                format!("start: held_text | calls\n{}", part(&text, "held_text"))
+            }
             Choice::Auto if self.text.is_some() => {
                 let text = self.text.as_ref().map(|grammar| beside(grammar, literals)).transpose()?.unwrap_or_default();
                 format!("start: held_text | {mark} calls\n{}", part(&text, "held_text"))
@@ -195,8 +212,11 @@ impl Tools {
         );
         let names: Vec<String> = (0..functions.len()).map(|i| format!("function_{i}")).collect();
         rules += &format!("function: {}\n", names.join(" | "));
-        for (name, function) in names.iter().zip(functions) {
-            let head = literal(&format!("{}{}", function.name, literals.middle));
+        for (index, (name, function)) in names.iter().zip(functions).enumerate() {
+            let head = match openings.get(index) {
+                Some((opening, _)) => in_words_of_json(opening),
+                None => literal(&format!("{}{}", function.name, literals.middle)),
+            };
             rules += &format!("{name}: {head} {}\n", json_rule(&function.arguments()));
         }
         Ok(rules)
@@ -232,12 +252,20 @@ fn beside(grammar: &Grammar, literals: &Literals) -> Result<String, GrammarError
             refused("one of its texts begins as a call does")
         }
         Grammar::Choice(_) => grammar.write(),
-        // The lexer reads `{` and what follows it in a call as one, so it cannot tell the two apart.
+        // Its words and those of a call, which is JSON here, may begin alike, and then the lexer takes the longer one.
         _ if !literals.anywhere => {
-            refused("beside tools, for this model's calls are JSON as its text would be: set tool_choice")
+            refused("beside tools, because this model's calls are JSON: set tool_choice, or use a schema")
         }
         _ => grammar.write(),
     }
+}
+
+/// The beginning of a JSON object, in the words of which llguidance makes a schema's objects: so the lexer needs not know
+/// whether it reads one of those.
+fn in_words_of_json(opening: &str) -> String {
+    let word = |(index, text): (usize, &str)| if index % 2 == 0 { text.to_string() } else { format!("\"{text}\"") };
+    let words = opening.split('"').enumerate().map(word).filter(|word| !word.is_empty());
+    words.map(|word| Value::from(word).to_string()).collect::<Vec<_>>().join(" ")
 }
 
 impl Function {

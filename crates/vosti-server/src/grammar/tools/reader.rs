@@ -27,6 +27,8 @@ pub enum Piece {
 #[derive(Clone, Debug)]
 pub struct Reader {
     literals: &'static Literals,
+    /// See [`Tools::openings`].
+    openings: Vec<(String, String)>,
     /// Text may come before calls.
     anywhere: bool,
     state: State,
@@ -57,7 +59,8 @@ impl Reader {
             Choice::Auto => State::Text(String::new()),
             Choice::Required | Choice::Named(_) => State::Head(literals.mark.len() + literals.head.len()),
         };
-        Some(Self { literals, anywhere: tools.text_before_calls(literals), state, calls: 0 })
+        let (openings, anywhere) = (tools.openings(), tools.text_before_calls(literals));
+        Some(Self { literals, openings, anywhere, state, calls: 0 })
     }
 
     /// There are calls, and the last one came to its arguments' end.
@@ -72,7 +75,13 @@ impl Reader {
             self.step(letter, &mut pieces);
         }
         let State::Text(held) = &mut self.state else { return pieces };
-        let sure = held.len() - held_back(held, self.literals.mark, self.anywhere);
+        let open = self.openings.iter().any(|(opening, _)| opening.starts_with(held.as_str()));
+        let back = match self.openings[..] {
+            [] => held_back(held, self.literals.mark, self.anywhere),
+            _ if open => held.len(),
+            _ => 0,
+        };
+        let sure = held.len() - back;
         if sure > 0 {
             give(&mut pieces, Piece::Text(held.drain(..sure).collect()));
             if !self.anywhere {
@@ -94,7 +103,12 @@ impl Reader {
         match &mut self.state {
             State::Text(held) => {
                 held.push(letter);
-                if let Some(text) = held.strip_suffix(self.literals.mark)
+                if let Some((_, name)) = self.openings.iter().find(|(opening, _)| opening == held) {
+                    self.calls += 1;
+                    pieces.push(Piece::Call { name: name.clone() });
+                    self.state = State::Arguments(Json::default());
+                } else if self.openings.is_empty()
+                    && let Some(text) = held.strip_suffix(self.literals.mark)
                     && (self.anywhere || text.is_empty())
                 {
                     // White space before a call is not text.

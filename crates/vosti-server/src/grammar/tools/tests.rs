@@ -112,7 +112,11 @@ proptest! {
         (format, auto, mut whole) in answers(), held in any::<bool>(), part in 1usize..9,
     ) {
         let choice = if auto { Choice::Auto } else { Choice::Required };
-        let tools = Tools { format, ..Tools::new(vec![function("f")], choice, true).expect("tools") };
+        let mut names: Vec<&str> = whole.calls.iter().map(|(name, _)| name.as_str()).chain(["f"]).collect();
+        names.sort_unstable();
+        names.dedup();
+        let functions = names.into_iter().map(function).collect();
+        let tools = Tools { format, ..Tools::new(functions, choice, true).expect("tools") };
         let literals = format.literals().expect("a row");
         // Where text is held, no call follows it, and it may hold the mark.
         let tools = if held { tools.or(Grammar::JsonObject) } else { tools };
@@ -120,7 +124,14 @@ proptest! {
             whole.text.clear();
         } else if held && auto && literals.anywhere {
             whole.text = format!("{{ {}{}", whole.text, literals.mark);
+        } else if held && auto {
+            whole.text = format!("{}{}", literals.mark, whole.text);
         }
+        // Where calls and text are both JSON, only a call's whole opening is no text.
+        let mark = match (&tools.openings()[..], whole.calls.first()) {
+            ([], _) | (_, None) => literals.mark.to_string(),
+            (_, Some((name, _))) => format!("{}{name}{}", literals.mark, literals.middle),
+        };
         let answer = written_as(literals, &whole);
         let letters: Vec<char> = answer.chars().collect();
         for cut in 0..=letters.len() {
@@ -131,7 +142,7 @@ proptest! {
             // Text: of the answer's own text, then at most the beginning of a mark.
             let rest = read.text.strip_prefix(&whole.text).unwrap_or("");
             let own = whole.text.starts_with(&read.text);
-            prop_assert!(own || (auto && rest.len() < literals.mark.len() && literals.mark.starts_with(rest)), "{:?}", read);
+            prop_assert!(own || (auto && rest.len() < mark.len() && mark.starts_with(rest)), "{:?}", read);
             prop_assert!(auto || read.text.is_empty(), "{:?}", read);
             prop_assert!(rest.is_empty() || read.calls.is_empty(), "{:?}", read);
             // Calls: all but the last are the whole answer's, and the last is a beginning of it.
