@@ -6,7 +6,7 @@ use super::blocks::{Block, Blocks, Change};
 use super::body::Payload;
 use super::chat::receipt;
 use super::conversation::{self, Begun};
-use super::prepare::Plan;
+use super::prepare::Prepared;
 use super::turn::Turn;
 use super::usage::id;
 use super::{ApiError, ErrorBody};
@@ -36,8 +36,8 @@ pub async fn create(
     Payload(request): Payload<MessagesRequest>,
 ) -> Result<Response, ApiError> {
     let begun = conversation::begin(app, request.into_chat()?).await;
-    let Begun { service, plan, mut flow, stream, .. } = begun.map_err(|error| error.renamed(&NAMES))?;
-    let mut writer = MessagesWriter::new(service, plan);
+    let Begun { service, prepared, mut flow, stream, .. } = begun.map_err(|error| error.renamed(&NAMES))?;
+    let mut writer = MessagesWriter::new(service, prepared);
     if stream {
         return Ok(stream::respond(flow, writer));
     }
@@ -78,7 +78,7 @@ const NAMES: [(&str, &str); 6] = [
 /// Writes events, and the message they add up to.
 struct MessagesWriter {
     service: Arc<Service>,
-    plan: Plan,
+    prepared: Prepared,
     id: String,
     turn: Turn,
     blocks: Blocks,
@@ -88,11 +88,11 @@ struct MessagesWriter {
 }
 
 impl MessagesWriter {
-    fn new(service: Arc<Service>, plan: Plan) -> Self {
+    fn new(service: Arc<Service>, prepared: Prepared) -> Self {
         let id = id("msg");
-        let turn = Turn::new(&plan, &id, 0);
+        let turn = Turn::new(&prepared, &id, 0);
         let blocks = Blocks::default();
-        Self { service, plan, id, turn, blocks, stop_reason: None, stop_sequence: None, receipt: None }
+        Self { service, prepared, id, turn, blocks, stop_reason: None, stop_sequence: None, receipt: None }
     }
 
     /// A block as it began, or as far as it came.
@@ -122,9 +122,9 @@ impl MessagesWriter {
     fn message(&self, answers: &Answers) -> Value {
         let content: Vec<Value> = (0..self.blocks.all.len()).map(|index| self.block(index, false)).collect();
         let mut message = json!({
-            "id": self.id, "type": "message", "role": "assistant", "model": self.plan.model, "content": content,
+            "id": self.id, "type": "message", "role": "assistant", "model": self.prepared.model, "content": content,
             "stop_reason": self.stop_reason, "stop_sequence": self.stop_sequence, "usage": Self::usage(answers),
-            "system_fingerprint": self.service.identity.fingerprint, "vosti_seed": self.plan.seed,
+            "system_fingerprint": self.service.identity.fingerprint, "vosti_seed": self.prepared.seed,
         });
         if let Some(receipt) = &self.receipt {
             message["vosti_receipt"] = json!(receipt);
@@ -135,7 +135,7 @@ impl MessagesWriter {
     fn end(&mut self, answers: &Answers, delta: &Delta) {
         let Some(end) = &delta.end else { return };
         if let FinishReason::StopString(index) = end.reason {
-            self.stop_sequence = self.plan.job.sampling.stop_strings.get(index).cloned();
+            self.stop_sequence = self.prepared.job.sampling.stop_strings.get(index).cloned();
         }
         self.stop_reason = Some(match end.reason.as_api() {
             _ if self.turn.called(end) => "tool_use",
@@ -143,7 +143,7 @@ impl MessagesWriter {
             _ if self.stop_sequence.is_some() => "stop_sequence",
             _ => "end_turn",
         });
-        self.receipt = receipt(&self.service, &self.plan, answers, delta, end.reason.as_api());
+        self.receipt = receipt(&self.service, &self.prepared, answers, delta, end.reason.as_api());
     }
 
     fn changed(&self, index: usize, change: Change) -> Value {
@@ -175,7 +175,7 @@ impl stream::Writer for MessagesWriter {
 
     fn begin(&mut self, flow: &Flow) -> Vec<Value> {
         let mut message = self.message(&flow.answers);
-        let prompt = self.plan.job.prompts.iter().map(|prompt| prompt.len()).sum::<usize>();
+        let prompt = self.prepared.job.prompts.iter().map(|prompt| prompt.len()).sum::<usize>();
         message["usage"]["input_tokens"] = prompt.into();
         vec![json!({ "type": "message_start", "message": message })]
     }

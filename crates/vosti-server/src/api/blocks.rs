@@ -3,7 +3,7 @@
 //!
 //! At most one block is open, and only the last one can be. Nothing here knows how an API writes a block.
 
-use super::turn::Part;
+use super::turn::TurnPart;
 
 /// Text or thoughts that came together, or one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,17 +30,17 @@ pub struct Blocks {
 
 impl Blocks {
     /// Takes parts of the answer, and says what happens to which block.
-    pub fn take(&mut self, parts: Vec<Part>) -> Vec<(usize, Change)> {
+    pub fn take(&mut self, parts: Vec<TurnPart>) -> Vec<(usize, Change)> {
         let mut changes = Vec::new();
         for part in parts {
             let (kind, more) = match part {
-                Part::Thought(text) => (Some(Block::Thought(String::new())), text),
-                Part::Text(text) => (Some(Block::Text(String::new())), text),
-                Part::Call { id, name } => {
+                TurnPart::Thought(text) => (Some(Block::Thought(String::new())), text),
+                TurnPart::Text(text) => (Some(Block::Text(String::new())), text),
+                TurnPart::Call { id, name } => {
                     self.begin(Block::Call { id, name, arguments: String::new() }, &mut changes);
                     continue;
                 }
-                Part::Arguments(json) => (None, json),
+                TurnPart::Arguments(json) => (None, json),
             };
             if let Some(kind) = kind
                 && !(self.open && self.all.last().is_some_and(|last| same_kind(last, &kind)))
@@ -84,10 +84,15 @@ mod tests {
     #[test]
     fn blocks_begin_grow_and_end_one_after_the_other() {
         let mut blocks = Blocks::default();
-        let call = |id: &str| Part::Call { id: id.into(), name: "f".into() };
+        let call = |id: &str| TurnPart::Call { id: id.into(), name: "f".into() };
         let mut changes =
-            blocks.take(vec![Part::Thought("a".into()), Part::Thought("b".into()), Part::Text("c".into())]);
-        changes.extend(blocks.take(vec![Part::Text("d".into()), call("1"), Part::Arguments("{}".into()), call("2")]));
+            blocks.take(vec![TurnPart::Thought("a".into()), TurnPart::Thought("b".into()), TurnPart::Text("c".into())]);
+        changes.extend(blocks.take(vec![
+            TurnPart::Text("d".into()),
+            call("1"),
+            TurnPart::Arguments("{}".into()),
+            call("2"),
+        ]));
         changes.extend(blocks.finish());
         let more = |text: &str| Change::More(text.into());
         use Change::{Begin, End};

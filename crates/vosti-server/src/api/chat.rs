@@ -6,8 +6,8 @@ use super::fields::{Shared, UsageIn, request};
 use super::foreign::Place;
 use super::logprobs::{ChatLogprob, ChatLogprobs, PromptLogprobs, prompt_entry};
 use super::messages::{CalledFunction, FunctionKind, Message, Tool, ToolCall, ToolChoice};
-use super::prepare::Plan;
-use super::turn::{Part, Turn};
+use super::prepare::Prepared;
+use super::turn::{Turn, TurnPart};
 use super::usage::{Usage, id, now};
 use super::{ApiError, ErrorBody};
 use crate::answer::{Answers, Delta, End};
@@ -217,8 +217,8 @@ pub async fn complete(
     State(app): State<Arc<App>>,
     Payload(request): Payload<ChatRequest>,
 ) -> Result<Response, ApiError> {
-    let Begun { service, plan, flow, stream, usage_in } = conversation::begin(app, request).await?;
-    let writer = ChatWriter::new(service, plan, usage_in);
+    let Begun { service, prepared, flow, stream, usage_in } = conversation::begin(app, request).await?;
+    let writer = ChatWriter::new(service, prepared, usage_in);
     if stream {
         return Ok(stream::respond(flow, writer));
     }
@@ -244,19 +244,25 @@ pub fn wants_stream(shared: &Shared) -> Result<(bool, UsageIn), ApiError> {
 }
 
 /// The receipt of one answer, if it has a chain.
-pub fn receipt(service: &Service, plan: &Plan, answers: &Answers, delta: &Delta, finish: &str) -> Option<Receipt> {
+pub fn receipt(
+    service: &Service,
+    prepared: &Prepared,
+    answers: &Answers,
+    delta: &Delta,
+    finish: &str,
+) -> Option<Receipt> {
     let End { chain, .. } = delta.end.as_ref()?;
     let chain = chain.as_ref()?;
-    let choices = plan.job.choices as usize;
+    let choices = prepared.job.choices as usize;
     Some(Receipt {
         version: Receipt::VERSION,
         fingerprint: service.identity.fingerprint.clone(),
-        model: plan.model.clone(),
+        model: prepared.model.clone(),
         created: now(),
-        date: plan.date.clone(),
-        prompt: plan.job.prompts[delta.index / choices].to_vec(),
-        parameters: plan.parameters.clone()?,
-        seed: plan.seed,
+        date: prepared.date.clone(),
+        prompt: prepared.job.prompts[delta.index / choices].to_vec(),
+        parameters: prepared.parameters.clone()?,
+        seed: prepared.seed,
         choice: (delta.index % choices) as u32,
         tokens: answers.tokens(delta.index).to_vec(),
         finish_reason: finish.to_string(),
@@ -268,7 +274,7 @@ pub fn receipt(service: &Service, plan: &Plan, answers: &Answers, delta: &Delta,
 /// Writes chunks, and puts them together where nobody streams.
 struct ChatWriter {
     service: Arc<Service>,
-    plan: Plan,
+    prepared: Prepared,
     usage_in: UsageIn,
     id: String,
     created: u64,
@@ -284,11 +290,11 @@ struct Writing {
 }
 
 impl ChatWriter {
-    fn new(service: Arc<Service>, plan: Plan, usage_in: UsageIn) -> Self {
+    fn new(service: Arc<Service>, prepared: Prepared, usage_in: UsageIn) -> Self {
         let id = id("chatcmpl");
-        let writing = |answer| Writing { begun: false, turn: Turn::new(&plan, &id, answer), calls: 0 };
-        let choices = (0..plan.job.choices as usize).map(writing).collect();
-        Self { service, plan, usage_in, id, created: now(), choices }
+        let writing = |answer| Writing { begun: false, turn: Turn::new(&prepared, &id, answer), calls: 0 };
+        let choices = (0..prepared.job.choices as usize).map(writing).collect();
+        Self { service, prepared, usage_in, id, created: now(), choices }
     }
 
     /// What one update adds to its answer, as the API shows it. The only place where this is decided.
@@ -298,15 +304,15 @@ impl ChatWriter {
         let mut more = ChatDelta { role, ..ChatDelta::default() };
         for part in writing.turn.take(delta) {
             match part {
-                Part::Thought(text) => more.reasoning_content.get_or_insert_default().push_str(&text),
-                Part::Text(text) => more.content.get_or_insert_default().push_str(&text),
-                Part::Call { id, name } => {
+                TurnPart::Thought(text) => more.reasoning_content.get_or_insert_default().push_str(&text),
+                TurnPart::Text(text) => more.content.get_or_insert_default().push_str(&text),
+                TurnPart::Call { id, name } => {
                     let function = FunctionDelta { name: Some(name), arguments: String::new() };
                     let (id, kind) = (Some(id), Some(FunctionKind::Function));
                     more.tool_calls.push(ToolCallDelta { index: writing.calls, id, kind, function });
                     writing.calls += 1;
                 }
-                Part::Arguments(json) => match more.tool_calls.last_mut() {
+                TurnPart::Arguments(json) => match more.tool_calls.last_mut() {
                     Some(call) => call.function.arguments += &json,
                     None => {
                         let function = FunctionDelta { name: None, arguments: json };
@@ -324,14 +330,14 @@ impl ChatWriter {
             let of = ChatLogprob::of(&self.service, generated.token, generated.logprobs.as_ref()?);
             Some(ChatLogprobs { content: vec![of] })
         });
-        let token = delta.token.as_ref().filter(|_| self.plan.return_token_ids);
+        let token = delta.token.as_ref().filter(|_| self.prepared.return_token_ids);
         ChatChunkChoice {
             index: delta.index,
             delta: more,
             logprobs,
             finish_reason,
             token_ids: token.map(|generated| vec![generated.token]),
-            vosti_receipt: receipt(&self.service, &self.plan, answers, delta, finish_reason.unwrap_or_default()),
+            vosti_receipt: receipt(&self.service, &self.prepared, answers, delta, finish_reason.unwrap_or_default()),
         }
     }
 
@@ -344,19 +350,19 @@ impl ChatWriter {
             id: self.id.clone(),
             object: "chat.completion.chunk",
             created: self.created,
-            model: self.plan.model.clone(),
+            model: self.prepared.model.clone(),
             system_fingerprint: self.service.identity.fingerprint.clone(),
             choices,
             usage: (self.usage_in != UsageIn::None).then_some(usage),
-            vosti_seed: self.plan.seed,
+            vosti_seed: self.prepared.seed,
         }
     }
 
     /// The whole answer.
     async fn collect(mut self, mut flow: Flow) -> Result<ChatCompletion, ApiError> {
         let mut choices: Vec<ChatChoice> = (0..self.choices.len()).map(|index| self.empty(index)).collect();
-        let prompt = self.plan.job.prompts[0].clone();
-        let mut prompt_logprobs: Option<PromptLogprobs> = self.plan.job.prompt_logprobs.map(|_| vec![None]);
+        let prompt = self.prepared.job.prompts[0].clone();
+        let mut prompt_logprobs: Option<PromptLogprobs> = self.prepared.job.prompt_logprobs.map(|_| vec![None]);
         while let Some(step) = flow.next().await? {
             match step {
                 Step::Prompt { position, logprobs, .. } => {
@@ -381,9 +387,9 @@ impl ChatWriter {
             choices,
             usage,
             prompt_logprobs,
-            prompt_token_ids: self.plan.return_token_ids.then(|| prompt.to_vec()),
-            vosti_seed: self.plan.seed,
-            model: self.plan.model,
+            prompt_token_ids: self.prepared.return_token_ids.then(|| prompt.to_vec()),
+            vosti_seed: self.prepared.seed,
+            model: self.prepared.model,
         })
     }
 
@@ -397,9 +403,9 @@ impl ChatWriter {
                 reasoning_content: None,
                 tool_calls: Vec::new(),
             },
-            logprobs: self.plan.job.logprobs.map(|_| ChatLogprobs::default()),
+            logprobs: self.prepared.job.logprobs.map(|_| ChatLogprobs::default()),
             finish_reason: "length",
-            token_ids: self.plan.return_token_ids.then(Vec::new),
+            token_ids: self.prepared.return_token_ids.then(Vec::new),
             vosti_receipt: None,
         }
     }
@@ -450,7 +456,7 @@ impl stream::Writer for ChatWriter {
         let d = &choice.delta;
         let says = d.role.is_some() || d.content.is_some() || d.reasoning_content.is_some() || !d.tool_calls.is_empty();
         let shows = choice.logprobs.is_some() || choice.token_ids.is_some() || choice.finish_reason.is_some();
-        let usage = (self.usage_in == UsageIn::Each).then(|| self.usage(flow.answers.usage_so_far(&self.plan.job)));
+        let usage = (self.usage_in == UsageIn::Each).then(|| self.usage(flow.answers.usage_so_far(&self.prepared.job)));
         if says || shows { vec![self.chunk(vec![choice], usage)] } else { Vec::new() }
     }
 

@@ -6,7 +6,7 @@ use super::conversation::encode;
 use super::fields::{Shared, UsageIn, request};
 use super::foreign::Place;
 use super::logprobs::{PromptLogprobs, TextLogprobs, prompt_entry};
-use super::prepare::{self, Ask, Plan};
+use super::prepare::{self, Ask, Prepared};
 use super::usage::{Usage, id, now};
 use super::{ApiError, ErrorBody};
 use crate::answer::{Answers, Delta};
@@ -145,15 +145,15 @@ pub async fn complete(
     let (of, with) = (app.clone(), service.clone());
     let begin = async {
         let kind = prepare::work(&shared, false);
-        let plan = app.prepare(kind, move || plan(&of, &with, request, shared)).await?;
-        let running = submit::submit(&service, &plan.job, places).await?;
-        Ok((plan, running))
+        let prepared = app.prepare(kind, move || prepare(&of, &with, request, shared)).await?;
+        let running = submit::submit(&service, &prepared.job, places).await?;
+        Ok((prepared, running))
     };
-    let (plan, running) = arrival.within(&app.config.limits, begin).await?;
-    let answers = Answers::new(&plan.job, &service.text);
-    let mut flow = Flow::new(app.clone(), running, answers, &plan.job, arrival);
+    let (prepared, running) = arrival.within(&app.config.limits, begin).await?;
+    let answers = Answers::new(&prepared.job, &service.text);
+    let mut flow = Flow::new(app.clone(), running, answers, &prepared.job, arrival);
     flow.repeat().await?;
-    let writer = TextWriter::new(service, plan, echo, usage_in);
+    let writer = TextWriter::new(service, prepared, echo, usage_in);
     if stream {
         return Ok(stream::respond(flow, writer));
     }
@@ -161,7 +161,7 @@ pub async fn complete(
 }
 
 /// Tokenizes and checks.
-fn plan(app: &App, service: &Service, request: CompletionRequest, mut shared: Shared) -> Result<Plan, ApiError> {
+fn prepare(app: &App, service: &Service, request: CompletionRequest, mut shared: Shared) -> Result<Prepared, ApiError> {
     let echo = request.echo.unwrap_or(false);
     prepare::check_top("logprobs", request.logprobs)?;
     if let (true, Prompt::Text(text)) = (app.config.log_prompts, &request.prompt) {
@@ -180,13 +180,13 @@ fn plan(app: &App, service: &Service, request: CompletionRequest, mut shared: Sh
         source: "prompt",
     };
     prepare::check_top("prompt_logprobs", shared.prompt_logprobs)?;
-    prepare::plan(app, service, shared, ask)
+    prepare::request(app, service, shared, ask)
 }
 
 /// Writes answers.
 struct TextWriter {
     service: Arc<Service>,
-    plan: Plan,
+    prepared: Prepared,
     echo: bool,
     usage_in: UsageIn,
     id: String,
@@ -198,25 +198,25 @@ struct TextWriter {
 }
 
 impl TextWriter {
-    fn new(service: Arc<Service>, plan: Plan, echo: bool, usage_in: UsageIn) -> Self {
+    fn new(service: Arc<Service>, prepared: Prepared, echo: bool, usage_in: UsageIn) -> Self {
         let chars = |prompt: &Arc<[Token]>| if echo { service.tokenizer().decode(prompt).chars().count() } else { 0 };
-        let bases = plan.job.prompts.iter().map(chars).collect();
-        let begun = vec![false; plan.job.answers()];
-        Self { service, plan, echo, usage_in, id: id("cmpl"), created: now(), begun, bases }
+        let bases = prepared.job.prompts.iter().map(chars).collect();
+        let begun = vec![false; prepared.job.answers()];
+        Self { service, prepared, echo, usage_in, id: id("cmpl"), created: now(), begun, bases }
     }
 
     fn prompt_of(&self, index: usize) -> usize {
-        index / self.plan.job.choices as usize
+        index / self.prepared.job.choices as usize
     }
 
     /// What stands in an answer before its first token (`begin`), or a part of it that is still empty.
     fn part(&self, index: usize, begin: bool) -> CompletionChoice {
-        let prompt = &self.plan.job.prompts[self.prompt_of(index)];
-        let ids = self.plan.return_token_ids;
+        let prompt = &self.prepared.job.prompts[self.prompt_of(index)];
+        let ids = self.prepared.return_token_ids;
         CompletionChoice {
             index,
             text: if begin && self.echo { self.service.tokenizer().decode(prompt) } else { String::new() },
-            logprobs: self.plan.job.logprobs.map(|_| TextLogprobs::default()),
+            logprobs: self.prepared.job.logprobs.map(|_| TextLogprobs::default()),
             finish_reason: None,
             prompt_logprobs: None,
             prompt_token_ids: (begin && ids).then(|| prompt.to_vec()),
@@ -230,7 +230,7 @@ impl TextWriter {
         let begun = std::mem::replace(&mut self.begun[delta.index], true);
         let mut choice = self.part(delta.index, !begun);
         choice.finish_reason = delta.end.as_ref().map(|end| end.reason.as_api());
-        if self.plan.score_only {
+        if self.prepared.score_only {
             // The engine's one token is not part of the answer.
             return choice;
         }
@@ -245,7 +245,7 @@ impl TextWriter {
             }
         }
         let reason = choice.finish_reason.unwrap_or_default();
-        choice.vosti_receipt = receipt(&self.service, &self.plan, answers, delta, reason);
+        choice.vosti_receipt = receipt(&self.service, &self.prepared, answers, delta, reason);
         choice
     }
 
@@ -254,16 +254,16 @@ impl TextWriter {
             id: self.id.clone(),
             object: "text_completion",
             created: self.created,
-            model: self.plan.model.clone(),
+            model: self.prepared.model.clone(),
             system_fingerprint: self.service.identity.fingerprint.clone(),
             choices,
             usage,
-            vosti_seed: self.plan.seed,
+            vosti_seed: self.prepared.seed,
         }
     }
 
     fn shown(&self, mut usage: vosti_engine::Usage) -> Usage {
-        if self.plan.score_only {
+        if self.prepared.score_only {
             usage.generated_tokens = 0;
         }
         usage.into()
@@ -272,7 +272,7 @@ impl TextWriter {
     /// The whole answer.
     async fn collect(mut self, mut flow: Flow) -> Result<Completion, ApiError> {
         let mut choices: Vec<Option<CompletionChoice>> = vec![None; self.begun.len()];
-        let mut rows: Vec<Vec<Logprobs>> = vec![Vec::new(); self.plan.job.prompts.len()];
+        let mut rows: Vec<Vec<Logprobs>> = vec![Vec::new(); self.prepared.job.prompts.len()];
         while let Some(step) = flow.next().await? {
             match step {
                 // In order, from position 1 on.
@@ -291,7 +291,7 @@ impl TextWriter {
             }
         }
         let mut choices: Vec<CompletionChoice> = choices.into_iter().flatten().collect();
-        if self.plan.job.prompt_logprobs.is_some() {
+        if self.prepared.job.prompt_logprobs.is_some() {
             choices.iter_mut().for_each(|choice| self.put_prompt(choice, &rows[self.prompt_of(choice.index)]));
         }
         let usage = self.shown(flow.answers.usage());
@@ -300,15 +300,15 @@ impl TextWriter {
 
     /// Puts the prompt's log-probabilities where they were asked for.
     fn put_prompt(&self, choice: &mut CompletionChoice, rows: &[Logprobs]) {
-        let prompt = &self.plan.job.prompts[self.prompt_of(choice.index)];
+        let prompt = &self.prepared.job.prompts[self.prompt_of(choice.index)];
         let tokens = || prompt.iter().copied().zip(std::iter::once(None).chain(rows.iter().map(Some)));
-        if let Some(top) = self.plan.prompt_logprobs {
+        if let Some(top) = self.prepared.prompt_logprobs {
             let entry = |(token, row): (Token, Option<&Logprobs>)| {
                 row.map(|row| prompt_entry(&self.service, token, &cut(row, top)))
             };
             choice.prompt_logprobs = Some(tokens().map(entry).collect());
         }
-        if let (true, Some(top), Some(answer)) = (self.echo, self.plan.job.logprobs, choice.logprobs.take()) {
+        if let (true, Some(top), Some(answer)) = (self.echo, self.prepared.job.logprobs, choice.logprobs.take()) {
             let mut columns = TextLogprobs::default();
             let mut stream = vosti_engine::text::TextStream::new(self.service.text.clone(), &[]);
             let mut offset = 0;
@@ -357,7 +357,7 @@ impl stream::Writer for TextWriter {
         let usage = match self.usage_in {
             UsageIn::None => None,
             UsageIn::Last => Some(None),
-            UsageIn::Each => Some(Some(self.shown(flow.answers.usage_so_far(&self.plan.job)))),
+            UsageIn::Each => Some(Some(self.shown(flow.answers.usage_so_far(&self.prepared.job)))),
         };
         vec![self.completion(vec![choice], usage)]
     }

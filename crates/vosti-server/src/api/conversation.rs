@@ -6,8 +6,8 @@ use super::ApiError;
 use super::chat::{ChatRequest, wants_stream};
 use super::fields::{Shared, UsageIn};
 use super::messages;
-use super::prepare::{self, Ask, Held, Plan};
-use super::turn::Shape;
+use super::prepare::{self, Ask, Held, Prepared};
+use super::turn::Contents;
 use crate::answer::Answers;
 use crate::app::{App, Work};
 use crate::flow::Flow;
@@ -25,7 +25,7 @@ use vosti_model::{ChatOptions, ChatTemplate, Date};
 /// A request in the engine, and how its answer is wanted.
 pub struct Begun {
     pub service: Arc<Service>,
-    pub plan: Plan,
+    pub prepared: Prepared,
     pub flow: Flow,
     pub stream: bool,
     pub usage_in: UsageIn,
@@ -43,15 +43,15 @@ pub async fn begin(app: Arc<App>, mut request: ChatRequest) -> Result<Begun, Api
     let (of, with) = (app.clone(), service.clone());
     let work = async {
         let kind = prepare::work(&shared, request.tools.is_some());
-        let plan = app.prepare(kind, move || plan(&of, &with, request, shared)).await?;
-        let running = submit::submit(&service, &plan.job, places).await?;
-        Ok((plan, running))
+        let prepared = app.prepare(kind, move || prepare(&of, &with, request, shared)).await?;
+        let running = submit::submit(&service, &prepared.job, places).await?;
+        Ok((prepared, running))
     };
-    let (plan, running) = arrival.within(&app.config.limits, work).await?;
-    let answers = Answers::new(&plan.job, &service.text);
-    let mut flow = Flow::new(app.clone(), running, answers, &plan.job, arrival);
+    let (prepared, running) = arrival.within(&app.config.limits, work).await?;
+    let answers = Answers::new(&prepared.job, &service.text);
+    let mut flow = Flow::new(app.clone(), running, answers, &prepared.job, arrival);
     flow.repeat().await?;
-    Ok(Begun { service, plan, flow, stream, usage_in })
+    Ok(Begun { service, prepared, flow, stream, usage_in })
 }
 
 /// The prompt of a conversation, and nothing else of it.
@@ -70,7 +70,7 @@ pub async fn prompt(app: Arc<App>, mut request: ChatRequest) -> Result<Vec<Token
 }
 
 /// Renders, tokenizes and checks.
-fn plan(app: &App, service: &Service, mut request: ChatRequest, mut shared: Shared) -> Result<Plan, ApiError> {
+fn prepare(app: &App, service: &Service, mut request: ChatRequest, mut shared: Shared) -> Result<Prepared, ApiError> {
     if request.top_logprobs.is_some_and(|top| top > 0) && request.logprobs != Some(true) {
         return Err(ApiError::field("top_logprobs", "top_logprobs needs logprobs"));
     }
@@ -101,7 +101,7 @@ fn plan(app: &App, service: &Service, mut request: ChatRequest, mut shared: Shar
     if app.config.log_prompts {
         tracing::info!(prompt = text, "prompt");
     }
-    let shape = Shape {
+    let contents = Contents {
         tools,
         thinking: thinking.filter(|_| request.separate_reasoning.unwrap_or(true)),
         thoughts_hidden: !request.include_reasoning.unwrap_or(true),
@@ -116,8 +116,8 @@ fn plan(app: &App, service: &Service, mut request: ChatRequest, mut shared: Shar
         date: Some(date),
         source: "messages",
     };
-    let plan = prepare::plan(app, service, shared, ask);
-    Ok(Plan { shape, ..plan.map_err(|error| error.renamed(&[("max_tokens", source_max)]))? })
+    let prepared = prepare::request(app, service, shared, ask);
+    Ok(Prepared { contents, ..prepared.map_err(|error| error.renamed(&[("max_tokens", source_max)]))? })
 }
 
 /// The tools that may be called, in the form that the model's template has.

@@ -43,13 +43,13 @@ pub enum Role {
 #[serde(untagged)]
 pub enum Content {
     Text(String),
-    Parts(Vec<Part>),
+    Parts(Vec<ContentPart>),
 }
 
 /// A part of a message.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Part {
+pub enum ContentPart {
     Text {
         text: String,
     },
@@ -105,7 +105,7 @@ impl Content {
             Self::Text(text) => text,
             Self::Parts(parts) => {
                 let text = |part| match part {
-                    Part::Text { text } | Part::Refusal { refusal: text } => text,
+                    ContentPart::Text { text } | ContentPart::Refusal { refusal: text } => text,
                 };
                 parts.into_iter().map(text).collect::<Vec<String>>().join("\n")
             }

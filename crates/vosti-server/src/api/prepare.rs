@@ -2,7 +2,7 @@
 
 use super::fields::{ResponseFormat, Shared, UNLIMITED};
 use super::logprobs::TOP_MAX;
-use super::turn::Shape;
+use super::turn::Contents;
 use super::usage::fresh;
 use super::{ApiError, conversation};
 use crate::app::{App, Work};
@@ -21,7 +21,7 @@ const STOP_BYTES_MAX: usize = 512;
 const TOKENS_MAX: usize = 1024;
 
 /// A checked request: the job, and how its answer is to look.
-pub struct Plan {
+pub struct Prepared {
     pub job: Job,
     pub seed: u64,
     /// Only prompts are looked at: the one token that the engine generates is thrown away.
@@ -34,7 +34,7 @@ pub struct Plan {
     /// The day that the chat template saw.
     pub date: Option<String>,
     pub model: String,
-    pub shape: Shape,
+    pub contents: Contents,
 }
 
 /// The endpoint's fields besides the shared ones.
@@ -138,7 +138,7 @@ fn json_schema(name: &str, schema: Value) -> Result<Grammar, ApiError> {
 }
 
 /// Checks everything and makes the job. May compile a grammar: not for a thread that others wait for.
-pub fn plan(app: &App, service: &Service, mut shared: Shared, ask: Ask) -> Result<Plan, ApiError> {
+pub fn request(app: &App, service: &Service, mut shared: Shared, ask: Ask) -> Result<Prepared, ApiError> {
     let choices = choices(app, &shared)?;
     check_top("prompt_logprobs", ask.prompt_logprobs)?;
     let room = room(service, &ask)?;
@@ -171,7 +171,7 @@ pub fn plan(app: &App, service: &Service, mut shared: Shared, ask: Ask) -> Resul
         job.given = resume.given(&service.identity.fingerprint, service.identity.vocab, job.answers(), tokens_max)?;
     }
     let (date, model) = (ask.date, app.model_name().to_string());
-    Ok(Plan {
+    Ok(Prepared {
         job,
         seed,
         score_only,
@@ -180,7 +180,7 @@ pub fn plan(app: &App, service: &Service, mut shared: Shared, ask: Ask) -> Resul
         parameters,
         date,
         model,
-        shape: Shape::default(),
+        contents: Contents::default(),
     })
 }
 

@@ -6,7 +6,7 @@ use super::blocks::{Block, Blocks, Change};
 use super::body::Payload;
 use super::chat::receipt;
 use super::conversation::{self, Begun};
-use super::prepare::Plan;
+use super::prepare::Prepared;
 use super::turn::Turn;
 use super::usage::{id, now};
 use super::{ApiError, ErrorBody};
@@ -34,8 +34,8 @@ pub async fn respond(
 ) -> Result<Response, ApiError> {
     let echo = request.echo();
     let begun = conversation::begin(app, request.into_chat()?).await;
-    let Begun { service, plan, mut flow, stream, .. } = begun.map_err(|error| error.renamed(&NAMES))?;
-    let mut writer = ResponsesWriter::new(service, plan, echo);
+    let Begun { service, prepared, mut flow, stream, .. } = begun.map_err(|error| error.renamed(&NAMES))?;
+    let mut writer = ResponsesWriter::new(service, prepared, echo);
     if stream {
         return Ok(stream::respond(flow, writer));
     }
@@ -59,7 +59,7 @@ const NAMES: [(&str, &str); 7] = [
 /// Writes events, and the response they add up to.
 struct ResponsesWriter {
     service: Arc<Service>,
-    plan: Plan,
+    prepared: Prepared,
     /// The request's fields that a response repeats.
     echo: Value,
     id: String,
@@ -73,12 +73,12 @@ struct ResponsesWriter {
 }
 
 impl ResponsesWriter {
-    fn new(service: Arc<Service>, plan: Plan, echo: Value) -> Self {
+    fn new(service: Arc<Service>, prepared: Prepared, echo: Value) -> Self {
         let id = id("resp");
-        let turn = Turn::new(&plan, &id, 0);
+        let turn = Turn::new(&prepared, &id, 0);
         Self {
             service,
-            plan,
+            prepared,
             echo,
             id,
             created: now(),
@@ -209,10 +209,10 @@ impl ResponsesWriter {
         let mut response = json!({
             "id": self.id, "object": "response", "created_at": self.created, "status": self.status, "error": null,
             "incomplete_details": (self.status == "incomplete").then(|| json!({ "reason": "max_output_tokens" })),
-            "model": self.plan.model, "output": output, "previous_response_id": null, "store": false,
+            "model": self.prepared.model, "output": output, "previous_response_id": null, "store": false,
             "truncation": "disabled", "background": false, "usage": ended.then_some(usage),
-            "temperature": self.plan.job.sampling.temperature, "top_p": self.plan.job.sampling.top_p,
-            "system_fingerprint": self.service.identity.fingerprint, "vosti_seed": self.plan.seed,
+            "temperature": self.prepared.job.sampling.temperature, "top_p": self.prepared.job.sampling.top_p,
+            "system_fingerprint": self.service.identity.fingerprint, "vosti_seed": self.prepared.seed,
         });
         let more = [("vosti_receipt".to_string(), json!(self.receipt))].into_iter().filter(|_| self.receipt.is_some());
         if let (Some(response), Some(echo)) = (response.as_object_mut(), self.echo.as_object()) {
@@ -224,7 +224,7 @@ impl ResponsesWriter {
     fn end(&mut self, answers: &Answers, delta: &Delta) {
         let Some(end) = &delta.end else { return };
         self.status = if end.reason.as_api() == "length" { "incomplete" } else { "completed" };
-        self.receipt = receipt(&self.service, &self.plan, answers, delta, end.reason.as_api());
+        self.receipt = receipt(&self.service, &self.prepared, answers, delta, end.reason.as_api());
     }
 }
 

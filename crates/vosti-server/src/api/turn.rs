@@ -2,7 +2,7 @@
 //!
 //! Every byte of the answer's text is in exactly one part, in order. Nothing here knows how an API writes parts.
 
-use super::prepare::Plan;
+use super::prepare::Prepared;
 use crate::answer::{Delta, End};
 use crate::grammar::harmony::Harmony;
 use crate::grammar::thought::{Said, Thinker, Thinking};
@@ -10,7 +10,7 @@ use crate::grammar::tools::{Piece, Reader, Tools};
 
 /// What a conversation's answer may hold, and what of it is shown.
 #[derive(Clone, Debug, Default)]
-pub struct Shape {
+pub struct Contents {
     pub tools: Option<Tools>,
     /// Thoughts are told apart from the answer.
     pub thinking: Option<Thinking>,
@@ -20,7 +20,7 @@ pub struct Shape {
 
 /// More of a turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum TurnPart {
     Thought(String),
     Text(String),
     Call {
@@ -54,23 +54,23 @@ enum Reading {
 
 impl Turn {
     /// `id` is the response's, `answer` the turn's place in it.
-    pub fn new(plan: &Plan, id: &str, answer: usize) -> Self {
+    pub fn new(prepared: &Prepared, id: &str, answer: usize) -> Self {
         // Of the response's own name: unique, and short enough for templates that show it.
         let suffix = id.rsplit('-').next().unwrap_or(id);
-        let shape = &plan.shape;
-        let reading = match shape.thinking {
+        let contents = &prepared.contents;
+        let reading = match contents.thinking {
             Some(Thinking::Harmony) => Reading::Harmony(Harmony::default()),
             thinking => Reading::Tags {
                 thinker: thinking.map(|thinking| Thinker::new(thinking == Thinking::Begun)),
-                reader: shape.tools.as_ref().and_then(Reader::new),
+                reader: contents.tools.as_ref().and_then(Reader::new),
             },
         };
         let name = format!("{suffix}_{answer}");
-        Self { reading, thoughts_hidden: shape.thoughts_hidden, name, calls: 0, thought_tokens: 0 }
+        Self { reading, thoughts_hidden: contents.thoughts_hidden, name, calls: 0, thought_tokens: 0 }
     }
 
     /// The parts that an update makes certain.
-    pub fn take(&mut self, delta: &Delta) -> Vec<Part> {
+    pub fn take(&mut self, delta: &Delta) -> Vec<TurnPart> {
         let thought = self.reading.thinks();
         let mut pieces = self.reading.push(&delta.text);
         if delta.token.is_some() && thought && self.reading.thinks() {
@@ -82,15 +82,15 @@ impl Turn {
         pieces.into_iter().filter_map(|piece| self.part(piece)).collect()
     }
 
-    fn part(&mut self, piece: Piece) -> Option<Part> {
+    fn part(&mut self, piece: Piece) -> Option<TurnPart> {
         Some(match piece {
             Piece::Thought(_) if self.thoughts_hidden => return None,
-            Piece::Thought(text) => Part::Thought(text),
-            Piece::Text(text) => Part::Text(text),
-            Piece::Arguments(json) => Part::Arguments(json),
+            Piece::Thought(text) => TurnPart::Thought(text),
+            Piece::Text(text) => TurnPart::Text(text),
+            Piece::Arguments(json) => TurnPart::Arguments(json),
             Piece::Call { name } => {
                 self.calls += 1;
-                Part::Call { id: format!("call_{}_{}", self.name, self.calls - 1), name }
+                TurnPart::Call { id: format!("call_{}_{}", self.name, self.calls - 1), name }
             }
         })
     }

@@ -3,9 +3,10 @@
 //! llguidance says which tokens may come next; the sampler draws among them. That set must be a function of the grammar and
 //! of the tokens accepted so far. So each choice gets its own parser, cloned with its caches from one that has seen no token:
 //! llguidance's limits count work that is not cached yet, so a parser that other requests had warmed would reach them
-//! elsewhere. There is no time limit. [`tools`] says how functions are shown and called, [`thought`] handles models that
-//! think first.
+//! elsewhere. Nothing has a time limit: `cost.rs` counts what compiling would cost, and refuses too much. [`tools`] says how
+//! functions are shown and called, [`thought`] handles models that think first.
 
+mod cost;
 pub mod harmony;
 pub mod thought;
 pub mod tools;
@@ -72,7 +73,7 @@ pub struct Grammars {
 const CACHED_MAX: usize = 32;
 
 /// A longer schema is refused: compiling takes time that nobody else may use.
-const BYTES_MAX: usize = 256 << 10;
+const BYTES_MAX: usize = 128 << 10;
 
 impl Grammars {
     /// For rows of `vocab` logits and this tokenizer's tokens.
@@ -102,10 +103,15 @@ impl Grammars {
         if written.len() > BYTES_MAX {
             return Err(GrammarError::TooLong { bytes: written.len(), limit: BYTES_MAX });
         }
+        cost::check(grammar)?;
         let key = blake3::hash(written.as_bytes());
         let matcher = match self.cached(&key) {
             Some(matcher) => matcher,
-            None => self.keep(key, self.matcher(written)?),
+            None => {
+                let matcher = self.matcher(written)?;
+                grammar.tools().map_or(Ok(()), |tools| self.check_openings(tools))?;
+                self.keep(key, matcher)
+            }
         };
         let stops: Arc<[Token]> = self.stops.as_slice().into();
         Ok(Arc::new(move || Box::new(Guide { matcher: matcher.deep_clone(), stops: stops.clone() })))
@@ -118,6 +124,22 @@ impl Grammars {
             None => Ok(matcher),
             Some(why) => Err(GrammarError::Refused(reason(&why))),
         }
+    }
+
+    /// That a call and a text beside it, where both are JSON, never begin alike.
+    fn check_openings(&self, tools: &tools::Tools) -> Result<(), GrammarError> {
+        let openings = tools.openings();
+        let Some(text) = tools.text().filter(|_| !openings.is_empty()) else { return Ok(()) };
+        let (mut text, mut both) = (self.matcher(text.write()?)?, self.matcher(tools.grammar(false)?)?);
+        for (opening, _) in &openings {
+            let tokens = self.factory.tok_env().tok_trie().greedy_tokenize(opening.as_bytes());
+            let reads = |matcher: &mut Matcher| matcher.validate_tokens(&tokens).is_ok_and(|read| read == tokens.len());
+            if reads(&mut text) || !reads(&mut both) {
+                let why = format!("beside tools: an answer may begin with {opening}, as a call does; set tool_choice");
+                return Err(GrammarError::Refused(why));
+            }
+        }
+        Ok(())
     }
 
     fn cached(&self, key: &blake3::Hash) -> Option<Arc<Matcher>> {

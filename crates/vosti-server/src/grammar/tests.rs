@@ -213,9 +213,9 @@ fn beside_tools_text_is_held_and_calls_are_allowed_in_every_form() {
             let Grammar::Tools(tools) = &grammar else { panic!("no tools") };
             let call = (0..9).map(|seed| text(&in_required_form(tools), seed)).next().expect("a call");
             for (held, good, bad) in held_texts() {
-                let json = matches!(held, Grammar::JsonObject | Grammar::JsonSchema(_));
+                let open = matches!(held, Grammar::JsonObject);
                 let both = Grammar::Tools(tools.clone().or(held.clone()));
-                if choice == Choice::Auto && json && call.starts_with('{') {
+                if choice == Choice::Auto && open && call.starts_with('{') {
                     let error = grammars().compile(&both).err().expect("refused").to_string();
                     assert!(error.contains("set tool_choice"), "{error}");
                     continue;
@@ -245,10 +245,11 @@ fn in_required_form(tools: &Tools) -> Grammar {
 
 #[test]
 fn whatever_the_logits_say_an_answer_beside_tools_is_held_text_or_calls() {
+    let held = json!({ "type": "object", "properties": { "of": person() }, "required": ["of"], "additionalProperties": false });
     for grammar in in_every_form(&Choice::Auto, true) {
         let Grammar::Tools(tools) = grammar else { panic!("no tools") };
-        let both = tools.or(Grammar::JsonSchema(person()));
-        let Ok(make) = grammars().compile(&Grammar::Tools(both.clone())) else { continue };
+        let both = tools.or(Grammar::JsonSchema(held.clone()));
+        let make = grammars().compile(&Grammar::Tools(both.clone())).expect("a grammar");
         let mut seen = [0, 0];
         for seed in 0..40 {
             let answer = walk(&mut *make(), seed).1;
@@ -259,7 +260,7 @@ fn whatever_the_logits_say_an_answer_beside_tools_is_held_text_or_calls() {
                 [Piece::Text(text)] => {
                     assert_eq!(text, &answer);
                     let value: Value = serde_json::from_str(text).unwrap_or_else(|e| panic!("{text}: {e}"));
-                    assert!(value["age"].as_u64().expect("a number") <= 150, "{text}");
+                    assert!(value["of"]["age"].as_u64().expect("a number") <= 150, "{text}");
                 }
                 pieces => {
                     assert!(reader.called(), "{answer}");
@@ -270,6 +271,35 @@ fn whatever_the_logits_say_an_answer_beside_tools_is_held_text_or_calls() {
             seen[usize::from(reader.called())] += 1;
         }
         assert!(seen[0] > 0 && seen[1] > 0, "{seen:?}");
+    }
+}
+
+#[test]
+fn beside_calls_in_json_a_schema_whose_answers_may_begin_as_a_call_does_is_refused() {
+    let Some(Grammar::Tools(tools)) = in_every_form(&Choice::Auto, true)
+        .into_iter()
+        .find(|grammar| serde_json::to_value(grammar).is_ok_and(|grammar| grammar["tools"]["format"] == "llama"))
+    else {
+        panic!("no form of Llama's")
+    };
+    let compile = |grammar| grammars().compile(&Grammar::Tools(tools.clone().or(grammar))).err().map(|e| e.to_string());
+    let object = |properties: Value, more: Value| {
+        let mut schema = json!({ "type": "object", "properties": properties });
+        schema.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        Grammar::JsonSchema(schema)
+    };
+    let text = json!({ "type": "string" });
+    for (schema, fits) in [
+        (object(json!({ "name": text, "age": { "type": "integer" } }), json!({ "additionalProperties": false })), true),
+        (object(json!({ "answer": text }), json!({ "required": ["answer"] })), true),
+        (object(json!({ "answer": text }), json!({})), false),
+        (object(json!({ "name": text, "parameters": {} }), json!({})), false),
+        (object(json!({ "name": { "enum": ["git"] }, "parameters": {} }), json!({ "required": ["name"] })), true),
+        (Grammar::Lark("start: \"{x}\"".into()), false),
+    ] {
+        let why = compile(schema.clone());
+        assert_eq!(why.is_none(), fits, "{schema:?}: {why:?}");
+        assert!(why.is_none_or(|why| why.contains("set tool_choice")));
     }
 }
 

@@ -1,18 +1,18 @@
 //! Functions that a model may call: how they are shown to it, how a call must look, and how calls are read back.
 //!
-//! A call is written in the form that the chat template writes (`shape.rs` has the forms), and such a template gets the
+//! A call is written in the form that the chat template writes (`format.rs` has the forms), and such a template gets the
 //! functions as its `tools`. For a template without tools the form is Hermes's: the functions go into the system message, and
 //! earlier calls and results into ordinary messages, so tools work with every chat model. The grammar makes each call
 //! well-formed and its arguments valid, always. `reader.rs` reads them back.
 
+pub mod format;
 pub mod reader;
-pub mod shape;
 
 use super::thought::OPEN;
 use super::{Grammar, GrammarError, harmony, json_rule, part, slashed};
+use format::{Format, Literals};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use shape::{Format, Shape};
 
 pub use reader::{Piece, Reader};
 
@@ -134,6 +134,11 @@ impl Tools {
         self.functions.iter().map(|function| Grammar::JsonSchema(function.arguments()))
     }
 
+    /// What the answer must be where it calls nothing.
+    pub(super) fn text(&self) -> Option<&Grammar> {
+        self.text.as_deref()
+    }
+
     /// Whether and which functions are called.
     pub fn choice(&self) -> &Choice {
         &self.choice
@@ -149,29 +154,46 @@ impl Tools {
     }
 
     /// Text may come before the mark of a call.
-    fn text_before_calls(&self, shape: &Shape) -> bool {
-        shape.anywhere && self.text.is_none()
+    fn text_before_calls(&self, literals: &Literals) -> bool {
+        literals.anywhere && self.text.is_none()
+    }
+
+    /// How each call begins, up to its arguments, with its function's name; none unless only that tells a call from the text of
+    /// an answer that calls nothing, because both are JSON.
+    pub(super) fn openings(&self) -> Vec<(String, String)> {
+        let literals = self.format.literals().filter(|literals| !literals.anywhere);
+        let json = matches!(self.text(), Some(Grammar::JsonObject | Grammar::JsonSchema(_)));
+        let opening = |name: &str, form: &Literals| format!("{}{}{name}{}", form.mark, form.head, form.middle);
+        match literals.filter(|_| json) {
+            Some(form) => self.callable().map(|f| (opening(&f.name, form), f.name.clone())).collect(),
+            None => Vec::new(),
+        }
     }
 
     /// In llguidance's notation: calls, and under `Auto` text that does not hold the mark of a call, or text up to it. If
     /// `thoughts` may come before, no text begins as they do: the lexer would not know which of the two it reads.
     pub(super) fn grammar(&self, thoughts: bool) -> Result<String, GrammarError> {
-        let Some(shape) = self.format.shape() else {
+        let Some(literals) = self.format.literals() else {
             let held = self.text.as_ref().map(|grammar| grammar.write()).transpose()?;
             return Ok(harmony::of_tools(self, held.as_deref()));
         };
         let functions: Vec<&Function> = self.callable().collect();
         let literal = |text: &str| if text.is_empty() { String::new() } else { Value::from(text).to_string() };
         let several = self.parallel && !matches!(self.choice, Choice::Named(_));
-        let more = shape.next.filter(|_| several).map(|next| format!("({} function)*", literal(next)));
-        let (mark, pattern) = (literal(shape.mark), escaped(shape.mark));
+        let more = literals.next.filter(|_| several).map(|next| format!("({} function)*", literal(next)));
+        let (mark, pattern) = (literal(literals.mark), escaped(literals.mark));
         let any = if thoughts { format!("/(?s:.*)/ & ~/{}(?s:.*)/", escaped(OPEN)) } else { "/(?s:.*)/".into() };
+        let openings = self.openings();
         let mut rules = match self.choice {
+            Choice::Auto if !openings.is_empty() => {
+                let text = self.text().map(Grammar::write).transpose()?.unwrap_or_default();
+                format!("start: held_text | calls\n{}", part(&text, "held_text"))
+            }
             Choice::Auto if self.text.is_some() => {
-                let text = self.text.as_ref().map(|grammar| beside(grammar, shape)).transpose()?.unwrap_or_default();
+                let text = self.text.as_ref().map(|grammar| beside(grammar, literals)).transpose()?.unwrap_or_default();
                 format!("start: held_text | {mark} calls\n{}", part(&text, "held_text"))
             }
-            Choice::Auto if shape.anywhere => {
+            Choice::Auto if literals.anywhere => {
                 let text = format!("TEXT: {any} & ~/(?s:.*){pattern}(?s:.*)/\n");
                 let before = format!("before[suffix={mark}]: {any}\n");
                 format!("start: TEXT | before calls\n{text}{before}")
@@ -182,12 +204,19 @@ impl Tools {
             }
             Choice::Required | Choice::Named(_) => format!("start: {mark} calls\n"),
         };
-        rules +=
-            &format!("calls: {} function {} {}\n", literal(shape.head), more.unwrap_or_default(), literal(shape.tail));
+        rules += &format!(
+            "calls: {} function {} {}\n",
+            literal(literals.head),
+            more.unwrap_or_default(),
+            literal(literals.tail)
+        );
         let names: Vec<String> = (0..functions.len()).map(|i| format!("function_{i}")).collect();
         rules += &format!("function: {}\n", names.join(" | "));
-        for (name, function) in names.iter().zip(functions) {
-            let head = literal(&format!("{}{}", function.name, shape.middle));
+        for (index, (name, function)) in names.iter().zip(functions).enumerate() {
+            let head = match openings.get(index) {
+                Some((opening, _)) => in_words_of_json(opening),
+                None => literal(&format!("{}{}", function.name, literals.middle)),
+            };
             rules += &format!("{name}: {head} {}\n", json_rule(&function.arguments()));
         }
         Ok(rules)
@@ -212,23 +241,31 @@ impl Tools {
 }
 
 /// The grammar of a text that may stand where a call may: no text of it begins with the mark.
-fn beside(grammar: &Grammar, shape: &Shape) -> Result<String, GrammarError> {
+fn beside(grammar: &Grammar, literals: &Literals) -> Result<String, GrammarError> {
     let refused = |why: &str| Err(GrammarError::Refused(why.into()));
     match grammar {
         Grammar::Regex(pattern) => {
-            let text = format!("/{}/ & ~/{}(?s:.*)/", slashed(pattern), escaped(shape.mark));
+            let text = format!("/{}/ & ~/{}(?s:.*)/", slashed(pattern), escaped(literals.mark));
             Ok(format!("start: HELD_TEXT\nHELD_TEXT: {text}"))
         }
-        Grammar::Choice(texts) if texts.iter().any(|text| text.starts_with(shape.mark)) => {
+        Grammar::Choice(texts) if texts.iter().any(|text| text.starts_with(literals.mark)) => {
             refused("one of its texts begins as a call does")
         }
         Grammar::Choice(_) => grammar.write(),
-        // The lexer reads `{` and what follows it in a call as one, so it cannot tell the two apart.
-        _ if !shape.anywhere => {
-            refused("beside tools, for this model's calls are JSON as its text would be: set tool_choice")
+        // Its words and those of a call, which is JSON here, may begin alike, and then the lexer takes the longer one.
+        _ if !literals.anywhere => {
+            refused("beside tools, because this model's calls are JSON: set tool_choice, or use a schema")
         }
         _ => grammar.write(),
     }
+}
+
+/// The beginning of a JSON object, in the words of which llguidance makes a schema's objects: so the lexer needs not know
+/// whether it reads one of those.
+fn in_words_of_json(opening: &str) -> String {
+    let word = |(index, text): (usize, &str)| if index % 2 == 0 { text.to_string() } else { format!("\"{text}\"") };
+    let words = opening.split('"').enumerate().map(word).filter(|word| !word.is_empty());
+    words.map(|word| Value::from(word).to_string()).collect::<Vec<_>>().join(" ")
 }
 
 impl Function {

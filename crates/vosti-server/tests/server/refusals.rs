@@ -325,9 +325,19 @@ async fn what_is_wrong_is_named_as_the_request_names_it() {
         (json!({"response_format": "json"}), "response_format: invalid type: string \"json\", expected an object"),
         (json!({"guided_regex": "("}), "guided_regex cannot be turned into a grammar: "),
         (json!({"guided_json": {"not": {}}}), "guided_json cannot be turned into a grammar: "),
+        (
+            json!({"guided_json": endless()}),
+            "guided_json cannot be turned into a grammar: too many or too long expressions",
+        ),
     ] {
         let (_, _, message) = server.post(CHAT, with(chat("x"), more)).await.error();
         assert!(message.starts_with(says) && !message.contains(';') && message.len() < 200, "{message}");
     }
     server.settles().await;
+}
+
+/// A small schema of which compiling would take all memory.
+fn endless() -> Value {
+    let pattern = |i| json!({"type": "string", "pattern": format!("^[\\s\\S]*a{i}[\\s\\S]{{{i}}}$")});
+    json!({"allOf": (0..20).map(pattern).collect::<Vec<_>>()})
 }

@@ -6,8 +6,8 @@ use crate::api::chat::ChatRequest;
 use crate::api::fields::{JsonSchema, ResponseFormat, Stop};
 use crate::api::foreign::Place;
 use crate::api::messages::{
-    CalledFunction, Content, DescribedFunction, FunctionKind, FunctionName, Message, NamedTool, Part, Role, TextOrList,
-    Tool, ToolCall, ToolChoice, ToolMode,
+    CalledFunction, Content, ContentPart, DescribedFunction, FunctionKind, FunctionName, Message, NamedTool, Role,
+    TextOrList, Tool, ToolCall, ToolChoice, ToolMode,
 };
 use serde::{Deserialize, Deserializer, de};
 use serde_json::{Map, Value};
@@ -223,7 +223,7 @@ impl Texts {
         match self {
             Self::Text(text) => Content::Text(text),
             Self::Blocks(blocks) => {
-                let part = |TextBlock::Text { text }| Part::Text { text };
+                let part = |TextBlock::Text { text }| ContentPart::Text { text };
                 Content::Parts(blocks.into_iter().map(part).collect())
             }
         }
@@ -335,7 +335,7 @@ impl Turn {
         for (place, block) in blocks.into_iter().enumerate() {
             let at = || format!("messages[{index}].content[{place}]");
             match block {
-                Block::Text { text } => texts.push(Part::Text { text }),
+                Block::Text { text } => texts.push(ContentPart::Text { text }),
                 Block::Thinking { thinking, .. } if assistant => thoughts.push(thinking),
                 Block::RedactedThinking { .. } if assistant => {}
                 Block::ToolUse { id, name, input } if assistant => calls.push(ToolCall {

@@ -6,8 +6,8 @@ use crate::api::chat::ChatRequest;
 use crate::api::fields::{JsonSchema, ResponseFormat, Stop, StructuredOutputs};
 use crate::api::foreign::Place;
 use crate::api::messages::{
-    CalledFunction, Content, DescribedFunction, FunctionKind, FunctionName, Message, NamedTool, Part, Role, TextOrList,
-    Tool, ToolCall, ToolChoice, ToolMode,
+    CalledFunction, Content, ContentPart, DescribedFunction, FunctionKind, FunctionName, Message, NamedTool, Role,
+    TextOrList, Tool, ToolCall, ToolChoice, ToolMode,
 };
 use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::{Map, Value, json};
@@ -164,7 +164,7 @@ impl ItemContent {
                     ItemPart::InputText { text }
                     | ItemPart::OutputText { text }
                     | ItemPart::ReasoningText { text }
-                    | ItemPart::Refusal { refusal: text } => Part::Text { text },
+                    | ItemPart::Refusal { refusal: text } => ContentPart::Text { text },
                 };
                 Content::Parts(parts.into_iter().map(part).collect())
             }

@@ -4,7 +4,7 @@
 //! text and of arguments once, and never takes one back: a call that the end of the answer cuts off has a name and the
 //! arguments that came. A call that is cut off before its name is complete is dropped: it is neither text nor a call.
 
-use super::shape::Shape;
+use super::format::Literals;
 use super::{Choice, Tools};
 
 /// A part of an answer with tools.
@@ -26,7 +26,9 @@ pub enum Piece {
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct Reader {
-    shape: &'static Shape,
+    literals: &'static Literals,
+    /// See [`Tools::openings`].
+    openings: Vec<(String, String)>,
     /// Text may come before calls.
     anywhere: bool,
     state: State,
@@ -52,12 +54,13 @@ enum State {
 impl Reader {
     /// Of an answer that `tools` describes; none for Harmony, which has a reader of its own.
     pub fn new(tools: &Tools) -> Option<Self> {
-        let shape = tools.format.shape()?;
+        let literals = tools.format.literals()?;
         let state = match tools.choice {
             Choice::Auto => State::Text(String::new()),
-            Choice::Required | Choice::Named(_) => State::Head(shape.mark.len() + shape.head.len()),
+            Choice::Required | Choice::Named(_) => State::Head(literals.mark.len() + literals.head.len()),
         };
-        Some(Self { shape, anywhere: tools.text_before_calls(shape), state, calls: 0 })
+        let (openings, anywhere) = (tools.openings(), tools.text_before_calls(literals));
+        Some(Self { literals, openings, anywhere, state, calls: 0 })
     }
 
     /// There are calls, and the last one came to its arguments' end.
@@ -72,7 +75,13 @@ impl Reader {
             self.step(letter, &mut pieces);
         }
         let State::Text(held) = &mut self.state else { return pieces };
-        let sure = held.len() - held_back(held, self.shape.mark, self.anywhere);
+        let open = self.openings.iter().any(|(opening, _)| opening.starts_with(held.as_str()));
+        let back = match self.openings[..] {
+            [] => held_back(held, self.literals.mark, self.anywhere),
+            _ if open => held.len(),
+            _ => 0,
+        };
+        let sure = held.len() - back;
         if sure > 0 {
             give(&mut pieces, Piece::Text(held.drain(..sure).collect()));
             if !self.anywhere {
@@ -94,7 +103,12 @@ impl Reader {
         match &mut self.state {
             State::Text(held) => {
                 held.push(letter);
-                if let Some(text) = held.strip_suffix(self.shape.mark)
+                if let Some((_, name)) = self.openings.iter().find(|(opening, _)| opening == held) {
+                    self.calls += 1;
+                    pieces.push(Piece::Call { name: name.clone() });
+                    self.state = State::Arguments(Json::default());
+                } else if self.openings.is_empty()
+                    && let Some(text) = held.strip_suffix(self.literals.mark)
                     && (self.anywhere || text.is_empty())
                 {
                     // White space before a call is not text.
@@ -102,7 +116,7 @@ impl Reader {
                     if !text.is_empty() {
                         give(pieces, Piece::Text(text.to_string()));
                     }
-                    self.state = self.name_after(self.shape.head.len());
+                    self.state = self.name_after(self.literals.head.len());
                 }
             }
             State::Plain => give(pieces, Piece::Text(letter.to_string())),
@@ -112,7 +126,7 @@ impl Reader {
             }
             State::Name(name) => {
                 name.push(letter);
-                let whole = name.strip_suffix(self.shape.middle).map(str::to_string);
+                let whole = name.strip_suffix(self.literals.middle).map(str::to_string);
                 if let Some(name) = whole {
                     self.calls += 1;
                     pieces.push(Piece::Call { name });
@@ -132,7 +146,7 @@ impl Reader {
             }
             State::After(seen) => {
                 seen.push(letter);
-                match self.shape.next {
+                match self.literals.next {
                     Some(next) if next == seen => self.state = State::Name(String::new()),
                     _ => {}
                 }

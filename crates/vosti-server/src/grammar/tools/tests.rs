@@ -44,14 +44,14 @@ fn told<'a>(tools: &Tools, parts: impl IntoIterator<Item = &'a str>) -> (Told, b
 }
 
 /// The text of an answer in a form; without a mark if it calls nothing.
-fn written_as(shape: &shape::Shape, whole: &Told) -> String {
+fn written_as(literals: &format::Literals, whole: &Told) -> String {
     let mut answer = whole.text.clone();
     for (index, (name, arguments)) in whole.calls.iter().enumerate() {
-        let begin = format!("{}{}", shape.mark, shape.head);
-        answer += if index == 0 { &begin } else { shape.next.expect("one call only") };
-        answer += &format!("{name}{}{arguments}", shape.middle);
+        let begin = format!("{}{}", literals.mark, literals.head);
+        answer += if index == 0 { &begin } else { literals.next.expect("one call only") };
+        answer += &format!("{name}{}{arguments}", literals.middle);
     }
-    answer + if whole.calls.is_empty() { "" } else { shape.tail }
+    answer + if whole.calls.is_empty() { "" } else { literals.tail }
 }
 
 /// JSON with what could be taken for the form's own text.
@@ -86,12 +86,12 @@ fn answers() -> impl Strategy<Value = (Format, bool, Told)> {
     let call = ("[a-z_-]{1,8}", arguments());
     let calls = prop::collection::vec(call, 0..4);
     (prop::sample::select(FORMATS.to_vec()), any::<bool>(), text, calls).prop_map(|(format, auto, text, calls)| {
-        let shape = format.shape().expect("a row");
-        let (mut text, mut calls) = (text.replace(shape.mark, ""), calls);
-        if !auto || (!shape.anywhere && !calls.is_empty()) {
+        let literals = format.literals().expect("a row");
+        let (mut text, mut calls) = (text.replace(literals.mark, ""), calls);
+        if !auto || (!literals.anywhere && !calls.is_empty()) {
             text.clear();
         }
-        calls.truncate(if shape.next.is_some() { 4 } else { 1 });
+        calls.truncate(if literals.next.is_some() { 4 } else { 1 });
         if !auto && calls.is_empty() {
             calls.push(("f".into(), "{}".into()));
         }
@@ -112,16 +112,27 @@ proptest! {
         (format, auto, mut whole) in answers(), held in any::<bool>(), part in 1usize..9,
     ) {
         let choice = if auto { Choice::Auto } else { Choice::Required };
-        let tools = Tools { format, ..Tools::new(vec![function("f")], choice, true).expect("tools") };
-        let shape = format.shape().expect("a row");
+        let mut names: Vec<&str> = whole.calls.iter().map(|(name, _)| name.as_str()).chain(["f"]).collect();
+        names.sort_unstable();
+        names.dedup();
+        let functions = names.into_iter().map(function).collect();
+        let tools = Tools { format, ..Tools::new(functions, choice, true).expect("tools") };
+        let literals = format.literals().expect("a row");
         // Where text is held, no call follows it, and it may hold the mark.
         let tools = if held { tools.or(Grammar::JsonObject) } else { tools };
         if held && auto && !whole.calls.is_empty() {
             whole.text.clear();
-        } else if held && auto && shape.anywhere {
-            whole.text = format!("{{ {}{}", whole.text, shape.mark);
+        } else if held && auto && literals.anywhere {
+            whole.text = format!("{{ {}{}", whole.text, literals.mark);
+        } else if held && auto {
+            whole.text = format!("{}{}", literals.mark, whole.text);
         }
-        let answer = written_as(shape, &whole);
+        // Where calls and text are both JSON, only a call's whole opening is no text.
+        let mark = match (&tools.openings()[..], whole.calls.first()) {
+            ([], _) | (_, None) => literals.mark.to_string(),
+            (_, Some((name, _))) => format!("{}{name}{}", literals.mark, literals.middle),
+        };
+        let answer = written_as(literals, &whole);
         let letters: Vec<char> = answer.chars().collect();
         for cut in 0..=letters.len() {
             let given: String = letters[..cut].iter().collect();
@@ -131,7 +142,7 @@ proptest! {
             // Text: of the answer's own text, then at most the beginning of a mark.
             let rest = read.text.strip_prefix(&whole.text).unwrap_or("");
             let own = whole.text.starts_with(&read.text);
-            prop_assert!(own || (auto && rest.len() < shape.mark.len() && shape.mark.starts_with(rest)), "{:?}", read);
+            prop_assert!(own || (auto && rest.len() < mark.len() && mark.starts_with(rest)), "{:?}", read);
             prop_assert!(auto || read.text.is_empty(), "{:?}", read);
             prop_assert!(rest.is_empty() || read.calls.is_empty(), "{:?}", read);
             // Calls: all but the last are the whole answer's, and the last is a beginning of it.

@@ -28,7 +28,7 @@ pub enum Format {
 
 /// The literal parts of an answer with calls: `mark head NAME middle ARGUMENTS (next NAME middle ARGUMENTS)* tail`.
 #[derive(Debug)]
-pub struct Shape {
+pub struct Literals {
     /// Begins the calls. Text that holds it is no text.
     pub mark: &'static str,
     /// Text may come before the mark; otherwise only an answer that begins with the mark calls.
@@ -65,7 +65,7 @@ impl Format {
     }
 
     /// Its row; Harmony has none.
-    pub fn shape(self) -> Option<&'static Shape> {
+    pub fn literals(self) -> Option<&'static Literals> {
         match self {
             Self::Hermes => Some(&HERMES),
             Self::Llama => Some(&LLAMA),
@@ -77,7 +77,7 @@ impl Format {
     }
 }
 
-const HERMES: Shape = Shape {
+const HERMES: Literals = Literals {
     mark: "<tool_call>",
     anywhere: true,
     head: "\n{\"name\": \"",
@@ -86,15 +86,21 @@ const HERMES: Shape = Shape {
     tail: "}\n</tool_call>",
 };
 
-const LLAMA: Shape =
-    Shape { mark: "{\"name\": \"", anywhere: false, head: "", middle: "\", \"parameters\": ", next: None, tail: "}" };
+const LLAMA: Literals = Literals {
+    mark: "{\"name\": \"",
+    anywhere: false,
+    head: "",
+    middle: "\", \"parameters\": ",
+    next: None,
+    tail: "}",
+};
 
-const MISTRAL_SPACED: Shape = Shape { head: " [{\"name\": \"", ..MISTRAL_LIST };
+const MISTRAL_SPACED: Literals = Literals { head: " [{\"name\": \"", ..MISTRAL_LIST };
 
-const MISTRAL_ARGS: Shape =
-    Shape { mark: "[TOOL_CALLS]", anywhere: true, head: "", middle: "[ARGS]", next: Some("[TOOL_CALLS]"), tail: "" };
+const MISTRAL_ARGS: Literals =
+    Literals { mark: "[TOOL_CALLS]", anywhere: true, head: "", middle: "[ARGS]", next: Some("[TOOL_CALLS]"), tail: "" };
 
-const MISTRAL_LIST: Shape = Shape {
+const MISTRAL_LIST: Literals = Literals {
     mark: "[TOOL_CALLS]",
     anywhere: true,
     head: "[{\"name\": \"",
