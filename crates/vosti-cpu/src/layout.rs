@@ -47,7 +47,10 @@ pub fn padded_columns(row_len: usize) -> usize {
 /// The place of a row among rows and padding, where a new panel begins after every `cut` rows.
 #[inline(always)]
 fn placed(row: usize, cut: usize) -> usize {
-    if cut == 0 { row } else { row / cut * cut.next_multiple_of(PANEL) + row % cut }
+    match row.checked_div(cut) {
+        Some(whole) => whole * cut.next_multiple_of(PANEL) + row % cut,
+        None => row,
+    }
 }
 
 impl Layout {

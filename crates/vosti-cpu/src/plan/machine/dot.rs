@@ -347,7 +347,7 @@ impl Machine {
         let fits = next <= rows
             && ends(depth == code.depth, k + depth == row_len)
             && ends(columns == code.columns, last && padded);
-        (fits && follows && place % PANEL == 0).then_some((place, k, depth))
+        (fits && follows && place.is_multiple_of(PANEL)).then_some((place, k, depth))
     }
 
     /// Base and offsets of a right operand's window whose columns are whole groups of lanes.
