@@ -270,12 +270,13 @@ pub fn cover(core: &mut Tested, id: RequestId, end: usize) {
 
 /// One step of one request; the records with their logits.
 pub fn step(core: &mut Tested, id: RequestId, rows: usize, drafts: &[Token]) -> Vec<(Record, u64)> {
-    let end = core.request(id).unwrap().cached() + rows + drafts.len();
-    cover(core, id, end);
+    let cached = core.request(id).unwrap().cached();
+    cover(core, id, cached + rows + drafts.len());
     core.plan_begin().unwrap();
     core.plan_rows(id, rows, drafts, Select::Last).unwrap();
     core.run().unwrap();
     let records = core.commit().unwrap();
+    assert!(core.request(id).unwrap().cached() > cached, "a step that caches nothing has no end");
     records.into_iter().map(|r| (r, core.device().logits[r.selected])).collect()
 }
 
