@@ -1,16 +1,74 @@
-//! Compiles every checked-in text of GPUs for every target and checks what comes: any model of a supported family needs only
-//! these. It takes some minutes a target; the exit code is 1 if a text fails.
+//! Compiles every text of GPUs for every target and checks what comes: any model of a supported family needs only these. Each
+//! text is compiled twice, with heads and groups that fill their rooms and with smaller ones. The exit code is 1 if a kernel
+//! spills, is refused without a known reason, or does not compile.
 //!
 //!     cargo run -p vosti-cuda --example every_text [TARGET...]
 
+use std::collections::BTreeMap;
+use std::sync::Mutex;
 use vosti_cuda::toolchain::REQUIREMENT;
-use vosti_cuda::{Arch, Facts, Toolchain, inspect};
-use vosti_kernels::{Const, Spec, compile_options, examples};
+use vosti_cuda::{Arch, Artifact, CudaError, Facts, Toolchain, inspect};
+use vosti_kernels::{Const, Spec};
 
-/// What is refused, and why. Everything else passes.
-fn refused(arch: Arch, spec: &Spec) -> Option<&'static str> {
+/// Kernels that one run of the compiler gets.
+const CHUNK: usize = 8;
+
+/// A text with numbers that models have. Heads and groups fill their rooms if `full`, and flags are 0; else they do not, rows
+/// are a multiple of 8, and flags are 1.
+fn with_numbers(text: &Spec, full: bool) -> Spec {
+    let constant = |name: &str| match text.constants.get(name) {
+        Some(Const::Int(value)) => *value,
+        _ => 0,
+    };
+    let part = |room: i64| if full { room } else { (room * 5 / 8).max(1) };
+    // Of the combination, which is not told its group: its tile has the rows of a tile of 64 lanes, or of 16,384 numbers.
+    let lanes = 64.min(16_384 / constant("DP").max(1));
+    let group = if constant("GP") > 0 { constant("GP") } else { (lanes / constant("BQ").max(1)).max(1) };
+    let group = if full { group } else { group / 2 + 1 };
+    let flag = Const::Int(i64::from(!full));
+    let mut spec = text.clone();
+    for number in vosti_kernels::contract(&text.kernel).into_iter().flat_map(|contract| &contract.numbers) {
+        let value = match (number.name.as_str(), text.kernel.as_str()) {
+            ("D", _) => part(constant("DP")).into(),
+            ("HALF", _) => part(constant("HP")).into(),
+            ("GROUP", _) => group.into(),
+            ("HEADS", "attend_combine") => (8 * group).into(),
+            ("HEADS" | "K_FIRST", _) => 32.into(),
+            ("KV_HEADS", _) => 8.into(),
+            ("V_FIRST", _) => 40.into(),
+            ("PACKED", _) => 48.into(),
+            ("FIRST", _) => 0.into(),
+            ("HEIGHT", _) => constant("BQ").into(),
+            ("CAPPED" | "ACT" | "V_NORM", _) => flag,
+            ("WINDOW", _) => (if full { 1024 } else { 1000 }).into(),
+            ("N", "topk_combine") => part(constant("BN")).into(),
+            ("V", "topk_part") => (32 * constant("PART")).into(),
+            ("PARTS", _) => 32.into(),
+            ("KV", _) => (if full { 1024 } else { 200 }).into(),
+            ("STRIDE", _) => (if full { 6144 } else { 1400 }).into(),
+            ("V" | "N" | "K" | "H" | "Q", _) => (if full { 4096 } else { 1000 }).into(),
+            ("EPS", _) => 1e-6.into(),
+            ("SCALE", _) => 0.5.into(),
+            ("SLOPE", _) => 0.18033688.into(),
+            ("CAP", _) => 50.0.into(),
+            ("SPAN", _) => 100.0.into(),
+            (name, kernel) => panic!("{kernel} has a number {name} that this example does not know"),
+        };
+        spec.constants.insert(number.name.clone(), value);
+    }
+    spec
+}
+
+/// What is refused, and why; everything else passes. A block has no room for its pages, and some of these spill besides. On an
+/// A100 the part of attention for heads of more than 256 numbers with keys of their own spills; no family has such heads.
+fn refused(arch: Arch, spec: &Spec) -> &'static [&'static str] {
+    let is = |name: &str, value: i64| spec.constants.get(name) == Some(&Const::Int(value));
     let attends = ["attend", "attend_part"].contains(&spec.kernel.as_str());
-    (attends && arch.has_room_for(spec).is_err()).then_some("bytes of shared memory, a block has")
+    match arch {
+        _ if attends && arch.has_room_for(spec).is_err() => &["bytes of shared memory, a block has", "it spills"],
+        Arch::Sm80 if spec.kernel == "attend_part" && is("DP", 512) && is("GP", 1) => &["it spills"],
+        _ => &[],
+    }
 }
 
 /// A page is on its way while another is computed with, unless two do not fit.
@@ -19,60 +77,96 @@ fn loads_ahead(arch: Arch, spec: &Spec) -> bool {
     *d <= if [Arch::Sm90, Arch::Sm100].contains(&arch) { 256 } else { 128 }
 }
 
-fn compiles(arch: Arch) -> bool {
-    let Some(python) = vosti_test_tools::python(REQUIREMENT) else { return false };
-    let tool = Toolchain::with_python(python);
-    let target = format!("cuda-{arch}");
-    // The largest of the dimensions that an example has.
-    let mut of_text = std::collections::BTreeMap::new();
-    for spec in examples().into_iter().filter(|spec| compile_options(&target, spec).is_ok()) {
-        of_text.insert(spec.text().to_string(), spec);
-    }
-    let specs: Vec<Spec> = of_text.into_values().collect();
-    assert!(specs.len() > 100, "{}", specs.len());
-    let (mut worst, mut wrong): (Option<Facts>, Vec<String>) = (None, vec![]);
-    let (mut refusals, mut first) = (0, 0);
-    for some in specs.chunks(16) {
-        for artifact in tool.compile_checked_in(&target, some).unwrap() {
-            let spec = &artifact.spec;
-            match (inspect(&artifact, arch).map_err(|error| error.to_string()), refused(arch, spec)) {
-                (Ok(facts), None) => {
-                    if artifact.metadata.ptxas_level < 3 {
-                        first += 1;
-                        println!("{spec}: at the assembler's first level");
-                    }
-                    if facts.matrix_instructions > 0 && (facts.in_flight > 0) != loads_ahead(arch, spec) {
-                        wrong.push(format!("{spec}: {} bytes under way", facts.in_flight));
-                    }
-                    if worst.as_ref().is_none_or(|worst| worst.registers < facts.registers) {
-                        worst = Some(facts);
-                    }
-                }
-                (Err(why), Some(says)) if why.contains(says) => {
-                    refusals += 1;
-                    println!("{why}");
-                }
-                (found, wanted) => wrong.push(format!("{spec}: {found:?}, not {wanted:?}")),
-            }
+/// Of one target.
+#[derive(Default)]
+struct Found {
+    kernels: usize,
+    refused: usize,
+    first_level: Vec<String>,
+    registers: u32,
+    wrong: Vec<String>,
+}
+
+impl Found {
+    fn note(&mut self, arch: Arch, spec: &Spec, compiled: Result<Artifact, CudaError>) {
+        self.kernels += 1;
+        let level = compiled.as_ref().map_or(3, |artifact| artifact.metadata.ptxas_level);
+        let inspected = compiled.and_then(|artifact| inspect(&artifact, arch));
+        match (inspected.map_err(|error| error.to_string()), refused(arch, spec)) {
+            (Ok(facts), []) => self.passed(arch, spec, &facts, level),
+            (Err(why), says) if says.iter().any(|says| why.contains(says)) => self.refused += 1,
+            (found, wanted) => self.wrong.push(format!("{spec}: {found:?}, not {wanted:?}")),
         }
     }
+
+    fn passed(&mut self, arch: Arch, spec: &Spec, facts: &Facts, level: u32) {
+        if level < 3 {
+            self.first_level.push(spec.to_string());
+        }
+        if facts.matrix_instructions > 0 && (facts.in_flight > 0) != loads_ahead(arch, spec) {
+            self.wrong.push(format!("{spec}: {} bytes under way", facts.in_flight));
+        }
+        self.registers = self.registers.max(facts.registers);
+    }
+}
+
+/// A few kernels at once, or each alone if one of them fails.
+fn compile(tool: &Toolchain, target: &str, specs: &[Spec]) -> Vec<(Spec, Result<Artifact, CudaError>)> {
+    match tool.compile_checked_in(target, specs) {
+        Ok(artifacts) => artifacts.into_iter().map(|artifact| (artifact.spec.clone(), Ok(artifact))).collect(),
+        Err(error) if specs.len() == 1 => vec![(specs[0].clone(), Err(error))],
+        Err(_) => specs.chunks(1).flat_map(|one| compile(tool, target, one)).collect(),
+    }
+}
+
+fn compiles(tool: &Toolchain, arch: Arch) -> bool {
+    let target = format!("cuda-{arch}");
+    let texts = vosti_model::inventory(&target).unwrap();
+    let specs: BTreeMap<String, Spec> = texts
+        .iter()
+        .flat_map(|text| [true, false].map(|full| with_numbers(text, full)))
+        .map(|spec| (spec.to_string(), spec))
+        .collect();
+    let specs: Vec<Spec> = specs.into_values().collect();
+    let (chunks, found) = (Mutex::new(specs.chunks(CHUNK)), Mutex::new(Found::default()));
+    let next = || chunks.lock().unwrap().next();
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                while let Some(some) = next() {
+                    for (spec, compiled) in compile(tool, &target, some) {
+                        found.lock().unwrap().note(arch, &spec, compiled);
+                    }
+                }
+            });
+        }
+    });
+    let Found { kernels, refused, mut first_level, registers, mut wrong } = found.into_inner().unwrap();
+    first_level.sort();
+    wrong.sort();
     println!(
-        "{target}: {} texts, {refusals} refused, the others without spills, {first} at the assembler's first level; at most {} registers",
-        specs.len(),
-        worst.map_or(0, |facts| facts.registers)
+        "{target}: {} texts, {kernels} kernels, {refused} refused, {} wrong, {} without spills \
+         ({} of them at the assembler's first level), at most {registers} registers",
+        texts.len(),
+        wrong.len(),
+        kernels - refused - wrong.len(),
+        first_level.len()
     );
-    wrong.iter().for_each(|line| eprintln!("wrong: {line}"));
+    first_level.iter().for_each(|spec| println!("  first level: {spec}"));
+    wrong.iter().for_each(|line| println!("  wrong: {line}"));
     wrong.is_empty()
 }
 
 fn main() {
     let asked: Vec<String> = std::env::args().skip(1).collect();
-    let wrong = |error: vosti_cuda::CudaError| -> ! {
+    let wrong = |error: &dyn std::fmt::Display| -> ! {
         eprintln!("{error}");
         std::process::exit(2)
     };
-    let targets = asked.iter().map(|target| Arch::of_target(target).unwrap_or_else(|error| wrong(error)));
+    let targets = asked.iter().map(|target| Arch::of_target(target).unwrap_or_else(|error| wrong(&error)));
     let targets: Vec<Arch> = if asked.is_empty() { Arch::ALL.to_vec() } else { targets.collect() };
-    let failed = targets.into_iter().filter(|arch| !compiles(*arch)).count();
+    let Some(python) = vosti_test_tools::python(REQUIREMENT) else { wrong(&format!("{REQUIREMENT} is not there")) };
+    let tool = Toolchain::with_python(python);
+    let failed = targets.into_iter().filter(|arch| !compiles(&tool, *arch)).count();
     std::process::exit(i32::from(failed > 0));
 }

@@ -481,7 +481,7 @@ fn pages(
     let needs = bytes(&pages)?.saturating_add(rest);
     match needs <= free {
         true => Ok(pages),
-        false => Err(CudaError::Room { needs, free }),
+        false => Err(CudaError::RoomForPages { needs, free }),
     }
 }
 

@@ -50,7 +50,7 @@ pub enum CudaError {
         *needs as f64 / 1e9,
         *free as f64 / 1e9
     )]
-    Room { needs: u64, free: u64 },
+    RoomForPages { needs: u64, free: u64 },
     #[error(
         "too little GPU memory: the weights alone are {:.2} GB and {:.2} GB are free; use a smaller model or a larger \
          GPU, or stop other programs that use this one",

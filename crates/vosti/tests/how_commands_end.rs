@@ -242,7 +242,8 @@ fn a_conversation_is_wrapped_on_a_terminal_and_nowhere_else() {
     assert!(shown.matches('\n').count() > piped.matches('\n').count(), "it was wrapped: {shown:?}");
 }
 
-/// A person at a terminal: pastes, sets a value, recalls a line, saves, leaves with Ctrl-D. Ends with the command's exit code.
+/// A person at a terminal: pastes, sets a value, recalls a line, stops an answer with Ctrl-C and goes on, saves, leaves with
+/// Ctrl-D. Ends with the command's exit code.
 const A_PERSON: &str = r#"
 import os, pty, signal, sys
 signal.alarm(300)
@@ -264,6 +265,14 @@ keys(b"\x1b[200~one\ntwo\x1b[201~", b"two")
 keys(b"\r", b"answer ", PROMPT)
 keys(b"/set seed 9\r", b"seed         9", PROMPT)
 keys(b"\x1b[A\x1b[A\r", b"answer ", PROMPT)
+keys(b"/set max-tokens 60000\r", b"sampling ", PROMPT)
+keys(b"long\r", b"\x1b[?2004l")
+shown = b""
+while len(shown) < 256: # the answer comes, and more of it than the terminal holds is to come
+    shown += os.read(terminal, 256)
+keys(b"\x03", b"; interrupted", PROMPT)
+keys(b"/set max-tokens 4\r", b"sampling ", PROMPT)
+keys(b"more\r", b"answer       4 tokens", PROMPT)
 keys(b"/save " + sys.argv[1].encode() + b"\r", b"saved", PROMPT)
 os.write(terminal, b"\x04")
 try:
@@ -275,8 +284,11 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 "#;
 
 #[test]
-fn a_person_at_a_terminal_pastes_lines_recalls_them_and_leaves() {
+fn a_person_at_a_terminal_pastes_lines_recalls_them_stops_an_answer_and_leaves() {
     let (folder, model) = model();
+    let config = folder.path().join("config.json");
+    let long = std::fs::read_to_string(&config).expect("a config").replace(": 512,", ": 65536,");
+    std::fs::write(&config, long).expect("written");
     let saved = folder.path().join("talk.json");
     let mut person = Command::new("python3");
     person.args(["-c", A_PERSON, saved.to_str().expect("a path"), env!("CARGO_BIN_EXE_vosti")]);
@@ -285,6 +297,8 @@ fn a_person_at_a_terminal_pastes_lines_recalls_them_and_leaves() {
     assert!(result.status.success(), "{}", String::from_utf8_lossy(&result.stderr));
     let saved: serde_json::Value = serde_json::from_slice(&std::fs::read(saved).expect("saved")).expect("JSON");
     let said: Vec<_> = saved["messages"].as_array().expect("a list").iter().map(|m| &m["content"]).collect();
-    assert_eq!((said.len(), said[0], said[2]), (4, &"one\ntwo".into(), &"one\ntwo".into()), "{saved}");
+    assert_eq!((said.len(), said[0], said[2]), (8, &"one\ntwo".into(), &"one\ntwo".into()), "{saved}");
+    let stopped = said[5].as_str().expect("an answer").chars().count();
+    assert!((1..50_000).contains(&stopped), "the answer was stopped, and what came of it stays: {stopped}");
     assert_eq!(saved["seed"], 9);
 }

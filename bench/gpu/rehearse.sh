@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# A day with a GPU (run.sh) without one, with the clock on: the `vosti` command itself on a libcuda.so that executes the kernels'
+# TTIR on a processor (crates/vosti-cuda/examples/cuda.rs). It shows that the commands, the bundle, the calls to the driver, the
+# tables and the archive hang together and keep their time. No number in it is one of a GPU.
+#
+#   bench/gpu/rehearse.sh VOSTI FOLDER [PYTHON]
+#
+# VOSTI is the binary that the day will use, PYTHON one that has Triton, if there is one already. FOLDER gets the model (SmolLM2's shapes, one
+# layer, few words), its bundle, `out` and `out.tar`. Sizes of run.sh may be set; those here are what a processor can do in time.
+set -eu
+[ $# -ge 2 ] || { echo "usage: $0 VOSTI FOLDER [PYTHON]" >&2; exit 2; }
+vosti=$(realpath "$1") folder=$2
+here=$(cd "$(dirname "$0")" && pwd)
+root=$here/../..
+mkdir -p "$folder"
+config=$folder/one-layer.json
+python3 - "$root/crates/vosti-model/configs/smollm2-135m.json" "$config" << 'END'
+import json
+import sys
+
+with open(sys.argv[1]) as file:
+    config = json.load(file)
+config.update(num_hidden_layers=1, vocab_size=4096, max_position_embeddings=33024)
+with open(sys.argv[2], "w") as file:
+    json.dump(config, file)
+END
+(cd "$root" && cargo build --quiet -p vosti-cuda --example cuda)
+[ -e "$folder/bundle" ] || "$vosti" prepare "$config" --target cuda-sm90 --context 33024 -o "$folder/bundle" ${3:+--python "$3"}
+
+export STAND_IN=$folder/bundle LD_LIBRARY_PATH=$root/target/debug/examples
+export PREFILL=${PREFILL:-128} DECODE=${DECODE:-8} BATCH=${BATCH:-2} DEPTHS=${DEPTHS:-0,1100} SAMPLED=${SAMPLED:-2,4}
+export TRACE=${TRACE:-2,2,96,64,4,8,0} PROFILE=${PROFILE:-quick}
+for day in 1 2 3; do
+    start=$SECONDS code=0
+    DAY=$day "$here/run.sh" "$vosti" "$folder/bundle" "$config" "$folder/out" || code=$?
+    echo "day $day: exit code $code, $((SECONDS - start)) s" | tee -a "$folder/days.txt"
+done
