@@ -248,7 +248,8 @@ impl PyEngine {
         py.detach(compile).map_err(refused)
     }
 
-    /// Answers each prompt as its parameters say, behind what the caller has of it. `done` is called with how many are.
+    /// Answers each prompt as its parameters say, or all as the only ones say, behind what the caller has of it. `done` is
+    /// called with how many are.
     fn generate(
         &self,
         py: Python<'_>,
@@ -258,13 +259,18 @@ impl PyEngine {
         done: Option<Py<PyAny>>,
     ) -> PyResult<Vec<Answered>> {
         let given = prompts.len();
+        let mut params: Vec<Arc<Params>> = params.into_iter().map(Arc::new).collect();
+        if let [of_all] = &params[..] {
+            params = vec![of_all.clone(); given];
+        }
         if given != params.len() || given != had.len() {
             return Err(refused(format!("{given} prompts and {} sampling parameters", params.len())));
         }
         let fingerprint = self.fingerprint();
         let given = prompts.into_iter().zip(params).zip(had).collect();
-        let asked =
-            |((prompt, params), had): ((Vec<u32>, Params), _)| params.asked(prompt, had, &self.own, &fingerprint);
+        let asked = |((prompt, params), had): ((Vec<u32>, Arc<Params>), _)| {
+            Params::clone(&params).asked(prompt, had, &self.own, &fingerprint)
+        };
         self.all(py, "prompt", given, asked, Answered::clone, done.as_ref())
     }
 

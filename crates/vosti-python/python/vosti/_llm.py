@@ -55,8 +55,9 @@ class LLM(Model):
     def _answer(self, given, sampling_params, use_tqdm, resume) -> List[RequestOutput]:
         if sampling_params is None:
             sampling_params = self.get_default_sampling_params()
-        params = [sampling_params] * len(given) if isinstance(sampling_params, SamplingParams) else list(sampling_params)
-        if len(params) != len(given):
+        for_all = isinstance(sampling_params, SamplingParams)
+        params = [sampling_params] if for_all else list(sampling_params)
+        if not for_all and len(params) != len(given):
             raise ValueError(f"{len(given)} prompts and {len(params)} sampling parameters")
         had = [resume] * len(given) if resume is None or isinstance(resume, RequestOutput) else list(resume)
         if len(had) != len(given) or (isinstance(resume, RequestOutput) and len(given) != 1):
@@ -64,7 +65,12 @@ class LLM(Model):
         with _Bar(len(given), "answered", use_tqdm) as bar:
             answers = self._engine.generate([tokens for _, tokens in given], [p._checked() for p in params],
                                             [one and one._had() for one in had], bar.tell)
-        return [self._output(str(place), *prompt, answered) for place, (prompt, answered) in enumerate(zip(given, answers))]
+        outputs = []
+        for place, prompt in enumerate(given):
+            # Each answer is let go of before the next one is turned into Python's objects.
+            answered, answers[place] = answers[place], None
+            outputs.append(self._output(str(place), *prompt, answered))
+        return outputs
 
 
 class _Bar:

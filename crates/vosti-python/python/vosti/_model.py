@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
@@ -63,6 +64,8 @@ class Model:
             prompt = given[0]
         if isinstance(prompt, str):
             return prompt, self.tokenize(prompt)
+        if isinstance(prompt, list) and all(type(token) is int for token in prompt):
+            return None, prompt
         return None, [int(token) for token in prompt]
 
     def _rendered(self, messages: Messages, add_generation_prompt: bool, tools: Optional[Sequence[Mapping]],
@@ -83,8 +86,9 @@ class Model:
         of_prompt = answered.prompt_logprobs
         if of_prompt is not None:
             of_prompt = [None, *(self._listed(token, *row) for token, row in zip(tokens[1:], of_prompt))]
-        return RequestOutput(name, text, tokens, of_prompt, outputs, answered.cached_tokens, answered.finished,
-                             answered.fingerprint)
+        # One text for all outputs of a deployment.
+        fingerprint = sys.intern(answered.fingerprint)
+        return RequestOutput(name, text, tokens, of_prompt, outputs, answered.cached_tokens, answered.finished, fingerprint)
 
     def _listed(self, token: int, logprob: float, rank: int, top) -> dict:
         rows = {other: Logprob(value, place + 1, self.detokenize([other])) for place, (other, value) in enumerate(top)}

@@ -32,6 +32,7 @@ class RequestOutput:
     request_id: str
     #: None if the prompt was given as token ids.
     prompt: Optional[str]
+    #: The caller's own list, if the prompt was given as one.
     prompt_token_ids: List[int]
     #: For each token of the prompt, None for the first. None unless `prompt_logprobs` was asked for.
     prompt_logprobs: Optional[List[Optional[Dict[int, Logprob]]]]
