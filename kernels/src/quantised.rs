@@ -116,8 +116,26 @@ impl Quantised {
         }
     }
 
+    /// Forgets its rows, and keeps their memory for rows of this format and length.
+    pub fn restart(&mut self, format: &'static Format, columns: usize) {
+        assert!(columns.is_multiple_of(format.chunk));
+        (self.format, self.columns) = (format, columns);
+        self.scales.clear();
+        self.minima.clear();
+        self.group_scales.clear();
+        self.group_minima.clear();
+        self.codes.clear();
+    }
+
     /// How many rows there are.
     pub fn rows(&self) -> usize {
-        self.codes.len() / self.columns
+        self.codes.len().checked_div(self.columns).unwrap_or(0)
+    }
+}
+
+impl Default for Quantised {
+    /// Room for rows.
+    fn default() -> Self {
+        Self::new(&FORMATS[0], 0)
     }
 }

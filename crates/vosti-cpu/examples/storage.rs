@@ -8,7 +8,7 @@
 
 use vosti_cpu::isa::Isa;
 use vosti_cpu::micro::{Dot, Kernels, Stored, dot_stored, kernels};
-use vosti_cpu::storage::{Form, Packed, Panel, blocks::Shape, exponents, plain};
+use vosti_cpu::storage::{Form, Packed, Panel, exponents};
 use vosti_kernels::Quantised;
 use vosti_kernels::quantised::FORMATS;
 
@@ -49,7 +49,7 @@ fn main() {
 fn packed(width: usize, name: &str) -> Packed {
     let numbers: Vec<u16> = (0..64 * width).map(|i| (0x3c00 + i % 512) as u16).collect();
     if name == "BF16" {
-        return plain(&numbers);
+        return Packed::plain(&numbers);
     }
     if name == "13 bits" {
         let mut bytes = vec![0; exponents::panel_bytes(width)];
@@ -68,7 +68,7 @@ fn packed(width: usize, name: &str) -> Packed {
         rows.minima = vec![0x2100; count(format.chunk)];
         rows.group_minima = vec![5; groups];
     }
-    Packed { form: Form::Blocks(format), bytes: Shape::of(format).pack(&rows) }
+    Packed::blocks(&rows)
 }
 
 /// As many panels as there are weights, and room to begin at a multiple of 64.

@@ -4,12 +4,11 @@ use crate::device::CpuError;
 use crate::layout::{Layout, PANEL};
 use crate::memory::{Arena, Plain, Region};
 use crate::micro::EncodeFn;
-use crate::storage::{Form, Packed, Writer, blocks, exponents, plain};
+use crate::storage::{Form, Packed, Writer, blocks, exponents};
+use rayon::iter::{IntoParallelIterator as _, ParallelIterator as _};
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
-use std::thread::ScopedJoinHandle;
 use vosti_tile::Scalar;
 use vosti_wiring::WiringError;
 pub use vosti_wiring::{Quantised, TensorData, WeightError, Weights};
@@ -103,28 +102,18 @@ impl Buffer {
     ) -> Result<usize, CpuError> {
         let layout = self.layout;
         let panels = layout.panels(rows);
-        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(panels);
         let bytes = self.region.len();
         let writer = Writer::new(panels, self.region.as_mut_slice(bytes));
-        let next = AtomicUsize::new(0);
-        let work = || -> Result<(), CpuError> {
-            loop {
-                let i = next.fetch_add(1, Relaxed);
-                if i >= panels {
-                    return Ok(());
-                }
-                let rows = layout.panel_rows(i, rows);
-                // Others need not go on where one has failed.
-                let panel =
-                    packed(weights, name, rows, row_len, encode).inspect_err(|_| next.store(panels, Relaxed))?;
-                writer.put(i, &panel);
+        // Memory that is given back to the system for each panel would be cleared anew for the next.
+        (0..panels).into_par_iter().try_for_each_init(Quantised::default, |room, i| {
+            let rows = layout.panel_rows(i, rows);
+            if quantised(weights, name, rows.clone(), room)? {
+                let shape = blocks::Shape::of(room.format);
+                shape.pack(room, writer.place(i, Form::Blocks(room.format), shape.panel_bytes(row_len)));
+            } else {
+                writer.put(i, &packed(weights, name, rows, row_len, encode)?);
             }
-        };
-        std::thread::scope(|scope| {
-            let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
-            let own = work();
-            let join = |other: ScopedJoinHandle<'_, _>| other.join().unwrap_or_else(|p| std::panic::resume_unwind(p));
-            others.into_iter().map(join).chain([own]).collect::<Result<(), CpuError>>()
+            Ok::<_, CpuError>(())
         })?;
         Ok(writer.used())
     }
@@ -136,7 +125,13 @@ impl Buffer {
     }
 }
 
-/// A panel of a weight: some rows, in the form that they come in, or in 13 bits if they have few exponents.
+/// Puts some rows of a weight in `room`, if they come in blocks.
+fn quantised(weights: &dyn Weights, name: &str, rows: Range<usize>, room: &mut Quantised) -> Result<bool, CpuError> {
+    let quantised = weights.quantised(name, rows, room);
+    Ok(quantised.map_err(|error| WiringError::Weight { name: name.into(), error })?)
+}
+
+/// A panel of a weight that does not come in blocks: in BF16, or in 13 bits if it has few exponents.
 fn packed(
     weights: &dyn Weights,
     name: &str,
@@ -144,12 +139,6 @@ fn packed(
     row_len: usize,
     encode: Option<EncodeFn>,
 ) -> Result<Packed, CpuError> {
-    let quantised = weights.quantised(name, rows.clone());
-    let quantised = quantised.map_err(|error| WiringError::Weight { name: name.into(), error })?;
-    if let Some(quantised) = quantised {
-        let form = Form::Blocks(quantised.format);
-        return Ok(Packed { form, bytes: blocks::Shape::of(quantised.format).pack(&quantised) });
-    }
     let order = Layout::RowPanels { row_len, pair: 2, cut: 0 };
     let mut panel = vec![0; order.footprint(PANEL * row_len)];
     vosti_wiring::weights::read_rows(weights, name, Scalar::Bf16, rows, |data| {
@@ -163,5 +152,5 @@ fn packed(
             return Ok(Packed { form: Form::Exponents, bytes });
         }
     }
-    Ok(plain(&panel))
+    Ok(Packed::plain(&panel))
 }

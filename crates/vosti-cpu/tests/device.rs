@@ -393,8 +393,8 @@ impl Weights for InBlocks {
         Ok(self.all(name).filter(|(_, most)| rows.end <= *most).map(|_| self.0))
     }
 
-    fn quantised(&self, name: &str, rows: Range<usize>) -> Result<Option<Quantised>, WeightError> {
-        let Some((mut all, most)) = self.all(name).filter(|(_, most)| rows.end <= *most) else { return Ok(None) };
+    fn quantised(&self, name: &str, rows: Range<usize>, room: &mut Quantised) -> Result<bool, WeightError> {
+        let Some((mut all, most)) = self.all(name).filter(|(_, most)| rows.end <= *most) else { return Ok(false) };
         let blocks = all.columns / self.0.chunk;
         all.scales = all.scales[rows.start * blocks..rows.end * blocks].to_vec();
         if self.0.minimum {
@@ -402,7 +402,8 @@ impl Weights for InBlocks {
         }
         all.codes = all.codes[rows.start * all.columns..rows.end * all.columns].to_vec();
         assert!(rows.end <= most);
-        Ok(Some(all))
+        *room = all;
+        Ok(true)
     }
 }
 

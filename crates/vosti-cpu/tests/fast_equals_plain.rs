@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use vosti_cpu::isa::Isa;
 use vosti_cpu::layout::Layout;
 use vosti_cpu::micro;
-use vosti_cpu::storage::{Form, Packed, Writer, blocks, exponents, plain as plain_panel};
+use vosti_cpu::storage::{Form, Packed, Writer, blocks, exponents};
 use vosti_kernels::quantised::FORMATS;
 use vosti_kernels::{Act, Const, Format, Quantised, Role, capped, specialise};
 use vosti_tile::interp::Buffer;
@@ -196,10 +196,7 @@ fn ragged_weights_in_forms_of_their_own_have_the_interpreters_bits() {
         // One chunk and a half of a tile where a format allows it.
         let k = if format.chunk == 32 { 96 } else { format.chunk };
         for (stem, rows) in products(Act::Bf16, k as i64, 70).iter().zip([70, 70, 140, 70]) {
-            let panel = |rows: Range<usize>| {
-                let bytes = blocks::Shape::of(format).pack(&quantised_rows(format, k, rows));
-                Packed { form: Form::Blocks(format), bytes }
-            };
+            let panel = |rows: Range<usize>| Packed::blocks(&quantised_rows(format, k, rows));
             let one = |row: usize| panel(row..row + 1).bytes;
             // SAFETY: a panel has its first row.
             let element = |row: &[u8], k: usize| unsafe { blocks::Shape::of(format).element(row.as_ptr(), 0, k) };
@@ -222,7 +219,7 @@ fn ragged_weights_in_forms_of_their_own_have_the_interpreters_bits() {
                 let mut bytes = vec![0; exponents::panel_bytes(k)];
                 match micro::kernels(isa).encode.is_some_and(|encode| encode(&panel, &mut bytes)) {
                     true => Packed { form: Form::Exponents, bytes },
-                    false => plain_panel(&panel),
+                    false => Packed::plain(&panel),
                 }
             });
         }

@@ -34,11 +34,12 @@ pub trait WeightSource {
     /// If the rows are not in the weight's shape.
     fn rows(&self, name: &str, rows: Range<usize>) -> Result<TensorData>;
 
-    /// The same rows as their blocks say, if all of them are quantised alike and their scales are FP16's.
+    /// Puts the same rows, as their blocks say, in `room`, if all of them are quantised alike and their scales are FP16's.
+    /// False if not; `room` then holds nothing of use.
     ///
     /// # Panics
     /// As [`WeightSource::rows`].
-    fn quantised(&self, name: &str, rows: Range<usize>) -> Result<Option<Quantised>>;
+    fn quantised(&self, name: &str, rows: Range<usize>, room: &mut Quantised) -> Result<bool>;
 
     /// The format that [`WeightSource::quantised`] gives these rows in unless a scale is no FP16's, told without reading them.
     ///
@@ -129,17 +130,18 @@ impl<'a> Weights<'a> {
     }
 
     /// See [`WeightSource::quantised`].
-    fn blocks(&self, parts: &[MatrixPart], columns: usize, rows: Range<usize>) -> Result<Option<Quantised>> {
-        let Some(format) = self.format_of(parts, rows.clone())? else { return Ok(None) };
+    fn blocks(&self, parts: &[MatrixPart], columns: usize, rows: Range<usize>, room: &mut Quantised) -> Result<bool> {
+        let Some(format) = self.format_of(parts, rows.clone())? else { return Ok(false) };
         if !columns.is_multiple_of(format.chunk) {
-            return Ok(None); // The files do not belong together, which whoever reads the rows is told.
+            return Ok(false); // The files do not belong together, which whoever reads the rows is told.
         }
-        let (mut out, mut exact) = (Quantised::new(format, columns), true);
-        out.codes.reserve(rows.len() * columns);
+        room.restart(format, columns);
+        room.codes.reserve(rows.len() * columns);
+        let mut exact = true;
         self.each_part(parts, columns, rows, |part, matrix, rows| {
-            rows.for_each(|row| exact &= matrix.append_blocks(part.stored(row), &mut out));
+            rows.for_each(|row| exact &= matrix.append_blocks(part.stored(row), room));
         })?;
-        Ok(exact.then_some(out))
+        Ok(exact)
     }
 
     /// A whole tensor in f32; it must have `length` elements, and none of a block that nobody can expand.
@@ -193,10 +195,10 @@ impl WeightSource for Weights<'_> {
         })
     }
 
-    fn quantised(&self, name: &str, rows: Range<usize>) -> Result<Option<Quantised>> {
+    fn quantised(&self, name: &str, rows: Range<usize>, room: &mut Quantised) -> Result<bool> {
         match self.recipe(name)? {
-            Recipe::Matrix { parts, columns } if self.act == Act::Bf16 => self.blocks(parts, *columns, rows),
-            _ => Ok(None),
+            Recipe::Matrix { parts, columns } if self.act == Act::Bf16 => self.blocks(parts, *columns, rows, room),
+            _ => Ok(false),
         }
     }
 

@@ -102,7 +102,8 @@ fn weights_with_scales_beside_them_are_what_numpy_reads_of_the_same_files() {
             let rows = parts[0].rows / 2..parts[0].rows;
             let TensorData::Bf16(some) = weights.rows(weight, rows.clone()).unwrap() else { panic!() };
             assert!(some == want[rows.start * columns..rows.end * columns], "{name}: {weight} in part");
-            let blocks = weights.quantised(weight, 0..recipe.shape()[0]).unwrap();
+            let mut room = Quantised::default();
+            let blocks = weights.quantised(weight, 0..recipe.shape()[0], &mut room).unwrap().then_some(room);
             assert!(blocks.as_ref().is_none_or(|blocks| expanded(blocks) == want), "{name}: {weight} in blocks");
             let told = weights.format(weight, 0..recipe.shape()[0]).unwrap();
             assert_eq!(told.map(|format| format.name), format.filter(|_| weight != "embed"), "{name}: {weight}");
@@ -215,7 +216,7 @@ fn damaged_tensors_with_scales_give_errors_and_never_panic() {
             let weights = Weights::new(&files, &plan, Act::Bf16);
             opened += 1;
             for (weight, recipe) in &plan.weights {
-                let _ = weights.quantised(weight, 0..recipe.shape()[0]);
+                let _ = weights.quantised(weight, 0..recipe.shape()[0], &mut Quantised::default());
                 refused += usize::from(weights.load(weight).is_err());
             }
         }

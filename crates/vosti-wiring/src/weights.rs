@@ -19,9 +19,10 @@ pub trait Weights: Sync {
     /// The elements of some rows (indices of the first axis), row-major.
     fn rows(&self, name: &str, rows: Range<usize>) -> Result<TensorData, WeightError>;
 
-    /// The same rows as blocks, if that is how they are stored and all are alike: a device may keep these instead.
-    fn quantised(&self, _name: &str, _rows: Range<usize>) -> Result<Option<Quantised>, WeightError> {
-        Ok(None)
+    /// Puts the same rows as blocks in `room`, if that is how they are stored and all are alike: a device may keep these instead.
+    /// False if not; `room` then holds nothing of use.
+    fn quantised(&self, _name: &str, _rows: Range<usize>, _room: &mut Quantised) -> Result<bool, WeightError> {
+        Ok(false)
     }
 
     /// The format that [`Weights::quantised`] gives these rows in, told without reading them. Blocks whose scales are no FP16's

@@ -83,16 +83,17 @@ impl ModelSource {
         }
     }
 
-    /// Some rows of a weight as their blocks say, if they are stored so.
+    /// Puts some rows of a weight, as their blocks say, in `room`; false if they are not stored so.
     pub fn quantised(
         &self,
         plan: &ModelPlan,
         name: &str,
         rows: Range<usize>,
-    ) -> Result<Option<Quantised>, WeightError> {
+        room: &mut Quantised,
+    ) -> Result<bool, WeightError> {
         match self {
-            ModelSource::Random(_) => Ok(None),
-            ModelSource::Files(model) => Ok(model.weights(plan, Act::Bf16).quantised(name, rows)?),
+            ModelSource::Random(_) => Ok(false),
+            ModelSource::Files(model) => Ok(model.weights(plan, Act::Bf16).quantised(name, rows, room)?),
         }
     }
 

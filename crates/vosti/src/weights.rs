@@ -57,10 +57,10 @@ impl Weights for DeviceWeights<'_> {
         Ok(data)
     }
 
-    fn quantised(&self, name: &str, rows: Range<usize>) -> Result<Option<Quantised>, WeightError> {
+    fn quantised(&self, name: &str, rows: Range<usize>, room: &mut Quantised) -> Result<bool, WeightError> {
         self.check_cancelled()?;
-        let quantised = self.source.quantised(self.plan, name, rows)?;
-        self.loaded(name, quantised.as_ref().map_or(0, |rows| 2 * rows.codes.len()));
+        let quantised = self.source.quantised(self.plan, name, rows, room)?;
+        self.loaded(name, if quantised { 2 * room.codes.len() } else { 0 });
         Ok(quantised)
     }
 

@@ -1,7 +1,7 @@
 //! Every instruction set, row count and split of columns gives the bits of the definition.
 
 use super::*;
-use crate::storage::{Form, blocks, exponents};
+use crate::storage::{Form, Packed, blocks, exponents};
 use vosti_tile::numerics::FloatMode;
 
 /// A small generator (xorshift) of BF16 values from denormal to large.
@@ -185,7 +185,7 @@ fn a_panel_of_any_format_gives_the_bits_of_its_expansion() {
             *element = blocks::tests::value(&source, i % 128 / 2, i / 128 * 2 + i % 2);
         }
         // Aligned as in a weight.
-        let bytes = blocks::Shape::of(format).pack(&source);
+        let bytes = Packed::blocks(&source).bytes;
         let mut room = vec![0u8; bytes.len() + 64];
         let at = room.as_ptr().align_offset(64);
         room[at..][..bytes.len()].copy_from_slice(&bytes);

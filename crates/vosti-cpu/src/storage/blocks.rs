@@ -90,13 +90,12 @@ impl Shape {
         (chunk, chunk + self.head + unit % self.units * self.unit())
     }
 
-    /// Packs up to 64 rows; those that are not there are zeros: their scales are, and their codes stand for no negative number, so
-    /// that no zero is negative.
-    pub fn pack(&self, rows: &Quantised) -> Vec<u8> {
-        assert!(rows.rows() <= PANEL && rows.format == self.format);
+    /// Packs up to 64 rows into a panel of zeros. Rows that are not there are zeros: their scales are, and their codes stand for no
+    /// negative number, so that no zero is negative.
+    pub fn pack(&self, rows: &Quantised, out: &mut [u8]) {
+        assert!(rows.rows() <= PANEL && rows.format == self.format && out.len() == self.panel_bytes(rows.columns));
         let format = self.format;
         let (chunks, groups) = (rows.columns / format.chunk, rows.columns / format.group);
-        let mut out = vec![0; self.panel_bytes(rows.columns)];
         for row in 0..rows.rows() {
             for chunk in 0..chunks {
                 let at = chunk * self.chunk() + 2 * row;
@@ -114,15 +113,14 @@ impl Shape {
                 }
             }
             for (unit, codes) in rows.codes[row * rows.columns..][..rows.columns].chunks_exact(UNIT).enumerate() {
-                self.put_unit(codes, row, unit, &mut out);
+                self.put_unit(codes, row, unit, out);
             }
         }
         let positive = |code: &u8| format.value(*code).is_sign_positive();
         let none = [(0..=u8::MAX).find(positive).expect("some code stands for no negative number"); UNIT];
         for row in rows.rows()..PANEL {
-            (0..rows.columns / UNIT).for_each(|unit| self.put_unit(&none, row, unit, &mut out));
+            (0..rows.columns / UNIT).for_each(|unit| self.put_unit(&none, row, unit, out));
         }
-        out
     }
 
     /// Puts a row's codes of a unit into a panel of zeros.
@@ -248,25 +246,37 @@ fn high_place(low: usize, high: usize, pair: usize, half: usize) -> (usize, usiz
 
 /// Puts a row's codes of a unit into its stripe's planes.
 fn put<const LOW: usize, const HIGH: usize>(codes: &[u8], row: usize, planes: &mut [u8]) {
+    /// Each of a word's bytes is this.
+    const fn each(byte: u32) -> u32 {
+        byte * 0x0101_0101
+    }
     let half = row / 8;
-    let mut or = |register: usize, lane: usize, bits: u32| {
-        let cell = &mut planes[REGISTER * register + 4 * lane..][..4];
-        let there = u32::from_le_bytes([cell[0], cell[1], cell[2], cell[3]]);
-        cell.copy_from_slice(&(there | bits).to_le_bytes());
-    };
     for parity in 0..2 {
         let lane = row % 8 * 2 + parity;
         let mut words = [0u32; LANES];
-        for pair in 0..PAIRS {
-            let code = u32::from(codes[2 * pair + parity]);
-            let (register, bit) = low_place(LOW, pair, half);
-            words[register] |= (code & ((1 << LOW) - 1)) << bit;
+        for (four, codes) in codes.as_chunks::<8>().0.iter().enumerate() {
+            // The codes of four pairs, a byte each: their places in a register are a byte apart too.
+            let word = u32::from_le_bytes([codes[parity], codes[2 + parity], codes[4 + parity], codes[6 + parity]]);
+            if LOW == 8 {
+                // Two pairs a register, two bytes apart.
+                for (pair, two) in [(4 * four, word), (4 * four + 2, word >> 16)] {
+                    let (register, bit) = low_place(LOW, pair, half);
+                    words[register] |= (two & 0xff | (two & 0xff00) << 8) << bit;
+                }
+                continue;
+            }
+            let (register, bit) = low_place(LOW, 4 * four, half);
+            words[register] |= (word & each((1 << LOW) - 1)) << bit;
             if HIGH > 0 {
-                let (register, bit) = high_place(LOW, HIGH.max(1), pair, half);
-                words[LOW + register] |= (code >> LOW) << bit;
+                let (register, bit) = high_place(LOW, HIGH.max(1), 4 * four, half);
+                words[LOW + register] |= (word >> LOW & each((1 << HIGH) - 1)).rotate_left(bit as u32);
             }
         }
-        words[..LOW + HIGH].iter().enumerate().for_each(|(register, word)| or(register, lane, *word));
+        for (register, word) in words[..LOW + HIGH].iter().enumerate() {
+            let cell = &mut planes[REGISTER * register + 4 * lane..][..4];
+            let there = u32::from_le_bytes([cell[0], cell[1], cell[2], cell[3]]);
+            cell.copy_from_slice(&(there | word).to_le_bytes());
+        }
     }
 }
 
@@ -323,8 +333,8 @@ pub(crate) mod tests {
             for rows in [64, 3] {
                 let source = random(format, rows, 512, 5);
                 let shape = Shape::of(format);
-                let panel = shape.pack(&source);
-                assert_eq!(panel.len(), shape.panel_bytes(512));
+                let mut panel = vec![0; shape.panel_bytes(512)];
+                shape.pack(&source, &mut panel);
                 for row in 0..PANEL {
                     for k in 0..512 {
                         // SAFETY: the panel has the element.

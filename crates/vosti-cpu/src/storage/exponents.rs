@@ -136,7 +136,7 @@ pub(crate) mod tests {
                 for (i, panel) in panels.chunks(PANEL * row_len.next_multiple_of(2)).enumerate().rev() {
                     let mut bytes = vec![0; panel_bytes(row_len)];
                     let coded = encode(panel, &mut bytes);
-                    let packed = if coded { Packed { form: Form::Exponents, bytes } } else { storage::plain(panel) };
+                    let packed = if coded { Packed { form: Form::Exponents, bytes } } else { Packed::plain(panel) };
                     writer.put(i, &packed);
                 }
                 let base = stored.as_ptr().cast();

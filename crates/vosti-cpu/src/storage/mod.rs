@@ -13,8 +13,8 @@ pub mod blocks;
 pub mod exponents;
 
 use std::sync::Mutex;
-use vosti_kernels::Format;
 use vosti_kernels::quantised::FORMATS;
+use vosti_kernels::{Format, Quantised};
 
 use crate::layout::PANEL;
 
@@ -110,6 +110,21 @@ pub struct Packed {
     pub bytes: Vec<u8>,
 }
 
+impl Packed {
+    /// A panel in the order of `RowPanels`.
+    pub fn plain(panel: &[u16]) -> Self {
+        Self { form: Form::Bf16, bytes: panel.iter().flat_map(|bits| bits.to_ne_bytes()).collect() }
+    }
+
+    /// Up to 64 rows in their blocks.
+    pub fn blocks(rows: &Quantised) -> Self {
+        let shape = blocks::Shape::of(rows.format);
+        let mut bytes = vec![0; shape.panel_bytes(rows.columns)];
+        shape.pack(rows, &mut bytes);
+        Self { form: Form::Blocks(rows.format), bytes }
+    }
+}
+
 /// A weight that is being made of its panels, by several threads and in any order.
 pub struct Writer<'a>(Mutex<Room<'a>>);
 
@@ -130,18 +145,18 @@ impl<'a> Writer<'a> {
 
     /// Puts down the panel of a number.
     pub fn put(&self, number: usize, panel: &Packed) {
-        let place = {
-            let mut room = self.0.lock().unwrap_or_else(|e| e.into_inner());
-            let entry = (room.used + panel.form.number()) as u64;
-            room.list[8 * number..][..8].copy_from_slice(&entry.to_ne_bytes());
-            let rest = std::mem::take(&mut room.rest);
-            let bytes = panel.bytes.len().next_multiple_of(ALIGN).min(rest.len());
-            let (place, rest) = rest.split_at_mut(bytes);
-            (room.rest, room.used) = (rest, room.used + bytes);
-            place
-        };
-        // The system gives a page when it is first touched: each thread waits for its own.
-        place[..panel.bytes.len()].copy_from_slice(&panel.bytes);
+        self.place(number, panel.form, panel.bytes.len()).copy_from_slice(&panel.bytes);
+    }
+
+    /// The bytes of the panel of a number: nobody else's, and zeros if `out` was.
+    pub fn place(&self, number: usize, form: Form, len: usize) -> &'a mut [u8] {
+        let mut room = self.0.lock().unwrap_or_else(|e| e.into_inner());
+        let entry = (room.used + form.number()) as u64;
+        room.list[8 * number..][..8].copy_from_slice(&entry.to_ne_bytes());
+        let rest = std::mem::take(&mut room.rest);
+        let (place, rest) = rest.split_at_mut(len.next_multiple_of(ALIGN).min(rest.len()));
+        (room.rest, room.used) = (rest, room.used + place.len());
+        &mut place[..len]
     }
 
     /// Bytes that all panels took.
@@ -165,9 +180,4 @@ pub unsafe fn element_of_row(base: *const u8, row: usize, k: usize) -> u16 {
             Form::Blocks(format) => blocks::Shape::of(format).element(at, row % PANEL, k),
         }
     }
-}
-
-/// A panel in the order of `RowPanels`, as bytes.
-pub fn plain(panel: &[u16]) -> Packed {
-    Packed { form: Form::Bf16, bytes: panel.iter().flat_map(|bits| bits.to_ne_bytes()).collect() }
 }

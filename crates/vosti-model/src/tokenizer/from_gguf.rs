@@ -3,6 +3,8 @@
 //!
 //! Files are untrusted: every index from a file is checked before use. Read next: `pre.rs`.
 
+use rayon::iter::{IntoParallelIterator as _, ParallelIterator as _};
+use rayon::slice::ParallelSliceMut as _;
 use tokenizers::models::bpe::BPE;
 use tokenizers::normalizers::{Prepend, Replace, Sequence};
 use tokenizers::{AddedToken, NormalizerWrapper};
@@ -214,19 +216,17 @@ fn splits(words: &Words, scores: &[f32]) -> Merges {
     const BYTES_MAX: usize = 512;
     let mergeable = |id: &&u32| matches!(words.kinds[**id as usize], NORMAL | USER_DEFINED);
     let part = |text: &str| words.ids.get(text).filter(mergeable);
-    let mut found: Vec<(f32, u32, u32)> = Vec::new();
-    for ((text, kind), score) in words.tokens.iter().zip(words.kinds).zip(scores) {
-        if *kind != NORMAL || text.len() > BYTES_MAX {
-            continue;
-        }
-        for (at, _) in text.char_indices().skip(1) {
+    let text = |id: u32| words.tokens.get(id as usize).unwrap_or_default();
+    let split = |id: u32| {
+        let (text, normal) = (text(id), words.kinds[id as usize] == NORMAL);
+        let places = text.char_indices().skip(1).filter(move |_| normal && text.len() <= BYTES_MAX);
+        places.filter_map(move |(at, _)| {
             let (before, after) = text.split_at(at);
-            if let Some((a, b)) = part(before).and_then(|a| Some((a, part(after)?))) {
-                found.push((*score, *a, *b));
-            }
-        }
-    }
-    found.sort_by(|x, y| y.0.total_cmp(&x.0).then(x.1.cmp(&y.1)).then(x.2.cmp(&y.2)));
-    let text = |id: u32| words.tokens.get(id as usize).unwrap_or_default().to_string();
-    found.into_iter().map(|(_, a, b)| (text(a), text(b))).collect()
+            let (a, b) = (part(before)?, part(after)?);
+            Some((scores[id as usize], *a, *b))
+        })
+    };
+    let mut found: Vec<(f32, u32, u32)> = (0..words.tokens.len() as u32).into_par_iter().flat_map_iter(split).collect();
+    found.par_sort_unstable_by(|x, y| y.0.total_cmp(&x.0).then(x.1.cmp(&y.1)).then(x.2.cmp(&y.2)));
+    found.into_par_iter().map(|(_, a, b)| (text(a).to_string(), text(b).to_string())).collect()
 }
