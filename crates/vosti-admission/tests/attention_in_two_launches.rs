@@ -185,6 +185,14 @@ fn a_launch_that_is_not_its_part_of_the_op_is_refused() {
             "no window, the op has a window of 64",
         );
     }
+    // The core makes tiles of up to HEIGHT rows, whatever the contract says of it.
+    for (problem, stage) in [(&mut part, Shape::AttendPart), (&mut combine, Shape::AttendCombine)] {
+        let most = problem.premises.tile_rows().unwrap() as i64;
+        let own = problem.constants.insert("HEIGHT".into(), Const::Int(most + 1)).unwrap();
+        let rows = format!("a tile has up to {} rows, and it is proved for tiles of up to {most}", most + 1);
+        refused(op_contract::check(&plan.program, op, problem, &bound(stage)), &rows);
+        problem.constants.insert("HEIGHT".into(), own);
+    }
     // Both write the output, each its rows.
     let out = part.role(Role::Out(0)).unwrap();
     part.buffers.remove(out);
