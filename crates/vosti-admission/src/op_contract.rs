@@ -104,6 +104,11 @@ pub fn check(program: &Program, op: &Op, problem: &Problem, launch: &Bound) -> R
             return Err(format!("no parameter is the op's output {i}"));
         }
     }
+    // An op with scratch is launched for as many rows at a time as it has room for, which only a launch that reads or writes
+    // scratch is made for.
+    if let Some(i) = (0..launch.scratch.len()).find(|i| problem.role(Role::Scratch(*i)).is_none()) {
+        return Err(format!("no parameter is the op's scratch {i}"));
+    }
     if used.shape == Shape::Attend {
         attend(&used, problem)?;
     }

@@ -130,7 +130,7 @@ fn a_second_launch_that_does_not_go_on_where_the_first_stops_is_refused() {
 #[test]
 fn launches_that_are_not_those_two_in_that_order_are_refused() {
     type Change = fn(&mut Binding);
-    let changes: [(&str, Change); 8] = [
+    let changes: [(&str, Change); 9] = [
         ("the shape AttendCombine, the op needs AttendPart", |b| b.launches.reverse()),
         ("the shape AttendPart, the op needs Attend", |b| _ = b.launches.pop()),
         ("the shape AttendPart, the op needs AttendCombine", |b| b.launches[1] = b.launches[0].clone()),
@@ -139,6 +139,7 @@ fn launches_that_are_not_those_two_in_that_order_are_refused() {
         ("scratch 511 rows of 9 numbers", |b| b.scratch[0].rows -= 1),
         ("numbers for each 2048 keys", |b| b.scratch[1].keys *= 2),
         ("the role Scratch(2), which the op does not give", |b| _ = b.scratch.pop()),
+        ("no parameter is the op's scratch 3", |b| b.scratch.push(b.scratch[0])),
     ];
     let bundle = Bundle::built_in().unwrap();
     for (why, change) in changes {

@@ -3,7 +3,7 @@
 use vosti_admission::manifest::{File, Kernel, Model};
 use vosti_admission::{Bundle, BundleError, op_contract};
 use vosti_core::{Dtype, Op};
-use vosti_kernels::{Const, Spec};
+use vosti_kernels::{Const, Scratch, Spec};
 use vosti_model::{ModelPlan, Target};
 use vosti_verify::{Certificate, CertificateError};
 
@@ -238,6 +238,16 @@ fn extents_that_are_not_the_programs_are_refused() {
         change(&mut plan);
         refused(bundle().admit(&plan), &[part]);
     }
+}
+
+/// It would be launched for so many rows at a time, at other places of the same buffers.
+#[test]
+fn scratch_for_an_op_that_has_no_use_for_it_is_refused() {
+    let mut plan = gemma();
+    let op = plan.program.ops.iter().find(|op| matches!(op, Op::Rowwise { .. })).unwrap();
+    let binding = &mut plan.bindings[op_contract::binding_of(op) as usize];
+    binding.scratch.push(Scratch { keys: 64, rows: 16, width: 1 });
+    refused(bundle().admit(&plan), &["Rowwise", "no parameter is the op's scratch 0"]);
 }
 
 #[test]
