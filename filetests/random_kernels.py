@@ -63,9 +63,9 @@ NAMES = '''    v0 = tl.max(t0, 1)
 '''
 
 
-def choose(of, right, *wrong):
+def choose(of, right, *wrong, often=0.95):
     """The first, mostly."""
-    return right if of.random() < 0.93 else of.choice(wrong)
+    return right if of.random() < often else of.choice(wrong)
 
 
 class Frame:
@@ -315,15 +315,15 @@ class Pages(Frame):
             text.line(depth + 1, f"k0 = tl.load(cache_k + base + {key} * D + lane)")
             text.line(depth + 1, f"k1 = tl.load(cache_v + base + {choose(of, key, key, 0)} * D + lane)")
             seen = f"(p >= {at})" + (f" & (p < {at} + {window})" if window else "")
-            seen = choose(of, seen, seen, f"(p + 1 >= {at})", f"(start + count > {at})", f"(p >= {at})", f"(p < {at} + 3)")
+            seen = choose(of, seen, f"(p + 1 >= {at})", f"(start + count > {at})", f"(p >= {at})", f"(p < {at} + 3)")
             text.line(depth + 1, f"score = tl.sum({of.choice(names['t'])} * k0[None, :], 1)")
             text.line(depth + 1, f"seen = {seen}")
             tile = of.choice(["{t} + score[:, None] * k1[None, :]", "{t} * 0.5 + k1[None, :]", "{t} + k1[None, :]"]).replace("{t}", acc)
-            forms = [f"tl.where(seen[:, None], {tile}, {acc})", f"tl.where(seen[:, None], {tile}, {acc})",
-                     f"{acc} + tl.where(seen, score, 0.0)[:, None] * k1[None, :]", tile]
-            text.line(depth + 1, f"{acc} = {of.choice(forms)}")
+            form = choose(of, f"tl.where(seen[:, None], {tile}, {acc})",
+                          f"{acc} + tl.where(seen, score, 0.0)[:, None] * k1[None, :]", tile)
+            text.line(depth + 1, f"{acc} = {form}")
             if of.random() < 0.5:
-                text.line(depth + 1, f"{top} = {of.choice(['tl.where(seen, tl.maximum(' + top + ', score), ' + top + ')', top + ' + 0.0'])}")
+                text.line(depth + 1, f"{top} = {choose(of, 'tl.where(seen, tl.maximum(' + top + ', score), ' + top + ')', top + ' + 0.0')}")
 
     def end(self, text, names):
         return stores(text, names, "out + (row[:, None] * HEADS + head) * D + lane[None, :]", "live")
