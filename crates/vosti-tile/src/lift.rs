@@ -10,6 +10,7 @@ use crate::build::{Builder, TypeError};
 use crate::error::{LiftError, Reason};
 use crate::ir::*;
 use crate::parse::{Attribute, Cursor, PythonLines, Result};
+use simple::unknown;
 use std::collections::HashMap;
 
 /// Reads a module with one public function and lifts that function.
@@ -592,16 +593,4 @@ impl<'t> Lift<'t> {
             _ => start.fail(Reason::Unsupported { what: "a reduction by something else than one operation".into() }),
         }
     }
-}
-
-/// The refusal of an operation, with the way out for what people commonly write.
-fn unknown(op: &str) -> Reason {
-    let hint = match op {
-        "cf.cond_br" | "cf.br" => ": early returns are not lifted, mask the accesses instead",
-        "tt.atomic_rmw" | "tt.atomic_cas" => ": the order of atomics is not fixed",
-        "tt.scan" | "\"tt.scan\"" => ": its order is not fixed",
-        "tt.print" | "tt.assert" => ": remove debugging output",
-        _ => "",
-    };
-    Reason::Operation { name: op.to_string(), hint }
 }
