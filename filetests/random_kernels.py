@@ -33,7 +33,7 @@ WITHIN = {
           "({r} > {r}).to(tl.int32)"],
     "i": ["{i} + 1", "{I} + 1", "{I} - 2", "-{I}", "{i} // 2", "{i} % 3", "{i} & 1", "tl.minimum({i}, 3)", "tl.maximum({i}, {i})", "C - {I}",
           "tl.where({b}, {i}, {i})", "({i} > 1).to(tl.int32)", "{b}.to(tl.int32)", "{I} * 2", "(C + {I}) // 2", "{I} * {I}", "FLAG * 3"],
-    "b": ["{i} > 0", "{i} == {i}", "{b} & {b}", "{b} | {b}", "{b} ^ {b}", "{b} + {b}", "{b} != {b}", "{s} > 0.5", "FLAG > 0",
+    "b": ["{i} > 0", "{i} == {i}", "{b} & {b}", "{b} | {b}", "{b} ^ {b}", "{b} + {b}", "{b} + bit", "{b} + bit", "{b} != {b}", "{s} > 0.5", "FLAG > 0",
           "{i} < {i}", "({i} % 2) == 1", "tl.where({b}, {b}, {b})", "{b} == (C > 2)"],
 }
 ACROSS = {
@@ -60,6 +60,8 @@ NAMES = '''    v0 = tl.max(t0, 1)
     r0 = tl.sum((t0 > 0.0).to(tl.int32), 1)
     i0 = C + FLAG
     b0 = FLAG > 0
+    bit = tl.full((), 1, tl.int1)
+    b1 = bit
 '''
 
 
@@ -97,6 +99,11 @@ class Rows(Frame):
     within = {"v": ["tl.load(x + row * N + tl.minimum(tl.maximum({i}, 0), N - 1), mask=row < m, other=0.0)",
                     "tl.load(x + row * N + tl.minimum(tl.maximum({r}, 0), N - 1), mask=row < m, other=0.0)"],
               "t": ["tl.load(w + tl.minimum(tl.maximum({i}, 0), N - 1)) + {t}"]}
+    # The same through blocks.
+    within["t"] += ["tl.load(tl.make_block_ptr(x, (m, N), (N, 1), (tl.program_id(0) * BM, 0), (BM, N), (1, 0)), boundary_check=(0, 1),"
+                    " padding_option='zero')"] * 2
+    within["v"] += ["tl.load(tl.make_block_ptr(x, (m,), (N,), (tl.program_id(0) * BM,), (BM,), (0,)), boundary_check=(0,),"
+                    " padding_option='zero')"] * 2
     across = {"v": ["tl.load(x + (row ^ 1) * N, mask=(row ^ 1) < m, other=0.0)", "tl.max({t}, 0)", "tl.sum(tl.trans({t}), 1)",
                     "tl.load(x + (row + i0 % 4) * N, mask=(row + i0 % 4 < m) & (row + i0 % 4 >= 0), other=0.0)"],
               "t": ["{t} + {v}[None, :]", "tl.trans({t})"]}
@@ -449,7 +456,7 @@ FRAMES = {"rows": Rows(), "wide": Wide(), "products": Products(), "gathered": Ga
 
 def kernel(seed, frame):
     text = Text(seed, frame)
-    names = {"t": ["t0", "t1"], "v": ["v0"], "s": ["s0"], "r": ["r0"], "i": ["i0"], "b": ["b0"]}
+    names = {"t": ["t0", "t1"], "v": ["v0"], "s": ["s0"], "r": ["r0"], "i": ["i0"], "b": ["b0", "b1"]}
     start = frame.start(text.random)
     if hasattr(frame, "part"):
         frame.part(text, names, 0)
