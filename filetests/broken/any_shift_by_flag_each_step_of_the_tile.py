@@ -37,10 +37,11 @@ def kernel(x, rows, out, N, FLAG, BM: tl.constexpr, BN: tl.constexpr):
         for _ in range(0, FLAG):
             shift = most
             most = most + 1.0
+        part = tl.sum(v, 1)
         if tl.max(shift, 0) > 1.0:
-            part = tl.sum(v, 1)
+            part = part * 2.0
         else:
-            part = tl.sum(v, 1)
+            part = part * 2.0
         total += part - shift
         x_tile = tl.advance(x_tile, (0, BN))
     out_tile = tl.make_block_ptr(out, (m,), (1,), (row,), (BM,), (0,))

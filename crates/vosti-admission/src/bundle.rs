@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use vosti_cuda::Image;
-use vosti_kernels::{Act, Spec};
+use vosti_kernels::{Act, Spec, ttir_hash};
 use vosti_model::ModelPlan;
 use vosti_verify::certificate::StandsFor;
 use vosti_verify::{CertificateError, Certificates, Problem, record};
@@ -114,7 +114,8 @@ impl Bundle {
     }
 
     /// Refuses a plan unless each op's launch has a kernel with a fresh certificate for the very text that will run, and
-    /// a contract that is what the op needs; or two launches have such, whose contracts together are.
+    /// a contract that is what the op needs; or two launches have such, whose contracts together are. Machine code must be of
+    /// that very text too.
     pub fn admit(&self, plan: &ModelPlan) -> Result<(), BundleError> {
         let mut problems: HashMap<String, Problem> = HashMap::new();
         // What activations are: of the first launch, so every other must agree with it.
@@ -153,8 +154,10 @@ impl Bundle {
                     op_contract::grid(&problems[&kernel], spec).map_err(|why| misfit(&kernel, why))?;
                     if kernel != first {
                         self.stands_for(&spec.text().to_string(), &problems[&first])
+                            .and_then(|()| op_contract::same_numbers(&launch.spec, spec))
                             .map_err(|why| misfit(&kernel, why))?;
                     }
+                    self.compiled(spec).map_err(|why| misfit(&kernel, why))?;
                 }
                 kernels.push(first);
             }
@@ -172,6 +175,16 @@ impl Bundle {
         match proved.iter().any(same) {
             true => Ok(()),
             false => Err(format!("its certificate does not say that it gives the bits of {}", first.name)),
+        }
+    }
+
+    /// Refuses machine code, if there is some, of another text than the one that is admitted.
+    fn compiled(&self, spec: &Spec) -> Result<(), String> {
+        let Some(image) = self.images.get(&spec.to_string()) else { return Ok(()) };
+        let text = self.bound(spec).map(|text| ttir_hash(&text));
+        match text == Some(ttir_hash(&image.ttir)) && image.spec == *spec {
+            true => Ok(()),
+            false => Err("its machine code was compiled from another text than the proved one".into()),
         }
     }
 

@@ -39,23 +39,37 @@ impl Bundle {
             texts: Default::default(),
             images: Default::default(),
         };
-        for kernel in &manifest.kernels {
+        for (i, kernel) in manifest.kernels.iter().enumerate() {
             let name = &kernel.specialisation;
+            if manifest.kernels[..i].iter().any(|other| other.specialisation == *name) {
+                return Err(damaged(format!("{MANIFEST} names {name} twice")));
+            }
             let Some(spec) = parse_stem(name) else {
                 return Err(damaged(format!("{name} is no specialisation that this binary knows")));
             };
             // Specialisations of several dimensions have one text and one certificate.
             let text_name = spec.text().to_string();
             let (mut cubin, mut launch) = (None, None);
-            for file in &kernel.files {
+            for (i, file) in kernel.files.iter().enumerate() {
+                if kernel.files[..i].iter().any(|other| other.kind == file.kind) {
+                    return Err(damaged(format!("{name} has two files of the kind `{}`", file.kind)));
+                }
                 let bytes = contents(folder, file).map_err(damaged)?;
                 let text =
                     || String::from_utf8(bytes.clone()).map_err(|_| damaged(format!("{} is not text", file.path)));
                 match file.kind.as_str() {
-                    "ttir" => _ = bundle.texts.insert(text_name.clone(), text()?),
+                    "ttir" => {
+                        let read = text()?;
+                        if bundle.texts.insert(text_name.clone(), read.clone()).is_some_and(|other| other != read) {
+                            return Err(damaged(format!("{text_name} has two texts")));
+                        }
+                    }
                     "certificate" => {
                         let read = Certificate::from_json(&text_name, &text()?).map_err(|error| bundle.wrong(error))?;
-                        bundle.certificates.insert(text_name.clone(), read);
+                        let other = bundle.certificates.insert(text_name.clone(), read.clone());
+                        if other.is_some_and(|other| other != read) {
+                            return Err(damaged(format!("{text_name} has two certificates")));
+                        }
                     }
                     "cubin" => cubin = Some(bytes),
                     "launch" => launch = Some(text()?),

@@ -6,7 +6,7 @@
 //! part here, and `launch_pair.rs` says whether the two are the op.
 
 use vosti_core::{Dtype, Op, PAGE, Program, RowSet};
-use vosti_kernels::{Act, Extent, Role, Scratch, Shape, Spec};
+use vosti_kernels::{Act, Const, Extent, Role, Scratch, Shape, Spec};
 use vosti_model::Recipe;
 use vosti_tile::Scalar;
 use vosti_verify::Problem;
@@ -104,6 +104,11 @@ pub fn check(program: &Program, op: &Op, problem: &Problem, launch: &Bound) -> R
             return Err(format!("no parameter is the op's output {i}"));
         }
     }
+    // An op with scratch is launched for as many rows at a time as it has room for, which only a launch that reads or writes
+    // scratch is made for.
+    if let Some(i) = (0..launch.scratch.len()).find(|i| problem.role(Role::Scratch(*i)).is_none()) {
+        return Err(format!("no parameter is the op's scratch {i}"));
+    }
     if used.shape == Shape::Attend {
         attend(&used, problem)?;
     }
@@ -115,9 +120,10 @@ pub fn check(program: &Program, op: &Op, problem: &Problem, launch: &Bound) -> R
 pub fn grid(problem: &Problem, spec: &Spec) -> Result<(), String> {
     let contract = vosti_kernels::contract(&spec.kernel).map_err(|error| error.to_string())?.of(spec);
     for n in [1, 2, 15, 16, 17, 64, 511, 512, 513, 4097] {
-        let launched =
-            contract.grid(spec, Extent { rows: n, tiles: n, length: n }).map_err(|error| error.to_string())?;
-        let proved = problem.grid.iter().map(|axis| programs(axis, n as i128));
+        // Not one number for all three: an axis that counts something else than is proved has another number of programs.
+        let extent = Extent { rows: n, tiles: 2 * n + 1, length: 3 * n + 2 };
+        let launched = contract.grid(spec, extent).map_err(|error| error.to_string())?;
+        let proved = problem.grid.iter().map(|axis| programs(axis, extent));
         let all = proved.chain(std::iter::repeat(Some(1))).zip(launched);
         for (axis, (proved, launched)) in all.enumerate() {
             if proved != Some(launched as i128) {
@@ -131,18 +137,34 @@ pub fn grid(problem: &Problem, spec: &Spec) -> Result<(), String> {
     Ok(())
 }
 
-/// Programs of an axis where there are n rows, tiles and positions.
-fn programs(axis: &Axis, n: i128) -> Option<i128> {
+/// Programs of an axis where there is so much to do.
+fn programs(axis: &Axis, extent: Extent) -> Option<i128> {
+    let [rows, tiles, length] = [extent.rows, extent.tiles, extent.length].map(|n| n as i128);
     let over = |n: i128, by: i128| (n + by - 1).checked_div_euclid(by);
     match *axis {
         Axis::Const(programs) => Some(programs),
         Axis::Of { .. } => None,
-        Axis::Tiles => Some(n),
-        Axis::RowsOver(by) | Axis::LengthOver(by) => over(n, by),
-        Axis::RowsTimes { over: by, times } => over(n, by)?.checked_mul(times),
-        Axis::TilesTimes(times) => n.checked_mul(times),
-        Axis::LengthAbove(length) => Some((n > length).into()),
+        Axis::Tiles => Some(tiles),
+        Axis::RowsOver(by) => over(rows, by),
+        Axis::LengthOver(by) => over(length, by),
+        Axis::RowsTimes { over: by, times } => over(rows, by)?.checked_mul(times),
+        Axis::TilesTimes(times) => tiles.checked_mul(times),
+        Axis::LengthAbove(above) => Some((length > above).into()),
     }
+}
+
+/// Refuses a kernel for the place of another one whose dimensions or numbers are not its own: that the two give the same bits
+/// is proved where these are the same.
+pub fn same_numbers(first: &Spec, other: &Spec) -> Result<(), String> {
+    let contract = vosti_kernels::contract(&first.kernel).map_err(|error| error.to_string())?;
+    for number in &contract.numbers {
+        let [own, wanted] = [other, first].map(|spec| spec.constants.get(&number.name));
+        if own != wanted {
+            let words = |value: Option<&Const>| value.map_or("none".into(), Const::to_string);
+            return Err(format!("{} is {} in it, and {} in {first}", number.name, words(own), words(wanted)));
+        }
+    }
+    Ok(())
 }
 
 /// False: the op does not give such a thing. An error: it gives another one.
@@ -266,6 +288,12 @@ fn cache(program: &Program, layer: u32, dims: &[Dim]) -> Result<bool, String> {
 }
 
 fn attend(used: &Use, problem: &Problem) -> Result<(), String> {
+    // The core makes tiles of up to HEIGHT rows.
+    let (height, most) = (problem.int("HEIGHT"), problem.premises.tile_rows().unwrap_or(0));
+    if !height.is_some_and(|height| (1..=most).contains(&height)) {
+        let height = height.map_or("?".into(), |height| height.to_string());
+        return Err(format!("a tile has up to {height} rows, and it is proved for tiles of up to {most}"));
+    }
     let proved = match problem.premises.window() {
         None => 0,
         Some(Dim::Const(keys)) => keys,

@@ -130,7 +130,7 @@ fn a_second_launch_that_does_not_go_on_where_the_first_stops_is_refused() {
 #[test]
 fn launches_that_are_not_those_two_in_that_order_are_refused() {
     type Change = fn(&mut Binding);
-    let changes: [(&str, Change); 8] = [
+    let changes: [(&str, Change); 9] = [
         ("the shape AttendCombine, the op needs AttendPart", |b| b.launches.reverse()),
         ("the shape AttendPart, the op needs Attend", |b| _ = b.launches.pop()),
         ("the shape AttendPart, the op needs AttendCombine", |b| b.launches[1] = b.launches[0].clone()),
@@ -139,6 +139,7 @@ fn launches_that_are_not_those_two_in_that_order_are_refused() {
         ("scratch 511 rows of 9 numbers", |b| b.scratch[0].rows -= 1),
         ("numbers for each 2048 keys", |b| b.scratch[1].keys *= 2),
         ("the role Scratch(2), which the op does not give", |b| _ = b.scratch.pop()),
+        ("no parameter is the op's scratch 3", |b| b.scratch.push(b.scratch[0])),
     ];
     let bundle = Bundle::built_in().unwrap();
     for (why, change) in changes {
@@ -184,6 +185,14 @@ fn a_launch_that_is_not_its_part_of_the_op_is_refused() {
             op_contract::check(&plan.program, &windowed, problem, &bound(stage)),
             "no window, the op has a window of 64",
         );
+    }
+    // The core makes tiles of up to HEIGHT rows, whatever the contract says of it.
+    for (problem, stage) in [(&mut part, Shape::AttendPart), (&mut combine, Shape::AttendCombine)] {
+        let most = problem.premises.tile_rows().unwrap() as i64;
+        let own = problem.constants.insert("HEIGHT".into(), Const::Int(most + 1)).unwrap();
+        let rows = format!("a tile has up to {} rows, and it is proved for tiles of up to {most}", most + 1);
+        refused(op_contract::check(&plan.program, op, problem, &bound(stage)), &rows);
+        problem.constants.insert("HEIGHT".into(), own);
     }
     // Both write the output, each its rows.
     let out = part.role(Role::Out(0)).unwrap();

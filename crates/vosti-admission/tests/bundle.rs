@@ -1,9 +1,9 @@
 //! No op runs a kernel without a fresh certificate that fits it: each way to be wrong is refused by name.
 
-use vosti_admission::manifest::{Kernel, Model};
+use vosti_admission::manifest::{File, Kernel, Model};
 use vosti_admission::{Bundle, BundleError, op_contract};
 use vosti_core::{Dtype, Op};
-use vosti_kernels::{Const, Spec};
+use vosti_kernels::{Const, Scratch, Spec};
 use vosti_model::{ModelPlan, Target};
 use vosti_verify::{Certificate, CertificateError};
 
@@ -81,6 +81,23 @@ fn row_tiles_that_are_not_proved_to_give_the_bits_of_the_lowest_are_refused() {
     refused(with(|c| c.stands_for.clear()), &["does not say that it gives the bits", &first, &shown]);
     refused(with(|c| c.stands_for[0].ttir_hash = "0".repeat(64)), &["does not say that", &first, &shown]);
     refused(with(|c| c.stands_for[0].kernel.push('0')), &["does not say that", &first, &shown]);
+}
+
+/// That they give the same bits is proved where their numbers are the same.
+#[test]
+fn row_tiles_of_other_numbers_are_refused() {
+    let with = |name: &str, value: Option<Const>| {
+        let mut plan = plan_for("cuda-sm90", "smollm2-135m", 1024);
+        let mut launches = plan.bindings.iter_mut().flat_map(|b| &mut b.launches);
+        let launch = launches.find(|launch| launch.spec.kernel == "linear_logits").unwrap();
+        let own = launch.higher[0].constants.remove(name).unwrap();
+        launch.higher[0].constants.insert(name.into(), value.unwrap_or(own));
+        bundle().admit(&plan)
+    };
+    with("SLOPE", None).unwrap();
+    for name in ["SLOPE", "CAP", "SPAN"] {
+        refused(with(name, Some(Const::Float(0.375))), &["linear_logits", &format!("{name} is 0.375 in it, and ")]);
+    }
 }
 
 /// One text is proved for all dimensions in a range: a model's are looked at when it is admitted.
@@ -223,6 +240,16 @@ fn extents_that_are_not_the_programs_are_refused() {
     }
 }
 
+/// It would be launched for so many rows at a time, at other places of the same buffers.
+#[test]
+fn scratch_for_an_op_that_has_no_use_for_it_is_refused() {
+    let mut plan = gemma();
+    let op = plan.program.ops.iter().find(|op| matches!(op, Op::Rowwise { .. })).unwrap();
+    let binding = &mut plan.bindings[op_contract::binding_of(op) as usize];
+    binding.scratch.push(Scratch { keys: 64, rows: 16, width: 1 });
+    refused(bundle().admit(&plan), &["Rowwise", "no parameter is the op's scratch 0"]);
+}
+
 #[test]
 fn an_op_of_several_launches_is_refused() {
     let mut plan = gemma();
@@ -351,6 +378,49 @@ fn a_damaged_bundle_is_refused() {
     damage("manifest.json", &|text| text.replacen("ttir/", "../", 1), "not a path inside it");
     refused(Bundle::read(place.path()).map(drop), &["no bundle"]);
     Bundle::read(&folder).unwrap();
+}
+
+/// A reader that took the last of two would check one and run the other.
+#[test]
+fn a_manifest_that_names_a_thing_twice_is_refused() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join("bundle");
+    let manifest = bundle().write(&folder, false, files(), "cpu", &gemma()).unwrap();
+    let texts: Vec<String> = manifest
+        .kernels
+        .iter()
+        .map(|k| vosti_kernels::parse_stem(&k.specialisation).unwrap().text().to_string())
+        .collect();
+    let shared = (1..texts.len()).find(|i| texts[*i] == texts[i - 1]).expect("two sizes of one text");
+    let forged = |change: &dyn Fn(&mut Vec<Kernel>), part: &str| {
+        let mut forged = manifest.clone();
+        change(&mut forged.kernels);
+        std::fs::write(folder.join("manifest.json"), serde_json::to_string(&forged).unwrap()).unwrap();
+        refused(Bundle::read(&folder).map(drop), &[part]);
+    };
+    forged(&|kernels| kernels.extend_from_within(..1), "twice");
+    forged(&|kernels| kernels[0].files.extend_from_within(..1), "two files of the kind `ttir`");
+
+    let other = |kind: &str, change: &dyn Fn(&str) -> String| {
+        let own = std::fs::read_to_string(folder.join(&manifest.kernels[shared].file(kind).unwrap().path)).unwrap();
+        let (text, path) = (change(&own), format!("other.{kind}"));
+        std::fs::write(folder.join(&path), &text).unwrap();
+        (File { kind: kind.into(), path, blake3: blake3::hash(text.as_bytes()).to_hex().to_string() }, text)
+    };
+    let (file, text) = other("ttir", &|text| text.replacen("dense<0.0", "dense<1.0", 1));
+    let hash = vosti_kernels::ttir_hash(&text).to_hex().to_string();
+    let put = |kernel: &mut Kernel, file: &File| {
+        *kernel.files.iter_mut().find(|f| f.kind == file.kind).unwrap() = file.clone()
+    };
+    forged(
+        &|kernels| {
+            put(&mut kernels[shared], &file);
+            kernels[shared].ttir_hash = hash.clone();
+        },
+        "has two texts",
+    );
+    let (file, _) = other("certificate", &|text| text.replacen("z3", "z9", 1).replacen("Z3", "Z9", 1));
+    forged(&|kernels| put(&mut kernels[shared], &file), "has two certificates");
 }
 
 fn rehash(entry: &mut Kernel, text: &str) {

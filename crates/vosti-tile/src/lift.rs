@@ -10,6 +10,7 @@ use crate::build::{Builder, TypeError};
 use crate::error::{LiftError, Reason};
 use crate::ir::*;
 use crate::parse::{Attribute, Cursor, PythonLines, Result};
+use simple::unknown;
 use std::collections::HashMap;
 
 /// Reads a module with one public function and lifts that function.
@@ -65,7 +66,8 @@ impl<'t> Lift<'t> {
         Ok(lift)
     }
 
-    /// Remembers where each function's parameter list starts. A function starts a line of the text.
+    /// Remembers where each function's parameter list starts. A function starts a line of the text, and no other line has the
+    /// word: what looks like a comment may stand in quotes.
     fn find_functions(&mut self) -> Result<()> {
         let mut at = 0;
         for (number, line) in self.cursor.text.split_inclusive('\n').enumerate() {
@@ -73,8 +75,12 @@ impl<'t> Lift<'t> {
             let mut cursor =
                 Cursor { text: self.cursor.text, at: at + line.len() - body.len(), line: number as u32 + 1 };
             at += line.len();
+            // Other readers of the text end a comment at a carriage return: they would see operations where none is proved.
+            if line.contains(|c: char| c.is_control() && !matches!(c, '\n' | '\t')) {
+                return cursor.fail(Reason::Unsupported { what: "a control character".into() });
+            }
             if !body.starts_with("tt.func") {
-                if body.split("//").next().is_some_and(|code| code.contains("tt.func")) {
+                if body.contains("tt.func") && !body.starts_with("//") {
                     let what = "a function that does not begin its line".into();
                     return cursor.fail(Reason::Unsupported { what });
                 }
@@ -405,7 +411,10 @@ impl<'t> Lift<'t> {
             let name = self.cursor.value_name()?;
             self.cursor.expect(":")?;
             let ty = self.cursor.ty()?;
-            self.cursor.attributes()?; // claims about a private function's parameters are not used
+            // A claim about a private function's parameter, which no caller checks and a compiler may use.
+            if let Some((claim, _)) = self.cursor.attributes()?.into_iter().next() {
+                return self.cursor.fail(Reason::Attribute { op: format!("parameter {name}"), name: claim });
+            }
             self.declared(&[*argument], &[ty])?;
             self.scope.insert(name, vec![*argument]);
         }
@@ -584,16 +593,4 @@ impl<'t> Lift<'t> {
             _ => start.fail(Reason::Unsupported { what: "a reduction by something else than one operation".into() }),
         }
     }
-}
-
-/// The refusal of an operation, with the way out for what people commonly write.
-fn unknown(op: &str) -> Reason {
-    let hint = match op {
-        "cf.cond_br" | "cf.br" => ": early returns are not lifted, mask the accesses instead",
-        "tt.atomic_rmw" | "tt.atomic_cas" => ": the order of atomics is not fixed",
-        "tt.scan" | "\"tt.scan\"" => ": its order is not fixed",
-        "tt.print" | "tt.assert" => ": remove debugging output",
-        _ => "",
-    };
-    Reason::Operation { name: op.to_string(), hint }
 }

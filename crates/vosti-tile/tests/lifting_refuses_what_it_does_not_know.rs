@@ -141,6 +141,26 @@ fn divisions_and_shifts_that_nothing_defines_are_refused() {
     assert!(lift(&module(&spread)).is_ok());
 }
 
+/// A GPU's compiler reads the text too, and a proof is about what is lifted.
+#[test]
+fn what_another_reader_may_see_otherwise_is_refused() {
+    let text = module("%m = tt.load %n : !tt.ptr<i32>");
+    let refused = |what: &str, by: &str, part: &str| {
+        assert!(text.contains(what), "{text}");
+        let error = lift(&text.replacen(what, by, 1)).unwrap_err().to_string();
+        assert!(error.contains(part), "{part:?} is not in {error}");
+    };
+    // To MLIR a comment ends at a carriage return, and hashes leave lines of comments out.
+    refused("module", "// hidden\r tt.func public @other()\nmodule", "a control character");
+    refused("    tt.return", "    // hidden\r tt.store %x, %x : !tt.ptr<f32>\n    tt.return", "a control character");
+    // A comment may begin in quotes.
+    refused("\n}", "\n  @\"//\" tt.func public @other() {}\n}", "does not begin its line");
+    // No caller checks a claim about a parameter of a private function, and a compiler may use it.
+    let called = "module {\n  tt.func public @k(%x: !tt.ptr<f32>) {\n    tt.call @f(%x) : (!tt.ptr<f32>) -> ()\n    tt.return\n  }\n  tt.func private @f(%p: !tt.ptr<f32> {tt.divisibility = 16 : i32}) {\n    tt.return\n  }\n}\n";
+    assert!(lift(called).unwrap_err().to_string().contains("attribute `tt.divisibility`"));
+    lift(&called.replace(" {tt.divisibility = 16 : i32}", "")).unwrap();
+}
+
 #[test]
 fn calls_to_nothing_and_recursion_are_refused() {
     refuses("tt.call @nothing() : () -> ()", 1, "`nothing` is called but not defined");

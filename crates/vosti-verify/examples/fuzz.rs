@@ -4,9 +4,11 @@
 //! `fuzz SHARD SHARDS STRIDE REPLAYS` takes every STRIDE-th single change of a kernel whose turn is SHARD; `fuzz contracts
 //! SHARD SHARDS STRIDE REPLAYS` does the same for contracts. `fuzz mixed SEED COUNT REPLAYS` takes COUNT random pairs of
 //! changes, of which at least one is the contract's; `fuzz twice SEED COUNT REPLAYS` takes two changes of the kernel. The
-//! example prints counts, and every disagreement, which is a soundness bug.
+//! example prints counts, and every disagreement, which is a soundness bug. A word that is a folder has it take that folder's
+//! kernels: those that `filetests/random_kernels.py` wrote.
 
 use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
 use vosti_verify::mutate::{identity, mutants, twice};
 use vosti_verify::mutate_contract::{contract, contracts};
 use vosti_verify::problem::{ProblemError, Statement};
@@ -45,7 +47,9 @@ fn main() {
     // A name's beginning may be the last word: the bases that have it.
     let only =
         std::env::args().next_back().filter(|word| word.parse::<u64>().is_err() && *word != mode).unwrap_or_default();
-    let mut bases = bases();
+    let folder = std::env::args().skip(1).map(PathBuf::from).find(|word| word.is_dir());
+    let only = if folder.is_some() { String::new() } else { only };
+    let mut bases = bases(folder);
     bases.retain(|base| base.name.starts_with(&only) || (only == "rows" && !base.name.starts_with("attend")));
     if random {
         let (seed, count) = (arg(0, 1), arg(1, 1000));
@@ -84,16 +88,16 @@ fn main() {
 }
 
 /// What passes, and what is refused for its types alone: another contract may suit it.
-fn bases() -> Vec<Base> {
+fn bases(folder: Option<PathBuf>) -> Vec<Base> {
     let mut bases = vec![];
-    for folder in ["pass", "broken"] {
-        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../filetests").join(folder);
-        let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
+    let filetests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../filetests");
+    let own = || ["pass", "broken"].map(|folder| filetests.join(folder)).to_vec();
+    for folder in folder.map_or_else(own, |folder| vec![folder]) {
+        let mut paths: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|e| e.unwrap().path()).collect();
         paths.retain(|p| p.extension().is_some_and(|e| e == "py"));
         paths.sort();
         for case in paths.iter().map(|path| Case::read(path).unwrap()) {
-            let passes = paths[0].parent().is_some_and(|p| p.ends_with("pass"));
-            if !passes && !matches!(case.problem, Err(ProblemError::Type { .. })) {
+            if folder.ends_with("broken") && !matches!(case.problem, Err(ProblemError::Type { .. })) {
                 continue;
             }
             let (_, text) = vosti_kernels::contract::block(&case.source).unwrap();

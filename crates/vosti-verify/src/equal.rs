@@ -87,7 +87,9 @@ impl<'k> Prover<'k, '_> {
         let ty = self.runs[0].problem.kernel.ty(l.v).clone();
         let other = self.runs[1].problem.kernel.ty(r.v).clone();
         let line = self.runs[0].line(l.v);
-        if ty.elem() != other.elem() || !ty.is_tile() || !other.is_tile() {
+        // A lane has a coordinate on each axis: with fewer it would stand for a whole row of lanes.
+        let lanes = [(&ty, l), (&other, r)].iter().all(|(ty, at)| ty.shape().len() == at.idx.len());
+        if ty.elem() != other.elem() || !ty.is_tile() || !other.is_tile() || !lanes {
             return self.fail(Obligation::Alignment, line, format!("one run computes {ty}, the other {other}"));
         }
         if ty.elem().is_int() {
@@ -360,6 +362,19 @@ impl<'k> Prover<'k, '_> {
         self.under(&[not_a, not_b], |p| p.equal(&no.0, &no.1, mode))
     }
 
+    /// What is assumed of products and sums is about the rows of one tile, of one operation: a compiler may sum in another order
+    /// at another place of the text. Two texts have no place in common, and what a pair rests on is listed.
+    fn one_place(&self, a: &Op, b: &Op) -> Proof {
+        if std::ptr::eq(a, b) || !std::ptr::eq(self.runs[0].problem, self.runs[1].problem) {
+            return Ok(());
+        }
+        self.fail(
+            Obligation::Alignment,
+            a.line,
+            "the runs sum this at two places of the text, in orders that may differ",
+        )
+    }
+
     fn equal_reduce(&mut self, a: &'k Op, l: &At, b: &'k Op, r: &At) -> Proof {
         let (OpKind::Reduce { op: f, x, axis }, OpKind::Reduce { op: g, x: y, axis: other }) = (&a.kind, &b.kind)
         else {
@@ -369,6 +384,7 @@ impl<'k> Prover<'k, '_> {
         if f != g || n != m {
             return self.different(a, b);
         }
+        self.one_place(a, b)?;
         self.assume(Assumption::ReduceLaneLocal);
         self.assume(Assumption::ReduceRowUniform);
         if self.runs[0].shape(*x) != self.runs[1].shape(*y) {
@@ -390,6 +406,7 @@ impl<'k> Prover<'k, '_> {
             let why = format!("dot sums {n} products at a time in one run and {m} in the other");
             return self.fail(Obligation::Alignment, a.line, why);
         }
+        self.one_place(a, b)?;
         self.assume(Assumption::DotLaneLocal);
         self.assume(Assumption::DotRowUniform);
         let columns = self.t.eq(l.idx[1], r.idx[1]);

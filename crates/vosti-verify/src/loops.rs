@@ -48,7 +48,7 @@ impl<'k> Prover<'k, '_> {
         let (Some(left), Some(right)) = (body(a, &l.env), body(b, &r.env)) else {
             return self.fail(Obligation::Alignment, a.line, "a loop is compared with something else");
         };
-        let demand = Demand { k: [i, j], axes: self.relate(&l.idx, &r.idx), mode };
+        let demand = Demand { k: [i, j], axes: self.relate(&l.idx, &r.idx, a.line)?, mode };
         self.tell_demand(left.args, &demand, "after the loop");
         let floor = self.t.mark();
         let alignment = self.align(a, &l.env, b, &r.env)?;
@@ -86,8 +86,13 @@ impl<'k> Prover<'k, '_> {
         self.tell(format!("needed {by}: `{name}`{region} is the same in both runs{up_to}"));
     }
 
-    fn relate(&self, l: &[Term], r: &[Term]) -> Vec<AxisRelation> {
-        l.iter().zip(r).map(|(x, y)| if x == y { AxisRelation::Same } else { AxisRelation::Pinned(*x, *y) }).collect()
+    /// Axis by axis: two loops that carry tiles of different ranks have no lanes in common.
+    fn relate(&self, l: &[Term], r: &[Term], line: Line) -> Proof<Vec<AxisRelation>> {
+        if l.len() != r.len() {
+            return self.fail(Obligation::Alignment, line, "the loops carry tiles of different ranks");
+        }
+        let relation = |(x, y): (&Term, &Term)| if x == y { AxisRelation::Same } else { AxisRelation::Pinned(*x, *y) };
+        Ok(l.iter().zip(r).map(relation).collect())
     }
 
     fn align(&mut self, a: &'k Op, el: &Env, b: &'k Op, er: &Env) -> Proof<Alignment> {
@@ -146,6 +151,9 @@ impl<'k> Prover<'k, '_> {
 
     fn demanded_lanes(&mut self, demand: &Demand, x: Value, y: Value, line: Line) -> Proof<(Vec<Term>, Vec<Term>)> {
         let (a, b) = (self.runs[0].shape(x), self.runs[1].shape(y));
+        if demand.axes.len() != a.len() || demand.axes.len() != b.len() {
+            return self.fail(Obligation::Alignment, line, "the loops carry tiles of different ranks");
+        }
         let (mut l, mut r) = (vec![], vec![]);
         for (axis, relation) in demand.axes.iter().enumerate() {
             match relation {
@@ -226,7 +234,7 @@ impl<'k> Prover<'k, '_> {
             return self.fail(Obligation::Alignment, a.line, "not loops");
         };
         let iteration = [l.env.iteration(left.index), r.env.iteration(right.index)];
-        let relation = self.relate(&l.idx, &r.idx);
+        let relation = self.relate(&l.idx, &r.idx, a.line)?;
         let place = self.frames.iter().position(|f| {
             f.index == [left.index, right.index] && [Some(f.iteration[0]), Some(f.iteration[1])] == iteration
         });
@@ -257,7 +265,7 @@ impl<'k> Prover<'k, '_> {
     /// A relation that does not speak of the body's own variables.
     fn generalise(&mut self, frame: usize, l: &[Term], r: &[Term], line: Line) -> Proof<Vec<AxisRelation>> {
         let floor = self.frames[frame].floor;
-        let axes = self.relate(l, r);
+        let axes = self.relate(l, r, line)?;
         for axis in &axes {
             if let AxisRelation::Pinned(x, y) = axis {
                 let young = self

@@ -131,7 +131,7 @@ impl<'k, 's> Prover<'k, 's> {
             }
         }
         asserted.retain(|a| self.t.as_bool(*a) != Some(true));
-        if self.t.overflowed {
+        if self.t.spoiled {
             return Ok(Answer::Unknown);
         }
         self.queries += 1;
@@ -291,6 +291,13 @@ impl<'k, 's> Prover<'k, 's> {
             }
             OpKind::LoadBlock { ptr, check, .. } | OpKind::StoreBlock { ptr, check, .. } => {
                 let block = run.block(t, *ptr, &site.env)?;
+                if block.offsets.len() != lanes.len() {
+                    return self.fail(
+                        Obligation::Subset,
+                        site.op.line,
+                        "a lane has a coordinate on each axis of its block",
+                    );
+                }
                 let zero = t.int(0);
                 let mut offset = block.base;
                 for (axis, lane) in lanes.iter().enumerate() {

@@ -182,6 +182,7 @@ impl<'k> Run<'k> {
                 };
                 let step = self.int_step(t, op, k);
                 match (step, env.iteration(*index)) {
+                    (Some(0), Some(_)) => self.int(t, inits[k], idx, env),
                     (Some(step), Some(done)) => {
                         let init = self.int(t, inits[k], idx, env)?;
                         let moved = t.scale(done, step);
@@ -251,6 +252,7 @@ impl<'k> Run<'k> {
                 Some(t.ite(c, a, b))
             }
             OpKind::For { inits, .. } => match self.int_step(t, op, result) {
+                Some(0) => Some(self.int(t, inits[result], idx, env)?),
                 Some(step) => {
                     let trip = self.trip(t, op, env)?.count;
                     let init = self.int(t, inits[result], idx, env)?;
@@ -421,7 +423,7 @@ impl<'k> Run<'k> {
             OpKind::Cast { op: Cast::ExtS, x, .. } if self.problem.kernel.ty(*x).elem() != Scalar::I1 => {
                 self.constant(t, *x)
             }
-            OpKind::Binary { op, a, b } => {
+            OpKind::Binary { op, a, b } if self.problem.kernel.ty(*a).elem() != Scalar::I1 => {
                 let (a, b) = (self.constant(t, *a)?, self.constant(t, *b)?);
                 let (a, b) = (t.int(a), t.int(b));
                 let term = int_binary(t, *op, a, b)?;
@@ -431,12 +433,16 @@ impl<'k> Run<'k> {
         }
     }
 
-    /// What a loop adds to its k-th number in each iteration, if it is a constant.
+    /// What a loop adds to its k-th number in each iteration, if it is a constant. A bit has no such step: it wraps at once, and
+    /// no obligation says that it does not.
     fn int_step(&self, t: &mut Terms, op: &'k Op, k: usize) -> Option<i128> {
         let OpKind::For { args, body, .. } = &op.kind else {
             return None;
         };
         let (mut v, mut step) = (body.yields[k], 0i128);
+        if v != args[k] && self.problem.kernel.ty(v).elem() == Scalar::I1 {
+            return None;
+        }
         while v != args[k] {
             let Def::Op(o, _) = self.def(v) else {
                 return None;

@@ -56,8 +56,8 @@ pub struct Terms {
     bounds: Vec<Bounds>,
     fresh: u32,
     dimensions: HashSet<Term>,
-    /// An intermediate constant left `i128`: nothing built since may be trusted.
-    pub overflowed: bool,
+    /// An intermediate constant left `i128`, or a truth value was taken for a number: nothing built since may be trusted.
+    pub spoiled: bool,
 }
 
 impl Terms {
@@ -187,11 +187,12 @@ impl Terms {
     pub fn from_linear(&mut self, c: i128, parts: impl IntoIterator<Item = (Term, i128)>) -> Term {
         let mut sum: BTreeMap<Term, i128> = BTreeMap::new();
         for (t, k) in parts {
+            self.spoiled |= self.is_bool(t);
             let entry = sum.entry(t).or_insert(0);
             *entry = match entry.checked_add(k) {
                 Some(v) => v,
                 None => {
-                    self.overflowed = true;
+                    self.spoiled = true;
                     0
                 }
             };
@@ -209,7 +210,7 @@ impl Terms {
 
     pub(crate) fn checked(&mut self, v: Option<i128>) -> i128 {
         v.unwrap_or_else(|| {
-            self.overflowed = true;
+            self.spoiled = true;
             0
         })
     }
@@ -316,6 +317,7 @@ impl Terms {
             Some(true) => a,
             Some(false) => b,
             None if a == b => a,
+            None if !self.is_bool(c) || self.is_bool(a) != self.is_bool(b) => self.spoil(),
             None if self.is_bool(a) => {
                 let (na, yes) = (self.not(c), self.and(&[c, a]));
                 let no = self.and(&[na, b]);
@@ -379,8 +381,15 @@ impl Terms {
                 let t = self.add_int(t, 1);
                 self.make(Node::Le(t))
             }
+            _ if !self.is_bool(a) => self.spoil(),
             _ => self.make(Node::Not(a)),
         }
+    }
+
+    /// Where a number stands for a truth value.
+    fn spoil(&mut self) -> Term {
+        self.spoiled = true;
+        self.bool(false)
     }
 
     pub fn and(&mut self, list: &[Term]) -> Term {
@@ -390,6 +399,7 @@ impl Terms {
                 Node::Bool(true) => {}
                 Node::Bool(false) => return self.bool(false),
                 Node::And(more) => flat.extend(more.clone()),
+                _ if !self.is_bool(*t) => return self.spoil(),
                 _ => flat.push(*t),
             }
         }
@@ -409,6 +419,7 @@ impl Terms {
                 Node::Bool(false) => {}
                 Node::Bool(true) => return self.bool(true),
                 Node::Or(more) => flat.extend(more.clone()),
+                _ if !self.is_bool(*t) => return self.spoil(),
                 _ => flat.push(*t),
             }
         }

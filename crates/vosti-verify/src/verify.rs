@@ -67,10 +67,10 @@ pub fn verify_pair(left: &Problem, right: &Problem, solver: &mut Solver) -> Resu
     let mut prover = Prover::new(left, right, solver);
     let outcome = prove(&mut prover, same);
     let verdict = match outcome {
-        Ok(()) if prover.t.overflowed => Verdict::Unknown(Failure::new(
+        Ok(()) if prover.t.spoiled => Verdict::Unknown(Failure::new(
             Obligation::NoWrap,
             Line::default(),
-            "a constant is too large for the verifier",
+            "a constant is too large for the verifier, or a bit is counted with",
         )),
         Ok(()) => Verdict::Proved,
         Err(Trouble::Failed(mut failure)) => {

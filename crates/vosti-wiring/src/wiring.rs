@@ -423,6 +423,10 @@ pub fn outputs(program: &Program) -> Result<Outputs, WiringError> {
             let [(second, found @ &[logits, tokens])] = readers(program, outs)?[..] else {
                 return Err(WiringError::Outputs);
             };
+            // What nobody wants is not computed, so nothing else may read it.
+            if !readers(program, found)?.is_empty() {
+                return Err(WiringError::Outputs);
+            }
             let most = width(program, found)? as usize;
             lists = Some(Lists { logits: logits as usize, tokens: tokens as usize, most, ops: [op, second] });
         } else {
@@ -515,6 +519,10 @@ mod tests {
         refused(|p| p.ops.push(p.ops[2].clone()));
         refused(|p| p.ops.push(p.ops[3].clone()));
         refused(|p| p.ops.truncate(3));
+        refused(|p| {
+            p.buffers.push(p.buffers[4]);
+            p.ops.push(Op::Rowwise { k: 0, ins: [4, 5].into(), outs: [7].into(), rows: RowSet::Selected });
+        });
         refused(|p| p.buffers[1].width = 2);
         refused(|p| p.buffers[3].width = 7);
         refused(|p| p.buffers[5].width = 3);

@@ -144,6 +144,22 @@ fn a_damaged_or_stale_bundle_is_refused_and_a_cpu_says_what_it_is_for() {
     assert!(why.contains("was prepared for cuda-sm90, and this device is cpu"), "{why}");
 }
 
+/// The record and the code agree with each other, and not with the text that is proved.
+#[test]
+fn machine_code_of_another_text_is_not_admitted() {
+    let Some(bundle) = smol() else { return };
+    let plan = plan("smollm2-135m");
+    bundle.admit(&plan).unwrap();
+    let image = bundle.images().values().find(|image| image.ttir.contains("dense<0.0")).unwrap();
+    let other = image.ttir.replacen("dense<0.0", "dense<1.0", 1);
+    let mut record = image.record.clone();
+    record.hashes.ttir = ttir_hash(&other).to_hex().to_string();
+    let record = serde_json::to_string(&record).unwrap();
+    let forged = Image::read(&image.spec, &other, &record, image.cubin.clone()).unwrap();
+    let error = Bundle::built_in().unwrap().with_images(vec![forged]).admit(&plan).unwrap_err().to_string();
+    assert!(error.contains("compiled from another text") && error.contains(&image.spec.to_string()), "{error}");
+}
+
 #[test]
 fn a_bundle_with_a_kernel_that_is_not_compiled_is_not_written() {
     let place = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
 //! Lifting of operations without regions: their spelling in TTIR and what they become.
 
-use super::{Lift, unknown};
+use super::Lift;
 use crate::error::Reason;
 use crate::ir::*;
 use crate::parse::{Attribute, Cursor, Result, literal};
@@ -421,4 +421,16 @@ impl<'t> Lift<'t> {
 /// Axes as indices; a negative one becomes out of range and is refused by the typing rules.
 fn indices(axes: &[i64]) -> Vec<usize> {
     axes.iter().map(|a| usize::try_from(*a).unwrap_or(usize::MAX)).collect()
+}
+
+/// The refusal of an operation, with the way out for what people commonly write.
+pub(super) fn unknown(op: &str) -> Reason {
+    let hint = match op {
+        "cf.cond_br" | "cf.br" => ": early returns are not lifted, mask the accesses instead",
+        "tt.atomic_rmw" | "tt.atomic_cas" => ": the order of atomics is not fixed",
+        "tt.scan" | "\"tt.scan\"" => ": its order is not fixed",
+        "tt.print" | "tt.assert" => ": remove debugging output",
+        _ => "",
+    };
+    Reason::Operation { name: op.to_string(), hint }
 }
