@@ -2,10 +2,10 @@
 
     python kernels/compile.py OUT_DIR < request.json
 
-Reads {"arch": 90, "kernels": [{"stem", "ttir", "num_warps", "num_stages"}]}, where ttir is the text, and writes
-OUT_DIR/<stem>.{ttgir,ptx,cubin,sass,log,json}. The stages start at the backend's own TTIR passes: handing the text
-to `triton.compile` would skip them. ptxas is called here, so that its flags are in one place and its report is
-kept. Nothing is read from a cache.
+Reads {"arch": 90, "shared_max", "kernels": [{"stem", "ttir", "num_warps", "num_stages"}]}, where shared_max is the
+bytes of shared memory that a block may have and ttir the text, and writes OUT_DIR/<stem>.{ttgir,ptx,cubin,sass,log,json}.
+The stages start at the backend's own TTIR passes: handing the text to `triton.compile` would skip them. ptxas is called
+here, so that its flags are in one place and its report is kept. Nothing is read from a cache.
 """
 import json
 import os
@@ -70,6 +70,21 @@ def loads_ahead(text, stages):
     return "\n".join(lines) + "\n"
 
 
+def one_after_the_other(text):
+    """GPU IR in which a tile that is in shared memory before its own product's turn gets there behind the product before it,
+    and waits in registers. So keys and values have the same bytes, one after the other. Loads stay where they are."""
+    lines, at = text.splitlines(), 0
+    while at < len(lines):
+        stored = re.match(r"( +)(%\w+) = ttg\.local_alloc %", lines[at])
+        used = stored and next((n for n in range(at + 1, len(lines)) if re.search(stored[2] + r"\b", lines[n])), None)
+        beside = used and lines[used].startswith(stored[1] + "%")
+        if beside and any(" = tt.dot " in line for line in lines[at:used]):
+            lines.insert(used - 1, lines.pop(at))
+        else:
+            at += 1
+    return "\n".join(lines) + "\n"
+
+
 def assemble(arch, ptx, cubin):
     """At the assembler's usual level, or at its first if that spills registers: what it says, and the level."""
     name, target = "ptxas_blackwell" if arch >= 100 else "ptxas", target_of(arch)
@@ -84,7 +99,7 @@ def target_of(arch):
     return f"sm_{arch}a" if arch >= 90 else f"sm_{arch}"
 
 
-def compile_one(request, arch, folder, out):
+def compile_one(request, arch, shared_max, folder, out):
     from triton._C.libtriton import ir
     from triton.backends.compiler import GPUTarget
     from triton.compiler import make_backend
@@ -99,18 +114,26 @@ def compile_one(request, arch, folder, out):
     context = ir.context()
     ir.load_dialects(context)
     backend.load_dialects(context)
-    source = os.path.join(folder, "kernel.ttir")
-    with open(source, "w") as file:
-        file.write(loads_ahead(request["ttir"], request["num_stages"]))
-    module = ir.parse_mlir_module(source, context)
-    module.context = context
-    metadata = {}
-    stages = stages_of(backend, options)
-    for name in ("ttir", "ttgir", "llir", "ptx"):
+
+    def parsed(text):
+        path = os.path.join(folder, "kernel.mlir")
+        with open(path, "w") as file:
+            file.write(text)
+        module = ir.parse_mlir_module(path, context)
+        module.context = context
+        return module
+    stages, metadata = stages_of(backend, options), {}
+    module = parsed(loads_ahead(request["ttir"], request["num_stages"]))
+    for name in ("ttir", "ttgir"):
         module = stages[name](module, metadata)
-        if name in ("ttgir", "ptx"):
-            with open(os.path.join(out, f"{stem}.{name}"), "w") as file:
-                file.write(without_locations(str(module)) if name == "ttgir" else module)
+    ttgir = str(module)
+    module = stages["llir"](module, metadata)
+    if metadata["shared"] > shared_max:
+        ttgir = one_after_the_other(ttgir)
+        module = stages["llir"](parsed(ttgir), metadata)
+    for kind, text in (("ttgir", without_locations(ttgir)), ("ptx", stages["ptx"](module, metadata))):
+        with open(os.path.join(out, f"{stem}.{kind}"), "w") as file:
+            file.write(text)
     cubin = os.path.join(out, f"{stem}.cubin")
     log, level = assemble(arch, os.path.join(out, f"{stem}.ptx"), cubin)
     with open(os.path.join(out, f"{stem}.log"), "w") as file:
@@ -142,7 +165,7 @@ def main():
         if request["arch"] >= 100:
             no_packed_floats()
         for kernel in request["kernels"]:
-            compile_one(kernel, request["arch"], folder, sys.argv[1])
+            compile_one(kernel, request["arch"], request["shared_max"], folder, sys.argv[1])
 
 
 if __name__ == "__main__":

@@ -2,8 +2,6 @@
 
 use crate::error::CudaError;
 use std::fmt;
-use vosti_core::PAGE;
-use vosti_kernels::{Const, Spec};
 
 /// A compute capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -78,18 +76,6 @@ impl Arch {
     /// specifications per compute capability: per-block maximum).
     pub fn shared_bytes_max(self) -> u64 {
         self.multiprocessor().shared - RESERVED
-    }
-
-    /// Refuses attention whose heads do not fit a block's shared memory: a page of keys and one of values lie there.
-    pub fn has_room_for(self, spec: &Spec) -> Result<(), CudaError> {
-        let Some(Const::Int(head)) = spec.constants.get("D") else { return Ok(()) };
-        let head = u64::try_from(*head).unwrap_or(0);
-        let (bytes, has) = (|head: u64| 2 * 2 * PAGE as u64 * head.next_power_of_two(), self.shared_bytes_max());
-        let most = (0..u64::BITS).map(|power| 1 << power).take_while(|head| bytes(*head) <= has).last().unwrap_or(0);
-        match head <= most {
-            true => Ok(()),
-            false => Err(CudaError::Heads { head, target: format!("cuda-{self}"), most, needs: bytes(head), has }),
-        }
     }
 
     /// The resources of one multiprocessor (the same tables).
@@ -187,23 +173,6 @@ mod tests {
         assert_eq!((Arch::Sm80.blocks_at_once(512, 32, 0), Arch::Sm86.blocks_at_once(512, 32, 0)), (4, 3));
         assert_eq!((Arch::Sm80.blocks_at_once(32, 16, 0), Arch::Sm86.blocks_at_once(32, 16, 0)), (32, 16));
         assert_eq!(Arch::Sm120.blocks_at_once(128, 32, 120_000), 0);
-    }
-
-    #[test]
-    fn heads_whose_keys_and_values_do_not_fit_shared_memory_are_refused_with_the_bound() {
-        let spec = |head| {
-            let stem = format!("attend_combine-bf16-BQ4-D{head}-DP{head}-HEADS8-HEIGHT4-KV_HEADS1-ROWS512-SPLIT1024");
-            vosti_kernels::parse_stem(&stem).unwrap()
-        };
-        for arch in Arch::ALL {
-            assert!(arch.has_room_for(&spec(256)).is_ok());
-            let error = arch.has_room_for(&spec(512)).err().map(|error| error.to_string());
-            assert_eq!(error.is_some(), [Arch::Sm86, Arch::Sm89, Arch::Sm120].contains(&arch), "{arch}");
-            if let Some(error) = error {
-                let said = ["heads of 512", "head_dim", "at most 256", "131072", "101376"];
-                assert!(said.iter().all(|part| error.contains(part)) && error.lines().count() == 1, "{error}");
-            }
-        }
     }
 
     #[test]

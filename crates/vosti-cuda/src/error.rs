@@ -16,11 +16,6 @@ pub enum CudaError {
         "no TTIR is checked in for {spec}: list its text in crates/vosti-model/src/inventory.rs and run `cargo xtask ttir`"
     )]
     Ttir { spec: String },
-    #[error(
-        "head_dim (or global_head_dim): {target} has no room for heads of {head}, at most {most}: a page of keys and one of \
-         values take {needs} bytes of shared memory, and a block has {has}"
-    )]
-    Heads { head: u64, target: String, most: u64, needs: u64, has: u64 },
     #[error("{tool}: {error}; compiling for CUDA needs python3 with venv and pip")]
     Start { tool: String, error: std::io::Error },
     #[error("{tool} failed:\n{output}")]

@@ -27,6 +27,7 @@ pub struct Toolchain {
 #[derive(Serialize)]
 struct Request<'a> {
     arch: u32,
+    shared_max: u64,
     kernels: Vec<Kernel<'a>>,
 }
 
@@ -65,7 +66,8 @@ impl Toolchain {
     pub fn compile(&self, target: &str, kernels: &[(Spec, &str)]) -> Result<Vec<Artifact>, CudaError> {
         let scratch = tempfile::tempdir().map_err(|error| CudaError::Io { path: std::env::temp_dir(), error })?;
         let folder = scratch.path();
-        let mut request = Request { arch: Arch::of_target(target)?.number(), kernels: vec![] };
+        let arch = Arch::of_target(target)?;
+        let mut request = Request { arch: arch.number(), shared_max: arch.shared_bytes_max(), kernels: vec![] };
         for (spec, ttir) in kernels {
             let options = compile_options(target, spec)?;
             let (num_warps, num_stages) = (options.num_warps, options.num_stages);

@@ -54,7 +54,6 @@ fn compile(arguments: &Prepare, plan: &ModelPlan) -> Result<Vec<Image>> {
     let target = arguments.target.as_str();
     let arch = Arch::of_target(target)?;
     let specs = vosti_model::plan::specs(plan);
-    specs.iter().try_for_each(|spec| arch.has_room_for(spec))?;
     let tool = match &arguments.python {
         Some(python) => Toolchain::with_python(python.clone()),
         None => {
