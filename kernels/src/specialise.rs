@@ -349,18 +349,23 @@ mod tests {
     }
 
     #[test]
-    fn heads_of_512_have_half_the_query_tile_on_gpus_and_both_launches_the_same() {
+    fn heads_of_512_have_half_the_query_tile_on_gpus_and_the_second_launch_tiles_of_its_own() {
         let rows = |target: &str, heads: i64, kv_heads: i64, d: i64| {
             let [part, combine] = halves(target, heads, kv_heads, d);
-            assert_eq!(part.constants["HEIGHT"], combine.constants["HEIGHT"]);
-            if target != CPU {
-                assert_eq!([&part, &combine].map(|spec| spec.constants["BQ"]), [part.constants["HEIGHT"]; 2]);
+            match target {
+                CPU => assert_eq!(part.constants["HEIGHT"], combine.constants["HEIGHT"]),
+                _ => {
+                    assert_eq!(part.constants["BQ"], part.constants["HEIGHT"]);
+                    assert_eq!(["BQ", "HEIGHT"].map(|name| combine.constants[name]), [Const::Int(4); 2]);
+                }
             }
             part.constants["HEIGHT"]
         };
         for target in ["cuda-sm80", "cuda-sm90"] {
             assert_eq!(rows(target, 16, 8, 256), Const::Int(32));
             assert_eq!((rows(target, 16, 1, 512), rows(target, 32, 4, 512)), (Const::Int(2), Const::Int(4)));
+            // A quarter, if one or two heads share a key's.
+            assert_eq!((rows(target, 8, 4, 512), rows(target, 4, 4, 512)), (Const::Int(8), Const::Int(16)));
         }
         assert_eq!(rows("cpu", 16, 1, 512), Const::Int(4));
     }
@@ -369,7 +374,7 @@ mod tests {
     fn splits_are_whole_pages_and_follow_the_size_of_a_head_alone() {
         let splits = |target: &str, heads: i64, d: i64| {
             let [part, combine] = halves(target, heads, heads / 2, d);
-            for name in ["SPLIT", "ROWS", "HEIGHT", "KV_HEADS", "D"] {
+            for name in ["SPLIT", "ROWS", "KV_HEADS", "D"] {
                 assert_eq!(part.constants[name], combine.constants[name], "{target} {name}");
             }
             let Const::Int(split) = part.constants["SPLIT"] else { panic!("{part}") };

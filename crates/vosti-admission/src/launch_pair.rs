@@ -28,8 +28,9 @@ pub fn stages(op: Shape, launches: usize) -> Option<&'static [Shape]> {
     }
 }
 
-/// What both launches must mean the same by: split boundaries, rows of scratch, heads and their columns, rows of a tile.
-const SHARED: [&str; 6] = ["SPLIT", "ROWS", HEADS, "KV_HEADS", "D", "HEIGHT"];
+/// What both launches must mean the same by: split boundaries, rows of scratch, heads and their columns. A tile may have other
+/// rows in each: tiles of any height have each row once, with its position.
+const SHARED: [&str; 5] = ["SPLIT", "ROWS", HEADS, "KV_HEADS", "D"];
 const HEADS: &str = "HEADS";
 
 /// A constant or a bound dimension. The first launch counts heads by groups.

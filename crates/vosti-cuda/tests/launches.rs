@@ -131,7 +131,8 @@ fn lists_are_made_and_copied_in_steps_that_want_them() {
 }
 
 /// One for each step, from the first byte of the metadata on: of a prompt, of a decode step that is recorded, and of those
-/// that are replayed. A decode step of three requests has ten arrays in 64 bytes each, and an entry for each page.
+/// that are replayed. A decode step of three requests has 14 arrays in 64 bytes each, four for the tiles of each launch of attention,
+/// and an entry for each page.
 #[test]
 fn a_step_is_one_upload_of_the_metadata_that_it_uses() {
     let plan = smol();
@@ -151,9 +152,9 @@ fn a_step_is_one_upload_of_the_metadata_that_it_uses() {
         let uploads = log[before..].iter().filter(|line| line.starts_with("upload")).cloned();
         steps.push(uploads.collect::<Vec<_>>());
     }
-    // 78 rows in 320 bytes, 3 logits in 64, of 7 tiles at most 78 in 320.
-    let prompt = 2 * 64 + 3 * 320 + 64 + 4 * 320 + 4 * 4;
-    let decode = 10 * 64 + 4 * 4;
+    // 78 rows in 320 bytes, 3 logits in 64, and twice four arrays of at most 78 tiles in 320.
+    let prompt = 2 * 64 + 3 * 320 + 64 + 2 * 4 * 320 + 4 * 4;
+    let decode = 14 * 64 + 4 * 4;
     let bytes = [prompt, decode, decode, decode];
     assert_eq!(steps, bytes.map(|bytes| vec![format!("upload {metadata} {bytes}")]));
 }

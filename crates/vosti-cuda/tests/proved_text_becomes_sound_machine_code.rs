@@ -14,7 +14,7 @@ fn toolchain() -> Option<Toolchain> {
 fn specs() -> Vec<Spec> {
     let stems = [
         "attend_part-bf16-BQ16-CAP0.0-CAPPED0-D64-DP64-GP4-GROUP3-HEIGHT16-KV_HEADS3-PAGE64-ROWS512-SLOPE0.18033688-SPAN0.0-SPLIT1024",
-        "attend_combine-bf16-BQ16-D64-DP64-HEADS9-HEIGHT16-KV_HEADS3-ROWS512-SPLIT1024",
+        "attend_combine-bf16-BQ4-D64-DP64-HEADS9-HEIGHT4-KV_HEADS3-ROWS512-SPLIT1024",
         "linear_add-bf16-BK64-BM16-BN64-K576-N576-SWAP1",
         "linear_add-bf16-BK64-BM128-BN128-K576-N576-SWAP1",
         "rmsnorm-bf16-BH4096-BM1-EPS1e-5-H576",
@@ -79,15 +79,15 @@ fn large_heads_fit_every_target() {
     }
 }
 
-/// A loop without matrix products loads ahead as well: the next four splits of the combination, each of 16 rows.
+/// A loop without matrix products loads ahead as well: the next splits of the combination, each of four rows.
 #[test]
 fn the_combination_of_splits_has_the_next_ones_on_their_way() {
     let Some(tool) = toolchain() else { return };
-    let spec = parse_stem("attend_combine-bf16-BQ16-D128-DP128-HEADS32-HEIGHT16-KV_HEADS8-ROWS512-SPLIT1024").unwrap();
+    let spec = parse_stem("attend_combine-bf16-BQ4-D128-DP128-HEADS32-HEIGHT4-KV_HEADS8-ROWS512-SPLIT1024").unwrap();
     for arch in Arch::ALL {
         let artifacts = tool.compile_checked_in(&format!("cuda-{arch}"), std::slice::from_ref(&spec)).unwrap();
         // A split's weighted sums, and what is little beside them.
-        assert_eq!(inspect(&artifacts[0], arch).unwrap().in_flight / (16 * 128 * 4), 4, "{arch}");
+        assert_eq!(inspect(&artifacts[0], arch).unwrap().in_flight / (4 * 128 * 4), 4, "{arch}");
     }
 }
 

@@ -460,16 +460,16 @@ fn attend(first: &mut Launch, sequences: &Sequences) -> Launch {
     if first.spec.kernel == "attend" {
         return first.clone();
     }
-    let height = int(&first.spec, "HEIGHT");
-    // Tiles of the second launch have room for the rows of the first one's.
+    // Tiles of the second launch may have other rows than the first one's.
     let same = |combine: &Spec| {
         let shared = |(name, c): (&String, &Const)| name == "BQ" || first.spec.constants[name] == *c;
-        combine.act == first.spec.act && int(combine, "BQ") >= height && combine.constants.iter().all(shared)
+        combine.act == first.spec.act && combine.constants.iter().all(shared)
     };
     let combines = vosti_kernels::ttir_stems().into_iter().filter(|s| s.starts_with("attend_combine-"));
     let mut combine = combines.filter_map(vosti_kernels::parse_stem).find(same).unwrap();
-    let shared = ["KV_HEADS", "D", "HEIGHT"].map(|name| (name, int(&first.spec, name)));
-    for (name, value) in [("HEADS", heads(&first.spec))].into_iter().chain(shared) {
+    let shared = ["KV_HEADS", "D"].map(|name| (name, int(&first.spec, name)));
+    let own = [("HEADS", heads(&first.spec)), ("HEIGHT", int(&combine, "BQ"))];
+    for (name, value) in own.into_iter().chain(shared) {
         combine.constants.insert(name.into(), Const::Int(value as i64));
     }
     let mut second = launch(&combine, sequences, 1);

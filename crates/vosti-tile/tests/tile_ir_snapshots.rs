@@ -19,7 +19,7 @@ fn attention_guards_its_state_by_touched_pages() {
 
 #[test]
 fn attention_folds_a_rows_splits_in_order() {
-    insta::assert_snapshot!(printed("attend_combine-bf16-BQ16-DP64-ROWS512-SPLIT1024"));
+    insta::assert_snapshot!(printed("attend_combine-bf16-BQ4-DP64-ROWS512-SPLIT1024"));
 }
 
 #[test]
