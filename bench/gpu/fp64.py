@@ -285,9 +285,14 @@ def attend_combine(l):
     return {"out": [np.concatenate(part) for part in (results, bounds, places)]} if places else {}
 
 
+def flushed(x):
+    """Subnormal numbers are zeros to a kernel that compares."""
+    return np.where(np.abs(x) < np.finfo(np.float32).tiny, 0, x)
+
+
 def argmax(l):
-    x = np.where(np.isnan(l.inputs("x", l.int("V"))), -np.inf, l.inputs("x", l.int("V")))
-    x = np.where(np.abs(x) < np.finfo(np.float32).tiny, 0, x)
+    x = flushed(l.inputs("x", l.int("V")))
+    x = np.where(np.isnan(x), -np.inf, x)
     value = np.argmax(x, axis=1).astype(np.float64)[:, None]
     return {"out": (value, 0 * value)}
 
@@ -306,8 +311,7 @@ def largest(x, at, k):
 
 
 def topk_part(l):
-    x, part, k = l.inputs("x", l.int("V")), l.int("PART"), l.int("K")
-    x = np.where(np.abs(x) < np.finfo(np.float32).tiny, 0, x)
+    x, part, k = flushed(l.inputs("x", l.int("V"))), l.int("PART"), l.int("K")
     columns = np.broadcast_to(np.arange(l.int("V"), dtype=np.float64), x.shape)
     parts = [largest(x[:, at:at + part], columns[:, at:at + part], k) for at in range(0, l.int("PARTS") * part, part)]
     values, columns = (np.concatenate(each, axis=1) for each in zip(*parts))
@@ -315,7 +319,7 @@ def topk_part(l):
 
 
 def topk_combine(l):
-    values, columns = largest(l.inputs("x", l.int("N")), l.inputs("at", l.int("N")), l.int("K"))
+    values, columns = largest(*(flushed(l.inputs(name, l.int("N"))) for name in ("x", "at")), l.int("K"))
     return {"values": (values, 0), "columns": (columns, 0)}
 
 

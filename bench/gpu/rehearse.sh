@@ -6,7 +6,8 @@
 #   bench/gpu/rehearse.sh VOSTI FOLDER [PYTHON]
 #
 # VOSTI is the binary that the day will use, PYTHON one that has Triton, if there is one already. FOLDER gets the model (SmolLM2's shapes, one
-# layer, few words), its bundle, `out` and `out.tar`. Sizes of run.sh may be set; those here are what a processor can do in time.
+# layer, few words), its bundle, `out` and `out.tar`. Sizes of run.sh may be set; those here are what a processor can do in time. The exit
+# code is 1 if a step of a day failed.
 set -eu
 [ $# -ge 2 ] || { echo "usage: $0 VOSTI FOLDER [PYTHON]" >&2; exit 2; }
 vosti=$(realpath "$1") folder=$2
@@ -27,11 +28,14 @@ END
 (cd "$root" && cargo build --quiet -p vosti-cuda --example cuda)
 [ -e "$folder/bundle" ] || "$vosti" prepare "$config" --target cuda-sm90 --context 33024 -o "$folder/bundle" ${3:+--python "$3"}
 
-export STAND_IN=$folder/bundle LD_LIBRARY_PATH=$root/target/debug/examples
+export STAND_IN=$folder/bundle LD_LIBRARY_PATH=${CARGO_TARGET_DIR:-$root/target}/debug/examples
 export PREFILL=${PREFILL:-128} DECODE=${DECODE:-8} BATCH=${BATCH:-2} DEPTHS=${DEPTHS:-0,1100} SAMPLED=${SAMPLED:-2,4}
 export TRACE=${TRACE:-2,2,96,64,4,8,0} PROFILE=${PROFILE:-quick}
+failed=0
 for day in 1 2 3; do
     start=$SECONDS code=0
     DAY=$day "$here/run.sh" "$vosti" "$folder/bundle" "$config" "$folder/out" || code=$?
     echo "day $day: exit code $code, $((SECONDS - start)) s" | tee -a "$folder/days.txt"
+    [ $code -eq 0 ] || failed=1
 done
+exit $failed

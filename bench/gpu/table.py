@@ -75,7 +75,8 @@ def steps(folder):
         elif code == "no-time":
             print(f"\n`{name}` did not begin: no time was left of the command's.")
         elif code != "0":
-            why = (lines(folder, f"{name}.log") or ["it says nothing"])[-1]
+            # A check that found something says it in its JSON.
+            why = (lines(folder, f"{name}.log") or ["what it found is told below"])[-1]
             print(f"\n`{name}` failed after {seconds} s: {why}")
 
 
@@ -107,7 +108,7 @@ def right(probe, fp64, laws, checks):
     if fp64:
         verdict = "all within" if fp64["passed"] else "**NOT within**"
         worst = max(fp64["launches"], key=lambda launch: launch["worst"])
-        print(f"\nAgainst FP64: {len(fp64['launches'])} launches, {verdict} {fp64['unit']}; the worst takes {worst['worst']:.2f} of it "
+        print(f"\nAgainst FP64: {len(fp64['launches'])} launches, {verdict} {fp64['unit']}; the worst takes {worst['worst']:.3g} of it "
               f"({worst['kernel']}).")
     else:
         print("\nAgainst FP64: not run.")

@@ -4,10 +4,9 @@
 //! a code host and in the book.
 //! Read next: `tidy/links.rs`, which checks the pages themselves in a second.
 
-use crate::bench::target_folder;
 use crate::tidy::links::{beside, links, pages};
 use crate::tidy::{File, tracked};
-use crate::{root, run_command};
+use crate::{root, run_command, target_folder};
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};

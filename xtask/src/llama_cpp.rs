@@ -3,18 +3,18 @@
 //! Benchmarks build it (`bench/`); tests of `vosti-model` read its vocabularies and chat templates. Nothing of it is
 //! checked in.
 
-use crate::{python, root, run_command};
+use crate::{python, root, run_command, target_folder};
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::{env, fs, process};
+use std::{fs, process};
 
 /// What is fetched, for pip: a version and the hash of its archive.
 const PINNED: &str = "xtask/llama-cpp.txt";
 
 /// The folder with llama.cpp's `models/`, `src/` and so on; fetches it first where that is needed.
 pub fn source() -> Result<PathBuf> {
-    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    let target = target_folder();
     let folder = target.join("llama.cpp");
     let wanted = fs::read_to_string(root().join(PINNED)).context(PINNED)?;
     let stamp = folder.join("fetched.txt");

@@ -92,6 +92,11 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the repository").to_path_buf()
 }
 
+/// Where cargo builds.
+pub fn target_folder() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |given| root().join(given))
+}
+
 /// Runs a command in the repository's root, output passed through; an error names it.
 pub fn run_command(command: &mut Command) -> anyhow::Result<()> {
     let shown = format!("{:?}", command).replace('"', "");

@@ -14,9 +14,8 @@
 //!
 //! Read next: `verify.rs`.
 
-use crate::bench::target_folder;
 use crate::verify::{self, Failure, Outcome, VERUS, installed};
-use crate::{root, run_command};
+use crate::{root, run_command, target_folder};
 use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -3,16 +3,16 @@
 //! Only developer commands need it (TTIR from Triton's front end, reference values). Packages come from the user's own index,
 //! as pip is configured.
 
-use crate::{root, run_command};
+use crate::{root, run_command, target_folder};
 use anyhow::{Context, Result};
+use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
-use std::{env, fs};
 
 /// The environment's interpreter; makes or renews the environment first where that is needed.
 pub fn interpreter() -> Result<PathBuf> {
     let wanted = fs::read_to_string(root().join("xtask/requirements.txt")).context("xtask/requirements.txt")?;
-    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    let target = target_folder();
     let folder = target.join("python");
     let python = folder.join("bin/python");
     let stamp = folder.join("installed.txt");

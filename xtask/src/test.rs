@@ -1,7 +1,8 @@
 //! `cargo xtask test`: everything that a change must pass, in one command. CI runs this and nothing else.
 
-use crate::{book, helm, llama_cpp, python, run_command, tidy, verify, wheel};
+use crate::{book, helm, llama_cpp, python, run_command, target_folder, tidy, verify, wheel};
 use anyhow::{Result, anyhow};
+use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::Instant;
@@ -27,6 +28,7 @@ const WITH_TOOLS: &[Step] = &[
         let mut tests = Command::new(env!("CARGO"));
         run_command(tests.args(["test", "--workspace", "--no-fail-fast"]).env(vosti_test_tools::REQUIRED, "1"))
     }),
+    ("day with a GPU", rehearse),
     ("python package", wheel::test),
     // The executor's bits as users build it: an optimiser that tries harder knows nothing of the floating-point mode.
     ("release bits", || cargo(&["test", "--release", "-p", "vosti-tile", "-p", "vosti-cpu"])),
@@ -69,6 +71,23 @@ pub fn run() -> Result<()> {
     println!("{passed} passed, {} failed", failed.len());
     anyhow::ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
     Ok(())
+}
+
+/// The commands of a day with a GPU, on a driver that executes TTIR. The clock is off: this is no place to measure.
+fn rehearse() -> Result<()> {
+    let python = python::interpreter()?;
+    let folder = target_folder().join("gpu-day");
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder)?;
+    }
+    cargo(&["build", "--workspace", "--bin", "vosti"])?;
+    // The script compares with NumPy where `python3` has it.
+    let own = python.parent().into_iter().map(Path::to_path_buf);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path = std::env::join_paths(own.chain(std::env::split_paths(&path)))?;
+    let mut script = Command::new("bench/gpu/rehearse.sh");
+    script.arg(target_folder().join("debug/vosti")).arg(&folder).arg(&python);
+    run_command(script.env("PATH", path).env("LIMIT", "1800").env("TOTAL", "5400"))
 }
 
 fn cargo(arguments: &[&str]) -> Result<()> {

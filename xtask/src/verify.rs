@@ -9,8 +9,7 @@
 //! the sources, `Cargo.lock` and this file. A machine without Verus has to believe one thing, that Verus was run on these
 //! sources.
 
-use crate::bench::target_folder;
-use crate::root;
+use crate::{root, target_folder};
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};

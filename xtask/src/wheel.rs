@@ -1,7 +1,6 @@
 //! `cargo xtask wheel`: builds the Python package as a wheel, and tests it in an environment that has only the wheel.
 
-use crate::bench::target_folder;
-use crate::{root, run_command};
+use crate::{root, run_command, target_folder};
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};

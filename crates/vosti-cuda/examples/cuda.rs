@@ -194,7 +194,7 @@ calls! {
         Ok(())
     });
     cuMemAlloc_v2(at: *mut CUdeviceptr, many: usize) with(|driver| put(at, code(driver.device.allocate(many as u64))?));
-    cuMemFree_v2(_at: CUdeviceptr) with(|_| Ok(()));
+    cuMemFree_v2(at: CUdeviceptr) with(|driver| code(driver.device.release(at)));
     cuMemsetD8Async(at: CUdeviceptr, byte: u8, many: usize, stream: CUstream) with(|driver| {
         driver.stream(stream)?;
         if byte == 0 { code(driver.device.zero(at, many as u64)) } else { Err(BAD) }

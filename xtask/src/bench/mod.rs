@@ -8,7 +8,7 @@
 mod memory;
 mod peer;
 
-use crate::{llama_cpp, root, run_command};
+use crate::{llama_cpp, root, run_command, target_folder};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use serde_json::{Value, json};
@@ -153,11 +153,6 @@ impl Engines {
         generate.arg(bench.threads.to_string()).args(bench.isa()).arg("--model").arg(model);
         generate
     }
-}
-
-/// The folder that cargo builds into.
-pub fn target_folder() -> PathBuf {
-    env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
 /// Rounds of runs of one cell.

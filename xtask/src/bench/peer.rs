@@ -1,7 +1,7 @@
 //! llama.cpp, built from its PyPI source package, as the peer of the benchmarks.
 
-use super::{Cell, DECODE, PREFILL, output, target_folder};
-use crate::{llama_cpp, python, run_command};
+use super::{Cell, DECODE, PREFILL, output};
+use crate::{llama_cpp, python, run_command, target_folder};
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::fs;

@@ -158,6 +158,20 @@ impl StandIn {
         self.heap.lock().unwrap()
     }
 
+    /// Gives an allocation back. Those at the end leave room for others.
+    pub fn release(&mut self, at: Address) -> Result<(), DriverError> {
+        let mut heap = self.heap();
+        let found = heap.allocations.iter_mut().find(|a| a.start == at && !a.is_empty());
+        let found = found.ok_or_else(|| illegal("cuMemFree_v2", "no such allocation"))?;
+        let bytes = found.end - found.start;
+        found.end = found.start;
+        heap.taken -= bytes;
+        while heap.allocations.pop_if(|last| last.is_empty()).is_some() {}
+        let end = heap.allocations.last().map_or(BASE, |last| last.end + 64);
+        heap.bytes.truncate((end - BASE) as usize);
+        Ok(())
+    }
+
     /// What all streams were asked for.
     pub fn log(&self) -> Vec<String> {
         self.heap().log.clone()
