@@ -1,4 +1,4 @@
-//! The fields that OpenAI, vLLM, SGLang and their clients send and that no request type here has: which values are accepted,
+//! The fields that OpenAI, vLLM, SGLang, llama.cpp and their clients send and that no request type here has: which values are accepted,
 //! and why others are refused. One table serves all: requests are read by it, `docs/api.md` shows it, a test walks it.
 //!
 //! A value is accepted if the answer without the field is the answer that the value asks for. Null is always accepted, here and
@@ -14,6 +14,7 @@ pub enum Engine {
     OpenAi,
     Vllm,
     Sglang,
+    LlamaCpp,
     Anthropic,
     /// LiteLLM, LangChain and others that translate between APIs.
     Clients,
@@ -26,6 +27,7 @@ impl Engine {
             Self::OpenAi => "OpenAI",
             Self::Vllm => "vLLM",
             Self::Sglang => "SGLang",
+            Self::LlamaCpp => "llama.cpp",
             Self::Anthropic => "Anthropic",
             Self::Clients => "clients",
         }
@@ -202,6 +204,47 @@ pub const FIELDS: &[Foreign] = rows! {
         structural_tag: Vllm, Null, "use tools";
         early_stopping: Vllm, FALSE, "the engine samples";
         ebnf: Sglang, Null, "use structured_outputs.grammar, in Lark's notation";
+        n_predict: LlamaCpp, These(&["-1"]), "use max_tokens";
+        n_indent: LlamaCpp, ZERO, "use a grammar";
+        n_keep: LlamaCpp, Any, "an answer ends where the context is full";
+        n_discard: LlamaCpp, Any, "an answer ends where the context is full";
+        t_max_predict_ms: LlamaCpp, These(&["-1", "0"]), "no answer depends on the clock";
+        n_probs: LlamaCpp, ZERO, "use logprobs";
+        post_sampling_probs: LlamaCpp, FALSE, "log-probabilities are the model's own";
+        min_keep: LlamaCpp, ZERO, "top_k, top_p and min_p keep one token at least";
+        typical_p: LlamaCpp, These(&["1"]), "use top_p or min_p";
+        top_n_sigma: LlamaCpp, These(&["-1"]), "use top_p or min_p";
+        xtc_probability: LlamaCpp, ZERO, "use temperature, top_k, top_p and min_p";
+        xtc_threshold: LlamaCpp, Any, "xtc_probability alone would use it";
+        dynatemp_range: LlamaCpp, ZERO, "a request has one temperature";
+        dynatemp_exponent: LlamaCpp, Any, "dynatemp_range alone would use it";
+        mirostat: LlamaCpp, ZERO, "use temperature, top_k, top_p and min_p";
+        mirostat_tau: LlamaCpp, Any, "mirostat alone would use it";
+        mirostat_eta: LlamaCpp, Any, "mirostat alone would use it";
+        dry_multiplier: LlamaCpp, ZERO, "use repetition_penalty, presence_penalty or frequency_penalty";
+        dry_base: LlamaCpp, Any, "dry_multiplier alone would use it";
+        dry_allowed_length: LlamaCpp, Any, "dry_multiplier alone would use it";
+        dry_penalty_last_n: LlamaCpp, Any, "dry_multiplier alone would use it";
+        dry_sequence_breakers: LlamaCpp, Any, "dry_multiplier alone would use it";
+        repeat_penalty: LlamaCpp, These(&["1"]), "use repetition_penalty, which sees the prompt and the whole answer";
+        repeat_last_n: LlamaCpp, These(&["-1"]), "penalties see the prompt or the answer as a whole";
+        samplers: LlamaCpp, Null, "the order of sampling is fixed";
+        grammar: LlamaCpp, These(&["\"\""]), "use structured_outputs.grammar, in Lark's notation";
+        cache_prompt: LlamaCpp, Any, "a cached prefix changes no bit";
+        n_cache_reuse: LlamaCpp, Any, "a cached prefix changes no bit";
+        id_slot: LlamaCpp, Any, "the engine chooses where a request runs";
+        backend_sampling: LlamaCpp, Any, "where a token is drawn changes no answer";
+        n_cmpl: LlamaCpp, As("n"), "use n";
+        adaptive_target: LlamaCpp, These(&["-1"]), "use temperature, top_k, top_p and min_p";
+        adaptive_decay: LlamaCpp, Any, "adaptive_target alone would use it";
+        grammar_lazy: LlamaCpp, FALSE, "a grammar holds from the first token on";
+        response_fields: LlamaCpp, EMPTY_LIST, "an answer has all its fields";
+        verbose: LlamaCpp, FALSE, "receipts say how an answer came about: vosti_digest";
+        lora: LlamaCpp, EMPTY_LIST, "the model is served as it is";
+        return_tokens: LlamaCpp, FALSE, "use return_token_ids";
+        return_progress: LlamaCpp, FALSE, "an answer is streamed from its first token on";
+        timings_per_token: LlamaCpp, FALSE, "/metrics has times";
+        sse_ping_interval: LlamaCpp, Any, "a stream is its answer's chunks";
         guided_decoding_backend: Vllm, Any, "llguidance holds answers to grammars";
         guided_whitespace_pattern: Vllm, Null, "say it in the schema with x-guidance";
     }
@@ -221,7 +264,7 @@ pub const FIELDS: &[Foreign] = rows! {
         prompt_cache_key: OpenAi, Any, "every prefix is cached; use cache_salt to separate them";
         prompt_cache_retention: OpenAi, Any, "prefixes stay as long as there is room";
         prompt_cache_options: OpenAi, Any, "every prefix is cached; use cache_salt to separate them";
-        echo: Vllm, FALSE, "the chat template's text is not part of the answer";
+        echo: Vllm LlamaCpp, FALSE, "the chat template's text is not part of the answer";
         documents: Vllm, EMPTY_LIST, "put them into a message";
         media_io_kwargs: Vllm, Any, "answers are to text";
         mm_processor_kwargs: Vllm, Any, "answers are to text";
@@ -235,6 +278,12 @@ pub const FIELDS: &[Foreign] = rows! {
         reasoning: Sglang, EMPTY_OBJECT, "use reasoning_effort";
         input_ids: Sglang, Null, "use /v1/completions";
         stream_reasoning: Sglang, TRUE, "an answer is streamed as it comes";
+        reasoning_format: LlamaCpp, These(&["\"auto\"", "\"deepseek\""]), "use separate_reasoning";
+        reasoning_budget_tokens: LlamaCpp, These(&["-1"]), "use max_tokens";
+        thinking_budget_tokens: LlamaCpp, These(&["-1"]), "use max_tokens";
+        reasoning_budget_message: LlamaCpp, Any, "reasoning_budget_tokens alone would use it";
+        reasoning_control: LlamaCpp, FALSE, "use max_tokens";
+        parse_tool_calls: LlamaCpp, TRUE, "calls are always read";
     }
     Text {
         suffix: OpenAi Vllm Sglang, These(&["\"\""]), "the models here continue text, they do not fill gaps";
