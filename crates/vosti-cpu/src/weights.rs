@@ -5,9 +5,9 @@ use crate::layout::{Layout, PANEL};
 use crate::memory::{Arena, Plain, Region};
 use crate::micro::EncodeFn;
 use crate::storage::{Form, Packed, Writer, blocks, exponents};
-use rayon::iter::{IntoParallelIterator as _, ParallelIterator as _};
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use vosti_tile::Scalar;
 use vosti_wiring::WiringError;
@@ -104,17 +104,26 @@ impl Buffer {
         let panels = layout.panels(rows);
         let bytes = self.region.len();
         let writer = Writer::new(panels, self.region.as_mut_slice(bytes));
-        // Memory that is given back to the system for each panel would be cleared anew for the next.
-        (0..panels).into_par_iter().try_for_each_init(Quantised::default, |room, i| {
-            let rows = layout.panel_rows(i, rows);
-            if quantised(weights, name, rows.clone(), room)? {
-                let shape = blocks::Shape::of(room.format);
-                shape.pack(room, writer.place(i, Form::Blocks(room.format), shape.panel_bytes(row_len)));
-            } else {
-                writer.put(i, &packed(weights, name, rows, row_len, encode)?);
+        // Panels in order, so that files are read from front to back.
+        let next = AtomicUsize::new(0);
+        let work = || {
+            // Memory that is given back to the system for each panel would be cleared anew for the next.
+            let mut room = Quantised::default();
+            loop {
+                let i = next.fetch_add(1, Ordering::Relaxed);
+                if i >= panels {
+                    return Ok::<_, CpuError>(());
+                }
+                let rows = layout.panel_rows(i, rows);
+                if quantised(weights, name, rows.clone(), &mut room)? {
+                    let shape = blocks::Shape::of(room.format);
+                    shape.pack(&room, writer.place(i, Form::Blocks(room.format), shape.panel_bytes(row_len)));
+                } else {
+                    writer.put(i, &packed(weights, name, rows, row_len, encode)?);
+                }
             }
-            Ok::<_, CpuError>(())
-        })?;
+        };
+        rayon::broadcast(|_| work()).into_iter().collect::<Result<(), CpuError>>()?;
         Ok(writer.used())
     }
 

@@ -91,8 +91,10 @@ pub struct Place {
 /// models of transformers 5 and 4, bare models.
 const PREFIXES: [&str; 5] = ["model.", "model.language_model.", "language_model.model.", "", "language_model."];
 
-/// A multiple of every page on the systems that this runs on, and of what Linux maps around a page that is read.
-const PAGES_BYTES: usize = 2 << 20;
+/// Bytes of a tensor that are given back at once.
+const STRETCH: usize = 2048 << 10;
+/// What Linux maps around a page that is read, and a multiple of every page on the systems that this runs on.
+const AROUND: usize = 64 << 10;
 
 impl TensorFiles {
     /// Maps a GGUF file and parses its header.
@@ -154,22 +156,30 @@ impl TensorFiles {
         }
     }
 
-    /// Gives the system back the pages that these bytes of a tensor lie in: they were read, and count as this process's memory
-    /// until then. Rows that are packed together are smaller than a page often, so it is not only pages that lie wholly in
-    /// them. Reading them again is right, and brings them back.
-    pub fn give_back(&self, bytes: &[u8]) {
+    /// Gives the system back some bytes of a tensor, which were read: pages of files count as this process's memory until then.
+    /// Each call to the system stops the other threads for a moment, and rows that are packed together are few bytes; so a
+    /// stretch of the tensor is given back as a whole, by the rows that reach behind it or to the tensor's end, and with it the
+    /// one before, which other threads may have brought back. Reading bytes again is right.
+    pub fn give_back(&self, bytes: &[u8], tensor: &[u8]) {
         let holds = |map: &&Mmap| map.as_ptr_range().contains(&bytes.as_ptr());
         let map = match self {
             Self::Gguf { map, .. } => Some(map).filter(holds),
             Self::Safetensors { shards, .. } => shards.iter().filter_map(Shard::mapped).find(holds),
         };
         let Some(map) = map else { return };
-        let (base, start) = (map.as_ptr() as usize, bytes.as_ptr() as usize);
-        let first = (start / PAGES_BYTES * PAGES_BYTES).max(base) - base;
-        let end = ((start + bytes.len()).next_multiple_of(PAGES_BYTES) - base).min(map.len());
-        // SAFETY: the map is of a file, shared or private and never written: pages come back as they were.
-        #[cfg(unix)]
-        let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, first, end - first) };
+        let base = map.as_ptr() as usize;
+        let start = bytes.as_ptr() as usize - tensor.as_ptr() as usize;
+        let end = start + bytes.len();
+        let first = (start / STRETCH * STRETCH).saturating_sub(STRETCH);
+        if start / STRETCH < end / STRETCH || end == tensor.len() {
+            let end = if end == tensor.len() { end } else { end / STRETCH * STRETCH };
+            let at = tensor.as_ptr() as usize;
+            let first = ((at + first) / AROUND * AROUND).max(base) - base;
+            let end = ((at + end).next_multiple_of(AROUND) - base).min(map.len());
+            // SAFETY: the map is of a file, shared or private and never written: pages come back as they were.
+            #[cfg(unix)]
+            let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, first, end - first) };
+        }
     }
 
     /// A tensor by its name without the checkpoint's prefix.

@@ -105,7 +105,7 @@ impl<'a> Weights<'a> {
                     return Err(ModelError::NotFinite { tensor: part.tensor.clone(), block, kind });
                 }
                 each(part, &matrix, within);
-                self.files.give_back(matrix.bytes(stored));
+                self.files.give_back(matrix.bytes(stored), matrix.bytes(0..part.of));
             }
             first += part.rows;
         }
