@@ -1,11 +1,12 @@
-//! Dots with panels that are kept in another form: a unit at a time is expanded by 256-bit vectors into the nearest cache, and
-//! read from there.
+//! Dots with panels that are kept in another form. With few rows, blocks are expanded in 256-bit registers and multiplied at once.
+//! With more, the first rows expand a unit at a time into BF16, for themselves and the others.
 //!
 //! Read next: [`crate::storage`].
 
 use std::arch::x86_64::*;
 
-use super::{Dot, Stored, avx2, by_units, portable};
+use super::avx2::{self, ROWS, Wide};
+use super::{Dot, LANES, Stored, by_units, portable};
 use crate::storage::blocks::{PAIRS, REGISTER, STRIPE, STRIPES, Shape};
 use crate::storage::{Form, Panel};
 use vosti_kernels::Values;
@@ -13,8 +14,45 @@ use vosti_kernels::Values;
 /// # Safety
 /// See [`super::StoredFn`].
 pub unsafe fn dot(dot: &Dot<u16>, stored: &Stored) {
-    // SAFETY: the caller's.
-    unsafe { by_units(dot, stored, avx2::bf16, expand) }
+    // SAFETY: the caller's; rows are within the product.
+    unsafe {
+        match stored.panel.form {
+            Form::Blocks(format) if stored.keep.is_null() => {
+                let shape = &Shape::of(format);
+                for r in (0..dot.rows).step_by(ROWS) {
+                    match dot.rows - r {
+                        1 => rows::<1>(dot, r, stored, shape),
+                        2 => rows::<2>(dot, r, stored, shape),
+                        3 => rows::<3>(dot, r, stored, shape),
+                        _ => rows::<ROWS>(dot, r, stored, shape),
+                    }
+                }
+            }
+            _ => by_units(dot, stored, avx2::bf16, expand),
+        }
+    }
+}
+
+/// `R` rows by all units of a panel in blocks.
+///
+/// # Safety
+/// See [`super::StoredFn`]; rows r..r+R are within the product.
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn rows<const R: usize>(dot: &Dot<u16>, r: usize, stored: &Stored, shape: &Shape) {
+    let mut left = [[[0.0; PAIRS]; 2]; R];
+    for first in (0..dot.steps).step_by(PAIRS) {
+        // SAFETY: the caller's.
+        unsafe {
+            for (i, left) in left.iter_mut().enumerate() {
+                avx2::widen(dot.a.add((r + i) * dot.a_row + 2 * first), PAIRS, left);
+            }
+            let accumulate = dot.accumulate || first > 0;
+            let (c, stripes) = (dot.c.add(r * dot.c_row), dot.columns / LANES);
+            let out = std::ptr::null_mut();
+            let product = Product { left: &left, c, c_row: dot.c_row, accumulate, stripes, out };
+            unit(stored.panel.at, shape, (stored.step + first) / PAIRS, &product);
+        }
+    }
 }
 
 /// # Safety
@@ -24,32 +62,54 @@ unsafe fn expand(panel: &Panel, first: usize, steps: usize, out: *mut u16) {
     unsafe {
         match panel.form {
             Form::Blocks(format) if steps == PAIRS => {
-                let shape = &Shape::of(format);
-                let table = matches!(format.values, Values::Table(_));
-                match (shape.low, shape.high) {
-                    (2, 0) => unit::<2, 0, false>(panel.at, shape, first / PAIRS, out),
-                    (2, _) => unit::<2, 1, false>(panel.at, shape, first / PAIRS, out),
-                    (4, 0) if table => unit::<4, 0, true>(panel.at, shape, first / PAIRS, out),
-                    (4, 0) => unit::<4, 0, false>(panel.at, shape, first / PAIRS, out),
-                    (4, 1) => unit::<4, 1, false>(panel.at, shape, first / PAIRS, out),
-                    (4, _) => unit::<4, 2, false>(panel.at, shape, first / PAIRS, out),
-                    _ => unit::<8, 0, false>(panel.at, shape, first / PAIRS, out),
-                }
+                let c = std::ptr::null_mut();
+                let nothing = Product { left: &[], c, c_row: 0, accumulate: false, stripes: STRIPES, out };
+                unit(panel.at, &Shape::of(format), first / PAIRS, &nothing);
             }
             _ => portable::expand(panel, first, steps, out),
         }
     }
 }
 
-/// Expands a unit, half a stripe's registers at a time: rows 0 to 3 and 8 to 11, then the others.
+/// What a unit's weights are multiplied by and added to. For no rows they are written in BF16 instead.
+struct Product<'a, const R: usize> {
+    left: &'a [Wide<PAIRS>; R],
+    c: *mut f32,
+    c_row: usize,
+    accumulate: bool,
+    /// Of the panel's stripes, those that `c` has columns for.
+    stripes: usize,
+    /// A unit in the order of `RowPanels`.
+    out: *mut u16,
+}
+
+/// # Safety
+/// The unit is the panel's, and the product's operands are there; the instruction set is present.
+unsafe fn unit<const R: usize>(panel: *const u8, shape: &Shape, unit: usize, product: &Product<R>) {
+    let table = matches!(shape.format.values, Values::Table(_));
+    // SAFETY: the caller's.
+    unsafe {
+        match (shape.low, shape.high) {
+            (2, 0) => unit_of::<2, 0, false, R>(panel, shape, unit, product),
+            (2, _) => unit_of::<2, 1, false, R>(panel, shape, unit, product),
+            (4, 0) if table => unit_of::<4, 0, true, R>(panel, shape, unit, product),
+            (4, 0) => unit_of::<4, 0, false, R>(panel, shape, unit, product),
+            (4, 1) => unit_of::<4, 1, false, R>(panel, shape, unit, product),
+            (4, _) => unit_of::<4, 2, false, R>(panel, shape, unit, product),
+            _ => unit_of::<8, 0, false, R>(panel, shape, unit, product),
+        }
+    }
+}
+
+/// Half a stripe's registers at a time: rows 0 to 3 and 8 to 11, then the others.
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn unit<const LOW: i32, const HIGH: i32, const TABLE: bool>(
+unsafe fn unit_of<const LOW: i32, const HIGH: i32, const TABLE: bool, const R: usize>(
     panel: *const u8,
     shape: &Shape,
     unit: usize,
-    out: *mut u16,
+    product: &Product<R>,
 ) {
-    // SAFETY: places of the shape, and as much room as a unit's elements take.
+    // SAFETY: places of the shape; the operands are the caller's.
     unsafe {
         let (chunk, place) = shape.places(unit);
         let (chunk, place) = (panel.add(chunk), panel.add(place));
@@ -60,11 +120,18 @@ unsafe fn unit<const LOW: i32, const HIGH: i32, const TABLE: bool>(
             *excess = _mm256_set1_ps((1 << (23 - 8 * byte)) as f32 - shape.first());
         }
         let (per_low, per_high) = (4 / LOW.min(4) as usize, 4 / HIGH.max(1) as usize);
-        for stripe in 0..STRIPES {
+        for stripe in 0..product.stripes {
             let codes = place.add(shape.unit_head + stripe * shape.stripe);
             for half in 0..2 {
                 // Bytes of the half in a register.
                 let at = codes.add(half * 32);
+                let c = product.c.wrapping_add(stripe * STRIPE + 4 * half);
+                let mut sums = [_mm256_setzero_ps(); R];
+                if product.accumulate {
+                    for (r, sums) in sums.iter_mut().enumerate() {
+                        *sums = load_sums(c.add(r * product.c_row));
+                    }
+                }
                 let mut scales = Scales::of(shape, chunk, place, stripe, half, 0);
                 let mut low = _mm256_setzero_si256();
                 let mut high = low;
@@ -72,17 +139,28 @@ unsafe fn unit<const LOW: i32, const HIGH: i32, const TABLE: bool>(
                     if four == 2 && shape.groups > 1 {
                         scales = Scales::of(shape, chunk, place, stripe, half, 1);
                     }
-                    let to = out.add(4 * four * 128 + stripe * 32 + half * 8);
                     // No closure: it would be compiled without the instruction set where it is not inlined.
                     macro_rules! put {
                         ($pair:literal, $x:expr, $y:expr) => {
                             let x = rounded(_mm256_fmsub_ps($x, scales.scale[0], scales.minimum[0]));
                             let y = rounded(_mm256_fmsub_ps($y, scales.scale[1], scales.minimum[1]));
-                            // Of each half of the register, four words of the first, and of the second.
-                            let packed = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packus_epi32(x, y));
-                            let to = to.add($pair * 128);
-                            _mm_storeu_si128(to.cast(), _mm256_castsi256_si128(packed));
-                            _mm_storeu_si128(to.add(16).cast(), _mm256_extracti128_si256::<1>(packed));
+                            let pair = 4 * four + $pair;
+                            if R == 0 {
+                                let x = _mm256_srli_epi32::<16>(_mm256_castps_si256(x));
+                                let y = _mm256_srli_epi32::<16>(_mm256_castps_si256(y));
+                                let packed = in_order(_mm256_packus_epi32(x, y));
+                                let to = product.out.add(pair * 128 + stripe * 32 + half * 8);
+                                _mm_storeu_si128(to.cast(), _mm256_castsi256_si128(packed));
+                                _mm_storeu_si128(to.add(16).cast(), _mm256_extracti128_si256::<1>(packed));
+                            } else {
+                                let even = _mm256_shuffle_ps::<0b10_00_10_00>(x, y);
+                                let odd = _mm256_shuffle_ps::<0b11_01_11_01>(x, y);
+                                for (sums, [of_odd, of_even]) in sums.iter_mut().zip(product.left) {
+                                    let of_odd = _mm256_broadcast_ss(&of_odd[pair]);
+                                    let of_even = _mm256_broadcast_ss(&of_even[pair]);
+                                    *sums = _mm256_fmadd_ps(of_even, even, _mm256_fmadd_ps(of_odd, odd, *sums));
+                                }
+                            }
                         };
                     }
                     if LOW == 8 {
@@ -116,9 +194,41 @@ unsafe fn unit<const LOW: i32, const HIGH: i32, const TABLE: bool>(
                         put!(3, value::<LOW, HIGH>(x, 3, &excess), value::<LOW, HIGH>(y, 3, &excess));
                     }
                 }
+                for (r, sums) in sums.into_iter().enumerate() {
+                    store_sums(c.add(r * product.c_row), sums);
+                }
             }
         }
     }
+}
+
+/// Rows 0 and 1, 8 and 9, 2 and 3, 10 and 11 of a half in the order of rows, or back.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn in_order(x: __m256i) -> __m256i {
+    _mm256_permute4x64_epi64::<0b11_01_10_00>(x)
+}
+
+/// The sums of half a stripe, as two shuffled registers have its rows.
+///
+/// # Safety
+/// Those of its first row and the eleven behind it are readable.
+#[target_feature(enable = "avx2,fma")]
+#[inline]
+unsafe fn load_sums(at: *const f32) -> __m256 {
+    // SAFETY: the caller's.
+    let sums = unsafe { _mm256_loadu2_m128(at.add(8), at) };
+    _mm256_castsi256_ps(in_order(_mm256_castps_si256(sums)))
+}
+
+/// # Safety
+/// As [`load_sums`], and they are writable.
+#[target_feature(enable = "avx2,fma")]
+#[inline]
+unsafe fn store_sums(at: *mut f32, sums: __m256) {
+    let sums = _mm256_castsi256_ps(in_order(_mm256_castps_si256(sums)));
+    // SAFETY: the caller's.
+    unsafe { _mm256_storeu2_m128(at.add(8), at, sums) };
 }
 
 /// Half of a stripe's register.
@@ -171,14 +281,18 @@ fn looked_up<const BIT: i32>(word: __m256i, table: &[__m256; 2]) -> __m256 {
     _mm256_blendv_ps(below, above, _mm256_castsi256_ps(_mm256_slli_epi32::<28>(word)))
 }
 
-/// FP32 rounded to BF16, nearest and ties to even, in the lower halves of lanes. Nothing is NaN.
-#[target_feature(enable = "avx2")]
+/// FP32 rounded to BF16, nearest and ties to even, and still in FP32. Nothing is as large as 2^111, or NaN.
+///
+/// Let x lie in [2^e, 2^(e + 1)) and u = 2^(e - 7), a unit of BF16. Then 2^16 x = m u where m is an integer, x's significand. The first
+/// instruction rounds m u - x to a multiple of u, so t = (m - n) u, and the second gives n u, exactly. n is x / u rounded to the nearest; in a
+/// tie the lower 16 bits of m are 0x8000, so m is even, and n is even because m - n is. If m u - x is below 2^(e + 16), which only x
+/// from 2^e to 2^e (1 + 2^-15) makes it, it is rounded to half of u; 2 n is then the nearest integer to a number from 256 to 256.02:
+/// n is 128, as it should be. A negative number is the mirror image, and zeros keep their sign: -0 - (-0) is 0, and -0 - 0 is -0.
+#[target_feature(enable = "avx2,fma")]
 #[inline]
-fn rounded(x: __m256) -> __m256i {
-    let bits = _mm256_castps_si256(x);
-    let odd = _mm256_and_si256(_mm256_srli_epi32::<16>(bits), _mm256_set1_epi32(1));
-    let up = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
-    _mm256_srli_epi32::<16>(_mm256_add_epi32(bits, up))
+fn rounded(x: __m256) -> __m256 {
+    let shift = _mm256_set1_ps(65536.0);
+    _mm256_fmsub_ps(x, shift, _mm256_fmsub_ps(x, shift, x))
 }
 
 /// What half a stripe's values are multiplied by, and what is subtracted: rows 0 to 3 and 8 to 11, or the four after each,

@@ -83,7 +83,7 @@ fn report(arguments: &Prepare, bundle: &Bundle, plan: &ModelPlan, card: &Card) -
     let decode = arguments.depth.iter().map(|depth| Step { sequences: arguments.batch, tokens: 1, depth: *depth });
     let prefill = Step { sequences: 1, tokens: arguments.prefill.max(2), depth: 0 };
     print(&format!(
-        "\nOn a {} ({} multiprocessors, reads at {:.2} TB/s, {:.0} TFLOP/s), estimated:\n",
+        "\nOn {} ({} multiprocessors, reads at {:.2} TB/s, {:.0} TFLOP/s), estimated:\n",
         card.name,
         card.multiprocessors,
         card.read() * 1e-12,
