@@ -77,6 +77,8 @@ unsafe fn rows_bf16<const R: usize, const G: usize>(dot: &Dot<u16>, r: usize, wi
     }
 }
 
+/// Widens pairs of BF16.
+///
 /// # Safety
 /// As many pairs are readable at `from`, and no more than there is room for.
 #[target_feature(enable = "avx2,fma")]
@@ -87,6 +89,26 @@ pub(super) unsafe fn widen<const N: usize>(from: *const u16, pairs: usize, [odd,
         let pair = unsafe { from.add(2 * i).cast::<u32>().read_unaligned() };
         (*odd, *even) = (f32::from_bits(pair & 0xffff_0000), f32::from_bits(pair << 16));
     }
+}
+
+/// A row's two elements of a step, in every lane.
+#[target_feature(enable = "avx2,fma")]
+#[inline]
+fn at_step([odd, even]: &Wide<STEPS>, step: usize) -> [__m256; 2] {
+    [_mm256_broadcast_ss(&odd[step]), _mm256_broadcast_ss(&even[step])]
+}
+
+/// The odd and the even elements of eight columns.
+///
+/// # Safety
+/// They are readable.
+#[target_feature(enable = "avx2,fma")]
+#[inline]
+unsafe fn pairs(at: *const u16) -> [__m256; 2] {
+    // SAFETY: the caller's.
+    let words = unsafe { _mm256_loadu_si256(at.cast()) };
+    let odd = _mm256_and_si256(words, _mm256_set1_epi32(0xffff_0000_u32 as i32));
+    [_mm256_castsi256_ps(odd), _mm256_castsi256_ps(_mm256_slli_epi32::<16>(words))]
 }
 
 #[target_feature(enable = "avx2,fma")]
@@ -103,23 +125,36 @@ unsafe fn block_bf16<const R: usize, const G: usize>(dot: &Dot<u16>, r: usize, j
                 }
             }
         }
-        let odd = _mm256_set1_epi32(0xffff_0000_u32 as i32);
         for step in 0..dot.steps {
             let column = b.add(step * dot.b_step);
-            let mut left = [[_mm256_setzero_ps(); 2]; R];
-            for (left, [odd, even]) in left.iter_mut().zip(wide) {
-                *left = [_mm256_broadcast_ss(&odd[step]), _mm256_broadcast_ss(&even[step])];
-            }
-            for g in 0..G {
-                if r == 0 && g % 2 == 0 {
-                    // Of the next part; other rows find it in the cache.
+            if r == 0 {
+                // Of the next part; other rows find it in the cache.
+                for g in (0..G).step_by(2) {
                     _mm_prefetch::<_MM_HINT_T0>(column.wrapping_add(STEPS * dot.b_step + 2 * WIDTH * g).cast());
                 }
-                let word = _mm256_loadu_si256(column.add(2 * WIDTH * g).cast());
-                let high = _mm256_castsi256_ps(_mm256_and_si256(word, odd));
-                let low = _mm256_castsi256_ps(_mm256_slli_epi32::<16>(word));
-                for (row, left) in acc.iter_mut().zip(left) {
-                    row[g] = _mm256_fmadd_ps(left[1], low, _mm256_fmadd_ps(left[0], high, row[g]));
+            }
+            // Of sixteen registers eight are sums: what there is less of, rows or vectors, waits in others for the rest.
+            if R < G {
+                let mut left = [[_mm256_setzero_ps(); 2]; R];
+                for (left, wide) in left.iter_mut().zip(wide) {
+                    *left = at_step(wide, step);
+                }
+                for g in 0..G {
+                    let [high, low] = pairs(column.add(2 * WIDTH * g));
+                    for (row, left) in acc.iter_mut().zip(left) {
+                        row[g] = _mm256_fmadd_ps(left[1], low, _mm256_fmadd_ps(left[0], high, row[g]));
+                    }
+                }
+            } else {
+                let mut right = [[_mm256_setzero_ps(); 2]; G];
+                for (g, right) in right.iter_mut().enumerate() {
+                    *right = pairs(column.add(2 * WIDTH * g));
+                }
+                for (row, wide) in acc.iter_mut().zip(wide) {
+                    let left = at_step(wide, step);
+                    for (acc, [high, low]) in row.iter_mut().zip(right) {
+                        *acc = _mm256_fmadd_ps(left[1], low, _mm256_fmadd_ps(left[0], high, *acc));
+                    }
                 }
             }
         }
