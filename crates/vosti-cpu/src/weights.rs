@@ -104,7 +104,17 @@ impl Buffer {
         let panels = layout.panels(rows);
         let bytes = self.region.len();
         let writer = Writer::new(panels, self.region.as_mut_slice(bytes));
-        // Panels in order, so that files are read from front to back.
+        let pack = |i: usize, room: &mut Quantised| -> Result<(), CpuError> {
+            let rows = layout.panel_rows(i, rows);
+            if quantised(weights, name, rows.clone(), room)? {
+                let shape = blocks::Shape::of(room.format);
+                shape.pack(room, writer.place(i, Form::Blocks(room.format), shape.panel_bytes(row_len)));
+            } else {
+                writer.put(i, &packed(weights, name, rows, row_len, encode)?);
+            }
+            Ok(())
+        };
+        // Panels in order, so that files are read from front to back. After an error none begins.
         let next = AtomicUsize::new(0);
         let work = || {
             // Memory that is given back to the system for each panel would be cleared anew for the next.
@@ -112,15 +122,9 @@ impl Buffer {
             loop {
                 let i = next.fetch_add(1, Ordering::Relaxed);
                 if i >= panels {
-                    return Ok::<_, CpuError>(());
+                    return Ok(());
                 }
-                let rows = layout.panel_rows(i, rows);
-                if quantised(weights, name, rows.clone(), &mut room)? {
-                    let shape = blocks::Shape::of(room.format);
-                    shape.pack(&room, writer.place(i, Form::Blocks(room.format), shape.panel_bytes(row_len)));
-                } else {
-                    writer.put(i, &packed(weights, name, rows, row_len, encode)?);
-                }
+                pack(i, &mut room).inspect_err(|_| next.store(panels, Ordering::Relaxed))?;
             }
         };
         rayon::broadcast(|_| work()).into_iter().collect::<Result<(), CpuError>>()?;
