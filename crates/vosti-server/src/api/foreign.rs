@@ -204,7 +204,6 @@ pub const FIELDS: &[Foreign] = rows! {
         structural_tag: Vllm, Null, "use tools";
         early_stopping: Vllm, FALSE, "the engine samples";
         ebnf: Sglang, Null, "use structured_outputs.grammar, in Lark's notation";
-        n_predict: LlamaCpp, These(&["-1"]), "use max_tokens";
         n_indent: LlamaCpp, ZERO, "use a grammar";
         n_keep: LlamaCpp, Any, "an answer ends where the context is full";
         n_discard: LlamaCpp, Any, "an answer ends where the context is full";
@@ -283,11 +282,13 @@ pub const FIELDS: &[Foreign] = rows! {
         thinking_budget_tokens: LlamaCpp, These(&["-1"]), "use max_tokens";
         reasoning_budget_message: LlamaCpp, Any, "reasoning_budget_tokens alone would use it";
         reasoning_control: LlamaCpp, FALSE, "use max_tokens";
+        n_predict: LlamaCpp, These(&["-1"]), "use max_tokens";
         parse_tool_calls: LlamaCpp, TRUE, "calls are always read";
     }
     Text {
         suffix: OpenAi Vllm Sglang, These(&["\"\""]), "the models here continue text, they do not fill gaps";
         prompt_embeds: Vllm, Null, "send text or tokens";
+        n_predict: LlamaCpp, Null, "use max_tokens";
     }
     StreamOptions {
         include_obfuscation: OpenAi, Any, "chunks are not padded";

@@ -8,12 +8,21 @@ use vosti_server::api::foreign::{Engine, FIELDS, Foreign, Place, Taken};
 const CHAT: &str = "/v1/chat/completions";
 const TEXT: &str = "/v1/completions";
 
+/// Names that both kinds of completion take in llama.cpp's server.
+const LLAMA_CPP: &str = "adaptive_decay adaptive_target backend_sampling cache_prompt dry_allowed_length dry_base dry_multiplier \
+    dry_penalty_last_n dry_sequence_breakers dynatemp_exponent dynatemp_range echo frequency_penalty grammar \
+    grammar_lazy id_slot ignore_eos json_schema logit_bias logprobs lora max_tokens min_keep min_p mirostat \
+    mirostat_eta mirostat_tau n n_cache_reuse n_cmpl n_discard n_indent n_keep n_predict n_probs \
+    post_sampling_probs presence_penalty repeat_last_n repeat_penalty response_fields return_progress return_tokens \
+    samplers seed sse_ping_interval stop stream stream_options t_max_predict_ms temperature timings_per_token top_k \
+    top_n_sigma top_p typical_p verbose xtc_probability xtc_threshold";
+
 /// Names in the request classes of the engines, as published: `openai` 2.54.0 (`completion_create_params.py`,
 /// `response_create_params.py`), `anthropic` 2.12.0 (`message_create_params.py`), vLLM
 /// `002032ee` (`chat_completion/protocol.py`, `completion/protocol.py`), `010a69ce` (`responses/protocol.py`), `00589e56`
 /// (`anthropic/protocol.py`), `030ea52e` (`tokenize/protocol.py`) and 0.10 (`openai/protocol.py`), SGLang `004c82e0`
 /// (`openai/protocol.py`), llama.cpp 11434 (`tools/server/server-schema.cpp`, `server-common.cpp`).
-const PUBLISHED: [(Engine, &str, &str); 19] = [
+const PUBLISHED: [(Engine, &str, &str); 21] = [
     (
         Engine::OpenAi,
         "ChatRequest",
@@ -141,32 +150,16 @@ const PUBLISHED: [(Engine, &str, &str); 19] = [
          tools",
     ),
     (Engine::Sglang, "DetokenizeRequest", "model skip_special_tokens tokens"),
+    (Engine::LlamaCpp, "ChatRequest", LLAMA_CPP),
     (
         Engine::LlamaCpp,
         "ChatRequest",
         "add_generation_prompt chat_template_kwargs continue_final_message max_completion_tokens messages \
          parallel_tool_calls parse_tool_calls reasoning_budget_message reasoning_budget_tokens reasoning_control \
-         reasoning_effort reasoning_format response_format thinking_budget_tokens tool_choice tools top_logprobs \
-         adaptive_decay adaptive_target backend_sampling cache_prompt dry_allowed_length dry_base dry_multiplier \
-         dry_penalty_last_n dry_sequence_breakers dynatemp_exponent dynatemp_range echo frequency_penalty grammar \
-         grammar_lazy id_slot ignore_eos json_schema logit_bias logprobs lora max_tokens min_keep min_p mirostat \
-         mirostat_eta mirostat_tau n n_cache_reuse n_cmpl n_discard n_indent n_keep n_predict n_probs \
-         post_sampling_probs presence_penalty repeat_last_n repeat_penalty response_fields return_progress return_tokens \
-         samplers seed sse_ping_interval stop stream stream_options t_max_predict_ms temperature timings_per_token top_k \
-         top_n_sigma top_p typical_p verbose xtc_probability xtc_threshold",
+         reasoning_effort reasoning_format response_format thinking_budget_tokens tool_choice tools top_logprobs",
     ),
-    (
-        Engine::LlamaCpp,
-        "CompletionRequest",
-        "prompt \
-         adaptive_decay adaptive_target backend_sampling cache_prompt dry_allowed_length dry_base dry_multiplier \
-         dry_penalty_last_n dry_sequence_breakers dynatemp_exponent dynatemp_range echo frequency_penalty grammar \
-         grammar_lazy id_slot ignore_eos json_schema logit_bias logprobs lora max_tokens min_keep min_p mirostat \
-         mirostat_eta mirostat_tau n n_cache_reuse n_cmpl n_discard n_indent n_keep n_predict n_probs \
-         post_sampling_probs presence_penalty repeat_last_n repeat_penalty response_fields return_progress return_tokens \
-         samplers seed sse_ping_interval stop stream stream_options t_max_predict_ms temperature timings_per_token top_k \
-         top_n_sigma top_p typical_p verbose xtc_probability xtc_threshold",
-    ),
+    (Engine::LlamaCpp, "CompletionRequest", LLAMA_CPP),
+    (Engine::LlamaCpp, "CompletionRequest", "prompt"),
 ];
 
 #[test]
