@@ -28,7 +28,8 @@ END
 (cd "$root" && cargo build --quiet -p vosti-cuda --example cuda)
 [ -e "$folder/bundle" ] || "$vosti" prepare "$config" --target cuda-sm90 --context 33024 -o "$folder/bundle" ${3:+--python "$3"}
 
-export STAND_IN=$folder/bundle LD_LIBRARY_PATH=${CARGO_TARGET_DIR:-$root/target}/debug/examples
+target=$(cd "$root" && realpath -m "${CARGO_TARGET_DIR:-target}")
+export STAND_IN=$folder/bundle LD_LIBRARY_PATH=$target/debug/examples
 export PREFILL=${PREFILL:-128} DECODE=${DECODE:-8} BATCH=${BATCH:-2} DEPTHS=${DEPTHS:-0,1100} SAMPLED=${SAMPLED:-2,4}
 export TRACE=${TRACE:-2,2,96,64,4,8,0} PROFILE=${PROFILE:-quick}
 failed=0

@@ -1,6 +1,6 @@
 //! `cargo xtask test`: everything that a change must pass, in one command. CI runs this and nothing else.
 
-use crate::{book, helm, llama_cpp, python, run_command, target_folder, tidy, verify, wheel};
+use crate::{book, helm, llama_cpp, python, root, run_command, target_folder, tidy, verify, wheel};
 use anyhow::{Result, anyhow};
 use std::path::Path;
 use std::process::Command;
@@ -80,12 +80,12 @@ fn rehearse() -> Result<()> {
     if folder.exists() {
         std::fs::remove_dir_all(&folder)?;
     }
-    cargo(&["build", "--workspace", "--bin", "vosti"])?;
+    cargo(&["build", "--package", "vosti"])?;
     // The script compares with NumPy where `python3` has it.
     let own = python.parent().into_iter().map(Path::to_path_buf);
     let path = std::env::var_os("PATH").unwrap_or_default();
     let path = std::env::join_paths(own.chain(std::env::split_paths(&path)))?;
-    let mut script = Command::new("bench/gpu/rehearse.sh");
+    let mut script = Command::new(root().join("bench/gpu/rehearse.sh"));
     script.arg(target_folder().join("debug/vosti")).arg(&folder).arg(&python);
     run_command(script.env("PATH", path).env("LIMIT", "1800").env("TOTAL", "5400"))
 }
