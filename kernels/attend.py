@@ -1,11 +1,17 @@
-"""Paged causal attention over a window with an online softmax, one query tile and KV head a program.
+"""Paged causal attention with an online softmax, one query tile and KV head a program: over a window, or over one split of the keys.
 
 A query tile has up to HEIGHT rows of one request, and room for BQ. Lane `t * GP + g` is row t of the tile and the g-th
 query head of the KV head's group, so that grouped heads share the keys they read: KV_HEADS groups of GROUP
 heads, which fit the GP lanes. The loop runs over the logical pages of the request, by absolute index and in
 order: what a row sees does not depend on the tile it lies in. A head has D numbers, and a tile room for DP, a power
-of two. A row sees WINDOW keys at most, itself among them. What SLOPE, CAP and SPAN are, `online_softmax` says. Attention without a window is `attend_part` and
-`attend_combine`.
+of two. What SLOPE, CAP and SPAN are, `online_softmax` says.
+
+Where WINDOWED is 1, this is all of attention: a row sees WINDOW keys at most, itself among them. Where it is 0, a row sees
+all keys up to its own, and `attend_combine` is a second launch. Split s holds the keys at positions s * SPLIT to
+(s + 1) * SPLIT - 1: boundaries of the request's own positions, whatever its length, its queries or the batch. A row at a
+position below SPLIT sees keys of the first split alone, and is done here. Of other rows each program leaves what an online
+softmax over its split's keys has come to, in FP32: the largest score, the sum of weights and the weighted sum of values of
+each row and head.
 """
 import triton
 import triton.language as tl
@@ -13,8 +19,8 @@ from online_softmax import over_pages
 
 
 # /// contract
-# shape = "attend"
-# grid = ["tiles", "KV_HEADS"]
+# shape = "attend_part"
+# grid = ["tiles", "KV_HEADS", "cdiv(length, SPLIT + WINDOWED * 4194304)"]
 # where = ["GROUP <= GP", "D <= DP", "HEIGHT <= BQ"]
 # [params]
 # q = "in 0"
@@ -25,10 +31,14 @@ from online_softmax import over_pages
 # page_table = "page_table"
 # cache_k = "cache_k"
 # cache_v = "cache_v"
+# tops = "scratch 0 f32"
+# totals = "scratch 1 f32"
+# accs = "scratch 2 f32"
 # out = "out 0"
 # KV_HEADS = "dim 1..1024"
 # GROUP = "dim 1..1024"
 # D = "dim 1..512"
+# WINDOWED = "dim 0..1"
 # WINDOW = "dim 1..4194304"
 # HEIGHT = "dim 1..64"
 # CAPPED = "dim 0..1"
@@ -37,35 +47,60 @@ from online_softmax import over_pages
 # SPAN = "number"
 # [shapes]
 # q = ["rows", "KV_HEADS", "GROUP", "D"]
+# tops = ["splits", "ROWS", "KV_HEADS", "GROUP"]
+# totals = ["splits", "ROWS", "KV_HEADS", "GROUP"]
+# accs = ["splits", "ROWS", "KV_HEADS", "GROUP", "D"]
 # out = ["rows", "KV_HEADS", "GROUP", "D"]
 # ///
 @triton.jit
-def attend(q, tile_table, tile_row, tile_rows, tile_pos, page_table, cache_k, cache_v, out,
-           KV_HEADS, GROUP, D, WINDOW, HEIGHT, CAPPED, SLOPE, CAP, SPAN, PAGE: tl.constexpr, BQ: tl.constexpr,
-           GP: tl.constexpr, DP: tl.constexpr):
+def attend(q, tile_table, tile_row, tile_rows, tile_pos, page_table, cache_k, cache_v, tops, totals, accs, out,
+           KV_HEADS, GROUP, D, WINDOWED, WINDOW, HEIGHT, CAPPED, SLOPE, CAP, SPAN, PAGE: tl.constexpr, SPLIT: tl.constexpr,
+           ROWS: tl.constexpr, BQ: tl.constexpr, GP: tl.constexpr, DP: tl.constexpr):
     HEADS = KV_HEADS * GROUP
     LANES: tl.constexpr = BQ * GP
     tile = tl.program_id(0)
     kv = tl.program_id(1)
+    split = tl.program_id(2)
     table = tl.load(tile_table + tile)
     first = tl.load(tile_row + tile)
     count = tl.load(tile_rows + tile)
     start = tl.load(tile_pos + tile)
 
-    # The tile's rows end at `first + count`: the rest, and the heads past the group, are padding.
-    q_tile = tl.make_block_ptr(q + kv * (GROUP * D), (first + count, GROUP, D), (HEADS * D, D, 1), (first, 0, 0),
-                               (BQ, GP, DP), (2, 1, 0))
+    # The tile's rows end at `end`; a split behind the tile's last row has none, and leaves everything as it was. Rows that
+    # are done here end at `done`: with a window all, otherwise those that see no other split.
+    reached = (count > 0) & (split * SPLIT < start + count)
+    end = tl.where(reached, first + count, 0)
+    done = first + tl.minimum(count, SPLIT - start)
+    page_lo = split * (SPLIT // PAGE)
+    seen_hi = tl.where(reached, (start + count + (PAGE - 1)) // PAGE, 0)
+    page_hi = tl.minimum(seen_hi, page_lo + SPLIT // PAGE)
+    if WINDOWED == 1:
+        done = end
+        page_lo = tl.maximum(start - (WINDOW - 1), 0) // PAGE
+        page_hi = seen_hi
+
+    q_tile = tl.make_block_ptr(q + kv * (GROUP * D), (end, GROUP, D), (HEADS * D, D, 1), (first, 0, 0), (BQ, GP, DP),
+                               (2, 1, 0))
     queries = tl.reshape(tl.load(q_tile, boundary_check=(0, 1, 2), padding_option="zero"), (LANES, DP))
     p = start + tl.arange(0, LANES) // GP  # each lane's logical position
-
-    # Pages that any row of the tile sees. A padding tile (count = 0) sees none and reads no table.
-    page_lo = tl.maximum(start - (WINDOW - 1), 0) // PAGE
-    page_hi = tl.where(count > 0, (start + count + (PAGE - 1)) // PAGE, 0)
-
     top, total, acc = over_pages(queries, p, kv, table, page_lo, page_hi, page_table, cache_k, cache_v, KV_HEADS,
-                                 WINDOW, CAPPED, SLOPE, CAP, SPAN, D, LANES, DP, PAGE)
-    # Unseen keys of a seen page added +0 or -0: `+ 0.0` makes an underflowed -0 forget which.
-    result = acc / total[:, None] + 0.0
-    out_tile = tl.make_block_ptr(out + kv * (GROUP * D), (first + count, GROUP, D), (HEADS * D, D, 1), (first, 0, 0),
-                                 (BQ, GP, DP), (2, 1, 0))
-    tl.store(out_tile, tl.reshape(result.to(out.dtype.element_ty), (BQ, GP, DP)), boundary_check=(0, 1, 2))
+                                 WINDOWED, WINDOW, CAPPED, SLOPE, CAP, SPAN, D, LANES, DP, PAGE)
+
+    # Unseen keys of a seen page added +0 or -0: `+ 0.0` makes an underflowed -0 forget which, here and below.
+    if split == 0:
+        result = acc / total[:, None] + 0.0
+        out_tile = tl.make_block_ptr(out + kv * (GROUP * D), (done, GROUP, D), (HEADS * D, D, 1), (first, 0, 0),
+                                     (BQ, GP, DP), (2, 1, 0))
+        tl.store(out_tile, tl.reshape(result.to(out.dtype.element_ty), (BQ, GP, DP)), boundary_check=(0, 1, 2))
+    if WINDOWED == 0:
+        if start + count > SPLIT:
+            head = split.to(tl.int64) * (ROWS * HEADS) + kv * GROUP
+            top_tile = tl.make_block_ptr(tops + head, (end, GROUP, 1), (HEADS, 1, 1), (first, 0, 0), (BQ, GP, 1),
+                                         (2, 1, 0))
+            total_tile = tl.make_block_ptr(totals + head, (end, GROUP, 1), (HEADS, 1, 1), (first, 0, 0), (BQ, GP, 1),
+                                           (2, 1, 0))
+            acc_tile = tl.make_block_ptr(accs + head * D, (end, GROUP, D), (HEADS * D, D, 1), (first, 0, 0),
+                                         (BQ, GP, DP), (2, 1, 0))
+            tl.store(top_tile, tl.reshape(top[:, None], (BQ, GP, 1)), boundary_check=(0, 1))
+            tl.store(total_tile, tl.reshape(total[:, None], (BQ, GP, 1)), boundary_check=(0, 1))
+            tl.store(acc_tile, tl.reshape(acc + 0.0, (BQ, GP, DP)), boundary_check=(0, 1, 2))

@@ -41,7 +41,7 @@ def state(parts, at, first, end, HEADS, WIDTH, BQ: tl.constexpr, ROOM: tl.conste
 @triton.jit
 def attend_combine(tile_row, tile_rows, tile_pos, tops, totals, accs, out, HEADS, KV_HEADS, D, HEIGHT, SPLIT: tl.constexpr,
                    ROWS: tl.constexpr, BQ: tl.constexpr, DP: tl.constexpr):
-    # KV_HEADS is `attend_part`'s. A tile has up to HEIGHT rows, which need not be those of one tile there.
+    # KV_HEADS is `attend`'s. A tile has up to HEIGHT rows, which need not be those of one tile there.
     tile = tl.program_id(0)
     head = tl.program_id(1)
     row = tl.load(tile_row + tile)

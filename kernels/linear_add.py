@@ -1,4 +1,7 @@
-"""A linear layer added to the residual stream, which is FP32: `out = residual + x w^T`, never rounded to BF16."""
+"""A linear layer times a factor, added to the residual stream, which is FP32: `out = residual + x w^T * SCALE`, never rounded to BF16.
+
+SCALE is 1 but in Granite, which multiplies each half of a layer by a factor: a product with 1 has the bits of its other factor.
+"""
 import triton
 import triton.language as tl
 from product import plus, start, upright
@@ -16,6 +19,7 @@ from product import plus, start, upright
 # out = "out 0 f32"
 # K = "dim 1..1048576"
 # N = "dim 1..1048576"
+# SCALE = "number"
 # [shapes]
 # x = ["rows", "K"]
 # residual = ["rows", "N"]
@@ -23,7 +27,7 @@ from product import plus, start, upright
 # out = ["rows", "N"]
 # ///
 @triton.jit
-def linear_add(x, residual, rows, w, out, K, N, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+def linear_add(x, residual, rows, w, out, K, N, SCALE, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
                SWAP: tl.constexpr):
     m = tl.load(rows)
     row = tl.program_id(0) * BM
@@ -40,4 +44,4 @@ def linear_add(x, residual, rows, w, out, K, N, BM: tl.constexpr, BN: tl.constex
     residual_tile = tl.make_block_ptr(residual, (m, N), (N, 1), (row, col), (BM, BN), (1, 0))
     r = tl.load(residual_tile, boundary_check=(0, 1), padding_option="zero")
     out_tile = tl.make_block_ptr(out, (m, N), (N, 1), (row, col), (BM, BN), (1, 0))
-    tl.store(out_tile, r + upright(acc, SWAP), boundary_check=(0, 1))
+    tl.store(out_tile, r + upright(acc, SWAP) * SCALE, boundary_check=(0, 1))

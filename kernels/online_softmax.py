@@ -1,4 +1,4 @@
-"""The loop of paged causal attention over some pages of a request: `attend` runs it over all, `attend_part` over a split's.
+"""The loop of paged causal attention over some pages of a request: those of a window or of a split.
 
 Lane `t * GP + g` is row t of the query tile and the g-th query head of the KV head's group. Pages are taken by absolute
 index and in order: what a row sees does not depend on the tile it lies in.
@@ -8,11 +8,11 @@ import triton.language as tl
 
 
 @triton.jit
-def over_pages(queries, p, kv, table, page_lo, page_hi, page_table, cache_k, cache_v, KV_HEADS, WINDOW, CAPPED,
-               SLOPE, CAP, SPAN, D, LANES: tl.constexpr, DP: tl.constexpr, PAGE: tl.constexpr):
+def over_pages(queries, p, kv, table, page_lo, page_hi, page_table, cache_k, cache_v, KV_HEADS, WINDOWED, WINDOW,
+               CAPPED, SLOPE, CAP, SPAN, D, LANES: tl.constexpr, DP: tl.constexpr, PAGE: tl.constexpr):
     """The largest score, the sum of weights and the weighted sum of values of each lane, whose position is `p`.
 
-    WINDOW is None where there is none. SLOPE has the scale of scores and the base of their exponential in it:
+    Where WINDOWED is 1, a lane sees WINDOW keys at most. SLOPE has the scale of scores and the base of their exponential in it:
     a dot product times SLOPE is a score in units of log 2 or, where CAPPED is 1 and scores are capped to -CAP..CAP, twice the score over CAP
     in these units. SPAN is 2 * CAP. A head has D numbers, and a tile room for DP: behind a head's last there are zeros.
     """
@@ -35,7 +35,7 @@ def over_pages(queries, p, kv, table, page_lo, page_hi, page_table, cache_k, cac
         j = i * PAGE + tl.arange(0, PAGE)
         seen = j[None, :] <= p[:, None]
         touched = i * PAGE <= p  # some key of this page is seen by the lane
-        if WINDOW is not None:
+        if WINDOWED == 1:
             seen = seen & (j[None, :] > p[:, None] - WINDOW)
             touched = touched & (i * PAGE + (PAGE - 1) > p - WINDOW)
         scores = tl.where(seen, scores, float("-inf"))

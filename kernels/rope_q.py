@@ -24,12 +24,13 @@ def half(out, x, m, row, col, WIDTH, HALF, BM: tl.constexpr, HP: tl.constexpr):
 # positions = "positions"
 # cos = "weight 0 f32"
 # sin = "weight 1 f32"
-# norm_w = "weight 2 f32 if NORM"
+# norm_w = "weight 2 f32"
 # out = "out 0"
 # HEADS = "dim 1..4096"
 # HALF = "dim 1..256"
 # PACKED = "dim 1..4096"
 # FIRST = "dim 0..4096"
+# NORM = "dim 0..1"
 # EPS = "number"
 # [shapes]
 # qkv = ["rows", "PACKED", "2 * HALF"]
@@ -39,13 +40,12 @@ def half(out, x, m, row, col, WIDTH, HALF, BM: tl.constexpr, HP: tl.constexpr):
 # out = ["rows", "HEADS", "2 * HALF"]
 # ///
 @triton.jit
-def rope_q(qkv, rows, positions, cos, sin, norm_w, out, HEADS, HALF, PACKED, FIRST, EPS, NORM: tl.constexpr,
-           BM: tl.constexpr, HP: tl.constexpr):
+def rope_q(qkv, rows, positions, cos, sin, norm_w, out, HEADS, HALF, PACKED, FIRST, NORM, EPS, BM: tl.constexpr,
+           HP: tl.constexpr):
     D = 2 * HALF
     m = tl.load(rows)
     row = tl.program_id(0) * BM
     head = tl.program_id(1)
-    a, b = rotated(qkv, positions, cos, sin, norm_w, m, row, (FIRST + head) * D, PACKED * D,
-                   HALF, EPS if NORM else None, NORM, BM, HP)
+    a, b = rotated(qkv, positions, cos, sin, norm_w, m, row, (FIRST + head) * D, PACKED * D, HALF, NORM, EPS, BM, HP)
     half(out, a, m, row, head * D, HEADS * D, HALF, BM, HP)
     half(out, b, m, row, head * D + HALF, HEADS * D, HALF, BM, HP)

@@ -21,12 +21,12 @@ def weights(w, WIDTH, ROOM: tl.constexpr):
 
 
 @triton.jit
-def rotated(qkv, positions, cos, sin, norm_w, m, row, col, STRIDE, HALF, EPS, NORM: tl.constexpr,
-            BM: tl.constexpr, HP: tl.constexpr):
+def rotated(qkv, positions, cos, sin, norm_w, m, row, col, STRIDE, HALF, NORM, EPS, BM: tl.constexpr,
+            HP: tl.constexpr):
     """Both halves of the head at column `col`, normed by its weight where NORM is 1, then rotated."""
     a = columns(qkv, m, row, col, STRIDE, HALF, BM, HP)
     b = columns(qkv, m, row, col + HALF, STRIDE, HALF, BM, HP)
-    if NORM:
+    if NORM == 1:
         scale = tl.rsqrt(tl.sum(a * a + b * b, 1) / (2 * HALF) + EPS)
         a = a * scale[:, None] * weights(norm_w, HALF, HP)
         b = b * scale[:, None] * weights(norm_w + HALF, HALF, HP)

@@ -1,7 +1,7 @@
 """Writes each row's key and value to its slot of the paged cache `[pages, KV_HEADS, PAGE, 2 * HALF]`.
 
 A row of the fused projection has PACKED heads of 2 * HALF numbers, keys' from head K_FIRST on and values' from V_FIRST on.
-Keys are normed per head (NORM) and rotated; values are normed without a weight when V_NORM is 1.
+Keys are normed per head when NORM is 1, and rotated; values are normed without a weight when V_NORM is 1.
 What is not finite is stored as 0: attention multiplies masked lanes by zero, and `0 * inf` is not 0.
 The bound is the largest BF16, so that the cast does not overflow either.
 """
@@ -21,7 +21,7 @@ from rotation import columns, rotated
 # slots = "slots"
 # cos = "weight 0 f32"
 # sin = "weight 1 f32"
-# norm_w = "weight 2 f32 if NORM"
+# norm_w = "weight 2 f32"
 # cache_k = "cache_k"
 # cache_v = "cache_v"
 # KV_HEADS = "dim 1..4096"
@@ -29,6 +29,7 @@ from rotation import columns, rotated
 # PACKED = "dim 1..4096"
 # K_FIRST = "dim 0..4096"
 # V_FIRST = "dim 0..4096"
+# NORM = "dim 0..1"
 # V_NORM = "dim 0..1"
 # EPS = "number"
 # [shapes]
@@ -39,14 +40,14 @@ from rotation import columns, rotated
 # ///
 @triton.jit
 def store_kv(qkv, rows, positions, slots, cos, sin, norm_w, cache_k, cache_v, KV_HEADS, HALF, PACKED, K_FIRST, V_FIRST,
-             V_NORM, EPS, PAGE: tl.constexpr, NORM: tl.constexpr, BM: tl.constexpr, HP: tl.constexpr):
+             NORM, V_NORM, EPS, PAGE: tl.constexpr, BM: tl.constexpr, HP: tl.constexpr):
     LARGEST: tl.constexpr = 3.3895313892515355e38
     D = 2 * HALF
     m = tl.load(rows)
     row = tl.program_id(0) * BM
     head = tl.program_id(1)
-    k_a, k_b = rotated(qkv, positions, cos, sin, norm_w, m, row, (K_FIRST + head) * D, PACKED * D,
-                       HALF, EPS if NORM else None, NORM, BM, HP)
+    k_a, k_b = rotated(qkv, positions, cos, sin, norm_w, m, row, (K_FIRST + head) * D, PACKED * D, HALF, NORM, EPS, BM,
+                       HP)
     v = columns(qkv, m, row, (V_FIRST + head) * D, PACKED * D, D, BM, 2 * HP)
     if V_NORM == 1:
         v = v * tl.rsqrt(tl.sum(v * v, 1) / D + EPS)[:, None]

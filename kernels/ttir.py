@@ -3,7 +3,7 @@
     python kernels/ttir.py OUT_DIR < specs.json
 
 Reads a JSON list of {"stem", "kernel", "act", "scalars", "constants", "pointers"}, where pointers gives the element type
-of each parameter or null where it does not exist, and writes OUT_DIR/<stem>.ttir. `cargo xtask ttir` makes
+of each parameter, and writes OUT_DIR/<stem>.ttir. `cargo xtask ttir` makes
 the list from the model families and runs this; the text it writes holds no
 path and no location. A trailing table maps TTIR lines to Python lines, for messages.
 """
@@ -33,8 +33,7 @@ def kernel(name):
 
 
 def lower(fn, constants, pointers, scalars={}):
-    """The TTIR module of one specialisation. A parameter without an element type is absent (None). Scalars stay parameters,
-    without attributes: the text is for all of their values."""
+    """The TTIR module of one specialisation. Scalars stay parameters, without attributes: the text is for all of their values."""
     signature, constexprs, attributes = {}, {}, {}
     for index, name in enumerate(fn.arg_names):
         if name in constants:
@@ -42,9 +41,6 @@ def lower(fn, constants, pointers, scalars={}):
             constexprs[(index,)] = constants[name]
         elif name in scalars:
             signature[name] = scalars[name]
-        elif pointers[name] is None:
-            signature[name] = "constexpr"
-            constexprs[(index,)] = None
         else:
             signature[name] = "*" + pointers[name]
             attributes[(index,)] = [["tt.divisibility", 16]]

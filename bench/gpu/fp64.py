@@ -87,12 +87,6 @@ def linear(l):
 
 def linear_add(l):
     value, off = linear(l)["out"]
-    residual = l.inputs("residual", l.int("N"))
-    return {"out": (residual + value, off)}
-
-
-def linear_add_scaled(l):
-    value, off = linear(l)["out"]
     residual, scale = l.inputs("residual", l.int("N")), l.constants["SCALE"]
     return {"out": (residual + value * scale, off * abs(scale) + F32 * np.abs(value * scale))}
 
@@ -231,7 +225,7 @@ def weighed(score, off, v):
     return top, weight.sum(-1), sums[0], sums[1], each
 
 
-def attend(l):
+def windowed(l):
     rows, result, bound = len(l.rows), [], []
     for _, _, *seen in scores(l, l.int("WINDOW")):
         _, total, acc, size, each = weighed(*seen)
@@ -240,8 +234,10 @@ def attend(l):
     return {"out": (np.array(result).reshape(rows, -1), np.array(bound).reshape(rows, -1))}
 
 
-def attend_part(l):
-    """Outputs of rows before the first split's end; of others what each split that they see comes to."""
+def attend(l):
+    """Outputs of rows before the first split's end; of others what each split that they see comes to. With a window, all outputs."""
+    if l.int("WINDOWED"):
+        return windowed(l)
     heads, split, d, height = l.int("KV_HEADS") * l.int("GROUP"), l.int("SPLIT"), l.int("D"), l.int("ROWS")
     cells = {name: ([], [], []) for name in ("out", "tops", "totals", "accs")}
 
@@ -323,8 +319,8 @@ def topk_combine(l):
     return {"values": (values, 0), "columns": (columns, 0)}
 
 
-KERNELS = [argmax, topk_part, topk_combine, linear, linear_bias, linear_add, linear_add_scaled, linear_logits, linear_glu, embed,
-           gather, round_stream, norm_qk, rmsnorm, rmsnorm_add, rmsnorm_add_scaled, rope_q, store_kv, attend, attend_part, attend_combine]
+KERNELS = [argmax, topk_part, topk_combine, linear, linear_bias, linear_add, linear_logits, linear_glu, embed,
+           gather, round_stream, norm_qk, rmsnorm, rmsnorm_add, rmsnorm_add_scaled, rope_q, store_kv, attend, attend_combine]
 
 
 def found(l, name, like):

@@ -54,6 +54,6 @@ def kernel(qkv, rows, positions, cos, sin, norm_w, out, HEADS, HALF, PACKED, FIR
     row = tl.program_id(0) * BM
     head = tl.program_id(1)
     a, b = rotated(qkv, positions, cos, sin, norm_w, m, row, FIRST + head * D, PACKED * D,
-                   HALF, EPS if NORM else None, NORM, BM, HP)
+                   HALF, NORM, EPS, BM, HP)
     half(out, a, m, row, head * D, HEADS * D, HALF, BM, HP)
     half(out, b, m, row, head * D + HALF, HEADS * D, HALF, BM, HP)

@@ -56,7 +56,7 @@ def kernel(qkv, rows, positions, slots, cos, sin, norm_w, cache_k, cache_v, KV_H
     row = tl.program_id(0) * BM
     head = tl.program_id(1)
     k_a, k_b = rotated(qkv, positions, cos, sin, norm_w, m, row, (K_FIRST + head) * D, PACKED * D,
-                       HALF, EPS if NORM else None, NORM, BM, HP)
+                       HALF, NORM, EPS, BM, HP)
     v = columns(qkv, m, row, (V_FIRST + head) * D, PACKED * D, D, BM, 2 * HP)
     if V_NORM == 1:
         v = v * tl.rsqrt(tl.sum(v * v, 1) / D + EPS)[:, None]

@@ -75,7 +75,7 @@ def kernel(q, tile_table, tile_row, tile_rows, tile_pos, page_table, cache_k, ca
     seen_hi = tl.where(reached, (start + count + (PAGE - 1)) // PAGE, 0)
     page_hi = tl.minimum(seen_hi, page_lo + SPLIT // PAGE)
     top, total, acc = over_pages(queries, p, kv, table, page_lo, page_hi, page_table, cache_k, cache_v, KV_HEADS,
-                                 None, CAPPED, SLOPE, CAP, SPAN, D, LANES, DP, PAGE)
+                                 0, 1, CAPPED, SLOPE, CAP, SPAN, D, LANES, DP, PAGE)
 
     # Unseen keys of a seen page added +0 or -0: `+ 0.0` makes an underflowed -0 forget which, here and below.
     if split == 0:

@@ -67,7 +67,7 @@ def kernel(q, tile_table, tile_row, tile_rows, tile_pos, page_table, cache_k, ca
     page_hi = tl.where(count > 0, (start + count + (PAGE - 1)) // PAGE, 0)
 
     top, total, acc = over_pages(queries, p, kv, table, page_lo, page_hi, page_table, cache_k, cache_v, KV_HEADS,
-                                 WINDOW, CAPPED, SLOPE, CAP, SPAN, D, LANES, DP, PAGE)
+                                 1, WINDOW, CAPPED, SLOPE, CAP, SPAN, D, LANES, DP, PAGE)
     # Unseen keys of a seen page added +0 or -0: `+ 0.0` makes an underflowed -0 forget which.
     result = acc / total[:, None] + 0.0
     out_tile = tl.make_block_ptr(out + kv * (GROUP * D), (first + count, GROUP, D), (HEADS * D, D, 1), (first, 0, 0),

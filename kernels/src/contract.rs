@@ -1,8 +1,7 @@
 //! Contracts: the shape of a kernel's promise and the role of each of its parameters.
 //!
 //! Written in TOML between `# /// contract` and `# ///` above the kernel. See ARCHITECTURE.md.
-//! A role is written `in 0`, `weight 2 f32 if NORM` (element type where it is not the activations', a
-//! constant without which the parameter does not exist), `rows`, `page_table` and so on.
+//! A role is written `in 0`, `weight 2 f32` (element type where it is not the activations'), `rows`, `page_table` and so on.
 
 use crate::error::KernelError;
 use crate::spec::{Act, Const, Spec};
@@ -10,6 +9,9 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 
 /// The four shapes the engine's proof relies on, and the two that together are the fourth.
+///
+/// A contract of the shape [`Shape::AttendPart`] may have a dimension called [`WINDOWED`]: where it is 1, what is promised is
+/// [`Shape::Attend`] with a window, and there is no scratch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shape {
@@ -25,6 +27,9 @@ pub enum Shape {
     /// The second: the other rows' partial results are folded, split by split.
     AttendCombine,
 }
+
+/// The dimension that chooses between attention over a window and the first launch of full attention: 1 or 0.
+pub const WINDOWED: &str = "WINDOWED";
 
 impl Shape {
     /// Over query tiles and positions: attention, or a launch of it.
@@ -127,8 +132,6 @@ pub struct Param {
     pub role: Role,
     /// What its buffer holds.
     pub elem: Elem,
-    /// The parameter exists only where this constant is not 0.
-    pub only_if: Option<String>,
 }
 
 /// A parameter that is no buffer: the same number for as long as a device lives, bound when it is made. One text, and one
@@ -222,12 +225,12 @@ pub struct Extent {
 }
 
 impl Contract {
-    /// The contract with the parameters that `spec` has.
-    pub fn of(&self, spec: &Spec) -> Contract {
-        let present = |p: &&Param| {
-            p.only_if.as_ref().is_none_or(|name| spec.constants.get(name).is_some_and(|c| *c != Const::Int(0)))
-        };
-        Contract { params: self.params.iter().filter(present).cloned().collect(), ..self.clone() }
+    /// What is promised of a specialisation: with a window, what [`Shape::AttendPart`] leaves to [`WINDOWED`].
+    pub fn shape_of(&self, spec: &Spec) -> Shape {
+        match (self.shape, spec.constants.get(WINDOWED)) {
+            (Shape::AttendPart, Some(Const::Int(1))) => Shape::Attend,
+            (shape, _) => shape,
+        }
     }
 
     /// How many programs a launch has on each axis.
@@ -263,13 +266,8 @@ struct Written {
 }
 
 /// Reads the contract above kernel `kernel` in its Python source. `parameters` are the names that the
-/// signature has besides its constants, in order; `constants` the others.
-pub(crate) fn parse(
-    kernel: &str,
-    source: &str,
-    parameters: &[String],
-    constants: &[String],
-) -> Result<Contract, KernelError> {
+/// signature has besides its constants, in order.
+pub(crate) fn parse(kernel: &str, source: &str, parameters: &[String]) -> Result<Contract, KernelError> {
     let bad = |why: String| KernelError::Contract { kernel: kernel.to_string(), why };
     let mut written: Written = read(source).map_err(bad)?;
     if written.grid.is_empty() || written.grid.len() > 3 {
@@ -282,9 +280,7 @@ pub(crate) fn parse(
             numbers.push(number.map_err(bad)?);
             continue;
         }
-        let param = Param::parse(name, &text)
-            .filter(|p| p.only_if.as_ref().is_none_or(|c| constants.contains(c)))
-            .ok_or_else(|| bad(format!("`{text}` is not a role for `{name}`")))?;
+        let param = Param::parse(name, &text).ok_or_else(|| bad(format!("`{text}` is not a role for `{name}`")))?;
         if params.iter().any(|p| p.role == param.role) {
             return Err(bad(format!("two parameters have the role `{text}`")));
         }
@@ -332,17 +328,13 @@ pub fn read<T: serde::de::DeserializeOwned>(source: &str) -> Result<T, String> {
 }
 
 impl Param {
-    /// `weight 2 f32 if NORM`
+    /// `weight 2 f32`
     pub fn parse(name: &str, text: &str) -> Option<Param> {
         parse_param(name, text)
     }
 }
 
 fn parse_param(name: &str, text: &str) -> Option<Param> {
-    let (text, only_if) = match text.split_once(" if ") {
-        Some((role, constant)) => (role, Some(constant.trim().to_string())),
-        None => (text, None),
-    };
     let (text, elem) = match text.strip_suffix(" f32") {
         Some(role) => (role, Some(Elem::F32)),
         None => (text, None),
@@ -385,7 +377,7 @@ fn parse_param(name: &str, text: &str) -> Option<Param> {
         return None;
     }
     let elem = elem.unwrap_or(by_role);
-    Some(Param { name: name.to_string(), role, elem, only_if })
+    Some(Param { name: name.to_string(), role, elem })
 }
 
 #[cfg(test)]
@@ -397,21 +389,15 @@ mod tests {
             "# /// contract\n# shape = \"rowwise\"\n# grid = [\"cdiv(rows, BM)\"]\n# [params]\n{params}\n# [shapes]\n# ///\n"
         );
         let names = ["x".to_string(), "norm_w".to_string()];
-        parse("k", &source, &names, &["BM".to_string(), "NORM".to_string()]).map_err(|e| e.to_string())
+        parse("k", &source, &names).map_err(|e| e.to_string())
     }
 
     #[test]
-    fn a_parameter_exists_only_under_its_constant() {
-        let contract = contract("# x = \"in 0\"\n# norm_w = \"weight 2 f32 if NORM\"").unwrap();
-        let spec = |norm: i64| Spec {
-            kernel: "k".into(),
-            act: Act::Bf16,
-            constants: [("BM".into(), Const::Int(4)), ("NORM".into(), Const::Int(norm))].into(),
-        };
-        assert_eq!(contract.of(&spec(0)).params.len(), 1);
-        let with = contract.of(&spec(1));
-        assert_eq!((with.params[1].role, with.params[1].elem), (Role::Weight(2), Elem::F32));
-        assert_eq!(contract.grid(&spec(0), Extent { rows: 9, tiles: 0, length: 0 }), Ok([3, 1, 1]));
+    fn a_contract_gives_roles_types_and_the_grid() {
+        let contract = contract("# x = \"in 0\"\n# norm_w = \"weight 2 f32\"").unwrap();
+        let spec = Spec { kernel: "k".into(), act: Act::Bf16, constants: [("BM".into(), Const::Int(4))].into() };
+        assert_eq!((contract.params[1].role, contract.params[1].elem), (Role::Weight(2), Elem::F32));
+        assert_eq!(contract.grid(&spec, Extent { rows: 9, tiles: 0, length: 0 }), Ok([3, 1, 1]));
     }
 
     #[test]
@@ -431,7 +417,7 @@ mod tests {
             ("# x = \"in 0\"", "`norm_w` has no role"),
             ("# x = \"in 0\"\n# norm_w = \"in 0\"", "two parameters"),
             ("# x = \"input\"\n# norm_w = \"in 1\"", "`input` is not a role"),
-            ("# x = \"in 0\"\n# norm_w = \"in 1 if NOPE\"", "not a role"),
+            ("# x = \"in 0\"\n# norm_w = \"in 1 if NORM\"", "not a role"),
             ("# x = \"in 0\"\n# norm_w = \"in 1\"\n# y = \"out 0\"", "no parameter `y`"),
         ] {
             let error = contract(params).unwrap_err();

@@ -19,12 +19,10 @@ const SOURCES: &[(&str, &str)] = sources![
     "argmax",
     "attend",
     "attend_combine",
-    "attend_part",
     "embed",
     "gather",
     "linear",
     "linear_add",
-    "linear_add_scaled",
     "linear_bias",
     "linear_glu",
     "linear_logits",
@@ -88,7 +86,7 @@ fn read(name: &'static str, source: &'static str) -> Result<Kernel, KernelError>
             None => parameters.push(parameter.to_string()),
         }
     }
-    let contract = contract::parse(name, source, &parameters, &constants)?;
+    let contract = contract::parse(name, source, &parameters)?;
     constants.extend(contract.numbers.iter().map(|number| number.name.clone()));
     Ok(Kernel { name, source, constants, contract })
 }

@@ -26,6 +26,6 @@ pub use inventory::{
 };
 pub use quantised::{Format, Quantised, Values};
 pub use request::request;
-pub use scores::{capped, scores};
+pub use scores::{capped, scores, window};
 pub use spec::{Act, Binding, Const, Launch, Scratch, Spec, TensorData};
 pub use specialise::{CPU, CompileOptions, compile_options, higher, specialise, stands_for, targets};

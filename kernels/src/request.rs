@@ -5,8 +5,7 @@ use crate::inventory::kernel;
 use crate::spec::{Const, Spec};
 use std::fmt::Write;
 
-/// A JSON list of `{stem, kernel, act, scalars, constants, pointers}`; a parameter that the specialisation does
-/// not have is null.
+/// A JSON list of `{stem, kernel, act, scalars, constants, pointers}`.
 pub fn request(specs: &[Spec]) -> Result<String, KernelError> {
     let mut out = String::from("[");
     for (i, spec) in specs.iter().enumerate() {
@@ -34,13 +33,8 @@ pub fn request(specs: &[Spec]) -> Result<String, KernelError> {
 }
 
 fn pointers(spec: &Spec) -> Result<Vec<String>, KernelError> {
-    let all = &kernel(&spec.kernel)?.contract;
-    let present = all.of(spec).params;
-    let pointer = |p: &crate::Param| match present.contains(p) {
-        true => format!("\"{}\": \"{}\"", p.name, p.elem.triton(spec.act)),
-        false => format!("\"{}\": null", p.name),
-    };
-    Ok(all.params.iter().map(pointer).collect())
+    let params = &kernel(&spec.kernel)?.contract.params;
+    Ok(params.iter().map(|p| format!("\"{}\": \"{}\"", p.name, p.elem.triton(spec.act))).collect())
 }
 
 #[cfg(test)]
@@ -49,14 +43,16 @@ mod tests {
     use crate::spec::Act;
 
     #[test]
-    fn a_request_names_every_parameter_and_nulls_the_absent() {
+    fn a_request_names_every_parameter() {
         let dims =
             [("HEADS", 2), ("HALF", 8), ("PACKED", 4), ("FIRST", 0), ("NORM", 0)].map(|(n, v)| (n, Const::Int(v)));
         let dims = [&dims[..], &[("EPS", Const::Float(1e-6))]].concat();
         let spec = crate::specialise("cpu", "rope_q", Act::F32, &dims).unwrap();
         let json = request(&[spec]).unwrap();
         // A number of the model is a parameter of the text; what shapes the text is a constant.
-        for part in ["\"norm_w\": null", "\"qkv\": \"fp32\"", "\"EPS\": \"fp32\"", "\"NORM\": 0"] {
+        for part in
+            ["\"norm_w\": \"fp32\"", "\"qkv\": \"fp32\"", "\"EPS\": \"fp32\"", "\"NORM\": \"i32\"", "\"HP\": 32"]
+        {
             assert!(json.contains(part), "{part}: {json}");
         }
     }

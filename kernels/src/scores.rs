@@ -1,8 +1,9 @@
-//! The numbers that kernels take in place of a scale and a soft cap.
+//! The numbers that kernels take in place of a scale, a soft cap and a window.
 //!
 //! Products of a model's numbers are made here, in 64 bits, and rounded once, when a text is bound. A kernel that multiplied
 //! them itself would round each factor, and a model's bits would change. Read next: `kernels/online_softmax.py`.
 
+use crate::contract::WINDOWED;
 use crate::spec::Const;
 use std::f64::consts::LOG2_E;
 
@@ -19,6 +20,11 @@ pub fn capped(softcap: f64, slope: f64) -> [(&'static str, Const); 4] {
 /// Those of attention's scores, which are `scale` times a dot product and whose exponentials are powers of two.
 pub fn scores(scale: f64, softcap: f64) -> [(&'static str, Const); 4] {
     capped(softcap, scale * LOG2_E)
+}
+
+/// The dimensions by which attention sees a window of keys, or all of them; without a window nothing reads its size.
+pub fn window(keys: Option<u32>) -> [(&'static str, Const); 2] {
+    [(WINDOWED, Const::Int(keys.is_some().into())), ("WINDOW", Const::Int(keys.unwrap_or(1).into()))]
 }
 
 #[cfg(test)]

@@ -182,6 +182,9 @@ pub struct Scratch {
 }
 
 impl Scratch {
+    /// Of a launch that hands nothing on: an element that nobody writes.
+    pub const NONE: Scratch = Scratch { keys: usize::MAX, rows: 1, width: 1 };
+
     /// Elements that contexts of up to so many positions need.
     pub fn len(self, context: usize) -> usize {
         context.div_ceil(self.keys.max(1)) * self.rows * self.width

@@ -118,7 +118,7 @@ pub fn check(program: &Program, op: &Op, problem: &Problem, launch: &Bound) -> R
 /// Refuses a kernel whose launches have other numbers of programs than it is proved for: the launcher evaluates the contract's
 /// text, the proof's reading of it is an [`Axis`], and the two share no code.
 pub fn grid(problem: &Problem, spec: &Spec) -> Result<(), String> {
-    let contract = vosti_kernels::contract(&spec.kernel).map_err(|error| error.to_string())?.of(spec);
+    let contract = vosti_kernels::contract(&spec.kernel).map_err(|error| error.to_string())?;
     for n in [1, 2, 15, 16, 17, 64, 511, 512, 513, 4097] {
         // Not one number for all three: an axis that counts something else than is proved has another number of programs.
         let extent = Extent { rows: n, tiles: 2 * n + 1, length: 3 * n + 2 };
@@ -189,6 +189,8 @@ fn role(program: &Program, used: &Use, problem: &Problem, buffer: &Buffer, launc
         Role::PageTable | Role::TileTable | Role::TileRow | Role::TileRows | Role::TilePos => {
             Ok(used.shape == Shape::Attend)
         }
+        // Room for nothing is always there.
+        Role::Scratch(_) if buffer.dims.first() == Some(&Dim::Const(0)) => Ok(true),
         Role::Scratch(i) => launch.scratch.get(i).map_or(Ok(false), |given| scratch(problem, buffer, given)),
         Role::CacheK | Role::CacheV => used.layer.map_or(Ok(false), |layer| cache(program, layer, &buffer.dims)),
     }

@@ -47,7 +47,7 @@ fn both_launches_of_every_target_are_admitted() {
         let own = binding(plan);
         assert_eq!(
             own.launches.iter().map(|l| l.spec.kernel.as_str()).collect::<Vec<_>>(),
-            ["attend_part", "attend_combine"]
+            ["attend", "attend_combine"]
         );
         let of = |width| Scratch { keys: 1024, rows: 512, width };
         assert_eq!(own.scratch, [of(9), of(9), of(9 * 64)]);

@@ -273,17 +273,19 @@ fn a_specialisation_that_nobody_proved_is_refused() {
 
 #[test]
 fn attention_of_dimensions_that_nobody_proved_is_refused() {
-    let changes: [(&str, i64, &str); 7] = [
-        ("GROUP", 17, "it is proved where GROUP <= GP, which is not so of KV_HEADS 1, GROUP 17, D 256, WINDOW 512"),
+    let changes: [(&str, i64, &str); 8] = [
+        ("GROUP", 17, "it is proved where GROUP <= GP, which is not so of KV_HEADS 1, GROUP 17, D 256, WINDOWED 1"),
         (
             "HEIGHT",
             17,
-            "it is proved where HEIGHT <= BQ, which is not so of KV_HEADS 1, GROUP 4, D 256, WINDOW 512, HEIGHT 17",
+            "it is proved where HEIGHT <= BQ, which is not so of KV_HEADS 1, GROUP 4, D 256, WINDOWED 1, WINDOW 512, HEIGHT 17",
         ),
         ("CAPPED", 2, "CAPPED is 2, and it is proved for 0 to 1"),
         ("GROUP", 0, "GROUP is 0, and it is proved for 1 to 1024"),
         ("KV_HEADS", 1025, "KV_HEADS is 1025, and it is proved for 1 to 1024"),
         ("WINDOW", 0, "WINDOW is 0, and it is proved for 1 to 4194304"),
+        // The first of two launches, alone.
+        ("WINDOWED", 0, "its contract has the shape AttendPart, the op needs Attend"),
         ("WINDOW", 513, "it is proved for a window of 513, the op has a window of 512"),
     ];
     for (name, value, why) in changes {

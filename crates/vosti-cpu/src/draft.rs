@@ -140,7 +140,7 @@ fn compiled(spec: &vosti_kernels::Spec, config: &Config, isa: Isa) -> Result<Com
     let kernel = vosti_tile::lift(&text).map_err(|error| CpuError::Lift { spec: name.clone(), error })?;
     // What follows from dimensions is known: a plan is that of a kernel made with constants.
     let kernel = vosti_tile::fold(&kernel);
-    let contract = vosti_kernels::contract(&spec.kernel)?.of(spec);
+    let contract = vosti_kernels::contract(&spec.kernel)?;
     vosti_wiring::signature(&kernel, &contract, spec)?;
     let plan = match config.mode {
         Mode::Plain => None,

@@ -24,7 +24,7 @@ use crate::weights::{Buffer, Weights};
 /// A lifted specialisation.
 pub struct Compiled {
     pub spec: Spec,
-    pub contract: Contract,
+    pub contract: &'static Contract,
     pub kernel: Kernel,
     /// None: the kernel is interpreted.
     pub plan: Option<Plan>,

@@ -21,6 +21,7 @@ impl Weights for Random {
             "embed" => vec![256, 64],
             "norm" => vec![64],
             "cos" | "sin" => vec![512, 8],
+            "unread" => vec![16],
             "qkv" => vec![128, 64],
             "down" => vec![64, 128],
             "out" => vec![64, 64],
@@ -38,7 +39,7 @@ impl Weights for Random {
         let seed = name.bytes().fold(7u64, |s, b| (s ^ u64::from(b)).wrapping_mul(0x100000001b3));
         let mut random = SplitMix64::seed_from_u64(seed);
         let mut next = || (random.next_u64() >> 40) as f32 / (1 << 23) as f32 - 1.0;
-        let vector = matches!(name.split('.').next(), Some("norm" | "cos" | "sin"));
+        let vector = matches!(name.split('.').next(), Some("norm" | "cos" | "sin" | "unread"));
         let mut values: Vec<f32> =
             (0..len).map(|_| if name.starts_with("norm") { 1.0 + 0.2 * next() } else { 0.4 * next() }).collect();
         if name == "down.1" {
@@ -59,7 +60,7 @@ fn program(act: Act) -> (Program, Vec<Binding>) {
     let (i, f) = (Const::Int, Const::Float);
     let heads = [("HEADS", i(4)), ("KV_HEADS", i(2)), ("D", i(16))];
     let groups = [("KV_HEADS", i(2)), ("GROUP", i(2)), ("D", i(16)), ("PAGE", i(64))];
-    let part = spec("attend_part", &[&groups[..], &scores(0.25, 0.0)].concat());
+    let part = spec("attend", &[&groups[..], &vosti_kernels::window(None), &scores(0.25, 0.0)].concat());
     // The first binding: attention, in two launches.
     let mut bindings = vec![Binding::split(part, spec("attend_combine", &heads)).unwrap()];
     let mut bind = |spec, weights: &[&str], layer: u32| {
@@ -106,10 +107,15 @@ fn program(act: Act) -> (Program, Vec<Binding>) {
     for layer in 0..2 {
         ops.push(row(bind(norm.clone(), &["norm"], 2 * layer), &[0], &[2], all));
         ops.push(row(bind(spec("linear", &[("K", i(64)), ("N", i(128))]), &["qkv"], layer), &[2], &[3], all));
-        ops.push(row(bind(rope.clone(), &["cos", "sin"], 0), &[3], &[4], all));
-        ops.push(Op::StoreKv { k: bind(store.clone(), &["cos", "sin"], 0), ins: vec![3], layer });
+        ops.push(row(bind(rope.clone(), &["cos", "sin", "unread"], 0), &[3], &[4], all));
+        ops.push(Op::StoreKv { k: bind(store.clone(), &["cos", "sin", "unread"], 0), ins: vec![3], layer });
         ops.push(Op::Attend { k: 0, q: 4, layer, out: 5, window: None });
-        ops.push(row(bind(spec("linear_add", &[("K", i(64)), ("N", i(64))]), &["out"], layer), &[5, 0], &[1], all));
+        ops.push(row(
+            bind(spec("linear_add", &[("K", i(64)), ("N", i(64)), ("SCALE", f(1.0))]), &["out"], layer),
+            &[5, 0],
+            &[1],
+            all,
+        ));
         ops.push(row(bind(norm.clone(), &["norm"], 2 * layer + 1), &[1], &[2], all));
         ops.push(row(
             bind(spec("linear_glu", &[("K", i(64)), ("N", i(128)), ("ACT", i(0))]), &["up"], layer),
@@ -117,7 +123,12 @@ fn program(act: Act) -> (Program, Vec<Binding>) {
             &[6],
             all,
         ));
-        ops.push(row(bind(spec("linear_add", &[("K", i(128)), ("N", i(64))]), &["down"], layer), &[6, 1], &[0], all));
+        ops.push(row(
+            bind(spec("linear_add", &[("K", i(128)), ("N", i(64)), ("SCALE", f(1.0))]), &["down"], layer),
+            &[6, 1],
+            &[0],
+            all,
+        ));
     }
     let gather = spec("gather", &[("K", i(64)), ("H", i(64))]);
     let logits = spec("linear_logits", &[&[("K", i(64)), ("N", i(256))], &capped(0.0, 1.0)[..]].concat());
@@ -280,7 +291,7 @@ fn editing_one_operation_changes_the_output_of_both_modes() {
     let (_, bindings) = program(Act::Bf16);
     let edits = [
         ("linear_glu", "arith.divf", "arith.mulf"),
-        ("attend_part", "arith.maxnumf %top", "arith.minnumf %top"),
+        ("attend", "arith.maxnumf %top", "arith.minnumf %top"),
         ("attend_combine", "arith.divf", "arith.mulf"),
         ("rmsnorm", "math.rsqrt", "math.sqrt"),
         ("linear_add", "arith.addf", "arith.subf"),
@@ -344,7 +355,7 @@ struct InBlocks(&'static vosti_kernels::Format);
 impl InBlocks {
     fn all(&self, name: &str) -> Option<(Quantised, usize)> {
         let shape = Random(Act::Bf16).shape(name).unwrap();
-        let matrix = !matches!(name.split('.').next(), Some("norm" | "cos" | "sin"));
+        let matrix = !matches!(name.split('.').next(), Some("norm" | "cos" | "sin" | "unread"));
         // Every panel but the last of the embedding, and no panel of one layer's outputs.
         (matrix && name != "out.1" && shape[1].is_multiple_of(self.0.chunk)).then(|| {
             let seed = name.bytes().fold(7u64, |s, b| (s ^ u64::from(b)).wrapping_mul(0x100000001b3));

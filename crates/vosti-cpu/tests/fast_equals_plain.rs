@@ -88,7 +88,7 @@ fn products(act: Act, k: i64, n: i64) -> Vec<String> {
     let with = |more: &[(&'static str, Const)]| [&dims[..], more].concat();
     let all = [
         ("linear", with(&[])),
-        ("linear_add", with(&[])),
+        ("linear_add", with(&[("SCALE", Const::Float(1.0))])),
         ("linear_glu", with(&[("ACT", Const::Int(0))])),
         ("linear_logits", with(&capped(0.0, 1.0))),
     ];

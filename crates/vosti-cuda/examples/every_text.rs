@@ -14,8 +14,8 @@ use vosti_kernels::{Const, Spec};
 const CHUNK: usize = 8;
 
 /// A text with numbers that models have, and so many query heads to a key's at most. Heads and groups fill their rooms if
-/// `full`, and flags are 0; else they do not, rows are a multiple of 8, and flags are 1.
-fn with_numbers(text: &Spec, room: i64, full: bool) -> Spec {
+/// `full`, and flags are 0; else they do not, rows are a multiple of 8, and flags are 1. A window is apart from these.
+fn with_numbers(text: &Spec, room: i64, full: bool, windowed: bool) -> Spec {
     let constant = |name: &str| int(text, name);
     let part = |room: i64| if full { room } else { (room * 5 / 8).max(1) };
     let group = if full { room } else { room / 2 + 1 };
@@ -33,7 +33,8 @@ fn with_numbers(text: &Spec, room: i64, full: bool) -> Spec {
             ("PACKED", _) => 48.into(),
             ("FIRST", _) => 0.into(),
             ("HEIGHT", _) => constant("BQ").into(),
-            ("CAPPED" | "ACT" | "V_NORM", _) => flag,
+            ("CAPPED" | "ACT" | "NORM" | "V_NORM", _) => flag,
+            ("WINDOWED", _) => i64::from(windowed).into(),
             ("WINDOW", _) => (if full { 1024 } else { 1000 }).into(),
             ("N", "topk_combine") => part(constant("BN")).into(),
             ("V", "topk_part") => (32 * constant("PART")).into(),
@@ -61,9 +62,9 @@ fn int(text: &Spec, name: &str) -> i64 {
 }
 
 /// A text with numbers for which the target takes it. The combination is not told its group.
-fn taken(target: &str, text: &Spec, full: bool) -> Spec {
+fn taken(target: &str, text: &Spec, full: bool, windowed: bool) -> Spec {
     let rooms = if int(text, "GP") > 0 { vec![int(text, "GP")] } else { vec![1, 2, 4, 8, 16] };
-    let specs = rooms.into_iter().map(|room| with_numbers(text, room, full));
+    let specs = rooms.into_iter().map(|room| with_numbers(text, room, full, windowed));
     let taken = |spec: &Spec| vosti_kernels::compile_options(target, spec).is_ok();
     specs.into_iter().find(taken).unwrap_or_else(|| panic!("{target} takes {text} for no group of heads"))
 }
@@ -119,7 +120,10 @@ fn compiles(tool: &Toolchain, arch: Arch) -> bool {
     let texts = vosti_model::inventory(&target).unwrap();
     let specs: BTreeMap<String, Spec> = texts
         .iter()
-        .flat_map(|text| [true, false].map(|full| taken(&target, text, full)))
+        .flat_map(|text| {
+            let all = [(true, false), (false, false), (true, true), (false, true)];
+            all.map(|(full, windowed)| taken(&target, text, full, windowed))
+        })
         .map(|spec| (spec.to_string(), spec))
         .collect();
     let specs: Vec<Spec> = specs.into_values().collect();

@@ -69,7 +69,7 @@ pub struct Reduction {
 /// Refuses a kernel that the launcher would launch wrongly, or whose code is not what the target is for.
 pub fn inspect(artifact: &Artifact, arch: Arch) -> Result<Facts, CudaError> {
     let spec = &artifact.spec;
-    let contract = vosti_kernels::contract(&spec.kernel)?.of(spec);
+    let contract = vosti_kernels::contract(&spec.kernel)?;
     examine(artifact, arch, &contract).map_err(|refusal| CudaError::Refused {
         spec: spec.to_string(),
         target: format!("cuda-{arch}"),

@@ -40,7 +40,7 @@ pub struct Code {
     /// Which specialisation of which kernel it is.
     pub spec: Spec,
     /// Roles and grid, for the launcher.
-    pub contract: Contract,
+    pub contract: &'static Contract,
     /// One a parameter, in signature order.
     pub premises: Vec<Premise>,
     /// Global, then profile.
@@ -76,7 +76,7 @@ impl Code {
             let found = metadata.target.clone();
             return Err(refused(Refusal::Assembled { found, wanted: arch.assembled() }));
         }
-        let contract = vosti_kernels::contract(&spec.kernel)?.of(spec);
+        let contract = vosti_kernels::contract(&spec.kernel)?;
         let kernel = vosti_tile::lift(&image.ttir).map_err(|error| refused(Refusal::Ttir(error.to_string())))?;
         vosti_wiring::signature(&kernel, &contract, spec)?;
         let wanted = contract.params.len() + SCRATCH_PARAMS;

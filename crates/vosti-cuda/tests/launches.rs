@@ -179,12 +179,9 @@ fn a_recording_has_the_splits_of_the_longest_context() {
         lines.iter().filter_map(grid).collect()
     };
     let (prompt, recorded) = log.split_at(log.iter().position(|line| line == "record").unwrap());
-    assert_eq!((grids(prompt, "attend_part"), grids(prompt, "attend_combine")), (vec!["5, 3, 1".to_string()], vec![]));
+    assert_eq!((grids(prompt, "attend"), grids(prompt, "attend_combine")), (vec!["5, 3, 1".to_string()], vec![]));
     let combined = vec!["1, 9, 1".to_string()];
-    assert_eq!(
-        (grids(recorded, "attend_part"), grids(recorded, "attend_combine")),
-        (vec!["1, 3, 2".to_string()], combined)
-    );
+    assert_eq!((grids(recorded, "attend"), grids(recorded, "attend_combine")), (vec!["1, 3, 2".to_string()], combined));
 }
 
 /// The same launches as when nobody looks, each between two marks.
@@ -230,7 +227,7 @@ fn a_device_for_few_rows_is_asked_for_no_more_programs() {
     let log = engine.device().driver().log();
     let tiles: BTreeSet<&str> = log
         .iter()
-        .filter_map(|line| line.strip_prefix("launch attend_part grid ["))
+        .filter_map(|line| line.strip_prefix("launch attend grid ["))
         .filter_map(|line| line.split(',').next())
         .collect();
     assert_eq!(tiles, BTreeSet::from(["6"]), "five rows, room for eight would be more than the buffers have");

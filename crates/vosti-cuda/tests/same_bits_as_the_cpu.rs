@@ -147,7 +147,7 @@ fn a_step_that_reaches_further_than_a_recording_has_another_one() {
     assert!(seen == wanted && seen.len() == 5, "other bits than without recordings");
     let recorded = log.split(|line| line == "record").skip(1);
     let of = |launches: &[String], kernel: &str| launches.iter().find(|line| line.starts_with(kernel)).cloned();
-    let grids: Vec<String> = recorded.map(|launches| of(launches, "launch attend_part").unwrap()).collect();
+    let grids: Vec<String> = recorded.map(|launches| of(launches, "launch attend ").unwrap()).collect();
     // A row, three KV heads, splits of 1,024 keys: as many as 2,048 positions have, then 4,096, and not 8,192.
     assert!(grids.len() == 2 && grids[0].contains("[1, 3, 2]") && grids[1].contains("[1, 3, 4]"), "{grids:?}");
 }
@@ -181,7 +181,7 @@ fn tiles_to_spare_have_no_rows() {
         let driver = device.driver();
         let log = driver.log();
         // As the recording has them, behind the queries: each tile's table, first row, rows, position.
-        let recorded = log.iter().rfind(|line| line.starts_with("launch attend_part")).unwrap();
+        let recorded = log.iter().rfind(|line| line.starts_with("launch attend ")).unwrap();
         let places = recorded.split_once("params ").unwrap().1.split(' ').skip(1).take(4);
         places.map(|place| driver.ints(place, 4)).collect::<Vec<_>>()
     };
@@ -205,7 +205,7 @@ fn a_step_of_more_rows_than_scratch_has_room_for_has_the_cpu_devices_bits() {
     let (bits, log) = serve_by(policy, device, &plan, &requests, |d| d.driver().log());
     assert!(bits == wanted, "other bits than the CPU's");
     let step = log.iter().take_while(|line| !line.starts_with("download")).collect::<Vec<_>>();
-    let parts = step.iter().filter(|line| line.starts_with("launch attend_part")).count();
+    let parts = step.iter().filter(|line| line.starts_with("launch attend ")).count();
     assert_eq!(parts, 2 * plan.program.layers.len(), "all rows are in one step");
 }
 

@@ -116,3 +116,17 @@ pub fn check_kernels(plan: &ModelPlan) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever adds a constant to a kernel multiplies its texts: more than these are worth a thought.
+    #[test]
+    fn a_target_has_at_most_sixty_texts() {
+        for target in vosti_kernels::targets() {
+            let texts = inventory(target).unwrap().into_iter().filter(|text| text.act == Act::Bf16).count();
+            assert!((40..=60).contains(&texts), "{target}: {texts}");
+        }
+    }
+}

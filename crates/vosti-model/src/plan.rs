@@ -260,9 +260,7 @@ impl Builder<'_> {
         let normed = layer.qk_norm == QkNorm::Heads;
         let eps = if normed { d.eps } else { 0.0 };
         let mut weights = self.rope_weights(&layer.rope);
-        if normed {
-            weights.push(self.norm_weight(&format!("layers.{index}.q_norm"), Slot::QueryNorm, index, layer.head_dim));
-        }
+        weights.push(self.head_norm("q_norm", Slot::QueryNorm, index, layer));
         let dims = [
             ("HEADS", int(layer.heads)),
             ("HALF", int(layer.head_dim / 2)),
@@ -342,9 +340,7 @@ impl Builder<'_> {
         // Keys have no temperature.
         let mut weights = self.rope_weights(&Rope { temperature: None, ..layer.rope.clone() });
         let normed = layer.qk_norm == QkNorm::Heads;
-        if normed {
-            weights.push(self.norm_weight(&format!("layers.{index}.k_norm"), Slot::KeyNorm, index, layer.head_dim));
-        }
+        weights.push(self.head_norm("k_norm", Slot::KeyNorm, index, layer));
         let eps = if normed || layer.v_norm { self.decoder.eps } else { 0.0 };
         let dims = [
             ("KV_HEADS", int(layer.kv_heads)),
@@ -394,10 +390,7 @@ impl Builder<'_> {
         let d = self.decoder;
         if !layer.post_norms {
             let dims = [("K", int(width)), ("N", int(d.hidden)), ("SCALE", Const::Float(layer.residual_scale))];
-            let k = match layer.residual_scale == 1.0 {
-                true => self.bind("linear_add", &dims[..2], vec![weight])?,
-                false => self.bind("linear_add_scaled", &dims, vec![weight])?,
-            };
+            let k = self.bind("linear_add", &dims, vec![weight])?;
             self.push_rowwise(k, vec![x, stream[0]], vec![stream[1]]);
             return Ok(());
         }
@@ -506,10 +499,11 @@ impl Builder<'_> {
         let group = ("GROUP", int(layer.heads / layer.kv_heads.max(1)));
         let page = ("PAGE", int(vosti_core::PAGE as u32));
         let dims = [&[kv_heads, group, d, page], &vosti_kernels::scores(layer.scale, layer.softcap)[..]].concat();
+        let dims = [&dims[..], &vosti_kernels::window(layer.window)[..]].concat();
         match layer.window {
-            Some(window) => self.bind("attend", &[&dims[..], &[("WINDOW", int(window))]].concat(), Vec::new()),
+            Some(_) => self.bind("attend", &dims, Vec::new()),
             None => {
-                let part = self.spec("attend_part", &dims)?;
+                let part = self.spec("attend", &dims)?;
                 let combine = self.spec("attend_combine", &[("HEADS", int(layer.heads)), kv_heads, d])?;
                 Ok(self.binding(Binding::split(part, combine)?))
             }
@@ -545,6 +539,16 @@ impl Builder<'_> {
         let name = format!("layers.{index}.scalar");
         let tensor = self.tensor(Slot::LayerScalar, index);
         self.weights.insert(name.clone(), Recipe::Repeat { tensor, length: self.decoder.hidden as usize });
+        name
+    }
+
+    /// The weight of a norm of each head, or what stands in its place where heads have none.
+    fn head_norm(&mut self, name: &str, slot: Slot, index: usize, layer: &Layer) -> String {
+        if layer.qk_norm == QkNorm::Heads {
+            return self.norm_weight(&format!("layers.{index}.{name}"), slot, index, layer.head_dim);
+        }
+        let name = format!("unread.{}", layer.head_dim);
+        self.weights.insert(name.clone(), Recipe::Unread { length: layer.head_dim as usize });
         name
     }
 

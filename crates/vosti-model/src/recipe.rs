@@ -30,6 +30,11 @@ pub enum Recipe {
         /// How often it is repeated.
         length: usize,
     },
+    /// A vector of zeros in f32: what a kernel takes and, of this model, does not read.
+    Unread {
+        /// How many.
+        length: usize,
+    },
     /// A rotary table `[positions, head_dim / 2]` in f32.
     Rope {
         /// Its frequencies.
@@ -47,7 +52,7 @@ impl Recipe {
         match self {
             Recipe::Matrix { parts, columns } => vec![parts.iter().map(|part| part.rows).sum(), *columns],
             Recipe::Vector { parts, .. } => vec![parts.iter().map(|part| part.rows).sum()],
-            Recipe::Repeat { length, .. } => vec![*length],
+            Recipe::Repeat { length, .. } | Recipe::Unread { length } => vec![*length],
             Recipe::Rope { rope, positions, .. } => vec![*positions, rope.head_dim as usize / 2],
         }
     }

@@ -191,6 +191,7 @@ impl WeightSource for Weights<'_> {
                 TensorData::F32(values[rows].iter().map(|v| (v + offset) / divisor).collect())
             }
             Recipe::Repeat { tensor, .. } => TensorData::F32(vec![self.floats(tensor, 1)?[0]; rows.len()]),
+            Recipe::Unread { .. } => TensorData::F32(vec![0.0; rows.len()]),
             Recipe::Rope { rope, positions, sine } => TensorData::F32(self.rope(rope, *positions, rows, *sine)?),
         })
     }

@@ -83,8 +83,7 @@ impl<'a> Evaluator<'a> {
                 sum.iter().enumerate().map(|(i, v)| v * factor[i % factor.len()]).collect()
             }
             "linear" => self.linear(launch, x, int(launch, "N")),
-            "linear_add" => add(&self.linear(launch, x, int(launch, "N")), y.unwrap()),
-            "linear_add_scaled" => {
+            "linear_add" => {
                 let scale = float(launch, "SCALE");
                 let scaled: Vec<f32> = self.linear(launch, x, int(launch, "N")).iter().map(|v| v * scale).collect();
                 add(&scaled, y.unwrap())
@@ -181,8 +180,8 @@ impl<'a> Evaluator<'a> {
         let launch = self.launch(k);
         let (kv_heads, group, d) = (int(launch, "KV_HEADS"), int(launch, "GROUP"), int(launch, "D"));
         let heads = kv_heads * group;
-        let known = launch.spec.constants.contains_key("WINDOW");
-        assert_eq!(if known { int(launch, "WINDOW") } else { 0 }, window.unwrap_or(0) as usize);
+        let known = (int(launch, "WINDOWED") == 1).then(|| int(launch, "WINDOW") as u32);
+        assert_eq!(known, window);
         // Half a cap, if there is one, is in the slope, and the base of its exponential.
         let (slope, cap) = (float(launch, "SLOPE") * std::f32::consts::LN_2, float(launch, "CAP"));
         let scale = if int(launch, "CAPPED") == 1 { slope * cap / 2.0 } else { slope };

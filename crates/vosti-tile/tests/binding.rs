@@ -67,9 +67,15 @@ fn no_branch_on_a_dimension_is_left_in_a_folded_kernel() {
         let text = lift(ttir_by_stem(&spec.text().to_string()).unwrap()).unwrap();
         let numbers = &vosti_kernels::contract(&spec.kernel).unwrap().numbers;
         let flag = numbers.iter().any(|number| matches!(number.kind, NumberKind::Dimension { hi: 1, .. }));
+        let on = |name: &str| spec.constants.get(name) == Some(&Const::Int(1));
+        // How many branches hang on flags: attention has a branch of partial results within another one.
+        let decided = match spec.kernel.as_str() {
+            "attend" => 4 + usize::from(on("WINDOWED")),
+            "store_kv" => 2,
+            _ => usize::from(flag),
+        };
         let (all, left) = (branches(&text), branches(&fold(&lift(&ttir(&spec).unwrap()).unwrap())));
-        // `attend_part` has two of what a program finds out.
-        assert_eq!(all - left, usize::from(flag), "{spec}");
+        assert_eq!(all - left, decided, "{spec}");
         flags += usize::from(flag);
     }
     assert!(flags >= 20, "{flags}");

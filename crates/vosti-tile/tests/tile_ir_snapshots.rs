@@ -14,7 +14,7 @@ fn linear_is_a_loop_of_loads_and_a_dot() {
 
 #[test]
 fn attention_guards_its_state_by_touched_pages() {
-    insta::assert_snapshot!(printed("attend_part-bf16-BQ16-DP64-GP4-PAGE64-ROWS512-SPLIT1024"));
+    insta::assert_snapshot!(printed("attend-bf16-BQ16-DP64-GP4-PAGE64-ROWS512-SPLIT1024"));
 }
 
 #[test]
@@ -24,5 +24,5 @@ fn attention_folds_a_rows_splits_in_order() {
 
 #[test]
 fn store_kv_scatters_finite_rows_to_slots() {
-    insta::assert_snapshot!(printed("store_kv-bf16-BM64-HP32-NORM0-PAGE64"));
+    insta::assert_snapshot!(printed("store_kv-bf16-BM64-HP32-PAGE64"));
 }

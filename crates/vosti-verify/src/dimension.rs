@@ -8,6 +8,7 @@
 use crate::premises::Premises;
 use crate::problem::{Axis, Dim, Problem, ProblemError};
 use std::collections::BTreeMap;
+use vosti_kernels::contract::WINDOWED;
 use vosti_kernels::{Const, Number, NumberKind};
 use vosti_tile::{Kernel, Scalar};
 
@@ -107,6 +108,11 @@ impl Problem {
     /// The contract of these dimensions and numbers: without any, and with constants in their place. The kernel stays what was
     /// proved.
     pub fn at(&self, values: &BTreeMap<String, Const>) -> Result<Problem, String> {
+        if let Some(windowed) = &self.windowed
+            && values.get(WINDOWED) == Some(&Const::Int(1))
+        {
+            return windowed.at(values);
+        }
         let mut found = vec![];
         for number in &self.numbers {
             let name = &number.name;
@@ -147,6 +153,8 @@ impl Problem {
             let value = value.and_then(|v| i64::try_from(v).ok());
             bound.constants.extend(value.map(|v| (number.name.clone(), Const::Int(v))));
         }
+        bound.windowed = None;
+        bound.flag = None;
         bound.numbers.clear();
         bound.conditions.clear();
         Ok(bound)

@@ -10,6 +10,7 @@ mod cache;
 mod case;
 pub mod certificate;
 mod condition;
+mod declared;
 mod dimension;
 mod equal;
 mod facts;

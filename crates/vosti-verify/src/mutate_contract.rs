@@ -58,7 +58,7 @@ const ROLES: [&str; 33] = [
 
 /// Names that some shape gives a meaning to.
 const NAMES: [&str; 13] =
-    ["SPLIT", "ROWS", "V", "PAGE", "WINDOW", "BQ", "HEADS", "KV_HEADS", "GROUP", "D", "BM", "rows", "NORM"];
+    ["SPLIT", "ROWS", "V", "PAGE", "WINDOW", "BQ", "HEADS", "KV_HEADS", "GROUP", "D", "BM", "rows", "WINDOWED"];
 
 const AXES: [&str; 11] = [
     "rows",
@@ -180,7 +180,7 @@ impl List<'_> {
                 });
             }
             let own = self.table["params"].get(name).and_then(Value::as_str).unwrap_or_default().to_string();
-            for end in [" f32", " if NORM", " i64"] {
+            for end in [" f32", " i64"] {
                 self.with(format!("`{name}` is {own}{end}"), |t| set(t, name, format!("{own}{end}").into()));
             }
             let plain = own.trim_end_matches(" f32").to_string();

@@ -194,7 +194,7 @@ fn permitted(shape: Shape, role: Role) -> bool {
     match (shape, role) {
         (Shape::Rowwise, Role::In(_) | Role::Out(_) | Role::Tokens | Role::Positions | Role::RowIndex) => true,
         (Shape::StoreKv, Role::In(_) | Role::Positions) => true,
-        (Shape::AttendPart | Shape::AttendCombine, Role::Scratch(_)) => true,
+        (Shape::Attend | Shape::AttendPart | Shape::AttendCombine, Role::Scratch(_)) => true,
         (Shape::AttendCombine, Role::Weight(_)) => false,
         (_, Role::Weight(_)) => true,
         _ => false,
@@ -219,6 +219,7 @@ pub fn check(shape: Shape, premises: Premises, buffers: &[Buffer], heads: &[Dim]
             (Role::In(_), Dim::Packed) => (gathers, "`packed` rows, which need a row_index"),
             (Role::In(_), outer) => (outer == Dim::Rows && !gathers, "`rows`, or `packed` where rows are gathered"),
             (Role::Out(_), outer) => (outer == Dim::Rows, "`rows`"),
+            (Role::Scratch(_), outer) if shape == Shape::Attend => (outer == Dim::Const(0), "none"),
             (Role::Scratch(_), outer) => {
                 let splits = premises.splits().map(|s| [Dim::Splits(s.size), Dim::Const(s.rows)]);
                 let found = b.dims.get(1).map(|rows| [outer, *rows]);

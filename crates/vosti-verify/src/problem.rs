@@ -6,13 +6,15 @@
 //! an extent or the grid uses it. Read next: `premises.rs`, then [`crate::world`].
 
 use crate::condition::Condition;
+use crate::declared::Maker;
 use crate::dimension::{self, Scaled};
 use crate::premises::{self, Premises, Splits};
 use serde::Deserialize;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
-use vosti_kernels::{Act, Const, Contract, Elem, Number, Role, Shape};
+use vosti_kernels::contract::WINDOWED;
+use vosti_kernels::{Act, Const, Contract, Number, Role, Shape};
 use vosti_tile::{Kernel, Scalar};
 
 /// Bounds that the core or the launcher enforce; every proof is relative to them.
@@ -163,6 +165,10 @@ pub struct Problem {
     pub ttir_hash: String,
     /// The contract as it is written: replays read it by themselves.
     pub statement: Statement,
+    /// The same text where its dimension [`WINDOWED`] is 1, if it has it: then this is where it is 0. Both are proved.
+    pub windowed: Option<Box<Problem>>,
+    /// That dimension's place and value.
+    pub(crate) flag: Option<(usize, i128)>,
 }
 
 /// A contract as it is written.
@@ -236,11 +242,35 @@ impl Problem {
         constants: &BTreeMap<String, Const>,
         statement: Statement,
     ) -> Result<Problem, ProblemError> {
+        let flag = contract.numbers.iter().find(|number| number.name == WINDOWED);
+        let case = |value| Problem::case(name, ttir, contract, constants, statement.clone(), value);
+        match flag.filter(|_| contract.shape == Shape::AttendPart) {
+            None => case(None),
+            Some(flag) if dimension::range(flag) == Some((0, 1)) => {
+                Ok(Problem { windowed: Some(Box::new(case(Some(1))?)), ..case(Some(0))? })
+            }
+            Some(_) => Err(ProblemError::Contract {
+                kernel: name.to_string(),
+                why: format!("{WINDOWED} is a choice, and its range is 0..1"),
+            }),
+        }
+    }
+
+    /// The problem of one value of [`WINDOWED`], where the contract has it.
+    fn case(
+        name: &str,
+        ttir: &str,
+        contract: &Contract,
+        constants: &BTreeMap<String, Const>,
+        statement: Statement,
+        windowed: Option<i64>,
+    ) -> Result<Problem, ProblemError> {
+        let shape = if windowed == Some(1) { Shape::Attend } else { contract.shape };
         let fail = |why: String| Err(ProblemError::Contract { kernel: name.to_string(), why });
         let kernel =
             vosti_tile::lift(ttir).map_err(|source| ProblemError::Lift { kernel: name.to_string(), source })?;
         let bad = |why: String| ProblemError::Contract { kernel: name.to_string(), why };
-        let (text, constants) = divided(constants, &contract.text).map_err(bad)?;
+        let (text, mut constants) = divided(constants, &contract.text).map_err(bad)?;
         let taken = |name: &str| {
             constants.contains_key(name)
                 || text.contains_key(name)
@@ -248,6 +278,8 @@ impl Problem {
                 || name.contains(['@', '|'])
         };
         let numbers = dimension::numbers(name, &kernel, &contract.numbers, taken)?;
+        let flag = windowed.and_then(|value| Some((numbers.iter().position(|n| n.name == WINDOWED)?, value)));
+        constants.extend(flag.map(|(_, value)| (WINDOWED.to_string(), Const::Int(value))));
         let maker = Maker {
             name,
             act: statement.act,
@@ -256,19 +288,22 @@ impl Problem {
             shapes: &contract.shapes,
             taken: RefCell::new(BTreeSet::new()),
         };
-        let params = maker.present(contract)?;
+        if flag.is_some() {
+            maker.int(WINDOWED);
+        }
+        let params = &contract.params;
         let tokens = params.iter().any(|p| p.role == Role::Tokens);
         let dimensions = premises::Dimensions {
             vocabulary: maker.premise("V", tokens, limit::SLOTS)?,
-            window: maker.premise("WINDOW", contract.shape == Shape::Attend, limit::CONTEXT)?,
+            window: maker.premise("WINDOW", shape == Shape::Attend, limit::CONTEXT)?,
         };
-        let premises = premises::of(contract.shape, tokens, dimensions, &|name| maker.int(name)).map_err(bad)?;
+        let premises = premises::of(shape, tokens, dimensions, &|name| maker.int(name)).map_err(bad)?;
         let mut buffers = vec![];
         for param in &kernel.params {
             let Some(p) = params.iter().find(|p| p.name == param.name) else {
                 return Err(ProblemError::NoRole { kernel: name.to_string(), param: param.name.clone() });
             };
-            buffers.push(maker.buffer(contract.shape, p, param.elem)?);
+            buffers.push(maker.buffer(shape, p, param.elem)?);
         }
         if let Some(p) = params.iter().find(|p| kernel.param(&p.name).is_none()) {
             return Err(ProblemError::NoParam { kernel: name.to_string(), param: p.name.clone() });
@@ -280,9 +315,9 @@ impl Problem {
             return fail("a grid has one to three axes".to_string());
         }
         let grouped = maker.number("GROUP").is_some();
-        let heads = premises::heads(contract.shape, grouped, &|name| maker.extent(name).ok()).map_err(bad)?;
-        premises::check(contract.shape, premises, &buffers, &heads).map_err(bad)?;
-        let grid = contract.grid.iter().map(|g| maker.axis(contract.shape, g)).collect::<Result<_, _>>()?;
+        let heads = premises::heads(shape, grouped, &|name| maker.extent(name).ok()).map_err(bad)?;
+        premises::check(shape, premises, &buffers, &heads).map_err(bad)?;
+        let grid = contract.grid.iter().map(|g| maker.axis(shape, g)).collect::<Result<_, _>>()?;
         let conditions = contract.conditions.iter().map(|text| maker.condition(text)).collect::<Result<_, _>>()?;
         if let Some(unused) = constants.keys().find(|name| !maker.taken.borrow().contains(*name)) {
             return fail(format!(
@@ -290,10 +325,13 @@ impl Problem {
                 contract.shape
             ));
         }
+        if flag.is_some() {
+            constants.remove(WINDOWED);
+        }
         Ok(Problem {
             name: name.to_string(),
             kernel,
-            shape: contract.shape,
+            shape,
             premises,
             buffers,
             grid,
@@ -303,6 +341,8 @@ impl Problem {
             text,
             ttir_hash: vosti_kernels::ttir_hash(ttir).to_hex().to_string(),
             statement,
+            windowed: None,
+            flag: flag.map(|(at, value)| (at, i128::from(value))),
         })
     }
 
@@ -310,6 +350,8 @@ impl Problem {
     pub fn with_kernel(&self, kernel: Kernel) -> Problem {
         Problem {
             name: self.name.clone(),
+            windowed: self.windowed.as_ref().map(|problem| Box::new(problem.with_kernel(kernel.clone()))),
+            flag: self.flag,
             kernel,
             shape: self.shape,
             premises: self.premises,
@@ -383,206 +425,4 @@ fn divided(constants: &Constants, text: &[String]) -> Result<(Constants, Constan
         }
     }
     Ok(constants.clone().into_iter().partition(|(name, _)| text.contains(name)))
-}
-
-/// The element type that a contract's words stand for.
-fn scalar(elem: Elem, act: Act) -> Scalar {
-    match (elem, act) {
-        (Elem::I32, _) => Scalar::I32,
-        (Elem::F32, _) | (Elem::Act, Act::F32) => Scalar::F32,
-        (Elem::Act, Act::Bf16) => Scalar::Bf16,
-    }
-}
-
-struct Maker<'a> {
-    name: &'a str,
-    act: Act,
-    /// Those that do not only shape the text.
-    constants: &'a Constants,
-    numbers: &'a [Number],
-    shapes: &'a BTreeMap<String, Vec<String>>,
-    /// Constants that something asked for.
-    taken: RefCell<BTreeSet<String>>,
-}
-
-impl Maker<'_> {
-    fn int(&self, name: &str) -> Option<i64> {
-        match self.constants.get(name) {
-            Some(Const::Int(v)) => {
-                self.taken.borrow_mut().insert(name.to_string());
-                Some(*v)
-            }
-            _ => None,
-        }
-    }
-
-    fn fail<T>(&self, why: String) -> Result<T, ProblemError> {
-        Err(ProblemError::Contract { kernel: self.name.to_string(), why })
-    }
-
-    /// The parameters that this specialisation has.
-    fn present(&self, contract: &Contract) -> Result<Vec<vosti_kernels::Param>, ProblemError> {
-        let mut params = vec![];
-        for p in &contract.params {
-            match p.only_if.as_ref().map(|name| (name, self.int(name))) {
-                Some((name, None)) => {
-                    return self.fail(format!("`{}` is there if {name}, which is no integer of the contract", p.name));
-                }
-                Some((_, Some(0))) => {}
-                _ => params.push(p.clone()),
-            }
-        }
-        Ok(params)
-    }
-
-    fn value(&self, text: &str) -> Result<i128, ProblemError> {
-        let bad = |why: String| ProblemError::Extent { kernel: self.name.to_string(), text: text.to_string(), why };
-        match vosti_kernels::expr::eval(text, &|name| self.int(name)) {
-            Ok(v) if v > 0 => Ok(i128::from(v)),
-            Ok(v) => Err(bad(format!("{v} is not positive"))),
-            Err(error) => Err(bad(error.to_string())),
-        }
-    }
-
-    /// An axis counts what the shape has: rows, or tiles, or what is split.
-    fn axis(&self, shape: Shape, text: &str) -> Result<Axis, ProblemError> {
-        let text = text.trim();
-        let over = |what: &str| text.strip_prefix(what)?.strip_prefix(',')?.strip_suffix(')');
-        let (axis, fits) = match (self.axis_of_rows(text)?, over("cdiv(length"), over("above(length")) {
-            (Some(axis @ (Axis::Tiles | Axis::TilesTimes(_))), _, _) => (axis, shape.attends()),
-            (Some(axis), _, _) => (axis, !shape.attends()),
-            (_, Some(n), _) => (Axis::LengthOver(self.value(n)?), shape.splits()),
-            (_, _, Some(n)) => (Axis::LengthAbove(self.value(n)?), shape.splits()),
-            _ => (self.axis_of_dimensions(text)?, true),
-        };
-        match axis {
-            Axis::Const(n) if n > i128::from(i32::MAX) => self.fail(format!("{n} programs on an axis are too many")),
-            _ if !fits => self.fail(format!("an axis of `{text}` means nothing where the shape is {shape:?}")),
-            _ => Ok(axis),
-        }
-    }
-
-    /// So many times a dimension, if one occurs.
-    fn scaled(&self, text: &str) -> Result<Option<Scaled>, ProblemError> {
-        let bad = |why| ProblemError::Extent { kernel: self.name.to_string(), text: text.to_string(), why };
-        dimension::scaled(text, self.numbers, |text| self.value(text)).map_err(bad)
-    }
-
-    fn number(&self, name: &str) -> Option<&Number> {
-        self.numbers.iter().find(|number| number.name == name)
-    }
-
-    /// A dimension that premises are made of where the shape has them, in the range that constants have.
-    fn premise(&self, name: &str, wanted: bool, most: i128) -> Result<Option<Dim>, ProblemError> {
-        let Some(number) = self.number(name).filter(|_| wanted) else { return Ok(None) };
-        match dimension::range(number) {
-            Some((1.., hi)) if hi <= most => self.extent(name).map(Some),
-            _ => self.fail(format!("the premises need {name} from 1 to {most}")),
-        }
-    }
-
-    fn condition(&self, text: &str) -> Result<Condition, ProblemError> {
-        Condition::read(text, self.numbers, |text| self.value(text)).or_else(|why| self.fail(why))
-    }
-
-    /// An axis that no step changes.
-    fn axis_of_dimensions(&self, text: &str) -> Result<Axis, ProblemError> {
-        let inner = text.strip_prefix("cdiv(").and_then(|t| t.strip_suffix(')')?.rsplit_once(','));
-        let (of, over) = match inner {
-            Some((of, over)) => (self.scaled(of)?, over.trim()),
-            None => (self.scaled(text)?, "1"),
-        };
-        let Some(of) = of else { return Ok(Axis::Const(self.value(text)?)) };
-        let over = self.value(over)?;
-        let most = dimension::range(&self.numbers[of.number]).and_then(|(_, hi)| hi.checked_mul(of.times));
-        match most.and_then(|most| most.checked_add(over)) {
-            Some(most) if most / over <= i128::from(i32::MAX) => Ok(Axis::Of { of, over }),
-            _ => self.fail(format!("an axis of `{text}` may have too many programs")),
-        }
-    }
-
-    /// An axis of rows or tiles, alone or as one with an axis of a number of programs that no step changes.
-    fn axis_of_rows(&self, text: &str) -> Result<Option<Axis>, ProblemError> {
-        for (at, _) in text.match_indices('*') {
-            // A product alone: what is added to it is no part of the number.
-            let times = &text[at + 1..];
-            if times.contains(['+', '-', '/']) {
-                continue;
-            }
-            let Ok(times) = self.value(times) else { continue };
-            match self.rows_alone(text[..at].trim())? {
-                Some(Axis::RowsOver(over)) => return Ok(Some(Axis::RowsTimes { over, times })),
-                Some(Axis::Tiles) => return Ok(Some(Axis::TilesTimes(times))),
-                _ => {}
-            }
-        }
-        self.rows_alone(text)
-    }
-
-    fn rows_alone(&self, text: &str) -> Result<Option<Axis>, ProblemError> {
-        let over = text.strip_prefix("cdiv(rows").and_then(|t| t.strip_prefix(',')?.strip_suffix(')'));
-        Ok(match (text, over) {
-            ("tiles", _) => Some(Axis::Tiles),
-            ("rows", _) => Some(Axis::RowsOver(1)),
-            (_, Some(n)) if !n.contains(['(', ')']) => Some(Axis::RowsOver(self.value(n)?)),
-            _ => None,
-        })
-    }
-
-    fn buffer(&self, shape: Shape, p: &vosti_kernels::Param, found: Scalar) -> Result<Buffer, ProblemError> {
-        let wanted = scalar(p.elem, self.act);
-        if wanted != found {
-            return Err(ProblemError::Type { kernel: self.name.to_string(), param: p.name.clone(), found, wanted });
-        }
-        let own = match p.role {
-            Role::Rows => Some(vec![Dim::Const(1)]),
-            Role::Tokens | Role::Positions | Role::RowIndex | Role::Slots => Some(vec![Dim::Rows]),
-            Role::PageTable => Some(vec![Dim::TableLen]),
-            Role::TileTable | Role::TileRow | Role::TileRows | Role::TilePos => Some(vec![Dim::Tiles]),
-            Role::CacheK | Role::CacheV => {
-                let page = self.value("PAGE")?;
-                // What rotates halves counts these.
-                let own = self.number("D").is_some() || self.constants.contains_key("D");
-                let head = if !own && self.number("HALF").is_some() { "2 * HALF" } else { "D" };
-                Some(vec![Dim::Pages(page), self.extent("KV_HEADS")?, Dim::Const(page), self.extent(head)?])
-            }
-            Role::In(_) | Role::Out(_) | Role::Weight(_) | Role::Scratch(_) => None,
-        };
-        if own.is_some() && self.shapes.contains_key(&p.name) {
-            return self.fail(format!("`{}` has the extents of its role, and others are declared", p.name));
-        }
-        let dims = own.map_or_else(|| self.declared(shape, &p.name), Ok)?;
-        let elements = dims.iter().try_fold(1i64, |n, dim| match dim {
-            Dim::Const(c) => n.checked_mul(i64::try_from(*c).ok()?),
-            _ => Some(n),
-        });
-        match elements {
-            Some(_) => Ok(Buffer { name: p.name.clone(), role: p.role, elem: found, dims }),
-            None => self.fail(format!("`{}` has more elements than 64 bits count", p.name)),
-        }
-    }
-
-    fn declared(&self, shape: Shape, param: &str) -> Result<Vec<Dim>, ProblemError> {
-        let Some(texts) = self.shapes.get(param).filter(|t| !t.is_empty()) else {
-            return Err(ProblemError::NoExtents { kernel: self.name.to_string(), param: param.to_string() });
-        };
-        let mut dims = vec![];
-        for (i, text) in texts.iter().enumerate() {
-            dims.push(match (i, text.as_str()) {
-                (0, "rows") => Dim::Rows,
-                (0, "packed") => Dim::Packed,
-                (0, "context") => Dim::Context,
-                (0, "splits") if shape.splits() => Dim::Splits(self.value("SPLIT")?),
-                _ => self.extent(text)?,
-            });
-        }
-        Ok(dims)
-    }
-
-    fn extent(&self, text: &str) -> Result<Dim, ProblemError> {
-        Ok(match self.scaled(text)? {
-            Some(of) => Dim::Of(of),
-            None => Dim::Const(self.value(text)?),
-        })
-    }
 }

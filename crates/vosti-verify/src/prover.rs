@@ -255,8 +255,12 @@ impl<'k, 's> Prover<'k, 's> {
                     let (run, t) = self.run(side);
                     let cond = run.int(t, *cond, &[], env)?;
                     let not = self.t.not(cond);
-                    self.collect(side, &then.ops, env, &[guard, &[cond]].concat(), sites)?;
-                    self.collect(side, &otherwise.ops, env, &[guard, &[not]].concat(), sites)?;
+                    // A branch that a flag of this case excludes is not there.
+                    for (taken, branch) in [(cond, then), (not, otherwise)] {
+                        if self.t.as_bool(taken) != Some(false) {
+                            self.collect(side, &branch.ops, env, &[guard, &[taken]].concat(), sites)?;
+                        }
+                    }
                 }
                 _ => {}
             }

@@ -212,6 +212,11 @@ impl Reading {
             }
         }
         let axes = texts(table.get("grid"))?;
+        // One text for both: with a window it is all of attention.
+        let kind = match (kind, integers.get("WINDOWED")) {
+            (Kind::Part, Some(1)) => Kind::Attend,
+            _ => kind,
+        };
         let mut reading = Reading { kind, parameters: vec![], axes, integers };
         let (roles, shapes) = (section("params")?, section("shapes")?);
         for param in &kernel.params {
@@ -222,20 +227,13 @@ impl Reading {
             reading.parameters.push(parameter);
         }
         let taken = |name: &str| kernel.param(name).is_some() || kernel.scalars.iter().any(|s| s.name == name);
-        for (name, role) in roles.iter().filter(|(name, _)| !taken(name)) {
-            let absent = role.as_str().and_then(|role| role.split_once(" if ")).map(|(_, constant)| constant.trim());
-            if absent.and_then(|constant| reading.integers.get(constant)) != Some(&0) {
-                return Err(format!("the kernel does not take {name}"));
-            }
+        match roles.keys().find(|name| !taken(name)) {
+            Some(name) => Err(format!("the kernel does not take {name}")),
+            None => Ok(reading),
         }
-        Ok(reading)
     }
 
     fn parameter(&self, name: &str, role: &str, extents: &[String], act: Act) -> Result<Parameter, String> {
-        let (role, condition) = role.split_once(" if ").map_or((role, None), |(role, c)| (role, Some(c.trim())));
-        if condition.is_some_and(|constant| self.integers.get(constant).is_none_or(|value| *value == 0)) {
-            return Err(format!("{name} is not there by the contract"));
-        }
         let words: Vec<&str> = role.split_whitespace().collect();
         let number = |text: &str| text.parse::<usize>().map_err(|_| format!("the role {role}"));
         let own = match act {

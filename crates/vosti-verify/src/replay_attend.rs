@@ -280,6 +280,7 @@ fn fill(
                 let Extent::Number(outer) = p.extents[0] else { return Err(format!("rows of `{}`", p.name)) };
                 numbers(p, &[outer, width], &mut Random::new(history.parts ^ (i as u64) << 40))?
             }
+            What::Scratch(_) if d.kind == Kind::Attend && p.extents[0] == Extent::Splits => numbers(p, &[0], random)?,
             What::Scratch(which) => {
                 let (size, rows_max) = d.splits.ok_or("scratch without splits")?;
                 if p.extents.get(..2) != Some(&[Extent::Splits, Extent::Number(rows_max)]) {

@@ -110,6 +110,7 @@ pub const TRUSTED: &[Trusted] = trusted![
     Contract true "kernels/src/expr.rs" "the arithmetic of extents and grids",
     Contract false "kernels/src/spec.rs" "which kernel and constants a specialisation is",
     Contract true "crates/vosti-verify/src/problem.rs" "what a contract says of a kernel's parameters",
+    Contract true "crates/vosti-verify/src/declared.rs" "what its extents, axes and dimensions are",
     Contract true "crates/vosti-verify/src/condition.rs" "what holds between dimensions, and whether it does of a model's",
     Contract true "crates/vosti-verify/src/dimension.rs" "dimensions: their ranges, extents of them, and whether a model's are in range",
     Contract true "crates/vosti-verify/src/premises.rs" "which premises a shape has, and of which constants",

@@ -11,6 +11,7 @@ use crate::term::Term;
 use crate::verdict::{Assumption, Failure, Obligation, Proof, Step, Trouble, Verdict};
 use crate::world::shared_facts;
 use std::time::{Duration, Instant};
+use vosti_kernels::contract::WINDOWED;
 use vosti_kernels::{Role, Shape};
 use vosti_tile::{Line, OpKind};
 
@@ -55,13 +56,49 @@ impl Verification {
     }
 }
 
+impl Verification {
+    /// Adds another proof, which the verdict needs too, to this one.
+    fn add(&mut self, title: &str, other: Verification) {
+        self.story.push(Step { depth: 0, text: title.into() });
+        self.story.extend(other.story.into_iter().map(|step| Step { depth: step.depth + 1, ..step }));
+        self.assumptions.extend(other.assumptions);
+        self.assumptions.sort();
+        self.assumptions.dedup();
+        self.queries += other.queries;
+        self.time += other.time;
+        if !other.verdict.is_proved() {
+            self.verdict = other.verdict;
+        }
+    }
+}
+
 /// Proves a kernel against itself, under the built-in shape of its contract.
 pub fn verify(problem: &Problem, solver: &mut Solver) -> Result<Verification, SolverError> {
     verify_pair(problem, problem, solver)
 }
 
-/// Proves that two specialisations give equal selected outputs for equal selected inputs.
+/// Proves that two specialisations give equal selected outputs for equal selected inputs: for both values of `WINDOWED`, where
+/// they have it.
 pub fn verify_pair(left: &Problem, right: &Problem, solver: &mut Solver) -> Result<Verification, SolverError> {
+    let mut verification = verify_case(left, right, solver)?;
+    verification.contract = contract_name(left);
+    match (&left.windowed, &right.windowed) {
+        (None, None) => {}
+        (Some(l), Some(r)) if verification.verdict.is_proved() => {
+            let r = if std::ptr::eq(left, right) { l } else { r };
+            let windowed = verify_case(l, r, solver)?;
+            verification.add(&format!("where {WINDOWED} is 1:"), windowed);
+        }
+        (Some(_), Some(_)) => {}
+        _ => {
+            let why = format!("{WINDOWED} is a dimension of one of the two kernels");
+            verification.verdict = Verdict::Unknown(Failure::new(Obligation::Subset, Line::default(), why));
+        }
+    }
+    Ok(verification)
+}
+
+fn verify_case(left: &Problem, right: &Problem, solver: &mut Solver) -> Result<Verification, SolverError> {
     let start = Instant::now();
     let same = std::ptr::eq(left, right);
     let mut prover = Prover::new(left, right, solver);
@@ -120,24 +157,22 @@ pub fn verify_in_place_of(
     solver: &mut Solver,
 ) -> Result<(), SolverError> {
     let pair = verify_or_refute(first, problem, replays, solver)?;
-    verification.story.push(Step { depth: 0, text: format!("in the place of {}:", first.name) });
-    verification.story.extend(pair.story.into_iter().map(|step| Step { depth: step.depth + 1, ..step }));
-    verification.assumptions.extend(pair.assumptions);
-    verification.assumptions.sort();
-    verification.assumptions.dedup();
-    verification.queries += pair.queries;
-    verification.time += pair.time;
-    match pair.verdict.is_proved() {
-        true => {
-            verification.stands_for.push(StandsFor { kernel: first.name.clone(), ttir_hash: first.ttir_hash.clone() });
-        }
-        false => verification.verdict = pair.verdict,
+    if pair.verdict.is_proved() {
+        verification.stands_for.push(StandsFor { kernel: first.name.clone(), ttir_hash: first.ttir_hash.clone() });
     }
+    verification.add(&format!("in the place of {}:", first.name), pair);
     Ok(())
 }
 
 /// The contract in a word or two.
 pub fn contract_name(problem: &Problem) -> String {
+    if let Some(windowed) = &problem.windowed {
+        return format!("{} where {WINDOWED} is 0, and {} where it is 1", promise(problem), promise(windowed));
+    }
+    promise(problem)
+}
+
+fn promise(problem: &Problem) -> String {
     match problem.premises {
         Premises::Rowwise { .. } => "row-wise".into(),
         Premises::StoreKv { .. } => "exact effect".into(),

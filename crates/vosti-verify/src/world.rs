@@ -63,6 +63,9 @@ impl World {
             at_least: vec![],
             premises,
         };
+        if let Some((at, value)) = problem.flag {
+            world.numbers[at] = Some(t.int(value));
+        }
         world.conditions = problem.conditions.iter().filter_map(|c| c.fact(t, &world.numbers)).collect();
         for (axis, programs) in problem.grid.iter().enumerate() {
             world.grid[axis] = match programs {

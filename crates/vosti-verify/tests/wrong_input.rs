@@ -194,7 +194,7 @@ fn a_contract_that_says_more_or_less_than_its_shape_asks_for_is_refused() {
             ["# w = \"weight 0\"", "# w = \"weight 0 f32\""],
             "`w` holds bf16 in the TTIR and f32 in the contract",
         ),
-        ("linear", ["# w = \"weight 0\"", "# w = \"weight 0 if NORM\""], "`w` is there if NORM"),
+        ("linear", ["# w = \"weight 0\"", "# w = \"weight 0 if NORM\""], "is not a role for `w`"),
         ("embed", ["# V = 50", "# V = 0"], "needs V from 1 to"),
         ("embed", ["# V = 50", "# V = 50.0"], "needs the constant V"),
         ("attend", ["# WINDOW = 0", "# WINDOW = -1"], "needs WINDOW from 0 to"),

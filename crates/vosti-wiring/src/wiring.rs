@@ -5,7 +5,7 @@
 use crate::error::WiringError;
 use std::collections::HashMap;
 use vosti_core::{BufferDecl, Dtype, Meta, Op, PAGE, Program, RowSet, StepPlan, Tiling, Token};
-use vosti_kernels::{Act, Binding, Const, Contract, Elem, Extent, Launch, Role, Scratch, Spec};
+use vosti_kernels::{Act, Binding, Const, Contract, Elem, Extent, Launch, Role, Scratch, Shape, Spec};
 use vosti_tile::Scalar;
 
 /// A specialisation as a device holds it: lifted, compiled or loaded.
@@ -217,7 +217,9 @@ impl<K: Kernel, F> Builder<K, F> {
     {
         let kernel = self.kernel(&launch.spec)?;
         let higher = launch.higher.iter().map(|spec| self.kernel(spec)).collect::<Result<Vec<_>, E>>()?;
-        let roles: Vec<Role> = self.wiring.kernels[kernel].contract().params.iter().map(|param| param.role).collect();
+        let contract = self.wiring.kernels[kernel].contract();
+        let shape = contract.shape_of(&launch.spec);
+        let roles: Vec<Role> = contract.params.iter().map(|param| param.role).collect();
         let mut size = match used.rows {
             _ if used.listing => Size::Listed,
             RowSet::Selected => Size::Selected,
@@ -241,7 +243,8 @@ impl<K: Kernel, F> Builder<K, F> {
                 Role::CacheK => Bound::CacheK(layer?.0),
                 Role::CacheV => Bound::CacheV(layer?.0),
                 Role::Scratch(i) => {
-                    let scratch = *used.scratch.get(i).ok_or_else(missing)?;
+                    let none = (shape == Shape::Attend).then_some(Scratch::NONE);
+                    let scratch = used.scratch.get(i).copied().or(none).ok_or_else(missing)?;
                     Bound::Scratch(self.scratch((i, scratch)))
                 }
                 Role::TileTable | Role::TileRow | Role::TileRows | Role::TilePos => {
@@ -537,7 +540,7 @@ mod tests {
     fn a_text_whose_parameters_are_not_the_contracts_is_refused_by_name() {
         let spec = vosti_kernels::examples().into_iter().find(|spec| spec.kernel == "embed").unwrap();
         let (stem, text) = (spec.to_string(), vosti_kernels::ttir(&spec).unwrap());
-        let contract = vosti_kernels::contract("embed").unwrap().of(&spec);
+        let contract = vosti_kernels::contract("embed").unwrap();
         let check = |text: &str| signature(&vosti_tile::lift(text).unwrap(), &contract, &spec);
         check(&text).unwrap();
         let wide = include_str!("../../../filetests/broken/any_embed_tokens_in_64_bits.ttir");

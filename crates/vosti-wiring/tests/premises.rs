@@ -98,12 +98,17 @@ fn reader(stem: &str, group: usize, tiling: usize, size: Size) -> Reader {
     Reader { problem: Problem::of_stem(stem).unwrap(), group, tiling, size }
 }
 
-const ATTEND: &str = "attend-f32-BQ64-DP64-GP2-PAGE64";
-const PART: &str = "attend_part-f32-BQ16-DP16-GP16-PAGE64-ROWS512-SPLIT64";
+/// The first launch of full attention, and attention over a window.
+const ATTEND: &str = "attend-f32-BQ16-DP16-GP16-PAGE64-ROWS512-SPLIT64";
+const WIDE: &str = "attend-f32-BQ64-DP64-GP2-PAGE64-ROWS512-SPLIT1024";
 const COMBINE: &str = "attend_combine-f32-BQ64-DP16-ROWS512-SPLIT64";
-const STORE: &str = "store_kv-f32-BM64-HP32-NORM1-PAGE64";
+const STORE: &str = "store_kv-f32-BM64-HP32-PAGE64";
 const GATHER: &str = "gather-f32-BH64-BM64";
 const EMBED: &str = "embed-bf16-BH1024-BM16";
+
+fn windowed(reader: Reader) -> Reader {
+    Reader { problem: *reader.problem.windowed.unwrap(), ..reader }
+}
 
 fn tilings() -> Vec<Tiling> {
     let tiling = |height, group, first, end| Tiling { height, group, first, end };
@@ -113,9 +118,9 @@ fn tilings() -> Vec<Tiling> {
 fn readers() -> Vec<Reader> {
     let rope = vosti_kernels::ttir_stems().into_iter().find(|stem| stem.starts_with("rope_q-f32")).unwrap();
     vec![
-        reader(ATTEND, 1, 0, Size::Tiles(0)),
-        reader(PART, 0, 1, Size::Tiles(1)),
-        reader(PART, 0, 2, Size::Tiles(2)),
+        windowed(reader(WIDE, 1, 0, Size::Tiles(0))),
+        reader(ATTEND, 0, 1, Size::Tiles(1)),
+        reader(ATTEND, 0, 2, Size::Tiles(2)),
         reader(COMBINE, 0, 2, Size::Tiles(2)),
         reader(STORE, 0, 0, Size::Rows),
         reader(STORE, 1, 0, Size::Rows),

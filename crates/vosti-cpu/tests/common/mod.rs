@@ -66,7 +66,7 @@ pub fn parse_stem(stem: &str) -> Spec {
 
 pub struct Case {
     pub spec: Spec,
-    pub contract: Contract,
+    pub contract: &'static Contract,
     pub kernel: Kernel,
     pub buffers: Vec<Buffer>,
     pub grid: [usize; 3],
@@ -90,7 +90,7 @@ const COLUMN_TILES: usize = 3;
 pub fn case(stem: &str, rows: usize, seed: u64) -> Case {
     let spec = parse_stem(stem);
     assert_eq!(spec.to_string(), stem, "the stem is read back");
-    let contract = vosti_kernels::contract(&spec.kernel).unwrap().of(&spec);
+    let contract = vosti_kernels::contract(&spec.kernel).unwrap();
     let kernel = vosti_tile::fold(&vosti_tile::lift(&vosti_kernels::ttir(&spec).unwrap()).unwrap());
     let mut rng = Rng::new(seed);
     let int = |name: &str| match spec.constants.get(name) {

@@ -130,14 +130,15 @@ impl Builder {
         let k = self.bind(spec("store_kv", &store), &["cos", "sin", &name("head_norm")]);
         self.ops.push(Op::StoreKv { k, ins: vec![qkv], layer });
         let groups = dims(&[("KV_HEADS", 2), ("GROUP", 4), ("D", 16), ("PAGE", 64)]);
-        let of = |more: &[(&'static str, i64)]| [&groups[..], &dims(more), &scores(0.2041241452319315, 0.0)].concat();
+        let first =
+            spec("attend", &[&groups[..], &vosti_kernels::window(window), &scores(0.2041241452319315, 0.0)].concat());
         let k = match window {
-            Some(window) => self.bind(spec("attend", &of(&[("WINDOW", i64::from(window))])), &[]),
+            Some(_) => self.bind(first, &[]),
             // In two launches: splits of 64 keys.
             None => {
                 let heads = dims(&[("HEADS", 8), ("KV_HEADS", 2), ("D", 16)]);
                 let combine = spec("attend_combine", &heads);
-                self.binding(Binding::split(spec("attend_part", &of(&[])), combine).unwrap())
+                self.binding(Binding::split(first, combine).unwrap())
             }
         };
         let seen = self.buffer(128, Dtype::Act, RowSet::All);
@@ -147,7 +148,12 @@ impl Builder {
 
     /// `x` projected and added to the stream.
     fn add(&mut self, wide: u32, x: u32, weight: &str) -> u32 {
-        self.rowwise(spec("linear_add", &[("K", int(128)), ("N", int(64))]), &[weight], &[wide, x], HIDDEN)
+        self.rowwise(
+            spec("linear_add", &[("K", int(128)), ("N", int(64)), ("SCALE", Const::Float(1.0))]),
+            &[weight],
+            &[wide, x],
+            HIDDEN,
+        )
     }
 
     fn list(&mut self, spec: Spec, ins: Vec<u32>) -> Vec<u32> {

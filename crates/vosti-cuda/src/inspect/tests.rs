@@ -187,7 +187,7 @@ fn each_breach_in_the_texts_is_refused_by_name() {
 fn dots_of_fewer_than_64_rows_have_the_instruction_that_their_rows_have_and_no_other() {
     let heads_of = |size: &str| {
         let mut stems = vosti_kernels::ttir_stems().into_iter();
-        let gpu = |stem: &&str| stem.starts_with("attend_part-bf16") && stem.contains(size);
+        let gpu = |stem: &&str| stem.starts_with("attend-bf16") && stem.contains(size);
         let kernel = vosti_tile::lift(vosti_kernels::ttir_by_stem(stems.find(gpu).unwrap()).unwrap());
         kernel.unwrap()
     };

@@ -120,7 +120,9 @@ struct Lab {
     /// The one that the case's other launch is of: that in whose place this one may run, or itself.
     twin: usize,
     spec: Spec,
-    contract: Contract,
+    contract: &'static Contract,
+    /// What the contract promises of this specialisation.
+    shape: Shape,
     params: Vec<Param>,
     pointers: Vec<u64>,
     limits: Limits,
@@ -203,7 +205,8 @@ impl<D: Driver> CudaDevice<D> {
             Some(Const::Int(value)) => usize::try_from(*value).ok().filter(|value| *value > 0),
             _ => None,
         };
-        let splits = int("SPLIT").zip(int("ROWS"));
+        let shape = code.contract.shape_of(&code.spec);
+        let splits = int("SPLIT").zip(int("ROWS")).filter(|_| shape.splits());
         // Where there is no cache, page tables are nobody's.
         let any = self.pages.iter().copied().max().unwrap_or(0);
 
@@ -211,7 +214,8 @@ impl<D: Driver> CudaDevice<D> {
             kernel,
             twin: launch.kernel,
             spec: code.spec.clone(),
-            contract: code.contract.clone(),
+            contract: code.contract,
+            shape,
             params: params.collect(),
             pointers: self.pointers[first].clone(),
             limits: Limits {
@@ -266,7 +270,7 @@ impl<D: Driver> CudaDevice<D> {
             }
             let b = self.run_side(lab, lab.twin, right)?;
             for (l, r) in &pairs {
-                for (i, param) in lab.params.iter().enumerate().filter(|(_, p)| lab.contract.shape.writes(p.role)) {
+                for (i, param) in lab.params.iter().enumerate().filter(|(_, p)| lab.shape.writes(p.role)) {
                     let (x, y) = (l.bytes(lab, i, &a.buffers[i]), r.bytes(lab, i, &b.buffers[i]));
                     numbers += x.len() / param.elem.bytes();
                     finite += (0..x.len() / param.elem.bytes()).filter(|e| get(&x, param.elem, *e).is_finite()).count();
@@ -296,7 +300,7 @@ impl<D: Driver> CudaDevice<D> {
         }
         self.wiring.kernels[kernel].launch(&mut self.driver, side.extent(side.spare), &lab.pointers)?;
         for (param, bytes) in lab.params.iter().zip(&mut side.buffers) {
-            if lab.contract.shape.writes(param.role) {
+            if lab.shape.writes(param.role) {
                 self.driver.download(&mut [(param.at, &mut bytes[..])])?;
             }
         }
@@ -323,7 +327,7 @@ fn launched<'a>(lab: &'a Lab, before: &'a [Vec<u8>], after: &'a Side, chosen: Ve
         role: param.role,
         elem: param.elem,
         before: &before[i],
-        after: lab.contract.shape.writes(param.role).then_some(&after.buffers[i][..]),
+        after: lab.shape.writes(param.role).then_some(&after.buffers[i][..]),
     });
     Launched { spec: &lab.spec, params: params.collect(), chosen }
 }
@@ -342,7 +346,7 @@ fn compare(
     let mut wanted = before.clone();
     let grid = lab.contract.grid(&lab.spec, found.extent(0))?;
     (hooks.reference)(&lab.spec, &mut wanted, grid).map_err(failed)?;
-    for (i, param) in lab.params.iter().enumerate().filter(|(_, p)| lab.contract.shape.writes(p.role)) {
+    for (i, param) in lab.params.iter().enumerate().filter(|(_, p)| lab.shape.writes(p.role)) {
         let (was, want, has) = (&before[i], &wanted[i], &found.buffers[i]);
         let size = param.elem.bytes();
         let changed = |e: &usize| want[e * size..][..size] != was[e * size..][..size];
@@ -381,7 +385,7 @@ impl Row {
                 let head = |head: usize| ((page * limits.kv_heads + head) * vosti_core::PAGE + at) * limits.head_dim;
                 (0..limits.kv_heads).flat_map(|h| head(h)..head(h) + limits.head_dim).collect()
             }
-            role if !limits.names(lab.contract.shape, role, self.position) => vec![],
+            role if !limits.names(lab.shape, role, self.position) => vec![],
             _ => limits.cells(&lab.params[param], self.row, self.position).collect(),
         }
     }

@@ -62,7 +62,7 @@ struct Sequence {
 
 /// Two sides, and pairs of rows whose outputs must be the same.
 pub fn related(lab: &Lab, random: &mut Random) -> (Side, Side, Vec<(Row, Row)>) {
-    match lab.contract.shape {
+    match lab.shape {
         shape if shape.attends() => attending(lab, random),
         _ => rows(lab, random),
     }
@@ -146,7 +146,7 @@ impl Side {
                 let (size, rows) = lab.limits.splits.unwrap_or((1, 0));
                 let splits = self.length().div_ceil(size);
                 let mut bytes = vec![UNTOUCHED; param.bytes.min(splits * rows * row)];
-                if !lab.contract.shape.writes(param.role) {
+                if !lab.shape.writes(param.role) {
                     let cells =
                         |split: usize| split * rows * param.width..(split * rows + room.min(rows)) * param.width;
                     (0..splits).flat_map(cells).for_each(|cell| put(&mut bytes, param.elem, cell, random.wild()));
@@ -157,7 +157,7 @@ impl Side {
         });
         self.buffers = buffers.collect();
         let caches = lab.params.iter().zip(&self.buffers).map(|(param, bytes)| {
-            let kept = matches!(param.role, Role::CacheK | Role::CacheV) && lab.contract.shape.writes(param.role);
+            let kept = matches!(param.role, Role::CacheK | Role::CacheV) && lab.shape.writes(param.role);
             if kept { bytes.clone() } else { vec![] }
         });
         self.caches = caches.collect();
@@ -205,7 +205,7 @@ impl Side {
                 (Role::Scratch(_), Some((_, rows))) => rows * row,
                 _ => after.len(),
             };
-            if matches!(param.role, Role::Out(_) | Role::Scratch(_)) && lab.contract.shape.writes(param.role) {
+            if matches!(param.role, Role::Out(_) | Role::Scratch(_)) && lab.shape.writes(param.role) {
                 let mut beyond = after.chunks(rows.max(1)).filter_map(|part| part.get(self.rows * row..));
                 if beyond.any(touched) {
                     return Some(format!("`{name}` was written beyond its {} rows", self.rows));
@@ -213,7 +213,7 @@ impl Side {
             }
             if let Role::Out(_) = param.role {
                 let positions = self.sequences.iter().flat_map(|s| s.start..s.start + s.rows).enumerate();
-                let other = |at: &usize| !lab.limits.names(lab.contract.shape, param.role, *at);
+                let other = |at: &usize| !lab.limits.names(lab.shape, param.role, *at);
                 for (at, position) in positions.filter(|(_, position)| other(position)) {
                     if touched(&after[at * row..][..row]) {
                         return Some(format!("`{name}` was written at position {position}, which another launch has"));
@@ -282,7 +282,8 @@ fn attending(lab: &Lab, random: &mut Random) -> (Side, Side, Vec<(Row, Row)>) {
             pairs.push((row(x, &left), row(y, &right)));
             share(lab, random, Role::In(0), &mut left, &mut right, x * width, y * width, width);
             // Partial results that the row takes, where those are what is read.
-            for (i, param) in lab.params.iter().enumerate().filter(|(_, p)| !lab.contract.shape.writes(p.role)) {
+            let parts = lab.params.iter().enumerate().filter(|_| limits.splits.is_some());
+            for (i, param) in parts.filter(|(_, p)| !lab.shape.writes(p.role)) {
                 if let Role::Scratch(_) = param.role {
                     for (l, r) in limits.cells(param, x, position).zip(limits.cells(param, y, position)) {
                         // Positive, as sums of weights are: or little would be finite.

@@ -12,7 +12,7 @@ pub fn image(spec: &Spec) -> Image {
     let text = &*ttir(spec).unwrap_or_else(|| panic!("{spec}"));
     // Specialisations of another target are not in the table.
     let options = compile_options(TARGET, spec).unwrap_or(CompileOptions { num_warps: 4, num_stages: 1 });
-    let params = vosti_kernels::contract(&spec.kernel).unwrap().of(spec).params.len();
+    let params = vosti_kernels::contract(&spec.kernel).unwrap().params.len();
     let metadata = Metadata {
         name: spec.kernel.clone(),
         shared: if options.num_stages > 1 { 98_304 } else { 4096 },

@@ -56,7 +56,7 @@ pub const CONTEXT: usize = 600;
 pub fn launch(spec: &Spec, sequences: &Sequences, seed: u64) -> Launch {
     let text = vosti_kernels::ttir(spec).unwrap_or_else(|| panic!("{spec} has no checked-in text"));
     let kernel = vosti_tile::lift(&text).unwrap_or_else(|error| panic!("{spec}: {error}"));
-    let contract = vosti_kernels::contract(&spec.kernel).unwrap().of(spec);
+    let contract = vosti_kernels::contract(&spec.kernel).unwrap();
     let mut random = Random::new(seed);
     let rows: usize = sequences.iter().map(|s| s.0).sum();
     let metadata = metadata(spec, sequences, &mut random);
@@ -100,7 +100,7 @@ fn elements(spec: &Spec, role: Role, name: &str, rows: usize) -> usize {
         (_, Role::Scratch(i)) => {
             CONTEXT.div_ceil(int("SPLIT")) * int("ROWS") * heads(spec) * if i == 2 { int("D") } else { 1 }
         }
-        ("attend" | "attend_part" | "attend_combine", _) => rows * heads(spec) * int("D"),
+        ("attend" | "attend_combine", _) => rows * heads(spec) * int("D"),
         (_, Role::Weight(_)) if matches!(name, "cos" | "sin") => CONTEXT * int("HALF"),
         (_, Role::Weight(_)) if name == "norm_w" => head(spec),
         ("rope_q" | "store_kv", Role::In(_)) => rows * int("PACKED") * head(spec),

@@ -72,7 +72,7 @@ pub fn of(plan: &ModelPlan, step: Step) -> Result<Vec<Work>, KernelError> {
 
 /// What a device runs of a launch: the lowest tile that holds all rows, or the highest (`vosti_cuda::device`).
 fn chosen(launch: &Launch, extent: Extent) -> Result<(&Spec, [usize; 3]), KernelError> {
-    let grid = |spec: &Spec| vosti_kernels::contract(&spec.kernel)?.of(spec).grid(spec, extent);
+    let grid = |spec: &Spec| vosti_kernels::contract(&spec.kernel)?.grid(spec, extent);
     let (mut spec, mut blocks) = (&launch.spec, grid(&launch.spec)?);
     for higher in launch.higher.iter() {
         if blocks[0] <= 1 {
@@ -146,7 +146,7 @@ fn attention(launch: &Launch, step: Step, rows: std::ops::Range<usize>, window: 
     let heads = number(spec, "KV_HEADS").unwrap_or(1.0);
     let combines = spec.kernel == "attend_combine";
     let per_sequence = step.rows() / step.sequences.max(1);
-    let split = number(spec, "SPLIT").unwrap_or(f64::INFINITY);
+    let split = number(spec, "SPLIT").filter(|_| window.is_none()).unwrap_or(f64::INFINITY);
     let page = vosti_core::PAGE as f64;
     let (mut blocks, mut pages, mut seen, mut splits) = (0.0, 0.0f64, 0.0, 1.0f64);
     let tile_rows = (height as usize).min(per_sequence).max(1);

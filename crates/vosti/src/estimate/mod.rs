@@ -270,10 +270,10 @@ mod tests {
         assert!((1.0..1.02).contains(&(bytes / least)), "{}", bytes / least);
         let blocks = |kernel: &str| all.iter().find(|work| work.spec.kernel == kernel).unwrap().blocks;
         // Four rows; 64 columns each; three splits of four sequences and eight heads; a row and head each.
-        assert_eq!(["rmsnorm", "linear", "attend_part", "attend_combine"].map(blocks), [4, 96, 96, 128]);
+        assert_eq!(["rmsnorm", "linear", "attend", "attend_combine"].map(blocks), [4, 96, 96, 128]);
         // At most 512 rows of a launch of attention: four, of 2,048. No row of the first two reaches a second split.
         let prefill = of(Step { sequences: 1, tokens: 2048, depth: 0 });
         let many = |kernel: &str| prefill.iter().filter(|work| work.spec.kernel == kernel).count();
-        assert_eq!((many("attend_part"), many("attend_combine")), (128, 64));
+        assert_eq!((many("attend"), many("attend_combine")), (128, 64));
     }
 }

@@ -15,7 +15,7 @@ use vosti_wiring::{Bound, Metadata, Size, TensorData, WiringError, caches, image
 
 struct Text {
     spec: Spec,
-    contract: Contract,
+    contract: &'static Contract,
     kernel: Kernel,
 }
 
@@ -60,7 +60,7 @@ impl Recorder {
         let (program, (rows, selected)) = (&plan.program, (device.rows_max(), device.selected_max()));
         let load = |spec: &Spec| {
             let kernel = vosti_tile::lift(&texts[&spec.to_string()]).unwrap();
-            let contract = vosti_kernels::contract(&spec.kernel).unwrap().of(spec);
+            let contract = vosti_kernels::contract(&spec.kernel).unwrap();
             Ok::<_, WiringError>(Text { spec: spec.clone(), contract, kernel })
         };
         let wired = vosti_wiring::wire(program, &plan.bindings, rows, load).unwrap();

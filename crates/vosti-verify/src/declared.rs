@@ -1,0 +1,204 @@
+//! What a contract's texts say: extents of buffers, axes of the grid, dimensions of premises, conditions.
+//!
+//! A constant that a text asks for is noted, so that one that nothing asks for is an error. Read next: `premises.rs`.
+
+use crate::condition::Condition;
+use crate::dimension::{self, Scaled};
+use crate::problem::{Axis, Buffer, Dim, ProblemError, limit};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use vosti_kernels::{Act, Const, Elem, Number, Role, Shape};
+use vosti_tile::Scalar;
+
+/// The element type that a contract's words stand for.
+fn scalar(elem: Elem, act: Act) -> Scalar {
+    match (elem, act) {
+        (Elem::I32, _) => Scalar::I32,
+        (Elem::F32, _) | (Elem::Act, Act::F32) => Scalar::F32,
+        (Elem::Act, Act::Bf16) => Scalar::Bf16,
+    }
+}
+
+pub(crate) struct Maker<'a> {
+    pub name: &'a str,
+    pub act: Act,
+    /// Those that do not only shape the text.
+    pub constants: &'a BTreeMap<String, Const>,
+    pub numbers: &'a [Number],
+    pub shapes: &'a BTreeMap<String, Vec<String>>,
+    /// Constants that something asked for.
+    pub taken: RefCell<BTreeSet<String>>,
+}
+
+impl Maker<'_> {
+    pub fn int(&self, name: &str) -> Option<i64> {
+        match self.constants.get(name) {
+            Some(Const::Int(v)) => {
+                self.taken.borrow_mut().insert(name.to_string());
+                Some(*v)
+            }
+            _ => None,
+        }
+    }
+
+    fn fail<T>(&self, why: String) -> Result<T, ProblemError> {
+        Err(ProblemError::Contract { kernel: self.name.to_string(), why })
+    }
+
+    fn value(&self, text: &str) -> Result<i128, ProblemError> {
+        let bad = |why: String| ProblemError::Extent { kernel: self.name.to_string(), text: text.to_string(), why };
+        match vosti_kernels::expr::eval(text, &|name| self.int(name)) {
+            Ok(v) if v > 0 => Ok(i128::from(v)),
+            Ok(v) => Err(bad(format!("{v} is not positive"))),
+            Err(error) => Err(bad(error.to_string())),
+        }
+    }
+
+    /// An axis counts what the shape has: rows, or tiles, or what is split.
+    pub fn axis(&self, shape: Shape, text: &str) -> Result<Axis, ProblemError> {
+        let text = text.trim();
+        let over = |what: &str| text.strip_prefix(what)?.strip_prefix(',')?.strip_suffix(')');
+        let (axis, fits) = match (self.axis_of_rows(text)?, over("cdiv(length"), over("above(length")) {
+            (Some(axis @ (Axis::Tiles | Axis::TilesTimes(_))), _, _) => (axis, shape.attends()),
+            (Some(axis), _, _) => (axis, !shape.attends()),
+            (_, Some(n), _) => match self.value(n)? {
+                // No context is longer.
+                limit::CONTEXT.. => (Axis::Const(1), shape.attends()),
+                n => (Axis::LengthOver(n), shape.splits()),
+            },
+            (_, _, Some(n)) => (Axis::LengthAbove(self.value(n)?), shape.splits()),
+            _ => (self.axis_of_dimensions(text)?, true),
+        };
+        match axis {
+            Axis::Const(n) if n > i128::from(i32::MAX) => self.fail(format!("{n} programs on an axis are too many")),
+            _ if !fits => self.fail(format!("an axis of `{text}` means nothing where the shape is {shape:?}")),
+            _ => Ok(axis),
+        }
+    }
+
+    /// So many times a dimension, if one occurs.
+    fn scaled(&self, text: &str) -> Result<Option<Scaled>, ProblemError> {
+        let bad = |why| ProblemError::Extent { kernel: self.name.to_string(), text: text.to_string(), why };
+        dimension::scaled(text, self.numbers, |text| self.value(text)).map_err(bad)
+    }
+
+    pub fn number(&self, name: &str) -> Option<&Number> {
+        self.numbers.iter().find(|number| number.name == name)
+    }
+
+    /// A dimension that premises are made of where the shape has them, in the range that constants have.
+    pub fn premise(&self, name: &str, wanted: bool, most: i128) -> Result<Option<Dim>, ProblemError> {
+        let Some(number) = self.number(name).filter(|_| wanted) else { return Ok(None) };
+        match dimension::range(number) {
+            Some((1.., hi)) if hi <= most => self.extent(name).map(Some),
+            _ => self.fail(format!("the premises need {name} from 1 to {most}")),
+        }
+    }
+
+    pub fn condition(&self, text: &str) -> Result<Condition, ProblemError> {
+        Condition::read(text, self.numbers, |text| self.value(text)).or_else(|why| self.fail(why))
+    }
+
+    /// An axis that no step changes.
+    fn axis_of_dimensions(&self, text: &str) -> Result<Axis, ProblemError> {
+        let inner = text.strip_prefix("cdiv(").and_then(|t| t.strip_suffix(')')?.rsplit_once(','));
+        let (of, over) = match inner {
+            Some((of, over)) => (self.scaled(of)?, over.trim()),
+            None => (self.scaled(text)?, "1"),
+        };
+        let Some(of) = of else { return Ok(Axis::Const(self.value(text)?)) };
+        let over = self.value(over)?;
+        let most = dimension::range(&self.numbers[of.number]).and_then(|(_, hi)| hi.checked_mul(of.times));
+        match most.and_then(|most| most.checked_add(over)) {
+            Some(most) if most / over <= i128::from(i32::MAX) => Ok(Axis::Of { of, over }),
+            _ => self.fail(format!("an axis of `{text}` may have too many programs")),
+        }
+    }
+
+    /// An axis of rows or tiles, alone or as one with an axis of a number of programs that no step changes.
+    fn axis_of_rows(&self, text: &str) -> Result<Option<Axis>, ProblemError> {
+        for (at, _) in text.match_indices('*') {
+            // A product alone: what is added to it is no part of the number.
+            let times = &text[at + 1..];
+            if times.contains(['+', '-', '/']) {
+                continue;
+            }
+            let Ok(times) = self.value(times) else { continue };
+            match self.rows_alone(text[..at].trim())? {
+                Some(Axis::RowsOver(over)) => return Ok(Some(Axis::RowsTimes { over, times })),
+                Some(Axis::Tiles) => return Ok(Some(Axis::TilesTimes(times))),
+                _ => {}
+            }
+        }
+        self.rows_alone(text)
+    }
+
+    fn rows_alone(&self, text: &str) -> Result<Option<Axis>, ProblemError> {
+        let over = text.strip_prefix("cdiv(rows").and_then(|t| t.strip_prefix(',')?.strip_suffix(')'));
+        Ok(match (text, over) {
+            ("tiles", _) => Some(Axis::Tiles),
+            ("rows", _) => Some(Axis::RowsOver(1)),
+            (_, Some(n)) if !n.contains(['(', ')']) => Some(Axis::RowsOver(self.value(n)?)),
+            _ => None,
+        })
+    }
+
+    pub fn buffer(&self, shape: Shape, p: &vosti_kernels::Param, found: Scalar) -> Result<Buffer, ProblemError> {
+        let wanted = scalar(p.elem, self.act);
+        if wanted != found {
+            return Err(ProblemError::Type { kernel: self.name.to_string(), param: p.name.clone(), found, wanted });
+        }
+        let own = match p.role {
+            Role::Rows => Some(vec![Dim::Const(1)]),
+            Role::Tokens | Role::Positions | Role::RowIndex | Role::Slots => Some(vec![Dim::Rows]),
+            Role::PageTable => Some(vec![Dim::TableLen]),
+            Role::TileTable | Role::TileRow | Role::TileRows | Role::TilePos => Some(vec![Dim::Tiles]),
+            Role::CacheK | Role::CacheV => {
+                let page = self.value("PAGE")?;
+                // What rotates halves counts these.
+                let own = self.number("D").is_some() || self.constants.contains_key("D");
+                let head = if !own && self.number("HALF").is_some() { "2 * HALF" } else { "D" };
+                Some(vec![Dim::Pages(page), self.extent("KV_HEADS")?, Dim::Const(page), self.extent(head)?])
+            }
+            Role::In(_) | Role::Out(_) | Role::Weight(_) | Role::Scratch(_) => None,
+        };
+        if own.is_some() && self.shapes.contains_key(&p.name) {
+            return self.fail(format!("`{}` has the extents of its role, and others are declared", p.name));
+        }
+        let dims = own.map_or_else(|| self.declared(shape, &p.name), Ok)?;
+        let elements = dims.iter().try_fold(1i64, |n, dim| match dim {
+            Dim::Const(c) => n.checked_mul(i64::try_from(*c).ok()?),
+            _ => Some(n),
+        });
+        match elements {
+            Some(_) => Ok(Buffer { name: p.name.clone(), role: p.role, elem: found, dims }),
+            None => self.fail(format!("`{}` has more elements than 64 bits count", p.name)),
+        }
+    }
+
+    fn declared(&self, shape: Shape, param: &str) -> Result<Vec<Dim>, ProblemError> {
+        let Some(texts) = self.shapes.get(param).filter(|t| !t.is_empty()) else {
+            return Err(ProblemError::NoExtents { kernel: self.name.to_string(), param: param.to_string() });
+        };
+        let mut dims = vec![];
+        for (i, text) in texts.iter().enumerate() {
+            dims.push(match (i, text.as_str()) {
+                (0, "rows") => Dim::Rows,
+                (0, "packed") => Dim::Packed,
+                (0, "context") => Dim::Context,
+                (0, "splits") if shape.splits() => Dim::Splits(self.value("SPLIT")?),
+                // Where nothing is split, nothing is handed on.
+                (0, "splits") if shape == Shape::Attend => Dim::Const(0),
+                _ => self.extent(text)?,
+            });
+        }
+        Ok(dims)
+    }
+
+    pub fn extent(&self, text: &str) -> Result<Dim, ProblemError> {
+        Ok(match self.scaled(text)? {
+            Some(of) => Dim::Of(of),
+            None => Dim::Const(self.value(text)?),
+        })
+    }
+}
