@@ -106,7 +106,7 @@ pub fn kernel(name: &str) -> Result<&'static Kernel, KernelError> {
     kernels.iter().find(|k| k.name == name).ok_or_else(|| wrong.get(name).cloned().unwrap_or_else(unknown))
 }
 
-/// The contract of a kernel, with parameters that not every specialisation has; see [`Contract::of`].
+/// The contract of a kernel.
 pub fn contract(kernel_name: &str) -> Result<&'static Contract, KernelError> {
     Ok(&kernel(kernel_name)?.contract)
 }

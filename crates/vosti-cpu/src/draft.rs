@@ -141,7 +141,7 @@ fn compiled(spec: &vosti_kernels::Spec, config: &Config, isa: Isa) -> Result<Com
     // What follows from dimensions is known: a plan is that of a kernel made with constants.
     let kernel = vosti_tile::fold(&kernel);
     let contract = vosti_kernels::contract(&spec.kernel)?;
-    vosti_wiring::signature(&kernel, &contract, spec)?;
+    vosti_wiring::signature(&kernel, contract, spec)?;
     let plan = match config.mode {
         Mode::Plain => None,
         Mode::Fast => compile(&kernel, isa).ok(),

@@ -36,7 +36,7 @@ impl vosti_wiring::Kernel for Compiled {
     }
 
     fn contract(&self) -> &Contract {
-        &self.contract
+        self.contract
     }
 
     fn elem(&self, param: usize) -> Scalar {

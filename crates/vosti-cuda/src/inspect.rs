@@ -70,7 +70,7 @@ pub struct Reduction {
 pub fn inspect(artifact: &Artifact, arch: Arch) -> Result<Facts, CudaError> {
     let spec = &artifact.spec;
     let contract = vosti_kernels::contract(&spec.kernel)?;
-    examine(artifact, arch, &contract).map_err(|refusal| CudaError::Refused {
+    examine(artifact, arch, contract).map_err(|refusal| CudaError::Refused {
         spec: spec.to_string(),
         target: format!("cuda-{arch}"),
         refusal,

@@ -56,7 +56,7 @@ impl vosti_wiring::Kernel for Code {
     }
 
     fn contract(&self) -> &Contract {
-        &self.contract
+        self.contract
     }
 
     fn elem(&self, param: usize) -> Scalar {
@@ -78,7 +78,7 @@ impl Code {
         }
         let contract = vosti_kernels::contract(&spec.kernel)?;
         let kernel = vosti_tile::lift(&image.ttir).map_err(|error| refused(Refusal::Ttir(error.to_string())))?;
-        vosti_wiring::signature(&kernel, &contract, spec)?;
+        vosti_wiring::signature(&kernel, contract, spec)?;
         let wanted = contract.params.len() + SCRATCH_PARAMS;
         if facts.params != wanted {
             return Err(refused(Refusal::Parameters { found: facts.params.to_string(), wanted }));

@@ -541,7 +541,7 @@ mod tests {
         let spec = vosti_kernels::examples().into_iter().find(|spec| spec.kernel == "embed").unwrap();
         let (stem, text) = (spec.to_string(), vosti_kernels::ttir(&spec).unwrap());
         let contract = vosti_kernels::contract("embed").unwrap();
-        let check = |text: &str| signature(&vosti_tile::lift(text).unwrap(), &contract, &spec);
+        let check = |text: &str| signature(&vosti_tile::lift(text).unwrap(), contract, &spec);
         check(&text).unwrap();
         let wide = include_str!("../../../filetests/broken/any_embed_tokens_in_64_bits.ttir");
         let wide = vosti_kernels::bind(wide, &spec).unwrap();

@@ -25,7 +25,7 @@ impl vosti_wiring::Kernel for Text {
     }
 
     fn contract(&self) -> &Contract {
-        &self.contract
+        self.contract
     }
 
     fn elem(&self, param: usize) -> Scalar {
