@@ -226,6 +226,7 @@ def weighed(score, off, v):
 
 
 def windowed(l):
+    """Attention over a window: all outputs."""
     rows, result, bound = len(l.rows), [], []
     for _, _, *seen in scores(l, l.int("WINDOW")):
         _, total, acc, size, each = weighed(*seen)

@@ -93,8 +93,8 @@ const PREFIXES: [&str; 5] = ["model.", "model.language_model.", "language_model.
 
 /// Bytes of a tensor that are given back at once.
 const STRETCH: usize = 2048 << 10;
-/// What Linux maps around a page that is read (since 6.18 a whole folio of the page cache, which may be more), and a
-/// multiple of every page on the systems that this runs on.
+/// What Linux maps at least around a page that is read (6.18 was seen to map whole folios of the page cache, which may be
+/// more), and a multiple of every page on the systems that this runs on.
 const AROUND: usize = 64 << 10;
 
 impl TensorFiles {

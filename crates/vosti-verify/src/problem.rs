@@ -243,6 +243,10 @@ impl Problem {
         statement: Statement,
     ) -> Result<Problem, ProblemError> {
         let flag = contract.numbers.iter().find(|number| number.name == WINDOWED);
+        if contract.shape == Shape::AttendPart && constants.contains_key(WINDOWED) {
+            let why = format!("{WINDOWED} is a dimension, and no constant");
+            return Err(ProblemError::Contract { kernel: name.to_string(), why });
+        }
         let case = |value| Problem::case(name, ttir, contract, constants, statement.clone(), value);
         match flag.filter(|_| contract.shape == Shape::AttendPart) {
             None => case(None),

@@ -202,6 +202,7 @@ fn a_contract_that_says_more_or_less_than_its_shape_asks_for_is_refused() {
         ("attend", ["# PAGE = 16", "# PAGE = 2147483648"], "needs PAGE from 1 to"),
         ("attend", ["# BQ = 4", "# BQ = 1048577"], "needs BQ from 0 to"),
         ("attend", ["# BQ = 4", "# BQ = 4\n# SPLIT = 32"], "SPLIT is taken by no premise of Attend"),
+        ("attend_part", ["# SPLIT = 32", "# SPLIT = 32\n# WINDOWED = 1"], "WINDOWED is a dimension, and no constant"),
         ("attend_part", ["# SPLIT = 32", "# SPLIT = 8388608"], "needs SPLIT from 1 to"),
         ("attend_part", ["# ROWS = 64", "# ROWS = 2097152"], "needs ROWS from 1 to"),
     ] {
