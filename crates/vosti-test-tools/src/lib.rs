@@ -1,12 +1,13 @@
 //! How tests find the programs that they compare with: Python and its packages, an SMT solver, a browser, llama.cpp's source,
-//! Helm.
+//! Helm. And [`script`], a program of a test's own in the place of one of them.
 //!
 //! A test whose tool is missing prints one line and ends, so `cargo test` works on any machine. Under `cargo xtask test`,
 //! which CI runs, the same test fails: a check that did not run has not passed. Only `[dev-dependencies]` and `xtask` name
 //! this crate.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// Set by `cargo xtask test`: every tool must be there.
 pub const REQUIRED: &str = "VOSTI_TEST_TOOLS_REQUIRED";
@@ -65,6 +66,25 @@ pub fn helm() -> Option<PathBuf> {
         return None;
     }
     have(path.is_file(), "Helm", "run `cargo xtask helm`").then_some(path)
+}
+
+/// Makes `path` a shell script that can be run at once.
+///
+/// A child writes it. Were this process to, then a test beside this one that starts a program in that instant would hand
+/// the open file down to it, and to run a file that is open for writing is refused ("Text file busy").
+///
+/// # Panics
+/// If the file cannot be written.
+pub fn script(path: &Path, text: &str) {
+    let mut writer = Command::new("sh")
+        .args(["-c", "cat > \"$0\" && chmod +x \"$0\""])
+        .arg(path)
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("a shell starts");
+    // The pipe closes at the end of the statement, and so the script ends.
+    write!(writer.stdin.take().expect("a pipe"), "#!/bin/sh\n{text}\n").expect("the script is passed on");
+    assert!(writer.wait().expect("the shell ends").success(), "{} is written", path.display());
 }
 
 fn target() -> PathBuf {

@@ -25,11 +25,8 @@ fn a_solver_that_ends_proves_nothing() {
 #[cfg(unix)]
 #[test]
 fn a_solver_that_babbles_proves_nothing() {
-    use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
-    let program = folder.path().join("z3");
-    std::fs::write(&program, "#!/bin/sh\nread line\necho sure\nwhile read line; do :; done\n").unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let program = script(&folder, "z3", "read line\necho sure\nwhile read line; do :; done");
     let error = error(&program.display().to_string());
     assert!(matches!(error, SolverError::Babble { .. }), "{error}");
 }
@@ -59,10 +56,8 @@ fn a_wrong_cached_answer_is_found_when_it_is_solved_again() {
 /// A program of our own in the place of a solver.
 #[cfg(unix)]
 fn script(folder: &tempfile::TempDir, name: &str, text: &str) -> PathBuf {
-    use std::os::unix::fs::PermissionsExt;
     let program = folder.path().join(name);
-    std::fs::write(&program, format!("#!/bin/sh\n{text}\n")).unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    vosti_test_tools::script(&program, text);
     program
 }
 

@@ -164,11 +164,8 @@ fn a_deployment_refuses_what_would_end_the_process() {
 
 /// A `python3` that is a pip which never ends, once it has said that it runs.
 fn slow_pip(folder: &Path) {
-    use std::os::unix::fs::PermissionsExt;
-    let script = format!("#!/bin/sh\ntouch {}\nexec sleep 600\n", folder.join("runs").display());
-    let path = folder.join("python3");
-    std::fs::write(&path, script).expect("written");
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("made executable");
+    let text = format!("touch {}\nexec sleep 600", folder.join("runs").display());
+    vosti_test_tools::script(&folder.join("python3"), &text);
 }
 
 #[test]
