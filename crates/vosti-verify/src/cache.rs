@@ -1,8 +1,8 @@
 //! Answers of the solver by the hash of the question, in a checked-in text file.
 //!
-//! Lifting, rules and simplification always run again; only the solver is spared. A read-only cache
-//! answers what it knows and refuses the rest; a seeded share of its answers is solved again, so that
-//! a wrong `unsat` does not live long. Only `sat` and `unsat` are kept.
+//! The cache replaces calls of the solver only: lifting, rules and simplification always run again. A
+//! read-only cache gives the answers that it has and refuses other questions. A seeded share of its
+//! answers is solved again, so that a wrong `unsat` is found. Only `sat` and `unsat` are kept.
 
 use crate::solver::Answer;
 use std::collections::BTreeMap;
@@ -16,16 +16,16 @@ pub struct Cache {
     answers: BTreeMap<String, Answer>,
     /// Version line of the solver that gave the answers; empty if there are none.
     pub solver: String,
-    /// Refuse unknown questions instead of asking the solver.
+    /// Refuse a question without a recorded answer instead of asking the solver.
     pub read_only: bool,
-    /// Solve again where the hash, mixed with the seed, falls into this share (0 to 100).
+    /// Percentage of the answers to solve again, 0 to 100; the hash mixed with the seed selects them.
     pub recheck_percent: u8,
-    /// Which share is solved again.
+    /// Seed that selects the answers to solve again.
     pub seed: u64,
 }
 
 impl Cache {
-    /// No memory at all: every question is solved.
+    /// A cache without answers: every question is solved.
     pub fn none() -> Cache {
         Cache::default()
     }

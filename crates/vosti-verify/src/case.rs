@@ -1,8 +1,8 @@
 //! Kernels outside the inventory: a Python file that carries its own contract, constants and extents,
-//! with its TTIR beside it. The file tests are such cases.
+//! with its TTIR beside it. Each file test is one.
 //!
-//! The TTIR says from which files it was made, and what its text is, by hash: a proof of an old text, or of one that was
-//! changed by hand, would be no proof of the Python beside it.
+//! The TTIR's header has the hashes of the files that it was made from and of its own text: a proof of an old text, or of
+//! one that was changed by hand, would be no proof of the Python beside it.
 
 use crate::problem::{Problem, ProblemError, Statement};
 use sha2::{Digest as _, Sha256};
@@ -18,13 +18,14 @@ pub struct Case {
     pub source: String,
     /// The problem, or why the contract and the TTIR make none.
     pub problem: Result<Problem, ProblemError>,
-    /// The TTIR, whatever it is.
+    /// The TTIR, also if it makes no problem.
     pub ttir: String,
     notes: BTreeMap<String, String>,
 }
 
 impl Case {
-    /// Reads `path` (a `.py`) and the `.ttir` beside it.
+    /// Reads `path` (a `.py`) and the `.ttir` beside it. An error if one of the two cannot be read; a contract that makes no
+    /// problem is no error here.
     pub fn read(path: &Path) -> std::io::Result<Case> {
         let source = std::fs::read_to_string(path)?;
         let ttir = std::fs::read_to_string(path.with_extension("ttir"))?;
@@ -48,7 +49,7 @@ impl Case {
     }
 }
 
-/// Refuses a TTIR that was not made of the files as they are now, or is not as it was made.
+/// Refuses a TTIR unless its header names this file, and has the hashes of all files that it names and of its own text.
 fn tied(path: &Path, ttir: &str) -> Result<(), String> {
     let (mut own, mut module) = (false, None);
     for line in ttir.lines().take_while(|line| line.starts_with("//")) {
@@ -81,6 +82,6 @@ fn problem(name: &str, source: &str, ttir: &str) -> Result<Problem, ProblemError
     let bad = |why: String| ProblemError::Contract { kernel: name.to_string(), why };
     let written = contract::read(source).map_err(bad)?;
     let (_, text) = contract::block(source).map_err(bad)?;
-    // What `filetests/make.py` makes: a case's activations are BF16.
+    // `filetests/make.py` makes every case with BF16 activations.
     Problem::of_written(name, ttir, written, Statement { text, act: Act::Bf16 })
 }

@@ -1,9 +1,9 @@
-//! Certificates: what was proved, of which text, under which assumptions, by what.
+//! Certificates: what was proved of which text, under which assumptions, and by which verifier and solver.
 //!
-//! Only [`Verdict::Proved`] makes one. Everything a proof depends on is in it, so that a loader that
-//! finds anything different refuses. The JSON schema is `certificate.schema.json` beside this file.
-//! A certificate is a record of what was proved, not a signature: whoever may write it may lie in it, and
-//! `vosti verify` proves again what it says. Read next: [`crate::record`].
+//! Only [`Verdict::Proved`] makes a certificate. It has everything that the proof depends on, and a loader
+//! refuses it if anything differs. The JSON schema is `certificate.schema.json` beside this file. A
+//! certificate is a record and not a signature: a false one can be written by hand, and `vosti verify` proves
+//! its statement again. Read next: [`crate::record`].
 
 use crate::dimension::Scaled;
 use crate::problem::{Axis, Dim, Problem, limit};
@@ -22,7 +22,7 @@ pub const FORMAT: &str = "vosti-certificate/1";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Probed {
-    /// `tests/probes.rs` tries to break it there.
+    /// `tests/probes.rs` tries to break the assumption there, and fails to.
     Passed,
     /// No probe has run there.
     UntestedOnTarget,
@@ -32,11 +32,11 @@ pub enum Probed {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Assumed {
-    /// Which one it is.
+    /// The name of the assumption.
     pub name: Assumption,
-    /// The same as a sentence.
+    /// The assumption as a sentence: [`Assumption::words`].
     pub statement: String,
-    /// By target: whether a probe tried to break it there.
+    /// Target by target: whether a probe has run there.
     pub probed: BTreeMap<String, Probed>,
 }
 
@@ -46,11 +46,11 @@ pub struct Assumed {
 pub struct Role {
     /// As in the kernel's signature.
     pub param: String,
-    /// As in the contract: `in 0`, `weight 0`, `page_table`.
+    /// The role as [`vosti_kernels::Role`] prints it: `In(0)`, `Weight(0)`, `PageTable`.
     pub role: String,
     /// Its element type.
     pub holds: String,
-    /// Outermost first, in the words of the contract.
+    /// The extents, outermost first: `3 * K` for a multiple of a dimension, others as [`Dim`] prints them, in lower case.
     pub extents: Vec<String>,
 }
 
@@ -60,21 +60,22 @@ pub struct Role {
 pub struct Contract {
     /// `rowwise`, `store_kv`, `attend`, `attend_part` or `attend_combine`.
     pub shape: String,
-    /// The promise as a sentence.
+    /// The promise in a few words: `row-wise`, `causal, splits of 1024`.
     pub words: String,
-    /// Programs on each axis, in the words of the contract.
+    /// Programs on each axis: `cdiv(N, 64)` for an axis of a dimension, others as [`Axis`] prints them.
     pub grid: Vec<String>,
     /// In signature order.
     pub roles: Vec<Role>,
-    /// What is proved for every value: `K: 1..1048576`, both ends included, and `SCALE: float`.
+    /// The parameters for all of whose values it is proved: `K: 1..1048576`, both ends included, and `SCALE: float`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub numbers: Vec<String>,
-    /// For the values of which all of these hold: `OFFSET + HEADS * D <= STRIDE`.
+    /// The conditions on these values under which it is proved: `OFFSET + HEADS * D <= STRIDE`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<String>,
 }
 
-/// Another kernel of the same contract: rows of equal inputs have equal outputs, one run by it and one by the certified one.
+/// Another kernel of the same contract, with which pairs were proved: a row in a run of the one and a row in a run of the
+/// other have equal outputs if they have equal inputs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StandsFor {
@@ -84,7 +85,7 @@ pub struct StandsFor {
     pub ttir_hash: String,
 }
 
-/// What was proved of one TTIR, and upon what. Whoever runs the kernel checks all of it again.
+/// What was proved of one TTIR, and under which assumptions. [`Certificate::check`] compares it with the kernel that is to run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Certificate {
@@ -98,19 +99,19 @@ pub struct Certificate {
     pub constants: BTreeMap<String, String>,
     /// What was proved.
     pub contract: Contract,
-    /// Kernels in whose place this one may run: with the premises of their contract, it gives their bits.
+    /// Kernels in whose place this one may run: under the premises of their contract it gives their bits.
     pub stands_for: Vec<StandsFor>,
     /// Bounds that the core or the launcher enforce.
     pub bounds: BTreeMap<String, i64>,
-    /// What the proof rests on besides.
+    /// The assumptions that the proof uses.
     pub assumptions: Vec<Assumed>,
-    /// Version and hash of the verifier's source.
+    /// Version of the verifier and hash of its source: [`verifier`].
     pub verifier: String,
     /// Name and version of the solver that answered.
     pub solver: String,
 }
 
-/// What is wrong with a certificate; whoever loads it says what to do.
+/// What is wrong with a certificate; the caller that loads it says what to do.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[expect(missing_docs, reason = "each message names its fields")]
 pub enum CertificateError {
@@ -150,7 +151,7 @@ fn shape_name(shape: Shape) -> &'static str {
     }
 }
 
-/// So many times a dimension, in words.
+/// A multiple of a dimension, in words.
 fn scaled(problem: &Problem, of: Scaled) -> String {
     let name = &problem.numbers[of.number].name;
     if of.times == 1 { name.clone() } else { format!("{} * {name}", of.times) }
@@ -215,14 +216,14 @@ fn bounds() -> BTreeMap<String, i64> {
     ])
 }
 
-/// What a certificate says of an assumption: of every target, for a text that several share is one text.
+/// An assumption as certificates state it, with every target: one certificate serves all targets that share a text.
 pub fn assumed(name: Assumption) -> Assumed {
     let probed = |target| if target == "cpu" { Probed::Passed } else { Probed::UntestedOnTarget };
     let probed = vosti_kernels::targets().map(|target| (target.to_string(), probed(target))).collect();
     Assumed { name, statement: name.words().into(), probed }
 }
 
-/// The certificate of a proof; none for anything else.
+/// The certificate of `problem`; None unless `verification` is of this problem and proved it.
 pub fn certificate(problem: &Problem, verification: &Verification, solver: &str) -> Option<Certificate> {
     if verification.verdict != Verdict::Proved || verification.name != problem.name {
         return None;
@@ -242,7 +243,7 @@ pub fn certificate(problem: &Problem, verification: &Verification, solver: &str)
 }
 
 impl Certificate {
-    /// Pretty-printed, with a line feed at the end: what is checked in.
+    /// Pretty-printed JSON with a line feed at the end.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
     }

@@ -2,9 +2,9 @@
 //!
 //! A proof takes them as facts of both runs. The premises must have a model that meets them ([`Problem::witness`]), and
 //! [`Problem::at`] refuses a model's dimensions that do not. So a proof under a condition is only ever used where the
-//! condition holds. The left side is a sum of multiples of dimensions and of constants; the right side is a multiple of one
-//! dimension, or a constant, so that it is clear which one gives way where values are drawn. Nothing else is understood. Read
-//! next: [`crate::dimension`].
+//! condition holds. The left side is a sum of multiples of dimensions and of constants. The right side is a multiple of one
+//! dimension, or a constant: where values are drawn, [`Condition::meet`] changes that dimension. Any other text is refused.
+//! Read next: [`crate::dimension`].
 //!
 //! [`Problem::at`]: crate::Problem::at
 
@@ -22,7 +22,7 @@ pub struct Condition {
 }
 
 impl Condition {
-    /// `value` gives what has a number.
+    /// `value` evaluates a text without dimensions.
     pub(crate) fn read(
         text: &str,
         numbers: &[Number],
@@ -47,7 +47,7 @@ impl Condition {
         }
     }
 
-    /// Above 0 by as much as the condition is missed.
+    /// Left side less right side: above 0 where the condition does not hold. None if a dimension has no value, or on overflow.
     fn excess(&self, values: &[Option<i128>]) -> Option<i128> {
         self.parts.iter().try_fold(self.constant, |sum, part| {
             let value = values.get(part.number).copied().flatten()?;
@@ -65,13 +65,13 @@ impl Condition {
         let right = self.parts.iter().find(|part| part.times < 0);
         let Some(part) = right.or(self.parts.first()) else { return };
         let (Some(value), Some((lo, hi))) = (values[part.number], range(&numbers[part.number])) else { return };
-        // This is enough where it is on the right, or where the other side has no dimension.
+        // This change is enough if the dimension is on the right, or if it is the only one.
         let steps = (excess + part.times.abs() - 1) / part.times.abs();
         let by = if part.times < 0 { steps } else { -steps };
         values[part.number] = Some((value + by).clamp(lo, hi));
     }
 
-    /// That it holds, of the dimensions' symbols; and the symbols.
+    /// The condition over the dimensions' symbols, and those symbols. None if a dimension has no symbol.
     pub fn fact(&self, t: &mut Terms, symbols: &[Option<Term>]) -> Option<(Term, Vec<Term>)> {
         let (mut sum, mut all) = (t.int(self.constant), vec![]);
         for part in &self.parts {

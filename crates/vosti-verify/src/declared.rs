@@ -1,6 +1,6 @@
 //! What a contract's texts say: extents of buffers, axes of the grid, dimensions of premises, conditions.
 //!
-//! A constant that a text asks for is noted, so that one that nothing asks for is an error. Read next: `premises.rs`.
+//! [`Maker`] notes each constant that a text uses, because an unused constant is an error. Read next: `premises.rs`.
 
 use crate::condition::Condition;
 use crate::dimension::{self, Scaled};
@@ -22,11 +22,11 @@ fn scalar(elem: Elem, act: Act) -> Scalar {
 pub(crate) struct Maker<'a> {
     pub name: &'a str,
     pub act: Act,
-    /// Those that do not only shape the text.
+    /// Without those that only shape the text.
     pub constants: &'a BTreeMap<String, Const>,
     pub numbers: &'a [Number],
     pub shapes: &'a BTreeMap<String, Vec<String>>,
-    /// Constants that something asked for.
+    /// Constants that a text, a role or a premise used.
     pub taken: RefCell<BTreeSet<String>>,
 }
 
@@ -54,7 +54,7 @@ impl Maker<'_> {
         }
     }
 
-    /// An axis counts what the shape has: rows, or tiles, or what is split.
+    /// An axis counts what the shape has: rows, tiles or splits.
     pub fn axis(&self, shape: Shape, text: &str) -> Result<Axis, ProblemError> {
         let text = text.trim();
         let over = |what: &str| text.strip_prefix(what)?.strip_prefix(',')?.strip_suffix(')');
@@ -155,7 +155,7 @@ impl Maker<'_> {
             Role::TileTable | Role::TileRow | Role::TileRows | Role::TilePos => Some(vec![Dim::Tiles]),
             Role::CacheK | Role::CacheV => {
                 let page = self.value("PAGE")?;
-                // What rotates halves counts these.
+                // A kernel that rotates halves has HALF in the place of D.
                 let own = self.number("D").is_some() || self.constants.contains_key("D");
                 let head = if !own && self.number("HALF").is_some() { "2 * HALF" } else { "D" };
                 Some(vec![Dim::Pages(page), self.extent("KV_HEADS")?, Dim::Const(page), self.extent(head)?])
@@ -187,7 +187,7 @@ impl Maker<'_> {
                 (0, "packed") => Dim::Packed,
                 (0, "context") => Dim::Context,
                 (0, "splits") if shape.splits() => Dim::Splits(self.value("SPLIT")?),
-                // Where nothing is split, nothing is handed on.
+                // Without splits no partial results are handed on.
                 (0, "splits") if shape == Shape::Attend => Dim::Const(0),
                 _ => self.extent(text)?,
             });

@@ -12,14 +12,14 @@ use vosti_kernels::contract::WINDOWED;
 use vosti_kernels::{Const, Number, NumberKind};
 use vosti_tile::{Kernel, Scalar};
 
-/// So many times a dimension, by its place among the problem's numbers.
+/// A multiple of a dimension: `times`, and the dimension's place among the problem's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scaled {
     pub times: i128,
     pub number: usize,
 }
 
-/// Inclusive ends.
+/// A dimension's range, both ends included; None for a float.
 pub fn range(number: &Number) -> Option<(i128, i128)> {
     match number.kind {
         NumberKind::Dimension { lo, hi } => Some((lo.into(), hi.into())),
@@ -59,8 +59,8 @@ pub(crate) fn numbers(
     }
 }
 
-/// A text that is so many times one dimension, and no dimension may be 0 there. `value` gives what has a number. None if no
-/// dimension occurs.
+/// A text that is a multiple of one dimension, whose range must begin at 1 or above. `value` evaluates a text without
+/// dimensions. None if no dimension occurs.
 pub(crate) fn scaled(
     text: &str,
     numbers: &[Number],
@@ -86,7 +86,7 @@ pub(crate) fn factors(
     if !text.split('*').any(|word| numbers.iter().any(|number| number.name == word.trim())) {
         return Ok((value(text.trim()).map_err(|error| error.to_string())?, None));
     }
-    // A launcher reads `N * 0 + 1` as 1: what is no product has no factors.
+    // A launcher reads `N * 0 + 1` as 1: a sum has no factors.
     if text.contains(['+', '-']) {
         return Err(format!("`{}` is no product of constants and one dimension", text.trim()));
     }
@@ -105,8 +105,9 @@ pub(crate) fn factors(
 }
 
 impl Problem {
-    /// The contract of these dimensions and numbers: without any, and with constants in their place. The kernel stays what was
-    /// proved.
+    /// This problem with constants in the place of its dimensions and numbers. The kernel is not changed: it stays the one
+    /// that was proved. Where the value of `WINDOWED` is 1, this is the windowed case. An error in words if a value is missing,
+    /// of another type or out of range, or if a condition does not hold.
     pub fn at(&self, values: &BTreeMap<String, Const>) -> Result<Problem, String> {
         if let Some(windowed) = &self.windowed
             && values.get(WINDOWED) == Some(&Const::Int(1))
@@ -160,8 +161,8 @@ impl Problem {
         Ok(bound)
     }
 
-    /// Values for all dimensions, in the ranges: the `which`-th of those that premises are tried with. No two dimensions have
-    /// one value where the ranges leave room, and none is a multiple of a tile, unless a condition makes it so.
+    /// Values for all dimensions, in their ranges: the `which`-th set with which the premises are tried. Two dimensions have
+    /// different values if their ranges leave room and no condition makes them equal.
     pub(crate) fn witness(&self, which: usize) -> Vec<Option<i128>> {
         let of = |(i, number): (usize, &Number)| {
             let (lo, hi) = range(number)?;

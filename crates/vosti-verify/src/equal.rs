@@ -13,7 +13,7 @@ use crate::verdict::{Assumption, Obligation, Proof, Trouble};
 use std::collections::HashSet;
 use vosti_tile::{Binary, Cast, Line, Literal, Op, OpKind, Value};
 
-/// How equal.
+/// How equal two values must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Mode {
     /// +0 and -0 count as equal.
@@ -41,7 +41,7 @@ impl At {
     }
 }
 
-/// A proved goal, with what was assumed for it.
+/// A proved goal: two values, the mode, and the assumptions under which they are equal.
 pub type Goal = (At, At, Mode, Vec<Term>);
 
 /// How a loop-carried value is related on one axis.
@@ -66,7 +66,8 @@ pub struct Frame {
     pub index: [Value; 2],
     pub iteration: [Term; 2],
     pub demands: Vec<Demand>,
-    /// What was proved of the body under the demands, which are hypotheses until the induction closes: nobody may use it after.
+    /// Goals proved of the body under the demands. The demands are hypotheses until the induction closes, so these goals are
+    /// never used after the loop.
     pub proved: HashSet<Goal>,
     /// Variables made later belong to the body.
     pub floor: u32,
@@ -98,7 +99,7 @@ impl<'k> Prover<'k, '_> {
         self.equal_structure(l, r, mode)
     }
 
-    /// Integers by the solver; if it cannot tell, by structure.
+    /// Integers are compared by the solver, and by structure if it does not prove them equal.
     fn equal_ints(&mut self, l: &At, r: &At, mode: Mode) -> Proof {
         let a = self.runs[0].int(&mut self.t, l.v, &l.idx, &l.env)?;
         let b = self.runs[1].int(&mut self.t, r.v, &r.idx, &r.env)?;
@@ -114,7 +115,7 @@ impl<'k> Prover<'k, '_> {
         if leaf {
             return self.fail(Obligation::Guard, line, "an integer or a mask may differ between the two runs");
         }
-        // The place where the difference matters says more than the place where it comes from.
+        // The message names the line where the difference matters, not the line that it comes from.
         match self.equal_structure(l, r, mode) {
             Err(Trouble::Failed(mut f)) if f.obligation == Obligation::Guard && line.ttir > 0 => {
                 (f.ttir_line, f.python_line) = (Some(line.ttir), line.python);
@@ -132,7 +133,7 @@ impl<'k> Prover<'k, '_> {
                 _ => self.equal_ops(a, l, b, r, mode),
             },
             (Def::Arg(a, i), Def::Arg(b, j)) => self.equal_args((a, i, l), (b, j, r), mode),
-            // One deployment: both runs have the same. `compatible` has compared the lists.
+            // Both runs belong to one deployment, so a number has one value. `compatible` has compared the lists.
             (Def::Number(i), Def::Number(j)) if i == j => Ok(()),
             _ => {
                 if let Some((l, r)) = self.decided(l, r)? {
@@ -144,8 +145,8 @@ impl<'k> Prover<'k, '_> {
         }
     }
 
-    /// The values that are taken here, where one side is a choice whose condition is known here: a select or a branch whose
-    /// condition follows from what is assumed *is* the value that it takes.
+    /// If one side is a select or a branch whose condition follows from the assumptions, it *is* the value that it takes: the
+    /// pair with that value in its place.
     fn decided(&mut self, l: &At, r: &At) -> Proof<Option<(At, At)>> {
         if let Some(taken) = self.taken(Side::L, l)? {
             return Ok(Some((taken, r.clone())));
@@ -269,7 +270,7 @@ impl<'k> Prover<'k, '_> {
         a == Some(Literal::float(0.0)) && a == b
     }
 
-    /// The constant that a value is, seen through rearrangements.
+    /// The constant that a value is, behind any rearrangements.
     fn literal(&mut self, side: Side, at: &At) -> Option<Literal> {
         let Def::Op(op, _) = self.runs[side.index()].def(at.v) else {
             return None;
@@ -342,7 +343,7 @@ impl<'k> Prover<'k, '_> {
         let no = (l.same_lane(e1.yields[i]), r.same_lane(e2.yields[j]));
         match self.conditions(&cl, &cr, a.line, Mode::Exact) {
             Ok(cond) => self.both_ways(cond, yes, no, mode),
-            // One run may take the branch that the other does not, because of other rows: then both must give the same.
+            // Other rows may make one run take a branch that the other does not: then both branches must give equal values.
             Err(Trouble::Failed(apart)) => match self.each_way([&cl, &cr], &yes, &no, mode) {
                 Err(Trouble::Failed(_)) => Err(Trouble::Failed(apart)),
                 other => other,
@@ -362,8 +363,8 @@ impl<'k> Prover<'k, '_> {
         self.under(&[not_a, not_b], |p| p.equal(&no.0, &no.1, mode))
     }
 
-    /// What is assumed of products and sums is about the rows of one tile, of one operation: a compiler may sum in another order
-    /// at another place of the text. Two texts have no place in common, and what a pair rests on is listed.
+    /// The assumptions about products and sums speak of rows of one tile in one operation: a compiler may sum in another order
+    /// at another place of the text. Two texts have no place in common; there the proof lists the assumptions that it uses.
     fn one_place(&self, a: &Op, b: &Op) -> Proof {
         if std::ptr::eq(a, b) || !std::ptr::eq(self.runs[0].problem, self.runs[1].problem) {
             return Ok(());
@@ -437,7 +438,7 @@ impl<'k> Prover<'k, '_> {
         self.equal(&bl, &br, Mode::Exact)
     }
 
-    /// Where `seen` is false, the left factor (equal in both runs) is +0 or NaN and the right one finite.
+    /// True if, where `seen` is false, the left factor (equal in both runs) is +0 or NaN and the right factor is finite.
     fn masked_factor(&mut self, seen: Term, al: &At, bl: &At, br: &At) -> Proof<bool> {
         let unseen = self.t.not(seen);
         let len = self.context.len();
@@ -452,7 +453,7 @@ impl<'k> Prover<'k, '_> {
         result
     }
 
-    /// Integer conditions of selects that a value passes through, left run.
+    /// The integer conditions of the selects from which a value is made, in the left run.
     fn select_conditions(&mut self, at: &At, out: &mut Vec<Term>) -> Proof {
         let Def::Op(op, _) = self.runs[0].def(at.v) else {
             return Ok(());
@@ -480,7 +481,7 @@ impl<'k> Prover<'k, '_> {
     }
 }
 
-/// The same function of operands at the same lane.
+/// True if both operations apply the same function to operands at the same lane.
 fn same_elementwise(a: &OpKind, b: &OpKind) -> bool {
     match (a, b) {
         (OpKind::Unary { op: x, .. }, OpKind::Unary { op: y, .. }) => x == y,

@@ -34,7 +34,7 @@ impl Class {
 }
 
 impl Prover<'_, '_> {
-    /// What a value is under the present assumptions.
+    /// The class of a value under the present assumptions.
     pub fn class(&mut self, side: Side, at: &At) -> Proof<Class> {
         let Def::Op(op, _) = self.runs[side.index()].def(at.v) else {
             return Ok(Class::Unknown);
@@ -93,9 +93,9 @@ impl Prover<'_, '_> {
         Ok(match &op.kind {
             OpKind::Constant { value: Literal::Float(bits), .. } => f32::from_bits(*bits).is_finite(),
             OpKind::Cast { op: Cast::ExtF, x, .. } => self.finite(side, &at.same_lane(*x))?,
-            // Rounded to BF16 a finite number may become infinite; one that is at most the largest BF16 does not.
+            // Rounding to BF16 may make a finite number infinite, but not one that is at most the largest BF16.
             OpKind::Cast { op: Cast::TruncF, x, .. } => self.small(side, &at.same_lane(*x)),
-            // Each value where it is taken: a load without `other` is only good where its mask is set.
+            // Each value needs to be finite only where it is taken: a load without `other` is, where its mask is set.
             OpKind::Select { cond, a, b } => {
                 let idx = if self.runs[side.index()].shape(*cond).is_empty() { vec![] } else { at.idx.clone() };
                 let (run, t) = self.run(side);
@@ -129,7 +129,7 @@ impl Prover<'_, '_> {
         })
     }
 
-    /// What `body` says where `condition` holds; yes where it cannot.
+    /// The result of `body` under `condition`; true if the condition is false everywhere.
     fn where_true(&mut self, condition: Term, body: impl FnOnce(&mut Self) -> Proof<bool>) -> Proof<bool> {
         if self.t.as_bool(condition) == Some(false) {
             return Ok(true);
@@ -162,7 +162,7 @@ impl Prover<'_, '_> {
         }
     }
 
-    /// `cond` is `abs(x) <= c` or `abs(x) < c`, ordered, with a constant c up to `limit`.
+    /// True if `cond` is the ordered comparison `abs(x) <= c` or `abs(x) < c` with a constant c up to `limit`.
     fn guards(&mut self, side: Side, cond: vosti_tile::Value, x: vosti_tile::Value, limit: f32) -> bool {
         use vosti_tile::CmpFloat;
         let run = &self.runs[side.index()];

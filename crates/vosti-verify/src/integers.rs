@@ -1,11 +1,11 @@
 //! Integer and boolean operations of the tile IR as terms, and how lanes move through a reshape.
 //!
-//! None where an operation is not understood: the caller makes it opaque.
+//! A function gives None for an operation that it does not understand; the caller makes the result opaque.
 
 use crate::term::{Bounds, Term, Terms};
 use vosti_tile::{Binary, CmpInt, Scalar};
 
-/// Values an element type can hold.
+/// The values that an element type can hold. Types other than I64 and I1 count as 32 bits wide.
 pub fn range(elem: Scalar) -> Bounds {
     match elem {
         Scalar::I64 => (Some(i128::from(i64::MIN)), Some(i128::from(i64::MAX))),
@@ -57,9 +57,9 @@ pub(crate) fn int_binary(t: &mut Terms, f: Binary, a: Term, b: Term) -> Option<T
     })
 }
 
-/// Shifts by a constant. To the left multiplies; that the product fits is an obligation (`no-wrap`). An arithmetic shift to
-/// the right is *floor* division, of negative numbers too, where `divsi` truncates; a logical one only where the number has
-/// no sign bit.
+/// Shifts by a constant. A shift to the left multiplies; that the product fits is an obligation (`no-wrap`). An arithmetic
+/// shift to the right is *floor* division, of negative numbers too, where `divsi` truncates. A logical shift to the right is
+/// understood only if the number is known to be at least 0.
 fn shift(t: &mut Terms, f: Binary, a: Term, by: Term) -> Option<Term> {
     let by = t.as_int(by).filter(|by| (0..63).contains(by))?;
     match f {
@@ -69,9 +69,9 @@ fn shift(t: &mut Terms, f: Binary, a: Term, by: Term) -> Option<Term> {
     }
 }
 
-/// Bitwise operations, of two's complement: `x & (2^m - 1)` is x modulo 2^m, of negative numbers too (the remainder of
-/// floor division, which `remsi` is not), and `x & -2^m` is x less that. `x | y` and `x ^ y` are `x + y` where the low m
-/// bits of x are zero and y has no others: no bit is carried.
+/// Bitwise operations on two's complement. `x & (2^m - 1)` is x modulo 2^m, of negative numbers too (the remainder of floor
+/// division, which `remsi` is not). `x & -2^m` is x less that remainder. `x | y` and `x ^ y` are `x + y` if the low m bits
+/// of x are zero and y has only low m bits, so that no bit is carried.
 fn bits(t: &mut Terms, f: Binary, a: Term, b: Term) -> Option<Term> {
     for (x, y) in [(a, b), (b, a)] {
         if f == Binary::And {
@@ -134,7 +134,7 @@ pub(crate) fn compare(t: &mut Terms, f: CmpInt, a: Term, b: Term) -> Option<Term
     })
 }
 
-/// The lane of a tile of shape `from` that lane `idx` of its reshape to `to` is.
+/// A tile of shape `from` is reshaped to `to`: the lane of the tile that becomes lane `idx` of the result.
 pub(crate) fn reshape(t: &mut Terms, to: &[usize], idx: &[Term], from: &[usize]) -> Vec<Term> {
     // Axes fall into groups of equal size on both sides: division stays inside a group.
     let size = |shape: &[usize], axis: usize| shape.get(axis).map_or(1, |n| *n as i128);

@@ -1,4 +1,4 @@
-//! Proves many specialisations on a few threads, each with its own solver: those that are checked in, or those of a bundle.
+//! Proves many specialisations on a few threads, each with its own solver: the checked-in ones, or those of a bundle.
 
 use crate::cache::Cache;
 use crate::certificate::{Certificate, certificate};
@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use vosti_kernels::stands_for;
 
-/// Pairs of runs that are tried on what is not proved.
+/// Pairs of runs on which a kernel that is not proved is tried.
 const REPLAYS: u64 = 30;
 
 /// How to verify.
@@ -25,9 +25,9 @@ pub struct VerifyOptions {
     pub no_cache: bool,
     /// Refuse questions that the checked-in answers do not hold.
     pub read_only: bool,
-    /// Share of the cached answers to solve again, and from which seed.
+    /// Percentage of the cached answers to solve again, 0 to 100.
     pub recheck_percent: u8,
-    /// Which share that is.
+    /// Seed that selects these answers.
     pub seed: u64,
 }
 
@@ -38,11 +38,11 @@ impl Default for VerifyOptions {
     }
 }
 
-/// What came of it.
+/// The results of verifying several texts.
 pub struct Inventory {
-    /// One a text, in the order of stems; a certificate where it was proved.
+    /// One entry for each text, in the order of the texts; a certificate if it was proved.
     pub entries: Vec<(Verification, Option<Certificate>)>,
-    /// What the solvers were asked, by all threads.
+    /// Counts of solver questions, of all threads together.
     pub counts: Counts,
     /// Name and version of the solver.
     pub solver: String,
@@ -51,12 +51,12 @@ pub struct Inventory {
 }
 
 impl Inventory {
-    /// Certificates of what was proved.
+    /// The certificates of the proved kernels.
     pub fn certificates(&self) -> impl Iterator<Item = &Certificate> + Clone {
         self.entries.iter().filter_map(|(_, certificate)| certificate.as_ref())
     }
 
-    /// Whether everything was proved, and no answer that was solved again came out otherwise.
+    /// True if every text was proved and every answer that was solved again agreed.
     pub fn proved(&self) -> bool {
         self.counts.disagreed == 0 && self.entries.iter().all(|(verification, _)| verification.verdict.is_proved())
     }
@@ -71,7 +71,7 @@ impl Inventory {
         self.certificates().filter(|c| !same(c)).map(|c| c.kernel.as_str()).collect()
     }
 
-    /// Writes answers and certificates as they are checked in.
+    /// Writes `answers.txt` and `certificates.jsonl` into `folder`, in the form in which they are checked in.
     pub fn record(&self, folder: &Path) -> std::io::Result<()> {
         std::fs::write(folder.join("answers.txt"), self.answers.to_text())?;
         std::fs::write(folder.join(record::FILE), record::to_text(self.certificates()))
@@ -86,7 +86,8 @@ pub fn checked_in() -> Cache {
 /// A specialisation's file stem and TTIR.
 pub type Text<'a> = (&'a str, &'a str);
 
-/// Proves every checked-in specialisation that the options name.
+/// Proves every checked-in specialisation whose stem starts with `options.prefix`. An error if a solver is missing, dies or
+/// contradicts, or if a read-only cache lacks an answer.
 pub fn verify_all(options: &VerifyOptions) -> Result<Inventory, SolverError> {
     let stems = vosti_kernels::ttir_stems().into_iter().filter(|s| s.starts_with(&options.prefix));
     let texts: Vec<Text> = stems.map(|s| (s, vosti_kernels::ttir_by_stem(s).unwrap_or_default())).collect();
@@ -96,7 +97,8 @@ pub fn verify_all(options: &VerifyOptions) -> Result<Inventory, SolverError> {
 /// A specialisation's TTIR by its file stem.
 pub type Find<'a> = &'a (dyn Fn(&str) -> Option<&'a str> + Sync);
 
-/// Proves these specialisations, and of those that may run in another's place that they give its bits.
+/// Proves these specialisations. If one may run in the place of another, which `find` gives, it is also proved to give that
+/// one's bits. Errors as in [`verify_all`].
 pub fn verify_texts(texts: &[Text], find: Find, options: &VerifyOptions) -> Result<Inventory, SolverError> {
     let mut cache = if options.no_cache { Cache::none() } else { checked_in() };
     cache.read_only = options.read_only;
@@ -147,8 +149,8 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// The next text of a worker. Neighbours ask much the same, so two workers begin at the two ends: in step they would ask
-/// everything twice.
+/// The next text of a worker. Neighbouring texts ask almost the same questions, so workers take from both ends: two workers
+/// on neighbouring texts would ask most questions twice.
 fn take(waiting: &Mutex<VecDeque<usize>>, worker: usize) -> Option<usize> {
     let mut waiting = lock(waiting);
     if worker.is_multiple_of(2) { waiting.pop_front() } else { waiting.pop_back() }
@@ -166,7 +168,7 @@ fn one(
     let mut verification = verify_or_refute(&problem, &problem, REPLAYS, solver)?;
     for first in vosti_kernels::parse_stem(stem).map_or(vec![], |spec| stands_for(&spec)) {
         let first = first.to_string();
-        // One that is not there cannot run either.
+        // A kernel without a text cannot run, so there is nothing to stand for.
         let Some(text) = find(&first) else { continue };
         match Problem::of_text(&first, text) {
             _ if !verification.verdict.is_proved() => break,

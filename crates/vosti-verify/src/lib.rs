@@ -1,9 +1,9 @@
 //! The kernel verifier: proves on the tile IR that a kernel keeps its contract, bit for bit.
 //!
-//! Two symbolic invocations, L and R, of one specialisation (or of two) are related: equal selected
-//! inputs must give equal selected outputs, whatever else is in the batch. The rules are in
-//! `docs/kernel-verification.md`. Nothing here may ever answer [`Verdict::Proved`] for something it
-//! does not understand. Reading order: [`problem`], [`world`], [`mod@unary`], [`equal`], [`loops`],
+//! The verifier relates two symbolic invocations, L and R, of one specialisation (or of two): equal
+//! selected inputs must give equal selected outputs, whatever else is in the batch. The rules are in
+//! `docs/kernel-verification.md`. No code here may answer [`Verdict::Proved`] for an operation or a
+//! contract that it does not understand. Reading order: [`problem`], [`world`], [`mod@unary`], [`equal`], [`loops`],
 //! [`memory`], [`mod@verify`].
 
 mod cache;

@@ -15,7 +15,7 @@ use vosti_tile::{Line, Op, OpKind, Value};
 /// How the iterations of two loops correspond.
 struct Alignment {
     iteration: [Term; 2],
-    /// The iteration exists in the left, and in the right run.
+    /// Whether the iteration exists in the left run, and in the right run.
     exists: [Term; 2],
     same_range: bool,
 }
@@ -72,7 +72,7 @@ impl<'k> Prover<'k, '_> {
         Ok(())
     }
 
-    /// Which part of a loop's state must be the same, in words.
+    /// Tells in words which part of a loop's state must be the same.
     fn tell_demand(&mut self, args: &[Value], demand: &Demand, by: &str) {
         let values = &self.runs[0].problem.kernel.values;
         let name = args.get(demand.k[0]).map_or("?", |arg| values[arg.index()].name.as_str());
@@ -86,7 +86,7 @@ impl<'k> Prover<'k, '_> {
         self.tell(format!("needed {by}: `{name}`{region} is the same in both runs{up_to}"));
     }
 
-    /// Axis by axis: two loops that carry tiles of different ranks have no lanes in common.
+    /// How lane `l` and lane `r` relate, axis by axis. It fails if the tiles have different ranks.
     fn relate(&self, l: &[Term], r: &[Term], line: Line) -> Proof<Vec<AxisRelation>> {
         if l.len() != r.len() {
             return self.fail(Obligation::Alignment, line, "the loops carry tiles of different ranks");
@@ -174,7 +174,7 @@ impl<'k> Prover<'k, '_> {
         Ok((l, r))
     }
 
-    /// One relation is preserved by an iteration of both, and by one of either alone.
+    /// Proves that one relation is preserved by an iteration that both runs make, and by one that either makes alone.
     fn step(&mut self, left: &Body<'k>, right: &Body<'k>, alignment: &Alignment, demand: &Demand) -> Proof {
         let [k, m] = demand.k;
         let (i, j) = self.demanded_lanes(demand, left.args[k], right.args[m], left.op.line)?;
@@ -194,7 +194,7 @@ impl<'k> Prover<'k, '_> {
         self.under(&[er, nl], |p| p.unchanged(Side::R, &r, right.args[m]))
     }
 
-    /// The yielded value is the loop's argument, bit for bit.
+    /// Proves that the yielded value is the loop's argument, bit for bit.
     fn unchanged(&mut self, side: Side, at: &At, arg: Value) -> Proof {
         if at.v == arg {
             self.tell("an iteration of one run alone keeps the state as it was");
@@ -262,7 +262,7 @@ impl<'k> Prover<'k, '_> {
         Ok(())
     }
 
-    /// A relation that does not speak of the body's own variables.
+    /// The relation of the two lanes. It fails if a lane depends on a variable of the body.
     fn generalise(&mut self, frame: usize, l: &[Term], r: &[Term], line: Line) -> Proof<Vec<AxisRelation>> {
         let floor = self.frames[frame].floor;
         let axes = self.relate(l, r, line)?;

@@ -1,4 +1,5 @@
-//! Two loads give the same: both lanes read cells that the contract calls equal, or both are padding.
+//! Two loads give equal values: both lanes read cells that the contract calls equal, or neither reads and both take equal
+//! padding or equal `other` values.
 
 use crate::equal::{At, Mode};
 use crate::prover::{Prover, Side, Site};
@@ -7,9 +8,9 @@ use crate::verdict::{Obligation, Proof};
 use vosti_kernels::{Role, Shape};
 use vosti_tile::{Op, OpKind, Padding, Value};
 
-/// What a load gives where it does not read.
+/// The value that a load gives where it does not read.
 enum Outside {
-    /// It always reads.
+    /// The load always reads.
     Never,
     Other(Value),
     Padding(Padding),
@@ -78,7 +79,7 @@ impl<'k> Prover<'k, '_> {
         }
     }
 
-    /// When the contract calls two cells equal, and that in words.
+    /// The condition under which the contract calls two cells equal, as a term and in words.
     fn same_cell(&mut self, role: Role, l: (usize, Term), r: (usize, Term)) -> Proof<(Term, &'static str)> {
         let shape = self.runs[0].problem.shape;
         match role {
@@ -105,7 +106,7 @@ impl<'k> Prover<'k, '_> {
         }
     }
 
-    /// Cells of one split's partial results of the chosen row, of a split that begins at the row's position or before.
+    /// The two cells hold partial results of the chosen row, of one split that begins at the row's position or before.
     fn same_part(&mut self, l: (usize, Term), r: (usize, Term)) -> Proof<(Term, &'static str)> {
         const WORDS: &str = "the chosen row, same split, head and column, of a split that the row sees";
         let a = self.coordinates(Side::L, l.0, l.1)?;
@@ -125,7 +126,7 @@ impl<'k> Prover<'k, '_> {
         Ok((self.t.and(&goal), WORDS))
     }
 
-    /// Cells of one logical key position that the row sees.
+    /// The two cells belong to one logical key position that the row sees.
     fn same_key(&mut self, l: (usize, Term), r: (usize, Term)) -> Proof<(Term, &'static str)> {
         const WORDS: &str = "the same key within the row's window, through each run's page table";
         let a = self.coordinates(Side::L, l.0, l.1)?;

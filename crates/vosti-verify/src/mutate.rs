@@ -10,11 +10,11 @@ pub struct Mutant {
     pub what: String,
     /// The change keeps every result: swapped operands of a commutative operation.
     pub neutral: bool,
-    /// Well typed; it need not be right.
+    /// The kernel with the change: well typed, but most often wrong.
     pub kernel: Kernel,
 }
 
-/// Every single change that is known here, in a fixed order; no two give one kernel.
+/// Every single change that this module knows, in a fixed order; no two give the same kernel.
 pub fn mutants(kernel: &Kernel) -> Vec<Mutant> {
     let mut count = 0;
     kernel.walk(&mut |_| count += 1);
@@ -34,7 +34,7 @@ pub fn mutants(kernel: &Kernel) -> Vec<Mutant> {
     out
 }
 
-/// What distinguishes a kernel from those of the same parameters.
+/// The hash of a kernel's body: kernels of the same parameters are equal if it is.
 pub fn identity(kernel: &Kernel) -> [u8; 32] {
     *blake3::hash(format!("{:?}", kernel.body).as_bytes()).as_bytes()
 }

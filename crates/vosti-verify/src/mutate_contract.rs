@@ -56,7 +56,7 @@ const ROLES: [&str; 33] = [
     "number",
 ];
 
-/// Names that some shape gives a meaning to.
+/// Names that a shape gives a meaning to.
 const NAMES: [&str; 13] =
     ["SPLIT", "ROWS", "V", "PAGE", "WINDOW", "BQ", "HEADS", "KV_HEADS", "GROUP", "D", "BM", "rows", "WINDOWED"];
 
@@ -74,7 +74,7 @@ const AXES: [&str; 11] = [
     "KV_HEADS",
 ];
 
-/// Every single change that is known here, in a fixed order; no two give one text.
+/// Every single change that this module knows, in a fixed order; no two give the same text.
 pub fn contracts(statement: &Statement) -> Vec<ContractMutant> {
     let Ok(table) = statement.text.parse::<Table>() else { return vec![] };
     let mut list = List { base: statement, table: &table, seen: BTreeSet::new(), out: vec![] };
@@ -94,7 +94,7 @@ pub fn contracts(statement: &Statement) -> Vec<ContractMutant> {
     list.out
 }
 
-/// One of them.
+/// One of [`contracts`], drawn from `random`; None if there are none.
 pub fn contract(statement: &Statement, random: &mut Random) -> Option<ContractMutant> {
     let mut all = contracts(statement);
     match all.len() {
@@ -139,7 +139,7 @@ impl List<'_> {
             let mut new = grid.clone();
             new.swap(0, axis);
             all.push((format!("axes 0 and {axis} swapped"), new));
-            // A launcher knows which signs bind first.
+            // A launcher evaluates products before sums; the verifier must not read these texts as products.
             let own = grid[axis].as_str().unwrap_or_default();
             let near = ["* 0 + 1", "* 2 - 1", "* 1 + 0"].map(|more| format!("{own} {more}"));
             let products = self.dimensions().into_iter().map(|name| format!("{name} * 0 + 1"));
@@ -188,7 +188,7 @@ impl List<'_> {
         }
     }
 
-    /// Of every dimension: wider, narrower, shifted, one value only.
+    /// Other ranges of every dimension: wider, narrower, shifted, one value only.
     fn ranges(&mut self) {
         for name in self.names("params") {
             let own = self.table["params"].get(&name).and_then(Value::as_str).unwrap_or_default();
@@ -205,7 +205,7 @@ impl List<'_> {
         }
     }
 
-    /// Of every condition between dimensions: none, weaker, stronger, of other dimensions, the other way round.
+    /// Every condition between dimensions: dropped, weaker, stronger, of other dimensions, reversed; and new ones.
     fn conditions(&mut self) {
         let own = self.table.get("where").and_then(Value::as_array).cloned().unwrap_or_default();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
@@ -255,7 +255,7 @@ impl List<'_> {
             let old = self.table["constants"].get(&name).cloned();
             self.with(format!("{name} dropped"), |t| section(t, &|own| _ = own.remove(&name)));
             if let Some(v) = old.as_ref().and_then(Value::as_integer) {
-                // A second change of a constant may begin at the largest number that there is.
+                // The constant may already be the largest number, from an earlier change: so the arithmetic wraps.
                 let near = [v.wrapping_add(1), v.wrapping_sub(1), v.wrapping_mul(2), v / 2, v.wrapping_neg()];
                 for new in near.into_iter().chain([0, 1, -1, 512, 1 << 23, 1 << 31, 1 << 62, i64::MAX]) {
                     self.with(format!("{name} = {new}"), |t| {

@@ -35,7 +35,7 @@ impl Terms {
         self.from_linear(c, parts)
     }
 
-    /// What a part of a sum is the product of.
+    /// The factors of a part of a sum; the part itself if it is no product.
     pub fn factors(&self, t: Term) -> Vec<Term> {
         match self.node(t) {
             Node::Product(factors) => factors.clone(),
@@ -43,7 +43,7 @@ impl Terms {
         }
     }
 
-    /// The product of parts of sums; there is one at least.
+    /// The product of one or more factors, none of them a sum.
     fn monomial(&mut self, mut factors: Vec<Term>) -> Term {
         factors.sort_unstable();
         match factors[..] {
@@ -52,8 +52,8 @@ impl Terms {
         }
     }
 
-    /// `t = q * (times * symbol) + r`: q takes the parts that are multiples. An identity, whatever the numbers; r may have any
-    /// range.
+    /// `t = q * (times * symbol) + r`: q takes the parts that are multiples of `times * symbol`. This is an identity for all
+    /// values; r may have any range.
     pub fn divided_by(&mut self, t: Term, times: i128, symbol: Term) -> (Term, Term) {
         let (c, parts) = self.linear(t);
         let (mut q, mut r) = (self.int(0), vec![]);
@@ -73,7 +73,7 @@ impl Terms {
         (q, self.from_linear(c, r))
     }
 
-    /// `d * k * (x / d) * y + k * (x mod d) * y` is `k * x * y`.
+    /// Replaces a pair of parts `d * k * (x / d) * y + k * (x mod d) * y` by `k * x * y`. None if there is no such pair.
     pub(crate) fn rejoined(&mut self, parts: &[(Term, i128)]) -> Option<Vec<(Term, i128)>> {
         for (m, k) in parts {
             let factors = self.factors(*m);
@@ -110,7 +110,7 @@ impl Terms {
         None
     }
 
-    /// Bounds of a product, of its factors'.
+    /// The bounds of a product, from the bounds of its factors.
     pub(crate) fn product_bounds(&self, factors: &[Term]) -> Bounds {
         let mut bounds = (Some(1), Some(1));
         for factor in factors {

@@ -12,11 +12,11 @@ use vosti_kernels::{Role, Shape};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Splits {
     pub size: i128,
-    /// Rows that a step may have: scratch has as many for each split.
+    /// Rows that a launch may have: scratch has as many for each split.
     pub rows: i128,
 }
 
-/// What a shape's premises are made of.
+/// The constants and dimensions from which a shape's premises are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Premises {
     Rowwise {
@@ -55,7 +55,7 @@ impl Premises {
         }
     }
 
-    /// Rows of a step: scratch has so many where keys are split, and devices refuse larger steps.
+    /// The most rows of a launch: with splits, the rows of scratch; a larger step takes several launches.
     pub fn rows(self) -> i128 {
         match self {
             Premises::AttendPart { splits, .. } | Premises::AttendCombine { splits, .. } => splits.rows,
@@ -104,8 +104,9 @@ impl Premises {
 
 type Int<'a> = &'a dyn Fn(&str) -> Option<i64>;
 
-/// What a row of queries or of outputs of attention is made of: D numbers of each head. Heads are HEADS or, where `GROUP` is
-/// a dimension, as many for each of KV_HEADS.
+/// The extents of a row of queries or outputs of attention: D numbers of each head. There are HEADS heads or, if `GROUP` is a
+/// dimension, GROUP heads for each of KV_HEADS. Empty for shapes without attention; an error in words if a name is missing or
+/// HEADS is no multiple of KV_HEADS.
 pub fn heads(shape: Shape, grouped: bool, extent: &dyn Fn(&str) -> Option<Dim>) -> Result<Vec<Dim>, String> {
     if !shape.attends() {
         return Ok(vec![]);
@@ -123,7 +124,7 @@ pub fn heads(shape: Shape, grouped: bool, extent: &dyn Fn(&str) -> Option<Dim>) 
     }
 }
 
-/// Elements of extents whose numbers are known: how many times, and which dimensions.
+/// The number of elements of these extents, as a factor and the dimensions that it multiplies. None if a step decides an extent.
 fn elements(dims: &[Dim]) -> Option<(i128, Vec<usize>)> {
     dims.iter().try_fold((1i128, vec![]), |(n, mut list), dim| match dim {
         Dim::Const(c) => Some((n.checked_mul(*c)?, list)),
@@ -136,15 +137,16 @@ fn elements(dims: &[Dim]) -> Option<(i128, Vec<usize>)> {
     })
 }
 
-/// What of a shape's premises is a dimension, if it is one.
+/// The premises that a contract gives as a dimension and not as a constant.
 pub struct Dimensions {
     pub vocabulary: Option<Dim>,
     pub window: Option<Dim>,
 }
 
-/// The premises of a shape whose rows have tokens or not; `int` gives an integer of the contract, and notes that it was taken.
+/// The premises of a shape. `tokens`: its rows have tokens. `int` gives an integer of the contract and notes that it is used.
+/// An error in words if a constant is missing or out of range.
 pub fn of(shape: Shape, tokens: bool, dimensions: Dimensions, int: Int) -> Result<Premises, String> {
-    // Below these no range of metadata is empty, nor wider than its 32 bits.
+    // Within these limits no range of metadata is empty or wider than 32 bits.
     let range = |least: i128, most: i128, name: &str| match int(name).map(i128::from) {
         Some(v) if (least..=most).contains(&v) => Ok(v),
         Some(v) => Err(format!("the shape {shape:?} needs {name} from {least} to {most}, and it is {v}")),
@@ -154,7 +156,7 @@ pub fn of(shape: Shape, tokens: bool, dimensions: Dimensions, int: Int) -> Resul
         let (size, rows) = (range(1, limit::CONTEXT, "SPLIT")?, range(1, limit::ROWS, "ROWS")?);
         Ok::<_, String>(Splits { size, rows })
     };
-    // A tile without rows is padding: a contract whose tiles have none contradicts itself, which the proof finds.
+    // BQ may be 0 here: then every tile is padding, the contract contradicts itself, and the proof says so.
     let tile_rows = || range(0, limit::ROWS, "BQ");
     let page = || range(1, limit::SLOTS, "PAGE");
     Ok(match shape {
@@ -201,7 +203,8 @@ fn permitted(shape: Shape, role: Role) -> bool {
     }
 }
 
-/// Refuses roles that the shape lacks or has no meaning for, two of one role, and extents that a role does not have.
+/// Refuses a contract that lacks a role of the shape, has one without a meaning there, has two buffers of one role, or
+/// declares extents that a role does not have.
 pub fn check(shape: Shape, premises: Premises, buffers: &[Buffer], heads: &[Dim]) -> Result<(), String> {
     if let Some(role) = needed(shape).iter().find(|role| buffers.iter().all(|b| b.role != **role)) {
         return Err(format!("the shape {shape:?} needs the role {role:?}"));

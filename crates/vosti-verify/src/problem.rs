@@ -1,9 +1,9 @@
 //! The problem to be proved: one kernel specialisation, and the role and extents of each parameter.
 //!
-//! All of it comes from the annotation beside the kernel and the constants of its text. Nothing is read from the TTIR: the
-//! kernel's behaviour is compared with its declaration. A constant, extent or role that a premise needs and the contract
-//! lacks is an error, never a default; so is one that nothing uses. A constant means something only where the shape, a role,
-//! an extent or the grid uses it. Read next: `premises.rs`, then [`crate::world`].
+//! Roles and extents come from the annotation beside the kernel and the constants of its text, never from the TTIR, because
+//! the TTIR's behaviour is what they are compared with. If a premise needs a constant, extent or role that the contract
+//! lacks, that is an error, never a default. An unused constant is an error too. A constant has a meaning only where the
+//! shape, a role, an extent or the grid uses it. Read next: `premises.rs`, then [`crate::world`].
 
 use crate::condition::Condition;
 use crate::declared::Maker;
@@ -30,8 +30,9 @@ pub mod limit {
     /// Query tiles of a step.
     pub const TILES: i128 = 1 << 20;
 
-    /// What no proof covers, in words, of a device whose steps have up to `rows` rows of contexts of up to `context`
-    /// tokens. A tile has a row, and a row at most one page table.
+    /// The bound that a device exceeds, in words, if its steps have up to `rows` rows of contexts of up to `context` tokens
+    /// and its pages have `page` positions. None if proofs cover the device. Each tile has at least one row, and each row
+    /// at most one page table.
     pub fn exceeded(rows: usize, context: usize, page: usize) -> Option<String> {
         if page == 0 {
             return Some("pages of no positions, and kernels are proved for pages of one or more".into());
@@ -75,21 +76,21 @@ pub enum ProblemError {
 pub enum Dim {
     /// The same for every step and every model.
     Const(i128),
-    /// So many times a dimension, of any value in its range.
+    /// A multiple of a dimension, whose value may be any in its range.
     Of(Scaled),
-    /// The rows of the step.
+    /// The rows of the launch.
     Rows,
-    /// The rows that logits are computed of.
+    /// All packed rows of the step, from which a `row_index` gathers the launch's.
     Packed,
     /// The positions that a deployment serves.
     Context,
-    /// Pages of so many positions.
+    /// The cache's pages, each of so many positions.
     Pages(i128),
     /// The row tiles of the step.
     Tiles,
     /// The entries of the page table.
     TableLen,
-    /// Splits of so many keys that the longest context that is served has.
+    /// The splits, each of so many keys, of the longest context that is served.
     Splits(i128),
 }
 
@@ -100,7 +101,7 @@ pub struct Buffer {
     pub name: String,
     /// What the launcher binds to it.
     pub role: Role,
-    /// What the contract says that it holds, and the TTIR too.
+    /// The element type, on which contract and TTIR agree.
     pub elem: Scalar,
     /// Dense, row-major; only the outermost may be symbolic.
     pub dims: Vec<Dim>,
@@ -118,12 +119,12 @@ pub enum Axis {
         /// Columns of one program.
         over: i128,
     },
-    /// As many as tile buffers have entries: those without rows are padding.
+    /// One program for each entry of the tile buffers, padding (tiles without rows) included.
     Tiles,
-    /// `cdiv(rows, n)`, or more, up to what [`limit::ROWS`] rows have: a launch that was recorded once serves
-    /// every smaller step, and its programs to spare must find that they have no rows.
+    /// `cdiv(rows, n)` programs or more, up to as many as [`limit::ROWS`] rows have. A launch that was recorded once
+    /// serves every smaller step, and its spare programs must find that they have no rows.
     RowsOver(i128),
-    /// `cdiv(rows, over) * times`: an axis of rows and one of `times` programs as one; or more, as above.
+    /// `cdiv(rows, over) * times` programs, or more as above: an axis of rows and an axis of `times` programs in one.
     RowsTimes {
         /// Rows of one program.
         over: i128,
@@ -132,10 +133,10 @@ pub enum Axis {
     },
     /// `tiles * n`
     TilesTimes(i128),
-    /// `cdiv(length, n)`, where no row's position is `length` or more; or more, up to what [`limit::CONTEXT`] positions
-    /// have.
+    /// `cdiv(length, n)` programs, where every row's position is below `length`; or more, up to as many as
+    /// [`limit::CONTEXT`] positions have.
     LengthOver(i128),
-    /// One if `length` is above n, else none; or one to spare.
+    /// One program if `length` is above n, else none or a spare one.
     LengthAbove(i128),
 }
 
@@ -145,9 +146,9 @@ pub struct Problem {
     pub name: String,
     /// The lifted TTIR.
     pub kernel: Kernel,
-    /// What is promised of the kernel.
+    /// The shape of the contract: the kind of promise.
     pub shape: Shape,
-    /// What the promise's premises take from the constants.
+    /// The parameters of the promise's premises.
     pub premises: Premises,
     /// In signature order.
     pub buffers: Vec<Buffer>,
@@ -155,19 +156,20 @@ pub struct Problem {
     pub grid: Vec<Axis>,
     /// Dimensions and numbers that the kernel takes as parameters, in its order.
     pub numbers: Vec<Number>,
-    /// What holds between dimensions.
+    /// Conditions between dimensions, as the contract's `where` declares them.
     pub conditions: Vec<Condition>,
-    /// Those that the contract takes.
+    /// Constants that the contract uses.
     pub constants: BTreeMap<String, Const>,
-    /// Those that only shape the text: no premise, extent or grid sees them.
+    /// Constants that only shape the text: no premise, extent or grid uses them.
     pub text: BTreeMap<String, Const>,
     /// BLAKE3 of the TTIR.
     pub ttir_hash: String,
     /// The contract as it is written: replays read it by themselves.
     pub statement: Statement,
-    /// The same text where its dimension [`WINDOWED`] is 1, if it has it: then this is where it is 0. Both are proved.
+    /// If the contract has the dimension [`WINDOWED`]: the same text where that is 1, and this problem is where it is 0. Both
+    /// are proved.
     pub windowed: Option<Box<Problem>>,
-    /// That dimension's place and value.
+    /// The place of [`WINDOWED`] among the numbers, and its value here.
     pub(crate) flag: Option<(usize, i128)>,
 }
 
@@ -176,12 +178,12 @@ pub struct Problem {
 pub struct Statement {
     /// TOML: shape, grid, where, params, constants, text, shapes.
     pub text: String,
-    /// What `in`, `out`, `weight` and the caches hold if they do not say.
+    /// The element type of `in`, `out`, `weight` and the caches where the role names none.
     pub act: Act,
 }
 
 impl Problem {
-    /// The problem of a checked-in TTIR file, by its stem.
+    /// The problem of a checked-in TTIR file, by its stem; [`ProblemError::NoTtir`] if there is no such file.
     pub fn of_stem(stem: &str) -> Result<Problem, ProblemError> {
         let text = vosti_kernels::ttir_by_stem(stem).ok_or_else(|| ProblemError::NoTtir { stem: stem.to_string() })?;
         Problem::of_text(stem, text)
@@ -370,7 +372,7 @@ impl Problem {
         }
     }
 
-    /// An integer that the contract takes.
+    /// An integer constant that the contract uses.
     pub fn int(&self, name: &str) -> Option<i128> {
         match self.constants.get(name) {
             Some(Const::Int(v)) => Some(i128::from(*v)),
@@ -389,7 +391,7 @@ impl Problem {
     }
 }
 
-/// What an annotation says that holds all of a contract.
+/// An annotation that states a whole contract, its constants included.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Written {
@@ -418,7 +420,7 @@ type Constants = BTreeMap<String, Const>;
 /// Words of extents and grids.
 const WORDS: [&str; 6] = ["rows", "packed", "context", "splits", "tiles", "length"];
 
-/// Constants that only shape the text, and those that the contract takes.
+/// The constants that only shape the text, and the others, which the contract uses.
 fn divided(constants: &Constants, text: &[String]) -> Result<(Constants, Constants), String> {
     if let Some(word) = constants.keys().find(|name| WORDS.contains(&name.as_str())) {
         return Err(format!("`{word}` is a word of contracts, and no name of a constant"));

@@ -1,7 +1,7 @@
 //! A solver as a process: questions in SMT-LIB on its input, one word back for each.
 //!
-//! Whatever a program does (it is missing, it ends, it hangs, it says something else), the outcome is an error with
-//! its name, never an answer. Nothing here waits longer than it is told to.
+//! If a program is missing, ends, hangs or says something else, the outcome is an error with its name, never an answer.
+//! Every wait has a time limit, which the caller gives.
 
 use crate::solver::{Answer, SolverError, WANTED};
 use std::io::{BufRead, BufReader, Read, Write as _};
@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-/// What a solver has to be told, besides the question.
+/// A solver's command line and options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     Z3,
@@ -25,8 +25,8 @@ impl Dialect {
         }
     }
 
-    /// A question as it is sent. A scope of its own leaves as little behind as a reset, and Z3 answers four times as fast there:
-    /// it takes the assertions as they stand, without the passes that pay for questions larger than these.
+    /// A question as it is sent, with a time limit. Z3 gets a scope of its own for each: that leaves as little behind as a
+    /// reset, and Z3 answers four times as fast, because it skips the passes that only pay for larger questions.
     fn question(self, query: &str, millis: u64) -> String {
         match self {
             Dialect::Z3 => format!("(set-option :timeout {millis})\n(push)\n{query}(check-sat)\n(pop)\n"),
@@ -34,7 +34,7 @@ impl Dialect {
         }
     }
 
-    /// The same to a solver that knows nothing of what it was asked before.
+    /// The same question after a reset, so that the solver keeps nothing of earlier questions.
     fn afresh(self, query: &str, millis: u64) -> String {
         let options = match self {
             Dialect::Z3 => format!("(set-option :timeout {millis})"),
@@ -50,7 +50,7 @@ struct Running {
     lines: Receiver<String>,
 }
 
-/// Starts with the first question, and again after an error.
+/// A solver's process. It starts with the first question, and again after an error.
 pub struct Process {
     pub program: PathBuf,
     dialect: Dialect,
@@ -75,7 +75,7 @@ impl Process {
         };
         let (questions, asked) = channel::<String>();
         let (say, lines) = channel();
-        // A program that does not read would block whoever writes: that is not us.
+        // A program that does not read blocks its writer, so a thread of its own writes.
         std::thread::spawn(move || {
             for text in asked {
                 if input.write_all(text.as_bytes()).and_then(|()| input.flush()).is_err() {
@@ -94,8 +94,8 @@ impl Process {
         Ok(())
     }
 
-    /// Asks whether the assertions of `query` can hold; the program has `limit` to say, and a while to notice. Z3 is asked what
-    /// it gives up on a second time, with all its passes.
+    /// Asks whether the assertions of `query` can hold. The program itself gives up after `limit`; after `patience` without a
+    /// line it is stopped, which is an error. If Z3 gives up, it is asked once more, after a reset and with all its passes.
     pub fn ask(&mut self, query: &str, limit: Duration, patience: Duration) -> Result<Answer, SolverError> {
         let millis = limit.as_millis() as u64;
         match self.send(self.dialect.question(query, millis), patience)? {
@@ -139,7 +139,7 @@ impl Drop for Process {
     }
 }
 
-/// What a program says to `--version`, on one line; empty if it does not start or does not say in time.
+/// The first line that a program prints for `--version`; empty if it does not start or prints nothing in time.
 pub fn version(program: &Path, patience: Duration) -> String {
     let mut command = Command::new(program);
     command.arg("--version").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());

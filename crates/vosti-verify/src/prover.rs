@@ -1,7 +1,7 @@
 //! The prover's state: two runs, what is assumed at this point, and the solver.
 //!
-//! `holds` is the only way to ask a question about what is assumed; a `false` from it means "not
-//! proved" and nothing more. Read next: [`crate::unary`], then [`crate::equal`].
+//! [`Prover::holds`] asks whether a goal follows from the assumptions; a `false` from it means "not proved"
+//! and nothing more. Read next: [`crate::unary`], then [`crate::equal`].
 
 use crate::dimension::Scaled;
 use crate::equal::{Frame, Goal};
@@ -38,14 +38,14 @@ pub struct Prover<'k, 's> {
     pub depth: usize,
     pub assumptions: BTreeSet<Assumption>,
     pub(crate) frames: Vec<Frame>,
-    /// Goals that hold outside of every loop that is being compared; the others are with their loops.
+    /// Proved goals that depend on no loop under comparison; the others are in their loop's [`Frame`].
     pub(crate) proved: HashSet<Goal>,
     pub queries: u64,
     /// Questions that the solver could not answer in its time.
     pub gave_up: u64,
 }
 
-/// An operation in a place: the program and iterations it runs in, and what holds when it runs.
+/// An operation at a place: its program and iterations, and the conditions under which it runs.
 #[derive(Clone)]
 pub struct Site<'k> {
     pub op: &'k Op,
@@ -61,9 +61,9 @@ pub struct Access<'k> {
     pub param: usize,
     pub offset: Term,
     pub lanes: Vec<Term>,
-    /// The lane is really accessed: loops, branches, mask and checked axes.
+    /// The conditions under which the lane is accessed: loops, branches, mask and checked axes.
     pub guard: Vec<Term>,
-    /// What must hold of axes that are not checked.
+    /// The bounds that must hold on axes that are not checked.
     pub unchecked: Vec<Term>,
 }
 
@@ -118,7 +118,7 @@ impl<'k, 's> Prover<'k, 's> {
         }
     }
 
-    /// Whether all of `asserted` can hold, with `map`'s terms in the place of others.
+    /// Whether all of `asserted` can hold, after `map` replaced terms in them.
     fn ask(&mut self, asserted: Vec<Term>, map: &HashMap<Term, Term>) -> Proof<Answer> {
         if asserted.iter().any(|a| self.t.as_bool(*a) == Some(false)) {
             return Ok(Answer::Unsat);
@@ -141,7 +141,7 @@ impl<'k, 's> Prover<'k, 's> {
         Ok(answer)
     }
 
-    /// True if `goal` follows from what is assumed. `what` says so in words, for the explanation.
+    /// True if `goal` follows from the assumptions. `what` gives the goal in words, for the explanation.
     pub fn holds(&mut self, goal: Term, what: impl FnOnce() -> String) -> Proof<bool> {
         if self.t.as_bool(goal) == Some(true) || self.context.contains(&goal) {
             return Ok(true);
@@ -154,8 +154,8 @@ impl<'k, 's> Prover<'k, 's> {
         Ok(proved)
     }
 
-    /// True if what is assumed can really hold: a model was found. Where there are dimensions, one for each of two sets of
-    /// them: with numbers in their place no product is left of which the solver knows bounds only.
+    /// True if the solver found a model of the assumptions. If there are dimensions, it must find one for each of two sets of
+    /// values of them: with values in the place of dimensions, the solver sees every product and not only bounds of it.
     pub fn satisfiable(&mut self) -> Proof<bool> {
         let context = self.context.clone();
         let numbers = self.runs[0].world.numbers.clone();
@@ -174,13 +174,13 @@ impl<'k, 's> Prover<'k, 's> {
         Ok(true)
     }
 
-    /// True if what is assumed is contradictory.
+    /// True if the assumptions contradict each other.
     pub fn impossible(&mut self) -> Proof<bool> {
         let asserted = self.context.clone();
         Ok(self.ask(asserted, &HashMap::new())? == Answer::Unsat)
     }
 
-    /// Runs `body` with more assumptions. If it fails where nothing can happen, it has not failed.
+    /// Runs `body` with more assumptions. A failure of `body` does not count if the assumptions contradict each other.
     pub fn under<T: Default>(&mut self, more: &[Term], body: impl FnOnce(&mut Self) -> Proof<T>) -> Proof<T> {
         if more.iter().any(|m| self.t.as_bool(*m) == Some(false)) {
             return Ok(T::default());
@@ -206,7 +206,7 @@ impl<'k, 's> Prover<'k, 's> {
         })
     }
 
-    /// The program exists.
+    /// The conditions that the program exists: its index is below the grid on each axis.
     pub fn in_grid(&mut self, side: Side, pids: [Term; 3]) -> Vec<Term> {
         let grid = self.runs[side.index()].world.grid;
         pids.iter().zip(grid).map(|(p, n)| self.t.lt(*p, n)).collect()
@@ -221,7 +221,7 @@ impl<'k, 's> Prover<'k, 's> {
         self.t.fresh("lane", bounds)
     }
 
-    /// A finished-iterations variable for a loop with this range, and that it lies in it.
+    /// A variable for the number of finished iterations of a loop with this range, and the condition that it lies in the range.
     pub fn iteration(&mut self, trip: &Trip) -> (Term, Term) {
         let hi = self.t.bounds(trip.count).1.map(|h| (h - 1).max(0));
         let done = self.t.fresh("iteration", (Some(0), hi));
@@ -255,7 +255,7 @@ impl<'k, 's> Prover<'k, 's> {
                     let (run, t) = self.run(side);
                     let cond = run.int(t, *cond, &[], env)?;
                     let not = self.t.not(cond);
-                    // A branch that a flag of this case excludes is not there.
+                    // A branch that the case's value of a flag excludes has no sites.
                     for (taken, branch) in [(cond, then), (not, otherwise)] {
                         if self.t.as_bool(taken) != Some(false) {
                             self.collect(side, &branch.ops, env, &[guard, &[taken]].concat(), sites)?;
@@ -322,8 +322,8 @@ impl<'k, 's> Prover<'k, 's> {
         Ok(Access { site: site.clone(), write, param, offset, lanes: lanes.to_vec(), guard, unchecked })
     }
 
-    /// An offset as a multiple of an extent that is made of a dimension, and the rest, which is proved to be below it. Only
-    /// then are there no other two: what does not split is not understood.
+    /// An offset as a quotient and a rest by an extent that is made of a dimension. The rest is proved to lie from 0 to below
+    /// the extent, which makes the two unique. It fails if that is not proved.
     fn split(&mut self, side: Side, offset: Term, of: Scaled) -> Proof<(Term, Term)> {
         let name = self.runs[side.index()].problem.numbers[of.number].name.clone();
         let Some(symbol) = self.runs[side.index()].world.numbers[of.number] else {
@@ -340,7 +340,7 @@ impl<'k, 's> Prover<'k, 's> {
         self.fail(Obligation::InBounds, Line::default(), why)
     }
 
-    /// That an extent but the outermost is made of a dimension: then offsets are compared by their coordinates alone.
+    /// True if an inner extent is made of a dimension: then offsets are compared by their coordinates alone.
     pub fn by_coordinates(&self, side: Side, param: usize) -> bool {
         self.runs[side.index()].problem.buffers[param].dims[1..].iter().any(|dim| matches!(dim, Dim::Of(_)))
     }

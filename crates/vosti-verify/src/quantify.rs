@@ -1,19 +1,19 @@
 //! "Some lane of a mask is set", exactly, as a term in which the lane does not occur.
 //!
-//! A guard such as `any(mask)` says that a lane exists. For masks made of linear comparisons that is decided by the
-//! comparisons' bounds alone, so no quantifier ever reaches the solver. What is not of that kind gives None, and the
-//! caller makes it opaque: a guess here would be a wrong proof. Read next: [`crate::run`].
+//! A guard such as `any(mask)` says that a lane exists. For masks made of linear comparisons the comparisons' bounds alone
+//! decide that, so no quantifier reaches the solver. Any other mask gives None, and the caller makes its value opaque,
+//! because a guess here could make a wrong proof. Read next: [`crate::run`].
 
 use crate::term::{Node, Term, Terms};
 use std::collections::HashMap;
 
-/// A mask with more alternatives than this is not understood.
+/// Masks with more alternatives than this give None.
 const ALTERNATIVES_MAX: usize = 32;
 
-/// That some `lane` in `0..n` makes `mask` true. `since` is the mark at which `lane` was made.
+/// The condition that some `lane` in `0..n` makes `mask` true. `since` is the mark at which `lane` was made.
 ///
-/// A variable made after the mark may be another one for each lane (an opaque value at this lane): nothing is said of a
-/// mask in which one occurs.
+/// A variable made after the mark may stand for another value at each lane (an opaque value at this lane): a mask in which
+/// one occurs gives None.
 pub(crate) fn some_lane(t: &mut Terms, mask: Term, lane: Term, n: i128, since: u32) -> Option<Term> {
     let own = |t: &Terms, s: Term| matches!(t.node(s), Node::Var { .. } | Node::BoolVar(_)) && s.0 >= since;
     if t.reachable(&[mask]).into_iter().any(|s| s != lane && own(t, s)) {
@@ -22,7 +22,7 @@ pub(crate) fn some_lane(t: &mut Terms, mask: Term, lane: Term, n: i128, since: u
     exists(t, mask, lane, n)
 }
 
-/// That every `lane` does.
+/// The condition that every `lane` in `0..n` makes `mask` true.
 pub(crate) fn every_lane(t: &mut Terms, mask: Term, lane: Term, n: i128, since: u32) -> Option<Term> {
     let unset = t.not(mask);
     let some = some_lane(t, unset, lane, n, since)?;
@@ -33,7 +33,7 @@ fn exists(t: &mut Terms, mask: Term, lane: Term, n: i128) -> Option<Term> {
     if !t.mentions(mask, &[lane]) {
         return Some(mask);
     }
-    // Lane = d * outer + inner, and both range over all their values, if d divides n.
+    // If d divides n, then lane = d * outer + inner, and both halves take all their values.
     let divisor = t.reachable(&[mask]).into_iter().find_map(|s| match t.node(s) {
         Node::Div(x, d) | Node::Mod(x, d) if *x == lane => Some(*d),
         _ => None,
@@ -83,7 +83,7 @@ fn alternatives(t: &mut Terms, mask: Term, positive: bool, lane: Term) -> Option
             Some(all)
         }
         (Node::Le(e) | Node::Zero(e), _) => match choice(t, e, lane) {
-            // A number that is chosen by the lane: each choice, where it is made.
+            // The lane chooses between two numbers: each counts where it is chosen.
             Some((c, yes, no)) => {
                 let (zero, equal) = (t.int(0), matches!(t.node(mask), Node::Zero(_)));
                 let [yes, no] = [yes, no].map(|e| if equal { t.eq(e, zero) } else { t.le(e, zero) });
@@ -116,9 +116,9 @@ fn choice(t: &mut Terms, e: Term, lane: Term) -> Option<(Term, Term, Term)> {
     Some((c, t.add(rest, yes), t.add(rest, no)))
 }
 
-/// That some lane makes all of `literals` true. `k * lane + r <= 0` is an integer bound of the lane: at most
-/// `floor(-r / k)` where k > 0, at least `ceil(r / -k)` where k < 0. A lane between bounds exists exactly if each lower one
-/// is at most each upper one: the greatest lower bound is one itself.
+/// The condition that some lane makes all of `literals` true. `k * lane + r <= 0` is an integer bound of the lane: at most
+/// `floor(-r / k)` where k > 0, at least `ceil(r / -k)` where k < 0. A lane exists exactly if each lower bound is at most
+/// each upper bound: then the greatest lower bound is such a lane.
 fn one_way(t: &mut Terms, literals: &[Term], lane: Term, n: i128) -> Option<Term> {
     let (mut lows, mut highs, mut all) = (vec![t.int(0)], vec![t.int(n - 1)], vec![]);
     for literal in literals {

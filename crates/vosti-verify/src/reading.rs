@@ -1,15 +1,15 @@
 //! The replay's own reading of a contract: it makes the inputs of two runs from the annotation's text.
 //!
-//! A proof and the runs that test it must not share a reader, because one misunderstanding would hide in both. So nothing
-//! here calls the verifier's problem, premises or world, nor the kernels' reader of contracts or of expressions, and none of
-//! them may call this. Text that is not understood is an error, never a guess. Read next: [`crate::replay`].
+//! A proof and the runs that test it must not share a reader, because one misunderstanding would hide in both. So this
+//! module never calls the verifier's problem, premises or world, nor the kernels' reader of contracts or expressions, and
+//! none of them may call this module. Text that it does not understand is an error. Read next: [`crate::replay`].
 
 use crate::problem::Statement;
 use std::collections::BTreeMap;
 use vosti_kernels::Act;
 use vosti_tile::{Kernel, Scalar};
 
-/// What a launcher puts into a parameter.
+/// What a launcher binds to a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     In(usize),
@@ -30,7 +30,7 @@ pub(crate) enum What {
     Values,
 }
 
-/// What a contract's shape says of the whole launch.
+/// The kind of launch that a contract's shape names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Rows,
@@ -55,7 +55,7 @@ pub(crate) struct Parameter {
     pub name: String,
     pub what: What,
     pub holds: Scalar,
-    /// Of what has no extents of its own.
+    /// As declared; empty for a role that has extents of its own.
     pub extents: Vec<Extent>,
 }
 
@@ -98,7 +98,7 @@ impl Free {
     }
 }
 
-/// Work of one launch.
+/// The amount of work of one launch.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Work {
     pub rows: usize,
@@ -106,10 +106,10 @@ pub(crate) struct Work {
     pub length: usize,
 }
 
-/// No extent of a run that is made here is larger.
+/// The largest constant or extent that a run may have.
 const LARGEST: i64 = 1 << 40;
 
-/// What a contract leaves to whoever makes a run: dimensions with their ranges, and floats.
+/// The parameters whose values a run chooses: dimensions with their ranges, and floats.
 pub(crate) fn free(statement: &Statement, kernel: &Kernel) -> Result<Vec<Free>, String> {
     let table: toml::Table = statement.text.parse().map_err(|error: toml::de::Error| error.message().to_string())?;
     let roles = table.get("params").and_then(toml::Value::as_table).ok_or("no params")?;
@@ -134,9 +134,9 @@ pub(crate) fn free(statement: &Statement, kernel: &Kernel) -> Result<Vec<Free>, 
     Ok(list)
 }
 
-/// Changes what was drawn so that the contract's conditions hold, which say of so many times one dimension, or of a constant, that
-/// it is no less than a sum: that dimension is raised, or what is compared with a constant lowered. An error if they do not
-/// hold then.
+/// Changes drawn values so that the contract's conditions hold. A condition says that a sum is at most a multiple of a
+/// dimension, or at most a constant: the dimension on the right is raised, or the one dimension on the left is lowered. An
+/// error if a condition does not hold then.
 pub(crate) fn meet(statement: &Statement, free: &[Free], drawn: &mut BTreeMap<String, i64>) -> Result<(), String> {
     let table: toml::Table = statement.text.parse().map_err(|error: toml::de::Error| error.message().to_string())?;
     let constants = table.get("constants").and_then(toml::Value::as_table);
@@ -180,7 +180,7 @@ pub(crate) fn meet(statement: &Statement, free: &[Free], drawn: &mut BTreeMap<St
 }
 
 impl Reading {
-    /// `dimensions` are what a run draws for what is free.
+    /// Reads a contract. `dimensions` has the values that a run drew for the free dimensions.
     pub fn of(statement: &Statement, kernel: &Kernel, dimensions: &BTreeMap<String, i64>) -> Result<Reading, String> {
         let table: toml::Table =
             statement.text.parse().map_err(|error: toml::de::Error| error.message().to_string())?;
@@ -299,12 +299,12 @@ impl Reading {
         if self.integers.get(name) == Some(&0) { Ok(0) } else { self.natural(name) }
     }
 
-    /// Numbers of a head: D, or two halves.
+    /// Numbers of a head: D, or twice HALF.
     pub fn head(&self) -> Result<usize, String> {
         self.natural("D").or_else(|missing| Ok(2 * self.natural("HALF").map_err(|_: String| missing)?))
     }
 
-    /// Programs of a launch for this much work.
+    /// Programs on each axis of a launch for this much work.
     pub fn grid(&self, work: Work) -> Result<[usize; 3], String> {
         let mut grid = [1; 3];
         if self.axes.is_empty() || self.axes.len() > 3 {
@@ -317,7 +317,7 @@ impl Reading {
         Ok(grid)
     }
 
-    /// After how many rows the grid has a program more.
+    /// How many rows one program has: the grid grows with the next row. 1 if it does not grow below 512 rows.
     pub fn rows_of_a_program(&self) -> Result<usize, String> {
         let programs = |rows| self.grid(Work { rows, ..Work::default() });
         let one = programs(1)?;
@@ -363,7 +363,7 @@ fn words(text: &str) -> Vec<&str> {
 
 type Lookup<'a> = &'a dyn Fn(&str) -> Option<i64>;
 
-/// Tokens are taken from the end.
+/// Evaluates a sum. `tokens` is in reverse order, so the next token is the last.
 fn sum(tokens: &mut Vec<&str>, lookup: Lookup) -> Option<i64> {
     let mut total = product(tokens, lookup)?;
     while let Some(sign @ ("+" | "-")) = tokens.last().copied() {

@@ -1,4 +1,4 @@
-//! Certificates as JSON lines: the first line says what all share, each following one is a kernel's.
+//! Certificates as JSON lines: the first line has the fields that all share, each further line is one kernel's.
 //!
 //! The checked-in file is embedded here; `vosti verify --record` makes it. Read next: [`crate::inventory`].
 
@@ -11,10 +11,10 @@ use std::sync::LazyLock;
 /// Certificates by specialisation.
 pub type Certificates = BTreeMap<String, Certificate>;
 
-/// The file's name in the folder of the checked-in answers.
+/// The file's name in `cache/`, beside the checked-in answers.
 pub const FILE: &str = "certificates.jsonl";
 
-/// What all certificates of one run share: a change of the verifier is one line of difference.
+/// The fields that all certificates of one run share, so that a change of the verifier changes one line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Shared {
@@ -66,8 +66,8 @@ pub fn to_text<'a>(certificates: impl Iterator<Item = &'a Certificate> + Clone) 
     text
 }
 
-/// Reads what [`to_text`] wrote. That a certificate is well-formed says nothing about what it is for:
-/// [`Certificate::check`] does.
+/// Reads the text of [`to_text`]. It checks the form only; [`Certificate::check`] compares a certificate with a kernel. An
+/// error if a line does not parse, a kernel occurs twice, or the first line lacks an assumption.
 pub fn from_text(text: &str) -> Result<Certificates, CertificateError> {
     let malformed = |kernel: &str, why: String| CertificateError::Malformed { kernel: kernel.to_string(), why };
     let mut lines = text.lines();
@@ -102,7 +102,7 @@ pub fn from_text(text: &str) -> Result<Certificates, CertificateError> {
     Ok(certificates)
 }
 
-/// The certificates that are checked in, and part of this binary.
+/// The checked-in certificates, which are part of this binary.
 pub fn checked_in() -> Result<&'static Certificates, CertificateError> {
     static CHECKED_IN: LazyLock<Result<Certificates, CertificateError>> =
         LazyLock::new(|| from_text(include_str!("../cache/certificates.jsonl")));

@@ -3,8 +3,8 @@
 //! Batches are random. The chosen rows agree; everything that the contract leaves open differs: other rows, batch sizes,
 //! pages, stale cache, earlier contents of outputs, program order, undefined lanes. A difference in the chosen cells is a
 //! counterexample, whatever the verifier says: [`crate::reading`] reads the contract here, and shares nothing with the
-//! verifier's reader. A run takes bounded memory and time; a run that would take more is not started, which is an outcome of
-//! its own and never counts as agreement.
+//! verifier's reader. A run has bounds of memory and of time. A run that would exceed them is not started or is stopped;
+//! that is an outcome of its own and never counts as agreement.
 
 use crate::problem::Problem;
 use crate::reading::{self, Extent, Free, Kind, Parameter, Reading, What, Work};
@@ -14,14 +14,14 @@ use std::collections::BTreeMap;
 use vosti_tile::interp::{Buffer, Fault, Options, Order, Undefined, run};
 use vosti_tile::{Kernel, Literal, OpKind, Scalar};
 
-/// What a replay showed.
+/// The outcome of a replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The chosen cells have the same bits.
     Same,
-    /// They do not, or a run stopped: in words.
+    /// The chosen cells differ, a run faulted, or it wrote a cell that the contract does not name: in words.
     Different(String),
-    /// There was no run: it would take too long, or the contract is not understood.
+    /// No run was completed, because it would take too long or this reader does not understand the contract.
     NotRun(String),
 }
 
@@ -35,11 +35,11 @@ impl Outcome {
     }
 }
 
-/// Elements of the buffers of a run, together.
+/// The most elements that the buffers of a run have together.
 const ELEMENTS: usize = 1 << 20;
-/// Programs of a run.
+/// The most programs that a run has.
 const PROGRAMS: usize = 1 << 14;
-/// Lanes that the operations of a run compute, together: a second or less.
+/// The most lanes that the operations of a run compute together: a second or less.
 const LANES: u64 = 1 << 27;
 
 /// Seeded random numbers.
@@ -107,7 +107,7 @@ pub(crate) fn put(buffer: &mut Buffer, index: usize, x: f32) {
 
 type Made<T> = Result<T, String>;
 
-/// A buffer of zeros, out of what is left of a run's memory.
+/// A buffer of zeros. Its elements are subtracted from `left`, the rest of a run's memory; an error if it does not fit.
 pub(crate) fn zeros(elem: Scalar, extents: &[usize], left: &mut usize) -> Made<Buffer> {
     let len = extents.iter().try_fold(1usize, |n, extent| n.checked_mul(*extent));
     let rest = len.and_then(|len| Some((len, left.checked_sub(len)?)));
@@ -193,7 +193,7 @@ impl Side<'_> {
     }
 
     fn run(&mut self, random: &mut Random) -> Outcome {
-        // In half of the runs with programs to spare.
+        // Half of the runs have spare programs.
         let grid = self.reading.rows_of_a_program().and_then(|tile| {
             let rows = self.rows + random.below(2) * random.between(1, 3) * tile;
             self.reading.grid(Work { rows, ..Work::default() })
@@ -215,19 +215,19 @@ fn name(what: What) -> Option<&'static str> {
     })
 }
 
-/// What both runs of a pair have for dimensions and numbers.
+/// The values of dimensions and numbers, the same for both runs of a pair.
 struct Drawn {
     integers: BTreeMap<String, i64>,
     values: BTreeMap<String, Literal>,
 }
 
-/// Sizes about which tiles are, and others that no tile divides.
+/// Values of dimensions: sizes of tiles, sizes next to them, and sizes that no tile divides.
 const SIZES: [i64; 20] = [1, 2, 3, 5, 7, 8, 15, 16, 17, 24, 31, 33, 40, 47, 63, 64, 65, 72, 100, 130];
 
-/// Of a dimension that is never larger only the smallest are drawn.
+/// A dimension whose range ends here or below gets only the six smallest of [`SIZES`].
 const FEW: i64 = 4096;
 
-/// Of a dimension that chooses a branch.
+/// Values of a dimension that chooses a branch.
 const FLAG: [i64; 2] = [0, 1];
 
 /// Dimensions are drawn small and ragged, so that tails and the first cells of the next row are reached.
@@ -242,7 +242,7 @@ fn drawn(left: &Problem, right: &Problem, random: &mut Random) -> Made<Drawn> {
         match number {
             Free::Float { .. } => _ = drawn.values.insert(name, Literal::float(random.float(false))),
             Free::Natural { least, most, .. } => {
-                // What counts heads is multiplied by their size; a flag is 0 as often as 1.
+                // Counts of heads stay small, because the size of heads multiplies them; a flag is 0 as often as 1.
                 let sizes = match *most {
                     1 => &FLAG[..],
                     ..=FEW => &SIZES[..6],
@@ -286,7 +286,8 @@ pub fn replay(left: &Problem, right: &Problem, seed: u64) -> Outcome {
     outcome.unwrap_or_else(Outcome::NotRun)
 }
 
-/// The first of several replays that differs; that there was none that ran is told too.
+/// Replays each seed and gives the first difference. [`Outcome::Same`] if at least one replay ran and none differed,
+/// [`Outcome::NotRun`] if none ran.
 pub fn search(left: &Problem, right: &Problem, seeds: std::ops::Range<u64>) -> Outcome {
     let (mut ran, mut why) = (false, String::from("no replay was asked for"));
     for seed in seeds {
@@ -398,7 +399,7 @@ fn share_row(sides: &mut [Side; 2], l: usize, r: usize, random: &mut Random) -> 
     Ok(())
 }
 
-/// A cell changed that the contract does not name, or one that it names is not finite.
+/// In words: a cell outside the outputs changed that the contract does not name, or a cache cell that it names is not finite.
 fn stray_write(side: &Side, before: &[Buffer]) -> Made<Option<String>> {
     for (i, p) in side.reading.parameters.iter().enumerate() {
         if matches!(p.what, What::Out(_)) {
@@ -467,7 +468,7 @@ fn value(buffer: &Buffer, at: usize) -> f32 {
     }
 }
 
-/// Different bits, in words. All NaNs are one.
+/// The difference of two elements in words, or None if their bits are equal. All NaNs count as equal.
 pub(crate) fn differ(a: &Buffer, i: usize, b: &Buffer, j: usize) -> Option<String> {
     let (x, y, u, v) = (a.bits(i), b.bits(j), value(a, i), value(b, j));
     if a.elem() == b.elem() && (x == y || (u.is_nan() && v.is_nan())) {

@@ -1,5 +1,5 @@
-//! Related runs of attention, whole or one launch of two: one request's rows as prefill in one run and in other chunks
-//! in the other.
+//! Related runs of attention, whole or one launch of two: each run has another chunk of one request's rows, among other
+//! requests.
 
 use crate::reading::{Extent, Kind, Parameter, Reading, What, Work};
 use crate::replay::{Outcome, Random, differ, launch, memory, put, zeros};
@@ -14,11 +14,11 @@ struct Dims {
     d: usize,
     window: usize,
     bq: usize,
-    /// Keys of a split, and rows that its scratch has.
+    /// Keys of a split, and rows of scratch.
     splits: Option<(usize, usize)>,
 }
 
-/// The history that both runs share: keys, values and queries by position, and from where on numbers of partial results.
+/// The history that both runs share: keys, values and queries by position, and the seed of partial results and weights.
 struct History {
     keys: Vec<f32>,
     values: Vec<f32>,
@@ -37,9 +37,9 @@ struct Run<'p> {
     reading: &'p Reading,
     buffers: Vec<Buffer>,
     tiles: usize,
-    /// More than any row's position.
+    /// Above every row's position.
     length: usize,
-    /// Packed row of each shared position.
+    /// Each shared position and its packed row.
     row_of: Vec<(usize, usize)>,
     /// Position of each packed row.
     positions: Vec<usize>,
@@ -51,7 +51,7 @@ fn dims(reading: &Reading) -> Result<Dims, String> {
     Ok(Dims {
         kind: reading.kind,
         heads: n("HEADS").or_else(|_| Ok::<_, String>(n("KV_HEADS")? * n("GROUP")?))?,
-        // Partial results lie in no pages.
+        // The second launch reads no keys, so it may have any KV heads and pages.
         kv: if reading.kind == Kind::Combine { 1 } else { n("KV_HEADS")? },
         page: if reading.kind == Kind::Combine { 16 } else { n("PAGE")? },
         d: n("D")?,
@@ -66,7 +66,7 @@ fn number(random: &mut Random) -> f32 {
     if random.below(16) == 0 { x * 1e-20 } else { x }
 }
 
-/// Into how many positions a run goes: a few pages, and into the third split where that is not too far.
+/// How many positions a history may have: four pages, or up to the third split's end if that fits a run's memory.
 fn longest(d: &Dims) -> Result<usize, String> {
     let of_a_position = [d.heads, 2 * d.kv].map(|heads| heads.checked_mul(d.d));
     let [Some(queries), Some(keys)] = of_a_position else { return Err("its heads are too large to run".into()) };
@@ -94,7 +94,7 @@ pub(crate) fn replay(sides: [(&Kernel, &Reading); 2], random: &mut Random) -> Re
         queries: numbers(length * d.heads * d.d),
         parts,
     };
-    // A step has no more rows than scratch.
+    // A launch has no more rows than scratch.
     let room = d.splits.map_or(usize::MAX, |(_, rows)| rows);
     let chunk = |random: &mut Random, p: usize, bq: usize| {
         let first = p.saturating_sub(random.below(2 * bq + 1).min(room - 1));
@@ -106,7 +106,7 @@ pub(crate) fn replay(sides: [(&Kernel, &Reading); 2], random: &mut Random) -> Re
     let oldest = if d.window > 0 { (p + 1).saturating_sub(d.window) } else { 0 };
     let mut runs = [make(sides[0], &history, a, oldest, random)?, make(sides[1], &history, b, oldest, random)?];
     for (r, word) in runs.iter_mut().zip(["L", "R"]) {
-        // Half of the runs have some to spare.
+        // Half of the runs have spare programs.
         let spare = random.below(2) * random.between(1, 3) * d.splits.map_or(1, |(size, _)| size);
         let work = Work { rows: r.positions.len(), tiles: r.tiles, length: r.length + spare };
         let before = r.buffers.clone();
@@ -122,7 +122,7 @@ pub(crate) fn replay(sides: [(&Kernel, &Reading); 2], random: &mut Random) -> Re
     compare(&runs, &d, p)
 }
 
-/// Every position that both runs compute and whose window they share: all of them, or those from `p` on.
+/// Compares every position that both runs compute and whose keys they share: all of them, or with a window those from `p` on.
 fn compare(runs: &[Run; 2], d: &Dims, p: usize) -> Result<Outcome, String> {
     for (i, param) in runs[0].reading.parameters.iter().enumerate().filter(|(_, param)| d.writes(param.what)) {
         let j = runs[1].reading.find(param.what).ok_or("another output")?;
@@ -144,7 +144,7 @@ fn compare(runs: &[Run; 2], d: &Dims, p: usize) -> Result<Outcome, String> {
     Ok(Outcome::Same)
 }
 
-/// What the kernel does not write changed, or a row of an output that the op's other launch writes.
+/// In words: a parameter changed that the kernel may not write, or a row of an output that the op's other launch writes.
 fn stray_write(run: &Run, d: &Dims, before: &[Buffer]) -> Option<String> {
     for (i, p) in run.reading.parameters.iter().enumerate() {
         if !d.writes(p.what) && !before[i].same_bits(&run.buffers[i]) {
@@ -168,15 +168,15 @@ impl Dims {
         matches!(what, What::Out(_)) || (matches!(what, What::Scratch(_)) && self.kind == Kind::Part)
     }
 
-    /// Whether a kernel's contract names a row's cells of a parameter, by the row's position: the first of two launches
-    /// writes rows before the first split's end and partial results of the others, which the second writes.
+    /// Whether the contract names a row's cells of a parameter, by the row's position. The first of two launches writes the
+    /// output rows before the first split's end, and partial results of the other rows; the second writes these rows.
     fn names(&self, what: What, position: usize) -> bool {
         let Some((size, _)) = self.splits else { return true };
         let early = position < size;
         early == (self.kind == Kind::Part && matches!(what, What::Out(_)))
     }
 
-    /// Cells of a row of a buffer, of all splits that a row at `position` sees.
+    /// The cells of a row of a buffer; in scratch, those of all splits that a row at `position` sees.
     fn cells(&self, p: &Parameter, row: usize, position: usize) -> impl Iterator<Item = usize> {
         let scratch = matches!(p.what, What::Scratch(_));
         let n = p.inner(if scratch { 2 } else { 1 });
@@ -287,7 +287,7 @@ fn fill(
                     return Err(format!("the extents of `{}`", p.name));
                 }
                 let mut buffer = numbers(p, &[out.length.div_ceil(size), rows_max, p.inner(2)], random)?;
-                // What one run leaves the other takes.
+                // Both runs read the same partial results of a shared position.
                 for (position, row) in out.row_of.iter().filter(|_| d.kind == Kind::Combine) {
                     let mut shared = Random::new(history.parts ^ (*position * 8 + which) as u64);
                     for at in d.cells(p, *row, *position) {

@@ -1,8 +1,8 @@
 //! One symbolic invocation: what an integer, a pointer or a mask is at a lane, as a [`Term`].
 //!
 //! Floats have no terms; [`crate::equal`] relates them. Integers are mathematical: that no operation
-//! wraps is an obligation of its own ([`crate::unary`]). What is not understood becomes an opaque
-//! variable, about which nothing is known. Read next: [`crate::world`].
+//! wraps is an obligation of its own ([`crate::unary`]). An integer that this module does not understand
+//! becomes an opaque variable, of which only its type's range is known. Read next: [`crate::world`].
 
 use crate::integers::{bool_binary, compare, int_binary, range, reshape};
 use crate::problem::Problem;
@@ -12,7 +12,7 @@ use crate::world::World;
 use std::collections::HashMap;
 use vosti_tile::{Binary, Cast, Line, Literal, Op, OpKind, Scalar, Value};
 
-/// Why something could not be understood, and where.
+/// Why an address, a block or a loop is not understood, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stop {
     pub line: Line,
@@ -265,7 +265,7 @@ impl<'k> Run<'k> {
         })
     }
 
-    /// Reductions of masks: of booleans, and of numbers that a mask chooses between two constants of.
+    /// Reductions of booleans, and of numbers that are one of two constants, chosen by a mask.
     fn reduce(&mut self, t: &mut Terms, f: Binary, x: Value, axis: usize, idx: &[Term], env: &Env) -> Option<Term> {
         use Binary::*;
         if f.is_float() || !matches!(f, Or | And | MaxS | MinS | MaxU | MinU | Add) {
@@ -289,7 +289,7 @@ impl<'k> Run<'k> {
         };
         let (a, b) = (t.as_int(yes)?, t.as_int(no)?);
         if matches!(f, Add) {
-            // Of ones and zeros: none, or from one to all.
+            // A sum of ones and zeros is 0, or lies between 1 and the number of lanes.
             let some = ((a, b) == (1, 0)).then(|| some_lane(t, chosen, lane, n, since))??;
             let count = t.fresh(&format!("count@{}", self.world.side), (Some(1), Some(n)));
             return Some(t.ite(some, count, no));
@@ -331,7 +331,7 @@ impl<'k> Run<'k> {
         }
     }
 
-    /// What an address operand is at a lane.
+    /// The parameter and offset that an address operand is at a lane.
     pub fn address(&mut self, t: &mut Terms, v: Value, idx: &[Term], env: &Env) -> Eval<Address> {
         match self.def(v) {
             Def::Param(param) => Ok(Address { param, offset: t.int(0) }),
@@ -419,7 +419,7 @@ impl<'k> Run<'k> {
             OpKind::Splat { x, .. } | OpKind::Broadcast { x, .. } | OpKind::ExpandDims { x, .. } => {
                 self.constant(t, *x)
             }
-            // A true i1 is -1 there, and its arithmetic wraps at once.
+            // Sign extension makes a true i1 into -1, and arithmetic on i1 wraps.
             OpKind::Cast { op: Cast::ExtS, x, .. } if self.problem.kernel.ty(*x).elem() != Scalar::I1 => {
                 self.constant(t, *x)
             }
@@ -433,8 +433,8 @@ impl<'k> Run<'k> {
         }
     }
 
-    /// What a loop adds to its k-th number in each iteration, if it is a constant. A bit has no such step: it wraps at once, and
-    /// no obligation says that it does not.
+    /// The constant that a loop adds to its k-th number in each iteration, if there is one. An i1 that changes has none: its
+    /// addition wraps, and no obligation excludes that.
     fn int_step(&self, t: &mut Terms, op: &'k Op, k: usize) -> Option<i128> {
         let OpKind::For { args, body, .. } = &op.kind else {
             return None;
@@ -461,7 +461,7 @@ impl<'k> Run<'k> {
         Some(step)
     }
 
-    /// What a block pointer is.
+    /// The window that a block pointer is.
     pub fn block(&mut self, t: &mut Terms, v: Value, env: &Env) -> Eval<Block> {
         match self.def(v) {
             Def::Op(op, result) => match &op.kind {

@@ -3,7 +3,7 @@
 use crate::term::{Node, Term, Terms};
 
 impl Terms {
-    /// An integer term as a person would write it, sides and numbers of variables left out; long ones are cut.
+    /// An integer term as a person would write it, without sides and numbers of variables; `...` if it is longer than 80 bytes.
     pub fn show(&self, t: Term) -> String {
         let plain = |name: &str| {
             let name = name.split('@').next().unwrap_or(name);

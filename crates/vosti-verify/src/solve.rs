@@ -1,11 +1,11 @@
-//! Finds the program and lane that write a given cell. What it finds is a guess that the solver checks.
+//! Finds the program and lane that write a given cell. The result is a guess, which the solver checks.
 
 use crate::term::{Node, Term, Terms};
 use crate::world::World;
 use std::collections::HashMap;
 use vosti_kernels::Role;
 
-/// What is sought, and the largest value of each unknown where it is not the constant that bounds it.
+/// The unknowns that are sought; and the largest value of an unknown, where that is a term and not its constant bound.
 struct Unknowns {
     list: Vec<Term>,
     last: HashMap<Term, Term>,
@@ -13,9 +13,9 @@ struct Unknowns {
 
 /// Terms for unknowns under which `offset` is likely to equal `target`.
 ///
-/// First the metadata that both mention is made equal (the row whose slot it is, the tile whose first
-/// row it is), then what is left is read as digits: the unknown with the largest coefficient first. One whose quotient and
-/// remainder occur is two digits; one that counts down is counted from its last value.
+/// First it makes the metadata that both mention equal (the row of a slot, the tile of a first row). Then it reads the
+/// rest as digits, the unknown with the largest coefficient first. An unknown whose quotient or remainder occurs is two
+/// digits; one with a negative coefficient is counted from its last value. None if an unknown occurs otherwise.
 pub fn witness(
     t: &mut Terms,
     offset: Term,
@@ -44,7 +44,7 @@ pub fn witness(
     }
     let rest = put(t, offset, &found);
     digits(t, rest, target, &unknowns, &mut found)?;
-    // The last that was split was split from an earlier one.
+    // A later split may be of an earlier one's half, so halves are joined in reverse order.
     for (whole, d, outer, inner) in halves.into_iter().rev() {
         let zero = t.int(0);
         let mut digit = |half| match found.iter().position(|(unknown, _)| *unknown == half) {
@@ -64,7 +64,7 @@ impl Unknowns {
         let hi = t.bounds(unknown).1.map(|hi| hi.div_euclid(d));
         let (outer, inner) = (t.fresh("outer", (Some(0), hi)), t.fresh("inner", (Some(0), Some(d - 1))));
         self.list.retain(|other| *other != unknown);
-        // A half that has one value is that number, and nothing is sought.
+        // A half with one possible value is no unknown.
         self.list.extend([outer, inner].into_iter().filter(|half| t.as_int(*half).is_none()));
         if let Some(last) = self.last.get(&unknown).copied() {
             let last = t.div(last, d);
@@ -74,7 +74,7 @@ impl Unknowns {
     }
 }
 
-/// An unknown of which `term` has a quotient or remainder, and the smallest divisor of one.
+/// The unknown of which `term` has a quotient or remainder by the smallest divisor, and that divisor.
 fn quotient(t: &Terms, term: Term, unknowns: &[Term]) -> Option<(Term, i128)> {
     let divided = |s: Term| match t.node(s) {
         Node::Div(x, d) | Node::Mod(x, d) if unknowns.contains(x) => Some((*x, *d)),

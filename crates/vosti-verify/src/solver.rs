@@ -1,8 +1,8 @@
 //! The SMT solver as an external process, asked about integers and booleans only.
 //!
-//! A query is a self-contained SMT-LIB text, so that its hash names the question. Questions go
-//! to the [`crate::cache::Cache`] first and to the process second; where a second solver is there, it is
-//! asked the same. A missing, crashed or hung solver is an error, never an answer: see `process.rs`.
+//! A query is a self-contained SMT-LIB text, so that its hash names the question. A question goes
+//! to the [`crate::cache::Cache`] first, then to the process; if there is a second solver, it gets the
+//! same question. A missing, crashed or hung solver is an error, never an answer: see `process.rs`.
 
 use crate::cache::Cache;
 use crate::process::{self, Dialect, Process};
@@ -51,7 +51,7 @@ pub enum SolverError {
 
 /// The version whose answers are checked in.
 pub const WANTED: &str = "4.12.5.0";
-/// What a solver may take for one question, and when it is given up.
+/// The time that a solver is told to take for one question at most, and the time after which it is stopped.
 const LIMIT: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -60,7 +60,7 @@ pub fn find_z3() -> PathBuf {
     named("VOSTI_Z3").or_else(|| on_path("z3")).unwrap_or_else(|| PathBuf::from("z3"))
 }
 
-/// Where a cvc5 program is, if there is one: VOSTI_CVC5, or where z3 is looked for.
+/// Where a cvc5 program is, if there is one: VOSTI_CVC5, or the places in which [`find_z3`] looks.
 pub fn find_cvc5() -> Option<PathBuf> {
     named("VOSTI_CVC5").or_else(|| on_path("cvc5"))
 }
@@ -83,11 +83,11 @@ fn on_path(program: &str) -> Option<PathBuf> {
 pub struct Counts {
     /// Questions that a solver was asked.
     pub asked: u64,
-    /// Of these, how many the second solver answered alike.
+    /// How many of the asked questions the second solver answered alike.
     pub seconded: u64,
     /// Questions that a recorded answer settled.
     pub cached: u64,
-    /// Questions that had come up before in this run.
+    /// Questions that were already answered in this run.
     pub repeated: u64,
     /// Cached answers that were solved again and agreed.
     pub rechecked: u64,
@@ -113,19 +113,19 @@ impl Counts {
 /// A solver's process with the recorded answers in front of it.
 pub struct Solver {
     first: Process,
-    /// Asked what the first one is asked; a contradiction between them is an error.
+    /// It gets every question that the first gets; a contradiction between the two is an error.
     second: Option<Process>,
-    /// What was recorded before this run.
+    /// The answers that were recorded before this run.
     pub cache: Cache,
-    /// The answers that were given, from wherever they came; several solvers may share them.
+    /// All answers of this run, also those from the cache; several solvers may share them.
     used: Arc<Mutex<Cache>>,
-    /// What this solver has done.
+    /// Counts of this solver alone.
     pub counts: Counts,
     patience: Duration,
 }
 
 impl Solver {
-    /// Nothing starts before the first question that the cache does not answer.
+    /// A solver of these recorded answers. `program` starts with the first question that they do not answer.
     pub fn new(program: PathBuf, cache: Cache) -> Solver {
         Solver {
             first: Process::new(program, Dialect::Z3),
@@ -137,7 +137,7 @@ impl Solver {
         }
     }
 
-    /// The same, which also knows what others are told.
+    /// The same solver, which shares the answers of this run with others.
     pub fn sharing(self, used: &Arc<Mutex<Cache>>) -> Solver {
         Solver { used: used.clone(), ..self }
     }
@@ -148,17 +148,18 @@ impl Solver {
         self
     }
 
-    /// The same, given up earlier or later.
+    /// The same solver, stopped after another time without an answer.
     pub fn with_patience(self, patience: Duration) -> Solver {
         Solver { patience, ..self }
     }
 
-    /// The solver's own version line; empty when it does not start or does not say.
+    /// The solver's own version line; empty if it does not start or prints none.
     pub fn version(&self) -> String {
         process::version(&self.first.program, self.patience.min(LIMIT))
     }
 
-    /// Answers one SMT-LIB question. A solver that is missing, dies or contradicts another is an error, never an answer.
+    /// Answers one SMT-LIB question. It is an error if a solver is missing, dies or contradicts another, or if the cache is
+    /// read-only and lacks the answer. If a recorded answer is solved again and differs, the answer is [`Answer::Unknown`].
     pub fn check(&mut self, query: &str) -> Result<Answer, SolverError> {
         let hash = Cache::key(query);
         let answer = self.answer(query, &hash)?;
@@ -183,7 +184,7 @@ impl Solver {
             }
             let fresh = self.ask(query, hash)?;
             match fresh {
-                // Another version may give up where one answered: that refutes nothing.
+                // Another version may give up where this answer was found, which refutes nothing.
                 Answer::Unknown => self.counts.gave_up += 1,
                 _ if fresh == known => self.counts.rechecked += 1,
                 _ => {
@@ -259,7 +260,7 @@ pub fn query(terms: &Terms, asserted: &[Term]) -> String {
                 continue;
             }
             Node::Linear { c, parts } => linear(*c, parts, &names),
-            // Any number between the bounds: what follows from more is not asked for, and what follows from less is true.
+            // The solver knows only bounds of the product: what follows from them holds of the product too.
             Node::Product(factors) if factors.iter().any(|f| terms.is_dimension(*f)) => {
                 let short = format!("n{}", names.len());
                 writeln!(out, "(declare-const {short} Int)").ok();

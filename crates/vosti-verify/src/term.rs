@@ -1,7 +1,7 @@
 //! Integer and boolean terms, hash-consed and kept in a linear normal form.
 //!
-//! Everything the solver is ever asked is built here, so two indices that are the same linear
-//! expression are the same [`Term`], and most equalities need no solver. Simplification uses only
+//! All questions to the solver are built of these terms. Two indices that are the same linear
+//! expression are the same [`Term`], so most equalities need no solver. Simplification uses only
 //! facts that hold everywhere: the bounds with which a variable or function was declared. It must
 //! never use a path condition. Read next: [`crate::solver`].
 
@@ -31,7 +31,7 @@ pub enum Node {
         args: Vec<Term>,
         bounds: Bounds,
     },
-    /// Of two or more, none of them a sum: see [`crate::polynomial`].
+    /// A product of two or more factors, none of them a sum: see [`crate::polynomial`].
     Product(Vec<Term>),
     /// Floor division by a positive constant.
     Div(Term, i128),
@@ -56,7 +56,7 @@ pub struct Terms {
     bounds: Vec<Bounds>,
     fresh: u32,
     dimensions: HashSet<Term>,
-    /// An intermediate constant left `i128`, or a truth value was taken for a number: nothing built since may be trusted.
+    /// True if a constant left `i128` or a truth value was used as a number: then no later term may be trusted.
     pub spoiled: bool,
 }
 
@@ -116,7 +116,7 @@ impl Terms {
         self.make(Node::Bool(b))
     }
 
-    /// A variable known by name. One value is left when the bounds meet: then it is that constant.
+    /// A variable known by name. If its bounds allow one value only, the term is that constant.
     pub fn var(&mut self, name: &str, bounds: Bounds) -> Term {
         if let (Some(a), Some(b)) = bounds
             && a == b
@@ -126,7 +126,7 @@ impl Terms {
         self.make(Node::Var { name: name.to_string(), bounds })
     }
 
-    /// A dimension: a variable by whose products the solver is not asked.
+    /// A dimension: a variable whose products the solver sees as bounded unknowns only.
     pub fn dimension(&mut self, name: &str, bounds: Bounds) -> Term {
         let t = self.var(name, bounds);
         self.dimensions.insert(t);
@@ -386,7 +386,7 @@ impl Terms {
         }
     }
 
-    /// Where a number stands for a truth value.
+    /// Marks the terms as spoiled if a number is used as a truth value or the reverse.
     fn spoil(&mut self) -> Term {
         self.spoiled = true;
         self.bool(false)

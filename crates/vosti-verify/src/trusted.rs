@@ -1,10 +1,11 @@
-//! The answer to "what must I audit?". The certificates' hash, `vosti verify --tcb`, `docs/trust.md` and the tree's rules are
-//! made from this list. A file stands here if a mistake in it could make a wrong promise look proved.
+//! The answer to "what must I audit?": the list of trusted files. The certificates' hash, `vosti verify --tcb`,
+//! `docs/trust.md` and a rule of `cargo xtask tidy` use it. A file is on it if a mistake in the file could make a wrong
+//! promise look proved.
 //!
-//! The order is the reading order of an audit. Code that only searches, prints or refutes is not on it. A test compares the
-//! list with the folders, so a new file is either here or in [`SEARCHES`].
+//! The order is the reading order of an audit. Code that only searches, prints or refutes is not on the list. A test compares
+//! it with the folders, so a new file must be in [`TRUSTED`] or in [`SEARCHES`].
 
-/// What a trusted file is for.
+/// The subject of a trusted file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Topic {
     /// The theorem and its terms.
@@ -17,9 +18,9 @@ pub enum Topic {
     Meaning,
     /// The verifier's rules.
     Rule,
-    /// Certificates and who admits by them.
+    /// Certificates, and the code that admits kernels by them.
     Admission,
-    /// Buffers for parameters.
+    /// Which buffer is bound to which parameter.
     Wiring,
 }
 
@@ -35,7 +36,7 @@ impl Topic {
         Topic::Wiring,
     ];
 
-    /// What a reader looks for there.
+    /// The question that a reader asks of files of this topic.
     pub fn question(self) -> &'static str {
         match self {
             Topic::Promise => "What is promised?",
@@ -48,7 +49,7 @@ impl Topic {
         }
     }
 
-    /// What watches the topic, besides readers.
+    /// The tests and checks that watch the topic, besides readers.
     pub fn watched_by(self) -> &'static str {
         match self {
             Topic::Promise => "examples that it accepts and refuses, proved with the core; mutants that weaken it",
@@ -74,7 +75,7 @@ pub struct Trusted {
     pub decides: &'static str,
     /// The whole file.
     pub text: &'static str,
-    /// A change of it makes every certificate stale: it decides what is proved of a kernel.
+    /// Whether a change of its code makes every certificate stale, because the file decides what is proved of a kernel.
     pub in_certificates: bool,
 }
 
@@ -162,7 +163,7 @@ pub const TRUSTED: &[Trusted] = trusted![
     Wiring false "crates/vosti-wiring/src/weights.rs" "which part of a weight is which row",
 ];
 
-/// What lies beside trusted files and need not be audited, with the reason.
+/// Files beside the trusted ones that need no audit, each with the reason.
 pub const SEARCHES: &[(&str, &str)] = &[
     ("crates/vosti-core/src/trusted/mod.rs", "names the modules"),
     ("crates/vosti-verify/src/certificate.schema.json", "the form of a certificate, for other readers"),
@@ -199,7 +200,7 @@ pub const SEARCHES: &[(&str, &str)] = &[
     ("crates/vosti-wiring/src/uniform.rs", "random weights for benchmarks"),
 ];
 
-/// What is trusted and is no file of ours.
+/// What is trusted besides the files of [`TRUSTED`].
 pub const OUTSIDE: &[&str] = &[
     "Verus, Z3 and rustc; an answer of Z3 that is checked in is solved again by a seeded share",
     "Triton's front end (Python source to TTIR): the checked-in TTIR is made again and compared in the tests",

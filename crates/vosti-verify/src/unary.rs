@@ -1,7 +1,7 @@
 //! Obligations of one invocation: no wrap-around, accesses in bounds, coverage, one writer, exact effect.
 //!
-//! They come first. The relational argument treats integers as mathematical and metadata as in range; this module justifies
-//! that, operation by operation in program order.
+//! They come first, because the relational argument treats integers as mathematical and metadata as in range. This module
+//! justifies that, operation by operation in program order.
 
 use crate::integers::range;
 use crate::premises::Premises;
@@ -171,7 +171,7 @@ impl<'k> Prover<'k, '_> {
         let zero = self.t.int(0);
         let mut inside = self.t.within(zero, access.offset, size);
         if let Dim::Splits(keys) = buffer.dims[0] {
-            // The same, and easier for the solver: inner coordinates are below their extents by what they are.
+            // Equivalent, and easier for the solver: inner coordinates are below their extents by construction.
             let outer = self.under(&access.guard.clone(), |p| {
                 Ok(p.coordinates(side, access.param, access.offset)?.first().copied())
             })?;
@@ -197,8 +197,8 @@ impl<'k> Prover<'k, '_> {
         })
     }
 
-    /// As above where extents are made of dimensions: all coordinates but the outermost are in range as an offset is split,
-    /// and the outermost is below its extent.
+    /// The bounds of an access where extents are made of dimensions. Splitting the offset proves all coordinates but the
+    /// outermost in range; here the outermost is proved to be below its extent.
     fn in_rows(&mut self, side: Side, access: &Access<'k>, outer: Term) -> Proof {
         let (axes, line) = (self.t.and(&access.unchecked), access.site.op.line);
         let name = self.runs[side.index()].problem.buffers[access.param].name.clone();
@@ -284,7 +284,7 @@ impl<'k> Prover<'k, '_> {
         })
     }
 
-    /// What goes into the cache is finite: attention multiplies unseen values by zero.
+    /// A value stored in the cache is finite, because attention multiplies unseen values by zero.
     fn finite_store(&mut self, side: Side, store: &Access<'k>) -> Proof {
         if self.runs[side.index()].problem.shape != Shape::StoreKv {
             return Ok(());
@@ -341,8 +341,8 @@ impl<'k> Prover<'k, '_> {
         (facts, inner)
     }
 
-    /// What is compared of a cell: its flat offset, or its coordinates where extents are made of dimensions. `offset` is the
-    /// row-major combination of the coordinates.
+    /// The terms by which a cell is compared: its coordinates where extents are made of dimensions, otherwise its flat offset,
+    /// which is the row-major combination of the coordinates.
     fn place(&mut self, side: Side, param: usize, coordinates: &[Term]) -> Vec<Term> {
         if self.by_coordinates(side, param) {
             return coordinates.to_vec();
@@ -358,7 +358,7 @@ impl<'k> Prover<'k, '_> {
         vec![offset]
     }
 
-    /// That the contract names the chosen row's cells of a role, where it does not name them of every row.
+    /// The condition that the contract names the chosen row's cells of a role; None where it names them of every row.
     pub fn named(&mut self, side: Side, role: Role) -> Option<Term> {
         let shape = self.runs[side.index()].problem.shape;
         let position = self.chosen[side.index()].position?;
@@ -395,14 +395,14 @@ impl<'k> Prover<'k, '_> {
         let mut unknowns: Vec<Term> = store.site.env.pids.to_vec();
         unknowns.extend(store.site.env.loops.iter().map(|(_, t)| *t));
         unknowns.extend(&store.lanes);
-        // Of an axis with one program or lane nothing is unknown: its index is a number.
+        // On an axis with one program or lane the index is a number and no unknown.
         unknowns.retain(|unknown| self.t.as_int(*unknown).is_none());
         let world = self.runs[side.index()].world.clone();
-        // Where the guard holds, masked indices are the loaded ones. A guess: all of it is checked below.
+        // Where the guard holds, masked indices are the loaded ones. This is a guess, which the conditions below check.
         let yes = self.t.bool(true);
         let guard = self.t.and(&store.guard);
         let conjuncts: HashMap<Term, Term> = self.t.conjuncts(guard).into_iter().map(|g| (g, yes)).collect();
-        // Coordinates that make up the offset whatever the numbers are: to be at the target's is to be there.
+        // The offset is the row-major combination of these coordinates, so equal coordinates are the same cell.
         let place = match self.by_coordinates(side, store.param) {
             false => vec![store.offset],
             true => self.under(&store.guard.clone(), |p| p.coordinates(side, store.param, store.offset))?,
@@ -454,7 +454,7 @@ impl<'k> Prover<'k, '_> {
         Ok(Some(self.t.and(&conditions)))
     }
 
-    /// Which program writes a promised cell, in words.
+    /// Tells in words which program writes a promised cell.
     fn tell_writer(&mut self, side: Side, store: &Access<'k>, map: &[(Term, Term)]) {
         let show = |p: &Self, unknown: &Term| match map.iter().find(|(u, _)| u == unknown) {
             Some((_, term)) => p.t.show(*term),

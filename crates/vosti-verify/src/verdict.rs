@@ -22,11 +22,11 @@ pub enum Obligation {
     ExactEffect,
     /// Every cell that the contract names is written.
     Coverage,
-    /// By one program, once.
+    /// Each cell is written by one program and one lane, once.
     SingleWriter,
-    /// What is stored in the cache is finite, whatever the inputs.
+    /// Every value stored in the cache is finite, whatever the inputs.
     Finite,
-    /// The premises can hold together with the runs really apart.
+    /// The premises can hold while the two runs really differ: other rows, batches, programs, pages and slots.
     Premises,
     /// Equal selected inputs give equal selected outputs: operations and their order.
     Alignment,
@@ -34,9 +34,9 @@ pub enum Obligation {
     LoopRange,
     /// A mask, an index or a branch differs between the runs.
     Guard,
-    /// A cell is read about which the contract says nothing.
+    /// A cell is read that the contract does not call equal in both runs.
     Dependency,
-    /// A lane that nobody defined reaches the output.
+    /// A lane without a defined value reaches the output.
     Undefined,
 }
 
@@ -66,9 +66,9 @@ impl fmt::Display for Obligation {
 pub struct Failure {
     /// The step that failed.
     pub obligation: Obligation,
-    /// 1-based lines of the TTIR and of the Python source, where known.
+    /// 1-based line of the TTIR module; `None` if no line is known.
     pub ttir_line: Option<u32>,
-    /// 1-based; `None` if the TTIR's table of lines does not say.
+    /// 1-based line of the Python source; `None` if the TTIR's table of lines has none.
     pub python_line: Option<u32>,
     /// What was found instead, for a person.
     pub why: String,
@@ -97,7 +97,7 @@ impl fmt::Display for Failure {
 pub enum Trouble {
     /// A step that does not hold, or that the verifier cannot show.
     Failed(Failure),
-    /// A solver that is missing, died or contradicts.
+    /// A solver is missing, died or contradicts another.
     Solver(SolverError),
 }
 
@@ -128,10 +128,10 @@ impl From<Stop> for Trouble {
     }
 }
 
-/// Something a proof rests on that the tile IR does not say. None depends on the inputs.
+/// A property that a proof uses and the tile IR does not state. No assumption depends on the inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[expect(missing_docs, reason = "`statement` has a sentence for each")]
+#[expect(missing_docs, reason = "`words` has a sentence for each")]
 pub enum Assumption {
     ElementwiseUniform,
     DotLaneLocal,
@@ -222,7 +222,7 @@ impl fmt::Display for Verdict {
 /// One line of the proof, indented by how deep it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// How many steps it is part of.
+    /// How many steps enclose this one.
     pub depth: usize,
     /// What was shown, for a person.
     pub text: String,

@@ -1,4 +1,4 @@
-//! One contract, proved or not: unary obligations of both runs, premises, then the relation.
+//! Proves one contract: first the premises, then the obligations of each run alone, then the relation of the two runs.
 
 use crate::certificate::StandsFor;
 use crate::certificate::extent;
@@ -15,16 +15,16 @@ use vosti_kernels::contract::WINDOWED;
 use vosti_kernels::{Role, Shape};
 use vosti_tile::{Line, OpKind};
 
-/// What came of verifying one contract: verdict, assumptions, proof and cost.
+/// The result of verifying one contract: verdict, assumptions, proof and cost.
 #[derive(Clone, Debug)]
 pub struct Verification {
     /// File stem of the TTIR; `A == B` for a pair.
     pub name: String,
-    /// The promise as a sentence.
+    /// The promise in a few words; `?` if the kernel could not be read.
     pub contract: String,
-    /// What came of it.
+    /// Proved, refuted or unknown.
     pub verdict: Verdict,
-    /// What the proof rests on besides the tile IR.
+    /// The assumptions that the proof uses besides the tile IR.
     pub assumptions: Vec<Assumption>,
     /// Kernels whose bits it was proved to give.
     pub stands_for: Vec<StandsFor>,
@@ -37,7 +37,7 @@ pub struct Verification {
 }
 
 impl Verification {
-    /// Of a kernel that could not even be read.
+    /// The result for a kernel whose contract and TTIR make no problem.
     pub fn refused(name: &str, error: &ProblemError) -> Verification {
         let line = match error {
             ProblemError::Lift { source, .. } => Line { ttir: source.ttir_line, python: source.python_line },
@@ -129,8 +129,8 @@ fn verify_case(left: &Problem, right: &Problem, solver: &mut Solver) -> Result<V
     })
 }
 
-/// As [`verify_pair`]; what is not proved is replayed on the interpreter, and refuted if two related
-/// runs give different bits. `left` and `right` may be one problem.
+/// As [`verify_pair`]; a pair that is not proved is replayed on the interpreter, `replays` times at most, and is refuted if
+/// two related runs give different bits. `left` and `right` may be one problem.
 pub fn verify_or_refute(
     left: &Problem,
     right: &Problem,
@@ -163,7 +163,7 @@ pub fn verify_in_place_of(
     Ok(())
 }
 
-/// The contract in a word or two.
+/// The contract in a few words: `row-wise`, `causal, window 512`.
 pub fn contract_name(problem: &Problem) -> String {
     if let Some(windowed) = &problem.windowed {
         return format!("{} where {WINDOWED} is 0, and {} where it is 1", promise(problem), promise(windowed));
@@ -247,7 +247,7 @@ fn prove(p: &mut Prover, same: bool) -> Proof {
     relate(p)
 }
 
-/// A pair must have one contract: shape, roles and model dimensions.
+/// A pair must have one contract: shape, roles, extents, dimensions, conditions and premises.
 fn compatible(p: &Prover) -> Proof {
     let (a, b) = (p.runs[0].problem, p.runs[1].problem);
     let line = Line::default();
@@ -278,7 +278,7 @@ fn compatible(p: &Prover) -> Proof {
     Ok(())
 }
 
-/// What is assumed of the chosen rows and of the two runs at once.
+/// The premises about the chosen rows and about both runs at once.
 fn premises(p: &mut Prover) -> Vec<Term> {
     let mut premises = [&p.chosen[0].facts[..], &p.chosen[1].facts[..]].concat();
     let (problem, chosen) = (p.runs[0].problem, p.chosen.clone());
@@ -287,7 +287,7 @@ fn premises(p: &mut Prover) -> Vec<Term> {
     premises
 }
 
-/// The contract can be met at all: under premises that contradict each other everything would hold.
+/// The premises have a model: from premises that contradict each other everything would follow.
 fn consistent(p: &mut Prover) -> Proof {
     let premises = premises(p);
     let len = p.context.len();
@@ -312,7 +312,7 @@ fn relate(p: &mut Prover) -> Proof {
         return p.fail(Obligation::Coverage, Line::default(), "the kernel stores nothing");
     }
     let premises = premises(p);
-    // Told apart from the rest: where the premises contradict each other, nothing can fail under them.
+    // The roles for which two runs that really differ were found. If the premises contradict each other, there are none.
     let mut apart = vec![];
     p.under(&premises, |p| {
         for a in &left {
@@ -334,7 +334,8 @@ fn relate(p: &mut Prover) -> Proof {
     p.fail(Obligation::Premises, alike.site.op.line, why)
 }
 
-/// Two stores that write the chosen cells write the same. `apart`: of what roles two runs were found that do so.
+/// Proves that two stores to the chosen cells store equal values. `apart` collects the roles for which two runs that really
+/// differ were found.
 fn relate_stores(p: &mut Prover, a: &Access, b: &Access, apart: &mut Vec<Role>) -> Proof {
     let role = p.runs[0].problem.buffers[a.param].role;
     let guards = [&a.guard[..], &b.guard[..]].concat();
@@ -369,14 +370,14 @@ fn stored(access: &Access) -> Option<vosti_tile::Value> {
     }
 }
 
-/// That both stores write the cell that the contract compares.
+/// The conditions that both stores write the cell that the contract compares.
 fn chosen_cells(p: &mut Prover, a: &Access, b: &Access) -> Proof<Vec<Term>> {
     let l = p.coordinates(Side::L, a.param, a.offset)?;
     let r = p.coordinates(Side::R, b.param, b.offset)?;
     let mut facts = vec![];
     let kv = p.runs[0].problem.shape == Shape::StoreKv;
     let role = p.runs[0].problem.buffers[a.param].role;
-    // The axis of rows.
+    // The place of the axis of rows.
     let rows = if let Role::Scratch(_) = role { 1 } else { 0 };
     for (side, c) in [(0, &l), (1, &r)] {
         let row = p.chosen[side].row;
@@ -421,7 +422,7 @@ fn newest_pages(p: &mut Prover, tiles: [Term; 2], position: Term, page: i128) ->
     })
 }
 
-/// The grid's axis of rows or tiles, whichever it is, and how many of its programs a row tile has.
+/// The place of the grid's axis of rows or tiles, and the number of its programs for each row tile.
 fn axis_of_rows(problem: &Problem) -> Option<(usize, i128)> {
     let times = |axis: &Axis| match axis {
         Axis::RowsOver(_) | Axis::Tiles => Some(1),
@@ -440,7 +441,7 @@ fn separated(p: &mut Prover, a: &Access, b: &Access, role: Role) -> Proof<bool> 
     differ(p, &mut apart, rl, rr);
     let (ml, mr) = (p.runs[0].world.rows, p.runs[1].world.rows);
     differ(p, &mut apart, ml, mr);
-    // Where no axis counts rows or tiles there are no programs of other rows to be apart.
+    // If no axis counts rows or tiles, all rows have the same programs, and the runs cannot differ in them.
     let axes = [0, 1].map(|side| axis_of_rows(p.runs[side].problem));
     let [Some((axis, times)), Some((other, other_times))] = axes else { return Ok(false) };
     let (here, there) = (a.site.env.pids[axis], b.site.env.pids[other]);
@@ -464,7 +465,7 @@ fn separated(p: &mut Prover, a: &Access, b: &Access, role: Role) -> Proof<bool> 
         if let Some(position) = p.chosen[0].position {
             let premises = p.runs[0].problem.premises;
             let early = p.runs[0].problem.shape.early_rows(role) == Some(true);
-            // Some pages into the request, or into its second split where results of splits are all that is read.
+            // A position three pages into the request, or in its second split where only partial results are read.
             let far = match premises {
                 Premises::AttendPart { page, splits, .. } if early => (3 * page).min(splits.size - 1),
                 Premises::Attend { page, .. } | Premises::AttendPart { page, .. } => 3 * page,

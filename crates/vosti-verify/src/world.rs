@@ -1,5 +1,5 @@
-//! What is known about an invocation's buffers: ranges of metadata, the core's guarantees about slots, tiles and page tables,
-//! and the rows that two invocations share.
+//! The facts about an invocation's buffers: ranges of metadata, the core's guarantees about slots, tiles and page tables, and
+//! the rows that two invocations share.
 //!
 //! A metadata buffer is an uninterpreted function of the index. Facts about it are instantiated for the applications that
 //! occur in a question; a fact that is not instantiated can only lose a proof. These are the premises of the contracts in
@@ -21,16 +21,16 @@ pub struct World {
     pub context: Term,
     pub tiles: Term,
     pub table_len: Term,
-    /// No row's position is this or more.
+    /// Every row's position is below this.
     pub length: Term,
-    /// The dimensions among the problem's numbers: both runs have the same.
+    /// A symbol for each of the problem's numbers that is a dimension; both runs have the same.
     pub numbers: Vec<Option<Term>>,
-    /// What holds between them, and of which.
+    /// The conditions between dimensions, each with its symbols.
     conditions: Vec<(Term, Vec<Term>)>,
     /// Programs on each axis.
     pub grid: [Term; 3],
-    /// On an axis of rows or of length a launch may have more programs than the contract's: the programs, and the least
-    /// there are.
+    /// On an axis of rows or of length a launch may have more programs than the contract asks for: the number of programs, and
+    /// the least that it may be.
     at_least: Vec<(Term, Term)>,
     premises: Premises,
 }
@@ -104,7 +104,7 @@ impl World {
         world
     }
 
-    /// Programs of an axis on which there may be more than the least.
+    /// A variable for the programs of an axis that may have more than `least`.
     fn spare(&mut self, t: &mut Terms, axis: usize, least: Term, lo: i128, hi: i128) -> Term {
         let programs = t.var(&format!("programs{axis}@{}", self.side), (Some(lo), Some(hi)));
         self.at_least.push((programs, least));
@@ -120,7 +120,7 @@ impl World {
     pub fn dim(&self, t: &mut Terms, dim: Dim) -> Term {
         match dim {
             Dim::Const(n) => t.int(n),
-            // A float is no extent: `scaled` refuses it.
+            // `scaled` refuses a float as an extent.
             Dim::Of(of) => match self.numbers[of.number] {
                 Some(n) => t.scale(n, of.times),
                 None => t.fresh("unknown", (None, None)),
@@ -157,7 +157,7 @@ impl World {
         format!("{name}@{}", self.side)
     }
 
-    /// None also where the shape has no premise about such a buffer, so that nothing is known of it.
+    /// The name and range of a metadata buffer. None for another role, and where the shape has no premise about it.
     fn metadata(&self, role: Role) -> Option<(&'static str, Bounds)> {
         Some(match role {
             Role::Tokens => {
@@ -179,7 +179,7 @@ impl World {
         })
     }
 
-    /// What a metadata buffer holds at `index`, if the role is one.
+    /// The value of a metadata buffer at `index`; None for a role that has none.
     pub fn read(&self, t: &mut Terms, role: Role, index: Term) -> Option<Term> {
         if role == Role::Rows {
             return Some(self.rows);
@@ -188,7 +188,7 @@ impl World {
         Some(t.apply(&self.function(name), vec![index], bounds))
     }
 
-    /// As [`World::read`]; of a role that is no metadata nothing is known.
+    /// As [`World::read`]; an unknown value where that gives None.
     pub fn at(&self, t: &mut Terms, role: Role, index: Term) -> Term {
         self.read(t, role, index).unwrap_or_else(|| t.fresh("unknown", (None, None)))
     }
@@ -275,8 +275,8 @@ impl World {
         }
     }
 
-    /// A tile's rows are packed rows of one request, at most BQ, of no other tile; the entries of its
-    /// page table that its rows see are pages.
+    /// A tile's rows are packed rows of one request, at most BQ, and belong to no other tile. The entries of
+    /// its page table that its rows see are pages.
     fn tile_facts(&self, t: &mut Terms, tiles: &[Term], entries: &[(Term, Term)], facts: &mut Vec<Term>) {
         let zero = t.int(0);
         for (i, tile) in tiles.iter().enumerate() {
@@ -340,14 +340,14 @@ impl World {
         }
     }
 
-    /// A split begins at a row's position or before: the row sees keys of it.
+    /// The condition that a split begins at a row's position or before: then the row sees keys of it.
     pub fn begins(&self, t: &mut Terms, splits: Splits, split: Term, position: Term) -> Term {
         let first = t.scale(split, splits.size);
         t.le(first, position)
     }
 
-    /// That the contract names cells of a role of a row at `position`, where it does not name them of every row: the row
-    /// sees the first split alone, or the opposite.
+    /// The condition that the contract names a role's cells of a row at `position`: that the row sees the first split alone,
+    /// or that it sees more. None where the contract names the cells of every row.
     pub fn named(&self, t: &mut Terms, shape: Shape, role: Role, position: Term) -> Option<Term> {
         let (early, splits) = shape.early_rows(role).zip(self.premises.splits())?;
         let end = t.int(splits.size);
@@ -382,7 +382,7 @@ pub struct Chosen {
     pub position: Option<Term>,
     /// The split whose partial results are compared, where those are the outputs.
     pub split: Option<Term>,
-    /// What holds of it.
+    /// The premises about this row.
     pub facts: Vec<Term>,
 }
 
@@ -421,7 +421,7 @@ impl Chosen {
     }
 }
 
-/// What the contract assumes of both runs at once: equal positions, splits and tokens.
+/// The premises about both runs at once: equal positions, splits and tokens.
 pub fn shared_facts(t: &mut Terms, problem: &Problem, l: (&World, &Chosen), r: (&World, &Chosen)) -> Vec<Term> {
     let mut facts = vec![];
     if let (Some(a), Some(b)) = (l.1.position, r.1.position) {
