@@ -16,21 +16,21 @@ use vosti_model::ModelPlan;
 use vosti_verify::certificate::StandsFor;
 use vosti_verify::{CertificateError, Certificates, Problem, record};
 
-/// Certified kernels.
+/// Kernels with their certificates, and for a GPU target their machine code.
 #[derive(Clone, Debug)]
 pub struct Bundle {
     /// None: built in.
     pub(crate) folder: Option<PathBuf>,
     pub(crate) manifest: Option<Manifest>,
     pub(crate) certificates: Certificates,
-    /// TTIR by its name, without dimensions; the built-in bundle has every checked-in text besides.
+    /// TTIR by its stem, which has no dimensions; the built-in bundle also has every checked-in text.
     pub(crate) texts: BTreeMap<String, String>,
-    /// What was compiled from the texts, for a GPU target.
+    /// Machine code compiled from the texts, by specialisation, for a GPU target.
     pub(crate) images: BTreeMap<String, Image>,
 }
 
 impl Bundle {
-    /// The checked-in kernels and certificates.
+    /// The checked-in kernels and certificates. An error if the certificates do not parse.
     pub fn built_in() -> Result<Bundle, BundleError> {
         let bundle = Bundle {
             folder: None,
@@ -43,23 +43,23 @@ impl Bundle {
         Ok(Bundle { certificates: certificates.clone(), ..bundle })
     }
 
-    /// The bundle in a folder, or the built-in one.
+    /// The bundle in a folder, or the built-in one. Errors as in [`Bundle::read`] and [`Bundle::built_in`].
     pub fn open(folder: Option<&Path>) -> Result<Bundle, BundleError> {
         folder.map_or_else(Bundle::built_in, Bundle::read)
     }
 
-    /// A built-in bundle with these certificates instead.
+    /// This bundle with these certificates instead of its own.
     pub fn with_certificates(self, certificates: Certificates) -> Bundle {
         Bundle { certificates, ..self }
     }
 
-    /// A built-in bundle with another text for a kernel.
+    /// This bundle with another text for a kernel, by the stem of its TTIR.
     pub fn with_ttir(mut self, kernel: &str, text: &str) -> Bundle {
         self.texts.insert(kernel.to_string(), text.to_string());
         self
     }
 
-    /// A built-in bundle with what was compiled from its texts.
+    /// This bundle with machine code that was compiled from its texts.
     pub fn with_images(mut self, images: Vec<Image>) -> Bundle {
         self.images = images.into_iter().map(|image| (image.spec.to_string(), image)).collect();
         self
@@ -70,34 +70,34 @@ impl Bundle {
         &self.images
     }
 
-    /// What a bundle in a folder says it is for.
+    /// The manifest of a bundle in a folder; None for the built-in bundle.
     pub fn manifest(&self) -> Option<&Manifest> {
         self.manifest.as_ref()
     }
 
-    /// The certificates that ops were admitted by.
+    /// The certificates by which [`Bundle::admit`] decides.
     pub fn certificates(&self) -> &Certificates {
         &self.certificates
     }
 
-    /// A text, by its name: what was proved, with dimensions as parameters.
+    /// The TTIR of a stem: the text that was proved, with dimensions as parameters.
     pub fn ttir(&self, kernel: &str) -> Option<&str> {
         let built_in = || self.folder.is_none().then(|| vosti_kernels::ttir_by_stem(kernel)).flatten();
         self.texts.get(kernel).map(String::as_str).or_else(built_in)
     }
 
-    /// A specialisation's text, bound to its dimensions.
+    /// A specialisation's text with its dimensions and numbers bound; None if there is no text, or no value for one of them.
     pub fn bound(&self, spec: &Spec) -> Option<Cow<'_, str>> {
         vosti_kernels::bind(self.ttir(&spec.text().to_string())?, spec)
     }
 
-    /// TTIR of every kernel of the plan, as devices take it.
+    /// The bound TTIR of every kernel of the plan, by specialisation, as devices take it. Kernels without a text are left out.
     pub fn texts(&self, plan: &ModelPlan) -> HashMap<String, String> {
         let specs = vosti_model::plan::specs(plan).into_iter();
         specs.filter_map(|spec| Some((spec.to_string(), self.bound(&spec)?.into_owned()))).collect()
     }
 
-    /// What a message calls it.
+    /// The bundle's name in messages: its folder, or `this binary's kernels`.
     pub fn origin(&self) -> String {
         self.folder.as_ref().map_or_else(|| "this binary's kernels".into(), |folder| folder.display().to_string())
     }
@@ -113,12 +113,12 @@ impl Bundle {
         BundleError::Certificate { origin: self.origin(), error: error.into(), remedy: self.remedy() }
     }
 
-    /// Refuses a plan unless each op's launch has a kernel with a fresh certificate for the very text that will run, and
-    /// a contract that is what the op needs; or two launches have such, whose contracts together are. Machine code must be of
-    /// that very text too.
+    /// Refuses a plan unless each op is discharged: each of its launches has a kernel with a fresh certificate for the text
+    /// that will run, and the contract, or two launches' contracts together, is the op's. Machine code must be compiled from
+    /// that text too. The error names the kernel and the op.
     pub fn admit(&self, plan: &ModelPlan) -> Result<(), BundleError> {
         let mut problems: HashMap<String, Problem> = HashMap::new();
-        // What activations are: of the first launch, so every other must agree with it.
+        // The activations' type is the first launch's, and every other launch must agree with it.
         let mut act: Option<Act> = None;
         for (index, op) in plan.program.ops.iter().enumerate() {
             let binding = plan.bindings.get(op_contract::binding_of(op) as usize);
@@ -178,7 +178,7 @@ impl Bundle {
         }
     }
 
-    /// Refuses machine code, if there is some, of another text than the one that is admitted.
+    /// Refuses machine code that was compiled from another text than the admitted one; without machine code there is no check.
     fn compiled(&self, spec: &Spec) -> Result<(), String> {
         let Some(image) = self.images.get(&spec.to_string()) else { return Ok(()) };
         let text = self.bound(spec).map(|text| ttir_hash(&text));
@@ -188,7 +188,7 @@ impl Bundle {
         }
     }
 
-    /// The problem that a kernel's certificate says is solved.
+    /// The problem that a kernel's certificate proves; an error if there is no certificate, no text, or the two do not fit.
     fn certified(&self, kernel: &str) -> Result<Problem, BundleError> {
         let missing = || BundleError::Missing { origin: self.origin(), kernel: kernel.into(), remedy: self.remedy() };
         let certificate = self.certificates.get(kernel).ok_or_else(missing)?;

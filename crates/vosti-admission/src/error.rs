@@ -1,4 +1,4 @@
-//! Errors of bundles, and of plans that are to run on one.
+//! Errors of bundles, and of plans that need one.
 
 use std::io;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ pub enum BundleError {
     Kernel { origin: String, error: Box<ProblemError>, remedy: &'static str },
     #[error("{origin}: kernel {kernel} does not fit op {index} ({op}): {why}")]
     Misfit { origin: String, kernel: String, op: &'static str, index: usize, why: String },
-    #[error("op {index} ({op}) runs {launches} launches; contracts cover one, or two that attend")]
+    #[error("op {index} ({op}) runs {launches} launches; an op has one launch, and attention one or two")]
     Launches { op: &'static str, index: usize, launches: usize },
     #[error("{folder}: it was prepared for another {what} ({found}, here {wanted}); run `vosti prepare` for this one")]
     Foreign { folder: String, what: &'static str, found: String, wanted: String },

@@ -22,7 +22,8 @@ fn io(path: &Path) -> impl FnOnce(std::io::Error) -> BundleError {
 }
 
 impl Bundle {
-    /// Reads a folder that [`Bundle::write`] wrote.
+    /// Reads a folder that [`Bundle::write`] wrote. [`BundleError::Damaged`] if a file is missing, has another hash than the
+    /// manifest says, or occurs twice.
     pub fn read(folder: &Path) -> Result<Bundle, BundleError> {
         let damaged = |why: String| BundleError::Damaged { folder: folder.display().to_string(), why };
         let path = folder.join(MANIFEST);
@@ -92,7 +93,7 @@ impl Bundle {
         Ok(bundle)
     }
 
-    /// Refuses a bundle in a folder that was prepared for another kind of device, before anything else is read.
+    /// Refuses a bundle in a folder that was prepared for another target. Needs no model, so a caller asks this first.
     pub fn check_target(&self, target: &str) -> Result<(), BundleError> {
         match &self.manifest {
             Some(manifest) if manifest.target != target => Err(BundleError::Target {
@@ -104,7 +105,7 @@ impl Bundle {
         }
     }
 
-    /// Refuses a bundle in a folder that was prepared for another model, target or program.
+    /// Refuses a bundle in a folder that was prepared for another model, target, context, page size or program.
     pub fn check_origin(&self, model: &Model, target: &str, plan: &ModelPlan) -> Result<(), BundleError> {
         let Some(manifest) = &self.manifest else { return Ok(()) };
         let hash = plan_hash(plan);
@@ -122,7 +123,8 @@ impl Bundle {
         }
     }
 
-    /// Writes the part of this bundle that a plan needs, for a model, to `folder`.
+    /// Admits a plan, and writes the part of this bundle that it needs to `folder`. A bundle in its place is replaced only with
+    /// `force`, anything else never. An error too if a kernel is not compiled for a GPU target.
     pub fn write(
         &self,
         folder: &Path,
@@ -156,7 +158,7 @@ impl Bundle {
             let kernel = spec.to_string();
             let of = spec.text().to_string();
             let (Some(text), Some(certificate)) = (self.ttir(&of), self.certificates.get(&of)) else {
-                continue; // no op uses it: `admit` has asked for all that are used
+                continue; // no op uses this kernel: `admit` has checked all that are used
             };
             let mut files = vec![
                 put(folder, "ttir", format!("ttir/{of}.ttir"), text.as_bytes())?,
@@ -201,7 +203,7 @@ impl Bundle {
     }
 }
 
-/// A folder that is gone when this is.
+/// A folder that is removed when this value is dropped.
 struct Scratch(PathBuf);
 
 impl Drop for Scratch {
@@ -218,7 +220,7 @@ fn put(folder: &Path, kind: &str, path: String, bytes: &[u8]) -> Result<File, Bu
     Ok(File { kind: kind.into(), path, blake3: blake3::hash(bytes).to_hex().to_string() })
 }
 
-/// The compiled kernel, if there is one; half of one is damage.
+/// The compiled kernel; None if there are neither machine code nor launch record, an error if there is one of the two.
 fn image(spec: &Spec, ttir: &str, cubin: Option<Vec<u8>>, launch: Option<String>) -> Result<Option<Image>, String> {
     match (cubin, launch) {
         (None, None) => Ok(None),
@@ -241,7 +243,7 @@ fn contents(folder: &Path, file: &File) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Only a bundle is ever replaced, and only if asked to.
+/// Refuses to replace a folder that has files, unless it is a bundle and `force` is given.
 fn replaceable(folder: &Path, force: bool) -> Result<(), BundleError> {
     let path = folder.to_path_buf();
     if !folder.exists() {

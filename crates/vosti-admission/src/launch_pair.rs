@@ -1,23 +1,23 @@
 //! Whether two launches' contracts together are an op's.
 //!
-//! Attention may be two launches: partial results by split of the keys, then their combination. What one promises and the
-//! other asks for are premises and promises of built-in shapes (`docs/kernel-verification.md`), about two runs L and R. With
-//! S keys to a split:
+//! Attention may be two launches: partial results by split of the keys, then their combination. The first launch's promise
+//! and the second's premises are those of built-in shapes (`docs/kernel-verification.md`), about two runs L and R. With S keys
+//! to a split:
 //!
 //! - the first: rows at one position p with the same query, keys and values have, if p < S, equal outputs, and else equal
 //!   partial results of every split that begins at p or before; outputs at other positions are left alone;
 //! - the second: rows at one position p >= S with equal partial results of every split that begins at p or before have
 //!   equal outputs; outputs at other positions are left alone.
 //!
-//! They chain to what the op promises if both mean the same by a row, its position, a split, a cell and the output, and if
-//! the second reads nothing else. That is what is checked here; that each launch does what the op allows is
-//! `op_contract.rs`'s business. Scratch is the op's own: nothing runs between its launches, and each of an op's scratches is another buffer.
+//! Together they are the op's promise if both contracts mean the same by a row, its position, a split, a cell and the output,
+//! and if the second launch reads nothing else. This module checks that; `op_contract.rs` checks each launch against the op.
+//! Scratch belongs to the op: no other launch runs between its two, and each of an op's scratches is a buffer of its own.
 
 use vosti_kernels::{Role, Shape};
 use vosti_verify::Problem;
 use vosti_verify::problem::{Buffer, Dim};
 
-/// The shapes of an op's launches, if contracts of so many can be the op's.
+/// The shapes of an op's launches; None if contracts of so many launches cannot be the op's.
 pub fn stages(op: Shape, launches: usize) -> Option<&'static [Shape]> {
     match (op, launches) {
         (Shape::Rowwise, 1) => Some(&[Shape::Rowwise]),
@@ -28,12 +28,12 @@ pub fn stages(op: Shape, launches: usize) -> Option<&'static [Shape]> {
     }
 }
 
-/// What both launches must mean the same by: split boundaries, rows of scratch, heads and their columns. A tile may have other
-/// rows in each: tiles of any height have each row once, with its position.
+/// The numbers that must be equal in both launches: split boundaries, rows of scratch, heads and their columns. Heights of
+/// tiles may differ, because tiles of any height have each row once, with its position.
 const SHARED: [&str; 5] = ["SPLIT", "ROWS", HEADS, "KV_HEADS", "D"];
 const HEADS: &str = "HEADS";
 
-/// A constant or a bound dimension. The first launch counts heads by groups.
+/// A constant or a bound dimension; None if the contract has neither. HEADS of the first launch is KV_HEADS * GROUP.
 fn number(problem: &Problem, name: &str) -> Option<i128> {
     match (name, problem.shape) {
         (HEADS, Shape::AttendPart) => problem.int("KV_HEADS")?.checked_mul(problem.int("GROUP")?),
@@ -41,7 +41,8 @@ fn number(problem: &Problem, name: &str) -> Option<i128> {
     }
 }
 
-/// Refuses a second launch that does not go on where the first stops.
+/// Refuses a second launch that does not read all partial results of the first, or that reads or means something else. The
+/// error says what differs.
 pub fn check(part: &Problem, combine: &Problem) -> Result<(), String> {
     if (part.shape, combine.shape) != (Shape::AttendPart, Shape::AttendCombine) {
         return Err(format!("a {:?} after a {:?} is no attention", combine.shape, part.shape));
@@ -69,8 +70,8 @@ pub fn check(part: &Problem, combine: &Problem) -> Result<(), String> {
     }
 }
 
-/// Extents with those inside of a row as one: one launch may count heads and columns, the other columns alone.
-/// None where what is inside of a row is no number.
+/// The outer extents, and the product of those inside of a row: one launch may count heads and columns, the other columns
+/// alone. None where an extent inside of a row is not bound.
 fn cells(dims: &[Dim]) -> Option<(Vec<Dim>, i128)> {
     let outer = dims.iter().take_while(|dim| !matches!(dim, Dim::Const(_))).count();
     // Rows of scratch are a constant, and no part of one of its rows.
@@ -83,7 +84,7 @@ fn cells(dims: &[Dim]) -> Option<(Vec<Dim>, i128)> {
     Some((outer.to_vec(), count?))
 }
 
-/// A scratch or an output of the second launch is one of the first, cell by cell.
+/// Refuses a scratch or an output of the second launch that is not one of the first, cell by cell.
 fn same_cells(part: &Problem, buffer: &Buffer) -> Result<(), String> {
     let (name, role) = (&buffer.name, buffer.role);
     let Some(written) = part.role(role) else {

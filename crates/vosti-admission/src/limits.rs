@@ -1,9 +1,10 @@
-//! How large a step may be: kernels are proved for a maximal number of rows, tokens and page table entries.
+//! How large a step may be: kernels are proved for a bounded number of rows, tokens and page table entries.
 
 use vosti_core::PAGE;
 use vosti_verify::problem::limit;
 
-/// What no proof covers of steps of up to `rows` rows, in words. The page tables of all groups are one array.
+/// The bound that steps exceed, in words, if they have up to `rows` rows of contexts of up to `context` tokens; None if the
+/// proofs cover them. The page tables of all `groups` cache groups are one array, so they count together.
 pub fn unproved(rows: usize, context: usize, groups: usize) -> Option<String> {
     let all = || {
         let (entries, most) = ((rows * groups * context.div_ceil(PAGE)) as i128, limit::TABLE);

@@ -4,28 +4,28 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// The format's name; a reader refuses others.
+/// The name of the format that this binary writes and reads; [`Bundle::read`](crate::Bundle::read) refuses any other.
 pub const FORMAT: &str = "vosti-bundle/1";
 
 /// The purpose and the contents of a bundle.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
-    /// The version of this form; another one is refused.
+    /// [`FORMAT`].
     pub format: String,
     /// Version of the `vosti` that made it.
     pub vosti: String,
-    /// `cpu`, `cuda-sm90`, ...
+    /// The target that it was prepared for: `cpu`, `cuda-sm90`, ...
     pub target: String,
-    /// Compared with the model at hand when the bundle is opened.
+    /// The model; [`Bundle::check_origin`](crate::Bundle::check_origin) compares it with the model at hand.
     pub model: Model,
-    /// Longest sequence.
+    /// Tokens of the longest sequence.
     pub context: u32,
-    /// Compared with the program that the model gives now.
+    /// The forward pass; its hash is compared with that of the model's plan.
     pub program: ForwardPass,
-    /// The value of each op's `k`: one launch each, in order.
+    /// The launches of each binding `k`, in order: one each, or two for attention.
     pub launches: Vec<Launch>,
-    /// Each specialisation once, sorted.
+    /// The kernels, each specialisation once.
     pub kernels: Vec<Kernel>,
 }
 
@@ -33,13 +33,13 @@ pub struct Manifest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
-    /// For people; the files decide.
+    /// The model's name, for people; the hash decides.
     pub name: String,
     /// The family's name, for people.
     pub family: String,
     /// BLAKE3 over the contents of the model's files, sorted by name.
     pub hash: String,
-    /// In the order of names.
+    /// The files, sorted by path.
     pub files: Vec<Named>,
 }
 
@@ -49,9 +49,9 @@ pub struct Model {
 pub struct ForwardPass {
     /// BLAKE3 over the program, its bindings and how each weight is made.
     pub hash: String,
-    /// Tokens a KV page.
+    /// Tokens in a KV page.
     pub page: usize,
-    /// For people.
+    /// The ops as text, for people.
     pub ops: Vec<String>,
 }
 
@@ -59,7 +59,7 @@ pub struct ForwardPass {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Launch {
-    /// The number that ops name.
+    /// The index of the binding, by which ops name it.
     pub k: usize,
     /// The specialisation's name, dimensions and all.
     pub specialisation: String,
@@ -70,15 +70,15 @@ pub struct Launch {
     pub weights: Vec<String>,
 }
 
-/// A specialisation and its files: `ttir`, `certificate`, and for other targets what was compiled from the TTIR.
+/// A specialisation and its files: `ttir` and `certificate`, and for a GPU target `cubin` and `launch`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Kernel {
-    /// The stem of its TTIR.
+    /// The specialisation's name, with dimensions.
     pub specialisation: String,
-    /// Of the location-free text: what the certificate is bound to.
+    /// BLAKE3 of the TTIR without comments, to which the certificate is bound.
     pub ttir_hash: String,
-    /// One a kind.
+    /// The files, one of each kind.
     pub files: Vec<File>,
 }
 
@@ -86,11 +86,11 @@ pub struct Kernel {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct File {
-    /// `ttir`, `certificate`, or the name of a compiler's output.
+    /// `ttir`, `certificate`, `cubin` or `launch`.
     pub kind: String,
-    /// In the bundle's folder, with `/`.
+    /// The path in the bundle's folder, separated by `/`.
     pub path: String,
-    /// Of the file's bytes.
+    /// BLAKE3 of the file's bytes, in hexadecimal.
     pub blake3: String,
 }
 
@@ -112,12 +112,13 @@ impl Kernel {
 }
 
 impl Model {
-    /// Hashes the files that make a model: weights, configuration, tokenizer, chat template.
+    /// Hashes the files that make a model: the file at `path`, or a folder's weights, configuration, tokenizer and chat
+    /// template. The error has the path that could not be read.
     pub fn of_files(name: &str, family: &str, path: &Path) -> Result<Model, (PathBuf, io::Error)> {
         Self::of_contents(name, family, path, |_| None)
     }
 
-    /// The same with other bytes in the place of the files that `held` has any for, by name.
+    /// As [`Model::of_files`], with the bytes that `held` gives for a file's name in the place of its contents.
     pub fn of_contents<'a>(
         name: &str,
         family: &str,

@@ -1,9 +1,9 @@
-//! Whether a kernel's contract is what the op that uses it needs.
+//! Whether a kernel's contract is the one that its op needs.
 //!
-//! The engine's proof assumes of each op what a contract's shape promises (`vosti-core/src/trusted/seam.rs`), over the
-//! program's own buffers, groups and window. A proved contract of another shape, or over other extents, discharges
-//! nothing. The check goes role by role; no kernel is known by name. Where an op is two launches, each is checked for its
-//! part here, and `launch_pair.rs` says whether the two are the op.
+//! The engine's proof assumes of each op the promise of a contract's shape (`vosti-core/src/trusted/seam.rs`), over the
+//! program's own buffers, groups and window. A proved contract of another shape, or over other extents, discharges nothing.
+//! The check goes role by role and knows no kernel by name. If an op has two launches, this module checks each for its part,
+//! and `launch_pair.rs` checks that the two together are the op.
 
 use vosti_core::{Dtype, Op, PAGE, Program, RowSet};
 use vosti_kernels::{Act, Const, Extent, Role, Scratch, Shape, Spec};
@@ -12,7 +12,7 @@ use vosti_tile::Scalar;
 use vosti_verify::Problem;
 use vosti_verify::problem::{Axis, Buffer, Dim, limit};
 
-/// What an op gives the kernel that computes it.
+/// The buffers, rows and layer that an op gives its kernel.
 struct Use<'a> {
     name: &'static str,
     shape: Shape,
@@ -51,7 +51,7 @@ fn usage(op: &Op) -> Use<'_> {
     }
 }
 
-/// What an op is called in messages.
+/// An op's name in messages.
 pub fn name(op: &Op) -> &'static str {
     usage(op).name
 }
@@ -63,17 +63,18 @@ pub fn shape(op: &Op) -> Shape {
 
 /// A launch of an op.
 pub struct Bound<'a> {
-    /// The contract's shape that the op needs of it.
+    /// The shape that the op needs the launch's contract to have.
     pub stage: Shape,
-    /// The recipes of its weights.
+    /// The recipes of the launch's weights; None for one that the model does not have.
     pub weights: Vec<Option<&'a Recipe>>,
     /// The op's scratches.
     pub scratch: &'a [Scratch],
-    /// What activations and caches of the program hold.
+    /// The element type of the program's activations and caches.
     pub act: Act,
 }
 
-/// Refuses a contract that does not give what the op promises, or needs of this launch.
+/// Refuses a contract that does not promise what the op needs of this launch, or that needs what the op does not give. The
+/// error says in words what differs.
 pub fn check(program: &Program, op: &Op, problem: &Problem, launch: &Bound) -> Result<(), String> {
     let used = usage(op);
     if problem.shape != launch.stage {
@@ -104,8 +105,8 @@ pub fn check(program: &Program, op: &Op, problem: &Problem, launch: &Bound) -> R
             return Err(format!("no parameter is the op's output {i}"));
         }
     }
-    // An op with scratch is launched for as many rows at a time as it has room for, which only a launch that reads or writes
-    // scratch is made for.
+    // An op with scratch is launched for as many rows at a time as scratch has. Only a launch that uses the scratch is proved
+    // for that.
     if let Some(i) = (0..launch.scratch.len()).find(|i| problem.role(Role::Scratch(*i)).is_none()) {
         return Err(format!("no parameter is the op's scratch {i}"));
     }
@@ -115,12 +116,12 @@ pub fn check(program: &Program, op: &Op, problem: &Problem, launch: &Bound) -> R
     Ok(())
 }
 
-/// Refuses a kernel whose launches have other numbers of programs than it is proved for: the launcher evaluates the contract's
-/// text, the proof's reading of it is an [`Axis`], and the two share no code.
+/// Refuses a kernel if a launch has another number of programs than its proof assumes. The launcher evaluates the contract's
+/// text, the proof reads it as an [`Axis`], and the two share no code; this compares them for ten numbers of rows.
 pub fn grid(problem: &Problem, spec: &Spec) -> Result<(), String> {
     let contract = vosti_kernels::contract(&spec.kernel).map_err(|error| error.to_string())?;
     for n in [1, 2, 15, 16, 17, 64, 511, 512, 513, 4097] {
-        // Not one number for all three: an axis that counts something else than is proved has another number of programs.
+        // Three different numbers: an axis that counts another of them than the proof assumes has another number of programs.
         let extent = Extent { rows: n, tiles: 2 * n + 1, length: 3 * n + 2 };
         let launched = contract.grid(spec, extent).map_err(|error| error.to_string())?;
         let proved = problem.grid.iter().map(|axis| programs(axis, extent));
@@ -137,7 +138,7 @@ pub fn grid(problem: &Problem, spec: &Spec) -> Result<(), String> {
     Ok(())
 }
 
-/// Programs of an axis where there is so much to do.
+/// The number of programs of an axis for this much work; None for a dimension that is not bound, or on overflow.
 fn programs(axis: &Axis, extent: Extent) -> Option<i128> {
     let [rows, tiles, length] = [extent.rows, extent.tiles, extent.length].map(|n| n as i128);
     let over = |n: i128, by: i128| (n + by - 1).checked_div_euclid(by);
@@ -153,8 +154,8 @@ fn programs(axis: &Axis, extent: Extent) -> Option<i128> {
     }
 }
 
-/// Refuses a kernel for the place of another one whose dimensions or numbers are not its own: that the two give the same bits
-/// is proved where these are the same.
+/// Refuses a kernel in the place of another one with other dimensions or numbers: the two are proved to give the same bits
+/// where these are equal.
 pub fn same_numbers(first: &Spec, other: &Spec) -> Result<(), String> {
     let contract = vosti_kernels::contract(&first.kernel).map_err(|error| error.to_string())?;
     for number in &contract.numbers {
@@ -167,7 +168,7 @@ pub fn same_numbers(first: &Spec, other: &Spec) -> Result<(), String> {
     Ok(())
 }
 
-/// False: the op does not give such a thing. An error: it gives another one.
+/// False if the op gives nothing for the buffer's role; an error if it gives something else than the contract says.
 fn role(program: &Program, used: &Use, problem: &Problem, buffer: &Buffer, launch: &Bound) -> Result<bool, String> {
     let rowwise = used.shape == Shape::Rowwise;
     let embed = rowwise && used.name == "Embed";
@@ -189,14 +190,15 @@ fn role(program: &Program, used: &Use, problem: &Problem, buffer: &Buffer, launc
         Role::PageTable | Role::TileTable | Role::TileRow | Role::TileRows | Role::TilePos => {
             Ok(used.shape == Shape::Attend)
         }
-        // Room for nothing is always there.
+        // Scratch without elements needs no room.
         Role::Scratch(_) if buffer.dims.first() == Some(&Dim::Const(0)) => Ok(true),
         Role::Scratch(i) => launch.scratch.get(i).map_or(Ok(false), |given| scratch(problem, buffer, given)),
         Role::CacheK | Role::CacheV => used.layer.map_or(Ok(false), |layer| cache(program, layer, &buffer.dims)),
     }
 }
 
-/// A buffer must hold what the contract says. Weights are made for whoever reads them, so theirs only have to be numbers.
+/// Refuses a buffer of another element type than the op gives. A device makes weights in the type that their kernels read, so
+/// a weight may hold FP32 or the activations' type.
 fn types(program: &Program, used: &Use, buffer: &Buffer, act: Act) -> Result<(), String> {
     let own = if act == Act::Bf16 { Scalar::Bf16 } else { Scalar::F32 };
     let of = |list: &[u32], i: usize| {
@@ -217,7 +219,7 @@ fn types(program: &Program, used: &Use, buffer: &Buffer, act: Act) -> Result<(),
     }
 }
 
-/// What a device allocates for the op's scratch must be what the contract says it is.
+/// Refuses scratch of another size than a device allocates for the op.
 fn scratch(problem: &Problem, buffer: &Buffer, given: &Scratch) -> Result<bool, String> {
     let keys = problem.splits().map(|splits| splits.size);
     let splits = buffer.dims.first() == Some(&Dim::Splits(given.keys as i128));
@@ -235,7 +237,7 @@ fn scratch(problem: &Problem, buffer: &Buffer, given: &Scratch) -> Result<bool, 
     }
 }
 
-/// Elements of a row.
+/// Elements of a row: the product of all extents but the first; None if one is not bound.
 fn width(dims: &[Dim]) -> Option<i128> {
     dims[1..].iter().try_fold(1i128, |n, dim| match dim {
         Dim::Const(c) => n.checked_mul(*c),
@@ -243,7 +245,7 @@ fn width(dims: &[Dim]) -> Option<i128> {
     })
 }
 
-/// A row buffer must be as wide as the contract says, and hold the rows that it means.
+/// Refuses a row buffer of another width than the contract says, or of other rows.
 fn rows(program: &Program, used: &Use, buffer: u32, dims: &[Dim]) -> Result<bool, String> {
     let Some(given) = program.buffers.get(buffer as usize) else { return Ok(false) };
     let width = width(dims);

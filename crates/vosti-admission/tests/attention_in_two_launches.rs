@@ -119,7 +119,7 @@ fn a_second_launch_that_does_not_go_on_where_the_first_stops_is_refused() {
     ];
     let (part, combine) = halves();
     launch_pair::check(&part, &combine).unwrap();
-    // Tiles of other rows have the same rows.
+    // Tiles of another height have the same rows.
     let (part, mut other) = halves();
     set(&mut other, "HEIGHT");
     launch_pair::check(&part, &other).unwrap();
@@ -150,7 +150,7 @@ fn launches_that_are_not_those_two_in_that_order_are_refused() {
         change(binding(&mut plan));
         refused(bundle.admit(&plan), why);
     }
-    // Of what does not attend no two launches are one op.
+    // No op but attention has two launches.
     let mut plan = plan("cpu");
     let split = op_contract::binding_of(plan.program.ops.iter().find(|op| attends(op)).unwrap());
     let Op::Embed { k, .. } = &mut plan.program.ops[0] else { panic!("the first op embeds") };
@@ -170,7 +170,7 @@ fn each_of_the_two_needs_its_own_certificate() {
     }
 }
 
-/// What the op allows a launch of two.
+/// Each launch is checked for its own part, and refused for another.
 #[test]
 fn a_launch_that_is_not_its_part_of_the_op_is_refused() {
     let plan = plan("cpu");
@@ -197,7 +197,7 @@ fn a_launch_that_is_not_its_part_of_the_op_is_refused() {
         refused(op_contract::check(&plan.program, op, problem, &bound(stage)), &rows);
         problem.constants.insert("HEIGHT".into(), own);
     }
-    // Both write the output, each its rows.
+    // Both launches write the output, each for its rows.
     let out = part.role(Role::Out(0)).unwrap();
     part.buffers.remove(out);
     refused(

@@ -33,7 +33,7 @@ fn kernel_of(plan: &ModelPlan, wanted: impl Fn(&Op) -> bool) -> (usize, String) 
     (index, plan.bindings[k].launches[0].spec.text().to_string())
 }
 
-/// What the first launch of an op runs.
+/// The specialisation that the first launch of an op runs.
 fn first_of(plan: &mut ModelPlan, index: usize) -> &mut Spec {
     let k = op_contract::binding_of(&plan.program.ops[index]) as usize;
     &mut plan.bindings[k].launches[0].spec
@@ -65,7 +65,7 @@ fn a_kernel_without_a_certificate_is_refused() {
     refused(refusal, &["no certificate", &kernel, "vosti verify --record"]);
 }
 
-/// Which of them runs depends on how many rows there are.
+/// The number of rows decides which of them runs.
 #[test]
 fn row_tiles_that_are_not_proved_to_give_the_bits_of_the_lowest_are_refused() {
     let plan = plan_for("cuda-sm90", "smollm2-135m", 1024);
@@ -83,7 +83,7 @@ fn row_tiles_that_are_not_proved_to_give_the_bits_of_the_lowest_are_refused() {
     refused(with(|c| c.stands_for[0].kernel.push('0')), &["does not say that", &first, &shown]);
 }
 
-/// That they give the same bits is proved where their numbers are the same.
+/// They are proved to give the same bits only where their numbers are equal.
 #[test]
 fn row_tiles_of_other_numbers_are_refused() {
     let with = |name: &str, value: Option<Const>| {
@@ -100,7 +100,7 @@ fn row_tiles_of_other_numbers_are_refused() {
     }
 }
 
-/// One text is proved for all dimensions in a range: a model's are looked at when it is admitted.
+/// One text is proved for all dimensions in a range, so admission checks a model's dimensions.
 #[test]
 fn dimensions_out_of_the_proved_range_or_not_the_models_are_refused_by_name() {
     let with = |name: &str, value: Const| {
@@ -204,13 +204,13 @@ fn dtype(plan: &mut ModelPlan, old: Dtype, new: Dtype) {
     plan.program.buffers.iter_mut().find(|buffer| buffer.dtype == old).unwrap().dtype = new;
 }
 
-/// A certificate for it would not help: the text is not the contract's.
+/// A text whose parameters are not the contract's makes no problem, so no certificate could admit it.
 #[test]
 fn a_kernel_of_other_element_types_is_refused_by_name() {
     let plan = gemma();
     let specs = vosti_model::plan::specs(&plan).into_iter().map(|spec| spec.text().to_string());
     let kernel = specs.into_iter().find(|kernel| kernel.starts_with("embed-")).unwrap();
-    // The same parameters, tokens of 64 bits: its proof went through once.
+    // The same parameters, but tokens of 64 bits.
     let text = include_str!("../../../filetests/broken/any_embed_tokens_in_64_bits.ttir");
     refused(
         bundle().with_ttir(&kernel, text).admit(&plan),
@@ -240,7 +240,7 @@ fn extents_that_are_not_the_programs_are_refused() {
     }
 }
 
-/// It would be launched for so many rows at a time, at other places of the same buffers.
+/// Scratch makes a device launch an op several times, for parts of its rows.
 #[test]
 fn scratch_for_an_op_that_has_no_use_for_it_is_refused() {
     let mut plan = gemma();
@@ -382,7 +382,7 @@ fn a_damaged_bundle_is_refused() {
     Bundle::read(&folder).unwrap();
 }
 
-/// A reader that took the last of two would check one and run the other.
+/// A reader that took the last of two could check one and run the other.
 #[test]
 fn a_manifest_that_names_a_thing_twice_is_refused() {
     let place = tempfile::tempdir().unwrap();
@@ -431,7 +431,7 @@ fn rehash(entry: &mut Kernel, text: &str) {
     entry.ttir_hash = vosti_kernels::ttir_hash(text).to_hex().to_string();
 }
 
-/// The manifest is no signature: who rewrites hashes too is stopped by the certificate.
+/// The manifest is no signature: where the hashes are rewritten too, the certificate refuses the text.
 #[test]
 fn a_bundle_with_other_text_and_right_hashes_is_refused_by_its_certificate() {
     let place = tempfile::tempdir().unwrap();

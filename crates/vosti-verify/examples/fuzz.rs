@@ -4,8 +4,8 @@
 //! `fuzz SHARD SHARDS STRIDE REPLAYS` takes every STRIDE-th single change of a kernel whose turn is SHARD; `fuzz contracts
 //! SHARD SHARDS STRIDE REPLAYS` does the same for contracts. `fuzz mixed SEED COUNT REPLAYS` takes COUNT random pairs of
 //! changes, of which at least one is the contract's; `fuzz twice SEED COUNT REPLAYS` takes two changes of the kernel. The
-//! example prints counts, and every disagreement, which is a soundness bug. A word that is a folder has it take that folder's
-//! kernels: those that `filetests/random_kernels.py` wrote.
+//! example prints counts, and every disagreement, which is a soundness bug. If an argument is a folder, the kernels come from
+//! there and not from the file tests; `filetests/random_kernels.py` writes such folders.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -15,14 +15,14 @@ use vosti_verify::problem::{ProblemError, Statement};
 use vosti_verify::replay::{self, Outcome, Random};
 use vosti_verify::{Cache, Case, Problem, Solver, find_z3, verify};
 
-/// Memory of one solver's answers is let go after so many mutants.
+/// After so many mutants a new solver starts, which frees the memory of the old one's answers.
 const KEEP: u64 = 2_000;
 
 struct Base {
     name: String,
     ttir: String,
     statement: Statement,
-    /// Its contract as it is written is kept by it.
+    /// None if the statement and the TTIR make no problem.
     problem: Option<Problem>,
 }
 
@@ -31,7 +31,7 @@ struct Fuzz {
     counts: BTreeMap<&'static str, u64>,
     seen: HashSet<[u8; 32]>,
     replays: u64,
-    /// Of what is refused: to say whether it was right to.
+    /// Replays of a refused mutant, which count how often a refusal was right.
     replays_refused: u64,
 }
 
@@ -44,7 +44,7 @@ fn main() {
     let solver = Solver::new(find_z3(), Cache::none());
     let replays_refused = if mode == "mixed" { 0 } else { 8 };
     let mut fuzz = Fuzz { solver, counts: BTreeMap::new(), seen: HashSet::new(), replays, replays_refused };
-    // A name's beginning may be the last word: the bases that have it.
+    // The last word may be a prefix: only bases whose names begin with it.
     let only =
         std::env::args().next_back().filter(|word| word.parse::<u64>().is_err() && *word != mode).unwrap_or_default();
     let folder = std::env::args().skip(1).map(PathBuf::from).find(|word| word.is_dir());
@@ -87,7 +87,7 @@ fn main() {
     println!("all: {:?}", fuzz.counts);
 }
 
-/// What passes, and what is refused for its types alone: another contract may suit it.
+/// The passing kernels, and the broken ones that are refused for their types alone, which another contract may suit.
 fn bases(folder: Option<PathBuf>) -> Vec<Base> {
     let mut bases = vec![];
     let filetests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../filetests");

@@ -1,5 +1,5 @@
-//! A sample of the fuzzer (`cargo run -p vosti-verify --example fuzz` runs all of it): a mutant that is proved runs
-//! invariant, and a mutant that changes nothing is proved.
+//! A sample of the fuzzer (`cargo run -p vosti-verify --example fuzz` runs all of it). A mutant that is proved must run
+//! invariant, and a mutant whose change keeps every result must be proved.
 
 mod common;
 
@@ -37,7 +37,7 @@ fn what_is_proved_of_mutants_runs_invariant() {
     assert!(proved >= 10 && refused >= 10, "{proved} proved, {refused} refused");
 }
 
-/// Of contracts: conditions and ranges of dimensions are what a proof for all of them stands on.
+/// A proof for all dimensions rests on their ranges and conditions, so mutants of contracts change these.
 #[test]
 fn what_is_proved_under_changed_ranges_and_conditions_runs_invariant() {
     let Some(mut solver) = common::solver() else { return };

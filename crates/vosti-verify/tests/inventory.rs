@@ -29,7 +29,7 @@ fn every_specialisation_is_proved_from_the_checked_in_answers() {
         assert_eq!(&read, certificate);
         read.check(&problem).unwrap();
     }
-    // What a deployment relies on is what was just proved: the same kernels, the same certificates.
+    // The recorded certificates are the ones that were just proved, kernel by kernel.
     let recorded = record::checked_in().unwrap();
     let stale = inventory.not_as_recorded(recorded);
     assert!(stale.is_empty(), "run `vosti verify --record` and commit the files; stale: {stale:?}");
@@ -42,7 +42,7 @@ fn every_specialisation_is_proved_from_the_checked_in_answers() {
     assert_eq!(inventory.answers.to_text(), answers, "an answer is for no question: run `vosti verify --record`");
 }
 
-/// A launch may run them instead of the lowest row tiles.
+/// A launch may run higher row tiles instead of the lowest.
 #[test]
 fn every_specialisation_of_higher_row_tiles_is_certified_to_give_the_bits_of_the_lowest() {
     let recorded = record::checked_in().unwrap();
@@ -61,7 +61,7 @@ fn every_specialisation_of_higher_row_tiles_is_certified_to_give_the_bits_of_the
     assert!(seen >= 10, "{seen} of them");
 }
 
-/// The proof that one stands for the other is of both texts.
+/// The proof that one specialisation may stand for another depends on both texts.
 #[test]
 fn a_specialisation_that_gives_other_bits_than_the_lowest_gets_no_certificate() {
     if common::solver().is_none() {
@@ -79,7 +79,7 @@ fn a_specialisation_that_gives_other_bits_than_the_lowest_gets_no_certificate() 
         (report.verdict.is_proved(), report.verdict.to_string())
     };
     assert!(proved(first).0);
-    // The residual is subtracted there; K tiles are summed as far as N goes there.
+    // The first change subtracts the residual; the second sums tiles of K up to N.
     for (from, to) in [("arith.addf", "arith.subf"), ("arith.bitcast %K : i32", "arith.bitcast %N : i32")] {
         assert!(first.contains(from));
         let (proved, verdict) = proved(&first.replace(from, to));
@@ -157,7 +157,7 @@ fn the_schema_names_every_field_of_a_certificate() {
     assert_eq!(keys(&value["assumptions"][0]), keys(item));
     let item = &schema["properties"]["contract"]["properties"]["roles"]["items"]["properties"];
     assert_eq!(keys(&value["contract"]["roles"][0]), keys(item));
-    // Each target of an assumption is one of the words that the schema knows.
+    // The schema lists the word of each target of an assumption.
     let words =
         schema["properties"]["assumptions"]["items"]["properties"]["probed"]["additionalProperties"]["enum"].clone();
     for (target, probed) in value["assumptions"][0]["probed"].as_object().unwrap() {

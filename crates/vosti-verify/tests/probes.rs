@@ -1,6 +1,6 @@
-//! Tries to break each assumption that certificates list, on every way in which this machine executes a kernel: the plain
-//! interpreter, and the CPU device's compiled plans with each instruction set, packed and row-major. These probes have not
-//! run on a GPU, and certificates say so.
+//! Tries to break each assumption that certificates list, with every executor of this machine: the plain interpreter, and the
+//! CPU device's compiled plans with each instruction set, packed and row-major. No probe has run on a GPU, and certificates
+//! say so.
 
 #[path = "../../vosti-cpu/tests/common/mod.rs"]
 mod common;
@@ -134,7 +134,7 @@ fn buffer(values: Vec<f32>, bf16: bool) -> Buffer {
     }
 }
 
-/// One lane of a dot: its row, its column, and what it starts from.
+/// One lane of a dot: the row of a, the column of b, and the accumulator's value.
 struct Lane<'a> {
     a: &'a [f32],
     b: &'a [f32],
@@ -209,14 +209,14 @@ fn masked_lanes_of_a_dot_change_at_most_the_sign_of_a_zero() {
         for round in 0..ROUNDS * 4 {
             let bf16 = round % 2 == 0;
             let (mut a, mut b) = (numbers(&mut random, 32, bf16), numbers(&mut random, 32, bf16));
-            // The accumulator underflowed to -0, is -0, or is anything.
+            // The accumulator is -0, a negative denormal (which counts as -0), or any number.
             let acc = [-0.0, -1e-42, number(&mut random)][random.below(3)];
             if random.below(2) == 0 {
                 a.iter_mut().for_each(|x| *x *= 1e-25);
                 b.iter_mut().for_each(|x| *x *= 1e-25);
             }
             if round % 8 == 0 {
-                // A sum stays -0 only while every product is -0, which chance does not bring about.
+                // A sum stays -0 only if every product is -0, which random numbers do not give.
                 a.fill(0.0);
                 b.iter_mut().for_each(|x| *x = -x.abs());
             }

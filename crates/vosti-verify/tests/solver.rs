@@ -53,7 +53,7 @@ fn a_wrong_cached_answer_is_found_when_it_is_solved_again() {
     assert_eq!(solver.counts.disagreed, 1);
 }
 
-/// A program of our own in the place of a solver.
+/// A shell script in the place of a solver.
 #[cfg(unix)]
 fn script(folder: &tempfile::TempDir, name: &str, text: &str) -> PathBuf {
     let program = folder.path().join(name);
@@ -102,7 +102,7 @@ fn a_second_solver_that_disagrees_stops_the_proof() {
     assert!(missing.to_string().contains("VOSTI_CVC5"), "{missing}");
 }
 
-/// With every answer `unsat`, even the one that asks whether the premises can hold: still not proved.
+/// Every answer is `unsat`, also to the question whether the premises can hold, so the premises fail.
 #[cfg(unix)]
 #[test]
 fn a_solver_that_always_says_unsat_proves_nothing() {
@@ -114,7 +114,7 @@ fn a_solver_that_always_says_unsat_proves_nothing() {
     assert_eq!(failure.obligation, vosti_verify::Obligation::Premises, "{failure}");
 }
 
-/// With every answer `unknown`, as when its time is up: not proved, and the message says whose fault it may be.
+/// Every answer is `timeout`: the kernel is not proved, and the message says that the solver gave up.
 #[cfg(unix)]
 #[test]
 fn a_solver_that_gives_up_proves_nothing_and_is_named() {
@@ -126,7 +126,7 @@ fn a_solver_that_gives_up_proves_nothing_and_is_named() {
     assert!(failure.to_string().contains("the solver gave up"), "{failure}");
 }
 
-/// In a scope Z3 leaves out passes that some questions need: what it gives up on there it is asked from a fresh start.
+/// In a scope Z3 leaves out passes that some questions need, so a question that it gives up on is asked again after a reset.
 #[cfg(unix)]
 #[test]
 fn what_is_given_up_in_a_scope_is_asked_afresh() {

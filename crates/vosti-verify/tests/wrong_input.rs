@@ -21,7 +21,7 @@ fn changed(name: &str, python: [&str; 2], ttir: [&str; 2]) -> Case {
     Case::read(&path).unwrap()
 }
 
-/// A TTIR that says that it was made from this source, and so.
+/// A TTIR whose header has the hashes of this source and of its own text.
 fn made_from(name: &str, source: &str, ttir: &str) -> String {
     let hash = |text: &str| Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let body: Vec<&str> = ttir.lines().filter(|line| !line.starts_with("//")).collect();
@@ -31,7 +31,7 @@ fn made_from(name: &str, source: &str, ttir: &str) -> String {
     format!("{made}{body}{lines}\n")
 }
 
-/// The one line that a user sees of a kernel that cannot be read.
+/// The one line that a user sees for a kernel that makes no problem.
 fn refused(case: &Case) -> String {
     let Err(error) = &case.problem else { panic!("{} was accepted", case.name) };
     let verification = Verification::refused(&case.name, error);
@@ -92,7 +92,7 @@ fn a_contract_that_contradicts_itself_is_refused() {
         let line = refused(&changed(name, python, SAME));
         assert!(line.contains(says), "{says:?} is not in {line}");
     }
-    // Well formed, and no run meets it: that takes the solver.
+    // This contract is well formed, but no run meets it. Only the solver finds that.
     let Some(mut solver) = common::solver() else { return };
     let case = changed("attend", ["# BQ = 4", "# BQ = 0"], SAME);
     let verification = verify(case.problem.as_ref().unwrap(), &mut solver).unwrap();
@@ -115,14 +115,14 @@ fn ttir_outside_the_subset_is_refused_with_both_lines() {
     assert!(line.contains("TTIR line"), "{line}");
 }
 
-/// Triton's front end extends a bit without its sign, so no Python makes these.
+/// Triton's front end extends an i1 without its sign, so no Python gives these texts.
 #[test]
 fn a_true_bit_whose_sign_is_extended_is_minus_one() {
     const BIT: &str = "%bit = arith.constant dense<true> : tensor<4xi1>\n      %one = arith.extsi %bit : tensor<4xi1> to tensor<4xi32>\n      ";
     let step = ["%p_21 = tt.addptr %p_13, %p_20", &format!("{BIT}%p_21 = tt.addptr %p_13, %one")];
     let case = changed("sum_by_pointer", SAME, step);
     let problem = case.problem.as_ref().unwrap();
-    // The pointer goes back, into the row before.
+    // The pointer moves by -1, into the row before.
     assert!(matches!(replay::search(problem, problem, 0..4), replay::Outcome::Different(_)));
     let divided = ["%p_9 = arith.muli %row_5, %p_8", &format!("{BIT}%p_9 = arith.divsi %row_5, %one")];
     let line = refused(&changed("sum_by_pointer", SAME, divided));
@@ -171,7 +171,7 @@ fn a_ttir_that_was_not_made_from_the_python_beside_it_is_refused_with_what_to_ru
     }
 }
 
-/// Each with its text unchanged: what differs is the contract alone.
+/// Only the contract is changed, never the text.
 #[test]
 fn a_contract_that_says_more_or_less_than_its_shape_asks_for_is_refused() {
     for (name, python, says) in [

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """cvc5 as a program for `vosti verify`: reads SMT-LIB on standard input, answers each (check-sat).
 
-The PyPI package `cvc5` (1.4.2 was tried) holds a library and no program. Put a cvc5 program on PATH, or
+The PyPI package `cvc5` (1.4.2) has a library and no program. Put a cvc5 program on PATH, or
 `pip install cvc5` and set VOSTI_CVC5 to this file.
 """
 import sys
@@ -33,7 +33,7 @@ def main():
             continue
         question.append(line)
         if line.strip() == "(check-sat)":
-            # Without the reason that the library adds: `unknown (TIMEOUT)`.
+            # The first word alone: the library adds a reason, as in `unknown (TIMEOUT)`.
             print(answer("".join(question)).split()[0], flush=True)
 
 

@@ -1,4 +1,5 @@
-//! How long filling in a step's metadata takes: nanoseconds a step, the best of many, for plans of 1, 64 and 700 rows.
+//! Measures how long it takes to fill a step's metadata: nanoseconds of the fastest of 2000 steps, for plans of 40, 64 and
+//! 700 rows.
 
 #[path = "../tests/common/mod.rs"]
 mod common;

@@ -1,4 +1,4 @@
-//! Why a program cannot be wired.
+//! Why a program cannot be wired, or its weights not be read.
 
 use crate::weights::WeightError;
 use thiserror::Error;
@@ -21,7 +21,7 @@ pub enum WiringError {
     #[error("{spec} has other parameters than the kernel that it may replace")]
     Unlike { spec: String },
     #[error(
-        "the program's logits are not read as they must be: by one op, alone, that writes one number a selected row, and besides only for lists"
+        "the program's logits must be read by one op that reads nothing else and writes one number for each selected row, and besides it only by an op that makes lists"
     )]
     Outputs,
     #[error(

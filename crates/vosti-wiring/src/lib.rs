@@ -1,8 +1,8 @@
-//! The part that every device shares, whatever its memory is: which kernel each op is, which buffer each parameter is bound
-//! to, the contents of a step's metadata, the reading of weights.
+//! The part of a device that is the same for every kind of memory: which kernel each op runs, which buffer each parameter is
+//! bound to, the contents of a step's metadata, and the reading of weights.
 //!
-//! It holds no memory and launches nothing: a device gives it kernels and arrays of integers, and keeps both. It knows no
-//! kernel by name and chooses nothing from a batch.
+//! The crate holds no memory and launches nothing: a device gives it kernels and an array of integers. It knows no kernel by
+//! name, and no choice here depends on a batch.
 //! Read next: [`wiring`], then [`step`].
 
 pub mod error;

@@ -1,7 +1,7 @@
 //! A step's metadata, as the kernels read it: tokens, positions, slots, page tables and query tiles.
 //!
 //! `vosti-core` decides and proves the contents and the place of each part (`image.rs`, `premises.rs`). This module holds the
-//! device's array, and must never write to it.
+//! device's array; it lets the core fill it and must never write to it itself.
 
 use crate::error::WiringError;
 use crate::wiring::Size;
@@ -11,7 +11,7 @@ use vosti_kernels::Extent;
 
 /// A device's array of integers, or its image in host memory.
 pub trait Ints {
-    /// All of it: the same memory at each call.
+    /// The whole array: the same memory at each call.
     fn cells(&mut self) -> &mut [i32];
 }
 
@@ -21,7 +21,8 @@ impl Ints for Vec<i32> {
     }
 }
 
-/// Where each part of the array is: room for steps of `rows_max` rows of which `selected_max` are selected.
+/// Where each part of the array is, with room for steps of `rows_max` rows of which `selected_max` are selected.
+/// [`WiringError::TooLarge`] if the core has no image of that size.
 pub fn image(
     program: &Program,
     tilings: &[Tiling],
@@ -34,36 +35,36 @@ pub fn image(
     Image::new(program, tilings, rows_max, selected_max).map_err(error)
 }
 
-/// Filled before each step.
+/// A step's metadata in a device's array. A device fills it before each step.
 pub struct Metadata<A> {
     array: A,
     /// Integers of the array.
     len: usize,
     image: Image,
-    /// The step wants lists of largest logits.
+    /// The step that was filled wants lists of largest logits.
     listed: bool,
 }
 
 impl<A: Ints> Metadata<A> {
-    /// The array has as many integers as the image needs, [`Image::len`].
+    /// `array` must have [`Image::len`] integers, or [`Metadata::fill`] fails.
     pub fn new(image: Image, array: A) -> Self {
         Self { array, len: image.len(), image, listed: false }
     }
 
-    /// All of it.
+    /// The device's array.
     pub fn array(&self) -> &A {
         &self.array
     }
 
-    /// Where a part of the array is: as in the largest step, unless a step was packed. Page tables stand last and have the rest:
-    /// a device that asks once must find room for every step's.
+    /// Where a part of the array is: its place in the largest step, unless a step was packed. Page tables come last and have the
+    /// rest of the array, so that their place has room for every step.
     pub fn place(&self, meta: Meta) -> Range<usize> {
         let place = self.image.place(meta);
         let end = if meta == Meta::PageTables { self.len } else { place.start + place.len };
         place.start..end
     }
 
-    /// How many integers of it, from the first, the step that was filled uses.
+    /// How many integers of the array, from the first, the step that was filled uses.
     pub fn used(&self) -> usize {
         let tables = self.image.place(Meta::PageTables);
         tables.start + tables.len
@@ -74,7 +75,7 @@ impl<A: Ints> Metadata<A> {
         self.image.length()
     }
 
-    /// How much there is to do for a launch of the step that was filled, or, if it was padded, what there is room for.
+    /// The amount of work of a launch in the step that was filled; if the step was padded, the amount that there is room for.
     pub fn extent(&self, size: Size) -> Extent {
         let (rows, selected) = self.image.launched();
         match size {
@@ -85,20 +86,21 @@ impl<A: Ints> Metadata<A> {
         }
     }
 
-    /// Fills everything from a plan, each array at its place in the largest step; a plan that does not fit is an error, and
-    /// nothing was filled.
+    /// Fills every part from a plan, each at its place in the largest step. If the plan does not fit, the error says so in
+    /// words and no part is filled.
     pub fn fill(&mut self, plan: &StepPlan) -> Result<(), String> {
         self.image.fill(self.array.cells(), plan).map_err(refused)?;
         self.listed = listed(plan);
         Ok(())
     }
 
-    /// Gives each array the place that it has in the largest step, as it had to begin with.
+    /// Gives each part its place in the largest step again, after [`Metadata::pack`] moved it.
     pub fn spread(&mut self) {
         self.image.spread();
     }
 
-    /// As [`Metadata::fill`], with no more room for each array than the step's launches need ([`Image::pack`]).
+    /// As [`Metadata::fill`], with no more room for each part than the step's launches need ([`Image::pack`]). With a `room`
+    /// launches are as large as those of a step of so many rows.
     pub fn pack(&mut self, plan: &StepPlan, room: Option<usize>) -> Result<(), String> {
         self.image.pack(self.array.cells(), plan, room).map_err(refused)?;
         self.listed = listed(plan);

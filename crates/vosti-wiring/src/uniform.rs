@@ -1,5 +1,5 @@
-//! Random numbers in place of a weight: a function of the weight's name and the element's index, so every maker gets the same
-//! numbers, in whatever parts.
+//! Random numbers in place of a weight. They are a function of the weight's name and the element's index, so each device makes
+//! the same numbers, in parts of any size.
 
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
@@ -16,7 +16,7 @@ pub struct Uniform {
 }
 
 impl Uniform {
-    /// A weight's, by its name (FNV-1a).
+    /// The numbers of the weight of this name; the seed is its FNV-1a hash (64 bits).
     pub fn named(name: &str, scale: f32) -> Uniform {
         let seed =
             name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |s, b| (s ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
@@ -30,7 +30,7 @@ impl Uniform {
         self.scale * unit
     }
 
-    /// As bits of BF16.
+    /// The number at an index, rounded to BF16, as bits.
     pub fn bf16(&self, index: usize) -> u16 {
         to_bf16(self.at(index))
     }

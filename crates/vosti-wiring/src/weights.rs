@@ -1,4 +1,4 @@
-//! The source of weights: a device asks it for some rows at a time, so no weight is in memory twice.
+//! The source of weights. A device asks for some rows at a time, so no weight is in memory twice.
 
 use crate::error::WiringError;
 use crate::uniform::Uniform;
@@ -7,11 +7,11 @@ use vosti_kernels::{Format, Quantised, TensorData};
 use vosti_tile::Scalar;
 use vosti_tile::numerics::from_bf16;
 
-/// Whatever went wrong in the weights' source.
+/// An error of the source of weights.
 pub type WeightError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Where a device gets its weights from, by the names in the bindings. It asks for one at a time, in parts,
-/// which several threads may ask for at once.
+/// The source of a device's weights, by the names in the bindings. A device asks for one weight at a time, in parts;
+/// several threads may ask for parts at once.
 pub trait Weights: Sync {
     /// The weight's axes, slowest first.
     fn shape(&self, name: &str) -> Result<Vec<usize>, WeightError>;
@@ -19,19 +19,19 @@ pub trait Weights: Sync {
     /// The elements of some rows (indices of the first axis), row-major.
     fn rows(&self, name: &str, rows: Range<usize>) -> Result<TensorData, WeightError>;
 
-    /// Puts the same rows as blocks in `room`, if that is how they are stored and all are alike: a device may keep these instead.
-    /// False if not; `room` then holds nothing of use.
+    /// Puts the same rows as blocks in `room`, if they are stored as blocks of one format; a device may keep the blocks instead.
+    /// False if they are not; the contents of `room` are then undefined.
     fn quantised(&self, _name: &str, _rows: Range<usize>, _room: &mut Quantised) -> Result<bool, WeightError> {
         Ok(false)
     }
 
-    /// The format that [`Weights::quantised`] gives these rows in, told without reading them. Blocks whose scales are no FP16's
-    /// are the exception: they are found when they are read.
+    /// The format in which [`Weights::quantised`] gives these rows, without reading them; None if it gives none. One exception:
+    /// blocks whose scales are not FP16 numbers are found only when they are read.
     fn format(&self, _name: &str, _rows: Range<usize>) -> Result<Option<&'static Format>, WeightError> {
         Ok(None)
     }
 
-    /// How every element is made from its index, where it is no file's: a device may make the weight itself, in BF16.
+    /// How every element is made from its index, for a weight that is in no file; a device may then make it itself, in BF16.
     fn made(&self, _name: &str) -> Option<Uniform> {
         None
     }
@@ -42,14 +42,14 @@ pub trait Weights: Sync {
     }
 }
 
-/// A weight's first axis, and the product of the others.
+/// The extent of a weight's first axis, and the product of the others.
 pub fn shape(weights: &dyn Weights, name: &str) -> Result<(usize, usize), WiringError> {
     let shape = weights.shape(name).map_err(|error| WiringError::Weight { name: name.into(), error })?;
     Ok((shape.first().copied().unwrap_or(1), shape.iter().skip(1).product()))
 }
 
 /// Gives the first `rows` of a weight to `put` as the kernels' element type, `part` rows at a time, each time with the flat
-/// index of the first element. BF16 widens to FP32; FP32 never narrows by itself.
+/// index of the first element. BF16 widens to FP32. FP32 never narrows: [`WiringError::WeightType`].
 pub fn read<E: From<WiringError>>(
     weights: &dyn Weights,
     name: &str,
@@ -66,7 +66,7 @@ pub fn read<E: From<WiringError>>(
     Ok(())
 }
 
-/// Gives some rows of a weight to `put` as the kernels' element type.
+/// Gives some rows of a weight to `put` as the kernels' element type; errors as in [`read`].
 pub fn read_rows<E: From<WiringError>>(
     weights: &dyn Weights,
     name: &str,

@@ -1,4 +1,5 @@
-//! From a program and its bindings to launches: which kernel, over how much, each parameter bound to a buffer by role.
+//! From a program and its bindings to launches: which kernel, over how much work, and which buffer is bound to each parameter,
+//! by its role.
 //!
 //! Read next: [`crate::step`].
 
@@ -10,17 +11,17 @@ use vosti_tile::Scalar;
 
 /// A specialisation as a device holds it: lifted, compiled or loaded.
 pub trait Kernel {
-    /// Which specialisation of which kernel it is.
+    /// The specialisation.
     fn spec(&self) -> &Spec;
 
-    /// Of this specialisation: with the parameters that it has.
+    /// The contract of its kernel.
     fn contract(&self) -> &Contract;
 
     /// The element type that a parameter points at.
     fn elem(&self, param: usize) -> Scalar;
 }
 
-/// What a parameter is bound to.
+/// The buffer that a parameter is bound to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Bound {
     /// A row buffer of the program.
@@ -37,21 +38,21 @@ pub enum Bound {
     Meta(Meta),
 }
 
-/// How many programs a launch has depends on this.
+/// The amount of work from which a launch's number of programs follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// On the rows of the step.
+    /// The rows of the step.
     Rows,
-    /// On the rows that logits are computed of.
+    /// The selected rows, whose logits are computed.
     Selected,
-    /// As selected in a step that wants lists of largest logits, and nothing in others.
+    /// The selected rows if the step wants lists of largest logits, otherwise none.
     Listed,
-    /// An index into [`Wiring::tilings`].
+    /// The query tiles of a tiling: an index into [`Wiring::tilings`].
     Tiles(usize),
 }
 
 impl Size {
-    /// How much there is to do in the largest step, of requests of up to `context` positions.
+    /// The amount of work in the largest step, of requests of up to `context` positions.
     pub fn most(self, rows_max: usize, selected_max: usize, context: usize) -> Extent {
         match self {
             Size::Selected | Size::Listed => Extent { rows: selected_max, tiles: 0, length: 0 },
@@ -66,11 +67,11 @@ impl Size {
 pub struct Wired {
     /// An index into [`Wiring::kernels`].
     pub kernel: usize,
-    /// Kernels of higher row tiles that may run in its place, lowest first. A device that has no use for them runs the first.
+    /// Kernels of higher row tiles that may run in its place, lowest first. A device need not use them.
     pub higher: Vec<usize>,
-    /// What the number of its programs depends on.
+    /// The work from which the number of its programs follows.
     pub size: Size,
-    /// The row at which its row buffers begin: not 0 where scratch has no room for all rows of a step at once.
+    /// The row at which its row buffers begin. It is above 0 only where scratch has too few rows for a whole step.
     pub first: usize,
     /// In the order of the contract's parameters.
     pub params: Vec<Bound>,
@@ -91,24 +92,25 @@ impl Wired {
     }
 }
 
-/// Everything a step runs, without the memory it runs on.
+/// All launches of a step, without memory.
 #[derive(Debug)]
 pub struct Wiring<K> {
     /// Each specialisation once.
     pub kernels: Vec<K>,
     /// In the order in which they run.
     pub launches: Vec<Wired>,
-    /// Each name once.
+    /// The names of the weights, each once.
     pub weights: Vec<String>,
     /// Each row tiling that a kernel asks for, once.
     pub tilings: Vec<Tiling>,
-    /// Scratch that ops share: which of an op's it is.
+    /// The scratch buffers, which ops share, each with its number among an op's.
     pub scratch: Vec<(usize, Scratch)>,
     /// The element type that the kernels agree on for each buffer.
     elems: HashMap<Bound, Scalar>,
 }
 
-/// Refuses a text whose parameters are not the contract's, in order, each of its element type, or that is not bound.
+/// Refuses a text whose parameters are not the contract's in order, each of its element type, or whose dimensions and numbers
+/// are not bound: [`WiringError::Signature`].
 pub fn signature(kernel: &vosti_tile::Kernel, contract: &Contract, spec: &Spec) -> Result<(), WiringError> {
     for i in 0..contract.params.len().max(kernel.params.len()) {
         let (wanted, found) = (contract.params.get(i), kernel.params.get(i));
@@ -142,26 +144,27 @@ struct Builder<K, F> {
     wiring: Wiring<K>,
 }
 
-/// An op as its launches see it.
+/// The part of an op that its launches use.
 struct Use<'a> {
     ins: &'a [u32],
     outs: &'a [u32],
-    /// Of an op that stores or attends: its layer and the layer's group.
+    /// The layer and its group, of an op that stores or attends.
     layer: Option<(usize, usize)>,
     rows: RowSet,
-    /// Of its binding.
+    /// The scratch of its binding.
     scratch: &'a [Scratch],
-    /// Of a launch over query tiles: the packed rows that it has.
+    /// The packed rows `first..end` of a launch over query tiles.
     first: usize,
     end: usize,
-    /// The op is only for lists.
+    /// The op only makes lists of largest logits.
     listing: bool,
 }
 
-/// Wires a program for steps of up to `rows_max` rows. `load` is asked for each specialisation once.
+/// Wires a program for steps of up to `rows_max` rows. `load` is called once for each specialisation. An error if a binding is
+/// missing, a kernel has a role that its op does not give, or kernels disagree on a buffer's element type.
 ///
-/// Launches that hand each other scratch run once for every so many rows as it has room for: a query tile ends there, which
-/// no row of it sees.
+/// Launches with scratch run once for each part of the step for whose rows scratch has room. A query tile ends where a part
+/// ends, and that does not change its rows' results.
 pub fn wire<K: Kernel, E: From<WiringError>>(
     program: &Program,
     bindings: &[Binding],
@@ -267,7 +270,7 @@ impl<K: Kernel, F> Builder<K, F> {
         Ok(())
     }
 
-    /// Both have the same parameters, so that one list of them does for either.
+    /// Whether both have the same parameters, so that one list of buffers fits either.
     fn same_parameters(&self, a: usize, b: usize) -> bool {
         let [a, b] = [a, b].map(|kernel| &self.wiring.kernels[kernel]);
         let params = a.contract().params.len();
@@ -299,13 +302,13 @@ impl<K: Kernel, F> Builder<K, F> {
         index_of(&mut self.wiring.tilings, tiling)
     }
 
-    /// Ops run one after the other, so those with the same needs share.
+    /// Ops run one after the other, so ops with equal scratch share it.
     fn scratch(&mut self, scratch: (usize, Scratch)) -> usize {
         index_of(&mut self.wiring.scratch, scratch)
     }
 }
 
-/// Where an item is in a list that has each once.
+/// The index of an item in a list that has each item once; a new item is added.
 fn index_of<T: PartialEq>(list: &mut Vec<T>, item: T) -> usize {
     list.iter().position(|other| *other == item).unwrap_or_else(|| {
         list.push(item);
@@ -313,7 +316,7 @@ fn index_of<T: PartialEq>(list: &mut Vec<T>, item: T) -> usize {
     })
 }
 
-/// Most rows of a query tile.
+/// The most rows of a query tile: the constant HEIGHT.
 fn height(spec: &Spec) -> Option<usize> {
     match spec.constants.get("HEIGHT") {
         Some(Const::Int(height)) if *height > 0 => Some(*height as usize),
@@ -322,7 +325,7 @@ fn height(spec: &Spec) -> Option<usize> {
 }
 
 impl<K: Kernel> Wiring<K> {
-    /// Every kernel that shares a buffer reads the same type from it.
+    /// Records each buffer's element type; an error if two kernels have another type for one buffer.
     fn agree(&mut self) -> Result<(), WiringError> {
         for launch in &self.launches {
             let kernel = &self.kernels[launch.kernel];
@@ -339,7 +342,8 @@ impl<K: Kernel> Wiring<K> {
 }
 
 impl<K> Wiring<K> {
-    /// A buffer's element type. What no kernel reads has the usual one.
+    /// A buffer's element type. A buffer that no kernel uses has a default: FP32 for rows and scratch, BF16 for weights and
+    /// caches, I32 for metadata.
     pub fn elem(&self, bound: Bound) -> Scalar {
         let usual = match bound {
             Bound::Row(_) | Bound::Scratch(_) => Scalar::F32,
@@ -349,7 +353,8 @@ impl<K> Wiring<K> {
         self.elems.get(&bound).copied().unwrap_or(usual)
     }
 
-    /// Type and elements of each row buffer of the program.
+    /// Element type and number of elements of each row buffer of the program. An error if kernels use a buffer that the program
+    /// declares as FP32 with another type.
     pub fn rows(
         &self,
         program: &Program,
@@ -370,12 +375,12 @@ impl<K> Wiring<K> {
     }
 }
 
-/// What a program makes of its logits: row buffers, each written by one op.
+/// The row buffers that a program makes of its logits, each written by one op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outputs {
     /// The best token of each selected row, as a number.
     pub best: usize,
-    /// Where the program computes lists of the largest logits.
+    /// Lists of the largest logits, if the program computes them.
     pub lists: Option<Lists>,
 }
 
@@ -386,15 +391,15 @@ pub struct Lists {
     pub logits: usize,
     /// The row buffer of the tokens.
     pub tokens: usize,
-    /// How many a row has.
+    /// Logits of a row's list.
     pub most: usize,
-    /// The two ops that are for nothing else.
+    /// The indices of the two ops that only make lists.
     pub ops: [usize; 2],
 }
 
 impl Lists {
-    /// The lists that a step wanted, from what it left of every selected row: logits, and tokens as numbers. What is nobody's is
-    /// empty, and what stands for no token (its number is not one of the vocabulary) is left out.
+    /// Reads the lists that a step wanted into `lists`, one for each selected row, from the two row buffers: logits, and tokens
+    /// as numbers. A row of a sequence that wants no list has an empty one. A number that is no token of the vocabulary is left out.
     pub fn read(&self, plan: &StepPlan, [logits, tokens]: [&[f32]; 2], vocab: u32, lists: &mut Vec<Vec<(Token, f32)>>) {
         lists.iter_mut().for_each(Vec::clear);
         lists.resize_with(lists.len().max(plan.selected().len()), Vec::new);
@@ -409,13 +414,14 @@ impl Lists {
 }
 
 fn listed_tokens(logits: &[f32], tokens: &[f32], vocab: u32) -> impl Iterator<Item = (Token, f32)> {
-    // Whole numbers, which FP32 holds exactly.
+    // Tokens are whole numbers that FP32 holds exactly.
     let pairs = tokens.iter().map(|token| *token as Token).zip(logits.iter().copied());
     pairs.filter(move |(token, _)| *token < vocab)
 }
 
-/// Finds them by who reads whom: one op reads the logits alone and writes a number a row, the best token. If another reads them,
-/// it writes candidates, two buffers, which one op reads alone; that one writes the lists.
+/// Finds the outputs by which op reads which buffer. One op reads only the logits and writes one number for each row, the best
+/// token. If a second op reads the logits, it writes two buffers of candidates; one op reads only these and writes the lists.
+/// [`WiringError::Outputs`] for any other program.
 pub fn outputs(program: &Program) -> Result<Outputs, WiringError> {
     let (mut best, mut lists) = (None, None);
     for (op, outs) in readers(program, &[program.logits])? {
@@ -426,7 +432,7 @@ pub fn outputs(program: &Program) -> Result<Outputs, WiringError> {
             let [(second, found @ &[logits, tokens])] = readers(program, outs)?[..] else {
                 return Err(WiringError::Outputs);
             };
-            // What nobody wants is not computed, so nothing else may read it.
+            // Lists are not computed in every step, so no op may read them.
             if !readers(program, found)?.is_empty() {
                 return Err(WiringError::Outputs);
             }
@@ -439,7 +445,8 @@ pub fn outputs(program: &Program) -> Result<Outputs, WiringError> {
     Ok(Outputs { best: best.ok_or(WiringError::Outputs)?, lists })
 }
 
-/// The ops that read any of these buffers, each with what it writes. They must be of selected rows and read nothing else.
+/// The ops that read any of these buffers, each with the buffers that it writes. An error unless they all compute selected rows
+/// and read exactly these buffers.
 fn readers<'a>(program: &'a Program, buffers: &[u32]) -> Result<Vec<(usize, &'a [u32])>, WiringError> {
     let reads = |op: &Op| usage(program, op).1.ins.iter().any(|input| buffers.contains(input));
     let found = program.ops.iter().enumerate().filter(|(_, op)| reads(op));
@@ -450,7 +457,7 @@ fn readers<'a>(program: &'a Program, buffers: &[u32]) -> Result<Vec<(usize, &'a 
     found.map(alone).collect()
 }
 
-/// The one width of buffers of FP32 numbers a selected row, each of which one op writes.
+/// The width that these buffers share. An error unless each holds FP32 numbers of selected rows and is written by one op.
 fn width(program: &Program, buffers: &[u32]) -> Result<u32, WiringError> {
     let decl = |buffer: &u32| program.buffers[*buffer as usize];
     let width = buffers.first().map(|buffer| decl(buffer).width).ok_or(WiringError::Outputs)?;
@@ -463,14 +470,15 @@ fn width(program: &Program, buffers: &[u32]) -> Result<u32, WiringError> {
 }
 
 impl<K> Wiring<K> {
-    /// Type and elements of each scratch, where contexts have up to `context` positions.
+    /// Element type and number of elements of each scratch, where contexts have up to `context` positions.
     pub fn scratches(&self, context: usize) -> Vec<(Scalar, usize)> {
         let each = self.scratch.iter().enumerate();
         each.map(|(i, (_, scratch))| (self.elem(Bound::Scratch(i)), scratch.len(context))).collect()
     }
 }
 
-/// Elements of each layer's keys, and as many of its values, where each group has so many pages.
+/// Elements of each layer's keys (its values have as many), where group i has `pages[i]` pages. [`WiringError::Groups`] if
+/// `pages` has another length than the program's groups.
 pub fn caches(program: &Program, pages: &[usize]) -> Result<Vec<usize>, WiringError> {
     if pages.len() != program.groups.len() {
         return Err(WiringError::Groups { pages: pages.len(), groups: program.groups.len() });
@@ -487,7 +495,7 @@ mod tests {
     use super::*;
     use vosti_core::{GroupDecl, LayerDecl};
 
-    /// Logits, and what is made of them: best tokens, candidates, lists.
+    /// Logits, best tokens, candidates and lists.
     fn program() -> Program {
         let buffer = |width| BufferDecl { width, dtype: Dtype::F32, rows: RowSet::Selected };
         let row = |ins: &[u32], outs: &[u32]| Op::Rowwise {

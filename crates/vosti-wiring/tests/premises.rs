@@ -1,6 +1,6 @@
-//! A step's metadata satisfies the premises of kernel proofs: the kernel verifier's own facts (`World`) are evaluated on
-//! arrays that were filled in from plans of a core. `vosti-core`'s `premises.rs` states what the core proves of the same
-//! arrays; if either side drifts, a fact is false here.
+//! A step's metadata satisfies the premises of kernel proofs. These tests evaluate the kernel verifier's own facts (`World`)
+//! on arrays that a core's plans filled. `vosti-core`'s `premises.rs` states the facts that the core proves of the same arrays;
+//! if the two differ, a fact is false here.
 
 mod common;
 
@@ -85,7 +85,7 @@ fn plan_something(core: &mut Core<Idle, Seven>, live: &mut Vec<RequestId>, rng: 
     }
 }
 
-/// A kernel whose premises are looked at, and what its parameters are bound to.
+/// A kernel whose premises are evaluated, and the buffers that its parameters are bound to.
 struct Reader {
     problem: Problem,
     /// Of its layer.
@@ -159,7 +159,7 @@ impl Values<'_> {
         match t.node(term) {
             Node::Linear { c, parts } => c + parts.iter().map(|(term, k)| of(term) * k).sum::<i128>(),
             Node::Var { name, .. } => self.sizes[name],
-            // Facts also speak of arrays that the kernel does not have: those are anything that is allowed, here zeros.
+            // Facts also mention arrays that the kernel does not have. Any allowed value does for these, here zero.
             Node::Apply { function, args, .. } => self
                 .arrays
                 .get(function.as_str())
@@ -188,7 +188,7 @@ impl Values<'_> {
     }
 }
 
-/// How many of a kernel's premises were looked at; the first that does not hold is an error.
+/// How many of a kernel's premises were evaluated; the first that does not hold is an error.
 fn premises(reader: &Reader, plan: &StepPlan, metadata: &Metadata<Vec<i32>>, cells: &[i32]) -> Result<usize, String> {
     let (mut t, extent) = (Terms::default(), metadata.extent(reader.size));
     let world = World::new(&mut t, &reader.problem, "L");
@@ -219,7 +219,7 @@ fn premises(reader: &Reader, plan: &StepPlan, metadata: &Metadata<Vec<i32>>, cel
     ]);
     let arrays = metas.iter().map(|(_, name, meta)| (*name, metadata.place(*meta).start)).collect();
     let values = Values { cells, sizes, arrays };
-    // Every element of every array that the kernel may load: of tiles those of few, for each is held against each.
+    // Every element of every array that the kernel may load. Only few tiles, because each is compared with each.
     let mut question = vec![world.rows, world.packed, world.context, world.table_len, world.length];
     question.extend(reader.problem.premises.page().map(|page| world.dim(&mut t, Dim::Pages(page))));
     for (role, _, meta) in &metas {
@@ -289,7 +289,7 @@ fn what_kernels_are_proved_under_holds_of_every_filled_step() {
     assert!(seen.iter().all(|seen| *seen > 100), "premises that were looked at: {seen:?}");
 }
 
-/// The array that a damage is in, the element, and what stands there then.
+/// A damage: the array, the element, and the value that replaces it.
 type Damage = fn(&StepPlan, &Metadata<Vec<i32>>) -> (Meta, usize, i32);
 
 #[test]

@@ -3,7 +3,7 @@
 use vosti_verify::solver::WANTED;
 use vosti_verify::{Cache, Solver, find_z3};
 
-/// A solver that remembers nothing. `None` without z3, which fails the test where tools are required.
+/// A solver without recorded answers. `None` without z3; where tools are required, that fails the test.
 pub fn solver() -> Option<Solver> {
     let solver = Solver::new(find_z3(), Cache::none());
     let how = format!("pip install z3-solver=={WANTED}");

@@ -1,12 +1,12 @@
-//! A core whose plans alone matter: a device and a sampler that do nothing.
+//! A device and a sampler that do nothing, for tests that look only at a core's plans.
 
 use vosti_core::*;
 
 /// A device that computes nothing.
 pub struct Idle {
-    /// Of a step, selected ones too.
+    /// The most rows of a step, and the most selected rows.
     pub rows: usize,
-    /// Of each group.
+    /// Pages of each group.
     pub pages: usize,
 }
 
@@ -49,9 +49,9 @@ impl Device for Idle {
     }
 }
 
-/// Says 7 whatever it is shown.
+/// A sampler that always gives token 7.
 pub struct Seven {
-    /// Tokens that there are.
+    /// Tokens of the vocabulary.
     pub vocab: u32,
 }
 
