@@ -1,4 +1,4 @@
-//! Embedded files are not tracked by the macro that embeds them.
+//! Tells cargo to watch `ttir/`, because the macro that embeds its files does not.
 
 fn main() {
     println!("cargo:rerun-if-changed=ttir");

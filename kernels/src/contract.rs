@@ -1,16 +1,17 @@
 //! Contracts: the shape of a kernel's promise and the role of each of its parameters.
 //!
-//! Written in TOML between `# /// contract` and `# ///` above the kernel. See ARCHITECTURE.md.
-//! A role is written `in 0`, `weight 2 f32` (element type where it is not the activations'), `rows`, `page_table` and so on.
+//! A contract is TOML between `# /// contract` and `# ///` above the kernel; ARCHITECTURE.md, "Contracts", says what each shape
+//! promises. A role is written `in 0`, `weight 2 f32` (element type where it is not the activations'), `rows`, `page_table`
+//! and so on.
 
 use crate::error::KernelError;
 use crate::spec::{Act, Const, Spec};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// The four shapes the engine's proof relies on, and the two that together are the fourth.
+/// The three shapes that the engine's proof relies on, and the two that together are the third.
 ///
-/// A contract of the shape [`Shape::AttendPart`] may have a dimension called [`WINDOWED`]: where it is 1, what is promised is
+/// A contract of the shape [`Shape::AttendPart`] may have a dimension called [`WINDOWED`]: where it is 1, the promise is
 /// [`Shape::Attend`] with a window, and there is no scratch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -21,10 +22,10 @@ pub enum Shape {
     StoreKv,
     /// Paged causal attention, full or windowed.
     Attend,
-    /// The first launch of full attention in two: rows that see the first split of the keys alone are done, of others
-    /// each split leaves partial results in scratch.
+    /// The first of two launches of full attention. It computes the output of rows that see only the first split of the keys.
+    /// For other rows each split leaves partial results in scratch.
     AttendPart,
-    /// The second: the other rows' partial results are folded, split by split.
+    /// The second launch: it folds the other rows' partial results, split by split.
     AttendCombine,
 }
 
@@ -32,17 +33,17 @@ pub enum Shape {
 pub const WINDOWED: &str = "WINDOWED";
 
 impl Shape {
-    /// Over query tiles and positions: attention, or a launch of it.
+    /// Whether the shape is attention or a launch of it, over query tiles and positions.
     pub fn attends(self) -> bool {
         matches!(self, Shape::Attend | Shape::AttendPart | Shape::AttendCombine)
     }
 
-    /// Attention over splits of the keys.
+    /// Whether the shape is a launch of attention over splits of the keys.
     pub fn splits(self) -> bool {
         matches!(self, Shape::AttendPart | Shape::AttendCombine)
     }
 
-    /// Whether a kernel of this shape writes what has this role.
+    /// Whether a kernel of this shape writes a buffer of this role.
     pub fn writes(self, role: Role) -> bool {
         match role {
             Role::Out(_) => true,
@@ -52,8 +53,8 @@ impl Shape {
         }
     }
 
-    /// Where a contract names cells of a role of some rows only: whether of rows at positions before the first split's
-    /// end, or of the others.
+    /// If a contract names the role's cells of some rows only: true for rows at positions before the first split's end, false
+    /// for the other rows. None if it names the cells of every row.
     pub fn early_rows(self, role: Role) -> Option<bool> {
         match (self, role) {
             (Shape::AttendPart, Role::Out(_)) => Some(true),
@@ -63,8 +64,8 @@ impl Shape {
     }
 }
 
-/// What the launcher binds to a parameter. All per-step metadata are `i32` buffers: no kernel takes a
-/// scalar that changes from step to step.
+/// What the launcher binds to a parameter. All metadata of a step are `i32` buffers, because no kernel takes
+/// a scalar that changes from step to step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// The op's i-th input row buffer, `[rows, width]`.
@@ -73,7 +74,7 @@ pub enum Role {
     Out(usize),
     /// The launch's i-th weight.
     Weight(usize),
-    /// `[1]`: how many rows this launch has (packed rows, or selected rows for a `Selected` op).
+    /// `[1]`: the number of rows of this launch (packed rows, or selected rows for a `Selected` op).
     Rows,
     /// `[rows]`: token ids.
     Tokens,
@@ -89,7 +90,7 @@ pub enum Role {
     TileTable,
     /// `[tiles]`: first packed row of the query tile. A tile's rows belong to one request.
     TileRow,
-    /// `[tiles]`: how many rows the tile has, at most BQ; 0 for padding.
+    /// `[tiles]`: the number of rows of the tile, at most BQ; 0 for padding.
     TileRows,
     /// `[tiles]`: logical position of the tile's first row.
     TilePos,
@@ -97,7 +98,7 @@ pub enum Role {
     CacheK,
     /// As [`Role::CacheK`]: this layer's values.
     CacheV,
-    /// `[splits, ROWS, width]`: the op's own i-th scratch, from an earlier launch of the op to a later one.
+    /// `[splits, ROWS, width]`: the op's i-th scratch, which passes numbers from one of its launches to the next.
     Scratch(usize),
 }
 
@@ -130,12 +131,12 @@ pub struct Param {
     pub name: String,
     /// What the launcher binds to it.
     pub role: Role,
-    /// What its buffer holds.
+    /// The element type of its buffer.
     pub elem: Elem,
 }
 
-/// A parameter that is no buffer: the same number for as long as a device lives, bound when it is made. One text, and one
-/// proof, for all its values.
+/// A parameter that is a number and no buffer. It is bound when a device is made and never changes; one text and one proof are
+/// for all its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Number {
     /// As in the kernel's signature.
@@ -144,17 +145,17 @@ pub struct Number {
     pub kind: NumberKind,
 }
 
-/// What a [`Number`] may be.
+/// The kind of a [`Number`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NumberKind {
-    /// An `i32` in `lo..=hi`: extents, strides and what programs count are made of it.
+    /// An `i32` in `lo..=hi`, of which extents, strides and numbers of programs are made.
     Dimension { lo: i64, hi: i64 },
     /// An `f32` of which nothing is known.
     Float,
 }
 
 impl Number {
-    /// `dim 1..65536` or `number`; none if it is a role of a buffer.
+    /// Parses `dim 1..65536` or `number`; None for a buffer's role, an error for a wrong range.
     pub fn parse(name: &str, text: &str) -> Option<Result<Number, String>> {
         let bad = |why: &str| Err(format!("`{text}` is no range for `{name}`: {why}"));
         let number = |kind| Ok(Number { name: name.to_string(), kind });
@@ -173,7 +174,7 @@ impl Number {
         })
     }
 
-    /// The constant that the number is bound to, as TTIR writes it; none if it cannot be.
+    /// A value as a TTIR constant; None if the value has another type or does not fit 32 bits.
     pub fn literal(&self, value: &Const) -> Option<String> {
         match (self.kind, value) {
             (NumberKind::Dimension { .. }, Const::Int(v)) => i32::try_from(*v).ok().map(|v| format!("{v} : i32")),
@@ -194,26 +195,26 @@ impl Number {
 /// A kernel's contract.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contract {
-    /// What the engine's proof needs of the kernel.
+    /// The kind of promise.
     pub shape: Shape,
-    /// One expression per grid axis over constants and `rows`, `tiles`, `length`, e.g. `"cdiv(rows, BM)"`. A launch for more
-    /// rows or a longer length than there are is proved too: its programs to spare do nothing.
+    /// One expression for each grid axis, over constants and `rows`, `tiles`, `length`: `"cdiv(rows, BM)"`. A launch for more
+    /// rows or a longer length than a step has is proved too: its spare programs do nothing.
     pub grid: Vec<String>,
     /// All buffers, in signature order.
     pub params: Vec<Param>,
-    /// What is bound when a device is made, in signature order.
+    /// All numbers that are bound when a device is made, in signature order.
     pub numbers: Vec<Number>,
-    /// What holds between dimensions; the verifier reads it, and the rest.
+    /// Conditions between dimensions, as `where` has them.
     pub conditions: Vec<String>,
-    /// Constants that only shape the text: no premise, extent or axis takes them.
+    /// Constants that only shape the text: no premise, extent or axis uses them.
     pub text: Vec<String>,
-    /// Extents of the buffers whose role has none of its own, outermost first, dense: numbers, constants, so many times a
-    /// dimension, `rows` (of this launch), `packed` (rows of the step, where a kernel gathers), `context` (the rope's limit) and
-    /// `splits` (of SPLIT keys, that the longest context has).
+    /// Extents of the buffers whose role has none of its own, outermost first, dense. An extent is a number, a constant, a
+    /// multiple of a dimension, `rows` (of this launch), `packed` (rows of the step, where a kernel gathers), `context` (rows of
+    /// the rotary tables) or `splits` (of SPLIT keys, of the longest context).
     pub shapes: BTreeMap<String, Vec<String>>,
 }
 
-/// How much there is to do in one launch; a grid is a function of it and of the constants.
+/// The amount of work of one launch; a grid is a function of it and of the constants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// Rows of a row-wise or store kernel.
@@ -225,7 +226,7 @@ pub struct Extent {
 }
 
 impl Contract {
-    /// What is promised of a specialisation: with a window, what [`Shape::AttendPart`] leaves to [`WINDOWED`].
+    /// The shape of a specialisation's promise: that of the contract, but [`Shape::Attend`] where [`WINDOWED`] is 1.
     pub fn shape_of(&self, spec: &Spec) -> Shape {
         match (self.shape, spec.constants.get(WINDOWED)) {
             (Shape::AttendPart, Some(Const::Int(1))) => Shape::Attend,
@@ -233,7 +234,7 @@ impl Contract {
         }
     }
 
-    /// How many programs a launch has on each axis.
+    /// How many programs a launch has on each axis. An error if an expression has no value or a negative one.
     pub fn grid(&self, spec: &Spec, extent: Extent) -> Result<[usize; 3], KernelError> {
         let lookup = |name: &str| match (name, spec.constants.get(name)) {
             ("rows", _) => i64::try_from(extent.rows).ok(),
@@ -265,8 +266,8 @@ struct Written {
     shapes: BTreeMap<String, Vec<String>>,
 }
 
-/// Reads the contract above kernel `kernel` in its Python source. `parameters` are the names that the
-/// signature has besides its constants, in order.
+/// Reads the contract above kernel `kernel` in its Python source. `parameters` are the names of the signature's
+/// parameters except its constants, in order.
 pub(crate) fn parse(kernel: &str, source: &str, parameters: &[String]) -> Result<Contract, KernelError> {
     let bad = |why: String| KernelError::Contract { kernel: kernel.to_string(), why };
     let mut written: Written = read(source).map_err(bad)?;
@@ -293,8 +294,9 @@ pub(crate) fn parse(kernel: &str, source: &str, parameters: &[String]) -> Result
     Ok(Contract { shape, grid, params, numbers, conditions, text, shapes })
 }
 
-/// The TOML between `# /// contract` and `# ///`, and the line of the Python source at which it starts. There is one such block,
-/// and each of its lines is a comment of one `#`, so that whoever reads the file reads the same contract.
+/// The line of the Python source at which the contract's TOML starts, and the TOML between `# /// contract` and `# ///`. An
+/// error unless there is exactly one such block and each of its lines is a comment of one `#`: then every reader of the file
+/// reads the same contract.
 pub fn block(source: &str) -> Result<(usize, String), String> {
     let opens = |line: &str| line.trim() == "# /// contract";
     let Some(first) = source.lines().position(opens) else {
@@ -328,7 +330,7 @@ pub fn read<T: serde::de::DeserializeOwned>(source: &str) -> Result<T, String> {
 }
 
 impl Param {
-    /// `weight 2 f32`
+    /// Parses `weight 2 f32`; None if the text is no role.
     pub fn parse(name: &str, text: &str) -> Option<Param> {
         parse_param(name, text)
     }

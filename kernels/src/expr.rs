@@ -1,12 +1,13 @@
 //! Integer expressions of contracts and of `specialisations.toml`: `cdiv(rows, BM)`, `max(64 / GP, 1)`.
 //!
-//! Numbers, names, `+ - * /` and the functions cdiv, min, max, pow2 (next power of two) and above (1 where
-//! the first is larger than the second, else 0). Division must be
-//! exact: a rounding nobody asked for is an error.
+//! Expressions have numbers, names, `+ - * /` and the functions cdiv, min, max, pow2 (next power of two)
+//! and above (1 if the first is larger than the second, else 0). A division that is not exact is an error,
+//! because a silent rounding could hide a mistake.
 
 use crate::error::KernelError;
 
-/// Evaluates `text`; `lookup` gives a name's value.
+/// Evaluates `text`; `lookup` gives a name's value. An error if the text does not parse, a name is unknown, or a value is not
+/// defined or does not fit 64 bits.
 pub fn eval(text: &str, lookup: &dyn Fn(&str) -> Option<i64>) -> Result<i64, KernelError> {
     let mut parser = Parser { text, at: 0, lookup };
     let value = parser.sum()?;

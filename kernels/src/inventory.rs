@@ -1,4 +1,4 @@
-//! Every kernel by name: its source, its constants and its contract; and the TTIR of specialisations.
+//! All kernels by name, each with its source, constants and contract; and the TTIR of specialisations.
 
 use crate::contract::{self, Contract, NumberKind};
 use crate::error::KernelError;
@@ -14,7 +14,7 @@ macro_rules! sources {
     ($($name:literal),* $(,)?) => { &[$(($name, include_str!(concat!("../", $name, ".py")))),*] };
 }
 
-/// One Triton source a kernel.
+/// The Triton source of each kernel.
 const SOURCES: &[(&str, &str)] = sources![
     "argmax",
     "attend",
@@ -37,7 +37,7 @@ const SOURCES: &[(&str, &str)] = sources![
     "topk_part",
 ];
 
-/// What several kernels import.
+/// Sources that kernels import.
 const SHARED: &[(&str, &str)] = sources!["online_softmax", "product", "rotation", "selection"];
 
 /// A kernel: one Triton source with its contract.
@@ -47,14 +47,14 @@ pub struct Kernel {
     pub name: &'static str,
     /// The Python text.
     pub source: &'static str,
-    /// Its `tl.constexpr` parameters and then the numbers that are bound later, each in signature order.
+    /// The names of its `tl.constexpr` parameters, then of the numbers that are bound later, each in signature order.
     pub constants: Vec<String>,
     /// The TOML above the kernel, parsed.
     pub contract: Contract,
 }
 
 impl Kernel {
-    /// Its Python text, and that of what it imports from beside it: what its TTIR is made from.
+    /// The sources that its TTIR is made from, as one text: its own, then those of the modules in `kernels/` that it imports.
     pub fn made_from(&self) -> String {
         let imported = SHARED.iter().filter(|(name, _)| self.source.contains(&format!("\nfrom {name} import ")));
         std::iter::once(self.source).chain(imported.map(|(_, text)| *text)).collect()
@@ -63,7 +63,7 @@ impl Kernel {
 
 static KERNELS: LazyLock<(Vec<Kernel>, BTreeMap<&str, KernelError>)> = LazyLock::new(|| read_all(SOURCES));
 
-/// The kernels, and what is wrong with those that do not parse: whoever asks for one is told.
+/// The kernels that parse, and an error for each of the others, which [`kernel`] gives to its caller.
 fn read_all(sources: &'static [(&'static str, &'static str)]) -> (Vec<Kernel>, BTreeMap<&'static str, KernelError>) {
     let (mut kernels, mut wrong) = (vec![], BTreeMap::new());
     for (name, source) in sources {
@@ -96,7 +96,7 @@ pub fn kernels() -> &'static [Kernel] {
     &KERNELS.0
 }
 
-/// The kernel of this name.
+/// The kernel of this name. An error if there is none, or if its contract does not parse.
 pub fn kernel(name: &str) -> Result<&'static Kernel, KernelError> {
     let unknown = || KernelError::Kernel {
         kernel: name.to_string(),
@@ -106,19 +106,20 @@ pub fn kernel(name: &str) -> Result<&'static Kernel, KernelError> {
     kernels.iter().find(|k| k.name == name).ok_or_else(|| wrong.get(name).cloned().unwrap_or_else(unknown))
 }
 
-/// The contract of a kernel.
+/// The contract of a kernel; errors as in [`kernel`].
 pub fn contract(kernel_name: &str) -> Result<&'static Contract, KernelError> {
     Ok(&kernel(kernel_name)?.contract)
 }
 
-/// The TTIR of a specialisation: the checked-in text of its tile constants, bound to its dimensions and numbers.
+/// The TTIR of a specialisation: the checked-in text of its tile constants, bound to its dimensions and numbers. None if no
+/// such text is checked in, or as in [`bind`].
 pub fn ttir(spec: &Spec) -> Option<Cow<'static, str>> {
     bind(ttir_by_stem(&spec.text().to_string())?, spec)
 }
 
-/// A text with the specialisation's dimensions and numbers in the place of the parameters: a constant for each, in front of
-/// the function's first operation and in the line of its signature, so that every line stays where it was. Nothing else is
-/// changed. None if the specialisation lacks one, or the text has no such parameter.
+/// A text with the specialisation's dimensions and numbers in the place of its parameters: the parameters leave the signature,
+/// and a constant for each stands at the end of the signature's line, so that every other line keeps its number. The rest of
+/// the text stays the same. None if the specialisation lacks a value, or the text a parameter.
 pub fn bind<'t>(text: &'t str, spec: &Spec) -> Option<Cow<'t, str>> {
     let numbers = &kernel(&spec.kernel).ok()?.contract.numbers;
     if numbers.is_empty() {
@@ -150,12 +151,13 @@ pub fn ttir_by_stem(stem: &str) -> Option<&'static str> {
     TTIR.get_file(format!("{stem}.ttir"))?.contents_utf8()
 }
 
-/// Specialisations to try: of each checked-in text itself, or with dimensions that are small, ragged or a model's.
+/// Specialisations for tests: of each checked-in text, or of each text with four sets of dimensions (small, ragged, 1, and a
+/// model's).
 pub fn examples() -> Vec<Spec> {
     const SIZES: [[i64; 3]; 4] = [[40, 24, 75], [97, 130, 290], [1, 1, 3], [576, 320, 1000]];
-    // Of what is never many: heads.
+    // Dimensions that stay small: numbers of heads.
     const COUNTS: [[i64; 2]; 4] = [[3, 2], [5, 3], [1, 1], [2, 4]];
-    // Eighths of the room that a head, or a half of one, fills; the third is one number more than half of it.
+    // Eighths of the room that a head, or a half of one, fills; the third set adds one number to half of the room.
     const EIGHTHS: [i64; 4] = [8, 5, 4, 6];
     let mut all = vec![];
     for text in ttir_stems().into_iter().filter_map(parse_stem) {
@@ -189,7 +191,7 @@ pub fn examples() -> Vec<Spec> {
     all
 }
 
-/// `A <= B * n`, by a larger dimension B, or a smaller A below a constant.
+/// Makes `A <= B * n` hold: raises the dimension B, or lowers the dimension A if the right side is a constant.
 fn meet(spec: &mut Spec, condition: &str) {
     let lookup = |name: &str| match spec.constants.get(name) {
         Some(Const::Int(value)) => Some(*value),
@@ -211,7 +213,8 @@ fn meet(spec: &mut Spec, condition: &str) {
     }
 }
 
-/// Reads a file stem back: `linear-bf16-BK64-BM64-BN64-K576-N960-SWAP0`.
+/// Parses a specialisation's name (`linear-bf16-BK64-BM64-BN64-K576-N960-SWAP0`) or the stem of a text, which has no
+/// dimensions. None if it is neither.
 pub fn parse_stem(stem: &str) -> Option<Spec> {
     let (name, rest) = stem.split_once('-')?;
     let kernel = kernel(name).ok()?;
@@ -224,7 +227,7 @@ pub fn parse_stem(stem: &str) -> Option<Spec> {
     let mut names = kernel.constants.clone();
     names.sort();
     let bound = constants_of(&names, rest).or_else(|| {
-        // A text's own name, of whatever dimensions.
+        // A text's stem has no dimensions.
         names.retain(|name| kernel.contract.numbers.iter().all(|number| number.name != *name));
         constants_of(&names, rest)
     });
@@ -247,8 +250,8 @@ fn constants_of(names: &[String], mut rest: &str) -> Option<BTreeMap<String, Con
     Some(constants)
 }
 
-/// What identifies a specialisation's TTIR: the hash of its text without comments, which are the
-/// header and the table of Python lines. It holds no location.
+/// The hash that identifies a TTIR: BLAKE3 of its lines without comments, which are the header and the
+/// table of Python lines.
 pub fn ttir_hash(text: &str) -> blake3::Hash {
     let mut hasher = blake3::Hasher::new();
     for line in text.lines().filter(|line| !line.starts_with("//")) {

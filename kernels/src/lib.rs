@@ -4,7 +4,7 @@
 //! specialisation of it (activation type and constants); its TTIR is checked in as `kernels/ttir/<spec>.ttir` and embedded
 //! here. A [`Binding`] is the value that an op's `k` stands for: specialisations bound to weights.
 //!
-//! This crate must never launch anything, and never choose anything from a batch: where a kernel has row tiles of several
+//! This crate must never launch a kernel, and no choice here may depend on a batch. Where a kernel has row tiles of several
 //! heights, each is proved to give the bits of the lowest ([`stands_for`]), and the device chooses.
 //! Read next: [`mod@contract`], then `kernels/linear.py`.
 

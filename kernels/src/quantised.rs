@@ -1,17 +1,17 @@
-//! Rows of a block-quantised weight, unpacked without loss: a file's blocks, in one form for all their types.
+//! Rows of a block-quantised weight, unpacked without loss: the blocks of a file, in one form for all of GGML's types.
 //!
-//! Every element is `f32(scale * value - minimum)` and then rounded to BF16. `scale` is its chunk's `d`, times its group's
-//! own scale where the format has one, and `minimum` is made alike; `value` is the small integer of its code. Both products
-//! are exact in FP32 for every format (11 bits of an FP16, at most 7 of a group's scale and 7 of a value), so only the
-//! subtraction rounds, and a fused multiply-add gives the same bits. `vosti-model` reads the formats themselves.
+//! Every element is `f32(scale * value - minimum)`, rounded to BF16 after that. `scale` is its chunk's `d`, times its group's
+//! own scale where the format has one; `minimum` is made in the same way; `value` is the small integer of its code. Both
+//! products are exact in FP32 for every format (11 bits of an FP16, at most 7 of a group's scale and 7 of a value), so only
+//! the subtraction rounds, and a fused multiply-add gives the same bits. `vosti-model` reads the blocks of a file.
 //! Read next: [`crate::spec::TensorData`].
 
-/// What a code stands for.
+/// The numbers that codes stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Values {
-    /// The code, plus this.
+    /// The code plus this number.
     From(i16),
-    /// One of 16 numbers.
+    /// One of 16 numbers, which the code's low four bits select.
     Table(&'static [i8; 16]),
 }
 
@@ -20,7 +20,7 @@ pub enum Values {
 pub struct Format {
     /// GGML's name.
     pub name: &'static str,
-    /// Of a code: 2, 3, 4, 5, 6 or 8.
+    /// Bits of a code: 2, 3, 4, 5, 6 or 8.
     pub bits: usize,
     /// How a code becomes a number.
     pub values: Values,
@@ -28,7 +28,7 @@ pub struct Format {
     pub group: usize,
     /// Elements that share a `d`: 32 or 256. Groups of a longer chunk have scales of their own, which multiply it.
     pub chunk: usize,
-    /// Whether something is subtracted.
+    /// Whether a minimum is subtracted.
     pub minimum: bool,
 }
 
@@ -46,7 +46,7 @@ impl Format {
         self.chunk > self.group
     }
 
-    /// What a code stands for.
+    /// The number that a code stands for.
     #[inline(always)]
     pub fn value(&self, code: u8) -> f32 {
         match self.values {
@@ -59,7 +59,7 @@ impl Format {
 const IQ4: Values = Values::Table(&[-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113]);
 const FP4: Values = Values::Table(&[0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12]);
 
-/// Every format. A device may name one by its number.
+/// Every format. A device may name a format by its index.
 pub static FORMATS: [Format; 13] = [
     Format::small("Q8_0", 8, Values::From(-128), false),
     Format::small("Q4_0", 4, Values::From(-8), false),
@@ -76,32 +76,32 @@ pub static FORMATS: [Format; 13] = [
     Format::small("MXFP4", 4, FP4, false),
 ];
 
-/// The format of a name, and its number.
+/// The format of GGML's name, and its index in [`FORMATS`]; None if there is none.
 pub fn format(name: &str) -> Option<(usize, &'static Format)> {
     FORMATS.iter().enumerate().find(|(_, format)| format.name == name)
 }
 
-/// Rows of one format, each as many elements.
+/// Rows of one format and of one length.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quantised {
-    /// The same for all rows.
+    /// The format of all rows.
     pub format: &'static Format,
-    /// Elements a row: a multiple of the format's chunk.
+    /// Elements of a row: a multiple of the format's chunk.
     pub columns: usize,
-    /// `[row][chunk]`, FP16 bit patterns.
+    /// `[row][chunk]`: the scale `d` of each chunk, as FP16 bit patterns.
     pub scales: Vec<u16>,
-    /// As `scales`; empty if the format subtracts nothing.
+    /// `[row][chunk]`: the minimum of each chunk, as FP16 bit patterns; empty if the format has no minimum.
     pub minima: Vec<u16>,
-    /// `[row][group]`; empty if the format has one level.
+    /// `[row][group]`: the factor of each group's scale; empty if the format has one level.
     pub group_scales: Vec<i8>,
-    /// As `group_scales`; empty too if the format subtracts nothing.
+    /// `[row][group]`: the factor of each group's minimum; empty if the format has one level or no minimum.
     pub group_minima: Vec<i8>,
-    /// `[row][column]`.
+    /// `[row][column]`: one code in each byte.
     pub codes: Vec<u8>,
 }
 
 impl Quantised {
-    /// No rows yet.
+    /// No rows of this format and length. Panics if `columns` is no multiple of the format's chunk.
     pub fn new(format: &'static Format, columns: usize) -> Self {
         assert!(columns.is_multiple_of(format.chunk));
         let none = Vec::new;
@@ -116,7 +116,7 @@ impl Quantised {
         }
     }
 
-    /// Forgets its rows, and keeps their memory for rows of this format and length.
+    /// Removes all rows, and keeps their memory for rows of this format and length. Panics as [`Quantised::new`].
     pub fn restart(&mut self, format: &'static Format, columns: usize) {
         assert!(columns.is_multiple_of(format.chunk));
         (self.format, self.columns) = (format, columns);
@@ -134,7 +134,7 @@ impl Quantised {
 }
 
 impl Default for Quantised {
-    /// Room for rows.
+    /// No rows; [`Quantised::restart`] gives the format and length.
     fn default() -> Self {
         Self::new(&FORMATS[0], 0)
     }

@@ -5,7 +5,8 @@ use crate::inventory::kernel;
 use crate::spec::{Const, Spec};
 use std::fmt::Write;
 
-/// A JSON list of `{stem, kernel, act, scalars, constants, pointers}`.
+/// A JSON list of `{stem, kernel, act, scalars, constants, pointers}`, one for each specialisation. An error if a kernel does not
+/// exist.
 pub fn request(specs: &[Spec]) -> Result<String, KernelError> {
     let mut out = String::from("[");
     for (i, spec) in specs.iter().enumerate() {
@@ -49,7 +50,7 @@ mod tests {
         let dims = [&dims[..], &[("EPS", Const::Float(1e-6))]].concat();
         let spec = crate::specialise("cpu", "rope_q", Act::F32, &dims).unwrap();
         let json = request(&[spec]).unwrap();
-        // A number of the model is a parameter of the text; what shapes the text is a constant.
+        // A model's number is a parameter of the text; a tile constant is a constant of the text.
         for part in
             ["\"norm_w\": \"fp32\"", "\"qkv\": \"fp32\"", "\"EPS\": \"fp32\"", "\"NORM\": \"i32\"", "\"HP\": 32"]
         {

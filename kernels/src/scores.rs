@@ -1,7 +1,7 @@
-//! The numbers that kernels take in place of a scale, a soft cap and a window.
+//! The numbers by which kernels get a scale, a soft cap and a window.
 //!
-//! Products of a model's numbers are made here, in 64 bits, and rounded once, when a text is bound. A kernel that multiplied
-//! them itself would round each factor, and a model's bits would change. Read next: `kernels/online_softmax.py`.
+//! This module multiplies a model's numbers in FP64, and a text's binding rounds each product to FP32, once. A kernel that
+//! multiplied them itself would round each factor, and a model's bits would change. Read next: `kernels/online_softmax.py`.
 
 use crate::contract::WINDOWED;
 use crate::spec::Const;
@@ -17,12 +17,14 @@ pub fn capped(softcap: f64, slope: f64) -> [(&'static str, Const); 4] {
     [("CAPPED", Const::Int(capped.into())), slope, cap, span]
 }
 
-/// Those of attention's scores, which are `scale` times a dot product and whose exponentials are powers of two.
+/// The same constants for attention's scores: `scale` times a dot product, times log2(e), because the exponentials are powers
+/// of two.
 pub fn scores(scale: f64, softcap: f64) -> [(&'static str, Const); 4] {
     capped(softcap, scale * LOG2_E)
 }
 
-/// The dimensions by which attention sees a window of keys, or all of them; without a window nothing reads its size.
+/// The dimensions by which attention sees a window of `keys` keys, or all keys. Without a window no kernel reads WINDOW, and it
+/// is 1.
 pub fn window(keys: Option<u32>) -> [(&'static str, Const); 2] {
     [(WINDOWED, Const::Int(keys.is_some().into())), ("WINDOW", Const::Int(keys.unwrap_or(1).into()))]
 }
@@ -31,7 +33,7 @@ pub fn window(keys: Option<u32>) -> [(&'static str, Const); 2] {
 mod tests {
     use super::*;
 
-    /// Those that Triton's front end folds out of `SCALE * LOG2E` and `2.0 * LOG2E * SCALE / SOFTCAP`.
+    /// The bits are those that Triton's front end folds out of `SCALE * LOG2E` and `2.0 * LOG2E * SCALE / SOFTCAP`.
     #[test]
     fn numbers_have_the_bits_that_a_text_made_of_constants_has() {
         let bits = |scale, softcap| {

@@ -1,4 +1,4 @@
-//! Names of kernel specialisations, and what an op's `k` is bound to.
+//! Kernel specialisations and their names, and the launches that an op's `k` stands for.
 
 use crate::contract::Elem;
 use crate::error::KernelError;
@@ -9,7 +9,7 @@ use std::ops::Range;
 /// Element type of activations and of the KV cache. Accumulation is always FP32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Act {
-    /// What every model runs in.
+    /// The type of every deployment.
     Bf16,
     /// For tests against FP32 references only; weights are FP32 too.
     F32,
@@ -25,7 +25,7 @@ pub enum TensorData {
 }
 
 impl TensorData {
-    /// The elements of a range.
+    /// The elements of a range. Panics if the range is outside the data.
     pub fn part(self, range: Range<usize>) -> Self {
         match self {
             Self::Bf16(data) => Self::Bf16(data[range].to_vec()),
@@ -43,12 +43,12 @@ impl TensorData {
     }
 }
 
-/// A compile-time constant of a kernel.
+/// The value of a kernel's constant, or of a number that is bound. Floats are equal if their bits are.
 #[derive(Clone, Copy, Debug)]
 pub enum Const {
-    /// Printed in decimal in the stem.
+    /// An integer, printed in decimal in names.
     Int(i64),
-    /// A float that the text is specialised for.
+    /// A float, printed with as many digits as it needs.
     Float(f64),
 }
 
@@ -102,15 +102,15 @@ impl fmt::Display for Const {
 
 /// One specialisation of one kernel: all constants and dimensions fixed by the model and the target.
 ///
-/// Its `Display` is its name: `linear-bf16-BK64-BM64-BN64-K576-N960-SWAP0`. That of its [`Spec::text`] is the file stem of its
-/// TTIR: `linear-bf16-BK64-BM64-BN64-SWAP0`, for `K` and `N` are parameters there.
+/// Its `Display` is its name: `linear-bf16-BK64-BM64-BN64-K576-N960-SWAP0`. The name of its [`Spec::text`] is the file stem of
+/// its TTIR: `linear-bf16-BK64-BM64-BN64-SWAP0`, because `K` and `N` are parameters of the text.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Spec {
-    /// A stem of `kernels/*.py`.
+    /// The stem of `kernels/NAME.py`.
     pub kernel: String,
     /// The type of the kernel's activations.
     pub act: Act,
-    /// By the name of the `tl.constexpr` or of the number that is bound.
+    /// Values by the name of the `tl.constexpr` parameter or of the number that is bound.
     pub constants: BTreeMap<String, Const>,
 }
 
@@ -134,8 +134,8 @@ impl fmt::Display for Spec {
 }
 
 impl Spec {
-    /// The specialisation's text: without the dimensions and numbers that the text takes as parameters, and of BF16 where no
-    /// parameter holds activations. One text, and one proof of it, is that of every specialisation with its tile constants.
+    /// The specialisation's text: without the dimensions and numbers, which the text takes as parameters, and with BF16 if no
+    /// parameter holds activations. All specialisations with the same tile constants share one text and one proof.
     pub fn text(&self) -> Spec {
         let mut text = self.clone();
         if let Ok(contract) = crate::contract(&self.kernel) {
@@ -148,64 +148,64 @@ impl Spec {
     }
 }
 
-/// One kernel launch: a specialisation and the weights its `weight` roles take, in order, by tensor name.
+/// One kernel launch: a specialisation, and the names of the weights that its `weight` roles take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {
-    /// The lowest row tile.
+    /// The specialisation with the lowest row tiles.
     pub spec: Spec,
-    /// Specialisations of higher row tiles, lowest first, each proved to give the bits of `spec`: which of them runs may
-    /// depend on how many rows there are.
+    /// Specialisations with higher row tiles, lowest first, each proved to give the bits of `spec`. So the number of rows may
+    /// decide which of them runs.
     pub higher: Vec<Spec>,
     /// Tensor names of the model, by the number of the `weight` role.
     pub weights: Vec<String>,
 }
 
-/// What an op's kernel identity `k` stands for. Most ops are one launch; several run in order.
+/// The launches that an op's `k` stands for. Most ops have one; several run in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binding {
     /// In the order in which they run.
     pub launches: Vec<Launch>,
-    /// What the launches hand each other, by the scratch's number.
+    /// The scratch buffers that pass numbers from one launch to the next, by their number in the `scratch` role.
     pub scratch: Vec<Scratch>,
 }
 
-/// FP32 numbers from one launch of an op to a later one: for every `keys` positions of the context that a deployment
-/// serves, `rows` rows of `width` numbers.
+/// A buffer of FP32 numbers between the launches of an op: for every `keys` positions of the longest context of a
+/// deployment, `rows` rows of `width` numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Scratch {
-    /// Positions that share a row set: the `SPLIT` of the launches.
+    /// Positions of one split: `SPLIT` of the launches.
     pub keys: usize,
-    /// A step of more rows has no room in it.
+    /// The most rows of a launch: `ROWS`. A step of more rows takes several launches.
     pub rows: usize,
-    /// FP32 numbers a row.
+    /// FP32 numbers of a row.
     pub width: usize,
 }
 
 impl Scratch {
-    /// Of a launch that hands nothing on: an element that nobody writes.
+    /// The scratch of a launch that writes none: one element, which no kernel uses.
     pub const NONE: Scratch = Scratch { keys: usize::MAX, rows: 1, width: 1 };
 
-    /// Elements that contexts of up to so many positions need.
+    /// The number of elements for contexts of up to `context` positions.
     pub fn len(self, context: usize) -> usize {
         context.div_ceil(self.keys.max(1)) * self.rows * self.width
     }
 }
 
 impl Launch {
-    /// All specialisations that it may run, lowest row tiles first.
+    /// All specialisations that may run, lowest row tiles first.
     pub fn specs(&self) -> impl Iterator<Item = &Spec> + Clone {
         std::iter::once(&self.spec).chain(&self.higher)
     }
 }
 
 impl Binding {
-    /// One launch.
+    /// A binding of one launch, without scratch.
     pub fn one(spec: Spec, weights: Vec<String>) -> Binding {
         Binding { launches: vec![Launch { spec, higher: vec![], weights }], scratch: vec![] }
     }
 
     /// Attention in two launches, specialised for the same heads and splits: partial results, then their combination.
-    /// An error if a constant is missing.
+    /// [`KernelError::Missing`] if `part` lacks a constant.
     pub fn split(part: Spec, combine: Spec) -> Result<Binding, KernelError> {
         let int = |name: &str| match part.constants.get(name) {
             Some(Const::Int(value @ 0..)) => Ok(*value as usize),

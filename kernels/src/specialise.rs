@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 type Tiles = BTreeMap<String, Tile>;
 type Targets = BTreeMap<String, BTreeMap<String, Tiles>>;
 
-/// An expression, or one for each height of row tiles.
+/// An expression, or a list of one for each height of row tiles.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Tile {
@@ -37,20 +37,20 @@ impl Tile {
 /// `specialisations.toml`.
 #[derive(Deserialize)]
 struct Table {
-    /// Targets that take all of another's.
+    /// Targets that take another target's tiles.
     same: BTreeMap<String, String>,
-    /// Tiles of a target that is its own, options to replace of one that is another's.
+    /// Tiles of a target; of a target in `same`, the options that it replaces.
     #[serde(flatten)]
     own: Targets,
 }
 
 /// Tile expressions by target and kernel.
-// The file is part of this crate, and the tests read it.
+// The file is part of this crate, and tests read it, so the panic cannot happen at run time.
 static TABLE: LazyLock<Targets> =
     LazyLock::new(|| read(include_str!("../specialisations.toml")).unwrap_or_else(|error| panic!("{error}")));
 
-/// Keys of the table that are no constants of a kernel: how its TTIR is compiled, and how many of its row tiles' heights a
-/// target has, lowest first (all, where it does not say).
+/// Keys of the table that are no constants of a kernel: how its TTIR is compiled, and how many of the listed heights of row
+/// tiles a target has, lowest first (all, if the key is missing).
 const OPTIONS: [&str; 3] = ["num_warps", "num_stages", HEIGHTS];
 const HEIGHTS: &str = "heights";
 
@@ -81,16 +81,18 @@ fn kernels_of<'a>(table: &'a Targets, target: &str) -> Result<&'a BTreeMap<Strin
     })
 }
 
-/// How a GPU target compiles a specialisation. No part of the specialisation: its TTIR and proofs are the same for any.
+/// How a GPU target compiles a specialisation. The options are no part of the specialisation: its TTIR and proof do not depend
+/// on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CompileOptions {
     /// Warps of a program.
     pub num_warps: u32,
-    /// Iterations of a loop whose loads are in flight at once.
+    /// Iterations of a loop whose loads may be in flight at once.
     pub num_stages: u32,
 }
 
-/// How `target` compiles a specialisation.
+/// How `target` compiles a specialisation. An error if the table has no such target, does not give `spec` for it, or has no
+/// options (as for a processor).
 pub fn compile_options(target: &str, spec: &Spec) -> Result<CompileOptions, KernelError> {
     let tiles = tiles(target, &spec.kernel)?;
     let height = all(target, &spec.kernel, spec.act, &dims(tiles, spec))?.iter().position(|other| other == spec);
@@ -109,7 +111,7 @@ pub fn compile_options(target: &str, spec: &Spec) -> Result<CompileOptions, Kern
     Ok(CompileOptions { num_warps: option("num_warps")?, num_stages: option("num_stages")? })
 }
 
-/// The target on a processor.
+/// The name of the processor's target.
 pub const CPU: &str = "cpu";
 
 /// Targets that have tile constants.
@@ -122,9 +124,9 @@ pub(crate) fn tiles(target: &str, kernel: &str) -> Result<&'static Tiles, Kernel
     kernels_of(&TABLE, target)?.get(kernel).ok_or_else(untiled)
 }
 
-/// The specialisation of `kernel_name` for `target` (`cpu`, `cuda-sm90`), given the model's dimensions:
-/// every constant of the kernel that `specialisations.toml` does not compute. If there are several, the one of the smallest
-/// row tiles.
+/// The specialisation of `kernel_name` for `target` (`cpu`, `cuda-sm90`). `dims` has the model's dimensions: every
+/// constant of the kernel that `specialisations.toml` does not compute. If there are several heights of row tiles, the
+/// lowest. An error that names a constant if one is missing or too many.
 pub fn specialise(target: &str, kernel_name: &str, act: Act, dims: &[(&str, Const)]) -> Result<Spec, KernelError> {
     let spec = all(target, kernel_name, act, dims)?.swap_remove(0);
     match kernel(kernel_name)?.constants.iter().find(|c| !spec.constants.contains_key(*c)) {
@@ -133,16 +135,16 @@ pub fn specialise(target: &str, kernel_name: &str, act: Act, dims: &[(&str, Cons
     }
 }
 
-/// The specialisations with higher row tiles that may run in the place of `spec`, lowest first; none if `spec` is not what
-/// [`specialise`] gives. Each is proved to give its bits ([`stands_for`]).
+/// The specialisations with higher row tiles that may run in the place of `spec`, lowest first; empty if [`specialise`] does
+/// not give `spec`. Each is proved to give its bits ([`stands_for`]).
 pub fn higher(target: &str, spec: &Spec) -> Result<Vec<Spec>, KernelError> {
     let mut all = all(target, &spec.kernel, spec.act, &dims(tiles(target, &spec.kernel)?, spec))?;
     let rest = all.split_off(1);
     Ok(if all[0] == *spec { rest } else { vec![] })
 }
 
-/// The specialisations in whose place `spec` may run on some target, so that it has to be proved to give their bits. Of a
-/// text ([`Spec::text`]), the texts.
+/// The specialisations in whose place `spec` may run on some target, and whose bits it must therefore be proved to give. If
+/// `spec` is a text ([`Spec::text`]), these are texts too.
 pub fn stands_for(spec: &Spec) -> Vec<Spec> {
     let mut found = vec![];
     for target in targets() {
@@ -156,21 +158,21 @@ pub fn stands_for(spec: &Spec) -> Vec<Spec> {
     found
 }
 
-/// The constants of a specialisation that are a model's.
+/// The constants of a specialisation that a model decides.
 fn dims<'a>(tiles: &Tiles, spec: &'a Spec) -> Vec<(&'a str, Const)> {
     let own = spec.constants.iter().filter(|(name, _)| !tiles.contains_key(*name));
     own.map(|(name, value)| (name.as_str(), *value)).collect()
 }
 
-/// The specialisations for a model's dimensions, by the height of their row tiles. There is one at least. Without any of
-/// the numbers that are bound later, their texts.
+/// The specialisations for a model's dimensions, by the height of their row tiles; at least one. If `dims` has none of the
+/// numbers that are bound later, these are texts.
 fn all(target: &str, kernel_name: &str, act: Act, dims: &[(&str, Const)]) -> Result<Vec<Spec>, KernelError> {
     kernel(kernel_name)?;
     let heights = heights_of(kernel_name, tiles(target, kernel_name)?)?;
     (0..heights).map(|height| at(target, kernel_name, act, dims, height)).collect()
 }
 
-/// How many heights of row tiles a target has: all that are listed, or the lowest few.
+/// How many heights of row tiles a target has: all that are listed, or the first `heights` of them.
 fn heights_of(kernel: &str, tiles: &Tiles) -> Result<usize, KernelError> {
     let most = tiles.values().map(Tile::heights).max().unwrap_or(1);
     let Some(text) = tiles.get(HEIGHTS).and_then(|tile| tile.at(0)) else { return Ok(most) };
@@ -197,7 +199,7 @@ fn at(target: &str, kernel_name: &str, act: Act, dims: &[(&str, Const)], height:
     };
     let mut sizes = vec![];
     for (name, tile) in tiles.iter().filter(|(name, _)| !OPTIONS.contains(&name.as_str())) {
-        // A list that is too short leaves the constant out, which the check below says.
+        // A list that is too short leaves the constant out, and the check below refuses that.
         let Some(text) = tile.at(height) else { continue };
         sizes.push((name.clone(), Const::Int(crate::expr::eval(text, &lookup)?)));
     }
@@ -362,7 +364,7 @@ mod tests {
         for target in ["cuda-sm80", "cuda-sm90"] {
             assert_eq!(rows(target, 16, 8, 256), Const::Int(32));
             assert_eq!((rows(target, 16, 1, 512), rows(target, 32, 4, 512)), (Const::Int(2), Const::Int(4)));
-            // A quarter, if one or two heads share a key's; one has room for two, which no model needs more of.
+            // A quarter if one or two query heads share a key's head; a group of one is padded to two.
             assert_eq!([rows(target, 8, 4, 512), rows(target, 4, 4, 512)], [Const::Int(8); 2]);
         }
         assert_eq!(rows("cpu", 16, 1, 512), Const::Int(4));

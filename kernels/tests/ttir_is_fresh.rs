@@ -1,4 +1,4 @@
-//! The checked-in TTIR is what today's sources give.
+//! The checked-in TTIR is the text that its sources give.
 
 use sha2::{Digest, Sha256};
 use std::io::Write;
@@ -10,7 +10,7 @@ fn specs() -> Vec<Spec> {
     ttir_stems().into_iter().map(|stem| parse_stem(stem).unwrap_or_else(|| panic!("{stem}"))).collect()
 }
 
-/// Needs no Triton: each file's header holds the hash of the source it was made from.
+/// Needs no Triton: each file's header has the hash of the sources that it was made from.
 #[test]
 fn no_kernel_changed_after_its_ttir_was_made() {
     for spec in specs() {

@@ -1,7 +1,7 @@
-//! Binding: puts constants in place of a kernel's dimensions and numbers, and does the folding of Triton's front end.
+//! Binding: puts constants in the place of a kernel's dimensions and numbers, and folds as Triton's front end does.
 //!
-//! [`bind()`] defines the meaning of a bound kernel: operations at its start give each number its value, and nothing else
-//! changes. `vosti_kernels::bind` does the same to TTIR text, which a device lifts and a GPU's compiler gets; a test compares
+//! [`bind()`] defines the meaning of a bound kernel: operations at its start give each number its value, and the rest stays
+//! the same. `vosti_kernels::bind` does the same to TTIR text, which devices lift and a GPU's compiler gets; a test compares
 //! the two. [`fold`] replaces operations on constants by their results, so that the plan of a bound kernel is the plan of a
 //! kernel that was made with constants. It must never touch an operation on floats or memory. Read next: `whole.rs`,
 //! [`crate::ir`].
@@ -11,16 +11,18 @@ use crate::ir::*;
 use std::collections::{BTreeMap, HashMap};
 use thiserror::Error;
 
+/// Why values do not bind a kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[expect(missing_docs, reason = "each message names its fields")]
 pub enum BindError {
     #[error("{kernel}: `{name}` is not bound")]
     Missing { kernel: String, name: String },
-    #[error("{kernel}: `{name}` is {elem}, and what it is bound to is not")]
+    #[error("{kernel}: `{name}` is {elem}, and its value is not")]
     Type { kernel: String, name: String, elem: Scalar },
 }
 
-/// The kernel with these values for its dimensions and numbers.
+/// The kernel with these values for its dimensions and numbers; values of other names are ignored. An error if a value is
+/// missing or of another type.
 pub fn bind(kernel: &Kernel, values: &BTreeMap<String, Literal>) -> Result<Kernel, BindError> {
     let mut bound = kernel.clone();
     let mut front = vec![];
@@ -45,11 +47,12 @@ pub fn bind(kernel: &Kernel, values: &BTreeMap<String, Literal>) -> Result<Kerne
     Ok(bound)
 }
 
-/// Largest integer up to which FP32 has every one.
+/// FP32 has every integer up to this one.
 const EXACT: i64 = 1 << 24;
 
-/// Integer scalars that follow from constants, as constants, and such of them as FP32 has exactly, in FP32; the branch that a
-/// known condition takes, without the other; without bounds and masks that always hold then (`whole.rs`).
+/// The kernel after folding. Integer scalars that follow from constants become constants, also after a cast to FP32 that is
+/// exact. A branch whose condition is known is replaced by the side that it takes. Bounds and masks that then always hold are
+/// left out (`whole.rs`). The results of a run stay the same.
 pub fn fold(kernel: &Kernel) -> Kernel {
     let mut folded = kernel.clone();
     let types: Vec<Type> = folded.values.iter().map(|info| info.ty.clone()).collect();
@@ -59,9 +62,9 @@ pub fn fold(kernel: &Kernel) -> Kernel {
 
 struct Fold {
     types: Vec<Type>,
-    /// Integer scalars, and 0 or 1 for comparisons of them.
+    /// Values of integer scalars; 0 or 1 for comparisons of them.
     known: HashMap<Value, i64>,
-    /// What a branch that is gone gave, by its results.
+    /// The value that stands for each result of a branch that was replaced.
     stands_for: HashMap<Value, Value>,
 }
 
@@ -175,7 +178,7 @@ mod tests {
             });
             list.collect::<Vec<_>>()
         };
-        // What nothing uses any more is gone.
+        // An operation whose result has no use is left out.
         assert_eq!(constants(&folded(7)), [21]);
         let wrapped = i64::from((1i32 << 30).wrapping_mul(3));
         assert_eq!(constants(&folded(1 << 30)), [wrapped]);
@@ -196,16 +199,16 @@ mod tests {
         assert!(matches!(folded((1 << 24) + 1), OpKind::Cast { op: Cast::IntToFloatS, .. }));
     }
 
-    /// A kernel that adds where its flag is 1, in a loop whose carried value passes the branch.
+    /// The text of a kernel whose loop carries a value through `branch`.
     fn flagged(branch: &str) -> String {
-        // A text without the branch and without the sum doubles what is carried.
+        // Without a sum in the branch the loop doubles the carried value.
         let sum = if branch.contains("%sum") { "%sum" } else { "%acc" };
         format!(
             "module {{\n  tt.func public @k(%x: !tt.ptr<f32>, %FLAG: i32, %S: f32) attributes {{noinline = false}} {{\n    %zero = arith.constant 0 : i32\n    %one = arith.constant 1 : i32\n    %four = arith.constant 4 : i32\n    %start = tt.load %x : !tt.ptr<f32>\n    %end = scf.for %i = %zero to %four step %one iter_args(%acc = %start) -> (f32)  : i32 {{\n{branch}      %twice = arith.addf {sum}, {sum} : f32\n      scf.yield %twice : f32\n    }}\n    tt.store %x, %end : !tt.ptr<f32>\n    tt.return\n  }}\n}}\n"
         )
     }
 
-    /// A printed kernel with values by the order in which they occur.
+    /// A printed kernel with each value's name replaced by its place in the order of occurrence.
     fn numbered(text: &str) -> String {
         let mut seen = vec![];
         let mut parts = text.split('%');
@@ -229,7 +232,7 @@ mod tests {
             let values = [("FLAG".to_string(), Literal::Int(flag)), ("S".to_string(), Literal::float(0.5))].into();
             numbered(&fold(&bind(&lift(&flagged(branch)).unwrap(), &values).unwrap()).to_string())
         };
-        // Texts that were made for one value of the flag.
+        // The right sides are texts for one value of the flag.
         assert_eq!(folded(asked, 1), folded("      %sum = arith.addf %acc, %S : f32\n", 1));
         assert_eq!(folded(asked, 0), folded("", 0));
         assert_ne!(folded(asked, 0), folded(asked, 1));

@@ -1,13 +1,13 @@
 //! Makes kernels operation by operation and checks the type of each: the typing rules of the tile IR.
 //!
-//! Lifting and the program generator both go through here, so no consumer meets an ill-typed kernel.
+//! The lifting and the program generator make kernels with [`Builder`], so every kernel that they give is well typed.
 
 use std::collections::HashMap;
 
 use crate::ir::*;
 use thiserror::Error;
 
-/// An operation whose operands do not fit it.
+/// Why an operation is ill typed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum TypeError {
     #[error("{op} takes {wants}, not {found}")]
@@ -40,10 +40,10 @@ pub struct Builder {
     params: Vec<Param>,
     scalars: Vec<ScalarParam>,
     values: Vec<ValueInfo>,
-    /// Integers that every lane of a value is known to be.
+    /// The integer in every lane of a value, where it is known.
     known: HashMap<Value, i64>,
     open: Vec<Vec<Op>>,
-    /// Source line given to the operations that follow.
+    /// The source line of the operations that are added next.
     pub line: Line,
 }
 
@@ -55,7 +55,7 @@ pub struct OpenFor {
     inits: Vec<Value>,
     /// The iteration's index, for the body.
     pub index: Value,
-    /// The values that iterations hand on, for the body.
+    /// The carried values, for the body.
     pub args: Vec<Value>,
     line: Line,
 }
@@ -74,7 +74,7 @@ impl Builder {
         value
     }
 
-    /// Adds a number that is bound before the kernel runs.
+    /// Adds a number parameter, which is bound before the kernel runs.
     pub fn scalar(&mut self, name: &str, elem: Scalar) -> Value {
         let value = self.value(Type::scalar(elem), name);
         self.scalars.push(ScalarParam { name: name.to_string(), value, elem });
@@ -86,7 +86,7 @@ impl Builder {
         &self.values[value.index()].ty
     }
 
-    /// Names a value for people; the first name stays.
+    /// Names a value, for people; a value keeps its first name.
     pub fn name_value(&mut self, value: Value, name: &str) {
         let info = &mut self.values[value.index()];
         if info.name.is_empty() {
@@ -103,7 +103,7 @@ impl Builder {
         self.open.last_mut().expect("the body is open").push(Op { kind, results, line });
     }
 
-    /// Adds an operation without regions; returns its result if it has one.
+    /// Adds an operation without regions; returns its result if it has one. An error if it is ill typed.
     pub fn push(&mut self, kind: OpKind) -> Result<Option<Value>> {
         let ty = self.infer(&kind)?;
         let constant = self.constant(&kind);
@@ -113,7 +113,7 @@ impl Builder {
         Ok(result)
     }
 
-    /// The integer that every lane of the operation's result is, where that is plain to see.
+    /// The integer in every lane of the operation's result, where constants alone show it.
     fn constant(&self, kind: &OpKind) -> Option<i64> {
         match kind {
             OpKind::Constant { value: Literal::Int(value), .. } => Some(*value),
@@ -121,13 +121,13 @@ impl Builder {
             | OpKind::Broadcast { x, .. }
             | OpKind::Reshape { x, .. }
             | OpKind::ExpandDims { x, .. } => self.known.get(x).copied(),
-            // A true i1 is -1 there.
+            // Sign extension makes a true i1 into -1.
             OpKind::Cast { op: Cast::ExtS, x, .. } if self.ty(*x).elem() != Scalar::I1 => self.known.get(x).copied(),
             _ => None,
         }
     }
 
-    /// Refuses an integer operation that nothing defines for some operand: processors and compilers differ there.
+    /// Refuses an integer operation that is undefined for some operands, where processors and compilers differ.
     fn defined(&self, op: Binary, elem: Scalar, b: Value) -> Result<()> {
         let known = self.known.get(&b).copied();
         let numbers = elem != Scalar::I1;
@@ -149,7 +149,7 @@ impl Builder {
         Ok(self.push(kind)?.expect("the operation has a result"))
     }
 
-    /// Opens a region: a branch, or a body that is only looked at.
+    /// Opens a region: a branch, or a reduction's body.
     pub fn begin(&mut self) {
         self.open.push(vec![]);
     }
@@ -165,8 +165,8 @@ impl Builder {
         self.value(ty, "")
     }
 
-    /// Opens a loop over `lo..hi` by `step`. `inits` are what the first iteration gets; a body of other types is refused by
-    /// [`Builder::end_for`].
+    /// Opens a loop over `lo..hi` by `step`. `inits` are the carried values of the first iteration; [`Builder::end_for`] refuses
+    /// a body that yields other types.
     pub fn begin_for(&mut self, lo: Value, hi: Value, step: Value, inits: Vec<Value>) -> Result<OpenFor> {
         let index = self.ty(lo).clone();
         if !index.shape().is_empty() || !index.is_tile() || !matches!(index.elem(), Scalar::I32 | Scalar::I64) {
@@ -181,7 +181,7 @@ impl Builder {
         Ok(OpenFor { lo, hi, step, inits, index, args, line: self.line })
     }
 
-    /// Closes the loop; `yields` go to the next iteration and, after the last, are the results.
+    /// Closes the loop. `yields` are the carried values of the next iteration; after the last one they are the results.
     pub fn end_for(&mut self, open: OpenFor, yields: Vec<Value>) -> Result<Vec<Value>> {
         let OpenFor { lo, hi, step, inits, index, args, line } = open;
         self.same_list("for", &inits, &yields)?;
@@ -204,7 +204,7 @@ impl Builder {
         Ok(results)
     }
 
-    /// The finished kernel, without operations whose results nobody uses.
+    /// The finished kernel, without unused operations.
     pub fn finish(mut self) -> Kernel {
         let body = self.open.pop().expect("the body is open");
         assert!(self.open.is_empty(), "a region is still open");
@@ -234,7 +234,7 @@ impl Builder {
         if ty.is_tile() && fits(ty.elem()) { Ok(ty.clone()) } else { self.bad(op, wants, v) }
     }
 
-    /// Each of `list` is a scalar of type `elem`.
+    /// Refuses `list` unless it has `rank` scalars of type `elem`.
     fn scalars(&self, op: &'static str, list: &[Value], elem: Scalar, rank: usize) -> Result<()> {
         if list.len() != rank {
             return Err(TypeError::Count { op, wants: rank, found: list.len() });
@@ -247,7 +247,7 @@ impl Builder {
         Ok(())
     }
 
-    /// The mask of an access to `shape`.
+    /// Refuses a mask that is no `I1` tile of `shape`.
     fn mask(&self, op: &'static str, mask: Option<Value>, shape: &[usize]) -> Result<()> {
         match mask {
             Some(m) if *self.ty(m) != Type::tile(shape, Scalar::I1) => {
@@ -465,14 +465,14 @@ impl Builder {
     }
 }
 
-/// The kernel without operations whose results nobody uses.
+/// The kernel without unused operations.
 pub(crate) fn swept(mut kernel: Kernel) -> Kernel {
     let mut used = vec![false; kernel.values.len()];
     sweep(&mut kernel.body, &mut used);
     kernel
 }
 
-/// Removes, last first, operations that write nothing and whose results nobody uses.
+/// Removes, from the last on, operations that write nothing and whose results have no use.
 fn sweep(ops: &mut Vec<Op>, used: &mut [bool]) {
     let mut kept = Vec::with_capacity(ops.len());
     while let Some(mut op) = ops.pop() {
@@ -504,7 +504,7 @@ fn sweep_region(region: &mut Region, used: &mut [bool]) {
     sweep(&mut region.ops, used);
 }
 
-/// True if the operation or a region of it writes memory. A dead load stays too: it may be out of bounds.
+/// True if the operation or a region of it writes or reads memory. An unused load stays, because it may be out of bounds.
 fn writes(kind: &OpKind) -> bool {
     kind.touches_memory() || kind.regions().iter().any(|r| r.ops.iter().any(|op| writes(&op.kind)))
 }

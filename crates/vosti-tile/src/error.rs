@@ -1,4 +1,4 @@
-//! Why TTIR was refused, and where: the line of the TTIR and the line of the Python it came from.
+//! Why the lifting refused TTIR, and where: the line of the TTIR and the line of the Python source.
 
 use crate::build::TypeError;
 use crate::ir::Type;
@@ -20,7 +20,7 @@ fn python(line: &Option<u32>) -> String {
     line.map(|l| format!(" (Python line {l})")).unwrap_or_default()
 }
 
-/// What was wrong.
+/// What is wrong with the line.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[expect(missing_docs, reason = "each message names its fields")]
 pub enum Reason {

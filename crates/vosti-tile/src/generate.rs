@@ -1,9 +1,9 @@
 //! Random tile programs from a seed, to compare a fast executor with the interpreter.
 //!
-//! Every program is well typed, reads inside its buffers and observes no undefined lane, and no two programs of a launch
-//! write one cell. So its outputs are one value whatever the order. It mixes block pointers and pointer tensors with masks,
-//! ragged edges, gathers, loops that carry tiles and block pointers, branches, dots in a loop and of computed tiles,
-//! reductions along both axes, integers and casts.
+//! Every kernel is well typed, reads inside its buffers and observes no undefined lane, and no two programs of a launch write
+//! the same cell. So its outputs do not depend on the order of programs. A kernel mixes block pointers and pointer tensors
+//! with masks, ragged edges, gathers, loops that carry tiles and block pointers, branches, dots in a loop and of computed
+//! tiles, reductions along both axes, integers and casts.
 
 mod tiles;
 
@@ -16,13 +16,13 @@ use crate::ir::*;
 pub struct RandomKernel {
     /// Well typed; its text is within the subset that the lifting takes.
     pub kernel: Kernel,
-    /// One a parameter; outputs hold garbage that no lane may keep where the program writes.
+    /// One for each parameter. Outputs begin with arbitrary values, so that a cell that stays unwritten shows.
     pub buffers: Vec<Buffer>,
     /// Programs on each axis.
     pub grid: [usize; 3],
 }
 
-/// The kernel of a seed.
+/// The kernel of a seed; equal seeds give equal kernels.
 pub fn random_kernel(seed: u64) -> RandomKernel {
     let mut random = Random::new(seed);
     let sizes = Sizes::draw(&mut random);
@@ -155,7 +155,7 @@ impl Generator {
         list[self.below(list.len())]
     }
 
-    /// Adds an operation that has a result. The generator makes only well-typed ones.
+    /// Adds an operation that has a result. The generator makes only well-typed operations.
     fn op(&mut self, kind: OpKind) -> Value {
         self.builder.line.ttir += 1;
         match self.builder.op(kind.clone()) {
@@ -364,7 +364,7 @@ impl Generator {
         RandomKernel { kernel: self.builder.finish(), buffers, grid }
     }
 
-    /// Mostly small numbers; now and then one that overflows, flushes or is not a number.
+    /// Mostly small numbers; sometimes one that overflows, is denormal or is NaN.
     fn floats(&mut self, elem: Scalar, len: usize) -> Buffer {
         let strange = self.below(4) == 0;
         let mut value = || {

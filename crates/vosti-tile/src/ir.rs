@@ -1,11 +1,11 @@
 //! The typed tile IR: what a kernel does, one SSA operation at a time, close to TTIR.
 //!
-//! Everything is a tile: a scalar is a tile of rank 0. Values are defined once and used after; loops
-//! and branches are structured, and calls are inlined. Semantics are those of [`crate::numerics`] for
-//! numbers and of [`crate::interp`] for the rest; integers wrap as two's complement, `DivS`/`RemS`
-//! truncate towards zero, divisors and shift amounts are constants for which the result is defined.
-//! [`crate::build::Builder`] is the only way to make a kernel, so every kernel is well typed. Read
-//! next: [`crate::lift()`].
+//! A scalar is a tile of rank 0. Values are defined once, before their uses; loops and branches are
+//! structured, and calls are inlined. [`crate::numerics`] defines the operations on floats, and
+//! [`crate::interp`] the others. Integers wrap as two's complement, `DivS`/`RemS` truncate towards
+//! zero, and divisors and shift amounts are constants for which the result is defined.
+//! [`crate::build::Builder`] checks each type as it makes a kernel; code that edits a kernel must
+//! keep it well typed. Read next: [`crate::lift()`].
 
 /// Element type of a tile or of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,7 +44,7 @@ impl Scalar {
 /// Extents of a tile, outermost axis first; empty for a scalar. Row-major element order throughout.
 pub type Shape = Vec<usize>;
 
-/// What a value is.
+/// The type of a value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Type {
     /// Numbers.
@@ -70,7 +70,7 @@ impl Type {
             Type::Tile { shape, .. } | Type::Pointers { shape, .. } | Type::Block { shape, .. } => shape,
         }
     }
-    /// The element type, of what is pointed at for pointers.
+    /// The element type; for pointers that of the elements they point at.
     pub fn elem(&self) -> Scalar {
         match self {
             Type::Tile { elem, .. } | Type::Pointers { elem, .. } | Type::Block { elem, .. } => *elem,
@@ -146,10 +146,10 @@ pub enum Binary {
     SubF,
     MulF,
     DivF,
-    /// The other operand where one is NaN.
+    /// The other operand if one is NaN, as [`Binary::MinNumF`].
     MaxNumF,
     MinNumF,
-    /// NaN where an operand is NaN.
+    /// NaN if an operand is NaN, as [`Binary::MinimumF`].
     MaximumF,
     MinimumF,
     Add,
@@ -157,14 +157,14 @@ pub enum Binary {
     Mul,
     /// Truncates towards zero. The divisor is a constant other than 0 and -1.
     DivS,
-    /// Sign of the dividend.
+    /// The remainder has the sign of the dividend.
     RemS,
     DivU,
     RemU,
     And,
     Or,
     Xor,
-    /// By a constant from 0 to the type's bits less one, as the two below.
+    /// Shifts by a constant from 0 to the type's bits less one; so do the next two.
     Shl,
     ShrS,
     ShrU,
@@ -219,7 +219,7 @@ pub enum CmpFloat {
 /// Changes of element type, lane by lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cast {
-    /// BF16 to FP32, exact but for flushed denormals.
+    /// BF16 to FP32: the bits, shifted.
     ExtF,
     /// FP32 to BF16, to nearest even.
     TruncF,
@@ -235,7 +235,7 @@ pub enum Cast {
     Bits,
 }
 
-/// What a block load puts in lanes outside its array.
+/// The value of a block load's lanes outside its array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Padding {
     Undefined,
@@ -243,16 +243,16 @@ pub enum Padding {
     Nan,
 }
 
-/// A body with the values it hands on.
+/// A body of a loop or branch, and the values that it yields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Region {
     /// In program order.
     pub ops: Vec<Op>,
-    /// The last of them, or of the region around: what the loop or branch gives.
+    /// The values, of this region or of one around it, that the loop or branch gives.
     pub yields: Vec<Value>,
 }
 
-/// What an operation does. Operands are values; everything else is fixed when the kernel is made.
+/// An operation with its operands. Operands are values; all other fields are fixed when the kernel is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpKind {
     /// This program's index on a grid axis, `I32`.
@@ -268,7 +268,7 @@ pub enum OpKind {
         value: Literal,
         ty: Type,
     },
-    /// Every lane arbitrary.
+    /// Every lane has an arbitrary value.
     Poison {
         ty: Type,
     },
@@ -344,7 +344,7 @@ pub enum OpKind {
         offset: Value,
     },
     /// A window of `block` at `offsets` (`I32` scalars) into the array at `base` (a scalar pointer) with
-    /// extents `shape` and element `strides` (`I64` scalars). `order` only concerns layout on a GPU.
+    /// extents `shape` and element `strides` (`I64` scalars). `order` only affects layout on a GPU.
     MakeBlock {
         base: Value,
         shape: Vec<Value>,
@@ -358,13 +358,13 @@ pub enum OpKind {
         ptr: Value,
         offsets: Vec<Value>,
     },
-    /// Lanes whose mask is false are not read: they are `other`, or arbitrary without it.
+    /// Lanes whose mask is false are not read: they have the value of `other`, or an arbitrary one without it.
     Load {
         ptr: Value,
         mask: Option<Value>,
         other: Option<Value>,
     },
-    /// Lanes outside the array on an axis in `check` are not read: they are `padding`.
+    /// Lanes outside the array on an axis in `check` are not read: they have the value of `padding`.
     LoadBlock {
         ptr: Value,
         check: Vec<usize>,
@@ -413,12 +413,12 @@ pub enum OpKind {
     },
 }
 
-/// Where an operation comes from.
+/// The place in the sources that an operation comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Line {
     /// 1-based line of the TTIR file.
     pub ttir: u32,
-    /// Line of the kernel's Python file, where the TTIR says so. Of the call, for library helpers.
+    /// Line of the kernel's Python file, if the TTIR has it; for library helpers the line of the call.
     pub python: Option<u32>,
 }
 
@@ -440,14 +440,14 @@ pub struct Param {
     pub name: String,
     /// The address of the buffer's first element.
     pub value: Value,
-    /// What the buffer holds.
+    /// The buffer's element type.
     pub elem: Scalar,
     /// The address is a multiple of this many bytes: a premise that launchers check.
     pub divisibility: u32,
 }
 
-/// A number that is the same for as long as a device lives: an `I32` dimension, or an `F32`. [`crate::bind()`] puts a constant in
-/// its place before anything runs.
+/// A parameter that is a number: an `I32` dimension, or an `F32`. It has one value for as long as a device lives, and
+/// [`crate::bind()`] puts a constant in its place before the kernel runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScalarParam {
     /// As in the TTIR's signature.
@@ -461,7 +461,7 @@ pub struct ScalarParam {
 /// Type and name of a value; the name is for people and need not be unique.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValueInfo {
-    /// Every use agrees with it.
+    /// The value's type.
     pub ty: Type,
     /// As in the TTIR, if it has a name there.
     pub name: String,
@@ -474,9 +474,9 @@ pub struct Kernel {
     pub name: String,
     /// In signature order.
     pub params: Vec<Param>,
-    /// None in a kernel that is bound.
+    /// In signature order; empty in a kernel that is bound.
     pub scalars: Vec<ScalarParam>,
-    /// By [`Value::index`].
+    /// Type and name of each value, by [`Value::index`].
     pub values: Vec<ValueInfo>,
     /// In program order; operands come before their uses.
     pub body: Vec<Op>,
@@ -491,7 +491,7 @@ impl Kernel {
     pub fn param(&self, name: &str) -> Option<usize> {
         self.params.iter().position(|p| p.name == name)
     }
-    /// Visits every operation, outer before inner, in program order.
+    /// Visits every operation in program order, a loop or branch before its body.
     pub fn walk<'a>(&'a self, visit: &mut impl FnMut(&'a Op)) {
         walk(&self.body, visit)
     }
@@ -507,7 +507,7 @@ fn walk<'a>(ops: &'a [Op], visit: &mut impl FnMut(&'a Op)) {
 }
 
 impl OpKind {
-    /// The values the operation reads, regions' own operands aside.
+    /// The values that the operation reads; operands inside its regions are left out.
     pub fn operands(&self) -> Vec<Value> {
         use OpKind::*;
         match self {
@@ -537,7 +537,7 @@ impl OpKind {
             If { cond, .. } => vec![*cond],
         }
     }
-    /// Puts other values in the place of those that it reads, its regions' own operands aside.
+    /// Replaces each value that the operation reads by `now` of it; operands inside its regions are left out.
     pub fn rename(&mut self, now: &dyn Fn(Value) -> Value) {
         use OpKind::*;
         let change = |v: &mut Value| *v = now(*v);
@@ -576,7 +576,7 @@ impl OpKind {
             _ => vec![],
         }
     }
-    /// True if the operation reads or writes memory itself (its regions aside).
+    /// True if the operation itself reads or writes memory; its regions do not count.
     pub fn touches_memory(&self) -> bool {
         use OpKind::*;
         matches!(self, Load { .. } | LoadBlock { .. } | Store { .. } | StoreBlock { .. })

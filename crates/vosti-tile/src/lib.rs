@@ -1,8 +1,8 @@
 //! Tile IR: TTIR text read into typed operations on tiles.
 //!
 //! [`lift()`] reads the text that Triton's front end wrote, and refuses operations that it does not know. The result, a
-//! [`Kernel`], has three consumers: the verifier, the CPU executor and the interpreter here. This crate knows no kernel by
-//! name and depends on no other crate of ours. Read next: [`ir`], then [`numerics`].
+//! [`Kernel`], has three consumers: the verifier, the CPU executor and the interpreter of this crate. The crate knows no
+//! kernel by name and depends on no other crate of the workspace. Read next: [`ir`], then [`numerics`].
 
 pub mod bind;
 #[allow(missing_docs, reason = "the messages of `TypeError` name its fields")]

@@ -1,8 +1,8 @@
-//! TTIR text to tile IR. Total on what it accepts; everything else is refused with both source lines.
+//! TTIR text to tile IR. Text outside the subset is refused with the TTIR line and the Python line.
 //!
-//! Functions are inlined where they are called, dead blocks behind a return are skipped, and same-type
-//! bitcasts disappear. Nothing is simplified: an operation of the TTIR is an operation of the tile IR.
-//! Operations without regions are in [`mod@simple`].
+//! Functions are inlined where they are called, dead blocks behind a return are skipped, bitcasts to the
+//! same type disappear, and unused operations are left out. There is no other simplification: an
+//! operation of the TTIR is an operation of the tile IR. Operations without regions are in [`mod@simple`].
 
 mod simple;
 
@@ -13,7 +13,7 @@ use crate::parse::{Attribute, Cursor, PythonLines, Result};
 use simple::unknown;
 use std::collections::HashMap;
 
-/// Reads a module with one public function and lifts that function.
+/// Reads a module with one public function and lifts that function. The error has the line and the reason.
 pub fn lift(ttir_text: &str) -> std::result::Result<Kernel, LiftError> {
     let lines = PythonLines::of(ttir_text);
     Lift::new(ttir_text, &lines).and_then(|lift| lift.module()).map_err(|mut error| {
@@ -22,9 +22,9 @@ pub fn lift(ttir_text: &str) -> std::result::Result<Kernel, LiftError> {
     })
 }
 
-/// Calls, loops and branches may not nest deeper: recursion is refused rather than followed.
+/// The deepest nesting of calls, loops and branches; it also refuses recursion.
 const DEPTH_MAX: usize = 32;
-/// A kernel may not have more operations, inlined calls included.
+/// The most operations of a kernel, inlined calls included.
 const OPERATIONS_MAX: usize = 100_000;
 
 struct Lift<'t> {
@@ -40,7 +40,7 @@ struct Lift<'t> {
     builder: Builder,
 }
 
-/// What ended a list of operations.
+/// The end of a list of operations.
 enum End {
     Return(Vec<Value>),
     Yield(Vec<Value>),
@@ -66,8 +66,8 @@ impl<'t> Lift<'t> {
         Ok(lift)
     }
 
-    /// Remembers where each function's parameter list starts. A function starts a line of the text, and no other line has the
-    /// word: what looks like a comment may stand in quotes.
+    /// Notes where each function's parameter list starts. A function must begin its line, and no other line but a comment may
+    /// contain `tt.func`, because `//` inside of quotes begins no comment.
     fn find_functions(&mut self) -> Result<()> {
         let mut at = 0;
         for (number, line) in self.cursor.text.split_inclusive('\n').enumerate() {
@@ -75,7 +75,7 @@ impl<'t> Lift<'t> {
             let mut cursor =
                 Cursor { text: self.cursor.text, at: at + line.len() - body.len(), line: number as u32 + 1 };
             at += line.len();
-            // Other readers of the text end a comment at a carriage return: they would see operations where none is proved.
+            // Other readers of the text end a comment at a carriage return: they would see operations that are not proved.
             if line.contains(|c: char| c.is_control() && !matches!(c, '\n' | '\t')) {
                 return cursor.fail(Reason::Unsupported { what: "a control character".into() });
             }
@@ -118,7 +118,8 @@ impl<'t> Lift<'t> {
         Ok(self.builder.finish())
     }
 
-    /// The public function's parameters: pointers, with the divisibility that launchers promise, and numbers that are bound.
+    /// The public function's parameters: pointers, with the divisibility that launchers promise, and numbers, which are bound
+    /// later.
     fn parameters(&mut self) -> Result<()> {
         self.cursor.expect("(")?;
         let mut first = true;
@@ -132,7 +133,7 @@ impl<'t> Lift<'t> {
             let elem = match ty {
                 Type::Pointers { elem, .. } => elem,
                 Type::Tile { shape, elem: elem @ (Scalar::I32 | Scalar::F32) } if shape.is_empty() => {
-                    // Without attributes: nothing is assumed of a dimension but what the contract says.
+                    // A dimension has no attributes: only the contract states facts about it.
                     let value = self.builder.scalar(name, elem);
                     self.scope.insert(name, vec![value]);
                     continue;
@@ -157,7 +158,7 @@ impl<'t> Lift<'t> {
         Ok(())
     }
 
-    /// From behind the parameters to the function's end; gives what it returns.
+    /// Reads from behind the parameters to the function's end; gives the values that it returns.
     fn function_body(&mut self) -> Result<Vec<Value>> {
         if self.cursor.eat("->") {
             self.types()?;
@@ -177,7 +178,7 @@ impl<'t> Lift<'t> {
         Ok(results)
     }
 
-    /// Blocks behind the return that nothing jumps to: Triton leaves `ub.poison` and a return in them.
+    /// Skips blocks behind the return, which have no predecessor: Triton leaves `ub.poison` and a return in them.
     fn dead_blocks(&mut self) -> Result<()> {
         while !self.cursor.eat("}") {
             if self.cursor.eat("^") {
@@ -411,7 +412,7 @@ impl<'t> Lift<'t> {
             let name = self.cursor.value_name()?;
             self.cursor.expect(":")?;
             let ty = self.cursor.ty()?;
-            // A claim about a private function's parameter, which no caller checks and a compiler may use.
+            // An attribute of a private function's parameter is a claim that no caller checks and a compiler may use.
             if let Some((claim, _)) = self.cursor.attributes()?.into_iter().next() {
                 return self.cursor.fail(Reason::Attribute { op: format!("parameter {name}"), name: claim });
             }
@@ -486,7 +487,7 @@ impl<'t> Lift<'t> {
         Ok(yields)
     }
 
-    /// Attributes behind a loop: scheduling hints, which change no value.
+    /// Attributes behind a loop: scheduling hints change no value, others are refused.
     fn hints(&mut self, op: &str) -> Result<()> {
         const HINTS: [&str; 4] = ["tt.num_stages", "tt.loop_unroll_factor", "tt.flatten", "tt.warp_specialize"];
         for (name, _) in self.cursor.attributes()? {

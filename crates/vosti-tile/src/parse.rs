@@ -1,6 +1,6 @@
 //! Reads TTIR text piece by piece: tokens, types, attributes, and the table of Python lines.
 //!
-//! Knows MLIR's spelling and nothing about operations; those are in [`mod@crate::lift`].
+//! It knows MLIR's spelling and no operations; those are in [`mod@crate::lift`].
 
 use crate::error::{LiftError, Reason};
 use crate::ir::{Literal, Scalar, Type};
@@ -90,7 +90,7 @@ impl<'t> Cursor<'t> {
         self.fail(Reason::Syntax { expected: expected.into(), found })
     }
 
-    /// Takes `token` if it is next. A word is taken only whole.
+    /// Takes `token` if it is next. A word is taken only as a whole.
     pub fn eat(&mut self, token: &str) -> bool {
         let mut ahead = *self;
         ahead.skip();
@@ -129,7 +129,7 @@ impl<'t> Cursor<'t> {
         if word.is_empty() { self.unexpected("a name") } else { Ok(word) }
     }
 
-    /// `%name`, without the mark; `#2` results are left to the caller.
+    /// `%name`, without the `%`; the caller reads a `#2` behind it.
     pub fn value_name(&mut self) -> Result<&'t str> {
         self.expect("%")?;
         let name = self.take_while(|c| c.is_alphanumeric() || matches!(c, '_' | '.' | '$' | '-'));
@@ -167,7 +167,7 @@ impl<'t> Cursor<'t> {
         self.ty_within(3)
     }
 
-    /// A type with at most `levels` of nesting: there is none deeper than a pointer to a tensor.
+    /// A type with at most `levels` of nesting; a pointer to a tensor is the deepest type.
     fn ty_within(&mut self, levels: usize) -> Result<Type> {
         if levels == 0 {
             return self.fail(Reason::Type { name: "nested too deep".into() });
@@ -301,14 +301,14 @@ pub(crate) fn literal(text: &str, elem: Scalar) -> Option<Literal> {
     let bits = match (text.strip_prefix("0x"), elem) {
         (Some(hex), Scalar::F32) => u32::from_str_radix(hex, 16).ok()?,
         (Some(hex), _) => u32::from(u16::from_str_radix(hex, 16).ok()?) << 16,
-        // Enough digits to come back to the same value of the element type, no more.
+        // The text has enough digits to give the same value of the element type again.
         (None, Scalar::F32) => decimal(text)?.to_bits(),
         (None, _) => half::bf16::from_f32(decimal(text)?).to_f32().to_bits(),
     };
     Some(Literal::Float(bits))
 }
 
-/// A decimal number; not the words that Rust also reads as floats.
+/// A decimal number; words like `inf`, which Rust also reads as floats, give None.
 fn decimal(text: &str) -> Option<f32> {
     let digits = text.trim_start_matches('-');
     digits.starts_with(|c: char| c.is_ascii_digit()).then(|| text.parse().ok())?

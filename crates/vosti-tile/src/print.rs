@@ -1,4 +1,4 @@
-//! Prints tile IR for people: one operation a line, with the Python line it came from.
+//! Prints tile IR for people: one operation on each line, with its Python line.
 //!
 //! The text is for reading and for snapshots; nothing parses it.
 
@@ -69,7 +69,7 @@ impl Kernel {
         writeln!(out, "{}yield {}", "  ".repeat(depth + 1), self.list(&region.yields))
     }
 
-    /// An operation without its results, regions aside.
+    /// An operation without its results and regions.
     pub fn describe(&self, kind: &OpKind) -> String {
         use OpKind::*;
         let operands = self.list(&kind.operands());

@@ -1,26 +1,27 @@
-//! Leaves out what a kernel's constants make needless: bounds that a whole tile is within, and masks that are true in every lane.
+//! Leaves out checks that a kernel's constants make needless: bounds that a whole tile is within, and masks that are true in
+//! every lane.
 //!
-//! Where a head fills its tile, a plan of the bound text is then that of a text that checks nothing there. A bound or a mask is
-//! left out only where integers of the text say that it always holds; everything else stays. Read next: [`crate::bind`].
+//! Where a head fills its tile, the plan of the bound text is then the plan of a text without the check. A bound or a mask is
+//! left out only if the integers of the text show that it always holds. Read next: [`crate::bind`].
 
 use crate::build::swept;
 use crate::ir::*;
 use std::collections::{HashMap, HashSet};
 
-/// What is known of values.
+/// Facts about values that follow from constants.
 #[derive(Default)]
 struct Known {
-    /// Lowest and highest lane of integers.
+    /// The lowest and highest number in the lanes of an integer tile.
     ranges: HashMap<Value, (i64, i64)>,
     /// Masks that are true in every lane.
     always: HashSet<Value>,
-    /// Masks that are another mask.
+    /// Masks that are equal to another mask.
     same: HashMap<Value, Value>,
-    /// Axes on which a window lies in its array.
+    /// Axis by axis, whether a window lies in its array.
     inside: HashMap<Value, Vec<bool>>,
 }
 
-/// The kernel without them.
+/// The kernel without needless checks.
 pub(crate) fn whole(mut kernel: Kernel) -> Kernel {
     let types: Vec<Type> = kernel.values.iter().map(|info| info.ty.clone()).collect();
     let mut known = Known::default();
@@ -47,7 +48,7 @@ impl Known {
         }
     }
 
-    /// An access without the checks that it does not need.
+    /// Removes from an access the checks that always hold.
     fn rewrite(&self, kind: &mut OpKind) {
         match kind {
             OpKind::Load { mask, other, .. } => {
@@ -129,7 +130,7 @@ impl Known {
         }
     }
 
-    /// The same lanes, or copies of them.
+    /// `result` has the lanes of `of`, or copies of them, so the same facts hold.
     fn copied(&mut self, result: Value, of: Value) {
         if let Some(range) = self.ranges.get(&of).copied() {
             self.ranges.insert(result, range);

@@ -21,7 +21,7 @@ fn told_apart(mut kernel: Kernel, numbers: &[Value]) -> (Vec<Op>, Kernel) {
     (front, kernel)
 }
 
-/// How often a text takes a parameter as an operand, besides where it declares it.
+/// How often a text uses a parameter as an operand; its declaration does not count.
 fn uses(text: &str, name: &str) -> usize {
     let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let name = format!("%{name}");
@@ -45,7 +45,7 @@ fn a_bound_text_lifts_to_the_bound_kernel() {
         let ((here, own), (there, lifted)) = (told_apart(here, &numbers), told_apart(there, &numbers));
         assert_eq!(own, lifted, "{spec}");
         assert!(there.iter().all(|op| here.contains(op)) && here.len() == numbers.len(), "{spec}");
-        // Lifting leaves out what nothing uses, as the epsilon of a norm that is not there.
+        // The lifting leaves out unused operations, such as the epsilon of a norm that a text lacks.
         for scalar in kernel.scalars.iter().filter(|s| there.iter().all(|op| op.results != [s.value])) {
             assert_eq!(uses(text, &scalar.name), 0, "{spec}: {}", scalar.name);
         }
@@ -54,7 +54,7 @@ fn a_bound_text_lifts_to_the_bound_kernel() {
     assert!(seen >= 20, "{seen}");
 }
 
-/// What a flag decides is decided when a device is made: a plan has no branch on a dimension.
+/// A device decides a flag's branches when it is made, so a plan has no branch on a dimension.
 #[test]
 fn no_branch_on_a_dimension_is_left_in_a_folded_kernel() {
     let branches = |kernel: &Kernel| {
@@ -68,7 +68,7 @@ fn no_branch_on_a_dimension_is_left_in_a_folded_kernel() {
         let numbers = &vosti_kernels::contract(&spec.kernel).unwrap().numbers;
         let flag = numbers.iter().any(|number| matches!(number.kind, NumberKind::Dimension { hi: 1, .. }));
         let on = |name: &str| spec.constants.get(name) == Some(&Const::Int(1));
-        // How many branches hang on flags: attention has a branch of partial results within another one.
+        // The number of branches on flags: attention has one of them inside of another.
         let decided = match spec.kernel.as_str() {
             "attend" => 4 + usize::from(on("WINDOWED")),
             "store_kv" => 2,
@@ -94,7 +94,7 @@ fn a_text_is_not_bound_without_all_of_its_numbers_or_to_others_than_its_own() {
     assert!(!with(&|spec| _ = spec.constants.remove("K")));
     assert!(!with(&|spec| _ = spec.constants.insert("K".into(), Const::Float(1.0))));
     assert!(!with(&|spec| _ = spec.constants.insert("K".into(), Const::Int(1 << 31))));
-    // A text that takes other parameters is no text of this kernel's.
+    // A text with other parameters is not this kernel's.
     assert!(vosti_kernels::bind(&text.replace("%K: i32", "%KK: i32"), &spec).is_none());
     assert!(vosti_kernels::bind(&text.replace("%K: i32", "%K: i64"), &spec).is_none());
     assert!(vosti_kernels::bind(&text.replace("%K: i32", "%K: i32 {tt.divisibility = 16 : i32}"), &spec).is_none());

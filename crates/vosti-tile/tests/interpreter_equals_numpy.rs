@@ -1,7 +1,7 @@
-//! The interpreter against an evaluator that shares nothing with it but the TTIR text.
+//! Compares the interpreter with an evaluator that shares only the TTIR text with it.
 //!
-//! Exact for data movement, integers, casts and elementwise arithmetic; within the sum's error bound for
-//! dot and reduce, within 3 ulp for exponentials. Needs Python with NumPy.
+//! Results must be equal for data movement, integers, casts and elementwise arithmetic. For the operations
+//! of [`loose`], `numpy/eval.py` says how they are compared. Needs Python with NumPy.
 
 mod common;
 
@@ -40,7 +40,7 @@ fn write_buffers(launch: &common::Launch, folder: &Path, when: &str) {
     }
 }
 
-/// Runs the interpreter and leaves everything that the evaluator needs in `folder`.
+/// Runs the interpreter and writes the evaluator's input to `folder`.
 fn record(launch: &mut common::Launch, folder: &Path) {
     std::fs::create_dir_all(folder).unwrap();
     std::fs::write(folder.join("kernel.ttir"), &*vosti_kernels::ttir(&launch.spec).unwrap()).unwrap();

@@ -1,5 +1,5 @@
-//! Every kernel on the interpreter against the formula of its docstring in FP64, and attention against
-//! itself: alone, in a batch, in chunks and row by row give the same bits.
+//! Compares every kernel on the interpreter with the formula of its docstring in FP64, and attention with
+//! itself: alone, in a batch, in chunks and row by row it gives the same bits.
 
 mod common;
 
@@ -157,7 +157,7 @@ fn a_rounded_stream_has_the_same_numbers_in_the_activations_type() {
     }
 }
 
-/// What a comparison may take for something else, and what is larger and smaller than all of it.
+/// Numbers that comparisons treat specially (NaN, zeros, denormals), and the largest and smallest ones.
 const STRANGE: [f32; 12] = [
     f32::NAN,
     f32::NEG_INFINITY,
@@ -173,14 +173,14 @@ const STRANGE: [f32; 12] = [
     f32::INFINITY,
 ];
 
-/// The rule of greedy choice, value by value: NaN is nothing, a denormal is zero, and of equals the first is taken.
+/// The rule of greedy choice, value by value: NaN is skipped, a denormal is zero, and the first of equal numbers is chosen.
 fn first_largest(row: &[f32]) -> usize {
     let seen = |x: f32| if x.is_subnormal() { 0.0 } else { x };
     let better = |i: usize, best: usize| seen(row[i]) > seen(row[best]) || row[best].is_nan() && !row[i].is_nan();
     (0..row.len()).fold(0, |best, i| if better(i, best) { i } else { best })
 }
 
-/// Numbers as they come; or of every kind; or of few kinds, so that many are equal, and now and then another.
+/// Ordinary numbers; or numbers of every kind; or of few kinds, so that many are equal, with a few others.
 fn strange_rows(len: usize, seed: u64) -> Vec<f32> {
     let mut random = Random::new(seed);
     let kinds = &STRANGE[random.below(STRANGE.len())..];
@@ -201,7 +201,7 @@ fn is_best(text: &str, v: usize, bm: usize) -> Result<(), String> {
         let rows = 1 + seed as usize % 11;
         let x = strange_rows(rows * v, seed);
         let wanted: Vec<f32> = x.chunks(v).map(|row| first_largest(row) as f32).collect();
-        // A row more than there are, in both: not to be looked at, and not to be written.
+        // Both buffers have one row too many, which must be neither read nor written.
         let more = x.iter().copied().chain(std::iter::repeat_n(f32::INFINITY, v));
         let mut buffers =
             vec![Buffer::F32(more.collect()), Buffer::I32(vec![rows as i32]), Buffer::F32(vec![-1.0; rows + 1])];
@@ -242,7 +242,7 @@ fn a_best_that_does_something_else_is_seen() {
     }
 }
 
-/// The rule of top-k: the largest in order, of equals the first; behind them nothing, -inf and no column.
+/// The rule of top-k: the largest in order, the first of equal numbers first; places behind them have -inf and no column.
 fn top(row: &[f32], k: usize) -> Vec<(f32, f32)> {
     let seen = |x: f32| if x.is_subnormal() { 0.0 } else { x };
     let mut numbers: Vec<(usize, f32)> =
@@ -262,7 +262,7 @@ fn is_top(texts: [&str; 2], v: usize, part: usize, k: usize) -> Result<(), Strin
     for seed in 0..60 {
         let rows = 1 + seed as usize % 4;
         let x = strange_rows(rows * v, seed);
-        // A row more than there are, not to be looked at, and not to be written.
+        // The buffers have one row too many, which must be neither read nor written.
         let more = x.iter().copied().chain(std::iter::repeat_n(f32::INFINITY, v));
         let (count, own) = (Buffer::I32(vec![rows as i32]), |width: usize| Buffer::F32(vec![-1.0; (rows + 1) * width]));
         let mut first = vec![Buffer::F32(more.collect()), count.clone(), own(found), own(found)];
@@ -274,7 +274,7 @@ fn is_top(texts: [&str; 2], v: usize, part: usize, k: usize) -> Result<(), Strin
         for (i, row) in x.chunks(v).enumerate() {
             let given: Vec<(f32, f32)> = (i * k..(i + 1) * k).map(|at| (number(3, at), number(4, at))).collect();
             let wanted = top(row, k);
-            // Compared as numbers: of a zero the sign is anybody's.
+            // Compared as numbers, because a zero may have either sign.
             if given != wanted {
                 return Err(format!("seed {seed}: {given:?} instead of {wanted:?}"));
             }

@@ -1,4 +1,4 @@
-//! Everything outside the subset is refused with the TTIR line, the Python line and the reason.
+//! Text outside the subset is refused with the TTIR line, the Python line and the reason.
 
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
@@ -134,14 +134,14 @@ fn divisions_and_shifts_that_nothing_defines_are_refused() {
     refuses(&format!("{unknown}%c = arith.shli %a, %n : i32"), 3, "constant amount");
     let truths = "%t = arith.constant true\n%c = arith.divsi %t, %t : i1";
     refuses(truths, 2, "constant divisor");
-    // A constant in every lane is one, however it came there.
+    // A splat of a constant counts as a constant.
     let spread = format!(
         "{RANGE}%b = arith.constant 4 : i32\n%s = tt.splat %b : i32 -> tensor<8xi32>\n%c = arith.divsi %i, %s : tensor<8xi32>"
     );
     assert!(lift(&module(&spread)).is_ok());
 }
 
-/// A GPU's compiler reads the text too, and a proof is about what is lifted.
+/// A GPU's compiler reads the same text, so it must see the operations that are lifted and proved.
 #[test]
 fn what_another_reader_may_see_otherwise_is_refused() {
     let text = module("%m = tt.load %n : !tt.ptr<i32>");
@@ -150,7 +150,7 @@ fn what_another_reader_may_see_otherwise_is_refused() {
         let error = lift(&text.replacen(what, by, 1)).unwrap_err().to_string();
         assert!(error.contains(part), "{part:?} is not in {error}");
     };
-    // To MLIR a comment ends at a carriage return, and hashes leave lines of comments out.
+    // MLIR ends a comment at a carriage return, and the hash leaves comment lines out.
     refused("module", "// hidden\r tt.func public @other()\nmodule", "a control character");
     refused("    tt.return", "    // hidden\r tt.store %x, %x : !tt.ptr<f32>\n    tt.return", "a control character");
     // A comment may begin in quotes.
@@ -166,7 +166,7 @@ fn calls_to_nothing_and_recursion_are_refused() {
     refuses("tt.call @nothing() : () -> ()", 1, "`nothing` is called but not defined");
     let text = "module {\n  tt.func public @k(%x: !tt.ptr<f32>) {\n    tt.call @f() : () -> ()\n    tt.return\n  }\n  tt.func private @f() {\n    tt.call @f() : () -> ()\n    tt.return\n  }\n}\n";
     assert!(lift(text).unwrap_err().to_string().contains("nest too deep"));
-    // Each of ten functions calls the next ten times.
+    // Each function calls the next one ten times.
     let mut text = String::from(
         "module {\n  tt.func public @k(%x: !tt.ptr<f32>) {\n    tt.call @f0() : () -> ()\n    tt.return\n  }\n",
     );
@@ -230,7 +230,7 @@ fn ten_thousand_damaged_kernels_lift_or_are_refused_and_never_panic() {
     for i in 0..10_000 {
         let text = vosti_kernels::ttir_by_stem(stems[i % stems.len()]).unwrap();
         let mut words: Vec<&str> = text.split_inclusive(|c: char| !c.is_alphanumeric()).collect();
-        // Words changed places, doubled, left out, or made extreme: mostly still TTIR, and mostly wrong.
+        // Words change places, are doubled, left out or made extreme: the text mostly stays TTIR and is mostly wrong.
         for _ in 0..=below(2) {
             let (at, other) = (below(words.len()), below(words.len()));
             match below(4) {

@@ -1,7 +1,7 @@
 //! The tile IR of a few kernels. `INSTA_UPDATE=always cargo test -p vosti-tile --test tile_ir_snapshots` renews the
 //! snapshots.
 
-/// The first checked-in specialisation of a kernel that fits a small model's stem.
+/// The printed tile IR of a checked-in text, by its stem.
 fn printed(stem: &str) -> String {
     let text = vosti_kernels::ttir_by_stem(stem).unwrap_or_else(|| panic!("{stem}.ttir is not checked in"));
     vosti_tile::lift(text).unwrap_or_else(|error| panic!("{stem}: {error}")).to_string()

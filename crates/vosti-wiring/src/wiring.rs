@@ -399,7 +399,8 @@ pub struct Lists {
 
 impl Lists {
     /// Reads the lists that a step wanted into `lists`, one for each selected row, from the two row buffers: logits, and tokens
-    /// as numbers. A row of a sequence that wants no list has an empty one. A number that is no token of the vocabulary is left out.
+    /// as numbers. A row of a sequence that wants no list has an empty one. A number that is no token of the vocabulary is left
+    /// out.
     pub fn read(&self, plan: &StepPlan, [logits, tokens]: [&[f32]; 2], vocab: u32, lists: &mut Vec<Vec<(Token, f32)>>) {
         lists.iter_mut().for_each(Vec::clear);
         lists.resize_with(lists.len().max(plan.selected().len()), Vec::new);

@@ -245,7 +245,7 @@ impl Generator {
         let x = self.latest();
         let op = [Binary::AddF, Binary::AddF, Binary::MaxNumF, Binary::MinNumF][self.below(4)];
         if self.below(3) == 0 {
-            // Along the rows, padding included: every tile sees its own.
+            // Along the rows, padding included: the result depends on the tile's rows alone.
             let line = self.op(OpKind::Reduce { op, x, axis: 0 });
             let line = self.spread(line, 1);
             self.pool.floats.push(line);
@@ -327,7 +327,7 @@ impl Generator {
         let zero = self.float(0.0, &[s.bm, s.bm]);
         let scores = self.op(OpKind::Dot { a: x, b: right, acc: zero });
         if !s.bm.is_multiple_of(2) {
-            // A dot over one k is not one in BF16: fold the scores instead.
+            // A BF16 dot needs an even k, so a single k is folded instead.
             let column = self.op(OpKind::Reduce { op: Binary::AddF, x: scores, axis: 1 });
             self.pool.columns.push(column);
             return;

@@ -9,7 +9,7 @@ impl<M: Memory> Machine<'_, M> {
         let elem = ty.elem();
         Ok(match kind {
             OpKind::Unary { op, x } => {
-                // Changing a sign computes nothing: it neither rounds nor flushes.
+                // A change of sign neither rounds nor flushes.
                 let elem = if matches!(op, Unary::Abs | Unary::Neg) { Scalar::F32 } else { elem };
                 Data::Float(self.get(*x).floats().iter().map(|x| round_to(unary(*op, *x), elem)).collect())
             }
@@ -85,7 +85,7 @@ impl<M: Memory> Machine<'_, M> {
     }
 }
 
-/// A float as its type holds it: BF16 arithmetic is FP32 arithmetic rounded once more.
+/// A float rounded to its type: BF16 arithmetic is FP32 arithmetic, rounded once more.
 pub(super) fn round_to(x: f32, elem: Scalar) -> f32 {
     match elem {
         Scalar::Bf16 => numerics::from_bf16(numerics::to_bf16(x)),
@@ -146,7 +146,7 @@ fn unsigned(x: i64, elem: Scalar) -> u64 {
 pub(super) fn binary_int(op: Binary, a: i64, b: i64, elem: Scalar) -> Step<i64> {
     let (sa, sb) = (signed(a, elem), signed(b, elem));
     let (ua, ub) = (unsigned(a, elem), unsigned(b, elem));
-    // The builder refuses both of these; a kernel that was edited since may still have them.
+    // The builder refuses these two; an edited kernel may have them.
     let divides = matches!(op, Binary::DivS | Binary::RemS | Binary::DivU | Binary::RemU);
     if divides && b == 0 {
         return Err(Fault::DivisionByZero);
@@ -216,7 +216,7 @@ fn cmp_float(op: CmpFloat, a: f32, b: f32) -> bool {
     }
 }
 
-/// Towards zero, saturating, NaN to 0.
+/// Rounds towards zero and saturates; NaN becomes 0.
 fn float_to_int(x: f32, to: Scalar) -> i64 {
     match to {
         Scalar::I1 => (x as i64) & 1,

@@ -1,24 +1,24 @@
-//! The memory of kernels: one buffer per parameter, elements as raw bits.
+//! The memory of kernels: one buffer for each parameter, with elements as raw bits.
 
 use crate::ir::Scalar;
 use crate::numerics;
 
 /// The buffers bound to a kernel's parameters. Elements are bits, zero extended.
 pub trait Memory {
-    /// Element type of a parameter's buffer; none if there is no such buffer.
+    /// Element type of a parameter's buffer; None if there is no such buffer.
     fn elem(&self, param: usize) -> Option<Scalar>;
-    /// Elements in it.
+    /// Number of elements of a parameter's buffer.
     fn len(&self, param: usize) -> usize;
-    /// Reads; `index` is in range.
+    /// The bits of an element; `index` is in range.
     fn load(&self, param: usize, index: usize) -> u64;
-    /// Writes; `index` is in range.
+    /// Writes an element's bits; `index` is in range.
     fn store(&mut self, param: usize, index: usize, bits: u64);
 }
 
-/// A buffer as a typed array. BF16 are raw bits.
+/// A buffer as a typed array. BF16 numbers are bit patterns.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Buffer {
-    /// One `bool` an element.
+    /// One `bool` for each element.
     I1(Vec<bool>),
     /// Two's complement.
     I32(Vec<i32>),
@@ -26,7 +26,7 @@ pub enum Buffer {
     I64(Vec<i64>),
     /// Bit patterns.
     Bf16(Vec<u16>),
-    /// Values, denormals included as they are stored.
+    /// Values; denormals are stored unchanged.
     F32(Vec<f32>),
 }
 
@@ -65,7 +65,7 @@ impl Buffer {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// The bits of an element.
+    /// The bits of an element, zero extended. Panics if `index` is outside the buffer.
     pub fn bits(&self, index: usize) -> u64 {
         match self {
             Buffer::I1(v) => v[index].into(),
@@ -85,7 +85,7 @@ impl Buffer {
             Buffer::F32(v) => v[index] = f32::from_bits(bits as u32),
         }
     }
-    /// Equal element by element, bit by bit.
+    /// Whether both have the same element type, length and bits.
     pub fn same_bits(&self, other: &Buffer) -> bool {
         self.elem() == other.elem()
             && self.len() == other.len()
@@ -93,7 +93,7 @@ impl Buffer {
     }
 }
 
-/// One buffer a parameter, in order.
+/// One buffer for each parameter, in order.
 impl Memory for Vec<Buffer> {
     fn elem(&self, param: usize) -> Option<Scalar> {
         self.get(param).map(Buffer::elem)
@@ -126,7 +126,7 @@ pub(crate) fn int_of(bits: u64, elem: Scalar) -> i64 {
     }
 }
 
-/// What a store of a float writes: one NaN. A BF16 held as FP32 has its bits in the upper half.
+/// The bits that a store of a float writes; all NaNs become one. A BF16 held as FP32 has its bits in the upper half.
 pub(crate) fn float_bits(x: f32, elem: Scalar) -> u64 {
     match elem {
         Scalar::Bf16 => numerics::stored_bf16((x.to_bits() >> 16) as u16).into(),

@@ -1,7 +1,7 @@
-//! The plain interpreter: one operation at a time, nothing fused, every access checked.
+//! The plain interpreter: one operation at a time, no operations fused, every access checked.
 //!
-//! It defines the meaning of a kernel. The CPU executor's fast paths are compared with it bit for bit, the verifier replays
-//! its counterexamples here, and probes run here. It is slow and simple on purpose.
+//! It defines the meaning of a kernel. Tests compare the CPU executor's fast paths with it bit for bit, and the verifier
+//! replays counterexamples on it. It is slow and simple on purpose.
 //! Read next: [`memory`], then `elementwise.rs`.
 
 mod elementwise;
@@ -14,20 +14,20 @@ use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use thiserror::Error;
 
-/// What lanes hold that nothing defines: masked lanes without `other`, unpadded lanes outside a block.
+/// The value of undefined lanes: masked lanes without `other`, and unpadded lanes outside a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Undefined {
     /// Zero.
     #[default]
     Zero,
-    /// NaN, infinities, huge and random numbers, drawn from this seed: nothing may depend on them.
+    /// NaN, infinities, huge and random numbers, drawn from this seed: no result may depend on them.
     Poison(u64),
 }
 
-/// In which order the programs of a grid run: nothing may depend on it.
+/// The order in which the programs of a grid run: no result may depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Order {
-    /// Axis 0 fastest, as launchers count.
+    /// In the order of launchers: axis 0 varies fastest.
     #[default]
     Ascending,
     /// The last program first.
@@ -36,7 +36,7 @@ pub enum Order {
     Shuffled(u64),
 }
 
-/// How to run.
+/// Options of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
     /// What undefined lanes hold.
@@ -47,11 +47,11 @@ pub struct Options {
     pub operations_max: Option<u64>,
 }
 
-/// Why a run stopped. Buffers keep what was written before.
+/// Why a run stopped, and where. Buffers keep the values that were written before.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{kernel}, TTIR line {}{}, program {program:?}: {reason}", .line.ttir, .line.python.map(|l| format!(" (Python line {l})")).unwrap_or_default())]
 pub struct RunError {
-    /// Its name in the TTIR.
+    /// The kernel's name in the TTIR.
     pub kernel: String,
     /// The operation that failed.
     pub line: Line,
@@ -139,12 +139,13 @@ impl Data {
 /// Called with each operation that has a float result, and the result's lanes (BF16 as FP32).
 pub type Observer<'a> = &'a mut dyn FnMut(&Op, &[f32]);
 
-/// Runs every program of the grid. `memory` holds one buffer for each parameter, of its element type.
+/// Runs every program of the grid. `memory` holds one buffer for each parameter, of its element type. An error if the buffers
+/// do not fit, the kernel is not bound, an access is out of bounds, or the limit of operations is reached.
 pub fn run<M: Memory>(kernel: &Kernel, memory: &mut M, grid: [usize; 3], options: &Options) -> Result<(), RunError> {
     run_observed(kernel, memory, grid, options, &mut |_, _| ())
 }
 
-/// As [`run`], shown to an observer.
+/// As [`run`], and calls an observer with each float result.
 pub fn run_observed<M: Memory>(
     kernel: &Kernel,
     memory: &mut M,
@@ -238,7 +239,7 @@ pub(crate) struct Machine<'a, M> {
 
 type Step<T> = Result<T, Fault>;
 
-/// What an operation on two integers gives, where it gives something.
+/// The result of an operation on two integers; None if it is not defined.
 pub(crate) fn scalar_int(op: Binary, a: i64, b: i64, elem: Scalar) -> Option<i64> {
     elementwise::binary_int(op, a, b, elem).ok()
 }
@@ -373,7 +374,7 @@ impl<M: Memory> Machine<'_, M> {
         })
     }
 
-    /// Lanes that nothing defines.
+    /// Undefined lanes.
     fn undefined(&mut self, ty: &Type) -> Data {
         let lanes = ty.lanes();
         match ty {

@@ -1,4 +1,4 @@
-//! Lifting of operations without regions: their spelling in TTIR and what they become.
+//! Lifting of operations without regions: their spelling in TTIR, and the operations of tile IR that they become.
 
 use super::Lift;
 use crate::error::Reason;
@@ -348,7 +348,7 @@ impl<'t> Lift<'t> {
         self.emit(OpKind::Advance { ptr, offsets }, Some(&ty))
     }
 
-    /// Attributes of an access: which axes are checked, and with what lanes outside are filled.
+    /// Attributes of an access: the checked axes, and the padding of lanes outside.
     fn access(&mut self, op: &str) -> Result<(Vec<usize>, Padding)> {
         let (mut check, mut padding) = (vec![], Padding::Undefined);
         for (name, value) in self.cursor.attributes()? {
@@ -397,8 +397,8 @@ impl<'t> Lift<'t> {
         self.emit_as_operand(kind, ptr)
     }
 
-    /// `%a, %b, %c : T * U -> V`. Anything between the operands and the colon is a precision other than
-    /// IEEE, which has no one meaning.
+    /// `%a, %b, %c : T * U -> V`. Any text between the operands and the colon is a precision other than
+    /// IEEE, which has no single meaning, and is refused.
     fn dot(&mut self) -> Result<Vec<Value>> {
         let (a, b) = self.pair()?;
         self.cursor.expect(",")?;
@@ -418,12 +418,12 @@ impl<'t> Lift<'t> {
     }
 }
 
-/// Axes as indices; a negative one becomes out of range and is refused by the typing rules.
+/// Axes as indices; a negative axis becomes an index out of range, which the typing rules refuse.
 fn indices(axes: &[i64]) -> Vec<usize> {
     axes.iter().map(|a| usize::try_from(*a).unwrap_or(usize::MAX)).collect()
 }
 
-/// The refusal of an operation, with the way out for what people commonly write.
+/// The refusal of an operation, with advice for common ones.
 pub(super) fn unknown(op: &str) -> Reason {
     let hint = match op {
         "cf.cond_br" | "cf.br" => ": early returns are not lifted, mask the accesses instead",

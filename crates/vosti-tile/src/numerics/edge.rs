@@ -1,18 +1,18 @@
-//! Products, quotients and fused multiply-adds on AArch64, which flushes a result that is tiny before rounding: what rounds
-//! up to the smallest normal number is put back (see `super::mode`).
+//! Products, quotients and fused multiply-adds on AArch64, which flushes a result that is tiny before rounding. This module
+//! restores a result that rounds up to the smallest normal number (see `super::mode`).
 //!
-//! Each operation is done a second time with its exact result multiplied by 2^64, where nothing is tiny. That one rounds to
-//! 2^-62 exactly when the unscaled one rounds to 2^-126 with an unbounded exponent. If the scaled operation overflows, the
-//! other is far from the edge: a quotient or product near 2^-126 has a dividend or one factor below 8, and a sum of a product
-//! of 48 bits and an addend that nearly cancel has an addend below 2^-70. An operand that is denormal is a zero in both. So
-//! nothing here depends on whether the processor decides before or after rounding.
-//! Never called on x86-64, which has the definition in hardware; compiled for tests there.
+//! Each operation is done a second time with its exact result multiplied by 2^64, where no result near 2^-126 is tiny. The
+//! scaled operation rounds to 2^-62 exactly when the unscaled one rounds to 2^-126 with an unbounded exponent. If the scaled
+//! operation overflows, the other is far from the edge: a quotient or product near 2^-126 has a dividend or one factor below
+//! 8, and a sum of a product of 48 bits and an addend that nearly cancel has an addend below 2^-70. A denormal operand is a
+//! zero in both. So the result does not depend on whether the processor decides before or after rounding.
+//! On x86-64 the hardware has the definition, and this module is compiled for tests only.
 //! Read next: [`super::soft`].
 
 pub(super) const UP: f32 = f32::from_bits((127 + 64) << 23);
 const EDGE: f32 = f32::from_bits((127 - 62) << 23);
 
-/// `result`, unless the scaled one says that it rounds up to the smallest normal number.
+/// `result`, or the smallest normal number if the scaled result shows that it rounds up to that.
 #[inline(always)]
 pub(super) fn kept(result: f32, scaled: f32) -> f32 {
     if scaled.abs() == EDGE { f32::MIN_POSITIVE.copysign(scaled) } else { result }

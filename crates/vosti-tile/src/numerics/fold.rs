@@ -5,7 +5,7 @@ use super::{fma, from_bf16};
 /// Lanes that a reduction keeps apart until its end.
 pub const LANES: usize = 16;
 
-/// Two terms of a BF16 dot: the even k is `lo`, the odd one `hi`; `acc + hi` comes first.
+/// Two terms of a BF16 dot: element 0 has the even k, element 1 the odd k, which is added first.
 #[inline(always)]
 pub fn dot_bf16_step(acc: f32, a: [u16; 2], b: [u16; 2]) -> f32 {
     fma(from_bf16(a[0]), from_bf16(b[0]), fma(from_bf16(a[1]), from_bf16(b[1]), acc))
@@ -17,8 +17,8 @@ pub fn dot_f32_step(acc: f32, a: f32, b: f32) -> f32 {
     fma(a, b, acc)
 }
 
-/// `acc += a b` for row-major tiles `a[m, k]`, `b[k, n]`, `acc[m, n]`. With `pairs` (BF16) k ascends by
-/// two, the odd k first; k is even then. Without, k ascends by one.
+/// `acc += a b` for row-major tiles `a[m, k]`, `b[k, n]`, `acc[m, n]`. With `pairs` (BF16), k must be even
+/// and ascends by two, the odd k first; otherwise k ascends by one. Panics if a length does not fit.
 pub fn dot(acc: &mut [f32], a: &[f32], b: &[f32], [m, k, n]: [usize; 3], pairs: bool) {
     assert!(acc.len() == m * n && a.len() == m * k && b.len() == k * n && (!pairs || k % 2 == 0));
     #[cfg(target_arch = "x86_64")]
@@ -29,7 +29,7 @@ pub fn dot(acc: &mut [f32], a: &[f32], b: &[f32], [m, k, n]: [usize; 3], pairs: 
     dot_in_order(acc, a, b, [m, k, n], pairs)
 }
 
-/// The same code built for hardware FMA, which is one rounding as the portable one is.
+/// The same code, compiled for hardware FMA, which rounds once as the portable function does.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "fma")]
 fn dot_with_fma(acc: &mut [f32], a: &[f32], b: &[f32], sizes: [usize; 3], pairs: bool) {
@@ -57,8 +57,8 @@ fn dot_in_order(acc: &mut [f32], a: &[f32], b: &[f32], [m, k, n]: [usize; 3], pa
     }
 }
 
-/// Folds `x(0), .. x(n - 1)`: lane l takes `x(l), x(l + 16), ..` in order, starting from the first; then
-/// lanes l and l + 8 meet, then 4, 2, 1. Lanes without elements take no part.
+/// Folds `x(0), .. x(n - 1)` with `op`; n is at least 1. Lane l folds `x(l), x(l + 16), ..` in order. Then
+/// lane l folds lane l + 8, then l + 4, l + 2, l + 1. Lanes without elements are left out.
 #[inline(always)]
 pub fn reduce<T: Copy>(n: usize, x: impl Fn(usize) -> T, op: impl Fn(T, T) -> T) -> T {
     let mut lanes = [x(0); LANES];

@@ -1,4 +1,5 @@
-//! Exponentials and their kin: polynomials and IEEE operations, the same for one lane as for sixteen.
+//! Exponentials, roots, logarithms, sines and rounding. Exponentials are polynomials of IEEE operations, the same for one
+//! lane as for sixteen.
 
 use super::{add, div, fma, mul, sqrt, sub};
 
@@ -22,7 +23,7 @@ pub const EXP: [f32; 6] = [
     f32::from_bits(0x3ab5_7363),
 ];
 
-/// Added to a number below 2^22, leaves its nearest integer in the low bits.
+/// Added to a number of magnitude below 2^22, leaves its nearest integer in the low bits.
 const ROUND: f32 = 12_582_912.0;
 /// log2(e).
 const LOG2_E: f32 = f32::from_bits(0x3fb8_aa3b);
@@ -30,14 +31,14 @@ const LOG2_E: f32 = f32::from_bits(0x3fb8_aa3b);
 const LN_2_HIGH: f32 = f32::from_bits(0x3f31_8000);
 const LN_2_LOW: f32 = f32::from_bits(0xb95e_8083);
 
-/// `x` limited to `[low, high]`, NaN kept.
+/// `x` limited to `[low, high]`; NaN stays NaN.
 #[inline(always)]
 fn clamp(x: f32, low: f32, high: f32) -> f32 {
     let x = if high < x { high } else { x };
     if x < low { low } else { x }
 }
 
-/// The nearest integer, as a float and as an integer; garbage from NaN.
+/// The nearest integer, as a float and as an integer; the integer is arbitrary for NaN.
 #[inline(always)]
 fn nearest(x: f32) -> (f32, i32) {
     let shifted = add(x, ROUND);

@@ -1,13 +1,13 @@
-//! What every number in Vosti is: the one scalar definition of each operation on floats.
+//! The one scalar definition of each operation on floats.
 //!
-//! The interpreter calls these; the CPU executor's vector code equals them bit for bit, NaN payloads
-//! aside, which are never observed: stores and bit casts write one NaN. Denormals are zeros, of
-//! operands and of results (tiny after rounding), at every single step. The hardware does that under
-//! [`FloatMode`]; every worker holds one. Where AArch64 differs, `edge` mends it.
+//! The interpreter calls these functions; the CPU executor's vector code gives the same bits, except
+//! for NaN payloads, which are never observed because stores and bit casts write one NaN. Denormal
+//! operands and results (tiny after rounding) count as zeros at every step. The hardware does that
+//! under [`FloatMode`]; every worker holds one. Where AArch64 differs, `edge` corrects the result.
 //!
-//! Functions are `inline(always)` and free of branches, so that repeated over lanes in a function that
-//! enables AVX they become vector code of the same bits. Nothing here may call a function of the
-//! platform's mathematics library, `fma` aside, which IEEE defines to the last bit.
+//! Most functions are `inline(always)` and free of branches, so that a loop over lanes in a function
+//! that enables AVX becomes vector code with the same bits. No function here may call the platform's
+//! mathematics library, except for `fma`, which IEEE defines to the last bit.
 //! Read next: [`math`], [`fold`].
 
 #[cfg(any(test, target_arch = "aarch64"))]
@@ -25,7 +25,7 @@ pub const NAN_F32: u32 = 0x7fc0_0000;
 /// The one NaN that stores write.
 pub const NAN_BF16: u16 = 0x7fc0;
 
-/// `x`, or the zero of its sign if it is denormal.
+/// `x`, or a zero of its sign if it is denormal.
 #[inline(always)]
 pub fn flush(x: f32) -> f32 {
     let bits = x.to_bits();
@@ -85,7 +85,7 @@ pub fn equal(a: f32, b: f32) -> bool {
     a == b
 }
 
-/// The larger; the other if one is NaN; `b` if equal, which tells zeros apart.
+/// The larger, with denormals as zeros. If one is NaN, the other; if the two are equal, `b`, which decides the sign of a zero.
 #[inline(always)]
 pub fn max_num(a: f32, b: f32) -> f32 {
     let (a, b) = (flush(a), flush(b));
@@ -93,7 +93,7 @@ pub fn max_num(a: f32, b: f32) -> f32 {
     if b.is_nan() { a } else { larger }
 }
 
-/// The smaller; the other if one is NaN; `b` if equal.
+/// The smaller, with denormals as zeros. If one is NaN, the other; if the two are equal, `b`.
 #[inline(always)]
 pub fn min_num(a: f32, b: f32) -> f32 {
     let (a, b) = (flush(a), flush(b));
@@ -101,7 +101,7 @@ pub fn min_num(a: f32, b: f32) -> f32 {
     if b.is_nan() { a } else { smaller }
 }
 
-/// The larger; NaN if one is NaN; `b` if equal.
+/// The larger, with denormals as zeros. If one is NaN, NaN; if the two are equal, `b`.
 #[inline(always)]
 pub fn maximum(a: f32, b: f32) -> f32 {
     let (a, b) = (flush(a), flush(b));
@@ -109,7 +109,7 @@ pub fn maximum(a: f32, b: f32) -> f32 {
     if a.is_nan() { a } else { larger }
 }
 
-/// The smaller; NaN if one is NaN; `b` if equal.
+/// The smaller, with denormals as zeros. If one is NaN, NaN; if the two are equal, `b`.
 #[inline(always)]
 pub fn minimum(a: f32, b: f32) -> f32 {
     let (a, b) = (flush(a), flush(b));
@@ -117,13 +117,13 @@ pub fn minimum(a: f32, b: f32) -> f32 {
     if a.is_nan() { a } else { smaller }
 }
 
-/// The absolute value; denormals stay, for nothing is computed.
+/// The absolute value: clears the sign bit. Denormals stay.
 #[inline(always)]
 pub fn abs(x: f32) -> f32 {
     f32::from_bits(x.to_bits() & 0x7fff_ffff)
 }
 
-/// The other sign; denormals stay.
+/// The negated number: flips the sign bit. Denormals stay.
 #[inline(always)]
 pub fn neg(x: f32) -> f32 {
     f32::from_bits(x.to_bits() ^ 0x8000_0000)
@@ -137,7 +137,7 @@ pub fn to_bf16(x: f32) -> u16 {
     if x.is_nan() { NAN_BF16 } else { rounded }
 }
 
-/// BF16 to FP32: the bits, shifted. Denormals stay; what computes with them flushes them.
+/// BF16 to FP32: the bits, shifted. Denormals stay until an operation flushes them.
 #[inline(always)]
 pub fn from_bf16(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)

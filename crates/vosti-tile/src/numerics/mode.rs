@@ -3,13 +3,13 @@
 //! x86-64 has the definition in its control register MXCSR: FTZ flushes a result that is below the smallest normal number
 //! *after* rounding, DAZ an operand.
 //!
-//! AArch64 has FPCR.FZ, which flushes operands alike, but a result that is below the smallest normal number *before*
-//! rounding: an exact result in the last half ulp below it rounds up to it on x86-64 and is zero on AArch64 (Arm
-//! Architecture Reference Manual, DDI 0487: "Flushing denormals to zero" and `FPRoundBase` of the pseudocode). Only a
-//! product, a quotient or a fused multiply-add can be such a number: sums and differences are multiples of the smallest
-//! denormal, and roots are large. For these three `super::edge` puts the smallest normal number back. FPCR.AH, which moves
-//! the decision behind rounding where a processor has FEAT_AFP (Armv8.7), is off on every processor: one way for all, and it
-//! changes other instructions too.
+//! AArch64 has FPCR.FZ, which flushes operands in the same way, but flushes a result that is below the smallest normal number
+//! *before* rounding. An exact result in the last half ulp below that number rounds up to it on x86-64 and is zero on AArch64
+//! (Arm Architecture Reference Manual, DDI 0487: "Flushing denormals to zero" and `FPRoundBase` of the pseudocode). Only a
+//! product, a quotient or a fused multiply-add can have such a result: sums and differences are multiples of the smallest
+//! denormal, and roots are large. For these three, `super::edge` restores the smallest normal number. FPCR.AH decides after
+//! rounding on processors with FEAT_AFP (Armv8.7). [`FloatMode`] leaves it off, so that all processors work alike, and because
+//! it changes other instructions too.
 //! Read next: [`super::soft`], the same definition without a mode.
 
 use std::marker::PhantomData;
@@ -19,14 +19,14 @@ compile_error!(
     "the floating-point mode is set on x86-64 and AArch64: on another processor denormals would not be flushed"
 );
 
-/// While it lives, this thread flushes denormal operands and results to zero; what was set before
-/// comes back when it is dropped.
+/// A guard: until it is dropped, this thread flushes denormal operands and results to zero and rounds to nearest even. The
+/// drop restores the thread's earlier mode.
 ///
 /// The compiler may move arithmetic across the change inside one function: set the mode in a caller of
 /// the function that computes, as [`FloatMode::with`] does.
 pub struct FloatMode {
     before: Control,
-    /// The mode is the thread's: the guard stays in it.
+    /// The mode belongs to the thread, so the guard cannot be sent to another.
     thread: PhantomData<*const ()>,
 }
 

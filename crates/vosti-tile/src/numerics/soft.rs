@@ -1,20 +1,21 @@
-//! The same operations in integer and FP64 arithmetic: what tests compare the processor with, and how FP64 becomes FP32.
+//! The same operations in integer and FP64 arithmetic, with which tests compare the processor's; and [`round`], by which
+//! FP64 becomes FP32.
 //!
-//! They depend on no mode but rounding to nearest, and no kernel runs them.
-//! This is the semantics written out: flush the operands, compute the exact result, round once to 24
-//! bits, and flush what is then below the smallest normal number. FP64 holds sums, products, quotients
-//! and roots of FP32 closely enough that a second rounding changes nothing; `fma` rounds to odd first.
+//! They depend on no mode but rounding to nearest. Kernels use [`round`] only, for logarithms and sines.
+//! The semantics are: flush the operands, compute the exact result, round it once to 24 bits, and flush a
+//! rounded result below the smallest normal number. FP64 has sums, products, quotients and roots of FP32
+//! closely enough that the second rounding changes nothing; `fma` rounds to odd first.
 
 use super::flush;
 
 /// The smallest normal FP32.
 const NORMAL: f64 = f32::MIN_POSITIVE as f64;
-/// Half an ulp of the numbers under it below it: from there on, 24 bits round up to it, and it is kept.
+/// The smallest normal number less half an ulp of the numbers below it: from here on, 24 bits round up to that number.
 const TINY: f64 = f64::from_bits(NORMAL.to_bits() - (1 << 28));
 
 /// Rounds to FP32 and flushes what is tiny after rounding with an unbounded exponent.
 pub fn round(x: f64) -> f32 {
-    // Nothing below the smallest normal number is left to the processor, which may flush it before rounding.
+    // The processor may flush before rounding, so it rounds no number below the smallest normal one.
     match x.abs() {
         tiny if tiny < TINY => 0f32.copysign(sign(x)),
         below if below < NORMAL => f32::MIN_POSITIVE.copysign(sign(x)),

@@ -1,4 +1,4 @@
-//! The definitions against FP64, against hardware, and at their edges.
+//! Compares the definitions with FP64 and with hardware, and checks their edges.
 
 use super::*;
 
@@ -10,7 +10,7 @@ impl Bits {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 32) as u32
     }
-    /// Any float, the awkward ones often.
+    /// Any float; denormals, infinities, NaN and the like often.
     fn float(&mut self) -> f32 {
         let bits = self.next();
         f32::from_bits(match self.next() % 8 {
@@ -73,7 +73,7 @@ fn a_result_that_rounds_to_the_smallest_normal_is_kept() {
 
 #[test]
 fn what_aarch64_puts_back_is_what_the_definition_keeps() {
-    // What a processor gives that flushes a result before it is rounded: zero for all that is below the smallest normal.
+    // The result of a processor that flushes before rounding: zero for every exact result below the smallest normal number.
     let before = |result: f32, exact: f64| if exact.abs() < f32::MIN_POSITIVE.into() { 0.0 } else { result };
     let smallest = f64::from(f32::MIN_POSITIVE);
     FloatMode::with(|| {

@@ -154,7 +154,7 @@ fn metadata(spec: &Spec, sequences: &Sequences, random: &mut Random) -> BTreeMap
         }
         row += count;
     }
-    // A padding tile: no rows, no table.
+    // A padding tile has no rows and no table.
     tiles.iter_mut().zip([-1, 0, 0, 0]).for_each(|(list, v)| list.push(v));
     let [tile_table, tile_row, tile_rows, tile_pos] = tiles;
     BTreeMap::from([

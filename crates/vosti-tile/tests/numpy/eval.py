@@ -338,7 +338,7 @@ class Case:
         if not np.all(close):
             lane = np.unravel_index(int(np.argmin(close)), close.shape) if close.ndim else ()
             raise Wrong(f"{op} lane {lane}: {got[lane]!r}, should be {value[lane]!r} within {bound[lane]!r}")
-        # A dot takes long in its own order: the first ones of a case stand for all.
+        # A dot in its own order takes long, so only the first dots of a case are computed so.
         self.left -= lanes * (arguments[0].shape[1] if op == "tt.dot" else 1)
         own = self.own(op, arguments, extra) if self.left > 0 else None
         if own is not None:

@@ -6,7 +6,7 @@ a BF16 number is the FP32 number that it stands for. Everything is computed in F
 import numpy as np
 
 TINY = np.float32(2.0**-126)
-# Rounded to 24 bits, what is nearer to zero than this is below the smallest normal number.
+# A number nearer to zero than this, rounded to 24 bits, is below the smallest normal number.
 ZERO_BELOW = 2.0**-126 - 2.0**-151
 
 
@@ -41,7 +41,7 @@ def fma(a, b, c):
 
 def dot(a, b, c, pairs):
     """c + a b: k ascends; of BF16 by pairs, of which the odd one is added first."""
-    # Lanes with equal operands have equal sums: of rows that only fill the tile, one is computed.
+    # Lanes with equal operands have equal sums, so one row stands for all padding rows.
     last = np.flatnonzero(np.any(a.view(np.uint32), 1) | np.any(c.view(np.uint32), 1))
     rows = min(int(last[-1]) + 2 if last.size else 1, a.shape[0])
     a, b, acc = np.float64(flush(a[:rows])), np.float64(flush(b)), flush(c[:rows])
