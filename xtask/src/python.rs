@@ -1,7 +1,7 @@
 //! A Python environment with the pinned packages of `xtask/requirements.txt`, made under `target/`.
 //!
-//! Only developer commands need it (TTIR from Triton's front end, reference values). Packages come from the user's own index,
-//! as pip is configured.
+//! Only developer commands and tests need it (TTIR from Triton's front end, reference values). Packages come from the index
+//! for which the user's pip is configured.
 
 use crate::{root, run_command, target_folder};
 use anyhow::{Context, Result};
@@ -9,7 +9,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The environment's interpreter; makes or renews the environment first where that is needed.
+/// The environment's interpreter; makes the environment first if it is missing or its requirements changed.
 pub fn interpreter() -> Result<PathBuf> {
     let wanted = fs::read_to_string(root().join("xtask/requirements.txt")).context("xtask/requirements.txt")?;
     let target = target_folder();

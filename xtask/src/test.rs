@@ -23,26 +23,26 @@ const WITHOUT_TOOLS: &[Step] = &[
 ];
 
 const WITH_TOOLS: &[Step] = &[
-    // Tests that compare with Python tools look for them in target/python. A missing tool fails its test here.
+    // Tests find Python tools in target/python. The variable makes a missing tool fail its test.
     ("tests", || {
         let mut tests = Command::new(env!("CARGO"));
         run_command(tests.args(["test", "--workspace", "--no-fail-fast"]).env(vosti_test_tools::REQUIRED, "1"))
     }),
     ("day with a GPU", rehearse),
     ("python package", wheel::test),
-    // The executor's bits as users build it: an optimiser that tries harder knows nothing of the floating-point mode.
+    // Users build with the release profile, whose optimiser does not know of the floating-point mode: the bits must be the same.
     ("release bits", || cargo(&["test", "--release", "-p", "vosti-tile", "-p", "vosti-cpu"])),
 ];
 
-/// The Python environment, Helm, which renders the chart, and llama.cpp's source, whose vocabularies and chat templates tests
-/// read.
+/// Fetches the tools of tests: the Python environment, Helm (which renders the chart) and llama.cpp's source (whose
+/// vocabularies and chat templates tests read).
 fn fetch_tools() -> Result<()> {
     python::interpreter()?;
     helm::program()?;
     llama_cpp::source().map(drop)
 }
 
-/// Runs every step, all of them even if one fails, and says which failed.
+/// Runs every step, even if one fails; the error names those that failed.
 pub fn run() -> Result<()> {
     let start = Instant::now();
     let mut failed = Vec::new();
@@ -73,7 +73,8 @@ pub fn run() -> Result<()> {
     Ok(())
 }
 
-/// The commands of a day with a GPU, on a driver that executes TTIR. The clock is off: this is no place to measure.
+/// Rehearses the commands of a day with a GPU, on a driver that executes TTIR. Its times mean nothing, so the time limits are
+/// high.
 fn rehearse() -> Result<()> {
     let python = python::interpreter()?;
     let folder = target_folder().join("gpu-day");

@@ -1,6 +1,6 @@
 //! `cargo xtask tidy`: the tree's own rules, each with its reason.
 //!
-//! It looks at the files that git tracks, so build outputs and scratch files do not count.
+//! The rules see only the files that git tracks, no build outputs and no scratch files.
 
 pub mod links;
 mod pages;
@@ -61,7 +61,7 @@ fn rust(files: &[File]) -> impl Iterator<Item = &File> {
     files.iter().filter(|file| file.path.ends_with(".rs"))
 }
 
-/// The lines without comments, numbered from 1, up to the tests at a file's end.
+/// A file's lines without their comments, numbered from 1, up to the tests at its end.
 fn code(file: &File) -> impl Iterator<Item = (usize, &str)> {
     let lines = file.text.lines().enumerate();
     let lines = lines.take_while(|(_, line)| line.trim() != "#[cfg(test)]");
@@ -78,7 +78,7 @@ fn modules_say_what_they_are(files: &[File]) -> Vec<String> {
     silent.map(|file| format!("{}: begins with no //! that says what it is", file.path)).collect()
 }
 
-/// A file that does not fit a head is two files.
+/// A long file is hard to keep in mind, so it is split: at most 600 lines, and 900 for a proof.
 fn files_are_short(files: &[File]) -> Vec<String> {
     let too_long = rust(files).filter_map(|file| {
         let lines_max = if file.path.contains("/proof/") { 900 } else { 600 };
@@ -88,10 +88,10 @@ fn files_are_short(files: &[File]) -> Vec<String> {
     too_long.collect()
 }
 
-/// What may not name a kernel.
+/// Sources that may not name a kernel.
 const DEVICES: &[&str] = &["crates/vosti-wiring/src/", "crates/vosti-cpu/src/", "crates/vosti-cuda/src/"];
 
-/// A device that chose code by kernel name would pass every test and prove nothing about the IR.
+/// A device that chose code by a kernel's name could pass every test without executing the IR that is proved.
 fn no_device_knows_a_kernel(files: &[File]) -> Vec<String> {
     let kernel = |file: &File| {
         let stem = file.path.strip_prefix("kernels/")?.strip_suffix(".py")?;
@@ -102,7 +102,7 @@ fn no_device_knows_a_kernel(files: &[File]) -> Vec<String> {
     if kernels.is_empty() {
         breaches.push("kernels/: no kernel with a contract was found, so this rule checks nothing".into());
     }
-    // Tests name what they try.
+    // Tests may name kernels.
     let device =
         |file: &&File| DEVICES.iter().any(|folder| file.path.starts_with(folder)) && !file.path.ends_with("/tests.rs");
     for file in rust(files).filter(device) {
@@ -115,7 +115,8 @@ fn no_device_knows_a_kernel(files: &[File]) -> Vec<String> {
     breaches
 }
 
-/// Trust that is not in the seam escapes the audit. The first list may stand in the seam, the second nowhere.
+/// An assumption outside of the seam escapes the audit. Words of the first list may occur in the seam only, those of the second
+/// nowhere.
 fn trust_stands_in_the_seam(files: &[File]) -> Vec<String> {
     const SEAM_ONLY: &[&str] = &["assume", "assume_specification", "external_body"];
     const NOWHERE: &[&str] = &[
@@ -153,7 +154,7 @@ fn trust_stands_in_the_seam(files: &[File]) -> Vec<String> {
     breaches
 }
 
-/// A checkout works anywhere.
+/// A checkout must work in any folder, so no file names a folder of one machine.
 fn no_path_of_a_machine(files: &[File]) -> Vec<String> {
     // In two pieces, so that this file does not break its own rule.
     let places = [["/ro", "ot/"], ["/wo", "rk/"], ["/ho", "me/"]].map(|halves| halves.concat());
@@ -168,7 +169,7 @@ fn no_path_of_a_machine(files: &[File]) -> Vec<String> {
     breaches
 }
 
-/// What is not done is an issue, not a panic waiting for a user.
+/// Unfinished work belongs in an issue: a user must not meet it as a panic.
 fn nothing_is_left_undone(files: &[File]) -> Vec<String> {
     let marks =
         [["todo", "!("], ["unimplemented", "!("], ["dbg", "!("], ["#[ign", "ore"]].map(|halves| halves.concat());
@@ -183,7 +184,7 @@ fn nothing_is_left_undone(files: &[File]) -> Vec<String> {
     breaches
 }
 
-/// Who may depend on whom: the first column on nothing of ours but the rest of its line.
+/// The allowed dependencies: each crate may depend only on the crates of the workspace in its list.
 const DIRECTIONS: &[(&str, &[&str])] = &[
     ("crates/vosti-core", &[]),
     ("kernels", &[]),
@@ -203,7 +204,7 @@ const DIRECTIONS: &[(&str, &[&str])] = &[
     ("crates/vosti-server", &["vosti-core", "vosti-model", "vosti-engine"]),
 ];
 
-/// The layers of ARCHITECTURE.md hold because a crate depends on those above it in its list only; `anyhow` is for binaries.
+/// ARCHITECTURE.md lists crates in layers: a crate depends only on crates above it. `anyhow` is for binaries.
 fn crates_depend_downwards(files: &[File]) -> Vec<String> {
     let mut breaches = Vec::new();
     for (folder, allowed) in DIRECTIONS {
@@ -212,7 +213,7 @@ fn crates_depend_downwards(files: &[File]) -> Vec<String> {
             breaches.push(format!("{path}: is not there"));
             continue;
         };
-        // Tests may look anywhere; libraries may not.
+        // Tests may depend on any crate.
         let library = file.text.split("[dev-dependencies]").next().unwrap_or("");
         for name in library.lines().filter_map(|line| line.split(['=', '.', ' ']).next()) {
             let ours = name.starts_with("vosti-") && !allowed.contains(&name);
@@ -224,14 +225,14 @@ fn crates_depend_downwards(files: &[File]) -> Vec<String> {
     breaches
 }
 
-/// A generated file that does not say how is edited by hand, once.
+/// A generated file must say which command makes it, or someone edits it by hand.
 fn generated_files_say_by_what(files: &[File]) -> Vec<String> {
     let generated = files.iter().filter(|file| file.path.starts_with("kernels/ttir/") && file.path.ends_with(".ttir"));
     let silent = generated.filter(|file| !file.text.lines().take(5).any(|line| line.contains("cargo xtask ttir")));
     silent.map(|file| format!("{}: does not say by what command it was made", file.path)).collect()
 }
 
-/// A test that skips itself passes in CI too; `vosti_test_tools::have` fails there.
+/// A test that skips itself passes in CI too; with `vosti_test_tools::have` it fails there.
 fn tests_do_not_skip_by_themselves(files: &[File]) -> Vec<String> {
     // In two pieces, so that this file does not break its own rule.
     let mark = ["\"skip", "ped: "].concat();

@@ -1,11 +1,11 @@
-//! `cargo xtask trust`: writes the page of what must be audited from the verifier's own list. It adds no fact of its own.
+//! `cargo xtask trust`: writes the page of what must be audited from the verifier's own list, and adds no fact to it.
 
 use crate::root;
 use anyhow::Result;
 use vosti_verify::tcb;
 use vosti_verify::trusted::{OUTSIDE, TRUSTED, Topic, Trusted};
 
-/// Where the page lies.
+/// The path of the page, from the root.
 pub const PAGE: &str = "docs/trust.md";
 
 /// Writes the page.

@@ -1,7 +1,7 @@
-//! `cargo xtask ttir`: the TTIR texts that any model of a supported family needs.
+//! `cargo xtask ttir`: makes the TTIR texts that models of the supported families need.
 //!
-//! The list comes from the model families, the text from Triton's front end (`kernels/ttir.py`). With `--check` nothing is
-//! written: fresh texts are compared with the checked-in ones.
+//! The list comes from the model families, the texts from Triton's front end (`kernels/ttir.py`). With `--check` the command
+//! compares fresh texts with the checked-in ones and writes none.
 
 use crate::{python, root};
 use anyhow::{Context, Result, ensure};
@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use vosti_kernels::Spec;
 
-/// Targets whose TTIR is checked in. Other GPUs' is that of one (`specialisations.toml`).
+/// Targets whose TTIR is checked in. All GPU targets share the TTIR of one (`specialisations.toml`).
 const TARGETS: [&str; 2] = ["cpu", "cuda-sm90"];
 
 /// Writes `kernels/ttir/`, or compares it.
@@ -62,7 +62,7 @@ fn generate(specs: &[Spec], into: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Files that are missing, differ or are no longer needed; and how many are as they should be.
+/// Names of files that are missing, differ or are not needed, and the number of files that are fresh.
 fn differences(specs: &[Spec], folder: &Path, fresh: &Path) -> Result<(Vec<String>, usize)> {
     let names: BTreeSet<String> = specs.iter().map(|s| format!("{s}.ttir")).collect();
     let mut stale = vec![];

@@ -5,9 +5,8 @@
 //! for one set of arguments, deletes the core's part of it before each run, and demands the core's own result line with
 //! exactly as many obligations as the sources have. An exit code of 0 alone proves nothing.
 //!
-//! Nothing in the receipt can be edited without this command noticing, with or without the verifier: every field follows from
-//! the sources, `Cargo.lock` and this file. A machine without Verus has to believe one thing, that Verus was run on these
-//! sources.
+//! This command notices an edited receipt with or without the verifier, because every field follows from the sources,
+//! `Cargo.lock` and this file. A machine without Verus must believe one thing: that Verus verified these sources.
 
 use crate::{root, target_folder};
 use anyhow::{Context, Result, bail, ensure};
@@ -20,7 +19,7 @@ use std::{env, fmt, fs};
 /// The release that users install; its vstd is pinned in Cargo.toml.
 pub const VERUS: &str = "0.2026.06.07.cd03505";
 const ARGUMENTS: [&str; 2] = ["--no-cheating", "--no-external-by-default"];
-/// What is proved; each of them is used by another proof or by the statement suite, so that a hollow one fails.
+/// The theorems. Another proof or the statement suite uses each of them, so a hollow theorem makes that fail.
 const THEOREMS: [&str; 6] = [
     "theorem_deterministic",
     "theorem_step",
@@ -31,28 +30,28 @@ const THEOREMS: [&str; 6] = [
 ];
 const RECEIPT: &str = "crates/vosti-core/proof-receipt.json";
 
-/// What was proved of which sources.
+/// The proof receipt: which sources were verified, with how many obligations.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Receipt {
     made_by: String,
     verus: String,
-    /// The library of the verifier, whose own proofs and assumptions count.
+    /// The version of the verifier's library, whose proofs and assumptions the proof uses.
     vstd: String,
     arguments: Vec<String>,
     /// BLAKE3 of the core's manifest and sources.
     sources: String,
-    /// The obligations of the sources; all of them were verified.
+    /// The number of obligations of the sources, all of them verified.
     verified: usize,
     errors: usize,
     lines: Lines,
 }
 
-/// Lines of the core by the room they stand in, comments and blank lines not counted.
+/// Lines of the core by folder, without comments and blank lines.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Lines {
-    /// `trusted/` but the seam: what is promised to clients and to kernels, and of what.
+    /// `trusted/` except the seam: the promises to clients and to kernels, and their terms.
     spec: usize,
-    /// `trusted/seam.rs`: what is assumed.
+    /// `trusted/seam.rs`: the assumptions.
     trusted: usize,
     /// `proof/` and `invariant.rs`.
     proof: usize,
@@ -60,7 +59,8 @@ struct Lines {
     exec: usize,
 }
 
-/// Verifies if Verus is there and writes the receipt. `check` compares the receipt instead; `prove` fails without Verus.
+/// Verifies the core if Verus is installed, and writes the receipt. With `check` the receipt is compared instead of written.
+/// Without Verus only the receipt is compared, and `prove` makes that an error.
 pub fn run(check: bool, prove: bool) -> Result<()> {
     let core = root().join("crates/vosti-core");
     let expected = expected(&core)?;
@@ -90,7 +90,7 @@ pub fn run(check: bool, prove: bool) -> Result<()> {
     }
 }
 
-/// The receipt of these sources, once all their obligations are verified.
+/// The receipt that these sources have if all their obligations are verified. An error if a theorem is missing.
 fn expected(core: &Path) -> Result<Receipt> {
     let texts = texts(core)?;
     for theorem in THEOREMS {
@@ -123,8 +123,8 @@ fn vstd(lock: &str) -> Result<String> {
     Ok(version.context("Cargo.lock has no vstd")?.trim_matches('"').into())
 }
 
-/// How many obligations a source has, as Verus counts them: functions and proofs that have a body, recursive specifications,
-/// loops, constants, the clones that are derived, and assertions that a solver of their own proves.
+/// How many obligations a source has, as Verus counts them: functions and proofs with a body, recursive specifications, loops,
+/// constants, derived clones, and assertions `by (nonlinear_arith)`, which a solver of their own proves.
 fn obligations(text: &str) -> usize {
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.starts_with("//")).collect();
     let of = |(i, line): (usize, &&str)| {
@@ -149,7 +149,7 @@ fn obligations(text: &str) -> usize {
     lines.iter().enumerate().filter(|line| of(*line)).count()
 }
 
-/// What Verus said of the core.
+/// The outcome of running Verus on the core.
 #[derive(Debug)]
 pub enum Outcome {
     Verified { verified: usize, errors: usize, failures: Vec<Failure> },
@@ -228,7 +228,7 @@ pub fn verify(workspace: &Path, target: &Path, extra: &[&str]) -> Result<Outcome
     Ok(Outcome::Verified { verified, errors, failures: failures(workspace, &text) })
 }
 
-/// Makes cargo verify the core again: removes what it remembers of it.
+/// Makes cargo verify the core again: removes cargo's fingerprints of it.
 fn forget(target: &Path) -> Result<()> {
     for profile in fs::read_dir(target).into_iter().flatten().flatten() {
         for entry in fs::read_dir(profile.path().join(".fingerprint")).into_iter().flatten() {
@@ -309,7 +309,7 @@ fn count(texts: &[(String, String)]) -> Lines {
 mod tests {
     use super::*;
 
-    /// With Verus, `run` compares the count with Verus' own.
+    /// This tests the counting on a small text. With Verus, `run` compares the count with Verus' own.
     #[test]
     fn obligations_are_counted_as_the_verifier_counts_them() {
         let text = "pub const A: u32 = 1;\n#[derive(Clone, Copy)]\nstruct S;\npub open(crate) spec fn flat(x: int) -> int {\n    x\n}\n\

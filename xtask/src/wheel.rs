@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const PACKAGE: &str = "crates/vosti-python";
-/// What the package's tests need and its users may have.
+/// Packages that the tests need; for users they are optional.
 const TOOLS: [&str; 1] = ["httpx"];
 
 #[derive(clap::Args)]
 pub struct Wheel {
-    /// Builds it as the tests do, and runs its tests in an environment of its own
+    /// Builds with the profile of tests, and runs the package's tests in an environment of its own
     #[arg(long)]
     test: bool,
 }
@@ -33,23 +33,23 @@ pub fn test() -> Result<()> {
     let python = folder.join("bin/python");
     let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
     run_command(Command::new(&python).args(install).arg(&wheel).args(TOOLS))?;
-    // A server for the tests of `vosti.client`.
+    // The tests of `vosti.client` start this server.
     run_command(Command::new(env!("CARGO")).args(["build", "--package", "vosti"]))?;
     let command = target_folder().join("debug/vosti");
-    // Away from the sources: what is imported is what was installed.
+    // Away from the sources, so that the tests import the installed package.
     let tests = root().join(PACKAGE).join("tests");
     let mut unittest = Command::new(&python);
     unittest.args(["-m", "unittest", "discover", "-v", "-s"]).arg(tests);
     run_command(unittest.env("VOSTI_BIN", command).current_dir(&folder))
 }
 
-/// Builds the wheel into a folder of its own and gives its path. pip fetches maturin for it.
+/// Builds the wheel into a folder of its own and returns its path. pip fetches maturin for that.
 fn build(name: &str, settings: &[&str]) -> Result<PathBuf> {
     let folder = target_folder().join(name);
     if folder.exists() {
         fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())?;
     }
-    // Not a wheel that an earlier build left in a cache.
+    // Without its cache, in which pip may have the wheel of an earlier build.
     let arguments = ["-m", "pip", "wheel", "--no-cache-dir", "--disable-pip-version-check", "--no-deps", "--wheel-dir"];
     let mut pip = Command::new("python3");
     run_command(pip.args(arguments).arg(&folder).args(settings).arg(root().join(PACKAGE)))

@@ -1,4 +1,4 @@
-//! A process's peak memory, as Linux reports it.
+//! The peak memory of a process, as Linux reports it.
 
 use anyhow::{Result, ensure};
 use std::fs;
@@ -6,16 +6,16 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Bytes.
+/// Peak memory, in bytes.
 #[derive(Default)]
 pub struct Peak {
-    /// That no file backs.
+    /// Memory that no file backs.
     pub anonymous: u64,
-    /// Pages of mapped files included.
+    /// Resident memory, pages of mapped files included.
     pub resident: u64,
 }
 
-/// Runs a command to its end and looks at it every ten milliseconds.
+/// Runs a command to its end and reads its memory every ten milliseconds. An error if the command fails, or without /proc.
 pub fn peak(command: &mut Command) -> Result<Peak> {
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
     let mut peak = Peak::default();

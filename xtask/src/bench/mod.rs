@@ -1,9 +1,9 @@
-//! `cargo xtask bench cpu`: this engine and llama.cpp in turn on the same machine, on the same file.
+//! `cargo xtask bench cpu`: measures this engine and llama.cpp in turn, on the same machine and the same file.
 //!
-//! Weights are those of the file as people download it, and beside them llama.cpp on its own fastest form of the same size
-//! (Q4_0, which it rearranges as it loads); or BF16 for both. Each cell (a prompt length or batch, at a depth) is measured in
-//! rounds: ours, theirs, ours, theirs. The report has each side's median and the median of the rounds' ratios, which is
-//! stable when the machine's speed drifts. Nothing here asserts a time.
+//! Both engines run the file as people download it, and llama.cpp also its own fastest form of the same size (Q4_0, which it
+//! rearranges as it loads); or both run BF16. Each cell (a prompt length or batch, at a depth) is measured in rounds: ours,
+//! theirs, ours, theirs. The report has each side's median, and the median of the rounds' ratios, which stays stable when the
+//! machine's speed drifts. No time is asserted.
 
 mod memory;
 mod peer;
@@ -31,7 +31,7 @@ pub struct Bench {
     /// Sequences that decode together
     #[arg(long, value_delimiter = ',', default_value = "1,4,8")]
     batch: Vec<usize>,
-    /// Models of the catalogue, or `random-1.7b` and `random-8b`: Q4_K_M files of such a Llama with random weights
+    /// Models of the catalogue, or `random-1.7b` and `random-8b`: Q4_K_M files of a Llama of that size with random weights
     #[arg(long, value_delimiter = ',', default_value = "smollm2-135m,gemma3-270m,random-1.7b")]
     model: Vec<String>,
     /// `file`: both engines on the file, and llama.cpp on its Q4_0; `bf16`: both engines on the same weights in BF16
@@ -40,7 +40,7 @@ pub struct Bench {
     /// Threads of both engines
     #[arg(long, default_value_t = std::thread::available_parallelism().map_or(2, |n| n.get()))]
     threads: usize,
-    /// Hold both engines to AVX2, on a machine that has more
+    /// Limit both engines to AVX2, on a machine that has more
     #[arg(long)]
     avx2: bool,
     /// Where to write the measurements
@@ -49,7 +49,7 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// What holds our command to it.
+    /// The arguments that limit our command to AVX2.
     fn isa(&self) -> &'static [&'static str] {
         if self.avx2 { &["--isa", "avx2"] } else { &[] }
     }
@@ -58,7 +58,7 @@ impl Bench {
 const PREFILL: usize = 512;
 const DECODE: usize = 64;
 
-/// One thing that is measured.
+/// A case that is measured.
 #[derive(Clone, Copy)]
 pub enum Cell {
     /// 512 prompt tokens after `depth` cached ones.
@@ -76,7 +76,7 @@ impl Cell {
     }
 }
 
-/// What is compared: our file, and the files that the peer runs, by what they are called in the report.
+/// Our file, and the peer's files by their names in the report.
 struct Contest {
     name: String,
     ours: PathBuf,
@@ -102,7 +102,7 @@ pub fn run(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// Every cell of one contest.
+/// Measures every cell of one contest, and prints a table.
 fn compare(bench: &Bench, engines: &Engines, contest: &Contest) -> Result<Vec<Value>> {
     let peers: Vec<&str> = contest.theirs.iter().map(|(label, _)| *label).collect();
     println!("\n| {} | Vosti | {} | ratio |", contest.name, peers.join(" | "));
@@ -125,7 +125,7 @@ struct Engines {
 }
 
 impl Engines {
-    /// The model as people have it.
+    /// The model's file: downloaded, or made with random weights.
     fn file(&self, name: &str) -> Result<PathBuf> {
         match name.strip_prefix("random-") {
             Some("1.7b") => self.peer.random("1.7b", &pull(&self.vosti, "smollm2-135m")?),
@@ -146,7 +146,7 @@ impl Engines {
         Ok(Contest { name: format!("{name}, {weights}"), ours, theirs })
     }
 
-    /// Our command that answers with so many tokens.
+    /// Our command that generates `tokens` tokens.
     fn generate(&self, bench: &Bench, model: &Path, tokens: usize) -> Command {
         let mut generate = Command::new(&self.vosti);
         generate.args(["generate", "The three laws of robotics are", "-n", &tokens.to_string(), "--threads"]);
@@ -155,7 +155,7 @@ impl Engines {
     }
 }
 
-/// Rounds of runs of one cell.
+/// Measures one cell in rounds, in tokens per second.
 fn measure(bench: &Bench, engines: &Engines, contest: &Contest, cell: Cell) -> Result<Value> {
     let mut of_bound = Vec::new();
     let us = || {
@@ -177,7 +177,7 @@ fn start_up(bench: &Bench, engines: &Engines, contest: &Contest) -> Result<Value
     rounds(bench, contest, "process start to first token", "s", us, them)
 }
 
-/// Ours, then each of theirs, as often as is asked.
+/// Runs ours and then each of theirs, `bench.pairs` times, and prints medians and ratios.
 fn rounds(
     bench: &Bench,
     contest: &Contest,
@@ -210,7 +210,8 @@ fn rounds(
     Ok(row)
 }
 
-/// Peak memory of a process, in MiB: of ours, that answers with 64 tokens; of theirs, that prefills 8 and decodes one.
+/// Peak memory: of our process, which generates 64 tokens, and of theirs, which prefills 8 tokens and decodes one. Printed in
+/// MiB, reported in bytes.
 fn memory(bench: &Bench, engines: &Engines, contest: &Contest) -> Result<Value> {
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     let us = memory::peak(&mut engines.generate(bench, &contest.ours, 64))?;
@@ -236,7 +237,7 @@ fn median(values: &[f64]) -> f64 {
     if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 }
 }
 
-/// One run of `vosti bench`: its rate, and what the machine's ceilings would allow.
+/// One run of `vosti bench`: its rate, and the bound by the machine's ceilings, both in tokens per second.
 fn vosti(binary: &Path, model: &Path, bench: &Bench, cell: Cell) -> Result<(f64, f64)> {
     let mut command = Command::new(binary);
     command.args(["bench", "--json", "--repeat", "1", "--threads", &bench.threads.to_string(), "--model"]).arg(model);
@@ -262,7 +263,7 @@ fn pull(binary: &Path, name: &str) -> Result<PathBuf> {
     Ok(path.into())
 }
 
-/// Runs a command and returns what it printed; its error output is shown if it fails.
+/// Runs a command and returns its standard output. If it fails, the error has its error output.
 pub fn output(command: &mut Command) -> Result<String> {
     let result = command.current_dir(root()).output().with_context(|| format!("{command:?}"))?;
     if !result.status.success() {

@@ -12,14 +12,14 @@ const TARGETS: [&str; 4] = ["llama-bench", "llama-batched-bench", "llama-quantiz
 
 pub struct Peer {
     folder: PathBuf,
-    /// Where it is built, in the folder.
+    /// The build's folder, inside of `folder`.
     build: &'static str,
 }
 
-/// What cmake is told for a processor that has AVX2 and nothing later.
+/// Options of cmake for a processor that has AVX2 and nothing later.
 const AVX2: [&str; 5] = ["-DGGML_NATIVE=OFF", "-DGGML_AVX2=ON", "-DGGML_FMA=ON", "-DGGML_F16C=ON", "-DGGML_BMI2=ON"];
 
-/// Builds its source with cmake, once: for this machine, or for AVX2.
+/// Builds llama.cpp's source with cmake, once: for this machine, or for AVX2.
 pub fn build(avx2: bool) -> Result<Peer> {
     let source = llama_cpp::source()?;
     let folder = target_folder().join("llama.cpp");
@@ -45,7 +45,7 @@ impl Peer {
         self.folder.join(self.build).join("bin").join(name)
     }
 
-    /// The same weights in another form: BF16, or Q4_0, which it rearranges for the processor as it loads.
+    /// A file of the same weights in another form: BF16, or Q4_0, which llama.cpp rearranges for the processor as it loads.
     pub fn quantised(&self, model: &Path, name: &str, form: &str) -> Result<PathBuf> {
         self.made(&format!("{name}-{form}.gguf"), |partial| {
             let mut quantize = Command::new(self.binary("llama-quantize"));
@@ -53,7 +53,7 @@ impl Peer {
         })
     }
 
-    /// A Llama of this shape with random weights in Q4_K_M, and another model's tokenizer.
+    /// A file of a Llama of this shape with random weights in Q4_K_M, and another model's tokenizer.
     pub fn random(&self, shape: &str, vocabulary: &Path) -> Result<PathBuf> {
         self.made(&format!("random-{shape}-Q4_K_M.gguf"), |partial| {
             let mut make = Command::new(python::interpreter()?);
@@ -61,7 +61,7 @@ impl Peer {
         })
     }
 
-    /// A file that is there when it is whole.
+    /// A file that is made under another name and renamed when it is complete; made once.
     fn made(&self, name: &str, make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
         let made = self.folder.join(name);
         if !made.exists() {
@@ -72,7 +72,7 @@ impl Peer {
         Ok(made)
     }
 
-    /// One run of one cell.
+    /// One run of one cell: its rate in tokens per second.
     pub fn tokens_per_second(&self, model: &Path, threads: usize, cell: Cell) -> Result<f64> {
         match cell {
             Cell::Prefill { depth } => {
@@ -83,7 +83,7 @@ impl Peer {
                 printed[0]["avg_ts"].as_f64().context("llama-bench printed no avg_ts")
             }
             Cell::Decode { batch, depth } => {
-                // Sequences with prompts of their own; it takes at least one prompt token.
+                // Each sequence has a prompt of its own, of at least one token.
                 let prompt = depth.max(1);
                 let context = batch * (prompt + DECODE);
                 let mut bench = Command::new(self.binary("llama-batched-bench"));
@@ -98,7 +98,7 @@ impl Peer {
         }
     }
 
-    /// A process that loads the model, reads eight tokens and gives one.
+    /// A command that loads the model, prefills eight tokens and decodes one.
     pub fn first_token(&self, model: &Path, threads: usize) -> Command {
         let mut bench = Command::new(self.binary("llama-bench"));
         bench.args(["-p", "8", "-n", "1", "-r", "1", "--no-warmup", "-t", &threads.to_string(), "-m"]).arg(model);

@@ -1,13 +1,13 @@
-//! Rules for links between pages: the file and the heading of a link exist, and every page is in the book. Links to the World
-//! Wide Web are not checked.
-//! Read next: `book.rs`, which makes the book and checks its links too.
+//! Rules for links between pages: the file and the heading of a link exist, and every page is in the book. Links to other
+//! sites are not checked.
+//! Read next: `book.rs`, which makes the book and checks its links.
 
 use super::File;
 use crate::book::SUMMARY;
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A link that leads nowhere costs its reader the way back.
+/// A link must lead to an existing file and heading.
 pub fn links_lead_somewhere(files: &[File]) -> Vec<String> {
     let there: BTreeSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
     let headings: BTreeMap<&str, BTreeSet<String>> =
@@ -29,7 +29,7 @@ pub fn links_lead_somewhere(files: &[File]) -> Vec<String> {
     breaches
 }
 
-/// A page that no list names is found by nobody.
+/// The book's list must name every page, or readers do not find it.
 pub fn the_book_has_every_page(files: &[File]) -> Vec<String> {
     let summary = files.iter().find(|file| file.path == SUMMARY);
     let Some(summary) = summary else { return vec![format!("{SUMMARY}: is not there")] };
@@ -38,7 +38,7 @@ pub fn the_book_has_every_page(files: &[File]) -> Vec<String> {
     outside.map(|page| format!("{SUMMARY}: does not name {}", page.path)).collect()
 }
 
-/// The pages that people read: those of the root and of docs/.
+/// The pages of the book: those of the root and of docs/.
 pub fn pages(files: &[File]) -> impl Iterator<Item = &File> {
     let read = |path: &str| path.ends_with(".md") && (path.starts_with("docs/") || !path.contains('/'));
     files.iter().filter(move |file| read(&file.path))
@@ -74,7 +74,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
     names
 }
 
-/// A path that stands in a page, from the root.
+/// The path from the root of a path that is relative to a page.
 pub fn beside(page: &str, path: &str) -> String {
     let mut parts: Vec<&str> = page.split('/').collect();
     parts.pop();

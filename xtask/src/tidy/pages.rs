@@ -1,10 +1,10 @@
 //! Rules for claims that pages and comments make about the tree: a named file exists, and a stated count is the tree's.
-//! Measurements (times, rates) are the page's own; this file must never judge prose.
+//! Measurements (times, rates) are not checked, and this file must never judge prose.
 
 use super::{File, rust};
 use crate::{root, trust};
 
-/// A page that names a file which is not there sends its reader nowhere.
+/// A file that a page or a comment names must exist.
 pub fn cited_files_exist(files: &[File]) -> Vec<String> {
     let mut breaches = Vec::new();
     for file in pages(files).chain(rust(files)).filter(|file| !in_log(file)) {
@@ -40,21 +40,21 @@ fn exists(files: &[File], path: &str) -> bool {
     known(path) || known(&format!("crates/{path}"))
 }
 
-/// The list of what is trusted is kept once; its page is made.
+/// The page of trusted files must be the text that `cargo xtask trust` makes from the verifier's list.
 pub fn trust_page_is_the_list(files: &[File]) -> Vec<String> {
     let page = files.iter().find(|file| file.path == trust::PAGE);
     let fresh = page.is_some_and(|page| page.text == trust::page());
     if fresh { vec![] } else { vec![format!("{}: is stale; run `cargo xtask trust`", trust::PAGE)] }
 }
 
-/// A count that pages state: the words behind the number, and the number.
+/// A count that pages state: the words before and behind the number, and the tree's number.
 struct Count {
     before: &'static str,
     after: &'static str,
     is: usize,
 }
 
-/// A number that was counted once is wrong after the next change.
+/// A count that a page states must be the tree's, because the next change may make it wrong.
 pub fn counts_are_the_trees(files: &[File]) -> Vec<String> {
     let mut breaches = Vec::new();
     for count in counts(files) {
@@ -129,7 +129,7 @@ fn pages(files: &[File]) -> impl Iterator<Item = &File> {
     files.iter().filter(|file| file.path.ends_with(".md"))
 }
 
-/// History may name what was.
+/// Pages of the log are history, and may name files and counts of the past.
 fn in_log(file: &File) -> bool {
     file.path.starts_with("docs/log/")
 }
