@@ -2,9 +2,9 @@
 
     python filetests/make.py [pass/linear.py ...]
 
-A file test carries its constants and the role of each parameter in its contract comment. A line `#: types: x = i64` has
-the TTIR made for another element type than the contract's, which is a mistake of its own. The TTIR says from which files it was
-made and what its text is, by hash: the verifier refuses it beside any other.
+A file test has its constants and the role of each parameter in its contract comment. A line `#: types: x = i64` makes the
+TTIR with another element type than the contract's, which is then the test's mistake. The TTIR's header has the hashes of the
+files that it was made from and of its own text; the verifier refuses a TTIR beside other files.
 """
 import hashlib
 import importlib.util
@@ -30,7 +30,7 @@ def element(role, act):
 
 
 def types(path):
-    """Element types that the TTIR has instead of the contract's."""
+    """Element types of the TTIR that differ from the contract's."""
     notes = [line.removeprefix("#: types: ") for line in open(path) if line.startswith("#: types: ")]
     return dict(tuple(part.strip().split(" = ")) for note in notes for part in note.split(","))
 
@@ -40,8 +40,8 @@ def sha256(data):
 
 
 def sources(path, known):
-    """The kernel's file, and those beside it or among the kernels (or below) from which it imports. They are forgotten then, so
-    that the next kernel that imports them is made from them too."""
+    """The kernel's file, and the modules of its folder or of `kernels/` that it imports. They are removed from `sys.modules`, so
+    that a later kernel that imports them lists them too."""
     folders = [os.path.dirname(os.path.abspath(path)), os.path.join(os.path.dirname(HERE), "kernels")]
     files = []
     for name in set(sys.modules) - known:

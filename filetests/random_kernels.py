@@ -1,11 +1,11 @@
 """Writes random kernels and their TTIR: loops and branches that other rows decide, bits and integers that loops carry, products
-over masked K, gathered rows, tokens, cache slots, pages. No verdict is expected of them; what the verifier proves must run invariant.
+over masked K, gathered rows, tokens, cache slots, pages. They may be right or wrong; one that is proved must run invariant.
 
     python filetests/random_kernels.py FIRST COUNT FOLDER [FRAME]
     cargo run -p vosti-verify --example case -- FOLDER/*.py    a line with both `proved` and `Different` is a wrong proof
 
 Kernel number i is the same each time; its frame is one of `FRAMES`, in turn. Most of its operations stay within a row, and about one
-in ten does not. What Triton's front end refuses (a type that a loop changes) is left out.
+in ten does not. A kernel that Triton's front end refuses (a loop changes a type) is left out.
 """
 import os
 import random
@@ -14,8 +14,8 @@ import sys
 
 import make
 
-# Tiles, a number for each row, single numbers, an integer for each row, single integers, bits: `t`, `v`, `s`, `r`, `i`, `b`. `R` and
-# `I` are small ones, which a sum or a product cannot make wrap.
+# `t` is a tile, `v` a number for each row, `s` a number, `r` an integer for each row, `i` an integer, `b` a bit. `R` and `I` are `r` and
+# `i` limited to small values, so that sums and products do not wrap.
 WITHIN = {
     "t": ["{t} + {t}", "{t} * {t}", "{t} - {v}[:, None]", "{t} * {v}[:, None]", "tl.where({t} > {t}, {t}, {t})",
           "tl.where((row < m)[:, None], {t}, 0.0)", "tl.maximum({t}, {t})", "tl.abs({t})", "{t} + {s}", "{t} * {i}",
@@ -66,12 +66,12 @@ NAMES = '''    v0 = tl.max(t0, 1)
 
 
 def choose(of, right, *wrong, often=0.95):
-    """The first, mostly."""
+    """`right` in most cases, otherwise one of `wrong`."""
     return right if of.random() < often else of.choice(wrong)
 
 
 class Frame:
-    """What stands around the random part: the contract, what is loaded, how it is stored."""
+    """The parts around the random one: the contract, the loads and the stores."""
 
     shape, grid, constants = "rowwise", '"cdiv(rows, BM)"', {"BM": 4, "N": 4}
     params, shapes, text = {}, {}, []
@@ -91,11 +91,11 @@ class Frame:
 
 
 class Rows(Frame):
-    """A row of numbers each."""
+    """Row-wise kernels: each row of the output is made from a row of N numbers."""
 
     params = {"x": "in 0 f32", "rows": "rows", "w": "weight 0 f32", "out": "out 0 f32"}
     shapes = {"x": '["rows", "N"]', "w": '["N"]', "out": '["rows", "N"]'}
-    # Other cells of its own row; of other rows.
+    # Loads of other cells of the row itself.
     within = {"v": ["tl.load(x + row * N + tl.minimum(tl.maximum({i}, 0), N - 1), mask=row < m, other=0.0)",
                     "tl.load(x + row * N + tl.minimum(tl.maximum({r}, 0), N - 1), mask=row < m, other=0.0)"],
               "t": ["tl.load(w + tl.minimum(tl.maximum({i}, 0), N - 1)) + {t}"]}
@@ -120,7 +120,7 @@ class Rows(Frame):
 
 
 class Wide(Rows):
-    """Of a dimension's width, the lanes behind it masked."""
+    """As `Rows`, with rows as wide as a dimension K; lanes behind K are masked."""
 
     constants, text = {"BM": 4, "N": 8}, ["N"]
     params = {**Rows.params, "K": "dim 1..8"}
@@ -161,7 +161,7 @@ class Products(Frame):
 ''' + NAMES
 
     def part(self, text, names, depth):
-        """A loop of products, which may scale its factors, add in between or keep only some rows' turns."""
+        """A loop of products that may scale its factors, add in between, or keep only some iterations of a row."""
         of = text.random
         acc = of.choice(names["t"])
         text.line(depth, f"for k in {choose(of, 'range(0, K, BK)', 'range(0, K - FLAG, BK)', 'range(0, tl.minimum(K, m), BK)')}:")
@@ -188,7 +188,7 @@ class Products(Frame):
 
 
 class Gathered(Frame):
-    """Rows that an index names."""
+    """Kernels that gather the rows that an index names."""
 
     params = {"x": "in 0 f32", "index": "row_index", "rows": "rows", "out": "out 0 f32"}
     shapes = {"x": '["packed", "N"]', "out": '["rows", "N"]'}
@@ -210,7 +210,7 @@ class Gathered(Frame):
 
 
 class Tokens(Frame):
-    """Rows of tables that a token and a position choose."""
+    """Kernels that read the rows of tables that a token and a position select."""
 
     params = {"tokens": "tokens", "positions": "positions", "rows": "rows", "table": "weight 0 f32", "rope": "weight 1 f32",
               "out": "out 0 f32", "V": "dim 1..60"}
@@ -236,7 +236,7 @@ class Tokens(Frame):
 
 
 class Slots(Frame):
-    """Cells of the cache."""
+    """Kernels that store to the cells of cache slots."""
 
     shape, grid = "store_kv", '"cdiv(rows, BM)", "KV_HEADS"'
     constants = {"BM": 4, "N": 4, "PAGE": 4, "D": 4}
@@ -276,7 +276,7 @@ class Slots(Frame):
 
 
 class Pages(Frame):
-    """Keys and values of a request's pages, up to a row's position or within its window."""
+    """Attention over keys and values of a request's pages, up to a row's position or within its window."""
 
     shape, grid = "attend", '"tiles", "HEADS"'
     constants = {"BM": 4, "N": 4, "PAGE": 4, "D": 4, "BQ": 4}
@@ -337,7 +337,7 @@ class Pages(Frame):
 
 
 def stores(text, names, at, live):
-    """The whole tile at once, in two halves, or on either side of a branch."""
+    """Stores the tile at once, in two parts, or on both sides of a branch."""
     of = text.random
     value = text.filled(names, "t0 + {t} + {v}[:, None]")
     which = of.random()
@@ -376,13 +376,13 @@ class Text:
         return self.filled(names, self.random.choice(own if own and self.random.random() < 0.3 else common[kind]))
 
     def assign(self, names, depth, kind):
-        """To a name of before, whose type stays."""
+        """Assigns a new value of the same type to an earlier name."""
         name = self.random.choice([name for name in names[kind] if name[1:].isdigit()])
         self.line(depth, f"{name} = {self.expression(names, kind)}")
         return name
 
     def branch(self, depth, condition, name, values):
-        """Mostly it chooses between numbers that were computed before it: sums at two places are not called equal."""
+        """In most cases the branch chooses between numbers computed before it, because sums at two places do not count as equal."""
         if self.random.random() < 0.7:
             self.line(depth, f"{name[0]}_ = {values[0]}")
             values = [f"{name[0]}_", f"{name[0]}_" if values[0] == values[1] else values[1]]
@@ -392,7 +392,7 @@ class Text:
         self.line(depth + 1, f"{name} = {values[1]}")
 
     def looked_at(self, names, depth, carried):
-        """What a loop gave decides a branch that gives the same either way, and is used after."""
+        """A loop's result decides a branch with equal sides, and is used after it."""
         tile, value = self.random.choice(names["t"]), self.expression(names, "t")
         largest = {"t": f"tl.max(tl.max({carried}, 1), 0) > 0.5", "v": f"tl.max({carried}, 0) > 0.5", "s": f"{carried} > 0.5",
                    "r": f"tl.max({carried}, 0) > 1", "i": f"{carried} > 1", "b": carried}[carried[0]]
@@ -401,7 +401,7 @@ class Text:
         self.line(depth, f"t0 = {used.get(carried[0], f'{tile} + {carried}')}")
 
     def two_ways(self, names, depth):
-        """One thing by two loops, of one rank or of two; other rows may decide which is taken."""
+        """Two loops compute the same values, in tiles of one rank or of two; other rows may decide which one is used."""
         turns, value = self.filled(names, self.random.choice(RANGES)), self.expression(names, "v")
         self.made += 1
         tile, other = f"t{9 + self.made}", f"{self.random.choice('tv')}{200 + self.made}"

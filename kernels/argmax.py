@@ -1,7 +1,7 @@
-"""Greedy choice: where the first largest logit of each row stands, as a number; 0 where no logit is a number.
+"""Greedy choice: the column of the first largest logit of each row, as an FP32 number; 0 if all logits of a row are NaN.
 
-NaN counts as nothing, and a denormal as zero, whatever a comparison takes it for. The largest is found first and looked for
-then; columns are exact in FP32 up to NONE.
+NaN is skipped, and a denormal counts as zero, whether or not comparisons flush it. The first loop finds the largest logit, the
+second its first column; FP32 holds columns up to NONE exactly.
 """
 import triton
 import triton.language as tl
@@ -35,7 +35,7 @@ def argmax(x, rows, out, V, BM: tl.constexpr, BV: tl.constexpr):
         largest = tl.maximum(largest, v)
         x_tile = tl.advance(x_tile, (0, BV))
     least = tl.max(largest, 1)
-    # Zero: any denormal is as good.
+    # A zero is replaced by the lowest denormal: no zero or denormal is below that.
     zeros = tl.full((BM,), LEAST_OF_ZEROS, tl.float32)
     least = tl.where(tl.abs(least) < LEAST_NORMAL, zeros, least)[:, None]
 

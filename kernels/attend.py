@@ -1,16 +1,16 @@
 """Paged causal attention with an online softmax, one query tile and KV head a program: over a window, or over one split of the keys.
 
-A query tile has up to HEIGHT rows of one request, and room for BQ. Lane `t * GP + g` is row t of the tile and the g-th
-query head of the KV head's group, so that grouped heads share the keys they read: KV_HEADS groups of GROUP
-heads, which fit the GP lanes. The loop runs over the logical pages of the request, by absolute index and in
-order: what a row sees does not depend on the tile it lies in. A head has D numbers, and a tile room for DP, a power
-of two. What SLOPE, CAP and SPAN are, `online_softmax` says.
+A query tile has up to HEIGHT rows of one request, and room for BQ. There are KV_HEADS groups of GROUP query heads, and a
+group fits GP lanes: lane `t * GP + g` is row t of the tile and the g-th query head of the KV head's group, so that the heads
+of a group share the keys that they read. The loop runs over the logical pages of the request, by absolute index and in
+order, so the keys that a row sees do not depend on its tile. A head has D numbers, and a tile has room for DP, a power
+of two. `online_softmax` explains SLOPE, CAP and SPAN.
 
-Where WINDOWED is 1, this is all of attention: a row sees WINDOW keys at most, itself among them. Where it is 0, a row sees
-all keys up to its own, and `attend_combine` is a second launch. Split s holds the keys at positions s * SPLIT to
-(s + 1) * SPLIT - 1: boundaries of the request's own positions, whatever its length, its queries or the batch. A row at a
-position below SPLIT sees keys of the first split alone, and is done here. Of other rows each program leaves what an online
-softmax over its split's keys has come to, in FP32: the largest score, the sum of weights and the weighted sum of values of
+If WINDOWED is 1, this kernel is all of attention: a row sees at most WINDOW keys, its own among them. If WINDOWED is 0, a
+row sees all keys up to its own, and `attend_combine` is a second launch. Split s has the keys at positions s * SPLIT to
+(s + 1) * SPLIT - 1 of the request, whatever its length, its queries or the batch. A row at a position below SPLIT sees
+only keys of the first split, and this kernel writes its output. For other rows each program writes the state of an online
+softmax over its split's keys to scratch, in FP32: the largest score, the sum of weights and the weighted sum of values of
 each row and head.
 """
 import triton
@@ -66,8 +66,8 @@ def attend(q, tile_table, tile_row, tile_rows, tile_pos, page_table, cache_k, ca
     count = tl.load(tile_rows + tile)
     start = tl.load(tile_pos + tile)
 
-    # The tile's rows end at `end`; a split behind the tile's last row has none, and leaves everything as it was. Rows that
-    # are done here end at `done`: with a window all, otherwise those that see no other split.
+    # The tile's rows end at `end`; in a split behind the tile's last row there are none, and nothing is written. Rows whose
+    # output is written here end at `done`: all rows with a window, otherwise those that see only the first split.
     reached = (count > 0) & (split * SPLIT < start + count)
     end = tl.where(reached, first + count, 0)
     done = first + tl.minimum(count, SPLIT - start)
@@ -86,7 +86,7 @@ def attend(q, tile_table, tile_row, tile_rows, tile_pos, page_table, cache_k, ca
     top, total, acc = over_pages(queries, p, kv, table, page_lo, page_hi, page_table, cache_k, cache_v, KV_HEADS,
                                  WINDOWED, WINDOW, CAPPED, SLOPE, CAP, SPAN, D, LANES, DP, PAGE)
 
-    # Unseen keys of a seen page added +0 or -0: `+ 0.0` makes an underflowed -0 forget which, here and below.
+    # Unseen keys of a seen page added +0 or -0. `+ 0.0` turns a -0 into +0, so that they do not show, here and below.
     if split == 0:
         result = acc / total[:, None] + 0.0
         out_tile = tl.make_block_ptr(out + kv * (GROUP * D), (done, GROUP, D), (HEADS * D, D, 1), (first, 0, 0),

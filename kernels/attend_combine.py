@@ -1,7 +1,7 @@
 """The second launch of split attention: one row's partial results, folded split by split in order.
 
-A row at position p takes the splits s with s * SPLIT <= p, from the first on; that its tile has rows with more of them
-changes nothing. Rows at positions below SPLIT are done already and are left alone.
+A row at position p takes the splits s with s * SPLIT <= p, from the first on; rows of its tile that take more splits do
+not change it. The first launch has written the output of rows at positions below SPLIT, which this kernel leaves alone.
 """
 import triton
 import triton.language as tl
@@ -9,8 +9,8 @@ import triton.language as tl
 
 @triton.jit
 def state(parts, at, first, end, HEADS, WIDTH, BQ: tl.constexpr, ROOM: tl.constexpr):
-    """Partial results for the rows `first` to `end` of a tile: WIDTH numbers of each, in a tile with room for ROOM. `at` counts
-    heads before the wanted one's in row 0."""
+    """Partial results of the rows `first` to `end` of a tile: WIDTH numbers of each, in a tile with room for ROOM. `at` is the
+    number of heads in front of the wanted head in row 0."""
     CHECK: tl.constexpr = (0,) if ROOM == 1 else (0, 1)
     tile = tl.make_block_ptr(parts + at * WIDTH, (end, WIDTH), (HEADS * WIDTH, 1), (first, 0), (BQ, ROOM), (1, 0))
     return tl.load(tile, boundary_check=CHECK, padding_option="zero")
@@ -41,20 +41,20 @@ def state(parts, at, first, end, HEADS, WIDTH, BQ: tl.constexpr, ROOM: tl.conste
 @triton.jit
 def attend_combine(tile_row, tile_rows, tile_pos, tops, totals, accs, out, HEADS, KV_HEADS, D, HEIGHT, SPLIT: tl.constexpr,
                    ROWS: tl.constexpr, BQ: tl.constexpr, DP: tl.constexpr):
-    # KV_HEADS is `attend`'s. A tile has up to HEIGHT rows, which need not be those of one tile there.
+    # Only `attend` uses KV_HEADS. A tile here has up to HEIGHT rows, and need not be one of `attend`'s tiles.
     tile = tl.program_id(0)
     head = tl.program_id(1)
     row = tl.load(tile_row + tile)
     count = tl.load(tile_rows + tile)
     start = tl.load(tile_pos + tile)
 
-    # The tile's rows at position SPLIT and after it; where there are none, `first` is no less than `end`.
+    # The tile's rows at positions from SPLIT on; if there are none, `first` is at least `end`.
     skipped = tl.maximum(SPLIT - start, 0)
     first = row + skipped
     end = row + count
     p = start + skipped + tl.arange(0, BQ)[:, None]  # each row's logical position
 
-    # Every row sees keys of the first split: what that came to is where the sum begins.
+    # Every row sees keys of the first split, so the sum begins with that split's state.
     top = state(tops, head, first, end, HEADS, 1, BQ, 1)
     total = state(totals, head, first, end, HEADS, 1, BQ, 1)
     acc = state(accs, head, first, end, HEADS, D, BQ, DP)
@@ -69,7 +69,7 @@ def attend_combine(tile_row, tile_rows, tile_pos, tops, totals, accs, out, HEADS
         new_total = total * decay + part_total * weight
         new_acc = acc * decay + part_acc * weight
 
-        # A split that begins behind a row leaves the row's state as it was, bit for bit.
+        # A split that begins behind a row does not change the row's state, bit for bit.
         touched = s * SPLIT <= p
         top = tl.where(touched, new_top, top)
         total = tl.where(touched, new_total, total)

@@ -4,8 +4,8 @@
 
 Reads {"arch": 90, "shared_max", "kernels": [{"stem", "ttir", "num_warps", "num_stages"}]}, where shared_max is the
 bytes of shared memory that a block may have and ttir the text, and writes OUT_DIR/<stem>.{ttgir,ptx,cubin,sass,log,json}.
-The stages start at the backend's own TTIR passes: handing the text to `triton.compile` would skip them. ptxas is called
-here, so that its flags are in one place and its report is kept. Nothing is read from a cache.
+The stages start at the backend's own TTIR passes, which `triton.compile` would skip for a text. This script calls ptxas
+itself, so that its flags are in one place and its report is kept. No cache is read.
 """
 import json
 import os
@@ -28,8 +28,8 @@ def stages_of(backend, options):
 
 
 def no_packed_floats():
-    """From sm100 on LLVM packs pairs of floats, and ptxas then fuses multiplications and additions of pairs, whatever
-    --fmad says (seen with 3.6.0's): LLVM shall make no pairs."""
+    """Makes LLVM pack no pairs of floats, as it does from sm100 on: the ptxas of Triton 3.6.0 fuses multiplications and
+    additions of pairs even with --fmad=false."""
     from triton._C.libtriton import llvm
     translate = llvm.translate_to_asm
 
@@ -47,14 +47,14 @@ def tool(name, *arguments):
 
 
 def without_locations(text):
-    """Locations name a temporary file, which is another one each time."""
+    """The text without locations, which name a temporary file and so differ from run to run."""
     lines = [line for line in text.splitlines() if not line.startswith("#loc")]
     place = re.compile(r' loc\((?:[^()"]|"[^"]*"|\([^()]*\))*\)')
     return "\n".join(place.sub("", line) for line in lines) + "\n"
 
 
 def loads_ahead(text, stages):
-    """A loop with matrix products is pipelined as the options say. Another is so only if it carries a mark."""
+    """Marks each loop of a text without matrix products, because Triton pipelines such a loop only if it is marked."""
     if stages == 1 or "tt.dot " in text:
         return text
     lines, open_loops = text.splitlines(), []
@@ -71,8 +71,8 @@ def loads_ahead(text, stages):
 
 
 def one_after_the_other(text):
-    """GPU IR in which a tile that is in shared memory before its own product's turn gets there behind the product before it,
-    and waits in registers. So keys and values have the same bytes, one after the other. Loads stay where they are."""
+    """GPU IR in which a tile that goes to shared memory ahead of its product goes there after the product before it, and waits
+    in registers until then. So keys and values use the same bytes, one after the other. Loads stay where they are."""
     lines, at = text.splitlines(), 0
     while at < len(lines):
         stored = re.match(r"( +)(%\w+) = ttg\.local_alloc %", lines[at])
@@ -86,7 +86,7 @@ def one_after_the_other(text):
 
 
 def assemble(arch, ptx, cubin):
-    """At the assembler's usual level, or at its first if that spills registers: what it says, and the level."""
+    """Assembles at level 3, or at level 1 if level 3 spills registers; gives the assembler's report and the level."""
     name, target = "ptxas_blackwell" if arch >= 100 else "ptxas", target_of(arch)
     for level in (3, 1):
         log = tool(name, "-v", "--fmad=false", f"-O{level}", f"--gpu-name={target}", ptx, "-o", cubin)
@@ -152,7 +152,7 @@ def compile_one(request, arch, shared_max, folder, out):
 
 
 def main():
-    # Before Triton is imported: it reads these once.
+    # Before Triton is imported, which reads these variables once.
     with tempfile.TemporaryDirectory() as folder:
         for name in [name for name in os.environ if name.startswith(("TRITON_", "LLVM_", "MLIR_", "PTXAS_"))]:
             del os.environ[name]

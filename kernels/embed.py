@@ -1,4 +1,4 @@
-"""One row of the embedding table per token, scaled in FP32: the residual stream's first value."""
+"""One row of the embedding table for each token, times SCALE, in FP32: the first value of the residual stream."""
 import triton
 import triton.language as tl
 

@@ -1,6 +1,6 @@
-"""Chosen rows: reads packed row `row_index[i]` of the attention's output and of the residual stream, writes compact row i.
+"""Chosen rows: row i of the outputs is packed row `row_index[i]` of the attention's output and of the residual stream.
 
-What follows on the last layer's attention is computed for these rows alone: in a prefill, for one of hundreds.
+The ops behind the last layer's attention run on the chosen rows only: in a prefill, on one row of hundreds.
 """
 import triton
 import triton.language as tl

@@ -1,6 +1,6 @@
-"""A linear layer times a factor, added to the residual stream, which is FP32: `out = residual + x w^T * SCALE`, never rounded to BF16.
+"""A linear layer times a factor, added to the residual stream: `out = residual + x w^T * SCALE`, in FP32, never rounded to BF16.
 
-SCALE is 1 but in Granite, which multiplies each half of a layer by a factor: a product with 1 has the bits of its other factor.
+SCALE is 1 except in Granite, which multiplies each half of a layer by a factor. A product with 1 has the bits of its other factor.
 """
 import triton
 import triton.language as tl

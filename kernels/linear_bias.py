@@ -1,4 +1,4 @@
-"""A linear layer with a bias: `out = x w^T + bias`, the bias added in FP32 behind the sum, one cast at the end."""
+"""A linear layer with a bias: `out = x w^T + bias`. The bias is added to the sum in FP32, with one cast at the end."""
 import triton
 import triton.language as tl
 from product import plus, start, upright

@@ -1,6 +1,6 @@
-"""Gated linear unit: `out = act(x gate^T) * (x up^T)`; w holds N gate rows, then N up rows.
+"""Gated linear unit: `out = act(x gate^T) * (x up^T)`; w has N rows of gate, then N rows of up.
 
-ACT 0 is SiLU, `g / (1 + exp(-g))`; ACT 1 is GELU in its tanh form, which is `g / (1 + exp(-2u))` with
+If ACT is 0, act is SiLU, `g / (1 + exp(-g))`; if ACT is 1, act is GELU in its tanh form, `g / (1 + exp(-2u))` with
 `u = sqrt(2 / pi) * (g + 0.044715 g^3)`.
 """
 import triton

@@ -1,6 +1,6 @@
 """The lm head: logits in FP32, softly capped to (-CAP, CAP) if CAPPED is 1.
 
-SPAN is 2 CAP and SLOPE is 2 / CAP (`scores.rs`).
+Then SPAN is 2 CAP, and SLOPE is 2 / CAP times the logits' scale (`scores.rs`).
 """
 import triton
 import triton.language as tl

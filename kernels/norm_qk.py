@@ -1,7 +1,7 @@
-"""RMS norm of all query heads together and of all key heads together; values pass as they are.
+"""RMS norm over all query heads together, and over all key heads together; values are copied.
 
-A row has Q columns of queries, then KV of keys; the rest up to STRIDE are values. Squares are summed as in `rmsnorm`, in FP32,
-with one cast at the end.
+A row has Q columns of queries, then KV of keys; the rest up to STRIDE are values. Squares are summed as in `rmsnorm`, all in
+FP32, with one cast at the end.
 """
 import triton
 import triton.language as tl

@@ -1,7 +1,7 @@
 """The loop of paged causal attention over some pages of a request: those of a window or of a split.
 
 Lane `t * GP + g` is row t of the query tile and the g-th query head of the KV head's group. Pages are taken by absolute
-index and in order: what a row sees does not depend on the tile it lies in.
+index and in order, so the keys that a row sees do not depend on its tile.
 """
 import triton
 import triton.language as tl
@@ -12,9 +12,9 @@ def over_pages(queries, p, kv, table, page_lo, page_hi, page_table, cache_k, cac
                CAPPED, SLOPE, CAP, SPAN, D, LANES: tl.constexpr, DP: tl.constexpr, PAGE: tl.constexpr):
     """The largest score, the sum of weights and the weighted sum of values of each lane, whose position is `p`.
 
-    Where WINDOWED is 1, a lane sees WINDOW keys at most. SLOPE has the scale of scores and the base of their exponential in it:
-    a dot product times SLOPE is a score in units of log 2 or, where CAPPED is 1 and scores are capped to -CAP..CAP, twice the score over CAP
-    in these units. SPAN is 2 * CAP. A head has D numbers, and a tile room for DP: behind a head's last there are zeros.
+    If WINDOWED is 1, a lane sees at most WINDOW keys. A dot product times SLOPE is a score times log2(e), because weights are
+    powers of two. If CAPPED is 1, scores are softly capped to (-CAP, CAP), the product is 2 / CAP times that, and SPAN is 2 * CAP.
+    A head has D numbers, and a tile has room for DP: behind a head's last number there are zeros.
     """
     LOG2E: tl.constexpr = 1.4426950408889634
     top = tl.full((LANES,), float("-inf"), tl.float32)  # largest score so far
@@ -46,7 +46,7 @@ def over_pages(queries, p, kv, table, page_lo, page_hi, page_table, cache_k, cac
         new_total = total * decay + tl.sum(weights, 1)
         new_acc = tl.dot(weights.to(values.dtype), values, acc * decay[:, None], input_precision="ieee")
 
-        # A page that a lane does not see at all leaves its state as it was, bit for bit.
+        # A page of which a lane sees no key does not change the lane's state, bit for bit.
         top = tl.where(touched, new_top, top)
         total = tl.where(touched, new_total, total)
         acc = tl.where(touched[:, None], new_acc, acc)

@@ -1,8 +1,8 @@
 """The sum of a linear layer's loop, `acc[t, n] += sum_k a[t, k] * b[k, n]`, in one of two orientations.
 
-Where SWAP is 1, rows t lie on the matrix instruction's axis N and `acc` is kept transposed: b^T a^T. Such instructions have
-64 or more rows M and 8 to 256 columns N, so that tiles of few tokens and of many are made of one family (kernels of
-several heights then rest on one assumption less than across two families).
+If SWAP is 1, rows t lie on the matrix instruction's axis N, and `acc` is kept transposed: b^T a^T. Matrix instructions have
+64 or more rows M and 8 to 256 columns N, so that tiles of few tokens and of many use one family of instructions. Kernels
+of several heights then need one assumption less than with two families.
 """
 import triton
 import triton.language as tl

@@ -1,6 +1,6 @@
 """RMS norm of the residual stream: `out = x * rsqrt(mean(x^2) + EPS) * w`, all in FP32 with one cast at the end.
 
-The squares are summed per column block first and across a block's columns last.
+Squares are summed column by column over the blocks of a row, and over the columns of a block last.
 """
 import triton
 import triton.language as tl

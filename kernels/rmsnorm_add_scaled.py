@@ -1,6 +1,6 @@
-"""As `rmsnorm_add`, the sum multiplied by a factor: `out = (residual + norm(x) * w) * factor`, in FP32.
+"""As `rmsnorm_add`, with the sum times a factor: `out = (residual + norm(x) * w) * factor`, in FP32.
 
-Gemma 4 multiplies each layer's output by a learned scalar; `factor` holds it once for every column.
+Gemma 4 multiplies each layer's output by a learned scalar; `factor` has that scalar in every column.
 """
 import triton
 import triton.language as tl

@@ -1,7 +1,7 @@
-"""Rotary position embedding of the query heads, after an RMS norm per head when NORM is 1.
+"""Rotary position embedding of the query heads, after an RMS norm of each head if NORM is 1.
 
-A row of the fused projection has PACKED heads of 2 * HALF numbers, the queries' from head FIRST on; the rotation pairs number d
-of a head with d + HALF. `cos` and `sin` are FP32 tables `[context, HALF]`.
+A row of the fused projection has PACKED heads of 2 * HALF numbers; the queries' heads begin at head FIRST. The rotation pairs
+number d of a head with number d + HALF. `cos` and `sin` are FP32 tables `[context, HALF]`.
 """
 import triton
 import triton.language as tl

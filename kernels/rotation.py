@@ -1,7 +1,7 @@
 """Heads of a fused projection: some columns of its rows, and the rotation of two halves by position.
 
-A head has two halves of HALF numbers, and a tile room for HP of each, a power of two: behind the last there are zeros, which
-change no sum and are not stored.
+A head has two halves of HALF numbers, and a tile has room for HP numbers of each, a power of two. Behind a half's last number
+there are zeros, which change no sum and are not stored.
 """
 import triton
 import triton.language as tl
@@ -23,7 +23,7 @@ def weights(w, WIDTH, ROOM: tl.constexpr):
 @triton.jit
 def rotated(qkv, positions, cos, sin, norm_w, m, row, col, STRIDE, HALF, NORM, EPS, BM: tl.constexpr,
             HP: tl.constexpr):
-    """Both halves of the head at column `col`, normed by its weight where NORM is 1, then rotated."""
+    """Both halves of the head at column `col`, normed with `norm_w` if NORM is 1, then rotated."""
     a = columns(qkv, m, row, col, STRIDE, HALF, BM, HP)
     b = columns(qkv, m, row, col + HALF, STRIDE, HALF, BM, HP)
     if NORM == 1:

@@ -1,4 +1,4 @@
-"""The residual stream in the activations' type, for layers that do not normalise what they read."""
+"""The residual stream rounded to the activations' type, for layers that do not normalise their input."""
 import triton
 import triton.language as tl
 

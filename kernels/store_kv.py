@@ -1,9 +1,9 @@
 """Writes each row's key and value to its slot of the paged cache `[pages, KV_HEADS, PAGE, 2 * HALF]`.
 
-A row of the fused projection has PACKED heads of 2 * HALF numbers, keys' from head K_FIRST on and values' from V_FIRST on.
-Keys are normed per head when NORM is 1, and rotated; values are normed without a weight when V_NORM is 1.
-What is not finite is stored as 0: attention multiplies masked lanes by zero, and `0 * inf` is not 0.
-The bound is the largest BF16, so that the cast does not overflow either.
+A row of the fused projection has PACKED heads of 2 * HALF numbers; keys begin at head K_FIRST, values at head V_FIRST.
+Keys are normed head by head if NORM is 1, then rotated; values are normed without a weight if V_NORM is 1.
+A number that is not finite is stored as 0, because attention multiplies masked lanes by zero, and `0 * inf` is not 0.
+So is a number above the largest BF16, which the cast could make infinite.
 """
 import triton
 import triton.language as tl

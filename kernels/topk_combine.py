@@ -1,4 +1,4 @@
-"""The second launch of top-k: the K largest of a row's candidates, which are K of each stretch of its columns."""
+"""The second launch of top-k: the K largest of a row's candidates, of which each part of its columns has K."""
 import triton
 import triton.language as tl
 from selection import select

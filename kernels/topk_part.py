@@ -1,7 +1,7 @@
-"""The first launch of top-k: the K largest logits of each stretch of PART columns, and where they stand, as numbers.
+"""The first launch of top-k: the K largest logits of each part of PART columns, and their columns as FP32 numbers.
 
-A denormal counts as zero and is written as zero, whatever a comparison takes it for. PARTS stretches hold all V logits,
-which are NONE at most, so that FP32 holds the number of each.
+A denormal counts as zero and is written as zero, whether or not comparisons flush it. PARTS parts hold all V logits. V is
+NONE at most, so that FP32 holds every column exactly.
 """
 import triton
 import triton.language as tl

@@ -2,10 +2,10 @@
 
     python kernels/ttir.py OUT_DIR < specs.json
 
-Reads a JSON list of {"stem", "kernel", "act", "scalars", "constants", "pointers"}, where pointers gives the element type
-of each parameter, and writes OUT_DIR/<stem>.ttir. `cargo xtask ttir` makes
-the list from the model families and runs this; the text it writes holds no
-path and no location. A trailing table maps TTIR lines to Python lines, for messages.
+Reads a JSON list of {"stem", "kernel", "act", "scalars", "constants", "pointers"}, where scalars and pointers give the
+types of parameters, and writes OUT_DIR/<stem>.ttir. `cargo xtask ttir` makes the list from the model families and runs
+this script. The texts have no path and no location. A table at the end maps TTIR lines to Python lines, for messages.
+The header has the hash of the sources that a text was made from.
 """
 import hashlib
 import importlib.util
@@ -33,7 +33,7 @@ def kernel(name):
 
 
 def lower(fn, constants, pointers, scalars={}):
-    """The TTIR module of one specialisation. Scalars stay parameters, without attributes: the text is for all of their values."""
+    """The TTIR module of one specialisation. Scalars stay parameters, without attributes, so the text is for all their values."""
     signature, constexprs, attributes = {}, {}, {}
     for index, name in enumerate(fn.arg_names):
         if name in constants:
@@ -74,7 +74,7 @@ def split_locations(text, file_name):
             continue
         last = re.search(r" loc\((#loc\d*|unknown)\)$", line)
         python.append(resolve(last[1]) if last else None)
-        # An operation with regions has its location behind the last one.
+        # An operation with regions has its location behind its last region.
         opened = len(python) - 1
         if line.lstrip().startswith("}") and open_lines:
             opened = open_lines.pop()
@@ -88,7 +88,7 @@ def split_locations(text, file_name):
 
 
 def made_from(name):
-    """A kernel's source, and that of what it imports from beside it."""
+    """The sources of a kernel and of the modules beside it that it imports, as one text."""
     with open(os.path.join(FOLDER, name + ".py"), "rb") as file:
         source = file.read()
     for imported in re.findall(rb"^from (\w+) import ", source, re.MULTILINE):
@@ -112,7 +112,7 @@ def render(spec):
         f"// kernel {spec['kernel']} act {spec['act']} triton {VERSION} source-sha256 {digest}",
         "// constants " + " ".join(f"{name}={value!r}" for name, value in sorted(spec["constants"].items())),
     ]
-    # Lines are counted in the module, which starts below the header.
+    # Lines are counted from the module's first, below the header.
     footer = ["// python lines, `module line=python line` from there on: " + " ".join(table)]
     return "\n".join(header + lines + footer) + "\n"
 

@@ -1,5 +1,5 @@
 #: sibling: any_embed
-#: mistake: which of two contracts is the kernel's?
+#: mistake: the file has two contracts, and nothing says which is the kernel's
 #: fails: subset
 #: replay: none
 """One row of the embedding table per token, scaled in FP32."""

@@ -1,5 +1,5 @@
 #: sibling: any_shift_by_flag_each_step
-#: mistake: the same where the turn is always taken
+#: mistake: each step is shifted by the tile's largest number, in an inner loop of one turn whatever the flag
 #: fails: guard
 #: replay: differs
 """A row's sum, step by step; where the flag is 1, each step is shifted by its own largest number."""

@@ -1,5 +1,5 @@
 #: sibling: store_if_any_row
-#: mistake: the count of rows, not whether there are any, is one bit
+#: mistake: the lowest bit of the number of rows is asked, not whether there are any: an even number stores nothing
 #: fails: coverage
 #: replay: differs
 """Rows are copied by programs that have any."""

@@ -1,5 +1,5 @@
 #: sibling: sum_by_pointer
-#: mistake: turns are counted by rows
+#: mistake: the loop has as many turns as the batch has rows
 #: fails: in-bounds
 #: replay: differs
 """The sum of each row, through a pointer that goes along it."""
