@@ -1,7 +1,7 @@
-//! How many pages a sequence takes, and how long a sequence a pool holds.
+//! How many pages a sequence needs, and how long a sequence a pool holds.
 //!
 //! The request and the deployment decide how long an answer may get. The pool decides only whether the engine accepts the
-//! request: nothing here, and nothing anywhere, shortens an answer. Read next: `Engine::check`.
+//! request; it never shortens an answer. Read next: `Engine::check`.
 
 use vosti_core::{GroupDecl, PAGE, Program};
 
@@ -10,8 +10,8 @@ pub fn pages_for(program: &Program, tokens: usize) -> Vec<usize> {
     program.groups.iter().map(|group| pages_of(group, tokens)).collect()
 }
 
-/// The most tokens of one sequence (prompt and answer) that so many pages of each group hold; `usize::MAX` if they hold
-/// every length, which takes a window in every group.
+/// The most tokens of one sequence (prompt and answer) that a pool with `pages[g]` pages in each group g holds. `usize::MAX` if
+/// every group has a window and the pages for one window.
 pub fn tokens_in(program: &Program, pages: &[usize]) -> usize {
     let of_group = |(group, pages): (&GroupDecl, &usize)| match group.window {
         Some(window) if *pages >= window_pages(window) => usize::MAX,
@@ -20,13 +20,13 @@ pub fn tokens_in(program: &Program, pages: &[usize]) -> usize {
     program.groups.iter().zip(pages).map(of_group).min().unwrap_or(usize::MAX)
 }
 
-/// The last token needs no place: its keys are never read.
+/// Pages of one group for `tokens` tokens. The last token needs no slot: its keys are never read.
 fn pages_of(group: &GroupDecl, tokens: usize) -> usize {
     let all = tokens.saturating_sub(1).div_ceil(PAGE).max(1);
     group.window.map_or(all, |window| all.min(window_pages(window)))
 }
 
-/// A window lies on at most this many pages, the row's own included.
+/// The most pages that one window of keys lies on, the row's own page included.
 fn window_pages(window: u32) -> usize {
     (window as usize).saturating_sub(1).div_ceil(PAGE) + 1
 }

@@ -19,26 +19,26 @@ pub struct Counters {
     pub tokens: u64,
     /// Requests accepted by `submit`.
     pub requests: u64,
-    /// Sequences (choices) finished or aborted.
+    /// Sequences (choices) that reached their own end.
     pub finished: u64,
-    /// Sequences that ended without a finish of their own.
+    /// Sequences that were aborted.
     pub aborted: u64,
-    /// Prompt tokens looked up in the prefix cache, and those found there.
+    /// Prompt tokens looked up in the prefix cache, again at every start after a preemption.
     pub prefix_query_tokens: u64,
-    /// Prompt tokens that were found there.
+    /// Tokens found there; at a start after a preemption, generated tokens too.
     pub prefix_hit_tokens: u64,
     /// Prefix hits: times a sequence attached at least one block.
     pub prefix_hits: u64,
-    /// Blocks registered in the prefix cache and evicted from it.
+    /// Blocks registered in the prefix cache.
     pub published: u64,
-    /// Blocks that lost their pages to others.
+    /// Evictions: of a whole block, or of a block's page in one group with a window.
     pub evictions: u64,
     /// Sequences that lost their pages and will recompute.
     pub preemptions: u64,
     /// Page-table entries released behind a sliding window.
     pub released_behind: u64,
-    /// Draft tokens that were run.
+    /// Draft tokens that the device computed.
     pub drafts_proposed: u64,
-    /// Draft tokens that the sampler chose, too.
+    /// Draft tokens that the sampler chose too.
     pub drafts_accepted: u64,
 }

@@ -1,5 +1,5 @@
-//! The engine's demands on a device beyond the core's: rows of logits are numbers. [`forward_device`](crate::forward_device)
-//! passes every call on to an inner device, for devices that wrap another one.
+//! The engine's demands on a device beyond the core's: logits are FP32. [`forward_device`](crate::forward_device) writes methods
+//! of a device that wraps another one.
 
 use vosti_core::{Device, Token};
 
@@ -8,9 +8,9 @@ pub trait FloatDevice: Device<Logits = [f32], Top = [(Token, f32)]> {}
 
 impl<D: Device<Logits = [f32], Top = [(Token, f32)]>> FloatDevice for D {}
 
-/// Methods of `Device` that a device passes on to the one that it holds: of `limits` (all that a device says of itself),
-/// `clear`, `run` and `rows` (what the last step left), those that are named. The name before `in` is what each pattern
-/// binds: the device that is held.
+/// Implements methods of `Device` as calls to an inner device. The macro takes names of groups of methods: `limits` (`rows_max`,
+/// `selected_max`, `pages`, `top_max`), `clear`, `run` and `rows` (`logits`, `best`, `top`). Each pattern binds the inner
+/// device to the name before `in`.
 ///
 /// ```
 /// use vosti_core::{Device, DeviceError, Program, StepPlan, Token};

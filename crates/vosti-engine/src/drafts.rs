@@ -5,13 +5,13 @@ use crate::Token;
 use crate::policy::Speculation;
 use std::collections::HashMap;
 
-/// Proposes what may follow a history. `vosti check` and the simulator put wrong ones in on purpose.
+/// Proposes tokens that may follow a history. `vosti check` and the simulator use drafters that are wrong on purpose.
 pub trait Drafter: Send {
-    /// At most `drafts_max` tokens that may follow `history`. `sequence` names the history: it only grows from
-    /// call to call, until `forget`.
+    /// At most `drafts_max` tokens that may follow `history`. `sequence` identifies the history, which only grows
+    /// from call to call until `forget`.
     fn draft(&mut self, sequence: u64, history: &[Token], drafts_max: usize) -> Vec<Token>;
 
-    /// The sequence is gone.
+    /// The sequence has ended; its number does not come again.
     fn forget(&mut self, sequence: u64);
 }
 
@@ -34,7 +34,7 @@ pub struct NgramDrafter {
     indexes: HashMap<u64, NgramIndex>,
 }
 
-/// For every n-gram of one history: where it ended last, and before that.
+/// For every n-gram of one history: where its latest occurrence ends.
 #[derive(Default)]
 struct NgramIndex {
     /// History tokens indexed so far.

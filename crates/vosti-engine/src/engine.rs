@@ -15,7 +15,7 @@ use vosti_core::{Core, CoreError, Program, Record};
 /// A report of one step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepReport {
-    /// Rows run on the device, drafts included. 0: nothing to do (or only aborts were reported).
+    /// Rows run on the device, drafts included. 0 if there was nothing to run.
     pub rows: usize,
     /// Sequences with at least one row.
     pub sequences: usize,
@@ -23,20 +23,20 @@ pub struct StepReport {
     pub tokens: usize,
 }
 
-/// Where the engine stands, for metrics and for the start-up banner.
+/// The engine's present load, for metrics and for the start-up banner.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// Sequences (choices) that hold pages, and that wait for them.
+    /// Sequences (choices) that take part in steps and hold pages.
     pub running: usize,
-    /// Sequences without pages.
+    /// Sequences that wait, without pages.
     pub waiting: usize,
-    /// Per group of layers: pages free, pages in the pool.
+    /// Free pages, by group of layers.
     pub pages_free: Vec<usize>,
     /// Pages in the pool, by group of layers.
     pub pages_total: Vec<usize>,
-    /// Blocks registered in the prefix cache, and those of them that no sequence uses.
+    /// Blocks registered in the prefix cache.
     pub blocks: usize,
-    /// Blocks that no sequence uses.
+    /// Those of them that no sequence uses.
     pub blocks_unused: usize,
 }
 
@@ -77,15 +77,15 @@ pub struct Engine<D: FloatDevice> {
     pub(crate) selected_max: usize,
     tokens_held: usize,
     ended: Vec<Ended>,
-    /// Signs of a livelock since the last progress: steps that had work and ran nothing, and sequences that ran alone and
-    /// lost their pages.
+    /// Signs of a livelock since the last progress: a step that had work and ran nothing, or a sequence that ran alone and was
+    /// preempted.
     pub(crate) setbacks: u32,
     next_request: u64,
     next_serial: Serial,
 }
 
-/// More setbacks than this without progress are a livelock. A few are right: without eviction, a sequence that does not fit
-/// beside the cache loses its pages in one step, and the cache is emptied for it in the next.
+/// More setbacks than this without progress are a livelock. A few are normal: if eviction is off and a sequence does not fit
+/// beside the cache, one step preempts the sequence and the next step empties the cache.
 const SETBACKS_MAX: u32 = 16;
 
 /// A choice whose `Finished` is to be reported.
@@ -99,8 +99,8 @@ struct Ended {
 /// One step.
 impl<D: FloatDevice> Engine<D> {
     /// Plans, runs and commits one step; reports events in a deterministic order. Aborted choices report their
-    /// `Finished` in the next step. After `EngineError::Device` the step did not happen and may be tried again, unless
-    /// the device lost its cache: then every later call fails. `EngineError::Stuck` says that work is there and does not get on.
+    /// `Finished` in the next step. After `EngineError::Device` no token was computed and the caller may step again, unless
+    /// the device lost its cache: then every later call fails. `EngineError::Stuck`: there is work, but no progress.
     pub fn step(&mut self, on_event: &mut dyn FnMut(Event<'_>)) -> Result<StepReport, EngineError> {
         self.report_ended(on_event);
         if self.core.poisoned() {
@@ -119,7 +119,7 @@ impl<D: FloatDevice> Engine<D> {
         Ok(StepReport { rows, sequences: decisions.len(), tokens })
     }
 
-    /// Every request that was taken fits the pool alone and ends; should the planning break that, this is an error and not a hang.
+    /// Turns a livelock into an error. Planning should never cause one: every accepted request fits the pool alone.
     fn check_progress(&mut self, runs_nothing: bool) -> Result<(), EngineError> {
         self.setbacks += u32::from(runs_nothing && !self.sequences.is_empty());
         if self.setbacks <= SETBACKS_MAX {
@@ -144,7 +144,7 @@ impl<D: FloatDevice> Engine<D> {
         Ok(())
     }
 
-    /// Samples, reports, publishes what is full, and lets go of what is complete. Gives the number of tokens.
+    /// Samples and reports tokens, publishes full pages, and ends complete sequences. Returns the number of tokens.
     fn commit(&mut self, decisions: &[Decision], on_event: &mut dyn FnMut(Event<'_>)) -> Result<usize, EngineError> {
         self.report_prompt_logits(decisions, on_event);
         let records = self.core.commit().map_err(|e| refused("commit", e))?;
@@ -160,7 +160,7 @@ impl<D: FloatDevice> Engine<D> {
         Ok(records.len())
     }
 
-    /// Reports the rows of prompt positions that nobody has seen yet.
+    /// Reports the rows of prompt positions that are not reported yet, to requests that asked for them.
     fn report_prompt_logits(&mut self, decisions: &[Decision], on_event: &mut dyn FnMut(Event<'_>)) {
         for (n, (d, planned)) in decisions.iter().zip(self.core.plan().sequences()).enumerate() {
             let Some(sequence) = self.sequences.get_mut(&d.serial) else {
@@ -170,7 +170,7 @@ impl<D: FloatDevice> Engine<D> {
             let first_selected = end - planned.selected;
             while sequence.prompt_next >= first_selected && sequence.prompt_next < end.min(sequence.prompt_len - 1) {
                 let position = sequence.prompt_next;
-                // Who wants to see prompt rows asked for them when it planned the step.
+                // The core shows the row only if planning asked for it (`Select::All`).
                 if let Some(logits) = self.core.step_row(n, position - first_selected) {
                     on_event(Event::Prompt { request: sequence.request, choice: sequence.choice, position, logits });
                 }
@@ -226,7 +226,7 @@ impl<D: FloatDevice> Engine<D> {
                 self.prefix.published(block, parent, content);
             }
             self.counters.published += 1;
-            // A page that went behind the window in this very step is nobody's already.
+            // A page that went behind the window in this step is in no table.
             for (group, behind) in self.sequences[&serial].behind.iter().enumerate() {
                 if self.core.block(block).is_some_and(|b| b.depth() < *behind) {
                     self.prefix.page_idle(block, group);
@@ -236,13 +236,13 @@ impl<D: FloatDevice> Engine<D> {
         Ok(())
     }
 
-    /// Takes a sequence out of the engine and its pages back.
+    /// Removes a sequence and frees its pages.
     fn end(&mut self, serial: Serial, reason: FinishReason) -> Result<(), EngineError> {
         let Some(id) = self.sequences.get(&serial).map(|s| s.core) else {
             return Ok(());
         };
         let chain = self.core.request(id).map_or(Vec::new(), |r| r.chain().to_vec());
-        // First what can be refused: then nothing has changed.
+        // The core may refuse this call, so it comes before every change.
         match reason {
             FinishReason::Aborted => self.core.abort(id).map_err(|e| refused("abort", e))?,
             _ => self.core.finish(id).map_err(|e| refused("finish", e))?,
@@ -304,8 +304,8 @@ impl<D: FloatDevice> Engine<D> {
 
 /// Requests.
 impl<D: FloatDevice> Engine<D> {
-    /// Takes the device (its pages all free) and the program it runs. Errors: an ill-formed program, a device that
-    /// cannot run one row, a policy with a zero in it.
+    /// An engine for one device, whose pages are all free, and one program. Errors: an ill-formed program, a device that
+    /// cannot run one row, a policy with a limit of 0.
     pub fn new(device: D, program: Program, policy: Policy) -> Result<Self, EngineError> {
         policy.check()?;
         let (rows_max, selected_max) = (device.rows_max(), device.selected_max());
@@ -375,8 +375,8 @@ impl<D: FloatDevice> Engine<D> {
         Ok(id)
     }
 
-    /// Everything that can be wrong with a request, before anything is queued: an empty prompt, a token outside the
-    /// vocabulary, a prompt that fills the context, a length that the pool could not hold to its end, too many waiting.
+    /// Whether `submit` would accept the request. Errors: an empty prompt, a token outside the vocabulary, a prompt that
+    /// fills the context, a length that the pool could not hold to its end, no choices, too many requests waiting.
     pub fn check(&self, request: &Request) -> Result<(), EngineError> {
         let program = self.core.program();
         let (prompt, context) = (request.prompt.len(), program.context as usize);
@@ -390,7 +390,7 @@ impl<D: FloatDevice> Engine<D> {
         if prompt >= context {
             return Err(EngineError::PromptExceedsContext { prompt, context });
         }
-        // A pool that could not hold all of the answer would end it early.
+        // The pool must hold the longest answer that the request allows.
         let tokens = prompt.saturating_add(request.sampling.tokens_max).min(context);
         if tokens > self.tokens_held {
             return Err(EngineError::ExceedsPool { prompt, tokens, pool: self.tokens_held });
@@ -414,17 +414,17 @@ impl<D: FloatDevice> Engine<D> {
         Ok(())
     }
 
-    /// Ends every choice of a request that has not finished; its pages are back at once, its `Finished` events come
-    /// with the next step. False: no such request.
+    /// Ends every unfinished choice of a request and frees its pages at once; the `Finished` events come with the next
+    /// step. False if no choice of this request is live.
     pub fn abort(&mut self, request: RequestId) -> bool {
         let found = self.serials(request);
-        // Between steps the core refuses an abort only if it is poisoned; then every step says so.
+        // Between steps the core refuses an abort only if it is poisoned; then every step returns that error.
         found.iter().for_each(|serial| drop(self.end(*serial, FinishReason::Aborted)));
         !found.is_empty()
     }
 
-    /// Takes the pages of every running choice of a request; it recomputes later, with the same bits. For tests
-    /// and `vosti check`: the scheduler does this by itself when pages run out. False: none was running.
+    /// Preempts every running choice of a request: the choice loses its pages and recomputes later, with the same bits. For
+    /// tests and `vosti check`; the scheduler preempts by itself when pages run out. False if no choice was running.
     pub fn preempt(&mut self, request: RequestId) -> bool {
         let mut found = self.serials(request);
         found.retain(|serial| self.running.contains(serial));
@@ -440,7 +440,7 @@ impl<D: FloatDevice> Engine<D> {
         serials
     }
 
-    /// Empties the prefix cache of every block that no sequence uses; gives how many went.
+    /// Evicts every block that no sequence uses from the prefix cache; returns their number.
     pub fn evict_all(&mut self) -> usize {
         let before = self.prefix.len();
         while let Some(leaf) = self.prefix.leaf() {
@@ -456,7 +456,7 @@ impl<D: FloatDevice> Engine<D> {
 
 /// Views and settings.
 impl<D: FloatDevice> Engine<D> {
-    /// Nothing is waiting, running or left to report.
+    /// Whether nothing is waiting, running or left to report.
     pub fn is_idle(&self) -> bool {
         self.sequences.is_empty() && self.ended.is_empty()
     }
@@ -466,8 +466,8 @@ impl<D: FloatDevice> Engine<D> {
         &self.policy
     }
 
-    /// Changes the policy between steps: no bit of any answer changes with it. A drafter put in by `set_drafter` stays
-    /// if the policy's speculation does not change.
+    /// Changes the policy between steps; no bit of any answer depends on it. A drafter from `set_drafter` stays if the
+    /// policy's speculation does not change. Error: a limit of 0.
     pub fn set_policy(&mut self, policy: Policy) -> Result<(), EngineError> {
         policy.check()?;
         if policy.speculation != self.policy.speculation {
@@ -477,7 +477,7 @@ impl<D: FloatDevice> Engine<D> {
         Ok(())
     }
 
-    /// Puts in a drafter of your own (wrong drafts on purpose, a draft model, ...), in place of the policy's.
+    /// Uses this drafter (a draft model, wrong drafts on purpose) in place of the policy's; `None` drafts nothing.
     pub fn set_drafter(&mut self, drafter: Option<Box<dyn Drafter>>) {
         self.drafter = drafter;
     }
@@ -500,8 +500,8 @@ impl<D: FloatDevice> Engine<D> {
         }
     }
 
-    /// The longest sequence (prompt and answer) that the pool holds. A request that may get longer is refused; one that is
-    /// taken gets the answer that it gets from any pool.
+    /// The longest sequence (prompt and answer) that the pool holds, in tokens. The engine refuses a request that may get
+    /// longer. An accepted request gets the same answer from every pool.
     pub fn tokens_held(&self) -> usize {
         self.tokens_held
     }
@@ -534,7 +534,7 @@ impl<D: FloatDevice> Engine<D> {
     }
 }
 
-/// An error of the core in the engine's words. But for the device's, none is expected.
+/// The engine's error for an error of the core: `Device` for an error that the device or the program causes, else `Core`, a bug.
 pub(crate) fn refused(operation: &'static str, error: CoreError) -> EngineError {
     match error {
         CoreError::Device { error } => EngineError::Device(error.message),

@@ -1,4 +1,4 @@
-//! Everything that the engine can refuse or fail at, with advice on what to do.
+//! The engine's errors. Each message says what to do.
 
 use crate::sampling::SamplingError;
 

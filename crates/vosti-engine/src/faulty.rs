@@ -1,8 +1,7 @@
 //! Breaks any device on purpose; `vosti check --self-test` and the simulator must notice.
 //!
-//! Each fault is one that real engines have had. No serving path can reach this module: only tests and `--self-test` build
-//! such a device. A fault inside a kernel (masks, windows, NaN lanes) belongs into the device itself; the faults here need no
-//! knowledge of it.
+//! Real engines have had each of these faults. No serving path can reach this module: only tests and `--self-test` build a
+//! faulty device. Faults inside a kernel (masks, windows, NaN lanes) belong in the device; the faults here fit every device.
 
 use crate::{FloatDevice, math};
 use std::ops::RangeBounds;
@@ -20,23 +19,23 @@ pub enum Fault {
     /// Logits of rows computed alone (decode) differ in the last bit from rows of a chunk: two kernels with different
     /// reduction orders.
     DecodeKernelDiffers,
-    /// A step without logits (the inside of a prefill) is skipped at times: the pages keep what an earlier owner left.
+    /// Every second step is skipped if it selects no row (the inside of a prefill): pages keep the keys of an earlier owner.
     StalePages,
-    /// Every 7th step computes nothing and gives the logits of the step before.
+    /// Every 7th step computes nothing and gives the logits of the step before, if both select equally many rows.
     StaleLogits,
     /// The rows of logits of a step come in reverse order: a wrong gather.
     RowsSwapped,
-    /// Every 5th step that starts behind position 0 (a later chunk, a cache hit, a decode) adds noise to one logit: a
-    /// race.
+    /// Every 5th step adds 0.5 to one logit of each sequence whose rows begin after position 0 (a later chunk, a cache hit, a
+    /// decode): a race.
     Race,
-    /// Sequences after the first of a step get the first one's logits: a wrong batch index.
+    /// Every selected row of a step gets the first one's logits: a wrong batch index.
     BatchIndex,
-    /// One logit is NaN whenever a step mixes prefill and decode.
+    /// One logit is NaN if a step mixes sequences of one row and of several.
     NanInMixedSteps,
 }
 
 impl Fault {
-    /// All of them.
+    /// Every fault.
     pub const ALL: [Self; 9] = [
         Self::ReductionByBatch,
         Self::TileByRows,
@@ -49,7 +48,7 @@ impl Fault {
         Self::NanInMixedSteps,
     ];
 
-    /// For tables and flags.
+    /// The fault's name in tables and flags.
     pub fn name(self) -> &'static str {
         match self {
             Self::ReductionByBatch => "reduction-by-batch",
@@ -65,13 +64,13 @@ impl Fault {
     }
 }
 
-/// `inner`, broken, or as it is (None).
+/// A device that damages the results of `inner` by `fault`, or passes them on unchanged if `fault` is `None`.
 pub struct FaultyDevice<D> {
     inner: D,
     fault: Option<Fault>,
     steps: u64,
     rows: Vec<Copied>,
-    /// In place of a row that the fault lost.
+    /// Zeros, given for a row that the inner device did not bring.
     blank: Vec<f32>,
 }
 
@@ -84,17 +83,17 @@ struct Copied {
 }
 
 impl<D: FloatDevice> FaultyDevice<D> {
-    /// A device that passes every call on to `inner`, and breaks it by `fault` if there is one.
+    /// Wraps `inner`.
     pub fn new(inner: D, fault: Option<Fault>) -> Self {
         Self { inner, fault, steps: 0, rows: Vec::new(), blank: Vec::new() }
     }
 
-    /// The device below.
+    /// The wrapped device.
     pub fn inner(&self) -> &D {
         &self.inner
     }
 
-    /// Whether this step is not run at all.
+    /// Whether the fault skips this step.
     fn skips(&self, plan: &StepPlan) -> bool {
         match self.fault {
             Some(Fault::StalePages) => plan.selected().is_empty() && self.steps.is_multiple_of(2),
@@ -137,8 +136,8 @@ impl<D: FloatDevice> FaultyDevice<D> {
 }
 
 impl<D> FaultyDevice<D> {
-    /// Changes these rows of logits, as far as there are any, and with them their best tokens and lists. Of a row whose list
-    /// alone is there, the list.
+    /// Changes the logits of these rows, and their best tokens and lists to match. Of a row without logits it changes the list,
+    /// if there is one.
     fn change(&mut self, rows: impl RangeBounds<usize>, with: impl Fn(&mut [f32])) {
         for (_, Copied { best, top, row }) in self.rows.iter_mut().enumerate().filter(|(i, _)| rows.contains(i)) {
             if let Some(row) = row {
@@ -154,7 +153,7 @@ impl<D> FaultyDevice<D> {
     }
 }
 
-/// Moves the largest logit by one unit in the last place.
+/// Flips the last bit of the largest logit.
 fn nudge(row: &mut [f32]) {
     let largest = math::max(row);
     if let Some(x) = row.iter_mut().find(|x| **x == largest) {
@@ -199,34 +198,35 @@ impl<D: FloatDevice> Device for FaultyDevice<D> {
     }
 }
 
-/// How a step fails, and says so.
+/// A failure that a device reports as an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// Before anything ran.
     Early,
-    /// After everything ran: the step's own slots are written, the others are as they were.
+    /// After everything ran: the step's own slots are written, all others are unchanged.
     Late,
-    /// The cache is gone.
+    /// The cache is lost.
     CacheLost,
 }
 
-/// Tells a `FailingDevice` how its next step ends; clones tell the same device.
+/// Sets how the next step of a `FailingDevice` fails; clones control the same device.
 #[derive(Clone, Debug, Default)]
 pub struct Trigger(Arc<Mutex<Option<Failure>>>);
 
 impl Trigger {
-    /// The next step fails like this, or not at all.
+    /// The next step fails with `failure`; `None`: it does not fail.
     pub fn set(&self, failure: Option<Failure>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = failure;
     }
 
-    /// Takes back a failure that was set and has not happened yet.
+    /// Removes a failure that has not happened yet.
     pub fn take(&self) -> Option<Failure> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
-/// `inner`, which fails when it is told to. Unlike a fault, a failure is allowed: nothing may be lost or wrong after it.
+/// A device that runs `inner` and fails when its trigger says so. The contract of `Device` permits failures (not faults): after
+/// one, nothing may be lost or wrong.
 pub struct FailingDevice<D> {
     inner: D,
     trigger: Trigger,
@@ -238,7 +238,7 @@ impl<D: Device> FailingDevice<D> {
         Self { inner, trigger }
     }
 
-    /// The device below.
+    /// The wrapped device.
     pub fn inner(&self) -> &D {
         &self.inner
     }

@@ -1,8 +1,8 @@
 //! An engine on its own thread, for servers and command lines.
 //!
-//! A client gives a request and a sink. The engine's thread calls the sink with each of the request's events, logits
-//! included, and aborts the request as soon as the sink says that nobody listens. The thread parks while there is nothing to
-//! do. It takes commands between any two steps, so a long queue never delays them.
+//! A client gives a request and a sink. The engine's thread calls the sink with each event of the request, logits included,
+//! and aborts the request as soon as the sink returns `Break`. The thread parks while there is nothing to do. It takes
+//! commands between any two steps, so a long queue never delays them.
 
 use crate::{Counters, Engine, EngineError, Event, FloatDevice, Policy, Request, RequestId, Status};
 use std::collections::HashMap;
@@ -10,11 +10,11 @@ use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
 
-/// Takes a request's events on the engine's thread, so it must be quick: compute what needs the logits (log-probabilities,
-/// a digest), send the rest elsewhere. `Break` aborts the request and drops the sink.
+/// Takes a request's events. It runs on the engine's thread and must be quick: compute from the logits (log-probabilities, a
+/// digest), and send everything else to another thread. `Break` aborts the request and drops the sink.
 pub type Sink = Box<dyn FnMut(Event<'_>) -> ControlFlow<()> + Send>;
 
-/// Told what became of a submission, on the engine's thread; false: nobody wants to know any more.
+/// Called on the engine's thread with the outcome of a submission. False if the client has left: the request is then aborted.
 type Reply = Box<dyn FnOnce(Result<RequestId, EngineError>) -> bool + Send>;
 
 enum Command {
@@ -38,12 +38,12 @@ pub struct EngineHandle {
     commands: Sender<Command>,
 }
 
-/// Gives the thread's outcome: Ok, or the device's error that ended it.
+/// The thread; joining it gives Ok, or the error that ended it.
 pub type EngineThread = JoinHandle<Result<(), EngineError>>;
 
 impl EngineHandle {
-    /// Moves the engine to a new thread. A step that the device failed is tried again, up to three times in a row, unless
-    /// the device lost its cache; then the thread ends with the error, and sinks are dropped without `Finished`.
+    /// Moves the engine to a new thread. If the device fails a step with its cache intact, the thread tries again, up to three
+    /// times in a row. On any other error the thread ends with it, and drops the sinks without `Finished`.
     pub fn spawn<D>(engine: Engine<D>) -> std::io::Result<(Self, EngineThread)>
     where
         D: FloatDevice + Send + 'static,
@@ -54,8 +54,8 @@ impl EngineHandle {
         Ok((Self { commands }, thread))
     }
 
-    /// Queues a request; waits for the engine to take or refuse it (at most one step). The sink is dropped after the last
-    /// choice's `Finished`.
+    /// Queues a request; waits until the engine accepts or refuses it (at most one step). The sink is dropped after the last
+    /// choice's `Finished`. Errors: those of [`Engine::check`], and `Gone` if the thread has ended or drains.
     pub fn submit(&self, request: Request, sink: Sink) -> Result<RequestId, EngineError> {
         let told = |reply: Sender<_>| -> Reply { Box::new(move |outcome| reply.send(outcome).is_ok()) };
         self.ask(|reply| Command::Submit { request: Box::new(request), sink, reply: told(reply) })?
@@ -88,7 +88,7 @@ impl EngineHandle {
         self.ask(|reply| Command::SetPolicy(policy, reply))?
     }
 
-    /// Where the engine stands and what it has done.
+    /// The engine's load and its totals. Error: the engine has ended.
     pub fn report(&self) -> Result<(Status, Counters), EngineError> {
         self.ask(Command::Report)
     }
@@ -146,13 +146,13 @@ impl<D: FloatDevice> Service<D> {
         }
     }
 
-    /// Nobody listens to this request.
+    /// Aborts a request that nobody listens to.
     fn leave(&mut self, id: RequestId) {
         self.sinks.remove(&id);
         self.engine.abort(id);
     }
 
-    /// Takes every command that is there; with nothing to do, waits for one. Break: the thread is to end.
+    /// Obeys every waiting command; if there is no work, waits for one. Break: the thread must end.
     fn take_commands(&mut self) -> ControlFlow<()> {
         loop {
             let idle = self.engine.is_idle();
@@ -178,7 +178,7 @@ impl<D: FloatDevice> Service<D> {
                 if let Ok(id) = &outcome {
                     self.sinks.insert(*id, Listener { sink, open });
                 }
-                // A client that left before it knew its request's name cannot abort it.
+                // A client that left before it knew the request's id cannot abort the request.
                 let id = outcome.as_ref().ok().copied();
                 if let (false, Some(id)) = (reply(outcome), id) {
                     self.leave(id);

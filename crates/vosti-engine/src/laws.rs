@@ -1,10 +1,10 @@
 //! Device laws: each contract of `vosti-core/src/trusted/seam.rs`, checked on a real device.
 //!
-//! The proof assumes these contracts. Nothing can prove them of a device that is ordinary Rust, or silicon. But all of them
-//! relate runs: a request alone and cold, and the same request packed with others, paged, in chunks, must give the same bits.
-//! The seam names each law behind the sentence that it checks. A device's crate runs all laws with
-//! [`device_laws!`](crate::device_laws) on small programs of its own; `tests/laws.rs` breaks a device for each law. A law
-//! never shows that a device is right: kernels' contracts are proved for that.
+//! The proof assumes these contracts. Nothing can prove them of a device that is ordinary Rust, or silicon. But most of them
+//! relate two runs: a request alone on a new device, and the same request packed with others, paged, in chunks, must give the
+//! same bits. The seam names each law behind the sentence that it checks. A device's crate runs all laws with
+//! [`device_laws!`](crate::device_laws) on small programs of its own; `tests/laws/` breaks a device for each law. A law
+//! never shows that a device is right: for that, contracts of kernels are proved.
 
 mod session;
 
@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use vosti_core::{Device as _, DeviceError, PAGE, Program, Reads, RequestId, Select, StepPlan, Token};
 
-/// A law's finding.
+/// How a device breaks a law.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Broken(pub String);
@@ -35,13 +35,13 @@ pub struct Bench<D> {
     pub device: Box<dyn Fn() -> Verdict<D>>,
 }
 
-/// A device to be watched. Its steps take at least 150 rows, as many of them selected, and no more than its pool holds; each
-/// group has at least 8 pages, and as many as the others; a context is at least 160 tokens. Where it does not fit the pool,
-/// its last positions are not tried.
+/// A device under test. Its steps take at least 150 rows, as many of them selected, and no more than its pool holds. Each group
+/// has at least 8 pages, and as many as the other groups. The context is at least 160 tokens; if the context does not fit the
+/// pool, its last positions are not tried.
 pub struct Subject<D> {
     /// The embedding and row-wise ops only: logits are a function of token and position.
     pub rowwise: Bench<D>,
-    /// Every kind of op. Pages behind a window are tried if a group has one shorter than 100.
+    /// Every kind of op. Pages behind a window are tried if a group has a window shorter than 100.
     pub attending: Bench<D>,
     /// Tokens of `attending` whose KV is not finite before it is stored: the vocabulary's last. Empty if there are none.
     pub overflowing: Range<Token>,
@@ -49,7 +49,7 @@ pub struct Subject<D> {
     pub refuse: fn(&mut D, &Program, &StepPlan) -> Result<(), DeviceError>,
 }
 
-/// `rows_max`: a step of that many rows runs and is right, and the number stays.
+/// `rows_max`: a step of that many rows runs and is right, and the number never changes.
 pub fn rows_max_is_what_a_step_takes<D: FloatDevice>(subject: &Subject<D>) -> Verdict {
     let bench = &subject.attending;
     let mut device = (bench.device)()?;
@@ -71,7 +71,7 @@ pub fn rows_max_is_what_a_step_takes<D: FloatDevice>(subject: &Subject<D>) -> Ve
     if device.rows_max() == rows_max { Ok(()) } else { broken("rows_max changed") }
 }
 
-/// `selected_max`: that many rows of one step can be selected and are right, and the number stays.
+/// `selected_max`: that many rows of one step can be selected and are right, and the number never changes.
 pub fn selected_max_is_what_a_step_takes<D: FloatDevice>(subject: &Subject<D>) -> Verdict {
     let bench = &subject.attending;
     let mut device = (bench.device)()?;
@@ -93,7 +93,7 @@ pub fn selected_max_is_what_a_step_takes<D: FloatDevice>(subject: &Subject<D>) -
     if device.selected_max() == selected_max { Ok(()) } else { broken("selected_max changed") }
 }
 
-/// `pages`: every page that it says can be used, and the number stays.
+/// `pages`: every page below that number can be used, and the number never changes.
 pub fn pages_are_what_there_is<D: FloatDevice>(subject: &Subject<D>) -> Verdict {
     let bench = &subject.attending;
     let mut device = (bench.device)()?;
@@ -115,7 +115,7 @@ pub fn pages_are_what_there_is<D: FloatDevice>(subject: &Subject<D>) -> Verdict 
     if groups.map(|g| device.pages(g)).eq(pages) { Ok(()) } else { broken("pages changed") }
 }
 
-/// `clear`: weights and limits stay.
+/// `clear` keeps the weights.
 pub fn clearing_keeps_the_weights<D: FloatDevice>(subject: &Subject<D>) -> Verdict {
     let bench = &subject.attending;
     let history = text(subject, 70, 1);
@@ -131,7 +131,7 @@ pub fn clearing_keeps_the_weights<D: FloatDevice>(subject: &Subject<D>) -> Verdi
     Ok(())
 }
 
-/// `clear`: what a slot held before, or memory held before, is not seen.
+/// `clear`: no row sees what a slot held before.
 pub fn clearing_leaves_finite_slots<D: FloatDevice>(subject: &Subject<D>) -> Verdict {
     let bench = &subject.attending;
     let history = text(subject, 100, 3);
@@ -144,7 +144,7 @@ pub fn clearing_leaves_finite_slots<D: FloatDevice>(subject: &Subject<D>) -> Ver
     session.compare(id, &want, "on a device that was cleared after use")
 }
 
-/// `run`: weights and limits stay.
+/// `run` keeps the weights.
 pub fn running_keeps_the_weights<D: FloatDevice>(subject: &Subject<D>) -> Verdict {
     let bench = &subject.attending;
     let history = text(subject, 40, 5);
@@ -185,7 +185,7 @@ pub fn rowwise_depends_on_its_row<D: FloatDevice>(subject: &Subject<D>) -> Verdi
         let ids: Vec<RequestId> = histories.iter().map(|h| session.admit(h, h.len())).collect::<Verdict<_>>()?;
         loop {
             let left = |i: usize| histories[i].len() - session.cached(ids[i]);
-            // A request whose prompt has run is over: nothing more is known of its history.
+            // A request whose prompt has run takes no further part: its history is at its end.
             let parts: Vec<_> = (0..ids.len()).filter(|i| left(*i) > 0).map(|i| (ids[i], left(i).min(chunk))).collect();
             if parts.is_empty() {
                 break;
@@ -199,7 +199,7 @@ pub fn rowwise_depends_on_its_row<D: FloatDevice>(subject: &Subject<D>) -> Verdi
     Ok(())
 }
 
-/// Selected rows: the same rows, gathered, whichever are selected.
+/// Selected rows: each gets its own logits, whichever rows are selected.
 pub fn selected_rows_are_gathered<D: FloatDevice>(subject: &Subject<D>) -> Verdict {
     let bench = &subject.attending;
     let histories: Vec<Vec<Token>> = (1..4).map(|seed| text(subject, 50, seed)).collect();
@@ -236,7 +236,7 @@ pub fn stored_rows_are_found_again<D: FloatDevice>(subject: &Subject<D>) -> Verd
         session.finish(id, history.len(), chunks)?;
         session.compare(id, &want, &format!("in chunks of {chunks:?}"))?;
     }
-    // Rows of which nobody wants logits are stored all the same.
+    // Rows that are not selected are stored too.
     let mut device = (bench.device)()?;
     let mut session = Session::new(subject, &bench.program, &mut device)?;
     let id = session.admit(&history, history.len())?;
@@ -247,7 +247,7 @@ pub fn stored_rows_are_found_again<D: FloatDevice>(subject: &Subject<D>) -> Verd
     session.compare(id, &want, "after chunks without logits")
 }
 
-/// StoreKv, the other slots: what others store changes nothing.
+/// StoreKv, the other slots: a request's stores change no other request's keys.
 pub fn other_slots_are_untouched<D: FloatDevice>(subject: &Subject<D>) -> Verdict {
     let bench = &subject.attending;
     let history = text(subject, 140, 6);
@@ -267,8 +267,8 @@ pub fn other_slots_are_untouched<D: FloatDevice>(subject: &Subject<D>) -> Verdic
     session.compare(id, &want, "with others storing in between")
 }
 
-/// Attend: a row sees the KV rows of its window, in logical order, wherever they lie; what is behind the window may
-/// be anybody's.
+/// Attend: a row sees the KV rows of its window, in logical order, on whichever pages they lie. Pages behind the window may
+/// belong to another request.
 pub fn attention_sees_its_window_in_order<D: FloatDevice>(subject: &Subject<D>) -> Verdict {
     let bench = &subject.attending;
     let history = text(subject, 150, 8);
@@ -293,7 +293,7 @@ pub fn attention_sees_its_window_in_order<D: FloatDevice>(subject: &Subject<D>) 
     Ok(())
 }
 
-/// StoreKv, what is not finite: it is stored as something finite, so a page's next owner does not see it.
+/// StoreKv, values that are not finite: finite values are stored in their place, so a page's next owner sees no trace.
 pub fn what_is_stored_is_finite<D: FloatDevice>(subject: &Subject<D>) -> Verdict {
     let bench = &subject.attending;
     let history = text(subject, 100, 9);
@@ -306,7 +306,7 @@ pub fn what_is_stored_is_finite<D: FloatDevice>(subject: &Subject<D>) -> Verdict
     session.compare(id, &want, "on pages that held what is not finite")
 }
 
-/// A failure that says so has changed nothing but the step's own slots.
+/// A failure with its cache intact has changed nothing but the step's own slots.
 pub fn an_intact_failure_keeps_the_rest<D: FloatDevice>(subject: &Subject<D>) -> Verdict {
     let bench = &subject.attending;
     let (one, two) = (text(subject, 120, 10), text(subject, 30, 11));
@@ -326,7 +326,7 @@ pub fn an_intact_failure_keeps_the_rest<D: FloatDevice>(subject: &Subject<D>) ->
     session.compare(b, &alone(subject, bench, &two)?, "after a failed step")
 }
 
-/// `run` does not panic, at the edges of what a plan can be.
+/// `run` does not panic on the largest plans: most sequences, most rows, last position.
 pub fn running_does_not_panic<D: FloatDevice>(subject: &Subject<D>) -> Verdict {
     let edges = || {
         for bench in [&subject.rowwise, &subject.attending] {
@@ -356,7 +356,7 @@ pub fn running_does_not_panic<D: FloatDevice>(subject: &Subject<D>) -> Verdict {
     catch_unwind(AssertUnwindSafe(edges)).unwrap_or_else(|_| broken("a step panicked"))
 }
 
-/// `logits`: they are what the last step left, as often as one looks, until the next.
+/// `logits`: every read until the next step gives the rows that the last step left.
 pub fn logits_are_what_the_step_left<D: FloatDevice>(subject: &Subject<D>) -> Verdict {
     let bench = &subject.attending;
     let history = text(subject, 60, 12);
@@ -415,7 +415,7 @@ fn partly_shown<'d, D: FloatDevice>(
     Ok((session, parts))
 }
 
-/// `run` on whole sequences: their rows of logits are there, whoever else is in the step.
+/// `run` on sequences that show whole rows: their rows are brought, whatever the other sequences of the step show.
 pub fn whole_rows_are_brought<D: FloatDevice>(subject: &Subject<D>) -> Verdict {
     let mut device = (subject.attending.device)()?;
     let (session, parts) = partly_shown(subject, Reads::Best, &mut device)?;
@@ -442,7 +442,7 @@ pub fn the_best_token_is_the_rows_first_largest<D: FloatDevice>(subject: &Subjec
     Ok(())
 }
 
-/// `top_max`: lists have as many logits, or there are none and a step that wants one is refused; and the number stays.
+/// `top_max`: lists have that many logits; if it is 0, a step with lists is refused. The number never changes.
 pub fn lists_are_as_long_as_is_said<D: FloatDevice>(subject: &Subject<D>) -> Verdict {
     let bench = &subject.attending;
     let mut device = (bench.device)()?;
@@ -459,12 +459,12 @@ pub fn lists_are_as_long_as_is_said<D: FloatDevice>(subject: &Subject<D>) -> Ver
     if device.top_max() == most { Ok(()) } else { broken("top_max changed") }
 }
 
-/// `run` on sequences that read lists: they are there, of every selected row, shown or not.
+/// `run` on sequences that read lists: a list is brought for every selected row, whether or not the whole row is.
 pub fn lists_are_brought<D: FloatDevice>(subject: &Subject<D>) -> Verdict {
     each_list(subject, |_, list, _| if list.is_empty() { Err("nothing".into()) } else { Ok(()) })
 }
 
-/// `top`: the row's largest logits in order, of equal ones the first, whether or not the row was brought.
+/// `top`: the row's largest logits, largest first, equal ones by token, whether or not the whole row was brought.
 pub fn a_list_has_the_rows_largest_in_order<D: FloatDevice>(subject: &Subject<D>) -> Verdict {
     each_list(subject, |most, list, row| {
         let bits =
@@ -476,7 +476,7 @@ pub fn a_list_has_the_rows_largest_in_order<D: FloatDevice>(subject: &Subject<D>
     })
 }
 
-/// Looks at the list of each selected row of a step, beside the row as it is alone.
+/// Calls `look` with the list of each selected row of a step, and with the row that the request gets alone.
 fn each_list<D: FloatDevice>(
     subject: &Subject<D>,
     look: impl Fn(usize, &[(Token, f32)], &[f32]) -> Result<(), String>,
@@ -484,7 +484,7 @@ fn each_list<D: FloatDevice>(
     let mut device = (subject.attending.device)()?;
     let most = device.top_max();
     if most == 0 {
-        return Ok(()); // It promises none.
+        return Ok(()); // The device makes no lists.
     }
     let (session, parts) = partly_shown(subject, Reads::Top, &mut device)?;
     for Part { id, alone, .. } in &parts {
@@ -513,7 +513,7 @@ macro_rules! list_of_laws {
 }
 use list_of_laws;
 
-/// Hands the names of all laws to a macro, behind one other word.
+/// Calls a macro with one word and the names of all laws.
 #[macro_export]
 macro_rules! each_device_law {
     ($then:ident $word:ident) => {

@@ -11,7 +11,7 @@ fn a_livelock_is_an_error_and_not_a_hang() {
     let mut engine = Engine::new(device, program, Policy::default()).unwrap();
     engine.submit(Request::new(vec![1; 200], Sampling::greedy(1_000))).unwrap();
     let stuck = loop {
-        // As if every page behind the window had been given back already: the pool fills up with pages of nobody's use.
+        // Pretends that every page behind the window was freed, so that none is, and the pool fills up with unused pages.
         engine.sequences.values_mut().for_each(|s| s.behind.fill(usize::MAX));
         match engine.step(&mut |_| {}) {
             Ok(_) if engine.counters.steps < 1_000 => {}

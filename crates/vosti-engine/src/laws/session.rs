@@ -13,7 +13,7 @@ use vosti_core::{
 /// A row of logits, bit by bit.
 pub(super) type Row = Vec<u32>;
 
-/// A device that the core borrows, so that it outlives the core. It fails a step when it is told to.
+/// A borrowed device, which outlives the core. It fails the next step on request.
 pub(super) struct Lent<'d, D> {
     device: &'d mut D,
     refuse: fn(&mut D, &Program, &StepPlan) -> Result<(), DeviceError>,
@@ -34,7 +34,8 @@ impl<D: FloatDevice> Device for Lent<'_, D> {
     }
 }
 
-/// A sampler that says its lines: the history is known in advance, whatever the logits. It says what it reads, and reads nothing.
+/// A sampler that gives tokens in a fixed order and ignores logits, so that the history is known in advance. It claims to read
+/// `reads` of each row, so that the device must bring them.
 pub(super) struct Script {
     vocab: u32,
     reads: Reads,
@@ -66,7 +67,7 @@ impl Sampler for Script {
     }
 }
 
-/// Requests on a device, and what they were given: rows of logits, the best token of every selected row, and lists.
+/// Requests on a device, and their results: rows of logits, the best token of every selected row, and lists.
 pub(super) struct Session<'d, D: FloatDevice> {
     pub(super) core: Core<Lent<'d, D>, Script>,
     pub(super) refuses: Rc<Cell<bool>>,
@@ -87,7 +88,7 @@ impl<'d, D: FloatDevice> Session<'d, D> {
         Self::reading(Reads::Best, subject, program, device)
     }
 
-    /// With a sampler that reads this of every row.
+    /// A session whose sampler reads `reads` of every row.
     pub(super) fn reading(reads: Reads, subject: &Subject<D>, program: &Program, device: &'d mut D) -> Verdict<Self> {
         let refuses = Rc::new(Cell::new(false));
         let lent = Lent { device, refuse: subject.refuse, refuses: refuses.clone() };
@@ -115,7 +116,7 @@ impl<'d, D: FloatDevice> Session<'d, D> {
         Ok(())
     }
 
-    /// Plans and runs a step, and keeps its rows of logits, as far as they were asked for, and its best tokens.
+    /// Plans and runs a step; keeps its rows of logits and lists if they were asked for, and its best tokens.
     pub(super) fn run(&mut self, parts: &[(RequestId, usize, &[Token], Select)]) -> Verdict {
         for (id, rows, drafts, _) in parts {
             self.cover(*id, self.cached(*id) + rows + drafts.len())?;
@@ -155,7 +156,7 @@ impl<'d, D: FloatDevice> Session<'d, D> {
         refused(self.core.commit()).map(drop)
     }
 
-    /// The rest of a request, in chunks of these sizes, again and again.
+    /// Runs the rest of a request up to position `len`, in chunks of these sizes, repeated.
     pub(super) fn finish(&mut self, id: RequestId, len: usize, chunks: &[usize]) -> Verdict {
         let mut sizes = chunks.iter().cycle();
         while self.cached(id) < len {
@@ -165,7 +166,7 @@ impl<'d, D: FloatDevice> Session<'d, D> {
         Ok(())
     }
 
-    /// Leaves the free pages in an order that is nobody's.
+    /// Takes and frees all pages, so that the pool gives them out in a mixed order.
     pub(super) fn shuffle(&mut self) -> Verdict {
         let ids: Vec<RequestId> = (0..3).map(|_| self.admit(&[0], 1)).collect::<Verdict<_>>()?;
         for group in 0..self.core.program().groups.len() {
@@ -178,7 +179,7 @@ impl<'d, D: FloatDevice> Session<'d, D> {
         [1, 0, 2].into_iter().try_for_each(|i| refused(self.core.abort(ids[i])))
     }
 
-    /// Every row that the request was given is its history's own; there is at least one.
+    /// Compares every row that the request got with `alone`; at least one row must be there.
     pub(super) fn compare(&self, id: RequestId, alone: &[Row], what: &str) -> Verdict {
         let mut given = self.rows.range((id, 0)..=(id, usize::MAX)).peekable();
         if given.peek().is_none() {
@@ -214,7 +215,7 @@ pub(super) fn alone<D: FloatDevice>(subject: &Subject<D>, bench: &Bench<D>, hist
     Ok(rows)
 }
 
-/// Fills every page with KV that is not finite, as far as the device lets it be.
+/// Fills every page with KV that is not finite before it is stored; with other tokens if the subject has none.
 pub(super) fn dirty<D: FloatDevice>(subject: &Subject<D>, session: &mut Session<'_, D>) -> Verdict {
     let groups = 0..session.core.program().groups.len();
     let mut requests = Vec::new();
