@@ -13,7 +13,7 @@ fn main() {
 
 const VOCABULARIES: [u32; 2] = [49_152, 262_144];
 
-/// Gumbel-like tails: a few likely tokens and a long rest, as models give.
+/// Logits like a model's: a few likely tokens and a long tail.
 fn row(vocab: u32) -> Vec<f32> {
     let logit = |i: u32| {
         let u = vosti_engine::random::uniform(1, 0, u64::from(i));

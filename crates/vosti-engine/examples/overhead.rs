@@ -1,13 +1,12 @@
-//! The cost of a step besides the device: plan, launch and commit, with the device's best tokens.
+//! The engine's own cost of a step: plan, launch and commit, on a device that computes nothing.
 //!
-//! `cargo run --release -p vosti-engine --example overhead` prints microseconds per decode step by number of requests, on a
-//! device that computes nothing.
+//! `cargo run --release -p vosti-engine --example overhead` prints microseconds per decode step by number of requests.
 
 use std::time::{Duration, Instant};
 use vosti_core::{Device, DeviceError, Program, StepPlan, Token};
 use vosti_engine::{Engine, Policy, Request, Sampling, symbolic};
 
-/// Computes nothing, at once.
+/// A device that computes nothing.
 struct NoDevice {
     row: Vec<f32>,
     running: Duration,

@@ -1,7 +1,7 @@
-//! Log-probabilities for the API: raw, of the logits row as the model gave it, before temperature, penalties and bias.
+//! Log-probabilities for the API, of the logits row as the model gave it: before temperature, penalties and bias.
 //!
-//! log p = (logit - max) - ln(sum of e^(x - max)), the sum as `math::sum_exp` defines it, the logarithm libm's in f64,
-//! one rounding to f32 at the end. A function of the row's bits: equal rows give equal log-probabilities.
+//! log p = (logit - max) - ln(sum of e^(x - max)). `math::sum_exp` defines the sum, the logarithm is libm's in f64, and the
+//! result is rounded to f32 once. It is a function of the row's bits: equal rows give equal log-probabilities.
 
 use crate::{Token, math};
 
@@ -10,19 +10,19 @@ use crate::{Token, math};
 pub struct Logprobs {
     /// Natural logarithm of the token's probability, at most 0.
     pub logprob: f32,
-    /// 1 for the most likely; of equals the lower id comes first.
+    /// The token's place in the row, from 1 for the most likely; ties by id.
     pub rank: usize,
     /// The most likely tokens, most likely first, ties by id.
     pub top: Vec<(Token, f32)>,
 }
 
-/// The row's largest logit and ln of its sum.
+/// The row's largest logit, and ln(sum of e^(x - max)).
 fn normaliser(logits: &[f32]) -> (f32, f64) {
     let max = math::max(logits);
     (max, libm::log(math::sum_exp(logits, max)))
 }
 
-/// Of `token` (which must be inside the vocabulary) and the `top` most likely.
+/// The log-probabilities of `token` and of the `top` most likely tokens. Panics if `token` is outside the row.
 pub fn logprobs(logits: &[f32], token: Token, top: usize) -> Logprobs {
     let (max, log_sum) = normaliser(logits);
     let of = |logit: f32| ((f64::from(logit) - f64::from(max)) - log_sum) as f32;

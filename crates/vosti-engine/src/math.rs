@@ -1,7 +1,7 @@
 //! The exponential that sampling uses: plain f32 multiplications and additions in a fixed order, so it gives the same bits on
 //! every platform, with every vector width. `f32::exp` is never used: its bits depend on the platform.
 
-/// Below this, `exp_negative` is 0: such a weight is less than 2^-57 of the largest and cannot move a draw of 53 bits.
+/// Below this, `exp_negative` is 0: the weight is less than 2^-57 of the largest and cannot move a draw of 53 bits.
 pub const CUTOFF: f32 = -40.0;
 
 /// e^x for x <= 0 (0 below `CUTOFF`), within 2e-7 relative. x = n ln 2 + r with |r| <= ln 2 / 2; e^r by the
@@ -23,15 +23,15 @@ pub fn exp_negative(x: f32) -> f32 {
     p = p * r + 0.166_666_66;
     p = p * r + 0.500_000_06;
     let e_r = p * (r * r) + r + 1.0;
-    // The integer stands in the low bits of `rounded`; a cast from float would keep this from being vectorised.
+    // The integer is in the low bits of `rounded`. A cast from float would not be vectorised.
     let exponent = rounded.to_bits().wrapping_sub(ROUND.to_bits()).wrapping_add(127);
     let scale = f32::from_bits(exponent << 23);
     // Also false for NaN: a NaN has no weight.
     if x >= CUTOFF { e_r * scale } else { 0.0 }
 }
 
-/// Defines a function once more for each vector unit of x86-64, and calls the widest that this machine has. Multiplications and
-/// additions are what they are, in the order that is written, so all give the same bits.
+/// Compiles a function for each vector unit of x86-64 too, and calls the version for the widest unit of this machine. Each
+/// version does the same multiplications and additions in the same order, so all give the same bits.
 macro_rules! widest {
     ($(#[$about:meta])* $access:vis fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)? $body:block) => {
         $(#[$about])*
@@ -62,7 +62,7 @@ macro_rules! widest {
     };
 }
 
-/// Lanes of the sums below: enough for any vector unit, and part of their definition.
+/// Lanes of the sums below. They are part of the sums' definition, and enough for every vector unit.
 const LANES: usize = 16;
 
 /// Folds the lanes 8, 4, 2, 1.
@@ -79,7 +79,7 @@ fn fold<T: Copy>(mut lanes: [T; LANES], f: impl Fn(T, T) -> T) -> T {
 }
 
 widest! {
-    /// The largest value; NaN counts as nothing, -inf if there is nothing.
+    /// The largest value, NaN ignored; -inf if there is none.
     pub fn max(values: &[f32]) -> f32 {
         let larger = |a: f32, b: f32| if b > a { b } else { a };
         let mut lanes = [f32::NEG_INFINITY; LANES];
@@ -96,13 +96,13 @@ widest! {
     }
 }
 
-/// A value as choices see it: a denormal counts as zero, as does -0, so that processors and GPUs agree, whatever their mode.
+/// A logit as choices compare it: a denormal or -0 is +0, so that processors and GPUs agree in every denormal mode.
 fn seen(x: f32) -> f32 {
     if x.abs() < f32::MIN_POSITIVE { 0.0 } else { x }
 }
 
-/// The first index whose value is the largest; 0 if no value is a number. NaN counts as nothing, and a denormal as zero, as does
-/// -0. This is the rule of greedy choice, here and in the kernel that devices run (`kernels/argmax.py`).
+/// The first index whose value is the largest; 0 if every value is NaN. NaN is ignored, and a denormal or -0 counts as +0. This
+/// is the rule of greedy choice, here and in the kernel that devices run (`kernels/argmax.py`).
 pub fn first_largest(values: &[f32]) -> u32 {
     let largest = seen(max(values));
     values.iter().position(|x| seen(*x) == largest).unwrap_or(0) as u32
@@ -131,7 +131,7 @@ widest! {
     }
 }
 
-/// Logits whose weights are summed at once.
+/// Logits per sum of [`weigh`].
 pub const BLOCK: usize = 1024;
 
 widest! {
@@ -150,13 +150,13 @@ widest! {
     }
 }
 
-/// The `count` largest values, each with its index, largest first, of equals the lower index first; NaN is no value, and a
-/// denormal is zero, as is -0. This is the rule of top-k, here and in the kernels that devices run (`kernels/selection.py`).
+/// The `count` largest values, each with its index: largest first, ties by index. NaN is ignored, and a denormal or -0 is
+/// +0. This is the rule of top-k, here and in the kernels that devices run (`kernels/selection.py`).
 pub fn top(values: &[f32], count: usize) -> Vec<(u32, f32)> {
     largest(values, count).into_iter().map(|i| (i, seen(values[i as usize]))).collect()
 }
 
-/// Values whose largest is looked at before they are.
+/// Values per stretch. `largest` skips a stretch if its maximum is not large enough.
 const STRETCH: usize = 256;
 
 /// Indices of the `count` largest values, as [`top`] has them.
@@ -168,10 +168,10 @@ pub fn largest(values: &[f32], count: usize) -> Vec<u32> {
     let value = |i: u32| seen(values[i as usize]);
     let before = |a: &u32, b: &u32| value(*b).total_cmp(&value(*a)).then(a.cmp(b));
     let limit = count.saturating_mul(2).max(64);
-    // Once `count` values are at least this, a later one must be larger: an equal one has a higher index.
+    // `count` kept values are at least this, so a later value must be larger: an equal one has a higher index.
     let mut floor: Option<f32> = None;
     for (stretch, some) in values.chunks(STRETCH).enumerate() {
-        // Most stretches of a long row have nothing that large.
+        // Most stretches of a long row have no value above the floor.
         if floor.is_some_and(|floor| seen(max(some)) <= floor) {
             continue;
         }

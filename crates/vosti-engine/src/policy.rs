@@ -4,10 +4,10 @@
 
 use crate::EngineError;
 
-/// In which order sequences are considered when a step is planned.
+/// The order in which planning considers sequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Oldest first: the default, and fair.
+    /// Oldest first: the default. No request waits for a newer one.
     Fifo,
     /// Newest first.
     Lifo,
@@ -18,7 +18,7 @@ pub enum Order {
 /// Whether and how draft tokens are proposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Speculation {
-    /// Every token costs a row of its own step.
+    /// No drafts: each step computes one token of a sequence.
     Off,
     /// Prompt lookup: the tokens that followed the latest earlier occurrence of the last `ngram_max` down to
     /// `ngram_min` tokens, at most `drafts_max` of them.
@@ -46,19 +46,19 @@ pub struct Policy {
     pub rows_sequence_max: usize,
     /// Sequences that hold pages at the same time, at least 1.
     pub running_max: usize,
-    /// Who goes first among those that wait.
+    /// The order of running sequences, of waiting ones, and of preemption (the last in the order first).
     pub order: Order,
-    /// Reuse and register prefixes. Off: every sequence computes all its own positions.
+    /// Reuse and register prefixes. Off: every sequence computes all of its positions.
     pub prefix_cache: bool,
     /// Evict unreferenced blocks, least recently used leaf first, when pages run out. Off: blocks stay until
-    /// `Engine::evict_all`, and what does not fit waits or is preempted; they go only where a sequence that runs alone
-    /// would not get on.
+    /// `Engine::evict_all`, and a sequence that does not fit waits or is preempted. A block is then evicted only if no
+    /// sequence could make progress otherwise.
     pub eviction: bool,
-    /// Drafts, for sequences that decode.
+    /// How tokens are drafted for sequences that decode.
     pub speculation: Speculation,
-    /// Rows of decoding sequences come first in a step, before prefill chunks take what is left.
+    /// Decoding sequences get rows of a step first, and prefill chunks the rest.
     pub decode_first: bool,
-    /// Requests waiting (not running), above which `submit` refuses with `EngineError::QueueFull`.
+    /// Most waiting choices; beyond it `submit` refuses a request with `EngineError::QueueFull`.
     pub waiting_max: usize,
 }
 

@@ -1,13 +1,13 @@
 //! The prefix cache's policy: which published blocks may continue a prompt, and which block to evict when pages run out.
 //!
-//! A hash proposes a block; the core compares tokens, depth and parent before it attaches it. So a mistake in this file costs
-//! cache hits and never changes an answer. This module holds no page and no token.
+//! A hash proposes a block; the core compares tokens, depth and parent before it attaches the block. So a mistake in this file
+//! costs cache hits and never changes an answer. This module holds no page and no token.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 use vosti_core::{Block, BlockId, PAGE, Parent, Token};
 
-/// Where a block may be found: what it continues, and a hash of its tokens.
+/// The key of a block: the block or salt that it continues, and a hash of its tokens.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Place {
     /// The parent's serial, or the tenant's salt.
@@ -38,9 +38,9 @@ struct Entry {
     children: usize,
     /// Sequences whose chain this block is in.
     users: usize,
-    /// When it was last used.
+    /// The clock when a sequence last released it.
     tick: u64,
-    /// Per group, the tick under which its page stands in `idle`, if it does.
+    /// Per group, the tick under which its page is listed in `idle`, if it is.
     idle: Vec<Option<u64>>,
 }
 
@@ -48,10 +48,10 @@ struct Entry {
 pub(crate) struct PrefixIndex {
     entries: HashMap<BlockId, Entry>,
     places: HashMap<Place, Vec<BlockId>>,
-    /// Blocks that no sequence uses and no block continues: the least recently used first, of these the deepest.
+    /// Blocks that no sequence uses and no block continues: least recently used first, then deepest first.
     leaves: BTreeSet<(u64, Reverse<usize>, BlockId)>,
-    /// Per group with a window: block pages that perhaps no table holds, the least recently used first, of these the
-    /// shallowest (a hit needs the pages of its last window only).
+    /// Per group with a window: block pages that may be in no table, least recently used first, then shallowest first (a
+    /// hit needs only the pages of its last window).
     idle: Vec<Option<BTreeSet<(u64, usize, BlockId)>>>,
     /// Blocks that no sequence uses.
     unused: usize,
@@ -91,13 +91,13 @@ impl PrefixIndex {
         self.unused
     }
 
-    /// Block pages of a group with a window that perhaps no table holds.
+    /// Block pages of a group with a window that may be in no table.
     pub fn idle_len(&self, group: usize) -> usize {
         self.idle[group].as_ref().map_or(0, BTreeSet::len)
     }
 
-    /// The longest chain of blocks that `history` begins with, leaves one position to compute, and whose last block
-    /// satisfies `usable(path)`.
+    /// The longest chain of blocks that holds the beginning of `history` and satisfies `usable(chain)`. It leaves at least
+    /// one position to compute.
     pub fn longest<'a>(
         &self,
         salt: u64,
@@ -125,7 +125,7 @@ impl PrefixIndex {
         ends.map(|end| self.path(*end)).find(|path| usable(path)).unwrap_or_default()
     }
 
-    /// The blocks of this place with these tokens, newest first.
+    /// The blocks under this key with these tokens, newest first.
     fn at<'a>(&self, place: Place, tokens: &[Token], block: &impl Fn(BlockId) -> Option<&'a Block>) -> Vec<BlockId> {
         let Some(found) = self.places.get(&place) else {
             return Vec::new();
@@ -154,7 +154,7 @@ impl PrefixIndex {
         let entry = Entry {
             place,
             depth: block.depth(),
-            // A parent that is gone already (its pages were all behind windows) is nobody's leaf.
+            // The parent may be evicted already, if all of its pages were behind windows.
             parent: parent.filter(|p| self.entries.contains_key(p)),
             children: 0,
             users: 1,
@@ -176,7 +176,7 @@ impl PrefixIndex {
         entry.users += 1;
     }
 
-    /// A sequence has let go of its whole chain.
+    /// A sequence has released its whole chain.
     pub fn released(&mut self, chain: &[BlockId]) {
         self.clock += 1;
         for id in chain {
@@ -197,7 +197,7 @@ impl PrefixIndex {
         }
     }
 
-    /// A sequence has let go of the block's page of this group; perhaps no table holds it now.
+    /// A sequence has released the block's page of this group, which may now be in no table.
     pub fn page_idle(&mut self, id: BlockId, group: usize) {
         let (Some(idle), Some(entry)) = (&mut self.idle[group], self.entries.get_mut(&id)) else {
             return;
@@ -209,7 +209,7 @@ impl PrefixIndex {
         idle.insert((self.clock, entry.depth, id));
     }
 
-    /// The block to evict next, if any may go.
+    /// The block to evict next, if any.
     pub fn leaf(&self) -> Option<BlockId> {
         self.leaves.first().map(|(_, _, id)| *id)
     }
@@ -223,7 +223,7 @@ impl PrefixIndex {
         Some(id)
     }
 
-    /// The block is gone.
+    /// The core has evicted the block.
     pub fn evicted(&mut self, id: BlockId) {
         let Some(entry) = self.entries.remove(&id) else {
             return;

@@ -1,8 +1,8 @@
 //! Random numbers as a pure function of (seed, choice, position): Philox4x32-10.
 //!
 //! Philox is the counter-based generator of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011). It has no
-//! state to advance, so a draw cannot depend on time, on the batch or on the order of calls. Nothing here may ever hold
-//! state. Next: `sampler.rs`, its only caller.
+//! state to advance, so a draw cannot depend on time, on the batch or on the order of calls. This module must never hold
+//! state. Read next: `sampler.rs`.
 
 /// Multipliers and key increments of the paper's table 2 and section 4.3.
 const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
@@ -24,7 +24,7 @@ pub fn philox(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
 
 /// A number in [0, 1) with 53 random bits, for the token at `position` of choice `choice` under `seed`.
 pub fn uniform(seed: u64, choice: u32, position: u64) -> f64 {
-    // The last counter word is free for another stream; sampling uses 0.
+    // Sampling uses the stream whose last counter word is 0.
     let counter = [position as u32, (position >> 32) as u32, choice, 0];
     let words = philox(counter, [seed as u32, (seed >> 32) as u32]);
     let bits = (u64::from(words[0]) << 32 | u64::from(words[1])) >> 11;

@@ -6,24 +6,24 @@ use crate::sampling::Sampling;
 /// One prompt, and how many answers to it are wanted.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Token ids, at least one. BOS, if the model wants it, is the caller's business.
+    /// Token ids, at least one. If the model needs BOS, the caller adds it.
     pub prompt: Vec<Token>,
     /// How tokens are drawn, and where an answer ends.
     pub sampling: Sampling,
     /// Answers to this prompt; choice `c` draws with (seed, c, position). They share the prompt's pages.
     pub choices: u32,
-    /// Report the row of logits that each token was chosen from (`Event::Token`). Without, a greedy choice that nothing else
-    /// weighs is the device's, and its row never leaves it. The tokens are the same.
+    /// Report the row of logits that each token was chosen from (`Event::Token`). If false, a row leaves the device only if the
+    /// sampler reads it. The tokens are the same.
     pub token_logits: bool,
-    /// Report the logits after every prompt position too (`Event::Prompt`). Such a request takes nothing from the
+    /// Report the logits after every prompt position too (`Event::Prompt`). The request then takes nothing from the
     /// prefix cache, so that every row is computed and can be shown.
     pub prompt_logits: bool,
     /// May take pages from the prefix cache (it registers its own in any case).
     pub use_prefix_cache: bool,
     /// Separates prefix caches between tenants: blocks are shared only under equal salts.
     pub salt: u64,
-    /// Tokens that a choice is believed to begin with, by choice; none for choices that are not listed. They are drafts like any
-    /// other: many are checked in one step, and wrong ones change no bit.
+    /// For each choice, the tokens that its answer probably begins with; a missing entry means none. They are drafts: one step
+    /// checks many of them, and wrong ones change no bit.
     pub foreseen: Vec<Vec<Token>>,
 }
 
@@ -43,7 +43,7 @@ impl Request {
     }
 }
 
-/// Names a submitted request. Never reused by one engine.
+/// Identifies a submitted request. An engine never reuses an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 
@@ -60,12 +60,12 @@ pub enum FinishReason {
     Length,
     /// The deployment's context holds no further token.
     ContextFull,
-    /// `Engine::abort`.
+    /// `Engine::abort` ended it.
     Aborted,
 }
 
 impl FinishReason {
-    /// The OpenAI API's word for it.
+    /// The `finish_reason` of the OpenAI API.
     pub fn as_api(self) -> &'static str {
         match self {
             Self::StopToken(_) | Self::StopString(_) | Self::Constraint => "stop",
@@ -82,22 +82,22 @@ pub struct Usage {
     pub prompt_tokens: usize,
     /// Prompt tokens that came from the prefix cache when the choice was first scheduled.
     pub cached_tokens: usize,
-    /// Tokens of the answer, the one that ended it among them.
+    /// Tokens of the answer, its last one (a stop token, for example) included.
     pub generated_tokens: usize,
 }
 
-/// One event of a step. `logits` is the device's own row, complete (width = vocabulary), raw, valid during the
-/// callback only: copy what you need. It is canonical: a function of the tokens up to `position` alone.
+/// One event of a step. `logits` is the device's own row: FP32, one per token of the vocabulary, before any change by the
+/// sampler. The callback must copy what it keeps. The row is canonical: a function of the tokens up to `position` alone.
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "the fields are those of the request: its id, the choice, its token at a position")]
 pub enum Event<'a> {
-    /// The choice's first event: it holds pages, and its prompt is about to be computed.
+    /// The choice's first event: its prompt is about to be computed.
     Started { request: RequestId, choice: u32 },
     /// Only with `Request::prompt_logits`: the row after prompt position `position`, which predicts
-    /// prompt token `position + 1`. In ascending order, for every position but the prompt's last, and once each.
+    /// prompt token `position + 1`. Reported once for every position but the prompt's last, in ascending order.
     Prompt { request: RequestId, choice: u32, position: usize, logits: &'a [f32] },
-    /// A generated token, in order. `logits` is the row it was sampled from, at `position` (so the token itself
-    /// stands at `position + 1` of the sequence); there exactly with `Request::token_logits`.
+    /// A generated token, in order. `logits` is the row at `position` that it was sampled from, so the token itself is at
+    /// `position + 1` of the sequence. It is `Some` exactly with `Request::token_logits`.
     Token {
         request: RequestId,
         choice: u32,

@@ -26,18 +26,18 @@ pub trait Constraint: Send {
     fn accept(&mut self, token: Token) -> bool;
 }
 
-/// All that a choice's next token depends on besides the logits.
+/// Everything besides the logits that a choice's next token depends on.
 pub struct SamplerState {
     sampling: Sampling,
     choice: u32,
-    /// How many logits the device's lists have.
+    /// Logits in each of the device's lists; 0 if it makes none.
     listed: usize,
     /// Position of the next token in the sequence.
     position: u64,
     generated: usize,
-    /// Tokens of the prompt, if the repetition penalty wants them.
+    /// Tokens of the prompt, kept for the repetition penalty only.
     prompt: BTreeSet<Token>,
-    /// Occurrences in the answer, if a penalty wants them.
+    /// Occurrences of tokens in the answer, kept for penalties only.
     counts: BTreeMap<Token, u32>,
     stops: Option<StopMatcher>,
     constraint: Option<Box<dyn Constraint>>,
@@ -66,7 +66,8 @@ impl SamplerState {
         }
     }
 
-    /// The same on a device whose lists have so many logits: a choice among no more reads the list. 0: it makes none.
+    /// The same, on a device whose lists have `listed` logits (0: it makes no lists). A choice among at most that many tokens
+    /// reads the list instead of the row.
     pub fn with_lists(self, listed: usize) -> Self {
         Self { listed, ..self }
     }
@@ -102,7 +103,7 @@ impl SamplerState {
         }
     }
 
-    /// This position's number in [0, 1).
+    /// The random number of this position, in [0, 1).
     fn unit(&self) -> f64 {
         random::uniform(self.sampling.seed, self.choice, self.position)
     }
@@ -142,7 +143,7 @@ impl SamplerState {
         if self.counts_tokens() {
             *self.counts.entry(token).or_insert(0) += 1;
         }
-        // Every part takes the token, whichever of them ends the sequence.
+        // Constraint and stop matcher both take the token, even if one of them ends the sequence.
         let complete = self.constraint.as_mut().is_some_and(|c| c.accept(token));
         let stop = self.stops.as_mut().and_then(|stops| stops.push(token));
         self.finish = if self.sampling.stop_tokens.binary_search(&token).is_ok() {
@@ -160,7 +161,7 @@ impl SamplerState {
     }
 }
 
-/// Rules tokens out, unless nothing else is left. `tokens` is sorted.
+/// Sets the logits of `tokens` (sorted) to -inf, unless every other token is ruled out already.
 fn forbid(tokens: &[Token], logits: &mut [f32]) {
     let listed = |token: usize| tokens.binary_search(&(token as Token)).is_ok();
     if !logits.iter().enumerate().any(|(token, logit)| *logit > f32::NEG_INFINITY && !listed(token)) {
@@ -188,7 +189,7 @@ pub struct TokenSampler {
 }
 
 impl TokenSampler {
-    /// For logits rows of this width.
+    /// A sampler for rows of `vocab` logits.
     pub fn new(vocab: u32) -> Self {
         Self { vocab, scratch: RefCell::default() }
     }
@@ -206,7 +207,7 @@ impl vosti_core::Sampler for TokenSampler {
     fn sample(&self, state: &mut SamplerState, logits: &[f32]) -> (Token, bool) {
         let mut scratch = self.scratch.borrow_mut();
         let Scratch { logits: changed, weights, sums } = &mut *scratch;
-        // Whatever the device's rows look like, the token is in the vocabulary.
+        // The token must be in the vocabulary even if a row is too wide.
         let logits = &logits[..logits.len().min(self.vocab as usize)];
         let row = if state.changes_logits() {
             changed.clear();
@@ -232,7 +233,7 @@ impl vosti_core::Sampler for TokenSampler {
     }
 
     fn sample_best(&self, state: &mut SamplerState, best: Token) -> (Token, bool) {
-        // Whatever the device says, the token is in the vocabulary.
+        // The token must be in the vocabulary even if the device's is not.
         let token = best.min(self.vocab.saturating_sub(1));
         (token, state.accept(token))
     }
@@ -244,7 +245,7 @@ impl vosti_core::Sampler for TokenSampler {
     }
 }
 
-/// Draws from a whole row with `unit` in [0, 1). The result is a function of the arguments but `memory`.
+/// Draws from a whole row with `unit` in [0, 1). The result is a function of the arguments other than `memory`.
 fn draw(p: &SamplingParams, logits: &[f32], unit: f64, memory: (&mut Vec<f32>, &mut Vec<f64>)) -> Token {
     let largest = math::max(logits);
     if !largest.is_finite() {
@@ -263,7 +264,7 @@ fn draw(p: &SamplingParams, logits: &[f32], unit: f64, memory: (&mut Vec<f32>, &
     drawn.unwrap_or_else(|| math::first_largest(logits))
 }
 
-/// Draws among the listed tokens, the largest logits of a row in order. Token 0 if nothing is listed.
+/// Draws among the listed tokens: the largest logits of a row, largest first. Token 0 if the list is empty.
 fn draw_listed(p: &SamplingParams, top: &[(Token, f32)], unit: f64) -> Token {
     let Some(&(first, largest)) = top.first() else { return 0 };
     if !largest.is_finite() {
@@ -280,7 +281,7 @@ fn draw_listed(p: &SamplingParams, top: &[(Token, f32)], unit: f64) -> Token {
     walk(kept.iter().copied(), 0.0, unit * total(&kept)).unwrap_or(first)
 }
 
-/// The factor of logits: finite even for the smallest temperature, so that the largest logit's own weight is 1.
+/// The factor of logits, 1 / temperature. It is finite for every temperature, so that the weight of the largest logit is 1.
 fn inverse(p: &SamplingParams) -> f32 {
     (1.0 / p.temperature).min(f32::MAX)
 }
@@ -289,8 +290,8 @@ fn total(kept: &[(Token, f32)]) -> f64 {
     kept.iter().map(|(_, weight)| f64::from(*weight)).sum()
 }
 
-/// The first token at which the running sum of weights, from `sum` on, passes `target`; if rounding lets none, the last that has
-/// weight.
+/// The first token at which the running sum of weights, beginning with `sum`, exceeds `target`. If rounding keeps the sum at or
+/// below it, the last token with a positive weight.
 fn walk(tokens: impl Iterator<Item = (Token, f32)>, mut sum: f64, target: f64) -> Option<Token> {
     let mut last = None;
     for (token, weight) in tokens {
@@ -305,8 +306,8 @@ fn walk(tokens: impl Iterator<Item = (Token, f32)>, mut sum: f64, target: f64) -
     last
 }
 
-/// As [`walk`] over all tokens, by blocks of which the sums are known: the first that takes the running sum past the target has
-/// the token.
+/// Like [`walk`] over all tokens, but adds the known sums of blocks first: the first block that takes the running sum past the
+/// target has the token.
 fn walk_blocks(weights: &[f32], sums: &[f64], target: f64) -> Option<Token> {
     let mut before = 0.0;
     let mut last = None;
@@ -324,8 +325,8 @@ fn walk_blocks(weights: &[f32], sums: &[f64], target: f64) -> Option<Token> {
     walk(weights.iter().enumerate().map(|(i, weight)| ((first + i) as Token, *weight)), before, target)
 }
 
-/// Tokens that can be in the nucleus, most likely first: those lighter than this have less than 1 - top_p among them
-/// all. It keeps the sort short.
+/// Tokens that can be in the nucleus, most likely first. Lighter tokens are left out to keep the sort short: all of them
+/// together have less than 1 - top_p of the weight.
 fn nucleus_candidates(weights: &[f32], top_p: f64, all: f64) -> Vec<(Token, f32)> {
     let light = 0.999 * (1.0 - top_p) * all / weights.len() as f64;
     let heavy = |(token, w): (usize, &f32)| (*w > 0.0 && f64::from(*w) >= light).then_some((token as Token, *w));

@@ -35,10 +35,10 @@ pub struct SamplingParams {
     pub text: Option<Arc<dyn TokenText>>,
     /// Makes a constraint (a grammar, a schema) for each choice.
     pub constraint: Option<MakeConstraint>,
-    /// So many tokens come before a stop token may, unless a constraint leaves nothing else, and a stop string ends the answer
-    /// from this token on. A complete constraint ends it in any case.
+    /// No stop token is sampled among the first `tokens_min` tokens, unless a constraint leaves nothing else. A stop string
+    /// ends the answer from token number `tokens_min` on. A complete constraint ends the answer at any length.
     pub tokens_min: usize,
-    /// At most this many tokens, at least 1. The context is a limit in any case.
+    /// The most tokens of the answer, at least 1. The context limits the answer too.
     pub tokens_max: usize,
     /// Draws are a function of (seed, choice index, position) and of nothing else.
     pub seed: u64,
@@ -116,12 +116,13 @@ impl std::ops::Deref for Sampling {
 }
 
 impl Sampling {
-    /// Greedy, at most `tokens_max` tokens (1 if 0 is asked), no stop tokens: what tests and checks use.
+    /// Greedy, at most `tokens_max` tokens (1 if it is 0), no stop tokens, for tests and checks.
     pub fn greedy(tokens_max: usize) -> Self {
         Self(Arc::new(SamplingParams { tokens_max: tokens_max.max(1), ..SamplingParams::default() }))
     }
 
-    /// Checks ranges; sorts stop tokens and biases by token.
+    /// Checks every parameter; sorts stop tokens and biases by token. Errors: a value out of range, an empty stop string, stop
+    /// strings without `text`, two biases for one token.
     pub fn new(mut params: SamplingParams) -> Result<Self, SamplingError> {
         check_ranges(&params)?;
         if params.tokens_max == 0 {

@@ -1,4 +1,4 @@
-//! The planning of one step: which sequences take part, with how many rows and drafts, and which pages make room for them.
+//! Plans one step: which sequences take part, with how many rows and drafts, and which pages are freed for them.
 //!
 //! Running sequences come first, in the policy's order; then waiting ones start. When pages run out, the scheduler evicts
 //! cached blocks, else shortens the chunk, else preempts the sequence that is last in the order (perhaps this one). So the
@@ -15,7 +15,7 @@ use vosti_core::{BlockId, PAGE, Select, Token};
 pub(crate) struct Decision {
     pub serial: Serial,
     pub core: vosti_core::RequestId,
-    /// Rows of its history.
+    /// Rows of its history, drafts not included.
     pub rows: usize,
     pub drafts: Vec<Token>,
     pub select: Select,
@@ -42,7 +42,7 @@ impl<D: FloatDevice> Engine<D> {
         };
         let order = self.running_in_order();
         for &serial in &order {
-            // An earlier one may have taken its pages.
+            // An earlier sequence may have preempted this one.
             if self.running.contains(&serial) {
                 self.plan_sequence(serial, &order, &mut step)?;
             }
@@ -50,7 +50,7 @@ impl<D: FloatDevice> Engine<D> {
         if !step.preempted {
             self.start_waiting(&mut step)?;
             let stuck = self.running.is_empty() && !self.waiting.is_empty();
-            // Only without eviction: everything that could run waits for pages that only the cache holds.
+            // Only with eviction off: every sequence waits for pages that the cache holds.
             if stuck && self.evict_all() > 0 {
                 self.start_waiting(&mut step)?;
             }
@@ -77,8 +77,8 @@ impl<D: FloatDevice> Engine<D> {
         }
     }
 
-    /// Puts one running sequence into the step, as far as rows and pages go. `order` says whom it may preempt: the
-    /// last that is running, which may be itself. False: it has no part in this step.
+    /// Puts one running sequence into the step, with as many rows as fit. It may preempt the last running sequence of
+    /// `order`, which may be itself. False: it has no part in this step.
     fn plan_sequence(&mut self, serial: Serial, order: &[Serial], step: &mut Step) -> Result<bool, EngineError> {
         self.release_behind(serial)?;
         let sequence = &self.sequences[&serial];
@@ -117,7 +117,8 @@ impl<D: FloatDevice> Engine<D> {
         Ok(true)
     }
 
-    /// Pages for `rows` more positions: how many of them fit, after evicting, shortening and preempting.
+    /// Takes pages for `rows` more positions; evicts, shortens the chunk or preempts if there are too few. Returns how many
+    /// positions fit.
     fn make_room(
         &mut self,
         serial: Serial,
@@ -142,7 +143,7 @@ impl<D: FloatDevice> Engine<D> {
         }
     }
 
-    /// Guesses to check in this step, with pages for them; `end` is where the history ends.
+    /// Drafts to check in this step, with pages for them. `end` is the length of the history.
     fn drafts(&mut self, serial: Serial, end: usize, rows: usize, step: &Step) -> Result<Vec<Token>, EngineError> {
         let sequence = &self.sequences[&serial];
         let (id, foreseen) = (sequence.core, sequence.foreseen.get(sequence.generated..).unwrap_or_default());
@@ -152,7 +153,7 @@ impl<D: FloatDevice> Engine<D> {
         let Some(request) = self.core.request(id) else {
             return Ok(Vec::new());
         };
-        // At least one more token comes from the row before the drafts.
+        // The last draft's row gives one more token, so one position and one token of the limits stay free.
         let limits = [
             step.rows_left,
             step.selected_left,
@@ -170,14 +171,14 @@ impl<D: FloatDevice> Engine<D> {
         };
         let vocab = self.core.program().vocab;
         let valid = drafts.iter().take(most).take_while(|t| **t < vocab).count();
-        // Nothing is evicted for a guess.
+        // Nothing is evicted for a draft.
         let covered = self.grow(serial, end + valid, false)?;
         drafts.truncate(covered - end);
         Ok(drafts)
     }
 
-    /// Gives the sequence pages up to position `end` in every group, as far as there are any; the position that all
-    /// groups now reach, at most `end`.
+    /// Gives the sequence pages below position `end` in every group, as long as there are any. Returns the end of the
+    /// positions that have a page in all groups, at most `end`.
     fn grow(&mut self, serial: Serial, end: usize, evict: bool) -> Result<usize, EngineError> {
         let id = self.sequences[&serial].core;
         let mut covered = end;
@@ -196,12 +197,12 @@ impl<D: FloatDevice> Engine<D> {
 
     /// Frees one page of a group by eviction.
     fn evict_for(&mut self, group: usize) -> bool {
-        // A sequence that lost its pages running alone cannot wait for anybody: progress comes before this policy.
+        // A sequence that was preempted while it ran alone can wait for no other: progress comes before this policy.
         if !self.policy.eviction && self.setbacks == 0 {
             return false;
         }
         if self.core.program().groups[group].window.is_some() {
-            // The list may hold pages that are in use again: the core refuses them, and they come back when let go.
+            // The list may hold pages that are in use again. The core refuses them, and they return to the list when released.
             while let Some(block) = self.prefix.pop_idle(group) {
                 if self.core.evict_page(block, group).is_ok() {
                     self.counters.evictions += 1;
@@ -221,7 +222,7 @@ impl<D: FloatDevice> Engine<D> {
         true
     }
 
-    /// Lets go of pages that the next row no longer sees.
+    /// Releases pages that the next row does not see.
     fn release_behind(&mut self, serial: Serial) -> Result<(), EngineError> {
         let Some(sequence) = self.sequences.get_mut(&serial) else {
             return Ok(());
@@ -245,7 +246,7 @@ impl<D: FloatDevice> Engine<D> {
         Ok(())
     }
 
-    /// Takes a running sequence's pages; it waits again.
+    /// Frees a running sequence's pages; the sequence waits again.
     pub(crate) fn preempt_sequence(&mut self, serial: Serial) -> Result<(), EngineError> {
         self.detach(serial)?;
         self.running.remove(&serial);
@@ -254,7 +255,7 @@ impl<D: FloatDevice> Engine<D> {
         Ok(())
     }
 
-    /// Lets go of every page of a sequence.
+    /// Releases every page of a sequence.
     fn detach(&mut self, serial: Serial) -> Result<(), EngineError> {
         let Some(sequence) = self.sequences.get_mut(&serial) else {
             return Ok(());
@@ -307,13 +308,13 @@ impl<D: FloatDevice> Engine<D> {
         if !planned && self.running.contains(&serial) {
             self.preempt_sequence(serial)?;
         }
-        // It lost nothing that it had computed.
+        // The sequence had computed nothing, so this was not a preemption.
         self.counters.preemptions = preemptions;
         Ok(planned)
     }
 
     fn waiting_in_order(&self) -> Vec<Serial> {
-        // Enough to fill every free place even when all choices of some requests wait for their leaders.
+        // 256 more than the free places, for choices that wait for their leaders.
         let enough = self.policy.running_max.saturating_sub(self.running.len()).saturating_add(256);
         match self.policy.order {
             Order::Fifo => self.waiting.iter().copied().take(enough).collect(),
@@ -348,7 +349,7 @@ impl<D: FloatDevice> Engine<D> {
         self.prefix.longest(request.salt(), request.history(), block, usable)
     }
 
-    /// Attaches a cached prefix; gives its tokens. The core compares for itself: a refusal is a lost hit.
+    /// Attaches a cached prefix; returns its length in tokens. The core compares the tokens itself: a refusal is a lost hit.
     fn attach(&mut self, serial: Serial, path: &[BlockId]) -> Result<usize, EngineError> {
         let id = self.sequences[&serial].core;
         for block in path {
@@ -361,7 +362,7 @@ impl<D: FloatDevice> Engine<D> {
         Ok(path.len() * PAGE)
     }
 
-    /// Whether the position after these blocks finds every page that it sees.
+    /// Whether the blocks still have every page that the position after them sees.
     fn path_is_usable(&self, path: &[BlockId]) -> bool {
         let cached = path.len() * PAGE;
         self.core.program().groups.iter().enumerate().all(|(group, decl)| {
@@ -371,8 +372,7 @@ impl<D: FloatDevice> Engine<D> {
         })
     }
 
-    /// Whether the pool has pages for what the whole history needs besides `path`: starting with less would end in
-    /// preemption.
+    /// Whether the pool has pages for the whole history without `path`. A start with fewer pages would end in preemption.
     fn has_room(&self, serial: Serial, path: &[BlockId]) -> bool {
         let Some(request) = self.core.request(self.sequences[&serial].core) else {
             return false;
@@ -404,7 +404,7 @@ impl<D: FloatDevice> Engine<D> {
     }
 }
 
-/// SplitMix64's finaliser (Steele, Lea, Flood 2014): an order that looks random and is not.
+/// SplitMix64's finaliser (Steele, Lea, Flood 2014), for an order that looks random.
 fn mix(x: u64) -> u64 {
     let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -3,7 +3,7 @@
 use crate::{RequestId, Token};
 use vosti_core::RequestId as CoreId;
 
-/// Order of arrival: names a sequence inside the engine.
+/// Identifies a sequence inside the engine, in order of arrival.
 pub(crate) type Serial = u64;
 
 pub(crate) struct Sequence {
@@ -25,8 +25,8 @@ pub(crate) struct Sequence {
     /// Logical pages at the beginning of each group's table that were released behind the window.
     pub behind: Vec<usize>,
     pub generated: usize,
-    /// The tokens that it will probably generate.
+    /// The request's guess of the tokens that it generates.
     pub foreseen: Vec<Token>,
-    /// The most positions that were ever cached: beyond them is progress.
+    /// The most positions that were ever cached. More is progress.
     pub reached: usize,
 }

@@ -4,7 +4,7 @@
 //! through them. So a stale page, a wrong table, a missing position or a wrong window changes the hash of every later row.
 //! `reference.rs` computes the same hashes from a token history alone.
 //!
-//! It serves tests, among them `vosti check`'s own, and refuses plans that a real device could not run.
+//! Tests use it, among them those of the determinism suite. It refuses plans that a real device could not run.
 
 mod reference;
 
@@ -23,7 +23,7 @@ pub(crate) fn mix(hash: u64, value: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// The functions that the symbolic kernels compute, `seed` standing for the weights.
+/// The functions that the symbolic kernels compute. `seed` stands for the weights.
 #[derive(Clone, Copy)]
 pub(crate) struct Functions {
     pub seed: u64,
@@ -50,8 +50,8 @@ impl Functions {
         ins.fold(mix(self.start(3, k), position as u64), mix)
     }
 
-    /// A sum over the keys, each scrambled with its place in the logical order: as sensitive as a chain of `mix`, and
-    /// without its latency.
+    /// The hash that stands for an attention output: a sum over the keys, each scrambled with its place in the logical order.
+    /// It notices what a chain of `mix` would notice, and is faster.
     pub fn attend(self, k: u32, query: u64, position: usize, keys: impl Iterator<Item = u64>) -> u64 {
         let start = mix(mix(self.start(4, k), query), position as u64);
         let add = |(sum, place): (u64, u64), key: u64| {
@@ -119,7 +119,7 @@ pub fn program(windows: &[Option<u32>], layers: &[u32], vocab: u32, context: u32
     }
 }
 
-/// How many of a row's largest logits are listed.
+/// Logits per list.
 const LISTED: usize = 8;
 
 /// The device. Its pages begin with garbage, as memory does, and `clear` zeroes them.
@@ -133,7 +133,7 @@ pub struct SymbolicDevice {
     /// Per buffer, the hash of each row.
     buffers: Vec<Vec<u64>>,
     logits: Vec<Vec<f32>>,
-    /// Which of these rows a caller may read.
+    /// Whether a caller may read the row.
     brought: Vec<bool>,
     lists: Vec<Option<Vec<(Token, f32)>>>,
     /// Per layer, the step that wrote the slot last: two writers in one step are an error.

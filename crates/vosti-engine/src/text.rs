@@ -1,31 +1,31 @@
 //! Tokens to text, one at a time: UTF-8 across token boundaries, and stop strings across both.
 //!
-//! Nothing here may look at anything but the tokens so far: a stop string ends a sequence at the same token whatever else
-//! runs. The sampler's state holds a `StopMatcher`, which decides; a front end holds a `TextStream`, which shows.
+//! This module reads nothing but the tokens so far, so that a stop string ends a sequence at the same token whatever else
+//! runs. The sampler's state holds a `StopMatcher`, which ends the sequence; a front end holds a `TextStream`, which gives text.
 
 use crate::Token;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// The bytes that a token stands for. Concatenating them gives the text of a continuation.
+/// Gives the bytes that a token stands for. Concatenated, they are the text of a continuation.
 pub trait TokenText: Send + Sync {
     /// Appends the bytes of `token` to `out`; control tokens add nothing.
     fn append_bytes(&self, token: Token, out: &mut Vec<u8>);
 }
 
-/// A closure will do: `|token, out| tokenizer.append_bytes(token, out)`.
+/// A closure is a `TokenText`: `|token, out| tokenizer.append_bytes(token, out)`.
 impl<F: Fn(Token, &mut Vec<u8>) + Send + Sync> TokenText for F {
     fn append_bytes(&self, token: Token, out: &mut Vec<u8>) {
         self(token, out);
     }
 }
 
-/// Finds the first stop string to be completed in a stream of bytes.
+/// Finds the stop string that a stream of tokens completes first.
 #[derive(Clone)]
 pub struct StopMatcher {
     text: Arc<dyn TokenText>,
     stops: Arc<[Vec<u8>]>,
-    /// The last `longest - 1` bytes seen.
+    /// The last bytes seen, as many as the longest stop string has.
     tail: VecDeque<u8>,
     scratch: Vec<u8>,
     /// Tokens that no stop string ends yet.
@@ -33,7 +33,7 @@ pub struct StopMatcher {
 }
 
 impl StopMatcher {
-    /// `stops` must hold no empty string; `Sampling::new` checks.
+    /// `stops` must hold no empty string; `Sampling::new` checks that.
     pub fn new(text: Arc<dyn TokenText>, stops: &[String]) -> Self {
         let stops = stops.iter().map(|s| s.as_bytes().to_vec()).collect();
         Self { text, stops, tail: VecDeque::new(), scratch: Vec::new(), early: 0 }
@@ -52,7 +52,7 @@ impl StopMatcher {
         self.text.append_bytes(token, &mut bytes);
         let early = self.early > 0;
         self.early = self.early.saturating_sub(1);
-        // Every byte goes in, for what comes after an early one.
+        // Every byte enters the tail, also after a match: an early match does not count, and a later one may overlap it.
         let found = bytes.iter().fold(None, |found, byte| {
             let here = self.push_byte(*byte);
             found.or(here)
@@ -103,7 +103,7 @@ impl TextStream {
         Self { early: tokens_min.saturating_sub(1), ..self }
     }
 
-    /// True once a stop string was seen; no text comes after.
+    /// Whether a stop string was seen; no text comes after it.
     pub fn stopped(&self) -> bool {
         self.stopped
     }
@@ -128,7 +128,7 @@ impl TextStream {
         lossy(self.pending.drain(..whole))
     }
 
-    /// The rest, with the replacement character for what never became UTF-8.
+    /// The rest of the text, with replacement characters for bytes that are not UTF-8.
     pub fn finish(&mut self) -> String {
         lossy(self.pending.drain(..))
     }
@@ -137,7 +137,7 @@ impl TextStream {
     fn find_stop(&self, from: usize) -> Option<usize> {
         (from + 1..=self.pending.len()).find_map(|end| {
             let ending = |stop: &&Vec<u8>| self.pending[..end].ends_with(stop);
-            // `StopMatcher` takes the first of the list as well.
+            // Of several, the first in the list, as in `StopMatcher`.
             self.stops.iter().find(ending).map(|stop| end - stop.len())
         })
     }
@@ -157,14 +157,14 @@ fn lossy(bytes: impl Iterator<Item = u8>) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// How many leading bytes are decided: everything but a UTF-8 sequence cut off at the end.
+/// The number of leading bytes whose text is certain: all but an incomplete UTF-8 sequence at the end.
 fn complete_utf8(bytes: &[u8]) -> usize {
     let mut at = 0;
     loop {
         match std::str::from_utf8(&bytes[at..]) {
             Ok(_) => return bytes.len(),
             Err(error) => match error.error_len() {
-                // Wrong for good: decided, it will be shown as a replacement character.
+                // Never UTF-8, whatever follows: it becomes a replacement character.
                 Some(wrong) => at += error.valid_up_to() + wrong,
                 None => return at + error.valid_up_to(),
             },

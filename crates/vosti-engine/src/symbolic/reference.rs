@@ -77,7 +77,8 @@ pub struct Answer {
     pub reason: FinishReason,
 }
 
-/// Computes it: the reference run of the design. No pool is in it: the request and the program's context say where it ends.
+/// The answer to one choice by the reference run: one sequence, no pool. The request and the program's context decide where it
+/// ends.
 pub fn answer(program: &Program, seed: u64, request: &Request, choice: u32) -> Answer {
     let sampler = TokenSampler::new(program.vocab);
     let mut state = SamplerState::new(&request.sampling, &request.prompt, choice);

@@ -7,14 +7,14 @@ use vosti_core::{Device, DeviceError, NO_PAGE, PAGE, Program, SeqPlan, StepPlan,
 use vosti_engine::FloatDevice;
 use vosti_engine::math::{first_largest, top};
 
-/// What is broken. Each is something that a real device could do.
+/// What is broken: faults that a real device could have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Break {
     TakesFewerRows,
     TakesFewerSelected,
     HasFewerPages,
     ClearingChangesWeights,
-    /// Memory is as it was found.
+    /// `clear` leaves memory unchanged.
     ClearsNothing,
     WeightsDrift,
     /// An embedding that reads one row too many.
@@ -23,24 +23,24 @@ pub enum Break {
     GathersInReverse,
     /// Steps without logits are skipped.
     StoresWithLogitsOnly,
-    /// Each store also writes the page below.
+    /// Each store also writes to the page before.
     StoresBesideToo,
-    /// Attention walks pages as they lie in memory.
+    /// Attention walks pages in their order in memory.
     PhysicalOrder,
-    /// What is not finite is stored as it is, and masked lanes multiply it by zero.
+    /// Values that are not finite are stored unchanged, and masked lanes multiply them by zero.
     StoresInfinity,
     /// A failed step overwrites everything and says that it did not.
     FailsAndForgets,
     PanicsOnManySequences,
     /// A row of logits can be read once.
     LogitsOnce,
-    /// Rows of the first sequence that is shown are brought, whatever the others want.
+    /// Only rows of the first sequence that is shown are brought.
     BringsTheFirstSequence,
     /// A row's program looks at the row below.
     BestOfTheNextRow,
-    /// Lists of one logit less than is said.
+    /// Lists have one logit less than `top_max` says.
     ListsFewer,
-    /// Lists of the first sequence that wants them are brought, whatever the others want.
+    /// Only lists of the first sequence that reads lists are brought.
     ListsTheFirstSequence,
     /// A list is that of the row below.
     ListOfTheNextRow,
@@ -57,7 +57,7 @@ pub struct BrokenDevice<D> {
     what: Option<Break>,
     clears: u64,
     runs: u64,
-    /// Slots that damage whoever sees them.
+    /// Slots that damage every row that sees them.
     bad: HashSet<Slot>,
     /// Empty where a row was not brought.
     logits: Vec<Vec<f32>>,

@@ -61,7 +61,7 @@ vosti_engine::device_laws!(healthy);
 
 type Law = fn(&Subject<Watched>) -> Verdict;
 
-/// Each law, and what breaks it.
+/// Each law, and a fault that breaks it.
 const BREAKS: &[(&str, Law, Break)] = &[
     ("rows_max_is_what_a_step_takes", laws::rows_max_is_what_a_step_takes, Break::TakesFewerRows),
     ("selected_max_is_what_a_step_takes", laws::selected_max_is_what_a_step_takes, Break::TakesFewerSelected),
@@ -100,7 +100,7 @@ fn every_device_law_can_fail() {
     }
 }
 
-/// The faults that the simulator and `vosti check` know break laws too.
+/// Each fault of the simulator and of `vosti check` breaks a law too.
 #[test]
 fn every_fault_breaks_a_law() {
     for fault in Fault::ALL {
@@ -158,7 +158,7 @@ fn clauses(seam: &str) -> Vec<String> {
             (None, _) => {}
         }
         goes_on = sentence.is_some();
-        // What a device may rely on is the core's to prove.
+        // The core proves a device's premises: they are no promises.
         assumes = line == "requires" || assumes && !line.starts_with("ensures") && !line.contains("fn ");
     }
     promises
@@ -174,10 +174,10 @@ fn a_clause_without_a_law_is_seen() {
 /// A law of `Sampler`.
 type SamplerLaw = fn(&Sample<'_>) -> bool;
 
-/// A choice by `TokenSampler`, or what stands for it, of what it reads of a row.
+/// A choice by `TokenSampler`, or by a broken sampler in its place, from the part of a row that it reads.
 type Sample<'a> = dyn Fn(&TokenSampler, &mut SamplerState, &[f32]) -> (Token, bool) + 'a;
 
-/// As the core does it.
+/// Chooses a token as the core does.
 fn choose(sampler: &TokenSampler, state: &mut SamplerState, row: &[f32]) -> (Token, bool) {
     match sampler.reads(state) {
         Reads::Row => sampler.sample(state, row),
@@ -271,7 +271,7 @@ fn a_best_choice_depends_on_state_and_token(choose: &Sample<'_>) -> bool {
     })
 }
 
-/// Whether a choice reads its row is a function of the state: two that took the same tokens read alike.
+/// The part of a row that a choice reads is a function of the state: after the same tokens, two choices read the same part.
 fn what_a_choice_reads_depends_on_the_state(choose: &Sample<'_>) -> bool {
     samplings().iter().all(|sampling| {
         let (one, two) = (TokenSampler::new(40), TokenSampler::new(40));
@@ -317,7 +317,7 @@ fn listed_choices_are_in_the_vocabulary(_: &Sample<'_>) -> bool {
     })
 }
 
-/// What makes it right to leave rows on the device, again: `sample` and `sample_top` agree wherever only a list is read.
+/// Rows may stay on the device because `sample` and `sample_top` agree wherever only a list is read.
 #[test]
 fn a_choice_that_reads_lists_is_the_rows_own() {
     let mut seen = 0;
@@ -339,7 +339,7 @@ fn a_choice_that_reads_lists_is_the_rows_own() {
     assert_eq!(seen, 2 * 26 * 50, "those of up to eight, and no others");
 }
 
-/// What makes it right to leave rows on the device: `sample` and `sample_best` agree wherever only the best token is read.
+/// Rows may stay on the device because `sample` and `sample_best` agree wherever only the best token is read.
 #[test]
 fn a_choice_that_reads_best_tokens_is_the_rows_own() {
     let mut seen = 0;

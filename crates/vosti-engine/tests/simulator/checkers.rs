@@ -1,4 +1,4 @@
-//! One checker per invariant. Each looks at the whole state and reports its violation.
+//! One checker per invariant. Each checks the whole state and reports a violation.
 
 use crate::world::{SimEngine, Violation, violated};
 use std::collections::{HashMap, HashSet};
@@ -167,7 +167,7 @@ pub fn nothing_is_left(engine: &mut SimEngine) -> Result<(), Violation> {
     Ok(())
 }
 
-/// A step fails exactly when the device does, and then gives no record.
+/// A step fails exactly when the device does, and then reports no row and no token.
 pub fn failures_are_told(
     failure: Option<Failure>,
     stepped: &Result<StepReport, EngineError>,

@@ -1,4 +1,4 @@
-//! The meaning of one seed: a program, a device, a policy, requests.
+//! Makes a scenario from a seed: a program, a device, a policy, requests.
 
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
@@ -106,7 +106,7 @@ fn sampling(random: &mut Random, vocab: u32) -> Sampling {
     Sampling::new(params).expect("parameters in range")
 }
 
-/// Its length is up to the context, whatever the pool holds.
+/// A request of any length up to the context, whatever the pool holds.
 pub fn request(random: &mut Random, program: &Program) -> Request {
     let vocab = program.vocab;
     Request {

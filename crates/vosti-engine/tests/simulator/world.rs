@@ -10,7 +10,7 @@ use vosti_engine::{Counters, Engine, Event, FinishReason, Policy, Request, Reque
 
 pub type SimEngine = Engine<FailingDevice<FaultyDevice<SymbolicDevice>>>;
 
-/// No scenario needs nearly as many: more is a livelock.
+/// Far more steps than any scenario needs: a run that takes more is a livelock.
 const STEPS_MAX: u64 = 100_000;
 
 /// What a checker found.
@@ -27,7 +27,7 @@ pub fn violated<T>(what: String) -> Result<T, Violation> {
     Err(Violation(what))
 }
 
-/// One choice of a request, as its client sees it.
+/// The client of one choice of a request.
 struct Client {
     request: Request,
     answer: Answer,
@@ -109,7 +109,7 @@ impl Client {
     }
 }
 
-/// What a device is made of; after a lost cache a new one is made.
+/// The parameters of the device. After a lost cache a new device is made from them.
 struct Machine<'p> {
     program: &'p Program,
     pages: Vec<usize>,
@@ -226,7 +226,7 @@ impl World<'_> {
         checkers::nothing_is_left(&mut self.engine)
     }
 
-    /// A request that the pool holds; one that it does not hold must be refused, and is made shorter.
+    /// A request that the pool holds. If the scenario's request is too long, the engine must refuse it; it is then shortened.
     fn next_request(&mut self) -> Result<Request, Violation> {
         let request = scenario::request(&mut self.random, self.program);
         let checked = self.engine.check(&request);
@@ -238,7 +238,7 @@ impl World<'_> {
         Ok(scenario::shortened(request, self.engine.tokens_held()))
     }
 
-    /// After a loss: with a pool of its own if that holds what is open, else with the pool that held it before.
+    /// A new engine after a loss: with a new pool if that holds every open request, else with the pool of the last engine.
     fn another_engine(&mut self, open: &BTreeMap<u64, Request>) -> Result<SimEngine, Violation> {
         let policy = *self.engine.policy();
         let before = std::mem::replace(&mut self.machine.pages, scenario::pages(&mut self.random, self.program));
@@ -268,7 +268,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// What clients and operators do between steps.
+    /// Actions of clients and operators between steps.
     fn disturb(&mut self) -> Result<(), Violation> {
         let requests = self.clients.keys().next_back().map_or(0, |k| k.0 + 1);
         if requests > 0 && self.random.one_in(150) {
@@ -318,7 +318,7 @@ impl World<'_> {
                 };
             }
         });
-        // A step that ran nothing leaves the failure for nobody.
+        // If the step ran nothing, the failure did not happen and is removed.
         let met = failure.filter(|_| self.machine.trigger.take().is_none());
         seen?;
         checkers::failures_are_told(met, &stepped, records)?;
@@ -341,7 +341,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// The cache is lost: the engine refuses everything. A new one answers what was open, from the beginning.
+    /// After a lost cache: the engine must refuse everything. A new engine answers all open requests from the beginning.
     fn start_again(&mut self) -> Result<(), Violation> {
         self.outcome.losses += 1;
         checkers::a_lost_cache_refuses_everything(&mut self.engine)?;
