@@ -71,7 +71,7 @@ fn packed(width: usize, name: &str) -> Packed {
     Packed::blocks(&rows)
 }
 
-/// As many panels as there are weights, and room to begin at a multiple of 64.
+/// Enough copies of the panel for all weights, and room to begin at a multiple of 64.
 fn copies(panel: &Packed, width: usize) -> Vec<u8> {
     let mut all = Vec::<u8>::with_capacity(panel.bytes.len() * (ELEMENTS / 64 / width) + 64);
     all.resize(all.as_ptr().align_offset(64), 0);
@@ -79,7 +79,7 @@ fn copies(panel: &Packed, width: usize) -> Vec<u8> {
     all
 }
 
-/// Seconds of a pass over all weights that this thread was at work: others on the machine are not counted.
+/// Seconds of CPU time of this thread for a pass over all weights.
 fn pass(kernels: &Kernels, form: &Packed, weights: &[u8], rows: usize, width: usize) -> f64 {
     let skip = weights.as_ptr().align_offset(64);
     let weights = &weights[skip..];
@@ -113,7 +113,7 @@ fn pass(kernels: &Kernels, form: &Packed, weights: &[u8], rows: usize, width: us
     at_work() - start
 }
 
-/// Seconds for which this thread has run.
+/// Seconds of CPU time that this thread has used.
 fn at_work() -> f64 {
     std::thread::yield_now();
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux");

@@ -35,7 +35,7 @@ fn map(f: MapFn, a: &[f32], b: &[f32], bytes: usize) -> Vec<u8> {
     dst
 }
 
-/// The digest for an instruction set, which the machine must have. All give the same.
+/// The digest for an instruction set, which the machine must have. Every instruction set gives the same digest.
 fn digest(isa: Isa) -> [u8; 32] {
     FloatMode::with(|| {
         let mut hasher = blake3::Hasher::new();
@@ -90,7 +90,7 @@ fn digest(isa: Isa) -> [u8; 32] {
     })
 }
 
-/// A change of a definition changes it; processors do not.
+/// The recorded digest changes if a definition changes. No processor may change it.
 #[test]
 fn every_instruction_set_of_every_processor_has_the_recorded_digest() {
     for isa in Isa::available() {

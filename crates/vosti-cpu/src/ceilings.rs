@@ -8,7 +8,7 @@ use crate::memory::Region;
 use crate::micro::{self, Dot, DotFn};
 use crate::pool::Pool;
 
-/// The best of a few rounds, in a second or so.
+/// The measured limits: the best of a few rounds each. Measuring takes about a second.
 #[derive(Clone, Copy, Debug)]
 pub struct Ceilings {
     /// Bytes per second that the workers read together, each its own part of a buffer much larger than the caches.
@@ -20,14 +20,14 @@ pub struct Ceilings {
 const ROUNDS: usize = 5;
 const COLUMNS: usize = 64;
 
-/// Measures with `threads` workers.
+/// Measures the limits with `threads` workers. Error: memory or threads cannot be had.
 pub fn ceilings(threads: usize, isa: Isa) -> std::io::Result<Ceilings> {
     let kernel = micro::kernels(isa).bf16;
     let mut pool = Pool::new(threads)?;
     Ok(Ceilings { read_bytes_per_s: read(&mut pool, kernel)?, dot_flops_per_s: dot(&mut pool, kernel)? })
 }
 
-/// One row against a long operand: as little work for each byte as a decode step does.
+/// One row against a long operand: as few operations for each byte as in a decode step.
 fn read(pool: &mut Pool, kernel: DotFn<u16>) -> std::io::Result<f64> {
     const BYTES: usize = 256 << 20;
     let threads = pool.threads();
@@ -37,7 +37,7 @@ fn read(pool: &mut Pool, kernel: DotFn<u16>) -> std::io::Result<f64> {
     let bytes = steps * 4 * COLUMNS * threads;
     let part = |worker: usize| memory.as_slice::<u16>(BYTES / 2)[worker * steps * 2 * COLUMNS..].as_ptr();
     let seconds = best(pool, |worker, left, out| {
-        // Blocks that are short enough for the left operand to stay in cache.
+        // Blocks short enough that the left operand stays in cache.
         let block = left.len() / 2;
         for first in (0..steps).step_by(block) {
             let b = part(worker).wrapping_add(first * 2 * COLUMNS);

@@ -1,7 +1,7 @@
 //! The device: runs the core's steps on the workers.
 //!
-//! Everything is compiled, loaded and allocated when the device is made. A step fills in its metadata, hands the list of
-//! launches to the workers and waits.
+//! Making a device compiles, loads and allocates everything. A step fills in its metadata, hands the list of launches to the
+//! workers and waits for them.
 //! Read next: [`crate::wiring`], [`crate::launch`], [`crate::plan`].
 
 use std::collections::HashMap;
@@ -22,7 +22,7 @@ use crate::pool::Pool;
 use crate::weights::{Buffer, WeightCache, Weights};
 use crate::wiring::{Wiring, wire};
 
-/// How kernels are executed; the bits are the same.
+/// How kernels are executed. Both modes give the same bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// Compiled plans.
@@ -32,13 +32,14 @@ pub enum Mode {
     Plain,
 }
 
-/// How weights of BF16 dots lie in memory; the bits are the same.
+/// How weights of BF16 dots are kept in memory. Both forms give the same bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Storage {
-    /// In their file's blocks; or, where they come in BF16 and the instruction set has that, in 13 bits.
+    /// Weights of a quantised file in its blocks. Weights in BF16 in 13 bits if the instruction set can decode that (AVX-512),
+    /// else in BF16.
     #[default]
     AsTheyCome,
-    /// In BF16.
+    /// All in BF16.
     Expanded,
 }
 
@@ -51,19 +52,20 @@ pub struct Config {
     pub selected_max: usize,
     /// Pages of each cache group.
     pub pages: Vec<usize>,
-    /// Positions that a request may have: the program's context if `None`. Weights by position are made as long.
+    /// Positions that a request may have; the program's context if `None`. Weights by position (rotary tables) have as many
+    /// rows.
     pub positions: Option<usize>,
     /// Workers, the caller included.
     pub threads: usize,
     /// Whether kernels are compiled to plans.
     pub mode: Mode,
-    /// The fastest that the machine has if `None`.
+    /// The instruction set; the fastest that the machine has if `None`.
     pub isa: Option<Isa>,
-    /// Fill lanes that nothing defines with NaN, infinities and random bits from this seed.
+    /// Fill undefined lanes with NaN, infinities and random bits from this seed: for tests.
     pub poison: Option<u64>,
     /// The form in which quantised weights are kept.
     pub storage: Storage,
-    /// TTIR in place of the checked-in text, by specialisation: for tests.
+    /// TTIR by specialisation, in place of the checked-in text: the texts that a bundle admits, or a test's.
     pub ttir: Option<HashMap<String, String>>,
     /// Shared with other devices of the same model: weights are loaded once for all.
     pub weights: Option<Arc<WeightCache>>,
@@ -114,7 +116,7 @@ pub struct CpuDevice {
     program: Program,
     wiring: Wiring,
     outputs: Outputs,
-    /// Per selected row of the last step, its list, if it was wanted.
+    /// Per selected row of the last step: its list, empty if the plan did not ask for one.
     lists: Vec<Vec<(Token, f32)>>,
     params: Vec<Param>,
     launches: Vec<Ready>,
@@ -127,7 +129,8 @@ pub struct CpuDevice {
 unsafe impl Send for CpuDevice {}
 
 impl CpuDevice {
-    /// The memory that such a device takes besides its pool, computed without reading a weight.
+    /// The memory that such a device takes besides its pool, computed without reading a weight. Errors: those of
+    /// [`CpuDevice::new`], other than running out of memory.
     pub fn needs(
         program: &Program,
         bindings: &[Binding],
@@ -138,7 +141,9 @@ impl CpuDevice {
         Draft::new(program, bindings, config, isa)?.needs(program, weights, config)
     }
 
-    /// Compiles the program's kernels, loads its weights one at a time and allocates everything else.
+    /// Compiles the program's kernels, loads its weights one at a time and allocates everything else. Errors: a kernel without
+    /// TTIR or with TTIR that cannot be lifted, a weight that is missing or has another shape, a launch that breaks the
+    /// premises of its proof, too little memory.
     pub fn new(
         program: &Program,
         bindings: &[Binding],
@@ -183,12 +188,13 @@ impl CpuDevice {
         Ok(Self { config, program, wiring, outputs, lists, params, launches, machines, pool, ran: false })
     }
 
-    /// Specialisations that have no compiled form and are interpreted. None in fast mode, all in plain mode.
+    /// Specialisations that the interpreter runs: all in plain mode; in fast mode those that the compiler does not take, of
+    /// the checked-in ones none.
     pub fn interpreted(&self) -> Vec<String> {
         self.wiring.kernels.iter().filter(|k| k.plan.is_none()).map(|k| k.spec.to_string()).collect()
     }
 
-    /// Seconds that each specialisation has taken since the last call, waiting for other workers included.
+    /// Each specialisation and the seconds that the first worker has spent on it since the last call, barriers included.
     pub fn take_times(&self) -> Vec<(String, f64)> {
         let mut times: Vec<(String, f64)> = self.wiring.kernels.iter().map(|k| (k.spec.to_string(), 0.0)).collect();
         for launch in &self.launches {
@@ -197,7 +203,7 @@ impl CpuDevice {
         times
     }
 
-    /// Bytes of weights and of the KV pool.
+    /// Bytes of the weights, and bytes of the KV pool.
     pub fn bytes(&self) -> (usize, usize) {
         let sum = |buffers: &[Buffer]| buffers.iter().map(|b| b.region.len()).sum::<usize>();
         (
@@ -206,14 +212,14 @@ impl CpuDevice {
         )
     }
 
-    /// Bytes and elements of the matrices that dots read, as they are kept.
+    /// Bytes of the matrices that dots read, in the form in which they are kept, and their number of elements.
     pub fn matrices(&self) -> (usize, usize) {
         let panels = |buffer: &&Arc<Buffer>| buffer.layout != Layout::RowMajor;
         let matrices = self.wiring.weights.iter().filter(panels);
         matrices.fold((0, 0), |(bytes, elements), b| (bytes + b.region.len(), elements + b.len))
     }
 
-    /// Grids and units of all launches, for the step that the metadata say.
+    /// Sets the grids and units of all launches for the step in the metadata.
     fn size(&mut self) -> Result<(), KernelError> {
         let mut known: HashMap<(usize, usize, usize, usize), [usize; 3]> = HashMap::new();
         for (ready, wired) in self.launches.iter_mut().zip(&self.wiring.launches) {
@@ -230,7 +236,7 @@ impl CpuDevice {
             };
             let sweep = compiled.plan.as_ref().and_then(|p| p.sweep);
             ready.units = Units::of(ready.grid, sweep, self.pool.threads());
-            // The first units are the workers' own.
+            // The counter begins after the units that each worker starts with.
             ready.next.store(ready.units.first(self.pool.threads()).start, Relaxed);
         }
         Ok(())
@@ -289,7 +295,7 @@ impl<'a> Shared<'a> {
     }
 }
 
-// SAFETY: workers only read it; what its pointers point at is divided among programs.
+// SAFETY: workers only read it; programs write disjoint parts of the memory behind its pointers.
 unsafe impl Sync for Shared<'_> {}
 
 impl Device for CpuDevice {

@@ -19,12 +19,13 @@ use crate::storage::{ALIGN, Form, list_bytes};
 use crate::weights::Weights;
 use crate::wiring::Compiled;
 
-/// Bytes that a device takes beside its pool.
+/// Bytes of memory that a device takes besides its pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// Weights, as they are kept. Where they are kept in 13 bits, a few panels may take 16.
+    /// Bytes of weights in the form in which they are kept. The sum counts 13 bits for each panel that may be kept so; a few
+    /// may take 16.
     pub weights: u64,
-    /// The element type in which a step computes.
+    /// Bytes of row buffers, scratch and a step's metadata.
     pub buffers: u64,
 }
 
@@ -35,7 +36,7 @@ pub struct Draft {
     layouts: HashMap<Bound, Layout>,
 }
 
-/// A weight to be: type, axes and layout.
+/// The type, shape and layout of a weight that is not loaded yet.
 pub struct WeightOutline {
     pub elem: Scalar,
     pub rows: usize,
@@ -55,7 +56,7 @@ impl Draft {
         self.layouts.get(&bound).copied()
     }
 
-    /// How the weight of a number will lie.
+    /// The outline of the `i`-th weight.
     pub fn weight(&self, i: usize, weights: &dyn Weights, config: &Config) -> Result<WeightOutline, CpuError> {
         let name = &self.wired.weights[i];
         let (elem, mut layout) = (self.wired.elem(Bound::Weight(i)), self.layout(Bound::Weight(i)));
@@ -118,7 +119,7 @@ impl Draft {
         };
         let panels = layout.panels(rows);
         let list = list_bytes(panels) as u64;
-        // Most weights are of one format, and only parts stacked on one another are asked for one by one.
+        // Most weights have one format. Only stacked weights may have several: their panels are asked for one by one.
         if let Some(format) = format(0..rows)? {
             return Ok(list + panels as u64 * bytes(Some(format)));
         }
@@ -138,7 +139,7 @@ fn compiled(spec: &vosti_kernels::Spec, config: &Config, isa: Isa) -> Result<Com
         None => vosti_kernels::ttir(spec).ok_or_else(|| CpuError::Ttir { spec: name.clone() })?,
     };
     let kernel = vosti_tile::lift(&text).map_err(|error| CpuError::Lift { spec: name.clone(), error })?;
-    // What follows from dimensions is known: a plan is that of a kernel made with constants.
+    // Folding makes the plan that of a kernel whose dimensions are constants.
     let kernel = vosti_tile::fold(&kernel);
     let contract = vosti_kernels::contract(&spec.kernel)?;
     vosti_wiring::signature(&kernel, contract, spec)?;

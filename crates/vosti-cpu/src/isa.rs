@@ -1,23 +1,23 @@
 //! Instruction sets the executor can use.
 //!
-//! Every instruction set computes the same bits; which one runs is a matter of speed only.
+//! Every instruction set computes the same bits; the choice changes only the speed.
 //! Read next: [`crate::micro`], [`crate::vector`].
 
 /// An instruction set with its own build of the register kernels and the vector loops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Isa {
-    /// Plain Rust; what the compiler makes of it.
+    /// Plain Rust, in the compiler's code.
     Portable,
     /// 256-bit vectors with fused multiply-add.
     Avx2,
     /// 512-bit vectors with the BF16 pair dot product.
     Avx512,
-    /// 128-bit vectors of AArch64, which every such processor has; the vector loops are the compiler's.
+    /// 128-bit vectors, which every AArch64 processor has. The compiler vectorises the loops over tiles.
     Neon,
 }
 
 impl Isa {
-    /// What people call it.
+    /// The common name.
     pub fn name(self) -> &'static str {
         match self {
             Isa::Portable => "portable",

@@ -1,4 +1,4 @@
-//! Runs a step's launches on the workers: in which order programs run, and which worker takes them.
+//! Runs a step's launches on the workers, and decides the order of programs and which worker takes which.
 //!
 //! Workers take programs from a counter, so a slow worker takes fewer. A worker that waits for the others prefetches the next
 //! weights into its cache. Programs that read the same right operand of a dot follow one another and are taken in runs, long
@@ -25,33 +25,34 @@ pub struct Ready {
     pub params: std::ops::Range<usize>,
     pub grid: [usize; 3],
     pub units: Units,
-    /// It reads or writes what an earlier launch since the last barrier wrote or read.
+    /// Workers must meet before it: it reads what a launch since the last barrier wrote, or writes what one wrote or read.
     pub waits: bool,
-    /// What this launch, or the next that has such a thing, reads first.
+    /// The weight panels that this launch reads first, or else those of the next launch that reads any.
     pub ahead: Option<Ahead>,
     pub next: AtomicUsize,
     /// Nanoseconds that the first worker has spent on it, waiting included.
     pub nanoseconds: AtomicU64,
 }
 
-/// Which launch streams weights next, and which.
+/// The next launch that reads a weight in panels, and that weight.
 #[derive(Clone, Copy)]
 pub struct Ahead {
     pub launch: usize,
     pub panels: Panels,
 }
 
-/// Panels of a weight, one after the other; [`Units::panels`] says with which a worker starts.
+/// Panels of a weight, one after the other. [`Units::panels`] gives those that a worker starts with.
 #[derive(Clone, Copy)]
 pub struct Panels {
     pub base: *const u8,
-    /// Bytes of a panel, and of all.
+    /// Bytes of a panel.
     pub panel: usize,
+    /// Bytes of all panels.
     pub all: usize,
 }
 
 impl Panels {
-    /// Asks for the next few cache lines of some panels, of which `done` bytes have been asked for.
+    /// Prefetches the next few cache lines of some panels, of which `done` bytes were prefetched already.
     #[inline(always)]
     fn fetch(&self, panels: Range<usize>, done: &mut usize) {
         const LINE: usize = 64;
@@ -67,14 +68,14 @@ impl Panels {
     }
 }
 
-/// Asks for a cache line.
+/// Prefetches a cache line into the second-level cache.
 ///
 /// # Safety
-/// It is memory.
+/// `line` points to memory.
 #[inline(always)]
 unsafe fn into_second_level(line: *const u8) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint, to what the caller says is memory.
+    // SAFETY: a hint; the caller says that the address is memory.
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(line.cast());
     }
@@ -85,10 +86,10 @@ unsafe fn into_second_level(line: *const u8) {
     }
 }
 
-/// A waiting worker fetches no more than this: half of a usual second-level cache.
+/// The most bytes that a waiting worker prefetches: half of a usual second-level cache.
 const AHEAD_MAX: usize = 512 << 10;
 
-/// The order in which programs of a grid run, and who takes them.
+/// The order in which programs of a grid run, and the worker that takes each.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Units {
     pub count: usize,
@@ -99,7 +100,8 @@ pub struct Units {
     threads: usize,
 }
 
-/// A run is this fraction of a worker's share of what is left: the last ones are short, for an even end too.
+/// A run is a worker's share of the programs that are left, divided by this. So the last runs are short and workers end
+/// together.
 const RUNS: usize = 2;
 
 impl Units {
@@ -121,7 +123,7 @@ impl Units {
         units.start / programs..units.end.div_ceil(programs)
     }
 
-    /// The next programs that nobody has taken: a share of what is left if they stream weights, else one.
+    /// Takes the next programs: a share of those that are left if the launch streams weights, else one.
     fn take(&self, next: &AtomicUsize) -> Range<usize> {
         let end = |start: usize| match self.run {
             1 => (start + 1).min(self.count),
@@ -131,7 +133,7 @@ impl Units {
         taken.map_or(0..0, |start| start..end(start))
     }
 
-    /// The program of a number.
+    /// The coordinates of a program by its number in the order of the walk.
     fn program(&self, grid: [usize; 3], unit: usize) -> [i32; 3] {
         let order = match self.sweep {
             Some((1, _)) => [1, 0, 2],
@@ -170,7 +172,7 @@ pub unsafe fn work<'a>(
     let mut start = Instant::now();
     let mut waits = false;
     for (number, launch) in launches.iter().enumerate() {
-        // What an empty launch had to wait for, the next one has.
+        // If a launch is empty, the next one waits in its place.
         waits |= launch.waits;
         if launch.units.count == 0 {
             continue;
@@ -188,11 +190,11 @@ pub unsafe fn work<'a>(
         match program.plan {
             Some(plan) => {
                 machine.begin(plan, launch.grid.map(|n| n as i32));
-                // The first units are the worker's own: it may have fetched what they read.
+                // Each worker starts with fixed units, whose weights it may have prefetched.
                 let mut taken = launch.units.first(worker.index);
                 while !taken.is_empty() {
                     for i in taken {
-                        // Later query tiles see more keys: the long ones first. Weights are read in their order.
+                        // Later query tiles see more keys, so they run first. Launches that sweep weights run in memory order.
                         let unit = if plan.sweep.is_none() { launch.units.count - 1 - i } else { i };
                         // SAFETY: the caller's promise.
                         if unsafe { machine.run(plan, params, launch.units.program(launch.grid, unit)) }.is_err() {
@@ -240,7 +242,7 @@ impl FirstFault {
     }
 }
 
-/// Buffers as the interpreter sees them, through their layouts.
+/// The interpreter's view of a launch's buffers, through their layouts.
 struct Buffers<'a> {
     kernel: &'a Kernel,
     params: &'a [Param],
@@ -291,7 +293,7 @@ impl Memory for Buffers<'_> {
     }
 }
 
-/// A parameter's part of a buffer, which is all of it where it is not row-major.
+/// A parameter's part of a buffer; the whole buffer if the layout is not row-major.
 pub fn param(buffer: &crate::weights::Buffer, part: Range<usize>) -> Param {
     let layout: Layout = buffer.layout;
     debug_assert!(part == (0..buffer.len) || layout == Layout::RowMajor);
@@ -327,7 +329,7 @@ mod tests {
                     programs[x + grid[0] * (y + grid[1] * z)] += 1;
                 }
                 assert!(programs.iter().all(|times| *times == 1), "{grid:?} by {threads}");
-                // No run at the end is longer than another worker's wait is worth.
+                // The last run is one program, so that no worker waits long for another.
                 assert!(runs.last().is_none_or(|run| run.len() == 1), "{runs:?}");
             }
         }

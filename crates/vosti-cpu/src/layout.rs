@@ -1,7 +1,7 @@
 //! The layout of a buffer's elements in memory: a bijection from the flat index that a kernel sees to a position.
 //!
-//! Kernels address a buffer as if it were row-major. The executor keeps matrices that a `dot` reads in the order in which the
-//! register kernel reads them, padded where a dimension is ragged, and every other access goes through the bijection.
+//! Kernels address a buffer as if it were row-major. The executor keeps a matrix that a `dot` reads in the order of the
+//! register kernel's reads, padded where a dimension is ragged. Every other access goes through the bijection.
 //! Read next: [`crate::micro`].
 
 use std::ops::Range;
@@ -15,13 +15,13 @@ pub const PANEL: usize = 64;
 /// A buffer's memory order. `row_len` is the length of the contiguous axis in the kernel's view, `k` steps
 /// along the contracted axis, and `pair` is how many successive `k` lie side by side (2 for BF16, 1 for FP32).
 ///
-/// Lines are padded where a dimension is ragged: what a dot reads beyond a row's last `k` or beyond the last row is +0, as the
-/// kernel's own bounds say, and no element has that place. `cut` is the number of rows after which a new panel begins, where a
-/// weight is several matrices of so many rows; 0 where it is one.
+/// A ragged dimension is padded: a dot reads +0 beyond a row's last `k` and beyond the last row, as the kernel's own bounds
+/// say, and no element has a position there. If a weight is several matrices of `cut` rows each, a new panel begins after
+/// every `cut` rows; `cut` is 0 for a single matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the head says what `row_len`, `pair` and `cut` are")]
 pub enum Layout {
-    /// As the kernel sees it.
+    /// The kernel's own order.
     RowMajor,
     /// Contracted along the contiguous axis: rows in panels of 64, `[row / 64][k / pair][64][pair]`.
     RowPanels { row_len: usize, pair: usize, cut: usize },
@@ -29,8 +29,8 @@ pub enum Layout {
     /// if 64 does not divide them) that a dot reads from one end to the other:
     /// `[row / 64][column / 64][row % 64 / pair][column % 64][pair]`.
     RowPairs { row_len: usize, pair: usize },
-    /// As `RowPanels` of BF16 pairs, each panel in a form of its own ([`crate::storage`]): elements have no position, and are
-    /// read, not written.
+    /// As `RowPanels` of BF16 pairs, but each panel in one of the forms of [`crate::storage`]. Elements have no position and are
+    /// read-only.
     StoredPanels { row_len: usize, cut: usize },
 }
 
@@ -54,7 +54,7 @@ fn placed(row: usize, cut: usize) -> usize {
 }
 
 impl Layout {
-    /// The layout that is wanted, if the length suits it; else row-major.
+    /// `wanted` if it accepts a buffer of `len` elements, else row-major.
     pub fn chosen(wanted: Option<Layout>, len: usize) -> Layout {
         wanted.filter(|layout| layout.accepts(len)).unwrap_or(Layout::RowMajor)
     }
@@ -68,12 +68,12 @@ impl Layout {
         }
     }
 
-    /// How many panels so many rows take.
+    /// The number of panels for `rows` rows.
     pub fn panels(&self, rows: usize) -> usize {
         rows.checked_sub(1).map_or(0, |last| self.place(last) / PANEL + 1)
     }
 
-    /// The rows of a panel, of so many in all.
+    /// The rows of a panel, if the weight has `rows` rows.
     pub fn panel_rows(&self, panel: usize, rows: usize) -> Range<usize> {
         let (first, cut) = match *self {
             Layout::RowPanels { cut, .. } | Layout::StoredPanels { cut, .. } if cut > 0 => {
@@ -85,7 +85,7 @@ impl Layout {
         first..(first + PANEL).min(cut).min(rows)
     }
 
-    /// Where the element of flat index `index` lies.
+    /// The position in memory, in elements, of the element with flat index `index`. Panics for `StoredPanels`.
     #[inline(always)]
     pub fn position(&self, index: usize) -> usize {
         match *self {
@@ -119,7 +119,7 @@ impl Layout {
         }
     }
 
-    /// Bytes of memory that `len` elements of so many bytes take, stored at most.
+    /// Bytes of memory that `len` elements of `element` bytes take; for `StoredPanels` the most that they can take.
     pub fn bytes(&self, len: usize, element: usize) -> usize {
         match *self {
             Layout::StoredPanels { row_len, .. } => storage::bytes_max(self.panels(len.div_ceil(row_len)), row_len),
@@ -127,7 +127,7 @@ impl Layout {
         }
     }
 
-    /// Whether the shape suits the layout: whole rows.
+    /// Whether a buffer of `len` elements can have this layout: it must have whole rows.
     pub fn accepts(&self, len: usize) -> bool {
         match *self {
             Layout::RowMajor => true,
@@ -141,7 +141,7 @@ impl Layout {
     }
 
     /// Copies row-major `source`, whose first element has the flat index `first`, into `target` in this order.
-    /// Positions no element maps to are left alone.
+    /// Positions that no element maps to are not written.
     pub fn pack<T: Copy>(&self, first: usize, source: &[T], target: &mut [T]) {
         assert!(target.len() >= self.footprint(first + source.len()));
         match *self {
@@ -181,7 +181,7 @@ mod tests {
                 assert!(layout.accepts(len));
                 let source: Vec<u32> = (1..=len as u32).collect();
                 let mut target = vec![0; layout.footprint(len)];
-                // In two parts, as a large weight comes.
+                // In two parts, as a large weight is read.
                 let (head, tail) = source.split_at(rows / 3 * row_len);
                 layout.pack(head.len(), tail, &mut target);
                 layout.pack(0, head, &mut target);

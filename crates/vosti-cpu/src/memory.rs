@@ -1,4 +1,4 @@
-//! Zeroed memory straight from the operating system. Untouched pages cost nothing, and large pages are requested.
+//! Zeroed memory from the operating system. Untouched pages cost nothing, and large pages are requested.
 //!
 //! Buffers are cut from large chunks, so small weights share large pages too.
 //! Read next: [`crate::layout`].
@@ -20,7 +20,7 @@ struct Chunk {
 impl Chunk {
     fn zeroed(len: usize) -> std::io::Result<Arc<Self>> {
         let map = MmapMut::map_anon(len)?;
-        // Advice only: a system without large pages runs the same, slower.
+        // Only advice: without large pages the device is slower.
         #[cfg(target_os = "linux")]
         if len >= 2 << 20 {
             let _ = map.advise(memmap2::Advice::HugePage);
@@ -37,7 +37,7 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// `len` bytes of zeros that nobody else has.
+    /// A new region of `len` zero bytes.
     pub fn zeroed(&mut self, len: usize) -> std::io::Result<Region> {
         let bytes = len.max(64).next_multiple_of(ALIGN);
         let left = self.chunk.as_ref().map_or(0, |chunk| chunk.map.len() - self.used);
@@ -54,7 +54,7 @@ impl Arena {
         Ok(Region { chunk, offset, len })
     }
 
-    /// Takes back what lies behind the first `len` bytes of the region that was handed out last, and was not touched.
+    /// Shortens the region that was handed out last to `len` bytes. The rest must not have been written.
     pub fn shrink(&mut self, region: &mut Region, len: usize) {
         assert!(len <= region.len);
         region.len = len;
@@ -83,7 +83,7 @@ impl Region {
         self.len
     }
 
-    /// First byte. Writing through it is the launcher's business: it proves that workers write disjoint parts.
+    /// The first byte. Whoever writes through it must make sure that workers write disjoint parts.
     pub fn base(&self) -> *mut u8 {
         // SAFETY: the region lies within its chunk.
         unsafe { self.chunk.map.as_ptr().add(self.offset).cast_mut() }

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use vosti_tile::numerics::FloatMode;
 
-/// Most workers of a device. Far more than that, and a thread that the system did let start may find no memory for its
-/// own stack guard, which ends the process.
+/// The most workers of a device. With far more, a thread may start and then find no memory for its stack guard, which ends the
+/// process.
 pub const THREADS_MAX: usize = 1024;
 
 /// How long a thread spins before it parks.
@@ -36,7 +36,7 @@ impl Event {
         self.nudge();
     }
 
-    /// Wakes sleepers so that they look at the world again.
+    /// Wakes parked threads, so that they check `stop` again.
     fn nudge(&self) {
         if self.sleepers.load(SeqCst) > 0 {
             drop(self.lock.lock());
@@ -94,12 +94,12 @@ pub struct Worker<'a> {
 }
 
 impl Worker<'_> {
-    /// Returns when every worker has called it. What each wrote before is visible to all after.
+    /// Returns when every worker has called it. Writes before the barrier are visible to all workers after it.
     pub fn barrier(&self) {
         self.barrier_while(|| ());
     }
 
-    /// A barrier that calls `meanwhile`, which must be quick, again and again while it waits.
+    /// A barrier that calls `meanwhile` repeatedly while it waits. The call must be short.
     pub fn barrier_while(&self, meanwhile: impl FnMut()) {
         let shared = self.shared;
         if shared.threads == 1 {
@@ -118,7 +118,7 @@ impl Worker<'_> {
     }
 }
 
-/// A worker panicked; the pool cannot be used any more.
+/// A worker panicked; every later job fails too.
 #[derive(Debug, thiserror::Error)]
 #[error("a worker of the CPU device panicked: this is a bug, restart the process and report it")]
 pub struct WorkerPanicked;

@@ -13,7 +13,7 @@ use vosti_tile::Scalar;
 use vosti_wiring::WiringError;
 pub use vosti_wiring::{Quantised, TensorData, WeightError, Weights};
 
-/// Elements that are asked for at once: enough to be quick, few enough to be nothing beside the weights.
+/// Elements that are read at once: enough to be fast, and a small part of the memory for weights.
 const PART: usize = 1 << 20;
 
 /// A weight's name, its elements and its layout, and whether panels that come in BF16 are kept in 13 bits.
@@ -26,7 +26,7 @@ pub struct WeightCache {
 }
 
 impl WeightCache {
-    /// The weight's first `len` elements or more in this form, made by `pack` if no device has asked for as many yet.
+    /// A packed weight with at least `len` elements. If the cache has none, `pack` makes it.
     pub(crate) fn get<E>(
         &self,
         key: Key,
@@ -48,7 +48,7 @@ impl WeightCache {
 pub struct Buffer {
     /// The bytes.
     pub region: Region,
-    /// Of an element.
+    /// The type of an element.
     pub elem: Scalar,
     /// Elements, in the kernel's view.
     pub len: usize,
@@ -57,14 +57,15 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Zeros, row-major unless the layout fits the length.
+    /// A buffer of `len` zeros, in the wanted layout if it accepts that length, else row-major.
     pub fn zeroed(arena: &mut Arena, elem: Scalar, len: usize, wanted: Option<Layout>) -> std::io::Result<Self> {
         let layout = Layout::chosen(wanted, len);
         let region = arena.zeroed(layout.bytes(len, elem.bytes()))?;
         Ok(Self { region, elem, len, layout })
     }
 
-    /// A weight's first `rows` as the kernels' element type, packed. BF16 widens to FP32; FP32 never narrows by itself.
+    /// A weight's first `rows` rows in the kernels' element type, packed. BF16 is widened to FP32 if a kernel reads FP32. Errors:
+    /// the weight cannot be read, is FP32 where the kernel reads BF16, or does not fit into memory.
     pub fn packed(
         arena: &mut Arena,
         weights: &dyn Weights,
@@ -91,7 +92,7 @@ impl Buffer {
         Ok(buffer)
     }
 
-    /// Packs a weight's panels, each in its form, on all cores; gives the bytes that they took.
+    /// Packs a weight's panels, each in its form, on all cores; returns the bytes that they take.
     fn store(
         &mut self,
         weights: &dyn Weights,
@@ -114,10 +115,10 @@ impl Buffer {
             }
             Ok(())
         };
-        // Panels in order, so that files are read from front to back. After an error none begins.
+        // Panels are taken in order, so that files are read from front to back. After an error no thread takes another one.
         let next = AtomicUsize::new(0);
         let work = || {
-            // Memory that is given back to the system for each panel would be cleared anew for the next.
+            // One room for all panels of a thread: the system would clear newly allocated memory for each.
             let mut room = Quantised::default();
             loop {
                 let i = next.fetch_add(1, Ordering::Relaxed);
@@ -138,13 +139,13 @@ impl Buffer {
     }
 }
 
-/// Puts some rows of a weight in `room`, if they come in blocks.
+/// Reads some rows of a weight into `room` if the file has them in blocks; false if it does not.
 fn quantised(weights: &dyn Weights, name: &str, rows: Range<usize>, room: &mut Quantised) -> Result<bool, CpuError> {
     let quantised = weights.quantised(name, rows, room);
     Ok(quantised.map_err(|error| WiringError::Weight { name: name.into(), error })?)
 }
 
-/// A panel of a weight that does not come in blocks: in BF16, or in 13 bits if it has few exponents.
+/// A panel of a weight that the file does not have in blocks: in 13 bits if its exponents are few enough, else in BF16.
 fn packed(
     weights: &dyn Weights,
     name: &str,

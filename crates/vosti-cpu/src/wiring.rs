@@ -50,11 +50,11 @@ impl Ints for Buffer {
     }
 }
 
-/// Everything a step runs on.
+/// Everything that a step needs: kernels, launches and buffers.
 pub struct Wiring {
     pub kernels: Vec<Compiled>,
     pub launches: Vec<Wired>,
-    /// Before which launches workers meet: those that depend on a launch since they last met.
+    /// Whether workers meet before each launch: it depends on a launch after the last meeting.
     pub waits: Vec<bool>,
     pub rows: Vec<Buffer>,
     pub weights: Vec<Arc<Buffer>>,
@@ -64,7 +64,7 @@ pub struct Wiring {
     pub metadata: Metadata<Buffer>,
 }
 
-/// Wires a program and allocates everything.
+/// Binds a program's launches to buffers, and allocates and fills these.
 pub fn wire(
     program: &Program,
     bindings: &[Binding],
@@ -135,7 +135,7 @@ fn waits(wired: &vosti_wiring::Wiring<Compiled>) -> Vec<bool> {
     waits
 }
 
-/// Whether some kernel writes what has this role.
+/// Whether a kernel may write to a parameter with this role.
 fn may_write(role: Role) -> bool {
     matches!(role, Role::Out(_) | Role::CacheK | Role::CacheV | Role::Scratch(_))
 }
@@ -153,7 +153,7 @@ impl Wiring {
         }
     }
 
-    /// The elements of its buffer that are a parameter's.
+    /// The elements of its buffer that a parameter has.
     pub fn part(&self, bound: Bound) -> Range<usize> {
         match bound {
             Bound::Meta(meta) => self.metadata.place(meta),
@@ -171,7 +171,7 @@ impl Wiring {
             };
             let panel = match weight.layout {
                 Layout::RowPanels { row_len, pair, .. } => PANEL * row_len.next_multiple_of(pair) * weight.elem.bytes(),
-                // Their mean, near enough for what is fetched ahead.
+                // The mean size of a panel, which is accurate enough for prefetches.
                 Layout::StoredPanels { row_len, .. } => {
                     weight.region.len() / weight.layout.panels(weight.len.div_ceil(row_len)).max(1)
                 }
@@ -181,7 +181,7 @@ impl Wiring {
         })
     }
 
-    /// Refuses launches whose parameters do not lie as kernels and their proofs assume.
+    /// Refuses a launch whose parameters break the premises of kernels and proofs ([`broken_premise`]).
     fn check_premises(&self, program: &Program) -> Result<(), CpuError> {
         for launch in &self.launches {
             let compiled = &self.kernels[launch.kernel];
@@ -208,19 +208,20 @@ impl Wiring {
     }
 }
 
-/// Where a parameter of a launch lies, and what is done with it.
+/// The memory of a launch's parameter, and whether it is written.
 struct Lies {
     bytes: Range<usize>,
-    /// Of its address, as the kernel's text declares it.
+    /// The alignment of its address that the kernel's text declares, in bytes.
     divisibility: usize,
-    /// By its role.
+    /// Whether its role lets a kernel write it.
     may_be_written: bool,
-    /// By the kernel's plan.
+    /// Whether the kernel's plan writes it.
     written: bool,
 }
 
-/// The parameter of a launch that breaks what kernels and their proofs assume: addresses are divisible as declared, and
-/// what a launch may write is no other parameter's memory.
+/// The first parameter of a launch that breaks a premise of kernels and their proofs, with a description. The premises: each
+/// address has its declared alignment, a kernel writes no parameter against its role, and a parameter that may be written
+/// shares no memory with another one.
 fn broken_premise(lies: &[Lies]) -> Option<(usize, &'static str)> {
     for (i, a) in lies.iter().enumerate() {
         if a.divisibility > 1 && !a.bytes.start.is_multiple_of(a.divisibility) {

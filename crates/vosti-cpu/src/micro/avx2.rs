@@ -10,12 +10,12 @@ use super::{Dot, LANES};
 
 /// Elements of a vector.
 const WIDTH: usize = 8;
-/// Rows of a block at most.
+/// The most rows of a block.
 pub(super) const ROWS: usize = 4;
-/// Steps for which the left operand is widened at once; a panel's part of them fits into the nearest cache.
+/// Steps for which the left operand is widened at once. The same steps of a panel fit into the first-level cache.
 const STEPS: usize = 64;
 
-/// Some steps of a left operand's row in FP32: the odd elements, and the even ones.
+/// `N` steps of a left operand's row in FP32: the odd elements, then the even ones.
 pub(super) type Wide<const N: usize> = [[f32; N]; 2];
 
 /// # Safety
@@ -57,7 +57,7 @@ unsafe fn split_bf16(dot: &Dot<u16>) {
     }
 }
 
-/// All columns of `R` rows, in blocks of `G` vectors, and of two where fewer are left.
+/// All columns of `R` rows, in blocks of `G` vectors, and at the end in blocks of two.
 #[target_feature(enable = "avx2,fma")]
 unsafe fn rows_bf16<const R: usize, const G: usize>(dot: &Dot<u16>, r: usize, wide: &mut [Wide<STEPS>; ROWS]) {
     // SAFETY: the caller's.
@@ -80,7 +80,7 @@ unsafe fn rows_bf16<const R: usize, const G: usize>(dot: &Dot<u16>, r: usize, wi
 /// Widens pairs of BF16.
 ///
 /// # Safety
-/// As many pairs are readable at `from`, and no more than there is room for.
+/// `pairs` pairs are readable at `from`, and `pairs` is at most `N`.
 #[target_feature(enable = "avx2,fma")]
 #[inline]
 pub(super) unsafe fn widen<const N: usize>(from: *const u16, pairs: usize, [odd, even]: &mut Wide<N>) {
@@ -101,7 +101,7 @@ fn at_step([odd, even]: &Wide<STEPS>, step: usize) -> [__m256; 2] {
 /// The odd and the even elements of eight columns.
 ///
 /// # Safety
-/// They are readable.
+/// Sixteen elements are readable at `at`.
 #[target_feature(enable = "avx2,fma")]
 #[inline]
 unsafe fn pairs(at: *const u16) -> [__m256; 2] {
@@ -133,7 +133,7 @@ unsafe fn block_bf16<const R: usize, const G: usize>(dot: &Dot<u16>, r: usize, j
                     _mm_prefetch::<_MM_HINT_T0>(column.wrapping_add(STEPS * dot.b_step + 2 * WIDTH * g).cast());
                 }
             }
-            // Of sixteen registers eight are sums: what there is less of, rows or vectors, waits in others for the rest.
+            // Eight of sixteen registers are sums. Of rows and vectors, the fewer are held in registers over the inner loop.
             if R < G {
                 let mut left = [[_mm256_setzero_ps(); 2]; R];
                 for (left, wide) in left.iter_mut().zip(wide) {

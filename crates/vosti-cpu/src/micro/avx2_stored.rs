@@ -1,5 +1,5 @@
-//! Dots with panels that are kept in another form. With few rows, blocks are expanded in 256-bit registers and multiplied at once.
-//! With more, the first rows expand a unit at a time into BF16, for themselves and the others.
+//! Dots over panels in a stored form, with 256-bit vectors. With few rows, elements are expanded in registers and multiplied at
+//! once. With more, the first rows expand the panel into BF16, a unit at a time, for themselves and the others.
 //!
 //! Read next: [`crate::storage`].
 
@@ -71,15 +71,15 @@ unsafe fn expand(panel: &Panel, first: usize, steps: usize, out: *mut u16) {
     }
 }
 
-/// What a unit's weights are multiplied by and added to. For no rows they are written in BF16 instead.
+/// The left operand of a unit's weights, and their sums. If `R` is 0, the weights are written in BF16 instead.
 struct Product<'a, const R: usize> {
     left: &'a [Wide<PAIRS>; R],
     c: *mut f32,
     c_row: usize,
     accumulate: bool,
-    /// Of the panel's stripes, those that `c` has columns for.
+    /// The number of the panel's stripes for which `c` has columns.
     stripes: usize,
-    /// A unit in the order of `RowPanels`.
+    /// Room for a unit in the order of `RowPanels`.
     out: *mut u16,
 }
 
@@ -139,7 +139,7 @@ unsafe fn unit_of<const LOW: i32, const HIGH: i32, const TABLE: bool, const R: u
                     if four == 2 && shape.groups > 1 {
                         scales = Scales::of(shape, chunk, place, stripe, half, 1);
                     }
-                    // No closure: it would be compiled without the instruction set where it is not inlined.
+                    // A macro, because a closure that is not inlined is compiled without the instruction set.
                     macro_rules! put {
                         ($pair:literal, $x:expr, $y:expr) => {
                             let x = rounded(_mm256_fmsub_ps($x, scales.scale[0], scales.minimum[0]));
@@ -209,10 +209,10 @@ fn in_order(x: __m256i) -> __m256i {
     _mm256_permute4x64_epi64::<0b11_01_10_00>(x)
 }
 
-/// The sums of half a stripe, as two shuffled registers have its rows.
+/// The sums of half a stripe, in the order in which two shuffled registers have its rows.
 ///
 /// # Safety
-/// Those of its first row and the eleven behind it are readable.
+/// The sums of its first row and of the eleven rows after it are readable.
 #[target_feature(enable = "avx2,fma")]
 #[inline]
 unsafe fn load_sums(at: *const f32) -> __m256 {
@@ -231,10 +231,10 @@ unsafe fn store_sums(at: *mut f32, sums: __m256) {
     unsafe { _mm256_storeu2_m128(at.add(8), at, sums) };
 }
 
-/// Half of a stripe's register.
+/// Half of a stripe's register: 32 bytes.
 ///
 /// # Safety
-/// It is readable.
+/// They are readable.
 #[target_feature(enable = "avx2")]
 #[inline]
 unsafe fn load(at: *const u8, register: usize) -> __m256i {
@@ -260,7 +260,7 @@ fn next<const LOW: i32, const HIGH: i32>(low: &mut __m256i, high: &mut __m256i) 
     words
 }
 
-/// What the code in a byte of each word stands for: the mantissa of a float, less what that has besides.
+/// The value of the code in a byte of each word. The code becomes part of a float's mantissa, and `excess` is subtracted.
 #[target_feature(enable = "avx2,fma")]
 #[inline]
 fn value<const LOW: i32, const HIGH: i32>(word: __m256i, byte: usize, excess: &[__m256; 3]) -> __m256 {
@@ -271,7 +271,7 @@ fn value<const LOW: i32, const HIGH: i32>(word: __m256i, byte: usize, excess: &[
     _mm256_sub_ps(_mm256_castsi256_ps(float), excess[byte])
 }
 
-/// What four bits of each word stand for.
+/// The value of four bits of each word, from a table.
 #[target_feature(enable = "avx2,fma")]
 #[inline]
 fn looked_up<const BIT: i32>(word: __m256i, table: &[__m256; 2]) -> __m256 {
@@ -295,18 +295,17 @@ fn rounded(x: __m256) -> __m256 {
     _mm256_fmsub_ps(x, shift, _mm256_fmsub_ps(x, shift, x))
 }
 
-/// What half a stripe's values are multiplied by, and what is subtracted: rows 0 to 3 and 8 to 11, or the four after each,
-/// each row twice.
+/// The scales and minima of half a stripe: of rows 0 to 3 and 8 to 11, or of 4 to 7 and 12 to 15, each row twice.
 struct Scales {
     scale: [__m256; 2],
     minimum: [__m256; 2],
 }
 
 impl Scales {
-    /// Of one of a unit's groups.
+    /// The scales and minima of one of a unit's groups.
     ///
     /// # Safety
-    /// The chunk and the unit are there.
+    /// `chunk` and `unit` point to a chunk and a unit of this shape.
     #[target_feature(enable = "avx2,fma,f16c")]
     #[inline]
     unsafe fn of(shape: &Shape, chunk: *const u8, unit: *const u8, stripe: usize, half: usize, group: usize) -> Self {
@@ -346,7 +345,7 @@ mod tests {
         out[7].to_bits()
     }
 
-    /// Every significand, of both signs, at the smallest exponents that blocks have, at one and at the largest; and both zeros.
+    /// Checks every significand of both signs, at the smallest exponents of blocks, at 1 and at the largest, and both zeros.
     #[test]
     fn two_multiply_adds_round_as_bf16_does() {
         if !Isa::available().contains(&Isa::Avx2) {

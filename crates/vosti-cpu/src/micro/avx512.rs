@@ -59,7 +59,7 @@ macro_rules! split {
 split!(split_bf16, block_bf16, u16, "avx512f,avx512bw,avx512vl,avx512bf16");
 split!(split_f32, block_f32, f32, "avx512f");
 
-/// How far ahead of a few rows' reads the operand is fetched: enough to hide memory, bytes.
+/// Bytes between a read of the right operand and its prefetch, with few rows: enough to hide the latency of memory.
 pub(super) const AHEAD: usize = 4096;
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]

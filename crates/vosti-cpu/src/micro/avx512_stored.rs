@@ -10,16 +10,16 @@ use super::{Dot, LANES, Stored};
 use crate::storage::blocks::{PAIRS, REGISTER, STRIPE, STRIPES, Shape};
 use crate::storage::{Form, exponents};
 
-/// Rows of a block of a panel in 13 bits: four accumulators each.
+/// Rows of a block for a panel in 13 bits: each has four accumulators.
 const ROWS: usize = 6;
 
-/// Rows of a block of a panel in blocks: beside more accumulators there are too few registers for what expands them.
+/// Rows of a block for a panel in a file's blocks: with more accumulators, too few registers are left to expand the panel.
 const ROWS_OF_BLOCKS: usize = 4;
 
-/// Rows that leave a panel in blocks for others: as many sums as wait for nothing.
+/// Rows that store the expanded elements of a panel in blocks: enough sums that no multiplication waits for another.
 const ROWS_THAT_LEAVE: usize = 2;
 
-/// Rows for which elements are expanded in registers and left nowhere.
+/// The most rows of a dot that expands elements in registers and does not store them.
 pub fn few(form: Form) -> usize {
     match form {
         Form::Blocks(_) => ROWS_OF_BLOCKS,
@@ -27,7 +27,7 @@ pub fn few(form: Form) -> usize {
     }
 }
 
-/// Where there are more, the first so many leave them for the others.
+/// With more rows, the number of first rows that store the expanded elements for the others.
 pub fn leave(form: Form) -> usize {
     match form {
         Form::Blocks(_) => ROWS_THAT_LEAVE,
@@ -81,8 +81,8 @@ unsafe fn exponents_rows(dot: &Dot<u16>, stored: &Stored) {
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
 unsafe fn blocks_rows<const LOW: u32, const HIGH: u32>(dot: &Dot<u16>, stored: &Stored, shape: &Shape) {
-    // What does not fit into registers goes to the stack. The compiler aligns the stack to a line of the cache only if a value on it
-    // asks for that, as this one does; else a load from it may cross two lines.
+    // Values that do not fit into registers are spilled to the stack. The compiler aligns the stack to a cache line only if a
+    // value on it asks for that, as this one does. Otherwise a load from the stack may cross two lines.
     let aligned = _mm512_setzero_si512();
     // SAFETY: no instruction.
     #[allow(clippy::pointers_in_nomem_asm_block, reason = "only the address counts")]
@@ -91,7 +91,7 @@ unsafe fn blocks_rows<const LOW: u32, const HIGH: u32>(dot: &Dot<u16>, stored: &
     };
     let mut r = 0;
     while r < dot.rows {
-        // As even as can be: five rows are three and two.
+        // Blocks are as even as possible: five rows are three and two.
         let left = dot.rows - r;
         let rows = left.div_ceil(left.div_ceil(ROWS_OF_BLOCKS));
         // SAFETY: the caller's; rows are within the product.
@@ -108,8 +108,8 @@ unsafe fn blocks_rows<const LOW: u32, const HIGH: u32>(dot: &Dot<u16>, stored: &
     }
 }
 
-/// `R` rows by a panel of blocks, or as many of its stripes as there are columns for. `J` stripes are expanded at once: the sums of
-/// few rows would wait for one another.
+/// `R` rows by a panel of blocks, or by as many of its stripes as the product has columns for. `J` stripes are expanded at
+/// once, because the sums of one stripe and few rows would wait for one another.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
 unsafe fn blocks_block<const LOW: u32, const HIGH: u32, const R: usize, const J: usize, const KEEP: bool>(
     dot: &Dot<u16>,
@@ -184,7 +184,7 @@ unsafe fn blocks_block<const LOW: u32, const HIGH: u32, const R: usize, const J:
                             }
                             for register in 0..LOW as usize / 2 {
                                 if J > 1 {
-                                    // What is not needed yet is not loaded ahead, to be spilled.
+                                    // Keeps the compiler from loading later operands here, only to spill them.
                                     std::arch::asm!("", options(nostack, preserves_flags));
                                 }
                                 load!(low, half * LOW as usize / 2 + register);
@@ -231,12 +231,11 @@ unsafe fn blocks_block<const LOW: u32, const HIGH: u32, const R: usize, const J:
     }
 }
 
-/// What codes stand for.
+/// The values of codes.
 struct Codes {
-    /// Of four bits.
+    /// The values of four-bit codes.
     table: __m512,
-    /// What is subtracted where a code is the mantissa's bits from the 0th, the 8th or the 16th on: what the float has besides the
-    /// code's value.
+    /// Subtracted from a float whose mantissa has the code from bit 0, 8 or 16 on. The difference is the code's value.
     excess: [__m512; 3],
 }
 
@@ -244,13 +243,13 @@ impl Codes {
     #[target_feature(enable = "avx512f")]
     #[inline]
     fn of(shape: &Shape) -> Self {
-        // SAFETY: as many entries.
+        // SAFETY: the table has 16 entries.
         let table = unsafe { _mm512_loadu_ps(shape.table().as_ptr()) };
         let excess = [0, 1, 2].map(|byte| _mm512_set1_ps((1 << (23 - 8 * byte)) as f32 - shape.first()));
         Self { table, excess }
     }
 
-    /// What the lowest four bits of each word stand for, which are shifted out.
+    /// The value of the lowest four bits of each word. The bits are shifted out.
     #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
     #[inline]
     fn look_up(&self, words: &mut __m512i) -> __m512 {
@@ -259,8 +258,8 @@ impl Codes {
         value
     }
 
-    /// What the code in a byte of each word stands for. It becomes the mantissa of a float without being moved; what that has
-    /// too much is a power of two. All of it is exact.
+    /// The value of the code in a byte of each word. The code becomes part of a float's mantissa without a shift, and a power of
+    /// two is subtracted. Both steps are exact.
     #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
     #[inline]
     fn value<const LOW: u32, const HIGH: u32>(&self, word: __m512i, byte: usize) -> __m512 {
@@ -281,14 +280,14 @@ fn four_pairs<const LOW: u32, const HIGH: u32>(low: &mut __m512i, high: &mut __m
     *low = if LOW == 4 { _mm512_srli_epi32::<4>(*low) } else { _mm512_srli_epi32::<2>(*low) };
     if HIGH > 0 {
         let mask = _mm512_set1_epi8((1 << LOW) - 1);
-        // Of the low bits where the mask is, else of the high bits.
+        // Low bits where the mask is set, high bits elsewhere.
         words = _mm512_ternarylogic_epi32::<0xca>(mask, words, *high);
         *high = if HIGH == 1 { _mm512_ror_epi32::<1>(*high) } else { _mm512_ror_epi32::<2>(*high) };
     }
     words
 }
 
-/// What a stripe's values are multiplied by, and what is subtracted: rows 0 to 7, and 8 to 15, each row twice.
+/// The scales and minima of a stripe: of rows 0 to 7, then of rows 8 to 15, each row twice.
 #[derive(Clone, Copy)]
 struct Scales {
     scale: [__m512; 2],
@@ -300,7 +299,7 @@ impl Scales {
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
     #[inline]
     fn of_pair<const LOW: u32, const HIGH: u32>(&self, x: __m512, y: __m512) -> __m512bh {
-        // No format of this many bits subtracts.
+        // No format with codes of so many bits has minima.
         if (LOW, HIGH) == (8, 0) || (LOW, HIGH) == (4, 2) || (LOW, HIGH) == (2, 1) {
             return _mm512_cvtne2ps_pbh(_mm512_mul_ps(y, self.scale[1]), _mm512_mul_ps(x, self.scale[0]));
         }
@@ -308,10 +307,10 @@ impl Scales {
         _mm512_cvtne2ps_pbh(_mm512_fmsub_ps(y, self.scale[1], self.minimum[1]), x)
     }
 
-    /// Of one of a unit's groups.
+    /// The scales and minima of one of a unit's groups.
     ///
     /// # Safety
-    /// The chunk and the unit are there.
+    /// `chunk` and `unit` point to a chunk and a unit of this shape.
     #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
     #[inline]
     unsafe fn of(shape: &Shape, chunk: *const u8, unit: *const u8, stripe: usize, group: usize) -> Self {
@@ -343,7 +342,7 @@ impl Scales {
 
 /// The tables for decoding a panel in 13 bits.
 struct Decoder {
-    /// The panel's exponents, in each quarter.
+    /// The panel's table of exponents, repeated in each quarter.
     table: __m512i,
     four_bits: __m512i,
     sign: __m512i,
@@ -375,7 +374,7 @@ impl Decoder {
         }
     }
 
-    /// Two registers of their lower bytes, of bytes whose lowest four bits are codes, and signs.
+    /// Two registers of elements from their lower bytes, from bytes whose lowest four bits are codes, and from signs.
     ///
     /// # Safety
     /// The lower bytes are readable.
@@ -390,7 +389,7 @@ impl Decoder {
     }
 }
 
-/// `R` rows by a panel in 13 bits, or as many of its registers as there are columns for.
+/// `R` rows by a panel in 13 bits, or by as many of its registers as the product has columns for.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
 unsafe fn exponents_block<const R: usize>(dot: &Dot<u16>, r: usize, stored: &Stored) {
     // SAFETY: rows r..r+R are within the product, and so are the registers below `there`.
@@ -437,12 +436,12 @@ unsafe fn exponents_block<const R: usize>(dot: &Dot<u16>, r: usize, stored: &Sto
     }
 }
 
-/// Codes a panel that is in the order of `RowPanels`; false if it has too many exponents, and then nothing is written.
+/// Encodes a panel in the order of `RowPanels`. If the panel has too many exponents, returns false and writes nothing.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 pub fn encode(panel: &[u16], out: &mut [u8]) -> bool {
     assert!(panel.len().is_multiple_of(128) && out.len() >= exponents::TABLE + panel.len() / 128 * exponents::STEP);
     let (exponent, one) = (_mm512_set1_epi8(0x7f), _mm512_set1_epi8(1));
-    // Zero becomes the largest.
+    // In the search for the least upper part, zero counts as the largest, so that it is ignored.
     let (mut most, mut least) = (_mm512_setzero_si512(), _mm512_set1_epi8(-1));
     for elements in panel.chunks_exact(64) {
         // SAFETY: two registers of words.
@@ -479,7 +478,7 @@ pub fn encode(panel: &[u16], out: &mut [u8]) -> bool {
     true
 }
 
-/// Two registers of words as one of their lower and one of their upper bytes: what [`Decoder::two`] interleaves.
+/// Splits two registers of words into one of their lower bytes and one of their upper bytes. [`Decoder::two`] is the inverse.
 ///
 /// # Safety
 /// 64 words are readable.

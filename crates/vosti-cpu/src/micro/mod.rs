@@ -1,8 +1,8 @@
 //! Register kernels: a few rows of a dot product at a time; the right operand is read in place from its packed layout.
 //!
-//! All of them compute the same for every output element, starting from its accumulator: k ascending by pairs, `acc = fma(lo,
-//! lo', fma(hi, hi', acc))` with lo the even and hi the odd k (BF16), or k ascending `acc = fma(a, b, acc)` (FP32), denormals
-//! flushed. Rows, columns and instruction sets do not change the bits.
+//! Every kernel starts an output element from its accumulator and adds, denormals flushed: in BF16 pairs with k ascending,
+//! `acc = fma(lo, lo', fma(hi, hi', acc))` with lo the even and hi the odd k; in FP32 `acc = fma(a, b, acc)` with k
+//! ascending. Rows, columns and instruction sets do not change the bits.
 //! Read next: [`crate::layout`].
 
 #[cfg(target_arch = "x86_64")]
@@ -20,7 +20,7 @@ mod portable;
 use crate::isa::Isa;
 use crate::storage::{Form, Panel};
 
-/// Columns that one vector register group of a packed operand holds.
+/// Columns of a group: the unit in which kernels process columns.
 pub const LANES: usize = 16;
 
 /// One dot product: `c[r][j] = start + sum_k a[r][k] * b[k][j]`, counted in elements.
@@ -55,7 +55,7 @@ impl<T> Dot<T> {
     /// The same product for rows `r..r+rows` and columns `j..j+columns`.
     ///
     /// # Safety
-    /// They lie within this one's.
+    /// These rows and columns are within the product.
     #[inline(always)]
     unsafe fn part(&self, r: usize, j: usize, pair: usize) -> (*const T, *const T, *mut f32) {
         // SAFETY: the caller's promise; the offsets are within the operands.
@@ -65,26 +65,26 @@ impl<T> Dot<T> {
 
 /// # Safety
 /// For every row, column and step, the elements named in [`Dot`] are readable (`a`, `b`) and writable (`c`),
-/// nobody else writes them meanwhile, and the instruction set is present.
+/// no other thread writes them meanwhile, and the instruction set is present.
 pub type DotFn<T> = unsafe fn(&Dot<T>);
 
-/// A right operand that is kept in another form: a panel, the first step that is read, and where to leave what was expanded.
+/// A right operand in a stored form: a panel, the first step that is read, and room for the expanded elements.
 #[derive(Clone, Copy, Debug)]
 pub struct Stored {
     /// The panel and its form.
     pub panel: Panel,
     /// The first step along k that is read.
     pub step: usize,
-    /// In the order of [`crate::layout::Layout::RowPanels`]; null: nowhere.
+    /// Where expanded elements are stored, in the order of [`crate::layout::Layout::RowPanels`]; null if they are not stored.
     pub keep: *mut u16,
 }
 
-/// A dot with at most a panel's columns, of which neither `b` nor `b_step` is read. What is expanded is left for others only
-/// if there are [`Kernels::leave`] rows.
+/// A dot over a stored panel, with at most a panel's columns; `b` and `b_step` are not read. Expanded elements are stored only
+/// if the dot has [`Kernels::leave`] rows.
 ///
 /// # Safety
-/// As for [`DotFn`]; the panel is not in BF16, has the steps, and begins them at a multiple of its form's granule, as does
-/// their number; where it is left has room for 128 elements a step.
+/// As for [`DotFn`]. The panel is not in BF16 and has the steps; in elements, the first step and the number of steps are
+/// multiples of its form's granule. If not null, `keep` has room for 128 elements a step.
 pub type StoredFn = unsafe fn(&Dot<u16>, &Stored);
 
 /// Writes a panel of BF16 in 13 bits; false if it has too many exponents.
@@ -97,17 +97,17 @@ pub struct Kernels {
     pub bf16: DotFn<u16>,
     /// Both operands FP32.
     pub f32: DotFn<f32>,
-    /// The left operand BF16, the right one in a form of its own.
+    /// The left operand BF16, the right one in a stored form.
     pub stored: StoredFn,
-    /// Rows for which a panel of a form is expanded on the way and left nowhere.
+    /// The most rows for which a panel in this form is expanded during the dot and not stored.
     pub few: fn(Form) -> usize,
-    /// Where there are more, the first so many leave it for the others.
+    /// With more rows, the number of first rows that store the expanded panel for the others.
     pub leave: fn(Form) -> usize,
-    /// None: weights that come in BF16 stay so.
+    /// Encodes a panel in 13 bits. If `None`, weights in BF16 stay in BF16.
     pub encode: Option<EncodeFn>,
 }
 
-/// The register kernels for `isa`, which the machine must have.
+/// The register kernels for `isa`. Panics if the machine does not have it.
 pub fn kernels(isa: Isa) -> Kernels {
     assert!(Isa::available().contains(&isa), "{isa:?} is not available on this machine");
     match isa {
@@ -134,11 +134,12 @@ pub fn kernels(isa: Isa) -> Kernels {
     }
 }
 
-/// Expands some steps of a panel, from a first one on, at most a unit's, into the order of `RowPanels`.
+/// Expands steps of a panel into the order of `RowPanels`. Arguments: the panel, the first step, the number of steps (at most a
+/// unit's), the result.
 type ExpandFn = unsafe fn(&Panel, usize, usize, *mut u16);
 
-/// A dot with a stored panel and any number of rows. A few expand it on the way; where there are more, the first few leave it
-/// in BF16 for the others. Without room for that, all expand it.
+/// A dot with a stored panel and any number of rows. A few rows expand the panel as they multiply. With more, the first few
+/// store it in BF16 for the others; without room for that, all rows expand it.
 ///
 /// # Safety
 /// As for [`StoredFn`].
@@ -161,7 +162,7 @@ pub unsafe fn dot_stored(kernels: &Kernels, dot: &Dot<u16>, stored: &Stored) {
     }
 }
 
-/// A dot with a panel that is expanded a unit at a time.
+/// A dot that expands the panel a unit at a time.
 ///
 /// # Safety
 /// As for [`StoredFn`]; `dot` and `expand` may be run.

@@ -38,7 +38,7 @@ pub unsafe fn stored(dot: &Dot<u16>, stored: &Stored) {
     unsafe { by_units(dot, stored, bf16, portable::expand) }
 }
 
-/// Computes the one block that a product is, into a place of its own.
+/// Computes a product of one block into `Block`, without writing to the product's `c`.
 type RowsFn<T> = unsafe fn(&Dot<T>, &mut Block);
 
 /// # Safety
@@ -68,15 +68,15 @@ unsafe fn blocks<T>(dot: &Dot<T>, pair: usize, rows: [RowsFn<T>; ROWS], definiti
     }
 }
 
-/// Clears the processor's notes of exceptions. Operands are read after it: the instruction counts as writing memory.
+/// Clears the processor's exception flags. Operands are read after it, because the compiler assumes that it writes memory.
 #[inline(always)]
 fn forget_flushes() {
     // SAFETY: the flags are read in this file only.
     unsafe { std::arch::asm!("msr fpsr, xzr", options(nostack)) }
 }
 
-/// Whether a result was flushed since they were cleared. What was computed lies in memory that the instruction counts as
-/// reading, so that all of it is done.
+/// Whether a result was flushed since the flags were cleared. The results are in memory that the compiler assumes to be read
+/// here, so that all of them are computed before.
 #[inline(always)]
 fn flushed(results: &Block) -> bool {
     const UFC: u64 = 1 << 3;

@@ -59,7 +59,7 @@ pub unsafe fn stored(dot: &Dot<u16>, stored: &Stored) {
     unsafe { by_units(dot, stored, bf16, expand) }
 }
 
-/// Element by element.
+/// Expands steps of a panel, element by element.
 ///
 /// # Safety
 /// See [`super::ExpandFn`].

@@ -109,7 +109,7 @@ fn all_instruction_sets_and_row_counts_give_the_same_bits() {
     }
 }
 
-/// Every dot with a stored panel, and what it leaves behind, against the same panel in BF16.
+/// Checks every dot with a stored panel, and the elements that it stores, against the same panel in BF16.
 fn check_stored(isa: Isa, stored: Panel, panel: &[u16], steps: usize, first: usize) {
     let kernels = kernels(isa);
     let name = format!("{isa:?} {:?}", stored.form);

@@ -1,7 +1,7 @@
-//! Finds which axes of different tiles are the same, and which axes may leave lanes out.
+//! Finds which axes of different tiles are the same, and which axes may omit lanes.
 //!
-//! Two axes are the same if lane i of one only ever meets lane i of the other. An axis may be compacted to its live lanes if
-//! no operation mixes its lanes: it is never reduced, contracted, or a column axis.
+//! Two axes are the same (of one class) if every operation combines lane i of one with lane i of the other only. An axis may be
+//! compacted to its live lanes if no operation mixes its lanes: it is never reduced, contracted, or a column axis.
 //! Read next: [`super::live`].
 
 use std::collections::HashMap;
@@ -14,7 +14,8 @@ pub struct Axes {
     parent: Vec<usize>,
     mixed: Vec<bool>,
     extent: Vec<usize>,
-    /// Reshapes that only merge or split leading axes next to a block load or store: result or operand.
+    /// Reshapes that only merge or split leading axes, after a block load (result to operand) or before a block store (stored
+    /// value to operand).
     pub merges: HashMap<Value, Value>,
 }
 

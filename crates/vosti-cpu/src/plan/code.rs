@@ -7,7 +7,7 @@ use vosti_tile::{Padding, Scalar};
 
 use crate::vector::{MapFn, reduce::ReduceFn};
 
-/// Index into the machine's table of counts: fixed ones, and those of the live lanes of an axis.
+/// Index into the machine's table of counts. An entry is fixed, or the number of live lanes (or groups of them) of an axis.
 pub type Count = u16;
 
 /// An operand in scratch memory.
@@ -15,13 +15,13 @@ pub type Count = u16;
 pub struct Place {
     /// Byte offset.
     pub at: u32,
-    /// Bytes between rows; 0 if all rows read the same.
+    /// Bytes between rows; 0 if all rows read the same data.
     pub row: u32,
-    /// True if it has a lane per column.
+    /// True if there is a lane per column; false if a row has one value.
     pub lanes: bool,
 }
 
-/// A whole number known when the plan is made, or in scratch memory.
+/// An integer: known when the plan is made, or in scratch memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Int {
     Const(i64),
@@ -29,7 +29,7 @@ pub enum Int {
     I64(u32),
 }
 
-/// A contiguous row of numbers in scratch memory, `I32` or `I64`.
+/// A contiguous row of integers in scratch memory: `I64` if `wide`, else `I32`.
 #[derive(Clone, Copy, Debug)]
 pub struct Ints {
     pub at: u32,
@@ -51,7 +51,7 @@ pub enum Fill {
 #[derive(Clone, Debug)]
 pub struct Window {
     pub param: usize,
-    /// Summed: the flat index of the array's first element.
+    /// Terms whose sum is the flat index of the array's first element.
     pub base: Vec<Int>,
     pub axes: Vec<WindowAxis>,
 }
@@ -69,9 +69,9 @@ pub struct WindowAxis {
 /// Which lanes of an axis a tile holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lanes {
-    /// How many.
+    /// The number of lanes.
     pub count: Count,
-    /// The live axis whose list says which; `None`: all in order.
+    /// The live axis whose list names the lanes; `None`: the first lanes, in order.
     pub live: Option<u16>,
 }
 
@@ -98,10 +98,10 @@ pub struct PointerAccess {
     pub cells: Vec<Int>,
     pub row_terms: Vec<Ints>,
     pub column_terms: Vec<Ints>,
-    /// True if the column terms sum to consecutive numbers.
+    /// True if the sums of column terms are consecutive numbers.
     pub consecutive: bool,
     pub lane_terms: Vec<(Ints, u32)>,
-    /// Masks (I32, zero is false): of everything, of rows, of columns, of lanes with their row stride.
+    /// Masks (I32, zero is false): of the whole tile, of rows, of columns, and of lanes with their row stride.
     pub all_masks: Vec<u32>,
     pub row_masks: Vec<u32>,
     pub column_masks: Vec<u32>,
@@ -112,9 +112,9 @@ pub struct PointerAccess {
 /// An operand of a dot.
 #[derive(Clone, Debug)]
 pub enum Operand {
-    /// In scratch memory: offset, bytes between rows.
+    /// In scratch memory: byte offset, bytes between rows.
     Scratch { at: u32, row: u32 },
-    /// Read in place if its layout and bounds allow, else through its copy's place.
+    /// In a parameter: read in place if layout and bounds allow, else copied to the access's tile.
     Memory(BlockAccess),
 }
 
@@ -135,7 +135,7 @@ pub struct DotCode {
     pub b_packed: u32,
 }
 
-/// Where the live lanes of an axis come from: a lane is live if, for some store, every bound and mask holds.
+/// Computes the live lanes of an axis: a lane is live if every bound and mask of at least one store holds.
 #[derive(Clone, Debug)]
 pub struct LiveCode {
     pub axis: u16,
@@ -160,8 +160,8 @@ pub struct LiveBound {
     pub shape: Int,
 }
 
-/// Lane i's coordinate on an axis of a window: `(i / divide) % extent`. Tiles of kernels have powers of two, and an attention
-/// tile has more lanes than live ones: so it is a shift.
+/// Lane i's coordinate on an axis of a window: `(i / divide) % extent`. Extents of tiles are usually powers of two, so shifts
+/// and masks replace the division, which is slow for the many lanes of an attention tile.
 #[derive(Clone, Copy, Debug)]
 pub enum Coordinate {
     Shift { by: u32, mask: usize },
@@ -198,9 +198,9 @@ pub struct Test {
     pub a_count: Count,
     pub b: Ints,
     pub b_count: Count,
-    /// Lane i of one meets lane i of the other only.
+    /// Lane i of `a` is compared with lane i of `b` only; else every lane with every lane.
     pub paired: bool,
-    /// Lanes count upwards by one: the first and the last say all.
+    /// Lanes count upwards by one, so the first and the last are the extremes.
     pub a_rises: bool,
     pub b_rises: bool,
 }
@@ -231,9 +231,9 @@ pub struct MapCode {
 #[derive(Clone, Debug)]
 pub enum Instr {
     Map(MapCode),
-    /// Several over the same rows, a few rows at a time: what one leaves is still in the nearest cache for the next.
+    /// Several maps over the same rows, a few rows at a time: a map's results are still in the first-level cache for the next.
     FusedMaps(Vec<MapCode>),
-    /// Folds the lanes of each row: `length` of them.
+    /// Folds the first `length` lanes of each row.
     Reduce {
         f: ReduceFn,
         dst: u32,
@@ -249,7 +249,7 @@ pub enum Instr {
         columns: usize,
         bytes: usize,
     },
-    /// Lane numbers plus `start`.
+    /// The numbers of the lanes held, plus `start`.
     Range {
         at: u32,
         lanes: Lanes,
@@ -269,7 +269,7 @@ pub enum Instr {
         at: u32,
         tests: Vec<Test>,
     },
-    /// One integer of one or two.
+    /// An operation on one or two scalar integers.
     Int {
         at: u32,
         wide: bool,
@@ -325,15 +325,16 @@ pub struct Plan {
     pub constants: Vec<u8>,
     /// Bytes of scratch a worker needs.
     pub scratch: usize,
-    /// Initial table of counts; live axes own entries in it.
+    /// The initial table of counts, entries of live axes included.
     pub counts: Vec<u32>,
-    /// Per live axis: its entry in `counts` (then its groups in the next) and its extent.
+    /// Per live axis: its entry in `counts` (the next entry counts its groups) and its extent.
     pub live: Vec<(Count, usize)>,
-    /// Grid axis along which programs read the same right operands of dots: those run in one sweep.
+    /// The grid axis along which programs read the same right operands of dots. These programs run one after the other.
     pub sweep: Option<usize>,
     /// Per parameter, the layout in which a dot wants to read it.
     pub wanted: Vec<Option<crate::layout::Layout>>,
-    /// Per parameter: written by the kernel; read later than its program order says.
+    /// Per parameter: whether the kernel writes it.
     pub written: Vec<bool>,
+    /// Per parameter: whether a dot may read it in place, later than the load in the kernel.
     pub read_in_place: Vec<bool>,
 }

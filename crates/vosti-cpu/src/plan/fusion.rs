@@ -9,7 +9,7 @@ use std::collections::HashSet;
 
 use super::code::{Count, Instr, MapCode, Place};
 
-/// Fuses chains; jumps go where they went. `most` is the largest number that an entry of the table of counts can have.
+/// Fuses chains of maps, and keeps the targets of jumps. `most` gives the largest value of an entry of the table of counts.
 pub fn fuse(code: Vec<Instr>, most: impl Fn(Count) -> usize) -> Vec<Instr> {
     let targets: HashSet<usize> = code.iter().filter_map(target).collect();
     let mut joined: Vec<Instr> = Vec::with_capacity(code.len());

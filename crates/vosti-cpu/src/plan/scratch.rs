@@ -1,4 +1,4 @@
-//! Scratch memory of a plan: a place is given back after its last use.
+//! Scratch memory of a plan: a place is freed after its last use.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ struct Free {
     peak: u32,
 }
 
-/// An allocator of scratch bytes for the time in which a plan is made.
+/// Allocates scratch bytes while a plan is compiled.
 #[derive(Clone, Default, Debug)]
 pub struct ScratchAllocator(Rc<RefCell<Free>>);
 

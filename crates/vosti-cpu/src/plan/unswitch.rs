@@ -12,7 +12,7 @@ use vosti_tile::{Binary, CmpInt, Kernel, Op, OpKind, Region, Value};
 /// A loop's other body.
 pub struct Unmasked {
     pub body: Region,
-    /// Comparisons that must hold in every lane for it to be the same.
+    /// Comparisons that must hold in every lane for this body to compute the same values.
     pub masks: Vec<Value>,
 }
 

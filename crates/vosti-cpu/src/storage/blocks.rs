@@ -1,14 +1,14 @@
 //! The blocks of a quantised file, rearranged so that a dot expands them in registers.
 //!
-//! A panel has its 64 rows side by side. Along k it is a list of chunks (elements that share a `d`): the rows' scales, then
-//! their minima if there are any, FP16; then the chunk's units of 32 elements. A unit has, where groups have scales of their
-//! own, a byte for each row and group, then as many minima; then the codes of its four stripes of 16 rows.
+//! A panel has its 64 rows side by side. Along k it is a list of chunks (elements that share a `d`). A chunk has the FP16
+//! scales of its rows, then their FP16 minima if the format has minima, then its units of 32 elements. A unit has a scale byte
+//! for each row and group if groups have their own scales, then as many minima, then the codes of its four stripes of 16 rows.
 //!
-//! A stripe's codes are planes: of so many low bits, then of so many high bits. A plane is registers of 16 words of 32 bits;
-//! the word of lane 2 (row % 8) + k % 2 has codes of that row and of the row eight further. Shifted by a constant, a register
-//! holds eight rows' codes of a pair in the order in which `vcvtne2ps2bf16` of two of them gives the operand of the dot. The
-//! codes of four pairs begin at the same bit of the word's bytes, and high bits come to lie above them by a rotation, so that a
-//! mask joins those of four pairs at once (`low_place`, `high_place`).
+//! A stripe's codes are split into a plane of low bits and a plane of high bits. A plane is a list of registers of 16 words of
+//! 32 bits. The word of lane 2 (row % 8) + k % 2 has codes of that row and of row + 8. A register that is shifted by a constant
+//! holds the codes of a pair for eight rows, in the order in which `vcvtne2ps2bf16` of two registers gives the operand of the
+//! dot. The codes of four pairs begin at the same bit of the word's bytes. A rotation moves their high bits above the low
+//! bits, so that a mask joins four pairs at once (`low_place`, `high_place`).
 //! Read next: [`crate::micro`].
 
 use half::bf16;
@@ -18,7 +18,7 @@ use crate::layout::PANEL;
 
 /// Elements along k that are packed together.
 pub const UNIT: usize = 32;
-/// Rows of a stripe, and stripes of a panel.
+/// Rows of a stripe.
 pub const STRIPE: usize = 16;
 /// Stripes of a panel.
 pub const STRIPES: usize = PANEL / STRIPE;
@@ -29,14 +29,14 @@ pub const REGISTER: usize = 64;
 /// Words of a register.
 const LANES: usize = 16;
 
-/// Where a format's parts lie in a panel.
+/// The sizes of a format's parts in a panel.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// Codes, scales and minima as GGML has them.
+    /// The format of GGML: codes, scales and minima.
     pub format: &'static Format,
-    /// Bits of the low and of the high plane.
+    /// Bits of a code in the low plane.
     pub low: usize,
-    /// Bits of the high plane; 0 where codes have 2 or 4 bits.
+    /// Bits of a code in the high plane; 0 if there is none (codes of 2, 4 or 8 bits).
     pub high: usize,
     /// Groups of a unit: one or two.
     pub groups: usize,
@@ -51,7 +51,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Where this format's parts lie.
+    /// The shape of a panel of this format.
     #[inline(always)]
     pub fn of(format: &'static Format) -> Self {
         let (low, high) = match format.bits {
@@ -83,15 +83,15 @@ impl Shape {
         row_len / self.format.chunk * self.chunk()
     }
 
-    /// Where the chunk of a unit and the unit begin.
+    /// The byte offsets in a panel of a unit's chunk and of the unit.
     #[inline(always)]
     pub fn places(&self, unit: usize) -> (usize, usize) {
         let chunk = unit / self.units * self.chunk();
         (chunk, chunk + self.head + unit % self.units * self.unit())
     }
 
-    /// Packs up to 64 rows into a panel of zeros. Rows that are not there are zeros: their scales are, and their codes stand for no
-    /// negative number, so that no zero is negative.
+    /// Packs up to 64 rows into a panel of zeros. Missing rows become +0: their scales are zero, and their code stands for no
+    /// negative number. Panics if the format or the size of `out` is another.
     pub fn pack(&self, rows: &Quantised, out: &mut [u8]) {
         assert!(rows.rows() <= PANEL && rows.format == self.format && out.len() == self.panel_bytes(rows.columns));
         let format = self.format;
@@ -123,7 +123,7 @@ impl Shape {
         }
     }
 
-    /// Puts a row's codes of a unit into a panel of zeros.
+    /// Writes a row's codes of a unit to a panel of zeros.
     fn put_unit(&self, codes: &[u8], row: usize, unit: usize, panel: &mut [u8]) {
         let at = self.places(unit).1 + self.unit_head + row / STRIPE * self.stripe;
         let planes = &mut panel[at..][..self.stripe];
@@ -137,10 +137,10 @@ impl Shape {
         }
     }
 
-    /// A group's scale and minimum of a row: the group that the k-th element is in.
+    /// The scale and the minimum of the group with the k-th element of a row.
     ///
     /// # Safety
-    /// `panel` is of this shape and has them.
+    /// `panel` has this shape, the row and the element.
     #[inline(always)]
     unsafe fn scales(&self, panel: *const u8, row: usize, k: usize) -> (f32, f32) {
         let (chunk, unit) = self.places(k / UNIT);
@@ -166,7 +166,7 @@ impl Shape {
     /// The code of the k-th element of a row.
     ///
     /// # Safety
-    /// `panel` is of this shape and has it.
+    /// `panel` has this shape, the row and the element.
     #[inline(always)]
     unsafe fn code(&self, panel: *const u8, row: usize, k: usize) -> u8 {
         let (within, lane) = (k % UNIT, row % 8 * 2 + k % 2);
@@ -185,20 +185,20 @@ impl Shape {
         }
     }
 
-    /// The k-th element of a row of a panel.
+    /// The BF16 bits of the k-th element of a row of a panel.
     ///
     /// # Safety
-    /// `panel` is of this shape and has it.
+    /// `panel` has this shape, the row and the element.
     pub unsafe fn element(&self, panel: *const u8, row: usize, k: usize) -> u16 {
         // SAFETY: the caller's.
         let ((scale, minimum), code) = unsafe { (self.scales(panel, row, k), self.code(panel, row, k)) };
         bf16::from_f32(scale * self.format.value(code) - minimum).to_bits()
     }
 
-    /// A unit, in the order of `RowPanels`.
+    /// Expands a unit to BF16, in the order of `RowPanels`.
     ///
     /// # Safety
-    /// `panel` is of this shape and has it.
+    /// `panel` has this shape and the unit.
     pub unsafe fn expand(&self, panel: *const u8, unit: usize, out: &mut [u16]) {
         for row in 0..PANEL {
             for first in (0..UNIT).step_by(self.format.group) {
@@ -214,12 +214,12 @@ impl Shape {
         }
     }
 
-    /// What four bits stand for.
+    /// The values of four-bit codes.
     pub fn table(&self) -> [f32; 16] {
         std::array::from_fn(|code| self.format.value(code as u8))
     }
 
-    /// What is added to a code; nothing where codes are looked up.
+    /// The number that is added to a code; 0 if values are looked up in a table.
     pub fn first(&self) -> f32 {
         match self.format.values {
             Values::From(first) => f32::from(first),
@@ -228,7 +228,7 @@ impl Shape {
     }
 }
 
-/// Where the low bits of a pair's code are: the register of their plane and the lowest bit. `half` is 1 for a stripe's last rows.
+/// The register and the lowest bit of the low bits of a pair's code. `half` is 1 for a stripe's rows 8 to 15.
 #[inline(always)]
 fn low_place(low: usize, pair: usize, half: usize) -> (usize, usize) {
     match low {
@@ -237,16 +237,17 @@ fn low_place(low: usize, pair: usize, half: usize) -> (usize, usize) {
     }
 }
 
-/// Where the high bits are: rotated to the right by what those before them take, they lie above the low bits.
+/// The register and the lowest bit of the high bits. After the rotations to the right for earlier pairs they are above the low
+/// bits.
 #[inline(always)]
 fn high_place(low: usize, high: usize, pair: usize, half: usize) -> (usize, usize) {
     let turn = pair / 4 * 2 + half;
     (turn / (8 / high), (low + 8 * (pair % 4) + high * (turn % (8 / high))) % 32)
 }
 
-/// Puts a row's codes of a unit into its stripe's planes.
+/// Writes a row's codes of a unit to the planes of its stripe.
 fn put<const LOW: usize, const HIGH: usize>(codes: &[u8], row: usize, planes: &mut [u8]) {
-    /// Each of a word's bytes is this.
+    /// A word whose four bytes are `byte`.
     const fn each(byte: u32) -> u32 {
         byte * 0x0101_0101
     }
@@ -255,7 +256,7 @@ fn put<const LOW: usize, const HIGH: usize>(codes: &[u8], row: usize, planes: &m
         let lane = row % 8 * 2 + parity;
         let mut words = [0u32; LANES];
         for (four, codes) in codes.as_chunks::<8>().0.iter().enumerate() {
-            // The codes of four pairs, a byte each: their places in a register are a byte apart too.
+            // The codes of four pairs, one in each byte, as in a register.
             let word = u32::from_le_bytes([codes[parity], codes[2 + parity], codes[4 + parity], codes[6 + parity]]);
             if LOW == 8 {
                 // Two pairs a register, two bytes apart.
@@ -309,7 +310,7 @@ pub(crate) mod tests {
         out
     }
 
-    /// The formula.
+    /// The BF16 bits of an element by the formula of its format.
     pub(crate) fn value(rows: &Quantised, row: usize, k: usize) -> u16 {
         let format = rows.format;
         let at = |every: usize| (row * rows.columns + k) / every;

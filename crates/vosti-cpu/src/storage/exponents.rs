@@ -1,32 +1,32 @@
-//! BF16 weights in 13 bits, without loss: decoding waits for the bytes that it reads, so fewer bytes are faster.
+//! BF16 weights in 13 bits, without loss. Decoding tokens is limited by reading weights, so fewer bytes are faster.
 //!
-//! A panel of 64 rows has few different exponents: weights are spread about zero, and of two weights of one panel the smaller
-//! is rarely less than 2^-28 of the larger. Each element keeps its lower byte (mantissa, and the exponent's last bit) and its
-//! sign. Four bits replace the rest of its exponent: they index the panel's table of 16 exponents, of which the first is
-//! zero's. A panel with more exponents stays as it is. Either form gives the same bits.
+//! A panel of 64 rows has few different exponents: the smaller of two weights of a panel is rarely less than 2^-28 of the
+//! larger. Each element keeps its lower byte (mantissa, and the exponent's last bit) and its sign. Four bits replace the rest
+//! of the exponent: an index into the panel's table of 16 exponents, whose first entry is that of zero. A panel with more
+//! exponents stays in BF16. Both forms give the same bits.
 //!
-//! Elements are in the order of `RowPanels`; the 128 of a step along k (64 columns of two) are four registers of 32 words.
-//! Two registers are interleaved from 64 lower and 64 upper bytes, in groups of eight ([`place`]): a step has `[2][64]` lower
-//! bytes, `[64]` bytes of four bits for each of the two, and `[2]` words with a bit for each sign.
+//! Elements are in the order of `RowPanels`. The 128 elements of a step along k (64 columns of two) are four registers of 32
+//! words. Two registers are interleaved from 64 lower and 64 upper bytes, in groups of eight ([`place`]). A step has `[2][64]`
+//! lower bytes, `[64]` bytes with four bits for each of the two, and `[2]` words with a bit for each sign.
 //! Read next: [`super`], [`crate::micro`].
 
 use crate::layout::PANEL;
 
-/// Bytes of a panel's table of exponents, 16, each without its last bit; aligned.
+/// Bytes of a panel's table of 16 exponents without their last bits, padded for alignment.
 pub const TABLE: usize = 64;
-/// Where a step's four bits begin, and its signs.
+/// Offset in a step of the four-bit indices.
 pub const FOURS: usize = ELEMENTS;
-/// Where a step's signs begin.
+/// Offset in a step of the signs.
 pub const SIGNS: usize = FOURS + BYTES;
 /// Bytes of a step.
 pub const STEP: usize = SIGNS + ELEMENTS / 8;
 const ELEMENTS: usize = 2 * PANEL;
 /// Bytes of a register.
 const BYTES: usize = 64;
-/// Codes that are not zero's.
+/// The number of indices other than zero's.
 const WINDOW: u8 = 15;
 
-/// Bytes of a panel in code whose rows have this length; the last of an odd number is beside a zero.
+/// Bytes of a panel in 13 bits whose rows have `row_len` elements. An odd row is padded with a zero.
 pub fn panel_bytes(row_len: usize) -> usize {
     (TABLE + row_len.div_ceil(2) * STEP).next_multiple_of(BYTES)
 }
@@ -37,7 +37,7 @@ fn upper(bits: u16) -> u8 {
     (bits >> 8) as u8 & 0x7f
 }
 
-/// Which of the two registers of bytes the i-th element of a step is in, and where: eight bytes belong to the first
+/// The register of bytes (of two) that the i-th element of a step is in, and its byte there. Eight bytes belong to the first
 /// register of words, the next eight to the second.
 #[inline(always)]
 fn place(i: usize) -> (usize, usize) {
@@ -45,14 +45,14 @@ fn place(i: usize) -> (usize, usize) {
     (register / 2, word / 8 * 16 + register % 2 * 8 + word % 8)
 }
 
-/// What lies below every code but zero's, from the largest and the least upper part but zero of a panel; none if these are
-/// too far apart.
+/// The number that is subtracted from an upper part to give its index, from a panel's largest and least upper parts other than
+/// zero. `None` if these are too far apart.
 pub fn below(most: u8, least: u8) -> Option<u8> {
     let below = most.saturating_sub(WINDOW);
     (most == 0 || least > below).then_some(below)
 }
 
-/// Writes a panel's table.
+/// Writes a panel's table of exponents.
 pub fn write_table(below: u8, table: &mut [u8]) {
     for (code, entry) in table[..TABLE].iter_mut().enumerate() {
         *entry = if (1..=usize::from(WINDOW)).contains(&code) { below + code as u8 } else { 0 };
@@ -62,7 +62,7 @@ pub fn write_table(below: u8, table: &mut [u8]) {
 /// The k-th element of a row of a panel.
 ///
 /// # Safety
-/// It is a panel in this form that has the element.
+/// `panel` is a panel in this form that has the element.
 #[inline(always)]
 pub unsafe fn element(panel: *const u8, row: usize, k: usize) -> u16 {
     let i = row * 2 + k % 2;
@@ -85,7 +85,7 @@ pub(crate) mod tests {
     use rand_xoshiro::SplitMix64;
     use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 
-    /// Codes a panel that is in the order of `RowPanels`, one element after the other; false if it has too many exponents.
+    /// Encodes a panel in the order of `RowPanels`, element by element; false if it has too many exponents.
     pub(crate) fn encode(panel: &[u16], out: &mut [u8]) -> bool {
         let most = panel.iter().map(|bits| upper(*bits)).max().unwrap_or(0);
         let least = panel.iter().map(|bits| upper(*bits)).filter(|upper| *upper > 0).min().unwrap_or(0);
@@ -121,7 +121,7 @@ pub(crate) mod tests {
             for (low, high) in [(100, 129), (1, 20), (1, 30), (226, 255), (128, 128)] {
                 let mut source = numbers(rows * row_len, low, high);
                 if rows > 2 * PANEL {
-                    // In the second of several panels one element too many.
+                    // The second of several panels has one exponent too many.
                     source[70 * row_len] = if low > 100 { 2 << 7 } else { 200 << 7 };
                 }
                 let order = Layout::RowPanels { row_len, pair: 2, cut: 0 };
@@ -159,7 +159,7 @@ pub(crate) mod tests {
     fn a_panel_with_more_exponents_has_no_code() {
         let mut out = vec![0; panel_bytes(2)];
         assert!(encode(&[100 << 7; ELEMENTS], &mut out));
-        // 100 and 101 are one entry of the table: 28 more fit above, or below.
+        // 100 and 101 share an entry of the table. 28 more exponents fit above them, or below.
         for (other, has) in [(130, false), (129, true), (72, true), (71, false), (1, true), (0, true)] {
             let mut panel = [100 << 7; ELEMENTS];
             panel[5] = other << 7 | 3;

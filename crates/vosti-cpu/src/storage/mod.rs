@@ -1,9 +1,9 @@
-//! Compact forms of a BF16 matrix's panels: fewer bytes than the dot reads, and exactly the same numbers.
+//! Compact forms of a BF16 matrix's panels: fewer bytes in memory, and exactly the same numbers.
 //!
-//! Decoding a few rows waits for weights from memory, so weights are kept small and expanded on the way to the dot. A panel
+//! Decoding a few rows is limited by reading weights from memory, so weights are kept small and expanded for the dot. A panel
 //! has one of three forms: BF16 as in `RowPanels`, 13 bits an element ([`exponents`], for weights that the file has in BF16),
-//! or the blocks of a quantised file ([`blocks`]). All forms hold the same BF16 numbers. Each panel of a weight may have
-//! another form, and the form changes no bit of a result.
+//! or the blocks of a quantised file ([`blocks`]). All forms hold the same BF16 numbers. The panels of a weight may have
+//! different forms, and the form changes no bit of a result.
 //!
 //! A weight is a list of its panels' offsets, followed by the panels, each at a multiple of 64 bytes. [`element_of_row`]
 //! reads single elements; [`crate::micro`] has dots and whole panels.
@@ -21,7 +21,7 @@ use crate::layout::PANEL;
 /// The alignment of every part of a weight in panels, in bytes.
 pub const ALIGN: usize = 64;
 
-/// How a panel is kept.
+/// The form of a panel's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// In the order of `RowPanels`.
@@ -33,7 +33,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// Its number in a list of panels, below [`ALIGN`].
+    /// The form's number in a list of panels, below [`ALIGN`].
     fn number(self) -> usize {
         match self {
             Form::Bf16 => 0,
@@ -52,7 +52,7 @@ impl Form {
         }
     }
 
-    /// Bytes of a panel whose rows have this length.
+    /// Bytes of a panel whose rows have `row_len` elements.
     pub fn bytes(self, row_len: usize) -> usize {
         match self {
             Form::Bf16 => 2 * PANEL * row_len.next_multiple_of(2),
@@ -61,7 +61,8 @@ impl Form {
         }
     }
 
-    /// Elements along k of which a dot may begin at a multiple: others find the operand through a copy.
+    /// A dot reads the panel in place if its first k and its length are multiples of this number of elements; else it reads a
+    /// copy.
     pub fn granule(self) -> usize {
         match self {
             Form::Bf16 | Form::Exponents => 2,
@@ -70,17 +71,17 @@ impl Form {
     }
 }
 
-/// Bytes that so many panels take at most.
+/// The most bytes that `panels` panels and their list take.
 pub fn bytes_max(panels: usize, row_len: usize) -> usize {
     list_bytes(panels) + panels * Form::Bf16.bytes(row_len).max(exponents::panel_bytes(row_len))
 }
 
-/// Bytes of the list of so many panels.
+/// Bytes of the list of `panels` panels.
 pub fn list_bytes(panels: usize) -> usize {
     (8 * panels).next_multiple_of(ALIGN)
 }
 
-/// Where a panel begins, and its form.
+/// A panel in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Panel {
     /// The panel's first byte.
@@ -89,10 +90,10 @@ pub struct Panel {
     pub form: Form,
 }
 
-/// The panel of a number.
+/// The panel with a number, from 0.
 ///
 /// # Safety
-/// `base` is a weight in panels that has it.
+/// `base` is a weight in panels that has the panel.
 #[inline(always)]
 pub unsafe fn panel(base: *const u8, number: usize) -> Panel {
     // SAFETY: the caller's; the list says where the panel is.
@@ -102,11 +103,11 @@ pub unsafe fn panel(base: *const u8, number: usize) -> Panel {
     }
 }
 
-/// A panel as it will be kept.
+/// The bytes of a panel, before they are written to a weight.
 pub struct Packed {
     /// The form of its bytes.
     pub form: Form,
-    /// Codes and tables, in the order that the form says.
+    /// The panel in its form.
     pub bytes: Vec<u8>,
 }
 
@@ -116,7 +117,7 @@ impl Packed {
         Self { form: Form::Bf16, bytes: panel.iter().flat_map(|bits| bits.to_ne_bytes()).collect() }
     }
 
-    /// Up to 64 rows in their blocks.
+    /// A panel of up to 64 rows in the blocks of their format.
     pub fn blocks(rows: &Quantised) -> Self {
         let shape = blocks::Shape::of(rows.format);
         let mut bytes = vec![0; shape.panel_bytes(rows.columns)];
@@ -125,10 +126,10 @@ impl Packed {
     }
 }
 
-/// A weight that is being made of its panels, by several threads and in any order.
+/// Writes a weight's panels, from several threads and in any order.
 pub struct Writer<'a>(Mutex<Room<'a>>);
 
-/// The part that is not written yet.
+/// The list of panels, and the bytes that no panel has yet.
 struct Room<'a> {
     list: &'a mut [u8],
     rest: &'a mut [u8],
@@ -136,19 +137,19 @@ struct Room<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// Of so many panels, into bytes that [`bytes_max`] says.
+    /// A writer of `panels` panels to `out`, which has the bytes of [`bytes_max`].
     pub fn new(panels: usize, out: &'a mut [u8]) -> Self {
         let used = list_bytes(panels);
         let (list, rest) = out.split_at_mut(used);
         Self(Mutex::new(Room { list, rest, used }))
     }
 
-    /// Puts down the panel of a number.
+    /// Writes the panel with a number.
     pub fn put(&self, number: usize, panel: &Packed) {
         self.place(number, panel.form, panel.bytes.len()).copy_from_slice(&panel.bytes);
     }
 
-    /// The bytes of the panel of a number: nobody else's, and zeros if `out` was.
+    /// Room for the panel with a number, which no other panel has; zeros if `out` was zero. Each number must come once.
     pub fn place(&self, number: usize, form: Form, len: usize) -> &'a mut [u8] {
         let mut room = self.0.lock().unwrap_or_else(|e| e.into_inner());
         let entry = (room.used + form.number()) as u64;
@@ -159,7 +160,7 @@ impl<'a> Writer<'a> {
         &mut place[..len]
     }
 
-    /// Bytes that all panels took.
+    /// Bytes that the list and all panels take.
     pub fn used(self) -> usize {
         self.0.into_inner().unwrap_or_else(|e| e.into_inner()).used
     }

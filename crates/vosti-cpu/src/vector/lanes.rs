@@ -12,7 +12,7 @@ use std::arch::x86_64::*;
 /// Sixteen lanes of 32 bits. Methods are inlined into functions that enable the instruction set.
 ///
 /// # Safety
-/// Of every method: the instruction set is present; pointers are good for the lanes they name.
+/// For every method: the instruction set is present, and pointers are valid for the lanes that are read or written.
 pub trait Lanes: Copy {
     type Mask: Copy;
     unsafe fn load(at: *const f32) -> Self;
@@ -25,7 +25,7 @@ pub trait Lanes: Copy {
     unsafe fn copy_bf16(from: *const u16, to: *mut u16) {
         unsafe { _mm256_storeu_si256(to.cast(), _mm256_loadu_si256(from.cast())) }
     }
-    /// Copies sixteen BF16, of NaNs one.
+    /// Copies sixteen BF16, every NaN as the one NaN.
     #[inline(always)]
     unsafe fn store_one_nan(from: *const u16, to: *mut u16) {
         unsafe {
@@ -52,7 +52,7 @@ pub trait Lanes: Copy {
     unsafe fn at_most(self, b: Self) -> Self::Mask;
     unsafe fn xor(self, bits: u32) -> Self;
     unsafe fn and(self, bits: u32) -> Self;
-    /// `self * 2^n` for whole numbers n in [-252, 254], rounded, flushed or infinite once.
+    /// `self * 2^n` for integers n in [-252, 254], rounded (or flushed, or infinite) once.
     unsafe fn scale(self, n: Self) -> Self;
     unsafe fn int_at_most(self, b: Self) -> Self::Mask;
     unsafe fn int_less(self, b: Self) -> Self::Mask;
@@ -61,7 +61,7 @@ pub trait Lanes: Copy {
     unsafe fn choose(mask: Self::Mask, a: Self, b: Self) -> Self;
     /// 1 where the mask holds, else 0, as integers.
     unsafe fn truth(mask: Self::Mask) -> Self;
-    /// Lanes l and l + 8, as in a tree of folds, down to one.
+    /// Folds lanes l and l + 8, then l and l + 4, 2 and 1, down to one lane.
     unsafe fn tree<F: super::simd::Function<Self>>(self) -> f32;
 }
 
@@ -190,7 +190,7 @@ impl Lanes for Wide {
     #[inline(always)]
     unsafe fn tree<F: super::simd::Function<Self>>(self) -> f32 {
         unsafe {
-            // The upper half beside the lower one, and so on; lanes above are not looked at.
+            // Folds the upper half into the lower one, and so on. Lanes above are ignored.
             let x = self;
             let x = F::call(x, Wide(_mm512_shuffle_f32x4::<0b00_00_11_10>(x.0, x.0)));
             let x = F::call(x, Wide(_mm512_shuffle_f32x4::<0b00_00_00_01>(x.0, x.0)));

@@ -19,7 +19,7 @@ use crate::isa::Isa;
 /// Lanes per group.
 pub const LANES: usize = 16;
 
-/// An operand of a map: where its first lane is and how it repeats.
+/// An operand of a map: the address of its first lane, and its strides.
 #[derive(Clone, Copy, Debug)]
 pub struct Arg {
     /// The first lane's first byte.
@@ -37,7 +37,7 @@ pub struct Map {
     pub dst: *mut u8,
     /// Bytes from one result row to the next.
     pub dst_row: usize,
-    /// The operands; a function of fewer ignores the last.
+    /// The operands. A function of fewer operands ignores the last ones.
     pub args: [Arg; 3],
     /// Rows of the result.
     pub rows: usize,
@@ -63,7 +63,7 @@ pub struct Versions<F> {
 }
 
 impl<F: Copy> Versions<F> {
-    /// With loops over vector registers in place of the compiler's own.
+    /// Replaces the compiler's loops by hand-written ones, if there are any.
     #[cfg(target_arch = "x86_64")]
     fn with(self, simd: Option<simd::SimdFns<F>>) -> Self {
         match simd {
@@ -132,7 +132,7 @@ unsafe fn put<T: Copy>(map: &Map, row: usize, index: usize, value: Group<T>) {
     unsafe { map.dst.add(row * map.dst_row).cast::<Group<T>>().add(index).write_unaligned(value) }
 }
 
-/// If all lane operands and the destination are dense, one long row.
+/// Rows and groups of a map: one long row if all lane operands and the destination are dense.
 #[inline(always)]
 fn flatten<D, const N: usize>(map: &Map, sizes: [usize; N]) -> (usize, usize) {
     let mut dense = map.dst_row == map.groups * LANES * size_of::<D>();
@@ -186,7 +186,7 @@ pub unsafe fn map2<A: Copy, B: Copy, D: Copy + Default>(map: &Map, f: impl Fn(A,
             }
         };
     }
-    // Known forms of repetition per loop, so that each becomes a tight one.
+    // One loop for each form of repetition, so that the compiler vectorises each.
     match (x.lanes, y.lanes) {
         (true, true) => run!(Arg { lanes: true, ..x }, Arg { lanes: true, ..y }),
         (true, false) => run!(Arg { lanes: true, ..x }, Arg { lanes: false, ..y }),

@@ -10,7 +10,7 @@ use super::{Map, MapFn, Versions, map1, map2, map3, versions};
 
 type F = Versions<MapFn>;
 
-/// The plain loop, with hand-written versions where there are some.
+/// The plain loop, and hand-written versions if there are any.
 macro_rules! simd {
     ($plain:expr, $($simd:tt)*) => {{
         let plain = $plain;
@@ -50,7 +50,7 @@ macro_rules! three {
     }};
 }
 
-/// A function of FP32, for FP32 or rounded to BF16.
+/// A function of FP32: for FP32, or for BF16 with the result rounded.
 macro_rules! float1 {
     ($elem:expr, $f:expr) => {
         match $elem {
@@ -83,7 +83,7 @@ macro_rules! int2 {
     };
 }
 
-/// The lanes' function of one operand, or `None` if the type has none.
+/// The map of a unary operation, or `None` if the type has none.
 pub fn unary(op: Unary, elem: Scalar) -> Option<F> {
     simd!(plain_unary(op, elem), unary(op, elem))
 }
@@ -113,14 +113,14 @@ fn plain_unary(op: Unary, elem: Scalar) -> Option<F> {
     }
 }
 
-/// Division by zero gives 0 here; it is an error of the program where the program is interpreted.
+/// Division by zero gives 0. No kernel divides by zero: the lifting accepts only constant divisors other than 0 and -1.
 macro_rules! divide {
     ($a:expr, $b:expr, $wrapping:ident) => {
         if $b == 0 { 0 } else { $a.$wrapping($b) }
     };
 }
 
-/// The lanes' function of two operands, or `None` if the type has none.
+/// The map of a binary operation, or `None` if the type has none.
 pub fn binary(op: Binary, elem: Scalar) -> Option<F> {
     simd!(plain_binary(op, elem), binary(op, elem))
 }
@@ -303,7 +303,7 @@ pub fn of_difference(op: Unary) -> Option<F> {
     simd!(plain, of_difference(op))
 }
 
-/// Choice between elements of a size.
+/// The map that chooses between elements of `bytes` bytes.
 pub fn select(bytes: usize) -> F {
     simd!(Some(plain_select(bytes)), select(bytes)).expect("there is one")
 }
@@ -316,7 +316,7 @@ fn plain_select(bytes: usize) -> F {
     }
 }
 
-/// The bits that a store of floats writes: unchanged, but one NaN for all.
+/// The map of a store: floats are unchanged, and every NaN becomes the one NaN.
 pub fn stored(elem: Scalar) -> F {
     match elem {
         Scalar::Bf16 | Scalar::F32 => simd!(plain_stored(elem), stored(crate::plan::size(elem))).expect("there is one"),
@@ -331,7 +331,7 @@ fn plain_stored(elem: Scalar) -> Option<F> {
     }
 }
 
-/// The same bits.
+/// The map that copies elements of `bytes` bytes.
 pub fn copy(bytes: usize) -> F {
     simd!(Some(plain_copy(bytes)), copies(bytes)).expect("there is one")
 }

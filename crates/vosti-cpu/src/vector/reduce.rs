@@ -9,7 +9,7 @@ use super::{LANES, Versions, versions};
 /// `dst[r] = fold(src[r][0..length])`; rows of `src` are whole groups of lanes.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows {
-    /// One element a row.
+    /// The results: one element for each row.
     pub dst: *mut u8,
     /// The first lane of the first row.
     pub src: *const u8,
@@ -17,7 +17,7 @@ pub struct Rows {
     pub src_row: usize,
     /// Rows to fold.
     pub rows: usize,
-    /// Lanes of a row that count.
+    /// Lanes of a row that are folded.
     pub length: usize,
 }
 
@@ -87,9 +87,9 @@ macro_rules! int {
     };
 }
 
-/// The fold with an operation, if it is one that folds.
+/// The fold with an operation; `None` if rows cannot be folded with it.
 ///
-/// `length` is that of every row: the hand-written versions take whole groups of lanes.
+/// `length` is the number of lanes of every row. The hand-written versions are used for whole groups of lanes only.
 #[cfg_attr(not(target_arch = "x86_64"), expect(unused_variables, reason = "hand-written versions are x86-64's"))]
 pub fn of(op: Binary, elem: Scalar, length: usize) -> Option<Versions<ReduceFn>> {
     let plain = plain(op, elem);

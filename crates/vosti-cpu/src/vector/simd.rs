@@ -92,8 +92,8 @@ unsafe fn one<V: Lanes, F: Function<V>>(map: &Map) {
     }
 }
 
-/// A function of one or two groups of lanes; one of one ignores the second. A type and not a closure: closures
-/// that a loop calls in several places are not inlined into the code that enables the instruction set.
+/// A function of one or two groups of lanes; a function of one ignores the second. It is a type because a closure that a loop
+/// calls in several places is not inlined into the code that enables the instruction set.
 pub trait Function<V> {
     unsafe fn call(a: V, b: V) -> V;
     /// The map that a fold applies to each lane first.
@@ -180,7 +180,7 @@ const ROUND: f32 = 12_582_912.0;
 
 #[inline(always)]
 unsafe fn clamp<V: Lanes>(x: V, low: f32, high: f32) -> V {
-    // SAFETY: as above. If x is not a number, both give x.
+    // SAFETY: as above. If x is NaN, both give x.
     unsafe { V::splat(low).greater_or(V::splat(high).less_or(x)) }
 }
 
@@ -401,7 +401,7 @@ pub fn copies(bytes: usize) -> Option<SimdFns<MapFn>> {
     }
 }
 
-/// The value that stores write: one NaN for all.
+/// The loop of a store: every NaN becomes the one NaN.
 pub fn stored(bytes: usize) -> Option<SimdFns<MapFn>> {
     match bytes {
         2 => simd!(Map, stored_bf16),

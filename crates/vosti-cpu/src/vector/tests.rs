@@ -7,10 +7,10 @@ use vosti_tile::{Binary, Cast, Scalar, Unary};
 use super::{Arg, LANES, Map, MapFn, Versions, ops};
 use crate::isa::Isa;
 
-/// Bit patterns from one to the next; odd, so that a walk meets every exponent and no pattern twice.
+/// The distance between tested bit patterns. It is odd, so that a walk meets every exponent and no pattern twice.
 const STRIDE: u32 = 9973;
 
-/// Calls `check` with groups of bit patterns and what each instruction set makes of them (and of the same in reverse with the other sign).
+/// Calls `check` with groups of bit patterns, the same in reverse with the other sign, and the result of each instruction set.
 fn on_every_isa(f: Versions<MapFn>, bytes: usize, check: impl Fn(f32, f32, &[u8]) -> bool) {
     for isa in Isa::available() {
         FloatMode::with(|| {

@@ -78,7 +78,7 @@ impl<'k> Compiler<'k> {
         Ok(())
     }
 
-    /// One body of a loop, up to its arguments' next values.
+    /// Compiles one body of a loop, up to the next values of its arguments.
     fn body(&mut self, body: &'k Region, carried: &[Carried], args: &[Value], own: &[Value]) -> Result<()> {
         let outer = self.hints.clone();
         for (i, carried) in carried.iter().enumerate() {
@@ -86,7 +86,7 @@ impl<'k> Compiler<'k> {
                 let unique = body.yields.iter().filter(|y| **y == body.yields[i]).count() == 1;
                 if unique && !args.contains(&body.yields[i]) {
                     self.hints.insert(body.yields[i], (tile.clone(), args[i]));
-                    // What a dot adds to may lie there already.
+                    // The dot's accumulator may be in the argument's place already.
                     let starts = body.ops.iter().find(|op| op.results.contains(&body.yields[i])).map(|op| &op.kind);
                     if let Some(OpKind::Dot { acc, .. }) = starts
                         && self.uses.get(acc) == Some(&1)
@@ -101,7 +101,7 @@ impl<'k> Compiler<'k> {
         self.yield_arguments(carried, args, &body.yields)
     }
 
-    /// A truth value that says whether these comparisons hold in all lanes, if each is of vectors or scalars.
+    /// A truth value: whether these comparisons hold in all lanes. `None` if one compares more than vectors or scalars.
     fn all_true(&mut self, masks: &[Value]) -> Result<Option<Tile>> {
         let dying = std::mem::take(&mut self.dying);
         let hints = std::mem::take(&mut self.hints);
@@ -133,7 +133,7 @@ impl<'k> Compiler<'k> {
         Ok(Some(Tile { memory, elem: Scalar::I1, stored: StoredLanes::Cell, consecutive: false }))
     }
 
-    /// Forgets what a body defined.
+    /// Removes the values that a body defined.
     fn leave(&mut self, ops: &[Op], own: &[Value]) {
         own.iter().chain(ops.iter().flat_map(|op| &op.results)).for_each(|v| _ = self.env.remove(v));
     }
@@ -157,7 +157,7 @@ impl<'k> Compiler<'k> {
         let tile = self.tile(init)?;
         let full = all_stored(self.kernel.ty(arg).shape());
         let constant = matches!(self.env.get(&init), Some(Sym::Const(_)));
-        // Held by the environment and here: the loop may overwrite it.
+        // Only the environment and this function hold the place, so the loop may overwrite it.
         let alone = once && !constant && Rc::strong_count(&tile.memory) == 2 && self.dying.contains(&init);
         if alone && tile.stored == full {
             self.env.remove(&init);
@@ -168,7 +168,7 @@ impl<'k> Compiler<'k> {
         Ok(Carried::Tile(target))
     }
 
-    /// True if every iteration leaves the window's offset on this axis as it was.
+    /// True if no iteration changes the window's offset on this axis.
     pub(super) fn never_moves(&self, arg: Value, next: Value, axis: usize) -> bool {
         let mut value = next;
         while value != arg {
@@ -199,7 +199,7 @@ impl<'k> Compiler<'k> {
     }
 
     fn yield_arguments(&mut self, carried: &[Carried], args: &[Value], yields: &[Value]) -> Result<()> {
-        // Values that live in another argument's place move aside before any argument changes.
+        // Values in another argument's place are copied to a new place before any argument changes.
         let mut moves = Vec::new();
         for (i, item) in carried.iter().enumerate() {
             match item {
@@ -274,7 +274,7 @@ impl<'k> Compiler<'k> {
         Ok(())
     }
 
-    /// Values that are not spelled out yet: what one arm spells out, the other has not.
+    /// The lazy values. One arm of a branch may spell out a value that the other arm must not use.
     pub(super) fn lazy_values(&self) -> Vec<(Value, Sym)> {
         let lazy = |sym: &Sym| matches!(sym, Sym::Sum(_) | Sym::And(_) | Sym::Pending { .. } | Sym::Difference(..));
         self.env.iter().filter(|(_, sym)| lazy(sym)).map(|(v, sym)| (*v, sym.clone())).collect()

@@ -1,4 +1,4 @@
-//! Dot products: operands read in place, loops that only feed a dot fused into one.
+//! Dot products: operands are read in place, and a loop that only feeds a dot becomes one dot.
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -44,12 +44,12 @@ impl<'k> Compiler<'k> {
     }
 
     fn dot_tile(&mut self, value: Value) -> Result<Tile> {
-        // One row is a vector, which lies as a row does.
+        // A single row is stored as a vector.
         self.full(value)
     }
 
-    /// Where the sums start: in the place of a dying accumulator or of the loop argument that the result
-    /// replaces, else in a copy. Zeros are not written, only not read.
+    /// The place of a dot's sums: that of a dying accumulator or of the loop argument that the result replaces, else a
+    /// copy. An accumulator of zeros is neither written nor read.
     fn accumulator(&mut self, result: Value, acc: Value, others: &[Value]) -> Result<(Tile, bool)> {
         if self.kernel.ty(result).shape()[1] < 2 {
             return self.unsupported("a dot with one column");
@@ -151,7 +151,7 @@ impl<'k> Compiler<'k> {
         let pair = if elem == Scalar::Bf16 { 2 } else { 1 };
         let layout = match (&block.array.strides[0], &block.array.strides[1]) {
             (Whole::Const(1), Whole::Const(row)) => {
-                // Where the rows that this dot reads end, others may begin.
+                // Another matrix may begin after the rows that this dot reads.
                 let cut = match &block.array.shape[1] {
                     Whole::Const(rows) if *rows > 0 && rows % PANEL as i64 != 0 => *rows as usize,
                     _ => 0,
@@ -206,7 +206,7 @@ impl<'k> Compiler<'k> {
                 block.offsets[axis] = match &block.offsets[axis] {
                     Whole::Const(value) => Whole::Const(value + by),
                     other if by == 0 => other.clone(),
-                    // Nobody has been seen to read a window after such a loop at a moving, computed offset.
+                    // No kernel reads a window after such a loop at a computed offset that moves.
                     _ => return self.unsupported("a window that a fused loop leaves at a computed offset"),
                 };
             }
@@ -282,7 +282,7 @@ impl<'k> Pattern<'k> {
             let (arg, _, padding) = &found.loads[value];
             let extent = kernel.ty(*value).shape()[axis] as i64;
             let want = |i: usize| if i == axis { extent } else { 0 };
-            // What lies outside must be zero in every iteration alike.
+            // Elements outside the window must be zero in every iteration.
             *padding != vosti_tile::Padding::Nan
                 && found.moves.get(arg).is_some_and(|m| m.iter().enumerate().all(|(i, by)| *by == want(i)))
         };
@@ -294,7 +294,7 @@ impl<'k> Pattern<'k> {
     }
 }
 
-/// The grid axis that no right operand's address depends on, if they depend on another.
+/// The grid axis that no right operand's address depends on, if these addresses depend on another axis.
 pub(super) fn sweep(kernel: &Kernel, made: &HashMap<Value, &Op>) -> Option<usize> {
     let mut inits = HashMap::new();
     kernel.walk(&mut |op| {

@@ -10,7 +10,7 @@ use crate::plan::code::{Instr, Int, IntOp, Lanes, Place};
 use crate::vector::{MapFn, Versions, ops, reduce};
 
 impl<'k> Compiler<'k> {
-    /// The operation's function over lanes.
+    /// Compiles an elementwise operation.
     pub(super) fn elementwise(&mut self, op: &'k Op) -> Result<()> {
         let operands = op.kind.operands();
         let elem = self.elem(operands[0]);
@@ -59,7 +59,7 @@ impl<'k> Compiler<'k> {
         Ok(())
     }
 
-    /// A function of a difference in one pass, over the minuend if nobody else reads that.
+    /// Compiles a function of a difference as one map, which overwrites the minuend if no other operation reads it.
     fn difference(&mut self, result: Value, x: Value, f: Versions<MapFn>) -> Result<()> {
         let Some(Sym::Difference(a, b)) = self.env.remove(&x) else {
             return self.unsupported("a difference");
@@ -89,7 +89,7 @@ impl<'k> Compiler<'k> {
         reader && self.uses.get(&value) == Some(&1)
     }
 
-    /// Binary operations; sums of integers and conjunctions stay lazy where their operands spell out different axes.
+    /// Compiles a binary operation. Integer sums and conjunctions stay lazy if their operands spell out different axes.
     pub(super) fn binary(&mut self, op: &'k Op, binary: Binary, a: Value, b: Value) -> Result<()> {
         let result = op.results[0];
         let elem = self.elem(a);
@@ -237,14 +237,14 @@ impl<'k> Compiler<'k> {
         Ok(dst)
     }
 
-    /// Where a result goes: the loop argument it replaces, a dying operand of the same stored lanes, or a new place.
+    /// The place of a result: that of the loop argument it replaces, of a dying operand with the same stored lanes, or a new one.
     fn target(&mut self, result: Value, stored: StoredLanes, tiles: &[Tile], operands: &[Value]) -> Tile {
         let elem = self.elem(result);
         if let Some(target) = self.hinted(result, stored) {
             return target;
         }
         for (tile, value) in tiles.iter().zip(operands) {
-            // Held by the environment and by `tiles` only: nobody else will read it. Constants are everybody's.
+            // Only the environment and `tiles` hold the place, so no other operation reads it. Constants are shared.
             let alone = Rc::strong_count(&tile.memory) == 2
                 && tiles.iter().filter(|t| t.memory.at == tile.memory.at).count() == 1;
             let own = matches!(self.env.get(value), Some(Sym::Tile(_)));
@@ -260,7 +260,7 @@ impl<'k> Compiler<'k> {
         self.hinted_over(result, stored, None)
     }
 
-    /// As [`Compiler::hinted`], where the operand `over` may lie in that place: the operation overwrites it as it reads it.
+    /// As [`Compiler::hinted`], for an operation that may overwrite its operand `over` in that place as it reads it.
     pub(super) fn hinted_over(&mut self, result: Value, stored: StoredLanes, over: Option<Value>) -> Option<Tile> {
         let (target, argument) = self.hints.get(&result)?;
         let free = match self.env.get(argument) {
@@ -273,7 +273,7 @@ impl<'k> Compiler<'k> {
         (free && !views && target.stored == stored).then(|| target.clone())
     }
 
-    /// A value whose axes are another's, moved; axes of extent 1 come and go.
+    /// Defines `result` as `x` with moved axes; axes of extent 1 may be added or removed.
     pub(super) fn view(&mut self, result: Value, x: Value, moved: impl Fn(usize) -> usize) -> Result<()> {
         let rename = |part: &Part| match part {
             Part::Tile(tile) => Part::Tile(Tile {
@@ -333,7 +333,7 @@ impl<'k> Compiler<'k> {
         let tile = self.full(x)?;
         let columns = |shape: &[usize]| wide(shape).last().map_or(1, |axis| shape[*axis]);
         if columns(from) % 16 == 0 && columns(to) % 16 == 0 {
-            // No padding on either side: the same bytes.
+            // Neither shape has padding, so the bytes are the same.
             self.define(result, Sym::Tile(Tile { stored: all_stored(to), consecutive: false, ..tile }));
             return Ok(());
         }
@@ -398,7 +398,7 @@ impl<'k> Compiler<'k> {
         };
         let mut row = self.row_bytes(x);
         if axis != last {
-            // Along rows: turn them into columns first.
+            // To fold along rows, transpose first.
             let (rows, columns) = (shape[axis], shape[last]);
             let row_bytes = (rows.next_multiple_of(16) * size(elem)) as u32;
             let memory = self.scratch.take(columns * row_bytes as usize);

@@ -1,7 +1,7 @@
-//! Finds which lanes of an axis any store writes, before anything else is computed.
+//! Finds the lanes of an axis that at least one store writes, before anything else is computed.
 //!
 //! For every axis whose lanes are never mixed, the plan first computes the bounds and masks of the stores along it, for all
-//! lanes. From then on it holds only the lanes that some store writes. Leaving out a bound is safe: it only makes more lanes
+//! lanes. From then on it computes only the lanes that a store writes. Omitting a bound is safe: it only makes more lanes
 //! live.
 
 use std::collections::HashMap;
@@ -54,7 +54,7 @@ impl<'k> Compiler<'k> {
             self.live.insert(class, number);
             self.code.push(Instr::Live(Box::new(code)));
         }
-        // What was computed for all lanes is computed again for the live ones; scalars stay.
+        // Values computed for all lanes are computed again for the live ones; scalars stay.
         self.env.retain(|_, sym| match sym {
             Sym::Tile(tile) => tile.stored == super::StoredLanes::Cell,
             Sym::Const(_) | Sym::Block(_) => true,
@@ -77,7 +77,7 @@ impl<'k> Compiler<'k> {
             for mask in &store.masks {
                 self.slice(*mask)?;
                 let tile = self.full(*mask)?;
-                // Held until the program has read it.
+                // The place is held until the program has read it.
                 live.masks.push(tile.memory.at);
             }
             code.stores.push(live);
@@ -85,7 +85,7 @@ impl<'k> Compiler<'k> {
         Ok(code)
     }
 
-    /// Compiles a value and what it needs, at the start of the program.
+    /// Compiles a value and its operands, at the start of the program.
     pub(super) fn slice(&mut self, value: Value) -> Result<()> {
         if self.env.contains_key(&value) {
             return Ok(());
@@ -98,7 +98,7 @@ impl<'k> Compiler<'k> {
         self.op(op)
     }
 
-    /// True if a value can be computed before the program: no loop carries it, and memory it reads is metadata.
+    /// True if a value can be computed before the program: no loop carries it, and it reads no memory that the kernel writes.
     fn can_slice(&self, value: Value) -> bool {
         if self.env.contains_key(&value) {
             return true;
@@ -155,7 +155,7 @@ impl<'k> Compiler<'k> {
         Some(limits)
     }
 
-    /// Offset and extent of a window on an axis that never moves.
+    /// Offset and extent of a window on an axis, if the window never moves along it.
     fn limit_values(&self, ptr: Value, axis: usize) -> Option<(Value, Value)> {
         let mut value = ptr;
         loop {

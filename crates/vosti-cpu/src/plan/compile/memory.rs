@@ -209,8 +209,8 @@ impl<'k> Compiler<'k> {
         Ok(())
     }
 
-    /// True if every reader is a dot in the same body, so that memory cannot change in between: a launcher
-    /// checks that what is read in place is not written by the kernel.
+    /// True if every reader is a dot, so that the dot may read memory in place of the load. No other parameter of a launch
+    /// writes that memory: the wiring refuses such a launch (`broken_premise`).
     fn only_dots_read(&self, value: Value) -> bool {
         let mut readers = 0;
         let mut dots = 0;

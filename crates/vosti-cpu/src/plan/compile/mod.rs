@@ -1,4 +1,4 @@
-//! From tile IR to a plan, in one pass in program order.
+//! Compiles tile IR to a plan, in one pass in program order.
 //!
 //! Values stay symbolic as long as that is exact and cheap: constants, sums and conjunctions that become address terms,
 //! pointers, windows, and block loads that only a dot reads. An operation that cannot be compiled is reported, never
@@ -25,13 +25,13 @@ use super::unswitch::{Unmasked, unmasked};
 use crate::isa::Isa;
 use tile::{Pointer, StoredLanes, Sym, Tile, wide};
 
-/// A kernel that the compiler does not take.
+/// Why a kernel has no plan.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("TTIR line {line}: {what} has no compiled form; the kernel is interpreted")]
 pub struct Unsupported {
     /// 1-based line of the TTIR.
     pub line: u32,
-    /// The operation or the form of it.
+    /// The operation, or the form of the operation.
     pub what: &'static str,
 }
 
@@ -40,7 +40,7 @@ const CONSTANTS_MAX: usize = 16 << 10;
 
 type Result<T> = std::result::Result<T, Unsupported>;
 
-/// Makes a plan of a kernel for an instruction set.
+/// Compiles a kernel for an instruction set. Error: an operation has no compiled form.
 pub fn compile(kernel: &Kernel, isa: Isa) -> Result<Plan> {
     let unmasked = unmasked(kernel);
     let mut compiler = Compiler::new(kernel, isa, &unmasked);
@@ -58,7 +58,7 @@ struct Compiler<'k> {
     isa: Isa,
     /// Bodies of loops without their masks.
     unmasked: &'k HashMap<Value, Unmasked>,
-    /// How often each value is read.
+    /// The number of reads of each value.
     uses: HashMap<Value, usize>,
     axes: Axes,
     made: HashMap<Value, &'k Op>,
@@ -67,7 +67,7 @@ struct Compiler<'k> {
     env: HashMap<Value, Sym>,
     /// Values whose last use is the operation being compiled.
     dying: HashSet<Value>,
-    /// Where a loop wants its yielded values: the argument's tile, and the argument.
+    /// Per yielded value of a loop: the tile of the argument that it replaces, and the argument.
     hints: HashMap<Value, (Tile, Value)>,
     counts: Vec<u32>,
     fixed: HashMap<u32, Count>,
@@ -75,7 +75,7 @@ struct Compiler<'k> {
     live: HashMap<usize, u16>,
     live_axes: Vec<(Count, usize)>,
     constants: HashMap<(u64, usize), Rc<Allocation>>,
-    /// Constants have scratch of their own: places that come and go must not reach them.
+    /// Constants have their own scratch, so that no place that is freed and reused overwrites them.
     constant_scratch: ScratchAllocator,
     wanted: Vec<Option<crate::layout::Layout>>,
     written: Vec<bool>,
@@ -178,7 +178,7 @@ impl<'k> Compiler<'k> {
         }
     }
 
-    /// Compiles a body; `own` are values that it owns besides its operations' results.
+    /// Compiles a body. `own`: values besides the results of its operations that end with it.
     fn region(&mut self, ops: &'k [Op], yields: &[Value], own: &[Value]) -> Result<()> {
         let mut owned: HashSet<Value> = own.iter().copied().collect();
         ops.iter().for_each(|op| owned.extend(&op.results));
@@ -197,7 +197,7 @@ impl<'k> Compiler<'k> {
             for value in std::mem::replace(&mut self.dying, outer) {
                 self.env.remove(&value);
             }
-            // Results nobody reads are kept until the region ends: they cost memory, not time.
+            // Results that are never read are kept until the region ends: they cost memory, but no time.
         }
         Ok(())
     }
@@ -218,7 +218,7 @@ impl<'k> Compiler<'k> {
             }
             Constant { value, .. } => self.define(result, Sym::Const(*value)),
             Poison { ty } => match ty.elem() {
-                // Arbitrary, so anything will do; zero is not special to any kernel that is right.
+                // The value is arbitrary; the plan uses zero.
                 _ if !ty.is_tile() => return self.unsupported("an arbitrary pointer"),
                 elem if elem.is_float() => self.define(result, Sym::Const(Literal::Float(0))),
                 _ => self.define(result, Sym::Const(Literal::Int(0))),
@@ -267,7 +267,7 @@ impl<'k> Compiler<'k> {
     }
 }
 
-/// How often each value is read.
+/// The number of reads of each value.
 fn uses(kernel: &Kernel) -> HashMap<Value, usize> {
     let mut uses = HashMap::new();
     kernel.body.iter().for_each(|op| reads(op, &mut |v| *uses.entry(v).or_default() += 1));
@@ -289,7 +289,7 @@ fn region_reads(region: &Region, visit: &mut impl FnMut(Value)) {
     region.yields.iter().copied().for_each(visit);
 }
 
-/// What stores every lane of a value of this shape.
+/// The form in which every lane of a value of this shape is stored.
 fn all_stored(shape: &[usize]) -> StoredLanes {
     match wide(shape)[..] {
         [] => StoredLanes::Cell,

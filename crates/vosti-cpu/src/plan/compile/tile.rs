@@ -58,7 +58,7 @@ pub(crate) enum Part {
     Tile(Tile),
 }
 
-/// A scalar integer.
+/// A scalar integer: a constant, or a place in scratch memory.
 #[derive(Clone, Debug)]
 pub(crate) enum Whole {
     Const(i64),
@@ -75,7 +75,7 @@ impl Whole {
     }
 }
 
-/// A block pointer. The array it points into is shared by all windows advanced from it.
+/// A block pointer. All windows that are advanced from it share its array.
 #[derive(Clone, Debug)]
 pub(crate) struct Block {
     pub array: Rc<Array>,
@@ -136,7 +136,7 @@ impl Compiler<'_> {
         (columns.next_multiple_of(16) * size(self.elem(value))) as u32
     }
 
-    /// Scratch bytes of a value of which such lanes are stored.
+    /// Scratch bytes of a value with these stored lanes.
     pub(super) fn bytes(&self, value: Value, stored: StoredLanes) -> usize {
         let shape = self.kernel.ty(value).shape();
         match stored {
@@ -150,7 +150,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// A new place for a value of which such lanes are stored.
+    /// A new place for a value with these stored lanes.
     pub(super) fn fresh_stored(&mut self, value: Value, stored: StoredLanes) -> Tile {
         let memory = self.scratch.take(self.bytes(value, stored));
         Tile { memory, elem: self.elem(value), stored, consecutive: false }
@@ -169,7 +169,7 @@ impl Compiler<'_> {
         Tile { memory, elem, stored: StoredLanes::Cell, consecutive: false }
     }
 
-    /// A value as a tile of whichever lanes it has stored, spelling out lazy ones.
+    /// A value as a tile, with the lanes that it has stored; a lazy value is spelled out.
     pub(super) fn tile(&mut self, value: Value) -> Result<Tile> {
         match self.env.get(&value) {
             Some(Sym::Tile(tile)) => Ok(tile.clone()),
@@ -237,7 +237,7 @@ impl Compiler<'_> {
         Ok(Whole::Cell(self.tile(value)?))
     }
 
-    /// How a tile is read by an operation over the lanes of a value of which `stored` are.
+    /// The place of a tile for an operation over the lanes `stored` of a value.
     pub(super) fn place(&self, value: Value, tile: &Tile, stored: StoredLanes) -> Result<Place> {
         let at = tile.memory.at;
         let axes = wide(self.kernel.ty(value).shape());

@@ -11,7 +11,7 @@ use crate::plan::size;
 use crate::storage;
 use crate::vector::{Arg, LANES, Map};
 
-/// A run of elements of one row: flat index of the first, flat distance, how many.
+/// A run of elements of one row: the flat index of the first, the distance between flat indices, the number of elements.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     index: i64,
@@ -19,7 +19,7 @@ struct Run {
     count: usize,
 }
 
-/// A row's part of a window: where its columns start and how they go on, and which of them are inside.
+/// A row of a window: the flat index of its first column, the distance between columns, and the columns that are inside.
 pub(super) struct WindowRow {
     index: i64,
     stride: i64,
@@ -28,7 +28,7 @@ pub(super) struct WindowRow {
     to: usize,
 }
 
-/// What moves between memory and scratch: bytes in memory may be fewer than in scratch for truth values.
+/// The direction of a move between a parameter and scratch.
 #[derive(Clone, Copy)]
 enum Direction {
     Load,
@@ -78,7 +78,8 @@ impl Machine {
         }
     }
 
-    /// Moves a row-major window that is wholly inside and whole groups of lanes wide; false if it is not that.
+    /// Moves a row-major window of whole groups of columns that lies inside its array. Moves nothing and returns false if the
+    /// window is not of this kind.
     #[inline(always)]
     unsafe fn whole_rows(
         &mut self,
@@ -159,8 +160,7 @@ impl Machine {
         }
     }
 
-    /// Where row `r` of a window is and which of its columns are inside. With gaps between columns, `from..to`
-    /// counts held columns.
+    /// Row `r` of a window. If the held columns have gaps, `from..to` counts held columns.
     #[inline(always)]
     pub(super) unsafe fn window_row(&self, access: &BlockAccess, r: usize, columns: usize) -> WindowRow {
         let axes = &access.window.axes;
@@ -172,7 +172,7 @@ impl Machine {
             let rank1 = leading.is_empty();
             let mut rest = if rank1 { 0 } else { self.lane(access.rows, r) };
             for axis in leading.iter().rev() {
-                // Triton's extents are powers of two: no division, which is most of a short row's time.
+                // Extents of tiles are powers of two, which avoids a division: it would take most of a short row's time.
                 let (coordinate, above) = match axis.extent.is_power_of_two() {
                     true => (rest & (axis.extent - 1), rest >> axis.extent.trailing_zeros()),
                     false => (rest % axis.extent, rest / axis.extent),
@@ -226,7 +226,7 @@ impl Machine {
         unsafe { std::ptr::copy_nonoverlapping(bits.to_le_bytes().as_ptr(), self.base.add(at), bytes) }
     }
 
-    /// Moves one run. Outside the buffer nothing moves and the launch has a fault.
+    /// Moves one run. If the run leaves the buffer, nothing moves and the launch fails.
     #[inline(always)]
     unsafe fn run_lanes(
         &mut self,
@@ -264,7 +264,8 @@ impl Machine {
         }
     }
 
-    /// Stores a run of whole groups of lanes of a row-major buffer; false if it is something else.
+    /// Stores a run of whole groups of lanes to a row-major buffer. Stores nothing and returns false if the run is not of this
+    /// kind.
     #[inline(always)]
     unsafe fn stored_lanes(&self, param: &Param, elem: Scalar, run: Run, tile: *const u8) -> bool {
         if param.layout != Layout::RowMajor || run.stride != 1 || !run.count.is_multiple_of(LANES) {
@@ -341,7 +342,7 @@ impl Machine {
         }
     }
 
-    /// If the column masks leave one run of columns: `from..to`; else `from > to`.
+    /// The columns `from..to` that the column masks leave, if they are one run; else `from > to`.
     unsafe fn inside(&self, access: &PointerAccess, columns: usize) -> (usize, usize) {
         if access.column_masks.is_empty() {
             return (0, columns);
@@ -372,7 +373,7 @@ impl Machine {
         }
     }
 
-    /// Puts the fill into a row.
+    /// Writes the fill to a row.
     unsafe fn fill(&mut self, access: &PointerAccess, r: usize, at: usize, columns: usize) {
         let bytes = size(access.elem);
         for c in 0..columns {
@@ -393,7 +394,7 @@ impl Machine {
         }
     }
 
-    /// True if the lanes of an axis are held in order and `window` rows all lie inside: then rows are `stride` apart.
+    /// True if the lanes of the rows are held in order and all rows are inside, so that rows are one stride apart.
     pub(super) unsafe fn rows_inside(&self, access: &BlockAccess, rows: Lanes) -> bool {
         let axis = access.window.axes[0];
         // SAFETY: numbers of the plan.
@@ -415,7 +416,7 @@ fn canonical32(bits: u32) -> u32 {
     if bits & 0x7fff_ffff > 0x7f80_0000 { 0x7fc0_0000 } else { bits }
 }
 
-/// Memory positions of a run that lie in one pattern: first position and distance.
+/// The position of a run's first element and the distance between positions, if all distances are equal.
 #[inline(always)]
 fn pattern(layout: Layout, run: Run) -> Option<(usize, isize)> {
     let index = run.index as usize;
@@ -429,7 +430,7 @@ fn pattern(layout: Layout, run: Run) -> Option<(usize, isize)> {
     }
 }
 
-/// Where a run of whole pairs within a row of panels starts: pairs are `2 * PANEL` apart.
+/// The first position of a run of whole pairs within a row of panels. Pairs are `2 * PANEL` apart.
 #[inline(always)]
 fn paired_panel(layout: Layout, run: Run) -> Option<usize> {
     let Layout::RowPanels { row_len, pair: 2, .. } = layout else { return None };
@@ -438,8 +439,8 @@ fn paired_panel(layout: Layout, run: Run) -> Option<usize> {
     (whole && row_len.is_multiple_of(2) && index % row_len + run.count <= row_len).then(|| layout.position(index))
 }
 
-/// Calls `f` with each element of a run of consecutive indices and its position, dividing once, or once a block, where the
-/// run stays in a row of a packed layout.
+/// Calls `f` with the number and the position of each element of a run of consecutive indices. If the run stays in a row of a
+/// packed layout, it divides only once, or once a block.
 #[inline(always)]
 fn each_panel_position(layout: Layout, run: Run, mut f: impl FnMut(usize, usize)) {
     let index = run.index as usize;

@@ -9,7 +9,7 @@ use crate::micro::{Dot, DotFn, Stored, dot_stored};
 use crate::plan::code::{BlockAccess, DotCode, Int, Operand, WindowAxis};
 use crate::storage::{self, Form};
 
-/// A right operand in stored panels: its first panel and k, and how many k lie there.
+/// A right operand in stored panels: the weight, the first panel, the first k, and the number of k in memory.
 struct Panels {
     weight: *const u8,
     panel: usize,
@@ -17,20 +17,22 @@ struct Panels {
     depth: usize,
 }
 
-/// Where a right operand's columns start: address, elements between steps, columns that follow on.
+/// A right operand in memory: address of its first column, and elements between steps.
 struct Right {
     at: *const u8,
     step: usize,
-    /// Columns per panel, and bytes between panels.
+    /// Columns per panel.
     panel: usize,
+    /// Bytes between panels.
     next: usize,
-    /// The k and columns that lie there; those beyond are +0.
+    /// The number of k in memory; beyond it the operand is +0.
     depth: usize,
+    /// The number of columns in memory; beyond it the operand is +0.
     columns: usize,
 }
 
-/// How far a dot's operands lie in memory, along k: beyond it they are +0. The left one is readable over the whole depth, or it ends
-/// where the right one does.
+/// The number of k of each operand that are in memory, and of the whole dot. Beyond it an operand is +0. The left operand is
+/// readable over the whole depth, or ends where the right one does.
 #[derive(Clone, Copy)]
 struct Depth {
     left: usize,
@@ -38,15 +40,15 @@ struct Depth {
     whole: usize,
 }
 
-/// Zeros in the place of what lies beyond an operand's end: a step of 64 columns of FP32 or of pairs of BF16.
+/// Zeros for an operand beyond its end: one step of 64 columns of FP32 or of pairs of BF16.
 #[repr(align(64))]
 struct Zeros([u8; 4 * PANEL]);
 static ZEROS: Zeros = Zeros([0; 4 * PANEL]);
 
-/// Runs a dot whose operands may end before the dot does, as if zeros followed them. `run` runs steps from a number on, of which
-/// the right operand has all.
+/// Runs a dot whose operands may end before the dot does, as if zeros followed them. `run` runs the steps of a dot that the
+/// right operand has in memory, from a step number on.
 ///
-/// A product of two zeros is +0, and adding it a second time changes nothing: so one such step stands for all.
+/// A product of two zeros is +0. Adding it twice is the same as adding it once, so one step of zeros replaces all.
 ///
 /// # Safety
 /// As for [`DotFn`], of the operands as far as they lie in memory.
@@ -75,7 +77,7 @@ unsafe fn product<T: Copy>(
                 }
                 let (a, c) = (last.as_ptr().cast(), dot.c.add(first * dot.c_row));
                 let accumulate = dot.accumulate || done > 0;
-                // The step's number is where the right operand has it.
+                // The right operand has this step at number `done`.
                 run(&Dot { a, a_row: pair, c, rows, steps: 1, accumulate, ..*dot }, done);
             }
         }
@@ -94,7 +96,7 @@ unsafe fn product<T: Copy>(
     }
 }
 
-/// A dot whose right operand is zeros: their columns at a time.
+/// A dot whose right operand is zeros, 64 columns at a time.
 ///
 /// # Safety
 /// As for [`DotFn`].
@@ -120,7 +122,7 @@ impl Machine {
         }
     }
 
-    /// The right operand in stored panels, if it is and begins at their edges.
+    /// The right operand, if it is in stored panels and begins at a panel's edge and at a multiple of the granule.
     #[inline(always)]
     unsafe fn stored(&self, params: &[Param], code: &DotCode) -> Option<Panels> {
         let Operand::Memory(access) = &code.b else { return None };
@@ -132,7 +134,7 @@ impl Machine {
         let granular = (0..code.columns.div_ceil(PANEL)).all(|i| {
             // SAFETY: the operand is inside the weight.
             let granule = unsafe { storage::panel(panels.weight, panels.panel + i) }.form.granule();
-            // A pair is whole: a zero is beside the last of an odd number.
+            // An odd number of k is padded with a zero to a whole pair.
             k.is_multiple_of(granule) && (granule == 2 || depth.is_multiple_of(granule))
         });
         granular.then_some(panels)
@@ -174,7 +176,7 @@ impl Machine {
         }
     }
 
-    /// A panel that is not in BF16. What more than a few rows expand is there for the programs that follow.
+    /// A dot with a panel that is not in BF16. If more than a few rows expand the panel, the next programs read the expanded one.
     unsafe fn dot_panel(&mut self, dot: Dot<u16>, mut stored: Stored) {
         if dot.steps > 1 && dot.rows > (self.kernels.few)(stored.panel.form) {
             let known = |known: &&Expanded| {
@@ -190,11 +192,11 @@ impl Machine {
         unsafe { dot_stored(&self.kernels, &dot, &stored) }
     }
 
-    /// Room for a panel that will be expanded now; none if there is no memory for it.
+    /// Room to expand a panel, in place of the panel that was expanded first; `None` if there is no memory.
     fn room(&mut self, panel: *const u8, step: usize, steps: usize) -> Option<*mut u16> {
         self.expanded.swap(0, 1);
         let [_, oldest] = &mut self.expanded;
-        // Large pages begin with this.
+        // At least the size of a large page.
         let bytes = (steps * 2 * PANEL * 2).max(2 << 20);
         oldest.panel = std::ptr::null();
         if oldest.elements.len() < bytes {
@@ -256,8 +258,8 @@ impl Machine {
         }
     }
 
-    /// The left operand's rows: address, elements between rows, and how many of a row lie there: all, or as many as of the right
-    /// operand if zeros follow.
+    /// The left operand: address, elements between rows, and the number of a row's elements in memory. That is the whole depth,
+    /// or that of the right operand if zeros follow.
     unsafe fn left<T: Copy>(
         &mut self,
         params: &[Param],
@@ -296,7 +298,8 @@ impl Machine {
         }
     }
 
-    /// How many lanes of an axis are inside from its first on, if +0 follows; all, or 0 if nobody knows.
+    /// The number of lanes of an axis that are inside, counted from its first lane: `extent` if all are, fewer if +0 follows
+    /// them, and 0 if the operand must be copied.
     #[inline(always)]
     unsafe fn reach(&self, access: &BlockAccess, axis: &WindowAxis, offset: i64, extent: usize) -> usize {
         if !axis.check {
@@ -312,8 +315,8 @@ impl Machine {
         }
     }
 
-    /// The place of the first row, the first k and how many k of a right operand in panels, if it begins at their edges, and ends
-    /// inside or where the padding begins.
+    /// Of a right operand in panels: the place of its first row, its first k, and the number of k. `None` unless it begins at a
+    /// panel's edge and ends inside the matrix or where the padding begins.
     #[inline(always)]
     unsafe fn panels(
         &self,
@@ -337,9 +340,9 @@ impl Machine {
         }
         let row = base / row_len + column;
         let place = param.layout.place(row);
-        // Every row's place follows on the one before, up to the last that is inside.
+        // The places of the rows that are inside are consecutive.
         let follows = param.layout.place(row + columns - 1) == place + columns - 1;
-        // Zeros follow the last k of a row, and the last row of a matrix or of all.
+        // Zeros follow the last k of a row, and the last row of each stacked matrix.
         let ends = |whole: bool, end: bool| whole || end;
         let (rows, next) = (param.len / row_len, row + columns);
         let last = next == rows || next < rows && param.layout.place(next) > place + columns;
@@ -350,7 +353,7 @@ impl Machine {
         (fits && follows && place.is_multiple_of(PANEL)).then_some((place, k, depth))
     }
 
-    /// Base and offsets of a right operand's window whose columns are whole groups of lanes.
+    /// Base and offsets (k, column) of a right operand's window, if its columns are whole groups of lanes.
     #[inline(always)]
     unsafe fn origin(&self, access: &BlockAccess, code: &DotCode) -> Option<(usize, usize, usize)> {
         let [deep, wide] = [access.window.axes[0], access.window.axes[1]];
@@ -365,7 +368,7 @@ impl Machine {
         Some((base as usize, deep_offset as usize, wide_offset as usize))
     }
 
-    /// The right operand where it lies, if it lies packed and inside, or in front of zeros.
+    /// The right operand in place, if it is packed in memory and inside, or followed by zeros.
     #[inline(always)]
     unsafe fn right(&self, params: &[Param], access: &BlockAccess, code: &DotCode, pair: usize) -> Option<Right> {
         let param = &params[access.window.param];
@@ -398,7 +401,7 @@ impl Machine {
                 let matches = p == pair && wide.stride == Int::Const(1) && deep.stride == Int::Const(row_len as i64);
                 let (row, column) = (base / row_len + deep_offset, base % row_len + wide_offset);
                 let block = block_columns(row_len);
-                // Rows go on at one distance inside a block, and from block to block if there is one block in a row.
+                // Steps are at one distance inside a block, and across blocks if a row has one block.
                 let even = row % pair == 0 && (row % PANEL + code.depth <= PANEL || block >= row_len);
                 // Zeros follow the last column of a row.
                 let end = column + columns == row_len && column % 16 == 0;

@@ -1,7 +1,7 @@
 //! Runs a plan, one program of the grid at a time, in a worker's scratch memory.
 //!
-//! Every access to a parameter is checked against its length, row by row: a kernel that leaves its buffers makes the launch
-//! fail, and never reads elsewhere. Scratch places are in bounds by construction of the plan.
+//! Every access to a parameter is checked against its length, row by row: if a kernel leaves its buffers, the launch fails and
+//! nothing outside is read or written. Scratch places are in bounds by construction of the plan.
 //! Read next: [`access`], [`dot`].
 
 mod access;
@@ -27,10 +27,10 @@ pub struct Param {
     pub layout: Layout,
 }
 
-/// An access outside a buffer, or an integer division by zero.
+/// An access outside a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The place of the parameter in the signature.
+    /// The index of the parameter in the kernel's signature.
     pub param: usize,
 }
 
@@ -40,16 +40,16 @@ pub struct Machine {
     base: *mut u8,
     counts: Vec<u32>,
     lists: Vec<Vec<u32>>,
-    /// Per live axis: its live lanes are the first ones.
+    /// Per live axis: whether its live lanes are the first ones.
     prefix: Vec<bool>,
     kernels: Kernels,
-    /// Panels that were expanded, the next to be replaced first.
+    /// The two panels that were expanded last.
     expanded: [Expanded; 2],
     moves: Moves,
     program: [i32; 3],
     grid: [i32; 3],
     fault: Option<Fault>,
-    /// Lanes that nothing defines hold values made from this.
+    /// The state of the generator that fills undefined lanes; zeros if `None`.
     poison: Option<u64>,
 }
 
@@ -70,7 +70,7 @@ fn integer(op: IntOp, a: i64, b: i64) -> i64 {
     }
 }
 
-/// Steps of a stored panel in BF16: programs that follow on one another read the same one, or the same two in turn.
+/// Steps of a stored panel, expanded to BF16. Programs that run in sequence read the same panel, or two panels in turn.
 struct Expanded {
     panel: *const u8,
     step: usize,
@@ -87,7 +87,7 @@ impl Expanded {
 /// Groups of lanes in a strip: 4 KiB of FP32.
 const STRIP: usize = 64;
 
-/// How whole rows move between scratch and memory.
+/// The functions that move whole rows between scratch and parameters.
 struct Moves {
     copy16: vector::MapFn,
     copy32: vector::MapFn,
@@ -121,7 +121,7 @@ impl Machine {
         })
     }
 
-    /// Makes ready for programs of one launch.
+    /// Prepares for the programs of one launch. Panics if the plan needs more scratch than the machine has.
     pub fn begin(&mut self, plan: &Plan, grid: [i32; 3]) {
         assert!(plan.scratch <= self.scratch.len(), "the machine was made for smaller plans");
         self.grid = grid;
@@ -135,7 +135,7 @@ impl Machine {
         unsafe { std::ptr::copy_nonoverlapping(plan.constants.as_ptr(), self.base, plan.constants.len()) };
     }
 
-    /// Runs one program.
+    /// Runs one program. Error: an access outside a buffer.
     ///
     /// # Safety
     /// Parameters are buffers of their length and layout that live through the call; no other thread writes what
@@ -181,7 +181,7 @@ impl Machine {
                     Instr::NumPrograms { at, axis } => self.put32(*at, self.grid[*axis]),
                     Instr::Live(code) => {
                         self.live(plan, code);
-                        // No store writes anything.
+                        // No lane is live, so no store writes anything.
                         if plan.live.iter().all(|(count, _)| self.n(*count) == 0) {
                             break;
                         }
@@ -312,7 +312,7 @@ impl Machine {
         }
     }
 
-    /// True if lanes are held in order without gaps from the first.
+    /// True if the lanes held are the first ones, in order.
     #[inline(always)]
     fn in_order(&self, lanes: Lanes) -> bool {
         lanes.live.is_none_or(|axis| self.prefix[usize::from(axis)])
@@ -383,7 +383,7 @@ impl Machine {
         }
         let ends = |f: &dyn Fn(usize) -> i64, n: usize| (f(0).min(f(n - 1)), f(0).max(f(n - 1)));
         let range = |f: &dyn Fn(usize) -> i64, n: usize, rises: bool| match rises {
-            // A wrapped count would fall between its ends: then no lane order is known.
+            // If the count wraps, the ends are not the extremes, so every lane is read.
             true if f(n - 1).wrapping_sub(f(0)) == n as i64 - 1 => ends(f, n),
             _ => (0..n).map(f).fold((i64::MAX, i64::MIN), |(low, high), x| (low.min(x), high.max(x))),
         };
@@ -394,7 +394,7 @@ impl Machine {
         }
     }
 
-    /// The next value of a lane that nothing defines: NaN, infinities, and random bits.
+    /// The value of the next undefined lane: NaN, an infinity or random bits; 0 without poison.
     fn undefined(&mut self, bytes: usize) -> u64 {
         let Some(state) = &mut self.poison else { return 0 };
         *state ^= *state << 13;
