@@ -1,8 +1,7 @@
-//! A `libcuda.so` without a GPU, so that the `vosti` command itself can be tried with `--device cuda`: the driver's calls of
-//! `cuda.rs` over the stand-in that executes TTIR in host memory. Of a cubin it finds the kernel by its bytes, in the bundle
-//! that `STAND_IN` names. It says nothing of a GPU's arithmetic or speed. What the command hands it wrongly is an error, as from
-//! a driver: a call without a context, handles that it did not give, attributes that it does not know, a copy outside of an
-//! allocation, another number of parameters.
+//! A `libcuda.so` without a GPU, to try the `vosti` command itself with `--device cuda`. It has the driver's calls of `cuda.rs`,
+//! over the stand-in that executes TTIR in host memory. It finds a cubin's kernel by its bytes, in the bundle that `STAND_IN`
+//! names. It shows nothing about a GPU's arithmetic or speed. Like a driver, it returns an error for a wrong call: one without
+//! a context, with unknown handles or attributes, with a copy outside an allocation, or with a wrong number of parameters.
 //!
 //!     cargo build -p vosti-cuda --example cuda
 //!     STAND_IN=BUNDLE LD_LIBRARY_PATH=target/debug/examples vosti bench --device cuda --bundle BUNDLE ...
@@ -24,7 +23,7 @@ use vosti_cuda::driver::{Attributes, Call, Driver as _, DriverError, Function, G
 use vosti_cuda::{Facts, Record};
 use vosti_kernels::{Spec, parse_stem, ttir};
 
-/// Of memory: small, for all of it is host memory.
+/// Bytes of free memory: few, because all of it is host memory.
 const FREE: u64 = 3 << 30;
 
 /// A cubin of the bundle.
@@ -34,7 +33,7 @@ struct Known {
     facts: Facts,
 }
 
-/// All streams are one, and every call has done its work when it returns.
+/// The driver's state. All streams are one, and every call has done its work when it returns.
 struct Driver {
     device: StandIn,
     bundle: Vec<Known>,
@@ -108,7 +107,7 @@ fn bytes<'a>(at: *const c_void, many: usize) -> &'a [u8] {
     unsafe { std::slice::from_raw_parts(at.cast(), many) }
 }
 
-/// What the stand-in says is on standard error, for the caller gets a code only.
+/// The code of an error. The stand-in's message goes to standard error, because the caller gets only the code.
 fn code<T>(result: Result<T, DriverError>) -> Result<T, CUresult> {
     result.map_err(|error| match error {
         DriverError::Memory { .. } => CUresult::CUDA_ERROR_OUT_OF_MEMORY,
@@ -129,7 +128,7 @@ fn with(call: impl FnOnce(&mut Driver) -> Outcome) -> CUresult {
         return CUresult::CUDA_ERROR_INVALID_CONTEXT;
     }
     let Some(driver) = DRIVER.get() else { return CUresult::CUDA_ERROR_NOT_INITIALIZED };
-    // After a panic: whatever it was, it is no call of a driver that works.
+    // After a panic every call fails.
     driver.lock().map_or(CUresult::CUDA_ERROR_UNKNOWN, |mut driver| done(call(&mut driver)))
 }
 

@@ -1,6 +1,6 @@
-//! Compiles every text of GPUs for every target and checks what comes: any model of a supported family needs only these. Each
-//! text is compiled twice, with heads and groups that fill their rooms and with smaller ones. The exit code is 1 if a kernel
-//! spills, is refused, or does not compile.
+//! Compiles every TTIR text for GPUs for every target and checks the machine code. A model of a supported family needs no other
+//! text. Each text is compiled twice: with heads and groups that fill their rooms, and with smaller ones. The exit code is 1 if
+//! a kernel spills, is refused, or does not compile.
 //!
 //!     cargo run -p vosti-cuda --example every_text [TARGET...]
 
@@ -10,11 +10,11 @@ use vosti_cuda::toolchain::REQUIREMENT;
 use vosti_cuda::{Arch, Artifact, CudaError, Facts, Toolchain, inspect};
 use vosti_kernels::{Const, Spec};
 
-/// Kernels that one run of the compiler gets.
+/// Kernels in one run of the compiler.
 const CHUNK: usize = 8;
 
-/// A text with numbers that models have, and so many query heads to a key's at most. Heads and groups fill their rooms if
-/// `full`, and flags are 0; else they do not, rows are a multiple of 8, and flags are 1. A window is apart from these.
+/// A text with dimensions that models have, and at most `room` query heads for each KV head. If `full`, heads and groups fill
+/// their rooms and flags are 0; else they are smaller, rows are a multiple of 8, and flags are 1. `windowed` is independent.
 fn with_numbers(text: &Spec, room: i64, full: bool, windowed: bool) -> Spec {
     let constant = |name: &str| int(text, name);
     let part = |room: i64| if full { room } else { (room * 5 / 8).max(1) };
@@ -61,7 +61,7 @@ fn int(text: &Spec, name: &str) -> i64 {
     }
 }
 
-/// A text with numbers for which the target takes it. The combination is not told its group.
+/// A text with dimensions that the target accepts. The text that combines splits has no group size of its own.
 fn taken(target: &str, text: &Spec, full: bool, windowed: bool) -> Spec {
     let rooms = if int(text, "GP") > 0 { vec![int(text, "GP")] } else { vec![1, 2, 4, 8, 16] };
     let specs = rooms.into_iter().map(|room| with_numbers(text, room, full, windowed));
@@ -69,13 +69,13 @@ fn taken(target: &str, text: &Spec, full: bool, windowed: bool) -> Spec {
     specs.into_iter().find(taken).unwrap_or_else(|| panic!("{target} takes {text} for no group of heads"))
 }
 
-/// A page is on its way while another is computed with, unless two do not fit.
+/// Whether the kernel loads a page while it computes with another one: always, unless two pages do not fit.
 fn loads_ahead(arch: Arch, spec: &Spec) -> bool {
     let Some(Const::Int(d)) = spec.constants.get("D") else { return true };
     *d <= if [Arch::Sm90, Arch::Sm100].contains(&arch) { 256 } else { 128 }
 }
 
-/// Of one target.
+/// The results for one target.
 #[derive(Default)]
 struct Found {
     kernels: usize,
@@ -106,7 +106,7 @@ impl Found {
     }
 }
 
-/// A few kernels at once, or each alone if one of them fails.
+/// Compiles a few kernels at once, or each alone if one of them fails.
 fn compile(tool: &Toolchain, target: &str, specs: &[Spec]) -> Vec<(Spec, Result<Artifact, CudaError>)> {
     match tool.compile_checked_in(target, specs) {
         Ok(artifacts) => artifacts.into_iter().map(|artifact| (artifact.spec.clone(), Ok(artifact))).collect(),

@@ -20,10 +20,10 @@ pub enum Arch {
     Sm120,
 }
 
-/// Shared memory that every block takes for the system, and what shared memory is handed out in, in bytes.
+/// Bytes of shared memory that the system takes in every block.
 const RESERVED: u64 = 1 << 10;
 const SHARED_UNIT: u64 = 128;
-/// 32-bit registers of a multiprocessor, and what a warp gets at once.
+/// 32-bit registers of a multiprocessor.
 pub(crate) const REGISTERS: u32 = 64 << 10;
 const REGISTERS_OF_WARP_UNIT: u32 = 256;
 /// Threads of a warp.
@@ -55,12 +55,12 @@ impl Arch {
         Arch::ALL.into_iter().rfind(|arch| arch.runs_on(capability))
     }
 
-    /// Targets as people write them.
+    /// The names of all targets, for messages.
     pub fn known() -> String {
         Arch::ALL.map(|arch| format!("cuda-{arch}")).join(", ")
     }
 
-    /// The number that tools call it by.
+    /// The number in the tools' names, such as 90 for `sm_90`.
     pub fn number(self) -> u32 {
         match self {
             Arch::Sm80 => 80,
@@ -90,12 +90,12 @@ impl Arch {
         Multiprocessor { shared, threads, blocks }
     }
 
-    /// Blocks that one multiprocessor holds at once, by their threads, registers of a thread and bytes of shared memory.
-    /// None fit if this is 0.
+    /// The number of blocks that one multiprocessor holds at once, from the threads of a block, the registers of a thread and
+    /// the bytes of shared memory of a block. 0: a block does not fit.
     pub fn blocks_at_once(self, threads: u32, registers: u32, shared: u64) -> u32 {
         let has = self.multiprocessor();
         let warps = threads.div_ceil(WARP).max(1);
-        // Registers are handed out to a warp, in units.
+        // Registers are allocated to a warp, in units.
         let of_warp = (registers.max(1) * WARP).next_multiple_of(REGISTERS_OF_WARP_UNIT);
         let by_shared = has.shared / (shared + RESERVED).next_multiple_of(SHARED_UNIT);
         let by_shared = u32::try_from(by_shared).unwrap_or(u32::MAX);
@@ -110,16 +110,16 @@ impl Arch {
         format!("sm_{}{suffix}", self.number())
     }
 
-    /// Whether a device of this compute capability runs the code: the same major and no smaller minor number, and for
-    /// what ends in `a` the same one.
+    /// Whether a device of this compute capability runs the code: it has the same major and no smaller minor number, or the
+    /// same minor number if the assembled name ends in `a`.
     pub fn runs_on(self, (major, minor): (u32, u32)) -> bool {
         let (own_major, own_minor) = (self.number() / 10, self.number() % 10);
         let exact = self.assembled().ends_with('a');
         major == own_major && if exact { minor == own_minor } else { minor >= own_minor }
     }
 
-    /// The PTX instruction that a dot of BF16 tiles with so many rows must have become. What came with sm90 and sm100
-    /// takes 64 rows and no fewer; smaller tiles have what came before them. sm120 has neither.
+    /// The PTX instruction that a dot of BF16 tiles with `rows` rows must be compiled to. The instructions that sm90 and sm100
+    /// introduced need 64 rows; smaller tiles use the older one, and so does sm120.
     pub fn matrix_instruction(self, rows: usize) -> &'static str {
         match self {
             Arch::Sm90 if rows >= MATRIX_ROWS => "wgmma.mma_async",

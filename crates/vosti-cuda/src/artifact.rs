@@ -1,4 +1,4 @@
-//! One specialisation, compiled: machine code, the texts on the way to it, and how it is to be launched.
+//! One compiled specialisation: machine code, the texts that led to it, and the parameters of its launch.
 
 use crate::error::CudaError;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use vosti_kernels::{Spec, ttir_hash};
 
-/// The compiler's record of a kernel. Parameters and threads are not in it: they are read from the PTX.
+/// The compiler's record of a kernel. It does not have the parameters and threads, which are read from the PTX.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Metadata {
@@ -18,15 +18,15 @@ pub struct Metadata {
     pub num_warps: u32,
     /// Blocks of a cluster.
     pub num_ctas: u32,
-    /// Loads in flight of a pipelined loop.
+    /// Stages of a pipelined loop.
     pub num_stages: u32,
-    /// Bytes a program.
+    /// Bytes of global scratch for each program.
     pub global_scratch_size: u64,
-    /// In bytes, of the whole.
+    /// The alignment of the global scratch of all programs, in bytes.
     pub global_scratch_align: u64,
-    /// Bytes a program, for Triton's profiler.
+    /// Bytes of scratch for Triton's profiler for each program.
     pub profile_scratch_size: u64,
-    /// In bytes, of the whole.
+    /// The alignment of the profiler's scratch of all programs, in bytes.
     pub profile_scratch_align: u64,
     /// Columns of tensor memory.
     #[serde(default)]
@@ -39,18 +39,18 @@ pub struct Metadata {
     pub enable_fp_fusion: bool,
     /// The assembler's level of optimisation.
     pub ptxas_level: u32,
-    /// `sm_90a`
+    /// The assembler's name of the architecture, such as `sm_90a`.
     pub target: String,
-    /// Its version.
+    /// The version of Triton.
     pub triton: String,
 }
 
 /// A compiled specialisation. Nothing is checked yet: see [`crate::inspect()`].
 #[derive(Clone, Debug)]
 pub struct Artifact {
-    /// Which specialisation of which kernel it is.
+    /// The kernel and its specialisation.
     pub spec: Spec,
-    /// The proved text, which the compiler got.
+    /// The TTIR that was compiled.
     pub ttir: String,
     /// Triton's GPU IR, made from the TTIR.
     pub ttgir: String,
@@ -58,30 +58,30 @@ pub struct Artifact {
     pub ptx: String,
     /// The machine code, made from the PTX.
     pub cubin: Vec<u8>,
-    /// The cubin, disassembled.
+    /// The disassembled cubin.
     pub sass: String,
     /// The assembler's report.
     pub log: String,
-    /// The compiler's record of it.
+    /// The compiler's record.
     pub metadata: Metadata,
 }
 
-/// Which machine code was made of which proved text.
+/// Hashes that bind machine code to the proved text that it was compiled from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hashes {
-    /// Of the location-free text, as certificates have it.
+    /// Hash of the location-free TTIR, as in certificates.
     pub ttir: String,
-    /// Of Triton's GPU IR.
+    /// Hash of Triton's GPU IR.
     pub ttgir: String,
-    /// Of the assembler text.
+    /// Hash of the PTX.
     pub ptx: String,
-    /// Of the machine code.
+    /// Hash of the machine code.
     pub cubin: String,
 }
 
 impl Artifact {
-    /// Reads what the compiler left in a folder.
+    /// Reads the compiler's files for a specialisation from a folder.
     pub(crate) fn read(folder: &Path, spec: &Spec, ttir: &str) -> Result<Artifact, CudaError> {
         let bytes = |kind: &str| {
             let path = folder.join(format!("{spec}.{kind}"));
@@ -102,7 +102,7 @@ impl Artifact {
         })
     }
 
-    /// The hashes, side by side.
+    /// The hashes of all texts and of the machine code.
     pub fn hashes(&self) -> Hashes {
         let hash = |bytes: &[u8]| blake3::hash(bytes).to_hex().to_string();
         Hashes {

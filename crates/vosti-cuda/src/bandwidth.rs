@@ -1,45 +1,46 @@
-//! What a GPU's memory gives at most: the ceiling that decoding is set against. See `read.ptx`.
+//! Measures the bandwidth of a GPU's memory, the upper limit for decoding. See `read.ptx`.
 //!
-//! It is no kernel of a model, so nothing is proved of it: the sums of what it read are compared with the host's.
+//! Its kernel is no kernel of a model, and nothing is proved about it. Its sums are compared with the host's.
 
 use crate::driver::{Address, Call, Driver, DriverError, Function};
 use serde::Serialize;
 
-/// What the driver compiles. A zero ends it there.
+/// The PTX that the driver compiles. It ends with a zero byte.
 pub const PTX: &str = concat!(include_str!("read.ptx"), "\0");
-/// The kernel's name in it.
+/// The kernel's name in the PTX.
 pub const NAME: &str = "read";
 /// Threads of a block.
 const THREADS: u32 = 256;
-/// Bytes that a thread reads in a round, and a block.
+/// Bytes that a thread reads in a round.
 const ROUND: u64 = 64;
 const PIECE: usize = THREADS as usize * ROUND as usize;
-/// How often everything is read for one measurement of several.
+/// Launches of one measurement. Each reads everything.
 const LAUNCHES: usize = 4;
 const TIMES: usize = 7;
 
-/// How much is read.
+/// The size of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
-    /// Many more than a GPU has room for at once, so that few wait for the last. An even number.
+    /// Blocks of a launch, an even number. Many more than a GPU runs at once, so that its multiprocessors end together.
     pub blocks: u32,
-    /// Many times a second-level cache.
+    /// The most bytes that are read: many times a second-level cache. At most a quarter of free memory is used.
     pub bytes_max: u64,
 }
 
-/// Of a GPU.
+/// The size for a GPU.
 pub const WHOLE: Extent = Extent { blocks: 8192, bytes_max: 2 << 30 };
 
-/// A rate and how it was found.
+/// A measured bandwidth.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Bandwidth {
-    /// Bytes read, and written where it copies, a second.
+    /// Bytes per second. A copied byte counts twice: once read, once written.
     pub bytes_per_s: f64,
-    /// By reading alone; else by copies, each byte read and written, which is the less of the two.
+    /// True if it was measured by reads; false if by copies, which are slower.
     pub read: bool,
 }
 
-/// Measures a GPU that does nothing else, by a text such as [`PTX`].
+/// Measures an idle GPU with the kernel of a PTX text such as [`PTX`]; by copies if the driver does not compile the text or the
+/// kernel's sums are wrong.
 pub fn measure(driver: &mut dyn Driver, ptx: &str, extent: Extent) -> Result<Bandwidth, DriverError> {
     let most = (driver.free_bytes()? / 4).min(extent.bytes_max);
     let round = PIECE as u64 * u64::from(extent.blocks);
@@ -54,7 +55,7 @@ pub fn measure(driver: &mut dyn Driver, ptx: &str, extent: Extent) -> Result<Ban
     }
 }
 
-/// None if what was read is not what is there.
+/// Bytes per second of reads; `None` if the kernel's sums are not those of the memory.
 fn reads(driver: &mut dyn Driver, function: Function, blocks: u32, rounds: u64) -> Result<Option<f64>, DriverError> {
     let threads = u64::from(blocks) * u64::from(THREADS);
     let bytes = rounds * threads * ROUND;
@@ -74,14 +75,14 @@ fn reads(driver: &mut dyn Driver, function: Function, blocks: u32, rounds: u64) 
     Ok((sum(&sums) == wanted).then_some(rate))
 }
 
-/// Each byte is read and written.
+/// Bytes per second of copies. Each byte is read and written.
 fn copies(driver: &mut dyn Driver, bytes: u64) -> Result<f64, DriverError> {
     let (from, to) = (driver.allocate(bytes)?, driver.allocate(bytes)?);
     driver.zero(from, bytes)?;
     best(driver, 2 * bytes, |driver| driver.copy(from, to, bytes))
 }
 
-/// The best of several times by the device's clock.
+/// Bytes per second of the fastest of several measurements, by the device's clock.
 fn best(
     driver: &mut dyn Driver,
     bytes: u64,
@@ -99,7 +100,7 @@ fn best(
     Ok(LAUNCHES as f64 * bytes as f64 / least.max(1e-9))
 }
 
-/// Fills memory with copies of a piece, which it is a multiple of.
+/// Fills memory with copies of a piece. `bytes` is a multiple of its length.
 fn fill(driver: &mut dyn Driver, at: Address, bytes: u64, piece: &[u8]) -> Result<(), DriverError> {
     driver.upload(at, piece)?;
     driver.synchronise()?;
@@ -112,13 +113,13 @@ fn fill(driver: &mut dyn Driver, at: Address, bytes: u64, piece: &[u8]) -> Resul
     Ok(())
 }
 
-/// Bytes that look like any: zeros may be read sooner than what is real.
+/// Bytes that look random, because a GPU may read zeros faster.
 fn piece(seed: u32) -> Vec<u8> {
     let word = |i: u32| ((i + 1).wrapping_mul(0x9e37_79b9) ^ seed.wrapping_mul(0x85eb_ca6b)).to_le_bytes();
     (0..PIECE as u32 / 4).flat_map(word).collect()
 }
 
-/// Of 32-bit words, modulo 2^32.
+/// The sum of 32-bit words, modulo 2^32.
 fn sum(bytes: &[u8]) -> u32 {
     let words = bytes.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word));
     words.fold(0, u32::wrapping_add)

@@ -9,7 +9,7 @@ use std::ffi::{CString, c_int, c_void};
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 
-/// The largest share of shared memory that there is, in percent of the most.
+/// The share of a multiprocessor's memory that is preferred as shared memory, in percent of the most.
 const CARVEOUT_PERCENT: c_int = 100;
 /// Parameters that a launch may have.
 const PARAMS_MAX: usize = 32;
@@ -23,8 +23,8 @@ fn ok(call: &'static str, result: sys::CUresult) -> Result<(), DriverError> {
     }
 }
 
-/// Machine code that a driver does not take: CUDA is newer than it is, or the code is for another architecture, which was
-/// compared before.
+/// The outcome of loading machine code. A driver refuses code that was made with a newer CUDA, or for another architecture; the
+/// architecture was compared before.
 fn loaded(result: sys::CUresult, version: u32) -> Result<(), DriverError> {
     use sys::CUresult::{CUDA_ERROR_INVALID_IMAGE, CUDA_ERROR_NO_BINARY_FOR_GPU, CUDA_ERROR_UNSUPPORTED_PTX_VERSION};
     match result {
@@ -35,7 +35,7 @@ fn loaded(result: sys::CUresult, version: u32) -> Result<(), DriverError> {
     }
 }
 
-/// Says how much was asked for, where that is why.
+/// Adds the number of bytes to an error of too little memory.
 fn asked(bytes: usize) -> impl Fn(DriverError) -> DriverError {
     move |error| match error {
         DriverError::Memory { call, .. } => DriverError::Memory { call, bytes: bytes as u64 },
@@ -52,7 +52,7 @@ macro_rules! call {
     };
 }
 
-/// One GPU's primary context, for as long as something uses it.
+/// One GPU's primary context. It is released when its last user is dropped.
 struct Context {
     device: sys::CUdevice,
     handle: sys::CUcontext,
@@ -60,7 +60,7 @@ struct Context {
 
 // SAFETY: a context may be made current on any thread.
 unsafe impl Send for Context {}
-// SAFETY: nothing here changes.
+// SAFETY: it is immutable.
 unsafe impl Sync for Context {}
 
 impl Context {
@@ -72,7 +72,7 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // What fails here has nobody to tell; the process's end frees it too.
+        // A failure cannot be reported here. The end of the process releases it too.
         _ = call!(cuDevicePrimaryCtxRelease_v2(self.device));
     }
 }
@@ -101,18 +101,18 @@ pub struct Cuda {
     modules: Vec<sys::CUmodule>,
     functions: Vec<sys::CUfunction>,
     graphs: Vec<sys::CUgraphExec>,
-    /// Made as they are needed; the first `marked` of them are marks.
+    /// Events, created as they are needed. The first `marked` of them are marks.
     events: Vec<sys::CUevent>,
     marked: usize,
     allocations: Vec<sys::CUdeviceptr>,
 }
 
-// SAFETY: handles of the driver may be used from any thread whose current context is theirs; every call makes it so, and
-// needs `&mut self`.
+// SAFETY: handles of the driver may be used from any thread whose current context is theirs. Every call makes the context
+// current and needs `&mut self`.
 unsafe impl Send for Cuda {}
 
 impl Cuda {
-    /// The GPU of this index, as the driver counts them.
+    /// The GPU with this index in the driver's count, from 0. Errors: no driver, no GPU, no such GPU.
     pub fn open(index: usize) -> Result<Cuda, DriverError> {
         // SAFETY: asks whether the library can be loaded; its initialisers are the vendor's.
         if !unsafe { sys::is_culib_present() } {
@@ -211,8 +211,8 @@ impl Driver for Cuda {
         loaded(unsafe { sys::cuModuleLoadData(&mut module, cubin.as_ptr().cast()) }, self.about.driver)?;
         self.modules.push(module);
         call!(cuModuleGetFunction(&mut function, module, name.as_ptr()))?;
-        // What a multiprocessor divides between shared memory and its cache goes to the former: more blocks fit at once, and
-        // two kernels in a row that divide it alike need not wait for one another.
+        // A multiprocessor divides its memory between shared memory and cache. With the most shared memory, more blocks fit at
+        // once, and a kernel need not wait for another one that divides the memory differently.
         let carveout = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
         call!(cuFuncSetAttribute(function, carveout, CARVEOUT_PERCENT))?;
         self.functions.push(function);
@@ -263,12 +263,12 @@ impl Driver for Cuda {
     fn download(&mut self, parts: &mut [(Address, &mut [u8])]) -> Result<(), DriverError> {
         self.enter()?;
         let mut copied = Ok(());
-        // No bytes are waited for too.
+        // A download of no bytes waits too, below.
         for (at, out) in parts.iter_mut().filter(|(_, out)| !out.is_empty()) {
             copied =
                 copied.and_then(|()| call!(cuMemcpyDtoHAsync_v2(out.as_mut_ptr().cast(), *at, out.len(), self.stream)));
         }
-        // In any case: what is being copied is waited for while the memory is lent.
+        // Also after an error: copies in progress must end before the borrow of the memory does.
         let waited = call!(cuStreamSynchronize(self.stream));
         copied.and(waited)
     }
@@ -347,7 +347,7 @@ impl Driver for Cuda {
 
 impl Drop for Cuda {
     fn drop(&mut self) {
-        // What fails here has nobody to tell; the process's end frees it too.
+        // A failure cannot be reported here. The end of the process frees everything too.
         _ = self.enter();
         _ = call!(cuStreamSynchronize(self.stream));
         self.graphs.iter().for_each(|graph| _ = call!(cuGraphExecDestroy(*graph)));

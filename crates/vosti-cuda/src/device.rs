@@ -1,10 +1,10 @@
 //! The device: runs the core's steps as launches on one GPU.
 //!
-//! Everything is loaded, uploaded and allocated when the device is made. A step uploads its metadata, launches the program's
-//! kernels in order and waits once, for the best tokens and for the lists and rows of logits that are wanted. A step in which
-//! every request has one row is launched with room for the next of a few row counts; the launches are recorded on first use
-//! of each count and replayed after that. No row is padding: kernels read the row count from a buffer, and the proofs cover
-//! spare programs.
+//! Making a device loads, uploads and allocates everything. A step uploads its metadata, launches the program's kernels in order
+//! and waits once, for the best tokens and for the lists and rows of logits that the plan asks for. A step in which every
+//! request has one row is launched with room for the next larger of a few row counts; these launches are recorded on the first
+//! use of each count and replayed after that. No row is padding: kernels read the row count from a buffer, and the proofs
+//! cover spare programs.
 //! Read next: [`crate::launch`], [`crate::step`].
 
 use crate::arch::Arch;
@@ -24,22 +24,22 @@ use vosti_core::{Device, DeviceError, Program, StepPlan, Token};
 use vosti_kernels::{Binding, Extent};
 use vosti_wiring::{Bound, Lists, Weights, Wired, Wiring, caches, listed, outputs, wire};
 
-/// Row counts that steps of one row a request are recorded with room for: the next one, up to the last. Larger steps are
-/// launched kernel by kernel. Matrix products have one tile of rows for any of them, of 16 or of 64. Other kernels have a
-/// program for 4 or 16 rows; attention has one for each row, KV head and split of the positions that are served, and where there are splits another
-/// for each row and head. Those to spare, less than half of the rows and any number of the splits, read a few integers and stop.
+/// Row counts of recordings. A step with one row for each request uses the smallest count that holds its rows; larger steps are
+/// launched kernel by kernel. A matrix product has one tile of 16 or 64 rows for all of these counts. Other kernels have a
+/// program for 4 or 16 rows. Attention has one for each row, KV head and split of the positions that the recording serves, and
+/// with splits another one for each row and head. Spare programs read a few integers and stop.
 pub const RECORDED_ROWS: [usize; 9] = [1, 2, 4, 8, 16, 24, 32, 48, 64];
-/// Positions that a recording serves: the next power of two from here on, at most the context.
+/// The fewest positions that a recording serves. For longer requests it serves the next power of two, at most the context.
 pub const RECORDED_LENGTH: usize = 2048;
-/// Slots are 32-bit integers in the kernels' metadata.
+/// The most pages of a group: slots are 32-bit integers in the kernels' metadata.
 const PAGES_MAX: u64 = (i32::MAX as usize / vosti_core::PAGE) as u64;
 
-/// How many pages each cache group has.
+/// The number of pages of each cache group.
 #[derive(Clone, Debug)]
 pub enum Pages {
     /// By cache group, in pages of [`vosti_core::PAGE`] tokens.
     Each(Vec<usize>),
-    /// As many as fit into this share of the memory that weights leave free, the same for every group.
+    /// As many pages as fit into this share of the memory that weights and buffers leave free, equally many for every group.
     Fill {
         /// From 1 to 100.
         percent: u64,
@@ -55,14 +55,14 @@ pub struct Config {
     pub selected_max: usize,
     /// The size of the pool.
     pub pages: Pages,
-    /// Record and replay launches.
+    /// Whether launches of decode steps are recorded and replayed.
     pub graphs: bool,
     /// Shared with other devices of the same model: weights are uploaded once for all.
     pub weights: Option<Arc<WeightCache>>,
 }
 
 impl Config {
-    /// Limits and a pool; launches are recorded, and weights are the device's own.
+    /// These limits and pages, with recordings, and with weights that are not shared.
     pub fn new(rows_max: usize, selected_max: usize, pages: Vec<usize>) -> Self {
         Self { rows_max, selected_max, pages: Pages::Each(pages), graphs: true, weights: None }
     }
@@ -73,9 +73,9 @@ pub struct CudaDevice<D> {
     pub(crate) driver: D,
     pub(crate) program: Program,
     pub(crate) wiring: Wiring<Code>,
-    /// The parameters of every launch, scratch included; metadata's are set when it is launched.
+    /// The parameters of every launch, scratch included. Those of metadata are set before each launch.
     pub(crate) pointers: Vec<Vec<Address>>,
-    /// Bytes of what parameters are bound to.
+    /// Bytes of the buffer that each parameter is bound to.
     pub(crate) sizes: HashMap<Bound, u64>,
     /// Pages of each cache group.
     pub(crate) pages: Vec<usize>,
@@ -84,7 +84,7 @@ pub struct CudaDevice<D> {
     graphs_on: bool,
     pub(crate) step: Step,
     weights: Arc<WeightCache>,
-    /// Each with its bytes.
+    /// Addresses and bytes of the caches.
     caches: Vec<(Address, u64)>,
     metadata: Address,
     logits_at: Address,
@@ -92,30 +92,30 @@ pub struct CudaDevice<D> {
     best_at: Address,
     bests: HostMemory,
     listing: Option<Listing>,
-    /// Which of the last step's selected rows have their list on the host, and their logits.
+    /// Per selected row of the last step: whether its list is on the host, and whether its logits are.
     brought: Vec<(bool, bool)>,
-    /// By the rows that there is room for, the positions that are served, and whether there are lists.
+    /// Recordings, by their row count, the positions that they serve, and whether they make lists.
     graphs: HashMap<(usize, usize, bool), Graph>,
     /// Seconds by specialisation, while launches are timed.
     times: Option<Mutex<BTreeMap<String, f64>>>,
-    /// Why nothing more can be run.
+    /// The failure after which the device runs no more steps.
     broken: Option<String>,
 }
 
 /// Lists of largest logits on their way to the host.
 struct Listing {
     lists: Lists,
-    /// On the device: logits and tokens.
+    /// Addresses on the device: logits, tokens.
     at: [Address; 2],
     host: [HostMemory; 2],
-    /// Per selected row of the last step, if its list was wanted.
+    /// The list of each selected row of the last step; empty if the plan did not ask for it.
     read: Vec<Vec<(Token, f32)>>,
 }
 
-/// Bytes of everything but weights and caches.
+/// Bytes of everything other than weights and caches.
 struct Fixed {
     rows: Vec<u64>,
-    /// The scratch buffers through which launches of an op pass results.
+    /// Bytes of the scratch buffers through which launches of an op pass results.
     handed: Vec<u64>,
     scratch: [u64; SCRATCH_PARAMS],
     metadata: u64,
@@ -139,8 +139,9 @@ impl Fixed {
 }
 
 impl<D: Driver> CudaDevice<D> {
-    /// Loads the program's kernels from a bundle for `target`, uploads its weights and allocates everything else. Memory is
-    /// counted before any is allocated.
+    /// Loads the program's kernels from a bundle for `target`, uploads its weights and allocates everything else. It counts the
+    /// memory before it allocates any. Errors: a bundle that does not fit the GPU or the program, weights that cannot be read,
+    /// too little memory, a failure of the driver.
     pub fn new(
         driver: D,
         target: &str,
@@ -152,7 +153,7 @@ impl<D: Driver> CudaDevice<D> {
     ) -> Result<Self, CudaError> {
         let (rows, context) = (config.rows_max, program.context);
         let made = Self::make(driver, target, program, bindings, images, source, config);
-        // Counted before, and yet not there: somebody else took it, or it is in pieces.
+        // The count was enough, and an allocation failed: another process took memory, or memory is fragmented.
         made.map_err(|error| match error {
             CudaError::Driver(source @ DriverError::Memory { .. }) => CudaError::Full { source, rows, context },
             other => other,
@@ -264,7 +265,7 @@ impl<D: Driver> CudaDevice<D> {
         })
     }
 
-    /// Bytes of weights and of the KV pool.
+    /// Bytes of the weights, and bytes of the KV pool.
     pub fn bytes(&self) -> (u64, u64) {
         (self.weights.bytes(), self.caches.iter().map(|(_, bytes)| bytes).sum())
     }
@@ -274,13 +275,13 @@ impl<D: Driver> CudaDevice<D> {
         self.weights.made()
     }
 
-    /// From here on the device's clock is read around every launch. Steps are launched kernel by kernel for that, with the
-    /// programs that they have when they are recorded.
+    /// Times every launch from now on, by the device's clock. Steps are then launched kernel by kernel, with the grids of the
+    /// recordings.
     pub fn time_launches(&mut self) {
         self.times = Some(Mutex::default());
     }
 
-    /// Seconds that each specialisation has taken since the last call; nothing if launches are not timed.
+    /// Each specialisation and its seconds since the last call; empty if launches are not timed.
     pub fn take_times(&self) -> Vec<(String, f64)> {
         let taken = self.times.as_ref().map(|times| mem::take(&mut *times.lock().unwrap_or_else(|e| e.into_inner())));
         taken.into_iter().flatten().collect()
@@ -291,12 +292,12 @@ impl<D: Driver> CudaDevice<D> {
         &self.driver
     }
 
-    /// The same, to be changed: tests let it fail.
+    /// The driver, mutable: for tests that make it fail.
     pub fn driver_mut(&mut self) -> &mut D {
         &mut self.driver
     }
 
-    /// Sets the parameters that are metadata to where they are now.
+    /// Sets the parameters that are metadata to the present addresses of their arrays.
     pub(crate) fn point(&mut self) {
         for (launch, pointers) in self.wiring.launches.iter().zip(&mut self.pointers) {
             for (bound, pointer) in launch.params.iter().zip(pointers) {
@@ -307,7 +308,7 @@ impl<D: Driver> CudaDevice<D> {
         }
     }
 
-    /// Every launch of the step that was filled, in order: over keys up to its own length, or up to another one.
+    /// Makes every launch of the filled step, in order, over its own length or over `length` positions.
     fn launch(&mut self, length: Option<usize>) -> Result<(), CudaError> {
         self.point();
         let mut named = vec![];
@@ -332,23 +333,23 @@ impl<D: Driver> CudaDevice<D> {
         Ok(())
     }
 
-    /// Records the step's launches over `length` positions, for steps that reach less far too: programs of splits that a
+    /// Records the step's launches over `length` positions. Shorter steps replay the recording too: programs of splits that a
     /// step does not reach do nothing.
     fn record(&mut self, length: usize) -> Result<Graph, CudaError> {
         self.driver.begin_recording()?;
         let launched = self.launch(Some(length));
-        // Ended in any case: a stream that records does nothing else.
+        // Also after an error: a stream that records runs nothing.
         let graph = self.driver.end_recording();
         launched?;
         Ok(graph?)
     }
 
-    /// The row count that this step's launches are recorded with room for, if they are.
+    /// The row count of this step's recording; `None` if the step is launched kernel by kernel.
     fn room(&self, plan: &StepPlan) -> Option<usize> {
         let (rows, selected) = (plan.rows(), plan.selected().len());
         let single = plan.sequences().len() == rows && selected == rows;
         let next = RECORDED_ROWS.into_iter().find(|room| rows <= *room).filter(|_| self.graphs_on && single)?;
-        // A device for fewer rows has buffers for no more.
+        // The device's buffers limit the rows of a recording.
         Some(next.min(self.rows_max).min(self.selected_max))
     }
 
@@ -363,7 +364,7 @@ impl<D: Driver> CudaDevice<D> {
         self.bring(plan)
     }
 
-    /// Launches what was recorded for a room, a length and lists or none; records it first if it was not.
+    /// Replays the recording for a row count, a length, and with or without lists. Records it first if there is none.
     fn replay(&mut self, which: (usize, usize, bool)) -> Result<(), CudaError> {
         let graph = match self.graphs.get(&which) {
             Some(graph) => *graph,
@@ -376,7 +377,7 @@ impl<D: Driver> CudaDevice<D> {
         Ok(self.driver.replay(graph)?)
     }
 
-    /// Copies every best token to the host, and the lists and rows of logits that are wanted there.
+    /// Copies every best token to the host, and the lists and rows of logits that the plan asks for.
     fn bring(&mut self, plan: &StepPlan) -> Result<(), CudaError> {
         let row = self.program.vocab as usize * 4;
         let mut parts = vec![(self.best_at, &mut self.bests.bytes_mut()[..plan.selected().len() * 4])];
@@ -390,7 +391,7 @@ impl<D: Driver> CudaDevice<D> {
             parts.push((self.logits_at + (run.start * row) as u64, part));
             (rest, start) = (after, run.end * row);
         }
-        // It waits for the whole step, also where there is nothing to bring: metadata may be filled again.
+        // Waits for the whole step, even if nothing is copied, so that metadata may be filled again.
         self.driver.download(&mut parts)?;
         self.brought.clear();
         self.brought.extend(plan.sequences().iter().flat_map(|s| std::iter::repeat_n((s.top, s.whole), s.selected)));
@@ -408,8 +409,8 @@ impl<D: Driver> CudaDevice<D> {
     }
 }
 
-/// The kernel that runs a launch for this much work: the one of the lowest tiles that hold all rows, or of the highest.
-/// All are proved to give the same bits.
+/// The kernel of a launch for this extent: the one with the lowest tile that holds all rows, or else the highest tile. All are
+/// proved to give the same bits.
 fn chosen(kernels: &[Code], launch: &Wired, extent: Extent) -> Result<usize, CudaError> {
     let mut kernel = launch.kernel;
     for higher in &launch.higher {
@@ -421,7 +422,7 @@ fn chosen(kernels: &[Code], launch: &Wired, extent: Extent) -> Result<usize, Cud
     Ok(kernel)
 }
 
-/// The selected rows whose logits are wanted on the host, as runs without gaps.
+/// The selected rows whose logits the plan asks for, as contiguous ranges.
 fn brought(plan: &StepPlan) -> Vec<Range<usize>> {
     let mut runs: Vec<Range<usize>> = vec![];
     for s in plan.sequences().iter().filter(|s| s.whole && s.selected > 0) {
@@ -446,7 +447,7 @@ fn fitting(target: &str, about: &About) -> Result<Arch, CudaError> {
     }
 }
 
-/// Pages of each group, if they and all else fit into what is free.
+/// Pages of each group. Error: they do not fit into free memory beside everything else.
 fn pages(
     program: &Program,
     wiring: &Wiring<Code>,

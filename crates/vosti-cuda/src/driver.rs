@@ -1,7 +1,7 @@
 //! The few calls that the launcher needs of a GPU: a small part of CUDA's driver interface, on one stream.
 //!
-//! [`crate::cuda::Cuda`] is the real implementation. Tests have one that executes TTIR in host memory and records the calls
-//! that it gets. Every call except [`Driver::download`] and [`Driver::synchronise`] may return before its work is done; work
+//! [`crate::cuda::Cuda`] is the real implementation. Tests have one that executes TTIR in host memory and records its calls.
+//! Every call except [`Driver::download`], [`Driver::laps`] and [`Driver::synchronise`] may return before its work is done. Work
 //! is done in order.
 
 use crate::host::HostMemory;
@@ -10,15 +10,15 @@ use thiserror::Error;
 /// A device address.
 pub type Address = u64;
 
-/// A kernel that was loaded. An index into what the driver has loaded.
+/// A loaded kernel: an index into the driver's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Function(pub usize);
 
-/// Launches that were recorded. An index into what the driver has recorded.
+/// A recording of launches: an index into the driver's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Graph(pub usize);
 
-/// Failures on the device's side.
+/// A failure of the driver or the device.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[expect(missing_docs, reason = "each message names its fields")]
 pub enum DriverError {
@@ -47,7 +47,7 @@ pub enum DriverError {
     Call { call: &'static str, code: String },
 }
 
-/// Bytes in words, where they are known.
+/// A number of bytes in words; 0 if it is not known.
 fn sized(bytes: u64) -> String {
     match bytes {
         0 => "what the driver asked for itself".into(),
@@ -58,7 +58,7 @@ fn sized(bytes: u64) -> String {
 /// A GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct About {
-    /// As the driver names it.
+    /// The driver's name of the GPU.
     pub name: String,
     /// Compute capability, such as (9, 0).
     pub capability: (u32, u32),
@@ -75,9 +75,9 @@ pub struct Attributes {
     pub registers: u32,
     /// Local memory of a thread in bytes: spilled registers.
     pub local_bytes: u64,
-    /// Shared memory that is in the code, in bytes.
+    /// Static shared memory of the code, in bytes.
     pub shared_static: u64,
-    /// Threads that a block may have.
+    /// The most threads of a block.
     pub threads_max: u32,
 }
 
@@ -86,13 +86,13 @@ pub struct Attributes {
 pub struct Call<'a> {
     /// A loaded kernel.
     pub function: Function,
-    /// Blocks.
+    /// Blocks on each axis.
     pub grid: [u32; 3],
     /// Threads of a block.
     pub threads: u32,
     /// Dynamic shared memory of a block, in bytes.
     pub shared: u32,
-    /// Every parameter is one of these.
+    /// The parameters: each is a pointer of 8 bytes.
     pub pointers: &'a [Address],
 }
 
@@ -101,10 +101,10 @@ pub trait Driver {
     /// Name, capability and limits.
     fn about(&self) -> &About;
 
-    /// Another stream on the same GPU: addresses are common, each frees what it allocated.
+    /// Another stream on the same GPU. Both use the same addresses; each frees its own allocations.
     fn another(&self) -> Result<Box<dyn Driver + Send>, DriverError>;
 
-    /// Zeros in host memory, from and to which copies are fast. Not to be had: [`DriverError::Locked`].
+    /// Zeroed page-locked host memory, for fast copies. Error if there is too little: [`DriverError::Locked`].
     fn host(&mut self, bytes: usize) -> Result<HostMemory, DriverError>;
 
     /// Bytes that can be allocated.
@@ -116,43 +116,44 @@ pub trait Driver {
     /// Registers, spills and shared memory of a loaded kernel.
     fn attributes(&mut self, function: Function) -> Result<Attributes, DriverError>;
 
-    /// Lets a kernel have this much dynamic shared memory. Without it there is 48 KiB.
+    /// Raises a kernel's limit of dynamic shared memory to `bytes`. The default is 48 KiB, less its static shared memory.
     fn allow_shared(&mut self, function: Function, bytes: u32) -> Result<(), DriverError>;
 
-    /// Memory with any contents, at a multiple of 256, for as long as the driver lives. Not to be had: [`DriverError::Memory`].
+    /// Memory with arbitrary contents, at a multiple of 256, which lives as long as the driver. Error if there is too little:
+    /// [`DriverError::Memory`].
     fn allocate(&mut self, bytes: u64) -> Result<Address, DriverError>;
 
     /// Overwrites `bytes` bytes with zeros.
     fn zero(&mut self, at: Address, bytes: u64) -> Result<(), DriverError>;
 
-    /// `bytes` stay as they are until something has been waited for.
+    /// Copies from the host. The caller must not change `bytes` until a later call has waited for the stream.
     fn upload(&mut self, at: Address, bytes: &[u8]) -> Result<(), DriverError>;
 
-    /// Copies to the host, each from its address, and waits once: for that and for everything before it.
+    /// Copies to the host, each part from its address, and waits once for these copies and everything before them.
     fn download(&mut self, parts: &mut [(Address, &mut [u8])]) -> Result<(), DriverError>;
 
-    /// From device memory to device memory.
+    /// Copies from device memory to device memory.
     fn copy(&mut self, from: Address, to: Address, bytes: u64) -> Result<(), DriverError>;
 
     /// Queues a launch.
     fn launch(&mut self, call: &Call) -> Result<(), DriverError>;
 
-    /// Marks this moment of the stream. Not while it is recorded.
+    /// Marks this moment of the stream. Not allowed during a recording.
     fn mark(&mut self) -> Result<(), DriverError>;
 
-    /// Seconds from each mark to the next, by the device's clock, once everything has been waited for. Forgets the marks.
+    /// Waits for everything, and returns the seconds from each mark to the next by the device's clock. Removes the marks.
     fn laps(&mut self) -> Result<Vec<f64>, DriverError>;
 
-    /// From here on launches are recorded, and nothing else may be asked for.
+    /// Begins a recording. Until it ends, launches are recorded and no other call is allowed.
     fn begin_recording(&mut self) -> Result<(), DriverError>;
 
-    /// Ends the recording; nothing of it has run.
+    /// Ends the recording. Its launches have not run.
     fn end_recording(&mut self) -> Result<Graph, DriverError>;
 
-    /// Launches what was recorded.
+    /// Runs the launches of a recording.
     fn replay(&mut self, graph: Graph) -> Result<(), DriverError>;
 
-    /// Waits until the stream has done all of it. Errors of earlier launches appear here.
+    /// Waits until the stream has done all work. Errors of earlier launches are returned here.
     fn synchronise(&mut self) -> Result<(), DriverError>;
 }
 

@@ -1,4 +1,4 @@
-//! Host memory that a GPU copies to and from. It is page-locked where the driver can do that, so a copy waits for nothing.
+//! Host memory that a GPU copies to and from. It is page-locked if it comes from a driver, so that a copy needs no staging.
 
 use std::ptr::NonNull;
 
@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 pub struct HostMemory {
     at: NonNull<u8>,
     bytes: usize,
-    /// Frees it.
+    /// Frees the memory when it is dropped.
     _owner: Box<dyn Send>,
 }
 
@@ -14,17 +14,17 @@ pub struct HostMemory {
 unsafe impl Send for HostMemory {}
 
 impl HostMemory {
-    /// Ordinary memory, zeros.
+    /// Ordinary memory of `bytes` zeros, not page-locked.
     pub fn ordinary(bytes: usize) -> HostMemory {
         let mut words = vec![0u64; bytes.div_ceil(8)];
         let at = NonNull::new(words.as_mut_ptr().cast()).unwrap_or(NonNull::<u64>::dangling().cast());
         HostMemory { at, bytes, _owner: Box::new(words) }
     }
 
-    /// Memory of somebody else.
+    /// Memory that `owner` frees when it is dropped.
     ///
     /// # Safety
-    /// `at` is a multiple of 8 and points at `bytes` initialised bytes that nobody else uses until `owner` is dropped.
+    /// `at` is a multiple of 8 and points at `bytes` initialised bytes that no other code uses until `owner` is dropped.
     pub unsafe fn of(at: NonNull<u8>, bytes: usize, owner: Box<dyn Send>) -> HostMemory {
         HostMemory { at, bytes, _owner: owner }
     }
@@ -54,13 +54,13 @@ impl HostMemory {
     }
 }
 
-/// Numbers of which every byte is a value.
+/// Numbers without padding, for which every bit pattern is a value.
 pub trait Plain: Copy {}
 impl Plain for u16 {}
 impl Plain for i32 {}
 impl Plain for f32 {}
 
-/// Numbers as a device reads them.
+/// The bytes of numbers in the order in which a device reads them.
 pub fn bytes_of<T: Plain>(values: &[T]) -> &[u8] {
     const { assert!(cfg!(target_endian = "little"), "GPUs are little-endian, and so must be their host") };
     // SAFETY: plain numbers have no padding, and the length is in bytes.

@@ -1,4 +1,4 @@
-//! A compiled and checked kernel as a bundle keeps it: machine code, how to launch it, and which text it is of.
+//! A compiled and checked kernel in the form of a bundle: machine code, launch parameters, and the hash of its text.
 
 use crate::arch::Arch;
 use crate::artifact::{Artifact, Hashes, Metadata};
@@ -11,18 +11,18 @@ use vosti_kernels::{Binding, Spec, ttir_hash};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
-    /// Which machine code is of which text.
+    /// Hashes of the text and the machine code.
     pub hashes: Hashes,
-    /// The compiler's record of it.
+    /// The compiler's record.
     pub metadata: Metadata,
     /// The facts that the checks found.
     pub facts: Facts,
 }
 
-/// A kernel that passed every check. There is no other way to make one but [`Image::read`], which asks for the hashes.
+/// A kernel that passed every check: [`Image::of`] runs the checks, and [`Image::read`] compares the hashes of one that passed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
-    /// Which specialisation of which kernel it is.
+    /// The kernel and its specialisation.
     pub spec: Spec,
     /// The proved text.
     pub ttir: String,
@@ -33,14 +33,15 @@ pub struct Image {
 }
 
 impl Image {
-    /// Checks what the compiler made.
+    /// Checks a compiled kernel ([`inspect`](crate::inspect())). Error: the reason to refuse it.
     pub fn of(artifact: Artifact, arch: Arch) -> Result<Image, CudaError> {
         let facts = inspect(&artifact, arch)?;
         let record = Record { hashes: artifact.hashes(), metadata: artifact.metadata, facts };
         Ok(Image { spec: artifact.spec, ttir: artifact.ttir, cubin: artifact.cubin, record })
     }
 
-    /// Reads what [`Image::record_json`] wrote; the code must be of this text.
+    /// Reads an image from its record, as [`Image::record_json`] wrote it. Errors: the record cannot be read, the text is another
+    /// one, or the machine code is.
     pub fn read(spec: &Spec, ttir: &str, record: &str, cubin: Vec<u8>) -> Result<Image, CudaError> {
         let record: Record = serde_json::from_str(record)
             .map_err(|error| CudaError::Metadata { spec: spec.to_string(), why: error.to_string() })?;
@@ -63,13 +64,13 @@ impl Image {
         })
     }
 
-    /// The record beside the cubin.
+    /// The record as JSON, for a file beside the cubin.
     pub fn record_json(&self) -> String {
         serde_json::to_string_pretty(&self.record).unwrap_or_default() + "\n"
     }
 }
 
-/// Refuses images of which one may run in another's place and is not like it.
+/// Checks that kernels of different row tiles of one launch are [`interchangeable`]. Kernels without an image are skipped.
 pub fn alike<'a>(bindings: &[Binding], image: impl Fn(&Spec) -> Option<&'a Image>) -> Result<(), CudaError> {
     for launch in bindings.iter().flat_map(|binding| &binding.launches) {
         let Some(first) = image(&launch.spec) else { continue };

@@ -1,4 +1,4 @@
-//! What a compiled kernel shows without a GPU, and the reasons to refuse it.
+//! Checks a compiled kernel as far as that is possible without a GPU.
 //!
 //! Each check is a function from one text of the artifact to `Ok` or one [`Refusal`]; [`inspect`] runs all of them. The
 //! launcher relies on them: it passes one 8-byte pointer for each parameter of the contract and two for scratch, starts
@@ -23,9 +23,9 @@ use vosti_tile::{Kernel, OpKind};
 
 /// Scratch pointers that Triton's backend adds after a kernel's own parameters: global, then profile.
 pub const SCRATCH_PARAMS: usize = 2;
-/// Registers that are handed out at once to a thread.
+/// The unit in which registers are allocated to a thread.
 const REGISTERS_UNIT: u32 = 8;
-/// Matrix instructions of all architectures here: a dot must become the one that its target has for it, and no other.
+/// The matrix instructions of all architectures. A dot must be compiled to the one for its rows and target, and to no other.
 const MATRIX_INSTRUCTIONS: [&str; 3] = ["mma.sync", "wgmma.mma_async", "tcgen05.mma"];
 
 /// The facts about a kernel that passed.
@@ -36,37 +36,37 @@ pub struct Facts {
     pub params: usize,
     /// Threads of a block.
     pub threads: u32,
-    /// Of a thread.
+    /// Registers of a thread.
     pub registers: u32,
-    /// Shared memory of a block, in bytes: what a launch asks for, and what is in the code.
+    /// Dynamic shared memory of a block, in bytes: a launch asks for it.
     pub shared_dynamic: u64,
-    /// Bytes that are in the code.
+    /// Static shared memory of a block, in bytes: it is part of the code.
     pub shared_static: u64,
-    /// How many there are in the machine code.
+    /// The number of matrix instructions in the PTX.
     pub matrix_instructions: usize,
-    /// Their kinds, sorted, each without how many columns it computes (`m64n*k16`).
+    /// The kinds of matrix instructions, sorted, without their numbers of columns (`m64n*k16`).
     pub matrix_kinds: Vec<String>,
-    /// Copies from global to shared memory that the program does not wait for at once.
+    /// Asynchronous copies from global to shared memory.
     pub async_copies: usize,
-    /// Bytes that a block has on their way while the products of its loop run, at the least.
+    /// The fewest bytes that a block is loading while the products of its loop run.
     pub in_flight: u64,
     /// Blocks that a multiprocessor holds at once.
     pub blocks: u32,
-    /// In the order of the text.
+    /// The reductions, in the order of the text.
     pub reductions: Vec<Reduction>,
 }
 
-/// How the lanes of a reduced tile lie in the threads: see [`interchangeable`].
+/// A reduction and the layout of its tile's lanes in threads: see [`interchangeable`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reduction {
     /// The axis that is folded.
     pub axis: u32,
-    /// The tile's type, its layout written out.
+    /// The tile's type, with the definition of its layout.
     pub tile: String,
 }
 
-/// Refuses a kernel that the launcher would launch wrongly, or whose code is not what the target is for.
+/// Runs every check. Error: the first reason to refuse the kernel.
 pub fn inspect(artifact: &Artifact, arch: Arch) -> Result<Facts, CudaError> {
     let spec = &artifact.spec;
     let contract = vosti_kernels::contract(&spec.kernel)?;
@@ -114,7 +114,7 @@ fn examine(artifact: &Artifact, arch: Arch, contract: &Contract) -> Result<Facts
     })
 }
 
-/// How many dots must have become which family's instructions, by their tiles' rows.
+/// The number of dots for each matrix instruction that they must be compiled to, by the rows of their tiles.
 fn dots(kernel: &Kernel, arch: Arch) -> BTreeMap<&'static str, usize> {
     let mut dots = BTreeMap::new();
     kernel.walk(&mut |op| {
@@ -165,7 +165,7 @@ fn threads(ptx: &Ptx, metadata: &Metadata) -> Result<(), Refusal> {
     }
 }
 
-/// The launcher does neither of these; scratch it does.
+/// The launcher provides scratch, and supports none of these.
 pub(crate) fn launchable(metadata: &Metadata) -> Result<(), Refusal> {
     let needs = [
         (metadata.launch_pdl, "programmatic dependent launch"),
@@ -178,19 +178,19 @@ pub(crate) fn launchable(metadata: &Metadata) -> Result<(), Refusal> {
     }
 }
 
-/// Nothing adds into memory that another program adds into: which comes first is nobody's to say.
+/// Refuses atomic additions: programs run in any order, so their sums would depend on it.
 fn order_of_additions(ptx: &Ptx, sass: &Sass) -> Result<(), Refusal> {
     let in_ptx = ["atom.", "red.", "multimem.", "cp.reduce."];
     let in_sass = ["ATOM", "ATOMG", "ATOMS", "RED", "REDG", "REDAS", "UBLKRED", "UTMAREDG"];
     let found = ptx.opcodes.iter().find(|op| in_ptx.iter().any(|prefix| op.starts_with(prefix)));
-    // The assembler's own, where a block takes tensor memory: bits of a word, the same in any order.
+    // The assembler sets bits of a word by these if a block uses tensor memory. Their order does not matter.
     let bits = ["ATOMS.OR", "ATOMS.AND"];
     let found = found.or_else(|| sass.opcodes.iter().find(|op| in_sass.contains(&stem(op)) && !bits.contains(op)));
     found.map_or(Ok(()), |op| Err(Refusal::Atomic { instruction: op.to_string() }))
 }
 
-/// A multiplication and an addition stay two roundings. Division and square root that are rounded as IEEE says contain
-/// fused instructions of their own, so their presence is an error too: the second count would say nothing.
+/// Refuses a multiplication and an addition that were fused to one rounding. IEEE division and square root contain fused
+/// instructions, so they are refused too: with them, the count in the machine code would show nothing.
 fn contraction(ptx: &Ptx, sass: &Sass, metadata: &Metadata) -> Result<(), Refusal> {
     if metadata.enable_fp_fusion {
         return Err(Refusal::FusionOn);
@@ -207,7 +207,7 @@ fn contraction(ptx: &Ptx, sass: &Sass, metadata: &Metadata) -> Result<(), Refusa
     }
 }
 
-/// Without the divisibility premises tiles are loaded 16 bits at a time.
+/// Refuses loads of 16 bits at a time: a kernel has them if its divisibility premises were lost.
 fn wide_accesses(ptx: &Ptx) -> Result<(), Refusal> {
     let narrow = |op: &&&str| {
         let global = op.starts_with("ld.global") || op.starts_with("st.global");
@@ -236,8 +236,8 @@ fn resources(log: &Log, metadata: &Metadata, arch: Arch) -> Result<(), Refusal> 
     Ok(())
 }
 
-/// Every dot became the matrix instruction that its rows have on the target: the certificates' assumptions are about sums
-/// of that family, and of no other.
+/// Checks that every dot was compiled to the matrix instruction for its rows and target. The certificates assume the sums of
+/// that family of instructions, and of no other.
 fn matrix_instructions(ptx: &Ptx, dots: &BTreeMap<&'static str, usize>) -> Result<usize, Refusal> {
     let many = |family: &str| ptx.opcodes.iter().filter(|op| op.starts_with(family)).count();
     if let Some(found) = MATRIX_INSTRUCTIONS.into_iter().find(|f| !dots.contains_key(f) && many(f) > 0) {
@@ -256,7 +256,7 @@ fn matrix_kinds(ptx: &Ptx) -> Vec<String> {
     kinds.into_iter().collect()
 }
 
-/// `m64n128k16` as `m64n*k16`: how many columns an instruction computes is not part of what each of them is.
+/// `m64n128k16` as `m64n*k16`: the number of columns of an instruction does not change the sum of each.
 fn without_columns(op: &str) -> String {
     let shape = |part: &str| {
         let (rows, rest) = part.strip_prefix('m')?.split_once('n')?;
@@ -267,9 +267,9 @@ fn without_columns(op: &str) -> String {
     op.split('.').map(|part| shape(part).unwrap_or_else(|| part.to_string())).collect::<Vec<_>>().join(".")
 }
 
-/// Refuses a kernel that may not run in another's place, although their TTIR is proved to give the same bits: that proof
-/// assumes of dot and reduce that their lanes do not depend on the tile's height, which is nothing to expect of two kinds of
-/// matrix instruction, or of reduced tiles whose lanes lie otherwise in the threads (they add up in another order then).
+/// Refuses a kernel of another row tile whose machine code differs too much from that of the first, although their TTIR is
+/// proved to give the same bits. That proof assumes that the lanes of a dot and a reduce do not depend on the tile's height. It
+/// cannot be assumed of two kinds of matrix instruction, or of reduced tiles with different layouts, which add in another order.
 pub fn interchangeable(first: &Facts, other: &Facts) -> Result<(), Refusal> {
     if first.matrix_kinds != other.matrix_kinds {
         let [found, wanted] = [other, first].map(|facts| facts.matrix_kinds.join(" "));
@@ -281,7 +281,8 @@ pub fn interchangeable(first: &Facts, other: &Facts) -> Result<(), Refusal> {
     }
 }
 
-/// A kernel with dots whose loop is pipelined loads ahead, through `cp.async` or the tensor memory accelerator.
+/// Checks that a kernel with dots and a pipelined loop loads ahead, by `cp.async` or the tensor memory accelerator. Returns the
+/// number of these loads.
 fn pipeline(ptx: &Ptx, dots: bool, stages: u32) -> Result<usize, Refusal> {
     let copies = ["cp.async.ca.", "cp.async.cg.", "cp.async.bulk."];
     let ahead = ptx.opcodes.iter().filter(|op| copies.iter().any(|prefix| op.starts_with(prefix))).count();

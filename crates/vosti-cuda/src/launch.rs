@@ -1,7 +1,7 @@
-//! A kernel on the device, and every condition of a launch.
+//! A loaded kernel, and the checks before each launch.
 //!
-//! Engines of this kind break silently at a launch. So the compiler's facts, the driver's facts and the arguments of the
-//! launch are compared here, and a mismatch is an error before anything runs.
+//! A wrong launch often fails silently. So this module compares the compiler's facts, the driver's facts and the arguments of
+//! the launch, and returns an error for a mismatch before anything runs.
 
 use crate::arch::{Arch, WARP};
 use crate::driver::{Address, Call, Driver, Function};
@@ -11,39 +11,39 @@ use crate::inspect::{SCRATCH_PARAMS, launchable};
 use vosti_kernels::{Contract, Extent, Spec};
 use vosti_tile::Scalar;
 
-/// Shared memory that a block has without asking, in bytes: static and dynamic together.
+/// Shared memory that a block may have by default, in bytes: static and dynamic together.
 const SHARED_FREE: u64 = 48 << 10;
-/// Blocks on each axis of a grid.
+/// The most blocks on each axis of a grid.
 const GRID_MAX: [usize; 3] = [i32::MAX as usize, 65_535, 65_535];
 
-/// Bytes of scratch for one program, and the alignment of the whole.
+/// The scratch of a kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scratch {
-    /// Of one program.
+    /// Bytes for one program.
     pub bytes: u64,
-    /// Of the whole.
+    /// The alignment of the scratch of all programs, in bytes.
     pub align: u64,
 }
 
 /// A parameter's element type and the divisibility of its address that the code relies on.
 #[derive(Clone, Copy, Debug)]
 pub struct Premise {
-    /// What the parameter's buffer holds.
+    /// The element type of the parameter's buffer.
     pub elem: Scalar,
-    /// In bytes.
+    /// The address is a multiple of this number of bytes.
     pub divisibility: u64,
 }
 
-/// A kernel that is loaded.
+/// A loaded kernel.
 #[derive(Debug)]
 pub struct Code {
-    /// Which specialisation of which kernel it is.
+    /// The kernel and its specialisation.
     pub spec: Spec,
-    /// Roles and grid, for the launcher.
+    /// The kernel's contract, which has the roles of parameters and the grid.
     pub contract: &'static Contract,
-    /// One a parameter, in signature order.
+    /// One for each parameter, in signature order.
     pub premises: Vec<Premise>,
-    /// Global, then profile.
+    /// Global scratch, then the profiler's.
     pub scratch: [Scratch; SCRATCH_PARAMS],
     function: Function,
     threads: u32,
@@ -65,8 +65,8 @@ impl vosti_wiring::Kernel for Code {
 }
 
 impl Code {
-    /// Loads an image, unless the device is another one, the driver sees another kernel than the compiler reported, or
-    /// the launcher would have to do what it does not.
+    /// Loads an image. Errors: the image is for another device, the driver's facts differ from the compiler's, or the kernel
+    /// needs a feature that the launcher does not support.
     pub fn load(driver: &mut dyn Driver, image: &Image, arch: Arch) -> Result<Code, CudaError> {
         let spec = &image.spec;
         let refused = |refusal| CudaError::Refused { spec: spec.to_string(), target: format!("cuda-{arch}"), refusal };
@@ -93,7 +93,7 @@ impl Code {
             let most = found.threads_max;
             return Err(refused(Refusal::Registers { registers: found.registers, threads, most }));
         }
-        // What is in the code comes out of the same memory.
+        // Static shared memory is part of the same memory.
         let most = driver.about().shared_bytes_max.saturating_sub(found.shared_static);
         let shared = u32::try_from(metadata.shared).unwrap_or(u32::MAX);
         if metadata.shared > most {
@@ -120,8 +120,8 @@ impl Code {
         })
     }
 
-    /// Launches the kernel over its contract's grid for this much work. `pointers` are its parameters, the two for
-    /// scratch last. Nothing is launched where there is nothing to do.
+    /// Launches the kernel over its contract's grid for this extent. `pointers` are its parameters, the two for scratch
+    /// last. An empty grid is not launched. Errors: too large a grid, an address that breaks a premise, a failure of the driver.
     pub fn launch(&self, driver: &mut dyn Driver, extent: Extent, pointers: &[Address]) -> Result<(), CudaError> {
         let grid = self.grid(extent)?;
         if grid.contains(&0) {
@@ -146,7 +146,7 @@ impl Code {
         }
         let call = Call {
             function: self.function,
-            // One block a program: clusters are refused.
+            // Each program is one block: clusters are refused.
             grid: grid.map(|n| n as u32),
             threads: self.threads,
             shared: self.shared,
@@ -159,7 +159,7 @@ impl Code {
         CudaError::Launch { spec: self.spec.to_string(), why }
     }
 
-    /// Programs on each axis of a launch with this much work.
+    /// Programs on each axis of a launch for this extent.
     pub fn grid(&self, extent: Extent) -> Result<[usize; 3], CudaError> {
         Ok(self.contract.grid(&self.spec, extent)?)
     }

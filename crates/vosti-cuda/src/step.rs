@@ -16,51 +16,50 @@ impl Ints for Image {
     }
 }
 
-/// Filled and uploaded before each step, and waited for before the next is filled.
+/// A step's metadata. It is filled and uploaded before each step; the next one is filled only after the device has read it.
 pub struct Step {
     metadata: Metadata<Image>,
 }
 
 impl Step {
-    /// With host memory for the whole array.
+    /// Allocates host memory for the whole array.
     pub fn new(driver: &mut dyn Driver, image: vosti_wiring::Image) -> Result<Step, DriverError> {
         let array = Image(driver.host(image.len() * 4)?);
         Ok(Step { metadata: Metadata::new(image, array) })
     }
 
-    /// Bytes that it takes on the device.
+    /// Bytes of the whole array on the device.
     pub fn bytes(&self) -> u64 {
         self.metadata.array().0.bytes().len() as u64
     }
 
-    /// Where an array is, in bytes from the start of all: for launches of the step that was filled, and for those that were
-    /// recorded with room for as many rows.
+    /// The byte offset of an array, for launches of the filled step and for recordings with the same room.
     pub fn start(&self, meta: Meta) -> u64 {
         self.metadata.place(meta).start as u64 * 4
     }
 
-    /// Positions that the longest sequence of the step that was filled reaches.
+    /// Positions of the longest sequence of the filled step.
     pub fn length(&self) -> usize {
         self.metadata.length()
     }
 
-    /// How much a launch of the step that was filled is made for.
+    /// The extent of a launch of the filled step.
     pub fn extent(&self, size: Size) -> Extent {
         self.metadata.extent(size)
     }
 
-    /// Fills everything from a plan, for launches as large as those of `room` rows of one request each, if there is one; what
-    /// does not fit is an error, and nothing was filled.
+    /// Fills everything from a plan; with `room`, for launches with room for so many rows of one request each. Error: the plan
+    /// does not fit, and nothing was filled.
     pub fn fill(&mut self, plan: &StepPlan, room: Option<usize>) -> Result<(), String> {
         self.metadata.pack(plan, room)
     }
 
-    /// Gives each array the place that it has in the largest step.
+    /// Gives each array its place in the largest step.
     pub fn spread(&mut self) {
         self.metadata.spread();
     }
 
-    /// Brings what the step uses to the device.
+    /// Uploads the part that the step uses.
     pub fn upload(&self, driver: &mut dyn Driver, base: Address) -> Result<(), DriverError> {
         driver.upload(base, &self.metadata.array().0.bytes()[..self.metadata.used() * 4])
     }

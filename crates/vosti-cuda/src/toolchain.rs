@@ -1,7 +1,7 @@
 //! Triton as a build-time tool: a Python environment of its own, and `kernels/compile.py` run in it.
 //!
 //! The script and the pinned requirement are part of this crate, so that a binary without the source tree can
-//! compile. Nothing is read from a cache of Triton's. No GPU and no driver is needed.
+//! compile. Triton's cache is not used. Neither a GPU nor a driver is needed.
 //! Read next: `kernels/compile.py`, [`mod@crate::artifact`].
 
 use crate::arch::Arch;
@@ -40,12 +40,12 @@ struct Kernel<'a> {
 }
 
 impl Toolchain {
-    /// Makes an environment in `folder`, unless it is there already. Triton comes from the user's own index, as pip
-    /// is configured.
+    /// Makes an environment in `folder`, unless there is one already. pip fetches Triton from the index that the user has
+    /// configured. Errors: no python3, or a failure of venv or pip.
     pub fn install(folder: &Path) -> Result<Toolchain, CudaError> {
         let python = folder.join("bin/python");
         let stamp = folder.join("installed.txt");
-        // Two that install at once would clear each other's environment: the second waits, and finds it made.
+        // Two processes that install at once would clear each other's environment, so the second waits for the first.
         let _one = lock(folder)?;
         if fs::read_to_string(&stamp).is_ok_and(|installed| installed == REQUIREMENT) {
             return Ok(Toolchain { python });
@@ -57,12 +57,12 @@ impl Toolchain {
         Ok(Toolchain { python })
     }
 
-    /// A Python that the user made. The script refuses another version of Triton.
+    /// The user's own Python. The script refuses any version of Triton other than the pinned one.
     pub fn with_python(python: PathBuf) -> Toolchain {
         Toolchain { python }
     }
 
-    /// Compiles specialisations for a target, given their TTIR.
+    /// Compiles specialisations for a target, given their TTIR. Errors: an unknown target, a failure of the compiler.
     pub fn compile(&self, target: &str, kernels: &[(Spec, &str)]) -> Result<Vec<Artifact>, CudaError> {
         let scratch = tempfile::tempdir().map_err(|error| CudaError::Io { path: std::env::temp_dir(), error })?;
         let folder = scratch.path();
@@ -73,7 +73,7 @@ impl Toolchain {
             let (num_warps, num_stages) = (options.num_warps, options.num_stages);
             request.kernels.push(Kernel { stem: spec.to_string(), ttir, num_warps, num_stages });
         }
-        // Strings and numbers: there is no value that JSON does not have.
+        // The request has only strings and numbers, so this cannot fail.
         let request = serde_json::to_string(&request).unwrap_or_default();
         run(Command::new(&self.python).args(["-B", "-c", SCRIPT]).arg(folder), &request)?;
         if !kernels.iter().all(|(spec, _)| folder.join(format!("{spec}.json")).exists()) {
@@ -82,7 +82,7 @@ impl Toolchain {
         kernels.iter().map(|(spec, ttir)| Artifact::read(folder, spec, ttir)).collect()
     }
 
-    /// Compiles checked-in specialisations.
+    /// Compiles specialisations from their checked-in TTIR. Errors: no TTIR is checked in, or those of `compile`.
     pub fn compile_checked_in(&self, target: &str, specs: &[Spec]) -> Result<Vec<Artifact>, CudaError> {
         let text = |spec: &Spec| {
             let missing = || CudaError::Ttir { spec: spec.to_string() };
@@ -94,7 +94,7 @@ impl Toolchain {
     }
 }
 
-/// The lock of an environment, beside it. It is released when the file is closed.
+/// Locks an environment, by a file beside it. Closing the file releases the lock.
 fn lock(folder: &Path) -> Result<fs::File, CudaError> {
     let path = folder.with_extension("lock");
     let failed = |error| CudaError::Io { path: path.clone(), error };
@@ -104,13 +104,13 @@ fn lock(folder: &Path) -> Result<fs::File, CudaError> {
     Ok(file)
 }
 
-/// Runs a tool to its end, `input` on its standard input; what it says comes with the error.
+/// Runs a tool to its end, with `input` as its standard input. If the tool fails, the error has its output.
 fn run(command: &mut Command, input: &str) -> Result<(), CudaError> {
     let tool = command.get_program().to_string_lossy().into_owned();
     let start = |error| CudaError::Start { tool: tool.clone(), error };
     let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = piped.spawn().map_err(start)?;
-    // A tool that ends before it has read everything says why itself.
+    // A tool that ends before it has read its input reports the reason itself.
     child.stdin.take().map(|mut pipe| pipe.write_all(input.as_bytes()));
     let output = child.wait_with_output().map_err(start)?;
     match output.status.success() {
@@ -160,7 +160,7 @@ mod tests {
             drop(held);
             assert_eq!(hears.recv(), Ok(true));
         });
-        // Made by the first: the second takes it as it is.
+        // The first has made the environment, and the second uses it.
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("installed.txt"), REQUIREMENT).unwrap();
         Toolchain::install(&folder).unwrap();

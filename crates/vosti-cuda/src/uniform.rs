@@ -5,30 +5,30 @@ use vosti_wiring::Uniform;
 
 /// The text that the driver compiles. It ends with a zero byte there.
 pub const PTX: &str = concat!(include_str!("uniform.ptx"), "\0");
-/// The kernel's name in it.
+/// The kernel's name in the PTX.
 pub const NAME: &str = "uniform";
-/// Threads of a block, an element each.
+/// Threads of a block. Each makes one element.
 const THREADS: u32 = 256;
-/// Elements of each stretch that is compared with the host's.
+/// Elements of each of the three stretches that are compared with the host's.
 const COMPARED: usize = 64;
 
 /// The kernel, if this driver compiles it.
 pub struct Maker(Option<Function>);
 
 impl Maker {
-    /// Loads the kernel; without it, numbers are made on the host.
+    /// Loads the kernel. If the driver does not compile it, the host makes the numbers.
     pub fn new(driver: &mut dyn Driver) -> Maker {
         Maker::of(driver, PTX)
     }
 
-    /// Of another text.
+    /// Loads the kernel of another text: for tests.
     pub fn of(driver: &mut dyn Driver, ptx: &str) -> Maker {
         // A driver may lack its PTX compiler; weights are then made on the host.
         Maker(driver.load(ptx.as_bytes(), NAME).ok())
     }
 
-    /// Makes `count` elements at an address, in BF16. False if that cannot be done here, or if the first, middle or last of them
-    /// are not the host's: what is there is then nothing.
+    /// Makes `count` elements at an address, in BF16. False if the kernel is not loaded, if the elements do not fit into a grid,
+    /// or if the first, middle or last elements differ from the host's. The contents of the memory are then undefined.
     pub fn make(
         &self,
         driver: &mut dyn Driver,

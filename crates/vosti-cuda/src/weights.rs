@@ -16,34 +16,34 @@ use std::thread;
 use vosti_tile::Scalar;
 use vosti_wiring::{TensorData, Weights, weights};
 
-/// Elements that are asked for at once, and bytes that are copied at once.
+/// Elements that a thread reads at once.
 const PART: usize = 1 << 22;
 const STAGE: usize = 4 * PART;
-/// Threads that read parts; each holds one, and one more waits.
+/// The most threads that read parts. Each holds one part.
 const READERS_MAX: usize = 8;
 /// The unit of the driver's allocations, in bytes.
 pub(crate) const ALIGN: u64 = 256;
 
-/// Bytes that an allocation takes.
+/// Bytes that an allocation of `bytes` takes.
 pub(crate) fn rounded(bytes: u64) -> u64 {
     bytes.max(1).next_multiple_of(ALIGN)
 }
 
-/// Weights on the GPU. They live as long as this does.
+/// Weights on the GPU. Their memory is freed when the cache is dropped.
 pub struct WeightCache {
     held: Mutex<Held>,
 }
 
 struct Held {
     driver: Box<dyn Driver + Send>,
-    /// Two, in turn.
+    /// Two buffers of page-locked memory, which are used in turn.
     staging: Vec<HostMemory>,
-    /// As soon as something is to be made.
+    /// Makes random weights; loaded when the first is needed.
     maker: Option<Maker>,
-    /// Each with its bytes.
+    /// The address and bytes of each weight.
     weights: HashMap<(String, Scalar), (Address, u64)>,
     bytes: u64,
-    /// Of these, what was made here.
+    /// Bytes of these that the GPU made itself.
     made: u64,
 }
 
@@ -54,7 +54,7 @@ impl fmt::Debug for WeightCache {
 }
 
 impl WeightCache {
-    /// Holds weights in a driver's memory; the driver is for nothing else.
+    /// An empty cache. It allocates from `driver`, which it owns.
     pub fn new(driver: Box<dyn Driver + Send>) -> WeightCache {
         let (staging, weights) = (vec![], HashMap::new());
         WeightCache { held: Mutex::new(Held { driver, staging, maker: None, weights, bytes: 0, made: 0 }) }
@@ -74,7 +74,7 @@ impl WeightCache {
         self.lock().made
     }
 
-    /// Bytes that a weight would take that is not here yet.
+    /// Bytes that a weight would take; 0 if the cache has it already.
     pub(crate) fn missing(&self, source: &dyn Weights, name: &str, elem: Scalar) -> Result<u64, CudaError> {
         if self.lock().weights.contains_key(&(name.to_string(), elem)) {
             return Ok(0);
@@ -83,7 +83,7 @@ impl WeightCache {
         Ok(rounded((rows * columns * elem.bytes()) as u64))
     }
 
-    /// Where a weight is and its bytes, as the kernels' element type; uploaded if it is not here yet.
+    /// The address and bytes of a weight in the kernels' element type. It is made or uploaded if the cache does not have it.
     pub(crate) fn get(&self, source: &dyn Weights, name: &str, elem: Scalar) -> Result<(Address, u64), CudaError> {
         let bytes = self.missing(source, name, elem)?;
         let mut held = self.lock();
@@ -97,7 +97,7 @@ impl WeightCache {
         } else {
             held.upload(at, source, name, elem)?;
         }
-        // Other streams read it from here on.
+        // Other streams read the weight after this.
         held.driver.synchronise()?;
         held.bytes += bytes;
         held.weights.insert(key, (at, bytes));
@@ -106,7 +106,7 @@ impl WeightCache {
 }
 
 impl Held {
-    /// Makes a weight that is a function of its elements' indices, if that can be done here.
+    /// Makes a random weight on the GPU; false if the weight is not random or the GPU cannot make it.
     fn make(&mut self, at: Address, source: &dyn Weights, name: &str, elem: Scalar) -> Result<bool, CudaError> {
         let Some(numbers) = source.made(name).filter(|_| elem == Scalar::Bf16) else { return Ok(false) };
         let (rows, columns) = weights::shape(source, name)?;
@@ -130,7 +130,7 @@ impl Held {
                 let stage = &mut self.staging[turn % 2];
                 turn += 1;
                 stage.bytes_mut()[..part.len()].copy_from_slice(part);
-                // The other one has arrived: it is free for the next part.
+                // Waits for the upload of the other buffer, which is then free for the next part.
                 self.driver.synchronise()?;
                 self.driver.upload(to, &stage.bytes()[..part.len()])?;
                 to += part.len() as u64;
@@ -140,8 +140,8 @@ impl Held {
     }
 }
 
-/// Gives every part of a weight to `put` with the flat index of its first element, in the order in which threads have read
-/// them; the first error ends it.
+/// Calls `put` with every part of a weight and the flat index of its first element, in the order in which the parts were read.
+/// The first error ends it.
 fn parts(
     source: &dyn Weights,
     name: &str,
@@ -168,7 +168,7 @@ fn parts(
                         read = Some(data);
                         Ok::<_, CudaError>(())
                     });
-                    // Nobody receives after an error.
+                    // After an error there is no receiver.
                     if send.send(done.map(|()| read.map(|data| (start * columns, data)))).is_err() {
                         return;
                     }
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn parts_are_read_by_several_threads_and_each_comes_once_with_its_place() {
-        // Two threads whatever the machine has: the barrier is for two.
+        // Always two threads, because the barrier is for two.
         let source = Rows { both: Barrier::new(2), broken: None };
         let mut seen = vec![];
         parts(&source, "w", Scalar::Bf16, |first, data| {

@@ -1,5 +1,5 @@
-//! What a GPU's memory gives is found by reading: `read.ptx`, executed thread by thread, and assembled for every target. Where the
-//! driver does not compile it, or something else is read, it is found by copies.
+//! The bandwidth of a GPU's memory is measured by reads: `read.ptx`, executed thread by thread here, and assembled for every
+//! target. It is measured by copies if the driver does not compile the text, or if the sums are wrong.
 
 mod common;
 
@@ -25,7 +25,7 @@ fn all_of_the_memory_is_read() {
     assert!(log.iter().any(|line| line.ends_with("grid [2, 1, 1] threads 256")), "{log:?}");
 }
 
-/// Whatever one changes in the text, other numbers are added up, or it is no text: and then copies are measured.
+/// After each change of the text the sums are wrong or the text does not compile, so copies are measured.
 #[test]
 fn a_text_that_reads_something_else_is_seen() {
     let changes = [

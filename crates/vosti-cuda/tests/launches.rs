@@ -17,7 +17,7 @@ use vosti_engine::{Engine, Policy, Request, Sampling, SamplingParams};
 use vosti_kernels::{Extent, parse_stem};
 use vosti_model::ModelPlan;
 
-/// Weights of one element: what is launched does not depend on them.
+/// Weights of one element: launches do not depend on them.
 struct Nothing;
 
 impl Weights for Nothing {
@@ -62,7 +62,8 @@ fn the_log_of_launches_is_as_it_was() {
     insta::assert_snapshot!(engine.device().driver().log().join("\n"));
 }
 
-/// A number for each greedy request, and the rows of those that show them: neighbours in one copy, and one wait a step.
+/// A step copies a best token for each request, and the rows of requests that show them: adjacent rows in one copy, and one
+/// wait for each step.
 #[test]
 fn only_best_tokens_and_the_rows_that_are_wanted_are_copied() {
     let plan = smol();
@@ -89,13 +90,13 @@ fn only_best_tokens_and_the_rows_that_are_wanted_are_copied() {
     }
 }
 
-/// Lists are made in steps that want some, and then every row's are copied; a recording has them or has not.
+/// A step that reads a list makes and copies the lists of all rows. A recording either makes lists or does not.
 #[test]
 fn lists_are_made_and_copied_in_steps_that_want_them() {
     let plan = smol();
     let listed = |top_k: u32| SamplingParams { temperature: 0.7, top_k, tokens_max: 3, ..SamplingParams::default() };
     let row = plan.program.vocab as usize * 4;
-    // As many requests as there are numbers, each its `top_k`; what each step copies.
+    // One request for each `top_k`; the sizes of each step's copies.
     let cases: [(&[u32], &[usize]); 4] =
         [(&[64], &[4, 256, 256]), (&[64, 20, 1], &[12, 768, 768]), (&[65], &[4, row]), (&[5, 0], &[8, 512, 512, row])];
     for (asked, copied) in cases {
@@ -130,9 +131,9 @@ fn lists_are_made_and_copied_in_steps_that_want_them() {
     assert_eq!(log.iter().filter(|line| *line == "record").count(), 2);
 }
 
-/// One for each step, from the first byte of the metadata on: of a prompt, of a decode step that is recorded, and of those
-/// that are replayed. A decode step of three requests has 14 arrays in 64 bytes each, four for the tiles of each launch of attention,
-/// and an entry for each page.
+/// Each step has one upload, from the first byte of the metadata on: a prompt, a decode step that is recorded, and decode steps
+/// that are replayed. A decode step of three requests has 14 arrays of 64 bytes each, four for the tiles of each launch of
+/// attention, and an entry for each page.
 #[test]
 fn a_step_is_one_upload_of_the_metadata_that_it_uses() {
     let plan = smol();
@@ -184,7 +185,7 @@ fn a_recording_has_the_splits_of_the_longest_context() {
     assert_eq!((grids(recorded, "attend"), grids(recorded, "attend_combine")), (vec!["1, 3, 2".to_string()], combined));
 }
 
-/// The same launches as when nobody looks, each between two marks.
+/// Timed launches are the same as others, each between two marks.
 #[test]
 fn launches_that_are_timed_are_those_of_a_recording() {
     let plan = smol();
@@ -282,7 +283,8 @@ fn what_the_launcher_does_not_do_is_refused_when_it_is_loaded() {
     }
 }
 
-/// Without asking, static and dynamic shared memory have 48 KiB together: the stand-in refuses the launch if nobody asked.
+/// By default, static and dynamic shared memory have 48 KiB together. The stand-in refuses a launch that needs more and did
+/// not raise the limit.
 #[test]
 fn shared_memory_that_is_in_the_code_counts_when_more_is_asked_for() {
     for (fixed, asked) in [(0, false), (16, true)] {
@@ -345,7 +347,7 @@ fn scratch_is_as_large_as_the_largest_grid() {
     assert!(last.ends_with(&format!(" {}", 2 * 15 * 384)), "{last}");
 }
 
-/// What is proved of their texts assumes that they are made of one kind of instruction.
+/// The proof of row tiles assumes that their dots use one kind of instruction.
 #[test]
 fn row_tiles_of_another_kind_of_instruction_are_refused() {
     let plan = smol();
@@ -374,7 +376,7 @@ fn after_a_failure_nothing_more_is_run() {
     }
 }
 
-/// With memory for weights, buffers and so much more, as many pages as fit.
+/// `Pages::Fill` takes as many pages as fit beside weights and buffers.
 #[test]
 fn the_pool_takes_what_is_free_and_says_so_if_that_is_nothing() {
     let plan = smol();
@@ -431,7 +433,7 @@ fn page_counts_must_be_those_of_the_program() {
     assert!(message.contains("1 page counts for 2 cache groups"), "{message}");
 }
 
-/// On a machine with a GPU it is opened; on any other there is one message that says what is missing.
+/// On a machine without a GPU, opening one gives a message of one line. On a machine with a GPU, this test sees no message.
 #[test]
 fn a_machine_without_a_gpu_is_told_so() {
     match Cuda::open(0) {

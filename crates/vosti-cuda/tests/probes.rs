@@ -28,7 +28,7 @@ impl Weights for Random<'_> {
     }
 }
 
-/// All of a launch, by the interpreter.
+/// Executes all programs of a launch by the interpreter.
 fn interpreted(
     images: &BTreeMap<String, Image>,
     name: &str,
@@ -99,7 +99,7 @@ fn bits_that_depend_on_the_batch_are_seen_in_every_kernel() {
     }
 }
 
-/// Rows nobody chose hold huge numbers, beside which an error in a chosen one is nothing: they are not compared.
+/// Rows that are not chosen hold huge numbers, beside which an error would not show, so they are not compared.
 #[test]
 fn a_chosen_row_that_is_a_tenth_off_is_seen_in_every_kernel() {
     for config in [LLAMA, "tests/tiny/gemma3/config.json"] {

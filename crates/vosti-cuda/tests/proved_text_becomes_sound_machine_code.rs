@@ -10,7 +10,7 @@ fn toolchain() -> Option<Toolchain> {
     vosti_test_tools::python(REQUIREMENT).map(Toolchain::with_python)
 }
 
-/// Both launches of attention, one with a matrix product and a sum (its lowest and its highest tiles), one with rows alone.
+/// Both launches of attention, a matrix product with its lowest and its highest tile, and a kernel over rows.
 fn specs() -> Vec<Spec> {
     let stems = [
         "attend-bf16-BQ16-CAP0.0-CAPPED0-D64-DP64-GP4-GROUP3-HEIGHT16-KV_HEADS3-PAGE64-ROWS512-SLOPE0.18033688-SPAN0.0-SPLIT1024-WINDOW1-WINDOWED0",
@@ -31,7 +31,7 @@ fn compile(tool: &Toolchain) -> Vec<Artifact> {
     tool.compile_checked_in(TARGET, &specs()).unwrap()
 }
 
-/// The same texts: what was proved once is proved for each.
+/// All targets compile the same texts, so one proof of a text is valid for each.
 #[test]
 fn the_other_targets_compile_the_same_texts_and_pass_their_checks() {
     let Some(tool) = toolchain() else { return };
@@ -50,8 +50,8 @@ fn the_other_targets_compile_the_same_texts_and_pass_their_checks() {
     }
 }
 
-/// Gemma's: heads of 256 fit every target, with a page on its way where two fit. So do heads of 512, in the instruction that half
-/// a tile has: where a block has 99 KiB, values get into shared memory when keys are done with, behind the first product.
+/// Gemma's heads of 256 fit every target, with a page being loaded where two fit. So do heads of 512, with the instruction of
+/// half a tile. If a block has 99 KiB, values take the place of keys in shared memory, after the first product.
 #[test]
 fn large_heads_fit_every_target() {
     let Some(tool) = toolchain() else { return };
@@ -79,7 +79,7 @@ fn large_heads_fit_every_target() {
     }
 }
 
-/// A loop without matrix products loads ahead as well: the next splits of the combination, each of four rows.
+/// A loop without matrix products loads ahead too: the kernel that combines splits loads the next splits, of four rows each.
 #[test]
 fn the_combination_of_splits_has_the_next_ones_on_their_way() {
     let Some(tool) = toolchain() else { return };
@@ -91,7 +91,8 @@ fn the_combination_of_splits_has_the_next_ones_on_their_way() {
     }
 }
 
-/// What spills at the assembler's usual level is assembled at its first: windows over heads of 256, four to a key.
+/// A kernel that spills at the assembler's usual level is assembled at its first level: a window over heads of 256, four query
+/// heads to a KV head.
 #[test]
 fn a_kernel_that_spills_is_assembled_with_less_optimisation() {
     let Some(tool) = toolchain() else { return };

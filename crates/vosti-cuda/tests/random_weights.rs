@@ -58,11 +58,11 @@ fn every_element_is_the_hosts_whatever_the_seed_and_the_scale() {
         Uniform { seed: u64::MAX, scale: 4.0 },
         Uniform { seed: 1 << 63, scale: -1e-30 },
     ];
-    // Halfway between two of BF16, among so many of the second: that the even one is taken is seen.
+    // Some numbers are halfway between two of BF16, so that rounding to even is tested.
     let ties = (0..60_000).filter(|i| numbers[1].at(*i).to_bits() & 0xffff == 0x8000).count();
     assert!(ties > 8, "{ties}");
     for (numbers, count) in numbers.into_iter().zip([1, 60_000, 255, 64]) {
-        // One more, which is nobody's.
+        // One more element, which must stay untouched.
         let at = driver.allocate(count as u64 * 2 + 2).unwrap();
         driver.zero(at, count as u64 * 2 + 2).unwrap();
         assert!(maker.make(&mut driver, at, count, numbers).unwrap());
@@ -74,7 +74,7 @@ fn every_element_is_the_hosts_whatever_the_seed_and_the_scale() {
     }
 }
 
-/// Whatever one changes in the text, the numbers are others, or it is no text: and then the host's are taken.
+/// After each change of the text the numbers are wrong or the text does not compile, so the host's numbers are used.
 #[test]
 fn a_text_that_makes_something_else_is_seen() {
     let changes = [

@@ -1,6 +1,6 @@
-//! The device on a stand-in that executes TTIR gives the CPU device's logits, bit for bit: every buffer is bound to the
-//! right parameter, every step's metadata says what the plan says, and recorded launches are the right ones. It says
-//! nothing of a GPU's arithmetic.
+//! The device on a stand-in that executes TTIR gives the CPU device's logits, bit for bit. So every buffer is bound to the
+//! right parameter, every step's metadata agrees with the plan, and recorded launches are the right ones. This shows nothing
+//! about a GPU's arithmetic.
 
 mod common;
 
@@ -68,7 +68,7 @@ const PROMPTS: [(usize, usize); 4] = [(70, 4), (3, 4), (90, 4), (62, 4)];
 
 type Seen = Vec<(u64, usize, Vec<u32>)>;
 
-/// The bits of every row of logits, and what is to be known of the device afterwards.
+/// The bits of every row of logits, and a fact about the device afterwards.
 fn serve<D: FloatDevice, T>(
     device: D,
     plan: &ModelPlan,
@@ -131,8 +131,8 @@ fn a_decode_step_of_any_row_count_has_the_cpu_devices_bits_in_a_few_recordings()
     assert_eq!(replays, 64, "larger steps are launched kernel by kernel");
 }
 
-/// A recording serves positions up to a power of two: one that reaches further is another, and both give the bits of
-/// launches that are not recorded.
+/// A recording serves positions up to a power of two. A longer step makes another recording, and both give the bits of launches
+/// that are not recorded.
 #[test]
 fn a_step_that_reaches_further_than_a_recording_has_another_one() {
     use vosti_cuda::device::RECORDED_LENGTH;
@@ -173,7 +173,7 @@ fn row_tiles_of_every_height_give_the_same_bits() {
     assert!(in_steps_of(150, "grid [2, 8, 1] threads 256") == seen);
 }
 
-/// What a tile to spare must say, by the premise of attention's proof: it has no rows, and no page table.
+/// The premise of attention's proof: a spare tile has no rows and no page table.
 #[test]
 fn tiles_to_spare_have_no_rows() {
     let plan = plan("tests/tiny/llama/config.json", "cpu", None);

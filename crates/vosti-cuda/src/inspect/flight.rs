@@ -1,6 +1,6 @@
-//! How much a loop loads while it computes, read from TTGIR.
+//! Counts the bytes that a loop loads while it computes, from the TTGIR.
 //!
-//! Copies are committed in groups, and a wait names how many of the last groups may still be under way. The compiler puts the
+//! Copies are committed in groups, and a wait names the number of last groups that may still be under way. The compiler puts the
 //! wait at the start of the loop and the next copies at its end, so the groups that the wait leaves under way overlap with
 //! the arithmetic. A loop that waits for all groups loads nothing while it computes, whatever its number of stages says.
 
@@ -59,7 +59,7 @@ fn event(line: &str) -> Result<Option<Event>, Refusal> {
     Ok(None)
 }
 
-/// `64x128xbf16, ...`
+/// The bytes of a tile's type such as `64x128xbf16, ...`.
 fn tile_bytes(ty: &str) -> Option<u64> {
     let mut parts: Vec<&str> = ty.split(',').next()?.split('x').collect();
     let bits = parts.pop()?.trim_start_matches(|c: char| !c.is_ascii_digit()).parse::<u64>().ok()?;
@@ -67,9 +67,9 @@ fn tile_bytes(ty: &str) -> Option<u64> {
     Some(lanes * bits / 8)
 }
 
-/// The fewest bytes that a wait leaves: of the groups before it, the loop being a circle.
+/// The fewest bytes that a wait leaves under way, among the groups before it. The groups of the iteration before come first.
 fn left_under_way(events: &[Event]) -> Result<u64, Refusal> {
-    // Groups in order, and of each wait how many come before it.
+    // Groups in order, and for each wait the number of groups before it.
     let (mut groups, mut open, mut waits) = (vec![], 0, vec![]);
     for event in events {
         match event {

@@ -1,4 +1,4 @@
-//! The texts that a compiler leaves, parsed as far as the checks need: PTX, disassembly, the assembler's report, TTGIR.
+//! Parses the compiler's texts as far as the checks need them: PTX, disassembly, the assembler's report, TTGIR.
 
 use super::Reduction;
 use crate::error::Refusal;
@@ -6,18 +6,19 @@ use crate::error::Refusal;
 /// A PTX module with one kernel.
 #[derive(Debug)]
 pub struct Ptx<'a> {
-    /// `sm_90a`
+    /// The architecture, such as `sm_90a`.
     pub target: &'a str,
     /// The type of each parameter, such as `.u64`.
     pub params: Vec<&'a str>,
-    /// `.reqntid`, as many numbers as are written.
+    /// The numbers of `.reqntid`: threads of a block on each axis that is named.
     pub threads: Vec<u32>,
     /// The opcode of every instruction, modifiers included.
     pub opcodes: Vec<&'a str>,
 }
 
 impl<'a> Ptx<'a> {
-    /// Reads the header and the opcodes; text without an entry, a target or parameters is refused.
+    /// Reads the header and the opcodes. Errors: no entry, target or parameters; several kernels; a parameter that cannot be
+    /// parsed.
     pub fn read(text: &'a str) -> Result<Ptx<'a>, Refusal> {
         let missing = |what: &str| Refusal::Ptx(format!("it has no {what}"));
         let target = text.lines().find_map(|line| line.trim().strip_prefix(".target"));
@@ -47,7 +48,7 @@ impl<'a> Ptx<'a> {
     }
 }
 
-/// The first word of every statement that is not a label or a directive, predicates left out.
+/// The first word of every statement that is not a label or a directive, without predicates.
 fn opcodes(body: &str) -> Vec<&str> {
     let lines = body.lines().map(|line| line.split("//").next().unwrap_or(""));
     let statements = lines.flat_map(|line| line.split([';', '{', '}']));
@@ -65,14 +66,14 @@ fn opcodes(body: &str) -> Vec<&str> {
 pub struct Sass<'a> {
     /// The line that names the architecture.
     pub header: &'a str,
-    /// Of every instruction, modifiers included.
+    /// The opcode of every instruction, modifiers included.
     pub opcodes: Vec<&'a str>,
 }
 
 impl<'a> Sass<'a> {
     /// Reads the header and the opcodes.
     pub fn read(text: &'a str) -> Sass<'a> {
-        // Up to sm90 a header's flags have it, from sm100 on a line of its own.
+        // Up to sm90 the header's flags name the architecture, from sm100 on a line of its own.
         let names = |line: &&str| line.starts_with(".headerflags") || line.starts_with(".target\tsm_");
         let header = text.lines().map(str::trim).find(names).unwrap_or("no header");
         let instruction = |line: &'a str| {
@@ -93,17 +94,17 @@ impl<'a> Sass<'a> {
 /// The assembler's report on one kernel (`ptxas -v`), in bytes unless a field says otherwise.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Log {
-    /// Of a thread.
+    /// Registers of a thread (a number, not bytes).
     pub registers: u32,
-    /// Of a thread.
+    /// Stack of a thread.
     pub stack: u64,
-    /// Written by a thread.
+    /// Spilled registers that a thread writes.
     pub spill_stores: u64,
-    /// Read by a thread.
+    /// Spilled registers that a thread reads.
     pub spill_loads: u64,
-    /// Of a block.
+    /// Static shared memory of a block.
     pub shared_static: u64,
-    /// It put the matrix instructions one after the other.
+    /// Whether the assembler serialised the matrix instructions.
     pub serialised: bool,
 }
 
@@ -124,7 +125,7 @@ impl Log {
             stack: before(" bytes stack frame").ok_or_else(|| not("the stack"))?,
             spill_stores: before(" bytes spill stores").ok_or_else(|| not("spills"))?,
             spill_loads: before(" bytes spill loads").ok_or_else(|| not("spills"))?,
-            // Not named where there is none.
+            // The report does not name shared memory if there is none.
             shared_static: before(" bytes smem").unwrap_or(0),
             serialised: text.contains("serialized"),
         })
@@ -140,7 +141,7 @@ pub fn reductions(ttgir: &str) -> Result<Vec<Reduction>, Refusal> {
         let misread = || Refusal::Layout { layout: line.trim().to_string() };
         let (_, axis) = attributes.split_once("axis = ").ok_or_else(misread)?;
         let axis = axis.split(|c: char| !c.is_ascii_digit()).next().and_then(|n| n.parse().ok()).ok_or_else(misread)?;
-        // The type stands after the body.
+        // The type follows the body.
         let ty = lines.by_ref().find_map(|line| line.trim().strip_prefix("}) : (")).ok_or_else(misread)?;
         let (tile, _) = ty.split_once(") ->").ok_or_else(misread)?;
         found.push(Reduction { axis, tile: written_out(tile, ttgir)? });

@@ -1,4 +1,4 @@
-//! Random numbers for probes, with the values among them that break kernels.
+//! Random numbers for probes, among them values that break kernels.
 
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
@@ -21,12 +21,12 @@ impl Random {
         self.0.next_u64()
     }
 
-    /// In `0..n`; 0 if there is none.
+    /// A number in `0..n`; 0 if `n` is 0.
     pub fn below(&mut self, n: usize) -> usize {
         (self.draw() % n.max(1) as u64) as usize
     }
 
-    /// In `lo..=hi`.
+    /// A number in `lo..=hi`.
     pub fn between(&mut self, lo: usize, hi: usize) -> usize {
         lo + self.below(hi.saturating_sub(lo) + 1)
     }
@@ -40,7 +40,7 @@ impl Random {
         list
     }
 
-    /// Values of chosen rows: mostly moderate, both zeros, products that underflow.
+    /// A value of a chosen row: mostly moderate, sometimes a zero of either sign or small enough that products underflow.
     pub fn number(&mut self) -> f32 {
         let bits = self.draw();
         let x = (bits >> 40) as f32 / (1u64 << 22) as f32 - 2.0;
@@ -54,7 +54,7 @@ impl Random {
         }
     }
 
-    /// Values that no chosen row may see.
+    /// A value of a row that no chosen row may see: NaN, infinity or huge.
     pub fn wild(&mut self) -> f32 {
         let bits = self.draw();
         match bits % 4 {
@@ -63,7 +63,7 @@ impl Random {
         }
     }
 
-    /// Values of a cache that no chosen row sees: of any size, but finite, because stores make them so.
+    /// A value of a cache that no chosen row sees: of any size, but finite, as every stored value is.
     pub fn finite(&mut self) -> f32 {
         match self.below(4) {
             0 => [3e38, -3e38, 0.0, -0.0][self.below(4)],
@@ -72,10 +72,10 @@ impl Random {
     }
 }
 
-/// Numbers that one thread makes before it asks for more.
+/// Numbers that one thread makes at a time.
 const PART: usize = 1 << 15;
 
-/// Fills a buffer with numbers, on all cores; which numbers does not depend on how many cores there are.
+/// Fills a buffer with numbers, on all cores. The numbers do not depend on the number of cores.
 pub fn fill(bytes: &mut [u8], elem: Scalar, random: &mut Random, next: fn(&mut Random) -> f32) {
     let seed = random.draw();
     let threads = thread::available_parallelism().map_or(1, usize::from).min(bytes.len() / (PART * elem.bytes()));
@@ -94,7 +94,7 @@ pub fn fill(bytes: &mut [u8], elem: Scalar, random: &mut Random, next: fn(&mut R
     });
 }
 
-/// Numbers in a buffer of an element type.
+/// Writes a number to a buffer, rounded to its element type.
 pub fn put(bytes: &mut [u8], elem: Scalar, index: usize, x: f32) {
     match elem {
         Scalar::Bf16 => bytes[2 * index..][..2].copy_from_slice(&to_bf16(x).to_le_bytes()),

@@ -1,5 +1,5 @@
-//! Tries to break, on the device and in the machine code that runs there, the assumptions of certificates; and compares that
-//! code with a reference.
+//! Tests the assumptions of certificates on the device and in the machine code that runs there, and compares that code with a
+//! reference.
 //!
 //! A case is one row in two launches of a kernel that its contract relates. The row's own inputs are the same. Everything
 //! that the contract leaves open differs: the number of rows, the row's place in its tile, the other rows and the memory
@@ -23,55 +23,55 @@ use vosti_kernels::{Const, Contract, Extent, Role, Shape, Spec};
 use vosti_tile::Scalar;
 use vosti_wiring::{Bound, Size};
 
-/// How hard to try.
+/// The size of a probe.
 #[derive(Clone, Copy, Debug)]
 pub struct ProbeOptions {
-    /// Cases of each kernel, at least.
+    /// The fewest cases of each kernel.
     pub cases: usize,
     /// Launches of each kernel that are compared with the reference.
     pub references: usize,
-    /// Of every random choice.
+    /// The seed of all random choices.
     pub seed: u64,
 }
 
-/// A launch that is compared with the reference, as bytes on the device.
+/// A launch that is compared with the reference, with the bytes that the device had.
 #[derive(Clone, Debug)]
 pub struct Launched<'a> {
-    /// Which specialisation of which kernel ran.
+    /// The kernel and its specialisation.
     pub spec: &'a Spec,
-    /// In signature order.
+    /// The parameters, in signature order.
     pub params: Vec<Held<'a>>,
-    /// Rows whose outputs mean something. Others were made of NaN, infinities and huge numbers.
+    /// Rows whose outputs are compared. The inputs of other rows are NaN, infinities and huge numbers.
     pub chosen: Vec<usize>,
 }
 
 /// The contents of a launch's parameter.
 #[derive(Clone, Copy, Debug)]
 pub struct Held<'a> {
-    /// As in the kernel's signature.
+    /// The name in the kernel's signature.
     pub name: &'a str,
-    /// As in the contract.
+    /// The role in the contract.
     pub role: Role,
-    /// What the buffer holds.
+    /// The element type of the buffer.
     pub elem: Scalar,
     /// The bytes before the launch.
     pub before: &'a [u8],
-    /// Where the kernel writes it.
+    /// The bytes after the launch, if the kernel writes the parameter.
     pub after: Option<&'a [u8]>,
 }
 
 /// Executes some programs of a kernel: its specialisation, a buffer for each parameter, the grid.
 pub type Reference<'a> = &'a mut dyn FnMut(&Spec, &mut [Vec<u8>], [usize; 3]) -> Result<(), String>;
 
-/// What a probe is done with.
+/// The calls that a probe makes to its caller.
 pub struct Hooks<'a> {
-    /// Says what the kernel should give.
+    /// Computes the expected outputs of a kernel.
     pub reference: Reference<'a>,
-    /// Takes a launch that is compared, for a look of its own.
+    /// Gets each launch that is compared with the reference.
     pub keep: &'a mut dyn FnMut(&Launched) -> Result<(), String>,
-    /// Is told what came of a kernel, and how many kernels there are.
+    /// Gets the result of a kernel, and the number of kernels.
     pub done: &'a mut dyn FnMut(Probed, usize),
-    /// Whether the work shall end.
+    /// True ends the probe.
     pub ended: &'a dyn Fn() -> bool,
 }
 
@@ -82,18 +82,18 @@ pub struct Probed {
     pub kernel: String,
     /// Cases that ran.
     pub cases: usize,
-    /// The first case whose bits differ, in words.
+    /// A description of the first case whose bits differ, or of a stray write.
     pub differs: Option<String>,
-    /// Chosen rows' outputs that are finite: equality of others would say little.
+    /// The share of finite outputs of chosen rows, from 0 to 1. Equality of other outputs would show little.
     pub finite: f64,
-    /// Cells compared with the reference, and the largest error: of the cell or of the outputs' root mean square, whichever is
-    /// larger.
+    /// The number of cells compared with the reference.
     pub compared: usize,
-    /// The largest error of a cell.
+    /// The largest error of a cell, relative to the larger of its value and the outputs' root mean square. Two cells that are
+    /// both not finite count as equal.
     pub error_max: f64,
 }
 
-/// Errors of sums in another order stay below this: some units in the last place of BF16.
+/// The largest error that passes: some units in the last place of BF16. Sums in another order have smaller errors.
 pub const ERROR_MAX: f64 = 1.0 / 32.0;
 
 impl Probed {
@@ -110,18 +110,18 @@ struct Param {
     at: u64,
     elem: Scalar,
     bytes: usize,
-    /// Elements of a row, where it has rows.
+    /// Elements of a row, if the parameter has rows.
     width: usize,
 }
 
 /// A kernel on the device.
 struct Lab {
     kernel: usize,
-    /// The one that the case's other launch is of: that in whose place this one may run, or itself.
+    /// The kernel of the case's other launch: one that this kernel may replace, or itself.
     twin: usize,
     spec: Spec,
     contract: &'static Contract,
-    /// What the contract promises of this specialisation.
+    /// The contract's shape for this specialisation.
     shape: Shape,
     params: Vec<Param>,
     pointers: Vec<u64>,
@@ -146,7 +146,7 @@ struct Limits {
 }
 
 impl Limits {
-    /// Where a row's numbers are in a parameter's buffer, at most of the splits that a row at `position` sees.
+    /// The indices of a row's numbers in a parameter's buffer; in scratch, of the splits that a row at `position` sees.
     fn cells(&self, param: &Param, row: usize, position: usize) -> impl Iterator<Item = usize> + use<> {
         let (splits, rows) = match (param.role, self.splits) {
             (Role::Scratch(_), Some((size, rows))) => (position / size + 1, rows),
@@ -156,17 +156,17 @@ impl Limits {
         (0..splits).flat_map(move |split| (0..width).map(move |c| (split * rows + row) * width + c))
     }
 
-    /// Whether the contract of a kernel of this shape names a row's cells of a role, by the row's position.
+    /// Whether the contract of a kernel with this shape fixes a row's cells of a role, given the row's position.
     fn names(&self, shape: Shape, role: Role, position: usize) -> bool {
         shape.early_rows(role).is_none_or(|early| self.splits.is_none_or(|(size, _)| (position < size) == early))
     }
 }
 
 impl<D: Driver> CudaDevice<D> {
-    /// Probes every kernel of the program. What the device held is gone afterwards.
+    /// Probes every kernel of the program. It overwrites the device's caches and buffers.
     pub fn probe(&mut self, options: ProbeOptions, mut hooks: Hooks) -> Result<(), CudaError> {
         let kernels = self.wiring.kernels.len();
-        // Sides may be as large as the largest step.
+        // Give arrays their places in the largest step, because sides may be as large.
         self.step.spread();
         self.point();
         for kernel in 0..kernels {
@@ -207,7 +207,7 @@ impl<D: Driver> CudaDevice<D> {
         };
         let shape = code.contract.shape_of(&code.spec);
         let splits = int("SPLIT").zip(int("ROWS")).filter(|_| shape.splits());
-        // Where there is no cache, page tables are nobody's.
+        // Without a cache, page tables are not used.
         let any = self.pages.iter().copied().max().unwrap_or(0);
 
         Lab {
@@ -240,7 +240,7 @@ impl<D: Driver> CudaDevice<D> {
         }
     }
 
-    /// None if the work shall end.
+    /// Probes one kernel; `None` if a hook ended the probe.
     fn probe_one(
         &mut self,
         lab: &Lab,
@@ -256,7 +256,7 @@ impl<D: Driver> CudaDevice<D> {
                 return Ok(None);
             }
             let (left, right, pairs) = sides::related(lab, random);
-            // More of them, should the programs that the reference ran have had no chosen row.
+            // Compare more launches if the reference's programs had no chosen row.
             let compared = round < options.references || (options.references > 0 && probed.compared == 0);
             let before = compared.then(|| left.buffers.clone());
             let a = self.run_side(lab, lab.kernel, left)?;
@@ -293,7 +293,7 @@ impl<D: Driver> CudaDevice<D> {
         Ok(Some(probed))
     }
 
-    /// Brings a side's buffers to the device, launches, and brings what it wrote back.
+    /// Uploads a side's buffers, launches the kernel, and downloads the buffers that it writes.
     fn run_side(&mut self, lab: &Lab, kernel: usize, mut side: Side) -> Result<Side, CudaError> {
         for (param, bytes) in lab.params.iter().zip(&side.buffers).filter(|(_, bytes)| !bytes.is_empty()) {
             self.driver.upload(param.at, bytes)?;
@@ -304,7 +304,7 @@ impl<D: Driver> CudaDevice<D> {
                 self.driver.download(&mut [(param.at, &mut bytes[..])])?;
             }
         }
-        // Uploads have been read, also where nothing was brought back.
+        // Uploads must end before their buffers are dropped, even if nothing is downloaded.
         self.driver.synchronise()?;
         Ok(side)
     }
@@ -332,8 +332,8 @@ fn launched<'a>(lab: &'a Lab, before: &'a [Vec<u8>], after: &'a Side, chosen: Ve
     Launched { spec: &lab.spec, params: params.collect(), chosen }
 }
 
-/// Compares what a launch wrote in its chosen rows with what the reference's programs write there. Other rows were made of
-/// huge numbers, beside which an error would be nothing.
+/// Compares the outputs of a launch in its chosen rows with the reference's. Other rows have huge numbers, beside which an error
+/// would not show.
 fn compare(
     lab: &Lab,
     before: Vec<Vec<u8>>,
@@ -375,7 +375,7 @@ impl Row {
         self.cells(lab, param).into_iter().flat_map(|cell| &buffer[cell * size..][..size]).copied().collect()
     }
 
-    /// Where a row's numbers are in a parameter's buffer.
+    /// The indices of the row's numbers in a parameter's buffer.
     fn cells(&self, lab: &Lab, param: usize) -> Vec<usize> {
         let role = lab.params[param].role;
         let limits = &lab.limits;
@@ -392,7 +392,7 @@ impl Row {
 }
 
 impl Side {
-    /// Its work, and room for more rows or tiles, and for requests that reach further.
+    /// The extent of its launch, with `spare` more rows and tiles, and then with its longest length.
     fn extent(&self, spare: usize) -> Extent {
         let length = if spare == 0 { self.length() } else { self.length().max(self.longest) };
         Extent { rows: self.rows + spare, tiles: self.tiles + spare, length }

@@ -16,11 +16,11 @@ const BEYOND: usize = 8;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Row {
     pub row: usize,
-    /// Where its key and value go.
+    /// The slot of its key and value.
     pub slot: usize,
-    /// Where it attends from.
+    /// Its position in the request.
     pub position: usize,
-    /// Of how many rows.
+    /// The number of rows of the side.
     of: usize,
 }
 
@@ -35,11 +35,11 @@ impl fmt::Display for Row {
 pub struct Side {
     pub rows: usize,
     pub tiles: usize,
-    /// Rows or tiles that the launch has room for beside them.
+    /// Spare rows or tiles of the launch.
     pub spare: usize,
-    /// Positions that it has room for then.
+    /// Positions that the launch has room for if it has spare rows.
     pub longest: usize,
-    /// For each parameter what it begins with; empty for weights.
+    /// The contents of each parameter before the launch; empty for weights.
     pub buffers: Vec<Vec<u8>>,
     tokens: Vec<i32>,
     positions: Vec<i32>,
@@ -68,7 +68,7 @@ pub fn related(lab: &Lab, random: &mut Random) -> (Side, Side, Vec<(Row, Row)>) 
     }
 }
 
-/// How many rows: one, few, all, any.
+/// A number of rows: one, few, all or any.
 fn count(random: &mut Random, most: usize) -> usize {
     match random.below(6) {
         0 => 1,
@@ -129,9 +129,9 @@ fn rows(lab: &Lab, random: &mut Random) -> (Side, Side, Vec<(Row, Row)>) {
 }
 
 impl Side {
-    /// Every buffer: metadata as they are, inputs wild, caches finite, outputs untouched.
+    /// Fills every buffer: metadata of the side, wild inputs, finite caches, untouched outputs.
     fn fill(&mut self, lab: &Lab, random: &mut Random) {
-        // Half of the launches are as large as their work. Buffers have room for as many rows, and a tile has a row.
+        // Half of the launches have no spare rows or tiles. Buffers limit the rows, and every tile has a row.
         let most = lab.limits.rows.saturating_sub(self.rows);
         self.spare = random.below(2) * random.below(most + 1);
         self.longest = random.between(1, lab.limits.context.max(1));
@@ -195,7 +195,7 @@ impl Side {
         ints.into_iter().flat_map(i32::to_le_bytes).collect()
     }
 
-    /// A description of written cells that the contract does not name.
+    /// A description of the first cell that the kernel wrote and that the contract does not name.
     pub fn stray(&self, lab: &Lab) -> Option<String> {
         for (i, param) in lab.params.iter().enumerate() {
             let (name, after) = (&lab.contract.params[i].name, &self.buffers[i]);
@@ -240,12 +240,12 @@ fn numbers(param: &Param, random: &mut Random, next: fn(&mut Random) -> f32) -> 
     bytes
 }
 
-/// Sequences on the left; on the right others, that begin earlier or later, in other pages, and share rows with them.
+/// Sequences on the left; on the right other sequences that share rows with them, but begin earlier or later and on other pages.
 fn attending(lab: &Lab, random: &mut Random) -> (Side, Side, Vec<(Row, Row)>) {
     let limits = &lab.limits;
     let mut left = Side::default();
     let mut free = random.shuffled(limits.pages);
-    // One alone, or as many as there is room for.
+    // One sequence, or as many as there is room for.
     let most = if random.below(3) == 0 { 1 } else { usize::MAX };
     while left.sequences.len() < most
         && let Some(sequence) = sequence(limits, random, &left, &mut free, None)
@@ -257,14 +257,14 @@ fn attending(lab: &Lab, random: &mut Random) -> (Side, Side, Vec<(Row, Row)>) {
     let mut twins = vec![];
     for i in random.shuffled(left.sequences.len()) {
         let of = &left.sequences[i];
-        // The last row that both have.
+        // The last row that both sides have.
         let last = of.start + random.below(of.rows);
         if let Some(sequence) = sequence(limits, random, &right, &mut free, Some(last)) {
             right.add(sequence);
             twins.push((i, right.sequences.len() - 1, last));
         }
     }
-    // Neighbours, where the left had none.
+    // Neighbours that the left does not have.
     while right.sequences.len() < 3
         && let Some(sequence) = sequence(limits, random, &right, &mut free, None)
     {
@@ -281,12 +281,12 @@ fn attending(lab: &Lab, random: &mut Random) -> (Side, Side, Vec<(Row, Row)>) {
             let row = |row: usize, side: &Side| Row { row, slot: 0, position, of: side.rows };
             pairs.push((row(x, &left), row(y, &right)));
             share(lab, random, Role::In(0), &mut left, &mut right, x * width, y * width, width);
-            // Partial results that the row takes, where those are what is read.
+            // The partial results that the row reads, if the kernel reads partial results.
             let parts = lab.params.iter().enumerate().filter(|_| limits.splits.is_some());
             for (i, param) in parts.filter(|(_, p)| !lab.shape.writes(p.role)) {
                 if let Role::Scratch(_) = param.role {
                     for (l, r) in limits.cells(param, x, position).zip(limits.cells(param, y, position)) {
-                        // Positive, as sums of weights are: or little would be finite.
+                        // Positive, like sums of weights; with other numbers few outputs would be finite.
                         let number = random.number().abs();
                         put(&mut left.buffers[i], param.elem, l, number);
                         put(&mut right.buffers[i], param.elem, r, number);
@@ -339,7 +339,7 @@ impl Side {
     }
 }
 
-/// Where a sequence begins: anywhere in a few pages; where keys are split and there is room, often around a boundary.
+/// The first position of a sequence: anywhere in a few pages; often near a boundary of splits, if keys are split and fit.
 fn start(limits: &Limits, random: &mut Random, free: usize) -> usize {
     let tile = limits.tile;
     match limits.splits {
@@ -352,7 +352,7 @@ fn start(limits: &Limits, random: &mut Random, free: usize) -> usize {
     }
 }
 
-/// The next sequence of a side, if there is room: any, or one that has a row at a position.
+/// The next sequence of a side, if there is room: any sequence, or one that has a row at a given position.
 fn sequence(
     limits: &Limits,
     random: &mut Random,

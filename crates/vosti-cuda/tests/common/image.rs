@@ -6,8 +6,8 @@ use vosti_cuda::{Facts, Hashes, Image, Metadata, Record};
 use vosti_kernels::{CompileOptions, Spec, compile_options, ttir, ttir_hash};
 use vosti_model::ModelPlan;
 
-/// An image whose machine code is its TTIR, which the stand-in executes. The compiler's numbers are made up, but for
-/// those that the target's table fixes.
+/// An image whose machine code is its TTIR, which the stand-in executes. The compiler's numbers are invented, except those that
+/// the target's table fixes.
 pub fn image(spec: &Spec) -> Image {
     let text = &*ttir(spec).unwrap_or_else(|| panic!("{spec}"));
     // Specialisations of another target are not in the table.

@@ -1,6 +1,6 @@
-//! A stand-in for a GPU: it checks what a driver and a device would check, executes lifted TTIR in host memory, and records
-//! the calls that it gets. Its memory begins as noise. It knows nothing of threads, warps, shared memory or matrix
-//! instructions: of these it can only show that the launcher's numbers are passed on.
+//! A stand-in for a GPU: it checks calls as a driver and a device would, executes lifted TTIR in host memory, and records its
+//! calls. Its memory begins as noise. It has no threads, warps, shared memory or matrix instructions. About these it shows only
+//! that the launcher passes its numbers on.
 #![allow(dead_code, unused_imports)]
 
 mod image;
@@ -74,14 +74,14 @@ impl Heap {
     }
 }
 
-/// What may be wrong with how the stand-in executes.
+/// A flaw in the stand-in's execution.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Flaw {
     #[default]
     None,
     /// The last bit of an output depends on how many tiles of rows there are.
     Batch,
-    /// Something is stored a little behind what is stored.
+    /// A store also writes a little behind its cell.
     Padding,
     /// Every number that is stored is a little too large.
     Off,
@@ -91,28 +91,29 @@ pub enum Flaw {
 
 pub struct StandIn {
     pub about: About,
-    /// Of an empty device.
+    /// Free memory of an empty device, in bytes.
     pub free: u64,
     pub flaw: Flaw,
-    /// The largest piece that it really has, whatever is free; and of page-locked memory.
+    /// The largest allocation that succeeds, whatever is free.
     pub largest: u64,
+    /// The largest allocation of page-locked memory that succeeds.
     pub locked: usize,
-    /// What every kernel that is loaded has.
+    /// The attributes of every loaded kernel.
     pub attributes: Attributes,
-    /// Launches are written down and not executed.
+    /// Launches are recorded and not executed.
     pub dry: bool,
     /// Launches are executed by the CPU device's compiled plans: without flaws.
     pub fast: bool,
-    /// It compiles PTX; a driver may lack what does.
+    /// Whether it compiles PTX; a driver may lack the compiler.
     pub ptx: bool,
     /// The launch that fails, counted from now on.
     pub fails_in: Option<usize>,
     heap: Arc<Mutex<Heap>>,
     loaded: Vec<Loaded>,
-    /// What it has compiled. Functions from [`COMPILED`] on are these.
+    /// Compiled PTX. Its functions are numbered from [`COMPILED`] on.
     compiled: Vec<ptx::Ptx>,
     recording: Option<Vec<Launched>>,
-    /// What its clock says at each mark: it goes on by a microsecond with each launch.
+    /// The clock at each mark. Each launch takes a microsecond.
     marks: Vec<usize>,
     launches: usize,
     graphs: Vec<Vec<Launched>>,
@@ -141,7 +142,7 @@ impl StandIn {
         }
     }
 
-    /// One whose flaw, capability and free memory a test may set, and that is quick.
+    /// A stand-in that executes by the CPU device's compiled plans.
     pub fn fast() -> StandIn {
         let mut new = StandIn::new();
         new.fast = true;
@@ -158,7 +159,7 @@ impl StandIn {
         self.heap.lock().unwrap()
     }
 
-    /// Gives an allocation back. Those at the end leave room for others.
+    /// Frees an allocation. Memory at the end is used again.
     pub fn release(&mut self, at: Address) -> Result<(), DriverError> {
         let mut heap = self.heap();
         let found = heap.allocations.iter_mut().find(|a| a.start == at && !a.is_empty());
@@ -172,12 +173,12 @@ impl StandIn {
         Ok(())
     }
 
-    /// What all streams were asked for.
+    /// The calls to all streams.
     pub fn log(&self) -> Vec<String> {
         self.heap().log.clone()
     }
 
-    /// So many integers that are now at a place of the log, such as `#3+64`.
+    /// `many` integers that are now at a place of the log, such as `#3+64`.
     pub fn ints(&self, place: &str, many: usize) -> Vec<i32> {
         let (allocation, offset) = place.split_once('+').unwrap_or((place, "0"));
         let (allocation, offset): (usize, usize) = (allocation[1..].parse().unwrap(), offset.parse().unwrap());
@@ -327,7 +328,7 @@ impl Memory for View<'_> {
         let number = matches!(elem, Scalar::Bf16 | Scalar::F32);
         let bits = match self.flaw {
             Flaw::Batch if self.tiles.is_multiple_of(2) && number => bits ^ 1,
-            // Two percent.
+            // About five percent.
             Flaw::Off if elem == Scalar::F32 => u64::from((f32::from_bits(bits as u32) * 1.05).to_bits()),
             Flaw::Off if elem == Scalar::Bf16 => bits + 8,
             Flaw::Tenth if elem == Scalar::F32 => u64::from(tenth(f32::from_bits(bits as u32)).to_bits()),
@@ -401,7 +402,7 @@ impl Driver for StandIn {
             return Err(DriverError::Memory { call: "cuMemAlloc_v2", bytes });
         }
         let mut heap = self.heap();
-        // A gap after each that nobody owns.
+        // A gap after each allocation, so that an access beyond it is seen.
         let at = heap.allocations.last().map_or(BASE, |last| (last.end + 64).next_multiple_of(256));
         if !self.dry {
             let noise = heap.bytes.len()..(at + bytes + 64 - BASE) as usize;
@@ -556,7 +557,7 @@ pub fn plan_up_to(config: &str, target: &str, layers: Option<usize>, context: u3
     vosti_model::plan(&decoder, &Target::named(target).with_lists(), Some(context)).unwrap()
 }
 
-/// Numbers that a weight's name decides, around zero, of a size that keeps logits sane.
+/// Numbers that depend on a weight's name: around zero, and small enough that logits stay moderate.
 pub fn numbers(name: &str, len: usize) -> Vec<f32> {
     let seed = name.bytes().fold(7u64, |s, b| (s ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
     let mut random = SplitMix64::seed_from_u64(seed);
@@ -564,7 +565,7 @@ pub fn numbers(name: &str, len: usize) -> Vec<f32> {
     (0..len).map(|_| next()).collect()
 }
 
-/// By the assemblers that Triton brings, for every target and without a stack.
+/// Checks that Triton's assembler assembles the text for every target, without a stack and without spills.
 pub fn assembles(ptx: &str) {
     let Some(python) = vosti_test_tools::python(vosti_cuda::toolchain::REQUIREMENT) else { return };
     let folder = tempfile::tempdir().unwrap();

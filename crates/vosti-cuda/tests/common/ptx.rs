@@ -1,5 +1,5 @@
-//! As much of PTX as `uniform.ptx` and `read.ptx` have, one thread after the other: what the PTX ISA says of each instruction, in host memory.
-//! Anything else is an error, as is a register that was not declared or not written.
+//! Executes the part of PTX that `uniform.ptx` and `read.ptx` use, in host memory, one thread after the other, as the PTX ISA
+//! defines each instruction. Any other instruction is an error, and so is a register that was not declared or not written.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ pub struct Thread {
     pub block: u32,
     pub blocks: u32,
     pub index: u32,
-    /// Of a block.
+    /// Threads of a block.
     pub threads: u32,
 }
 
@@ -23,7 +23,7 @@ pub struct Thread {
 pub struct Ptx {
     pub name: String,
     params: Vec<String>,
-    /// Type of each register by its name's beginning, such as `%d`, and how many there are.
+    /// The type and the number of registers, by the beginning of their names, such as `%d`.
     registers: HashMap<String, (String, usize)>,
     code: Vec<Vec<String>>,
 }
@@ -69,7 +69,7 @@ impl Ptx {
         Ok(ptx)
     }
 
-    /// One thread.
+    /// Runs one thread.
     pub fn run(&self, thread: Thread, params: &[u64], memory: &mut dyn Global) -> Outcome<()> {
         let mut values: HashMap<&str, u64> = HashMap::new();
         let code: Vec<Vec<&str>> = self.code.iter().map(|line| line.iter().map(String::as_str).collect()).collect();
@@ -129,7 +129,7 @@ impl Ptx {
                 ["mov.u32", to, "%ntid.x"] => (to, "b32", thread.threads.into()),
                 ["mov.u32", to, "%tid.x"] => (to, "b32", thread.index.into()),
                 ["mov.u32", to, a] => (to, "b32", int(a, "b32")?),
-                // Bits to whatever they are wanted as.
+                // Moves bits to a register of any 32-bit type.
                 ["mov.b32", to, a] => {
                     let kind = self.kind(to)?;
                     (to, kind, int(a, self.kind(a)?)?)
