@@ -2,7 +2,7 @@
 //!
 //! The environment is `apply_chat_template`'s: blocks trimmed, loop controls, Python's string and dict
 //! methods, `tojson` as `json.dumps(ensure_ascii=False)`, `raise_exception`, and `strftime_now`. The date
-//! that a template may ask for is a parameter: the same messages must give the same tokens tomorrow.
+//! of `strftime_now` is a parameter, so that the same messages give the same tokens on every day.
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, Value, ValueKind};
@@ -10,7 +10,7 @@ use minijinja::{Environment, Error, ErrorKind};
 
 use crate::error::{ModelError, Result};
 
-/// Instructions that a template may execute: a hostile one must end.
+/// The most instructions that a template may execute, so that a hostile template ends.
 const FUEL: u64 = 5_000_000;
 
 /// A day, for `strftime_now`; its time is midnight.
@@ -38,7 +38,7 @@ const MONTHS: [&str; 12] = [
 const WEEKDAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 
 impl Date {
-    /// The date a template sees unless another is given: transformers' example, Llama 3's own default.
+    /// The date that a template sees by default: transformers' example, and the default of Llama 3's own template.
     pub const DEFAULT: Date = Date { year: 2024, month: 7, day: 26 };
 
     /// A day of the Gregorian calendar from 1583 on, or `None`.
@@ -141,7 +141,8 @@ impl Default for ChatOptions {
 }
 
 impl ChatTemplate {
-    /// Checks that the template parses. `bos_token` and `eos_token` are texts, empty if there are none.
+    /// A template from its source. `bos_token` and `eos_token` are texts, empty if there are none. Error: the source does not
+    /// parse.
     pub fn new(source: String, bos_token: String, eos_token: String) -> Result<Self> {
         let template = Self { source: without_generation_marks(&source), bos_token, eos_token };
         let environment = template.environment(Date::DEFAULT).map_err(failed)?;
@@ -149,7 +150,7 @@ impl ChatTemplate {
         Ok(template)
     }
 
-    /// Another template for the same model.
+    /// Another template for the same model. Error: the source does not parse.
     pub fn with_source(&self, source: String) -> Result<Self> {
         Self::new(source, self.bos_token.clone(), self.eos_token.clone())
     }
@@ -159,12 +160,13 @@ impl ChatTemplate {
         (&self.bos_token, &self.eos_token)
     }
 
-    /// The template's text, its marks of generated parts as `if true`.
+    /// The template's source, with `{% if true %}` in place of its marks of generated parts.
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// Renders messages: a list of `{"role": ..., "content": ...}`.
+    /// Renders messages: a list of `{"role": ..., "content": ...}`. Errors: the template refuses the messages, fails, or does not
+    /// end.
     pub fn render(&self, messages: &serde_json::Value, options: &ChatOptions) -> Result<String> {
         let environment = self.environment(options.date).map_err(failed)?;
         let template = environment.template_from_str(&self.source).map_err(failed)?;
@@ -199,14 +201,14 @@ impl ChatTemplate {
             date.format(&format).ok_or_else(unsupported)
         });
         environment.add_filter("tojson", to_json);
-        // Templates ask this of tools that may be none, which Jinja does not call iterable and this library does.
+        // Templates test `tools`, which may be none, for `iterable`. None is not iterable in Jinja, but it is in this library.
         environment.add_test("iterable", |value: Value| !value.is_none() && value.try_iter().is_ok());
         Ok(environment)
     }
 }
 
-/// transformers has a statement that marks what a model generated, `{% generation %}`, and prints what is inside: so does
-/// `{% if true %}`.
+/// Replaces `{% generation %}` by `{% if true %}`. transformers has this statement to mark generated parts, and prints its
+/// contents.
 fn without_generation_marks(source: &str) -> String {
     let mut out = String::with_capacity(source.len());
     let mut rest = source;
@@ -247,7 +249,7 @@ fn to_json(value: Value, arguments: Kwargs) -> std::result::Result<String, Error
     Ok(if ascii.unwrap_or(false) { escape(&out) } else { out })
 }
 
-/// What is not ASCII, which JSON has in strings only, in UTF-16's units.
+/// JSON with every character that is not ASCII as `\u` escapes of its UTF-16 units. Only strings have such characters.
 fn escape(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {

@@ -124,7 +124,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// For each layer, whether it attends through the sliding window, as `layer_types` says if it is there.
+/// For each layer, whether it has a sliding window, from `layer_types`; `None` if the key is missing.
 pub(crate) fn sliding_types(fields: &Fields, layers: usize) -> Result<Option<Vec<bool>>> {
     let Some(types) = fields.strings_opt("layer_types")? else { return Ok(None) };
     if types.len() != layers {
@@ -138,7 +138,7 @@ pub(crate) fn sliding_types(fields: &Fields, layers: usize) -> Result<Option<Vec
     types.iter().map(sliding).collect::<Result<_>>().map(Some)
 }
 
-/// As [`sliding_types`]; without the list every `sliding_window_pattern`-th layer is full.
+/// As [`sliding_types`]; without the list, every `sliding_window_pattern`-th layer has no window.
 pub(crate) fn sliding_layers(fields: &Fields, layers: u32) -> Result<Vec<bool>> {
     if let Some(sliding) = sliding_types(fields, layers as usize)? {
         return Ok(sliding);
@@ -150,7 +150,7 @@ pub(crate) fn sliding_layers(fields: &Fields, layers: u32) -> Result<Vec<bool>> 
     Ok((0..layers).map(|i| (i + 1) % pattern != 0).collect())
 }
 
-/// How many layers a configuration has, refused before a list is allocated from it.
+/// The number of layers of a configuration, checked before a list is allocated from it.
 pub(crate) fn layer_count(fields: &Fields, key: &str) -> Result<u32> {
     let layers = fields.u32(key)?;
     if layers == 0 || layers > 1024 {

@@ -1,7 +1,7 @@
-//! A dense decoder as a family describes it: dimensions and switches, layer by layer, no tensors yet.
+//! A family's description of a dense decoder: dimensions and switches, layer by layer, without tensors.
 //!
 //! A family reads its configuration into a [`Decoder`]; [`mod@crate::plan`] turns any decoder into ops,
-//! kernel bindings and weight recipes. It must never hold anything that a batch could change.
+//! kernel bindings and weight recipes. A decoder must never hold anything that a batch could change.
 //! Read next: `families/llama.rs` for the plainest family, then `plan.rs`.
 
 /// The function that the multilayer perceptron applies to its gate.
@@ -16,14 +16,14 @@ pub enum Activation {
 /// How rotary frequencies differ from `theta^(-2i/d)`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RopeScaling {
-    /// They do not.
+    /// The plain frequencies.
     None,
     /// Every frequency divided by the factor.
     Linear {
         /// The divisor.
         factor: f64,
     },
-    /// Llama 3.1: long wavelengths divided by `factor`, short ones kept, a ramp between.
+    /// Llama 3.1: frequencies of long wavelengths are divided by `factor`, those of short ones are kept, with a ramp between.
     Llama3 {
         /// Divisor of the long wavelengths.
         factor: f64,
@@ -46,27 +46,28 @@ pub enum RopeScaling {
         /// The tensor's name.
         tensor: String,
     },
-    /// YaRN: frequencies of many rotations in the original context kept, of few divided by `factor`, a ramp between.
+    /// YaRN: frequencies with many rotations in the original context are kept, those with few are divided by `factor`, with a
+    /// ramp between.
     Yarn {
         /// Divisor of the low frequencies.
         factor: f64,
         /// Context length of the pre-training.
         original: f64,
-        /// Rotations in it from which a frequency is kept.
+        /// A frequency with at least this many rotations in `original` positions is kept.
         fast: f64,
-        /// Rotations in it up to which a frequency is divided.
+        /// A frequency with at most this many rotations in `original` positions is divided.
         slow: f64,
         /// Whether the ramp's ends are whole indices.
         truncate: bool,
         /// Factor of cosines and sines.
         amplitude: f64,
     },
-    /// Longrope: one divisor for each frequency, of two sets. A deployment that serves positions past `original` uses the
-    /// long ones for all requests, any other the short ones: no request's length decides.
+    /// Longrope: one divisor for each frequency, in two sets. A deployment that serves more than `original` positions uses the
+    /// long set for all requests, any other deployment the short set. A request's length does not matter.
     Long {
-        /// Divisors for positions below `original` alone.
+        /// Divisors for a deployment of at most `original` positions.
         short: Factors,
-        /// Divisors for all positions.
+        /// Divisors for a deployment of more positions.
         long: Factors,
         /// Context length of the pre-training.
         original: u32,
@@ -78,9 +79,9 @@ pub enum RopeScaling {
 /// One number for each frequency.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Factors {
-    /// These.
+    /// The numbers themselves.
     Listed(Vec<f32>),
-    /// Those of a tensor of the file, by its name.
+    /// The name of a tensor of the file that holds them.
     Tensor(String),
 }
 
@@ -91,22 +92,22 @@ pub struct Rope {
     pub theta: f64,
     /// Head size; the tables have half as many columns.
     pub head_dim: u32,
-    /// Numbers of a head that rotate, as if they were a head of their own. Column pairs past these stand still.
+    /// Numbers of a head that rotate, as in a head of this size. The other column pairs are not rotated.
     pub rotary: u32,
     /// Deviation from the plain frequencies.
     pub scaling: RopeScaling,
-    /// Queries at position p are multiplied by `1 + beta ln(1 + floor(p / original))`, with these two numbers (Llama 4's
-    /// scale, which Ministral 3 has).
+    /// `(beta, original)`: queries at position p are multiplied by `1 + beta ln(1 + floor(p / original))` (Llama 4's scale, used
+    /// by Ministral 3).
     pub temperature: Option<(f64, f64)>,
 }
 
 impl Rope {
-    /// Every pair of a head of this size rotates, with the plain frequencies.
+    /// Rotates every pair of a head of this size, with the plain frequencies.
     pub fn plain(theta: f64, head_dim: u32) -> Self {
         Self { theta, head_dim, rotary: head_dim, scaling: RopeScaling::None, temperature: None }
     }
 
-    /// None of a head's pairs rotates.
+    /// Rotates no pair of a head.
     pub fn still(head_dim: u32) -> Self {
         Self { rotary: 0, ..Self::plain(1.0, head_dim) }
     }
@@ -115,11 +116,11 @@ impl Rope {
 /// The RMS norm, with weights, before queries and keys are rotated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QkNorm {
-    /// Nothing.
+    /// No norm.
     None,
-    /// Each head of the queries and keys.
+    /// A norm of each query head and each key head.
     Heads,
-    /// All heads of the queries together, and all of the keys.
+    /// One norm of all query heads together, and one of all key heads together.
     Whole,
 }
 
@@ -140,17 +141,17 @@ pub struct Layer {
     pub softcap: f64,
     /// Norm of queries and keys.
     pub qk_norm: QkNorm,
-    /// The projections to queries, keys and values add a bias.
+    /// Whether the projections to queries, keys and values add a bias.
     pub qkv_bias: bool,
-    /// The files have one tensor for queries, keys and values.
+    /// Whether the files have one tensor for queries, keys and values.
     pub fused_qkv: bool,
-    /// The files have one tensor for gate and up.
+    /// Whether the files have one tensor for gate and up.
     pub fused_perceptron: bool,
-    /// Values are RMS-normalised, without weights.
+    /// Whether values are RMS-normalised, without weights.
     pub v_norm: bool,
-    /// The values are the raw keys: there is no value projection.
+    /// Whether the values are the raw keys, without a value projection.
     pub keys_as_values: bool,
-    /// The layer has no keys and values of its own: it attends to this earlier layer's cache.
+    /// The earlier layer whose cache this layer attends to; `None` if the layer has keys and values of its own.
     pub cache_of: Option<usize>,
     /// Rotary embedding of queries and keys.
     pub rope: Rope,
@@ -158,17 +159,17 @@ pub struct Layer {
     pub intermediate: u32,
     /// Its activation.
     pub activation: Activation,
-    /// Each half of the layer normalises its input.
+    /// Whether attention and perceptron normalise their inputs.
     pub pre_norms: bool,
-    /// Each half of the layer normalises its output, before it joins the residual stream.
+    /// Whether attention and perceptron normalise their outputs, before these are added to the residual stream.
     pub post_norms: bool,
-    /// Factor of each half's output as it joins the residual stream; 1 where `post_norms`.
+    /// Factor of these outputs when they are added to the residual stream; 1 if `post_norms`.
     pub residual_scale: f64,
-    /// The layer's output is multiplied by a learned scalar.
+    /// Whether the layer's output is multiplied by a learned scalar.
     pub scaled: bool,
 }
 
-/// Whose tensor names the files use.
+/// The convention of the files' tensor names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Naming {
     /// Hugging Face names, after the prefix that ends before `embed_tokens`.
@@ -196,15 +197,15 @@ pub struct Decoder {
     pub embed_scale: f64,
     /// Soft cap of the logits; 0 for none.
     pub final_softcap: f64,
-    /// Divisor of the logits. By definition here it divides the final norm's weights, in f32.
+    /// Divisor of the logits. Vosti defines that it divides the final norm's weights, in f32.
     pub logits_divisor: f32,
-    /// The output matrix is the embedding matrix.
+    /// Whether the output matrix is the embedding matrix.
     pub tied: bool,
     /// Names of the tensors.
     pub naming: Naming,
-    /// Added to each norm weight of the files to give the factor that is applied.
+    /// Added to each norm weight of the files. The sum is the factor of the norm.
     pub norm_offset: f32,
-    /// The rows of Q and K are stored in llama.cpp's interleaved order.
+    /// Whether the rows of Q and K are stored in llama.cpp's interleaved order.
     pub permuted: bool,
     /// The layers, first to last.
     pub layers: Vec<Layer>,

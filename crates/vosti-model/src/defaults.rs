@@ -10,7 +10,7 @@ use crate::config::Fields;
 use crate::error::{ModelError, Result};
 use crate::gguf::{self, Metadata};
 
-/// The parameters of a request that gives none. The default is OpenAI's: the model's own distribution.
+/// The sampling parameters of a request that gives none. `Default` is OpenAI's: the model's own distribution.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SamplingDefaults {
     /// 0 takes the most likely token.
@@ -23,7 +23,7 @@ pub struct SamplingDefaults {
     pub min_p: f32,
     /// 1 changes nothing.
     pub repetition_penalty: f32,
-    /// Who says so; none: nobody, or nothing of this.
+    /// The file that the parameters are from; `None` if no file gives any.
     pub source: Option<&'static str>,
 }
 
@@ -34,7 +34,7 @@ impl Default for SamplingDefaults {
 }
 
 impl SamplingDefaults {
-    /// Of a parsed `generation_config.json`. `do_sample` is not looked at, as in vLLM: most files leave it out.
+    /// Reads a parsed `generation_config.json`. `do_sample` is ignored, as in vLLM: most files do not have it.
     pub(crate) fn from_json(json: &Value) -> Result<Self> {
         const FILE: &str = "generation_config.json";
         let fields = Fields::new(FILE, json)?;
@@ -47,7 +47,7 @@ impl SamplingDefaults {
         )
     }
 
-    /// Of a GGUF file.
+    /// Reads a GGUF file's metadata.
     pub(crate) fn from_gguf(metadata: &Metadata) -> Result<Self> {
         const FILE: &str = "the GGUF file";
         const K: &str = "general.sampling.top_k";
@@ -60,7 +60,7 @@ impl SamplingDefaults {
         Self::read(FILE, |key| metadata.f64_opt(&format!("general.sampling.{key}")), k, &keys)
     }
 
-    /// From the keys of temperature, top-p, min-p and the repetition penalty.
+    /// Reads temperature, top-p, min-p and the repetition penalty by their keys.
     fn read(
         file: &'static str,
         number: impl Fn(&str) -> Result<Option<f64>>,
@@ -82,7 +82,7 @@ impl SamplingDefaults {
     }
 }
 
-/// 0 and -1 are both in use for all tokens.
+/// `top_k` as a number; files write all tokens as 0 or -1.
 fn top_k(k: f64) -> Option<u32> {
     match k {
         -1.0 => Some(0),
@@ -96,7 +96,7 @@ fn bad_k(file: &str, key: &str, k: f64) -> ModelError {
     ModelError::Config { file: file.into(), key: key.into(), why }
 }
 
-/// For a banner: only what is not OpenAI's, but always the temperature.
+/// For a banner: the temperature, and every parameter that differs from OpenAI's default.
 impl fmt::Display for SamplingDefaults {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let openai = Self::default();

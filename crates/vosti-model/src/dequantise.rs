@@ -1,16 +1,16 @@
 //! GGML's element types: unpacks blocks and expands them to f32.
 //!
 //! A quantised block is first unpacked into its scales and codes ([`Block`]), which a device may keep. One formula
-//! (`vosti_kernels::quantised`) makes its floats of them, and they equal the reference's (tested against the `gguf` package's
-//! NumPy code, bit for bit).
+//! (`vosti_kernels::quantised`) computes the floats from them. They equal those of the `gguf` package's NumPy code, bit for bit
+//! (`tests/dequantise.rs`).
 
 use vosti_kernels::Format;
 use vosti_kernels::quantised::format;
 
-/// Part of a deployment's fingerprint: raised whenever an expansion gives other bits than before.
+/// The version of the expansions, part of a deployment's fingerprint. A change of any expanded bit must raise it.
 pub const VERSION: u32 = 1;
 
-/// Element types that are read, from GGUF and from safetensors.
+/// The supported element types of GGUF files and safetensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(non_camel_case_types, missing_docs)] // the names are GGML's
 pub enum GgmlType {
@@ -55,7 +55,7 @@ const TYPES: [(GgmlType, u32, &str); 16] = [
     (GgmlType::MXFP4, 39, "MXFP4"),
 ];
 
-/// GGML's names of types that are not read, by code, for messages.
+/// GGML's names of unsupported types, by code, for messages.
 const UNREAD: [(u32, &str); 19] = [
     (9, "Q8_1"),
     (15, "Q8_K"),
@@ -131,12 +131,13 @@ impl GgmlType {
         }
     }
 
-    /// How a quantised type's elements are made; none of a type of plain numbers.
+    /// The format of a quantised type's elements; `None` for a type of plain numbers.
     pub fn format(self) -> Option<&'static Format> {
         format(self.name()).map(|(_, format)| format)
     }
 
-    /// The first block whose elements are not all finite: only a scale or a minimum can make it so. None of plain numbers.
+    /// The first block with an element that is not finite, because of its scale or minimum. `None` for plain numbers, which are
+    /// not checked.
     pub fn first_not_finite(self, bytes: &[u8]) -> Option<usize> {
         let f16 = |b: &[u8], at: usize| b[at + 1] & 0x7c != 0x7c;
         let finite = |b: &[u8]| match self {
@@ -146,13 +147,13 @@ impl GgmlType {
             Self::Q2_K => f16(b, 80) && f16(b, 82),
             Self::Q3_K => f16(b, 108),
             Self::Q6_K => f16(b, 208),
-            // 255 is NaN in OCP's specification; from 253 on twelve times the scale is infinite.
+            // 255 is NaN in OCP's specification; from 253 on, twelve times the scale is infinite.
             Self::MXFP4 => b[0] < 253,
         };
         bytes.chunks_exact(self.block_bytes()).position(|block| !finite(block))
     }
 
-    /// Expands whole blocks: `bytes` holds as many elements as `out`.
+    /// Expands whole blocks to f32. `bytes` has as many elements as `out`.
     pub fn expand(self, bytes: &[u8], out: &mut [f32]) {
         let blocks = bytes.chunks_exact(self.block_bytes()).zip(out.chunks_exact_mut(self.block_elements()));
         match (self, self.format()) {
@@ -174,18 +175,18 @@ fn half16(b: &[u8], at: usize) -> f32 {
     half::f16::from_le_bytes([b[at], b[at + 1]]).to_f32()
 }
 
-/// A quantised block, unpacked. What a type does not have is what changes nothing: a minimum of zero, a group's scale of one.
+/// An unpacked quantised block. If a type has no minimum it is 0, and if it has no scales of groups they are 1.
 #[derive(Clone, Debug)]
 pub struct Block {
     /// The block's scale.
     pub d: f32,
-    /// The factor of its groups' minima. The product is subtracted; types that add have a negated factor.
+    /// The factor of its groups' minima. The product is subtracted; for types that add it, the factor is negated.
     pub m: f32,
-    /// Of each group.
+    /// The scale of each group.
     pub scales: [i8; 16],
-    /// Of each group.
+    /// The minimum of each group.
     pub minima: [i8; 16],
-    /// Of each element.
+    /// The code of each element.
     pub codes: [u8; SUPER],
 }
 
@@ -196,7 +197,7 @@ impl Default for Block {
 }
 
 impl Block {
-    /// Makes a quantised type's block of its bytes.
+    /// Unpacks a block of a quantised type from its bytes. Panics if `kind` is a type of plain numbers.
     pub fn read(&mut self, kind: GgmlType, b: &[u8]) {
         use GgmlType::*;
         self.m = 0.0;
@@ -226,7 +227,7 @@ impl Block {
         }
     }
 
-    /// The elements.
+    /// Computes the elements in f32.
     fn expand(&self, format: &Format, out: &mut [f32]) {
         let groups = out.chunks_exact_mut(format.group).zip(self.codes.chunks_exact(format.group));
         for ((out, codes), (scale, minimum)) in groups.zip(self.scales.iter().zip(&self.minima)) {
@@ -235,7 +236,7 @@ impl Block {
         }
     }
 
-    /// Low halves of 16 bytes are a small block's first half.
+    /// Unpacks 16 bytes: their low halves are a small block's first 16 codes, their high halves the others.
     fn nibbles(&mut self, d: f32, m: f32, quants: &[u8]) {
         (self.d, self.m) = (d, m);
         let (low, high) = self.codes.split_at_mut(SMALL / 2);
@@ -244,7 +245,7 @@ impl Block {
         }
     }
 
-    /// The fifth bits of a small block's elements are one little-endian word.
+    /// Adds the fifth bits of a small block's codes, which are one little-endian word.
     fn fifths(&mut self, b: &[u8]) {
         let bits = u32::from_le_bytes([b[0], b[1], b[2], b[3]]);
         let codes = self.codes[..SMALL].iter_mut().enumerate();
@@ -259,7 +260,8 @@ impl Block {
         self.crumbs(&b[16..80]);
     }
 
-    /// Of 128 elements the first 32 are the lowest two bits of 32 bytes, the next 32 the next two.
+    /// Unpacks codes of two bits: of 128 codes, the first 32 are the lowest two bits of 32 bytes, the next 32 the next two, and
+    /// so on.
     fn crumbs(&mut self, quants: &[u8]) {
         for (j, codes) in self.codes.chunks_exact_mut(SMALL).enumerate() {
             let shift = 2 * (j % 4);
@@ -280,7 +282,7 @@ impl Block {
         }
     }
 
-    /// Four bits an element and, in Q5_K, a fifth.
+    /// Unpacks Q4_K and Q5_K: four bits for each code and, in Q5_K, a fifth.
     fn q4_k(&mut self, b: &[u8], quants: &[u8], fifths: Option<&[u8]>) {
         (self.d, self.m) = (half16(b, 0), half16(b, 2));
         for j in 0..8 {
@@ -333,7 +335,7 @@ fn scale_min(s: &[u8], j: usize) -> (i8, i8) {
     (scale as i8, min as i8)
 }
 
-/// Half of the power of two that MXFP4's scale stands for: its values are doubled. The two least are denormal.
+/// Half of the power of two of MXFP4's scale, because the values of codes are doubled. The two smallest are denormal.
 fn power(exponent: u8) -> f32 {
     f32::from_bits(match exponent {
         0 | 1 => 0x0020_0000 << exponent,

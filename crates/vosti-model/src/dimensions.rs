@@ -1,6 +1,7 @@
-//! The dimensions that a decoder may have: one clear error for each way they can be wrong, with the field and its bounds.
+//! Checks a decoder's dimensions. Each error names one field and its bounds.
 //!
-//! The check runs before anything is allocated from them. Fields are named as in `config.json`, also for GGUF files.
+//! The check runs before anything is allocated from the dimensions. Messages name fields as in `config.json`, also for GGUF
+//! files.
 
 use crate::decoder::{Decoder, Layer, QkNorm};
 use crate::error::{ModelError, Result};

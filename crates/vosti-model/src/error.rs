@@ -74,7 +74,7 @@ pub enum ModelError {
         /// The feature.
         feature: String,
     },
-    /// No kernel was generated for what shapes a text.
+    /// No TTIR is checked in for a specialisation.
     #[error("no kernel `{spec}` is built in: only texts that `crates/vosti-model/src/inventory.rs` lists are")]
     NoKernel {
         /// The specialisation's name.
@@ -94,7 +94,7 @@ pub enum ModelError {
         "weights are replaced by the names of a Hugging Face folder, and this model is none: load it from its folder"
     )]
     NotReplaceable,
-    /// A tensor that was given in the place of a file's does not fit.
+    /// A tensor that replaces one of a file does not fit.
     #[error("tensor `{name}` {why}")]
     Replacement {
         /// The tensor's name.
@@ -124,7 +124,7 @@ pub enum ModelError {
         /// The supported types.
         known: Vec<&'static str>,
     },
-    /// A quantised block has a scale, or an element, that no weight can have.
+    /// A quantised block has an element that is not finite.
     #[error(
         "tensor `{tensor}`: block {block} ({kind}) is not of finite numbers; the file is damaged or was badly made, fetch \
          it again"
@@ -137,7 +137,7 @@ pub enum ModelError {
         /// The block's type.
         kind: &'static str,
     },
-    /// Small numbers whose scales are not beside them, or do not fit.
+    /// The scales of a quantised safetensors matrix are missing or do not fit.
     #[error(
         "tensor `{tensor}`: {why}; the files do not belong together, or were made by a tool that Vosti does not know"
     )]

@@ -14,7 +14,7 @@ use crate::gguf::Metadata;
 use crate::matrix::Matrix;
 use crate::scaled::{Method, Stored};
 
-/// A tensor as it is stored.
+/// A tensor in its stored form.
 #[derive(Clone, Debug)]
 pub struct RawTensor<'a> {
     /// Axes, slowest first.
@@ -40,7 +40,7 @@ pub enum TensorFiles {
         shards: Vec<Shard>,
         /// File and place of each tensor.
         places: HashMap<String, Place>,
-        /// How weights are stored, if not as they are.
+        /// The method by which weights are stored; `None` for plain numbers.
         method: Option<Method>,
     },
 }
@@ -54,7 +54,7 @@ pub struct Shard {
 /// A file's bytes.
 pub(crate) enum Content {
     Mapped(Mmap),
-    /// In the place of the file on disk, see [`crate::Replacement`].
+    /// Bytes in memory that replace the file on disk, see [`crate::Replacement`].
     Held(Vec<u8>),
 }
 
@@ -78,7 +78,7 @@ impl Deref for Content {
     }
 }
 
-/// Where a tensor of a safetensors file lies.
+/// The place of a tensor in a safetensors file.
 #[derive(Clone, Debug)]
 pub struct Place {
     pub(crate) shard: usize,
@@ -87,25 +87,26 @@ pub struct Place {
     pub(crate) bytes: Range<usize>,
 }
 
-/// What may stand before a text tensor's name in a Hugging Face checkpoint: text models, multimodal
-/// models of transformers 5 and 4, bare models.
+/// Prefixes of a text tensor's name in Hugging Face checkpoints: text models, multimodal models of
+/// transformers 5 and 4, bare models.
 const PREFIXES: [&str; 5] = ["model.", "model.language_model.", "language_model.model.", "", "language_model."];
 
-/// Bytes of a tensor that are given back at once.
+/// Bytes of a tensor whose pages are released at once.
 const STRETCH: usize = 2048 << 10;
-/// What Linux maps at least around a page that is read (6.18 was seen to map whole folios of the page cache, which may be
-/// more), and a multiple of every page on the systems that this runs on.
+/// The fewest bytes that Linux maps around a page that is read (6.18 may map more: whole folios of the page cache). It is a
+/// multiple of the page size on every supported system.
 const AROUND: usize = 64 << 10;
 
 impl TensorFiles {
-    /// Maps a GGUF file and parses its header.
+    /// Maps a GGUF file and parses its header. Errors: it cannot be read, is not a GGUF file, or is damaged.
     pub fn open_gguf(path: &Path) -> Result<Self> {
         let map = map_file(path)?;
         let metadata = Metadata::parse(&file_name(path), &map)?;
         Ok(Self::Gguf { map, metadata })
     }
 
-    /// Maps every safetensors file of a folder: those the index names, or `model.safetensors`.
+    /// Maps every safetensors file of a folder: those that the index names, or `model.safetensors`. Errors: a file is missing,
+    /// cannot be read, or is damaged.
     pub fn open_folder(folder: &Path) -> Result<Self> {
         let mut shards = Vec::new();
         let mut places = HashMap::new();
@@ -132,7 +133,7 @@ impl TensorFiles {
         Ok(Self::Safetensors { shards, places, method: None })
     }
 
-    /// The same with weights that a folder's configuration says are stored in another way.
+    /// The same files, with the method by which the folder's configuration stores weights.
     pub fn stored_by(mut self, stored: Option<Method>) -> Self {
         if let Self::Safetensors { method, .. } = &mut self {
             *method = stored;
@@ -140,7 +141,7 @@ impl TensorFiles {
         self
     }
 
-    /// The bytes that stand in the place of a file of this name, if there are any.
+    /// The bytes that replace the file with this name, if there are any.
     pub fn held(&self, name: &str) -> Option<&[u8]> {
         let Self::Safetensors { shards, .. } = self else { return None };
         shards.iter().find_map(|shard| match &shard.content {
@@ -157,10 +158,10 @@ impl TensorFiles {
         }
     }
 
-    /// Gives the system back some bytes of a tensor, which were read: pages of files count as this process's memory until then.
-    /// Each call to the system stops the other threads for a moment, and rows that are packed together are few bytes; so a
-    /// stretch of the tensor is given back as a whole, by the rows that reach behind it or to the tensor's end, and with it the
-    /// one before, which other threads may have brought back. Reading bytes again is right.
+    /// Releases the pages of some bytes of a tensor after they were read. Mapped pages count as this process's memory until then.
+    /// Each call to the system stops the other threads for a moment, so nothing is released until the bytes reach the end of a
+    /// stretch or of the tensor. Then the stretch is released, and again the one before, whose pages other threads may have
+    /// mapped again. The bytes may still be read.
     pub fn give_back(&self, bytes: &[u8], tensor: &[u8]) {
         let holds = |map: &&Mmap| map.as_ptr_range().contains(&bytes.as_ptr());
         let map = match self {
@@ -207,7 +208,7 @@ impl TensorFiles {
         }
     }
 
-    /// A tensor as rows, however they are stored.
+    /// A tensor as rows, in any stored form.
     pub(crate) fn matrix(&self, name: &str) -> Result<Matrix<'_>> {
         if let Self::Safetensors { shards, places, method: Some(method) } = self
             && let Some(scaled) = method.find(name, &|name| find(shards, places, name))?
@@ -244,7 +245,7 @@ fn shard_paths(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut names: Vec<&str> = Vec::new();
     for value in map.values() {
         let name = value.as_str().ok_or_else(|| damaged("its `weight_map` names something that is no file"))?;
-        // An index may not lead out of its folder.
+        // An index must not name a file outside its folder.
         if name.contains(['/', '\\']) || name.starts_with('.') || !name.ends_with(".safetensors") {
             return Err(damaged(&format!("it names the file `{name}`")));
         }
@@ -255,14 +256,14 @@ fn shard_paths(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(names.into_iter().map(|name| folder.join(name)).collect())
 }
 
-/// Reads a JSON file of a sane size.
+/// Reads a JSON file of at most the size of `read_small`.
 pub(crate) fn read_json(path: &Path) -> Result<serde_json::Value> {
     let bytes = read_small(path)?;
     serde_json::from_slice(&bytes)
         .map_err(|e| ModelError::Damaged { file: file_name(path), why: format!("it is not JSON: {e}") })
 }
 
-/// Reads a configuration-sized file.
+/// Reads a file of at most 256 MiB.
 pub(crate) fn read_small(path: &Path) -> Result<Vec<u8>> {
     const BYTES_MAX: u64 = 256 << 20; // a tokenizer.json is tens of megabytes
     let read = |why| ModelError::Read { path: path.to_path_buf(), why };

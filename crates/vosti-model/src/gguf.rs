@@ -31,7 +31,7 @@ pub enum Value {
     Strs(Strings),
 }
 
-/// Strings, one behind the other: a vocabulary has hundreds of thousands.
+/// A list of strings in one allocation: a vocabulary has hundreds of thousands.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Strings {
     text: String,
@@ -44,7 +44,7 @@ impl Strings {
         self.ends.push(self.text.len());
     }
 
-    /// How many there are.
+    /// The number of strings.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
@@ -54,19 +54,19 @@ impl Strings {
         self.ends.is_empty()
     }
 
-    /// One of them, by its number.
+    /// The `i`-th string.
     pub fn get(&self, i: usize) -> Option<&str> {
         let start = if i == 0 { 0 } else { *self.ends.get(i - 1)? };
         Some(&self.text[start..*self.ends.get(i)?])
     }
 
-    /// All of them, in order.
+    /// All strings, in order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &str> + ExactSizeIterator {
         (0..self.len()).map(|i| self.get(i).unwrap_or_default())
     }
 }
 
-/// Where a tensor lies.
+/// A tensor's entry in the file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TensorInfo {
     /// Axes, slowest first (the file stores them fastest first).
@@ -86,7 +86,8 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// Parses the bytes of a whole file. `file` is its name for messages.
+    /// Parses the bytes of a whole file. `file` is its name for messages. Errors: not GGUF, an unsupported version or element type,
+    /// a size that the file cannot hold.
     pub fn parse(file: &str, bytes: &[u8]) -> Result<Self> {
         let mut reader = Reader { file, bytes, at: 0 };
         if !bytes.starts_with(b"GGUF") {
@@ -148,7 +149,7 @@ impl Metadata {
         self.tensors.iter().map(|(name, info)| (name.as_str(), info))
     }
 
-    /// Where a tensor lies.
+    /// A tensor's entry, if the file has the tensor.
     pub fn tensor(&self, name: &str) -> Option<&TensorInfo> {
         self.tensors.get(name)
     }
@@ -268,7 +269,7 @@ impl Metadata {
         }
     }
 
-    /// An RMS norm's epsilon: stored in f32, meant in decimal (1e-5 is stored as 9.99999974e-6).
+    /// An RMS norm's epsilon. The files have f32 for a decimal number: 1e-5 is stored as 9.99999974e-6.
     pub(crate) fn eps(&self, key: &str) -> Result<f64> {
         let stored = self.f64(key)?;
         Ok(format!("{}", stored as f32).parse().unwrap_or(stored))
@@ -282,7 +283,7 @@ impl Metadata {
         u32::try_from(rows).map_err(|_| self.bad(name, format!("has {rows} rows")))
     }
 
-    /// How many layers the model has, refused before a list is allocated from it.
+    /// The number of layers, checked before a list is allocated from it.
     pub(crate) fn layers(&self, key: &str) -> Result<u32> {
         let layers = self.u32(key)?;
         if layers == 0 || layers > 1024 {
@@ -362,7 +363,7 @@ impl<'a> Reader<'a> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
-    /// A count of things that take at least `bytes_min` bytes each.
+    /// A count of items with at least `bytes_min` bytes each. Error: the rest of the file cannot hold so many.
     fn count(&mut self, bytes_min: usize) -> Result<usize> {
         let at = self.at;
         let count = self.u64()?;

@@ -1,7 +1,7 @@
-//! The kernel texts that are checked in: those that any model of a supported family needs.
+//! The list of checked-in kernel texts. It has every text that a model of a supported family needs.
 //!
-//! A text has a model's dimensions as parameters. The room for a head, the number of query heads that share a key's, and the
-//! family's layer shape the text. So the list has every family at every room and group, and a new model adds nothing to it.
+//! A model's dimensions are parameters of a text. Only the room for a head, the number of query heads for each KV head, and the
+//! family's layer shape the text. So the list has every family with every room and group, and a new model adds nothing to it.
 //! `cargo xtask ttir` makes the TTIR of exactly these. Read next: `plan.rs`, `kernels/specialisations.toml`.
 
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ macro_rules! texts {
     ($($name:literal in $path:literal),* $(,)?) => { &[$(($name, include_str!($path))),*] };
 }
 
-/// Every family once or more: tiny models, which tests run in BF16 and, against transformers, in FP32.
+/// Tiny models of every family. Tests run them in BF16, and in FP32 to compare with transformers.
 const TINY: &[(&str, &str)] = texts![
     "llama" in "../tests/tiny/llama/config.json",
     "llama-untied" in "../tests/tiny/llama-untied/config.json",
@@ -39,26 +39,26 @@ const TINY: &[(&str, &str)] = texts![
     "ernie4_5" in "../tests/tiny/ernie4_5/config.json",
 ];
 
-/// Models whose weights the tests fetch: in FP32 too, against transformers' FP32.
+/// Models whose weights the tests fetch. They run in FP32 too, to compare with transformers.
 const FETCHED: &[(&str, &str)] = texts![
     "smollm2-135m" in "../configs/smollm2-135m.json",
     "gemma-3-270m" in "../configs/gemma-3-270m.json",
 ];
 
-/// Rooms for a head: one of any size is in the smallest that holds it.
+/// Rooms for a head. A head uses the smallest room that holds it.
 const ROOMS: [u32; 6] = [16, 32, 64, 128, 256, 512];
 
-/// Query heads that share a key's, up to the next power of two.
+/// Query heads for each KV head, rounded up to a power of two.
 const GROUPS: [u32; 5] = [1, 2, 4, 8, 16];
-/// Most query heads that share a key's.
+/// The most query heads for each KV head.
 pub(crate) const GROUP_MAX: u32 = 16;
 
-/// Stretches of a vocabulary from which a row's list is made: the most of each room. The tiny models have one.
+/// Rooms for the stretches of a vocabulary from which a row's list is made: the most stretches of each.
 const STRETCHES: [u32; 4] = [1, 16, 64, 128];
-/// Most words of a vocabulary.
+/// The most tokens of a vocabulary.
 pub(crate) const VOCABULARY_MAX: u32 = 128 * LIST_PART;
 
-/// The texts of a target.
+/// The texts of a target. Error: the target is unknown.
 pub fn inventory(target: &str) -> Result<BTreeSet<Spec>> {
     let mut texts = BTreeSet::new();
     for (name, text) in TINY {
@@ -82,7 +82,7 @@ pub fn inventory(target: &str) -> Result<BTreeSet<Spec>> {
     Ok(texts)
 }
 
-/// A model, and the largest head of its family.
+/// A model, and the largest head size of its family.
 fn read(name: &str, text: &str) -> Result<(Decoder, u32)> {
     let config: serde_json::Value = serde_json::from_str(text)
         .map_err(|e| ModelError::Damaged { file: format!("{name}.json"), why: e.to_string() })?;
@@ -90,7 +90,7 @@ fn read(name: &str, text: &str) -> Result<(Decoder, u32)> {
     Ok((families::from_config(name, &config)?, family.map_or(0, |family| family.head_max)))
 }
 
-/// The model with one key head and a group of query heads, all of one size.
+/// The model with one KV head and `group` query heads in each layer, all of one size.
 fn with_heads(decoder: &Decoder, head_dim: u32, group: u32) -> Decoder {
     let mut changed = decoder.clone();
     for layer in &mut changed.layers {
@@ -107,7 +107,7 @@ fn needed(decoder: &Decoder, target: &str, act: Act) -> Result<impl Iterator<Ite
     Ok(specs(&plan).into_iter().map(|spec| spec.text()))
 }
 
-/// Refuses a plan one of whose kernels is not built in.
+/// Checks that the TTIR of every kernel of a plan is built in. Error: the first kernel without TTIR.
 pub fn check_kernels(plan: &ModelPlan) -> Result<()> {
     for spec in specs(plan) {
         if vosti_kernels::ttir(&spec).is_none() {
@@ -121,7 +121,7 @@ pub fn check_kernels(plan: &ModelPlan) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// Whoever adds a constant to a kernel multiplies its texts: more than these are worth a thought.
+    /// A new constant of a kernel multiplies the number of its texts, so this number is limited.
     #[test]
     fn a_target_has_at_most_sixty_texts() {
         for target in vosti_kernels::targets() {

@@ -1,8 +1,8 @@
 //! Model files, tokenizers, chat templates, and model families as programs.
 //!
 //! A family is a function from a configuration to a [`decoder::Decoder`], which [`plan::plan`] compiles to
-//! a program for `vosti-core`, kernel bindings for a device, and a recipe for each weight. Nothing here
-//! knows a device, and nothing depends on a batch.
+//! a program for `vosti-core`, kernel bindings for a device, and a recipe for each weight. This crate
+//! knows no device, and nothing in it depends on a batch.
 //!
 //! Files are untrusted: every loader gives one error for a damaged file, never a panic.
 //!

@@ -1,4 +1,4 @@
-//! A matrix as a model's files store it, row by row: plain or quantised tensors, and small numbers with scales beside them.
+//! Reads a matrix of a model's files row by row: plain tensors, GGML's quantised tensors, and codes with scales in other tensors.
 //!
 //! It reads only the rows that a caller asks for and keeps none. Read next: `dequantise.rs`, `scaled.rs`.
 
@@ -10,9 +10,9 @@ use crate::dequantise::{Block, GgmlType};
 use crate::files::RawTensor;
 use crate::scaled::Scaled;
 
-/// Rows that are read one by one, by their place in the tensor.
+/// A matrix of a model's files. Rows are numbered in the order of the tensor.
 pub(crate) enum Matrix<'a> {
-    /// One of GGML's types, of which safetensors have three.
+    /// A tensor of one of GGML's types; safetensors have the three plain ones.
     Tensor(RawTensor<'a>),
     Scaled(Scaled<'a>),
 }
@@ -37,7 +37,8 @@ impl<'a> Matrix<'a> {
         }
     }
 
-    /// The first block of some rows that is not made of finite numbers, and what kind of block that is. None of plain numbers.
+    /// The first block of some rows with an element that is not finite, and the name of its type. `None` for plain numbers, which
+    /// are not checked.
     pub fn first_not_finite(&self, rows: Range<usize>) -> Option<(usize, &'static str)> {
         match self {
             Matrix::Tensor(raw) => {
@@ -57,7 +58,7 @@ impl<'a> Matrix<'a> {
         }
     }
 
-    /// Whether an element is the BF16 rounding of what a row expands to, whatever the activations are.
+    /// Whether elements are rounded to BF16 after the expansion, for every type of activations.
     pub fn rounds(&self) -> bool {
         match self {
             Matrix::Tensor(raw) => raw.kind.block_elements() > 1,
@@ -65,7 +66,7 @@ impl<'a> Matrix<'a> {
         }
     }
 
-    /// Expands a row.
+    /// Expands a row to f32.
     pub fn expand(&self, row: usize, out: &mut [f32]) {
         match self {
             Matrix::Tensor(raw) => raw.kind.expand(self.bytes(row..row + 1), out),
@@ -73,7 +74,7 @@ impl<'a> Matrix<'a> {
         }
     }
 
-    /// The format of its blocks, if it is in blocks that a device may keep.
+    /// The format of its blocks; `None` if it has no blocks that a device may keep.
     pub fn format(&self) -> Option<&'static Format> {
         match self {
             Matrix::Tensor(raw) => raw.kind.format(),
@@ -81,7 +82,7 @@ impl<'a> Matrix<'a> {
         }
     }
 
-    /// Appends a row's blocks; false if a scale is no FP16's.
+    /// Appends a row's blocks; false if a scale is not an FP16 number.
     pub fn append_blocks(&self, row: usize, out: &mut Quantised) -> bool {
         match self {
             Matrix::Tensor(raw) => {
@@ -97,7 +98,7 @@ impl<'a> Matrix<'a> {
     }
 }
 
-/// Bytes of a row as it is stored.
+/// Bytes of a stored row.
 fn row_bytes(raw: &RawTensor<'_>) -> usize {
     raw.shape.last().map_or(0, |columns| columns / raw.kind.block_elements() * raw.kind.block_bytes())
 }
@@ -115,7 +116,7 @@ fn append_block(block: &Block, out: &mut Quantised) -> bool {
     append_scales(block.d, block.m, out)
 }
 
-/// Appends a block's scale, and its minimum if the format has one; false if they are no FP16's.
+/// Appends a block's scale, and its minimum if the format has one; false if one of them is not an FP16 number.
 pub(crate) fn append_scales(scale: f32, minimum: f32, out: &mut Quantised) -> bool {
     let (d, m) = (half::f16::from_f32(scale), half::f16::from_f32(minimum));
     out.scales.push(d.to_bits());

@@ -1,5 +1,4 @@
-//! A model on disk: its decoder and tensors, then its tokenizer and chat template, from a GGUF file or a Hugging Face
-//! folder.
+//! Opens a model, a GGUF file or a Hugging Face folder: its decoder and tensors, then its tokenizer and chat template.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +16,7 @@ use crate::replacement::Replacement;
 use crate::tokenizer::{Tokenizer, token_text};
 use crate::weights::Weights;
 
-/// A model's files, opened and checked; tensors are expanded one at a time, later.
+/// A model's files, opened and checked. Tensors are expanded later, one at a time.
 pub struct Model {
     /// Dimensions and switches.
     pub decoder: Decoder,
@@ -26,17 +25,18 @@ pub struct Model {
     path: PathBuf,
 }
 
-/// How a model reads, writes and is sampled. Made apart from the rest: a large vocabulary takes a second.
+/// A model's tokenizer, chat template and sampling defaults. It is made separately, because a large vocabulary takes a second.
 pub struct Text {
-    /// Its tokenizer.
+    /// The tokenizer.
     pub tokenizer: Tokenizer,
     chat: Option<ChatTemplate>,
-    /// How it is sampled unless a request says otherwise.
+    /// The sampling parameters of requests that give none.
     pub sampling: SamplingDefaults,
 }
 
 impl Model {
-    /// Opens a `.gguf` file or a folder.
+    /// Opens a `.gguf` file or a folder. Errors: the path is not a model, a file is damaged, the family or a feature is not
+    /// supported, a dimension is out of range.
     pub fn open(path: &Path) -> Result<Self> {
         let wrong = |why: &str| ModelError::NotAModel { path: path.to_path_buf(), why: why.into() };
         let (decoder, files) = if path.is_dir() {
@@ -56,17 +56,19 @@ impl Model {
         Ok(Self { decoder, files, path: path.to_path_buf() })
     }
 
-    /// Begins to replace every weight; the files on disk stay.
+    /// An empty replacement for every weight of a folder. The files on disk are not changed. Error: the path is not a folder of a
+    /// model.
     pub fn replacement(path: &Path) -> Result<Replacement> {
         Replacement::of(Self::open(path)?.files)
     }
 
-    /// The same model with these tensors in the place of its own.
+    /// The same model with the tensors of a replacement. Error: a tensor is missing in it.
     pub fn with(self, replacement: Replacement) -> Result<Self> {
         Ok(Self { files: replacement.whole()?, ..self })
     }
 
-    /// Makes the tokenizer and the chat template.
+    /// Makes the tokenizer, the chat template and the sampling defaults. Errors: one of them is unsupported or damaged, or the
+    /// vocabulary has more tokens than the embedding matrix has rows.
     pub fn text(&self) -> Result<Text> {
         let text = match self.files.metadata() {
             Some(metadata) => text_of_gguf(metadata)?,
@@ -94,7 +96,7 @@ impl Model {
 }
 
 impl Text {
-    /// The chat template; a base model has none.
+    /// The chat template. Error: a base model has none.
     pub fn chat(&self) -> Result<&ChatTemplate> {
         self.chat.as_ref().ok_or(ModelError::NoChatTemplate)
     }

@@ -1,6 +1,6 @@
-//! From a [`Decoder`] to the input of a device: the program, each op's kernels, and each weight's recipe.
+//! Compiles a [`Decoder`] to the input of a device: the program, each op's kernels, and each weight's recipe.
 //!
-//! Nothing here depends on a batch, a query length or a phase: kernels are chosen from the model's dimensions and the target
+//! A plan never depends on a batch, a query length or a phase: kernels are chosen from the model's dimensions and the target
 //! alone. Buffers alternate, so that no op writes a buffer that it reads.
 //! Read next: `recipe.rs`, then `weights.rs`, which turns recipes into tensors.
 
@@ -21,14 +21,13 @@ pub struct Target<'a> {
     pub name: &'a str,
     /// Element type of activations and matrices.
     pub act: Act,
-    /// Whether the program lists each row's largest logits, so that a choice among them needs no more of the row.
+    /// Whether the program lists each row's largest logits, so that a choice among them does not need the whole row.
     pub lists: bool,
 }
 
 impl<'a> Target<'a> {
-    /// What is served on the target of this name: BF16. From a GPU rows of logits have to be brought, and its programs list
-    /// each row's largest; the processor has rows at hand and finds what it wants of one sooner than the kernels do
-    /// (SmolLM2-135M: 7.3 ms a token, and 9.6 by lists).
+    /// The served configuration of the target with this name: BF16, with lists on a GPU, so that rows of logits need not be
+    /// copied to the host. On the processor, the sampler finds the largest logits of a row faster than the list kernels do.
     pub fn named(name: &'a str) -> Self {
         Self { name, act: Act::Bf16, lists: name != CPU }
     }
@@ -55,7 +54,8 @@ pub struct ModelPlan {
     pub weights: BTreeMap<String, Recipe>,
 }
 
-/// Compiles a decoder for a target. `context` is the longest sequence to serve; the model's own limit if that is less, or `None`.
+/// Compiles a decoder for a target. `context` is the longest sequence to serve, in tokens; the model's own limit is used if
+/// it is less, or if `context` is `None`. Error: the kernels do not support a dimension or the target.
 pub fn plan(decoder: &Decoder, target: &Target, context: Option<u32>) -> Result<ModelPlan> {
     let context = context.map_or(decoder.context, |c| c.min(decoder.context)).max(1);
     let mut builder = Builder {
@@ -98,21 +98,20 @@ pub fn specs(plan: &ModelPlan) -> Vec<Spec> {
     specs
 }
 
-/// The residual stream, in FP32, ping-pongs between two buffers.
+/// Buffers of the residual stream, in FP32. Ops alternate between them.
 const STREAM: usize = 2;
-/// Logits of a list: as many as any `top_k` that models are published with (Gemma's 64, Qwen's 20; 40 and 50 are common). A
-/// power of two.
+/// Logits of a list, a power of two: the largest `top_k` of published models (Gemma's 64, Qwen's 20; 40 and 50 are common).
 const LISTED: u32 = 64;
-/// Columns of a row among which one program looks for them.
+/// Columns of a row that one program of the list kernel reads.
 pub(crate) const LIST_PART: u32 = 4096;
-/// The same of a row that has no more than these.
+/// The same, for a row of at most this many columns.
 const FEW: u32 = 256;
 
 struct Builder<'a> {
     decoder: &'a Decoder,
     target: &'a Target<'a>,
     context: u32,
-    /// The rows that ops compute from here on.
+    /// The rows that the next ops compute.
     rows: RowSet,
     ops: Vec<Op>,
     buffers: Vec<BufferDecl>,
@@ -126,7 +125,7 @@ struct Builder<'a> {
     ropes: Vec<Rope>,
 }
 
-/// Heads of a row of a layer's fused projection: the queries', then from which on keys' and values' are.
+/// The heads in a row of a layer's fused projection: the number of query heads, and the first of the key and value heads.
 struct Projection {
     heads: u32,
     k_first: u32,
@@ -180,7 +179,7 @@ impl Builder<'_> {
         Ok(logits)
     }
 
-    /// The largest logits of each row, in two ops: of stretches of it, then of what these gave.
+    /// Emits the lists of each row's largest logits, in two ops: the largest of each stretch, then the largest of those.
     fn lists(&mut self, logits: u32) -> Result<()> {
         let vocab = self.decoder.vocab;
         let part = if vocab <= FEW { FEW } else { LIST_PART };
@@ -196,8 +195,8 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// One layer: reads `stream[0]`, leaves its output there and uses `stream[1]` between the halves. Nothing after the last
-    /// layer's attention reads another row, so there the rows that feed logits go on alone.
+    /// Emits one layer: it reads `stream[0]`, writes its output there and uses `stream[1]` between its halves. No op after the
+    /// last layer's attention reads another row, so from there on only the rows that feed logits are computed.
     fn layer(&mut self, index: usize, stream: &mut [u32; STREAM]) -> Result<()> {
         let d = self.decoder;
         let layer = &d.layers[index];
@@ -232,7 +231,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Copies the rows that feed logits of `x` and of the stream, and goes on with them; returns `x`'s.
+    /// Copies the rows of `x` and of the stream that feed logits; the next ops compute only these. Returns the copy of `x`.
     fn choose(&mut self, (x, width): (u32, u32), stream: &mut [u32; STREAM]) -> Result<u32> {
         let hidden = self.decoder.hidden;
         self.rows = RowSet::Selected;
@@ -279,7 +278,7 @@ impl Builder<'_> {
         Ok(out)
     }
 
-    /// The fused projection to queries, keys and values: with its bias, its queries and keys normed whole.
+    /// The fused projection to queries, keys and values, with its bias and the norms of whole queries and keys.
     fn project(&mut self, index: usize, layer: &Layer, width: u32, input: u32) -> Result<u32> {
         let hidden = self.decoder.hidden;
         let parts = self.qkv(index, layer, [Slot::Query, Slot::Key, Slot::Value]);
@@ -316,7 +315,7 @@ impl Builder<'_> {
         let rotary = layer.rope.rotary;
         let order =
             HeadRows { size: layer.head_dim as usize, rotary: rotary as usize, interleaved: self.decoder.permuted };
-        // What rotates whole, or not at all, lies as kernels want it.
+        // Heads that rotate whole or not at all are in the kernels' order.
         let moved = order.interleaved || (rotary > 0 && rotary < layer.head_dim);
         let heads = moved.then_some(order);
         let count = match (layer.cache_of, layer.keys_as_values) {
@@ -337,7 +336,7 @@ impl Builder<'_> {
         let group = self.group(layer);
         let cache = self.layers.len() as u32;
         self.layers.push(LayerDecl { group });
-        // Keys have no temperature.
+        // The temperature multiplies queries only.
         let mut weights = self.rope_weights(&Rope { temperature: None, ..layer.rope.clone() });
         let normed = layer.qk_norm == QkNorm::Heads;
         weights.push(self.head_norm("k_norm", Slot::KeyNorm, index, layer));
@@ -378,7 +377,7 @@ impl Builder<'_> {
         Ok(out)
     }
 
-    /// Projects a half's result and adds it to the stream: `stream[1] = stream[0] + f(x)`.
+    /// Projects the result of attention or perceptron and adds it to the stream: `stream[1] = stream[0] + f(x)`.
     fn join(
         &mut self,
         layer: &Layer,
@@ -450,8 +449,7 @@ impl Builder<'_> {
     }
 }
 
-/// Buffers. A scratch buffer is reused by every layer with the same width, so that a model's scratch is
-/// a handful of buffers and not a handful for each layer.
+/// Buffers. Layers of one width share scratch buffers, so that a model has a few of them and not a few for each layer.
 impl Builder<'_> {
     fn buffer(&mut self, width: u32, dtype: Dtype, rows: RowSet) -> u32 {
         self.buffers.push(BufferDecl { width, dtype, rows });
@@ -493,7 +491,7 @@ impl Builder<'_> {
         found as u32
     }
 
-    /// How a layer attends: with its keys split where it has no window.
+    /// The binding of a layer's attention. Keys are split if the layer has no window.
     fn attend(&mut self, layer: &Layer) -> Result<u32> {
         let [kv_heads, d] = [("KV_HEADS", int(layer.kv_heads)), ("D", int(layer.head_dim))];
         let group = ("GROUP", int(layer.heads / layer.kv_heads.max(1)));
@@ -542,7 +540,7 @@ impl Builder<'_> {
         name
     }
 
-    /// The weight of a norm of each head, or what stands in its place where heads have none.
+    /// The weight of a norm of each head; zeros that the kernel does not read if heads have no norm.
     fn head_norm(&mut self, name: &str, slot: Slot, index: usize, layer: &Layer) -> String {
         if layer.qk_norm == QkNorm::Heads {
             return self.norm_weight(&format!("layers.{index}.{name}"), slot, index, layer.head_dim);

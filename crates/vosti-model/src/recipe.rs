@@ -1,6 +1,6 @@
-//! How to make each weight that a plan names from a model's tensors.
+//! Recipes: how to make each weight of a plan from a model's tensors.
 //!
-//! A recipe names tensors and the operations on them, and holds none. Read next: `weights.rs`, which makes the weights.
+//! A recipe names tensors and the operations on them. It holds no tensor. Read next: `weights.rs`, which makes the weights.
 
 use crate::decoder::Rope;
 
@@ -27,27 +27,27 @@ pub enum Recipe {
     Repeat {
         /// The name of a tensor of one element.
         tensor: String,
-        /// How often it is repeated.
+        /// The length of the vector.
         length: usize,
     },
-    /// A vector of zeros in f32: what a kernel takes and, of this model, does not read.
+    /// A vector of zeros in f32, for a parameter that the kernel does not read for this model.
     Unread {
-        /// How many.
+        /// The length of the vector.
         length: usize,
     },
     /// A rotary table `[positions, head_dim / 2]` in f32.
     Rope {
         /// Its frequencies.
         rope: Rope,
-        /// First axis.
+        /// Positions of the table: its first axis.
         positions: usize,
-        /// Sines instead of cosines.
+        /// Whether the table has sines instead of cosines.
         sine: bool,
     },
 }
 
 impl Recipe {
-    /// The extents of the weight it makes.
+    /// The weight's axes, slowest first.
     pub fn shape(&self) -> Vec<usize> {
         match self {
             Recipe::Matrix { parts, columns } => vec![parts.iter().map(|part| part.rows).sum(), *columns],
@@ -58,31 +58,31 @@ impl Recipe {
     }
 }
 
-/// Rows of a tensor: of a [`Recipe::Matrix`], or elements of a [`Recipe::Vector`].
+/// A range of a tensor's rows (for a [`Recipe::Vector`], of its elements).
 #[derive(Clone, Debug, PartialEq)]
 pub struct MatrixPart {
     /// The tensor's name.
     pub tensor: String,
-    /// The tensor's rows.
+    /// The number of the tensor's rows.
     pub of: usize,
-    /// The first of them that is meant.
+    /// The first row of the part.
     pub first: usize,
-    /// How many are meant.
+    /// The number of rows of the part.
     pub rows: usize,
-    /// How the rows of each head lie, where they are queries or keys.
+    /// The order of each head's rows, for queries and keys; `None` for the tensor's order.
     pub heads: Option<HeadRows>,
 }
 
-/// The order of a head's rows. Kernels rotate row d with row d + D / 2, so rows that rotate come first in either half of the
-/// head, and rows that stand still behind them. Scores add up in that order: for a model that rotates a part of each head it
-/// is the definition of their bits.
+/// The order of a head's rows. Kernels rotate row d with row d + D / 2, so in each half of the head the rows that rotate come
+/// first, and the others follow. Scores are summed in that order. If a model rotates a part of each head, this order defines
+/// the bits of its scores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadRows {
     /// Rows of a head.
     pub size: usize,
-    /// Those that rotate: a tensor has them first, row d to be rotated with row d + rotary / 2.
+    /// Rows that rotate. They come first in the tensor, and row d rotates with row d + rotary / 2.
     pub rotary: usize,
-    /// The tensor has llama.cpp's order: the two halves of a head interleaved.
+    /// Whether the tensor has llama.cpp's order, with the two halves of a head interleaved.
     pub interleaved: bool,
 }
 
@@ -92,7 +92,7 @@ impl MatrixPart {
         Self { tensor, of: rows, first: 0, rows, heads: None }
     }
 
-    /// The tensor's row that is this part's row.
+    /// The tensor's row for row `row` of the part.
     pub fn stored(&self, row: usize) -> usize {
         self.first + self.heads.map_or(row, |heads| heads.stored(row))
     }
@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(stored(4, 4, true), [0, 2, 1, 3, 4, 6, 5, 7]);
         assert_eq!(stored(8, 8, false), [0, 1, 2, 3, 4, 5, 6, 7]);
         assert_eq!(stored(8, 0, false), [0, 1, 2, 3, 4, 5, 6, 7]);
-        // Of eight rows four rotate, 0 with 2 and 1 with 3: so they must lie four apart.
+        // Four of eight rows rotate, 0 with 2 and 1 with 3, so each pair must be four rows apart.
         assert_eq!(stored(8, 4, false), [0, 1, 4, 5, 2, 3, 6, 7]);
     }
 }

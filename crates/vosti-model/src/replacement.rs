@@ -10,10 +10,10 @@ use std::collections::BTreeSet;
 use crate::error::{ModelError, Result};
 use crate::files::{Content, Shard, TensorFiles};
 
-/// A tensor that a replacement must have.
+/// A tensor that a replacement needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// Its name in the files, prefix and all.
+    /// Its name in the files, with its prefix.
     pub name: String,
     /// Its element type, as safetensors files write it.
     pub dtype: String,
@@ -21,14 +21,14 @@ pub struct Wanted {
     pub shape: Vec<usize>,
 }
 
-/// Files that are being filled.
+/// Files in memory, to be filled with tensors.
 pub struct Replacement {
     files: TensorFiles,
     missing: BTreeSet<String>,
 }
 
 impl Replacement {
-    /// Takes the layout of these files. A GGUF file has none to take.
+    /// A replacement with the layout of these files. Error: they are a GGUF file.
     pub fn of(files: TensorFiles) -> Result<Self> {
         let TensorFiles::Safetensors { mut shards, places, method } = files else {
             return Err(ModelError::NotReplaceable);
@@ -44,7 +44,7 @@ impl Replacement {
         Ok(Self { files: TensorFiles::Safetensors { shards, places, method }, missing })
     }
 
-    /// Every tensor that it must get, by name.
+    /// Every tensor that the replacement needs, sorted by name.
     pub fn wanted(&self) -> Vec<Wanted> {
         let TensorFiles::Safetensors { places, .. } = &self.files else { return Vec::new() };
         let mut wanted: Vec<Wanted> = places
@@ -59,7 +59,8 @@ impl Replacement {
         wanted
     }
 
-    /// Puts a tensor in: its elements in its type, row-major, little-endian.
+    /// Sets a tensor: its elements in its stored type, row-major, little-endian. Errors: the files have no such tensor, or the
+    /// number of bytes is another.
     pub fn put(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
         let TensorFiles::Safetensors { shards, places, .. } = &mut self.files else {
             return Err(ModelError::NotReplaceable);
@@ -75,7 +76,7 @@ impl Replacement {
         Ok(())
     }
 
-    /// The files, if every tensor was put in.
+    /// The files. Error: a tensor was not set.
     pub fn whole(self) -> Result<TensorFiles> {
         match self.missing.into_iter().next() {
             Some(name) => Err(ModelError::Replacement { name, why: "is missing".into() }),

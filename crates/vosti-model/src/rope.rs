@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use crate::decoder::{Factors, Rope, RopeScaling};
 
-/// The factors that a file's tensors hold, if the embedding needs one: its name.
+/// The name of the tensor with the embedding's factors, if a file's tensor holds them.
 pub(crate) fn tensor(rope: &Rope, positions: usize) -> Option<&str> {
     match &rope.scaling {
         RopeScaling::Divisors { tensor } => Some(tensor),
@@ -21,8 +21,8 @@ pub(crate) fn tensor(rope: &Rope, positions: usize) -> Option<&str> {
     }
 }
 
-/// The frequency of each pair of columns, for a deployment of so many positions. `factors`: what [`tensor`] names, one number
-/// for each pair that rotates.
+/// The frequency of each pair of columns, for a deployment of `positions` positions. `factors` are the elements of the tensor
+/// that [`tensor`] names, one for each pair that rotates.
 pub(crate) fn frequencies(rope: &Rope, positions: usize, factors: &[f32]) -> Vec<f32> {
     let mut all = rotating(rope, positions, factors);
     all.resize(rope.head_dim as usize / 2, 0.0);
@@ -75,7 +75,7 @@ fn llama3(frequency: f32, factor: f32, low: f32, high: f32, original: f32) -> f3
     (1.0 - smooth) * frequency / factor + smooth * frequency
 }
 
-/// How much of each frequency YaRN keeps (transformers `_compute_yarn_parameters`).
+/// The share of each frequency that YaRN keeps, from 0 to 1 (transformers `_compute_yarn_parameters`).
 fn kept(rope: &Rope) -> Vec<f32> {
     let RopeScaling::Yarn { original, fast, slow, truncate, .. } = &rope.scaling else { return Vec::new() };
     let dim = f64::from(rope.rotary);
@@ -101,7 +101,7 @@ pub(crate) fn table(rope: &Rope, frequencies: &[f32], positions: Range<usize>, s
         RopeScaling::Yarn { amplitude, .. } | RopeScaling::Long { amplitude, .. } => *amplitude as f32,
         _ => 1.0,
     };
-    // Pairs that stand still are multiplied by one, whatever the others' amplitude.
+    // The amplitude applies only to pairs that rotate; the others are multiplied by one.
     let rotating = rope.rotary as usize / 2;
     let mut out = Vec::with_capacity(positions.len() * frequencies.len());
     for position in positions {
@@ -129,7 +129,7 @@ mod tests {
         let (near, far) = (frequencies(&rope, 64, &[]), frequencies(&rope, 65, &[2.0; 4]));
         assert!(near.iter().zip(&far).all(|(n, f)| *f == n / 2.0));
         assert_eq!((near.len(), &near[4..]), (8, &[0.0; 4][..]));
-        // The same position, whichever rows are asked for.
+        // A position has the same numbers in every range of rows.
         let whole = table(&rope, &far, 0..65, false);
         assert_eq!(whole[3 * 8..4 * 8], table(&rope, &far, 3..4, false));
         assert_eq!((whole[0], whole[4]), (1.5, 1.0));

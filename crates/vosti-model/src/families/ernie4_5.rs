@@ -1,7 +1,7 @@
-//! ERNIE 4.5, dense: Llama's layer. The checkpoints themselves have the two halves of a head interleaved, as llama.cpp stores
-//! Llama's.
+//! ERNIE 4.5, dense: Llama's layer. In the checkpoints the two halves of a head are interleaved, as in llama.cpp's files of
+//! Llama.
 //!
-//! Source: transformers `models/ernie4_5`; llama.cpp's `ernie4_5`, which changes no order.
+//! Source: transformers `models/ernie4_5`; llama.cpp's `ernie4_5`, which keeps the order of the checkpoints.
 
 use super::{Family, llama, refuse_flag};
 use crate::config::Fields;

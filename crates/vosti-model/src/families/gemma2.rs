@@ -23,7 +23,7 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
     refuse_bias(fields, FAMILY.name)?;
     refuse_flag(fields, FAMILY.name, "use_bidirectional_attention")?;
     expect_activation(fields, FAMILY.name, "hidden_activation", &["gelu_pytorch_tanh"])?;
-    // Early files have `hidden_act` too, which says nothing.
+    // Early files also have `hidden_act`, which transformers ignores.
     let mut decoder = llama::read_config(&fields.without(&["hidden_act"]), FAMILY.name, 10_000.0)?;
     let (count, window) = (decoder.layers.len(), fields.u32_or("sliding_window", 4096)?);
     let sliding = sliding_types(fields, count)?.unwrap_or((0..count).map(|i| i % 2 == 0).collect());
@@ -39,7 +39,7 @@ fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
     let mut decoder = llama::read_gguf(metadata, FAMILY.name, FAMILY.architecture, 10_000.0)?;
     let count = decoder.layers.len();
     let (heads, head_dim) = (decoder.layers[0].heads, decoder.layers[0].head_dim);
-    // The file does not say `query_pre_attn_scalar`: it is the head size, but for the 46 layers of 27B.
+    // The file does not have `query_pre_attn_scalar`. It is the head size, except for 27B, which has 46 layers.
     let scalar = if count == 46 { decoder.hidden / heads.max(1) } else { head_dim };
     let window = metadata.u32_or("gemma2.attention.sliding_window", 4096)?;
     let softcap = metadata.f64_or("gemma2.attn_logit_softcapping", 50.0)?;

@@ -63,7 +63,7 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
     })
 }
 
-/// Full layers: the scaling applies to them only.
+/// The rotary embedding of layers without a window. Only these have the scaling.
 fn global_rope(fields: &Fields, head_dim: u32) -> Result<Rope> {
     let theta = fields.f64_or("rope_theta", GLOBAL_THETA)?;
     let (theta, scaling) = match fields.object("rope_parameters").and_then(|p| p.object("full_attention")) {
@@ -97,7 +97,7 @@ fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
     let local_theta = metadata.f64_or("gemma3.rope.freq_base_swa", LOCAL_THETA)?;
     let global = Rope { scaling: gguf_scaling(metadata, "gemma3")?, ..Rope::plain(theta, head_dim) };
     let local = Rope::plain(local_theta, head_dim);
-    // The file does not say `query_pre_attn_scalar`: it is the head size, but for the 62 layers of 27B.
+    // The file does not have `query_pre_attn_scalar`. It is the head size, except for 27B, which has 62 layers.
     let scalar = if count == 62 { f64::from(hidden) / f64::from(heads.max(1)) } else { f64::from(head_dim) };
     let base = Layer {
         scale: scalar.powf(-0.5),

@@ -74,13 +74,13 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
     })
 }
 
-/// 12B's kind, whose defaults differ from those of the other sizes.
+/// Whether the configuration is of 12B's kind, whose defaults differ from those of the other sizes.
 fn is_unified(fields: &Fields) -> Result<bool> {
     Ok(fields.str_opt("model_type")?.is_some_and(|t| t.starts_with("gemma4_unified")))
 }
 
-/// Head size and KV heads of each layer. Published files name the full layers' (`global_head_dim`,
-/// `num_global_key_value_heads`); files that transformers saves again list what each layer overrides.
+/// Head size and KV heads of each layer. Published files give those of full layers (`global_head_dim`,
+/// `num_global_key_value_heads`); files that transformers saved again list the values that each layer overrides.
 fn shapes(fields: &Fields, sliding: &[bool], keys_as_values: bool) -> Result<Vec<(u32, u32)>> {
     let local = (fields.u32_or("head_dim", 256)?, fields.u32_or("num_key_value_heads", 4)?);
     let Some(overrides) = fields.object("per_layer_config") else {
@@ -110,7 +110,7 @@ fn refuse_features(fields: &Fields) -> Result<()> {
     if fields.bool_or("enable_moe_block", false)? {
         return refuse("a mixture of experts (enable_moe_block)");
     }
-    // "vision" changes image tokens only.
+    // The mode "vision" changes attention between image tokens only.
     if fields.str_opt("use_bidirectional_attention")?.is_some_and(|mode| mode != "vision") {
         return refuse("use_bidirectional_attention");
     }

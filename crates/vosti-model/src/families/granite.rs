@@ -1,9 +1,9 @@
-//! Granite 3 and 4, dense: Llama's layer, with factors on the embeddings, on the scores and on each addition to the residual
-//! stream, and a divisor of the logits. By definition here, that divisor divides the final norm's weights.
+//! Granite 3 and 4, dense: Llama's layer, with factors of the embeddings, of the scores and of each addition to the residual
+//! stream, and a divisor of the logits. Vosti defines that this divisor divides the final norm's weights.
 //!
-//! Granite 4's dense models come as `granitemoehybrid` with attention in every layer and no experts: its perceptron is called
-//! a shared expert and has gate and up in one tensor, and its layers may have no rotation. Layers of other kinds and experts
-//! are refused by name. Source: transformers `models/granite` and `models/granitemoehybrid`; llama.cpp's `granite`.
+//! Granite 4's dense models have the type `granitemoehybrid`, with attention in every layer and no experts. Their perceptron is
+//! called a shared expert and has gate and up in one tensor, and their layers may have no rotation. Layers of other kinds and
+//! experts are refused by name. Source: transformers `models/granite` and `models/granitemoehybrid`; llama.cpp's `granite`.
 
 use super::{Family, llama, refuse_bias};
 use crate::config::{Fields, layer_count};
@@ -44,7 +44,7 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
     Ok(scaled(decoder, &factors))
 }
 
-/// The fields that Granite 4 has in other places.
+/// Reads the fields that Granite 4 has in other places.
 fn hybrid(fields: &Fields, decoder: &mut Decoder) -> Result<()> {
     let refuse = |feature: String| Err(ModelError::Feature { family: FAMILY.name, feature });
     if fields.u32_or("num_local_experts", 0)? != 0 {
@@ -75,7 +75,7 @@ fn hybrid(fields: &Fields, decoder: &mut Decoder) -> Result<()> {
 }
 
 fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
-    // Stored in f32, meant in decimal (0.22 is stored as 0.219999999).
+    // The files have f32 for a decimal number: 0.22 is stored as 0.219999999.
     let decimal = |stored: f64| format!("{}", stored as f32).parse().unwrap_or(stored);
     let factors = Factors {
         embeddings: decimal(metadata.f64_or("granite.embedding_scale", 1.0)?),

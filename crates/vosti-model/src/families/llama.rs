@@ -36,7 +36,7 @@ fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
     Ok(Decoder { permuted: true, ..read_gguf(metadata, FAMILY.name, FAMILY.architecture, 10_000.0)? })
 }
 
-/// A `config.json` that says what Llama's says, its layers all alike. Biases are the caller's.
+/// Reads a `config.json` with Llama's fields and equal layers. The caller handles biases.
 pub(super) fn read_config(fields: &Fields, family: &'static str, theta: f64) -> Result<Decoder> {
     expect_activation(fields, family, "hidden_act", &["silu"])?;
     let hidden = fields.u32("hidden_size")?;
@@ -68,7 +68,7 @@ pub(super) fn read_config(fields: &Fields, family: &'static str, theta: f64) -> 
     })
 }
 
-/// GGUF metadata that say what Llama's say, layers all alike, rows of Q and K in Hugging Face's order.
+/// Reads GGUF metadata with Llama's fields and equal layers, with rows of Q and K in Hugging Face's order.
 pub(super) fn read_gguf(metadata: &Metadata, family: &'static str, architecture: &str, theta: f64) -> Result<Decoder> {
     let key = |name: &str| format!("{architecture}.{name}");
     let hidden = metadata.u32(&key("embedding_length"))?;

@@ -1,9 +1,9 @@
 //! Mistral, Ministral and the text part of Mistral Small: Llama's layer with a head size of its own and, in some models, a
-//! window in all layers or in those that `layer_types` names. Ministral 3 multiplies queries by a factor of their position;
-//! by definition here, that factor is part of the queries' cosines and sines.
+//! window in all layers or in those that `layer_types` names. Ministral 3 multiplies queries by a factor that depends on their
+//! position; Vosti defines that this factor is part of the queries' cosines and sines.
 //!
-//! Source: transformers `models/mistral`, `models/ministral` and `models/ministral3`. GGUF files call all but Ministral 3
-//! `llama`, and do not give the window.
+//! Source: transformers `models/mistral`, `models/ministral` and `models/ministral3`. GGUF files call all of them except
+//! Ministral 3 `llama`, and do not give the window.
 
 use super::{Family, llama, refuse_bias};
 use crate::config::{Fields, sliding_types};
@@ -30,7 +30,7 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
     refuse_bias(fields, FAMILY.name)?;
     let mut decoder = llama::read_config(fields, FAMILY.name, 10_000.0)?;
     let count = decoder.layers.len();
-    // A window that the model's context fits into hides nothing.
+    // A window as long as the model's context hides nothing.
     let window = fields.u32_opt("sliding_window")?.filter(|window| *window < decoder.context);
     let sliding = sliding_types(fields, count)?.unwrap_or(vec![true; count]);
     let parameters = fields.object("rope_parameters").or_else(|| fields.object("rope_scaling"));
@@ -59,7 +59,7 @@ fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
     Ok(Decoder { permuted: true, ..decoder })
 }
 
-/// Positions are divided by it.
+/// A divisor of positions, at least 1.
 fn positive(original: f64) -> f64 {
     original.max(1.0)
 }

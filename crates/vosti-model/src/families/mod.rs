@@ -26,7 +26,7 @@ use crate::error::{ModelError, Result};
 use crate::gguf::Metadata;
 use crate::scaled::Method;
 
-/// A family: the names under which its configurations come, and how each kind is read.
+/// A family: the names in its configurations, and the functions that read them.
 pub struct Family {
     /// The family's name in messages.
     pub name: &'static str,
@@ -34,15 +34,15 @@ pub struct Family {
     pub model_types: &'static [&'static str],
     /// `general.architecture` of a GGUF file.
     pub architecture: &'static str,
-    /// Published models, as a Hugging Face hub names them.
+    /// Published models, by their names on the Hugging Face hub.
     pub examples: &'static [&'static str],
-    /// Most numbers of a head.
+    /// The largest size of a head.
     pub head_max: u32,
     from_config: fn(&Fields) -> Result<Decoder>,
     from_gguf: fn(&Metadata) -> Result<Decoder>,
 }
 
-/// Most numbers of a head; Gemma 4 has larger ones.
+/// The largest size of a head, except for Gemma 4.
 const HEAD_MAX: u32 = 256;
 
 /// Every family, in the order of the README.
@@ -66,25 +66,26 @@ pub(crate) fn of_model_type(name: &str) -> Option<&'static Family> {
     FAMILIES.iter().find(|family| family.model_types.contains(&name))
 }
 
-/// Reads a `config.json`. `file` is its name for messages.
+/// Reads a `config.json`. `file` is its name for messages. Errors: an unknown architecture, an unsupported feature, a key that is
+/// missing or out of range.
 pub fn from_config(file: &str, config: &Value) -> Result<Decoder> {
     let (root, fields, family) = family_of(file, config)?;
-    // Weights that cannot be read: so say it before one of their tensors is missed.
+    // Refuses an unsupported method before a missing tensor gives a less clear message.
     Method::of(&root, &fields, family.name)?;
     let mut decoder = (family.from_config)(&fields)?;
-    // A multimodal checkpoint may say it at its root only.
+    // A multimodal checkpoint may have this key at its root only.
     decoder.tied = fields.bool_or("tie_word_embeddings", root.bool_or("tie_word_embeddings", decoder.tied)?)?;
     check_dimensions(&decoder, family.head_max, file)?;
     Ok(decoder)
 }
 
-/// How a `config.json` says that weights are stored; none if as plain numbers.
+/// The method by which a `config.json` stores weights; `None` for plain numbers. Error: an unsupported method.
 pub fn method(file: &str, config: &Value) -> Result<Option<Method>> {
     let (root, fields, family) = family_of(file, config)?;
     Method::of(&root, &fields, family.name)
 }
 
-/// A configuration, the part of it that is the text model's, and the family that this names.
+/// A configuration, its part for the text model, and the family that this part names.
 fn family_of<'a>(file: &'a str, config: &'a Value) -> Result<(Fields<'a>, Fields<'a>, &'static Family)> {
     let root = Fields::new(file, config)?;
     let fields = root.object("text_config").unwrap_or(root);
@@ -97,7 +98,7 @@ fn family_of<'a>(file: &'a str, config: &'a Value) -> Result<(Fields<'a>, Fields
     Ok((root, fields, family))
 }
 
-/// Reads the metadata of a GGUF file.
+/// Reads the metadata of a GGUF file. Errors: an unknown architecture, a missing key, a number out of range.
 pub fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
     let name = metadata.str("general.architecture")?;
     let family = FAMILIES.iter().find(|f| f.architecture == name);

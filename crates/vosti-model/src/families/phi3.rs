@@ -1,10 +1,9 @@
 //! Phi 3, 3.5 and 4, and Phi 4 mini: Llama's layer with one tensor for queries, keys and values and one for gate and up. In
-//! some models only a part of each head rotates. Longrope's factors are those for the number of positions that a deployment
-//! serves.
+//! some models only a part of each head rotates. The number of positions that a deployment serves chooses longrope's factors.
 //!
-//! Where a part of a head rotates, its rows are put in the order that [`crate::recipe::HeadRows`] describes, and scores are
-//! summed in that order. Source: transformers `models/phi3`; llama.cpp's `phi3`. Its files name a window, which transformers
-//! uses and llama.cpp does not.
+//! If a part of a head rotates, its rows are in the order that [`crate::recipe::HeadRows`] describes, and scores are summed in
+//! that order. Source: transformers `models/phi3`; llama.cpp's `phi3`. The files name a window, which transformers uses and
+//! llama.cpp does not.
 
 use super::rotary::{longrope, rope_type};
 use super::{Family, llama, refuse_bias};
@@ -30,7 +29,7 @@ pub(super) const FAMILY: Family = Family {
 
 fn from_config(fields: &Fields) -> Result<Decoder> {
     refuse_bias(fields, FAMILY.name)?;
-    // Its scaling is read below: to the shared reader the embedding is plain.
+    // The scaling is read below, so it is hidden from the shared reader.
     let mut decoder = llama::read_config(&fields.without(&["rope_scaling", "rope_parameters"]), FAMILY.name, 10_000.0)?;
     let head_dim = decoder.layers[0].head_dim;
     let parameters = fields.object("rope_parameters").or_else(|| fields.object("rope_scaling"));
@@ -39,7 +38,7 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
     let rotary = (f64::from(head_dim) * share.clamp(0.0, 2.0)) as u32;
     let theta = old.f64_or("rope_theta", fields.f64_or("rope_theta", 10_000.0)?)?;
     let scaling = match parameters {
-        // Its early files say `su` or `yarn` for the same.
+        // Early files call longrope `su` or `yarn`.
         Some(p) if ["longrope", "su", "yarn"].contains(&rope_type(&p)?) => {
             longrope(fields, &p, rotary, decoder.context)?
         }
@@ -62,7 +61,7 @@ fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
 }
 
 fn fuse(decoder: &mut Decoder, rope: Rope, window: Option<u32>) {
-    // A window that the model's context fits into hides nothing.
+    // A window as long as the model's context hides nothing.
     let window = window.filter(|window| *window < decoder.context);
     for layer in &mut decoder.layers {
         layer.fused_qkv = true;

@@ -1,7 +1,7 @@
-//! Qwen 2 and 2.5, dense, and the Qwens that DeepSeek R1 was distilled to: Llama's layer with a bias on queries, keys and
+//! Qwen 2 and 2.5, dense, and the Qwens that DeepSeek R1 was distilled to: Llama's layer with a bias of queries, keys and
 //! values, which is added in FP32 before the projection's one rounding. The last layers may have a window.
 //!
-//! Source: transformers `models/qwen2`; llama.cpp's `qwen2` (which knows no window).
+//! Source: transformers `models/qwen2`; llama.cpp's `qwen2` (which has no window).
 
 use super::{Family, llama, refuse_flag};
 use crate::config::{Fields, sliding_types};

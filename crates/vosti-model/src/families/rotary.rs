@@ -1,7 +1,7 @@
-//! Rotary embeddings as configurations describe them: `rope_theta`, `rope_scaling` or `rope_parameters` of a `config.json`,
-//! `rope.*` of a GGUF file.
+//! Reads rotary embeddings from configurations: `rope_theta`, `rope_scaling` or `rope_parameters` of a `config.json`, `rope.*`
+//! of a GGUF file.
 //!
-//! A scaling that depends on a request's length is always refused: the same token would get other logits in a longer request.
+//! A scaling that depends on a request's length is always refused: a token would get other logits in a longer request.
 //! Read next: `rope.rs`, which makes the tables.
 
 use crate::config::Fields;
@@ -54,7 +54,7 @@ pub(super) fn rope_scaling(p: &Fields) -> Result<RopeScaling> {
     Ok(scaling)
 }
 
-/// Why a kind of scaling is refused.
+/// The reason to refuse a kind of scaling.
 fn refusal(kind: &str) -> String {
     match kind {
         "dynamic" | "ntk" | "dynamic_ntk" => format!(

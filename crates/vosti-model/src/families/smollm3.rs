@@ -1,7 +1,7 @@
 //! SmolLM 3: Llama's layer; every fourth layer has no rotation.
 //!
-//! A layer without rotation has cosines of one and sines of zero: queries and keys pass unchanged. Source: transformers
-//! `models/smollm3`; llama.cpp's `smollm3`, which takes every fourth layer whatever the model.
+//! A layer without rotation has cosines of one and sines of zero, so queries and keys are unchanged. Source: transformers
+//! `models/smollm3`; llama.cpp's `smollm3`, which assumes every fourth layer for all models.
 
 use super::{Family, llama, refuse_bias, refuse_flag};
 use crate::config::Fields;
@@ -42,7 +42,7 @@ fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
     Ok(with_rotation(Decoder { permuted: true, ..decoder }, &rotates))
 }
 
-/// Whether each layer rotates, if every so-manieth does not.
+/// For each layer, whether it rotates. Every `interval`-th layer does not.
 fn every(interval: u32, count: usize) -> Vec<bool> {
     (1..=count).map(|layer| layer % interval as usize != 0).collect()
 }
