@@ -86,8 +86,8 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// Parses the bytes of a whole file. `file` is its name for messages. Errors: not GGUF, an unsupported version or element type,
-    /// a size that the file cannot hold.
+    /// Parses the bytes of a whole file. `file` is its name for messages. Errors: it is not GGUF, its version or an element type
+    /// is not supported, or it cannot hold a size that it names.
     pub fn parse(file: &str, bytes: &[u8]) -> Result<Self> {
         let mut reader = Reader { file, bytes, at: 0 };
         if !bytes.starts_with(b"GGUF") {

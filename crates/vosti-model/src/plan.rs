@@ -125,7 +125,7 @@ struct Builder<'a> {
     ropes: Vec<Rope>,
 }
 
-/// The heads in a row of a layer's fused projection: the number of query heads, and the first of the key and value heads.
+/// The heads in a row of a layer's fused projection: their number, the first key head and the first value head.
 struct Projection {
     heads: u32,
     k_first: u32,

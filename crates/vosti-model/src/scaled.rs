@@ -1,9 +1,9 @@
-//! Small numbers with scales beside them, as Hugging Face folders store quantised weights: FP8, and compressed-tensors of 8
-//! and 4 bits.
+//! Quantised weights of Hugging Face folders, with codes and scales in separate tensors: FP8, and compressed-tensors of 8 and 4
+//! bits.
 //!
-//! An element is `scale * (code - zero)`, computed in FP32 and then rounded to BF16. Where scales are BF16 or FP16 the
-//! product is exact, so there is one rounding. Activations are never quantised, whatever the configuration says. Read next:
-//! `matrix.rs`; `files.rs` finds the tensors.
+//! An element is `scale * (code - zero)`, computed in FP32 and then rounded to BF16. If scales are BF16 or FP16 the product is
+//! exact, so there is one rounding. Activations are never quantised, even if the configuration says so. Read next: `matrix.rs`;
+//! `files.rs` finds the tensors.
 
 use std::ops::Range;
 
@@ -19,15 +19,15 @@ use crate::matrix::append_scales;
 /// Elements of a block that a device may keep.
 const CHUNK: usize = 32;
 
-/// How a folder's configuration says that its weights are stored.
+/// The method by which a folder stores its weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Method {
-    /// Rows and columns that share a scale, where both are more than one and less than all.
+    /// Rows and columns that share a scale, if scales are of two-dimensional blocks.
     block: Option<[usize; 2]>,
 }
 
 impl Method {
-    /// The method of a configuration; none if its weights are plain numbers. A method that is not read is refused by its name.
+    /// The method of a configuration; `None` if its weights are plain numbers. Error: an unsupported method, by its name.
     pub(crate) fn of(root: &Fields, fields: &Fields, family: &'static str) -> Result<Option<Method>> {
         let key = "quantization_config";
         let Some(stored) = root.object(key).or_else(|| fields.object(key)) else { return Ok(None) };
@@ -49,7 +49,7 @@ impl Method {
         }
     }
 
-    /// The tensor of a name as this method stores it; none if it is a tensor of plain numbers, or is not there.
+    /// The matrix with a name in this method's form; `None` if the tensor has plain numbers or is missing.
     pub(crate) fn find<'a>(&self, name: &str, find: &dyn Fn(&str) -> Option<Stored<'a>>) -> Result<Option<Scaled<'a>>> {
         let Some(stem) = name.strip_suffix("weight") else { return Ok(None) };
         let beside = |part: &str| find(&format!("{stem}weight_{part}"));
@@ -94,7 +94,7 @@ impl Method {
     }
 }
 
-/// Fields of a compressed-tensors configuration that are not read.
+/// The first field of a compressed-tensors configuration with an unsupported value, described for a message.
 fn unread(stored: &Fields) -> Result<Option<String>> {
     const READ: [&str; 4] = ["pack-quantized", "int-quantized", "float-quantized", "naive-quantized"];
     let unread = |format: Option<&str>| match format {
@@ -134,14 +134,14 @@ fn unread(stored: &Fields) -> Result<Option<String>> {
     Ok(None)
 }
 
-/// The groups of a compressed-tensors configuration: modules that are stored alike.
+/// The groups of a compressed-tensors configuration. The modules of a group are stored alike.
 fn groups<'a>(stored: &Fields<'a>) -> Vec<Fields<'a>> {
     let Some(groups) = stored.object("config_groups") else { return Vec::new() };
     let names: Vec<&str> = groups.keys().collect();
     names.into_iter().filter_map(|name| groups.object(name)).collect()
 }
 
-/// The block of a compressed-tensors configuration; it has one if all its groups do that have any.
+/// The block structure of a compressed-tensors configuration, if it has one. Error: groups have different ones.
 fn block_structure(stored: &Fields) -> Result<Option<[usize; 2]>> {
     let mut found = None;
     for weights in groups(stored).iter().filter_map(|group| group.object("weights")) {
@@ -154,7 +154,7 @@ fn block_structure(stored: &Fields) -> Result<Option<[usize; 2]>> {
     Ok(found)
 }
 
-/// Two whole numbers above zero, if the key is there.
+/// Two positive integers, if the key is there.
 fn extents(fields: &Fields, key: &str) -> Result<Option<[usize; 2]>> {
     match fields.u32s_opt(key)?.as_deref() {
         None => Ok(None),
@@ -163,14 +163,14 @@ fn extents(fields: &Fields, key: &str) -> Result<Option<[usize; 2]>> {
     }
 }
 
-/// The second of two numbers.
+/// The number of columns in a tensor with a shape: the second of its two integers.
 fn columns(shape: &Stored<'_>) -> Option<usize> {
     let second = shape.bytes.get(8..16)?.try_into().map(i64::from_le_bytes).ok()?;
     let columns = usize::try_from(second).ok().filter(|columns| *columns > 0);
     columns.filter(|_| shape.dtype == Dtype::I64 && shape.shape == [2])
 }
 
-/// How many bits so many columns were packed in.
+/// The packing of `columns` codes in the words of a row: of 4 or 8 bits.
 fn packed(stored: &Stored<'_>, columns: usize) -> Option<Codes> {
     let [_, words] = *stored.shape else { return None };
     let fits = |bits: &usize| columns.checked_mul(*bits).is_some_and(|all| all.div_ceil(32) == words);
@@ -186,13 +186,13 @@ pub(crate) struct Stored<'a> {
     pub bytes: &'a [u8],
 }
 
-/// How small numbers lie in their bytes.
+/// The encoding of codes in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Codes {
     /// E4M3 without infinities.
     Float8,
     Int8,
-    /// 4 or 8 bits of words of 32, low bits first; half of their range stands for zero.
+    /// Codes of 4 or 8 bits in words of 32 bits, low bits first. The middle of their range stands for zero.
     Packed {
         bits: usize,
     },
@@ -222,14 +222,15 @@ impl Codes {
 struct Scales<'a> {
     kind: GgmlType,
     bytes: &'a [u8],
-    /// Rows and columns that share one.
+    /// Rows and columns that share a scale.
     block: [usize; 2],
-    /// Scales side by side.
+    /// Scales in a row of blocks.
     across: usize,
 }
 
 impl<'a> Scales<'a> {
-    /// None if they are not one for all, one a row, one for every so many columns of a row, or one a block.
+    /// The scales of a matrix: one for all, one for each row, one for each group of a row's columns, or one for each block.
+    /// `None` if their shape is another.
     fn new(stored: &Stored<'a>, [rows, columns]: [usize; 2], block: Option<[usize; 2]>) -> Option<Self> {
         let kind = match stored.dtype {
             Dtype::F32 => GgmlType::F32,
@@ -251,7 +252,7 @@ impl<'a> Scales<'a> {
         Some(Self { kind, bytes: stored.bytes, block, across })
     }
 
-    /// Which scale is a row's, of the columns of a number of blocks.
+    /// The index of the scale of a row in the block of columns `across`.
     fn index(&self, row: usize, across: usize) -> usize {
         row / self.block[0] * self.across + across
     }
@@ -263,10 +264,10 @@ impl<'a> Scales<'a> {
     }
 }
 
-/// The codes of zero, one for each scale.
+/// The zero points, one for each scale.
 struct Zeros<'a> {
     bytes: &'a [u8],
-    /// In words of 32 bits: of rows that follow on one another.
+    /// The packing of zero points in words of 32 bits, along rows; `None` if they are not packed.
     packed: Option<Codes>,
 }
 
@@ -285,7 +286,7 @@ impl<'a> Zeros<'a> {
         }
     }
 
-    /// The zero of a scale.
+    /// The zero point for a scale.
     fn at(&self, scales: &Scales<'_>, index: usize) -> i32 {
         let Some(codes @ Codes::Packed { bits }) = self.packed else { return i32::from(self.bytes[index] as i8) };
         let (down, across) = (index / scales.across, index % scales.across);
@@ -294,7 +295,7 @@ impl<'a> Zeros<'a> {
     }
 }
 
-/// A matrix of small numbers.
+/// A matrix of codes, scales and zero points.
 pub(crate) struct Scaled<'a> {
     /// Rows and columns.
     pub shape: [usize; 2],
@@ -315,9 +316,9 @@ impl<'a> Scaled<'a> {
         self.zeros.as_ref().map_or(0, |zeros| zeros.at(&self.scales, index))
     }
 
-    /// The first block that some rows are in of which not every element is a finite number.
+    /// The first block of some rows with an element that is not finite, and the name of its type.
     pub fn first_not_finite(&self, rows: Range<usize>) -> Option<(usize, &'static str)> {
-        // No code is larger, less its zero.
+        // An upper bound of `code - zero`.
         const MOST: f32 = 512.0;
         let kind = match self.codes {
             Codes::Float8 => "FP8",
@@ -334,7 +335,7 @@ impl<'a> Scaled<'a> {
         found.map(|block| (block, kind))
     }
 
-    /// Expands a row.
+    /// Expands a row to f32.
     pub fn expand(&self, row: usize, out: &mut [f32]) {
         let bytes = self.bytes(row..row + 1);
         let width = self.scales.block[1];
@@ -349,8 +350,8 @@ impl<'a> Scaled<'a> {
         }
     }
 
-    /// The format of blocks that give the same elements, unless a scale is no FP16's. Four bits less a zero of four bits are
-    /// five; a minimum instead, which is a scale times a zero, would seldom be an FP16.
+    /// The format of blocks with the same elements, if every scale is an FP16 number. Codes of four bits with zero points of four
+    /// bits need five: a minimum in place of the zero point would be scale * zero, which is seldom an FP16 number.
     pub fn format(&self) -> Option<&'static Format> {
         let whole = self.shape[1].is_multiple_of(CHUNK) && self.scales.block[1].is_multiple_of(CHUNK);
         let name = match (self.codes, &self.zeros) {
@@ -362,10 +363,10 @@ impl<'a> Scaled<'a> {
         format(name).map(|(_, format)| format).filter(|_| whole)
     }
 
-    /// Appends a row in blocks of its format; false if a scale is no FP16's.
+    /// Appends a row in blocks of its format; false if a scale is not an FP16 number.
     pub fn append_blocks(&self, row: usize, out: &mut Quantised) -> bool {
         let bytes = self.bytes(row..row + 1);
-        // What code 0 stands for.
+        // The value of code 0.
         let least = out.format.value(0) as i32;
         let mut exact = true;
         for first in (0..self.shape[1]).step_by(CHUNK) {

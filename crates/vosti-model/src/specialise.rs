@@ -1,4 +1,4 @@
-//! The one place where a kernel's model dimensions become a specialisation.
+//! Makes a kernel's specialisation from a model's dimensions. No other module does.
 
 use vosti_kernels::{Act, Const, Spec};
 

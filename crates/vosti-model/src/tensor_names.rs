@@ -2,14 +2,14 @@
 
 use crate::decoder::Naming;
 
-/// A tensor by what it does.
+/// The role of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Slot {
     Embed,
     FinalNorm,
     Head,
     AttentionNorm,
-    /// Queries, keys and values, one below the other.
+    /// Queries, keys and values in one tensor, stacked by rows.
     Qkv,
     Query,
     Key,
@@ -22,7 +22,7 @@ pub(crate) enum Slot {
     Output,
     PostAttentionNorm,
     MlpNorm,
-    /// Gate and up, one below the other.
+    /// Gate and up in one tensor, stacked by rows.
     GateUp,
     Gate,
     Up,

@@ -1,4 +1,4 @@
-//! Makes each weight that a plan names: recipe and tensors to rows, one weight at a time.
+//! Makes the rows of each weight of a plan from its recipe and the model's tensors, one weight at a time.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -22,8 +22,8 @@ pub struct Tensor {
     pub data: TensorData,
 }
 
-/// Where a device gets its weights from, by the names in the plan's bindings. Nothing is kept: a second call makes
-/// the weight again.
+/// A device's source of weights, by the names in the plan's bindings. It keeps no weight: a second call makes the weight
+/// again. Errors: a tensor is missing, has another shape, or has an element that is not finite.
 pub trait WeightSource {
     /// A weight's axes, slowest first.
     fn shape(&self, name: &str) -> Result<Vec<usize>>;
@@ -34,14 +34,15 @@ pub trait WeightSource {
     /// If the rows are not in the weight's shape.
     fn rows(&self, name: &str, rows: Range<usize>) -> Result<TensorData>;
 
-    /// Puts the same rows, as their blocks say, in `room`, if all of them are quantised alike and their scales are FP16's.
-    /// False if not; `room` then holds nothing of use.
+    /// Writes the same rows in blocks to `room`, if all of them have one quantised format and FP16 scales. False if not; the
+    /// contents of `room` are then undefined.
     ///
     /// # Panics
     /// As [`WeightSource::rows`].
     fn quantised(&self, name: &str, rows: Range<usize>, room: &mut Quantised) -> Result<bool>;
 
-    /// The format that [`WeightSource::quantised`] gives these rows in unless a scale is no FP16's, told without reading them.
+    /// The format of [`WeightSource::quantised`] for these rows, without reading them. `quantised` may still give false, if a scale
+    /// is not an FP16 number.
     ///
     /// # Panics
     /// As [`WeightSource::rows`].
@@ -63,7 +64,7 @@ pub struct Weights<'a> {
 }
 
 impl<'a> Weights<'a> {
-    /// The weights of `plan` in `files`; `act` as in the plan's options.
+    /// The weights of `plan` from `files`. `act` is the plan's type of activations.
     pub fn new(files: &'a TensorFiles, plan: &'a ModelPlan, act: Act) -> Self {
         Self { files, recipes: &plan.weights, act }
     }
@@ -84,8 +85,8 @@ impl<'a> Weights<'a> {
         Ok(data)
     }
 
-    /// Gives the parts of a matrix that some rows are in, and which of each, to `each`. Blocks of them that nobody can
-    /// expand are refused; pages that hold only them are given back, for they are not read again.
+    /// Calls `each` with every part of a matrix that has some of the rows, and with those rows of the part. It refuses blocks
+    /// with elements that are not finite, and releases the pages of the rows, because they are not read again.
     fn each_part(
         &self,
         parts: &[MatrixPart],
@@ -133,7 +134,7 @@ impl<'a> Weights<'a> {
     fn blocks(&self, parts: &[MatrixPart], columns: usize, rows: Range<usize>, room: &mut Quantised) -> Result<bool> {
         let Some(format) = self.format_of(parts, rows.clone())? else { return Ok(false) };
         if !columns.is_multiple_of(format.chunk) {
-            return Ok(false); // The files do not belong together, which whoever reads the rows is told.
+            return Ok(false); // The files do not belong together; reading the rows gives that error.
         }
         room.restart(format, columns);
         room.codes.reserve(rows.len() * columns);
@@ -144,7 +145,7 @@ impl<'a> Weights<'a> {
         Ok(exact)
     }
 
-    /// A whole tensor in f32; it must have `length` elements, and none of a block that nobody can expand.
+    /// A whole tensor in f32. Errors: it does not have `length` elements, or a quantised block has one that is not finite.
     fn floats(&self, name: &str, length: usize) -> Result<Vec<f32>> {
         let raw = self.files.tensor(name)?;
         if raw.shape.iter().product::<usize>() != length {
@@ -158,7 +159,7 @@ impl<'a> Weights<'a> {
         Ok(out)
     }
 
-    /// A vector's parts in f32, one behind the other.
+    /// The parts of a vector in f32, concatenated.
     fn vector(&self, parts: &[MatrixPart]) -> Result<Vec<f32>> {
         let mut out = Vec::new();
         for part in parts {
@@ -168,7 +169,7 @@ impl<'a> Weights<'a> {
         Ok(out)
     }
 
-    /// Rows of a table of so many positions.
+    /// Rows of the rotary table of a deployment of `positions` positions.
     fn rope(&self, rope: &Rope, positions: usize, rows: Range<usize>, sine: bool) -> Result<Vec<f32>> {
         let factors = match rope::tensor(rope, positions) {
             Some(tensor) => self.floats(tensor, rope.rotary as usize / 2)?,
@@ -211,7 +212,7 @@ impl WeightSource for Weights<'_> {
     }
 }
 
-/// Rows of a rotary table that needs no file; none for any other recipe.
+/// Rows of a rotary table that needs no file; `None` for any other recipe.
 pub fn rotary(recipe: &Recipe, rows: Range<usize>) -> Option<Vec<f32>> {
     match recipe {
         Recipe::Rope { rope, positions, sine } if rope::tensor(rope, *positions).is_none() => {
@@ -228,7 +229,7 @@ fn expect_shape(name: &str, found: &[usize], expected: &[usize]) -> Result<()> {
     Err(ModelError::TensorShape { name: name.into(), found: found.to_vec(), expected: expected.to_vec() })
 }
 
-/// Expands some rows of a part one by one, in the order that the recipe asks for.
+/// Expands some rows of a part one by one, in the order of the recipe.
 fn append_rows(matrix: &Matrix, part: &MatrixPart, columns: usize, rows: Range<usize>, data: &mut TensorData) {
     let mut row = vec![0.0f32; columns];
     for stored in rows.map(|i| part.stored(i)) {
@@ -249,13 +250,14 @@ fn append_rows(matrix: &Matrix, part: &MatrixPart, columns: usize, rows: Range<u
     }
 }
 
-/// Where some of a part's rows lie in its tensor: whole heads, where rows of a head are stored in another order.
+/// The range of tensor rows that has some of a part's rows. If the rows of a head are stored in another order, it has whole
+/// heads.
 fn stored(part: &MatrixPart, rows: Range<usize>) -> Range<usize> {
     let head = part.heads.map_or(1, |heads| heads.size);
     part.first + rows.start / head * head..part.first + rows.end.next_multiple_of(head)
 }
 
-/// Rounds to nearest, ties to even; without a branch, so that loops over it become vector code.
+/// Rounds to nearest, ties to even, without a branch, so that the compiler vectorises loops over it.
 fn to_bf16(value: f32) -> u16 {
     let bits = value.to_bits();
     let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;

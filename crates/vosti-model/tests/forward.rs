@@ -1,5 +1,5 @@
-//! Programs, bindings and recipes mean what transformers computes: each tiny model's program is run by a
-//! naive FP32 evaluator written here from the kernels' contracts, and compared with transformers' FP32 logits.
+//! Programs, bindings and recipes have the meaning of transformers' models: a naive FP32 evaluator, written here from the
+//! kernels' contracts, runs each tiny model's program, and its logits are compared with transformers' FP32 logits.
 //!
 //! This tests the families and the loaders without a device; the devices have their own goldens.
 
@@ -63,7 +63,7 @@ impl<'a> Evaluator<'a> {
     fn rowwise(&mut self, k: u32, ins: &[u32], outs: &[u32]) {
         let launch = self.launch(k);
         if launch.spec.kernel.starts_with("topk") {
-            return; // Lists come after the logits, which are what is looked at.
+            return; // Lists come after the logits, and only logits are compared.
         }
         if launch.spec.kernel == "gather" {
             // All rows are selected.
@@ -182,7 +182,7 @@ impl<'a> Evaluator<'a> {
         let heads = kv_heads * group;
         let known = (int(launch, "WINDOWED") == 1).then(|| int(launch, "WINDOW") as u32);
         assert_eq!(known, window);
-        // Half a cap, if there is one, is in the slope, and the base of its exponential.
+        // If there is a cap, the slope contains half of it and the base of the exponential.
         let (slope, cap) = (float(launch, "SLOPE") * std::f32::consts::LN_2, float(launch, "CAP"));
         let scale = if int(launch, "CAPPED") == 1 { slope * cap / 2.0 } else { slope };
         let (keys, values) = &self.caches[layer];

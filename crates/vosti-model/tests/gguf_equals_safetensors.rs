@@ -289,7 +289,7 @@ fn write(folder: &Path, config: &Value) -> Vec<u8> {
             values.iter_mut().for_each(|v| *v += 1.0);
         }
         if let Some(layer) = name.strip_suffix(".shared_mlp.input_linear.weight") {
-            // The converter takes gate and up apart.
+            // The converter splits gate and up.
             let (shape, layer) = ([view.shape()[0] / 2, view.shape()[1]], layer.strip_prefix("model.layers.").unwrap());
             for (name, half) in ["gate", "up"].iter().zip(values.chunks(values.len() / 2)) {
                 w.tensor(&format!("blk.{layer}.ffn_{name}.weight"), &shape, half);
@@ -310,7 +310,7 @@ fn assert_close(name: &str, a: Tensor, b: Tensor) {
     if !name.starts_with("rope.") {
         assert!(x == y, "{name} differs");
     }
-    // Divisors are stored in f32: an angle is off by its size times 2^-23 or so.
+    // Divisors are stored in f32, so an angle has a relative error of about 2^-23.
     let off = x.iter().zip(y).fold(0.0f32, |most, (u, v)| most.max((u - v).abs()));
     assert!(off < 1e-4, "{name} is off by {off}");
 }
@@ -319,7 +319,7 @@ fn check(name: &str) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tiny").join(name);
     let mut config: Value = serde_json::from_slice(&std::fs::read(folder.join("config.json")).unwrap()).unwrap();
     if name == "gemma3" {
-        // A GGUF file cannot say these; llama.cpp's converter assumes them.
+        // A GGUF file has no fields for these; llama.cpp's converter assumes them.
         config["query_pre_attn_scalar"] = config["head_dim"].clone();
         config.as_object_mut().unwrap().remove("layer_types");
     }

@@ -345,7 +345,7 @@ fn a_scale_that_is_no_finite_number_is_refused_by_tensor_and_block_on_every_path
         let per_row = 256 / kind.block_elements();
         let Some(format) = kind.format() else { continue };
         types += 1;
-        // Where the block has an FP16, and what makes it infinite or NaN; MXFP4 has a power of two, of which two are too large.
+        // The offsets of a block's FP16 numbers, and bytes that make one infinite or NaN; MXFP4 has a power of two instead.
         let halves: &[usize] = match kind.name() {
             "Q4_1" | "Q5_1" | "Q4_K" | "Q5_K" => &[0, 2],
             "Q2_K" => &[80, 82],

@@ -17,8 +17,8 @@ fn metadata(path: &Path) -> Metadata {
     Metadata::parse("vocabulary", &std::fs::read(path).unwrap()).unwrap()
 }
 
-/// Whether a text is one where Hugging Face's tokens, and ours, are not llama.cpp's: Qwen's `tokenizer.json` composes
-/// accents first (NFC), llama.cpp does not.
+/// Whether Hugging Face's tokens of a text, and ours, differ from llama.cpp's: Qwen's `tokenizer.json` composes accents first
+/// (NFC), llama.cpp does not.
 fn composes(name: &str, text: &str) -> bool {
     name.starts_with("qwen") && text.contains(['\u{300}', '\u{301}'])
 }
@@ -61,8 +61,8 @@ vocabularies! {
     command_rs_vocabulary_gives_llama_cpps_tokens: "command-r",
 }
 
-/// Sentencepiece's own rule: of all neighbours that join to a token, the pair of the best score joins, the leftmost of
-/// equals; what is no token in the end is its bytes.
+/// Sentencepiece's own rule: of all neighbours that join to a token, the pair with the best score is joined, the leftmost of
+/// equals. A piece that is no token in the end is encoded by its bytes.
 fn by_scores(ids: &HashMap<&str, u32>, scores: &[f32], text: &str) -> Vec<u32> {
     let mut parts: Vec<String> = text.replace(' ', "\u{2581}").chars().map(String::from).collect();
     loop {
@@ -158,7 +158,7 @@ fn every_chat_template_gives_the_text_that_transformers_gives() {
                         }
                     }
                     (Err(error), Some(_)) => wrong.push(format!("{name}/{chat}/{i}: {error}")),
-                    (_, None) => {} // Jinja fails where a text is added to a list: what we do is ours.
+                    (_, None) => {} // Jinja fails if a text is added to a list; any result is accepted here.
                 }
             }
         }

@@ -7,8 +7,8 @@ use std::path::Path;
 use vosti_kernels::Act;
 use vosti_model::{Target, TensorFiles, WeightSource, Weights, families, plan};
 
-/// How many pages of some bytes count as this process's memory: bit 63 of an entry of the page map says that a page is
-/// present (<https://docs.kernel.org/admin-guide/mm/pagemap.html>).
+/// The number of pages of some bytes that count as this process's memory: bit 63 of an entry of the page map says that a page
+/// is present (<https://docs.kernel.org/admin-guide/mm/pagemap.html>).
 fn resident(bytes: &[u8]) -> usize {
     let page = std::process::Command::new("getconf").arg("PAGESIZE").output().unwrap().stdout;
     let page: usize = String::from_utf8(page).unwrap().trim().parse().unwrap();

@@ -7,12 +7,12 @@ fn tiny() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tiny/llama")
 }
 
-/// What a tensor of these files is called without its prefix.
+/// The name of a tensor of these files without its prefix.
 fn bare(name: &str) -> &str {
     name.strip_prefix("model.").unwrap_or(name)
 }
 
-/// A replacement with the folder's own tensors, but what `change` makes of them.
+/// A replacement with the folder's own tensors after `change`.
 fn replaced(change: impl Fn(&str, &mut Vec<u8>)) -> Replacement {
     let files = TensorFiles::open_folder(&tiny()).unwrap();
     let mut replacement = Model::replacement(&tiny()).unwrap();
@@ -42,7 +42,7 @@ fn another_tensor_changes_its_own_bytes_alone() {
         let of = |files: &TensorFiles| files.tensor(bare(&tensor.name)).unwrap().bytes.to_vec();
         assert_eq!(of(&model.files) == of(&before), tensor.name != norm, "{}", tensor.name);
     }
-    // Bytes that lie in no file are not given back to the system.
+    // Pages of bytes that are in no file are not released.
     let bytes = model.files.tensor("norm.weight").unwrap().bytes;
     let kept = bytes.to_vec();
     model.files.give_back(bytes, bytes);

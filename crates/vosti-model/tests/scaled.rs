@@ -1,5 +1,5 @@
-//! Weights that Hugging Face folders store with scales beside them equal NumPy's reading of the same files, whole and in the
-//! blocks that a device keeps. `scaled/make.py` makes the folders.
+//! Quantised weights of Hugging Face folders equal NumPy's reading of the same files, expanded and in the blocks that a device
+//! keeps. `scaled/make.py` makes the folders.
 
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
@@ -22,13 +22,13 @@ const FOLDERS: [(&str, Option<&str>); 14] = [
     ("packed8-rows", Some("Q8_0")),
     ("packed4-groups", Some("Q4_0")),
     ("packed4-small", None),
-    // No FP32 of these is an FP16: what the configuration allows is given up when the scales are seen.
+    // No FP32 scale of these is an FP16 number, so the blocks that the format allows are refused when the scales are read.
     ("packed4-f32", Some("Q4_0")),
     ("packed4-zeros", Some("Q5_0")),
     ("packed8-zeros", None),
 ];
 
-/// The folders, in one that goes with this.
+/// The folders, in a temporary folder that is removed on drop.
 struct Made(PathBuf);
 
 impl Made {
@@ -70,7 +70,7 @@ fn bf16(value: f32) -> u16 {
     half::bf16::from_f32(value).to_bits()
 }
 
-/// What rows in blocks of one level say.
+/// The BF16 elements of rows in blocks of one level.
 fn expanded(rows: &Quantised) -> Vec<u16> {
     let half = |bits: &u16| half::f16::from_bits(*bits).to_f32();
     let chunk = rows.format.chunk;

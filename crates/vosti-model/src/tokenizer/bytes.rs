@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// How the vocabulary writes bytes.
+/// The vocabulary's writing of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Writing {
     /// GPT-2: each byte is one printable character.
@@ -17,11 +17,11 @@ pub(super) enum Writing {
 pub(super) enum Kind {
     /// A piece of text in the vocabulary's writing.
     Piece,
-    /// A byte, written `<0x0A>`.
+    /// A byte, written as `<0x0A>`.
     Byte,
-    /// Text that was added as it is.
+    /// Added text, which stands for itself.
     Verbatim,
-    /// No text at all.
+    /// A token without text.
     Control,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct ByteTable {
 }
 
 impl ByteTable {
-    /// `tokens` in order of their ids; `None` where an id has no token.
+    /// The table of `tokens`, in order of their ids; `None` for an id without a token.
     pub fn new<'a>(writing: Writing, tokens: impl Iterator<Item = Option<(&'a str, Kind)>>) -> Self {
         let mut table = Self { bytes: Vec::new(), ends: Vec::new() };
         for token in tokens {
@@ -71,7 +71,7 @@ impl ByteTable {
         }
     }
 
-    /// The bytes of a token; none for a token outside the vocabulary.
+    /// The bytes of a token; empty for an id outside the vocabulary.
     pub fn get(&self, token: u32) -> &[u8] {
         let token = token as usize;
         let Some(end) = self.ends.get(token) else { return &[] };
@@ -79,7 +79,7 @@ impl ByteTable {
         &self.bytes[begin..*end]
     }
 
-    /// How many tokens the vocabulary has.
+    /// One more than the largest token id.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
@@ -91,7 +91,7 @@ pub(super) fn byte_of(text: &str) -> Option<u8> {
     if digits.len() == 2 { u8::from_str_radix(digits, 16).ok() } else { None }
 }
 
-/// GPT-2's bytes to characters, backwards: printable Latin-1 stands for itself, the rest follows U+0100.
+/// The byte of each of GPT-2's characters: printable Latin-1 stands for itself, the other bytes for U+0100 and up.
 static BYTE_OF_CHAR: LazyLock<HashMap<char, u8>> = LazyLock::new(|| {
     let mut next = 0x100;
     (0..=255u8)

@@ -1,11 +1,11 @@
-//! A stream of tokens as a stream of text: whole UTF-8 only, nothing twice.
+//! Turns a stream of tokens into a stream of text, in whole UTF-8 characters.
 
 use super::Tokenizer;
 
 /// Turns tokens into text as they come.
 pub struct Detokenizer<'a> {
     tokenizer: &'a Tokenizer,
-    /// The bytes of a character that is not complete yet; at most three.
+    /// The bytes of an incomplete character; at most three.
     held: Vec<u8>,
 }
 
@@ -15,7 +15,7 @@ impl<'a> Detokenizer<'a> {
         Self { tokenizer, held: Vec::new() }
     }
 
-    /// The text that this token completes; bytes that can no longer become UTF-8 come as U+FFFD.
+    /// The text that this token completes. Bytes that cannot become UTF-8 give U+FFFD.
     pub fn push(&mut self, token: u32) -> String {
         self.tokenizer.append_bytes(token, &mut self.held);
         let mut text = String::new();
@@ -34,7 +34,7 @@ impl<'a> Detokenizer<'a> {
         text
     }
 
-    /// The text that is still held at the end: a replacement character for a broken one.
+    /// The rest of the text: U+FFFD if a character is incomplete, else nothing.
     pub fn finish(self) -> String {
         String::from_utf8_lossy(&self.held).into_owned()
     }

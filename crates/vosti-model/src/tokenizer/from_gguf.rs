@@ -64,14 +64,14 @@ impl Tokenizer {
             table: ByteTable::new(writing, pieces),
             bos: words.id(metadata, "tokenizer.ggml.bos_token_id")?.or(default_bos),
             eos,
-            // llama.cpp adds it for Gemma 4 whatever the file says: early files say no.
+            // As llama.cpp, Gemma 4 always adds it: early files wrongly have `false`.
             add_bos: model == "gemma4" || metadata.bool_or("tokenizer.ggml.add_bos_token", add_bos)?,
         })
     }
 }
 
-/// Whether a control token swallows the white space after it: so say the `tokenizer.json` files of Phi 3 and 3.5, and GGUF
-/// files have no field for it.
+/// Whether a control token absorbs the white space after it, as in the `tokenizer.json` files of Phi 3 and 3.5. GGUF files have
+/// no field for this.
 fn strips_after(metadata: &Metadata) -> Result<bool> {
     let phi3 = metadata.str_opt("general.architecture")? == Some("phi3");
     Ok(phi3 && metadata.str("tokenizer.ggml.model")? == "llama")
@@ -101,7 +101,7 @@ impl<'a> Words<'a> {
         if tokens.is_empty() || tokens.len() > 1 << 21 {
             return Err(metadata.bad("tokenizer.ggml.tokens", format!("has {} entries", tokens.len())));
         }
-        // The first of two equal tokens is the one that encoding gives.
+        // Of two tokens with equal text, encoding gives the first.
         let ids = tokens.iter().enumerate().rev().map(|(id, text)| (text.to_string(), id as u32)).collect();
         Ok(Self { tokens, kinds, ids })
     }
@@ -124,13 +124,13 @@ impl<'a> Words<'a> {
         Ok(ends)
     }
 
-    /// The ids by text, which nobody asks for afterwards: the library keeps them.
+    /// Moves the ids by text to the library. They are not used here afterwards.
     fn take_ids(&mut self) -> Vocab {
         std::mem::take(&mut self.ids)
     }
 
-    /// Adds the control and user-defined tokens, which are matched before anything else. `strip`: white space after them
-    /// belongs to them, but for those that begin and end a text.
+    /// Adds the control and user-defined tokens, which are matched before anything else. With `strip`, they absorb the white
+    /// space after them, except those that begin and end a text.
     fn add_special(&self, mut inner: tokenizers::Tokenizer, strip: bool) -> Result<tokenizers::Tokenizer> {
         const PLAIN: [&str; 3] = ["<unk>", "<s>", "<|endoftext|>"];
         let of = |kind: i64| {
@@ -166,7 +166,7 @@ fn merges(metadata: &Metadata, words: &Words) -> Result<Merges> {
     Ok(merges)
 }
 
-/// The library indexes by these strings without asking.
+/// Checks that the parts and results of all merges are in the vocabulary: the library panics if one is not.
 pub(super) fn check_merges(ids: &Vocab, merges: &[(String, String)]) -> std::result::Result<(), String> {
     let mut joined = String::new();
     for (a, b) in merges {
@@ -182,8 +182,8 @@ pub(super) fn check_merges(ids: &Vocab, merges: &[(String, String)]) -> std::res
     Ok(())
 }
 
-/// Sentencepiece's: no words, spaces are `▁`, a character outside the vocabulary is its bytes. Unless the file says no, a
-/// text between control tokens begins with a space (Llama 2; not Gemma).
+/// A tokenizer like sentencepiece's: it does not split a text into words, writes spaces as `▁`, and encodes a character outside
+/// the vocabulary by its bytes. A text between control tokens begins with a space, unless the file says no (Llama 2; not Gemma).
 fn sentencepiece(metadata: &Metadata, words: &mut Words, merges: Merges) -> Result<tokenizers::Tokenizer> {
     let unknown_token = words.id(metadata, "tokenizer.ggml.unknown_token_id")?.unwrap_or(0);
     let unknown_token = words.tokens.get(unknown_token as usize).unwrap_or_default();
@@ -210,9 +210,9 @@ fn scores<'a>(metadata: &'a Metadata, words: &Words) -> Result<&'a [f32]> {
     Ok(scores)
 }
 
-/// From scores alone: every split of a normal token into two tokens is a merge; best score first, then lowest ids.
+/// The merges that follow from scores: every split of a normal token into two tokens, best score first, then lowest ids.
 fn splits(words: &Words, scores: &[f32]) -> Merges {
-    /// Longest token that is split: a hostile file's long ones would cost their length squared.
+    /// The longest token that is split, in bytes. The cost is the length squared, and a hostile file may have long tokens.
     const BYTES_MAX: usize = 512;
     let mergeable = |id: &&u32| matches!(words.kinds[**id as usize], NORMAL | USER_DEFINED);
     let part = |text: &str| words.ids.get(text).filter(mergeable);

@@ -11,8 +11,8 @@ use crate::error::{ModelError, Result};
 use crate::files::read_json;
 
 impl Tokenizer {
-    /// Reads `tokenizer.json` of a folder, and what `config.json`, `generation_config.json` and
-    /// `tokenizer_config.json` say about its ends.
+    /// Reads `tokenizer.json` of a folder, and the end tokens of `config.json`, `generation_config.json` and
+    /// `tokenizer_config.json`. Errors: a file is missing or damaged, or the tokenizer is not supported.
     pub fn from_folder(folder: &Path) -> Result<Self> {
         let json = read_json(&folder.join("tokenizer.json"))?;
         let optional = |name: &str| {
@@ -62,7 +62,7 @@ fn ids(value: Option<&Value>) -> impl Iterator<Item = u32> {
     list.into_iter().filter_map(|v| v.as_u64().and_then(|n| u32::try_from(n).ok()))
 }
 
-/// How the vocabulary writes bytes, from the decoder.
+/// The vocabulary's writing of bytes, from the decoder.
 fn writing(json: &Value) -> Result<Writing> {
     let decoder = json.get("decoder").map(Value::to_string).unwrap_or_default();
     if decoder.contains("\"ByteLevel\"") {
@@ -74,7 +74,7 @@ fn writing(json: &Value) -> Result<Writing> {
     }
 }
 
-/// The library indexes by a BPE model's merges without asking.
+/// Checks a BPE model: the library panics if an id is too large or a merge is not in the vocabulary.
 fn check_model(json: &Value) -> Result<()> {
     let bad = |why: String| Err(ModelError::Tokenizer(format!("tokenizer.json: {why}")));
     let Some(model) = json.get("model").filter(|m| m.get("type").is_none_or(|t| t == "BPE")) else {

@@ -1,7 +1,7 @@
-//! Text to tokens and back: from `tokenizer.json`, or rebuilt from a GGUF file's metadata.
+//! Tokenizers: from `tokenizer.json`, or rebuilt from a GGUF file's metadata.
 //!
-//! Encoding is the `tokenizers` library's. Decoding is a table of each token's bytes, so that a stream of
-//! tokens is a stream of bytes: [`Detokenizer`] holds back what is not yet whole UTF-8.
+//! The `tokenizers` library encodes. Decoding uses a table of each token's bytes, so that a stream of tokens is
+//! a stream of bytes; [`Detokenizer`] holds back an incomplete UTF-8 character.
 //! Read next: `from_gguf.rs` for the rebuilt tokenizers.
 
 mod bytes;
@@ -27,9 +27,8 @@ pub struct Tokenizer {
 }
 
 impl Tokenizer {
-    /// The tokens of a text. Special tokens written in it are recognised, as Hugging Face does.
-    /// `with_bos`: begin with what the model expects at the beginning of a text; a rendered chat template
-    /// brings its own.
+    /// The tokens of a text. Special tokens in the text are recognised, as in Hugging Face's library. `with_bos`
+    /// adds the token that begins a text, if the model expects one; a rendered chat template has its own.
     pub fn encode(&self, text: &str, with_bos: bool) -> Result<Vec<u32>> {
         let encoding = self.inner.encode_fast(text, with_bos).map_err(|e| ModelError::Tokenizer(e.to_string()))?;
         let mut ids = encoding.get_ids().to_vec();
@@ -39,8 +38,8 @@ impl Tokenizer {
         Ok(ids)
     }
 
-    /// The text of tokens; control tokens add nothing, broken UTF-8 is replaced. A space that encoding put in front (Llama 2)
-    /// stays there.
+    /// The text of tokens. Control tokens add nothing, and invalid UTF-8 is replaced. A space that encoding added at the
+    /// beginning (Llama 2) is kept.
     pub fn decode(&self, tokens: &[u32]) -> String {
         let mut bytes = Vec::new();
         for token in tokens {
@@ -49,17 +48,17 @@ impl Tokenizer {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Appends the bytes that a token stands for; none for control tokens and unknown ids.
+    /// Appends the bytes of a token; none for control tokens and unknown ids.
     pub fn append_bytes(&self, token: u32, out: &mut Vec<u8>) {
         out.extend_from_slice(self.table.get(token));
     }
 
-    /// A token as the vocabulary writes it.
+    /// The vocabulary's text of a token.
     pub fn token_name(&self, token: u32) -> Option<String> {
         self.inner.id_to_token(token)
     }
 
-    /// The id of a token as the vocabulary writes it.
+    /// The id of a token by the vocabulary's text of it.
     pub fn token_id(&self, name: &str) -> Option<u32> {
         self.inner.token_to_id(name)
     }
@@ -80,7 +79,7 @@ impl Tokenizer {
     }
 }
 
-/// Control tokens that end a turn, whatever the file declares: chat models end with one of these.
+/// Control tokens that end a turn, even if the files do not declare them: chat models end with one of these.
 const END_OF_TURN: [&str; 9] = [
     "<|im_end|>",
     "<end_of_turn>",
@@ -93,7 +92,7 @@ const END_OF_TURN: [&str; 9] = [
     "<|call|>",
 ];
 
-/// Control tokens that mark calls and thoughts in an answer. They have text, for those who read it.
+/// Control tokens that mark calls and thoughts in an answer. They have text, so that a client can find the marks.
 const MARKS: [&str; 10] = [
     "[TOOL_CALLS]",
     "[ARGS]",
@@ -107,7 +106,7 @@ const MARKS: [&str; 10] = [
     "<|start|>",
 ];
 
-/// In a vocabulary with this token `<|end|>` ends one of an answer's messages, not the answer.
+/// In a vocabulary with this token, `<|end|>` ends one message of an answer, and not the answer.
 const HARMONY: &str = "<|channel|>";
 const END_OF_MESSAGE: &str = "<|end|>";
 

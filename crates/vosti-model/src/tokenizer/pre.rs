@@ -1,9 +1,8 @@
-//! How byte-level tokenizers cut a text into words before they merge: llama.cpp's names (`tokenizer.ggml.pre`) and the
-//! regular expression of each.
+//! Pre-tokenizers: how byte-level tokenizers split a text into words before they merge. Each has llama.cpp's name
+//! (`tokenizer.ggml.pre`) and a regular expression.
 //!
-//! The expressions are those of the published `tokenizer.json` files. llama.cpp rewrites some of them for its own matcher:
-//! its forms of `tekken` and `gpt-4o` know no letter case outside ASCII. A name that is not in [`PRE`] is refused, never
-//! guessed.
+//! The expressions are those of the published `tokenizer.json` files. llama.cpp rewrites some of them for its own matcher: its
+//! forms of `tekken` and `gpt-4o` do not distinguish letter case outside ASCII. A name that is not in [`PRE`] is refused.
 
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
@@ -14,7 +13,7 @@ use tokenizers::{NormalizerWrapper, SplitDelimiterBehavior, normalizers::NFC};
 
 use crate::error::{ModelError, Result};
 
-/// The rules that cut a text into words.
+/// The rules that split a text into words.
 enum Cut {
     /// GPT-2's words.
     Words,
@@ -24,15 +23,15 @@ enum Cut {
     Matches(&'static str),
 }
 
-/// A pre-tokenizer, and what goes with it in the files that name it.
+/// A pre-tokenizer, and the settings of files that name it.
 pub(super) struct Pre {
     names: &'static [&'static str],
     cut: Cut,
-    /// A word that is a token is not merged from its bytes.
+    /// Whether a word that is a token is taken whole, and not merged from its bytes.
     pub whole_words: bool,
-    /// Texts are normalised to NFC first.
+    /// Whether texts are normalised to NFC first.
     nfc: bool,
-    /// Texts begin with the `bos` token unless the file says otherwise.
+    /// Whether texts begin with the `bos` token, unless the file says otherwise.
     pub add_bos: bool,
 }
 
@@ -65,7 +64,7 @@ const PRE: [Pre; 9] = [
     Pre { names: &["gpt-2", "mpt", "olmo"], cut: Cut::Words, ..PLAIN },
 ];
 
-/// The pre-tokenizer of a name.
+/// The pre-tokenizer with a name. Error: the name is unknown.
 pub(super) fn find(name: &str) -> Result<&'static Pre> {
     PRE.iter().find(|pre| pre.names.contains(&name)).ok_or_else(|| unknown(name))
 }
@@ -77,7 +76,7 @@ pub(super) fn unknown(name: &str) -> ModelError {
 }
 
 impl Pre {
-    /// Sets up the library's tokenizer for it.
+    /// Configures the library's tokenizer.
     pub fn apply(&self, inner: &mut tokenizers::Tokenizer) -> Result<()> {
         let failed = |e: tokenizers::Error| ModelError::Tokenizer(e.to_string());
         let bytes = |words| PreTokenizerWrapper::from(ByteLevel::new(false, true, words));
