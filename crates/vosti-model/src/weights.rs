@@ -41,8 +41,8 @@ pub trait WeightSource {
     /// As [`WeightSource::rows`].
     fn quantised(&self, name: &str, rows: Range<usize>, room: &mut Quantised) -> Result<bool>;
 
-    /// The format of [`WeightSource::quantised`] for these rows, without reading them. `quantised` may still give false, if a scale
-    /// is not an FP16 number.
+    /// The format of [`WeightSource::quantised`] for these rows, without reading them. `quantised` may still give false, if a
+    /// scale is not an FP16 number.
     ///
     /// # Panics
     /// As [`WeightSource::rows`].
