@@ -44,11 +44,11 @@ pub enum Command {
     Pull(Pull),
     /// Shows the tokens of a text
     Tokenize(Tokenize),
-    /// Checks that logits do not depend on batches, chunks, caches, load, drafts, threads
+    /// Checks that logits do not depend on batches, chunks, caches, load, drafts or threads
     Check(Check),
     /// Measures tokens per second
     Bench(Bench),
-    /// Answers a receipt's request again and says whether the bits are the same
+    /// Runs a receipt's request again and says whether the bits are the same
     Replay(Replay),
     /// Proves that every kernel keeps its contract
     Verify(Verify),
@@ -64,14 +64,14 @@ pub enum Command {
     Man(super::manual::Man),
 }
 
-/// The device, and the longest sequence on it.
+/// The device, its settings, and the longest sequence on it.
 #[derive(Args, Clone)]
 pub struct Hardware {
     /// Where to run: cpu, cuda (the first GPU) or cuda:N (number N from 0); a GPU runs a bundle of `vosti prepare --target cuda-...`
     #[arg(long, value_parser = device, default_value = "cpu", value_name = "DEVICE")]
     pub device: Device,
 
-    /// Worker threads [default: the cores this process may use; `serve` leaves one of several to HTTP]
+    /// Worker threads [default: one for each core that this process may use; `serve` keeps one of several cores free for HTTP]
     #[arg(short, long, value_name = "N", value_parser = threads, allow_negative_numbers = true)]
     pub threads: Option<usize>,
 
@@ -79,15 +79,16 @@ pub struct Hardware {
     #[arg(long, value_name = "FOLDER")]
     pub bundle: Option<PathBuf>,
 
-    /// Longest sequence, prompt and answer, at most the model's own; part of the fingerprint [default: the model's own]
+    /// Longest sequence (prompt and answer), at most the model's own; the fingerprint depends on it [default: the bundle's, else the
+    /// model's own]
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(16..))]
     pub context: Option<u32>,
 
-    /// How a processor keeps weights: small, or in BF16, which takes more memory; both give the same bits
+    /// How the CPU keeps weights in memory; every form gives the same bits
     #[arg(long, value_enum, value_name = "FORM", default_value_t = Weights::AsTheyCome)]
     pub weights: Weights,
 
-    /// Instruction set of a processor's kernels, e.g. avx2; no bit depends on it [default: the fastest that this machine has]
+    /// Instruction set of the CPU's kernels, e.g. avx2; every one gives the same bits [default: the fastest that this machine has]
     #[arg(long, value_name = "NAME", value_parser = isa)]
     pub isa: Option<Isa>,
 }
@@ -102,8 +103,8 @@ pub struct Engine {
     #[command(flatten)]
     pub hardware: Hardware,
 
-    /// Memory for keys and values, e.g. 512M or 2G [default: enough for its sequences, at most 1G or one sequence; on a GPU: all that
-    /// is free]
+    /// Memory for keys and values, e.g. 512M or 2G [default: enough for all sequences, but at most 1G if that holds one sequence; on
+    /// a GPU: 90% of the memory that the weights leave free]
     #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "kv_pages")]
     pub kv_memory: Option<u64>,
 
@@ -111,7 +112,7 @@ pub struct Engine {
     #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true)]
     pub kv_pages: Option<usize>,
 
-    /// Guess tokens from the text so far and check the guesses; changes speed, never an answer
+    /// Speculative decoding: guess tokens from the text so far and check the guesses; changes the speed, never an answer
     #[arg(long)]
     pub speculate: bool,
 }
@@ -130,7 +131,7 @@ pub struct Generate {
     #[arg(long, value_name = "YYYY-MM-DD", value_parser = date, requires = "chat")]
     pub date: Option<vosti_model::Date>,
 
-    /// How many answers to give; they share the prompt's memory
+    /// How many answers to generate; they share the prompt's memory
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub choices: u32,
 
@@ -211,7 +212,7 @@ pub struct Tokenize {
 pub enum ProfileName {
     /// A minute on two cores
     Quick,
-    /// The published 784 pairs, at their lengths, and our own relations
+    /// The 784 pairs of the published comparison, at its prompt lengths, and Vosti's own relations; hours
     Paper,
 }
 
@@ -238,7 +239,7 @@ pub struct Check {
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 
-    /// Write the result to this file as a page, with one square per pair
+    /// Write the result to this file as an HTML page, with one square per pair
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
 
@@ -258,7 +259,7 @@ pub struct Check {
     #[arg(long, value_name = "NAME", requires = "endpoint")]
     pub endpoint_model: Option<String>,
 
-    /// With --endpoint: prompts; each is asked greedily and with a seed
+    /// With --endpoint: how many prompts to send; each is sent greedily and with a seed
     #[arg(long, value_name = "N", requires = "endpoint", default_value_t = 8, value_parser = at_least_one)]
     pub prompts: usize,
 
@@ -266,7 +267,7 @@ pub struct Check {
     #[arg(long, value_name = "TOKENS", requires = "endpoint", default_value_t = 24, value_parser = at_least_one)]
     pub answer: usize,
 
-    /// With --endpoint: how many requests at the same time
+    /// With --endpoint: how many requests to send at the same time
     #[arg(
         long, value_delimiter = ',', value_name = "N,...", requires = "endpoint", default_value = "2,4,8,16",
         value_parser = at_least_one
@@ -277,7 +278,8 @@ pub struct Check {
     #[arg(long, hide = true)]
     pub digests: bool,
 
-    /// A name from `vosti models`, a GGUF file, a Hugging Face folder, or a config.json alone for random weights
+    /// A name from `vosti models` or ORG/REPO[:QUANT] of a hub, a GGUF file, a Hugging Face folder, or a config.json alone (random
+    /// weights)
     #[arg(short, long, default_value = catalogue::DEFAULT, value_name = "NAME|PATH")]
     pub model: String,
 
@@ -288,7 +290,7 @@ pub struct Check {
 /// `vosti replay`
 #[derive(Args)]
 pub struct Replay {
-    /// The receipt that a server gave with an answer; - reads it from standard input
+    /// A file with a receipt, or with a server's answer that holds one; - reads standard input
     pub receipt: PathBuf,
 
     /// Run other requests in the same engine at the same time
@@ -325,7 +327,7 @@ pub struct Bench {
     )]
     pub depth: Vec<usize>,
 
-    /// Temperature at which decoding draws tokens; 0 takes the most likely
+    /// Temperature of the decode measurement; 0 takes the most likely token
     #[arg(
         long,
         default_value_t = 0.0,
@@ -339,7 +341,8 @@ pub struct Bench {
     #[arg(long, default_value_t = 0, value_name = "K", value_parser = whole::<u32>, allow_negative_numbers = true, conflicts_with = "agentic")]
     pub top_k: u32,
 
-    /// Run sessions of agents instead, given as SESSIONS,TURNS,PROMPT,SHARED,INPUT,OUTPUT,PAUSE
+    /// Run sessions of agents instead, given as SESSIONS,TURNS,PROMPT,SHARED,INPUT,OUTPUT,PAUSE: two counts, four numbers of tokens,
+    /// and seconds [without a value: 4,6,16384,8192,256,768,0.5]
     #[arg(
         long, value_name = "TRACE", num_args = 0..=1, default_missing_value = "4,6,16384,8192,256,768,0.5",
         value_parser = crate::bench::agentic::Trace::parse
@@ -350,7 +353,7 @@ pub struct Bench {
     #[arg(short, long, default_value_t = 3, value_name = "N", value_parser = at_least_one)]
     pub repeat: usize,
 
-    /// Show below each case where its time went, by kernel; on a GPU that is one more repetition, which does not count
+    /// Show each kernel's time below each case; on a GPU this takes one more repetition, which does not count
     #[arg(long, conflicts_with = "agentic")]
     pub profile: bool,
 
@@ -365,7 +368,8 @@ pub struct ModelAndDevice {
     #[arg(long)]
     pub json: bool,
 
-    /// A name from `vosti models`, a GGUF file, a Hugging Face folder, or a config.json alone for random weights
+    /// A name from `vosti models` or ORG/REPO[:QUANT] of a hub, a GGUF file, a Hugging Face folder, or a config.json alone (random
+    /// weights)
     #[arg(short, long, default_value = catalogue::DEFAULT, value_name = "NAME|PATH")]
     pub model: String,
 
@@ -376,8 +380,8 @@ pub struct ModelAndDevice {
 /// `vosti verify`
 #[derive(Args)]
 pub struct Verify {
-    /// Only kernels whose specialisation starts with this, e.g. `attend` or `linear-bf16`; or your own kernel, a `.py` with its
-    /// contract and the `.ttir` beside it; with two of those, whether they give the same bits
+    /// Prove only the specialisations whose name starts with this, e.g. `attend` or `linear-bf16`; or a kernel of your own: a `.py`
+    /// file with its contract, and its `.ttir` beside it; with two of those, prove that they give the same bits
     #[arg(num_args = 0..=2, value_name = "KERNEL")]
     pub kernel: Vec<String>,
 
@@ -428,11 +432,11 @@ pub struct Probe {
     #[arg(long, default_value_t = 4096, value_name = "N", value_parser = at_least_one)]
     pub cases: usize,
 
-    /// How many launches of each kernel to compare with this machine's processor
+    /// How many launches of each kernel to compare with this machine's CPU
     #[arg(long, default_value_t = 4, value_name = "N", value_parser = at_least_one)]
     pub references: usize,
 
-    /// Write the compared launches and their weights as safetensors files, which bench/gpu/fp64.py compares with FP64
+    /// Write the compared launches and their weights to this folder as safetensors files, which bench/gpu/fp64.py compares with FP64
     #[arg(long, value_name = "FOLDER")]
     pub dump: Option<PathBuf>,
 
@@ -458,7 +462,7 @@ pub struct Laws {
 /// `vosti prepare`
 #[derive(Args)]
 pub struct Prepare {
-    /// A name from `vosti models`, a GGUF file, a Hugging Face folder, or a config.json alone
+    /// A name from `vosti models` or ORG/REPO[:QUANT] of a hub, a GGUF file, a Hugging Face folder, or a config.json alone
     #[arg(default_value = catalogue::DEFAULT, value_name = "NAME|PATH")]
     pub model: String,
 
@@ -474,7 +478,7 @@ pub struct Prepare {
     #[arg(long, value_name = "PATH")]
     pub python: Option<PathBuf>,
 
-    /// Longest sequence, prompt and answer, at most the model's own; part of the fingerprint [default: the model's own]
+    /// Longest sequence (prompt and answer), at most the model's own; the fingerprint depends on it [default: the model's own]
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(16..))]
     pub context: Option<u32>,
 
@@ -482,11 +486,11 @@ pub struct Prepare {
     #[arg(long)]
     pub force: bool,
 
-    /// Estimate how long steps take on a card, by kernel: arithmetic with named constants, no measurement
+    /// Estimate how long steps take on a card, kernel by kernel: a calculation from named constants, no measurement
     #[arg(long)]
     pub report: bool,
 
-    /// The card of the report, such as h200 or rtx4090 [default: the target's first]
+    /// The card of the report, such as h200 or rtx4090 [default: the first one known for the target]
     #[arg(long, value_name = "NAME", requires = "report")]
     pub card: Option<String>,
 
@@ -494,11 +498,11 @@ pub struct Prepare {
     #[arg(long, value_name = "N", default_value = "4", value_parser = at_least_one, requires = "report")]
     pub batch: usize,
 
-    /// Positions that are cached in the report's decode steps
+    /// Tokens already in the cache of each sequence in the report's decode steps
     #[arg(long, value_name = "N", default_value = "2048,16384", value_delimiter = ',', value_parser = at_least_one, requires = "report")]
     pub depth: Vec<usize>,
 
-    /// Rows of the report's prefill step
+    /// Prompt tokens of the report's prefill step
     #[arg(long, value_name = "N", default_value = "2048", value_parser = at_least_one, requires = "report")]
     pub prefill: usize,
 }

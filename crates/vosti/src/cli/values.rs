@@ -28,13 +28,13 @@ pub fn device(text: &str) -> Result<Device, String> {
 /// How a processor keeps weights.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weights {
-    /// A quantised file's own blocks; what comes in BF16 in 13 bits where the processor reads them
+    /// Small: a quantised file's weights stay in its blocks; BF16 weights take 13 bits each where the instruction set reads that
     AsTheyCome,
-    /// BF16
+    /// BF16: takes more memory
     Expanded,
 }
 
-/// A whole number, of as many bits as its type has.
+/// An unsigned whole number; the error names the range of its type.
 pub fn whole<T: FromStr>(text: &str) -> Result<T, String> {
     let most = u64::MAX >> (64 - 8 * size_of::<T>().min(8));
     text.parse().map_err(|_| format!("`{text}` is not a whole number from 0 to {most}"))
@@ -54,7 +54,7 @@ pub fn isa(text: &str) -> Result<Isa, String> {
     found.ok_or_else(|| format!("`{text}` is not an instruction set of this machine, which has {}", names()))
 }
 
-/// A count of something that cannot be none.
+/// A whole number above 0.
 pub fn at_least_one(text: &str) -> Result<usize, String> {
     let none = || format!("`{text}` is not a whole number of at least 1");
     text.parse().ok().filter(|n| *n > 0).ok_or_else(none)
@@ -86,7 +86,7 @@ pub fn date(text: &str) -> Result<vosti_model::Date, String> {
     vosti_model::Date::parse(text).ok_or_else(|| "write a date like 2024-07-26".into())
 }
 
-/// An address of this machine.
+/// An IP address, or `localhost`, which is 127.0.0.1.
 pub fn address(text: &str) -> Result<IpAddr, String> {
     match text {
         "localhost" => Ok(IpAddr::from([127, 0, 0, 1])),

@@ -13,7 +13,7 @@ pub enum GenerationConfig {
     None,
 }
 
-/// Sampling parameters that no flag gives.
+/// Where sampling parameters come from if no flag gives them.
 #[derive(Args, Clone)]
 pub struct Defaults {
     /// Whose sampling defaults to use
@@ -22,7 +22,7 @@ pub struct Defaults {
 }
 
 impl Defaults {
-    /// Those of a model, or OpenAI's.
+    /// The model's defaults, or OpenAI's.
     pub fn of(&self, text: &vosti_model::Text) -> vosti_model::SamplingDefaults {
         match self.generation_config {
             GenerationConfig::Auto => text.sampling.clone(),
@@ -56,11 +56,11 @@ pub struct Sampling {
     #[arg(long, value_name = "K", value_parser = whole::<u32>, allow_negative_numbers = true)]
     pub top_k: Option<u32>,
 
-    /// Keep the most likely tokens that together have this probability [default: the model's, else 1]
+    /// Keep the fewest most likely tokens that together have at least this probability [default: the model's, else 1]
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
     pub top_p: Option<f32>,
 
-    /// Drop tokens less likely than this times the most likely one [default: the model's, else 0]
+    /// Drop tokens whose probability is below P times that of the most likely token [default: the model's, else 0]
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
     pub min_p: Option<f32>,
 
@@ -68,15 +68,15 @@ pub struct Sampling {
     #[arg(long, value_name = "X", allow_negative_numbers = true)]
     pub repetition_penalty: Option<f32>,
 
-    /// Subtracted from tokens already in the answer
+    /// Subtracted from the logit of each token that is already in the answer
     #[arg(long, default_value_t = 0.0, value_name = "X", allow_negative_numbers = true)]
     pub presence_penalty: f32,
 
-    /// Subtracted from tokens already in the answer, once per occurrence
+    /// Subtracted from the logit of each token that is already in the answer, once per occurrence
     #[arg(long, default_value_t = 0.0, value_name = "X", allow_negative_numbers = true)]
     pub frequency_penalty: f32,
 
-    /// Added to a token's logit; may be given several times
+    /// Add X to the logit of a token, given by its id; may be given several times
     #[arg(long, value_name = "TOKEN=X", value_parser = bias, allow_negative_numbers = true)]
     pub logit_bias: Vec<(u32, f32)>,
 
