@@ -52,7 +52,7 @@ pub enum DeployError {
     )]
     NoBundle { target: String },
     #[error(
-        "{0} is a configuration alone: it has random weights and no tokenizer, for `vosti check` and `vosti bench`"
+        "{0} is only a configuration, with random weights and no tokenizer: use `vosti check` or `vosti bench`, or give a whole model"
     )]
     NoTokenizer(String),
     #[error(transparent)]
@@ -64,19 +64,19 @@ pub enum DeployError {
     #[error("--context {asked} is longer than the model's own, {most} tokens: give at most that, or leave it out")]
     Context { asked: u32, most: u32 },
     #[error(
-        "{pages} KV pages are {} MiB, which this machine does not give ({error}): ask for less with --kv-pages or --kv-memory, or for a shorter --context",
+        "this machine has no room for {pages} KV pages of {} MiB in all ({error}): give a smaller --kv-pages, --kv-memory or --context",
         bytes >> 20
     )]
     NoMemory { pages: usize, bytes: u64, error: io::Error },
     #[error(transparent)]
     DoesNotFit(#[from] DoesNotFit),
-    #[error("{0}: take smaller steps or a shorter context")]
+    #[error("{0}: give a shorter --context, or smaller steps")]
     Unproved(String),
     #[error("interrupted")]
     Interrupted,
 }
 
-/// What a user may ask of a deployment.
+/// The settings of a deployment that a user may choose.
 #[derive(Clone, Debug, Default)]
 pub struct DeployOptions {
     /// Worker threads; none: the cores this process may use, cgroups respected.
@@ -85,17 +85,17 @@ pub struct DeployOptions {
     pub context: Option<u32>,
     /// A folder that `vosti prepare` wrote; none: the built-in kernels and certificates.
     pub bundle: Option<PathBuf>,
-    /// A processor or a GPU.
+    /// The CPU or a GPU.
     pub on: On,
     /// How a processor keeps weights; changes no bit.
     pub storage: Storage,
     /// A processor's instruction set; none: the fastest that this machine has. It changes no bit.
     pub isa: Option<Isa>,
-    /// The pool that a device is going to have, as far as it is known: what does not fit beside the weights is refused.
+    /// The pool that a device is going to have, as far as it is known: a model is refused if weights and pool do not fit together.
     pub pool: pool::Asked,
 }
 
-/// What one device shall have.
+/// The settings of one device.
 #[derive(Clone, Debug)]
 pub struct DeviceConfig {
     /// Pages of every cache group; none: as many as fit into a GPU's free memory, or one.
@@ -122,14 +122,14 @@ impl Default for DeviceConfig {
     }
 }
 
-/// Of a GPU's memory that weights and buffers leave free: what keys and values get if nobody says. Modules, recorded
-/// graphs and the driver itself take some.
+/// Percentage of a GPU's memory, after weights and buffers, that the KV pool gets if no flag says. The rest is for modules,
+/// recorded graphs and the driver.
 const POOL_PERCENT: u64 = 90;
-/// Rows of a step on a GPU: a matrix of 4,096 columns then has 512 tiles of 128 rows and columns for its multiprocessors, of
-/// which there are some 130, and 128 at the processor's 512 rows.
+/// Rows of a step on a GPU, at most. With 2,048 rows a matrix of 4,096 columns has 512 tiles of 128 by 128 for some 130
+/// multiprocessors; with the CPU's 512 rows it would have 128.
 pub const GPU_ROWS_STEP_MAX: usize = 2048;
-/// Rows of logits that a step may have. Each is a whole vocabulary wide, in page-locked memory too on a GPU: for steps of
-/// 32,768 rows, which the suite asks for, that many rows of 128,256 would be 16 GB.
+/// Rows of logits that a step may have. A row is as wide as the vocabulary, and on a GPU page-locked memory holds it too. The
+/// determinism suite asks for steps of 32,768 rows: as many rows of 128,256 logits would take 16 GB.
 const SELECTED_MAX: usize = 512;
 
 /// What a deployment runs on, with the weights that all its devices share.
@@ -138,7 +138,7 @@ enum Hardware {
     Gpu { gpu: Gpu, weights: Arc<vosti_cuda::WeightCache> },
 }
 
-/// A model, planned, loaded and named.
+/// A model that is planned and loaded, with its fingerprint.
 pub struct Deployment {
     name: String,
     source: ModelSource,
@@ -169,7 +169,7 @@ impl Deployment {
         Self::of(name, path, ModelSource::open(path)?, options, progress)
     }
 
-    /// The same with these tensors in the place of the folder's: what a folder with such files is, to the fingerprint.
+    /// As [`Deployment::load`], with these tensors in place of the folder's. The fingerprint is that of a folder with the new tensors.
     pub fn load_with(
         name: &str,
         path: &Path,
@@ -274,7 +274,7 @@ impl Deployment {
         &self.bundle
     }
 
-    /// The GPU that it runs on, if it is one.
+    /// The deployment's GPU; none on a CPU.
     pub fn gpu(&self) -> Option<&Gpu> {
         match &self.hardware {
             Hardware::Cpu { .. } => None,
@@ -282,7 +282,7 @@ impl Deployment {
         }
     }
 
-    /// What the scheduler may do where nobody says otherwise: a GPU has more rows in a step.
+    /// The scheduler's default policy: a GPU has more rows in a step than a CPU.
     pub fn policy(&self) -> Policy {
         let policy = Policy::default();
         match self.hardware {
@@ -291,13 +291,13 @@ impl Deployment {
         }
     }
 
-    /// Bytes that a step reads for each element of a matrix, as it is kept.
+    /// Bytes of a matrix element in memory, on average over all matrices; 2 on a GPU.
     pub fn element_bytes(&self) -> f64 {
         let (bytes, elements) = self.matrices;
         if elements == 0 { 2.0 } else { bytes as f64 / elements as f64 }
     }
 
-    /// Worker threads of its devices, where a configuration does not say otherwise.
+    /// Worker threads of its devices, if [`DeviceConfig`] says no other number.
     pub fn threads(&self) -> usize {
         self.threads
     }
@@ -307,7 +307,7 @@ impl Deployment {
         self.isa
     }
 
-    /// BLAKE3 over all that fixes the bits.
+    /// `vosti-` and 32 hex digits of BLAKE3 over everything that fixes the bits (`deployment/fingerprint.rs`).
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
     }
@@ -346,7 +346,7 @@ impl Deployment {
         if let Some(what) = limits::unproved(asked.rows_max, context, groups) {
             return Err(DeployError::Unproved(what));
         }
-        // More bytes than an address has room for.
+        // More bytes than one allocation may have.
         let bytes = self.page_bytes().checked_mul(asked.pages.unwrap_or(1) as u64);
         if bytes.is_none_or(|bytes| bytes > isize::MAX as u64) {
             return Err(self.no_memory(asked, io::ErrorKind::OutOfMemory.into()));
@@ -421,7 +421,7 @@ fn page_bytes(program: &Program) -> u64 {
     program.layers.iter().map(|l| layer(l.group)).sum()
 }
 
-/// What a processor's memory would have to hold; none if there is something wrong with the model, which is told elsewhere.
+/// The memory that a CPU would need; none if the model has an error, which loading reports.
 fn taken(source: &ModelSource, plan: &ModelPlan, bundle: &Bundle, options: &DeployOptions) -> Option<Taken> {
     let (program, weights) = (&plan.program, DeviceWeights { source, plan, progress: None });
     let page_bytes = page_bytes(program);
@@ -454,8 +454,7 @@ fn target(bundle: &Bundle, about: &About) -> Result<String, DeployError> {
     }
 }
 
-/// Gives memory that building something has freed back to the system. GNU's C library keeps it: of Gemma's tokenizer as
-/// much again as the tokenizer takes.
+/// Returns freed memory to the system. GNU's C library keeps it: after Gemma's tokenizer is built, as much as the tokenizer takes.
 fn give_back() {
     // SAFETY: it frees nothing that is in use.
     #[cfg(target_env = "gnu")]
@@ -464,13 +463,13 @@ fn give_back() {
     }
 }
 
-/// Rows of logits that a step may have. A step selects one row of a request that generates, and more only where a prompt's
-/// log-probabilities or drafts are wanted; the engine makes more steps of what selects more.
+/// Rows of logits that a step may have. A step selects one row of a request that generates, and more only for a prompt's
+/// log-probabilities or for drafts; if more rows are selected, the engine splits them over several steps.
 fn selected_max(asked: &DeviceConfig) -> usize {
     asked.rows_max.min(SELECTED_MAX)
 }
 
-/// Bytes of a weight as it is asked for; none if how much of it is depends on the pool.
+/// Bytes of a weight in BF16 or FP32; none for a rotary table, whose length depends on the pool.
 fn bytes(recipe: &Recipe) -> Option<u64> {
     let elem = match recipe {
         Recipe::Rope { .. } => return None,
@@ -480,7 +479,7 @@ fn bytes(recipe: &Recipe) -> Option<u64> {
     Some(elem * recipe.shape().iter().product::<usize>() as u64)
 }
 
-/// Positions that a request can have with so many pages, as far as they say: those of the layers without a window.
+/// Positions that a request can have with so many pages of each group; none if every group has a window.
 fn longest(program: &Program, pages: &[usize]) -> Option<usize> {
     let groups = program.groups.iter().zip(pages).filter(|(group, _)| group.window.is_none());
     groups.map(|(_, pages)| pages.saturating_mul(PAGE)).min()

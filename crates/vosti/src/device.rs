@@ -5,7 +5,7 @@ use vosti_cpu::CpuDevice;
 use vosti_cuda::bandwidth::{self, Bandwidth};
 use vosti_cuda::{CudaDevice, Driver, DriverError};
 
-/// A GPU, or in tests what stands in for one.
+/// A GPU's driver, or a stand-in in tests.
 pub type Gpu = Box<dyn Driver + Send>;
 
 /// How a GPU is found, by its index.
@@ -67,7 +67,7 @@ impl AnyDevice {
 }
 
 impl AnyDevice {
-    /// Seconds that each specialisation has taken since the last call: a GPU's if its launches are timed.
+    /// Seconds that each specialisation has taken since the last call; empty on a GPU unless its launches are timed.
     pub fn take_times(&self) -> Vec<(String, f64)> {
         match self {
             AnyDevice::Cpu(device) => device.take_times(),
@@ -90,8 +90,8 @@ impl Device for AnyDevice {
     vosti_engine::forward_device!(device in [AnyDevice::Cpu(device), AnyDevice::Gpu(device)]: limits, clear, run, rows);
 }
 
-/// What a GPU's memory gives at most.
+/// Measures the bandwidth of a GPU's memory.
 pub fn bandwidth(gpu: &Gpu) -> Result<Bandwidth, DriverError> {
-    // What it allocates goes with it.
+    // Dropping this second handle frees the memory that the measurement allocates.
     bandwidth::measure(&mut *gpu.another()?, bandwidth::PTX, bandwidth::WHOLE)
 }

@@ -195,7 +195,7 @@ fn one_quantisation_of_several_is_taken_by_its_name_and_wrong_names_are_one_line
         (["pull", "org/tiny-GGUF:Q2_K"], "Q8_0, Q4_K_M"),
         (["pull", "org/nothing"], "no such model"),
         (["pull", "gated/model"], "HF_TOKEN"),
-        (["tokenize", "--model=org/nothing"], "is no path here"),
+        (["tokenize", "--model=org/nothing"], "is not a path on this machine"),
     ];
     for (words, says) in refused {
         let words: Vec<&str> = words.into_iter().chain((words[0] == "tokenize").then_some("x")).collect();

@@ -10,7 +10,8 @@ use vosti_engine::{Engine, Event, Policy, Request, Sampling};
 use vosti_kernels::ttir_hash;
 
 impl Deployment {
-    /// Hashes, in a fixed order: binary, page size, program, kernels, files, numbers.
+    /// Hashes, in a fixed order: version, dequantiser, page size, program, kernels, on a GPU the card, its driver and its machine
+    /// code, files, numbers.
     pub(super) fn identify(&self) -> Result<String, DeployError> {
         let mut hash = blake3::Hasher::new();
         let mut put = |what: &str, bytes: &[u8]| {
@@ -38,7 +39,7 @@ impl Deployment {
         Ok(format!("vosti-{}", &hash.finalize().to_hex()[..32]))
     }
 
-    /// The logits of a few fixed tokens: dot, exp, casts and all, on this machine.
+    /// The hash of the logits of a few fixed tokens, computed on this machine's device.
     fn numbers(&self) -> Result<blake3::Hash, DeployError> {
         let mut hash = blake3::Hasher::new();
         let facts = self.facts();

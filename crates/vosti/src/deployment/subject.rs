@@ -10,7 +10,7 @@ use vosti_cpu::isa::Isa;
 use vosti_determinism::{CheckError, Facts, Setup, Subject};
 
 impl Deployment {
-    /// What the determinism suite has to know.
+    /// The facts that the determinism suite needs: name, fingerprint, vocabulary, special tokens, context, narrowest window.
     pub fn facts(&self) -> Facts {
         let tokenizer = self.text.as_ref().map(|text| &text.tokenizer);
         let mut bytes = Vec::new();

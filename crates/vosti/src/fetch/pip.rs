@@ -50,7 +50,7 @@ fn wheel(
     let found = only_wheel(&folder).ok_or_else(|| FetchError::Pip {
         package: part.package.clone(),
         version: part.version.clone(),
-        reason: "it reported success but left no wheel".into(),
+        reason: "pip reported success but left no wheel".into(),
     })?;
     let hash = hash_file(&found).map_err(FetchError::io(&found))?;
     if hash != part.sha256 {
@@ -112,7 +112,7 @@ fn stop(child: &mut Child) -> FetchError {
     FetchError::Interrupted
 }
 
-/// pip's last error line: what a user needs of its output.
+/// pip's last error line, or its last line.
 fn reason(log: &str) -> String {
     let lines = || log.lines().map(str::trim).filter(|line| !line.is_empty());
     let last = lines().rfind(|line| line.starts_with("ERROR:")).or_else(|| lines().next_back());

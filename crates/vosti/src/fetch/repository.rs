@@ -15,13 +15,13 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use vosti_progress::Progress;
 
-/// The quantisation that is taken where several are there and none is named: what llama.cpp takes.
+/// The quantisation that is taken if a repository has several and the name says none; llama.cpp takes the same one.
 const QUANT_DEFAULT: &str = "Q4_K_M";
 
-/// Folders that a branch's name is looked for in.
+/// Levels of folders below `refs` that are searched for branches: a branch's name may have slashes.
 const REVISION_LEVELS: usize = 4;
 
-/// What a Hugging Face folder is read for, beside its tensors.
+/// The files of a Hugging Face folder that are read beside its tensors.
 const BESIDE: [&str; 7] = [
     "config.json",
     "generation_config.json",
@@ -63,7 +63,7 @@ impl FromStr for Repository {
     }
 }
 
-/// A model that is here, whole.
+/// A model whose files are all on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// A GGUF file, or a folder.
@@ -97,7 +97,7 @@ impl HubCache {
         self.root.join(format!("models--{}", repository.name.replace('/', "--")))
     }
 
-    /// The model as it was last fetched, by whichever client; none if it is not here or not whole.
+    /// The model as any client fetched it last; none if it is not on this machine or files are missing.
     pub fn find(&self, repository: &Repository) -> Option<Found> {
         let (snapshot, commit) = self.snapshot(repository)?;
         let names = names_in(&snapshot, 1);
@@ -120,7 +120,7 @@ impl HubCache {
         }
     }
 
-    /// The models here, named as `--model` takes them: a folder by its repository, a GGUF file with its quantisation.
+    /// The models in the cache, named as `--model` takes them: a folder by its repository, a GGUF file with its quantisation.
     pub fn models(&self) -> Vec<(String, Found)> {
         let mut models = Vec::new();
         for folder in names_below(&self.root) {
@@ -147,7 +147,7 @@ impl HubCache {
         let folder = self.folder(repository);
         let refs = folder.join("refs");
         let recorded = |name: &str| Some(fs::read_to_string(refs.join(name)).ok()?.trim().to_string());
-        // A commit is here if any branch was fetched when it was there.
+        // A commit is in the cache if a branch is recorded at it.
         let pinned = || {
             let all = names_in(&refs, REVISION_LEVELS);
             all.iter().filter_map(|name| recorded(name)).find(|commit| *commit == repository.revision)
@@ -179,14 +179,14 @@ fn names_in(folder: &Path, levels: usize) -> Vec<String> {
     names
 }
 
-/// What of a repository is a model.
+/// The files of a repository that make a model.
 #[derive(Debug, PartialEq, Eq)]
 enum Chosen<'a> {
     File(&'a str),
     Folder(Vec<&'a str>),
 }
 
-/// The GGUF file of the quantisation, or the folder's files; or what stands in the way.
+/// The GGUF file of the quantisation, or the folder's files; the error says why there is neither.
 fn choose<'a>(repository: &Repository, names: impl Iterator<Item = &'a str> + Clone) -> Result<Chosen<'a>, String> {
     let here: Vec<&str> = names.clone().filter(|name| !name.contains('/')).collect();
     let tensors = here.iter().any(|name| name.ends_with(".safetensors"));
@@ -208,13 +208,15 @@ fn choose<'a>(repository: &Repository, names: impl Iterator<Item = &'a str> + Cl
     };
     match found[..] {
         [one] => Ok(Chosen::File(one)),
-        [] if models.is_empty() => Err("it has no GGUF file, and no safetensors beside a config.json".into()),
+        [] if models.is_empty() => {
+            Err("the repository has no GGUF file, and no safetensors beside a config.json".into())
+        }
         [] => Err(format!(
-            "it has no {}; say which after a colon: {}",
+            "the repository has no {}; name one of these after a colon: {}",
             repository.quant.as_deref().unwrap_or(QUANT_DEFAULT),
             listed()
         )),
-        _ => Err(format!("{} are several files, and a model must be one: {}", found.len(), found.join(", "))),
+        _ => Err(format!("{} files match, and a model must be one file: {}", found.len(), found.join(", "))),
     }
 }
 
@@ -245,7 +247,7 @@ struct Lfs {
     sha256: String,
 }
 
-/// Brings the model here, or what is missing of it, as the hub has it now.
+/// Fetches the files of the model that are missing here, at the commit that the hub's listing names.
 pub fn fetch(
     repository: &Repository,
     endpoint: &Endpoint,
@@ -260,7 +262,7 @@ pub fn fetch(
     let folder = cache.folder(repository);
     let snapshot = folder.join("snapshots").join(&listing.sha);
     if !plain(&listing.sha) {
-        return Err(wrong(format!("the hub says that {:?} is its commit", listing.sha)));
+        return Err(wrong(format!("the hub names {:?} as the commit, which cannot be a commit", listing.sha)));
     }
     let made = |path: &Path| fs::create_dir_all(path).map_err(FetchError::io(path));
     [folder.join("blobs"), folder.join("refs"), snapshot.clone()].iter().try_for_each(|path| made(path))?;
@@ -271,7 +273,10 @@ pub fn fetch(
     };
     for file in listing.siblings.iter().filter(|file| wanted.contains(&file.rfilename.as_str())) {
         if !plain(&file.rfilename) {
-            return Err(wrong(format!("the hub says that {:?} is a file of it", file.rfilename)));
+            return Err(wrong(format!(
+                "the hub lists the file {:?}, whose path leads out of the folder",
+                file.rfilename
+            )));
         }
         bring(repository, endpoint, &listing.sha, file, &folder, &snapshot, progress)?;
     }
@@ -292,21 +297,22 @@ fn listing(repository: &Repository, endpoint: &Endpoint) -> Result<Listing, Fetc
     match endpoint.get(&url, 0) {
         Ok(mut answer) => {
             let text = answer.body_mut().read_to_string().map_err(|error| http(error.to_string()))?;
-            serde_json::from_str(&text).map_err(|error| http(format!("its answer is not a list of files: {error}")))
+            serde_json::from_str(&text).map_err(|error| http(format!("the answer is not a list of files: {error}")))
         }
         Err(ureq::Error::StatusCode(401 | 403)) => Err(FetchError::Repository {
             name: name.clone(),
-            reason: "the hub wants to know who asks: accept its terms there if it has some, and set HF_TOKEN".into(),
+            reason: "the hub refuses access: accept the model's terms on its page if it has some, and set HF_TOKEN"
+                .into(),
         }),
         Err(ureq::Error::StatusCode(404)) => Err(FetchError::Repository {
             name: name.clone(),
-            reason: format!("the hub has no such model, or no {revision} of it"),
+            reason: format!("the hub has no such model, or no revision {revision} of it"),
         }),
         Err(error) => Err(http(error.to_string())),
     }
 }
 
-/// One file, under its name in the snapshot.
+/// Fetches one file, if it is missing, and links it under its name in the snapshot.
 fn bring(
     repository: &Repository,
     endpoint: &Endpoint,
@@ -318,10 +324,10 @@ fn bring(
 ) -> Result<(), FetchError> {
     let (name, model) = (&file.rfilename, &repository.name);
     let wrong = |reason: &str| FetchError::Repository { name: model.clone(), reason: format!("{name}: {reason}") };
-    let bytes = file.size.ok_or_else(|| wrong("the hub does not say its size"))?;
+    let bytes = file.size.ok_or_else(|| wrong("the hub's listing has no size for it"))?;
     let identity = file.lfs.as_ref().map(|lfs| &lfs.sha256).or(file.blob_id.as_ref());
     let identity = identity.filter(|id| id.chars().all(|c| c.is_ascii_hexdigit()) && id.len() >= 40);
-    let identity = identity.ok_or_else(|| wrong("the hub does not say its hash"))?;
+    let identity = identity.ok_or_else(|| wrong("the hub's listing has no hash for it"))?;
     let link = snapshot.join(name);
     if fs::metadata(&link).is_ok_and(|here| here.len() == bytes) {
         return Ok(());
@@ -357,7 +363,7 @@ fn point(relative: &Path, _blob: &Path, link: &Path) -> io::Result<()> {
     return fs::hard_link(_blob, link);
 }
 
-/// What git calls the content of a file: small files have no other hash on a hub.
+/// The SHA-1 by which git names a file's content: the hub lists no other hash for small files.
 fn git_blob(path: &Path) -> io::Result<String> {
     use sha1::{Digest, Sha1};
     let content = fs::read(path)?;
