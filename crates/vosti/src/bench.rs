@@ -1,6 +1,6 @@
-//! Measures this engine: prefill and decode, in tokens per second, through the engine as a request goes.
+//! Measures prefill and decode in tokens per second, through the engine, as a request runs.
 //!
-//! Each case runs in a fresh request without the prefix cache. The tokens before `depth` are computed first and not timed.
+//! Each case runs in a fresh engine without the prefix cache. The first `depth` tokens are computed before and not timed.
 //! Decode counts the tokens of all sequences of the batch.
 
 pub mod agentic;
@@ -19,7 +19,7 @@ use vosti_determinism::prompts;
 use vosti_engine::{Engine, EngineError, Event, Policy, Request, Sampling, SamplingError, SamplingParams, StepReport};
 use vosti_progress::Progress;
 
-/// What is measured.
+/// One measurement: a prefill, or a decode of a batch.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(tag = "what", rename_all = "lowercase")]
 #[expect(missing_docs, reason = "lengths and depths in tokens, the batch in sequences")]
@@ -54,13 +54,14 @@ pub struct Measured {
     pub tokens_per_s: f64,
     /// Every repetition.
     pub all: Vec<f64>,
-    /// What each token takes at least.
+    /// Floating-point operations that each token takes at least ([`Work`]).
     pub flops_per_token: f64,
-    /// Weights once, and the token's keys and values.
+    /// Bytes that each token reads at least: its share of the matrices, and the keys and values that it attends to.
     pub bytes_per_token: f64,
-    /// What the rate would be if nothing but the machine's ceilings held it back; none where they were not measured.
+    /// The rate at the machine's ceilings; none where they were not measured.
     pub bound_tokens_per_s: Option<f64>,
-    /// Where the time of the last repetition went; on a GPU of one more, which does not count, if that was asked for.
+    /// Time of each kernel in the last repetition. On a GPU: in one more repetition, which does not count, and only if
+    /// [`BenchOptions::kernels`] is set.
     pub kernels: Vec<KernelTime>,
 }
 
@@ -69,32 +70,32 @@ pub struct Measured {
 pub struct KernelTime {
     /// The specialisation; `engine` is everything outside the device's launches.
     pub name: String,
-    /// Summed over its launches.
+    /// Seconds, summed over its launches.
     pub seconds: f64,
 }
 
-/// Every case's rates, and what they are set against.
+/// Every case's rates, with the machine's ceilings.
 #[derive(Clone, Debug, Serialize)]
 pub struct BenchReport {
-    /// What the machine could do, measured before and after the cases: the better of the two.
+    /// Bandwidth of memory, measured before and after the cases: the better of the two.
     pub read_bytes_per_s: f64,
-    /// By reading alone; else by copies, each byte read and written.
+    /// True if the bandwidth was measured by reading alone; else by copies, which read and write each byte.
     pub read_alone: bool,
-    /// None on a GPU: `bench/gpu/torch_peer.py` measures its matrix ceiling.
+    /// BF16 dots, measured as the bandwidth is. None on a GPU: `bench/gpu/torch_peer.py` measures its matrix ceiling.
     pub dot_flops_per_s: Option<f64>,
     /// Bytes of the weights in memory.
     pub weight_bytes: u64,
-    /// Of these, random ones that a GPU made itself; the host's are uploaded.
+    /// Bytes of those weights that a GPU made itself, at random, instead of an upload.
     pub made_bytes: u64,
     /// The processor's or the GPU's name.
     pub device: String,
     /// The model, as it was asked for.
     pub model: String,
-    /// Of the deployment.
+    /// The deployment's fingerprint.
     pub fingerprint: String,
     /// How the tokens of decoding were chosen.
     pub draw: Draw,
-    /// It was ended early: cases have fewer repetitions, and those that were not measured are missing.
+    /// True if it was ended early: cases have fewer repetitions, and cases that were not measured are missing.
     pub interrupted: bool,
     /// In the order in which they ran.
     pub cases: Vec<Measured>,
@@ -123,7 +124,7 @@ impl Case {
         match self {
             Case::Prefill { tokens, depth } => tokens + depth + 1,
             Case::Decode { tokens, depth, batch } => {
-                // The fewest rows of a step on any device, so the most steps.
+                // The default has the fewest rows a step of all devices, so it takes the most steps.
                 tokens + depth + 3 + batch * (1 + depth / Policy::default().rows_step_max)
             }
         }
@@ -148,8 +149,8 @@ pub struct BenchOptions {
     pub kernels: bool,
 }
 
-/// Measures every case some times, in turn, so that drift of the machine touches all alike; and what the machine could do at
-/// most. What was measured before the work was ended is reported.
+/// Measures the machine's ceilings, and every case `repeat` times, in turn, so that drift of the machine affects all cases alike.
+/// If the work is ended early, the report has the measurements so far; it is an error if there are none.
 pub fn run(
     deployment: &Deployment,
     cases: &[Case],
@@ -199,7 +200,7 @@ pub fn run(
     let measured = measured.map(|((case, all), kernels)| {
         let work = Work::of(deployment.plan(), *case, deployment.element_bytes());
         let (flops_per_token, bytes_per_token) = work.per_token();
-        // Where matrices are the limit and were not measured, memory says nothing.
+        // Matrices limit a prefill: without their ceiling there is no bound.
         let known = ceilings.dot_flops_per_s.is_finite() || matches!(case, Case::Decode { .. });
         let bound_tokens_per_s = known.then(|| work.bound(&ceilings));
         let (case, tokens_per_s) = (*case, median(&all));
@@ -221,8 +222,8 @@ pub fn run(
     })
 }
 
-/// What the device could do at most, and whether memory was only read. A GPU's matrices are not measured here: no kernel of
-/// ours is a ceiling for another.
+/// The device's ceilings, and whether memory was only read. A GPU's matrices are not measured here, because none of Vosti's
+/// kernels is a ceiling for the others.
 fn ceilings(deployment: &Deployment) -> Result<(Ceilings, bool), BenchError> {
     match deployment.gpu() {
         None => Ok((vosti_cpu::ceilings(deployment.threads(), deployment.isa())?, true)),
@@ -253,7 +254,7 @@ fn measure(
     match case {
         Case::Prefill { tokens, depth } => prefill(deployment, &mut engine, tokens, depth, progress),
         Case::Decode { tokens, batch, depth } => {
-            // The first sequences generate while the last are prefilled: they get so many tokens more.
+            // The first sequences generate tokens while the last ones are prefilled: up to so many.
             let early = batch.max(1) * (1 + depth / policy.rows_step_max);
             let sampling = draw.sampling(tokens + 2 + early)?;
             decode(deployment, &mut engine, (tokens, batch.max(1), depth), &sampling, progress)
@@ -261,7 +262,7 @@ fn measure(
     }
 }
 
-/// One step, unless it shall end: a case may take a minute.
+/// One step, or an error if the work is to end: a case may take a minute.
 fn step(
     engine: &mut Engine<AnyDevice>,
     progress: &dyn Progress,
@@ -283,11 +284,11 @@ fn finish(engine: &mut Engine<AnyDevice>, progress: &dyn Progress) -> Result<(),
 
 fn request(deployment: &Deployment, label: &str, len: usize, sampling: Sampling) -> Request {
     let prompt = prompts::prompt(&deployment.facts(), 1, label, len);
-    // As served: who wants no log-probabilities sees no logits.
+    // As in the server: a request without log-probabilities gets no logits.
     Request { token_logits: false, ..Request::new(prompt, sampling) }
 }
 
-/// Rows computed after the first `depth` of a prompt.
+/// Prefills `tokens` tokens of a prompt after its first `depth`, which are not timed.
 fn prefill(
     deployment: &Deployment,
     engine: &mut Engine<AnyDevice>,
@@ -295,7 +296,7 @@ fn prefill(
     depth: usize,
     progress: &dyn Progress,
 ) -> Result<(f64, Vec<KernelTime>), BenchError> {
-    // Warm: what a prompt of this length touches is in memory, as it is in a server.
+    // A prompt of this length first, so that all memory that it touches is mapped, as in a server.
     engine.submit(request(deployment, "warm", tokens, Sampling::greedy(1)))?;
     finish(engine, progress)?;
     engine.submit(request(deployment, "bench", depth + tokens, Sampling::greedy(1)))?;
@@ -313,7 +314,7 @@ fn prefill(
     Ok(measured(tokens, start.elapsed(), engine))
 }
 
-/// Tokens generated by `batch` sequences after prompts of `depth` (at least one token).
+/// Decodes `tokens` steps of `batch` sequences after prompts of `depth` tokens (at least one).
 fn decode(
     deployment: &Deployment,
     engine: &mut Engine<AnyDevice>,
@@ -332,7 +333,7 @@ fn decode(
             }
         })?;
     }
-    // The first step in which all decode is recorded on a GPU: it is what a server does once.
+    // Not timed: on a GPU the first step in which all sequences decode is recorded, once for many steps.
     step(engine, progress, &mut |_| {})?;
     let mut given = 0;
     engine.device().take_times();

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
-    /// What a user types.
+    /// The name that a user types.
     pub name: String,
     /// One line for `vosti models`.
     pub about: String,
@@ -18,7 +18,7 @@ pub struct Model {
     pub license: String,
     /// Name of the finished file.
     pub file: String,
-    /// Size of the finished file.
+    /// Size of the finished file, in bytes.
     pub bytes: u64,
     /// SHA-256 of the finished file, lower-case hex.
     pub sha256: String,
@@ -34,7 +34,7 @@ pub struct Model {
 pub struct Hub {
     /// `ORG/REPO`.
     pub repository: String,
-    /// The commit.
+    /// The commit or branch.
     pub revision: String,
     /// The file's path in the repository.
     pub path: String,
@@ -48,7 +48,7 @@ pub struct Part {
     pub package: String,
     /// The pinned version.
     pub version: String,
-    /// Size of the wheel.
+    /// Size of the wheel, in bytes.
     pub bytes: u64,
     /// SHA-256 of the wheel, lower-case hex.
     pub sha256: String,
@@ -60,7 +60,7 @@ pub struct Part {
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct Short {
-    /// What a user types.
+    /// The name that a user types.
     pub name: String,
     /// `ORG/REPO:QUANT`, as `--model` and `vosti pull` take it.
     pub hub: String,
@@ -70,7 +70,7 @@ pub struct Short {
     pub family: String,
     /// The model's licence, as `vosti models` shows it.
     pub license: String,
-    /// Size of its file, about: the hub's listing decides.
+    /// Approximate size of its file, in MB (10^6 bytes); the hub's listing decides.
     pub megabytes: u64,
 }
 
@@ -118,7 +118,7 @@ pub fn find(name: &str) -> Option<&'static Model> {
     models().iter().find(|model| model.name == name)
 }
 
-/// What a short name is short for; any other text as it is.
+/// The hub's name that a short name stands for; any other text as it is.
 pub fn expand(name: &str) -> &str {
     shorts().iter().find(|short| short.name == name).map_or(name, |short| &short.hub)
 }
@@ -167,14 +167,14 @@ mod tests {
             assert!(repository.quant.is_some() && repository.revision == "main", "{name}");
             assert!(FAMILIES.iter().any(|family| family.name == short.family), "{name}: {}", short.family);
             assert!(short.megabytes > 0 && !short.license.is_empty() && !short.title.is_empty(), "{name}");
-            // Else it could not be told from a hub's name, a path or a file.
+            // Otherwise a short name could be mistaken for a hub's name, a path or a file.
             assert!(name.parse::<Repository>().is_err() && !name.contains('/'), "{name}");
             assert_eq!((expand(name), knows(name)), (short.hub.as_str(), true));
         }
         assert_eq!(expand("org/repo:Q8_0"), "org/repo:Q8_0");
     }
 
-    /// `docs/models.md` has this table: what it says is what is built in.
+    /// The table of `docs/models.md` has exactly the catalogue's short names.
     #[test]
     fn the_page_lists_what_is_here() {
         let page = include_str!("../../../docs/models.md");

@@ -15,7 +15,7 @@ pub struct Work {
 }
 
 impl Work {
-    /// Of one step: the whole prefill, or one token for each sequence. An element of a matrix is read as so many bytes.
+    /// The work of one step: the whole prefill, or one token of each sequence. An element of a matrix takes `element_bytes` bytes.
     pub fn of(plan: &ModelPlan, case: Case, element_bytes: f64) -> Work {
         let (rows, selected, sequences, depth) = match case {
             Case::Prefill { tokens, depth } => (tokens, 1, 1, depth),
@@ -51,7 +51,7 @@ impl Work {
         (self.flops / self.tokens.max(1.0), self.bytes / self.tokens.max(1.0))
     }
 
-    /// Tokens per second if both ceilings were reached at once.
+    /// Tokens per second if the slower of arithmetic and reading runs at its ceiling and the other one beside it.
     pub fn bound(&self, ceilings: &Ceilings) -> f64 {
         let seconds = (self.flops / ceilings.dot_flops_per_s).max(self.bytes / ceilings.read_bytes_per_s);
         self.tokens / seconds.max(1e-12)

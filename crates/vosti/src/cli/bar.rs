@@ -5,14 +5,14 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::sync::{Mutex, MutexGuard};
 use vosti_progress::Progress;
 
-/// What the units of a bar are.
+/// The unit of a bar.
 #[derive(Clone, Copy)]
 pub enum Unit {
     Bytes,
     Count,
 }
 
-/// Draws progress; it asks for an end after Ctrl-C.
+/// Draws progress; [`Progress::cancelled`] is true after Ctrl-C.
 pub struct Bar {
     unit: Unit,
     bar: Mutex<Option<ProgressBar>>,

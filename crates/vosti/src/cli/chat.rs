@@ -64,14 +64,14 @@ pub fn run(arguments: &Chat) -> Result<Outcome> {
         };
         match told {
             Ok(()) => {}
-            // What is wrong with one line does not end the conversation; an answer that broke off does.
+            // An error in one line does not end the conversation; an error in the middle of an answer does.
             Err(error) if conversation.engine.is_idle() => eprintln!("{error:#}\n"),
             Err(error) => return Err(error),
         }
     }
 }
 
-/// The terminal that answers are shown on, as wide as it is now; none where they go to a file or another program.
+/// The terminal that answers are shown on, with its width; none if standard output is a file or a pipe.
 fn screen() -> Option<Screen> {
     let terminal = Term::stdout();
     let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
@@ -79,11 +79,11 @@ fn screen() -> Option<Screen> {
     terminal.is_term().then(|| Screen::new(usize::from(terminal.size().1), styled))
 }
 
-/// What has been said, and by what it goes on.
+/// The messages so far, and the engine and settings for the next answer.
 struct Conversation<'a> {
     deployment: &'a Deployment,
     engine: Engine<AnyDevice>,
-    /// With a seed.
+    /// Its seed is always set.
     sampling: Sampling,
     rendering: ChatOptions,
     messages: Vec<Value>,
@@ -111,7 +111,7 @@ impl Conversation<'_> {
                 if self.messages.last().is_none_or(|message| message["role"] != "assistant") {
                     bail!("there is no answer yet, so none can be replaced");
                 }
-                // With the same seed it would be the same answer.
+                // The same seed would give the same answer.
                 self.sampling.seed = Some(self.seed().wrapping_add(1));
                 eprintln!("seed         {}", self.seed());
                 let before = self.messages.pop();
@@ -124,7 +124,7 @@ impl Conversation<'_> {
         Ok(())
     }
 
-    /// Makes this what the model is told first; an empty text leaves it out.
+    /// Sets the system message; an empty text removes it.
     fn system(&mut self, text: &str) {
         if self.messages.first().is_some_and(|message| message["role"] == "system") {
             self.messages.remove(0);
@@ -143,14 +143,17 @@ impl Conversation<'_> {
         answered
     }
 
-    /// Adds the model's answer to what was said.
+    /// Generates the answer to the messages so far, shows it and adds it to them.
     fn answer(&mut self) -> Result<()> {
         let own = self.deployment.text()?;
         let text = own.chat()?.render(&Value::Array(self.messages.clone()), &self.rendering)?;
         let prompt = own.tokenizer.encode(&text, false)?;
         let context = self.deployment.program().context as usize;
         if prompt.len() >= context {
-            bail!("the conversation has {} tokens and the context is {context}: start a new one", prompt.len());
+            bail!(
+                "the conversation has {} tokens and the context is {context}: start a new conversation",
+                prompt.len()
+            );
         }
         let checked = sampling::checked(&self.sampling, self.seed(), self.deployment)?;
         let submitted = submit(&mut self.engine, Request::new(prompt, checked), &self.sampling.stop)?;
@@ -160,7 +163,7 @@ impl Conversation<'_> {
             None => print(text),
         };
         let streamed = stream(&mut self.engine, own, submitted, &mut show);
-        // Also where it broke off: a style does not outlive its answer.
+        // After an error too: the terminal's style is reset.
         print(&(screen.map(|mut screen| screen.finish()).unwrap_or_default() + "\n"))?;
         let streamed = streamed?;
         streamed.report();
@@ -170,7 +173,7 @@ impl Conversation<'_> {
         Ok(())
     }
 
-    /// What was said, by which deployment, and what the next answer is sampled by: earlier answers may have had another seed.
+    /// Writes the messages, the fingerprint, and the sampling and seed of the next answer. Earlier answers may have had another seed.
     fn save(&self, path: &Path) -> Result<()> {
         let own = self.deployment.text()?;
         let saved = json!({

@@ -12,7 +12,7 @@ use vosti_determinism::endpoint::{self, EndpointOptions};
 use vosti_determinism::{self as suite, Profile, Subject, SuiteOptions, faults, html};
 
 pub fn run(arguments: &Check, program: Option<PathBuf>) -> Result<Outcome> {
-    // Before the work, which may take hours.
+    // Before the work, which may take hours: a file that cannot be written is reported at once.
     let files = Files::new(arguments)?;
     if let Some(url) = &arguments.endpoint {
         return measure(arguments, url, files);
@@ -40,7 +40,7 @@ pub fn run(arguments: &Check, program: Option<PathBuf>) -> Result<Outcome> {
     whole(found, report.interrupted)
 }
 
-/// The flags by which another process opens the same deployment.
+/// Flags with which another process opens a deployment of the same fingerprint.
 fn again(arguments: &Check) -> Vec<String> {
     let hardware = &arguments.hardware;
     let mut flags = vec!["--model".into(), arguments.model.clone()];
@@ -59,7 +59,7 @@ fn again(arguments: &Check) -> Vec<String> {
     flags
 }
 
-/// Another server, from outside.
+/// Measures a server through its API.
 fn measure(arguments: &Check, url: &str, files: Files) -> Result<Outcome> {
     let key = arguments.api_key.clone().or_else(|| std::env::var("OPENAI_API_KEY").ok());
     let options = EndpointOptions {
@@ -84,7 +84,7 @@ fn self_test(subject: &DeploymentSubject, files: Files) -> Result<Outcome> {
     files.finish(&serde_json::to_string_pretty(&results)?, None, &tables.join("\n"), passed)
 }
 
-/// Where the result goes besides the terminal.
+/// The files that the result is written to.
 struct Files {
     /// `--json -`.
     json_on_stdout: bool,
@@ -101,7 +101,7 @@ impl Files {
         Ok(Files { json_on_stdout, json, html })
     }
 
-    /// JSON and page where they were asked for; the table on standard output unless the JSON went there.
+    /// Writes JSON and page where they were asked for, and the table to standard output unless the JSON goes there.
     fn finish(self, json: &str, page: Option<&str>, table: &str, passed: bool) -> Result<Outcome> {
         let kept = self.json.map_or(Ok(()), |file| file.keep(json));
         let kept = kept.and(self.html.map_or(Ok(()), |file| file.keep(page.unwrap_or_default())));

@@ -15,7 +15,7 @@ use vosti_model::{ChatOptions, Date, Text};
 pub fn run(arguments: &Generate) -> Result<Outcome> {
     let text = text_or_stdin(&arguments.prompt)?;
     let flags = &arguments.engine;
-    // The prompt has no tokens yet.
+    // At least: the prompt is not tokenized yet.
     let least = Demand { tokens: arguments.sampling.max_tokens, sequences: arguments.choices as usize };
     let pool = open::asked(flags, least);
     let options = DeployOptions { pool, ..open::options(&flags.hardware) };
@@ -33,7 +33,7 @@ pub fn run(arguments: &Generate) -> Result<Outcome> {
     let demand = Demand { tokens, sequences: arguments.choices as usize };
     let mut engine = open::engine(&deployment, flags, demand)?;
     let submitted = submit(&mut engine, request, &arguments.sampling.stop)?;
-    // Nothing can be refused any more.
+    // The engine has accepted the request.
     open::banner(&deployment, &engine);
     eprintln!("sampling     {}\nseed         {seed}\n", sampling::effective(&arguments.sampling, own));
     let submitted = if arguments.json { submitted.unseen() } else { submitted };
@@ -57,7 +57,7 @@ pub fn run(arguments: &Generate) -> Result<Outcome> {
     Ok(if streamed.interrupted { Outcome::Interrupted } else { Outcome::Done })
 }
 
-/// The answers, and what it takes to have them again.
+/// The answers, with the fingerprint and the seed that reproduce them.
 fn described(streamed: &Streamed, fingerprint: &str, seed: u64) -> Value {
     let choice = |choice: usize| {
         let reason = streamed.reasons[choice].map(FinishReason::as_api);

@@ -14,7 +14,7 @@ pub fn install() {
     let handler = || {
         if INTERRUPTED.swap(true, Ordering::SeqCst) || WAITING.load(Ordering::SeqCst) {
             if std::io::stderr().is_terminal() {
-                eprintln!(); // what was typed, ^C too, keeps its line
+                eprintln!(); // the shell's prompt begins below the line with ^C
             }
             std::process::exit(130);
         }
@@ -22,17 +22,17 @@ pub fn install() {
             on_first();
         }
     };
-    // Without a handler Ctrl-C ends the process, which is no worse.
+    // Without a handler Ctrl-C ends the process at once.
     let _ = ctrlc::set_handler(handler);
 }
 
-/// What the first one does besides; for a command that waits instead of working. Only the first call counts.
+/// Runs `what` at the first Ctrl-C, for a command that waits instead of working. Only the first call of this function counts.
 pub fn on_first(what: impl Fn() + Send + Sync + 'static) {
     let _ = ON_FIRST.set(Box::new(what));
 }
 
-/// Does what waits for the user, reading standard input say: it would be taken up again after the signal, so Ctrl-C
-/// ends the process.
+/// Runs a function that waits for the user, such as a read of standard input. The system restarts the read after a signal, so
+/// Ctrl-C ends the process.
 pub fn ends_at_once<T>(wait: impl FnOnce() -> T) -> T {
     WAITING.store(true, Ordering::SeqCst);
     if interrupted() {
@@ -43,12 +43,12 @@ pub fn ends_at_once<T>(wait: impl FnOnce() -> T) -> T {
     waited
 }
 
-/// Whether it was pressed.
+/// Whether Ctrl-C was pressed since the last [`reset`].
 pub fn interrupted() -> bool {
     INTERRUPTED.load(Ordering::SeqCst)
 }
 
-/// Forgets it: in `chat`, Ctrl-C ends the answer, not the conversation.
+/// Forgets a Ctrl-C, and returns whether there was one: in `chat` it ends the answer, not the conversation.
 pub fn reset() -> bool {
     INTERRUPTED.swap(false, Ordering::SeqCst)
 }

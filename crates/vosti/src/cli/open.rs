@@ -19,7 +19,7 @@ pub fn find(name: &str) -> Result<PathBuf> {
     Ok(crate::fetch::find(name, &Bar::new(Unit::Bytes))?)
 }
 
-/// What the flags say of the machine.
+/// The deployment's options that the flags give.
 pub fn options(hardware: &Hardware) -> DeployOptions {
     let on = match hardware.device {
         Device::Cpu => On::Cpu,
@@ -33,7 +33,7 @@ pub fn options(hardware: &Hardware) -> DeployOptions {
     DeployOptions { threads, context, bundle, on, storage, isa, pool: pool::Asked::default() }
 }
 
-/// The pool that the flags say, or that the demand takes.
+/// The pool's size: by the flags, else by the demand.
 pub fn asked(flags: &Flags, demand: Demand) -> pool::Asked {
     pool::Asked { pages: flags.kv_pages, bytes: flags.kv_memory, demand }
 }
@@ -48,7 +48,7 @@ pub fn load(name: &str, options: &DeployOptions) -> Result<Deployment> {
     let path = find(name)?;
     let bar = Bar::new(Unit::Bytes);
     let deployment = Deployment::load(name, &path, options, &bar).with_context(|| format!("cannot load {name}"))?;
-    // A command needs its vocabulary to its end, and freeing a large one string by string takes a fifth of a second then.
+    // Leaked on purpose: a command needs its vocabulary to the end, and freeing a large one takes a fifth of a second.
     std::mem::forget(deployment.text().ok().cloned());
     Ok(deployment)
 }
@@ -77,7 +77,7 @@ pub fn engine(deployment: &Deployment, flags: &Flags, demand: Demand) -> Result<
     }
     let speculation = if flags.speculate { Speculation::NGRAM } else { Speculation::Off };
     let policy = Policy { speculation, ..deployment.policy() };
-    // Each row of a step has its keys in a place of the pool.
+    // Each row of a step takes a slot of the pool.
     let slots = pages.map_or(usize::MAX, |pages| pages.saturating_mul(PAGE));
     let config = DeviceConfig { pages, rows_max: policy.rows_step_max.min(slots), ..DeviceConfig::default() };
     Ok(Engine::new(deployment.device(&config)?, deployment.program().clone(), policy)?)
@@ -106,6 +106,6 @@ pub fn text_or_stdin(argument: &str) -> Result<String> {
     }
     let mut text = String::new();
     let read = interrupt::ends_at_once(|| std::io::stdin().read_to_string(&mut text));
-    read.context("standard input is not UTF-8 text: pass text")?;
+    read.context("cannot read standard input as UTF-8 text")?;
     Ok(text)
 }

@@ -14,7 +14,7 @@ pub fn counted(n: usize, noun: &str) -> String {
     format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
 }
 
-/// Prints at once. A reader that left ends the process.
+/// Prints and flushes. If the reader has closed the pipe, the process ends with exit code 0.
 pub fn print(text: &str) -> Result<()> {
     match write(text) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
@@ -22,8 +22,8 @@ pub fn print(text: &str) -> Result<()> {
     }
 }
 
-/// Prints what a check found, and makes its verdict the outcome: a report that nobody could read fails what passed, and
-/// changes nothing for what failed.
+/// Prints a check's report and returns its verdict as the outcome. If the report cannot be written, a check that passed becomes
+/// an error; a check that failed stays failed.
 pub fn verdict(text: &str, passed: bool) -> Result<Outcome> {
     judged(write(text).context("cannot write the report to standard output"), passed)
 }
@@ -44,7 +44,7 @@ pub fn judged(reported: Result<()>, passed: bool) -> Result<Outcome> {
 /// The outcome of work whose report was written, and which may have been ended early.
 pub fn whole(outcome: Result<Outcome>, interrupted: bool) -> Result<Outcome> {
     if interrupted && outcome.is_ok() {
-        eprintln!("vosti: interrupted: the report has what was done until then");
+        eprintln!("vosti: interrupted: the report covers the work done so far");
         return Ok(Outcome::Interrupted);
     }
     outcome
@@ -55,15 +55,15 @@ fn write(text: &str) -> io::Result<()> {
     stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())
 }
 
-/// A file that will be written when its content is known, which may take hours. It was seen to be possible.
+/// A file that is written when its content is known, which may take hours. That it can be written was checked.
 pub struct Promised {
     path: PathBuf,
-    /// Beside it, renamed when it is whole; none where the path is no regular file.
+    /// A file beside it that is renamed when it is complete; none if the path is a device or a pipe.
     temporary: Option<PathBuf>,
 }
 
 impl Promised {
-    /// Tries whether the file can be written, and leaves no trace of that.
+    /// Checks that the file can be written, and changes nothing.
     pub fn new(path: &Path) -> Result<Self> {
         let cannot = || format!("cannot write {}", path.display());
         ensure!(!path.is_dir(), "cannot write {}: it is a folder, name a file", path.display());
@@ -71,7 +71,7 @@ impl Promised {
             OpenOptions::new().write(true).open(path).with_context(cannot)?;
             return Ok(Promised { path: path.to_path_buf(), temporary: None });
         }
-        // Where a link points.
+        // The target of a symbolic link, so that the link stays.
         let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
         let name = path.file_name().with_context(cannot)?.to_string_lossy();
         let temporary = path.with_file_name(format!(".{name}.{}", std::process::id()));
@@ -79,7 +79,7 @@ impl Promised {
         Ok(Promised { path, temporary: Some(temporary) })
     }
 
-    /// Writes it, whole or not at all.
+    /// Writes the file, completely or not at all.
     pub fn keep(self, text: &str) -> Result<()> {
         let written = match &self.temporary {
             None => fs::write(&self.path, text),

@@ -44,7 +44,7 @@ pub fn run(arguments: &Prepare) -> Result<Outcome> {
         if let Some(card) = card {
             report(arguments, &bundle, &plan, &card)?;
         }
-        print("What certificates assume of the device is untested: nothing here has run on a GPU.\n")?;
+        print("The certificates' assumptions about the device are untested: nothing here has run on a GPU.\n")?;
     }
     Ok(Outcome::Done)
 }
@@ -74,11 +74,11 @@ fn card(arguments: &Prepare) -> Result<Card> {
     let found = Card::find(arch, arguments.card.as_deref());
     found.with_context(|| {
         let known = CARDS.iter().filter(|card| card.arch == arch).map(|card| card.name).collect::<Vec<_>>().join(", ");
-        format!("--card: of {} there are {known}", arguments.target)
+        format!("--card: the cards known for {} are {known}", arguments.target)
     })
 }
 
-/// The estimates of a prefill and of decode steps, and what they take for granted.
+/// Prints the estimates of decode steps and of a prefill, and the constants that they use.
 fn report(arguments: &Prepare, bundle: &Bundle, plan: &ModelPlan, card: &Card) -> Result<()> {
     let decode = arguments.depth.iter().map(|depth| Step { sequences: arguments.batch, tokens: 1, depth: *depth });
     let prefill = Step { sequences: 1, tokens: arguments.prefill.max(2), depth: 0 };
@@ -91,12 +91,15 @@ fn report(arguments: &Prepare, bundle: &Bundle, plan: &ModelPlan, card: &Card) -
     ))?;
     for step in decode.chain([prefill]) {
         if step.depth + step.tokens > plan.program.context as usize {
-            print(&format!("\n{} positions are more than the context: left out\n", step.depth + step.tokens))?;
+            print(&format!(
+                "\nleft out: a step that reaches {} tokens, beyond the context\n",
+                step.depth + step.tokens
+            ))?;
             continue;
         }
         print(&format!("\n{}", estimate::estimate(plan, bundle.images(), card, step)?.table()))?;
     }
-    print("\nWhat the estimate takes for granted:\n")?;
+    print("\nConstants of the estimate:\n")?;
     for constant in &CONSTANTS {
         print(&format!("{:>6.2} {:<3} {} ({})\n", constant.value, constant.unit, constant.name, constant.source))?;
     }
@@ -104,7 +107,7 @@ fn report(arguments: &Prepare, bundle: &Bundle, plan: &ModelPlan, card: &Card) -
     Ok(())
 }
 
-/// What the checks found, a line a kernel.
+/// The facts of each compiled kernel, one line each.
 fn table(bundle: &Bundle) -> String {
     let heads = ["registers", "shared bytes", "matrix", "async loads", "in flight", "blocks/SM"];
     let line = |cells: [String; 6], name: &str| {

@@ -18,7 +18,8 @@ pub fn run(arguments: &Replay) -> Result<Outcome> {
     let receipt = read(&arguments.receipt)?;
     let model = arguments.model.as_ref().unwrap_or(&receipt.model);
     let options = open::options(&arguments.hardware);
-    let deployment = open::load(model, &options).context("the receipt's model; --model names another file of it")?;
+    let deployment =
+        open::load(model, &options).context("cannot open the receipt's model (--model names another copy of it)")?;
     ensure!(
         deployment.fingerprint() == receipt.fingerprint,
         "the receipt is of deployment {}, this is {}: only one with the same program, kernels, model files and numerics \
@@ -45,13 +46,13 @@ pub fn run(arguments: &Replay) -> Result<Outcome> {
     }
 }
 
-/// The receipt itself, or an answer that holds one: what a client saved, as it is.
+/// Reads a receipt, or an answer with a receipt in it, as a client saved it.
 fn read(path: &Path) -> Result<Receipt> {
     let shown = path.display();
     let mut text = String::new();
     if path == Path::new("-") {
         let read = interrupt::ends_at_once(|| std::io::stdin().read_to_string(&mut text));
-        read.context("standard input is not UTF-8 text: pass a receipt")?;
+        read.context("cannot read a receipt from standard input as UTF-8 text")?;
     } else {
         text = std::fs::read_to_string(path).with_context(|| format!("{shown}"))?;
     }
@@ -66,7 +67,7 @@ fn read(path: &Path) -> Result<Receipt> {
     Ok(receipt)
 }
 
-/// Tokens and chain of the receipt's choice, made again, and how many others ran with it.
+/// Generates the receipt's choice again: its tokens, its chain, and how many other requests ran beside it.
 fn answer(deployment: &Deployment, receipt: &Receipt, under_load: bool) -> Result<(Vec<Token>, Chain, usize)> {
     let request = request(deployment, receipt)?;
     let subject = DeploymentSubject::new(deployment, None);
@@ -97,8 +98,12 @@ fn request(deployment: &Deployment, receipt: &Receipt) -> Result<Request> {
     };
     let sampling = parameters.sampling(receipt.seed, sampling::text(text), constraint)?;
     let mut request = Request::new(receipt.prompt.clone(), sampling);
-    // Choices are numbered; those before this one come with it.
-    request.choices = receipt.choice.checked_add(1).filter(|n| *n <= 1024).context("choice is out of range")?;
+    // Choices are numbered from 0, and the ones before this one run too.
+    request.choices = receipt
+        .choice
+        .checked_add(1)
+        .filter(|n| *n <= 1024)
+        .context("the receipt's choice is out of range: it must be from 0 to 1023")?;
     Ok(request)
 }
 
@@ -115,6 +120,6 @@ fn explain(tokenizer: &Tokenizer, divergence: &Divergence) -> String {
         Divergence::Length { receipt, replay } => {
             format!("at token {}: the receipt has {receipt} tokens, this run {replay}", receipt.min(replay))
         }
-        Divergence::Digest => "every link agrees, the whole digest does not: the receipt was changed".into(),
+        Divergence::Digest => "all links agree and the digest of the whole does not: the receipt was changed".into(),
     }
 }

@@ -17,7 +17,7 @@ pub fn seed(arguments: &Sampling) -> u64 {
     })
 }
 
-/// The defaults with what the flags say.
+/// The defaults, overridden by the flags.
 pub fn effective(arguments: &Sampling, own: &Text) -> SamplingDefaults {
     let defaults = arguments.defaults.of(own);
     let numbers = [arguments.temperature, arguments.top_p, arguments.min_p, arguments.repetition_penalty];

@@ -52,7 +52,7 @@ pub fn run(arguments: &Serve) -> Result<Outcome> {
             ended = &mut engine_ended => ended,
         }
     });
-    // Threads that wait for nothing must not hold the process.
+    // A thread that never ends must not keep the process alive.
     runtime.shutdown_timeout(Duration::from_secs(1));
     drop(traces);
     match ended? {
@@ -136,7 +136,7 @@ fn config(arguments: &Serve, traces: bool) -> Result<ServerConfig> {
     })
 }
 
-/// A name of the catalogue or of a hub as it is, a path without folders and extension.
+/// The model's default name in the API: a name of the catalogue or of a hub unchanged, a path without folders and `.gguf`.
 fn name(model: &str) -> String {
     let path = Path::new(model);
     if catalogue::knows(model) || (!path.exists() && model.parse::<Repository>().is_ok()) {
@@ -146,7 +146,7 @@ fn name(model: &str) -> String {
     stem.map_or_else(|| model.to_string(), |stem| stem.to_string_lossy().into_owned())
 }
 
-/// Our own events only: what the HTTP libraries trace may hold text.
+/// Logs Vosti's own events only: events of the HTTP libraries may contain text of a request.
 fn log(arguments: &Serve) {
     let level = match arguments.log_format {
         LogFormat::Off => LevelFilter::OFF,
@@ -165,7 +165,7 @@ fn log(arguments: &Serve) {
     }
 }
 
-/// A panic's message may hold a piece of a prompt; where it happened may not.
+/// Prints only the place of a panic: its message may contain a piece of a prompt.
 fn quiet_panics() {
     panic::set_hook(Box::new(|panic| {
         let place = panic.location().map_or_else(|| "an unknown place".into(), ToString::to_string);

@@ -9,7 +9,7 @@ use vosti_engine::text::TextStream;
 use vosti_engine::{Engine, Event, FinishReason, FloatDevice, Request, RequestId, Token};
 use vosti_model::Text;
 
-/// What came of a request.
+/// The result of a request.
 #[derive(Default)]
 pub struct Streamed {
     /// Per choice.
@@ -37,13 +37,13 @@ pub struct Submitted {
 }
 
 impl Submitted {
-    /// Nothing of its answer is printed.
+    /// The same request with an answer that is not printed.
     pub fn unseen(self) -> Self {
         Self { shown: false, ..self }
     }
 }
 
-/// Hands a request to the engine, which may refuse it: before anything is printed.
+/// Hands a request to the engine, which may refuse it. Nothing is printed before.
 pub fn submit<D: FloatDevice>(engine: &mut Engine<D>, request: Request, stops: &[String]) -> Result<Submitted> {
     let (prompt_tokens, choices) = (request.prompt.len(), request.choices as usize);
     // Nothing here looks at logits.

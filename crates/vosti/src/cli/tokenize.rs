@@ -35,7 +35,7 @@ pub fn run(arguments: &Tokenize) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// A token, its name in the vocabulary and its bytes, of which there may be less than a character.
+/// A token's id, its name in the vocabulary and its bytes, which may be a part of a character.
 fn described(model: &Text, token: u32) -> Value {
     let mut bytes = Vec::new();
     model.tokenizer.append_bytes(token, &mut bytes);

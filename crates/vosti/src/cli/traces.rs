@@ -1,7 +1,7 @@
-//! Where `vosti serve` sends its traces, if it is told where: OTLP over HTTP, in protobuf.
+//! Sends the traces of `vosti serve` to a collector, if one is named: OTLP over HTTP, in protobuf.
 //!
-//! The environment's names mean what OpenTelemetry's specification says, the sampler's, the batches' and the resource's too. What
-//! cannot be delivered is dropped and said in the log; no request waits for it.
+//! Environment variables mean what OpenTelemetry's specification says, also those of the sampler, the batches and the resource.
+//! Spans that cannot be delivered are dropped, and the log says so; no request waits for them.
 
 use anyhow::{Context, Result, bail};
 use opentelemetry::{KeyValue, global};
@@ -14,17 +14,17 @@ use std::env;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Sends spans until it is dropped, and what is left then.
+/// Sends spans until it is dropped, and the remaining ones at the drop.
 pub struct Traces(Option<SdkTracerProvider>);
 
-/// For a batch of spans.
+/// Longest time to send a batch of spans.
 const SEND_MAX: Duration = Duration::from_secs(10);
-/// For what is left at the end.
+/// Longest time to send the remaining spans at the end.
 const END_MAX: Duration = Duration::from_secs(3);
 const RESPONSE_BYTES_MAX: u64 = 1 << 20;
 
 impl Traces {
-    /// Sets the process's tracer, if there is somewhere to send to: `flag`, or the environment.
+    /// Sets the process's tracer, if `flag` or the environment names a collector.
     pub fn start(flag: Option<&str>) -> Result<Self> {
         let Some(url) = endpoint(flag, |name| env::var(name).ok().filter(|value| !value.is_empty()))? else {
             return Ok(Self(None));
@@ -119,7 +119,7 @@ impl HttpClient for Client {
             Ok(response) => Some(format!("the collector answered {}", response.status())),
             Err(error) => Some(error.to_string()),
         };
-        // Once, until it works again.
+        // Logged once, until delivery works again.
         if self.failing.swap(trouble.is_some(), Ordering::Relaxed) != trouble.is_some() {
             match trouble {
                 Some(why) => tracing::warn!(why, "traces are not delivered"),

@@ -14,7 +14,7 @@ use vosti_verify::{
     verify_or_refute, verify_texts,
 };
 
-/// Pairs of runs that are tried on a kernel of one's own that is not proved.
+/// Pairs of runs that search for a counterexample if a user's own kernel is not proved.
 const REPLAYS: u64 = 60;
 
 pub fn run(arguments: &Verify) -> anyhow::Result<Outcome> {
@@ -52,7 +52,7 @@ pub fn run(arguments: &Verify) -> anyhow::Result<Outcome> {
     let stale = inventory.not_as_recorded(bundle.certificates());
     let mut out = String::new();
     for (index, (verification, _)) in inventory.entries.iter().enumerate() {
-        // An explanation is one screen: of the other kernels only those that failed have a line.
+        // An explanation fits one screen: other kernels have a line only if they failed.
         if arguments.explain && !arguments.all && index > 0 && verification.verdict.is_proved() {
             continue;
         }
@@ -75,7 +75,7 @@ pub fn run(arguments: &Verify) -> anyhow::Result<Outcome> {
 fn own(arguments: &Verify) -> anyhow::Result<Outcome> {
     anyhow::ensure!(
         arguments.bundle.is_none() && arguments.certificates.is_none() && !arguments.read_only,
-        "a kernel of your own belongs to no bundle and has no recorded answers: give its path, and --explain if you like"
+        "a kernel of your own has no bundle, no certificate and no checked-in answers: leave out --bundle, --certificates and --read-only"
     );
     let mut cases = vec![];
     for path in &arguments.kernel {
@@ -114,7 +114,7 @@ fn totals(out: &mut String, inventory: &Inventory, seconds: f64) -> std::fmt::Re
     let (total, counts) = (inventory.entries.len(), inventory.counts);
     writeln!(
         out,
-        "{proved} of {total} proved in {seconds:.1} s; {} questions to {}, {} from the checked-in answers ({} of those solved again), {} had come up before",
+        "{proved} of {total} proved in {seconds:.1} s; {} questions to {}, {} from the checked-in answers ({} of those solved again), {} repeated",
         counts.asked,
         if inventory.solver.is_empty() { "no solver" } else { &inventory.solver },
         counts.cached,
@@ -122,7 +122,7 @@ fn totals(out: &mut String, inventory: &Inventory, seconds: f64) -> std::fmt::Re
         counts.repeated
     )?;
     if counts.seconded > 0 {
-        writeln!(out, "{} answers were given alike by a second solver", counts.seconded)?;
+        writeln!(out, "a second solver gave the same answer to {} questions", counts.seconded)?;
     }
     if counts.disagreed > 0 {
         writeln!(out, "{} CHECKED-IN ANSWERS ARE WRONG: the solver now says otherwise", counts.disagreed)?;
@@ -143,7 +143,7 @@ fn assumptions(out: &mut String, used: impl Iterator<Item = Assumption>) -> std:
     Ok(())
 }
 
-/// Whether the certificates that a deployment relies on are the ones just made.
+/// Whether the recorded certificates, which a deployment relies on, equal the ones that this run made.
 fn certified(out: &mut String, inventory: &Inventory, stale: &[&str], arguments: &Verify) -> std::fmt::Result {
     let origin = arguments.bundle.as_ref().map_or("this binary".to_string(), |folder| folder.display().to_string());
     let total = inventory.certificates().count();
@@ -185,7 +185,7 @@ fn line(out: &mut String, verification: &Verification) -> std::fmt::Result {
     )
 }
 
-/// Lines of a proof that fit a screen with what stands around them.
+/// Lines of a proof that fit on a screen together with the other output.
 const SCREEN: usize = 30;
 
 fn explain(out: &mut String, verification: &Verification, all: bool) -> std::fmt::Result {
@@ -196,7 +196,7 @@ fn explain(out: &mut String, verification: &Verification, all: bool) -> std::fmt
     match verification.story.len().saturating_sub(shown) {
         0 => Ok(()),
         more => {
-            writeln!(out, "    ... and {more} steps more: --explain --all tells them, and those of every other kernel")
+            writeln!(out, "    ... and {more} more steps: --explain --all prints them, and those of every other kernel")
         }
     }
 }

@@ -10,11 +10,11 @@ pub const HELP: &str = "\
 /set NAME VALUE   temperature, top_p, top_k, min_p, repetition_penalty, presence_penalty, frequency_penalty, max_tokens, seed
 /regenerate       replace the last answer by a new one, with the next seed
 /save FILE        write the conversation, the fingerprint and the current seed as JSON
-/quit             end
+/quit             end the conversation
 //TEXT            a message that begins with a slash
 ";
 
-/// A line, read.
+/// A line of a conversation: a message or a command.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Command {
     Say(String),
@@ -50,7 +50,7 @@ impl Command {
     }
 }
 
-/// Changes one parameter, by the name that the API has for it.
+/// Sets one parameter, by its name in the API.
 pub fn set(sampling: &mut Sampling, name: &str, value: &str) -> Result<()> {
     fn read<T: FromStr>(name: &str, value: &str) -> Result<T> {
         value.parse().map_err(|_| anyhow!("{value:?} is not a value for {name}"))

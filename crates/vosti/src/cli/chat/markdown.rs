@@ -4,7 +4,7 @@
 
 use super::wrap::{Style, Wrapped};
 
-/// Emphasis that has not ended after so many bytes is none: what follows is shown.
+/// If emphasis has not ended after so many bytes, its mark is shown as text.
 const HELD_MAX: usize = 200;
 
 /// Turns a text, piece by piece, into what a terminal is sent.
@@ -12,7 +12,7 @@ pub struct Screen {
     lines: Wrapped,
     styled: bool,
     state: State,
-    /// What has come of a line and does not yet say what the line is.
+    /// The beginning of a line whose kind is not known yet.
     held: String,
     spans: Spans,
 }
@@ -32,7 +32,7 @@ enum State {
     Code(Fence),
 }
 
-/// Which marks, and how many, fence code.
+/// The mark of a code fence, and how many of them.
 #[derive(Clone, Copy)]
 struct Fence {
     mark: char,
@@ -56,18 +56,18 @@ impl Fence {
     }
 }
 
-/// What a line is by its beginning.
+/// The kind of a line, by its beginning.
 #[derive(Debug, PartialEq, Eq)]
 enum Kind {
     Text,
     Fence,
     Heading,
-    /// Of a list, or a quotation: it goes on below its text.
+    /// Of a list, or a quotation: further lines are indented to the beginning of its text.
     Item,
     Table,
 }
 
-/// None while more of the line must come.
+/// The kind of a line; none while its beginning is too short to tell.
 fn kind(line: &str) -> Option<Kind> {
     let rest = line.trim_start_matches(' ');
     let first = rest.chars().next()?;
@@ -151,11 +151,11 @@ impl Screen {
         self.spans = Spans::after(' ');
     }
 
-    /// Shows what was held of the line, and says what the next one begins as.
+    /// Shows the held part of the line, and returns the state in which the next line begins.
     fn line_ends(&mut self) -> State {
         match self.state {
             State::Begin => self.line_is(&Kind::Text),
-            // Such a line is text: code between marks.
+            // A backtick after the opening marks: the line is text with inline code, and no fence.
             State::Opening if self.held.trim_start().trim_start_matches('`').contains('`') => self.line_is(&Kind::Text),
             State::Opening => {
                 let fence = Fence::of(&self.held);
@@ -220,7 +220,7 @@ struct Spans {
     before: char,
 }
 
-/// What the beginning of a line's rest is.
+/// How the held text begins.
 enum Resolved {
     /// More must come.
     Not,
@@ -228,7 +228,7 @@ enum Resolved {
     Literal(usize),
     /// A mark that a backslash makes a character.
     Escaped(char),
-    /// Text between marks of so many bytes, and where it all ends.
+    /// Text between marks of `mark` bytes; `end` is where the closing mark ends.
     Span { style: Style, mark: usize, end: usize },
 }
 
@@ -249,7 +249,7 @@ impl Spans {
         }
     }
 
-    /// Nothing more comes: what was not closed is no emphasis.
+    /// The line ends: marks that were not closed are text.
     fn end(&mut self, style: Style, lines: &mut Wrapped) {
         while !self.held.is_empty() {
             let resolved = resolve(self.before, &self.held, true);
@@ -290,13 +290,13 @@ impl Spans {
     }
 }
 
-/// How many marks it begins with.
+/// How often the text repeats its first character.
 fn run(held: &str) -> usize {
     let first = held.chars().next();
     held.chars().take_while(|c| Some(*c) == first).count()
 }
 
-/// What begins at a mark. Marks beside letters are none (`2*3*4`, `snake_case_names`).
+/// What begins at a mark. A mark between letters or digits is text (`2*3*4`, `snake_case_names`).
 fn resolve(before: char, held: &str, ended: bool) -> Resolved {
     let open = |literal: usize| if ended { Resolved::Literal(literal) } else { Resolved::Not };
     let mark = held.chars().next().unwrap_or(' ');
@@ -372,7 +372,7 @@ mod tests {
         out
     }
 
-    /// Without what turns styles on and off.
+    /// The text without escape sequences.
     fn bare(text: &str) -> String {
         let mut parts = text.split('\x1b');
         let first = parts.next().unwrap_or_default().to_string();
@@ -394,7 +394,7 @@ mod tests {
         }
     }
 
-    /// Random texts of what matters to it, in random pieces.
+    /// Random texts made of Markdown's marks, words and wide characters, in random pieces.
     #[test]
     fn every_text_in_any_pieces_shows_the_same_and_loses_nothing() {
         const PARTS: [&str; 30] = [

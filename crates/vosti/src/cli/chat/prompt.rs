@@ -38,7 +38,7 @@ impl Prompt {
         Prompt { editor, history }
     }
 
-    /// The next line, or what a user pasted.
+    /// The next line, or the lines that a user pasted.
     pub fn line(&mut self) -> Result<Line> {
         let Some(editor) = &mut self.editor else { return piped() };
         match editor.readline("> ") {

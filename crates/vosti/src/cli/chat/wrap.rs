@@ -18,7 +18,7 @@ impl Style {
         Style(self.0 | other.0)
     }
 
-    /// What turns it on from nothing: SGR.
+    /// The SGR escape sequence that turns the style on from plain.
     fn codes(self) -> String {
         let codes = [(Self::BOLD, "1"), (Self::ITALIC, "3"), (Self::CODE, "36"), (Self::DIM, "2")];
         let on: Vec<&str> = codes.iter().filter(|(style, _)| self.0 & style.0 != 0).map(|(_, code)| *code).collect();
@@ -30,18 +30,18 @@ impl Style {
 pub struct Wrapped {
     width: usize,
     styled: bool,
-    /// What has not been taken yet.
+    /// Output that has not been taken yet.
     out: String,
-    /// The style that the terminal has.
+    /// The style that the output so far leaves the terminal in.
     style: Style,
     column: usize,
-    /// Where a line goes on that was broken.
+    /// Columns by which the rest of a broken line is indented.
     indent: usize,
     /// Spaces before the word: a line that is broken here loses them.
     gap: usize,
     /// Not shown yet, because more of it may come.
     word: Vec<(char, Style)>,
-    /// In a word that is wider than a line, which the terminal breaks.
+    /// True within a word that is wider than a line: the terminal breaks it.
     long: bool,
 }
 
@@ -56,7 +56,7 @@ impl Wrapped {
         std::mem::take(&mut self.out)
     }
 
-    /// Where this line goes on if it is broken.
+    /// Indents the rest of this line, if it is broken, by so many columns.
     pub fn indent(&mut self, columns: usize) {
         self.indent = columns.min(self.width / 2);
     }
@@ -106,7 +106,7 @@ impl Wrapped {
         (self.column, self.indent) = (0, 0);
     }
 
-    /// Leaves the terminal as it was.
+    /// Resets the terminal's style.
     pub fn plain(&mut self) {
         if std::mem::take(&mut self.style) != Style::PLAIN {
             self.out.push_str("\x1b[0m");
@@ -158,7 +158,7 @@ impl Wrapped {
     }
 }
 
-/// What a character is shown as: no terminal obeys what a model wrote.
+/// The character that is shown: control characters, which a terminal would obey, are replaced.
 fn visible(c: char) -> char {
     match c {
         '\t' => c,
