@@ -2,8 +2,8 @@
 //! model.
 //!
 //! The laws are `vosti-engine`'s (`laws.rs`), which tests run on small programs. Here the program is a deployment's own, so
-//! the laws hold or break for the very kernels that answer. On a GPU there is no other way, because a bundle has no other
-//! kernels. The report names the laws that a model cannot try. Read next: `vosti-core/src/trusted/seam.rs`.
+//! the laws are checked on the kernels that answer requests. A GPU can check no other kernels, because its bundle has no
+//! others. The report names the parts of laws that a model cannot try. Read next: `vosti-core/src/trusted/seam.rs`.
 
 use crate::deployment::{DeployError, Deployment, DeviceConfig};
 use crate::device::AnyDevice;
@@ -18,10 +18,10 @@ use vosti_progress::Progress;
 const ROWS_MAX: usize = 200;
 /// Pages of each group.
 const PAGES: usize = 12;
-/// Windows that the laws reach behind are shorter.
+/// The laws reach behind windows of fewer tokens than this.
 const WINDOW: u32 = 100;
 
-/// Why there is nothing to say.
+/// Why there is no report.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "each message names its fields")]
 pub enum LawsError {
@@ -37,18 +37,18 @@ pub enum LawsError {
     Interrupted,
 }
 
-/// What came of one law.
+/// The result of one law.
 #[derive(Clone, Debug, Serialize)]
 pub struct LawResult {
     /// The law's name, as `--only` takes it.
     pub law: &'static str,
-    /// How it was broken.
+    /// How the device broke it; none if it holds.
     pub broken: Option<String>,
-    /// What of it this model cannot try.
+    /// The part of the law that this model cannot try.
     pub untried: Option<&'static str>,
 }
 
-/// What was found.
+/// The results of all laws that were checked.
 #[derive(Clone, Debug, Serialize)]
 pub struct LawsReport {
     /// The processor's or the GPU's name.
@@ -57,15 +57,15 @@ pub struct LawsReport {
     pub model: String,
     /// Of the deployment.
     pub fingerprint: String,
-    /// No law was broken.
+    /// True if every law was checked and holds.
     pub passed: bool,
-    /// It was ended early: not every law was watched.
+    /// True if it was ended early: not every law was checked.
     pub interrupted: bool,
     /// In the order in which they ran.
     pub laws: Vec<LawResult>,
 }
 
-/// Every law, or those of these names.
+/// Every law, or the laws of these names. An unknown name is an error that lists the names.
 pub fn named(only: &[String]) -> Result<Vec<Law<AnyDevice>>, LawsError> {
     let mut laws = all::<AnyDevice>();
     if let Some(given) = only.iter().find(|name| !laws.iter().any(|(law, _)| law == name)) {
@@ -76,7 +76,8 @@ pub fn named(only: &[String]) -> Result<Vec<Law<AnyDevice>>, LawsError> {
     Ok(laws)
 }
 
-/// Watches laws on a deployment's device.
+/// Checks laws on a deployment's device. It is an error if the context is shorter than 160 tokens, if no device can be made, or if
+/// the work is ended before the first law.
 pub fn run(
     deployment: Deployment,
     laws: Vec<Law<AnyDevice>>,
@@ -87,7 +88,7 @@ pub fn run(
         return Err(LawsError::Context(program.context));
     }
     let deployment = Rc::new(deployment);
-    // What is wrong with the machine is no law's business.
+    // A device that cannot be made is an error of its own, and breaks no law.
     drop(device(&deployment, &program)?);
     let bench = |program: Program| {
         let (deployment, own) = (deployment.clone(), program.clone());
@@ -131,7 +132,7 @@ fn device(deployment: &Deployment, program: &Program) -> Result<AnyDevice, Deplo
     deployment.device_for(program, &DeviceConfig { pages: Some(PAGES), rows_max: ROWS_MAX, ..DeviceConfig::default() })
 }
 
-/// The program with queries in the place of what attention makes of them: logits are then a function of a token and its
+/// The program with attention removed: its output is replaced by its queries. Logits are then a function of a token and its
 /// position, and every row-wise kernel of the model runs.
 fn without_attention(program: &Program) -> Program {
     let mut instead: HashMap<u32, u32> = HashMap::new();
@@ -151,7 +152,7 @@ fn without_attention(program: &Program) -> Program {
     Program { ops, ..program.clone() }
 }
 
-/// What a model's weights and windows leave out.
+/// The part of a law that a model's weights, windows or context leave untried.
 fn untried(law: &str, program: &Program) -> Option<&'static str> {
     match law {
         "what_is_stored_is_finite" | "clearing_leaves_finite_slots" => {

@@ -1,6 +1,6 @@
 //! Vosti: language-model inference whose logits do not depend on the other work of the server.
 //!
-//! The command consists of the [`catalogue`] of pinned models and the code that [`fetch`]es them, the [`deployment`] of a
+//! The command consists of the [`catalogue`] of models and the code that [`fetch`]es them, the [`deployment`] of a
 //! model on this machine, the measurements and checks of it, and the command line ([`cli`]). This crate decides nothing that
 //! is trusted: `vosti-admission` says which kernels may run. The engine itself is `vosti-engine`, on top of the verified
 //! `vosti-core`.

@@ -1,31 +1,31 @@
-//! How much memory there is, and whether a model fits into it, before any of the model is read.
+//! Says how much memory is available, and whether a model fits into it, before the model is read.
 //!
-//! A system that runs out of memory kills a process without a message, after minutes of reading. Nothing here decides a size:
+//! A system that runs out of memory kills a process without a message, after minutes of reading. Nothing here chooses a size:
 //! a model that does not fit is refused. Read next: `deployment.rs`.
 
 use std::fs;
 use std::path::Path;
 use thiserror::Error;
 
-/// What this process may still take.
+/// The memory that this process may still take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Available {
     /// Bytes that it may still take.
     pub bytes: u64,
-    /// What says so.
+    /// The limit's name, with its verb: the machine or a control group.
     pub by: &'static str,
 }
 
 const MACHINE: &str = "this machine has";
 const GROUP: &str = "this process's control group (a container's limit) leaves";
 
-/// Memory and swap that are free or could be freed, or what the control groups leave of them; none where the system does not
-/// say, or there is no Linux.
+/// Memory and swap that are free or could be freed, or the part that the control groups leave; none where the system does not
+/// say, as outside Linux.
 pub fn available() -> Option<Available> {
     of(Path::new("/"))
 }
 
-/// The same of a system whose files are in a folder.
+/// The same for a system whose files are below a folder.
 fn of(root: &Path) -> Option<Available> {
     let read = |path: &str| fs::read_to_string(root.join(path)).ok();
     let (free, swap) = machine(&read("proc/meminfo")?)?;
@@ -90,25 +90,25 @@ fn reclaimable(folder: &Path, names: &[&str]) -> u64 {
     names.iter().filter_map(of).sum()
 }
 
-/// What a model takes, in bytes.
+/// The memory that a model takes, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
-    /// Of the weights, as they lie in memory.
+    /// Bytes of the weights, in the form that they have in memory.
     pub weights: u64,
     /// Pages of keys and values.
     pub pages: usize,
-    /// Of all pages.
+    /// Bytes of all pages.
     pub pool: u64,
-    /// Of the row buffers, the step's array and scratch.
+    /// Bytes of the row buffers, the step's array and scratch.
     pub buffers: u64,
-    /// Its weights in their file's blocks, if they would be expanded.
+    /// Bytes of the weights in their file's blocks, if `--weights expanded` was asked for.
     pub as_they_come: Option<u64>,
 }
 
 /// A model that does not fit.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error(
-    "it takes {} of memory: weights {}, {} KV pages {}, buffers {}; {} {}: {}",
+    "the model takes {} of memory: weights {}, {} KV pages {}, buffers {}; {} {}: {}",
     told(self.taken.all()), told(self.taken.weights), self.taken.pages, told(self.taken.pool), told(self.taken.buffers),
     self.available.by, told(self.available.bytes), self.advice()
 )]
@@ -142,18 +142,18 @@ impl DoesNotFit {
                 format!("give --weights as-they-come (weights {})", told(weights))
             }
             Some(weights) if weights.saturating_add(taken.buffers) <= bytes => format!(
-                "give --weights as-they-come (weights {}) and ask for less with --kv-pages or --kv-memory, or for a shorter --context",
+                "give --weights as-they-come (weights {}) and a smaller --kv-pages, --kv-memory or --context",
                 told(weights)
             ),
             _ if taken.weights.saturating_add(taken.buffers) <= bytes => {
-                "ask for less with --kv-pages or --kv-memory, or for a shorter --context".into()
+                "give a smaller --kv-pages, --kv-memory or --context".into()
             }
-            _ => "take a smaller model, or one of fewer bits a weight".into(),
+            _ => "use a smaller model, or one with fewer bits per weight".into(),
         }
     }
 }
 
-/// Bytes, and how many they are as people say it.
+/// Bytes, also in GiB.
 fn told(bytes: u64) -> String {
     const GIB: f64 = (1u64 << 30) as f64;
     format!("{bytes} bytes ({:.2} GiB)", bytes as f64 / GIB)
@@ -226,7 +226,7 @@ mod tests {
         assert_eq!(says(taken, 19 * G), Ok(()));
         let why = says(taken, 19 * G - 1).unwrap_err();
         assert!(
-            why.starts_with("it takes 20401094656 bytes (19.00 GiB) of memory: weights 17179869184 bytes"),
+            why.starts_with("the model takes 20401094656 bytes (19.00 GiB) of memory: weights 17179869184 bytes"),
             "{why}"
         );
         assert!(
@@ -237,11 +237,11 @@ mod tests {
         assert!(
             says(taken, 7 * G)
                 .unwrap_err()
-                .contains("as-they-come (weights 5368709120 bytes (5.00 GiB)) and ask for less")
+                .contains("as-they-come (weights 5368709120 bytes (5.00 GiB)) and a smaller --kv-pages")
         );
-        assert!(says(taken, G).unwrap_err().ends_with("take a smaller model, or one of fewer bits a weight"));
+        assert!(says(taken, G).unwrap_err().ends_with("use a smaller model, or one with fewer bits per weight"));
         let kept = Taken { weights: 5 * G, as_they_come: None, ..taken };
-        assert!(says(kept, 7 * G).unwrap_err().contains(": ask for less with --kv-pages or --kv-memory"));
+        assert!(says(kept, 7 * G).unwrap_err().contains(": give a smaller --kv-pages, --kv-memory or --context"));
         assert!(says(Taken { pool: u64::MAX, ..kept }, 7 * G).is_err());
     }
 }

@@ -16,10 +16,10 @@ use vosti_model::decoder::Decoder;
 use vosti_model::{Model, ModelError, ModelPlan, Recipe, Replacement, Target, Text, WeightSource, families, plan};
 use vosti_wiring::{Quantised, TensorData, Uniform, WeightError};
 
-/// Numbers that are worth a thread.
+/// Fewest numbers that a thread of its own makes.
 const STRETCH_MIN: usize = 1 << 16;
 
-/// A model, or the shape of one.
+/// A model's files, or its configuration alone.
 #[derive(Clone)]
 pub enum ModelSource {
     /// Configuration, weights and tokenizer.
@@ -46,7 +46,7 @@ impl ModelSource {
         Ok(ModelSource::Files(Arc::new(Model::open(path)?.with(tensors)?)))
     }
 
-    /// The bytes that stand in the place of a file of this name.
+    /// The bytes that replace the file of this name, if tensors were replaced.
     pub fn held(&self, name: &str) -> Option<&[u8]> {
         match self {
             ModelSource::Files(model) => model.files.held(name),
@@ -62,7 +62,7 @@ impl ModelSource {
         }
     }
 
-    /// Makes the tokenizer and the chat template, if there are files to make them of.
+    /// Reads the tokenizer and the chat template from the model's files; none for a configuration alone.
     pub fn text(&self) -> Result<Option<Text>, ModelError> {
         match self {
             ModelSource::Files(model) => model.text().map(Some),
@@ -75,7 +75,7 @@ impl ModelSource {
         plan(self.decoder(), target, context)
     }
 
-    /// How each element of a weight is made from its index, if it is of a random matrix.
+    /// The function that makes each element of a random matrix from its index; none for any other weight.
     pub fn made(&self, plan: &ModelPlan, name: &str) -> Option<Uniform> {
         match self {
             ModelSource::Random(decoder) => matrix(plan.weights.get(name)?, decoder.vocab as usize, name),
@@ -83,7 +83,7 @@ impl ModelSource {
         }
     }
 
-    /// Puts some rows of a weight, as their blocks say, in `room`; false if they are not stored so.
+    /// Reads some rows of a weight, as the file's blocks hold them, into `room`; false if the file has no blocks for them.
     pub fn quantised(
         &self,
         plan: &ModelPlan,
@@ -97,7 +97,7 @@ impl ModelSource {
         }
     }
 
-    /// The format of these rows' blocks, told without reading them.
+    /// The format of these rows' blocks, without reading them; none if the file has no blocks for them.
     pub fn format(
         &self,
         plan: &ModelPlan,
@@ -110,7 +110,7 @@ impl ModelSource {
         }
     }
 
-    /// Some rows of a weight.
+    /// Some rows of a weight, in BF16 or FP32.
     pub fn rows(&self, plan: &ModelPlan, name: &str, rows: Range<usize>) -> Result<TensorData, WeightError> {
         let model = match self {
             ModelSource::Random(decoder) => return random(plan, decoder.vocab as usize, name, rows),
@@ -131,7 +131,7 @@ fn random(plan: &ModelPlan, vocab: usize, name: &str, rows: Range<usize>) -> Res
     let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     Ok(match matrix(recipe, vocab, name) {
         Some(numbers) => TensorData::Bf16(made(threads, indices, |i| numbers.bf16(i))),
-        // Norms, and what is stored once for a layer: about one.
+        // Norms and single numbers of a layer: close to 1.
         None => TensorData::F32(made(threads, indices, |i| 1.0 + Uniform::named(name, 0.1).at(i))),
     })
 }
@@ -145,14 +145,15 @@ fn matrix(recipe: &Recipe, vocab: usize, name: &str) -> Option<Uniform> {
     matches!(recipe, Recipe::Matrix { .. }).then(|| Uniform::named(name, scale))
 }
 
-/// A function of each index, by as many threads as there are, a stretch each: which of them has no say in it.
+/// The values of a function at each index, computed by several threads, a stretch of indices each. The values do not depend on the
+/// number of threads.
 fn made<T: Copy + Default + Send>(threads: usize, indices: Range<usize>, of: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let mut all = vec![T::default(); indices.len()];
     let stretch = indices.len().div_ceil(threads.max(1)).max(STRETCH_MIN);
     let fill = |first: usize, out: &mut [T]| out.iter_mut().enumerate().for_each(|(i, x)| *x = of(first + i));
     thread::scope(|scope| {
         let mut parts = all.chunks_mut(stretch).enumerate().map(|(part, out)| (indices.start + part * stretch, out));
-        // One part is this thread's.
+        // This thread computes one part itself.
         let own = parts.next();
         for (first, out) in parts {
             scope.spawn(move || fill(first, out));
@@ -178,7 +179,7 @@ mod tests {
             assert_eq!(whole, parts, "{threads} threads");
         }
         assert_ne!(whole, numbers("layers.1.qkv", 1, 0..n));
-        // What they have always been: the logits of random models do not change.
+        // Recorded values: the logits of random models must not change.
         assert_eq!(whole[..3].iter().map(|x| x.to_bits()).collect::<Vec<_>>(), [0x3f03_53d8, 0xbd6e_9a40, 0x3f42_4554]);
         let mean = whole.iter().sum::<f32>() / n as f32;
         let square = whole.iter().map(|x| x * x).sum::<f32>() / n as f32;

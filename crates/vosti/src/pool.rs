@@ -9,10 +9,10 @@ use thiserror::Error;
 use vosti_core::Program;
 use vosti_engine::capacity::{pages_for, tokens_in};
 
-/// Keys and values of all the sequences of a command take no more, unless one of them alone does.
+/// Bytes of the KV pool, at most, if no flag says. A single sequence may take more.
 const BYTES_DEFAULT: u64 = 1 << 30;
 
-/// What a command is going to ask of its pool.
+/// The sequences that a command is going to run.
 #[derive(Clone, Copy, Debug)]
 pub struct Demand {
     /// Tokens of the longest sequence, prompt and answer; it is not longer than the context.
@@ -28,14 +28,14 @@ impl Default for Demand {
     }
 }
 
-/// How large a pool shall be: so many pages or bytes, or what there is to run.
+/// The size of a pool: in pages, in bytes, or by the sequences that are to run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Asked {
     /// `--kv-pages`.
     pub pages: Option<usize>,
     /// `--kv-memory`, in bytes.
     pub bytes: Option<u64>,
-    /// What is to run, where neither is given.
+    /// The sequences that are to run; they decide if neither flag is given.
     pub demand: Demand,
 }
 
@@ -50,7 +50,7 @@ impl Asked {
     }
 }
 
-/// Pages of every group, if nobody says how many: for all sequences, at most 1 GiB, and at least for one of them.
+/// Pages of every group, if no flag says how many: for all sequences, at most 1 GiB, and at least for one sequence.
 pub fn pages_default(program: &Program, page_bytes: u64, demand: Demand) -> usize {
     let one = pages_for(program, demand.tokens.min(program.context as usize)).into_iter().max().unwrap_or(1);
     let most = usize::try_from(BYTES_DEFAULT / page_bytes.max(1)).unwrap_or(usize::MAX);
@@ -65,22 +65,22 @@ pub struct TooSmall {
     pub context: usize,
     /// Tokens of one sequence that the pool holds.
     pub held: usize,
-    /// Pages of each cache group that there are.
+    /// Pages of each cache group in the pool.
     pub pages: usize,
-    /// The same in MiB.
+    /// The pool's size in MiB.
     pub mib: u64,
-    /// What holds too little, with its verb.
+    /// The subject and verb of the message: the pool or the GPU's memory.
     pub pool: &'static str,
-    /// What to do about it.
+    /// What the user can do.
     pub advice: String,
 }
 
 /// Where pages and context come from, for advice.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin {
-    /// No flag says how many pages there are, but a GPU's free memory.
+    /// A GPU's free memory decided the number of pages, and no flag.
     pub free_memory: bool,
-    /// The context is a bundle's.
+    /// The context comes from a bundle.
     pub bundle: bool,
 }
 

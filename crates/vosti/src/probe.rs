@@ -30,12 +30,12 @@ const PAGES: usize = 96;
 /// Programs of a launch that the reference runs.
 const PROGRAMS_MAX: usize = 40;
 
-/// Why there is nothing to say.
+/// Why there is no report.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "each message names its fields")]
 pub enum ProbeError {
     #[error(
-        "probes are for GPUs: give --device cuda and --bundle; `cargo test -p vosti-verify --test probes` tries processors"
+        "vosti probe tests GPUs: give --device cuda and --bundle; `cargo test -p vosti-verify --test probes` tests CPUs"
     )]
     NoGpu,
     #[error(transparent)]
@@ -46,22 +46,22 @@ pub enum ProbeError {
     Interrupted,
 }
 
-/// What was found.
+/// The results of all kernels that were probed.
 #[derive(Clone, Debug, Serialize)]
 pub struct ProbeReport {
     /// The GPU's name.
     pub device: String,
     /// The model, as it was asked for.
     pub model: String,
-    /// Of the deployment.
+    /// The deployment's fingerprint.
     pub fingerprint: String,
     /// Cases of each kernel, at least.
     pub cases: usize,
-    /// No case differs.
+    /// True if every kernel was probed and no case differs.
     pub passed: bool,
-    /// It was ended early: not every kernel was probed.
+    /// True if it was ended early: not every kernel was probed.
     pub interrupted: bool,
-    /// One a specialisation.
+    /// One entry for each specialisation.
     pub kernels: Vec<Probed>,
 }
 

@@ -10,7 +10,7 @@ use vosti_model::{ModelPlan, Recipe};
 use vosti_progress::Progress;
 use vosti_wiring::{Quantised, TensorData, Uniform, WeightError, Weights};
 
-/// The weights as a device asks for them, and who is told of it.
+/// The weights as a device asks for them, and the progress that counts them.
 pub struct DeviceWeights<'a> {
     pub source: &'a ModelSource,
     pub plan: &'a ModelPlan,
@@ -19,7 +19,7 @@ pub struct DeviceWeights<'a> {
 
 pub struct LoadProgress<'a> {
     pub progress: &'a dyn Progress,
-    /// In bytes of BF16 and FP32.
+    /// Bytes loaded so far, counted as BF16 and FP32, whatever form the file has.
     pub loaded: AtomicU64,
 }
 

@@ -296,7 +296,7 @@ fn the_script_runs_every_step_and_says_what_it_could_not() {
     assert_eq!(code, Some(1), "the probe needs a GPU\n{said}");
     for part in [
         "`probe` failed after",
-        "probes are for GPUs: give --device cuda",
+        "vosti probe tests GPUs: give --device cuda",
         "Probes: not run.",
         "Device laws: 21 of 21 hold.",
         "pairs equal, passed.",

@@ -106,7 +106,7 @@ fn a_model_that_does_not_fit_is_told_in_bytes_before_anything_is_read() {
     std::fs::write(&config, text).expect("written");
     let check = ["check", "--model", config.to_str().expect("a path")];
     refused(&check, "bytes (");
-    refused(&check, "GiB): take a smaller model, or one of fewer bits a weight");
+    refused(&check, "GiB): use a smaller model, or one with fewer bits per weight");
 }
 
 #[test]

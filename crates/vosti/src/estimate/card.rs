@@ -1,5 +1,5 @@
-//! Graphics cards in numbers, and the constants of the estimate. Each constant names its source. The first day on a GPU will
-//! correct those that say `assumed`, here and nowhere else.
+//! Graphics cards in numbers, and the constants of the estimate. Each constant names its source; `assumed` means that nothing was
+//! measured. This file is the only place of these constants. Read next: [`super::launches`].
 
 use vosti_cuda::Arch;
 
@@ -10,13 +10,13 @@ pub struct Card {
     pub name: &'static str,
     /// The target that it runs.
     pub arch: Arch,
-    /// Of the whole card.
+    /// Multiprocessors of the whole card.
     pub multiprocessors: u32,
-    /// The boost clock.
+    /// The boost clock, in Hz.
     pub clock_per_s: f64,
-    /// Nominal.
+    /// Nominal bandwidth of memory.
     pub memory_bytes_per_s: f64,
-    /// Nominal, dense BF16 products with FP32 sums.
+    /// Nominal rate of dense BF16 products with FP32 sums.
     pub matrix_flops_per_s: f64,
 }
 
@@ -25,7 +25,7 @@ const fn card(name: &'static str, arch: Arch, sms: u32, ghz: f64, tb_per_s: f64,
     Card { name, arch, multiprocessors: sms, clock_per_s, memory_bytes_per_s, matrix_flops_per_s }
 }
 
-/// The first of a target's is the one that is meant if none is named.
+/// The known cards. The first card of a target is the default.
 pub const CARDS: [Card; 8] = [
     card("a100", Arch::Sm80, 108, 1.41, 2.039, 312.0),
     card("rtx3090", Arch::Sm86, 82, 1.695, 0.936, 71.0),
@@ -37,7 +37,7 @@ pub const CARDS: [Card; 8] = [
     card("rtx5090", Arch::Sm120, 170, 2.407, 1.792, 209.5),
 ];
 
-/// A number of the model, its unit and where it is from.
+/// A number of the estimate, with its unit and its source.
 pub struct Constant {
     /// What it stands for.
     pub name: &'static str,
@@ -60,7 +60,7 @@ pub(super) const PAGE_S: f64 = 1.0e-6;
 pub(super) const GAP_S: f64 = 1.0e-6;
 pub(super) const STEP_S: f64 = 20e-6;
 
-/// What the estimate takes for granted, for people to read and to correct.
+/// The constants of the estimate, as the report prints them.
 pub const CONSTANTS: [Constant; 10] = [
     Constant {
         name: "share of nominal memory bandwidth that can be read",
@@ -87,7 +87,7 @@ pub const CONSTANTS: [Constant; 10] = [
         source: "NVIDIA A100 whitepaper: 5,120 a clock, 47 for each; 39 if an H100 has as many; assumed for others",
     },
     Constant {
-        name: "bytes a clock that one multiprocessor takes from it, if others take less",
+        name: "bytes a clock that one multiprocessor reads from that cache, if others read less",
         value: PORT_BYTES_A_CLOCK,
         unit: "B",
         source: "NVIDIA, Volta and later: 64 a clock",
@@ -120,22 +120,22 @@ impl Card {
         CARDS.into_iter().find(|card| card.arch == arch && name.is_none_or(|name| card.name == name))
     }
 
-    /// What can be read from memory in a second: the ceiling of decoding.
+    /// Bytes that can be read from memory in a second: the ceiling of decode.
     pub fn read(&self) -> f64 {
         READ_SHARE * self.memory_bytes_per_s
     }
 
-    /// The ceiling of matrix products.
+    /// Floating-point operations a second that matrix products can reach.
     pub fn matrices(&self) -> f64 {
         MATRIX_SHARE * self.matrix_flops_per_s
     }
 
-    /// What the second-level cache gives in a second.
+    /// Bytes that the second-level cache gives in a second, to all multiprocessors together.
     pub fn cache(&self) -> f64 {
         CACHE_SHARE * CACHE_BYTES_A_CLOCK * self.clock_per_s * f64::from(self.multiprocessors)
     }
 
-    /// What one multiprocessor takes of it, at most.
+    /// Bytes that one multiprocessor reads from the second-level cache in a second, at most.
     pub fn port(&self) -> f64 {
         CACHE_SHARE * PORT_BYTES_A_CLOCK * self.clock_per_s
     }

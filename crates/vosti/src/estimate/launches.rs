@@ -15,19 +15,19 @@ pub struct Work {
     pub spec: Spec,
     /// Programs of the grid.
     pub blocks: u64,
-    /// From memory, of all blocks together: what several read, once.
+    /// Bytes from memory, of all blocks together; bytes that several blocks read count once.
     pub memory_bytes: f64,
-    /// From the second-level cache, of one block.
+    /// Bytes that one block reads from the second-level cache.
     pub block_bytes: f64,
-    /// The part of what a block has on its way that comes from memory; rows of a matrix product come from the cache.
+    /// Share of a block's outstanding loads that come from memory; rows of a matrix product come from the cache.
     pub of_memory: f64,
-    /// Of one block, as large as its tile: nobody's rows too.
+    /// Floating-point operations of one block, of its whole tile: rows without a request count too.
     pub block_flops: f64,
-    /// Loads of a block that wait for one another, and pages of keys that it computes with one after the other.
+    /// Loads of a block that wait for one another.
     pub loads: f64,
-    /// Pages of keys of one block.
+    /// Pages of keys that one block computes with, one after the other.
     pub pages: f64,
-    /// Loads after these that a loop makes: they wait for one another if the loop loads nothing ahead.
+    /// Further loads that a loop makes: they wait for one another if the loop loads nothing ahead.
     pub turns: f64,
 }
 
@@ -65,12 +65,13 @@ pub fn of(plan: &ModelPlan, step: Step) -> Result<Vec<Work>, KernelError> {
             all.extend(work);
         }
     }
-    // Lists of largest logits are made in steps that want some; greedy ones do not.
+    // The kernels of lists of largest logits run only in steps that ask for lists; a greedy step does not.
     all.retain(|work| !work.spec.kernel.starts_with("topk_") && work.blocks > 0);
     Ok(all)
 }
 
-/// What a device runs of a launch: the lowest tile that holds all rows, or the highest (`vosti_cuda::device`).
+/// The specialisation of a launch that a device runs: the lowest tile that holds all rows, else the highest
+/// (`vosti_cuda::device`).
 fn chosen(launch: &Launch, extent: Extent) -> Result<(&Spec, [usize; 3]), KernelError> {
     let grid = |spec: &Spec| vosti_kernels::contract(&spec.kernel)?.grid(spec, extent);
     let (mut spec, mut blocks) = (&launch.spec, grid(&launch.spec)?);
@@ -100,14 +101,14 @@ fn rowwise(plan: &ModelPlan, launch: &Launch, rows: usize, buffers: &[u32]) -> R
         turns: 0.0,
     };
     let (Some(bk), Some(bm), Some(k)) = (number(spec, "BK"), number(spec, "BM"), number(spec, "K")) else {
-        // A row is gone through twice, a tile's columns at a time; a table's row is found through a token first.
+        // The kernel reads a row twice, a tile's columns at a time; for a row of a table it reads the token first.
         let trips = ["H", "V"].iter().find_map(|n| Some((number(spec, n)? / number(spec, &format!("B{n}"))?).ceil()));
         return Ok(Work { loads: 2.0 * trips.unwrap_or(1.0), ..work });
     };
     let columns = matrices / k / grid[1] as f64;
     Ok(Work {
         memory_bytes: 2.0 * matrices + moved,
-        // Rows that are nobody's are not loaded.
+        // Rows without a request are not loaded.
         block_bytes: 2.0 * k.next_multiple(bk) * (columns + bm.min(rows as f64)),
         of_memory: columns / (columns + bm),
         block_flops: 2.0 * k.next_multiple(bk) * columns * bm,
@@ -134,11 +135,11 @@ fn matrix(plan: &ModelPlan, name: &str) -> Option<f64> {
 
 fn row_bytes(program: &Program, buffer: u32) -> f64 {
     let declared = &program.buffers[buffer as usize];
-    // BF16 but for logits; what is FP32 besides is small.
+    // BF16, and logits in FP32. Other FP32 buffers are small and count as BF16.
     f64::from(declared.width) * if buffer == program.logits { 4.0 } else { 2.0 }
 }
 
-/// Of a launch over some of the step's rows. Programs of splits that nobody reaches are not counted.
+/// The work of a launch of attention over some of the step's rows. Programs of splits that no row reaches are not counted.
 fn attention(launch: &Launch, step: Step, rows: std::ops::Range<usize>, window: Option<u32>) -> Work {
     let spec = &launch.spec;
     let of = |name: &str| number(spec, name).unwrap_or(1.0);
@@ -164,7 +165,7 @@ fn attention(launch: &Launch, step: Step, rows: std::ops::Range<usize>, window: 
         let busy = if splits > 1.0 { tiles * of("HEADS") } else { 0.0 };
         let bytes = splits * d * 4.0 * tile_rows as f64;
         let total = bytes * busy;
-        // Splits are folded in order, from the first on. A tile has room for rows that are nobody's.
+        // Splits are folded in order, from the first on. A tile has room for rows without a request.
         let room = height * (d.max(of("DP")) + 2.0);
         return Work {
             spec: spec.clone(),

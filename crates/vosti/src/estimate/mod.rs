@@ -1,4 +1,4 @@
-//! How long a step would take on a card, by kernel: arithmetic on the compiler's output, and no measurement.
+//! Estimates how long a step takes on a card, by kernel: a calculation on the compiler's output, and no measurement.
 //!
 //! A launch takes as long as the slowest of five: reading memory, at the card's rate or at the rate that its blocks'
 //! outstanding loads allow; the second-level cache; the matrix units; and the loads and pages of one block one after the
@@ -18,7 +18,7 @@ use vosti_cuda::{Facts, Image};
 use vosti_kernels::KernelError;
 use vosti_model::ModelPlan;
 
-/// A step: each sequence has as many rows, after `depth` positions that are cached.
+/// A step: every sequence has the same number of rows, after `depth` cached positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     /// Sequences with rows.
@@ -50,7 +50,7 @@ pub struct Kernel {
     pub name: String,
     /// Launches in a step.
     pub launches: usize,
-    /// Of all launches together; blocks and waves of the largest.
+    /// Bytes from memory, of all launches together.
     pub memory_bytes: f64,
     /// Multiplications and additions, of all launches together.
     pub flops: f64,
@@ -58,11 +58,11 @@ pub struct Kernel {
     pub blocks: u64,
     /// Waves of the largest launch.
     pub waves: u64,
-    /// Of all launches together, without gaps.
+    /// Seconds of all launches together, without gaps.
     pub seconds: f64,
     /// Seconds between launches.
     pub gaps: f64,
-    /// What holds the largest launch back.
+    /// What limits the largest launch: memory, cache, matrices, chain (one block's loads and pages in turn) or latency.
     pub limit: &'static str,
 }
 
@@ -73,13 +73,14 @@ pub struct Estimate {
     pub step: Step,
     /// In the order of their first launch.
     pub kernels: Vec<Kernel>,
-    /// Of the whole step, gaps and the engine's work included.
+    /// Seconds of the whole step, gaps and the engine's work included.
     pub seconds: f64,
-    /// If the card read or computed at its ceilings and did nothing else.
+    /// Seconds of the step if the card reads and computes at its ceilings and does nothing else.
     pub bound_s: f64,
 }
 
-/// Of a step of a plan whose kernels were compiled.
+/// Estimates a step of a plan from the compiled kernels. A launch without an image is left out. An error names a kernel whose
+/// contract or grid is unknown.
 pub fn estimate(
     plan: &ModelPlan,
     images: &BTreeMap<String, Image>,
@@ -113,17 +114,17 @@ pub fn estimate(
     Ok(Estimate { step, kernels, seconds, bound_s: step.rows() as f64 / rate.max(1e-12) })
 }
 
-/// Seconds of a launch, its waves, and what takes them.
+/// Seconds of a launch, its waves, and what limits it.
 fn time(work: &Work, facts: &Facts, card: &Card) -> (f64, u64, &'static str) {
     let units = f64::from(card.multiprocessors);
     let blocks = work.blocks as f64;
     let slots = units * f64::from(facts.blocks.max(1));
     let waves = (blocks / slots).ceil();
-    // A loop's loads: of those that are on their way and the one that is waited for, a latency each time.
+    // A loop waits one latency for each group of loads: the one that it waits for, and those that are outstanding with it.
     let turn_bytes = work.block_bytes / (work.turns + 1.0);
     let ahead = (facts.in_flight as f64 * work.of_memory / turn_bytes.max(1.0)).round();
     let waits = work.loads + (work.turns / (ahead + 1.0)).ceil();
-    // Little's law: so much on its way, for one latency. A kernel without a pipeline asks for all of a tile at once.
+    // Little's law: outstanding bytes over one latency are the rate. A kernel without a pipeline loads a whole tile at once.
     let way = match facts.in_flight {
         0 => work.block_bytes / waits.max(1.0).max(work.pages),
         _ if work.turns > 0.0 => turn_bytes * (ahead + 1.0),
@@ -143,12 +144,12 @@ fn time(work: &Work, facts: &Facts, card: &Card) -> (f64, u64, &'static str) {
 }
 
 impl Estimate {
-    /// Of the bound.
+    /// The bound's time over the estimated time: 1 if the step runs at the ceilings.
     pub fn share(&self) -> f64 {
         self.bound_s / self.seconds
     }
 
-    /// For people: a line a kernel.
+    /// A table for people: one line for each kernel.
     pub fn table(&self) -> String {
         let Step { sequences, tokens, depth } = self.step;
         let tokens_per_s = self.step.rows() as f64 / self.seconds;
@@ -236,7 +237,7 @@ mod tests {
         let near = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-9;
         let (seconds, waves, limit) = of(work(), facts(100_000, 2));
         assert!(near(seconds, 1e9 / card.read() + LATENCY_S) && waves == 1 && limit == "memory", "{seconds}");
-        // Little is on its way: so much in each latency.
+        // Few outstanding bytes limit the rate: so many bytes in each latency.
         let few = of(work(), facts(1_000, 2)).0;
         assert!(near(few, 1e9 / (264.0 * 1_000.0 / LATENCY_S) + LATENCY_S), "{few}");
         // A wave and one block: the pages of two blocks, one after the other, loaded ahead or waited for.

@@ -65,7 +65,7 @@ impl Dump {
     }
 }
 
-/// What safetensors call an element type that a parameter may have.
+/// The name of a parameter's element type in safetensors.
 fn dtype(elem: Scalar) -> &'static str {
     match elem {
         Scalar::Bf16 => "BF16",
