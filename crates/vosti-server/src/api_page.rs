@@ -30,10 +30,10 @@ pub fn page() -> String {
 /// The fields of other engines.
 fn foreign(out: &mut String) {
     out.push_str(
-        "## Fields of other engines\n\nClients send fields that no type of this page has. A null is always taken, and a value of \
-         this table: the answer without the field is the one it asks for. Any other value is refused by name, and so is any \
-         other field, unless the server runs with `--unknown-fields warn`. A whole number may be written as 2.0. \"clients\" are LiteLLM, LangChain and others that \
-         translate between APIs.\n\n| field | sent by | taken | |\n| --- | --- | --- | --- |\n",
+        "## Fields of other engines\n\nClients send fields that no type of this page has. The server accepts null and the \
+         values of this table: they ask for the answer that a request without the field gets. It refuses any other value, and any \
+         other field, by name, unless it runs with `--unknown-fields warn`. A whole number may be written as 2.0. \"clients\" are LiteLLM, LangChain and others that \
+         translate between APIs.\n\n| field | sent by | accepted | |\n| --- | --- | --- | --- |\n",
     );
     for row in foreign::FIELDS {
         let path: String =

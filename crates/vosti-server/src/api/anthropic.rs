@@ -65,7 +65,7 @@ pub async fn count(
     Ok(Json(TokenCount { input_tokens: tokens.len() }))
 }
 
-/// What this API calls the fields of a chat request.
+/// This API's names for the fields of a chat request.
 const NAMES: [(&str, &str); 6] = [
     (".function.parameters", ".input_schema"),
     (".function", ""),
@@ -98,13 +98,13 @@ impl MessagesWriter {
     /// A block as it began, or as far as it came.
     fn block(&self, index: usize, begun: bool) -> Value {
         match &self.blocks.all[index] {
-            // Signatures are for servers that do not trust what is sent back.
+            // A signature lets a server check thoughts that a client sends back; this server needs none.
             Block::Thought(text) => {
                 json!({ "type": "thinking", "thinking": if begun { "" } else { text }, "signature": "" })
             }
             Block::Text(text) => json!({ "type": "text", "text": if begun { "" } else { text } }),
             Block::Call { id, name, arguments } => {
-                // Arguments that the answer's end cut off are no JSON; there is no field for a part of it.
+                // Arguments that the answer's end cut off are not JSON, and the API has no field for a part of them.
                 let input = Some(arguments).filter(|_| !begun).and_then(|text| serde_json::from_str(text).ok());
                 json!({ "type": "tool_use", "id": id, "name": name, "input": input.unwrap_or_else(|| json!({})) })
             }

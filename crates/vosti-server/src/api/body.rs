@@ -34,10 +34,10 @@ const FREE: [&[&str]; 12] = [
     &["tools", "*", "parameters"],
 ];
 
-/// Up to here every whole number is a float.
+/// Every whole number up to this one is exact as a 64-bit float.
 const EXACT_MAX: f64 = (1u64 << 53) as f64;
 
-/// Fields of one body that are ignored at most, where that is wanted.
+/// Most fields of one body that are ignored under `--unknown-fields warn`.
 const IGNORED_MAX: usize = 64;
 
 /// Reads a body, and names the fields that were ignored. Never fails but with an [`ApiError`], whatever the bytes are.
@@ -45,7 +45,7 @@ pub fn parse<T: Body>(bytes: &[u8], unknown: UnknownFields) -> Result<(T, Vec<St
     // A list would be read as the request's fields in their order.
     let other = bytes.trim_ascii_start().first() != Some(&b'{');
     if other && serde_json::from_slice::<Value>(bytes).is_ok() {
-        return Err(ApiError::invalid("the body is no JSON object"));
+        return Err(ApiError::invalid("the body is not a JSON object"));
     }
     let first = match read(bytes) {
         Ok(request) => return Ok((request, Vec::new())),
@@ -72,8 +72,8 @@ pub fn parse<T: Body>(bytes: &[u8], unknown: UnknownFields) -> Result<(T, Vec<St
     }
 }
 
-/// Takes out members that are null, which ask for nothing, whatever their names are, and writes 2.0 as 2: to JSON's schemas they
-/// are one number. True if there was one of these.
+/// Removes members that are null, which ask for nothing, and writes 2.0 as 2, which are one number in JSON schemas. Members at
+/// `free` paths stay unchanged. True if it changed anything.
 fn simplify(value: &mut Value, free: &[&[&str]]) -> bool {
     let below = |step: &str| -> Vec<&[&str]> {
         free.iter().filter(|path| path.first() == Some(&step)).map(|path| &path[1..]).collect()
@@ -101,7 +101,7 @@ fn simplify(value: &mut Value, free: &[&[&str]]) -> bool {
     }
 }
 
-/// Takes out what is at a path like `messages[0].weight`.
+/// Removes the member at a path like `messages[0].weight`; false if there is none.
 fn remove(value: &mut Value, path: &str) -> bool {
     let (holder, name) = path.rsplit_once('.').unwrap_or(("", path));
     let mut at = value;
@@ -156,8 +156,8 @@ fn describe(error: &serde_json::Error, path: String) -> ApiError {
     ApiError::field(&path, format!("{path}: {message}"))
 }
 
-/// A message in JSON's words instead of Rust's, without the place in the body: the path says it. What the client wrote stays as
-/// it is.
+/// serde's message in JSON's terms instead of Rust's, without line and column: the path names the place. Text that the client
+/// sent stays unchanged.
 fn plain(message: &str) -> String {
     let placed = message.rsplit_once(" at line ").filter(|(_, place)| place.split(" column ").all(is_number));
     let message = placed.map_or(message, |(message, _)| message);
@@ -192,7 +192,7 @@ impl Ignored {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(fields);
     }
 
-    /// Their names, each once handed out.
+    /// Takes the names out: a second call returns none of them.
     pub fn take(&self) -> Vec<String> {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -205,7 +205,7 @@ impl<T: Body> FromRequest<Arc<App>> for Payload<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, ApiError> {
-        // A page on another site can send text to this port without being asked for leave; JSON it cannot.
+        // A browser lets a page of another site send plain text to this port, but not JSON: so JSON is required.
         let header = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let media = header.and_then(|value| value.split(';').next()).map(str::trim);
         if !media.is_some_and(|media| media.eq_ignore_ascii_case("application/json")) {
@@ -224,10 +224,10 @@ async fn receive(request: Request, app: &App) -> Result<Bytes, ApiError> {
     let limits = &app.config.limits;
     let whole = Limited::new(request.into_body(), limits.body_bytes_max).collect();
     match tokio::time::timeout(limits.idle_time_max, whole).await {
-        Err(_) => Err(ApiError::timeout("the body did not come")),
+        Err(_) => Err(ApiError::timeout("the body did not arrive within the server's --idle-timeout")),
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(ApiError::too_large(limits.body_bytes_max)),
-        Ok(Err(_)) => Err(ApiError::invalid("the body broke off")),
+        Ok(Err(_)) => Err(ApiError::invalid("the connection ended before the whole body arrived")),
     }
 }
 

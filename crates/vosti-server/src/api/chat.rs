@@ -36,33 +36,33 @@ request! {
         pub max_completion_tokens: Option<usize>,
         /// Log-probabilities of the answer's tokens. Default false.
         pub logprobs: Option<bool>,
-        /// Of this many of the most likely tokens too. Needs `logprobs`.
+        /// Log-probabilities of this many of the most likely tokens too. Needs `logprobs`.
         #[schema(minimum = 0, maximum = 20)]
         pub top_logprobs: Option<usize>,
         /// Functions that the model may call.
         pub tools: Option<Vec<Tool>>,
-        /// Whether it calls them. Default: it decides.
+        /// Whether the model calls them. Default: the model decides.
         pub tool_choice: Option<ToolChoice>,
-        /// More than one call may come. Default true.
+        /// Allow more than one call in an answer. Default true.
         pub parallel_tool_calls: Option<bool>,
         /// End the prompt with the header of the assistant's turn. Default true.
         pub add_generation_prompt: Option<bool>,
         /// Leave the last message open, so that the answer continues it. Default false; not with `add_generation_prompt`.
         pub continue_final_message: Option<bool>,
-        /// Give out what a model that thinks thought, in `reasoning_content`. Default true.
+        /// Show the thoughts of a reasoning model in `reasoning_content`. Default true.
         pub include_reasoning: Option<bool>,
-        /// Tell thoughts from the answer. Default true; otherwise both are `content`, as the model wrote them.
+        /// Separate thoughts from the answer. Default true; otherwise both are in `content`, as the model wrote them.
         pub separate_reasoning: Option<bool>,
         /// A chat template instead of the model's own. Only on servers that run with `--trust-request-chat-template`.
         pub chat_template: Option<String>,
         /// Further variables of the chat template, such as `enable_thinking`.
         #[schema(value_type = Option<Object>)]
         pub chat_template_kwargs: Option<Map<String, Value>>,
-        /// How much a model that thinks shall think: the template sees it as `reasoning_effort`, and `enable_thinking` false
-        /// for `none` and true for others. Models that do not think answer alike.
+        /// How much a reasoning model thinks. The chat template sees the value as `reasoning_effort`, and `enable_thinking` as
+        /// false for `none` and true for any other value. It changes nothing if the template uses neither.
         pub reasoning_effort: Option<String>,
-        /// The day, YYYY-MM-DD, that a chat template may ask for. Default 2024-07-26, always: equal requests shall have
-        /// equal answers tomorrow.
+        /// The date, YYYY-MM-DD, that the chat template sees. The default is always 2024-07-26, so that equal requests have equal
+        /// answers on any day.
         pub vosti_date: Option<String>,
     }
 }
@@ -89,11 +89,11 @@ pub struct ChatCompletion {
     pub object: &'static str,
     pub created: u64,
     pub model: String,
-    /// What fixes the bits: equal fingerprints, requests and seeds give equal answers.
+    /// The deployment's fingerprint: equal fingerprints, requests and seeds give equal answers.
     pub system_fingerprint: String,
     pub choices: Vec<ChatChoice>,
     pub usage: Usage,
-    /// The prompt's, if asked for.
+    /// Log-probabilities of the prompt's tokens, if asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<Object>>)]
     pub prompt_logprobs: Option<PromptLogprobs>,
@@ -121,16 +121,16 @@ pub struct ChatChoice {
     pub vosti_receipt: Option<Receipt>,
 }
 
-/// What the model said.
+/// The model's message.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct AssistantMessage {
     /// `assistant`.
     pub role: &'static str,
-    /// Null if it only called functions.
+    /// Null if the model only called functions.
     pub content: Option<String>,
     /// Always null.
     pub refusal: Option<String>,
-    /// What a model that thinks thought before it answered.
+    /// The thoughts of a reasoning model before its answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning_content: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -148,14 +148,14 @@ pub struct ChatChunk {
     pub system_fingerprint: String,
     /// Empty in the chunk with the usage.
     pub choices: Vec<ChatChunkChoice>,
-    /// Only with `stream_options.include_usage`: null but in the last chunk, or in every one with `continuous_usage_stats`.
+    /// Only with `stream_options.include_usage`: null except in the last chunk; with `continuous_usage_stats` every chunk has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Usage>)]
     pub usage: Option<Option<Usage>>,
     pub vosti_seed: u64,
 }
 
-/// What one answer gets more of.
+/// The next part of one answer.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct ChatChunkChoice {
     pub index: usize,
@@ -169,14 +169,14 @@ pub struct ChatChunkChoice {
     pub vosti_receipt: Option<Receipt>,
 }
 
-/// More of a message.
+/// The next part of a message.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub struct ChatDelta {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
-    /// What a model that thinks thinks before it answers.
+    /// More of the thoughts of a reasoning model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning_content: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -186,12 +186,12 @@ pub struct ChatDelta {
 /// A call, or more of its arguments.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct ToolCallDelta {
-    /// Of the call in its answer.
+    /// The call's number in its answer, from 0.
     pub index: usize,
-    /// Where the call begins.
+    /// Only in the first part of the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// `function`, where the call begins.
+    /// `function`; only in the first part of the call.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub kind: Option<FunctionKind>,
     pub function: FunctionDelta,
@@ -200,7 +200,7 @@ pub struct ToolCallDelta {
 /// Name and arguments, or more of the arguments.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub struct FunctionDelta {
-    /// Where the call begins.
+    /// Only in the first part of the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// More of the JSON.
@@ -271,7 +271,7 @@ pub fn receipt(
     })
 }
 
-/// Writes chunks, and puts them together where nobody streams.
+/// Writes chunks, and joins them into one answer if the request does not stream.
 struct ChatWriter {
     service: Arc<Service>,
     prepared: Prepared,
@@ -439,7 +439,7 @@ impl ChatChoice {
         if let Some(reason) = more.finish_reason {
             self.finish_reason = reason;
             self.vosti_receipt = more.vosti_receipt;
-            // An answer without a word is an empty text; one that only calls has none.
+            // An empty answer has an empty text; an answer with calls only has no text.
             if self.message.tool_calls.is_empty() {
                 self.message.content.get_or_insert_default();
             }

@@ -29,15 +29,15 @@ request! {
     pub struct CompletionRequest {
         /// A text, several, a list of token ids, or several such lists.
         pub prompt: Prompt,
-        /// Begin the answer's text with the prompt's. With `max_tokens` 0 the prompt is only looked at. Default false.
+        /// Begin the answer's text with the prompt's. With `max_tokens` 0 the prompt is only scored. Default false.
         pub echo: Option<bool>,
-        /// Log-probabilities of the answer's tokens (with `echo`, the prompt's too) and of this many of the most likely.
+        /// Log-probabilities of the answer's tokens (with `echo`, the prompt's too) and of this many of the most likely tokens.
         #[schema(minimum = 0, maximum = 20)]
         pub logprobs: Option<usize>,
     }
 }
 
-/// What is continued.
+/// One prompt, or several.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(untagged, expecting = "expected a text, a list of texts, a list of token ids, or a list of such lists")]
 pub enum Prompt {
@@ -79,12 +79,12 @@ pub struct Completion {
     pub object: &'static str,
     pub created: u64,
     pub model: String,
-    /// What fixes the bits: equal fingerprints, requests and seeds give equal answers.
+    /// The deployment's fingerprint: equal fingerprints, requests and seeds give equal answers.
     pub system_fingerprint: String,
     /// Prompt by prompt, choice by choice.
     pub choices: Vec<CompletionChoice>,
-    /// Streamed, only with `stream_options.include_usage`: null but in the last chunk, or in every one with
-    /// `continuous_usage_stats`.
+    /// In a stream, only with `stream_options.include_usage`: null except in the last chunk; with `continuous_usage_stats` every
+    /// chunk has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Usage>)]
     pub usage: Option<Option<Usage>>,
@@ -209,7 +209,7 @@ impl TextWriter {
         index / self.prepared.job.choices as usize
     }
 
-    /// What stands in an answer before its first token (`begin`), or a part of it that is still empty.
+    /// The part of an answer before its first token (`begin`), or an empty part.
     fn part(&self, index: usize, begin: bool) -> CompletionChoice {
         let prompt = &self.prepared.job.prompts[self.prompt_of(index)];
         let ids = self.prepared.return_token_ids;
@@ -322,7 +322,7 @@ impl TextWriter {
     }
 }
 
-/// The first `top` of the most likely: both places that show a prompt's may ask for different numbers.
+/// The first `top` of the most likely tokens: `logprobs` and `prompt_logprobs` may ask for different numbers.
 fn cut(row: &Logprobs, top: usize) -> Logprobs {
     Logprobs { top: row.top.iter().take(top).copied().collect(), ..*row }
 }
@@ -347,7 +347,7 @@ impl stream::Writer for TextWriter {
     fn step(&mut self, flow: &Flow, step: Step) -> Vec<Completion> {
         let Step::Answer(delta) = step else { return Vec::new() };
         let mut choice = self.choice(&flow.answers, &delta);
-        // An empty list says nothing in a chunk.
+        // A chunk leaves out empty lists.
         choice.logprobs = choice.logprobs.filter(|columns| !columns.tokens.is_empty());
         choice.token_ids = choice.token_ids.filter(|ids| !ids.is_empty());
         let says = !choice.text.is_empty() || choice.logprobs.is_some() || choice.finish_reason.is_some();

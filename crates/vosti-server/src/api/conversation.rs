@@ -22,7 +22,7 @@ use std::sync::Arc;
 use vosti_engine::Token;
 use vosti_model::{ChatOptions, ChatTemplate, Date};
 
-/// A request in the engine, and how its answer is wanted.
+/// A request that the engine has, and the form of its answer.
 pub struct Begun {
     pub service: Arc<Service>,
     pub prepared: Prepared,
@@ -54,7 +54,7 @@ pub async fn begin(app: Arc<App>, mut request: ChatRequest) -> Result<Begun, Api
     Ok(Begun { service, prepared, flow, stream, usage_in })
 }
 
-/// The prompt of a conversation, and nothing else of it.
+/// The tokens of a conversation's prompt; nothing runs.
 pub async fn prompt(app: Arc<App>, mut request: ChatRequest) -> Result<Vec<Token>, ApiError> {
     let _busy = app.arrive();
     let service = app.service()?;
@@ -123,7 +123,7 @@ fn prepare(app: &App, service: &Service, mut request: ChatRequest, mut shared: S
 /// The tools that may be called, in the form that the model's template has.
 fn tools(service: &Service, request: &mut ChatRequest) -> Result<Option<Tools>, ApiError> {
     let tools = messages::tools(request.tools.take(), request.tool_choice.take(), request.parallel_tool_calls)?;
-    // A base model has no template, and says so when the messages are rendered.
+    // A base model has no template; rendering the messages returns the error.
     let template = service.language.chat().map_or("", |template| template.source());
     Ok(tools.map(|tools| tools.for_template(template)))
 }
@@ -154,7 +154,7 @@ fn rendered(
     Ok((text, thinking))
 }
 
-/// Where the open message ends, while it is rendered. No text of a user is likely to hold it, and one that does is refused.
+/// Marks the end of the open message while it is rendered. A user's text is unlikely to contain it; a text that does is refused.
 const END: &str = "\u{f8ff}vosti-end-of-open-message\u{f8ff}";
 
 fn mark_end(list: &mut [Value]) -> Result<(), ApiError> {
@@ -169,7 +169,7 @@ fn cut(text: String) -> Result<String, ApiError> {
     match text.split_once(END) {
         Some((before, after)) if !after.contains(END) => Ok(before.to_string()),
         _ => {
-            let message = "the chat template does not show the last message once: it cannot be continued";
+            let message = "the chat template does not render the last message exactly once, so it cannot be continued";
             Err(ApiError::field("continue_final_message", message))
         }
     }
@@ -191,7 +191,7 @@ fn template<'a>(app: &App, service: &'a Service, own: Option<String>) -> Result<
     }
 }
 
-/// The template's variables with what `reasoning_effort` says, unless they say it themselves.
+/// The template's variables, with those that `reasoning_effort` sets unless the request sets them itself.
 fn with_effort(variables: Option<Map<String, Value>>, effort: Option<String>) -> Option<Map<String, Value>> {
     let Some(effort) = effort else { return variables };
     let mut variables = variables.unwrap_or_default();
@@ -200,7 +200,7 @@ fn with_effort(variables: Option<Map<String, Value>>, effort: Option<String>) ->
     Some(variables)
 }
 
-/// What the template is rendered with.
+/// The options with which the template is rendered. An error if the date is not a date.
 pub fn options(
     add_generation_prompt: Option<bool>,
     date: Option<&str>,
@@ -234,7 +234,7 @@ pub fn encode(service: &Service, text: &str, special: bool, param: &str) -> Resu
     tokens.map_err(|error| ApiError::field(param, error.to_string()))
 }
 
-/// A grammar that is refused, as the field it came from; among tools the first that has no grammar by itself.
+/// The error of a refused grammar, with the field that it came from; among tools, the first one whose schema is refused alone.
 pub fn grammar_error(service: &Service, held: &Held, error: &GrammarError) -> ApiError {
     let refused = |param: &str, error: &GrammarError| {
         let message = match error {

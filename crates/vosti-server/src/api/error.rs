@@ -65,7 +65,7 @@ impl ApiError {
         error
     }
 
-    /// The same in the words of an API that has other names: `(here, there)`, whole paths or, behind a dot, steps of them.
+    /// The same error for an API with other names for fields: `(here, there)`, whole paths or, behind a dot, steps of them.
     pub fn renamed(mut self, names: &[(&str, &str)]) -> Self {
         let Some(param) = self.object.param.take() else { return self };
         let fits = |here: &str| match param.strip_prefix(here) {
@@ -86,7 +86,7 @@ impl ApiError {
         error
     }
 
-    /// 409: what the request goes on from is another deployment's.
+    /// 409: the answer to continue is another deployment's.
     pub fn conflict(param: &str, message: impl Into<String>) -> Self {
         let mut error = Self::new(StatusCode::CONFLICT, "invalid_request_error", "wrong_fingerprint", message);
         error.object.param = Some(param.into());
@@ -111,14 +111,14 @@ impl ApiError {
         let meant = path.trim_end_matches('/').trim_start_matches('/');
         let paths = crate::openapi::document().paths.paths;
         let near = [format!("/{meant}"), format!("/v1/{meant}")].into_iter().find(|near| paths.contains_key(near));
-        let hint = near.map_or("/openapi.json lists what is".to_string(), |near| format!("did you mean {near}?"));
-        let message = format!("there is nothing at {path}: {hint}");
+        let hint = near.map_or("/openapi.json lists all".to_string(), |near| format!("did you mean {near}?"));
+        let message = format!("there is no endpoint {path}: {hint}");
         Self::new(StatusCode::NOT_FOUND, "invalid_request_error", "not_found", message)
     }
 
     /// 404: an endpoint that servers of other models have.
     pub fn no_embeddings() -> Self {
-        let message = "there are no embeddings here: the models of this server continue text";
+        let message = "this server has no embeddings: its models generate text";
         Self::new(StatusCode::NOT_FOUND, "invalid_request_error", "not_found", message)
     }
 
@@ -157,7 +157,7 @@ impl ApiError {
         Self { retry_after: Some(retry_after), ..error }
     }
 
-    /// 500. The message says nothing of the request.
+    /// 500. The message contains nothing of the request.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "server_error", "internal_error", message)
     }
@@ -180,7 +180,7 @@ impl From<EngineError> for ApiError {
             EngineError::Sampling(_) => Self::invalid(message),
             EngineError::QueueFull { .. } => Self::too_many(message, 1),
             EngineError::Gone => Self::internal("the engine has ended; the server needs a restart"),
-            // Nothing that a client did.
+            // Not the client's mistake.
             _ => Self::internal(message),
         }
     }

@@ -15,7 +15,7 @@ macro_rules! request {
             $($(#[$field_meta])* pub $field: $type,)*
             /// The served model's name; any other is refused. May be left out.
             pub model: Option<String>,
-            /// Most tokens to generate. Together with the prompt they must fit the context; -1: what it leaves.
+            /// Most tokens to generate. Prompt and answer together must fit into the context. -1: as many as the context leaves.
             #[schema(minimum = -1, value_type = Option<i64>)]
             #[serde(default, deserialize_with = "crate::api::fields::tokens")]
             pub max_tokens: Option<usize>,
@@ -28,7 +28,7 @@ macro_rules! request {
             /// Keep this many of the most likely tokens; 0 or -1 keeps all. Default: the model's, else all.
             #[schema(minimum = -1)]
             pub top_k: Option<i64>,
-            /// Drop tokens less likely than this times the most likely. Default: the model's, else 0: none.
+            /// Drop tokens whose probability is below this times that of the most likely token. Default: the model's, else 0: none.
             #[schema(minimum = 0, maximum = 1)]
             pub min_p: Option<f32>,
             /// Divides positive and multiplies negative logits of tokens in the prompt or the answer. Default: the model's, else 1:
@@ -41,24 +41,24 @@ macro_rules! request {
             /// Subtracted from the logits of tokens in the answer, once per occurrence. Default 0.
             #[schema(minimum = -2, maximum = 2)]
             pub frequency_penalty: Option<f32>,
-            /// Added to logits: token ids, as text, to numbers from -100 to 100.
+            /// Numbers that are added to logits: a map from token ids, as text, to numbers from -100 to 100.
             pub logit_bias: Option<std::collections::BTreeMap<String, f32>>,
-            /// Answers per prompt. Answer number c draws with (seed, c, position).
+            /// Number of answers for each prompt. Answer number c draws with (seed, c, position).
             #[schema(minimum = 1)]
             pub n: Option<u32>,
-            /// Of the random numbers; equal seeds give equal answers, under any load. Default: a fresh one. Answers say
-            /// which in `vosti_seed`.
+            /// Seed of the random numbers; equal seeds give equal answers, under any load. Default: a fresh one, which the answer
+            /// has in `vosti_seed`.
             #[schema(value_type = Option<i64>)]
             pub seed: Option<serde_json::Number>,
             /// The answer ends before any of these texts: one, or a list of at most 32, each at most 512 bytes.
             pub stop: Option<$crate::api::fields::Stop>,
-            /// The answer ends at any of these tokens; they do not show.
+            /// The answer ends at any of these tokens; the token is not part of its text.
             pub stop_token_ids: Option<Vec<u32>>,
-            /// So many tokens come before an end-of-text token or one of `stop_token_ids` may, and stop strings that are complete
-            /// before do not count. A grammar that is complete ends the answer in any case. Default 0.
+            /// Fewest tokens before an end-of-text token or one of `stop_token_ids` may end the answer. A stop string that is
+            /// complete before does not end the answer; a complete grammar always does. Default 0.
             #[schema(minimum = 0)]
             pub min_tokens: Option<usize>,
-            /// Go on after the model's end-of-text token. Default false.
+            /// Continue after the model's end-of-text token. Default false.
             pub ignore_eos: Option<bool>,
             /// Send the answer as server-sent events. Default false.
             pub stream: Option<bool>,
@@ -66,7 +66,7 @@ macro_rules! request {
             pub stream_options: Option<$crate::api::fields::StreamOptions>,
             /// What the answer must be: text, any JSON object, or JSON by a schema.
             pub response_format: Option<$crate::api::fields::ResponseFormat>,
-            /// The same and more, as vLLM has it: a schema, a regular expression, a choice or a grammar.
+            /// What the answer must be, in vLLM's form: a schema, a regular expression, a choice or a grammar.
             pub structured_outputs: Option<$crate::api::fields::StructuredOutputs>,
             /// `structured_outputs.json` under vLLM's earlier name.
             #[schema(value_type = Option<Object>)]
@@ -82,7 +82,7 @@ macro_rules! request {
             pub guided_choice: Option<Vec<String>>,
             /// `structured_outputs.grammar` under vLLM's earlier name.
             pub guided_grammar: Option<String>,
-            /// Log-probabilities of the prompt's tokens, each with this many of the most likely. Not with `stream`.
+            /// Log-probabilities of the prompt's tokens, each with this many of the most likely tokens. Not with `stream`.
             #[schema(minimum = 0, maximum = 20)]
             pub prompt_logprobs: Option<usize>,
             /// Put the prompt's and the answer's token ids into the response. Default false.
@@ -92,13 +92,13 @@ macro_rules! request {
             pub add_special_tokens: Option<bool>,
             /// Prompts share cached prefixes only with prompts of the same salt.
             pub cache_salt: Option<String>,
-            /// Taken and not used: this server keeps no record of users.
+            /// Accepted and ignored: this server keeps no record of users.
             pub user: Option<String>,
             /// Add a receipt to each answer, `vosti_receipt`: a digest of every token and every bit of its logits, and
-            /// all it takes to make the answer again with `vosti replay`. Default false.
+            /// all that `vosti replay` needs to run the request again. Default false.
             pub vosti_digest: Option<bool>,
-            /// Go on behind what another server of this fingerprint, or this one, has given of the answer to this very request. Give
-            /// the seed that it said.
+            /// Continue an answer to this same request after the part that this server, or another one of this fingerprint, has
+            /// sent. Give that answer's seed (`vosti_seed`).
             pub vosti_resume: Option<$crate::api::resume::Resume>,
         }
 
@@ -169,7 +169,7 @@ impl Stop {
     }
 }
 
-/// What else a stream carries.
+/// Further contents of a stream.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StreamOptions {
@@ -199,7 +199,7 @@ pub enum ResponseFormat {
     JsonSchema { json_schema: JsonSchema },
 }
 
-/// What the answer must be, in vLLM's words; one of them.
+/// What the answer must be, in vLLM's form. Give one field.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StructuredOutputs {
@@ -212,7 +212,7 @@ pub struct StructuredOutputs {
     pub regex: Option<String>,
     /// One of these texts.
     pub choice: Option<Vec<String>>,
-    /// A grammar in Lark's notation, as llguidance has it.
+    /// A grammar in Lark's notation, as llguidance reads it.
     pub grammar: Option<String>,
 }
 
@@ -226,7 +226,7 @@ pub struct JsonSchema {
     pub description: Option<String>,
     #[schema(value_type = Object)]
     pub schema: Value,
-    /// The schema is always kept to.
+    /// Accepted and ignored: an answer always follows the schema.
     pub strict: Option<bool>,
 }
 

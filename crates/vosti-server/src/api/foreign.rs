@@ -1,5 +1,5 @@
 //! The fields that OpenAI, vLLM, SGLang, llama.cpp and their clients send and that no request type here has: which values are accepted,
-//! and why others are refused. One table serves all: requests are read by it, `docs/api.md` shows it, a test walks it.
+//! and why others are refused. One table serves all: the parser uses it, `docs/api.md` shows it, and a test walks it.
 //!
 //! A value is accepted if the answer without the field is the answer that the value asks for. Null is always accepted, here and
 //! elsewhere: `body.rs` removes nulls first. A row never makes a field do something: a field that does something belongs in a
@@ -138,7 +138,7 @@ const FALSE: Taken = Taken::These(&["false"]);
 const TRUE: Taken = Taken::These(&["true"]);
 const ZERO: Taken = Taken::These(&["0"]);
 const EMPTY_LIST: Taken = Taken::These(&["[]"]);
-/// What a response has or never has: no tool of the server's own runs, and nothing is encrypted.
+/// Values of `include` that ask for nothing: the server runs no tools of its own and encrypts nothing.
 const INCLUDED: [&str; 7] = [
     "code_interpreter_call.outputs",
     "computer_call_output.output.image_url",
@@ -154,7 +154,7 @@ use Taken::{Any, As, Null, Of, These};
 /// The table.
 pub const FIELDS: &[Foreign] = rows! {
     Completion {
-        best_of: OpenAi Vllm Sglang, As("n"), "every answer is given out: ask for n choices and choose yourself";
+        best_of: OpenAi Vllm Sglang, As("n"), "every answer is returned: ask for n choices and choose yourself";
         use_beam_search: Vllm, FALSE, "the engine samples";
         length_penalty: Vllm, These(&["1"]), "the engine samples";
         watermarking: Vllm, FALSE, "no answer has a watermark";
@@ -370,7 +370,7 @@ pub const FIELDS: &[Foreign] = rows! {
         verbosity: OpenAi, These(&["\"medium\""]), "say it in the prompt";
     }
     ResponsesReasoning {
-        generate_summary: OpenAi, Any, "thoughts are given out as they are";
+        generate_summary: OpenAi, Any, "thoughts are shown unchanged";
     }
     ResponsesItem {
         id: OpenAi, Any, "items have their order";
@@ -409,7 +409,7 @@ pub const FIELDS: &[Foreign] = rows! {
         container: Anthropic, Null, "the server runs no code";
         context_management: Anthropic, Null, "send what the model is to see";
         diagnostics: Anthropic, Null, "receipts say how an answer came about: vosti_digest";
-        inference_geo: Anthropic, Any, "the server is where it is";
+        inference_geo: Anthropic, Any, "every request is answered on this machine";
         mcp_servers: Anthropic, EMPTY_LIST, "the server calls no tools itself";
         metadata: Anthropic Vllm, Any, "the server keeps no record of users";
         kv_transfer_params: Vllm, EMPTY_OBJECT, "prefill and decode run in one process";
@@ -437,7 +437,7 @@ pub const FIELDS: &[Foreign] = rows! {
     MessagesTool {
         type: Anthropic, These(&["\"custom\""]), "the server calls no tools itself";
         cache_control: Anthropic, Any, "every prefix is cached";
-        strict: Anthropic, Any, "the schema is always kept to";
+        strict: Anthropic, Any, "an answer always follows the schema";
         eager_input_streaming: Anthropic, Any, "arguments are streamed as they come";
         defer_loading: Anthropic, FALSE, "the model is told of every tool";
         allowed_callers: Anthropic, These(&["[\"direct\"]"]), "the model calls its tools";
@@ -468,8 +468,8 @@ impl Foreign {
     }
 }
 
-/// Takes the fields of the table out of a request. A value that is not taken is an error, or `ignored` where the operator
-/// wants that. True if there was one of them.
+/// Removes the table's fields from a request. A value that the table does not accept is an error or, if `ignored` is given, is
+/// added to it. True if a field was removed.
 pub fn strip(request: &mut Value, places: &[Place], mut ignored: Option<&mut Vec<String>>) -> Result<bool, ApiError> {
     let mut found = false;
     for place in places {
@@ -495,7 +495,7 @@ pub fn strip(request: &mut Value, places: &[Place], mut ignored: Option<&mut Vec
     Ok(found)
 }
 
-/// Calls `each` with every object at `path` and the way to it.
+/// Calls `each` with every object at `path` and the object's place, such as `messages[0]`.
 fn visit(
     value: &mut Value,
     path: &[&str],

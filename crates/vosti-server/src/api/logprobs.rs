@@ -48,7 +48,7 @@ pub struct TextLogprobs {
     pub text_offset: Vec<usize>,
 }
 
-/// Log-probabilities by text, in this order; written like every other one, so that equal ones are equal as printed.
+/// Log-probabilities by the token's text, in this order, written as JSON numbers like all others.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TopMap(Vec<(String, f32)>);
 
@@ -70,7 +70,7 @@ pub struct PromptLogprob {
 /// Per prompt token: null for the first, then token ids to log-probabilities.
 pub type PromptLogprobs = Vec<Option<BTreeMap<Token, PromptLogprob>>>;
 
-/// -inf has no JSON; this is what other servers write for it.
+/// Stands for -inf, which JSON has not; other servers write the same number.
 const LEAST: f32 = -9999.0;
 
 /// A number that JSON has.
@@ -130,7 +130,7 @@ impl TextLogprobs {
     }
 }
 
-/// The most likely tokens, and the one that came, by text. Two tokens with one text are told apart by id.
+/// The most likely tokens, and the generated one, by text. The second token of an equal text is named by its id.
 fn top_map(service: &Service, own: Token, logprobs: &Logprobs) -> TopMap {
     let mut map: Vec<(String, f32)> = Vec::new();
     let shown = logprobs.top.iter().copied();

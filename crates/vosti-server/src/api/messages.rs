@@ -15,7 +15,7 @@ pub struct Message {
     pub role: Role,
     #[serde(default, deserialize_with = "content")]
     pub content: Option<Content>,
-    /// Of who speaks; templates that know names show it.
+    /// The speaker's name; templates that know names show it.
     pub name: Option<String>,
     /// Calls that the assistant made.
     pub tool_calls: Option<Vec<ToolCall>>,
@@ -64,7 +64,7 @@ fn content<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Content>, D::E
     source.deserialize_any(TextOrList { expected, text: Content::Text, list: Content::Parts })
 }
 
-/// Reads a text or a list so that an error says which entry is wrong, as an untagged enumeration's does not.
+/// Reads a text or a list. Its error says which entry is wrong; the error of an untagged enumeration does not.
 pub struct TextOrList<T, O> {
     pub expected: &'static str,
     pub text: fn(String) -> O,
@@ -161,7 +161,7 @@ pub struct DescribedFunction {
     /// JSON schema of the arguments. Default: no arguments.
     #[schema(value_type = Option<Object>)]
     pub parameters: Option<Value>,
-    /// The schema is always kept to.
+    /// Accepted and ignored: an answer always follows the schema.
     pub strict: Option<bool>,
 }
 
@@ -213,7 +213,7 @@ pub fn list(messages: Vec<Message>) -> Result<Vec<Value>, ApiError> {
 }
 
 impl Message {
-    /// Of someone who has said nothing yet.
+    /// An empty message of this role.
     pub fn of(role: Role) -> Self {
         Self {
             role,
@@ -245,7 +245,7 @@ impl Message {
         }
         let calls = self.tool_calls.filter(|calls| !calls.is_empty());
         let thought = self.reasoning_content.or(self.reasoning);
-        // What the length cut off may be thoughts only.
+        // An answer that was cut off may consist of thoughts only.
         let said = if thought.is_some() { Content::Text(String::new()).into() } else { None };
         let content = self.content.or(said.filter(|_| self.role == Role::Assistant && calls.is_none()));
         if content.is_none() && calls.is_none() {
@@ -262,7 +262,7 @@ impl Message {
     }
 }
 
-/// The tools that may be called; none if there are none, or none may.
+/// The tools that may be called; none if the request has no tools, or if `tool_choice` is `none`.
 pub fn tools(
     tools: Option<Vec<Tool>>,
     choice: Option<ToolChoice>,

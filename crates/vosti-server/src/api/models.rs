@@ -27,9 +27,9 @@ pub struct ModelCard {
     pub owned_by: &'static str,
     /// Most tokens of prompt and answer together.
     pub max_model_len: usize,
-    /// What fixes the bits of every answer.
+    /// The deployment's fingerprint, which fixes the bits of every answer.
     pub system_fingerprint: String,
-    /// What a request gets that does not say how it is sampled.
+    /// Sampling parameters of a request that gives none.
     pub default_sampling_params: DefaultSampling,
 }
 
@@ -42,7 +42,7 @@ pub struct DefaultSampling {
     pub top_k: u32,
     pub min_p: f32,
     pub repetition_penalty: f32,
-    /// Who says so: `generation_config.json`, the GGUF file, or null, OpenAI.
+    /// Where they come from: `generation_config.json`, the GGUF file, or null for OpenAI's.
     pub source: Option<&'static str>,
 }
 
@@ -75,7 +75,7 @@ pub async fn list(State(app): State<Arc<App>>) -> Result<Json<ModelList>, ApiErr
     Ok(Json(ModelList { object: "list", data }))
 }
 
-/// One of them.
+/// The model under one name.
 #[utoipa::path(get, path = "/v1/models/{name}", tag = "models", security(("key" = [])),
     params(("name" = String, Path, description = "The model's name")),
     responses((status = 200, body = ModelCard), (status = 404, body = ErrorBody), (status = 503, body = ErrorBody)))]

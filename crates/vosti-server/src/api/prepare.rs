@@ -14,17 +14,17 @@ use serde_json::Value;
 use std::sync::Arc;
 use vosti_engine::{Sampling, SamplingError, SamplingParams, Token};
 
-/// Stop strings of a request, and bytes of one.
+/// Most stop strings of a request, and most bytes of one.
 const STOPS_MAX: usize = 32;
 const STOP_BYTES_MAX: usize = 512;
-/// Entries of `logit_bias`, and of `stop_token_ids`.
+/// Most entries of `logit_bias`, and of `stop_token_ids`.
 const TOKENS_MAX: usize = 1024;
 
-/// A checked request: the job, and how its answer is to look.
+/// A checked request: the job, and the form of its answer.
 pub struct Prepared {
     pub job: Job,
     pub seed: u64,
-    /// Only prompts are looked at: the one token that the engine generates is thrown away.
+    /// Only prompts are scored: the one token that the engine generates is discarded.
     pub score_only: bool,
     pub return_token_ids: bool,
     /// The request's own `prompt_logprobs`; the job has more rows if `echo` wants them.
@@ -40,7 +40,7 @@ pub struct Prepared {
 /// The endpoint's fields besides the shared ones.
 pub struct Ask {
     pub prompts: Vec<Vec<Token>>,
-    /// Most tokens, if the request does not say; none: what the context leaves.
+    /// Most tokens to generate, if the request does not say; none: as many as the context leaves.
     pub tokens_default: Option<usize>,
     /// `max_tokens` 0 is allowed.
     pub may_score: bool,
@@ -52,7 +52,7 @@ pub struct Ask {
     pub source: &'static str,
 }
 
-/// What the answer is held to, and the request's field that says so.
+/// The grammar of an answer, and the request's field that gives it.
 pub struct Held {
     pub grammar: Grammar,
     pub param: &'static str,
@@ -70,7 +70,7 @@ pub fn choices(app: &App, shared: &Shared) -> Result<u32, ApiError> {
 /// Refuses a model that is not served.
 pub fn check_model(app: &App, name: Option<&str>) -> Result<(), ApiError> {
     match name {
-        // An empty name is none: some clients send one.
+        // Some clients send an empty name, which counts as no name.
         Some(name) if !name.is_empty() && !app.config.model_names.iter().any(|known| known == name) => {
             Err(ApiError::unknown_model(name, app.model_name()))
         }
@@ -86,7 +86,7 @@ pub(crate) fn work(shared: &Shared, tools: bool) -> Work {
     if tools || outputs || texts || format || shared.guided_choice.is_some() { Work::Grammar } else { Work::Text }
 }
 
-/// The grammar that a request asks for, in whichever of the ways.
+/// The grammar that a request asks for, under any of its names. Two of them are an error.
 pub fn held(shared: &mut Shared) -> Result<Option<Held>, ApiError> {
     let outputs = shared.structured_outputs.take().unwrap_or_default();
     let format = match shared.response_format.take() {
@@ -137,7 +137,7 @@ fn json_schema(name: &str, schema: Value) -> Result<Grammar, ApiError> {
     Ok(Grammar::JsonSchema(schema))
 }
 
-/// Checks everything and makes the job. May compile a grammar: not for a thread that others wait for.
+/// Checks everything and makes the job. It may compile a grammar, so it must not run on a thread that serves other requests.
 pub fn request(app: &App, service: &Service, mut shared: Shared, ask: Ask) -> Result<Prepared, ApiError> {
     let choices = choices(app, &shared)?;
     check_top("prompt_logprobs", ask.prompt_logprobs)?;
@@ -224,7 +224,7 @@ fn seed(shared: &Shared) -> Result<u64, ApiError> {
     bits.ok_or_else(|| ApiError::field("seed", format!("seed is {seed}; it must be an integer of 64 bits")))
 }
 
-/// Salts are texts, the engine's are numbers; 0 is for requests without one.
+/// A salt's text as the engine's number; 0 is kept for requests without a salt.
 fn salt(text: &str) -> u64 {
     let hash = blake3::hash(text.as_bytes());
     let mut word = [0; 8];
@@ -315,7 +315,9 @@ fn stops(stops: Vec<String>) -> Result<Vec<String>, ApiError> {
 fn biases(service: &Service, biases: std::collections::BTreeMap<String, f32>) -> Result<Vec<(Token, f32)>, ApiError> {
     let read = |(token, bias): (String, f32)| match token.parse() {
         Ok(token) => Ok((token, bias)),
-        Err(_) => Err(ApiError::field("logit_bias", format!("logit_bias has the key {token:?}: use token ids"))),
+        Err(_) => {
+            Err(ApiError::field("logit_bias", format!("logit_bias has the key {token:?}; keys must be token ids")))
+        }
     };
     let biases: Vec<(Token, f32)> = biases.into_iter().map(read).collect::<Result<_, _>>()?;
     tokens_of(service, "logit_bias", biases.iter().map(|(token, _)| *token).collect())?;
@@ -325,7 +327,7 @@ fn biases(service: &Service, biases: std::collections::BTreeMap<String, f32>) ->
 /// Tokens of the vocabulary, not too many.
 fn tokens_of(service: &Service, name: &str, tokens: Vec<Token>) -> Result<Vec<Token>, ApiError> {
     if tokens.len() > TOKENS_MAX {
-        return Err(ApiError::field(name, format!("{name} has {} entries, at most {TOKENS_MAX}", tokens.len())));
+        return Err(ApiError::field(name, format!("{name} has {} entries; the limit is {TOKENS_MAX}", tokens.len())));
     }
     let vocab = service.identity.vocab;
     match tokens.iter().find(|token| **token >= vocab) {

@@ -45,7 +45,7 @@ pub async fn respond(
     Ok(Json(writer.response(&flow.answers)).into_response())
 }
 
-/// What this API calls the fields of a chat request.
+/// This API's names for the fields of a chat request.
 const NAMES: [(&str, &str); 7] = [
     (".function", ""),
     ("max_tokens", "max_output_tokens"),
@@ -175,7 +175,7 @@ impl ResponsesWriter {
                 vec![(format!("{kind}.delta"), place(delta))]
             }
             Change::End => {
-                // What the end of the answer cut off is not complete.
+                // The last item is incomplete if the answer was cut off.
                 let last = index + 1 == self.blocks.all.len();
                 let status = if last && self.status == "incomplete" { "incomplete" } else { "completed" };
                 let item = json!({ "output_index": index, "item": self.item(index, status, false) });

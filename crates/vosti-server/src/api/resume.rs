@@ -1,8 +1,8 @@
 //! `vosti_resume`: continues an answer after the part that a client already has.
 //!
-//! The request runs as if it were new. The client's part goes to the engine as drafts, so that a step checks many tokens, and
-//! passes through the same state (text, stop strings, grammar, calls, receipt) as in the answer that broke off; only it is
-//! not sent again. So the rest is exactly what would have come, and tokens that the request cannot have given are detected.
+//! The request runs as if it were new. The client's part goes to the engine as drafts, so that a step checks many tokens. It
+//! passes through the same state (text, stop strings, grammar, calls, receipt) as in the interrupted answer, and is not sent
+//! again. So the rest equals the rest of the interrupted answer, and tokens that the request cannot have given are detected.
 //! Nothing here decides a token.
 //! Read next: [`crate::answer`].
 
@@ -12,24 +12,24 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 use vosti_engine::Token;
 
-/// What a client has of an answer.
+/// The part of a response that a client already has.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Resume {
-    /// `system_fingerprint` of what it has. Another server's is refused with 409.
+    /// The response's `system_fingerprint`. A fingerprint that is not this server's is refused with 409.
     pub fingerprint: String,
-    /// What it has of each answer; those that are not here begin anew.
+    /// The client's part of each answer; an answer that is not listed begins anew.
     pub choices: Vec<ResumedChoice>,
 }
 
-/// What a client has of one answer.
+/// The part of one answer that a client already has.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ResumedChoice {
     pub index: usize,
     /// Every token so far (`return_token_ids` has them in each chunk).
     pub token_ids: Vec<Token>,
-    /// Its end came too. Default false.
+    /// The client has the answer's end too. Default false.
     pub finished: Option<bool>,
 }
 
@@ -53,7 +53,8 @@ impl From<ResumeError> for ApiError {
 }
 
 impl Resume {
-    /// Of each of so many answers, which have at most so many tokens, for a deployment of this name and vocabulary.
+    /// The client's part of each of `answers` answers, checked. An error if the fingerprint is not `wanted`, a choice is out of
+    /// range or named twice, a token is not below `vocab`, or an answer has more than `tokens_max` tokens.
     pub fn given(self, wanted: &str, vocab: u32, answers: usize, tokens_max: usize) -> Result<Vec<Given>, ResumeError> {
         if self.fingerprint != *wanted {
             return Err(ResumeError::Another { given: self.fingerprint, wanted: wanted.to_string() });
@@ -62,7 +63,9 @@ impl Resume {
         let mut given = vec![None; answers];
         for ResumedChoice { index, token_ids: tokens, finished } in self.choices {
             if index >= answers {
-                return wrong(format!("choice {index} is to be resumed, and the request asks for {answers}"));
+                return wrong(format!(
+                    "choice {index} is to be resumed, and the request asks for {answers}: choices are numbered from 0"
+                ));
             }
             if let Some(position) = tokens.iter().position(|token| *token >= vocab) {
                 let token = tokens[position];

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use utoipa::ToSchema;
 
-/// Where the server stands.
+/// The server's phase.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct Health {
     /// `loading`, `ready` or `draining`.
@@ -48,16 +48,19 @@ pub struct EngineState {
     /// `loading`, `ready` or `draining`.
     pub status: &'static str,
     pub model: String,
-    /// What fixes the bits; null while loading.
+    /// The deployment's fingerprint; null while loading.
     pub system_fingerprint: Option<String>,
-    /// Answers that hold pages, and that wait for them.
+    /// Answers that hold pages.
     pub running: usize,
+    /// Answers that wait for pages.
     pub waiting: usize,
-    /// Requests that are not answered to the end, and open connections.
+    /// Requests that are not answered to the end.
     pub requests_in_progress: usize,
+    /// Open connections.
     pub connections: usize,
-    /// Places for answers, and those taken.
+    /// Places for answers.
     pub places: usize,
+    /// Places that are taken.
     pub places_taken: usize,
     pub pages_total: usize,
     pub pages_free: usize,

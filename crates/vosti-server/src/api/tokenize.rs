@@ -60,7 +60,7 @@ pub struct TokenizeResponse {
     pub token_strs: Option<Vec<String>>,
 }
 
-/// Tokens to be text.
+/// Tokens that are turned into text.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DetokenizeRequest {
@@ -117,14 +117,14 @@ pub async fn tokenize(
     Ok(Json(TokenizeResponse { count: tokens.len(), max_model_len: service.identity.context, tokens, token_strs }))
 }
 
-/// What a client needs to tokenize and render as this server does.
+/// The facts that a client needs to tokenize and render as this server does.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct TokenizerInfo {
-    /// `TokenizersBackend`: what Hugging Face calls a `tokenizer.json`.
+    /// `TokenizersBackend`: Hugging Face's name for the class that reads a `tokenizer.json`.
     pub tokenizer_class: &'static str,
-    /// Begins a text, if the model has such a token.
+    /// The token that begins a text, if the model has one.
     pub bos_token: Option<String>,
-    /// Ends one.
+    /// The token that ends a text.
     pub eos_token: Option<String>,
     /// The same as `eos_token`: answers are never padded.
     pub pad_token: Option<String>,
@@ -156,7 +156,7 @@ pub async fn info(State(app): State<Arc<App>>) -> Result<Json<TokenizerInfo>, Ap
     }))
 }
 
-/// Tokens to text. Control tokens have none; what is no UTF-8 is replaced.
+/// Tokens to text. Control tokens have no text; bytes that are not UTF-8 are replaced.
 #[utoipa::path(post, path = "/detokenize", tag = "tokens", request_body = DetokenizeRequest, security(("key" = [])),
     responses((status = 200, body = DetokenizeResponse), (status = "4XX", body = ErrorBody), (status = 503, body = ErrorBody)))]
 pub async fn detokenize(

@@ -8,13 +8,13 @@ use crate::grammar::harmony::Harmony;
 use crate::grammar::thought::{Said, Thinker, Thinking};
 use crate::grammar::tools::{Piece, Reader, Tools};
 
-/// What a conversation's answer may hold, and what of it is shown.
+/// What a conversation's answer may contain, and whether its thoughts are shown.
 #[derive(Clone, Debug, Default)]
 pub struct Contents {
     pub tools: Option<Tools>,
-    /// Thoughts are told apart from the answer.
+    /// How thoughts are separated from the answer; none: they are not.
     pub thinking: Option<Thinking>,
-    /// And not shown.
+    /// Thoughts are separated and not shown.
     pub thoughts_hidden: bool,
 }
 
@@ -27,7 +27,7 @@ pub enum TurnPart {
         id: String,
         name: String,
     },
-    /// Of the last call, JSON.
+    /// More of the last call's arguments, as JSON text.
     Arguments(String),
 }
 
@@ -42,7 +42,7 @@ pub struct Turn {
     thought_tokens: usize,
 }
 
-/// Who tells the parts apart.
+/// The reader that separates the parts.
 enum Reading {
     /// Tags around thoughts, and calls in the text behind them; either may be absent.
     Tags {
@@ -55,7 +55,7 @@ enum Reading {
 impl Turn {
     /// `id` is the response's, `answer` the turn's place in it.
     pub fn new(prepared: &Prepared, id: &str, answer: usize) -> Self {
-        // Of the response's own name: unique, and short enough for templates that show it.
+        // From the response's id: unique, and short enough for templates that show a call's id.
         let suffix = id.rsplit('-').next().unwrap_or(id);
         let contents = &prepared.contents;
         let reading = match contents.thinking {
@@ -100,7 +100,7 @@ impl Turn {
         self.thought_tokens
     }
 
-    /// The turn ended with calls, all of them whole.
+    /// True if the turn has calls and all of them are complete.
     pub fn called(&self, end: &End) -> bool {
         let called = match &self.reading {
             Reading::Tags { reader, .. } => reader.as_ref().is_some_and(Reader::called),
@@ -140,7 +140,7 @@ impl Reading {
     }
 }
 
-/// What is behind thoughts may hold calls.
+/// Reads calls in the text after thoughts.
 fn read(said: Vec<Said>, reader: &mut Option<Reader>) -> Vec<Piece> {
     let mut pieces = Vec::new();
     for said in said {

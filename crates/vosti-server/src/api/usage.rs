@@ -13,7 +13,7 @@ pub struct Usage {
     pub completion_tokens: usize,
     pub total_tokens: usize,
     pub prompt_tokens_details: PromptTokensDetails,
-    /// Of a conversation's answers.
+    /// Only for conversations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completion_tokens_details: Option<CompletionTokensDetails>,
 }
@@ -27,7 +27,7 @@ pub struct PromptTokensDetails {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct CompletionTokensDetails {
-    /// Tokens of thoughts, without their tags, where thoughts are told from the answer.
+    /// Tokens of thoughts, without their tags, if thoughts are separated from the answer.
     pub reasoning_tokens: usize,
 }
 
@@ -55,12 +55,12 @@ pub fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
-/// Of a user's choosing (8 bytes in hexadecimal) and ours: fresh with every call.
+/// `PREFIX-` and 16 hex digits, fresh with every call.
 pub fn id(prefix: &str) -> String {
     format!("{prefix}-{:016x}", fresh())
 }
 
-/// A number that nobody else has: from the operating system's randomness, through the standard library's hasher.
+/// A random number, from the operating system's randomness through the standard library's hasher.
 pub fn fresh() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     std::collections::hash_map::RandomState::new().build_hasher().finish()

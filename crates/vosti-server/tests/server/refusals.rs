@@ -127,7 +127,7 @@ async fn what_is_no_request_at_all_is_refused_in_the_same_shape() {
         assert!(status == 404 && message.ends_with("did you mean /v1/completions?"), "{message}");
     }
     let list = server.send(json(r#"["x"]"#)).await.error();
-    assert_eq!((list.0, list.2.as_str()), (400, "the body is no JSON object"));
+    assert_eq!((list.0, list.2.as_str()), (400, "the body is not a JSON object"));
     assert_eq!(server.send(get(TEXT)).await.error().0, 405);
 }
 

@@ -19,9 +19,9 @@ use utoipa::ToSchema;
 pub struct MessagesRequest {
     /// The served model's name; any other is refused. May be left out.
     pub model: Option<String>,
-    /// If the last is the assistant's, the answer continues it.
+    /// The conversation. If the last message is the assistant's and ends with text, the answer continues it.
     pub messages: Vec<Turn>,
-    /// A system message in front of them.
+    /// A system message before the conversation.
     #[serde(default, deserialize_with = "texts")]
     pub system: Option<Texts>,
     /// Most tokens to generate. Default: what the context leaves.
@@ -42,11 +42,11 @@ pub struct MessagesRequest {
     pub stream: Option<bool>,
     /// Functions that the model may call.
     pub tools: Option<Vec<InputTool>>,
-    /// Whether it calls them. Default: it decides.
+    /// Whether the model calls them. Default: the model decides.
     pub tool_choice: Option<Choice>,
-    /// Whether a model that thinks shall think. Default: as its template says.
+    /// Whether a reasoning model thinks. Default: its template's.
     pub thinking: Option<Thinking>,
-    /// How much it shall think, and what its answer must be.
+    /// How much a reasoning model thinks, and what the answer must be.
     pub output_config: Option<OutputConfig>,
     /// See ChatRequest.
     #[schema(value_type = Option<Object>)]
@@ -86,7 +86,7 @@ impl Body for CountRequest {
     const PLACES: &'static [Place] = PLACES;
 }
 
-/// What the user or the assistant said.
+/// A message of the user or the assistant.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Turn {
@@ -119,10 +119,10 @@ pub enum Block {
     },
     Thinking {
         thinking: String,
-        /// Taken and not used.
+        /// Accepted and ignored.
         signature: Option<String>,
     },
-    /// Thoughts of another server, which nobody else can read: left out.
+    /// Encrypted thoughts of another server: accepted and ignored.
     RedactedThinking {
         data: String,
     },
@@ -136,7 +136,7 @@ pub enum Block {
         tool_use_id: String,
         #[serde(default, deserialize_with = "texts")]
         content: Option<Texts>,
-        /// Taken and not used: the text says it.
+        /// Accepted and ignored: the text has the error.
         is_error: Option<bool>,
     },
 }
@@ -182,28 +182,28 @@ pub enum Choice {
     None {},
 }
 
-/// Whether a model that thinks shall think.
+/// Whether a reasoning model thinks.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Thinking {
     Enabled {
-        /// Taken and not used: `max_tokens` bounds thoughts and answer together.
+        /// Accepted and ignored: `max_tokens` bounds thoughts and answer together.
         budget_tokens: Option<u64>,
-        /// Taken and not used: thoughts are given out as they are.
+        /// Accepted and ignored: thoughts are shown unchanged.
         display: Option<String>,
     },
     Adaptive {
-        /// As above.
+        /// Accepted and ignored: thoughts are shown unchanged.
         display: Option<String>,
     },
     Disabled {},
 }
 
-/// How much a model that thinks shall think, and what its answer must be.
+/// How much a reasoning model thinks, and what the answer must be.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OutputConfig {
-    /// The template sees it as `reasoning_effort`. Models that do not think answer alike.
+    /// The template sees it as `reasoning_effort`. It changes nothing if the template does not use it.
     pub effort: Option<String>,
     pub format: Option<OutputFormat>,
 }
@@ -309,7 +309,7 @@ impl MessagesRequest {
 }
 
 impl Blocks {
-    /// Its last word is text, which an answer can continue.
+    /// Its last block is text, which an answer can continue.
     fn speaks(&self) -> bool {
         match self {
             Self::Text(_) => true,
@@ -319,7 +319,7 @@ impl Blocks {
 }
 
 impl Turn {
-    /// Results of calls are messages of their own, in front of what the user says with them.
+    /// Adds the turn's messages. Results of calls become messages of their own, before the user's text.
     fn into_messages(self, index: usize, messages: &mut Vec<Message>) -> Result<(), ApiError> {
         let wrong = |at: String, why: &str| Err(ApiError::field(&at, format!("{at} {why}")));
         if !matches!(self.role, Role::User | Role::Assistant | Role::System) {

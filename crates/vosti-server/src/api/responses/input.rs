@@ -23,7 +23,7 @@ pub struct ResponsesRequest {
     /// A text of the user, or the items of a conversation.
     #[serde(deserialize_with = "input")]
     pub input: Input,
-    /// A system message in front of it.
+    /// A system message before the input.
     pub instructions: Option<String>,
     /// Most tokens to generate. Default: what the context leaves.
     #[schema(minimum = 1)]
@@ -55,15 +55,15 @@ pub struct ResponsesRequest {
     pub stream: Option<bool>,
     /// Functions that the model may call.
     pub tools: Option<Vec<FunctionTool>>,
-    /// Whether it calls them. Default: it decides.
+    /// Whether the model calls them. Default: the model decides.
     pub tool_choice: Option<Choice>,
-    /// More than one call may come. Default true.
+    /// Allow more than one call in an answer. Default true.
     pub parallel_tool_calls: Option<bool>,
     /// What the text must be.
     pub text: Option<Text>,
     /// See ChatRequest; this or `text.format`.
     pub structured_outputs: Option<StructuredOutputs>,
-    /// How much a model that thinks shall think.
+    /// How much a reasoning model thinks.
     pub reasoning: Option<Reasoning>,
     /// See ChatRequest.
     #[schema(value_type = Option<Object>)]
@@ -89,7 +89,7 @@ impl Body for ResponsesRequest {
     ];
 }
 
-/// What is continued.
+/// The conversation, or a text of the user.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(untagged)]
 pub enum Input {
@@ -109,7 +109,7 @@ impl Default for Input {
     }
 }
 
-/// An item of a conversation: a message, or what its `type` says.
+/// An item of a conversation: a message, a call, a call's output or thoughts, by its `type`.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Item {
@@ -183,7 +183,7 @@ pub struct FunctionTool {
     pub description: Option<String>,
     #[schema(value_type = Option<Object>)]
     pub parameters: Option<Value>,
-    /// The schema is always kept to.
+    /// Accepted and ignored: an answer always follows the schema.
     pub strict: Option<bool>,
 }
 
@@ -221,13 +221,13 @@ pub enum Format {
     },
 }
 
-/// How much a model that thinks shall think.
+/// How much a reasoning model thinks.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Reasoning {
     /// As `reasoning_effort` of a ChatRequest.
     pub effort: Option<String>,
-    /// Taken and not used: thoughts are given out as they are.
+    /// Accepted and ignored: thoughts are shown unchanged.
     pub summary: Option<String>,
 }
 
@@ -333,7 +333,7 @@ fn conversation(items: Vec<Item>, messages: &mut Vec<Message>) -> Result<(), Api
         };
         let kind = item.kind.as_deref().unwrap_or("message");
         let assistant = matches!(kind, "function_call" | "reasoning") || item.role == Some(Role::Assistant);
-        // A message says one text; what is thought comes before it.
+        // A message has one text, and its thoughts come before it.
         let spoke = messages.last().is_some_and(|last| last.content.is_some());
         let called = messages.last().is_some_and(|last| last.tool_calls.is_some());
         let next = spoke && kind != "function_call" || called && kind == "reasoning";
@@ -376,7 +376,7 @@ fn conversation(items: Vec<Item>, messages: &mut Vec<Message>) -> Result<(), Api
             }
         }
     }
-    // Thoughts that only another server can read leave nothing.
+    // Items of encrypted thoughts leave an empty message, which is removed.
     messages.retain(|message| {
         message.role != Role::Assistant
             || message.content.is_some()
