@@ -1,4 +1,4 @@
-//! From updates to text: the state of one answer. Streams and whole answers both read it, so they cannot differ.
+//! From updates to text: the state of a request's answers. Streams and whole answers both use it, so they cannot differ.
 //!
 //! Text is held back while it may be part of a character or the beginning of a stop string. Stop strings and stop tokens are
 //! never shown. Every generated token appears in token ids, log-probabilities and usage counts, including the tokens of a
@@ -14,9 +14,9 @@ use vosti_engine::{FinishReason, Sampling, Token, Usage};
 /// A generated token.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Generated {
-    /// Its id.
+    /// The token's id.
     pub token: Token,
-    /// If the request asked for them.
+    /// The token's log-probabilities, if the request asked for them.
     pub logprobs: Option<Logprobs>,
     /// Where its text begins, in characters of the answer's text.
     pub offset: usize,
@@ -25,15 +25,15 @@ pub struct Generated {
 /// The part that one update adds to an answer.
 #[derive(Debug, Default)]
 pub struct Delta {
-    /// Place of the answer among all of the request: prompt by prompt, choice by choice.
+    /// Number of the answer among all of the request, from 0: prompt by prompt, choice by choice.
     pub index: usize,
-    /// Text that is now certain; it may be empty.
+    /// Text that this update makes certain; it may be empty.
     pub text: String,
     /// The token that the text came from, if this update has one.
     pub token: Option<Generated>,
     /// Why it ended, in the last update.
     pub end: Option<End>,
-    /// The client has it: it is computed again for what comes behind it, and not sent.
+    /// The client already has this part: it was computed again to continue after it, and is not sent.
     pub repeated: bool,
 }
 
@@ -54,13 +54,13 @@ pub struct Answers {
     stop_tokens: Sampling,
     answers: Vec<Answer>,
     open: usize,
-    /// How an answer differs from what the client has of it.
+    /// How an answer differs from the client's part of it.
     departure: Option<String>,
 }
 
 struct Answer {
     stream: TextStream,
-    /// The same without stop strings, to know where a token begins.
+    /// A stream without stop strings, which counts the characters before a token.
     whole: TextStream,
     chars: usize,
     tokens: Vec<Token>,
@@ -69,7 +69,7 @@ struct Answer {
 }
 
 impl Answers {
-    /// The answer of a job before its first update.
+    /// The answers of a job before its first update.
     pub fn new(job: &Job, text: &Arc<dyn TokenText>) -> Self {
         let (sampling, choices) = (&job.sampling, job.choices as usize);
         let answer = |index| Answer {
@@ -128,19 +128,19 @@ impl Answers {
         prompt * self.choices + choice as usize
     }
 
-    /// Some have not yet given again what the client has.
+    /// True while an answer has not yet repeated the client's part.
     pub fn repeating(&self) -> bool {
         self.answers.iter().any(|answer| {
             answer.end.is_none() && (answer.tokens.len() < answer.given.tokens.len() || answer.given.finished)
         })
     }
 
-    /// How an answer differs from what the client says it has.
+    /// How an answer differs from the client's part of it; none so far if it does not.
     pub fn departure(&self) -> Option<&str> {
         self.departure.as_deref()
     }
 
-    /// All have ended.
+    /// True if all answers have ended.
     pub fn done(&self) -> bool {
         self.open == 0
     }
@@ -150,14 +150,14 @@ impl Answers {
         &self.answers[index].tokens
     }
 
-    /// The counts of a request that goes on: its prompts, and what its answers have. Cached tokens are known at an answer's end.
+    /// The token counts of a request that still runs: its prompts, and its answers so far. Cached tokens are known at an answer's end.
     pub fn usage_so_far(&self, job: &Job) -> Usage {
         let generated_tokens = self.answers.iter().map(|answer| answer.tokens.len()).sum();
         let prompt_tokens = job.prompts.iter().map(|prompt| prompt.len()).sum();
         Usage { prompt_tokens, generated_tokens, ..self.usage() }
     }
 
-    /// The whole request's counts: prompts once each, answers all.
+    /// The whole request's token counts: each prompt once, and all answers that have ended.
     pub fn usage(&self) -> Usage {
         let mut sum = Usage::default();
         for (index, answer) in self.answers.iter().enumerate() {
@@ -173,7 +173,7 @@ impl Answers {
 }
 
 impl Answer {
-    /// The text that the token makes certain, and where its own begins.
+    /// The text that the token makes certain, and the offset of the token's own text, in characters.
     fn push(&mut self, token: Token, shown: bool) -> (String, usize) {
         self.tokens.push(token);
         let offset = self.chars;

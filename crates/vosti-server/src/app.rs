@@ -1,4 +1,4 @@
-//! The application: its state, its phases, its routes. No sockets here: `listen.rs` has them, tests go without.
+//! The application: its state, its phases and its routes. It has no sockets (`listen.rs` has them), so tests call it directly.
 
 use crate::api::body::Ignored;
 use crate::api::{ApiError, anthropic, chat, completions, models, responses, state, tokenize};
@@ -24,14 +24,14 @@ use std::time::Instant;
 use tokio::sync::{Semaphore, watch};
 use tower_http::catch_panic::CatchPanicLayer;
 
-/// Where the server stands.
+/// The server's phase.
 #[derive(Clone)]
 pub enum Phase {
-    /// Listening; the model is not there yet.
+    /// Listening; the model is being loaded.
     Loading,
     /// Serving.
     Ready(Arc<Service>),
-    /// No new requests; those that run go on.
+    /// New requests are refused; running requests are answered to their end.
     Draining,
 }
 
@@ -48,12 +48,12 @@ pub struct App {
     /// When the server started, in seconds since 1970.
     pub started: u64,
     phase: watch::Sender<Phase>,
-    /// Turns for [`Work::Text`] and [`Work::Grammar`].
+    /// Permits for [`Work::Text`]; `compiling` has those for [`Work::Grammar`].
     preparing: Arc<Semaphore>,
     compiling: Arc<Semaphore>,
 }
 
-/// What takes a core before a request runs. A grammar may take seconds, so text never waits for one.
+/// Work on a core before a request runs. A grammar may take seconds, so text never waits for a grammar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
     /// Rendering and tokenizing.
@@ -62,7 +62,7 @@ pub(crate) enum Work {
     Grammar,
 }
 
-/// Requests prepared at the same time, of either kind.
+/// Requests that are prepared at the same time, for each kind of work.
 const PREPARING_MAX: usize = 2;
 
 impl App {
@@ -82,7 +82,7 @@ impl App {
         })
     }
 
-    /// The name that answers carry.
+    /// The model's name in answers.
     pub fn model_name(&self) -> &str {
         self.config.model_names.first().map_or("model", String::as_str)
     }
@@ -92,7 +92,7 @@ impl App {
         self.phase.borrow().clone()
     }
 
-    /// From now on requests are served. A server that drains stays in that.
+    /// Serves requests from this call on. A draining server keeps draining.
     pub fn ready(&self, service: Arc<Service>) {
         self.phase.send_if_modified(|phase| {
             let loading = matches!(phase, Phase::Loading);
@@ -103,12 +103,12 @@ impl App {
         });
     }
 
-    /// From now on new requests are refused.
+    /// Refuses new requests from this call on.
     pub fn drain(&self) {
         self.phase.send_replace(Phase::Draining);
     }
 
-    /// Returns when the server drains and everyone has their answer.
+    /// Returns when the server drains and every request is answered.
     pub async fn drained(&self) {
         let mut phase = self.phase.subscribe();
         // The sender is in `self`: waiting cannot fail.
@@ -116,12 +116,12 @@ impl App {
         self.busy.idle().await;
     }
 
-    /// The model, or why there is none.
+    /// The model; 503 while it is loaded and while the server drains.
     pub fn service(&self) -> Result<Arc<Service>, ApiError> {
         match self.phase() {
             Phase::Ready(service) => Ok(service),
             Phase::Loading => Err(ApiError::unavailable("the model is being loaded: try again soon", 2)),
-            Phase::Draining => Err(ApiError::unavailable("the server is shutting down: ask another one", 5)),
+            Phase::Draining => Err(ApiError::unavailable("the server is shutting down: use another server", 5)),
         }
     }
 
@@ -130,24 +130,25 @@ impl App {
         self.places.taken()
     }
 
-    /// A request has come.
+    /// Notes a request's arrival, and counts it as busy.
     pub(crate) fn arrive(&self) -> Arrival {
         Arrival { at: Instant::now(), busy: self.busy.enter() }
     }
 
-    /// Runs what takes a core where it does not hold up others.
+    /// Runs `work` on a thread of its own, so that it delays no other request.
     pub(crate) async fn prepare<T: Send + 'static>(
         &self,
         kind: Work,
         work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
     ) -> Result<T, ApiError> {
-        let failed = |_| ApiError::internal("the server failed to prepare this request; others go on");
+        let failed =
+            |_| ApiError::internal("the server failed to prepare this request; other requests are not affected");
         // The semaphore is never closed.
         let turns = if kind == Work::Grammar { &self.compiling } else { &self.preparing };
         let turn = turns.clone().acquire_owned().await.map_err(|_| ApiError::internal("the server ends"))?;
-        // What it logs is the request's.
+        // The work's log lines belong to the request.
         let span = tracing::Span::current();
-        // It runs to its end even if the client leaves, and keeps its turn so long.
+        // The work runs to its end even if the client leaves, and keeps its permit until then.
         let work = move || {
             let _turn = turn;
             span.in_scope(work)
@@ -191,12 +192,12 @@ pub fn router(app: Arc<App>) -> Router {
     all.layer(middleware::from_fn_with_state(app.clone(), observe)).with_state(app)
 }
 
-/// What the panic says stays here: it may hold text of the request.
+/// Answers 500 without the panic's message, which may contain text of the request.
 fn panicked(_: Box<dyn Any + Send>) -> Response {
-    ApiError::internal("the server failed at this request; others go on").into_response()
+    ApiError::internal("the server failed at this request; other requests are not affected").into_response()
 }
 
-/// Counts and logs each request, under the name that the client gave it or one of ours; the response says which.
+/// Counts and logs each request under its id: the client's `x-request-id`, or a new one. The response has the id.
 async fn observe(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let start = Instant::now();
     let id = request_id(request.headers()).unwrap_or_else(|| crate::api::usage::id("req"));
@@ -219,7 +220,7 @@ async fn observe(State(app): State<Arc<App>>, mut request: Request, next: Next) 
         app.metrics.refused.get_or_create(&[("reason", reason.to_string())]).inc();
     }
     let seconds = start.elapsed().as_secs_f64();
-    // Probes come every few seconds, and say nothing new.
+    // Probes come every few seconds; they are logged at a lower level.
     if ["/health", "/ready", "/status", "/metrics"].contains(&path.as_str()) {
         tracing::debug!(id, %method, path, status, seconds, "response");
     } else {
@@ -239,17 +240,17 @@ async fn observe(State(app): State<Arc<App>>, mut request: Request, next: Next) 
     response
 }
 
-/// Most letters of a client's name for a request.
+/// Most characters of a client's request id.
 const REQUEST_ID_MAX: usize = 128;
 
-/// The name that the client gave its request, if it can be shown and logged as it is.
+/// The client's request id, if it has only characters that can be logged unchanged.
 fn request_id(headers: &HeaderMap) -> Option<String> {
     let id = headers.get("x-request-id")?.to_str().ok()?;
     let legal = |c: char| c.is_ascii_alphanumeric() || "-_.:/+=".contains(c);
     (!id.is_empty() && id.len() <= REQUEST_ID_MAX && id.chars().all(legal)).then(|| id.to_string())
 }
 
-/// Why a load balancer or an operator should care.
+/// The `reason` label of a refusal by status, for metrics; none if the status refuses nothing.
 fn refusal(status: u16) -> Option<&'static str> {
     match status {
         401 => Some("unauthorized"),

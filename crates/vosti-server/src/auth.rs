@@ -18,12 +18,12 @@ impl Keys {
         Self(keys.iter().map(|key| *blake3::hash(key.as_bytes()).as_bytes()).collect())
     }
 
-    /// Whether anyone may come in.
+    /// True if the API needs no key.
     pub fn open(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Every key is compared, whichever matches.
+    /// Compares with every key, so that the time does not tell which key matched.
     fn accept(&self, given: &str) -> bool {
         let given = blake3::hash(given.as_bytes());
         let matches = self.0.iter().map(|key| key.as_slice().ct_eq(given.as_bytes().as_slice()));
@@ -43,9 +43,11 @@ pub async fn check(State(app): State<Arc<App>>, request: Request, next: Next) ->
     match token {
         _ if app.keys.open() => next.run(request).await,
         Some(token) if app.keys.accept(token) => next.run(request).await,
-        Some(_) => ApiError::unauthorized("the API key is not known to this server").into_response(),
+        Some(_) => {
+            ApiError::unauthorized("this server does not know the API key: send one of its keys").into_response()
+        }
         None => {
-            ApiError::unauthorized("this server wants an API key: send 'Authorization: Bearer KEY'").into_response()
+            ApiError::unauthorized("this server needs an API key: send 'Authorization: Bearer KEY'").into_response()
         }
     }
 }

@@ -12,15 +12,15 @@ pub struct ServerConfig {
     pub host: IpAddr,
     /// 0 lets the system choose.
     pub port: u16,
-    /// Names that requests may give the model; the first is the one that answers carry.
+    /// Names of the model in requests; answers have the first one.
     pub model_names: Vec<String>,
-    /// Bearer tokens that open the API; none: it is open to whoever reaches the port.
+    /// API keys; none: the API is open to every client that reaches the port.
     pub api_keys: Vec<String>,
     /// Serve HTTPS; `None`: HTTP.
     pub tls: Option<TlsFiles>,
     /// Sizes, times and counts that requests may not exceed.
     pub limits: Limits,
-    /// Write prompts and answers to the log. Otherwise no text of a request is ever logged.
+    /// Write prompts to the log. Otherwise no text of a request is ever logged.
     pub log_prompts: bool,
     /// What to do with fields of a request that no API has.
     pub unknown_fields: UnknownFields,
@@ -32,13 +32,13 @@ pub struct ServerConfig {
     pub traces: bool,
 }
 
-/// What is done with a request that has a field which this server has not, and which could change its answer.
+/// How to treat a request with an unknown field, or with an unsupported field that could change the answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UnknownFields {
     /// 400 that names the field.
     #[default]
     Refuse,
-    /// The field is ignored, and named in the response's header `x-vosti-ignored` and in the log.
+    /// The field is ignored. The response's header `x-vosti-ignored` names it; the log has the number of ignored fields.
     Warn,
 }
 
@@ -47,7 +47,7 @@ pub enum UnknownFields {
 pub struct TlsFiles {
     /// The chain, the server's own certificate first.
     pub certificates: PathBuf,
-    /// Of the first certificate.
+    /// The private key of the first certificate.
     pub key: PathBuf,
 }
 
@@ -62,9 +62,9 @@ pub struct Limits {
     pub body_bytes_max: usize,
     /// Choices per prompt.
     pub choices_max: u32,
-    /// From the request's arrival to its answer's end.
+    /// Longest time from the request's arrival to its answer's end.
     pub request_time_max: Duration,
-    /// A client that takes nothing for this long, or sends no request, loses its connection.
+    /// A client that reads nothing for this long, or sends no request, loses its connection.
     pub idle_time_max: Duration,
 }
 

@@ -11,7 +11,7 @@ use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 /// Sites whose pages may use the API.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Origins {
-    /// None but the server's own page.
+    /// Only the server's own page.
     #[default]
     None,
     /// Sites, as browsers send them in `Origin`.
@@ -20,11 +20,11 @@ pub enum Origins {
     All,
 }
 
-/// Browsers ask again after so long.
+/// How long a browser may keep the answer to its preflight request.
 const PREFLIGHT_MAX: Duration = Duration::from_secs(600);
 
 impl Origins {
-    /// Of texts like `https://app.example` or `http://localhost:3000`; `*` is every site.
+    /// Reads origins like `https://app.example` or `http://localhost:3000`; `*` is every site.
     pub fn parse(texts: &[String]) -> Result<Self, ServerError> {
         if texts.iter().any(|text| text == "*") {
             return Ok(Self::All);
@@ -46,7 +46,7 @@ impl Origins {
     }
 }
 
-/// Scheme, host and port, as browsers write them: nothing else ever matches.
+/// Checks an origin: scheme, host and port as browsers write them, because any other text never matches.
 fn origin(text: &str) -> Result<HeaderValue, ServerError> {
     let wrong = || ServerError::Origin(text.to_string());
     let (scheme, host) = text.split_once("://").ok_or_else(wrong)?;

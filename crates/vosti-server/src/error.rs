@@ -1,10 +1,10 @@
-//! Reasons why a server could not start or go on. A client's mistake is an `api::error`.
+//! Reasons why a server could not start or ended. A client's mistake is an `api::error`.
 
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Why a server could not start or go on.
+/// Why a server could not start or ended.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "each message names its fields")]
 pub enum ServerError {
@@ -19,7 +19,7 @@ pub enum ServerError {
     #[error("the tokenizer cannot guide structured output: {0}")]
     Grammar(#[from] crate::grammar::GrammarError),
     #[error(
-        "{source_file} has sampling defaults that are not possible: {why}; mend it, or serve with --generation-config none"
+        "{source_file} has sampling defaults out of range: {why}; correct it, or serve with --generation-config none"
     )]
     Defaults { source_file: &'static str, why: vosti_engine::SamplingError },
     #[error("the engine ended: {0}")]

@@ -1,4 +1,4 @@
-//! A running request: its updates in order until its end, its deadline or the engine's end; and the accounting.
+//! A running request: hands on its updates in order until its end, its deadline or the engine's end, and counts them.
 //!
 //! Dropping a flow aborts the request and logs that the client left.
 
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vosti_engine::logprobs::Logprobs;
 
-/// Something to show.
+/// An update that the client sees.
 pub enum Step {
     /// The log-probability of prompt token `position`.
     Prompt {
@@ -35,15 +35,15 @@ pub struct Flow {
     /// Per answer.
     times: Vec<Times>,
     ended: bool,
-    /// Came before it was asked for.
+    /// Steps that arrived and were not yet handed out.
     ready: VecDeque<Step>,
-    /// The request's own, so that what happens after the response's head is logged under its name.
+    /// The request's own span: log lines after the response's head belong to it.
     span: tracing::Span,
     trace: Option<Trace>,
     _busy: BusyGuard,
 }
 
-/// When things happened to an answer.
+/// Times of an answer's events.
 #[derive(Clone, Copy, Default)]
 struct Times {
     started: Option<Instant>,
@@ -62,8 +62,8 @@ impl Flow {
         Self { app, running, answers, arrival, times, ended: false, ready, span, trace, _busy: busy }
     }
 
-    /// Waits until every answer has given again what the client has of it: a request whose answers are others is refused, and
-    /// nothing of them is sent.
+    /// Waits until every answer has repeated the client's part of it. If an answer differs from that part, the request is refused
+    /// and nothing is sent.
     pub async fn repeat(&mut self) -> Result<(), ApiError> {
         while self.answers.repeating() {
             let step = self.come().await?;
@@ -72,7 +72,7 @@ impl Flow {
         Ok(())
     }
 
-    /// The next thing to show; none after the last answer's end.
+    /// The next step to show; none after the last answer's end.
     pub async fn next(&mut self) -> Result<Option<Step>, ApiError> {
         loop {
             if let Some(step) = self.ready.pop_front() {
@@ -87,7 +87,7 @@ impl Flow {
         }
     }
 
-    /// What the next update shows, if anything.
+    /// Waits for the next update; none if the client sees nothing of it.
     async fn come(&mut self) -> Result<Option<Step>, ApiError> {
         let deadline = self.arrival + self.app.config.limits.request_time_max;
         let update = match tokio::time::timeout_at(deadline.into(), self.running.updates.recv()).await {
@@ -105,14 +105,15 @@ impl Flow {
                 Ok(None)
             }
             Some(Update::Broken) => {
-                let error = ApiError::internal("the server failed at this request; others go on");
+                let error = ApiError::internal("the server failed at this request; other requests are not affected");
                 Err(self.fail("failed", error))
             }
             None => Err(self.fail("engine_ended", vosti_engine::EngineError::Gone.into())),
             Some(update) => {
                 let delta = self.answers.take(update);
                 if let Some(why) = self.answers.departure() {
-                    let why = format!("{why}: vosti_resume is not of this request, its prompt, parameters and seed");
+                    let why =
+                        format!("{why}: vosti_resume needs the same prompt, parameters and seed as the answer had");
                     return Err(self.fail("not_resumed", ApiError::field("vosti_resume", why)));
                 }
                 Ok(delta.map(|delta| {
@@ -187,15 +188,15 @@ fn timed_out(limit: Duration) -> ApiError {
     ApiError::timeout(format!("the answer took longer than {seconds} s, the server's --request-timeout"))
 }
 
-/// When a request came; counts it as being answered until it is dropped.
+/// When a request arrived; it counts as busy until this is dropped.
 pub struct Arrival {
     pub at: Instant,
     pub busy: BusyGuard,
 }
 
 impl Arrival {
-    /// Does what comes before the first update, in the time that the request has. What waits for the engine waits for a
-    /// step, and a step may be long.
+    /// Runs the work before the first update within the request's time limit. Submitting waits for the engine's current step,
+    /// which may be long.
     pub async fn within<T>(
         &self,
         limits: &Limits,

@@ -13,15 +13,15 @@ use vosti_engine::handle::Sink;
 use vosti_engine::logprobs::{Logprobs, logprobs};
 use vosti_engine::{EngineError, EngineHandle, Event, FinishReason, Request, RequestId, Sampling, Token, Usage};
 
-/// Prompts to be answered, each `choices` times, with one set of parameters.
+/// Prompts that are answered, each `choices` times, with one set of parameters.
 pub struct Job {
     /// Token ids, BOS included.
     pub prompts: Vec<Arc<[Token]>>,
-    /// Of every choice; the choice and the seed tell their draws apart.
+    /// Parameters of every choice. Draws depend on the seed and the choice's number.
     pub sampling: Sampling,
     /// Answers to each prompt.
     pub choices: u32,
-    /// Log-probabilities of generated tokens, with this many of the most likely.
+    /// Log-probabilities of generated tokens, with this many of the most likely tokens.
     pub logprobs: Option<usize>,
     /// The same for the prompt's tokens.
     pub prompt_logprobs: Option<usize>,
@@ -29,21 +29,21 @@ pub struct Job {
     pub salt: u64,
     /// Hash every row of logits, for receipts.
     pub digest: bool,
-    /// What the client has of each answer; empty: of none.
+    /// The client's part of each answer, if the request resumes answers; otherwise empty.
     pub given: Vec<Given>,
 }
 
 /// The part of an answer that came from another server, or from this one before.
 #[derive(Clone, Debug, Default)]
 pub struct Given {
-    /// Its tokens so far.
+    /// The answer's tokens so far.
     pub tokens: Vec<Token>,
-    /// And its end.
+    /// True if the answer's end came too.
     pub finished: bool,
 }
 
 impl Job {
-    /// Answers that will come.
+    /// Number of answers: prompts times choices.
     pub fn answers(&self) -> usize {
         self.prompts.len() * self.choices as usize
     }
@@ -62,7 +62,7 @@ impl Job {
         }
     }
 
-    /// Makes updates of one prompt's events, and hands them on until `send` gives false: nobody listens.
+    /// Turns one prompt's events into updates, and hands them to `send` until it returns false, which ends the request.
     pub fn sink(&self, prompt: usize, send: impl FnMut(Update) -> bool + Send + 'static) -> Sink {
         let tokens = self.prompts[prompt].clone();
         let chain = || self.digest.then(|| Chain::new(&tokens));
@@ -84,14 +84,14 @@ impl Job {
         })
     }
 
-    /// What the client has of a prompt's answers.
+    /// The client's part of a prompt's answers.
     fn given_to(&self, prompt: usize) -> impl Iterator<Item = &Given> {
         let choices = self.choices as usize;
         self.given.iter().skip(prompt * choices).take(choices)
     }
 }
 
-/// What comes out of the engine, free of logits.
+/// An event of the engine without logits.
 #[derive(Debug)]
 #[expect(missing_docs, reason = "fields count from 0: the prompt of the job, its choice, a position in the prompt")]
 pub enum Update {
@@ -101,7 +101,7 @@ pub enum Update {
         choice: u32,
         at: Instant,
     },
-    /// Of prompt token `position`, 1 or more.
+    /// Log-probabilities of prompt token `position`, which is at least 1.
     Prompt {
         prompt: usize,
         position: usize,
@@ -124,14 +124,14 @@ pub enum Update {
     Broken,
 }
 
-/// A request in the engine. Dropping it aborts; one that has ended takes no notice.
+/// A request in the engine. Dropping it aborts the request; a request that has ended is not affected.
 pub struct InEngine {
     engine: EngineHandle,
     id: RequestId,
 }
 
 impl InEngine {
-    /// Queues a request. `told` is called on the engine's thread: if nobody keeps what it is given, the request is aborted.
+    /// Queues a request. The engine's thread calls `told` with the request's handle; dropping the handle aborts the request.
     pub fn submit(
         engine: &EngineHandle,
         request: Request,
@@ -155,7 +155,7 @@ struct Watcher<S> {
     tokens: Arc<[Token]>,
     logprobs: Option<usize>,
     prompt_logprobs: usize,
-    /// Per choice, if a digest is wanted.
+    /// One entry for each choice; none if the request asks for no digest.
     chains: Vec<Option<Chain>>,
     send: S,
 }
@@ -182,7 +182,7 @@ impl<S: FnMut(Update) -> bool> Watcher<S> {
                         let logprobs = top.map(|top| logprobs(logits, token, top));
                         Update::Token { prompt, choice, token, logprobs }
                     }
-                    // The request asked for them: an answer without is none.
+                    // The request asked for logits, so a token without them is an error.
                     (_, _, None) => Update::Broken,
                 }
             }

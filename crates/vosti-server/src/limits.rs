@@ -1,11 +1,10 @@
-//! The server's limits: places for answers, threads for preparing them, and who is still busy.
+//! The server's limits: places for answers, and the count of requests that are still answered.
 
 use crate::api::ApiError;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-/// Places for answers in the engine. A place is free again when the engine has let go of the answer, whatever its client
-/// does.
+/// Places for answers in the engine. A place is free again when the engine has dropped the answer, whatever its client does.
 pub struct Places {
     free: Arc<Semaphore>,
     all: usize,
@@ -26,12 +25,12 @@ impl Places {
     pub fn take(&self, count: usize, running_max: usize) -> Result<OwnedSemaphorePermit, ApiError> {
         if count > self.all {
             let message =
-                format!("the request asks for {count} answers and the server holds {}: send fewer at a time", self.all);
+                format!("the request asks for {count} answers and the server's limit is {}: ask for fewer", self.all);
             return Err(ApiError::field("n", message));
         }
         let permits = u32::try_from(count).unwrap_or(u32::MAX);
         self.free.clone().try_acquire_many_owned(permits).map_err(|_| {
-            // Nobody knows how long answers take; a batch of them for a second is no bad guess.
+            // A guess, because the time of an answer is not known: one second for each full batch.
             let seconds = (self.taken() / running_max.max(1)).clamp(1, 30) as u64;
             let taken = self.taken();
             let message = format!("the queue is full ({taken} of {} answers): try again in {seconds} s", self.all);
@@ -40,7 +39,7 @@ impl Places {
     }
 }
 
-/// Who is being answered. The server ends a drain when nobody is.
+/// Counts the requests that are being answered. A drain ends when there are none.
 #[derive(Clone)]
 pub struct Busy(watch::Sender<usize>);
 
@@ -51,7 +50,7 @@ impl Default for Busy {
 }
 
 impl Busy {
-    /// One more, until the guard is dropped.
+    /// Counts one more request, until the guard is dropped.
     pub fn enter(&self) -> BusyGuard {
         self.0.send_modify(|count| *count += 1);
         BusyGuard(self.clone())
@@ -61,7 +60,7 @@ impl Busy {
         *self.0.borrow()
     }
 
-    /// Returns when nobody is.
+    /// Returns when no request is being answered.
     pub async fn idle(&self) {
         // The sender is in `self`: waiting cannot fail.
         let _ = self.0.subscribe().wait_for(|count| *count == 0).await;

@@ -1,4 +1,4 @@
-//! Sockets: accepts connections, bounds them in number and in idleness, and closes them after a drain.
+//! Sockets: accepts connections, limits their number and their idle time, and closes them after a drain.
 
 use crate::app::{self, App};
 use crate::config::ServerConfig;
@@ -21,14 +21,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_io_timeout::TimeoutWriter;
 use tokio_rustls::TlsAcceptor;
 
-/// A server that listens. Requests wait in the system until `run`.
+/// A server that listens. Connections wait in the system's backlog until `run`.
 pub struct Server {
     app: Arc<App>,
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
 }
 
-/// Tells a running server what to do; clones share it.
+/// Controls a running server; clones control the same server.
 #[derive(Clone)]
 pub struct ServerHandle(Arc<App>);
 
@@ -63,7 +63,7 @@ impl Server {
         Ok(Self { app: App::new(config), listener, tls })
     }
 
-    /// Where it listens, with the port that the system chose.
+    /// The address on which it listens, with the port that the system chose.
     pub fn address(&self) -> Option<SocketAddr> {
         self.listener.local_addr().ok()
     }
@@ -129,7 +129,7 @@ impl Connection {
     async fn serve(self, stream: TcpStream, watcher: hyper_util::server::graceful::Watcher) {
         self.app.connections.fetch_add(1, Ordering::Relaxed);
         let _counted = Counted(self.app.clone());
-        // Tokens are small and wanted at once.
+        // Tokens are small packets that must be sent at once.
         let _ = stream.set_nodelay(true);
         let idle = self.app.config.limits.idle_time_max;
         match &self.tls {
@@ -148,7 +148,7 @@ impl Connection {
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let idle = self.app.config.limits.idle_time_max;
-        // A client that takes nothing holds its answer, and no more than this long.
+        // A client that reads nothing blocks its connection for this long at most.
         let mut stream = TimeoutWriter::new(stream);
         stream.set_timeout(Some(idle));
         let stream: Pin<Box<TimeoutWriter<S>>> = Box::pin(stream);

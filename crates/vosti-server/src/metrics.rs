@@ -16,11 +16,11 @@ use vosti_engine::{Counters, Status};
 
 type Labelled = Family<[(&'static str, String); 1], Counter>;
 
-/// What the server counts itself. Engine counters are read when asked for.
+/// The server's own counters. The engine's counters are read when the metrics are asked for.
 pub struct Metrics {
     registry: Registry,
     snapshot: Arc<Mutex<Snapshot>>,
-    /// One reader of the engine at a time: it answers between steps.
+    /// Lets one reader at a time wait for the engine, which answers between steps.
     reading: tokio::sync::Mutex<()>,
     pub prompt_tokens: Counter,
     pub generation_tokens: Counter,
@@ -37,19 +37,19 @@ pub struct Metrics {
     pub answer_length: Histogram,
 }
 
-/// The engine as it was last seen.
+/// The engine's state at its last report.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     pub status: Status,
     pub counters: Counters,
     pub taken: Option<Instant>,
-    /// Answers whose clients have not got all of it.
+    /// Requests whose answers are not complete.
     pub busy: usize,
     /// Connections that are open.
     pub connections: usize,
 }
 
-/// A snapshot is this old at most.
+/// Greatest age of a snapshot that is used again.
 const AGE_MAX: Duration = Duration::from_millis(100);
 
 impl Metrics {
@@ -80,11 +80,11 @@ impl Metrics {
             registry: Registry::default(),
         };
         let mut add = |name: &str, help: &str, metric: &Counter| labelled.register(name, help, metric.clone());
-        add("vllm:prompt_tokens", "Prompt tokens of requests taken", &metrics.prompt_tokens);
+        add("vllm:prompt_tokens", "Prompt tokens of accepted requests", &metrics.prompt_tokens);
         add("vllm:generation_tokens", "Tokens generated", &metrics.generation_tokens);
         let mut add = |name: &str, help: &str, metric: &Labelled| labelled.register(name, help, metric.clone());
         add("vllm:request_success", "Answers that ended, by finish reason", &metrics.answers);
-        add("vosti:requests_refused", "Requests refused, by error code", &metrics.refused);
+        add("vosti:requests_refused", "Requests refused, by reason", &metrics.refused);
         add("vosti:http_responses", "Responses, by status", &metrics.responses);
         let mut add = |name: &str, help: &str, metric: &Histogram| labelled.register(name, help, metric.clone());
         add(
@@ -103,14 +103,18 @@ impl Metrics {
             "From arrival to when an answer's prompt is computed",
             &metrics.queue_seconds,
         );
-        add("vllm:request_prefill_time_seconds", "From then to an answer's first token", &metrics.prefill_seconds);
+        add(
+            "vllm:request_prefill_time_seconds",
+            "From when an answer's prompt is computed to its first token",
+            &metrics.prefill_seconds,
+        );
         add("vllm:request_decode_time_seconds", "From an answer's first token to its last", &metrics.decode_seconds);
         add("vllm:request_prompt_tokens", "Prompt tokens per answer", &metrics.prompt_length);
         add("vllm:request_generation_tokens", "Generated tokens per answer", &metrics.answer_length);
         Self { registry, ..metrics }
     }
 
-    /// The engine's state, not older than a moment. An engine that is gone keeps its last one.
+    /// The engine's state, at most [`AGE_MAX`] old. If the engine has ended, its last state.
     pub async fn read(&self, engine: Option<EngineHandle>) -> Snapshot {
         let _one = self.reading.lock().await;
         let seen = self.snapshot();
@@ -125,7 +129,7 @@ impl Metrics {
         self.snapshot()
     }
 
-    /// Puts in what the server knows of itself.
+    /// Records the server's own gauges.
     pub fn note(&self, busy: usize, connections: usize) {
         let mut snapshot = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
         (snapshot.busy, snapshot.connections) = (busy, connections);
@@ -135,7 +139,7 @@ impl Metrics {
         self.snapshot.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// All of it in the text format.
+    /// All metrics in the OpenMetrics text format.
     pub fn encode(&self) -> String {
         let mut text = String::new();
         // Writing to a String does not fail.
@@ -145,8 +149,8 @@ impl Metrics {
 }
 
 impl Snapshot {
-    /// The share of the fullest group's pages that hold something, cached blocks that nobody uses not counted as use in
-    /// vLLM's sense: they can be taken at any time.
+    /// The share of pages in use, of the fullest group. Cached blocks that no answer uses do not count, as in vLLM: their pages can
+    /// be taken at any time.
     pub fn pages_used(&self) -> f64 {
         let groups = self.status.pages_free.iter().zip(&self.status.pages_total);
         let unused = self.status.blocks_unused;
@@ -171,7 +175,7 @@ impl Collector for OfEngine {
             ("vllm:prefix_cache_hits", "Prompt tokens found in the prefix cache", c.prefix_hit_tokens),
             ("vllm:num_preemptions", "Answers that lost their pages and were computed again", c.preemptions),
             ("vllm:spec_decode_num_draft_tokens", "Drafted tokens", c.drafts_proposed),
-            ("vllm:spec_decode_num_accepted_tokens", "Drafted tokens that were right", c.drafts_accepted),
+            ("vllm:spec_decode_num_accepted_tokens", "Drafted tokens that were accepted", c.drafts_accepted),
             ("vosti:steps", "Steps of the engine", c.steps),
             ("vosti:rows", "Rows computed", c.rows),
             ("vosti:prefill_rows", "Rows computed for prompts", c.prefill_rows),
@@ -190,7 +194,7 @@ impl Collector for OfEngine {
             ("vosti:pages_free", "Free pages", sum(&seen.status.pages_free)),
             ("vosti:pages", "Pages", sum(&seen.status.pages_total)),
             ("vosti:cached_blocks", "Blocks in the prefix cache", seen.status.blocks as f64),
-            ("vosti:cached_blocks_unused", "Of these, blocks that no answer uses", seen.status.blocks_unused as f64),
+            ("vosti:cached_blocks_unused", "Cached blocks that no answer uses", seen.status.blocks_unused as f64),
             ("vosti:requests_in_progress", "Requests not answered to the end", seen.busy as f64),
             ("vosti:connections", "Open connections", seen.connections as f64),
         ];
@@ -198,7 +202,7 @@ impl Collector for OfEngine {
             let metric = ConstGauge::new(value);
             metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)?;
         }
-        // Balancers that know where a prefix is cached take the size of a block and how many there are from here.
+        // Balancers that track cached prefixes read the size and the number of blocks here.
         let pages: usize = seen.status.pages_total.iter().sum();
         let cache = [("block_size", PAGE.to_string()), ("num_gpu_blocks", pages.to_string())];
         let metric = ConstGauge::new(1.0);

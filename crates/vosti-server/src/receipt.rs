@@ -1,4 +1,4 @@
-//! Receipts: a record of how an answer was made, so that anyone with the same deployment can make it again and compare.
+//! Receipts: the record of an answer, with which anyone who has the same deployment can run the request again and compare.
 //!
 //! The digest is a chain over the model's logits and the sampled tokens: h(0) is the BLAKE3 hash of the prompt's token ids,
 //! little-endian u32; h(i+1) is that of h(i), token i (little-endian u32) and the bits of the row of logits that it was
@@ -24,14 +24,14 @@ pub struct Chain {
 const LINK_DIGITS: usize = 8;
 
 impl Chain {
-    /// Before the first token of an answer to `prompt`.
+    /// The chain before the first token of an answer to `prompt`.
     pub fn new(prompt: &[Token]) -> Self {
         let mut hasher = blake3::Hasher::new();
         hash_words(&mut hasher, prompt.iter().copied());
         Self { head: hasher.finalize(), links: Vec::new() }
     }
 
-    /// A sampled token and the row it was sampled from.
+    /// Adds a sampled token and the row of logits that it was sampled from.
     pub fn push(&mut self, token: Token, logits: &[f32]) {
         let mut hasher = blake3::Hasher::new();
         hasher.update(self.head.as_bytes()).update(&token.to_le_bytes());
@@ -40,7 +40,7 @@ impl Chain {
         self.links.push(self.head.to_hex()[..LINK_DIGITS].to_string());
     }
 
-    /// The digest of all that was pushed.
+    /// The digest of the prompt and of all tokens and rows so far.
     pub fn finish(&self) -> String {
         self.head.to_hex().to_string()
     }
@@ -66,7 +66,7 @@ fn hash_words(hasher: &mut blake3::Hasher, words: impl Iterator<Item = u32>) {
     hasher.update(&buffer[..filled]);
 }
 
-/// All that decides an answer besides the deployment: the engine's sampling parameters as plain data.
+/// The engine's sampling parameters as plain data. With the deployment, the prompt, the seed and the choice they decide an answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "the fields are those of `vosti_engine::SamplingParams`")]
@@ -84,13 +84,13 @@ pub struct Parameters {
     #[serde(default)]
     pub min_tokens: usize,
     pub max_tokens: usize,
-    /// What the answer was held to: a schema, tools.
+    /// The grammar that constrained the answer, if any: a schema or tools, for example.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grammar: Option<Grammar>,
 }
 
 impl Parameters {
-    /// Of a request's sampling; `grammar` is what its constraint was made of.
+    /// The parameters of a request's sampling; its constraint was compiled from `grammar`.
     pub fn of(sampling: &Sampling, grammar: Option<Grammar>) -> Self {
         Self {
             temperature: sampling.temperature,
@@ -109,7 +109,7 @@ impl Parameters {
         }
     }
 
-    /// The sampling again, with this seed; `constraint` is `grammar`, compiled.
+    /// The sampling with this seed; `constraint` is the compiled `grammar`. An error if a value is out of range.
     pub fn sampling(
         &self,
         seed: u64,
@@ -136,32 +136,32 @@ impl Parameters {
     }
 }
 
-/// What a client keeps to have one choice of an answer made again: `vosti replay RECEIPT`.
+/// The record of one choice that a client keeps; `vosti replay RECEIPT` runs it again and compares.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Receipt {
-    /// Of this format: 1.
+    /// The version of this format: 1.
     pub version: u32,
     /// The deployment: only one with the same fingerprint promises the same bits.
     pub fingerprint: String,
-    /// The name the server had for the model; `vosti replay --model` overrides it.
+    /// The model's name in the server; `vosti replay --model` overrides it.
     pub model: String,
-    /// When it was answered, in seconds since 1970.
+    /// Time of the answer's end, in seconds since 1970.
     pub created: u64,
     /// The day that the chat template saw, YYYY-MM-DD. It is in the prompt already; this is for the reader.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub date: Option<String>,
-    /// The prompt as the model saw it.
+    /// The prompt's token ids.
     pub prompt: Vec<Token>,
     /// How tokens were drawn, and where the answer had to end.
     pub parameters: Parameters,
-    /// Of the draws.
+    /// The seed of the draws.
     pub seed: u64,
-    /// Which of the request's answers it is.
+    /// The number of the choice among the prompt's answers, from 0.
     pub choice: u32,
     /// The answer, its last token included.
     pub tokens: Vec<Token>,
-    /// The API's word: `stop`, `length`, `tool_calls`.
+    /// The reason in the API: `stop`, `length`, `tool_calls`.
     pub finish_reason: String,
     /// The beginning of the chain's value after each token.
     pub links: Vec<String>,
@@ -169,15 +169,15 @@ pub struct Receipt {
     pub digest: String,
 }
 
-/// A receipt that cannot be one.
+/// Why a receipt is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "each message names its fields")]
 pub enum ReceiptError {
-    #[error("its format is version {0}, this program reads version {known}", known = Receipt::VERSION)]
+    #[error("it has format version {0}, and this program reads version {known}", known = Receipt::VERSION)]
     Version(u32),
-    #[error("it has {tokens} tokens and {links} links; one link belongs to each token")]
+    #[error("it has {tokens} tokens and {links} links; it must have one link for each token")]
     Links { tokens: usize, links: usize },
-    #[error("its digest does not continue its last link: the receipt was changed")]
+    #[error("its digest does not begin with its last link: the receipt was changed")]
     Digest,
 }
 
@@ -187,11 +187,11 @@ pub enum ReceiptError {
 pub enum Divergence {
     /// Another token was sampled.
     Token { index: usize, receipt: Token, replay: Token },
-    /// The same token, of other logits.
+    /// The same token was sampled from other logits.
     Logits { index: usize, token: Token },
     /// One answer ended and the other did not.
     Length { receipt: usize, replay: usize },
-    /// Every link agrees, the whole digest does not.
+    /// Every link agrees, and the digest of the whole does not.
     Digest,
 }
 
@@ -199,7 +199,7 @@ impl Receipt {
     /// The only version there is.
     pub const VERSION: u32 = 1;
 
-    /// What can be checked without a model.
+    /// The checks that need no model: version, number of links, and that the digest begins with the last link.
     pub fn check(&self) -> Result<(), ReceiptError> {
         if self.version != Self::VERSION {
             return Err(ReceiptError::Version(self.version));
@@ -213,7 +213,7 @@ impl Receipt {
         Ok(())
     }
 
-    /// Where an answer with these tokens and this chain first differs; `None` if it is the receipt's.
+    /// Where an answer with these tokens and this chain first differs from the receipt; `None` if it does not.
     pub fn diverges(&self, tokens: &[Token], chain: &Chain) -> Option<Divergence> {
         let both = self.tokens.iter().zip(tokens).zip(self.links.iter().zip(chain.links()));
         for (index, ((receipt, replay), (link, again))) in both.enumerate() {

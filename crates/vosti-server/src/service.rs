@@ -1,4 +1,4 @@
-//! The served model: its text side, an engine that runs it, and the name of the deployment.
+//! The served model: its tokenizer and chat template, the engine that runs it, and the deployment's fingerprint.
 
 use crate::error::ServerError;
 use crate::grammar::Grammars;
@@ -12,7 +12,7 @@ pub trait Language: Send + Sync + 'static {
     /// Text to tokens and back.
     fn tokenizer(&self) -> &Tokenizer;
 
-    /// A base model has none, and says so.
+    /// The chat template; the error of a base model says that it has none.
     fn chat(&self) -> Result<&ChatTemplate, ModelError>;
 }
 
@@ -26,16 +26,16 @@ impl Language for Text {
     }
 }
 
-/// What fixes the bits, and what bounds a request.
+/// The deployment's fingerprint, and the limits of a request.
 #[derive(Clone, Debug)]
 pub struct Identity {
-    /// Goes out as `system_fingerprint`.
+    /// The `system_fingerprint` of answers.
     pub fingerprint: String,
     /// Logits per row; a tokenizer may know fewer tokens.
     pub vocab: u32,
     /// Most tokens of one sequence, prompt and answer: the deployment's, in its fingerprint. The engine's pool holds it.
     pub context: usize,
-    /// Sequences that run together at most; says how long a full queue lasts.
+    /// Most sequences that run together; used to estimate how long a full queue lasts.
     pub running_max: usize,
 }
 
@@ -45,9 +45,9 @@ pub struct Service {
     pub engine: EngineHandle,
     /// Tokenizer and chat template.
     pub language: Arc<dyn Language>,
-    /// The names that answers carry.
+    /// Fingerprint and limits.
     pub identity: Identity,
-    /// What a request gets that does not say how it is sampled.
+    /// Sampling parameters of a request that gives none.
     pub defaults: SamplingDefaults,
     /// Makes constraints of schemas and tools.
     pub grammars: Grammars,
@@ -63,7 +63,7 @@ impl Service {
         identity: Identity,
         defaults: SamplingDefaults,
     ) -> Result<Self, ServerError> {
-        // Said now, once, and not to every request.
+        // Checked once at the start, and not with every request.
         checked(&defaults)?;
         let grammars = Grammars::new(language.tokenizer(), identity.vocab)?;
         let of = language.clone();

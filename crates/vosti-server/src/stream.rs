@@ -15,7 +15,7 @@ use std::time::Duration;
 pub trait Writer: Send + 'static {
     type Chunk: Serialize;
 
-    /// What is sent behind the last chunk.
+    /// The data of the event after the last chunk.
     const END: Option<&'static str> = Some("[DONE]");
 
     /// The event's name, in an API that names events.
@@ -28,7 +28,7 @@ pub trait Writer: Send + 'static {
         Vec::new()
     }
 
-    /// The chunks that a step makes, perhaps none.
+    /// The chunks of a step; there may be none.
     fn step(&mut self, flow: &Flow, step: Step) -> Vec<Self::Chunk>;
 
     /// The chunks after the last answer's end.
@@ -40,7 +40,7 @@ pub trait Writer: Send + 'static {
     }
 }
 
-/// A comment goes out after this long without an event, so that nobody in between thinks the connection dead.
+/// After this long without an event a comment is sent, so that no proxy closes the connection as dead.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
 
 struct State<W> {
@@ -49,7 +49,7 @@ struct State<W> {
     ready: VecDeque<Event>,
 }
 
-/// The response. It holds the flow: when the client is gone the response is dropped, and the request aborted.
+/// The response. It owns the flow: when the client leaves, the response is dropped, which aborts the request.
 pub fn respond<W: Writer>(flow: Flow, mut writer: W) -> Response {
     let ready = writer.begin(&flow).iter().map(event::<W>).collect();
     let state = State { flow: Some(flow), writer, ready };
@@ -64,7 +64,7 @@ pub fn respond<W: Writer>(flow: Flow, mut writer: W) -> Response {
 }
 
 impl<W: Writer> State<W> {
-    /// Makes events ready; none: the stream is over.
+    /// Makes events ready; none if the stream is over.
     async fn advance(&mut self) -> Option<()> {
         let flow = self.flow.as_mut()?;
         let chunks = match flow.next().await {
@@ -102,7 +102,7 @@ fn event<W: Writer>(chunk: &W::Chunk) -> Event {
     }
 }
 
-/// As JSON in which no character ends a line, not even to clients that cut events as Python's `str.splitlines` does.
+/// JSON without any character that ends a line, even for clients that split events with Python's `str.splitlines`.
 fn one_line<T: Serialize>(chunk: &T) -> String {
     // Our chunks are plain data with string keys: writing them cannot fail.
     let json = serde_json::to_string(chunk).unwrap_or_default();

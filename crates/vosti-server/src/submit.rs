@@ -1,8 +1,8 @@
 //! Sends a request to the engine and receives its updates.
 //!
-//! Updates go over a channel that never blocks. Its bound is the most that the request can produce, its prompt and its
-//! tokens; a client that reads slowly lets the channel fill and never makes the engine wait. A client that leaves drops
-//! [`Running`], which aborts: the pages are free again within a step, whatever the request's state.
+//! Updates go over a channel that never blocks, so a client that reads slowly never makes the engine wait. The request's prompt
+//! and tokens bound how much the channel holds. When a client leaves, [`Running`] is dropped, which aborts the request: its pages
+//! are free again within a step, whatever the request's state.
 
 use crate::api::ApiError;
 use crate::job::{InEngine, Job, Update};
@@ -12,13 +12,13 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use vosti_engine::EngineError;
 
-/// A job in the engine. Dropping it aborts what has not finished.
+/// A job in the engine. Dropping it aborts the requests that have not ended.
 pub struct Running {
     pub updates: UnboundedReceiver<Update>,
     _requests: Vec<InEngine>,
 }
 
-/// Hands a job to the engine. `places` is given back when the engine has let go of the last answer.
+/// Hands a job to the engine. `places` is released when the engine has dropped the last answer.
 pub async fn submit(service: &Service, job: &Job, places: OwnedSemaphorePermit) -> Result<Running, ApiError> {
     let (sender, updates) = unbounded_channel();
     let places = Arc::new(places);

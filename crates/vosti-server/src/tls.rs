@@ -15,7 +15,7 @@ pub fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, ServerError> {
     let chain = CertificateDer::pem_file_iter(&files.certificates).map_err(|error| bad(error.to_string()))?;
     let chain: Vec<_> = chain.collect::<Result<_, _>>().map_err(|error| bad(error.to_string()))?;
     if chain.is_empty() {
-        return Err(bad("it holds no certificate".into()));
+        return Err(bad("it contains no certificate".into()));
     }
     let key = PrivateKeyDer::from_pem_file(&files.key);
     let key = key.map_err(|error| ServerError::Key { path: files.key.clone(), why: error.to_string() })?;

@@ -1,8 +1,8 @@
 //! A request as a span, by OpenTelemetry's conventions for HTTP servers and generative AI, with a child for each of its phases:
 //! `queue`, `prefill` and `decode`.
 //!
-//! Spans go to the process's tracer, whoever set it; there is none unless the operator wants one. No text of a request is in a
-//! span: names of fields, numbers, and the operator's own names.
+//! Spans go to the process's global tracer; there is none unless the operator asks for traces. A span contains no text of a
+//! request, only names of fields, numbers and the operator's own names.
 //! <https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/>
 
 use crate::job::Job;
@@ -40,7 +40,7 @@ pub fn begin(request: &Request, route: &str, model: &str, id: &str) -> Option<Co
     Some(parent.with_span(span))
 }
 
-/// Notes the status; a stream goes on after it.
+/// Records the status of the response's head; a stream continues after it.
 pub fn respond(trace: &Context, status: u16) {
     let span = trace.span();
     span.set_attribute(KeyValue::new("http.response.status_code", i64::from(status)));
@@ -54,7 +54,7 @@ pub fn respond(trace: &Context, status: u16) {
 
 /// A request that is being answered.
 pub struct Trace {
-    /// Holds the request's span, which ends when the last holder lets go of it.
+    /// The context of the request's span, which ends when its last copy is dropped.
     request: Context,
     arrival: Instant,
     started: Option<Instant>,
@@ -63,7 +63,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// `None` if nobody records.
+    /// A trace of the current request; `None` if its span is not recorded.
     pub fn of_current_request(job: &Job, arrival: Instant) -> Option<Self> {
         let request = Context::current();
         if !request.span().is_recording() {
@@ -84,7 +84,7 @@ impl Trace {
         Some(Self { request, arrival, started: None, first_token: None, reasons: Vec::new() })
     }
 
-    /// The first of its prompts is about to be computed.
+    /// Records when the first of its prompts begins to be computed.
     pub fn started(&mut self, at: Instant) {
         self.started.get_or_insert(at);
     }
@@ -102,7 +102,7 @@ impl Trace {
         self.request.span().set_status(Status::error(why));
     }
 
-    /// Writes down what is known at the end; `outcome` is why it came early.
+    /// Writes the phases and the counts at the end; `outcome` says why the request ended early, if it did.
     pub fn end(self, usage: &Usage, outcome: Option<&'static str>) {
         let (now, clock) = (Instant::now(), SystemTime::now());
         let time = |at: Instant| clock - now.saturating_duration_since(at);
@@ -132,7 +132,7 @@ fn whole(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// What a propagator reads of a request.
+/// The headers that a propagator reads.
 struct Headers<'a>(&'a HeaderMap);
 
 impl Extractor for Headers<'_> {

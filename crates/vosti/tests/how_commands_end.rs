@@ -180,7 +180,7 @@ fn an_interrupted_fetch_says_how_to_go_on() {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     let (code, error) = interrupted_at(child, "");
-    assert_eq!((code, error.trim()), (Some(130), "vosti: interrupted: run the same command again to go on"));
+    assert_eq!((code, error.trim()), (Some(130), "vosti: interrupted: run the same command again to continue"));
 }
 
 #[test]

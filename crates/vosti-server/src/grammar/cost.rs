@@ -20,7 +20,7 @@ const PATTERNS_MAX: usize = 100;
 /// A stand-in for the size of a `format`'s expression.
 const FORMAT: u64 = 4;
 
-/// Refuses what may cost too much.
+/// Refuses a grammar that may cost too much.
 pub fn check(grammar: &Grammar) -> Result<(), GrammarError> {
     match grammar {
         Grammar::JsonObject | Grammar::Regex(_) | Grammar::Choice(_) => Ok(()),
@@ -54,7 +54,7 @@ fn lark(text: &str) -> Result<(), GrammarError> {
         check_together(size(text).saturating_pow(ands + 1), "&")?;
     }
     for (at, _) in text.match_indices("%json") {
-        // What is not JSON there is the parser's to refuse.
+        // If the text is not JSON, the parser refuses it.
         let schema = serde_json::Deserializer::from_str(&text[at + "%json".len()..]).into_iter::<Value>().next();
         if let Some(Ok(schema)) = schema {
             Schema::of(&schema).check()?;
@@ -82,13 +82,13 @@ impl<'a> Schema<'a> {
         if self.divisors > DIVISORS_MAX {
             let sum = self.divisors;
             return refused(format!(
-                "its multipleOf are {sum} together, and the limit is {DIVISORS_MAX}: use smaller ones"
+                "the sum of its multipleOf is {sum}, and the limit is {DIVISORS_MAX}: use smaller ones"
             ));
         }
         Ok(())
     }
 
-    /// At most so large is the product of the expressions that one text of this schema's values meets.
+    /// An upper bound of the product of the sizes of the expressions that one text of this schema's values must match.
     fn together(&mut self, schema: &'a Value) -> Result<u64, GrammarError> {
         let Some(fields) = schema.as_object() else { return Ok(1) };
         if let Some(known) = self.known.get(&std::ptr::from_ref(schema)) {
@@ -130,7 +130,7 @@ impl<'a> Schema<'a> {
         schemas.into_iter().try_fold(1, |largest, schema| Ok(self.together(schema)?.max(largest)))
     }
 
-    /// Of a reference: a place in this schema, or, under another name, any.
+    /// The bound for a reference: that of the place that it names, or, if no place has the name, that of the whole schema.
     fn referred(&mut self, reference: &str) -> Result<u64, GrammarError> {
         match reference.strip_prefix('#').and_then(|pointer| self.root.pointer(pointer)) {
             Some(schema) => self.together(schema),

@@ -1,25 +1,25 @@
 //! Harmony, the format of gpt-oss's answers: messages, each with a channel, between tags.
 //!
 //! `analysis` is thoughts, `final` and `commentary` are text, and a message `to=functions.NAME` is a call with its arguments.
-//! The reader hands out each byte of these once; tags are dropped. [`super::thought`] reads models that only mark their
-//! thoughts.
+//! The reader hands out each byte of these once and drops tags. [`super::thought`] reads the answers of models that mark only
+//! their thoughts.
 
 use super::tools::{Choice, Piece, Tools};
 use super::{json_rule, part};
 
 const MESSAGE: &str = "<|message|>";
 const TO: &str = "to=functions.";
-/// One of these ends a message. `<|call|>` and `<|return|>` end the answer too, and are seldom seen here.
+/// One of these ends a message. `<|call|>` and `<|return|>` end the answer too, so they are rarely in its text.
 const ENDS: [&str; 4] = ["<|end|>", "<|call|>", "<|return|>", "<|start|>"];
-/// One of these begins what stands in front of a message; other text is an answer without tags.
+/// One of these begins a message's head; other text is an answer without tags.
 const BEGINS: [&str; 3] = ["<|channel|>", "<|start|>", TO];
 
-/// Whether a chat template belongs to a model that answers so.
+/// Whether a chat template belongs to a model that answers in Harmony.
 pub fn writes(template: &str) -> bool {
     template.contains("<|channel|>") && template.contains(MESSAGE)
 }
 
-/// A grammar in llguidance's notation for thoughts, and then what `grammar` allows as the final message.
+/// A grammar in llguidance's notation: thoughts, then a final message that `grammar` allows.
 pub fn before(grammar: &str) -> String {
     let answer = part(grammar, "harmony_answer");
     format!("start: {THOUGHTS} \"<|channel|>final<|message|>\" harmony_answer\n{RULES}{answer}")
@@ -58,9 +58,9 @@ pub struct Harmony {
 
 #[derive(Clone, Debug)]
 enum State {
-    /// In front of a message: what has come of its tags.
+    /// In a message's head, with its text so far.
     Head(String),
-    /// In a message. Held back: what may be the beginning of a tag.
+    /// In a message, with held text that may be the beginning of a tag.
     Body(Kind, String),
 }
 
@@ -78,7 +78,7 @@ impl Default for Harmony {
 }
 
 impl Harmony {
-    /// What `text` makes certain.
+    /// The pieces that `text` makes certain.
     pub fn push(&mut self, text: &str) -> Vec<Piece> {
         let mut pieces = Vec::new();
         let mut text = text.to_string();
@@ -88,10 +88,10 @@ impl Harmony {
         pieces
     }
 
-    /// What is left at the answer's end. Tags that it cut off are nothing.
+    /// The rest at the answer's end. A tag that was cut off is dropped.
     pub fn finish(&mut self) -> Vec<Piece> {
         let mut pieces = Vec::new();
-        // A tag is one token, which no end cuts: what was held back is no part of one.
+        // A tag is one token, which cannot be cut, so held text is not a part of a tag.
         if let State::Body(kind, held) = std::mem::replace(&mut self.state, State::Head(String::new())) {
             self.give(kind, held, &mut pieces);
         }
@@ -103,12 +103,12 @@ impl Harmony {
         matches!(self.state, State::Body(Kind::Thought, _))
     }
 
-    /// There are calls, and the last one's arguments are whole.
+    /// True if there are calls and the last one's arguments are complete.
     pub fn called(&self) -> bool {
         self.calls > 0 && serde_json::from_str::<serde::de::IgnoredAny>(&self.arguments).is_ok()
     }
 
-    /// Takes text in the state it is in, and gives back what belongs to the next.
+    /// Reads text in the current state, and returns the text that belongs to the next state.
     fn step(&mut self, text: String, pieces: &mut Vec<Piece>) -> String {
         match &mut self.state {
             State::Head(head) => {

@@ -24,7 +24,7 @@ use vosti_engine::sampler::Constraint;
 use vosti_engine::sampling::MakeConstraint;
 use vosti_model::Tokenizer;
 
-/// What an answer must be. Goes into receipts as it is.
+/// A constraint on an answer. Receipts contain it in this form.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Grammar {
@@ -38,13 +38,13 @@ pub enum Grammar {
     Regex(String),
     /// One of these texts.
     Choice(Vec<String>),
-    /// A grammar in Lark's notation, as llguidance has it.
+    /// A grammar in Lark's notation, as llguidance reads it.
     Lark(String),
-    /// Thoughts, and then what the grammar says.
+    /// Thoughts, and then an answer that the grammar allows.
     AfterThoughts {
-        /// How they begin.
+        /// How the thoughts begin.
         thinking: Thinking,
-        /// What the rest must be.
+        /// The grammar of the answer after them.
         grammar: Box<Grammar>,
     },
 }
@@ -57,7 +57,7 @@ pub enum GrammarError {
     Refused(String),
     #[error("structured output needs the model's tokenizer as bytes: {0}")]
     Tokenizer(String),
-    #[error("the grammar is {bytes} bytes long and the limit is {limit}: send a smaller schema")]
+    #[error("the grammar is {bytes} bytes long and the limit is {limit}: send a smaller one")]
     TooLong { bytes: usize, limit: usize },
 }
 
@@ -69,10 +69,10 @@ pub struct Grammars {
     cache: Mutex<VecDeque<(blake3::Hash, Arc<Matcher>)>>,
 }
 
-/// Compiled grammars kept. Each is up to some megabytes.
+/// Most compiled grammars that are kept; each takes up to some megabytes.
 const CACHED_MAX: usize = 32;
 
-/// A longer schema is refused: compiling takes time that nobody else may use.
+/// Longest grammar, in bytes: compiling takes a core from other requests.
 const BYTES_MAX: usize = 128 << 10;
 
 impl Grammars {
@@ -96,8 +96,8 @@ impl Grammars {
         Ok(grammars)
     }
 
-    /// The constraint, compiled unless it is one of the last few. Takes milliseconds, for large schemas more: not for a
-    /// thread that others wait for.
+    /// The constraint, compiled unless the cache has it. Compiling takes milliseconds, and more for large schemas, so it must not
+    /// run on a thread that serves other requests.
     pub fn compile(&self, grammar: &Grammar) -> Result<MakeConstraint, GrammarError> {
         let written = grammar.write()?;
         if written.len() > BYTES_MAX {
@@ -126,7 +126,7 @@ impl Grammars {
         }
     }
 
-    /// That a call and a text beside it, where both are JSON, never begin alike.
+    /// Checks that a call and a text that may take its place, where both are JSON, never begin alike.
     fn check_openings(&self, tools: &tools::Tools) -> Result<(), GrammarError> {
         let openings = tools.openings();
         let Some(text) = tools.text().filter(|_| !openings.is_empty()) else { return Ok(()) };
@@ -164,20 +164,20 @@ impl Grammars {
 }
 
 impl Grammar {
-    /// As a grammar in llguidance's notation.
+    /// The grammar in llguidance's notation.
     fn write(&self) -> Result<String, GrammarError> {
         self.write_within(false)
     }
 
-    /// The same; `thoughts` may come before it, and no text is to be taken for them.
+    /// As [`Grammar::write`]; with `thoughts`, no text of the answer may be mistaken for thoughts before it.
     fn write_within(&self, thoughts: bool) -> Result<String, GrammarError> {
         match self {
             Self::JsonObject => Ok(format!("start: {}", json_rule(&json!({ "type": "object" })))),
             Self::JsonSchema(schema) if schema.is_object() => Ok(format!("start: {}", json_rule(schema))),
-            Self::JsonSchema(_) => Err(GrammarError::Refused("it is no object".into())),
+            Self::JsonSchema(_) => Err(GrammarError::Refused("the schema is not an object".into())),
             Self::Tools(tools) => tools.grammar(thoughts),
             Self::Regex(pattern) => Ok(format!("start: /{}/", slashed(pattern))),
-            Self::Choice(texts) if texts.is_empty() => Err(GrammarError::Refused("it is empty".into())),
+            Self::Choice(texts) if texts.is_empty() => Err(GrammarError::Refused("the list of texts is empty".into())),
             Self::Choice(texts) => {
                 let texts: Vec<String> = texts.iter().map(|text| Value::from(text.as_str()).to_string()).collect();
                 Ok(format!("start: {}", texts.join(" | ")))
@@ -191,7 +191,7 @@ impl Grammar {
         }
     }
 
-    /// The functions that it lets be called.
+    /// The functions that the grammar allows to call.
     pub fn tools(&self) -> Option<&tools::Tools> {
         match self {
             Self::Tools(tools) => Some(tools),
@@ -249,7 +249,7 @@ fn word(tokenizer: &Tokenizer, token: Token) -> Vec<u8> {
     if bytes.first() == Some(&TokTrie::SPECIAL_TOKEN_MARKER) { Vec::new() } else { bytes }
 }
 
-/// What llguidance says, without its excerpts of the grammar: its first line, and what an expression's own parser says below.
+/// llguidance's message without its excerpts of the grammar: the first line, and the line of an expression's own parser below.
 fn reason(why: &str) -> String {
     let mut lines = why.lines().map(str::trim).filter(|line| !line.is_empty());
     let first = lines.next().unwrap_or_default();
@@ -257,7 +257,7 @@ fn reason(why: &str) -> String {
     first.to_string() + &more.unwrap_or_default()
 }
 
-/// One choice's way through a grammar.
+/// One choice's state in a grammar.
 struct Guide {
     matcher: Matcher,
     stops: Arc<[Token]>,
@@ -273,7 +273,7 @@ impl Constraint for Guide {
                     }
                 }
             }
-            // Nothing can follow: the answer ends here, with a stop token or, without one, whatever comes.
+            // No token can follow, so the answer must end: only stop tokens are allowed or, if there are none, any token.
             Err(_) => {
                 for (token, logit) in logits.iter_mut().enumerate() {
                     if !self.stops.is_empty() && !self.stops.contains(&(token as Token)) {

@@ -1,6 +1,6 @@
 //! A model's thoughts before its answer: `<think>`, thoughts, `</think>`.
 //!
-//! A chat template that writes these tags belongs to a model that thinks (Qwen 3, DeepSeek R1 and models made from them). The
+//! A chat template that writes these tags belongs to a reasoning model (Qwen 3, DeepSeek R1 and models made from them). The
 //! reader separates thoughts from the answer as both come and, like the reader of calls, hands out each byte once. The tags,
 //! and white space beside them, are dropped. gpt-oss's thoughts are in [`super::harmony`].
 
@@ -17,15 +17,15 @@ const CLOSE: &str = "</think>";
 pub enum Thinking {
     /// The model may open its thoughts.
     May,
-    /// The prompt has opened them.
+    /// The prompt has opened the thoughts.
     Begun,
-    /// Harmony's tags tell them apart.
+    /// Harmony's tags separate thoughts from the answer.
     Harmony,
 }
 
 impl Thinking {
-    /// Of a chat template and a prompt that was rendered with it; none if the model does not think, or if the prompt has closed
-    /// its thoughts.
+    /// How an answer begins, by a chat template and a prompt that was rendered with it; none if the model has no thoughts, or if
+    /// the prompt has closed them.
     pub fn of(template: &str, prompt: &str) -> Option<Self> {
         let prompt = prompt.trim_end();
         match () {
@@ -36,7 +36,8 @@ impl Thinking {
         }
     }
 
-    /// A grammar in llguidance's notation with thoughts before what it allows. Its rules must not be named as these are.
+    /// The grammar with thoughts before the answer, in llguidance's notation. Its rules must not be called `thoughts` or
+    /// `thoughtful_answer`.
     pub fn before(self, grammar: &str) -> String {
         let answer = part(grammar, "thoughtful_answer");
         let rest = format!("thoughts[suffix=\"{CLOSE}\"]: /(?s:.*)/\n");
@@ -64,17 +65,17 @@ pub struct Thinker(State);
 
 #[derive(Clone, Debug)]
 enum State {
-    /// Nothing is certain: all that came.
+    /// Before thoughts or answer are certain, with all the text so far.
     Before(String),
-    /// In thoughts. Held back: white space, and what may be the closing tag. True: something was given out.
+    /// In thoughts, with held text (white space, and the possible beginning of the closing tag); true once a thought was handed out.
     Inside(String, bool),
-    /// Behind thoughts, where white space is dropped.
+    /// After thoughts, where white space is dropped.
     Behind,
     Answer,
 }
 
 impl Thinker {
-    /// Thoughts have begun and not ended.
+    /// True within thoughts.
     pub fn thinks(&self) -> bool {
         matches!(self.0, State::Inside(..))
     }
@@ -84,7 +85,7 @@ impl Thinker {
         Self(if begun { State::Inside(String::new(), false) } else { State::Before(String::new()) })
     }
 
-    /// What `text` makes certain.
+    /// The parts that `text` makes certain.
     pub fn push(&mut self, text: &str) -> Vec<Said> {
         let mut said = Vec::new();
         let mut text = text.to_string();
@@ -94,7 +95,7 @@ impl Thinker {
         said
     }
 
-    /// What is left at the answer's end.
+    /// The rest at the answer's end.
     pub fn finish(&mut self) -> Vec<Said> {
         match std::mem::replace(&mut self.0, State::Answer) {
             State::Before(held) if !held.is_empty() => vec![Said::Answer(held)],
@@ -103,7 +104,7 @@ impl Thinker {
         }
     }
 
-    /// Takes text in the state it is in, and gives back what belongs to the next.
+    /// Reads text in the current state, and returns the text that belongs to the next state.
     fn step(&mut self, text: String, said: &mut Vec<Said>) -> String {
         match &mut self.0 {
             State::Before(held) => {

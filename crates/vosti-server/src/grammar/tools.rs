@@ -1,4 +1,4 @@
-//! Functions that a model may call: how they are shown to it, how a call must look, and how calls are read back.
+//! Functions that a model may call: how the model learns of them, how a call must look, and how calls are read back.
 //!
 //! A call is written in the form that the chat template writes (`format.rs` has the forms), and such a template gets the
 //! functions as its `tools`. For a template without tools the form is Hermes's: the functions go into the system message, and
@@ -32,7 +32,7 @@ pub struct Function {
     pub parameters: Option<Value>,
 }
 
-/// Whether functions are called. `none` is not here: then there is no grammar.
+/// Whether functions are called. `none` is missing, because it needs no grammar.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Choice {
@@ -53,12 +53,12 @@ pub struct Tools {
     parallel: bool,
     #[serde(default)]
     format: Format,
-    /// What the answer must be where it calls nothing; none: any text.
+    /// The grammar of an answer without calls; none: any text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     text: Option<Box<Grammar>>,
 }
 
-/// Tools that make no sense.
+/// Why a request's tools are refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "each message names its fields")]
 pub enum ToolsError {
@@ -91,7 +91,7 @@ impl ToolsError {
 }
 
 impl Tools {
-    /// Checks names.
+    /// The tools, checked: their number, their names, their schemas' type, and the named function.
     pub fn new(functions: Vec<Function>, choice: Choice, parallel: bool) -> Result<Self, ToolsError> {
         if functions.is_empty() {
             return Err(ToolsError::None);
@@ -123,28 +123,29 @@ impl Tools {
         Self { format: Format::of_template(template).unwrap_or_default(), ..self }
     }
 
-    /// With `text` as the grammar of an answer that calls nothing. Then no text comes before calls: it would have to be an answer.
+    /// With `text` as the grammar of an answer without calls. Then no text comes before calls, because it would have to be a whole
+    /// answer.
     pub fn or(self, text: Grammar) -> Self {
         let text = (self.choice == Choice::Auto).then(|| Box::new(text));
         Self { text, ..self }
     }
 
-    /// What the arguments of each function must be.
+    /// The schema of each function's arguments.
     pub fn schemas(&self) -> impl Iterator<Item = Grammar> {
         self.functions.iter().map(|function| Grammar::JsonSchema(function.arguments()))
     }
 
-    /// What the answer must be where it calls nothing.
+    /// The grammar of an answer without calls.
     pub(super) fn text(&self) -> Option<&Grammar> {
         self.text.as_deref()
     }
 
-    /// Whether and which functions are called.
+    /// Whether functions are called, and which.
     pub fn choice(&self) -> &Choice {
         &self.choice
     }
 
-    /// The functions that the choice leaves.
+    /// The functions that the choice allows.
     pub(super) fn callable(&self) -> impl Iterator<Item = &Function> {
         let named = match &self.choice {
             Choice::Named(name) => Some(name),
@@ -158,8 +159,8 @@ impl Tools {
         literals.anywhere && self.text.is_none()
     }
 
-    /// How each call begins, up to its arguments, with its function's name; none unless only that tells a call from the text of
-    /// an answer that calls nothing, because both are JSON.
+    /// How each call begins, up to its arguments, with its function's name. Empty unless calls and the text of an answer without
+    /// calls are both JSON, so that only the beginning tells them apart.
     pub(super) fn openings(&self) -> Vec<(String, String)> {
         let literals = self.format.literals().filter(|literals| !literals.anywhere);
         let json = matches!(self.text(), Some(Grammar::JsonObject | Grammar::JsonSchema(_)));
@@ -170,8 +171,8 @@ impl Tools {
         }
     }
 
-    /// In llguidance's notation: calls, and under `Auto` text that does not hold the mark of a call, or text up to it. If
-    /// `thoughts` may come before, no text begins as they do: the lexer would not know which of the two it reads.
+    /// The grammar in llguidance's notation: calls, and under `Auto` also text without the mark of a call, or text before it. With
+    /// `thoughts`, no text begins as thoughts do, because the lexer could not tell the two apart.
     pub(super) fn grammar(&self, thoughts: bool) -> Result<String, GrammarError> {
         let Some(literals) = self.format.literals() else {
             let held = self.text.as_ref().map(|grammar| grammar.write()).transpose()?;
@@ -249,10 +250,10 @@ fn beside(grammar: &Grammar, literals: &Literals) -> Result<String, GrammarError
             Ok(format!("start: HELD_TEXT\nHELD_TEXT: {text}"))
         }
         Grammar::Choice(texts) if texts.iter().any(|text| text.starts_with(literals.mark)) => {
-            refused("one of its texts begins as a call does")
+            refused("one of its texts begins as a call does: change it, or set tool_choice")
         }
         Grammar::Choice(_) => grammar.write(),
-        // Its words and those of a call, which is JSON here, may begin alike, and then the lexer takes the longer one.
+        // Words of the text and of a call, which is JSON here, may begin alike, and the lexer takes the longer one.
         _ if !literals.anywhere => {
             refused("beside tools, because this model's calls are JSON: set tool_choice, or use a schema")
         }
@@ -260,8 +261,8 @@ fn beside(grammar: &Grammar, literals: &Literals) -> Result<String, GrammarError
     }
 }
 
-/// The beginning of a JSON object, in the words of which llguidance makes a schema's objects: so the lexer needs not know
-/// whether it reads one of those.
+/// The beginning of a JSON object, cut into the lexemes that llguidance makes of a schema's objects: the lexer then reads both
+/// alike.
 fn in_words_of_json(opening: &str) -> String {
     let word = |(index, text): (usize, &str)| if index % 2 == 0 { text.to_string() } else { format!("\"{text}\"") };
     let words = opening.split('"').enumerate().map(word).filter(|word| !word.is_empty());
@@ -282,7 +283,7 @@ impl Function {
     }
 }
 
-/// What a chat template is to be rendered with.
+/// The input of a chat template.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rendering {
     /// A list of messages, as the template reads them.
@@ -291,7 +292,7 @@ pub struct Rendering {
     pub tools: Option<Value>,
 }
 
-/// Fits a conversation to a template: `messages` is the API's list, already checked; `template` the template's text.
+/// Fits a conversation to a template. `messages` is the API's list, already checked; `template` is the template's text.
 pub fn rendering(messages: &[Value], tools: Option<&Tools>, template: &str) -> Rendering {
     if Format::of_template(template).is_some() {
         let messages = messages.iter().map(with_parsed_arguments).map(with_thoughts_twice).collect();
@@ -310,7 +311,7 @@ pub fn rendering(messages: &[Value], tools: Option<&Tools>, template: &str) -> R
     Rendering { messages: plain.into(), tools: None }
 }
 
-/// Templates want arguments as an object; the API has them as text.
+/// Arguments as an object, as templates need them; the API has them as text.
 fn with_parsed_arguments(message: &Value) -> Value {
     let mut message = message.clone();
     let calls = message.get_mut("tool_calls").and_then(Value::as_array_mut);
@@ -323,7 +324,7 @@ fn with_parsed_arguments(message: &Value) -> Value {
     message
 }
 
-/// What the assistant thought is `reasoning_content` to most templates, and `thinking` to gpt-oss's.
+/// Thoughts under both names: most templates read `reasoning_content`, and gpt-oss's reads `thinking`.
 fn with_thoughts_twice(mut message: Value) -> Value {
     if let Some(thought) = message.get("reasoning_content").cloned() {
         message["thinking"] = thought;
@@ -331,7 +332,7 @@ fn with_thoughts_twice(mut message: Value) -> Value {
     message
 }
 
-/// Calls and results as text, for a template that knows neither.
+/// Calls and results as text, for a template without tools.
 fn without_calls(message: &Value) -> Value {
     let said = message["content"].as_str().unwrap_or_default();
     if message["role"] == "tool" {

@@ -21,8 +21,8 @@ static PAGE: LazyLock<String> = LazyLock::new(|| {
     include_str!("index.html").replacen("<style></style>", &style, 1).replacen("<script></script>", &script, 1)
 });
 
-/// The one script and the one style of the page, known by their hashes; requests to the server that the page came from; in
-/// no other page's frame.
+/// The page's content security policy: it allows the page's one script and one style, by their hashes, and requests to the page's
+/// own server; no other page may frame it.
 static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
     let policy = format!(
         "default-src 'none'; script-src {}; style-src {}; connect-src 'self'; img-src data:; \
@@ -34,7 +34,7 @@ static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
     HeaderValue::from_str(&policy).unwrap_or_else(|_| HeaderValue::from_static("default-src 'none'"))
 });
 
-/// How a policy names what stands in this element.
+/// The policy's source expression (a hash) for the text of this element.
 fn source_of(element: &str) -> String {
     let (open, close) = (format!("<{element}>"), format!("</{element}>"));
     let inside = PAGE.split_once(&open).and_then(|(_, rest)| rest.split_once(&close)).map_or("", |(inside, _)| inside);

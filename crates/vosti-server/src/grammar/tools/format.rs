@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Format {
-    /// Hermes, Qwen 2.5 and 3: `<tool_call>`, an object with `name` and `arguments`, `</tool_call>`. Taught in the system
-    /// message to models whose templates know no tools.
+    /// Hermes, Qwen 2.5 and 3: `<tool_call>`, an object with `name` and `arguments`, `</tool_call>`. The system message explains it
+    /// to models whose templates have no tools.
     #[default]
     Hermes,
     /// Llama 3.1 and later: an object with `name` and `parameters`, and nothing else in the answer.
@@ -29,9 +29,9 @@ pub enum Format {
 /// The literal parts of an answer with calls: `mark head NAME middle ARGUMENTS (next NAME middle ARGUMENTS)* tail`.
 #[derive(Debug)]
 pub struct Literals {
-    /// Begins the calls. Text that holds it is no text.
+    /// Begins the calls. Text of an answer must not contain it.
     pub mark: &'static str,
-    /// Text may come before the mark; otherwise only an answer that begins with the mark calls.
+    /// True if text may come before the mark; otherwise only an answer that begins with the mark has calls.
     pub anywhere: bool,
     /// Between the mark and the first name.
     pub head: &'static str,
@@ -44,10 +44,10 @@ pub struct Literals {
 }
 
 impl Format {
-    /// The form that a chat template writes; none if it knows no tools.
+    /// The form that a chat template writes; none if it has no tools.
     pub fn of_template(template: &str) -> Option<Self> {
         let has = |text: &str| template.contains(text);
-        // Templates of models that were made from others hold several; the most particular comes first.
+        // Some templates contain several marks; the most specific one is tried first.
         if has("[TOOL_CALLS]") {
             return Some(match (has("[ARGS]"), has("[TOOL_CALLS] [")) {
                 (true, _) => Self::MistralArgs,

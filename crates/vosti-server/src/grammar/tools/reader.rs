@@ -10,9 +10,9 @@ use super::{Choice, Tools};
 /// A part of an answer with tools.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
-    /// Of a model that thinks between its words; this reader knows none.
+    /// More of a thought. This reader makes none; the readers of thoughts do.
     Thought(String),
-    /// For people, not of a call.
+    /// Text of the answer outside of calls.
     Text(String),
     /// A call begins; its arguments follow.
     Call {
@@ -38,21 +38,21 @@ pub struct Reader {
 /// Where in the answer the reader is.
 #[derive(Clone, Debug)]
 enum State {
-    /// In text, of which this much may begin a call and is held back.
+    /// In text, with held text that may begin a call.
     Text(String),
-    /// In text that no call follows.
+    /// In text after which no call can come.
     Plain,
-    /// In front of a name: these bytes of literal text are still to come.
+    /// Before a name: so many bytes of literal text are still to come.
     Head(usize),
     /// In a name, or in the literal text that follows it.
     Name(String),
     Arguments(Json),
-    /// Behind arguments: this much of the literal text has come.
+    /// After arguments, with the literal text so far.
     After(String),
 }
 
 impl Reader {
-    /// Of an answer that `tools` describes; none for Harmony, which has a reader of its own.
+    /// A reader of an answer that `tools` describes; none for Harmony, which has a reader of its own.
     pub fn new(tools: &Tools) -> Option<Self> {
         let literals = tools.format.literals()?;
         let state = match tools.choice {
@@ -63,7 +63,7 @@ impl Reader {
         Some(Self { literals, openings, anywhere, state, calls: 0 })
     }
 
-    /// There are calls, and the last one came to its arguments' end.
+    /// True if there are calls and the last one's arguments are complete.
     pub fn called(&self) -> bool {
         self.calls > 0 && matches!(self.state, State::After(_))
     }
@@ -91,7 +91,7 @@ impl Reader {
         pieces
     }
 
-    /// What is left at the end of the answer: text that was held back and begins no call.
+    /// The rest at the end of the answer: held text, which begins no call.
     pub fn finish(&mut self) -> Vec<Piece> {
         match &mut self.state {
             State::Text(held) if !held.is_empty() => vec![Piece::Text(std::mem::take(held))],
@@ -159,7 +159,7 @@ impl Reader {
     }
 }
 
-/// Pieces beside pieces of their kind become one.
+/// Adds a piece, joined with the last one if both are text or both are arguments.
 fn give(pieces: &mut Vec<Piece>, piece: Piece) {
     match (pieces.last_mut(), piece) {
         (Some(Piece::Text(before)), Piece::Text(more)) => before.push_str(&more),
@@ -186,7 +186,7 @@ struct Json {
     escaped: bool,
 }
 
-/// Of a letter in or behind a JSON value.
+/// The place of a letter in or after a JSON value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Inside,
