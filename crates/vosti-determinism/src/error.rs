@@ -13,11 +13,11 @@ pub enum CheckError {
     Subject(String),
     #[error("interrupted")]
     Interrupted,
-    #[error("no relation is called {name:?}: there are {known}")]
+    #[error("no relation is called {name:?}: the relations are {known}")]
     UnknownRelation { name: String, known: String },
     #[error("every case is longer than {limit} tokens: raise --max-prompt")]
     NothingLeft { limit: usize },
-    #[error("{0:?} is no server's address: give one like http://127.0.0.1:8000")]
+    #[error("{0:?} is not a server's address: give one like http://127.0.0.1:8000")]
     Url(String),
     #[error("{url}: {reason}")]
     Http { url: String, reason: String },

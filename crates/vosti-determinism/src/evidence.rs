@@ -1,22 +1,22 @@
-//! One logits vector: its bits, and whether it is plausible as one.
+//! One logits vector: its bits, and whether its values are plausible as logits.
 
 use std::fmt::Write;
 
-/// A logits vector that was seen.
+/// A recorded logits vector.
 #[derive(Clone, Debug)]
 pub struct Row {
     /// Position of the last token it depends on.
     pub position: usize,
     /// BLAKE3 of its bits.
     pub digest: blake3::Hash,
-    /// Its values, where they are kept to describe a difference.
+    /// Its values, if they are kept to describe a difference.
     pub logits: Option<Vec<f32>>,
-    /// Why it does not look like logits, if it does not.
+    /// Why its values are not plausible as logits; none if they are.
     pub insane: Option<String>,
 }
 
 impl Row {
-    /// The evidence of one row; `keep` holds on to all of its logits, to say later where two rows differ.
+    /// Records one row. With `keep` all of its logits are kept, so that a difference can be described.
     pub fn new(position: usize, logits: &[f32], keep: bool) -> Self {
         let mut hash = blake3::Hasher::new();
         let mut bytes = Vec::with_capacity(4096);
@@ -29,7 +29,7 @@ impl Row {
         Row { position, digest, logits: keep.then(|| logits.to_vec()), insane: insane(logits) }
     }
 
-    /// None if equal bit for bit, otherwise where and by how much they differ.
+    /// None if both are equal bit for bit, otherwise how many values differ and by how much at most.
     pub fn difference(&self, other: &Row) -> Option<String> {
         if self.digest == other.digest {
             return None;
@@ -54,10 +54,11 @@ impl Row {
     }
 }
 
-/// Bounds of what counts as logits: a constant, saturated or exploded vector would match itself anywhere.
+/// Bounds of the spread (largest minus smallest value) of plausible logits. A constant or exploded vector is no evidence, because
+/// it would be equal in any run.
 const SPREAD_MIN: f32 = 1e-2;
 const SPREAD_MAX: f32 = 1e4;
-/// Of the entropy of the uniform distribution.
+/// Highest entropy of plausible logits, as a share of the uniform distribution's.
 const ENTROPY_SHARE_MAX: f64 = 0.9999;
 
 fn insane(logits: &[f32]) -> Option<String> {

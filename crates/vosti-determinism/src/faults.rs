@@ -79,9 +79,9 @@ impl Fault {
 pub struct Caught {
     /// The fault's name.
     pub fault: &'static str,
-    /// Relations that failed; none means that the fault got through.
+    /// Relations that failed; if empty, the suite did not notice the fault.
     pub failed: Vec<&'static str>,
-    /// Pairs that differ, of all.
+    /// Pairs that differ.
     pub different: usize,
     /// Pairs that were compared.
     pub pairs: usize,
@@ -92,7 +92,7 @@ pub struct Caught {
 pub struct SelfTest {
     /// The model, as its facts name it.
     pub subject: String,
-    /// Nothing is broken, and nothing may fail.
+    /// True if the suite passed on the unbroken device.
     pub whole_passed: bool,
     /// In the order of [`Fault`].
     pub caught: Vec<Caught>,
@@ -145,7 +145,7 @@ pub fn self_test(progress: &dyn Progress) -> Result<SelfTest, CheckError> {
     Ok(result)
 }
 
-/// The relation that is made for a fault around a device: it alone must see it, so that a model's self-test takes a minute.
+/// The relation that must notice a fault around a device. The self-test runs this relation only, so that it takes a minute.
 fn made_for(fault: faulty::Fault) -> &'static str {
     use faulty::Fault;
     match fault {
@@ -182,7 +182,7 @@ impl Caught {
     }
 }
 
-/// Runs these relations; none: all.
+/// Runs these relations; all if the list is empty.
 fn check<S: Subject>(
     subject: &S,
     profile: Profile,
@@ -192,7 +192,7 @@ fn check<S: Subject>(
     let only = only.iter().map(|name| name.to_string()).collect();
     let options = SuiteOptions { profile, prompt_max: None, only, seed: 7 };
     let report = super::run(subject, &options, &CancelOnly(progress))?;
-    // What is missing of a suite that was ended is no fault that it noticed.
+    // An interrupted suite lacks evidence; that is not a noticed fault.
     if report.interrupted { Err(CheckError::Interrupted) } else { Ok(report) }
 }
 
@@ -224,7 +224,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
     use vosti_progress::NoProgress;
 
-    /// Cancels from the n-th time that it is asked on, and counts the faults that were done with.
+    /// Cancels from the n-th call of `cancelled` on, and records the number of finished faults.
     struct Impatient(AtomicU64, AtomicU64);
 
     impl Progress for Impatient {

@@ -13,8 +13,8 @@ pub fn page(report: &SuiteReport) -> String {
     let _ = write!(
         out,
         "<h1>vosti check: <span class={verdict}>{verdict}</span></h1>\n<p>{} · profile {} · seed {} · fingerprint \
-         <code>{}</code></p>\n<p>{} of {} pairs of complete logits vectors are equal bit for bit; {} were dropped as too \
-         long. Each square is a pair: <span class=key style='background:#2a9d57'></span> equal, \
+         <code>{}</code></p>\n<p>{} of {} pairs of complete logits vectors are equal bit for bit; {} were dropped, because \
+         they are too long. Each square is a pair: <span class=key style='background:#2a9d57'></span> equal, \
          <span class=key style='background:#c8322b'></span> different, \
          <span class=key style='background:#e0a526'></span> equal but without evidence.</p>\n",
         escape(&report.model),
@@ -43,7 +43,7 @@ fn section(out: &mut String, relation: &Relation) {
         out.push_str(" It was ended early.");
     }
     if relation.dropped > 0 {
-        let _ = write!(out, " {} pairs were too long and dropped.", relation.dropped);
+        let _ = write!(out, " {} pairs were dropped, because they are too long.", relation.dropped);
     }
     for (i, (what, count)) in relation.seen.iter().enumerate() {
         let _ = write!(out, "{}{count} {}", if i == 0 { " Seen: " } else { ", " }, escape(what));

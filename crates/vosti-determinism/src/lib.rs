@@ -32,7 +32,7 @@ use vosti_progress::Progress;
 /// The options of a run.
 #[derive(Clone, Debug)]
 pub struct SuiteOptions {
-    /// How much is run.
+    /// The cases: lengths, batch sizes and counts.
     pub profile: Profile,
     /// Cases with longer prompts are dropped and counted.
     pub prompt_max: Option<usize>,
@@ -42,13 +42,14 @@ pub struct SuiteOptions {
     pub seed: u64,
 }
 
-/// Digests of the rows of a few fixed requests: what [`Subject::restarted`] gets from another process.
+/// Digests of the logits rows of a few fixed requests, as hex; [`Subject::restarted`] gets the same list from another process.
 pub fn digests<S: Subject>(subject: &S, seed: u64, progress: &dyn Progress) -> Result<Vec<String>, CheckError> {
     let options = SuiteOptions { profile: Profile::brief(), prompt_max: None, only: Vec::new(), seed };
     relations::Suite::new(subject, &options, progress).digests()
 }
 
-/// Runs the suite. If the work is ended, the report has what was compared until then, and is no pass.
+/// Runs the suite. If the work is ended, the report has the pairs so far and does not pass. It is an error if no pair was
+/// compared, if a relation's name is unknown, or if the engine refuses a request.
 pub fn run<S: Subject>(
     subject: &S,
     options: &SuiteOptions,

@@ -1,12 +1,12 @@
 //! The suite's cases: lengths, batch sizes, budgets and counts, as data.
 //!
-//! `paper` has the lengths and counts of the published artefact, so that our table and the paper's can be compared; `quick`
-//! has the same relations at lengths that two cores finish in a minute.
+//! `paper` has the lengths and counts of the published artefact, so that both tables can be compared; `quick` has the same
+//! relations at lengths that two cores finish in a minute.
 
 /// How a batch is ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrangement {
-    /// As the prompts come.
+    /// In the order of the prompts.
     Natural,
     /// The last prompt first.
     Reversed,
@@ -32,7 +32,7 @@ pub enum Follow {
     More,
     /// The donor again.
     Repeat,
-    /// A donor of that length and a suffix: the same with another suffix.
+    /// The donor's prompt of that length with another suffix in place of the donor's.
     OtherSuffix,
     /// The donor, the tokens generated after it, and more.
     Generated,
@@ -45,25 +45,25 @@ pub struct Profile {
     pub name: &'static str,
     /// Prompt lengths, in tokens, of the requests that are put in batches.
     pub batch_lengths: Vec<usize>,
-    /// How many run together, and in which order.
+    /// Requests that run together, and their order.
     pub batches: Vec<(usize, Arrangement)>,
     /// Prompts run again, alone, in a fresh engine.
     pub repeats: usize,
     /// Prompt lengths, in tokens, that are computed in chunks.
     pub chunk_lengths: Vec<usize>,
-    /// Rows a step may have, for each of these lengths.
+    /// Most rows of a step, one case for each length and budget.
     pub chunk_budgets: Vec<usize>,
     /// Prompt lengths, in tokens, whose answers are compared with one prefill.
     pub decode_lengths: Vec<usize>,
     /// Tokens of such an answer.
     pub decode_tokens: usize,
-    /// (donor length, what follows it).
+    /// Length of each donor in tokens, and the request that follows it.
     pub prefixes: Vec<(usize, Follow)>,
     /// Tokens that follow a donor.
     pub prefix_more: usize,
     /// Prompt lengths of the requests that run together in the relations beyond the paper.
     pub workload: Vec<usize>,
-    /// Tokens each of them generates.
+    /// Tokens that each of those requests generates.
     pub answer: usize,
     /// Fewer evictions than these are no evidence.
     pub evictions_min: u64,
@@ -87,7 +87,7 @@ impl Profile {
         }
     }
 
-    /// 296 + 90 + 384 + 14 = 784 pairs.
+    /// 296 + 90 + 384 + 14 = 784 pairs in the paper's four relations; more with a window that is not next to a budget.
     pub fn paper(window: Option<usize>) -> Self {
         let mut batch_lengths = vec![17];
         batch_lengths.extend([32, 64, 128, 256, 512].iter().flat_map(|n| [n - 1, *n, n + 1]));
@@ -139,23 +139,23 @@ impl Profile {
             repeats: 10,
             chunk_lengths,
             chunk_budgets: vec![64, 96],
-            // Both pass from one page to the next while they decode.
+            // Both answers reach the next page.
             decode_lengths: vec![40, 100],
             decode_tokens: 32,
             prefixes,
             prefix_more: 20,
-            // All but the first and the last pass to the next page while they answer: then a full pool preempts.
+            // The answers of all but the first and the last request reach the next page, where a full pool preempts.
             workload: vec![17, 55, 56, 60, 64, 120, 125, 150],
             answer: 12,
             evictions_min: 20,
             preemptions_min: 10,
             choices: 4,
-            // The portable code takes as long for a token as the fastest takes for hundreds.
+            // Short, because the portable code is hundreds of times slower than the fastest instruction set.
             machine: vec![9, 62],
         }
     }
 
-    /// For the self-test: as little of everything as shows a fault.
+    /// For the self-test: the fewest cases that show each fault.
     pub fn brief() -> Self {
         Profile {
             name: "brief",

@@ -10,7 +10,7 @@ use vosti_engine::{Request, Sampling, SamplingParams, Token};
 pub struct Random(SplitMix64);
 
 impl Random {
-    /// A stream of its own for every `label`.
+    /// Random numbers that depend on `seed` and `label` only.
     pub fn new(seed: u64, label: &str) -> Self {
         let mut hash = blake3::Hasher::new();
         hash.update(&seed.to_le_bytes()).update(label.as_bytes());
@@ -43,7 +43,7 @@ pub fn tokens(facts: &Facts, random: &mut Random, n: usize) -> Vec<Token> {
     let mut tokens = Vec::with_capacity(n);
     while tokens.len() < n {
         let token = random.below(facts.vocab as usize) as Token;
-        // A vocabulary of special tokens only would never end: then anything goes.
+        // If all tokens are special, any token is taken: otherwise the loop would not end.
         let ordinary = facts.special.len() >= facts.vocab as usize;
         if ordinary || facts.special.binary_search(&token).is_err() {
             tokens.push(token);

@@ -1,16 +1,16 @@
 //! Runs one request again, alone or beside others, so that a caller can compare it with an earlier run.
 //!
-//! The company is fixed: its requests share the beginning of the prompt, come before the request and while it runs, and have
-//! their prompts cut into small chunks. This module does not decide whether two runs agree; `vosti replay` does, with a
-//! receipt.
+//! The other requests are fixed: a third of them share a beginning of the prompt, half come before the request and half while it
+//! runs, and their prompts are cut into small chunks. This module does not decide whether two runs agree; `vosti replay` does, with
+//! a receipt.
 
 use crate::{CheckError, Facts, Setup, Subject, prompts};
 use vosti_core::PAGE;
 use vosti_engine::{Engine, Event, FloatDevice, Policy, Request, RequestId, Token};
 use vosti_progress::Progress;
 
-/// Runs `request` and hands over each token of its choice number `choice`, with the row of logits that it was chosen from.
-/// Says beside how many other requests it ran at most.
+/// Runs `request` and calls `note` with each token of its choice number `choice` and the row of logits that it was chosen from.
+/// Returns the largest number of other sequences in a step; 0 without load.
 pub fn again<S: Subject>(
     subject: &S,
     request: Request,
@@ -22,7 +22,7 @@ pub fn again<S: Subject>(
     let others = if under_load { company(subject.facts(), &request) } else { Vec::new() };
     let mut engine = subject.engine(&setup(subject.facts(), &request, &others))?;
 
-    // Half of the others are at work already when the request comes, and half come while it runs.
+    // Half of the others run already when the request arrives, and half arrive while it runs.
     let (before, mut after) = (others.len() / 2, others);
     let mut beside = 0;
     for other in after.drain(..before) {
@@ -49,12 +49,12 @@ pub fn again<S: Subject>(
     Ok(if under_load { beside } else { 0 })
 }
 
-/// Whether the choice is in the engine still.
+/// Whether the choice is still in the engine.
 fn runs<D: FloatDevice>(engine: &Engine<D>, id: RequestId, choice: u32) -> bool {
     engine.core_requests().iter().any(|(request, of, _)| (*request, *of) == (id, choice))
 }
 
-/// Other requests: of many lengths, greedy and sampled, some beginning as the request's prompt does.
+/// Other requests: of many lengths, greedy and sampled, some with a beginning of the request's prompt.
 fn company(facts: &Facts, request: &Request) -> Vec<Request> {
     let lengths = [9usize, 200, 33, 64, 130, 17, 90, 300, 50, 71, 128, 12];
     let fitting: Vec<usize> = lengths.into_iter().filter(|len| len + 40 < facts.context).collect();
@@ -67,7 +67,7 @@ fn company(facts: &Facts, request: &Request) -> Vec<Request> {
     others
 }
 
-/// Room for all of it; prompts of a crowd come in small chunks.
+/// An engine with room for all requests; if there are others, prompts are cut into small chunks.
 fn setup(facts: &Facts, request: &Request, others: &[Request]) -> Setup {
     let longest = |r: &Request| r.prompt.len().saturating_add(r.sampling.tokens_max).min(facts.context) + PAGE;
     let pool_tokens = others.iter().map(longest).sum::<usize>() + longest(request) * request.choices as usize;

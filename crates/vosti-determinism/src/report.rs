@@ -5,14 +5,14 @@ use super::{Facts, SuiteOptions};
 use serde::Serialize;
 use std::fmt::Write;
 
-/// Two courses of the engine that must give one logits vector.
+/// Two runs that must give the same logits vector, compared.
 #[derive(Clone, Debug, Serialize)]
 pub struct Pair {
     /// A description of the comparison.
     pub label: String,
-    /// All bits are equal.
+    /// True if all bits are equal.
     pub equal: bool,
-    /// How they differ.
+    /// How the two differ.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub difference: Option<String>,
     /// Required events that did not occur.
@@ -43,11 +43,11 @@ impl Pair {
 /// One relation's pairs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Relation {
-    /// As `--relation` takes it.
+    /// The relation's name, as `--only` takes it.
     pub name: &'static str,
     /// The meaning of a pass, in one sentence.
     pub claim: &'static str,
-    /// Each a request in two surroundings.
+    /// The comparisons; each is one row of a request in two runs.
     pub pairs: Vec<Pair>,
     /// Pairs left out because their prompt is longer than `--max-prompt` or the context.
     pub dropped: usize,
@@ -55,14 +55,14 @@ pub struct Relation {
     pub seen: Vec<(&'static str, u64)>,
     /// Evidence that the relation as a whole lacks.
     pub missing: Vec<String>,
-    /// Wall time of the relation.
+    /// Wall time of the relation, in seconds.
     pub seconds: f64,
-    /// It was ended early: there would have been more pairs, and not all events were counted.
+    /// True if it was ended early: pairs are missing, and not all events were counted.
     pub interrupted: bool,
 }
 
 impl Relation {
-    /// A relation without a pair yet.
+    /// A relation without pairs.
     pub fn new(name: &'static str, claim: &'static str) -> Self {
         Relation {
             name,
@@ -76,7 +76,7 @@ impl Relation {
         }
     }
 
-    /// Counts an event, of which at least `least` must have been seen.
+    /// Records the count of an event. Fewer than `least` are missing evidence.
     pub fn saw(&mut self, what: &'static str, count: u64, least: u64) {
         self.seen.push((what, count));
         if count < least {
@@ -89,12 +89,12 @@ impl Relation {
         self.pairs.iter().filter(|pair| pair.equal).count()
     }
 
-    /// Whether every pair is equal and the required events occurred.
+    /// True if there are pairs, every pair is equal, the required events occurred, and the relation was not ended early.
     pub fn passed(&self) -> bool {
         self.sound() && !self.interrupted
     }
 
-    /// It was ended early, and nothing was wrong until then: no pass, and no failure either.
+    /// True if it was ended early and nothing was wrong so far: neither a pass nor a failure.
     pub fn undecided(&self) -> bool {
         self.sound() && self.interrupted
     }
@@ -103,12 +103,12 @@ impl Relation {
         !self.pairs.is_empty() && self.missing.is_empty() && self.pairs.iter().all(Pair::passed)
     }
 
-    /// Something was wrong.
+    /// True if a pair differs or evidence is missing.
     pub fn failed(&self) -> bool {
         !self.sound() && !self.skipped()
     }
 
-    /// Nothing was compared because every case was too long: no pass, and no failure either.
+    /// True if nothing was compared because every case was too long: neither a pass nor a failure.
     pub fn skipped(&self) -> bool {
         self.pairs.is_empty() && self.dropped > 0
     }
@@ -119,25 +119,25 @@ impl Relation {
 pub struct SuiteReport {
     /// The model, as its facts name it.
     pub model: String,
-    /// Of the deployment.
+    /// The deployment's fingerprint.
     pub fingerprint: String,
     /// The profile's name.
     pub profile: &'static str,
-    /// Of every random choice in the suite.
+    /// Seed of every random choice in the suite.
     pub seed: u64,
-    /// The longest prompt that was allowed; `None`: the context alone limits.
+    /// The longest prompt that was allowed, in tokens; `None`: only the context limits it.
     pub prompt_max: Option<usize>,
-    /// Every relation passed.
+    /// True if at least one relation passed, every other one passed or was skipped, and the suite was not ended early.
     pub passed: bool,
     /// Pairs that were compared.
     pub pairs: usize,
     /// Pairs whose logits are equal, bit for bit.
     pub pairs_equal: usize,
-    /// Pairs that were too long.
+    /// Pairs that were left out as too long.
     pub pairs_dropped: usize,
-    /// Wall time of the suite.
+    /// Wall time of the suite, in seconds.
     pub seconds: f64,
-    /// It was ended early: not everything was compared.
+    /// True if it was ended early: not everything was compared.
     pub interrupted: bool,
     /// In the order in which they ran.
     pub relations: Vec<Relation>,

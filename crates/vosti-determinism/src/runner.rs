@@ -58,7 +58,7 @@ pub struct Runner<'a, S: Subject> {
 }
 
 impl<'a, S: Subject> Runner<'a, S> {
-    /// `keep`: whole rows are kept, to say how a pair differs.
+    /// A fresh engine. With `keep` whole rows are kept, so that a difference can be described.
     pub fn new(subject: &'a S, setup: &Setup, progress: &'a dyn Progress, keep: bool) -> Result<Self, CheckError> {
         let engine = subject.engine(setup)?;
         Ok(Runner { subject, engine, progress, keep })
@@ -69,7 +69,7 @@ impl<'a, S: Subject> Runner<'a, S> {
         *self.engine.counters()
     }
 
-    /// Whether the engine takes the request: its pool holds all of it.
+    /// Whether the engine admits the request, because its pool holds the request to its end.
     pub fn admits(&self, request: &Request) -> Result<bool, CheckError> {
         let mut request = request.clone();
         self.subject.tamper(&mut request);
@@ -135,7 +135,7 @@ impl Outcome {
         match event {
             Event::Started { .. } | Event::Prompt { .. } => {}
             Event::Token { token, logits, position, .. } => {
-                // Every request of a check asks for its rows; one that is missing fails as no evidence.
+                // Every request of a check asks for its logits; a missing row is missing evidence, so its pair fails.
                 let logits = logits.unwrap_or(&[]);
                 if answer.tokens.is_empty() {
                     answer.first_step = step;

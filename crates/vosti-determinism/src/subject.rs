@@ -7,9 +7,9 @@ use vosti_engine::{Engine, FloatDevice, Policy, Request, Token};
 /// The facts about a model and its deployment that the suite needs.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    /// Shown in the report.
+    /// The model's name, for the report.
     pub model: String,
-    /// Names the deployment: equal for equal answers.
+    /// Names the deployment: deployments with one fingerprint give the same answers.
     pub fingerprint: String,
     /// Tokens of the vocabulary: the width of a row of logits.
     pub vocab: u32,
@@ -17,13 +17,13 @@ pub struct Facts {
     pub bos: Option<Token>,
     /// Tokens that random prompts leave out, ascending.
     pub special: Vec<Token>,
-    /// Positions a request may have.
+    /// Most positions of a request.
     pub context: usize,
     /// The smallest sliding window, where the model has one.
     pub window: Option<usize>,
 }
 
-/// One engine to be made. The deployment (weights, kernels, page size) is the subject's; this is what may vary.
+/// The settings of one engine, which may vary. The deployment (weights, kernels, page size) is the subject's.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// The scheduler's settings.
@@ -34,18 +34,18 @@ pub struct Setup {
     pub rows_max: usize,
     /// Worker threads; none: the subject's own choice.
     pub threads: Option<usize>,
-    /// Instruction set, one of [`Subject::instruction_sets`]; none: the best.
+    /// Instruction set, one of [`Subject::instruction_sets`]; none: the subject's own choice.
     pub instruction_set: Option<String>,
-    /// Weights in BF16, where the subject keeps them in less.
+    /// Weights expanded to BF16, if the subject keeps them in a smaller form.
     pub expanded: bool,
 }
 
-/// Makes engines, and says what it makes them of.
+/// Makes engines of one deployment, and says which variations it offers.
 pub trait Subject {
-    /// What the engines run on.
+    /// The device that the engines run on.
     type Device: FloatDevice;
 
-    /// What the report and the prompts need to know.
+    /// The facts that the report and the prompts need.
     fn facts(&self) -> &Facts;
 
     /// The forward pass that the engines run.
@@ -59,7 +59,7 @@ pub trait Subject {
         Ok(Engine::new(self.device(setup)?, self.program().clone(), setup.policy)?)
     }
 
-    /// Thread counts to compare; empty where threads mean nothing.
+    /// Thread counts to compare; empty if the device has no threads.
     fn thread_counts(&self) -> Vec<usize> {
         Vec::new()
     }
@@ -69,16 +69,16 @@ pub trait Subject {
         Vec::new()
     }
 
-    /// Whether weights are kept in another form than the dots', so that both can be compared.
+    /// Whether weights are kept in a smaller form than BF16, so that both forms can be compared.
     fn stores(&self) -> bool {
         false
     }
 
-    /// Digests of [`super::prompts::reproduced`]'s rows, computed by another process; none where that cannot be.
+    /// Digests of [`super::prompts::reproduced`]'s rows, computed by another process; none if no other process can be started.
     fn restarted(&self, _seed: u64) -> Option<Result<Vec<String>, CheckError>> {
         None
     }
 
-    /// A chance to spoil a request on its way in: for faults only.
+    /// Changes a request before it is submitted: only faults do so.
     fn tamper(&self, _request: &mut Request) {}
 }

@@ -1,8 +1,8 @@
 //! A device without a model: two layers of paged "attention" over hashes, in a few dozen lines.
 //!
-//! Its KV cache is really paged and its sums are really floating point, so a [`Fault`] breaks it as the same mistake breaks a
-//! real engine. It shows that the suite notices each fault and passes without one. Layer 0 sees everything before a position
-//! (group 0), layer 1 a sliding window (group 1).
+//! Its KV cache is paged and its sums are floating point, so a [`Fault`] breaks it as the same mistake breaks a real engine.
+//! It shows that the suite notices each fault and passes without one. Layer 0 attends to everything up to a position (group 0),
+//! layer 1 to a sliding window (group 1).
 
 use super::faults::Fault;
 use super::{CheckError, Facts, Setup, Subject};
@@ -19,7 +19,7 @@ const WINDOW: u32 = 100;
 /// Floats of a KV entry that the sums run over.
 const WIDTH: usize = 4;
 
-/// Two layers in two cache groups. The device ignores the ops: they are here for the core, which checks them.
+/// Two layers in two cache groups. The device ignores the ops; the core checks them.
 fn program() -> Program {
     let all = BufferDecl { width: 64, dtype: Dtype::Act, rows: RowSet::All };
     let ops = vec![
@@ -135,7 +135,7 @@ impl ToyDevice {
             let position = sequence.first_position + i;
             let Some(slot) = slot(&sequence.tables[group], position) else { continue };
             let stale = self.fault == Some(Fault::StalePage) && !self.used.insert((group, slot));
-            // The page's first position, when a step begins there, is believed to be cached.
+            // The fault: if a step begins at a page's first position, the position counts as cached.
             let believed =
                 self.fault == Some(Fault::CachedTooLong) && i == 0 && position > 0 && position.is_multiple_of(PAGE);
             if !stale && !believed {
@@ -155,7 +155,7 @@ impl ToyDevice {
                 first = (position + 1 - i % 16).saturating_sub(window);
             }
             let end = match self.fault {
-                // Keys up to the end of the page are masked in the scores but not in the sum.
+                // The fault: keys up to the end of the page enter the sum.
                 Some(Fault::UnguardedTile) => (position / PAGE + 1) * PAGE,
                 _ => position + 1,
             };
@@ -250,7 +250,7 @@ impl Subject for Toy {
         match self.fault {
             Some(Fault::SamplerAdvanced) => params.seed = params.seed.wrapping_add(self.submitted.get()),
             Some(Fault::EndsWithPool) => {
-                // The last token takes no place.
+                // The last token takes no slot.
                 let left = (self.pool_tokens.get() + 1).saturating_sub(request.prompt.len());
                 params.tokens_max = params.tokens_max.min(left.max(1));
             }

@@ -35,7 +35,7 @@ def bits_that_differ(a, b):
 
 
 def answer_log_probabilities(model, prompt, answer):
-    """With gradients, of the answer's tokens."""
+    """Log-probabilities of the answer's tokens, with gradients."""
     tokens = torch.tensor([prompt + answer])
     logits = model(tokens[:, :-1]).logits[0, len(prompt) - 1:]
     return torch.log_softmax(logits.float(), -1).gather(1, tokens[0, len(prompt):, None])[:, 0]
@@ -55,13 +55,13 @@ def main():
         path = glob.glob(os.path.join(cache, "vosti", "**", "*SmolLM2-135M*.gguf"), recursive=True)[0]
     place = (os.path.dirname(path), {"gguf_file": os.path.basename(path)}) if path.endswith(".gguf") else (path, {})
     read = AutoModelForCausalLM.from_pretrained(place[0], dtype=torch.float32, **place[1])
-    # A model that came from a GGUF file calls itself quantised and is not saved; its numbers in a model of its own are.
+    # transformers does not save a model that came from a GGUF file, because it counts as quantised: so its numbers are copied.
     if hasattr(read.config, "quantization_config"):
         del read.config.quantization_config
     model = type(read)(read.config)
     model.load_state_dict(read.state_dict())
     folder = tempfile.TemporaryDirectory()
-    # Vosti runs what torch trains, rounded to BF16: the folder says so.
+    # Vosti runs the trained weights rounded to BF16, the type of the folder's files.
     model.to(torch.bfloat16).save_pretrained(folder.name)
     AutoTokenizer.from_pretrained(place[0], **place[1]).save_pretrained(folder.name)
     model.float()

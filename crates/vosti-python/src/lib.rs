@@ -38,7 +38,7 @@ impl Progress for Quiet {
     }
 }
 
-/// An engine, and what a caller may know of its deployment.
+/// An engine, and the parts of its deployment that callers use.
 #[pyclass(name = "Engine", frozen)]
 struct PyEngine {
     making: Making,
@@ -46,8 +46,8 @@ struct PyEngine {
     started: Mutex<Started>,
 }
 
-/// The engine that new requests go to, and the name of its deployment. When the last handle is dropped it ends its work, and then
-/// its thread.
+/// The engine that new requests go to, and its deployment's fingerprint. When the last handle is dropped, the engine finishes its
+/// work and its thread ends.
 #[derive(Clone)]
 pub(crate) struct Started {
     engine: EngineHandle,
@@ -63,7 +63,7 @@ struct Making {
 }
 
 impl Making {
-    /// A deployment and an engine over it; `tensors` stand in the place of its folder's.
+    /// Makes a deployment and an engine over it; `tensors` replace those of its folder.
     fn make(&self, tensors: Option<Replacement>) -> PyResult<(Deployment, Started)> {
         let (path, options): (&Path, _) = (&self.path, &self.options);
         let deployment = match tensors {
@@ -101,9 +101,9 @@ impl PyEngine {
         self.started.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All requests of a call, or none: to their ends. `asked` makes the request of each that is `given`, whose `what` it names
-    /// in an error. All are made once before any runs, so that a wrong one costs nothing; then each is made when its turn comes,
-    /// so that ten thousand take no more memory than what was given.
+    /// Runs all requests of a call to their ends, or none. `asked` makes a request of each item of `given`; an error calls the item
+    /// `what` with its index. All requests are made once before any runs, so that a wrong one costs no work; then each is made again
+    /// when its turn comes, so that ten thousand requests take no more memory than their items.
     fn all<G: Clone + Send, T: Send>(
         &self,
         py: Python<'_>,
@@ -147,7 +147,7 @@ impl PyEngine {
         let storage = match weights {
             None | Some("as-they-come") => Storage::AsTheyCome,
             Some("expanded") => Storage::Expanded,
-            Some(other) => return Err(refused(format!("weights is {other:?}: as-they-come, expanded or None"))),
+            Some(other) => return Err(refused(format!("weights is {other:?}: give as-they-come, expanded or None"))),
         };
         // Each as long as the context allows.
         let demand = Demand { tokens: usize::MAX, sequences: policy.running_max };
@@ -163,26 +163,26 @@ impl PyEngine {
         })
     }
 
-    /// What this deployment computes, by name: two with one fingerprint give one answer.
+    /// Names the deployment: two deployments with one fingerprint give the same answers.
     #[getter]
     fn fingerprint(&self) -> String {
         self.started().fingerprint
     }
 
-    /// Begins to replace every weight: what is returned wants a tensor for each in the model's folder.
+    /// Begins to replace every weight: the result needs a new tensor for each tensor in the model's folder.
     fn replacement(&self) -> PyResult<PyReplacement> {
         let begun = vosti_model::Model::replacement(&self.making.path).map_err(refused)?;
         Ok(PyReplacement::new(begun))
     }
 
-    /// Replaces every weight, and forgets all keys and values. On an error nothing changes.
+    /// Replaces every weight, and drops all keys and values. On an error nothing changes.
     fn replace(&self, py: Python<'_>, tensors: &PyReplacement) -> PyResult<()> {
         let tensors = tensors.take()?;
         py.detach(|| {
-            let stays = |error| refused(format!("the weights stay as they are: {error}"));
+            let stays = |error| refused(format!("the weights were not changed: {error}"));
             let (_, started) = self.making.make(Some(tensors)).map_err(stays)?;
             let former = std::mem::replace(&mut *self.lock(), started);
-            // What runs ends with the former weights.
+            // Running requests end with the former weights.
             former.engine.drain();
             Ok(())
         })
@@ -248,8 +248,8 @@ impl PyEngine {
         py.detach(compile).map_err(refused)
     }
 
-    /// Answers each prompt as its parameters say, or all as the only ones say, behind what the caller has of it. `done` is
-    /// called with how many are.
+    /// Answers each prompt by its own parameters, or all by the only ones, after the part of the answer that the caller has. Calls
+    /// `done` with the number of finished prompts.
     fn generate(
         &self,
         py: Python<'_>,
@@ -274,7 +274,7 @@ impl PyEngine {
         self.all(py, "prompt", given, asked, Answered::clone, done.as_ref())
     }
 
-    /// Log-probabilities of each sequence's tokens but the first, each given all before it: FP32, as bytes.
+    /// Log-probabilities of each sequence's tokens but the first, each given all tokens before it: native FP32, as bytes.
     fn score(&self, py: Python<'_>, sequences: Vec<Vec<u32>>, done: Option<Py<PyAny>>) -> PyResult<Vec<Py<PyBytes>>> {
         let asked = |sequence| requests::scored(sequence, &self.own);
         let scores = self.all(py, "sequence", sequences, asked, Answered::scores, done.as_ref())?;
@@ -283,7 +283,7 @@ impl PyEngine {
     }
 }
 
-/// While a call waits: signals that Python has, and how many requests are finished.
+/// Runs while a call waits: handles Python's signals, and reports the number of finished requests.
 fn tell(done: Option<&Py<PyAny>>, count: Option<usize>) -> PyResult<()> {
     Python::attach(|py| {
         py.check_signals()?;
@@ -299,7 +299,7 @@ fn failed(error: impl std::fmt::Display) -> PyErr {
     PyRuntimeError::new_err(error.to_string())
 }
 
-/// The `vosti` command: a whole command line, its first word the script that runs it, to its exit code.
+/// Runs the `vosti` command and returns its exit code; the first word is the script that runs it.
 #[pyfunction]
 fn command(py: Python<'_>, words: Vec<OsString>) -> u8 {
     py.detach(|| {

@@ -1,4 +1,4 @@
-//! A model's other parts besides its weights: tokens, text and grammars.
+//! A model's parts besides its weights: tokens, text and grammars.
 
 use crate::requests::grammar_refused;
 use std::sync::{Arc, OnceLock};
@@ -9,13 +9,13 @@ use vosti_model::Text;
 use vosti_server::grammar::{Grammar, Grammars};
 
 pub struct Own {
-    /// Of the model, for receipts: what the caller named it.
+    /// The caller's name for the model, for receipts.
     pub name: String,
     pub vocabulary: u32,
     /// Longest sequence, prompt and answer.
     pub context: u32,
     pub text: Option<Arc<Text>>,
-    /// Bytes of tokens; nothing if there is no tokenizer.
+    /// Bytes of tokens; empty if there is no tokenizer.
     pub bytes: Arc<dyn TokenText>,
     grammars: OnceLock<Result<Grammars, String>>,
 }
@@ -32,7 +32,7 @@ impl Own {
     }
 
     pub fn text(&self) -> Result<&Arc<Text>, String> {
-        self.text.as_ref().ok_or_else(|| "this model has no tokenizer: it is a configuration alone".into())
+        self.text.as_ref().ok_or_else(|| "this model has no tokenizer, because it is only a configuration".into())
     }
 
     /// Tokens that end an answer.
@@ -40,7 +40,7 @@ impl Own {
         self.text.iter().flat_map(|text| text.tokenizer.eos())
     }
 
-    /// Refuses what no request can have.
+    /// Refuses an empty sequence, and tokens outside the vocabulary.
     pub fn check(&self, tokens: &[Token]) -> Result<(), String> {
         if tokens.is_empty() {
             return Err("it is empty: give at least one token".into());
@@ -51,7 +51,7 @@ impl Own {
         }
     }
 
-    /// Takes milliseconds, for large schemas more. The last few are kept.
+    /// Compiles a grammar, which takes milliseconds, and more for large schemas. The last few are kept.
     pub fn compile(&self, grammar: &Grammar) -> Result<MakeConstraint, String> {
         let text = self.text()?;
         let make = || Grammars::new(&text.tokenizer, self.vocabulary).map_err(|error| error.to_string());

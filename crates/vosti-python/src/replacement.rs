@@ -1,6 +1,6 @@
 //! Collects a model's new weights, one tensor after another, until every tensor has one; `LLM.update_weights` fills it.
 //!
-//! `_weights.py` checks types, shapes and numbers; here a tensor is bytes of the length that its file has.
+//! `_weights.py` checks types, shapes and numbers; here a tensor is its bytes, as many as the file has.
 
 use super::refused;
 use pyo3::prelude::*;
@@ -9,7 +9,7 @@ use vosti_model::Replacement;
 
 #[pyclass(name = "Replacement", frozen)]
 pub struct PyReplacement {
-    /// None once it was used.
+    /// None after it was used.
     begun: Mutex<Option<Replacement>>,
 }
 

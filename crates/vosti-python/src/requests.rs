@@ -40,7 +40,7 @@ pub struct Params {
 /// The part of an answer that a caller has: its fingerprint, and each choice's tokens and whether it has ended.
 pub type Had = (String, Vec<(Vec<Token>, bool)>);
 
-/// A job, and what a receipt says of it.
+/// A job, with the parameters and the seed for its receipt.
 pub struct Asked {
     pub job: Job,
     pub parameters: Option<Parameters>,
@@ -98,12 +98,12 @@ impl Params {
     }
 }
 
-/// A sequence whose tokens' log-probabilities are wanted. The one token that the engine generates is thrown away.
+/// A request for the log-probabilities of a sequence's tokens. The one token that the engine generates is discarded.
 pub fn scored(sequence: Vec<Token>, own: &Own) -> Result<Asked, String> {
     own.check(&sequence)?;
     let range = own.context - 1;
     if sequence.len() < 2 || sequence.len() > range as usize {
-        return Err(format!("it has {} tokens: 2 to {range} are scored", sequence.len()));
+        return Err(format!("it has {} tokens: give 2 to {range}", sequence.len()));
     }
     let job = Job {
         prompts: vec![Arc::from(sequence)],
@@ -123,7 +123,7 @@ pub fn read(json: &str) -> Result<Grammar, String> {
     serde_json::from_str(json).map_err(|error| format!("structured_outputs: {error}"))
 }
 
-/// In Python's words.
+/// The message of a refused grammar, under the parameter's Python name.
 pub fn grammar_refused(error: GrammarError) -> String {
     match error {
         GrammarError::Refused(why) => format!("structured_outputs cannot be turned into a grammar: {why}"),

@@ -19,7 +19,7 @@ use vosti_server::api::usage::now;
 use vosti_server::job::{InEngine, Update};
 use vosti_server::receipt::{Parameters, Receipt};
 
-/// How long Ctrl-C waits at most.
+/// Longest time until a waiting call looks for Ctrl-C.
 const TICK: Duration = Duration::from_millis(50);
 
 /// One token's log-probability, its rank, and the most likely tokens with theirs.
@@ -33,7 +33,7 @@ pub struct Choice {
     token_ids: Vec<Token>,
     finish_reason: Option<&'static str>,
     logprobs: Option<Vec<Listed>>,
-    /// As JSON.
+    /// The receipt as JSON, if it was asked for and the answer has ended.
     receipt: Option<String>,
 }
 
@@ -42,7 +42,7 @@ pub struct Choice {
 #[derive(Clone)]
 pub struct Answered {
     choices: Vec<Choice>,
-    /// Of the prompt's tokens but the first.
+    /// One entry for each token of the prompt but the first.
     prompt_logprobs: Option<Vec<Listed>>,
     cached_tokens: usize,
     finished: bool,
@@ -56,11 +56,11 @@ impl Answered {
     }
 }
 
-/// A request's own fields.
+/// A message of the engine about a request.
 enum Note {
     Submitted(Result<InEngine, EngineError>),
     Update(Update),
-    /// The engine let go of it.
+    /// The engine dropped the request.
     Left,
 }
 
@@ -74,7 +74,7 @@ struct Outlet {
 
 impl Drop for Outlet {
     fn drop(&mut self) {
-        // A run that is gone needs no word.
+        // If the run is gone, the message is not needed.
         let _ = self.notes.send((self.index, Note::Left));
     }
 }
@@ -86,7 +86,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Of a prompt, or of a sequence.
+    /// The exception for this failure of `what`: a prompt or a sequence.
     pub fn of(self, what: &str) -> PyErr {
         match self {
             Failure::Refused(why) => refused(format!("{what}: {why}")),
@@ -102,12 +102,12 @@ struct Growing {
     prompt: Arc<[Token]>,
     parameters: Option<Parameters>,
     seed: u64,
-    /// None until the engine has taken it.
+    /// None until the engine has accepted the request.
     in_engine: Option<InEngine>,
     failure: Option<Failure>,
-    /// Something came that the caller does not have.
+    /// True if there is output that the caller does not have.
     fresh: bool,
-    /// The caller is to see it. While an answer gives again what the caller has, nothing of the request is shown.
+    /// True if the caller is to see it. While an answer repeats the caller's part, nothing of the request is shown.
     news: bool,
 }
 
@@ -120,7 +120,7 @@ pub struct Run {
     growing: Mutex<HashMap<usize, Growing>>,
 }
 
-/// Is asked while a call waits, with the number of finished requests if it has grown.
+/// Called while a call waits, with the number of finished requests if it has grown.
 pub type Tell<'a> = &'a mut dyn FnMut(Option<usize>) -> PyResult<()>;
 
 impl Run {
@@ -154,12 +154,12 @@ impl Run {
         let outlet = Outlet { index, notes: self.sender.clone() };
         let sink = job.sink(0, move |update| outlet.notes.send((outlet.index, Note::Update(update))).is_ok());
         let notes = self.sender.clone();
-        // If the run is gone, what is not sent is dropped: that aborts.
+        // If the run is gone, the message is dropped, which aborts the request.
         let told = move |outcome| _ = notes.send((index, Note::Submitted(outcome)));
         InEngine::submit(&started.engine, job.request(0), sink, told)
     }
 
-    /// Answers all requests, `ahead` of which the engine has at a time, and gives what `read` reads of each.
+    /// Answers all requests, `ahead` at a time in the engine, and returns the result of `read` for each. Ends with the first error.
     pub(crate) fn all<T>(
         &self,
         what: &str,
@@ -184,7 +184,7 @@ impl Run {
                 if !growing.get_mut(&index).is_some_and(done) {
                     continue;
                 }
-                // A finished one is let go of at once.
+                // A finished answer is removed at once, to free its memory.
                 let Some(mut one) = growing.remove(&index) else { continue };
                 if let Some(failure) = one.failure.take() {
                     return Err(failure.of(&format!("{what} {index}")));
@@ -198,13 +198,13 @@ impl Run {
         Ok(ended.into_iter().flatten().collect())
     }
 
-    /// Waits so long for news at most, takes all there are, and gives the requests that have some.
+    /// Waits for messages, at most for `time`, takes all of them, and returns the requests with news.
     fn wait(&self, time: Duration) -> Vec<usize> {
         let notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
         let mut next = notes.recv_timeout(time).ok();
         let (mut growing, mut news) = (self.growing(), Vec::new());
         while let Some((index, note)) = next {
-            // One that was given up is not there: what it says is dropped, and with its name it is aborted.
+            // An aborted request has no entry: its messages are dropped, and a dropped `InEngine` aborts it in the engine.
             if let Some(one) = growing.get_mut(&index) {
                 one.take(note, &self.own);
                 if one.news {
@@ -229,7 +229,7 @@ type News = (usize, Option<Answered>, Option<Py<PyAny>>);
 
 #[pymethods]
 impl Run {
-    /// Adds a request. What comes of it is `take`'s.
+    /// Adds a request; `take` returns its results.
     #[pyo3(signature = (engine, index, prompt, params, had))]
     fn add(
         &self,
@@ -265,7 +265,7 @@ impl Run {
         Ok(taken)
     }
 
-    /// Gives a request up.
+    /// Aborts a request.
     fn abort(&self, index: usize) {
         let given_up = self.growing().remove(&index);
         drop(given_up);
@@ -290,7 +290,7 @@ impl Growing {
             Note::Update(update) => {
                 let delta = self.answers.take(update);
                 if let Some(why) = self.answers.departure() {
-                    let why = format!("{why}: it is not of this request, its prompt, parameters and seed");
+                    let why = format!("{why}: resume needs the same prompt, parameters and seed as the answer had");
                     self.fail(Failure::Refused(why));
                 } else if let Some(delta) = delta {
                     self.grow(delta, own);

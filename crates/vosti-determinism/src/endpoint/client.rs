@@ -1,4 +1,4 @@
-//! Speaks to a server of the OpenAI API, and reads its texts, tokens and log-probabilities.
+//! Sends requests to a server of the OpenAI API, and reads its texts, tokens and log-probabilities.
 //!
 //! Servers differ: the log-probabilities of `/v1/completions` come as three lists or as one list of objects, and some servers
 //! have only chats. All of it becomes a [`Transcript`], which holds the numbers exactly as the server printed them.
@@ -26,7 +26,7 @@ pub struct Shown {
     pub top: Vec<(String, f64)>,
 }
 
-/// Which route the server has.
+/// The route that the server answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
     Completions,
@@ -37,7 +37,7 @@ pub enum Route {
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
     pub tokens: usize,
-    /// 0 or not.
+    /// 0 is greedy.
     pub temperature: f32,
     pub seed: u64,
 }
@@ -49,20 +49,20 @@ pub struct Client {
     key: Option<String>,
     pub model: String,
     pub route: Route,
-    /// The `Server` header or the fingerprint of the first answer.
+    /// The `system_fingerprint` of the first answer; empty if it has none.
     pub says: String,
-    /// Times that the server was full and asked for another try.
+    /// How often the server answered 429 or 503 and was asked again.
     pub full: AtomicU64,
 }
 
-/// Log-probabilities of the likeliest tokens that are asked for.
+/// How many of the likeliest tokens a request asks for, with their log-probabilities.
 const TOP: usize = 5;
 
-/// How long a full server is asked again.
+/// How long a request is repeated while the server is full.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 impl Client {
-    /// Finds the model's name, if none is given, and a route that answers.
+    /// Finds the model's name, if none is given, and a route that answers. An error if the server answers neither route.
     pub fn open(url: &str, key: Option<String>, model: Option<String>) -> Result<Self, CheckError> {
         let base = url.trim_end_matches('/').trim_end_matches("/v1").to_string();
         if !base.starts_with("http://") && !base.starts_with("https://") {
@@ -112,7 +112,7 @@ impl Client {
         Err(refusal.expect("two routes were tried"))
     }
 
-    /// Asks once; waits while the server says that it is full.
+    /// Sends a request and returns its answer; repeats it while the server is full.
     pub fn ask(&self, prompt: &str, asked: Asked) -> Result<Transcript, CheckError> {
         let body = self.body(prompt, asked);
         let start = Instant::now();
@@ -154,7 +154,7 @@ impl Client {
         body
     }
 
-    /// Status and JSON; what is not JSON becomes a string.
+    /// The response's status and JSON; a body that is not JSON becomes a JSON string.
     fn call(&self, path: &str, body: Option<&Value>) -> Result<(u16, Value), CheckError> {
         let url = format!("{}{path}", self.base);
         let failed = |error: ureq::Error| CheckError::Http { url: url.clone(), reason: error.to_string() };
@@ -216,7 +216,7 @@ fn read_lists(logprobs: &Value) -> Vec<Shown> {
     shown.collect()
 }
 
-/// A printed number; what is none never equals anything.
+/// A printed number; anything else becomes NaN, which equals nothing.
 fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or(f64::NAN)
 }

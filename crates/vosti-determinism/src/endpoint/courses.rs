@@ -1,4 +1,5 @@
-//! The courses: one request alone, again, after others, beside others, beside itself.
+//! The courses: the ways in which requests are sent. A request runs alone, again, after others, beside others, beside copies of
+//! itself.
 
 use super::EndpointOptions;
 use super::client::{Asked, Client, Transcript};
@@ -26,7 +27,7 @@ struct Suite<'a> {
     done: Cell<usize>,
 }
 
-/// Asks everything; the first answers are the references of all others.
+/// Runs all courses. The first answers are the references of the other courses.
 pub fn run(client: &Client, options: &EndpointOptions, progress: &dyn Progress) -> Result<Vec<Course>, CheckError> {
     let suite = Suite { client, options, progress, done: Cell::new(0) };
     let known = suite.questions("known");
@@ -53,8 +54,9 @@ pub fn run(client: &Client, options: &EndpointOptions, progress: &dyn Progress) 
     Ok(courses)
 }
 
-/// Copies of one request at the same time, and of how many requests copies are made.
+/// Copies of one request at the same time.
 const COPIES: usize = 8;
+/// Most requests of which copies are made.
 const COPIED_MAX: usize = 4;
 
 /// The answers to several questions.
@@ -94,7 +96,7 @@ impl Suite<'_> {
         Ok(course)
     }
 
-    /// Each question after another that begins like it and ends otherwise: a cache may hold a part of its prompt.
+    /// Each question after another one with the same beginning and another end: a cache may have a part of its prompt.
     fn after_relatives(&self, known: &[Question], reference: &[Transcript]) -> Result<Course, CheckError> {
         let mut course = Course::new("after a relative");
         for (i, question) in known.iter().enumerate() {
@@ -120,7 +122,7 @@ impl Suite<'_> {
         Ok(course)
     }
 
-    /// New questions, seen first in company and then alone: a cold cache beside others, then a warm one.
+    /// New questions, first beside others with a cold cache, then alone with a warm one.
     fn first_seen_in_company(&self) -> Result<Course, CheckError> {
         let fresh = self.questions("fresh");
         let together = self.options.together.iter().copied().max().unwrap_or(8);
@@ -136,14 +138,14 @@ impl Suite<'_> {
         let crowd = Crowd::new(self.client, questions);
         std::thread::scope(|scope| {
             let workers: Vec<_> = (0..together.min(questions.len())).map(|_| scope.spawn(|| crowd.work())).collect();
-            // Progress is told of on its own thread.
+            // This thread reports progress while the workers ask.
             while workers.iter().any(|worker| !worker.is_finished()) {
                 std::thread::sleep(Duration::from_millis(5));
                 self.progress.done((self.done.get() + crowd.answered()) as u64);
                 crowd.stop.fetch_or(self.progress.cancelled(), Ordering::Relaxed);
             }
             let ends = workers.into_iter().map(|worker| worker.join().expect("no worker panics"));
-            // A refusal says more than that the others stopped at it.
+            // Report a refusal rather than the interruptions of other workers that it caused.
             let failed: Vec<CheckError> = ends.filter_map(Result::err).collect();
             let refusal = failed.iter().position(|error| !matches!(error, CheckError::Interrupted));
             failed.into_iter().nth(refusal.unwrap_or(0)).map_or(Ok(()), Err)
@@ -198,7 +200,7 @@ impl<'a> Crowd<'a> {
     }
 }
 
-/// Text of so many common words, in sentences: any tokenizer takes it, any model says something to it.
+/// Text of so many common words, in sentences, for any tokenizer and model.
 fn text(random: &mut Random, words: usize) -> String {
     const WORDS: [&str; 48] = [
         "the", "a", "river", "stone", "small", "engine", "light", "reads", "writes", "of", "and", "house", "seven",

@@ -16,11 +16,11 @@ pub struct Course {
     pub answers: usize,
     /// Answers whose text is the reference's.
     pub texts_equal: usize,
-    /// Every printed number equal. Answers without log-probabilities do not count.
+    /// Answers whose tokens and printed numbers are all equal to the reference's. Answers without log-probabilities do not count.
     pub logprobs_equal: usize,
     /// Answers whose log-probabilities could be compared.
     pub with_logprobs: usize,
-    /// Largest difference of a token's log-probability before the texts part.
+    /// Largest difference of a token's log-probability, up to the first token that differs.
     pub difference_max: f64,
     /// Tokens before the earliest difference of any answer.
     pub first_difference: Option<usize>,
@@ -28,7 +28,7 @@ pub struct Course {
     pub in_flight_max: usize,
     /// Prompt tokens from the cache, as the server reports them; none: it reports nothing.
     pub cached_tokens: Option<u64>,
-    /// From the first request to the last answer.
+    /// Seconds from the first request to the last answer.
     pub seconds: f64,
 }
 
@@ -49,7 +49,7 @@ impl Course {
         }
     }
 
-    /// Notes what a round of requests shows besides its answers.
+    /// Adds a round's concurrency, time and cached tokens.
     pub fn saw(&mut self, round: &Round) {
         self.in_flight_max = self.in_flight_max.max(round.in_flight_max);
         self.seconds += round.seconds;
@@ -58,7 +58,7 @@ impl Course {
         }
     }
 
-    /// Counts an answer.
+    /// Compares an answer with its reference and counts it.
     pub fn compare(&mut self, reference: &Transcript, answer: &Transcript) {
         self.answers += 1;
         self.texts_equal += usize::from(reference.text == answer.text);
@@ -80,13 +80,13 @@ impl Course {
         }
     }
 
-    /// Whether every course printed what the reference printed.
+    /// True if there are answers, every text is the reference's, and so are all log-probabilities that both have.
     pub fn passed(&self) -> bool {
         self.answers > 0 && self.texts_equal == self.answers && self.logprobs_equal == self.with_logprobs
     }
 }
 
-/// A server, measured.
+/// The measurements of a server.
 #[derive(Clone, Debug, Serialize)]
 pub struct EndpointReport {
     /// The server's address.
@@ -97,15 +97,15 @@ pub struct EndpointReport {
     pub system_fingerprint: String,
     /// The path that was asked.
     pub route: &'static str,
-    /// Of every random choice.
+    /// Seed of every random choice.
     pub seed: u64,
-    /// Prompts a course.
+    /// Prompts in a course.
     pub prompts: usize,
     /// The most tokens of an answer.
     pub tokens: usize,
-    /// Times the server was full and was asked again.
+    /// How often the server was full and was asked again.
     pub full: u64,
-    /// Every text and every printed number was equal, and there were numbers to compare.
+    /// True if every course passed. A server that prints no log-probabilities passes by its texts alone.
     pub passed: bool,
     /// In the order in which they ran.
     pub courses: Vec<Course>,

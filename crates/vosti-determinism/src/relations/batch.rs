@@ -1,4 +1,4 @@
-//! A prompt's last logits when it runs alone, against its last logits in batches of any size, order and company.
+//! Compares a prompt's last logits when it runs alone with those in batches of several sizes and orders.
 
 use super::super::profile::Arrangement;
 use super::super::prompts::Random;
@@ -53,7 +53,7 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>, relation: &mut Relation) -> Result<
     Ok(true)
 }
 
-/// All requests in batches of `size`; gives the most sequences seen in one step.
+/// Runs all requests in batches of `size`; returns the largest number of sequences in one step.
 fn batches<S: Subject>(
     suite: &Suite<'_, S>,
     relation: &mut Relation,

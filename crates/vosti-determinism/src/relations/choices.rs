@@ -1,4 +1,4 @@
-//! Several choices of one prompt together, against each of them alone with its seed.
+//! Compares several choices of one prompt that run together with the same choices one at a time.
 
 use super::{Relation, Suite, demand, pairs_of_rows, prompts};
 use crate::{CheckError, Subject};
@@ -8,7 +8,7 @@ use vosti_engine::{Policy, Request};
 const ROWS: usize = 256;
 
 /// The meaning of a pass.
-pub const CLAIM: &str = "Choices that share a prompt's pages are what each of them is alone.";
+pub const CLAIM: &str = "Choices that share a prompt's pages have the logits and tokens that each has alone.";
 
 /// Runs the relation.
 pub fn run<S: Subject>(suite: &Suite<'_, S>, relation: &mut Relation) -> Result<bool, CheckError> {

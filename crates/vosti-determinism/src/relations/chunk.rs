@@ -1,4 +1,4 @@
-//! A prompt's last logits after one unchunked prefill, against those after a prefill in chunks.
+//! Compares a prompt's last logits after one unchunked prefill with those after a prefill in chunks.
 
 use super::{Pair, Relation, Suite, last_logits};
 use crate::{CheckError, Subject};

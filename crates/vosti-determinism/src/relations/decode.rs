@@ -1,4 +1,4 @@
-//! Tokens decoded one by one, each prediction against a prefill of everything before it in a separate engine.
+//! Compares the logits of each decoded token with those of a prefill of all tokens before it, in a separate engine.
 
 use super::{Pair, Relation, Suite, last_logits};
 use crate::{CheckError, Subject};

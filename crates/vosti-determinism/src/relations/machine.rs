@@ -1,4 +1,4 @@
-//! Other thread counts, other instruction sets, another process: the same bits.
+//! Compares other thread counts, other instruction sets and another process with this one.
 
 use super::{Relation, Suite, demand, pairs_of_rows, prompts};
 use crate::runner::Answer;
@@ -51,7 +51,7 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>, relation: &mut Relation) -> Result<
     Ok(true)
 }
 
-/// This process's answers against another's.
+/// Compares this process's answers with another process's digests.
 fn restart(relation: &mut Relation, here: &[Answer], there: &[String]) {
     let rows: Vec<_> = here.iter().flat_map(|answer| &answer.rows).collect();
     for (i, row) in rows.iter().enumerate() {
@@ -63,7 +63,7 @@ fn restart(relation: &mut Relation, here: &[Answer], there: &[String]) {
     relation.saw("rows of another process", there.len() as u64, rows.len() as u64);
 }
 
-/// The work that another process repeats.
+/// The answers to the requests that another process runs too.
 pub fn reproduced<S: Subject>(suite: &Suite<'_, S>) -> Result<Vec<Answer>, CheckError> {
     let requests = prompts::reproduced(suite.facts(), suite.seed());
     answers(suite, &setup(suite, &requests), &requests)
@@ -75,7 +75,7 @@ fn setup<S: Subject>(suite: &Suite<'_, S>, requests: &[Request]) -> Setup {
     setup
 }
 
-/// The requests, one after the other in one engine.
+/// Answers the requests one after the other in one engine.
 fn answers<S: Subject>(suite: &Suite<'_, S>, setup: &Setup, requests: &[Request]) -> Result<Vec<Answer>, CheckError> {
     let mut runner = suite.runner(setup, false)?;
     requests.iter().map(|request| runner.alone(request)).collect()

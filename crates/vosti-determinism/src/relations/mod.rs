@@ -1,4 +1,4 @@
-//! The relations, one a file: the paper's four, then ours.
+//! The relations, one in each file: the paper's four, then Vosti's own.
 
 mod arrivals;
 mod batch;
@@ -20,7 +20,7 @@ use vosti_core::PAGE;
 use vosti_engine::{Policy, Request, Sampling};
 use vosti_progress::Progress;
 
-/// In the order of the report.
+/// The relations' names, in the order of the report.
 pub const NAMES: [&str; 11] = [
     "batch",
     "chunk",
@@ -43,10 +43,10 @@ pub struct Suite<'a, S: Subject> {
     workload: OnceCell<Workload>,
 }
 
-/// Adds a relation's pairs, one after the other; false if the subject has nothing to compare.
+/// A function that adds a relation's pairs, one after the other. It returns false if the subject has nothing to compare.
 type Run<'a, S> = fn(&Suite<'a, S>, &mut Relation) -> Result<bool, CheckError>;
 
-/// The requests of the relations beyond the paper, and what each gives when it runs alone.
+/// The requests of the relations beyond the paper, and the answer that each gets alone.
 pub struct Workload {
     pub requests: Vec<Request>,
     pub alone: Vec<Answer>,
@@ -60,8 +60,8 @@ impl<'a, S: Subject> Suite<'a, S> {
         Suite { subject, options, progress, workload: OnceCell::new() }
     }
 
-    /// One relation, timed. None if this subject has nothing to compare in it. If the work is ended, the relation has the
-    /// pairs that were compared until then; it is an error if there are none.
+    /// Runs one relation and measures its time. None if this subject has nothing to compare in it. If the work is ended, the
+    /// relation has the pairs so far; it is an error if there are none.
     pub fn run(&self, name: &'static str) -> Result<Option<Relation>, CheckError> {
         let (claim, run): (&'static str, Run<'a, S>) = match name {
             "batch" => (batch::CLAIM, batch::run),
@@ -159,12 +159,12 @@ impl<'a, S: Subject> Suite<'a, S> {
     }
 }
 
-/// Pages' worth of tokens that all requests together need, every choice counted.
+/// Tokens, in whole pages, that all requests together need, for all their choices.
 fn demand(requests: &[Request]) -> usize {
     requests.iter().map(need).sum()
 }
 
-/// Pages' worth of tokens that one request needs.
+/// Tokens, in whole pages, that one request needs for all its choices.
 fn need(request: &Request) -> usize {
     (request.prompt.len() + request.sampling.tokens_max).div_ceil(PAGE) * PAGE * request.choices as usize
 }
@@ -174,7 +174,7 @@ fn last_logits(prompt: Vec<vosti_engine::Token>) -> Request {
     Request::new(prompt, Sampling::greedy(1))
 }
 
-/// Every row of `answer` against the same row of `alone`. Rows that an abort kept from coming are not missed.
+/// Compares every row of `answer`, and its token, with the same row of `alone`. Rows after an abort are not required.
 fn pairs_of_rows(relation: &mut Relation, label: &str, alone: &Answer, answer: &Answer, aborted: bool) {
     let rows = if aborted { answer.rows.len() } else { alone.rows.len().max(answer.rows.len()) };
     for i in 0..rows {

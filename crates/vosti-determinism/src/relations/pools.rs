@@ -1,6 +1,6 @@
-//! The same requests from three page pools: equal answers to the end, the reason for the end included.
+//! Runs the same requests on three page pools: their answers must be equal to the end, with the same reason for the end.
 //!
-//! The smallest pool holds the longest request of the workload and no page more, so requests take pages from one another.
+//! The smallest pool has exactly the pages of the workload's longest request, so requests take pages from one another.
 //! One more request is longer than that pool holds: the pool must refuse it, and must not answer a part of it.
 
 use super::{Relation, Suite, demand, need, pairs_of_rows, prompts};
@@ -13,8 +13,8 @@ use vosti_engine::{Counters, Policy, Request};
 const ROWS: usize = 128;
 
 /// The meaning of a pass.
-pub const CLAIM: &str = "The size of the page pool changes no logits vector and no end of any answer: what a pool cannot hold to \
-                 its end is refused.";
+pub const CLAIM: &str = "The size of the page pool changes no logits vector and no end of any answer: a request that a pool cannot \
+                 hold to its end is refused.";
 
 /// Runs the relation.
 pub fn run<S: Subject>(suite: &Suite<'_, S>, relation: &mut Relation) -> Result<bool, CheckError> {
@@ -46,7 +46,8 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>, relation: &mut Relation) -> Result<
     Ok(true)
 }
 
-/// Runs what a pool takes, together, against each alone; gives how many requests it refused, and what happened.
+/// Runs the requests that a pool admits together, and compares each with itself alone. Returns how many requests the pool refused,
+/// and the engine's counters.
 fn compare<S: Subject>(
     suite: &Suite<'_, S>,
     relation: &mut Relation,

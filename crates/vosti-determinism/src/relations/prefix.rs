@@ -1,4 +1,4 @@
-//! A prompt computed cold, against one whose beginning came from the prefix cache.
+//! Compares a prompt that is computed cold with one whose beginning comes from the prefix cache.
 
 use super::super::profile::Follow;
 use super::super::prompts::{Random, tokens};

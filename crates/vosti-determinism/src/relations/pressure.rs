@@ -1,7 +1,7 @@
-//! All events at once, in a pool that holds less than a third of the requests: evictions and preemptions, and no bit changes.
+//! Runs all requests at once in a pool that holds less than a third of them: evictions and preemptions change no bit.
 //!
-//! A preemption that this relation forces may come at any moment, also where the scheduler would never preempt. Only
-//! preemptions that the scheduler made because pages ran out count as evidence.
+//! This relation also forces preemptions at random moments, where the scheduler would not preempt. Only preemptions that the
+//! scheduler made because pages ran out count as evidence.
 
 use super::super::prompts::Random;
 use super::{Relation, Suite, demand, need, pairs_of_rows};
@@ -9,10 +9,10 @@ use crate::{CheckError, Subject};
 use vosti_core::PAGE;
 use vosti_engine::{Policy, Request};
 
-/// The workload is run again, in another order, until enough was evicted and preempted, at most so often.
+/// Most runs of the workload, each in another order, until there are enough evictions and preemptions.
 const ROUNDS_MAX: usize = 40;
 const ROWS: usize = 128;
-/// The scheduler preempts when pages run out; a request is also picked at random every so many steps.
+/// Steps between two preemptions of a random request, beside those of the scheduler.
 const PREEMPT_EVERY: usize = 8;
 
 /// The meaning of a pass.
@@ -46,7 +46,7 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>, relation: &mut Relation) -> Result<
         let outcome = runner.run_meddled(&requests, &at_once, &mut |engine, step, run| {
             if step % PREEMPT_EVERY == PREEMPT_EVERY - 1 {
                 let before = engine.counters().preemptions;
-                // One that has not been submitted, or is not running, has no pages to take.
+                // A request that does not run has no pages, and is not preempted.
                 if let Some(id) = run.id(random.below(requests.len())) {
                     engine.preempt(id);
                 }

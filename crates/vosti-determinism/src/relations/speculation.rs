@@ -1,4 +1,4 @@
-//! Draft tokens, right and wrong ones, against no drafts.
+//! Compares answers with draft tokens, right and wrong ones, with answers without drafts.
 
 use super::super::prompts::Random;
 use super::{Relation, Suite, demand, pairs_of_rows};
@@ -46,7 +46,7 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>, relation: &mut Relation) -> Result<
     Ok(true)
 }
 
-/// Knows every answer, and gives wrong tokens in a third of the places.
+/// A drafter that knows every answer and replaces a third of its tokens by wrong ones.
 struct Erring {
     histories: Vec<Vec<Token>>,
     random: Random,

@@ -1,5 +1,4 @@
-//! Weights expanded to BF16 against weights in the file's own form: the same bits, for each request alone and for all
-//! together.
+//! Compares weights expanded to BF16 with weights in the file's own form, for each request alone and for all together.
 
 use super::{Relation, Suite, demand, pairs_of_rows, prompts};
 use crate::{CheckError, Setup, Subject};
@@ -9,7 +8,7 @@ const ROWS: usize = 256;
 /// The meaning of a pass.
 pub const CLAIM: &str = "Weights expanded to BF16 change no logits vector.";
 
-/// Runs the relation; `None` if the subject keeps weights in one form only.
+/// Runs the relation; false if the subject keeps weights in BF16 only.
 pub fn run<S: Subject>(suite: &Suite<'_, S>, relation: &mut Relation) -> Result<bool, CheckError> {
     if !suite.subject.stores() {
         return Ok(false);
@@ -36,7 +35,7 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>, relation: &mut Relation) -> Result<
             let label = format!("{set}, len {}", reference.usage.prompt_tokens);
             pairs_of_rows(relation, &label, reference, &runner.alone(request)?, false);
         }
-        // Steps of more rows than expand a panel on the way.
+        // Steps with more rows, for which the device expands a panel first.
         let mut runner = suite.runner(&setup, false)?;
         let together = runner.run(&requests)?;
         for (i, reference) in alone.iter().enumerate() {

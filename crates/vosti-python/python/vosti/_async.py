@@ -16,7 +16,7 @@ from ._sampling import SamplingParams
 
 class AsyncLLM(Model):
     __doc__ = (Model.__doc__ or "") + """
-    Requests run together whenever they come; each gives what it would give alone. `shutdown` ends it.
+    Requests run together whenever they arrive; each gets the answer that it gets alone. `shutdown` ends the engine.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -28,14 +28,14 @@ class AsyncLLM(Model):
         self._ended = threading.Event()
         thread = threading.Thread(target=_hand_on, args=(weakref.ref(self), self._run, self._ended), daemon=True)
         thread.start()
-        # Also at the interpreter's end, which a thread that waits in the engine must not outlive.
+        # The finalizer also runs when the interpreter ends: a thread that waits in the engine must not outlive it.
         self._end = weakref.finalize(self, _end, self._ended, thread)
 
     def generate(self, prompt: Prompt, sampling_params: Optional[SamplingParams] = None, request_id: Optional[str] = None, *,
                  resume: Optional[RequestOutput] = None) -> AsyncIterator[RequestOutput]:
         """Yields the answer so far, repeatedly, until it is complete. Closing the generator aborts its request.
 
-        `resume` is what there is of the answer already: it goes on behind it.
+        `resume` is the part of the answer that there is already: the answer continues after it.
         """
         return self._stream(*self._prompt(prompt), sampling_params, request_id, resume)
 
@@ -89,7 +89,7 @@ class AsyncLLM(Model):
             finished = False
             while not finished:
                 answered, error = await queue.get()
-                # Whoever reads slowly gets the newest.
+                # A slow reader gets the newest answer and skips older ones.
                 while error is None and answered is not None and not queue.empty():
                     answered, error = queue.get_nowait()
                 if error is not None:
@@ -110,12 +110,12 @@ class AsyncLLM(Model):
         try:
             loop.call_soon_threadsafe(queue.put_nowait, (answered, error))
         except RuntimeError:
-            # Its loop is closed: nobody waits.
+            # The request's event loop is closed, so no generator waits for it.
             self._run.abort(number)
 
 
 def _hand_on(owner: weakref.ref, run: Any, ended: threading.Event) -> None:
-    """Hands the engine's results to the waiting generators, until nobody holds the model."""
+    """Hands the engine's results to the waiting generators, until the model is garbage."""
     while not ended.is_set():
         news = run.take()
         model = owner()
@@ -133,5 +133,5 @@ def _end(ended: threading.Event, thread: threading.Thread) -> None:
 
 
 async def _aside(call: Any, *arguments: Any) -> Any:
-    """Runs on a thread of its own, so the event loop goes on."""
+    """Runs a call on another thread, so that the event loop is not blocked."""
     return await asyncio.get_running_loop().run_in_executor(None, call, *arguments)

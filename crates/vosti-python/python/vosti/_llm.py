@@ -18,9 +18,9 @@ class LLM(Model):
     def update_weights(self, weights: Mapping[str, Any]) -> None:
         """Replaces every weight of a Hugging Face folder's model, by the names of its safetensors files: all, or none on an error.
 
-        A tensor is of NumPy, torch or JAX, and is rounded to the type in the files. The fingerprint becomes that of a folder with
-        such files; keys and values of former prompts are forgotten. A call that runs ends with the former weights. The former
-        weights stay in memory until the new ones are whole.
+        A tensor is an array of NumPy, torch or JAX, and is rounded to the type in the files. The fingerprint becomes that of a
+        folder with such files, and the prefix cache is emptied. A call that is running ends with the former weights, which stay in
+        memory until the new ones are complete.
         """
         self._replace(weights)
 
@@ -29,8 +29,8 @@ class LLM(Model):
                  use_tqdm: bool = True, resume: Resume = None) -> List[RequestOutput]:
         """Answers each prompt: a text, a list of token ids, or `{"prompt": ...}` or `{"prompt_token_ids": ...}`.
 
-        `resume` has, for each prompt, what there is of its answer already, or None: the answer goes on behind it, and is
-        returned whole.
+        `resume` has, for each prompt, the part of its answer that there is already, or None: the answer continues after that part,
+        and is returned whole.
         """
         given = [self._prompt(prompt) for prompt in several(prompts)]
         return self._answer(given, sampling_params, use_tqdm, resume)
@@ -67,14 +67,14 @@ class LLM(Model):
                                             [one and one._had() for one in had], bar.tell)
         outputs = []
         for place, prompt in enumerate(given):
-            # Each answer is let go of before the next one is turned into Python's objects.
+            # Drops each answer before the next one is turned into Python objects.
             answered, answers[place] = answers[place], None
             outputs.append(self._output(str(place), *prompt, answered))
         return outputs
 
 
 class _Bar:
-    """tqdm's, if it is installed and wanted."""
+    """A progress bar of tqdm, if tqdm is installed and a bar is wanted."""
 
     def __init__(self, total: int, what: str, wanted: bool) -> None:
         self._bar, self.tell = None, None

@@ -17,10 +17,12 @@ Messages = Sequence[Mapping[str, Any]]
 
 
 class Model:
-    """A model on this machine's processor.
+    """A model on this machine's CPU.
 
     `model` is a name of `vosti models`, a GGUF file, a Hugging Face folder, or `ORG/REPO[:QUANT]` of a hub. `max_model_len` is the
-    longest sequence (part of the fingerprint), `max_num_seqs` how many run at once: it changes no bit.
+    longest sequence in tokens, prompt and answer; the fingerprint depends on it. `max_num_seqs` is how many sequences run at once.
+    `threads`, `kv_pages`, `weights` and `speculate` are as the flags of `vosti generate`. None of them but `max_model_len` changes a
+    bit.
     """
 
     def __init__(self, model: str = "smollm2-135m", *, max_model_len: Optional[int] = None,
@@ -86,7 +88,7 @@ class Model:
         of_prompt = answered.prompt_logprobs
         if of_prompt is not None:
             of_prompt = [None, *(self._listed(token, *row) for token, row in zip(tokens[1:], of_prompt))]
-        # One text for all outputs of a deployment.
+        # All outputs of a deployment share one string.
         fingerprint = sys.intern(answered.fingerprint)
         return RequestOutput(name, text, tokens, of_prompt, outputs, answered.cached_tokens, answered.finished, fingerprint)
 
@@ -97,7 +99,7 @@ class Model:
 
 
 def several(prompts) -> list:
-    """One prompt is a list of one."""
+    """A list of prompts: one prompt becomes a list of one."""
     if isinstance(prompts, (str, Mapping)):
         return [prompts]
     prompts = list(prompts)

@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional
 
 @dataclass(frozen=True)
 class Logprob:
-    """Of one token: raw, before temperature, penalties and bias. `rank` is 1 for the most likely."""
+    """One token's log-probability: raw, before temperature, penalties and bias. `rank` is 1 for the most likely token."""
 
     logprob: float
     rank: int
@@ -21,9 +21,9 @@ class CompletionOutput:
     token_ids: List[int]
     #: "stop", "length" or "abort"; None before the end.
     finish_reason: Optional[str]
-    #: For each token: itself and the most likely ones, by token id. None unless `logprobs` was asked for.
+    #: For each token: its own log-probability and those of the most likely tokens, by token id. None unless `logprobs` was asked for.
     logprobs: Optional[List[Dict[int, Logprob]]]
-    #: For `vosti replay`, as JSON: with the answer's end, if `receipt` was asked for.
+    #: The receipt for `vosti replay`, as decoded JSON, once the answer has ended; None unless `receipt` was asked for.
     receipt: Optional[Dict[str, Any]] = None
 
 
@@ -34,13 +34,13 @@ class RequestOutput:
     prompt: Optional[str]
     #: The caller's own list, if the prompt was given as one.
     prompt_token_ids: List[int]
-    #: For each token of the prompt, None for the first. None unless `prompt_logprobs` was asked for.
+    #: Log-probabilities for each token of the prompt; None for the first token. None unless `prompt_logprobs` was asked for.
     prompt_logprobs: Optional[List[Optional[Dict[int, Logprob]]]]
     outputs: List[CompletionOutput]
     #: Prompt tokens whose keys and values were in the cache already.
     num_cached_tokens: int
     finished: bool
-    #: The deployment that answered: any with the same one goes on with an answer that broke off.
+    #: The fingerprint of the deployment that answered: a deployment with the same one can continue the answer.
     fingerprint: str
 
     def _had(self) -> tuple:

@@ -9,17 +9,17 @@ from typing import Any, Mapping, Optional, Sequence, Union
 
 @dataclass(frozen=True)
 class StructuredOutputsParams:
-    """A constraint on an answer: exactly one of these."""
+    """A constraint on an answer. Give exactly one field."""
 
     #: A JSON schema, as an object or as its text.
     json: Union[None, str, Mapping[str, Any]] = None
-    #: The whole answer matches it.
+    #: A regular expression that matches the whole answer.
     regex: Optional[str] = None
-    #: The answer is one of these texts.
+    #: Texts, of which the answer is one.
     choice: Optional[Sequence[str]] = None
-    #: In Lark's notation, as llguidance has it.
+    #: A grammar in Lark's notation, as llguidance reads it.
     grammar: Optional[str] = None
-    #: Any JSON object.
+    #: True: the answer is any JSON object.
     json_object: Optional[bool] = None
 
     def _grammar(self) -> str:
@@ -33,14 +33,15 @@ class StructuredOutputsParams:
             try:
                 schema = json.loads(schema)
             except ValueError as why:
-                raise ValueError(f"structured_outputs.json is no JSON schema: {why}") from why
+                raise ValueError(f"structured_outputs.json is not a JSON schema: {why}") from why
         return json.dumps({"json": {"json_schema": schema}, "regex": {"regex": self.regex}, "grammar": {"lark": self.grammar},
                            "choice": {"choice": list(self.choice or ())}, "json_object": "json_object"}[asked[0]])
 
 
 @dataclass(frozen=True)
 class SamplingParams:
-    """Draws are a function of (seed, choice, position) alone. The default seed is 0, so a call gives the same answer again."""
+    """Sampling parameters. Draws are a function of (seed, choice, position) alone. The default seed is 0, so a repeated call gives
+    the same answer."""
 
     n: int = 1
     temperature: float = 1.0
@@ -60,7 +61,7 @@ class SamplingParams:
     prompt_logprobs: Optional[int] = None
     logit_bias: Optional[Mapping[int, float]] = None
     structured_outputs: Optional[StructuredOutputsParams] = None
-    #: Each answer comes with what `vosti replay` needs to make it again and compare every logit.
+    #: Give each answer a receipt, with which `vosti replay` runs the request again and compares every logit.
     receipt: bool = False
 
     def _checked(self) -> SimpleNamespace:

@@ -1,4 +1,4 @@
-"""The engine in this process, as token ids in and out. Use `vosti.LLM`."""
+"""The engine in this process, with token ids as input and output. Use `vosti.LLM`."""
 from typing import Callable, List, Optional, Sequence, Tuple
 
 __version__: str

@@ -5,9 +5,9 @@ from typing import Any, Iterator, Mapping, Sequence, Tuple
 
 import numpy as np
 
-#: Of the types that a tensor is rounded to.
+#: NumPy's types for the elements that a tensor is rounded to.
 FLOATS = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": np.dtype("<u2")}
-#: Bytes of an element of the types that are taken as they are.
+#: Bytes of an element of the types that are stored unchanged.
 CODES = {"F8_E4M3": 1, "U8": 1, "I8": 1, "I32": 4, "I64": 8}
 
 Wanted = Sequence[Tuple[str, str, Sequence[int]]]
@@ -41,18 +41,18 @@ def _array(name: str, tensor: Any) -> np.ndarray:
     try:
         for method in ("detach", "cpu"):
             tensor = getattr(tensor, method, lambda same=tensor: same)()
-        # torch's has no NumPy type; FP32 holds each of its numbers.
+        # torch's BF16 has no NumPy type; FP32 represents each of its numbers exactly.
         if str(getattr(tensor, "dtype", "")) == "torch.bfloat16":
             tensor = tensor.float()
         if hasattr(tensor, "numpy"):
             return tensor.numpy()
         return np.asarray(tensor) if hasattr(tensor, "__array__") else np.from_dlpack(tensor)
     except (AttributeError, TypeError, BufferError, RuntimeError) as why:
-        raise ValueError(f"tensor {name} is no array: {why}") from why
+        raise ValueError(f"tensor {name} is not an array: {why}") from why
 
 
 def _stored(name: str, array: np.ndarray, dtype: str) -> np.ndarray:
-    """In the type that the model's file has, rounded to nearest with ties to even."""
+    """The array in the type of the model's file, rounded to nearest with ties to even."""
     if dtype not in FLOATS:
         if array.dtype.itemsize != CODES.get(dtype) or array.dtype.kind == "f":
             raise ValueError(f"tensor {name} has type {array.dtype}: the model's file has {dtype}, which is not converted")

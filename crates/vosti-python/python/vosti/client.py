@@ -5,11 +5,11 @@
     for chunk in client.chat.completions.create(model="smollm2-135m", messages=[...], stream=True):
         ...
 
-Any client over `httpx` takes it. A streamed request to `/v1/completions` or `/v1/chat/completions` goes on when its connection
-breaks: the transport asks again, behind the same balancer, with `vosti_resume` and the tokens that came, and hands on the rest.
+Any client over `httpx` can use it. If the connection of a streamed request to `/v1/completions` or `/v1/chat/completions` breaks,
+the transport sends the request again to the same balancer, with `vosti_resume` and the tokens so far, and hands on the rest.
 The caller sees one stream, byte for byte what one server would have sent. Other requests pass through unchanged.
 
-The module needs `httpx` (`pip install vosti[client]`). It decides nothing about tokens: the server checks what it is given.
+The module needs `httpx` (`pip install vosti[client]`). It decides nothing about tokens: the server checks the tokens that it gets.
 """
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from typing import Any, AsyncIterator, Callable, Dict, Iterator, Optional
 import httpx
 
 PATHS = ("/completions",)  # `/v1/completions` and `/v1/chat/completions`
-#: Of a balancer without a server, and of a server that starts, drains or is full.
+#: Statuses of a balancer without a server, and of a server that starts, drains or is full: the request is sent again.
 RETRIED = (429, 502, 503, 504)
 WAIT_FIRST, WAIT_MAX = 0.05, 1.0
-#: Calls back with the seconds from a break to the first new chunk.
+#: A function that is called with the seconds from a break to the first new chunk.
 OnResume = Optional[Callable[[float], None]]
 
 
@@ -52,11 +52,11 @@ def async_http(*, patience: float = 60.0, on_resume: OnResume = None, **kwargs: 
 
 
 class _Answer:
-    """The state of one request: what came of it, and the next request to send. It does no input or output."""
+    """The state of one request: the answer so far, and the next request to send. It does no input or output."""
 
     def __init__(self, body: Dict[str, Any], patience: float, on_resume: OnResume) -> None:
         self.hide_tokens = not body.get("return_token_ids")
-        # The answer has to be a function of the request before it is asked a second time.
+        # A seed of its own makes the answer a function of the request, so that the request can be repeated.
         self.body = {"seed": secrets.randbelow(1 << 31), **{k: v for k, v in body.items() if (k, v) != ("seed", None)},
                      "return_token_ids": True}
         self.patience, self.on_resume = patience, on_resume
@@ -74,7 +74,7 @@ class _Answer:
         return json.dumps(body).encode()
 
     def take(self, line: str) -> bytes:
-        """The caller's line for a line of the server."""
+        """The line for the caller, for a line of the server."""
         if not line.startswith("data:"):
             return b""
         data = line[5:].strip()
@@ -104,17 +104,17 @@ class _Answer:
         return f"data: {json.dumps(chunk, separators=(',', ':'))}\n\n".encode()
 
     def broke(self, why: object) -> float:
-        """How long to wait before asking again."""
+        """Seconds to wait before the next try. Raises StreamLost if the patience is used up."""
         now = time.monotonic()
         if self.broke_at is None:
             self.broke_at = now
         if now - self.last > self.patience:
-            raise StreamLost(f"no server went on with the stream in {self.patience:g} s; the last one: {why}")
+            raise StreamLost(f"no server continued the stream within {self.patience:g} s; the last error: {why}")
         wait, self.wait = self.wait, min(2 * self.wait, WAIT_MAX)
         return wait
 
     def answered(self, status: int, content: bytes) -> None:
-        """A response to a resumption that is not a stream."""
+        """Raises ResumeRefused for a response that is not a stream, unless the request can be sent again."""
         if status in RETRIED:
             return
         try:
@@ -125,7 +125,7 @@ class _Answer:
 
 
 def _answer(request: httpx.Request, content: bytes, patience: float, on_resume: OnResume) -> Optional[_Answer]:
-    """None for a request that is not a stream of completions."""
+    """The state of a streamed completion; None for any other request."""
     if request.method != "POST" or not request.url.path.endswith(PATHS):
         return None
     try:

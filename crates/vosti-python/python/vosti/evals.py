@@ -16,12 +16,12 @@ from lm_eval.api.model import TemplateLM
 
 from . import LLM, SamplingParams
 
-#: Of an answer to which its task gives no limit.
+#: Most tokens of an answer, if its task gives no limit.
 MAX_TOKENS = 256
 
 
 class Vosti(TemplateLM):
-    """`model` and the rest are `vosti.LLM`'s."""
+    """A model for `lm_eval`. The arguments are those of `vosti.LLM`."""
 
     def __init__(self, model: str = "smollm2-135m", **llm: Any) -> None:
         super().__init__()
@@ -29,8 +29,8 @@ class Vosti(TemplateLM):
 
     @property
     def eot_token_id(self) -> int:
-        # In front of a text without a context, and of a rolling likelihood's first window: the tokenizer's own first token, if it
-        # has one, and else the one of a line's end.
+        # Stands before a text without a context, and before a rolling likelihood's first window: the tokenizer's first token, if it
+        # has one, otherwise the token of a line's end.
         begun = self.llm.tokenize("", add_special_tokens=True)
         return begun[0] if begun else self.llm.tokenize("\n")[0]
 
@@ -47,7 +47,7 @@ class Vosti(TemplateLM):
         for output, (_, _, continuation) in zip(outputs, requests):
             tokens = output.prompt_token_ids[-len(continuation):]
             listed = [row[token] for row, token in zip(output.prompt_logprobs[-len(tokens):], tokens)]
-            # Added as the server's JSON has them, in float32's shortest digits, so that both ways give one sum.
+            # Added in float32's shortest digits, as the server's JSON has them, so that both ways give the same sum.
             found.append((sum(float(str(np.float32(one.logprob))) for one in listed), all(one.rank == 1 for one in listed)))
         return found
 

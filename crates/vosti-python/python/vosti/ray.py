@@ -2,13 +2,13 @@
 
     serve run vosti.ray:app model=smollm2-135m replicas=3
 
-is a Ray Serve application with every path of `vosti serve`. A streamed completion goes on at another replica when its own
-dies, byte for byte; a request of any other kind whose answer has not begun is asked again.
+runs a Ray Serve application with every path of `vosti serve`. If a replica dies, another replica continues its streamed
+completions, byte for byte; a request of any other kind is sent again if its answer has not begun.
 
     ray.data.read_json("prompts.jsonl").map_batches(vosti.ray.Generate, fn_constructor_kwargs={"model": "smollm2-135m"},
                                                     compute=ray.data.ActorPoolStrategy(size=4), batch_size=64)
 
-answers the column `prompt`. What comes out does not depend on the number of actors.
+answers the column `prompt`. The answers do not depend on the number of actors.
 
 The module needs `pip install vosti[ray]`.
 """
@@ -38,10 +38,10 @@ from starlette.responses import JSONResponse, StreamingResponse
 
 from . import client
 
-#: Of one connection, so not handed on (RFC 9110, 7.6.1), and what a second hop says by itself.
+#: Headers of one connection, which are not handed on (RFC 9110, 7.6.1), and those that the next hop sets itself.
 HOP = {"connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "proxy-authorization", "proxy-authenticate",
        "host", "content-length"}
-#: What Serve's own proxy says of an answer.
+#: Headers of an answer that Serve's own proxy sets.
 PROXY = {"date", "server", "x-request-id"}
 LISTENS = re.compile(r"http://127\.0\.0\.1:(\d+)")
 
@@ -51,12 +51,12 @@ class Options(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    #: As `vosti serve --model` has it.
+    #: The model, as `vosti serve --model` takes it.
     model: Optional[str] = None
-    #: As many replicas, always; or at most as many, where `min_replicas` says fewer.
+    #: Number of replicas; with `min_replicas`, the largest number.
     replicas: int = 1
     min_replicas: Optional[int] = None
-    #: With `min_replicas`: replicas are added until each has so many requests.
+    #: With `min_replicas`: requests of a replica at the same time, above which Serve adds replicas.
     target_ongoing_requests: float = 16
     #: Cores of a replica.
     cpus: int = 1
@@ -81,7 +81,7 @@ def app(options: Options) -> serve.Application:
 
 @serve.deployment(max_ongoing_requests=1000, health_check_period_s=1, health_check_timeout_s=10, graceful_shutdown_timeout_s=60)
 class Replica:
-    """One `vosti serve` in a process of its own, which dies with its actor."""
+    """One `vosti serve` in a process of its own, which ends with its actor."""
 
     def __init__(self, flags: Sequence[str]) -> None:
         beside = Path(sys.executable).parent / "vosti"
@@ -158,7 +158,7 @@ class Ingress:
         return StreamingResponse(_pieces(response), response.status_code, kept)
 
     async def resumed(self) -> List[float]:
-        """Of the streams that went on at another replica: seconds from the break to the next part."""
+        """For each stream that another replica continued: seconds from the break to the next part."""
         return list(self._waits)
 
     def _resumes(self, seconds: float) -> None:
@@ -166,7 +166,7 @@ class Ingress:
         self._seconds.observe(seconds)
 
     async def _first(self, request: httpx.Request) -> httpx.Response:
-        """The beginning of an answer. Nothing of it was handed on yet, so another replica may be asked."""
+        """The beginning of an answer. Nothing was handed on yet, so on an error the request is sent to another replica."""
         end, wait = time.monotonic() + self._patience, client.WAIT_FIRST
         while True:
             try:
@@ -210,7 +210,7 @@ class _Pieces(httpx.AsyncByteStream):
             raise httpx.ReadError(_line(error)) from error
 
     async def aclose(self) -> None:
-        # The replica closes its connection, and the server gives the request up.
+        # The replica closes its connection, and the server aborts the request.
         self._pieces.cancel()
 
 
@@ -235,8 +235,8 @@ def _dies_with_parent() -> None:
 class Generate:
     """For `map_batches`: answers a column, and adds `text`, `token_ids`, `finish_reason` and `fingerprint`.
 
-    The column has texts, or arrays of token ids. `sampling_params` are for all rows; a column `seed`, if there is one, is each row's
-    own. The engine is in the actor's process.
+    The column has texts, or arrays of token ids. `sampling_params` are for all rows; a column `seed`, if there is one, has each row's
+    seed. The engine is in the actor's process.
     """
 
     def __init__(self, model: str, sampling_params: Union[None, Mapping[str, Any], Any] = None, column: str = "prompt",
