@@ -59,7 +59,7 @@ fn what_cannot_be_read_is_one_line() {
     for (arguments, says) in [
         (vec!["/nowhere/kernel.py".to_string()], "cannot read /nowhere/kernel.py"),
         (vec!["linear".into(), "attend".into()], "a pair is two files"),
-        (vec![file("pass/linear.py"), "--read-only".into()], "belongs to no bundle"),
+        (vec![file("pass/linear.py"), "--read-only".into()], "has no bundle"),
     ] {
         let (code, out, errors) = verify(&arguments);
         assert_eq!((code, out.as_str(), errors.lines().count()), (2, "", 1), "{errors}");

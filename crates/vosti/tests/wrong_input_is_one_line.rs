@@ -91,7 +91,7 @@ fn a_prompt_that_is_too_long_or_empty() {
     generate("a", &["--top-p", "2"], "top_p is 2");
     generate("a", &["--context", "513"], "--context 513 is longer than the model's own, 512 tokens");
     generate("a", &["--kv-pages", "9999999999999"], "9999999999999 KV pages 245759999999975424 bytes");
-    generate("a", &["--kv-pages", &usize::MAX.to_string()], "--kv-pages or --kv-memory");
+    generate("a", &["--kv-pages", &usize::MAX.to_string()], "--kv-pages, --kv-memory or --context");
 }
 
 /// More than any machine has: every layer of a thousand is as large as a model.
