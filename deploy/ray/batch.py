@@ -1,10 +1,10 @@
-"""Answers a file of prompts on a Ray cluster, and says by one hash what came out: a fact about the model and the file.
+"""Answers a file of prompts on a Ray cluster and prints one hash of all answers, the same however the work is divided.
 
     pip install 'vosti[ray]'
     python deploy/ray/batch.py prompts.jsonl --actors 4 --out answers
 
-`prompts.jsonl` has a `prompt` on each line, and may have a `seed`. The hash does not depend on the number of actors, their threads,
-the size of the batches or the machines. Without a file, 2,000 prompts are made.
+Each line of `prompts.jsonl` is an object with a `prompt` and, if wanted, a `seed`. The hash does not depend on the number of actors,
+their threads, the size of the batches or the machines. Without a file, 2,000 prompts are made.
 """
 import argparse
 import hashlib
@@ -25,16 +25,16 @@ def made(count):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("prompts", nargs="?", help="JSON lines")
-    parser.add_argument("--make", type=int, default=2000, help="prompts, if there is no file")
+    parser.add_argument("prompts", nargs="?", help="a file of JSON lines, each with a `prompt`")
+    parser.add_argument("--make", type=int, default=2000, help="how many prompts to make, if there is no file")
     parser.add_argument("--model", default="smollm2-135m")
-    parser.add_argument("--actors", type=int, nargs="+", default=[1], help="several numbers: one run after the other")
-    parser.add_argument("--threads", type=int, default=1, help="of an actor")
+    parser.add_argument("--actors", type=int, nargs="+", default=[1], help="the number of actors; several numbers: one run for each")
+    parser.add_argument("--threads", type=int, default=1, help="threads of an actor")
     parser.add_argument("--max-tokens", type=int, default=32)
     parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--out", help="folder for Parquet files")
+    parser.add_argument("--out", help="the folder to write answers to, as Parquet files")
     options = parser.parse_args()
-    # A cluster of this machine alone, if there is no other: actors hold their cores, and reading needs one more.
+    # Without RAY_ADDRESS Ray starts a cluster on this machine: actors hold their cores, and reading needs one more.
     alone = {} if "RAY_ADDRESS" in os.environ else {"num_cpus": max(options.actors) * options.threads + 1}
     ray.init(logging_level="ERROR", log_to_driver=False, **alone)
     ray.data.DataContext.get_current().enable_progress_bars = False
