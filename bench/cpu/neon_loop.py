@@ -1,4 +1,4 @@
-"""Shows the inner loops of NEON's register kernels as the compiler made them, and fails if one is not what it should be.
+"""Prints the inner loops of NEON's register kernels as the compiler made them, and fails if one is not what it should be.
 
     rustup target add aarch64-unknown-linux-gnu
     cargo rustc --release -p vosti-cpu --lib --target aarch64-unknown-linux-gnu -- --emit asm -C codegen-units=1
@@ -8,8 +8,8 @@ On x86-64 set CC_aarch64_unknown_linux_gnu to a C compiler for AArch64 (Debian: 
 
 A kernel of R rows has 4R vectors of results (16 columns are 4 vectors). A step multiplies and adds each of them twice for BF16, which
 comes in pairs, and once for FP32. So the loop must have a multiple of 8R or 4R fused multiply-adds, each into one of 4R registers
-that nothing else writes, and a load of 4 vectors of columns a step. It must not store, call, or touch the stack: a result that leaves
-its register would do one of them.
+that nothing else writes, and a load of 4 vectors of columns a step. It must not store, call, or touch the stack: a loop that moves
+a result out of its register does one of them.
 
     python3 bench/cpu/neon_loop.py --self-test
 
@@ -29,7 +29,7 @@ STORE = re.compile(r"st[a-z0-9]*$")
 
 
 def kernels(lines):
-    """Name and lines of each kernel's functions."""
+    """The name and the lines of each function of a kernel."""
     name, body = None, []
     for line in lines:
         begun = FUNCTION.match(line)
@@ -62,13 +62,13 @@ def operands(line):
 
 
 def register(operand):
-    """v3.4s, q3, d3 and s3 are parts of one register."""
+    """The number of a vector register: v3.4s, q3, d3 and s3 are parts of register 3."""
     match = re.match(r"[vqds](\d+)", operand)
     return match.group(1) if match else None
 
 
 def wrong(name, code):
-    """The rows of a kernel by its loop, and why the loop is not as it should be; empty if it is."""
+    """How many rows a kernel has, by its loop, and why the loop is wrong; empty if it is right."""
     words = collections.Counter(line.split()[0] for line in code)
     results = {register(operands(line)[0]) for line in code if line.startswith("fmla")}
     rows, rest = divmod(len(results), VECTORS)
@@ -92,7 +92,7 @@ def wrong(name, code):
 
 
 def report(lines):
-    """Prints each kernel's loop in a line, and gives the number of kernels that are missing or wrong."""
+    """Prints one line about each kernel's loop; gives the number of kernels that are missing or wrong."""
     seen, bad = collections.Counter(), 0
     for name, body in kernels(lines):
         code = loop(body)

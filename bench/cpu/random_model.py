@@ -2,8 +2,8 @@
 
     python random_model.py 1.7b|8b VOCABULARY.gguf OUT.gguf
 
-Speed and memory depend on a file's shape and types, not on what its numbers say; models of these sizes cannot be had from
-every place. Types follow llama.cpp's recipe of Q4_K_M (`llama_tensor_get_type_impl`, src/llama-quant.cpp): Q6_K for the output
+Speed and memory depend on a file's shape and types, not on its numbers, and models of these sizes cannot be fetched from
+everywhere. Types follow llama.cpp's recipe of Q4_K_M (`llama_tensor_get_type_impl`, src/llama-quant.cpp): Q6_K for the output
 matrix and, in half of the layers, for values and the perceptron's way down. The tokenizer is VOCABULARY's.
 """
 import sys
@@ -19,7 +19,7 @@ SHAPES = {
     # Llama 3.1 8B
     "8b": (4096, 32, 32, 8, 14336, 131072, 500000.0, False),
 }
-# Of 256 elements.
+# Bytes of a block of 256 elements.
 BLOCK = {Type.Q4_K: 144, Type.Q6_K: 210}
 
 
@@ -28,7 +28,7 @@ def more_bits(layer, layers):
 
 
 def blocks(rng, kind, rows, columns):
-    """Random blocks whose weights are some hundredths: scales are set, all else is drawn."""
+    """Random blocks whose weights are a few hundredths: scales are set, everything else is drawn."""
     data = rng.integers(0, 256, (rows, columns // 256, BLOCK[kind]), dtype=np.uint8)
     if kind == Type.Q4_K:
         data[:, :, 0:4] = np.array([1e-4, 7.5e-4], np.float16).view(np.uint8)
@@ -38,7 +38,7 @@ def blocks(rng, kind, rows, columns):
 
 
 def tensors(shape, vocabulary):
-    """Names, types, rows and columns, in the order in which they are written; norms have no type."""
+    """Name, type, rows and columns of each tensor, in the order in which they are written; norms have no type."""
     hidden, layers, heads, kv_heads, intermediate, _, _, tied = shape
     head = hidden // heads
     yield "token_embd.weight", Type.Q6_K if tied else Type.Q4_K, vocabulary, hidden

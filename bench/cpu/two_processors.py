@@ -1,4 +1,4 @@
-"""Do two builds of `vosti` give the same bits? Every tiny model of the tests, on both: fingerprint and digests of logits.
+"""Checks that two builds of `vosti` give the same bits: fingerprint and digests of logits of every tiny model of the tests.
 
     python3 bench/cpu/two_processors.py target/debug/vosti "qemu-aarch64-static -L /usr/aarch64-linux-gnu target/aarch64-unknown-linux-gnu/debug/vosti"
 

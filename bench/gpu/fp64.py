@@ -1,11 +1,11 @@
-"""What each kernel should give, in FP64, beside what it gave: of the launches that `vosti probe --dump FOLDER` wrote.
+"""Compares what each kernel gave in the launches that `vosti probe --dump FOLDER` wrote with what it should give, in FP64.
 
     python3 bench/gpu/fp64.py FOLDER > fp64.json
 
 Needs numpy. Each kernel is written again here from what it promises, not from its text: sums in FP64, no tiles, no online softmax,
-nothing rounded between. An error is measured in units of what rounding can do at most: FP32 sums of K products, the roundings
+nothing rounded in between. An error is measured in units of what rounding can do at most: FP32 sums of K products, the roundings
 that the kernel's contract names (weights of attention to BF16, the result to its type), some units in the last place for exp
-and rsqrt. More than 1 is a kernel that computes something else, and the exit code is 1 then. Only rows that the probe chose
+and rsqrt. More than 1 means that a kernel computes something else, and the exit code is 1 then. Only rows that the probe chose
 count: the others hold NaN, infinities and huge numbers on purpose.
 """
 import json
@@ -15,7 +15,7 @@ import sys
 import numpy as np
 
 F32, BF16 = 2.0 ** -24, 2.0 ** -8  # half a unit in the last place, relative
-TINY = 2.0 ** -126  # below it everything is zero
+TINY = 2.0 ** -126  # smaller numbers are subnormal, and count as zero
 
 
 def read(path):
@@ -70,12 +70,12 @@ class Launch:
 
 
 def product(x, w):
-    """x w^T, and what its sum in FP32 may be off by."""
+    """x w^T, and how far off its sum in FP32 may be."""
     return x @ w.T, x.shape[1] * (F32 * (np.abs(x) @ np.abs(w).T) + TINY)
 
 
 def normed(x, eps):
-    """x over its root mean square, and by how much of itself that may be off."""
+    """x over its root mean square, and how far off that may be relatively."""
     n = x.shape[-1]
     return x / np.sqrt((x * x).mean(-1, keepdims=True) + eps), (n + 8) * F32
 
@@ -196,9 +196,9 @@ def store_kv(l):
 
 
 def scores(l, window=0):
-    """For each chosen row: the row, its position, and of the keys that it sees scores, how far off they may be, values."""
+    """For each chosen row: the row, its position, and of the keys that it sees the scores, how far off they may be, and the values."""
     kv, group, d, page = (l.int(n) for n in ("KV_HEADS", "GROUP", "D", "PAGE"))
-    # Half a cap, if there is one, is in the slope, and the base of its exponential.
+    # SLOPE holds the factor 1/ln 2, for exponentials to base 2, and with a cap the factor 2/cap.
     count, cap = kv * group, l.constants["CAP"]
     scale = l.constants["SLOPE"] * np.log(2) * (cap / 2 if cap else 1)
     keys, values = (l[name].reshape(-1, kv, page, d) for name in ("cache_k", "cache_v"))
@@ -236,7 +236,7 @@ def windowed(l):
 
 
 def attend(l):
-    """Outputs of rows before the first split's end; of others what each split that they see comes to. With a window, all outputs."""
+    """Outputs of rows before the first split's end, and the partial results of other rows' splits. With a window, all outputs."""
     if l.int("WINDOWED"):
         return windowed(l)
     heads, split, d, height = l.int("KV_HEADS") * l.int("GROUP"), l.int("SPLIT"), l.int("D"), l.int("ROWS")
@@ -262,7 +262,7 @@ def attend(l):
 
 
 def attend_combine(l):
-    """Of rows after the first split's end."""
+    """Outputs of rows after the first split's end."""
     heads, split, d, height = l.int("HEADS"), l.int("SPLIT"), l.int("D"), l.int("ROWS")
     tops, totals = (l[name].reshape(-1, height, heads) for name in ("tops", "totals"))
     accs = l["accs"].reshape(-1, height, heads, d)
@@ -273,7 +273,7 @@ def attend_combine(l):
             top, total, acc = tops[:seen, row], totals[:seen, row], accs[:seen, row]
             weight = np.exp2(top - top.max(0))
             whole = (total * weight).sum(0)[:, None]
-            # Random sums may be next to nothing; sums of weights, of which the largest is 1, are not.
+            # Here `totals` are random and may be near 0; real sums of weights, of which the largest is 1, are not.
             sane = np.repeat(whole[:, 0] > 2.0 ** -20, d)
             each = (16 + 8 * seen + 4 * np.abs(top - top.max(0)).max(0) + np.abs(top).max(0))[:, None] * F32
             results.append(((acc * weight[..., None]).sum(0) / whole).ravel()[sane])
@@ -343,10 +343,10 @@ def judge(path):
     for name, (value, off, *at) in compute(l).items():
         off = off + l.rounding(name) * (np.abs(value) + off) + 16 * TINY
         given = l["written." + name][at[0]] if at else found(l, name, value)
-        # Infinity is infinity.
+        # Equal infinities are no error.
         with np.errstate(invalid="ignore"):
             ratio = np.where(given == value, 0, np.abs(given - value) / off)
-        # What is not a number is as wrong as can be.
+        # NaN counts as the largest error.
         worst = max(worst, float(np.nan_to_num(ratio, nan=np.inf).max()))
         middle.append(np.median(ratio))
         cells += ratio.size

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# A day with a GPU (run.sh) without one, with the clock on: the `vosti` command itself on a libcuda.so that executes the kernels'
-# TTIR on a processor (crates/vosti-cuda/examples/cuda.rs). It shows that the commands, the bundle, the calls to the driver, the
-# tables and the archive hang together and keep their time. No number in it is one of a GPU.
+# The three days of run.sh without a GPU, within the same limits of time: the `vosti` command itself on a libcuda.so that executes the
+# kernels' TTIR on a processor (crates/vosti-cuda/examples/cuda.rs). It shows that the commands, the bundle, the calls to the driver,
+# the tables and the archive fit together and end in time. None of its rates is a GPU's.
 #
 #   bench/gpu/rehearse.sh VOSTI FOLDER [PYTHON]
 #
-# VOSTI is the binary that the day will use, PYTHON one that has Triton, if there is one already. FOLDER gets the model (SmolLM2's shapes, one
-# layer, few words), its bundle, `out` and `out.tar`. Sizes of run.sh may be set; those here are what a processor can do in time. The exit
-# code is 1 if a step of a day failed.
+# VOSTI is the binary that the days will use, PYTHON an interpreter that has Triton, if there is one already. FOLDER gets the model
+# (SmolLM2's shapes, one layer, a small vocabulary), its bundle, `out` and `out.tar`. The variables of run.sh that set sizes may be set;
+# the defaults here are what a processor can do in time. The exit code is 1 if a step of a day failed.
 set -eu
 [ $# -ge 2 ] || { echo "usage: $0 VOSTI FOLDER [PYTHON]" >&2; exit 2; }
 vosti=$(realpath "$1") folder=$2

@@ -1,26 +1,26 @@
 #!/usr/bin/env bash
-# Everything that a GPU has to say of Vosti, in one run or in several, as JSON and as tables.
+# All measurements and checks of Vosti on a GPU, in one run or in several, as JSON and as tables.
 #
 #   bench/gpu/run.sh VOSTI BUNDLE MODEL OUT
 #
 # VOSTI is the release binary, BUNDLE what `vosti prepare MODEL --target cuda-... --context 33024 -o BUNDLE` wrote (on any
 # machine; the context is the bundle's), MODEL a config.json alone (random weights are made on the GPU) or a
 # model's file or folder, OUT a folder. Nothing else is needed; python3 with torch is used for comparisons where it is there,
-# plain python3 for the tables. VLLM may name a folder with files of vLLM's wheel, whose kernels are then compared too
+# plain python3 writes the tables. VLLM may name a folder with files of vLLM's wheel, whose kernels are then compared too
 # (vllm_kernels.py says which files).
 #
 # Steps are bench torch sampling agentic probe fp64 laws check, and run in this order or in that of STEPS; ROUNDS runs bench and
 # torch so often in turn, a file each (OUT/bench-1.json). LIMIT is the seconds that each step may take: then it is asked to stop,
-# which leaves what it has found until then, and the next one runs. TOTAL is the seconds of the whole command: a step gets what is
-# left of them, and is named if nothing is. Several runs share one OUT. ONLY="batch,chunk" are check's relations; its result is then
-# OUT/check-batch-chunk.json. A step that fails is written down and the next one runs. After each step OUT/tables.md and OUT.tar
-# have everything in OUT. The exit code is 1 if any step of this run failed.
+# keeps what it has found until then, and the next one runs. TOTAL is the seconds of the whole command: a step gets what is left of
+# them; if none are left it does not run, and the tables say so. Several runs may share one OUT. ONLY="batch,chunk" are check's
+# relations; its result is then OUT/check-batch-chunk.json. A step that fails is recorded and the next one runs. After each step
+# OUT/tables.md has the tables of everything in OUT, and OUT.tar all of OUT. The exit code is 1 if any step of this run failed.
 #
-# DAY=1, DAY=2 and DAY=3 are three commands of at most nine minutes each, useful alone: is it right and how fast (probe of 64 cases,
-# fp64, laws, bench with the time of each kernel); Vosti and its peers in turn; sampling, agents and the suite's first relations. No step
-# takes all of the time: LIMIT is set.
+# DAY=1, DAY=2 and DAY=3 are three commands of at most nine minutes each, each useful alone: is it right and how fast (probe of 64
+# cases, fp64, laws, bench with the time of each kernel); Vosti and its peers in turn; sampling, agents and the suite's first relations.
+# They set LIMIT, so that no step takes all of the time.
 #
-# Sizes, for a quick look: CASES PROFILE MAX_PROMPT PREFILL DECODE BATCH DEPTHS REPEAT TRACE SAMPLED (the batches of
+# Variables that set sizes, for a quick look: CASES PROFILE MAX_PROMPT PREFILL DECODE BATCH DEPTHS REPEAT TRACE SAMPLED (the batches of
 # sampling). DEVICE=cpu tries the script itself.
 set -u
 [ $# -eq 4 ] || { echo "usage: $0 VOSTI BUNDLE MODEL OUT" >&2; exit 2; }
@@ -50,19 +50,19 @@ touch "$out/steps.txt"
 
 wanted() { [[ " $steps " == *" $1 "* ]]; }
 
-# A line of what is known of a step, in place of an older one.
+# note NAME CODE SECONDS: sets the step's line in OUT/steps.txt, in place of an older one.
 note() {
     grep -v "^$1 " "$out/steps.txt" > "$out/steps.new"
     echo "$1 $2 $3" >> "$out/steps.new"
     mv "$out/steps.new" "$out/steps.txt"
 }
 
-# step NAME COMMAND...: its standard output is OUT/NAME.json, what it says OUT/NAME.log.
+# step NAME COMMAND...: runs the command; its standard output is OUT/NAME.json, its standard error OUT/NAME.log.
 step() {
     local name=$1 start=$SECONDS within=() limit=${LIMIT:-}
     shift
     if [ -n "${TOTAL:-}" ]; then
-        # Ten seconds are for the tables and the archive, ten for what does not stop when it is asked to.
+        # Ten seconds are for the tables and the archive, ten for a step that does not stop when it is asked to.
         local left=$((TOTAL - SECONDS - 20))
         if [ $left -lt 5 ]; then
             echo "== $name: no time is left of $TOTAL s"
@@ -74,7 +74,7 @@ step() {
     fi
     [ -n "$limit" ] && within=(timeout -k 10 "$limit")
     echo "== $name: $*"
-    # Should this script itself be stopped, the step is known to have begun.
+    # Written first: should this script itself be stopped, OUT/steps.txt shows that the step began.
     note "$name" stopped "$start"
     "${within[@]}" "$@" > "$out/$name.json" 2> "$out/$name.log"
     local code=$?
@@ -86,7 +86,7 @@ step() {
     keep
 }
 
-# The tables, and everything in one file. Whole or not at all: this script may be stopped too.
+# Writes the tables and the archive, each whole or not at all: this script may be stopped too.
 keep() {
     python3 "$here/table.py" "$out" > "$out/tables.new" && mv "$out/tables.new" "$out/tables.md"
     tar -cf "$out.tar.new" --exclude launches --exclude '*.new' -C "$(dirname "$out")" "$(basename "$out")" && mv "$out.tar.new" "$out.tar" ||
@@ -153,7 +153,7 @@ probe() {
     step probe "$vosti" probe "${where[@]}" --cases "${CASES:-4096}" "${dump[@]}" --json
 }
 
-# What the probe of the same run left.
+# Compares the launches that the probe of the same run wrote.
 fp64() {
     if [ -z "$(ls "$out/launches" 2> /dev/null)" ]; then
         echo "== fp64: there are no launches: it needs the step probe in the same run"

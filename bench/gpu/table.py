@@ -1,4 +1,4 @@
-"""Prints what bench/gpu/run.sh wrote as tables for docs/performance.md. What was not run is said, and nothing is made up.
+"""Prints what bench/gpu/run.sh wrote to OUT as tables for docs/performance.md, and names each step that was not run.
 
     python3 bench/gpu/table.py OUT
 """
@@ -24,7 +24,7 @@ def read(folder, name):
 
 
 def rounds(folder, name):
-    """A step that ran once, or several times in turn: of each case all rates, and their median. Ceilings are the best."""
+    """A step that ran once or several times: each case with all its rates and their median, and the highest ceilings."""
     names = sorted(path.stem for path in folder.glob(f"{name}*.json") if path.stem.removeprefix(name).strip("-0123456789") == "")
     found = [one for one in (read(folder, name) for name in names) if one]
     if not found:
@@ -81,7 +81,7 @@ def steps(folder):
 
 
 def relations(check):
-    """One run of the suite, and what it lacks in words."""
+    """Prints the verdict of one run of the suite, and what each relation lacks."""
     early = check.get("interrupted") and check["pairs_equal"] == check["pairs"]
     verdict = "passed" if check["passed"] else "**stopped early**" if early else "**FAILED**"
     print(f"\n`vosti check`, profile {check['profile']}: {check['pairs_equal']} of {check['pairs']} pairs equal, {verdict}.")
@@ -134,7 +134,7 @@ def speed(bench, torch, others):
     of = lambda peer: {key(case): case for case in (peer or {}).get("cases", [])}
     peers, others = of(torch), {name: of(peer) for name, peer in others.items()}
     ceiling = (torch or {}).get("dot_flops_per_s") or bench.get("dot_flops_per_s")
-    # The better of two ways to read.
+    # The faster of two ways to read.
     memory = max(bench["read_bytes_per_s"], (torch or {}).get("read_bytes_per_s", 0))
     matrices = f"{ceiling * 1e-12:,.0f} TFLOP/s" if ceiling else "not measured"
     print(f"\nCeilings: memory {memory * 1e-9:,.0f} GB/s, matrices {matrices}.")
@@ -155,7 +155,7 @@ def speed(bench, torch, others):
 
 
 def told(case):
-    """A peer's rate."""
+    """A peer's rate, and how many of its logits differ."""
     if "logits_that_differ" not in case:
         return rate(case.get("tokens_per_s"))
     return f"{rate(case['tokens_per_s'])} ({case['logits_that_differ']:,} of {case['logits']:,})"
@@ -202,10 +202,10 @@ def main():
     bench, torch = rounds(folder, "bench"), rounds(folder, "torch")
     head(folder, bench)
     steps(folder)
-    # Of all relations, or of some in each run.
+    # One run of all relations, or several of some each.
     checks = [read(folder, path.stem) for path in sorted(folder.glob("check*.json"))]
     right(read(folder, "probe"), read(folder, "fp64"), read(folder, "laws"), [check for check in checks if check])
-    # What was invariant beside it, if anything was compared.
+    # The batch-invariant peers that were compared.
     others = {"torch, no split sums": rounds(folder, "invariant"), "vLLM's Triton kernels": rounds(folder, "triton")}
     speed(bench, torch, {name: peer for name, peer in others.items() if peer})
     if torch:

@@ -1,9 +1,9 @@
-"""The same shapes through torch, as good as its parts make it: BF16, random weights, ten or so kernels a layer.
+"""Rates of a model's shapes in torch, to compare Vosti's with: BF16, random weights, about ten kernels a layer.
 
     python3 bench/gpu/torch_peer.py --config config.json > torch.json
     python3 bench/gpu/torch_peer.py --config config.json --mode invariant > invariant.json
     python3 bench/gpu/torch_peer.py --config config.json --mode triton --vllm FOLDER > triton.json
-    python3 bench/gpu/torch_peer.py --config config.json --device cpu --values       # is it the model that it says?
+    python3 bench/gpu/torch_peer.py --config config.json --device cpu --values       # does it compute the model?
 
 Matrices are cuBLAS's; norms, rotation and the gate are one kernel each by `torch.compile`, with the addition before a norm in it;
 attention is FlashAttention 3 over pages where FOLDER has vLLM's build of it (`vllm_kernels.py`), else torch's own; decode is a
@@ -12,8 +12,8 @@ CUDA graph. It is not vLLM: no scheduler, no sampling, no server, and one length
 `--mode invariant` is the setting of vLLM's batch-invariant mode on Hopper and Blackwell: cuBLASLt does not split sums, and
 FlashAttention has one split. `--mode triton` takes vLLM's own batch-invariant Triton kernels for matrices and norms.
 
-Beside each rate of decoding stands how many bits of a row's logits are not those that the row has alone, and, on a GPU, where the
-time goes. `--values` compares the logits of a prompt in chunks and of decoding with a plain FP64 model of the same weights, and
+With each rate of decoding it reports how many of a row's logits differ from those that the row has alone, and, on a GPU, the time of
+each kernel. `--values` compares the logits of a prompt in chunks and of decoding with a plain FP64 model of the same weights, and
 exits with 1 if they are further apart than rounding. Only configurations of Llama's kind are built.
 """
 import argparse
@@ -49,7 +49,7 @@ def gate(both):
 
 
 def rotated(x, cos, sin):
-    """Rows by heads; the halves of a head are a number's two parts."""
+    """`x` (rows by heads) turned by its positions: the halves of a head are the two parts of complex numbers."""
     a, b = x.float().chunk(2, dim=-1)
     cos, sin = cos[:, None], sin[:, None]
     return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1).to(x.dtype)
@@ -68,7 +68,7 @@ def wait():
 
 
 def timed(work, repeat):
-    """Seconds of each repetition, after two that do not count."""
+    """Seconds of each repetition, after two to warm up."""
     seconds = []
     for i in range(repeat + 2):
         wait()
@@ -81,7 +81,7 @@ def timed(work, repeat):
 
 
 def ceilings():
-    """Bytes that are read in a second, and operations of large products."""
+    """Bytes read from memory in a second, and operations in a second of large matrix products."""
     a = torch.randint(1 << 30, (1 << (29 if DEVICE == "cuda" else 22),), dtype=torch.int32, device=DEVICE)
     memory = 4 * a.numel() / min(timed(a.sum, 20))
     del a
@@ -133,7 +133,7 @@ class Model:
         return out.transpose(1, 2).reshape(batch * rows, self.heads, self.dim)
 
     def prepared(self, batch, rows, depth, pages):
-        """What does not change while a step of this size is run again."""
+        """Inputs of a step that stay the same when a step of this size is repeated: angles, lengths and page tables."""
         angles = torch.arange(depth, depth + rows, device=DEVICE)[:, None].float()
         angles = angles * THETA ** (-torch.arange(self.dim // 2, device=DEVICE).float() / (self.dim // 2))
         cos, sin = (part.repeat(batch, 1) for part in (angles.cos(), angles.sin()))
@@ -158,7 +158,7 @@ class Model:
         return linear(h.view(batch, rows, -1)[:, -1], self.embed)
 
     def plainly(self, tokens):
-        """Logits of every row of one sequence in FP64, each thing written once more."""
+        """Logits of every row of one sequence in FP64: the model written a second time, without kernels or pages."""
         wide = lambda x: x.double()
         n = tokens.numel()
         angle = torch.arange(n).double()[:, None] * THETA ** (-torch.arange(self.dim // 2).double() / (self.dim // 2))
@@ -198,7 +198,7 @@ def prefill(model, tokens, depth, repeat):
 
 
 def decode(model, tokens, batch, depth, repeat):
-    # One length stands for all of the measurement: its middle.
+    # Every step of the measurement has the same length, that of its middle.
     depth = max(depth, 1) + tokens // 2
     cache = model.cache(batch, depth + 1)
     ids = torch.randint(0, model.vocab, (batch, 1), device=DEVICE)
@@ -213,7 +213,7 @@ def decode(model, tokens, batch, depth, repeat):
 
 
 def bits(model, ids, depth, cache, step):
-    """How much of the first sequence's logits is another when it is alone."""
+    """How many of the first sequence's logits differ when it is computed alone."""
     together = step()[0].clone()
     pages = pages_of(cache, len(ids))
     own = [tuple(x[:pages] for x in layer) for layer in cache]
@@ -223,7 +223,7 @@ def bits(model, ids, depth, cache, step):
 
 
 def kernels(work, times):
-    """Seconds of each kernel, of one run, most first; nothing where it cannot be told."""
+    """Launches and seconds of each kernel in one run, the slowest first; empty without a GPU or its profiler."""
     if DEVICE != "cuda":
         return []
     try:
@@ -239,11 +239,11 @@ def kernels(work, times):
 
 
 def recorded(work):
-    """`work` as a CUDA graph; on a processor as it is. Each call gives what it gives."""
+    """`work` as a CUDA graph; on a processor `work` itself. Each call gives what `work` gives."""
     if DEVICE != "cuda":
         return work
     side = torch.cuda.Stream()
-    # What it works on was made on this one.
+    # The tensors that `work` reads were made on the current stream.
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         for _ in range(3):
@@ -349,7 +349,7 @@ def main():
             else:
                 found = decode(model, arguments.decode, case["batch"], depth, arguments.repeat)
             report["cases"].append({**case, "tokens_per_s": statistics.median(found["all"]), **found})
-            # All that is known so far, on a line of its own: the last one counts.
+            # The report so far, on a line of its own: the last line counts.
             print(json.dumps(report), flush=True)
 
 

@@ -2,11 +2,11 @@
 
     python3 -m pip download --no-deps --only-binary=:all: vllm==0.33.0
     unzip vllm-0.33.0-*.whl 'vllm/model_executor/determinism/*' vllm/vllm_flash_attn/_vllm_fa3_C.abi3.so -d FOLDER
-    xz -9 FOLDER/vllm/vllm_flash_attn/_vllm_fa3_C.abi3.so          # 173 MB become 14, where what travels is limited
+    xz -9 FOLDER/vllm/vllm_flash_attn/_vllm_fa3_C.abi3.so          # if transfers are limited: 173 MB become 14
 
 `load(FOLDER)` gives the batch-invariant Triton kernels as a module: `linear_batch_invariant`, `rms_norm_batch_invariant` and more.
-What these files import from the rest of vLLM (its platform, its Triton, a few numbers) stands here in small. `flash(FOLDER)` gives
-FlashAttention 3 over pages, or nothing. Written for 0.33.0; earlier wheels have the Triton kernels in
+Small stand-ins here replace what these files import from the rest of vLLM (its platform, its Triton, a few numbers). `flash(FOLDER)`
+gives FlashAttention 3 over pages, or None. Written for 0.33.0; earlier wheels have the Triton kernels in
 `vllm/model_executor/layers/batch_invariant.py`, with other helpers.
 """
 import importlib.util
@@ -23,7 +23,7 @@ FLASH = "vllm/vllm_flash_attn/_vllm_fa3_C.abi3.so"
 
 
 def flash(folder):
-    """Attention of packed rows over pages of keys and values, as vLLM calls it; none if the wheel's file is not there."""
+    """Attention of packed rows over pages of keys and values, as vLLM calls it; None if the wheel's file is not there."""
     path = pathlib.Path(folder) / FLASH
     packed = path.with_name(path.name + ".xz")
     if not path.is_file() and packed.is_file():
@@ -43,7 +43,7 @@ def flash(folder):
 
 
 class Platform:
-    """What vLLM's kernels ask of theirs."""
+    """Stands in for vLLM's platform: the methods that its kernels call."""
 
     def __init__(self):
         self.cuda = torch.cuda.is_available()
@@ -76,7 +76,7 @@ def shared_bytes():
 
 
 def units(index=None):
-    """Multiprocessors; some number where there are none."""
+    """The number of multiprocessors; 4 without a GPU."""
     return torch.cuda.get_device_properties(index or 0).multi_processor_count if torch.cuda.is_available() else 4
 
 
@@ -108,7 +108,7 @@ def load(folder):
     module("vllm.model_executor")
     module("vllm.model_executor." + path.parent.name)
     sys.modules["vllm"].envs = sys.modules["vllm.envs"]
-    # Its own files, as they are.
+    # vLLM's own files, unchanged.
     for file in [path.with_name("batch_invariant_configs.py"), path]:
         if file.is_file():
             name = f"vllm.model_executor.{path.parent.name}.{file.stem}"

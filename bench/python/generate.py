@@ -1,12 +1,12 @@
-"""`LLM.generate` beside `vosti bench`, and the memory of many prompts.
+"""The rate of `LLM.generate` compared with `vosti bench`, and the memory that many prompts take.
 
     cargo xtask wheel
     python3 -m venv env && env/bin/pip install target/wheels/vosti-*.whl
     env/bin/python bench/python/generate.py rate         # 256 prompts of 64 tokens, answers of 64, in turn with the command
     env/bin/python bench/python/generate.py memory       # 1,000 and 10,000 prompts of 200 tokens
 
-Both sides of `rate` are of the same wheel: the command plays 256 sessions of one turn with the same lengths. `memory` says how
-many bytes a prompt takes while `generate` works on it, on top of the caller's list, from the difference of two runs.
+Both sides of `rate` come from the same wheel: the command plays 256 sessions of one turn with the same lengths. `memory` prints how
+many bytes a prompt takes while `generate` works on it, besides the caller's list, from the difference of two runs.
 """
 import argparse
 import json

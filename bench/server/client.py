@@ -16,7 +16,7 @@ class Left(Exception):
 
 
 class Connection:
-    """One connection, kept open between requests; opened again when it is gone.
+    """One connection, kept open between requests, and opened again if it was closed.
 
     With `patient`, a request is sent again if the server closed a kept connection just as it was sent.
     """
@@ -36,7 +36,8 @@ class Connection:
         self.writer = None
 
     async def call(self, path, body=None, leave_after=None):
-        """Status 200 and JSON, or `Refused`. A stream gives (time, event) pairs; `leave_after` of them it hangs up."""
+        """The JSON of an answer with status 200; else raises `Refused`. A stream gives (time, event) pairs; after `leave_after` of them
+        the client hangs up, with `Left`."""
         data = b"" if body is None else json.dumps(body).encode()
         method = "GET" if body is None else "POST"
         head = f"{method} {path} HTTP/1.1\r\nHost: {self.host}\r\nContent-Length: {len(data)}\r\n"
@@ -66,7 +67,7 @@ class Connection:
         return events if streamed else (json.loads(rest) if rest.startswith((b"{", b"[")) else rest.decode())
 
     async def _send(self, request):
-        """The answer's first line."""
+        """Sends the request; gives the answer's first line."""
         kept = self.writer is not None
         await self._open()
         try:

@@ -1,4 +1,4 @@
-"""The clients that people bring, each against a started server: what it asks, and whether it got it.
+"""Common clients of the API, each against a started server: what it asks, and whether it got it.
 
     python3 -m venv clients
     clients/bin/pip install openai anthropic litellm langchain-openai langchain-anthropic llama-index-llms-openai-like llm \\
@@ -6,8 +6,7 @@
     vosti serve --port 8000 &
     clients/bin/python bench/server/clients.py http://127.0.0.1:8000
 
-Prints a table. Passes (exit code 0) if every client that is installed got what it asked for, and none is missing; with
---only NAME,... the others may be.
+Prints a table. Passes (exit code 0) if every client is installed and got what it asked for; with --only NAME,... only these are tried.
 """
 
 import argparse
@@ -32,7 +31,7 @@ CLIENTS = {}
 
 
 def client(package):
-    """Registers a function as what is tried with the package."""
+    """Registers a function as a test of the package."""
     def register(function):
         CLIENTS.setdefault(package, []).append(function)
         return function

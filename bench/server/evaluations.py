@@ -1,4 +1,4 @@
-"""lm_eval's scores at concurrency 1, 8 and 64, and on the Python class: one hash. A second server beside it, if there is one.
+"""Runs lm_eval against a server at concurrency 1, 8 and 64, and on the Python class: all must give one hash.
 
     python3 -m venv evals && evals/bin/pip install 'lm-eval[api]==0.4.13' torch target/wheels/vosti-*.whl
     vosti serve --port 8000 --context 2048 &
@@ -6,7 +6,8 @@
 
 Two tasks, of rows that this script writes: a choice among continuations by their log-likelihood, and answers that are generated. The
 hash is over every number and text that `lm_eval` got, in the tasks' order. Exit code 0 if all hashes of the first server and of the
-class are one. llama-server's /v1/completions has no log-likelihood of a prompt, so it is asked for the second task alone.
+class are equal. `--beside` is a llama-server to compare with; its /v1/completions has no log-likelihood of a prompt, so it gets the
+second task alone.
 """
 import argparse
 import hashlib
@@ -48,7 +49,7 @@ def tasks(folder, count):
 
 
 def evaluate(model, wanted, arguments=None):
-    """Hashes by task, what came by task, and the accuracy."""
+    """Hashes by task, results by task, and the accuracy."""
     begun = time.monotonic()
     found = lm_eval.simple_evaluate(model=model, model_args=arguments, tasks=list(wanted), log_samples=True, bootstrap_iters=0)
     hashes, raw = {}, {}
@@ -62,8 +63,8 @@ def evaluate(model, wanted, arguments=None):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("url", help="of `vosti serve`")
-    parser.add_argument("--beside", help="of llama-server")
+    parser.add_argument("url", help="the URL of `vosti serve`")
+    parser.add_argument("--beside", help="the URL of a llama-server, to compare with")
     parser.add_argument("--rows", type=int, default=64)
     parser.add_argument("--class-context", type=int, default=2048, help="the server's --context; 0: without the Python class")
     options = parser.parse_args()

@@ -4,8 +4,8 @@
 #   bench/server/guidellm.sh http://127.0.0.1:8000
 #
 # CLIENTS (1,8,32) is how many requests it keeps in flight, one run each; SECONDS_EACH (30) is how long a run takes. Makes a
-# Python environment with the pinned packages of guidellm.txt under target/. KEY is the server's API key, if it wants one.
-# Two processes of its own are enough, and leave cores to a server on this machine. Prompts come from a file, so that no
+# Python environment with the pinned packages of guidellm.txt under target/. KEY is the server's API key, if it asks for one.
+# guidellm gets two processes, which are enough and leave cores to a server on this machine. Prompts come from a file, so that no
 # tokenizer must be fetched: the server counts the tokens.
 set -euo pipefail
 url=${1:?which server, such as http://127.0.0.1:8000}

@@ -1,11 +1,11 @@
-"""Many connections, mixed lengths, clients that leave: nothing breaks, and no answer depends on it.
+"""Load on a server: many connections, mixed lengths, clients that leave. Nothing may break, and no answer may depend on the load.
 
     vosti serve --port 8000 &
     python3 bench/server/load.py http://127.0.0.1:8000 --connections 256 --seconds 600
 
-Needs nothing but Python. Passes (exit code 0) if no request failed but with the 429 of a full queue, every page is back at
-the end, memory did not grow between the first quarter and the end by more than a tenth, and each tenth answer has the
-digest of the same request asked alone afterwards.
+Needs nothing but Python. Passes (exit code 0) if no request failed except with the 429 of a full queue, every page is free again at
+the end, the memory of `--pid` is at the end at most a tenth more than in the first quarter, and each tenth answer has the digest of
+the same request asked alone afterwards.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from client import Connection, Left, Refused, text
 
 
 def question(number, options):
-    """Request number `number`: a function of it and the seed. Some share a beginning, some have several choices."""
+    """Request number `number`: a function of it and the seed. Some share a beginning."""
     draw = random.Random(f"{options.seed}/{number}")
     words = draw.choice([5, 5, 20, 20, 60, 120, 300])
     shared = text(random.Random(f"{options.seed}/{draw.randrange(8)}"), 80) if draw.random() < 0.3 else ""
@@ -150,9 +150,9 @@ def main():
     parser.add_argument("--connections", type=int, default=256)
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--aborts", type=float, default=0.05, help="share of clients that leave early")
-    parser.add_argument("--repeat-max", type=int, default=10**9, help="at most so many sampled answers are asked again")
+    parser.add_argument("--repeat-max", type=int, default=10**9, help="the most sampled requests to ask again, alone")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--pid", type=int, help="the server's process, to watch its memory")
+    parser.add_argument("--pid", type=int, help="the server's process on this machine, to watch its memory")
     parser.add_argument("--model")
     options = parser.parse_args()
     url = urllib.parse.urlparse(options.url)

@@ -1,5 +1,5 @@
 """Three replicas behind haproxy, vllm-router or Ray Serve, streams of all kinds, and a replica killed every few seconds: every
-client's stream is the one it would have been.
+client's stream must be the one that an undisturbed replica gives.
 
     cargo build --release && cargo xtask wheel
     python3 -m venv env && env/bin/pip install 'target/wheels/vosti-'*.whl httpx && apt-get install haproxy
@@ -46,7 +46,7 @@ KINDS = {
                                                "json_schema": {"name": "sea", "strict": True, "schema": SCHEMA}}}),
     "tools": (CHAT, {"tools": [TOOL], "tool_choice": "required"}),
 }
-# Of every replica, in any setting: `--context` decides the fingerprint.
+# Flags of every replica, in any setting: `--context` is part of the fingerprint.
 FLAGS = ["--context", "1024", "--max-queue", "1000"]
 SUBJECTS = "the sea, mountains, winter, bread, a clock, the moon, horses, rain, iron, music, maps, glass, salt, tea, wind, night".split(", ")
 
@@ -62,7 +62,7 @@ def question(number):
 
 
 def whole(http, url, path, body):
-    """A stream's content by choice, each part joined; what is a response's own (its id, when it was made) is left out."""
+    """A stream's content by choice, each part joined, without what differs between responses (the id and the time)."""
     choices = collections.defaultdict(lambda: collections.defaultdict(str))
     ended = False
     with http.stream("POST", url + path, json=body) as response:
@@ -142,7 +142,7 @@ class Behind:
     def kill(self):
         port = self.ports[self.turn] if self.turn < len(self.ports) else self.draw.choice(self.ports)
         self.turn += 1
-        # The last one that is up is not killed: nobody could go on with its streams.
+        # The last replica that is up is not killed: no other could continue its streams.
         for other in self.ports:
             if other != port:
                 self.ready(other)
@@ -159,7 +159,7 @@ class Behind:
 
 
 class OnRay:
-    """Replicas of a Ray Serve application on this machine. Its ingress resumes, and the clients know nothing of it."""
+    """Replicas of a Ray Serve application on this machine. Its ingress resumes streams, and the clients do not notice."""
 
     def __init__(self, options):
         import ray
@@ -196,7 +196,7 @@ class OnRay:
             if time.monotonic() > end:
                 raise SystemExit("Ray does not start its replicas again")
             time.sleep(0.1)
-        # An actor, which takes its server along, and a server alone, in turn.
+        # Kills in turn an actor, whose server ends with it, and a server alone.
         os.kill(self.draw.choice(self.servers())[self.turn % 2], signal.SIGKILL)
         self.turn += 1
 
@@ -214,12 +214,12 @@ def main():
     parser.add_argument("--vosti", default=str(ROOT / "target/release/vosti"), help="the command (Ray takes the installed one)")
     parser.add_argument("--flags", default="", help="more flags of `vosti serve`")
     parser.add_argument("--replicas", type=int, default=3, choices=[2, 3])
-    parser.add_argument("--threads", type=int, default=1, help="of a replica")
+    parser.add_argument("--threads", type=int, default=1, help="threads of a replica")
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=300)
     parser.add_argument("--every", type=float, default=5, help="seconds between two kills")
     parser.add_argument("--port", type=int, default=8300)
-    parser.add_argument("--logs", help="file for what the replicas say")
+    parser.add_argument("--logs", help="the file to write the replicas' logs to")
     options = parser.parse_args()
     replicas = (OnRay if options.ray else Behind)(options)
     model = httpx.get(replicas.undisturbed + "/v1/models").json()["data"][0]["id"]

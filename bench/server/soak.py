@@ -1,14 +1,14 @@
-"""An hour of everything at once on a pool that is too small: nothing breaks, nothing grows, no answer changes.
+"""An hour of all kinds of requests at once on a pool that is too small: nothing may break or grow, and no answer may change.
 
     vosti serve --port 8000 --threads 1 --context 1536 --kv-pages 24 --speculate &
     python3 bench/server/soak.py http://127.0.0.1:8000 --pid $! --seconds 3600 --expect-preemptions --vosti vosti
 
-Needs nothing but Python. Streams, choices, batches of token ids, echoes, log-probabilities, schemas that no one asked for
-before, tools, salts, clients that leave and requests that are wrong, over few connections. Each fifth answer's digest is
-kept; it is asked again later in other company, and a sample of them alone at the end; with `--vosti` that program replays a
-receipt every few minutes. Fails if a request failed, a digest changed, a page or a descriptor did not come back, or if the
-process's anonymous memory is larger at the end than it was in the first quarter (by more than `--growth`); with
-`--expect-preemptions` also if no answer lost its pages, no cached block was evicted or no draft was right: it was too easy.
+Needs nothing but Python. Sends streams, several choices, batches of token ids, echoes, log-probabilities, schemas that are new each
+time, tools, salts, clients that leave and requests that are wrong, over few connections. Keeps each fifth answer's digest; asks for it
+again later beside other requests, and for a sample of them alone at the end; with `--vosti` that program replays a receipt every few
+minutes. Fails if a request failed, a digest changed, a page or a descriptor was not freed, or if the process's anonymous memory is
+larger at the end than it was in the first quarter (by more than `--growth`); with `--expect-preemptions` also if no answer lost its
+pages, no cached block was evicted or no draft was accepted: then the pool was large enough, and nothing was shown.
 """
 
 import argparse
@@ -59,7 +59,7 @@ def question(number, options):
 
 
 def special(kind, draw):
-    """What a chat is held to. Names are drawn, so that grammars are new."""
+    """The fields that set a chat's kind: a schema, a tool or log-probabilities. Names are drawn, so that grammars are new."""
     name = f"field_{draw.randrange(10**6)}"
     schema = {"type": "object", "properties": {name: {"type": "integer", "minimum": 0, "maximum": 999}}, "required": [name],
               "additionalProperties": False}
@@ -74,7 +74,7 @@ def special(kind, draw):
 class Soak:
     def __init__(self, options):
         self.options, self.next, self.counts = options, 0, collections.Counter()
-        # Digests by number, the latest few hundred; and the receipt to replay next.
+        # Up to 400 digests by number, and the receipt to replay next.
         self.kept, self.receipt, self.failures, self.samples = {}, None, [], []
         self.begin = time.monotonic()
         self.end = self.begin + options.seconds
@@ -134,7 +134,7 @@ class Soak:
         task.result()
 
     async def digest(self, connection, number):
-        """Asks for a digest, and compares it with the one that is kept. A stream's is the whole answer's."""
+        """Asks request `number` for its digest, and compares it with the kept one. A stream's digest is the whole answer's."""
         path, body = question(number, self.options)
         answer = await connection.call(path, body | {"vosti_digest": True})
         events = [event for _, event in answer] if body["stream"] else [answer]
@@ -154,7 +154,7 @@ class Soak:
             del self.kept[random.choice(list(self.kept))]
 
     async def watch(self):
-        """Memory, descriptors and the engine's counters, once a minute."""
+        """Samples memory, descriptors and the engine's counters every `--every` seconds."""
         while time.monotonic() < self.end:
             # A connection of its own: the server closes one that is silent for a minute.
             connection = self.connect()
@@ -176,7 +176,7 @@ class Soak:
                 **{name: int(numbers[name + "_total"]) for name in wanted}}
 
     async def replays(self):
-        """Receipts of answers from the crowd, made again by a process of its own."""
+        """Replays receipts of answers under load, each in a process of its own."""
         under_load = False
         while self.options.vosti and time.monotonic() + self.options.replay_every < self.end:
             await asyncio.sleep(self.options.replay_every)
@@ -220,7 +220,7 @@ class Soak:
                 await asyncio.sleep(0.2)
             finally:
                 connection.close()
-        raise SystemExit("the server does not get ready")
+        raise SystemExit("the server did not become ready in 2 minutes")
 
     async def empties(self, connection):
         for _ in range(600):
@@ -254,12 +254,12 @@ def main():
     parser.add_argument("--pid", type=int, required=True, help="the server's process, on this machine")
     parser.add_argument("--connections", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=3600)
-    parser.add_argument("--every", type=float, default=60, help="seconds between two looks at the process")
+    parser.add_argument("--every", type=float, default=60, help="seconds between two samples of the process")
     parser.add_argument("--growth", type=float, default=0.02, help="share by which memory may grow after the first quarter")
-    parser.add_argument("--alone", type=int, default=50, help="so many digests are asked again alone at the end")
-    parser.add_argument("--vosti", help="the program, to replay receipts")
+    parser.add_argument("--alone", type=int, default=50, help="how many requests to ask again, alone, at the end")
+    parser.add_argument("--vosti", help="the `vosti` command, to replay receipts")
     parser.add_argument("--replay-every", type=float, default=300, help="seconds from one replay to the next")
-    parser.add_argument("--expect-preemptions", action="store_true", help="fail if the pool was not too small")
+    parser.add_argument("--expect-preemptions", action="store_true", help="fail if no pages were lost, no block evicted or no draft accepted")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     url = urllib.parse.urlparse(options.url)

@@ -1,4 +1,4 @@
-"""Tokens per second of several servers, one after the other, in turns, with one client and one workload.
+"""Tokens per second of several servers, in turn, with one client and one workload.
 
     python3 bench/server/throughput.py --rounds 3 \\
         ours='target/release/vosti serve --port {port}' \\
@@ -7,7 +7,7 @@
 
 Needs nothing but Python. Each server is started by its command, asked for `--requests` completions over `--clients`
 connections at a time, and stopped; then the next; `--rounds` times over. Prompts differ in length and are new in every
-round, so that no cache has them. Answers are `--tokens` tokens each, end-of-text ignored. Printed are median and spread of
+round, so that no cache has them. Answers are `--tokens` tokens each, end-of-text ignored. Prints the median and the spread of
 generated tokens per second, and every server's ratio to the others.
 """
 
@@ -46,7 +46,7 @@ async def ready(connection, process):
 
 
 async def measure(port, process, options, turn):
-    """Requests as fast as they are answered; gives (seconds, generated tokens, seconds to the first tokens)."""
+    """Sends requests as fast as they are answered; gives (seconds, generated tokens, seconds to each first token)."""
     connection = Connection("127.0.0.1", port, patient=True)
     model = await ready(connection, process)
     draw = random.Random(f"{options.seed}/{turn}")
