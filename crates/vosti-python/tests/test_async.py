@@ -1,4 +1,4 @@
-"""Requests that come and go, against the same ones in a batch."""
+"""Requests that start and stop at any time, compared with the same requests in one batch."""
 import asyncio
 import gc
 import subprocess
@@ -64,7 +64,7 @@ class TestAsyncLLM(unittest.TestCase):
                 answers = self.llm.generate(PROMPTS[1], params)
                 await answers.__anext__()
                 await answers.aclose()
-            # They would take minutes.
+            # Unless they are aborted, these requests take minutes.
             await self.whole(PROMPTS[0], KINDS[0])
 
         asyncio.run(leave())

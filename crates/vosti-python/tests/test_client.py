@@ -1,4 +1,4 @@
-"""A stream through a proxy that breaks connections, against the same stream undisturbed. Needs `httpx`, and the command in VOSTI_BIN."""
+"""A stream through a proxy that breaks connections, compared with the undisturbed one. Needs `httpx`, and the command in VOSTI_BIN."""
 import asyncio
 import json
 import os
@@ -32,7 +32,7 @@ def free_port():
 
 
 class Breaking(threading.Thread):
-    """Hands connections on to a server, and resets each after so many bytes of the answer."""
+    """Forwards connections to a server, and resets each after so many bytes of the answer."""
 
     def __init__(self, port, after):
         super().__init__(daemon=True)
@@ -74,7 +74,7 @@ class Breaking(threading.Thread):
 
 
 def said(chunks):
-    """Of each choice everything that was sent, joined; an id and a time of making are a response's own."""
+    """Everything that was sent, joined by choice, without what differs between responses (the id and the time)."""
     choices, usage = {}, None
     for chunk in chunks:
         usage = chunk.get("usage") or usage

@@ -1,4 +1,4 @@
-"""The wheel as its user has it: `python -m unittest` in an environment that has nothing but the wheel and NumPy."""
+"""The wheel as users install it: `python -m unittest` in an environment that has only the wheel and NumPy."""
 import dataclasses
 import json
 import os
@@ -172,7 +172,7 @@ class TestLLM(unittest.TestCase):
 
     def test_ctrl_c_ends_a_call_and_the_next_one_runs(self):
         params = SamplingParams(temperature=0, max_tokens=400, ignore_eos=True)
-        # A job in the background is started with Ctrl-C ignored, and Python leaves it so.
+        # A shell starts background jobs with Ctrl-C ignored, and Python leaves it ignored.
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         self.addCleanup(signal.signal, signal.SIGINT, before)
         timer = threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT))

@@ -25,7 +25,7 @@ def to_bf16(numbers):
 
 
 def rollouts(llm, step):
-    """(prompt, answer, log-probabilities of the answer's tokens) of each."""
+    """(prompt, answer, log-probabilities of the answer's tokens) of each rollout."""
     params = SamplingParams(temperature=1, seed=step, n=ANSWERS, max_tokens=8, logprobs=0, ignore_eos=True)
     return [(output.prompt_token_ids, choice.token_ids,
              np.array([row[token].logprob for row, token in zip(choice.logprobs, choice.token_ids)], np.float32))
@@ -39,7 +39,7 @@ def scores(llm, rolled):
 
 class TestPolicyGradient(unittest.TestCase):
     def train(self, folder, weights, together):
-        """The differing bits of each step, and the fingerprints and numbers that came of it."""
+        """The number of differing bits of each step, and the resulting fingerprints and numbers."""
         llm, draw = LLM(folder, max_num_seqs=together), np.random.default_rng(1)
         differing, fingerprints, seen = [], [llm.fingerprint], []
         for step in range(STEPS):

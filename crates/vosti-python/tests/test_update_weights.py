@@ -1,4 +1,4 @@
-"""New weights in a running model, against a model that is loaded with them."""
+"""New weights in a running model, compared with a model that is loaded with them."""
 import json
 import shutil
 import struct
@@ -46,7 +46,7 @@ def write(folder, header, tensors):
 
 
 class Torch:
-    """A BF16 tensor as torch has it: NumPy gets it only by way of FP32."""
+    """A BF16 tensor as torch has it: `numpy` works only after a conversion to FP32."""
 
     dtype = "torch.bfloat16"
 
@@ -86,7 +86,7 @@ class TestUpdateWeights(unittest.TestCase):
         return [(c.token_ids, c.logprobs) for o in llm.generate(prompts, PARAMS, use_tqdm=False) for c in o.outputs]
 
     def changed(self):
-        # Negated ones would give the same logits: every sign cancels.
+        # Negated tensors would give the same logits: every sign cancels.
         return {name: np.roll(numbers, 1, axis=0) if numbers.ndim > 1 else numbers for name, numbers in self.tensors.items()}
 
     def test_the_same_weights_change_no_bit_and_forget_keys_and_values(self):

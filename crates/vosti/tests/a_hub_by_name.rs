@@ -1,5 +1,5 @@
 //! `ORG/REPO[:QUANT]` against a test hub that serves real files as Hugging Face's does: a fetched model is complete and
-//! pinned, an interrupted fetch goes on, a complete model needs no hub, and a mistake is one line.
+//! pinned, an interrupted fetch continues, a complete model needs no hub, and a mistake is one line.
 
 mod common;
 
@@ -15,11 +15,11 @@ use std::sync::{Arc, Mutex};
 
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
-/// A hub with models, and what it is asked.
+/// A hub with models, which records what it is asked.
 struct Hub {
     url: String,
     asked: Arc<Mutex<Vec<String>>>,
-    /// Ends each body after so many bytes.
+    /// If set, each body ends after so many bytes.
     cut: Arc<Mutex<Option<usize>>>,
 }
 
@@ -139,7 +139,7 @@ fn a_folder_is_fetched_whole_pinned_and_used_without_the_hub_afterwards() {
     assert!(
         !snapshot.join("model.safetensors").exists() && !home.path().join("hub/models--org--tiny/refs/main").exists()
     );
-    // Not even by its commit is it taken for whole.
+    // An incomplete snapshot is not taken for a whole one, not even by its commit.
     let pinned = format!("org/tiny@{COMMIT}");
     assert!(!hub.vosti(home.path(), &["pull", &pinned]).status.success());
     *hub.cut.lock().unwrap() = None;
@@ -158,7 +158,7 @@ fn a_folder_is_fetched_whole_pinned_and_used_without_the_hub_afterwards() {
     let asked = hub.asked();
     assert!(asked.iter().any(|path| path.ends_with("from 2000")), "it goes on where it was cut: {asked:?}");
     assert!(!asked.iter().any(|path| path.contains("README") || path.contains("onnx")), "{asked:?}");
-    // Small files by their content, the tensors as a link to what carries their hash: Hugging Face's layout.
+    // The layout of Hugging Face's cache: a snapshot's file is a link to the blob that is named by its hash.
     let blob = std::fs::read_link(snapshot.join("model.safetensors")).unwrap();
     let bytes = std::fs::read(snapshot.join("model.safetensors")).unwrap();
     assert_eq!(blob, Path::new("../../blobs").join(hex(&Sha256::digest(&bytes))));
@@ -206,7 +206,7 @@ fn one_quantisation_of_several_is_taken_by_its_name_and_wrong_names_are_one_line
     }
 }
 
-/// A short name goes the way of the long one: the same file, the same cache, no second fetch.
+/// A short name stands for the long one: the same file, the same cache, no second fetch.
 #[test]
 fn a_short_name_is_the_hubs_name_and_is_listed() {
     let (hub, home) = (hub(), tempfile::tempdir().unwrap());
@@ -232,7 +232,7 @@ fn a_short_name_is_the_hubs_name_and_is_listed() {
     assert!(error.contains("leave out --from pip"), "{error}");
     hub.asked();
 
-    // The file that this hub has under the name is a real one without weights: opening it says so, by its name.
+    // This hub's file of that name is a real one without weights: the error of opening it names the file.
     let short = said(&hub.vosti(home.path(), &["tokenize", "x", "--model", "qwen3-0.6b"]));
     assert!(short.1.starts_with("vosti: Qwen3-0.6B-Q8_0.gguf: "), "{short:?}");
     let asked = hub.asked();
@@ -263,7 +263,7 @@ fn a_shell_completes_names_and_the_models_of_a_hub_that_are_on_disk() {
     for name in ["org/tiny", "org/tiny-GGUF:Q8_0"] {
         assert!(hub.vosti(home.path(), &["pull", name]).status.success());
     }
-    // Another client is fetching it.
+    // A file that another client is still fetching.
     std::fs::create_dir_all(home.path().join("hub/models--org--half/refs")).unwrap();
     std::fs::write(home.path().join("hub/models--org--half/refs/main"), COMMIT).unwrap();
     let (out, _) = said(&hub.vosti(home.path(), &["models"]));

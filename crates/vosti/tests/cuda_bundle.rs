@@ -77,7 +77,7 @@ fn every_kernel_of_two_models_is_compiled_checked_and_bundled() {
         for kernel in &manifest.kernels {
             let kinds: Vec<&str> = kernel.files.iter().map(|file| file.kind.as_str()).collect();
             assert_eq!(kinds, ["ttir", "certificate", "cubin", "launch"]);
-            // Side by side: the text that was proved, and the machine code that was made of it, bound to the model's dimensions.
+            // The folder holds the proved text and the machine code that was made of it, bound to the model's dimensions.
             let image = &read.images()[&kernel.specialisation];
             let (hashes, facts) = (&image.record.hashes, &image.record.facts);
             let certificate = &read.certificates()[&image.spec.text().to_string()];
@@ -95,7 +95,7 @@ fn every_kernel_of_two_models_is_compiled_checked_and_bundled() {
             assert_eq!(hashes.cubin, kernel.file("cubin").unwrap().blake3);
             for assumed in &certificate.assumptions {
                 let untested = assumed.probed.iter().filter(|(_, seen)| **seen == Probed::UntestedOnTarget);
-                let gpus = ["cuda-sm100", "cuda-sm120", "cuda-sm80", "cuda-sm86", "cuda-sm89", "cuda-sm90"]; // nobody has run it there
+                let gpus = ["cuda-sm100", "cuda-sm120", "cuda-sm80", "cuda-sm86", "cuda-sm89", "cuda-sm90"]; // no GPU has run the probes
                 assert!(untested.map(|(target, _)| target.as_str()).eq(gpus), "{assumed:?}");
             }
         }
@@ -119,7 +119,8 @@ fn a_damaged_or_stale_bundle_is_refused_and_a_cpu_says_what_it_is_for() {
     refused("its hash differs");
     std::fs::write(&cubin, &good).unwrap();
 
-    // The manifest is no signature: who makes its hashes fit is stopped by the record, and half a kernel is none.
+    // The manifest is no signature: if its hashes were changed to fit, the record refuses the code. A kernel without its
+    // record is refused too.
     let rewritten = |change: &dyn Fn(&mut Manifest)| {
         let mut forged = manifest.clone();
         change(&mut forged);
@@ -144,7 +145,7 @@ fn a_damaged_or_stale_bundle_is_refused_and_a_cpu_says_what_it_is_for() {
     assert!(why.contains("was prepared for cuda-sm90, and this device is cpu"), "{why}");
 }
 
-/// The record and the code agree with each other, and not with the text that is proved.
+/// The record and the code agree with each other, but not with the proved text.
 #[test]
 fn machine_code_of_another_text_is_not_admitted() {
     let Some(bundle) = smol() else { return };

@@ -203,7 +203,7 @@ fn check_real(name: &str, path: &Path) {
     }
 }
 
-/// Many positions' largest logits.
+/// The largest logits of many positions.
 struct Spread {
     rows: Vec<u32>,
     tokens: Vec<u32>,
@@ -221,8 +221,8 @@ impl Spread {
         }
     }
 
-    /// Of the largest logits at a position, if it is one of ours: how far they are off, and how far the probabilities of
-    /// their tokens and of all others together diverge, which is never more than the whole distribution does.
+    /// How far the largest logits at a position are off, and the divergence of the probabilities of their tokens and of all
+    /// others together, which is never more than the whole distribution's. None if the position is not recorded.
     fn compare(&self, position: usize, got: &[f32]) -> Option<(f32, f32)> {
         let i = self.rows.iter().position(|row| *row as usize == position)?;
         let kept = self.tokens.len() / self.rows.len();

@@ -1,6 +1,6 @@
 //! The whole path of a GPU, on a stand-in that executes TTIR in host memory: a model of SmolLM2's shapes with one layer and
-//! random weights is prepared, opened, answers, and is measured and probed. It shows that only numbers are missing until the
-//! first day on a GPU; it says nothing about a GPU.
+//! random weights is prepared, opened, answers, and is measured and probed. It shows that the whole path works; it shows
+//! nothing about a real GPU.
 
 #[path = "../../vosti-cuda/tests/common/mod.rs"]
 mod stand_in;
@@ -139,7 +139,7 @@ fn a_configuration_with_random_weights_answers_is_measured_and_probed() {
     let why = deployment.text().map(drop).unwrap_err().to_string();
     assert!(why.contains("random weights and no tokenizer"), "{why}");
 
-    // The same bits alone and with others, and logits of which equality says something.
+    // The same bits alone and with others, and logits that are not constant, so that their equality says something.
     let (alone, together) = (answers(&deployment, &[70]), answers(&deployment, &[5, 70]));
     let last = together.last().unwrap().0;
     let same: Vec<_> = together.into_iter().filter(|(request, ..)| *request == last).collect();
@@ -153,7 +153,7 @@ fn a_configuration_with_random_weights_answers_is_measured_and_probed() {
     let options = BenchOptions { draw: Draw::default(), repeat: 1, kernels: true };
     let report = bench::run(&deployment, &cases, options, &NoProgress).unwrap();
     assert!(report.cases.iter().all(|case| case.tokens_per_s > 0.0 && case.bytes_per_token > 0.0));
-    // It compiles no PTX: what memory gives is found by copies.
+    // The stand-in compiles no PTX, so copies measure the memory's rate.
     assert!(report.read_bytes_per_s > 0.0 && !report.read_alone && report.dot_flops_per_s.is_none());
     let timed =
         |case: &Measured, kernel: &str| case.kernels.iter().any(|k| k.name.starts_with(kernel) && k.seconds > 0.0);
@@ -164,7 +164,7 @@ fn a_configuration_with_random_weights_answers_is_measured_and_probed() {
     let counting = Counting::default();
     let options = BenchOptions { draw: Draw { temperature: 1.0, top_k: 40 }, kernels: false, ..options };
     bench::run(&deployment, &cases[1..], options, &counting).unwrap();
-    // A prompt's step, the one that is recorded, two of a token each; and once before the table.
+    // The prompt's step, the step that is recorded, two steps of a token each, and once before the table.
     assert_eq!(counting.0.load(Relaxed), 5, "who wants no more waits for one step at most");
 
     let trace = Trace { sessions: 2, turns: 2, prompt: 80, shared: 64, input: 3, output: 4, pause_s: 0.01 };
@@ -177,12 +177,12 @@ fn a_configuration_with_random_weights_answers_is_measured_and_probed() {
     assert!(probed.passed && probed.kernels.len() > 8, "{probed:?}");
     in_fp64(&dump, probed.kernels.len());
 
-    // The suite sees a device without threads and instruction sets to compare.
+    // For the suite this is a device that has no threads or instruction sets to compare.
     let subject = DeploymentSubject::new(&deployment, None);
     assert!(subject.thread_counts().is_empty() && subject.instruction_sets().is_empty());
 }
 
-/// On the program of the model itself: a bundle has no other. Here a few of the laws, for what executes TTIR takes its time.
+/// Laws on the program of the model itself, since a bundle has no other. A few of the laws, because executing TTIR is slow.
 #[test]
 fn device_laws_hold_on_a_models_own_program() {
     let place = Place::new();
@@ -195,7 +195,7 @@ fn device_laws_hold_on_a_models_own_program() {
     assert!(report.laws[0].untried.is_none() && untried.contains("no page fell behind a window"), "{untried}");
 }
 
-/// How often it was asked whether the work shall end.
+/// Counts how often it was asked whether the work should end.
 #[derive(Default)]
 struct Counting(AtomicUsize);
 
@@ -208,7 +208,7 @@ impl Progress for Counting {
     }
 }
 
-/// What the probe wrote is what sums in FP64 give, but for rounding; and a wrong number in it is seen.
+/// What the probe wrote equals what sums in FP64 give, except for rounding, and a wrong number in it is noticed.
 fn in_fp64(dump: &Path, kernels: usize) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     if let Some(python) = vosti_test_tools::python("numpy") {
@@ -217,7 +217,7 @@ fn in_fp64(dump: &Path, kernels: usize) {
         let said = String::from_utf8_lossy(&ran.stdout).into_owned();
         assert!(ran.status.success(), "{said}{}", String::from_utf8_lossy(&ran.stderr));
         println!("{said}"); // the numbers of docs/gpu.md
-        // Several launches of a kernel whose first had no chosen row in the programs that were run.
+        // A kernel may have several launches: the first had no chosen row in the programs that were run.
         let named: BTreeSet<&str> = said.lines().filter(|line| line.contains("\"kernel\"")).collect();
         assert_eq!(named.len(), kernels, "{said}");
         let wrong = |path: &Path| {
@@ -226,7 +226,7 @@ fn in_fp64(dump: &Path, kernels: usize) {
             let header: serde_json::Value = serde_json::from_slice(&bytes[8..data]).unwrap();
             for (_, tensor) in header.as_object().unwrap().iter().filter(|(name, _)| name.starts_with("written.")) {
                 let at = |i: usize| data + tensor["data_offsets"][i].as_u64().unwrap() as usize;
-                // Exponents.
+                // Changes a bit of each exponent.
                 bytes[at(0)..at(1)].iter_mut().skip(1).step_by(2).for_each(|byte| *byte ^= 2);
             }
             std::fs::write(path, bytes).unwrap();
@@ -236,7 +236,7 @@ fn in_fp64(dump: &Path, kernels: usize) {
     }
 }
 
-/// A device for many rows a step has no logits for all of them: what selects more becomes more steps.
+/// A device for many rows a step has room for the logits of fewer: a step that selects more rows is split.
 #[test]
 fn steps_that_select_more_rows_than_there_are_logits_for_are_split() {
     let tiny = Path::new(env!("CARGO_MANIFEST_DIR")).join("../vosti-model/tests/tiny/llama/config.json");
@@ -268,8 +268,8 @@ fn steps_that_select_more_rows_than_there_are_logits_for_are_split() {
     assert!(many.len() == 1099 && many == few);
 }
 
-/// The script of a day with a GPU, on a processor and a model of a few kilobytes: every step runs but the one that needs a
-/// GPU, which is said, and the tables are printed.
+/// bench/gpu/run.sh on a processor and a model of a few kilobytes: every step runs except the one that needs a GPU, which the
+/// output names, and the tables are printed.
 #[test]
 fn the_script_runs_every_step_and_says_what_it_could_not() {
     let Some(python) = vosti_test_tools::python("json") else { return };
@@ -314,7 +314,7 @@ fn the_script_runs_every_step_and_says_what_it_could_not() {
     assert!(order.windows(2).all(|two| at(two[0]) < at(two[1])), "what counts most comes first\n{said}");
     assert!(folder.path().join("out.tar").exists());
 
-    // Again in parts: what other runs found stays, and a step that takes too long is stopped and keeps nobody.
+    // Again in parts: what other runs found stays, and a step that takes too long is stopped and the next one runs.
     let (code, said) = run(&[("STEPS", "agentic check"), ("LIMIT", "300"), ("ONLY", "arrivals,choices")]);
     assert!(code == Some(0) && out.join("check-arrivals-choices.json").exists(), "{said}");
     assert!(!said.contains("== bench") && said.contains("| prefill 16, depth 32 |"), "{said}");
@@ -329,7 +329,7 @@ fn the_script_runs_every_step_and_says_what_it_could_not() {
     let (code, said) = run(&[("DAY", "1"), ("TOTAL", "20")]);
     assert!(code == Some(1) && said.matches("no time is left of 20 s").count() == 3, "{said}");
     assert!(said.contains("`bench` did not begin"), "{said}");
-    // In turn: of each case the rates of all rounds; and what is kept after each step is what was known then.
+    // In rounds: each case has the rates of all rounds, and the archive is written after each step.
     let (code, said) = run(&[("STEPS", "bench laws"), ("ROUNDS", "2")]);
     assert!(
         code == Some(0) && said.matches("== bench-").count() == 2 && said.matches("== laws").count() == 1,
@@ -339,7 +339,7 @@ fn the_script_runs_every_step_and_says_what_it_could_not() {
     let kept = Command::new("tar").arg("-tf").arg(folder.path().join("out.tar")).output().unwrap();
     let kept = String::from_utf8_lossy(&kept.stdout).into_owned();
     assert!(kept.contains("out/bench-2.json") && kept.contains("out/tables.md") && !kept.contains(".new"), "{kept}");
-    // Evidence that is missing is said, not only that something is.
+    // The table names the missing evidence, not only that some is missing.
     std::fs::write(out.join("check.json"), LACKING).unwrap();
     let table = Command::new(python).arg(root.join("bench/gpu/table.py")).arg(&out).output().unwrap();
     let said = String::from_utf8_lossy(&table.stdout).into_owned();
@@ -350,7 +350,7 @@ fn the_script_runs_every_step_and_says_what_it_could_not() {
 const LACKING: &str = r#"{"profile": "quick", "passed": false, "pairs": 3, "pairs_equal": 3, "relations": [
     {"name": "prefix", "missing": ["no cache hit was seen"], "interrupted": false, "pairs": []}]}"#;
 
-/// On this machine: with a GPU the bundle is what is missing, without one the driver or the GPU.
+/// The line names what is missing on this machine: with a GPU the bundle, without one the driver or the GPU.
 #[test]
 fn the_command_says_in_one_line_why_it_cannot_use_a_gpu() {
     let place = Place::new();

@@ -44,7 +44,7 @@ fn what_cannot_be_written_is_an_error_and_a_failed_check_stays_failed() {
     }
     let passes = ["check", "--only", "chunk", "--max-prompt", "128", "--model", &model];
     assert_eq!(on_a_full_disk(&passes).0, Some(2));
-    // One request is no pressure: evidence is missing.
+    // A single request causes no pressure, so the relation lacks evidence and fails.
     let fails = ["check", "--only", "pressure", "--max-prompt", "17", "--model", &model];
     let (code, error) = on_a_full_disk(&fails);
     assert!(code == Some(1) && error.contains("FAILED"), "{error}");
@@ -66,7 +66,7 @@ fn a_reader_that_leaves_ends_a_stream_quietly() {
     assert!(result.status.success() && !error.contains("vosti: "), "{error}");
 }
 
-/// Reads stderr up to a line, sends Ctrl-C, and gives the exit code and the rest of stderr.
+/// Reads stderr up to a certain line, sends Ctrl-C, and gives the exit code and the rest of stderr.
 fn interrupted_at(mut child: Child, line: &str) -> (Option<i32>, String) {
     let mut error = BufReader::new(child.stderr.take().expect("piped"));
     if !line.is_empty() {
@@ -123,7 +123,7 @@ fn commands_of_a_conversation_are_obeyed_and_a_wrong_one_does_not_end_it() {
     assert!(saved["fingerprint"].as_str().is_some_and(|name| !name.is_empty()));
 }
 
-/// Wants an end from the n-th time that it is asked on.
+/// Cancels the work at the n-th time that it is asked, and from then on.
 struct Impatient(AtomicU32);
 
 impl Progress for Impatient {
@@ -146,7 +146,7 @@ fn a_measurement_ends_within_a_case() {
         let ended = bench::run(&deployment, &[case], options, &Impatient(AtomicU32::new(3)));
         assert!(matches!(ended, Err(BenchError::Interrupted)), "{case:?}");
     }
-    // What was measured before it is told.
+    // What was measured before the end is reported.
     let first =
         bench::run(&deployment, &cases, options, &Impatient(AtomicU32::new(12))).expect("one case was measured");
     assert!(first.interrupted && first.cases.len() == 1 && first.cases[0].all.len() == 1, "{first:?}");
@@ -162,7 +162,7 @@ fn a_deployment_refuses_what_would_end_the_process() {
     }
 }
 
-/// A `python3` that is a pip which never ends, once it has said that it runs.
+/// A `python3` in place of pip that creates the file `runs` and then never ends.
 fn slow_pip(folder: &Path) {
     let text = format!("touch {}\nexec sleep 600", folder.join("runs").display());
     vosti_test_tools::script(&folder.join("python3"), &text);
@@ -193,7 +193,7 @@ fn the_families_are_listed_with_an_example_of_each() {
     }
 }
 
-/// Runs a command with a standard output that is a terminal of twenty columns, and passes on what the terminal gets.
+/// Runs a command with a terminal of twenty columns as its standard output, and passes on what the terminal gets.
 const ON_A_TERMINAL: &str = r#"
 import fcntl, os, pty, struct, subprocess, sys, termios
 ours, its = pty.openpty()
@@ -209,7 +209,7 @@ while True:
 sys.exit(child.wait())
 "#;
 
-/// A pipe gets the answer as it is; a terminal gets it wrapped, and what is saved is the answer either way.
+/// A pipe gets the answer unchanged, a terminal gets it wrapped, and either way the unchanged answer is saved.
 #[test]
 fn a_conversation_is_wrapped_on_a_terminal_and_nowhere_else() {
     use std::io::Write;
@@ -239,8 +239,8 @@ fn a_conversation_is_wrapped_on_a_terminal_and_nowhere_else() {
     assert!(shown.matches('\n').count() > piped.matches('\n').count(), "it was wrapped: {shown:?}");
 }
 
-/// A person at a terminal: pastes, sets a value, recalls a line, stops an answer with Ctrl-C and goes on, saves, leaves with
-/// Ctrl-D. Ends with the command's exit code.
+/// A person at a terminal: pastes, sets a value, recalls a line, stops an answer with Ctrl-C and asks again, saves, leaves
+/// with Ctrl-D. Ends with the command's exit code.
 const A_PERSON: &str = r#"
 import os, pty, signal, sys
 signal.alarm(300)

@@ -77,7 +77,7 @@ fn the_chart_renders_what_kubernetes_takes() {
         let mut found: Vec<&str> = rendered.lines().filter_map(|line| line.strip_prefix("kind: ")).collect();
         found.sort_unstable();
         assert_eq!(found, kinds, "{settings:?}");
-        // The one kind that is not Kubernetes' own has no schema here.
+        // ServiceMonitor is not Kubernetes' own kind, and has no schema here.
         let own: Vec<&str> = rendered.split("---\n").filter(|part| !part.contains("kind: ServiceMonitor")).collect();
         let manifests = written(folder.path(), "manifests.yaml", &own.join("---\n"));
         let mut validate = Command::new(&python);
@@ -94,7 +94,7 @@ fn the_chart_starts_a_command_that_vosti_knows() {
     let lines = after.lines().map_while(|line| line.trim().strip_prefix("- "));
     let arguments: Vec<String> = lines.map(|line| line.trim_matches('"').to_string()).collect();
     assert_eq!(arguments[0], "serve");
-    // The arguments are right if it is the model that it does not find; the port is whichever is free.
+    // The arguments are right if the command's only error is that it does not find the model. Port 0 is any free port.
     let mut vosti = Command::new(env!("CARGO_BIN_EXE_vosti"));
     let arguments = arguments.iter().map(|argument| if argument == "--port=8000" { "--port=0" } else { argument });
     let output = vosti.args(arguments).output().expect("the binary starts");

@@ -1,5 +1,5 @@
-//! Malformed requests: by schemathesis from the document that the server publishes, and by hand below HTTP. Nothing but a
-//! 503 may be a 5xx, and the server serves on. `bench/server/malformed.sh` runs the same for longer.
+//! Malformed requests: by schemathesis from the document that the server publishes, and by hand below HTTP. No answer may be
+//! a 5xx, and the server must stay ready. `bench/server/malformed.sh` can send more of the former.
 
 mod serve;
 

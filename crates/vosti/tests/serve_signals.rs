@@ -1,4 +1,4 @@
-//! How a server ends: killed while it streams, drained, and told twice.
+//! How a server ends: killed while it streams, drained by one signal, and ended by a second one.
 
 mod serve;
 

@@ -1,4 +1,4 @@
-//! Traces of a server, as a collector gets them: whose child a request is, its phases, its numbers, and no text.
+//! Traces of a server, as a collector gets them: a request's parent, its phases, its numbers, and no text.
 
 mod serve;
 
@@ -12,7 +12,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-/// Stands in for a collector: takes what is sent to /v1/traces.
+/// Stands in for a collector: its URL, and the bodies that are sent to /v1/traces.
 fn collector() -> (String, Receiver<Vec<u8>>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("bound"));
@@ -90,7 +90,7 @@ fn a_request_is_a_span_with_its_phases_and_no_text() {
     assert_eq!(post("/v1/chat/completions", "", chat).0, 200);
     assert_eq!(post("/v1/completions", "", r#"{"prompt": "Zanzibar", "temperature": -1}"#).0, 400);
     assert_eq!(server.get("/health").map(|(status, _)| status), Some(200));
-    // What was not sent yet is sent at the end.
+    // At the end the server sends what it has not sent yet.
     server.signal("TERM");
     assert_eq!(server.ends(), Some(0));
 
@@ -127,7 +127,7 @@ fn a_request_is_a_span_with_its_phases_and_no_text() {
     assert_eq!(phases.iter().map(|span| &span.name[..]).collect::<Vec<_>>(), ["queue", "prefill", "decode"]);
     assert!(phases.iter().all(|span| span.trace_id == of_client.trace_id));
     for pair in phases.windows(2) {
-        // One ends where the next begins, but for the clocks' rounding.
+        // A phase ends where the next begins, except for the clocks' rounding.
         assert!(pair[0].end_time_unix_nano.abs_diff(pair[1].start_time_unix_nano) < 1_000, "{phases:?}");
     }
 

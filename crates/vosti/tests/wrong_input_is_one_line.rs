@@ -94,7 +94,7 @@ fn a_prompt_that_is_too_long_or_empty() {
     generate("a", &["--kv-pages", &usize::MAX.to_string()], "--kv-pages, --kv-memory or --context");
 }
 
-/// More than any machine has: every layer of a thousand is as large as a model.
+/// The model needs more memory than any machine has: each of its thousand layers is as large as a model.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_model_that_does_not_fit_is_told_in_bytes_before_anything_is_read() {
@@ -131,7 +131,7 @@ fn a_check_that_has_nothing_left_to_compare() {
 
 #[test]
 fn a_report_that_could_not_be_written_in_the_end() {
-    // The model is not there either: what is complained of first is what was looked at first.
+    // The model does not exist either: the error shows that the path of the report is checked first.
     for flag in ["--json", "--html"] {
         let check = ["check", "--model", "/nowhere/model.gguf", flag];
         refused(&[&check[..], &["/nowhere/report"]].concat(), "cannot write /nowhere/report");
@@ -172,7 +172,7 @@ fn heads_that_no_target_has_room_for() {
     let (model, out) = (path("config.json"), path("bundle"));
     std::fs::write(&model, gemma.replace("\"global_head_dim\": 512", "\"global_head_dim\": 1024")).expect("written");
     let says = "`head_dim` is 1024 in layer 5, not an even number between 2 and 512";
-    // Before anything is compiled: no Python is looked for.
+    // Refused before anything is compiled: no Python is looked for.
     refused(&["prepare", &model, "--target", "cuda-sm86", "--python", "/nowhere/python", "-o", &out], says);
     assert!(!Path::new(&out).exists());
 }

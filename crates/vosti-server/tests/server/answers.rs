@@ -8,7 +8,7 @@ use vosti_engine::{Policy, Speculation};
 const CHAT: &str = "/v1/chat/completions";
 const TEXT: &str = "/v1/completions";
 
-/// Puts a stream of chat chunks together as a client does.
+/// Joins the chunks of a chat's stream as a client does.
 fn joined_chat(answer: &Answer) -> Vec<Value> {
     let mut choices: Vec<Value> = Vec::new();
     for chunk in answer.chunks() {
@@ -191,7 +191,7 @@ async fn echo_puts_the_prompt_and_its_logprobs_first() {
         assert_eq!(columns["top_logprobs"][i][token], columns["token_logprobs"][i], "one number, written one way");
     }
     assert_eq!(columns["text_offset"].as_array().unwrap()[..8], [0, 1, 2, 3, 4, 5, 6, 7].map(Value::from));
-    // The same numbers as when the tokens are the prompt.
+    // A prompt of the same tokens has the same numbers.
     let scored = with(body, json!({"prompt": "promp", "max_tokens": 0}));
     let scored = server.ok(TEXT, scored).await;
     let s = &scored["choices"][0]["logprobs"]["token_logprobs"];
@@ -251,7 +251,7 @@ async fn answers_do_not_change_with_drafts_or_load() {
     let plain = toy();
     let speculation = Policy { speculation: Speculation::NGRAM, running_max: 3, rows_step_max: 9, ..Policy::default() };
     let other = serve(&Options { policy: speculation, ..Options::default() });
-    // Two letters only: what comes next was often drafted.
+    // Only two letters are possible, so drafts are often accepted.
     let bias = only(u32::from(b'a')..=u32::from(b'b'));
     let more = json!({"vosti_digest": true, "max_tokens": 60, "logit_bias": bias});
     let body = |i: usize| with(completion(&"ab ".repeat(i + 1)), more.clone());
@@ -325,7 +325,7 @@ async fn json_and_tools_come_through_both_ways() {
     assert_eq!(streamed.last().unwrap()["choices"][0]["finish_reason"], "tool_calls");
 }
 
-/// The model decides whether it calls; what it says instead is held, and a choice that leaves it no text holds nothing.
+/// The model decides whether it calls a function: text must follow the format, and a call is not held to it.
 #[tokio::test]
 async fn text_beside_tools_keeps_to_the_format_and_calls_are_allowed() {
     let server = toy();
@@ -361,7 +361,7 @@ async fn text_beside_tools_keeps_to_the_format_and_calls_are_allowed() {
     assert_eq!((status, param.as_str()), (400, "response_format.json_schema.schema"), "{message}");
 }
 
-/// Functions of the calls in a stream, put together as a client does.
+/// The functions that a stream calls, its parts joined as a client does.
 fn streamed_calls(chunks: &[Value]) -> Vec<Value> {
     let mut calls: Vec<Value> = Vec::new();
     for part in chunks.iter().flat_map(|c| c["choices"][0]["delta"]["tool_calls"].as_array()).flatten() {
@@ -390,7 +390,7 @@ async fn a_call_that_max_tokens_cuts_comes_once_and_only_as_a_call() {
         "tool_choice": "required"});
     let ask = |tokens: usize| with(with(chat("call"), tools.clone()), json!({"max_tokens": tokens}));
     let mut names = 0;
-    // Two calls and a little: every token is a byte.
+    // Up to a little more than two calls: every token is a byte.
     for tokens in 1..150 {
         let whole = server.ok(CHAT, ask(tokens)).await;
         let message = &whole["choices"][0]["message"];
@@ -422,7 +422,7 @@ async fn text_becomes_tokens_and_text_again() {
     assert_eq!(chat["tokens"][0], 256, "the template's own control tokens");
 }
 
-/// As load generators ask for it.
+/// Load generators ask for this.
 #[tokio::test]
 async fn every_chunk_has_the_usage_so_far_if_that_is_asked_for() {
     let server = toy();

@@ -44,7 +44,7 @@ impl Language for Toy {
     }
 }
 
-/// How GPT-2 writes bytes: printable ones as themselves, the rest from U+0100 on.
+/// The letters that GPT-2 writes for bytes: printable bytes as themselves, the others from U+0100 on.
 fn byte_names() -> Vec<char> {
     let printable = |b: u32| (33..=126).contains(&b) || (161..=172).contains(&b) || (174..=255).contains(&b);
     let mut next = 256;
@@ -82,7 +82,7 @@ pub fn tokenizer() -> Tokenizer {
 pub const TEMPLATE: &str = "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n\
     {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
-/// Steps only when it is let.
+/// A device that steps only when the test lets it.
 pub struct Gated {
     inner: SymbolicDevice,
     gate: Option<Receiver<()>>,
@@ -96,7 +96,7 @@ impl Device for Gated {
 
     fn run(&mut self, program: &Program, plan: &StepPlan) -> Result<(), DeviceError> {
         if let Some(gate) = &self.gate {
-            // Whoever held the gate is gone, or a test went wrong: run freely, so that it fails and does not hang.
+            // The gate's other side is gone or a test went wrong: step freely, so that the test fails instead of hanging.
             let _ = gate.recv_timeout(PATIENCE);
         }
         self.inner.run(program, plan)
@@ -108,11 +108,11 @@ pub struct Toyserver {
     pub app: Arc<App>,
     pub router: Router,
     pub engine: EngineHandle,
-    /// Each message lets the device make one step; none: it steps as it likes.
+    /// Each message lets the device make one step; without a gate it steps freely.
     pub gate: Option<Mutex<Sender<()>>>,
 }
 
-/// What a test varies.
+/// The settings that tests vary.
 pub struct Options {
     pub limits: Limits,
     pub api_keys: Vec<String>,
@@ -222,7 +222,7 @@ impl Answer {
         chunks.iter().map(|chunk| serde_json::from_str(chunk).unwrap()).collect()
     }
 
-    /// Where an error points, and what it says.
+    /// The status, the field and the message of an error.
     pub fn error(&self) -> (u16, String, String) {
         let error = &self.json()["error"];
         let text = |name: &str| error[name].as_str().unwrap_or_default().to_string();
@@ -255,7 +255,7 @@ impl Toyserver {
     /// Lets a gated device make so many steps.
     pub fn step(&self, steps: usize) {
         let gate = self.gate.as_ref().expect("not gated").lock().unwrap();
-        // An engine that has ended takes none.
+        // An engine that has ended makes no step.
         for _ in 0..steps {
             let _ = gate.send(());
         }
@@ -266,7 +266,7 @@ impl Toyserver {
         tokio::task::spawn_blocking(move || engine.report().unwrap().0).await.unwrap()
     }
 
-    /// What `/metrics` says, once it has looked at the engine again.
+    /// The text of `/metrics`, after the server has read the engine's state again.
     pub async fn metrics(&self) -> String {
         tokio::time::sleep(Duration::from_millis(120)).await;
         self.send(get("/metrics")).await.text
@@ -294,7 +294,7 @@ pub fn metric(text: &str, name: &str) -> f64 {
     line.rsplit(' ').next().unwrap().parse().unwrap()
 }
 
-/// Waits for something that other threads do.
+/// Waits until a condition holds that other threads bring about.
 pub async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !holds() {
@@ -317,7 +317,7 @@ pub fn with(mut body: Value, more: Value) -> Value {
     body
 }
 
-/// Reads a response that may be a stream, and forgets it.
+/// Reads a response, which may be a stream, to its end.
 pub async fn read_any(response: Response<Body>) {
     response.into_body().collect().await.unwrap();
 }

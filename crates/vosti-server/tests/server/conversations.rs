@@ -14,7 +14,7 @@ fn content(body: &Value) -> &str {
 #[tokio::test]
 async fn an_answer_has_its_least_length_and_a_receipt_says_so() {
     let server = toy();
-    // Nothing is likelier than the end.
+    // The end is the likeliest token at every position.
     let ends =
         json!({"logit_bias": {END.to_string(): 100}, "temperature": 0, "return_token_ids": true, "max_tokens": 9});
     let tokens = |body: &Value| body["choices"][0]["token_ids"].as_array().unwrap().len();
@@ -25,7 +25,7 @@ async fn an_answer_has_its_least_length_and_a_receipt_says_so() {
     assert_eq!(long["choices"][0]["vosti_receipt"]["parameters"]["min_tokens"], 5);
     let refused = server.post(CHAT, with(with(chat("x"), ends), json!({"min_tokens": 10}))).await;
     assert_eq!(refused.error().1, "min_tokens");
-    // A stop string that is complete before does not count, streamed or not.
+    // A stop string that is complete before the least length does not count, streamed or not.
     let free = server.ok(TEXT, with(completion("x"), json!({"ignore_eos": true, "return_token_ids": true}))).await;
     let stop = json!({"stop": [""], "ignore_eos": true});
     assert_eq!(server.post(TEXT, with(completion("x"), stop)).await.status, 400);
@@ -113,10 +113,10 @@ async fn a_requests_template_is_used_only_where_it_is_trusted() {
     assert_eq!((wrong.error().0, wrong.error().1.as_str()), (400, "chat_template"));
 }
 
-/// A server whose model thinks, and whose answers are what a grammar leaves.
+/// A server whose chat template has the tags of thoughts.
 fn thinker(begun: bool) -> Toyserver {
     let open = if begun { "{% if add_generation_prompt %}<think>\n{% endif %}" } else { "" };
-    // The template names the closing tag, as those of models that think do.
+    // The template contains the closing tag, like those of models that think.
     serve(&Options { template: format!("{TEMPLATE}{open}{{# </think> #}}"), ..Options::default() })
 }
 
@@ -124,14 +124,14 @@ fn thinker(begun: bool) -> Toyserver {
 async fn thoughts_are_told_from_the_answer_streamed_or_not() {
     for begun in [false, true] {
         let server = thinker(begun);
-        // The whole text, by a grammar that has the thoughts in it; `begun` needs no opening tag.
+        // In a text completion the grammar holds the whole text, thoughts included; `begun` needs no opening tag.
         let open = if begun { "" } else { "<think>\\n" };
         let grammar = format!("start: \"{open}hm \" /[a-z]{{3}}/ \"\\n</think>\\n\\nYes\" /[.!]/");
         let body = with(completion("x"), json!({"guided_grammar": grammar}));
         let text = server.ok(TEXT, body).await["choices"][0]["text"].as_str().unwrap().to_string();
         assert!(text.contains("</think>"), "{text}");
 
-        // In a chat the grammar is the answer's, and thoughts may come before it.
+        // In a chat the grammar holds the answer alone, and thoughts may come before it.
         let choice = json!({"guided_choice": ["Yes.", "No."], "max_tokens": 400, "logit_bias": {"60": 20}});
         let ask = |more: Value| with(with(chat("x"), choice.clone()), more);
         let whole = server.ok(CHAT, ask(json!({}))).await;
@@ -152,7 +152,7 @@ async fn thoughts_are_told_from_the_answer_streamed_or_not() {
     }
 }
 
-/// A token is a byte here, and the opening tag has seven.
+/// A token is a byte here, and the opening tag has seven bytes.
 #[tokio::test]
 async fn tokens_of_thoughts_are_counted_where_thoughts_are_told_from_the_answer() {
     for (begun, tag) in [(false, "<think>".len()), (true, 0)] {
@@ -198,7 +198,7 @@ async fn a_request_that_does_not_say_how_it_is_sampled_gets_the_models_defaults(
     let silent = json!({"messages": [{"role": "user", "content": "x"}], "seed": 5, "max_tokens": 24});
     let silent_answer = server.ok(CHAT, silent.clone()).await;
     assert_eq!(content(&silent_answer), content(&toy().ok(CHAT, with(silent.clone(), said)).await));
-    // What a request says counts.
+    // The request's own value takes precedence.
     let plain = json!({"temperature": 1, "top_k": -1, "top_p": 1, "min_p": 0, "repetition_penalty": 1});
     let plain_answer = server.ok(CHAT, with(silent.clone(), plain)).await;
     assert_eq!(content(&plain_answer), content(&toy().ok(CHAT, silent).await));

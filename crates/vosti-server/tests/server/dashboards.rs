@@ -1,4 +1,4 @@
-//! What deploy/ asks Prometheus for is what `/metrics` has.
+//! Every metric that deploy/ asks Prometheus for is in `/metrics`.
 
 use crate::common::{completion, get, toy};
 use std::collections::BTreeSet;
@@ -20,7 +20,7 @@ fn names(text: &str) -> BTreeSet<String> {
 #[tokio::test]
 async fn dashboards_and_scaling_name_metrics_that_there_are() {
     let server = toy();
-    // A label's values are there once something was counted.
+    // A metric with labels appears once something was counted.
     server.ok("/v1/completions", completion("a")).await;
     server.send(get("/v1/models/none")).await;
     let served = server.metrics().await;

@@ -8,7 +8,7 @@ use vosti_server::api::foreign::{Engine, FIELDS, Foreign, Place, Taken};
 const CHAT: &str = "/v1/chat/completions";
 const TEXT: &str = "/v1/completions";
 
-/// Names that both kinds of completion take in llama.cpp's server.
+/// Names of fields that both kinds of completion accept in llama.cpp's server.
 const LLAMA_CPP: &str = "adaptive_decay adaptive_target backend_sampling cache_prompt dry_allowed_length dry_base dry_multiplier \
     dry_penalty_last_n dry_sequence_breakers dynatemp_exponent dynatemp_range echo frequency_penalty grammar \
     grammar_lazy id_slot ignore_eos json_schema logit_bias logprobs lora max_tokens min_keep min_p mirostat \
@@ -288,7 +288,7 @@ async fn best_of_is_n_or_refused() {
     assert_eq!((refused.error().0, refused.error().1.as_str()), (400, "best_of"));
 }
 
-/// As vllm-router 0.1.17 sends every request.
+/// The fields that vllm-router 0.1.17 adds to every request.
 #[tokio::test]
 async fn a_routers_defaults_change_nothing() {
     let server = toy();
@@ -300,7 +300,7 @@ async fn a_routers_defaults_change_nothing() {
     assert_eq!(plain["choices"], routed["choices"]);
 }
 
-/// `messages.append(choice.message.model_dump())` of the official client, LiteLLM's the same with more.
+/// The official client's `messages.append(choice.message.model_dump())`, and LiteLLM's, which has more fields.
 #[tokio::test]
 async fn an_answer_may_be_sent_back_as_it_came() {
     let server = toy();
@@ -347,12 +347,12 @@ async fn unknown_fields_may_be_ignored_and_are_named_then() {
     named.sort_unstable();
     assert_eq!(named, ["messages[0].weight", "stream_options.odd", "suffix", "temperatur", "use_beam_search"]);
     assert_eq!(answer.json()["choices"], server.ok(CHAT, chat("x")).await["choices"]);
-    // What is wrong stays wrong.
+    // A wrong value of a known field is still refused.
     assert_eq!(server.post(CHAT, with(chat("x"), json!({"temperature": "warm"}))).await.error().1, "temperature");
     assert!(!server.post(CHAT, chat("x")).await.headers.contains_key("x-vosti-ignored"));
 }
 
-/// Whatever it is called and wherever it stands; in JSON of the client's own a null is a value.
+/// In every field and at every depth, known or not; in JSON of the client's own a null is a value.
 #[tokio::test]
 async fn a_null_asks_for_nothing() {
     let server = toy();
@@ -382,7 +382,7 @@ async fn a_null_asks_for_nothing() {
     assert_eq!((none.0, none.1.as_str()), (400, "messages"), "{}", none.2);
 }
 
-/// To a JSON schema 2.0 is an integer, and vLLM takes it for one.
+/// JSON Schema counts 2.0 as an integer, and so does vLLM.
 #[tokio::test]
 async fn a_whole_number_may_be_written_as_a_float() {
     let server = toy();
@@ -400,12 +400,12 @@ async fn a_whole_number_may_be_written_as_a_float() {
         let (status, param, message) = server.post(CHAT, with(chat("x"), json!({field: value}))).await.error();
         assert_eq!((status, param.as_str()), (400, field), "{message}");
     }
-    // JSON of the client's own stays as it is.
+    // JSON of the client's own is not changed.
     let body = with(completion("x"), json!({"guided_json": {"enum": ["2.0"]}, "n": 1.0}));
     assert_eq!(server.ok(TEXT, body).await["choices"][0]["text"], "\"2.0\"");
 }
 
-/// Clients that put streamed parts together may leave out what says nothing.
+/// Clients that join streamed parts may leave out the type of a call.
 #[tokio::test]
 async fn a_kind_that_is_left_out_is_a_function() {
     let server = toy();

@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 use vosti_server::Limits;
 
-/// Bodies that are refused, beside those that are taken.
+/// How many bodies must be refused; others are accepted.
 const REFUSED: usize = 100_000;
 
-/// Values of all kinds, those that fields want among them.
+/// Values of all kinds, valid ones among them.
 fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -133,7 +133,7 @@ fn name() -> impl Strategy<Value = String> {
     prop_oneof![9 => prop::sample::select(known.to_vec()).prop_map(String::from), 1 => ".{0,6}"]
 }
 
-/// A request that is right but for what is put over it.
+/// A valid request, with up to two fields added or replaced.
 fn nearly() -> impl Strategy<Value = Value> {
     let base = prop_oneof![
         Just(json!({"messages": [{"role": "user", "content": "hi"}], "max_tokens": 3})),
@@ -175,7 +175,7 @@ impl<S: Strategy + Clone + 'static> CloneBoxed for S {}
 
 #[test]
 fn no_body_ends_in_a_server_error() {
-    // Every failure would print its body; the seed is fixed, so that it is there again.
+    // A failure prints the body; the seed is fixed, so that it can be repeated.
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
     let strategy = body();

@@ -1,5 +1,5 @@
-//! Full queues, slow and absent clients, time limits, starts and ends: the right requests are refused, and all resources come
-//! back.
+//! Full queues, slow and absent clients, time limits, starts and ends: the right requests are refused, and all resources are
+//! freed.
 
 use crate::common::{
     Options, Toyserver, chat, completion, config, eventually, get, metric, post, read, serve, service, toy, with,
@@ -78,7 +78,7 @@ async fn a_client_that_leaves_gives_everything_back_within_a_step() {
 
 #[tokio::test]
 async fn answers_that_lose_their_pages_under_load_are_what_they_are_alone() {
-    // Each prompt fits at once, and at most two whole answers do.
+    // All prompts fit into the pool at once, but at most two whole answers.
     let small = serve(&Options { pages: 9, ..Options::default() });
     let body = |i: usize| {
         let own = json!({"stream": i.is_multiple_of(3), "n": 1 + i % 2, "temperature": 0.9, "max_tokens": 200 + 7 * i,
@@ -113,7 +113,7 @@ async fn a_time_limit_ends_the_request_and_says_not_to_try_again() {
     let server = gated(limits);
     let body = with(completion("slow"), json!({"stream": true}));
     let streamed = server.router.clone().oneshot(post(TEXT, &body)).await.unwrap();
-    // The engine is in a step that does not end: it does not even take this one.
+    // The engine is in a step that does not end, so it does not even begin this request.
     let answer = server.post(TEXT, completion("slow")).await;
     assert_eq!(answer.status, 408, "{}", answer.text);
     assert_eq!(answer.headers["x-should-retry"], "false");
@@ -187,7 +187,7 @@ async fn an_engine_that_ends_is_an_error_and_not_a_hang() {
     assert_eq!(server.send(get("/metrics")).await.status, 200);
 }
 
-/// The log of this whole program, kept while someone listens.
+/// The log of this whole program, kept while a test asks for it.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Option<Vec<u8>>>>);
 
@@ -213,7 +213,7 @@ impl<'a> MakeWriter<'a> for Log {
 
 const SECRET: &str = "xyzzySECRETxyzzy";
 
-/// Requests that hold the secret everywhere; gives what the server's open endpoints say of them.
+/// Sends requests with the secret in every place; gives what the server's open endpoints answer afterwards.
 async fn secrets(log_prompts: bool) -> String {
     let server = serve(&Options { log_prompts, ..Options::default() });
     for more in [
@@ -241,7 +241,7 @@ async fn secrets(log_prompts: bool) -> String {
 #[tokio::test]
 async fn neither_the_log_nor_an_open_endpoint_holds_text_of_a_request() {
     let log = Log::default();
-    // Of the whole program: requests are prepared on other threads. Other tests' lines do not hold the secret.
+    // The log is the whole program's, because requests are prepared on other threads. No other test's lines hold the secret.
     let lines = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_ansi(false);
     tracing::subscriber::set_global_default(lines.with_writer(log.clone()).finish()).unwrap();
     let logged = async |log_prompts| {

@@ -1,4 +1,4 @@
-//! The server from outside, over a device without a model: routes without sockets, and sockets where they matter.
+//! The server from outside, with a device that has no model: requests without sockets, and sockets where they matter.
 
 mod answers;
 mod common;

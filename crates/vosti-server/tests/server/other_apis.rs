@@ -1,4 +1,4 @@
-//! The Responses and Messages APIs: the same answers as the chat API's, in their own words.
+//! The Responses and Messages APIs: the same answers as the chat API's, in the form of each API.
 
 use crate::common::{Answer, Options, TEMPLATE, Toyserver, chat, get, serve, toy, with};
 use axum::body::Body;
@@ -9,7 +9,7 @@ const CHAT: &str = "/v1/chat/completions";
 const RESPONSES: &str = "/v1/responses";
 const MESSAGES: &str = "/v1/messages";
 
-/// The events of a stream: each is named as it says itself.
+/// The events of a stream; the name of each must be its `type`.
 fn events(answer: &Answer) -> Vec<Value> {
     let blocks = answer.text.split("\n\n").filter(|block| !block.is_empty());
     let event = |block: &str| {
@@ -33,7 +33,7 @@ fn schema() -> Value {
         "additionalProperties": false})
 }
 
-/// Without what differs from one response to the next.
+/// The body without what differs from one response to the next.
 fn same(mut body: Value) -> Value {
     fn strip(value: &mut Value) {
         match value {
@@ -107,7 +107,7 @@ async fn a_response_calls_functions_and_takes_their_outputs() {
     let parts: String = events.iter().filter_map(|event| event["delta"].as_str()).collect();
     assert_eq!(call["arguments"], parts);
     assert_eq!(same(events.last().unwrap()["response"].clone()), same(whole.clone()));
-    // The output goes back as it came, with the call's result.
+    // The client sends the output back unchanged, with the call's result.
     let mut input = ask["input"].as_array().unwrap().clone();
     input.push(call.clone());
     input.push(json!({"type": "function_call_output", "call_id": call["call_id"], "output": "sunny"}));
@@ -163,7 +163,7 @@ async fn a_message_has_the_chats_text_streamed_or_not() {
     let counted = json!({"messages": ask["messages"], "system": ask["system"]});
     let count = server.ok("/v1/messages/count_tokens", counted).await["input_tokens"].as_u64();
     assert_eq!(count, wanted["usage"]["prompt_tokens"].as_u64());
-    // What the assistant has begun is continued; a stop sequence is named.
+    // A message that the assistant has begun is continued, and the answer names the stop sequence that ended it.
     let first = text.chars().find(|c| c.is_ascii()).unwrap_or('x').to_string();
     let stopped = server.ok(MESSAGES, with(ask.clone(), json!({"stop_sequences": [first]}))).await;
     if stopped["stop_reason"] == "stop_sequence" {
@@ -225,7 +225,7 @@ async fn thoughts_are_blocks_of_their_own() {
     let response = server.ok(RESPONSES, json!({"input": "x", "max_output_tokens": 20})).await;
     assert_eq!(response["output"][0]["type"], "reasoning");
     assert_eq!(response["output"][0]["content"][0]["type"], "reasoning_text");
-    // They go back as they came.
+    // The client sends them back unchanged.
     let told = json!([{"role": "user", "content": "x"}, {"role": "assistant", "content": message["content"]},
         {"role": "user", "content": "y"}]);
     server.ok(MESSAGES, json!({"messages": told, "max_tokens": 2})).await;
@@ -257,7 +257,7 @@ async fn the_tokenizer_describes_itself_and_embeddings_are_refused_as_such() {
     assert!(message.contains("embeddings"), "{message}");
 }
 
-/// Tokens of a conversation, as `/tokenize` has them.
+/// The tokens of a conversation, from `/tokenize`.
 async fn tokens(server: &Toyserver, more: Value) -> Value {
     server.ok("/tokenize", more).await["tokens"].clone()
 }
@@ -268,7 +268,7 @@ async fn prompt_of(server: &Toyserver, path: &str, body: Value) -> Value {
     answer["vosti_receipt"]["prompt"].clone()
 }
 
-/// What the assistant says in several items is all told, and thoughts that nobody can read leave nothing.
+/// Everything that the assistant said in several items is in the prompt, and encrypted thoughts add nothing.
 #[tokio::test]
 async fn no_item_of_a_conversation_is_lost() {
     let server = toy();
@@ -313,7 +313,7 @@ async fn a_message_keeps_to_its_output_config() {
     let message = server.ok(MESSAGES, ask).await;
     let text = message["content"][0]["text"].as_str().unwrap();
     assert!(serde_json::from_str::<Value>(text).unwrap()["a"].is_u64(), "{text}");
-    // The template sees the effort; other servers' thoughts are left out, and a system message stays where it is.
+    // The template gets the effort; other servers' thoughts are left out, and a system message stays in its place.
     let template = format!("{{{{ reasoning_effort }}}}{{{{ enable_thinking }}}}{{{{ odd }}}}{TEMPLATE}");
     let server = serve(&Options { template, ..Options::default() });
     let said = json!([{"role": "user", "content": "x"},

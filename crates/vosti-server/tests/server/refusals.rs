@@ -1,4 +1,4 @@
-//! Refusals: by name, with a status that clients act on, before anything is queued.
+//! Refusals name the field and have a status that clients act on, and come before anything is queued.
 
 use crate::common::{Answer, Options, chat, completion, get, serve, toy, with};
 use axum::body::Body;
@@ -226,7 +226,7 @@ async fn keys_guard_the_api_and_nothing_else_needs_one() {
     }
 }
 
-/// In its own words, whichever API's request it is.
+/// The error names the field by the name that the request's API has for it.
 #[tokio::test]
 async fn what_is_wrong_is_named_as_the_request_names_it() {
     let server = toy();
@@ -336,7 +336,7 @@ async fn what_is_wrong_is_named_as_the_request_names_it() {
     server.settles().await;
 }
 
-/// A small schema of which compiling would take all memory.
+/// A small schema that would take all memory to compile.
 fn endless() -> Value {
     let pattern = |i| json!({"type": "string", "pattern": format!("^[\\s\\S]*a{i}[\\s\\S]{{{i}}}$")});
     json!({"allOf": (0..20).map(pattern).collect::<Vec<_>>()})

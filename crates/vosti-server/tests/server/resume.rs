@@ -1,5 +1,5 @@
-//! Answers that continue after the client's part: the rest is what would have come, and a part that cannot have come is
-//! refused.
+//! Answers that continue after the part that the client has: the rest is the same as without a break, and a part that the
+//! request cannot have given is refused.
 
 use crate::common::{Options, Toyserver, chat, completion, serve, toy, with};
 use serde_json::{Value, json};
@@ -9,12 +9,12 @@ use vosti_engine::{Policy, Speculation};
 const CHAT: &str = "/v1/chat/completions";
 const TEXT: &str = "/v1/completions";
 
-/// Chunks of a stream's answers, in the order in which they came.
+/// The choices in a stream's chunks, in their order.
 fn parts(chunks: &[Value]) -> Vec<Value> {
     chunks.iter().flat_map(|chunk| chunk["choices"].as_array().unwrap().clone()).collect()
 }
 
-/// By answer. A receipt says when it was made, and the name of a call has the response's in it.
+/// The parts by choice, without a receipt's time and a call's id, which differ between responses.
 fn by_choice(parts: &[Value]) -> BTreeMap<u64, Vec<Value>> {
     let mut all: BTreeMap<u64, Vec<Value>> = BTreeMap::new();
     for part in parts {
@@ -28,7 +28,7 @@ fn by_choice(parts: &[Value]) -> BTreeMap<u64, Vec<Value>> {
     all
 }
 
-/// What a client has that got these parts.
+/// The `vosti_resume` of a client that got these parts.
 fn given(parts: &[Value]) -> Value {
     let mut all: BTreeMap<u64, (Vec<Value>, bool)> = BTreeMap::new();
     for part in parts {
@@ -40,7 +40,7 @@ fn given(parts: &[Value]) -> Value {
     json!({"fingerprint": "vosti-toy", "choices": all.into_iter().map(choice).collect::<Vec<_>>()})
 }
 
-/// The request streamed, and resumed behind every part of it.
+/// Streams the request, and resumes it after every part.
 async fn every_cut(server: &Toyserver, path: &str, body: Value) {
     let body = with(body, json!({"stream": true, "return_token_ids": true}));
     let whole = parts(&server.post(path, body.clone()).await.chunks());
@@ -140,7 +140,7 @@ async fn what_the_request_cannot_have_given_is_refused_by_its_position() {
             assert!(message.contains(says), "{message}");
         }
     }
-    // Behind a stop, and outside a grammar.
+    // Tokens after a stop, and tokens that a grammar does not allow.
     let stop = json!({"stop_token_ids": [tokens[4]]});
     let (status, _, message) = refused(json!([{"index": 0, "token_ids": tokens}]), stop).await.error();
     assert!(status == 400 && message.contains("at position 5"), "{message}");

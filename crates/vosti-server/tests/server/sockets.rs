@@ -1,4 +1,4 @@
-//! Real sockets: bytes that are no HTTP, connections that hang, drains, TLS.
+//! Real sockets: bytes that are not HTTP, connections that hang, drains, TLS.
 
 use crate::common::{Options, PATIENCE, completion, config, service, with};
 use serde_json::json;
@@ -40,7 +40,7 @@ fn http(body: &serde_json::Value) -> String {
     )
 }
 
-/// One response, or what comes before the server closes the connection.
+/// One response, or all bytes until the server closes the connection.
 async fn response<S: AsyncReadExt + Unpin>(stream: &mut S) -> String {
     let mut all = Vec::new();
     let mut piece = [0; 4096];
@@ -114,7 +114,7 @@ async fn connections_that_say_nothing_are_closed_and_make_room() {
     let mut half = TcpStream::connect(server.address).await.unwrap();
     let whole = http(&completion("half"));
     half.write_all(&whole.as_bytes()[..whole.len() - 5]).await.unwrap();
-    // A third waits for room, which comes when one of those is closed.
+    // A third connection waits until one of those two is closed.
     let answer = ask(server.address, http(&completion("third")).as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
     assert_eq!(response(&mut silent).await, "", "closed without a word");
@@ -182,7 +182,7 @@ async fn https_is_served_and_wrong_files_are_named() {
     stream.write_all(http(&completion("tls")).as_bytes()).await.unwrap();
     let answer = response(&mut stream).await;
     assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
-    // Plain HTTP to the same port gets no answer, and the server goes on.
+    // Plain HTTP to the same port gets no answer of 200.
     assert!(!ask(server.address, http(&completion("plain")).as_bytes()).await.contains("200 OK"));
 
     std::fs::write(&files.key, "no key").unwrap();

@@ -33,7 +33,7 @@ impl vosti_wiring::Kernel for Text {
     }
 }
 
-/// A device, and the folder in which its launches are written down.
+/// A device, and the folder to which its launches are written.
 struct Recorder {
     device: AnyDevice,
     folder: PathBuf,
@@ -42,7 +42,7 @@ struct Recorder {
     model: Value,
 }
 
-/// What a request's rows are run with.
+/// The sizes of the device that runs the requests: rows a step at most, and KV pages.
 pub struct Limits {
     pub rows: usize,
     pub pages: usize,
@@ -188,8 +188,8 @@ impl Sampler for Best {
     }
 }
 
-/// Runs two requests on a device and writes every step down: a prompt in two chunks, the second beside the other prompt, then
-/// each decodes twice in one batch.
+/// Runs two requests on a device and records every step: a prompt in two chunks, the second in a batch with the other prompt,
+/// then both decode twice in one batch.
 pub fn record(
     device: AnyDevice,
     source: &ModelSource,

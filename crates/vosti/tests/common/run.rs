@@ -32,7 +32,7 @@ pub const TINY: [&str; 18] = [
     "ernie4_5",      // pairs that rotate are neighbours in the files
 ];
 
-/// A tiny model's folder, what it is, and its tensors.
+/// A tiny model's folder, its configuration and its tensors.
 pub fn tiny(name: &str) -> (PathBuf, Decoder, TensorFiles) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../vosti-model/tests/tiny").join(name);
     let config = serde_json::from_slice(&std::fs::read(folder.join("config.json")).unwrap()).unwrap();

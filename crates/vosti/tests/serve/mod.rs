@@ -20,7 +20,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// The default model, ready.
+    /// Starts a server of the default model, and waits until it is ready.
     pub fn start(flags: &[&str]) -> Self {
         let alone = MACHINE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let mut child = Command::new(env!("CARGO_BIN_EXE_vosti"))
@@ -30,13 +30,13 @@ impl Server {
             .spawn()
             .expect("the binary starts");
         let (mut lines, mut told) = (BufReader::new(child.stderr.take().expect("piped")).lines(), String::new());
-        // The first run fetches the model, and shows how far it is before it says where it serves.
+        // The first run fetches the model, and prints its progress before the line that names the address.
         let url = lines.by_ref().map_while(Result::ok).find_map(|line| {
             told += &line;
             let after = line.split_once("serving ")?.1.split_once(" at ")?.1;
             Some(after.split_once("/v1")?.0.to_string())
         });
-        // What else it says must not fill the pipe.
+        // Later output must not fill the pipe.
         std::thread::spawn(move || lines.for_each(drop));
         let url = url.unwrap_or_else(|| panic!("the server ended: {told}"));
         let server = Self { child, url, _alone: alone };
@@ -69,11 +69,11 @@ impl Server {
         self.raw(format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()).as_bytes())
     }
 
-    /// These bytes, and what comes back until the server closes.
+    /// Sends these bytes; gives status and body of what comes back until the server closes, or None if it is no response.
     pub fn raw(&self, bytes: &[u8]) -> Option<(u16, String)> {
         let mut stream = TcpStream::connect(self.address()).ok()?;
         stream.set_read_timeout(Some(Duration::from_secs(120))).ok()?;
-        // It may answer and close before it has read everything.
+        // The server may answer and close before it has read everything.
         let _ = stream.write_all(bytes);
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);
@@ -82,7 +82,7 @@ impl Server {
         Some((status, answer.split_once("\r\n\r\n")?.1.to_string()))
     }
 
-    /// A streamed answer, of which something is here.
+    /// A streamed answer, of which the first event has arrived.
     pub fn stream(&self, path: &str, body: &str) -> Streamed {
         let mut stream = TcpStream::connect(self.address()).expect("it listens");
         stream.set_read_timeout(Some(Duration::from_secs(120))).expect("a socket");
@@ -103,7 +103,7 @@ impl Server {
         assert!(sent.expect("kill runs").success());
     }
 
-    /// Waits for its end, and gives the exit code; none: a signal ended it.
+    /// Waits for the server's end, and gives the exit code; None if a signal ended it.
     pub fn ends(&mut self) -> Option<i32> {
         self.child.wait().expect("it was started here").code()
     }
@@ -127,7 +127,7 @@ pub struct Streamed {
 }
 
 impl Streamed {
-    /// Everything that came, until the answer's or the connection's end.
+    /// Everything that arrives until the answer or the connection ends.
     pub fn all(mut self) -> String {
         let mut piece = [0; 4096];
         while !self.seen.ends_with(b"\r\n0\r\n\r\n") {
@@ -140,13 +140,13 @@ impl Streamed {
     }
 }
 
-/// A script of this folder, or one by its path from the root of the repository.
+/// The path of a script of this folder by its name, or of any script by its path from the root of the repository.
 pub fn script(name: &str) -> PathBuf {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     if name.contains('/') { package.join("../..").join(name) } else { package.join("tests/serve").join(name) }
 }
 
-/// Runs to the end; what it printed is shown, and must end well.
+/// Runs a command to its end and shows what it printed; the command must succeed.
 pub fn succeeds(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

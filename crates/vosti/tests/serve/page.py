@@ -89,7 +89,7 @@ class Browser:
         self.call("Input.insertText", text=text)
 
     def click(self, selector):
-        """The mouse on an element's middle: what lies over it would take the click."""
+        """Clicks on the middle of an element with the mouse: anything that lies over it would take the click."""
         box = self.run(f"(() => {{ const e = document.querySelector({json.dumps(selector)}); e.scrollIntoView({{block: 'nearest'}});"
                        " const b = e.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2] })()")
         for kind in ("mousePressed", "mouseReleased"):
