@@ -47,6 +47,7 @@ pub async fn ready(State(app): State<Arc<App>>) -> Response {
 pub struct EngineState {
     /// `loading`, `ready` or `draining`.
     pub status: &'static str,
+    /// The model's name, as requests give it.
     pub model: String,
     /// The deployment's fingerprint; null while loading.
     pub system_fingerprint: Option<String>,
@@ -62,18 +63,29 @@ pub struct EngineState {
     pub places: usize,
     /// Places that are taken.
     pub places_taken: usize,
+    /// KV pages.
     pub pages_total: usize,
+    /// KV pages that neither an answer nor the prefix cache holds.
     pub pages_free: usize,
-    /// Pages in the prefix cache that no answer uses.
+    /// Blocks of 64 tokens in the prefix cache that no answer uses.
     pub pages_cached_unused: usize,
+    /// Steps of the engine since its start.
     pub steps: u64,
+    /// Rows computed since the start: tokens of prompts and of answers, drafts included.
     pub rows: u64,
+    /// Tokens of answers since the start.
     pub tokens: u64,
+    /// Prompt tokens looked up in the prefix cache since the start.
     pub prefix_query_tokens: u64,
+    /// Prompt tokens found in the prefix cache since the start.
     pub prefix_hit_tokens: u64,
+    /// Drafted tokens since the start.
     pub drafts_proposed: u64,
+    /// Drafted tokens that the model accepted, since the start.
     pub drafts_accepted: u64,
+    /// Answers that lost their pages and were computed again, since the start.
     pub preemptions: u64,
+    /// Answers that were aborted, since the start.
     pub aborted: u64,
 }
 
