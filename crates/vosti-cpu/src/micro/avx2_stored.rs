@@ -86,24 +86,41 @@ struct Product<'a, const R: usize> {
 /// # Safety
 /// The unit is the panel's, and the product's operands are there; the instruction set is present.
 unsafe fn unit<const R: usize>(panel: *const u8, shape: &Shape, unit: usize, product: &Product<R>) {
-    let table = matches!(shape.format.values, Values::Table(_));
     // SAFETY: the caller's.
     unsafe {
-        match (shape.low, shape.high) {
-            (2, 0) => unit_of::<2, 0, false, R>(panel, shape, unit, product),
-            (2, _) => unit_of::<2, 1, false, R>(panel, shape, unit, product),
-            (4, 0) if table => unit_of::<4, 0, true, R>(panel, shape, unit, product),
-            (4, 0) => unit_of::<4, 0, false, R>(panel, shape, unit, product),
-            (4, 1) => unit_of::<4, 1, false, R>(panel, shape, unit, product),
-            (4, _) => unit_of::<4, 2, false, R>(panel, shape, unit, product),
-            _ => unit_of::<8, 0, false, R>(panel, shape, unit, product),
+        match (shape.low, shape.high, Codes::of(shape)) {
+            (2, 0, _) => unit_of::<2, 0, PLAIN, R>(panel, shape, unit, product),
+            (2, ..) => unit_of::<2, 1, SHIFTED, R>(panel, shape, unit, product),
+            (4, 0, TABLE) => unit_of::<4, 0, TABLE, R>(panel, shape, unit, product),
+            (4, 0, PLAIN) => unit_of::<4, 0, PLAIN, R>(panel, shape, unit, product),
+            (4, 0, _) => unit_of::<4, 0, SHIFTED, R>(panel, shape, unit, product),
+            (4, 1, PLAIN) => unit_of::<4, 1, PLAIN, R>(panel, shape, unit, product),
+            (4, 1, _) => unit_of::<4, 1, SHIFTED, R>(panel, shape, unit, product),
+            (4, ..) => unit_of::<4, 2, SHIFTED, R>(panel, shape, unit, product),
+            _ => unit_of::<8, 0, SHIFTED, R>(panel, shape, unit, product),
+        }
+    }
+}
+
+/// What a code stands for: itself, itself less a number, or a number of a table.
+struct Codes;
+const PLAIN: u8 = 0;
+const SHIFTED: u8 = 1;
+const TABLE: u8 = 2;
+
+impl Codes {
+    fn of(shape: &Shape) -> u8 {
+        match shape.format.values {
+            Values::Table(_) => TABLE,
+            _ if shape.first() == 0.0 => PLAIN,
+            _ => SHIFTED,
         }
     }
 }
 
 /// Half a stripe's registers at a time: rows 0 to 3 and 8 to 11, then the others.
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn unit_of<const LOW: i32, const HIGH: i32, const TABLE: bool, const R: usize>(
+unsafe fn unit_of<const LOW: i32, const HIGH: i32, const CODES: u8, const R: usize>(
     panel: *const u8,
     shape: &Shape,
     unit: usize,
@@ -133,17 +150,20 @@ unsafe fn unit_of<const LOW: i32, const HIGH: i32, const TABLE: bool, const R: u
                     }
                 }
                 let mut scales = Scales::of(shape, chunk, place, stripe, half, 0);
+                let mut by_byte = scales.by_byte();
                 let mut low = _mm256_setzero_si256();
                 let mut high = low;
                 for four in 0..PAIRS / 4 {
                     if four == 2 && shape.groups > 1 {
                         scales = Scales::of(shape, chunk, place, stripe, half, 1);
+                        by_byte = scales.by_byte();
                     }
                     // A macro, because a closure that is not inlined is compiled without the instruction set.
                     macro_rules! put {
                         ($pair:literal, $x:expr, $y:expr) => {
-                            let x = rounded(_mm256_fmsub_ps($x, scales.scale[0], scales.minimum[0]));
-                            let y = rounded(_mm256_fmsub_ps($y, scales.scale[1], scales.minimum[1]));
+                            let scale = if CODES == PLAIN { &by_byte[$pair] } else { &scales.scale };
+                            let x = rounded(_mm256_fmsub_ps($x, scale[0], scales.minimum[0]));
+                            let y = rounded(_mm256_fmsub_ps($y, scale[1], scales.minimum[1]));
                             let pair = 4 * four + $pair;
                             if R == 0 {
                                 let x = _mm256_srli_epi32::<16>(_mm256_castps_si256(x));
@@ -182,7 +202,12 @@ unsafe fn unit_of<const LOW: i32, const HIGH: i32, const TABLE: bool, const R: u
                     }
                     let x = next::<LOW, HIGH>(&mut low, &mut high);
                     let y = next::<LOW, HIGH>(&mut low, &mut high);
-                    if TABLE {
+                    if CODES == PLAIN {
+                        put!(0, code::<LOW, HIGH>(x, 0), code::<LOW, HIGH>(y, 0));
+                        put!(1, code::<LOW, HIGH>(x, 1), code::<LOW, HIGH>(y, 1));
+                        put!(2, code::<LOW, HIGH>(x, 2), code::<LOW, HIGH>(y, 2));
+                        put!(3, code::<LOW, HIGH>(x, 3), code::<LOW, HIGH>(y, 3));
+                    } else if CODES == TABLE {
                         put!(0, looked_up::<0>(x, &table), looked_up::<0>(y, &table));
                         put!(1, looked_up::<8>(x, &table), looked_up::<8>(y, &table));
                         put!(2, looked_up::<16>(x, &table), looked_up::<16>(y, &table));
@@ -271,6 +296,14 @@ fn value<const LOW: i32, const HIGH: i32>(word: __m256i, byte: usize, excess: &[
     _mm256_sub_ps(_mm256_castsi256_ps(float), excess[byte])
 }
 
+/// The code in a byte of each word, times 256 for each byte below. A code has at most five bits, so none reaches the sign.
+#[target_feature(enable = "avx2,fma")]
+#[inline]
+fn code<const LOW: i32, const HIGH: i32>(word: __m256i, byte: usize) -> __m256 {
+    let mask = _mm256_set1_epi32(((1 << (LOW + HIGH)) - 1) << (8 * byte));
+    _mm256_cvtepi32_ps(_mm256_and_si256(word, mask))
+}
+
 /// The value of four bits of each word, from a table.
 #[target_feature(enable = "avx2,fma")]
 #[inline]
@@ -327,6 +360,17 @@ impl Scales {
             }
         }
         Self { scale: levels[0], minimum: levels[1] }
+    }
+
+    /// The scales for the numbers of [`code`], byte by byte: divided by the same power of two, so each product is scale times code.
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    fn by_byte(&self) -> [[__m256; 2]; 4] {
+        let of = |byte: i32| {
+            let factor = _mm256_set1_ps(1.0 / (1u32 << (8 * byte)) as f32);
+            [_mm256_mul_ps(self.scale[0], factor), _mm256_mul_ps(self.scale[1], factor)]
+        };
+        [self.scale, of(1), of(2), of(3)]
     }
 }
 
