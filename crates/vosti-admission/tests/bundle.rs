@@ -274,11 +274,15 @@ fn a_specialisation_that_nobody_proved_is_refused() {
 #[test]
 fn attention_of_dimensions_that_nobody_proved_is_refused() {
     let changes: [(&str, i64, &str); 8] = [
-        ("GROUP", 17, "it is proved where GROUP <= GP, which is not so of KV_HEADS 1, GROUP 17, D 256, WINDOWED 1"),
+        (
+            "GROUP",
+            17,
+            "it is proved only if GROUP <= GP, and that is false for KV_HEADS 1, GROUP 17, D 256, WINDOWED 1",
+        ),
         (
             "HEIGHT",
             17,
-            "it is proved where HEIGHT <= BQ, which is not so of KV_HEADS 1, GROUP 4, D 256, WINDOWED 1, WINDOW 512, HEIGHT 17",
+            "it is proved only if HEIGHT <= BQ, and that is false for KV_HEADS 1, GROUP 4, D 256, WINDOWED 1, WINDOW 512, HEIGHT 17",
         ),
         ("CAPPED", 2, "CAPPED is 2, and it is proved for 0 to 1"),
         ("GROUP", 0, "GROUP is 0, and it is proved for 1 to 1024"),
@@ -302,7 +306,7 @@ fn attention_of_dimensions_that_nobody_proved_is_refused() {
 #[test]
 fn a_list_of_fewer_parts_than_hold_all_logits_is_refused() {
     let changes = [
-        (63, "it is proved where V <= PARTS * PART, which is not so of V 262144, PARTS 63"),
+        (63, "it is proved only if V <= PARTS * PART, and that is false for V 262144, PARTS 63"),
         (65, "`values` is 4160 wide, the op's buffer"),
     ];
     for (parts, why) in changes {
