@@ -49,10 +49,17 @@ fn refused(result: Result<(), BundleError>, parts: &[&str]) {
 }
 
 #[test]
-fn every_known_model_is_admitted() {
-    for name in ["smollm2-135m", "llama-3.2-1b", "qwen3-0.6b", "gemma-3-270m", "gemma-4-12b"] {
-        bundle().admit(&plan(name, 1024)).unwrap_or_else(|error| panic!("{name}: {error}"));
+fn every_model_whose_configuration_is_checked_in_is_admitted() {
+    let configs = format!("{}/../vosti-model/configs", env!("CARGO_MANIFEST_DIR"));
+    let (bundle, mut seen) = (bundle(), 0);
+    for path in std::fs::read_dir(configs).unwrap().map(|entry| entry.unwrap().path()) {
+        if path.extension().is_some_and(|end| end == "json") {
+            let name = path.file_stem().unwrap().to_str().unwrap();
+            bundle.admit(&plan(name, 1024)).unwrap_or_else(|error| panic!("{name}: {error}"));
+            seen += 1;
+        }
     }
+    assert!(seen >= 17, "{seen}");
 }
 
 #[test]
