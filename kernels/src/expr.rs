@@ -2,14 +2,17 @@
 //!
 //! Expressions have numbers, names, `+ - * /` and the functions cdiv, min, max, pow2 (next power of two)
 //! and above (1 if the first is larger than the second, else 0). A division that is not exact is an error,
-//! because a silent rounding could hide a mistake.
+//! because a silent rounding could hide a mistake. Parentheses nest at most 64 deep, because the parser is recursive.
 
 use crate::error::KernelError;
 
-/// Evaluates `text`; `lookup` gives a name's value. An error if the text does not parse, a name is unknown, or a value is not
-/// defined or does not fit 64 bits.
+/// How deep parentheses may nest.
+const DEPTH_MAX: usize = 64;
+
+/// Evaluates `text`; `lookup` gives a name's value. An error if the text does not parse, nests too deep, a name is unknown,
+/// or a value is not defined or does not fit 64 bits.
 pub fn eval(text: &str, lookup: &dyn Fn(&str) -> Option<i64>) -> Result<i64, KernelError> {
-    let mut parser = Parser { text, at: 0, lookup };
+    let mut parser = Parser { text, at: 0, depth: 0, lookup };
     let value = parser.sum()?;
     parser.skip();
     if parser.at < text.len() { parser.fail("an operator or the end") } else { Ok(value) }
@@ -18,6 +21,8 @@ pub fn eval(text: &str, lookup: &dyn Fn(&str) -> Option<i64>) -> Result<i64, Ker
 struct Parser<'t> {
     text: &'t str,
     at: usize,
+    /// Open parentheses.
+    depth: usize,
     lookup: &'t dyn Fn(&str) -> Option<i64>,
 }
 
@@ -63,6 +68,17 @@ impl Parser<'_> {
         }
     }
 
+    /// A sum within parentheses.
+    fn inner(&mut self) -> Evaluated<i64> {
+        if self.depth == DEPTH_MAX {
+            return self.undefined(format!("parentheses nest more than {DEPTH_MAX} deep"));
+        }
+        self.depth += 1;
+        let value = self.sum();
+        self.depth -= 1;
+        value
+    }
+
     fn overflow<T>(&self) -> Evaluated<T> {
         self.undefined("the value does not fit 64 bits".into())
     }
@@ -87,7 +103,7 @@ impl Parser<'_> {
 
     fn atom(&mut self) -> Evaluated<i64> {
         if self.eat('(') {
-            let value = self.sum()?;
+            let value = self.inner()?;
             return if self.eat(')') { Ok(value) } else { self.fail("`)`") };
         }
         self.skip();
@@ -111,9 +127,9 @@ impl Parser<'_> {
     }
 
     fn call(&mut self, function: String) -> Evaluated<i64> {
-        let mut arguments = vec![self.sum()?];
+        let mut arguments = vec![self.inner()?];
         while self.eat(',') {
-            arguments.push(self.sum()?);
+            arguments.push(self.inner()?);
         }
         if !self.eat(')') {
             return self.fail("`,` or `)`");
@@ -160,5 +176,17 @@ mod tests {
             let error = value(text).unwrap_err();
             assert!(error.contains(part), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn parentheses_nest_to_a_limit() {
+        let nested = |open: &str, depth: usize| value(&format!("{}1{}", open.repeat(depth), ")".repeat(depth)));
+        for open in ["(", "pow2("] {
+            assert_eq!(nested(open, 64), Ok(1));
+            for depth in [65, 1_000_000] {
+                assert!(nested(open, depth).unwrap_err().ends_with("parentheses nest more than 64 deep"));
+            }
+        }
+        assert_eq!(value(&format!("0{}", " + (1)".repeat(1000))), Ok(1000));
     }
 }

@@ -98,14 +98,21 @@ fn patches(folder: &Path) -> Result<Vec<Patch>> {
     Ok(patches)
 }
 
+/// The patches of these names in each folder, or all if there are no names. An error names those that no patch has.
+fn chosen(folders: [Vec<Patch>; 2], names: &[String]) -> Result<[Vec<Patch>; 2]> {
+    let known = |name: &&String| folders.iter().flatten().any(|patch| patch.name == **name);
+    let unknown: Vec<&str> = names.iter().filter(|name| !known(name)).map(String::as_str).collect();
+    ensure!(unknown.is_empty(), "{FOLDER} has no patch named {}", unknown.join(", "));
+    let wanted = |patch: &Patch| names.is_empty() || names.contains(&patch.name);
+    Ok(folders.map(|folder| folder.into_iter().filter(wanted).collect()))
+}
+
 /// Checks every patch, or the named ones, even if one fails; the error names those that failed.
 pub fn run(options: &Mutants) -> Result<()> {
     ensure!(options.run || installed()?, "this needs Verus {VERUS} on PATH");
     let start = Instant::now();
-    let wanted = |patch: &Patch| options.names.is_empty() || options.names.contains(&patch.name);
-    let wrong: Vec<Patch> = patches(&root().join(FOLDER))?.into_iter().filter(wanted).collect();
-    let neutral: Vec<Patch> = patches(&root().join(FOLDER).join("neutral"))?.into_iter().filter(wanted).collect();
-    ensure!(!wrong.is_empty() || !neutral.is_empty(), "no patch of {FOLDER} has one of these names");
+    let [wrong, neutral] = ["", "neutral"].map(|folder| patches(&root().join(FOLDER).join(folder)));
+    let [wrong, neutral] = chosen([wrong?, neutral?], &options.names)?;
     // The longest first: a neutral version needs the proof of the whole core.
     let all: Vec<(&Patch, bool)> = neutral.iter().map(|p| (p, false)).chain(wrong.iter().map(|p| (p, true))).collect();
     let queue = Mutex::new((all.iter(), Vec::new()));
@@ -286,6 +293,19 @@ mod tests {
         let tour = fs::read_to_string(root().join("docs/proof-tour.md")).unwrap();
         let counted = format!("{} wrong and {} neutral versions", wrong.len(), neutral.len());
         assert!(tour.contains(&counted), "docs/proof-tour.md does not say that there are {counted}");
+    }
+
+    #[test]
+    fn a_name_of_no_patch_is_refused_also_among_known_ones() {
+        let patch = |name: &str| Patch { name: name.into(), path: PathBuf::new(), text: String::new() };
+        let names = |list: &[&str]| {
+            let given: Vec<String> = list.iter().map(|name| name.to_string()).collect();
+            let found = chosen([vec![patch("a"), patch("b")], vec![patch("c")]], &given)?;
+            Ok::<_, anyhow::Error>(found.map(|folder| folder.into_iter().map(|patch| patch.name).collect::<String>()))
+        };
+        assert_eq!(names(&[]).unwrap(), ["ab", "c"]);
+        assert_eq!(names(&["c", "b"]).unwrap(), ["b", "c"]);
+        assert!(names(&["a", "d", "e"]).unwrap_err().to_string().ends_with("has no patch named d, e"));
     }
 
     #[test]

@@ -37,13 +37,26 @@ pub fn run(check: bool) -> Result<()> {
         println!("{kept} specialisations are fresh");
         return Ok(());
     }
-    fs::remove_dir_all(&folder).ok();
-    fs::create_dir_all(&folder)?;
-    for spec in &specs {
-        let name = format!("{spec}.ttir");
-        fs::copy(fresh.join(&name), folder.join(&name))?;
-    }
+    replace(&specs.iter().map(|spec| format!("{spec}.ttir")).collect(), &folder, &fresh)?;
     println!("{} specialisations, {} of them new or changed or removed", specs.len(), stale.len());
+    Ok(())
+}
+
+/// Makes `folder` hold exactly these files of `fresh`. An interruption leaves each file whole, old or new, and the next run
+/// does the rest.
+fn replace(names: &BTreeSet<String>, folder: &Path, fresh: &Path) -> Result<()> {
+    fs::create_dir_all(folder)?;
+    for name in names {
+        let new = folder.join(format!("{name}.new"));
+        fs::copy(fresh.join(name), &new)?;
+        fs::rename(new, folder.join(name))?;
+    }
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if !names.contains(entry.file_name().to_string_lossy().as_ref()) {
+            fs::remove_file(entry.path())?;
+        }
+    }
     Ok(())
 }
 
@@ -79,4 +92,34 @@ fn differences(specs: &[Spec], folder: &Path, fresh: &Path) -> Result<(Vec<Strin
         }
     }
     Ok((stale, kept))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_replaced_and_stale_ones_removed_and_all_stay_if_a_new_one_is_missing() {
+        let base = std::env::temp_dir().join(format!("vosti-xtask-ttir-{}", std::process::id()));
+        let (folder, fresh) = (base.join("ttir"), base.join("fresh"));
+        let names = |list: &[&str]| list.iter().map(|name| name.to_string()).collect::<BTreeSet<String>>();
+        let there = || {
+            let all = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+            all.map(|name| (fs::read_to_string(folder.join(&name)).unwrap(), name)).collect::<BTreeSet<_>>()
+        };
+        let pairs = |list: &[(&str, &str)]| list.iter().map(|(a, b)| (a.to_string(), b.to_string())).collect();
+        fs::create_dir_all(&folder).unwrap();
+        fs::create_dir_all(&fresh).unwrap();
+        for (name, text) in [("a.ttir", "1"), ("b.ttir", "1"), ("b.ttir.new", "half")] {
+            fs::write(folder.join(name), text).unwrap();
+        }
+        fs::write(fresh.join("a.ttir"), "2").unwrap();
+        let outcome = replace(&names(&["a.ttir", "c.ttir"]), &folder, &fresh);
+        assert!(outcome.is_err(), "c.ttir is missing");
+        let kept: BTreeSet<(String, String)> = pairs(&[("2", "a.ttir"), ("1", "b.ttir"), ("half", "b.ttir.new")]);
+        assert_eq!(there(), kept);
+        replace(&names(&["a.ttir"]), &folder, &fresh).unwrap();
+        assert_eq!(there(), pairs(&[("2", "a.ttir")]));
+        fs::remove_dir_all(base).unwrap();
+    }
 }

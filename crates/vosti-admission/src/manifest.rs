@@ -126,7 +126,7 @@ impl Model {
         held: impl Fn(&str) -> Option<&'a [u8]>,
     ) -> Result<Model, (PathBuf, io::Error)> {
         let (mut all, mut named) = (blake3::Hasher::new(), vec![]);
-        for file in files(path).map_err(|error| (path.to_path_buf(), error))? {
+        for file in files(path)? {
             let mut content = blake3::Hasher::new();
             let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
             match held(&name) {
@@ -142,16 +142,46 @@ impl Model {
     }
 }
 
-/// The files that make a model, sorted by name.
-fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
+/// The files that make a model, sorted by name. The error has the folder, or the file, that could not be read: a file left out
+/// would be left out of the hash.
+fn files(path: &Path) -> Result<Vec<PathBuf>, (PathBuf, io::Error)> {
     if path.is_file() {
         return Ok(vec![path.to_path_buf()]);
     }
-    let matters = |path: &Path| {
-        let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("");
-        path.is_file() && ["json", "safetensors", "jinja"].contains(&extension)
-    };
-    let mut files: Vec<PathBuf> = fs::read_dir(path)?.flatten().map(|e| e.path()).filter(|p| matters(p)).collect();
+    let of_folder = |error| (path.to_path_buf(), error);
+    let mut files = vec![];
+    for entry in fs::read_dir(path).map_err(of_folder)? {
+        let file = entry.map_err(of_folder)?.path();
+        let extension = file.extension().and_then(|e| e.to_str()).unwrap_or("");
+        if !["json", "safetensors", "jinja"].contains(&extension) {
+            continue;
+        }
+        match fs::metadata(&file) {
+            Ok(found) if found.is_file() => files.push(file),
+            Ok(_) => {}
+            Err(error) => return Err((file, error)),
+        }
+    }
     files.sort();
     Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_that_cannot_be_read_is_an_error_and_is_not_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let inside = |name: &str| folder.path().join(name);
+        fs::write(inside("config.json"), "{}").unwrap();
+        fs::write(inside("notes.txt"), "no part of the model").unwrap();
+        fs::create_dir(inside("old.json")).unwrap();
+        let names = |model: Model| model.files.into_iter().map(|file| file.name).collect::<Vec<_>>();
+        assert_eq!(names(Model::of_files("m", "f", folder.path()).unwrap()), ["config.json"]);
+        std::os::unix::fs::symlink(inside("nothing"), inside("model.safetensors")).unwrap();
+        assert_eq!(Model::of_files("m", "f", folder.path()).unwrap_err().0, inside("model.safetensors"));
+        assert_eq!(Model::of_files("m", "f", &inside("none")).unwrap_err().0, inside("none"));
+    }
 }

@@ -33,8 +33,9 @@ fn refuses(body: &str, line: u32, part: &str) {
 
 const RANGE: &str = "%i = tt.make_range {end = 8 : i32, start = 0 : i32} : tensor<8xi32>\n";
 
+/// So the refusals below are of the lines inside.
 #[test]
-fn what_is_known_is_accepted() {
+fn the_module_around_the_lines_is_accepted() {
     assert!(lift(&module("%m = tt.load %n : !tt.ptr<i32>")).is_ok());
 }
 

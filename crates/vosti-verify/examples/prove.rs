@@ -1,10 +1,12 @@
 //! Proves checked-in specialisations whose file stem starts with the argument. `-v` prints the proof in words, `--record
-//! FOLDER` writes answers and certificates, `--no-cache` asks the solver everything.
+//! FOLDER` writes answers and certificates, `--no-cache` asks the solver everything. The exit code is 1 if a kernel is not
+//! proved, or on an error.
 
+use std::process::ExitCode;
 use std::time::Instant;
 use vosti_verify::{VerifyOptions, verify_all};
 
-fn main() {
+fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let has = |flag: &str| args.iter().any(|a| a == flag);
     let record = args.iter().position(|a| a == "--record").and_then(|i| args.get(i + 1));
@@ -16,7 +18,10 @@ fn main() {
     let start = Instant::now();
     let inventory = match verify_all(&options) {
         Ok(inventory) => inventory,
-        Err(error) => return eprintln!("{error}"),
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::FAILURE;
+        }
     };
     for (report, _) in &inventory.entries {
         let seconds = report.time.as_secs_f64();
@@ -32,5 +37,7 @@ fn main() {
         && let Err(error) = inventory.record(path.as_ref())
     {
         eprintln!("{path}: {error}");
+        return ExitCode::FAILURE;
     }
+    if n > 0 && inventory.proved() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

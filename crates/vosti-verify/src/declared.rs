@@ -71,7 +71,7 @@ impl Maker<'_> {
         };
         match axis {
             Axis::Const(n) if n > i128::from(i32::MAX) => self.fail(format!("{n} programs on an axis are too many")),
-            _ if !fits => self.fail(format!("an axis of `{text}` means nothing where the shape is {shape:?}")),
+            _ if !fits => self.fail(format!("the shape {shape:?} allows no axis `{text}` of the grid")),
             _ => Ok(axis),
         }
     }

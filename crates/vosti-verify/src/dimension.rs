@@ -129,7 +129,7 @@ impl Problem {
         if let Some(missed) = self.conditions.iter().find(|condition| !condition.holds(&found)) {
             let words: Vec<String> =
                 self.numbers.iter().zip(&found).filter_map(|(n, v)| Some(format!("{} {}", n.name, (*v)?))).collect();
-            return Err(format!("it is proved where {}, which is not so of {}", missed.text, words.join(", ")));
+            return Err(format!("it is proved only if {}, and that is false for {}", missed.text, words.join(", ")));
         }
         let size = |of: Scaled| found.get(of.number).copied().flatten().and_then(|v| of.times.checked_mul(v));
         let mut bound = self.with_kernel(self.kernel.clone());

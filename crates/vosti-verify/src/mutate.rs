@@ -167,10 +167,6 @@ fn alter(kind: &mut OpKind, choice: usize) -> Option<(String, bool)> {
             *op = other;
             done(what)
         }
-        OpKind::Dot { acc, .. } if choice == 0 => {
-            let _ = acc;
-            None
-        }
         OpKind::MakeBlock { offsets, shape, strides, .. } => match choice {
             0 if offsets.len() == 2 => {
                 offsets.swap(0, 1);
@@ -186,7 +182,6 @@ fn alter(kind: &mut OpKind, choice: usize) -> Option<(String, bool)> {
             }
             _ => None,
         },
-        OpKind::For { inits, .. } if choice == 0 && inits.len() > 1 => None,
         _ => None,
     }
 }

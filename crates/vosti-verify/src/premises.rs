@@ -216,7 +216,7 @@ pub fn check(shape: Shape, premises: Premises, buffers: &[Buffer], heads: &[Dim]
             return Err(format!("`{}` and `{name}` have one role, {role:?}", other.name));
         }
         if !needed(shape).contains(&role) && !permitted(shape, role) {
-            return Err(format!("`{name}` has the role {role:?}, which means nothing where the shape is {shape:?}"));
+            return Err(format!("`{name}` has the role {role:?}, which the shape {shape:?} does not allow"));
         }
         let (fits, wants) = match (role, b.dims[0]) {
             (Role::In(_), Dim::Packed) => (gathers, "`packed` rows, which need a row_index"),

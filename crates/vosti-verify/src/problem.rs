@@ -327,7 +327,7 @@ impl Problem {
         let conditions = contract.conditions.iter().map(|text| maker.condition(text)).collect::<Result<_, _>>()?;
         if let Some(unused) = constants.keys().find(|name| !maker.taken.borrow().contains(*name)) {
             return fail(format!(
-                "the constant {unused} is taken by no premise of {:?}, no extent and no axis of the grid; if it only shapes the text, say so: text = [\"{unused}\"]",
+                "no premise of {:?}, no extent and no axis of the grid uses the constant {unused}; if only the kernel's text uses it, declare that: text = [\"{unused}\"]",
                 contract.shape
             ));
         }

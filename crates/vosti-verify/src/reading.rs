@@ -148,10 +148,7 @@ pub(crate) fn meet(statement: &Statement, free: &[Free], drawn: &mut BTreeMap<St
         })
     };
     let value = |drawn: &BTreeMap<String, i64>, text: &str| {
-        let mut tokens = words(text);
-        tokens.reverse();
-        let value = sum(&mut tokens, &|name| drawn.get(name).copied().or_else(|| fixed(name)));
-        value.filter(|_| tokens.is_empty()).ok_or(format!("`{text}` has no value"))
+        evaluate(text, &|name| drawn.get(name).copied().or_else(|| fixed(name)))
     };
     let mut conditions = vec![];
     for text in texts(table.get("where"))? {
@@ -330,16 +327,13 @@ impl Reading {
     }
 
     fn value(&self, text: &str, work: Option<Work>) -> Result<i64, String> {
-        let mut tokens = words(text);
-        tokens.reverse();
         let lookup = |name: &str| match (name, work) {
             ("rows", Some(work)) => Some(work.rows as i64),
             ("tiles", Some(work)) => Some(work.tiles as i64),
             ("length", Some(work)) => Some(work.length as i64),
             _ => self.integers.get(name).copied(),
         };
-        let value = sum(&mut tokens, &lookup).ok_or(format!("`{text}` has no value"))?;
-        if tokens.is_empty() { Ok(value) } else { Err(format!("`{text}` goes on after its value")) }
+        evaluate(text, &lookup)
     }
 }
 
@@ -362,6 +356,24 @@ fn words(text: &str) -> Vec<&str> {
 }
 
 type Lookup<'a> = &'a dyn Fn(&str) -> Option<i64>;
+
+/// How deep parentheses may nest: [`sum`] and [`atom`] call each other.
+const DEPTH_MAX: i64 = 64;
+
+/// The value of an expression. An error if it has none, or if its parentheses nest too deep.
+fn evaluate(text: &str, lookup: Lookup) -> Result<i64, String> {
+    let mut tokens = words(text);
+    let mut depth = 0;
+    for word in &tokens {
+        depth += i64::from(*word == "(") - i64::from(*word == ")");
+        if depth > DEPTH_MAX {
+            return Err(format!("`{text}` nests parentheses more than {DEPTH_MAX} deep"));
+        }
+    }
+    tokens.reverse();
+    let value = sum(&mut tokens, lookup).ok_or(format!("`{text}` has no value"))?;
+    if tokens.is_empty() { Ok(value) } else { Err(format!("`{text}` goes on after its value")) }
+}
 
 /// Evaluates a sum. `tokens` is in reverse order, so the next token is the last.
 fn sum(tokens: &mut Vec<&str>, lookup: Lookup) -> Option<i64> {
@@ -413,5 +425,24 @@ fn atom(tokens: &mut Vec<&str>, lookup: Lookup) -> Option<i64> {
         ("min", [b]) => Some(a.min(*b)),
         ("max", [b]) => Some(a.max(*b)),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::evaluate;
+
+    #[test]
+    fn parentheses_nest_to_a_limit() {
+        let value = |text: &str| evaluate(text, &|name| (name == "N").then_some(9));
+        assert_eq!(value("cdiv(N, 2) * (1 + 1)"), Ok(10));
+        for (open, close) in [("(", ")"), ("cdiv(", ", 1)")] {
+            let nested = |depth: usize| value(&format!("{}1{}", open.repeat(depth), close.repeat(depth)));
+            assert_eq!(nested(64), Ok(1));
+            for depth in [65, 1_000_000] {
+                assert!(nested(depth).unwrap_err().ends_with("nests parentheses more than 64 deep"));
+            }
+        }
+        assert!(value("))))))((((((").unwrap_err().ends_with("has no value"));
     }
 }

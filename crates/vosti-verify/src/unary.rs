@@ -69,13 +69,12 @@ impl<'k> Prover<'k, '_> {
     fn no_wrap(&mut self, side: Side, site: &Site<'k>) -> Proof {
         let line = site.op.line;
         match &site.op.kind {
-            OpKind::Binary { op, a, b } if !op.is_float() => {
+            OpKind::Binary { op, b, .. } if !op.is_float() => {
                 if matches!(op, Binary::DivS | Binary::RemS | Binary::DivU | Binary::RemU) {
                     self.divisor(side, site, *b)?;
                 }
                 use Binary::*;
                 if matches!(op, Add | Sub | Mul | MaxS | MinS | DivS | RemS | Shl) {
-                    let _ = a;
                     return self.fits(side, site, site.op.results[0]);
                 }
                 Ok(())
@@ -86,13 +85,13 @@ impl<'k> Prover<'k, '_> {
                 let trip = run.trip(t, site.op, &site.env)?;
                 let elem = run.problem.kernel.ty(*hi).elem();
                 let end = t.add_int(trip.hi, trip.step);
-                self.in_range(side, site, end, elem, line)
+                self.in_range(site, end, elem, line)
             }
             OpKind::MakeBlock { .. } | OpKind::Advance { .. } => {
                 let (run, t) = self.run(side);
                 let block = run.block(t, site.op.results[0], &site.env)?;
                 for offset in block.offsets {
-                    self.in_range(side, site, offset, Scalar::I32, line)?;
+                    self.in_range(site, offset, Scalar::I32, line)?;
                 }
                 Ok(())
             }
@@ -109,10 +108,10 @@ impl<'k> Prover<'k, '_> {
         let lanes = self.lanes(shape);
         let (run, t) = self.run(side);
         let term = run.int(t, v, &lanes, &site.env)?;
-        self.in_range(side, site, term, elem, site.op.line)
+        self.in_range(site, term, elem, site.op.line)
     }
 
-    fn in_range(&mut self, side: Side, site: &Site<'k>, term: Term, elem: Scalar, line: Line) -> Proof {
+    fn in_range(&mut self, site: &Site<'k>, term: Term, elem: Scalar, line: Line) -> Proof {
         let (Some(lo), Some(hi)) = range(elem) else {
             return Ok(());
         };
@@ -120,7 +119,6 @@ impl<'k> Prover<'k, '_> {
         let (above, below) = (self.t.le(lo, term), self.t.le(term, hi));
         let fits = self.t.and(&[above, below]);
         let guard = site.guard.clone();
-        let _ = side;
         self.under(&guard, |p| {
             if p.holds(fits, || format!("an {elem} value does not wrap"))? {
                 return Ok(());

@@ -111,7 +111,7 @@ fn verify_case(left: &Problem, right: &Problem, solver: &mut Solver) -> Result<V
         Ok(()) => Verdict::Proved,
         Err(Trouble::Failed(mut failure)) => {
             if prover.gave_up > 0 {
-                failure.why += "; or the solver gave up too early: it did on some questions";
+                failure.why += "; this may hold nevertheless, because the solver gave up on some questions";
             }
             Verdict::Unknown(failure)
         }

@@ -38,6 +38,7 @@ fn broken_kernels_fail_at_the_obligation_they_name() {
     let mut differing = 0;
     for (_, case) in all {
         let fails = case.note("fails").unwrap_or_else(|| panic!("{} names no obligation", case.name));
+        // `contracts_and_texts_that_make_no_problem_are_refused_with_the_recorded_message` compares why.
         let Ok(problem) = &case.problem else {
             assert_eq!(fails, "subset", "{}", case.name);
             continue;
@@ -50,6 +51,23 @@ fn broken_kernels_fail_at_the_obligation_they_name() {
         differing += usize::from(refuted);
     }
     assert!(differing >= 150, "{differing} broken kernels have a replayed pair of runs");
+}
+
+/// A stale text or another mistake than the named one is refused too, but with another message.
+#[test]
+fn contracts_and_texts_that_make_no_problem_are_refused_with_the_recorded_message() {
+    let refusals: String = (cases("broken").iter())
+        .filter_map(|(_, case)| case.problem.as_ref().err())
+        .map(|error| format!("{error}\n"))
+        .collect();
+    let recorded = include_str!("refusals.txt");
+    for (fresh, recorded) in refusals.lines().zip(recorded.lines()) {
+        assert_eq!(
+            fresh, recorded,
+            "compare the message with the mistake that the file names, then edit tests/refusals.txt"
+        );
+    }
+    assert_eq!(refusals, recorded, "tests/refusals.txt has other kernels:\n{refusals}");
 }
 
 #[test]

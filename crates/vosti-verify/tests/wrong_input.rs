@@ -175,17 +175,25 @@ fn a_ttir_that_was_not_made_from_the_python_beside_it_is_refused_with_what_to_ru
 #[test]
 fn a_contract_that_says_more_or_less_than_its_shape_asks_for_is_refused() {
     for (name, python, says) in [
-        ("linear", ["# BK = 16", "# BK = 16\n# SPLIT = 32\n# ROWS = 512"], "ROWS is taken by no premise of Rowwise"),
-        ("linear", ["# BK = 16", "# BK = 16\n# EPS = 0.5"], "EPS is taken by no premise"),
-        ("linear", ["# BK = 16", "# BK = 16\n# HEADS = 6"], "HEADS is taken by no premise"),
-        ("store_kv", ["# BM = 16", "# BM = 16\n# WINDOW = 6"], "WINDOW is taken by no premise"),
+        (
+            "linear",
+            ["# BK = 16", "# BK = 16\n# SPLIT = 32\n# ROWS = 512"],
+            "no premise of Rowwise, no extent and no axis of the grid uses the constant ROWS",
+        ),
+        ("linear", ["# BK = 16", "# BK = 16\n# EPS = 0.5"], "uses the constant EPS"),
+        ("linear", ["# BK = 16", "# BK = 16\n# HEADS = 6"], "uses the constant HEADS"),
+        ("store_kv", ["# BM = 16", "# BM = 16\n# WINDOW = 6"], "uses the constant WINDOW"),
         ("linear", ["# text = [\"BK\"]", "# text = [\"BK\", \"BK\"]"], "names BK twice"),
         ("linear", ["# text = [\"BK\"]", "# text = [\"BK\", \"BQ\"]"], "no such constant"),
         ("linear", ["# text = [\"BK\"]", "# text = [\"BK\", \"N\"]"], "`N` is not known here"),
         ("linear", ["# K = 40", "# K = 40.0"], "`K` is not known here"),
         ("linear", ["# K = 40", "# K = 4611686018427387904"], "more elements than 64 bits count"),
         ("linear", ["# N = 24", "# N = 9223372036854775807"], "more elements than 64 bits count"),
-        ("linear", ["\"cdiv(N, BN)\"", "\"cdiv(length, BN)\""], "means nothing where the shape is Rowwise"),
+        (
+            "linear",
+            ["\"cdiv(N, BN)\"", "\"cdiv(length, BN)\""],
+            "the shape Rowwise allows no axis `cdiv(length, BN)` of the grid",
+        ),
         ("linear", ["\"cdiv(N, BN)\"", "\"9223372036854775807\""], "too many"),
         ("linear", ["# w = [\"N\", \"K\"]", "# w = [\"N\", \"K\"]\n# z = [\"N\"]"], "`z`, which is no parameter"),
         ("linear", ["# w = \"weight 0\"", "# w = \"slots\""], "holds bf16 in the TTIR and i32"),
@@ -201,7 +209,11 @@ fn a_contract_that_says_more_or_less_than_its_shape_asks_for_is_refused() {
         ("attend", ["# HEADS = 6", "# HEADS = 7"], "no multiple"),
         ("attend", ["# PAGE = 16", "# PAGE = 2147483648"], "needs PAGE from 1 to"),
         ("attend", ["# BQ = 4", "# BQ = 1048577"], "needs BQ from 0 to"),
-        ("attend", ["# BQ = 4", "# BQ = 4\n# SPLIT = 32"], "SPLIT is taken by no premise of Attend"),
+        (
+            "attend",
+            ["# BQ = 4", "# BQ = 4\n# SPLIT = 32"],
+            "no premise of Attend, no extent and no axis of the grid uses the constant SPLIT",
+        ),
         ("attend_part", ["# SPLIT = 32", "# SPLIT = 32\n# WINDOWED = 1"], "WINDOWED is a dimension, and no constant"),
         ("attend_part", ["# SPLIT = 32", "# SPLIT = 8388608"], "needs SPLIT from 1 to"),
         ("attend_part", ["# ROWS = 64", "# ROWS = 2097152"], "needs ROWS from 1 to"),

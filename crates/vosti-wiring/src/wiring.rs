@@ -415,9 +415,10 @@ impl Lists {
 }
 
 fn listed_tokens(logits: &[f32], tokens: &[f32], vocab: u32) -> impl Iterator<Item = (Token, f32)> {
-    // Tokens are whole numbers that FP32 holds exactly.
-    let pairs = tokens.iter().map(|token| *token as Token).zip(logits.iter().copied());
-    pairs.filter(move |(token, _)| *token < vocab)
+    // Tokens are whole numbers that FP32 holds exactly. The cast takes NaN and negative numbers for 0, and infinity for the
+    // largest number.
+    let token = move |x: f32| Some(x as Token).filter(|token| x >= 0.0 && x.fract() == 0.0 && *token < vocab);
+    tokens.iter().zip(logits).filter_map(move |(x, logit)| Some((token(*x)?, *logit)))
 }
 
 /// Finds the outputs by which op reads which buffer. One op reads only the logits and writes one number for each row, the best
@@ -565,5 +566,8 @@ mod tests {
         let list: Vec<_> = listed_tokens(&[2.0, 1.0, f32::NEG_INFINITY], &[7.0, 0.0, 16_777_216.0], 9).collect();
         assert_eq!(list, [(7, 2.0), (0, 1.0)]);
         assert_eq!(listed_tokens(&[0.0; 3], &[9.0, 8.0, f32::INFINITY], 9).collect::<Vec<_>>(), [(8, 0.0)]);
+        let no_tokens =
+            [f32::NAN, -f32::NAN, -1.0, f32::NEG_INFINITY, -1e-40, 0.5, f32::INFINITY, f32::MAX, 4_294_967_296.0];
+        assert_eq!(listed_tokens(&[0.0; 9], &no_tokens, u32::MAX).count(), 0);
     }
 }

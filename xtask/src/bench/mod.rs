@@ -23,8 +23,8 @@ pub struct Bench {
     #[arg(value_parser = ["cpu"])]
     target: String,
     /// Pairs of runs in each cell
-    #[arg(long, default_value_t = 5)]
-    pairs: usize,
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    pairs: u32,
     /// Depths (tokens already cached)
     #[arg(long, value_delimiter = ',', default_value = "0,4096")]
     depth: Vec<usize>,
@@ -276,4 +276,28 @@ fn seconds(command: &mut Command) -> Result<f64> {
     let start = std::time::Instant::now();
     output(command)?;
     Ok(start.elapsed().as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        bench: Bench,
+    }
+
+    #[test]
+    fn no_pairs_are_refused() {
+        let pairs =
+            |n: &str| Command::try_parse_from(["bench", "cpu", "--pairs", n]).map(|command| command.bench.pairs);
+        assert_eq!(pairs("3").unwrap(), 3);
+        let error = pairs("0").err().unwrap().to_string();
+        assert!(
+            error.contains("invalid value '0' for '--pairs <PAIRS>'") && error.contains("is not in 1.."),
+            "{error}"
+        );
+    }
 }

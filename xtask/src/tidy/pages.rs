@@ -155,6 +155,18 @@ mod tests {
     }
 
     #[test]
+    fn a_trust_page_that_is_stale_or_missing_is_seen() {
+        let breaches =
+            |text: &str| trust_page_is_the_list(&[File { path: trust::PAGE.into(), text: text.into() }]).len();
+        assert_eq!(breaches(&trust::page()), 0);
+        assert_eq!(
+            breaches(&trust::page().replacen("crates/vosti-verify/src/verify.rs", "crates/vosti-verify/src/lib.rs", 1)),
+            1
+        );
+        assert_eq!(trust_page_is_the_list(&page("")).len(), 1);
+    }
+
+    #[test]
     fn a_count_that_is_not_the_trees_is_seen() {
         let breaches = |text: &str| counts_are_the_trees(&page(text));
         let right = "7 verified, 0 errors; 1 broken kernels";

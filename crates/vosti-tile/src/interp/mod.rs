@@ -79,7 +79,7 @@ pub enum Fault {
     Buffers { wants: usize, at: usize },
     #[error("`{name}` is not bound")]
     Unbound { name: String },
-    #[error("a grid of {grid:?} programs is more than 2^31 - 1 on an axis")]
+    #[error("a grid of {grid:?} has more than 2^31 - 1 programs")]
     Grid { grid: [usize; 3] },
 }
 
@@ -161,7 +161,9 @@ pub fn run_observed<M: Memory>(
     if let Some(scalar) = kernel.scalars.first() {
         return Err(fault(Fault::Unbound { name: scalar.name.clone() }));
     }
-    if grid.iter().any(|n| *n > i32::MAX as usize) {
+    // A program's index on an axis is an `I32`.
+    let count = grid.iter().try_fold(1usize, |count, axis| count.checked_mul(*axis));
+    if grid.iter().any(|n| *n > i32::MAX as usize) || count.is_none_or(|count| count > i32::MAX as usize) {
         return Err(fault(Fault::Grid { grid }));
     }
     FloatMode::with(|| {
@@ -193,21 +195,26 @@ pub fn run_observed<M: Memory>(
     })
 }
 
-/// The programs in order; axis 0 is fastest.
-fn programs(grid: [usize; 3], order: Order) -> Vec<[usize; 3]> {
-    let [x, y, z] = grid;
-    let mut list: Vec<[usize; 3]> = (0..x * y * z).map(|i| [i % x, i / x % y, i / x / y]).collect();
-    match order {
-        Order::Ascending => {}
-        Order::Descending => list.reverse(),
-        Order::Shuffled(seed) => {
-            let mut random = Random::new(seed);
-            for i in (1..list.len()).rev() {
-                list.swap(i, (random.next() % (i as u64 + 1)) as usize);
-            }
+/// The programs in order; axis 0 is fastest. Only a shuffle makes a list of them, because a limit of operations may end a run
+/// long before the last program.
+fn programs([x, y, z]: [usize; 3], order: Order) -> impl Iterator<Item = [usize; 3]> {
+    let count = x * y * z;
+    let mut list = vec![];
+    if let Order::Shuffled(seed) = order {
+        let mut random = Random::new(seed);
+        list = (0..count as u32).collect();
+        for i in (1..count).rev() {
+            list.swap(i, (random.next() % (i as u64 + 1)) as usize);
         }
     }
-    list
+    (0..count).map(move |i| {
+        let i = match order {
+            Order::Ascending => i,
+            Order::Descending => count - 1 - i,
+            Order::Shuffled(_) => list[i] as usize,
+        };
+        [i % x, i / x % y, i / x / y]
+    })
 }
 
 /// Seeded random numbers.
