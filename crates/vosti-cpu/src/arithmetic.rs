@@ -93,7 +93,7 @@ fn digest(isa: Isa) -> [u8; 32] {
 /// The recorded digest changes if a definition changes. No processor may change it.
 #[test]
 fn every_instruction_set_of_every_processor_has_the_recorded_digest() {
-    for isa in Isa::available() {
+    for isa in Isa::tried() {
         let digest = blake3::Hash::from(digest(*isa)).to_hex();
         assert_eq!(digest.as_str(), "45ecd5db40a2bfaa6f5b33bfab9396025976d4a04682a057499306722001748c", "{isa:?}");
     }

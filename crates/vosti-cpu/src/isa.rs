@@ -17,6 +17,9 @@ pub enum Isa {
 }
 
 impl Isa {
+    /// Every set.
+    pub const ALL: [Isa; 4] = [Isa::Portable, Isa::Avx2, Isa::Avx512, Isa::Neon];
+
     /// The common name.
     pub fn name(self) -> &'static str {
         match self {
@@ -30,6 +33,14 @@ impl Isa {
     /// The fastest set this machine has.
     pub fn detect() -> Self {
         Self::available().last().copied().unwrap_or(Isa::Portable)
+    }
+
+    /// [`Isa::available`], for tests: prints one line for each other set, which the test does not try.
+    pub fn tried() -> &'static [Isa] {
+        for isa in Self::ALL.iter().filter(|isa| !Self::available().contains(isa)) {
+            println!("not tried: this machine lacks {}", isa.name());
+        }
+        Self::available()
     }
 
     /// Every set this machine has, slowest first.

@@ -42,6 +42,12 @@ impl Image {
 
     /// Reads an image from its record, as [`Image::record_json`] wrote it. Errors: the record cannot be read, the text is another
     /// one, or the machine code is.
+    ///
+    /// The checks do not run again: the texts that they read (GPU IR, PTX, disassembly, log) are not kept. So an edit of the
+    /// record's metadata or facts is not noticed here. A bundle's manifest has the record's hash; somebody who rewrites both can
+    /// claim anything. [`Code::load`](crate::launch::Code::load) refuses a claim that the driver or the contract contradicts
+    /// (parameters, architecture, name, threads, spills) but believes the shared memory, the scratch and the facts that
+    /// [`interchangeable`] compares.
     pub fn read(spec: &Spec, ttir: &str, record: &str, cubin: Vec<u8>) -> Result<Image, CudaError> {
         let record: Record = serde_json::from_str(record)
             .map_err(|error| CudaError::Metadata { spec: spec.to_string(), why: error.to_string() })?;

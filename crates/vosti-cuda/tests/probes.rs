@@ -110,9 +110,10 @@ fn a_chosen_row_that_is_a_tenth_off_is_seen_in_every_kernel() {
 }
 
 #[test]
-fn what_is_written_where_no_row_is_or_is_wrong_is_seen() {
+fn stray_writes_and_wrong_values_are_seen_in_every_kernel() {
     let stray = probe(LLAMA, Flaw::Padding, 60);
-    assert!(stray.iter().any(|kernel| !kernel.passed()), "{stray:?}");
+    let unseen: Vec<&Probed> = stray.iter().filter(|kernel| kernel.passed() || kernel.differs.is_none()).collect();
+    assert!(unseen.is_empty(), "{unseen:?}");
     for kernel in probe(LLAMA, Flaw::Off, 8) {
         assert!(kernel.differs.is_none() && kernel.error_max > 0.03 && !kernel.passed(), "{kernel:?}");
     }

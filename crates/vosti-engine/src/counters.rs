@@ -23,11 +23,11 @@ pub struct Counters {
     pub finished: u64,
     /// Sequences that were aborted.
     pub aborted: u64,
-    /// Prompt tokens looked up in the prefix cache, again at every start after a preemption.
+    /// Prompt tokens looked up in the prefix cache, once for each sequence: a start after a preemption adds none.
     pub prefix_query_tokens: u64,
-    /// Tokens found there; at a start after a preemption, generated tokens too.
+    /// Those of `prefix_query_tokens` that were found.
     pub prefix_hit_tokens: u64,
-    /// Prefix hits: times a sequence attached at least one block.
+    /// Prefix hits: times a sequence attached at least one block, at a start after a preemption too.
     pub prefix_hits: u64,
     /// Blocks registered in the prefix cache.
     pub published: u64,

@@ -13,7 +13,7 @@ use crate::math::{first_largest, top};
 use session::{Row, Session, alone, dirty, refused, text};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use vosti_core::{Device as _, DeviceError, PAGE, Program, Reads, RequestId, Select, StepPlan, Token};
+use vosti_core::{Device, DeviceError, PAGE, Program, Reads, RequestId, Select, StepPlan, Token};
 
 /// How a device breaks a law.
 #[derive(Debug, thiserror::Error)]
@@ -115,15 +115,26 @@ pub fn pages_are_what_there_is<D: FloatDevice>(subject: &Subject<D>) -> Verdict 
     if groups.map(|g| device.pages(g)).eq(pages) { Ok(()) } else { broken("pages changed") }
 }
 
-/// `clear` keeps the weights.
+/// The limits of a device with this many groups: rows and selected rows of a step, logits of a list, each group's pages.
+fn limits(device: &impl Device, groups: usize) -> Vec<usize> {
+    let fixed = [device.rows_max(), device.selected_max(), device.top_max()];
+    fixed.into_iter().chain((0..groups).map(|group| device.pages(group))).collect()
+}
+
+/// `clear` keeps weights and limits.
 pub fn clearing_keeps_the_weights<D: FloatDevice>(subject: &Subject<D>) -> Verdict {
     let bench = &subject.attending;
     let history = text(subject, 70, 1);
     let want = alone(subject, bench, &history)?;
     let mut device = (bench.device)()?;
+    let groups = bench.program.groups.len();
+    let told = limits(&device, groups);
     for round in 0..3 {
         // A new core clears its device.
         let mut session = Session::new(subject, &bench.program, &mut device)?;
+        if limits(session.core.device(), groups) != told {
+            return broken(format!("the limits change when the device is cleared {} times", round + 1));
+        }
         let id = session.admit(&history, history.len())?;
         session.finish(id, history.len(), &[64])?;
         session.compare(id, &want, &format!("after clearing {} times", round + 1))?;
@@ -144,16 +155,21 @@ pub fn clearing_leaves_finite_slots<D: FloatDevice>(subject: &Subject<D>) -> Ver
     session.compare(id, &want, "on a device that was cleared after use")
 }
 
-/// `run` keeps the weights.
+/// `run` keeps weights and limits.
 pub fn running_keeps_the_weights<D: FloatDevice>(subject: &Subject<D>) -> Verdict {
     let bench = &subject.attending;
     let history = text(subject, 40, 5);
     let want = alone(subject, bench, &history)?;
     let mut device = (bench.device)()?;
     let mut session = Session::new(subject, &bench.program, &mut device)?;
+    let groups = bench.program.groups.len();
+    let told = limits(session.core.device(), groups);
     for round in 0..6 {
         let id = session.admit(&history, history.len())?;
         session.finish(id, history.len(), &[9, 1])?;
+        if limits(session.core.device(), groups) != told {
+            return broken(format!("the limits change after {round} other requests"));
+        }
         session.compare(id, &want, &format!("after {round} other requests"))?;
         refused(session.core.abort(id))?;
     }

@@ -108,7 +108,7 @@ impl SamplerState {
         random::uniform(self.sampling.seed, self.choice, self.position)
     }
 
-    /// Bias, constraint and penalties, in place.
+    /// Bias, constraint and penalties, in place. Tokens beyond a row that is narrower than the vocabulary have no logit.
     fn transform(&mut self, logits: &mut [f32]) {
         let p = &self.sampling;
         for &(token, bias) in &p.logit_bias {
@@ -122,14 +122,16 @@ impl SamplerState {
         if p.repetition_penalty != 1.0 {
             let answer = self.counts.keys().filter(|token| !self.prompt.contains(token));
             for token in self.prompt.iter().chain(answer) {
-                let logit = &mut logits[*token as usize];
+                let Some(logit) = logits.get_mut(*token as usize) else { continue };
                 let penalty = p.repetition_penalty;
                 *logit = if *logit > 0.0 { *logit / penalty } else { *logit * penalty };
             }
         }
         for (token, count) in &self.counts {
             let penalty = p.presence_penalty + p.frequency_penalty * *count as f32;
-            logits[*token as usize] -= penalty;
+            if let Some(logit) = logits.get_mut(*token as usize) {
+                *logit -= penalty;
+            }
         }
         if self.generated < p.tokens_min {
             forbid(&p.stop_tokens, logits);

@@ -389,6 +389,7 @@ impl<D: FloatDevice> Engine<D> {
         })
     }
 
+    /// Counts a start. Tokens count at a sequence's first start only, as in vLLM's metrics: they are then tokens of the prompt.
     fn count_hit(&mut self, serial: Serial, hit: usize) {
         let Some(sequence) = self.sequences.get_mut(&serial) else {
             return;
@@ -396,11 +397,12 @@ impl<D: FloatDevice> Engine<D> {
         if !sequence.use_prefix_cache || !self.policy.prefix_cache {
             return;
         }
-        self.counters.prefix_query_tokens += sequence.prompt_len as u64;
-        self.counters.prefix_hit_tokens += hit as u64;
         self.counters.prefix_hits += u64::from(hit > 0);
-        let first = hit.min(sequence.prompt_len);
-        sequence.cached_tokens.get_or_insert(first);
+        if sequence.cached_tokens.is_none() {
+            self.counters.prefix_query_tokens += sequence.prompt_len as u64;
+            self.counters.prefix_hit_tokens += hit as u64;
+            sequence.cached_tokens = Some(hit);
+        }
     }
 }
 

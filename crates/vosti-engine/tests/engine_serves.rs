@@ -274,6 +274,26 @@ fn pressure_preempts_and_changes_nothing() {
     assert!(engine.counters().preemptions > 0 && engine.counters().evictions > 0);
 }
 
+/// The second start finds generated tokens too. If it counted them, hits would exceed the prompt tokens that are looked up.
+#[test]
+fn cached_tokens_are_counted_at_a_first_start_only() {
+    let program = one_group(1_000);
+    let mut engine = engine(&program, &[32], Policy::default());
+    let request = Request::new(prompt(130, 0), Sampling::greedy(200));
+    for (queries, hits, starts_with_hits) in [(130, 0, 1), (260, 128, 3)] {
+        let id = engine.submit(request.clone()).unwrap();
+        let end = engine.counters().tokens + 150;
+        while engine.counters().tokens < end {
+            engine.step(&mut |_| {}).unwrap();
+        }
+        assert!(engine.preempt(id));
+        run(&mut engine);
+        let c = engine.counters();
+        assert_eq!((c.prefix_query_tokens, c.prefix_hit_tokens, c.prefix_hits), (queries, hits, starts_with_hits));
+    }
+    assert_eq!(engine.counters().preemptions, 2);
+}
+
 #[test]
 fn abort_gives_pages_back_at_once_and_reports_once() {
     let program = one_group(1_000);
@@ -284,8 +304,15 @@ fn abort_gives_pages_back_at_once_and_reports_once() {
     assert!(engine.abort(id));
     assert_eq!(engine.status().pages_free[0], 8);
     assert!(!engine.abort(id) && !engine.abort(RequestId(99)));
-    let answers = run(&mut engine);
-    assert_eq!(answers[&(0, 0)].1, Some(FinishReason::Aborted));
+    let mut ends = Vec::new();
+    let mut see = |event: Event<'_>| match event {
+        Event::Finished { request, reason, .. } => ends.push((request, reason)),
+        _ => panic!("an event after the abort that is not its report"),
+    };
+    engine.run_until_idle(&mut see).unwrap();
+    assert!(!engine.abort(id));
+    engine.step(&mut see).unwrap();
+    assert_eq!(ends, [(id, FinishReason::Aborted)]);
 }
 
 /// Fails every third step, with its cache intact.

@@ -180,7 +180,7 @@ impl Collector for OfEngine {
             ("vosti:rows", "Rows computed", c.rows),
             ("vosti:prefill_rows", "Rows computed for prompts", c.prefill_rows),
             ("vosti:aborted", "Answers aborted", c.aborted),
-            ("vosti:evictions", "Cached blocks evicted", c.evictions),
+            ("vosti:evictions", "Evictions of a cached block, or of its page in one group with a window", c.evictions),
         ];
         for (name, help, value) in counters {
             let metric = ConstCounter::new(value);

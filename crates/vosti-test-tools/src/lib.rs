@@ -58,11 +58,12 @@ pub fn llama_cpp(folder: &str) -> Option<PathBuf> {
     have(path.is_dir(), "llama.cpp's source", "run `cargo xtask llama-cpp`").then_some(path)
 }
 
-/// Helm's program. `None` if it was not fetched, see [`have`].
+/// Helm's program. `None` if it was not fetched, see [`have`]. The package that brings Helm has a program for Linux on x86-64
+/// only: elsewhere `None` with a printed line, even if tools are required.
 pub fn helm() -> Option<PathBuf> {
     let path = target().join("helm/helm");
-    // The package that brings Helm has no program for other systems and processors.
     if cfg!(not(all(target_os = "linux", target_arch = "x86_64"))) {
+        println!("skipped: this test needs Helm, which `cargo xtask helm` gets for Linux on x86-64 only");
         return None;
     }
     have(path.is_file(), "Helm", "run `cargo xtask helm`").then_some(path)

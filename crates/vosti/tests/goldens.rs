@@ -50,8 +50,19 @@ impl Golden {
     }
 }
 
+/// The larger value; NaN if either is, so that no bound holds.
+fn larger(a: f32, b: f32) -> f32 {
+    if b > a || b.is_nan() { b } else { a }
+}
+
 fn off(a: &[f32], b: &[f32]) -> f32 {
-    a.iter().zip(b).fold(0.0, |most, (x, y)| most.max((x - y).abs()))
+    a.iter().zip(b).map(|(x, y)| (x - y).abs()).fold(0.0, larger)
+}
+
+#[test]
+fn a_value_that_is_no_number_is_off() {
+    assert!(off(&[f32::NAN, 1.0], &[0.0, 1.0]).is_nan() && off(&[1.0, 2.0], &[1.0, f32::NAN]).is_nan());
+    assert_eq!(off(&[1.0, 2.0, 3.0], &[1.0, 5.0, 4.0]), 3.0);
 }
 
 fn best(logits: &[f32]) -> usize {
@@ -104,7 +115,7 @@ fn check_tiny(name: &str) -> (usize, usize) {
     let (ours, theirs) = (off(&got, &exact), off(&rounded, &exact));
     let rows = || got.chunks(vocab).zip(exact.chunks(vocab));
     let same = rows().filter(|(g, e)| best(g) == best(e)).count();
-    let kl = rows().map(|(g, e)| divergence(g, e)).fold(0.0, f32::max);
+    let kl = rows().map(|(g, e)| divergence(g, e)).fold(0.0, larger);
     println!("{name}: BF16 off by {ours:.3} (transformers {theirs:.3}), best token equal at {same}, KL {kl:.1e}");
     assert!(ours <= 2.0 * theirs, "{name}: BF16 logits are off by {ours}, transformers' by {theirs}");
     assert!(kl <= KL_MAX, "{name}: divergence {kl}");
@@ -156,7 +167,7 @@ fn check_real(name: &str, path: &Path) {
     let own_share = agree as f32 / top.len() as f32;
     let spread = Spread::of(&golden);
     let (own_off, own_kl) = (golden.floats("off_bf16"), golden.floats("kl_bf16"));
-    let [own_off, own_kl] = [own_off, own_kl].map(|list| list.into_iter().fold(0.0, f32::max));
+    let [own_off, own_kl] = [own_off, own_kl].map(|list| list.into_iter().fold(0.0, larger));
     assert_spread(&exact);
     let vocab = decoder.vocab as usize;
     let longest = *lengths.iter().max().unwrap() as usize;
@@ -169,11 +180,11 @@ fn check_real(name: &str, path: &Path) {
             run.prompt(&tokens[first..][..*length as usize], |position, logits| {
                 same += usize::from(best(logits) == top[first + position] as usize);
                 if let Some(i) = chosen.iter().position(|row| *row as usize == first + position) {
-                    worst = worst.max(off(logits, &exact[i * vocab..][..vocab]));
+                    worst = larger(worst, off(logits, &exact[i * vocab..][..vocab]));
                     whole += 1;
                 }
                 if let Some((off, divergence)) = spread.compare(first + position, logits) {
-                    worst = worst.max(off);
+                    worst = larger(worst, off);
                     kl.push(divergence);
                 }
             });
@@ -182,7 +193,7 @@ fn check_real(name: &str, path: &Path) {
         assert_eq!((whole, kl.len()), (chosen.len(), spread.rows.len()));
         let largest = exact.iter().fold(0.0f32, |most, v| most.max(v.abs()));
         let share = same as f32 / tokens.len() as f32;
-        let (mean_kl, most_kl) = (kl.iter().sum::<f32>() / kl.len() as f32, kl.iter().copied().fold(0.0, f32::max));
+        let (mean_kl, most_kl) = (kl.iter().sum::<f32>() / kl.len() as f32, kl.iter().copied().fold(0.0, larger));
         println!(
             "{name} {act}: off by {worst:.4} of {largest:.1} (transformers' BF16 {own_off:.3}), best token equal \
                   {share:.4} (transformers' BF16 {own_share:.4}), KL {mean_kl:.1e}, largest {most_kl:.1e} (transformers' \
@@ -230,7 +241,7 @@ impl Spread {
         let (mut most, mut kl, mut seen) = (0.0f32, 0.0, [0.0; 2]);
         for (token, wanted) in self.tokens.iter().zip(&self.logits).skip(i * kept).take(kept) {
             let got = got[*token as usize];
-            most = most.max((got - wanted).abs());
+            most = larger(most, (got - wanted).abs());
             let logs = [f64::from(*wanted) - f64::from(self.sums[i]), f64::from(got) - of_got];
             kl += logs[0].exp() * (logs[0] - logs[1]);
             seen = [seen[0] + logs[0].exp(), seen[1] + logs[1].exp()];

@@ -62,7 +62,7 @@ fn digest(name: &str, act: Act, isa: Isa, chunk: usize) -> String {
 
 #[test]
 fn every_processor_gives_the_recorded_logits_in_prefill_and_in_decode() {
-    let acts = [Act::Bf16, Act::F32];
+    let (acts, isas) = ([Act::Bf16, Act::F32], Isa::tried());
     let computed = run::TINY.map(|name| (name, acts.map(|act| digest(name, act, Isa::detect(), 47))));
     for (name, [bf16, f32]) in &computed {
         println!("    ({name:?}, [{bf16:?}, {f32:?}]),");
@@ -71,7 +71,7 @@ fn every_processor_gives_the_recorded_logits_in_prefill_and_in_decode() {
     assert_eq!(computed, recorded, "this machine computes other bits than those that were recorded");
     for (name, digests) in &recorded {
         for (act, digest_recorded) in acts.into_iter().zip(digests) {
-            for isa in Isa::available() {
+            for isa in isas {
                 for chunk in [1, 64] {
                     assert_eq!(digest(name, act, *isa, chunk), *digest_recorded, "{name} {act} {isa:?} by {chunk}");
                 }

@@ -88,8 +88,8 @@ pub struct Probed {
     pub finite: f64,
     /// The number of cells compared with the reference.
     pub compared: usize,
-    /// The largest error of a cell, relative to the larger of its value and the outputs' root mean square. Two cells that are
-    /// both not finite count as equal.
+    /// The largest error of a cell, relative to the larger of its value and the outputs' root mean square. Two NaNs are equal, and
+    /// so are two infinities of one sign; the error of any other cell that is not finite is infinite.
     pub error_max: f64,
 }
 
@@ -355,17 +355,20 @@ fn compare(
         let squares: f64 = cells.iter().map(|c| value(want, *c)).filter(|x| x.is_finite()).map(|x| x * x).sum();
         let scale = (squares / cells.len().max(1) as f64).sqrt().max(1e-30);
         for cell in &cells {
-            let (x, y) = (value(want, *cell), value(has, *cell));
-            let error = match (x.is_finite(), y.is_finite()) {
-                (true, true) => (x - y).abs() / x.abs().max(scale),
-                (false, false) => 0.0,
-                _ => f64::INFINITY,
-            };
-            probed.error_max = probed.error_max.max(error);
+            probed.error_max = probed.error_max.max(error(value(want, *cell), value(has, *cell), scale));
         }
         probed.compared += cells.len();
     }
     Ok(())
+}
+
+/// The error of `has` relative to the larger of `want` and `scale`. Never NaN.
+fn error(want: f64, has: f64, scale: f64) -> f64 {
+    match (want.is_finite(), has.is_finite()) {
+        (true, true) => (want - has).abs() / want.abs().max(scale),
+        (false, false) if want == has || want.is_nan() && has.is_nan() => 0.0,
+        _ => f64::INFINITY,
+    }
 }
 
 impl Row {
@@ -396,5 +399,26 @@ impl Side {
     fn extent(&self, spare: usize) -> Extent {
         let length = if spare == 0 { self.length() } else { self.length().max(self.longest) };
         Extent { rows: self.rows + spare, tiles: self.tiles + spare, length }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::error;
+
+    #[test]
+    fn a_value_that_is_not_finite_equals_only_one_of_its_kind() {
+        let all = [0.0, 3.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
+        for (i, want) in all.iter().enumerate() {
+            for (j, has) in all.iter().enumerate() {
+                let found = error(*want, *has, 1.0);
+                match (i == j, i < 2 && j < 2) {
+                    (true, _) => assert_eq!(found, 0.0, "{want} and {has}"),
+                    (false, true) => assert!(found.is_finite() && found > 0.0, "{want} and {has}: {found}"),
+                    (false, false) => assert_eq!(found, f64::INFINITY, "{want} and {has}"),
+                }
+            }
+        }
+        assert_eq!(error(4.0, 5.0, 2.0), 0.25);
     }
 }

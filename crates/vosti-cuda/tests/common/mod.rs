@@ -336,8 +336,9 @@ impl Memory for View<'_> {
             _ => bits,
         };
         let at = self.params[param].start + index * bytes;
-        let behind = at + 3 * 64 * bytes;
-        if self.flaw == Flaw::Padding && behind < self.params[param].end {
+        // Outputs with few numbers in a row end sooner.
+        let behind = [at + 3 * 64 * bytes, at + 3 * bytes].into_iter().find(|at| *at < self.params[param].end);
+        if let Some(behind) = behind.filter(|_| self.flaw == Flaw::Padding) {
             self.memory[behind] ^= 1;
         }
         self.memory[at..][..bytes].copy_from_slice(&bits.to_le_bytes()[..bytes]);

@@ -190,6 +190,28 @@ fn strange_rows_give_a_token_and_no_panic() {
     }
 }
 
+/// The prompt's token 5, the tokens with a bias and the stop token have no logit in a row of two, nor has the answer's token 4.
+#[test]
+fn a_row_narrower_than_the_vocabulary_gives_a_token_and_no_panic() {
+    let penalties = SamplingParams {
+        repetition_penalty: 1.3,
+        presence_penalty: 0.5,
+        frequency_penalty: 0.4,
+        logit_bias: vec![(5, 1.0)],
+        stop_tokens: vec![5],
+        tokens_min: 3,
+        tokens_max: 8,
+        ..SamplingParams::default()
+    };
+    for params in [penalties.clone(), SamplingParams { temperature: 1.0, ..penalties }] {
+        let mut state = SamplerState::new(&Sampling::new(params).unwrap(), &[0, 5], 0);
+        let sampler = TokenSampler::new(6);
+        assert_eq!(sampler.sample(&mut state, &[0.0, 0.0, 0.0, 0.0, 90.0, 0.0]).0, 4);
+        assert!(sampler.sample(&mut state, &[1.0, 2.0]).0 < 2);
+        assert_eq!(sampler.sample(&mut state, &[]).0, 0);
+    }
+}
+
 #[test]
 fn no_stop_token_comes_before_the_least_length_unless_nothing_else_is_left() {
     let sampler = TokenSampler::new(6);

@@ -14,9 +14,13 @@ pub enum Break {
     TakesFewerSelected,
     HasFewerPages,
     ClearingChangesWeights,
+    /// `clear` changes one limit: of rows, selected rows, logits of a list, or pages.
+    ClearingChangesLimit(usize),
     /// `clear` leaves memory unchanged.
     ClearsNothing,
     WeightsDrift,
+    /// `run` changes one limit.
+    RunningChangesLimit(usize),
     /// An embedding that reads one row too many.
     SeesTheRowBefore,
     TileByRows,
@@ -57,6 +61,8 @@ pub struct BrokenDevice<D> {
     what: Option<Break>,
     clears: u64,
     runs: u64,
+    /// Added to the limits of rows, selected rows, logits of a list, and pages.
+    grown: [usize; 4],
     /// Slots that damage every row that sees them.
     bad: HashSet<Slot>,
     /// Empty where a row was not brought.
@@ -82,6 +88,7 @@ impl<D: FloatDevice> BrokenDevice<D> {
             what,
             clears: 0,
             runs: 0,
+            grown: [0; 4],
             bad: HashSet::new(),
             logits: Vec::new(),
             bests: Vec::new(),
@@ -181,10 +188,27 @@ impl<D: FloatDevice> Device for BrokenDevice<D> {
     type Logits = [f32];
     type Top = [(Token, f32)];
 
-    vosti_engine::forward_device!(device in [Self { inner: device, .. }]: limits);
+    fn rows_max(&self) -> usize {
+        self.inner.rows_max() + self.grown[0]
+    }
+
+    fn selected_max(&self) -> usize {
+        self.inner.selected_max() + self.grown[1]
+    }
+
+    fn top_max(&self) -> usize {
+        self.inner.top_max() + self.grown[2]
+    }
+
+    fn pages(&self, group: usize) -> usize {
+        self.inner.pages(group) + self.grown[3]
+    }
 
     fn clear(&mut self) {
         self.clears += 1;
+        if let Some(Break::ClearingChangesLimit(limit)) = self.what {
+            self.grown[limit] += 1;
+        }
         if self.is(Break::ClearingChangesWeights) {
             self.inner = (self.new)(self.clears);
         }
@@ -196,6 +220,9 @@ impl<D: FloatDevice> Device for BrokenDevice<D> {
 
     fn run(&mut self, program: &Program, plan: &StepPlan) -> Result<(), DeviceError> {
         self.runs += 1;
+        if let Some(Break::RunningChangesLimit(limit)) = self.what {
+            self.grown[limit] += 1;
+        }
         let last_page = |s: &SeqPlan| s.tables.iter().enumerate().any(|(g, t)| t.contains(&(self.pages(g) as i32 - 1)));
         match self.what {
             Some(Break::TakesFewerRows) if plan.rows() == self.rows_max() => return Err(error("too many rows")),

@@ -1,9 +1,11 @@
 //! The device laws hold of the symbolic device, and each of them fails on a device that breaks it. The laws of the sampler
-//! hold of the sampler. Every contract clause of the seam names its law, and every law is named there.
+//! hold of the sampler, and each of them fails on a sampler that breaks it. Every contract clause of the seam names its law, and every law is named there.
 
 mod broken;
+mod broken_sampler;
 
 use broken::{Break, BrokenDevice};
+use broken_sampler::{BrokenSampler, Flaw};
 use std::collections::BTreeSet;
 use vosti_core::{BufferDecl, DeviceError, Dtype, Op, Program, Reads, RowSet, Sampler, StepPlan, Token};
 use vosti_engine::faulty::{Fault, FaultyDevice};
@@ -61,14 +63,22 @@ vosti_engine::device_laws!(healthy);
 
 type Law = fn(&Subject<Watched>) -> Verdict;
 
-/// Each law, and a fault that breaks it.
+/// Each law, and faults that break it.
 const BREAKS: &[(&str, Law, Break)] = &[
     ("rows_max_is_what_a_step_takes", laws::rows_max_is_what_a_step_takes, Break::TakesFewerRows),
     ("selected_max_is_what_a_step_takes", laws::selected_max_is_what_a_step_takes, Break::TakesFewerSelected),
     ("pages_are_what_there_is", laws::pages_are_what_there_is, Break::HasFewerPages),
     ("clearing_keeps_the_weights", laws::clearing_keeps_the_weights, Break::ClearingChangesWeights),
+    ("clearing_keeps_the_weights", laws::clearing_keeps_the_weights, Break::ClearingChangesLimit(0)),
+    ("clearing_keeps_the_weights", laws::clearing_keeps_the_weights, Break::ClearingChangesLimit(1)),
+    ("clearing_keeps_the_weights", laws::clearing_keeps_the_weights, Break::ClearingChangesLimit(2)),
+    ("clearing_keeps_the_weights", laws::clearing_keeps_the_weights, Break::ClearingChangesLimit(3)),
     ("clearing_leaves_finite_slots", laws::clearing_leaves_finite_slots, Break::ClearsNothing),
     ("running_keeps_the_weights", laws::running_keeps_the_weights, Break::WeightsDrift),
+    ("running_keeps_the_weights", laws::running_keeps_the_weights, Break::RunningChangesLimit(0)),
+    ("running_keeps_the_weights", laws::running_keeps_the_weights, Break::RunningChangesLimit(1)),
+    ("running_keeps_the_weights", laws::running_keeps_the_weights, Break::RunningChangesLimit(2)),
+    ("running_keeps_the_weights", laws::running_keeps_the_weights, Break::RunningChangesLimit(3)),
     ("embedding_depends_on_its_token", laws::embedding_depends_on_its_token, Break::SeesTheRowBefore),
     ("rowwise_depends_on_its_row", laws::rowwise_depends_on_its_row, Break::TileByRows),
     ("selected_rows_are_gathered", laws::selected_rows_are_gathered, Break::GathersInReverse),
@@ -132,7 +142,7 @@ fn every_clause_of_the_seam_has_its_law() {
     let named: BTreeSet<&str> = laws.iter().copied().collect();
     assert_eq!(named.len(), laws.len(), "a law is named twice");
     let device = BREAKS.iter().map(|(name, ..)| *name);
-    let there: BTreeSet<&str> = device.chain(SAMPLER_LAWS.iter().map(|(name, _)| *name)).collect();
+    let there: BTreeSet<&str> = device.chain(SAMPLER_LAWS.iter().map(|(name, ..)| *name)).collect();
     assert_eq!(named, there, "laws that the seam names, and laws that there are");
     let promises = clauses(seam);
     let laws: usize = promises.iter().map(|clause| clause.matches("Law: ").count()).sum();
@@ -171,14 +181,14 @@ fn a_clause_without_a_law_is_seen() {
     assert_eq!(clauses(seam), ["a promise in two lines", "an op"]);
 }
 
-/// A law of `Sampler`.
-type SamplerLaw = fn(&Sample<'_>) -> bool;
+/// Makes samplers for a vocabulary: the sampler, or one with a flaw.
+type New<'a> = dyn Fn(u32) -> BrokenSampler + 'a;
 
-/// A choice by `TokenSampler`, or by a broken sampler in its place, from the part of a row that it reads.
-type Sample<'a> = dyn Fn(&TokenSampler, &mut SamplerState, &[f32]) -> (Token, bool) + 'a;
+/// A law of `Sampler`.
+type SamplerLaw = fn(&New<'_>) -> bool;
 
 /// Chooses a token as the core does.
-fn choose(sampler: &TokenSampler, state: &mut SamplerState, row: &[f32]) -> (Token, bool) {
+fn choose(sampler: &BrokenSampler, state: &mut SamplerState, row: &[f32]) -> (Token, bool) {
     match sampler.reads(state) {
         Reads::Row => sampler.sample(state, row),
         Reads::Top => sampler.sample_top(state, &math::top(row, LISTED)),
@@ -194,15 +204,16 @@ fn listing(sampling: &Sampling, prompt: &[Token]) -> SamplerState {
     SamplerState::new(sampling, prompt, 0).with_lists(LISTED)
 }
 
-const SAMPLER_LAWS: &[(&str, SamplerLaw)] = &[
-    ("the_vocabulary_is_what_it_says", |_| (1..300).all(|n| TokenSampler::new(n).vocab() == n)),
-    ("a_choice_depends_on_state_and_logits", a_choice_depends_on_state_and_logits),
-    ("tokens_are_in_the_vocabulary", tokens_are_in_the_vocabulary),
-    ("what_a_choice_reads_depends_on_the_state", what_a_choice_reads_depends_on_the_state),
-    ("a_best_choice_depends_on_state_and_token", a_best_choice_depends_on_state_and_token),
-    ("best_choices_are_in_the_vocabulary", best_choices_are_in_the_vocabulary),
-    ("a_listed_choice_depends_on_state_and_list", a_listed_choice_depends_on_state_and_list),
-    ("listed_choices_are_in_the_vocabulary", listed_choices_are_in_the_vocabulary),
+/// Each law of the sampler, and a flaw that breaks it.
+const SAMPLER_LAWS: &[(&str, SamplerLaw, Flaw)] = &[
+    ("the_vocabulary_is_what_it_says", |new| (1..300).all(|n| new(n).vocab() == n), Flaw::VocabularyOneLess),
+    ("a_choice_depends_on_state_and_logits", a_choice_depends_on_state_and_logits, Flaw::RowsByCallOrder),
+    ("tokens_are_in_the_vocabulary", tokens_are_in_the_vocabulary, Flaw::RowsOneTooFar),
+    ("what_a_choice_reads_depends_on_the_state", what_a_choice_reads_depends_on_the_state, Flaw::ReadsByCallOrder),
+    ("a_best_choice_depends_on_state_and_token", a_best_choice_depends_on_state_and_token, Flaw::BestByCallOrder),
+    ("best_choices_are_in_the_vocabulary", best_choices_are_in_the_vocabulary, Flaw::BestUnchecked),
+    ("a_listed_choice_depends_on_state_and_list", a_listed_choice_depends_on_state_and_list, Flaw::ListsByCallOrder),
+    ("listed_choices_are_in_the_vocabulary", listed_choices_are_in_the_vocabulary, Flaw::ListsUnchecked),
 ];
 
 fn samplings() -> Vec<Sampling> {
@@ -227,54 +238,48 @@ fn rows(seed: u32, vocab: u32) -> impl Iterator<Item = Vec<f32>> {
 }
 
 /// Two requests that ask the same, one alone, the other with strangers sampled in between.
-fn a_choice_depends_on_state_and_logits(sample: &Sample<'_>) -> bool {
+fn a_choice_depends_on_state_and_logits(new: &New<'_>) -> bool {
     samplings().iter().all(|sampling| {
-        let (alone, shared) = (TokenSampler::new(40), TokenSampler::new(40));
+        let (alone, shared) = (new(40), new(40));
         let (mut one, mut two) = (SamplerState::new(sampling, &[1, 2], 0), SamplerState::new(sampling, &[1, 2], 0));
         rows(1, 40).enumerate().all(|(i, row)| {
             for other in samplings().iter().take(i % 4) {
                 let mut stranger = SamplerState::new(other, &[7; 9], 1);
-                rows(5, 40).take(2).for_each(|row| {
-                    sample(&shared, &mut stranger, &row);
-                });
+                rows(5, 40).take(2).for_each(|row| _ = shared.sample(&mut stranger, &row));
             }
-            one.finish().is_some() || sample(&alone, &mut one, &row) == sample(&shared, &mut two, &row)
+            one.finish().is_some() || alone.sample(&mut one, &row) == shared.sample(&mut two, &row)
         })
     })
 }
 
-fn tokens_are_in_the_vocabulary(sample: &Sample<'_>) -> bool {
+fn tokens_are_in_the_vocabulary(new: &New<'_>) -> bool {
     samplings().iter().all(|sampling| {
-        // Rows as wide as the vocabulary, wider, and of nothing that is a number.
-        let strange = [vec![f32::NAN; 20], vec![f32::NEG_INFINITY; 20], vec![f32::INFINITY; 20]];
-        rows(2, 20).chain(rows(3, 64)).chain(strange).all(|row| {
+        // Rows as wide as the vocabulary, wider, narrower, and of nothing that is a number.
+        let strange = [vec![f32::NAN; 20], vec![f32::NEG_INFINITY; 20], vec![f32::INFINITY; 20], vec![]];
+        rows(2, 20).chain(rows(3, 64)).chain(rows(4, 1)).chain(strange).all(|row| {
             let mut state = SamplerState::new(sampling, &[1], 0);
-            sample(&TokenSampler::new(20), &mut state, &row).0 < 20
+            new(20).sample(&mut state, &row).0 < 20
         })
     })
 }
 
 /// Greedy choices, which read best tokens: the same state and token, the same choice and the same end.
-fn a_best_choice_depends_on_state_and_token(choose: &Sample<'_>) -> bool {
+fn a_best_choice_depends_on_state_and_token(new: &New<'_>) -> bool {
     samplings().iter().filter(|s| s.temperature == 0.0).all(|sampling| {
-        let (one, two) = (TokenSampler::new(40), TokenSampler::new(40));
+        let (one, two) = (new(40), new(40));
         let (mut a, mut b) = (SamplerState::new(sampling, &[1, 2], 0), SamplerState::new(sampling, &[1, 2], 0));
-        rows(1, 40).all(|row| {
-            // Another row with the same best token.
-            let mut other = vec![-9.0; 40];
-            other[math::first_largest(&row) as usize] = 1.0;
-            let mut stranger = SamplerState::new(sampling, &[7; 9], 1);
-            choose(&two, &mut stranger, &row);
+        rows(1, 40).map(|row| math::first_largest(&row)).all(|best| {
+            two.sample_best(&mut SamplerState::new(sampling, &[7; 9], 1), best);
             a.finish().is_some()
-                || one.reads(&a) == Reads::Best && choose(&one, &mut a, &row) == choose(&two, &mut b, &other)
+                || one.reads(&a) == Reads::Best && one.sample_best(&mut a, best) == two.sample_best(&mut b, best)
         })
     })
 }
 
 /// The part of a row that a choice reads is a function of the state: after the same tokens, two choices read the same part.
-fn what_a_choice_reads_depends_on_the_state(choose: &Sample<'_>) -> bool {
+fn what_a_choice_reads_depends_on_the_state(new: &New<'_>) -> bool {
     samplings().iter().all(|sampling| {
-        let (one, two) = (TokenSampler::new(40), TokenSampler::new(40));
+        let (one, two) = (new(40), new(40));
         let (mut a, mut b) = (SamplerState::new(sampling, &[1, 2], 0), SamplerState::new(sampling, &[1, 2], 0));
         rows(1, 40).all(|row| {
             two.reads(&SamplerState::new(&Sampling::greedy(3), &[1], 1));
@@ -286,35 +291,31 @@ fn what_a_choice_reads_depends_on_the_state(choose: &Sample<'_>) -> bool {
     })
 }
 
-fn best_choices_are_in_the_vocabulary(_: &Sample<'_>) -> bool {
-    let choice =
-        |best| TokenSampler::new(20).sample_best(&mut SamplerState::new(&Sampling::greedy(2), &[1], 0), best).0;
+fn best_choices_are_in_the_vocabulary(new: &New<'_>) -> bool {
+    let choice = |best| new(20).sample_best(&mut SamplerState::new(&Sampling::greedy(2), &[1], 0), best).0;
     [0, 7, 19, 20, 21, u32::MAX].into_iter().all(|best| choice(best) == best.min(19))
 }
 
 /// Choices among the largest, which read lists: the same state and list, the same choice and the same end.
-fn a_listed_choice_depends_on_state_and_list(choose: &Sample<'_>) -> bool {
+fn a_listed_choice_depends_on_state_and_list(new: &New<'_>) -> bool {
     let listed = |s: &Sampling| TokenSampler::new(40).reads(&listing(s, &[1])) == Reads::Top;
     let samplings: Vec<Sampling> = samplings().into_iter().filter(listed).collect();
     !samplings.is_empty()
         && samplings.iter().all(|sampling| {
-            let (one, two) = (TokenSampler::new(40), TokenSampler::new(40));
+            let (one, two) = (new(40), new(40));
             let (mut a, mut b) = (listing(sampling, &[1, 2]), listing(sampling, &[1, 2]));
-            rows(1, 40).all(|row| {
-                // Another row with the same list.
-                let mut other = vec![-9.0; 40];
-                math::top(&row, LISTED).into_iter().for_each(|(token, logit)| other[token as usize] = logit);
-                choose(&two, &mut listing(sampling, &[7; 9]), &row);
-                a.finish().is_some() || choose(&one, &mut a, &row) == choose(&two, &mut b, &other)
+            rows(1, 40).map(|row| math::top(&row, LISTED)).all(|list| {
+                two.sample_top(&mut listing(sampling, &[7; 9]), &list);
+                a.finish().is_some() || one.sample_top(&mut a, &list) == two.sample_top(&mut b, &list)
             })
         })
 }
 
-fn listed_choices_are_in_the_vocabulary(_: &Sample<'_>) -> bool {
+fn listed_choices_are_in_the_vocabulary(new: &New<'_>) -> bool {
     let strange = [vec![], vec![(20, 1.0)], vec![(u32::MAX, f32::NAN)], vec![(3, f32::INFINITY), (99, 1.0)]];
-    samplings().iter().all(|sampling| {
-        strange.iter().all(|list| TokenSampler::new(20).sample_top(&mut listing(sampling, &[1]), list).0 < 20)
-    })
+    samplings()
+        .iter()
+        .all(|sampling| strange.iter().all(|list| new(20).sample_top(&mut listing(sampling, &[1]), list).0 < 20))
 }
 
 /// Rows may stay on the device because `sample` and `sample_top` agree wherever only a list is read.
@@ -371,24 +372,14 @@ fn strange() -> Vec<Vec<f32>> {
 
 #[test]
 fn the_sampler_keeps_its_laws() {
-    for (name, law) in SAMPLER_LAWS {
-        assert!(law(&choose), "{name}");
+    for (name, law, _) in SAMPLER_LAWS {
+        assert!(law(&|vocab| BrokenSampler::new(vocab, None)), "{name}");
     }
 }
 
 #[test]
-fn a_broken_sampler_is_seen() {
-    let calls = std::cell::Cell::new(0);
-    let by_call_order = |sampler: &TokenSampler, state: &mut SamplerState, row: &[f32]| {
-        calls.set(calls.get() + 1);
-        let (token, done) = choose(sampler, state, row);
-        ((token + u32::from(calls.get() % 7 == 0)) % sampler.vocab(), done)
-    };
-    assert!(!a_choice_depends_on_state_and_logits(&by_call_order));
-    assert!(!a_best_choice_depends_on_state_and_token(&by_call_order));
-    let one_too_far = |sampler: &TokenSampler, state: &mut SamplerState, row: &[f32]| {
-        let (token, done) = choose(sampler, state, row);
-        (token + 1, done)
-    };
-    assert!(!tokens_are_in_the_vocabulary(&one_too_far));
+fn every_sampler_law_can_fail() {
+    for (name, law, flaw) in SAMPLER_LAWS {
+        assert!(!law(&|vocab| BrokenSampler::new(vocab, Some(*flaw))), "{name} does not see {flaw:?}");
+    }
 }

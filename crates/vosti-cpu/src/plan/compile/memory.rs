@@ -201,6 +201,7 @@ impl<'k> Compiler<'k> {
         };
         let merged = self.axes.merges.values().any(|v| *v == result);
         if merged || self.only_dots_read(result) {
+            self.deferred[block.array.param] = Some(self.line);
             self.define(result, Sym::Pending { block, check: check.to_vec(), padding });
             return Ok(());
         }
@@ -210,7 +211,8 @@ impl<'k> Compiler<'k> {
     }
 
     /// True if every reader is a dot, so that the dot may read memory in place of the load. No other parameter of a launch
-    /// writes that memory: the wiring refuses such a launch (`broken_premise`).
+    /// writes that memory: the wiring refuses such a launch (`broken_premise`). The kernel does not write it by this one
+    /// either (`check_deferred`).
     fn only_dots_read(&self, value: Value) -> bool {
         let mut readers = 0;
         let mut dots = 0;

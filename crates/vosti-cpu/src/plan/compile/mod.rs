@@ -47,6 +47,7 @@ pub fn compile(kernel: &Kernel, isa: Isa) -> Result<Plan> {
     compiler.parameters();
     compiler.find_live()?;
     compiler.region(&kernel.body, &[], &[])?;
+    compiler.check_deferred()?;
     if compiler.constant_scratch.peak() > CONSTANTS_MAX {
         return compiler.unsupported("a kernel with this many constants");
     }
@@ -80,6 +81,8 @@ struct Compiler<'k> {
     wanted: Vec<Option<crate::layout::Layout>>,
     written: Vec<bool>,
     read_in_place: Vec<bool>,
+    /// Per parameter: the line of a load that is left to its reader.
+    deferred: Vec<Option<u32>>,
     line: u32,
 }
 
@@ -109,6 +112,7 @@ impl<'k> Compiler<'k> {
             wanted: vec![None; params],
             written: vec![false; params],
             read_in_place: vec![false; params],
+            deferred: vec![None; params],
             line: 0,
         }
     }
@@ -116,6 +120,17 @@ impl<'k> Compiler<'k> {
     fn parameters(&mut self) {
         for (index, param) in self.kernel.params.iter().enumerate() {
             self.env.insert(param.value, Sym::Pointer(Pointer { param: index, parts: Vec::new() }));
+        }
+    }
+
+    /// Refuses a kernel that writes a parameter whose load is left to its reader: the write may come before that reader.
+    fn check_deferred(&self) -> Result<()> {
+        let both = self.deferred.iter().zip(&self.written).find_map(|(line, written)| line.filter(|_| *written));
+        match both {
+            Some(line) => {
+                Err(Unsupported { line, what: "a load for a dot or a reshape from memory that the kernel writes" })
+            }
+            None => Ok(()),
         }
     }
 
