@@ -153,6 +153,8 @@ class TestLLM(unittest.TestCase):
             (lambda: self.llm.generate([[1 << 31]]), "not in the vocabulary"),
             (lambda: self.llm.generate("x", SamplingParams(temperature=-1)), "temperature"),
             (lambda: self.llm.generate("x", SamplingParams(max_tokens=-1)), "max_tokens"),
+            (lambda: self.llm.generate("x", SamplingParams(top_k=-2)), "top_k is -2"),
+            (lambda: self.llm.generate("x", SamplingParams(top_k=1 << 32)), "top_k is 4294967296"),
             (lambda: self.llm.generate(["x", "y"], [SamplingParams()]), "2 prompts and 1"),
             (lambda: self.llm.generate([[1] * 600]), "prompt 0"),
             (lambda: self.llm.generate("x", SamplingParams(structured_outputs=StructuredOutputsParams())), "asks for nothing"),
@@ -169,6 +171,8 @@ class TestLLM(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, says):
                 call()
         self.assertEqual(len(self.llm.generate("x", SamplingParams(max_tokens=1))), 1)
+        kept = [self.llm.generate("x", SamplingParams(seed=1, max_tokens=4, top_k=k)) for k in (0, -1)]
+        self.assertEqual(self.ids(kept[0]), self.ids(kept[1]))
 
     def test_ctrl_c_ends_a_call_and_the_next_one_runs(self):
         params = SamplingParams(temperature=0, max_tokens=400, ignore_eos=True)
