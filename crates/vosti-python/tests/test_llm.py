@@ -24,6 +24,10 @@ class TestLLM(unittest.TestCase):
     def ids(self, outputs):
         return [[choice.token_ids for choice in output.outputs] for output in outputs]
 
+    def steps(self):
+        """Steps of the engine since its start."""
+        return self.llm._engine.counts()[2]
+
     def test_a_prompt_alone_and_among_others_gives_the_same_tokens(self):
         for params in (SamplingParams(temperature=0, max_tokens=12), SamplingParams(seed=3, max_tokens=12, n=2)):
             together = self.ids(self.llm.generate(PROMPTS, params, use_tqdm=False))
@@ -128,8 +132,10 @@ class TestLLM(unittest.TestCase):
             self.assertEqual(ended.returncode, code, ended.stdout + ended.stderr)
 
     def test_calls_of_several_threads_run_together(self):
-        params = SamplingParams(seed=3, max_tokens=12)
+        params = SamplingParams(seed=3, max_tokens=24)
+        begun = self.steps()
         expected, given = self.ids(self.llm.generate(PROMPTS, params, use_tqdm=False)), {}
+        one_call = self.steps() - begun
 
         def ask(place):
             given[place] = self.ids(self.llm.generate(PROMPTS, params, use_tqdm=False))
@@ -140,6 +146,8 @@ class TestLLM(unittest.TestCase):
         for thread in threads:
             thread.join()
         self.assertEqual(list(given.values()), [expected] * 4)
+        # Calls that wait for each other take the steps of each.
+        self.assertLess(self.steps() - begun - one_call, 3 * one_call)
 
     def test_a_chat_answers_by_the_model_s_template(self):
         messages = [{"role": "user", "content": "What is the capital of France?"}]
