@@ -11,6 +11,28 @@ fn the_api_page_is_what_the_types_say() {
     assert!(written == page, "docs/api.md is old: {}", vosti_server::api_page::COMMAND);
 }
 
+/// The document keeps an optional field's description beside its type's reference, one level deeper than a plain field's.
+#[test]
+fn the_api_page_has_the_description_of_every_optional_field() {
+    let document = serde_json::to_value(vosti_server::openapi::document()).unwrap();
+    let page = vosti_server::api_page::page();
+    let mut found = Vec::new();
+    for schema in document["components"]["schemas"].as_object().unwrap().values() {
+        for (field, schema) in schema["properties"].as_object().into_iter().flatten() {
+            for branch in schema["oneOf"].as_array().into_iter().flatten() {
+                let Some(said) = branch["description"].as_str() else { continue };
+                let said = said.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|");
+                let mut rows = page.lines().filter(|line| line.starts_with(&format!("| `{field}`")));
+                assert!(rows.any(|row| row.contains(&said)), "`{field}` has no row with: {said}");
+                found.push(field.as_str());
+            }
+        }
+    }
+    for field in ["tool_choice", "structured_outputs", "vosti_resume", "usage", "thinking", "output_config"] {
+        assert!(found.contains(&field), "`{field}` has no description: {found:?}");
+    }
+}
+
 #[tokio::test]
 async fn every_path_of_the_document_is_served() {
     let server = toy();
