@@ -1,7 +1,7 @@
 //! The OpenAPI document and the page made from it say what the server does.
 
 use crate::common::{get, toy};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 #[test]
 fn the_api_page_is_what_the_types_say() {
@@ -39,9 +39,16 @@ async fn every_path_of_the_document_is_served() {
     let document = server.send(get("/openapi.json")).await.json();
     let paths = document["paths"].as_object().unwrap();
     assert_eq!(paths.len(), 15);
-    for path in paths.keys() {
-        let answer = server.send(get(&path.replace("{name}", "toy"))).await;
-        assert_ne!(answer.status, 404, "{path}");
+    for (path, methods) in paths {
+        let uri = path.replace("{name}", "toy");
+        for method in methods.as_object().unwrap().keys() {
+            let answer = match method.as_str() {
+                "get" => server.send(get(&uri)).await,
+                "post" => server.post(&uri, json!({})).await,
+                other => panic!("{path} has the method {other}"),
+            };
+            assert!(![404, 405].contains(&answer.status.as_u16()), "{method} {path}: {}", answer.status);
+        }
     }
 }
 
