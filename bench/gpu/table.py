@@ -106,9 +106,12 @@ def right(probe, fp64, laws, checks):
     else:
         print("\nProbes: not run.")
     if fp64:
-        verdict = "all within" if fp64["passed"] else "**NOT within**"
+        untried = ", ".join(fp64.get("kernels_not_compared", []))
+        within = all(launch["worst"] <= 1 for launch in fp64["launches"])
+        verdict = ("all within" if within else "**NOT within**") + (f" (**NOT compared: {untried}**)" if untried else "")
+        compared = [launch for launch in fp64["launches"] if launch["cells"]]
         worst = max(fp64["launches"], key=lambda launch: launch["worst"])
-        print(f"\nAgainst FP64: {len(fp64['launches'])} launches, {verdict} {fp64['unit']}; the worst takes {worst['worst']:.3g} of it "
+        print(f"\nAgainst FP64: {len(compared)} launches, {verdict} {fp64['unit']}; the worst takes {worst['worst']:.3g} of it "
               f"({worst['kernel']}).")
     else:
         print("\nAgainst FP64: not run.")

@@ -74,7 +74,8 @@ pub trait Subject {
         false
     }
 
-    /// Digests of [`super::prompts::reproduced`]'s rows, computed by another process; none if no other process can be started.
+    /// Digests of [`super::prompts::reproduced`]'s rows, computed by another process; none if no other process can be started. The
+    /// relation `machine` then fails, unless there are no thread counts and no instruction sets to compare either.
     fn restarted(&self, _seed: u64) -> Option<Result<Vec<String>, CheckError>> {
         None
     }

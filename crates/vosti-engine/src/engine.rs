@@ -34,6 +34,9 @@ pub struct Status {
     pub pages_free: Vec<usize>,
     /// Pages in the pool, by group of layers.
     pub pages_total: Vec<usize>,
+    /// Pages that sequences use, by group of layers; a shared page counts once. The prefix cache alone holds every other page that
+    /// is not free, and it gives such a page up at any time.
+    pub pages_used: Vec<usize>,
     /// Blocks registered in the prefix cache.
     pub blocks: usize,
     /// Those of them that no sequence uses.
@@ -494,10 +497,24 @@ impl<D: FloatDevice> Engine<D> {
             running: self.running.len(),
             waiting: self.waiting.len(),
             pages_free: groups.clone().map(|g| self.core.free_pages(g)).collect(),
-            pages_total: groups.map(|g| self.core.pages(g)).collect(),
+            pages_total: groups.clone().map(|g| self.core.pages(g)).collect(),
+            pages_used: groups.map(|g| self.pages_used(g)).collect(),
             blocks: self.prefix.len(),
             blocks_unused: self.prefix.unused(),
         }
+    }
+
+    /// Pages of a group that are in some sequence's table.
+    fn pages_used(&self, group: usize) -> usize {
+        let mut used = vec![false; self.core.pages(group)];
+        let requests = self.sequences.values().filter_map(|sequence| self.core.request(sequence.core));
+        for page in requests.flat_map(|request| request.table(group)) {
+            // A table has -1 where it has no page.
+            if let Some(page) = usize::try_from(*page).ok().and_then(|page| used.get_mut(page)) {
+                *page = true;
+            }
+        }
+        used.into_iter().filter(|used| *used).count()
     }
 
     /// The longest sequence (prompt and answer) that the pool holds, in tokens. The engine refuses a request that may get

@@ -169,6 +169,13 @@ impl PyEngine {
         self.started().fingerprint
     }
 
+    /// For tests: answers that run, answers that wait, and, since the engine's start, its steps and the answers that were aborted.
+    fn counts(&self, py: Python<'_>) -> PyResult<(usize, usize, u64, u64)> {
+        let engine = self.started().engine;
+        let (status, counters) = py.detach(move || engine.report()).map_err(failed)?;
+        Ok((status.running, status.waiting, counters.steps, counters.aborted))
+    }
+
     /// Begins to replace every weight: the result needs a new tensor for each tensor in the model's folder.
     fn replacement(&self) -> PyResult<PyReplacement> {
         let begun = vosti_model::Model::replacement(&self.making.path).map_err(refused)?;

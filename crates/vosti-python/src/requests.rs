@@ -60,8 +60,7 @@ impl Params {
         let ends = own.ends().filter(|_| !self.ignore_eos);
         let sampling = Sampling::new(SamplingParams {
             temperature: self.temperature,
-            // vLLM's -1 keeps all, as 0 does.
-            top_k: u32::try_from(self.top_k.max(0)).unwrap_or(u32::MAX),
+            top_k: top_k(self.top_k)?,
             top_p: self.top_p,
             min_p: self.min_p,
             repetition_penalty: self.repetition_penalty,
@@ -95,6 +94,14 @@ impl Params {
             job.given = given.map_err(|error| error.to_string())?;
         }
         Ok(Asked { job, parameters, seed: self.seed })
+    }
+}
+
+/// vLLM's -1 keeps all, as 0 does. Other negative values are refused, as in the server.
+fn top_k(top_k: i64) -> Result<u32, String> {
+    match top_k {
+        -1 => Ok(0),
+        k => u32::try_from(k).map_err(|_| format!("top_k is {k}; it must be at least 1, or 0 or -1 for all")),
     }
 }
 

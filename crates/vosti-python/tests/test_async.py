@@ -4,6 +4,7 @@ import gc
 import subprocess
 import sys
 import threading
+import time
 import unittest
 
 from vosti import LLM, AsyncLLM, SamplingParams, StructuredOutputsParams
@@ -58,17 +59,24 @@ class TestAsyncLLM(unittest.TestCase):
             asyncio.run(cut(params, whole))
 
     def test_a_generator_that_is_closed_gives_its_request_up(self):
+        aborted = self.llm._engine.counts()[3]
+
         async def leave():
             params = SamplingParams(temperature=0, max_tokens=400, ignore_eos=True)
             for _ in range(20):
                 answers = self.llm.generate(PROMPTS[1], params)
                 await answers.__anext__()
                 await answers.aclose()
-            # Unless they are aborted, these requests take minutes.
             await self.whole(PROMPTS[0], KINDS[0])
 
         asyncio.run(leave())
         self.assertEqual(self.llm._queues, {})
+        # The engine learns of an abort at its next step.
+        until = time.monotonic() + 60
+        while self.llm._engine.counts()[:2] != (0, 0) and time.monotonic() < until:
+            time.sleep(0.05)
+        running, waiting, _, now = self.llm._engine.counts()
+        self.assertEqual((running, waiting, now - aborted), (0, 0, 20))
 
     def test_an_aborted_request_ends_its_generator(self):
         async def abort():

@@ -24,6 +24,10 @@ class TestLLM(unittest.TestCase):
     def ids(self, outputs):
         return [[choice.token_ids for choice in output.outputs] for output in outputs]
 
+    def steps(self):
+        """Steps of the engine since its start."""
+        return self.llm._engine.counts()[2]
+
     def test_a_prompt_alone_and_among_others_gives_the_same_tokens(self):
         for params in (SamplingParams(temperature=0, max_tokens=12), SamplingParams(seed=3, max_tokens=12, n=2)):
             together = self.ids(self.llm.generate(PROMPTS, params, use_tqdm=False))
@@ -128,8 +132,10 @@ class TestLLM(unittest.TestCase):
             self.assertEqual(ended.returncode, code, ended.stdout + ended.stderr)
 
     def test_calls_of_several_threads_run_together(self):
-        params = SamplingParams(seed=3, max_tokens=12)
+        params = SamplingParams(seed=3, max_tokens=24)
+        begun = self.steps()
         expected, given = self.ids(self.llm.generate(PROMPTS, params, use_tqdm=False)), {}
+        one_call = self.steps() - begun
 
         def ask(place):
             given[place] = self.ids(self.llm.generate(PROMPTS, params, use_tqdm=False))
@@ -140,6 +146,8 @@ class TestLLM(unittest.TestCase):
         for thread in threads:
             thread.join()
         self.assertEqual(list(given.values()), [expected] * 4)
+        # Calls that wait for each other take the steps of each.
+        self.assertLess(self.steps() - begun - one_call, 3 * one_call)
 
     def test_a_chat_answers_by_the_model_s_template(self):
         messages = [{"role": "user", "content": "What is the capital of France?"}]
@@ -153,6 +161,8 @@ class TestLLM(unittest.TestCase):
             (lambda: self.llm.generate([[1 << 31]]), "not in the vocabulary"),
             (lambda: self.llm.generate("x", SamplingParams(temperature=-1)), "temperature"),
             (lambda: self.llm.generate("x", SamplingParams(max_tokens=-1)), "max_tokens"),
+            (lambda: self.llm.generate("x", SamplingParams(top_k=-2)), "top_k is -2"),
+            (lambda: self.llm.generate("x", SamplingParams(top_k=1 << 32)), "top_k is 4294967296"),
             (lambda: self.llm.generate(["x", "y"], [SamplingParams()]), "2 prompts and 1"),
             (lambda: self.llm.generate([[1] * 600]), "prompt 0"),
             (lambda: self.llm.generate("x", SamplingParams(structured_outputs=StructuredOutputsParams())), "asks for nothing"),
@@ -169,6 +179,8 @@ class TestLLM(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, says):
                 call()
         self.assertEqual(len(self.llm.generate("x", SamplingParams(max_tokens=1))), 1)
+        kept = [self.llm.generate("x", SamplingParams(seed=1, max_tokens=4, top_k=k)) for k in (0, -1)]
+        self.assertEqual(self.ids(kept[0]), self.ids(kept[1]))
 
     def test_ctrl_c_ends_a_call_and_the_next_one_runs(self):
         params = SamplingParams(temperature=0, max_tokens=400, ignore_eos=True)

@@ -95,9 +95,17 @@ fn kind(out: &mut String, name: &str, schema: &Value) {
     }
     for (field, schema) in members(&schema["properties"]) {
         let mark = if required.contains(&field.as_str()) { " (required)" } else { "" };
-        let said = line(schema["description"].as_str().unwrap_or_default());
+        let said = line(description(schema));
         let _ = writeln!(out, "| `{field}`{mark} | {} | {}{} |", of(schema), said.replace('|', "\\|"), range(schema));
     }
+}
+
+/// A field's description. An optional field of a type that has a name carries it beside the reference, in one branch of `oneOf`.
+fn description(schema: &Value) -> &str {
+    let branches = ["oneOf", "anyOf", "allOf"].iter().filter_map(|list| schema[*list].as_array()).flatten();
+    let of_reference = branches.filter(|branch| branch["$ref"].is_string());
+    let said = std::iter::once(schema).chain(of_reference).find_map(|one| one["description"].as_str());
+    said.unwrap_or_default()
 }
 
 /// A text on one line.

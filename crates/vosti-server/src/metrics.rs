@@ -149,16 +149,19 @@ impl Metrics {
 }
 
 impl Snapshot {
-    /// The share of pages in use, of the fullest group. Cached blocks that no answer uses do not count, as in vLLM: their pages can
-    /// be taken at any time.
+    /// The share of pages in use, of the fullest group. Pages that only the prefix cache holds do not count, as in vLLM: they can be
+    /// taken at any time.
     pub fn pages_used(&self) -> f64 {
-        let groups = self.status.pages_free.iter().zip(&self.status.pages_total);
-        let unused = self.status.blocks_unused;
-        let used = groups.map(|(free, total)| {
-            let taken = total.saturating_sub(*free).saturating_sub(unused);
-            taken as f64 / (*total).max(1) as f64
-        });
-        used.fold(0.0, f64::max)
+        let groups = self.status.pages_used.iter().zip(&self.status.pages_total);
+        groups.map(|(used, total)| *used as f64 / (*total).max(1) as f64).fold(0.0, f64::max)
+    }
+
+    /// Pages that only the prefix cache holds, of all groups.
+    pub fn pages_cached_unused(&self) -> usize {
+        let sum = |pages: &[usize]| pages.iter().sum::<usize>();
+        sum(&self.status.pages_total)
+            .saturating_sub(sum(&self.status.pages_free))
+            .saturating_sub(sum(&self.status.pages_used))
     }
 }
 

@@ -109,7 +109,7 @@ pub enum BenchError {
     Engine(#[from] EngineError),
     #[error(transparent)]
     Deploy(#[from] DeployError),
-    #[error("a case needs {needed} tokens and the model's context is {context}: ask for less depth")]
+    #[error("a case needs {needed} tokens and the model's context is {context}: ask for fewer tokens or less depth")]
     TooDeep { needed: usize, context: usize },
     #[error(transparent)]
     Sampling(#[from] SamplingError),

@@ -11,7 +11,7 @@ use vosti_admission::manifest::{Manifest, Model};
 use vosti_cuda::{Arch, Image, Toolchain};
 use vosti_kernels::{parse_stem, ttir, ttir_hash};
 use vosti_model::{ModelPlan, Target};
-use vosti_verify::certificate::Probed;
+use vosti_verify::certificate::{Probed, verifier};
 
 const TARGET: &str = "cuda-sm90";
 
@@ -136,6 +136,20 @@ fn a_damaged_or_stale_bundle_is_refused_and_a_cpu_says_what_it_is_for() {
     refused("not both machine code and the record");
     rewritten(&|m| m.kernels[0].files[2].kind = "poem".into());
     refused("which nothing reads");
+
+    // Stale: every hash fits, and another verifier proved the kernel. Specialisations of several dimensions share a certificate.
+    let certificate = kernel.file("certificate").unwrap().path.clone();
+    let proved = std::fs::read_to_string(folder.join(&certificate)).unwrap();
+    let stale = proved.replace(verifier(), "vosti-verify 0.0.0 0");
+    assert_ne!(proved, stale);
+    std::fs::write(folder.join(&certificate), &stale).unwrap();
+    rewritten(&|m| {
+        let files = m.kernels.iter_mut().flat_map(|kernel| &mut kernel.files);
+        files.filter(|file| file.path == certificate).for_each(|file| file.blake3 = of(stale.as_bytes()));
+    });
+    let message = Bundle::read(&folder).and_then(|read| read.admit(&plan)).unwrap_err().to_string();
+    assert!(message.contains("is for another verifier") && message.contains("vosti prepare"), "{message}");
+    std::fs::write(folder.join(&certificate), &proved).unwrap();
     rewritten(&|_| ());
 
     let (code, why) =

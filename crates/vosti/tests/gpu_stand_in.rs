@@ -16,13 +16,14 @@ use vosti::deployment::{DeployOptions, Deployment, DeploymentSubject, DeviceConf
 use vosti::device::{Gpu, On, OpenGpu};
 use vosti::model_source::ModelSource;
 use vosti_admission::Bundle;
-use vosti_admission::manifest::Model;
+use vosti_admission::manifest::{Manifest, Model};
 use vosti_core::Device as _;
 use vosti_cuda::DriverError;
 use vosti_determinism::{Subject, prompts};
 use vosti_engine::{Engine, Event, Policy, Request, Sampling};
 use vosti_model::Target;
 use vosti_progress::{NoProgress, Progress};
+use vosti_verify::certificate::verifier;
 
 /// A configuration alone, and its bundle.
 struct Place {
@@ -99,15 +100,37 @@ fn what_is_missing_or_does_not_fit_is_one_message_each() {
     refused(Some(&bundle), ampere, "prepared for cuda-sm90, and this device is cuda-sm86; run `vosti prepare --target");
     refused(Some(&bundle), old, "no kernels are made for stand-in of compute capability 7.5; there are targets");
     refused(Some(&bundle), small, "too little GPU memory");
-    // Another model's bundle; one whose machine code is not the one that was checked; none at all.
+    // Another model's bundle; one that another verifier proved; one whose machine code is not the one that was checked; none.
     let config = std::fs::read_to_string(place.config()).unwrap();
     std::fs::write(place.config(), format!("{config} ")).unwrap();
     refused(Some(&bundle), sound, "it was prepared for another model");
     std::fs::write(place.config(), config).unwrap();
+    let restore = with_stale_certificate(&bundle);
+    refused(Some(&bundle), sound, "is for another verifier");
+    restore();
     let cubin = std::fs::read_dir(bundle.join("cubin")).unwrap().next().unwrap().unwrap().path();
-    std::fs::write(cubin, "stale").unwrap();
+    std::fs::write(cubin, "damaged").unwrap();
     refused(Some(&bundle), sound, "its hash differs");
     refused(Some(&place.folder.path().join("nothing")), sound, "is no bundle");
+}
+
+/// Replaces a certificate by one of another verifier, of which the manifest has the hash; gives the way back.
+fn with_stale_certificate(bundle: &Path) -> impl FnOnce() {
+    let manifest = bundle.join("manifest.json");
+    let text = std::fs::read_to_string(&manifest).unwrap();
+    let parsed: Manifest = serde_json::from_str(&text).unwrap();
+    let file = parsed.kernels[0].file("certificate").unwrap().clone();
+    let path = bundle.join(&file.path);
+    let good = std::fs::read_to_string(&path).unwrap();
+    let stale = good.replace(verifier(), "vosti-verify 0.0.0 0");
+    assert_ne!(good, stale);
+    std::fs::write(&path, &stale).unwrap();
+    let hash = blake3::hash(stale.as_bytes()).to_hex().to_string();
+    std::fs::write(&manifest, text.replace(&file.blake3, &hash)).unwrap();
+    move || {
+        std::fs::write(path, good).unwrap();
+        std::fs::write(manifest, text).unwrap();
+    }
 }
 
 /// Tokens and logits of some requests, in one engine.

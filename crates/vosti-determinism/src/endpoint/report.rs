@@ -20,6 +20,8 @@ pub struct Course {
     pub logprobs_equal: usize,
     /// Answers whose log-probabilities could be compared.
     pub with_logprobs: usize,
+    /// Answers with a text for which the server gave no log-probabilities, here or when asked alone. Every request asks for them.
+    pub without_logprobs: usize,
     /// Largest difference of a token's log-probability, up to the first token that differs.
     pub difference_max: f64,
     /// Tokens before the earliest difference of any answer.
@@ -41,6 +43,7 @@ impl Course {
             texts_equal: 0,
             logprobs_equal: 0,
             with_logprobs: 0,
+            without_logprobs: 0,
             difference_max: 0.0,
             first_difference: None,
             in_flight_max: 0,
@@ -63,6 +66,9 @@ impl Course {
         self.answers += 1;
         self.texts_equal += usize::from(reference.text == answer.text);
         if reference.tokens.is_empty() || answer.tokens.is_empty() {
+            // An empty answer has no tokens, so nothing is missing.
+            let both_empty = [reference, answer].iter().all(|one| one.text.is_empty() && one.tokens.is_empty());
+            self.without_logprobs += usize::from(!both_empty);
             return;
         }
         self.with_logprobs += 1;
@@ -80,9 +86,16 @@ impl Course {
         }
     }
 
-    /// True if there are answers, every text is the reference's, and so are all log-probabilities that both have.
+    /// True if there are answers, every text is the reference's, and all log-probabilities are the reference's. They may be missing
+    /// only if no answer of the course has them.
     pub fn passed(&self) -> bool {
-        self.answers > 0 && self.texts_equal == self.answers && self.logprobs_equal == self.with_logprobs
+        let complete = self.with_logprobs == 0 || self.without_logprobs == 0;
+        self.answers > 0 && self.equal() && complete
+    }
+
+    /// True if everything that was compared is equal.
+    fn equal(&self) -> bool {
+        self.texts_equal == self.answers && self.logprobs_equal == self.with_logprobs
     }
 }
 
@@ -105,7 +118,8 @@ pub struct EndpointReport {
     pub tokens: usize,
     /// How often the server was full and was asked again.
     pub full: u64,
-    /// True if every course passed. A server that prints no log-probabilities passes by its texts alone.
+    /// True if every course passed. A server that prints no log-probabilities at all passes by its texts alone; one that prints them
+    /// for some answers only fails.
     pub passed: bool,
     /// In the order in which they ran.
     pub courses: Vec<Course>,
@@ -125,7 +139,7 @@ impl EndpointReport {
             prompts: options.prompts,
             tokens: options.tokens,
             full: client.full.load(Ordering::Relaxed),
-            passed: courses.iter().all(Course::passed),
+            passed: courses.iter().all(Course::passed) && complete(&courses),
             courses,
         }
     }
@@ -142,6 +156,7 @@ impl EndpointReport {
             "{:<18} {:>7} {:>9} {:>11} {:>11} {:>6} {:>6} {:>7} {:>7}",
             "course", "answers", "same text", "same logpr.", "largest", "from", "flying", "cached", "seconds"
         );
+        let complete = complete(&self.courses);
         for c in &self.courses {
             let or_dash = |n: Option<String>| n.unwrap_or_else(|| "-".into());
             let logprobs = (c.with_logprobs > 0).then(|| format!("{}/{}", c.logprobs_equal, c.with_logprobs));
@@ -158,7 +173,11 @@ impl EndpointReport {
                 c.in_flight_max,
                 or_dash(c.cached_tokens.map(|n| n.to_string())),
                 c.seconds,
-                if c.passed() { "" } else { "  DIFFERS" }
+                match c {
+                    c if c.answers == 0 || !c.equal() => "  DIFFERS",
+                    c if !complete && c.without_logprobs > 0 => "  MISSING",
+                    _ => "",
+                }
             );
         }
         let _ = writeln!(out, "\n{}", self.verdict());
@@ -170,14 +189,23 @@ impl EndpointReport {
         let texts: usize = self.courses.iter().map(|c| c.texts_equal).sum();
         let logprobs: usize = self.courses.iter().map(|c| c.logprobs_equal).sum();
         let with: usize = self.courses.iter().map(|c| c.with_logprobs).sum();
-        let compared = if with == 0 { ", which gave no log-probabilities" } else { "" };
+        let without: usize = self.courses.iter().map(|c| c.without_logprobs).sum();
         match self.passed {
-            true => format!("passed: {answers} answers, all as when asked alone, as printed{compared}"),
+            true if with == 0 => format!(
+                "passed: {answers} answers, all with the text as when asked alone; only texts were compared, because the server gave no \
+                 log-probabilities"
+            ),
+            true => format!("passed: {answers} answers, all as when asked alone, as printed"),
             false => format!(
-                "FAILED: of {answers} answers {} have another text than when asked alone, {} other log-probabilities",
+                "FAILED: of {answers} answers {} have another text than when asked alone, {} other log-probabilities, {without} none",
                 answers - texts,
                 with - logprobs
             ),
         }
     }
+}
+
+/// True if the server gave log-probabilities for all answers, or for none.
+fn complete(courses: &[Course]) -> bool {
+    courses.iter().all(|c| c.with_logprobs == 0) || courses.iter().all(|c| c.without_logprobs == 0)
 }

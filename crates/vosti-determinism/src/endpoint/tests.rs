@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use vosti_progress::NoProgress;
 
-/// What a server answers to (prompt, requests in flight, requests so far).
+/// What a server answers to (prompt, requests in flight, requests so far); a log-probability that is NaN is left out.
 type Say = fn(&str, usize, usize) -> (String, f64);
 
 /// A server on a free port, for as long as the test runs.
@@ -45,7 +45,7 @@ fn reply(path: &str, body: &Value, completions: bool, say: impl Fn(&str) -> (Str
     let prompt = if chat { &body["messages"][0]["content"] } else { &body["prompt"] };
     let (text, logprob) = say(prompt.as_str().unwrap_or_default());
     let token = json!({ "token": text, "logprob": logprob, "top_logprobs": [] });
-    let logprobs = json!({ "content": [token] });
+    let logprobs = if logprob.is_nan() { Value::Null } else { json!({ "content": [token] }) };
     (200, json!({ "choices": [{ "text": text, "message": { "content": text }, "logprobs": logprobs }] }))
 }
 
@@ -127,6 +127,29 @@ fn one_bit_of_a_logprob_that_depends_on_the_past_fails() {
     assert!(report.courses.iter().all(|c| c.texts_equal == c.answers));
     let largest = report.courses.iter().map(|c| c.difference_max).fold(0.0, f64::max);
     assert_eq!(largest, next - 0.5);
+}
+
+#[test]
+fn logprobs_that_only_some_answers_have_fail() {
+    let report = measure(|_, flying, _| ("same".into(), if flying > 1 { f64::NAN } else { -0.5 }), true);
+    assert!(!report.passed, "{}", report.table());
+    assert!(report.courses.iter().all(|c| c.texts_equal == c.answers && c.logprobs_equal == c.with_logprobs));
+    assert!(report.table().contains("  MISSING\n"), "{}", report.table());
+    assert!(report.table().contains(" 0 other log-probabilities"), "{}", report.table());
+
+    // Every other prompt has none, alone and in company.
+    let report = measure(|prompt, _, _| ("same".into(), if prompt.len() < 500 { f64::NAN } else { -0.5 }), true);
+    assert!(!report.passed, "{}", report.table());
+}
+
+#[test]
+fn a_server_without_logprobs_passes_by_its_texts_and_the_report_says_so() {
+    let report = measure(|_, _, _| ("same".into(), f64::NAN), true);
+    assert!(report.passed, "{}", report.table());
+    let last = report.table().trim_end().lines().last().map(String::from).unwrap_or_default();
+    assert!(last.contains("only texts were compared"), "{last}");
+    let report = measure(|_, flying, _| ((if flying > 1 { "busy" } else { "free" }).into(), f64::NAN), true);
+    assert!(!report.passed, "{}", report.table());
 }
 
 #[test]

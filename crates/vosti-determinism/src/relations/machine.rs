@@ -6,6 +6,7 @@ use crate::{CheckError, Pair, Setup, Subject};
 use vosti_engine::Request;
 
 const ROWS: usize = 256;
+const ROWS_THERE: &str = "rows of another process";
 
 /// The meaning of a pass.
 pub const CLAIM: &str = "Threads, instruction set and a restart change no logits vector.";
@@ -45,8 +46,10 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>, relation: &mut Relation) -> Result<
     }
     relation.seen.push(("thread counts", threads.len() as u64));
     relation.seen.push(("instruction sets", sets.len() as u64));
-    if let Some(digests) = restarted {
-        restart(relation, &reproduced(suite)?, &digests);
+    match restarted {
+        Some(digests) => restart(relation, &reproduced(suite)?, &digests),
+        // The claim speaks of a restart, so a run without one lacks evidence.
+        None => relation.saw(ROWS_THERE, 0, 1),
     }
     Ok(true)
 }
@@ -60,7 +63,7 @@ fn restart(relation: &mut Relation, here: &[Answer], there: &[String]) {
         let label = format!("another process, row {i}");
         relation.pairs.push(Pair { label, equal, difference, missing: row.insane.clone() });
     }
-    relation.saw("rows of another process", there.len() as u64, rows.len() as u64);
+    relation.saw(ROWS_THERE, there.len() as u64, rows.len() as u64);
 }
 
 /// The answers to the requests that another process runs too.
@@ -79,4 +82,60 @@ fn setup<S: Subject>(suite: &Suite<'_, S>, requests: &[Request]) -> Setup {
 fn answers<S: Subject>(suite: &Suite<'_, S>, setup: &Setup, requests: &[Request]) -> Result<Vec<Answer>, CheckError> {
     let mut runner = suite.runner(setup, false)?;
     requests.iter().map(|request| runner.alone(request)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::toy::{Toy, ToyDevice};
+    use crate::{Facts, Profile, SuiteOptions};
+    use vosti_core::Program;
+    use vosti_progress::NoProgress;
+
+    /// A toy that has a thread count to compare, and perhaps another process.
+    struct Threaded {
+        toy: Toy,
+        there: Option<Vec<String>>,
+    }
+
+    impl Subject for Threaded {
+        type Device = ToyDevice;
+
+        fn facts(&self) -> &Facts {
+            self.toy.facts()
+        }
+
+        fn program(&self) -> &Program {
+            self.toy.program()
+        }
+
+        fn device(&self, setup: &Setup) -> Result<ToyDevice, CheckError> {
+            self.toy.device(setup)
+        }
+
+        fn thread_counts(&self) -> Vec<usize> {
+            vec![1]
+        }
+
+        fn restarted(&self, _seed: u64) -> Option<Result<Vec<String>, CheckError>> {
+            self.there.clone().map(Ok)
+        }
+    }
+
+    #[test]
+    fn a_restart_that_was_not_compared_is_missing_evidence() {
+        let only = vec!["machine".to_string()];
+        let options = SuiteOptions { profile: Profile::brief(), prompt_max: None, only, seed: 1 };
+        let run = |there: Option<Vec<String>>| {
+            let subject = Threaded { toy: Toy::new(None), there };
+            crate::run(&subject, &options, &NoProgress).expect("it runs").relations.remove(0)
+        };
+        let digests = crate::digests(&Toy::new(None), 1, &NoProgress).expect("digests");
+        let passed = run(Some(digests.clone()));
+        assert!(passed.passed(), "{:?}", passed.missing);
+        let alone = run(None);
+        assert!(!alone.passed() && alone.missing[0].contains(ROWS_THERE), "{:?}", alone.missing);
+        assert!(alone.pairs.iter().all(Pair::passed));
+        assert!(!run(Some(digests[1..].to_vec())).passed());
+    }
 }

@@ -30,6 +30,20 @@ pub fn refused_exactly_if_the_pool_is_too_small(
     }
 }
 
+/// The reported numbers of pages: a page is free, in some request's table, or held by a block alone.
+pub fn reported_pages_add_up(engine: &SimEngine) -> Result<(), Violation> {
+    let (core, status) = (engine.core(), engine.status());
+    for group in 0..engine.program().groups.len() {
+        let alone =
+            |id: &BlockId| core.block(*id).is_some_and(|b| b.has_page(group)) && core.references(*id, group) == 0;
+        let cached = engine.cached_blocks().iter().filter(|id| alone(id)).count();
+        if status.pages_free[group] + status.pages_used[group] + cached != status.pages_total[group] {
+            return violated(format!("group {group}, where blocks alone hold {cached} pages: {status:?}"));
+        }
+    }
+    Ok(())
+}
+
 /// Every page is free, or one request's own, or one block's, and nothing else.
 pub fn pages_have_one_owner(engine: &SimEngine) -> Result<(), Violation> {
     let core = engine.core();

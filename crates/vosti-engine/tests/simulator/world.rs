@@ -333,6 +333,7 @@ impl World<'_> {
     fn check(&mut self) -> Result<(), Violation> {
         let thorough = self.random.one_in(8);
         checkers::pages_have_one_owner(&self.engine)?;
+        checkers::reported_pages_add_up(&self.engine)?;
         checkers::tables_follow_chains(&self.engine)?;
         checkers::blocks_are_canonical(&self.engine, &self.empty, &mut self.blocks, thorough)?;
         if thorough {

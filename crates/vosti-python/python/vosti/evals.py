@@ -45,10 +45,11 @@ class Vosti(TemplateLM):
         outputs = self.llm.generate(rows, params, use_tqdm=False)
         found = []
         for output, (_, _, continuation) in zip(outputs, requests):
-            tokens = output.prompt_token_ids[-len(continuation):]
-            listed = [row[token] for row, token in zip(output.prompt_logprobs[-len(tokens):], tokens)]
+            # An empty continuation has nothing to score.
+            begin = max(0, len(output.prompt_token_ids) - len(continuation))
+            listed = [row[token] for row, token in zip(output.prompt_logprobs[begin:], output.prompt_token_ids[begin:])]
             # Added in float32's shortest digits, as the server's JSON has them, so that both ways give the same sum.
-            found.append((sum(float(str(np.float32(one.logprob))) for one in listed), all(one.rank == 1 for one in listed)))
+            found.append((sum((float(str(np.float32(one.logprob))) for one in listed), 0.0), all(one.rank == 1 for one in listed)))
         return found
 
     def loglikelihood_rolling(self, requests, disable_tqdm: bool = False) -> List[float]:
@@ -69,10 +70,14 @@ class Vosti(TemplateLM):
             text, asked = request.args[0], dict(request.args[1])
             until = asked.get("until") or []
             tokens = int(asked.get("max_gen_toks", MAX_TOKENS))
+            room = self.llm.max_model_len - tokens
+            if room < 1:
+                raise ValueError(f"max_gen_toks is {tokens} and max_model_len {self.llm.max_model_len}: a prompt has no room; "
+                                 "raise max_model_len or lower max_gen_toks")
             sampled = asked.get("do_sample", False)
             params.append(SamplingParams(
                 temperature=float(asked.get("temperature", 0)) if sampled else 0, top_p=float(asked.get("top_p", 1)), seed=1234,
                 max_tokens=tokens, stop=[until] if isinstance(until, str) else list(until)))
-            prompts.append(self.tok_encode(text)[-(self.llm.max_model_len - tokens):])
+            prompts.append(self.tok_encode(text)[-room:])
         outputs = self.llm.generate(prompts, params, use_tqdm=not disable_tqdm)
         return [output.outputs[0].text for output in outputs]

@@ -56,6 +56,18 @@ impl Prompt {
         }
     }
 
+    /// Writes each prompt to the log, as it was sent: a text, or token ids.
+    fn log(&self) {
+        let text = |text: &String| tracing::info!(prompt = text, "prompt");
+        let tokens = |tokens: &Vec<Token>| tracing::info!(prompt_token_ids = ?tokens, "prompt");
+        match self {
+            Self::Text(one) => text(one),
+            Self::Texts(texts) => texts.iter().for_each(text),
+            Self::Tokens(one) => tokens(one),
+            Self::TokenLists(lists) => lists.iter().for_each(tokens),
+        }
+    }
+
     fn into_tokens(self, service: &Service, special: bool) -> Result<Vec<Vec<Token>>, ApiError> {
         let encode = |text: String| encode(service, &text, special, "prompt");
         match self {
@@ -164,8 +176,8 @@ pub async fn complete(
 fn prepare(app: &App, service: &Service, request: CompletionRequest, mut shared: Shared) -> Result<Prepared, ApiError> {
     let echo = request.echo.unwrap_or(false);
     prepare::check_top("logprobs", request.logprobs)?;
-    if let (true, Prompt::Text(text)) = (app.config.log_prompts, &request.prompt) {
-        tracing::info!(prompt = text, "prompt");
+    if app.config.log_prompts {
+        request.prompt.log();
     }
     // The prompt's log-probabilities, wherever they are shown.
     let of_prompt = shared.prompt_logprobs.max(request.logprobs.filter(|_| echo));

@@ -63,11 +63,12 @@ pub struct EngineState {
     pub places: usize,
     /// Places that are taken.
     pub places_taken: usize,
-    /// KV pages.
+    /// KV pages of 64 tokens. Each group of layers with its own cache has its pages, and all counts of pages here are sums over
+    /// the groups.
     pub pages_total: usize,
     /// KV pages that neither an answer nor the prefix cache holds.
     pub pages_free: usize,
-    /// Blocks of 64 tokens in the prefix cache that no answer uses.
+    /// KV pages that only the prefix cache holds: an answer can take them at any time.
     pub pages_cached_unused: usize,
     /// Steps of the engine since its start.
     pub steps: u64,
@@ -107,7 +108,7 @@ pub async fn status(State(app): State<Arc<App>>) -> Json<EngineState> {
         places_taken: app.places.taken(),
         pages_total: s.pages_total.iter().sum(),
         pages_free: s.pages_free.iter().sum(),
-        pages_cached_unused: s.blocks_unused,
+        pages_cached_unused: seen.pages_cached_unused(),
         steps: c.steps,
         rows: c.rows,
         tokens: c.tokens,

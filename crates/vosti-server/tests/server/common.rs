@@ -277,7 +277,7 @@ impl Toyserver {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let status = self.status().await;
-            let used = status.pages_total[0] - status.pages_free[0] - status.blocks_unused;
+            let used = status.pages_used.iter().sum::<usize>();
             let places = self.app.places_taken();
             if (status.running, status.waiting, used, places) == (0, 0, 0, 0) {
                 return;

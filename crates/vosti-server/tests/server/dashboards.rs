@@ -39,7 +39,7 @@ async fn dashboards_and_scaling_name_metrics_that_there_are() {
 }
 
 #[test]
-fn the_dashboard_is_what_grafana_imports() {
+fn every_panel_has_its_own_id_a_description_and_queries_of_the_chosen_model() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/grafana/vosti.json");
     let board: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let panels = board["panels"].as_array().unwrap();

@@ -5,7 +5,7 @@ use crate::common::{
     Options, Toyserver, chat, completion, config, eventually, get, metric, post, read, serve, service, toy, with,
 };
 use http_body_util::BodyExt;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tower::ServiceExt;
@@ -213,6 +213,16 @@ impl<'a> MakeWriter<'a> for Log {
 
 const SECRET: &str = "xyzzySECRETxyzzy";
 
+/// The token ids of the secret, so many of them as `count` says: a token is a byte here.
+fn ids(count: usize) -> Vec<u8> {
+    SECRET.bytes().take(count).collect()
+}
+
+/// The forms of a prompt besides a text.
+fn secret_prompts() -> [Value; 3] {
+    [json!([format!("first {SECRET}"), format!("second {SECRET}")]), json!(ids(7)), json!([ids(8), ids(9)])]
+}
+
 /// Sends requests with the secret in every place; gives what the server's open endpoints answer afterwards.
 async fn secrets(log_prompts: bool) -> String {
     let server = serve(&Options { log_prompts, ..Options::default() });
@@ -226,6 +236,9 @@ async fn secrets(log_prompts: bool) -> String {
     ] {
         server.post(CHAT, with(chat(SECRET), more.clone())).await;
         server.post(TEXT, with(completion(SECRET), more)).await;
+    }
+    for prompt in secret_prompts() {
+        server.ok(TEXT, with(completion(""), json!({"prompt": prompt}))).await;
     }
     server.send(get(&format!("/{SECRET}"))).await;
     server.send(get(&format!("/v1/models/{SECRET}"))).await;
@@ -252,12 +265,16 @@ async fn neither_the_log_nor_an_open_endpoint_holds_text_of_a_request() {
     };
     let (text, open) = logged(false).await;
     assert!(text.contains("answered") && text.contains("/v1/chat/completions"), "the log is on: {text}");
-    let told = text.lines().find(|line| line.contains(SECRET));
+    let shown_ids = [7, 8, 9].map(|count| format!("prompt_token_ids={:?}", ids(count)));
+    let told = text.lines().find(|line| line.contains(SECRET) || line.contains("prompt_token_ids"));
     assert!(told.is_none(), "{told:?}");
     assert!(!open.contains(SECRET));
     let (text, open) = logged(true).await;
     let told = text.lines().find(|line| line.contains(SECRET)).expect("it can be asked for, so this test can see it");
     assert!(told.contains("request{id="), "and says whose it is: {told}");
+    for part in [format!("first {SECRET}"), format!("second {SECRET}")].iter().chain(&shown_ids) {
+        assert!(text.contains(part), "{part} is not logged");
+    }
     assert!(!open.contains(SECRET));
 }
 

@@ -164,11 +164,13 @@ async fn a_message_has_the_chats_text_streamed_or_not() {
     let count = server.ok("/v1/messages/count_tokens", counted).await["input_tokens"].as_u64();
     assert_eq!(count, wanted["usage"]["prompt_tokens"].as_u64());
     // A message that the assistant has begun is continued, and the answer names the stop sequence that ended it.
-    let first = text.chars().find(|c| c.is_ascii()).unwrap_or('x').to_string();
+    let first = text.chars().find(|c| c.is_ascii()).expect("an ASCII character").to_string();
     let stopped = server.ok(MESSAGES, with(ask.clone(), json!({"stop_sequences": [first]}))).await;
-    if stopped["stop_reason"] == "stop_sequence" {
-        assert_eq!(stopped["stop_sequence"], first);
-    }
+    assert_eq!(
+        (&stopped["stop_reason"], &stopped["stop_sequence"]),
+        (&json!("stop_sequence"), &json!(first)),
+        "{text}"
+    );
     let open = json!([{"role": "user", "content": "x"}, {"role": "assistant", "content": "Well, "}]);
     let open = server.ok(MESSAGES, with(ask, json!({"messages": open}))).await;
     let same = json!({"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "x"},

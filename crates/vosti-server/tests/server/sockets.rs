@@ -177,13 +177,18 @@ async fn https_is_served_and_wrong_files_are_named() {
     let client = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
     let client = client.with_root_certificates(roots).with_no_client_auth();
     let connector = tokio_rustls::TlsConnector::from(Arc::new(client));
-    let tcp = TcpStream::connect(server.address).await.unwrap();
-    let mut stream = connector.connect("localhost".try_into().unwrap(), tcp).await.unwrap();
-    stream.write_all(http(&completion("tls")).as_bytes()).await.unwrap();
-    let answer = response(&mut stream).await;
+    let secretly = async || {
+        let tcp = TcpStream::connect(server.address).await.unwrap();
+        let mut stream = connector.connect("localhost".try_into().unwrap(), tcp).await.unwrap();
+        stream.write_all(http(&completion("tls")).as_bytes()).await.unwrap();
+        response(&mut stream).await
+    };
+    let answer = secretly().await;
     assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
-    // Plain HTTP to the same port gets no answer of 200.
+    // Plain HTTP to the same port gets no answer of 200, and HTTPS is served afterwards too.
     assert!(!ask(server.address, http(&completion("plain")).as_bytes()).await.contains("200 OK"));
+    let answer = secretly().await;
+    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
 
     std::fs::write(&files.key, "no key").unwrap();
     let Err(error) = Server::bind(secure).await else { panic!("it took a wrong key") };

@@ -5,7 +5,7 @@ use super::bar::{Bar, Unit};
 use super::output::{Promised, judged, print, verdict, whole};
 use super::{Outcome, open};
 use crate::deployment::DeploymentSubject;
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::ValueEnum;
 use std::path::{Path, PathBuf};
 use vosti_determinism::endpoint::{self, EndpointOptions};
@@ -16,6 +16,12 @@ pub fn run(arguments: &Check, program: Option<PathBuf>) -> Result<Outcome> {
     let files = Files::new(arguments)?;
     if let Some(url) = &arguments.endpoint {
         return measure(arguments, url, files);
+    }
+    if program.is_none() && compares_restart(arguments) {
+        bail!(
+            "the system does not tell where this program is, so the relation `machine` cannot start it again: choose \
+             others with --only"
+        );
     }
     let deployment = open::load(&arguments.model, &open::options(&arguments.hardware))?;
     let subject = DeploymentSubject::new(&deployment, program.map(|path| (path, again(arguments))));
@@ -38,6 +44,12 @@ pub fn run(arguments: &Check, program: Option<PathBuf>) -> Result<Outcome> {
     let json = serde_json::to_string_pretty(&report)?;
     let found = files.finish(&json, page.as_deref(), &report.table(), report.passed);
     whole(found, report.interrupted)
+}
+
+/// Whether the relation that starts this program once more is run.
+fn compares_restart(arguments: &Check) -> bool {
+    let only = &arguments.only;
+    !arguments.digests && !arguments.self_test && (only.is_empty() || only.iter().any(|name| name == "machine"))
 }
 
 /// Flags with which another process opens a deployment of the same fingerprint.
@@ -112,6 +124,28 @@ impl Files {
         match kept {
             Ok(()) => outcome,
             Err(error) => judged(Err(error), passed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    /// The check ends before the model is looked for: there is none of this name.
+    #[test]
+    fn without_its_own_path_a_check_of_restarts_is_refused() {
+        let check = |more: &[&str]| {
+            let words = ["vosti", "check", "--model", "/there/is/none"].iter().chain(more);
+            let Ok(parsed) = <crate::cli::arguments::Vosti as clap::Parser>::try_parse_from(words) else {
+                panic!("{more:?}")
+            };
+            let crate::cli::arguments::Command::Check(arguments) = parsed.command else { panic!("{more:?}") };
+            super::run(&arguments, None).map(drop).expect_err("no model").to_string()
+        };
+        for more in [&[][..], &["--only", "batch,machine"]] {
+            assert!(check(more).contains("cannot start it again"), "{more:?}: {}", check(more));
+        }
+        for more in [&["--only", "batch"][..], &["--digests"], &["--self-test"]] {
+            assert!(check(more).contains("/there/is/none"), "{more:?}: {}", check(more));
         }
     }
 }

@@ -197,8 +197,8 @@ def main(browser):
     # What is kept, and what is not.
     browser.call("Page.reload")
     browser.until("document.querySelectorAll('#list div').length && document.querySelector('#model').textContent")
-    claim("chats are kept, newest first", browser.run("[...document.querySelectorAll('#list div button:first-child')].map(e => e.textContent)")
-          == ["Say goodbye.", "Say hello."] or browser.run("document.querySelectorAll('#list div').length") >= 1)
+    listed = browser.run("[...document.querySelectorAll('#list div button:first-child')].map(e => e.textContent)")
+    claim("chats are kept, newest first", listed == ["Say goodbye.", "Say hello."], listed)
     browser.run("document.querySelector('#list div button').click()")
     claim("a chat is opened again", browser.run("document.querySelectorAll('#talk article').length") >= 4)
     claim("the system prompt is kept, the key is not", browser.run("document.querySelector('#system').value") != ""
