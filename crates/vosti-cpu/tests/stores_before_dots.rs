@@ -48,7 +48,7 @@ fn buffers() -> Vec<Buffer> {
 #[test]
 fn a_dot_does_not_read_what_a_later_store_writes() {
     let isas = Isa::tried();
-    for stored in 0..PARAMS.len() {
+    for (stored, name) in PARAMS.iter().enumerate() {
         let (kernel, buffers) = (kernel(stored), buffers());
         let mut want = buffers.clone();
         run(&kernel, &mut want, [1; 3], &Options::default()).unwrap();
@@ -56,8 +56,8 @@ fn a_dot_does_not_read_what_a_later_store_writes() {
             match compile(&kernel, *isa) {
                 Ok(plan) => {
                     let got = fast(&kernel, &plan, &buffers, [1; 3], *isa, true, None).unwrap();
-                    assert_eq!(difference(&kernel, &got, &want), None, "{} {isa:?}", PARAMS[stored]);
-                    assert!(stored >= 2, "{} is read in place and written", PARAMS[stored]);
+                    assert_eq!(difference(&kernel, &got, &want), None, "{name} {isa:?}");
+                    assert!(stored >= 2, "{name} is read in place and written");
                 }
                 Err(refused) => {
                     assert!(stored < 2 && refused.what.contains("from memory that the kernel writes"), "{refused}");
