@@ -6,11 +6,11 @@ use vstd::prelude::*;
 
 verus! {
 
-/// What a block continues.
+/// The predecessor of a block.
 #[allow(missing_docs, reason = "each line names its field")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Parent {
-    /// Nothing: it is the first of a chain, in the tenant with this salt.
+    /// None: the block is the first of a chain, in the tenant with this salt.
     Root { salt: u64 },
     /// The block with this never-reused serial.
     Block { serial: u64 },
@@ -42,7 +42,7 @@ impl Block {
         self.pages@
     }
 
-    /// The identity of the block before it, or its tenant.
+    /// The serial of the block before it, or the salt of its tenant.
     pub fn parent(&self) -> (parent: Parent)
         ensures parent == self.spec_parent(),
     {

@@ -34,11 +34,11 @@ verus! {
 pub struct Core<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>> {
     device: D,
     fixed: Fixed<S>,
-    /// None once the device has failed for good, or an operation panicked in the device or the sampler.
+    /// None once the device has lost its cache, or the device or the sampler has panicked in an operation.
     state: Option<State<S>>,
-    /// An empty plan, to show when there is no state.
+    /// An empty plan, for `plan` when there is no state.
     idle: StepPlan,
-    /// The records of the last commit, until the next run: whose rows of logits the device still holds.
+    /// The records of the last commit, until the next run. The device holds their rows of logits.
     records: Vec<Record>,
     /// What clients have seen.
     seen: Ghost<Seq<Event<Bits, Bits>>>,
@@ -206,7 +206,7 @@ impl<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>> Core<D, S> {
         }
     }
 
-    /// Takes in a request: a prompt of at least one token that leaves room for one more, the tenant's salt (requests of
+    /// Admits a request: a prompt of at least one token that leaves room for one more, the tenant's salt (requests of
     /// different salts never share a block) and the sampler's initial state.
     pub fn admit(&mut self, prompt: Vec<Token>, salt: u64, state: S::State) -> (out: Result<RequestId, CoreError>)
         ensures next(*old(self), Call::Admit { prompt: prompt@, salt, state: S::state_bits(&state) }, answer_admit(out), *final(self)),
@@ -258,8 +258,8 @@ impl<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>> Core<D, S> {
         out
     }
 
-    /// Lets go of the request's pages wholly behind the group's window of its next position; how many they were. Own
-    /// pages become free, blocks' pages stay registered.
+    /// Releases the request's pages that are wholly behind the group's window of its next position; returns their
+    /// number. The request's own pages become free; blocks' pages stay registered.
     pub fn release_behind(&mut self, request: RequestId, group: usize) -> (out: Result<usize, CoreError>)
         ensures next(*old(self), Call::ReleaseBehind { request, group }, answer_release(out), *final(self)),
     {
@@ -311,7 +311,7 @@ impl<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>> Core<D, S> {
         out
     }
 
-    /// Lets go of all pages of a request: nothing of it is cached. Its history and sampler state stay.
+    /// Releases all pages of a request, so that nothing of it is cached. Its history and sampler state stay.
     pub fn preempt(&mut self, request: RequestId) -> (out: Result<(), CoreError>)
         ensures next(*old(self), Call::Preempt { request }, answer(out), *final(self)),
     {
@@ -324,7 +324,7 @@ impl<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>> Core<D, S> {
         out
     }
 
-    /// Forgets a request, complete or not.
+    /// Removes a request, complete or not.
     pub fn abort(&mut self, request: RequestId) -> (out: Result<(), CoreError>)
         ensures next(*old(self), Call::Abort { request }, answer(out), *final(self)),
     {
@@ -337,7 +337,7 @@ impl<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>> Core<D, S> {
         out
     }
 
-    /// Forgets a complete request: its sampler ended it, or its history fills the context.
+    /// Removes a complete request: its sampler ended it, or its history fills the context.
     pub fn finish(&mut self, request: RequestId) -> (out: Result<(), CoreError>)
         ensures next(*old(self), Call::Finish { request }, answer(out), *final(self)),
     {
@@ -373,9 +373,9 @@ impl<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>> Core<D, S> {
         out
     }
 
-    /// Puts rows of a request into the step: `rows` tokens of its history from its first uncached position on, then
-    /// the drafts. Drafts are allowed where the rows reach the end of the history. A request may join a step once; the
-    /// pages that the rows read and write must be there.
+    /// Adds rows of a request to the step: `rows` tokens of its history from its first uncached position on, then the
+    /// drafts. Drafts are allowed only if the rows reach the end of the history. A request may join a step once, and its
+    /// table must have the pages that the rows read and write.
     pub fn plan_rows(&mut self, request: RequestId, rows: usize, drafts: &[Token], select: Select) -> (out: Result<(), CoreError>)
         ensures next(*old(self), Call::PlanRows { request, rows, drafts: drafts@, select }, answer(out), *final(self)),
     {
@@ -388,7 +388,7 @@ impl<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>> Core<D, S> {
         out
     }
 
-    /// Abandons the step, run or not: nothing of it is cached or sampled.
+    /// Abandons the step, whether or not it has run: nothing of it is cached or sampled.
     pub fn plan_cancel(&mut self) -> (out: Result<(), CoreError>)
         ensures next(*old(self), Call::PlanCancel, answer(out), *final(self)),
     {
@@ -402,7 +402,7 @@ impl<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>> Core<D, S> {
     }
 
     /// Runs the step on the device. If the device fails, the step is abandoned; if its cache is lost too, the core
-    /// refuses everything after.
+    /// refuses every later operation.
     pub fn run(&mut self) -> (out: Result<(), CoreError>)
         ensures next(*old(self), Call::Run, answer_run(out), *final(self)),
     {
@@ -431,8 +431,8 @@ impl<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>> Core<D, S> {
         }
     }
 
-    /// Ends the step: samples for every request whose rows reached the end of its history, and on through the drafts
-    /// that came true. The records of one request are in order and together.
+    /// Ends the step: samples a token for every request whose rows reached the end of its history, and further tokens
+    /// as long as drafts equal the sampled tokens. The records of one request are in order and together.
     pub fn commit(&mut self) -> (out: Result<Vec<Record>, CoreError>)
         ensures next(*old(self), Call::Commit, answer_commit(out, final(self).spec_device().logits_rows()), *final(self)),
     {
@@ -448,7 +448,7 @@ impl<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>> Core<D, S> {
         out
     }
 
-    /// Remembers the records of a commit, and what clients have seen with them.
+    /// Keeps the records of a commit, and the events that clients have seen with them.
     fn take_records(&mut self, records: &Vec<Record>, log: Ghost<Seq<Event<Bits, Bits>>>)
         requires
             old(self).spec_state() is None, views_ok(old(self).world(), log@),
@@ -475,7 +475,7 @@ impl<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>> Core<D, S> {
         self.records = kept;
     }
 
-    /// Takes the state out while an operation works on it: should a device or sampler panic, the core stays without.
+    /// Takes the state out while an operation works on it. If a device or sampler panics, the core stays without a state.
     fn open(&mut self) -> (out: Result<State<S>, CoreError>)
         ensures
             *final(self) == (Core { state: None, ..*old(self) }),

@@ -17,18 +17,18 @@ pub const NO_PAGE: i32 = -1;
 /// A request that the core has admitted. Its serial is never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RequestId {
-    /// Where its state lies; another request takes the slot later.
+    /// The index of its state. Another request may take the slot later.
     pub slot: usize,
-    /// Counts admissions.
+    /// The number of the admission.
     pub serial: u64,
 }
 
 /// A published block: one page of tokens at one depth of one chain of blocks. Its serial is never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct BlockId {
-    /// Where its entry lies; another block takes the slot later.
+    /// The index of its entry. Another block may take the slot later.
     pub slot: usize,
-    /// Counts publications.
+    /// The number of the publication.
     pub serial: u64,
 }
 

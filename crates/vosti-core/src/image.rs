@@ -17,13 +17,13 @@ use vstd::prelude::*;
 
 verus! {
 
-/// Why no array can be laid out, or a step not be filled in.
+/// Why an array cannot be laid out, or a step cannot be filled in.
 #[allow(missing_docs, reason = "each line names its fields")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ImageError {
     /// More rows, positions, tokens, tilings or entries of page tables than kernels are proved for.
     TooLarge,
-    /// The device's array has fewer integers than it must have.
+    /// The device's array has fewer integers than `Image::len`.
     Memory,
     /// More rows or selected rows than there is room for.
     Rows { rows: usize, selected: usize },
@@ -67,7 +67,7 @@ impl Image {
         }
     }
 
-    /// Where an array is: as in the largest step, unless a step was packed. Nowhere, if there is none.
+    /// The place of an array: that of the largest step, unless a step was packed. Empty if there is no such array.
     pub fn place(&self, meta: Meta) -> (place: Place)
         ensures self.says_place(meta, place),
     {
@@ -83,7 +83,7 @@ impl Image {
         if there { layout.place(meta) } else { nowhere }
     }
 
-    /// Rows, and selected rows, that launches are made for: those of the step, or more.
+    /// The rows and selected rows that launches are made for: at least those of the step.
     pub fn launched(&self) -> (out: (usize, usize))
         ensures self.says_launched(out.0, out.1),
     {
@@ -93,7 +93,7 @@ impl Image {
         }
     }
 
-    /// Tiles of the step, those without rows included.
+    /// The number of tiles of the step, including those without rows.
     pub fn tiles(&self, tiling: usize) -> (n: usize)
         ensures self.says_tiles(tiling, n),
     {
@@ -103,7 +103,7 @@ impl Image {
         }
     }
 
-    /// Positions that the longest sequence of the step reaches.
+    /// The positions of the longest sequence of the step.
     pub fn length(&self) -> (n: usize)
         ensures self.says_length(n),
     {
@@ -113,7 +113,7 @@ impl Image {
         }
     }
 
-    /// Gives each array the place that it has in the largest step, as it had to begin with.
+    /// Gives each array its place in the largest step, as in a new image.
     pub fn spread(&mut self) {
         proof { use_type_invariant(&*self); }
         if let Some(mut layout) = self.open() {
@@ -123,7 +123,7 @@ impl Image {
         }
     }
 
-    /// Fills in a step, each array at its place in the largest step. On an error the array is as it was.
+    /// Fills in a step, each array at its place in the largest step. On an error the array is unchanged.
     pub fn fill(&mut self, cells: &mut [i32], plan: &StepPlan) -> (out: Result<(), ImageError>)
         ensures
             out is Err ==> final(cells)@ == old(cells)@,
@@ -142,12 +142,12 @@ impl Image {
         out
     }
 
-    /// As `fill`, in places no larger than the step's launches need, so that little of the array is used. Places depend on how
-    /// many rows the launches are made for and on nothing else.
+    /// As `fill`, but with places no larger than the step's launches need, so that little of the array is used. Places depend
+    /// only on the number of rows that the launches are made for.
     ///
-    /// With a `room` launches are made as large as those of a step of so many rows of one request each, all selected. There are
-    /// no rows to pad with: the kernels read how many there are, and tiles to spare have none, which is what their proofs say
-    /// of programs to spare. A room that does not hold the plan is an error too.
+    /// With a `room`, launches are as large as for a step with `room` rows of one request each, all selected. No row is added
+    /// as padding: kernels read the number of rows from the array, and spare tiles have no rows, as the proofs about spare
+    /// programs assume. A room that does not hold the plan is an error too.
     pub fn pack(&mut self, cells: &mut [i32], plan: &StepPlan, room: Option<usize>) -> (out: Result<(), ImageError>)
         ensures
             out is Err ==> final(cells)@ == old(cells)@,
@@ -223,12 +223,12 @@ impl Image {
     }
 }
 
-/// An array's place: from its first integer on, as many as there is room for.
+/// An array's place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
     /// The array's first integer.
     pub start: usize,
-    /// Integers that it may have.
+    /// The most integers of the array.
     pub len: usize,
 }
 

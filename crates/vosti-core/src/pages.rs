@@ -5,12 +5,12 @@ use vstd::prelude::*;
 
 verus! {
 
-/// Who has a page.
+/// The owner of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Page {
-    /// Nobody; it stands at this place of the free list.
+    /// No owner: the page is at this index of the free list.
     Free { at: usize },
-    /// The request in this slot, as the page of this index of its table.
+    /// The request in this slot: the page is at this index of its table.
     Owned { request: usize, index: usize },
     /// The block in this slot.
     Registered { block: usize },
@@ -68,7 +68,7 @@ impl Pool {
         page
     }
 
-    /// Takes a page from whoever has it.
+    /// Frees a page that has an owner.
     pub(crate) fn release(&mut self, page: usize)
         requires old(self).wf(), page < old(self).pages@.len(), !(old(self).pages@[page as int] is Free),
         ensures
@@ -79,7 +79,7 @@ impl Pool {
         self.free.push(page);
     }
 
-    /// Makes an owned page a block's.
+    /// Makes a page of a request a page of a block.
     pub(crate) fn register(&mut self, page: usize, block: usize)
         requires old(self).wf(), page < old(self).pages@.len(), old(self).pages@[page as int] is Owned,
         ensures

@@ -8,23 +8,23 @@ verus! {
 /// Which rows of a sequence feed logits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Select {
-    /// Those that emit: the last row of the history and the drafts. None while the history goes on after these rows. What
-    /// the sampler reads of them is brought to the host: the rows, their largest logits or their best tokens.
+    /// The rows that emit: the last row of the history, and the drafts; no row if the history goes on after these rows. The
+    /// part of them that the sampler reads is brought to the host: the rows, their largest logits or their best tokens.
     Last,
-    /// The same rows, brought to the host in any case, for whoever wants to see what was chosen from.
+    /// The same rows, but whole rows are always brought to the host, to show what each token was chosen from.
     Shown,
-    /// All of them, brought to the host, for prompt log-probabilities.
+    /// All rows, brought to the host, for prompt log-probabilities.
     All,
 }
 
-/// What is read of a row of logits: by a sampler's choice, or on the host at all.
+/// The part of a row of logits that a sampler's choice reads, or that is on the host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reads {
-    /// Its best token alone.
+    /// The row's best token only.
     Best,
-    /// The list of its largest logits.
+    /// The list of the row's largest logits.
     Top,
-    /// All of it.
+    /// The whole row.
     Row,
 }
 
@@ -38,15 +38,15 @@ pub struct SeqPlan {
     pub rows: usize,
     /// The position of its first row; the others follow.
     pub first_position: usize,
-    /// How many of its rows are drafts: the last ones.
+    /// The number of its drafts, which are its last rows.
     pub drafts: usize,
-    /// Its first row among the selected ones, and how many it has there: always its last rows.
+    /// The index of its first selected row among all selected rows of the step.
     pub first_selected: usize,
-    /// How many selected rows it has.
+    /// The number of its selected rows, which are its last rows.
     pub selected: usize,
-    /// The lists of its selected rows' largest logits are brought to the host.
+    /// Whether the lists of its selected rows' largest logits are brought to the host.
     pub top: bool,
-    /// Its selected rows are brought to the host, not only their best tokens.
+    /// Whether its selected rows are brought to the host, and not only their best tokens.
     pub whole: bool,
     /// Whether its rows reach the end of the history, so that a token is sampled.
     pub emits: bool,
@@ -90,7 +90,7 @@ impl StepPlan {
         StepPlan { tokens: Vec::new(), positions: Vec::new(), selected: Vec::new(), sequences: Vec::new() }
     }
 
-    /// Forgets the rows and keeps the memory.
+    /// Removes the rows and keeps the memory.
     pub(crate) fn clear(&mut self)
         ensures
             final(self).tokens@.len() == 0, final(self).positions@.len() == 0,
@@ -102,7 +102,7 @@ impl StepPlan {
         self.sequences.clear();
     }
 
-    /// How many rows there are.
+    /// The number of rows.
     pub fn rows(&self) -> (n: usize)
         ensures n == self.spec_tokens().len(),
     {

@@ -73,7 +73,7 @@ pub enum Op {
 /// A forward pass.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Program {
-    /// In the order in which they run.
+    /// The ops, in the order in which they run.
     pub ops: Vec<Op>,
     /// Row buffers; ops name them by index.
     pub buffers: Vec<BufferDecl>,
@@ -81,17 +81,17 @@ pub struct Program {
     pub groups: Vec<GroupDecl>,
     /// Cache layers; ops name them by index.
     pub layers: Vec<LayerDecl>,
-    /// An F32, Selected buffer as wide as the vocabulary.
+    /// The index of the logits buffer: F32, Selected, as wide as the vocabulary.
     pub logits: u32,
-    /// Tokens of the vocabulary: every id is below it.
+    /// The number of tokens in the vocabulary: every id is below it.
     pub vocab: u32,
-    /// Positions a request may have, at most the length of the rope tables.
+    /// The most positions of a request, at most the length of the rope tables.
     pub context: u32,
     /// Length of the binding table.
     pub kernels: u32,
 }
 
-/// Largest count of anything in a program: what a 32-bit signed index can name.
+/// The largest length of a list in a program: indices must fit into 32-bit signed integers.
 pub const COUNT_MAX: usize = 0x7fff_ffff;
 
 /// The first position that `p` sees through a window.
@@ -237,7 +237,7 @@ impl Program {
         forall|n: int| 0 <= n < self.ops@.len() ==> #[trigger] self.op_wf(n)
     }
 
-    /// What `check` decides.
+    /// The program is well-formed: `check` is Ok exactly then.
     pub open spec fn wf(self) -> bool {
         &&& self.sizes_wf()
         &&& self.groups_wf()

@@ -19,9 +19,9 @@ pub struct Request<T> {
     pub(crate) tables: Vec<Vec<i32>>,
     /// The blocks of the attached or published part of the prefix, in order.
     pub(crate) chain: Vec<BlockId>,
-    /// The sampler ended the request.
+    /// Whether the sampler ended the request.
     pub(crate) done: bool,
-    /// The sequence of the step in flight that is this request's.
+    /// The index of the request's sequence in the step in flight.
     pub(crate) planned: Option<usize>,
     pub(crate) state: T,
 }

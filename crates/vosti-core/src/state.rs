@@ -20,14 +20,14 @@ use vstd::prelude::*;
 
 verus! {
 
-/// Where the one step is.
+/// The phase of the one step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
     /// No step.
     Idle,
-    /// Rows are being put in.
+    /// Rows are being added.
     Planning,
-    /// The device has run it; its logits are there.
+    /// The device has run the step, and holds its logits.
     Ran,
 }
 

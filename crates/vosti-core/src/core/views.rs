@@ -1,5 +1,5 @@
-//! What policy may see: the device, the step, requests, blocks and pages, and the rows of logits of records. Each view's
-//! contract says what it shows.
+//! The views for policy: the device, the step, requests, blocks and pages, and the rows of logits of records. Each view's
+//! contract defines its result.
 
 use super::Core;
 use crate::block::Block;
@@ -21,8 +21,8 @@ verus! {
 
 /// Views, for policy.
 impl<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>> Core<D, S> {
-    /// The row of logits that a record's token was chosen from: the one that stands at the record's position in its request's
-    /// view. None if it was not brought to the host, or if a step has run since.
+    /// The row of logits that a record's token was chosen from: the row at the record's position in its request's view.
+    /// None if the row was not brought to the host, or if a step has run since.
     pub fn row(&self, record: &Record) -> (row: Option<&D::Logits>)
         ensures
             row is Some <==> self.holds(*record),
@@ -75,7 +75,7 @@ impl<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>> Core<D, S> {
         Some(self.device.logits(s.first_selected + selected))
     }
 
-    /// The device.
+    /// The device that runs every step.
     pub fn device(&self) -> (device: &D)
         ensures *device == self.spec_device(),
     {
@@ -107,7 +107,7 @@ impl<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>> Core<D, S> {
         }
     }
 
-    /// Whether the device has failed for good: every operation is refused.
+    /// Whether the core has lost its state (the device lost its cache): every operation is refused.
     pub fn poisoned(&self) -> (yes: bool)
         ensures yes <==> self.spec_state() is None,
     {
@@ -145,7 +145,7 @@ impl<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>> Core<D, S> {
         }
     }
 
-    /// A live request.
+    /// A live request; None if the identity is unknown.
     pub fn request(&self, id: RequestId) -> (request: Option<&Request<S::State>>)
         ensures
             request is Some <==> self.spec_request(id) is Some,
@@ -167,7 +167,7 @@ impl<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>> Core<D, S> {
         }
     }
 
-    /// A published block.
+    /// A published block; None if the identity is unknown.
     pub fn block(&self, id: BlockId) -> (block: Option<&Block>)
         ensures
             block is Some <==> self.spec_block(id) is Some,
@@ -179,7 +179,7 @@ impl<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>> Core<D, S> {
         }
     }
 
-    /// How many request tables hold the block's page of a group: the page's references.
+    /// The references of the block's page of a group: the number of request tables that hold it.
     pub fn references(&self, id: BlockId, group: usize) -> (count: usize)
         ensures count == self.spec_references(id, group as int),
     {

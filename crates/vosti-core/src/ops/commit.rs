@@ -25,22 +25,22 @@ use vstd::prelude::*;
 
 verus! {
 
-/// One token that left the core.
+/// One token that the core gave out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Record {
     /// The request that it belongs to.
     pub request: RequestId,
     /// The token that was chosen.
     pub token: Token,
-    /// The request is done with this token.
+    /// Whether the request is done with this token.
     pub done: bool,
-    /// Its logits are the device's row of this number until the next run.
+    /// The index of its row of logits among the step's selected rows. The device holds the row until the next run.
     pub selected: usize,
-    /// The token's place in the history.
+    /// The token's position in the history.
     pub position: usize,
-    /// Its row of logits is on the host, for `Core::row`.
+    /// Whether its row of logits is on the host, for `Core::row`.
     pub whole: bool,
-    /// Its place among the records of its commit.
+    /// Its index among the records of its commit.
     pub index: usize,
 }
 

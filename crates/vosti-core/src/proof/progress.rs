@@ -1,5 +1,5 @@
 //! Progress. A core that does nothing would be safe; these theorems say that a policy can also make progress. Take a request
-//! that stands in an idle core, with as many pages free as it lacks. The obvious calls serve it: none of them is refused, and
+//! in an idle core, with as many free pages as the request lacks. The obvious calls serve it: none of them is refused, and
 //! unless the device fails, more of the request is cached, and its view grows where its rows reach the end of its history.
 
 use super::canonical::*;
@@ -38,8 +38,8 @@ pub open(crate) spec fn short<T>(r: Request<T>, g: int, end: int) -> int {
     if r.tables@[g]@.len() < pages_upto(end) { pages_upto(end) - r.tables@[g]@.len() } else { 0 }
 }
 
-/// As far as the table reaches, every page that the window of the next position sees is there. So it is in a request that was
-/// just admitted or preempted.
+/// Within the table, every page that the window of the next position sees is there. This holds for a request that was just
+/// admitted or preempted.
 pub open(crate) spec fn unbroken<T>(r: Request<T>, g: int, decl: GroupDecl) -> bool {
     forall|page: int| r.window_page(decl) <= page < r.tables@[g]@.len() ==> #[trigger] r.has_page(g, page)
 }
@@ -98,7 +98,7 @@ proof fn lemma_taken_grows(groups: Seq<usize>, i: int, n: int, g: int)
     }
 }
 
-/// What may be said of a request in an idle core.
+/// Facts about a request in an idle core.
 pub(crate) proof fn lemma_idle_request<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(core: Core<D, S>, id: RequestId)
     requires core.sound(), core.spec_state() is Some, core.spec_state()->0.phase is Idle, core.spec_request(id) is Some,
     ensures
@@ -302,7 +302,7 @@ pub(crate) proof fn corollary_first_record<D: Device, S: Sampler<Logits = D::Log
     theorem_progress(cores, calls, answers, id, prompt.len() as usize, groups);
 }
 
-/// Nobody stays stuck on the pages that it has: in an idle core any request may be preempted, and then it lacks none within.
+/// No request stays stuck because of the pages that it has: in an idle core any request may be preempted, and is then unbroken.
 pub(crate) proof fn theorem_preemption_heals<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(core: Core<D, S>, id: RequestId, answer: Answer, new: Core<D, S>)
     requires
         core.sound(), core.spec_state() is Some, core.spec_state()->0.phase is Idle, core.spec_request(id) is Some,

@@ -75,14 +75,14 @@ proof fn lemma_accepts_after(v: Map<u64, Seen<Bits, Bits>>, a: u64, b: u64, entr
 {
 }
 
-/// What is told of a request that never came makes no view.
+/// Events of a request that was never admitted make no view.
 proof fn lemma_refuses_views_from_nothing(v: Map<u64, Seen<Bits, Bits>>, a: u64)
     requires !v.contains_key(a),
     ensures after(v, told(a, 1, 2)) == v, after(v, over(a)) == v,
 {
 }
 
-/// A whole life is orderly: admitted, records, completed; and so are two at once.
+/// A request's whole trace is orderly: admitted, records, completed. So is a trace of two requests at once.
 proof fn lemma_accepts_orderly()
     ensures orderly(seq![came(1), told(1, 1, 2), came(2), told(2, 1, 2), told(1, 3, 4), over(1)]),
 {
@@ -97,7 +97,7 @@ proof fn lemma_accepts_orderly()
         =~= t.push(came(1)).push(told(1, 1, 2)).push(came(2)).push(told(2, 1, 2)).push(told(1, 3, 4)).push(over(1)));
 }
 
-/// An identity comes once; nothing is told of whoever did not come, nor after the end; nobody ends twice.
+/// An identity is admitted once; a request gets records only after its admission and before its end; and it ends once.
 proof fn lemma_refuses_disorder(v: Map<u64, Seen<Bits, Bits>>, a: u64)
     ensures
         v.contains_key(a) ==> !follows(v, came(a)),
@@ -116,14 +116,14 @@ proof fn lemma_refuses_early_disorder(last: E)
     assert(seq![told(1, 1, 2), last] =~= t.push(told(1, 1, 2)).push(last));
 }
 
-/// One may have come further than the other.
+/// One sequence of records may be longer than the other.
 proof fn lemma_accepts_comparable(a: Seq<Entry<Bits>>, more: Seq<Entry<Bits>>)
     ensures comparable(a, a + more), comparable(a + more, a), comparable(a, a), comparable(Seq::empty(), a),
 {
     assert(a.is_prefix_of(a + more)) by { assert((a + more).subrange(0, a.len() as int) =~= a); }
 }
 
-/// One bit of one row of logits, or one token, and they are not.
+/// A difference in one bit of one row of logits, or in one token, makes them incomparable.
 proof fn lemma_refuses_another_row(a: Seq<Entry<Bits>>, b: Seq<Entry<Bits>>, i: int)
     requires 0 <= i < a.len(), i < b.len(), a[i].logits != b[i].logits || a[i].token != b[i].token,
     ensures !comparable(a, b),
@@ -136,7 +136,7 @@ proof fn lemma_refuses_another_row(a: Seq<Entry<Bits>>, b: Seq<Entry<Bits>>, i: 
     }
 }
 
-/// Who asks otherwise may be answered otherwise, and who has not come to an end may be behind.
+/// Requests that ask different things may have different answers, and a request that is not complete may be behind.
 proof fn lemma_accepts_answers(a: Seen<Bits, Bits>, b: Seen<Bits, Bits>, x: Seq<Entry<Bits>>, more: Seq<Entry<Bits>>)
     ensures
         a.prompt != b.prompt || a.initial != b.initial ==> answered_alike(a, b),
@@ -146,7 +146,7 @@ proof fn lemma_accepts_answers(a: Seen<Bits, Bits>, b: Seen<Bits, Bits>, x: Seq<
     lemma_accepts_comparable(x, more);
 }
 
-/// Who asks the same is not answered otherwise, and of two that are over none is behind.
+/// Requests that ask the same do not have different answers, and of two completed requests neither is behind.
 proof fn lemma_refuses_answers(x: Seq<Entry<Bits>>, y: Seq<Entry<Bits>>, p: bool, q: bool)
     ensures
         !comparable(x, y) ==> !answered_alike(seen(x, p), seen(y, q)),
@@ -172,7 +172,7 @@ proof fn lemma_life(request: u64, logits: int, token: u32)
     assert(views(t) =~= Map::empty());
 }
 
-/// Two executions that tell the same are deterministic; identities need not agree.
+/// Two executions with the same records are deterministic; identities need not agree.
 proof fn lemma_accepts_two_traces()
     ensures deterministic(life(1, 1, 2), life(7, 1, 2)),
 {
@@ -180,7 +180,7 @@ proof fn lemma_accepts_two_traces()
     lemma_life(7, 1, 2);
 }
 
-/// Two executions that tell one record otherwise are not, though each for itself is.
+/// Two executions that differ in one record are not, although each of them alone is.
 proof fn lemma_refuses_two_traces(x: int, y: int, token: u32)
     requires x != y,
     ensures !deterministic(life(1, x, token), life(1, y, token)), deterministic(life(1, x, token), life(1, x, token)),
@@ -206,14 +206,14 @@ proof fn lemma_any_event(v: Map<u64, Seen<Bits, Bits>>, request: u64, prompt: Se
 {
 }
 
-/// Whatever is asked: who asks the same is answered the same.
+/// For all prompts and states: requests that ask the same are answered the same.
 proof fn lemma_refuses_any_answers(a: Seen<Bits, Bits>, b: Seen<Bits, Bits>)
     requires a.prompt == b.prompt, a.initial == b.initial, !comparable(a.entries, b.entries) || a.completed && b.completed && a.entries != b.entries,
     ensures !answered_alike(a, b),
 {
 }
 
-/// In whatever traces, whoever the two are.
+/// For all traces and any two requests in them.
 proof fn lemma_refuses_any_traces(one: Seq<E>, other: Seq<E>, a: u64, b: u64)
     requires views(one).contains_key(a), views(other).contains_key(b), !answered_alike(views(one)[a], views(other)[b]),
     ensures !deterministic(one, other),
@@ -320,7 +320,7 @@ proof fn lemma_refuses_other_records<D: Device, S: Sampler<Logits = D::Logits, T
             new.world(), view_of(new, records[i]).prompt, view_of(new, records[i]).initial, (place(new, records[i]) + 1) as nat).done,
         new.spec_request(records[i].request) is Some,
         records[i].whole ==> new.holds(records[i]),
-        // Whoever is to see rows has them, and the record is of nobody else.
+        // Rows that are to be shown are on the host, and the record is of a sequence of the step.
         exists|q: int| 0 <= q < old.spec_state()->0.plan.sequences@.len() && (#[trigger] old.spec_state()->0.plan.sequences@[q]).request == records[i].request
             && records[i].whole == old.spec_state()->0.plan.sequences@[q].whole,
         records[i].index == i,
@@ -431,7 +431,7 @@ proof fn lemma_refuses_a_discarding_commit<D: Device, S: Sampler<Logits = D::Log
     assert(pending::<S>(a.plan, a.requests@[slot], b.requests@[slot], a.plan.sequences@.len() as int));
 }
 
-/// A core is built of what it is given, and nobody has called it: no request, no block, no step, and every page free.
+/// A newly built core consists of what it was given, and has no request, no block, no step, and every page free.
 proof fn lemma_refuses_another_core<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(core: Core<D, S>, device: D, sampler: S, program: Program, state: Bits, row: Bits, g: int)
     requires built(core, device, sampler, program),
     ensures
@@ -527,7 +527,7 @@ proof fn lemma_refuses_wrong_plans(limits: Limits, program: Program, plan: StepP
             &&& 0 <= t < plan.tokens@.len() && plan.tokens@[t] < program.vocab && plan.positions@[t] == s.position(i) && s.position(i) < program.context
             // The page of its own position, and every page that it sees.
             &&& window_lo(program.groups@[g].window, s.first_position as int) <= j <= s.position(i) ==> s.has_page(g, j) && 0 <= s.page(g, j) < (limits.pages)(g)
-            // Nobody else writes there, and its request stands nowhere else.
+            // No other row writes there, and its request is in no other sequence.
             &&& forall|p: int| 0 <= p < plan.sequences@.len() && (#[trigger] plan.sequences@[p]).request.slot == s.request.slot ==> p == q
             &&& forall|p: int, x: int| #[trigger] writes_slot(plan, g, p, x, s.page(g, s.position(i)), s.position(i) % (PAGE as int)) ==> p == q && x == i
         }),

@@ -116,7 +116,7 @@ proof fn lemma_complete<T>(r: Request<T>, context: u32)
 {
 }
 
-/// Nobody who is not there, and nobody who is in the step, changes.
+/// A request that is unknown or in the step does not change.
 proof fn lemma_pinned<S: Sampler>(state: State<S>, fixed: Fixed<S>, id: RequestId, block: BlockId, group: usize)
     requires !state.known(id) || state.requests@[id.slot as int]->0.planned is Some,
     ensures
@@ -126,7 +126,7 @@ proof fn lemma_pinned<S: Sampler>(state: State<S>, fixed: Fixed<S>, id: RequestI
 {
 }
 
-/// A forged or stale identity is nobody.
+/// A forged or stale identity names no request and no block.
 proof fn lemma_stale<S: Sampler>(state: State<S>, id: RequestId, block: BlockId)
     ensures
         live(state.requests@, id.slot as int) && state.requests@[id.slot as int]->0.serial != id.serial ==> !state.known(id),

@@ -45,7 +45,7 @@ impl Countdown {
     }
 }
 
-/// A token of what a row, a list or a best token is.
+/// The token that is made of a row, a list or a best token.
 spec fn taken_from(w: Bits, state: Bits, token: int) -> (Token, Bits, bool) {
     ((token % (if w.code > 0 { w.code } else { 1 })) as u32, Countdown::after(state), state.code <= 1)
 }
@@ -106,10 +106,10 @@ impl Sampler for Countdown {
     }
 }
 
-/// What the scenario saw.
+/// The counts of a scenario.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Scene {
-    /// Tokens that left the core.
+    /// Tokens that the core gave out.
     pub records: usize,
     /// Blocks that were published.
     pub published: usize,
@@ -220,7 +220,7 @@ pub fn scenario() -> Result<Scene, CoreError> {
     Ok(Scene { records, published: 1, attached: 2, evicted: 1 })
 }
 
-/// An execution that was run, as far as it came.
+/// An execution and its core, after some calls.
 pub struct Witness {
     pub(crate) core: Core<Symbolic, Countdown>,
     pub(crate) execution: Ghost<Execution<Symbolic, Countdown>>,

@@ -70,7 +70,7 @@ pub ghost enum Call {
     Commit,
 }
 
-/// What came back.
+/// The result of a call.
 pub ghost enum Answer {
     /// Not legal: nothing changed.
     Refused,
@@ -78,13 +78,13 @@ pub ghost enum Answer {
     Failed { error: DeviceError },
     /// A new request.
     Admitted { request: RequestId },
-    /// Pages were let go.
+    /// Pages were released.
     Released { pages: usize },
     /// A block was published, or there was none to publish.
     Published { block: Option<BlockId> },
     /// Records, and the rows of logits that the device holds.
     Committed { records: Seq<Record>, logits: Seq<Bits> },
-    /// Anything else.
+    /// Any other operation was done.
     Done,
 }
 
@@ -243,7 +243,7 @@ pub open(crate) spec fn next<D: Device, S: Sampler<Logits = D::Logits, Top = D::
     &&& answer is Refused <==> !legal(old, call)
     &&& fits(call, answer)
     &&& answer is Refused ==> new == old
-    // W stays, and the device is used for what it is there for.
+    // W does not change, and only `run` changes the device, which failed exactly if the answer says so.
     &&& new.world() == old.world()
     &&& device_did(old.spec_device(), call, answer, new.spec_device())
     // The client sees the call's events and nothing else; the logits of records are the device's, and can be had.
@@ -255,7 +255,7 @@ pub open(crate) spec fn next<D: Device, S: Sampler<Logits = D::Logits, Top = D::
         &&& forall|i: int| 0 <= i < records.len() ==> new.spec_request((#[trigger] records[i]).request) is Some
                 && of_step(old.spec_state()->0.plan, records[i])
     }
-    // It does what it is for. Only a device that has lost its cache leaves the core without a state.
+    // The call has its effect. Only a device that has lost its cache leaves the core without a state.
     &&& !(answer is Refused) ==> match answer {
         Answer::Failed { error } if !error.intact => new.spec_state() is None,
         _ => new.spec_state() is Some && did(old.world().program, old.spec_state()->0, call, answer, new.spec_state()->0),
@@ -287,7 +287,7 @@ pub open(crate) spec fn built<D: Device, S: Sampler<Logits = D::Logits, Top = D:
 }
 
 /// An execution of the engine: a core as it was built, the calls on it, what came back, and what the core became after each.
-/// After a restart begins another one.
+/// A restart begins another execution.
 pub ghost struct Execution<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>> {
     pub cores: Seq<Core<D, S>>,
     pub calls: Seq<Call>,
@@ -295,7 +295,7 @@ pub ghost struct Execution<D: Device, S: Sampler<Logits = D::Logits, Top = D::To
 }
 
 impl<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>> Execution<D, S> {
-    /// It began with a core that nobody had called, and each call did what the operation ensures.
+    /// It begins with a newly built core, and each call satisfies `next`.
     pub open(crate) spec fn ok(self) -> bool {
         &&& self.cores.len() == self.calls.len() + 1 && self.answers.len() == self.calls.len()
         &&& self.cores[0].sound() && self.cores[0].log().len() == 0
@@ -309,7 +309,7 @@ impl<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>> Execution<D, S> {
         if n <= 0 { Seq::empty() } else { self.events(n - 1) + events(self.calls[n - 1], self.answers[n - 1]) }
     }
 
-    /// What clients saw of all of them.
+    /// What clients saw of all calls.
     pub open(crate) spec fn trace(self) -> Seq<Event<Bits, Bits>> {
         self.events(self.calls.len() as int)
     }

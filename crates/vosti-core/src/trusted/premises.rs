@@ -14,38 +14,38 @@ use vstd::prelude::*;
 
 verus! {
 
-/// Packed rows of a step, at most: what kernels are proved for.
+/// The most packed rows of a step that kernels are proved for.
 pub const ROWS_MAX: usize = 0x10_0000;
 
-/// Positions of a request, at most.
+/// The most positions of a request that kernels are proved for.
 pub const CONTEXT_MAX: usize = 0x40_0000;
 
-/// Entries of the page tables of all groups in a step, at most.
+/// The most entries of the page tables of all groups in a step.
 pub const TABLE_MAX: usize = 0x1000_0000;
 
-/// Which array of a step's metadata.
+/// An array of a step's metadata.
 #[allow(missing_docs, reason = "`group` and `tiling` are indices")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Meta {
-    /// How many packed rows there are.
+    /// The number of packed rows.
     Rows,
-    /// How many selected rows.
+    /// The number of selected rows.
     Selected,
-    /// Of each row.
+    /// The token of each row.
     Tokens,
-    /// Of each row, in its own sequence.
+    /// The position of each row in its own sequence.
     Positions,
     /// The packed row of each selected row.
     RowIndex,
     /// The slot of each row in a group's pages.
     Slots { group: usize },
-    /// Of all groups: a tile's table says where in it its sequence's begins.
+    /// The page tables of all groups, one after the other.
     PageTables,
-    /// Where in the page tables each tile's sequence begins.
+    /// The index in the page tables at which the table of each tile's sequence begins.
     TileTable { tiling: usize },
     /// The first packed row of each tile.
     TileRow { tiling: usize },
-    /// How many rows each tile has.
+    /// The number of rows of each tile.
     TileRows { tiling: usize },
     /// The position of each tile's first row.
     TilePos { tiling: usize },
@@ -54,13 +54,13 @@ pub enum Meta {
 /// Query tiles of one height over one group's page tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tiling {
-    /// Rows of a tile, at most.
+    /// The most rows of a tile.
     pub height: usize,
     /// The cache group whose page tables its tiles read.
     pub group: usize,
-    /// The packed rows whose tiles these are; tiles count them from the first.
+    /// The first packed row that has a tile. Tiles count rows from it.
     pub first: usize,
-    /// The packed row behind the last one.
+    /// The packed row after the last one that has a tile.
     pub end: usize,
 }
 

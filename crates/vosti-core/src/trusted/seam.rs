@@ -39,7 +39,7 @@ pub ghost struct Kernels {
     pub finite: spec_fn(Bits) -> bool,
 }
 
-/// What a device can take.
+/// The limits of a device.
 pub ghost struct Limits {
     pub rows: usize,
     pub selected: usize,
@@ -54,7 +54,7 @@ pub ghost struct Limits {
 pub struct DeviceError {
     /// What failed and what to do, one line.
     pub message: String,
-    /// Whether every cache slot outside the step's write set is as it was. If not, the core refuses everything after.
+    /// Whether every cache slot outside the step's write set is unchanged. If not, the core refuses every later operation.
     pub intact: bool,
 }
 
@@ -87,29 +87,29 @@ pub trait Device: Sized {
     /// The largest logits of a row with these contents.
     spec fn top_of<'a>(bits: Bits) -> &'a Self::Top;
 
-    /// What of the last step's selected rows is on the host.
+    /// The parts of the last step's selected rows that are on the host.
     spec fn brought(&self) -> spec_fn(int, Reads) -> bool;
 
     /// The errors of all runs that failed, in order.
     spec fn errors(&self) -> Seq<DeviceError>;
 
-    /// Rows that one step may have. Never changes.
+    /// The most rows of one step. Never changes.
     fn rows_max(&self) -> (n: usize)
         // Says the limit. (Configuration; no kernel. Law: rows_max_is_what_a_step_takes.)
         ensures n == self.limits().rows;
 
-    /// Selected rows that one step may have. Never changes.
+    /// The most selected rows of one step. Never changes.
     fn selected_max(&self) -> (n: usize)
         // Says the limit. (Configuration; no kernel. Law: selected_max_is_what_a_step_takes.)
         ensures n == self.limits().selected;
 
-    /// Pages of a cache group. Never changes.
+    /// The number of pages of a cache group. Never changes.
     fn pages(&self, group: usize) -> (n: usize)
         // Says the count. (Configuration; no kernel. Law: pages_are_what_there_is.)
         ensures n == (self.limits().pages)(group as int);
 
-    /// How many of a row's largest logits its list has, where the vocabulary is no smaller; 0 if this device makes no lists,
-    /// and then a plan that wants one is an error. Never changes.
+    /// The number of a row's largest logits in its list (fewer if the vocabulary has fewer tokens). 0 if this device makes no
+    /// lists; a plan that wants one is then an error. Never changes.
     fn top_max(&self) -> (n: usize)
         // Says the limit. (Configuration; no kernel. Law: lists_are_as_long_as_is_said.)
         ensures n == self.limits().top;
@@ -200,10 +200,10 @@ pub trait Sampler: Sized {
     /// The token, the next state and whether the request is done: a function of state and logits.
     spec fn choice(w: Bits, state: Bits, logits: &Self::Logits) -> (Token, Bits, bool);
 
-    /// The same, of states whose choice wants of the row only its best token.
+    /// The same, for states whose choice reads only the row's best token.
     spec fn choice_best(w: Bits, state: Bits, best: Token) -> (Token, Bits, bool);
 
-    /// The same, of states whose choice wants of the row only its largest logits.
+    /// The same, for states whose choice reads only the list of the row's largest logits.
     spec fn choice_top(w: Bits, state: Bits, top: &Self::Top) -> (Token, Bits, bool);
 
     /// What the choice in this state reads.
