@@ -22,13 +22,15 @@ import triton.language as tl
 # BM = 16
 # BN = 16
 # BK = 16
+# PAGE = 16
+# KV_HEADS = 1
+# D = 40
 # [shapes]
 # x = ["rows", "K"]
-# w = ["N", "K"]
 # out = ["rows", "N"]
 # ///
 @triton.jit
-def kernel(x, rows, w, out, K: tl.constexpr, N: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+def kernel(x, rows, w, out, K: tl.constexpr, N: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, PAGE: tl.constexpr, KV_HEADS: tl.constexpr, D: tl.constexpr):
     m = tl.load(rows)
     row = tl.program_id(0) * BM
     col = tl.program_id(1) * BN

@@ -13,7 +13,7 @@ import triton.language as tl
 # grid = ["cdiv(rows, BM)", "cdiv(N, BN)"]
 # text = ["BK"]
 # [params]
-# x = "in 0"
+# x = "in 0 f32"
 # rows = "rows"
 # w = "weight 0"
 # out = "out 0"
