@@ -88,8 +88,9 @@ struct Product<'a, const R: usize> {
 unsafe fn unit<const R: usize>(panel: *const u8, shape: &Shape, unit: usize, product: &Product<R>) {
     // SAFETY: the caller's.
     unsafe {
-        match (shape.low, shape.high, Codes::of(shape)) {
-            (2, 0, _) => unit_of::<2, 0, PLAIN, R>(panel, shape, unit, product),
+        match (shape.low, shape.high, codes(shape)) {
+            (2, 0, PLAIN) => unit_of::<2, 0, PLAIN, R>(panel, shape, unit, product),
+            (2, 0, _) => unit_of::<2, 0, SHIFTED, R>(panel, shape, unit, product),
             (2, ..) => unit_of::<2, 1, SHIFTED, R>(panel, shape, unit, product),
             (4, 0, TABLE) => unit_of::<4, 0, TABLE, R>(panel, shape, unit, product),
             (4, 0, PLAIN) => unit_of::<4, 0, PLAIN, R>(panel, shape, unit, product),
@@ -102,19 +103,19 @@ unsafe fn unit<const R: usize>(panel: *const u8, shape: &Shape, unit: usize, pro
     }
 }
 
-/// What a code stands for: itself, itself less a number, or a number of a table.
-struct Codes;
+/// A code stands for itself.
 const PLAIN: u8 = 0;
+/// A code stands for itself less a number.
 const SHIFTED: u8 = 1;
+/// A code stands for a number of a table.
 const TABLE: u8 = 2;
 
-impl Codes {
-    fn of(shape: &Shape) -> u8 {
-        match shape.format.values {
-            Values::Table(_) => TABLE,
-            _ if shape.first() == 0.0 => PLAIN,
-            _ => SHIFTED,
-        }
+/// One of the three.
+fn codes(shape: &Shape) -> u8 {
+    match shape.format.values {
+        Values::Table(_) => TABLE,
+        Values::From(0) => PLAIN,
+        Values::From(_) => SHIFTED,
     }
 }
 
