@@ -184,6 +184,24 @@ impl Coordinate {
         }
     }
 
+    /// The first lane, from `lane` on, with a coordinate in `low..high`; the lanes between are skipped, not tried. None if no
+    /// coordinate is in it.
+    #[inline(always)]
+    pub fn next(self, lane: usize, low: i64, high: i64) -> Option<usize> {
+        let at = self.of(lane) as i64;
+        if low <= at && at < high {
+            return Some(lane);
+        }
+        let (divide, extent, first) = match self {
+            Self::Shift { by, mask } => (1 << by, mask + 1, lane >> by & !mask),
+            Self::Divide { divide, extent } => (divide, extent, lane / divide / extent * extent),
+        };
+        // The lanes of coordinate 0 begin at `first * divide`, and again every `extent * divide` lanes.
+        let low = low.max(0);
+        let first = if at < low { first } else { first + extent };
+        (low < high.min(extent as i64)).then(|| (first + low as usize) * divide)
+    }
+
     /// True if neighbours on the axis are neighbours among lanes.
     pub fn is_innermost(self) -> bool {
         matches!(self, Self::Shift { by: 0, .. } | Self::Divide { divide: 1, .. })
@@ -337,4 +355,25 @@ pub struct Plan {
     pub written: Vec<bool>,
     /// Per parameter: whether a dot may read it in place, later than the load in the kernel.
     pub read_in_place: Vec<bool>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_lane_is_the_first_whose_coordinate_is_within_the_bounds() {
+        for (divide, extent) in [(1, 16), (16, 4), (4, 1), (1, 1), (3, 5), (1, 6), (6, 1)] {
+            let axis = Coordinate::new(divide, extent);
+            for (low, high) in
+                [(0, 16), (0, 3), (2, 3), (1, 100), (-4, 2), (3, 3), (5, 2), (i64::MIN, i64::MAX), (40, 50)]
+            {
+                let within = |lane: &usize| (low..high).contains(&((lane / divide % extent) as i64));
+                for lane in 0..3 * divide * extent {
+                    let first = (lane..lane + divide * extent).find(within);
+                    assert_eq!(axis.next(lane, low, high), first, "{axis:?}, {low}..{high}, from {lane}");
+                }
+            }
+        }
+    }
 }

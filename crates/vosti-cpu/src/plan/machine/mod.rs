@@ -9,7 +9,7 @@ mod dot;
 
 use vosti_tile::{CmpInt, Scalar};
 
-use super::code::{Count, Instr, Int, IntOp, Lanes, LiveCode, MapCode, Place, Plan, Test};
+use super::code::{Count, Instr, Int, IntOp, Lanes, LiveBound, LiveCode, LiveStore, MapCode, Place, Plan, Test};
 use crate::isa::Isa;
 use crate::layout::Layout;
 use crate::memory::Region;
@@ -339,8 +339,16 @@ impl Machine {
             None => {
                 let mut list = std::mem::take(&mut self.lists[axis]);
                 list.clear();
-                // SAFETY: as above.
-                list.extend((0..code.extent).filter(|i| unsafe { self.is_live(code, *i) }).map(|i| i as u32));
+                let mut lane = 0;
+                loop {
+                    // SAFETY: as above.
+                    lane = unsafe { self.next_live(code, lane) };
+                    if lane >= code.extent {
+                        break;
+                    }
+                    list.push(lane as u32);
+                    lane += 1;
+                }
                 self.prefix[axis] = list.last().is_none_or(|last| *last as usize + 1 == list.len());
                 self.lists[axis] = list;
                 self.lists[axis].len()
@@ -350,16 +358,41 @@ impl Machine {
         self.counts[entry + 1] = count.div_ceil(16) as u32;
     }
 
-    unsafe fn is_live(&self, code: &LiveCode, lane: usize) -> bool {
-        code.stores.iter().any(|store| {
-            // SAFETY: bounds and masks are places of the plan; masks have a lane for each of the axis.
-            let bounds = store.bounds.iter().all(|bound| unsafe {
-                let at = self.int(bound.offset) + bound.axis.of(lane) as i64;
-                at >= 0 && at < self.int(bound.shape)
-            });
+    /// The first live lane, from `lane` on; the extent of the axis if there is none.
+    unsafe fn next_live(&self, code: &LiveCode, lane: usize) -> usize {
+        let mut first = code.extent;
+        for store in &code.stores {
+            // SAFETY: the caller's.
+            first = unsafe { self.next_stored(store, lane, first) };
+            if first == lane {
+                break;
+            }
+        }
+        first
+    }
+
+    /// The first of the lanes `lane..end` for which all conditions of a store hold; `end` if there is none.
+    unsafe fn next_stored(&self, store: &LiveStore, mut lane: usize, end: usize) -> usize {
+        'lanes: while lane < end {
+            for LiveBound { axis, offset, shape } in &store.bounds {
+                // SAFETY: bounds and masks are places of the plan; masks have a lane for each of the axis.
+                let (offset, shape) = unsafe { (self.int(*offset), self.int(*shape)) };
+                match axis.next(lane, offset.saturating_neg(), shape.saturating_sub(offset)) {
+                    Some(next) if next == lane => {}
+                    Some(next) => {
+                        lane = next;
+                        continue 'lanes;
+                    }
+                    None => return end,
+                }
+            }
             // SAFETY: as above.
-            bounds && store.masks.iter().all(|mask| unsafe { self.get32(mask + 4 * lane as u32) } != 0)
-        })
+            if store.masks.iter().all(|mask| unsafe { self.get32(mask + 4 * lane as u32) } != 0) {
+                return lane;
+            }
+            lane += 1;
+        }
+        end
     }
 
     /// True if a comparison holds for all lanes.
