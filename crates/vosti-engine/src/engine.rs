@@ -347,6 +347,7 @@ impl<D: FloatDevice> Engine<D> {
         let id = RequestId(self.next_request);
         let leader = self.next_serial;
         for choice in 0..request.choices {
+            let foreseen = request.foreseen.get(choice as usize).cloned().unwrap_or_default();
             let state = SamplerState::new(&request.sampling, &request.prompt, choice);
             let state = state.with_lists(self.core.device().top_max());
             let admitted = self.core.admit(request.prompt.clone(), request.salt, state);
@@ -357,6 +358,7 @@ impl<D: FloatDevice> Engine<D> {
                 request: id,
                 choice,
                 leader,
+                turn: self.counters.rows + (request.prompt.len() + foreseen.len()) as u64,
                 prompt_len: request.prompt.len(),
                 use_prefix_cache: request.use_prefix_cache && !request.prompt_logits,
                 token_logits: request.token_logits,
@@ -365,7 +367,7 @@ impl<D: FloatDevice> Engine<D> {
                 started: false,
                 behind: vec![0; self.core.program().groups.len()],
                 generated: 0,
-                foreseen: request.foreseen.get(choice as usize).cloned().unwrap_or_default(),
+                foreseen,
                 reached: 0,
             };
             self.sequences.insert(serial, sequence);

@@ -7,8 +7,10 @@ use crate::EngineError;
 /// The order in which planning considers sequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Oldest first: the default. No request waits for a newer one.
-    Fifo,
+    /// By turn: the default. A sequence's turn is the number of rows that the engine had computed when the sequence arrived, and
+    /// its own rows. So a short prompt overtakes a long one, but only while the engine computes as many rows as the long one
+    /// has: no request waits for ever.
+    Turn,
     /// Newest first.
     Lifo,
     /// A new order every step, a function of this seed, the step and the sequence.
@@ -42,6 +44,8 @@ impl Speculation {
 pub struct Policy {
     /// Rows per step, at least 1. The device's own limit applies as well.
     pub rows_step_max: usize,
+    /// Rows per step in which a sequence decodes, at least 1: its next token waits for all rows of the step.
+    pub rows_mixed_max: usize,
     /// Rows of one sequence in one step (chunk of prefill), at least 1.
     pub rows_sequence_max: usize,
     /// Sequences that hold pages at the same time, at least 1.
@@ -67,6 +71,7 @@ impl Policy {
     pub(crate) fn check(&self) -> Result<(), EngineError> {
         let limits = [
             ("rows_step_max", self.rows_step_max),
+            ("rows_mixed_max", self.rows_mixed_max),
             ("rows_sequence_max", self.rows_sequence_max),
             ("running_max", self.running_max),
             ("waiting_max", self.waiting_max),
@@ -82,9 +87,10 @@ impl Default for Policy {
     fn default() -> Self {
         Self {
             rows_step_max: 512,
+            rows_mixed_max: usize::MAX,
             rows_sequence_max: usize::MAX,
             running_max: 64,
-            order: Order::Fifo,
+            order: Order::Turn,
             prefix_cache: true,
             eviction: true,
             speculation: Speculation::Off,

@@ -34,8 +34,10 @@ struct Step {
 impl<D: FloatDevice> Engine<D> {
     /// Decides the step. Pages are taken, evicted and preempted here; no step is begun in the core yet.
     pub(crate) fn plan(&mut self) -> Result<Vec<Decision>, EngineError> {
+        let mixed = self.running.iter().any(|serial| !self.prefills(*serial));
+        let limit = if mixed { self.policy.rows_mixed_max } else { usize::MAX };
         let mut step = Step {
-            rows_left: self.policy.rows_step_max.min(self.rows_max),
+            rows_left: self.policy.rows_step_max.min(self.rows_max).min(limit),
             selected_left: self.selected_max,
             decisions: Vec::with_capacity(self.running.len() + 1),
             preempted: false,
@@ -59,19 +61,22 @@ impl<D: FloatDevice> Engine<D> {
     }
 
     fn running_in_order(&self) -> Vec<Serial> {
-        let prefilling = |serial: Serial| {
-            let request = self.core.request(self.sequences[&serial].core);
-            self.policy.decode_first && request.is_some_and(|r| r.history().len() - r.cached() > 1)
-        };
-        let keyed = self.running.iter().map(|s| (prefilling(*s), self.order_key(*s), *s));
+        let last = |serial: Serial| self.policy.decode_first && self.prefills(serial);
+        let keyed = self.running.iter().map(|s| (last(*s), self.order_key(*s), *s));
         let mut keyed: Vec<(bool, u64, Serial)> = keyed.collect();
         keyed.sort_unstable();
         keyed.into_iter().map(|(_, _, serial)| serial).collect()
     }
 
+    /// More than the last position of its history is to be computed.
+    fn prefills(&self, serial: Serial) -> bool {
+        let request = self.core.request(self.sequences[&serial].core);
+        request.is_some_and(|r| r.history().len() - r.cached() > 1)
+    }
+
     fn order_key(&self, serial: Serial) -> u64 {
         match self.policy.order {
-            Order::Fifo => serial,
+            Order::Turn => self.sequences[&serial].turn,
             Order::Lifo => !serial,
             Order::Random(seed) => mix(seed ^ mix(self.counters.steps ^ mix(serial))),
         }
@@ -314,17 +319,9 @@ impl<D: FloatDevice> Engine<D> {
     }
 
     fn waiting_in_order(&self) -> Vec<Serial> {
-        // 256 more than the free places, for choices that wait for their leaders.
-        let enough = self.policy.running_max.saturating_sub(self.running.len()).saturating_add(256);
-        match self.policy.order {
-            Order::Fifo => self.waiting.iter().copied().take(enough).collect(),
-            Order::Lifo => self.waiting.iter().rev().copied().take(enough).collect(),
-            Order::Random(_) => {
-                let mut waiting: Vec<Serial> = self.waiting.iter().copied().collect();
-                waiting.sort_unstable_by_key(|s| (self.order_key(*s), *s));
-                waiting
-            }
-        }
+        let mut waiting: Vec<Serial> = self.waiting.iter().copied().collect();
+        waiting.sort_by_cached_key(|serial| (self.order_key(*serial), *serial));
+        waiting
     }
 
     /// A request's further choices wait until the first one has published the prompt, so that they share it.

@@ -12,6 +12,8 @@ pub(crate) struct Sequence {
     pub choice: u32,
     /// Serial of the request's first choice: the others wait until it has published the prompt.
     pub leader: Serial,
+    /// Rows that the engine had computed when it arrived, and its own: see [`crate::Order::Turn`].
+    pub turn: u64,
     pub prompt_len: usize,
     pub use_prefix_cache: bool,
     /// Its tokens are reported with their rows of logits.

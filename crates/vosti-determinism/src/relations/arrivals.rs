@@ -20,7 +20,7 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>, relation: &mut Relation) -> Result<
         return Ok(true);
     }
     let policies = [
-        ("default", Policy { rows_step_max: 128, ..Policy::default() }),
+        ("default", Policy { rows_step_max: 128, rows_mixed_max: 80, ..Policy::default() }),
         ("newest first", Policy { rows_step_max: 64, order: Order::Lifo, decode_first: false, ..Policy::default() }),
         ("random order", Policy { rows_step_max: 100, order: Order::Random(suite.seed()), ..Policy::default() }),
         ("few at a time", Policy { running_max: 3, rows_sequence_max: 48, prefix_cache: false, ..Policy::default() }),

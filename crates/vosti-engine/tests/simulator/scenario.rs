@@ -58,9 +58,10 @@ pub fn policy(random: &mut Random) -> Policy {
         ngram_max: random.range(2, 4),
         drafts_max: random.range(1, 8),
     };
-    let order = [Order::Fifo, Order::Lifo, Order::Random(random.next())];
+    let order = [Order::Turn, Order::Lifo, Order::Random(random.next())];
     Policy {
         rows_step_max: random.pick(&[1, 2, 7, 16, 33, 64, 100, 1000]),
+        rows_mixed_max: random.pick(&[1, 5, 40, usize::MAX, usize::MAX]),
         rows_sequence_max: random.pick(&[1, 3, 17, 64, 65, usize::MAX, usize::MAX, usize::MAX]),
         running_max: random.pick(&[1, 2, 3, 5, 8, 100]),
         order: random.pick(&order),
