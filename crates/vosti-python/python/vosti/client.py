@@ -64,7 +64,7 @@ class _Answer:
         self.first: Dict[str, Any] = {}
         self.done = False
         self.broke_at: Optional[float] = None
-        self.wait, self.last = WAIT_FIRST, time.monotonic()
+        self.wait, self.last = 0.0, time.monotonic()
 
     def content(self) -> bytes:
         body = dict(self.body)
@@ -89,7 +89,7 @@ class _Answer:
             if self.on_resume:
                 self.on_resume(time.monotonic() - self.broke_at)
             self.broke_at = None
-        self.wait, self.last = WAIT_FIRST, time.monotonic()
+        self.wait, self.last = 0.0, time.monotonic()
         self.first = self.first or {key: chunk.get(key) for key in ("id", "created", "system_fingerprint")}
         chunk.update({key: self.first[key] for key in ("id", "created") if key in chunk})
         for part in chunk.get("choices", ()):
@@ -110,7 +110,7 @@ class _Answer:
             self.broke_at = now
         if now - self.last > self.patience:
             raise StreamLost(f"no server continued the stream within {self.patience:g} s; the last error: {why}")
-        wait, self.wait = self.wait, min(2 * self.wait, WAIT_MAX)
+        wait, self.wait = self.wait, min(max(2 * self.wait, WAIT_FIRST), WAIT_MAX)
         return wait
 
     def answered(self, status: int, content: bytes) -> None:
