@@ -2,6 +2,7 @@
 import copy
 import dataclasses
 import json
+import operator
 import os
 import pickle
 import signal
@@ -218,6 +219,13 @@ class TestLLM(unittest.TestCase):
         self.assertNotEqual(dataclasses.replace(output, finished=False), output)
         with self.assertRaises(dataclasses.FrozenInstanceError):
             output.finished = False
+
+    def test_equal_ids_are_one_object(self):
+        params = SamplingParams(temperature=0, max_tokens=8)
+        first, second = (output.prompt_token_ids + output.outputs[0].token_ids
+                         for output in self.llm.generate([PROMPTS[0]] * 2, params, use_tqdm=False))
+        self.assertGreater(max(first), 256)  # Python shares smaller ints itself.
+        self.assertTrue(all(map(operator.is_, first, second)))
 
     def test_prompts_that_wait_for_the_engine_get_their_own_answers(self):
         llm = LLM("smollm2-135m", max_model_len=512, max_num_seqs=1)
