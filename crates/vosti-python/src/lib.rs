@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vosti::deployment::{DeployOptions, Deployment, DeviceConfig, Storage};
 use vosti::pool::{self, Demand, Origin};
-use vosti_engine::{Engine, EngineHandle, Policy, Speculation};
+use vosti_engine::{Engine, EngineHandle, Policy, Speculation, Token};
 use vosti_model::{ChatOptions, Date, Replacement};
 use vosti_progress::Progress;
 
@@ -85,6 +85,17 @@ impl Making {
     }
 }
 
+/// The requests of a call, which stay in Python until their turn comes.
+struct Call {
+    /// The caller's word for a request, for errors.
+    what: &'static str,
+    count: usize,
+    /// Returns the parts of the request with an index.
+    given: Py<PyAny>,
+    /// Called with the number of finished requests.
+    done: Option<Py<PyAny>>,
+}
+
 /// Requests that the engine has, as a multiple of those that run together.
 const AHEAD: usize = 2;
 
@@ -101,27 +112,36 @@ impl PyEngine {
         self.started.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs all requests of a call to their ends, or none. `asked` makes a request of each item of `given`; an error calls the item
-    /// `what` with its index. All requests are made once before any runs, so that a wrong one costs no work; then each is made again
-    /// when its turn comes, so that ten thousand requests take no more memory than their items.
-    fn all<G: Clone + Send, T: Send>(
+    /// Runs all requests of a call to their ends, or none. `asked` makes a request of its parts, and `read` makes a result of its
+    /// answer.
+    ///
+    /// All requests are made once before any runs, so that a wrong one costs no work. Then each is made again when its turn comes,
+    /// and its answer is read as soon as it ends. So only the few in the engine take memory here, and each result takes a pointer.
+    fn all<G>(
         &self,
         py: Python<'_>,
-        what: &str,
-        given: Vec<G>,
-        asked: impl Fn(G) -> Result<Asked, String> + Send,
-        read: fn(&Answered) -> T,
-        done: Option<&Py<PyAny>>,
-    ) -> PyResult<Vec<T>> {
-        py.detach(move || {
-            let make =
-                |(index, given): (usize, G)| asked(given).map_err(|why| refused(format!("{what} {index}: {why}")));
-            given.iter().cloned().enumerate().try_for_each(|given| make(given).map(drop))?;
+        call: Call,
+        asked: impl Fn(G) -> Result<Asked, String> + Sync,
+        read: impl Fn(Python<'_>, usize, Answered) -> PyResult<Py<PyAny>> + Sync,
+    ) -> PyResult<Vec<Py<PyAny>>>
+    where
+        G: for<'py> FromPyObjectOwned<'py>,
+    {
+        let Call { what, count, given, done } = call;
+        let make = |index| {
+            let refused = |why| refused(format!("{what} {index}: {why}"));
+            let given = Python::attach(|py| {
+                let given = given.call1(py, (index,))?;
+                given.extract::<G>(py).map_err(|error| refused(error.into().value(py).to_string()))
+            })?;
+            asked(given).map_err(refused)
+        };
+        py.detach(|| {
+            (0..count).try_for_each(|index| make(index).map(drop))?;
             let (run, started) = (Run::new(self.own.clone()), self.started());
             let ahead = AHEAD * self.making.policy.running_max;
-            run.all(what, given.into_iter().enumerate().map(make), ahead, &started, read, &mut |count| {
-                tell(done, count)
-            })
+            let read = |index, answered| Python::attach(|py| read(py, index, answered));
+            run.all(what, (0..count).map(make), ahead, &started, read, &mut |count| tell(done.as_ref(), count))
         })
     }
 }
@@ -255,38 +275,39 @@ impl PyEngine {
         py.detach(compile).map_err(refused)
     }
 
-    /// Answers each prompt by its own parameters, or all by the only ones, after the part of the answer that the caller has. Calls
-    /// `done` with the number of finished prompts.
+    /// Answers prompts, and returns what `read` makes of each index and answer. `given` returns, for an index, a prompt, its
+    /// parameters and the part of the answer that the caller has.
     fn generate(
         &self,
         py: Python<'_>,
-        prompts: Vec<Vec<u32>>,
-        params: Vec<Params>,
-        had: Vec<Option<Had>>,
+        count: usize,
+        given: Py<PyAny>,
+        read: Py<PyAny>,
         done: Option<Py<PyAny>>,
-    ) -> PyResult<Vec<Answered>> {
-        let given = prompts.len();
-        let mut params: Vec<Arc<Params>> = params.into_iter().map(Arc::new).collect();
-        if let [of_all] = &params[..] {
-            params = vec![of_all.clone(); given];
-        }
-        if given != params.len() || given != had.len() {
-            return Err(refused(format!("{given} prompts and {} sampling parameters", params.len())));
-        }
+    ) -> PyResult<Vec<Py<PyAny>>> {
         let fingerprint = self.fingerprint();
-        let given = prompts.into_iter().zip(params).zip(had).collect();
-        let asked = |((prompt, params), had): ((Vec<u32>, Arc<Params>), _)| {
-            Params::clone(&params).asked(prompt, had, &self.own, &fingerprint)
+        let asked = |(prompt, params, had): (Vec<Token>, Params, Option<Had>)| {
+            params.asked(prompt, had, &self.own, &fingerprint)
         };
-        self.all(py, "prompt", given, asked, Answered::clone, done.as_ref())
+        let read = |py: Python<'_>, index, answered| read.call1(py, (index, answered));
+        self.all(py, Call { what: "prompt", count, given, done }, asked, read)
     }
 
-    /// Log-probabilities of each sequence's tokens but the first, each given all tokens before it: native FP32, as bytes.
-    fn score(&self, py: Python<'_>, sequences: Vec<Vec<u32>>, done: Option<Py<PyAny>>) -> PyResult<Vec<Py<PyBytes>>> {
+    /// Log-probabilities of each sequence's tokens but the first, each given all tokens before it: native FP32, as bytes. `given`
+    /// returns the sequence with an index.
+    fn score(
+        &self,
+        py: Python<'_>,
+        count: usize,
+        given: Py<PyAny>,
+        done: Option<Py<PyAny>>,
+    ) -> PyResult<Vec<Py<PyAny>>> {
         let asked = |sequence| requests::scored(sequence, &self.own);
-        let scores = self.all(py, "sequence", sequences, asked, Answered::scores, done.as_ref())?;
-        let bytes = |row: Vec<f32>| row.into_iter().flat_map(f32::to_ne_bytes).collect::<Vec<u8>>();
-        Ok(scores.into_iter().map(|row| PyBytes::new(py, &bytes(row)).unbind()).collect())
+        let read = |py: Python<'_>, _, answered: Answered| {
+            let bytes: Vec<u8> = answered.scores().flat_map(f32::to_ne_bytes).collect();
+            Ok(PyBytes::new(py, &bytes).into_any().unbind())
+        };
+        self.all(py, Call { what: "sequence", count, given, done }, asked, read)
     }
 }
 

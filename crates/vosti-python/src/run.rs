@@ -51,8 +51,8 @@ pub struct Answered {
 
 impl Answered {
     /// The log-probabilities alone.
-    pub fn scores(&self) -> Vec<f32> {
-        self.prompt_logprobs.iter().flatten().map(|row| row.0).collect()
+    pub fn scores(&self) -> impl Iterator<Item = f32> {
+        self.prompt_logprobs.iter().flatten().map(|row| row.0)
     }
 }
 
@@ -166,7 +166,7 @@ impl Run {
         asked: impl ExactSizeIterator<Item = PyResult<Asked>>,
         ahead: usize,
         started: &Started,
-        read: fn(&Answered) -> T,
+        read: impl Fn(usize, Answered) -> PyResult<T>,
         tell: Tell<'_>,
     ) -> PyResult<Vec<T>> {
         let count = asked.len();
@@ -179,17 +179,11 @@ impl Run {
                 submitted += 1;
             }
             for index in self.wait(TICK) {
-                let mut growing = self.growing();
-                let done = |one: &mut Growing| one.answered.finished || one.failure.is_some();
-                if !growing.get_mut(&index).is_some_and(done) {
-                    continue;
-                }
-                // A finished answer is removed at once, to free its memory.
-                let Some(mut one) = growing.remove(&index) else { continue };
-                if let Some(failure) = one.failure.take() {
+                let Some(one) = self.ended(index) else { continue };
+                if let Some(failure) = one.failure {
                     return Err(failure.of(&format!("{what} {index}")));
                 }
-                ended[index] = Some(read(&one.answered));
+                ended[index] = Some(read(index, one.answered)?);
                 finished += 1;
             }
             tell((finished > told).then_some(finished))?;
@@ -217,6 +211,13 @@ impl Run {
         news.sort_unstable();
         news.dedup();
         news
+    }
+
+    /// Removes a request that has ended, or returns None.
+    fn ended(&self, index: usize) -> Option<Growing> {
+        let mut growing = self.growing();
+        growing.get(&index).filter(|one| one.answered.finished || one.failure.is_some())?;
+        growing.remove(&index)
     }
 
     fn growing(&self) -> MutexGuard<'_, HashMap<usize, Growing>> {

@@ -1,12 +1,17 @@
 """The wheel as users install it: `python -m unittest` in an environment that has only the wheel and NumPy."""
+import copy
 import dataclasses
 import json
+import operator
 import os
+import pickle
 import signal
 import subprocess
 import sysconfig
 import tempfile
 import threading
+import time
+import tracemalloc
 import unittest
 
 import numpy as np
@@ -159,6 +164,9 @@ class TestLLM(unittest.TestCase):
         wrong = [
             (lambda: self.llm.generate([[]]), "prompt 0: it is empty"),
             (lambda: self.llm.generate([[1 << 31]]), "not in the vocabulary"),
+            (lambda: self.llm.generate([[5], [1 << 32]]), "prompt 1: "),
+            (lambda: self.llm.generate([[5], [-1]]), "prompt 1: "),
+            (lambda: self.llm.generate("x", SamplingParams(temperature="warm")), "prompt 0: .*temperature"),
             (lambda: self.llm.generate("x", SamplingParams(temperature=-1)), "temperature"),
             (lambda: self.llm.generate("x", SamplingParams(max_tokens=-1)), "max_tokens"),
             (lambda: self.llm.generate("x", SamplingParams(top_k=-2)), "top_k is -2"),
@@ -198,6 +206,65 @@ class TestLLM(unittest.TestCase):
 
     def test_no_prompts_give_no_answers(self):
         self.assertEqual(self.llm.generate([]), [])
+
+    def test_an_output_is_plain_data_with_the_caller_s_ids(self):
+        ids = self.llm.tokenize(PROMPTS[0])
+        output = self.llm.generate([ids], SamplingParams(temperature=0, max_tokens=4, logprobs=1, receipt=True))[0]
+        self.assertIs(output.prompt_token_ids, ids)
+        self.assertIsNone(output.prompt)
+        self.assertEqual((output.request_id, output.finished, output.fingerprint), ("0", True, self.llm.fingerprint))
+        self.assertEqual(output.outputs[0].finish_reason, "length")
+        for same in (copy.copy(output), copy.deepcopy(output), pickle.loads(pickle.dumps(output)), dataclasses.replace(output)):
+            self.assertEqual((same, repr(same)), (output, repr(output)))
+        self.assertNotEqual(dataclasses.replace(output, finished=False), output)
+        with self.assertRaises(dataclasses.FrozenInstanceError):
+            output.finished = False
+
+    def test_equal_ids_are_one_object(self):
+        params = SamplingParams(temperature=0, max_tokens=8)
+        first, second = (output.prompt_token_ids + output.outputs[0].token_ids
+                         for output in self.llm.generate([PROMPTS[0]] * 2, params, use_tqdm=False))
+        self.assertGreater(max(first), 256)  # Python shares smaller ints itself.
+        self.assertTrue(all(map(operator.is_, first, second)))
+
+    def test_prompts_that_wait_for_the_engine_get_their_own_answers(self):
+        llm = LLM("smollm2-135m", max_model_len=512, max_num_seqs=1)
+        params = [SamplingParams(seed=seed, max_tokens=4 + seed) for seed in range(len(PROMPTS))]
+        expected = self.llm.generate(PROMPTS, params, use_tqdm=False)
+        given = llm.generate(PROMPTS, params, use_tqdm=False)
+        self.assertEqual([output.outputs for output in given], [output.outputs for output in expected])
+        self.assertEqual([output.prompt for output in given], PROMPTS)
+
+    def test_a_prompt_that_another_thread_changes_is_refused_by_name(self):
+        llm = LLM("smollm2-135m", max_model_len=512, max_num_seqs=1)
+        prompts = [[1000 + place] for place in range(4)]
+
+        def change():
+            while llm._engine.counts()[2] == 0:
+                time.sleep(0.001)
+            prompts[3][0] = 1 << 31
+
+        other = threading.Thread(target=change)
+        other.start()
+        with self.assertRaisesRegex(ValueError, "prompt 3: token 2147483648 is not in the vocabulary"):
+            llm.generate(prompts, SamplingParams(temperature=0, max_tokens=100, ignore_eos=True), use_tqdm=False)
+        other.join()
+
+    def test_a_prompt_takes_no_more_memory_than_its_tokens(self):
+        params, tokens = SamplingParams(temperature=0, max_tokens=1, ignore_eos=True), 200
+
+        def peak(count):
+            prompts = [[1000] * (tokens - 1) + [1000 + place] for place in range(count)]
+            tracemalloc.start()
+            try:
+                self.llm.generate(prompts, params, use_tqdm=False)
+                return tracemalloc.get_traced_memory()[1]
+            finally:
+                tracemalloc.stop()
+
+        peak(1)
+        # Python's part alone: `bench/python/generate.py memory` measures the whole.
+        self.assertLess((peak(250) - peak(50)) / 200, 4 * tokens)
 
 
 if __name__ == "__main__":

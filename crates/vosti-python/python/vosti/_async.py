@@ -50,7 +50,7 @@ class AsyncLLM(Model):
     async def score(self, sequences: Union[Prompt, Sequence[Prompt]]) -> List[np.ndarray]:
         """As `LLM.score`."""
         tokens = [self._prompt(sequence)[1] for sequence in several(sequences)]
-        return score_rows(await _aside(self._engine.score, tokens, None))
+        return score_rows(await _aside(self._engine.score, len(tokens), tokens.__getitem__, None))
 
     async def update_weights(self, weights: Mapping[str, Any]) -> None:
         """As `LLM.update_weights`. Running requests end with the old weights; later requests use the new ones."""

@@ -50,27 +50,29 @@ class LLM(Model):
         the sequence has tokens. They are the same bits that `generate` gives for these tokens."""
         tokens = [self._prompt(sequence)[1] for sequence in several(sequences)]
         with _Bar(len(tokens), "scored", use_tqdm) as bar:
-            return score_rows(self._engine.score(tokens, bar.tell))
+            return score_rows(self._engine.score(len(tokens), tokens.__getitem__, bar.tell))
 
     def _answer(self, given, sampling_params, use_tqdm, resume) -> List[RequestOutput]:
         if sampling_params is None:
             sampling_params = self.get_default_sampling_params()
-        for_all = isinstance(sampling_params, SamplingParams)
-        params = [sampling_params] if for_all else list(sampling_params)
+        for_all = sampling_params._checked() if isinstance(sampling_params, SamplingParams) else None
+        params = [] if for_all else list(sampling_params)
         if not for_all and len(params) != len(given):
             raise ValueError(f"{len(given)} prompts and {len(params)} sampling parameters")
-        had = [resume] * len(given) if resume is None or isinstance(resume, RequestOutput) else list(resume)
-        if len(had) != len(given) or (isinstance(resume, RequestOutput) and len(given) != 1):
-            raise ValueError(f"{len(given)} prompts and {1 if isinstance(resume, RequestOutput) else len(had)} answers to resume")
+        parts = [resume] if isinstance(resume, RequestOutput) else None if resume is None else list(resume)
+        if parts is not None and len(parts) != len(given):
+            raise ValueError(f"{len(given)} prompts and {len(parts)} answers to resume")
+
+        # The engine calls this to check a request, and again when its turn comes: a request that waits is not copied.
+        def request(place):
+            part = parts and parts[place]
+            return given[place][1], for_all or params[place]._checked(), part and part._had()
+
+        def output(place, answered):
+            return self._output(str(place), *given[place], answered)
+
         with _Bar(len(given), "answered", use_tqdm) as bar:
-            answers = self._engine.generate([tokens for _, tokens in given], [p._checked() for p in params],
-                                            [one and one._had() for one in had], bar.tell)
-        outputs = []
-        for place, prompt in enumerate(given):
-            # Drops each answer before the next one is turned into Python objects.
-            answered, answers[place] = answers[place], None
-            outputs.append(self._output(str(place), *prompt, answered))
-        return outputs
+            return self._engine.generate(len(given), request, output, bar.tell)
 
 
 class _Bar:

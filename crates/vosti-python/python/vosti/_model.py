@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -30,6 +30,7 @@ class Model:
                  weights: Optional[str] = None, speculate: bool = False) -> None:
         self._engine = Engine(str(model), context=max_model_len, threads=threads, sequences=max_num_seqs,
                               kv_pages=kv_pages, weights=weights, speculate=speculate)
+        self._ids: Dict[int, int] = {}
 
     @property
     def fingerprint(self) -> str:
@@ -47,10 +48,14 @@ class Model:
                               repetition_penalty=repetition_penalty)
 
     def tokenize(self, text: str, add_special_tokens: bool = True) -> List[int]:
-        return self._engine.tokenize(text, add_special_tokens)
+        return self._shared(self._engine.tokenize(text, add_special_tokens))
 
     def detokenize(self, token_ids: Sequence[int]) -> str:
         return self._engine.detokenize(list(token_ids))
+
+    def _shared(self, ids: List[int]) -> List[int]:
+        """These ids as objects that all lists share: an int of its own takes 32 bytes, and a place in a list 8."""
+        return list(map(self._ids.setdefault, ids, ids))
 
     def _replace(self, weights: Mapping[str, Any]) -> None:
         replacement = self._engine.replacement()
@@ -82,7 +87,9 @@ class Model:
             if listed is not None:
                 listed = [self._listed(token, *row) for token, row in zip(ids, listed)]
             receipt = given.receipt and json.loads(given.receipt)
-            return CompletionOutput(index, given.text, ids, given.finish_reason, listed, receipt)
+            # Equal ids and equal reasons are one object, in all outputs.
+            reason = given.finish_reason and sys.intern(given.finish_reason)
+            return CompletionOutput(index, given.text, self._shared(ids), reason, listed, receipt)
 
         outputs = [choice(index, given) for index, given in enumerate(answered.choices)]
         of_prompt = answered.prompt_logprobs
