@@ -110,10 +110,17 @@ impl App {
 
     /// Returns when the server drains and every request is answered.
     pub async fn drained(&self) {
+        self.closing(true).await;
+    }
+
+    /// Returns when the server drains and, if so asked, every request is answered.
+    pub async fn closing(&self, answered: bool) {
         let mut phase = self.phase.subscribe();
         // The sender is in `self`: waiting cannot fail.
         let _ = phase.wait_for(|phase| matches!(phase, Phase::Draining)).await;
-        self.busy.idle().await;
+        if answered {
+            self.busy.idle().await;
+        }
     }
 
     /// The model; 503 while it is loaded and while the server drains.

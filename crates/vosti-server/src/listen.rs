@@ -1,6 +1,6 @@
 //! Sockets: accepts connections, limits their number and their idle time, and closes them after a drain.
 
-use crate::app::{self, App};
+use crate::app::{self, App, Phase};
 use crate::config::ServerConfig;
 use crate::error::ServerError;
 use crate::service::Service;
@@ -8,10 +8,9 @@ use crate::tls;
 use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use std::net::SocketAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -78,7 +77,6 @@ impl Server {
         let Self { app, listener, tls } = self;
         let router = app::router(app.clone());
         let connections = Arc::new(Semaphore::new(app.config.limits.connections_max));
-        let graceful = GracefulShutdown::new();
         let drained = app.drained();
         tokio::pin!(drained);
         loop {
@@ -88,10 +86,11 @@ impl Server {
             };
             let Some((stream, permit)) = accepted else { continue };
             let connection = Connection { app: app.clone(), router: router.clone(), tls: tls.clone(), permit };
-            tokio::spawn(connection.serve(stream, graceful.watcher()));
+            tokio::spawn(connection.serve(stream));
         }
         drop(listener);
-        let _ = tokio::time::timeout(CLOSING_MAX, graceful.shutdown()).await;
+        let all = u32::try_from(app.config.limits.connections_max).unwrap_or(u32::MAX);
+        let _ = tokio::time::timeout(CLOSING_MAX, connections.acquire_many(all)).await;
     }
 }
 
@@ -126,16 +125,16 @@ impl Drop for Counted {
 }
 
 impl Connection {
-    async fn serve(self, stream: TcpStream, watcher: hyper_util::server::graceful::Watcher) {
+    async fn serve(self, stream: TcpStream) {
         self.app.connections.fetch_add(1, Ordering::Relaxed);
         let _counted = Counted(self.app.clone());
         // Tokens are small packets that must be sent at once.
         let _ = stream.set_nodelay(true);
         let idle = self.app.config.limits.idle_time_max;
         match &self.tls {
-            None => self.http(stream, watcher).await,
+            None => self.http(stream).await,
             Some(tls) => match tokio::time::timeout(idle, tls.accept(stream)).await {
-                Ok(Ok(stream)) => self.http(stream, watcher).await,
+                Ok(Ok(stream)) => self.http(stream).await,
                 Ok(Err(error)) => tracing::debug!(%error, "no TLS"),
                 Err(_) => tracing::debug!("no TLS in time"),
             },
@@ -143,7 +142,7 @@ impl Connection {
         drop(self.permit);
     }
 
-    async fn http<S>(&self, stream: S, watcher: hyper_util::server::graceful::Watcher)
+    async fn http<S>(&self, stream: S)
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
@@ -155,8 +154,19 @@ impl Connection {
         let service = TowerToHyperService::new(self.router.clone());
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(idle).max_buf_size(HEAD_BYTES_MAX);
-        let connection = http.serve_connection(TokioIo::new(stream), service);
-        if let Err(error) = watcher.watch(connection).await {
+        // A balancer leads a client that connects again to another server. So a drain closes a connection as soon as it has no
+        // answer to finish, and a connection that comes later, to ask `/ready` say, gets one answer.
+        let late = matches!(self.app.phase(), Phase::Draining);
+        http.keep_alive(!late);
+        let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
+        let ended = tokio::select! {
+            ended = connection.as_mut() => ended,
+            () = self.app.closing(late) => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = ended {
             tracing::debug!(%error, "a connection broke");
         }
     }

@@ -161,6 +161,33 @@ async fn a_drain_finishes_streams_and_ends_the_server() {
 }
 
 #[tokio::test]
+async fn a_drain_leads_clients_with_kept_connections_elsewhere() {
+    let server = listening(Limits::default()).await;
+    let mut kept = TcpStream::connect(server.address).await.unwrap();
+    for number in ["one", "two"] {
+        kept.write_all(http(&completion(number)).as_bytes()).await.unwrap();
+        let answer = response(&mut kept).await;
+        assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+    }
+    let body = with(completion("last"), json!({"stream": true, "max_tokens": 900, "n": 8, "ignore_eos": true}));
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    stream.write_all(http(&body).as_bytes()).await.unwrap();
+    let mut first = [0; 300];
+    stream.read_exact(&mut first).await.unwrap();
+    server.handle.drain();
+    // The stream runs on, and no request can be lost on the connection that waits for one.
+    assert_eq!(response(&mut kept).await, "", "closed without a word");
+    assert_eq!(server.handle.busy(), 1);
+    let mut late = TcpStream::connect(server.address).await.unwrap();
+    late.write_all(b"GET /ready HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    let answer = response(&mut late).await;
+    assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("connection: close"), "{answer}");
+    let rest = response(&mut stream).await;
+    assert!(rest.contains("data: [DONE]"), "{rest}");
+    tokio::time::timeout(PATIENCE, server.running).await.expect("it ends").unwrap();
+}
+
+#[tokio::test]
 async fn https_is_served_and_wrong_files_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_string()]).unwrap();
