@@ -70,6 +70,42 @@ fn a_policy_with_a_zero_and_a_full_queue_are_refused() {
 }
 
 #[test]
+fn a_short_prompt_overtakes_a_long_one_and_does_not_starve_it() {
+    let program = one_group(400);
+    // One at a time, so that the order of the starts is that of the turns.
+    let mut engine = engine(&program, &[16], Policy { running_max: 1, prefix_cache: false, ..Policy::default() });
+    let ask = |engine: &mut Engine<SymbolicDevice>, len| {
+        engine.submit(Request::new(prompt(len, 0), Sampling::greedy(1))).unwrap();
+    };
+    ask(&mut engine, 300);
+    ask(&mut engine, 10);
+    let mut started = Vec::new();
+    while started.len() < 100 && !started.contains(&0) {
+        let mut see = |event: Event<'_>| {
+            if let Event::Started { request, .. } = event {
+                started.push(request.0);
+            }
+        };
+        engine.step(&mut see).unwrap();
+        ask(&mut engine, 10);
+    }
+    assert_eq!(started[0], 1, "the short one starts first");
+    // Short ones arrive at every step. The 30th would have the turn 10 * 29 + 10, which is that of the long one, and is newer.
+    assert_eq!(started.len(), 30, "{started:?}");
+}
+
+#[test]
+fn sequences_that_decode_bound_the_rows_of_a_step() {
+    let program = one_group(400);
+    let mut engine = engine(&program, &[16], Policy { rows_mixed_max: 40, ..Policy::default() });
+    engine.submit(Request::new(prompt(100, 0), Sampling::greedy(50))).unwrap();
+    assert_eq!(engine.step(&mut |_| ()).unwrap().rows, 100, "nobody decodes");
+    engine.submit(Request::new(prompt(100, 1), Sampling::greedy(50))).unwrap();
+    let rows: Vec<usize> = (0..4).map(|_| engine.step(&mut |_| ()).unwrap().rows).collect();
+    assert_eq!(rows, [40, 40, 23, 2], "100 = 39 + 39 + 22, and a row of the first in each");
+}
+
+#[test]
 fn foreseen_tokens_take_fewer_steps_and_change_no_token() {
     let program = one_group(400);
     let sampling = || Sampling::greedy(60);
