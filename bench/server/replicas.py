@@ -191,9 +191,13 @@ class OnRay:
                 pairs.append((int(parent), int(folder.name)))
         return pairs
 
+    def running(self):
+        """Number of replicas that Serve gives requests."""
+        return self.serve.status().applications["default"].deployments["Replica"].replica_states.get("RUNNING", 0)
+
     def kill(self):
         end = time.monotonic() + 120
-        while len(self.servers()) < 2:
+        while self.running() < self.options.replicas:
             if time.monotonic() > end:
                 raise SystemExit("Ray does not start its replicas again")
             time.sleep(0.1)

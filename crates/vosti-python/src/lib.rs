@@ -59,7 +59,9 @@ struct Making {
     name: String,
     path: PathBuf,
     options: DeployOptions,
-    policy: Policy,
+    /// Sequences that run together.
+    sequences: usize,
+    speculation: Speculation,
 }
 
 impl Making {
@@ -75,10 +77,11 @@ impl Making {
         let pages = options.pool.pages(deployment.program(), page_bytes);
         let origin = Origin { free_memory: false, bundle: false };
         pool::check(deployment.program(), pages, page_bytes, origin).map_err(refused)?;
-        let rows_max = self.policy.rows_step_max.min(pages.saturating_mul(vosti_core::PAGE));
+        let policy = Policy { running_max: self.sequences, speculation: self.speculation, ..deployment.policy() };
+        let rows_max = policy.rows_step_max.min(pages.saturating_mul(vosti_core::PAGE));
         let config = DeviceConfig { pages: Some(pages), rows_max, ..DeviceConfig::default() };
         let device = deployment.device(&config).map_err(refused)?;
-        let engine = Engine::new(device, deployment.program().clone(), self.policy).map_err(refused)?;
+        let engine = Engine::new(device, deployment.program().clone(), policy).map_err(refused)?;
         let (engine, _) = EngineHandle::spawn(engine).map_err(failed)?;
         let fingerprint = deployment.fingerprint().to_string();
         Ok((deployment, Started { engine, fingerprint }))
@@ -139,7 +142,7 @@ impl PyEngine {
         py.detach(|| {
             (0..count).try_for_each(|index| make(index).map(drop))?;
             let (run, started) = (Run::new(self.own.clone()), self.started());
-            let ahead = AHEAD * self.making.policy.running_max;
+            let ahead = AHEAD * self.making.sequences;
             let read = |index, answered| Python::attach(|py| read(py, index, answered));
             run.all(what, (0..count).map(make), ahead, &started, read, &mut |count| tell(done.as_ref(), count))
         })
@@ -161,21 +164,20 @@ impl PyEngine {
         weights: Option<&str>,
         speculate: bool,
     ) -> PyResult<Self> {
-        let mut policy = Policy::default();
-        policy.running_max = sequences.unwrap_or(policy.running_max);
-        policy.speculation = if speculate { Speculation::NGRAM } else { Speculation::Off };
+        let sequences = sequences.unwrap_or(Policy::default().running_max);
+        let speculation = if speculate { Speculation::NGRAM } else { Speculation::Off };
         let storage = match weights {
             None | Some("as-they-come") => Storage::AsTheyCome,
             Some("expanded") => Storage::Expanded,
             Some(other) => return Err(refused(format!("weights is {other:?}: give as-they-come, expanded or None"))),
         };
         // Each as long as the context allows.
-        let demand = Demand { tokens: usize::MAX, sequences: policy.running_max };
+        let demand = Demand { tokens: usize::MAX, sequences };
         let pool = pool::Asked { pages: kv_pages, bytes: None, demand };
         let options = DeployOptions { threads, context, storage, pool, ..DeployOptions::default() };
         py.detach(|| {
             let path = vosti::fetch::find(model, &Quiet).map_err(refused)?;
-            let making = Making { name: model.to_string(), path, options, policy };
+            let making = Making { name: model.to_string(), path, options, sequences, speculation };
             let (deployment, started) = making.make(None)?;
             let program = deployment.program();
             let own = Own::new(&making.name, program.vocab, program.context, deployment.text().ok().cloned());

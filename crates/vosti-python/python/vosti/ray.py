@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import ctypes
+import os
 import re
 import shlex
 import shutil
@@ -24,9 +25,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
-from typing import Any, AsyncIterator, Deque, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import IO, Any, AsyncIterator, Deque, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import httpx
 from pydantic import BaseModel, ConfigDict
@@ -93,22 +95,24 @@ class Replica:
             self._process = subprocess.Popen([command, "serve", "--host", "127.0.0.1", "--port", "0", *flags], stdout=said,
                                              stderr=said, preexec_fn=_dies_with_parent)
         self._http = httpx.AsyncClient(base_url=self._address(), timeout=None, limits=httpx.Limits(max_connections=None))
+        threading.Thread(target=_end_with, args=(self._process, self._said), daemon=True).start()
 
     def _address(self) -> str:
         """Waits until the server is ready."""
-        while True:
-            ended = self._process.poll() is not None
-            self._said.seek(0)
-            found = LISTENS.search(self._said.read())
-            if found:
-                try:
-                    if httpx.get(found[0] + "/ready").status_code == 200:
-                        return found[0]
-                except httpx.TransportError:
-                    pass
-            if ended:
-                raise RuntimeError(f"`vosti serve` ended: {self._last_words()}")
-            time.sleep(0.05)
+        with httpx.Client() as http:  # One for all questions: to make one reads the certificates of the system.
+            while True:
+                ended = self._process.poll() is not None
+                self._said.seek(0)
+                found = LISTENS.search(self._said.read())
+                if found:
+                    try:
+                        if http.get(found[0] + "/ready").status_code == 200:
+                            return found[0]
+                    except httpx.TransportError:
+                        pass
+                if ended:
+                    raise RuntimeError(f"`vosti serve` ended: {self._last_words()}")
+                time.sleep(0.05)
 
     def _last_words(self) -> str:
         self._said.seek(0)
@@ -224,6 +228,14 @@ async def _pieces(response: httpx.Response) -> AsyncIterator[bytes]:
 
 def _line(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[-1]
+
+
+def _end_with(server: subprocess.Popen, said: IO[str]) -> None:
+    """Ends the actor when its server crashes. Serve would send it requests until three health checks have failed."""
+    if server.wait() != 0:
+        said.seek(0)
+        print(f"`vosti serve` ended: {said.read()[-2000:].strip()}", file=sys.stderr, flush=True)
+        os._exit(1)
 
 
 def _dies_with_parent() -> None:
