@@ -341,6 +341,7 @@ class Checks:
         return f"accepted, for {scaler['minReplicas']} to {scaler['maxReplicas']} replicas; the pods stayed"
 
     def uninstall(self):
+        """Nothing is left of the release."""
         done = self.cluster.run(self.options.helm, "-n", self.options.namespace, "uninstall", self.cluster.release)
         assert done.returncode == 0, done.stderr
         kinds = "pods,replicasets,deployments,services,endpointslices,configmaps,secrets,pdb,hpa,pvc,serviceaccounts"
@@ -371,21 +372,25 @@ def main():
     checks = Checks(Cluster(options))
     order = ["install", "same_bits", "confinement", "rolling_update", "rolling_update_keepalive", "drain", "killed", "evictions",
              "api_key", "refusals", "autoscaling"]
-    failed = 0
+    needed = ["install", "same_bits"]
+
+    def holds(name):
+        try:
+            print(f"ok      {name}: {getattr(checks, name)()}", flush=True)
+        except AssertionError as error:
+            print(f"FAILED  {name}: {error}", flush=True)
+            return False
+        return True
+    passed = True
     try:
         for name in order:
-            if options.only and name not in ("install", "same_bits", *options.only):
-                continue
-            try:
-                print(f"ok      {name}: {getattr(checks, name)()}", flush=True)
-            except AssertionError as error:
-                failed += 1
-                print(f"FAILED  {name}: {error}", flush=True)
-                if name in ("install", "same_bits"):
-                    break
+            if not options.only or name in [*needed, *options.only]:
+                passed &= holds(name)
+            if not passed and name in needed:
+                break
     finally:
-        print(f"ok      uninstall: {checks.uninstall()}")
-    raise SystemExit(bool(failed))
+        passed &= holds("uninstall")
+    raise SystemExit(not passed)
 
 
 if __name__ == "__main__":
