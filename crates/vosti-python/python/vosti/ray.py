@@ -18,6 +18,7 @@ import asyncio
 import collections
 import ctypes
 import os
+import random
 import re
 import shlex
 import shutil
@@ -34,6 +35,8 @@ import httpx
 from pydantic import BaseModel, ConfigDict
 from ray import serve
 from ray.exceptions import RayError
+from ray.serve.config import RequestRouterConfig
+from ray.serve.request_router import PendingRequest, RequestRouter, RunningReplica
 from ray.util import metrics
 from starlette.requests import Request
 from starlette.responses import JSONResponse, StreamingResponse
@@ -81,7 +84,21 @@ def app(options: Options) -> serve.Application:
     return Ingress.bind(replica.bind(["--threads", str(options.cpus), *flags]), options.patience)
 
 
-@serve.deployment(max_ongoing_requests=1000, health_check_period_s=1, health_check_timeout_s=10, graceful_shutdown_timeout_s=60)
+class Router(RequestRouter):
+    """The less busy of two replicas, as Serve's own router chooses, but any replica for a stream that broke.
+
+    The streams of one dead replica come at once, and computing what each has so far is most of their work. The least busy replica, often
+    one that has just started, would get all of them.
+    """
+
+    async def choose_replicas(self, candidate_replicas: List[RunningReplica],
+                              pending_request: Optional[PendingRequest] = None) -> List[List[RunningReplica]]:
+        resumes = pending_request is not None and b'"vosti_resume"' in pending_request.kwargs["body"]
+        return [random.sample(candidate_replicas, min(1 if resumes else 2, len(candidate_replicas)))]
+
+
+@serve.deployment(max_ongoing_requests=1000, health_check_period_s=1, health_check_timeout_s=10, graceful_shutdown_timeout_s=60,
+                  request_router_config=RequestRouterConfig(request_router_class=Router))
 class Replica:
     """One `vosti serve` in a process of its own, which ends with its actor."""
 
@@ -190,7 +207,7 @@ class _Replicas(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         headers = [(name, value) for name, value in request.headers.multi_items() if name.lower() not in HOP]
-        pieces = self._ask.remote(request.method, request.url.raw_path.decode(), headers, await request.aread())
+        pieces = self._ask.remote(request.method, request.url.raw_path.decode(), headers, body=await request.aread())
         stream = _Pieces(pieces)
         status, answered = await stream.first()
         return httpx.Response(status, headers=[pair for pair in answered if pair[0] not in HOP], stream=stream)
