@@ -200,10 +200,9 @@ class _Stream(httpx.SyncByteStream):
             why: object = "it ended without [DONE]"
             try:
                 for piece in self._response.stream:
-                    for line in lines.of(piece):
-                        out = answer.take(line)
-                        if out:
-                            yield out
+                    out = b"".join(answer.take(line) for line in lines.of(piece))
+                    if out:
+                        yield out
             except httpx.TransportError as error:
                 why = error
             self._response.close()
@@ -261,10 +260,9 @@ class _AsyncStream(httpx.AsyncByteStream):
             why: object = "it ended without [DONE]"
             try:
                 async for piece in self._response.stream:
-                    for line in lines.of(piece):
-                        out = answer.take(line)
-                        if out:
-                            yield out
+                    out = b"".join(answer.take(line) for line in lines.of(piece))
+                    if out:
+                        yield out
             except httpx.TransportError as error:
                 why = error
             await self._response.aclose()

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import contextlib
 import ctypes
 import os
 import random
@@ -23,6 +24,7 @@ import re
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -37,7 +39,7 @@ from ray import serve
 from ray.exceptions import RayError
 from ray.serve.config import RequestRouterConfig
 from ray.serve.request_router import PendingRequest, RequestRouter, RunningReplica
-from ray.util import metrics
+from ray.util import get_node_ip_address, metrics
 from starlette.requests import Request
 from starlette.responses import JSONResponse, StreamingResponse
 
@@ -48,7 +50,13 @@ HOP = {"connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrad
        "host", "content-length"}
 #: Headers of an answer that Serve's own proxy sets.
 PROXY = {"date", "server", "x-request-id"}
-LISTENS = re.compile(r"http://127\.0\.0\.1:(\d+)")
+LISTENS = re.compile(r"listening +(http://\S+)")
+#: Seconds for a connection within the cluster.
+CONNECT = 5.0
+#: Options of a socket that notices within 30 seconds that the other machine has vanished.
+KEEPALIVE = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
+KEEPALIVE += [(socket.IPPROTO_TCP, getattr(socket, name), value)
+              for name, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)) if hasattr(socket, name)]
 
 
 class Options(BaseModel):
@@ -93,7 +101,7 @@ class Router(RequestRouter):
 
     async def choose_replicas(self, candidate_replicas: List[RunningReplica],
                               pending_request: Optional[PendingRequest] = None) -> List[List[RunningReplica]]:
-        resumes = pending_request is not None and b'"vosti_resume"' in pending_request.kwargs["body"]
+        resumes = pending_request is not None and pending_request.kwargs["resumes"]
         return [random.sample(candidate_replicas, min(1 if resumes else 2, len(candidate_replicas)))]
 
 
@@ -107,11 +115,12 @@ class Replica:
         command = str(beside) if beside.exists() else shutil.which("vosti")
         if command is None:
             raise RuntimeError("no `vosti` command: the wheel installs it beside Python")
+        self._host = get_node_ip_address()
         self._said = tempfile.NamedTemporaryFile("r", prefix="vosti-replica-", suffix=".log")
         with open(self._said.name, "w") as said:
-            self._process = subprocess.Popen([command, "serve", "--host", "127.0.0.1", "--port", "0", *flags], stdout=said,
+            self._process = subprocess.Popen([command, "serve", "--host", self._host, "--port", "0", *flags], stdout=said,
                                              stderr=said, preexec_fn=_dies_with_parent)
-        self._http = httpx.AsyncClient(base_url=self._address(), timeout=None, limits=httpx.Limits(max_connections=None))
+        self._url = self._address()
         threading.Thread(target=_end_with, args=(self._process, self._said), daemon=True).start()
 
     def _address(self) -> str:
@@ -123,8 +132,8 @@ class Replica:
                 found = LISTENS.search(self._said.read())
                 if found:
                     try:
-                        if http.get(found[0] + "/ready").status_code == 200:
-                            return found[0]
+                        if http.get(found[1] + "/ready").status_code == 200:
+                            return found[1]
                     except httpx.TransportError:
                         pass
                 if ended:
@@ -135,16 +144,19 @@ class Replica:
         self._said.seek(0)
         return self._said.read()[-2000:].strip()
 
-    async def ask(self, method: str, target: str, headers: List[Tuple[str, str]], body: bytes) -> AsyncIterator[Any]:
-        """Status and headers, then the bytes of the answer."""
-        request = self._http.build_request(method, target, headers=headers, content=body)
-        response = await self._http.send(request, stream=True)
-        try:
-            yield response.status_code, response.headers.multi_items()
-            async for piece in response.aiter_raw():
-                yield piece
-        finally:
-            await response.aclose()
+    async def lease(self, resumes: bool) -> AsyncIterator[Tuple[str, int]]:
+        """The server's address, and a port: Serve counts a request while a connection to the port is open. `resumes` is for the router."""
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(OSError, asyncio.TimeoutError):
+            with socket.create_server((self._host, 0), family=socket.AF_INET6 if ":" in self._host else socket.AF_INET) as port:
+                port.setblocking(False)
+                yield self._url, port.getsockname()[1]
+                held, _ = await asyncio.wait_for(loop.sock_accept(port), 2 * CONNECT)
+            with held:
+                held.setblocking(False)
+                for option in KEEPALIVE:
+                    held.setsockopt(*option)
+                await loop.sock_recv(held, 1)
 
     async def check_health(self) -> None:
         if self._process.poll() is not None:
@@ -169,10 +181,9 @@ class Ingress:
 
     async def __call__(self, request: Request):
         body = await request.body()
-        headers = [(name, value) for name, value in request.headers.items() if name not in HOP]
         target = "http://vosti" + request.url.path + (f"?{request.url.query}" if request.url.query else "")
         try:
-            response = await self._first(httpx.Request(request.method, target, headers=headers, content=body))
+            response = await self._first(httpx.Request(request.method, target, headers=request.headers.items(), content=body))
         except httpx.TransportError as error:
             return JSONResponse({"error": {"message": f"no replica answers: {error}", "type": "server_error", "code": None}}, 503)
         kept = {name: value for name, value in response.headers.items() if name not in HOP | PROXY}
@@ -200,39 +211,49 @@ class Ingress:
 
 
 class _Replicas(httpx.AsyncBaseTransport):
-    """Sends a request to a replica that Serve chooses. A replica that dies is a broken connection."""
+    """Sends a request to the server of a replica that Serve chooses. A replica that dies is a broken connection.
+
+    An answer does not pass through Ray: for each part that would cost as much as all else that is done with it.
+    """
 
     def __init__(self, replica: serve.handle.DeploymentHandle) -> None:
-        self._ask = replica.options(stream=True).ask
+        self._lease = replica.options(stream=True).lease
+        self._http = httpx.AsyncHTTPTransport(limits=httpx.Limits(max_connections=None), socket_options=KEEPALIVE)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        headers = [(name, value) for name, value in request.headers.multi_items() if name.lower() not in HOP]
-        pieces = self._ask.remote(request.method, request.url.raw_path.decode(), headers, body=await request.aread())
-        stream = _Pieces(pieces)
-        status, answered = await stream.first()
-        return httpx.Response(status, headers=[pair for pair in answered if pair[0] not in HOP], stream=stream)
-
-
-class _Pieces(httpx.AsyncByteStream):
-    def __init__(self, pieces: serve.handle.DeploymentResponseGenerator) -> None:
-        self._pieces = pieces
-
-    async def first(self) -> Any:
+        body = await request.aread()
+        lease = self._lease.remote(resumes=b'"vosti_resume"' in body)
         try:
-            return await self._pieces.__anext__()
-        except (RayError, httpx.TransportError, StopAsyncIteration) as error:
-            raise httpx.ReadError(_line(error)) from error
+            address, port = await lease.__anext__()
+            url = httpx.URL(address)
+            _, held = await asyncio.wait_for(asyncio.open_connection(url.host, port), CONNECT)
+        except (RayError, StopAsyncIteration, OSError, asyncio.TimeoutError) as error:
+            raise httpx.ConnectError(_line(error)) from error
+        try:
+            sent = httpx.Request(request.method, url.copy_with(raw_path=request.url.raw_path), content=body,
+                                 headers=_kept(request.headers), extensions={"timeout": {"connect": CONNECT}})
+            response = await self._http.handle_async_request(sent)
+        except BaseException:
+            held.close()
+            raise
+        return httpx.Response(response.status_code, headers=_kept(response.headers), stream=_Leased(response.stream, held, lease))
+
+
+class _Leased(httpx.AsyncByteStream):
+    def __init__(self, stream: Any, held: asyncio.StreamWriter, lease: serve.handle.DeploymentResponseGenerator) -> None:
+        self._stream, self._held, self._lease = stream, held, lease
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        try:
-            async for piece in self._pieces:
-                yield piece
-        except (RayError, httpx.TransportError) as error:
-            raise httpx.ReadError(_line(error)) from error
+        async for piece in self._stream:
+            yield piece
 
     async def aclose(self) -> None:
-        # The replica closes its connection, and the server aborts the request.
-        self._pieces.cancel()
+        self._held.close()
+        await self._stream.aclose()
+
+
+def _kept(headers: httpx.Headers) -> List[Tuple[str, str]]:
+    return [(name, value) for name, value in headers.multi_items() if name.lower() not in HOP]
 
 
 async def _pieces(response: httpx.Response) -> AsyncIterator[bytes]:
