@@ -12,6 +12,7 @@ through Ray's ingress, while a replica is killed with SIGKILL and started again.
 every stream is the same.
 """
 import argparse
+import atexit
 import collections
 import hashlib
 import json
@@ -102,12 +103,13 @@ class Behind:
         self.logs = open(os.devnull, "w") if not options.logs else open(options.logs, "a")
         # One client for all questions of `ready`: to make one reads the certificates of the system, which takes 25 ms.
         self.asked = httpx.Client()
+        atexit.register(self.stop)
         for port in self.ports:
             self.start(port)
         for port in self.ports:
             self.ready(port)
         self.undisturbed, self.url = f"http://127.0.0.1:{self.ports[0]}", f"http://127.0.0.1:{options.port}"
-        self.balancer = self.balance()
+        self.processes["balancer"] = self.balance()
         self.waits = []
 
     def balance(self):
@@ -155,7 +157,7 @@ class Behind:
         return self.waits
 
     def stop(self):
-        for process in [self.balancer, *self.processes.values()]:
+        for process in self.processes.values():
             process.kill()
 
 

@@ -9,7 +9,7 @@ use std::process::Command;
 
 const PACKAGE: &str = "crates/vosti-python";
 /// Packages that the tests need; for users they are optional.
-const TOOLS: [&str; 1] = ["httpx"];
+const TOOLS: [&str; 2] = ["httpx", "ray[serve]==2.60.0; python_version >= '3.10'"];
 /// The linker of a wheel for other machines.
 const LINKER: &str = "ziglang";
 

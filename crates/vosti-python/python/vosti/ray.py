@@ -10,7 +10,7 @@ completions, byte for byte; a request of any other kind is sent again if its ans
 
 answers the column `prompt`. The answers do not depend on the number of actors.
 
-The module needs `pip install vosti[ray]`.
+The module needs `pip install vosti[ray]`, with Ray 2.60 or newer.
 """
 from __future__ import annotations
 
