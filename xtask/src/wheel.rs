@@ -1,4 +1,4 @@
-//! `cargo xtask wheel`: builds the Python package as a wheel, and tests it in an environment that has only the wheel.
+//! `cargo xtask wheel`: builds the Python package as a wheel, and tests it in an environment of its own.
 
 use crate::{root, run_command, target_folder};
 use anyhow::{Context, Result, bail};
@@ -11,7 +11,7 @@ const PACKAGE: &str = "crates/vosti-python";
 /// Packages that the tests need; for users they are optional.
 const TOOLS: [&str; 2] = ["httpx", "ray[serve]==2.60.0; python_version >= '3.10'"];
 /// The linker of a wheel for other machines.
-const LINKER: &str = "ziglang";
+const LINKER: &str = "ziglang==0.17.1";
 
 #[derive(clap::Args)]
 pub struct Wheel {

@@ -147,15 +147,18 @@ class Replica:
     async def lease(self, resumes: bool) -> AsyncIterator[Tuple[str, int]]:
         """The server's address, and a port: Serve counts a request while a connection to the port is open. `resumes` is for the router."""
         loop = asyncio.get_running_loop()
-        with contextlib.suppress(OSError, asyncio.TimeoutError):
-            with socket.create_server((self._host, 0), family=socket.AF_INET6 if ":" in self._host else socket.AF_INET) as port:
-                port.setblocking(False)
-                yield self._url, port.getsockname()[1]
+        with socket.create_server((self._host, 0), family=socket.AF_INET6 if ":" in self._host else socket.AF_INET) as port:
+            port.setblocking(False)
+            yield self._url, port.getsockname()[1]
+            try:
                 held, _ = await asyncio.wait_for(loop.sock_accept(port), 2 * CONNECT)
-            with held:
-                held.setblocking(False)
-                for option in KEEPALIVE:
-                    held.setsockopt(*option)
+            except asyncio.TimeoutError:
+                return  # The caller has died.
+        with held:
+            held.setblocking(False)
+            for option in KEEPALIVE:
+                held.setsockopt(*option)
+            with contextlib.suppress(OSError):  # The caller's machine vanished, or the connection was reset.
                 await loop.sock_recv(held, 1)
 
     async def check_health(self) -> None:
@@ -183,7 +186,7 @@ class Ingress:
         body = await request.body()
         target = "http://vosti" + request.url.path + (f"?{request.url.query}" if request.url.query else "")
         try:
-            response = await self._first(httpx.Request(request.method, target, headers=request.headers.items(), content=body))
+            response = await self._first(httpx.Request(request.method, target, headers=request.headers.raw, content=body))
         except httpx.TransportError as error:
             return JSONResponse({"error": {"message": f"no replica answers: {error}", "type": "server_error", "code": None}}, 503)
         kept = {name: value for name, value in response.headers.items() if name not in HOP | PROXY}
@@ -213,7 +216,7 @@ class Ingress:
 class _Replicas(httpx.AsyncBaseTransport):
     """Sends a request to the server of a replica that Serve chooses. A replica that dies is a broken connection.
 
-    An answer does not pass through Ray: for each part that would cost as much as all else that is done with it.
+    An answer does not pass through Ray, which would handle each part of it in two processes.
     """
 
     def __init__(self, replica: serve.handle.DeploymentHandle) -> None:
@@ -252,8 +255,8 @@ class _Leased(httpx.AsyncByteStream):
         await self._stream.aclose()
 
 
-def _kept(headers: httpx.Headers) -> List[Tuple[str, str]]:
-    return [(name, value) for name, value in headers.multi_items() if name.lower() not in HOP]
+def _kept(headers: httpx.Headers) -> List[Tuple[bytes, bytes]]:
+    return [(name, value) for name, value in headers.raw if name.decode().lower() not in HOP]
 
 
 async def _pieces(response: httpx.Response) -> AsyncIterator[bytes]:
