@@ -148,7 +148,7 @@ impl Spec {
     }
 }
 
-/// One kernel launch: a specialisation, and the names of the weights that its `weight` roles take.
+/// One kernel launch: a specialisation, and its weights.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {
     /// The specialisation with the lowest row tiles.
@@ -156,8 +156,8 @@ pub struct Launch {
     /// Specialisations with higher row tiles, lowest first, each proved to give the bits of `spec`. So the number of rows may
     /// decide which of them runs.
     pub higher: Vec<Spec>,
-    /// Tensor names of the model, by the number of the `weight` role.
-    pub weights: Vec<String>,
+    /// The name of the model's weight for each parameter with a `weight` role, by the parameter's name.
+    pub weights: BTreeMap<String, String>,
 }
 
 /// The launches that an op's `k` stands for. Most ops have one; several run in order.
@@ -200,7 +200,7 @@ impl Launch {
 
 impl Binding {
     /// A binding of one launch, without scratch.
-    pub fn one(spec: Spec, weights: Vec<String>) -> Binding {
+    pub fn one(spec: Spec, weights: BTreeMap<String, String>) -> Binding {
         Binding { launches: vec![Launch { spec, higher: vec![], weights }], scratch: vec![] }
     }
 
@@ -213,7 +213,7 @@ impl Binding {
         };
         let of = Scratch { keys: int("SPLIT")?, rows: int("ROWS")?, width: int("KV_HEADS")? * int("GROUP")? };
         let scratch = vec![of, of, Scratch { width: of.width * int("D")?, ..of }];
-        let launches = [part, combine].map(|spec| Launch { spec, higher: vec![], weights: vec![] }).into();
+        let launches = [part, combine].map(|spec| Launch { spec, higher: vec![], weights: BTreeMap::new() }).into();
         Ok(Binding { launches, scratch })
     }
 }

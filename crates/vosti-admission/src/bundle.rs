@@ -146,9 +146,9 @@ impl Bundle {
                         let of = proved.at(&spec.constants).map_err(|why| misfit(&kernel, why))?;
                         problems.insert(kernel.clone(), of);
                     }
-                    let weights = launch.weights.iter().map(|name| plan.weights.get(name)).collect();
                     let act = *act.get_or_insert(launch.spec.act);
-                    let bound = op_contract::Bound { stage: *stage, weights, scratch, act };
+                    let (bound, weights) = (&launch.weights, &plan.weights);
+                    let bound = op_contract::Bound { stage: *stage, bound, weights, scratch, act };
                     op_contract::check(&plan.program, op, &problems[&kernel], &bound)
                         .map_err(|why| misfit(&kernel, why))?;
                     op_contract::grid(&problems[&kernel], spec).map_err(|why| misfit(&kernel, why))?;

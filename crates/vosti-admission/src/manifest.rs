@@ -1,6 +1,7 @@
 //! `manifest.json` of a bundle: its model, its program, its kernels, and the hash of every file.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -66,8 +67,8 @@ pub struct Launch {
     /// Specialisations of higher row tiles that may run in its place.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub higher: Vec<String>,
-    /// Tensor names, by the number of the `weight` role.
-    pub weights: Vec<String>,
+    /// The name of the weight for each parameter that takes one, by the parameter's name.
+    pub weights: BTreeMap<String, String>,
 }
 
 /// A specialisation and its files: `ttir` and `certificate`, and for a GPU target `cubin` and `launch`.

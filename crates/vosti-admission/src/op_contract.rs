@@ -5,9 +5,10 @@
 //! The check goes role by role and knows no kernel by name. If an op has two launches, this module checks each for its part,
 //! and `launch_pair.rs` checks that the two together are the op.
 
+use std::collections::BTreeMap;
 use vosti_core::{Dtype, Op, PAGE, Program, RowSet};
 use vosti_kernels::{Act, Const, Extent, Role, Scratch, Shape, Spec};
-use vosti_model::Recipe;
+use vosti_model::Weight;
 use vosti_tile::Scalar;
 use vosti_verify::Problem;
 use vosti_verify::problem::{Axis, Buffer, Dim, limit};
@@ -65,8 +66,10 @@ pub fn shape(op: &Op) -> Shape {
 pub struct Bound<'a> {
     /// The shape that the op needs the launch's contract to have.
     pub stage: Shape,
-    /// The recipes of the launch's weights; None for one that the model does not have.
-    pub weights: Vec<Option<&'a Recipe>>,
+    /// The names of the launch's weights, by parameter.
+    pub bound: &'a BTreeMap<String, String>,
+    /// The model's weights, by name.
+    pub weights: &'a BTreeMap<String, Weight>,
     /// The op's scratches.
     pub scratch: &'a [Scratch],
     /// The element type of the program's activations and caches.
@@ -99,6 +102,10 @@ pub fn check(program: &Program, op: &Op, problem: &Problem, launch: &Bound) -> R
         if !fits {
             return Err(format!("its parameter `{name}` has the role {:?}, which the op does not give", buffer.role));
         }
+    }
+    let takes = |name: &str| problem.buffers.iter().any(|b| b.name == name && matches!(b.role, Role::Weight(_)));
+    if let Some(name) = launch.bound.keys().find(|name| !takes(name)) {
+        return Err(format!("it has no weight `{name}`, to which the launch binds one"));
     }
     for i in 0..used.outs.len() {
         if problem.role(Role::Out(i)).is_none() {
@@ -176,10 +183,13 @@ fn role(program: &Program, used: &Use, problem: &Problem, buffer: &Buffer, launc
     match buffer.role {
         Role::In(i) => used.ins.get(i).map_or(Ok(false), |b| rows(program, used, *b, &buffer.dims)),
         Role::Out(i) => used.outs.get(i).map_or(Ok(false), |b| rows(program, used, *b, &buffer.dims)),
-        Role::Weight(i) => match launch.weights.get(i) {
-            None => Err(format!("is weight {i}, and the launch binds {}", launch.weights.len())),
-            Some(None) => Err("is bound to a weight that the model does not have".into()),
-            Some(Some(recipe)) => weight(program, embed, recipe, &buffer.dims),
+        Role::Weight(_) => match launch.bound.get(&buffer.name).map(|name| (name, launch.weights.get(name))) {
+            None => Err("is a weight, and the launch binds none to it".into()),
+            Some((name, None)) => Err(format!("is bound to `{name}`, a weight that the model does not have")),
+            Some((name, Some(weight))) if weight.parameter != buffer.name => {
+                Err(format!("is bound to `{name}`, which is made for a parameter `{}`", weight.parameter))
+            }
+            Some((_, Some(weight))) => self::weight(program, embed, weight, &buffer.dims),
         },
         Role::Rows => Ok(used.shape != Shape::Attend),
         Role::Tokens => Ok(embed),
@@ -264,8 +274,8 @@ fn rows(program: &Program, used: &Use, buffer: u32, dims: &[Dim]) -> Result<bool
     Ok(true)
 }
 
-fn weight(program: &Program, embed: bool, recipe: &Recipe, dims: &[Dim]) -> Result<bool, String> {
-    let shape = recipe.shape();
+fn weight(program: &Program, embed: bool, weight: &Weight, dims: &[Dim]) -> Result<bool, String> {
+    let shape = weight.shape();
     let same = shape.len() == dims.len()
         && shape.iter().zip(dims).all(|(n, dim)| match dim {
             Dim::Const(c) => *n as i128 == *c,

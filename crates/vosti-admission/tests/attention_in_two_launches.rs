@@ -1,6 +1,7 @@
 //! Attention in two launches is admitted only if the two contracts together are the op's. Each test breaks one condition of
 //! the composition rule, and the rule refuses it by name.
 
+use std::collections::BTreeMap;
 use vosti_admission::{Bundle, launch_pair, op_contract};
 use vosti_core::Op;
 use vosti_kernels::{Act, Binding, Const, Role, Scratch, Shape};
@@ -175,7 +176,9 @@ fn each_of_the_two_needs_its_own_certificate() {
 fn a_launch_that_is_not_its_part_of_the_op_is_refused() {
     let plan = plan("cpu");
     let scratch = plan.bindings.iter().find(|b| b.launches.len() == 2).unwrap().scratch.clone();
-    let bound = |stage| op_contract::Bound { stage, weights: vec![], scratch: &scratch, act: Act::Bf16 };
+    let none = BTreeMap::new();
+    let bound =
+        |stage| op_contract::Bound { stage, bound: &none, weights: &plan.weights, scratch: &scratch, act: Act::Bf16 };
     let op = plan.program.ops.iter().find(|op| attends(op)).unwrap();
     let (mut part, mut combine) = halves();
     op_contract::check(&plan.program, op, &part, &bound(Shape::AttendPart)).unwrap();

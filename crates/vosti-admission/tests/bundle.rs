@@ -1,5 +1,6 @@
 //! No op runs a kernel without a fresh certificate that fits it: each way to be wrong is refused by name.
 
+use std::collections::BTreeMap;
 use vosti_admission::manifest::{File, Kernel, Model};
 use vosti_admission::{Bundle, BundleError, op_contract};
 use vosti_core::{Dtype, Op};
@@ -244,6 +245,30 @@ fn extents_that_are_not_the_programs_are_refused() {
         let mut plan = gemma();
         change(&mut plan);
         refused(bundle().admit(&plan), &[part]);
+    }
+}
+
+/// Cosines and sines have one shape.
+#[test]
+fn a_weight_bound_to_another_parameter_than_it_is_made_for_is_refused() {
+    type Change = fn(&mut BTreeMap<String, String>);
+    let swap: Change = |weights| {
+        let (cos, sin) = (weights["cos"].clone(), weights["sin"].clone());
+        weights.extend([("cos".into(), sin), ("sin".into(), cos)]);
+    };
+    let changes: [(&str, Change); 4] = [
+        ("`cos` is bound to `rope.0.sin`, which is made for a parameter `sin`", swap),
+        ("`norm_w` is bound to `rope.0.cos`", |w| _ = w.insert("norm_w".into(), w["cos"].clone())),
+        ("`sin` is a weight, and the launch binds none", |w| _ = w.remove("sin")),
+        ("no weight `tan`", |w| _ = w.insert("tan".into(), w["cos"].clone())),
+    ];
+    for kernel in ["rope_q", "store_kv"] {
+        for (part, change) in changes {
+            let mut plan = gemma();
+            let mut launches = plan.bindings.iter_mut().flat_map(|b| &mut b.launches);
+            change(&mut launches.find(|launch| launch.spec.kernel == kernel).unwrap().weights);
+            refused(bundle().admit(&plan), &[part, kernel]);
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use vosti_core::{
 use vosti_cpu::isa::Isa;
 use vosti_cpu::storage::exponents;
 use vosti_cpu::{Config, CpuDevice, Mode, Quantised, Storage, TensorData, WeightError, Weights};
-use vosti_kernels::{Act, Binding, Const, capped, scores, specialise};
+use vosti_kernels::{Act, Binding, Const, Role, Spec, capped, scores, specialise};
 
 struct Random(Act);
 
@@ -63,11 +63,14 @@ fn program(act: Act) -> (Program, Vec<Binding>) {
     let part = spec("attend", &[&groups[..], &vosti_kernels::window(None), &scores(0.25, 0.0)].concat());
     // The first binding: attention, in two launches.
     let mut bindings = vec![Binding::split(part, spec("attend_combine", &heads)).unwrap()];
-    let mut bind = |spec, weights: &[&str], layer: u32| {
+    let mut bind = |spec: Spec, weights: &[&str], layer: u32| {
         let weights = weights
             .iter()
             .map(|w| if *w == "embed" || *w == "cos" || *w == "sin" { w.to_string() } else { format!("{w}.{layer}") });
-        bindings.push(Binding::one(spec, weights.collect()));
+        let params = vosti_kernels::contract(&spec.kernel).unwrap().params.iter();
+        let params = params.filter(|p| matches!(p.role, Role::Weight(_))).map(|p| p.name.clone());
+        let weights = params.zip(weights).collect();
+        bindings.push(Binding::one(spec, weights));
         bindings.len() as u32 - 1
     };
     let norm = spec("rmsnorm", &[("H", i(64)), ("EPS", f(1e-6))]);

@@ -21,7 +21,7 @@ impl Weights for Random<'_> {
         let shape = self.0.weights[name].shape();
         let width: usize = shape[1..].iter().product();
         let values = &numbers(name, shape.iter().product())[rows.start * width..rows.end * width];
-        Ok(match self.0.weights[name] {
+        Ok(match self.0.weights[name].recipe {
             Recipe::Matrix { .. } => TensorData::Bf16(values.iter().map(|x| (x.to_bits() >> 16) as u16).collect()),
             _ => TensorData::F32(values.iter().map(|x| 1.0 + x).collect()),
         })

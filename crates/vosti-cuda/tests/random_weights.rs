@@ -21,7 +21,7 @@ struct Random<'a> {
 
 impl Random<'_> {
     fn matrix(&self, name: &str) -> bool {
-        matches!(self.plan.weights[name], Recipe::Matrix { .. })
+        matches!(self.plan.weights[name].recipe, Recipe::Matrix { .. })
     }
 }
 

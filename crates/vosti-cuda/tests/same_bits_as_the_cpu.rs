@@ -20,7 +20,7 @@ impl Random<'_> {
         let shape = self.0.weights[name].shape();
         let width: usize = shape[1..].iter().product();
         let all = numbers(name, shape.iter().product());
-        let matrix = matches!(self.0.weights[name], Recipe::Matrix { .. });
+        let matrix = matches!(self.0.weights[name].recipe, Recipe::Matrix { .. });
         // Norms are around one.
         let shift = if shape.len() == 1 { 1.0 } else { 0.0 };
         (all[rows.start * width..rows.end * width].iter().map(|x| x + shift).collect(), matrix)

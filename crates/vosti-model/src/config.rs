@@ -1,6 +1,6 @@
 //! Reading configurations: a Hugging Face `config.json`, with one clear error for each way it can be wrong.
 //!
-//! Numbers are checked here for type and range of `u32`; dimensions against each other in `plan.rs`.
+//! Numbers are checked here for type and range of `u32`; dimensions against each other in `dimensions.rs`.
 
 use serde_json::{Map, Value};
 

@@ -2,7 +2,7 @@
 //!
 //! A family reads its configuration into a [`Decoder`]; [`mod@crate::plan`] turns any decoder into ops,
 //! kernel bindings and weight recipes. A decoder must never hold anything that a batch could change.
-//! Read next: `families/llama.rs` for the plainest family, then `plan.rs`.
+//! Read next: `families/llama.rs` for the plainest family, then `plan/mod.rs`.
 
 /// The function that the multilayer perceptron applies to its gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,9 +124,41 @@ pub enum QkNorm {
     Whole,
 }
 
-/// One layer: attention, then a gated perceptron.
+/// One layer: a mixer, which may read other rows, then a perceptron, which reads its own row alone. Each reads the residual
+/// stream and adds its output to it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layer {
+    /// The first part.
+    pub mixer: Mixer,
+    /// The second part.
+    pub mlp: Mlp,
+    /// Whether both parts normalise their inputs.
+    pub pre_norms: bool,
+    /// Whether both parts normalise their outputs, before these are added to the residual stream.
+    pub post_norms: bool,
+    /// Factor of these outputs when they are added to the residual stream; 1 if `post_norms`.
+    pub residual_scale: f64,
+    /// Whether the layer's output is multiplied by a learned scalar.
+    pub scaled: bool,
+}
+
+/// The part of a layer by which rows of one request reach each other.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Mixer {
+    /// Paged attention.
+    Attention(Attention),
+}
+
+/// The part of a layer that reads one row.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Mlp {
+    /// A gated linear unit, then a projection.
+    Gated(Gated),
+}
+
+/// Attention with grouped heads.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attention {
     /// Query heads.
     pub heads: u32,
     /// Key and value heads.
@@ -135,9 +167,9 @@ pub struct Layer {
     pub head_dim: u32,
     /// Keys visible to a query, itself included; `None` for all.
     pub window: Option<u32>,
-    /// Factor of the attention scores.
+    /// Factor of the scores.
     pub scale: f64,
-    /// Soft cap of the attention scores; 0 for none.
+    /// Soft cap of the scores; 0 for none.
     pub softcap: f64,
     /// Norm of queries and keys.
     pub qk_norm: QkNorm,
@@ -145,8 +177,6 @@ pub struct Layer {
     pub qkv_bias: bool,
     /// Whether the files have one tensor for queries, keys and values.
     pub fused_qkv: bool,
-    /// Whether the files have one tensor for gate and up.
-    pub fused_perceptron: bool,
     /// Whether values are RMS-normalised, without weights.
     pub v_norm: bool,
     /// Whether the values are the raw keys, without a value projection.
@@ -155,18 +185,17 @@ pub struct Layer {
     pub cache_of: Option<usize>,
     /// Rotary embedding of queries and keys.
     pub rope: Rope,
-    /// Width of the perceptron.
-    pub intermediate: u32,
-    /// Its activation.
+}
+
+/// A gated perceptron: `down(activation(gate(x)) * up(x))`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gated {
+    /// Columns of gate and up.
+    pub width: u32,
+    /// The function of the gate.
     pub activation: Activation,
-    /// Whether attention and perceptron normalise their inputs.
-    pub pre_norms: bool,
-    /// Whether attention and perceptron normalise their outputs, before these are added to the residual stream.
-    pub post_norms: bool,
-    /// Factor of these outputs when they are added to the residual stream; 1 if `post_norms`.
-    pub residual_scale: f64,
-    /// Whether the layer's output is multiplied by a learned scalar.
-    pub scaled: bool,
+    /// Whether the files have one tensor for gate and up.
+    pub fused: bool,
 }
 
 /// The convention of the files' tensor names.
@@ -209,4 +238,27 @@ pub struct Decoder {
     pub permuted: bool,
     /// The layers, first to last.
     pub layers: Vec<Layer>,
+}
+
+impl Decoder {
+    /// Each layer's attention, first to last.
+    pub fn attentions(&self) -> impl ExactSizeIterator<Item = &Attention> {
+        self.layers.iter().map(|layer| match &layer.mixer {
+            Mixer::Attention(attention) => attention,
+        })
+    }
+
+    /// As [`Decoder::attentions`], to change.
+    pub fn attentions_mut(&mut self) -> impl ExactSizeIterator<Item = &mut Attention> {
+        self.layers.iter_mut().map(|layer| match &mut layer.mixer {
+            Mixer::Attention(attention) => attention,
+        })
+    }
+
+    /// Each layer's gated perceptron, first to last, to change.
+    pub fn gated_mut(&mut self) -> impl ExactSizeIterator<Item = &mut Gated> {
+        self.layers.iter_mut().map(|layer| match &mut layer.mlp {
+            Mlp::Gated(gated) => gated,
+        })
+    }
 }

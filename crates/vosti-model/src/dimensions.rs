@@ -3,7 +3,7 @@
 //! The check runs before anything is allocated from the dimensions. Messages name fields as in `config.json`, also for GGUF
 //! files.
 
-use crate::decoder::{Decoder, Layer, QkNorm};
+use crate::decoder::{Attention, Decoder, Gated, Layer, Mixer, Mlp, QkNorm};
 use crate::error::{ModelError, Result};
 use crate::inventory::{GROUP_MAX, VOCABULARY_MAX};
 
@@ -50,10 +50,20 @@ fn capped(key: &'static str, cap: f64) -> Option<Wrong> {
 }
 
 fn layer(i: usize, layer: &Layer, head_max: u32) -> Option<Wrong> {
-    let (heads, kv_heads, head_dim) = (layer.heads, layer.kv_heads, layer.head_dim);
+    let mixer = match &layer.mixer {
+        Mixer::Attention(attention) => self::attention(i, attention, head_max),
+    };
+    let mlp = || match &layer.mlp {
+        Mlp::Gated(Gated { width, .. }) => outside("intermediate_size", *width, 1, 1 << 18),
+    };
+    mixer.or_else(mlp).or_else(|| not_positive("residual_multiplier", layer.residual_scale))
+}
+
+fn attention(i: usize, attention: &Attention, head_max: u32) -> Option<Wrong> {
+    let Attention { heads, kv_heads, head_dim, rope, .. } = attention;
+    let (heads, kv_heads, head_dim) = (*heads, *kv_heads, *head_dim);
     let divides = kv_heads > 0 && heads.is_multiple_of(kv_heads);
-    let rope = &layer.rope;
-    let normed = layer.qk_norm != QkNorm::None || layer.qkv_bias;
+    let normed = attention.qk_norm != QkNorm::None || attention.qkv_bias;
     let turning = rope.rotary == 0 || rope.rotary == head_dim || !normed;
     outside("num_attention_heads", heads, 1, 1024)
         .or_else(|| {
@@ -68,8 +78,7 @@ fn layer(i: usize, layer: &Layer, head_max: u32) -> Option<Wrong> {
             let why = format!("is {head_dim} in layer {i}, not an even number between 2 and {head_max}");
             (!(2..=head_max).contains(&head_dim) || !head_dim.is_multiple_of(2)).then_some(("head_dim", why))
         })
-        .or_else(|| outside("intermediate_size", layer.intermediate, 1, 1 << 18))
-        .or_else(|| (layer.window == Some(0)).then(|| ("sliding_window", "is 0, not a positive number".into())))
+        .or_else(|| (attention.window == Some(0)).then(|| ("sliding_window", "is 0, not a positive number".into())))
         .or_else(|| not_positive("rope_theta", rope.theta))
         .or_else(|| {
             let why = format!("gives {} rotating numbers of a head of {head_dim}, not an even part of it", rope.rotary);
@@ -79,7 +88,6 @@ fn layer(i: usize, layer: &Layer, head_max: u32) -> Option<Wrong> {
             let why = "rotates a part of heads that have biases or norms, which no kernel does".to_string();
             (!turning).then_some(("partial_rotary_factor", why))
         })
-        .or_else(|| not_positive("query_pre_attn_scalar or attention_multiplier", layer.scale))
-        .or_else(|| capped("attn_logit_softcapping", layer.softcap))
-        .or_else(|| not_positive("residual_multiplier", layer.residual_scale))
+        .or_else(|| not_positive("query_pre_attn_scalar or attention_multiplier", attention.scale))
+        .or_else(|| capped("attn_logit_softcapping", attention.softcap))
 }

@@ -2,7 +2,7 @@
 //!
 //! A model's dimensions are parameters of a text. Only the room for a head, the number of query heads for each KV head, and the
 //! family's layer shape the text. So the list has every family with every room and group, and a new model adds nothing to it.
-//! `cargo xtask ttir` makes the TTIR of exactly these. Read next: `plan.rs`, `kernels/specialisations.toml`.
+//! `cargo xtask ttir` makes the TTIR of exactly these. Read next: `plan/mod.rs`, `kernels/specialisations.toml`.
 
 use std::collections::BTreeSet;
 
@@ -93,11 +93,11 @@ fn read(name: &str, text: &str) -> Result<(Decoder, u32)> {
 /// The model with one KV head and `group` query heads in each layer, all of one size.
 fn with_heads(decoder: &Decoder, head_dim: u32, group: u32) -> Decoder {
     let mut changed = decoder.clone();
-    for layer in &mut changed.layers {
-        let turning = layer.rope.rotary == layer.head_dim;
-        (layer.heads, layer.kv_heads, layer.head_dim) = (group, 1, head_dim);
-        layer.rope.head_dim = head_dim;
-        layer.rope.rotary = if turning { head_dim } else { layer.rope.rotary.min(head_dim) };
+    for attention in changed.attentions_mut() {
+        let turning = attention.rope.rotary == attention.head_dim;
+        (attention.heads, attention.kv_heads, attention.head_dim) = (group, 1, head_dim);
+        attention.rope.head_dim = head_dim;
+        attention.rope.rotary = if turning { head_dim } else { attention.rope.rotary.min(head_dim) };
     }
     changed
 }

@@ -38,7 +38,7 @@ pub use files::{RawTensor, TensorFiles};
 pub use inventory::{check_kernels, inventory};
 pub use model::{Model, Text};
 pub use plan::{ModelPlan, Target, plan};
-pub use recipe::Recipe;
+pub use recipe::{Recipe, Weight};
 pub use replacement::{Replacement, Wanted};
 pub use scaled::Method;
 pub use tokenizer::{Detokenizer, Tokenizer};

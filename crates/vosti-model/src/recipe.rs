@@ -4,6 +4,23 @@
 
 use crate::decoder::Rope;
 
+/// A weight of a plan: what it is for, and how it is made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Weight {
+    /// The name of the kernel parameter that the weight is made for. Weights of one shape may differ in it, as cosines and sines
+    /// do, so admission compares it with the parameter that a launch binds.
+    pub parameter: &'static str,
+    /// How it is made.
+    pub recipe: Recipe,
+}
+
+impl Weight {
+    /// The weight's axes, slowest first.
+    pub fn shape(&self) -> Vec<usize> {
+        self.recipe.shape()
+    }
+}
+
 /// How one weight is made from the model's tensors.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Recipe {

@@ -10,7 +10,7 @@ use crate::error::{ModelError, Result};
 use crate::files::TensorFiles;
 use crate::matrix::Matrix;
 use crate::plan::ModelPlan;
-use crate::recipe::{MatrixPart, Recipe};
+use crate::recipe::{MatrixPart, Recipe, Weight};
 use crate::rope;
 
 /// A weight ready for a device.
@@ -59,18 +59,19 @@ pub trait WeightSource {
 /// The weights of a plan, from a model's files.
 pub struct Weights<'a> {
     files: &'a TensorFiles,
-    recipes: &'a BTreeMap<String, Recipe>,
+    weights: &'a BTreeMap<String, Weight>,
     act: Act,
 }
 
 impl<'a> Weights<'a> {
     /// The weights of `plan` from `files`. `act` is the plan's type of activations.
     pub fn new(files: &'a TensorFiles, plan: &'a ModelPlan, act: Act) -> Self {
-        Self { files, recipes: &plan.weights, act }
+        Self { files, weights: &plan.weights, act }
     }
 
     fn recipe(&self, name: &str) -> Result<&Recipe> {
-        self.recipes.get(name).ok_or_else(|| ModelError::TensorMissing { name: name.into() })
+        let weight = self.weights.get(name).ok_or_else(|| ModelError::TensorMissing { name: name.into() })?;
+        Ok(&weight.recipe)
     }
 
     fn matrix(&self, parts: &[MatrixPart], columns: usize, rows: Range<usize>) -> Result<TensorData> {

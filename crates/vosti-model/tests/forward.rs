@@ -48,14 +48,14 @@ impl<'a> Evaluator<'a> {
         &self.plan.bindings[k as usize].launches[0]
     }
 
-    fn weight(&self, launch: &Launch, i: usize) -> &[f32] {
-        &self.weights[&launch.weights[i]]
+    fn weight(&self, launch: &Launch, parameter: &str) -> &[f32] {
+        &self.weights[&launch.weights[parameter]]
     }
 
     fn embed(&mut self, k: u32, out: u32) {
         let launch = self.launch(k);
         let (h, scale) = (int(launch, "H"), float(launch, "SCALE"));
-        let table = self.weight(launch, 0);
+        let table = self.weight(launch, "w");
         let rows = self.tokens.iter().flat_map(|t| table[*t as usize * h..][..h].iter().map(|v| v * scale));
         self.buffers[out as usize] = rows.collect();
     }
@@ -78,7 +78,7 @@ impl<'a> Evaluator<'a> {
             "rmsnorm" => self.norm(launch, x),
             "rmsnorm_add" => add(&self.norm(launch, y.unwrap()), x),
             "rmsnorm_add_scaled" => {
-                let factor = self.weight(launch, 1);
+                let factor = self.weight(launch, "factor");
                 let sum = add(&self.norm(launch, y.unwrap()), x);
                 sum.iter().enumerate().map(|(i, v)| v * factor[i % factor.len()]).collect()
             }
@@ -89,7 +89,7 @@ impl<'a> Evaluator<'a> {
                 add(&scaled, y.unwrap())
             }
             "linear_bias" => {
-                let bias = self.weight(launch, 1);
+                let bias = self.weight(launch, "bias");
                 let sums = self.linear(launch, x, bias.len());
                 sums.iter().enumerate().map(|(i, v)| v + bias[i % bias.len()]).collect()
             }
@@ -113,15 +113,15 @@ impl<'a> Evaluator<'a> {
 
     fn norm(&self, launch: &Launch, x: &[f32]) -> Vec<f32> {
         let (h, eps) = (int(launch, "H"), float(launch, "EPS"));
-        x.chunks(h).flat_map(|row| normed(row, eps, Some(self.weight(launch, 0)))).collect()
+        x.chunks(h).flat_map(|row| normed(row, eps, Some(self.weight(launch, "w")))).collect()
     }
 
     /// Queries and keys each normed whole.
     fn norm_qk(&self, launch: &Launch, x: &[f32]) -> Vec<f32> {
         let (q, kv, eps) = (int(launch, "Q"), int(launch, "KV"), float(launch, "EPS"));
         let row = |row: &[f32]| {
-            let queries = normed(&row[..q], eps, Some(self.weight(launch, 0)));
-            let keys = normed(&row[q..q + kv], eps, Some(self.weight(launch, 1)));
+            let queries = normed(&row[..q], eps, Some(self.weight(launch, "q_w")));
+            let keys = normed(&row[q..q + kv], eps, Some(self.weight(launch, "k_w")));
             [queries, keys, row[q + kv..].to_vec()].concat()
         };
         x.chunks(q + 2 * kv).flat_map(row).collect()
@@ -129,7 +129,7 @@ impl<'a> Evaluator<'a> {
 
     fn linear(&self, launch: &Launch, x: &[f32], n: usize) -> Vec<f32> {
         let k = int(launch, "K");
-        let w = self.weight(launch, 0);
+        let w = self.weight(launch, "w");
         let dot = |row: &[f32], j: usize| row.iter().zip(&w[j * k..]).map(|(a, b)| a * b).sum::<f32>();
         x.chunks(k).flat_map(|row| (0..n).map(move |j| dot(row, j))).collect()
     }
@@ -147,13 +147,13 @@ impl<'a> Evaluator<'a> {
 
     fn rotate(&self, launch: &Launch, x: &[f32], first: usize, heads: usize, norm: bool) -> Vec<f32> {
         let d = 2 * int(launch, "HALF");
-        let (cos, sin) = (self.weight(launch, 0), self.weight(launch, 1));
+        let (cos, sin) = (self.weight(launch, "cos"), self.weight(launch, "sin"));
         let mut out = Vec::new();
         for (position, row) in x.chunks(int(launch, "PACKED") * d).enumerate() {
             for head in 0..heads {
                 let mut v = row[(first + head) * d..][..d].to_vec();
                 if norm {
-                    v = normed(&v, float(launch, "EPS"), Some(self.weight(launch, 2)));
+                    v = normed(&v, float(launch, "EPS"), Some(self.weight(launch, "norm_w")));
                 }
                 let angle = |i: usize| (cos[position * d / 2 + i], sin[position * d / 2 + i]);
                 out.extend((0..d / 2).map(|i| v[i] * angle(i).0 - v[i + d / 2] * angle(i).1));

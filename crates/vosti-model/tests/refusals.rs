@@ -129,7 +129,7 @@ fn mistral_without_layer_types_has_its_window_in_every_layer_unless_its_context_
     config["model_type"] = json!("mistral");
     config.as_object_mut().unwrap().remove("layer_types");
     let windows = |config: &Value| -> Vec<Option<u32>> {
-        families::from_config("config.json", config).unwrap().layers.iter().map(|layer| layer.window).collect()
+        families::from_config("config.json", config).unwrap().attentions().map(|attention| attention.window).collect()
     };
     assert_eq!(windows(&config), [Some(50); 3]);
     config["sliding_window"] = json!(512);
@@ -142,7 +142,7 @@ fn qwen_2_has_its_window_from_the_layer_that_it_names() {
     (config["use_sliding_window"], config["sliding_window"], config["max_window_layers"]) =
         (json!(true), json!(50), json!(2));
     let decoder = families::from_config("config.json", &config).unwrap();
-    let windows: Vec<Option<u32>> = decoder.layers.iter().map(|layer| layer.window).collect();
+    let windows: Vec<Option<u32>> = decoder.attentions().map(|attention| attention.window).collect();
     assert_eq!(windows, [None, None, Some(50)]);
 }
 

@@ -89,7 +89,7 @@ fn weights_with_scales_beside_them_are_what_numpy_reads_of_the_same_files() {
         let weights = Weights::new(&files, &plan, Act::Bf16);
         let (mut kept, mut matrices) = (0, 0);
         for (weight, recipe) in &plan.weights {
-            let Recipe::Matrix { parts, columns } = recipe else { continue };
+            let Recipe::Matrix { parts, columns } = &recipe.recipe else { continue };
             let all = parts.iter().flat_map(|part| {
                 let whole = made.expected(name, &part.tensor);
                 let row = move |row| whole[part.stored(row) * columns..][..*columns].to_vec();
@@ -215,9 +215,9 @@ fn damaged_tensors_with_scales_give_errors_and_never_panic() {
             let files = files.stored_by(method);
             let weights = Weights::new(&files, &plan, Act::Bf16);
             opened += 1;
-            for (weight, recipe) in &plan.weights {
-                let _ = weights.quantised(weight, 0..recipe.shape()[0], &mut Quantised::default());
-                refused += usize::from(weights.load(weight).is_err());
+            for (name, weight) in &plan.weights {
+                let _ = weights.quantised(name, 0..weight.shape()[0], &mut Quantised::default());
+                refused += usize::from(weights.load(name).is_err());
             }
         }
     }

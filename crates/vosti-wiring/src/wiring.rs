@@ -222,20 +222,20 @@ impl<K: Kernel, F> Builder<K, F> {
         let higher = launch.higher.iter().map(|spec| self.kernel(spec)).collect::<Result<Vec<_>, E>>()?;
         let contract = self.wiring.kernels[kernel].contract();
         let shape = contract.shape_of(&launch.spec);
-        let roles: Vec<Role> = contract.params.iter().map(|param| param.role).collect();
+        let declared: Vec<(Role, String)> = contract.params.iter().map(|p| (p.role, p.name.clone())).collect();
         let mut size = match used.rows {
             _ if used.listing => Size::Listed,
             RowSet::Selected => Size::Selected,
             RowSet::All => Size::Rows,
         };
-        let mut params = Vec::with_capacity(roles.len());
-        for role in roles {
+        let mut params = Vec::with_capacity(declared.len());
+        for (role, name) in declared {
             let missing = || WiringError::Role { spec: launch.spec.to_string(), role: format!("{role:?}") };
             let layer = used.layer.ok_or_else(missing);
             params.push(match role {
                 Role::In(i) => Bound::Row(*used.ins.get(i).ok_or_else(missing)? as usize),
                 Role::Out(i) => Bound::Row(*used.outs.get(i).ok_or_else(missing)? as usize),
-                Role::Weight(i) => Bound::Weight(self.weight(launch.weights.get(i).ok_or_else(missing)?)),
+                Role::Weight(_) => Bound::Weight(self.weight(launch.weights.get(&name).ok_or_else(missing)?)),
                 Role::Rows if used.rows == RowSet::Selected => Bound::Meta(Meta::Selected),
                 Role::Rows => Bound::Meta(Meta::Rows),
                 Role::Tokens => Bound::Meta(Meta::Tokens),

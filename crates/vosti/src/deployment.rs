@@ -29,7 +29,7 @@ use vosti_cuda::driver::About;
 use vosti_cuda::{Arch, CudaDevice, CudaError, DriverError, Pages};
 use vosti_engine::{EngineError, Policy};
 use vosti_kernels::CPU;
-use vosti_model::{ModelError, ModelPlan, Recipe, Replacement, Target, Text};
+use vosti_model::{ModelError, ModelPlan, Recipe, Replacement, Target, Text, Weight};
 use vosti_progress::Progress;
 
 /// Why a model could not be deployed.
@@ -474,13 +474,13 @@ fn selected_max(asked: &DeviceConfig) -> usize {
 }
 
 /// Bytes of a weight in BF16 or FP32; none for a rotary table, whose length depends on the pool.
-fn bytes(recipe: &Recipe) -> Option<u64> {
-    let elem = match recipe {
+fn bytes(weight: &Weight) -> Option<u64> {
+    let elem = match weight.recipe {
         Recipe::Rope { .. } => return None,
         Recipe::Matrix { .. } => 2,
         _ => 4,
     };
-    Some(elem * recipe.shape().iter().product::<usize>() as u64)
+    Some(elem * weight.shape().iter().product::<usize>() as u64)
 }
 
 /// Positions that a request can have with so many pages of each group; none if every group has a window.

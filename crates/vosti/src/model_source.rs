@@ -78,7 +78,7 @@ impl ModelSource {
     /// The function that makes each element of a random matrix from its index; none for any other weight.
     pub fn made(&self, plan: &ModelPlan, name: &str) -> Option<Uniform> {
         match self {
-            ModelSource::Random(decoder) => matrix(plan.weights.get(name)?, decoder.vocab as usize, name),
+            ModelSource::Random(decoder) => matrix(&plan.weights.get(name)?.recipe, decoder.vocab as usize, name),
             ModelSource::Files(_) => None,
         }
     }
@@ -122,7 +122,7 @@ impl ModelSource {
 
 /// Rows of a random weight.
 fn random(plan: &ModelPlan, vocab: usize, name: &str, rows: Range<usize>) -> Result<TensorData, WeightError> {
-    let recipe = plan.weights.get(name).ok_or_else(|| format!("the model has no weight {name}"))?;
+    let recipe = &plan.weights.get(name).ok_or_else(|| format!("the model has no weight {name}"))?.recipe;
     if let Some(table) = vosti_model::rotary(recipe, rows.clone()) {
         return Ok(TensorData::F32(table));
     }

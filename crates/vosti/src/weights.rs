@@ -40,8 +40,8 @@ impl DeviceWeights<'_> {
 
 impl Weights for DeviceWeights<'_> {
     fn shape(&self, name: &str) -> Result<Vec<usize>, WeightError> {
-        let recipe = self.plan.weights.get(name).ok_or_else(|| format!("the model has no weight {name}"))?;
-        Ok(recipe.shape())
+        let weight = self.plan.weights.get(name).ok_or_else(|| format!("the model has no weight {name}"))?;
+        Ok(weight.shape())
     }
 
     fn rows(&self, name: &str, rows: Range<usize>) -> Result<TensorData, WeightError> {
@@ -73,6 +73,6 @@ impl Weights for DeviceWeights<'_> {
     }
 
     fn by_position(&self, name: &str) -> bool {
-        matches!(self.plan.weights.get(name), Some(Recipe::Rope { .. }))
+        self.plan.weights.get(name).is_some_and(|weight| matches!(weight.recipe, Recipe::Rope { .. }))
     }
 }

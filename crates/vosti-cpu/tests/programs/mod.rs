@@ -3,9 +3,10 @@
 
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use vosti_core::{BufferDecl, Dtype, GroupDecl, LayerDecl, Op, Program, RowSet};
-use vosti_kernels::{Act, Binding, Const, Spec, capped, scores, specialise};
+use vosti_kernels::{Act, Binding, Const, Role, Spec, capped, scores, specialise};
 use vosti_wiring::{TensorData, WeightError, Weights};
 
 pub const VOCAB: u32 = 256;
@@ -58,6 +59,12 @@ impl Weights for Random {
     }
 }
 
+/// A launch's weights by parameter, from their names in the order of the kernel's signature.
+fn bound(spec: &Spec, weights: impl Iterator<Item = String>) -> BTreeMap<String, String> {
+    let params = vosti_kernels::contract(&spec.kernel).unwrap().params.iter();
+    params.filter(|p| matches!(p.role, Role::Weight(_))).map(|p| p.name.clone()).zip(weights).collect()
+}
+
 /// Ops over buffers of a program that is being built.
 #[derive(Default)]
 struct Builder {
@@ -83,8 +90,7 @@ impl Builder {
     }
 
     fn bind(&mut self, spec: Spec, weights: &[&str]) -> u32 {
-        let weights = weights.iter().map(|w| w.to_string()).collect();
-        self.binding(Binding::one(spec, weights))
+        self.binding(Binding::one(spec.clone(), bound(&spec, weights.iter().map(|w| w.to_string()))))
     }
 
     fn binding(&mut self, binding: Binding) -> u32 {

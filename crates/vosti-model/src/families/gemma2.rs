@@ -5,7 +5,7 @@
 
 use super::{Family, expect_activation, llama, refuse_bias, refuse_flag};
 use crate::config::{Fields, sliding_types};
-use crate::decoder::{Activation, Decoder};
+use crate::decoder::{Activation, Attention, Decoder, Mixer};
 use crate::error::Result;
 use crate::gguf::Metadata;
 
@@ -38,7 +38,7 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
 fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
     let mut decoder = llama::read_gguf(metadata, FAMILY.name, FAMILY.architecture, 10_000.0)?;
     let count = decoder.layers.len();
-    let (heads, head_dim) = (decoder.layers[0].heads, decoder.layers[0].head_dim);
+    let Mixer::Attention(Attention { heads, head_dim, .. }) = decoder.layers[0].mixer;
     // The file does not have `query_pre_attn_scalar`. It is the head size, except for 27B, which has 46 layers.
     let scalar = if count == 46 { decoder.hidden / heads.max(1) } else { head_dim };
     let window = metadata.u32_or("gemma2.attention.sliding_window", 4096)?;
@@ -50,12 +50,12 @@ fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
 
 fn gemma(mut decoder: Decoder, sliding: &[bool], window: u32, scale: f64, softcap: f64) -> Decoder {
     decoder.embed_scale = f64::from(decoder.hidden).sqrt();
-    for (layer, sliding) in decoder.layers.iter_mut().zip(sliding) {
-        layer.window = sliding.then_some(window);
-        layer.scale = scale;
-        layer.softcap = softcap;
-        layer.activation = Activation::GeluTanh;
-        layer.post_norms = true;
+    for (attention, sliding) in decoder.attentions_mut().zip(sliding) {
+        attention.window = sliding.then_some(window);
+        attention.scale = scale;
+        attention.softcap = softcap;
     }
+    decoder.gated_mut().for_each(|gated| gated.activation = Activation::GeluTanh);
+    decoder.layers.iter_mut().for_each(|layer| layer.post_norms = true);
     decoder
 }

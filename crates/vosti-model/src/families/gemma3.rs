@@ -7,7 +7,7 @@
 use super::rotary::{gguf_scaling, rope_scaling};
 use super::{Family, expect_activation, llama, refuse_bias};
 use crate::config::{Fields, layer_count, sliding_layers};
-use crate::decoder::{Activation, Decoder, Layer, Naming, QkNorm, Rope, RopeScaling};
+use crate::decoder::{Activation, Attention, Decoder, Gated, Layer, Naming, QkNorm, Rope, RopeScaling};
 use crate::error::{ModelError, Result};
 use crate::gguf::Metadata;
 
@@ -37,15 +37,16 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
     let heads = fields.u32_or("num_attention_heads", 8)?;
     let head_dim = fields.u32_or("head_dim", 256)?;
     let count = layer_count(fields, "num_hidden_layers")?;
-    let window = fields.u32_or("sliding_window", 4096)?;
-    let global = global_rope(fields, head_dim)?;
-    let local = local_rope(fields, head_dim)?;
-    let base = Layer {
+    let kinds = Kinds {
+        heads,
+        kv_heads: fields.u32_or("num_key_value_heads", 4)?,
         scale: fields.f64_or("query_pre_attn_scalar", 256.0)?.powf(-0.5),
-        ..layer(heads, fields.u32_or("num_key_value_heads", 4)?, head_dim, fields.u32_or("intermediate_size", 9216)?)
+        width: fields.u32_or("intermediate_size", 9216)?,
+        window: fields.u32_or("sliding_window", 4096)?,
+        local: local_rope(fields, head_dim)?,
+        global: global_rope(fields, head_dim)?,
     };
-    let layers =
-        sliding_layers(fields, count)?.into_iter().map(|sliding| kind(&base, sliding, window, &local, &global));
+    let layers = sliding_layers(fields, count)?.into_iter().map(|sliding| kinds.layer(sliding));
     Ok(Decoder {
         family: "Gemma 3",
         vocab: fields.u32_or("vocab_size", 262_208)?,
@@ -99,9 +100,14 @@ fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
     let local = Rope::plain(local_theta, head_dim);
     // The file does not have `query_pre_attn_scalar`. It is the head size, except for 27B, which has 62 layers.
     let scalar = if count == 62 { f64::from(hidden) / f64::from(heads.max(1)) } else { f64::from(head_dim) };
-    let base = Layer {
+    let kinds = Kinds {
+        heads,
+        kv_heads,
         scale: scalar.powf(-0.5),
-        ..layer(heads, kv_heads, head_dim, metadata.u32("gemma3.feed_forward_length")?)
+        width: metadata.u32("gemma3.feed_forward_length")?,
+        window,
+        local,
+        global,
     };
     Ok(Decoder {
         family: "Gemma 3",
@@ -116,20 +122,31 @@ fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
         naming: Naming::Gguf,
         norm_offset: 0.0,
         permuted: false,
-        layers: (0..count).map(|i| kind(&base, (i + 1) % pattern != 0, window, &local, &global)).collect(),
+        layers: (0..count).map(|i| kinds.layer((i + 1) % pattern != 0)).collect(),
     })
 }
 
-fn layer(heads: u32, kv_heads: u32, head_dim: u32, intermediate: u32) -> Layer {
-    Layer {
-        qk_norm: QkNorm::Heads,
-        activation: Activation::GeluTanh,
-        post_norms: true,
-        ..llama::layer(heads, kv_heads, head_dim, intermediate)
-    }
+/// The two kinds of layers: with a window and the local embedding, and without a window and with the global one.
+struct Kinds {
+    heads: u32,
+    kv_heads: u32,
+    scale: f64,
+    width: u32,
+    window: u32,
+    local: Rope,
+    global: Rope,
 }
 
-fn kind(base: &Layer, sliding: bool, window: u32, local: &Rope, global: &Rope) -> Layer {
-    let (window, rope) = if sliding { (Some(window), local) } else { (None, global) };
-    Layer { window, rope: rope.clone(), ..base.clone() }
+impl Kinds {
+    fn layer(&self, sliding: bool) -> Layer {
+        let rope = if sliding { &self.local } else { &self.global };
+        let attention = Attention {
+            window: sliding.then_some(self.window),
+            scale: self.scale,
+            qk_norm: QkNorm::Heads,
+            ..llama::attention(self.heads, self.kv_heads, rope.clone())
+        };
+        let gated = Gated { activation: Activation::GeluTanh, ..llama::gated(self.width) };
+        Layer { post_norms: true, ..llama::layer(attention, gated) }
+    }
 }

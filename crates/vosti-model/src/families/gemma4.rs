@@ -9,7 +9,7 @@
 use super::rotary::{gguf_scaling, rope_scaling};
 use super::{Family, expect_activation, llama, refuse_bias};
 use crate::config::{Fields, layer_count, sliding_layers};
-use crate::decoder::{Activation, Decoder, Layer, Naming, QkNorm, Rope, RopeScaling};
+use crate::decoder::{Activation, Attention, Decoder, Gated, Layer, Naming, QkNorm, Rope, RopeScaling};
 use crate::error::{ModelError, Result};
 use crate::gguf::Metadata;
 
@@ -39,24 +39,24 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
     let unified = is_unified(fields)?;
     let heads = fields.u32_or("num_attention_heads", 8)?;
     let keys_as_values = fields.bool_or("attention_k_eq_v", false)?;
-    let intermediate = fields.u32_or("intermediate_size", 9216)?;
+    let width = fields.u32_or("intermediate_size", 9216)?;
     let window = fields.u32_or("sliding_window", if unified { 1024 } else { 512 })?;
-    let mut layers = Vec::with_capacity(sliding.len());
+    let mut attentions = Vec::with_capacity(sliding.len());
     for (&sliding, (head_dim, kv_heads)) in sliding.iter().zip(shapes(fields, &sliding, keys_as_values)?) {
-        layers.push(Layer {
+        let rope = rope(fields, if sliding { "sliding_attention" } else { "full_attention" }, head_dim)?;
+        attentions.push(Attention {
             window: sliding.then_some(window),
             keys_as_values: keys_as_values && !sliding,
-            rope: rope(fields, if sliding { "sliding_attention" } else { "full_attention" }, head_dim)?,
-            ..layer(heads, kv_heads, head_dim, intermediate)
+            ..attention(heads, kv_heads, rope)
         });
     }
     let shared = fields.u32_or("num_kv_shared_layers", 0)?;
-    share_caches(&mut layers, shared).map_err(|why| fields.bad("num_kv_shared_layers", why))?;
-    if fields.bool_or("use_double_wide_mlp", false)? {
-        for layer in layers.iter_mut().filter(|l| l.cache_of.is_some()) {
-            layer.intermediate = layer.intermediate.saturating_mul(2);
-        }
-    }
+    share_caches(&mut attentions, shared).map_err(|why| fields.bad("num_kv_shared_layers", why))?;
+    let double = fields.bool_or("use_double_wide_mlp", false)?;
+    let layers = attentions.into_iter().map(|attention| {
+        let wide = double && attention.cache_of.is_some();
+        layer(attention, if wide { width.saturating_mul(2) } else { width })
+    });
     Ok(Decoder {
         family: NAME,
         vocab: fields.u32_or("vocab_size", 262_144)?,
@@ -70,7 +70,7 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
         naming: Naming::HuggingFace,
         norm_offset: 0.0,
         permuted: false,
-        layers,
+        layers: layers.collect(),
     })
 }
 
@@ -142,7 +142,7 @@ fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
     let heads = metadata.u32("gemma4.attention.head_count")?;
     let sliding = metadata.bools("gemma4.attention.sliding_window_pattern", count)?;
     let kv_heads = metadata.u32_each("gemma4.attention.head_count_kv", count)?;
-    let intermediate = metadata.u32_each("gemma4.feed_forward_length", count)?;
+    let widths = metadata.u32_each("gemma4.feed_forward_length", count)?;
     let global_head_dim = metadata.u32("gemma4.attention.key_length")?;
     let head_dim = metadata.u32_or("gemma4.attention.key_length_swa", global_head_dim)?;
     let window = metadata.u32("gemma4.attention.sliding_window")?;
@@ -150,20 +150,19 @@ fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
     let local_theta = metadata.f64_or("gemma4.rope.freq_base_swa", 10_000.0)?;
     let local_rope = Rope::plain(local_theta, head_dim);
     let global_rope = Rope { scaling: gguf_scaling(metadata, "gemma4")?, ..Rope::plain(theta, global_head_dim) };
-    let mut layers: Vec<Layer> = (0..count)
+    let mut attentions: Vec<Attention> = (0..count)
         .map(|i| {
             let (window, rope) = if sliding[i] { (Some(window), &local_rope) } else { (None, &global_rope) };
-            Layer {
-                window,
-                rope: rope.clone(),
-                keys_as_values: !metadata.has_tensor(&format!("blk.{i}.attn_v.weight")),
-                scaled: metadata.has_tensor(&format!("blk.{i}.layer_output_scale.weight")),
-                ..layer(heads, kv_heads[i], rope.head_dim, intermediate[i])
-            }
+            let keys_as_values = !metadata.has_tensor(&format!("blk.{i}.attn_v.weight"));
+            Attention { window, keys_as_values, ..attention(heads, kv_heads[i], rope.clone()) }
         })
         .collect();
     let shared = metadata.u32_or("gemma4.attention.shared_kv_layers", 0)?;
-    share_caches(&mut layers, shared).map_err(|why| metadata.bad("gemma4.attention.shared_kv_layers", why))?;
+    share_caches(&mut attentions, shared).map_err(|why| metadata.bad("gemma4.attention.shared_kv_layers", why))?;
+    let layers = attentions.into_iter().zip(widths).enumerate().map(|(i, (attention, width))| Layer {
+        scaled: metadata.has_tensor(&format!("blk.{i}.layer_output_scale.weight")),
+        ..layer(attention, width)
+    });
     Ok(Decoder {
         family: NAME,
         vocab: metadata.vocabulary()?,
@@ -177,24 +176,21 @@ fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
         naming: Naming::Gguf,
         norm_offset: 0.0,
         permuted: false,
-        layers,
+        layers: layers.collect(),
     })
 }
 
-fn layer(heads: u32, kv_heads: u32, head_dim: u32, intermediate: u32) -> Layer {
-    Layer {
-        scale: 1.0,
-        qk_norm: QkNorm::Heads,
-        v_norm: true,
-        activation: Activation::GeluTanh,
-        post_norms: true,
-        scaled: true,
-        ..llama::layer(heads, kv_heads, head_dim, intermediate)
-    }
+fn attention(heads: u32, kv_heads: u32, rope: Rope) -> Attention {
+    Attention { scale: 1.0, qk_norm: QkNorm::Heads, v_norm: true, ..llama::attention(heads, kv_heads, rope) }
+}
+
+fn layer(attention: Attention, width: u32) -> Layer {
+    let gated = Gated { activation: Activation::GeluTanh, ..llama::gated(width) };
+    Layer { post_norms: true, scaled: true, ..llama::layer(attention, gated) }
 }
 
 /// The last `shared` layers attend to the cache of the last earlier layer of their kind.
-fn share_caches(layers: &mut [Layer], shared: u32) -> std::result::Result<(), String> {
+fn share_caches(layers: &mut [Attention], shared: u32) -> std::result::Result<(), String> {
     let shared = shared as usize;
     if shared >= layers.len() {
         return if shared == 0 { Ok(()) } else { Err(format!("is {shared} of {} layers", layers.len())) };

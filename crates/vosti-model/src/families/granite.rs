@@ -64,12 +64,10 @@ fn hybrid(fields: &Fields, decoder: &mut Decoder) -> Result<()> {
         Some(other) => return refuse(format!("position_embedding_type = {other}")),
     };
     decoder.naming = Naming::GraniteHybrid;
-    for layer in &mut decoder.layers {
-        layer.intermediate = fields.u32_or("shared_intermediate_size", 1024)?;
-        layer.fused_perceptron = true;
-        if !rotates {
-            layer.rope = Rope::still(layer.head_dim);
-        }
+    let width = fields.u32_or("shared_intermediate_size", 1024)?;
+    decoder.gated_mut().for_each(|gated| (gated.width, gated.fused) = (width, true));
+    if !rotates {
+        decoder.attentions_mut().for_each(|attention| attention.rope = Rope::still(attention.head_dim));
     }
     Ok(())
 }
@@ -90,9 +88,7 @@ fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
 fn scaled(mut decoder: Decoder, factors: &Factors) -> Decoder {
     decoder.embed_scale = factors.embeddings;
     decoder.logits_divisor = factors.logits as f32;
-    for layer in &mut decoder.layers {
-        layer.scale = factors.scores.unwrap_or(layer.scale);
-        layer.residual_scale = factors.residual;
-    }
+    decoder.attentions_mut().for_each(|attention| attention.scale = factors.scores.unwrap_or(attention.scale));
+    decoder.layers.iter_mut().for_each(|layer| layer.residual_scale = factors.residual);
     decoder
 }

@@ -6,7 +6,7 @@
 use super::rotary::{gguf_rope, rope_of};
 use super::{Family, expect_activation, refuse_bias};
 use crate::config::{Fields, layer_count};
-use crate::decoder::{Activation, Decoder, Layer, Naming, QkNorm, Rope};
+use crate::decoder::{Activation, Attention, Decoder, Gated, Layer, Mixer, Mlp, Naming, QkNorm, Rope};
 use crate::error::Result;
 use crate::gguf::Metadata;
 
@@ -47,10 +47,9 @@ pub(super) fn read_config(fields: &Fields, family: &'static str, theta: f64) -> 
             fields.bad("num_attention_heads", format!("is {heads}, not a divisor of hidden_size {hidden}"))
         })?,
     };
-    let layer = Layer {
-        rope: rope_of(fields, head_dim, theta)?,
-        ..layer(heads, fields.u32_or("num_key_value_heads", heads)?, head_dim, fields.u32("intermediate_size")?)
-    };
+    let kv_heads = fields.u32_or("num_key_value_heads", heads)?;
+    let attention = attention(heads, kv_heads, rope_of(fields, head_dim, theta)?);
+    let layer = layer(attention, gated(fields.u32("intermediate_size")?));
     Ok(Decoder {
         family,
         vocab: fields.u32("vocab_size")?,
@@ -75,10 +74,8 @@ pub(super) fn read_gguf(metadata: &Metadata, family: &'static str, architecture:
     let heads = metadata.u32(&key("attention.head_count"))?;
     let head_dim = metadata.u32_or(&key("attention.key_length"), hidden.checked_div(heads).unwrap_or(0))?;
     let kv_heads = metadata.u32_or(&key("attention.head_count_kv"), heads)?;
-    let layer = Layer {
-        rope: gguf_rope(metadata, architecture, head_dim, theta)?,
-        ..layer(heads, kv_heads, head_dim, metadata.u32(&key("feed_forward_length"))?)
-    };
+    let attention = attention(heads, kv_heads, gguf_rope(metadata, architecture, head_dim, theta)?);
+    let layer = layer(attention, gated(metadata.u32(&key("feed_forward_length"))?));
     Ok(Decoder {
         family,
         vocab: metadata.vocabulary()?,
@@ -96,28 +93,38 @@ pub(super) fn read_gguf(metadata: &Metadata, family: &'static str, architecture:
     })
 }
 
-/// A layer of this shape, before its rotary embedding is known.
-pub(super) fn layer(heads: u32, kv_heads: u32, head_dim: u32, intermediate: u32) -> Layer {
+/// A layer of these parts, with Llama's norms.
+pub(super) fn layer(attention: Attention, gated: Gated) -> Layer {
     Layer {
-        heads,
-        kv_heads,
-        head_dim,
-        window: None,
-        scale: f64::from(head_dim).powf(-0.5),
-        softcap: 0.0,
-        qk_norm: QkNorm::None,
-        qkv_bias: false,
-        fused_qkv: false,
-        fused_perceptron: false,
-        v_norm: false,
-        keys_as_values: false,
-        cache_of: None,
-        rope: Rope::plain(10_000.0, head_dim),
-        intermediate,
-        activation: Activation::Silu,
+        mixer: Mixer::Attention(attention),
+        mlp: Mlp::Gated(gated),
         pre_norms: true,
         post_norms: false,
         residual_scale: 1.0,
         scaled: false,
     }
+}
+
+/// Attention with heads of the embedding's size.
+pub(super) fn attention(heads: u32, kv_heads: u32, rope: Rope) -> Attention {
+    Attention {
+        heads,
+        kv_heads,
+        head_dim: rope.head_dim,
+        window: None,
+        scale: f64::from(rope.head_dim).powf(-0.5),
+        softcap: 0.0,
+        qk_norm: QkNorm::None,
+        qkv_bias: false,
+        fused_qkv: false,
+        v_norm: false,
+        keys_as_values: false,
+        cache_of: None,
+        rope,
+    }
+}
+
+/// A perceptron of this width.
+pub(super) fn gated(width: u32) -> Gated {
+    Gated { width, activation: Activation::Silu, fused: false }
 }

@@ -42,9 +42,9 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
         Some((p, beta)) => Some((beta, positive(p.f64("original_max_position_embeddings")?))),
         None => None,
     };
-    for (layer, sliding) in decoder.layers.iter_mut().zip(sliding) {
-        layer.window = window.filter(|_| sliding);
-        layer.rope.temperature = temperature;
+    for (attention, sliding) in decoder.attentions_mut().zip(sliding) {
+        attention.window = window.filter(|_| sliding);
+        attention.rope.temperature = temperature;
     }
     Ok(decoder)
 }
@@ -54,7 +54,7 @@ fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
     let beta = metadata.f64_or("mistral3.attention.temperature_scale", 0.0)?;
     if beta != 0.0 {
         let original = positive(metadata.f64("mistral3.rope.scaling.original_context_length")?);
-        decoder.layers.iter_mut().for_each(|layer| layer.rope.temperature = Some((beta, original)));
+        decoder.attentions_mut().for_each(|attention| attention.rope.temperature = Some((beta, original)));
     }
     Ok(Decoder { permuted: true, ..decoder })
 }

@@ -33,16 +33,16 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
         Some(sliding) => sliding,
         None => (0..count).map(|i| (i + 1) % 4 != 0).collect(),
     };
-    for (layer, sliding) in decoder.layers.iter_mut().zip(sliding) {
-        layer.window = sliding.then_some(window);
+    for (attention, sliding) in decoder.attentions_mut().zip(sliding) {
+        attention.window = sliding.then_some(window);
         let kind = if sliding { "sliding_attention" } else { "full_attention" };
         match fields.object("rope_parameters").and_then(|p| p.object(kind)) {
             Some(p) => {
-                layer.rope.theta = p.f64_or("rope_theta", layer.rope.theta)?;
-                layer.rope.scaling = rope_scaling(&p)?;
+                attention.rope.theta = p.f64_or("rope_theta", attention.rope.theta)?;
+                attention.rope.scaling = rope_scaling(&p)?;
             }
             None if sliding => {}
-            None => layer.rope = rope_of(fields, layer.head_dim, 500_000.0)?,
+            None => attention.rope = rope_of(fields, attention.head_dim, 500_000.0)?,
         }
     }
     Ok(decoder)
@@ -57,20 +57,17 @@ fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
             Some(_) => metadata.bools(key, decoder.layers.len())?,
             None => (0..decoder.layers.len()).map(|i| (i + 1) % 4 != 0).collect(),
         };
-        for (layer, _) in decoder.layers.iter_mut().zip(sliding).filter(|(_, sliding)| *sliding) {
-            layer.window = Some(window);
-            layer.rope.theta = metadata.f64_or("olmo2.rope.freq_base_swa", layer.rope.theta)?;
-            layer.rope.scaling = RopeScaling::None;
+        for (attention, _) in decoder.attentions_mut().zip(sliding).filter(|(_, sliding)| *sliding) {
+            attention.window = Some(window);
+            attention.rope.theta = metadata.f64_or("olmo2.rope.freq_base_swa", attention.rope.theta)?;
+            attention.rope.scaling = RopeScaling::None;
         }
     }
     Ok(decoder)
 }
 
 fn outer_norms(mut decoder: Decoder) -> Decoder {
-    for layer in &mut decoder.layers {
-        layer.pre_norms = false;
-        layer.post_norms = true;
-        layer.qk_norm = QkNorm::Whole;
-    }
+    decoder.layers.iter_mut().for_each(|layer| (layer.pre_norms, layer.post_norms) = (false, true));
+    decoder.attentions_mut().for_each(|attention| attention.qk_norm = QkNorm::Whole);
     decoder
 }

@@ -8,7 +8,7 @@
 use super::rotary::{longrope, rope_type};
 use super::{Family, llama, refuse_bias};
 use crate::config::Fields;
-use crate::decoder::{Decoder, Rope, RopeScaling};
+use crate::decoder::{Decoder, Mixer, Rope, RopeScaling};
 use crate::error::Result;
 use crate::gguf::Metadata;
 
@@ -31,7 +31,8 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
     refuse_bias(fields, FAMILY.name)?;
     // The scaling is read below, so it is hidden from the shared reader.
     let mut decoder = llama::read_config(&fields.without(&["rope_scaling", "rope_parameters"]), FAMILY.name, 10_000.0)?;
-    let head_dim = decoder.layers[0].head_dim;
+    let Mixer::Attention(first) = &decoder.layers[0].mixer;
+    let head_dim = first.head_dim;
     let parameters = fields.object("rope_parameters").or_else(|| fields.object("rope_scaling"));
     let old = parameters.unwrap_or(*fields);
     let share = old.f64_or("partial_rotary_factor", fields.f64_or("partial_rotary_factor", 1.0)?)?;
@@ -53,7 +54,8 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
 
 fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
     let mut decoder = llama::read_gguf(metadata, FAMILY.name, FAMILY.architecture, 10_000.0)?;
-    let rope = decoder.layers[0].rope.clone();
+    let Mixer::Attention(first) = &decoder.layers[0].mixer;
+    let rope = first.rope.clone();
     let rotary = metadata.u32_or("phi3.rope.dimension_count", rope.head_dim)?;
     let window = metadata.u32_opt("phi3.attention.sliding_window")?.filter(|window| *window > 0);
     fuse(&mut decoder, Rope { rotary, ..rope }, window);
@@ -63,10 +65,10 @@ fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
 fn fuse(decoder: &mut Decoder, rope: Rope, window: Option<u32>) {
     // A window as long as the model's context hides nothing.
     let window = window.filter(|window| *window < decoder.context);
-    for layer in &mut decoder.layers {
-        layer.fused_qkv = true;
-        layer.fused_perceptron = true;
-        layer.rope = rope.clone();
-        layer.window = window;
+    for attention in decoder.attentions_mut() {
+        attention.fused_qkv = true;
+        attention.rope = rope.clone();
+        attention.window = window;
     }
+    decoder.gated_mut().for_each(|gated| gated.fused = true);
 }

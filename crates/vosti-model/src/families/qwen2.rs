@@ -29,8 +29,8 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
             Some(sliding) => sliding,
             None => (0..count).map(|i| i >= first as usize).collect(),
         };
-        for (layer, _) in decoder.layers.iter_mut().zip(sliding).filter(|(_, sliding)| *sliding) {
-            layer.window = Some(window);
+        for (attention, _) in decoder.attentions_mut().zip(sliding).filter(|(_, sliding)| *sliding) {
+            attention.window = Some(window);
         }
     }
     Ok(decoder)
@@ -41,6 +41,6 @@ fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
 }
 
 fn biased(mut decoder: Decoder) -> Decoder {
-    decoder.layers.iter_mut().for_each(|layer| layer.qkv_bias = true);
+    decoder.attentions_mut().for_each(|attention| attention.qkv_bias = true);
     decoder
 }

@@ -29,6 +29,6 @@ fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
 }
 
 fn normed(mut decoder: Decoder) -> Decoder {
-    decoder.layers.iter_mut().for_each(|layer| layer.qk_norm = QkNorm::Heads);
+    decoder.attentions_mut().for_each(|attention| attention.qk_norm = QkNorm::Heads);
     decoder
 }

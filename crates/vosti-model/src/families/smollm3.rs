@@ -48,8 +48,8 @@ fn every(interval: u32, count: usize) -> Vec<bool> {
 }
 
 fn with_rotation(mut decoder: Decoder, rotates: &[bool]) -> Decoder {
-    for (layer, _) in decoder.layers.iter_mut().zip(rotates).filter(|(_, rotates)| !**rotates) {
-        layer.rope = Rope::still(layer.head_dim);
+    for (attention, _) in decoder.attentions_mut().zip(rotates).filter(|(_, rotates)| !**rotates) {
+        attention.rope = Rope::still(attention.head_dim);
     }
     decoder
 }

@@ -60,9 +60,10 @@ impl Work {
 
 /// Elements of the matrices that a binding reads.
 fn matrix_elements(plan: &ModelPlan, k: u32) -> usize {
-    let names = plan.bindings[k as usize].launches.iter().flat_map(|launch| &launch.weights);
-    let matrices = names.filter_map(|name| plan.weights.get(name)).filter(|r| matches!(r, Recipe::Matrix { .. }));
-    matrices.map(|recipe| recipe.shape().iter().product::<usize>()).sum()
+    let names = plan.bindings[k as usize].launches.iter().flat_map(|launch| launch.weights.values());
+    let matrices =
+        names.filter_map(|name| plan.weights.get(name)).filter(|w| matches!(w.recipe, Recipe::Matrix { .. }));
+    matrices.map(|weight| weight.shape().iter().product::<usize>()).sum()
 }
 
 /// Bytes of one position's key and value in a layer.

@@ -87,7 +87,7 @@ fn chosen(launch: &Launch, extent: Extent) -> Result<(&Spec, [usize; 3]), Kernel
 fn rowwise(plan: &ModelPlan, launch: &Launch, rows: usize, buffers: &[u32]) -> Result<Work, KernelError> {
     let (spec, grid) = chosen(launch, Extent { rows, tiles: 0, length: 0 })?;
     let blocks = grid.iter().product::<usize>() as f64;
-    let matrices: f64 = launch.weights.iter().filter_map(|name| matrix(plan, name)).sum();
+    let matrices: f64 = launch.weights.values().filter_map(|name| matrix(plan, name)).sum();
     let moved: f64 = buffers.iter().map(|buffer| row_bytes(&plan.program, *buffer)).sum::<f64>() * rows as f64;
     let work = Work {
         spec: spec.clone(),
@@ -129,8 +129,8 @@ impl Multiple for f64 {
 
 /// Elements of a weight that is a matrix.
 fn matrix(plan: &ModelPlan, name: &str) -> Option<f64> {
-    let recipe = plan.weights.get(name).filter(|recipe| matches!(recipe, Recipe::Matrix { .. }))?;
-    Some(recipe.shape().iter().product::<usize>() as f64)
+    let weight = plan.weights.get(name).filter(|weight| matches!(weight.recipe, Recipe::Matrix { .. }))?;
+    Some(weight.shape().iter().product::<usize>() as f64)
 }
 
 fn row_bytes(program: &Program, buffer: u32) -> f64 {

@@ -1,0 +1,207 @@
+//! The ops of attention: projection, cache store, rotation and attention itself.
+
+use vosti_core::{GroupDecl, LayerDecl, Op};
+use vosti_kernels::{Binding, Const};
+
+use super::{Builder, Output, int};
+use crate::decoder::{Attention, QkNorm, Rope};
+use crate::error::Result;
+use crate::recipe::{HeadRows, MatrixPart, Recipe};
+use crate::tensor_names::Slot;
+
+/// The heads in a row of a layer's fused projection: their number, the first key head and the first value head.
+struct Projection {
+    heads: u32,
+    k_first: u32,
+    v_first: u32,
+}
+
+impl Attention {
+    fn projection(&self) -> Projection {
+        let (q, kv) = (self.heads, self.kv_heads);
+        match (self.cache_of, self.keys_as_values) {
+            (Some(_), _) => Projection { heads: q, k_first: 0, v_first: 0 },
+            (None, true) => Projection { heads: q + kv, k_first: q, v_first: q },
+            (None, false) => Projection { heads: q + 2 * kv, k_first: q, v_first: q + kv },
+        }
+    }
+
+    /// Columns of all query heads.
+    fn width(&self) -> u32 {
+        self.heads * self.head_dim
+    }
+}
+
+impl Builder<'_> {
+    /// Emits fused projection, cache store and attention. `input` is normed; the output has the heads' results.
+    pub(super) fn attention(&mut self, index: usize, attention: &Attention, input: u32) -> Result<Output> {
+        let packed = attention.projection();
+        let qkv = self.project(index, attention, packed.heads * attention.head_dim, input)?;
+
+        let cache = match attention.cache_of {
+            Some(earlier) => self.caches[&earlier],
+            None => self.store(index, attention, &packed, qkv)?,
+        };
+        self.caches.insert(index, cache);
+
+        let q = self.rotate(index, attention, &packed, qkv)?;
+        let k = self.attend(attention)?;
+        let buffer = self.scratch(attention.width(), q);
+        self.ops.push(Op::Attend { k, q, layer: cache, out: buffer, window: attention.window });
+
+        let output = vec![self.rows(Slot::Output, index, self.decoder.hidden)];
+        let projection = self.matrix(&format!("layers.{index}.output"), output, attention.width());
+        Ok(Output { buffer, width: attention.width(), projection })
+    }
+
+    /// The fused projection to queries, keys and values, with its bias and the norms of whole queries and keys.
+    fn project(&mut self, index: usize, attention: &Attention, width: u32, input: u32) -> Result<u32> {
+        let hidden = self.decoder.hidden;
+        let parts = self.qkv(index, attention, [Slot::Query, Slot::Key, Slot::Value]);
+        let weight = self.matrix(&format!("layers.{index}.qkv"), parts, hidden);
+        let qkv = match attention.qkv_bias {
+            false => self.linear((input, hidden), weight, width)?,
+            true => {
+                let parts = self.qkv(index, attention, [Slot::QueryBias, Slot::KeyBias, Slot::ValueBias]);
+                let bias = self.vector("bias", &format!("layers.{index}.qkv_bias"), parts, 0.0, 1.0);
+                let k = self.bind("linear_bias", &[("K", int(hidden)), ("N", int(width))], vec![weight, bias])?;
+                let out = self.scratch(width, input);
+                self.push_rowwise(k, vec![input], vec![out]);
+                out
+            }
+        };
+        if attention.qk_norm != QkNorm::Whole {
+            return Ok(qkv);
+        }
+        let (q, kv) = (attention.width(), attention.kv_heads * attention.head_dim);
+        let weights = vec![
+            self.norm_weight("q_w", &format!("layers.{index}.q_norm"), Slot::QueryNorm, index, q),
+            self.norm_weight("k_w", &format!("layers.{index}.k_norm"), Slot::KeyNorm, index, kv),
+        ];
+        let dims = [("Q", int(q)), ("KV", int(kv)), ("STRIDE", int(width)), ("EPS", Const::Float(self.decoder.eps))];
+        let k = self.bind("norm_qk", &dims, weights)?;
+        let out = self.scratch(width, qkv);
+        self.push_rowwise(k, vec![qkv], vec![out]);
+        Ok(out)
+    }
+
+    /// Rows of the projection, queries first, from three tensors or from one that has them all.
+    fn qkv(&self, index: usize, attention: &Attention, slots: [Slot; 3]) -> Vec<MatrixPart> {
+        let (q, kv) = (attention.width() as usize, (attention.kv_heads * attention.head_dim) as usize);
+        let rotary = attention.rope.rotary;
+        let order =
+            HeadRows { size: attention.head_dim as usize, rotary: rotary as usize, interleaved: self.decoder.permuted };
+        // Heads that rotate whole or not at all are in the kernels' order.
+        let moved = order.interleaved || (rotary > 0 && rotary < attention.head_dim);
+        let heads = moved.then_some(order);
+        let count = match (attention.cache_of, attention.keys_as_values) {
+            (Some(_), _) => 1,
+            (None, true) => 2,
+            (None, false) => 3,
+        };
+        let places = [(0, q, heads), (q, kv, heads), (q + kv, kv, None)];
+        let part = |(slot, (first, rows, heads)): (Slot, (usize, usize, Option<HeadRows>))| match attention.fused_qkv {
+            true => MatrixPart { tensor: self.tensor(Slot::Qkv, index), of: q + 2 * kv, first, rows, heads },
+            false => MatrixPart { heads, ..MatrixPart::whole(self.tensor(slot, index), rows) },
+        };
+        slots.into_iter().zip(places).take(count).map(part).collect()
+    }
+
+    /// Declares the layer's cache and stores its keys and values there.
+    fn store(&mut self, index: usize, attention: &Attention, packed: &Projection, qkv: u32) -> Result<u32> {
+        let group = self.group(attention);
+        let cache = self.layers.len() as u32;
+        self.layers.push(LayerDecl { group });
+        // The temperature multiplies queries only.
+        let mut weights = self.rope_weights(&Rope { temperature: None, ..attention.rope.clone() });
+        let normed = attention.qk_norm == QkNorm::Heads;
+        weights.push(self.head_norm("k_norm", Slot::KeyNorm, index, attention));
+        let eps = if normed || attention.v_norm { self.decoder.eps } else { 0.0 };
+        let dims = [
+            ("KV_HEADS", int(attention.kv_heads)),
+            ("HALF", int(attention.head_dim / 2)),
+            ("PAGE", int(vosti_core::PAGE as u32)),
+            ("PACKED", int(packed.heads)),
+            ("K_FIRST", int(packed.k_first)),
+            ("V_FIRST", int(packed.v_first)),
+            ("NORM", int(normed as u32)),
+            ("V_NORM", int(attention.v_norm as u32)),
+            ("EPS", Const::Float(eps)),
+        ];
+        let k = self.bind("store_kv", &dims, weights)?;
+        self.ops.push(Op::StoreKv { k, ins: vec![qkv], layer: cache });
+        Ok(cache)
+    }
+
+    /// The queries of the projection, normed and rotated.
+    fn rotate(&mut self, index: usize, attention: &Attention, packed: &Projection, qkv: u32) -> Result<u32> {
+        let normed = attention.qk_norm == QkNorm::Heads;
+        let eps = if normed { self.decoder.eps } else { 0.0 };
+        let mut weights = self.rope_weights(&attention.rope);
+        weights.push(self.head_norm("q_norm", Slot::QueryNorm, index, attention));
+        let dims = [
+            ("HEADS", int(attention.heads)),
+            ("HALF", int(attention.head_dim / 2)),
+            ("PACKED", int(packed.heads)),
+            ("FIRST", int(0)),
+            ("NORM", int(normed as u32)),
+            ("EPS", Const::Float(eps)),
+        ];
+        let k = self.bind("rope_q", &dims, weights)?;
+        let q = self.scratch(attention.width(), qkv);
+        self.push_rowwise(k, vec![qkv], vec![q]);
+        Ok(q)
+    }
+
+    /// The binding of attention. Keys are split if there is no window.
+    fn attend(&mut self, attention: &Attention) -> Result<u32> {
+        let [kv_heads, d] = [("KV_HEADS", int(attention.kv_heads)), ("D", int(attention.head_dim))];
+        let group = ("GROUP", int(attention.heads / attention.kv_heads.max(1)));
+        let page = ("PAGE", int(vosti_core::PAGE as u32));
+        let scores = vosti_kernels::scores(attention.scale, attention.softcap);
+        let window = vosti_kernels::window(attention.window);
+        let dims = [&[kv_heads, group, d, page], &scores[..], &window[..]].concat();
+        match attention.window {
+            Some(_) => self.bind("attend", &dims, Vec::new()),
+            None => {
+                let part = self.spec("attend", &dims)?;
+                let combine = self.spec("attend_combine", &[("HEADS", int(attention.heads)), kv_heads, d])?;
+                Ok(self.binding(Binding::split(part, combine)?))
+            }
+        }
+    }
+
+    /// The cache group of layers with this window and shape.
+    fn group(&mut self, attention: &Attention) -> u32 {
+        let Attention { window, kv_heads, head_dim, .. } = *attention;
+        let same = |g: &GroupDecl| g.window == window && g.kv_heads == kv_heads && g.head_dim == head_dim;
+        let found = self.groups.iter().position(same).unwrap_or_else(|| {
+            self.groups.push(GroupDecl { window, kv_heads, head_dim });
+            self.groups.len() - 1
+        });
+        found as u32
+    }
+
+    /// The weight of a norm of each head; zeros that the kernel does not read if heads have no norm.
+    fn head_norm(&mut self, name: &str, slot: Slot, index: usize, attention: &Attention) -> String {
+        let length = attention.head_dim;
+        match attention.qk_norm {
+            QkNorm::Heads => self.norm_weight("norm_w", &format!("layers.{index}.{name}"), slot, index, length),
+            _ => self.weight("norm_w", &format!("unread.{length}"), Recipe::Unread { length: length as usize }),
+        }
+    }
+
+    /// Cosine and sine tables, shared by every layer with the same embedding.
+    fn rope_weights(&mut self, rope: &Rope) -> Vec<String> {
+        let index = self.ropes.iter().position(|r| r == rope).unwrap_or_else(|| {
+            self.ropes.push(rope.clone());
+            self.ropes.len() - 1
+        });
+        let positions = self.context as usize;
+        let mut table = |parameter: &'static str, sine: bool| {
+            let recipe = Recipe::Rope { rope: rope.clone(), positions, sine };
+            self.weight(parameter, &format!("rope.{index}.{parameter}"), recipe)
+        };
+        vec![table("cos", false), table("sin", true)]
+    }
+}

@@ -1,0 +1,350 @@
+//! Compiles a [`Decoder`] to the input of a device: the program, each op's kernels, and each weight's recipe.
+//!
+//! A plan never depends on a batch, a query length or a phase: kernels are chosen from the model's dimensions and the target
+//! alone. Buffers alternate, so that no op writes a buffer that it reads. This module has the layer as a whole and what its
+//! parts are made with; `attention.rs`, `mlp.rs` and `head.rs` have the parts.
+//! Read next: `recipe.rs`, then `weights.rs`, which turns recipes into tensors.
+
+mod attention;
+mod head;
+mod mlp;
+
+use std::collections::BTreeMap;
+
+use vosti_core::{BufferDecl, Dtype, GroupDecl, LayerDecl, Op, Program, RowSet};
+use vosti_kernels::{Act, Binding, CPU, Const, Launch, Spec};
+
+use crate::decoder::{Decoder, Layer, Mixer, Mlp, Rope};
+use crate::error::Result;
+use crate::recipe::{MatrixPart, Recipe, Weight};
+use crate::tensor_names::{Slot, tensor_name};
+
+pub(crate) use head::LIST_PART;
+
+/// The target of a plan.
+#[derive(Clone, Copy, Debug)]
+pub struct Target<'a> {
+    /// `cpu`, `cuda-sm90`, ...
+    pub name: &'a str,
+    /// Element type of activations and matrices.
+    pub act: Act,
+    /// Whether the program lists each row's largest logits, so that a choice among them does not need the whole row.
+    pub lists: bool,
+}
+
+impl<'a> Target<'a> {
+    /// The served configuration of the target with this name: BF16, with lists on a GPU, so that rows of logits need not be
+    /// copied to the host. On the processor, the sampler finds the largest logits of a row faster than the list kernels do.
+    pub fn named(name: &'a str) -> Self {
+        Self { name, act: Act::Bf16, lists: name != CPU }
+    }
+
+    /// The same with another type of activations.
+    pub fn with_act(self, act: Act) -> Self {
+        Self { act, ..self }
+    }
+
+    /// The same with lists of each row's largest logits.
+    pub fn with_lists(self) -> Self {
+        Self { lists: true, ..self }
+    }
+}
+
+/// A model ready to be bound to a device.
+#[derive(Clone, Debug)]
+pub struct ModelPlan {
+    /// The forward pass as data.
+    pub program: Program,
+    /// The binding of each op's `k`.
+    pub bindings: Vec<Binding>,
+    /// Each weight that a binding names.
+    pub weights: BTreeMap<String, Weight>,
+}
+
+/// Compiles a decoder for a target. `context` is the longest sequence to serve, in tokens; the model's own limit is used if
+/// it is less, or if `context` is `None`. Error: the kernels do not support a dimension or the target.
+pub fn plan(decoder: &Decoder, target: &Target, context: Option<u32>) -> Result<ModelPlan> {
+    let context = context.map_or(decoder.context, |c| c.min(decoder.context)).max(1);
+    let mut builder = Builder {
+        decoder,
+        target,
+        context,
+        rows: RowSet::All,
+        ops: Vec::new(),
+        buffers: Vec::new(),
+        groups: Vec::new(),
+        layers: Vec::new(),
+        caches: BTreeMap::new(),
+        bindings: Vec::new(),
+        weights: BTreeMap::new(),
+        ropes: Vec::new(),
+    };
+    let logits = builder.decoder()?;
+    Ok(ModelPlan {
+        program: Program {
+            ops: builder.ops,
+            buffers: builder.buffers,
+            groups: builder.groups,
+            layers: builder.layers,
+            logits,
+            vocab: decoder.vocab,
+            context,
+            kernels: builder.bindings.len() as u32,
+        },
+        bindings: builder.bindings,
+        weights: builder.weights,
+    })
+}
+
+/// Every specialisation a plan may launch, sorted, each once.
+pub fn specs(plan: &ModelPlan) -> Vec<Spec> {
+    let mut specs: Vec<Spec> =
+        plan.bindings.iter().flat_map(|b| &b.launches).flat_map(|l| l.specs().cloned()).collect();
+    specs.sort();
+    specs.dedup();
+    specs
+}
+
+/// Buffers of the residual stream, in FP32. Ops alternate between them.
+const STREAM: usize = 2;
+struct Builder<'a> {
+    decoder: &'a Decoder,
+    target: &'a Target<'a>,
+    context: u32,
+    /// The rows that the next ops compute.
+    rows: RowSet,
+    ops: Vec<Op>,
+    buffers: Vec<BufferDecl>,
+    groups: Vec<GroupDecl>,
+    layers: Vec<LayerDecl>,
+    /// The program's cache layer that a decoder layer attends to.
+    caches: BTreeMap<usize, u32>,
+    bindings: Vec<Binding>,
+    weights: BTreeMap<String, Weight>,
+    /// Rotary embeddings seen so far; a table is named by its index here.
+    ropes: Vec<Rope>,
+}
+
+/// The output of a layer's part, before its last projection.
+struct Output {
+    buffer: u32,
+    /// Columns of the buffer.
+    width: u32,
+    /// The name of the projection's matrix.
+    projection: String,
+}
+
+/// The norms of a part's input and output: the ends of their weights' names, and their tensors.
+struct Norms {
+    input: (&'static str, Slot),
+    output: (&'static str, Slot),
+}
+
+const MIXER: Norms =
+    Norms { input: ("attention_norm", Slot::AttentionNorm), output: ("post_attention_norm", Slot::PostAttentionNorm) };
+const MLP: Norms = Norms { input: ("mlp_norm", Slot::MlpNorm), output: ("post_mlp_norm", Slot::PostMlpNorm) };
+
+impl Builder<'_> {
+    /// Emits the whole forward pass and returns the logits buffer.
+    fn decoder(&mut self) -> Result<u32> {
+        let (mut stream, embed) = self.embed()?;
+        for index in 0..self.decoder.layers.len() {
+            self.layer(index, &mut stream)?;
+        }
+        self.head(stream[0], embed)
+    }
+
+    /// Emits one layer: it reads `stream[0]`, writes its output there and uses `stream[1]` between its parts. No op after the
+    /// last layer's mixer reads another row, so from there on only the rows that feed logits are computed.
+    fn layer(&mut self, index: usize, stream: &mut [u32; STREAM]) -> Result<()> {
+        let d = self.decoder;
+        let layer = &d.layers[index];
+        let input = self.enter(index, &MIXER, stream[0])?;
+        let mut mixed = match &layer.mixer {
+            Mixer::Attention(attention) => self.attention(index, attention, input)?,
+        };
+        if index + 1 == d.layers.len() {
+            mixed.buffer = self.choose((mixed.buffer, mixed.width), stream)?;
+        }
+        self.join(index, &MIXER, mixed, *stream, None)?;
+        stream.swap(0, 1);
+
+        let input = self.enter(index, &MLP, stream[0])?;
+        let output = match &layer.mlp {
+            Mlp::Gated(gated) => self.gated(index, gated, input)?,
+        };
+        let scalar = layer.scaled.then(|| self.scalar_weight(index));
+        self.join(index, &MLP, output, *stream, scalar)?;
+        stream.swap(0, 1);
+        Ok(())
+    }
+
+    /// Copies the rows of `x` and of the stream that feed logits; the next ops compute only these. Returns the copy of `x`.
+    fn choose(&mut self, (x, width): (u32, u32), stream: &mut [u32; STREAM]) -> Result<u32> {
+        let hidden = self.decoder.hidden;
+        self.rows = RowSet::Selected;
+        let chosen = [0; STREAM].map(|_: u32| self.buffer(hidden, Dtype::F32, RowSet::Selected));
+        let out = self.buffer(width, Dtype::Act, RowSet::Selected);
+        let k = self.bind("gather", &[("K", int(width)), ("H", int(hidden))], Vec::new())?;
+        self.push_rowwise(k, vec![x, stream[0]], vec![out, chosen[0]]);
+        *stream = chosen;
+        Ok(out)
+    }
+
+    /// The input of a part: the norm of the residual stream, or the stream itself in the activations' type.
+    fn enter(&mut self, index: usize, norms: &Norms, stream: u32) -> Result<u32> {
+        let hidden = self.decoder.hidden;
+        if self.decoder.layers[index].pre_norms {
+            let (name, slot) = norms.input;
+            let weight = self.norm_weight("w", &format!("layers.{index}.{name}"), slot, index, hidden);
+            return self.norm(weight, stream);
+        }
+        let k = self.bind("round_stream", &[("H", int(hidden))], Vec::new())?;
+        let out = self.scratch(hidden, stream);
+        self.push_rowwise(k, vec![stream], vec![out]);
+        Ok(out)
+    }
+
+    /// Projects the output of a part and adds it to the stream: `stream[1] = stream[0] + f(output)`. `scalar` is the weight that
+    /// multiplies the sum.
+    fn join(
+        &mut self,
+        index: usize,
+        norms: &Norms,
+        Output { buffer, width, projection }: Output,
+        stream: [u32; STREAM],
+        scalar: Option<String>,
+    ) -> Result<()> {
+        let hidden = self.decoder.hidden;
+        let Layer { post_norms, residual_scale, .. } = self.decoder.layers[index];
+        if !post_norms {
+            let dims = [("K", int(width)), ("N", int(hidden)), ("SCALE", Const::Float(residual_scale))];
+            let k = self.bind("linear_add", &dims, vec![projection])?;
+            self.push_rowwise(k, vec![buffer, stream[0]], vec![stream[1]]);
+            return Ok(());
+        }
+        let projected = self.linear((buffer, width), projection, hidden)?;
+        let (name, slot) = norms.output;
+        let mut weights = vec![self.norm_weight("w", &format!("layers.{index}.{name}"), slot, index, hidden)];
+        let kernel = if scalar.is_some() { "rmsnorm_add_scaled" } else { "rmsnorm_add" };
+        weights.extend(scalar);
+        let k = self.bind(kernel, &self.norm_dims(), weights)?;
+        self.push_rowwise(k, vec![stream[0], projected], vec![stream[1]]);
+        Ok(())
+    }
+
+    fn norm(&mut self, weight: String, input: u32) -> Result<u32> {
+        let k = self.bind("rmsnorm", &self.norm_dims(), vec![weight])?;
+        let out = self.scratch(self.decoder.hidden, input);
+        self.push_rowwise(k, vec![input], vec![out]);
+        Ok(out)
+    }
+
+    fn linear(&mut self, (x, k): (u32, u32), weight: String, n: u32) -> Result<u32> {
+        let binding = self.bind("linear", &[("K", int(k)), ("N", int(n))], vec![weight])?;
+        let out = self.scratch(n, x);
+        self.push_rowwise(binding, vec![x], vec![out]);
+        Ok(out)
+    }
+
+    fn push_rowwise(&mut self, k: u32, ins: Vec<u32>, outs: Vec<u32>) {
+        self.ops.push(Op::Rowwise { k, ins, outs, rows: self.rows });
+    }
+
+    fn norm_dims(&self) -> [(&'static str, Const); 2] {
+        [("H", int(self.decoder.hidden)), ("EPS", Const::Float(self.decoder.eps))]
+    }
+}
+
+/// Buffers. Layers of one width share scratch buffers, so that a model has a few of them and not a few for each layer.
+impl Builder<'_> {
+    fn buffer(&mut self, width: u32, dtype: Dtype, rows: RowSet) -> u32 {
+        self.buffers.push(BufferDecl { width, dtype, rows });
+        self.buffers.len() as u32 - 1
+    }
+
+    /// A buffer of this width that is neither the residual stream nor the op's input.
+    fn scratch(&mut self, width: u32, input: u32) -> u32 {
+        let fits = |(i, b): &(usize, &BufferDecl)| {
+            *i as u32 != input && b.width == width && b.dtype == Dtype::Act && b.rows == self.rows
+        };
+        match self.buffers.iter().enumerate().find(fits) {
+            Some((i, _)) => i as u32,
+            None => self.buffer(width, Dtype::Act, self.rows),
+        }
+    }
+}
+
+/// Kernels and weights.
+impl Builder<'_> {
+    /// The index of the binding of one kernel to weights, each for the parameter that it is made for; equal bindings share an
+    /// index.
+    fn bind(&mut self, kernel: &str, dims: &[(&str, Const)], weights: Vec<String>) -> Result<u32> {
+        let spec = self.spec(kernel, dims)?;
+        let higher = vosti_kernels::higher(self.target.name, &spec)?;
+        let parameter = |name: &String| self.weights[name].parameter.to_string();
+        let weights = weights.into_iter().map(|name| (parameter(&name), name)).collect();
+        let launches = vec![Launch { spec, higher, weights }];
+        Ok(self.binding(Binding { launches, scratch: vec![] }))
+    }
+
+    fn spec(&self, kernel: &str, dims: &[(&str, Const)]) -> Result<Spec> {
+        crate::specialise::specialise(self.target.name, kernel, self.target.act, dims)
+    }
+
+    /// The index of a binding; equal ones share it.
+    fn binding(&mut self, binding: Binding) -> u32 {
+        let found = self.bindings.iter().position(|b| *b == binding).unwrap_or_else(|| {
+            self.bindings.push(binding);
+            self.bindings.len() - 1
+        });
+        found as u32
+    }
+
+    fn tensor(&self, slot: Slot, index: usize) -> String {
+        let post_norms = self.decoder.layers.get(index).is_some_and(|l| l.post_norms);
+        tensor_name(self.decoder.naming, slot, index, post_norms)
+    }
+
+    /// All rows of a tensor.
+    fn rows(&self, slot: Slot, index: usize, rows: u32) -> MatrixPart {
+        MatrixPart::whole(self.tensor(slot, index), rows as usize)
+    }
+
+    /// Adds a weight for a kernel's parameter of this name; returns the weight's name.
+    fn weight(&mut self, parameter: &'static str, name: &str, recipe: Recipe) -> String {
+        self.weights.insert(name.to_string(), Weight { parameter, recipe });
+        name.to_string()
+    }
+
+    /// The matrix of a product.
+    fn matrix(&mut self, name: &str, parts: Vec<MatrixPart>, columns: u32) -> String {
+        self.weight("w", name, Recipe::Matrix { parts, columns: columns as usize })
+    }
+
+    fn vector(
+        &mut self,
+        parameter: &'static str,
+        name: &str,
+        parts: Vec<MatrixPart>,
+        offset: f32,
+        divisor: f32,
+    ) -> String {
+        self.weight(parameter, name, Recipe::Vector { parts, offset, divisor })
+    }
+
+    fn norm_weight(&mut self, parameter: &'static str, name: &str, slot: Slot, index: usize, length: u32) -> String {
+        let parts = vec![self.rows(slot, index, length)];
+        self.vector(parameter, name, parts, self.decoder.norm_offset, 1.0)
+    }
+
+    fn scalar_weight(&mut self, index: usize) -> String {
+        let tensor = self.tensor(Slot::LayerScalar, index);
+        let recipe = Recipe::Repeat { tensor, length: self.decoder.hidden as usize };
+        self.weight("factor", &format!("layers.{index}.scalar"), recipe)
+    }
+}
+
+fn int(value: u32) -> Const {
+    Const::Int(value.into())
+}
